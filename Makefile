@@ -1,0 +1,42 @@
+# idempotency: built by PGXS, as any extension: make && make install && make installcheck.
+# Out of tree: make -f /path/to/Makefile in an empty folder. Without LLVM bitcode: make with_llvm=no.
+
+EXTENSION = idempotency
+EXTVERSION = $(shell sed -n "s/^default_version *= *'\(.*\)'/\1/p" $(TOP)/idempotency.control)
+TOP := $(patsubst %/,%,$(dir $(abspath $(lastword $(MAKEFILE_LIST)))))
+
+MODULE_big = idempotency
+SOURCES = $(sort $(patsubst $(TOP)/%,%,$(wildcard $(TOP)/src/*.cpp $(TOP)/src/*/*.cpp)))
+OBJS = $(SOURCES:.cpp=.o)
+SHLIB_EXPORTS = exports.txt
+DATA = $(patsubst $(TOP)/%,%,$(wildcard $(TOP)/sql/idempotency--*.sql))
+
+REGRESS = $(sort $(filter-out idempotency--%,$(patsubst $(TOP)/sql/%.sql,%,$(wildcard $(TOP)/sql/*.sql))))
+REGRESS_OPTS = --encoding=UTF8 --no-locale
+ISOLATION = $(sort $(patsubst $(TOP)/test/isolation/specs/%.spec,%,$(wildcard $(TOP)/test/isolation/specs/*.spec)))
+ISOLATION_OPTS = --inputdir=$(TOP)/test/isolation --encoding=UTF8 --no-locale
+
+PG_CONFIG ?= pg_config
+# Server headers are not ours to warn about: -isystem silences them, our own files get everything.
+PG_CPPFLAGS = -isystem $(shell $(PG_CONFIG) --includedir-server) -I$(TOP)/src
+PG_CXXFLAGS = -std=c++17 -Wall -Wextra -Werror -fno-rtti -fvisibility=hidden -fvisibility-inlines-hidden \
+              -DIDEM_VERSION='"$(EXTVERSION)"'
+# PGXS links with the C compiler.
+SHLIB_LINK = -lcrypto -lstdc++
+# A VPATH build finds sources by VPATH, so the Makefile says where they are.
+ifneq ($(TOP),$(CURDIR))
+VPATH = $(TOP)
+USE_VPATH = $(TOP)
+endif
+EXTRA_CLEAN = $(OBJS:.o=.d) output_iso
+
+PGXS := $(shell $(PG_CONFIG) --pgxs)
+include $(PGXS)
+
+# Bitcode is compiled by clang with its own defaults unless told our standard.
+COMPILE.cxx.bc += $(PG_CXXFLAGS)
+# Out of tree, the folders of the objects have to exist before the first compiler runs.
+$(shell mkdir -p $(sort $(dir $(OBJS))))
+# PGXS tracks no headers.
+$(OBJS): override CXXFLAGS += -MMD -MP
+-include $(OBJS:.o=.d)

@@ -1,0 +1,56 @@
+// Functions for operators: idem_resolve, idem_forget, idem_cleanup.
+
+#include "api/arguments.hpp"
+#include "claim/admin.hpp"
+#include "pg/boundary.hpp"
+#include "pg/errors.hpp"
+#include "store/store.hpp"
+
+namespace idem::api {
+
+namespace {
+
+claim::Resolution resolution_of(const text* word) {
+    std::string_view given = pg::bytes_of(word);
+    if (given == "release")
+        return claim::Resolution::Release;
+    if (given == "complete")
+        return claim::Resolution::Complete;
+    if (given == "fail")
+        return claim::Resolution::Fail;
+    pg::raise_word("action", text_to_cstring(word), "release, complete, fail");
+}
+
+// idem_resolve(key, action, scope, principal, status_code, body, headers, error)
+Datum resolve(FunctionCallInfo fcinfo) {
+    claim::ClaimRef ref{"idem_resolve()", identity(fcinfo, 0, 2, 3), std::nullopt};
+    claim::Resolution resolution = resolution_of(required_text(fcinfo, 1, "action"));
+    claim::Response response{status_code_or_none(fcinfo, 4), text_or_null(fcinfo, 5),
+                             headers_or_null(fcinfo, 6)};
+    claim::resolve(ref, resolution, response, text_or_null(fcinfo, 7));
+    PG_RETURN_BOOL(true);
+}
+
+// idem_forget(key, scope, principal)
+Datum forget(FunctionCallInfo fcinfo) {
+    claim::ClaimRef ref{"idem_forget()", identity(fcinfo, 0, 1, 2), std::nullopt};
+    PG_RETURN_BOOL(claim::forget(ref));
+}
+
+// idem_cleanup(max_rows)
+Datum cleanup(FunctionCallInfo fcinfo) {
+    std::int64_t max_rows = bigint_or_none(fcinfo, 0).value_or(INT64_MAX);
+    if (max_rows < 1)
+        pg::raise_number("max_rows", max_rows, 1, INT64_MAX);
+    PreventCommandIfReadOnly("idem_cleanup()");
+    PreventCommandDuringRecovery("idem_cleanup()");
+    PG_RETURN_INT64(store::store().remove_expired(GetCurrentTimestamp(), max_rows));
+}
+
+}  // namespace
+
+}  // namespace idem::api
+
+IDEM_FUNCTION(idem_resolve, idem::api::resolve);
+IDEM_FUNCTION(idem_forget, idem::api::forget);
+IDEM_FUNCTION(idem_cleanup, idem::api::cleanup);

@@ -1,0 +1,160 @@
+#include "api/arguments.hpp"
+
+#include "core/header.hpp"
+#include "core/key.hpp"
+
+#include "pg/errors.hpp"
+
+namespace idem::api {
+
+namespace {
+
+void check_key(const text* key, const char* name) {
+    core::Name given = pg::name_of(key);
+    core::NameFault fault = core::check_key(given);
+    if (fault != core::NameFault::None)
+        pg::raise_name(name, fault, given);
+}
+
+text* label(FunctionCallInfo fcinfo, int arg, const char* name) {
+    text* value = required_text(fcinfo, arg, name);
+    core::Name given = pg::name_of(value);
+    core::NameFault fault = core::check_label(given);
+    if (fault != core::NameFault::None)
+        pg::raise_name(name, fault, given);
+    return value;
+}
+
+void check_header_name(const JsonbValue& name) {
+    std::string_view text{name.val.string.val, static_cast<std::size_t>(name.val.string.len)};
+    if (!core::is_header_name(text))
+        pg::raise_headers("A header's name is empty or has characters that HTTP does not allow.");
+}
+
+// A value that follows a header's name, or an element of its array.
+void check_header_values(JsonbIterator** it, JsonbIteratorToken token, const JsonbValue& value) {
+    JsonbValue element = value;
+    if (token == WJB_BEGIN_ARRAY)
+        while ((token = JsonbIteratorNext(it, &element, false)) == WJB_ELEM &&
+               element.type == jbvString) {
+        }
+    bool good = token == WJB_END_ARRAY || (token == WJB_VALUE && element.type == jbvString);
+    if (!good)
+        pg::raise_headers("A header's value is neither a string nor an array of strings.");
+}
+
+}  // namespace
+
+text* text_or_null(FunctionCallInfo fcinfo, int arg) {
+    return PG_ARGISNULL(arg) ? nullptr : PG_GETARG_TEXT_PP(arg);
+}
+
+bytea* bytea_or_null(FunctionCallInfo fcinfo, int arg) {
+    return PG_ARGISNULL(arg) ? nullptr : PG_GETARG_BYTEA_PP(arg);
+}
+
+Jsonb* jsonb_or_null(FunctionCallInfo fcinfo, int arg) {
+    return PG_ARGISNULL(arg) ? nullptr : PG_GETARG_JSONB_P(arg);
+}
+
+text* required_text(FunctionCallInfo fcinfo, int arg, const char* name) {
+    if (PG_ARGISNULL(arg))
+        pg::raise_null(name);
+    return PG_GETARG_TEXT_PP(arg);
+}
+
+text* required_name(FunctionCallInfo fcinfo, int arg, const char* name) {
+    text* value = required_text(fcinfo, arg, name);
+    check_key(value, name);
+    return value;
+}
+
+bool bool_or(FunctionCallInfo fcinfo, int arg, bool otherwise) {
+    return PG_ARGISNULL(arg) ? otherwise : PG_GETARG_BOOL(arg);
+}
+
+std::optional<std::int64_t> bigint_or_none(FunctionCallInfo fcinfo, int arg) {
+    if (PG_ARGISNULL(arg))
+        return std::nullopt;
+    return PG_GETARG_INT64(arg);
+}
+
+std::optional<std::int64_t> duration_or_none(FunctionCallInfo fcinfo, int arg, const char* name,
+                                             core::DurationRange range) {
+    if (PG_ARGISNULL(arg))
+        return std::nullopt;
+    const Interval* span = PG_GETARG_INTERVAL_P(arg);
+    std::int64_t micros = core::interval_micros(span->month, span->day, span->time);
+    core::DurationFault fault = core::check_duration(micros, range);
+    if (fault != core::DurationFault::None)
+        pg::raise_duration(name, fault, range.longest);
+    return micros;
+}
+
+std::optional<TimestampTz> moment_or_none(FunctionCallInfo fcinfo, int arg, const char* name) {
+    if (PG_ARGISNULL(arg))
+        return std::nullopt;
+    TimestampTz moment = PG_GETARG_TIMESTAMPTZ(arg);
+    if (TIMESTAMP_NOT_FINITE(moment))
+        pg::raise_not_finite(name);
+    return moment;
+}
+
+store::Identity identity_or_generated_key(FunctionCallInfo fcinfo, int key, int scope,
+                                          int principal) {
+    store::Identity id{label(fcinfo, scope, "scope"), label(fcinfo, principal, "principal"),
+                       text_or_null(fcinfo, key)};
+    if (id.key != nullptr)
+        check_key(id.key, "key");
+    return id;
+}
+
+store::Identity identity(FunctionCallInfo fcinfo, int key, int scope, int principal) {
+    (void)required_text(fcinfo, key, "key");
+    return identity_or_generated_key(fcinfo, key, scope, principal);
+}
+
+bytea* fingerprint_or_null(FunctionCallInfo fcinfo, int arg) {
+    bytea* value = bytea_or_null(fcinfo, arg);
+    if (value == nullptr)
+        return nullptr;
+    std::size_t bytes = pg::bytes_of(value).size();
+    if (bytes == 0 || bytes > kMaxFingerprintBytes)
+        pg::raise_fingerprint_size(bytes);
+    return value;
+}
+
+void check_status_code(std::int32_t code) {
+    if (code < 100 || code > 599)
+        pg::raise_number("status_code", code, 100, 599);
+}
+
+std::optional<std::int32_t> status_code_or_none(FunctionCallInfo fcinfo, int arg) {
+    if (PG_ARGISNULL(arg))
+        return std::nullopt;
+    std::int32_t code = PG_GETARG_INT32(arg);
+    check_status_code(code);
+    return code;
+}
+
+void check_headers(Jsonb* headers) {
+    if (!JB_ROOT_IS_OBJECT(headers))
+        pg::raise_headers("It is not a JSON object.");
+    JsonbIterator* it = JsonbIteratorInit(&headers->root);
+    JsonbValue value;
+    (void)JsonbIteratorNext(&it, &value, false);
+    while (JsonbIteratorNext(&it, &value, false) == WJB_KEY) {
+        check_header_name(value);
+        JsonbIteratorToken token = JsonbIteratorNext(&it, &value, false);
+        check_header_values(&it, token, value);
+    }
+}
+
+Jsonb* headers_or_null(FunctionCallInfo fcinfo, int arg) {
+    Jsonb* headers = jsonb_or_null(fcinfo, arg);
+    if (headers != nullptr)
+        check_headers(headers);
+    return headers;
+}
+
+}  // namespace idem::api

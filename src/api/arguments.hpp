@@ -1,0 +1,46 @@
+// SQL arguments, checked: each is refused here, with its name, before anything is granted.
+#pragma once
+
+#include "claim/finish.hpp"
+#include "core/duration.hpp"
+
+#include "pg/datum.hpp"
+
+namespace idem::api {
+
+inline constexpr std::size_t kMaxFingerprintBytes = 64;
+
+// nullptr for null.
+text* text_or_null(FunctionCallInfo fcinfo, int arg);
+bytea* bytea_or_null(FunctionCallInfo fcinfo, int arg);
+Jsonb* jsonb_or_null(FunctionCallInfo fcinfo, int arg);
+
+text* required_text(FunctionCallInfo fcinfo, int arg, const char* name);
+// A text that names something: not null, not empty, up to 255 characters, no control characters.
+text* required_name(FunctionCallInfo fcinfo, int arg, const char* name);
+
+bool bool_or(FunctionCallInfo fcinfo, int arg, bool otherwise);
+std::optional<std::int64_t> bigint_or_none(FunctionCallInfo fcinfo, int arg);
+
+// Microseconds.
+std::optional<std::int64_t> duration_or_none(FunctionCallInfo fcinfo, int arg, const char* name,
+                                             core::DurationRange range);
+
+std::optional<TimestampTz> moment_or_none(FunctionCallInfo fcinfo, int arg, const char* name);
+
+// The key may be null only where the caller says so.
+store::Identity identity(FunctionCallInfo fcinfo, int key, int scope, int principal);
+store::Identity identity_or_generated_key(FunctionCallInfo fcinfo, int key, int scope,
+                                          int principal);
+
+bytea* fingerprint_or_null(FunctionCallInfo fcinfo, int arg);
+
+// 100 to 599.
+std::optional<std::int32_t> status_code_or_none(FunctionCallInfo fcinfo, int arg);
+
+// An object from header names to strings or arrays of strings.
+Jsonb* headers_or_null(FunctionCallInfo fcinfo, int arg);
+void check_headers(Jsonb* headers);
+void check_status_code(std::int32_t code);
+
+}  // namespace idem::api

@@ -1,0 +1,56 @@
+// idem_begin and its shortcuts idem_once and idem_get.
+
+#include "api/arguments.hpp"
+#include "api/claim_result.hpp"
+#include "claim/admin.hpp"
+#include "claim/begin.hpp"
+#include "pg/boundary.hpp"
+
+namespace idem::api {
+
+namespace {
+
+// idem_begin(key, request, scope, principal, fingerprint, ttl, lease, wait, first_sent, hold,
+//            holder)
+Datum begin(FunctionCallInfo fcinfo) {
+    claim::BeginCall call{};
+    call.function = "idem_begin()";
+    call.id = identity_or_generated_key(fcinfo, 0, 2, 3);
+    call.request = jsonb_or_null(fcinfo, 1);
+    call.fingerprint = fingerprint_or_null(fcinfo, 4);
+    call.ttl = duration_or_none(fcinfo, 5, "ttl", core::kTtlRange);
+    call.lease = duration_or_none(fcinfo, 6, "lease", core::kLeaseRange);
+    call.wait = duration_or_none(fcinfo, 7, "wait", core::kWaitRange);
+    call.first_sent = moment_or_none(fcinfo, 8, "first_sent");
+    call.hold = bool_or(fcinfo, 9, false);
+    if (!PG_ARGISNULL(10))
+        call.holder = required_name(fcinfo, 10, "holder");
+    return claim_datum(fcinfo, claim::begin(call));
+}
+
+// idem_once(key, scope, principal, ttl, wait)
+Datum once(FunctionCallInfo fcinfo) {
+    claim::BeginCall call{};
+    call.function = "idem_once()";
+    call.id = identity(fcinfo, 0, 1, 2);
+    call.ttl = duration_or_none(fcinfo, 3, "ttl", core::kTtlRange);
+    call.wait = duration_or_none(fcinfo, 4, "wait", core::kWaitRange);
+    call.wait_for_ever = PG_ARGISNULL(4);
+    PG_RETURN_BOOL(claim::once(call));
+}
+
+// idem_get(key, scope, principal)
+Datum get(FunctionCallInfo fcinfo) {
+    claim::Answer answer;
+    if (!claim::look(identity(fcinfo, 0, 1, 2), &answer))
+        PG_RETURN_NULL();
+    return claim_datum(fcinfo, answer);
+}
+
+}  // namespace
+
+}  // namespace idem::api
+
+IDEM_FUNCTION(idem_begin, idem::api::begin);
+IDEM_FUNCTION(idem_once, idem::api::once);
+IDEM_FUNCTION(idem_get, idem::api::get);

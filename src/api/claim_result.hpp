@@ -1,0 +1,12 @@
+// The composite type idem_claim.
+#pragma once
+
+#include "claim/answer.hpp"
+
+namespace idem::api {
+
+// The answer as a datum of the calling function's result type. The token is shown to the one who
+// executes and to nobody else; a response only in a replay, or when it was asked for as such.
+Datum claim_datum(FunctionCallInfo fcinfo, const claim::Answer& answer);
+
+}  // namespace idem::api

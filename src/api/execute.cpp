@@ -1,0 +1,102 @@
+// idem_execute: runs an SQL function exactly once, as the caller, and keeps what it returns.
+
+#include "api/arguments.hpp"
+#include "api/claim_result.hpp"
+#include "api/operation.hpp"
+#include "claim/begin.hpp"
+#include "pg/boundary.hpp"
+
+namespace idem::api {
+
+namespace {
+
+// Failures that another try may not meet: the transaction rolls back, and the retry runs.
+bool is_transient(int sqlstate) {
+    static constexpr const char* kClasses[] = {"08", "40", "53", "55", "57", "58", "XX"};
+    const char* code = unpack_sql_state(sqlstate);
+    for (const char* transient : kClasses)
+        if (strncmp(code, transient, 2) == 0)
+            return true;
+    return false;
+}
+
+// Ends the subtransaction in which the operation failed. Returns what went wrong, or raises it
+// again if it is transient.
+text* end_failed(MemoryContext context, ResourceOwner owner) {
+    MemoryContextSwitchTo(context);
+    ErrorData* error = CopyErrorData();
+    FlushErrorState();
+    RollbackAndReleaseCurrentSubTransaction();
+    MemoryContextSwitchTo(context);
+    CurrentResourceOwner = owner;
+    if (is_transient(error->sqlerrcode))
+        ReThrowError(error);
+    text* message = cstring_to_text(
+        psprintf("%s: %s", unpack_sql_state(error->sqlerrcode), error->message));
+    FreeErrorData(error);
+    return message;
+}
+
+// Runs the operation in a subtransaction. nullptr if it succeeded, else why it failed.
+text* run_guarded(const Operation& operation, Jsonb* request, claim::Response* response) {
+    MemoryContext context = CurrentMemoryContext;
+    ResourceOwner owner = CurrentResourceOwner;
+    text* volatile failure = nullptr;
+    BeginInternalSubTransaction(nullptr);
+    MemoryContextSwitchTo(context);
+    PG_TRY();
+    {
+        run_operation(operation, request, response);
+        ReleaseCurrentSubTransaction();
+        MemoryContextSwitchTo(context);
+        CurrentResourceOwner = owner;
+    }
+    PG_CATCH();
+    {
+        failure = end_failed(context, owner);
+    }
+    PG_END_TRY();
+    return failure;
+}
+
+void record_result(const claim::Answer& answer, text* failure, const claim::Response& response) {
+    claim::ClaimRef ref{"idem_execute()", answer.record.id, answer.record.token};
+    if (failure == nullptr)
+        (void)claim::complete(ref, response, std::nullopt);
+    else
+        (void)claim::fail(ref, claim::Response{}, claim::Failure{failure, false, std::nullopt});
+}
+
+claim::BeginCall begin_call(FunctionCallInfo fcinfo) {
+    claim::BeginCall call{};
+    call.function = "idem_execute()";
+    call.id = identity_or_generated_key(fcinfo, 0, 3, 4);
+    call.request = jsonb_or_null(fcinfo, 2);
+    call.fingerprint = fingerprint_or_null(fcinfo, 5);
+    call.ttl = duration_or_none(fcinfo, 6, "ttl", core::kTtlRange);
+    call.wait = duration_or_none(fcinfo, 7, "wait", core::kWaitRange);
+    call.first_sent = moment_or_none(fcinfo, 8, "first_sent");
+    if (!PG_ARGISNULL(9))
+        call.holder = required_name(fcinfo, 9, "holder");
+    return call;
+}
+
+// idem_execute(key, operation, request, scope, principal, fingerprint, ttl, wait, first_sent, holder)
+Datum execute(FunctionCallInfo fcinfo) {
+    Operation operation = operation_argument(fcinfo, 1);
+    claim::BeginCall call = begin_call(fcinfo);
+    claim::Answer answer = claim::begin(call);
+    if (answer.outcome != core::Outcome::Execute)
+        return claim_datum(fcinfo, answer);
+    claim::Response response{};
+    text* failure = run_guarded(operation, call.request, &response);
+    record_result(answer, failure, response);
+    answer.record = claim::current_record(claim::ended_claim(answer.record.id));
+    return claim_datum(fcinfo, answer);
+}
+
+}  // namespace
+
+}  // namespace idem::api
+
+IDEM_FUNCTION(idem_execute, idem::api::execute);

@@ -1,0 +1,109 @@
+// idem_complete, idem_fail, idem_release, idem_extend, idem_checkpoint. The first two come in three
+// signatures each, which differ only in how the body turns into bytes.
+
+#include "api/arguments.hpp"
+#include "claim/finish.hpp"
+#include "pg/boundary.hpp"
+#include "pg/errors.hpp"
+
+namespace idem::api {
+
+namespace {
+
+using BodyReader = bytea* (*)(FunctionCallInfo fcinfo, int arg);
+
+bytea* text_body(FunctionCallInfo fcinfo, int arg) {
+    text* body = text_or_null(fcinfo, arg);
+    return body == nullptr ? nullptr : pg::as_bytea(body);
+}
+
+bytea* jsonb_body(FunctionCallInfo fcinfo, int arg) {
+    Jsonb* body = jsonb_or_null(fcinfo, arg);
+    return body == nullptr ? nullptr : pg::as_bytea(pg::jsonb_text(body));
+}
+
+claim::ClaimRef claim_ref(FunctionCallInfo fcinfo, const char* function, int scope, int principal,
+                          int token) {
+    return {function, identity(fcinfo, 0, scope, principal), bigint_or_none(fcinfo, token)};
+}
+
+claim::Response response(FunctionCallInfo fcinfo, int status_code, BodyReader body_reader) {
+    return {status_code_or_none(fcinfo, status_code), body_reader(fcinfo, status_code + 1),
+            headers_or_null(fcinfo, status_code + 2)};
+}
+
+// idem_complete(key, status_code, body, headers, scope, principal, token, ttl)
+Datum complete(FunctionCallInfo fcinfo, BodyReader body_reader) {
+    claim::ClaimRef ref = claim_ref(fcinfo, "idem_complete()", 4, 5, 6);
+    claim::Response given = response(fcinfo, 1, body_reader);
+    auto ttl = duration_or_none(fcinfo, 7, "ttl", core::kTtlRange);
+    PG_RETURN_BOOL(claim::complete(ref, given, ttl));
+}
+
+// idem_fail(key, error, retryable, status_code, body, headers, scope, principal, token, retry_after)
+Datum fail(FunctionCallInfo fcinfo, BodyReader body_reader) {
+    claim::ClaimRef ref = claim_ref(fcinfo, "idem_fail()", 6, 7, 8);
+    claim::Failure failure{text_or_null(fcinfo, 1), bool_or(fcinfo, 2, false),
+                           duration_or_none(fcinfo, 9, "retry_after", core::kRetryRange)};
+    if (failure.retry_after && !failure.retryable)
+        pg::raise_retry_after_without_retry();
+    PG_RETURN_BOOL(claim::fail(ref, response(fcinfo, 3, body_reader), failure));
+}
+
+Datum complete_text(FunctionCallInfo fcinfo) {
+    return complete(fcinfo, text_body);
+}
+
+Datum complete_bytea(FunctionCallInfo fcinfo) {
+    return complete(fcinfo, bytea_or_null);
+}
+
+Datum complete_jsonb(FunctionCallInfo fcinfo) {
+    return complete(fcinfo, jsonb_body);
+}
+
+Datum fail_text(FunctionCallInfo fcinfo) {
+    return fail(fcinfo, text_body);
+}
+
+Datum fail_bytea(FunctionCallInfo fcinfo) {
+    return fail(fcinfo, bytea_or_null);
+}
+
+Datum fail_jsonb(FunctionCallInfo fcinfo) {
+    return fail(fcinfo, jsonb_body);
+}
+
+// idem_release(key, scope, principal, token)
+Datum release(FunctionCallInfo fcinfo) {
+    PG_RETURN_BOOL(claim::release(claim_ref(fcinfo, "idem_release()", 1, 2, 3)));
+}
+
+// idem_extend(key, token, lease, scope, principal)
+Datum extend(FunctionCallInfo fcinfo) {
+    claim::ClaimRef ref = claim_ref(fcinfo, "idem_extend()", 3, 4, 1);
+    auto lease = duration_or_none(fcinfo, 2, "lease", core::kLeaseRange);
+    PG_RETURN_TIMESTAMPTZ(claim::extend(ref, lease));
+}
+
+// idem_checkpoint(key, recovery_point, state, scope, principal, token, lease)
+Datum checkpoint(FunctionCallInfo fcinfo) {
+    claim::ClaimRef ref = claim_ref(fcinfo, "idem_checkpoint()", 3, 4, 5);
+    text* recovery_point = required_name(fcinfo, 1, "recovery_point");
+    auto lease = duration_or_none(fcinfo, 6, "lease", core::kLeaseRange);
+    PG_RETURN_TIMESTAMPTZ(claim::checkpoint(ref, recovery_point, jsonb_or_null(fcinfo, 2), lease));
+}
+
+}  // namespace
+
+}  // namespace idem::api
+
+IDEM_FUNCTION(idem_complete_text, idem::api::complete_text);
+IDEM_FUNCTION(idem_complete_bytea, idem::api::complete_bytea);
+IDEM_FUNCTION(idem_complete_jsonb, idem::api::complete_jsonb);
+IDEM_FUNCTION(idem_fail_text, idem::api::fail_text);
+IDEM_FUNCTION(idem_fail_bytea, idem::api::fail_bytea);
+IDEM_FUNCTION(idem_fail_jsonb, idem::api::fail_jsonb);
+IDEM_FUNCTION(idem_release, idem::api::release);
+IDEM_FUNCTION(idem_extend, idem::api::extend);
+IDEM_FUNCTION(idem_checkpoint, idem::api::checkpoint);

@@ -1,0 +1,74 @@
+// idem_grant and idem_revoke: the rights on the protocol functions, by plain GRANT and REVOKE of the
+// caller, who therefore has to own the extension.
+
+#include "api/arguments.hpp"
+#include "pg/boundary.hpp"
+#include "pg/errors.hpp"
+
+namespace idem::api {
+
+namespace {
+
+constexpr const char* kProtocol =
+    "'idem_begin', 'idem_complete', 'idem_fail', 'idem_extend', 'idem_checkpoint', 'idem_release',"
+    " 'idem_once', 'idem_execute', 'idem_get'";
+constexpr const char* kOperator =
+    "'idem_resolve', 'idem_forget', 'idem_cleanup', 'idem_policy_set', 'idem_policy_drop'";
+
+// What the functions of a list are called, with their schema and arguments. Regprocedure qualifies
+// them, because only pg_catalog is on the search_path.
+const char* function_list(const char* names) {
+    const char* query = psprintf(
+        "SELECT pg_catalog.string_agg(p.oid::pg_catalog.regprocedure::pg_catalog.text, ', ')"
+        " FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_depend d"
+        " ON d.classid = 'pg_catalog.pg_proc'::pg_catalog.regclass AND d.objid = p.oid"
+        " AND d.deptype = 'e'"
+        " JOIN pg_catalog.pg_extension e ON d.refobjid = e.oid AND e.extname = 'idempotency'"
+        " WHERE p.proname IN (%s)", names);
+    if (SPI_execute(query, true, 0) != SPI_OK_SELECT || SPI_processed != 1)
+        elog(ERROR, "idempotency: the functions could not be listed");
+    return SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1);
+}
+
+void execute(const char* command) {
+    if (SPI_execute(command, false, 0) != SPI_OK_UTILITY)
+        elog(ERROR, "idempotency: could not execute \"%s\"", command);
+}
+
+// Rights are granted as the caller, but with our search_path.
+void change_rights(FunctionCallInfo fcinfo, const char* verb, const char* preposition,
+                   const char* names) {
+    if (PG_ARGISNULL(0))
+        pg::raise_null("role");
+    const char* role = quote_identifier(GetUserNameFromId(PG_GETARG_OID(0), false));
+    int guc_level = NewGUCNestLevel();
+    (void)set_config_option("search_path", "pg_catalog, pg_temp", PGC_USERSET, PGC_S_SESSION,
+                            GUC_ACTION_SAVE, true, 0, false);
+    SPI_connect();
+    execute(psprintf("%s EXECUTE ON FUNCTION %s %s %s", verb, function_list(names), preposition,
+                     role));
+    SPI_finish();
+    AtEOXact_GUC(false, guc_level);
+}
+
+// idem_grant(role, operator)
+Datum grant(FunctionCallInfo fcinfo) {
+    change_rights(fcinfo, "GRANT", "TO", kProtocol);
+    if (bool_or(fcinfo, 1, false))
+        change_rights(fcinfo, "GRANT", "TO", kOperator);
+    PG_RETURN_VOID();
+}
+
+// idem_revoke(role)
+Datum revoke(FunctionCallInfo fcinfo) {
+    change_rights(fcinfo, "REVOKE", "FROM", kProtocol);
+    change_rights(fcinfo, "REVOKE", "FROM", kOperator);
+    PG_RETURN_VOID();
+}
+
+}  // namespace
+
+}  // namespace idem::api
+
+IDEM_FUNCTION(idem_grant, idem::api::grant);
+IDEM_FUNCTION(idem_revoke, idem::api::revoke);

@@ -1,0 +1,176 @@
+// The pure helpers: immutable, parallel safe, open to everybody.
+
+#include "core/backoff.hpp"
+#include "core/header.hpp"
+#include "core/key.hpp"
+#include "core/outcome.hpp"
+
+#include "api/arguments.hpp"
+#include "claim/fingerprint.hpp"
+#include "pg/boundary.hpp"
+#include "pg/errors.hpp"
+
+namespace idem::api {
+
+namespace {
+
+// Microseconds between 1970 and 2000, the server's epoch.
+constexpr std::int64_t kUnixEpochShift =
+    (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY;
+
+text* joined(const std::string_view* parts, std::size_t count) {
+    std::size_t size = core::joined_size(parts, count);
+    auto* result = static_cast<text*>(palloc(VARHDRSZ + size));
+    SET_VARSIZE(result, VARHDRSZ + size);
+    core::join_parts(parts, count, VARDATA(result));
+    return result;
+}
+
+// idem_fingerprint(request, method, path, exclude)
+Datum fingerprint(FunctionCallInfo fcinfo) {
+    ArrayType* exclude = PG_ARGISNULL(3) ? nullptr : PG_GETARG_ARRAYTYPE_P(3);
+    bytea* result = claim::fingerprint_of(jsonb_or_null(fcinfo, 0), text_or_null(fcinfo, 1),
+                                          text_or_null(fcinfo, 2), exclude);
+    if (result == nullptr)
+        PG_RETURN_NULL();
+    PG_RETURN_BYTEA_P(result);
+}
+
+// idem_key(VARIADIC parts)
+Datum key(FunctionCallInfo fcinfo) {
+    if (PG_ARGISNULL(0))
+        pg::raise_null("parts");
+    pg::TextList parts = pg::text_list(PG_GETARG_ARRAYTYPE_P(0), "part");
+    if (parts.count == 0)
+        pg::raise_number("number of parts", 0, 1, MaxArraySize);
+    PG_RETURN_TEXT_P(joined(parts.items, parts.count));
+}
+
+// idem_event_id(event_type, resource_id, updated_at): the moment in microseconds since 1970, so
+// that no setting of the session changes it.
+Datum event_id(FunctionCallInfo fcinfo) {
+    text* event_type = required_text(fcinfo, 0, "event_type");
+    text* resource_id = required_text(fcinfo, 1, "resource_id");
+    std::optional<TimestampTz> updated_at = moment_or_none(fcinfo, 2, "updated_at");
+    if (!updated_at)
+        pg::raise_null("updated_at");
+    char moment[32];
+    int length = snprintf(moment, sizeof(moment), "%lld",
+                          static_cast<long long>(*updated_at + kUnixEpochShift));
+    std::string_view parts[] = {pg::bytes_of(event_type), pg::bytes_of(resource_id),
+                                {moment, static_cast<std::size_t>(length)}};
+    PG_RETURN_TEXT_P(joined(parts, 3));
+}
+
+// idem_parse_key(header)
+Datum parse_key(FunctionCallInfo fcinfo) {
+    if (PG_ARGISNULL(0))
+        PG_RETURN_NULL();
+    std::string_view header = pg::bytes_of(PG_GETARG_TEXT_PP(0));
+    auto* buffer = static_cast<char*>(palloc(header.size() + 1));
+    long length = core::parse_key_field(header, buffer);
+    if (length < 0)
+        PG_RETURN_NULL();
+    PG_RETURN_TEXT_P(pg::make_text({buffer, static_cast<std::size_t>(length)}));
+}
+
+// The problem of an outcome; nullptr if it is none. A word that is none of ours is an error.
+const core::Problem* problem_of(const text* outcome) {
+    bool known;
+    const core::Problem* problem = core::problem_of(pg::bytes_of(outcome), &known);
+    if (!known)
+        pg::raise_word("outcome", text_to_cstring(outcome),
+                       "execute, replay, in_progress, mismatch, expired, retry_later, exhausted, "
+                       "unknown, missing_key, bad_key");
+    return problem;
+}
+
+// idem_http_status(outcome)
+Datum http_status(FunctionCallInfo fcinfo) {
+    if (PG_ARGISNULL(0))
+        PG_RETURN_NULL();
+    const core::Problem* problem = problem_of(PG_GETARG_TEXT_PP(0));
+    if (problem == nullptr)
+        PG_RETURN_NULL();
+    PG_RETURN_INT32(problem->http_status);
+}
+
+void push_string(JsonbParseState** state, JsonbIteratorToken token, std::string_view text) {
+    JsonbValue value;
+    value.type = jbvString;
+    value.val.string.val = const_cast<char*>(text.data());
+    value.val.string.len = static_cast<int>(text.size());
+    (void)pushJsonbValue(state, token, &value);
+}
+
+void push_number(JsonbParseState** state, std::string_view name, std::int64_t number) {
+    push_string(state, WJB_KEY, name);
+    JsonbValue value;
+    value.type = jbvNumeric;
+    value.val.numeric = DatumGetNumeric(DirectFunctionCall1(int8_numeric, Int64GetDatum(number)));
+    (void)pushJsonbValue(state, WJB_VALUE, &value);
+}
+
+void push_member(JsonbParseState** state, std::string_view name, std::string_view text) {
+    push_string(state, WJB_KEY, name);
+    push_string(state, WJB_VALUE, text);
+}
+
+// An RFC 9457 problem document; retry_after in whole seconds, rounded up, as Retry-After wants it.
+Jsonb* problem_document(const core::Problem& problem, std::int64_t retry_after) {
+    JsonbParseState* state = nullptr;
+    (void)pushJsonbValue(&state, WJB_BEGIN_OBJECT, nullptr);
+    push_member(&state, "type", problem.type);
+    push_member(&state, "title", problem.title);
+    push_number(&state, "status", problem.http_status);
+    push_member(&state, "detail", problem.detail);
+    if (retry_after > 0)
+        push_number(&state, "retry_after",
+                    (retry_after + core::kSecond - 1) / core::kSecond);
+    return JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, nullptr));
+}
+
+std::int64_t retry_after_of(HeapTupleHeader claim) {
+    bool null;
+    Datum value = GetAttributeByName(claim, "retry_after", &null);
+    if (null)
+        return 0;
+    const Interval* span = DatumGetIntervalP(value);
+    return core::interval_micros(span->month, span->day, span->time);
+}
+
+// idem_problem(claim): null, or a claim without an outcome, stands for a key that is missing or bad.
+Datum problem(FunctionCallInfo fcinfo) {
+    bool null = true;
+    HeapTupleHeader claim = PG_ARGISNULL(0) ? nullptr : PG_GETARG_HEAPTUPLEHEADER(0);
+    Datum outcome = claim == nullptr ? 0 : GetAttributeByName(claim, "outcome", &null);
+    const core::Problem* problem =
+        problem_of(null ? cstring_to_text("missing_key") : DatumGetTextPP(outcome));
+    if (problem == nullptr)
+        PG_RETURN_NULL();
+    PG_RETURN_JSONB_P(problem_document(*problem, claim == nullptr ? 0 : retry_after_of(claim)));
+}
+
+// idem_backoff(attempt, base, cap)
+Datum backoff(FunctionCallInfo fcinfo) {
+    std::optional<std::int64_t> base = duration_or_none(fcinfo, 1, "base", core::kRetryRange);
+    std::optional<std::int64_t> cap = duration_or_none(fcinfo, 2, "cap", core::kRetryRange);
+    if (PG_ARGISNULL(0) || !base || !cap)
+        PG_RETURN_NULL();
+    std::int32_t attempt = PG_GETARG_INT32(0);
+    if (attempt < 1)
+        pg::raise_number("attempt", attempt, 1, INT32_MAX);
+    PG_RETURN_INTERVAL_P(pg::make_interval(core::backoff_ceiling(*base, *cap, attempt)));
+}
+
+}  // namespace
+
+}  // namespace idem::api
+
+IDEM_FUNCTION(idem_fingerprint, idem::api::fingerprint);
+IDEM_FUNCTION(idem_key, idem::api::key);
+IDEM_FUNCTION(idem_event_id, idem::api::event_id);
+IDEM_FUNCTION(idem_parse_key, idem::api::parse_key);
+IDEM_FUNCTION(idem_http_status, idem::api::http_status);
+IDEM_FUNCTION(idem_problem, idem::api::problem);
+IDEM_FUNCTION(idem_backoff, idem::api::backoff);

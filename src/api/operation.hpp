@@ -1,0 +1,19 @@
+// The operation of idem_execute: a function of one jsonb that returns jsonb or idem_response.
+#pragma once
+
+#include "claim/finish.hpp"
+
+namespace idem::api {
+
+struct Operation {
+    Oid function;
+    bool returns_response;  // else jsonb
+};
+
+// Checks the signature (42P13) and that the caller may execute it (42501).
+Operation operation_argument(FunctionCallInfo fcinfo, int arg);
+
+// Calls it as the current user and takes its result apart.
+void run_operation(const Operation& operation, Jsonb* request, claim::Response* response);
+
+}  // namespace idem::api

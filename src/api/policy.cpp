@@ -1,0 +1,117 @@
+// idem_policy_set, idem_policy_drop, and the trigger that tells other backends.
+
+#include "core/pattern.hpp"
+#include "core/policy.hpp"
+
+#include "api/arguments.hpp"
+#include "claim/fingerprint.hpp"
+#include "config/policy.hpp"
+#include "config/policy_table.hpp"
+#include "core/fingerprint.hpp"
+#include "pg/boundary.hpp"
+#include "pg/errors.hpp"
+
+namespace idem::api {
+
+namespace {
+
+// The arguments of idem_policy_set are the columns of the table, in the same order.
+using config::PolicyColumn;
+
+void check_pattern(FunctionCallInfo fcinfo) {
+    core::Name given =
+        pg::name_of(required_text(fcinfo, PolicyColumn::kPattern, "scope_pattern"));
+    core::PatternFault fault = core::check_pattern(given.bytes, given.chars, given.utf8);
+    if (fault != core::PatternFault::None)
+        pg::raise_pattern(fault, given.chars);
+}
+
+void check_span(FunctionCallInfo fcinfo, PolicyColumn column, const char* name,
+                core::DurationRange range) {
+    (void)duration_or_none(fcinfo, column, name, range);
+}
+
+void check_spans(FunctionCallInfo fcinfo) {
+    auto ttl = duration_or_none(fcinfo, PolicyColumn::kTtl, "ttl", core::kTtlRange);
+    auto retention = duration_or_none(fcinfo, PolicyColumn::kRetention, "retention",
+                                      core::kRetentionRange);
+    if (ttl && retention && *retention < *ttl)
+        pg::raise_retention_below_ttl();
+    check_span(fcinfo, PolicyColumn::kLease, "lease", core::kLeaseRange);
+    check_span(fcinfo, PolicyColumn::kWait, "wait", core::kWaitRange);
+    check_span(fcinfo, PolicyColumn::kRetryBase, "retry_base", core::kRetryRange);
+    check_span(fcinfo, PolicyColumn::kRetryCap, "retry_cap", core::kRetryRange);
+}
+
+void check_number(FunctionCallInfo fcinfo, PolicyColumn column, const char* name,
+                  std::int64_t least, std::int64_t most) {
+    if (PG_ARGISNULL(column))
+        return;
+    std::int64_t given = PG_GETARG_INT32(column);
+    if (given < least || given > most)
+        pg::raise_number(name, given, least, most);
+}
+
+void check_words(FunctionCallInfo fcinfo) {
+    text* word = text_or_null(fcinfo, PolicyColumn::kOnLeaseExpiry);
+    if (word != nullptr && !core::on_lease_expiry_from_word(pg::bytes_of(word)))
+        pg::raise_word("on_lease_expiry", text_to_cstring(word), "takeover, unknown");
+    word = text_or_null(fcinfo, PolicyColumn::kOnLargeBody);
+    if (word != nullptr && !core::on_large_body_from_word(pg::bytes_of(word)))
+        pg::raise_word("on_large_body", text_to_cstring(word), "error, omit");
+}
+
+// Taking any fingerprint with these exclusions finds out whether they can be read.
+void check_lists(FunctionCallInfo fcinfo) {
+    if (!PG_ARGISNULL(PolicyColumn::kExcludeFields))
+        (void)claim::fingerprint_of(nullptr, cstring_to_text(""), nullptr,
+                                    PG_GETARG_ARRAYTYPE_P(PolicyColumn::kExcludeFields));
+    if (!PG_ARGISNULL(PolicyColumn::kDropHeaders))
+        (void)pg::text_list(PG_GETARG_ARRAYTYPE_P(PolicyColumn::kDropHeaders), "drop_headers");
+}
+
+void check_role(FunctionCallInfo fcinfo) {
+    if (!PG_ARGISNULL(PolicyColumn::kAllowedRole))
+        (void)get_role_oid(NameStr(*PG_GETARG_NAME(PolicyColumn::kAllowedRole)), false);
+}
+
+// idem_policy_set(scope_pattern, ttl, ...)
+Datum set(FunctionCallInfo fcinfo) {
+    check_pattern(fcinfo);
+    check_spans(fcinfo);
+    check_number(fcinfo, PolicyColumn::kMaxAttempts, "max_attempts", 1, INT32_MAX);
+    check_number(fcinfo, PolicyColumn::kMaxBodyBytes, "max_body_bytes", 0, core::kLargestBody);
+    check_words(fcinfo);
+    check_lists(fcinfo);
+    check_role(fcinfo);
+    Datum values[PolicyColumn::kPolicyColumns];
+    char nulls[PolicyColumn::kPolicyColumns];
+    for (int i = 0; i < PolicyColumn::kPolicyColumns; i++) {
+        values[i] = PG_GETARG_DATUM(i);
+        nulls[i] = PG_ARGISNULL(i) ? 'n' : ' ';
+    }
+    config::write_policy(values, nulls);
+    PG_RETURN_VOID();
+}
+
+// idem_policy_drop(scope_pattern)
+Datum drop(FunctionCallInfo fcinfo) {
+    PG_RETURN_BOOL(config::drop_policy(required_text(fcinfo, 0, "scope_pattern")));
+}
+
+// Trigger on idempotency.policy, after each statement.
+Datum changed(FunctionCallInfo fcinfo) {
+    if (!CALLED_AS_TRIGGER(fcinfo))
+        ereport(ERROR, (errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+                        errmsg("this function is called by a trigger only")));
+    config::announce_policy_change();
+    PG_RETURN_POINTER(nullptr);
+}
+
+}  // namespace
+
+}  // namespace idem::api
+
+IDEM_FUNCTION(idem_policy_set, idem::api::set);
+IDEM_FUNCTION(idem_policy_drop, idem::api::drop);
+IDEM_FUNCTION(idem_policy_changed, idem::api::changed);

@@ -1,0 +1,61 @@
+#include "claim/asking.hpp"
+
+#include "claim/fingerprint.hpp"
+#include "config/policy.hpp"
+#include "pg/errors.hpp"
+
+namespace idem::claim {
+
+namespace {
+
+text* generated_key() {
+    Datum uuid = DirectFunctionCall1(gen_random_uuid, static_cast<Datum>(0));
+    return cstring_to_text(DatumGetCString(DirectFunctionCall1(uuid_out, uuid)));
+}
+
+text* settled_key(const BeginCall& call, const core::Policy& policy) {
+    if (call.id.key != nullptr)
+        return call.id.key;
+    if (policy.key_required)
+        pg::raise_required("key", "Pass the key that the client sent.");
+    return generated_key();
+}
+
+bytea* settled_fingerprint(const BeginCall& call, const config::ScopePolicy& policy) {
+    bytea* fingerprint = call.fingerprint != nullptr
+                             ? call.fingerprint
+                             : fingerprint_of(call.request, nullptr, nullptr,
+                                              policy.exclude_fields);
+    if (fingerprint == nullptr && policy.values.fingerprint_required)
+        pg::raise_required("fingerprint", "Pass request or fingerprint.");
+    return fingerprint;
+}
+
+core::Asked settled_limits(const BeginCall& call, const core::Policy& policy, std::int64_t ttl) {
+    core::Asked asked{};
+    asked.retention = Max(policy.retention, ttl);
+    asked.first_sent = call.first_sent;
+    asked.max_attempts = policy.max_attempts;
+    asked.on_lease_expiry = policy.on_lease_expiry;
+    return asked;
+}
+
+}  // namespace
+
+Asking settle(const BeginCall& call) {
+    config::ScopePolicy policy = config::policy_for(pg::bytes_of(call.id.scope));
+    Asking asking{};
+    asking.id = call.id;
+    asking.id.key = settled_key(call, policy.values);
+    asking.fingerprint = settled_fingerprint(call, policy);
+    asking.request = policy.values.store_request ? call.request : nullptr;
+    asking.holder = call.holder;
+    asking.hold = call.hold;
+    asking.ttl = call.ttl.value_or(policy.values.ttl);
+    asking.lease = call.lease.value_or(policy.values.lease);
+    asking.wait = call.wait_for_ever ? kForEver : call.wait.value_or(policy.values.wait);
+    asking.asked = settled_limits(call, policy.values, asking.ttl);
+    return asking;
+}
+
+}  // namespace idem::claim

@@ -1,0 +1,27 @@
+// A call of idem_begin with everything settled: arguments over policy over settings.
+#pragma once
+
+#include "core/decision.hpp"
+
+#include "claim/begin.hpp"
+
+namespace idem::claim {
+
+inline constexpr std::int64_t kForEver = INT64_MAX;
+
+struct Asking {
+    store::Identity id;
+    bytea* fingerprint;  // nullptr: not known
+    Jsonb* request;      // to be stored; nullptr: not
+    text* holder;
+    bool hold;
+    std::int64_t ttl;
+    std::int64_t lease;
+    std::int64_t wait;   // kForEver: without limit
+    core::Asked asked;  // `now` is set for each look
+};
+
+// Refuses what the policy forbids, before anything is granted.
+Asking settle(const BeginCall& call);
+
+}  // namespace idem::claim

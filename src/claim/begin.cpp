@@ -1,0 +1,144 @@
+#include "claim/begin.hpp"
+
+#include "claim/asking.hpp"
+#include "claim/finish.hpp"
+#include "claim/grant.hpp"
+#include "claim/key_lock.hpp"
+#include "claim/open_claims.hpp"
+#include "claim/waiting.hpp"
+#include "pg/errors.hpp"
+#include "store/store.hpp"
+
+namespace idem::claim {
+
+namespace {
+
+// What a caller who is told to come back could wait for.
+enum class Blocker { None, Lock, Lease };
+
+struct Turn {
+    Answer answer;
+    Blocker blocker;
+};
+
+Turn turn_of(const Answer& answer) {
+    return {answer, answer.outcome == core::Outcome::InProgress ? Blocker::Lease : Blocker::None};
+}
+
+// The policy forbids to run a silent claim's work again: remembered, so that it stays so.
+bool becomes_unknown(const Answer& answer) {
+    return answer.outcome == core::Outcome::Unknown &&
+           answer.record.status == core::Status::InProgress;
+}
+
+bool needs_lock(const Answer& answer) {
+    return answer.outcome == core::Outcome::Execute || becomes_unknown(answer);
+}
+
+void mark_unknown(Answer* answer) {
+    answer->record.status = core::Status::Unknown;
+    (void)store::store().update(answer->record, answer->record.token);
+}
+
+// Another transaction holds the lock; what its claim does to the row is not visible yet.
+Turn held_elsewhere(const Asking& asking) {
+    Answer answer{};
+    answer.outcome = core::kHeldElsewhere.outcome;
+    answer.record.id = asking.id;
+    return {answer, Blocker::Lock};
+}
+
+// This transaction's own claim: it would wait for itself, so there is nothing to wait for.
+Turn own_turn(const Asking& asking, const OpenClaim* claim) {
+    Answer answer{};
+    answer.record = current_record(claim);
+    answer.has_record = true;
+    answer.outcome = same_fingerprint(answer.record.fingerprint, asking.fingerprint)
+                         ? core::Outcome::InProgress
+                         : core::Outcome::Mismatch;
+    return {answer, Blocker::None};
+}
+
+// Under the lock nothing changes any more, so this look decides. A loser keeps no lock.
+Turn locked_turn(const Asking& asking) {
+    Judgement judgement = judge(asking);
+    if (judgement.answer.outcome == core::Outcome::Execute)
+        grant(asking, &judgement);
+    else if (becomes_unknown(judgement.answer))
+        mark_unknown(&judgement.answer);
+    else
+        unlock(asking.id);
+    return turn_of(judgement.answer);
+}
+
+// Looks first and locks only to execute, so that a replay takes no lock.
+Turn unlocked_turn(const Asking& asking) {
+    Judgement judgement = judge(asking);
+    if (!needs_lock(judgement.answer))
+        return turn_of(judgement.answer);
+    if (try_lock(asking.id))
+        return locked_turn(asking);
+    // Whoever has the lock may have just committed.
+    judgement = judge(asking);
+    if (judgement.answer.outcome == core::Outcome::Execute)
+        return held_elsewhere(asking);
+    return turn_of(judgement.answer);
+}
+
+Turn take_turn(const Asking& asking, bool locked) {
+    if (const OpenClaim* own = open_claim(asking.id))
+        return own_turn(asking, own);
+    return locked ? locked_turn(asking) : unlocked_turn(asking);
+}
+
+// Asks until the answer is final or `wait` is over; the last answer is always a fresh one.
+Answer ask(const Asking& asking) {
+    Patience patience = patience_for(asking.wait);
+    bool locked = false;
+    for (;;) {
+        std::int64_t left = time_left(patience);
+        Turn turn = take_turn(asking, locked);
+        locked = false;
+        if (turn.blocker == Blocker::None || left <= 0)
+            return turn.answer;
+        if (turn.blocker == Blocker::Lock)
+            locked = wait_for_lock(asking.id, left);
+        else
+            wait_for_lease(&patience, left);
+    }
+}
+
+}  // namespace
+
+Answer begin(const BeginCall& call) {
+    PreventCommandIfReadOnly(call.function);
+    PreventCommandDuringRecovery(call.function);
+    return ask(settle(call));
+}
+
+bool once(const BeginCall& call) {
+    Answer answer = begin(call);
+    switch (*answer.outcome) {
+        case core::Outcome::Execute: {
+            OpenClaim* claim = open_claim(answer.record.id);
+            finish_silently(claim);
+            forget_ended_claim(claim);
+            return true;
+        }
+        case core::Outcome::Replay:
+        case core::Outcome::Expired:
+        case core::Outcome::Mismatch:
+            return false;
+        case core::Outcome::Exhausted:
+            pg::raise_needs_operator("exhausted");
+        case core::Outcome::Unknown:
+            pg::raise_needs_operator("unknown");
+        default:
+            break;
+    }
+    if (open_claim(answer.record.id) != nullptr)
+        pg::raise_own_claim_open();
+    pg::raise_still_deciding();
+}
+
+}  // namespace idem::claim

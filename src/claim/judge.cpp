@@ -1,0 +1,53 @@
+#include "claim/judge.hpp"
+
+#include "claim/liveness.hpp"
+#include "store/store.hpp"
+
+namespace idem::claim {
+
+namespace {
+
+// Times that are absent never lie ahead.
+std::int64_t or_past(TimestampTz time) {
+    return time == pg::kNoTime ? 0 : time;
+}
+
+core::RecordFacts facts_of(const store::Record& record, const Asking& asking, TimestampTz now) {
+    core::RecordFacts facts{};
+    facts.status = record.status;
+    facts.attempt = record.attempt;
+    facts.lease_until = or_past(record.lease_until);
+    facts.next_attempt_at = or_past(record.next_attempt_at);
+    facts.expires_at = record.expires_at;
+    facts.retained_until = record.retained_until;
+    facts.released_by_operator = record.resolved_by != nullptr;
+    facts.same_fingerprint = same_fingerprint(record.fingerprint, asking.fingerprint);
+    facts.holder_gone = record.status == core::Status::InProgress && record.held &&
+                        now < facts.lease_until && holder_is_gone(record.id);
+    return facts;
+}
+
+}  // namespace
+
+bool same_fingerprint(const bytea* a, const bytea* b) {
+    return a == nullptr || b == nullptr || pg::bytes_of(a) == pg::bytes_of(b);
+}
+
+Judgement judge(const Asking& asking) {
+    Judgement result{};
+    result.answer.record.id = asking.id;
+    result.answer.has_record = store::store().find(asking.id, &result.answer.record);
+    result.now = GetCurrentTimestamp();
+    core::Asked asked = asking.asked;
+    asked.now = result.now;
+    core::RecordFacts facts{};
+    if (result.answer.has_record)
+        facts = facts_of(result.answer.record, asking, result.now);
+    core::Decision decision = core::decide(result.answer.has_record ? &facts : nullptr, asked);
+    result.answer.outcome = decision.outcome;
+    result.answer.retry_after = decision.retry_after;
+    result.claim = decision.claim;
+    return result;
+}
+
+}  // namespace idem::claim

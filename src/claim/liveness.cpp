@@ -1,0 +1,106 @@
+#include "claim/liveness.hpp"
+
+#include "claim/lock_tag.hpp"
+
+namespace idem::claim {
+
+namespace {
+
+// One session lock. Levels are transaction nesting levels of the running transaction; 0 means that
+// it did not happen in this transaction.
+struct Hold {
+    Hold* next;
+    LOCKTAG tag;
+    std::int64_t token;
+    int taken_level;
+    int let_go_level;
+};
+
+Hold* holds;
+
+// DISCARD ALL and pg_advisory_unlock_all() may have taken the lock from us.
+void give_back(const Hold& hold) {
+    if (pg::lock_held_by_me(&hold.tag, ExclusiveLock))
+        (void)LockRelease(&hold.tag, ExclusiveLock, true);
+}
+
+template <typename Predicate>
+void end_holds_if(Predicate over) {
+    for (Hold** link = &holds; *link != nullptr;) {
+        Hold* hold = *link;
+        if (!over(*hold)) {
+            link = &hold->next;
+            continue;
+        }
+        give_back(*hold);
+        *link = hold->next;
+        pfree(hold);
+    }
+}
+
+template <typename Change>
+void change_all(Change change) {
+    for (Hold* hold = holds; hold != nullptr; hold = hold->next)
+        change(hold);
+}
+
+}  // namespace
+
+bool hold(const store::Identity& id, std::int64_t token) {
+    LOCKTAG tag = lock_tag(id, kLivenessClass);
+    auto* hold = static_cast<Hold*>(MemoryContextAlloc(TopMemoryContext, sizeof(Hold)));
+    if (LockAcquire(&tag, ExclusiveLock, true, true) == LOCKACQUIRE_NOT_AVAIL) {
+        pfree(hold);
+        return false;
+    }
+    *hold = Hold{holds, tag, token, GetCurrentTransactionNestLevel(), 0};
+    holds = hold;
+    return true;
+}
+
+// Asked in share mode, so that two who ask at once don't take each other for the holder.
+bool holder_is_gone(const store::Identity& id) {
+    LOCKTAG tag = lock_tag(id, kLivenessClass);
+    if (pg::lock_held_by_me(&tag, ExclusiveLock))
+        return false;
+    if (LockAcquire(&tag, ShareLock, false, true) == LOCKACQUIRE_NOT_AVAIL)
+        return false;
+    (void)LockRelease(&tag, ShareLock, false);
+    return true;
+}
+
+void let_go_at_commit(const store::Identity& id, std::int64_t token) {
+    LOCKTAG tag = lock_tag(id, kLivenessClass);
+    change_all([&](Hold* hold) {
+        if (hold->token == token && memcmp(&hold->tag, &tag, sizeof(tag)) == 0 &&
+            hold->let_go_level == 0)
+            hold->let_go_level = GetCurrentTransactionNestLevel();
+    });
+}
+
+void liveness_commit() {
+    end_holds_if([](const Hold& hold) { return hold.let_go_level > 0; });
+    change_all([](Hold* hold) { hold->taken_level = 0; });
+}
+
+void liveness_abort() {
+    end_holds_if([](const Hold& hold) { return hold.taken_level > 0; });
+    change_all([](Hold* hold) { hold->let_go_level = 0; });
+}
+
+void liveness_subcommit(int level) {
+    change_all([level](Hold* hold) {
+        hold->taken_level = Min(hold->taken_level, level - 1);
+        hold->let_go_level = Min(hold->let_go_level, level - 1);
+    });
+}
+
+void liveness_subabort(int level) {
+    end_holds_if([level](const Hold& hold) { return hold.taken_level >= level; });
+    change_all([level](Hold* hold) {
+        if (hold->let_go_level >= level)
+            hold->let_go_level = 0;
+    });
+}
+
+}  // namespace idem::claim

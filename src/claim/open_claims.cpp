@@ -1,0 +1,214 @@
+#include "claim/open_claims.hpp"
+
+#include "claim/key_lock.hpp"
+#include "pg/errors.hpp"
+#include "store/store.hpp"
+
+namespace idem::claim {
+
+namespace {
+
+// Claims by hash, and all of them, newest first. Everything is allocated in a child of
+// TopTransactionContext and vanishes with it.
+struct Bucket {
+    std::uint64_t hash;
+    OpenClaim* newest;
+};
+
+struct Claims {
+    MemoryContext context;
+    HTAB* buckets;
+    OpenClaim* newest;
+    int deepest_level;  // nothing happened deeper than this
+};
+Claims claims;
+
+void prepare_memory() {
+    if (claims.context != nullptr)
+        return;
+    claims.context = AllocSetContextCreate(TopTransactionContext, "idempotency claims",
+                                           ALLOCSET_DEFAULT_SIZES);
+    HASHCTL control{};
+    control.keysize = sizeof(std::uint64_t);
+    control.entrysize = sizeof(Bucket);
+    control.hcxt = claims.context;
+    claims.buckets = hash_create("idempotency claims", 64, &control,
+                                 HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+    claims.newest = nullptr;
+    claims.deepest_level = 0;
+}
+
+int current_level() {
+    int level = GetCurrentTransactionNestLevel();
+    claims.deepest_level = Max(claims.deepest_level, level);
+    return level;
+}
+
+Bucket* bucket_of(std::uint64_t hash, HASHACTION action) {
+    bool found;
+    auto* bucket = static_cast<Bucket*>(hash_search(claims.buckets, &hash, action, &found));
+    if (bucket != nullptr && !found)
+        bucket->newest = nullptr;
+    return bucket;
+}
+
+template <typename Predicate>
+OpenClaim* newest_if(const store::Identity& id, Predicate wanted) {
+    if (claims.context == nullptr)
+        return nullptr;
+    Bucket* bucket = bucket_of(store::identity_hash(id), HASH_FIND);
+    for (OpenClaim* claim = bucket ? bucket->newest : nullptr; claim != nullptr;
+         claim = claim->older_in_bucket)
+        if (store::same_identity(claim->begun.id, id) && wanted(*claim))
+            return claim;
+    return nullptr;
+}
+
+template <typename Change>
+void change_all(Change change) {
+    if (claims.context == nullptr)
+        return;
+    for (OpenClaim* claim = claims.newest; claim != nullptr;) {
+        OpenClaim* older = claim->older;
+        change(claim);
+        claim = older;
+    }
+}
+
+void unlink(OpenClaim** link, OpenClaim* OpenClaim::*older, OpenClaim* claim) {
+    while (*link != claim)
+        link = &((*link)->*older);
+    *link = claim->*older;
+}
+
+// What is dropped is nearly always the newest, so neither walk is long.
+void drop(OpenClaim* claim) {
+    unlink(&claims.newest, &OpenClaim::older, claim);
+    unlink(&bucket_of(claim->hash, HASH_FIND)->newest, &OpenClaim::older_in_bucket, claim);
+}
+
+void undo_from(OpenClaim* claim, int level) {
+    if (claim->claimed_level >= level) {
+        drop(claim);
+        return;
+    }
+    if (claim->written_level >= level)
+        claim->written_level = 0;
+    if (claim->ended_level >= level)
+        claim->ended_level = 0;
+}
+
+// The token that the row of this key carries now; 0 if there is no row.
+std::int64_t row_token(const OpenClaim& claim) {
+    return claim.written_level > 0 ? claim.begun.token : claim.replaced_token;
+}
+
+bool is_bare(const OpenClaim& claim) {
+    return row_token(claim) == 0 && claim.claimed_level == GetCurrentTransactionNestLevel();
+}
+
+}  // namespace
+
+OpenClaim* add_claim(const store::Record& record, std::int64_t replaced_token,
+                     std::int64_t lease) {
+    prepare_memory();
+    MemoryContext previous = MemoryContextSwitchTo(claims.context);
+    auto* claim = static_cast<OpenClaim*>(palloc0(sizeof(OpenClaim)));
+    claim->hash = store::identity_hash(record.id);
+    claim->begun = store::copy_record(record);
+    claim->replaced_token = replaced_token;
+    claim->lease = lease;
+    claim->claimed_level = current_level();
+    Bucket* bucket = bucket_of(claim->hash, HASH_ENTER);
+    claim->older_in_bucket = bucket->newest;
+    bucket->newest = claim;
+    claim->older = claims.newest;
+    claims.newest = claim;
+    MemoryContextSwitchTo(previous);
+    return claim;
+}
+
+OpenClaim* open_claim(const store::Identity& id) {
+    return newest_if(id, [](const OpenClaim& claim) { return claim.ended_level == 0; });
+}
+
+OpenClaim* ended_claim(const store::Identity& id) {
+    return newest_if(id, [](const OpenClaim& claim) { return claim.ended_level > 0; });
+}
+
+store::Record current_record(const OpenClaim* claim) {
+    store::Record record = claim->begun;
+    if (claim->written_level > 0 && !store::store().find(claim->begun.id, &record))
+        pg::raise_claim_overtaken();
+    return record;
+}
+
+// The row that a claim replaces may have been swept meanwhile; then it is inserted.
+void write_claim(OpenClaim* claim, const store::Record& record) {
+    const store::Store& store = store::store();
+    std::int64_t token = row_token(*claim);
+    bool written = (token != 0 && store.update(record, token)) || store.insert(record);
+    if (!written)
+        pg::raise_claim_overtaken();
+    if (claim->written_level == 0)
+        claim->written_level = current_level();
+}
+
+void end_claim(OpenClaim* claim) {
+    claim->ended_level = current_level();
+    claim->released = false;
+}
+
+void withdraw_claim(OpenClaim* claim) {
+    if (is_bare(*claim)) {
+        unlock(claim->begun.id);
+        drop(claim);
+        return;
+    }
+    if (row_token(*claim) != 0)
+        (void)store::store().remove(claim->begun.id, row_token(*claim));
+    end_claim(claim);
+    claim->released = true;
+}
+
+void forget_ended_claim(OpenClaim* claim) {
+    int level = GetCurrentTransactionNestLevel();
+    if (claim->claimed_level == level && claim->ended_level == level)
+        drop(claim);
+}
+
+// The lease counts from the commit: it says how long a committed claim may be silent.
+void write_open_claims() {
+    change_all([](OpenClaim* claim) {
+        if (claim->ended_level > 0)
+            return;
+        store::Record record = current_record(claim);
+        record.lease_until =
+            Max(record.lease_until, pg::after(GetCurrentTimestamp(), claim->lease));
+        write_claim(claim, record);
+    });
+}
+
+void forget_claims() {
+    claims.context = nullptr;
+}
+
+void claims_subcommit(int level) {
+    if (claims.context == nullptr || claims.deepest_level < level)
+        return;
+    change_all([level](OpenClaim* claim) {
+        claim->claimed_level = Min(claim->claimed_level, level - 1);
+        claim->written_level = Min(claim->written_level, level - 1);
+        claim->ended_level = Min(claim->ended_level, level - 1);
+    });
+    claims.deepest_level = level - 1;
+}
+
+void claims_subabort(int level) {
+    if (claims.context == nullptr || claims.deepest_level < level)
+        return;
+    change_all([level](OpenClaim* claim) { undo_from(claim, level); });
+    claims.deepest_level = level - 1;
+}
+
+}  // namespace idem::claim

@@ -1,0 +1,56 @@
+// The claims that this transaction has begun. They live in backend memory and are written once:
+// when they end, or when the transaction commits with them still open, which makes them leased.
+#pragma once
+
+#include "store/record.hpp"
+
+namespace idem::claim {
+
+// Levels are transaction nesting levels; 0 means that it has not happened. A rollback to a
+// savepoint undoes what happened at its level or deeper.
+struct OpenClaim {
+    OpenClaim* older;            // of the transaction
+    OpenClaim* older_in_bucket;  // of those with the same hash
+    std::uint64_t hash;
+    store::Record begun;          // as idem_begin made it; never changes
+    std::int64_t replaced_token;  // of the row it takes the place of; 0: there was none
+    std::int64_t lease;           // microseconds
+    int claimed_level;
+    int written_level;  // from here on the row carries our token and is the newer truth
+    int ended_level;    // completed, failed or released
+    bool released;      // ended by idem_release
+};
+
+// Remembers a claim of the current (sub)transaction; the record is copied.
+OpenClaim* add_claim(const store::Record& record, std::int64_t replaced_token, std::int64_t lease);
+
+// This transaction's claim on a key, or nullptr. Open ones only, or, with `ended`, the one that it
+// ended last.
+OpenClaim* open_claim(const store::Identity& id);
+OpenClaim* ended_claim(const store::Identity& id);
+
+// The claim's record as it stands now, in the current memory context.
+store::Record current_record(const OpenClaim* claim);
+
+// Writes the record of a claim. An error (40001) if another transaction got in, which only an
+// engine that ignores our lock could let happen.
+void write_claim(OpenClaim* claim, const store::Record& record);
+
+// Marks it ended in the current (sub)transaction.
+void end_claim(OpenClaim* claim);
+
+// Removes the row of a claim, if it has one, and ends the claim. The key is free at once if nothing
+// was written and no rollback to a savepoint could bring the claim back.
+void withdraw_claim(OpenClaim* claim);
+
+// Drops the memory of a claim that was begun, written and ended in the current (sub)transaction:
+// a rollback takes all of it at once.
+void forget_ended_claim(OpenClaim* claim);
+
+// Called by the transaction callbacks.
+void write_open_claims();
+void forget_claims();
+void claims_subcommit(int level);
+void claims_subabort(int level);
+
+}  // namespace idem::claim

@@ -1,0 +1,25 @@
+// Waiting for whoever executes a key.
+#pragma once
+
+#include "store/record.hpp"
+
+namespace idem::claim {
+
+// How long a caller is ready to wait, and how long its last pause was. Microseconds.
+struct Patience {
+    std::int64_t deadline;
+    std::int64_t pause;
+};
+
+// `wait` counts from now; kForEver has no end.
+Patience patience_for(std::int64_t wait);
+std::int64_t time_left(const Patience& patience);
+
+// Waits for the transaction that holds the key's lock. True if the lock is ours now.
+bool wait_for_lock(const store::Identity& id, std::int64_t left);
+
+// A leased claim ends without a signal that another session could sleep on: pauses, longer each
+// time, and returns. Honours cancel and statement_timeout.
+void wait_for_lease(Patience* patience, std::int64_t left);
+
+}  // namespace idem::claim

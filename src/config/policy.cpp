@@ -1,0 +1,147 @@
+#include "config/policy.hpp"
+
+#include "core/duration.hpp"
+#include "core/pattern.hpp"
+
+#include "config/policy_table.hpp"
+#include "config/settings.hpp"
+#include "pg/datum.hpp"
+#include "pg/errors.hpp"
+
+namespace idem::config {
+
+namespace {
+
+// The cache. `valid` is set before the rows are read: a change that arrives meanwhile clears it.
+struct Cache {
+    bool valid;
+    Oid table;
+    MemoryContext context;
+    PolicyRows policies;
+};
+Cache cache;
+
+void forget(Datum, Oid table) {
+    if (table == InvalidOid || table == cache.table)
+        cache.valid = false;
+}
+
+void load() {
+    if (cache.context == nullptr)
+        cache.context = AllocSetContextCreate(CacheMemoryContext, "idempotency policies",
+                                              ALLOCSET_SMALL_SIZES);
+    MemoryContextReset(cache.context);
+    cache.table = pg::table_oid("policy");
+    cache.valid = true;
+    cache.policies = read_policies(cache.context);
+}
+
+std::string_view text_at(const PolicyRow& row, PolicyColumn column) {
+    return pg::bytes_of(DatumGetPointer(row.values[column]));
+}
+
+// A change may arrive while the rows are read: then they are read again. An ERROR while reading
+// must not leave the cache marked valid.
+void refresh() {
+    while (!cache.valid) {
+        PG_TRY();
+        {
+            load();
+        }
+        PG_CATCH();
+        {
+            cache.valid = false;
+            PG_RE_THROW();
+        }
+        PG_END_TRY();
+    }
+}
+
+const PolicyRow* best_row(std::string_view scope) {
+    const PolicyRow* best = nullptr;
+    std::size_t best_rank = 0;
+    for (std::size_t i = 0; i < cache.policies.count; i++) {
+        const PolicyRow* row = &cache.policies.rows[i];
+        std::size_t rank = core::pattern_rank(text_at(*row, kPattern), scope);
+        if (rank > best_rank) {
+            best_rank = rank;
+            best = row;
+        }
+    }
+    return best;
+}
+
+void set_micros(const PolicyRow& row, PolicyColumn column, std::int64_t* value) {
+    if (row.nulls[column])
+        return;
+    const Interval* span = DatumGetIntervalP(row.values[column]);
+    *value = core::interval_micros(span->month, span->day, span->time);
+}
+
+void set_bool(const PolicyRow& row, PolicyColumn column, bool* value) {
+    if (!row.nulls[column])
+        *value = DatumGetBool(row.values[column]);
+}
+
+void apply_limits(const PolicyRow& row, core::Policy* policy) {
+    if (!row.nulls[kMaxAttempts])
+        policy->max_attempts = DatumGetInt32(row.values[kMaxAttempts]);
+    if (!row.nulls[kMaxBodyBytes])
+        policy->max_body_bytes = DatumGetInt32(row.values[kMaxBodyBytes]);
+    if (!row.nulls[kOnLeaseExpiry])
+        policy->on_lease_expiry = core::on_lease_expiry_from_word(text_at(row, kOnLeaseExpiry))
+                                      .value_or(core::OnLeaseExpiry::Takeover);
+    if (!row.nulls[kOnLargeBody])
+        policy->on_large_body = core::on_large_body_from_word(text_at(row, kOnLargeBody))
+                                    .value_or(core::OnLargeBody::Error);
+}
+
+void apply(const PolicyRow& row, core::Policy* policy) {
+    set_micros(row, kTtl, &policy->ttl);
+    set_micros(row, kRetention, &policy->retention);
+    set_micros(row, kLease, &policy->lease);
+    set_micros(row, kWait, &policy->wait);
+    set_micros(row, kRetryBase, &policy->retry_base);
+    set_micros(row, kRetryCap, &policy->retry_cap);
+    set_bool(row, kKeyRequired, &policy->key_required);
+    set_bool(row, kFingerprintRequired, &policy->fingerprint_required);
+    set_bool(row, kStoreRequest, &policy->store_request);
+    apply_limits(row, policy);
+}
+
+ArrayType* array_at(const PolicyRow& row, PolicyColumn column) {
+    return row.nulls[column] ? nullptr : DatumGetArrayTypePCopy(row.values[column]);
+}
+
+void check_role(const char* role) {
+    Oid oid = get_role_oid(role, true);
+    if (!OidIsValid(oid) || !has_privs_of_role(GetUserId(), oid))
+        pg::raise_role(role);
+}
+
+}  // namespace
+
+ScopePolicy policy_for(std::string_view scope) {
+    refresh();
+    ScopePolicy result{default_policy(), nullptr, nullptr, nullptr};
+    if (const PolicyRow* row = best_row(scope)) {
+        apply(*row, &result.values);
+        result.exclude_fields = array_at(*row, kExcludeFields);
+        result.drop_headers = array_at(*row, kDropHeaders);
+        if (!row->nulls[kAllowedRole])
+            result.allowed_role = pstrdup(NameStr(*DatumGetName(row->values[kAllowedRole])));
+    }
+    if (result.allowed_role != nullptr)
+        check_role(result.allowed_role);
+    return result;
+}
+
+void announce_policy_change() {
+    CacheInvalidateRelcacheByRelid(pg::table_oid("policy"));
+}
+
+void watch_policy_changes() {
+    CacheRegisterRelcacheCallback(forget, 0);
+}
+
+}  // namespace idem::config

@@ -1,0 +1,29 @@
+// Policies: the rows of idempotency.policy, cached in each backend, and the one that holds for a
+// scope.
+#pragma once
+
+#include "core/policy.hpp"
+#include "pg/pg.hpp"
+
+namespace idem::config {
+
+// What holds for a scope. Arrays and names are nullptr where the policy says nothing.
+struct ScopePolicy {
+    core::Policy values;
+    ArrayType* exclude_fields;
+    ArrayType* drop_headers;
+    const char* allowed_role;
+};
+
+// The exact pattern's policy, else that of the longest prefix, else the settings. Arrays are copies
+// in the current memory context. An error (42501) if the policy names a role of which the current
+// user is no member.
+ScopePolicy policy_for(std::string_view scope);
+
+// Forgets the cache of every backend, at their next statement; called by the trigger on the table.
+void announce_policy_change();
+
+// Called once, when the library is loaded.
+void watch_policy_changes();
+
+}  // namespace idem::config

@@ -1,0 +1,70 @@
+#include "config/settings.hpp"
+
+#include "core/duration.hpp"
+
+namespace idem::config {
+
+namespace {
+
+// Seconds and milliseconds, as the units of the settings below.
+int default_ttl = 24 * 60 * 60;
+int default_retention = 0;
+int default_lease = 60 * 1000;
+int default_wait = 0;
+int max_body_bytes = 4 * 1024 * 1024;
+
+struct IntSetting {
+    const char* name;
+    const char* short_description;
+    const char* long_description;
+    int* variable;
+    int least;
+    int most;
+    GucContext context;
+    int unit;
+};
+
+const IntSetting kSettings[] = {
+    {"idempotency.default_ttl", "How long the answer of a request is replayed.",
+     "Counted from the claim. A policy or an argument wins over it.", &default_ttl, 1, INT_MAX,
+     PGC_USERSET, GUC_UNIT_S},
+    {"idempotency.default_retention", "How long a key is remembered at all.",
+     "Between ttl and retention a late retry is refused. Zero: as long as the ttl.",
+     &default_retention, 0, INT_MAX, PGC_USERSET, GUC_UNIT_S},
+    {"idempotency.default_lease", "How long a committed claim may be silent.",
+     "After that the next caller takes it over.", &default_lease, 1, INT_MAX, PGC_USERSET,
+     GUC_UNIT_MS},
+    {"idempotency.default_wait", "How long idem_begin waits for a running execution.",
+     "Zero: a duplicate is answered at once.", &default_wait, 0,
+     static_cast<int>(core::kLongestWait / core::kMillisecond), PGC_USERSET, GUC_UNIT_MS},
+    {"idempotency.max_body_bytes", "Largest response body that a record keeps.",
+     "The limit of headers and of a checkpoint's state, too.", &max_body_bytes, 0,
+     static_cast<int>(core::kLargestBody), PGC_SUSET, GUC_UNIT_BYTE},
+};
+
+}  // namespace
+
+void define_settings() {
+    for (const IntSetting& s : kSettings)
+        DefineCustomIntVariable(s.name, s.short_description, s.long_description, s.variable,
+                                /* boot_val */ *s.variable, s.least, s.most, s.context, s.unit,
+                                /* check_hook */ nullptr, /* assign_hook */ nullptr,
+                                /* show_hook */ nullptr);
+    MarkGUCPrefixReserved("idempotency");
+}
+
+core::Policy default_policy() {
+    core::Policy policy{};
+    policy.ttl = default_ttl * core::kSecond;
+    policy.retention = default_retention * core::kSecond;
+    policy.lease = default_lease * core::kMillisecond;
+    policy.wait = default_wait * core::kMillisecond;
+    policy.retry_base = core::kDefaultRetryBase;
+    policy.retry_cap = core::kDefaultRetryCap;
+    policy.on_lease_expiry = core::OnLeaseExpiry::Takeover;
+    policy.max_body_bytes = max_body_bytes;
+    policy.on_large_body = core::OnLargeBody::Error;
+    return policy;
+}
+
+}  // namespace idem::config

@@ -1,0 +1,90 @@
+#include "core/decision.hpp"
+
+#include <limits>
+
+namespace idem::core {
+namespace {
+
+// Timestamps may be infinite, which is the end of int64: a difference saturates instead of
+// wrapping around into the opposite answer.
+constexpr std::int64_t minus(std::int64_t a, std::int64_t b) noexcept {
+    std::int64_t difference = 0;
+    if (!__builtin_sub_overflow(a, b, &difference)) return difference;
+    using Limits = std::numeric_limits<std::int64_t>;
+    return b > 0 ? Limits::min() : Limits::max();
+}
+
+constexpr Decision refuse(Outcome outcome, std::int64_t retry_after = 0) noexcept {
+    return {outcome, Claim::None, retry_after};
+}
+
+constexpr Decision execute(Claim claim) noexcept {
+    return {Outcome::Execute, claim, 0};
+}
+
+// Nothing is known of the key, or nothing any more. A request first sent before our memory begins
+// may have had its effect under a record that is gone, so it is refused.
+constexpr Decision begin_anew(const Asked& asked, Claim claim) noexcept {
+    if (asked.first_sent && *asked.first_sent < minus(asked.now, asked.retention)) {
+        return refuse(Outcome::Expired);
+    }
+    return execute(claim);
+}
+
+// Until the ttl ends a key belongs to its payload. A record without a final answer keeps it for
+// ever: another payload must not continue from this one's recovery point.
+constexpr bool bound_to_payload(const RecordFacts& record, std::int64_t now) noexcept {
+    return now < record.expires_at || record.status == Status::InProgress ||
+           record.status == Status::Unknown;
+}
+
+constexpr Decision decide_in_progress(const RecordFacts& record, const Asked& asked) noexcept {
+    if (asked.now < record.lease_until && !record.holder_gone) {
+        return refuse(Outcome::InProgress, minus(record.lease_until, asked.now));
+    }
+    if (asked.on_lease_expiry == OnLeaseExpiry::Unknown) return refuse(Outcome::Unknown);
+    return execute(Claim::Takeover);
+}
+
+constexpr Decision decide_retryable(const RecordFacts& record, const Asked& asked) noexcept {
+    const bool limited = asked.max_attempts > 0 && !record.released_by_operator;
+    if (limited && record.attempt >= asked.max_attempts) return refuse(Outcome::Exhausted);
+    if (asked.now < record.next_attempt_at) {
+        return refuse(Outcome::RetryLater, minus(record.next_attempt_at, asked.now));
+    }
+    return execute(Claim::Retry);
+}
+
+// The ttl is asked before the retention: should a retention ever end first, the answer is still
+// replayed and not run again.
+constexpr Decision decide_finished(const RecordFacts& record, const Asked& asked) noexcept {
+    if (asked.now < record.expires_at) {
+        return record.status == Status::Retryable ? decide_retryable(record, asked)
+                                                  : refuse(Outcome::Replay);
+    }
+    if (asked.now < record.retained_until) return refuse(Outcome::Expired);
+    return begin_anew(asked, Claim::Reuse);
+}
+
+}  // namespace
+
+Decision decide(const RecordFacts* record, const Asked& asked) noexcept {
+    if (record == nullptr) return begin_anew(asked, Claim::First);
+    if (!record->same_fingerprint && bound_to_payload(*record, asked.now)) {
+        return refuse(Outcome::Mismatch);
+    }
+    switch (record->status) {
+        case Status::InProgress:
+            return decide_in_progress(*record, asked);
+        case Status::Completed:
+        case Status::Failed:
+        case Status::Retryable:
+            return decide_finished(*record, asked);
+        case Status::Unknown:
+            break;
+    }
+    // Also for a status byte that is none of ours: what can't be understood is never run again.
+    return refuse(Outcome::Unknown);
+}
+
+}  // namespace idem::core

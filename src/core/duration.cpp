@@ -1,0 +1,26 @@
+#include "core/duration.hpp"
+
+#include <limits>
+
+namespace idem::core {
+
+std::int64_t interval_micros(std::int32_t months, std::int32_t days, std::int64_t micros) noexcept {
+    // Whole days of `micros` join the days first, so that two large fields of opposite sign cancel
+    // out before anything can overflow.
+    const std::int64_t all_days = std::int64_t{months} * 30 + days + micros / kDay;
+    std::int64_t sum = 0;
+    if (!__builtin_mul_overflow(all_days, kDay, &sum) &&
+        !__builtin_add_overflow(sum, micros % kDay, &sum)) {
+        return sum;
+    }
+    using Limits = std::numeric_limits<std::int64_t>;
+    return all_days < 0 ? Limits::min() : Limits::max();
+}
+
+DurationFault check_duration(std::int64_t micros, DurationRange range) noexcept {
+    if (micros < 0) return DurationFault::Negative;
+    if (micros == 0 && !range.zero_allowed) return DurationFault::Zero;
+    return micros > range.longest ? DurationFault::TooLong : DurationFault::None;
+}
+
+}  // namespace idem::core

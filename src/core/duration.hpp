@@ -1,0 +1,36 @@
+// Durations: an SQL interval as microseconds, and the ranges in which each setting makes sense.
+#pragma once
+
+#include <cstdint>
+
+namespace idem::core {
+
+inline constexpr std::int64_t kMillisecond = 1000;
+inline constexpr std::int64_t kSecond = 1000 * kMillisecond;
+inline constexpr std::int64_t kDay = 86400 * kSecond;
+// Far enough for any retention, near enough that now + duration is always a valid timestamp.
+inline constexpr std::int64_t kLongest = 36525 * kDay;
+// The lock manager counts milliseconds in an int; a day is more than anyone should wait.
+inline constexpr std::int64_t kLongestWait = kDay;
+
+enum class DurationFault { None, Negative, Zero, TooLong };
+
+struct DurationRange {
+    bool zero_allowed;
+    std::int64_t longest;
+};
+
+inline constexpr DurationRange kTtlRange{false, kLongest};
+inline constexpr DurationRange kRetentionRange{false, kLongest};
+inline constexpr DurationRange kLeaseRange{false, kLongest};
+inline constexpr DurationRange kWaitRange{true, kLongestWait};
+inline constexpr DurationRange kRetryRange{true, kLongest};
+
+// An interval's fields as microseconds, a month counted as 30 days and a day as 24 hours.
+// Saturates at the ends of int64, where the range check refuses it; infinite intervals (server 17
+// and later: all three fields at their extreme) saturate too.
+std::int64_t interval_micros(std::int32_t months, std::int32_t days, std::int64_t micros) noexcept;
+
+DurationFault check_duration(std::int64_t micros, DurationRange range) noexcept;
+
+}  // namespace idem::core

@@ -1,0 +1,29 @@
+// The HTTP Idempotency-Key field, and which response headers a record may keep.
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+
+namespace idem::core {
+
+// Reads the value of an Idempotency-Key field: an RFC 8941/9651 Item that is a String, whose
+// parameters are checked and ignored, or, leniently, a bare value of visible ASCII characters
+// without '"', '\', ',' and ';'. Surrounding spaces and tabs belong to the field, not to the key.
+// Writes the key to `out` (room for header.size() bytes) and returns its length, or -1 for what is
+// neither form and for what can't be a key (empty, or over 255 characters).
+long parse_key_field(std::string_view header, char* out) noexcept;
+
+// Whether two header names are the same: ASCII letter case does not count.
+bool same_header(std::string_view a, std::string_view b) noexcept;
+
+// Whether `name` may stand as an HTTP field name (a token of RFC 9110).
+bool is_header_name(std::string_view name) noexcept;
+
+// Headers that are never stored unless a policy names its own list: they carry credentials or
+// belong to one connection or moment.
+inline constexpr std::string_view kDroppedHeaders[] = {
+    "Set-Cookie", "Authorization", "Proxy-Authenticate", "WWW-Authenticate",
+    "Date",       "Connection",    "Transfer-Encoding",
+};
+
+}  // namespace idem::core

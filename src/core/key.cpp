@@ -1,0 +1,70 @@
+#include "core/key.hpp"
+
+#include <algorithm>
+
+namespace idem::core {
+namespace {
+
+constexpr char kSeparator = ':';
+constexpr char kEscape = '\\';
+
+constexpr bool needs_escape(char c) noexcept {
+    return c == kSeparator || c == kEscape;
+}
+
+constexpr bool is_c0_or_delete(unsigned char byte) noexcept {
+    return byte < 0x20 || byte == 0x7f;
+}
+
+// U+0080 to U+009F are C2 80 to C2 9F in UTF-8. C2 only ever leads a character there, so looking
+// at neighbouring bytes is enough.
+constexpr bool is_c1(unsigned char lead, unsigned char next) noexcept {
+    return lead == 0xc2 && next >= 0x80 && next <= 0x9f;
+}
+
+bool has_control_character(const Name& name) noexcept {
+    unsigned char previous = 0;
+    for (const char c : name.bytes) {
+        const auto byte = static_cast<unsigned char>(c);
+        if (is_c0_or_delete(byte) || (name.utf8 && is_c1(previous, byte))) return true;
+        previous = byte;
+    }
+    return false;
+}
+
+}  // namespace
+
+NameFault check_key(const Name& key) noexcept {
+    return key.bytes.empty() ? NameFault::Empty : check_label(key);
+}
+
+NameFault check_label(const Name& label) noexcept {
+    if (label.bytes.empty()) return NameFault::None;
+    if (label.chars > kMaxNameChars) return NameFault::TooLong;
+    if (has_control_character(label)) return NameFault::ControlCharacter;
+    const bool blank = label.bytes.find_first_not_of(' ') == std::string_view::npos;
+    return blank ? NameFault::Blank : NameFault::None;
+}
+
+std::size_t joined_size(const std::string_view* parts, std::size_t count) noexcept {
+    std::size_t size = count > 0 ? count - 1 : 0;
+    for (std::size_t i = 0; i < count; ++i) {
+        const auto escapes = std::count_if(parts[i].begin(), parts[i].end(), needs_escape);
+        size += parts[i].size() + static_cast<std::size_t>(escapes);
+    }
+    return size;
+}
+
+// Works on bytes, so the text's encoding must be one in which ':' and '\' never occur inside a
+// character; every encoding that a PostgreSQL database can have is.
+void join_parts(const std::string_view* parts, std::size_t count, char* out) noexcept {
+    for (std::size_t i = 0; i < count; ++i) {
+        if (i > 0) *out++ = kSeparator;
+        for (const char c : parts[i]) {
+            if (needs_escape(c)) *out++ = kEscape;
+            *out++ = c;
+        }
+    }
+}
+
+}  // namespace idem::core

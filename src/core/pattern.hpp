@@ -1,0 +1,17 @@
+// Scope patterns of policies: an exact scope, or a prefix ending in '*'.
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+
+namespace idem::core {
+
+enum class PatternFault { None, TooLong, ControlCharacter, InnerStar };
+
+PatternFault check_pattern(std::string_view pattern, std::size_t chars, bool utf8) noexcept;
+
+// How well a pattern fits a scope: 0 not at all, larger is more specific, an exact match above any
+// prefix. '*' alone fits everything.
+std::size_t pattern_rank(std::string_view pattern, std::string_view scope) noexcept;
+
+}  // namespace idem::core

@@ -1,0 +1,34 @@
+// The wall between C++ and the server. Each SQL function enters through IDEM_FUNCTION, which lets
+// no exception out; errors are raised after the handler has been left, because a longjmp out of a
+// catch block would leak the exception. Core entries are noexcept, so this is a second net.
+#pragma once
+
+#include "pg/pg.hpp"
+
+namespace idem::pg {
+
+using SqlFunction = Datum (*)(FunctionCallInfo);
+
+// Calls `body`; a C++ exception becomes an ERROR (53200 for want of memory, XX000 otherwise).
+Datum guarded(SqlFunction body, FunctionCallInfo fcinfo);
+
+// An exception that nothing caught would abort(), and SIGABRT restarts the whole cluster: end this
+// session instead. Called once, when the library is loaded.
+void end_session_on_terminate();
+
+}  // namespace idem::pg
+
+// Declares the C symbol `name` that SQL calls, implemented by `body`.
+#define IDEM_FUNCTION(name, body)                                  \
+    extern "C" {                                                   \
+    __attribute__((visibility("default"))) extern const Pg_finfo_record* pg_finfo_##name(void); \
+    __attribute__((visibility("default"))) Datum name(PG_FUNCTION_ARGS);  \
+    const Pg_finfo_record* pg_finfo_##name(void) {                 \
+        static const Pg_finfo_record my_finfo = {1};               \
+        return &my_finfo;                                          \
+    }                                                              \
+    Datum name(PG_FUNCTION_ARGS) {                                 \
+        return idem::pg::guarded(body, fcinfo);                    \
+    }                                                              \
+    }                                                              \
+    static_assert(true, "takes the semicolon")

@@ -1,0 +1,28 @@
+// Differences between server versions, newest signature first. Included by pg.hpp only.
+#pragma once
+
+#if PG_VERSION_NUM < 150000
+#error "idempotency needs PostgreSQL 15 or later"
+#endif
+
+namespace idem::pg {
+
+// From 17 LockHeldByMe asks whether a stronger mode counts too.
+inline bool lock_held_by_me(const LOCKTAG* tag, LOCKMODE mode) {
+#if PG_VERSION_NUM >= 170000
+    return LockHeldByMe(tag, mode, false);
+#else
+    return LockHeldByMe(tag, mode);
+#endif
+}
+
+// From 16 one function checks every kind of object.
+inline AclResult function_aclcheck(Oid function, Oid role, AclMode mode) {
+#if PG_VERSION_NUM >= 160000
+    return object_aclcheck(ProcedureRelationId, function, role, mode);
+#else
+    return pg_proc_aclcheck(function, role, mode);
+#endif
+}
+
+}  // namespace idem::pg

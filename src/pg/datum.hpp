@@ -1,0 +1,48 @@
+// Between the server's values and plain ones.
+#pragma once
+
+#include "core/key.hpp"
+#include "pg/pg.hpp"
+
+namespace idem::pg {
+
+// "Not set" for times that may be absent; no finite timestamp has this value.
+inline constexpr TimestampTz kNoTime = DT_NOBEGIN;
+
+// The bytes of a text or bytea. The view lives as long as the datum.
+inline std::string_view bytes_of(const void* varlena) {
+    return {VARDATA_ANY(varlena), static_cast<std::size_t>(VARSIZE_ANY_EXHDR(varlena))};
+}
+
+inline text* make_text(std::string_view value) {
+    return cstring_to_text_with_len(value.data(), static_cast<int>(value.size()));
+}
+
+core::Name name_of(const text* value);
+
+// A copy in the current memory context; null stays null.
+void* copy_varlena(const void* value);
+
+// The bytes of a text as a bytea: same layout, another type.
+inline bytea* as_bytea(text* value) {
+    return value;
+}
+
+// JSON text of a jsonb, in the server's encoding.
+text* jsonb_text(Jsonb* value);
+
+Interval* make_interval(std::int64_t micros);
+
+// now + micros without overflow: both are far inside the range.
+inline TimestampTz after(TimestampTz now, std::int64_t micros) {
+    return now + micros;
+}
+
+// Elements of a one-dimensional text array; null elements are an error that names `what`.
+struct TextList {
+    std::string_view* items;
+    std::size_t count;
+};
+TextList text_list(ArrayType* array, const char* what);
+
+}  // namespace idem::pg

@@ -1,0 +1,260 @@
+#include "pg/errors.hpp"
+
+namespace idem::pg {
+
+namespace {
+
+constexpr const char* kNameHint =
+    "Send a key that the client made for this one request, such as a UUID.";
+
+constexpr long long whole_days(std::int64_t micros) {
+    return static_cast<long long>(micros / core::kDay);
+}
+
+}  // namespace
+
+void raise_null(const char* what) {
+    ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("%s must not be null", what),
+                    errhint("Leave the argument out to get its default.")));
+    pg_unreachable();
+}
+
+void raise_name(const char* what, core::NameFault fault, const core::Name& name) {
+    const char* detail = "";
+    switch (fault) {
+        case core::NameFault::Empty:
+            detail = "It is empty.";
+            break;
+        case core::NameFault::Blank:
+            detail = "It consists of spaces only.";
+            break;
+        case core::NameFault::TooLong:
+            detail = psprintf("It has %zu characters; %zu are allowed.", name.chars,
+                              core::kMaxNameChars);
+            break;
+        case core::NameFault::ControlCharacter:
+            detail = "It contains a control character.";
+            break;
+        case core::NameFault::None:
+            break;
+    }
+    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("invalid %s", what),
+                    errdetail("%s", detail),
+                    strcmp(what, "key") == 0
+                        ? errhint("%s", kNameHint)
+                        : errhint("A %s has up to 255 characters, none of them a control "
+                                  "character.", what)));
+    pg_unreachable();
+}
+
+void raise_duration(const char* what, core::DurationFault fault, std::int64_t longest) {
+    const char* detail = fault == core::DurationFault::Negative ? "It is negative."
+                         : fault == core::DurationFault::Zero   ? "It is zero."
+                                                                : "It is too long.";
+    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("invalid %s", what),
+                    errdetail("%s", detail),
+                    errhint("Use an interval that is finite, %s, and at most %lld days.",
+                            fault == core::DurationFault::Zero ? "more than zero" : "not negative",
+                            whole_days(longest))));
+    pg_unreachable();
+}
+
+void raise_pattern(core::PatternFault fault, std::size_t chars) {
+    const char* detail = "It contains a control character.";
+    if (fault == core::PatternFault::TooLong)
+        detail = psprintf("It has %zu characters; %zu are allowed.", chars, core::kMaxNameChars);
+    else if (fault == core::PatternFault::InnerStar)
+        detail = "It has a \"*\" before its end.";
+    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("invalid scope_pattern"),
+                    errdetail("%s", detail),
+                    errhint("A pattern is a scope, or the beginning of scopes followed by \"*\".")));
+    pg_unreachable();
+}
+
+void raise_fingerprint(const core::FingerprintResult& result) {
+    switch (result.fault) {
+        case core::FingerprintFault::BadExclude:
+            ereport(ERROR,
+                    (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("invalid field to exclude"),
+                     errdetail("Entry %zu can't be read.", result.bad_exclude + 1),
+                     errhint("Write a plain field name, or a path such as \"$.a.b\" or "
+                             "\"$.a[*].b\".")));
+        case core::FingerprintFault::TooDeep:
+            ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+                            errmsg("request is nested too deeply"),
+                            errdetail("A fingerprint reads at most %d levels.",
+                                      core::kMaxJsonDepth)));
+        case core::FingerprintFault::BadJson:
+            ereport(ERROR,
+                    (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                     errmsg("request has no canonical form"),
+                     errdetail("It is not JSON in valid Unicode, or a number is out of range.")));
+        case core::FingerprintFault::OutOfMemory:
+            ereport(ERROR, (errcode(ERRCODE_OUT_OF_MEMORY), errmsg("out of memory"),
+                            errdetail("The request is too large to take its fingerprint.")));
+        default:
+            ereport(ERROR, (errcode(ERRCODE_INTERNAL_ERROR),
+                            errmsg("could not compute the SHA-256 digest of the request"),
+                            errdetail("OpenSSL refused the computation.")));
+    }
+    pg_unreachable();
+}
+
+void raise_fingerprint_size(std::size_t bytes) {
+    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("invalid fingerprint"),
+                    errdetail("It has %zu bytes; 1 to 64 are allowed.", bytes),
+                    errhint("Use idem_fingerprint(), or a digest of your own.")));
+    pg_unreachable();
+}
+
+void raise_word(const char* what, const char* given, const char* allowed) {
+    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                    errmsg("invalid %s: \"%s\"", what, given),
+                    errhint("Use one of %s.", allowed)));
+    pg_unreachable();
+}
+
+void raise_number(const char* what, std::int64_t given, std::int64_t least, std::int64_t most) {
+    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                    errmsg("invalid %s: %lld", what, static_cast<long long>(given)),
+                    errhint("Use a number from %lld to %lld.", static_cast<long long>(least),
+                            static_cast<long long>(most))));
+    pg_unreachable();
+}
+
+void raise_headers(const char* detail) {
+    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("invalid headers"),
+                    errdetail("%s", detail),
+                    errhint("Use an object from header names to strings or arrays of strings.")));
+    pg_unreachable();
+}
+
+void raise_not_finite(const char* what) {
+    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("invalid %s", what),
+                    errdetail("It is infinite."), errhint("Use a moment in time.")));
+    pg_unreachable();
+}
+
+void raise_retry_after_without_retry() {
+    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("invalid retry_after"),
+                    errdetail("A final failure is not run again."),
+                    errhint("Add retryable => true, or leave retry_after out.")));
+    pg_unreachable();
+}
+
+void raise_retention_below_ttl() {
+    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("invalid retention"),
+                    errdetail("It is shorter than the ttl."),
+                    errhint("A key has to be remembered at least as long as its answer is "
+                            "replayed.")));
+    pg_unreachable();
+}
+
+void raise_too_large(const char* what, std::int64_t bytes, std::int64_t limit) {
+    ereport(ERROR,
+            (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED), errmsg("%s is too large to keep", what),
+             errdetail("It has %lld bytes; %lld are allowed.", static_cast<long long>(bytes),
+                       static_cast<long long>(limit)),
+             errhint("Raise max_body_bytes in the scope's policy or idempotency.max_body_bytes, "
+                     "or set on_large_body to \"omit\".")));
+    pg_unreachable();
+}
+
+void raise_required(const char* what, const char* hint) {
+    ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("%s is required", what),
+                    errdetail("The policy of this scope requires it."), errhint("%s", hint)));
+    pg_unreachable();
+}
+
+void raise_no_claim() {
+    ereport(ERROR, (errcode(kNoClaim), errmsg("no claim on this key"),
+                    errdetail("There is no record of this scope, principal and key."),
+                    errhint("Call idem_begin first, with the same scope and principal.")));
+    pg_unreachable();
+}
+
+void raise_claim_lost() {
+    ereport(ERROR,
+            (errcode(kClaimLost), errmsg("claim on this key is lost"),
+             errdetail("The token is not the one of the record's current claim."),
+             errhint("Somebody else took the request over. Stop, and call idem_begin to learn "
+                     "its result.")));
+    pg_unreachable();
+}
+
+void raise_token_required() {
+    ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("token must not be null"),
+                    errdetail("The claim was not begun in this transaction."),
+                    errhint("Pass the token that idem_begin returned.")));
+    pg_unreachable();
+}
+
+void raise_claim_overtaken() {
+    ereport(ERROR, (errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+                    errmsg("could not record the result because of a concurrent claim"),
+                    errdetail("Another transaction has written the record of this key."),
+                    errhint("Roll back and retry the transaction.")));
+    pg_unreachable();
+}
+
+void raise_still_deciding() {
+    ereport(ERROR, (errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+                    errmsg("another execution of this key has not ended"),
+                    errdetail("Neither true nor false would be right yet."),
+                    errhint("Retry later, or allow a longer wait.")));
+    pg_unreachable();
+}
+
+void raise_own_claim_open() {
+    ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+                    errmsg("this transaction has begun this key and not ended it"),
+                    errhint("End the claim with idem_complete, idem_fail or idem_release.")));
+    pg_unreachable();
+}
+
+void raise_needs_operator(const char* status) {
+    ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+                    errmsg("the record of this key is %s", status),
+                    errdetail("It can't be executed again by itself."),
+                    errhint("An operator can decide with idem_resolve.")));
+    pg_unreachable();
+}
+
+void raise_final(const char* status) {
+    ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+                    errmsg("the record of this key is already %s", status),
+                    errdetail("A result that clients have seen is never changed."),
+                    errhint("idem_forget removes the record.")));
+    pg_unreachable();
+}
+
+void raise_lease_lives() {
+    ereport(ERROR, (errcode(ERRCODE_OBJECT_IN_USE), errmsg("the key is being executed"),
+                    errdetail("The lease of its claim has not run out."),
+                    errhint("Wait for it, or end it with idem_resolve.")));
+    pg_unreachable();
+}
+
+void raise_role(const char* role) {
+    ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+                    errmsg("permission denied for this scope"),
+                    errdetail("Its policy admits only members of role \"%s\".", role)));
+    pg_unreachable();
+}
+
+void raise_not_installed() {
+    ereport(ERROR, (errcode(ERRCODE_UNDEFINED_TABLE),
+                    errmsg("extension \"idempotency\" is not installed in this database"),
+                    errhint("Run CREATE EXTENSION idempotency.")));
+    pg_unreachable();
+}
+
+void raise_operation(const char* detail) {
+    ereport(ERROR, (errcode(ERRCODE_INVALID_FUNCTION_DEFINITION), errmsg("invalid operation"),
+                    errdetail("%s", detail),
+                    errhint("Use a function of one jsonb argument that returns jsonb or "
+                            "idem_response.")));
+    pg_unreachable();
+}
+
+}  // namespace idem::pg

@@ -1,0 +1,50 @@
+// Every error a caller can meet, once: SQLSTATE, message, detail and hint. None of them names the
+// key or the principal, which may be secrets and would end up in the server log.
+#pragma once
+
+#include "core/duration.hpp"
+#include "core/fingerprint.hpp"
+#include "core/key.hpp"
+#include "core/pattern.hpp"
+#include "pg/pg.hpp"
+
+namespace idem::pg {
+
+// Our own class: what no standard code says.
+inline constexpr int kNoClaim = MAKE_SQLSTATE('I', 'D', '4', '0', '4');
+inline constexpr int kClaimLost = MAKE_SQLSTATE('I', 'D', '4', '0', '9');
+
+// Bad arguments; `what` is the argument's name.
+[[noreturn]] void raise_null(const char* what);
+[[noreturn]] void raise_name(const char* what, core::NameFault fault, const core::Name& name);
+[[noreturn]] void raise_duration(const char* what, core::DurationFault fault, std::int64_t longest);
+[[noreturn]] void raise_pattern(core::PatternFault fault, std::size_t chars);
+[[noreturn]] void raise_fingerprint(const core::FingerprintResult& result);
+[[noreturn]] void raise_fingerprint_size(std::size_t bytes);
+[[noreturn]] void raise_word(const char* what, const char* given, const char* allowed);
+[[noreturn]] void raise_number(const char* what, std::int64_t given, std::int64_t least,
+                               std::int64_t most);
+[[noreturn]] void raise_headers(const char* detail);
+[[noreturn]] void raise_not_finite(const char* what);
+[[noreturn]] void raise_retry_after_without_retry();
+[[noreturn]] void raise_retention_below_ttl();
+[[noreturn]] void raise_too_large(const char* what, std::int64_t bytes, std::int64_t limit);
+[[noreturn]] void raise_required(const char* what, const char* hint);
+
+// Claims.
+[[noreturn]] void raise_no_claim();
+[[noreturn]] void raise_claim_lost();
+[[noreturn]] void raise_token_required();
+[[noreturn]] void raise_claim_overtaken();
+[[noreturn]] void raise_still_deciding();
+[[noreturn]] void raise_own_claim_open();
+[[noreturn]] void raise_needs_operator(const char* status);
+[[noreturn]] void raise_final(const char* status);
+[[noreturn]] void raise_lease_lives();
+
+// Surroundings.
+[[noreturn]] void raise_role(const char* role);
+[[noreturn]] void raise_not_installed();
+[[noreturn]] void raise_operation(const char* detail);
+
+}  // namespace idem::pg

@@ -1,0 +1,87 @@
+#include "pg/internal.hpp"
+
+#include "pg/errors.hpp"
+
+namespace idem::pg {
+
+namespace {
+
+Oid table_owner() {
+    HeapTuple tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(table_oid("record")));
+    if (!HeapTupleIsValid(tuple))
+        raise_not_installed();
+    Oid owner = reinterpret_cast<Form_pg_class>(GETSTRUCT(tuple))->relowner;
+    ReleaseSysCache(tuple);
+    return owner;
+}
+
+void pin(const char* setting, const char* value) {
+    (void)set_config_option(setting, value, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0,
+                            false);
+}
+
+void prepare(Statement* statement) {
+    SPIPlanPtr plan = SPI_prepare_cursor(statement->sql, statement->nargs,
+                                         const_cast<Oid*>(statement->types),
+                                         CURSOR_OPT_GENERIC_PLAN);
+    if (plan == nullptr)
+        elog(ERROR, "idempotency: SPI_prepare failed: %s", SPI_result_code_string(SPI_result));
+    if (SPI_keepplan(plan) != 0)
+        elog(ERROR, "idempotency: SPI_keepplan failed");
+    statement->plan = plan;
+}
+
+std::uint64_t run(Statement* statement, Datum* values, const char* nulls, bool read_only) {
+    if (statement->plan == nullptr)
+        prepare(statement);
+    int result = SPI_execute_snapshot(statement->plan, values, nulls, GetLatestSnapshot(),
+                                      InvalidSnapshot, read_only, true, 0);
+    if (result < 0)
+        elog(ERROR, "idempotency: SPI_execute_snapshot failed: %s", SPI_result_code_string(result));
+    return SPI_processed;
+}
+
+}  // namespace
+
+Oid table_oid(const char* name) {
+    Oid schema = get_namespace_oid("idempotency", true);
+    Oid table = OidIsValid(schema) ? get_relname_relid(name, schema) : InvalidOid;
+    if (!OidIsValid(table))
+        raise_not_installed();
+    return table;
+}
+
+Internal begin_internal() {
+    Internal scope;
+    scope.caller_context = CurrentMemoryContext;
+    Oid owner = table_owner();
+    GetUserIdAndSecContext(&scope.user, &scope.security_context);
+    SetUserIdAndSecContext(owner, scope.security_context | SECURITY_LOCAL_USERID_CHANGE |
+                                      SECURITY_NOFORCE_RLS);
+    scope.guc_level = NewGUCNestLevel();
+    pin("search_path", "pg_catalog, pg_temp");
+    // The tables are looked up by primary key. A plan made while they were nearly empty must not
+    // become a sequential scan that is kept while they grow.
+    pin("enable_seqscan", "off");
+    if (SPI_connect() != SPI_OK_CONNECT)
+        elog(ERROR, "idempotency: SPI_connect failed");
+    return scope;
+}
+
+void end_internal(const Internal& scope) {
+    if (SPI_finish() != SPI_OK_FINISH)
+        elog(ERROR, "idempotency: SPI_finish failed");
+    AtEOXact_GUC(false, scope.guc_level);
+    SetUserIdAndSecContext(scope.user, scope.security_context);
+    MemoryContextSwitchTo(scope.caller_context);
+}
+
+std::uint64_t run_read(Statement* statement, Datum* values, const char* nulls) {
+    return run(statement, values, nulls, true);
+}
+
+std::uint64_t run_write(Statement* statement, Datum* values, const char* nulls) {
+    return run(statement, values, nulls, false);
+}
+
+}  // namespace idem::pg

@@ -1,0 +1,38 @@
+// Running the extension's own SQL: as the owner of its tables, whatever the caller may do, and with
+// a pinned search_path, whatever the caller has set. An ERROR in between needs no clean-up here:
+// the abort of the (sub)transaction restores user, settings and SPI.
+#pragma once
+
+#include "pg/pg.hpp"
+
+namespace idem::pg {
+
+// Between begin_internal and end_internal SPI is connected. Results have to be copied into
+// `caller_context`, which was current before.
+struct Internal {
+    Oid user;
+    int security_context;
+    int guc_level;
+    MemoryContext caller_context;
+};
+
+Internal begin_internal();
+void end_internal(const Internal& scope);
+
+// A statement of ours, prepared on first use in a backend and kept. Every name in it is qualified.
+struct Statement {
+    const char* sql;
+    int nargs;
+    const Oid* types;
+    SPIPlanPtr plan;
+};
+
+// Runs it with the newest snapshot, in any isolation level: what has committed is seen. Returns the
+// number of rows; those of a query are in SPI_tuptable. `nulls` as for SPI_execute_plan.
+std::uint64_t run_read(Statement* statement, Datum* values, const char* nulls);
+std::uint64_t run_write(Statement* statement, Datum* values, const char* nulls);
+
+// The OID of a table in the schema "idempotency"; an error if the extension is absent.
+Oid table_oid(const char* name);
+
+}  // namespace idem::pg

@@ -1,0 +1,44 @@
+// The columns of idempotency.record in the order in which statements name them, and a record as
+// their values.
+#pragma once
+
+#include "store/record.hpp"
+
+namespace idem::store {
+
+enum Column {
+    kScope,
+    kPrincipal,
+    kKey,
+    kStatus,
+    kHeld,
+    kBodyOmitted,
+    kStatusCode,
+    kAttempt,
+    kToken,
+    kCreatedAt,
+    kClaimedAt,
+    kExpiresAt,
+    kRetainedUntil,
+    kLeaseUntil,
+    kNextAttemptAt,
+    kFinishedAt,
+    kFingerprint,
+    kHeaders,
+    kBody,
+    kError,
+    kRecoveryPoint,
+    kState,
+    kHolder,
+    kRequest,
+    kResolvedBy,
+    kColumns
+};
+
+// `nulls` is ' ' for a value and 'n' for null, as SPI wants it. The values point into the record.
+void to_columns(const Record& record, Datum* values, char* nulls);
+
+// Copies everything into the current memory context.
+void from_columns(const Datum* values, const bool* nulls, Record* record);
+
+}  // namespace idem::store

@@ -1,0 +1,53 @@
+#include "store/record.hpp"
+
+namespace idem::store {
+
+namespace {
+
+bool same_text(const text* a, const text* b) {
+    return pg::bytes_of(a) == pg::bytes_of(b);
+}
+
+std::uint64_t hash_text(const text* value, std::uint64_t seed) {
+    std::string_view bytes = pg::bytes_of(value);
+    return DatumGetUInt64(hash_any_extended(reinterpret_cast<const unsigned char*>(bytes.data()),
+                                            static_cast<int>(bytes.size()), seed));
+}
+
+template <typename T>
+T* copy(const T* value) {
+    return static_cast<T*>(pg::copy_varlena(value));
+}
+
+}  // namespace
+
+bool same_identity(const Identity& a, const Identity& b) {
+    return same_text(a.key, b.key) && same_text(a.principal, b.principal) &&
+           same_text(a.scope, b.scope);
+}
+
+// Each hash seeds the next, so that ('a', 'b') and ('ab', '') differ.
+std::uint64_t identity_hash(const Identity& id) {
+    return hash_text(id.key, hash_text(id.principal, hash_text(id.scope, 0)));
+}
+
+Identity copy_identity(const Identity& id) {
+    return {copy(id.scope), copy(id.principal), copy(id.key)};
+}
+
+Record copy_record(const Record& record) {
+    Record result = record;
+    result.id = copy_identity(record.id);
+    result.fingerprint = copy(record.fingerprint);
+    result.headers = copy(record.headers);
+    result.body = copy(record.body);
+    result.error = copy(record.error);
+    result.recovery_point = copy(record.recovery_point);
+    result.state = copy(record.state);
+    result.holder = copy(record.holder);
+    result.request = copy(record.request);
+    result.resolved_by = copy(record.resolved_by);
+    return result;
+}
+
+}  // namespace idem::store

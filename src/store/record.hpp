@@ -1,0 +1,53 @@
+// A record as the protocol handles it: the row of one (scope, principal, key).
+#pragma once
+
+#include "core/decision.hpp"
+#include "pg/datum.hpp"
+
+namespace idem::store {
+
+// What names a record. The texts belong to the caller.
+struct Identity {
+    text* scope;
+    text* principal;
+    text* key;
+};
+
+// Pointers are nullptr and times pg::kNoTime where the row has null.
+struct Record {
+    Identity id;
+    core::Status status;
+    bool held;          // the holder's session keeps the liveness lock
+    bool body_omitted;  // the body was over the limit and the policy said to leave it out
+    std::optional<std::int32_t> status_code;
+    std::int32_t attempt;
+    std::int64_t token;
+    TimestampTz created_at;       // first claim of the record
+    TimestampTz claimed_at;       // claim of this attempt
+    TimestampTz expires_at;       // end of the ttl
+    TimestampTz retained_until;   // end of the retention: when the row may go
+    TimestampTz lease_until;      // in progress, once committed
+    TimestampTz next_attempt_at;  // retryable
+    TimestampTz finished_at;
+    bytea* fingerprint;
+    Jsonb* headers;
+    bytea* body;
+    text* error;
+    text* recovery_point;
+    Jsonb* state;
+    text* holder;
+    Jsonb* request;
+    text* resolved_by;  // the operator who decided with idem_resolve
+};
+
+bool same_identity(const Identity& a, const Identity& b);
+
+// 64 bits of the identity, equal in every backend; for locks and hash tables. Collisions are
+// harmless there: the row decides.
+std::uint64_t identity_hash(const Identity& id);
+
+// A copy in the current memory context that shares nothing with the original.
+Identity copy_identity(const Identity& id);
+Record copy_record(const Record& record);
+
+}  // namespace idem::store

@@ -1,0 +1,134 @@
+#include "pg/internal.hpp"
+#include "store/columns.hpp"
+#include "store/store.hpp"
+
+namespace idem::store {
+
+namespace {
+
+// The column list, in the order of enum Column.
+#define COLUMNS                                                                               \
+    "scope, principal, key, status, held, body_omitted, status_code, attempt, token,"         \
+    " created_at, claimed_at, expires_at, retained_until, lease_until, next_attempt_at,"      \
+    " finished_at, fingerprint, headers, body, error, recovery_point, state, holder, request," \
+    " resolved_by"
+
+// The row of an identity: the whole primary key, so that a distributed table can route it.
+#define THIS_ROW                                                                              \
+    "scope OPERATOR(pg_catalog.=) $1 AND principal OPERATOR(pg_catalog.=) $2"                 \
+    " AND key OPERATOR(pg_catalog.=) $3"
+
+constexpr Oid kIdentityAndToken[] = {TEXTOID, TEXTOID, TEXTOID, INT8OID};
+constexpr Oid kTimeAndLimit[] = {TIMESTAMPTZOID, INT8OID};
+
+constexpr Oid kColumnsAndToken[kColumns + 1] = {
+    TEXTOID,        TEXTOID,        TEXTOID,        CHAROID,        BOOLOID,
+    BOOLOID,        INT4OID,        INT4OID,        INT8OID,        TIMESTAMPTZOID,
+    TIMESTAMPTZOID, TIMESTAMPTZOID, TIMESTAMPTZOID, TIMESTAMPTZOID, TIMESTAMPTZOID,
+    TIMESTAMPTZOID, BYTEAOID,       JSONBOID,       BYTEAOID,       TEXTOID,
+    TEXTOID,        JSONBOID,       TEXTOID,        JSONBOID,       TEXTOID,
+    INT8OID,
+};
+
+pg::Statement find_row = {"SELECT " COLUMNS " FROM idempotency.record WHERE " THIS_ROW, 3,
+                          kIdentityAndToken, nullptr};
+
+pg::Statement insert_row = {
+    "INSERT INTO idempotency.record (" COLUMNS ") VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10,"
+    " $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25)"
+    " ON CONFLICT (scope, principal, key) DO NOTHING",
+    kColumns, kColumnsAndToken, nullptr};
+
+pg::Statement update_row = {
+    "UPDATE idempotency.record SET status = $4, held = $5, body_omitted = $6, status_code = $7,"
+    " attempt = $8, token = $9, created_at = $10, claimed_at = $11, expires_at = $12,"
+    " retained_until = $13, lease_until = $14, next_attempt_at = $15, finished_at = $16,"
+    " fingerprint = $17, headers = $18, body = $19, error = $20, recovery_point = $21,"
+    " state = $22, holder = $23, request = $24, resolved_by = $25"
+    " WHERE " THIS_ROW " AND token OPERATOR(pg_catalog.=) $26",
+    kColumns + 1, kColumnsAndToken, nullptr};
+
+pg::Statement delete_row = {"DELETE FROM idempotency.record WHERE " THIS_ROW
+                            " AND token OPERATOR(pg_catalog.=) $4",
+                            4, kIdentityAndToken, nullptr};
+
+// FOR UPDATE looks at the newest version of each row again, so a row that has just been taken over
+// is not deleted. The CTE runs once; a plain IN could run again and go past the limit.
+pg::Statement delete_expired = {
+    "WITH expired AS MATERIALIZED ("
+    "SELECT scope, principal, key FROM idempotency.record"
+    " WHERE retained_until OPERATOR(pg_catalog.<=) $1"
+    " AND (lease_until IS NULL OR lease_until OPERATOR(pg_catalog.<=) $1)"
+    " AND status OPERATOR(pg_catalog.<>) 'u'::pg_catalog.\"char\""
+    " ORDER BY retained_until USING OPERATOR(pg_catalog.<) LIMIT $2 FOR UPDATE SKIP LOCKED)"
+    " DELETE FROM idempotency.record r USING expired e"
+    " WHERE r.scope OPERATOR(pg_catalog.=) e.scope"
+    " AND r.principal OPERATOR(pg_catalog.=) e.principal AND r.key OPERATOR(pg_catalog.=) e.key",
+    2, kTimeAndLimit, nullptr};
+
+void identity_values(const Identity& id, Datum* values) {
+    values[0] = PointerGetDatum(id.scope);
+    values[1] = PointerGetDatum(id.principal);
+    values[2] = PointerGetDatum(id.key);
+}
+
+// Runs a statement that writes at most one row.
+bool write_one(pg::Statement* statement, Datum* values, const char* nulls) {
+    pg::Internal scope = pg::begin_internal();
+    std::uint64_t rows = pg::run_write(statement, values, nulls);
+    pg::end_internal(scope);
+    return rows > 0;
+}
+
+bool find(const Identity& id, Record* record) {
+    Datum values[kColumns];
+    bool nulls[kColumns];
+    identity_values(id, values);
+    pg::Internal scope = pg::begin_internal();
+    bool found = pg::run_read(&find_row, values, nullptr) > 0;
+    if (found) {
+        heap_deform_tuple(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, values, nulls);
+        MemoryContext spi_context = MemoryContextSwitchTo(scope.caller_context);
+        from_columns(values, nulls, record);
+        MemoryContextSwitchTo(spi_context);
+    }
+    pg::end_internal(scope);
+    return found;
+}
+
+bool insert(const Record& record) {
+    Datum values[kColumns];
+    char nulls[kColumns];
+    to_columns(record, values, nulls);
+    return write_one(&insert_row, values, nulls);
+}
+
+bool update(const Record& record, std::int64_t expected_token) {
+    Datum values[kColumns + 1];
+    char nulls[kColumns + 1];
+    to_columns(record, values, nulls);
+    values[kColumns] = Int64GetDatum(expected_token);
+    nulls[kColumns] = ' ';
+    return write_one(&update_row, values, nulls);
+}
+
+bool remove(const Identity& id, std::int64_t expected_token) {
+    Datum values[4];
+    identity_values(id, values);
+    values[3] = Int64GetDatum(expected_token);
+    return write_one(&delete_row, values, nullptr);
+}
+
+std::int64_t remove_expired(TimestampTz now, std::int64_t limit) {
+    Datum values[] = {TimestampTzGetDatum(now), Int64GetDatum(limit)};
+    pg::Internal scope = pg::begin_internal();
+    std::uint64_t rows = pg::run_write(&delete_expired, values, nullptr);
+    pg::end_internal(scope);
+    return static_cast<std::int64_t>(rows);
+}
+
+}  // namespace
+
+const Store sql_store = {find, insert, update, remove, remove_expired};
+
+}  // namespace idem::store

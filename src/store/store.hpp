@@ -1,0 +1,38 @@
+// The seam to the table of records. Implementations behave the same and pass the same tests.
+//
+// Callers hold the key's lock for every write, so that two transactions never decide about one key
+// at once; the unique row is what holds even if they did.
+#pragma once
+
+#include "store/record.hpp"
+
+namespace idem::store {
+
+struct Store {
+    // The newest committed row, or this transaction's own, in any isolation level. Fills `record`
+    // with copies in the current memory context; false if there is none. Takes no lock, assigns no
+    // transaction id, works on a standby.
+    bool (*find)(const Identity& id, Record* record);
+
+    // Adds a row. False if the key has one already (after waiting for a transaction that is
+    // writing it): nothing was written then.
+    bool (*insert)(const Record& record);
+
+    // Replaces the row whose token is `expected_token`. False if there is none.
+    bool (*update)(const Record& record, std::int64_t expected_token);
+
+    // Removes the row whose token is `expected_token`. False if there is none.
+    bool (*remove)(const Identity& id, std::int64_t expected_token);
+
+    // Removes up to `limit` rows that may go at `now`, oldest first, passing over rows that others
+    // have locked. Returns how many. Never a row whose lease lives or that waits for an operator.
+    std::int64_t (*remove_expired)(TimestampTz now, std::int64_t limit);
+};
+
+// SQL through SPI: single-row statements that a distributed table can route.
+extern const Store sql_store;
+
+// The store of this database's table.
+const Store& store();
+
+}  // namespace idem::store

@@ -1,0 +1,526 @@
+// The outcome table, row by row, then its promises over every combination of a small grid.
+#include "core/decision.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace idem::core {
+namespace {
+
+using Micros = std::int64_t;
+constexpr Micros kEarliest = std::numeric_limits<Micros>::min();
+constexpr Micros kLatest = std::numeric_limits<Micros>::max();
+
+constexpr Micros kNow = 1'000'000;
+constexpr Micros kPast = kNow - 100;
+constexpr Micros kFuture = kNow + 100;
+
+Asked at(Micros now) {
+    return {now, /*retention=*/1000, std::nullopt, /*max_attempts=*/3, OnLeaseExpiry::Takeover};
+}
+
+Asked first_sent_at(Micros first_sent) {
+    Asked asked = at(kNow);
+    asked.first_sent = first_sent;
+    return asked;
+}
+
+// A record within its ttl: the lease is over, the backoff too.
+RecordFacts record(Status status) {
+    RecordFacts facts{};
+    facts.status = status;
+    facts.attempt = 1;
+    facts.lease_until = kPast;
+    facts.next_attempt_at = kPast;
+    facts.expires_at = kFuture;
+    facts.retained_until = kFuture + 100;
+    facts.same_fingerprint = true;
+    return facts;
+}
+
+RecordFacts past_ttl(Status status) {
+    RecordFacts facts = record(status);
+    facts.expires_at = kPast;
+    return facts;
+}
+
+RecordFacts past_retention(Status status) {
+    RecordFacts facts = past_ttl(status);
+    facts.retained_until = kPast;
+    return facts;
+}
+
+RecordFacts leased_until(Micros lease_until) {
+    RecordFacts facts = record(Status::InProgress);
+    facts.lease_until = lease_until;
+    return facts;
+}
+
+RecordFacts retryable(int attempt, Micros next_attempt_at) {
+    RecordFacts facts = record(Status::Retryable);
+    facts.attempt = attempt;
+    facts.next_attempt_at = next_attempt_at;
+    return facts;
+}
+
+RecordFacts other_payload(RecordFacts facts) {
+    facts.same_fingerprint = false;
+    return facts;
+}
+
+void expect(const Decision& got, Outcome outcome, Claim claim, Micros retry_after = 0) {
+    EXPECT_EQ(got.outcome, outcome);
+    EXPECT_EQ(got.claim, claim);
+    EXPECT_EQ(got.retry_after, retry_after);
+}
+
+void expect_refused(const Decision& got, Outcome outcome, Micros retry_after = 0) {
+    expect(got, outcome, Claim::None, retry_after);
+}
+
+constexpr Status kFinalStatuses[] = {Status::Completed, Status::Failed, Status::Retryable};
+
+// ---- no record ----
+
+TEST(DecideWithoutRecord, ExecutesFirst) {
+    expect(decide(nullptr, at(kNow)), Outcome::Execute, Claim::First);
+}
+
+TEST(DecideWithoutRecord, RefusesWhatWasSentBeforeRetention) {
+    expect_refused(decide(nullptr, first_sent_at(kNow - 1001)), Outcome::Expired);
+    expect_refused(decide(nullptr, first_sent_at(kEarliest)), Outcome::Expired);
+}
+
+TEST(DecideWithoutRecord, ExecutesWhatWasSentWithinRetention) {
+    expect(decide(nullptr, first_sent_at(kNow - 1000)), Outcome::Execute, Claim::First);
+    expect(decide(nullptr, first_sent_at(kNow)), Outcome::Execute, Claim::First);
+    expect(decide(nullptr, first_sent_at(kLatest)), Outcome::Execute, Claim::First);
+}
+
+TEST(DecideWithoutRecord, RetentionLongerThanTimeReachesBackForEver) {
+    Asked asked = first_sent_at(kEarliest);
+    asked.now = kEarliest + 10;
+    asked.retention = kLatest;
+    expect(decide(nullptr, asked), Outcome::Execute, Claim::First);
+}
+
+TEST(DecideWithoutRecord, HeldElsewhereIsInProgress) {
+    expect_refused(kHeldElsewhere, Outcome::InProgress);
+}
+
+// ---- mismatch: before everything below ----
+
+TEST(DecideMismatch, ComesFirstInEveryStateBeforeTtl) {
+    for (const Status status : {Status::InProgress, Status::Completed, Status::Failed,
+                                Status::Retryable, Status::Unknown}) {
+        const RecordFacts facts = other_payload(record(status));
+        expect_refused(decide(&facts, at(kNow)), Outcome::Mismatch);
+    }
+}
+
+TEST(DecideMismatch, EndsWithTheTtlForFinalStates) {
+    for (const Status status : kFinalStatuses) {
+        RecordFacts facts = other_payload(record(status));
+        facts.expires_at = kNow + 1;
+        expect_refused(decide(&facts, at(kNow)), Outcome::Mismatch);
+        facts.expires_at = kNow;
+        expect_refused(decide(&facts, at(kNow)), Outcome::Expired);
+    }
+}
+
+TEST(DecideMismatch, HoldsForEverWithoutAFinalAnswer) {
+    for (const Status status : {Status::InProgress, Status::Unknown}) {
+        const RecordFacts facts = other_payload(past_retention(status));
+        expect_refused(decide(&facts, at(kNow)), Outcome::Mismatch);
+    }
+}
+
+TEST(DecideMismatch, ComesBeforeTheLivingLease) {
+    const RecordFacts facts = other_payload(leased_until(kFuture));
+    expect_refused(decide(&facts, at(kNow)), Outcome::Mismatch);
+}
+
+TEST(DecideMismatch, ForgetsThePayloadAfterRetention) {
+    for (const Status status : kFinalStatuses) {
+        const RecordFacts facts = other_payload(past_retention(status));
+        expect(decide(&facts, at(kNow)), Outcome::Execute, Claim::Reuse);
+    }
+}
+
+// ---- in progress ----
+
+TEST(DecideInProgress, WaitsForALivingLease) {
+    const RecordFacts facts = leased_until(kNow + 30);
+    expect_refused(decide(&facts, at(kNow)), Outcome::InProgress, 30);
+}
+
+TEST(DecideInProgress, TakesOverExactlyAtTheEndOfTheLease) {
+    const RecordFacts living = leased_until(kNow + 1);
+    expect_refused(decide(&living, at(kNow)), Outcome::InProgress, 1);
+    const RecordFacts over = leased_until(kNow);
+    expect(decide(&over, at(kNow)), Outcome::Execute, Claim::Takeover);
+}
+
+TEST(DecideInProgress, TakesOverAtOnceWhenTheHolderIsGone) {
+    RecordFacts facts = leased_until(kFuture);
+    facts.holder_gone = true;
+    expect(decide(&facts, at(kNow)), Outcome::Execute, Claim::Takeover);
+}
+
+TEST(DecideInProgress, PolicyCanForbidTakingOver) {
+    Asked asked = at(kNow);
+    asked.on_lease_expiry = OnLeaseExpiry::Unknown;
+    RecordFacts facts = leased_until(kNow);
+    expect_refused(decide(&facts, asked), Outcome::Unknown);
+    facts = leased_until(kFuture);
+    expect_refused(decide(&facts, asked), Outcome::InProgress, 100);
+    facts.holder_gone = true;
+    expect_refused(decide(&facts, asked), Outcome::Unknown);
+}
+
+TEST(DecideInProgress, TtlAndRetentionDoNotEndAClaim) {
+    RecordFacts facts = past_retention(Status::InProgress);
+    expect(decide(&facts, at(kNow)), Outcome::Execute, Claim::Takeover);
+    facts.lease_until = kFuture;
+    expect_refused(decide(&facts, at(kNow)), Outcome::InProgress, 100);
+}
+
+TEST(DecideInProgress, MaxAttemptsDoesNotLimitTakeovers) {
+    RecordFacts facts = leased_until(kPast);
+    facts.attempt = 1000;
+    expect(decide(&facts, at(kNow)), Outcome::Execute, Claim::Takeover);
+}
+
+TEST(DecideInProgress, EndlessLeaseDoesNotOverflow) {
+    const RecordFacts facts = leased_until(kLatest);
+    expect_refused(decide(&facts, at(-5)), Outcome::InProgress, kLatest);
+}
+
+// ---- retryable ----
+
+TEST(DecideRetryable, ExecutesOnceTheBackoffIsOver) {
+    const RecordFacts waiting = retryable(1, kNow + 1);
+    expect_refused(decide(&waiting, at(kNow)), Outcome::RetryLater, 1);
+    const RecordFacts due = retryable(1, kNow);
+    expect(decide(&due, at(kNow)), Outcome::Execute, Claim::Retry);
+}
+
+TEST(DecideRetryable, SaysHowLongTheBackoffLasts) {
+    const RecordFacts facts = retryable(2, kNow + 77);
+    expect_refused(decide(&facts, at(kNow)), Outcome::RetryLater, 77);
+    const RecordFacts endless = retryable(2, kLatest);
+    expect_refused(decide(&endless, at(-5)), Outcome::RetryLater, kLatest);
+}
+
+TEST(DecideRetryable, IsExhaustedAtTheLastAttempt) {
+    const RecordFacts one_left = retryable(2, kPast);
+    expect(decide(&one_left, at(kNow)), Outcome::Execute, Claim::Retry);
+    const RecordFacts none_left = retryable(3, kPast);
+    expect_refused(decide(&none_left, at(kNow)), Outcome::Exhausted);
+}
+
+TEST(DecideRetryable, ExhaustedComesBeforeBackoff) {
+    const RecordFacts facts = retryable(3, kFuture);
+    expect_refused(decide(&facts, at(kNow)), Outcome::Exhausted);
+}
+
+TEST(DecideRetryable, ZeroMeansNoLimit) {
+    Asked asked = at(kNow);
+    asked.max_attempts = 0;
+    const RecordFacts facts = retryable(1000, kPast);
+    expect(decide(&facts, asked), Outcome::Execute, Claim::Retry);
+}
+
+TEST(DecideRetryable, OperatorAllowsOneMoreAttempt) {
+    RecordFacts facts = retryable(3, kPast);
+    facts.released_by_operator = true;
+    expect(decide(&facts, at(kNow)), Outcome::Execute, Claim::Retry);
+    facts.next_attempt_at = kFuture;
+    expect_refused(decide(&facts, at(kNow)), Outcome::RetryLater, 100);
+}
+
+// ---- completed, failed ----
+
+TEST(DecideFinal, ReplaysUntilExactlyTheEndOfTheTtl) {
+    for (const Status status : {Status::Completed, Status::Failed}) {
+        RecordFacts facts = record(status);
+        facts.expires_at = kNow + 1;
+        expect_refused(decide(&facts, at(kNow)), Outcome::Replay);
+        facts.expires_at = kNow;
+        expect_refused(decide(&facts, at(kNow)), Outcome::Expired);
+    }
+}
+
+TEST(DecideFinal, ReplaysHoweverLongAgoItWasSent) {
+    const RecordFacts facts = record(Status::Completed);
+    expect_refused(decide(&facts, first_sent_at(kEarliest)), Outcome::Replay);
+}
+
+// ---- any final state after the ttl ----
+
+TEST(DecideAfterTtl, RefusesUntilExactlyTheEndOfRetention) {
+    for (const Status status : kFinalStatuses) {
+        RecordFacts facts = past_ttl(status);
+        facts.retained_until = kNow + 1;
+        expect_refused(decide(&facts, at(kNow)), Outcome::Expired);
+        facts.retained_until = kNow;
+        expect(decide(&facts, at(kNow)), Outcome::Execute, Claim::Reuse);
+    }
+}
+
+TEST(DecideAfterTtl, AttemptsAndBackoffNoLongerCount) {
+    RecordFacts facts = past_retention(Status::Retryable);
+    facts.attempt = 3;
+    facts.next_attempt_at = kFuture;
+    expect(decide(&facts, at(kNow)), Outcome::Execute, Claim::Reuse);
+}
+
+TEST(DecideAfterTtl, RefusesReuseForWhatWasSentBeforeRetention) {
+    for (const Status status : kFinalStatuses) {
+        const RecordFacts facts = past_retention(status);
+        expect_refused(decide(&facts, first_sent_at(kNow - 1001)), Outcome::Expired);
+        expect(decide(&facts, first_sent_at(kNow - 1000)), Outcome::Execute, Claim::Reuse);
+    }
+}
+
+TEST(DecideAfterTtl, RetentionShorterThanTtlStillReplays) {
+    RecordFacts facts = record(Status::Completed);
+    facts.retained_until = kPast;
+    expect_refused(decide(&facts, at(kNow)), Outcome::Replay);
+}
+
+// ---- unknown ----
+
+TEST(DecideUnknown, StaysUntilResolved) {
+    const RecordFacts fresh = record(Status::Unknown);
+    expect_refused(decide(&fresh, at(kNow)), Outcome::Unknown);
+    const RecordFacts old = past_retention(Status::Unknown);
+    expect_refused(decide(&old, at(kNow)), Outcome::Unknown);
+}
+
+TEST(DecideUnknown, IsTheAnswerToAStatusThatIsNoneOfOurs) {
+    for (RecordFacts facts : {record(Status{'?'}), past_retention(Status{'?'})}) {
+        expect_refused(decide(&facts, at(kNow)), Outcome::Unknown);
+    }
+}
+
+// ---- every combination of a small grid ----
+
+struct Case {
+    RecordFacts record;
+    Asked asked;
+    Decision decision;
+
+    bool final_answer() const {
+        return record.status == Status::Completed || record.status == Status::Failed;
+    }
+    bool executes() const { return decision.outcome == Outcome::Execute; }
+    bool before_ttl() const { return asked.now < record.expires_at; }
+    bool remembered() const { return before_ttl() || asked.now < record.retained_until; }
+    bool lease_lives() const { return asked.now < record.lease_until && !record.holder_gone; }
+    bool attempts_left() const {
+        return asked.max_attempts == 0 || record.released_by_operator ||
+               record.attempt < asked.max_attempts;
+    }
+    bool sent_too_early() const {
+        return asked.first_sent && *asked.first_sent < asked.now - asked.retention;
+    }
+};
+
+std::vector<RecordFacts> every_record() {
+    const Micros times[] = {kNow - 1, kNow, kNow + 1};
+    std::vector<RecordFacts> all;
+    for (const Status status : {Status::InProgress, Status::Completed, Status::Failed,
+                                Status::Retryable, Status::Unknown})
+        for (const int attempt : {1, 2, 3})
+            for (const Micros lease_until : times)
+                for (const Micros next_attempt_at : times)
+                    for (const Micros expires_at : times)
+                        for (const Micros retained_until : times)
+                            for (const int flags : {0, 1, 2, 3, 4, 5, 6, 7})
+                                all.push_back({status, attempt, lease_until, next_attempt_at,
+                                               expires_at, retained_until, (flags & 1) != 0,
+                                               (flags & 2) != 0, (flags & 4) != 0});
+    return all;
+}
+
+std::vector<Asked> every_question() {
+    const std::optional<Micros> first_sents[] = {std::nullopt, kNow - 11, kNow - 10, kNow};
+    std::vector<Asked> all;
+    for (const auto& first_sent : first_sents)
+        for (const int max_attempts : {0, 1, 2})
+            for (const auto policy : {OnLeaseExpiry::Takeover, OnLeaseExpiry::Unknown})
+                all.push_back({kNow, /*retention=*/10, first_sent, max_attempts, policy});
+    return all;
+}
+
+class DecideGrid : public ::testing::Test {
+  protected:
+    static void SetUpTestSuite() {
+        const std::vector<Asked> questions = every_question();
+        for (const RecordFacts& facts : every_record())
+            for (const Asked& asked : questions)
+                cases().push_back({facts, asked, decide(&facts, asked)});
+    }
+    static void TearDownTestSuite() { cases().clear(); }
+
+    static std::vector<Case>& cases() {
+        static std::vector<Case> all;
+        return all;
+    }
+
+    // Checks a promise on the cases it is about, of which there must be some.
+    template <typename Applies, typename Holds>
+    static void always(Applies applies, Holds holds) {
+        std::size_t applied = 0;
+        std::size_t broken = 0;
+        const Case* example = nullptr;
+        for (const Case& c : cases()) {
+            if (!applies(c)) continue;
+            ++applied;
+            if (holds(c)) continue;
+            ++broken;
+            example = &c;
+        }
+        EXPECT_GT(applied, 0u);
+        EXPECT_EQ(broken, 0u) << "of " << applied << " cases; one of them: " << describe(example);
+    }
+
+    static std::string describe(const Case* c) {
+        if (c == nullptr) return "none";
+        return "status " + std::string(1, static_cast<char>(c->record.status)) + " lease " +
+               std::to_string(c->record.lease_until - kNow) + " ttl " +
+               std::to_string(c->record.expires_at - kNow) + " retention " +
+               std::to_string(c->record.retained_until - kNow) + " gave outcome " +
+               std::to_string(static_cast<int>(c->decision.outcome)) + " claim " +
+               std::to_string(static_cast<int>(c->decision.claim));
+    }
+};
+
+bool any(const Case&) {
+    return true;
+}
+
+TEST_F(DecideGrid, ReachesEveryOutcomeAndEveryClaimOfARecord) {
+    std::map<Outcome, int> outcomes;
+    std::map<Claim, int> claims;
+    for (const Case& c : cases()) {
+        ++outcomes[c.decision.outcome];
+        ++claims[c.decision.claim];
+    }
+    EXPECT_EQ(outcomes.size(), 8u);
+    EXPECT_EQ(claims.size(), 4u);
+    EXPECT_EQ(claims.count(Claim::First), 0u);
+}
+
+TEST_F(DecideGrid, ClaimsExactlyWhatItExecutes) {
+    always(any, [](const Case& c) { return c.executes() == (c.decision.claim != Claim::None); });
+}
+
+TEST_F(DecideGrid, LivingLeaseIsNeverExecuted) {
+    always([](const Case& c) { return c.record.status == Status::InProgress && c.lease_lives(); },
+           [](const Case& c) {
+               return c.decision.outcome ==
+                      (c.record.same_fingerprint ? Outcome::InProgress : Outcome::Mismatch);
+           });
+}
+
+TEST_F(DecideGrid, OtherPayloadNeverExecutesWhileRemembered) {
+    always([](const Case& c) { return !c.record.same_fingerprint && c.remembered(); },
+           [](const Case& c) { return !c.executes(); });
+}
+
+TEST_F(DecideGrid, OtherPayloadNeverContinuesAnAttempt) {
+    always([](const Case& c) { return !c.record.same_fingerprint && c.executes(); },
+           [](const Case& c) { return c.decision.claim == Claim::Reuse; });
+}
+
+TEST_F(DecideGrid, SamePayloadIsNeverAMismatch) {
+    always([](const Case& c) { return c.record.same_fingerprint; },
+           [](const Case& c) { return c.decision.outcome != Outcome::Mismatch; });
+}
+
+TEST_F(DecideGrid, FinalAnswerIsNeverExecutedAgainWhileRemembered) {
+    always([](const Case& c) { return c.final_answer() && c.remembered(); },
+           [](const Case& c) { return !c.executes(); });
+}
+
+TEST_F(DecideGrid, FinalAnswerIsReplayedExactlyBeforeTtl) {
+    always([](const Case& c) { return c.record.same_fingerprint; },
+           [](const Case& c) {
+               return (c.decision.outcome == Outcome::Replay) ==
+                      (c.final_answer() && c.before_ttl());
+           });
+}
+
+TEST_F(DecideGrid, RetryableRunsBeforeTtlExactlyWhenDueAndAllowed) {
+    always(
+        [](const Case& c) {
+            return c.record.status == Status::Retryable && c.record.same_fingerprint &&
+                   c.before_ttl();
+        },
+        [](const Case& c) {
+            const bool due = c.asked.now >= c.record.next_attempt_at;
+            return (c.decision.claim == Claim::Retry) == (due && c.attempts_left());
+        });
+}
+
+TEST_F(DecideGrid, UnknownIsNeverExecuted) {
+    always([](const Case& c) { return c.record.status == Status::Unknown; },
+           [](const Case& c) { return !c.executes(); });
+}
+
+TEST_F(DecideGrid, PolicyUnknownNeverTakesOver) {
+    always([](const Case& c) { return c.asked.on_lease_expiry == OnLeaseExpiry::Unknown; },
+           [](const Case& c) { return c.decision.claim != Claim::Takeover; });
+}
+
+TEST_F(DecideGrid, EachClaimComesFromItsOwnStatus) {
+    always([](const Case& c) { return c.executes(); },
+           [](const Case& c) {
+               switch (c.decision.claim) {
+                   case Claim::Takeover:
+                       return c.record.status == Status::InProgress;
+                   case Claim::Retry:
+                       return c.record.status == Status::Retryable;
+                   case Claim::Reuse:
+                       return c.record.status != Status::InProgress;
+                   default:
+                       return false;
+               }
+           });
+}
+
+TEST_F(DecideGrid, RowIsReusedExactlyWhenForgotten) {
+    always([](const Case& c) { return c.final_answer(); },
+           [](const Case& c) {
+               return (c.decision.claim == Claim::Reuse) ==
+                      (!c.remembered() && !c.sent_too_early());
+           });
+}
+
+TEST_F(DecideGrid, RetryAfterIsGivenExactlyWithOutcomesThatPass) {
+    always(any, [](const Case& c) {
+        const bool passes =
+            c.decision.outcome == Outcome::InProgress || c.decision.outcome == Outcome::RetryLater;
+        return passes ? c.decision.retry_after > 0 : c.decision.retry_after == 0;
+    });
+}
+
+TEST_F(DecideGrid, WhoWaitsForRetryAfterGetsAnotherAnswer) {
+    always([](const Case& c) { return c.decision.retry_after > 0; },
+           [](const Case& c) {
+               Asked later = c.asked;
+               later.now += c.decision.retry_after;
+               return decide(&c.record, later).outcome != c.decision.outcome;
+           });
+}
+
+}  // namespace
+}  // namespace idem::core

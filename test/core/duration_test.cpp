@@ -1,0 +1,75 @@
+#include "core/duration.hpp"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+namespace idem::core {
+namespace {
+
+using Int32 = std::numeric_limits<std::int32_t>;
+using Int64 = std::numeric_limits<std::int64_t>;
+
+TEST(IntervalMicros, AddsTheFields) {
+    EXPECT_EQ(interval_micros(0, 0, 0), 0);
+    EXPECT_EQ(interval_micros(0, 0, 1), 1);
+    EXPECT_EQ(interval_micros(0, 1, 0), kDay);
+    EXPECT_EQ(interval_micros(1, 0, 0), 30 * kDay);
+    EXPECT_EQ(interval_micros(2, 3, 4), 63 * kDay + 4);
+    EXPECT_EQ(interval_micros(0, 0, 25 * 3600 * kSecond), kDay + 3600 * kSecond);
+}
+
+TEST(IntervalMicros, FieldsMayDifferInSign) {
+    EXPECT_EQ(interval_micros(1, -30, 5), 5);
+    EXPECT_EQ(interval_micros(0, 1, -1), kDay - 1);
+    EXPECT_EQ(interval_micros(0, -1, 1), 1 - kDay);
+    EXPECT_EQ(interval_micros(-1, 0, 0), -30 * kDay);
+}
+
+TEST(IntervalMicros, KeepsTheEndsOfInt64) {
+    EXPECT_EQ(interval_micros(0, 0, Int64::max()), Int64::max());
+    EXPECT_EQ(interval_micros(0, 0, Int64::min()), Int64::min());
+}
+
+TEST(IntervalMicros, Saturates) {
+    EXPECT_EQ(interval_micros(0, 1, Int64::max()), Int64::max());
+    EXPECT_EQ(interval_micros(0, -1, Int64::min()), Int64::min());
+    EXPECT_EQ(interval_micros(Int32::max(), 0, 0), Int64::max());
+    EXPECT_EQ(interval_micros(Int32::min(), 0, 0), Int64::min());
+    EXPECT_EQ(interval_micros(0, Int32::max(), 0), Int64::max());
+    EXPECT_EQ(interval_micros(0, Int32::min(), 0), Int64::min());
+}
+
+TEST(IntervalMicros, InfiniteIntervalsSaturate) {
+    EXPECT_EQ(interval_micros(Int32::max(), Int32::max(), Int64::max()), Int64::max());
+    EXPECT_EQ(interval_micros(Int32::min(), Int32::min(), Int64::min()), Int64::min());
+}
+
+TEST(IntervalMicros, LargeFieldsOfOppositeSignCancelOut) {
+    // 200 million days alone are past int64; together with the hours they are not.
+    const std::int32_t days = 200'000'000;
+    const std::int64_t hours = Int64::min() / kDay * kDay;
+    EXPECT_EQ(interval_micros(0, days, hours), (days + Int64::min() / kDay) * kDay);
+    EXPECT_EQ(interval_micros(Int32::max() / 30, Int32::min() + 2, 0),
+              (Int32::max() / 30 * std::int64_t{30} + Int32::min() + 2) * kDay);
+}
+
+TEST(CheckDuration, AcceptsTheRangeWithItsEnds) {
+    EXPECT_EQ(check_duration(1, kTtlRange), DurationFault::None);
+    EXPECT_EQ(check_duration(kLongest, kTtlRange), DurationFault::None);
+    EXPECT_EQ(check_duration(0, kWaitRange), DurationFault::None);
+    EXPECT_EQ(check_duration(kDay, kWaitRange), DurationFault::None);
+}
+
+TEST(CheckDuration, RefusesWhatIsOutside) {
+    EXPECT_EQ(check_duration(-1, kTtlRange), DurationFault::Negative);
+    EXPECT_EQ(check_duration(-1, kWaitRange), DurationFault::Negative);
+    EXPECT_EQ(check_duration(Int64::min(), kWaitRange), DurationFault::Negative);
+    EXPECT_EQ(check_duration(0, kTtlRange), DurationFault::Zero);
+    EXPECT_EQ(check_duration(kLongest + 1, kLeaseRange), DurationFault::TooLong);
+    EXPECT_EQ(check_duration(kDay + 1, kWaitRange), DurationFault::TooLong);
+    EXPECT_EQ(check_duration(Int64::max(), kRetryRange), DurationFault::TooLong);
+}
+
+}  // namespace
+}  // namespace idem::core

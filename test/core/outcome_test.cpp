@@ -1,0 +1,106 @@
+#include "core/outcome.hpp"
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+#include <utility>
+
+namespace idem::core {
+namespace {
+
+constexpr std::pair<Outcome, std::string_view> kWords[] = {
+    {Outcome::Execute, "execute"},        {Outcome::InProgress, "in_progress"},
+    {Outcome::Mismatch, "mismatch"},      {Outcome::Replay, "replay"},
+    {Outcome::RetryLater, "retry_later"}, {Outcome::Exhausted, "exhausted"},
+    {Outcome::Expired, "expired"},        {Outcome::Unknown, "unknown"},
+};
+
+TEST(OutcomeWord, IsTheWordOfTheContract) {
+    for (const auto& [outcome, word] : kWords) EXPECT_EQ(outcome_word(outcome), word);
+}
+
+TEST(OutcomeWord, ReadsBack) {
+    for (const auto& [outcome, word] : kWords) EXPECT_EQ(outcome_from_word(word), outcome) << word;
+}
+
+TEST(OutcomeWord, OtherWordsAreNone) {
+    for (const auto word : {"", "Execute", "execute ", "exec", "completed", "missing_key"}) {
+        EXPECT_EQ(outcome_from_word(word), std::nullopt) << word;
+    }
+}
+
+TEST(StatusWord, IsTheWordOfTheContract) {
+    EXPECT_EQ(status_word(Status::InProgress), "in_progress");
+    EXPECT_EQ(status_word(Status::Completed), "completed");
+    EXPECT_EQ(status_word(Status::Failed), "failed");
+    EXPECT_EQ(status_word(Status::Retryable), "retryable");
+    EXPECT_EQ(status_word(Status::Unknown), "unknown");
+}
+
+constexpr std::string_view kRefusals[] = {
+    "missing_key", "bad_key",     "in_progress", "mismatch",
+    "expired",     "retry_later", "exhausted",   "unknown",
+};
+
+const Problem* known_problem(std::string_view word) {
+    bool known = false;
+    const Problem* problem = problem_of(word, &known);
+    EXPECT_TRUE(known) << word;
+    return problem;
+}
+
+TEST(ProblemOf, HasTheHttpStatusOfTheDraft) {
+    const std::pair<std::string_view, int> statuses[] = {
+        {"missing_key", 400}, {"bad_key", 400},     {"in_progress", 409}, {"mismatch", 422},
+        {"expired", 412},     {"retry_later", 503}, {"exhausted", 500},   {"unknown", 409},
+    };
+    for (const auto& [word, status] : statuses) {
+        const Problem* problem = known_problem(word);
+        ASSERT_NE(problem, nullptr) << word;
+        EXPECT_EQ(problem->http_status, status) << word;
+    }
+}
+
+TEST(ProblemOf, HasTheTitleOfTheDraft) {
+    EXPECT_EQ(known_problem("missing_key")->title, "Idempotency-Key is missing");
+    EXPECT_EQ(known_problem("mismatch")->title, "Idempotency-Key is already used");
+    EXPECT_EQ(known_problem("in_progress")->title,
+              "A request is outstanding for this Idempotency-Key");
+}
+
+TEST(ProblemOf, TypeNamesTheWord) {
+    for (const auto word : kRefusals) {
+        std::string slug(word);
+        for (char& c : slug) {
+            if (c == '_') c = '-';
+        }
+        EXPECT_EQ(known_problem(word)->type, "/problems/idempotency/" + slug);
+    }
+}
+
+TEST(ProblemOf, TitlesAndDetailsAreDistinctTexts) {
+    std::set<std::string_view> texts;
+    for (const auto word : kRefusals) {
+        const Problem* problem = known_problem(word);
+        EXPECT_TRUE(texts.insert(problem->title).second) << word;
+        EXPECT_TRUE(texts.insert(problem->detail).second) << word;
+        EXPECT_EQ(problem->detail.back(), '.') << word;
+    }
+}
+
+TEST(ProblemOf, ExecuteAndReplayAreNoProblem) {
+    EXPECT_EQ(known_problem("execute"), nullptr);
+    EXPECT_EQ(known_problem("replay"), nullptr);
+}
+
+TEST(ProblemOf, TellsForeignWordsApart) {
+    for (const auto word : {"", "completed", "MISMATCH", "missing-key"}) {
+        bool known = true;
+        EXPECT_EQ(problem_of(word, &known), nullptr) << word;
+        EXPECT_FALSE(known) << word;
+    }
+}
+
+}  // namespace
+}  // namespace idem::core
