@@ -2,7 +2,6 @@
 # Out of tree: make -f /path/to/Makefile in an empty folder. Without LLVM bitcode: make with_llvm=no.
 
 EXTENSION = idempotency
-EXTVERSION = $(shell sed -n "s/^default_version *= *'\(.*\)'/\1/p" $(TOP)/idempotency.control)
 TOP := $(patsubst %/,%,$(dir $(abspath $(lastword $(MAKEFILE_LIST)))))
 
 MODULE_big = idempotency
@@ -19,8 +18,7 @@ ISOLATION_OPTS = --inputdir=$(TOP)/test/isolation --encoding=UTF8 --no-locale
 PG_CONFIG ?= pg_config
 # Server headers are not ours to warn about: -isystem silences them, our own files get everything.
 PG_CPPFLAGS = -isystem $(shell $(PG_CONFIG) --includedir-server) -I$(TOP)/src
-PG_CXXFLAGS = -std=c++17 -Wall -Wextra -Werror -fno-rtti -fvisibility=hidden -fvisibility-inlines-hidden \
-              -DIDEM_VERSION='"$(EXTVERSION)"'
+PG_CXXFLAGS = -std=c++17 -Wall -Wextra -Werror -fno-rtti -fvisibility=hidden -fvisibility-inlines-hidden
 # PGXS links with the C compiler.
 SHLIB_LINK = -lcrypto -lstdc++
 # A VPATH build finds sources by VPATH, so the Makefile says where they are.

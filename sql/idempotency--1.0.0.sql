@@ -13,7 +13,8 @@ COMMENT ON SCHEMA idempotency IS 'records and policies of the extension idempote
 ----------------------------------------------------------------------------------------------------
 
 -- Inserted once, updated at most a few times (a leased claim), deleted by age. The only index beside
--- the primary key is on a column that completing a claim does not change, so that update stays HOT.
+-- the primary key is on a column that completing a claim in good time does not change, so that
+-- update stays HOT.
 -- "principal" has the default collation: a distributed table has to colocate with the users' tenant
 -- columns. The others compare bytes.
 CREATE TABLE idempotency.record (
@@ -22,10 +23,12 @@ CREATE TABLE idempotency.record (
     key             text COLLATE pg_catalog."C" NOT NULL,
     status          "char" NOT NULL,
     held            boolean NOT NULL DEFAULT false,
+    no_takeover     boolean NOT NULL DEFAULT false,
     body_omitted    boolean NOT NULL DEFAULT false,
     status_code     integer,
     attempt         integer NOT NULL,
     token           bigint NOT NULL,
+    lease_us        bigint NOT NULL,
     created_at      timestamptz NOT NULL,
     claimed_at      timestamptz NOT NULL,
     expires_at      timestamptz NOT NULL,
@@ -44,7 +47,7 @@ CREATE TABLE idempotency.record (
     resolved_by     text,
     CONSTRAINT record_pkey PRIMARY KEY (scope, principal, key),
     CONSTRAINT record_status_known
-        CHECK (status OPERATOR(pg_catalog.=) ANY ('{i,c,f,r,u}'::"char"[])),
+        CHECK (status OPERATOR(pg_catalog.=) ANY ('{i,c,f,r}'::"char"[])),
     CONSTRAINT record_leased
         CHECK (status OPERATOR(pg_catalog.<>) 'i'::"char" OR lease_until IS NOT NULL)
 ) WITH (
@@ -55,9 +58,11 @@ CREATE TABLE idempotency.record (
     toast.autovacuum_vacuum_scale_factor = 0.02
 );
 COMMENT ON TABLE idempotency.record IS 'one row per scope, principal and key; read it through idempotency.records';
-COMMENT ON COLUMN idempotency.record.status IS 'i in progress, c completed, f failed, r retryable, u unknown';
+COMMENT ON COLUMN idempotency.record.status IS 'i in progress, c completed, f failed, r retryable';
 COMMENT ON COLUMN idempotency.record.token IS 'fencing token of the current claim';
 COMMENT ON COLUMN idempotency.record.held IS 'the holder''s session keeps a liveness lock';
+COMMENT ON COLUMN idempotency.record.no_takeover IS 'once its lease is over, its result is unknown and an operator decides';
+COMMENT ON COLUMN idempotency.record.lease_us IS 'lease of the claim in microseconds';
 COMMENT ON COLUMN idempotency.record.created_at IS 'first claim';
 COMMENT ON COLUMN idempotency.record.claimed_at IS 'claim of this attempt';
 COMMENT ON COLUMN idempotency.record.expires_at IS 'the answer is replayed until then';
@@ -83,7 +88,7 @@ CREATE TABLE idempotency.policy (
     on_large_body        text,
     exclude_fields       text[],
     drop_headers         text[],
-    allowed_role         name,
+    allowed_role         regrole,
     CONSTRAINT policy_pkey PRIMARY KEY (scope_pattern),
     CONSTRAINT policy_on_lease_expiry_known
         CHECK (on_lease_expiry OPERATOR(pg_catalog.=) ANY ('{takeover,unknown}'::text[])),
@@ -94,17 +99,18 @@ CREATE TABLE idempotency.policy (
 );
 COMMENT ON TABLE idempotency.policy IS 'what holds in which scopes; write it with idem_policy_set and idem_policy_drop';
 
-SELECT pg_extension_config_dump('idempotency.record', '');
-SELECT pg_extension_config_dump('idempotency.policy', '');
+SELECT pg_catalog.pg_extension_config_dump('idempotency.record', '');
+SELECT pg_catalog.pg_extension_config_dump('idempotency.policy', '');
 
 CREATE VIEW idempotency.records AS
 SELECT scope, principal, key,
-       CASE status
-           WHEN 'i' THEN 'in_progress'
-           WHEN 'c' THEN 'completed'
-           WHEN 'f' THEN 'failed'
-           WHEN 'r' THEN 'retryable'
-           WHEN 'u' THEN 'unknown'
+       CASE
+           WHEN status OPERATOR(pg_catalog.=) 'c' THEN 'completed'
+           WHEN status OPERATOR(pg_catalog.=) 'f' THEN 'failed'
+           WHEN status OPERATOR(pg_catalog.=) 'r' THEN 'retryable'
+           WHEN no_takeover AND lease_until OPERATOR(pg_catalog.<=) pg_catalog.clock_timestamp()
+               THEN 'unknown'
+           ELSE 'in_progress'
        END AS status,
        attempt, status_code, headers, body, body_omitted, error, recovery_point, state, holder, held,
        created_at, claimed_at, finished_at, lease_until, next_attempt_at, expires_at, retained_until,
@@ -116,9 +122,16 @@ CREATE FUNCTION idempotency.policy_changed() RETURNS trigger
     LANGUAGE c AS 'MODULE_PATHNAME', 'idem_policy_changed';
 COMMENT ON FUNCTION idempotency.policy_changed() IS 'tells every backend that policies have changed';
 
+-- Per row, because a logical replication subscriber fires no statement triggers; always, so that
+-- the replica role does not go unnoticed.
 CREATE TRIGGER policy_changed
-    AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON idempotency.policy
+    AFTER INSERT OR UPDATE OR DELETE ON idempotency.policy
+    FOR EACH ROW EXECUTE FUNCTION idempotency.policy_changed();
+CREATE TRIGGER policy_truncated
+    AFTER TRUNCATE ON idempotency.policy
     FOR EACH STATEMENT EXECUTE FUNCTION idempotency.policy_changed();
+ALTER TABLE idempotency.policy ENABLE ALWAYS TRIGGER policy_changed;
+ALTER TABLE idempotency.policy ENABLE ALWAYS TRIGGER policy_truncated;
 
 ----------------------------------------------------------------------------------------------------
 -- Types
@@ -389,10 +402,10 @@ CREATE FUNCTION @extschema@.idem_policy_set(
     on_large_body text DEFAULT NULL,
     exclude_fields text[] DEFAULT NULL,
     drop_headers text[] DEFAULT NULL,
-    allowed_role name DEFAULT NULL
+    allowed_role regrole DEFAULT NULL
 ) RETURNS void
     LANGUAGE c AS 'MODULE_PATHNAME', 'idem_policy_set';
-COMMENT ON FUNCTION @extschema@.idem_policy_set(text, interval, interval, interval, interval, integer, interval, interval, boolean, boolean, boolean, text, integer, text, text[], text[], name)
+COMMENT ON FUNCTION @extschema@.idem_policy_set(text, interval, interval, interval, interval, integer, interval, interval, boolean, boolean, boolean, text, integer, text, text[], text[], regrole)
     IS 'set the whole policy of a scope, or of all scopes that begin alike';
 
 CREATE FUNCTION @extschema@.idem_policy_drop(scope_pattern text) RETURNS boolean
@@ -495,7 +508,7 @@ REVOKE ALL ON FUNCTION
     @extschema@.idem_resolve(text, text, text, text, integer, text, jsonb, text),
     @extschema@.idem_forget(text, text, text),
     @extschema@.idem_cleanup(bigint),
-    @extschema@.idem_policy_set(text, interval, interval, interval, interval, integer, interval, interval, boolean, boolean, boolean, text, integer, text, text[], text[], name),
+    @extschema@.idem_policy_set(text, interval, interval, interval, interval, integer, interval, interval, boolean, boolean, boolean, text, integer, text, text[], text[], regrole),
     @extschema@.idem_policy_drop(text),
     @extschema@.idem_grant(regrole, boolean),
     @extschema@.idem_revoke(regrole)

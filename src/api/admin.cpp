@@ -42,8 +42,7 @@ Datum cleanup(FunctionCallInfo fcinfo) {
     std::int64_t max_rows = bigint_or_none(fcinfo, 0).value_or(INT64_MAX);
     if (max_rows < 1)
         pg::raise_number("max_rows", max_rows, 1, INT64_MAX);
-    PreventCommandIfReadOnly("idem_cleanup()");
-    PreventCommandDuringRecovery("idem_cleanup()");
+    pg::require_writable("idem_cleanup()");
     PG_RETURN_INT64(store::store().remove_expired(GetCurrentTimestamp(), max_rows));
 }
 

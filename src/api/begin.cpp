@@ -36,6 +36,7 @@ Datum once(FunctionCallInfo fcinfo) {
     call.ttl = duration_or_none(fcinfo, 3, "ttl", core::kTtlRange);
     call.wait = duration_or_none(fcinfo, 4, "wait", core::kWaitRange);
     call.wait_for_ever = PG_ARGISNULL(4);
+    call.without_request = true;
     PG_RETURN_BOOL(claim::once(call));
 }
 

@@ -3,8 +3,10 @@
 #include "api/arguments.hpp"
 #include "api/claim_result.hpp"
 #include "api/operation.hpp"
+#include "claim/admin.hpp"
 #include "claim/begin.hpp"
 #include "pg/boundary.hpp"
+#include "pg/subtransaction.hpp"
 
 namespace idem::api {
 
@@ -20,15 +22,9 @@ bool is_transient(int sqlstate) {
     return false;
 }
 
-// Ends the subtransaction in which the operation failed. Returns what went wrong, or raises it
-// again if it is transient.
-text* end_failed(MemoryContext context, ResourceOwner owner) {
-    MemoryContextSwitchTo(context);
-    ErrorData* error = CopyErrorData();
-    FlushErrorState();
-    RollbackAndReleaseCurrentSubTransaction();
-    MemoryContextSwitchTo(context);
-    CurrentResourceOwner = owner;
+// Why the operation failed, or the error again if it is transient.
+text* failure_of(const pg::Subtransaction& outer) {
+    ErrorData* error = pg::abort_subtransaction(outer);
     if (is_transient(error->sqlerrcode))
         ReThrowError(error);
     text* message = cstring_to_text(
@@ -39,21 +35,16 @@ text* end_failed(MemoryContext context, ResourceOwner owner) {
 
 // Runs the operation in a subtransaction. nullptr if it succeeded, else why it failed.
 text* run_guarded(const Operation& operation, Jsonb* request, claim::Response* response) {
-    MemoryContext context = CurrentMemoryContext;
-    ResourceOwner owner = CurrentResourceOwner;
     text* volatile failure = nullptr;
-    BeginInternalSubTransaction(nullptr);
-    MemoryContextSwitchTo(context);
+    pg::Subtransaction outer = pg::begin_subtransaction();
     PG_TRY();
     {
         run_operation(operation, request, response);
-        ReleaseCurrentSubTransaction();
-        MemoryContextSwitchTo(context);
-        CurrentResourceOwner = owner;
+        pg::commit_subtransaction(outer);
     }
     PG_CATCH();
     {
-        failure = end_failed(context, owner);
+        failure = failure_of(outer);
     }
     PG_END_TRY();
     return failure;
@@ -91,7 +82,9 @@ Datum execute(FunctionCallInfo fcinfo) {
     claim::Response response{};
     text* failure = run_guarded(operation, call.request, &response);
     record_result(answer, failure, response);
-    answer.record = claim::current_record(claim::ended_claim(answer.record.id));
+    claim::Answer recorded;
+    if (claim::look(answer.record.id, &recorded))
+        answer.record = recorded.record;
     return claim_datum(fcinfo, answer);
 }
 

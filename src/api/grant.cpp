@@ -4,6 +4,7 @@
 #include "api/arguments.hpp"
 #include "pg/boundary.hpp"
 #include "pg/errors.hpp"
+#include "pg/internal.hpp"
 
 namespace idem::api {
 
@@ -42,12 +43,12 @@ void change_rights(FunctionCallInfo fcinfo, const char* verb, const char* prepos
         pg::raise_null("role");
     const char* role = quote_identifier(GetUserNameFromId(PG_GETARG_OID(0), false));
     int guc_level = NewGUCNestLevel();
-    (void)set_config_option("search_path", "pg_catalog, pg_temp", PGC_USERSET, PGC_S_SESSION,
-                            GUC_ACTION_SAVE, true, 0, false);
-    SPI_connect();
+    pg::set_locally("search_path", "pg_catalog, pg_temp");
+    if (SPI_connect() != SPI_OK_CONNECT)
+        elog(ERROR, "idempotency: SPI_connect failed");
     execute(psprintf("%s EXECUTE ON FUNCTION %s %s %s", verb, function_list(names), preposition,
                      role));
-    SPI_finish();
+    (void)SPI_finish();
     AtEOXact_GUC(false, guc_level);
 }
 

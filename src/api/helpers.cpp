@@ -14,10 +14,6 @@ namespace idem::api {
 
 namespace {
 
-// Microseconds between 1970 and 2000, the server's epoch.
-constexpr std::int64_t kUnixEpochShift =
-    (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY;
-
 text* joined(const std::string_view* parts, std::size_t count) {
     std::size_t size = core::joined_size(parts, count);
     auto* result = static_cast<text*>(palloc(VARHDRSZ + size));
@@ -40,7 +36,7 @@ Datum fingerprint(FunctionCallInfo fcinfo) {
 Datum key(FunctionCallInfo fcinfo) {
     if (PG_ARGISNULL(0))
         pg::raise_null("parts");
-    pg::TextList parts = pg::text_list(PG_GETARG_ARRAYTYPE_P(0), "part");
+    pg::TextList parts = pg::text_list(PG_GETARG_ARRAYTYPE_P(0), "parts");
     if (parts.count == 0)
         pg::raise_number("number of parts", 0, 1, MaxArraySize);
     PG_RETURN_TEXT_P(joined(parts.items, parts.count));
@@ -56,7 +52,7 @@ Datum event_id(FunctionCallInfo fcinfo) {
         pg::raise_null("updated_at");
     char moment[32];
     int length = snprintf(moment, sizeof(moment), "%lld",
-                          static_cast<long long>(*updated_at + kUnixEpochShift));
+                          static_cast<long long>(*updated_at + pg::kUnixEpochShift));
     std::string_view parts[] = {pg::bytes_of(event_type), pg::bytes_of(resource_id),
                                 {moment, static_cast<std::size_t>(length)}};
     PG_RETURN_TEXT_P(joined(parts, 3));

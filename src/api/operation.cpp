@@ -27,10 +27,16 @@ const char* fault_of(const FormData_pg_proc& form, Oid response) {
     return nullptr;
 }
 
+// As a call by name would: a regprocedure may be a number, which no name look-up has checked.
 void check_right(Oid function) {
+    Oid schema = get_func_namespace(function);
+    AclResult usage = pg::schema_aclcheck(schema, GetUserId(), ACL_USAGE);
+    if (usage != ACLCHECK_OK)
+        aclcheck_error(usage, OBJECT_SCHEMA, get_namespace_name(schema));
     AclResult right = pg::function_aclcheck(function, GetUserId(), ACL_EXECUTE);
     if (right != ACLCHECK_OK)
         aclcheck_error(right, OBJECT_FUNCTION, get_func_name(function));
+    InvokeFunctionExecuteHook(function);
 }
 
 bytea* body_of_jsonb(Datum value) {

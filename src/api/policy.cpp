@@ -1,5 +1,6 @@
 // idem_policy_set, idem_policy_drop, and the trigger that tells other backends.
 
+#include "core/header.hpp"
 #include "core/pattern.hpp"
 #include "core/policy.hpp"
 
@@ -7,7 +8,7 @@
 #include "claim/fingerprint.hpp"
 #include "config/policy.hpp"
 #include "config/policy_table.hpp"
-#include "core/fingerprint.hpp"
+#include "config/settings.hpp"
 #include "pg/boundary.hpp"
 #include "pg/errors.hpp"
 
@@ -26,21 +27,22 @@ void check_pattern(FunctionCallInfo fcinfo) {
         pg::raise_pattern(fault, given.chars);
 }
 
-void check_span(FunctionCallInfo fcinfo, PolicyColumn column, const char* name,
-                core::DurationRange range) {
-    (void)duration_or_none(fcinfo, column, name, range);
-}
-
+// What the policy leaves open is compared as it is now.
 void check_spans(FunctionCallInfo fcinfo) {
-    auto ttl = duration_or_none(fcinfo, PolicyColumn::kTtl, "ttl", core::kTtlRange);
-    auto retention = duration_or_none(fcinfo, PolicyColumn::kRetention, "retention",
-                                      core::kRetentionRange);
-    if (ttl && retention && *retention < *ttl)
+    core::Policy now = config::default_policy();
+    auto span = [fcinfo](PolicyColumn column, const char* name, core::DurationRange range) {
+        return duration_or_none(fcinfo, column, name, range);
+    };
+    auto ttl = span(PolicyColumn::kTtl, "ttl", core::kTtlRange);
+    auto retention = span(PolicyColumn::kRetention, "retention", core::kRetentionRange);
+    if (retention && *retention < ttl.value_or(now.ttl))
         pg::raise_retention_below_ttl();
-    check_span(fcinfo, PolicyColumn::kLease, "lease", core::kLeaseRange);
-    check_span(fcinfo, PolicyColumn::kWait, "wait", core::kWaitRange);
-    check_span(fcinfo, PolicyColumn::kRetryBase, "retry_base", core::kRetryRange);
-    check_span(fcinfo, PolicyColumn::kRetryCap, "retry_cap", core::kRetryRange);
+    (void)span(PolicyColumn::kLease, "lease", core::kLeaseRange);
+    (void)span(PolicyColumn::kWait, "wait", core::kWaitRange);
+    auto base = span(PolicyColumn::kRetryBase, "retry_base", core::kRetryRange);
+    auto cap = span(PolicyColumn::kRetryCap, "retry_cap", core::kRetryRange);
+    if (base.value_or(now.retry_base) > cap.value_or(now.retry_cap))
+        pg::raise_retry_base_above_cap();
 }
 
 void check_number(FunctionCallInfo fcinfo, PolicyColumn column, const char* name,
@@ -62,27 +64,37 @@ void check_words(FunctionCallInfo fcinfo) {
 }
 
 // Taking any fingerprint with these exclusions finds out whether they can be read.
-void check_lists(FunctionCallInfo fcinfo) {
+void check_exclude_fields(FunctionCallInfo fcinfo) {
     if (!PG_ARGISNULL(PolicyColumn::kExcludeFields))
         (void)claim::fingerprint_of(nullptr, cstring_to_text(""), nullptr,
                                     PG_GETARG_ARRAYTYPE_P(PolicyColumn::kExcludeFields));
-    if (!PG_ARGISNULL(PolicyColumn::kDropHeaders))
-        (void)pg::text_list(PG_GETARG_ARRAYTYPE_P(PolicyColumn::kDropHeaders), "drop_headers");
+}
+
+void check_drop_headers(FunctionCallInfo fcinfo) {
+    if (PG_ARGISNULL(PolicyColumn::kDropHeaders))
+        return;
+    pg::TextList names =
+        pg::text_list(PG_GETARG_ARRAYTYPE_P(PolicyColumn::kDropHeaders), "drop_headers");
+    for (std::size_t i = 0; i < names.count; i++)
+        if (!core::is_header_name(names.items[i]))
+            pg::raise_drop_headers();
 }
 
 void check_role(FunctionCallInfo fcinfo) {
     if (!PG_ARGISNULL(PolicyColumn::kAllowedRole))
-        (void)get_role_oid(NameStr(*PG_GETARG_NAME(PolicyColumn::kAllowedRole)), false);
+        (void)GetUserNameFromId(PG_GETARG_OID(PolicyColumn::kAllowedRole), false);
 }
 
 // idem_policy_set(scope_pattern, ttl, ...)
 Datum set(FunctionCallInfo fcinfo) {
+    pg::require_writable("idem_policy_set()");
     check_pattern(fcinfo);
     check_spans(fcinfo);
     check_number(fcinfo, PolicyColumn::kMaxAttempts, "max_attempts", 1, INT32_MAX);
     check_number(fcinfo, PolicyColumn::kMaxBodyBytes, "max_body_bytes", 0, core::kLargestBody);
     check_words(fcinfo);
-    check_lists(fcinfo);
+    check_exclude_fields(fcinfo);
+    check_drop_headers(fcinfo);
     check_role(fcinfo);
     Datum values[PolicyColumn::kPolicyColumns];
     char nulls[PolicyColumn::kPolicyColumns];
@@ -96,6 +108,7 @@ Datum set(FunctionCallInfo fcinfo) {
 
 // idem_policy_drop(scope_pattern)
 Datum drop(FunctionCallInfo fcinfo) {
+    pg::require_writable("idem_policy_drop()");
     PG_RETURN_BOOL(config::drop_policy(required_text(fcinfo, 0, "scope_pattern")));
 }
 

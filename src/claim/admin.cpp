@@ -2,10 +2,10 @@
 
 #include "core/outcome.hpp"
 
+#include "claim/ending.hpp"
 #include "claim/grant.hpp"
 #include "claim/key_lock.hpp"
 #include "claim/response.hpp"
-#include "config/policy.hpp"
 #include "pg/errors.hpp"
 #include "store/store.hpp"
 
@@ -13,12 +13,10 @@ namespace idem::claim {
 
 namespace {
 
-config::ScopePolicy enter(const ClaimRef& ref) {
-    PreventCommandIfReadOnly(ref.function);
-    PreventCommandDuringRecovery(ref.function);
+config::ScopePolicy enter_as_operator(const ClaimRef& ref) {
     if (open_claim(ref.id) != nullptr)
         pg::raise_own_claim_open();
-    return config::policy_for(pg::bytes_of(ref.id.scope));
+    return enter(ref.function, ref.id);
 }
 
 bool is_final(core::Status status) {
@@ -42,26 +40,30 @@ core::Status status_after(Resolution resolution) {
     return core::Status::Failed;
 }
 
+// The old holder's token dies, and the record says who decided.
 void mark_resolved(Resolution resolution, text* error, store::Record* record) {
-    TimestampTz now = GetCurrentTimestamp();
-    record->status = status_after(resolution);
+    mark_ended(status_after(resolution), record);
     record->token = new_token(record->token);
-    record->held = false;
-    record->finished_at = now;
-    record->lease_until = pg::kNoTime;
-    record->next_attempt_at = resolution == Resolution::Release ? now : pg::kNoTime;
-    record->error = resolution == Resolution::Complete ? nullptr : error;
+    record->error = error;
     record->resolved_by = cstring_to_text(GetUserNameFromId(GetSessionUserId(), false));
+    if (resolution == Resolution::Release)
+        record->next_attempt_at = record->finished_at;
+    keep_long_enough(record->finished_at, record);
 }
 
 bool lease_lives(const store::Record& record) {
     return record.status == core::Status::InProgress && record.lease_until > GetCurrentTimestamp();
 }
 
+bool is_unknown(const store::Record& record) {
+    return record.status == core::Status::InProgress && record.no_takeover &&
+           !lease_lives(record);
+}
+
 }  // namespace
 
 void resolve(const ClaimRef& ref, Resolution resolution, const Response& response, text* error) {
-    config::ScopePolicy policy = enter(ref);
+    config::ScopePolicy policy = enter_as_operator(ref);
     lock(ref.id);
     store::Record record;
     if (!store::store().find(ref.id, &record))
@@ -70,7 +72,8 @@ void resolve(const ClaimRef& ref, Resolution resolution, const Response& respons
         pg::raise_final(word_of(record.status));
     std::int64_t old_token = record.token;
     mark_resolved(resolution, error, &record);
-    keep_response(response, policy, &record);
+    if (resolution != Resolution::Release)
+        keep_response(response, policy, &record);
     if (!store::store().update(record, old_token))
         pg::raise_claim_overtaken();
 }
@@ -79,11 +82,13 @@ bool look(const store::Identity& id, Answer* answer) {
     (void)config::policy_for(pg::bytes_of(id.scope));
     *answer = Answer{};
     answer->has_record = store::store().find(id, &answer->record);
+    if (answer->has_record && is_unknown(answer->record))
+        answer->record.status = core::Status::Unknown;
     return answer->has_record;
 }
 
 bool forget(const ClaimRef& ref) {
-    (void)enter(ref);
+    (void)enter_as_operator(ref);
     lock(ref.id);
     store::Record record;
     if (!store::store().find(ref.id, &record)) {

@@ -26,7 +26,7 @@ bytea* settled_fingerprint(const BeginCall& call, const config::ScopePolicy& pol
                              ? call.fingerprint
                              : fingerprint_of(call.request, nullptr, nullptr,
                                               policy.exclude_fields);
-    if (fingerprint == nullptr && policy.values.fingerprint_required)
+    if (fingerprint == nullptr && policy.values.fingerprint_required && !call.without_request)
         pg::raise_required("fingerprint", "Pass request or fingerprint.");
     return fingerprint;
 }

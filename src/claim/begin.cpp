@@ -7,7 +7,6 @@
 #include "claim/open_claims.hpp"
 #include "claim/waiting.hpp"
 #include "pg/errors.hpp"
-#include "store/store.hpp"
 
 namespace idem::claim {
 
@@ -23,21 +22,6 @@ struct Turn {
 
 Turn turn_of(const Answer& answer) {
     return {answer, answer.outcome == core::Outcome::InProgress ? Blocker::Lease : Blocker::None};
-}
-
-// The policy forbids to run a silent claim's work again: remembered, so that it stays so.
-bool becomes_unknown(const Answer& answer) {
-    return answer.outcome == core::Outcome::Unknown &&
-           answer.record.status == core::Status::InProgress;
-}
-
-bool needs_lock(const Answer& answer) {
-    return answer.outcome == core::Outcome::Execute || becomes_unknown(answer);
-}
-
-void mark_unknown(Answer* answer) {
-    answer->record.status = core::Status::Unknown;
-    (void)store::store().update(answer->record, answer->record.token);
 }
 
 // Another transaction holds the lock; what its claim does to the row is not visible yet.
@@ -64,8 +48,6 @@ Turn locked_turn(const Asking& asking) {
     Judgement judgement = judge(asking);
     if (judgement.answer.outcome == core::Outcome::Execute)
         grant(asking, &judgement);
-    else if (becomes_unknown(judgement.answer))
-        mark_unknown(&judgement.answer);
     else
         unlock(asking.id);
     return turn_of(judgement.answer);
@@ -74,7 +56,7 @@ Turn locked_turn(const Asking& asking) {
 // Looks first and locks only to execute, so that a replay takes no lock.
 Turn unlocked_turn(const Asking& asking) {
     Judgement judgement = judge(asking);
-    if (!needs_lock(judgement.answer))
+    if (judgement.answer.outcome != core::Outcome::Execute)
         return turn_of(judgement.answer);
     if (try_lock(asking.id))
         return locked_turn(asking);
@@ -111,8 +93,7 @@ Answer ask(const Asking& asking) {
 }  // namespace
 
 Answer begin(const BeginCall& call) {
-    PreventCommandIfReadOnly(call.function);
-    PreventCommandDuringRecovery(call.function);
+    pg::require_writable(call.function);
     return ask(settle(call));
 }
 

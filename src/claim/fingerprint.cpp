@@ -10,17 +10,17 @@ namespace idem::claim {
 namespace {
 
 // The core reads UTF-8, whatever the database's encoding.
-std::string_view as_utf8(std::string_view bytes) {
-    char* converted = pg_server_to_any(bytes.data(), static_cast<int>(bytes.size()), PG_UTF8);
-    if (converted == bytes.data())
-        return bytes;
-    return {converted, strlen(converted)};
-}
-
 std::optional<std::string_view> utf8_of(const text* value) {
     if (value == nullptr)
         return std::nullopt;
-    return as_utf8(pg::bytes_of(value));
+    return pg::as_utf8(pg::bytes_of(value));
+}
+
+std::string_view request_text(Jsonb* request) {
+    std::string_view json = pg::as_utf8(pg::bytes_of(pg::jsonb_text(request)));
+    if (json.size() > core::kMaxRequestBytes)
+        pg::raise_request_too_large(json.size());
+    return json;
 }
 
 bool cancel_requested() {
@@ -45,11 +45,11 @@ bytea* fingerprint_of(Jsonb* request, const text* method, const text* path, Arra
     input.method = utf8_of(method);
     input.path = utf8_of(path);
     if (request != nullptr)
-        input.request = as_utf8(pg::bytes_of(pg::jsonb_text(request)));
+        input.request = request_text(request);
     if (exclude != nullptr) {
         pg::TextList list = pg::text_list(exclude, "exclude");
         for (std::size_t i = 0; i < list.count; i++)
-            list.items[i] = as_utf8(list.items[i]);
+            list.items[i] = pg::as_utf8(list.items[i]);
         input.exclude = list.items;
         input.exclude_count = list.count;
     }

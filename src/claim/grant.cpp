@@ -9,10 +9,6 @@ namespace idem::claim {
 
 namespace {
 
-// Microseconds between 1970 and 2000, the server's epoch.
-constexpr std::int64_t kUnixEpochShift =
-    (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY;
-
 // What an attempt inherits from the row it goes on with; nothing if it starts afresh.
 store::Record inherited(const Judgement& judgement) {
     store::Record record{};
@@ -35,6 +31,7 @@ void set_times(const Asking& asking, TimestampTz now, store::Record* record) {
     record->claimed_at = now;
     record->expires_at = pg::after(now, asking.ttl);
     record->retained_until = pg::after(now, asking.asked.retention);
+    record->lease = asking.lease;
     record->lease_until = pg::after(now, asking.lease);
     record->next_attempt_at = pg::kNoTime;
     record->finished_at = pg::kNoTime;
@@ -51,6 +48,7 @@ store::Record new_attempt(const Asking& asking, const Judgement& judgement) {
     if (asking.request != nullptr)
         record.request = asking.request;
     record.holder = asking.holder;
+    record.no_takeover = asking.asked.on_lease_expiry == core::OnLeaseExpiry::Unknown;
     return record;
 }
 
@@ -61,7 +59,7 @@ std::int64_t new_token(std::int64_t previous) {
     if (!pg_strong_random(&random, sizeof(random)))
         ereport(ERROR, (errcode(ERRCODE_INTERNAL_ERROR),
                         errmsg("could not generate random values for a token")));
-    std::int64_t millis = (GetCurrentTimestamp() + kUnixEpochShift) / 1000;
+    std::int64_t millis = (GetCurrentTimestamp() + pg::kUnixEpochShift) / 1000;
     return core::next_token(millis, random, previous);
 }
 
@@ -70,7 +68,7 @@ void grant(const Asking& asking, Judgement* judgement) {
     std::int64_t replaced_token = answer->has_record ? answer->record.token : 0;
     store::Record record = new_attempt(asking, *judgement);
     record.held = asking.hold && hold(record.id, record.token);
-    (void)add_claim(record, replaced_token, asking.lease);
+    (void)add_claim(record, replaced_token);
     answer->record = record;
     answer->has_record = true;
 }

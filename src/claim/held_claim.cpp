@@ -13,8 +13,12 @@ bool speaks_of(const ClaimRef& ref, const OpenClaim* claim) {
     return !ref.token || *ref.token == claim->begun.token;
 }
 
-HeldClaim own_claim(OpenClaim* claim, bool ended) {
-    return {claim, current_record(claim), ended};
+// The claim that the token stood for is over, so nothing keeps its session's lock any more.
+[[noreturn]] void refuse(const ClaimRef& ref, void (*raise)()) {
+    if (ref.token)
+        let_go_now(ref.id, *ref.token);
+    raise();
+    pg_unreachable();
 }
 
 // The claim in the committed record. Only the holder of its token may touch it.
@@ -23,16 +27,28 @@ HeldClaim committed_claim(const ClaimRef& ref) {
         lock(ref.id);
     HeldClaim claim{};
     if (!store::store().find(ref.id, &claim.record))
-        pg::raise_no_claim();
+        refuse(ref, pg::raise_no_claim);
     if (!ref.token)
         pg::raise_token_required();
     if (claim.record.token != *ref.token)
-        pg::raise_claim_lost();
-    claim.ended = claim.record.status != core::Status::InProgress &&
-                  claim.record.status != core::Status::Unknown;
-    if (claim.ended)
+        refuse(ref, pg::raise_claim_lost);
+    claim.ended = claim.record.status != core::Status::InProgress;
+    if (claim.ended) {
         unlock(ref.id);
+        let_go_at_commit(ref.id, *ref.token);
+    }
     return claim;
+}
+
+// An earlier attempt was overwritten when this one was written; what is left of it may run again.
+void give_back_attempt(HeldClaim* claim) {
+    store::Record* record = &claim->record;
+    record->status = core::Status::Retryable;
+    record->attempt--;
+    record->held = false;
+    record->lease_until = pg::kNoTime;
+    record->next_attempt_at = GetCurrentTimestamp();
+    save(claim);
 }
 
 }  // namespace
@@ -41,14 +57,14 @@ HeldClaim held_claim(const ClaimRef& ref) {
     if (OpenClaim* claim = open_claim(ref.id)) {
         if (!speaks_of(ref, claim))
             pg::raise_claim_lost();
-        return own_claim(claim, false);
+        return {claim, current_record(claim), false};
     }
     OpenClaim* ended = ended_claim(ref.id);
     if (ended == nullptr || !speaks_of(ref, ended))
         return committed_claim(ref);
     if (ended->released)
         pg::raise_no_claim();
-    return own_claim(ended, true);
+    return {ended, {}, true};
 }
 
 void save(HeldClaim* claim) {
@@ -61,16 +77,23 @@ void save(HeldClaim* claim) {
 void save_ended(HeldClaim* claim) {
     save(claim);
     if (claim->open != nullptr)
-        end_claim(claim->open);
+        end_claim(claim->open, false);
     let_go_at_commit(claim->record.id, claim->record.token);
 }
 
 void withdraw(HeldClaim* claim) {
     let_go_at_commit(claim->record.id, claim->record.token);
-    if (claim->open != nullptr)
+    bool written = claim->open == nullptr || claim->open->written_level > 0;
+    if (!written) {
         withdraw_claim(claim->open);
+        return;
+    }
+    if (claim->record.attempt > 1)
+        give_back_attempt(claim);
     else
         (void)store::store().remove(claim->record.id, claim->record.token);
+    if (claim->open != nullptr)
+        end_claim(claim->open, true);
 }
 
 }  // namespace idem::claim

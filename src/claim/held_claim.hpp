@@ -4,14 +4,13 @@
 #pragma once
 
 #include "claim/finish.hpp"
-#include "config/policy.hpp"
 
 namespace idem::claim {
 
 struct HeldClaim {
     OpenClaim* open;  // nullptr: the claim was committed before
     store::Record record;
-    bool ended;  // the token has recorded a result already
+    bool ended;  // the token has recorded a result already; the record may be empty then
 };
 
 // Errors: ID404, ID409, 22004. Takes the key's lock, waiting for whoever is deciding about the key:
@@ -24,7 +23,8 @@ void save(HeldClaim* claim);
 // The same, and the claim has ended.
 void save_ended(HeldClaim* claim);
 
-// Removes the record, and the claim has ended.
+// Undoes the claim, and it has ended: the record of a first attempt is removed, an earlier attempt's
+// may be run again.
 void withdraw(HeldClaim* claim);
 
 }  // namespace idem::claim

@@ -3,19 +3,28 @@
 #include "core/duration.hpp"
 
 #include "claim/lock_tag.hpp"
+#include "pg/internal.hpp"
+#include "pg/subtransaction.hpp"
 
 namespace idem::claim {
 
 namespace {
 
 // Locks are owned by the (sub)transaction itself, not by the running query's portal, so that a
-// later statement of the same (sub)transaction can give them back.
-LockAcquireResult acquire(const LOCKTAG& tag, bool dont_wait) {
+// later statement of the same (sub)transaction can give them back. After an error the abort sets
+// the owner right.
+template <typename Action>
+auto as_transaction(Action action) {
     ResourceOwner portal_owner = CurrentResourceOwner;
     CurrentResourceOwner = CurTransactionResourceOwner;
-    LockAcquireResult result = LockAcquire(&tag, ExclusiveLock, false, dont_wait);
+    auto result = action();
     CurrentResourceOwner = portal_owner;
     return result;
+}
+
+LockAcquireResult acquire(const store::Identity& id, bool dont_wait) {
+    LOCKTAG tag = lock_tag(id, kClaimClass);
+    return as_transaction([&] { return LockAcquire(&tag, ExclusiveLock, false, dont_wait); });
 }
 
 // The milliseconds to hand to lock_timeout, or 0 if the caller's own lock_timeout is shorter: then
@@ -27,35 +36,31 @@ int timeout_for(std::int64_t micros) {
     return static_cast<int>(Max(millis, 1));
 }
 
-void set_lock_timeout(int millis) {
+void lock_with_timeout(const store::Identity& id, int millis) {
     char value[16];
     snprintf(value, sizeof(value), "%d", millis);
-    (void)set_config_option("lock_timeout", value, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE,
-                            true, 0, false);
+    int guc_level = NewGUCNestLevel();
+    pg::set_locally("lock_timeout", value);
+    lock(id);
+    AtEOXact_GUC(false, guc_level);
 }
 
-// Ends the subtransaction that an error broke off, and says whether it was our own timeout.
-bool swallow_timeout(MemoryContext context, ResourceOwner owner) {
-    MemoryContextSwitchTo(context);
-    ErrorData* error = CopyErrorData();
-    FlushErrorState();
-    RollbackAndReleaseCurrentSubTransaction();
-    MemoryContextSwitchTo(context);
-    CurrentResourceOwner = owner;
+// Our own timeout is an answer; anything else is the caller's to see.
+void swallow_timeout(const pg::Subtransaction& outer) {
+    ErrorData* error = pg::abort_subtransaction(outer);
     if (error->sqlerrcode != ERRCODE_LOCK_NOT_AVAILABLE)
         ReThrowError(error);
     FreeErrorData(error);
-    return true;
 }
 
 }  // namespace
 
 bool try_lock(const store::Identity& id) {
-    return acquire(lock_tag(id, kClaimClass), true) != LOCKACQUIRE_NOT_AVAIL;
+    return acquire(id, true) != LOCKACQUIRE_NOT_AVAIL;
 }
 
 void lock(const store::Identity& id) {
-    (void)acquire(lock_tag(id, kClaimClass), false);
+    (void)acquire(id, false);
 }
 
 // The server can only end a lock wait with an error, so the wait runs in a subtransaction of its
@@ -66,23 +71,17 @@ bool lock_within(const store::Identity& id, std::int64_t micros) {
         lock(id);
         return true;
     }
-    MemoryContext context = CurrentMemoryContext;
-    ResourceOwner owner = CurrentResourceOwner;
     volatile bool timed_out = false;
-    BeginInternalSubTransaction(nullptr);
+    pg::Subtransaction outer = pg::begin_subtransaction();
     PG_TRY();
     {
-        int guc_level = NewGUCNestLevel();
-        set_lock_timeout(millis);
-        lock(id);
-        AtEOXact_GUC(false, guc_level);
-        ReleaseCurrentSubTransaction();
-        MemoryContextSwitchTo(context);
-        CurrentResourceOwner = owner;
+        lock_with_timeout(id, millis);
+        pg::commit_subtransaction(outer);
     }
     PG_CATCH();
     {
-        timed_out = swallow_timeout(context, owner);
+        swallow_timeout(outer);
+        timed_out = true;
     }
     PG_END_TRY();
     return !timed_out;
@@ -90,10 +89,7 @@ bool lock_within(const store::Identity& id, std::int64_t micros) {
 
 void unlock(const store::Identity& id) {
     LOCKTAG tag = lock_tag(id, kClaimClass);
-    ResourceOwner portal_owner = CurrentResourceOwner;
-    CurrentResourceOwner = CurTransactionResourceOwner;
-    (void)LockRelease(&tag, ExclusiveLock, false);
-    CurrentResourceOwner = portal_owner;
+    (void)as_transaction([&] { return LockRelease(&tag, ExclusiveLock, false); });
 }
 
 }  // namespace idem::claim

@@ -18,7 +18,7 @@ void lock(const store::Identity& id);
 // Waits at most `micros`; false when that time is over. Errors as lock().
 bool lock_within(const store::Identity& id, std::int64_t micros);
 
-// Gives back what this (sub)transaction took.
+// Gives back one lock of this (sub)transaction; each successful call above took one.
 void unlock(const store::Identity& id);
 
 }  // namespace idem::claim

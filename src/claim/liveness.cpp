@@ -44,15 +44,31 @@ void change_all(Change change) {
         change(hold);
 }
 
+bool is_for(const Hold& hold, const LOCKTAG& tag) {
+    return memcmp(&hold.tag, &tag, sizeof(tag)) == 0;
+}
+
+void let_go(Hold* hold) {
+    if (hold->let_go_level == 0)
+        hold->let_go_level = GetCurrentTransactionNestLevel();
+}
+
+void let_go_others(const LOCKTAG& tag, std::int64_t token) {
+    change_all([&](Hold* hold) {
+        if (is_for(*hold, tag) && hold->token != token)
+            let_go(hold);
+    });
+}
+
 }  // namespace
 
+// An earlier claim of this session on the same key is over, or this one would not have been granted.
 bool hold(const store::Identity& id, std::int64_t token) {
     LOCKTAG tag = lock_tag(id, kLivenessClass);
-    auto* hold = static_cast<Hold*>(MemoryContextAlloc(TopMemoryContext, sizeof(Hold)));
-    if (LockAcquire(&tag, ExclusiveLock, true, true) == LOCKACQUIRE_NOT_AVAIL) {
-        pfree(hold);
+    if (LockAcquire(&tag, ExclusiveLock, true, true) == LOCKACQUIRE_NOT_AVAIL)
         return false;
-    }
+    let_go_others(tag, token);
+    auto* hold = static_cast<Hold*>(MemoryContextAlloc(TopMemoryContext, sizeof(Hold)));
     *hold = Hold{holds, tag, token, GetCurrentTransactionNestLevel(), 0};
     holds = hold;
     return true;
@@ -72,15 +88,26 @@ bool holder_is_gone(const store::Identity& id) {
 void let_go_at_commit(const store::Identity& id, std::int64_t token) {
     LOCKTAG tag = lock_tag(id, kLivenessClass);
     change_all([&](Hold* hold) {
-        if (hold->token == token && memcmp(&hold->tag, &tag, sizeof(tag)) == 0 &&
-            hold->let_go_level == 0)
-            hold->let_go_level = GetCurrentTransactionNestLevel();
+        if (is_for(*hold, tag) && hold->token == token)
+            let_go(hold);
     });
+}
+
+void let_go_now(const store::Identity& id, std::int64_t token) {
+    LOCKTAG tag = lock_tag(id, kLivenessClass);
+    end_holds_if(
+        [&](const Hold& hold) { return is_for(hold, tag) && hold.token == token; });
 }
 
 void liveness_commit() {
     end_holds_if([](const Hold& hold) { return hold.let_go_level > 0; });
     change_all([](Hold* hold) { hold->taken_level = 0; });
+}
+
+// What becomes of a prepared transaction is decided later and perhaps elsewhere. Holding on too long
+// costs nothing but the wait for a lease; giving back too early would cost the exclusion.
+void liveness_prepare() {
+    change_all([](Hold* hold) { hold->taken_level = hold->let_go_level = 0; });
 }
 
 void liveness_abort() {

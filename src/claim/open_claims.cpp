@@ -23,19 +23,21 @@ struct Claims {
 };
 Claims claims;
 
+// The context is noted last: if this fails half way, there are still no claims.
 void prepare_memory() {
     if (claims.context != nullptr)
         return;
-    claims.context = AllocSetContextCreate(TopTransactionContext, "idempotency claims",
-                                           ALLOCSET_DEFAULT_SIZES);
+    MemoryContext context = AllocSetContextCreate(TopTransactionContext, "idempotency claims",
+                                                  ALLOCSET_DEFAULT_SIZES);
     HASHCTL control{};
     control.keysize = sizeof(std::uint64_t);
     control.entrysize = sizeof(Bucket);
-    control.hcxt = claims.context;
+    control.hcxt = context;
     claims.buckets = hash_create("idempotency claims", 64, &control,
                                  HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
     claims.newest = nullptr;
     claims.deepest_level = 0;
+    claims.context = context;
 }
 
 int current_level() {
@@ -83,8 +85,13 @@ void unlink(OpenClaim** link, OpenClaim* OpenClaim::*older, OpenClaim* claim) {
 
 // What is dropped is nearly always the newest, so neither walk is long.
 void drop(OpenClaim* claim) {
+    Bucket* bucket = bucket_of(claim->hash, HASH_FIND);
     unlink(&claims.newest, &OpenClaim::older, claim);
-    unlink(&bucket_of(claim->hash, HASH_FIND)->newest, &OpenClaim::older_in_bucket, claim);
+    unlink(&bucket->newest, &OpenClaim::older_in_bucket, claim);
+    if (bucket->newest == nullptr)
+        (void)hash_search(claims.buckets, &claim->hash, HASH_REMOVE, nullptr);
+    store::free_record(&claim->begun);
+    pfree(claim);
 }
 
 void undo_from(OpenClaim* claim, int level) {
@@ -103,21 +110,23 @@ std::int64_t row_token(const OpenClaim& claim) {
     return claim.written_level > 0 ? claim.begun.token : claim.replaced_token;
 }
 
-bool is_bare(const OpenClaim& claim) {
-    return row_token(claim) == 0 && claim.claimed_level == GetCurrentTransactionNestLevel();
+
+void write_open_claim(OpenClaim* claim) {
+    store::Record record = current_record(claim);
+    record.lease_until =
+        Max(record.lease_until, pg::after(GetCurrentTimestamp(), record.lease));
+    write_claim(claim, record);
 }
 
 }  // namespace
 
-OpenClaim* add_claim(const store::Record& record, std::int64_t replaced_token,
-                     std::int64_t lease) {
+OpenClaim* add_claim(const store::Record& record, std::int64_t replaced_token) {
     prepare_memory();
     MemoryContext previous = MemoryContextSwitchTo(claims.context);
     auto* claim = static_cast<OpenClaim*>(palloc0(sizeof(OpenClaim)));
     claim->hash = store::identity_hash(record.id);
     claim->begun = store::copy_record(record);
     claim->replaced_token = replaced_token;
-    claim->lease = lease;
     claim->claimed_level = current_level();
     Bucket* bucket = bucket_of(claim->hash, HASH_ENTER);
     claim->older_in_bucket = bucket->newest;
@@ -154,21 +163,17 @@ void write_claim(OpenClaim* claim, const store::Record& record) {
         claim->written_level = current_level();
 }
 
-void end_claim(OpenClaim* claim) {
+void end_claim(OpenClaim* claim, bool released) {
     claim->ended_level = current_level();
-    claim->released = false;
+    claim->released = released;
 }
 
 void withdraw_claim(OpenClaim* claim) {
-    if (is_bare(*claim)) {
-        unlock(claim->begun.id);
-        drop(claim);
+    end_claim(claim, true);
+    if (claim->claimed_level < claim->ended_level)
         return;
-    }
-    if (row_token(*claim) != 0)
-        (void)store::store().remove(claim->begun.id, row_token(*claim));
-    end_claim(claim);
-    claim->released = true;
+    unlock(claim->begun.id);
+    drop(claim);
 }
 
 void forget_ended_claim(OpenClaim* claim) {
@@ -177,16 +182,16 @@ void forget_ended_claim(OpenClaim* claim) {
         drop(claim);
 }
 
-// The lease counts from the commit: it says how long a committed claim may be silent.
+// The lease counts from the commit: it says how long a committed claim may be silent. A trigger on
+// the table may begin further claims; they are written in a further round.
 void write_open_claims() {
-    change_all([](OpenClaim* claim) {
-        if (claim->ended_level > 0)
-            return;
-        store::Record record = current_record(claim);
-        record.lease_until =
-            Max(record.lease_until, pg::after(GetCurrentTimestamp(), claim->lease));
-        write_claim(claim, record);
-    });
+    for (OpenClaim* done = nullptr; claims.context != nullptr && claims.newest != done;) {
+        OpenClaim* newest = claims.newest;
+        for (OpenClaim* claim = newest; claim != done; claim = claim->older)
+            if (claim->ended_level == 0)
+                write_open_claim(claim);
+        done = newest;
+    }
 }
 
 void forget_claims() {

@@ -14,7 +14,6 @@ struct OpenClaim {
     std::uint64_t hash;
     store::Record begun;          // as idem_begin made it; never changes
     std::int64_t replaced_token;  // of the row it takes the place of; 0: there was none
-    std::int64_t lease;           // microseconds
     int claimed_level;
     int written_level;  // from here on the row carries our token and is the newer truth
     int ended_level;    // completed, failed or released
@@ -22,7 +21,7 @@ struct OpenClaim {
 };
 
 // Remembers a claim of the current (sub)transaction; the record is copied.
-OpenClaim* add_claim(const store::Record& record, std::int64_t replaced_token, std::int64_t lease);
+OpenClaim* add_claim(const store::Record& record, std::int64_t replaced_token);
 
 // This transaction's claim on a key, or nullptr. Open ones only, or, with `ended`, the one that it
 // ended last.
@@ -36,11 +35,12 @@ store::Record current_record(const OpenClaim* claim);
 // engine that ignores our lock could let happen.
 void write_claim(OpenClaim* claim, const store::Record& record);
 
-// Marks it ended in the current (sub)transaction.
-void end_claim(OpenClaim* claim);
+// Marks it ended in the current (sub)transaction, by idem_release or with a result.
+void end_claim(OpenClaim* claim, bool released);
 
-// Removes the row of a claim, if it has one, and ends the claim. The key is free at once if nothing
-// was written and no rollback to a savepoint could bring the claim back.
+// Ends a claim of which nothing was written as if it had never been begun: a row that it was to
+// replace stays as it is. The key is free at once, unless a rollback to a savepoint could bring the
+// claim back.
 void withdraw_claim(OpenClaim* claim);
 
 // Drops the memory of a claim that was begun, written and ended in the current (sub)transaction:

@@ -14,9 +14,12 @@ void at_transaction_event(XactEvent event, void*) {
             write_open_claims();
             break;
         case XACT_EVENT_COMMIT:
-        case XACT_EVENT_PREPARE:
             forget_claims();
             liveness_commit();
+            break;
+        case XACT_EVENT_PREPARE:
+            forget_claims();
+            liveness_prepare();
             break;
         case XACT_EVENT_ABORT:
             forget_claims();

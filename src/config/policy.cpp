@@ -12,49 +12,45 @@ namespace idem::config {
 
 namespace {
 
-// The cache. `valid` is set before the rows are read: a change that arrives meanwhile clears it.
+// The rows as of the moment when `changes` had the value `as_of`.
 struct Cache {
-    bool valid;
+    bool loaded;
+    std::uint64_t as_of;
     Oid table;
     MemoryContext context;
     PolicyRows policies;
 };
 Cache cache;
+std::uint64_t changes;
 
-void forget(Datum, Oid table) {
+void note_change(Datum, Oid table) {
     if (table == InvalidOid || table == cache.table)
-        cache.valid = false;
+        changes++;
 }
 
 void load() {
     if (cache.context == nullptr)
         cache.context = AllocSetContextCreate(CacheMemoryContext, "idempotency policies",
                                               ALLOCSET_SMALL_SIZES);
+    cache.loaded = false;
+    cache.as_of = changes;
     MemoryContextReset(cache.context);
     cache.table = pg::table_oid("policy");
-    cache.valid = true;
     cache.policies = read_policies(cache.context);
+    cache.loaded = true;
+}
+
+// A statement that finds its relations locked by its own transaction would not hear of changes that
+// others have committed, so they are asked for. One that arrives while the rows are read is seen by
+// the next call.
+void refresh() {
+    AcceptInvalidationMessages();
+    if (!cache.loaded || cache.as_of != changes)
+        load();
 }
 
 std::string_view text_at(const PolicyRow& row, PolicyColumn column) {
     return pg::bytes_of(DatumGetPointer(row.values[column]));
-}
-
-// A change may arrive while the rows are read: then they are read again. An ERROR while reading
-// must not leave the cache marked valid.
-void refresh() {
-    while (!cache.valid) {
-        PG_TRY();
-        {
-            load();
-        }
-        PG_CATCH();
-        {
-            cache.valid = false;
-            PG_RE_THROW();
-        }
-        PG_END_TRY();
-    }
 }
 
 const PolicyRow* best_row(std::string_view scope) {
@@ -113,26 +109,26 @@ ArrayType* array_at(const PolicyRow& row, PolicyColumn column) {
     return row.nulls[column] ? nullptr : DatumGetArrayTypePCopy(row.values[column]);
 }
 
-void check_role(const char* role) {
-    Oid oid = get_role_oid(role, true);
-    if (!OidIsValid(oid) || !has_privs_of_role(GetUserId(), oid))
-        pg::raise_role(role);
+void check_role(Oid role) {
+    if (has_privs_of_role(GetUserId(), role))
+        return;
+    const char* name = GetUserNameFromId(role, true);
+    pg::raise_role(name != nullptr ? name : "(dropped)");
 }
 
 }  // namespace
 
 ScopePolicy policy_for(std::string_view scope) {
     refresh();
-    ScopePolicy result{default_policy(), nullptr, nullptr, nullptr};
-    if (const PolicyRow* row = best_row(scope)) {
-        apply(*row, &result.values);
-        result.exclude_fields = array_at(*row, kExcludeFields);
-        result.drop_headers = array_at(*row, kDropHeaders);
-        if (!row->nulls[kAllowedRole])
-            result.allowed_role = pstrdup(NameStr(*DatumGetName(row->values[kAllowedRole])));
-    }
-    if (result.allowed_role != nullptr)
-        check_role(result.allowed_role);
+    ScopePolicy result{default_policy(), nullptr, nullptr};
+    const PolicyRow* row = best_row(scope);
+    if (row == nullptr)
+        return result;
+    if (!row->nulls[kAllowedRole])
+        check_role(DatumGetObjectId(row->values[kAllowedRole]));
+    apply(*row, &result.values);
+    result.exclude_fields = array_at(*row, kExcludeFields);
+    result.drop_headers = array_at(*row, kDropHeaders);
     return result;
 }
 
@@ -141,7 +137,7 @@ void announce_policy_change() {
 }
 
 void watch_policy_changes() {
-    CacheRegisterRelcacheCallback(forget, 0);
+    CacheRegisterRelcacheCallback(note_change, 0);
 }
 
 }  // namespace idem::config

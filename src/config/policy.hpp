@@ -7,12 +7,11 @@
 
 namespace idem::config {
 
-// What holds for a scope. Arrays and names are nullptr where the policy says nothing.
+// What holds for a scope. Arrays are nullptr where the policy says nothing.
 struct ScopePolicy {
     core::Policy values;
     ArrayType* exclude_fields;
     ArrayType* drop_headers;
-    const char* allowed_role;
 };
 
 // The exact pattern's policy, else that of the longest prefix, else the settings. Arrays are copies

@@ -12,7 +12,7 @@ namespace {
 constexpr Oid kTypes[kPolicyColumns] = {
     TEXTOID,     INTERVALOID, INTERVALOID, INTERVALOID, INTERVALOID,  INT4OID,
     INTERVALOID, INTERVALOID, BOOLOID,     BOOLOID,     BOOLOID,      TEXTOID,
-    INT4OID,     TEXTOID,     TEXTARRAYOID, TEXTARRAYOID, NAMEOID};
+    INT4OID,     TEXTOID,     TEXTARRAYOID, TEXTARRAYOID, REGROLEOID};
 
 pg::Statement read_all = {"SELECT " POLICY_COLUMNS " FROM idempotency.policy", 0, nullptr,
                           nullptr};

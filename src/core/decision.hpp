@@ -13,7 +13,9 @@ enum class Status : char {
     Completed = 'c',
     Failed = 'f',     // final, replayed
     Retryable = 'r',  // failed, may run again
-    Unknown = 'u',    // lease ran out and the policy forbids running again blindly
+    // Lease ran out, and the policy forbids running again blindly. Follows from the others with
+    // time, so it is never stored; a holder who comes late may still record the result.
+    Unknown = 'u',
 };
 
 enum class Outcome {

@@ -11,6 +11,9 @@ inline constexpr std::size_t kFingerprintBytes = 32;
 // Arrays and objects nested deeper are refused: the parser recurses, and the server's stack is the
 // caller's too.
 inline constexpr int kMaxJsonDepth = 1000;
+// The tree of a request takes some ten times its size, in memory that the server does not account
+// for. A caller with a larger one passes a digest of its own.
+inline constexpr std::size_t kMaxRequestBytes = 16 * 1024 * 1024;
 
 enum class FingerprintFault {
     None,

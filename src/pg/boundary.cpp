@@ -42,7 +42,7 @@ Datum guarded(SqlFunction body, FunctionCallInfo fcinfo) {
     }
     ereport(ERROR, (errcode(ERRCODE_INTERNAL_ERROR),
                     errmsg("idempotency: unexpected C++ exception")));
-    return result;
+    pg_unreachable();
 }
 
 void end_session_on_terminate() {

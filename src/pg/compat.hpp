@@ -25,4 +25,12 @@ inline AclResult function_aclcheck(Oid function, Oid role, AclMode mode) {
 #endif
 }
 
+inline AclResult schema_aclcheck(Oid schema, Oid role, AclMode mode) {
+#if PG_VERSION_NUM >= 160000
+    return object_aclcheck(NamespaceRelationId, schema, role, mode);
+#else
+    return pg_namespace_aclcheck(schema, role, mode);
+#endif
+}
+
 }  // namespace idem::pg

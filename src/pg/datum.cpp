@@ -4,10 +4,21 @@
 
 namespace idem::pg {
 
+// As UTF-8 where that can be had: control characters are told by code point.
 core::Name name_of(const text* value) {
     std::string_view bytes = bytes_of(value);
-    int chars = pg_mbstrlen_with_len(bytes.data(), static_cast<int>(bytes.size()));
-    return {bytes, static_cast<std::size_t>(chars), GetDatabaseEncoding() == PG_UTF8};
+    auto chars = static_cast<std::size_t>(
+        pg_mbstrlen_with_len(bytes.data(), static_cast<int>(bytes.size())));
+    if (GetDatabaseEncoding() == PG_SQL_ASCII)
+        return {bytes, chars, false};
+    return {as_utf8(bytes), chars, true};
+}
+
+std::string_view as_utf8(std::string_view bytes) {
+    char* converted = pg_server_to_any(bytes.data(), static_cast<int>(bytes.size()), PG_UTF8);
+    if (converted == bytes.data())
+        return bytes;
+    return {converted, strlen(converted)};
 }
 
 void* copy_varlena(const void* value) {
@@ -40,7 +51,7 @@ TextList text_list(ArrayType* array, const char* what) {
                   static_cast<std::size_t>(count)};
     for (int i = 0; i < count; i++) {
         if (nulls[i])
-            raise_null(what);
+            raise_null_element(what);
         list.items[i] = bytes_of(DatumGetTextPP(elements[i]));
     }
     return list;

@@ -18,6 +18,13 @@ inline text* make_text(std::string_view value) {
     return cstring_to_text_with_len(value.data(), static_cast<int>(value.size()));
 }
 
+// Microseconds between 1970, where the world counts from, and 2000, where the server does.
+inline constexpr std::int64_t kUnixEpochShift =
+    (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY;
+
+// Text of the server's encoding as UTF-8; the same bytes where it is that already.
+std::string_view as_utf8(std::string_view bytes);
+
 core::Name name_of(const text* value);
 
 // A copy in the current memory context; null stays null.

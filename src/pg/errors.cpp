@@ -19,6 +19,13 @@ void raise_null(const char* what) {
     pg_unreachable();
 }
 
+void raise_null_element(const char* what) {
+    ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("invalid %s", what),
+                    errdetail("One of its elements is null."),
+                    errhint("Leave it out, or use an empty string if that is meant.")));
+    pg_unreachable();
+}
+
 void raise_name(const char* what, core::NameFault fault, const core::Name& name) {
     const char* detail = "";
     switch (fault) {
@@ -100,6 +107,14 @@ void raise_fingerprint(const core::FingerprintResult& result) {
     pg_unreachable();
 }
 
+void raise_request_too_large(std::size_t bytes) {
+    ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+                    errmsg("request is too large to take its fingerprint"),
+                    errdetail("It has %zu bytes; %zu are allowed.", bytes, core::kMaxRequestBytes),
+                    errhint("Pass a digest of your own as fingerprint.")));
+    pg_unreachable();
+}
+
 void raise_fingerprint_size(std::size_t bytes) {
     ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("invalid fingerprint"),
                     errdetail("It has %zu bytes; 1 to 64 are allowed.", bytes),
@@ -150,6 +165,21 @@ void raise_retention_below_ttl() {
     pg_unreachable();
 }
 
+void raise_retry_base_above_cap() {
+    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("invalid retry_base"),
+                    errdetail("It is longer than retry_cap."),
+                    errhint("The pause after the first attempt is the shortest one.")));
+    pg_unreachable();
+}
+
+void raise_drop_headers() {
+    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("invalid drop_headers"),
+                    errdetail("A header's name is empty or has characters that HTTP does not "
+                              "allow."),
+                    errhint("List names such as \"Set-Cookie\".")));
+    pg_unreachable();
+}
+
 void raise_too_large(const char* what, std::int64_t bytes, std::int64_t limit) {
     ereport(ERROR,
             (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED), errmsg("%s is too large to keep", what),
@@ -183,7 +213,7 @@ void raise_claim_lost() {
 }
 
 void raise_token_required() {
-    ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("token must not be null"),
+    ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("a token is required"),
                     errdetail("The claim was not begun in this transaction."),
                     errhint("Pass the token that idem_begin returned.")));
     pg_unreachable();
@@ -233,6 +263,11 @@ void raise_lease_lives() {
                     errdetail("The lease of its claim has not run out."),
                     errhint("Wait for it, or end it with idem_resolve.")));
     pg_unreachable();
+}
+
+void require_writable(const char* function) {
+    PreventCommandIfReadOnly(function);
+    PreventCommandDuringRecovery(function);
 }
 
 void raise_role(const char* role) {

@@ -16,10 +16,12 @@ inline constexpr int kClaimLost = MAKE_SQLSTATE('I', 'D', '4', '0', '9');
 
 // Bad arguments; `what` is the argument's name.
 [[noreturn]] void raise_null(const char* what);
+[[noreturn]] void raise_null_element(const char* what);
 [[noreturn]] void raise_name(const char* what, core::NameFault fault, const core::Name& name);
 [[noreturn]] void raise_duration(const char* what, core::DurationFault fault, std::int64_t longest);
 [[noreturn]] void raise_pattern(core::PatternFault fault, std::size_t chars);
 [[noreturn]] void raise_fingerprint(const core::FingerprintResult& result);
+[[noreturn]] void raise_request_too_large(std::size_t bytes);
 [[noreturn]] void raise_fingerprint_size(std::size_t bytes);
 [[noreturn]] void raise_word(const char* what, const char* given, const char* allowed);
 [[noreturn]] void raise_number(const char* what, std::int64_t given, std::int64_t least,
@@ -28,6 +30,8 @@ inline constexpr int kClaimLost = MAKE_SQLSTATE('I', 'D', '4', '0', '9');
 [[noreturn]] void raise_not_finite(const char* what);
 [[noreturn]] void raise_retry_after_without_retry();
 [[noreturn]] void raise_retention_below_ttl();
+[[noreturn]] void raise_retry_base_above_cap();
+[[noreturn]] void raise_drop_headers();
 [[noreturn]] void raise_too_large(const char* what, std::int64_t bytes, std::int64_t limit);
 [[noreturn]] void raise_required(const char* what, const char* hint);
 
@@ -42,7 +46,8 @@ inline constexpr int kClaimLost = MAKE_SQLSTATE('I', 'D', '4', '0', '9');
 [[noreturn]] void raise_final(const char* status);
 [[noreturn]] void raise_lease_lives();
 
-// Surroundings.
+// Surroundings. The first is an error (25006) only in a read-only transaction or on a standby.
+void require_writable(const char* function);
 [[noreturn]] void raise_role(const char* role);
 [[noreturn]] void raise_not_installed();
 [[noreturn]] void raise_operation(const char* detail);

@@ -15,11 +15,6 @@ Oid table_owner() {
     return owner;
 }
 
-void pin(const char* setting, const char* value) {
-    (void)set_config_option(setting, value, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0,
-                            false);
-}
-
 void prepare(Statement* statement) {
     SPIPlanPtr plan = SPI_prepare_cursor(statement->sql, statement->nargs,
                                          const_cast<Oid*>(statement->types),
@@ -34,7 +29,7 @@ void prepare(Statement* statement) {
 std::uint64_t run(Statement* statement, Datum* values, const char* nulls, bool read_only) {
     if (statement->plan == nullptr)
         prepare(statement);
-    int result = SPI_execute_snapshot(statement->plan, values, nulls, GetLatestSnapshot(),
+    int result = SPI_execute_snapshot(statement->plan, values, nulls, GetActiveSnapshot(),
                                       InvalidSnapshot, read_only, true, 0);
     if (result < 0)
         elog(ERROR, "idempotency: SPI_execute_snapshot failed: %s", SPI_result_code_string(result));
@@ -51,6 +46,11 @@ Oid table_oid(const char* name) {
     return table;
 }
 
+void set_locally(const char* setting, const char* value) {
+    (void)set_config_option(setting, value, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0,
+                            false);
+}
+
 Internal begin_internal() {
     Internal scope;
     scope.caller_context = CurrentMemoryContext;
@@ -59,16 +59,18 @@ Internal begin_internal() {
     SetUserIdAndSecContext(owner, scope.security_context | SECURITY_LOCAL_USERID_CHANGE |
                                       SECURITY_NOFORCE_RLS);
     scope.guc_level = NewGUCNestLevel();
-    pin("search_path", "pg_catalog, pg_temp");
+    set_locally("search_path", "pg_catalog, pg_temp");
     // The tables are looked up by primary key. A plan made while they were nearly empty must not
     // become a sequential scan that is kept while they grow.
-    pin("enable_seqscan", "off");
+    set_locally("enable_seqscan", "off");
     if (SPI_connect() != SPI_OK_CONNECT)
         elog(ERROR, "idempotency: SPI_connect failed");
+    PushActiveSnapshot(GetLatestSnapshot());
     return scope;
 }
 
 void end_internal(const Internal& scope) {
+    PopActiveSnapshot();
     if (SPI_finish() != SPI_OK_FINISH)
         elog(ERROR, "idempotency: SPI_finish failed");
     AtEOXact_GUC(false, scope.guc_level);

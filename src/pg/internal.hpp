@@ -7,8 +7,9 @@
 
 namespace idem::pg {
 
-// Between begin_internal and end_internal SPI is connected. Results have to be copied into
-// `caller_context`, which was current before.
+// Between begin_internal and end_internal SPI is connected and the newest snapshot is active: what
+// has committed is seen, in any isolation level, and results can be detoasted, also at commit, where
+// no statement's snapshot is left. Results have to be copied into `caller_context`.
 struct Internal {
     Oid user;
     int security_context;
@@ -27,10 +28,13 @@ struct Statement {
     SPIPlanPtr plan;
 };
 
-// Runs it with the newest snapshot, in any isolation level: what has committed is seen. Returns the
-// number of rows; those of a query are in SPI_tuptable. `nulls` as for SPI_execute_plan.
+// Returns the number of rows; those of a query are in SPI_tuptable. `nulls` as for
+// SPI_execute_plan.
 std::uint64_t run_read(Statement* statement, Datum* values, const char* nulls);
 std::uint64_t run_write(Statement* statement, Datum* values, const char* nulls);
+
+// Sets a setting until the GUC nest level ends that the caller has opened.
+void set_locally(const char* setting, const char* value);
 
 // The OID of a table in the schema "idempotency"; an error if the extension is absent.
 Oid table_oid(const char* name);

@@ -96,11 +96,13 @@ void to_columns(const Record& record, Datum* values, char* nulls) {
     write_times(record, out);
     out.value(kStatus, CharGetDatum(static_cast<char>(record.status)));
     out.value(kHeld, BoolGetDatum(record.held));
+    out.value(kNoTakeover, BoolGetDatum(record.no_takeover));
     out.value(kBodyOmitted, BoolGetDatum(record.body_omitted));
     out.value(kStatusCode, Int32GetDatum(record.status_code.value_or(0)));
     nulls[kStatusCode] = record.status_code ? ' ' : 'n';
     out.value(kAttempt, Int32GetDatum(record.attempt));
     out.value(kToken, Int64GetDatum(record.token));
+    out.value(kLease, Int64GetDatum(record.lease));
 }
 
 void from_columns(const Datum* values, const bool* nulls, Record* record) {
@@ -109,12 +111,14 @@ void from_columns(const Datum* values, const bool* nulls, Record* record) {
     read_times(in, record);
     record->status = static_cast<core::Status>(DatumGetChar(values[kStatus]));
     record->held = DatumGetBool(values[kHeld]);
+    record->no_takeover = DatumGetBool(values[kNoTakeover]);
     record->body_omitted = DatumGetBool(values[kBodyOmitted]);
     record->status_code.reset();
     if (!nulls[kStatusCode])
         record->status_code = DatumGetInt32(values[kStatusCode]);
     record->attempt = DatumGetInt32(values[kAttempt]);
     record->token = DatumGetInt64(values[kToken]);
+    record->lease = DatumGetInt64(values[kLease]);
 }
 
 }  // namespace idem::store

@@ -18,10 +18,12 @@ struct Record {
     Identity id;
     core::Status status;
     bool held;          // the holder's session keeps the liveness lock
+    bool no_takeover;   // the policy at its claim: once silent, its result is unknown
     bool body_omitted;  // the body was over the limit and the policy said to leave it out
     std::optional<std::int32_t> status_code;
     std::int32_t attempt;
     std::int64_t token;
+    std::int64_t lease;           // microseconds; the default of heartbeats
     TimestampTz created_at;       // first claim of the record
     TimestampTz claimed_at;       // claim of this attempt
     TimestampTz expires_at;       // end of the ttl
@@ -49,5 +51,8 @@ std::uint64_t identity_hash(const Identity& id);
 // A copy in the current memory context that shares nothing with the original.
 Identity copy_identity(const Identity& id);
 Record copy_record(const Record& record);
+
+// Frees what copy_record made.
+void free_record(Record* record);
 
 }  // namespace idem::store

@@ -7,11 +7,11 @@ namespace idem::store {
 namespace {
 
 // The column list, in the order of enum Column.
-#define COLUMNS                                                                               \
-    "scope, principal, key, status, held, body_omitted, status_code, attempt, token,"         \
-    " created_at, claimed_at, expires_at, retained_until, lease_until, next_attempt_at,"      \
-    " finished_at, fingerprint, headers, body, error, recovery_point, state, holder, request," \
-    " resolved_by"
+#define COLUMNS                                                                                \
+    "scope, principal, key, status, held, no_takeover, body_omitted, status_code, attempt,"    \
+    " token, lease_us, created_at, claimed_at, expires_at, retained_until, lease_until,"       \
+    " next_attempt_at, finished_at, fingerprint, headers, body, error, recovery_point, state," \
+    " holder, request, resolved_by"
 
 // The row of an identity: the whole primary key, so that a distributed table can route it.
 #define THIS_ROW                                                                              \
@@ -23,11 +23,11 @@ constexpr Oid kTimeAndLimit[] = {TIMESTAMPTZOID, INT8OID};
 
 constexpr Oid kColumnsAndToken[kColumns + 1] = {
     TEXTOID,        TEXTOID,        TEXTOID,        CHAROID,        BOOLOID,
-    BOOLOID,        INT4OID,        INT4OID,        INT8OID,        TIMESTAMPTZOID,
-    TIMESTAMPTZOID, TIMESTAMPTZOID, TIMESTAMPTZOID, TIMESTAMPTZOID, TIMESTAMPTZOID,
-    TIMESTAMPTZOID, BYTEAOID,       JSONBOID,       BYTEAOID,       TEXTOID,
-    TEXTOID,        JSONBOID,       TEXTOID,        JSONBOID,       TEXTOID,
-    INT8OID,
+    BOOLOID,        BOOLOID,        INT4OID,        INT4OID,        INT8OID,
+    INT8OID,        TIMESTAMPTZOID, TIMESTAMPTZOID, TIMESTAMPTZOID, TIMESTAMPTZOID,
+    TIMESTAMPTZOID, TIMESTAMPTZOID, TIMESTAMPTZOID, BYTEAOID,       JSONBOID,
+    BYTEAOID,       TEXTOID,        TEXTOID,        JSONBOID,       TEXTOID,
+    JSONBOID,       TEXTOID,        INT8OID,
 };
 
 pg::Statement find_row = {"SELECT " COLUMNS " FROM idempotency.record WHERE " THIS_ROW, 3,
@@ -35,17 +35,18 @@ pg::Statement find_row = {"SELECT " COLUMNS " FROM idempotency.record WHERE " TH
 
 pg::Statement insert_row = {
     "INSERT INTO idempotency.record (" COLUMNS ") VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10,"
-    " $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25)"
+    " $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27)"
     " ON CONFLICT (scope, principal, key) DO NOTHING",
     kColumns, kColumnsAndToken, nullptr};
 
 pg::Statement update_row = {
-    "UPDATE idempotency.record SET status = $4, held = $5, body_omitted = $6, status_code = $7,"
-    " attempt = $8, token = $9, created_at = $10, claimed_at = $11, expires_at = $12,"
-    " retained_until = $13, lease_until = $14, next_attempt_at = $15, finished_at = $16,"
-    " fingerprint = $17, headers = $18, body = $19, error = $20, recovery_point = $21,"
-    " state = $22, holder = $23, request = $24, resolved_by = $25"
-    " WHERE " THIS_ROW " AND token OPERATOR(pg_catalog.=) $26",
+    "UPDATE idempotency.record SET status = $4, held = $5, no_takeover = $6, body_omitted = $7,"
+    " status_code = $8, attempt = $9, token = $10, lease_us = $11, created_at = $12,"
+    " claimed_at = $13, expires_at = $14, retained_until = $15, lease_until = $16,"
+    " next_attempt_at = $17, finished_at = $18, fingerprint = $19, headers = $20, body = $21,"
+    " error = $22, recovery_point = $23, state = $24, holder = $25, request = $26,"
+    " resolved_by = $27"
+    " WHERE " THIS_ROW " AND token OPERATOR(pg_catalog.=) $28",
     kColumns + 1, kColumnsAndToken, nullptr};
 
 pg::Statement delete_row = {"DELETE FROM idempotency.record WHERE " THIS_ROW
@@ -58,8 +59,7 @@ pg::Statement delete_expired = {
     "WITH expired AS MATERIALIZED ("
     "SELECT scope, principal, key FROM idempotency.record"
     " WHERE retained_until OPERATOR(pg_catalog.<=) $1"
-    " AND (lease_until IS NULL OR lease_until OPERATOR(pg_catalog.<=) $1)"
-    " AND status OPERATOR(pg_catalog.<>) 'u'::pg_catalog.\"char\""
+    " AND status OPERATOR(pg_catalog.<>) 'i'::pg_catalog.\"char\""
     " ORDER BY retained_until USING OPERATOR(pg_catalog.<) LIMIT $2 FOR UPDATE SKIP LOCKED)"
     " DELETE FROM idempotency.record r USING expired e"
     " WHERE r.scope OPERATOR(pg_catalog.=) e.scope"

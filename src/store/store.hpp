@@ -1,7 +1,7 @@
 // The seam to the table of records. Implementations behave the same and pass the same tests.
 //
-// Callers hold the key's lock for every write, so that two transactions never decide about one key
-// at once; the unique row is what holds even if they did.
+// Callers hold the key's lock for every write to one row, so that two transactions never decide
+// about one key at once; the unique row is what holds even if they did.
 #pragma once
 
 #include "store/record.hpp"
@@ -10,8 +10,8 @@ namespace idem::store {
 
 struct Store {
     // The newest committed row, or this transaction's own, in any isolation level. Fills `record`
-    // with copies in the current memory context; false if there is none. Takes no lock, assigns no
-    // transaction id, works on a standby.
+    // with copies in the current memory context; false if there is none. Takes no key lock, assigns
+    // no transaction id, works on a standby.
     bool (*find)(const Identity& id, Record* record);
 
     // Adds a row. False if the key has one already (after waiting for a transaction that is
@@ -25,7 +25,7 @@ struct Store {
     bool (*remove)(const Identity& id, std::int64_t expected_token);
 
     // Removes up to `limit` rows that may go at `now`, oldest first, passing over rows that others
-    // have locked. Returns how many. Never a row whose lease lives or that waits for an operator.
+    // have locked. Returns how many. Never a row without a result: it may still get one.
     std::int64_t (*remove_expired)(TimestampTz now, std::int64_t limit);
 };
 
