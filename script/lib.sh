@@ -1,0 +1,137 @@
+# Sourced by every script here: strict mode, progress, the work folder, and who runs what.
+# shellcheck shell=bash
+set -euo pipefail
+
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+WORK=   # this run's folder, made by make_work_folder and gone when the run ends
+CHILD=  # leader of the process group that run_child started
+
+# shellcheck source=script/lib/server.sh
+source "$ROOT/script/lib/server.sh"
+# shellcheck source=script/lib/build.sh
+source "$ROOT/script/lib/build.sh"
+
+# Progress goes to stderr, so that a script's own output stays clean.
+say() { printf '[%4ds] %s\n' "$SECONDS" "$*" >&2; }
+
+die() {
+    say "error: $*"
+    exit 1
+}
+
+# Indents a piece of a log, so that no line of it is taken for a test result.
+show_tail() {
+    local lines=$1 file=$2
+    [[ -s $file ]] || return 0
+    printf '    ---- %s (last %d lines)\n' "${file#"$WORK/"}" "$lines"
+    tail -n "$lines" "$file" | sed 's/^/    | /'
+}
+
+# ---- who ----
+
+# The commands to prefix where privileges matter. The server refuses to run as root, so root steps
+# down to `postgres`; anybody else runs it as themselves.
+AS_ROOT=()
+AS_POSTGRES=()
+find_privileges() {
+    if ((EUID == 0)); then
+        local user=postgres
+        getent passwd "$user" >/dev/null || user=nobody
+        AS_POSTGRES=(setpriv "--reuid=$user" "--regid=$(id -g "$user")" --init-groups
+            env "HOME=${WORK:-/}" "USER=$user" "LOGNAME=$user")
+    elif sudo -n true 2>/dev/null; then
+        AS_ROOT=(sudo -n)
+    fi
+}
+
+can_be_root() { ((EUID == 0 || ${#AS_ROOT[@]})); }
+
+# In a folder that the other user may enter, which the caller's need not be.
+run_as_postgres() { (cd "${WORK:-/}" && exec "${AS_POSTGRES[@]}" "$@"); }
+
+# Nothing of the caller's libpq set-up may lead a test to another server.
+forget_libpq_settings() {
+    local name
+    for name in $(compgen -e PG); do
+        [[ $name == PG_CONFIG ]] || unset "$name"
+    done
+    unset MAKEFLAGS MFLAGS MAKELEVEL
+}
+
+# ---- where ----
+
+# A path of a Unix socket ends at 107 bytes, so a long TMPDIR, or one that the server's user may
+# not enter, gives way to /tmp.
+make_work_folder() {
+    trap clean_up EXIT
+    trap 'exit 129' HUP
+    trap 'exit 130' INT
+    trap 'exit 143' TERM
+    local base
+    for base in "${TMPDIR:-/tmp}" /tmp; do
+        ((${#base} <= 60)) || continue
+        WORK=$(mktemp -d "$base/idem.XXXXXX") || continue
+        find_privileges
+        hand_over "$WORK"
+        run_as_postgres test -w "$WORK" 2>/dev/null && return
+        rm -rf "$WORK"
+    done
+    WORK=
+    die "no folder for temporary files: neither ${TMPDIR:-/tmp} nor /tmp will do"
+}
+
+# Gives files of root's to the user that runs the server.
+hand_over() {
+    ((EUID == 0)) || return 0
+    chown -R "$(run_as_postgres id -u):$(run_as_postgres id -g)" "$@"
+}
+
+# Runs at every end of a script, also by an error or Ctrl-C, and leaves nothing running. Output
+# is over at this point: the last line on the screen belongs to the script.
+clean_up() {
+    local status=$?
+    trap '' HUP INT TERM
+    set +e
+    stop_child
+    [[ -n $WORK ]] && stop_servers_below "$WORK" && rm -rf "$WORK"
+    exit "$status"
+}
+
+# ---- how ----
+
+# Runs a command or function in a process group of its own, for at most $TIME_LIMIT seconds, and
+# stays awake for signals meanwhile. Call it bare: behind `if` or `||` bash ignores `set -e` in it.
+run_child() {
+    local status=0 deadline=$((SECONDS + ${TIME_LIMIT:-86400}))
+    set -m
+    (set +m -e; trap - EXIT HUP INT TERM; "$@") </dev/null &
+    CHILD=$!
+    set +m
+    while kill -0 "$CHILD" 2>/dev/null; do
+        if ((SECONDS > deadline)); then
+            say "stopped: still running after $TIME_LIMIT seconds"
+            stop_child
+        fi
+        sleep 0.1
+    done
+    wait "$CHILD" || status=$?
+    CHILD=
+    return "$status"
+}
+
+# Servers are not in the group, so nobody in it needs long to end.
+stop_child() {
+    [[ -n $CHILD ]] || return 0
+    kill -TERM -- "-$CHILD" 2>/dev/null || return 0
+    sleep 0.5
+    kill -KILL -- "-$CHILD" 2>/dev/null || true
+}
+
+# Copies what a function prints to a file.
+logged() {
+    local log=$1
+    shift
+    set +e
+    (set -e; "$@") 2>&1 | tee "$log"
+    return "${PIPESTATUS[0]}"
+}

@@ -1,0 +1,159 @@
+# The groups of tests. Each is a function that runs in a process of its own, with `set -e`, and
+# prints what count.awk can count. A group that fails shows what is needed to see why.
+# shellcheck shell=bash
+
+# shellcheck disable=SC2034 # for script/test
+GROUPS_IN_ORDER=(checks build core regress isolation tap client)
+
+# ---- our own checks, printed as TAP ----
+
+CHECKS=0
+CHECKS_FAILED=0
+
+# check DESCRIPTION command...
+check() {
+    local description=$1 result=ok
+    shift
+    CHECKS=$((CHECKS + 1))
+    ("$@") >"$WORK/check.log" 2>&1 || { result='not ok'; CHECKS_FAILED=$((CHECKS_FAILED + 1)); }
+    echo "$result $CHECKS - $description"
+    [[ $result == ok ]] || show_tail 60 "$WORK/check.log"
+}
+
+group_checks() {
+    check "core knows no server header" "$ROOT/test/check_layers" core
+    check "server headers enter through src/pg/ alone" "$ROOT/test/check_layers" prelude
+    check "every room includes only rooms below it" "$ROOT/test/check_layers" rooms
+    check "every regression test has its expected output, and the reverse" \
+        "$ROOT/test/check_schedule" regress
+    check "every isolation spec has its expected output, and the reverse" \
+        "$ROOT/test/check_schedule" isolation
+    ((CHECKS_FAILED == 0))
+}
+
+# ---- the module ----
+
+group_build() {
+    rm -rf "$(module_folder)"
+    check "the module builds out of tree, with bitcode where the server has it" \
+        builds_silently "$(module_folder)" "$SRC"
+    check "the module builds without bitcode" \
+        builds_silently "$WORK/build-without-llvm" "$SRC" with_llvm=no
+    copy_sources "$WORK/in-tree"
+    check "the module builds in tree" builds_silently "$WORK/in-tree" "$WORK/in-tree"
+    check "the module exports what exports.txt lists and nothing else" \
+        "$ROOT/test/check_exports" "$(module_folder)/idempotency.so"
+    ((CHECKS_FAILED == 0))
+}
+
+# builds_silently FOLDER TREE [make arguments]: also without a warning.
+builds_silently() {
+    make_in "$@" -j "$(nproc)" || return
+    [[ -f $1/idempotency.so ]] || return
+    ! grep -q 'warning:' "$WORK/check.log"
+}
+
+# ---- without a server ----
+
+group_core() {
+    ensure_cmake_built
+    run_ctest core --parallel "$(nproc)"
+}
+
+# run_ctest LABEL [ctest arguments]
+run_ctest() {
+    local label=$1
+    shift
+    ctest --test-dir "$BUILD/cmake" -L "^$label\$" --no-tests=error --output-on-failure \
+        --timeout 300 "$@"
+}
+
+# ---- with a server ----
+
+group_regress() {
+    prepare_server_tests regress
+    installcheck regress ISOLATION=
+}
+
+group_isolation() {
+    prepare_server_tests isolation
+    installcheck isolation REGRESS=
+}
+
+# prepare_server_tests NAME: the module installed, a fresh cluster, and a copy of the tests that
+# the server's user can read.
+prepare_server_tests() {
+    ensure_installed
+    copy_sources "$WORK/$1-sources"
+    start_test_cluster "$1"
+}
+
+# test/server.conf, where it exists, holds settings that the tests need.
+start_test_cluster() {
+    local settings=("${TEST_SETTINGS[@]}")
+    [[ ! -f $ROOT/test/server.conf ]] || mapfile -t -O "${#settings[@]}" settings <"$ROOT/test/server.conf"
+    start_cluster "$1" "${settings[@]}"
+}
+
+# installcheck NAME [make arguments]: in the cluster's folder, where the server's user may write.
+installcheck() {
+    local name=$1 status=0
+    shift
+    run_as_postgres make -C "$WORK/$name" -f "$WORK/$name-sources/Makefile" --no-print-directory \
+        PG_CONFIG="$PG_CONFIG" installcheck "$@" || status=$?
+    if ((status != 0)); then
+        show_diffs "$WORK/$name"
+        show_tail 60 "$WORK/$name/server.log"
+    fi
+    stop_cluster "$name"
+    return "$status"
+}
+
+show_diffs() {
+    local file
+    while read -r file; do
+        show_tail 400 "$file"
+    done < <(find "$1" -name regression.diffs)
+}
+
+group_tap() {
+    ensure_installed
+    copy_sources "$WORK/tap-sources"
+    run_as_postgres mkdir "$WORK/tap" "$WORK/tap/tmp"
+    local status=0
+    prove_all 2>&1 | tee "$WORK/prove.log" || status=$?
+    ((status == 0)) || show_tap_logs
+    return "$status"
+}
+
+# The server's own Perl modules start the clusters. Their sockets lie below TMPDIR.
+prove_all() {
+    local pgxs tests=$WORK/tap-sources/test/tap
+    pgxs=$(dirname "$("$PG_CONFIG" --pgxs)")
+    run_as_postgres env -C "$WORK/tap" "PATH=$PG_BINDIR:$PATH" "TMPDIR=$WORK/tap/tmp" \
+        "PG_REGRESS=$pgxs/../../src/test/regress/pg_regress" "TESTDIR=$WORK/tap" \
+        "TESTLOGDIR=$WORK/tap/tmp_check/log" "TESTDATADIR=$WORK/tap/tmp_check" "PG_TEST_PORT_DIR=$WORK/tap/ports" \
+        prove --jobs 2 -I "$pgxs/../../src/test/perl" -I "$tests" "$tests"/*.pl
+}
+
+# What the tests that prove complains about have logged, and their servers.
+show_tap_logs() {
+    local name file
+    while read -r name; do
+        for file in "$WORK/tap/tmp_check/log/"{regress_log_"$name","$name"_*.log}; do
+            show_tail 60 "$file"
+        done
+    done < <(sed -nE 's|^.*/([^/]+)\.pl +\(Wstat.*|\1|p' "$WORK/prove.log")
+}
+
+group_client() {
+    ensure_installed
+    ensure_cmake_built
+    start_test_cluster client
+    create_database client
+    local status=0
+    run_ctest client || status=$?
+    ((status == 0)) || show_tail 60 "$WORK/client/server.log"
+    stop_cluster client
+    return "$status"
+}

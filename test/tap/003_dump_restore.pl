@@ -1,0 +1,176 @@
+# pg_dump carries records, policies and grants, and a restored record replays byte for byte.
+use strict;
+use warnings FATAL => 'all';
+
+use FindBin;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+use lib $FindBin::RealBin;
+use Idem;
+
+# Everything that a database knows, in one text that can be compared.
+my $contents = q{
+	SELECT string_agg(r::text, chr(10) ORDER BY key) FROM idempotency.record AS r
+	UNION ALL
+	SELECT string_agg(p::text, chr(10) ORDER BY scope_pattern) FROM idempotency.policy AS p};
+my $rows = q{SELECT (SELECT count(*) FROM idempotency.record), count(*) FROM idempotency.policy};
+
+# All 256 bytes, and a body that is large enough to be stored out of line.
+my $all_bytes = q{(SELECT string_agg(set_byte('\x00', 0, n), '' ORDER BY n)
+	FROM generate_series(0, 255) AS n)};
+my $large = q{(SELECT string_agg(sha512(n::text::bytea), '' ORDER BY n)
+	FROM generate_series(1, 2000) AS n)};
+
+my $node = new_node('main', -extension => 0);
+my $dumps = $node->basedir;
+my %token;
+
+sub finish
+{
+	my ($function, $key, %named) = @_;
+
+	$token{$key} //= begin_claim($node, $key, -database => 'source', -function => 'apps.idem_begin',
+		request => \qq('{"amount": 1}'))->{token};
+	return call($node, "apps.$function", -database => 'source', key => $key,
+		token => $token{$key}, %named);
+}
+
+# One record in each state, with everything in it that a record can have.
+sub fill
+{
+	add_database($node, 'source', 'apps');
+	$node->safe_psql('source', q{
+		CREATE ROLE app;
+		CREATE ROLE outsider;
+		GRANT USAGE ON SCHEMA apps TO app, outsider;
+		SELECT apps.idem_grant('app');
+		SELECT apps.idem_policy_set('payments*', ttl => '7 days', key_required => true,
+			exclude_fields => '{sent_at,$.a.b}', drop_headers => '{X-Debug}');
+		SELECT apps.idem_policy_set('admin', allowed_role => 'app', on_lease_expiry => 'unknown');
+	});
+	finish('idem_complete', 'bytes', status_code => 201, body => \$all_bytes,
+		headers => \q('{"Location": "/a\\\\b", "X": "ü"}'));
+	finish('idem_complete', 'large', status_code => 200, body => \$large);
+	finish('idem_complete', "tab-less 'quoted' \\ key", body => \q(E'a\tb\nc\\\\.\n'::text));
+	finish('idem_fail', 'failed', error => "went\nwrong", status_code => 422);
+	finish('idem_fail', 'retryable', retryable => \'true', retry_after => '1 hour');
+	finish('idem_checkpoint', 'running', recovery_point => 'half', state => \q('{"n": [1, null]}'),
+		lease => '1 hour');
+	return;
+}
+
+sub pg_dump
+{
+	my ($file, @options) = @_;
+
+	$node->command_ok([ 'pg_dump', '--file', "$dumps/$file", @options, 'source' ],
+		"pg_dump @options");
+	return;
+}
+
+# Restores a plain dump into a new database.
+sub restore
+{
+	my ($file, $database) = @_;
+
+	$node->safe_psql('postgres', "CREATE DATABASE $database");
+	$node->command_ok(
+		[ 'psql', '-XAtq', '-v', 'ON_ERROR_STOP=1', '-d', $database, '-f', "$dumps/$file" ],
+		"$file is restored");
+	return;
+}
+
+# Who begins in the scope, and is admitted or refused with an SQLSTATE.
+sub outcome_as
+{
+	my ($role, $database, $scope, $key) = @_;
+
+	my $session = session($node, $database);
+	ask($session, "SET ROLE $role");
+	my $answer = ask($session, 'SELECT outcome FROM '
+		. invocation('apps.idem_begin', key => $key, scope => $scope));
+	$session->quit;
+	return $answer;
+}
+
+sub replays
+{
+	my ($database, $schema) = @_;
+	my @where = (-database => $database, -function => "$schema.idem_begin");
+
+	my $bytes = begin_claim($node, 'bytes', @where, request => \q('{"amount": 1}'));
+	is($bytes->{outcome}, 'replay', "$database: the answer is replayed");
+	is($bytes->{body}, '\\x' . join('', map { sprintf '%02x', $_ } 0 .. 255), 'byte for byte');
+	is(begin_claim($node, 'bytes', @where, request => \q('{"amount": 2}'))->{outcome},
+		'mismatch', 'the fingerprint is remembered');
+	is(begin_claim($node, 'failed', @where)->{error}, "went\nwrong", 'a failure is replayed');
+	is(begin_claim($node, 'retryable', @where)->{outcome}, 'retry_later', 'a pause is kept');
+	is(begin_claim($node, 'running', @where)->{outcome}, 'in_progress', 'a lease runs on');
+	is( call($node, "$schema.idem_complete",
+			-database => $database, key => 'running', token => $token{running}),
+		't', 'and its holder can complete');
+	return;
+}
+
+sub policies_and_grants_hold
+{
+	my ($database) = @_;
+
+	is(outcome_as('app', $database, 'payments/1', 'new'), 'execute', "$database: a grant travels");
+	is(outcome_as('outsider', $database, 'payments/1', 'new'), '42501', 'as does its absence');
+	is(outcome_as('app', $database, 'payments/1', undef), '22004', 'a policy requires a key');
+	is(outcome_as('app', $database, 'admin', 'new'), 'execute', 'another admits a role');
+	$node->safe_psql($database, q{SELECT apps.idem_grant('outsider')});
+	is(outcome_as('outsider', $database, 'admin', 'new'), '42501', 'and nobody else');
+	return;
+}
+
+fill();
+my $original = $node->safe_psql('source', $contents);
+my $original_rows = $node->safe_psql('source', $rows);
+is($original_rows, '6|2', 'there is something to dump');
+
+pg_dump('plain.sql');
+restore('plain.sql', 'plain');
+is($node->safe_psql('plain', $contents), $original, 'plain: every column is the same');
+replays('plain', 'apps');
+policies_and_grants_hold('plain');
+
+pg_dump('custom.dump', '--format=custom');
+$node->safe_psql('postgres', 'CREATE DATABASE custom');
+$node->command_ok(
+	[ 'pg_restore', '--exit-on-error', '--jobs=2', '-d', 'custom', "$dumps/custom.dump" ],
+	'a dump in custom format is restored');
+is($node->safe_psql('custom', $contents), $original, 'custom: every column is the same');
+replays('custom', 'apps');
+policies_and_grants_hold('custom');
+$node->command_ok(
+	[ 'pg_restore', '--clean', '--exit-on-error', '-d', 'custom', "$dumps/custom.dump" ],
+	'over what is there, too');
+is($node->safe_psql('custom', $contents), $original, 'clean: every column is the same');
+
+pg_dump('schema.sql', '--schema-only');
+restore('schema.sql', 'bare');
+is($node->safe_psql('bare', $rows), '0|0', 'schema only: neither records nor policies');
+is(outcome_as('app', 'bare', 'payments/1', 'new'), 'execute', 'but the grants');
+
+# The functions may live in another schema than they did. A session that is there already has the
+# policies cached.
+add_database($node, 'elsewhere', 'other');
+my $early = session($node, 'elsewhere');
+my $without_key = q{SELECT outcome FROM other.idem_begin(NULL, scope => 'payments/1')};
+is(ask($early, $without_key), 'execute', 'before the restore no policy holds');
+$node->safe_psql('elsewhere', 'TRUNCATE idempotency.record');
+$node->command_ok(
+	[ 'pg_restore', '--data-only', '--exit-on-error', '-d', 'elsewhere', "$dumps/custom.dump" ],
+	'the data alone is restored into another schema');
+is($node->safe_psql('elsewhere', $contents), $original, 'elsewhere: every column is the same');
+replays('elsewhere', 'other');
+is(ask($early, $without_key), '22004', 'an open session sees the restored policies');
+$early->quit;
+
+is($node->safe_psql('source', $contents), $original, 'the source is untouched');
+$node->stop;
+done_testing();

@@ -1,0 +1,123 @@
+# A streaming standby informs and never decides; after its promotion it goes on where the primary
+# stopped.
+use strict;
+use warnings FATAL => 'all';
+
+use FindBin;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+use lib $FindBin::RealBin;
+use Idem;
+
+my @writing_calls = (
+	"idem_begin('new')",
+	"idem_begin('done')",
+	"idem_complete('running', 200, 'x'::text, token => 1)",
+	"idem_complete('running', 200, 'x'::bytea, token => 1)",
+	"idem_complete('running', 200, '{}'::jsonb, token => 1)",
+	"idem_fail('running', 'x', token => 1)",
+	"idem_fail('running', 'x', false, 500, 'x'::bytea, token => 1)",
+	"idem_fail('running', 'x', false, 500, '{}'::jsonb, token => 1)",
+	"idem_extend('running', 1)",
+	"idem_checkpoint('running', 'half', token => 1)",
+	"idem_release('running', token => 1)",
+	"idem_once('new')",
+	"idem_execute('new', 'operation(jsonb)', '{}')",
+	"idem_resolve('running', 'release')",
+	"idem_forget('done')",
+	"idem_cleanup()",
+	"idem_policy_set('s', ttl => '1 day')",
+	"idem_policy_drop('s')",
+	"idem_grant('app')",
+	"idem_revoke('app')");
+
+# What idem_get tells of a key.
+my $look = q{SELECT status, status_code, encode(body, 'hex') FROM idem_get('%s')};
+
+sub refuses_to_write
+{
+	my ($session, $where) = @_;
+
+	is(ask($session, "SELECT $_"), '25006', "$where: $_ is refused") foreach @writing_calls;
+	return;
+}
+
+my $primary = new_node('primary',
+	-init => [ allows_streaming => 1 ],
+	max_prepared_transactions => 10);
+$primary->safe_psql('postgres', q{
+	CREATE ROLE app;
+	CREATE ROLE staff;
+	CREATE FUNCTION operation(jsonb) RETURNS jsonb LANGUAGE sql RETURN $1;
+});
+$primary->backup('base');
+my $standby = PostgreSQL::Test::Cluster->new('standby');
+$standby->init_from_backup($primary, 'base', has_streaming => 1);
+$standby->start;
+
+my %token = map { $_ => begin_claim($primary, $_, lease => '1 hour')->{token} } qw(done running);
+my $late = begin_claim($primary, 'late', lease => '1 ms');
+call($primary, 'idem_complete', key => 'done', status_code => 201, body => \"'\\x00ff'::bytea",
+	token => $token{done});
+my $holder = session($primary);
+is(outcome_in($holder, 'held', hold => \'true', lease => '1 hour'), 'execute', 'a held claim');
+my $prepared = session($primary);
+ask($prepared, 'BEGIN');
+my (undef, undef, $prepared_token) = claim_in($prepared, 'prepared');
+ask($prepared, "PREPARE TRANSACTION 'claim'");
+$prepared->quit;
+$primary->wait_for_catchup($standby);
+
+my $reader = session($standby);
+is(ask($reader, sprintf $look, 'done'), 'completed|201|00ff', 'an answer can be looked up');
+is(ask($reader, sprintf $look, 'running'), 'in_progress||', 'so can a claim');
+is(ask($reader, "SELECT idem_get('absent') IS NULL"), 't', 'what is not there is NULL');
+is(ask($reader, "SELECT idem_get('prepared') IS NULL"), 't', 'nor is an uncommitted claim');
+is(ask($reader, "SELECT status FROM idempotency.records WHERE key = 'done'"),
+	'completed', 'the view can be read');
+refuses_to_write($reader, 'standby');
+
+my $read_only = session($primary);
+ask($read_only, 'SET default_transaction_read_only = on');
+is(ask($read_only, sprintf $look, 'done'), 'completed|201|00ff', 'idem_get only reads');
+refuses_to_write($read_only, 'read only');
+$read_only->quit;
+
+# The reader has the policies cached.
+ask($reader, 'SET ROLE app');
+is(ask($reader, sprintf $look, 'done'), '42501', 'idem_get needs a grant on the standby, too');
+call($primary, 'idem_grant', role => 'app');
+$primary->wait_for_catchup($standby);
+is(ask($reader, sprintf $look, 'done'), 'completed|201|00ff', 'the grant arrives');
+call($primary, 'idem_policy_set', scope_pattern => '*', allowed_role => 'staff');
+$primary->wait_for_catchup($standby);
+is(ask($reader, sprintf $look, 'done'), '42501', 'so does a policy, at the next statement');
+call($primary, 'idem_policy_drop', scope_pattern => '*');
+$primary->wait_for_catchup($standby);
+is(ask($reader, sprintf $look, 'done'), 'completed|201|00ff', 'and its end');
+ask($reader, 'RESET ROLE');
+
+$primary->stop('immediate');
+$holder->quit;
+$standby->promote;
+
+is(begin_claim($standby, 'done')->{body}, '\\x00ff', 'promoted: the answer is replayed');
+is(outcome_in($reader, 'done'), 'replay', 'also in a session from before');
+is(outcome_in($reader, 'running'), 'in_progress', 'the lease runs on');
+is(ask($reader, completion('running', $token{running})), 't', 'and its holder completes');
+my ($outcome, $attempt, $token) = claim_in($reader, 'late');
+is("$outcome, $attempt", 'execute, 2', 'a lease that is over is taken over');
+cmp_ok($token, '>', $late->{token}, 'with a larger token');
+is(ask($reader, completion('late', $late->{token})), 'ID409', 'the old one is of no use');
+is(outcome_in($reader, 'prepared'), 'in_progress', 'a prepared claim is still prepared');
+is(ask($reader, "COMMIT PREPARED 'claim'"), '', 'and can be committed');
+is(ask($reader, completion('prepared', $prepared_token)), 't', 'and completed');
+is(join(', ', (claim_in($reader, 'held'))[0, 1]), 'execute, 2',
+	'whose holder was connected to the primary is taken over at once');
+is(outcome_in($reader, 'new'), 'execute', 'new requests are executed');
+
+$reader->quit;
+$standby->stop;
+done_testing();

@@ -1,0 +1,139 @@
+# Databases in other encodings than UTF-8: keys are compared and bodies kept as they are, and equal
+# requests have equal fingerprints, whichever database they reach.
+use strict;
+use warnings FATAL => 'all';
+
+use FindBin;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+use lib $FindBin::RealBin;
+use Idem;
+
+my $node = new_node('main', -extension => 0);
+my @encodings = qw(UTF8 LATIN1 EUC_JP SQL_ASCII);
+my %name = map { $_ => 'in_' . lc } @encodings;
+
+# What a client sends, always in UTF-8. An SQL_ASCII database takes the bytes as they come.
+my $umlauts = "M\xc3\xbcller";
+my $kana = "\xe3\x81\x82\xe3\x82\xbd";
+
+sub create_database
+{
+	my ($encoding) = @_;
+
+	$node->safe_psql('postgres', "CREATE DATABASE $name{$encoding} ENCODING '$encoding'"
+		  . " LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0");
+	$node->safe_psql($name{$encoding}, 'CREATE EXTENSION idempotency');
+	return;
+}
+
+sub connect_to
+{
+	my ($encoding) = @_;
+
+	my $session = session($node, $name{$encoding});
+	ask($session, q(SET client_encoding = 'UTF8')) if $encoding ne 'SQL_ASCII';
+	return $session;
+}
+
+sub replay_of
+{
+	my ($session, $key, $body) = @_;
+
+	return ask($session,
+		"SELECT outcome, key, $body FROM " . invocation('idem_begin', key => $key));
+}
+
+sub keeps_key_and_bodies
+{
+	my ($encoding, $key) = @_;
+	my $session = connect_to($encoding);
+	my $complete = sub {
+		my ($key, $body) = @_;
+		ask($session, 'BEGIN');
+		is(outcome_in($session, $key), 'execute', "$encoding: begun");
+		is( ask($session,
+				'SELECT ' . invocation('idem_complete', key => $key, status_code => 200, body => \$body)),
+			't', "$encoding: completed");
+		ask($session, 'COMMIT');
+	};
+
+	$complete->($key, "'$key'::text");
+	is(replay_of($session, $key, 'convert_from(body, getdatabaseencoding())'),
+		"replay|$key|$key", "$encoding: the key and a text come back as they were");
+	is(replay_of($session, $key, "body = '$key'::text::bytea"),
+		"replay|$key|t", "$encoding: byte for byte");
+	$complete->("$key-binary", q('\\x00ff80c3fc'::bytea));
+	is(replay_of($session, "$key-binary", 'body'),
+		"replay|$key-binary|\\x00ff80c3fc", "$encoding: bytes that are no text, too");
+	$complete->("$key-json", qq('{"b": "$key", "a": 1}'::jsonb));
+	is(replay_of($session, "$key-json", 'convert_from(body, getdatabaseencoding())'),
+		qq(replay|$key-json|{"a": 1, "b": "$key"}), "$encoding: and JSON");
+	is(outcome_in($session, "$key-"), 'execute', "$encoding: another key is another key");
+	$session->quit;
+	return;
+}
+
+sub fingerprint
+{
+	my ($encoding, $arguments) = @_;
+
+	my $session = connect_to($encoding);
+	my $fingerprint = ask($session, "SELECT idem_fingerprint($arguments)");
+	$session->quit;
+	return $fingerprint;
+}
+
+sub same_fingerprints
+{
+	my ($what, $arguments, @encodings) = @_;
+	my $expected = fingerprint('UTF8', $arguments);
+
+	like($expected, qr/^\\x[0-9a-f]{64}$/, "$what has a fingerprint");
+	is(fingerprint($_, $arguments), $expected, "$what: the same in $_") foreach @encodings;
+	return;
+}
+
+create_database($_) foreach @encodings;
+keeps_key_and_bodies($_, $umlauts) foreach qw(UTF8 LATIN1 SQL_ASCII);
+keeps_key_and_bodies($_, $kana) foreach qw(UTF8 EUC_JP SQL_ASCII);
+
+same_fingerprints('plain JSON', q('{"b": 1.50, "a": [true, null, "x"]}'),
+	qw(LATIN1 EUC_JP SQL_ASCII));
+same_fingerprints('umlauts', qq('{"$umlauts": "$umlauts", "z": 1}'), qw(LATIN1 SQL_ASCII));
+same_fingerprints('kana', qq('{"$kana": "$kana", "z": 1}'), qw(EUC_JP SQL_ASCII));
+same_fingerprints('method and path', qq('{}', 'POST', '/$umlauts'), qw(LATIN1 SQL_ASCII));
+is( fingerprint('LATIN1', qq('{"$umlauts": 1, "a": 1}', exclude => '{$umlauts}')),
+	fingerprint('UTF8', q('{"a": 1}')),
+	'a field to exclude is found in LATIN1');
+
+# SQL_ASCII lets bytes in that are no text in UTF-8, which a canonical form has to be.
+my $ascii = connect_to('SQL_ASCII');
+is(outcome_in($ascii, "\xfc"), 'execute', 'a key may be any bytes there');
+is(outcome_in($ascii, "\xfc-2", request => qq({"a": "\xfc"})), '22021', 'a request may not');
+is(outcome_in($ascii, "\xfc-2"), 'execute', 'and its key is not taken');
+$ascii->quit;
+
+# The length of a key counts characters of the database's encoding.
+foreach my $encoding (qw(UTF8 LATIN1))
+{
+	my $session = connect_to($encoding);
+	is(outcome_in($session, "\xc3\xbc" x 255), 'execute', "$encoding: 255 characters are a key");
+	is(outcome_in($session, "\xc3\xbc" x 256), '22023', "$encoding: 256 are not");
+	is(ask($session, "SELECT idem_key('$umlauts:', 'b')"), "$umlauts\\::b", "$encoding: idem_key");
+	is(ask($session, qq(SELECT idem_parse_key('"abc"'))), 'abc', "$encoding: idem_parse_key");
+	$session->quit;
+}
+
+# One record, two clients that speak differently.
+my $utf8 = connect_to('LATIN1');
+my $latin1 = connect_to('LATIN1');
+ask($latin1, q(SET client_encoding = 'LATIN1'));
+is(outcome_in($utf8, "caf\xc3\xa9"), 'execute', 'begun by a client that speaks UTF-8');
+is(outcome_in($latin1, "caf\xe9"), 'in_progress', 'the same key for one that speaks LATIN1');
+$_->quit foreach $utf8, $latin1;
+
+$node->stop;
+done_testing();

@@ -1,0 +1,129 @@
+# Maintenance of the table while claims are open: it waits for them or passes them by, and the
+# sessions that have plans for it go on.
+use strict;
+use warnings FATAL => 'all';
+
+use FindBin;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+use lib $FindBin::RealBin;
+use Idem;
+
+my $node = new_node('main');
+my $holder = session($node);
+my $other = session($node);
+my $operator = session($node);
+my $operator_pid = pid_of($operator);
+
+sub filenode
+{
+	return $node->safe_psql('postgres', q{SELECT pg_relation_filenode('idempotency.record'),
+		pg_relation_filenode('idempotency.record_pkey')});
+}
+
+# A command that has to wait until the holder's transaction ends. Meanwhile the holder can complete,
+# and nobody is let in twice.
+sub waits_for_the_claim
+{
+	my ($name, $command) = @_;
+	my ($open, $leased) = ("$name-open", "$name-leased");
+	my $token = begin_claim($node, $leased)->{token};
+	my $before = filenode();
+
+	ask($holder, 'BEGIN');
+	is(outcome_in($holder, $open), 'execute', "$name: a claim is open");
+	ask_later($operator, $command);
+	wait_until_blocked($node, $operator_pid);
+	is(outcome_in($holder, $open), 'in_progress', "$name: its holder can ask");
+	is(ask($holder, completion($open)), 't', "$name: and complete");
+	is(ask($holder, completion($leased, $token)), 't', "$name: and complete a leased claim");
+	is(ask($holder, 'COMMIT'), '', "$name: and commit");
+	is(ask($operator), '', "$name: then the command ends");
+	isnt(filenode(), $before, "$name: having rewritten something");
+	foreach my $key ($open, $leased)
+	{
+		is(outcome_in($_, $key), 'replay', "$name: $key is replayed") foreach $holder, $other;
+	}
+	return;
+}
+
+# The same command when claims are leased only: nothing to wait for.
+sub passes_by_a_lease
+{
+	my ($name, $command) = @_;
+	my $key = "$name-lease";
+	my (undef, undef, $token) = claim_in($holder, $key);
+
+	is(ask($operator, $command), '', "$name: does not wait for a lease");
+	is(outcome_in($other, $key), 'in_progress', "$name: the claim is still there");
+	is(ask($holder, completion($key, $token)), 't', "$name: and its holder completes it");
+	is(outcome_in($other, $key), 'replay', "$name: and it is replayed");
+	return;
+}
+
+my %rewriting = (
+	'VACUUM FULL' => 'VACUUM FULL idempotency.record',
+	'CLUSTER' => 'CLUSTER idempotency.record USING record_pkey',
+	'REINDEX CONCURRENTLY' => 'REINDEX TABLE CONCURRENTLY idempotency.record');
+
+foreach my $name (sort keys %rewriting)
+{
+	waits_for_the_claim($name, $rewriting{$name});
+	passes_by_a_lease($name, $rewriting{$name});
+}
+
+# A plain REINDEX locks the table and then its indexes, against writers. A claim that has read both
+# and writes now would deadlock with it, so one of them is told to retry: here the claim.
+my $reindex = 'REINDEX TABLE idempotency.record';
+passes_by_a_lease('REINDEX', $reindex);
+ask($holder, q{SET deadlock_timeout = '10ms'});
+ask($operator, q{SET deadlock_timeout = '10min'});
+ask($holder, 'BEGIN');
+is(outcome_in($holder, 'deadlock'), 'execute', 'a claim is open');
+ask_later($operator, $reindex);
+wait_until_blocked($node, $operator_pid);
+is(ask($holder, completion('deadlock')), '40P01', 'completing it would be a deadlock');
+is(ask($operator), '', 'REINDEX goes on');
+ask($holder, 'ROLLBACK');
+is(record_state($node, 'deadlock'), 'absent', 'the claim is gone with its transaction');
+is(join(', ', (claim_in($holder, 'deadlock'))[0, 1]), 'execute, 1', 'and the retry has it');
+
+# A plain VACUUM waits for nobody.
+ask($holder, 'BEGIN');
+is(outcome_in($holder, 'vacuumed'), 'execute', 'a claim is open');
+is(ask($operator, 'VACUUM (ANALYZE) idempotency.record'), '', 'VACUUM does not wait for it');
+is(ask($holder, completion('vacuumed')), 't', 'completed');
+is(ask($holder, 'COMMIT'), '', 'and committed');
+
+# An index more or less changes the plans, not the answers.
+is(ask($operator, 'CREATE INDEX CONCURRENTLY extra ON idempotency.record (holder)'),
+	'', 'an index of the operator');
+is(outcome_in($holder, 'vacuumed'), 'replay', 'does no harm');
+is(outcome_in($holder, 'indexed'), 'execute', 'nor to new claims');
+is(ask($operator, 'DROP INDEX idempotency.extra'), '', 'neither does its end');
+is(outcome_in($other, 'indexed'), 'in_progress', 'to others');
+
+# TRUNCATE forgets everything. It waits for the open claim, whose row goes with the others.
+ask($holder, 'BEGIN');
+is(outcome_in($holder, 'truncated'), 'execute', 'a claim is open');
+ask_later($operator, 'TRUNCATE idempotency.record');
+wait_until_blocked($node, $operator_pid);
+is(ask($holder, completion('truncated')), 't', 'completed');
+is(ask($holder, 'COMMIT'), '', 'and committed');
+is(ask($operator), '', 'then the table is emptied');
+is(outcome_in($other, $_), 'execute', "$_ is not known any more") foreach qw(truncated vacuumed);
+
+# Between the looks of one transaction the table may be rewritten only if it holds no lock on it.
+ask($holder, 'BEGIN ISOLATION LEVEL REPEATABLE READ');
+is(ask($holder, 'SELECT 1'), '1', 'a snapshot is taken');
+is(ask($operator, 'VACUUM FULL idempotency.record'), '', 'and then the table is rewritten');
+is(outcome_in($holder, 'truncated'), 'in_progress', 'a claim is seen after it');
+is(outcome_in($holder, 'fresh'), 'execute', 'a new one is begun');
+is(ask($holder, completion('fresh')), 't', 'and completed');
+is(ask($holder, 'COMMIT'), '', 'and committed');
+
+$_->quit foreach $holder, $other, $operator;
+$node->stop;
+done_testing();

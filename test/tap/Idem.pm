@@ -1,0 +1,214 @@
+# Helper of the TAP tests, on top of the server's own PostgreSQL::Test::Cluster.
+package Idem;
+
+use strict;
+use warnings FATAL => 'all';
+
+use Exporter qw(import);
+use JSON::PP ();
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils ();
+use Time::HiRes qw(sleep time);
+
+our @EXPORT = qw(
+  new_node add_database invocation call begin_claim record_state wait_until
+  session ask ask_later pid_of claim_in outcome_in completion end_backend abandon
+  wait_until_blocked);
+
+# new_node('main', setting => value, ...): a running server with the extension in its database
+# "postgres". Two names are not settings: -init, an array of arguments for init(), and
+# -extension => 0 to go without.
+sub new_node
+{
+	my ($name, %conf) = @_;
+	my $init = delete $conf{-init} // [];
+	my $extension = delete $conf{-extension} // 1;
+
+	my $node = PostgreSQL::Test::Cluster->new($name);
+	# The same whatever the locale of the caller.
+	$node->init(extra => [ '--encoding=UTF8', '--locale=C' ], @$init);
+	$node->append_conf('postgresql.conf', "$_ = " . literal($conf{$_})) foreach sort keys %conf;
+	$node->start;
+	$node->safe_psql('postgres', 'CREATE EXTENSION idempotency') if $extension;
+	return $node;
+}
+
+# add_database($node, $name, $schema): a new database with the extension in that schema.
+sub add_database
+{
+	my ($node, $name, $schema) = @_;
+
+	$node->safe_psql('postgres', "CREATE DATABASE $name");
+	$node->safe_psql($name,
+		"CREATE SCHEMA IF NOT EXISTS $schema; CREATE EXTENSION idempotency SCHEMA $schema");
+	return;
+}
+
+# literal($value): as SQL. undef is NULL, and \'text' stands for itself.
+sub literal
+{
+	my ($value) = @_;
+
+	return 'NULL' unless defined $value;
+	return $$value if ref $value;
+	$value =~ s/'/''/g;
+	# The E form reads a backslash in the same way under any standard_conforming_strings.
+	return $value =~ s/\\/\\\\/gr eq $value ? "'$value'" : "E'" . $value =~ s/\\/\\\\/gr . "'";
+}
+
+# invocation('idem_begin', key => 'k', wait => '1s'): the call as SQL, for sessions that a test
+# keeps open.
+sub invocation
+{
+	my ($function, %named) = @_;
+
+	return "$function("
+	  . join(', ', map { "\"$_\" => " . literal($named{$_}) } sort keys %named) . ')';
+}
+
+# call($node, 'idem_complete', key => 'k', ...): the result as psql prints it. -database names
+# another one than "postgres". An SQL error ends the test.
+sub call
+{
+	my ($node, $function, %named) = @_;
+	my $database = delete $named{-database} // 'postgres';
+
+	return $node->safe_psql($database, 'SELECT ' . invocation($function, %named));
+}
+
+# begin_claim($node, 'k', scope => 's', ...): the fields of the claim as a hash. The transaction
+# ends here, so a claim that says "execute" is a leased one.
+sub begin_claim
+{
+	my ($node, $key, %named) = @_;
+	my $database = delete $named{-database} // 'postgres';
+	my $begin = delete $named{-function} // 'idem_begin';
+
+	my $json = $node->safe_psql($database,
+		'SELECT row_to_json(c) FROM ' . invocation($begin, key => $key, %named) . ' AS c');
+	return JSON::PP->new->decode($json);
+}
+
+# record_state($node, 'k', $database): the status of the key's record as others see it, or "absent".
+sub record_state
+{
+	my ($node, $key, $database) = @_;
+
+	return $node->safe_psql($database // 'postgres',
+		'SELECT coalesce((SELECT status FROM idempotency.records WHERE key = '
+		  . literal($key)
+		  . "), 'absent')");
+}
+
+# session($node, $database, @psql_options): a psql that stays open, also after an error.
+sub session
+{
+	my ($node, $database, @options) = @_;
+
+	my $session = $node->background_psql($database // 'postgres',
+		on_error_stop => 0, extra_params => \@options);
+	$session->query_safe('\set VERBOSITY sqlstate');
+	return $session;
+}
+
+# ask($session, 'SELECT ...'): what the session answers; of an error, the SQLSTATE alone. Without
+# SQL: the answer to ask_later.
+sub ask
+{
+	my ($session, $sql) = @_;
+
+	my $answer = $session->query($sql // '');
+	my ($sqlstate) = $session->{stderr} =~ /(?:ERROR|FATAL):  (\w{5})$/m;
+	$session->{stderr} = '';
+	return $sqlstate // $answer;
+}
+
+# ask_later($session, 'SELECT ...'): sends what will have to wait, and does not wait for it.
+sub ask_later
+{
+	my ($session, $sql) = @_;
+
+	$session->query_until(qr/sent\n/, "\\echo sent\n$sql;\n");
+	return;
+}
+
+sub pid_of
+{
+	my ($session) = @_;
+
+	return ask($session, 'SELECT pg_backend_pid()');
+}
+
+# claim_in($session, 'k', ...): outcome, attempt and token, or the SQLSTATE of an error.
+sub claim_in
+{
+	my ($session, $key, %named) = @_;
+
+	return split /\|/, ask($session,
+		'SELECT outcome, attempt, token FROM ' . invocation('idem_begin', key => $key, %named));
+}
+
+sub outcome_in
+{
+	my ($outcome) = claim_in(@_);
+	return $outcome;
+}
+
+# completion('k', $token): SQL that ends a claim with status 201 and the body "done". Without a
+# token it serves the transaction that began the claim.
+sub completion
+{
+	my ($key, $token) = @_;
+
+	return 'SELECT '
+	  . invocation('idem_complete', key => $key, token => $token, status_code => 201,
+		body => \"'done'::text");
+}
+
+# end_backend($node, $pid): as a lost connection would, and waits until it is gone.
+sub end_backend
+{
+	my ($node, $pid) = @_;
+
+	$node->safe_psql('postgres', "SELECT pg_terminate_backend($pid)");
+	$node->poll_query_until('postgres',
+		"SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $pid)")
+	  or die "backend $pid does not end";
+	return;
+}
+
+# abandon($session): instead of quit, for a psql that may have ended by itself, because it was
+# waiting for an answer when its server went away.
+sub abandon
+{
+	my ($session) = @_;
+
+	$session->{run}->finish;
+	return;
+}
+
+# wait_until_blocked($node, $pid): until that backend waits for somebody else's lock.
+sub wait_until_blocked
+{
+	my ($node, $pid) = @_;
+
+	$node->poll_query_until('postgres', "SELECT cardinality(pg_blocking_pids($pid)) > 0")
+	  or die "backend $pid does not wait";
+	return;
+}
+
+# wait_until { condition } 'what is waited for': ends the test if it does not come true in time.
+sub wait_until (&$)
+{
+	my ($condition, $what) = @_;
+	my $end = time + $PostgreSQL::Test::Utils::timeout_default;
+
+	until ($condition->())
+	{
+		die "timed out waiting for $what" if time > $end;
+		sleep 0.05;
+	}
+	return;
+}
+
+1;
