@@ -1,9 +1,11 @@
-// What happens when the library is loaded: settings, then hooks, and nothing else.
+// What happens when the library is loaded: settings, hooks, shared memory, launcher, nothing else.
 
 #include "claim/transaction.hpp"
 #include "config/policy.hpp"
 #include "config/settings.hpp"
 #include "pg/boundary.hpp"
+#include "stats/counters.hpp"
+#include "worker/presence.hpp"
 
 extern "C" {
 #pragma GCC visibility push(default)
@@ -17,4 +19,8 @@ void _PG_init(void) {
     idem::config::define_settings();
     idem::config::watch_policy_changes();
     idem::claim::watch_transactions();
+    // Preloading adds statistics and a launcher from the start; the rest works without.
+    if (!process_shared_preload_libraries_in_progress || IsBinaryUpgrade) return;
+    idem::stats::request_shared_memory();
+    idem::worker::register_launcher_at_start();
 }

@@ -1,9 +1,10 @@
 // Functions for operators: idem_resolve, idem_forget, idem_cleanup.
 
-#include "api/arguments.hpp"
 #include "claim/admin.hpp"
+#include "api/arguments.hpp"
 #include "pg/boundary.hpp"
 #include "pg/errors.hpp"
+#include "stats/counters.hpp"
 #include "store/store.hpp"
 
 namespace idem::api {
@@ -12,12 +13,9 @@ namespace {
 
 claim::Resolution resolution_of(const text* word) {
     std::string_view given = pg::bytes_of(word);
-    if (given == "release")
-        return claim::Resolution::Release;
-    if (given == "complete")
-        return claim::Resolution::Complete;
-    if (given == "fail")
-        return claim::Resolution::Fail;
+    if (given == "release") return claim::Resolution::Release;
+    if (given == "complete") return claim::Resolution::Complete;
+    if (given == "fail") return claim::Resolution::Fail;
     pg::raise_word("action", text_to_cstring(word), "release, complete, fail");
 }
 
@@ -40,10 +38,10 @@ Datum forget(FunctionCallInfo fcinfo) {
 // idem_cleanup(max_rows)
 Datum cleanup(FunctionCallInfo fcinfo) {
     std::int64_t max_rows = bigint_or_none(fcinfo, 0).value_or(INT64_MAX);
-    if (max_rows < 1)
-        pg::raise_number("max_rows", max_rows, 1, INT64_MAX);
+    if (max_rows < 1) pg::raise_number("max_rows", max_rows, 1, INT64_MAX);
     pg::require_writable("idem_cleanup()");
-    PG_RETURN_INT64(store::store().remove_expired(GetCurrentTimestamp(), max_rows));
+    store::Expired which{DT_NOBEGIN, GetCurrentTimestamp(), max_rows, stats::count_swept};
+    PG_RETURN_INT64(store::store().remove_expired(which).rows);
 }
 
 }  // namespace

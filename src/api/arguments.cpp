@@ -12,16 +12,14 @@ namespace {
 void check_key(const text* key, const char* name) {
     core::Name given = pg::name_of(key);
     core::NameFault fault = core::check_key(given);
-    if (fault != core::NameFault::None)
-        pg::raise_name(name, fault, given);
+    if (fault != core::NameFault::None) pg::raise_name(name, fault, given);
 }
 
 text* label(FunctionCallInfo fcinfo, int arg, const char* name) {
     text* value = required_text(fcinfo, arg, name);
     core::Name given = pg::name_of(value);
     core::NameFault fault = core::check_label(given);
-    if (fault != core::NameFault::None)
-        pg::raise_name(name, fault, given);
+    if (fault != core::NameFault::None) pg::raise_name(name, fault, given);
     return value;
 }
 
@@ -39,8 +37,7 @@ void check_header_values(JsonbIterator** it, JsonbIteratorToken token, const Jso
                element.type == jbvString) {
         }
     bool good = token == WJB_END_ARRAY || (token == WJB_VALUE && element.type == jbvString);
-    if (!good)
-        pg::raise_headers("A header's value is neither a string nor an array of strings.");
+    if (!good) pg::raise_headers("A header's value is neither a string nor an array of strings.");
 }
 
 }  // namespace
@@ -58,8 +55,7 @@ Jsonb* jsonb_or_null(FunctionCallInfo fcinfo, int arg) {
 }
 
 text* required_text(FunctionCallInfo fcinfo, int arg, const char* name) {
-    if (PG_ARGISNULL(arg))
-        pg::raise_null(name);
+    if (PG_ARGISNULL(arg)) pg::raise_null(name);
     return PG_GETARG_TEXT_PP(arg);
 }
 
@@ -74,29 +70,24 @@ bool bool_or(FunctionCallInfo fcinfo, int arg, bool otherwise) {
 }
 
 std::optional<std::int64_t> bigint_or_none(FunctionCallInfo fcinfo, int arg) {
-    if (PG_ARGISNULL(arg))
-        return std::nullopt;
+    if (PG_ARGISNULL(arg)) return std::nullopt;
     return PG_GETARG_INT64(arg);
 }
 
 std::optional<std::int64_t> duration_or_none(FunctionCallInfo fcinfo, int arg, const char* name,
                                              core::DurationRange range) {
-    if (PG_ARGISNULL(arg))
-        return std::nullopt;
+    if (PG_ARGISNULL(arg)) return std::nullopt;
     const Interval* span = PG_GETARG_INTERVAL_P(arg);
     std::int64_t micros = core::interval_micros(span->month, span->day, span->time);
     core::DurationFault fault = core::check_duration(micros, range);
-    if (fault != core::DurationFault::None)
-        pg::raise_duration(name, fault, range.longest);
+    if (fault != core::DurationFault::None) pg::raise_duration(name, fault, range.longest);
     return micros;
 }
 
 std::optional<TimestampTz> moment_or_none(FunctionCallInfo fcinfo, int arg, const char* name) {
-    if (PG_ARGISNULL(arg))
-        return std::nullopt;
+    if (PG_ARGISNULL(arg)) return std::nullopt;
     TimestampTz moment = PG_GETARG_TIMESTAMPTZ(arg);
-    if (TIMESTAMP_NOT_FINITE(moment))
-        pg::raise_not_finite(name);
+    if (TIMESTAMP_NOT_FINITE(moment)) pg::raise_not_finite(name);
     return moment;
 }
 
@@ -104,8 +95,7 @@ store::Identity identity_or_generated_key(FunctionCallInfo fcinfo, int key, int 
                                           int principal) {
     store::Identity id{label(fcinfo, scope, "scope"), label(fcinfo, principal, "principal"),
                        text_or_null(fcinfo, key)};
-    if (id.key != nullptr)
-        check_key(id.key, "key");
+    if (id.key != nullptr) check_key(id.key, "key");
     return id;
 }
 
@@ -116,30 +106,25 @@ store::Identity identity(FunctionCallInfo fcinfo, int key, int scope, int princi
 
 bytea* fingerprint_or_null(FunctionCallInfo fcinfo, int arg) {
     bytea* value = bytea_or_null(fcinfo, arg);
-    if (value == nullptr)
-        return nullptr;
+    if (value == nullptr) return nullptr;
     std::size_t bytes = pg::bytes_of(value).size();
-    if (bytes == 0 || bytes > kMaxFingerprintBytes)
-        pg::raise_fingerprint_size(bytes);
+    if (bytes == 0 || bytes > kMaxFingerprintBytes) pg::raise_fingerprint_size(bytes);
     return value;
 }
 
 void check_status_code(std::int32_t code) {
-    if (code < 100 || code > 599)
-        pg::raise_number("status_code", code, 100, 599);
+    if (code < 100 || code > 599) pg::raise_number("status_code", code, 100, 599);
 }
 
 std::optional<std::int32_t> status_code_or_none(FunctionCallInfo fcinfo, int arg) {
-    if (PG_ARGISNULL(arg))
-        return std::nullopt;
+    if (PG_ARGISNULL(arg)) return std::nullopt;
     std::int32_t code = PG_GETARG_INT32(arg);
     check_status_code(code);
     return code;
 }
 
 void check_headers(Jsonb* headers) {
-    if (!JB_ROOT_IS_OBJECT(headers))
-        pg::raise_headers("It is not a JSON object.");
+    if (!JB_ROOT_IS_OBJECT(headers)) pg::raise_headers("It is not a JSON object.");
     JsonbIterator* it = JsonbIteratorInit(&headers->root);
     JsonbValue value;
     (void)JsonbIteratorNext(&it, &value, false);
@@ -152,8 +137,7 @@ void check_headers(Jsonb* headers) {
 
 Jsonb* headers_or_null(FunctionCallInfo fcinfo, int arg) {
     Jsonb* headers = jsonb_or_null(fcinfo, arg);
-    if (headers != nullptr)
-        check_headers(headers);
+    if (headers != nullptr) check_headers(headers);
     return headers;
 }
 

@@ -1,10 +1,11 @@
 // idem_begin and its shortcuts idem_once and idem_get.
 
+#include "claim/begin.hpp"
 #include "api/arguments.hpp"
 #include "api/claim_result.hpp"
 #include "claim/admin.hpp"
-#include "claim/begin.hpp"
 #include "pg/boundary.hpp"
+#include "worker/presence.hpp"
 
 namespace idem::api {
 
@@ -13,6 +14,7 @@ namespace {
 // idem_begin(key, request, scope, principal, fingerprint, ttl, lease, wait, first_sent, hold,
 //            holder)
 Datum begin(FunctionCallInfo fcinfo) {
+    worker::ensure_launcher();
     claim::BeginCall call{};
     call.function = "idem_begin()";
     call.id = identity_or_generated_key(fcinfo, 0, 2, 3);
@@ -23,13 +25,13 @@ Datum begin(FunctionCallInfo fcinfo) {
     call.wait = duration_or_none(fcinfo, 7, "wait", core::kWaitRange);
     call.first_sent = moment_or_none(fcinfo, 8, "first_sent");
     call.hold = bool_or(fcinfo, 9, false);
-    if (!PG_ARGISNULL(10))
-        call.holder = required_name(fcinfo, 10, "holder");
+    if (!PG_ARGISNULL(10)) call.holder = required_name(fcinfo, 10, "holder");
     return claim_datum(fcinfo, claim::begin(call));
 }
 
 // idem_once(key, scope, principal, ttl, wait)
 Datum once(FunctionCallInfo fcinfo) {
+    worker::ensure_launcher();
     claim::BeginCall call{};
     call.function = "idem_once()";
     call.id = identity(fcinfo, 0, 1, 2);
@@ -43,8 +45,7 @@ Datum once(FunctionCallInfo fcinfo) {
 // idem_get(key, scope, principal)
 Datum get(FunctionCallInfo fcinfo) {
     claim::Answer answer;
-    if (!claim::look(identity(fcinfo, 0, 1, 2), &answer))
-        PG_RETURN_NULL();
+    if (!claim::look(identity(fcinfo, 0, 1, 2), &answer)) PG_RETURN_NULL();
     return claim_datum(fcinfo, answer);
 }
 

@@ -39,12 +39,10 @@ struct Row {
         nulls[field] = false;
     }
     void pointer(Field field, const void* pointer) {
-        if (pointer != nullptr)
-            value(field, PointerGetDatum(pointer));
+        if (pointer != nullptr) value(field, PointerGetDatum(pointer));
     }
     void time(Field field, TimestampTz time) {
-        if (time != pg::kNoTime)
-            value(field, TimestampTzGetDatum(time));
+        if (time != pg::kNoTime) value(field, TimestampTzGetDatum(time));
     }
     void word(Field field, std::string_view word) {
         value(field, PointerGetDatum(pg::make_text(word)));
@@ -60,8 +58,7 @@ struct Shown {
 };
 
 Shown shown_in(const claim::Answer& answer) {
-    if (!answer.outcome)
-        return {true, true, false};
+    if (!answer.outcome) return {true, true, false};
     bool executes = *answer.outcome == core::Outcome::Execute;
     bool replays = *answer.outcome == core::Outcome::Replay;
     bool ended = answer.record.status != core::Status::InProgress;
@@ -75,8 +72,7 @@ void set_identity(const store::Identity& id, Row* row) {
 }
 
 void set_result(const store::Record& record, Row* row) {
-    if (record.status_code)
-        row->value(kStatusCode, Int32GetDatum(*record.status_code));
+    if (record.status_code) row->value(kStatusCode, Int32GetDatum(*record.status_code));
     row->pointer(kHeaders, record.headers);
     row->pointer(kBody, record.body);
     row->value(kBodyOmitted, BoolGetDatum(record.body_omitted));
@@ -93,16 +89,13 @@ void set_record(const store::Record& record, Row* row) {
 }
 
 void set_shown(const store::Record& record, Shown shown, Row* row) {
-    if (shown.token)
-        row->value(kToken, Int64GetDatum(record.token));
+    if (shown.token) row->value(kToken, Int64GetDatum(record.token));
     if (shown.progress) {
         row->pointer(kRecoveryPoint, record.recovery_point);
         row->pointer(kState, record.state);
     }
-    if (shown.progress || shown.result)
-        row->pointer(kError, record.error);
-    if (shown.result)
-        set_result(record, row);
+    if (shown.progress || shown.result) row->pointer(kError, record.error);
+    if (shown.result) set_result(record, row);
 }
 
 }  // namespace
@@ -116,8 +109,7 @@ Datum claim_datum(FunctionCallInfo fcinfo, const claim::Answer& answer) {
     memset(row.nulls, true, sizeof(row.nulls));
     memset(row.values, 0, sizeof(row.values));
     set_identity(answer.record.id, &row);
-    if (answer.outcome)
-        row.word(kOutcome, core::outcome_word(*answer.outcome));
+    if (answer.outcome) row.word(kOutcome, core::outcome_word(*answer.outcome));
     if (answer.retry_after > 0)
         row.value(kRetryAfter, PointerGetDatum(pg::make_interval(answer.retry_after)));
     if (answer.has_record) {

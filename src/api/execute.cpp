@@ -7,6 +7,7 @@
 #include "claim/begin.hpp"
 #include "pg/boundary.hpp"
 #include "pg/subtransaction.hpp"
+#include "worker/presence.hpp"
 
 namespace idem::api {
 
@@ -17,18 +18,16 @@ bool is_transient(int sqlstate) {
     static constexpr const char* kClasses[] = {"08", "40", "53", "55", "57", "58", "XX"};
     const char* code = unpack_sql_state(sqlstate);
     for (const char* transient : kClasses)
-        if (strncmp(code, transient, 2) == 0)
-            return true;
+        if (strncmp(code, transient, 2) == 0) return true;
     return false;
 }
 
 // Why the operation failed, or the error again if it is transient.
 text* failure_of(const pg::Subtransaction& outer) {
     ErrorData* error = pg::abort_subtransaction(outer);
-    if (is_transient(error->sqlerrcode))
-        ReThrowError(error);
-    text* message = cstring_to_text(
-        psprintf("%s: %s", unpack_sql_state(error->sqlerrcode), error->message));
+    if (is_transient(error->sqlerrcode)) ReThrowError(error);
+    text* message =
+        cstring_to_text(psprintf("%s: %s", unpack_sql_state(error->sqlerrcode), error->message));
     FreeErrorData(error);
     return message;
 }
@@ -43,9 +42,7 @@ text* run_guarded(const Operation& operation, Jsonb* request, claim::Response* r
         pg::commit_subtransaction(outer);
     }
     PG_CATCH();
-    {
-        failure = failure_of(outer);
-    }
+    { failure = failure_of(outer); }
     PG_END_TRY();
     return failure;
 }
@@ -67,24 +64,23 @@ claim::BeginCall begin_call(FunctionCallInfo fcinfo) {
     call.ttl = duration_or_none(fcinfo, 6, "ttl", core::kTtlRange);
     call.wait = duration_or_none(fcinfo, 7, "wait", core::kWaitRange);
     call.first_sent = moment_or_none(fcinfo, 8, "first_sent");
-    if (!PG_ARGISNULL(9))
-        call.holder = required_name(fcinfo, 9, "holder");
+    if (!PG_ARGISNULL(9)) call.holder = required_name(fcinfo, 9, "holder");
     return call;
 }
 
-// idem_execute(key, operation, request, scope, principal, fingerprint, ttl, wait, first_sent, holder)
+// idem_execute(key, operation, request, scope, principal, fingerprint, ttl, wait, first_sent,
+// holder)
 Datum execute(FunctionCallInfo fcinfo) {
+    worker::ensure_launcher();
     Operation operation = operation_argument(fcinfo, 1);
     claim::BeginCall call = begin_call(fcinfo);
     claim::Answer answer = claim::begin(call);
-    if (answer.outcome != core::Outcome::Execute)
-        return claim_datum(fcinfo, answer);
+    if (answer.outcome != core::Outcome::Execute) return claim_datum(fcinfo, answer);
     claim::Response response{};
     text* failure = run_guarded(operation, call.request, &response);
     record_result(answer, failure, response);
     claim::Answer recorded;
-    if (claim::look(answer.record.id, &recorded))
-        answer.record = recorded.record;
+    if (claim::look(answer.record.id, &recorded)) answer.record = recorded.record;
     return claim_datum(fcinfo, answer);
 }
 

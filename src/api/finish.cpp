@@ -1,8 +1,8 @@
 // idem_complete, idem_fail, idem_release, idem_extend, idem_checkpoint. The first two come in three
 // signatures each, which differ only in how the body turns into bytes.
 
-#include "api/arguments.hpp"
 #include "claim/finish.hpp"
+#include "api/arguments.hpp"
 #include "pg/boundary.hpp"
 #include "pg/errors.hpp"
 
@@ -40,13 +40,13 @@ Datum complete(FunctionCallInfo fcinfo, BodyReader body_reader) {
     PG_RETURN_BOOL(claim::complete(ref, given, ttl));
 }
 
-// idem_fail(key, error, retryable, status_code, body, headers, scope, principal, token, retry_after)
+// idem_fail(key, error, retryable, status_code, body, headers, scope, principal, token,
+// retry_after)
 Datum fail(FunctionCallInfo fcinfo, BodyReader body_reader) {
     claim::ClaimRef ref = claim_ref(fcinfo, "idem_fail()", 6, 7, 8);
     claim::Failure failure{text_or_null(fcinfo, 1), bool_or(fcinfo, 2, false),
                            duration_or_none(fcinfo, 9, "retry_after", core::kRetryRange)};
-    if (failure.retry_after && !failure.retryable)
-        pg::raise_retry_after_without_retry();
+    if (failure.retry_after && !failure.retryable) pg::raise_retry_after_without_retry();
     PG_RETURN_BOOL(claim::fail(ref, response(fcinfo, 3, body_reader), failure));
 }
 

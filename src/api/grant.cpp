@@ -1,5 +1,5 @@
-// idem_grant and idem_revoke: the rights on the protocol functions, by plain GRANT and REVOKE of the
-// caller, who therefore has to own the extension.
+// idem_grant and idem_revoke: the rights on the protocol functions, by plain GRANT and REVOKE of
+// the caller, who therefore has to own the extension.
 
 #include "api/arguments.hpp"
 #include "pg/boundary.hpp"
@@ -14,7 +14,8 @@ constexpr const char* kProtocol =
     "'idem_begin', 'idem_complete', 'idem_fail', 'idem_extend', 'idem_checkpoint', 'idem_release',"
     " 'idem_once', 'idem_execute', 'idem_get'";
 constexpr const char* kOperator =
-    "'idem_resolve', 'idem_forget', 'idem_cleanup', 'idem_policy_set', 'idem_policy_drop'";
+    "'idem_resolve', 'idem_forget', 'idem_cleanup', 'idem_policy_set', 'idem_policy_drop',"
+    " 'idem_stats_reset'";
 
 // What the functions of a list are called, with their schema and arguments. Regprocedure qualifies
 // them, because only pg_catalog is on the search_path.
@@ -25,7 +26,8 @@ const char* function_list(const char* names) {
         " ON d.classid = 'pg_catalog.pg_proc'::pg_catalog.regclass AND d.objid = p.oid"
         " AND d.deptype = 'e'"
         " JOIN pg_catalog.pg_extension e ON d.refobjid = e.oid AND e.extname = 'idempotency'"
-        " WHERE p.proname IN (%s)", names);
+        " WHERE p.proname IN (%s)",
+        names);
     if (SPI_execute(query, true, 0) != SPI_OK_SELECT || SPI_processed != 1)
         elog(ERROR, "idempotency: the functions could not be listed");
     return SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1);
@@ -39,15 +41,13 @@ void execute(const char* command) {
 // Rights are granted as the caller, but with our search_path.
 void change_rights(FunctionCallInfo fcinfo, const char* verb, const char* preposition,
                    const char* names) {
-    if (PG_ARGISNULL(0))
-        pg::raise_null("role");
+    if (PG_ARGISNULL(0)) pg::raise_null("role");
     const char* role = quote_identifier(GetUserNameFromId(PG_GETARG_OID(0), false));
     int guc_level = NewGUCNestLevel();
     pg::set_locally("search_path", "pg_catalog, pg_temp");
-    if (SPI_connect() != SPI_OK_CONNECT)
-        elog(ERROR, "idempotency: SPI_connect failed");
-    execute(psprintf("%s EXECUTE ON FUNCTION %s %s %s", verb, function_list(names), preposition,
-                     role));
+    if (SPI_connect() != SPI_OK_CONNECT) elog(ERROR, "idempotency: SPI_connect failed");
+    execute(
+        psprintf("%s EXECUTE ON FUNCTION %s %s %s", verb, function_list(names), preposition, role));
     (void)SPI_finish();
     AtEOXact_GUC(false, guc_level);
 }
@@ -55,8 +55,7 @@ void change_rights(FunctionCallInfo fcinfo, const char* verb, const char* prepos
 // idem_grant(role, operator)
 Datum grant(FunctionCallInfo fcinfo) {
     change_rights(fcinfo, "GRANT", "TO", kProtocol);
-    if (bool_or(fcinfo, 1, false))
-        change_rights(fcinfo, "GRANT", "TO", kOperator);
+    if (bool_or(fcinfo, 1, false)) change_rights(fcinfo, "GRANT", "TO", kOperator);
     PG_RETURN_VOID();
 }
 

@@ -27,18 +27,15 @@ Datum fingerprint(FunctionCallInfo fcinfo) {
     ArrayType* exclude = PG_ARGISNULL(3) ? nullptr : PG_GETARG_ARRAYTYPE_P(3);
     bytea* result = claim::fingerprint_of(jsonb_or_null(fcinfo, 0), text_or_null(fcinfo, 1),
                                           text_or_null(fcinfo, 2), exclude);
-    if (result == nullptr)
-        PG_RETURN_NULL();
+    if (result == nullptr) PG_RETURN_NULL();
     PG_RETURN_BYTEA_P(result);
 }
 
 // idem_key(VARIADIC parts)
 Datum key(FunctionCallInfo fcinfo) {
-    if (PG_ARGISNULL(0))
-        pg::raise_null("parts");
+    if (PG_ARGISNULL(0)) pg::raise_null("parts");
     pg::TextList parts = pg::text_list(PG_GETARG_ARRAYTYPE_P(0), "parts");
-    if (parts.count == 0)
-        pg::raise_number("number of parts", 0, 1, MaxArraySize);
+    if (parts.count == 0) pg::raise_number("number of parts", 0, 1, MaxArraySize);
     PG_RETURN_TEXT_P(joined(parts.items, parts.count));
 }
 
@@ -48,25 +45,23 @@ Datum event_id(FunctionCallInfo fcinfo) {
     text* event_type = required_text(fcinfo, 0, "event_type");
     text* resource_id = required_text(fcinfo, 1, "resource_id");
     std::optional<TimestampTz> updated_at = moment_or_none(fcinfo, 2, "updated_at");
-    if (!updated_at)
-        pg::raise_null("updated_at");
+    if (!updated_at) pg::raise_null("updated_at");
     char moment[32];
     int length = snprintf(moment, sizeof(moment), "%lld",
                           static_cast<long long>(*updated_at + pg::kUnixEpochShift));
-    std::string_view parts[] = {pg::bytes_of(event_type), pg::bytes_of(resource_id),
+    std::string_view parts[] = {pg::bytes_of(event_type),
+                                pg::bytes_of(resource_id),
                                 {moment, static_cast<std::size_t>(length)}};
     PG_RETURN_TEXT_P(joined(parts, 3));
 }
 
 // idem_parse_key(header)
 Datum parse_key(FunctionCallInfo fcinfo) {
-    if (PG_ARGISNULL(0))
-        PG_RETURN_NULL();
+    if (PG_ARGISNULL(0)) PG_RETURN_NULL();
     std::string_view header = pg::bytes_of(PG_GETARG_TEXT_PP(0));
     auto* buffer = static_cast<char*>(palloc(header.size() + 1));
     long length = core::parse_key_field(header, buffer);
-    if (length < 0)
-        PG_RETURN_NULL();
+    if (length < 0) PG_RETURN_NULL();
     PG_RETURN_TEXT_P(pg::make_text({buffer, static_cast<std::size_t>(length)}));
 }
 
@@ -83,11 +78,9 @@ const core::Problem* problem_of(const text* outcome) {
 
 // idem_http_status(outcome)
 Datum http_status(FunctionCallInfo fcinfo) {
-    if (PG_ARGISNULL(0))
-        PG_RETURN_NULL();
+    if (PG_ARGISNULL(0)) PG_RETURN_NULL();
     const core::Problem* problem = problem_of(PG_GETARG_TEXT_PP(0));
-    if (problem == nullptr)
-        PG_RETURN_NULL();
+    if (problem == nullptr) PG_RETURN_NULL();
     PG_RETURN_INT32(problem->http_status);
 }
 
@@ -121,29 +114,27 @@ Jsonb* problem_document(const core::Problem& problem, std::int64_t retry_after) 
     push_number(&state, "status", problem.http_status);
     push_member(&state, "detail", problem.detail);
     if (retry_after > 0)
-        push_number(&state, "retry_after",
-                    (retry_after + core::kSecond - 1) / core::kSecond);
+        push_number(&state, "retry_after", (retry_after + core::kSecond - 1) / core::kSecond);
     return JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, nullptr));
 }
 
 std::int64_t retry_after_of(HeapTupleHeader claim) {
     bool null;
     Datum value = GetAttributeByName(claim, "retry_after", &null);
-    if (null)
-        return 0;
+    if (null) return 0;
     const Interval* span = DatumGetIntervalP(value);
     return core::interval_micros(span->month, span->day, span->time);
 }
 
-// idem_problem(claim): null, or a claim without an outcome, stands for a key that is missing or bad.
+// idem_problem(claim): null, or a claim without an outcome, stands for a key that is missing or
+// bad.
 Datum problem(FunctionCallInfo fcinfo) {
     bool null = true;
     HeapTupleHeader claim = PG_ARGISNULL(0) ? nullptr : PG_GETARG_HEAPTUPLEHEADER(0);
     Datum outcome = claim == nullptr ? 0 : GetAttributeByName(claim, "outcome", &null);
     const core::Problem* problem =
         problem_of(null ? cstring_to_text("missing_key") : DatumGetTextPP(outcome));
-    if (problem == nullptr)
-        PG_RETURN_NULL();
+    if (problem == nullptr) PG_RETURN_NULL();
     PG_RETURN_JSONB_P(problem_document(*problem, claim == nullptr ? 0 : retry_after_of(claim)));
 }
 
@@ -151,11 +142,9 @@ Datum problem(FunctionCallInfo fcinfo) {
 Datum backoff(FunctionCallInfo fcinfo) {
     std::optional<std::int64_t> base = duration_or_none(fcinfo, 1, "base", core::kRetryRange);
     std::optional<std::int64_t> cap = duration_or_none(fcinfo, 2, "cap", core::kRetryRange);
-    if (PG_ARGISNULL(0) || !base || !cap)
-        PG_RETURN_NULL();
+    if (PG_ARGISNULL(0) || !base || !cap) PG_RETURN_NULL();
     std::int32_t attempt = PG_GETARG_INT32(0);
-    if (attempt < 1)
-        pg::raise_number("attempt", attempt, 1, INT32_MAX);
+    if (attempt < 1) pg::raise_number("attempt", attempt, 1, INT32_MAX);
     PG_RETURN_INTERVAL_P(pg::make_interval(core::backoff_ceiling(*base, *cap, attempt)));
 }
 

@@ -18,8 +18,7 @@ Oid response_type(FunctionCallInfo fcinfo) {
 const char* fault_of(const FormData_pg_proc& form, Oid response) {
     if (form.prokind != PROKIND_FUNCTION)
         return "It is an aggregate, a window function or a procedure.";
-    if (form.proretset)
-        return "It returns a set.";
+    if (form.proretset) return "It returns a set.";
     if (form.pronargs != 1 || form.proargtypes.values[0] != JSONBOID)
         return "It does not take exactly one argument of type jsonb.";
     if (form.prorettype != JSONBOID && form.prorettype != response)
@@ -31,11 +30,9 @@ const char* fault_of(const FormData_pg_proc& form, Oid response) {
 void check_right(Oid function) {
     Oid schema = get_func_namespace(function);
     AclResult usage = pg::schema_aclcheck(schema, GetUserId(), ACL_USAGE);
-    if (usage != ACLCHECK_OK)
-        aclcheck_error(usage, OBJECT_SCHEMA, get_namespace_name(schema));
+    if (usage != ACLCHECK_OK) aclcheck_error(usage, OBJECT_SCHEMA, get_namespace_name(schema));
     AclResult right = pg::function_aclcheck(function, GetUserId(), ACL_EXECUTE);
-    if (right != ACLCHECK_OK)
-        aclcheck_error(right, OBJECT_FUNCTION, get_func_name(function));
+    if (right != ACLCHECK_OK) aclcheck_error(right, OBJECT_FUNCTION, get_func_name(function));
     InvokeFunctionExecuteHook(function);
 }
 
@@ -56,26 +53,22 @@ void take_response(HeapTupleHeader row, claim::Response* response) {
         check_headers(response->headers);
     }
     value = GetAttributeByName(row, "body", &null);
-    if (!null)
-        response->body = DatumGetByteaPCopy(value);
+    if (!null) response->body = DatumGetByteaPCopy(value);
 }
 
 }  // namespace
 
 Operation operation_argument(FunctionCallInfo fcinfo, int arg) {
-    if (PG_ARGISNULL(arg))
-        pg::raise_null("operation");
+    if (PG_ARGISNULL(arg)) pg::raise_null("operation");
     Oid function = PG_GETARG_OID(arg);
     Oid response = response_type(fcinfo);
     HeapTuple tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
-    if (!HeapTupleIsValid(tuple))
-        pg::raise_operation("There is no such function.");
+    if (!HeapTupleIsValid(tuple)) pg::raise_operation("There is no such function.");
     const auto* form = reinterpret_cast<Form_pg_proc>(GETSTRUCT(tuple));
     const char* fault = fault_of(*form, response);
     Operation operation{function, form->prorettype == response};
     ReleaseSysCache(tuple);
-    if (fault != nullptr)
-        pg::raise_operation(fault);
+    if (fault != nullptr) pg::raise_operation(fault);
     check_right(function);
     return operation;
 }
@@ -83,15 +76,13 @@ Operation operation_argument(FunctionCallInfo fcinfo, int arg) {
 void run_operation(const Operation& operation, Jsonb* request, claim::Response* response) {
     FmgrInfo function;
     fmgr_info(operation.function, &function);
-    if (function.fn_strict && request == nullptr)
-        return;
+    if (function.fn_strict && request == nullptr) return;
     LOCAL_FCINFO(call, 1);
     InitFunctionCallInfoData(*call, &function, 1, InvalidOid, nullptr, nullptr);
     call->args[0].value = PointerGetDatum(request);
     call->args[0].isnull = request == nullptr;
     Datum result = FunctionCallInvoke(call);
-    if (call->isnull)
-        return;
+    if (call->isnull) return;
     if (operation.returns_response)
         take_response(DatumGetHeapTupleHeader(result), response);
     else

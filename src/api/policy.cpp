@@ -1,8 +1,8 @@
 // idem_policy_set, idem_policy_drop, and the trigger that tells other backends.
 
+#include "core/policy.hpp"
 #include "core/header.hpp"
 #include "core/pattern.hpp"
-#include "core/policy.hpp"
 
 #include "api/arguments.hpp"
 #include "claim/fingerprint.hpp"
@@ -20,11 +20,9 @@ namespace {
 using config::PolicyColumn;
 
 void check_pattern(FunctionCallInfo fcinfo) {
-    core::Name given =
-        pg::name_of(required_text(fcinfo, PolicyColumn::kPattern, "scope_pattern"));
+    core::Name given = pg::name_of(required_text(fcinfo, PolicyColumn::kPattern, "scope_pattern"));
     core::PatternFault fault = core::check_pattern(given.bytes, given.chars, given.utf8);
-    if (fault != core::PatternFault::None)
-        pg::raise_pattern(fault, given.chars);
+    if (fault != core::PatternFault::None) pg::raise_pattern(fault, given.chars);
 }
 
 // What the policy leaves open is compared as it is now.
@@ -35,8 +33,7 @@ void check_spans(FunctionCallInfo fcinfo) {
     };
     auto ttl = span(PolicyColumn::kTtl, "ttl", core::kTtlRange);
     auto retention = span(PolicyColumn::kRetention, "retention", core::kRetentionRange);
-    if (retention && *retention < ttl.value_or(now.ttl))
-        pg::raise_retention_below_ttl();
+    if (retention && *retention < ttl.value_or(now.ttl)) pg::raise_retention_below_ttl();
     (void)span(PolicyColumn::kLease, "lease", core::kLeaseRange);
     (void)span(PolicyColumn::kWait, "wait", core::kWaitRange);
     auto base = span(PolicyColumn::kRetryBase, "retry_base", core::kRetryRange);
@@ -47,11 +44,9 @@ void check_spans(FunctionCallInfo fcinfo) {
 
 void check_number(FunctionCallInfo fcinfo, PolicyColumn column, const char* name,
                   std::int64_t least, std::int64_t most) {
-    if (PG_ARGISNULL(column))
-        return;
+    if (PG_ARGISNULL(column)) return;
     std::int64_t given = PG_GETARG_INT32(column);
-    if (given < least || given > most)
-        pg::raise_number(name, given, least, most);
+    if (given < least || given > most) pg::raise_number(name, given, least, most);
 }
 
 void check_words(FunctionCallInfo fcinfo) {
@@ -71,13 +66,11 @@ void check_exclude_fields(FunctionCallInfo fcinfo) {
 }
 
 void check_drop_headers(FunctionCallInfo fcinfo) {
-    if (PG_ARGISNULL(PolicyColumn::kDropHeaders))
-        return;
+    if (PG_ARGISNULL(PolicyColumn::kDropHeaders)) return;
     pg::TextList names =
         pg::text_list(PG_GETARG_ARRAYTYPE_P(PolicyColumn::kDropHeaders), "drop_headers");
     for (std::size_t i = 0; i < names.count; i++)
-        if (!core::is_header_name(names.items[i]))
-            pg::raise_drop_headers();
+        if (!core::is_header_name(names.items[i])) pg::raise_drop_headers();
 }
 
 void check_role(FunctionCallInfo fcinfo) {

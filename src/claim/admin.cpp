@@ -14,8 +14,7 @@ namespace idem::claim {
 namespace {
 
 config::ScopePolicy enter_as_operator(const ClaimRef& ref) {
-    if (open_claim(ref.id) != nullptr)
-        pg::raise_own_claim_open();
+    if (open_claim(ref.id) != nullptr) pg::raise_own_claim_open();
     return enter(ref.function, ref.id);
 }
 
@@ -46,8 +45,7 @@ void mark_resolved(Resolution resolution, text* error, store::Record* record) {
     record->token = new_token(record->token);
     record->error = error;
     record->resolved_by = cstring_to_text(GetUserNameFromId(GetSessionUserId(), false));
-    if (resolution == Resolution::Release)
-        record->next_attempt_at = record->finished_at;
+    if (resolution == Resolution::Release) record->next_attempt_at = record->finished_at;
     keep_long_enough(record->finished_at, record);
 }
 
@@ -56,8 +54,7 @@ bool lease_lives(const store::Record& record) {
 }
 
 bool is_unknown(const store::Record& record) {
-    return record.status == core::Status::InProgress && record.no_takeover &&
-           !lease_lives(record);
+    return record.status == core::Status::InProgress && record.no_takeover && !lease_lives(record);
 }
 
 }  // namespace
@@ -66,16 +63,12 @@ void resolve(const ClaimRef& ref, Resolution resolution, const Response& respons
     config::ScopePolicy policy = enter_as_operator(ref);
     lock(ref.id);
     store::Record record;
-    if (!store::store().find(ref.id, &record))
-        pg::raise_no_claim();
-    if (is_final(record.status))
-        pg::raise_final(word_of(record.status));
+    if (!store::store().find(ref.id, &record)) pg::raise_no_claim();
+    if (is_final(record.status)) pg::raise_final(word_of(record.status));
     std::int64_t old_token = record.token;
     mark_resolved(resolution, error, &record);
-    if (resolution != Resolution::Release)
-        keep_response(response, policy, &record);
-    if (!store::store().update(record, old_token))
-        pg::raise_claim_overtaken();
+    if (resolution != Resolution::Release) keep_response(response, policy, &record);
+    if (!store::store().update(record, old_token)) pg::raise_claim_overtaken();
 }
 
 bool look(const store::Identity& id, Answer* answer) {
@@ -95,8 +88,7 @@ bool forget(const ClaimRef& ref) {
         unlock(ref.id);
         return false;
     }
-    if (lease_lives(record))
-        pg::raise_lease_lives();
+    if (lease_lives(record)) pg::raise_lease_lives();
     return store::store().remove(record.id, record.token);
 }
 

@@ -1,8 +1,8 @@
 // For operators: decide a record by hand, look at one, remove one.
 #pragma once
 
-#include "claim/finish.hpp"
 #include "claim/answer.hpp"
+#include "claim/finish.hpp"
 
 namespace idem::claim {
 

@@ -14,18 +14,16 @@ text* generated_key() {
 }
 
 text* settled_key(const BeginCall& call, const core::Policy& policy) {
-    if (call.id.key != nullptr)
-        return call.id.key;
-    if (policy.key_required)
-        pg::raise_required("key", "Pass the key that the client sent.");
+    if (call.id.key != nullptr) return call.id.key;
+    if (policy.key_required) pg::raise_required("key", "Pass the key that the client sent.");
     return generated_key();
 }
 
 bytea* settled_fingerprint(const BeginCall& call, const config::ScopePolicy& policy) {
-    bytea* fingerprint = call.fingerprint != nullptr
-                             ? call.fingerprint
-                             : fingerprint_of(call.request, nullptr, nullptr,
-                                              policy.exclude_fields);
+    bytea* fingerprint =
+        call.fingerprint != nullptr
+            ? call.fingerprint
+            : fingerprint_of(call.request, nullptr, nullptr, policy.exclude_fields);
     if (fingerprint == nullptr && policy.values.fingerprint_required && !call.without_request)
         pg::raise_required("fingerprint", "Pass request or fingerprint.");
     return fingerprint;

@@ -17,7 +17,7 @@ struct Asking {
     bool hold;
     std::int64_t ttl;
     std::int64_t lease;
-    std::int64_t wait;   // kForEver: without limit
+    std::int64_t wait;  // kForEver: without limit
     core::Asked asked;  // `now` is set for each look
 };
 

@@ -1,5 +1,6 @@
 #include "claim/begin.hpp"
 
+#include "claim/account.hpp"
 #include "claim/asking.hpp"
 #include "claim/finish.hpp"
 #include "claim/grant.hpp"
@@ -56,20 +57,16 @@ Turn locked_turn(const Asking& asking) {
 // Looks first and locks only to execute, so that a replay takes no lock.
 Turn unlocked_turn(const Asking& asking) {
     Judgement judgement = judge(asking);
-    if (judgement.answer.outcome != core::Outcome::Execute)
-        return turn_of(judgement.answer);
-    if (try_lock(asking.id))
-        return locked_turn(asking);
+    if (judgement.answer.outcome != core::Outcome::Execute) return turn_of(judgement.answer);
+    if (try_lock(asking.id)) return locked_turn(asking);
     // Whoever has the lock may have just committed.
     judgement = judge(asking);
-    if (judgement.answer.outcome == core::Outcome::Execute)
-        return held_elsewhere(asking);
+    if (judgement.answer.outcome == core::Outcome::Execute) return held_elsewhere(asking);
     return turn_of(judgement.answer);
 }
 
 Turn take_turn(const Asking& asking, bool locked) {
-    if (const OpenClaim* own = open_claim(asking.id))
-        return own_turn(asking, own);
+    if (const OpenClaim* own = open_claim(asking.id)) return own_turn(asking, own);
     return locked ? locked_turn(asking) : unlocked_turn(asking);
 }
 
@@ -81,8 +78,11 @@ Answer ask(const Asking& asking) {
         std::int64_t left = time_left(patience);
         Turn turn = take_turn(asking, locked);
         locked = false;
-        if (turn.blocker == Blocker::None || left <= 0)
+        if (turn.blocker == Blocker::None || left <= 0) {
+            account_for(turn.answer, time_waited(patience));
             return turn.answer;
+        }
+        patience.waited = true;
         if (turn.blocker == Blocker::Lock)
             locked = wait_for_lock(asking.id, left);
         else
@@ -117,8 +117,7 @@ bool once(const BeginCall& call) {
         default:
             break;
     }
-    if (open_claim(answer.record.id) != nullptr)
-        pg::raise_own_claim_open();
+    if (open_claim(answer.record.id) != nullptr) pg::raise_own_claim_open();
     pg::raise_still_deciding();
 }
 

@@ -16,8 +16,8 @@ struct BeginCall {
     std::optional<std::int64_t> lease;
     std::optional<std::int64_t> wait;
     std::optional<TimestampTz> first_sent;
-    bool wait_for_ever;       // wins over `wait`
-    bool without_request;     // a message has no payload to compare: no policy can ask for one
+    bool wait_for_ever;    // wins over `wait`
+    bool without_request;  // a message has no payload to compare: no policy can ask for one
     bool hold;
     text* holder;
 };

@@ -17,8 +17,7 @@ void mark_ended(core::Status status, store::Record* record) {
     record->held = false;
     record->error = nullptr;
     record->resolved_by = nullptr;
-    if (status == core::Status::Retryable)
-        return;
+    if (status == core::Status::Retryable) return;
     record->recovery_point = nullptr;
     record->state = nullptr;
 }
@@ -26,8 +25,7 @@ void mark_ended(core::Status status, store::Record* record) {
 void keep_long_enough(TimestampTz end, store::Record* record) {
     std::int64_t ttl = record->expires_at - record->claimed_at;
     std::int64_t retention = record->retained_until - record->claimed_at;
-    if (record->expires_at - end >= ttl / 2)
-        return;
+    if (record->expires_at - end >= ttl / 2) return;
     record->expires_at = pg::after(end, ttl);
     record->retained_until = pg::after(end, retention);
 }

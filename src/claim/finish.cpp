@@ -2,6 +2,7 @@
 
 #include "core/backoff.hpp"
 
+#include "claim/account.hpp"
 #include "claim/ending.hpp"
 #include "claim/held_claim.hpp"
 #include "claim/response.hpp"
@@ -23,8 +24,7 @@ double random_fraction() {
 }
 
 std::int64_t pause_before_retry(const Failure& failure, const core::Policy& policy, int attempt) {
-    if (failure.retry_after)
-        return *failure.retry_after;
+    if (failure.retry_after) return *failure.retry_after;
     return core::jittered(core::backoff_ceiling(policy.retry_base, policy.retry_cap, attempt),
                           random_fraction());
 }
@@ -33,15 +33,14 @@ void mark_failed(const Failure& failure, const core::Policy& policy, store::Reco
     mark_ended(failure.retryable ? core::Status::Retryable : core::Status::Failed, record);
     record->error = failure.error;
     if (failure.retryable)
-        record->next_attempt_at = pg::after(
-            record->finished_at, pause_before_retry(failure, policy, record->attempt));
+        record->next_attempt_at =
+            pg::after(record->finished_at, pause_before_retry(failure, policy, record->attempt));
     keep_long_enough(failure.retryable ? record->next_attempt_at : record->finished_at, record);
 }
 
 void mark_completed(std::optional<std::int64_t> ttl, store::Record* record) {
     mark_ended(core::Status::Completed, record);
-    if (ttl)
-        set_ttl(*ttl, record);
+    if (ttl) set_ttl(*ttl, record);
     keep_long_enough(record->finished_at, record);
 }
 
@@ -59,11 +58,11 @@ TimestampTz prolong(HeldClaim* claim, std::optional<std::int64_t> lease) {
 bool complete(const ClaimRef& ref, const Response& response, std::optional<std::int64_t> ttl) {
     config::ScopePolicy policy = enter(ref.function, ref.id);
     HeldClaim claim = held_claim(ref);
-    if (claim.ended)
-        return false;
+    if (claim.ended) return false;
     mark_completed(ttl, &claim.record);
     keep_response(response, policy, &claim.record);
     save_ended(&claim);
+    account_for_result(claim.record);
     return true;
 }
 
@@ -71,19 +70,18 @@ bool fail(const ClaimRef& ref, const Response& response, const Failure& failure)
     config::ScopePolicy policy = enter(ref.function, ref.id);
     check_size("error", failure.error, policy.values);
     HeldClaim claim = held_claim(ref);
-    if (claim.ended)
-        return false;
+    if (claim.ended) return false;
     mark_failed(failure, policy.values, &claim.record);
     keep_response(response, policy, &claim.record);
     save_ended(&claim);
+    account_for_result(claim.record);
     return true;
 }
 
 bool release(const ClaimRef& ref) {
     (void)enter(ref.function, ref.id);
     HeldClaim claim = held_claim(ref);
-    if (claim.ended)
-        return false;
+    if (claim.ended) return false;
     withdraw(&claim);
     return true;
 }
@@ -91,8 +89,7 @@ bool release(const ClaimRef& ref) {
 TimestampTz extend(const ClaimRef& ref, std::optional<std::int64_t> lease) {
     (void)enter(ref.function, ref.id);
     HeldClaim claim = held_claim(ref);
-    if (claim.ended)
-        pg::raise_claim_lost();
+    if (claim.ended) pg::raise_claim_lost();
     return prolong(&claim, lease);
 }
 
@@ -101,8 +98,7 @@ TimestampTz checkpoint(const ClaimRef& ref, text* recovery_point, Jsonb* state,
     config::ScopePolicy policy = enter(ref.function, ref.id);
     check_size("state", state, policy.values);
     HeldClaim claim = held_claim(ref);
-    if (claim.ended)
-        pg::raise_claim_lost();
+    if (claim.ended) pg::raise_claim_lost();
     claim.record.recovery_point = recovery_point;
     claim.record.state = state;
     return prolong(&claim, lease);
@@ -112,6 +108,7 @@ void finish_silently(OpenClaim* claim) {
     HeldClaim held{claim, current_record(claim), false};
     mark_completed(std::nullopt, &held.record);
     save_ended(&held);
+    account_for_result(held.record);
 }
 
 }  // namespace idem::claim

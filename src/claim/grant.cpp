@@ -15,8 +15,8 @@ store::Record inherited(const Judgement& judgement) {
     const store::Record& row = judgement.answer.record;
     record.id = row.id;
     record.created_at = judgement.now;
-    if (judgement.claim == core::Claim::First || judgement.claim == core::Claim::Reuse)
-        return record;
+    core::Claim claim = judgement.answer.claim;
+    if (claim == core::Claim::First || claim == core::Claim::Reuse) return record;
     record.attempt = row.attempt;
     record.created_at = row.created_at;
     record.fingerprint = row.fingerprint;
@@ -43,10 +43,8 @@ store::Record new_attempt(const Asking& asking, const Judgement& judgement) {
     record.attempt++;
     record.token = new_token(judgement.answer.has_record ? judgement.answer.record.token : 0);
     set_times(asking, judgement.now, &record);
-    if (asking.fingerprint != nullptr)
-        record.fingerprint = asking.fingerprint;
-    if (asking.request != nullptr)
-        record.request = asking.request;
+    if (asking.fingerprint != nullptr) record.fingerprint = asking.fingerprint;
+    if (asking.request != nullptr) record.request = asking.request;
     record.holder = asking.holder;
     record.no_takeover = asking.asked.on_lease_expiry == core::OnLeaseExpiry::Unknown;
     return record;

@@ -15,23 +15,18 @@ bool speaks_of(const ClaimRef& ref, const OpenClaim* claim) {
 
 // The claim that the token stood for is over, so nothing keeps its session's lock any more.
 [[noreturn]] void refuse(const ClaimRef& ref, void (*raise)()) {
-    if (ref.token)
-        let_go_now(ref.id, *ref.token);
+    if (ref.token) let_go_now(ref.id, *ref.token);
     raise();
     pg_unreachable();
 }
 
 // The claim in the committed record. Only the holder of its token may touch it.
 HeldClaim committed_claim(const ClaimRef& ref) {
-    if (ref.token)
-        lock(ref.id);
+    if (ref.token) lock(ref.id);
     HeldClaim claim{};
-    if (!store::store().find(ref.id, &claim.record))
-        refuse(ref, pg::raise_no_claim);
-    if (!ref.token)
-        pg::raise_token_required();
-    if (claim.record.token != *ref.token)
-        refuse(ref, pg::raise_claim_lost);
+    if (!store::store().find(ref.id, &claim.record)) refuse(ref, pg::raise_no_claim);
+    if (!ref.token) pg::raise_token_required();
+    if (claim.record.token != *ref.token) refuse(ref, pg::raise_claim_lost);
     claim.ended = claim.record.status != core::Status::InProgress;
     if (claim.ended) {
         unlock(ref.id);
@@ -55,15 +50,12 @@ void give_back_attempt(HeldClaim* claim) {
 
 HeldClaim held_claim(const ClaimRef& ref) {
     if (OpenClaim* claim = open_claim(ref.id)) {
-        if (!speaks_of(ref, claim))
-            pg::raise_claim_lost();
+        if (!speaks_of(ref, claim)) pg::raise_claim_lost();
         return {claim, current_record(claim), false};
     }
     OpenClaim* ended = ended_claim(ref.id);
-    if (ended == nullptr || !speaks_of(ref, ended))
-        return committed_claim(ref);
-    if (ended->released)
-        pg::raise_no_claim();
+    if (ended == nullptr || !speaks_of(ref, ended)) return committed_claim(ref);
+    if (ended->released) pg::raise_no_claim();
     return {ended, {}, true};
 }
 
@@ -76,8 +68,7 @@ void save(HeldClaim* claim) {
 
 void save_ended(HeldClaim* claim) {
     save(claim);
-    if (claim->open != nullptr)
-        end_claim(claim->open, false);
+    if (claim->open != nullptr) end_claim(claim->open, false);
     let_go_at_commit(claim->record.id, claim->record.token);
 }
 
@@ -92,8 +83,7 @@ void withdraw(HeldClaim* claim) {
         give_back_attempt(claim);
     else
         (void)store::store().remove(claim->record.id, claim->record.token);
-    if (claim->open != nullptr)
-        end_claim(claim->open, true);
+    if (claim->open != nullptr) end_claim(claim->open, true);
 }
 
 }  // namespace idem::claim

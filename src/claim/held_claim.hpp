@@ -23,8 +23,8 @@ void save(HeldClaim* claim);
 // The same, and the claim has ended.
 void save_ended(HeldClaim* claim);
 
-// Undoes the claim, and it has ended: the record of a first attempt is removed, an earlier attempt's
-// may be run again.
+// Undoes the claim, and it has ended: the record of a first attempt is removed, an earlier
+// attempt's may be run again.
 void withdraw(HeldClaim* claim);
 
 }  // namespace idem::claim

@@ -43,15 +43,14 @@ Judgement judge(const Asking& asking) {
     core::RecordFacts facts{};
     if (result.answer.has_record) {
         facts = facts_of(result.answer.record, asking, result.now);
-        if (result.answer.record.no_takeover)
-            asked.on_lease_expiry = core::OnLeaseExpiry::Unknown;
+        if (result.answer.record.no_takeover) asked.on_lease_expiry = core::OnLeaseExpiry::Unknown;
     }
     core::Decision decision = core::decide(result.answer.has_record ? &facts : nullptr, asked);
     if (decision.outcome == core::Outcome::Unknown)
         result.answer.record.status = core::Status::Unknown;
     result.answer.outcome = decision.outcome;
     result.answer.retry_after = decision.retry_after;
-    result.claim = decision.claim;
+    result.answer.claim = decision.claim;
     return result;
 }
 

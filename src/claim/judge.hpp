@@ -6,11 +6,9 @@
 
 namespace idem::claim {
 
-// What a look found. `claim` says what an Execute would do with the row.
 struct Judgement {
     Answer answer;
-    core::Claim claim;
-    TimestampTz now;
+    TimestampTz now;  // of the look
 };
 
 Judgement judge(const Asking& asking);

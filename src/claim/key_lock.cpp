@@ -31,8 +31,7 @@ LockAcquireResult acquire(const store::Identity& id, bool dont_wait) {
 // its error is what the caller asked for.
 int timeout_for(std::int64_t micros) {
     std::int64_t millis = (micros + core::kMillisecond - 1) / core::kMillisecond;
-    if (LockTimeout > 0 && LockTimeout <= millis)
-        return 0;
+    if (LockTimeout > 0 && LockTimeout <= millis) return 0;
     return static_cast<int>(Max(millis, 1));
 }
 
@@ -48,8 +47,7 @@ void lock_with_timeout(const store::Identity& id, int millis) {
 // Our own timeout is an answer; anything else is the caller's to see.
 void swallow_timeout(const pg::Subtransaction& outer) {
     ErrorData* error = pg::abort_subtransaction(outer);
-    if (error->sqlerrcode != ERRCODE_LOCK_NOT_AVAILABLE)
-        ReThrowError(error);
+    if (error->sqlerrcode != ERRCODE_LOCK_NOT_AVAILABLE) ReThrowError(error);
     FreeErrorData(error);
 }
 

@@ -24,49 +24,59 @@ void give_back(const Hold& hold) {
         (void)LockRelease(&hold.tag, ExclusiveLock, true);
 }
 
-template <typename Predicate>
-void end_holds_if(Predicate over) {
+// Takes each hold that is over out of the list, after `end` has had a last look at it.
+template <typename Predicate, typename End>
+void end_holds_if(Predicate over, End end) {
     for (Hold** link = &holds; *link != nullptr;) {
         Hold* hold = *link;
         if (!over(*hold)) {
             link = &hold->next;
             continue;
         }
-        give_back(*hold);
+        end(*hold);
         *link = hold->next;
         pfree(hold);
     }
 }
 
+template <typename Predicate>
+void give_back_if(Predicate over) {
+    end_holds_if(over, give_back);
+}
+
 template <typename Change>
 void change_all(Change change) {
-    for (Hold* hold = holds; hold != nullptr; hold = hold->next)
-        change(hold);
+    for (Hold* hold = holds; hold != nullptr; hold = hold->next) change(hold);
 }
 
 bool is_for(const Hold& hold, const LOCKTAG& tag) {
     return memcmp(&hold.tag, &tag, sizeof(tag)) == 0;
 }
 
+// The lock was not ours, so DISCARD ALL has taken it from every hold that still counts on it.
+void forget_lost(const LOCKTAG& tag) {
+    end_holds_if([&](const Hold& hold) { return is_for(hold, tag); }, [](const Hold&) {});
+}
+
 void let_go(Hold* hold) {
-    if (hold->let_go_level == 0)
-        hold->let_go_level = GetCurrentTransactionNestLevel();
+    if (hold->let_go_level == 0) hold->let_go_level = GetCurrentTransactionNestLevel();
 }
 
 void let_go_others(const LOCKTAG& tag, std::int64_t token) {
     change_all([&](Hold* hold) {
-        if (is_for(*hold, tag) && hold->token != token)
-            let_go(hold);
+        if (is_for(*hold, tag) && hold->token != token) let_go(hold);
     });
 }
 
 }  // namespace
 
-// An earlier claim of this session on the same key is over, or this one would not have been granted.
+// An earlier claim of this session on the same key is over, or this one would not have been
+// granted.
 bool hold(const store::Identity& id, std::int64_t token) {
     LOCKTAG tag = lock_tag(id, kLivenessClass);
-    if (LockAcquire(&tag, ExclusiveLock, true, true) == LOCKACQUIRE_NOT_AVAIL)
-        return false;
+    LockAcquireResult taken = LockAcquire(&tag, ExclusiveLock, true, true);
+    if (taken == LOCKACQUIRE_NOT_AVAIL) return false;
+    if (taken == LOCKACQUIRE_OK) forget_lost(tag);
     let_go_others(tag, token);
     auto* hold = static_cast<Hold*>(MemoryContextAlloc(TopMemoryContext, sizeof(Hold)));
     *hold = Hold{holds, tag, token, GetCurrentTransactionNestLevel(), 0};
@@ -77,10 +87,8 @@ bool hold(const store::Identity& id, std::int64_t token) {
 // Asked in share mode, so that two who ask at once don't take each other for the holder.
 bool holder_is_gone(const store::Identity& id) {
     LOCKTAG tag = lock_tag(id, kLivenessClass);
-    if (pg::lock_held_by_me(&tag, ExclusiveLock))
-        return false;
-    if (LockAcquire(&tag, ShareLock, false, true) == LOCKACQUIRE_NOT_AVAIL)
-        return false;
+    if (pg::lock_held_by_me(&tag, ExclusiveLock)) return false;
+    if (LockAcquire(&tag, ShareLock, false, true) == LOCKACQUIRE_NOT_AVAIL) return false;
     (void)LockRelease(&tag, ShareLock, false);
     return true;
 }
@@ -88,30 +96,28 @@ bool holder_is_gone(const store::Identity& id) {
 void let_go_at_commit(const store::Identity& id, std::int64_t token) {
     LOCKTAG tag = lock_tag(id, kLivenessClass);
     change_all([&](Hold* hold) {
-        if (is_for(*hold, tag) && hold->token == token)
-            let_go(hold);
+        if (is_for(*hold, tag) && hold->token == token) let_go(hold);
     });
 }
 
 void let_go_now(const store::Identity& id, std::int64_t token) {
     LOCKTAG tag = lock_tag(id, kLivenessClass);
-    end_holds_if(
-        [&](const Hold& hold) { return is_for(hold, tag) && hold.token == token; });
+    give_back_if([&](const Hold& hold) { return is_for(hold, tag) && hold.token == token; });
 }
 
 void liveness_commit() {
-    end_holds_if([](const Hold& hold) { return hold.let_go_level > 0; });
+    give_back_if([](const Hold& hold) { return hold.let_go_level > 0; });
     change_all([](Hold* hold) { hold->taken_level = 0; });
 }
 
-// What becomes of a prepared transaction is decided later and perhaps elsewhere. Holding on too long
-// costs nothing but the wait for a lease; giving back too early would cost the exclusion.
+// What becomes of a prepared transaction is decided later and perhaps elsewhere. Holding on too
+// long costs nothing but the wait for a lease; giving back too early would cost the exclusion.
 void liveness_prepare() {
     change_all([](Hold* hold) { hold->taken_level = hold->let_go_level = 0; });
 }
 
 void liveness_abort() {
-    end_holds_if([](const Hold& hold) { return hold.taken_level > 0; });
+    give_back_if([](const Hold& hold) { return hold.taken_level > 0; });
     change_all([](Hold* hold) { hold->let_go_level = 0; });
 }
 
@@ -123,10 +129,9 @@ void liveness_subcommit(int level) {
 }
 
 void liveness_subabort(int level) {
-    end_holds_if([level](const Hold& hold) { return hold.taken_level >= level; });
+    give_back_if([level](const Hold& hold) { return hold.taken_level >= level; });
     change_all([level](Hold* hold) {
-        if (hold->let_go_level >= level)
-            hold->let_go_level = 0;
+        if (hold->let_go_level >= level) hold->let_go_level = 0;
     });
 }
 

@@ -25,16 +25,15 @@ Claims claims;
 
 // The context is noted last: if this fails half way, there are still no claims.
 void prepare_memory() {
-    if (claims.context != nullptr)
-        return;
-    MemoryContext context = AllocSetContextCreate(TopTransactionContext, "idempotency claims",
-                                                  ALLOCSET_DEFAULT_SIZES);
+    if (claims.context != nullptr) return;
+    MemoryContext context =
+        AllocSetContextCreate(TopTransactionContext, "idempotency claims", ALLOCSET_DEFAULT_SIZES);
     HASHCTL control{};
     control.keysize = sizeof(std::uint64_t);
     control.entrysize = sizeof(Bucket);
     control.hcxt = context;
-    claims.buckets = hash_create("idempotency claims", 64, &control,
-                                 HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+    claims.buckets =
+        hash_create("idempotency claims", 64, &control, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
     claims.newest = nullptr;
     claims.deepest_level = 0;
     claims.context = context;
@@ -49,27 +48,23 @@ int current_level() {
 Bucket* bucket_of(std::uint64_t hash, HASHACTION action) {
     bool found;
     auto* bucket = static_cast<Bucket*>(hash_search(claims.buckets, &hash, action, &found));
-    if (bucket != nullptr && !found)
-        bucket->newest = nullptr;
+    if (bucket != nullptr && !found) bucket->newest = nullptr;
     return bucket;
 }
 
 template <typename Predicate>
 OpenClaim* newest_if(const store::Identity& id, Predicate wanted) {
-    if (claims.context == nullptr)
-        return nullptr;
+    if (claims.context == nullptr) return nullptr;
     Bucket* bucket = bucket_of(store::identity_hash(id), HASH_FIND);
     for (OpenClaim* claim = bucket ? bucket->newest : nullptr; claim != nullptr;
          claim = claim->older_in_bucket)
-        if (store::same_identity(claim->begun.id, id) && wanted(*claim))
-            return claim;
+        if (store::same_identity(claim->begun.id, id) && wanted(*claim)) return claim;
     return nullptr;
 }
 
 template <typename Change>
 void change_all(Change change) {
-    if (claims.context == nullptr)
-        return;
+    if (claims.context == nullptr) return;
     for (OpenClaim* claim = claims.newest; claim != nullptr;) {
         OpenClaim* older = claim->older;
         change(claim);
@@ -78,8 +73,7 @@ void change_all(Change change) {
 }
 
 void unlink(OpenClaim** link, OpenClaim* OpenClaim::*older, OpenClaim* claim) {
-    while (*link != claim)
-        link = &((*link)->*older);
+    while (*link != claim) link = &((*link)->*older);
     *link = claim->*older;
 }
 
@@ -99,10 +93,8 @@ void undo_from(OpenClaim* claim, int level) {
         drop(claim);
         return;
     }
-    if (claim->written_level >= level)
-        claim->written_level = 0;
-    if (claim->ended_level >= level)
-        claim->ended_level = 0;
+    if (claim->written_level >= level) claim->written_level = 0;
+    if (claim->ended_level >= level) claim->ended_level = 0;
 }
 
 // The token that the row of this key carries now; 0 if there is no row.
@@ -110,11 +102,9 @@ std::int64_t row_token(const OpenClaim& claim) {
     return claim.written_level > 0 ? claim.begun.token : claim.replaced_token;
 }
 
-
 void write_open_claim(OpenClaim* claim) {
     store::Record record = current_record(claim);
-    record.lease_until =
-        Max(record.lease_until, pg::after(GetCurrentTimestamp(), record.lease));
+    record.lease_until = Max(record.lease_until, pg::after(GetCurrentTimestamp(), record.lease));
     write_claim(claim, record);
 }
 
@@ -157,10 +147,8 @@ void write_claim(OpenClaim* claim, const store::Record& record) {
     const store::Store& store = store::store();
     std::int64_t token = row_token(*claim);
     bool written = (token != 0 && store.update(record, token)) || store.insert(record);
-    if (!written)
-        pg::raise_claim_overtaken();
-    if (claim->written_level == 0)
-        claim->written_level = current_level();
+    if (!written) pg::raise_claim_overtaken();
+    if (claim->written_level == 0) claim->written_level = current_level();
 }
 
 void end_claim(OpenClaim* claim, bool released) {
@@ -170,16 +158,14 @@ void end_claim(OpenClaim* claim, bool released) {
 
 void withdraw_claim(OpenClaim* claim) {
     end_claim(claim, true);
-    if (claim->claimed_level < claim->ended_level)
-        return;
+    if (claim->claimed_level < claim->ended_level) return;
     unlock(claim->begun.id);
     drop(claim);
 }
 
 void forget_ended_claim(OpenClaim* claim) {
     int level = GetCurrentTransactionNestLevel();
-    if (claim->claimed_level == level && claim->ended_level == level)
-        drop(claim);
+    if (claim->claimed_level == level && claim->ended_level == level) drop(claim);
 }
 
 // The lease counts from the commit: it says how long a committed claim may be silent. A trigger on
@@ -188,8 +174,7 @@ void write_open_claims() {
     for (OpenClaim* done = nullptr; claims.context != nullptr && claims.newest != done;) {
         OpenClaim* newest = claims.newest;
         for (OpenClaim* claim = newest; claim != done; claim = claim->older)
-            if (claim->ended_level == 0)
-                write_open_claim(claim);
+            if (claim->ended_level == 0) write_open_claim(claim);
         done = newest;
     }
 }
@@ -199,8 +184,7 @@ void forget_claims() {
 }
 
 void claims_subcommit(int level) {
-    if (claims.context == nullptr || claims.deepest_level < level)
-        return;
+    if (claims.context == nullptr || claims.deepest_level < level) return;
     change_all([level](OpenClaim* claim) {
         claim->claimed_level = Min(claim->claimed_level, level - 1);
         claim->written_level = Min(claim->written_level, level - 1);
@@ -210,8 +194,7 @@ void claims_subcommit(int level) {
 }
 
 void claims_subabort(int level) {
-    if (claims.context == nullptr || claims.deepest_level < level)
-        return;
+    if (claims.context == nullptr || claims.deepest_level < level) return;
     change_all([level](OpenClaim* claim) { undo_from(claim, level); });
     claims.deepest_level = level - 1;
 }

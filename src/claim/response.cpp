@@ -15,8 +15,7 @@ pg::TextList default_drop_list() {
 
 bool is_dropped(std::string_view name, const pg::TextList& dropped) {
     for (std::size_t i = 0; i < dropped.count; i++)
-        if (core::same_header(name, dropped.items[i]))
-            return true;
+        if (core::same_header(name, dropped.items[i])) return true;
     return false;
 }
 
@@ -34,8 +33,7 @@ Jsonb* without_dropped(Jsonb* headers, const pg::TextList& dropped) {
     while ((token = JsonbIteratorNext(&it, &value, true)) == WJB_KEY) {
         JsonbValue name = value;
         (void)JsonbIteratorNext(&it, &value, true);
-        if (is_dropped(key_of(name), dropped))
-            continue;
+        if (is_dropped(key_of(name), dropped)) continue;
         (void)pushJsonbValue(&state, WJB_KEY, &name);
         (void)pushJsonbValue(&state, WJB_VALUE, &value);
     }
@@ -45,11 +43,9 @@ Jsonb* without_dropped(Jsonb* headers, const pg::TextList& dropped) {
 }  // namespace
 
 void check_size(const char* what, const void* varlena, const core::Policy& policy) {
-    if (varlena == nullptr)
-        return;
+    if (varlena == nullptr) return;
     auto bytes = static_cast<std::int64_t>(VARSIZE_ANY_EXHDR(varlena));
-    if (bytes > policy.max_body_bytes)
-        pg::raise_too_large(what, bytes, policy.max_body_bytes);
+    if (bytes > policy.max_body_bytes) pg::raise_too_large(what, bytes, policy.max_body_bytes);
 }
 
 void keep_response(const Response& response, const config::ScopePolicy& policy,
@@ -58,17 +54,16 @@ void keep_response(const Response& response, const config::ScopePolicy& policy,
     record->headers = nullptr;
     if (response.headers != nullptr) {
         check_size("headers", response.headers, policy.values);
-        record->headers = without_dropped(
-            response.headers, policy.drop_headers != nullptr
-                                  ? pg::text_list(policy.drop_headers, "drop_headers")
-                                  : default_drop_list());
+        record->headers = without_dropped(response.headers,
+                                          policy.drop_headers != nullptr
+                                              ? pg::text_list(policy.drop_headers, "drop_headers")
+                                              : default_drop_list());
     }
     record->body = response.body;
     record->body_omitted =
         response.body != nullptr && policy.values.on_large_body == core::OnLargeBody::Omit &&
         static_cast<std::int64_t>(VARSIZE_ANY_EXHDR(response.body)) > policy.values.max_body_bytes;
-    if (record->body_omitted)
-        record->body = nullptr;
+    if (record->body_omitted) record->body = nullptr;
     check_size("body", record->body, policy.values);
 }
 

@@ -15,18 +15,21 @@ constexpr std::int64_t kLongestPause = 500 * core::kMillisecond;
 }  // namespace
 
 Patience patience_for(std::int64_t wait) {
-    return {wait == kForEver ? kForEver : GetCurrentTimestamp() + wait, kFirstPause};
+    TimestampTz now = GetCurrentTimestamp();
+    return {now, wait == kForEver ? kForEver : now + wait, kFirstPause, false};
 }
 
 std::int64_t time_left(const Patience& patience) {
-    if (patience.deadline == kForEver)
-        return kForEver;
+    if (patience.deadline == kForEver) return kForEver;
     return patience.deadline - GetCurrentTimestamp();
 }
 
+std::int64_t time_waited(const Patience& patience) {
+    return patience.waited ? Max(GetCurrentTimestamp() - patience.start, 1) : 0;
+}
+
 bool wait_for_lock(const store::Identity& id, std::int64_t left) {
-    if (left != kForEver)
-        return lock_within(id, left);
+    if (left != kForEver) return lock_within(id, left);
     lock(id);
     return true;
 }

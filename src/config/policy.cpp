@@ -24,14 +24,13 @@ Cache cache;
 std::uint64_t changes;
 
 void note_change(Datum, Oid table) {
-    if (table == InvalidOid || table == cache.table)
-        changes++;
+    if (table == InvalidOid || table == cache.table) changes++;
 }
 
 void load() {
     if (cache.context == nullptr)
-        cache.context = AllocSetContextCreate(CacheMemoryContext, "idempotency policies",
-                                              ALLOCSET_SMALL_SIZES);
+        cache.context =
+            AllocSetContextCreate(CacheMemoryContext, "idempotency policies", ALLOCSET_SMALL_SIZES);
     cache.loaded = false;
     cache.as_of = changes;
     MemoryContextReset(cache.context);
@@ -45,8 +44,7 @@ void load() {
 // the next call.
 void refresh() {
     AcceptInvalidationMessages();
-    if (!cache.loaded || cache.as_of != changes)
-        load();
+    if (!cache.loaded || cache.as_of != changes) load();
 }
 
 std::string_view text_at(const PolicyRow& row, PolicyColumn column) {
@@ -68,20 +66,17 @@ const PolicyRow* best_row(std::string_view scope) {
 }
 
 void set_micros(const PolicyRow& row, PolicyColumn column, std::int64_t* value) {
-    if (row.nulls[column])
-        return;
+    if (row.nulls[column]) return;
     const Interval* span = DatumGetIntervalP(row.values[column]);
     *value = core::interval_micros(span->month, span->day, span->time);
 }
 
 void set_bool(const PolicyRow& row, PolicyColumn column, bool* value) {
-    if (!row.nulls[column])
-        *value = DatumGetBool(row.values[column]);
+    if (!row.nulls[column]) *value = DatumGetBool(row.values[column]);
 }
 
 void apply_limits(const PolicyRow& row, core::Policy* policy) {
-    if (!row.nulls[kMaxAttempts])
-        policy->max_attempts = DatumGetInt32(row.values[kMaxAttempts]);
+    if (!row.nulls[kMaxAttempts]) policy->max_attempts = DatumGetInt32(row.values[kMaxAttempts]);
     if (!row.nulls[kMaxBodyBytes])
         policy->max_body_bytes = DatumGetInt32(row.values[kMaxBodyBytes]);
     if (!row.nulls[kOnLeaseExpiry])
@@ -110,8 +105,7 @@ ArrayType* array_at(const PolicyRow& row, PolicyColumn column) {
 }
 
 void check_role(Oid role) {
-    if (has_privs_of_role(GetUserId(), role))
-        return;
+    if (has_privs_of_role(GetUserId(), role)) return;
     const char* name = GetUserNameFromId(role, true);
     pg::raise_role(name != nullptr ? name : "(dropped)");
 }
@@ -122,10 +116,8 @@ ScopePolicy policy_for(std::string_view scope) {
     refresh();
     ScopePolicy result{default_policy(), nullptr, nullptr};
     const PolicyRow* row = best_row(scope);
-    if (row == nullptr)
-        return result;
-    if (!row->nulls[kAllowedRole])
-        check_role(DatumGetObjectId(row->values[kAllowedRole]));
+    if (row == nullptr) return result;
+    if (!row->nulls[kAllowedRole]) check_role(DatumGetObjectId(row->values[kAllowedRole]));
     apply(*row, &result.values);
     result.exclude_fields = array_at(*row, kExcludeFields);
     result.drop_headers = array_at(*row, kDropHeaders);

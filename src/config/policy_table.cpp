@@ -4,22 +4,22 @@ namespace idem::config {
 
 namespace {
 
-#define POLICY_COLUMNS                                                                       \
-    "scope_pattern, ttl, retention, lease, wait, max_attempts, retry_base, retry_cap,"       \
-    " key_required, fingerprint_required, store_request, on_lease_expiry, max_body_bytes,"   \
+#define POLICY_COLUMNS                                                                     \
+    "scope_pattern, ttl, retention, lease, wait, max_attempts, retry_base, retry_cap,"     \
+    " key_required, fingerprint_required, store_request, on_lease_expiry, max_body_bytes," \
     " on_large_body, exclude_fields, drop_headers, allowed_role"
 
 constexpr Oid kTypes[kPolicyColumns] = {
-    TEXTOID,     INTERVALOID, INTERVALOID, INTERVALOID, INTERVALOID,  INT4OID,
-    INTERVALOID, INTERVALOID, BOOLOID,     BOOLOID,     BOOLOID,      TEXTOID,
+    TEXTOID,     INTERVALOID, INTERVALOID,  INTERVALOID,  INTERVALOID, INT4OID,
+    INTERVALOID, INTERVALOID, BOOLOID,      BOOLOID,      BOOLOID,     TEXTOID,
     INT4OID,     TEXTOID,     TEXTARRAYOID, TEXTARRAYOID, REGROLEOID};
 
-pg::Statement read_all = {"SELECT " POLICY_COLUMNS " FROM idempotency.policy", 0, nullptr,
-                          nullptr};
+pg::Statement read_all = {"SELECT " POLICY_COLUMNS " FROM idempotency.policy", 0, nullptr, nullptr};
 
 // One statement each, so that the row changes at once and no duplicate can stop it.
 pg::Statement upsert = {
-    "INSERT INTO idempotency.policy (" POLICY_COLUMNS ") VALUES ($1, $2, $3, $4, $5, $6, $7, $8,"
+    "INSERT INTO idempotency.policy (" POLICY_COLUMNS
+    ") VALUES ($1, $2, $3, $4, $5, $6, $7, $8,"
     " $9, $10, $11, $12, $13, $14, $15, $16, $17) ON CONFLICT (scope_pattern) DO UPDATE SET"
     " (ttl, retention, lease, wait, max_attempts, retry_base, retry_cap, key_required,"
     " fingerprint_required, store_request, on_lease_expiry, max_body_bytes, on_large_body,"
@@ -34,13 +34,11 @@ pg::Statement delete_one = {
 void copy_row(HeapTuple tuple, TupleDesc desc, PolicyRow* row) {
     heap_deform_tuple(tuple, desc, row->values, row->nulls);
     for (int i = 0; i < kPolicyColumns; i++) {
-        if (row->nulls[i])
-            continue;
+        if (row->nulls[i]) continue;
         Form_pg_attribute attribute = TupleDescAttr(desc, i);
-        row->values[i] =
-            attribute->attlen == -1
-                ? PointerGetDatum(PG_DETOAST_DATUM_COPY(row->values[i]))
-                : datumCopy(row->values[i], attribute->attbyval, attribute->attlen);
+        row->values[i] = attribute->attlen == -1
+                             ? PointerGetDatum(PG_DETOAST_DATUM_COPY(row->values[i]))
+                             : datumCopy(row->values[i], attribute->attbyval, attribute->attlen);
     }
 }
 

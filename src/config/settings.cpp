@@ -12,6 +12,18 @@ int default_retention = 0;
 int default_lease = 60 * 1000;
 int default_wait = 0;
 int max_body_bytes = 4 * 1024 * 1024;
+int cleanup_interval_seconds = 60;
+int cleanup_batch_rows = 1000;
+int cleanup_grace_seconds = 0;
+int log_events_choice = static_cast<int>(LogEvents::Off);
+bool log_keys_switch = false;
+
+const config_enum_entry kLogEventsChoices[] = {
+    {"off", static_cast<int>(LogEvents::Off), false},
+    {"problems", static_cast<int>(LogEvents::Problems), false},
+    {"all", static_cast<int>(LogEvents::All), false},
+    {nullptr, 0, false},
+};
 
 struct IntSetting {
     const char* name;
@@ -40,7 +52,25 @@ const IntSetting kSettings[] = {
     {"idempotency.max_body_bytes", "Largest response body that a record keeps.",
      "The limit of headers and of a checkpoint's state, too.", &max_body_bytes, 0,
      static_cast<int>(core::kLargestBody), PGC_SUSET, GUC_UNIT_BYTE},
+    {"idempotency.cleanup_interval", "How often expired records are removed.",
+     "Zero: never, except by idem_cleanup.", &cleanup_interval_seconds, 0, 24 * 60 * 60, PGC_SIGHUP,
+     GUC_UNIT_S},
+    {"idempotency.cleanup_batch_size", "Most records that one transaction of the sweeper removes.",
+     nullptr, &cleanup_batch_rows, 1, 100000, PGC_SIGHUP, 0},
+    {"idempotency.cleanup_grace", "How long the sweeper keeps a record after its retention.",
+     nullptr, &cleanup_grace_seconds, 0, INT_MAX, PGC_SIGHUP, GUC_UNIT_S},
 };
+
+void define_log_settings() {
+    DefineCustomEnumVariable("idempotency.log_events",
+                             "Which decisions are written to the server log.", nullptr,
+                             &log_events_choice, /* boot_val */ log_events_choice,
+                             kLogEventsChoices, PGC_SUSET, 0, nullptr, nullptr, nullptr);
+    DefineCustomBoolVariable(
+        "idempotency.log_keys", "Whether these lines name the principal and the key.",
+        "Keys may be secrets.", &log_keys_switch,
+        /* boot_val */ log_keys_switch, PGC_SUSET, 0, nullptr, nullptr, nullptr);
+}
 
 }  // namespace
 
@@ -50,7 +80,28 @@ void define_settings() {
                                 /* boot_val */ *s.variable, s.least, s.most, s.context, s.unit,
                                 /* check_hook */ nullptr, /* assign_hook */ nullptr,
                                 /* show_hook */ nullptr);
+    define_log_settings();
     MarkGUCPrefixReserved("idempotency");
+}
+
+LogEvents log_events() {
+    return static_cast<LogEvents>(log_events_choice);
+}
+
+bool log_keys() {
+    return log_keys_switch;
+}
+
+int cleanup_interval() {
+    return cleanup_interval_seconds;
+}
+
+int cleanup_batch_size() {
+    return cleanup_batch_rows;
+}
+
+std::int64_t cleanup_grace() {
+    return cleanup_grace_seconds * core::kSecond;
 }
 
 core::Policy default_policy() {

@@ -8,6 +8,16 @@ namespace idem::config {
 
 void define_settings();
 
+enum class LogEvents { Off, Problems, All };
+LogEvents log_events();
+bool log_keys();
+
+// Of the sweeper. Seconds; 0: it is off.
+int cleanup_interval();
+int cleanup_batch_size();
+// How long after its retention a record is kept, in microseconds.
+std::int64_t cleanup_grace();
+
 // The policy that holds where no row of idempotency.policy says otherwise.
 core::Policy default_policy();
 

@@ -40,8 +40,8 @@ Datum guarded(SqlFunction body, FunctionCallInfo fcinfo) {
         case Caught::Other:
             break;
     }
-    ereport(ERROR, (errcode(ERRCODE_INTERNAL_ERROR),
-                    errmsg("idempotency: unexpected C++ exception")));
+    ereport(ERROR,
+            (errcode(ERRCODE_INTERNAL_ERROR), errmsg("idempotency: unexpected C++ exception")));
     pg_unreachable();
 }
 

@@ -19,16 +19,16 @@ void end_session_on_terminate();
 }  // namespace idem::pg
 
 // Declares the C symbol `name` that SQL calls, implemented by `body`.
-#define IDEM_FUNCTION(name, body)                                  \
-    extern "C" {                                                   \
+#define IDEM_FUNCTION(name, body)                                                               \
+    extern "C" {                                                                                \
     __attribute__((visibility("default"))) extern const Pg_finfo_record* pg_finfo_##name(void); \
-    __attribute__((visibility("default"))) Datum name(PG_FUNCTION_ARGS);  \
-    const Pg_finfo_record* pg_finfo_##name(void) {                 \
-        static const Pg_finfo_record my_finfo = {1};               \
-        return &my_finfo;                                          \
-    }                                                              \
-    Datum name(PG_FUNCTION_ARGS) {                                 \
-        return idem::pg::guarded(body, fcinfo);                    \
-    }                                                              \
-    }                                                              \
+    __attribute__((visibility("default"))) Datum name(PG_FUNCTION_ARGS);                        \
+    const Pg_finfo_record* pg_finfo_##name(void) {                                              \
+        static const Pg_finfo_record my_finfo = {1};                                            \
+        return &my_finfo;                                                                       \
+    }                                                                                           \
+    Datum name(PG_FUNCTION_ARGS) {                                                              \
+        return idem::pg::guarded(body, fcinfo);                                                 \
+    }                                                                                           \
+    }                                                                                           \
     static_assert(true, "takes the semicolon")

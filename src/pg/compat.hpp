@@ -33,4 +33,14 @@ inline AclResult schema_aclcheck(Oid schema, Oid role, AclMode mode) {
 #endif
 }
 
+// From 17 an extension can name what it waits for.
+inline std::uint32_t new_wait_event(const char* name) {
+#if PG_VERSION_NUM >= 170000
+    return WaitEventExtensionNew(name);
+#else
+    (void)name;
+    return PG_WAIT_EXTENSION;
+#endif
+}
+
 }  // namespace idem::pg

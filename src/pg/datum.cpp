@@ -9,21 +9,18 @@ core::Name name_of(const text* value) {
     std::string_view bytes = bytes_of(value);
     auto chars = static_cast<std::size_t>(
         pg_mbstrlen_with_len(bytes.data(), static_cast<int>(bytes.size())));
-    if (GetDatabaseEncoding() == PG_SQL_ASCII)
-        return {bytes, chars, false};
+    if (GetDatabaseEncoding() == PG_SQL_ASCII) return {bytes, chars, false};
     return {as_utf8(bytes), chars, true};
 }
 
 std::string_view as_utf8(std::string_view bytes) {
     char* converted = pg_server_to_any(bytes.data(), static_cast<int>(bytes.size()), PG_UTF8);
-    if (converted == bytes.data())
-        return bytes;
+    if (converted == bytes.data()) return bytes;
     return {converted, strlen(converted)};
 }
 
 void* copy_varlena(const void* value) {
-    if (value == nullptr)
-        return nullptr;
+    if (value == nullptr) return nullptr;
     return PG_DETOAST_DATUM_COPY(PointerGetDatum(value));
 }
 
@@ -50,8 +47,7 @@ TextList text_list(ArrayType* array, const char* what) {
     TextList list{static_cast<std::string_view*>(palloc(sizeof(std::string_view) * (count + 1))),
                   static_cast<std::size_t>(count)};
     for (int i = 0; i < count; i++) {
-        if (nulls[i])
-            raise_null_element(what);
+        if (nulls[i]) raise_null_element(what);
         list.items[i] = bytes_of(DatumGetTextPP(elements[i]));
     }
     return list;

@@ -50,7 +50,8 @@ void raise_name(const char* what, core::NameFault fault, const core::Name& name)
                     strcmp(what, "key") == 0
                         ? errhint("%s", kNameHint)
                         : errhint("A %s has up to 255 characters, none of them a control "
-                                  "character.", what)));
+                                  "character.",
+                                  what)));
     pg_unreachable();
 }
 
@@ -72,9 +73,10 @@ void raise_pattern(core::PatternFault fault, std::size_t chars) {
         detail = psprintf("It has %zu characters; %zu are allowed.", chars, core::kMaxNameChars);
     else if (fault == core::PatternFault::InnerStar)
         detail = "It has a \"*\" before its end.";
-    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("invalid scope_pattern"),
-                    errdetail("%s", detail),
-                    errhint("A pattern is a scope, or the beginning of scopes followed by \"*\".")));
+    ereport(ERROR,
+            (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("invalid scope_pattern"),
+             errdetail("%s", detail),
+             errhint("A pattern is a scope, or the beginning of scopes followed by \"*\".")));
     pg_unreachable();
 }
 
@@ -87,15 +89,15 @@ void raise_fingerprint(const core::FingerprintResult& result) {
                      errhint("Write a plain field name, or a path such as \"$.a.b\" or "
                              "\"$.a[*].b\".")));
         case core::FingerprintFault::TooDeep:
-            ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-                            errmsg("request is nested too deeply"),
-                            errdetail("A fingerprint reads at most %d levels.",
-                                      core::kMaxJsonDepth)));
+            ereport(
+                ERROR,
+                (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED), errmsg("request is nested too deeply"),
+                 errdetail("A fingerprint reads at most %d levels.", core::kMaxJsonDepth)));
         case core::FingerprintFault::BadJson:
-            ereport(ERROR,
-                    (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                     errmsg("request has no canonical form"),
-                     errdetail("It is not JSON in valid Unicode, or a number is out of range.")));
+            ereport(
+                ERROR,
+                (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("request has no canonical form"),
+                 errdetail("It is not JSON in valid Unicode, or a number is out of range.")));
         case core::FingerprintFault::OutOfMemory:
             ereport(ERROR, (errcode(ERRCODE_OUT_OF_MEMORY), errmsg("out of memory"),
                             errdetail("The request is too large to take its fingerprint.")));
@@ -124,8 +126,7 @@ void raise_fingerprint_size(std::size_t bytes) {
 
 void raise_word(const char* what, const char* given, const char* allowed) {
     ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                    errmsg("invalid %s: \"%s\"", what, given),
-                    errhint("Use one of %s.", allowed)));
+                    errmsg("invalid %s: \"%s\"", what, given), errhint("Use one of %s.", allowed)));
     pg_unreachable();
 }
 
@@ -271,9 +272,9 @@ void require_writable(const char* function) {
 }
 
 void raise_role(const char* role) {
-    ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-                    errmsg("permission denied for this scope"),
-                    errdetail("Its policy admits only members of role \"%s\".", role)));
+    ereport(ERROR,
+            (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE), errmsg("permission denied for this scope"),
+             errdetail("Its policy admits only members of role \"%s\".", role)));
     pg_unreachable();
 }
 
@@ -281,6 +282,15 @@ void raise_not_installed() {
     ereport(ERROR, (errcode(ERRCODE_UNDEFINED_TABLE),
                     errmsg("extension \"idempotency\" is not installed in this database"),
                     errhint("Run CREATE EXTENSION idempotency.")));
+    pg_unreachable();
+}
+
+void raise_no_statistics() {
+    ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+                    errmsg("statistics need shared memory"),
+                    errdetail("The library was not loaded when the server started."),
+                    errhint("Add idempotency to shared_preload_libraries and restart the server. "
+                            "Everything else works without.")));
     pg_unreachable();
 }
 

@@ -8,27 +8,24 @@ namespace {
 
 Oid table_owner() {
     HeapTuple tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(table_oid("record")));
-    if (!HeapTupleIsValid(tuple))
-        raise_not_installed();
+    if (!HeapTupleIsValid(tuple)) raise_not_installed();
     Oid owner = reinterpret_cast<Form_pg_class>(GETSTRUCT(tuple))->relowner;
     ReleaseSysCache(tuple);
     return owner;
 }
 
 void prepare(Statement* statement) {
-    SPIPlanPtr plan = SPI_prepare_cursor(statement->sql, statement->nargs,
-                                         const_cast<Oid*>(statement->types),
-                                         CURSOR_OPT_GENERIC_PLAN);
+    SPIPlanPtr plan =
+        SPI_prepare_cursor(statement->sql, statement->nargs, const_cast<Oid*>(statement->types),
+                           CURSOR_OPT_GENERIC_PLAN);
     if (plan == nullptr)
         elog(ERROR, "idempotency: SPI_prepare failed: %s", SPI_result_code_string(SPI_result));
-    if (SPI_keepplan(plan) != 0)
-        elog(ERROR, "idempotency: SPI_keepplan failed");
+    if (SPI_keepplan(plan) != 0) elog(ERROR, "idempotency: SPI_keepplan failed");
     statement->plan = plan;
 }
 
 std::uint64_t run(Statement* statement, Datum* values, const char* nulls, bool read_only) {
-    if (statement->plan == nullptr)
-        prepare(statement);
+    if (statement->plan == nullptr) prepare(statement);
     int result = SPI_execute_snapshot(statement->plan, values, nulls, GetActiveSnapshot(),
                                       InvalidSnapshot, read_only, true, 0);
     if (result < 0)
@@ -41,8 +38,7 @@ std::uint64_t run(Statement* statement, Datum* values, const char* nulls, bool r
 Oid table_oid(const char* name) {
     Oid schema = get_namespace_oid("idempotency", true);
     Oid table = OidIsValid(schema) ? get_relname_relid(name, schema) : InvalidOid;
-    if (!OidIsValid(table))
-        raise_not_installed();
+    if (!OidIsValid(table)) raise_not_installed();
     return table;
 }
 
@@ -56,23 +52,21 @@ Internal begin_internal() {
     scope.caller_context = CurrentMemoryContext;
     Oid owner = table_owner();
     GetUserIdAndSecContext(&scope.user, &scope.security_context);
-    SetUserIdAndSecContext(owner, scope.security_context | SECURITY_LOCAL_USERID_CHANGE |
-                                      SECURITY_NOFORCE_RLS);
+    SetUserIdAndSecContext(
+        owner, scope.security_context | SECURITY_LOCAL_USERID_CHANGE | SECURITY_NOFORCE_RLS);
     scope.guc_level = NewGUCNestLevel();
     set_locally("search_path", "pg_catalog, pg_temp");
     // The tables are looked up by primary key. A plan made while they were nearly empty must not
     // become a sequential scan that is kept while they grow.
     set_locally("enable_seqscan", "off");
-    if (SPI_connect() != SPI_OK_CONNECT)
-        elog(ERROR, "idempotency: SPI_connect failed");
+    if (SPI_connect() != SPI_OK_CONNECT) elog(ERROR, "idempotency: SPI_connect failed");
     PushActiveSnapshot(GetLatestSnapshot());
     return scope;
 }
 
 void end_internal(const Internal& scope) {
     PopActiveSnapshot();
-    if (SPI_finish() != SPI_OK_FINISH)
-        elog(ERROR, "idempotency: SPI_finish failed");
+    if (SPI_finish() != SPI_OK_FINISH) elog(ERROR, "idempotency: SPI_finish failed");
     AtEOXact_GUC(false, scope.guc_level);
     SetUserIdAndSecContext(scope.user, scope.security_context);
     MemoryContextSwitchTo(scope.caller_context);

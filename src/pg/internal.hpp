@@ -8,8 +8,8 @@
 namespace idem::pg {
 
 // Between begin_internal and end_internal SPI is connected and the newest snapshot is active: what
-// has committed is seen, in any isolation level, and results can be detoasted, also at commit, where
-// no statement's snapshot is left. Results have to be copied into `caller_context`.
+// has committed is seen, in any isolation level, and results can be detoasted, also at commit,
+// where no statement's snapshot is left. Results have to be copied into `caller_context`.
 struct Internal {
     Oid user;
     int security_context;

@@ -29,9 +29,8 @@ struct Reader {
 
     template <typename T>
     void pointer(Column column, T** pointer) const {
-        *pointer = nulls[column]
-                       ? nullptr
-                       : reinterpret_cast<T*>(PG_DETOAST_DATUM_COPY(values[column]));
+        *pointer =
+            nulls[column] ? nullptr : reinterpret_cast<T*>(PG_DETOAST_DATUM_COPY(values[column]));
     }
     TimestampTz time(Column column) const {
         return nulls[column] ? pg::kNoTime : DatumGetTimestampTz(values[column]);
@@ -114,8 +113,7 @@ void from_columns(const Datum* values, const bool* nulls, Record* record) {
     record->no_takeover = DatumGetBool(values[kNoTakeover]);
     record->body_omitted = DatumGetBool(values[kBodyOmitted]);
     record->status_code.reset();
-    if (!nulls[kStatusCode])
-        record->status_code = DatumGetInt32(values[kStatusCode]);
+    if (!nulls[kStatusCode]) record->status_code = DatumGetInt32(values[kStatusCode]);
     record->attempt = DatumGetInt32(values[kAttempt]);
     record->token = DatumGetInt64(values[kToken]);
     record->lease = DatumGetInt64(values[kLease]);

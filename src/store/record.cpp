@@ -51,13 +51,12 @@ Record copy_record(const Record& record) {
 }
 
 void free_record(Record* record) {
-    void* parts[] = {record->id.scope, record->id.principal,  record->id.key,
-                     record->fingerprint, record->headers,    record->body,
-                     record->error,    record->recovery_point, record->state,
-                     record->holder,   record->request,       record->resolved_by};
+    void* parts[] = {record->id.scope,    record->id.principal,   record->id.key,
+                     record->fingerprint, record->headers,        record->body,
+                     record->error,       record->recovery_point, record->state,
+                     record->holder,      record->request,        record->resolved_by};
     for (void* part : parts)
-        if (part != nullptr)
-            pfree(part);
+        if (part != nullptr) pfree(part);
 }
 
 }  // namespace idem::store

@@ -14,27 +14,27 @@ namespace {
     " holder, request, resolved_by"
 
 // The row of an identity: the whole primary key, so that a distributed table can route it.
-#define THIS_ROW                                                                              \
-    "scope OPERATOR(pg_catalog.=) $1 AND principal OPERATOR(pg_catalog.=) $2"                 \
+#define THIS_ROW                                                              \
+    "scope OPERATOR(pg_catalog.=) $1 AND principal OPERATOR(pg_catalog.=) $2" \
     " AND key OPERATOR(pg_catalog.=) $3"
 
 constexpr Oid kIdentityAndToken[] = {TEXTOID, TEXTOID, TEXTOID, INT8OID};
-constexpr Oid kTimeAndLimit[] = {TIMESTAMPTZOID, INT8OID};
+constexpr Oid kTimesAndLimit[] = {TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID};
 
 constexpr Oid kColumnsAndToken[kColumns + 1] = {
-    TEXTOID,        TEXTOID,        TEXTOID,        CHAROID,        BOOLOID,
-    BOOLOID,        BOOLOID,        INT4OID,        INT4OID,        INT8OID,
-    INT8OID,        TIMESTAMPTZOID, TIMESTAMPTZOID, TIMESTAMPTZOID, TIMESTAMPTZOID,
-    TIMESTAMPTZOID, TIMESTAMPTZOID, TIMESTAMPTZOID, BYTEAOID,       JSONBOID,
-    BYTEAOID,       TEXTOID,        TEXTOID,        JSONBOID,       TEXTOID,
-    JSONBOID,       TEXTOID,        INT8OID,
+    TEXTOID,        TEXTOID,        TEXTOID,        CHAROID,        BOOLOID,        BOOLOID,
+    BOOLOID,        INT4OID,        INT4OID,        INT8OID,        INT8OID,        TIMESTAMPTZOID,
+    TIMESTAMPTZOID, TIMESTAMPTZOID, TIMESTAMPTZOID, TIMESTAMPTZOID, TIMESTAMPTZOID, TIMESTAMPTZOID,
+    BYTEAOID,       JSONBOID,       BYTEAOID,       TEXTOID,        TEXTOID,        JSONBOID,
+    TEXTOID,        JSONBOID,       TEXTOID,        INT8OID,
 };
 
 pg::Statement find_row = {"SELECT " COLUMNS " FROM idempotency.record WHERE " THIS_ROW, 3,
                           kIdentityAndToken, nullptr};
 
 pg::Statement insert_row = {
-    "INSERT INTO idempotency.record (" COLUMNS ") VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10,"
+    "INSERT INTO idempotency.record (" COLUMNS
+    ") VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10,"
     " $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27)"
     " ON CONFLICT (scope, principal, key) DO NOTHING",
     kColumns, kColumnsAndToken, nullptr};
@@ -58,13 +58,17 @@ pg::Statement delete_row = {"DELETE FROM idempotency.record WHERE " THIS_ROW
 pg::Statement delete_expired = {
     "WITH expired AS MATERIALIZED ("
     "SELECT scope, principal, key FROM idempotency.record"
-    " WHERE retained_until OPERATOR(pg_catalog.<=) $1"
+    " WHERE retained_until OPERATOR(pg_catalog.>=) $1"
+    " AND retained_until OPERATOR(pg_catalog.<=) $2"
     " AND status OPERATOR(pg_catalog.<>) 'i'::pg_catalog.\"char\""
-    " ORDER BY retained_until USING OPERATOR(pg_catalog.<) LIMIT $2 FOR UPDATE SKIP LOCKED)"
-    " DELETE FROM idempotency.record r USING expired e"
+    " ORDER BY retained_until USING OPERATOR(pg_catalog.<) LIMIT $3 FOR UPDATE SKIP LOCKED),"
+    " deleted AS (DELETE FROM idempotency.record r USING expired e"
     " WHERE r.scope OPERATOR(pg_catalog.=) e.scope"
-    " AND r.principal OPERATOR(pg_catalog.=) e.principal AND r.key OPERATOR(pg_catalog.=) e.key",
-    2, kTimeAndLimit, nullptr};
+    " AND r.principal OPERATOR(pg_catalog.=) e.principal AND r.key OPERATOR(pg_catalog.=) e.key"
+    " RETURNING r.scope, r.retained_until)"
+    " SELECT scope, pg_catalog.count(*), pg_catalog.max(retained_until) FROM deleted"
+    " GROUP BY scope",
+    3, kTimesAndLimit, nullptr};
 
 void identity_values(const Identity& id, Datum* values) {
     values[0] = PointerGetDatum(id.scope);
@@ -119,12 +123,26 @@ bool remove(const Identity& id, std::int64_t expected_token) {
     return write_one(&delete_row, values, nullptr);
 }
 
-std::int64_t remove_expired(TimestampTz now, std::int64_t limit) {
-    Datum values[] = {TimestampTzGetDatum(now), Int64GetDatum(limit)};
+// One group of the deleted rows: scope, number, youngest end of retention.
+void add_group(HeapTuple group, const Expired& which, Removed* removed) {
+    Datum values[3];
+    bool nulls[3];
+    heap_deform_tuple(group, SPI_tuptable->tupdesc, values, nulls);
+    std::int64_t rows = DatumGetInt64(values[1]);
+    removed->rows += rows;
+    removed->last = Max(removed->last, DatumGetTimestampTz(values[2]));
+    if (which.removed != nullptr) which.removed(pg::bytes_of(DatumGetTextPP(values[0])), rows);
+}
+
+Removed remove_expired(const Expired& which) {
+    Datum values[] = {TimestampTzGetDatum(which.from), TimestampTzGetDatum(which.until),
+                      Int64GetDatum(which.limit)};
+    Removed removed{0, which.from};
     pg::Internal scope = pg::begin_internal();
-    std::uint64_t rows = pg::run_write(&delete_expired, values, nullptr);
+    std::uint64_t groups = pg::run_write(&delete_expired, values, nullptr);
+    for (std::uint64_t i = 0; i < groups; i++) add_group(SPI_tuptable->vals[i], which, &removed);
     pg::end_internal(scope);
-    return static_cast<std::int64_t>(rows);
+    return removed;
 }
 
 }  // namespace

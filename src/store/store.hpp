@@ -8,6 +8,21 @@
 
 namespace idem::store {
 
+// Rows whose retention ended after `from` and not after `until`, at most `limit` of them. A caller
+// who goes on where the last batch ended need not walk over its dead rows again. `removed`, which
+// may be nullptr, is told how many rows of which scope went.
+struct Expired {
+    TimestampTz from;
+    TimestampTz until;
+    std::int64_t limit;
+    void (*removed)(std::string_view scope, std::int64_t rows);
+};
+
+struct Removed {
+    std::int64_t rows;
+    TimestampTz last;  // when the retention of the youngest of them ended
+};
+
 struct Store {
     // The newest committed row, or this transaction's own, in any isolation level. Fills `record`
     // with copies in the current memory context; false if there is none. Takes no key lock, assigns
@@ -24,9 +39,9 @@ struct Store {
     // Removes the row whose token is `expected_token`. False if there is none.
     bool (*remove)(const Identity& id, std::int64_t expected_token);
 
-    // Removes up to `limit` rows that may go at `now`, oldest first, passing over rows that others
-    // have locked. Returns how many. Never a row without a result: it may still get one.
-    std::int64_t (*remove_expired)(TimestampTz now, std::int64_t limit);
+    // Removes rows that may go, oldest first, passing over rows that others have locked. Never a
+    // row without a result: it may still get one.
+    Removed (*remove_expired)(const Expired& which);
 };
 
 // SQL through SPI: single-row statements that a distributed table can route.

@@ -1,0 +1,191 @@
+#include "stats/counters.hpp"
+
+#include "pg/datum.hpp"
+#include "pg/named_segment.hpp"
+
+namespace idem::stats {
+
+namespace {
+
+constexpr int kSlots = 512;
+// 255 characters of up to four bytes.
+constexpr std::size_t kScopeBytes = 1020;
+
+// `hash` is written last when a slot is claimed, after a barrier: whoever reads it as its own sees
+// the whole slot. It is never 0 in a claimed slot and never changes again.
+struct Slot {
+    pg_atomic_uint64 hash;
+    Oid database;
+    std::uint16_t length;
+    char scope[kScopeBytes];
+    pg_atomic_uint64 counts[kCounters];
+    pg_atomic_uint64 since;
+};
+
+struct Shared {
+    LWLock lock;  // guards claiming a slot, nothing else
+    Slot overflow;
+    Slot slots[kSlots];
+};
+
+Shared* shared;
+
+shmem_request_hook_type previous_request_hook;
+shmem_startup_hook_type previous_startup_hook;
+
+void clear(Slot* slot) {
+    for (pg_atomic_uint64& count : slot->counts) pg_atomic_write_u64(&count, 0);
+    pg_atomic_write_u64(&slot->since, static_cast<std::uint64_t>(GetCurrentTimestamp()));
+}
+
+void init_slot(Slot* slot) {
+    memset(static_cast<void*>(slot), 0, sizeof(Slot));
+    pg_atomic_init_u64(&slot->hash, 0);
+    pg_atomic_init_u64(&slot->since, 0);
+    for (pg_atomic_uint64& count : slot->counts) pg_atomic_init_u64(&count, 0);
+    clear(slot);
+}
+
+void init_shared(void* memory) {
+    auto* fresh = static_cast<Shared*>(memory);
+    LWLockInitialize(&fresh->lock, LWLockNewTrancheId());
+    init_slot(&fresh->overflow);
+    for (Slot& slot : fresh->slots) init_slot(&slot);
+}
+
+void request() {
+    if (previous_request_hook != nullptr) previous_request_hook();
+    RequestAddinShmemSpace(MAXALIGN(sizeof(Shared)));
+}
+
+void startup() {
+    if (previous_startup_hook != nullptr) previous_startup_hook();
+    bool found;
+    LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
+    shared = static_cast<Shared*>(ShmemInitStruct("idempotency", sizeof(Shared), &found));
+    if (!found) init_shared(shared);
+    LWLockRelease(AddinShmemInitLock);
+    LWLockRegisterTranche(shared->lock.tranche, "idempotency");
+}
+
+// Never 0, which marks a free slot.
+std::uint64_t slot_hash(std::string_view scope) {
+    std::uint64_t hash =
+        DatumGetUInt64(hash_any_extended(reinterpret_cast<const unsigned char*>(scope.data()),
+                                         static_cast<int>(scope.size()), MyDatabaseId));
+    return hash == 0 ? 1 : hash;
+}
+
+bool is_of(const Slot& slot, std::string_view scope) {
+    return slot.database == MyDatabaseId && std::string_view(slot.scope, slot.length) == scope;
+}
+
+// Open addressing from the place the hash names; slots are never given back, so a free one ends
+// the search. nullptr if the scope has none, with the free slot, if there is one, in `*free`.
+Slot* search(std::uint64_t hash, std::string_view scope, Slot** free) {
+    *free = nullptr;
+    for (int i = 0; i < kSlots; i++) {
+        Slot* slot = &shared->slots[(hash + static_cast<std::uint64_t>(i)) % kSlots];
+        std::uint64_t found = pg_atomic_read_u64(&slot->hash);
+        if (found == 0) {
+            *free = slot;
+            return nullptr;
+        }
+        pg_read_barrier();
+        if (found == hash && is_of(*slot, scope)) return slot;
+    }
+    return nullptr;
+}
+
+Slot* claim_slot(std::uint64_t hash, std::string_view scope) {
+    Slot* free;
+    LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+    Slot* slot = search(hash, scope, &free);
+    if (slot == nullptr && free != nullptr && scope.size() <= kScopeBytes) {
+        slot = free;
+        slot->database = MyDatabaseId;
+        slot->length = static_cast<std::uint16_t>(scope.size());
+        memcpy(slot->scope, scope.data(), scope.size());
+        clear(slot);
+        pg_write_barrier();
+        pg_atomic_write_u64(&slot->hash, hash);
+    }
+    LWLockRelease(&shared->lock);
+    return slot;
+}
+
+Slot* slot_for(std::string_view scope) {
+    std::uint64_t hash = slot_hash(scope);
+    Slot* free;
+    Slot* slot = search(hash, scope, &free);
+    if (slot == nullptr && free != nullptr) slot = claim_slot(hash, scope);
+    return slot != nullptr ? slot : &shared->overflow;
+}
+
+ScopeCounts copy_of(const Slot& slot, text* scope) {
+    ScopeCounts row;
+    row.scope = scope;
+    for (int i = 0; i < kCounters; i++)
+        row.counts[i] = pg_atomic_read_u64(const_cast<pg_atomic_uint64*>(&slot.counts[i]));
+    row.since =
+        static_cast<TimestampTz>(pg_atomic_read_u64(const_cast<pg_atomic_uint64*>(&slot.since)));
+    return row;
+}
+
+// Whether a slot is claimed and of this database.
+bool is_ours(const Slot& slot) {
+    if (pg_atomic_read_u64(const_cast<pg_atomic_uint64*>(&slot.hash)) == 0) return false;
+    pg_read_barrier();
+    return slot.database == MyDatabaseId;
+}
+
+bool was_used(const ScopeCounts& row) {
+    for (std::uint64_t count : row.counts)
+        if (count > 0) return true;
+    return false;
+}
+
+}  // namespace
+
+void request_shared_memory() {
+    previous_request_hook = shmem_request_hook;
+    shmem_request_hook = request;
+    previous_startup_hook = shmem_startup_hook;
+    shmem_startup_hook = startup;
+}
+
+bool available() {
+    if (shared == nullptr)
+        shared =
+            static_cast<Shared*>(pg::named_segment("idempotency", sizeof(Shared), init_shared));
+    return shared != nullptr;
+}
+
+void count(std::string_view scope, Counter counter, std::uint64_t amount) {
+    if (available())
+        pg_atomic_fetch_add_u64(&slot_for(scope)->counts[static_cast<int>(counter)],
+                                static_cast<std::int64_t>(amount));
+}
+
+void count_swept(std::string_view scope, std::int64_t rows) {
+    count(scope, Counter::Swept, static_cast<std::uint64_t>(rows));
+}
+
+int read_all(ScopeCounts** rows) {
+    *rows = static_cast<ScopeCounts*>(palloc(sizeof(ScopeCounts) * (kSlots + 1)));
+    int count = 0;
+    for (const Slot& slot : shared->slots)
+        if (is_ours(slot))
+            (*rows)[count++] = copy_of(slot, pg::make_text({slot.scope, slot.length}));
+    ScopeCounts overflow = copy_of(shared->overflow, nullptr);
+    if (was_used(overflow)) (*rows)[count++] = overflow;
+    return count;
+}
+
+void reset() {
+    for (Slot& slot : shared->slots)
+        if (is_ours(slot)) clear(&slot);
+    clear(&shared->overflow);
+}
+
+}  // namespace idem::stats

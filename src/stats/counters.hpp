@@ -1,0 +1,57 @@
+// Counters of decisions and events, per scope of a database, in shared memory.
+//
+// Counting takes no lock: a slot is found without one, and its counters are atomic. Only the first
+// use of a scope in a cluster takes the lock, to claim a slot. When all slots are taken, further
+// scopes share the overflow slot.
+#pragma once
+
+#include "pg/pg.hpp"
+
+namespace idem::stats {
+
+enum class Counter {
+    Executed,
+    Replayed,
+    InProgress,
+    Mismatches,
+    Takeovers,
+    Retries,
+    RetryLater,
+    Exhausted,
+    Expired,
+    Unknown,
+    Completed,
+    Failed,
+    Waits,
+    WaitMicros,
+    Swept,
+    kCount
+};
+inline constexpr int kCounters = static_cast<int>(Counter::kCount);
+
+// Called while the library is preloaded; without that there are no statistics before server 17.
+void request_shared_memory();
+
+// Whether there are statistics at all; attaches to the named segment where the server has those.
+bool available();
+
+void count(std::string_view scope, Counter counter, std::uint64_t amount = 1);
+
+// For store::Expired.
+void count_swept(std::string_view scope, std::int64_t rows);
+
+// One row of the view. `scope` is nullptr for the overflow slot, which all databases share.
+struct ScopeCounts {
+    text* scope;
+    std::uint64_t counts[kCounters];
+    TimestampTz since;
+};
+
+// The scopes of this database, then the overflow slot if it was ever used; copies in the current
+// memory context. Returns their number.
+int read_all(ScopeCounts** rows);
+
+// Zeroes the counters of this database.
+void reset();
+
+}  // namespace idem::stats

@@ -1,0 +1,52 @@
+#include "worker/databases.hpp"
+
+extern "C" {
+#include "access/heapam.h"
+#include "access/table.h"
+#include "access/tableam.h"
+#include "catalog/pg_database.h"
+}
+
+namespace idem::worker {
+
+namespace {
+
+bool is_swept(Form_pg_database form) {
+    return form->datallowconn && !form->datistemplate && !database_is_invalid_form(form);
+}
+
+Database known_or_new(const Databases& known, Oid oid) {
+    for (int i = 0; i < known.count; i++)
+        if (known.items[i].oid == oid) return known.items[i];
+    return {oid, 0, DT_NOBEGIN, DT_NOBEGIN};
+}
+
+void add(Databases* list, const Database& database) {
+    std::size_t size = sizeof(Database) * static_cast<std::size_t>(list->count + 1);
+    list->items =
+        static_cast<Database*>(list->items == nullptr ? MemoryContextAlloc(TopMemoryContext, size)
+                                                      : repalloc(list->items, size));
+    list->items[list->count++] = database;
+}
+
+}  // namespace
+
+// The only catalog that can be read without being in a database, and in a transaction of its own.
+void refresh_databases(Databases* databases) {
+    Databases fresh{};
+    StartTransactionCommand();
+    (void)GetTransactionSnapshot();
+    Relation relation = table_open(DatabaseRelationId, AccessShareLock);
+    TableScanDesc scan = table_beginscan_catalog(relation, 0, nullptr);
+    while (HeapTuple tuple = heap_getnext(scan, ForwardScanDirection)) {
+        auto form = reinterpret_cast<Form_pg_database>(GETSTRUCT(tuple));
+        if (is_swept(form)) add(&fresh, known_or_new(*databases, form->oid));
+    }
+    table_endscan(scan);
+    table_close(relation, AccessShareLock);
+    CommitTransactionCommand();
+    if (databases->items != nullptr) pfree(databases->items);
+    *databases = fresh;
+}
+
+}  // namespace idem::worker

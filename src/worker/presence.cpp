@@ -1,0 +1,83 @@
+#include "worker/presence.hpp"
+
+#include "core/duration.hpp"
+
+#include "config/settings.hpp"
+#include "worker/registration.hpp"
+
+namespace idem::worker {
+
+namespace {
+
+// Beside the classes of claims (18756) and liveness (18757).
+constexpr std::uint16_t kWorkerClass = 18758;
+constexpr std::int64_t kPauseBetweenTries = 60 * core::kSecond;
+
+bool preloaded = false;
+
+// The launcher serves all databases and is in none: its tag has no database.
+LOCKTAG worker_tag(Oid database) {
+    LOCKTAG tag;
+    SET_LOCKTAG_ADVISORY(tag, database, 0, 0, kWorkerClass);
+    return tag;
+}
+
+bool take_for_life(Oid database) {
+    LOCKTAG tag = worker_tag(database);
+    return LockAcquire(&tag, ExclusiveLock, true, true) != LOCKACQUIRE_NOT_AVAIL;
+}
+
+bool launcher_runs() {
+    LOCKTAG tag = worker_tag(InvalidOid);
+    if (LockAcquire(&tag, ShareLock, false, true) == LOCKACQUIRE_NOT_AVAIL) return true;
+    (void)LockRelease(&tag, ShareLock, false);
+    return false;
+}
+
+void log_shortage() {
+    static bool logged = false;
+    if (!logged)
+        ereport(LOG, (errmsg("idempotency: no free worker slot for the launcher"),
+                      errdetail("Expired records stay until there is one."),
+                      errhint("Raise max_worker_processes, or call idem_cleanup regularly.")));
+    logged = true;
+}
+
+bool start_launcher() {
+    BackgroundWorker worker;
+    describe_launcher(&worker);
+    if (RegisterDynamicBackgroundWorker(&worker, nullptr)) return true;
+    log_shortage();
+    return false;
+}
+
+}  // namespace
+
+void register_launcher_at_start() {
+    preloaded = true;
+    BackgroundWorker worker;
+    describe_launcher(&worker);
+    RegisterBackgroundWorker(&worker);
+}
+
+// Several backends may find none at the same moment and register one each; all but one of those
+// meet the launcher's lock and exit at once.
+void ensure_launcher() {
+    static bool settled = false;
+    static TimestampTz next_try = 0;
+    if (settled || preloaded || config::cleanup_interval() == 0 || IsBinaryUpgrade) return;
+    TimestampTz now = GetCurrentTimestamp();
+    if (now < next_try) return;
+    next_try = now + kPauseBetweenTries;
+    settled = launcher_runs() || start_launcher();
+}
+
+bool become_launcher() {
+    return take_for_life(InvalidOid);
+}
+
+bool become_sweeper() {
+    return take_for_life(MyDatabaseId);
+}
+
+}  // namespace idem::worker

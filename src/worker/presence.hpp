@@ -1,0 +1,21 @@
+// Whether a launcher runs, and starting one where the library was not preloaded.
+#pragma once
+
+#include "pg/pg.hpp"
+
+namespace idem::worker {
+
+// Called while the library is preloaded.
+void register_launcher_at_start();
+
+// Called by the first claim of a backend: registers a launcher if there is none. Never fails; a
+// shortage of worker slots is logged once and tried again later.
+void ensure_launcher();
+
+// The launcher's lock, for as long as its process lives. False if another one has it.
+bool become_launcher();
+
+// The lock of a database's sweeper, likewise.
+bool become_sweeper();
+
+}  // namespace idem::worker

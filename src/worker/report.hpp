@@ -1,0 +1,23 @@
+// What a sweeper tells the launcher, through a segment that the launcher made.
+#pragma once
+
+#include "pg/pg.hpp"
+
+namespace idem::worker {
+
+enum class Visit : int {
+    Started,      // and, if it stays so, died
+    Drained,      // nothing expired is left
+    More,         // its time was over before it was through
+    NoExtension,  // nothing to do in this database
+    Busy,         // DDL has the table, or another sweeper is at work
+    Failed,       // an error
+};
+
+struct Report {
+    Visit visit;
+    int failures_before;  // of this database in a row: only the first is logged
+    TimestampTz from;     // where to go on; the sweeper moves it
+};
+
+}  // namespace idem::worker

@@ -1,0 +1,162 @@
+// A sweeper: visits one database, removes what has expired in small transactions, and ends. It
+// never stays: a worker that is connected stands in the way of DROP DATABASE.
+
+#include "core/duration.hpp"
+
+#include "config/settings.hpp"
+#include "pg/internal.hpp"
+#include "stats/counters.hpp"
+#include "store/store.hpp"
+#include "worker/journal.hpp"
+#include "worker/presence.hpp"
+#include "worker/registration.hpp"
+#include "worker/report.hpp"
+
+extern "C" {
+#include "catalog/dependency.h"
+#include "catalog/pg_class.h"
+#include "commands/extension.h"
+}
+
+namespace idem::worker {
+
+namespace {
+
+// A visit ends after that even if there is more to do.
+constexpr std::int64_t kVisit = 2 * core::kSecond;
+
+// Whether the extension is here, and its table is not under DDL. A schema of our name that does
+// not belong to the extension is none of our business. The lock is kept until the commit.
+Visit enter_table() {
+    Oid extension = get_extension_oid("idempotency", true);
+    Oid schema = get_namespace_oid("idempotency", true);
+    Oid table = OidIsValid(schema) ? get_relname_relid("record", schema) : InvalidOid;
+    if (!OidIsValid(extension) || !OidIsValid(table) ||
+        getExtensionOfObject(RelationRelationId, table) != extension)
+        return Visit::NoExtension;
+    if (!ConditionalLockRelationOid(table, RowExclusiveLock)) return Visit::Busy;
+    // It may have been dropped while we came for the lock.
+    return SearchSysCacheExists1(RELOID, ObjectIdGetDatum(table)) ? Visit::More
+                                                                  : Visit::NoExtension;
+}
+
+void begin_transaction() {
+    SetCurrentStatementStartTimestamp();
+    StartTransactionCommand();
+    PushActiveSnapshot(GetTransactionSnapshot());
+}
+
+// Statistics are flushed at once: autovacuum has to see the deletes, and we may end now.
+void end_transaction() {
+    PopActiveSnapshot();
+    CommitTransactionCommand();
+    (void)pgstat_report_stat(true);
+}
+
+// One batch, one transaction.
+Visit sweep_batch(Report* report, std::int64_t* total) {
+    begin_transaction();
+    Visit visit = enter_table();
+    if (visit == Visit::More) {
+        store::Expired which{report->from, GetCurrentTimestamp() - config::cleanup_grace(),
+                             config::cleanup_batch_size(), stats::count_swept};
+        store::Removed removed = store::store().remove_expired(which);
+        report->from = removed.last;
+        *total += removed.rows;
+        if (removed.rows < which.limit) visit = Visit::Drained;
+    }
+    end_transaction();
+    return visit;
+}
+
+Visit sweep(Report* report, std::int64_t* total) {
+    TimestampTz end = GetCurrentTimestamp() + kVisit;
+    Visit visit = Visit::More;
+    while (visit == Visit::More && GetCurrentTimestamp() < end) {
+        visit = sweep_batch(report, total);
+        CHECK_FOR_INTERRUPTS();
+        reload_if_asked();
+    }
+    return visit;
+}
+
+void note_in_journal(const JournalEntry& entry) {
+    begin_transaction();
+    if (enter_table() == Visit::More) write_journal(entry);
+    end_transaction();
+}
+
+void visit_database(Report* report) {
+    if (!become_sweeper()) {
+        report->visit = Visit::Busy;
+        return;
+    }
+    JournalEntry entry{GetCurrentTimestamp(), 0, nullptr};
+    pgstat_report_activity(STATE_RUNNING, "removing expired records");
+    Visit visit = sweep(report, &entry.rows);
+    if (visit == Visit::Drained || visit == Visit::More) note_in_journal(entry);
+    report->visit = visit;
+}
+
+// Ends what the error broke off. The message survives in `context`.
+char* take_error(MemoryContext context, bool log) {
+    MemoryContextSwitchTo(context);
+    ErrorData* error = CopyErrorData();
+    HOLD_INTERRUPTS();
+    if (log) EmitErrorReport();
+    AbortOutOfAnyTransaction();
+    FlushErrorState();
+    RESUME_INTERRUPTS();
+    MemoryContextSwitchTo(context);
+    return error->message;
+}
+
+// Runs a step; nullptr if it went well, else the message of its error.
+template <typename Step>
+char* run_guarded(Step step, bool log) {
+    MemoryContext context = CurrentMemoryContext;
+    char* volatile message = nullptr;
+    PG_TRY();
+    {
+        step();
+    }
+    PG_CATCH();
+    {
+        message = take_error(context, log);
+    }
+    PG_END_TRY();
+    return message;
+}
+
+// An error ends the visit, not the server: the launcher comes again after a pause. Only the first of
+// a streak is logged; the journal, if it can be written, has the last.
+void visit_guarded(Report* report) {
+    bool log = report->failures_before == 0;
+    char* message = run_guarded([report] { visit_database(report); }, log);
+    if (message == nullptr) return;
+    report->visit = Visit::Failed;
+    JournalEntry entry{GetCurrentTimestamp(), 0, message};
+    (void)run_guarded([&entry] { note_in_journal(entry); }, false);
+}
+
+}  // namespace
+
+}  // namespace idem::worker
+
+extern "C" {
+__attribute__((visibility("default"))) void idem_sweeper_main(Datum);
+
+// Entry point of a sweeper. It is never restarted; the launcher starts another when it is due.
+void idem_sweeper_main(Datum) {
+    idem::worker::SweeperOrder order;
+    memcpy(&order, MyBgworkerEntry->bgw_extra, sizeof(order));
+    idem::worker::accept_signals();
+    dsm_segment* segment = dsm_attach(order.report);
+    // The launcher that sent us has ended.
+    if (segment == nullptr) proc_exit(0);
+    dsm_pin_mapping(segment);
+    BackgroundWorkerInitializeConnectionByOid(order.database, InvalidOid, 0);
+    idem::worker::visit_guarded(static_cast<idem::worker::Report*>(dsm_segment_address(segment)));
+    proc_exit(0);
+}
+}
