@@ -3,7 +3,7 @@
 # shellcheck shell=bash
 
 # shellcheck disable=SC2034 # for script/test
-GROUPS_IN_ORDER=(checks build core regress isolation tap client)
+GROUPS_IN_ORDER=(checks build core regress isolation tap client docs demo)
 
 # ---- our own checks, printed as TAP ----
 
@@ -156,4 +156,27 @@ group_client() {
     ((status == 0)) || show_tail 60 "$WORK/client/server.log"
     stop_cluster client
     return "$status"
+}
+
+group_docs() {
+    ensure_installed
+    start_test_cluster docs
+    local status=0
+    PG_BINDIR=$PG_BINDIR "$ROOT/test/docs_check" || status=$?
+    ((status == 0)) || show_tail 60 "$WORK/docs/server.log"
+    stop_cluster docs
+    return "$status"
+}
+
+# The demo's verdict, and that it can fail.
+group_demo() {
+    check "the demo's verdict holds" "$ROOT/script/demo"
+    check "without idempotency the same demo fails" demo_fails
+    ((CHECKS_FAILED == 0))
+}
+
+demo_fails() {
+    local status=0
+    "$ROOT/script/demo" --sabotage=no-idempotency || status=$?
+    ((status == 1))
 }

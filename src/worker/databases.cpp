@@ -1,12 +1,5 @@
 #include "worker/databases.hpp"
 
-extern "C" {
-#include "access/heapam.h"
-#include "access/table.h"
-#include "access/tableam.h"
-#include "catalog/pg_database.h"
-}
-
 namespace idem::worker {
 
 namespace {

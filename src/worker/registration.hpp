@@ -3,13 +3,6 @@
 
 #include "pg/pg.hpp"
 
-extern "C" {
-#include "postmaster/bgworker.h"
-#include "postmaster/interrupt.h"
-#include "storage/dsm.h"
-#include "tcop/tcopprot.h"
-}
-
 namespace idem::worker {
 
 // What a sweeper is started with; travels in bgw_extra.

@@ -12,12 +12,6 @@
 #include "worker/registration.hpp"
 #include "worker/report.hpp"
 
-extern "C" {
-#include "catalog/dependency.h"
-#include "catalog/pg_class.h"
-#include "commands/extension.h"
-}
-
 namespace idem::worker {
 
 namespace {
