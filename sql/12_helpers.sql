@@ -90,3 +90,8 @@ SELECT idem_event_id('e', NULL, now());
 \echo :SQLSTATE
 SELECT idem_event_id('e', 'r', NULL);
 \echo :SQLSTATE
+
+-- A moment whose microseconds since 1970 do not fit is refused, not wrapped around.
+SELECT idem_event_id('e', 'r', '294247-01-10 04:00:54.775807+00');
+SELECT idem_event_id('e', 'r', '294247-01-10 04:00:54.775808+00');
+\echo :SQLSTATE

@@ -302,3 +302,8 @@ SELECT outcome FROM unnest(ARRAY['c100', 'c599', ' a ', U&'\00a0', U&'\200b', '"
 SELECT idem_complete('c100', 100, scope => 'bad-not'), idem_complete('c599', 599, scope => 'bad-not');
 ROLLBACK;
 SELECT idem_policy_drop('bad-small');
+
+-- Together they have to fit into the primary key's index; refused before anything is granted.
+SELECT outcome FROM idem_begin(repeat('🔑', 255), scope => repeat('🔑', 255), principal => repeat('🔑', 255));
+\echo :SQLSTATE
+SELECT count(*) FROM idempotency.record WHERE key = repeat('🔑', 255);

@@ -16,11 +16,19 @@ void check_key(const text* key, const char* name) {
 }
 
 text* label(FunctionCallInfo fcinfo, int arg, const char* name) {
-    text* value = required_text(fcinfo, arg, name);
+    if (PG_ARGISNULL(arg)) pg::raise_null_default(name);
+    text* value = PG_GETARG_TEXT_PP(arg);
     core::Name given = pg::name_of(value);
     core::NameFault fault = core::check_label(given);
     if (fault != core::NameFault::None) pg::raise_name(name, fault, given);
     return value;
+}
+
+// The primary key's index can't hold more, and the caller should not learn that at COMMIT.
+void check_size(const store::Identity& id) {
+    std::size_t bytes = pg::bytes_of(id.scope).size() + pg::bytes_of(id.principal).size();
+    if (id.key != nullptr) bytes += pg::bytes_of(id.key).size();
+    if (bytes > kMaxIdentityBytes) pg::raise_identity_size(bytes, kMaxIdentityBytes);
 }
 
 void check_header_name(const JsonbValue& name) {
@@ -80,7 +88,7 @@ std::optional<std::int64_t> duration_or_none(FunctionCallInfo fcinfo, int arg, c
     const Interval* span = PG_GETARG_INTERVAL_P(arg);
     std::int64_t micros = core::interval_micros(span->month, span->day, span->time);
     core::DurationFault fault = core::check_duration(micros, range);
-    if (fault != core::DurationFault::None) pg::raise_duration(name, fault, range.longest);
+    if (fault != core::DurationFault::None) pg::raise_duration(name, fault, range);
     return micros;
 }
 
@@ -96,6 +104,7 @@ store::Identity identity_or_generated_key(FunctionCallInfo fcinfo, int key, int 
     store::Identity id{label(fcinfo, scope, "scope"), label(fcinfo, principal, "principal"),
                        text_or_null(fcinfo, key)};
     if (id.key != nullptr) check_key(id.key, "key");
+    check_size(id);
     return id;
 }
 

@@ -49,8 +49,8 @@ struct Row {
     }
 };
 
-// Which parts of a record an answer shows: progress to the one who goes on with it, results to
-// those who may have them, nothing to those who sent another request.
+// Which parts of a record an answer shows: token and progress to the one who goes on with it, the
+// result to those who sent the same request. Status and times are for everybody.
 struct Shown {
     bool progress;
     bool result;

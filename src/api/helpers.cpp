@@ -46,9 +46,11 @@ Datum event_id(FunctionCallInfo fcinfo) {
     text* resource_id = required_text(fcinfo, 1, "resource_id");
     std::optional<TimestampTz> updated_at = moment_or_none(fcinfo, 2, "updated_at");
     if (!updated_at) pg::raise_null("updated_at");
+    std::int64_t unix_micros;
+    if (__builtin_add_overflow(*updated_at, pg::kUnixEpochShift, &unix_micros))
+        pg::raise_out_of_range("updated_at");
     char moment[32];
-    int length = snprintf(moment, sizeof(moment), "%lld",
-                          static_cast<long long>(*updated_at + pg::kUnixEpochShift));
+    int length = snprintf(moment, sizeof(moment), "%lld", static_cast<long long>(unix_micros));
     std::string_view parts[] = {pg::bytes_of(event_type),
                                 pg::bytes_of(resource_id),
                                 {moment, static_cast<std::size_t>(length)}};

@@ -74,7 +74,9 @@ void resolve(const ClaimRef& ref, Resolution resolution, const Response& respons
 bool look(const store::Identity& id, Answer* answer) {
     (void)config::policy_for(pg::bytes_of(id.scope));
     *answer = Answer{};
-    answer->has_record = store::store().find(id, &answer->record);
+    const OpenClaim* own = open_claim(id);
+    if (own != nullptr) answer->record = current_record(own);
+    answer->has_record = own != nullptr || store::store().find(id, &answer->record);
     if (answer->has_record && is_unknown(answer->record))
         answer->record.status = core::Status::Unknown;
     return answer->has_record;

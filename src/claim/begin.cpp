@@ -114,6 +114,8 @@ bool once(const BeginCall& call) {
             pg::raise_needs_operator("exhausted");
         case core::Outcome::Unknown:
             pg::raise_needs_operator("unknown");
+        case core::Outcome::RetryLater:
+            pg::raise_retry_pending();
         default:
             break;
     }

@@ -89,7 +89,7 @@ bool release(const ClaimRef& ref) {
 TimestampTz extend(const ClaimRef& ref, std::optional<std::int64_t> lease) {
     (void)enter(ref.function, ref.id);
     HeldClaim claim = held_claim(ref);
-    if (claim.ended) pg::raise_claim_lost();
+    if (claim.ended) pg::raise_claim_ended();
     return prolong(&claim, lease);
 }
 
@@ -98,7 +98,7 @@ TimestampTz checkpoint(const ClaimRef& ref, text* recovery_point, Jsonb* state,
     config::ScopePolicy policy = enter(ref.function, ref.id);
     check_size("state", state, policy.values);
     HeldClaim claim = held_claim(ref);
-    if (claim.ended) pg::raise_claim_lost();
+    if (claim.ended) pg::raise_claim_ended();
     claim.record.recovery_point = recovery_point;
     claim.record.state = state;
     return prolong(&claim, lease);

@@ -27,6 +27,12 @@ core::RecordFacts facts_of(const store::Record& record, const Asking& asking, Ti
     return facts;
 }
 
+// What the row does not say: it follows from the time and the policy.
+bool is_unknown(const core::RecordFacts& record, const core::Asked& asked) {
+    return record.status == core::Status::InProgress && asked.now >= record.lease_until &&
+           asked.on_lease_expiry == core::OnLeaseExpiry::Unknown;
+}
+
 }  // namespace
 
 bool same_fingerprint(const bytea* a, const bytea* b) {
@@ -46,7 +52,7 @@ Judgement judge(const Asking& asking) {
         if (result.answer.record.no_takeover) asked.on_lease_expiry = core::OnLeaseExpiry::Unknown;
     }
     core::Decision decision = core::decide(result.answer.has_record ? &facts : nullptr, asked);
-    if (decision.outcome == core::Outcome::Unknown)
+    if (result.answer.has_record && is_unknown(facts, asked))
         result.answer.record.status = core::Status::Unknown;
     result.answer.outcome = decision.outcome;
     result.answer.retry_after = decision.retry_after;

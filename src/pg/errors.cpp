@@ -7,13 +7,15 @@ namespace {
 constexpr const char* kNameHint =
     "Send a key that the client made for this one request, such as a UUID.";
 
-constexpr long long whole_days(std::int64_t micros) {
-    return static_cast<long long>(micros / core::kDay);
-}
-
 }  // namespace
 
 void raise_null(const char* what) {
+    ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("%s must not be null", what),
+                    errhint("Pass a value.")));
+    pg_unreachable();
+}
+
+void raise_null_default(const char* what) {
     ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("%s must not be null", what),
                     errhint("Leave the argument out to get its default.")));
     pg_unreachable();
@@ -55,15 +57,30 @@ void raise_name(const char* what, core::NameFault fault, const core::Name& name)
     pg_unreachable();
 }
 
-void raise_duration(const char* what, core::DurationFault fault, std::int64_t longest) {
+void raise_identity_size(std::size_t bytes, std::size_t limit) {
+    ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+                    errmsg("key, scope and principal are too long together"),
+                    errdetail("They have %zu bytes; %zu are allowed.", bytes, limit),
+                    errhint("Each may have 255 characters, but not all of them four-byte ones.")));
+    pg_unreachable();
+}
+
+void raise_out_of_range(const char* what) {
+    ereport(ERROR, (errcode(ERRCODE_DATETIME_VALUE_OUT_OF_RANGE), errmsg("%s out of range", what),
+                    errdetail("Its microseconds since 1970 do not fit into 64 bits.")));
+    pg_unreachable();
+}
+
+void raise_duration(const char* what, core::DurationFault fault, core::DurationRange range) {
     const char* detail = fault == core::DurationFault::Negative ? "It is negative."
                          : fault == core::DurationFault::Zero   ? "It is zero."
                                                                 : "It is too long.";
+    long long days = range.longest / core::kDay;
     ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("invalid %s", what),
                     errdetail("%s", detail),
-                    errhint("Use an interval that is finite, %s, and at most %lld days.",
-                            fault == core::DurationFault::Zero ? "more than zero" : "not negative",
-                            whole_days(longest))));
+                    errhint("Use an interval %s and at most %lld %s.",
+                            range.zero_allowed ? "that is not negative" : "of more than zero", days,
+                            days == 1 ? "day" : "days")));
     pg_unreachable();
 }
 
@@ -183,7 +200,7 @@ void raise_drop_headers() {
 
 void raise_too_large(const char* what, std::int64_t bytes, std::int64_t limit) {
     ereport(ERROR,
-            (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED), errmsg("%s is too large to keep", what),
+            (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED), errmsg("size of %s exceeds the limit", what),
              errdetail("It has %lld bytes; %lld are allowed.", static_cast<long long>(bytes),
                        static_cast<long long>(limit)),
              errhint("Raise max_body_bytes in the scope's policy or idempotency.max_body_bytes, "
@@ -213,6 +230,13 @@ void raise_claim_lost() {
     pg_unreachable();
 }
 
+void raise_claim_ended() {
+    ereport(ERROR, (errcode(kClaimLost), errmsg("claim on this key has ended"),
+                    errdetail("Its result has been recorded."),
+                    errhint("There is nothing left to keep alive.")));
+    pg_unreachable();
+}
+
 void raise_token_required() {
     ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("a token is required"),
                     errdetail("The claim was not begun in this transaction."),
@@ -233,6 +257,14 @@ void raise_still_deciding() {
                     errmsg("another execution of this key has not ended"),
                     errdetail("Neither true nor false would be right yet."),
                     errhint("Retry later, or allow a longer wait.")));
+    pg_unreachable();
+}
+
+void raise_retry_pending() {
+    ereport(ERROR,
+            (errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+             errmsg("the last execution of this key failed and may not be repeated yet"),
+             errdetail("The pause before its next attempt is not over."), errhint("Retry later.")));
     pg_unreachable();
 }
 

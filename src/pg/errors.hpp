@@ -16,9 +16,13 @@ inline constexpr int kClaimLost = MAKE_SQLSTATE('I', 'D', '4', '0', '9');
 
 // Bad arguments; `what` is the argument's name.
 [[noreturn]] void raise_null(const char* what);
+[[noreturn]] void raise_null_default(const char* what);
 [[noreturn]] void raise_null_element(const char* what);
 [[noreturn]] void raise_name(const char* what, core::NameFault fault, const core::Name& name);
-[[noreturn]] void raise_duration(const char* what, core::DurationFault fault, std::int64_t longest);
+[[noreturn]] void raise_identity_size(std::size_t bytes, std::size_t limit);
+[[noreturn]] void raise_out_of_range(const char* what);
+[[noreturn]] void raise_duration(const char* what, core::DurationFault fault,
+                                 core::DurationRange range);
 [[noreturn]] void raise_pattern(core::PatternFault fault, std::size_t chars);
 [[noreturn]] void raise_fingerprint(const core::FingerprintResult& result);
 [[noreturn]] void raise_request_too_large(std::size_t bytes);
@@ -38,9 +42,11 @@ inline constexpr int kClaimLost = MAKE_SQLSTATE('I', 'D', '4', '0', '9');
 // Claims.
 [[noreturn]] void raise_no_claim();
 [[noreturn]] void raise_claim_lost();
+[[noreturn]] void raise_claim_ended();
 [[noreturn]] void raise_token_required();
 [[noreturn]] void raise_claim_overtaken();
 [[noreturn]] void raise_still_deciding();
+[[noreturn]] void raise_retry_pending();
 [[noreturn]] void raise_own_claim_open();
 [[noreturn]] void raise_needs_operator(const char* status);
 [[noreturn]] void raise_final(const char* status);

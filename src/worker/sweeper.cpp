@@ -111,19 +111,15 @@ char* run_guarded(Step step, bool log) {
     MemoryContext context = CurrentMemoryContext;
     char* volatile message = nullptr;
     PG_TRY();
-    {
-        step();
-    }
+    { step(); }
     PG_CATCH();
-    {
-        message = take_error(context, log);
-    }
+    { message = take_error(context, log); }
     PG_END_TRY();
     return message;
 }
 
-// An error ends the visit, not the server: the launcher comes again after a pause. Only the first of
-// a streak is logged; the journal, if it can be written, has the last.
+// An error ends the visit, not the server: the launcher comes again after a pause. Only the first
+// of a streak is logged; the journal, if it can be written, has the last.
 void visit_guarded(Report* report) {
     bool log = report->failures_before == 0;
     char* message = run_guarded([report] { visit_database(report); }, log);
