@@ -163,7 +163,9 @@ COMMENT ON VIEW idempotency.abandoned IS 'claims whose lease is over and which n
 CREATE VIEW idempotency.sweeper AS
 SELECT pg_catalog.current_database() AS database, j.last_run, j.last_duration, j.last_rows, j.total_rows,
        (SELECT pg_catalog.count(*) FROM idempotency.record r
-         WHERE r.retained_until OPERATOR(pg_catalog.<=) pg_catalog.now()
+         WHERE r.retained_until OPERATOR(pg_catalog.<=)
+               (pg_catalog.now() OPERATOR(pg_catalog.-)
+                COALESCE(pg_catalog.current_setting('idempotency.cleanup_grace', true), '0')::interval)
            AND r.status OPERATOR(pg_catalog.<>) 'i') AS backlog,
        j.failures, j.last_error, j.last_error_at,
        (SELECT pg_catalog.min(a.pid) FROM pg_catalog.pg_stat_activity a
