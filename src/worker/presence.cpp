@@ -51,6 +51,13 @@ bool start_launcher() {
     return false;
 }
 
+// On a standby nothing may be registered: the postmaster would not start it before promotion, and
+// each try would keep a worker slot until then.
+bool may_start() {
+    return !preloaded && !IsBinaryUpgrade && config::cleanup_interval() > 0 &&
+           !RecoveryInProgress();
+}
+
 }  // namespace
 
 void register_launcher_at_start() {
@@ -65,7 +72,7 @@ void register_launcher_at_start() {
 void ensure_launcher() {
     static bool settled = false;
     static TimestampTz next_try = 0;
-    if (settled || preloaded || config::cleanup_interval() == 0 || IsBinaryUpgrade) return;
+    if (settled || !may_start()) return;
     TimestampTz now = GetCurrentTimestamp();
     if (now < next_try) return;
     next_try = now + kPauseBetweenTries;
