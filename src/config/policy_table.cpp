@@ -14,7 +14,8 @@ constexpr Oid kTypes[kPolicyColumns] = {
     INTERVALOID, INTERVALOID, BOOLOID,      BOOLOID,      BOOLOID,     TEXTOID,
     INT4OID,     TEXTOID,     TEXTARRAYOID, TEXTARRAYOID, REGROLEOID};
 
-pg::Statement read_all = {"SELECT " POLICY_COLUMNS " FROM idempotency.policy", 0, nullptr, nullptr};
+pg::Statement read_all = {"SELECT " POLICY_COLUMNS " FROM idempotency.policy", 0, nullptr,
+                          pg::Access::Whole, nullptr};
 
 // One statement each, so that the row changes at once and no duplicate can stop it.
 pg::Statement upsert = {
@@ -25,11 +26,11 @@ pg::Statement upsert = {
     " fingerprint_required, store_request, on_lease_expiry, max_body_bytes, on_large_body,"
     " exclude_fields, drop_headers, allowed_role) = ($2, $3, $4, $5, $6, $7, $8, $9, $10, $11,"
     " $12, $13, $14, $15, $16, $17)",
-    kPolicyColumns, kTypes, nullptr};
+    kPolicyColumns, kTypes, pg::Access::ByIndex, nullptr};
 
 pg::Statement delete_one = {
     "DELETE FROM idempotency.policy WHERE scope_pattern OPERATOR(pg_catalog.=) $1", 1, kTypes,
-    nullptr};
+    pg::Access::ByIndex, nullptr};
 
 void copy_row(HeapTuple tuple, TupleDesc desc, PolicyRow* row) {
     heap_deform_tuple(tuple, desc, row->values, row->nulls);

@@ -25,6 +25,7 @@ void prepare(Statement* statement) {
 }
 
 std::uint64_t run(Statement* statement, Datum* values, const char* nulls, bool read_only) {
+    if (statement->access == Access::ByIndex) set_locally("enable_seqscan", "off");
     if (statement->plan == nullptr) prepare(statement);
     int result = SPI_execute_snapshot(statement->plan, values, nulls, GetActiveSnapshot(),
                                       InvalidSnapshot, read_only, true, 0);
@@ -56,9 +57,6 @@ Internal begin_internal() {
         owner, scope.security_context | SECURITY_LOCAL_USERID_CHANGE | SECURITY_NOFORCE_RLS);
     scope.guc_level = NewGUCNestLevel();
     set_locally("search_path", "pg_catalog, pg_temp");
-    // The tables are looked up by primary key. A plan made while they were nearly empty must not
-    // become a sequential scan that is kept while they grow.
-    set_locally("enable_seqscan", "off");
     if (SPI_connect() != SPI_OK_CONNECT) elog(ERROR, "idempotency: SPI_connect failed");
     PushActiveSnapshot(GetLatestSnapshot());
     return scope;

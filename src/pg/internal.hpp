@@ -20,11 +20,18 @@ struct Internal {
 Internal begin_internal();
 void end_internal(const Internal& scope);
 
+// How a statement finds its rows. By index: a plan made while the table was nearly empty must not
+// become a sequential scan that is kept while it grows, so the planner is told to avoid one. A
+// statement that reads a whole small table must not be told: its plan would look so dear that the
+// server compiles it.
+enum class Access { ByIndex, Whole };
+
 // A statement of ours, prepared on first use in a backend and kept. Every name in it is qualified.
 struct Statement {
     const char* sql;
     int nargs;
     const Oid* types;
+    Access access;
     SPIPlanPtr plan;
 };
 

@@ -30,14 +30,14 @@ constexpr Oid kColumnsAndToken[kColumns + 1] = {
 };
 
 pg::Statement find_row = {"SELECT " COLUMNS " FROM idempotency.record WHERE " THIS_ROW, 3,
-                          kIdentityAndToken, nullptr};
+                          kIdentityAndToken, pg::Access::ByIndex, nullptr};
 
 pg::Statement insert_row = {
     "INSERT INTO idempotency.record (" COLUMNS
     ") VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10,"
     " $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27)"
     " ON CONFLICT (scope, principal, key) DO NOTHING",
-    kColumns, kColumnsAndToken, nullptr};
+    kColumns, kColumnsAndToken, pg::Access::ByIndex, nullptr};
 
 pg::Statement update_row = {
     "UPDATE idempotency.record SET status = $4, held = $5, no_takeover = $6, body_omitted = $7,"
@@ -47,28 +47,28 @@ pg::Statement update_row = {
     " error = $22, recovery_point = $23, state = $24, holder = $25, request = $26,"
     " resolved_by = $27"
     " WHERE " THIS_ROW " AND token OPERATOR(pg_catalog.=) $28",
-    kColumns + 1, kColumnsAndToken, nullptr};
+    kColumns + 1, kColumnsAndToken, pg::Access::ByIndex, nullptr};
 
 pg::Statement delete_row = {"DELETE FROM idempotency.record WHERE " THIS_ROW
                             " AND token OPERATOR(pg_catalog.=) $4",
-                            4, kIdentityAndToken, nullptr};
+                            4, kIdentityAndToken, pg::Access::ByIndex, nullptr};
 
 // FOR UPDATE looks at the newest version of each row again, so a row that has just been taken over
-// is not deleted. The CTE runs once; a plain IN could run again and go past the limit.
-pg::Statement delete_expired = {
-    "WITH expired AS MATERIALIZED ("
-    "SELECT scope, principal, key FROM idempotency.record"
-    " WHERE retained_until OPERATOR(pg_catalog.>=) $1"
-    " AND retained_until OPERATOR(pg_catalog.<=) $2"
+// is not deleted. The array is made once; a plain IN could run again and go past the limit. The
+// conditions stand twice because in a partitioned table a ctid alone does not name a row.
+#define MAY_GO                                                                                \
+    "retained_until OPERATOR(pg_catalog.>=) $1 AND retained_until OPERATOR(pg_catalog.<=) $2" \
     " AND status OPERATOR(pg_catalog.<>) 'i'::pg_catalog.\"char\""
-    " ORDER BY retained_until USING OPERATOR(pg_catalog.<) LIMIT $3 FOR UPDATE SKIP LOCKED),"
-    " deleted AS (DELETE FROM idempotency.record r USING expired e"
-    " WHERE r.scope OPERATOR(pg_catalog.=) e.scope"
-    " AND r.principal OPERATOR(pg_catalog.=) e.principal AND r.key OPERATOR(pg_catalog.=) e.key"
-    " RETURNING r.scope, r.retained_until)"
+
+pg::Statement delete_expired = {
+    "WITH deleted AS (DELETE FROM idempotency.record WHERE ctid OPERATOR(pg_catalog.=) ANY (ARRAY("
+    "SELECT ctid FROM idempotency.record WHERE " MAY_GO
+    " ORDER BY retained_until USING OPERATOR(pg_catalog.<) LIMIT $3 FOR UPDATE SKIP LOCKED))"
+    " AND " MAY_GO
+    " RETURNING scope, retained_until)"
     " SELECT scope, pg_catalog.count(*), pg_catalog.max(retained_until) FROM deleted"
     " GROUP BY scope",
-    3, kTimesAndLimit, nullptr};
+    3, kTimesAndLimit, pg::Access::ByIndex, nullptr};
 
 void identity_values(const Identity& id, Datum* values) {
     values[0] = PointerGetDatum(id.scope);

@@ -21,7 +21,7 @@ pg::Statement write_entry = {
     " OR failures OPERATOR(pg_catalog.>) 0 OR last_run IS NULL"
     " OR last_run OPERATOR(pg_catalog.<)"
     " ($1 OPERATOR(pg_catalog.-) '10 minutes'::pg_catalog.interval)",
-    4, kTypes, nullptr};
+    4, kTypes, pg::Access::Whole, nullptr};
 
 }  // namespace
 
