@@ -55,14 +55,13 @@ void note_visit(Database* database, const Report& report) {
 }
 
 // Logged once until a slot is free again.
-void note_shortage(Database* database) {
+void note_slot(bool had_one) {
     static bool logged = false;
-    if (!logged)
+    if (!had_one && !logged)
         ereport(LOG, (errmsg("idempotency: no free worker slot for a sweeper"),
                       errdetail("Expired records stay until there is one."),
                       errhint("Raise max_worker_processes.")));
-    logged = true;
-    database->due = GetCurrentTimestamp() + interval();
+    logged = !had_one;
 }
 
 // Starts a sweeper and waits for its end.
@@ -72,8 +71,10 @@ void visit(Database* database, dsm_segment* segment) {
     BackgroundWorker worker;
     describe_sweeper(&worker, {database->oid, dsm_segment_handle(segment)});
     BackgroundWorkerHandle* handle;
-    if (!RegisterDynamicBackgroundWorker(&worker, &handle)) {
-        note_shortage(database);
+    bool started = RegisterDynamicBackgroundWorker(&worker, &handle);
+    note_slot(started);
+    if (!started) {
+        database->due = GetCurrentTimestamp() + interval();
         return;
     }
     (void)WaitForBackgroundWorkerShutdown(handle);
@@ -81,9 +82,19 @@ void visit(Database* database, dsm_segment* segment) {
     note_visit(database, *report);
 }
 
+// A pause that was fixed under a longer interval must not outlast a shorter one. Back-off stays.
+void apply_reload(Databases* databases) {
+    if (!reload_if_asked() || config::cleanup_interval() == 0) return;
+    TimestampTz latest = GetCurrentTimestamp() + interval();
+    for (int i = 0; i < databases->count; i++) {
+        Database* database = &databases->items[i];
+        if (database->failures == 0) database->due = Min(database->due, latest);
+    }
+}
+
 void visit_due(Databases* databases, dsm_segment* segment) {
     for (int i = 0; i < databases->count; i++) {
-        reload_if_asked();
+        apply_reload(databases);
         if (config::cleanup_interval() > 0 && databases->items[i].due <= GetCurrentTimestamp())
             visit(&databases->items[i], segment);
     }
@@ -104,7 +115,7 @@ long millis_to_next(const Databases& databases) {
     dsm_pin_mapping(segment);
     Databases databases{};
     for (;;) {
-        reload_if_asked();
+        apply_reload(&databases);
         if (config::cleanup_interval() > 0) {
             refresh_databases(&databases);
             visit_due(&databases, segment);

@@ -37,10 +37,11 @@ void accept_signals() {
     BackgroundWorkerUnblockSignals();
 }
 
-void reload_if_asked() {
-    if (!ConfigReloadPending) return;
+bool reload_if_asked() {
+    if (!ConfigReloadPending) return false;
     ConfigReloadPending = false;
     ProcessConfigFile(PGC_SIGHUP);
+    return true;
 }
 
 void nap(long millis, std::uint32_t wait_event) {

@@ -18,8 +18,8 @@ void describe_sweeper(BackgroundWorker* worker, const SweeperOrder& order);
 // Signals, as both workers want them: SIGTERM ends, SIGHUP reloads; SIGUSR1 stays the server's.
 void accept_signals();
 
-// Applies a reload that SIGHUP has announced.
-void reload_if_asked();
+// Applies a reload that SIGHUP has announced; false if there was none.
+bool reload_if_asked();
 
 // Sleeps until its latch is set or the time is over. Milliseconds.
 void nap(long millis, std::uint32_t wait_event);

@@ -18,6 +18,10 @@ namespace {
 
 // A visit ends after that even if there is more to do.
 constexpr std::int64_t kVisit = 2 * core::kSecond;
+// The launcher waits for us, and so do all other databases: nobody who holds a row or keeps a
+// trigger running may stop them. Milliseconds.
+constexpr const char* kLockTimeout = "1000";
+constexpr int kTransactionTimeout = 10000;
 
 // Whether the extension is here, and its table is not under DDL. A schema of our name that does
 // not belong to the extension is none of our business. The lock is kept until the commit.
@@ -38,12 +42,14 @@ void begin_transaction() {
     SetCurrentStatementStartTimestamp();
     StartTransactionCommand();
     PushActiveSnapshot(GetTransactionSnapshot());
+    enable_timeout_after(STATEMENT_TIMEOUT, kTransactionTimeout);
 }
 
 // Statistics are flushed at once: autovacuum has to see the deletes, and we may end now.
 void end_transaction() {
     PopActiveSnapshot();
     CommitTransactionCommand();
+    disable_timeout(STATEMENT_TIMEOUT, false);
     (void)pgstat_report_stat(true);
 }
 
@@ -97,6 +103,8 @@ char* take_error(MemoryContext context, bool log) {
     MemoryContextSwitchTo(context);
     ErrorData* error = CopyErrorData();
     HOLD_INTERRUPTS();
+    disable_all_timeouts(false);
+    QueryCancelPending = false;
     if (log) EmitErrorReport();
     AbortOutOfAnyTransaction();
     FlushErrorState();
@@ -146,6 +154,7 @@ void idem_sweeper_main(Datum) {
     if (segment == nullptr) proc_exit(0);
     dsm_pin_mapping(segment);
     BackgroundWorkerInitializeConnectionByOid(order.database, InvalidOid, 0);
+    SetConfigOption("lock_timeout", idem::worker::kLockTimeout, PGC_SUSET, PGC_S_OVERRIDE);
     idem::worker::visit_guarded(static_cast<idem::worker::Report*>(dsm_segment_address(segment)));
     proc_exit(0);
 }

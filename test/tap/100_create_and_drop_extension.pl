@@ -1,0 +1,118 @@
+# CREATE and DROP EXTENSION while launcher and sweepers are at work.
+use strict;
+use warnings FATAL => 'all';
+
+use FindBin;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(time);
+
+use lib $FindBin::RealBin;
+use Idem;
+use Sweeping;
+
+# A table like ours, in a schema of our name, that somebody else made.
+my $look_alike = q{
+	CREATE SCHEMA idempotency;
+	CREATE TABLE idempotency.record (scope text, principal text, key text, status "char",
+		retained_until timestamptz);
+	INSERT INTO idempotency.record VALUES ('', '', 'theirs', 'c', '2000-01-01')};
+
+my $creator;
+my $node = sweeping_node('main',
+	-prepare => sub {
+		my ($node) = @_;
+		add_database($node, $_, 'public') foreach qw(dropped restored swept);
+		$node->safe_psql('postgres', "CREATE DATABASE $_") foreach qw(bare foreign_schema);
+		$node->safe_psql('foreign_schema', $look_alike);
+		$creator = session($node, 'bare');
+		ask($creator, $_) foreach 'BEGIN', 'CREATE EXTENSION idempotency';
+	});
+
+subtest 'schema of our name without the extension' => sub {
+	wait_until { visits($node, 'foreign_schema') == 1 } 'the first visit';
+	no_sweeper($node);
+	is(records($node, 'foreign_schema'), '1', 'nothing in its tables is touched');
+	is_deeply([ trouble($node, 0) ], [], 'and nothing is wrong with it');
+};
+
+subtest 'CREATE EXTENSION rolled back' => sub {
+	wait_until { visits($node, 'bare') == 1 } 'a visit before the commit';
+	# It does not wait for the one who creates the extension.
+	no_sweeper($node);
+	ask($creator, 'ROLLBACK');
+	$creator->quit;
+	# All databases are new to a new launcher.
+	$node->restart;
+	wait_until { visits($node, 'bare') == 2 } 'a visit after it';
+	no_sweeper($node);
+	is_deeply([ trouble($node, 0) ], [], 'the database stays one without the extension');
+};
+
+subtest 'CREATE EXTENSION' => sub {
+	my $plain = new_node('plain', 'idempotency.cleanup_interval' => '1s');
+
+	add_expired($plain, 10);
+	is_deeply([ workers($plain) ], [], 'not preloaded: nothing runs before the first claim');
+	is(begin_claim($plain, 'first')->{outcome}, 'execute', 'the first claim');
+	is_swept($plain, 'postgres', 'starts the launcher, which visits the database');
+	my $launcher = launcher($plain);
+
+	my $start = time;
+	add_database($plain, 'late', 'public');
+	add_expired($plain, 10, database => 'late');
+	is_swept($plain, 'late', 'a launcher that runs already finds it');
+	cmp_ok(time - $start, '<', 15, 'within ten intervals');
+	is(launcher($plain), $launcher, 'and is still the same');
+	$plain->stop;
+};
+
+subtest 'DROP EXTENSION' => sub {
+	my $size = log_size($node);
+
+	add_expired($node, 10, database => 'dropped');
+	is_swept($node, 'dropped', 'swept before');
+	$node->safe_psql('dropped', 'DROP EXTENSION idempotency');
+	wait_for_visits($node, 'dropped', 2);
+	my ($first, $second) = (visits($node, 'dropped'))[ -2, -1 ];
+	cmp_ok($second - $first, '>', 9.5, 'later visits are ten intervals apart');
+	is_deeply([ trouble($node, $size) ], [], 'and find nothing to complain of');
+};
+
+subtest 'DROP EXTENSION rolled back' => sub {
+	my $session = session($node, 'restored');
+
+	ask($session, $_) foreach 'BEGIN', 'DROP EXTENSION idempotency';
+	wait_for_visits($node, 'restored', 2);
+	ask($session, 'ROLLBACK');
+	$session->quit;
+	add_expired($node, 10, database => 'restored');
+	is_swept($node, 'restored', 'sweeping goes on');
+};
+
+subtest 'DROP EXTENSION during a sweep' => sub {
+	my $session = session($node, 'swept');
+	my $dropper = pid_of($session);
+	my $size = log_size($node);
+	my $gate = close_gate($node, 'swept');
+
+	configure($node, 'idempotency.cleanup_batch_size' => 1);
+	add_expired($node, 1000, database => 'swept');
+	my $sweeper = wait_for_sweeper($node, 'swept', q{wait_event_type = 'Lock'});
+	ask_later($session, 'DROP EXTENSION idempotency');
+	$node->poll_query_until('postgres',
+		"SELECT $sweeper = ANY (pg_blocking_pids($dropper))") or die 'DROP does not wait';
+	pass('it waits for the running batch');
+	# From now on a batch takes long enough to see that none comes between.
+	trigger_on_delete($node, 'swept', 'PERFORM pg_catalog.pg_sleep(3600)');
+	open_gate($gate);
+	is(ask($session), '', 'and goes first then');
+	$session->quit;
+	no_sweeper($node);
+	is_deeply([ trouble($node, $size) ], [], 'which the sweeper does not mind');
+	configure($node, 'idempotency.cleanup_batch_size' => 1000);
+};
+
+$node->stop;
+done_testing();

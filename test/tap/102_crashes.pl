@@ -1,0 +1,117 @@
+# Crashes of the processes at work: nothing is lost, and sweeping is taken up again by itself.
+use strict;
+use warnings FATAL => 'all';
+
+use FindBin;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+use lib $FindBin::RealBin;
+use Idem;
+use Sweeping;
+
+my $node = sweeping_node('main', restart_after_crash => 'on');
+my $endless = 'PERFORM pg_catalog.pg_sleep(3600)';
+
+# Gives the sweeper a row at which it stays.
+sub get_stuck
+{
+	my ($node) = @_;
+
+	trigger_on_delete($node, 'postgres', $endless);
+	add_expired($node, 10);
+	return wait_for_sweeper($node, 'postgres', q{wait_event = 'PgSleep'});
+}
+
+# Kills a process with signal 9, which the server takes for damage to shared memory: it ends all
+# its processes and starts again.
+sub kill_hard
+{
+	my ($node, $pid) = @_;
+	my $size = log_size($node);
+
+	kill 'KILL', $pid;
+	$node->wait_for_log(qr/all server processes terminated; reinitializing/, $size);
+	$node->poll_query_until('postgres', 'SELECT true') or die 'the server does not come back';
+	return;
+}
+
+# Kills the postmaster and starts it again, which it refuses as long as anybody uses the memory that
+# the old one left behind.
+sub start_again_without_postmaster
+{
+	my ($node, @workers) = @_;
+	my ($postmaster) = split /\n/, slurp_file($node->data_dir . '/postmaster.pid');
+
+	$node->kill9;
+	wait_until { !kill 0, $postmaster, @workers } 'the end of all workers';
+	wait_until { $node->start(fail_ok => 1) } 'the end of all other processes';
+	return;
+}
+
+subtest 'crash of a sweeper' => sub {
+	my $first = get_stuck($node);
+	my $launcher = launcher($node);
+
+	$node->safe_psql('postgres', "SELECT pg_terminate_backend($first)");
+	wait_for_sweeper($node, 'postgres', "pid <> $first");
+	is(records($node), '10', 'terminated: its batch is rolled back');
+	is(launcher($node), $launcher, 'and the launcher sends the next one');
+	untrigger($node, 'postgres');
+	is_swept($node, 'postgres', 'which does the work');
+
+	kill_hard($node, get_stuck($node));
+	is(records($node), '10', 'killed: its batch is rolled back');
+	launcher($node);
+	untrigger($node, 'postgres');
+	is_swept($node, 'postgres', 'the work is done after the restart');
+
+	trigger_on_delete($node, 'postgres', q{RAISE 'broken'});
+	my $size = log_size($node);
+	add_expired($node, 10);
+	$node->poll_query_until('postgres', 'SELECT failures = 3 FROM idempotency.sweeper')
+	  or die 'no failures are counted';
+	my @at = (visits($node, 'postgres'))[ -3 .. -1 ];
+	cmp_ok($at[1] - $at[0], '>', 0.9, 'failed: the launcher comes again after a pause');
+	cmp_ok($at[2] - $at[1], '>', 1.5 * ($at[1] - $at[0]), 'which grows');
+	untrigger($node, 'postgres');
+	is_swept($node, 'postgres', 'until the work is done');
+};
+
+subtest 'crash of the launcher' => sub {
+	my $first = launcher($node);
+
+	$node->safe_psql('postgres', "SELECT pg_terminate_backend($first)");
+	wait_until { !grep { $_ eq 'launcher' } workers($node) } 'its end';
+	my $ended = $node->safe_psql('postgres', 'SELECT extract(epoch FROM now())');
+	my $second = launcher($node);
+	isnt($second, $first, 'terminated: it is started again');
+	cmp_ok(abs(worker_starts($node, $second) - $ended - 5), '<', 2, 'after five seconds');
+	add_expired($node, 10);
+	is_swept($node, 'postgres', 'and goes on');
+
+	kill_hard($node, $second);
+	add_expired($node, 10);
+	is_swept($node, 'postgres', 'killed: it goes on after the restart');
+};
+
+subtest 'crash of the postmaster' => sub {
+	my $plain = new_node('plain', 'idempotency.cleanup_interval' => '1s');
+
+	begin_claim($plain, 'first');
+	foreach ($plain, $node)
+	{
+		start_again_without_postmaster($_, launcher($_), get_stuck($_));
+		is(records($_), $_ == $plain ? '11' : '10', $_->name . ': all workers end at once');
+		untrigger($_, 'postgres');
+	}
+	is_swept($node, 'postgres', 'preloaded: the next start brings them back');
+	is_deeply([ workers($plain) ], [], 'not preloaded: it does not');
+	begin_claim($plain, 'second');
+	is_swept($plain, 'postgres', 'but the next claim');
+	$plain->stop;
+};
+
+$node->stop;
+done_testing();

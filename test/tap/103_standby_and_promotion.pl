@@ -1,0 +1,76 @@
+# A standby has no workers until it is promoted, however its library is loaded.
+use strict;
+use warnings FATAL => 'all';
+
+use FindBin;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+use lib $FindBin::RealBin;
+use Idem;
+use Sweeping;
+
+# A standby of the primary that sweeps every second, as soon as it may.
+sub new_standby
+{
+	my ($primary, $name, $libraries) = @_;
+	my $standby = PostgreSQL::Test::Cluster->new($name);
+
+	$standby->init_from_backup($primary, 'base', has_streaming => 1);
+	$standby->append_conf('postgresql.conf', qq{
+		shared_preload_libraries = '$libraries'
+		idempotency.cleanup_interval = '1s'});
+	$standby->start;
+	return $standby;
+}
+
+# Calls the protocol, as far as a standby lets one, and looks for workers.
+sub is_without_workers
+{
+	my ($standby) = @_;
+	my $name = $standby->name;
+	my $session = session($standby);
+
+	is(ask($session, q{SELECT status FROM idem_get('old-1')}), 'completed', "$name: idem_get");
+	is(outcome_in($session, 'new'), '25006', "$name: idem_begin");
+	is(ask($session, 'SELECT backlog, launcher_pid FROM idempotency.sweeper'),
+		'10|', "$name: the view tells of the backlog");
+	$session->quit;
+	is_deeply([ workers($standby) ], [], "$name: no worker");
+	is($standby->safe_psql('postgres', q{SELECT count(*) FROM pg_locks WHERE objsubid = 18758}),
+		'0', "$name: nor a lock of one");
+	return;
+}
+
+subtest 'standby and promotion' => sub {
+	my $primary = new_node('primary',
+		-init => [ allows_streaming => 1 ],
+		shared_preload_libraries => 'idempotency',
+		'idempotency.cleanup_interval' => 0);
+	add_expired($primary, 10);
+	$primary->backup('base');
+	my $preloaded = new_standby($primary, 'preloaded', 'idempotency');
+	my $plain = new_standby($primary, 'plain', '');
+
+	foreach ($preloaded, $plain)
+	{
+		$primary->wait_for_catchup($_);
+		is_without_workers($_);
+	}
+	# Whoever had been started wrongly would have had its time by now.
+	add_expired($primary, 1, key => 'old-late-');
+	$primary->wait_for_catchup($_) foreach $preloaded, $plain;
+	is(records($_), '11', $_->name . ': nothing is removed') foreach $preloaded, $plain;
+	$primary->stop;
+
+	$preloaded->promote;
+	is_swept($preloaded, 'postgres', 'preloaded: the launcher starts when recovery has ended');
+	$plain->promote;
+	is(begin_claim($plain, 'new')->{outcome}, 'execute', 'not preloaded: the first claim');
+	is_swept($plain, 'postgres', 'starts it');
+	launcher($_) foreach $preloaded, $plain;
+	$_->stop foreach $preloaded, $plain;
+};
+
+done_testing();

@@ -1,0 +1,330 @@
+# What a sweep removes and what it spares, in which portions, and what it does in bad times.
+use strict;
+use warnings FATAL => 'all';
+
+use FindBin;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+use lib $FindBin::RealBin;
+use Idem;
+use Sweeping;
+
+my $node = sweeping_node('main',
+	-prepare => sub {
+		my ($node) = @_;
+		# A line per batch: its transaction, rows and how long that has lasted.
+		$node->safe_psql('postgres', q{
+			CREATE TABLE batch (xid xid8, amount bigint, lasted interval);
+			CREATE FUNCTION note_batch() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+				INSERT INTO public.batch SELECT pg_current_xact_id(), count(*),
+					clock_timestamp() - now() FROM gone HAVING count(*) > 0;
+				RETURN NULL;
+			END $$;
+			CREATE TRIGGER note_batch AFTER DELETE ON idempotency.record
+				REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION note_batch()});
+	});
+
+sub in_view
+{
+	my ($what) = @_;
+
+	return $node->safe_psql('postgres', "SELECT $what FROM idempotency.sweeper");
+}
+
+# Between the two the sweeper spares what the tests add.
+sub hold_back
+{
+	configure($node, 'idempotency.cleanup_grace' => '1d');
+	return;
+}
+
+# Does not wait for anything: the next sweeper may be meant to get stuck.
+sub let_go
+{
+	$node->append_conf('postgresql.conf', 'idempotency.cleanup_grace = 0');
+	$node->reload;
+	return;
+}
+
+subtest 'off and on again by reload' => sub {
+	my $launcher = launcher($node);
+
+	add_expired($node, 10);
+	is_swept($node, 'postgres', 'on');
+	configure($node, 'idempotency.cleanup_interval' => 0);
+	my $visits = visits($node, 'postgres');
+	add_expired($node, 10);
+	$node->safe_psql('postgres', 'SELECT pg_sleep(2.5)');
+	is(visits($node, 'postgres'), $visits, 'off: no visit');
+	is(records($node), '10', 'so nothing is removed');
+	configure($node, 'idempotency.cleanup_interval' => '1s');
+	is_swept($node, 'postgres', 'on again');
+	is(launcher($node), $launcher, 'all with one launcher');
+};
+
+subtest 'a shorter interval by reload' => sub {
+	configure($node, 'idempotency.cleanup_interval' => '1h');
+	my $visits = visits($node, 'postgres');
+	# The pause after the first visit is the long one.
+	$node->restart;
+	wait_until { visits($node, 'postgres') > $visits } 'the first visit';
+	no_sweeper($node);
+	add_expired($node, 10);
+	configure($node, 'idempotency.cleanup_interval' => '1s');
+	is_swept($node, 'postgres', 'does not wait for the end of the long one');
+	# Whatever came of it, the other tests go on.
+	$node->safe_psql('postgres', 'TRUNCATE idempotency.record');
+	$node->restart;
+};
+
+subtest 'bad values are refused with their range' => sub {
+	my %refused = (
+		"cleanup_interval = -1" => qr/-1 s? ?is outside the valid range .*\(0 \.\. 86400\)/,
+		"cleanup_interval = '2d'" => qr/172800 .*\(0 \.\. 86400\)/,
+		"cleanup_interval = 'soon'" => qr/invalid value.*"soon"/,
+		"cleanup_batch_size = 0" => qr/0 is outside the valid range .*\(1 \.\. 100000\)/,
+		"cleanup_batch_size = 100001" => qr/100001 .*\(1 \.\. 100000\)/,
+		"cleanup_grace = -1" => qr/-1 .*\(0 \.\. 2147483647\)/,
+		"log_events = 'some'" => qr/invalid value.*"some".*\n.*off, problems, all/);
+
+	foreach my $setting (sort keys %refused)
+	{
+		my (undef, undef, $stderr) =
+		  $node->psql('postgres', "ALTER SYSTEM SET idempotency.$setting");
+		like($stderr, $refused{$setting}, $setting);
+	}
+	my $session = session($node);
+	is(ask($session, "SET idempotency.$_"), '55P02', "$_ is not for a session")
+	  foreach 'cleanup_interval = 1', 'cleanup_batch_size = 1', 'cleanup_grace = 1';
+	$session->quit;
+};
+
+subtest 'batch size' => sub {
+	$node->safe_psql('postgres', 'TRUNCATE batch');
+	configure($node, 'idempotency.cleanup_batch_size' => 10);
+	add_expired($node, 25);
+	is_swept($node, 'postgres', 'in batches');
+	is($node->safe_psql('postgres', q{SELECT string_agg(amount::text, ' ' ORDER BY xid) FROM batch}),
+		'10 10 5', 'of the size that is set, a transaction each');
+	configure($node, 'idempotency.cleanup_batch_size' => 1000);
+};
+
+subtest 'grace' => sub {
+	configure($node, 'idempotency.cleanup_grace' => '1h');
+	add_expired($node, 5, ended => '2 hours');
+	add_expired($node, 5, ended => '10 minutes', key => 'young-');
+	is_swept($node, 'postgres', 'what is older goes');
+	is(records($node), '5', 'what is younger stays');
+	configure($node, 'idempotency.cleanup_grace' => 0);
+	ok( $node->poll_query_until('postgres',
+			'SELECT NOT EXISTS (SELECT FROM idempotency.record)'),
+		'and goes without grace');
+};
+
+subtest 'a living lease or retention' => sub {
+	my $long = begin_claim($node, 'leased', lease => '1 hour', ttl => '1 second')->{token};
+	my $lost = begin_claim($node, 'lost', lease => '1 ms', ttl => '1 second')->{token};
+	my $kept = begin_claim($node, 'kept', ttl => '1 hour')->{token};
+	call($node, 'idem_complete', key => 'kept', token => $kept);
+
+	# From now on all but the last have outlived their retention.
+	$node->safe_psql('postgres', q{
+		UPDATE idempotency.record SET expires_at = now(), retained_until = now() - interval '1 min'
+		WHERE key IN ('leased', 'lost')});
+	add_expired($node, 10);
+	is_swept($node, 'postgres', 'others go');
+	is(record_state($node, 'leased'), 'in_progress', 'a living lease stays');
+	is(record_state($node, 'lost'), 'in_progress', 'a lost one too: it may get its result yet');
+	is(record_state($node, 'kept'), 'completed', 'and a living retention');
+	is(call($node, 'idem_complete', key => 'leased', token => $long, ttl => '1 hour'),
+		't', 'the holder completes late');
+	is(begin_claim($node, 'lost')->{attempt}, '2', 'the lost one is taken over');
+	$node->safe_psql('postgres', 'DELETE FROM idempotency.record');
+};
+
+subtest 'a record that is used again while the sweeper comes to it' => sub {
+	my $session = session($node);
+
+	hold_back();
+	my $gate = close_gate($node, 'postgres');
+	add_expired($node, 1, ended => '2 hours');
+	add_expired($node, 1, ended => '1 hour', key => 'again-');
+	let_go();
+	# It has its snapshot, in which both are over, and is at the older one.
+	wait_for_sweeper($node, 'postgres', q{wait_event = 'advisory'});
+	ask($session, $_) foreach q{SET statement_timeout = '10s'}, 'BEGIN';
+	is(outcome_in($session, 'again-1'), 'execute', 'it is begun again');
+	is(ask($session, completion('again-1')), 't', 'and completed');
+	is(ask($session, 'COMMIT'), '', 'while the sweeper has not come to it');
+	open_gate($gate);
+	is_swept($node, 'postgres', 'the older one goes');
+	wait_for_visits($node, 'postgres', 1);
+	is(outcome_in($session, 'again-1'), 'replay', 'the newer one stays');
+	$session->quit;
+	untrigger($node, 'postgres');
+};
+
+subtest 'a record that is swept while it is used again' => sub {
+	my $session = session($node);
+
+	hold_back();
+	add_expired($node, 1);
+	ask($session, 'BEGIN');
+	is(outcome_in($session, 'old-1'), 'execute', 'it is begun again');
+	let_go();
+	is_swept($node, 'postgres', 'the old record is swept');
+	is(ask($session, completion('old-1')), 't', 'and the new one is completed');
+	is(ask($session, 'COMMIT'), '', 'committed');
+	is(outcome_in($session, 'old-1'), 'replay', 'and kept');
+	$session->quit;
+	$node->safe_psql('postgres', 'DELETE FROM idempotency.record');
+};
+
+subtest 'a record that is taken over while it could be swept' => sub {
+	my $session = session($node);
+
+	hold_back();
+	begin_claim($node, 'lost', lease => '1 ms', ttl => '1 ms');
+	ask($session, 'BEGIN');
+	is(join(', ', (claim_in($session, 'lost', ttl => '1 hour'))[0, 1]),
+		'execute, 2', 'it is taken over');
+	let_go();
+	wait_for_visits($node, 'postgres', 2);
+	is(ask($session, completion('lost')), 't', 'and completed');
+	is(ask($session, 'COMMIT'), '', 'committed');
+	wait_for_visits($node, 'postgres', 2);
+	is(outcome_in($session, 'lost'), 'replay', 'and kept');
+	$session->quit;
+	$node->safe_psql('postgres', 'DELETE FROM idempotency.record');
+};
+
+subtest 'a row that somebody has locked' => sub {
+	my $session = session($node);
+
+	hold_back();
+	add_expired($node, 1, key => 'locked-');
+	add_expired($node, 10);
+	ask($session, 'BEGIN');
+	ask($session, q{SELECT FROM idempotency.record WHERE key = 'locked-1' FOR UPDATE});
+	let_go();
+	is_swept($node, 'postgres', 'others do not wait for it');
+	is(record_state($node, 'locked-1'), 'completed', 'it is passed over');
+	ask($session, 'COMMIT');
+	ok( $node->poll_query_until('postgres',
+			q{SELECT NOT EXISTS (SELECT FROM idempotency.record WHERE key = 'locked-1')}),
+		'until it is let go');
+	$session->quit;
+};
+
+subtest '100,000 expired rows' => sub {
+	my $deleted = q{SELECT n_tup_del FROM pg_stat_user_tables WHERE relname = 'record'};
+
+	$node->safe_psql('postgres', 'TRUNCATE batch');
+	my $before = $node->safe_psql('postgres', $deleted);
+	add_expired($node, 100_000);
+	is_swept($node, 'postgres', 'all go');
+	is($node->safe_psql('postgres', q{SELECT sum(amount), count(*), max(lasted) < '1 s' FROM batch}),
+		'100000|100|t', 'in a hundred transactions, none longer than a second');
+	ok( $node->poll_query_until('postgres', "SELECT ($deleted) >= $before + 100000"),
+		'pg_stat_user_tables sees the deletes');
+};
+
+subtest 'xmin held by another session' => sub {
+	my $session = session($node);
+
+	ask($session, $_) foreach 'BEGIN ISOLATION LEVEL REPEATABLE READ', 'SELECT 1';
+	add_expired($node, 5000);
+	is_swept($node, 'postgres', 'all go, although none can be vacuumed');
+	my $before = visits($node, 'postgres');
+	$node->safe_psql('postgres', 'SELECT pg_sleep(3)');
+	cmp_ok(visits($node, 'postgres') - $before, '<=', 4, 'and the sweep does not spin on them');
+	is($node->safe_psql('postgres', 'SELECT count(*) FROM idempotency.sweeper WHERE backlog = 0'),
+		'1', 'for there is no backlog');
+	ask($session, 'COMMIT');
+	$session->quit;
+};
+
+subtest 'locked table' => sub {
+	my $session = session($node);
+
+	hold_back();
+	add_expired($node, 10);
+	# As CREATE INDEX does.
+	ask($session, $_) foreach 'BEGIN', 'LOCK TABLE idempotency.record IN SHARE MODE';
+	let_go();
+	wait_for_visits($node, 'postgres', 3);
+	is(records($node), '10', 'visits end without having waited for it');
+	ask($session, 'COMMIT');
+	is_swept($node, 'postgres', 'swept when the lock is gone');
+	$session->quit;
+};
+
+subtest 'streak of errors' => sub {
+	my $rename = 'ALTER TABLE idempotency.record RENAME COLUMN';
+
+	foreach (
+		[
+			'broken',
+			sub { trigger_on_delete($node, 'postgres', q{RAISE 'broken'}) },
+			sub { untrigger($node, 'postgres') }
+		],
+		[
+			'column "scope" does not exist',
+			sub { $node->safe_psql('postgres', "$rename scope TO renamed") },
+			sub { $node->safe_psql('postgres', "$rename renamed TO scope") }
+		])
+	{
+		my ($message, $break, $repair) = @$_;
+		my $size = log_size($node);
+		hold_back();
+		add_expired($node, 10);
+		$break->();
+		let_go();
+		$node->poll_query_until('postgres', 'SELECT failures >= 3 FROM idempotency.sweeper')
+		  or die 'no failures are counted';
+		is(in_view('last_error'), $message, "$message: seen in the view");
+		is(scalar(log_since($node, $size, qr/ERROR:/)), 1, "$message: logged once");
+		$repair->();
+		is_swept($node, 'postgres', "$message: repaired, and the work is done");
+		$node->poll_query_until('postgres', 'SELECT failures = 0 FROM idempotency.sweeper')
+		  or die 'failures are not reset';
+		is(in_view('last_error'), $message, "$message: the last error stays visible");
+	}
+};
+
+# The launcher waits for the sweeper, so whoever could hold up one would hold up all databases.
+subtest 'a lock in one database' => sub {
+	add_database($node, 'other', 'public');
+	my $session = session($node, 'other');
+
+	ask($session, $_) foreach 'BEGIN', 'SELECT * FROM idempotency.journal FOR UPDATE';
+	add_expired($node, 5, database => 'other');
+	wait_for_sweeper($node, 'other', q{wait_event_type = 'Lock'});
+	add_expired($node, 10);
+	is_swept($node, 'postgres', 'the others are swept meanwhile');
+	is($node->safe_psql('other', 'SELECT count(*) FROM pg_locks WHERE NOT granted'),
+		'0', 'the sweeper has given up');
+	$session->quit;
+};
+
+$node->stop;
+
+# A plan that looks dear is compiled, which takes far longer than what a visit has to do.
+subtest 'nothing is compiled' => sub {
+	my $watched = sweeping_node('watched',
+		shared_preload_libraries => 'idempotency, auto_explain',
+		'auto_explain.log_min_duration' => 0,
+		'auto_explain.log_analyze' => 'on');
+
+	my $size = log_size($watched);
+	add_expired($watched, 10);
+	is_swept($watched, 'postgres', 'records are swept');
+	wait_for_visits($watched, 'postgres', 1);
+	ok(scalar(log_since($watched, $size, qr/UPDATE idempotency\.journal/)), 'plans are logged');
+	is(scalar(log_since($watched, $size, qr/JIT:/)), 0, 'none was compiled');
+	$watched->stop;
+};
+
+done_testing();

@@ -1,0 +1,223 @@
+# idempotency.stats: each counter by what causes it, per scope and in total.
+use strict;
+use warnings FATAL => 'all';
+
+use FindBin;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+use lib $FindBin::RealBin;
+use Idem;
+use Sweeping;
+
+my @counters = qw(executed replayed in_progress mismatches takeovers retries retry_later exhausted
+  expired unknown completed failed waits swept);
+my $node = sweeping_node('main', -prepare => sub { add_database($_[0], 'other', 'public') });
+
+# What was counted under a condition, for instance "executed 1, completed 1".
+sub counted
+{
+	my ($condition, $database) = @_;
+	my $columns = join ', ', map { "($counters[$_], '$counters[$_]', $_)" } 0 .. $#counters;
+
+	return $node->safe_psql($database // 'postgres', qq{
+		SELECT coalesce(string_agg(name || ' ' || value, ', ' ORDER BY place), 'nothing')
+		FROM idempotency.stats, LATERAL (VALUES $columns) AS c (value, name, place)
+		WHERE value > 0 AND $condition});
+}
+
+# A claim in the scope, in a connection of its own.
+sub begin_in
+{
+	my ($scope, %named) = @_;
+
+	return begin_claim($node, 'key', scope => $scope, %named);
+}
+
+sub end_in
+{
+	my ($scope, $function, $token, %named) = @_;
+
+	return call($node, $function, key => 'key', scope => $scope, token => $token, %named);
+}
+
+# Scope, what happens in it, and what is counted then. Each call is a connection of its own, so
+# the counters outlive backends.
+my @events = (
+	[ 'executed', sub { begin_in(@_) }, 'executed 1' ],
+	[ 'completed', sub { end_in(@_, 'idem_complete', begin_in(@_)->{token}) },
+		'executed 1, completed 1' ],
+	[
+		'replayed',
+		sub {
+			end_in(@_, 'idem_complete', begin_in(@_)->{token});
+			begin_in(@_) foreach 1 .. 3;
+		},
+		'executed 1, replayed 3, completed 1'
+	],
+	[ 'in progress', sub { begin_in(@_) foreach 1 .. 2 }, 'executed 1, in_progress 1' ],
+	[ 'mismatch', sub { begin_in(@_, request => $_) foreach '{"a": 1}', '{"a": 2}' },
+		'executed 1, mismatches 1' ],
+	[ 'takeover', sub { begin_in(@_, lease => '1 ms') foreach 1 .. 2 },
+		'executed 2, takeovers 1' ],
+	[ 'failed', sub { end_in(@_, 'idem_fail', begin_in(@_)->{token}) }, 'executed 1, failed 1' ],
+	[
+		'retry',
+		sub {
+			end_in(@_, 'idem_fail', begin_in(@_)->{token}, retryable => \'true', retry_after => '0');
+			begin_in(@_);
+		},
+		'executed 2, retries 1, failed 1'
+	],
+	[
+		'retry later',
+		sub {
+			end_in(@_, 'idem_fail', begin_in(@_)->{token},
+				retryable => \'true', retry_after => '1 hour');
+			begin_in(@_);
+		},
+		'executed 1, retry_later 1, failed 1'
+	],
+	[
+		'exhausted',
+		sub {
+			call($node, 'idem_policy_set', scope_pattern => @_, max_attempts => 1);
+			end_in(@_, 'idem_fail', begin_in(@_)->{token}, retryable => \'true');
+			begin_in(@_);
+		},
+		'executed 1, exhausted 1, failed 1'
+	],
+	[
+		'expired',
+		sub {
+			call($node, 'idem_policy_set', scope_pattern => @_, ttl => '1 ms', retention => '1 hour');
+			end_in(@_, 'idem_complete', begin_in(@_)->{token});
+			begin_in(@_);
+		},
+		'executed 1, expired 1, completed 1'
+	],
+	[
+		'unknown',
+		sub {
+			call($node, 'idem_policy_set', scope_pattern => @_, on_lease_expiry => 'unknown');
+			begin_in(@_, lease => '1 ms');
+			begin_in(@_);
+		},
+		'executed 1, unknown 1'
+	],
+	[
+		'wait',
+		sub {
+			begin_in(@_, lease => '1 hour');
+			begin_in(@_, wait => '50 ms');
+		},
+		'executed 1, in_progress 1, waits 1'
+	],
+	[
+		'swept',
+		sub {
+			add_expired($node, 7, scope => $_[0]);
+			is_swept($node, 'postgres', 'a sweeper');
+		},
+		'swept 7'
+	]);
+
+subtest 'every counter' => sub {
+	foreach (@events)
+	{
+		my ($scope, $happens, $expected) = @$_;
+		$happens->($scope);
+		is(counted("scope = '$scope'"), $expected, $scope);
+	}
+	cmp_ok(
+		$node->safe_psql('postgres',
+			q{SELECT wait_seconds FROM idempotency.stats WHERE scope = 'wait'}),
+		'>=', 0.05, 'how long was waited, in seconds');
+};
+
+subtest 'the total' => sub {
+	my %total;
+
+	foreach (map { split /, / } map { $_->[2] } @events)
+	{
+		my ($name, $value) = split / /;
+		$total{$name} += $value;
+	}
+	is(counted('total'), join(', ', map { "$_ $total{$_}" } @counters), 'is the sum of all scopes');
+	is($node->safe_psql('postgres', 'SELECT count(*) FROM idempotency.stats WHERE total'),
+		'1', 'in a row of its own');
+};
+
+subtest 'per database' => sub {
+	is(counted('total', 'other'), 'nothing', 'nothing has happened in another one');
+	begin_claim($node, 'key', scope => 'executed', -database => 'other');
+	is(counted('total', 'other'), 'executed 1', 'now it has');
+	is(counted(q{scope = 'executed'}), 'executed 1', 'which does not count here');
+};
+
+subtest 'reset' => sub {
+	my $since = q{SELECT since FROM idempotency.stats WHERE scope = 'executed'};
+	my $before = $node->safe_psql('postgres', $since);
+
+	call($node, 'idem_stats_reset');
+	is(counted('true'), 'nothing', 'all are zero');
+	is(counted('total', 'other'), 'executed 1', 'those of another database are not');
+	is($node->safe_psql('postgres', "SELECT ($since) > '$before'"), 't', 'since now');
+	begin_in('executed');
+	is(counted(q{scope = 'executed'}), 'in_progress 1', 'and counting goes on');
+};
+
+subtest 'rights' => sub {
+	$node->safe_psql('postgres', q{
+		CREATE ROLE watcher IN ROLE pg_monitor;
+		CREATE ROLE stranger});
+	my $session = session($node);
+	my $columns = 'scope, principal, key, status, attempt, status_code, body_omitted,'
+	  . ' recovery_point, holder, held, created_at, claimed_at, finished_at, lease_until,'
+	  . ' next_attempt_at, expires_at, retained_until, resolved_by';
+	my @allowed = ((map { "* FROM idempotency.$_" } qw(stats in_flight abandoned sweeper)),
+		"$columns FROM idempotency.records");
+	my @secret = map { "$_ FROM idempotency.records" }
+	  qw(* body headers error state request fingerprint);
+
+	ask($session, 'SET ROLE watcher');
+	unlike(ask($session, "SELECT $_"), qr/^\w{5}$/, "pg_monitor: $_") foreach @allowed;
+	is(ask($session, "SELECT $_"), '42501', "pg_monitor is refused: $_")
+	  foreach @secret, '* FROM idempotency.record', 'idem_stats_reset()';
+	is( ask($session, 'SELECT launcher_pid FROM idempotency.sweeper'),
+		launcher($node), 'pg_monitor sees the launcher');
+	ask($session, 'SET ROLE stranger');
+	is(ask($session, "SELECT $_"), '42501', "a plain role is refused: $_") foreach @allowed, @secret;
+	$session->quit;
+};
+
+subtest 'more scopes than there is room for' => sub {
+	call($node, 'idem_stats_reset');
+	$node->safe_psql('postgres',
+		q{SELECT idem_once('key', 'scope-' || n) FROM generate_series(1, 600) AS n});
+	is(counted('total'), 'executed 600, completed 600', 'all are counted');
+	my $rest = q{SELECT executed FROM idempotency.stats WHERE scope IS NULL AND NOT total};
+	cmp_ok($node->safe_psql('postgres', $rest), '>=', 600 - 512, 'what has no room in one row');
+	is($node->safe_psql('postgres', q{SELECT count(*) <= 512 FROM idempotency.stats
+			WHERE scope LIKE 'scope-%'}), 't', 'beside those that have');
+	begin_in('executed');
+	is(counted(q{scope = 'executed'}), 'in_progress 1', 'an old scope keeps its row');
+};
+
+subtest 'without preloading' => sub {
+	my $plain = new_node('plain');
+
+	foreach ('* FROM idempotency.stats', '* FROM idempotency.scope_stats()', 'idem_stats_reset()')
+	{
+		my (undef, undef, $stderr) =
+		  $plain->psql('postgres', "\\set VERBOSITY verbose\nSELECT $_");
+		like($stderr, qr/ERROR:  55000: .*\nDETAIL:  .*\nHINT:  .*shared_preload_libraries/s,
+			"$_: a hint");
+	}
+	is(begin_claim($plain, 'key')->{outcome}, 'execute', 'all else works');
+	$plain->stop;
+};
+
+$node->stop;
+done_testing();

@@ -1,0 +1,242 @@
+# Helper of the TAP tests of the launcher and its sweepers, on top of Idem.
+package Sweeping;
+
+use strict;
+use warnings FATAL => 'all';
+
+use Exporter qw(import);
+use Idem;
+use PostgreSQL::Test::Utils qw(slurp_file);
+use Test::More;
+
+our @EXPORT = qw(
+  sweeping_node configure add_expired records is_swept workers launcher worker_starts
+  visits wait_for_visits trigger_on_delete untrigger close_gate open_gate wait_for_sweeper
+  no_sweeper log_size log_since trouble);
+
+# sweeping_node('main', setting => value, ...): a preloaded server that sweeps every second, with
+# the extension in "postgres". -prepare is called before the launcher looks at the databases for
+# the first time: what it makes is found at once and not after ten intervals.
+sub sweeping_node
+{
+	my ($name, %conf) = @_;
+	my $prepare = delete $conf{-prepare};
+	my $interval = delete $conf{'idempotency.cleanup_interval'} // '1s';
+
+	my $node = new_node($name,
+		shared_preload_libraries => 'idempotency',
+		'idempotency.cleanup_interval' => 0,
+		# Which says when a worker is started.
+		log_min_messages => 'debug1',
+		%conf);
+	$prepare->($node) if $prepare;
+	configure($node, 'idempotency.cleanup_interval' => $interval);
+	return $node;
+}
+
+# configure($node, setting => value, ...): by reload, the values as SHOW prints them. Afterwards no
+# sweeper is at work that began with the old ones.
+sub configure
+{
+	my ($node, %conf) = @_;
+
+	$node->append_conf('postgresql.conf', "$_ = '$conf{$_}'") foreach sort keys %conf;
+	$node->reload;
+	$node->poll_query_until('postgres', "SELECT current_setting('$_') = '$conf{$_}'")
+	  or die "$_ is not reloaded"
+	  foreach sort keys %conf;
+	no_sweeper($node);
+	return;
+}
+
+# add_expired($node, 1000, database => 'd', scope => 's', key => 'prefix-', ended => '1 hour'):
+# completed records whose retention ended that long ago.
+sub add_expired
+{
+	my ($node, $count, %named) = @_;
+	my $scope = $named{scope} // '';
+	my $key = $named{key} // 'old-';
+	my $ended = $named{ended} // '1 minute';
+
+	$node->safe_psql($named{database} // 'postgres', qq{
+		INSERT INTO idempotency.record (scope, principal, key, status, attempt, token, lease_us,
+			created_at, claimed_at, expires_at, retained_until, finished_at)
+		SELECT '$scope', '', '$key' || n, 'c', 1, n, 1, t, t, t, t, t
+		FROM generate_series(1, $count) AS n, CAST(now() - interval '$ended' AS timestamptz) AS t});
+	return;
+}
+
+sub records
+{
+	my ($node, $database) = @_;
+
+	return $node->safe_psql($database // 'postgres', 'SELECT count(*) FROM idempotency.record');
+}
+
+# is_swept($node, 'database', 'why'): waits until no old record is left.
+sub is_swept
+{
+	my ($node, $database, $why) = @_;
+
+	ok( $node->poll_query_until($database,
+			q{SELECT NOT EXISTS (SELECT FROM idempotency.record WHERE key LIKE 'old-%')}),
+		$why);
+	return;
+}
+
+# workers($node): the kinds of our workers that run, e.g. ('launcher', 'sweeper').
+sub workers
+{
+	my ($node) = @_;
+
+	return split /\n/, $node->safe_psql('postgres', q{
+		SELECT substr(backend_type, 13) FROM pg_stat_activity
+		WHERE backend_type IN ('idempotency launcher', 'idempotency sweeper') ORDER BY 1});
+}
+
+# launcher($node): waits until exactly one runs, and returns its process id.
+sub launcher
+{
+	my ($node) = @_;
+	my $running = q{FROM pg_stat_activity WHERE backend_type = 'idempotency launcher'};
+
+	$node->poll_query_until('postgres', "SELECT count(*) = 1 $running")
+	  or die 'there is not one launcher';
+	return $node->safe_psql('postgres', "SELECT pid $running");
+}
+
+# worker_starts($node, $pid): when that process began, in seconds.
+sub worker_starts
+{
+	my ($node, $pid) = @_;
+
+	return $node->safe_psql('postgres',
+		"SELECT extract(epoch FROM backend_start) FROM pg_stat_activity WHERE pid = $pid");
+}
+
+# visits($node, $database): when each visit of the database began, in seconds of that day.
+sub visits
+{
+	my ($node, $database) = @_;
+	my $oid = $node->safe_psql('postgres',
+		"SELECT oid FROM pg_database WHERE datname = '$database'");
+	my $start = qr/ (\d+):(\d+):([\d.]+) .*starting background worker process "idempotency sweeper/;
+
+	return map { /$start for database $oid"/ ? $1 * 3600 + $2 * 60 + $3 : () }
+	  split /\n/, slurp_file($node->logfile);
+}
+
+# wait_for_visits($node, $database, 2): until that many more visits have begun and ended.
+sub wait_for_visits
+{
+	my ($node, $database, $more) = @_;
+	my $seen = visits($node, $database);
+
+	wait_until { visits($node, $database) >= $seen + $more } "visits of $database";
+	no_sweeper($node);
+	return;
+}
+
+# no_sweeper($node): until the visit that has begun is over.
+sub no_sweeper
+{
+	my ($node) = @_;
+
+	wait_until { !grep { $_ eq 'sweeper' } workers($node) } 'the end of a visit';
+	return;
+}
+
+# trigger_on_delete($node, $database, $statement): PL/pgSQL that runs for each row before it goes.
+# Said again, it takes the place of what was said before, also for a sweeper that is at work. A lock
+# in it may take longer than a sweeper usually waits for one.
+sub trigger_on_delete
+{
+	my ($node, $database, $statement) = @_;
+
+	$node->safe_psql($database, qq{
+		CREATE OR REPLACE FUNCTION public.on_delete() RETURNS trigger LANGUAGE plpgsql
+		SET lock_timeout = 0
+		AS \$\$ BEGIN $statement; RETURN OLD; END \$\$;
+		SET client_min_messages = error;
+		SELECT NOT EXISTS (SELECT FROM pg_trigger WHERE tgname = 'on_delete') AS missing \\gset
+		\\if :missing
+		CREATE TRIGGER on_delete BEFORE DELETE ON idempotency.record
+			FOR EACH ROW EXECUTE FUNCTION public.on_delete();
+		\\endif});
+	return;
+}
+
+# untrigger($node, $database): deletes are as ever, also for a sweeper that is in the trigger now.
+sub untrigger
+{
+	my ($node, $database) = @_;
+
+	trigger_on_delete($node, $database, 'NULL');
+	$node->safe_psql('postgres', qq{
+		SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+		WHERE backend_type = 'idempotency sweeper' AND datname = '$database'});
+	return;
+}
+
+# close_gate($node, $database): a sweeper stops at its first row. Returns what open_gate wants.
+sub close_gate
+{
+	my ($node, $database) = @_;
+	my $gate = session($node, $database);
+
+	ask($gate, 'SELECT pg_advisory_lock(1)');
+	trigger_on_delete($node, $database, 'PERFORM pg_catalog.pg_advisory_xact_lock(1)');
+	return $gate;
+}
+
+sub open_gate
+{
+	my ($gate) = @_;
+
+	$gate->quit;
+	return;
+}
+
+# wait_for_sweeper($node, $database, $condition): until one is in that database for which the
+# condition on its row of pg_stat_activity holds. Returns its process id.
+sub wait_for_sweeper
+{
+	my ($node, $database, $condition) = @_;
+	my $pid;
+	$condition //= 'true';
+
+	wait_until
+	{
+		$pid = $node->safe_psql('postgres', qq{
+			SELECT pid FROM pg_stat_activity WHERE backend_type = 'idempotency sweeper'
+			AND datname = '$database' AND $condition});
+	}
+	"a sweeper in $database";
+	return $pid;
+}
+
+sub log_size
+{
+	my ($node) = @_;
+
+	return -s $node->logfile;
+}
+
+# log_since($node, $size, qr/.../): the lines that match, since the log had that size.
+sub log_since
+{
+	my ($node, $size, $pattern) = @_;
+
+	return grep { /$pattern/ } split /\n/, slurp_file($node->logfile, $size);
+}
+
+# trouble($node, $size): what an operator would have to look at, since the log had that size.
+sub trouble
+{
+	my ($node, $size) = @_;
+
+	return grep { !/terminating background worker/ }
+	  log_since($node, $size, qr/(?:WARNING|ERROR|FATAL|PANIC):/);
+}
+
+1;
