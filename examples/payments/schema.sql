@@ -17,19 +17,68 @@ CREATE TABLE payments.account (
 -- charges would stand, and the demo's verdict would show them.
 CREATE TABLE payments.charge (
     id         text        PRIMARY KEY,
-    line       integer     NOT NULL,  -- the line of requests.jsonl that executed it
+    line       integer,               -- the line of requests.jsonl that executed it, if one did
     tenant     text        NOT NULL,
     key        text,
     customer   text        NOT NULL,
     currency   text        NOT NULL,
     amount     numeric     NOT NULL,
-    charged_at timestamptz NOT NULL
+    charged_at timestamptz NOT NULL,
+    description text
+);
+CREATE INDEX ON payments.charge (tenant, charged_at);
+
+CREATE TABLE payments.refund (
+    id       text    PRIMARY KEY,
+    tenant   text    NOT NULL,
+    payment  text    NOT NULL REFERENCES payments.charge,
+    amount   numeric NOT NULL,
+    currency text    NOT NULL
+);
+
+CREATE TABLE payments.transfer (
+    id             text    PRIMARY KEY,
+    tenant         text    NOT NULL,
+    key            text    NOT NULL,
+    amount         numeric NOT NULL,
+    currency       text    NOT NULL,
+    status         text    NOT NULL DEFAULT 'reserved'
+                   CHECK (status IN ('reserved', 'done', 'declined')),
+    gateway_charge text
+);
+
+-- What the events of the type payment.* say: the newest of each resource, and each one that was
+-- taken. An event taken twice would stand twice.
+CREATE TABLE payments.payment_status (
+    resource_id text        PRIMARY KEY,
+    type        text        NOT NULL,
+    updated_at  timestamptz NOT NULL,
+    data        jsonb       NOT NULL
+);
+CREATE TABLE payments.event_log (
+    event_id    text        NOT NULL,
+    type        text        NOT NULL,
+    resource_id text        NOT NULL,
+    updated_at  timestamptz NOT NULL,
+    applied     boolean     NOT NULL,  -- false: it was older than what was known
+    taken_at    timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 
 -- Clients put the time of sending into the payload, so a retry differs there and nowhere else.
 SELECT idem_policy_set('POST /payments',
                        key_required => true,
                        exclude_fields => ARRAY['client_sent_at']);
+
+-- A failing handler of events gets three chances, with pauses that grow.
+SELECT idem_policy_set('webhooks',
+                       max_attempts => 3, retry_base => '100 ms', retry_cap => '2 s');
+
+CREATE VIEW payments.failed_events AS
+SELECT r.key AS event_id, r.attempt AS attempts, r.error, r.next_attempt_at,
+       r.attempt >= p.max_attempts AS given_up
+  FROM idempotency.records r
+  JOIN idempotency.policy p ON p.scope_pattern = r.scope
+ WHERE r.scope = 'webhooks' AND r.status = 'retryable';
 
 -- The role the application works as. It gets the protocol functions and no table of the extension.
 -- Roles belong to the cluster, so it may be there from an earlier run.
@@ -43,4 +92,9 @@ $$;
 SELECT idem_grant('payments_app');
 GRANT USAGE ON SCHEMA payments TO payments_app;
 GRANT SELECT, INSERT, UPDATE ON payments.account TO payments_app;
-GRANT INSERT ON payments.charge TO payments_app;
+GRANT SELECT, INSERT, UPDATE ON payments.charge TO payments_app;
+GRANT SELECT, INSERT ON payments.refund TO payments_app;
+GRANT SELECT, INSERT, UPDATE ON payments.transfer TO payments_app;
+GRANT SELECT, INSERT, UPDATE ON payments.payment_status TO payments_app;
+GRANT INSERT ON payments.event_log TO payments_app;
+GRANT SELECT ON payments.failed_events TO payments_app;

@@ -120,6 +120,9 @@ subtest 'the tables are gone, the functions are not' => sub {
 	serves($broken, 'key', 'whole');
 	$node->safe_psql('broken', q{
 		ALTER EXTENSION idempotency DROP VIEW idempotency.records;
+		ALTER EXTENSION idempotency DROP VIEW idempotency.in_flight;
+		ALTER EXTENSION idempotency DROP VIEW idempotency.abandoned;
+		ALTER EXTENSION idempotency DROP VIEW idempotency.sweeper;
 		ALTER EXTENSION idempotency DROP TABLE idempotency.record;
 		DROP TABLE idempotency.record CASCADE});
 	is(outcome_in($broken, 'key'), '42P01', 'no record: idem_begin says what is missing');
