@@ -20,7 +20,8 @@ sub new_standby
 	$standby->init_from_backup($primary, 'base', has_streaming => 1);
 	$standby->append_conf('postgresql.conf', qq{
 		shared_preload_libraries = '$libraries'
-		idempotency.cleanup_interval = '1s'});
+		idempotency.cleanup_interval = '1s'
+		log_min_messages = 'debug1'});
 	$standby->start;
 	return $standby;
 }
@@ -62,6 +63,9 @@ subtest 'standby and promotion' => sub {
 	add_expired($primary, 1, key => 'old-late-');
 	$primary->wait_for_catchup($_) foreach $preloaded, $plain;
 	is(records($_), '11', $_->name . ': nothing is removed') foreach $preloaded, $plain;
+	# A worker that may not start before promotion would keep its slot until then.
+	is(scalar(log_since($plain, 0, qr/registering background worker "idempotency launcher"/)),
+		0, 'plain: nothing is registered');
 	$primary->stop;
 
 	$preloaded->promote;
