@@ -165,13 +165,16 @@ SELECT idem_complete('body', 200, repeat('x', 10), scope => 'finish-error', toke
 SELECT idem_complete('body', 200, repeat('x', 11), scope => 'finish-omit', token => :omit_token);
 SELECT test.seen(c) FROM idem_begin('body', scope => 'finish-error') c;
 SELECT test.seen(c) FROM idem_begin('body', scope => 'finish-omit') c;
--- The limit counts bytes, not characters, and holds for headers, error and state as well, which can't be left out.
+-- The limit counts bytes, not characters, and holds for headers and state as well, which can't be left out. An
+-- error is never refused: it is kept up to 64 kB, cut between characters.
 SELECT token FROM idem_begin('other', scope => 'finish-omit') \gset omit_
 \set VERBOSITY sqlstate
 SELECT idem_complete('other', 200, NULL, '{"X-Long": "xxxxxxxxxx"}', 'finish-omit', token => :omit_token);
 \set VERBOSITY default
-SELECT idem_fail('other', repeat('x', 11), scope => 'finish-omit', token => :omit_token);
-\echo :SQLSTATE
+BEGIN;
+SELECT idem_fail('other', repeat(U&'\00e9', 40000), scope => 'finish-omit', token => :omit_token);
+SELECT length(error) FROM idem_begin('other', scope => 'finish-omit');
+ROLLBACK;
 SELECT idem_checkpoint('other', 'here', '"xxxxxxxxxxx"', 'finish-omit', token => :omit_token);
 \echo :SQLSTATE
 SELECT idem_complete('other', 200, repeat(U&'\00e9', 6), scope => 'finish-omit', token => :omit_token);

@@ -74,3 +74,86 @@ SELECT idem_complete('forgotten', 200, scope => 'edges') AS recorded_again;
 COMMIT;
 DROP PROCEDURE test.begin_and_commit;
 DROP FUNCTION test.large_state;
+
+-- The same by token, when its ttl is over: still bound, still resumable.
+SELECT outcome FROM idem_begin('taken', '{"a": 1}', 'edges', ttl => '1 minute', lease => '1 second');
+SELECT test.let_pass('30 seconds', 'edges');
+SELECT outcome, attempt, token FROM idem_begin('taken', '{"a": 1}', 'edges', ttl => '1 minute', lease => '1 hour') \gset taken_
+SELECT idem_checkpoint('taken', 'charged', scope => 'edges', token => :taken_token) IS NOT NULL AS noted;
+SELECT test.let_pass('10 minutes', 'edges');
+SELECT idem_release('taken', 'edges', token => :taken_token);
+SELECT outcome FROM idem_begin('taken', '{"a": 2}', 'edges');
+SELECT outcome, attempt, recovery_point FROM idem_begin('taken', '{"a": 1}', 'edges');
+
+-- One more attempt that an operator allowed is not used up by giving it back.
+SELECT idem_policy_set('edges-limited', max_attempts => 1);
+SELECT token FROM idem_begin('allowed', scope => 'edges-limited') \gset allowed_
+SELECT idem_fail('allowed', 'busy', true, scope => 'edges-limited', token => :allowed_token, retry_after => '0');
+SELECT outcome FROM idem_begin('allowed', scope => 'edges-limited');
+SELECT idem_resolve('allowed', 'release', 'edges-limited');
+SELECT outcome, attempt, token FROM idem_begin('allowed', scope => 'edges-limited') \gset allowed_
+SELECT idem_release('allowed', 'edges-limited', token => :allowed_token);
+SELECT outcome, attempt FROM idem_begin('allowed', scope => 'edges-limited');
+SELECT idem_policy_drop('edges-limited');
+
+-- What a transaction did itself and undoes is no reason to give the liveness lock back.
+SELECT token FROM idem_begin('held', scope => 'edges', hold => true, lease => '1 hour') \gset held_
+BEGIN;
+SELECT idem_release('held', 'edges', token => :held_token);
+SAVEPOINT s;
+SELECT idem_extend('held', :held_token, scope => 'edges');
+ROLLBACK;
+SELECT count(*) AS liveness_locks FROM pg_locks WHERE pid = pg_backend_pid() AND objsubid = 18757;
+SELECT idem_complete('held', scope => 'edges', token => :held_token);
+SELECT count(*) AS liveness_locks FROM pg_locks WHERE pid = pg_backend_pid() AND objsubid = 18757;
+
+-- Triggers on the table: one that calls back for the key that is being written is refused.
+CREATE FUNCTION test.call_back() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM public.idem_release(NEW.key, NEW.scope);
+    RETURN NEW;
+END
+$$;
+CREATE TRIGGER call_back BEFORE INSERT ON idempotency.record
+    FOR EACH ROW WHEN (NEW.scope = 'edges-trigger') EXECUTE FUNCTION test.call_back();
+BEGIN;
+SELECT outcome FROM idem_begin('one', scope => 'edges-trigger');
+SELECT outcome FROM idem_begin('two', scope => 'edges-trigger');
+COMMIT;
+\echo :SQLSTATE
+BEGIN;
+SELECT outcome FROM idem_begin('one', scope => 'edges-trigger');
+SELECT idem_complete('one', scope => 'edges-trigger');
+ROLLBACK;
+DROP TRIGGER call_back ON idempotency.record;
+-- One that ends another claim of the transaction, and one that begins one, are welcome.
+CREATE OR REPLACE FUNCTION test.call_back() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF NEW.key = 'two' THEN
+        PERFORM public.idem_release('one', NEW.scope), public.idem_begin('three', scope => NEW.scope);
+    END IF;
+    RETURN NEW;
+END
+$$;
+CREATE TRIGGER call_back BEFORE INSERT ON idempotency.record
+    FOR EACH ROW WHEN (NEW.scope = 'edges-trigger') EXECUTE FUNCTION test.call_back();
+BEGIN;
+SELECT outcome FROM idem_begin('one', scope => 'edges-trigger');
+SELECT outcome FROM idem_begin('two', scope => 'edges-trigger');
+COMMIT;
+SELECT key, status FROM idempotency.records WHERE scope = 'edges-trigger' ORDER BY key;
+DROP TRIGGER call_back ON idempotency.record;
+DROP FUNCTION test.call_back;
+
+-- A deferred constraint on the table is checked for a claim that is written at COMMIT, too.
+CREATE TABLE test.tenant (name text PRIMARY KEY);
+INSERT INTO test.tenant SELECT DISTINCT principal FROM idempotency.record;
+ALTER TABLE idempotency.record ADD CONSTRAINT tenant_known FOREIGN KEY (principal)
+    REFERENCES test.tenant DEFERRABLE INITIALLY DEFERRED;
+\set VERBOSITY terse
+SELECT outcome FROM idem_begin('nobody', scope => 'edges', principal => 'nobody');
+\echo :SQLSTATE
+\set VERBOSITY default
+SELECT idem_get('nobody', 'edges', 'nobody') IS NULL AS nothing_kept;
+ALTER TABLE idempotency.record DROP CONSTRAINT tenant_known;
+DROP TABLE test.tenant;

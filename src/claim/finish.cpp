@@ -12,6 +12,8 @@ namespace idem::claim {
 
 namespace {
 
+constexpr int kLongestError = 64 * 1024;  // bytes
+
 void set_ttl(std::int64_t ttl, store::Record* record) {
     record->expires_at = pg::after(record->claimed_at, ttl);
     record->retained_until = Max(record->retained_until, record->expires_at);
@@ -29,9 +31,18 @@ std::int64_t pause_before_retry(const Failure& failure, const core::Policy& poli
                           random_fraction());
 }
 
+// An error is for people to read, and recording a failure must not fail for its length.
+text* clipped(text* error) {
+    if (error == nullptr) return nullptr;
+    std::string_view bytes = pg::bytes_of(error);
+    int length = static_cast<int>(bytes.size());
+    return pg::make_text(bytes.substr(
+        0, static_cast<std::size_t>(pg_mbcliplen(bytes.data(), length, kLongestError))));
+}
+
 void mark_failed(const Failure& failure, const core::Policy& policy, store::Record* record) {
     mark_ended(failure.retryable ? core::Status::Retryable : core::Status::Failed, record);
-    record->error = failure.error;
+    record->error = clipped(failure.error);
     if (failure.retryable)
         record->next_attempt_at =
             pg::after(record->finished_at, pause_before_retry(failure, policy, record->attempt));
@@ -68,7 +79,6 @@ bool complete(const ClaimRef& ref, const Response& response, std::optional<std::
 
 bool fail(const ClaimRef& ref, const Response& response, const Failure& failure) {
     config::ScopePolicy policy = enter(ref.function, ref.id);
-    check_size("error", failure.error, policy.values);
     HeldClaim claim = held_claim(ref);
     if (claim.ended) return false;
     mark_failed(failure, policy.values, &claim.record);

@@ -22,6 +22,7 @@ store::Record inherited(const Judgement& judgement) {
     record.fingerprint = row.fingerprint;
     record.request = row.request;
     record.error = row.error;
+    record.resolved_by = row.resolved_by;
     record.recovery_point = row.recovery_point;
     record.state = row.state;
     return record;

@@ -1,5 +1,6 @@
 #include "claim/held_claim.hpp"
 
+#include "claim/ending.hpp"
 #include "claim/key_lock.hpp"
 #include "claim/liveness.hpp"
 #include "pg/errors.hpp"
@@ -13,9 +14,11 @@ bool speaks_of(const ClaimRef& ref, const OpenClaim* claim) {
     return !ref.token || *ref.token == claim->begun.token;
 }
 
-// The claim that the token stood for is over, so nothing keeps its session's lock any more.
+// The claim that the token stood for is over, so nothing keeps its session's lock any more. Unless
+// this transaction has written something: that could be what ended the claim, and be undone.
 [[noreturn]] void refuse(const ClaimRef& ref, void (*raise)()) {
-    if (ref.token) let_go_now(ref.id, *ref.token);
+    if (ref.token && !TransactionIdIsValid(GetTopTransactionIdIfAny()))
+        let_go_now(ref.id, *ref.token);
     raise();
     pg_unreachable();
 }
@@ -43,6 +46,7 @@ void give_back_attempt(HeldClaim* claim) {
     record->held = false;
     record->lease_until = pg::kNoTime;
     record->next_attempt_at = GetCurrentTimestamp();
+    keep_long_enough(record->next_attempt_at, record);
     save(claim);
 }
 
@@ -50,6 +54,7 @@ void give_back_attempt(HeldClaim* claim) {
 
 HeldClaim held_claim(const ClaimRef& ref) {
     if (OpenClaim* claim = open_claim(ref.id)) {
+        if (claim->busy_level > 0) pg::raise_being_written();
         if (!speaks_of(ref, claim)) pg::raise_claim_lost();
         return {claim, current_record(claim), false};
     }

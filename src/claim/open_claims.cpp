@@ -95,6 +95,7 @@ void undo_from(OpenClaim* claim, int level) {
     }
     if (claim->written_level >= level) claim->written_level = 0;
     if (claim->ended_level >= level) claim->ended_level = 0;
+    if (claim->busy_level >= level) claim->busy_level = 0;
 }
 
 // The token that the row of this key carries now; 0 if there is no row.
@@ -146,7 +147,9 @@ store::Record current_record(const OpenClaim* claim) {
 void write_claim(OpenClaim* claim, const store::Record& record) {
     const store::Store& store = store::store();
     std::int64_t token = row_token(*claim);
+    claim->busy_level = current_level();
     bool written = (token != 0 && store.update(record, token)) || store.insert(record);
+    claim->busy_level = 0;
     if (!written) pg::raise_claim_overtaken();
     if (claim->written_level == 0) claim->written_level = current_level();
 }
@@ -169,14 +172,18 @@ void forget_ended_claim(OpenClaim* claim) {
 }
 
 // The lease counts from the commit: it says how long a committed claim may be silent. A trigger on
-// the table may begin further claims; they are written in a further round.
-void write_open_claims() {
-    for (OpenClaim* done = nullptr; claims.context != nullptr && claims.newest != done;) {
-        OpenClaim* newest = claims.newest;
-        for (OpenClaim* claim = newest; claim != done; claim = claim->older)
-            if (claim->ended_level == 0) write_open_claim(claim);
-        done = newest;
+// the table may begin or end further claims, so this goes on until a whole round finds none.
+bool write_open_claims() {
+    bool any = false;
+    for (bool found = claims.context != nullptr; found;) {
+        found = false;
+        for (OpenClaim* claim = claims.newest; claim != nullptr; claim = claim->older) {
+            if (claim->ended_level > 0 || claim->leased) continue;
+            write_open_claim(claim);
+            any = found = claim->leased = true;
+        }
     }
+    return any;
 }
 
 void forget_claims() {
@@ -189,6 +196,7 @@ void claims_subcommit(int level) {
         claim->claimed_level = Min(claim->claimed_level, level - 1);
         claim->written_level = Min(claim->written_level, level - 1);
         claim->ended_level = Min(claim->ended_level, level - 1);
+        claim->busy_level = Min(claim->busy_level, level - 1);
     });
     claims.deepest_level = level - 1;
 }

@@ -17,7 +17,9 @@ struct OpenClaim {
     int claimed_level;
     int written_level;  // from here on the row carries our token and is the newer truth
     int ended_level;    // completed, failed or released
-    bool released;      // ended by idem_release
+    int busy_level;  // its row is being written: a trigger on the table must not end it meanwhile
+    bool leased;     // written because the transaction commits
+    bool released;   // ended by idem_release
 };
 
 // Remembers a claim of the current (sub)transaction; the record is copied.
@@ -47,8 +49,9 @@ void withdraw_claim(OpenClaim* claim);
 // a rollback takes all of it at once.
 void forget_ended_claim(OpenClaim* claim);
 
-// Called by the transaction callbacks.
-void write_open_claims();
+// Called by the transaction callbacks. The first writes the claims that are still open, and says
+// whether there were any.
+bool write_open_claims();
 void forget_claims();
 void claims_subcommit(int level);
 void claims_subabort(int level);

@@ -11,7 +11,8 @@ void at_transaction_event(XactEvent event, void*) {
     switch (event) {
         case XACT_EVENT_PRE_COMMIT:
         case XACT_EVENT_PRE_PREPARE:
-            write_open_claims();
+            // The server has fired deferred constraints already; those on our table come only now.
+            while (write_open_claims()) AfterTriggerFireDeferred();
             break;
         case XACT_EVENT_COMMIT:
             forget_claims();

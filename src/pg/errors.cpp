@@ -298,6 +298,13 @@ void raise_lease_lives() {
     pg_unreachable();
 }
 
+void raise_being_written() {
+    ereport(ERROR,
+            (errcode(ERRCODE_OBJECT_IN_USE), errmsg("the claim is being written"),
+             errdetail("A trigger on idempotency.record has called back for the same key.")));
+    pg_unreachable();
+}
+
 void require_writable(const char* function) {
     PreventCommandIfReadOnly(function);
     PreventCommandDuringRecovery(function);

@@ -51,6 +51,7 @@ inline constexpr int kClaimLost = MAKE_SQLSTATE('I', 'D', '4', '0', '9');
 [[noreturn]] void raise_needs_operator(const char* status);
 [[noreturn]] void raise_final(const char* status);
 [[noreturn]] void raise_lease_lives();
+[[noreturn]] void raise_being_written();
 
 // Surroundings. The first is an error (25006) only in a read-only transaction or on a standby.
 void require_writable(const char* function);

@@ -120,6 +120,8 @@ long millis_to_next(const Databases& databases) {
             refresh_databases(&databases);
             visit_due(&databases, segment);
         }
+        // Waiting for a sweeper may have swallowed the wake-up of a reload.
+        apply_reload(&databases);
         nap(millis_to_next(databases), wait_event);
     }
 }

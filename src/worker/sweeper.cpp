@@ -20,8 +20,18 @@ namespace {
 constexpr std::int64_t kVisit = 2 * core::kSecond;
 // The launcher waits for us, and so do all other databases: nobody who holds a row or keeps a
 // trigger running may stop them. Milliseconds.
-constexpr const char* kLockTimeout = "1000";
 constexpr int kTransactionTimeout = 10000;
+
+// As autovacuum does: what the database or the role has set is meant for its users. A deletion that
+// a crash forgets is made again, so no commit waits for disk or standby.
+constexpr const char* kSettings[][2] = {
+    {"lock_timeout", "1000"},
+    {"synchronous_commit", "off"},
+    {"default_transaction_isolation", "read committed"},
+    {"default_transaction_read_only", "off"},
+    {"default_transaction_deferrable", "off"},
+    {"jit", "off"},
+};
 
 // Whether the extension is here, and its table is not under DDL. A schema of our name that does
 // not belong to the extension is none of our business. The lock is kept until the commit.
@@ -38,19 +48,28 @@ Visit enter_table() {
                                                                   : Visit::NoExtension;
 }
 
+// Restricted, so that a deferred trigger of whoever owns the table can't wait for the moment in
+// which the superuser that we are is himself again.
 void begin_transaction() {
     SetCurrentStatementStartTimestamp();
     StartTransactionCommand();
+    SetUserIdAndSecContext(GetUserId(), SECURITY_RESTRICTED_OPERATION);
     PushActiveSnapshot(GetTransactionSnapshot());
     enable_timeout_after(STATEMENT_TIMEOUT, kTransactionTimeout);
 }
 
 // Statistics are flushed at once: autovacuum has to see the deletes, and we may end now.
 void end_transaction() {
-    PopActiveSnapshot();
-    CommitTransactionCommand();
     disable_timeout(STATEMENT_TIMEOUT, false);
+    PopActiveSnapshot();
+    SetUserIdAndSecContext(GetUserId(), 0);
+    CommitTransactionCommand();
     (void)pgstat_report_stat(true);
+}
+
+// Halved with each failure in a row: a batch that takes too long would never be done.
+int batch_size(const Report& report) {
+    return Max(config::cleanup_batch_size() >> Min(report.failures_before, 20), 1);
 }
 
 // One batch, one transaction.
@@ -59,7 +78,7 @@ Visit sweep_batch(Report* report, std::int64_t* total) {
     Visit visit = enter_table();
     if (visit == Visit::More) {
         store::Expired which{report->from, GetCurrentTimestamp() - config::cleanup_grace(),
-                             config::cleanup_batch_size(), stats::count_swept};
+                             batch_size(*report), stats::count_swept};
         store::Removed removed = store::store().remove_expired(which);
         report->from = removed.last;
         *total += removed.rows;
@@ -154,7 +173,8 @@ void idem_sweeper_main(Datum) {
     if (segment == nullptr) proc_exit(0);
     dsm_pin_mapping(segment);
     BackgroundWorkerInitializeConnectionByOid(order.database, InvalidOid, 0);
-    SetConfigOption("lock_timeout", idem::worker::kLockTimeout, PGC_SUSET, PGC_S_OVERRIDE);
+    for (auto [name, value] : idem::worker::kSettings)
+        SetConfigOption(name, value, PGC_SUSET, PGC_S_OVERRIDE);
     idem::worker::visit_guarded(static_cast<idem::worker::Report*>(dsm_segment_address(segment)));
     proc_exit(0);
 }

@@ -309,6 +309,44 @@ subtest 'a lock in one database' => sub {
 	$session->quit;
 };
 
+# What the database has set is meant for its users.
+subtest 'settings of the database' => sub {
+	hold_back();
+	add_expired($node, 10);
+	$node->safe_psql('template1', "ALTER DATABASE postgres SET $_")
+	  foreach 'default_transaction_read_only = on', 'default_transaction_isolation = serializable',
+	  'default_transaction_deferrable = on';
+	let_go();
+	is_swept($node, 'postgres', 'do not keep the sweeper from its work');
+	$node->safe_psql('template1', 'ALTER DATABASE postgres RESET ALL');
+};
+
+# Deferred triggers run at commit, when the sweeper is a superuser again.
+subtest 'a table that belongs to somebody else' => sub {
+	$node->safe_psql('postgres', q{
+		CREATE ROLE mallory;
+		CREATE TABLE caught (who text);
+		GRANT INSERT ON caught TO PUBLIC;
+		CREATE FUNCTION catch() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+			INSERT INTO public.caught VALUES (current_user);
+			RETURN NULL;
+		END $$;
+		GRANT ALL ON SCHEMA idempotency TO mallory;
+		GRANT ALL ON idempotency.journal, idempotency.policy, public.batch TO mallory;
+		ALTER TABLE idempotency.record OWNER TO mallory;
+		CREATE CONSTRAINT TRIGGER catch AFTER DELETE ON idempotency.record
+			DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION catch()});
+	add_expired($node, 10);
+	$node->poll_query_until('postgres', 'SELECT failures > 0 FROM idempotency.sweeper')
+	  or die 'the deferred trigger is not refused';
+	like(in_view('last_error'), qr/security-restricted operation/, 'is refused its deferred trigger');
+	is($node->safe_psql('postgres', 'SELECT count(*) FROM caught'), '0', 'nothing of it has run');
+	$node->safe_psql('postgres', q{
+		DROP TRIGGER catch ON idempotency.record;
+		ALTER TABLE idempotency.record OWNER TO CURRENT_USER});
+	is_swept($node, 'postgres', 'swept without it');
+};
+
 $node->stop;
 
 # A plan that looks dear is compiled, which takes far longer than what a visit has to do.
