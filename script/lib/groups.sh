@@ -3,7 +3,7 @@
 # shellcheck shell=bash
 
 # shellcheck disable=SC2034 # for script/test
-GROUPS_IN_ORDER=(checks build core regress isolation tap client docs demo)
+GROUPS_IN_ORDER=(checks build core regress isolation tap client docs examples recipes demo)
 
 # ---- our own checks, printed as TAP ----
 
@@ -165,6 +165,32 @@ group_docs() {
     PG_BINDIR=$PG_BINDIR "$ROOT/test/docs_check" || status=$?
     ((status == 0)) || show_tail 60 "$WORK/docs/server.log"
     stop_cluster docs
+    return "$status"
+}
+
+# The payments service, two processes of it, over real HTTP. Payments that were answered must
+# outlive an immediate stop, so commits are durable here.
+group_examples() {
+    ensure_installed
+    ensure_cmake_built
+    TEST_SETTINGS+=(synchronous_commit=on)
+    start_test_cluster examples
+    local status=0
+    PAYMENTS_BIN=$BUILD/cmake PGDATA=$WORK/examples/data PG_CTL=$PG_BINDIR/pg_ctl \
+        "$ROOT/test/examples/run" || status=$?
+    ((status == 0)) || show_tail 60 "$WORK/examples/server.log"
+    stop_cluster examples
+    return "$status"
+}
+
+# The recipes of docs/recipes.md that are programs.
+group_recipes() {
+    ensure_installed
+    start_test_cluster recipes
+    local status=0
+    "$ROOT/test/examples/run_recipes" || status=$?
+    ((status == 0)) || show_tail 60 "$WORK/recipes/server.log"
+    stop_cluster recipes
     return "$status"
 }
 

@@ -48,8 +48,9 @@ class FixedText {
 
 struct Answer {
     int status = 0;
-    FixedText<256> headers;  // JSON with sorted members: the database keeps headers as jsonb
-    FixedText<512> body;     // byte for byte
+    bool replayed = false;    // carried `Idempotent-Replayed: true`
+    FixedText<1024> headers;  // those that a repeat must carry too
+    FixedText<1024> body;     // byte for byte
 };
 
 struct LineState {
@@ -61,29 +62,40 @@ struct LineState {
 
 // One worker's place, taken over by its successor.
 struct Desk {
-    std::atomic<int> line{0};          // the line in hand; 0: none yet
-    std::atomic<pid_t> doomed_pid{0};  // backend that the parent is asked to terminate
+    std::atomic<int> line{0};  // the line in hand; 0: none yet
 };
 
-// Each request sent ends as exactly one of the others.
-struct Counters {
-    std::atomic<int> sent{0};
-    std::atomic<int> executed{0};  // COMMIT was answered
+// Each request sent ends as exactly one of these.
+struct Endings {
+    std::atomic<int> executed{0};  // answered 201, for the first time
     std::atomic<int> replayed{0};
     std::atomic<int> in_progress{0};
     std::atomic<int> mismatched{0};
     std::atomic<int> bad_keys{0};
-    std::atomic<int> terminated{0};    // backend terminated between idem_begin and COMMIT
-    std::atomic<int> crashed{0};       // client process killed between idem_begin and COMMIT
-    std::atomic<int> unheard{0};       // COMMIT sent, its answer never read
-    std::atomic<int> disconnected{0};  // connection lost, and none of the demo's faults did it
+    std::atomic<int> failed{0};     // answered 5xx: the database hung up on the service
+    std::atomic<int> strange{0};    // answered what nobody expects
+    std::atomic<int> unheard{0};    // executed; the client hung up before it read the answer
+    std::atomic<int> crashed{0};    // executed; the client was killed before it read the answer
+    std::atomic<int> impatient{0};  // the client hung up while the service was at work
+    std::atomic<int> lost{0};       // the service was killed while the client was waiting
+    std::atomic<int> unreached{0};  // the service was not there
+};
+
+// What was done to the service while claims were open.
+struct Blows {
+    std::atomic<int> services_killed{0};
+    std::atomic<int> backends_terminated{0};
+    std::atomic<int> died_with_service{0};  // open claims, known to have been rolled back
+    std::atomic<int> died_with_backend{0};
 };
 
 struct Common {
     std::atomic<int> next_line{1};
+    std::atomic<int> sent{0};
     std::atomic<int> answered{0};
     std::atomic<bool> stop{false};
-    Counters counters;
+    Endings endings;
+    Blows blows;
 };
 
 class Board {

@@ -14,15 +14,15 @@
 namespace payments {
 namespace {
 
-// The child's whole life. It leaves by _exit: the parent's objects, among them an open connection,
-// are not the child's to destroy.
-[[noreturn]] void live(const Options& options, const std::vector<Request>& requests, Board& board,
-                       std::size_t number) {
+// The child's whole life. It leaves by _exit: the parent's objects, among them the programs that it
+// runs, are not the child's to destroy.
+[[noreturn]] void live(const Options& options, const std::vector<std::string>& servers,
+                       const std::vector<Request>& requests, Board& board, std::size_t number) {
     // These reach the whole process group; the parent answers for all.
     signal(SIGINT, SIG_IGN);
     signal(SIGTERM, SIG_IGN);
     try {
-        Worker(options, requests, board, number).run();
+        Worker(options, servers, requests, board, number).run();
     } catch (const std::exception& e) {
         std::cerr << "worker " << number << ": " << e.what() << std::endl;
         _exit(1);
@@ -32,11 +32,12 @@ namespace {
 
 }  // namespace
 
-Crew::Crew(const Options& options, const std::vector<Request>& requests, Board& board)
+Crew::Crew(const Options& options, std::vector<std::string> servers,
+           const std::vector<Request>& requests, Board& board)
     : options_(options),
+      servers_(std::move(servers)),
       requests_(requests),
       board_(board),
-      terminator_(options.database),
       pids_(board.workers(), 0) {
     for (std::size_t worker = 0; worker < pids_.size(); ++worker) hire(worker);
 }
@@ -49,7 +50,6 @@ Crew::~Crew() {
 }
 
 bool Crew::tend() {
-    serve_the_doomed();
     for (std::size_t worker = 0; worker < pids_.size(); ++worker) {
         int status = 0;
         if (pids_[worker] != 0 && waitpid(pids_[worker], &status, WNOHANG) > 0) {
@@ -62,7 +62,7 @@ bool Crew::tend() {
 void Crew::hire(std::size_t worker) {
     const pid_t pid = fork();
     if (pid < 0) throw std::system_error(errno, std::generic_category(), "fork");
-    if (pid == 0) live(options_, requests_, board_, worker);
+    if (pid == 0) live(options_, servers_, requests_, board_, worker);
     pids_[worker] = pid;
 }
 
@@ -74,15 +74,6 @@ void Crew::dismiss(std::size_t worker, int status) {
     if (killed || (WIFEXITED(status) && WEXITSTATUS(status) == 0)) return;
     failed_ = true;
     board_.common().stop = true;
-}
-
-void Crew::serve_the_doomed() {
-    for (std::size_t worker = 0; worker < pids_.size(); ++worker) {
-        auto& doomed = board_.desk(worker).doomed_pid;
-        if (doomed == 0) continue;
-        terminator_.terminate(doomed);
-        doomed = 0;
-    }
 }
 
 }  // namespace payments

@@ -4,6 +4,8 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
+#include "client/key.hpp"
+
 namespace payments {
 namespace {
 
@@ -26,12 +28,22 @@ std::string as_text(const json& value) {
     return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
+// Lines whose field is not simply the quoted key say so.
+std::optional<std::string> field_of(const json& fields) {
+    if (fields.contains("header")) return fields["header"].get<std::string>();
+    if (fields.at("key").is_null()) return std::nullopt;
+    return client::key_field(fields.at("key"));
+}
+
 Request parse(const std::string& line) {
     const json fields = json::parse(line);
     Request request{};
     request.n = fields.at("n");
     request.tenant = fields.at("tenant");
+    request.method = fields.at("method");
+    request.path = fields.at("path");
     if (!fields.at("key").is_null()) request.key = fields.at("key").get<std::string>();
+    request.field = field_of(fields);
     request.body = raw_body(line);
     const json& body = fields.at("body");
     request.customer = body.at("customer");

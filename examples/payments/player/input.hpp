@@ -15,8 +15,10 @@ inline constexpr int kMismatch = 422;
 struct Request {
     int n;  // line number, from 1
     std::string tenant;
-    std::optional<std::string> key;
-    std::string body;  // the very bytes of the line
+    std::string method, path;
+    std::optional<std::string> key;    // none: the line has no usable one
+    std::optional<std::string> field;  // the Idempotency-Key as it is sent; none: it is not
+    std::string body;                  // the very bytes of the line
     std::string customer, currency, amount;
     int expect;
     int after;  // line that must have been answered first; 0: none

@@ -1,4 +1,5 @@
-// Plays requests.jsonl through several processes while connections are killed, then judges.
+// Plays requests.jsonl over HTTP against two processes of the service while these are killed, then
+// judges.
 #include <signal.h>
 
 #include <chrono>
@@ -12,9 +13,11 @@
 
 #include "board.hpp"
 #include "crew.hpp"
+#include "havoc.hpp"
 #include "input.hpp"
 #include "options.hpp"
 #include "report.hpp"
+#include "services.hpp"
 #include "verdict.hpp"
 
 namespace {
@@ -55,38 +58,63 @@ void require_fresh_database(const std::string& database) {
     }
 }
 
+void pause() {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
+
 // False if a worker failed.
-bool play(const Options& options, const std::vector<Request>& requests, Board& board) {
-    Crew crew(options, requests, board);
+bool play(const Options& options, Services& services, const std::vector<Request>& requests,
+          Board& board) {
+    Havoc havoc(options, services, board.common().blows);
+    Crew crew(options, services.urls(), requests, board);
     Progress progress;
     while (crew.tend()) {
         if (interrupted) board.common().stop = true;
+        services.check_alive();
+        havoc.tend();
         progress.show(board);
-        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        pause();
     }
     progress.finish(board);
     return !crew.failed();
+}
+
+int verdict(const Options& options, const std::vector<Request>& requests, const Board& board) {
+    const bool held = judge(std::cout, options.database, requests, board);
+    std::cout << (held ? "\nThe verdict: it held." : "\nThe verdict: IT DID NOT HOLD.")
+              << std::endl;
+    return held ? kHeld : kFailed;
+}
+
+// Until somebody presses Ctrl-C.
+void keep_running(Services& services) {
+    print_curl_lines(std::cout, services.urls(), services.gateway_url());
+    while (!interrupted) {
+        services.check_alive();
+        pause();
+    }
 }
 
 int run(const Options& options) {
     const auto requests = read_requests(options.input);
     load_schema(options);
     require_fresh_database(options.database);
+    Services services(options);
     Board board(requests.size(), static_cast<std::size_t>(options.workers));
     std::cout << requests.size() << " requests, " << options.workers
-              << " worker processes, --seed=" << options.seed
+              << " client processes, 2 service processes, --seed=" << options.seed
               << (options.without_idempotency ? ", SABOTAGED: no idempotency" : "") << std::endl;
-    const bool completed = play(options, requests, board);
+    const bool completed = play(options, services, requests, board);
     print_table(std::cout, board);
     if (interrupted) {
         std::cout << "interrupted: no verdict" << std::endl;
         return kInterrupted;
     }
     if (!completed) return kError;
-    const bool held = judge(std::cout, options.database, requests, board);
-    std::cout << (held ? "\nThe verdict: it held." : "\nThe verdict: IT DID NOT HOLD.")
-              << std::endl;
-    return held ? kHeld : kFailed;
+    const int status = verdict(options, requests, board);
+    if (options.keep) keep_running(services);
+    services.stop();
+    return status;
 }
 
 }  // namespace

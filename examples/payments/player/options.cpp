@@ -3,6 +3,7 @@
 #include <getopt.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <iostream>
 #include <random>
 #include <stdexcept>
@@ -11,17 +12,22 @@ namespace payments {
 namespace {
 
 constexpr char kUsage[] =
-    R"(Plays payment requests through concurrent connections, kills some, and judges the result.
+    R"(Plays payment requests over HTTP through concurrent clients against two processes of the
+service, kills these, and judges the result.
 
 Usage: payments_demo [option]...
   --database=CONNINFO  a new database (default: the PG* variables)
   --schema=FILE        loads schema.sql from there first (default: it has been loaded)
   --input=FILE         the requests (default: requests.jsonl of the source tree)
-  --workers=N          worker processes, 1 to 64 (default: 8)
-  --faults=PERCENT     share of the lines that a fault is planned for, 0 to 100 (default: 8)
+  --bin=FOLDER         of payments_service and payments_gateway (default: the player's own)
+  --log=FILE           what these two log (default: payments_demo.log)
+  --workers=N          client processes, 1 to 64 (default: 8)
+  --faults=PERCENT     share of the lines that a client's fault is planned for (default: 8)
+  --blow-every=MS      mean time between blows at the service; 0: none (default: 150)
   --seed=N             plans the same faults as the run that printed N (default: random)
+  --keep               leaves the service running for curl, until interrupted
   --sabotage=no-idempotency
-                       does the work without idem_begin, to see the verdict fail
+                       sends every attempt with a key of its own, to see the verdict fail
 Exit status: 0 if the verdict holds, 1 if not, 2 on errors, 130 when interrupted.
 )";
 
@@ -29,13 +35,21 @@ const option kOptions[] = {
     {"database", required_argument, nullptr, 'd'},
     {"input", required_argument, nullptr, 'i'},
     {"schema", required_argument, nullptr, 'c'},
+    {"bin", required_argument, nullptr, 'b'},
+    {"log", required_argument, nullptr, 'l'},
     {"workers", required_argument, nullptr, 'w'},
     {"faults", required_argument, nullptr, 'f'},
+    {"blow-every", required_argument, nullptr, 'e'},
     {"seed", required_argument, nullptr, 's'},
+    {"keep", no_argument, nullptr, 'k'},
     {"sabotage", required_argument, nullptr, 'x'},
     {"help", no_argument, nullptr, 'h'},
     {nullptr, 0, nullptr, 0},
 };
+
+std::string own_folder() {
+    return std::filesystem::read_symlink("/proc/self/exe").parent_path().string();
+}
 
 std::uint64_t any_number(const std::string& text) {
     std::size_t used = 0;
@@ -62,14 +76,26 @@ void apply(Options& options, int option, const std::string& value) {
         case 'c':
             options.schema = value;
             break;
+        case 'b':
+            options.bin = value;
+            break;
+        case 'l':
+            options.log = value;
+            break;
         case 'w':
             options.workers = number_between(value, 1, 64);
             break;
         case 'f':
             options.fault_percent = number_between(value, 0, 100);
             break;
+        case 'e':
+            options.blow_every = number_between(value, 0, 60000);
+            break;
         case 's':
             options.seed = any_number(value);
+            break;
+        case 'k':
+            options.keep = true;
             break;
         case 'x':
             if (value != "no-idempotency") throw std::invalid_argument(value);
@@ -88,6 +114,7 @@ void apply(Options& options, int option, const std::string& value) {
 Options parse_options(int argc, char** argv) {
     Options options;
     options.seed = std::random_device{}();
+    options.bin = own_folder();
     for (int option; (option = getopt_long(argc, argv, "", kOptions, nullptr)) != -1;) {
         try {
             apply(options, option, optarg ? optarg : "");

@@ -3,6 +3,8 @@
 
 #include <chrono>
 #include <iosfwd>
+#include <string>
+#include <vector>
 
 #include "board.hpp"
 
@@ -26,9 +28,13 @@ class Progress {
     Clock::time_point next_;
 };
 
+// What to type to talk to the service that is left running.
+void print_curl_lines(std::ostream& out, const std::vector<std::string>& services,
+                      const std::string& gateway);
+
 void print_table(std::ostream& out, const Board& board);
 
-// Connections that a fault of the demo cut.
-int connections_killed(const Counters& counters);
+// Processes and connections that the demo has ended, on either side.
+int killed(const Board& board);
 
 }  // namespace payments

@@ -1,0 +1,71 @@
+#include "transport.hpp"
+
+#include <httplib.h>
+
+#include <algorithm>
+
+namespace payments::client {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kConnecting = 5s;
+
+std::string small_letters(std::string text) {
+    std::transform(text.begin(), text.end(), text.begin(),
+                   [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
+    return text;
+}
+
+Answer head_of(const httplib::Response& response) {
+    Answer answer;
+    answer.status = response.status;
+    for (const auto& [name, value] : response.headers) {
+        auto [field, first] = answer.headers.emplace(small_letters(name), value);
+        if (!first) field->second += ", " + value;
+    }
+    return answer;
+}
+
+httplib::Request spell(const Request& request) {
+    httplib::Request spelled;
+    spelled.method = request.method;
+    spelled.path = request.path;
+    for (const auto& [name, value] : request.headers) spelled.headers.emplace(name, value);
+    spelled.headers.emplace("Accept-Encoding", "identity");  // the very bytes that are stored
+    const bool has_body = request.method != "GET" && request.method != "HEAD";
+    if (has_body) spelled.headers.emplace("Content-Type", request.content_type);
+    spelled.body = request.body;
+    return spelled;
+}
+
+Silence silence_of(httplib::Error error) {
+    const bool unreached =
+        error == httplib::Error::Connection || error == httplib::Error::ConnectionTimeout;
+    return unreached ? Silence::Unreached : Silence::Lost;
+}
+
+}  // namespace
+
+bool HttpTransport::wants_answer(const Answer&) {
+    return true;
+}
+
+Attempt HttpTransport::send(const std::string& server, const Request& request) {
+    httplib::Client connection(server);
+    connection.set_connection_timeout(kConnecting);
+    connection.set_read_timeout(patience_);
+    connection.set_write_timeout(patience_);
+    connection.set_url_encode(false);  // the path is sent as it is
+    auto spelled = spell(request);
+    spelled.response_handler = [this](const httplib::Response& response) {
+        return wants_answer(head_of(response));
+    };
+    const auto result = connection.send(spelled);
+    if (!result) return {std::nullopt, silence_of(result.error())};
+    Answer answer = head_of(*result);
+    answer.body = result->body;
+    return {answer};
+}
+
+}  // namespace payments::client

@@ -1,0 +1,45 @@
+// The charges that the provider has made, by its own idempotency keys; and how it misbehaves.
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace gateway {
+
+struct Mood {
+    std::chrono::milliseconds delay{0};  // before each answer
+    int fail_next = 0;                   // requests that are answered 503 and do not charge
+    int drop_next = 0;                   // requests that charge and get no answer
+};
+
+struct Verdict {
+    enum Kind { Charged, Declined, OtherBody, Unavailable } kind;
+    nlohmann::json charge;
+    std::chrono::milliseconds delay{0};
+    bool drop = false;
+};
+
+class Ledger {
+  public:
+    // An empty key protects nothing.
+    Verdict charge(const std::string& key, const nlohmann::json& order);
+    void set(const Mood& mood);
+    nlohmann::json charges() const;
+    void clear();
+
+  private:
+    nlohmann::json new_charge(const std::string& key, const nlohmann::json& order);
+    bool take(int& count) { return count > 0 && count-- > 0; }
+
+    mutable std::mutex mutex_;
+    Mood mood_;
+    std::vector<nlohmann::json> charges_;
+    std::map<std::string, std::size_t> by_key_;
+    std::vector<nlohmann::json> orders_;
+};
+
+}  // namespace gateway

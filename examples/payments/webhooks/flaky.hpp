@@ -1,0 +1,16 @@
+// Events whose handler may fail, and is then tried again as the policy of the scope "webhooks"
+// says.
+#pragma once
+
+#include <httplib.h>
+
+#include <pqxx/pqxx>
+
+#include "event.hpp"
+
+namespace webhooks {
+
+// 204 when the event is dealt with, or given up; 503 when the sender is to send it again.
+httplib::Response handle_flaky(pqxx::work& tx, const Event& event);
+
+}  // namespace webhooks
