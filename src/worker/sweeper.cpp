@@ -22,6 +22,10 @@ constexpr std::int64_t kVisit = 2 * core::kSecond;
 // trigger running may stop them. Milliseconds.
 constexpr int kTransactionTimeout = 10000;
 
+// Between two batches it rests this many times as long as the last one took: callers shall not feel
+// that a million rows expire at once.
+constexpr int kRest = 4;
+
 // As autovacuum does: what the database or the role has set is meant for its users. A deletion that
 // a crash forgets is made again, so no commit waits for disk or standby.
 constexpr const char* kSettings[][2] = {
@@ -88,11 +92,18 @@ Visit sweep_batch(Report* report, std::int64_t* total) {
     return visit;
 }
 
+void rest_after(TimestampTz start) {
+    std::int64_t worked = GetCurrentTimestamp() - start;
+    nap(static_cast<long>(kRest * worked / core::kMillisecond) + 1, PG_WAIT_EXTENSION);
+}
+
 Visit sweep(Report* report, std::int64_t* total) {
     TimestampTz end = GetCurrentTimestamp() + kVisit;
     Visit visit = Visit::More;
     while (visit == Visit::More && GetCurrentTimestamp() < end) {
+        TimestampTz start = GetCurrentTimestamp();
         visit = sweep_batch(report, total);
+        if (visit == Visit::More) rest_after(start);
         CHECK_FOR_INTERRUPTS();
         reload_if_asked();
     }
