@@ -85,8 +85,7 @@ std::optional<std::int64_t> bigint_or_none(FunctionCallInfo fcinfo, int arg) {
 std::optional<std::int64_t> duration_or_none(FunctionCallInfo fcinfo, int arg, const char* name,
                                              core::DurationRange range) {
     if (PG_ARGISNULL(arg)) return std::nullopt;
-    const Interval* span = PG_GETARG_INTERVAL_P(arg);
-    std::int64_t micros = core::interval_micros(span->month, span->day, span->time);
+    std::int64_t micros = pg::micros_of(PG_GETARG_INTERVAL_P(arg));
     core::DurationFault fault = core::check_duration(micros, range);
     if (fault != core::DurationFault::None) pg::raise_duration(name, fault, range);
     return micros;

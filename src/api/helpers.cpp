@@ -124,8 +124,7 @@ std::int64_t retry_after_of(HeapTupleHeader claim) {
     bool null;
     Datum value = GetAttributeByName(claim, "retry_after", &null);
     if (null) return 0;
-    const Interval* span = DatumGetIntervalP(value);
-    return core::interval_micros(span->month, span->day, span->time);
+    return pg::micros_of(DatumGetIntervalP(value));
 }
 
 // idem_problem(claim): null, or a claim without an outcome, stands for a key that is missing or

@@ -66,9 +66,7 @@ const PolicyRow* best_row(std::string_view scope) {
 }
 
 void set_micros(const PolicyRow& row, PolicyColumn column, std::int64_t* value) {
-    if (row.nulls[column]) return;
-    const Interval* span = DatumGetIntervalP(row.values[column]);
-    *value = core::interval_micros(span->month, span->day, span->time);
+    if (!row.nulls[column]) *value = pg::micros_of(DatumGetIntervalP(row.values[column]));
 }
 
 void set_bool(const PolicyRow& row, PolicyColumn column, bool* value) {

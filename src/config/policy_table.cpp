@@ -43,13 +43,6 @@ void copy_row(HeapTuple tuple, TupleDesc desc, PolicyRow* row) {
     }
 }
 
-bool write(pg::Statement* statement, Datum* values, const char* nulls) {
-    pg::Internal scope = pg::begin_internal();
-    std::uint64_t rows = pg::run_write(statement, values, nulls);
-    pg::end_internal(scope);
-    return rows > 0;
-}
-
 }  // namespace
 
 PolicyRows read_policies(MemoryContext context) {
@@ -65,12 +58,12 @@ PolicyRows read_policies(MemoryContext context) {
 }
 
 void write_policy(Datum* values, const char* nulls) {
-    (void)write(&upsert, values, nulls);
+    (void)pg::write_alone(&upsert, values, nulls);
 }
 
 bool drop_policy(text* pattern) {
     Datum values[] = {PointerGetDatum(pattern)};
-    return write(&delete_one, values, nullptr);
+    return pg::write_alone(&delete_one, values, nullptr) > 0;
 }
 
 }  // namespace idem::config

@@ -1,5 +1,7 @@
 #include "pg/datum.hpp"
 
+#include "core/duration.hpp"
+
 #include "pg/errors.hpp"
 
 namespace idem::pg {
@@ -37,6 +39,10 @@ Interval* make_interval(std::int64_t micros) {
     auto* result = static_cast<Interval*>(palloc0(sizeof(Interval)));
     result->time = micros;
     return result;
+}
+
+std::int64_t micros_of(const Interval* span) {
+    return core::interval_micros(span->month, span->day, span->time);
 }
 
 TextList text_list(ArrayType* array, const char* what) {

@@ -40,6 +40,9 @@ text* jsonb_text(Jsonb* value);
 
 Interval* make_interval(std::int64_t micros);
 
+// Saturates where the interval is too long, which the range checks refuse.
+std::int64_t micros_of(const Interval* span);
+
 // now + micros without overflow: both are far inside the range.
 inline TimestampTz after(TimestampTz now, std::int64_t micros) {
     return now + micros;

@@ -78,4 +78,11 @@ std::uint64_t run_write(Statement* statement, Datum* values, const char* nulls) 
     return run(statement, values, nulls, false);
 }
 
+std::uint64_t write_alone(Statement* statement, Datum* values, const char* nulls) {
+    Internal scope = begin_internal();
+    std::uint64_t rows = run_write(statement, values, nulls);
+    end_internal(scope);
+    return rows;
+}
+
 }  // namespace idem::pg

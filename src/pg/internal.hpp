@@ -40,6 +40,9 @@ struct Statement {
 std::uint64_t run_read(Statement* statement, Datum* values, const char* nulls);
 std::uint64_t run_write(Statement* statement, Datum* values, const char* nulls);
 
+// A write all by itself, with a scope of its own. Returns the number of rows.
+std::uint64_t write_alone(Statement* statement, Datum* values, const char* nulls);
+
 // Sets a setting until the GUC nest level ends that the caller has opened.
 void set_locally(const char* setting, const char* value);
 

@@ -76,14 +76,6 @@ void identity_values(const Identity& id, Datum* values) {
     values[2] = PointerGetDatum(id.key);
 }
 
-// Runs a statement that writes at most one row.
-bool write_one(pg::Statement* statement, Datum* values, const char* nulls) {
-    pg::Internal scope = pg::begin_internal();
-    std::uint64_t rows = pg::run_write(statement, values, nulls);
-    pg::end_internal(scope);
-    return rows > 0;
-}
-
 bool find(const Identity& id, Record* record) {
     Datum values[kColumns];
     bool nulls[kColumns];
@@ -104,7 +96,7 @@ bool insert(const Record& record) {
     Datum values[kColumns];
     char nulls[kColumns];
     to_columns(record, values, nulls);
-    return write_one(&insert_row, values, nulls);
+    return pg::write_alone(&insert_row, values, nulls) > 0;
 }
 
 bool update(const Record& record, std::int64_t expected_token) {
@@ -113,14 +105,14 @@ bool update(const Record& record, std::int64_t expected_token) {
     to_columns(record, values, nulls);
     values[kColumns] = Int64GetDatum(expected_token);
     nulls[kColumns] = ' ';
-    return write_one(&update_row, values, nulls);
+    return pg::write_alone(&update_row, values, nulls) > 0;
 }
 
 bool remove(const Identity& id, std::int64_t expected_token) {
     Datum values[4];
     identity_values(id, values);
     values[3] = Int64GetDatum(expected_token);
-    return write_one(&delete_row, values, nullptr);
+    return pg::write_alone(&delete_row, values, nullptr) > 0;
 }
 
 // One group of the deleted rows: scope, number, youngest end of retention.

@@ -30,9 +30,7 @@ void write_journal(const JournalEntry& entry) {
                       TimestampTzGetDatum(GetCurrentTimestamp()), Int64GetDatum(entry.rows),
                       entry.error == nullptr ? 0 : CStringGetTextDatum(entry.error)};
     char nulls[] = {' ', ' ', ' ', entry.error == nullptr ? 'n' : ' '};
-    pg::Internal scope = pg::begin_internal();
-    (void)pg::run_write(&write_entry, values, nulls);
-    pg::end_internal(scope);
+    (void)pg::write_alone(&write_entry, values, nulls);
 }
 
 }  // namespace idem::worker
