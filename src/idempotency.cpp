@@ -5,6 +5,7 @@
 #include "config/settings.hpp"
 #include "pg/boundary.hpp"
 #include "stats/counters.hpp"
+#include "store/record_table.hpp"
 #include "worker/presence.hpp"
 
 extern "C" {
@@ -18,6 +19,7 @@ void _PG_init(void) {
     idem::pg::end_session_on_terminate();
     idem::config::define_settings();
     idem::config::watch_policy_changes();
+    idem::store::watch_record_table();
     idem::claim::watch_transactions();
     // Preloading adds statistics and a launcher from the start; the rest works without.
     if (!process_shared_preload_libraries_in_progress || IsBinaryUpgrade) return;

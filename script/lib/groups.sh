@@ -3,7 +3,8 @@
 # shellcheck shell=bash
 
 # shellcheck disable=SC2034 # for script/test
-GROUPS_IN_ORDER=(checks build core regress isolation tap client docs examples recipes demo)
+GROUPS_IN_ORDER=(checks build core regress isolation tap client regress-sql isolation-sql tap-sql
+    client-sql docs examples recipes demo)
 
 # ---- our own checks, printed as TAP ----
 
@@ -88,9 +89,9 @@ prepare_server_tests() {
     start_test_cluster "$1"
 }
 
-# test/server.conf, where it exists, holds settings that the tests need.
+# test/server.conf, where it exists, holds settings that the tests need. IDEM_STORE chooses the store.
 start_test_cluster() {
-    local settings=("${TEST_SETTINGS[@]}")
+    local settings=("${TEST_SETTINGS[@]}" "idempotency.store=${IDEM_STORE:-auto}")
     [[ ! -f $ROOT/test/server.conf ]] || mapfile -t -O "${#settings[@]}" settings <"$ROOT/test/server.conf"
     start_cluster "$1" "${settings[@]}"
 }
@@ -132,7 +133,7 @@ prove_all() {
     pgxs=$(dirname "$("$PG_CONFIG" --pgxs)")
     run_as_postgres env -C "$WORK/tap" "PATH=$PG_BINDIR:$PATH" "TMPDIR=$WORK/tap/tmp" \
         "PG_REGRESS=$pgxs/../../src/test/regress/pg_regress" "TESTDIR=$WORK/tap" \
-        "TESTLOGDIR=$WORK/tap/tmp_check/log" "TESTDATADIR=$WORK/tap/tmp_check" "PG_TEST_PORT_DIR=$WORK/tap/ports" \
+        "IDEM_STORE=${IDEM_STORE:-auto}" "TESTLOGDIR=$WORK/tap/tmp_check/log" "TESTDATADIR=$WORK/tap/tmp_check" "PG_TEST_PORT_DIR=$WORK/tap/ports" \
         prove --jobs 2 -I "$pgxs/../../src/test/perl" -I "$tests" "$tests"/*.pl
 }
 
@@ -157,6 +158,19 @@ group_client() {
     stop_cluster client
     return "$status"
 }
+
+# What passes with the heap store passes with the SQL store, and gives the same output.
+# In a folder beside what the group left behind the first time.
+with_sql_store() {
+    export IDEM_STORE=sql WORK=$WORK/sql
+    mkdir -p "$WORK"
+    hand_over "$WORK"
+    "$@"
+}
+group_regress-sql() { with_sql_store group_regress; }
+group_isolation-sql() { with_sql_store group_isolation; }
+group_tap-sql() { with_sql_store group_tap; }
+group_client-sql() { with_sql_store group_client; }
 
 group_docs() {
     ensure_installed

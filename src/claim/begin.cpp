@@ -14,23 +14,37 @@ namespace idem::claim {
 namespace {
 
 // What a caller who is told to come back could wait for.
-enum class Blocker { None, Lock, Lease };
+enum class Blocker { None, Lock, Writer, Lease };
 
 struct Turn {
     Answer answer;
     Blocker blocker;
+    TransactionId writer;
 };
 
 Turn turn_of(const Answer& answer) {
-    return {answer, answer.outcome == core::Outcome::InProgress ? Blocker::Lease : Blocker::None};
+    return {answer, answer.outcome == core::Outcome::InProgress ? Blocker::Lease : Blocker::None,
+            InvalidTransactionId};
 }
 
-// Another transaction holds the lock; what its claim does to the row is not visible yet.
-Turn held_elsewhere(const Asking& asking) {
+// Another transaction is deciding about the key, and has its lock or has written the row already.
+Turn held_elsewhere(const Asking& asking, Blocker blocker, TransactionId writer) {
     Answer answer{};
     answer.outcome = core::kHeldElsewhere.outcome;
     answer.record.id = asking.id;
-    return {answer, Blocker::Lock};
+    return {answer, blocker, writer};
+}
+
+// Nothing may be granted while the row that a writer leaves behind is not known.
+bool may_grant(const Judgement& judgement) {
+    return judgement.answer.outcome == core::Outcome::Execute &&
+           !TransactionIdIsValid(judgement.writer);
+}
+
+Turn turn_without_grant(const Asking& asking, const Judgement& judgement) {
+    if (judgement.answer.outcome == core::Outcome::Execute)
+        return held_elsewhere(asking, Blocker::Writer, judgement.writer);
+    return turn_of(judgement.answer);
 }
 
 // This transaction's own claim: it would wait for itself, so there is nothing to wait for.
@@ -41,33 +55,51 @@ Turn own_turn(const Asking& asking, const OpenClaim* claim) {
     answer.outcome = same_fingerprint(answer.record.fingerprint, asking.fingerprint)
                          ? core::Outcome::InProgress
                          : core::Outcome::Mismatch;
-    return {answer, Blocker::None};
+    return {answer, Blocker::None, InvalidTransactionId};
 }
 
 // Under the lock nothing changes any more, so this look decides. A loser keeps no lock.
 Turn locked_turn(const Asking& asking) {
     Judgement judgement = judge(asking);
-    if (judgement.answer.outcome == core::Outcome::Execute)
-        grant(asking, &judgement);
-    else
+    if (!may_grant(judgement)) {
         unlock(asking.id);
+        return turn_without_grant(asking, judgement);
+    }
+    grant(asking, &judgement);
     return turn_of(judgement.answer);
 }
 
 // Looks first and locks only to execute, so that a replay takes no lock.
 Turn unlocked_turn(const Asking& asking) {
     Judgement judgement = judge(asking);
-    if (judgement.answer.outcome != core::Outcome::Execute) return turn_of(judgement.answer);
+    if (!may_grant(judgement)) return turn_without_grant(asking, judgement);
     if (try_lock(asking.id)) return locked_turn(asking);
     // Whoever has the lock may have just committed.
     judgement = judge(asking);
-    if (judgement.answer.outcome == core::Outcome::Execute) return held_elsewhere(asking);
-    return turn_of(judgement.answer);
+    if (may_grant(judgement)) return held_elsewhere(asking, Blocker::Lock, InvalidTransactionId);
+    return turn_without_grant(asking, judgement);
 }
 
 Turn take_turn(const Asking& asking, bool locked) {
     if (const OpenClaim* own = open_claim(asking.id)) return own_turn(asking, own);
     return locked ? locked_turn(asking) : unlocked_turn(asking);
+}
+
+// True if the wait has brought us the key's lock.
+bool wait_for(const Turn& turn, const Asking& asking, std::int64_t left, Patience* patience) {
+    switch (turn.blocker) {
+        case Blocker::Lock:
+            return wait_for_lock(asking.id, left);
+        case Blocker::Writer:
+            wait_for_writer(turn.writer, left);
+            return false;
+        case Blocker::Lease:
+            wait_for_lease(patience, left);
+            return false;
+        case Blocker::None:
+            break;
+    }
+    return false;
 }
 
 // Asks until the answer is final or `wait` is over; the last answer is always a fresh one.
@@ -83,10 +115,7 @@ Answer ask(const Asking& asking) {
             return turn.answer;
         }
         patience.waited = true;
-        if (turn.blocker == Blocker::Lock)
-            locked = wait_for_lock(asking.id, left);
-        else
-            wait_for_lease(&patience, left);
+        locked = wait_for(turn, asking, left, &patience);
     }
 }
 

@@ -3,8 +3,9 @@
 #include "claim/ending.hpp"
 #include "claim/key_lock.hpp"
 #include "claim/liveness.hpp"
+#include "claim/locked_record.hpp"
+#include "claim/records.hpp"
 #include "pg/errors.hpp"
-#include "store/store.hpp"
 
 namespace idem::claim {
 
@@ -25,9 +26,10 @@ bool speaks_of(const ClaimRef& ref, const OpenClaim* claim) {
 
 // The claim in the committed record. Only the holder of its token may touch it.
 HeldClaim committed_claim(const ClaimRef& ref) {
-    if (ref.token) lock(ref.id);
     HeldClaim claim{};
-    if (!store::store().find(ref.id, &claim.record)) refuse(ref, pg::raise_no_claim);
+    bool found = ref.token ? lock_and_find(ref.id, &claim.record)
+                           : records().find(ref.id, &claim.record).found;
+    if (!found) refuse(ref, pg::raise_no_claim);
     if (!ref.token) pg::raise_token_required();
     if (claim.record.token != *ref.token) refuse(ref, pg::raise_claim_lost);
     claim.ended = claim.record.status != core::Status::InProgress;
@@ -65,15 +67,21 @@ HeldClaim held_claim(const ClaimRef& ref) {
 }
 
 void save(HeldClaim* claim) {
-    if (claim->open != nullptr)
+    if (claim->open != nullptr) {
         write_claim(claim->open, claim->record);
-    else if (!store::store().update(claim->record, claim->record.token))
-        pg::raise_claim_overtaken();
+        return;
+    }
+    const store::Store& store = records();
+    if (!store.update(claim->record, claim->record.token)) pg::raise_claim_overtaken();
+    if (store.rows_guard_themselves) unlock(claim->record.id);
 }
 
 void save_ended(HeldClaim* claim) {
     save(claim);
-    if (claim->open != nullptr) end_claim(claim->open, false);
+    if (claim->open != nullptr) {
+        end_claim(claim->open, false);
+        unlock_written_claim(claim->open);
+    }
     let_go_at_commit(claim->record.id, claim->record.token);
 }
 
@@ -87,7 +95,7 @@ void withdraw(HeldClaim* claim) {
     if (claim->record.attempt > 1)
         give_back_attempt(claim);
     else
-        (void)store::store().remove(claim->record.id, claim->record.token);
+        (void)records().remove(claim->record.id, claim->record.token);
     if (claim->open != nullptr) end_claim(claim->open, true);
 }
 

@@ -1,7 +1,7 @@
 #include "claim/judge.hpp"
 
 #include "claim/liveness.hpp"
-#include "store/store.hpp"
+#include "claim/records.hpp"
 
 namespace idem::claim {
 
@@ -42,7 +42,9 @@ bool same_fingerprint(const bytea* a, const bytea* b) {
 Judgement judge(const Asking& asking) {
     Judgement result{};
     result.answer.record.id = asking.id;
-    result.answer.has_record = store::store().find(asking.id, &result.answer.record);
+    store::Sight sight = records().find(asking.id, &result.answer.record);
+    result.answer.has_record = sight.found;
+    result.writer = sight.writer;
     result.now = GetCurrentTimestamp();
     core::Asked asked = asking.asked;
     asked.now = result.now;

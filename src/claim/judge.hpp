@@ -8,7 +8,8 @@ namespace idem::claim {
 
 struct Judgement {
     Answer answer;
-    TimestampTz now;  // of the look
+    TransactionId writer;  // another transaction that is deciding about the key now, if one is seen
+    TimestampTz now;       // of the look
 };
 
 Judgement judge(const Asking& asking);

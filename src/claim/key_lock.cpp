@@ -1,10 +1,7 @@
 #include "claim/key_lock.hpp"
 
-#include "core/duration.hpp"
-
 #include "claim/lock_tag.hpp"
-#include "pg/internal.hpp"
-#include "pg/subtransaction.hpp"
+#include "pg/timed_wait.hpp"
 
 namespace idem::claim {
 
@@ -27,28 +24,8 @@ LockAcquireResult acquire(const store::Identity& id, bool dont_wait) {
     return as_transaction([&] { return LockAcquire(&tag, ExclusiveLock, false, dont_wait); });
 }
 
-// The milliseconds to hand to lock_timeout, or 0 if the caller's own lock_timeout is shorter: then
-// its error is what the caller asked for.
-int timeout_for(std::int64_t micros) {
-    std::int64_t millis = (micros + core::kMillisecond - 1) / core::kMillisecond;
-    if (LockTimeout > 0 && LockTimeout <= millis) return 0;
-    return static_cast<int>(Max(millis, 1));
-}
-
-void lock_with_timeout(const store::Identity& id, int millis) {
-    char value[16];
-    snprintf(value, sizeof(value), "%d", millis);
-    int guc_level = NewGUCNestLevel();
-    pg::set_locally("lock_timeout", value);
-    lock(id);
-    AtEOXact_GUC(false, guc_level);
-}
-
-// Our own timeout is an answer; anything else is the caller's to see.
-void swallow_timeout(const pg::Subtransaction& outer) {
-    ErrorData* error = pg::abort_subtransaction(outer);
-    if (error->sqlerrcode != ERRCODE_LOCK_NOT_AVAILABLE) ReThrowError(error);
-    FreeErrorData(error);
+void wait_for_lock(const void* id) {
+    lock(*static_cast<const store::Identity*>(id));
 }
 
 }  // namespace
@@ -61,28 +38,8 @@ void lock(const store::Identity& id) {
     (void)acquire(id, false);
 }
 
-// The server can only end a lock wait with an error, so the wait runs in a subtransaction of its
-// own, which is rolled back when lock_timeout ends it. The lock outlives its successful end.
 bool lock_within(const store::Identity& id, std::int64_t micros) {
-    int millis = timeout_for(micros);
-    if (millis == 0) {
-        lock(id);
-        return true;
-    }
-    volatile bool timed_out = false;
-    pg::Subtransaction outer = pg::begin_subtransaction();
-    PG_TRY();
-    {
-        lock_with_timeout(id, millis);
-        pg::commit_subtransaction(outer);
-    }
-    PG_CATCH();
-    {
-        swallow_timeout(outer);
-        timed_out = true;
-    }
-    PG_END_TRY();
-    return !timed_out;
+    return pg::wait_at_most(micros, wait_for_lock, &id);
 }
 
 void unlock(const store::Identity& id) {

@@ -1,8 +1,8 @@
 #include "claim/open_claims.hpp"
 
 #include "claim/key_lock.hpp"
+#include "claim/records.hpp"
 #include "pg/errors.hpp"
-#include "store/store.hpp"
 
 namespace idem::claim {
 
@@ -138,25 +138,29 @@ OpenClaim* ended_claim(const store::Identity& id) {
 
 store::Record current_record(const OpenClaim* claim) {
     store::Record record = claim->begun;
-    if (claim->written_level > 0 && !store::store().find(claim->begun.id, &record))
+    if (claim->written_level > 0 && !records().find(claim->begun.id, &record).found)
         pg::raise_claim_overtaken();
     return record;
 }
 
 // The row that a claim replaces may have been swept meanwhile; then it is inserted.
 void write_claim(OpenClaim* claim, const store::Record& record) {
-    const store::Store& store = store::store();
+    const store::Store& store = records();
     std::int64_t token = row_token(*claim);
     claim->busy_level = current_level();
-    bool written = (token != 0 && store.update(record, token)) || store.insert(record);
+    if (token == 0 || !store.update(record, token)) store.insert(record);
     claim->busy_level = 0;
-    if (!written) pg::raise_claim_overtaken();
     if (claim->written_level == 0) claim->written_level = current_level();
 }
 
 void end_claim(OpenClaim* claim, bool released) {
     claim->ended_level = current_level();
     claim->released = released;
+}
+
+void unlock_written_claim(OpenClaim* claim) {
+    if (records().rows_guard_themselves && claim->claimed_level == current_level())
+        unlock(claim->begun.id);
 }
 
 void withdraw_claim(OpenClaim* claim) {

@@ -40,6 +40,11 @@ void write_claim(OpenClaim* claim, const store::Record& record);
 // Marks it ended in the current (sub)transaction, by idem_release or with a result.
 void end_claim(OpenClaim* claim, bool released);
 
+// Gives back the lock of a claim whose result has just been written, if the row guards the key from
+// now on. Not if the claim was begun outside the current savepoint: a rollback to it would undo the
+// row and leave the claim unguarded.
+void unlock_written_claim(OpenClaim* claim);
+
 // Ends a claim of which nothing was written as if it had never been begun: a row that it was to
 // replace stays as it is. The key is free at once, unless a rollback to a savepoint could bring the
 // claim back.

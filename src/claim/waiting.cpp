@@ -4,6 +4,7 @@
 
 #include "claim/asking.hpp"
 #include "claim/key_lock.hpp"
+#include "pg/timed_wait.hpp"
 
 namespace idem::claim {
 
@@ -11,6 +12,10 @@ namespace {
 
 constexpr std::int64_t kFirstPause = 5 * core::kMillisecond;
 constexpr std::int64_t kLongestPause = 500 * core::kMillisecond;
+
+void wait_for_end(const void* transaction) {
+    pg::wait_for_transaction(*static_cast<const TransactionId*>(transaction));
+}
 
 }  // namespace
 
@@ -32,6 +37,13 @@ bool wait_for_lock(const store::Identity& id, std::int64_t left) {
     if (left != kForEver) return lock_within(id, left);
     lock(id);
     return true;
+}
+
+void wait_for_writer(TransactionId writer, std::int64_t left) {
+    if (left == kForEver)
+        pg::wait_for_transaction(writer);
+    else
+        (void)pg::wait_at_most(left, wait_for_end, &writer);
 }
 
 void wait_for_lease(Patience* patience, std::int64_t left) {

@@ -22,6 +22,9 @@ std::int64_t time_waited(const Patience& patience);
 // Waits for the transaction that holds the key's lock. True if the lock is ours now.
 bool wait_for_lock(const store::Identity& id, std::int64_t left);
 
+// Waits for a transaction that has written the row of the key.
+void wait_for_writer(TransactionId writer, std::int64_t left);
+
 // A leased claim ends without a signal that another session could sleep on: pauses, longer each
 // time, and returns. Honours cancel and statement_timeout.
 void wait_for_lease(Patience* patience, std::int64_t left);

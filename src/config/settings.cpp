@@ -17,11 +17,19 @@ int cleanup_batch_rows = 1000;
 int cleanup_grace_seconds = 0;
 int log_events_choice = static_cast<int>(LogEvents::Off);
 bool log_keys_switch = false;
+int store_setting = static_cast<int>(core::StoreChoice::Auto);
 
 const config_enum_entry kLogEventsChoices[] = {
     {"off", static_cast<int>(LogEvents::Off), false},
     {"problems", static_cast<int>(LogEvents::Problems), false},
     {"all", static_cast<int>(LogEvents::All), false},
+    {nullptr, 0, false},
+};
+
+const config_enum_entry kStoreChoices[] = {
+    {"auto", static_cast<int>(core::StoreChoice::Auto), false},
+    {"sql", static_cast<int>(core::StoreChoice::Sql), false},
+    {"heap", static_cast<int>(core::StoreChoice::Heap), false},
     {nullptr, 0, false},
 };
 
@@ -72,6 +80,13 @@ void define_log_settings() {
         /* boot_val */ log_keys_switch, PGC_SUSET, 0, nullptr, nullptr, nullptr);
 }
 
+void define_store_setting() {
+    DefineCustomEnumVariable("idempotency.store", "How the table of records is read and written.",
+                             "auto: directly where it is a plain local table, else with SQL.",
+                             &store_setting, /* boot_val */ store_setting, kStoreChoices, PGC_SUSET,
+                             0, nullptr, nullptr, nullptr);
+}
+
 }  // namespace
 
 void define_settings() {
@@ -81,6 +96,7 @@ void define_settings() {
                                 /* check_hook */ nullptr, /* assign_hook */ nullptr,
                                 /* show_hook */ nullptr);
     define_log_settings();
+    define_store_setting();
     MarkGUCPrefixReserved("idempotency");
 }
 
@@ -90,6 +106,10 @@ LogEvents log_events() {
 
 bool log_keys() {
     return log_keys_switch;
+}
+
+core::StoreChoice store_choice() {
+    return static_cast<core::StoreChoice>(store_setting);
 }
 
 int cleanup_interval() {

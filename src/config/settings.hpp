@@ -2,6 +2,7 @@
 #pragma once
 
 #include "core/policy.hpp"
+#include "core/store_choice.hpp"
 #include "pg/pg.hpp"
 
 namespace idem::config {
@@ -11,6 +12,8 @@ void define_settings();
 enum class LogEvents { Off, Problems, All };
 LogEvents log_events();
 bool log_keys();
+
+core::StoreChoice store_choice();
 
 // Of the sweeper. Seconds; 0: it is off.
 int cleanup_interval();

@@ -16,6 +16,46 @@ inline bool lock_held_by_me(const LOCKTAG* tag, LOCKMODE mode) {
 #endif
 }
 
+// From 18 index scans can be instrumented.
+inline IndexScanDesc index_beginscan(Relation table, Relation index, Snapshot snapshot, int keys) {
+#if PG_VERSION_NUM >= 180000
+    return ::index_beginscan(table, index, snapshot, nullptr, keys, 0);
+#else
+    return ::index_beginscan(table, index, snapshot, keys, 0);
+#endif
+}
+
+// From 18 a deferrable key has to be asked for; without one there is none.
+inline Oid primary_key_of(Relation table) {
+#if PG_VERSION_NUM >= 180000
+    return RelationGetPrimaryKeyIndex(table, false);
+#else
+    return RelationGetPrimaryKeyIndex(table);
+#endif
+}
+
+// Which indexes need an entry for the new version of a row. From 16 there are indexes that only
+// summarize ranges of rows, and need to hear even of a row that stays on its page.
+struct NeedsEntries {
+#if PG_VERSION_NUM >= 160000
+    TU_UpdateIndexes which;
+    bool any() const {
+        return which != TU_None;
+    }
+    bool in(Relation index) const {
+        return which == TU_All || index->rd_indam->amsummarizing;
+    }
+#else
+    bool which;
+    bool any() const {
+        return which;
+    }
+    bool in(Relation) const {
+        return true;
+    }
+#endif
+};
+
 // From 16 one function checks every kind of object.
 inline AclResult function_aclcheck(Oid function, Oid role, AclMode mode) {
 #if PG_VERSION_NUM >= 160000

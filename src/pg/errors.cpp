@@ -324,6 +324,13 @@ void raise_not_installed() {
     pg_unreachable();
 }
 
+void raise_no_heap_store(const char* obstacle) {
+    ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+                    errmsg("the heap store cannot serve table idempotency.record"),
+                    errdetail("%s", obstacle), errhint("Set idempotency.store to auto or sql.")));
+    pg_unreachable();
+}
+
 void raise_no_statistics() {
     ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
                     errmsg("statistics need shared memory"),

@@ -7,19 +7,19 @@ namespace {
 // One place that knows how a null looks on either side.
 struct Writer {
     Datum* values;
-    char* nulls;
+    bool* nulls;
 
     void value(Column column, Datum datum) {
         values[column] = datum;
-        nulls[column] = ' ';
+        nulls[column] = false;
     }
     void pointer(Column column, const void* pointer) {
         values[column] = PointerGetDatum(pointer);
-        nulls[column] = pointer == nullptr ? 'n' : ' ';
+        nulls[column] = pointer == nullptr;
     }
     void time(Column column, TimestampTz time) {
         values[column] = TimestampTzGetDatum(time);
-        nulls[column] = time == pg::kNoTime ? 'n' : ' ';
+        nulls[column] = time == pg::kNoTime;
     }
 };
 
@@ -89,7 +89,37 @@ void read_times(Reader in, Record* record) {
 
 }  // namespace
 
-void to_columns(const Record& record, Datum* values, char* nulls) {
+const ColumnType kColumnTypes[kColumns] = {
+    {"scope", TEXTOID},
+    {"principal", TEXTOID},
+    {"key", TEXTOID},
+    {"status", CHAROID},
+    {"held", BOOLOID},
+    {"no_takeover", BOOLOID},
+    {"body_omitted", BOOLOID},
+    {"status_code", INT4OID},
+    {"attempt", INT4OID},
+    {"token", INT8OID},
+    {"lease_us", INT8OID},
+    {"created_at", TIMESTAMPTZOID},
+    {"claimed_at", TIMESTAMPTZOID},
+    {"expires_at", TIMESTAMPTZOID},
+    {"retained_until", TIMESTAMPTZOID},
+    {"lease_until", TIMESTAMPTZOID},
+    {"next_attempt_at", TIMESTAMPTZOID},
+    {"finished_at", TIMESTAMPTZOID},
+    {"fingerprint", BYTEAOID},
+    {"headers", JSONBOID},
+    {"body", BYTEAOID},
+    {"error", TEXTOID},
+    {"recovery_point", TEXTOID},
+    {"state", JSONBOID},
+    {"holder", TEXTOID},
+    {"request", JSONBOID},
+    {"resolved_by", TEXTOID},
+};
+
+void to_columns(const Record& record, Datum* values, bool* nulls) {
     Writer out{values, nulls};
     write_texts(record, out);
     write_times(record, out);
@@ -98,7 +128,7 @@ void to_columns(const Record& record, Datum* values, char* nulls) {
     out.value(kNoTakeover, BoolGetDatum(record.no_takeover));
     out.value(kBodyOmitted, BoolGetDatum(record.body_omitted));
     out.value(kStatusCode, Int32GetDatum(record.status_code.value_or(0)));
-    nulls[kStatusCode] = record.status_code ? ' ' : 'n';
+    nulls[kStatusCode] = !record.status_code;
     out.value(kAttempt, Int32GetDatum(record.attempt));
     out.value(kToken, Int64GetDatum(record.token));
     out.value(kLease, Int64GetDatum(record.lease));

@@ -37,8 +37,14 @@ enum Column {
     kColumns
 };
 
-// `nulls` is ' ' for a value and 'n' for null, as SPI wants it. The values point into the record.
-void to_columns(const Record& record, Datum* values, char* nulls);
+struct ColumnType {
+    const char* name;
+    Oid type;
+};
+extern const ColumnType kColumnTypes[kColumns];
+
+// The values point into the record.
+void to_columns(const Record& record, Datum* values, bool* nulls);
 
 // Copies everything into the current memory context.
 void from_columns(const Datum* values, const bool* nulls, Record* record);

@@ -1,3 +1,4 @@
+#include "pg/errors.hpp"
 #include "pg/internal.hpp"
 #include "store/columns.hpp"
 #include "store/store.hpp"
@@ -76,7 +77,14 @@ void identity_values(const Identity& id, Datum* values) {
     values[2] = PointerGetDatum(id.key);
 }
 
-bool find(const Identity& id, Record* record) {
+// The row as parameters of a statement, and as SPI wants its nulls: ' ' for a value, 'n' for null.
+void row_values(const Record& record, Datum* values, char* nulls) {
+    bool is_null[kColumns];
+    to_columns(record, values, is_null);
+    for (int i = 0; i < kColumns; i++) nulls[i] = is_null[i] ? 'n' : ' ';
+}
+
+Sight find(const Identity& id, Record* record) {
     Datum values[kColumns];
     bool nulls[kColumns];
     identity_values(id, values);
@@ -89,20 +97,20 @@ bool find(const Identity& id, Record* record) {
         MemoryContextSwitchTo(spi_context);
     }
     pg::end_internal(scope);
-    return found;
+    return {found, InvalidTransactionId};
 }
 
-bool insert(const Record& record) {
+void insert(const Record& record) {
     Datum values[kColumns];
     char nulls[kColumns];
-    to_columns(record, values, nulls);
-    return pg::write_alone(&insert_row, values, nulls) > 0;
+    row_values(record, values, nulls);
+    if (pg::write_alone(&insert_row, values, nulls) == 0) pg::raise_claim_overtaken();
 }
 
 bool update(const Record& record, std::int64_t expected_token) {
     Datum values[kColumns + 1];
     char nulls[kColumns + 1];
-    to_columns(record, values, nulls);
+    row_values(record, values, nulls);
     values[kColumns] = Int64GetDatum(expected_token);
     nulls[kColumns] = ' ';
     return pg::write_alone(&update_row, values, nulls) > 0;
@@ -139,6 +147,6 @@ Removed remove_expired(const Expired& which) {
 
 }  // namespace
 
-const Store sql_store = {find, insert, update, remove, remove_expired};
+const Store sql_store = {find, insert, update, remove, remove_expired, false};
 
 }  // namespace idem::store

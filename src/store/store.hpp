@@ -4,9 +4,18 @@
 // about one key at once; the unique row is what holds even if they did.
 #pragma once
 
+#include "core/store_choice.hpp"
+
 #include "store/record.hpp"
 
 namespace idem::store {
+
+// What a look-up saw.
+struct Sight {
+    bool found;            // there is a row
+    TransactionId writer;  // another transaction that has written the row and may yet commit;
+                           // InvalidTransactionId: none, or a store that cannot see it
+};
 
 // Rows whose retention ended after `from` and not after `until`, at most `limit` of them. A caller
 // who goes on where the last batch ended need not walk over its dead rows again. `removed`, which
@@ -25,13 +34,14 @@ struct Removed {
 
 struct Store {
     // The newest committed row, or this transaction's own, in any isolation level. Fills `record`
-    // with copies in the current memory context; false if there is none. Takes no key lock, assigns
-    // no transaction id, works on a standby.
-    bool (*find)(const Identity& id, Record* record);
+    // with copies in the current memory context, if there is one. Takes no key lock, assigns no
+    // transaction id, works on a standby. Without the key's lock, a row that another transaction
+    // moves at this very moment may be missed.
+    Sight (*find)(const Identity& id, Record* record);
 
-    // Adds a row. False if the key has one already (after waiting for a transaction that is
-    // writing it): nothing was written then.
-    bool (*insert)(const Record& record);
+    // Adds a row. An error (40001) if the key has one already, after waiting for a transaction that
+    // is writing it.
+    void (*insert)(const Record& record);
 
     // Replaces the row whose token is `expected_token`. False if there is none.
     bool (*update)(const Record& record, std::int64_t expected_token);
@@ -42,12 +52,20 @@ struct Store {
     // Removes rows that may go, oldest first, passing over rows that others have locked. Never a
     // row without a result: it may still get one.
     Removed (*remove_expired)(const Expired& which);
+
+    // Whether others see a row before its writer commits. Then a written row guards its key by
+    // itself, and the lock can go.
+    bool rows_guard_themselves;
 };
 
-// SQL through SPI: single-row statements that a distributed table can route.
+// SQL through SPI: single-row statements that a distributed table can route. The reference.
 extern const Store sql_store;
 
-// The store of this database's table.
-const Store& store();
+// Index look-ups and writes through the table access method, without an executor.
+extern const Store heap_store;
+
+// The store of this database's table. An error (0A000) if the choice is the heap store and the
+// table does not allow it.
+const Store& store(core::StoreChoice choice);
 
 }  // namespace idem::store

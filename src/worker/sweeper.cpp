@@ -83,7 +83,7 @@ Visit sweep_batch(Report* report, std::int64_t* total) {
     if (visit == Visit::More) {
         store::Expired which{report->from, GetCurrentTimestamp() - config::cleanup_grace(),
                              batch_size(*report), stats::count_swept};
-        store::Removed removed = store::store().remove_expired(which);
+        store::Removed removed = store::store(config::store_choice()).remove_expired(which);
         report->from = removed.last;
         *total += removed.rows;
         if (removed.rows < which.limit) visit = Visit::Drained;

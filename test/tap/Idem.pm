@@ -24,6 +24,9 @@ sub new_node
 	my $init = delete $conf{-init} // [];
 	my $extension = delete $conf{-extension} // 1;
 
+	# Every test runs with each store.
+	$conf{'idempotency.store'} //= $ENV{IDEM_STORE} // 'auto';
+
 	my $node = PostgreSQL::Test::Cluster->new($name);
 	# The same whatever the locale of the caller.
 	$node->init(extra => [ '--encoding=UTF8', '--locale=C' ], @$init);

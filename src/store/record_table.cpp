@@ -1,0 +1,118 @@
+#include "store/record_table.hpp"
+
+#include "pg/internal.hpp"
+#include "store/columns.hpp"
+
+namespace idem::store {
+
+namespace {
+
+constexpr int kKeyColumns = 3;
+constexpr int kOwnChecks = 2;  // of the install script; the values of a record always pass them
+
+RecordTable known;
+bool is_current;
+
+void note_change(Datum, Oid table) {
+    if (table == InvalidOid || table == known.table) is_current = false;
+}
+
+bool has_our_columns(Relation table) {
+    TupleDesc desc = RelationGetDescr(table);
+    if (desc->natts != kColumns) return false;
+    for (int i = 0; i < kColumns; i++) {
+        Form_pg_attribute column = TupleDescAttr(desc, i);
+        if (column->attisdropped || column->atttypid != kColumnTypes[i].type ||
+            strcmp(NameStr(column->attname), kColumnTypes[i].name) != 0)
+            return false;
+    }
+    return true;
+}
+
+bool has_foreign_checks(Relation table) {
+    TupleConstr* constraints = RelationGetDescr(table)->constr;
+    return constraints != nullptr && constraints->num_check > kOwnChecks;
+}
+
+bool is_on_the_key(Relation index) {
+    if (index->rd_index->indnkeyatts != kKeyColumns) return false;
+    for (int i = 0; i < kKeyColumns; i++)
+        if (index->rd_index->indkey.values[i] != i + 1) return false;
+    return true;
+}
+
+bool is_plain(Relation index) {
+    bool computed = RelationGetIndexExpressions(index) != NIL ||
+                    RelationGetIndexPredicate(index) != NIL || index->rd_index->indisexclusion;
+    if (computed) return false;
+    return !index->rd_index->indisunique || (index->rd_index->indimmediate && is_on_the_key(index));
+}
+
+bool has_plain_indexes(Relation table) {
+    List* indexes = RelationGetIndexList(table);
+    bool plain = true;
+    ListCell* cell;
+    foreach (cell, indexes) {
+        Relation index = index_open(lfirst_oid(cell), AccessShareLock);
+        plain = plain && is_plain(index);
+        index_close(index, AccessShareLock);
+    }
+    list_free(indexes);
+    return plain;
+}
+
+// What only the executor sees to, or what another engine has made of the table.
+const char* obstacle_of(Relation table) {
+    if (table->rd_rel->relkind != RELKIND_RELATION) return "It is not an ordinary table.";
+    if (table->rd_rel->relam != HEAP_TABLE_AM_OID) return "It has another access method than heap.";
+    if (table->rd_rel->relpersistence != RELPERSISTENCE_PERMANENT)
+        return "It is not a logged table.";
+    if (table->rd_rel->relispartition || table->rd_rel->relhassubclass)
+        return "It has parent or child tables.";
+    if (table->trigdesc != nullptr || table->rd_rel->relhasrules)
+        return "It has triggers or rules.";
+    if (!has_our_columns(table)) return "Its columns are not those of this version.";
+    if (has_foreign_checks(table)) return "It has check constraints of its own.";
+    if (!OidIsValid(pg::primary_key_of(table)) || !has_plain_indexes(table))
+        return "It has an index that is unique, partial, or on an expression, beside its primary "
+               "key.";
+    if (OidIsValid(get_extension_oid("citus", true)))
+        return "The extension citus is there, which may have distributed it.";
+    return nullptr;
+}
+
+// What arrives while the table is looked at makes the next caller look again.
+void learn() {
+    known.table = pg::table_oid("record");
+    is_current = true;
+    Relation table = table_open(known.table, AccessShareLock);
+    known.obstacle = obstacle_of(table);
+    known.primary_key = pg::primary_key_of(table);
+    table_close(table, AccessShareLock);
+}
+
+}  // namespace
+
+const RecordTable& record_table() {
+    if (!is_current) learn();
+    return known;
+}
+
+// Whatever changed before the lock was granted has been heard of when it is.
+Relation open_plain_table(LOCKMODE mode) {
+    for (;;) {
+        Oid expected = record_table().table;
+        Relation table = try_table_open(expected, mode);
+        if (table == nullptr || !is_current) learn();
+        if (table == nullptr) continue;
+        if (known.table == expected && known.obstacle == nullptr) return table;
+        table_close(table, mode);
+        if (known.table == expected) return nullptr;
+    }
+}
+
+void watch_record_table() {
+    CacheRegisterRelcacheCallback(note_change, 0);
+}
+
+}  // namespace idem::store

@@ -1,0 +1,24 @@
+// The table idempotency.record as the server knows it now: looked up once, and again when the
+// server says that it has changed.
+#pragma once
+
+#include "pg/pg.hpp"
+
+namespace idem::store {
+
+struct RecordTable {
+    Oid table;
+    Oid primary_key;
+    const char* obstacle;  // why only SQL can serve it; nullptr: it is a plain local table
+};
+
+// An error if the extension is absent.
+const RecordTable& record_table();
+
+// Opens the table if it is plain, nullptr if not; that cannot change while the lock is held.
+Relation open_plain_table(LOCKMODE mode);
+
+// Called once, when the library is loaded.
+void watch_record_table();
+
+}  // namespace idem::store

@@ -1,0 +1,73 @@
+#include "store/row_look.hpp"
+
+namespace idem::store {
+
+namespace {
+
+constexpr int kKeyColumns = 3;
+
+// What one walk over the versions of the row has met.
+struct Walk {
+    RowLook look;
+    TransactionId other;  // whose end would change what was seen
+    bool others;          // there was more than one
+};
+
+void set_keys(Relation index, const Identity& id, ScanKey keys) {
+    const text* values[kKeyColumns] = {id.scope, id.principal, id.key};
+    for (int i = 0; i < kKeyColumns; i++)
+        ScanKeyEntryInitialize(&keys[i], 0, static_cast<AttrNumber>(i + 1), BTEqualStrategyNumber,
+                               InvalidOid, index->rd_indcollation[i], F_TEXTEQ,
+                               PointerGetDatum(values[i]));
+}
+
+// The snapshot tells who is inserting the version just met, or deleting it.
+void note_others(const SnapshotData& snapshot, Walk* walk) {
+    TransactionId other = TransactionIdIsValid(snapshot.xmin) ? snapshot.xmin : snapshot.xmax;
+    if (!TransactionIdIsValid(other)) return;
+    walk->others = walk->others || (TransactionIdIsValid(walk->other) && walk->other != other);
+    walk->other = other;
+}
+
+Walk walk_versions(IndexScanDesc scan, const SnapshotData& snapshot, TupleTableSlot* version,
+                   TupleTableSlot* found) {
+    Walk walk{{found, false, InvalidTransactionId}, InvalidTransactionId, false};
+    while (index_getnext_slot(scan, ForwardScanDirection, version)) {
+        note_others(snapshot, &walk);
+        if (TransactionIdIsValid(snapshot.xmin)) {
+            walk.look.writer = snapshot.xmin;
+            continue;
+        }
+        ExecCopySlot(found, version);
+        walk.look.found = true;
+    }
+    return walk;
+}
+
+// If the other has ended meanwhile, some versions were seen as of before and some as of after.
+bool is_consistent(const Walk& walk) {
+    if (!TransactionIdIsValid(walk.other)) return true;
+    return !walk.others && TransactionIdIsInProgress(walk.other);
+}
+
+}  // namespace
+
+RowLook look_at_row(Relation table, Relation index, const Identity& id, TupleTableSlot* slot) {
+    ScanKeyData keys[kKeyColumns];
+    set_keys(index, id, keys);
+    SnapshotData snapshot;
+    InitDirtySnapshot(snapshot);
+    TupleTableSlot* version = table_slot_create(table, nullptr);
+    IndexScanDesc scan = pg::index_beginscan(table, index, &snapshot, kKeyColumns);
+    Walk walk;
+    do {
+        CHECK_FOR_INTERRUPTS();
+        index_rescan(scan, keys, kKeyColumns, nullptr, 0);
+        walk = walk_versions(scan, snapshot, version, slot);
+    } while (!is_consistent(walk));
+    index_endscan(scan);
+    ExecDropSingleTupleTableSlot(version);
+    return walk.look;
+}
+
+}  // namespace idem::store
