@@ -1,0 +1,222 @@
+// Both stores, driven with the same random calls, give the same answers. Each has a principal of
+// its own in the same table, and two sessions that get in each other's way: open transactions,
+// savepoints, leases that run out, tokens of former claims.
+#include <array>
+#include <iostream>
+#include <map>
+#include <random>
+
+#include "support.hpp"
+
+namespace idem::client {
+namespace {
+
+constexpr int kRounds = 30;
+constexpr int kSteps = 120;  // of a round
+constexpr int kSessions = 2;
+
+// A statement in which @p stands for the principal and @t for a token.
+struct Step {
+    int session;
+    std::string sql;
+    std::size_t token;  // which of those handed out so far, counted from the end
+    bool ends_a_lease;
+};
+
+// What to do next; the same seed gives the same steps.
+class Generator {
+  public:
+    explicit Generator(std::uint64_t seed) : random_(seed) {}
+
+    Step next() {
+        lease_over_ = false;
+        const int session = below(kSessions);
+        const std::string sql = below(3) == 0 ? control() : call();
+        return {session, sql, static_cast<std::size_t>(below(4)), lease_over_};
+    }
+
+  private:
+    int below(int bound) { return std::uniform_int_distribution<int>(0, bound - 1)(random_); }
+
+    std::string pick(const std::vector<std::string>& choices) {
+        return choices[static_cast<std::size_t>(below(static_cast<int>(choices.size())))];
+    }
+
+    std::string control() {
+        return pick({"BEGIN", "BEGIN ISOLATION LEVEL REPEATABLE READ", "COMMIT", "COMMIT",
+                     "ROLLBACK", "SAVEPOINT s", "ROLLBACK TO s", "RELEASE s"});
+    }
+
+    // Whose claim the call speaks of: this transaction's, or the one with a token.
+    std::string holder() { return pick({"", ", token => @t"}); }
+
+    std::string named() {
+        return pick({"'a'", "'b'", "'c'"}) + ", scope => 'client', principal => '@p'";
+    }
+
+    std::string begin_call() {
+        const std::string lease = pick({"1 hour", "1 hour", "1 ms"});
+        lease_over_ = lease == "1 ms";
+        return "SELECT outcome, token, attempt, status, status_code, headers, body, body_omitted,"
+               " error, recovery_point, state, holder, retry_after IS NULL FROM idem_begin(" +
+               named() + ", lease => '" + lease + "', request => '" + pick({"1", "1", "1", "2"}) +
+               "', wait => '" + pick({"0", "0", "5 ms"}) + "')";
+    }
+
+    std::string complete_call() {
+        const std::string body = pick({"NULL::text", "''", "'ok'", "repeat('long', 5000)"});
+        return "SELECT idem_complete(" + named() + ", status_code => 201, body => " + body +
+               ", headers => " + pick({"NULL", R"('{"X": "y"}')"}) + holder() + ")";
+    }
+
+    std::string fail_call() {
+        return "SELECT idem_fail(" + named() + ", error => 'broken', retryable => " +
+               pick({"false", "true, retry_after => '0'", "true, retry_after => '1 hour'"}) +
+               holder() + ")";
+    }
+
+    std::string checkpoint_call() {
+        return "SELECT idem_checkpoint(" + named() + ", recovery_point => '" + pick({"p", "q"}) +
+               "', state => '{\"n\": 1}'" + holder() + ") IS NULL";
+    }
+
+    std::string other_call() {
+        return pick({"SELECT idem_release(" + named() + holder() + ")",
+                     "SELECT idem_extend(" + named() + ", token => @t) IS NULL",
+                     "SELECT idem_once(" + named() + ", wait => '5 ms')",
+                     "SELECT status, attempt, body FROM idem_get(" + named() + ")",
+                     "SELECT idem_forget(" + named() + ")",
+                     "SELECT idem_resolve(" + named() + ", action => '" +
+                         pick({"release", "complete", "fail"}) + "')"});
+    }
+
+    std::string call() {
+        switch (below(8)) {
+            case 0:
+            case 1:
+            case 2:
+                return begin_call();
+            case 3:
+            case 4:
+                return complete_call();
+            case 5:
+                return fail_call();
+            case 6:
+                return checkpoint_call();
+            default:
+                return other_call();
+        }
+    }
+
+    std::mt19937_64 random_;
+    bool lease_over_ = false;
+};
+
+std::string replaced(std::string sql, const std::string& mark, const std::string& value) {
+    for (auto at = sql.find(mark); at != std::string::npos; at = sql.find(mark))
+        sql.replace(at, mark.size(), value);
+    return sql;
+}
+
+// The sessions of one store.
+class World {
+  public:
+    explicit World(const std::string& store) : store_(store) {
+        for (Session& session : sessions_) {
+            session.work.exec("SET idempotency.store = " + store);
+            session.work.exec("SET lock_timeout = '10 ms'");
+        }
+    }
+
+    // The answer as text, without what differs from claim to claim.
+    std::string take(const Step& step) {
+        std::string sql = replaced(step.sql, "@p", store_);
+        sql =
+            replaced(sql, "@t",
+                     step.token < tokens_.size() ? tokens_[tokens_.size() - 1 - step.token] : "1");
+        try {
+            return text_of(sessions_[static_cast<std::size_t>(step.session)].work.exec(sql));
+        } catch (const pqxx::sql_error& error) {
+            return error.sqlstate();
+        }
+    }
+
+  private:
+    struct Session {
+        pqxx::connection connection;
+        pqxx::nontransaction work{connection};
+    };
+
+    std::string text_of(const pqxx::result& rows) {
+        std::string text;
+        for (const auto row : rows)
+            for (const auto field : row) {
+                const bool is_token = std::string(field.name()) == "token";
+                if (is_token && !field.is_null()) tokens_.push_back(field.c_str());
+                text += is_token || field.is_null() ? "-" : field.c_str();
+                text += '|';
+            }
+        return text;
+    }
+
+    const std::string store_;
+    std::array<Session, kSessions> sessions_;
+    std::vector<std::string> tokens_;
+};
+
+class Stores : public ClientTest {
+  protected:
+    void SetUp() override {
+        ClientTest::SetUp();
+        run(admin_, "SELECT idem_policy_set('client', on_lease_expiry => 'takeover')");
+    }
+
+    // The records that a store's calls have left behind.
+    std::string left_by(const std::string& store) {
+        return value<std::string>(
+            admin_,
+            "SELECT coalesce(string_agg(concat_ws('|', key, status, attempt, status_code,"
+            "  md5(body), headers, error, recovery_point, state, resolved_by, fingerprint), ';'"
+            "  ORDER BY key), '') FROM idempotency.records"
+            " WHERE scope = 'client' AND principal = $1",
+            store);
+    }
+
+    int records() {
+        return value<int>(admin_, "SELECT count(*) FROM idempotency.record WHERE scope = 'client'");
+    }
+};
+
+void expect_same_round(std::uint64_t seed, std::map<std::string, int>* answers) {
+    World sql("sql");
+    World heap("heap");
+    Generator generator(seed);
+    for (int i = 0; i < kSteps; ++i) {
+        const Step step = generator.next();
+        const std::string expected = sql.take(step);
+        ASSERT_EQ(heap.take(step), expected) << "seed " << seed << ", step " << i << ", session "
+                                             << step.session << ": " << step.sql;
+        ++(*answers)[expected.substr(0, expected.find('|'))];
+        if (step.ends_a_lease) std::this_thread::sleep_for(std::chrono::milliseconds(3));
+    }
+}
+
+TEST_F(Stores, AnswerTheSame) {
+    const std::uint64_t seed = std::random_device{}();
+    std::map<std::string, int> answers;
+    for (std::uint64_t round = 0; round < kRounds && !HasFatalFailure(); ++round) {
+        run(admin_, "DELETE FROM idempotency.record WHERE scope = 'client'");
+        expect_same_round(seed + round, &answers);
+        ASSERT_EQ(left_by("heap"), left_by("sql")) << "seed " << seed + round;
+    }
+    std::cout << "seed " << seed << ":";
+    for (const auto& [answer, times] : answers) std::cout << ' ' << answer << '=' << times;
+    std::cout << '\n';
+    for (const char* outcome : {"execute", "replay", "in_progress", "mismatch", "retry_later",
+                                "ID404", "ID409", "55P03", "t", "f"})
+        EXPECT_GT(answers[outcome], 0) << "never met: " << outcome;
+    EXPECT_EQ(answers["42883"], 0) << "a step calls what does not exist";
+}
+
+}  // namespace
+}  // namespace idem::client
