@@ -45,7 +45,9 @@ CREATE TABLE idempotency.record (
     holder          text,
     request         jsonb,
     resolved_by     text,
-    CONSTRAINT record_pkey PRIMARY KEY (scope, principal, key),
+    -- The key first: it tells rows apart in one comparison, where scope and principal are mostly the
+    -- same, and an operator who knows nothing but the key finds its record.
+    CONSTRAINT record_pkey PRIMARY KEY (key, scope, principal),
     CONSTRAINT record_status_known
         CHECK (status OPERATOR(pg_catalog.=) ANY ('{i,c,f,r}'::"char"[])),
     CONSTRAINT record_leased

@@ -19,16 +19,10 @@ void set_ttl(std::int64_t ttl, store::Record* record) {
     record->retained_until = Max(record->retained_until, record->expires_at);
 }
 
-double random_fraction() {
-    std::uint32_t random = 0;
-    (void)pg_strong_random(&random, sizeof(random));
-    return random / 4294967296.0;
-}
-
 std::int64_t pause_before_retry(const Failure& failure, const core::Policy& policy, int attempt) {
     if (failure.retry_after) return *failure.retry_after;
     return core::jittered(core::backoff_ceiling(policy.retry_base, policy.retry_cap, attempt),
-                          random_fraction());
+                          pg_prng_double(&pg_global_prng_state));
 }
 
 // An error is for people to read, and recording a failure must not fail for its length.

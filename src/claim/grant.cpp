@@ -54,10 +54,7 @@ store::Record new_attempt(const Asking& asking, const Judgement& judgement) {
 }  // namespace
 
 std::int64_t new_token(std::int64_t previous) {
-    std::uint32_t random;
-    if (!pg_strong_random(&random, sizeof(random)))
-        ereport(ERROR, (errcode(ERRCODE_INTERNAL_ERROR),
-                        errmsg("could not generate random values for a token")));
+    std::uint32_t random = pg_prng_uint32(&pg_global_prng_state);
     std::int64_t millis = (GetCurrentTimestamp() + pg::kUnixEpochShift) / 1000;
     return core::next_token(millis, random, previous);
 }

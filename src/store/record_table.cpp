@@ -7,14 +7,16 @@ namespace idem::store {
 
 namespace {
 
-constexpr int kKeyColumns = 3;
 constexpr int kOwnChecks = 2;  // of the install script; the values of a record always pass them
 
 RecordTable known;
 bool is_current;
+bool changed;  // since the last look
 
 void note_change(Datum, Oid table) {
-    if (table == InvalidOid || table == known.table) is_current = false;
+    if (table != InvalidOid && table != known.table) return;
+    is_current = false;
+    changed = true;
 }
 
 bool has_our_columns(Relation table) {
@@ -36,8 +38,9 @@ bool has_foreign_checks(Relation table) {
 
 bool is_on_the_key(Relation index) {
     if (index->rd_index->indnkeyatts != kKeyColumns) return false;
+    constexpr int columns[kKeyColumns] = {kKey, kScope, kPrincipal};
     for (int i = 0; i < kKeyColumns; i++)
-        if (index->rd_index->indkey.values[i] != i + 1) return false;
+        if (index->rd_index->indkey.values[i] != columns[i] + 1) return false;
     return true;
 }
 
@@ -81,14 +84,15 @@ const char* obstacle_of(Relation table) {
     return nullptr;
 }
 
-// What arrives while the table is looked at makes the next caller look again.
+// What arrives while the table is looked at makes the next caller look again, and so does an error.
 void learn() {
+    is_current = changed = false;
     known.table = pg::table_oid("record");
-    is_current = true;
     Relation table = table_open(known.table, AccessShareLock);
     known.obstacle = obstacle_of(table);
     known.primary_key = pg::primary_key_of(table);
     table_close(table, AccessShareLock);
+    is_current = !changed;
 }
 
 }  // namespace

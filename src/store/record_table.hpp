@@ -6,6 +6,9 @@
 
 namespace idem::store {
 
+// Those of the primary key, in its order: key, scope, principal.
+inline constexpr int kKeyColumns = 3;
+
 struct RecordTable {
     Oid table;
     Oid primary_key;

@@ -1,10 +1,10 @@
 #include "store/row_look.hpp"
 
+#include "store/record_table.hpp"
+
 namespace idem::store {
 
 namespace {
-
-constexpr int kKeyColumns = 3;
 
 // What one walk over the versions of the row has met.
 struct Walk {
@@ -14,7 +14,7 @@ struct Walk {
 };
 
 void set_keys(Relation index, const Identity& id, ScanKey keys) {
-    const text* values[kKeyColumns] = {id.scope, id.principal, id.key};
+    const text* values[kKeyColumns] = {id.key, id.scope, id.principal};
     for (int i = 0; i < kKeyColumns; i++)
         ScanKeyEntryInitialize(&keys[i], 0, static_cast<AttrNumber>(i + 1), BTEqualStrategyNumber,
                                InvalidOid, index->rd_indcollation[i], F_TEXTEQ,
