@@ -5,11 +5,11 @@
 
 #include <algorithm>
 
-#include "connection.hpp"
-#include "load.hpp"
-#include "scenario.hpp"
-#include "server.hpp"
-#include "work.hpp"
+#include "contenders/contenders.hpp"
+#include "harness/connection.hpp"
+#include "harness/load.hpp"
+#include "harness/server.hpp"
+#include "scenarios/scenario.hpp"
 
 namespace idem::bench {
 namespace {
@@ -60,7 +60,7 @@ Round run_round(Connection& admin, const Options& options, bool sweeping) {
     set_cleanup_interval(admin, 0);
     empty_records(admin);
     set_cleanup_interval(admin, sweeping ? kIntervalSeconds : 0);
-    Load load({options.clients, 0}, first_execution(std::to_string(options.ttl) + " s"));
+    Load load({options.clients, 0}, ours_without_business(std::to_string(options.ttl) + " s"));
     (void)for_seconds(load, options.ttl + kSettleSeconds);
     Round round = measure(admin, load, options.seconds);
     round.sweeping = sweeping;
@@ -71,10 +71,10 @@ Round run_round(Connection& admin, const Options& options, bool sweeping) {
 
 std::vector<Round> run_rounds(Connection& admin, const Options& options) {
     std::vector<Round> rounds;
-    for (int pair = 0; pair < options.rounds; pair++) {
+    for (int pair = 0; pair < options.pairs; pair++) {
         bool on_first = pair % 2 == 0;
         say("steady_state: pair " + std::to_string(pair + 1) + " of " +
-            std::to_string(options.rounds));
+            std::to_string(options.pairs));
         rounds.push_back(run_round(admin, options, on_first));
         rounds.push_back(run_round(admin, options, !on_first));
     }
@@ -148,7 +148,7 @@ Findings steady_state(const Options& options) {
     std::vector<Round> rounds = run_rounds(admin, options);
     set_cleanup_interval(admin, 0);
     empty_records(admin);
-    return {"steady_state", table_of(rounds), figures_of(rounds), details_of(rounds, options)};
+    return {"steady_state", table_of(rounds), figures_of(rounds), details_of(rounds, options), {}};
 }
 
 }  // namespace idem::bench
