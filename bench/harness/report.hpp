@@ -31,7 +31,7 @@ struct Series {
     std::vector<double> values;  // one for each label of the chart
 };
 
-// Bars of several series side by side, with a line where a limit lies.
+// Bars of one or several series, with a line where a limit lies.
 struct Chart {
     std::string file;  // without folder and suffix
     std::string title;

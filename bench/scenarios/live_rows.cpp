@@ -1,9 +1,10 @@
 // What first executions cost beside many live records. Two databases: in one there are a hundred
 // thousand records, in the other ever more. Rounds alternate between them.
 //
-// A checkpoint follows the filling and none follows the rounds, so that a page's first change costs
-// its full image in the WAL, as it does after each checkpoint. Beside few records soon every page
-// has been changed; beside many, the images go on for a while. The table shows how many there were.
+// After a checkpoint, a page's first change costs its full image in the WAL. Beside few records
+// soon every page has been changed; beside many, the images go on for a while. So the last records
+// come after the checkpoint, and what is measured is the middle of a checkpoint's cycle, not its
+// beginning. The table shows how many images there were.
 
 #include <algorithm>
 #include <memory>
@@ -21,6 +22,8 @@ constexpr char kFew[] = "idem_bench_few";
 constexpr char kMany[] = "idem_bench_many";
 constexpr int kFewRows = 100 * 1000;
 constexpr int kBatchRows = 1000 * 1000;
+// What 2,000 requests per second add in half of the default checkpoint_timeout.
+constexpr int kSinceCheckpoint = 300 * 1000;
 constexpr int kMinute = 60;
 constexpr int kDay = 24 * 60 * 60;
 
@@ -73,14 +76,15 @@ void fill(Database& database, int wanted) {
     }
 }
 
-// As after some time in service: statistics and hint bits are there, nothing waits to be written.
-// Images of whole pages would only be thrown away while filling.
+// As after some time in service: statistics and hint bits are there, and half of a checkpoint's
+// cycle has passed. Images of whole pages would only be thrown away while filling.
 void fill_quickly(Database& database, int wanted) {
     set_server(database.sql(), "full_page_writes", "off");
-    fill(database, wanted);
+    fill(database, wanted - kSinceCheckpoint);
     database.sql().query("VACUUM ANALYZE idempotency.record");
     set_server(database.sql(), "full_page_writes", "on");
     database.sql().query("CHECKPOINT");
+    fill(database, wanted);
 }
 
 void refill(Database& database) {
