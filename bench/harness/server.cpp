@@ -23,6 +23,11 @@ void set_server(Connection& admin, const std::string& setting, const std::string
                           value + "'");
 }
 
+void reset_server(Connection& admin, const std::string& setting) {
+    admin.query("ALTER SYSTEM RESET " + setting);
+    admin.query("SELECT pg_reload_conf()");
+}
+
 void choose_store(Connection& admin, const std::string& store) {
     bool has_choice =
         admin.number("SELECT count(*) FROM pg_settings WHERE name = 'idempotency.store'") > 0;

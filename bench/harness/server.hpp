@@ -11,6 +11,8 @@ namespace idem::bench {
 
 // ALTER SYSTEM, and waits until it is read. The value is in the setting's own unit.
 void set_server(Connection& admin, const std::string& setting, const std::string& value);
+// As the configuration file has it.
+void reset_server(Connection& admin, const std::string& setting);
 // The store to use: auto, sql or heap. Throws if this server has no choice and one is wanted.
 void choose_store(Connection& admin, const std::string& store);
 
