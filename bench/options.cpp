@@ -52,7 +52,7 @@ void make_quick(Options& options) {
     options.slice = 1000;
     options.pairs = 2;
     options.seconds = 8;
-    options.ttl = 6;
+    options.ttl = 15;
     options.rows = 200000;
     options.live = 1000000;
 }

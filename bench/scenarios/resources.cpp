@@ -6,6 +6,7 @@
 
 #include "contenders/lineup.hpp"
 #include "harness/client.hpp"
+#include "harness/server.hpp"
 #include "scenarios/scenario.hpp"
 
 namespace idem::bench {
@@ -103,8 +104,10 @@ Chart chart_of(const std::vector<Cost>& costs) {
 Findings resources(const Options&) {
     Connection admin("idem_bench");
     std::vector<Cost> costs;
+    set_server(admin, "autovacuum", "off");  // its work is counted in the same places
     for (const Contender& contender : first_executions())
         costs.push_back(measure_cost(admin, contender));
+    reset_server(admin, "autovacuum");
     begin_afresh(admin);
     return {"resources", table_of(costs), {}, details_of(costs), {chart_of(costs)}};
 }

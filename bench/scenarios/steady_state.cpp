@@ -17,7 +17,9 @@ namespace {
 
 constexpr int kIntervalSeconds = 1;
 // After the first records expire, until sweeper and autovacuum have found their rhythm.
-constexpr int kSettleSeconds = 10;
+int settle_seconds(int ttl) {
+    return std::max(ttl / 3, 5);
+}
 
 struct Round {
     bool sweeping;
@@ -62,7 +64,7 @@ Round run_round(Connection& admin, const Options& options, bool sweeping) {
     empty_records(admin);
     set_cleanup_interval(admin, sweeping ? kIntervalSeconds : 0);
     Load load({options.clients, 0}, ours_without_business(std::to_string(options.ttl) + " s"));
-    (void)for_seconds(load, options.ttl + kSettleSeconds);
+    (void)for_seconds(load, options.ttl + settle_seconds(options.ttl));
     Round round = measure(admin, load, options.seconds);
     round.sweeping = sweeping;
     say("sweeping " + std::string(sweeping ? "on:  " : "off: ") + fixed(round.per_second, 0) +
