@@ -98,11 +98,7 @@ std::string shell_word(const std::string& text) {
 }  // namespace
 
 Chart chart_of(const std::vector<Figure>& figures) {
-    Chart chart{"figures",
-                "What is reached of what is wanted (1: just so; cut off at 3)",
-                {},
-                {{"measured", {}}},
-                1};
+    Chart chart{"figures", "Share of what is wanted, cut off at 3", {}, {{"measured", {}}}, 1};
     for (const Figure& f : figures) {
         double share = f.bound == Bound::AtLeast ? f.value / f.limit : f.limit / f.value;
         chart.labels.push_back(f.name);
