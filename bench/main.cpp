@@ -7,9 +7,12 @@
 #include <iostream>
 #include <stdexcept>
 
-#include "connection.hpp"
-#include "machine.hpp"
-#include "scenario.hpp"
+#include "contenders/business.hpp"
+#include "harness/connection.hpp"
+#include "harness/machine.hpp"
+#include "harness/plots.hpp"
+#include "harness/server.hpp"
+#include "scenarios/scenario.hpp"
 
 namespace idem::bench {
 namespace {
@@ -20,6 +23,12 @@ struct Scenario {
 };
 
 constexpr Scenario kScenarios[] = {
+    {"first_execution", first_execution},
+    {"once", once},
+    {"replay", replay},
+    {"hot_key", hot_key},
+    {"resources", resources},
+    {"live_rows", live_rows},
     {"steady_state", steady_state},
     {"backlog", backlog},
 };
@@ -39,27 +48,50 @@ bool is_chosen(const Options& options, const std::string& name) {
     return names.empty() || std::find(names.begin(), names.end(), name) != names.end();
 }
 
-void write_json(const std::string& file, const Json& results) {
+std::vector<Findings> run_chosen(const Options& options) {
+    std::vector<Findings> all;
+    for (const Scenario& scenario : kScenarios) {
+        if (!is_chosen(options, scenario.name)) continue;
+        all.push_back(scenario.run(options));
+        print(all.back());
+    }
+    return all;
+}
+
+std::vector<Figure> figures_of(const std::vector<Findings>& all) {
+    std::vector<Figure> figures;
+    for (const Findings& findings : all)
+        figures.insert(figures.end(), findings.figures.begin(), findings.figures.end());
+    return figures;
+}
+
+void write_json(const std::string& file, const Json& machine, const std::vector<Findings>& all) {
+    Json scenarios = Json::array();
+    for (const Findings& findings : all) scenarios.push_back(to_json(findings));
     std::ofstream out(file);
-    out << results.dump(2) << '\n';
+    out << Json{{"machine", machine}, {"scenarios", scenarios}}.dump(2) << '\n';
     if (!out.flush()) throw std::runtime_error("cannot write " + file);
+}
+
+void draw_all(const std::string& folder, const std::vector<Findings>& all) {
+    std::vector<Chart> charts{chart_of(figures_of(all))};
+    for (const Findings& findings : all)
+        charts.insert(charts.end(), findings.charts.begin(), findings.charts.end());
+    draw(folder, charts);
 }
 
 // Whether every figure was reached.
 bool run(const Options& options) {
     check_names(options.scenarios);
     Connection admin("idem_bench");
-    Json results{{"machine", describe_machine(admin)}, {"scenarios", Json::array()}};
-    bool reached = true;
-    for (const Scenario& scenario : kScenarios) {
-        if (!is_chosen(options, scenario.name)) continue;
-        Findings findings = scenario.run(options);
-        print(findings);
-        results["scenarios"].push_back(to_json(findings));
-        reached = reached && all_reached(findings);
-    }
-    if (!options.json.empty()) write_json(options.json, results);
-    return reached;
+    choose_store(admin, options.store);
+    Json machine = describe_machine(admin);
+    create_tables(admin);
+    std::vector<Findings> all = run_chosen(options);
+    print_figures(figures_of(all));
+    if (!options.json.empty()) write_json(options.json, machine, all);
+    if (!options.plots.empty()) draw_all(options.plots, all);
+    return all_reached(figures_of(all));
 }
 
 }  // namespace

@@ -7,12 +7,29 @@
 namespace idem::bench {
 namespace {
 
-const option kOptions[] = {
-    {"scenario", required_argument, nullptr, 's'}, {"json", required_argument, nullptr, 'j'},
-    {"clients", required_argument, nullptr, 'c'},  {"rounds", required_argument, nullptr, 'r'},
-    {"seconds", required_argument, nullptr, 't'},  {"ttl", required_argument, nullptr, 'l'},
-    {"rows", required_argument, nullptr, 'n'},     {"rate", required_argument, nullptr, 'a'},
-    {"quick", no_argument, nullptr, 'q'},          {nullptr, 0, nullptr, 0},
+struct NumberOption {
+    const char* name;
+    int Options::*value;
+    int most;
+};
+
+constexpr NumberOption kNumbers[] = {
+    {"clients", &Options::clients, 64},   {"rounds", &Options::rounds, 100},
+    {"slice", &Options::slice, 600000},   {"pairs", &Options::pairs, 100},
+    {"seconds", &Options::seconds, 3600}, {"ttl", &Options::ttl, 3600},
+    {"rows", &Options::rows, 100000000},  {"rate", &Options::rate, 100000},
+    {"live", &Options::live, 1000000000},
+};
+
+struct TextOption {
+    const char* name;
+    std::string Options::*value;
+};
+
+constexpr TextOption kTexts[] = {
+    {"json", &Options::json},
+    {"plots", &Options::plots},
+    {"store", &Options::store},
 };
 
 int number(const std::string& text, int most) {
@@ -29,54 +46,47 @@ int number(const std::string& text, int most) {
     return value;
 }
 
-// Long enough to see that everything runs, too short to believe the figures.
+// Short, and still several rounds of each.
 void make_quick(Options& options) {
-    options.rounds = 1;
-    options.seconds = 10;
-    options.ttl = 5;
-    options.rows = 100000;
+    options.rounds = 3;
+    options.slice = 1000;
+    options.pairs = 2;
+    options.seconds = 8;
+    options.ttl = 15;
+    options.rows = 200000;
+    options.live = 1000000;
 }
 
-void apply(Options& options, int letter, const std::string& value) {
-    switch (letter) {
-        case 's':
-            options.scenarios.push_back(value);
-            return;
-        case 'j':
-            options.json = value;
-            return;
-        case 'c':
-            options.clients = number(value, 64);
-            return;
-        case 'r':
-            options.rounds = number(value, 100);
-            return;
-        case 't':
-            options.seconds = number(value, 3600);
-            return;
-        case 'l':
-            options.ttl = number(value, 3600);
-            return;
-        case 'n':
-            options.rows = number(value, 100000000);
-            return;
-        case 'a':
-            options.rate = number(value, 100000);
-            return;
-        case 'q':
-            make_quick(options);
-            return;
-        default:
-            throw std::invalid_argument("see script/bench --help");
-    }
+void apply(Options& options, const std::string& name, const std::string& value) {
+    if (name == "scenario") return options.scenarios.push_back(value);
+    for (const TextOption& option : kTexts)
+        if (name == option.name) options.*option.value = value;
+    for (const NumberOption& option : kNumbers)
+        if (name == option.name) options.*option.value = number(value, option.most);
+}
+
+std::vector<option> long_options() {
+    std::vector<option> all{{"quick", no_argument, nullptr, 0},
+                            {"scenario", required_argument, nullptr, 0}};
+    for (const TextOption& text : kTexts) all.push_back({text.name, required_argument, nullptr, 0});
+    for (const NumberOption& n : kNumbers) all.push_back({n.name, required_argument, nullptr, 0});
+    all.push_back({nullptr, 0, nullptr, 0});
+    return all;
 }
 
 }  // namespace
 
 Options parse(int argc, char** argv) {
     Options options;
-    for (int letter; (letter = getopt_long(argc, argv, "", kOptions, nullptr)) != -1;)
-        apply(options, letter, optarg == nullptr ? "" : optarg);
+    const std::vector<option> known = long_options();
+    int index = 0;
+    for (int found; (found = getopt_long(argc, argv, "", known.data(), &index)) != -1;) {
+        if (found == '?') throw std::invalid_argument("see script/bench --help");
+        if (optarg == nullptr)
+            make_quick(options);
+        else
+            apply(options, known[static_cast<std::size_t>(index)].name, optarg);
+    }
     if (optind < argc) throw std::invalid_argument(std::string("unexpected: ") + argv[optind]);
     return options;
 }

@@ -22,8 +22,12 @@ constexpr std::int64_t kVisit = 2 * core::kSecond;
 // trigger running may stop them. Milliseconds.
 constexpr int kTransactionTimeout = 10000;
 
-// Between two batches it rests this many times as long as the last one took: callers shall not feel
-// that a million rows expire at once.
+// Callers shall not feel that a million rows expire at once. What they feel is the WAL of the
+// deletes, which their next commit has to flush, too: so it is spread over time. A sweeper removes
+// no more rows in a second than that, or else twice as many as had expired in one, so that it keeps
+// up with any rate of arrival.
+constexpr std::int64_t kRowsPerSecond = 20000;
+// Whatever has to be done: between two batches it rests this many times as long as the last took.
 constexpr int kRest = 4;
 
 // As autovacuum does: what the database or the role has set is meant for its users. A deletion that
@@ -76,38 +80,53 @@ int batch_size(const Report& report) {
     return Max(config::cleanup_batch_size() >> Min(report.failures_before, 20), 1);
 }
 
+// What a batch came to.
+struct Batch {
+    Visit visit;
+    std::int64_t rows;
+    std::int64_t expired_within;  // microseconds; from the batch before to its youngest row
+};
+
+std::int64_t span(TimestampTz from, TimestampTz to) {
+    return TIMESTAMP_IS_NOBEGIN(from) ? PG_INT64_MAX : to - from;
+}
+
 // One batch, one transaction.
-Visit sweep_batch(Report* report, std::int64_t* total) {
+Batch sweep_batch(Report* report) {
     begin_transaction();
-    Visit visit = enter_table();
-    if (visit == Visit::More) {
+    Batch batch{enter_table(), 0, 0};
+    if (batch.visit == Visit::More) {
         store::Expired which{report->from, GetCurrentTimestamp() - config::cleanup_grace(),
                              batch_size(*report), stats::count_swept};
         store::Removed removed = store::store(config::store_choice()).remove_expired(which);
+        batch.rows = removed.rows;
+        batch.expired_within = span(report->from, removed.last);
         report->from = removed.last;
-        *total += removed.rows;
-        if (removed.rows < which.limit) visit = Visit::Drained;
+        if (removed.rows < which.limit) batch.visit = Visit::Drained;
     }
     end_transaction();
-    return visit;
+    return batch;
 }
 
-void rest_after(TimestampTz start) {
+void rest_after(const Batch& batch, TimestampTz start) {
     std::int64_t worked = GetCurrentTimestamp() - start;
-    nap(static_cast<long>(kRest * worked / core::kMillisecond) + 1, PG_WAIT_EXTENSION);
+    std::int64_t due = Min(batch.rows * core::kSecond / kRowsPerSecond, batch.expired_within / 2);
+    std::int64_t rest = Max(kRest * worked, due - worked);
+    nap(static_cast<long>(rest / core::kMillisecond) + 1, PG_WAIT_EXTENSION);
 }
 
 Visit sweep(Report* report, std::int64_t* total) {
     TimestampTz end = GetCurrentTimestamp() + kVisit;
-    Visit visit = Visit::More;
-    while (visit == Visit::More && GetCurrentTimestamp() < end) {
+    Batch batch{Visit::More, 0, 0};
+    while (batch.visit == Visit::More && GetCurrentTimestamp() < end) {
         TimestampTz start = GetCurrentTimestamp();
-        visit = sweep_batch(report, total);
-        if (visit == Visit::More) rest_after(start);
+        batch = sweep_batch(report);
+        *total += batch.rows;
+        if (batch.visit == Visit::More) rest_after(batch, start);
         CHECK_FOR_INTERRUPTS();
         reload_if_asked();
     }
-    return visit;
+    return batch.visit;
 }
 
 void note_in_journal(const JournalEntry& entry) {

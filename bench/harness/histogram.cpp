@@ -1,4 +1,4 @@
-#include "histogram.hpp"
+#include "harness/histogram.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,11 +26,26 @@ struct Figure {
 // Cells of text; the first row is the header.
 using Table = std::vector<std::vector<std::string>>;
 
+struct Series {
+    std::string name;
+    std::vector<double> values;  // one for each label of the chart
+};
+
+// Bars of one or several series, with a line where a limit lies.
+struct Chart {
+    std::string file;  // without folder and suffix
+    std::string title;
+    std::vector<std::string> labels;
+    std::vector<Series> series;
+    std::optional<double> limit = std::nullopt;
+};
+
 struct Findings {
     std::string scenario;
     Table table;
     std::vector<Figure> figures;
     Json details;
+    std::vector<Chart> charts;
 };
 
 std::string fixed(double value, int decimals);
@@ -41,8 +57,10 @@ Figure largest_figure(std::string name, std::vector<double> samples, double at_m
                       std::string unit);
 
 void print(const Findings& findings);
+// Every figure of a run, and which are reached.
+void print_figures(const std::vector<Figure>& figures);
 Json to_json(const Findings& findings);
-bool all_reached(const Findings& findings);
+bool all_reached(const std::vector<Figure>& figures);
 
 // Progress, on stderr.
 void say(const std::string& line);

@@ -1,4 +1,4 @@
-#include "report.hpp"
+#include "harness/report.hpp"
 
 #include <algorithm>
 #include <cstdio>
@@ -86,7 +86,12 @@ Figure largest_figure(std::string name, std::vector<double> samples, double at_m
 void print(const Findings& findings) {
     std::cout << "== " << findings.scenario << "\n\n";
     print_table(findings.table);
-    print_table(table_of(findings.figures));
+    std::cout.flush();
+}
+
+void print_figures(const std::vector<Figure>& figures) {
+    std::cout << "== what is to be reached\n\n";
+    print_table(table_of(figures));
     std::cout.flush();
 }
 
@@ -96,8 +101,8 @@ Json to_json(const Findings& findings) {
     return {{"scenario", findings.scenario}, {"figures", figures}, {"details", findings.details}};
 }
 
-bool all_reached(const Findings& findings) {
-    return std::all_of(findings.figures.begin(), findings.figures.end(),
+bool all_reached(const std::vector<Figure>& figures) {
+    return std::all_of(figures.begin(), figures.end(),
                        [](const Figure& figure) { return figure.reached(); });
 }
 

@@ -1,9 +1,11 @@
-#include "machine.hpp"
+#include "harness/machine.hpp"
 
 #include <unistd.h>
 
 #include <cstdlib>
 #include <thread>
+
+#include "harness/redis.hpp"
 
 namespace idem::bench {
 namespace {
@@ -43,7 +45,8 @@ Json describe_machine(Connection& admin) {
             {"memory_gib", memory_gib()},
             {"load_average_at_start", load_average()},
             {"server", admin.text("SELECT version()")},
-            {"settings", settings(admin)}};
+            {"settings", settings(admin)},
+            {"redis", Redis().version()}};
 }
 
 }  // namespace idem::bench

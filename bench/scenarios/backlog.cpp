@@ -3,18 +3,20 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "connection.hpp"
-#include "load.hpp"
-#include "scenario.hpp"
-#include "server.hpp"
-#include "sweeper_watch.hpp"
-#include "work.hpp"
+#include "contenders/contenders.hpp"
+#include "harness/connection.hpp"
+#include "harness/load.hpp"
+#include "harness/server.hpp"
+#include "harness/sweeper_watch.hpp"
+#include "scenarios/scenario.hpp"
 
 namespace idem::bench {
 namespace {
 
 // The foreground's own records do not expire while we look.
 constexpr char kForegroundTtl[] = "1 day";
+// So that autovacuum comes while we look.
+constexpr char kNaptimeSeconds[] = "5";
 constexpr int kSettleSeconds = 5;
 constexpr int kGiveUpSeconds = 900;
 
@@ -33,24 +35,11 @@ struct Round {
     double ratio() const { return during_p99 / before_p99; }
 };
 
-// Completed records, spread over the hour before the last minute.
-void insert_expired(Connection& admin, int rows) {
-    admin.query(
-        "INSERT INTO idempotency.record (scope, principal, key, status, status_code, attempt,"
-        " token, lease_us, created_at, claimed_at, expires_at, retained_until, finished_at, body)"
-        " SELECT 'backlog', '', md5(i::text), 'c', 200, 1, i, 60000000, t - interval '1 day',"
-        " t - interval '1 day', t, t, t - interval '1 day', convert_to(repeat('x', " +
-        std::to_string(kBodyBytes) +
-        "), 'UTF8') FROM (SELECT i, now() - interval '61 min' +"
-        " interval '1 hour' * i / " +
-        std::to_string(rows) + " AS t FROM generate_series(1, " + std::to_string(rows) + ") i) s");
-}
-
 // As after some time in service: statistics and hint bits are there, nothing waits to be written.
 void load_backlog(Connection& admin, int rows) {
     empty_records(admin);
     say("backlog: inserting " + std::to_string(rows) + " expired records");
-    insert_expired(admin, rows);
+    insert_records(admin, {"backlog", 1, rows, -61 * 60, -60});  // over an hour, until a minute ago
     admin.query("VACUUM ANALYZE idempotency.record");
     admin.query("CHECKPOINT");
 }
@@ -71,7 +60,7 @@ Round run_round(Connection& admin, const Options& options) {
     set_cleanup_interval(admin, 0);
     load_backlog(admin, options.rows);
     Load load({options.clients, static_cast<double>(options.rate)},
-              first_execution(kForegroundTtl));
+              ours_without_business(kForegroundTtl));
     (void)for_seconds(load, kSettleSeconds);
     Round round{};
     round.phases.push_back(run_phase(load, "before", options.seconds));
@@ -152,23 +141,38 @@ std::vector<Figure> figures_of(const std::vector<Round>& rounds) {
     };
 }
 
+// Of the phases' p99, a bar for each round.
+Chart chart_of(const std::vector<Round>& rounds) {
+    Chart chart{"backlog", "p99 of first executions beside a backlog, milliseconds", {}, {}};
+    for (const Phase& phase : rounds.at(0).phases) chart.labels.push_back(phase.name);
+    for (const Round& round : rounds) {
+        Series series{"round " + std::to_string(chart.series.size() + 1), {}};
+        for (const Phase& phase : round.phases)
+            series.values.push_back(sum(phase.seconds).quantile(0.99));
+        chart.series.push_back(series);
+    }
+    return chart;
+}
+
 }  // namespace
 
 Findings backlog(const Options& options) {
     Connection admin("idem_bench");
+    set_server(admin, "autovacuum_naptime", kNaptimeSeconds);
     std::vector<Round> rounds;
     Json list = Json::array();
-    for (int i = 0; i < options.rounds; i++) {
+    for (int i = 0; i < options.pairs; i++) {
         rounds.push_back(run_round(admin, options));
         list.push_back(details_of(rounds.back()));
     }
     set_cleanup_interval(admin, 0);
+    reset_server(admin, "autovacuum_naptime");
     empty_records(admin);
     Json details{{"clients", options.clients},
                  {"rate", options.rate},
                  {"rows", options.rows},
                  {"rounds", list}};
-    return {"backlog", table_of(rounds), figures_of(rounds), details};
+    return {"backlog", table_of(rounds), figures_of(rounds), details, {chart_of(rounds)}};
 }
 
 }  // namespace idem::bench

@@ -1,9 +1,9 @@
-#include "sweeper_watch.hpp"
+#include "harness/sweeper_watch.hpp"
 
 #include <algorithm>
 #include <chrono>
 
-#include "server.hpp"
+#include "harness/server.hpp"
 
 namespace idem::bench {
 namespace {

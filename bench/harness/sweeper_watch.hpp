@@ -7,8 +7,8 @@
 #include <string>
 #include <thread>
 
-#include "connection.hpp"
-#include "histogram.hpp"
+#include "harness/connection.hpp"
+#include "harness/histogram.hpp"
 
 namespace idem::bench {
 

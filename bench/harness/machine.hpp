@@ -1,8 +1,8 @@
 // Where a run took place: without that its numbers say little.
 #pragma once
 
-#include "connection.hpp"
-#include "report.hpp"
+#include "harness/connection.hpp"
+#include "harness/report.hpp"
 
 namespace idem::bench {
 

@@ -3,33 +3,34 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <exception>
 #include <functional>
 #include <mutex>
 #include <thread>
 #include <vector>
 
-#include "connection.hpp"
-#include "histogram.hpp"
+#include "harness/client.hpp"
+#include "harness/histogram.hpp"
 
 namespace idem::bench {
 
-// One call, from a client's own connection. Throws if the answer is not the expected one.
+// One call of a client's. Throws if the answer is not the expected one.
 using Work = std::function<void()>;
-// Prepares a connection's statements and returns what to do on it.
-using WorkFactory = std::function<Work(Connection&)>;
+// Prepares a client's statements and returns what it does.
+using WorkFactory = std::function<Work(Client&)>;
 
 struct Pace {
     int clients;
     // Calls per second of all clients together; 0: each client goes as fast as it is answered.
     // With a rate, a latency counts from the moment the call was due, so that a call that a slow
     // one held up counts as slow, too.
-    double rate;
+    double rate = 0;
 };
 
 class Load {
   public:
-    Load(const Pace& pace, const WorkFactory& factory);
+    Load(const Pace& pace, const WorkFactory& factory, const Session& session = {});
     ~Load();
     Load(const Load&) = delete;
     Load& operator=(const Load&) = delete;
@@ -38,21 +39,33 @@ class Load {
     Histogram take();
 
   private:
-    struct Client {
+    struct Worker {
         std::mutex mutex;
         Histogram histogram;
         std::exception_ptr error;
         std::thread thread;
     };
 
-    void live(Client& client, int number, const WorkFactory& factory);
-    void work_freely(Client& client, const Work& work);
-    void work_at_rate(Client& client, int number, const Work& work);
+    void live(Worker& worker, int number, const WorkFactory& factory);
+    void work_freely(Worker& worker, const Work& work);
+    void work_at_rate(Worker& worker, int number, const Work& work);
 
     const Pace pace_;
+    const Session session_;
     std::atomic<bool> stopping_{false};
-    std::vector<Client> clients_;
+    std::vector<Worker> workers_;
 };
+
+// What the calls of a stretch of time came to.
+struct Sample {
+    Histogram calls;
+    double seconds;
+
+    double per_second() const { return static_cast<double>(calls.count()) / seconds; }
+};
+
+// Lets the load work for as long as it takes to get warm, then measures.
+Sample measure(Load& load, std::chrono::milliseconds warm_up, std::chrono::milliseconds slice);
 
 // Takes the load's histogram every second, for as long as `go_on` says so.
 std::vector<Histogram> every_second(Load& load, const std::function<bool()>& go_on);

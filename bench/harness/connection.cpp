@@ -1,4 +1,4 @@
-#include "connection.hpp"
+#include "harness/connection.hpp"
 
 #include <stdexcept>
 
@@ -11,12 +11,21 @@ Result owned(PGresult* result) {
     return {result, PQclear};
 }
 
+Row row_of(const PGresult* result, int row) {
+    Row values;
+    for (int i = 0; i < PQnfields(result); i++) values.emplace_back(PQgetvalue(result, row, i));
+    return values;
+}
+
 std::vector<Row> rows_of(const PGresult* result) {
-    std::vector<Row> rows(static_cast<std::size_t>(PQntuples(result)));
-    for (int i = 0; i < PQntuples(result); i++)
-        for (int j = 0; j < PQnfields(result); j++)
-            rows[static_cast<std::size_t>(i)].emplace_back(PQgetvalue(result, i, j));
+    std::vector<Row> rows;
+    for (int i = 0; i < PQntuples(result); i++) rows.push_back(row_of(result, i));
     return rows;
+}
+
+Row answer_of(PGresult* result) {
+    if (PQntuples(result) > 0) return row_of(result, 0);
+    return {PQresultStatus(result) == PGRES_COMMAND_OK ? PQcmdTuples(result) : ""};
 }
 
 bool is_good(const PGresult* result) {
@@ -24,12 +33,19 @@ bool is_good(const PGresult* result) {
     return status == PGRES_COMMAND_OK || status == PGRES_TUPLES_OK;
 }
 
+std::string conninfo(const std::string& application_name, const Session& session) {
+    std::string info = "application_name='" + application_name + "'";
+    if (!session.database.empty()) info += " dbname='" + session.database + "'";
+    return info;
+}
+
 }  // namespace
 
-Connection::Connection(const std::string& application_name)
-    : handle_(PQconnectdb(("application_name='" + application_name + "'").c_str()), PQfinish) {
+Connection::Connection(const std::string& application_name, const Session& session)
+    : handle_(PQconnectdb(conninfo(application_name, session).c_str()), PQfinish) {
     require(PQstatus(handle_.get()) == CONNECTION_OK);
     query("SET client_min_messages = warning");
+    if (!session.durable) query("SET synchronous_commit = off");
 }
 
 std::vector<Row> Connection::query(const std::string& sql) {
@@ -51,16 +67,30 @@ void Connection::prepare(const char* statement, const std::string& sql) {
     require(is_good(result.get()));
 }
 
-std::string Connection::round_trip(std::initializer_list<Call> calls) {
+std::vector<Row> Connection::round_trip(std::initializer_list<Call> calls) {
+    send(calls);
+    return receive();
+}
+
+std::string Connection::ask(const Call& call) {
+    return round_trip({call}).front().front();
+}
+
+void Connection::send(std::initializer_list<Call> calls) {
     require(PQenterPipelineMode(handle_.get()) == 1);
     for (const Call& call : calls) send(call);
     require(PQpipelineSync(handle_.get()) == 1);
-    std::string answer;
-    for (std::size_t i = 0; i < calls.size(); i++) answer = receive();
+    awaited_ = calls.size();
+    round_trips_++;
+}
+
+std::vector<Row> Connection::receive() {
+    std::vector<Row> answers;
+    while (answers.size() < awaited_) answers.push_back(receive_answer());
     Result sync = owned(PQgetResult(handle_.get()));
     require(PQresultStatus(sync.get()) == PGRES_PIPELINE_SYNC);
     require(PQexitPipelineMode(handle_.get()) == 1);
-    return answer;
+    return answers;
 }
 
 void Connection::send(const Call& call) {
@@ -71,12 +101,11 @@ void Connection::send(const Call& call) {
 }
 
 // One answer, and the null that ends it.
-std::string Connection::receive() {
+Row Connection::receive_answer() {
     Result result = owned(PQgetResult(handle_.get()));
     if (!is_good(result.get())) throw std::runtime_error(PQresultErrorMessage(result.get()));
     Result end = owned(PQgetResult(handle_.get()));
-    bool has_value = PQntuples(result.get()) > 0 && PQnfields(result.get()) > 0;
-    return has_value ? PQgetvalue(result.get(), 0, 0) : "";
+    return answer_of(result.get());
 }
 
 void Connection::require(bool ok) const {
