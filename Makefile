@@ -4,6 +4,9 @@
 EXTENSION = idempotency
 TOP := $(patsubst %/,%,$(dir $(abspath $(lastword $(MAKEFILE_LIST)))))
 
+# The version has one place, the control file. (PGXS has a VERSION of its own: the server's.)
+IDEM_VERSION := $(shell sed -n "s/^default_version = '\(.*\)'/\1/p" $(TOP)/idempotency.control)
+
 MODULE_big = idempotency
 SOURCES = $(sort $(patsubst $(TOP)/%,%,$(wildcard $(TOP)/src/*.cpp $(TOP)/src/*/*.cpp)))
 OBJS = $(SOURCES:.cpp=.o)
@@ -17,7 +20,8 @@ ISOLATION_OPTS = --inputdir=$(TOP)/test/isolation --encoding=UTF8 --no-locale
 
 PG_CONFIG ?= pg_config
 # Server headers are not ours to warn about: -isystem silences them, our own files get everything.
-PG_CPPFLAGS = -isystem $(shell $(PG_CONFIG) --includedir-server) -I$(TOP)/src
+PG_CPPFLAGS = -isystem $(shell $(PG_CONFIG) --includedir-server) -I$(TOP)/src \
+	-DIDEM_VERSION='"$(IDEM_VERSION)"'
 PG_CXXFLAGS = -std=c++17 -Wall -Wextra -Werror -fno-rtti -fvisibility=hidden -fvisibility-inlines-hidden
 # PGXS links with the C compiler.
 SHLIB_LINK = -lcrypto -lstdc++
@@ -38,3 +42,4 @@ $(shell mkdir -p $(sort $(dir $(OBJS))))
 # PGXS tracks no headers.
 $(OBJS): override CXXFLAGS += -MMD -MP
 -include $(OBJS:.o=.d)
+src/idempotency.o src/pg/version.o: $(TOP)/idempotency.control

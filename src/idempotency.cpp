@@ -9,7 +9,7 @@
 
 extern "C" {
 #pragma GCC visibility push(default)
-PG_MODULE_MAGIC;
+IDEM_MODULE_MAGIC;
 void _PG_init(void);
 #pragma GCC visibility pop
 }
