@@ -4,6 +4,7 @@
 #include "config/policy.hpp"
 #include "config/settings.hpp"
 #include "pg/boundary.hpp"
+#include "pg/version.hpp"
 #include "stats/counters.hpp"
 #include "worker/presence.hpp"
 
@@ -16,6 +17,7 @@ void _PG_init(void);
 
 void _PG_init(void) {
     idem::pg::end_session_on_terminate();
+    idem::pg::watch_version_changes();
     idem::config::define_settings();
     idem::config::watch_policy_changes();
     idem::claim::watch_transactions();

@@ -57,6 +57,7 @@ inline constexpr int kClaimLost = MAKE_SQLSTATE('I', 'D', '4', '0', '9');
 void require_writable(const char* function);
 [[noreturn]] void raise_role(const char* role);
 [[noreturn]] void raise_not_installed();
+[[noreturn]] void raise_version(const char* library, const char* installed);
 [[noreturn]] void raise_no_statistics();
 [[noreturn]] void raise_operation(const char* detail);
 
