@@ -42,7 +42,7 @@ SELECT idem_release('', 'bad');
 \echo :SQLSTATE
 SELECT idem_once('', 'bad');
 \echo :SQLSTATE
-SELECT outcome FROM idem_execute('', 'jsonb_strip_nulls(jsonb)', '{}', 'bad');
+SELECT outcome FROM idem_execute('', 'echo(jsonb)', '{}', 'bad');
 \echo :SQLSTATE
 SELECT idem_get('', 'bad');
 \echo :SQLSTATE
@@ -73,7 +73,7 @@ SELECT idem_forget(NULL, 'bad');
 SELECT idem_policy_set('bad', key_required => true);
 SELECT outcome FROM idem_begin(NULL, scope => 'bad');
 \echo :SQLSTATE
-SELECT outcome FROM idem_execute(NULL, 'jsonb_strip_nulls(jsonb)', '{}', 'bad');
+SELECT outcome FROM idem_execute(NULL, 'echo(jsonb)', '{}', 'bad');
 \echo :SQLSTATE
 SELECT idem_policy_drop('bad');
 \set VERBOSITY default
