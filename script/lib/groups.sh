@@ -4,6 +4,9 @@
 
 # shellcheck disable=SC2034 # for script/test
 GROUPS_IN_ORDER=(checks build core regress isolation tap client docs examples recipes demo)
+GROUPS_ON_REQUEST=(upgrade)
+# Those that need no more than the module does.
+GROUPS_OF_MODULE=(checks build regress isolation upgrade)
 
 # ---- our own checks, printed as TAP ----
 
@@ -120,20 +123,34 @@ group_tap() {
     ensure_installed
     copy_sources "$WORK/tap-sources"
     run_as_postgres mkdir "$WORK/tap" "$WORK/tap/tmp"
+    prove_or_explain "$WORK"/tap-sources/test/tap/*.pl
+}
+
+# From the server in OLD_BINDIR, which has our module, too.
+group_upgrade() {
+    [[ -x ${OLD_BINDIR:-}/postgres ]] || die "OLD_BINDIR is not the programs of an older server"
+    export OLD_BINDIR
+    ensure_installed
+    copy_sources "$WORK/tap-sources"
+    run_as_postgres mkdir "$WORK/tap" "$WORK/tap/tmp"
+    prove_or_explain "$WORK"/tap-sources/test/upgrade/*.pl
+}
+
+prove_or_explain() {
     local status=0
-    prove_all 2>&1 | tee "$WORK/prove.log" || status=$?
+    prove_all "$@" 2>&1 | tee "$WORK/prove.log" || status=$?
     ((status == 0)) || show_tap_logs
     return "$status"
 }
 
 # The server's own Perl modules start the clusters. Their sockets lie below TMPDIR.
 prove_all() {
-    local pgxs tests=$WORK/tap-sources/test/tap
+    local pgxs
     pgxs=$(dirname "$("$PG_CONFIG" --pgxs)")
     run_as_postgres env -C "$WORK/tap" "PATH=$PG_BINDIR:$PATH" "TMPDIR=$WORK/tap/tmp" \
         "PG_REGRESS=$pgxs/../../src/test/regress/pg_regress" "TESTDIR=$WORK/tap" \
         "TESTLOGDIR=$WORK/tap/tmp_check/log" "TESTDATADIR=$WORK/tap/tmp_check" "PG_TEST_PORT_DIR=$WORK/tap/ports" \
-        prove --jobs 2 -I "$pgxs/../../src/test/perl" -I "$tests" "$tests"/*.pl
+        prove --jobs 2 -I "$pgxs/../../src/test/perl" -I "$WORK/tap-sources/test/tap" "$@"
 }
 
 # What the tests that prove complains about have logged, and their servers.

@@ -1,0 +1,79 @@
+# Root file systems of other Debian releases, made with debootstrap and kept for the next run.
+# Commands run in them with mounts and processes of their own: when the command ends, however it
+# ends, the kernel stops what is left of it and undoes the mounts.
+# shellcheck shell=bash
+
+# shellcheck disable=SC2034 # for script/matrix and script/package
+ROOTS=${IDEM_ROOTS:-/var/cache/idempotency/roots}
+
+# The machine's own mirror of Debian, or the usual one.
+mirror() {
+    local uri=
+    if command -v apt-get >/dev/null; then
+        uri=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' \
+            'Origin: Debian' 'Label: Debian' 2>/dev/null | sort -u | head -n 1)
+    fi
+    echo "${uri:-http://deb.debian.org/debian}"
+}
+
+# make_root SUITE: does nothing if there is one. It gets its name when it is complete, so that an
+# interrupted run leaves no half of one.
+make_root() {
+    local suite=$1 root=$ROOTS/$1
+    [[ ! -d $root ]] || return 0
+    mkdir -p "$ROOTS"
+    rm -rf "$root.part"
+    debootstrap --variant=minbase "$suite" "$root.part" "$(mirror)" "$(bootstrap_script "$suite")"
+    forbid_services "$root.part"
+    mv "$root.part" "$root"
+}
+
+# A debootstrap that is older than a suite treats it as it does unstable.
+bootstrap_script() {
+    local scripts=/usr/share/debootstrap/scripts
+    if [[ -e $scripts/$1 ]]; then echo "$scripts/$1"; else echo "$scripts/sid"; fi
+}
+
+# Only the packages' programs are wanted there, and no cluster "main". What is lost in a crash of
+# the machine can be made again.
+forbid_services() {
+    printf '#!/bin/sh\nexit 101\n' >"$1/usr/sbin/policy-rc.d"
+    chmod +x "$1/usr/sbin/policy-rc.d"
+    mkdir -p "$1/etc/postgresql-common"
+    echo 'create_main_cluster = false' >"$1/etc/postgresql-common/createcluster.conf"
+    echo force-unsafe-io >"$1/etc/dpkg/dpkg.cfg.d/unsafe-io"
+}
+
+# in_root SUITE command...
+in_root() {
+    local root=$ROOTS/$1
+    shift
+    # shellcheck disable=SC2016 # expanded by the shell in there
+    unshare --mount --pid --fork --kill-child=KILL -- sh -ec '
+        root=$1; shift
+        mount -t proc proc "$root/proc"
+        mkdir -p "$root/dev/shm"
+        mount -t tmpfs -o mode=1777 tmpfs "$root/dev/shm"
+        exec chroot "$root" "$@"' sh "$root" \
+        env -i HOME=/root LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive \
+        PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin "$@"
+}
+
+# install_in_root SUITE package...: what of it is missing, with the names as of today.
+install_in_root() {
+    local suite=$1
+    shift
+    # shellcheck disable=SC2016 # expanded by dpkg-query
+    ! in_root "$suite" dpkg-query -W -f '${db:Status-Status}\n' "$@" 2>&1 | grep -qvx installed ||
+        { in_root "$suite" apt-get -qq update &&
+            in_root "$suite" apt-get -qq -y --no-install-recommends install "$@"; }
+}
+
+# The checkout as /idempotency. What was built there stays, so that a second run has less to do.
+copy_into_root() {
+    local target=$ROOTS/$1/idempotency
+    mkdir -p "$target"
+    find "$target" -mindepth 1 -maxdepth 1 ! -name build -exec rm -rf {} +
+    copy_sources "$target"
+    chown -R root:root "$target"
+}
