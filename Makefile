@@ -43,3 +43,10 @@ $(shell mkdir -p $(sort $(dir $(OBJS))))
 $(OBJS): override CXXFLAGS += -MMD -MP
 -include $(OBJS:.o=.d)
 src/idempotency.o src/pg/version.o: $(TOP)/idempotency.control
+
+# What a release consists of: the files of the last commit, the same bytes whenever and wherever.
+DIST = idempotency-$(IDEM_VERSION)
+dist:
+	TZ=UTC git -C $(TOP) archive --format=zip --prefix=$(DIST)/ HEAD > $(DIST).zip
+	git -C $(TOP) archive --format=tar --prefix=$(DIST)/ HEAD | gzip -9n > $(DIST).tar.gz
+.PHONY: dist

@@ -31,7 +31,24 @@ group_checks() {
         "$ROOT/test/check_schedule" regress
     check "every isolation spec has its expected output, and the reverse" \
         "$ROOT/test/check_schedule" isolation
+    check "one version everywhere, a way to it from each older one, a META.json that PGXN takes" \
+        "$ROOT/test/check_versions"
+    # A checkout without history makes no release.
+    [[ ! -e $ROOT/.git ]] ||
+        check "a release has the same bytes whenever and wherever it is made" releases_are_equal
     ((CHECKS_FAILED == 0))
+}
+
+releases_are_equal() {
+    local file
+    mkdir "$WORK/dist-1" "$WORK/dist-2"
+    (umask 022 && TZ=UTC0 make_in "$WORK/dist-1" "$ROOT" dist) || return
+    sleep 1.1
+    (umask 077 && TZ=XYZ-9 LC_ALL=C make_in "$WORK/dist-2" "$ROOT" dist) || return
+    for file in "$WORK"/dist-1/idempotency-*.{zip,tar.gz}; do
+        cmp "$file" "${file/dist-1/dist-2}" || return
+    done
+    tar -tzf "$WORK"/dist-1/*.tar.gz | grep -q '^idempotency-[0-9.]*/Makefile$'
 }
 
 # ---- the module ----

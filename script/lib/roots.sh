@@ -16,10 +16,10 @@ mirror() {
     echo "${uri:-http://deb.debian.org/debian}"
 }
 
-# make_root SUITE: does nothing if there is one. It gets its name when it is complete, so that an
-# interrupted run leaves no half of one.
+# make_root SUITE [NAME]: does nothing if there is one. It gets its name when it is complete, so that
+# an interrupted run leaves no half of one.
 make_root() {
-    local suite=$1 root=$ROOTS/$1
+    local suite=$1 root=$ROOTS/${2:-$1}
     [[ ! -d $root ]] || return 0
     mkdir -p "$ROOTS"
     rm -rf "$root.part"
@@ -44,7 +44,7 @@ forbid_services() {
     echo force-unsafe-io >"$1/etc/dpkg/dpkg.cfg.d/unsafe-io"
 }
 
-# in_root SUITE command...
+# in_root NAME command...
 in_root() {
     local root=$ROOTS/$1
     shift
@@ -59,17 +59,19 @@ in_root() {
         PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin "$@"
 }
 
-# install_in_root SUITE package...: what of it is missing, with the names as of today.
+# install_in_root NAME package...: what of it is missing, with the names as of today.
 install_in_root() {
-    local suite=$1
+    local name=$1
     shift
     # shellcheck disable=SC2016 # expanded by dpkg-query
-    ! in_root "$suite" dpkg-query -W -f '${db:Status-Status}\n' "$@" 2>&1 | grep -qvx installed ||
-        { in_root "$suite" apt-get -qq update &&
-            in_root "$suite" apt-get -qq -y --no-install-recommends install "$@"; }
+    if in_root "$name" dpkg-query -W -f '${db:Status-Status}\n' "$@" 2>&1 | grep -qvx installed; then
+        in_root "$name" apt-get -qq update
+        in_root "$name" apt-get -qq -y --no-install-recommends install "$@"
+    fi
 }
 
-# The checkout as /idempotency. What was built there stays, so that a second run has less to do.
+# copy_into_root NAME: the checkout as /idempotency. What was built there stays, so that a second run
+# has less to do.
 copy_into_root() {
     local target=$ROOTS/$1/idempotency
     mkdir -p "$target"
