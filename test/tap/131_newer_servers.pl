@@ -11,8 +11,7 @@ use lib $FindBin::RealBin;
 use Idem;
 use Sweeping;
 
-my ($version) = slurp_file("$FindBin::RealBin/../../idempotency.control") =~
-  /^default_version\s*=\s*'([^']+)'/m;
+my ($version) = slurp_file("$FindBin::RealBin/../../META.json") =~ /^    "version": "([^"]+)"/m;
 my $node = sweeping_node('main');
 my $pid = launcher($node);
 
