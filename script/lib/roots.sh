@@ -6,14 +6,15 @@
 # shellcheck disable=SC2034 # for script/matrix and script/package
 ROOTS=${IDEM_ROOTS:-/var/cache/idempotency/roots}
 
-# The machine's own mirror of Debian, or the usual one.
+# mirror LABEL DEFAULT: where this machine itself gets what Debian labels so, or the usual place.
 mirror() {
     local uri=
     if command -v apt-get >/dev/null; then
+        # shellcheck disable=SC2016 # expanded by apt-get
         uri=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' \
-            'Origin: Debian' 'Label: Debian' 2>/dev/null | sort -u | head -n 1)
+            'Origin: Debian' "Label: $1" 2>/dev/null | sort -u | head -n 1)
     fi
-    echo "${uri:-http://deb.debian.org/debian}"
+    echo "${uri:-$2}"
 }
 
 # make_root SUITE [NAME]: does nothing if there is one. It gets its name when it is complete, so that
@@ -23,7 +24,9 @@ make_root() {
     [[ ! -d $root ]] || return 0
     mkdir -p "$ROOTS"
     rm -rf "$root.part"
-    debootstrap --variant=minbase "$suite" "$root.part" "$(mirror)" "$(bootstrap_script "$suite")"
+    debootstrap --variant=minbase "$suite" "$root.part" \
+        "$(mirror Debian http://deb.debian.org/debian)" "$(bootstrap_script "$suite")"
+    set_up_apt "$suite" "$root.part"
     forbid_services "$root.part"
     mv "$root.part" "$root"
 }
@@ -32,6 +35,14 @@ make_root() {
 bootstrap_script() {
     local scripts=/usr/share/debootstrap/scripts
     if [[ -e $scripts/$1 ]]; then echo "$scripts/$1"; else echo "$scripts/sid"; fi
+}
+
+# With the security updates: servers of the same day belong together, and pg_upgrade can fail where
+# the old one is newer than the new one. A mirror that lags behind is better than none.
+set_up_apt() {
+    echo "deb $(mirror Debian-Security http://deb.debian.org/debian-security) $1-security main" \
+        >"$2/etc/apt/sources.list.d/security.list"
+    echo 'Acquire::Check-Valid-Until "false";' >"$2/etc/apt/apt.conf.d/mirror"
 }
 
 # Only the packages' programs are wanted there, and no cluster "main". What is lost in a crash of
