@@ -24,7 +24,9 @@ make_root() {
     [[ ! -d $root ]] || return 0
     mkdir -p "$ROOTS"
     rm -rf "$root.part"
-    debootstrap --variant=minbase "$suite" "$root.part" \
+    # It mounts as well, and must not leave that either.
+    unshare --mount --pid --fork --kill-child=KILL -- \
+        debootstrap --variant=minbase "$suite" "$root.part" \
         "$(mirror Debian http://deb.debian.org/debian)" "$(bootstrap_script "$suite")"
     set_up_apt "$suite" "$root.part"
     forbid_services "$root.part"
@@ -75,7 +77,8 @@ install_in_root() {
     local name=$1
     shift
     # shellcheck disable=SC2016 # expanded by dpkg-query
-    if in_root "$name" dpkg-query -W -f '${db:Status-Status}\n' "$@" 2>&1 | grep -qvx installed; then
+    if ! in_root "$name" dpkg-query -W -f '${db:Status-Status}\n' "$@" 2>&1 |
+        awk '$0 != "installed" { exit 1 }'; then
         in_root "$name" apt-get -qq update
         in_root "$name" apt-get -qq -y --no-install-recommends install "$@"
     fi
