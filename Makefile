@@ -4,6 +4,11 @@
 EXTENSION = idempotency
 TOP := $(patsubst %/,%,$(dir $(abspath $(lastword $(MAKEFILE_LIST)))))
 
+# The version of the SQL objects, which the library insists on, and that of the release. (PGXS has a
+# VERSION of its own: the server's.)
+IDEM_VERSION := $(shell sed -n "s/^default_version = '\(.*\)'/\1/p" $(TOP)/idempotency.control)
+IDEM_RELEASE := $(shell sed -n 's/^    "version": "\(.*\)",/\1/p' $(TOP)/META.json)
+
 MODULE_big = idempotency
 SOURCES = $(sort $(patsubst $(TOP)/%,%,$(wildcard $(TOP)/src/*.cpp $(TOP)/src/*/*.cpp)))
 OBJS = $(SOURCES:.cpp=.o)
@@ -17,7 +22,8 @@ ISOLATION_OPTS = --inputdir=$(TOP)/test/isolation --encoding=UTF8 --no-locale
 
 PG_CONFIG ?= pg_config
 # Server headers are not ours to warn about: -isystem silences them, our own files get everything.
-PG_CPPFLAGS = -isystem $(shell $(PG_CONFIG) --includedir-server) -I$(TOP)/src
+PG_CPPFLAGS = -isystem $(shell $(PG_CONFIG) --includedir-server) -I$(TOP)/src \
+	-DIDEM_VERSION='"$(IDEM_VERSION)"' -DIDEM_RELEASE='"$(IDEM_RELEASE)"'
 PG_CXXFLAGS = -std=c++17 -Wall -Wextra -Werror -fno-rtti -fvisibility=hidden -fvisibility-inlines-hidden
 # PGXS links with the C compiler.
 SHLIB_LINK = -lcrypto -lstdc++
@@ -38,3 +44,11 @@ $(shell mkdir -p $(sort $(dir $(OBJS))))
 # PGXS tracks no headers.
 $(OBJS): override CXXFLAGS += -MMD -MP
 -include $(OBJS:.o=.d)
+src/idempotency.o src/pg/version.o: $(TOP)/idempotency.control $(TOP)/META.json
+
+# What a release consists of: the files of the last commit, the same bytes whenever and wherever.
+DIST = idempotency-$(IDEM_RELEASE)
+dist:
+	TZ=UTC git -C $(TOP) archive --format=zip --prefix=$(DIST)/ HEAD > $(DIST).zip
+	git -C $(TOP) archive --format=tar --prefix=$(DIST)/ HEAD | gzip -9n > $(DIST).tar.gz
+.PHONY: dist

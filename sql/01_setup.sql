@@ -33,6 +33,10 @@ CREATE FUNCTION test.stored() RETURNS text
                coalesce((SELECT string_agg(p::text, ' ' ORDER BY scope_pattern)
                            FROM idempotency.policy p), '')) $$;
 
+-- An operation that everybody may run.
+CREATE FUNCTION public.echo(request jsonb) RETURNS jsonb
+    LANGUAGE sql IMMUTABLE RETURN request;
+
 -- How many key locks and liveness locks this session holds.
 CREATE FUNCTION test.locks(OUT keys bigint, OUT holds bigint)
     LANGUAGE sql AS $$

@@ -62,7 +62,7 @@ SELECT idem_release('open', 'levels', token => :open_token);
 \echo :SQLSTATE
 SELECT idem_once('once', 'levels');
 \echo :SQLSTATE
-SELECT outcome FROM idem_execute('new', 'jsonb_strip_nulls(jsonb)', scope => 'levels');
+SELECT outcome FROM idem_execute('new', 'echo(jsonb)', scope => 'levels');
 \echo :SQLSTATE
 SELECT idem_resolve('open', 'release', 'levels');
 \echo :SQLSTATE

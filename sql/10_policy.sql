@@ -168,7 +168,7 @@ SELECT idem_release('k', 'policy-team', token => :token);
 \echo :SQLSTATE
 SELECT idem_once('k', 'policy-team');
 \echo :SQLSTATE
-SELECT outcome FROM idem_execute('k', 'jsonb_strip_nulls(jsonb)', '{}', 'policy-team');
+SELECT outcome FROM idem_execute('k', 'echo(jsonb)', '{}', 'policy-team');
 \echo :SQLSTATE
 SELECT idem_get('k', 'policy-team');
 \echo :SQLSTATE

@@ -15,7 +15,7 @@ SELECT outcome FROM idem_begin('k', scope => 'privileges');
 \echo :SQLSTATE
 SELECT idem_once('k', 'privileges');
 \echo :SQLSTATE
-SELECT outcome FROM idem_execute('k', 'jsonb_strip_nulls(jsonb)', '{}', 'privileges');
+SELECT outcome FROM idem_execute('k', 'echo(jsonb)', '{}', 'privileges');
 \echo :SQLSTATE
 SELECT idem_get('k', 'privileges');
 \echo :SQLSTATE
@@ -47,7 +47,7 @@ SELECT idem_checkpoint('leased', 'here', '{}', 'privileges', token => :token) > 
 SELECT recovery_point, token IS NULL AS no_token FROM idem_get('leased', 'privileges');
 SELECT idem_release('leased', 'privileges', token => :token);
 SELECT idem_once('once', 'privileges'), idem_once('once', 'privileges');
-SELECT outcome FROM idem_execute('executed', 'jsonb_strip_nulls(jsonb)', '{}', 'privileges');
+SELECT outcome FROM idem_execute('executed', 'echo(jsonb)', '{}', 'privileges');
 
 -- Tables, views and everything for operators are closed.
 SELECT * FROM idempotency.record;

@@ -66,6 +66,8 @@ COMMIT;
 SELECT name, boot_val, unit, min_val, max_val, enumvals, context, vartype FROM pg_settings
  WHERE name LIKE 'idempotency.%' ORDER BY name;
 SELECT name, short_desc, extra_desc FROM pg_settings WHERE name LIKE 'idempotency.%' ORDER BY name;
+-- The words are the server's, and differ from version to version.
+\set VERBOSITY sqlstate
 SET idempotency.default_ttl = 0;
 SET idempotency.default_ttl = '-1s';
 SET idempotency.default_ttl = 'soon';
@@ -77,6 +79,7 @@ SET idempotency.default_wait = '25h';
 SET idempotency.max_body_bytes = -1;
 SET idempotency.max_body_bytes = '257MB';
 SET idempotency.log_events = 'some';
+\set VERBOSITY default
 -- The prefix is ours: a misspelt setting is an error, not a silent nothing.
 SET idempotency.default_tll = '1h';
 \echo :SQLSTATE

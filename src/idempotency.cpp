@@ -4,19 +4,21 @@
 #include "config/policy.hpp"
 #include "config/settings.hpp"
 #include "pg/boundary.hpp"
+#include "pg/version.hpp"
 #include "stats/counters.hpp"
 #include "store/record_table.hpp"
 #include "worker/presence.hpp"
 
 extern "C" {
 #pragma GCC visibility push(default)
-PG_MODULE_MAGIC;
+IDEM_MODULE_MAGIC;
 void _PG_init(void);
 #pragma GCC visibility pop
 }
 
 void _PG_init(void) {
     idem::pg::end_session_on_terminate();
+    idem::pg::watch_version_changes();
     idem::config::define_settings();
     idem::config::watch_policy_changes();
     idem::store::watch_record_table();

@@ -15,9 +15,10 @@ find_pg_config() {
 
 pg_major() { "$PG_CONFIG" --version | sed 's/^PostgreSQL \([0-9]*\).*/\1/'; }
 
-# The usual opening of a script that builds and runs something.
+# The usual opening of a script that builds and runs something. "prepare module": not more than the
+# module needs.
 prepare() {
-    "$ROOT/script/bootstrap"
+    "$ROOT/script/bootstrap" "$@"
     make_work_folder
     forget_libpq_settings
     find_pg_config

@@ -5,6 +5,9 @@
 # shellcheck disable=SC2034 # for script/test
 GROUPS_IN_ORDER=(checks build core regress isolation tap client regress-sql isolation-sql tap-sql
     client-sql docs examples recipes demo)
+GROUPS_ON_REQUEST=(upgrade)
+# Those that need no more than the module does.
+GROUPS_OF_MODULE=(checks build regress isolation upgrade)
 
 # ---- our own checks, printed as TAP ----
 
@@ -29,7 +32,24 @@ group_checks() {
         "$ROOT/test/check_schedule" regress
     check "every isolation spec has its expected output, and the reverse" \
         "$ROOT/test/check_schedule" isolation
+    check "one version everywhere, a way to it from each older one, a META.json that PGXN takes" \
+        "$ROOT/test/check_versions"
+    # A checkout without history makes no release.
+    [[ ! -e $ROOT/.git ]] ||
+        check "a release has the same bytes whenever and wherever it is made" releases_are_equal
     ((CHECKS_FAILED == 0))
+}
+
+releases_are_equal() {
+    local file
+    mkdir "$WORK/dist-1" "$WORK/dist-2"
+    (umask 022 && TZ=UTC0 make_in "$WORK/dist-1" "$ROOT" dist) || return
+    sleep 1.1
+    (umask 077 && TZ=XYZ-9 LC_ALL=C make_in "$WORK/dist-2" "$ROOT" dist) || return
+    for file in "$WORK"/dist-1/idempotency-*.{zip,tar.gz}; do
+        cmp "$file" "${file/dist-1/dist-2}" || return
+    done
+    tar -tzf "$WORK"/dist-1/*.tar.gz | grep -q '^idempotency-[0-9.]*/Makefile$'
 }
 
 # ---- the module ----
@@ -121,20 +141,35 @@ group_tap() {
     ensure_installed
     copy_sources "$WORK/tap-sources"
     run_as_postgres mkdir "$WORK/tap" "$WORK/tap/tmp"
+    prove_or_explain "$WORK"/tap-sources/test/tap/*.pl
+}
+
+# From the server in OLD_BINDIR, which has our module, too.
+group_upgrade() {
+    [[ -x ${OLD_BINDIR:-}/postgres ]] || die "OLD_BINDIR is not the programs of an older server"
+    export OLD_BINDIR
+    ensure_installed
+    copy_sources "$WORK/tap-sources"
+    run_as_postgres mkdir "$WORK/tap" "$WORK/tap/tmp"
+    prove_or_explain "$WORK"/tap-sources/test/upgrade/*.pl
+}
+
+prove_or_explain() {
     local status=0
-    prove_all 2>&1 | tee "$WORK/prove.log" || status=$?
+    prove_all "$@" 2>&1 | tee "$WORK/prove.log" || status=$?
     ((status == 0)) || show_tap_logs
     return "$status"
 }
 
 # The server's own Perl modules start the clusters. Their sockets lie below TMPDIR.
 prove_all() {
-    local pgxs tests=$WORK/tap-sources/test/tap
+    local pgxs
     pgxs=$(dirname "$("$PG_CONFIG" --pgxs)")
     run_as_postgres env -C "$WORK/tap" "PATH=$PG_BINDIR:$PATH" "TMPDIR=$WORK/tap/tmp" \
         "PG_REGRESS=$pgxs/../../src/test/regress/pg_regress" "TESTDIR=$WORK/tap" \
-        "IDEM_STORE=${IDEM_STORE:-auto}" "TESTLOGDIR=$WORK/tap/tmp_check/log" "TESTDATADIR=$WORK/tap/tmp_check" "PG_TEST_PORT_DIR=$WORK/tap/ports" \
-        prove --jobs 2 -I "$pgxs/../../src/test/perl" -I "$tests" "$tests"/*.pl
+        "TESTLOGDIR=$WORK/tap/tmp_check/log" "TESTDATADIR=$WORK/tap/tmp_check" \
+        "PG_TEST_PORT_DIR=$WORK/tap/ports" "IDEM_STORE=${IDEM_STORE:-auto}" \
+        prove --jobs 2 -I "$pgxs/../../src/test/perl" -I "$WORK/tap-sources/test/tap" "$@"
 }
 
 # What the tests that prove complains about have logged, and their servers.

@@ -5,6 +5,13 @@
 #error "idempotency needs PostgreSQL 15 or later"
 #endif
 
+// From 18 a module tells its name and version, which pg_get_loaded_modules() shows.
+#if PG_VERSION_NUM >= 180000
+#define IDEM_MODULE_MAGIC PG_MODULE_MAGIC_EXT(.name = "idempotency", .version = IDEM_RELEASE)
+#else
+#define IDEM_MODULE_MAGIC PG_MODULE_MAGIC
+#endif
+
 namespace idem::pg {
 
 // From 17 LockHeldByMe asks whether a stronger mode counts too.

@@ -331,6 +331,21 @@ void raise_no_heap_store(const char* obstacle) {
     pg_unreachable();
 }
 
+// Which of the two is older decides what has to be done about it.
+void raise_version(const char* library, const char* installed) {
+    bool objects_are_older = strverscmp(installed, library) < 0;
+    ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+                    errmsg("extension \"idempotency\" is half updated"),
+                    errdetail("The library is of version %s, the objects in this database are of "
+                              "version %s.",
+                              library, installed),
+                    objects_are_older
+                        ? errhint("Run ALTER EXTENSION idempotency UPDATE.")
+                        : errhint("Install the library of that version, and reconnect. If it is in "
+                                  "shared_preload_libraries, restart the server.")));
+    pg_unreachable();
+}
+
 void raise_no_statistics() {
     ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
                     errmsg("statistics need shared memory"),

@@ -58,6 +58,7 @@ void require_writable(const char* function);
 [[noreturn]] void raise_role(const char* role);
 [[noreturn]] void raise_not_installed();
 [[noreturn]] void raise_no_heap_store(const char* obstacle);
+[[noreturn]] void raise_version(const char* library, const char* installed);
 [[noreturn]] void raise_no_statistics();
 [[noreturn]] void raise_operation(const char* detail);
 

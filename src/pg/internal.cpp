@@ -1,12 +1,14 @@
 #include "pg/internal.hpp"
 
 #include "pg/errors.hpp"
+#include "pg/version.hpp"
 
 namespace idem::pg {
 
 namespace {
 
 Oid table_owner() {
+    check_version();
     HeapTuple tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(table_oid("record")));
     if (!HeapTupleIsValid(tuple)) raise_not_installed();
     Oid owner = reinterpret_cast<Form_pg_class>(GETSTRUCT(tuple))->relowner;

@@ -155,10 +155,11 @@ void request_shared_memory() {
 }
 
 bool available() {
-    if (shared == nullptr)
-        shared =
-            static_cast<Shared*>(pg::named_segment("idempotency", sizeof(Shared), init_shared));
-    return shared != nullptr;
+    if (shared != nullptr) return true;
+    shared = static_cast<Shared*>(pg::named_segment("idempotency", sizeof(Shared), init_shared));
+    if (shared == nullptr) return false;
+    LWLockRegisterTranche(shared->lock.tranche, "idempotency");
+    return true;
 }
 
 void count(std::string_view scope, Counter counter, std::uint64_t amount) {

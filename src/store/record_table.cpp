@@ -1,6 +1,7 @@
 #include "store/record_table.hpp"
 
 #include "pg/internal.hpp"
+#include "pg/version.hpp"
 #include "store/columns.hpp"
 
 namespace idem::store {
@@ -87,6 +88,7 @@ const char* obstacle_of(Relation table) {
 // What arrives while the table is looked at makes the next caller look again, and so does an error.
 void learn() {
     is_current = changed = false;
+    pg::check_version();
     known.table = pg::table_oid("record");
     Relation table = table_open(known.table, AccessShareLock);
     known.obstacle = obstacle_of(table);

@@ -203,7 +203,7 @@ void idem_sweeper_main(Datum) {
     if (segment == nullptr) proc_exit(0);
     dsm_pin_mapping(segment);
     BackgroundWorkerInitializeConnectionByOid(order.database, InvalidOid, 0);
-    for (auto [name, value] : idem::worker::kSettings)
+    for (const auto& [name, value] : idem::worker::kSettings)
         SetConfigOption(name, value, PGC_SUSET, PGC_S_OVERRIDE);
     idem::worker::visit_guarded(static_cast<idem::worker::Report*>(dsm_segment_address(segment)));
     proc_exit(0);

@@ -22,8 +22,9 @@ sub take_slot
 	my ($node) = @_;
 	my $session = session($node);
 	my $pid = pid_of($session);
+	my $parallel = $node->pg_version >= 16 ? 'debug_parallel_query' : 'force_parallel_mode';
 
-	ask($session, 'SET force_parallel_mode = on');
+	ask($session, "SET $parallel = on");
 	ask_later($session, 'SELECT pg_sleep(3600)');
 	$node->poll_query_until('postgres',
 		"SELECT EXISTS (SELECT FROM pg_stat_activity WHERE leader_pid = $pid)")

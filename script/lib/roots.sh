@@ -1,0 +1,95 @@
+# Root file systems of other Debian releases, made with debootstrap and kept for the next run.
+# Commands run in them with mounts and processes of their own: when the command ends, however it
+# ends, the kernel stops what is left of it and undoes the mounts.
+# shellcheck shell=bash
+
+# shellcheck disable=SC2034 # for script/matrix and script/package
+ROOTS=${IDEM_ROOTS:-/var/cache/idempotency/roots}
+
+# mirror LABEL DEFAULT: where this machine itself gets what Debian labels so, or the usual place.
+mirror() {
+    local uri=
+    if command -v apt-get >/dev/null; then
+        # shellcheck disable=SC2016 # expanded by apt-get
+        uri=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' \
+            'Origin: Debian' "Label: $1" 2>/dev/null | sort -u | head -n 1)
+    fi
+    echo "${uri:-$2}"
+}
+
+# make_root SUITE [NAME]: does nothing if there is one. It gets its name when it is complete, so that
+# an interrupted run leaves no half of one.
+make_root() {
+    local suite=$1 root=$ROOTS/${2:-$1}
+    [[ ! -d $root ]] || return 0
+    mkdir -p "$ROOTS"
+    rm -rf "$root.part"
+    # It mounts as well, and must not leave that either.
+    unshare --mount --pid --fork --kill-child=KILL -- \
+        debootstrap --variant=minbase "$suite" "$root.part" \
+        "$(mirror Debian http://deb.debian.org/debian)" "$(bootstrap_script "$suite")"
+    set_up_apt "$suite" "$root.part"
+    forbid_services "$root.part"
+    mv "$root.part" "$root"
+}
+
+# A debootstrap that is older than a suite treats it as it does unstable.
+bootstrap_script() {
+    local scripts=/usr/share/debootstrap/scripts
+    if [[ -e $scripts/$1 ]]; then echo "$scripts/$1"; else echo "$scripts/sid"; fi
+}
+
+# With the security updates: servers of the same day belong together, and pg_upgrade can fail where
+# the old one is newer than the new one. A mirror that lags behind is better than none.
+set_up_apt() {
+    echo "deb $(mirror Debian-Security http://deb.debian.org/debian-security) $1-security main" \
+        >"$2/etc/apt/sources.list.d/security.list"
+    echo 'Acquire::Check-Valid-Until "false";' >"$2/etc/apt/apt.conf.d/mirror"
+}
+
+# Only the packages' programs are wanted there, and no cluster "main". What is lost in a crash of
+# the machine can be made again.
+forbid_services() {
+    printf '#!/bin/sh\nexit 101\n' >"$1/usr/sbin/policy-rc.d"
+    chmod +x "$1/usr/sbin/policy-rc.d"
+    mkdir -p "$1/etc/postgresql-common"
+    echo 'create_main_cluster = false' >"$1/etc/postgresql-common/createcluster.conf"
+    echo force-unsafe-io >"$1/etc/dpkg/dpkg.cfg.d/unsafe-io"
+}
+
+# in_root NAME command...
+in_root() {
+    local root=$ROOTS/$1
+    shift
+    # shellcheck disable=SC2016 # expanded by the shell in there
+    unshare --mount --pid --fork --kill-child=KILL -- sh -ec '
+        root=$1; shift
+        mount -t proc proc "$root/proc"
+        mkdir -p "$root/dev/shm"
+        mount -t tmpfs -o mode=1777 tmpfs "$root/dev/shm"
+        exec chroot "$root" "$@"' sh "$root" \
+        env -i HOME=/root LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive \
+        PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin "$@"
+}
+
+# install_in_root NAME package...: what of it is missing, with the names as of today.
+install_in_root() {
+    local name=$1
+    shift
+    # shellcheck disable=SC2016 # expanded by dpkg-query
+    if ! in_root "$name" dpkg-query -W -f '${db:Status-Status}\n' "$@" 2>&1 |
+        awk '$0 != "installed" { exit 1 }'; then
+        in_root "$name" apt-get -qq update
+        in_root "$name" apt-get -qq -y --no-install-recommends install "$@"
+    fi
+}
+
+# copy_into_root NAME: the checkout as /idempotency. What was built there stays, so that a second run
+# has less to do.
+copy_into_root() {
+    local target=$ROOTS/$1/idempotency
+    mkdir -p "$target"
+    find "$target" -mindepth 1 -maxdepth 1 ! -name build -exec rm -rf {} +
+    copy_sources "$target"
+    chown -R root:root "$target"
+}

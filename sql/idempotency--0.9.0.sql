@@ -1,0 +1,518 @@
+-- The objects of extension "idempotency" in version 0.9.0, kept as they were for the test of
+-- upgrades. Functions go to the schema of CREATE EXTENSION, tables
+-- and views always to the schema "idempotency".
+
+\echo Use "CREATE EXTENSION idempotency" to load this file. \quit
+
+SET LOCAL search_path TO pg_catalog, pg_temp;
+
+CREATE SCHEMA idempotency;
+COMMENT ON SCHEMA idempotency IS 'records and policies of the extension idempotency';
+
+----------------------------------------------------------------------------------------------------
+-- Storage
+----------------------------------------------------------------------------------------------------
+
+-- Inserted once, updated at most a few times (a leased claim), deleted by age. The only index beside
+-- the primary key is on a column that completing a claim in good time does not change, so that
+-- update stays HOT.
+-- "principal" has the default collation: a distributed table has to colocate with the users' tenant
+-- columns. The others compare bytes.
+CREATE TABLE idempotency.record (
+    scope           text COLLATE pg_catalog."C" NOT NULL,
+    principal       text NOT NULL,
+    key             text COLLATE pg_catalog."C" NOT NULL,
+    status          "char" NOT NULL,
+    held            boolean NOT NULL DEFAULT false,
+    no_takeover     boolean NOT NULL DEFAULT false,
+    body_omitted    boolean NOT NULL DEFAULT false,
+    status_code     integer,
+    attempt         integer NOT NULL,
+    token           bigint NOT NULL,
+    lease_us        bigint NOT NULL,
+    created_at      timestamptz NOT NULL,
+    claimed_at      timestamptz NOT NULL,
+    expires_at      timestamptz NOT NULL,
+    retained_until  timestamptz NOT NULL,
+    lease_until     timestamptz,
+    next_attempt_at timestamptz,
+    finished_at     timestamptz,
+    fingerprint     bytea,
+    headers         jsonb,
+    body            bytea,
+    error           text,
+    recovery_point  text,
+    state           jsonb,
+    holder          text,
+    request         jsonb,
+    resolved_by     text,
+    -- The key first: it tells rows apart in one comparison, where scope and principal are mostly the
+    -- same, and an operator who knows nothing but the key finds its record.
+    CONSTRAINT record_pkey PRIMARY KEY (key, scope, principal),
+    CONSTRAINT record_status_known
+        CHECK (status OPERATOR(pg_catalog.=) ANY ('{i,c,f,r}'::"char"[])),
+    CONSTRAINT record_leased
+        CHECK (status OPERATOR(pg_catalog.<>) 'i'::"char" OR lease_until IS NOT NULL)
+) WITH (
+    fillfactor = 90,
+    autovacuum_vacuum_scale_factor = 0.02,
+    autovacuum_vacuum_insert_scale_factor = 0.1,
+    autovacuum_analyze_scale_factor = 0.05,
+    toast.autovacuum_vacuum_scale_factor = 0.02
+);
+COMMENT ON TABLE idempotency.record IS 'one row per scope, principal and key; read it through idempotency.records';
+COMMENT ON COLUMN idempotency.record.status IS 'i in progress, c completed, f failed, r retryable';
+COMMENT ON COLUMN idempotency.record.token IS 'fencing token of the current claim';
+COMMENT ON COLUMN idempotency.record.held IS 'the holder''s session keeps a liveness lock';
+COMMENT ON COLUMN idempotency.record.no_takeover IS 'once its lease is over, its result is unknown and an operator decides';
+COMMENT ON COLUMN idempotency.record.lease_us IS 'lease of the claim in microseconds';
+COMMENT ON COLUMN idempotency.record.created_at IS 'first claim';
+COMMENT ON COLUMN idempotency.record.claimed_at IS 'claim of this attempt';
+COMMENT ON COLUMN idempotency.record.expires_at IS 'the answer is replayed until then';
+COMMENT ON COLUMN idempotency.record.retained_until IS 'the key is remembered until then';
+
+-- When a row may go.
+CREATE INDEX record_retained_until ON idempotency.record (retained_until);
+
+CREATE TABLE idempotency.policy (
+    scope_pattern        text COLLATE pg_catalog."C" NOT NULL,
+    ttl                  interval,
+    retention            interval,
+    lease                interval,
+    wait                 interval,
+    max_attempts         integer,
+    retry_base           interval,
+    retry_cap            interval,
+    key_required         boolean,
+    fingerprint_required boolean,
+    store_request        boolean,
+    on_lease_expiry      text,
+    max_body_bytes       integer,
+    on_large_body        text,
+    exclude_fields       text[],
+    drop_headers         text[],
+    allowed_role         regrole,
+    CONSTRAINT policy_pkey PRIMARY KEY (scope_pattern),
+    CONSTRAINT policy_on_lease_expiry_known
+        CHECK (on_lease_expiry OPERATOR(pg_catalog.=) ANY ('{takeover,unknown}'::text[])),
+    CONSTRAINT policy_on_large_body_known
+        CHECK (on_large_body OPERATOR(pg_catalog.=) ANY ('{error,omit}'::text[])),
+    CONSTRAINT policy_max_attempts_positive CHECK (max_attempts OPERATOR(pg_catalog.>) 0),
+    CONSTRAINT policy_max_body_bytes_not_negative CHECK (max_body_bytes OPERATOR(pg_catalog.>=) 0)
+);
+COMMENT ON TABLE idempotency.policy IS 'what holds in which scopes; write it with idem_policy_set and idem_policy_drop';
+
+SELECT pg_catalog.pg_extension_config_dump('idempotency.record', '');
+SELECT pg_catalog.pg_extension_config_dump('idempotency.policy', '');
+
+CREATE VIEW idempotency.records AS
+SELECT scope, principal, key,
+       CASE
+           WHEN status OPERATOR(pg_catalog.=) 'c' THEN 'completed'
+           WHEN status OPERATOR(pg_catalog.=) 'f' THEN 'failed'
+           WHEN status OPERATOR(pg_catalog.=) 'r' THEN 'retryable'
+           WHEN no_takeover AND lease_until OPERATOR(pg_catalog.<=) pg_catalog.clock_timestamp()
+               THEN 'unknown'
+           ELSE 'in_progress'
+       END AS status,
+       attempt, status_code, headers, body, body_omitted, error, recovery_point, state, holder, held,
+       created_at, claimed_at, finished_at, lease_until, next_attempt_at, expires_at, retained_until,
+       fingerprint, request, resolved_by
+  FROM idempotency.record;
+COMMENT ON VIEW idempotency.records IS 'the records, with statuses as words and without tokens';
+
+CREATE FUNCTION idempotency.policy_changed() RETURNS trigger
+    LANGUAGE c AS 'MODULE_PATHNAME', 'idem_policy_changed';
+COMMENT ON FUNCTION idempotency.policy_changed() IS 'tells every backend that policies have changed';
+
+-- Per row, because a logical replication subscriber fires no statement triggers; always, so that
+-- the replica role does not go unnoticed.
+CREATE TRIGGER policy_changed
+    AFTER INSERT OR UPDATE OR DELETE ON idempotency.policy
+    FOR EACH ROW EXECUTE FUNCTION idempotency.policy_changed();
+CREATE TRIGGER policy_truncated
+    AFTER TRUNCATE ON idempotency.policy
+    FOR EACH STATEMENT EXECUTE FUNCTION idempotency.policy_changed();
+ALTER TABLE idempotency.policy ENABLE ALWAYS TRIGGER policy_changed;
+ALTER TABLE idempotency.policy ENABLE ALWAYS TRIGGER policy_truncated;
+
+----------------------------------------------------------------------------------------------------
+-- Types
+----------------------------------------------------------------------------------------------------
+
+CREATE TYPE @extschema@.idem_claim AS (
+    outcome        text,
+    key            text,
+    scope          text,
+    principal      text,
+    token          bigint,
+    attempt        integer,
+    status         text,
+    status_code    integer,
+    headers        jsonb,
+    body           bytea,
+    body_omitted   boolean,
+    error          text,
+    recovery_point text,
+    state          jsonb,
+    holder         text,
+    retry_after    interval,
+    created_at     timestamptz,
+    finished_at    timestamptz,
+    lease_until    timestamptz,
+    expires_at     timestamptz
+);
+COMMENT ON TYPE @extschema@.idem_claim IS 'the answer of idem_begin, idem_execute and idem_get';
+
+CREATE TYPE @extschema@.idem_response AS (
+    status_code integer,
+    headers     jsonb,
+    body        bytea
+);
+COMMENT ON TYPE @extschema@.idem_response IS 'a response, as an operation of idem_execute may return it';
+
+----------------------------------------------------------------------------------------------------
+-- The protocol
+----------------------------------------------------------------------------------------------------
+
+CREATE FUNCTION @extschema@.idem_begin(
+    key text,
+    request jsonb DEFAULT NULL,
+    scope text DEFAULT '',
+    principal text DEFAULT '',
+    fingerprint bytea DEFAULT NULL,
+    ttl interval DEFAULT NULL,
+    lease interval DEFAULT NULL,
+    wait interval DEFAULT NULL,
+    first_sent timestamptz DEFAULT NULL,
+    hold boolean DEFAULT false,
+    holder text DEFAULT NULL
+) RETURNS @extschema@.idem_claim
+    LANGUAGE c AS 'MODULE_PATHNAME', 'idem_begin';
+COMMENT ON FUNCTION @extschema@.idem_begin(text, jsonb, text, text, bytea, interval, interval, interval, timestamptz, boolean, text)
+    IS 'claim a key, or learn what became of its request';
+
+CREATE FUNCTION @extschema@.idem_complete(
+    key text,
+    status_code integer DEFAULT NULL,
+    body text DEFAULT NULL,
+    headers jsonb DEFAULT NULL,
+    scope text DEFAULT '',
+    principal text DEFAULT '',
+    token bigint DEFAULT NULL,
+    ttl interval DEFAULT NULL
+) RETURNS boolean
+    LANGUAGE c AS 'MODULE_PATHNAME', 'idem_complete_text';
+COMMENT ON FUNCTION @extschema@.idem_complete(text, integer, text, jsonb, text, text, bigint, interval)
+    IS 'end a claim with the response that every repeat will get';
+
+CREATE FUNCTION @extschema@.idem_complete(
+    key text,
+    status_code integer,
+    body bytea,
+    headers jsonb DEFAULT NULL,
+    scope text DEFAULT '',
+    principal text DEFAULT '',
+    token bigint DEFAULT NULL,
+    ttl interval DEFAULT NULL
+) RETURNS boolean
+    LANGUAGE c AS 'MODULE_PATHNAME', 'idem_complete_bytea';
+COMMENT ON FUNCTION @extschema@.idem_complete(text, integer, bytea, jsonb, text, text, bigint, interval)
+    IS 'end a claim with the response that every repeat will get';
+
+CREATE FUNCTION @extschema@.idem_complete(
+    key text,
+    status_code integer,
+    body jsonb,
+    headers jsonb DEFAULT NULL,
+    scope text DEFAULT '',
+    principal text DEFAULT '',
+    token bigint DEFAULT NULL,
+    ttl interval DEFAULT NULL
+) RETURNS boolean
+    LANGUAGE c AS 'MODULE_PATHNAME', 'idem_complete_jsonb';
+COMMENT ON FUNCTION @extschema@.idem_complete(text, integer, jsonb, jsonb, text, text, bigint, interval)
+    IS 'end a claim with the response that every repeat will get';
+
+CREATE FUNCTION @extschema@.idem_fail(
+    key text,
+    error text DEFAULT NULL,
+    retryable boolean DEFAULT false,
+    status_code integer DEFAULT NULL,
+    body text DEFAULT NULL,
+    headers jsonb DEFAULT NULL,
+    scope text DEFAULT '',
+    principal text DEFAULT '',
+    token bigint DEFAULT NULL,
+    retry_after interval DEFAULT NULL
+) RETURNS boolean
+    LANGUAGE c AS 'MODULE_PATHNAME', 'idem_fail_text';
+COMMENT ON FUNCTION @extschema@.idem_fail(text, text, boolean, integer, text, jsonb, text, text, bigint, interval)
+    IS 'end a claim with a failure, final or to be tried again';
+
+CREATE FUNCTION @extschema@.idem_fail(
+    key text,
+    error text,
+    retryable boolean,
+    status_code integer,
+    body bytea,
+    headers jsonb DEFAULT NULL,
+    scope text DEFAULT '',
+    principal text DEFAULT '',
+    token bigint DEFAULT NULL,
+    retry_after interval DEFAULT NULL
+) RETURNS boolean
+    LANGUAGE c AS 'MODULE_PATHNAME', 'idem_fail_bytea';
+COMMENT ON FUNCTION @extschema@.idem_fail(text, text, boolean, integer, bytea, jsonb, text, text, bigint, interval)
+    IS 'end a claim with a failure, final or to be tried again';
+
+CREATE FUNCTION @extschema@.idem_fail(
+    key text,
+    error text,
+    retryable boolean,
+    status_code integer,
+    body jsonb,
+    headers jsonb DEFAULT NULL,
+    scope text DEFAULT '',
+    principal text DEFAULT '',
+    token bigint DEFAULT NULL,
+    retry_after interval DEFAULT NULL
+) RETURNS boolean
+    LANGUAGE c AS 'MODULE_PATHNAME', 'idem_fail_jsonb';
+COMMENT ON FUNCTION @extschema@.idem_fail(text, text, boolean, integer, jsonb, jsonb, text, text, bigint, interval)
+    IS 'end a claim with a failure, final or to be tried again';
+
+CREATE FUNCTION @extschema@.idem_extend(
+    key text,
+    token bigint,
+    lease interval DEFAULT NULL,
+    scope text DEFAULT '',
+    principal text DEFAULT ''
+) RETURNS timestamptz
+    LANGUAGE c AS 'MODULE_PATHNAME', 'idem_extend';
+COMMENT ON FUNCTION @extschema@.idem_extend(text, bigint, interval, text, text)
+    IS 'heartbeat: prolong the lease of a claim; returns its new end';
+
+CREATE FUNCTION @extschema@.idem_checkpoint(
+    key text,
+    recovery_point text,
+    state jsonb DEFAULT NULL,
+    scope text DEFAULT '',
+    principal text DEFAULT '',
+    token bigint DEFAULT NULL,
+    lease interval DEFAULT NULL
+) RETURNS timestamptz
+    LANGUAGE c AS 'MODULE_PATHNAME', 'idem_checkpoint';
+COMMENT ON FUNCTION @extschema@.idem_checkpoint(text, text, jsonb, text, text, bigint, interval)
+    IS 'note how far an operation has come, and prolong its lease; returns its new end';
+
+CREATE FUNCTION @extschema@.idem_release(
+    key text,
+    scope text DEFAULT '',
+    principal text DEFAULT '',
+    token bigint DEFAULT NULL
+) RETURNS boolean
+    LANGUAGE c AS 'MODULE_PATHNAME', 'idem_release';
+COMMENT ON FUNCTION @extschema@.idem_release(text, text, text, bigint)
+    IS 'give a claim back as if it had never been begun';
+
+----------------------------------------------------------------------------------------------------
+-- Shortcuts
+----------------------------------------------------------------------------------------------------
+
+CREATE FUNCTION @extschema@.idem_once(
+    key text,
+    scope text DEFAULT '',
+    principal text DEFAULT '',
+    ttl interval DEFAULT NULL,
+    wait interval DEFAULT NULL
+) RETURNS boolean
+    LANGUAGE c AS 'MODULE_PATHNAME', 'idem_once';
+COMMENT ON FUNCTION @extschema@.idem_once(text, text, text, interval, interval)
+    IS 'true the first time, false after: for consumers of messages and webhooks';
+
+CREATE FUNCTION @extschema@.idem_execute(
+    key text,
+    operation regprocedure,
+    request jsonb DEFAULT NULL,
+    scope text DEFAULT '',
+    principal text DEFAULT '',
+    fingerprint bytea DEFAULT NULL,
+    ttl interval DEFAULT NULL,
+    wait interval DEFAULT NULL,
+    first_sent timestamptz DEFAULT NULL,
+    holder text DEFAULT NULL
+) RETURNS @extschema@.idem_claim
+    LANGUAGE c AS 'MODULE_PATHNAME', 'idem_execute';
+COMMENT ON FUNCTION @extschema@.idem_execute(text, regprocedure, jsonb, text, text, bytea, interval, interval, timestamptz, text)
+    IS 'run a function of jsonb exactly once and keep what it returns';
+
+CREATE FUNCTION @extschema@.idem_get(
+    key text,
+    scope text DEFAULT '',
+    principal text DEFAULT ''
+) RETURNS @extschema@.idem_claim
+    LANGUAGE c AS 'MODULE_PATHNAME', 'idem_get';
+COMMENT ON FUNCTION @extschema@.idem_get(text, text, text)
+    IS 'look at a record without deciding anything; works on a standby';
+
+----------------------------------------------------------------------------------------------------
+-- For operators
+----------------------------------------------------------------------------------------------------
+
+CREATE FUNCTION @extschema@.idem_resolve(
+    key text,
+    action text,
+    scope text DEFAULT '',
+    principal text DEFAULT '',
+    status_code integer DEFAULT NULL,
+    body text DEFAULT NULL,
+    headers jsonb DEFAULT NULL,
+    error text DEFAULT NULL
+) RETURNS boolean
+    LANGUAGE c AS 'MODULE_PATHNAME', 'idem_resolve';
+COMMENT ON FUNCTION @extschema@.idem_resolve(text, text, text, text, integer, text, jsonb, text)
+    IS 'decide a record that waits for its holder or for an operator: release, complete or fail';
+
+CREATE FUNCTION @extschema@.idem_forget(
+    key text,
+    scope text DEFAULT '',
+    principal text DEFAULT ''
+) RETURNS boolean
+    LANGUAGE c AS 'MODULE_PATHNAME', 'idem_forget';
+COMMENT ON FUNCTION @extschema@.idem_forget(text, text, text)
+    IS 'remove a record; the key can be executed again';
+
+CREATE FUNCTION @extschema@.idem_cleanup(max_rows bigint DEFAULT 10000) RETURNS bigint
+    LANGUAGE c AS 'MODULE_PATHNAME', 'idem_cleanup';
+COMMENT ON FUNCTION @extschema@.idem_cleanup(bigint)
+    IS 'remove up to max_rows records whose retention is over; returns how many';
+
+CREATE FUNCTION @extschema@.idem_policy_set(
+    scope_pattern text,
+    ttl interval DEFAULT NULL,
+    retention interval DEFAULT NULL,
+    lease interval DEFAULT NULL,
+    wait interval DEFAULT NULL,
+    max_attempts integer DEFAULT NULL,
+    retry_base interval DEFAULT NULL,
+    retry_cap interval DEFAULT NULL,
+    key_required boolean DEFAULT NULL,
+    fingerprint_required boolean DEFAULT NULL,
+    store_request boolean DEFAULT NULL,
+    on_lease_expiry text DEFAULT NULL,
+    max_body_bytes integer DEFAULT NULL,
+    on_large_body text DEFAULT NULL,
+    exclude_fields text[] DEFAULT NULL,
+    drop_headers text[] DEFAULT NULL,
+    allowed_role regrole DEFAULT NULL
+) RETURNS void
+    LANGUAGE c AS 'MODULE_PATHNAME', 'idem_policy_set';
+COMMENT ON FUNCTION @extschema@.idem_policy_set(text, interval, interval, interval, interval, integer, interval, interval, boolean, boolean, boolean, text, integer, text, text[], text[], regrole)
+    IS 'set the whole policy of a scope, or of all scopes that begin alike';
+
+CREATE FUNCTION @extschema@.idem_policy_drop(scope_pattern text) RETURNS boolean
+    LANGUAGE c AS 'MODULE_PATHNAME', 'idem_policy_drop';
+COMMENT ON FUNCTION @extschema@.idem_policy_drop(text) IS 'drop a policy; false if there is none';
+
+CREATE FUNCTION @extschema@.idem_grant(role regrole, operator boolean DEFAULT false) RETURNS void
+    LANGUAGE c AS 'MODULE_PATHNAME', 'idem_grant';
+COMMENT ON FUNCTION @extschema@.idem_grant(regrole, boolean)
+    IS 'let a role use the protocol, and the functions for operators if wanted';
+
+CREATE FUNCTION @extschema@.idem_revoke(role regrole) RETURNS void
+    LANGUAGE c AS 'MODULE_PATHNAME', 'idem_revoke';
+COMMENT ON FUNCTION @extschema@.idem_revoke(regrole) IS 'take back what idem_grant gave';
+
+----------------------------------------------------------------------------------------------------
+-- Pure helpers
+----------------------------------------------------------------------------------------------------
+
+CREATE FUNCTION @extschema@.idem_fingerprint(
+    request jsonb,
+    method text DEFAULT NULL,
+    path text DEFAULT NULL,
+    exclude text[] DEFAULT NULL
+) RETURNS bytea
+    LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'idem_fingerprint';
+COMMENT ON FUNCTION @extschema@.idem_fingerprint(jsonb, text, text, text[])
+    IS 'SHA-256 over method, path and the canonical form of a request';
+
+CREATE FUNCTION @extschema@.idem_key(VARIADIC parts text[]) RETURNS text
+    LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'idem_key';
+COMMENT ON FUNCTION @extschema@.idem_key(text[]) IS 'a key composed of parts, unambiguously';
+
+CREATE FUNCTION @extschema@.idem_event_id(event_type text, resource_id text, updated_at timestamptz)
+    RETURNS text
+    LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'idem_event_id';
+COMMENT ON FUNCTION @extschema@.idem_event_id(text, text, timestamptz)
+    IS 'the same id for the same event, whoever computes it';
+
+CREATE FUNCTION @extschema@.idem_parse_key(header text) RETURNS text
+    LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'idem_parse_key';
+COMMENT ON FUNCTION @extschema@.idem_parse_key(text)
+    IS 'the key in an HTTP Idempotency-Key field; null if it holds none';
+
+CREATE FUNCTION @extschema@.idem_http_status(outcome text) RETURNS integer
+    LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'idem_http_status';
+COMMENT ON FUNCTION @extschema@.idem_http_status(text)
+    IS 'the HTTP status of an outcome; null for execute and replay, which have their own';
+
+CREATE FUNCTION @extschema@.idem_problem(claim @extschema@.idem_claim) RETURNS jsonb
+    LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'idem_problem';
+COMMENT ON FUNCTION @extschema@.idem_problem(@extschema@.idem_claim)
+    IS 'the RFC 9457 problem document of an outcome; null for execute and replay';
+
+CREATE FUNCTION @extschema@.idem_backoff(attempt integer, base interval, cap interval)
+    RETURNS interval
+    LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'idem_backoff';
+COMMENT ON FUNCTION @extschema@.idem_backoff(integer, interval, interval)
+    IS 'the longest pause after an attempt; the actual one is random below it';
+
+CREATE FUNCTION @extschema@.idem_response(status_code integer, headers jsonb, body text)
+    RETURNS @extschema@.idem_response
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN ROW(status_code, headers,
+               pg_catalog.convert_to(body, pg_catalog.getdatabaseencoding()));
+COMMENT ON FUNCTION @extschema@.idem_response(integer, jsonb, text) IS 'a response with a text body';
+
+CREATE FUNCTION @extschema@.idem_response(status_code integer, headers jsonb, body bytea)
+    RETURNS @extschema@.idem_response
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN ROW(status_code, headers, body);
+COMMENT ON FUNCTION @extschema@.idem_response(integer, jsonb, bytea) IS 'a response with a binary body';
+
+CREATE FUNCTION @extschema@.idem_response(status_code integer, headers jsonb, body jsonb)
+    RETURNS @extschema@.idem_response
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN ROW(status_code, headers,
+               pg_catalog.convert_to(body::pg_catalog.text, pg_catalog.getdatabaseencoding()));
+COMMENT ON FUNCTION @extschema@.idem_response(integer, jsonb, jsonb) IS 'a response with a JSON body';
+
+----------------------------------------------------------------------------------------------------
+-- Rights: everybody may use the pure helpers, nobody anything else until idem_grant.
+----------------------------------------------------------------------------------------------------
+
+REVOKE ALL ON FUNCTION
+    idempotency.policy_changed(),
+    @extschema@.idem_begin(text, jsonb, text, text, bytea, interval, interval, interval, timestamptz, boolean, text),
+    @extschema@.idem_complete(text, integer, text, jsonb, text, text, bigint, interval),
+    @extschema@.idem_complete(text, integer, bytea, jsonb, text, text, bigint, interval),
+    @extschema@.idem_complete(text, integer, jsonb, jsonb, text, text, bigint, interval),
+    @extschema@.idem_fail(text, text, boolean, integer, text, jsonb, text, text, bigint, interval),
+    @extschema@.idem_fail(text, text, boolean, integer, bytea, jsonb, text, text, bigint, interval),
+    @extschema@.idem_fail(text, text, boolean, integer, jsonb, jsonb, text, text, bigint, interval),
+    @extschema@.idem_extend(text, bigint, interval, text, text),
+    @extschema@.idem_checkpoint(text, text, jsonb, text, text, bigint, interval),
+    @extschema@.idem_release(text, text, text, bigint),
+    @extschema@.idem_once(text, text, text, interval, interval),
+    @extschema@.idem_execute(text, regprocedure, jsonb, text, text, bytea, interval, interval, timestamptz, text),
+    @extschema@.idem_get(text, text, text),
+    @extschema@.idem_resolve(text, text, text, text, integer, text, jsonb, text),
+    @extschema@.idem_forget(text, text, text),
+    @extschema@.idem_cleanup(bigint),
+    @extschema@.idem_policy_set(text, interval, interval, interval, interval, integer, interval, interval, boolean, boolean, boolean, text, integer, text, text[], text[], regrole),
+    @extschema@.idem_policy_drop(text),
+    @extschema@.idem_grant(regrole, boolean),
+    @extschema@.idem_revoke(regrole)
+FROM PUBLIC;

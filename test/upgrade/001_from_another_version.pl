@@ -1,0 +1,154 @@
+# From an older server version, whose programs are in OLD_BINDIR: pg_upgrade, and dump and restore,
+# keep records, claims and policies.
+use strict;
+use warnings FATAL => 'all';
+
+use File::Basename qw(dirname);
+use FindBin;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+use lib "$FindBin::RealBin/../tap";
+use Idem;
+use Sweeping;
+
+my @contents = (
+	'SELECT string_agg(r::text, chr(10) ORDER BY scope, key) FROM idempotency.record AS r',
+	'SELECT string_agg(p::text, chr(10) ORDER BY scope_pattern) FROM idempotency.policy AS p');
+
+my $old = PostgreSQL::Test::Cluster->new('old', install_path => dirname($ENV{OLD_BINDIR}));
+my %token;
+
+# Without what newer servers do by default and older ones cannot.
+sub init
+{
+	my ($node, %conf) = @_;
+	my @without = $node->pg_version >= 18 ? ('--no-data-checksums') : ();
+
+	$node->init(extra => [ '--encoding=UTF8', '--locale=C', @without ]);
+	$node->append_conf('postgresql.conf', "$_ = '$conf{$_}'") foreach sort keys %conf;
+	return;
+}
+
+sub contents
+{
+	my ($node, $database) = @_;
+
+	return join "\n--\n", map { $node->safe_psql($database, $_) } @contents;
+}
+
+sub finish
+{
+	my ($function, $key, %named) = @_;
+
+	$token{$key} = begin_claim($old, $key, request => '{"amount": 1}')->{token};
+	return call($old, $function, key => $key, token => $token{$key}, %named);
+}
+
+sub fill
+{
+	finish('idem_complete', 'done', status_code => 201, body => \"'\\x00ff'::bytea",
+		headers => '{"Location": "/1"}');
+	finish('idem_fail', 'failed', error => 'declined', status_code => 402);
+	finish('idem_fail', 'retryable', retryable => \'true', retry_after => '1 hour');
+	finish('idem_checkpoint', 'running', recovery_point => 'half', lease => '1 hour');
+	call($old, 'idem_policy_set', scope_pattern => 'strict*', key_required => \'true',
+		ttl => '7 days', exclude_fields => '{sent_at}');
+	add_expired($old, 10);
+	return;
+}
+
+sub goes_on
+{
+	my ($node, $database) = @_;
+	my @where = (-database => $database);
+	my (undef, undef, $stderr) = $node->psql($database,
+		"\\set VERBOSITY sqlstate\nSELECT idem_begin(NULL, scope => 'strict/1')");
+
+	is(begin_claim($node, 'done', @where)->{body}, '\\x00ff', 'an answer is replayed');
+	is(begin_claim($node, 'done', @where, request => '{"amount": 2}')->{outcome},
+		'mismatch', 'its fingerprint is known');
+	is(begin_claim($node, 'failed', @where)->{error}, 'declined', 'so is a failure');
+	is(begin_claim($node, 'retryable', @where)->{outcome}, 'retry_later', 'a pause is kept');
+	is(begin_claim($node, 'running', @where)->{outcome}, 'in_progress', 'a lease runs on');
+	is(call($node, 'idem_complete', @where, key => 'running', token => $token{running}),
+		't', 'and its holder can complete');
+	like($stderr, qr/22004/, 'a policy holds');
+	configure($node, 'idempotency.cleanup_interval' => '1s');
+	is_swept($node, $database, 'and sweeping goes on');
+	return;
+}
+
+# Both servers are stopped; the new one has nothing in it. Returns whether pg_upgrade succeeds.
+sub pg_upgrade
+{
+	my ($from, $to) = @_;
+
+	# It leaves files where it is called.
+	chdir PostgreSQL::Test::Utils::tempdir() or die "cannot change folder: $!";
+	local %ENV = $to->_get_env;
+	return run_log([
+		'pg_upgrade', '--no-sync',
+		'--old-bindir' => $ENV{OLD_BINDIR}, '--new-bindir' => $to->config_data('--bindir'),
+		'--old-datadir' => $from->data_dir, '--new-datadir' => $to->data_dir,
+		'--old-port' => $from->port, '--new-port' => $to->port,
+		'--socketdir' => $to->host
+	]);
+}
+
+# Two minor releases may not fit together, whatever is in the database: the old one can be newer
+# than the new one.
+sub servers_fit
+{
+	my $from =
+	  PostgreSQL::Test::Cluster->new('plain_old', install_path => dirname($ENV{OLD_BINDIR}));
+	my $to = PostgreSQL::Test::Cluster->new('plain_new');
+
+	init($_) foreach $from, $to;
+	$from->start;
+	$from->safe_psql('postgres', 'CREATE TABLE plain (key text PRIMARY KEY, body bytea)');
+	$from->stop;
+	return pg_upgrade($from, $to);
+}
+
+# ---- an older server with records, and the dump of it ----
+
+my %conf = (shared_preload_libraries => 'idempotency', 'idempotency.cleanup_interval' => 0);
+init($old, %conf);
+$old->start;
+$old->safe_psql('postgres', 'CREATE EXTENSION idempotency');
+fill();
+my $before = contents($old, 'postgres');
+my $new = PostgreSQL::Test::Cluster->new('new');
+my $dump = $new->basedir . '/old.sql';
+cmp_ok($old->pg_version, '<', $new->pg_version, 'from ' . $old->pg_version . ' to ' . $new->pg_version);
+$new->command_ok([ 'pg_dump', '--file', $dump, '--dbname', $old->connstr('postgres') ],
+	'the newer pg_dump reads the older server');
+$old->stop;
+
+subtest 'dump and restore' => sub {
+	my $fresh = PostgreSQL::Test::Cluster->new('fresh');
+
+	init($fresh, %conf);
+	$fresh->start;
+	$fresh->safe_psql('postgres', 'CREATE DATABASE restored');
+	$fresh->command_ok([ 'psql', '-XAtq', '-v', 'ON_ERROR_STOP=1', '-d', 'restored', '-f', $dump ],
+		'is run');
+	is(contents($fresh, 'restored'), $before, 'every column is the same');
+	goes_on($fresh, 'restored');
+	$fresh->stop;
+};
+
+subtest 'pg_upgrade' => sub {
+	plan skip_all => 'these two servers cannot even upgrade a database without the extension'
+	  unless servers_fit();
+	init($new, %conf);
+	ok(pg_upgrade($old, $new), 'is run');
+	$new->start;
+	is(contents($new, 'postgres'), $before, 'every column is the same');
+	goes_on($new, 'postgres');
+	$new->stop;
+};
+
+done_testing();
