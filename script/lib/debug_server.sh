@@ -1,0 +1,58 @@
+# A server built from Debian's source package with assertions, and with the marks by which valgrind
+# can tell the server's memory chunks apart. Building it takes some ten minutes, so it is kept.
+# shellcheck shell=bash
+
+DEBUG_SOURCE=postgresql-15
+
+# DEEP_CACHE names the folder in which it is kept, and may be shared by checkouts.
+debug_server() { echo "${DEEP_CACHE:-$ROOT/build/deep}/server"; }
+
+ensure_debug_server() {
+    [[ ! -x $(debug_server)/bin/pg_config ]] || return 0
+    local tree=$WORK/server-source
+    mkdir -p "$tree"
+    quietly "fetching the source of $DEBUG_SOURCE" fetch_server_source "$tree"
+    quietly "building a server with assertions, which takes a while" build_debug_server "$tree"
+    rm -rf "$tree"
+}
+
+# Uses package lists of its own, so that apt's settings and state stay as they are.
+fetch_server_source() {
+    local tree=$1 apt
+    apt=(-o "Dir::Etc::SourceList=$tree/sources.list" -o Dir::Etc::SourceParts=-
+        -o "Dir::State::Lists=$tree/lists" -o "Dir::Cache=$tree/cache" -o APT::Sandbox::User=root)
+    mkdir -p "$tree/lists/partial" "$tree/cache/archives/partial"
+    # shellcheck disable=SC2016 # apt expands these
+    apt-get indextargets --format 'deb-src $(REPO_URI) $(RELEASE) $(COMPONENT)' \
+        'Created-By: Packages' 'Origin: Debian' >"$tree/sources.list" || return
+    apt-get "${apt[@]}" update || return
+    (cd "$tree" && download_newest_source) || return
+    dpkg-source --no-check -x "$tree"/*.dsc "$tree/tree"
+}
+
+# A mirror may announce a security update whose source it does not have.
+download_newest_source() {
+    local version
+    while read -r version; do
+        rm -f ./*.dsc
+        apt-get "${apt[@]}" source --download-only "$DEBUG_SOURCE=$version" && return
+    done < <(apt-cache "${apt[@]}" showsrc --only-source "$DEBUG_SOURCE" |
+        sed -n 's/^Version: //p' | sort -Vru)
+    return 1
+}
+
+# Without the libraries that no test needs. The regression and TAP tests' own tools come along.
+build_debug_server() {
+    local tree=$1 made=$1/installed
+    (
+        cd "$tree/tree" || exit
+        ./configure --prefix="$made" --enable-cassert --enable-debug --enable-tap-tests \
+            --without-readline --without-zlib CFLAGS='-O1 -g -fno-omit-frame-pointer' \
+            CPPFLAGS=-DUSE_VALGRIND || exit
+        make -s -j "$(nproc)" world-bin || exit
+        make -s install-world-bin || exit
+        cp src/tools/valgrind.supp "$made/share/"
+    ) || return
+    mkdir -p "$(dirname "$(debug_server)")"
+    mv "$made" "$(debug_server)"
+}
