@@ -34,13 +34,17 @@ class Function:
     def __str__(self):
         return f"{self.name}({', '.join(a.type for a in self.arguments)})"
 
+    def takes(self, *names):
+        return set(names) <= {argument.name for argument in self.arguments}
+
     def statement(self, chosen):
         """The call with these arguments, named, each a parameter."""
         given = []
         for number, argument in enumerate(chosen, 1):
             variadic = "VARIADIC " if self.variadic and argument is self.arguments[-1] else ""
             given.append(f'{variadic}"{argument.name}" => ${number}::{argument.type}')
-        return f"SELECT * FROM {self.name}({', '.join(given)})"
+        source = "" if self.trigger else "* FROM "
+        return f"SELECT {source}{self.name}({', '.join(given)})"
 
 
 def functions(connection):

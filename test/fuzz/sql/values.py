@@ -111,10 +111,10 @@ BY_TYPE = {
 
 # Values with which calls meet: a few keys in a few scopes, short times, sensible answers.
 PLAUSIBLE = {
-    "key": ("k1", "k2", "k3", "k4", "k5", "k6"),
-    "scope": ("", "s", "s/1"),
+    "key": ("k1", "k2", "k3", "k4"),
+    "scope": ("", "", "s/1"),
     "scope_pattern": ("s", "s/*", "*", "fuzz*"),
-    "principal": ("", "p"),
+    "principal": ("", "", "p"),
     "request": ('{"a": 1}', '{"a": 1.0}', '{"a": 2}'),
     "operation": tuple(f"fuzz.{name}(jsonb)" for name in OPERATIONS),
     "fingerprint": (None, None, Binary(b"f")),
@@ -128,7 +128,7 @@ PLAUSIBLE = {
     "max_attempts": (None, "3"),
     "status_code": ("200", "201", "422"),
     "headers": (None, '{"Content-Type": "text/plain"}'),
-    "body": (None, "done", '"done"'),
+    "body": (None, '"done"'),
     "action": ("release", "complete", "fail"),
     "retryable": ("t", "f"),
     "hold": ("t", "f"),
@@ -161,24 +161,30 @@ PLAUSIBLE = {
     "state": (None, '{"at": 1}'),
     "claim": ("(in_progress,,,,,,,,,,,,,,,,,,,)",),
     "operator": (None, "t"),
+    "token": (None, None, "1"),
 }
 
 
 class Source:
-    """Values for arguments, by one random generator, and the tokens that claims have had lately."""
+    """Values for arguments, by one random generator, and the claims that were won lately."""
 
     def __init__(self, rng):
         self.rng = rng
-        self.tokens = ["1"] * 6
+        self.claims = [{"key": "k1", "scope": "", "principal": "", "token": "1"}] * 4
 
-    def remember(self, token):
-        self.tokens = [*self.tokens[1:], token]
+    def won(self, claim):
+        self.claims = [*self.claims[1:], claim]
 
-    def value(self, argument, oddity):
-        """Odd with that probability."""
+    def values(self, arguments):
+        """Each argument's value; of a call, some or all are odd."""
+        oddity = self.rng.choice((0, 0, 0.1, 0.3, 1))
+        claim = self.rng.choice((*self.claims, {}, {}))
+        return [self.value(argument, oddity, claim) for argument in arguments]
+
+    def value(self, argument, oddity, claim):
         odd = self.rng.random() < oddity
-        if argument.name == "token" and not odd:
-            return self.rng.choice((None, *self.tokens))
-        if argument.name in PLAUSIBLE and not odd:
-            return self.rng.choice(PLAUSIBLE[argument.name])
-        return None if self.rng.random() < 0.1 else BY_TYPE[argument.type](self.rng)
+        known = self.rng.choice(PLAUSIBLE.get(argument.name, (None,)))
+        unknown = None if self.rng.random() < 0.1 else BY_TYPE[argument.type](self.rng)
+        if odd or argument.name not in PLAUSIBLE:
+            return unknown
+        return claim.get(argument.name, known)
