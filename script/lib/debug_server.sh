@@ -12,11 +12,16 @@ ensure_debug_server() {
     local tree=$WORK/server-source
     mkdir -p "$tree"
     quietly "fetching the source of $DEBUG_SOURCE" fetch_server_source "$tree"
+    hand_over "$tree"
     quietly "building a server with assertions, which takes a while" build_debug_server "$tree"
+    mkdir -p "$(dirname "$(debug_server)")"
+    mv "$tree/stage/server" "$(debug_server)"
+    keeps_to_itself "$(debug_server)" || die "the server in $(debug_server) has folders elsewhere"
     rm -rf "$tree"
 }
 
-# Uses package lists of its own, so that apt's settings and state stay as they are.
+# As upstream made it: Debian's changes name Debian's own folders, wherever one builds. Uses package
+# lists of its own, so that apt's settings and state stay as they are.
 fetch_server_source() {
     local tree=$1 apt
     apt=(-o "Dir::Etc::SourceList=$tree/sources.list" -o Dir::Etc::SourceParts=-
@@ -27,7 +32,7 @@ fetch_server_source() {
         'Created-By: Packages' 'Origin: Debian' >"$tree/sources.list" || return
     apt-get "${apt[@]}" update || return
     (cd "$tree" && download_newest_source) || return
-    dpkg-source --no-check -x "$tree"/*.dsc "$tree/tree"
+    dpkg-source --no-check --skip-patches -x "$tree"/*.dsc "$tree/tree"
 }
 
 # A mirror may announce a security update whose source it does not have.
@@ -41,18 +46,27 @@ download_newest_source() {
     return 1
 }
 
-# Without the libraries that no test needs. The regression and TAP tests' own tools come along.
+# Nothing of it may reach the system's own server: an unprivileged user builds, and installs into a
+# stage. Without the libraries that no test needs; the tools of the regression and TAP tests come
+# along.
 build_debug_server() {
-    local tree=$1 made=$1/installed
-    (
-        cd "$tree/tree" || exit
-        ./configure --prefix="$made" --enable-cassert --enable-debug --enable-tap-tests \
-            --without-readline --without-zlib CFLAGS='-O1 -g -fno-omit-frame-pointer' \
-            CPPFLAGS=-DUSE_VALGRIND || exit
-        make -s -j "$(nproc)" world-bin || exit
-        make -s install-world-bin || exit
-        cp src/tools/valgrind.supp "$made/share/"
-    ) || return
-    mkdir -p "$(dirname "$(debug_server)")"
-    mv "$made" "$(debug_server)"
+    # shellcheck disable=SC2016 # the other shell expands these
+    run_as_postgres bash -euc '
+        cd "$1/tree"
+        ./configure --prefix=/server --enable-cassert --enable-debug --enable-tap-tests \
+            --without-readline --without-zlib CFLAGS="-O1 -g -fno-omit-frame-pointer" \
+            CPPFLAGS=-DUSE_VALGRIND
+        make -s -j "$(nproc)" world-bin
+        make -s install-world-bin DESTDIR="$1/stage"
+        cp src/tools/valgrind.supp "$1/stage/server/share/"' build "$1"
+}
+
+# Whether all that gets installed for this server lands below it. A server that is moved finds its
+# folders from its programs, unless somebody has patched that out.
+keeps_to_itself() {
+    local option folder
+    for option in --bindir --libdir --pkglibdir --sharedir --pgxs --includedir-server; do
+        folder=$("$1/bin/pg_config" "$option") || return
+        [[ $folder == "$1"/* ]] || { say "$option is $folder"; return 1; }
+    done
 }

@@ -17,6 +17,7 @@ copy_debug_server() {
     ensure_debug_server
     mkdir "$WORK/$part"
     cp -a "$(debug_server)" "$WORK/$part/server"
+    keeps_to_itself "$WORK/$part/server" || die "the server with assertions has folders elsewhere"
     mv "$bin/postgres" "$bin/postgres.real"
     cat >"$bin/postgres" <<WRAPPER
 #!/bin/bash
@@ -62,10 +63,10 @@ no_reports() {
 # ---- parts ----
 
 part_assertions() {
-    run_child ensure_cmake_built
     copy_debug_server assertions
-    run_groups_on assertions regress isolation tap client
+    run_groups_on assertions regress isolation tap
     run_group "assertions: fuzz" on_server_of assertions fuzz_at_length
+    run_groups_on assertions client
 }
 
 fuzz_at_length() {
@@ -78,13 +79,13 @@ fuzz_at_length() {
 part_sanitizers() {
     local reports=$WORK/sanitizers/reports flags='-fsanitize=address,undefined -fno-sanitize-recover=all'
     local options="abort_on_error=1:print_stacktrace=1:log_path=$reports/report"
-    run_child ensure_cmake_built
     copy_debug_server sanitizers env "LD_PRELOAD=$(library_of libasan.so) $(library_of libstdc++.so.6)" \
         "ASAN_OPTIONS=detect_leaks=0:$options" "UBSAN_OPTIONS=$options"
     run_as_postgres mkdir "$reports"
     MAKE_OPTIONS=(with_llvm=no "CC=gcc $flags" "CXX=g++ $flags -g -fno-omit-frame-pointer")
-    run_groups_on sanitizers regress isolation tap client
+    run_groups_on sanitizers regress isolation tap
     run_group "sanitizers: fuzz" on_server_of sanitizers fuzz_at_length
+    run_groups_on sanitizers client
     MAKE_OPTIONS=()
     run_group "sanitizers: reports" check "the sanitizers have found nothing" no_reports "$reports"
 }
