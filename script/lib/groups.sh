@@ -28,6 +28,7 @@ group_checks() {
         "$ROOT/test/check_schedule" regress
     check "every isolation spec has its expected output, and the reverse" \
         "$ROOT/test/check_schedule" isolation
+    check "every claim of docs/security.md names a test that exists" "$ROOT/test/security_check"
     ((CHECKS_FAILED == 0))
 }
 

@@ -195,5 +195,27 @@ subtest 'what one call may ask for' => sub {
 	$session->quit;
 };
 
+subtest 'what nobody limits but the one who lets requests in' => sub {
+	call($node, 'idem_policy_set', scope_pattern => 'stored', store_request => 'true');
+	is(begin_claim($node, 'large', scope => 'stored', fingerprint => '\x00',
+			request => \"to_jsonb(repeat('x', 17 * 1024 * 1024))")->{outcome},
+		'execute', 'a stored request, with a fingerprint of the caller');
+	is(begin_claim($node, 'long', lease => '36525 days')->{outcome}, 'execute', 'a long lease');
+	is(call($node, 'idem_resolve', key => 'long', action => 'release'), 't', 'which an operator ends');
+};
+
+subtest 'locks of keys and pg_advisory_lock never meet' => sub {
+	my ($claimer, $user) = map { session($node) } 1 .. 2;
+	ask($claimer, 'BEGIN');
+	is(outcome_in($claimer, 'locked'), 'execute', 'the lock of a key is held');
+	my ($high, $low) = split /\|/, $node->safe_psql('postgres',
+		'SELECT classid, objid FROM pg_locks WHERE objsubid = 18756');
+	is(ask($user, "SELECT pg_try_advisory_lock((${high}::bigint << 32) | ${low}::bigint)"), 't',
+		'the same number is free as a bigint');
+	is(ask($user, "SELECT pg_try_advisory_lock(${high}::bigint::bit(32)::int, ${low}::bigint::bit(32)::int)"), 't',
+		'and as two integers');
+	$_->quit foreach $claimer, $user;
+};
+
 $node->stop;
 done_testing();
