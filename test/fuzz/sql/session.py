@@ -56,7 +56,7 @@ class Session:
 
     def limit(self):
         """Ends blocked calls; anew whenever something may have taken it away."""
-        self.run("SET statement_timeout = '15ms'")
+        self.run("SET statement_timeout = '50ms'")
 
     def failed(self):
         return self.pg.transaction_status == TransactionStatus.INERROR
