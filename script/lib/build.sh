@@ -3,6 +3,8 @@
 
 SRC=           # the tree to build from: the checkout, or a copy of it in the work folder
 BUILD=         # the folder of what is built from it
+MODULE_FOLDER= # where the module is built, if not in BUILD
+MAKE_OPTIONS=()  # of every build of the module
 
 # PG_CONFIG chooses the server; else it is Debian's 15, else whatever comes first in PATH.
 find_pg_config() {
@@ -39,7 +41,7 @@ choose_folders() {
 # Also when it does not exist yet. Whoever built before may have been another user.
 is_writable() {
     local dir
-    for dir in "$1" "$1/pg$(pg_major)" "$1/cmake"; do
+    for dir in "$1" "$1/pg$(pg_major)" "$1/cmake" "$1/fuzz"; do
         [[ ! -e $dir || -w $dir ]] || return 1
     done
     [[ -e $1 || -w $(dirname "$1") ]]
@@ -60,7 +62,7 @@ copy_sources() {
     hand_over "$1"
 }
 
-module_folder() { echo "$BUILD/pg$(pg_major)"; }
+module_folder() { echo "${MODULE_FOLDER:-$BUILD/pg$(pg_major)}"; }
 
 # make_in FOLDER TREE [make arguments]: PGXS builds in the current folder from the tree of the
 # Makefile.
@@ -68,7 +70,8 @@ make_in() {
     local folder=$1 tree=$2
     shift 2
     mkdir -p "$folder"
-    make -C "$folder" -f "$tree/Makefile" --no-print-directory PG_CONFIG="$PG_CONFIG" "$@"
+    make -C "$folder" -f "$tree/Makefile" --no-print-directory PG_CONFIG="$PG_CONFIG" \
+        "${MAKE_OPTIONS[@]}" "$@"
 }
 
 build_module() { make_in "$(module_folder)" "$SRC" -j "$(nproc)"; }
@@ -81,7 +84,8 @@ install_module() {
         ((${#AS_ROOT[@]})) || die_installing
         prefix=("${AS_ROOT[@]}")
     fi
-    "${prefix[@]}" make -C "$(module_folder)" -f "$SRC/Makefile" PG_CONFIG="$PG_CONFIG" install
+    "${prefix[@]}" make -C "$(module_folder)" -f "$SRC/Makefile" PG_CONFIG="$PG_CONFIG" \
+        "${MAKE_OPTIONS[@]}" install
 }
 
 die_installing() {

@@ -3,7 +3,7 @@
 # shellcheck shell=bash
 
 # shellcheck disable=SC2034 # for script/test
-GROUPS_IN_ORDER=(checks build core regress isolation tap client regress-sql isolation-sql tap-sql
+GROUPS_IN_ORDER=(checks build core fuzz regress isolation tap client regress-sql isolation-sql tap-sql
     client-sql docs examples recipes demo)
 GROUPS_ON_REQUEST=(upgrade)
 # Those that need no more than the module does.
@@ -37,6 +37,7 @@ group_checks() {
     # A checkout without history makes no release.
     [[ ! -e $ROOT/.git ]] ||
         check "a release has the same bytes whenever and wherever it is made" releases_are_equal
+    check "every claim of docs/security.md names a test that exists" "$ROOT/test/security_check"
     ((CHECKS_FAILED == 0))
 }
 
@@ -87,6 +88,42 @@ run_ctest() {
     shift
     ctest --test-dir "$BUILD/cmake" -L "^$label\$" --no-tests=error --output-on-failure \
         --timeout 300 "$@"
+}
+
+# ---- random input ----
+
+# The core's parsers, and every SQL function; each time the same way. script/deep does it at length.
+group_fuzz() {
+    ensure_fuzzers_built
+    local status=0
+    run_fuzzers || status=$?
+    fuzz_functions
+    return "$status"
+}
+
+ensure_fuzzers_built() {
+    quietly "configuring the fuzzers" cmake -S "$SRC/test/fuzz" -B "$BUILD/fuzz" \
+        -DCMAKE_CXX_COMPILER=clang++
+    quietly "building the fuzzers" cmake --build "$BUILD/fuzz" --parallel "$(nproc)"
+}
+
+run_fuzzers() {
+    ctest --test-dir "$BUILD/fuzz" --no-tests=error --output-on-failure --timeout 300 \
+        --parallel "$(nproc)"
+}
+
+# fuzz_functions [arguments of test/fuzz/sql/run]: preloaded, so that statistics have functions that
+# succeed.
+fuzz_functions() {
+    ensure_installed
+    TEST_SETTINGS+=(shared_preload_libraries=idempotency)
+    start_test_cluster fuzz
+    local status=0
+    "$ROOT/test/fuzz/sql/run" "$@" || status=$?
+    ! grep -E 'TRAP:|PANIC:|terminated by signal' "$WORK/fuzz/server.log" || status=1
+    ((status == 0)) || show_tail 60 "$WORK/fuzz/server.log"
+    stop_cluster fuzz
+    return "$status"
 }
 
 # ---- with a server ----

@@ -13,7 +13,7 @@ inline constexpr std::size_t kFingerprintBytes = 32;
 inline constexpr int kMaxJsonDepth = 1000;
 // The tree of a request takes some ten times its size, in memory that the server does not account
 // for. A caller with a larger one passes a digest of its own.
-inline constexpr std::size_t kMaxRequestBytes = 16 * 1024 * 1024;
+inline constexpr std::size_t kMaxRequestBytes = std::size_t{16} * 1024 * 1024;
 
 enum class FingerprintFault {
     None,

@@ -32,7 +32,7 @@ void refresh_databases(Databases* databases) {
     Relation relation = table_open(DatabaseRelationId, AccessShareLock);
     TableScanDesc scan = table_beginscan_catalog(relation, 0, nullptr);
     while (HeapTuple tuple = heap_getnext(scan, ForwardScanDirection)) {
-        auto form = reinterpret_cast<Form_pg_database>(GETSTRUCT(tuple));
+        auto* form = reinterpret_cast<Form_pg_database>(GETSTRUCT(tuple));
         if (is_swept(form)) add(&fresh, known_or_new(*databases, form->oid));
     }
     table_endscan(scan);

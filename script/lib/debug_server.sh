@@ -1,0 +1,72 @@
+# A server built from Debian's source package with assertions, and with the marks by which valgrind
+# can tell the server's memory chunks apart. Building it takes some ten minutes, so it is kept.
+# shellcheck shell=bash
+
+DEBUG_SOURCE=postgresql-15
+
+# DEEP_CACHE names the folder in which it is kept, and may be shared by checkouts.
+debug_server() { echo "${DEEP_CACHE:-$ROOT/build/deep}/server"; }
+
+ensure_debug_server() {
+    [[ ! -x $(debug_server)/bin/pg_config ]] || return 0
+    local tree=$WORK/server-source
+    mkdir -p "$tree"
+    quietly "fetching the source of $DEBUG_SOURCE" fetch_server_source "$tree"
+    hand_over "$tree"
+    quietly "building a server with assertions, which takes a while" build_debug_server "$tree"
+    mkdir -p "$(dirname "$(debug_server)")"
+    mv "$tree/stage/server" "$(debug_server)"
+    keeps_to_itself "$(debug_server)" || die "the server in $(debug_server) has folders elsewhere"
+    rm -rf "$tree"
+}
+
+# As upstream made it: Debian's changes name Debian's own folders, wherever one builds. Uses package
+# lists of its own, so that apt's settings and state stay as they are.
+fetch_server_source() {
+    local tree=$1 apt
+    apt=(-o "Dir::Etc::SourceList=$tree/sources.list" -o Dir::Etc::SourceParts=-
+        -o "Dir::State::Lists=$tree/lists" -o "Dir::Cache=$tree/cache" -o APT::Sandbox::User=root)
+    mkdir -p "$tree/lists/partial" "$tree/cache/archives/partial"
+    # shellcheck disable=SC2016 # apt expands these
+    apt-get indextargets --format 'deb-src $(REPO_URI) $(RELEASE) $(COMPONENT)' \
+        'Created-By: Packages' 'Origin: Debian' >"$tree/sources.list" || return
+    apt-get "${apt[@]}" update || return
+    (cd "$tree" && download_newest_source) || return
+    dpkg-source --no-check --skip-patches -x "$tree"/*.dsc "$tree/tree"
+}
+
+# A mirror may announce a security update whose source it does not have.
+download_newest_source() {
+    local version
+    while read -r version; do
+        rm -f ./*.dsc
+        apt-get "${apt[@]}" source --download-only "$DEBUG_SOURCE=$version" && return
+    done < <(apt-cache "${apt[@]}" showsrc --only-source "$DEBUG_SOURCE" |
+        sed -n 's/^Version: //p' | sort -Vru)
+    return 1
+}
+
+# Nothing of it may reach the system's own server: an unprivileged user builds, and installs into a
+# stage. Without the libraries that no test needs; the tools of the regression and TAP tests come
+# along.
+build_debug_server() {
+    # shellcheck disable=SC2016 # the other shell expands these
+    run_as_postgres bash -euc '
+        cd "$1/tree"
+        ./configure --prefix=/server --enable-cassert --enable-debug --enable-tap-tests \
+            --without-readline --without-zlib CFLAGS="-O1 -g -fno-omit-frame-pointer" \
+            CPPFLAGS=-DUSE_VALGRIND
+        make -s -j "$(nproc)" world-bin
+        make -s install-world-bin DESTDIR="$1/stage"
+        cp src/tools/valgrind.supp "$1/stage/server/share/"' build "$1"
+}
+
+# Whether all that gets installed for this server lands below it. A server that is moved finds its
+# folders from its programs, unless somebody has patched that out.
+keeps_to_itself() {
+    local option folder
+    for option in --bindir --libdir --pkglibdir --sharedir --pgxs --includedir-server; do
+        folder=$("$1/bin/pg_config" "$option") || return
+        [[ $folder == "$1"/* ]] || { say "$option is $folder"; return 1; }
+    done
+}

@@ -1,0 +1,156 @@
+# The instruments of script/deep. Each part prepares a server of its own, in $WORK/PART, and runs
+# groups of script/test on it.
+# shellcheck shell=bash
+
+# shellcheck disable=SC2034 # for script/deep
+PARTS_IN_ORDER=(lint assertions sanitizers valgrind memory fuzz)
+
+FUZZ_SECONDS=${FUZZ_SECONDS:-120}
+
+# ---- servers ----
+
+# copy_debug_server PART [command...]: with the command before `postgres` wherever one is started,
+# but for initdb's, which load no module.
+copy_debug_server() {
+    local part=$1 bin=$WORK/$1/server/bin
+    shift
+    ensure_debug_server
+    mkdir "$WORK/$part"
+    cp -a "$(debug_server)" "$WORK/$part/server"
+    keeps_to_itself "$WORK/$part/server" || die "the server with assertions has folders elsewhere"
+    mv "$bin/postgres" "$bin/postgres.real"
+    cat >"$bin/postgres" <<WRAPPER
+#!/bin/bash
+real=\$(dirname "\$(readlink -f "\$0")")/postgres.real
+case " \$* " in
+    *' --boot '* | *' --single '* | *' --check '* | *' -V '*) exec "\$real" "\$@" ;;
+esac
+exec ${*@Q} "\$real" "\$@"
+WRAPPER
+    chmod +x "$bin/postgres"
+    hand_over "$WORK/$part"
+}
+
+# on_server_of PART command...: the module is built and installed for it, and clusters start there.
+on_server_of() {
+    WORK=$WORK/$1
+    shift
+    MODULE_FOLDER=$WORK/module
+    PG_CONFIG=$WORK/server/bin/pg_config
+    PG_BINDIR=$WORK/server/bin
+    "$@"
+}
+
+run_groups_on() {
+    local part=$1 group
+    shift
+    for group in "$@"; do
+        run_group "$part: $group" on_server_of "$part" "group_$group"
+    done
+}
+
+# no_reports FOLDER: fails with what an instrument has written there.
+no_reports() {
+    local file found=0
+    for file in "$1"/*; do
+        [[ -s $file ]] || continue
+        found=1
+        show_tail 60 "$file"
+    done
+    ((found == 0))
+}
+
+# ---- parts ----
+
+part_assertions() {
+    copy_debug_server assertions
+    run_groups_on assertions regress isolation tap
+    run_group "assertions: fuzz" on_server_of assertions fuzz_at_length
+    run_groups_on assertions client
+}
+
+fuzz_at_length() {
+    local seed=${FUZZ_SEED:-$RANDOM}
+    fuzz_functions --seed "$seed" --seconds "$FUZZ_SECONDS"
+}
+
+# The module is instrumented, the server is not. libstdc++ has to be there when the sanitizer looks
+# for the functions that throw. The server frees nothing at its end, so leaks are not looked for.
+part_sanitizers() {
+    local reports=$WORK/sanitizers/reports flags='-fsanitize=address,undefined -fno-sanitize-recover=all'
+    local options="abort_on_error=1:print_stacktrace=1:log_path=$reports/report"
+    copy_debug_server sanitizers env "LD_PRELOAD=$(library_of libasan.so) $(library_of libstdc++.so.6)" \
+        "ASAN_OPTIONS=detect_leaks=0:$options" "UBSAN_OPTIONS=$options"
+    run_as_postgres mkdir "$reports"
+    MAKE_OPTIONS=(with_llvm=no "CC=gcc $flags" "CXX=g++ $flags -g -fno-omit-frame-pointer")
+    run_groups_on sanitizers regress isolation tap
+    run_group "sanitizers: fuzz" on_server_of sanitizers fuzz_at_length
+    run_groups_on sanitizers client
+    MAKE_OPTIONS=()
+    run_group "sanitizers: reports" check "the sanitizers have found nothing" no_reports "$reports"
+}
+
+library_of() { readlink -f "$(gcc -print-file-name="$1")"; }
+
+part_valgrind() {
+    local reports=$WORK/valgrind/reports
+    copy_debug_server valgrind valgrind --quiet --leak-check=no --error-limit=no --num-callers=30 \
+        "--suppressions=$WORK/valgrind/server/share/valgrind.supp" "--log-file=$reports/%p"
+    run_as_postgres mkdir "$reports"
+    run_groups_on valgrind regress
+    run_group "valgrind: fuzz" on_server_of valgrind fuzz_functions --calls 2000
+    run_group "valgrind: reports" check "valgrind has found nothing" no_reports "$reports"
+}
+
+part_memory() { run_group memory measure_memory; }
+
+measure_memory() {
+    ensure_installed
+    start_test_cluster memory
+    create_database memory
+    local status=0
+    "$ROOT/test/deep/memory" || status=$?
+    stop_cluster memory
+    return "$status"
+}
+
+part_fuzz() {
+    run_group "fuzz: parsers" fuzz_parsers_at_length
+    run_group "fuzz: functions" fuzz_at_length
+}
+
+# From another seed each time; what is found is worth a place in the corpus.
+fuzz_parsers_at_length() {
+    local target found=$WORK/found
+    ensure_fuzzers_built
+    for target in "$SRC"/test/fuzz/*_fuzz.cpp; do
+        target=$(basename "$target" .cpp)
+        mkdir -p "$found/$target"
+        check "$target for $FUZZ_SECONDS seconds" "$BUILD/fuzz/$target" -max_len=4096 -timeout=30 \
+            "-max_total_time=$FUZZ_SECONDS" "-artifact_prefix=$found/" "$found/$target" \
+            "$SRC/test/fuzz/corpus/$target"
+    done
+    ((CHECKS_FAILED == 0))
+}
+
+part_lint() { run_group lint lint_sources; }
+
+lint_sources() {
+    quietly "configuring with CMake" cmake -S "$SRC" -B "$BUILD/cmake"
+    check "clang-tidy has nothing to say" run_clang_tidy
+    check "cppcheck has nothing to say" run_cppcheck
+    ((CHECKS_FAILED == 0))
+}
+
+# Fails on a warning, whatever clang-tidy ends with.
+run_clang_tidy() {
+    find "$SRC/src" -name '*.cpp' -print0 |
+        xargs -0 -n 4 -P "$(nproc)" clang-tidy --quiet -p "$BUILD/cmake" --warnings-as-errors='*'
+}
+
+# It does not look into the server's headers, and has to be told what the version is.
+run_cppcheck() {
+    cppcheck --quiet --project="$BUILD/cmake/compile_commands.json" --file-filter="$SRC/src/*" \
+        -DPG_VERSION_NUM=150000 -j "$(nproc)" --std=c++17 --enable=warning,performance,portability --inline-suppr \
+        --suppressions-list="$SRC/test/deep/cppcheck.suppressions" --error-exitcode=1
+}

@@ -1,0 +1,31 @@
+# Running groups of tests one after the other, and counting.
+# shellcheck shell=bash
+
+PASSED=0 FAILED=0 FAILED_GROUPS=()
+
+# run_group NAME command...: runs one group and prints its output as it comes.
+run_group() {
+    local name=$1 log=$WORK/group.log status passed failed
+    shift
+    say "==> $name"
+    set +e
+    TIME_LIMIT=$GROUP_TIMEOUT run_child logged "$log" "$@"
+    status=$?
+    set -e
+    read -r passed failed < <(awk -f "$ROOT/script/lib/count.awk" "$log")
+    # A runner that stumbles outside of a test, or finds no test at all, has failed too.
+    if ((failed == 0 && (status != 0 || passed == 0))); then
+        say "$name: no test failed, but its runner ended with status $status after $passed"
+        failed=1
+    fi
+    ((failed == 0)) || FAILED_GROUPS+=("$name")
+    PASSED=$((PASSED + passed)) FAILED=$((FAILED + failed))
+    say "<== $name: $passed passed, $failed failed"
+}
+
+# The last line, and the exit status.
+sum_up() {
+    ((FAILED == 0)) || say "failed: ${FAILED_GROUPS[*]}"
+    echo "$PASSED passed, $FAILED failed"
+    ((FAILED == 0))
+}

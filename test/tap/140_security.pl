@@ -1,0 +1,221 @@
+# What docs/security.md claims and no other test shows: who owns what, what is open to whom, what
+# errors tell, and how much one caller can ask for.
+use strict;
+use warnings FATAL => 'all';
+
+use FindBin;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+use lib $FindBin::RealBin;
+use Idem;
+
+my $node = new_node('main', max_connections => 20);
+my $owner = $node->safe_psql('postgres', 'SELECT current_user');
+$node->safe_psql('postgres', q{
+	CREATE ROLE nobody LOGIN;
+	CREATE ROLE app LOGIN;
+	CREATE ROLE support LOGIN;
+	SELECT idem_grant('app'), idem_grant('support', operator => true)});
+
+# The objects of the extension in one catalog.
+sub members
+{
+	my ($catalog) = @_;
+
+	return "pg_depend d JOIN pg_extension e ON e.oid = d.refobjid AND e.extname = 'idempotency'"
+	  . " JOIN $catalog o ON o.oid = d.objid"
+	  . " WHERE d.classid = '$catalog'::regclass AND d.refclassid = 'pg_extension'::regclass"
+	  . " AND d.deptype = 'e'";
+}
+
+sub count_of
+{
+	my ($query, $database) = @_;
+
+	return $node->safe_psql($database // 'postgres', "SELECT count(*) FROM $query");
+}
+
+# The names of functions that a role may call.
+sub callable
+{
+	my ($role) = @_;
+
+	return $node->safe_psql('postgres',
+		q{SELECT string_agg(DISTINCT o.proname::text, ' ' ORDER BY o.proname::text) FROM }
+		  . members('pg_proc') . " AND has_function_privilege('$role', o.oid, 'EXECUTE')");
+}
+
+my $helpers = 'idem_backoff idem_event_id idem_fingerprint idem_http_status idem_key'
+  . ' idem_parse_key idem_problem idem_response';
+
+subtest 'who may call what' => sub {
+	is(callable('nobody'), $helpers, 'everybody: the helpers');
+	is(count_of(members('pg_proc') . q{ AND has_function_privilege('nobody', o.oid, 'EXECUTE')
+			AND (o.provolatile <> 'i' OR o.proparallel <> 's')}),
+		'0', 'which are pure');
+	my @more = split / /, callable('app');
+	is(join(' ', grep { " $helpers " !~ / $_ / } @more),
+		'idem_begin idem_checkpoint idem_complete idem_execute idem_extend idem_fail idem_get'
+		  . ' idem_once idem_release',
+		'idem_grant: the protocol');
+	my %known = map { $_ => 1 } @more;
+	is(join(' ', grep { !$known{$_} } split / /, callable('support')),
+		'idem_cleanup idem_forget idem_policy_drop idem_policy_set idem_resolve idem_stats_reset',
+		'idem_grant(operator): the decisions');
+};
+
+subtest 'no privilege on what is stored' => sub {
+	foreach my $role (qw(nobody app support))
+	{
+		is(count_of(members('pg_class') . qq{ AND o.relkind IN ('r', 'v') AND (
+				has_table_privilege('$role', o.oid, 'SELECT, INSERT, UPDATE, DELETE, TRUNCATE, TRIGGER')
+				OR has_any_column_privilege('$role', o.oid, 'SELECT, INSERT, UPDATE, REFERENCES'))}),
+			'0', "$role: on no table and no view");
+		is($node->safe_psql('postgres',
+				"SELECT has_schema_privilege('$role', 'idempotency', 'USAGE, CREATE')"),
+			'f', "$role: nor their schema");
+	}
+};
+
+subtest 'ownership' => sub {
+	foreach (
+		[ 'pg_class', 'relowner' ],
+		[ 'pg_proc', 'proowner' ],
+		[ 'pg_type', 'typowner' ],
+		[ 'pg_namespace', 'nspowner' ])
+	{
+		my ($catalog, $column) = @$_;
+		my $objects = members($catalog);
+		isnt(count_of($objects), '0', "$catalog has objects of the extension");
+		is(count_of("$objects AND o.$column <> '$owner'::regrole"), '0', '... all of its creator');
+	}
+	is(count_of(members('pg_proc') . ' AND (o.prosecdef OR o.proconfig IS NOT NULL)'),
+		'0', 'no function is SECURITY DEFINER');
+};
+
+subtest 'whoever owns the tables, callers need no right on them' => sub {
+	add_database($node, 'handed', 'public');
+	$node->safe_psql('handed', q{
+		CREATE ROLE keeper;
+		GRANT USAGE, CREATE ON SCHEMA idempotency TO keeper;
+		ALTER TABLE idempotency.record OWNER TO keeper;
+		ALTER TABLE idempotency.policy OWNER TO keeper;
+		SELECT idem_grant('app')});
+	my $session = session($node, 'handed');
+	ask($session, 'SET SESSION AUTHORIZATION app');
+	is(ask($session, q{SELECT idem_once('k'), idem_once('k')}), 't|f', 'the protocol works');
+	is(ask($session, 'SELECT current_user, session_user'), 'app|app', 'as oneself again');
+	is(ask($session, 'SELECT count(*) FROM idempotency.record'), '42501', 'the table is closed');
+	$session->quit;
+};
+
+# Knowing the names of a record is knowing the record, for whoever may call at all.
+subtest 'a principal is what the caller says' => sub {
+	call($node, 'idem_policy_set', scope_pattern => 'own', allowed_role => 'support');
+	my $session = session($node);
+	foreach my $scope ('', 'own')
+	{
+		$node->safe_psql('postgres', "SELECT idem_once('paid', '$scope', 'alice')");
+	}
+	ask($session, 'SET SESSION AUTHORIZATION app');
+	my $look = q{SELECT status FROM idem_get('paid', %s, 'alice')};
+	is(ask($session, sprintf $look, q{''}), 'completed', 'who has the grant may name any');
+	is(ask($session, sprintf $look, q{'own'}), '42501', 'but not in the scope of other roles');
+	$session->quit;
+};
+
+# A table of calls that fail, each full of what must not be repeated.
+subtest 'errors name nothing of the request' => sub {
+	$node->safe_psql('postgres', q{
+		CREATE FUNCTION told(call text) RETURNS text LANGUAGE plpgsql AS $$
+		DECLARE
+			message text; detail text; hint text; code text;
+		BEGIN
+			EXECUTE call;
+			RETURN 'no error';
+		EXCEPTION WHEN OTHERS THEN
+			GET STACKED DIAGNOSTICS code = RETURNED_SQLSTATE, message = MESSAGE_TEXT,
+				detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
+			RETURN concat_ws('|', code, message, detail, hint);
+		END $$;
+		SELECT idem_once('SECRET-1', '', 'SECRET-2');
+		SELECT idem_begin('SECRET-3', principal => 'SECRET-2', lease => '1 hour');
+		SELECT idem_policy_set('SECRET-4', allowed_role => 'support')});
+	my %calls = (
+		q{idem_complete('SECRET-0', principal => 'SECRET-2', token => 1)} => 'ID404',
+		q{idem_complete('SECRET-3', principal => 'SECRET-2', token => 1)} => 'ID409',
+		q{idem_complete('SECRET-3', principal => 'SECRET-2')} => '22004',
+		q{idem_once('SECRET-3', '', 'SECRET-2', wait => '0')} => '55P03',
+		q{idem_forget('SECRET-3', '', 'SECRET-2')} => '55006',
+		q{idem_resolve('SECRET-1', 'fail', '', 'SECRET-2')} => '55000',
+		q{idem_begin(repeat('SECRET-5', 50))} => '22023',
+		q{idem_begin(E'SECRET-5\n')} => '22023',
+		q{idem_begin('k', principal => repeat('SECRET-5', 50))} => '22023',
+		q{idem_begin('k', holder => repeat('SECRET-5', 50))} => '22023',
+		q{idem_begin('k', ('"SECRET-6' || repeat('x', 17000000) || '"')::jsonb)} => '54000',
+		q{idem_complete('SECRET-3', headers => '{"SECRET 6": "x"}', token => 1)} => '22023',
+		q{idem_complete('SECRET-3', headers => '{"X": {"SECRET-6": 1}}', token => 1)} => '22023',
+		q{idem_complete('SECRET-3', 200, repeat('SECRET-6', 600000), principal => 'SECRET-2', token => 1)}
+		  => '54000|ID409',
+		q{SET ROLE app; SELECT idem_begin('SECRET-5', scope => 'SECRET-4')} => '42501');
+	foreach my $sql (sort keys %calls)
+	{
+		my ($first, $then) = $sql =~ /^(SET ROLE app); SELECT (.*)/s ? ($1, $2) : ('SELECT', $sql);
+		my $told = $node->safe_psql('postgres', "$first; SELECT told(\$call\$SELECT $then\$call\$)");
+		$told =~ s/^\s+//;
+		like($told, qr/^(?:$calls{$sql})\|/, "$then: $calls{$sql}");
+		unlike($told, qr/SECRET/, '... and no secret');
+	}
+};
+
+# Limits on what one call may ask for. Each value is one above what is allowed.
+subtest 'what one call may ask for' => sub {
+	my $session = session($node);
+	my $call = sub { ask($session, 'SELECT outcome FROM ' . invocation('idem_begin', @_)) };
+
+	ask($session, 'SET SESSION AUTHORIZATION app');
+	is($call->(key => 'k' x 256), '22023', 'a key of 256 characters');
+	is($call->(key => 'k', ttl => '36525 days 1 us'), '22023', 'a ttl over a century');
+	is($call->(key => 'k', lease => '36525 days 1 us'), '22023', 'a lease over a century');
+	is($call->(key => 'k', wait => '1 day 1 us'), '22023', 'a wait over a day');
+	is($call->(key => 'k', fingerprint => '\x' . '00' x 65), '22023', 'a fingerprint of 65 bytes');
+	is($call->(key => 'k', request => \"(repeat('[', 1001) || repeat(']', 1001))::jsonb"),
+		'54000', 'a request of 1001 levels');
+	is($call->(key => 'k', request => \"to_jsonb(repeat('x', 16 * 1024 * 1024))"),
+		'54000', 'a request over 16 MiB');
+	ask($session, 'BEGIN');
+	is($call->(key => 'k'), 'execute', 'a claim');
+	is(ask($session, q{SELECT idem_complete('k', 200, repeat('x', 4 * 1024 * 1024 + 1))}),
+		'54000', 'a body over 4 MiB');
+	ask($session, 'ROLLBACK');
+	is(ask($session, q{SET idempotency.max_body_bytes = '1GB'}), '42501', 'no caller raises that');
+	is(count_of(q{idempotency.record WHERE key = 'k'}), '0', 'nothing was stored');
+	$session->quit;
+};
+
+subtest 'what nobody limits but the one who lets requests in' => sub {
+	call($node, 'idem_policy_set', scope_pattern => 'stored', store_request => 'true');
+	is(begin_claim($node, 'large', scope => 'stored', fingerprint => '\x00',
+			request => \"to_jsonb(repeat('x', 17 * 1024 * 1024))")->{outcome},
+		'execute', 'a stored request, with a fingerprint of the caller');
+	is(begin_claim($node, 'long', lease => '36525 days')->{outcome}, 'execute', 'a long lease');
+	is(call($node, 'idem_resolve', key => 'long', action => 'release'), 't', 'which an operator ends');
+};
+
+subtest 'locks of keys and pg_advisory_lock never meet' => sub {
+	my ($claimer, $user) = map { session($node) } 1 .. 2;
+	ask($claimer, 'BEGIN');
+	is(outcome_in($claimer, 'locked'), 'execute', 'the lock of a key is held');
+	my ($high, $low) = split /\|/, $node->safe_psql('postgres',
+		'SELECT classid, objid FROM pg_locks WHERE objsubid = 18756');
+	is(ask($user, "SELECT pg_try_advisory_lock((${high}::bigint << 32) | ${low}::bigint)"), 't',
+		'the same number is free as a bigint');
+	is(ask($user, "SELECT pg_try_advisory_lock(${high}::bigint::bit(32)::int, ${low}::bigint::bit(32)::int)"), 't',
+		'and as two integers');
+	$_->quit foreach $claimer, $user;
+};
+
+$node->stop;
+done_testing();
