@@ -1,6 +1,7 @@
 #include "claim/asking.hpp"
 
 #include "claim/fingerprint.hpp"
+#include "claim/response.hpp"
 #include "config/policy.hpp"
 #include "pg/errors.hpp"
 
@@ -29,6 +30,12 @@ bytea* settled_fingerprint(const BeginCall& call, const config::ScopePolicy& pol
     return fingerprint;
 }
 
+Jsonb* settled_request(const BeginCall& call, const core::Policy& policy) {
+    if (!policy.store_request) return nullptr;
+    check_size("request", call.request, policy);
+    return call.request;
+}
+
 core::Asked settled_limits(const BeginCall& call, const core::Policy& policy, std::int64_t ttl) {
     core::Asked asked{};
     asked.retention = Max(policy.retention, ttl);
@@ -46,7 +53,7 @@ Asking settle(const BeginCall& call) {
     asking.id = call.id;
     asking.id.key = settled_key(call, policy.values);
     asking.fingerprint = settled_fingerprint(call, policy);
-    asking.request = policy.values.store_request ? call.request : nullptr;
+    asking.request = settled_request(call, policy.values);
     asking.holder = call.holder;
     asking.hold = call.hold;
     asking.ttl = call.ttl.value_or(policy.values.ttl);

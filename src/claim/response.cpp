@@ -28,9 +28,8 @@ Jsonb* without_dropped(Jsonb* headers, const pg::TextList& dropped) {
     JsonbParseState* state = nullptr;
     JsonbIterator* it = JsonbIteratorInit(&headers->root);
     JsonbValue value;
-    JsonbIteratorToken token = JsonbIteratorNext(&it, &value, true);
-    (void)pushJsonbValue(&state, token, nullptr);
-    while ((token = JsonbIteratorNext(&it, &value, true)) == WJB_KEY) {
+    (void)pushJsonbValue(&state, JsonbIteratorNext(&it, &value, true), nullptr);
+    while (JsonbIteratorNext(&it, &value, true) == WJB_KEY) {
         JsonbValue name = value;
         (void)JsonbIteratorNext(&it, &value, true);
         if (is_dropped(key_of(name), dropped)) continue;

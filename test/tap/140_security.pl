@@ -195,11 +195,17 @@ subtest 'what one call may ask for' => sub {
 	$session->quit;
 };
 
-subtest 'what nobody limits but the one who lets requests in' => sub {
+subtest 'how large a stored request may be' => sub {
 	call($node, 'idem_policy_set', scope_pattern => 'stored', store_request => 'true');
-	is(begin_claim($node, 'large', scope => 'stored', fingerprint => '\x00',
-			request => \"to_jsonb(repeat('x', 17 * 1024 * 1024))")->{outcome},
-		'execute', 'a stored request, with a fingerprint of the caller');
+	my $large = "SELECT outcome FROM idem_begin('large', to_jsonb(repeat('x', 5 * 1024 * 1024)), 'stored',"
+	  . " fingerprint => '\\x00')";
+	my $session = session($node);
+	is(ask($session, $large), '54000', 'no larger than a body');
+	is(record_state($node, 'large'), 'absent', 'and nothing is granted');
+	$session->quit;
+};
+
+subtest 'what nobody limits but the one who lets requests in' => sub {
 	is(begin_claim($node, 'long', lease => '36525 days')->{outcome}, 'execute', 'a long lease');
 	is(call($node, 'idem_resolve', key => 'long', action => 'release'), 't', 'which an operator ends');
 };
