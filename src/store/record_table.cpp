@@ -12,9 +12,13 @@ constexpr int kOwnChecks = 2;  // of the install script; the values of a record 
 
 RecordTable known;
 bool is_current;
+bool changed;  // since the table was opened to be looked at
 
 void note_change(Datum, Oid table) {
-    if (table == InvalidOid || table == known.table) is_current = false;
+    if (table == InvalidOid || table == known.table) {
+        is_current = false;
+        changed = true;
+    }
 }
 
 bool has_our_columns(Relation table) {
@@ -81,14 +85,17 @@ const char* obstacle_of(Relation table) {
     return nullptr;
 }
 
-// What arrives while the table is looked at makes the next caller look again.
+// A change that arrives while the table is looked at makes the next caller look again, and so does
+// an error: waiting for the table's lock may end with one.
 void learn() {
+    is_current = false;
     known.table = pg::table_oid("record");
-    is_current = true;
     Relation table = table_open(known.table, AccessShareLock);
+    changed = false;
     known.obstacle = obstacle_of(table);
     known.primary_key = pg::primary_key_of(table);
     table_close(table, AccessShareLock);
+    is_current = !changed;
 }
 
 }  // namespace
