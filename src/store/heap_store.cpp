@@ -57,9 +57,12 @@ void close_row(const OpenRow& row) {
     table_close(row.table, NoLock);
 }
 
-std::int64_t token_in(TupleTableSlot* slot) {
+bool is_version(TupleTableSlot* slot, const Version& expected) {
     bool is_null;
-    return DatumGetInt64(slot_getattr(slot, kToken + 1, &is_null));
+    Datum token = slot_getattr(slot, kToken + 1, &is_null);
+    Datum status = slot_getattr(slot, kStatus + 1, &is_null);
+    return DatumGetInt64(token) == expected.token &&
+           DatumGetChar(status) == static_cast<char>(expected.status);
 }
 
 // A record as a slot that the table access method takes. The values point into the record.
@@ -116,14 +119,15 @@ void insert(const Record& record) {
     CommandCounterIncrement();
 }
 
-// Does something to the row with this token, and does it again for the version that follows if
-// somebody who ignores our lock changes the row at the same moment. Whoever is changing it is
-// waited for. False if the row is gone or has another token.
+// Does something to the row, and does it again for the version that follows if somebody who ignores
+// our lock changes the row at the same moment. Whoever is changing it is waited for. False if the
+// row is gone or is not the expected one any more.
 template <typename Change>
-bool change_row(const OpenRow& opened, const Identity& id, std::int64_t token, Change change) {
+bool change_row(const OpenRow& opened, const Identity& id, const Version& expected,
+                Change change) {
     OpenRow row = opened;
     bool changed = false;
-    while (row.look.found && token_in(row.look.slot) == token) {
+    while (row.look.found && is_version(row.look.slot, expected)) {
         changed = change(row.table, &row.look.slot->tts_tid) == TM_Ok;
         if (changed) break;
         look_again(&row, id);
@@ -147,18 +151,18 @@ TM_Result replace_version(Relation table, ItemPointer place, const Record& recor
     return result;
 }
 
-bool update(const Record& record, std::int64_t expected_token) {
+bool update(const Record& record, const Version& expected) {
     OpenRow row = open_row(open_for_writing("UPDATE"), record.id);
-    if (row.table == nullptr) return sql_store.update(record, expected_token);
-    return change_row(row, record.id, expected_token, [&record](Relation table, ItemPointer place) {
+    if (row.table == nullptr) return sql_store.update(record, expected);
+    return change_row(row, record.id, expected, [&record](Relation table, ItemPointer place) {
         return replace_version(table, place, record);
     });
 }
 
-bool remove(const Identity& id, std::int64_t expected_token) {
+bool remove(const Identity& id, const Version& expected) {
     OpenRow row = open_row(open_for_writing("DELETE"), id);
-    if (row.table == nullptr) return sql_store.remove(id, expected_token);
-    return change_row(row, id, expected_token, [](Relation table, ItemPointer place) {
+    if (row.table == nullptr) return sql_store.remove(id, expected);
+    return change_row(row, id, expected, [](Relation table, ItemPointer place) {
         TM_FailureData failure;
         return table_tuple_delete(table, place, GetCurrentCommandId(true), GetActiveSnapshot(),
                                   InvalidSnapshot, /* wait */ true, &failure,
