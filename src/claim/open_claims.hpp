@@ -12,8 +12,8 @@ struct OpenClaim {
     OpenClaim* older;            // of the transaction
     OpenClaim* older_in_bucket;  // of those with the same hash
     std::uint64_t hash;
-    store::Record begun;          // as idem_begin made it; never changes
-    store::Version replaced;      // the row it takes the place of; token 0: there was none
+    store::Record begun;      // as idem_begin made it; never changes
+    store::Version replaced;  // the row it takes the place of; token 0: there was none
     int claimed_level;
     int written_level;  // from here on the row carries our token and is the newer truth
     int ended_level;    // completed, failed or released

@@ -123,8 +123,7 @@ void insert(const Record& record) {
 // our lock changes the row at the same moment. Whoever is changing it is waited for. False if the
 // row is gone or is not the expected one any more.
 template <typename Change>
-bool change_row(const OpenRow& opened, const Identity& id, const Version& expected,
-                Change change) {
+bool change_row(const OpenRow& opened, const Identity& id, const Version& expected, Change change) {
     OpenRow row = opened;
     bool changed = false;
     while (row.look.found && is_version(row.look.slot, expected)) {
