@@ -30,6 +30,7 @@ extern "C" {
 #include "commands/extension.h"
 #include "commands/trigger.h"
 #include "common/hashfn.h"
+#include "executor/executor.h"
 #include "executor/spi.h"
 #include "fmgr.h"
 #include "funcapi.h"

@@ -21,11 +21,14 @@ struct OpenRow {
     bool snapshot_pushed;
 };
 
-// The transaction may have become read-only since the claim.
-Relation open_for_writing(const char* command) {
-    PreventCommandIfReadOnly(command);
-    PreventCommandIfParallelMode(command);
-    return open_plain_table(RowExclusiveLock);
+// The transaction may have become read-only since the claim, and a publication may need more of a
+// changed row than its replica identity has.
+Relation open_for_writing(CmdType command, const char* name) {
+    PreventCommandIfReadOnly(name);
+    PreventCommandIfParallelMode(name);
+    Relation table = open_plain_table(RowExclusiveLock);
+    if (table != nullptr) CheckCmdReplicaIdentity(table, command);
+    return table;
 }
 
 // At commit no statement's snapshot is left, and toasted values need one.
@@ -105,7 +108,7 @@ Sight find(const Identity& id, Record* record) {
 }
 
 void insert(const Record& record) {
-    Relation table = open_for_writing("INSERT");
+    Relation table = open_for_writing(CMD_INSERT, "INSERT");
     if (table == nullptr) {
         sql_store.insert(record);
         return;
@@ -151,7 +154,7 @@ TM_Result replace_version(Relation table, ItemPointer place, const Record& recor
 }
 
 bool update(const Record& record, const Version& expected) {
-    OpenRow row = open_row(open_for_writing("UPDATE"), record.id);
+    OpenRow row = open_row(open_for_writing(CMD_UPDATE, "UPDATE"), record.id);
     if (row.table == nullptr) return sql_store.update(record, expected);
     return change_row(row, record.id, expected, [&record](Relation table, ItemPointer place) {
         return replace_version(table, place, record);
@@ -159,7 +162,7 @@ bool update(const Record& record, const Version& expected) {
 }
 
 bool remove(const Identity& id, const Version& expected) {
-    OpenRow row = open_row(open_for_writing("DELETE"), id);
+    OpenRow row = open_row(open_for_writing(CMD_DELETE, "DELETE"), id);
     if (row.table == nullptr) return sql_store.remove(id, expected);
     return change_row(row, id, expected, [](Relation table, ItemPointer place) {
         TM_FailureData failure;

@@ -8,7 +8,8 @@ namespace idem::store {
 namespace {
 
 constexpr int kKeyColumns = 3;
-constexpr int kOwnChecks = 2;  // of the install script; the values of a record always pass them
+// Of the install script; the values of a record always pass them.
+const char* const kOwnChecks[] = {"record_status_known", "record_leased"};
 
 RecordTable known;
 bool is_current;
@@ -21,21 +22,32 @@ void note_change(Datum, Oid table) {
     }
 }
 
+bool is_column(Form_pg_attribute column, const ColumnType& ours) {
+    return !column->attisdropped && column->atttypid == ours.type &&
+           strcmp(NameStr(column->attname), ours.name) == 0 &&
+           !(column->attnotnull && ours.may_be_null);
+}
+
 bool has_our_columns(Relation table) {
     TupleDesc desc = RelationGetDescr(table);
     if (desc->natts != kColumns) return false;
-    for (int i = 0; i < kColumns; i++) {
-        Form_pg_attribute column = TupleDescAttr(desc, i);
-        if (column->attisdropped || column->atttypid != kColumnTypes[i].type ||
-            strcmp(NameStr(column->attname), kColumnTypes[i].name) != 0)
-            return false;
-    }
+    for (int i = 0; i < kColumns; i++)
+        if (!is_column(TupleDescAttr(desc, i), kColumnTypes[i])) return false;
     return true;
+}
+
+bool is_own_check(const ConstrCheck& check) {
+    for (const char* own : kOwnChecks)
+        if (strcmp(check.ccname, own) == 0) return true;
+    return false;
 }
 
 bool has_foreign_checks(Relation table) {
     TupleConstr* constraints = RelationGetDescr(table)->constr;
-    return constraints != nullptr && constraints->num_check > kOwnChecks;
+    if (constraints == nullptr) return false;
+    for (int i = 0; i < constraints->num_check; i++)
+        if (!is_own_check(constraints->check[i])) return true;
+    return false;
 }
 
 bool is_on_the_key(Relation index) {
