@@ -55,6 +55,30 @@ DROP RULE noticed ON idempotency.record;
 VACUUM idempotency.record;
 SELECT * FROM try_both();
 
+-- Other constraints than ours, be they as many.
+ALTER TABLE idempotency.record DROP CONSTRAINT record_leased, ADD CONSTRAINT short CHECK (length(key) < 100);
+SELECT * FROM try_both();
+ALTER TABLE idempotency.record DROP CONSTRAINT short;
+SELECT * FROM try_both();
+TRUNCATE idempotency.record;
+ALTER TABLE idempotency.record ALTER COLUMN finished_at SET NOT NULL;
+SELECT * FROM try_both();
+ALTER TABLE idempotency.record ALTER COLUMN finished_at DROP NOT NULL;
+SELECT * FROM try_both();
+
+-- A change that a publication could not pass on is refused, as with SQL.
+SET idempotency.store = heap;
+SET client_min_messages = error;
+CREATE PUBLICATION published FOR TABLE idempotency.record;
+ALTER TABLE idempotency.record REPLICA IDENTITY NOTHING;
+SELECT token FROM idem_begin('published', scope => 'stores') \gset
+SELECT idem_complete('published', 200, 'made', scope => 'stores', token => :token);
+SELECT idem_release('published', scope => 'stores', token => :token);
+ALTER TABLE idempotency.record REPLICA IDENTITY DEFAULT;
+SELECT idem_complete('published', 200, 'made', scope => 'stores', token => :token);
+DROP PUBLICATION published;
+RESET client_min_messages;
+
 ALTER TABLE idempotency.record ADD COLUMN tenant text;
 SELECT * FROM try_both();
 ALTER TABLE idempotency.record DROP COLUMN tenant;

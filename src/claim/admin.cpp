@@ -70,10 +70,10 @@ void resolve(const ClaimRef& ref, Resolution resolution, const Response& respons
     store::Record record;
     if (!lock_and_find(ref.id, &record)) pg::raise_no_claim();
     if (is_final(record.status)) pg::raise_final(word_of(record.status));
-    std::int64_t old_token = record.token;
+    store::Version unresolved = store::version_of(record);
     mark_resolved(resolution, error, &record);
     if (resolution != Resolution::Release) keep_response(response, policy, &record);
-    if (!records().update(record, old_token)) pg::raise_claim_overtaken();
+    if (!records().update(record, unresolved)) pg::raise_claim_overtaken();
 }
 
 bool look(const store::Identity& id, Answer* answer) {
@@ -95,7 +95,7 @@ bool forget(const ClaimRef& ref) {
         return false;
     }
     if (lease_lives(record)) pg::raise_lease_lives();
-    return records().remove(record.id, record.token);
+    return records().remove(record.id, store::version_of(record));
 }
 
 }  // namespace idem::claim

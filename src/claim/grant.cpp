@@ -61,10 +61,11 @@ std::int64_t new_token(std::int64_t previous) {
 
 void grant(const Asking& asking, Judgement* judgement) {
     Answer* answer = &judgement->answer;
-    std::int64_t replaced_token = answer->has_record ? answer->record.token : 0;
+    store::Version replaced =
+        answer->has_record ? store::version_of(answer->record) : store::Version{};
     store::Record record = new_attempt(asking, *judgement);
     record.held = asking.hold && hold(record.id, record.token);
-    (void)add_claim(record, replaced_token);
+    (void)add_claim(record, replaced);
     answer->record = record;
     answer->has_record = true;
 }

@@ -52,6 +52,10 @@ void give_back_attempt(HeldClaim* claim) {
     save(claim);
 }
 
+void remove_row(const store::Record& record) {
+    if (!records().remove(record.id, store::version_of(record))) pg::raise_claim_overtaken();
+}
+
 }  // namespace
 
 HeldClaim held_claim(const ClaimRef& ref) {
@@ -71,9 +75,8 @@ void save(HeldClaim* claim) {
         write_claim(claim->open, claim->record);
         return;
     }
-    const store::Store& store = records();
-    if (!store.update(claim->record, claim->record.token)) pg::raise_claim_overtaken();
-    if (store.rows_guard_themselves) unlock(claim->record.id);
+    store::Version held{claim->record.token, core::Status::InProgress};
+    if (!records().update(claim->record, held)) pg::raise_claim_overtaken();
 }
 
 void save_ended(HeldClaim* claim) {
@@ -81,6 +84,8 @@ void save_ended(HeldClaim* claim) {
     if (claim->open != nullptr) {
         end_claim(claim->open, false);
         unlock_written_claim(claim->open);
+    } else if (records().rows_guard_themselves) {
+        unlock(claim->record.id);
     }
     let_go_at_commit(claim->record.id, claim->record.token);
 }
@@ -95,7 +100,7 @@ void withdraw(HeldClaim* claim) {
     if (claim->record.attempt > 1)
         give_back_attempt(claim);
     else
-        (void)records().remove(claim->record.id, claim->record.token);
+        remove_row(claim->record);
     if (claim->open != nullptr) end_claim(claim->open, true);
 }
 

@@ -6,11 +6,13 @@
 
 namespace idem::claim {
 
+// The writer may have given the lock back and need it again, so nobody waits for it with the lock.
 bool lock_and_find(const store::Identity& id, store::Record* record) {
-    lock(id);
     for (;;) {
+        lock(id);
         store::Sight sight = records().find(id, record);
         if (!TransactionIdIsValid(sight.writer)) return sight.found;
+        unlock(id);
         pg::wait_for_transaction(sight.writer);
     }
 }

@@ -100,9 +100,9 @@ void undo_from(OpenClaim* claim, int level) {
     if (claim->busy_level >= level) claim->busy_level = 0;
 }
 
-// The token that the row of this key carries now; 0 if there is no row.
-std::int64_t row_token(const OpenClaim& claim) {
-    return claim.written_level > 0 ? claim.begun.token : claim.replaced_token;
+// What the row of this key is now; token 0 if there is no row.
+store::Version row_version(const OpenClaim& claim) {
+    return claim.written_level > 0 ? store::version_of(claim.begun) : claim.replaced;
 }
 
 void write_open_claim(OpenClaim* claim) {
@@ -113,13 +113,13 @@ void write_open_claim(OpenClaim* claim) {
 
 }  // namespace
 
-OpenClaim* add_claim(const store::Record& record, std::int64_t replaced_token) {
+OpenClaim* add_claim(const store::Record& record, const store::Version& replaced) {
     prepare_memory();
     MemoryContext previous = MemoryContextSwitchTo(claims.context);
     auto* claim = static_cast<OpenClaim*>(palloc0(sizeof(OpenClaim)));
     claim->hash = store::identity_hash(record.id);
     claim->begun = store::copy_record(record);
-    claim->replaced_token = replaced_token;
+    claim->replaced = replaced;
     claim->claimed_level = current_level();
     Bucket* bucket = bucket_of(claim->hash, HASH_ENTER);
     claim->older_in_bucket = bucket->newest;
@@ -148,9 +148,9 @@ store::Record current_record(const OpenClaim* claim) {
 // The row that a claim replaces may have been swept meanwhile; then it is inserted.
 void write_claim(OpenClaim* claim, const store::Record& record) {
     const store::Store& store = records();
-    std::int64_t token = row_token(*claim);
+    store::Version row = row_version(*claim);
     claim->busy_level = current_level();
-    if (token == 0 || !store.update(record, token)) store.insert(record);
+    if (row.token == 0 || !store.update(record, row)) store.insert(record);
     claim->busy_level = 0;
     if (claim->written_level == 0) claim->written_level = current_level();
 }

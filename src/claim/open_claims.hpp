@@ -12,8 +12,8 @@ struct OpenClaim {
     OpenClaim* older;            // of the transaction
     OpenClaim* older_in_bucket;  // of those with the same hash
     std::uint64_t hash;
-    store::Record begun;          // as idem_begin made it; never changes
-    std::int64_t replaced_token;  // of the row it takes the place of; 0: there was none
+    store::Record begun;      // as idem_begin made it; never changes
+    store::Version replaced;  // the row it takes the place of; token 0: there was none
     int claimed_level;
     int written_level;  // from here on the row carries our token and is the newer truth
     int ended_level;    // completed, failed or released
@@ -23,7 +23,7 @@ struct OpenClaim {
 };
 
 // Remembers a claim of the current (sub)transaction; the record is copied.
-OpenClaim* add_claim(const store::Record& record, std::int64_t replaced_token);
+OpenClaim* add_claim(const store::Record& record, const store::Version& replaced);
 
 // This transaction's claim on a key, or nullptr. Open ones only, or, with `ended`, the one that it
 // ended last.

@@ -32,6 +32,16 @@ inline IndexScanDesc index_beginscan(Relation table, Relation index, Snapshot sn
 #endif
 }
 
+// From 17 an index may keep something open from one entry to the next, as a block range index does.
+inline void index_insert_cleanup(Relation index, IndexInfo* info) {
+#if PG_VERSION_NUM >= 170000
+    ::index_insert_cleanup(index, info);
+#else
+    (void)index;
+    (void)info;
+#endif
+}
+
 // From 18 a deferrable key has to be asked for; without one there is none.
 inline Oid primary_key_of(Relation table) {
 #if PG_VERSION_NUM >= 180000

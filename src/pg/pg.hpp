@@ -33,6 +33,7 @@ extern "C" {
 #include "commands/trigger.h"
 #include "common/hashfn.h"
 #include "common/pg_prng.h"
+#include "executor/executor.h"
 #include "executor/spi.h"
 #include "fmgr.h"
 #include "funcapi.h"

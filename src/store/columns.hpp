@@ -40,6 +40,7 @@ enum Column {
 struct ColumnType {
     const char* name;
     Oid type;
+    bool may_be_null;
 };
 extern const ColumnType kColumnTypes[kColumns];
 

@@ -21,11 +21,14 @@ struct OpenRow {
     bool snapshot_pushed;
 };
 
-// The transaction may have become read-only since the claim.
-Relation open_for_writing(const char* command) {
-    PreventCommandIfReadOnly(command);
-    PreventCommandIfParallelMode(command);
-    return open_plain_table(RowExclusiveLock);
+// The transaction may have become read-only since the claim, and a publication may need more of a
+// changed row than its replica identity has.
+Relation open_for_writing(CmdType command, const char* name) {
+    PreventCommandIfReadOnly(name);
+    PreventCommandIfParallelMode(name);
+    Relation table = open_plain_table(RowExclusiveLock);
+    if (table != nullptr) CheckCmdReplicaIdentity(table, command);
+    return table;
 }
 
 // At commit no statement's snapshot is left, and toasted values need one.
@@ -57,9 +60,12 @@ void close_row(const OpenRow& row) {
     table_close(row.table, NoLock);
 }
 
-std::int64_t token_in(TupleTableSlot* slot) {
+bool is_version(TupleTableSlot* slot, const Version& expected) {
     bool is_null;
-    return DatumGetInt64(slot_getattr(slot, kToken + 1, &is_null));
+    Datum token = slot_getattr(slot, kToken + 1, &is_null);
+    Datum status = slot_getattr(slot, kStatus + 1, &is_null);
+    return DatumGetInt64(token) == expected.token &&
+           DatumGetChar(status) == static_cast<char>(expected.status);
 }
 
 // A record as a slot that the table access method takes. The values point into the record.
@@ -102,7 +108,7 @@ Sight find(const Identity& id, Record* record) {
 }
 
 void insert(const Record& record) {
-    Relation table = open_for_writing("INSERT");
+    Relation table = open_for_writing(CMD_INSERT, "INSERT");
     if (table == nullptr) {
         sql_store.insert(record);
         return;
@@ -116,14 +122,14 @@ void insert(const Record& record) {
     CommandCounterIncrement();
 }
 
-// Does something to the row with this token, and does it again for the version that follows if
-// somebody who ignores our lock changes the row at the same moment. Whoever is changing it is
-// waited for. False if the row is gone or has another token.
+// Does something to the row, and does it again for the version that follows if somebody who ignores
+// our lock changes the row at the same moment. Whoever is changing it is waited for. False if the
+// row is gone or is not the expected one any more.
 template <typename Change>
-bool change_row(const OpenRow& opened, const Identity& id, std::int64_t token, Change change) {
+bool change_row(const OpenRow& opened, const Identity& id, const Version& expected, Change change) {
     OpenRow row = opened;
     bool changed = false;
-    while (row.look.found && token_in(row.look.slot) == token) {
+    while (row.look.found && is_version(row.look.slot, expected)) {
         changed = change(row.table, &row.look.slot->tts_tid) == TM_Ok;
         if (changed) break;
         look_again(&row, id);
@@ -147,18 +153,18 @@ TM_Result replace_version(Relation table, ItemPointer place, const Record& recor
     return result;
 }
 
-bool update(const Record& record, std::int64_t expected_token) {
-    OpenRow row = open_row(open_for_writing("UPDATE"), record.id);
-    if (row.table == nullptr) return sql_store.update(record, expected_token);
-    return change_row(row, record.id, expected_token, [&record](Relation table, ItemPointer place) {
+bool update(const Record& record, const Version& expected) {
+    OpenRow row = open_row(open_for_writing(CMD_UPDATE, "UPDATE"), record.id);
+    if (row.table == nullptr) return sql_store.update(record, expected);
+    return change_row(row, record.id, expected, [&record](Relation table, ItemPointer place) {
         return replace_version(table, place, record);
     });
 }
 
-bool remove(const Identity& id, std::int64_t expected_token) {
-    OpenRow row = open_row(open_for_writing("DELETE"), id);
-    if (row.table == nullptr) return sql_store.remove(id, expected_token);
-    return change_row(row, id, expected_token, [](Relation table, ItemPointer place) {
+bool remove(const Identity& id, const Version& expected) {
+    OpenRow row = open_row(open_for_writing(CMD_DELETE, "DELETE"), id);
+    if (row.table == nullptr) return sql_store.remove(id, expected);
+    return change_row(row, id, expected, [](Relation table, ItemPointer place) {
         TM_FailureData failure;
         return table_tuple_delete(table, place, GetCurrentCommandId(true), GetActiveSnapshot(),
                                   InvalidSnapshot, /* wait */ true, &failure,

@@ -15,6 +15,7 @@ void add_entry(Relation table, Relation index, TupleTableSlot* slot, bool key_un
         (void)index_insert(index, values, nulls, &slot->tts_tid, table,
                            unique ? UNIQUE_CHECK_YES : UNIQUE_CHECK_NO, unique && key_unchanged,
                            info);
+        pg::index_insert_cleanup(index, info);
     }
     pfree(info);
 }

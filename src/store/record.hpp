@@ -42,6 +42,17 @@ struct Record {
     text* resolved_by;  // the operator who decided with idem_resolve
 };
 
+// What tells one state of a row from the next: each claim has its token, and ends once. A heartbeat
+// changes neither.
+struct Version {
+    std::int64_t token;
+    core::Status status;
+};
+
+inline Version version_of(const Record& record) {
+    return {record.token, record.status};
+}
+
 bool same_identity(const Identity& a, const Identity& b);
 
 // 64 bits of the identity, equal in every backend; for locks and hash tables. Collisions are

@@ -8,11 +8,12 @@ namespace idem::store {
 
 namespace {
 
-constexpr int kOwnChecks = 2;  // of the install script; the values of a record always pass them
+// Of the install script; the values of a record always pass them.
+const char* const kOwnChecks[] = {"record_status_known", "record_leased"};
 
 RecordTable known;
 bool is_current;
-bool changed;  // since the last look
+bool changed;  // since the table was opened to be looked at
 
 void note_change(Datum, Oid table) {
     if (table != InvalidOid && table != known.table) return;
@@ -20,21 +21,32 @@ void note_change(Datum, Oid table) {
     changed = true;
 }
 
+bool is_column(Form_pg_attribute column, const ColumnType& ours) {
+    return !column->attisdropped && column->atttypid == ours.type &&
+           strcmp(NameStr(column->attname), ours.name) == 0 &&
+           !(column->attnotnull && ours.may_be_null);
+}
+
 bool has_our_columns(Relation table) {
     TupleDesc desc = RelationGetDescr(table);
     if (desc->natts != kColumns) return false;
-    for (int i = 0; i < kColumns; i++) {
-        Form_pg_attribute column = TupleDescAttr(desc, i);
-        if (column->attisdropped || column->atttypid != kColumnTypes[i].type ||
-            strcmp(NameStr(column->attname), kColumnTypes[i].name) != 0)
-            return false;
-    }
+    for (int i = 0; i < kColumns; i++)
+        if (!is_column(TupleDescAttr(desc, i), kColumnTypes[i])) return false;
     return true;
+}
+
+bool is_own_check(const ConstrCheck& check) {
+    for (const char* own : kOwnChecks)
+        if (strcmp(check.ccname, own) == 0) return true;
+    return false;
 }
 
 bool has_foreign_checks(Relation table) {
     TupleConstr* constraints = RelationGetDescr(table)->constr;
-    return constraints != nullptr && constraints->num_check > kOwnChecks;
+    if (constraints == nullptr) return false;
+    for (int i = 0; i < constraints->num_check; i++)
+        if (!is_own_check(constraints->check[i])) return true;
+    return false;
 }
 
 bool is_on_the_key(Relation index) {
@@ -85,12 +97,14 @@ const char* obstacle_of(Relation table) {
     return nullptr;
 }
 
-// What arrives while the table is looked at makes the next caller look again, and so does an error.
+// A change that arrives while the table is looked at makes the next caller look again, and so does
+// an error: waiting for the table's lock may end with one.
 void learn() {
-    is_current = changed = false;
+    is_current = false;
     pg::check_version();
     known.table = pg::table_oid("record");
     Relation table = table_open(known.table, AccessShareLock);
+    changed = false;
     known.obstacle = obstacle_of(table);
     known.primary_key = pg::primary_key_of(table);
     table_close(table, AccessShareLock);

@@ -19,26 +19,26 @@ namespace {
     "scope OPERATOR(pg_catalog.=) $1 AND principal OPERATOR(pg_catalog.=) $2" \
     " AND key OPERATOR(pg_catalog.=) $3"
 
-constexpr Oid kIdentityAndToken[] = {TEXTOID, TEXTOID, TEXTOID, INT8OID};
+constexpr Oid kIdentityAndVersion[] = {TEXTOID, TEXTOID, TEXTOID, INT8OID, CHAROID};
 constexpr Oid kTimesAndLimit[] = {TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID};
 
-constexpr Oid kColumnsAndToken[kColumns + 1] = {
+constexpr Oid kColumnsAndVersion[kColumns + 2] = {
     TEXTOID,        TEXTOID,        TEXTOID,        CHAROID,        BOOLOID,        BOOLOID,
     BOOLOID,        INT4OID,        INT4OID,        INT8OID,        INT8OID,        TIMESTAMPTZOID,
     TIMESTAMPTZOID, TIMESTAMPTZOID, TIMESTAMPTZOID, TIMESTAMPTZOID, TIMESTAMPTZOID, TIMESTAMPTZOID,
     BYTEAOID,       JSONBOID,       BYTEAOID,       TEXTOID,        TEXTOID,        JSONBOID,
-    TEXTOID,        JSONBOID,       TEXTOID,        INT8OID,
+    TEXTOID,        JSONBOID,       TEXTOID,        INT8OID,        CHAROID,
 };
 
 pg::Statement find_row = {"SELECT " COLUMNS " FROM idempotency.record WHERE " THIS_ROW, 3,
-                          kIdentityAndToken, pg::Access::ByIndex, nullptr};
+                          kIdentityAndVersion, pg::Access::ByIndex, nullptr};
 
 pg::Statement insert_row = {
     "INSERT INTO idempotency.record (" COLUMNS
     ") VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10,"
     " $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27)"
     " ON CONFLICT (scope, principal, key) DO NOTHING",
-    kColumns, kColumnsAndToken, pg::Access::ByIndex, nullptr};
+    kColumns, kColumnsAndVersion, pg::Access::ByIndex, nullptr};
 
 pg::Statement update_row = {
     "UPDATE idempotency.record SET status = $4, held = $5, no_takeover = $6, body_omitted = $7,"
@@ -47,12 +47,14 @@ pg::Statement update_row = {
     " next_attempt_at = $17, finished_at = $18, fingerprint = $19, headers = $20, body = $21,"
     " error = $22, recovery_point = $23, state = $24, holder = $25, request = $26,"
     " resolved_by = $27"
-    " WHERE " THIS_ROW " AND token OPERATOR(pg_catalog.=) $28",
-    kColumns + 1, kColumnsAndToken, pg::Access::ByIndex, nullptr};
+    " WHERE " THIS_ROW
+    " AND token OPERATOR(pg_catalog.=) $28 AND status OPERATOR(pg_catalog.=) $29",
+    kColumns + 2, kColumnsAndVersion, pg::Access::ByIndex, nullptr};
 
 pg::Statement delete_row = {"DELETE FROM idempotency.record WHERE " THIS_ROW
-                            " AND token OPERATOR(pg_catalog.=) $4",
-                            4, kIdentityAndToken, pg::Access::ByIndex, nullptr};
+                            " AND token OPERATOR(pg_catalog.=) $4"
+                            " AND status OPERATOR(pg_catalog.=) $5",
+                            5, kIdentityAndVersion, pg::Access::ByIndex, nullptr};
 
 // FOR UPDATE looks at the newest version of each row again, so a row that has just been taken over
 // is not deleted. The array is made once; a plain IN could run again and go past the limit. The
@@ -107,19 +109,24 @@ void insert(const Record& record) {
     if (pg::write_alone(&insert_row, values, nulls) == 0) pg::raise_claim_overtaken();
 }
 
-bool update(const Record& record, std::int64_t expected_token) {
-    Datum values[kColumns + 1];
-    char nulls[kColumns + 1];
+void version_values(const Version& version, Datum* values) {
+    values[0] = Int64GetDatum(version.token);
+    values[1] = CharGetDatum(static_cast<char>(version.status));
+}
+
+bool update(const Record& record, const Version& expected) {
+    Datum values[kColumns + 2];
+    char nulls[kColumns + 2];
     row_values(record, values, nulls);
-    values[kColumns] = Int64GetDatum(expected_token);
-    nulls[kColumns] = ' ';
+    version_values(expected, values + kColumns);
+    nulls[kColumns] = nulls[kColumns + 1] = ' ';
     return pg::write_alone(&update_row, values, nulls) > 0;
 }
 
-bool remove(const Identity& id, std::int64_t expected_token) {
-    Datum values[4];
+bool remove(const Identity& id, const Version& expected) {
+    Datum values[5];
     identity_values(id, values);
-    values[3] = Int64GetDatum(expected_token);
+    version_values(expected, values + 3);
     return pg::write_alone(&delete_row, values, nullptr) > 0;
 }
 

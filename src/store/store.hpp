@@ -43,11 +43,13 @@ struct Store {
     // is writing it.
     void (*insert)(const Record& record);
 
-    // Replaces the row whose token is `expected_token`. False if there is none.
-    bool (*update)(const Record& record, std::int64_t expected_token);
+    // Replaces the row if it is still the expected one, after waiting for a transaction that is
+    // writing it: a session that does not see uncommitted rows can have the key's lock beside one
+    // that has given it back. False if it is not.
+    bool (*update)(const Record& record, const Version& expected);
 
-    // Removes the row whose token is `expected_token`. False if there is none.
-    bool (*remove)(const Identity& id, std::int64_t expected_token);
+    // Removes the row likewise.
+    bool (*remove)(const Identity& id, const Version& expected);
 
     // Removes rows that may go, oldest first, passing over rows that others have locked. Never a
     // row without a result: it may still get one.
