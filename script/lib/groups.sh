@@ -50,7 +50,7 @@ releases_are_equal() {
     for file in "$WORK"/dist-1/idempotency-*.{zip,tar.gz}; do
         cmp "$file" "${file/dist-1/dist-2}" || return
     done
-    tar -tzf "$WORK"/dist-1/*.tar.gz | grep -q '^idempotency-[0-9.]*/Makefile$'
+    tar -tzf "$WORK"/dist-1/*.tar.gz | grep -c >/dev/null '^idempotency-[0-9.]*/Makefile$'
 }
 
 # ---- the module ----
