@@ -1,0 +1,56 @@
+// Does harm while the sessions work: which, when and to whom is drawn from the seed.
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <thread>
+
+#include "faults/server.hpp"
+#include "load/random.hpp"
+
+namespace idem::chaos {
+
+class Injector {
+  public:
+    // `kinds` as --faults names them; `small_disk` is a folder on a disk that can be filled.
+    Injector(Server& server, std::uint64_t seed, std::vector<std::string> kinds,
+             std::string small_disk);
+
+    void start();
+    void stop();
+    // How often each kind was done, and not merely tried.
+    const std::map<std::string, int>& fired() const { return fired_; }
+    static std::vector<std::string> all_kinds();
+
+  private:
+    using Fault = bool (Injector::*)();
+    static const std::map<std::string, std::pair<Fault, int>>& faults();
+
+    void run();
+    void fire();
+    // A backend of a session, rather one with a claim; 0 if there is none.
+    int victim();
+    bool signal_victim(const char* function);
+
+    bool cancel();
+    bool terminate();
+    bool kill();
+    bool pause();
+    bool crash();
+    bool vacuum();
+    bool reindex();
+    bool sweep();
+    bool fill_locks();
+    bool fill_connections();
+    bool fill_disk();
+
+    Server& server_;
+    Random random_;
+    const std::vector<std::string> kinds_;
+    const std::string small_disk_;
+    std::map<std::string, int> fired_;
+    std::atomic<bool> stop_{false};
+    std::thread thread_;
+};
+
+}  // namespace idem::chaos
