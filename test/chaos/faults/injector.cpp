@@ -13,20 +13,8 @@
 namespace idem::chaos {
 namespace {
 
-constexpr Micros kPause = 60 * kMillisecond;  // between two faults, on average
-
-// Maintenance gives way to a holder that sleeps, instead of stopping everybody behind it.
-bool maintain(const Server& server, const std::string& sql) {
-    try {
-        pqxx::connection connection(server.connection_string() + " application_name=chaos-admin");
-        pqxx::nontransaction tx(connection);
-        tx.exec("SET lock_timeout = '300ms'; SET statement_timeout = '3s'");
-        tx.exec(sql);
-        return true;
-    } catch (const pqxx::failure&) {
-        return false;
-    }
-}
+constexpr Micros kPause = 30 * kMillisecond;  // between two faults, on average
+constexpr const char* kSweep = "sweep";       // goes on all the time
 
 }  // namespace
 
@@ -35,14 +23,13 @@ const std::map<std::string, std::pair<Injector::Fault, int>>& Injector::faults()
     static const std::map<std::string, std::pair<Fault, int>> kFaults = {
         {"cancel", {&Injector::cancel, 30}},
         {"terminate", {&Injector::terminate, 30}},
-        {"kill", {&Injector::kill, 2}},
+        {"kill", {&Injector::kill, 4}},
         {"pause", {&Injector::pause, 12}},
-        {"crash", {&Injector::crash, 1}},
-        {"vacuum", {&Injector::vacuum, 6}},
-        {"reindex", {&Injector::reindex, 6}},
-        {"sweep", {&Injector::sweep, 20}},
-        {"locks", {&Injector::fill_locks, 3}},
-        {"connections", {&Injector::fill_connections, 3}},
+        {"crash", {&Injector::crash, 3}},
+        {"vacuum", {&Injector::vacuum, 8}},
+        {"reindex", {&Injector::reindex, 8}},
+        {"locks", {&Injector::fill_locks, 4}},
+        {"connections", {&Injector::fill_connections, 4}},
         {"disk", {&Injector::fill_disk, 10}},
     };
     return kFaults;
@@ -51,6 +38,7 @@ const std::map<std::string, std::pair<Injector::Fault, int>>& Injector::faults()
 std::vector<std::string> Injector::all_kinds() {
     std::vector<std::string> kinds;
     for (const auto& [name, fault] : faults()) kinds.push_back(name);
+    kinds.push_back(kSweep);
     return kinds;
 }
 
@@ -62,12 +50,41 @@ Injector::Injector(Server& server, std::uint64_t seed, std::vector<std::string> 
 }
 
 void Injector::start() {
-    if (!kinds_.empty()) thread_ = std::thread([this] { run(); });
+    const bool sweeps = fired_.count(kSweep) > 0;
+    if (fired_.size() > (sweeps ? 1 : 0)) threads_.emplace_back([this] { run(); });
+    if (sweeps) threads_.emplace_back([this] { sweep(&fired_.at(kSweep)); });
 }
 
 void Injector::stop() {
     stop_ = true;
-    if (thread_.joinable()) thread_.join();
+    for (std::thread& thread : threads_) thread.join();
+    threads_.clear();
+}
+
+// Asks on the connection that is kept, or on a new one.
+pqxx::result Injector::query(const std::string& sql) {
+    try {
+        if (!admin_)
+            admin_ = std::make_unique<pqxx::connection>(server_.connection_string() +
+                                                        " application_name=chaos-admin");
+        pqxx::nontransaction tx(*admin_);
+        return tx.exec(sql);
+    } catch (const pqxx::failure&) {
+        admin_.reset();
+        throw;
+    }
+}
+
+// Maintenance gives way to a holder that sleeps, instead of stopping everybody behind it.
+bool Injector::maintain(const std::string& sql) {
+    try {
+        query("SET lock_timeout = '300ms'; SET statement_timeout = '3s'");
+        query(sql);
+        query("RESET lock_timeout; RESET statement_timeout");
+        return true;
+    } catch (const pqxx::failure&) {
+        return false;
+    }
 }
 
 void Injector::run() {
@@ -79,7 +96,8 @@ void Injector::run() {
 
 void Injector::fire() {
     std::vector<std::pair<std::string, int>> choices;
-    for (const std::string& kind : kinds_) choices.emplace_back(kind, faults().at(kind).second);
+    for (const std::string& kind : kinds_)
+        if (kind != kSweep) choices.emplace_back(kind, faults().at(kind).second);
     const std::string kind = random_.weighted(choices);
     try {
         if ((this->*faults().at(kind).first)()) ++fired_[kind];
@@ -97,15 +115,18 @@ int Injector::victim() {
         "SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'chaos %' ORDER BY pid";
     const bool holder = !random_.one_in(3);
     const auto number = static_cast<std::size_t>(random_.between(0, 1 << 20));
-    std::vector<std::string> pids = server_.query(holder ? holders : anybody);
-    return pids.empty() ? 0 : std::stoi(pids[number % pids.size()]);
+    pqxx::result pids = query(holder ? holders : anybody);
+    // A claim is held for a moment only.
+    for (int tries = 0; pids.empty() && tries < 20; ++tries) pids = query(holders);
+    if (pids.empty()) return 0;
+    return pids[static_cast<int>(number % static_cast<std::size_t>(pids.size()))][0].as<int>();
 }
 
 bool Injector::signal_victim(const char* function) {
     const int pid = victim();
     if (pid == 0) return false;
-    return server_.value(std::string("SELECT ") + function + "(" + std::to_string(pid) + ")") ==
-           "t";
+    return query(std::string("SELECT ") + function + "(" + std::to_string(pid) + ")")[0][0]
+        .as<bool>();
 }
 
 bool Injector::cancel() { return signal_victim("pg_cancel_backend"); }
@@ -133,24 +154,32 @@ bool Injector::crash() {
 }
 
 bool Injector::vacuum() {
-    return maintain(server_, random_.one_in(2) ? "VACUUM FULL idempotency.record"
+    return maintain(random_.one_in(2) ? "VACUUM FULL idempotency.record"
                                                : "CLUSTER idempotency.record USING record_pkey");
 }
 
 // One that was interrupted leaves an index that is of no use.
 bool Injector::reindex() {
-    const bool done = maintain(server_, "REINDEX TABLE CONCURRENTLY idempotency.record");
-    for (const std::string& index : server_.query(
-             "SELECT indexrelid::regclass FROM pg_index WHERE NOT indisvalid"
-             " AND indrelid = to_regclass('idempotency.record')"))
-        (void)maintain(server_, "DROP INDEX " + index);
+    const bool done = maintain("REINDEX TABLE CONCURRENTLY idempotency.record");
+    for (const auto& index :
+         query("SELECT indexrelid::regclass FROM pg_index WHERE NOT indisvalid"
+               " AND indrelid = to_regclass('idempotency.record')"))
+        (void)maintain(std::string("DROP INDEX ") + index[0].c_str());
     return done;
 }
 
-bool Injector::sweep() {
-    for (int i = 0; i < 20; ++i)
-        if (!maintain(server_, "SELECT idem_cleanup(100)")) return false;
-    return true;
+// In a thread of its own, at full rate, besides the sweepers of the server.
+void Injector::sweep(int* count) {
+    while (!stop_) {
+        try {
+            pqxx::connection connection(server_.connection_string() +
+                                        " application_name=chaos-admin");
+            for (pqxx::nontransaction tx(connection); !stop_; ++*count, rest(5 * kMillisecond))
+                tx.exec("SELECT idem_cleanup(100)");
+        } catch (const pqxx::failure&) {
+            rest(10 * kMillisecond);
+        }
+    }
 }
 
 // Takes locks until there are none, keeps them for a while, and gives them back.
@@ -173,7 +202,7 @@ bool Injector::fill_connections() {
     std::vector<std::unique_ptr<pqxx::connection>> all;
     bool full = false;
     try {
-        while (all.size() < 1000)
+        while (!stop_ && all.size() < 1000)
             all.push_back(std::make_unique<pqxx::connection>(server_.connection_string() +
                                                              " application_name=chaos-admin"));
     } catch (const pqxx::failure&) {

@@ -3,6 +3,8 @@
 
 #include <atomic>
 #include <map>
+#include <memory>
+#include <pqxx/pqxx>
 #include <thread>
 
 #include "faults/server.hpp"
@@ -31,6 +33,9 @@ class Injector {
     // A backend of a session, rather one with a claim; 0 if there is none.
     int victim();
     bool signal_victim(const char* function);
+    pqxx::result query(const std::string& sql);
+    bool maintain(const std::string& sql);
+    void sweep(int* count);
 
     bool cancel();
     bool terminate();
@@ -39,7 +44,6 @@ class Injector {
     bool crash();
     bool vacuum();
     bool reindex();
-    bool sweep();
     bool fill_locks();
     bool fill_connections();
     bool fill_disk();
@@ -50,7 +54,8 @@ class Injector {
     const std::string small_disk_;
     std::map<std::string, int> fired_;
     std::atomic<bool> stop_{false};
-    std::thread thread_;
+    std::unique_ptr<pqxx::connection> admin_;
+    std::vector<std::thread> threads_;
 };
 
 }  // namespace idem::chaos
