@@ -17,8 +17,7 @@ CHAOS_SETTINGS=(
     max_wal_senders=4
     deadlock_timeout=100ms
     autovacuum_naptime=1s
-    log_min_messages=warning
-    log_min_error_statement=panic
+    client_min_messages=error
 )
 
 chaos_program() { echo "$BUILD/cmake/test/chaos/idem_chaos"; }
@@ -118,3 +117,108 @@ mount_small_disk() {
 }
 
 unmount_small_disk() { "${AS_ROOT[@]}" umount "$WORK/small-disk"; }
+
+# ---- planted bugs ----
+
+# Each file says in its head which invariant it violates and how to run so that this is seen soon;
+# what follows is a patch, if the bug is one of the module. All bugs, or those named:
+bug_files() {
+    local name
+    (($#)) || { printf '%s\n' "$BUGS_FOLDER"/*.patch; return; }
+    for name in "$@"; do
+        [[ -f $BUGS_FOLDER/$name.patch ]] || die "no bug '$name'; see --list-bugs"
+        echo "$BUGS_FOLDER/$name.patch"
+    done
+}
+
+list_bugs() {
+    local file
+    for file in "$BUGS_FOLDER"/*.patch; do
+        printf '%-40s invariant %s\n' "$(basename "$file" .patch)" "$(head_of "$file" Expect)"
+    done
+}
+
+# head_of FILE FIELD
+head_of() { sed -n "/^--- /q; s/^$2: //p" "$1"; }
+is_patch() { grep -q '^--- ' "$1"; }
+
+patch_tree() { patch -d "$1" -p0 --no-backup-if-mismatch --force "${@:3}" <"$2"; }
+
+# Whether every patch still fits the sources.
+bugs_apply() {
+    local file status=0
+    while read -r file; do
+        is_patch "$file" || continue
+        patch_tree "$SRC" "$file" --dry-run || { echo "does not apply: $file"; status=1; }
+    done < <(bug_files)
+    return "$status"
+}
+
+# Prints one TAP line for each bug.
+prove_bugs() {
+    local file files number=0 missed=0
+    mapfile -t files < <(bug_files "$@")
+    build_for_chaos
+    prepare_planting
+    for file in "${files[@]}"; do
+        number=$((number + 1))
+        if caught "$file"; then
+            echo "ok $number - $(basename "$file" .patch) is caught: invariant $(head_of "$file" Expect)"
+        else
+            echo "not ok $number - $(basename "$file" .patch) is caught"
+            show_tail 40 "$WORK/planted.log"
+            missed=$((missed + 1))
+        fi
+    done
+    ((missed == 0))
+}
+
+# A tree to plant in, with the objects of the sound module, so that only what a bug touches is
+# compiled; and a copy of the server to install into. PostgreSQL finds its files relative to its
+# programs.
+prepare_planting() {
+    local folder
+    copy_sources "$WORK/planted"
+    cp -a "$(module_folder)" "$WORK/planted-build"
+    find "$WORK/planted-build" -name '*.d' -exec sed -i "s|$SRC/|$WORK/planted/|g" {} +
+    mkdir -p "$WORK/server"
+    for folder in --bindir --pkglibdir --sharedir; do
+        (cd / && cp -a --parents "$(realpath "$("$PG_CONFIG" "$folder")" | cut -c2-)" "$WORK/server")
+    done
+    hand_over "$WORK/server"
+}
+
+# Runs with the bug, for a few seconds and with three seeds at most.
+caught() {
+    local file=$1 seed options
+    (plant "$file") >"$WORK/planted.log" 2>&1 || return 1
+    read -ra options <<<"$(head_of "$file" Options)"
+    for seed in 1 2 3; do
+        run_planted "$file" --seed "$seed" --seconds 6 "${options[@]}" && break
+    done
+    local status=$?
+    ! is_patch "$file" || patch_tree "$WORK/planted" "$file" -R >/dev/null
+    return "$status"
+}
+
+plant() {
+    ! is_patch "$1" || patch_tree "$WORK/planted" "$1" || return
+    make_in "$WORK/planted-build" "$WORK/planted" -j "$(nproc)" || return
+    cp "$WORK/planted-build/idempotency.so" "$WORK/server$(realpath "$("$PG_CONFIG" --pkglibdir)")"
+    cp "$WORK/planted/idempotency.control" "$WORK"/planted/sql/idempotency--*.sql \
+        "$WORK/server$(realpath "$("$PG_CONFIG" --sharedir)")/extension"
+}
+
+# Whether the checker has found what it should.
+run_planted() {
+    local file=$1 status=0
+    shift
+    rm -rf "$WORK/planted-cluster"
+    (
+        PG_BINDIR=$WORK/server$(realpath "$PG_BINDIR")
+        start_chaos_cluster planted-cluster
+        run_as_postgres "$(chaos_program)" "$@"
+    ) >"$WORK/planted.log" 2>&1 || status=$?
+    stop_servers_below "$WORK/planted-cluster"
+    ((status == 1)) && grep -q "violated: invariant $(head_of "$file" Expect)," "$WORK/planted.log"
+}

@@ -59,7 +59,9 @@ void check_failover(const History& history, Judgement* judgement) {
     };
     add(check_effects(with_old_commits_unknown(history)));
     add(check_waits(new_primary));
-    for (const Rule rule : {check_answers, check_tokens, check_errors}) add(rule(history));
+    History without_effects = history;
+    without_effects.effects_known = false;
+    for (const Rule rule : {check_answers, check_tokens, check_errors}) add(rule(without_effects));
 }
 
 }  // namespace

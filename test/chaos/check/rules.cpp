@@ -78,7 +78,9 @@ class Effects {
             if (!call->asked.body.empty()) effect_of[call->asked.body] = id;
         for (const Call& call : history_.calls) {
             const auto effect = effect_of.find(call.answer.body);
-            if (call.answer.outcome != "replay" || effect == effect_of.end()) continue;
+            // The effects of a primary that was lost are not there to be seen.
+            const bool lost = call.invoked < history_.forgetful_failover;
+            if (lost || call.answer.outcome != "replay" || effect == effect_of.end()) continue;
             const bool of_itself = results_[effect->second]->transaction == call.transaction;
             if (!of_itself && rows_.count(effect->second) == 0)
                 add(14, "an answer is replayed that has no effect: " + describe(call));

@@ -17,6 +17,9 @@ class Injector {
     // `kinds` as --faults names them; `small_disk` is a folder on a disk that can be filled.
     Injector(Server& server, std::uint64_t seed, std::vector<std::string> kinds,
              std::string small_disk);
+    ~Injector() { stop(); }
+    Injector(const Injector&) = delete;
+    Injector& operator=(const Injector&) = delete;
 
     void start();
     void stop();

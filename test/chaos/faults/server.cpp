@@ -85,8 +85,6 @@ std::vector<std::string> Server::query(const std::string& sql) const {
             for (const auto& row : tx.exec(sql))
                 if (!row.empty()) values.emplace_back(row[0].c_str());
             return values;
-        } catch (const pqxx::sql_error&) {
-            if (now() > deadline) throw;
         } catch (const pqxx::failure&) {
             if (now() > deadline) throw;
         }
@@ -109,7 +107,7 @@ Pooler::Pooler(const Server& server, const std::string& folder) {
         << "[databases]\nchaos = " << server.connection_string() << "\n[pgbouncer]\nlisten_addr =\n"
         << "listen_port = 65433\nunix_socket_dir = " << folder << "\nauth_type = any\n"
         << "pool_mode = transaction\ndefault_pool_size = 8\nmax_client_conn = 200\n"
-        << "server_login_retry = 0.1\nserver_check_delay = 0\nlogfile = " << folder
+        << "server_login_retry = 0.1\nquery_wait_timeout = 3\nlogfile = " << folder
         << "/pgbouncer.log\n";
     pid_ = ::fork();
     if (pid_ == 0) {

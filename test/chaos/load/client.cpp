@@ -76,6 +76,10 @@ Client::Status Client::silently(const std::string& sql) {
         pqxx::nontransaction tx(*connection_);
         receive(tx.exec(sql));
         return Status::Ok;
+    } catch (const pqxx::serialization_failure&) {
+        sqlstate_ = "40001";  // libpqxx 6 does not count these two among SQL errors
+    } catch (const pqxx::deadlock_detected&) {
+        sqlstate_ = "40P01";
     } catch (const pqxx::sql_error& error) {
         sqlstate_ = error.sqlstate();
     } catch (const pqxx::failure&) {

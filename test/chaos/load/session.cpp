@@ -237,13 +237,16 @@ bool Session::back_to_savepoint() {
     return client_.connected() && open_;
 }
 
-// Rolls back; where the connection is gone the server does it.
+// Rolls back; where the connection is gone the server does it. After an error it has done so then.
 void Session::abandon() {
     open_ = false;
     Call call;
     call.function = Function::Rollback;
     call.transaction = transaction_;
     call.invoked = now();
+    const Call& last = client_.calls().back();
+    const bool failed = last.transaction == transaction_ && last.result != Result::Ok;
+    if (failed) call.invoked = last.invoked;
     if (client_.connected() && client_.silently("ROLLBACK") == Status::Ok) call.returned = now();
     client_.note(call);
 }

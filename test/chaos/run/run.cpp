@@ -1,6 +1,7 @@
 #include "run/run.hpp"
 
 #include <algorithm>
+#include <future>
 #include <iostream>
 #include <random>
 
@@ -49,12 +50,15 @@ class Run {
                 target_, mix_, options_.seed, number, number % kPooledEvery == 0,
                 Sabotage{options_.effect_outside}));
         std::atomic<bool> stop{false};
-        std::vector<std::thread> threads;
+        std::vector<std::future<void>> all;
         for (auto& session : sessions)
-            threads.emplace_back([&stop, &session] { session->work(stop); });
-        disturb();
+            all.push_back(std::async(std::launch::async,
+                                     [&stop, &session] { session->work(stop); }));
+        auto disturbed = std::async(std::launch::async, [this] { disturb(); });
+        disturbed.wait();
         stop = true;
-        for (std::thread& thread : threads) thread.join();
+        for (std::future<void>& one : all) one.get();
+        disturbed.get();
         for (auto& session : sessions) add(std::move(session->calls()));
     }
 

@@ -33,8 +33,8 @@ bool drop(const Server& server, std::int64_t body_limit) {
         tx.exec("SET lock_timeout = '500ms'");
         tx.exec(drop_and_create(body_limit));
         return true;
-    } catch (const pqxx::sql_error&) {
-        return false;  // a holder sleeps: another time
+    } catch (const pqxx::failure&) {
+        return false;  // a holder sleeps, or they wait for each other: another time
     }
 }
 
