@@ -199,24 +199,24 @@ std::vector<Violation> check_grants(const History& history) {
         Micros to;
         const Call* call;
     };
-    std::map<std::int64_t, Micros> ends;
+    const Transactions transactions(history);
+    std::map<std::int64_t, Micros> undone;
     std::set<std::pair<std::int64_t, Key>> given_back;
     for (const Call& call : history.calls) {
-        const bool ends_it = call.function >= Function::Commit && call.function != Function::Prepare;
-        if (ends_it) ends.emplace(call.transaction, call.invoked);
         // What comes back before the end needs a closer look, which the search takes.
-        if (call.function == Function::Release || call.result == Result::Info)
-            given_back.insert({call.transaction, call.key});
-        if (call.function == Function::RollbackTo) ends.emplace(call.transaction, call.invoked);
+        if (call.function == Function::Release) given_back.insert({call.transaction, call.key});
+        if (call.function == Function::RollbackTo) undone.emplace(call.transaction, call.invoked);
     }
     std::map<Key, std::vector<Held>> held;
     for (const Call& call : history.calls) {
         const bool granted = call.function == Function::Begin && call.result == Result::Ok &&
                              call.answer.outcome == "execute" && !call.alone;
         if (!granted || given_back.count({call.transaction, call.key}) > 0) continue;
-        const auto end = ends.find(call.transaction);
-        if (end != ends.end() && end->second > call.returned)
-            held[call.key].push_back({call.returned, end->second, &call});
+        const auto undo = undone.find(call.transaction);
+        const Micros end = std::min(transactions.earliest_end(call.transaction),
+                                    undo == undone.end() ? kNever : undo->second);
+        if (end != kNever && end > call.returned)
+            held[call.key].push_back({call.returned, end, &call});
     }
     std::vector<Violation> found;
     for (auto& [key, all] : held) {

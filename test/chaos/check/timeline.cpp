@@ -81,6 +81,7 @@ class Builder {
 
     Step end_of(const Call& call) {
         Step step = step_of(call);
+        if (is_end(call)) step.invoked = transactions_.earliest_end(call.transaction);
         if (call.function != Function::Commit && call.function != Function::CommitPrepared)
             return step;
         const Fate fate = transactions_.fate(call.transaction);
@@ -150,7 +151,11 @@ Transactions::Transactions(const History& history) {
                 undone_.insert(*it);
             }
         earlier.push_back(&call);
-        if (is_end(call)) fates_[call.transaction] = fate_of(call);
+        if (!is_end(call)) continue;
+        fates_[call.transaction] = fate_of(call);
+        const bool lost = call.result == Result::Info && earlier.size() > 1;
+        earliest_ends_[call.transaction] =
+            lost ? earlier[earlier.size() - 2]->invoked : call.invoked;
     }
     if (!history.effects_known) return;
     // The effect commits with the rest of its transaction, so it tells what the client was not told.
@@ -169,6 +174,11 @@ Transactions::Transactions(const History& history) {
 Fate Transactions::fate(std::int64_t transaction) const {
     const auto found = fates_.find(transaction);
     return found == fates_.end() ? Fate::RolledBack : found->second;
+}
+
+Micros Transactions::earliest_end(std::int64_t transaction) const {
+    const auto found = earliest_ends_.find(transaction);
+    return found == earliest_ends_.end() ? kNever : found->second;
 }
 
 bool Transactions::survives(const Call& call) const { return undone_.count(&call) == 0; }

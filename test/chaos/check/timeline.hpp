@@ -20,9 +20,13 @@ class Transactions {
     Fate fate(std::int64_t transaction) const;
     // Whether a rollback to a savepoint has undone this call; it holds for calls that were not.
     bool survives(const Call& call) const;
+    // When the transaction may have ended first: where nobody knows how, then perhaps by the loss
+    // of its backend before it was told to commit.
+    Micros earliest_end(std::int64_t transaction) const;
 
   private:
     std::map<std::int64_t, Fate> fates_;
+    std::map<std::int64_t, Micros> earliest_ends_;
     std::set<const Call*> undone_;
 };
 

@@ -15,6 +15,12 @@ bool means_lost(const std::string& sqlstate) {
            sqlstate.compare(0, 4, "57P0") == 0;
 }
 
+// The server's own words (XX000) where a function goes between parsing and calling it: it does not
+// lock functions.
+bool is_dropped_function(const pqxx::sql_error& error) {
+    return std::string(error.what()).find("cache lookup failed for function") != std::string::npos;
+}
+
 std::string text_of(const pqxx::field& field) { return field.is_null() ? "" : field.c_str(); }
 
 template <typename T>
@@ -81,7 +87,7 @@ Client::Status Client::silently(const std::string& sql) {
     } catch (const pqxx::deadlock_detected&) {
         sqlstate_ = "40P01";
     } catch (const pqxx::sql_error& error) {
-        sqlstate_ = error.sqlstate();
+        sqlstate_ = is_dropped_function(error) ? "42883" : error.sqlstate();
     } catch (const pqxx::failure&) {
     }
     if (!means_lost(sqlstate_) && connection_->is_open()) return Status::Refused;

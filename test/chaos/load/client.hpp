@@ -47,6 +47,7 @@ class Client {
     void end_prepared(Call call, const std::string& name, bool commit);
 
     std::vector<Call>& calls() { return calls_; }
+    const std::vector<Call>& calls() const { return calls_; }
 
   private:
     void lose();

@@ -193,6 +193,7 @@ void Session::next_transaction() {
 
 bool Session::open_transaction() {
     next_transaction();
+    opened_ = now();
     savepoints_ = 0;
     std::string sql = std::string("BEGIN ISOLATION LEVEL ") + plan_.isolation;
     if (plan_.statement_timeout > 0)
@@ -237,16 +238,26 @@ bool Session::back_to_savepoint() {
     return client_.connected() && open_;
 }
 
-// Rolls back; where the connection is gone the server does it. After an error it has done so then.
+// An error has undone the transaction when it was raised; a backend may have been lost at any time
+// since it answered last, which was before we heard of it.
+Micros Session::undone_since() const {
+    const std::vector<Call>& calls = client_.calls();
+    auto call = calls.rbegin();
+    while (call != calls.rend() && call->transaction == transaction_ &&
+           call->result == Result::Info)
+        ++call;
+    if (call == calls.rend() || call->transaction != transaction_) return opened_;
+    if (call->result == Result::Error) return call->invoked;
+    return client_.connected() ? now() : call->invoked;
+}
+
+// Rolls back; where the connection is gone the server does it.
 void Session::abandon() {
     open_ = false;
     Call call;
     call.function = Function::Rollback;
     call.transaction = transaction_;
-    call.invoked = now();
-    const Call& last = client_.calls().back();
-    const bool failed = last.transaction == transaction_ && last.result != Result::Ok;
-    if (failed) call.invoked = last.invoked;
+    call.invoked = undone_since();
     if (client_.connected() && client_.silently("ROLLBACK") == Status::Ok) call.returned = now();
     client_.note(call);
 }
@@ -284,6 +295,7 @@ void Session::finish_prepared(bool commit) {
     open_ = false;
     if (status == Status::Refused || !client_.is_prepared(name)) {
         call.function = Function::Rollback;
+        if (status == Status::Lost) call.invoked = undone_since();
         if (client_.connected()) (void)client_.silently("ROLLBACK");
         call.returned = now();
         client_.note(call);

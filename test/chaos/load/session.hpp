@@ -52,6 +52,7 @@ class Session {
     bool savepoint();
     bool back_to_savepoint();
     void abandon();
+    Micros undone_since() const;
     std::string new_effect();
 
     Protocol protocol() const { return {plan_, client_, mix_.body_limit}; }
@@ -68,7 +69,7 @@ class Session {
     std::int64_t transactions_ = 0;
     std::int64_t effects_ = 0;
     bool open_ = false;
-    bool refused_ = false;  // the last question was, and the transaction with it
+    Micros opened_ = 0;
     int savepoints_ = 0;
     std::map<Key, std::int64_t> old_tokens_;
     std::map<Key, std::int64_t> claimed_;  // in this turn, with their tokens

@@ -110,7 +110,7 @@ void set_up(const Server& server, std::int64_t body_limit) {
 }
 
 std::string drop_and_create(std::int64_t body_limit) {
-    return "BEGIN; DROP EXTENSION idempotency CASCADE;" + install(body_limit) + "COMMIT";
+    return "BEGIN; LOCK TABLE idempotency.record, idempotency.policy; DROP EXTENSION idempotency CASCADE;" + install(body_limit) + "COMMIT";
 }
 
 std::vector<Effect> read_effects(const Server& server) {

@@ -22,7 +22,6 @@ Call drop_call(std::int64_t number) {
     call.function = Function::Drop;
     call.transaction = -number;
     call.alone = true;
-    call.invoked = now();
     return call;
 }
 
@@ -30,7 +29,7 @@ bool drop(const Server& server, std::int64_t body_limit) {
     try {
         pqxx::connection connection(server.connection_string());
         pqxx::nontransaction tx(connection);
-        tx.exec("SET lock_timeout = '500ms'");
+        tx.exec("SET lock_timeout = '2s'");
         tx.exec(drop_and_create(body_limit));
         return true;
     } catch (const pqxx::failure&) {
@@ -43,7 +42,12 @@ void play_drop(Stage* stage) {
     for (std::int64_t number = 1; now() < stage->end; ++number) {
         rest(random.between(100, 600) * kMillisecond);
         Call call = drop_call(number);
-        if (!drop(stage->server, stage->mix.body_limit)) continue;
+        bool done = false;
+        for (int tries = 0; !done && tries < 20; ++tries) {
+            call.invoked = now();
+            done = drop(stage->server, stage->mix.body_limit);
+        }
+        if (!done) continue;
         call.returned = now();
         stage->calls.push_back(call);
         ++stage->fired["drop extension"];
