@@ -53,7 +53,9 @@ run_scenarios() {
 
 seconds_of() {
     local all=${#SCENARIOS[@]} seconds=$((MINUTES * 60))
-    if ((all == 1)); then
+    if [[ $SECONDS_EACH ]]; then
+        echo "$SECONDS_EACH"
+    elif ((all == 1)); then
         echo "$seconds"
     elif [[ $1 == mixed ]]; then
         echo $((seconds / 2))

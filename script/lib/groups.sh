@@ -3,7 +3,7 @@
 # shellcheck shell=bash
 
 # shellcheck disable=SC2034 # for script/test
-GROUPS_IN_ORDER=(checks build core regress isolation tap client docs examples recipes demo)
+GROUPS_IN_ORDER=(checks build core regress isolation tap client docs examples recipes demo chaos)
 
 # ---- our own checks, printed as TAP ----
 
@@ -205,4 +205,22 @@ demo_fails() {
     local status=0
     "$ROOT/script/demo" --sabotage=no-idempotency || status=$?
     ((status == 1))
+}
+
+# Everything at once, while the server is being harmed; and that the checker sees what it has to.
+group_chaos() {
+    ensure_cmake_built
+    run_ctest chaos --parallel "$(nproc)"
+    check "every planted bug fits the sources" bugs_apply
+    check "one minute of chaos breaks no promise" "$ROOT/script/chaos" --minutes 1
+    check "two planted bugs are caught" "$ROOT/script/chaos" --prove \
+        complete_outside_the_effects_transaction lookup_on_the_old_snapshot
+    check "a run whose faults hit nothing does not count" chaos_does_not_count
+    ((CHECKS_FAILED == 0))
+}
+
+chaos_does_not_count() {
+    local status=0
+    "$ROOT/script/chaos" --scenario mixed --seconds 3 --faults none || status=$?
+    ((status == 3))
 }

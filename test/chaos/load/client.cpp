@@ -15,10 +15,13 @@ bool means_lost(const std::string& sqlstate) {
            sqlstate.compare(0, 4, "57P0") == 0;
 }
 
-// The server's own words (XX000) where a function goes between parsing and calling it: it does not
-// lock functions.
-bool is_dropped_function(const pqxx::sql_error& error) {
-    return std::string(error.what()).find("cache lookup failed for function") != std::string::npos;
+// The server's own words (XX000) where a function, or its type, goes between parsing and calling it:
+// it locks neither. Inside a call of ours there would be a context.
+bool is_dropped(const pqxx::sql_error& error) {
+    const std::string text = error.what();
+    const auto has = [&](const char* words) { return text.find(words) != std::string::npos; };
+    return (has("cache lookup failed for function") || has("could not open relation with OID")) &&
+           !has("CONTEXT:");
 }
 
 std::string text_of(const pqxx::field& field) { return field.is_null() ? "" : field.c_str(); }
@@ -87,7 +90,7 @@ Client::Status Client::silently(const std::string& sql) {
     } catch (const pqxx::deadlock_detected&) {
         sqlstate_ = "40P01";
     } catch (const pqxx::sql_error& error) {
-        sqlstate_ = is_dropped_function(error) ? "42883" : error.sqlstate();
+        sqlstate_ = is_dropped(error) ? "42883" : error.sqlstate();
     } catch (const pqxx::failure&) {
     }
     if (!means_lost(sqlstate_) && connection_->is_open()) return Status::Refused;
