@@ -38,6 +38,7 @@ build_for_chaos() {
 # ---- scenarios ----
 
 # The mixed one gets half of the time, the others share the rest.
+# shellcheck disable=SC2153 # script/chaos sets SEED and OPTIONS
 run_scenarios() {
     local scenario status=0 worst=0 seed=$SEED
     [[ $seed ]] || seed=$((RANDOM * 32768 + RANDOM + 1))
@@ -65,10 +66,11 @@ seconds_of() {
 }
 
 # run_scenario NAME SEED SECONDS: on a cluster of its own.
+# shellcheck disable=SC2153
 run_scenario() {
     local name=$1 seed=$2 seconds=$3 status=0 disk=()
     if [[ $name == disk ]]; then
-        mount_small_disk || { say "SKIPPED: scenario disk, for want of the right to mount"; return 0; }
+        mount_small_disk || { say "SKIPPED: scenario disk: no right to mount one"; return 0; }
         disk=(--disk "$WORK/small-disk/records")
     fi
     start_chaos_cluster "$name"
@@ -111,14 +113,25 @@ keep_server_log() {
 
 # A disk of 24 MB that only this run fills.
 mount_small_disk() {
-    local disk=$WORK/small-disk
-    mkdir -p "$disk"
-    "${AS_ROOT[@]}" mount -t tmpfs -o size=24m tmpfs "$disk" 2>/dev/null || return 1
-    mkdir "$disk/records"
-    hand_over "$disk"
+    local folder=$WORK/small-disk
+    mkdir -p "$folder"
+    "${AS_ROOT[@]}" mount -t tmpfs -o size=24m tmpfs "$folder" 2>/dev/null || return 1
+    mkdir "$folder/records"
+    hand_over "$folder"
 }
 
-unmount_small_disk() { "${AS_ROOT[@]}" umount "$WORK/small-disk"; }
+# Also while a server still uses it.
+unmount_small_disk() {
+    ! mountpoint -q "$WORK/small-disk" || "${AS_ROOT[@]}" umount -l "$WORK/small-disk"
+}
+
+# Runs first at every end of the script.
+leave() {
+    local status=$?
+    [[ -z $WORK ]] || unmount_small_disk
+    (exit "$status")
+    clean_up
+}
 
 # ---- planted bugs ----
 
@@ -136,7 +149,7 @@ bug_files() {
 list_bugs() {
     local file
     for file in "$BUGS_FOLDER"/*.patch; do
-        printf '%-40s invariant %s\n' "$(basename "$file" .patch)" "$(head_of "$file" Expect)"
+        printf '%-40s %s\n' "$(basename "$file" .patch)" "$(head_of "$file" Expect)"
     done
 }
 
@@ -165,7 +178,7 @@ prove_bugs() {
     for file in "${files[@]}"; do
         number=$((number + 1))
         if caught "$file"; then
-            echo "ok $number - $(basename "$file" .patch) is caught: invariant $(head_of "$file" Expect)"
+            echo "ok $number - $(basename "$file" .patch) is caught: $(head_of "$file" Expect)"
         else
             echo "not ok $number - $(basename "$file" .patch) is caught"
             show_tail 40 "$WORK/planted.log"
@@ -185,10 +198,13 @@ prepare_planting() {
     find "$WORK/planted-build" -name '*.d' -exec sed -i "s|$SRC/|$WORK/planted/|g" {} +
     mkdir -p "$WORK/server"
     for folder in --bindir --pkglibdir --sharedir; do
-        (cd / && cp -a --parents "$(realpath "$("$PG_CONFIG" "$folder")" | cut -c2-)" "$WORK/server")
+        (cd / && cp -a --parents ".$(realpath "$("$PG_CONFIG" "$folder")")" "$WORK/server")
     done
     hand_over "$WORK/server"
 }
+
+# A folder of the server, in the copy.
+copied_folder() { echo "$WORK/server$(realpath "$("$PG_CONFIG" "$1")")"; }
 
 # Runs with the bug, for a few seconds and with three seeds at most.
 caught() {
@@ -206,9 +222,9 @@ caught() {
 plant() {
     ! is_patch "$1" || patch_tree "$WORK/planted" "$1" || return
     make_in "$WORK/planted-build" "$WORK/planted" -j "$(nproc)" || return
-    cp "$WORK/planted-build/idempotency.so" "$WORK/server$(realpath "$("$PG_CONFIG" --pkglibdir)")"
+    cp "$WORK/planted-build/idempotency.so" "$(copied_folder --pkglibdir)"
     cp "$WORK/planted/idempotency.control" "$WORK"/planted/sql/idempotency--*.sql \
-        "$WORK/server$(realpath "$("$PG_CONFIG" --sharedir)")/extension"
+        "$(copied_folder --sharedir)/extension"
 }
 
 # Whether the checker has found what it should.
@@ -217,10 +233,10 @@ run_planted() {
     shift
     rm -rf "$WORK/planted-cluster"
     (
-        PG_BINDIR=$WORK/server$(realpath "$PG_BINDIR")
+        PG_BINDIR=$(copied_folder --bindir)
         start_chaos_cluster planted-cluster
         run_as_postgres "$(chaos_program)" "$@"
     ) >"$WORK/planted.log" 2>&1 || status=$?
     stop_servers_below "$WORK/planted-cluster"
-    ((status == 1)) && grep -q "violated: invariant $(head_of "$file" Expect)," "$WORK/planted.log"
+    ((status == 1)) && grep -q "violated: $(head_of "$file" Expect)," "$WORK/planted.log"
 }

@@ -11,8 +11,8 @@ constexpr Rule kRules[] = {check_effects, check_answers, check_tokens,
                            check_grants,  check_errors,  check_waits};
 
 // Every key must fit an order of its own; keys are independent (invariants 10 and 13).
-std::map<Key, Verdict> check_keys(const History& history,
-                                  const std::map<Key, Verdict>& earlier, Judgement* judgement) {
+std::map<Key, Verdict> check_keys(const History& history, const std::map<Key, Verdict>& earlier,
+                                  Judgement* judgement) {
     std::map<Key, Verdict> verdicts;
     for (const Timeline& timeline : timelines(history)) {
         const auto before = earlier.find(timeline.key);

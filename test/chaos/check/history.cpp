@@ -35,8 +35,8 @@ NLOHMANN_JSON_SERIALIZE_ENUM(Result,
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Key, scope, principal, key)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Asked, fingerprint, token, ttl, lease, retry_after, retryable,
                                    too_large, status_code, body, point, action, effect, savepoint)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Answer, outcome, yes, found, token, attempt, status,
-                                   status_code, body, point)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Answer, outcome, yes, found, token, attempt, status, status_code,
+                                   body, point)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Call, session, transaction, alone, function, key, asked, result,
                                    sqlstate, answer, invoked, returned)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Effect, id, transaction, key)
@@ -81,8 +81,8 @@ void save(const History& history, const std::string& file) {
         << '\n';
     for (const Effect& effect : history.effects) out << json{{"effect", effect}} << '\n';
     for (const Call& call : history.calls)
-        out << json{{"call", without_defaults(call, Call{})}}.dump(
-                   -1, ' ', false, json::error_handler_t::replace)
+        out << json{{"call", without_defaults(call, Call{})}}.dump(-1, ' ', false,
+                                                                   json::error_handler_t::replace)
             << '\n';
     if (!out) throw std::runtime_error("cannot write " + file);
 }

@@ -1,5 +1,5 @@
-// What happened, as the clients saw it: one entry per call. The checker knows nothing else of a run,
-// and a history that was kept can be judged again.
+// What happened, as the clients saw it: one entry per call. The checker knows nothing else of a
+// run, and a history that was kept can be judged again.
 #pragma once
 
 #include <cstdint>

@@ -6,7 +6,8 @@
 namespace idem::chaos {
 namespace {
 
-constexpr std::size_t kTooMany = 50000;  // orders of the same moment; a key never needed a hundredth
+constexpr std::size_t kTooMany =
+    50000;  // orders of the same moment; a key never needed a hundredth
 
 struct Order {
     State state;
@@ -18,8 +19,8 @@ std::string fingerprint_of(const Record& record) {
     text << static_cast<int>(record.kind) << ' ' << record.token << ' ' << record.attempt << ' '
          << record.fingerprint << ' ' << record.status_code << ' ' << record.body << ' '
          << record.point << ' ' << record.by_operator << ' ' << record.lease;
-    for (const Range& range : {record.claimed, record.expires, record.retained, record.lease_until,
-                               record.next_attempt})
+    for (const Range& range :
+         {record.claimed, record.expires, record.retained, record.lease_until, record.next_attempt})
         text << ' ' << range.lo << '-' << range.hi;
     return text.str();
 }

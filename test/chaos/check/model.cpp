@@ -20,8 +20,12 @@ Range after_by(const Window& window, Micros duration) {
     return {plus(window.from, duration), plus(window.to, duration)};
 }
 
-bool may_be_over(const Range& end, const Window& now) { return now.to >= end.lo; }
-bool may_be_ahead(const Range& end, const Window& now) { return now.from < end.hi; }
+bool may_be_over(const Range& end, const Window& now) {
+    return now.to >= end.lo;
+}
+bool may_be_ahead(const Range& end, const Window& now) {
+    return now.from < end.hi;
+}
 
 // ---- records ----
 
@@ -29,14 +33,18 @@ bool is_final(const Record& record) {
     return record.kind == Kind::Completed || record.kind == Kind::Failed;
 }
 
-bool has_ended(const Record& record) { return is_final(record) || record.kind == Kind::Retryable; }
+bool has_ended(const Record& record) {
+    return is_final(record) || record.kind == Kind::Retryable;
+}
 
 // Also when nobody has removed it yet.
 bool may_be_gone(const Record& record, const Window& now) {
     return record.kind == Kind::Absent || (has_ended(record) && may_be_over(record.retained, now));
 }
 
-bool same_payload(int a, int b) { return a == 0 || b == 0 || a == b; }
+bool same_payload(int a, int b) {
+    return a == 0 || b == 0 || a == b;
+}
 
 bool is_bound(const Record& record, const Window& now) {
     return record.kind == Kind::InProgress ||
@@ -114,7 +122,10 @@ std::vector<Record> grants(const Record& record, const Call& call, const Rules& 
 class Move {
   public:
     Move(const State& state, const Step& step, const Rules& rules)
-        : state_(state), step_(step), call_(*step.call), rules_(rules),
+        : state_(state),
+          step_(step),
+          call_(*step.call),
+          rules_(rules),
           now_{step.invoked, step.returned} {}
 
     std::vector<State> run() {
@@ -475,7 +486,8 @@ class Move {
         if (code == "54000") return call_.asked.too_large;
         if (code == "ID404") return no_claim_is_legal();
         if (code == "ID409") return lost_is_legal();
-        if (code == "22004") return call_.asked.token == 0 && !(owns() && (own_open() || own()->ended));
+        if (code == "22004")
+            return call_.asked.token == 0 && !(owns() && (own_open() || own()->ended));
         if (code == "55006") return may_be_ahead(view().lease_until, now_);
         if (code == "55000") return state_error_is_legal();
         return code == "55P03";  // a wait has ended: what it waited for is asked elsewhere
@@ -540,8 +552,8 @@ std::string describe(const Record& record) {
                                          "retryable"};
     std::string text = kWords[static_cast<int>(record.kind)];
     if (record.kind == Kind::Absent) return text;
-    text += " (attempt " + std::to_string(record.attempt) + ", token " +
-            std::to_string(record.token);
+    text +=
+        " (attempt " + std::to_string(record.attempt) + ", token " + std::to_string(record.token);
     if (record.kind == Kind::InProgress)
         text += ", lease ends " + std::to_string(record.lease_until.lo) + ".." +
                 std::to_string(record.lease_until.hi);

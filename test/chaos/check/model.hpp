@@ -48,16 +48,16 @@ struct Frame {
 // One order of a key's calls leads to one of these.
 struct State {
     Record committed;
-    std::int64_t owner = 0;  // the transaction that has changed the key and not ended; 0: none
+    std::int64_t owner = 0;     // the transaction that has changed the key and not ended; 0: none
     std::vector<Frame> frames;  // of the owner, outermost first
 };
 
 // A call with its place among savepoints.
 struct Step {
     const Call* call = nullptr;
-    int depth = 0;             // how many savepoints are open
-    Micros invoked = 0;        // Prepared transactions end elsewhere, and so at another time
-    Micros returned = kNever;  // than their call says.
+    int depth = 0;                // how many savepoints are open
+    Micros invoked = 0;           // Prepared transactions end elsewhere, and so at another time
+    Micros returned = kNever;     // than their call says.
     bool may_be_skipped = false;  // unknown: it may not have happened
     bool may_be_undone = false;   // Commit: it may have been a rollback
 };

@@ -54,8 +54,7 @@ class Effects {
 
   private:
     void judge_row(const std::string& id, int count) {
-        if (count > 1)
-            add(1, "effect " + id + " has happened " + std::to_string(count) + " times");
+        if (count > 1) add(1, "effect " + id + " has happened " + std::to_string(count) + " times");
         const auto result = results_.find(id);
         if (result == results_.end())
             add(14, "effect " + id + " has no result that was recorded with it");
@@ -179,7 +178,8 @@ std::vector<Violation> check_tokens(const History& history) {
         std::sort(by_start.begin(), by_start.end(),
                   [](const Call* a, const Call* b) { return a->invoked < b->invoked; });
         for (const Call* call : by_start) {
-            for (; behind < calls.size() && calls[behind]->returned + kResolution < call->invoked; ++behind)
+            for (; behind < calls.size() && calls[behind]->returned + kResolution < call->invoked;
+                 ++behind)
                 largest = std::max(largest, calls[behind]->answer.token);
             if (!issued.insert(call->answer.token).second)
                 found.push_back({6, "a token was issued twice: " + describe(*call)});
@@ -220,9 +220,11 @@ std::vector<Violation> check_grants(const History& history) {
     }
     std::vector<Violation> found;
     for (auto& [key, all] : held) {
-        std::sort(all.begin(), all.end(), [](const Held& a, const Held& b) { return a.from < b.from; });
+        std::sort(all.begin(), all.end(),
+                  [](const Held& a, const Held& b) { return a.from < b.from; });
         for (std::size_t i = 1; i < all.size(); ++i)
-            if (all[i].from < all[i - 1].to && all[i].call->transaction != all[i - 1].call->transaction)
+            if (all[i].from < all[i - 1].to &&
+                all[i].call->transaction != all[i - 1].call->transaction)
                 found.push_back({5, "two transactions held one key: " + describe(*all[i - 1].call) +
                                         " and " + describe(*all[i].call)});
     }
@@ -271,8 +273,8 @@ std::vector<Violation> check_waits(const History& history) {
     }
     std::vector<Violation> found;
     for (const Call& call : history.calls) {
-        const bool bare = call.result == Result::Ok && call.answer.outcome == "in_progress" &&
-                          !call.answer.found;
+        const bool bare =
+            call.result == Result::Ok && call.answer.outcome == "in_progress" && !call.answer.found;
         if (bare) {
             const auto& others = holders[call.key];
             if (std::none_of(others.begin(), others.end(), [&](const Span& other) {

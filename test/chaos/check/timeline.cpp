@@ -8,12 +8,13 @@ namespace {
 
 using Fate = Transactions::Fate;
 
-bool is_protocol(const Call& call) { return call.function < Function::Drop; }
+bool is_protocol(const Call& call) {
+    return call.function < Function::Drop;
+}
 
 bool is_end(const Call& call) {
     return call.alone || call.function == Function::Commit || call.function == Function::Rollback ||
-           call.function == Function::CommitPrepared ||
-           call.function == Function::RollbackPrepared;
+           call.function == Function::CommitPrepared || call.function == Function::RollbackPrepared;
 }
 
 Fate fate_of(const Call& end) {
@@ -32,7 +33,8 @@ bool tells_nothing(const Call& call) {
 
 // Within a transaction that goes on or is undone, an unanswered call leaves no trace but its lock.
 bool leaves_nothing(const Call& call) {
-    return is_protocol(call) && (tells_nothing(call) || (call.result == Result::Info && !call.alone));
+    return is_protocol(call) &&
+           (tells_nothing(call) || (call.result == Result::Info && !call.alone));
 }
 
 class Builder {
@@ -76,7 +78,8 @@ class Builder {
         if (call.function == Function::Effect || call.function == Function::Savepoint) return;
         // The transaction has failed and can only be rolled back.
         if (call.function == Function::RollbackTo && call.result == Result::Error) return;
-        for (const Key& key : touched_[call.transaction]) timeline(key).steps.push_back(end_of(call));
+        for (const Key& key : touched_[call.transaction])
+            timeline(key).steps.push_back(end_of(call));
     }
 
     Step end_of(const Call& call) {
@@ -158,7 +161,8 @@ Transactions::Transactions(const History& history) {
             lost ? earlier[earlier.size() - 2]->invoked : call.invoked;
     }
     if (!history.effects_known) return;
-    // The effect commits with the rest of its transaction, so it tells what the client was not told.
+    // The effect commits with the rest of its transaction, so it tells what the client was not
+    // told.
     std::set<std::int64_t> effective;
     for (const Effect& effect : history.effects) effective.insert(effect.transaction);
     for (const Call& call : history.calls) {
@@ -166,8 +170,7 @@ Transactions::Transactions(const History& history) {
             continue;
         const bool written = effective.count(call.transaction) > 0;
         const bool certain = written || (!call.alone && call.result == Result::Ok);
-        if (certain)
-            fates_[call.transaction] = written ? Fate::Committed : Fate::RolledBack;
+        if (certain) fates_[call.transaction] = written ? Fate::Committed : Fate::RolledBack;
     }
 }
 
@@ -181,8 +184,12 @@ Micros Transactions::earliest_end(std::int64_t transaction) const {
     return found == earliest_ends_.end() ? kNever : found->second;
 }
 
-bool Transactions::survives(const Call& call) const { return undone_.count(&call) == 0; }
+bool Transactions::survives(const Call& call) const {
+    return undone_.count(&call) == 0;
+}
 
-std::vector<Timeline> timelines(const History& history) { return Builder(history).result(); }
+std::vector<Timeline> timelines(const History& history) {
+    return Builder(history).result();
+}
 
 }  // namespace idem::chaos

@@ -44,7 +44,9 @@ std::vector<std::string> Injector::all_kinds() {
 
 Injector::Injector(Server& server, std::uint64_t seed, std::vector<std::string> kinds,
                    std::string small_disk)
-    : server_(server), random_(seed, 0xfa017), kinds_(std::move(kinds)),
+    : server_(server),
+      random_(seed, 0xfa017),
+      kinds_(std::move(kinds)),
       small_disk_(std::move(small_disk)) {
     for (const std::string& kind : kinds_) fired_[kind] = 0;
 }
@@ -129,8 +131,12 @@ bool Injector::signal_victim(const char* function) {
         .as<bool>();
 }
 
-bool Injector::cancel() { return signal_victim("pg_cancel_backend"); }
-bool Injector::terminate() { return signal_victim("pg_terminate_backend"); }
+bool Injector::cancel() {
+    return signal_victim("pg_cancel_backend");
+}
+bool Injector::terminate() {
+    return signal_victim("pg_terminate_backend");
+}
 
 // The server takes it for damaged memory, ends all others and recovers.
 bool Injector::kill() {
@@ -155,15 +161,14 @@ bool Injector::crash() {
 
 bool Injector::vacuum() {
     return maintain(random_.one_in(2) ? "VACUUM FULL idempotency.record"
-                                               : "CLUSTER idempotency.record USING record_pkey");
+                                      : "CLUSTER idempotency.record USING record_pkey");
 }
 
 // One that was interrupted leaves an index that is of no use.
 bool Injector::reindex() {
     const bool done = maintain("REINDEX TABLE CONCURRENTLY idempotency.record");
-    for (const auto& index :
-         query("SELECT indexrelid::regclass FROM pg_index WHERE NOT indisvalid"
-               " AND indrelid = to_regclass('idempotency.record')"))
+    for (const auto& index : query("SELECT indexrelid::regclass FROM pg_index WHERE NOT indisvalid"
+                                   " AND indrelid = to_regclass('idempotency.record')"))
         (void)maintain(std::string("DROP INDEX ") + index[0].c_str());
     return done;
 }

@@ -21,7 +21,9 @@ std::string environment(const char* name) {
     return value;
 }
 
-std::string program(const char* name) { return environment("PG_BINDIR") + "/" + name; }
+std::string program(const char* name) {
+    return environment("PG_BINDIR") + "/" + name;
+}
 
 void shell(const std::string& command, const std::string& log) {
     const int status = std::system((command + " >>" + log + " 2>&1 </dev/null").c_str());
@@ -46,7 +48,9 @@ void Server::control(const std::string& arguments) const {
           folder_ + "/control.log");
 }
 
-void Server::stop_immediately() { control("stop -m immediate -w -s"); }
+void Server::stop_immediately() {
+    control("stop -m immediate -w -s");
+}
 
 void Server::start() {
     control("start -w -s -t 60 -o '-k " + folder_ + " -p " + std::to_string(port_) + "'");
@@ -57,9 +61,13 @@ void Server::crash_and_restart() {
     start();
 }
 
-void Server::await_ready() const { (void)query("SELECT 1"); }
+void Server::await_ready() const {
+    (void)query("SELECT 1");
+}
 
-void Server::promote() { control("promote -w -s -t 60"); }
+void Server::promote() {
+    control("promote -w -s -t 60");
+}
 
 Server Server::clone(const std::string& folder) const {
     (void)::mkdir(folder.c_str(), 0700);
@@ -92,7 +100,9 @@ std::vector<std::string> Server::query(const std::string& sql) const {
     }
 }
 
-std::string Server::value(const std::string& sql) const { return query(sql).at(0); }
+std::string Server::value(const std::string& sql) const {
+    return query(sql).at(0);
+}
 
 void Server::set(const std::string& setting, const std::string& value) const {
     query("ALTER SYSTEM SET " + setting + " = '" + value + "'");

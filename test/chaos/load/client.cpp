@@ -15,8 +15,8 @@ bool means_lost(const std::string& sqlstate) {
            sqlstate.compare(0, 4, "57P0") == 0;
 }
 
-// The server's own words (XX000) where a function, or its type, goes between parsing and calling it:
-// it locks neither. Inside a call of ours there would be a context.
+// The server's own words (XX000) where a function, or its type, goes between parsing and calling
+// it: it locks neither. Inside a call of ours there would be a context.
 bool is_dropped(const pqxx::sql_error& error) {
     const std::string text = error.what();
     const auto has = [&](const char* words) { return text.find(words) != std::string::npos; };
@@ -24,7 +24,9 @@ bool is_dropped(const pqxx::sql_error& error) {
            !has("CONTEXT:");
 }
 
-std::string text_of(const pqxx::field& field) { return field.is_null() ? "" : field.c_str(); }
+std::string text_of(const pqxx::field& field) {
+    return field.is_null() ? "" : field.c_str();
+}
 
 template <typename T>
 T number_of(const pqxx::field& field) {
@@ -39,7 +41,9 @@ Micros now() {
         .count();
 }
 
-void rest(Micros duration) { std::this_thread::sleep_for(std::chrono::microseconds(duration)); }
+void rest(Micros duration) {
+    std::this_thread::sleep_for(std::chrono::microseconds(duration));
+}
 
 Client::Client(const Target& target, int session, bool pooled)
     : target_(target), session_(session), pooled_(pooled) {}
@@ -52,7 +56,8 @@ std::unique_ptr<pqxx::connection> Client::open(const std::string& where, const s
 bool Client::connect(const std::atomic<bool>& give_up) {
     while (!connected() && !give_up) {
         try {
-            application_ = "chaos " + std::to_string(session_) + "." + std::to_string(++connections_);
+            application_ =
+                "chaos " + std::to_string(session_) + "." + std::to_string(++connections_);
             connection_ = open(pooled_ ? target_.pooled() : target_.direct(), application_);
         } catch (const pqxx::failure&) {
             rest(20 * kMillisecond);
@@ -62,7 +67,9 @@ bool Client::connect(const std::atomic<bool>& give_up) {
 }
 
 // A connection that broke is never used again: libpqxx would open it anew behind our back.
-void Client::lose() { connection_.reset(); }
+void Client::lose() {
+    connection_.reset();
+}
 
 void Client::receive(const pqxx::result& rows) {
     answer_ = Answer{};
@@ -140,7 +147,9 @@ void Client::note(Call call) {
     calls_.push_back(std::move(call));
 }
 
-std::string Client::quote(const std::string& text) const { return connection_->quote(text); }
+std::string Client::quote(const std::string& text) const {
+    return connection_->quote(text);
+}
 
 pqxx::result Client::ask_directly(const std::string& sql) {
     for (;;) {

@@ -19,7 +19,8 @@ std::vector<Key> draw_keys(const Mix& mix, Random& random, int session, std::int
     if (mix.cold_every > 0 && random.one_in(mix.cold_every)) return {cold_key(session, turn)};
     const std::vector<Key> hot = hot_keys(mix);
     const auto any = [&] {
-        return hot[static_cast<std::size_t>(random.between(0, static_cast<std::int64_t>(hot.size()) - 1))];
+        return hot[static_cast<std::size_t>(
+            random.between(0, static_cast<std::int64_t>(hot.size()) - 1))];
     };
     std::vector<Key> keys{any()};
     if (random.one_in(12)) {
@@ -61,8 +62,8 @@ void draw_shape(const Mix& mix, Random& random, Plan* plan) {
                                             {Finish::PrepareCommit, mix.prepare ? 6 : 0},
                                             {Finish::PrepareRollback, mix.prepare ? 3 : 0},
                                             {Finish::HangUp, mix.harm ? 9 : 0}});
-    plan->action = random.weighted<const char*>(
-        {{"forget", 4}, {"release", 2}, {"complete", 1}, {"fail", 1}});
+    plan->action =
+        random.weighted<const char*>({{"forget", 4}, {"release", 2}, {"complete", 1}, {"fail", 1}});
 }
 
 void draw_transaction(const Mix& mix, Random& random, Plan* plan) {
@@ -77,8 +78,7 @@ void draw_transaction(const Mix& mix, Random& random, Plan* plan) {
     plan->repeat_end = random.one_in(5);
     plan->fails = random.one_in(6);
     const bool hurried = random.one_in(12);
-    plan->statement_timeout =
-        hurried && mix.harm ? static_cast<int>(random.between(1, 30)) : 0;
+    plan->statement_timeout = hurried && mix.harm ? static_cast<int>(random.between(1, 30)) : 0;
 }
 
 void draw_terms(const Mix& mix, Random& random, Plan* plan) {

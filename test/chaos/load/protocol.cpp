@@ -120,9 +120,9 @@ Question Protocol::checkpoint(const Key& key, std::int64_t token) const {
     Question question{call_of(Function::Checkpoint, key), {}};
     question.call.asked.token = token;
     question.call.asked.point = "step-" + std::to_string(plan_.status_code);
-    question.sql = single("idem_checkpoint(" + names(key) + token_argument(token) +
-                          ", recovery_point => '" + question.call.asked.point +
-                          "', state => '{\"n\": 1}')");
+    question.sql =
+        single("idem_checkpoint(" + names(key) + token_argument(token) + ", recovery_point => '" +
+               question.call.asked.point + "', state => '{\"n\": 1}')");
     return question;
 }
 
@@ -146,14 +146,11 @@ Question Protocol::execute(const Key& key, const std::string& effect,
         call.asked.effect = effect;
         set_result(&call, effect);
     }
-    const nlohmann::json request = {{"id", effect},
-                                    {"transaction", transaction},
-                                    {"scope", key.scope},
-                                    {"principal", key.principal},
-                                    {"key", key.key},
-                                    {"status_code", plan_.status_code},
-                                    {"fails", plan_.fails},
-                                    {"body", body_of(effect, plan_.body_size)}};
+    const nlohmann::json request = {
+        {"id", effect},         {"transaction", transaction},
+        {"scope", key.scope},   {"principal", key.principal},
+        {"key", key.key},       {"status_code", plan_.status_code},
+        {"fails", plan_.fails}, {"body", body_of(effect, plan_.body_size)}};
     std::string arguments = names(key) + ", operation => 'chaos.work(jsonb)', request => " +
                             client_.quote(request.dump()) + optional("wait", plan_.wait);
     arguments += ", fingerprint => '\\x0" + std::to_string(call.asked.fingerprint) + "'";

@@ -22,7 +22,8 @@ class Protocol {
 
     Question begin(const Key& key) const;
     // `token` 0: the claim was begun in the same transaction.
-    Question end(const Key& key, Ending ending, std::int64_t token, const std::string& effect) const;
+    Question end(const Key& key, Ending ending, std::int64_t token,
+                 const std::string& effect) const;
     Question extend(const Key& key, std::int64_t token) const;
     Question checkpoint(const Key& key, std::int64_t token) const;
     Question once(const Key& key, const std::string& effect) const;

@@ -4,7 +4,11 @@ namespace idem::chaos {
 
 Session::Session(const Target& target, const Mix& mix, std::uint64_t seed, int number, bool pooled,
                  Sabotage sabotage)
-    : target_(target), mix_(mix), seed_(seed), number_(number), sabotage_(sabotage),
+    : target_(target),
+      mix_(mix),
+      seed_(seed),
+      number_(number),
+      sabotage_(sabotage),
       client_(target, number, pooled) {}
 
 void Session::work(const std::atomic<bool>& stop) {

@@ -57,9 +57,10 @@ void expect(const Server& server, int invariant, const std::string& what, const 
 }
 
 void check_leaks(const Server& server, std::vector<Violation>* found) {
-    expect(server, 18, "locks of ours",
-           "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objsubid IN (18756, 18757)",
-           "0", found);
+    expect(
+        server, 18, "locks of ours",
+        "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objsubid IN (18756, 18757)",
+        "0", found);
     expect(server, 18, "prepared transactions", "SELECT count(*) FROM pg_prepared_xacts", "0",
            found);
     expect(server, 18, "open transactions",
@@ -75,13 +76,16 @@ void check_structure(const Server& server, std::vector<Violation>* found) {
         pqxx::connection connection(server.connection_string());
         pqxx::nontransaction tx(connection);
         tx.exec("CREATE EXTENSION IF NOT EXISTS amcheck");
-        tx.exec("SELECT bt_index_check(indexrelid, true) FROM pg_index"
-                " WHERE indrelid = 'idempotency.record'::regclass AND indisvalid");
+        tx.exec(
+            "SELECT bt_index_check(indexrelid, true) FROM pg_index"
+            " WHERE indrelid = 'idempotency.record'::regclass AND indisvalid");
         tx.exec("BEGIN ISOLATION LEVEL REPEATABLE READ");
-        tx.exec("SET LOCAL enable_indexscan = off; SET LOCAL enable_indexonlyscan = off;"
-                "SET LOCAL enable_bitmapscan = off");
+        tx.exec(
+            "SET LOCAL enable_indexscan = off; SET LOCAL enable_indexonlyscan = off;"
+            "SET LOCAL enable_bitmapscan = off");
         const std::string rows = tx.exec("SELECT count(*) FROM idempotency.record")[0][0].c_str();
-        tx.exec("RESET enable_indexscan; RESET enable_indexonlyscan; SET LOCAL enable_seqscan = off");
+        tx.exec(
+            "RESET enable_indexscan; RESET enable_indexonlyscan; SET LOCAL enable_seqscan = off");
         const std::string entries =
             tx.exec("SELECT count(*) FROM idempotency.record WHERE scope >= ''")[0][0].c_str();
         tx.exec("COMMIT");
@@ -94,8 +98,9 @@ void check_structure(const Server& server, std::vector<Violation>* found) {
 
 // Faults of ours end processes by signals 3, 9 and 15, and by nothing else.
 void check_log(const Server& server, std::vector<Violation>* found) {
-    static const std::regex kBroken("PANIC:|TRAP:|terminated by signal (4|6|7|8|11)\\b|"
-                                    "unexpected C\\+\\+ exception|invalid page|could not read block");
+    static const std::regex kBroken(
+        "PANIC:|TRAP:|terminated by signal (4|6|7|8|11)\\b|"
+        "unexpected C\\+\\+ exception|invalid page|could not read block");
     std::ifstream log(server.folder() + "/server.log");
     for (std::string line; std::getline(log, line);)
         if (std::regex_search(line, kBroken)) found->push_back({19, "the server's log: " + line});
@@ -110,7 +115,9 @@ void set_up(const Server& server, std::int64_t body_limit) {
 }
 
 std::string drop_and_create(std::int64_t body_limit) {
-    return "BEGIN; LOCK TABLE idempotency.record, idempotency.policy; DROP EXTENSION idempotency CASCADE;" + install(body_limit) + "COMMIT";
+    return "BEGIN; LOCK TABLE idempotency.record, idempotency.policy; DROP EXTENSION idempotency "
+           "CASCADE;" +
+           install(body_limit) + "COMMIT";
 }
 
 std::vector<Effect> read_effects(const Server& server) {

@@ -9,11 +9,16 @@ namespace idem::chaos {
 namespace {
 
 const option kOptions[] = {
-    {"scenario", required_argument, nullptr, 'c'}, {"seed", required_argument, nullptr, 's'},
-    {"seconds", required_argument, nullptr, 't'},  {"sessions", required_argument, nullptr, 'n'},
-    {"keys", required_argument, nullptr, 'k'},     {"faults", required_argument, nullptr, 'f'},
-    {"keep", required_argument, nullptr, 'o'},     {"check", required_argument, nullptr, 'h'},
-    {"disk", required_argument, nullptr, 'd'},     {"sabotage", required_argument, nullptr, 'b'},
+    {"scenario", required_argument, nullptr, 'c'},
+    {"seed", required_argument, nullptr, 's'},
+    {"seconds", required_argument, nullptr, 't'},
+    {"sessions", required_argument, nullptr, 'n'},
+    {"keys", required_argument, nullptr, 'k'},
+    {"faults", required_argument, nullptr, 'f'},
+    {"keep", required_argument, nullptr, 'o'},
+    {"check", required_argument, nullptr, 'h'},
+    {"disk", required_argument, nullptr, 'd'},
+    {"sabotage", required_argument, nullptr, 'b'},
     {nullptr, 0, nullptr, 0},
 };
 
@@ -26,8 +31,8 @@ std::uint64_t number(const std::string& text, std::uint64_t least, std::uint64_t
         used = 0;
     }
     if (used == 0 || used != text.size() || value < least || value > most)
-        throw std::invalid_argument("'" + text + "' is not a number from " +
-                                    std::to_string(least) + " to " + std::to_string(most));
+        throw std::invalid_argument("'" + text + "' is not a number from " + std::to_string(least) +
+                                    " to " + std::to_string(most));
     return value;
 }
 

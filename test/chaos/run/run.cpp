@@ -18,8 +18,10 @@ constexpr int kPooledEvery = 3;  // sessions
 class Run {
   public:
     explicit Run(const Options& options)
-        : options_(options), scenario_(scenario_of(options.scenario)),
-          server_(Server::from_environment()), pooler_(server_, server_.folder() + "/pooler") {
+        : options_(options),
+          scenario_(scenario_of(options.scenario)),
+          server_(Server::from_environment()),
+          pooler_(server_, server_.folder() + "/pooler") {
         if (options_.seed == 0) options_.seed = std::random_device{}() | 1u;
         mix_.longest_lease =
             std::clamp<Micros>(options_.seconds * kSecond / 5, kSecond / 2, 10 * kSecond);
@@ -30,8 +32,8 @@ class Run {
 
     Conclusion play() {
         std::cout << "chaos: scenario " << scenario_.name << " (" << scenario_.about << "), seed "
-                  << options_.seed << ", " << options_.sessions << " sessions, "
-                  << options_.seconds << " s" << std::endl;
+                  << options_.seed << ", " << options_.sessions << " sessions, " << options_.seconds
+                  << " s" << std::endl;
         const Micros start = now();
         set_up(server_, mix_.body_limit);
         scenario_.prepare(server_, options_);
@@ -46,14 +48,14 @@ class Run {
     void work() {
         std::vector<std::unique_ptr<Session>> sessions;
         for (int number = 1; number <= options_.sessions; ++number)
-            sessions.push_back(std::make_unique<Session>(
-                target_, mix_, options_.seed, number, number % kPooledEvery == 0,
-                Sabotage{options_.effect_outside}));
+            sessions.push_back(std::make_unique<Session>(target_, mix_, options_.seed, number,
+                                                         number % kPooledEvery == 0,
+                                                         Sabotage{options_.effect_outside}));
         std::atomic<bool> stop{false};
         std::vector<std::future<void>> all;
         for (auto& session : sessions)
-            all.push_back(std::async(std::launch::async,
-                                     [&stop, &session] { session->work(stop); }));
+            all.push_back(
+                std::async(std::launch::async, [&stop, &session] { session->work(stop); }));
         auto disturbed = std::async(std::launch::async, [this] { disturb(); });
         disturbed.wait();
         stop = true;
@@ -66,8 +68,8 @@ class Run {
         const bool usual = options_.faults == std::vector<std::string>{"default"};
         Injector injector(server_, options_.seed, usual ? scenario_.faults : options_.faults,
                           options_.small_disk);
-        Stage stage{server_, target_, mix_, now() + options_.seconds * kSecond, options_.seed,
-                    {},      0,       {}};
+        Stage stage{server_,       target_, mix_, now() + options_.seconds * kSecond,
+                    options_.seed, {},      0,    {}};
         injector.start();
         scenario_.play(&stage);
         injector.stop();
@@ -130,8 +132,8 @@ class Run {
 
     Conclusion broken() const {
         if (options_.keep.empty()) return Conclusion::Broken;
-        const std::string file = options_.keep + "/" + scenario_.name + "-" +
-                                 std::to_string(options_.seed) + ".jsonl";
+        const std::string file =
+            options_.keep + "/" + scenario_.name + "-" + std::to_string(options_.seed) + ".jsonl";
         save(history_, file);
         std::cout << "  history: " << file << std::endl;
         return Conclusion::Broken;
@@ -150,6 +152,8 @@ class Run {
 
 }  // namespace
 
-Conclusion run(const Options& options) { return Run(options).play(); }
+Conclusion run(const Options& options) {
+    return Run(options).play();
+}
 
 }  // namespace idem::chaos

@@ -75,11 +75,17 @@ void play_failover(Stage* stage, bool forgetful) {
     wait(stage);
 }
 
-void play_synchronous(Stage* stage) { play_failover(stage, false); }
-void play_asynchronous(Stage* stage) { play_failover(stage, true); }
+void play_synchronous(Stage* stage) {
+    play_failover(stage, false);
+}
+void play_asynchronous(Stage* stage) {
+    play_failover(stage, true);
+}
 
 // Prepared transactions of the lost tail are gone, too; the sessions would look for them in vain.
-void without_prepare(Mix* mix) { mix->prepare = false; }
+void without_prepare(Mix* mix) {
+    mix->prepare = false;
+}
 
 // ---- disk: the records' disk fills up ----
 
@@ -93,18 +99,37 @@ void prepare_disk(const Server& server, const Options& options) {
 
 const std::vector<Scenario>& all() {
     static const std::vector<Scenario> kAll = {
-        {"mixed", "everything at once, on one server",
+        {"mixed",
+         "everything at once, on one server",
          {"cancel", "terminate", "kill", "pause", "crash", "vacuum", "reindex", "sweep", "locks",
           "connections"},
-         keep_mix, keep_server, wait},
-        {"drop", "DROP EXTENSION and CREATE EXTENSION while everybody works",
-         {"cancel", "terminate", "sweep"}, keep_mix, keep_server, play_drop},
-        {"sync", "the primary crashes, its synchronous standby takes over",
-         {"cancel", "terminate", "sweep"}, keep_mix, keep_server, play_synchronous},
-        {"async", "the primary crashes, a standby takes over that has not got everything",
-         {"cancel", "terminate", "sweep"}, without_prepare, keep_server, play_asynchronous},
-        {"disk", "the disk that holds the records is full again and again",
-         {"disk", "cancel", "terminate", "sweep"}, keep_mix, prepare_disk, wait},
+         keep_mix,
+         keep_server,
+         wait},
+        {"drop",
+         "DROP EXTENSION and CREATE EXTENSION while everybody works",
+         {"cancel", "terminate", "sweep"},
+         keep_mix,
+         keep_server,
+         play_drop},
+        {"sync",
+         "the primary crashes, its synchronous standby takes over",
+         {"cancel", "terminate", "sweep"},
+         keep_mix,
+         keep_server,
+         play_synchronous},
+        {"async",
+         "the primary crashes, a standby takes over that has not got everything",
+         {"cancel", "terminate", "sweep"},
+         without_prepare,
+         keep_server,
+         play_asynchronous},
+        {"disk",
+         "the disk that holds the records is full again and again",
+         {"disk", "cancel", "terminate", "sweep"},
+         keep_mix,
+         prepare_disk,
+         wait},
     };
     return kAll;
 }

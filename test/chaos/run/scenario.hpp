@@ -14,7 +14,7 @@ struct Stage {
     Mix mix;
     Micros end;
     std::uint64_t seed;
-    std::vector<Call> calls;           // of the scenario itself
+    std::vector<Call> calls;  // of the scenario itself
     Micros forgetful_failover = 0;
     std::map<std::string, int> fired;  // what it did, for the report
 };

@@ -10,7 +10,9 @@ namespace idem::chaos {
 // Calls follow each other at whole seconds, unless told otherwise.
 class Story {
   public:
-    Story() { history_.scopes["s"] = Rules{3600 * kSecond, 3600 * kSecond, 10 * kSecond, 0, false}; }
+    Story() {
+        history_.scopes["s"] = Rules{3600 * kSecond, 3600 * kSecond, 10 * kSecond, 0, false};
+    }
 
     Rules& rules() { return history_.scopes["s"]; }
     History& history() { return history_; }
