@@ -7,6 +7,7 @@
 #include <fstream>
 #include <memory>
 #include <pqxx/pqxx>
+#include <stdexcept>
 
 #include "load/client.hpp"
 
@@ -35,17 +36,17 @@ const std::map<std::string, std::pair<Injector::Fault, int>>& Injector::faults()
     return kFaults;
 }
 
-std::vector<std::string> Injector::all_kinds() {
-    std::vector<std::string> kinds;
-    for (const auto& [name, fault] : faults()) kinds.push_back(name);
-    kinds.push_back(kSweep);
-    return kinds;
+bool Injector::is_quick(const std::string& kind) {
+    if (kind != kSweep && faults().count(kind) == 0)
+        throw std::invalid_argument("no fault '" + kind + "'");
+    return kind == "cancel" || kind == "terminate" || kind == "pause";
 }
 
-Injector::Injector(Server& server, std::uint64_t seed, std::vector<std::string> kinds,
-                   std::string small_disk)
+Injector::Injector(Server& server, const Target& target, std::uint64_t seed,
+                   std::vector<std::string> kinds, std::string small_disk)
     : server_(server),
-      random_(seed, 0xfa017),
+      target_(target),
+      random_(seed, 0xfa017, kinds.size()),
       kinds_(std::move(kinds)),
       small_disk_(std::move(small_disk)) {
     for (const std::string& kind : kinds_) fired_[kind] = 0;
@@ -67,7 +68,7 @@ void Injector::stop() {
 pqxx::result Injector::query(const std::string& sql) {
     try {
         if (!admin_)
-            admin_ = std::make_unique<pqxx::connection>(server_.connection_string() +
+            admin_ = std::make_unique<pqxx::connection>(target_.direct() +
                                                         " application_name=chaos-admin");
         pqxx::nontransaction tx(*admin_);
         return tx.exec(sql);
@@ -104,7 +105,7 @@ void Injector::fire() {
     try {
         if ((this->*faults().at(kind).first)()) ++fired_[kind];
     } catch (const pqxx::failure&) {
-        server_.await_ready();
+        rest(kPause);  // the server is down, or has not got what the fault needs
     }
 }
 
@@ -177,8 +178,7 @@ bool Injector::reindex() {
 void Injector::sweep(int* count) {
     while (!stop_) {
         try {
-            pqxx::connection connection(server_.connection_string() +
-                                        " application_name=chaos-admin");
+            pqxx::connection connection(target_.direct() + " application_name=chaos-admin");
             for (pqxx::nontransaction tx(connection); !stop_; ++*count, rest(5 * kMillisecond))
                 tx.exec("SELECT idem_cleanup(100)");
         } catch (const pqxx::failure&) {
@@ -190,7 +190,7 @@ void Injector::sweep(int* count) {
 // Takes locks until there are none, keeps them for a while, and gives them back.
 bool Injector::fill_locks() {
     bool full = false;
-    pqxx::connection connection(server_.connection_string() + " application_name=chaos-admin");
+    pqxx::connection connection(target_.direct() + " application_name=chaos-admin");
     pqxx::nontransaction tx(connection);
     try {
         for (int i = 0; i < 1000; ++i)
@@ -208,7 +208,7 @@ bool Injector::fill_connections() {
     bool full = false;
     try {
         while (!stop_ && all.size() < 1000)
-            all.push_back(std::make_unique<pqxx::connection>(server_.connection_string() +
+            all.push_back(std::make_unique<pqxx::connection>(target_.direct() +
                                                              " application_name=chaos-admin"));
     } catch (const pqxx::failure&) {
         full = true;

@@ -14,9 +14,11 @@ namespace idem::chaos {
 
 class Injector {
   public:
-    // `kinds` as --faults names them; `small_disk` is a folder on a disk that can be filled.
-    Injector(Server& server, std::uint64_t seed, std::vector<std::string> kinds,
-             std::string small_disk);
+    // The server is for faults that stop it, which no scenario with a failover has; all others find
+    // it by the target. `kinds` as --faults names them; `small_disk` is a folder on a disk that can
+    // be filled.
+    Injector(Server& server, const Target& target, std::uint64_t seed,
+             std::vector<std::string> kinds, std::string small_disk);
     ~Injector() { stop(); }
     Injector(const Injector&) = delete;
     Injector& operator=(const Injector&) = delete;
@@ -25,7 +27,8 @@ class Injector {
     void stop();
     // How often each kind was done, and not merely tried.
     const std::map<std::string, int>& fired() const { return fired_; }
-    static std::vector<std::string> all_kinds();
+    // Throws std::invalid_argument for a kind that does not exist.
+    static bool is_quick(const std::string& kind);
 
   private:
     using Fault = bool (Injector::*)();
@@ -52,6 +55,7 @@ class Injector {
     bool fill_disk();
 
     Server& server_;
+    const Target& target_;
     Random random_;
     const std::vector<std::string> kinds_;
     const std::string small_disk_;

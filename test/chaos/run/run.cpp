@@ -64,19 +64,30 @@ class Run {
         for (auto& session : sessions) add(std::move(session->calls()));
     }
 
+    // What takes a moment and what takes seconds go on side by side.
     void disturb() {
-        const bool usual = options_.faults == std::vector<std::string>{"default"};
-        Injector injector(server_, options_.seed, usual ? scenario_.faults : options_.faults,
-                          options_.small_disk);
+        Injector quick(server_, target_, options_.seed, faults(true), options_.small_disk);
+        Injector slow(server_, target_, options_.seed, faults(false), options_.small_disk);
         Stage stage{server_,       target_, mix_, now() + options_.seconds * kSecond,
                     options_.seed, {},      0,    {}};
-        injector.start();
+        quick.start();
+        slow.start();
         scenario_.play(&stage);
-        injector.stop();
+        quick.stop();
+        slow.stop();
         history_.forgetful_failover = stage.forgetful_failover;
         add(std::move(stage.calls));
-        fired_ = injector.fired();
-        fired_.insert(stage.fired.begin(), stage.fired.end());
+        fired_ = std::move(stage.fired);
+        fired_.insert(quick.fired().begin(), quick.fired().end());
+        fired_.insert(slow.fired().begin(), slow.fired().end());
+    }
+
+    std::vector<std::string> faults(bool quick) const {
+        const bool usual = options_.faults == std::vector<std::string>{"default"};
+        std::vector<std::string> kinds;
+        for (const std::string& kind : usual ? scenario_.faults : options_.faults)
+            if (Injector::is_quick(kind) == quick) kinds.push_back(kind);
+        return kinds;
     }
 
     void add(std::vector<Call> calls) {
