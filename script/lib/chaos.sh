@@ -82,8 +82,9 @@ run_scenario() {
     return "$status"
 }
 
+# start_chaos_cluster NAME [setting=value ...]
 start_chaos_cluster() {
-    start_cluster "$1" "${CHAOS_SETTINGS[@]}"
+    start_cluster "$1" "${CHAOS_SETTINGS[@]}" "${@:2}"
     "$PG_BINDIR/createdb" chaos
     export PGDATA=$WORK/$1/data PG_BINDIR
 }
@@ -135,8 +136,9 @@ leave() {
 
 # ---- planted bugs ----
 
-# Each file says in its head which invariant it violates and how to run so that this is seen soon;
-# what follows is a patch, if the bug is one of the module. All bugs, or those named:
+# Each file says in its head which invariant it violates, how to run so that this is seen soon, and
+# with which settings of the server, if it matters; what follows is a patch, if the bug is one of the
+# module. All bugs, or those named:
 bug_files() {
     local name
     (($#)) || { printf '%s\n' "$BUGS_FOLDER"/*.patch; return; }
@@ -229,12 +231,13 @@ plant() {
 
 # Whether the checker has found what it should.
 run_planted() {
-    local file=$1 status=0
+    local file=$1 status=0 settings
     shift
     rm -rf "$WORK/planted-cluster"
+    read -ra settings <<<"$(head_of "$file" Settings)"
     (
         PG_BINDIR=$(copied_folder --bindir)
-        start_chaos_cluster planted-cluster
+        start_chaos_cluster planted-cluster "${settings[@]}"
         run_as_postgres "$(chaos_program)" "$@"
     ) >"$WORK/planted.log" 2>&1 || status=$?
     stop_servers_below "$WORK/planted-cluster"
