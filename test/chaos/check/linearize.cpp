@@ -78,13 +78,19 @@ class Search {
         for (Order& order : orders_) settle(order);
     }
 
-    // What only looks had better look as soon as the answer fits: that forbids nothing later.
+    // What leaves the key alone had better come as soon as it fits: that forbids nothing later.
     void settle(Order& order) const {
         for (const int index : under_way_) {
-            const bool looks = only_looks(*step(index).call);
-            if (looks && is_next(order, index) && !after(order.state, step(index), rules_).empty())
+            const Call& call = *step(index).call;
+            const bool idle = only_looks(call) || ends_nothing(order, call);
+            if (idle && is_next(order, index) && !after(order.state, step(index), rules_).empty())
                 order.done.insert(index);
         }
+    }
+
+    // The end of a transaction that has not changed the key, and all whose calls are done.
+    static bool ends_nothing(const Order& order, const Call& call) {
+        return call.function > Function::Effect && order.state.owner != call.transaction;
     }
 
     bool is_next(const Order& order, int index) const {
