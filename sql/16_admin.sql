@@ -62,6 +62,15 @@ SELECT test.let_pass('1 year', 'admin-late');
 SELECT idem_resolve(k, k, 'admin-late') FROM unnest('{release,complete,fail}'::text[]) k;
 SELECT key, outcome, attempt FROM unnest('{release,complete,fail}'::text[]) k, idem_begin(k, '{"amount": 5}', 'admin-late');
 SELECT idem_policy_drop('admin-late');
+-- But for no longer than the policy's ttl, however often it is decided.
+SELECT idem_policy_set('admin-again', ttl => '1 hour');
+SELECT outcome FROM idem_begin('again', scope => 'admin-again');
+SELECT test.let_pass('50 minutes', 'admin-again'), idem_resolve('again', 'release', 'admin-again');
+SELECT test.let_pass('50 minutes', 'admin-again'), idem_resolve('again', 'release', 'admin-again');
+SELECT test.let_pass('50 minutes', 'admin-again'), idem_resolve('again', 'complete', 'admin-again');
+SELECT expires_at - finished_at AS ttl, retained_until - finished_at AS retention
+  FROM idempotency.records WHERE key = 'again';
+SELECT idem_policy_drop('admin-again');
 
 -- A released record stays bound to its payload.
 SELECT outcome FROM idem_begin('bound', '{"amount": 5}', 'admin');

@@ -4,7 +4,7 @@
 
 # shellcheck disable=SC2034 # for script/test
 GROUPS_IN_ORDER=(checks build core fuzz regress isolation tap client regress-sql isolation-sql tap-sql
-    client-sql docs examples recipes demo)
+    client-sql docs examples recipes demo chaos)
 GROUPS_ON_REQUEST=(upgrade)
 # Those that need no more than the module does.
 GROUPS_OF_MODULE=(checks build regress isolation upgrade)
@@ -291,4 +291,22 @@ demo_fails() {
     local status=0
     "$ROOT/script/demo" --sabotage=no-idempotency || status=$?
     ((status == 1))
+}
+
+# Everything at once, while the server is being harmed; and that the checker sees what it has to.
+group_chaos() {
+    ensure_cmake_built
+    run_ctest chaos --parallel "$(nproc)"
+    check "every planted bug fits the sources" bugs_apply
+    check "one minute of chaos breaks no promise" "$ROOT/script/chaos" --minutes 1
+    check "two planted bugs are caught" "$ROOT/script/chaos" --prove \
+        complete_outside_the_effects_transaction lookup_on_the_old_snapshot
+    check "a run whose faults hit nothing does not count" chaos_does_not_count
+    ((CHECKS_FAILED == 0))
+}
+
+chaos_does_not_count() {
+    local status=0
+    "$ROOT/script/chaos" --scenario mixed --seconds 3 --faults none || status=$?
+    ((status == 3))
 }

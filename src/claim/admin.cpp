@@ -47,7 +47,14 @@ void mark_resolved(Resolution resolution, text* error, store::Record* record) {
     record->error = error;
     record->resolved_by = cstring_to_text(GetUserNameFromId(GetSessionUserId(), false));
     if (resolution == Resolution::Release) record->next_attempt_at = record->finished_at;
-    keep_long_enough(record->finished_at, record);
+}
+
+// What an operator decides is a fresh answer, for which the policy speaks: the span between claim
+// and expiry may have grown by an earlier end of the attempt.
+void keep_as_fresh(const core::Policy& policy, store::Record* record) {
+    std::int64_t retention = Max(policy.retention, policy.ttl);
+    record->expires_at = Max(record->expires_at, pg::after(record->finished_at, policy.ttl));
+    record->retained_until = Max(record->retained_until, pg::after(record->finished_at, retention));
 }
 
 bool lease_lives(const store::Record& record) {
@@ -72,6 +79,7 @@ void resolve(const ClaimRef& ref, Resolution resolution, const Response& respons
     if (is_final(record.status)) pg::raise_final(word_of(record.status));
     store::Version unresolved = store::version_of(record);
     mark_resolved(resolution, error, &record);
+    keep_as_fresh(policy.values, &record);
     if (resolution != Resolution::Release) keep_response(response, policy, &record);
     if (!records().update(record, unresolved)) pg::raise_claim_overtaken();
 }

@@ -26,6 +26,8 @@ struct OpenRow {
 Relation open_for_writing(CmdType command, const char* name) {
     PreventCommandIfReadOnly(name);
     PreventCommandIfParallelMode(name);
+    // A version that this very command has written could not be changed.
+    CommandCounterIncrement();
     Relation table = open_plain_table(RowExclusiveLock);
     if (table != nullptr) CheckCmdReplicaIdentity(table, command);
     return table;

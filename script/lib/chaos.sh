@@ -1,0 +1,245 @@
+# Running idem_chaos, and proving that it finds what it is there to find.
+# shellcheck shell=bash
+
+BUGS_FOLDER=$ROOT/test/chaos/bugs
+
+# Few locks and connections, so that they can be used up; commits that a crash of the server does
+# not lose; sweepers that never rest.
+CHAOS_SETTINGS=(
+    shared_preload_libraries=idempotency
+    idempotency.cleanup_interval=1s
+    idempotency.cleanup_grace=0
+    fsync=off
+    full_page_writes=off
+    max_connections=52
+    max_locks_per_transaction=10
+    max_prepared_transactions=60
+    max_wal_senders=4
+    deadlock_timeout=100ms
+    autovacuum_naptime=1s
+    client_min_messages=error
+)
+
+chaos_program() { echo "$BUILD/cmake/test/chaos/idem_chaos"; }
+
+# Of what CMake builds, the checker alone.
+build_checker() {
+    quietly "configuring with CMake" \
+        cmake -S "$SRC" -B "$BUILD/cmake" -DCMAKE_BUILD_TYPE=RelWithDebInfo
+    quietly "building the checker" \
+        cmake --build "$BUILD/cmake" --target idem_chaos --parallel "$(nproc)"
+}
+
+build_for_chaos() {
+    ensure_installed
+    build_checker
+}
+
+# ---- scenarios ----
+
+# The mixed one gets half of the time, the others share the rest.
+# shellcheck disable=SC2153 # script/chaos sets SEED and OPTIONS
+run_scenarios() {
+    local scenario status=0 worst=0 seed=$SEED
+    [[ $seed ]] || seed=$((RANDOM * 32768 + RANDOM + 1))
+    ((${#SCENARIOS[@]})) || SCENARIOS=(mixed drop sync async disk)
+    for scenario in "${SCENARIOS[@]}"; do
+        status=0
+        run_scenario "$scenario" "$seed" "$(seconds_of "$scenario")" || status=$?
+        ((status == 0)) || worst=$((worst == 1 ? 1 : status))
+    done
+    say "seed $seed"
+    return "$worst"
+}
+
+seconds_of() {
+    local all=${#SCENARIOS[@]} seconds=$((MINUTES * 60))
+    if [[ $SECONDS_EACH ]]; then
+        echo "$SECONDS_EACH"
+    elif ((all == 1)); then
+        echo "$seconds"
+    elif [[ $1 == mixed ]]; then
+        echo $((seconds / 2))
+    else
+        echo $((seconds / 2 / (all - 1)))
+    fi
+}
+
+# run_scenario NAME SEED SECONDS: on a cluster of its own.
+# shellcheck disable=SC2153
+run_scenario() {
+    local name=$1 seed=$2 seconds=$3 status=0 disk=()
+    if [[ $name == disk ]]; then
+        mount_small_disk || { say "SKIPPED: scenario disk: no right to mount one"; return 0; }
+        disk=(--disk "$WORK/small-disk/records")
+    fi
+    start_chaos_cluster "$name"
+    run_child chaos --scenario "$name" --seed "$seed" --seconds "$seconds" "${disk[@]}" \
+        "${OPTIONS[@]}" || status=$?
+    ((status == 0)) || keep_server_log "$name"
+    stop_servers_below "$WORK/$name"
+    [[ $name != disk ]] || unmount_small_disk
+    return "$status"
+}
+
+# start_chaos_cluster NAME [setting=value ...]
+start_chaos_cluster() {
+    start_cluster "$1" "${CHAOS_SETTINGS[@]}" "${@:2}"
+    "$PG_BINDIR/createdb" chaos
+    export PGDATA=$WORK/$1/data PG_BINDIR
+}
+
+# The user that runs the server also harms it. Histories go where that user can write.
+chaos() {
+    run_as_postgres mkdir -p "$WORK/histories"
+    local status=0
+    run_as_postgres "$(chaos_program)" --keep "$WORK/histories" "$@" || status=$?
+    keep_histories
+    return "$status"
+}
+
+keep_histories() {
+    local folder=${KEEP:-$BUILD/chaos}
+    [[ -n $(find "$WORK/histories" -name '*.jsonl' -print -quit) ]] || return 0
+    mkdir -p "$folder"
+    mv "$WORK/histories"/*.jsonl "$folder"
+    say "kept in $folder"
+}
+
+keep_server_log() {
+    local folder=${KEEP:-$BUILD/chaos}
+    mkdir -p "$folder"
+    cp "$WORK/$1/server.log" "$folder/$1-server.log"
+}
+
+# A disk of 24 MB that only this run fills.
+mount_small_disk() {
+    local folder=$WORK/small-disk
+    mkdir -p "$folder"
+    "${AS_ROOT[@]}" mount -t tmpfs -o size=24m tmpfs "$folder" 2>/dev/null || return 1
+    mkdir "$folder/records"
+    hand_over "$folder"
+}
+
+# Also while a server still uses it.
+unmount_small_disk() {
+    ! mountpoint -q "$WORK/small-disk" || "${AS_ROOT[@]}" umount -l "$WORK/small-disk"
+}
+
+# Runs first at every end of the script.
+leave() {
+    local status=$?
+    [[ -z $WORK ]] || unmount_small_disk
+    (exit "$status")
+    clean_up
+}
+
+# ---- planted bugs ----
+
+# Each file says in its head which invariant it violates, how to run so that this is seen soon, and
+# with which settings of the server, if it matters; what follows is a patch, if the bug is one of the
+# module. All bugs, or those named:
+bug_files() {
+    local name
+    (($#)) || { printf '%s\n' "$BUGS_FOLDER"/*.patch; return; }
+    for name in "$@"; do
+        [[ -f $BUGS_FOLDER/$name.patch ]] || die "no bug '$name'; see --list-bugs"
+        echo "$BUGS_FOLDER/$name.patch"
+    done
+}
+
+list_bugs() {
+    local file
+    for file in "$BUGS_FOLDER"/*.patch; do
+        printf '%-40s %s\n' "$(basename "$file" .patch)" "$(head_of "$file" Expect)"
+    done
+}
+
+# head_of FILE FIELD
+head_of() { sed -n "/^--- /q; s/^$2: //p" "$1"; }
+is_patch() { grep -q '^--- ' "$1"; }
+
+patch_tree() { patch -d "$1" -p0 --no-backup-if-mismatch --force "${@:3}" <"$2"; }
+
+# Whether every patch still fits the sources.
+bugs_apply() {
+    local file status=0
+    while read -r file; do
+        is_patch "$file" || continue
+        patch_tree "$SRC" "$file" --dry-run || { echo "does not apply: $file"; status=1; }
+    done < <(bug_files)
+    return "$status"
+}
+
+# Prints one TAP line for each bug.
+prove_bugs() {
+    local file files number=0 missed=0
+    mapfile -t files < <(bug_files "$@")
+    build_for_chaos
+    prepare_planting
+    for file in "${files[@]}"; do
+        number=$((number + 1))
+        if caught "$file"; then
+            echo "ok $number - $(basename "$file" .patch) is caught: $(head_of "$file" Expect)"
+        else
+            echo "not ok $number - $(basename "$file" .patch) is caught"
+            show_tail 40 "$WORK/planted.log"
+            missed=$((missed + 1))
+        fi
+    done
+    ((missed == 0))
+}
+
+# A tree to plant in, with the objects of the sound module, so that only what a bug touches is
+# compiled; and a copy of the server to install into. PostgreSQL finds its files relative to its
+# programs.
+prepare_planting() {
+    local folder
+    copy_sources "$WORK/planted"
+    cp -a "$(module_folder)" "$WORK/planted-build"
+    find "$WORK/planted-build" -name '*.d' -exec sed -i "s|$SRC/|$WORK/planted/|g" {} +
+    mkdir -p "$WORK/server"
+    for folder in --bindir --pkglibdir --sharedir; do
+        (cd / && cp -a --parents ".$(realpath "$("$PG_CONFIG" "$folder")")" "$WORK/server")
+    done
+    hand_over "$WORK/server"
+}
+
+# A folder of the server, in the copy.
+copied_folder() { echo "$WORK/server$(realpath "$("$PG_CONFIG" "$1")")"; }
+
+# Runs with the bug, for a few seconds and with three seeds at most.
+caught() {
+    local file=$1 seed options
+    (plant "$file") >"$WORK/planted.log" 2>&1 || return 1
+    read -ra options <<<"$(head_of "$file" Options)"
+    for seed in 1 2 3; do
+        run_planted "$file" --seed "$seed" --seconds 6 "${options[@]}" && break
+    done
+    local status=$?
+    ! is_patch "$file" || patch_tree "$WORK/planted" "$file" -R >/dev/null
+    return "$status"
+}
+
+plant() {
+    ! is_patch "$1" || patch_tree "$WORK/planted" "$1" || return
+    make_in "$WORK/planted-build" "$WORK/planted" -j "$(nproc)" || return
+    cp "$WORK/planted-build/idempotency.so" "$(copied_folder --pkglibdir)"
+    cp "$WORK/planted/idempotency.control" "$WORK"/planted/sql/idempotency--*.sql \
+        "$(copied_folder --sharedir)/extension"
+}
+
+# Whether the checker has found what it should.
+run_planted() {
+    local file=$1 status=0 settings
+    shift
+    rm -rf "$WORK/planted-cluster"
+    read -ra settings <<<"$(head_of "$file" Settings)"
+    (
+        PG_BINDIR=$(copied_folder --bindir)
+        start_chaos_cluster planted-cluster "${settings[@]}"
+        run_as_postgres "$(chaos_program)" "$@"
+    ) >"$WORK/planted.log" 2>&1 || status=$?
+    stop_servers_below "$WORK/planted-cluster"
+    ((status == 1)) && grep -q "violated: $(head_of "$file" Expect)," "$WORK/planted.log"
+}

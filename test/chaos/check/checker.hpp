@@ -1,0 +1,16 @@
+// All that is checked of a history.
+#pragma once
+
+#include "check/rules.hpp"
+
+namespace idem::chaos {
+
+struct Judgement {
+    std::vector<Violation> violations;
+    std::size_t keys = 0;
+    std::size_t steps = 0;
+};
+
+Judgement judge(const History& history);
+
+}  // namespace idem::chaos

@@ -1,0 +1,109 @@
+#include "check/history.hpp"
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+
+namespace idem::chaos {
+
+using nlohmann::json;
+
+NLOHMANN_JSON_SERIALIZE_ENUM(Function, {{Function::Begin, "begin"},
+                                        {Function::Complete, "complete"},
+                                        {Function::Fail, "fail"},
+                                        {Function::Release, "release"},
+                                        {Function::Extend, "extend"},
+                                        {Function::Checkpoint, "checkpoint"},
+                                        {Function::Once, "once"},
+                                        {Function::Execute, "execute"},
+                                        {Function::Get, "get"},
+                                        {Function::Forget, "forget"},
+                                        {Function::Resolve, "resolve"},
+                                        {Function::Drop, "drop"},
+                                        {Function::Effect, "effect"},
+                                        {Function::Savepoint, "savepoint"},
+                                        {Function::RollbackTo, "rollback to"},
+                                        {Function::Commit, "commit"},
+                                        {Function::Rollback, "rollback"},
+                                        {Function::Prepare, "prepare"},
+                                        {Function::CommitPrepared, "commit prepared"},
+                                        {Function::RollbackPrepared, "rollback prepared"}})
+
+NLOHMANN_JSON_SERIALIZE_ENUM(Result,
+                             {{Result::Ok, "ok"}, {Result::Error, "error"}, {Result::Info, "info"}})
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Key, scope, principal, key)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Asked, fingerprint, token, ttl, lease, retry_after, retryable,
+                                   too_large, status_code, body, point, action, effect, savepoint)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Answer, outcome, yes, found, token, attempt, status, status_code,
+                                   body, point)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Call, session, transaction, alone, function, key, asked, result,
+                                   sqlstate, answer, invoked, returned)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Effect, id, transaction, key)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Rules, ttl, retention, lease, max_attempts, unknown_on_expiry)
+
+namespace {
+
+// What has its default value is left out: histories are long, and read by people.
+json without_defaults(const json& value, const json& defaults) {
+    json result = json::object();
+    for (const auto& [name, member] : value.items()) {
+        const json& usual = defaults.at(name);
+        if (member == usual) continue;
+        result[name] = member.is_object() ? without_defaults(member, usual) : member;
+    }
+    return result;
+}
+
+json with_defaults(const json& value, json defaults) {
+    defaults.merge_patch(value);
+    return defaults;
+}
+
+}  // namespace
+
+const char* name_of(Function function) {
+    static std::map<Function, std::string> names;
+    auto& name = names[function];
+    if (name.empty()) name = json(function).get<std::string>();
+    return name.c_str();
+}
+
+std::string describe(const Call& call) {
+    return without_defaults(call, Call{}).dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+void save(const History& history, const std::string& file) {
+    std::ofstream out(file);
+    out << json{{"scopes", history.scopes},
+                {"forgetful_failover", history.forgetful_failover},
+                {"effects_known", history.effects_known}}
+        << '\n';
+    for (const Effect& effect : history.effects) out << json{{"effect", effect}} << '\n';
+    for (const Call& call : history.calls)
+        out << json{{"call", without_defaults(call, Call{})}}.dump(-1, ' ', false,
+                                                                   json::error_handler_t::replace)
+            << '\n';
+    if (!out) throw std::runtime_error("cannot write " + file);
+}
+
+History load_history(const std::string& file) {
+    std::ifstream in(file);
+    if (!in) throw std::runtime_error("cannot read " + file);
+    History history;
+    for (std::string line; std::getline(in, line);) {
+        const json entry = json::parse(line);
+        if (entry.contains("call")) {
+            history.calls.push_back(with_defaults(entry["call"], Call{}).get<Call>());
+        } else if (entry.contains("effect")) {
+            history.effects.push_back(entry["effect"].get<Effect>());
+        } else {
+            history.scopes = entry.at("scopes").get<std::map<std::string, Rules>>();
+            history.forgetful_failover = entry.at("forgetful_failover").get<Micros>();
+            history.effects_known = entry.at("effects_known").get<bool>();
+        }
+    }
+    return history;
+}
+
+}  // namespace idem::chaos

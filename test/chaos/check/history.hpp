@@ -1,0 +1,136 @@
+// What happened, as the clients saw it: one entry per call. The checker knows nothing else of a
+// run, and a history that was kept can be judged again.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <set>
+#include <string>
+#include <tuple>
+#include <vector>
+
+namespace idem::chaos {
+
+using Micros = std::int64_t;  // since 1970, of the clock that client and server share
+
+inline constexpr Micros kMillisecond = 1000;
+inline constexpr Micros kSecond = 1000 * kMillisecond;
+inline constexpr Micros kNever = std::numeric_limits<std::int64_t>::max();
+
+struct Key {
+    std::string scope;
+    std::string principal;
+    std::string key;
+
+    bool operator<(const Key& other) const {
+        return std::tie(scope, principal, key) < std::tie(other.scope, other.principal, other.key);
+    }
+    bool operator==(const Key& other) const { return !(*this < other) && !(other < *this); }
+};
+
+enum class Function {
+    Begin,
+    Complete,
+    Fail,
+    Release,
+    Extend,
+    Checkpoint,
+    Once,
+    Execute,
+    Get,
+    Forget,
+    Resolve,
+    Drop,  // DROP EXTENSION and CREATE EXTENSION: every record goes
+    Effect,
+    Savepoint,
+    RollbackTo,
+    Commit,
+    Rollback,
+    Prepare,
+    CommitPrepared,
+    RollbackPrepared,
+};
+
+enum class Result {
+    Ok,
+    Error,  // the server refused: nothing of it has happened
+    Info,   // the client never learned: all of it has happened, or nothing
+};
+
+// Zero and empty stand for "not given" and "null".
+struct Asked {
+    int fingerprint = 0;
+    std::int64_t token = 0;
+    Micros ttl = 0;
+    Micros lease = 0;
+    Micros retry_after = -1;
+    bool retryable = false;
+    bool too_large = false;  // the body is over the limit
+    int status_code = 0;
+    std::string body;  // its digest, see digest.hpp
+    std::string point;
+    std::string action;
+    std::string effect;  // of the call that ends the claim: the row that its transaction writes
+    int savepoint = 0;   // Savepoint, RollbackTo: its number in the transaction, from 1
+};
+
+struct Answer {
+    std::string outcome;
+    bool yes = false;    // of functions that return boolean
+    bool found = false;  // begin, get: the record is known
+    std::int64_t token = 0;
+    int attempt = 0;
+    std::string status;
+    int status_code = 0;
+    std::string body;
+    std::string point;
+};
+
+struct Call {
+    int session = 0;
+    std::int64_t transaction = 0;
+    bool alone = false;  // a transaction of its own
+    Function function = Function::Begin;
+    Key key;
+    Asked asked;
+    Result result = Result::Ok;
+    std::string sqlstate;
+    Answer answer;
+    Micros invoked = 0;
+    Micros returned = kNever;  // Info: when nothing of it could be under way any more
+};
+
+// A row that the work itself has written, in the transaction that ends its claim.
+struct Effect {
+    std::string id;
+    std::int64_t transaction = 0;
+    Key key;
+};
+
+// What holds in a scope.
+struct Rules {
+    Micros ttl = 0;
+    Micros retention = 0;
+    Micros lease = 0;
+    int max_attempts = 0;
+    bool unknown_on_expiry = false;
+};
+
+struct History {
+    std::map<std::string, Rules> scopes;
+    std::vector<Call> calls;  // each session's in order
+    std::vector<Effect> effects;
+    // The standby that took over at this moment had not yet got everything (0: there was none).
+    Micros forgetful_failover = 0;
+    bool effects_known = true;  // false: they are not part of what is judged
+};
+
+const char* name_of(Function function);
+
+// One JSON object per line: rules, effects, calls.
+void save(const History& history, const std::string& file);
+History load_history(const std::string& file);
+std::string describe(const Call& call);
+
+}  // namespace idem::chaos

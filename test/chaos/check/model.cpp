@@ -1,0 +1,566 @@
+#include "check/model.hpp"
+
+#include <algorithm>
+
+namespace idem::chaos {
+namespace {
+
+// ---- time ----
+
+struct Window {
+    Micros from;
+    Micros to;
+};
+
+Micros plus(Micros moment, Micros duration) {
+    return moment > kNever - duration ? kNever : moment + duration;
+}
+
+Range after_by(const Window& window, Micros duration) {
+    return {plus(window.from, duration), plus(window.to, duration)};
+}
+
+bool may_be_over(const Range& end, const Window& now) {
+    return now.to >= end.lo;
+}
+bool may_be_ahead(const Range& end, const Window& now) {
+    return now.from < end.hi;
+}
+
+// ---- records ----
+
+bool is_final(const Record& record) {
+    return record.kind == Kind::Completed || record.kind == Kind::Failed;
+}
+
+bool has_ended(const Record& record) {
+    return is_final(record) || record.kind == Kind::Retryable;
+}
+
+// Also when nobody has removed it yet.
+bool may_be_gone(const Record& record, const Window& now) {
+    return record.kind == Kind::Absent || (has_ended(record) && may_be_over(record.retained, now));
+}
+
+bool same_payload(int a, int b) {
+    return a == 0 || b == 0 || a == b;
+}
+
+bool is_bound(const Record& record, const Window& now) {
+    return record.kind == Kind::InProgress ||
+           (has_ended(record) && may_be_ahead(record.expires, now));
+}
+
+bool exhausted(const Record& record, const Rules& rules) {
+    return rules.max_attempts > 0 && !record.by_operator && record.attempt >= rules.max_attempts;
+}
+
+bool lease_may_be_over(const Record& record, const Window& now) {
+    return record.kind == Kind::InProgress && may_be_over(record.lease_until, now);
+}
+
+// ttl and retention count from the end as well, if less than half of the ttl would be left.
+void keep_long_enough(const Range& end, Record* record) {
+    const bool possible = record->claimed.lo + record->ttl - end.hi < record->ttl / 2;
+    const bool certain = record->claimed.hi + record->ttl - end.lo < record->ttl / 2;
+    for (auto [range, duration] : {std::pair{&record->expires, record->ttl},
+                                   std::pair{&record->retained, record->retention}}) {
+        if (certain) range->lo = plus(end.lo, duration);
+        if (possible) range->hi = std::max(range->hi, plus(end.hi, duration));
+    }
+}
+
+// ---- grants ----
+
+Record new_claim(const Call& call, const Rules& rules, const Window& now) {
+    Record record;
+    record.kind = Kind::InProgress;
+    record.token = call.answer.token;
+    record.attempt = 1;
+    record.fingerprint = call.asked.fingerprint;
+    record.claimed = {now.from, now.to};
+    record.ttl = call.asked.ttl > 0 ? call.asked.ttl : rules.ttl;
+    record.retention = std::max(rules.retention, record.ttl);
+    record.lease = call.asked.lease > 0 ? call.asked.lease : rules.lease;
+    record.expires = after_by(now, record.ttl);
+    record.retained = after_by(now, record.retention);
+    record.lease_until = after_by(now, record.lease);
+    return record;
+}
+
+Record next_claim(const Record& old, const Call& call, const Rules& rules, const Window& now) {
+    Record record = new_claim(call, rules, now);
+    record.attempt = old.attempt + 1;
+    if (record.fingerprint == 0) record.fingerprint = old.fingerprint;
+    record.point = old.point;
+    record.by_operator = old.by_operator;
+    return record;
+}
+
+bool may_be_taken_over(const Record& record, const Rules& rules, const Window& now) {
+    return lease_may_be_over(record, now) && !rules.unknown_on_expiry;
+}
+
+bool may_be_retried(const Record& record, const Rules& rules, const Window& now) {
+    return record.kind == Kind::Retryable && may_be_over(record.next_attempt, now) &&
+           may_be_ahead(record.expires, now) && !exhausted(record, rules);
+}
+
+// Every claim that could be granted on a record.
+std::vector<Record> grants(const Record& record, const Call& call, const Rules& rules,
+                           const Window& now) {
+    std::vector<Record> result;
+    if (may_be_gone(record, now)) result.push_back(new_claim(call, rules, now));
+    if (!same_payload(record.fingerprint, call.asked.fingerprint)) return result;
+    if (may_be_taken_over(record, rules, now) || may_be_retried(record, rules, now))
+        result.push_back(next_claim(record, call, rules, now));
+    return result;
+}
+
+// ---- one call ----
+
+class Move {
+  public:
+    Move(const State& state, const Step& step, const Rules& rules)
+        : state_(state),
+          step_(step),
+          call_(*step.call),
+          rules_(rules),
+          now_{step.invoked, step.returned} {}
+
+    std::vector<State> run() {
+        if (call_.result == Result::Error) return looked(error_is_legal());
+        switch (call_.function) {
+            case Function::Begin:
+                return begin();
+            case Function::Execute:
+                return execute();
+            case Function::Once:
+                return once();
+            case Function::Complete:
+            case Function::Fail:
+            case Function::Release:
+                return end_claim();
+            case Function::Extend:
+            case Function::Checkpoint:
+                return prolong();
+            case Function::Get:
+                return looked(get_is_legal());
+            case Function::Forget:
+                return forget();
+            case Function::Resolve:
+                return resolve();
+            case Function::Drop:
+                return drop();
+            default:
+                return end_transaction();
+        }
+    }
+
+  private:
+    bool told() const { return call_.result == Result::Ok; }
+    bool owns() const { return state_.owner == call_.transaction; }
+    bool may_write() const { return owns() || is_free(); }
+    // A claim that was released has given its lock back.
+    bool is_free() const { return state_.owner == 0 || state_.frames.back().released; }
+    const Record& view() const { return owns() ? state_.frames.back().record : state_.committed; }
+    const Frame* own() const { return owns() ? &state_.frames.back() : nullptr; }
+    bool own_open() const { return owns() && own()->open; }
+
+    std::vector<State> looked(bool legal) const {
+        return legal ? std::vector<State>{state_} : std::vector<State>{};
+    }
+
+    // The state with a new frame on top; committed at once if the call is a transaction.
+    State changed(Frame frame) const {
+        State next = state_;
+        if (!owns()) next.frames.clear();
+        next.owner = call_.transaction;
+        frame.depth = step_.depth;
+        if (!next.frames.empty() && next.frames.back().depth == frame.depth)
+            next.frames.back() = frame;
+        else
+            next.frames.push_back(frame);
+        return call_.alone ? committed(next) : next;
+    }
+
+    Frame frame() const { return owns() ? own_frame() : Frame{}; }
+    Frame own_frame() const { return state_.frames.back(); }
+
+    // The lease counts from the commit.
+    State committed(State state) const {
+        Frame top = state.frames.back();
+        if (top.open) {
+            const Range fresh = after_by(now_, top.record.lease);
+            top.record.lease_until.lo = std::max(top.record.lease_until.lo, fresh.lo);
+            top.record.lease_until.hi = std::max(top.record.lease_until.hi, fresh.hi);
+        }
+        state.committed = top.record;
+        return undone(state);
+    }
+
+    static State undone(State state) {
+        state.owner = 0;
+        state.frames.clear();
+        return state;
+    }
+
+    // ---- begin ----
+
+    bool grant_is_legal(const Record& granted) const {
+        if (!told()) return true;
+        return call_.answer.attempt == granted.attempt && call_.answer.point == granted.point &&
+               (view().token == 0 || granted.token == 0 || granted.token > view().token ||
+                granted.attempt == 1);
+    }
+
+    State granted(const Record& record) const {
+        Frame next;
+        next.before = view();
+        next.record = record;
+        next.open = true;
+        return changed(next);
+    }
+
+    std::vector<State> grant_all() const {
+        std::vector<State> result;
+        if (!may_write() || own_open()) return result;
+        for (const Record& record : grants(view(), call_, rules_, now_))
+            if (grant_is_legal(record)) result.push_back(granted(record));
+        return result;
+    }
+
+    std::vector<State> begin() const {
+        if (!told() || call_.answer.outcome == "execute") return grant_all();
+        return looked(refusal_is_legal());
+    }
+
+    bool refusal_is_legal() const {
+        const Record& record = view();
+        const std::string& outcome = call_.answer.outcome;
+        if (outcome == "mismatch")
+            return !same_payload(record.fingerprint, call_.asked.fingerprint) &&
+                   is_bound(record, now_);
+        if (outcome == "in_progress") return in_progress_is_legal(record);
+        if (outcome == "replay") return replay_is_legal(record);
+        if (outcome == "expired")
+            return has_ended(record) && may_be_over(record.expires, now_) &&
+                   may_be_ahead(record.retained, now_);
+        if (outcome == "unknown")
+            return lease_may_be_over(record, now_) && rules_.unknown_on_expiry;
+        if (record.kind != Kind::Retryable || !may_be_ahead(record.expires, now_)) return false;
+        if (outcome == "exhausted") return exhausted(record, rules_);
+        return outcome == "retry_later" && may_be_ahead(record.next_attempt, now_);
+    }
+
+    // Without a record the answer speaks of a lock; whether there was one is asked elsewhere.
+    bool in_progress_is_legal(const Record& record) const {
+        if (!call_.answer.found) return true;
+        return record.kind == Kind::InProgress && call_.answer.attempt == record.attempt &&
+               (own_open() || may_be_ahead(record.lease_until, now_));
+    }
+
+    bool replay_is_legal(const Record& record) const {
+        return is_final(record) && may_be_ahead(record.expires, now_) && shows(record);
+    }
+
+    bool shows(const Record& record) const {
+        const Answer& answer = call_.answer;
+        return answer.attempt == record.attempt && answer.body == record.body &&
+               answer.status_code == record.status_code;
+    }
+
+    // ---- execute and once: a claim and its end in one call ----
+
+    std::vector<State> ended_grants(Kind kind) const {
+        std::vector<State> result;
+        if (!may_write() || own_open()) return result;
+        for (const Record& record : grants(view(), call_, rules_, now_)) {
+            if (call_.function == Function::Execute && told() &&
+                call_.answer.attempt != record.attempt)
+                continue;
+            Frame next;
+            next.record = ended(record, kind);
+            next.ended = true;
+            result.push_back(changed(next));
+        }
+        return result;
+    }
+
+    std::vector<State> execute() const {
+        if (told() && call_.answer.outcome != "execute") return looked(refusal_is_legal());
+        const bool failed = call_.asked.action == "fail";
+        if (told() && call_.answer.status != (failed ? "failed" : "completed")) return {};
+        return ended_grants(failed ? Kind::Failed : Kind::Completed);
+    }
+
+    std::vector<State> once() const {
+        if (!told() || call_.answer.yes) return ended_grants(Kind::Completed);
+        return looked(has_ended(view()) && (is_final(view()) || may_be_over(view().expires, now_)));
+    }
+
+    // ---- ends ----
+
+    Record ended(Record record, Kind kind) const {
+        record.kind = kind;
+        record.body = call_.asked.body;
+        record.status_code = call_.asked.status_code;
+        record.by_operator = false;
+        Range end{now_.from, now_.to};
+        if (kind == Kind::Retryable) {
+            end = record.next_attempt = pause_end();
+        } else {
+            record.point.clear();
+        }
+        keep_long_enough(end, &record);
+        return record;
+    }
+
+    // Without an explicit pause it is random, and the workload's policies have it end in a second.
+    Range pause_end() const {
+        const Micros pause = call_.asked.retry_after;
+        if (pause >= 0) return after_by(now_, pause);
+        return {now_.from, plus(now_.to, kSecond)};
+    }
+
+    // Whether the call speaks of the claim that is there, and may change it.
+    bool has_current_token() const {
+        if (own_open()) return call_.asked.token == 0 || call_.asked.token == view().token;
+        return call_.asked.token != 0 && call_.asked.token == view().token;
+    }
+
+    // A claim that was begun and ended in this transaction needs no token to be known.
+    bool was_ended() const {
+        if (owns() && own()->ended && !own()->released && call_.asked.token == 0) return true;
+        return call_.asked.token != 0 && call_.asked.token == view().token && has_ended(view());
+    }
+
+    std::vector<State> end_claim() const {
+        if (told() && !call_.answer.yes) return looked(was_ended());
+        if (!may_write() || !has_current_token() || view().kind != Kind::InProgress) return {};
+        if (call_.function == Function::Release) return {changed(released())};
+        Frame next = frame();
+        next.record = ended(view(), kind_asked());
+        next.ended = next.open;
+        next.open = false;
+        return {changed(next)};
+    }
+
+    Kind kind_asked() const {
+        if (call_.function == Function::Complete) return Kind::Completed;
+        return call_.asked.retryable ? Kind::Retryable : Kind::Failed;
+    }
+
+    // One step back: to nothing, or to the attempt before.
+    Frame released() const {
+        Frame next = frame();
+        const bool unwritten = next.open && !next.written;
+        if (unwritten) {
+            next.record = next.before;
+        } else if (view().attempt > 1) {
+            next.record = given_back(view());
+        } else {
+            next.record = Record{};
+        }
+        next.ended = next.open;
+        next.open = false;
+        next.released = unwritten;
+        return next;
+    }
+
+    Record given_back(Record record) const {
+        record.kind = Kind::Retryable;
+        record.attempt--;
+        record.next_attempt = {now_.from, now_.to};
+        keep_long_enough(record.next_attempt, &record);
+        return record;
+    }
+
+    std::vector<State> prolong() const {
+        if (!may_write() || !has_current_token() || view().kind != Kind::InProgress) return {};
+        Frame next = frame();
+        next.record = view();
+        if (call_.asked.lease > 0) next.record.lease = call_.asked.lease;
+        next.record.lease_until = after_by(now_, next.record.lease);
+        if (call_.function == Function::Checkpoint) next.record.point = call_.asked.point;
+        next.written = true;
+        return {changed(next)};
+    }
+
+    // ---- looking, and operators ----
+
+    bool get_is_legal() const {
+        const Record& record = view();
+        if (!call_.answer.found) return may_be_gone(record, now_);
+        if (record.kind == Kind::Absent || call_.answer.attempt != record.attempt) return false;
+        const std::string& status = call_.answer.status;
+        if (record.kind == Kind::InProgress)
+            return status == "in_progress" ||
+                   (status == "unknown" && lease_may_be_over(record, now_) &&
+                    rules_.unknown_on_expiry);
+        return shows(record) && status == word_of(record.kind);
+    }
+
+    static std::string word_of(Kind kind) {
+        if (kind == Kind::Completed) return "completed";
+        return kind == Kind::Failed ? "failed" : "retryable";
+    }
+
+    std::vector<State> forget() const {
+        const Record& record = view();
+        if (told() && !call_.answer.yes) return looked(may_be_gone(record, now_));
+        const bool lives = record.kind == Kind::InProgress && !lease_may_be_over(record, now_);
+        if (!may_write() || own_open() || record.kind == Kind::Absent || lives) return {};
+        return {changed(Frame{})};
+    }
+
+    std::vector<State> resolve() const {
+        const bool undecided = view().kind == Kind::InProgress || view().kind == Kind::Retryable;
+        if (!may_write() || own_open() || !undecided) return {};
+        Frame next;
+        next.record = resolved();
+        return {changed(next)};
+    }
+
+    Record resolved() const {
+        const std::string& action = call_.asked.action;
+        Record record = view();
+        record.token = 0;
+        if (action != "release")
+            return ended(record, action == "fail" ? Kind::Failed : Kind::Completed);
+        record.kind = Kind::Retryable;
+        record.next_attempt = {now_.from, now_.to};
+        keep_long_enough(record.next_attempt, &record);
+        record.by_operator = true;
+        return record;
+    }
+
+    // Records go; it has to wait for every open claim.
+    std::vector<State> drop() const {
+        if (state_.owner != 0) return {};
+        State next;
+        return {next};
+    }
+
+    // ---- transactions ----
+
+    std::vector<State> end_transaction() const {
+        if (!owns()) return {state_};
+        switch (call_.function) {
+            case Function::Commit:
+            case Function::CommitPrepared:
+                if (step_.may_be_undone) return {committed(state_), undone(state_)};
+                return {committed(state_)};
+            case Function::Prepare:
+                return {prepared()};
+            case Function::RollbackTo:
+                return {rolled_back_to(call_.asked.savepoint)};
+            case Function::Rollback:
+            case Function::RollbackPrepared:
+                return {undone(state_)};
+            default:
+                return {state_};
+        }
+    }
+
+    // Open claims are written now, so their leases count from now.
+    State prepared() const {
+        State next = state_;
+        Frame written;
+        written.record = committed(state_).committed;
+        next.frames = {written};
+        return next;
+    }
+
+    State rolled_back_to(int savepoint) const {
+        State next = state_;
+        while (!next.frames.empty() && next.frames.back().depth >= savepoint)
+            next.frames.pop_back();
+        return next.frames.empty() ? undone(next) : next;
+    }
+
+    // ---- refusals ----
+
+    bool error_is_legal() const {
+        const std::string& code = call_.sqlstate;
+        if (code == "54000") return call_.asked.too_large;
+        if (code == "ID404") return no_claim_is_legal();
+        if (code == "ID409") return lost_is_legal();
+        if (code == "22004")
+            return call_.asked.token == 0 && !(owns() && (own_open() || own()->ended));
+        if (code == "55006") return may_be_ahead(view().lease_until, now_);
+        if (code == "55000") return state_error_is_legal();
+        return code == "55P03";  // a wait has ended: what it waited for is asked elsewhere
+    }
+
+    bool no_claim_is_legal() const {
+        return may_be_gone(view(), now_) || (owns() && own()->released);
+    }
+
+    bool lost_is_legal() const {
+        const bool must_be_running =
+            call_.function == Function::Extend || call_.function == Function::Checkpoint;
+        if (must_be_running && has_ended(view())) return true;
+        if (view().kind == Kind::Absent) return false;
+        return call_.asked.token != 0 && call_.asked.token != view().token;
+    }
+
+    bool state_error_is_legal() const {
+        if (own_open()) return true;
+        if (call_.function == Function::Resolve) return is_final(view());
+        if (call_.function != Function::Once) return false;
+        return exhausted(view(), rules_) ||
+               (rules_.unknown_on_expiry && lease_may_be_over(view(), now_));
+    }
+
+    const State& state_;
+    const Step& step_;
+    const Call& call_;
+    const Rules& rules_;
+    const Window now_;
+};
+
+}  // namespace
+
+std::vector<State> after(const State& state, const Step& step, const Rules& rules) {
+    return Move(state, step, rules).run();
+}
+
+bool only_looks(const Call& call) {
+    if (call.result == Result::Error) return true;
+    if (call.function == Function::Get) return true;
+    if (call.result == Result::Info) return false;
+    switch (call.function) {
+        case Function::Begin:
+        case Function::Execute:
+            return call.answer.outcome != "execute";
+        case Function::Once:
+        case Function::Complete:
+        case Function::Fail:
+        case Function::Release:
+        case Function::Forget:
+            return !call.answer.yes;
+        case Function::Savepoint:
+            return true;
+        default:
+            return false;
+    }
+}
+
+std::string describe(const Record& record) {
+    static const char* const kWords[] = {"absent", "in progress", "completed", "failed",
+                                         "retryable"};
+    std::string text = kWords[static_cast<int>(record.kind)];
+    if (record.kind == Kind::Absent) return text;
+    text +=
+        " (attempt " + std::to_string(record.attempt) + ", token " + std::to_string(record.token);
+    if (record.kind == Kind::InProgress)
+        text += ", lease ends " + std::to_string(record.lease_until.lo) + ".." +
+                std::to_string(record.lease_until.hi);
+    else
+        text += ", body " + record.body + ", retained to " + std::to_string(record.retained.lo) +
+                ".." + std::to_string(record.retained.hi);
+    return text + ")";
+}
+
+}  // namespace idem::chaos

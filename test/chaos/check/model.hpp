@@ -1,0 +1,73 @@
+// What a key may do, one call after the other: a second, independent reading of the documentation,
+// which shares no line with the extension. Moments are only known to lie between a call's
+// invocation and its return, so the record keeps ranges, and a call is legal if some moment would
+// make it so.
+#pragma once
+
+#include "check/history.hpp"
+
+namespace idem::chaos {
+
+struct Range {
+    Micros lo = 0;
+    Micros hi = 0;
+};
+
+enum class Kind { Absent, InProgress, Completed, Failed, Retryable };
+
+struct Record {
+    Kind kind = Kind::Absent;
+    std::int64_t token = 0;  // 0: nobody was told
+    int attempt = 0;
+    int fingerprint = 0;
+    int status_code = 0;
+    std::string body;
+    std::string point;
+    bool by_operator = false;
+    Micros ttl = 0;
+    Micros retention = 0;
+    Micros lease = 0;
+    Range claimed;
+    Range expires;
+    Range retained;
+    Range lease_until;
+    Range next_attempt;
+};
+
+// What a transaction has made of a key, as it stands at one depth of savepoints.
+struct Frame {
+    int depth = 0;
+    Record record;
+    Record before;          // what release goes back to
+    bool open = false;      // the claim was begun in this transaction and has not ended
+    bool written = false;   // ... and its row has been written already
+    bool ended = false;     // it was begun here and has ended
+    bool released = false;  // ... by release
+};
+
+// One order of a key's calls leads to one of these.
+struct State {
+    Record committed;
+    std::int64_t owner = 0;     // the transaction that has changed the key and not ended; 0: none
+    std::vector<Frame> frames;  // of the owner, outermost first
+};
+
+// A call with its place among savepoints.
+struct Step {
+    const Call* call = nullptr;
+    int depth = 0;                // how many savepoints are open
+    Micros invoked = 0;           // Prepared transactions end elsewhere, and so at another time
+    Micros returned = kNever;     // than their call says.
+    bool may_be_skipped = false;  // unknown: it may not have happened
+    bool may_be_undone = false;   // Commit: it may have been a rollback
+};
+
+// The states that a step can lead to; none if it cannot have answered like that.
+std::vector<State> after(const State& state, const Step& step, const Rules& rules);
+
+// Whether the step leaves the key alone, whatever the state.
+bool only_looks(const Call& call);
+
+std::string describe(const Record& record);
+
+}  // namespace idem::chaos

@@ -1,0 +1,292 @@
+#include "check/rules.hpp"
+
+#include <algorithm>
+
+#include "check/timeline.hpp"
+
+namespace idem::chaos {
+namespace {
+
+using Fate = Transactions::Fate;
+
+constexpr Micros kPatience = 90 * kSecond;  // a call may wait for a restart and a long lock
+
+// Records a result in the record and so closes a generation of its key.
+bool records_result(const Call& call) {
+    if (call.result == Result::Error || call.asked.effect.empty()) return false;
+    if (call.result == Result::Info) return true;
+    return call.answer.yes || call.answer.outcome == "execute";
+}
+
+bool is_final_result(const Call& call) {
+    switch (call.function) {
+        case Function::Complete:
+        case Function::Once:
+        case Function::Execute:
+            return true;
+        case Function::Fail:
+            return !call.asked.retryable;
+        case Function::Resolve:
+            return call.asked.action != "release";
+        default:
+            return false;
+    }
+}
+
+}  // namespace
+
+namespace {
+
+class Effects {
+  public:
+    explicit Effects(const History& history) : history_(history), transactions_(history) {
+        for (const Effect& effect : history.effects) ++rows_[effect.id];
+        for (const Call& call : history.calls)
+            if (records_result(call)) results_[call.asked.effect] = &call;
+    }
+
+    std::vector<Violation> run() {
+        for (const auto& [id, count] : rows_) judge_row(id, count);
+        for (const auto& [id, call] : results_) judge_result(id, *call);
+        judge_replays();
+        return found_;
+    }
+
+  private:
+    void judge_row(const std::string& id, int count) {
+        if (count > 1) add(1, "effect " + id + " has happened " + std::to_string(count) + " times");
+        const auto result = results_.find(id);
+        if (result == results_.end())
+            add(14, "effect " + id + " has no result that was recorded with it");
+        else if (!transactions_.survives(*result->second) ||
+                 transactions_.fate(result->second->transaction) == Fate::RolledBack)
+            add(11, "an effect of what was rolled back: " + describe(*result->second));
+    }
+
+    void judge_result(const std::string& id, const Call& call) {
+        const bool certain = transactions_.survives(call) && call.result == Result::Ok &&
+                             transactions_.fate(call.transaction) == Fate::Committed;
+        if (certain && rows_.count(id) == 0)
+            add(14, "a result was recorded without its effect: " + describe(call));
+    }
+
+    // Bodies carry the name of their effect, so an answer that is replayed leads to it.
+    void judge_replays() {
+        std::map<std::string, std::string> effect_of;
+        for (const auto& [id, call] : results_)
+            if (!call->asked.body.empty()) effect_of[call->asked.body] = id;
+        for (const Call& call : history_.calls) {
+            const auto effect = effect_of.find(call.answer.body);
+            // The effects of a primary that was lost are not there to be seen.
+            const bool lost = call.invoked < history_.forgetful_failover;
+            if (lost || call.answer.outcome != "replay" || effect == effect_of.end()) continue;
+            const bool of_itself = results_[effect->second]->transaction == call.transaction;
+            if (!of_itself && rows_.count(effect->second) == 0)
+                add(14, "an answer is replayed that has no effect: " + describe(call));
+        }
+    }
+
+    void add(int invariant, const std::string& what) { found_.push_back({invariant, what}); }
+
+    const History& history_;
+    const Transactions transactions_;
+    std::map<std::string, int> rows_;
+    std::map<std::string, const Call*> results_;
+    std::vector<Violation> found_;
+};
+
+}  // namespace
+
+std::vector<Violation> check_effects(const History& history) {
+    if (!history.effects_known) return {};
+    return Effects(history).run();
+}
+
+namespace {
+
+// Who has given which answer to which key, and since when it may have been visible.
+class GivenAnswers {
+  public:
+    explicit GivenAnswers(const History& history) : transactions_(history) {
+        for (const Call& call : history.calls)
+            if (call.alone || call.function == Function::Commit ||
+                call.function == Function::CommitPrepared)
+                visible_.emplace(call.transaction, call.invoked);
+        for (const Call& call : history.calls)
+            if (call.result != Result::Error && is_final_result(call))
+                given_.insert({{call.asked.body, call.asked.status_code}, &call});
+    }
+
+    // What is wrong with a replay, if anything is.
+    std::vector<Violation> judge(const Call& replay) const {
+        const auto [first, last] =
+            given_.equal_range({replay.answer.body, replay.answer.status_code});
+        if (first == last) return {{2, "an answer that nobody has given: " + describe(replay)}};
+        const auto of_key = [&](const auto& entry) { return entry.second->key == replay.key; };
+        if (std::none_of(first, last, of_key))
+            return {{10, "the answer of another key: " + describe(replay)}};
+        const auto fits = [&](const auto& entry) {
+            return of_key(entry) && visible_to(replay, *entry.second);
+        };
+        if (std::none_of(first, last, fits))
+            return {{3, "an answer that was not committed: " + describe(replay)}};
+        return {};
+    }
+
+  private:
+    // Within its own transaction an answer is seen before it is committed.
+    bool visible_to(const Call& replay, const Call& giver) const {
+        if (giver.transaction == replay.transaction) return true;
+        if (transactions_.fate(giver.transaction) == Fate::RolledBack) return false;
+        const auto since = visible_.find(giver.transaction);
+        return transactions_.survives(giver) && since != visible_.end() &&
+               since->second <= replay.returned;
+    }
+
+    const Transactions transactions_;
+    std::map<std::int64_t, Micros> visible_;
+    std::multimap<std::pair<std::string, int>, const Call*> given_;
+};
+
+}  // namespace
+
+std::vector<Violation> check_answers(const History& history) {
+    std::vector<Violation> found;
+    const GivenAnswers given(history);
+    for (const Call& call : history.calls) {
+        if (call.result != Result::Ok || call.answer.outcome != "replay") continue;
+        for (const Violation& violation : given.judge(call)) found.push_back(violation);
+    }
+    return found;
+}
+
+std::vector<Violation> check_tokens(const History& history) {
+    constexpr Micros kResolution = 2 * kMillisecond;  // of a token's time
+    std::vector<Violation> found;
+    std::map<Key, std::vector<const Call*>> grants;
+    for (const Call& call : history.calls)
+        if (call.function == Function::Begin && call.result == Result::Ok &&
+            call.answer.outcome == "execute")
+            grants[call.key].push_back(&call);
+    for (auto& [key, calls] : grants) {
+        std::sort(calls.begin(), calls.end(),
+                  [](const Call* a, const Call* b) { return a->returned < b->returned; });
+        std::set<std::int64_t> issued;
+        std::int64_t largest = 0;
+        std::size_t behind = 0;  // grants that had returned before this one was asked for
+        std::vector<const Call*> by_start = calls;
+        std::sort(by_start.begin(), by_start.end(),
+                  [](const Call* a, const Call* b) { return a->invoked < b->invoked; });
+        for (const Call* call : by_start) {
+            for (; behind < calls.size() && calls[behind]->returned + kResolution < call->invoked;
+                 ++behind)
+                largest = std::max(largest, calls[behind]->answer.token);
+            if (!issued.insert(call->answer.token).second)
+                found.push_back({6, "a token was issued twice: " + describe(*call)});
+            else if (call->answer.token <= largest)
+                found.push_back({6, "a token is not larger than " + std::to_string(largest) + ": " +
+                                        describe(*call)});
+        }
+    }
+    return found;
+}
+
+// Claims that have not been committed yet exclude each other from the grant to the transaction's
+// end. (Leases are the search's business.)
+std::vector<Violation> check_grants(const History& history) {
+    struct Held {
+        Micros from;
+        Micros to;
+        const Call* call;
+    };
+    const Transactions transactions(history);
+    std::map<std::int64_t, Micros> undone;
+    std::set<std::pair<std::int64_t, Key>> given_back;
+    for (const Call& call : history.calls) {
+        // What comes back before the end needs a closer look, which the search takes.
+        if (call.function == Function::Release) given_back.insert({call.transaction, call.key});
+        if (call.function == Function::RollbackTo) undone.emplace(call.transaction, call.invoked);
+    }
+    std::map<Key, std::vector<Held>> held;
+    for (const Call& call : history.calls) {
+        const bool granted = call.function == Function::Begin && call.result == Result::Ok &&
+                             call.answer.outcome == "execute" && !call.alone;
+        if (!granted || given_back.count({call.transaction, call.key}) > 0) continue;
+        const auto undo = undone.find(call.transaction);
+        const Micros end = std::min(transactions.earliest_end(call.transaction),
+                                    undo == undone.end() ? kNever : undo->second);
+        if (end != kNever && end > call.returned)
+            held[call.key].push_back({call.returned, end, &call});
+    }
+    std::vector<Violation> found;
+    for (auto& [key, all] : held) {
+        std::sort(all.begin(), all.end(),
+                  [](const Held& a, const Held& b) { return a.from < b.from; });
+        for (std::size_t i = 1; i < all.size(); ++i)
+            if (all[i].from < all[i - 1].to &&
+                all[i].call->transaction != all[i - 1].call->transaction)
+                found.push_back({5, "two transactions held one key: " + describe(*all[i - 1].call) +
+                                        " and " + describe(*all[i].call)});
+    }
+    return found;
+}
+
+std::vector<Violation> check_errors(const History& history) {
+    // Ours, those that a caller has asked for, and those that faults are expected to cause.
+    static const std::set<std::string> kDeclared = {
+        "ID404", "ID409", "22004", "54000", "55P03", "55000", "55006",  // docs/errors.md
+        "40001", "40P01", "57014",                                      // retry
+        "53100", "53200", "53300", "57P01", "57P02", "57P03", "58000",  // the server is in trouble
+        "08000", "08001", "08003", "08006", "08P01",                    // the connection is
+        "25006",                                                        // a standby
+        "42883", "42P01", "3F000", "25P02"};  // DROP EXTENSION; a lost transaction
+    std::vector<Violation> found;
+    for (const Call& call : history.calls)
+        if (call.result == Result::Error && kDeclared.count(call.sqlstate) == 0)
+            found.push_back({19, "an error that nobody declared: " + describe(call)});
+    return found;
+}
+
+// Nobody is told "in progress" by a lock that nobody could hold, and nobody waits for ever.
+std::vector<Violation> check_waits(const History& history) {
+    struct Span {
+        Micros from;
+        Micros to;
+        std::int64_t transaction;
+    };
+    std::map<std::pair<std::int64_t, Key>, Span> spans;
+    std::map<std::int64_t, Micros> ends;
+    for (const Call& call : history.calls) {
+        if (call.alone || call.function >= Function::Commit)
+            if (call.function != Function::Prepare)
+                ends[call.transaction] = std::max(ends[call.transaction], call.returned);
+        if (call.function >= Function::Drop || call.function == Function::Get) continue;
+        auto [span, fresh] = spans.emplace(std::pair{call.transaction, call.key},
+                                           Span{call.invoked, kNever, call.transaction});
+        if (!fresh) span->second.from = std::min(span->second.from, call.invoked);
+    }
+    std::map<Key, std::vector<Span>> holders;
+    for (auto& [where, span] : spans) {
+        const auto end = ends.find(span.transaction);
+        if (end != ends.end()) span.to = end->second;
+        holders[where.second].push_back(span);
+    }
+    std::vector<Violation> found;
+    for (const Call& call : history.calls) {
+        const bool bare =
+            call.result == Result::Ok && call.answer.outcome == "in_progress" && !call.answer.found;
+        if (bare) {
+            const auto& others = holders[call.key];
+            if (std::none_of(others.begin(), others.end(), [&](const Span& other) {
+                    return other.transaction != call.transaction && other.from <= call.returned &&
+                           other.to >= call.invoked;
+                }))
+                found.push_back({17, "nobody else could hold the key: " + describe(call)});
+        }
+        if (call.returned != kNever && call.returned - call.invoked > kPatience)
+            found.push_back({17, "the call took too long: " + describe(call)});
+    }
+    return found;
+}
+
+}  // namespace idem::chaos

@@ -1,0 +1,21 @@
+// The invariants that can be read off a whole history directly. They see less than the search for
+// an order, but each speaks of one promise, and an error in the model cannot hide from them.
+#pragma once
+
+#include "check/history.hpp"
+
+namespace idem::chaos {
+
+struct Violation {
+    int invariant = 0;  // of reliability.md
+    std::string what;
+};
+
+std::vector<Violation> check_effects(const History& history);  // 1, 11, 14
+std::vector<Violation> check_answers(const History& history);  // 2, 3, 10
+std::vector<Violation> check_tokens(const History& history);   // 6
+std::vector<Violation> check_grants(const History& history);   // 5
+std::vector<Violation> check_errors(const History& history);   // 19
+std::vector<Violation> check_waits(const History& history);    // 17
+
+}  // namespace idem::chaos

@@ -1,0 +1,35 @@
+// A history, key by key: the steps that concern one key, transaction by transaction.
+#pragma once
+
+#include "check/model.hpp"
+
+namespace idem::chaos {
+
+struct Timeline {
+    Key key;
+    std::vector<Step> steps;       // by invocation
+    std::vector<int> predecessor;  // of each step: the one before it in its transaction, or -1
+};
+
+// The transactions of a history and what the effects tell of those whose end nobody knows.
+class Transactions {
+  public:
+    explicit Transactions(const History& history);
+
+    enum class Fate { Committed, RolledBack, Unknown };
+    Fate fate(std::int64_t transaction) const;
+    // Whether a rollback to a savepoint has undone this call; it holds for calls that were not.
+    bool survives(const Call& call) const;
+    // When the transaction may have ended first: where nobody knows how, then perhaps by the loss
+    // of its backend before it was told to commit.
+    Micros earliest_end(std::int64_t transaction) const;
+
+  private:
+    std::map<std::int64_t, Fate> fates_;
+    std::map<std::int64_t, Micros> earliest_ends_;
+    std::set<const Call*> undone_;
+};
+
+std::vector<Timeline> timelines(const History& history);
+
+}  // namespace idem::chaos

@@ -1,0 +1,60 @@
+// The throw-away server and its surroundings: stopping, crashing, restarting, cloning, promoting.
+// The program runs as the user that owns it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "load/target.hpp"
+
+namespace idem::chaos {
+
+class Server {
+  public:
+    // From PGDATA, PGHOST (the folder of its socket), PGPORT and PG_BINDIR.
+    Server(std::string data, std::string folder, int port);
+    static Server from_environment();
+
+    std::string connection_string() const;
+    void stop_immediately();
+    void start();
+    void crash_and_restart();
+    void await_ready() const;
+
+    // A streaming standby in a folder of its own, running.
+    Server clone(const std::string& folder) const;
+    void promote();
+
+    // Each in a connection of its own; the rows' first column.
+    std::vector<std::string> query(const std::string& sql) const;
+    std::string value(const std::string& sql) const;
+    void set(const std::string& setting, const std::string& value) const;
+
+    const std::string& data() const { return data_; }
+    const std::string& folder() const { return folder_; }
+
+  private:
+    void control(const std::string& arguments) const;
+
+    std::string data_;
+    std::string folder_;
+    int port_;
+};
+
+// pgbouncer in transaction mode before a server, as long as the object lives.
+class Pooler {
+  public:
+    Pooler(const Server& server, const std::string& folder);
+    ~Pooler();
+    Pooler(const Pooler&) = delete;
+    Pooler& operator=(const Pooler&) = delete;
+
+    // Empty if there is no pgbouncer here.
+    const std::string& connection_string() const { return connection_string_; }
+
+  private:
+    int pid_ = 0;
+    std::string connection_string_;
+};
+
+}  // namespace idem::chaos

@@ -1,0 +1,198 @@
+#include "load/client.hpp"
+
+#include <sys/socket.h>
+
+#include <thread>
+
+#include "digest.hpp"
+
+namespace idem::chaos {
+namespace {
+
+// The server says goodbye, or the connection is in trouble: nobody knows what became of the call.
+bool means_lost(const std::string& sqlstate) {
+    return sqlstate.empty() || sqlstate.compare(0, 2, "08") == 0 ||
+           sqlstate.compare(0, 4, "57P0") == 0;
+}
+
+// The server's own words (XX000) where a function, or its type, goes between parsing and calling
+// it: it locks neither. Inside a call of ours there would be a context.
+bool is_dropped(const pqxx::sql_error& error) {
+    const std::string text = error.what();
+    const auto has = [&](const char* words) { return text.find(words) != std::string::npos; };
+    return (has("cache lookup failed for function") || has("could not open relation with OID")) &&
+           !has("CONTEXT:");
+}
+
+std::string text_of(const pqxx::field& field) {
+    return field.is_null() ? "" : field.c_str();
+}
+
+template <typename T>
+T number_of(const pqxx::field& field) {
+    return field.is_null() ? T{} : field.as<T>();
+}
+
+}  // namespace
+
+Micros now() {
+    return std::chrono::duration_cast<std::chrono::microseconds>(
+               std::chrono::system_clock::now().time_since_epoch())
+        .count();
+}
+
+void rest(Micros duration) {
+    std::this_thread::sleep_for(std::chrono::microseconds(duration));
+}
+
+Client::Client(const Target& target, int session, bool pooled)
+    : target_(target), session_(session), pooled_(pooled) {}
+
+std::unique_ptr<pqxx::connection> Client::open(const std::string& where, const std::string& name) {
+    return std::make_unique<pqxx::connection>(where + " connect_timeout=10 application_name='" +
+                                              name + "'");
+}
+
+bool Client::connect(const std::atomic<bool>& give_up) {
+    while (!connected() && !give_up) {
+        try {
+            application_ =
+                "chaos " + std::to_string(session_) + "." + std::to_string(++connections_);
+            connection_ = open(pooled_ ? target_.pooled() : target_.direct(), application_);
+        } catch (const pqxx::failure&) {
+            rest(20 * kMillisecond);
+        }
+    }
+    return connected();
+}
+
+// A connection that broke is never used again: libpqxx would open it anew behind our back.
+void Client::lose() {
+    connection_.reset();
+}
+
+void Client::receive(const pqxx::result& rows) {
+    answer_ = Answer{};
+    if (rows.empty() || rows.columns() < 7) return;
+    const pqxx::row row = rows[0];
+    answer_.outcome = text_of(row[0]);
+    answer_.yes = answer_.outcome == "t";
+    answer_.token = number_of<std::int64_t>(row[1]);
+    answer_.attempt = number_of<int>(row[2]);
+    answer_.found = !row[2].is_null();
+    answer_.status = text_of(row[3]);
+    answer_.status_code = number_of<int>(row[4]);
+    answer_.body = digest(text_of(row[5]));
+    answer_.point = text_of(row[6]);
+}
+
+Client::Status Client::silently(const std::string& sql) {
+    sqlstate_.clear();
+    try {
+        pqxx::nontransaction tx(*connection_);
+        receive(tx.exec(sql));
+        return Status::Ok;
+    } catch (const pqxx::serialization_failure&) {
+        sqlstate_ = "40001";  // libpqxx 6 does not count these two among SQL errors
+    } catch (const pqxx::deadlock_detected&) {
+        sqlstate_ = "40P01";
+    } catch (const pqxx::sql_error& error) {
+        sqlstate_ = is_dropped(error) ? "42883" : error.sqlstate();
+    } catch (const pqxx::failure&) {
+    }
+    if (!means_lost(sqlstate_) && connection_->is_open()) return Status::Refused;
+    lose();
+    return Status::Lost;
+}
+
+Client::Status Client::run(Call call, const std::string& sql) {
+    call.session = session_;
+    call.invoked = now();
+    const Status status = silently(sql);
+    call.returned = now();
+    call.sqlstate = sqlstate_;
+    call.result = status == Status::Ok        ? Result::Ok
+                  : status == Status::Refused ? Result::Error
+                                              : Result::Info;
+    if (status == Status::Ok) call.answer = answer_;
+    if (status == Status::Lost) {
+        call.returned = kNever;
+        unanswered_.push_back(calls_.size());
+    }
+    calls_.push_back(std::move(call));
+    return status;
+}
+
+// libpqxx's pipeline sends a query at once and reads its result only when asked to.
+void Client::send_and_hang_up(Call call, const std::string& sql) {
+    call.session = session_;
+    call.invoked = now();
+    call.result = Result::Info;
+    try {
+        pqxx::nontransaction tx(*connection_);
+        pqxx::pipeline unread(tx);
+        unread.insert(sql);
+        (void)::shutdown(connection_->sock(), SHUT_RDWR);
+    } catch (const pqxx::failure&) {
+    }
+    lose();
+    unanswered_.push_back(calls_.size());
+    calls_.push_back(std::move(call));
+}
+
+void Client::note(Call call) {
+    call.session = session_;
+    const bool unanswered = call.returned == kNever;
+    if (unanswered) unanswered_.push_back(calls_.size());
+    calls_.push_back(std::move(call));
+}
+
+std::string Client::quote(const std::string& text) const {
+    return connection_->quote(text);
+}
+
+pqxx::result Client::ask_directly(const std::string& sql) {
+    for (;;) {
+        try {
+            auto connection = open(target_.direct(), "chaos-witness");
+            pqxx::nontransaction tx(*connection);
+            return tx.exec(sql);
+        } catch (const pqxx::failure&) {
+            rest(20 * kMillisecond);
+        }
+    }
+}
+
+// A pooler keeps its connections, and names them after the client that they serve.
+void Client::await_end_of_lost() {
+    const std::string gone = "SELECT FROM pg_stat_activity WHERE application_name = '" +
+                             application_ + "'" + (pooled_ ? " AND state <> 'idle'" : "");
+    while (!ask_directly(gone).empty()) rest(5 * kMillisecond);
+    for (const std::size_t index : unanswered_) calls_[index].returned = now();
+    unanswered_.clear();
+}
+
+bool Client::is_prepared(const std::string& name) {
+    return !ask_directly("SELECT FROM pg_prepared_xacts WHERE gid = '" + name + "'").empty();
+}
+
+void Client::end_prepared(Call call, const std::string& name, bool commit) {
+    call.session = session_;
+    call.function = commit ? Function::CommitPrepared : Function::RollbackPrepared;
+    call.invoked = now();
+    const std::string sql = (commit ? "COMMIT PREPARED '" : "ROLLBACK PREPARED '") + name + "'";
+    // Whoever did not hear of its success is told that there is no such transaction.
+    while (is_prepared(name)) {
+        try {
+            auto connection = open(target_.direct(), "chaos-witness");
+            pqxx::nontransaction tx(*connection);
+            tx.exec(sql);
+        } catch (const pqxx::failure&) {
+            rest(5 * kMillisecond);
+        }
+    }
+    call.returned = now();
+    calls_.push_back(std::move(call));
+}
+
+}  // namespace idem::chaos

@@ -1,0 +1,70 @@
+// One client's connection and its part of the history. It tells "refused" from "lost", reconnects,
+// and finds out when nothing of a lost call can be under way any more.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <pqxx/pqxx>
+
+#include "check/history.hpp"
+#include "load/target.hpp"
+
+namespace idem::chaos {
+
+Micros now();
+void rest(Micros duration);
+
+class Client {
+  public:
+    Client(const Target& target, int session, bool pooled);
+
+    // Connects, as often as it takes; false if `give_up` is set meanwhile.
+    bool connect(const std::atomic<bool>& give_up);
+
+    enum class Status { Ok, Refused, Lost };
+
+    // Runs a call and writes it down. The query of a protocol function has the columns of kColumns.
+    Status run(Call call, const std::string& sql);
+    // The same without a history.
+    Status silently(const std::string& sql);
+    // Sends the query and hangs up without reading an answer.
+    void send_and_hang_up(Call call, const std::string& sql);
+    // Writes down what needs no query.
+    void note(Call call);
+
+    const Answer& answer() const { return answer_; }
+    const std::string& sqlstate() const { return sqlstate_; }
+    bool connected() const { return connection_ != nullptr; }
+    std::string quote(const std::string& text) const;
+
+    // After a loss: waits until no backend serves the lost connection, and gives the unanswered
+    // calls that moment as their latest.
+    void await_end_of_lost();
+    // Whether the server has a prepared transaction of this name.
+    bool is_prepared(const std::string& name);
+    // Ends a prepared transaction, as often as it takes.
+    void end_prepared(Call call, const std::string& name, bool commit);
+
+    std::vector<Call>& calls() { return calls_; }
+    const std::vector<Call>& calls() const { return calls_; }
+
+  private:
+    void lose();
+    void receive(const pqxx::result& rows);
+    std::unique_ptr<pqxx::connection> open(const std::string& where, const std::string& name);
+    pqxx::result ask_directly(const std::string& sql);
+
+    const Target& target_;
+    const int session_;
+    const bool pooled_;
+    int connections_ = 0;
+    std::string application_;
+    std::unique_ptr<pqxx::connection> connection_;
+    Answer answer_;
+    std::string sqlstate_;
+    std::vector<Call> calls_;
+    std::vector<std::size_t> unanswered_;
+};
+
+}  // namespace idem::chaos

@@ -1,0 +1,134 @@
+#include "load/plan.hpp"
+
+#include <algorithm>
+
+namespace idem::chaos {
+namespace {
+
+constexpr Micros kHour = 3600 * kSecond;
+
+// Names that only a careless comparison takes for each other.
+const char* const kNames[] = {"order", "Order", "ORDER", "\u00f6rder", "o\u0308rder", "order "};
+const char* const kPrincipals[] = {"acme", "Acme", ""};
+
+Key cold_key(int session, std::int64_t turn) {
+    return {"keep", "acme", "cold-" + std::to_string(session) + "-" + std::to_string(turn)};
+}
+
+std::vector<Key> draw_keys(const Mix& mix, Random& random, int session, std::int64_t turn) {
+    if (mix.cold_every > 0 && random.one_in(mix.cold_every)) return {cold_key(session, turn)};
+    const std::vector<Key> hot = hot_keys(mix);
+    const auto any = [&] {
+        return hot[static_cast<std::size_t>(
+            random.between(0, static_cast<std::int64_t>(hot.size()) - 1))];
+    };
+    std::vector<Key> keys{any()};
+    if (random.one_in(12)) {
+        const Key other = any();
+        if (!(other == keys[0])) keys.push_back(other);
+    }
+    return keys;
+}
+
+std::int64_t draw_size(const Mix& mix, Random& random) {
+    switch (random.between(0, 19)) {
+        case 0:
+        case 1:
+            return 0;
+        case 2:
+            return mix.body_limit;
+        case 3:
+            return mix.body_limit + 1;
+        default:
+            return random.spread(40, 8000);
+    }
+}
+
+void draw_shape(const Mix& mix, Random& random, Plan* plan) {
+    plan->shape = random.weighted<Shape>({{Shape::Transactional, 36},
+                                          {Shape::Leased, 22},
+                                          {Shape::Once, 8},
+                                          {Shape::Execute, 10},
+                                          {Shape::Look, 14},
+                                          {Shape::Operate, mix.operators ? 4 : 0},
+                                          {Shape::Stale, 6}});
+    plan->ending = random.weighted<Ending>({{Ending::Complete, 60},
+                                            {Ending::Fail, 8},
+                                            {Ending::FailRetryable, 14},
+                                            {Ending::Release, 8},
+                                            {Ending::LeaveOpen, 10}});
+    plan->finish = random.weighted<Finish>({{Finish::Commit, 70},
+                                            {Finish::Rollback, 12},
+                                            {Finish::PrepareCommit, mix.prepare ? 6 : 0},
+                                            {Finish::PrepareRollback, mix.prepare ? 3 : 0},
+                                            {Finish::HangUp, mix.harm ? 9 : 0}});
+    plan->action =
+        random.weighted<const char*>({{"forget", 4}, {"release", 2}, {"complete", 1}, {"fail", 1}});
+}
+
+void draw_transaction(const Mix& mix, Random& random, Plan* plan) {
+    plan->isolation = random.weighted<const char*>(
+        {{"READ COMMITTED", 3}, {"REPEATABLE READ", 2}, {"SERIALIZABLE", 1}});
+    plan->old_snapshot = random.one_in(3);
+    plan->undo_begin = mix.savepoints && random.one_in(10);
+    plan->undo_end = mix.savepoints && random.one_in(8);
+    plan->begin_alone = random.one_in(2);
+    plan->extend = random.one_in(8);
+    plan->checkpoint = random.one_in(8);
+    plan->repeat_end = random.one_in(5);
+    plan->fails = random.one_in(6);
+    const bool hurried = random.one_in(12);
+    plan->statement_timeout = hurried && mix.harm ? static_cast<int>(random.between(1, 30)) : 0;
+}
+
+void draw_terms(const Mix& mix, Random& random, Plan* plan) {
+    plan->fingerprint = random.one_in(8) ? 2 : static_cast<int>(random.between(0, 1));
+    plan->lease = random.spread(kMillisecond, mix.longest_lease);
+    plan->wait = random.one_in(4) ? random.spread(kMillisecond, 200 * kMillisecond) : 0;
+    plan->retry_after = random.one_in(2) ? random.spread(kMillisecond, 100 * kMillisecond) : -1;
+    plan->pause = random.one_in(3) ? random.spread(100, 20 * kMillisecond) : 0;
+    // A holder that sleeps past its lease, and comes back.
+    if (random.one_in(8)) {
+        plan->lease = random.spread(kMillisecond, 20 * kMillisecond);
+        plan->pause = plan->lease + random.spread(kMillisecond, 50 * kMillisecond);
+    }
+    plan->body_size = draw_size(mix, random);
+    plan->status_code = static_cast<int>(random.between(100, 599));
+}
+
+}  // namespace
+
+Plan draw_plan(const Mix& mix, std::uint64_t seed, int session, std::int64_t turn) {
+    Random random(seed, static_cast<std::uint64_t>(session), static_cast<std::uint64_t>(turn));
+    Plan plan;
+    plan.keys = draw_keys(mix, random, session, turn);
+    draw_shape(mix, random, &plan);
+    draw_transaction(mix, random, &plan);
+    draw_terms(mix, random, &plan);
+    return plan;
+}
+
+std::map<std::string, Rules> scopes() {
+    return {{"keep", {kHour, kHour, kSecond, 0, false}},
+            {"brief", {300 * kMillisecond, 600 * kMillisecond, kSecond, 0, false}},
+            {"careful", {kHour, kHour, kSecond, 0, true}},
+            {"limited", {kHour, kHour, kSecond, 3, false}}};
+}
+
+std::vector<Key> hot_keys(const Mix& mix) {
+    const std::vector<std::string> names =
+        mix.brief ? std::vector<std::string>{"keep", "brief", "careful", "limited"}
+                  : std::vector<std::string>{"keep", "careful", "limited"};
+    std::vector<Key> keys;
+    for (int i = 0; i < mix.hot_keys; ++i) {
+        const std::size_t scope = static_cast<std::size_t>(i) % names.size();
+        const std::size_t round = static_cast<std::size_t>(i) / names.size();
+        const std::size_t principal = scope == 0 ? 0 : round % std::size(kPrincipals);
+        std::string name = kNames[round % std::size(kNames)];
+        if (round >= std::size(kNames)) name += std::to_string(round);
+        keys.push_back({names[scope], kPrincipals[principal], name});
+    }
+    return keys;
+}
+
+}  // namespace idem::chaos

@@ -1,0 +1,59 @@
+// What a session is going to do in one turn, all of it drawn before the first call, so that it
+// depends on seed, session and turn alone.
+#pragma once
+
+#include "check/history.hpp"
+#include "load/random.hpp"
+
+namespace idem::chaos {
+
+// What is the same for all turns of a run.
+struct Mix {
+    int hot_keys = 12;
+    int cold_every = 6;  // turns
+    bool prepare = true;
+    bool savepoints = true;
+    bool operators = true;  // forget and resolve
+    bool harm = true;       // clients hang up and have statement_timeout
+    bool brief = true;      // keys whose retention ends within the run
+    Micros longest_lease = 10 * kSecond;
+    std::int64_t body_limit = 65536;
+};
+
+enum class Shape { Transactional, Leased, Once, Execute, Look, Operate, Stale };
+enum class Ending { Complete, Fail, FailRetryable, Release, LeaveOpen };
+enum class Finish { Commit, Rollback, PrepareCommit, PrepareRollback, HangUp };
+
+struct Plan {
+    Shape shape = Shape::Look;
+    std::vector<Key> keys;  // mostly one
+    const char* isolation = "";
+    bool old_snapshot = false;  // taken before the first call
+    bool undo_begin = false;    // begin in a savepoint, roll back, begin again
+    bool undo_end = false;      // the same with the end
+    bool begin_alone = false;   // Execute, Once: a transaction of its own
+    bool extend = false;
+    bool checkpoint = false;
+    bool repeat_end = false;
+    bool fails = false;  // the operation of idem_execute
+    int fingerprint = 0;
+    Micros ttl = 0;
+    Micros lease = 0;
+    Micros wait = 0;
+    Micros retry_after = -1;
+    Micros pause = 0;           // of the holder, in the middle of its work
+    int statement_timeout = 0;  // milliseconds
+    std::int64_t body_size = 0;
+    int status_code = 200;
+    Ending ending = Ending::Complete;
+    Finish finish = Finish::Commit;
+    std::string action;  // Operate
+};
+
+Plan draw_plan(const Mix& mix, std::uint64_t seed, int session, std::int64_t turn);
+
+// The scopes of a run and what holds in them; the workload sets these policies.
+std::map<std::string, Rules> scopes();
+std::vector<Key> hot_keys(const Mix& mix);
+
+}  // namespace idem::chaos

@@ -1,0 +1,48 @@
+// The protocol's functions as SQL, and the calls that describe them in the history.
+#pragma once
+
+#include "load/client.hpp"
+#include "load/plan.hpp"
+
+namespace idem::chaos {
+
+// A call and how it is asked of the server.
+struct Question {
+    Call call;
+    std::string sql;
+};
+
+// A body that names its effect; zero bytes long if `size` is.
+std::string body_of(const std::string& effect, std::int64_t size);
+
+class Protocol {
+  public:
+    Protocol(const Plan& plan, const Client& client, std::int64_t body_limit)
+        : plan_(plan), client_(client), body_limit_(body_limit) {}
+
+    Question begin(const Key& key) const;
+    // `token` 0: the claim was begun in the same transaction.
+    Question end(const Key& key, Ending ending, std::int64_t token,
+                 const std::string& effect) const;
+    Question extend(const Key& key, std::int64_t token) const;
+    Question checkpoint(const Key& key, std::int64_t token) const;
+    Question once(const Key& key, const std::string& effect) const;
+    Question execute(const Key& key, const std::string& effect, std::int64_t transaction) const;
+    Question get(const Key& key) const;
+    Question forget(const Key& key) const;
+    Question resolve(const Key& key, const std::string& effect) const;
+    Question effect(const Key& key, const std::string& effect, std::int64_t transaction) const;
+
+  private:
+    std::string names(const Key& key) const;
+    std::string optional(const char* name, Micros interval) const;
+    std::string token_argument(std::int64_t token) const;
+    void set_result(Call* call, const std::string& effect) const;
+    std::string result_arguments(const Call& call, const std::string& effect) const;
+
+    const Plan& plan_;
+    const Client& client_;
+    const std::int64_t body_limit_;
+};
+
+}  // namespace idem::chaos

@@ -1,0 +1,315 @@
+#include "load/session.hpp"
+
+namespace idem::chaos {
+
+Session::Session(const Target& target, const Mix& mix, std::uint64_t seed, int number, bool pooled,
+                 Sabotage sabotage)
+    : target_(target),
+      mix_(mix),
+      seed_(seed),
+      number_(number),
+      sabotage_(sabotage),
+      client_(target, number, pooled) {}
+
+void Session::work(const std::atomic<bool>& stop) {
+    while (!stop && client_.connect(stop)) {
+        plan_ = draw_plan(mix_, seed_, number_, turn_++);
+        claimed_.clear();
+        take_turn();
+        if (!client_.connected()) client_.await_end_of_lost();
+    }
+}
+
+void Session::take_turn() {
+    switch (plan_.shape) {
+        case Shape::Transactional:
+            return transactional();
+        case Shape::Leased:
+            return leased();
+        case Shape::Once:
+            return once();
+        case Shape::Execute:
+            return execute();
+        case Shape::Look:
+            return look();
+        case Shape::Operate:
+            return operate();
+        case Shape::Stale:
+            return stale();
+    }
+}
+
+// ---- the shapes ----
+
+void Session::transactional() {
+    if (!open_transaction() || !claim_all()) return;
+    for (const auto& [key, token] : claimed_)
+        if (!work_on(key, 0)) return;
+    finish();
+}
+
+// The claim is committed; the work happens somewhere else; a second transaction ends it.
+void Session::leased() {
+    const Key& key = plan_.keys[0];
+    if (!ask(protocol().begin(key)) || client_.answer().outcome != "execute") return;
+    const std::int64_t token = client_.answer().token;
+    old_tokens_[key] = token;
+    rest(plan_.pause);
+    if (plan_.extend && !ask(protocol().extend(key, token))) return;
+    if (plan_.checkpoint && !ask(protocol().checkpoint(key, token))) return;
+    if (plan_.ending == Ending::LeaveOpen || !open_transaction()) return;
+    if (end(key, token)) finish();
+    // A client that does not trust the first answer asks again.
+    if (plan_.repeat_end && client_.connected() && plan_.ending == Ending::Complete) {
+        Question again = protocol().end(key, plan_.ending, token, "");
+        again.call.asked.effect.clear();
+        if (open_transaction() && ask(again)) client_.answer().yes ? abandon() : finish();
+    }
+}
+
+void Session::once() {
+    const std::string effect = new_effect();
+    if (!open_transaction() || !ask(protocol().once(plan_.keys[0], effect))) return;
+    if (client_.answer().yes && !take_effect(plan_.keys[0], effect)) return;
+    finish();
+}
+
+void Session::execute() {
+    if (plan_.begin_alone) {
+        next_transaction();
+    } else if (!open_transaction()) {
+        return;
+    }
+    if (ask(protocol().execute(plan_.keys[0], new_effect(), transaction_)) && open_) finish();
+}
+
+void Session::look() {
+    for (const Key& key : plan_.keys) (void)(client_.connected() && ask(protocol().get(key)));
+}
+
+void Session::operate() {
+    const Key& key = plan_.keys[0];
+    const std::string effect = new_effect();
+    if (!open_transaction()) return;
+    if (plan_.action == "forget") {
+        if (ask(protocol().forget(key))) finish();
+        return;
+    }
+    // Resolving lengthens the life of what had failed before in a way that the brief scope is too
+    // brief for.
+    if (key.scope == "brief") return abandon();
+    const bool decides = plan_.action != "release";
+    if (decides && !take_effect(key, effect)) return;
+    if (ask(protocol().resolve(key, effect))) finish();
+}
+
+// A holder that was given up long ago.
+void Session::stale() {
+    const Key& key = plan_.keys[0];
+    const auto token = old_tokens_.find(key);
+    if (token == old_tokens_.end()) return look();
+    if (plan_.extend) {
+        (void)ask(protocol().extend(key, token->second));
+        return;
+    }
+    if (plan_.ending == Ending::LeaveOpen) plan_.ending = Ending::Complete;
+    if (open_transaction() && end(key, token->second)) finish();
+}
+
+// ---- the steps ----
+
+// False if the transaction is over, or nothing was granted.
+bool Session::claim_all() {
+    if (plan_.undo_begin) {
+        if (!savepoint() || !ask(protocol().begin(plan_.keys[0])) || !back_to_savepoint())
+            return false;
+    }
+    for (const Key& key : plan_.keys)
+        if (!claim(key)) return false;
+    if (!claimed_.empty()) return true;
+    finish();
+    return false;
+}
+
+bool Session::claim(const Key& key) {
+    if (!ask(protocol().begin(key))) return false;
+    if (client_.answer().outcome != "execute") return true;
+    claimed_[key] = client_.answer().token;
+    old_tokens_[key] = client_.answer().token;
+    // Whoever asks again in the same transaction is told of its own claim.
+    return !plan_.repeat_end || ask(protocol().begin(key));
+}
+
+bool Session::work_on(const Key& key, std::int64_t token) {
+    rest(plan_.pause);
+    if (plan_.extend && !ask(protocol().extend(key, claimed_[key]))) return false;
+    if (plan_.checkpoint && !ask(protocol().checkpoint(key, token))) return false;
+    if (plan_.ending == Ending::LeaveOpen) return true;
+    if (plan_.undo_end && !end_undone(key, token)) return false;
+    return end(key, token);
+}
+
+bool Session::end_undone(const Key& key, std::int64_t token) {
+    const bool done = savepoint() && end(key, token);
+    if (!done && !open_) return false;
+    return back_to_savepoint();
+}
+
+// The effect, and in the same transaction the end of its claim. Without the latter the former must
+// not stay.
+bool Session::end(const Key& key, std::int64_t token) {
+    const std::string effect = new_effect();
+    const bool has_effect = plan_.ending == Ending::Complete || plan_.ending == Ending::Fail;
+    if (has_effect && !take_effect(key, effect)) return false;
+    if (!ask(protocol().end(key, plan_.ending, token, effect))) return false;
+    if (has_effect && !client_.answer().yes) {
+        abandon();
+        return false;
+    }
+    if (plan_.repeat_end && token == 0 && plan_.ending == Ending::Complete)
+        return ask(protocol().begin(key));
+    return true;
+}
+
+bool Session::take_effect(const Key& key, const std::string& effect) {
+    Question question = protocol().effect(key, effect, transaction_);
+    if (sabotage_.effect_outside) {
+        try {
+            pqxx::connection elsewhere(target_.direct());
+            pqxx::nontransaction tx(elsewhere);
+            tx.exec(question.sql);
+        } catch (const pqxx::failure&) {
+        }
+        return true;
+    }
+    return ask(std::move(question));
+}
+
+std::string Session::new_effect() {
+    return "e" + std::to_string(number_) + "-" + std::to_string(++effects_);
+}
+
+// ---- transactions ----
+
+void Session::next_transaction() {
+    transaction_ = (static_cast<std::int64_t>(number_) << 32) | ++transactions_;
+}
+
+bool Session::open_transaction() {
+    next_transaction();
+    opened_ = now();
+    savepoints_ = 0;
+    std::string sql = std::string("BEGIN ISOLATION LEVEL ") + plan_.isolation;
+    if (plan_.statement_timeout > 0)
+        sql += "; SET LOCAL statement_timeout = " + std::to_string(plan_.statement_timeout);
+    open_ = client_.silently(sql) == Status::Ok;
+    if (open_ && plan_.old_snapshot)
+        open_ = client_.silently("SELECT FROM chaos.effect WHERE id = ''") == Status::Ok;
+    if (open_ && plan_.old_snapshot) rest(plan_.pause);
+    if (!open_ && client_.connected()) (void)client_.silently("ROLLBACK");
+    return open_;
+}
+
+void Session::control(Function function, const std::string& sql, int savepoint) {
+    Call call;
+    call.function = function;
+    call.transaction = transaction_;
+    call.asked.savepoint = savepoint;
+    if (client_.run(call, sql) == Status::Lost && function >= Function::Savepoint &&
+        function != Function::Commit && function != Function::Rollback)
+        abandon();
+}
+
+bool Session::ask(Question question) {
+    // The operation of idem_execute has been told its transaction already.
+    if (!open_ && question.call.function != Function::Execute) next_transaction();
+    question.call.transaction = transaction_;
+    question.call.alone = !open_;
+    const Status status = client_.run(std::move(question.call), question.sql);
+    if (status == Status::Ok) return true;
+    if (open_) abandon();
+    return false;
+}
+
+bool Session::savepoint() {
+    ++savepoints_;
+    control(Function::Savepoint, "SAVEPOINT s" + std::to_string(savepoints_), savepoints_);
+    return client_.connected() && open_;
+}
+
+bool Session::back_to_savepoint() {
+    control(Function::RollbackTo, "ROLLBACK TO s" + std::to_string(savepoints_), savepoints_);
+    return client_.connected() && open_;
+}
+
+// An error has undone the transaction when it was raised; a backend may have been lost at any time
+// since it answered last, which was before we heard of it.
+Micros Session::undone_since() const {
+    const std::vector<Call>& calls = client_.calls();
+    auto call = calls.rbegin();
+    while (call != calls.rend() && call->transaction == transaction_ &&
+           call->result == Result::Info)
+        ++call;
+    if (call == calls.rend() || call->transaction != transaction_) return opened_;
+    if (call->result == Result::Error) return call->invoked;
+    return client_.connected() ? now() : call->invoked;
+}
+
+// Rolls back; where the connection is gone the server does it.
+void Session::abandon() {
+    open_ = false;
+    Call call;
+    call.function = Function::Rollback;
+    call.transaction = transaction_;
+    call.invoked = undone_since();
+    if (client_.connected() && client_.silently("ROLLBACK") == Status::Ok) call.returned = now();
+    client_.note(call);
+}
+
+void Session::finish() {
+    Call call;
+    call.transaction = transaction_;
+    call.function = Function::Commit;
+    switch (plan_.finish) {
+        case Finish::Rollback:
+            return abandon();
+        case Finish::PrepareCommit:
+            return finish_prepared(true);
+        case Finish::PrepareRollback:
+            return finish_prepared(false);
+        case Finish::HangUp:
+            client_.send_and_hang_up(call, "COMMIT");
+            break;
+        case Finish::Commit:
+            (void)client_.run(call, "COMMIT");
+            break;
+    }
+    open_ = false;
+}
+
+void Session::finish_prepared(bool commit) {
+    const std::string name = "chaos-" + std::to_string(transaction_);
+    Call call;
+    call.transaction = transaction_;
+    call.function = Function::Prepare;
+    call.session = number_;
+    call.invoked = now();
+    const Status status = client_.silently("PREPARE TRANSACTION '" + name + "'");
+    if (status == Status::Lost) client_.await_end_of_lost();
+    open_ = false;
+    if (status == Status::Refused || !client_.is_prepared(name)) {
+        call.function = Function::Rollback;
+        if (status == Status::Lost) call.invoked = undone_since();
+        if (client_.connected()) (void)client_.silently("ROLLBACK");
+        call.returned = now();
+        client_.note(call);
+        return;
+    }
+    call.returned = now();
+    client_.note(call);
+    rest(plan_.pause);
+    call.returned = kNever;
+    client_.end_prepared(call, name, commit);
+}
+
+}  // namespace idem::chaos

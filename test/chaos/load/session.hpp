@@ -1,0 +1,78 @@
+// One of the sessions: turn after turn it draws a plan and carries it out against the server.
+#pragma once
+
+#include "load/client.hpp"
+#include "load/plan.hpp"
+#include "load/protocol.hpp"
+
+namespace idem::chaos {
+
+// What planted bugs of the client's side do to the work; see test/chaos/bugs.
+struct Sabotage {
+    bool effect_outside = false;  // the effect in a transaction of its own
+};
+
+class Session {
+  public:
+    Session(const Target& target, const Mix& mix, std::uint64_t seed, int number, bool pooled,
+            Sabotage sabotage);
+
+    // Until `stop` is set and its turn is over.
+    void work(const std::atomic<bool>& stop);
+    std::vector<Call>& calls() { return client_.calls(); }
+    std::int64_t turns() const { return turn_; }
+
+  private:
+    using Status = Client::Status;
+
+    void take_turn();
+    void transactional();
+    void leased();
+    void once();
+    void execute();
+    void look();
+    void operate();
+    void stale();
+
+    bool claim_all();
+    bool claim(const Key& key);
+    bool work_on(const Key& key, std::int64_t token);
+    bool end(const Key& key, std::int64_t token);
+    bool end_undone(const Key& key, std::int64_t token);
+    bool take_effect(const Key& key, const std::string& effect);
+
+    void next_transaction();
+    bool open_transaction();
+    void finish();
+    void finish_prepared(bool commit);
+    void control(Function function, const std::string& sql, int savepoint = 0);
+    // Runs a question in the open transaction, or as one of its own. False if the transaction is
+    // over because of it.
+    bool ask(Question question);
+    bool savepoint();
+    bool back_to_savepoint();
+    void abandon();
+    Micros undone_since() const;
+    std::string new_effect();
+
+    Protocol protocol() const { return {plan_, client_, mix_.body_limit}; }
+
+    const Target& target_;
+    const Mix mix_;
+    const std::uint64_t seed_;
+    const int number_;
+    const Sabotage sabotage_;
+    Client client_;
+    Plan plan_;
+    std::int64_t turn_ = 0;
+    std::int64_t transaction_ = 0;
+    std::int64_t transactions_ = 0;
+    std::int64_t effects_ = 0;
+    bool open_ = false;
+    Micros opened_ = 0;
+    int savepoints_ = 0;
+    std::map<Key, std::int64_t> old_tokens_;
+    std::map<Key, std::int64_t> claimed_;  // in this turn, with their tokens
+};
+
+}  // namespace idem::chaos

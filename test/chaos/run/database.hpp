@@ -1,0 +1,25 @@
+// The database of a run: what is set up in it, and what it must look like at rest.
+#pragma once
+
+#include "check/rules.hpp"
+#include "faults/server.hpp"
+#include "load/plan.hpp"
+
+namespace idem::chaos {
+
+// The extension, the policies of scopes() and the table of effects. `body_limit` in bytes.
+void set_up(const Server& server, std::int64_t body_limit);
+
+// The same as one transaction that drops the extension first: SQL.
+std::string drop_and_create(std::int64_t body_limit);
+
+std::vector<Effect> read_effects(const Server& server);
+
+// Comes back when no lease is alive any more.
+void await_end_of_leases(const Server& server);
+
+// Invariants 18 (nothing leaks), 19 (nothing broke, by the server's log) and 20 (table and indexes
+// are sound and agree).
+std::vector<Violation> check_at_rest(const Server& server);
+
+}  // namespace idem::chaos

@@ -1,0 +1,27 @@
+// What the command line asks for.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace idem::chaos {
+
+struct Options {
+    std::string scenario = "mixed";
+    std::uint64_t seed = 0;  // 0: drawn, and printed
+    int seconds = 30;
+    int sessions = 24;
+    int keys = 0;  // 0: the scenario's
+    std::vector<std::string> faults;
+    std::string keep;   // folder for histories that were found wrong
+    std::string check;  // a history to judge, instead of running anything
+    std::string small_disk;
+    bool effect_outside = false;
+    bool list = false;
+};
+
+// Throws std::invalid_argument.
+Options parse(int argc, char** argv);
+
+}  // namespace idem::chaos

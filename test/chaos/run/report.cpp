@@ -1,0 +1,79 @@
+#include "run/report.hpp"
+
+#include <algorithm>
+#include <iostream>
+
+namespace idem::chaos {
+namespace {
+
+constexpr std::size_t kShown = 12;  // violations
+
+bool is_fault(const Call& call) {
+    static const std::set<std::string> kStates = {"57014", "57P01", "57P02", "57P03",
+                                                  "53100", "53200", "53300"};
+    if (call.result == Result::Info) return true;
+    return call.result == Result::Error && kStates.count(call.sqlstate) > 0;
+}
+
+std::string counted(const std::map<std::string, int>& counts) {
+    std::string text;
+    for (const auto& [name, count] : counts)
+        text += (text.empty() ? "" : ", ") + name + " " + std::to_string(count);
+    return text.empty() ? "none" : text;
+}
+
+}  // namespace
+
+Hits count_hits(const History& history) {
+    Hits hits;
+    std::set<std::int64_t> open;
+    for (const Call& call : history.calls) {
+        if (open.count(call.transaction) > 0 && is_fault(call)) {
+            ++hits.by_step[name_of(call.function)];
+            ++hits.total;
+            open.erase(call.transaction);
+        }
+        if (call.result == Result::Ok && call.answer.outcome == "execute" && !call.alone)
+            open.insert(call.transaction);
+    }
+    return hits;
+}
+
+void print_report(const History& history, const std::map<std::string, int>& fired,
+                  const Hits& hits) {
+    std::map<std::string, int> functions;
+    std::map<std::string, int> outcomes;
+    std::map<std::string, int> errors;
+    std::size_t info = 0;
+    for (const Call& call : history.calls) {
+        ++functions[name_of(call.function)];
+        if (!call.answer.outcome.empty() && call.function == Function::Begin)
+            ++outcomes[call.answer.outcome];
+        if (call.result == Result::Error) ++errors[call.sqlstate];
+        info += call.result == Result::Info;
+    }
+    std::cout << "  calls: " << history.calls.size() << " (" << counted(functions) << ")\n"
+              << "  outcomes of begin: " << counted(outcomes) << "\n"
+              << "  errors: " << counted(errors) << "\n"
+              << "  unknown: " << info << ", "
+              << (history.calls.empty() ? 0 : 1000 * info / history.calls.size()) / 10.0
+              << " % of the calls\n"
+              << "  effects: " << history.effects.size() << "\n"
+              << "  faults: " << counted(fired) << "\n"
+              << "  open claims hit: " << hits.total << " (during " << counted(hits.by_step)
+              << ")\n";
+}
+
+void print_verdict(const Judgement& judgement) {
+    std::cout << "  checked: " << judgement.keys << " keys, " << judgement.steps << " steps\n";
+    std::map<int, std::size_t> counts;
+    for (const Violation& violation : judgement.violations) ++counts[violation.invariant];
+    for (const auto& [invariant, count] : counts)
+        std::cout << "  violated: invariant " << invariant << ", " << count << " times\n";
+    const std::size_t shown = std::min(kShown, judgement.violations.size());
+    for (std::size_t i = 0; i < shown; ++i)
+        std::cout << "    " << judgement.violations[i].invariant << ": "
+                  << judgement.violations[i].what << "\n";
+}
+
+}  // namespace idem::chaos

@@ -1,0 +1,20 @@
+// What a run has come to.
+#pragma once
+
+#include "check/checker.hpp"
+
+namespace idem::chaos {
+
+// A claim that was open when a fault ended its transaction, by the call during which it came.
+struct Hits {
+    std::map<std::string, int> by_step;
+    int total = 0;
+};
+
+Hits count_hits(const History& history);
+
+void print_report(const History& history, const std::map<std::string, int>& fired,
+                  const Hits& hits);
+void print_verdict(const Judgement& judgement);
+
+}  // namespace idem::chaos

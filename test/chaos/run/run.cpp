@@ -1,0 +1,170 @@
+#include "run/run.hpp"
+
+#include <algorithm>
+#include <future>
+#include <iostream>
+#include <random>
+
+#include "check/checker.hpp"
+#include "run/database.hpp"
+#include "run/report.hpp"
+#include "run/scenario.hpp"
+
+namespace idem::chaos {
+namespace {
+
+constexpr int kPooledEvery = 3;  // sessions
+
+class Run {
+  public:
+    explicit Run(const Options& options)
+        : options_(options),
+          scenario_(scenario_of(options.scenario)),
+          server_(Server::from_environment()),
+          pooler_(server_, server_.folder() + "/pooler") {
+        if (options_.seed == 0) options_.seed = std::random_device{}() | 1u;
+        mix_.longest_lease =
+            std::clamp<Micros>(options_.seconds * kSecond / 5, kSecond / 2, 10 * kSecond);
+        if (options_.keys > 0) mix_.hot_keys = options_.keys;
+        mix_.harm = !options_.faults.empty();
+        scenario_.adapt(&mix_);
+    }
+
+    Conclusion play() {
+        std::cout << "chaos: scenario " << scenario_.name << " (" << scenario_.about << "), seed "
+                  << options_.seed << ", " << options_.sessions << " sessions, " << options_.seconds
+                  << " s" << std::endl;
+        const Micros start = now();
+        set_up(server_, mix_.body_limit);
+        scenario_.prepare(server_, options_);
+        target_.set(server_.connection_string(), pooler_.connection_string());
+        work();
+        last_look();
+        history_.effects = read_effects(server_);
+        return conclude(start);
+    }
+
+  private:
+    void work() {
+        std::vector<std::unique_ptr<Session>> sessions;
+        for (int number = 1; number <= options_.sessions; ++number)
+            sessions.push_back(std::make_unique<Session>(target_, mix_, options_.seed, number,
+                                                         number % kPooledEvery == 0,
+                                                         Sabotage{options_.effect_outside}));
+        std::atomic<bool> stop{false};
+        std::vector<std::future<void>> all;
+        for (auto& session : sessions)
+            all.push_back(
+                std::async(std::launch::async, [&stop, &session] { session->work(stop); }));
+        auto disturbed = std::async(std::launch::async, [this] { disturb(); });
+        disturbed.wait();
+        stop = true;
+        for (std::future<void>& one : all) one.get();
+        disturbed.get();
+        for (auto& session : sessions) add(std::move(session->calls()));
+    }
+
+    // What takes a moment and what takes seconds go on side by side.
+    void disturb() {
+        Injector quick(server_, target_, options_.seed, faults(true), options_.small_disk);
+        Injector slow(server_, target_, options_.seed, faults(false), options_.small_disk);
+        Stage stage{server_,       target_, mix_, now() + options_.seconds * kSecond,
+                    options_.seed, {},      0,    {}};
+        quick.start();
+        slow.start();
+        scenario_.play(&stage);
+        quick.stop();
+        slow.stop();
+        history_.forgetful_failover = stage.forgetful_failover;
+        add(std::move(stage.calls));
+        fired_ = std::move(stage.fired);
+        fired_.insert(quick.fired().begin(), quick.fired().end());
+        fired_.insert(slow.fired().begin(), slow.fired().end());
+    }
+
+    std::vector<std::string> faults(bool quick) const {
+        const bool usual = options_.faults == std::vector<std::string>{"default"};
+        std::vector<std::string> kinds;
+        for (const std::string& kind : usual ? scenario_.faults : options_.faults)
+            if (Injector::is_quick(kind) == quick) kinds.push_back(kind);
+        return kinds;
+    }
+
+    void add(std::vector<Call> calls) {
+        history_.calls.insert(history_.calls.end(), std::make_move_iterator(calls.begin()),
+                              std::make_move_iterator(calls.end()));
+    }
+
+    // Every key is read, and after a lease every hot one has to give a clear answer.
+    void last_look() {
+        server_.await_ready();
+        std::set<Key> keys;
+        for (const Call& call : history_.calls)
+            if (call.function < Function::Drop) keys.insert(call.key);
+        await_end_of_leases(server_);
+        Client reader(target_, 0, false);
+        std::atomic<bool> never{false};
+        (void)reader.connect(never);
+        std::int64_t transaction = 0;
+        for (const Key& key : keys) ask(&reader, key, &transaction);
+        add(std::move(reader.calls()));
+    }
+
+    void ask(Client* reader, const Key& key, std::int64_t* transaction) {
+        Plan plan;
+        plan.lease = kMillisecond;
+        const Protocol protocol(plan, *reader, mix_.body_limit);
+        std::vector<Question> questions{protocol.get(key)};
+        const bool hot = key.key.compare(0, 5, "cold-") != 0;
+        if (hot) questions.push_back(protocol.begin(key));
+        for (Question& question : questions) {
+            question.call.transaction = ++*transaction;
+            question.call.alone = true;
+            (void)reader->run(question.call, question.sql);
+        }
+        if (hot && reader->answer().outcome == "in_progress")
+            at_rest_.push_back({17, "still in progress: " + describe(reader->calls().back())});
+    }
+
+    Conclusion conclude(Micros start) {
+        history_.scopes = scopes();
+        Judgement judgement = judge(history_);
+        for (const Violation& violation : check_at_rest(server_)) at_rest_.push_back(violation);
+        judgement.violations.insert(judgement.violations.begin(), at_rest_.begin(), at_rest_.end());
+        const Hits hits = count_hits(history_);
+        print_report(history_, fired_, hits);
+        print_verdict(judgement);
+        std::cout << "  time: " << (now() - start) / kSecond << " s" << std::endl;
+        if (!judgement.violations.empty()) return broken();
+        if (hits.total > 0) return Conclusion::Sound;
+        std::cout << "  does not count: no fault hit an open claim" << std::endl;
+        return Conclusion::DoesNotCount;
+    }
+
+    Conclusion broken() const {
+        if (options_.keep.empty()) return Conclusion::Broken;
+        const std::string file =
+            options_.keep + "/" + scenario_.name + "-" + std::to_string(options_.seed) + ".jsonl";
+        save(history_, file);
+        std::cout << "  history: " << file << std::endl;
+        return Conclusion::Broken;
+    }
+
+    Options options_;
+    const Scenario& scenario_;
+    Server server_;
+    Pooler pooler_;
+    Target target_;
+    Mix mix_;
+    History history_;
+    std::vector<Violation> at_rest_;
+    std::map<std::string, int> fired_;
+};
+
+}  // namespace
+
+Conclusion run(const Options& options) {
+    return Run(options).play();
+}
+
+}  // namespace idem::chaos

@@ -1,0 +1,34 @@
+// The kinds of runs. What differs is the mix of work, the faults, and what happens meanwhile.
+#pragma once
+
+#include "faults/injector.hpp"
+#include "load/session.hpp"
+#include "run/options.hpp"
+
+namespace idem::chaos {
+
+// What a scenario may touch while sessions and faults are at work.
+struct Stage {
+    Server& server;
+    Target& target;
+    Mix mix;
+    Micros end;
+    std::uint64_t seed;
+    std::vector<Call> calls;  // of the scenario itself
+    Micros forgetful_failover = 0;
+    std::map<std::string, int> fired;  // what it did, for the report
+};
+
+struct Scenario {
+    const char* name;
+    const char* about;
+    std::vector<std::string> faults;
+    void (*adapt)(Mix* mix);
+    void (*prepare)(const Server& server, const Options& options);
+    void (*play)(Stage* stage);  // until stage->end
+};
+
+// Throws std::invalid_argument.
+const Scenario& scenario_of(const std::string& name);
+
+}  // namespace idem::chaos
