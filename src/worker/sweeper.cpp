@@ -22,12 +22,8 @@ constexpr std::int64_t kVisit = 2 * core::kSecond;
 // trigger running may stop them. Milliseconds.
 constexpr int kTransactionTimeout = 10000;
 
-// Callers shall not feel that a million rows expire at once. What they feel is the WAL of the
-// deletes, which their next commit has to flush, too: so it is spread over time. A sweeper removes
-// no more rows in a second than that, or else twice as many as had expired in one, so that it keeps
-// up with any rate of arrival.
-constexpr std::int64_t kRowsPerSecond = 20000;
-// Whatever has to be done: between two batches it rests this many times as long as the last took.
+// Between two batches it rests this many times as long as the last one took: callers shall not feel
+// that a million rows expire at once.
 constexpr int kRest = 4;
 
 // As autovacuum does: what the database or the role has set is meant for its users. A deletion that
@@ -80,53 +76,38 @@ int batch_size(const Report& report) {
     return Max(config::cleanup_batch_size() >> Min(report.failures_before, 20), 1);
 }
 
-// What a batch came to.
-struct Batch {
-    Visit visit;
-    std::int64_t rows;
-    std::int64_t expired_within;  // microseconds; from the batch before to its youngest row
-};
-
-std::int64_t span(TimestampTz from, TimestampTz to) {
-    return TIMESTAMP_IS_NOBEGIN(from) ? PG_INT64_MAX : to - from;
-}
-
 // One batch, one transaction.
-Batch sweep_batch(Report* report) {
+Visit sweep_batch(Report* report, std::int64_t* total) {
     begin_transaction();
-    Batch batch{enter_table(), 0, 0};
-    if (batch.visit == Visit::More) {
+    Visit visit = enter_table();
+    if (visit == Visit::More) {
         store::Expired which{report->from, GetCurrentTimestamp() - config::cleanup_grace(),
                              batch_size(*report), stats::count_swept};
         store::Removed removed = store::store(config::store_choice()).remove_expired(which);
-        batch.rows = removed.rows;
-        batch.expired_within = span(report->from, removed.last);
         report->from = removed.last;
-        if (removed.rows < which.limit) batch.visit = Visit::Drained;
+        *total += removed.rows;
+        if (removed.rows < which.limit) visit = Visit::Drained;
     }
     end_transaction();
-    return batch;
+    return visit;
 }
 
-void rest_after(const Batch& batch, TimestampTz start) {
+void rest_after(TimestampTz start) {
     std::int64_t worked = GetCurrentTimestamp() - start;
-    std::int64_t due = Min(batch.rows * core::kSecond / kRowsPerSecond, batch.expired_within / 2);
-    std::int64_t rest = Max(kRest * worked, due - worked);
-    nap(static_cast<long>(rest / core::kMillisecond) + 1, PG_WAIT_EXTENSION);
+    nap(static_cast<long>(kRest * worked / core::kMillisecond) + 1, PG_WAIT_EXTENSION);
 }
 
 Visit sweep(Report* report, std::int64_t* total) {
     TimestampTz end = GetCurrentTimestamp() + kVisit;
-    Batch batch{Visit::More, 0, 0};
-    while (batch.visit == Visit::More && GetCurrentTimestamp() < end) {
+    Visit visit = Visit::More;
+    while (visit == Visit::More && GetCurrentTimestamp() < end) {
         TimestampTz start = GetCurrentTimestamp();
-        batch = sweep_batch(report);
-        *total += batch.rows;
-        if (batch.visit == Visit::More) rest_after(batch, start);
+        visit = sweep_batch(report, total);
+        if (visit == Visit::More) rest_after(start);
         CHECK_FOR_INTERRUPTS();
         reload_if_asked();
     }
-    return batch.visit;
+    return visit;
 }
 
 void note_in_journal(const JournalEntry& entry) {
