@@ -3,9 +3,10 @@
 # shellcheck shell=bash
 
 # shellcheck disable=SC2034 # for script/deep
-PARTS_IN_ORDER=(lint assertions sanitizers valgrind memory fuzz)
+PARTS_IN_ORDER=(lint assertions sanitizers valgrind memory fuzz chaos)
 
 FUZZ_SECONDS=${FUZZ_SECONDS:-120}
+CHAOS_MINUTES=${CHAOS_MINUTES:-10}
 
 # ---- servers ----
 
@@ -153,4 +154,16 @@ run_cppcheck() {
     cppcheck --quiet --project="$BUILD/cmake/compile_commands.json" --file-filter="$SRC/src/*" \
         -DPG_VERSION_NUM=150000 -j "$(nproc)" --std=c++17 --enable=warning,performance,portability --inline-suppr \
         --suppressions-list="$SRC/test/deep/cppcheck.suppressions" --error-exitcode=1
+}
+
+part_chaos() { run_group chaos chaos_at_length; }
+
+chaos_at_length() {
+    local store
+    check "the checker catches every planted bug" "$ROOT/script/chaos" --prove
+    for store in heap sql; do
+        check "$CHAOS_MINUTES minutes of chaos with the $store store" \
+            "$ROOT/script/chaos" --minutes "$CHAOS_MINUTES" --set "idempotency.store=$store"
+    done
+    ((CHECKS_FAILED == 0))
 }
