@@ -69,7 +69,7 @@ SELECT test.let_pass('50 minutes', 'admin-again'), idem_resolve('again', 'releas
 SELECT test.let_pass('50 minutes', 'admin-again'), idem_resolve('again', 'release', 'admin-again');
 SELECT test.let_pass('50 minutes', 'admin-again'), idem_resolve('again', 'complete', 'admin-again');
 SELECT expires_at - finished_at AS ttl, retained_until - finished_at AS retention
-  FROM idempotency.records WHERE key = 'again';
+  FROM idempotency.records WHERE scope = 'admin-again';
 SELECT idem_policy_drop('admin-again');
 
 -- A released record stays bound to its payload.
