@@ -120,11 +120,12 @@ TEST_F(Leased, CompletionAndTakeoverExcludeEachOther) {
 }
 
 TEST_F(Leased, AHeldClaimEndsWithItsConnection) {
-    const Claim claim = begin(first_, "key", {nullptr, "1 h", true});
+    std::optional<pqxx::connection> holder{std::in_place};
+    const Claim claim = begin(*holder, "key", {nullptr, "1 h", true});
     ASSERT_EQ(claim.outcome, "execute");
     EXPECT_EQ(begin(second_, "key").outcome, "in_progress");
-    const int backend = first_.backendpid();
-    first_.disconnect();
+    const int backend = holder->backendpid();
+    holder.reset();
     await_end_of(backend);
     const Claim taken = begin(second_, "key");
     EXPECT_EQ(taken.outcome, "execute");

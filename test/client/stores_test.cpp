@@ -137,7 +137,7 @@ class World {
         try {
             return text_of(sessions_[static_cast<std::size_t>(step.session)].work.exec(sql));
         } catch (const pqxx::sql_error& error) {
-            return error.sqlstate();
+            return std::string(error.sqlstate());
         }
     }
 

@@ -50,7 +50,7 @@ inline std::string sqlstate_of(const std::function<void()>& call) {
     try {
         call();
     } catch (const pqxx::sql_error& error) {
-        return error.sqlstate();
+        return std::string(error.sqlstate());
     }
     return "";
 }
@@ -73,10 +73,10 @@ struct Terms {
     bool hold = false;
 };
 
-template <typename T>
-std::optional<T> known(const pqxx::field& field) {
+template <typename T, typename Field>
+std::optional<T> known(const Field& field) {
     if (field.is_null()) return std::nullopt;
-    return field.as<T>();
+    return field.template as<T>();
 }
 
 inline Claim begin(pqxx::transaction_base& tx, const std::string& key, const Terms& terms = {}) {

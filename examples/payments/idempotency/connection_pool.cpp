@@ -18,12 +18,13 @@ bool is_quiet(const pqxx::connection& connection) {
 }
 
 // libpqxx 6 would replace a lost connection silently, and with it what Setup did: the new one would
-// work with the rights of the login role. Deprecated because libpqxx 7 never does that.
+// work with the rights of the login role. libpqxx 7 never does that.
 void never_reconnect(pqxx::connection& connection) {
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+#if PQXX_VERSION_MAJOR < 7
     connection.inhibit_reactivation(true);
-#pragma GCC diagnostic pop
+#else
+    (void)connection;
+#endif
 }
 
 }  // namespace

@@ -32,7 +32,8 @@ bool is_passing(const std::exception& failure) {
 // Of the database's errors only the number: the message may quote a key or a body.
 void report(const std::exception& failure) {
     const auto* error = dynamic_cast<const pqxx::sql_error*>(&failure);
-    std::cerr << "error: " + (error ? "SQLSTATE " + error->sqlstate() : failure.what()) + "\n";
+    std::cerr << "error: " +
+                     (error ? "SQLSTATE " + std::string(error->sqlstate()) : failure.what()) + "\n";
 }
 
 }  // namespace

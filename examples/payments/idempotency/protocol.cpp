@@ -1,9 +1,9 @@
 #include "protocol.hpp"
 
-#include <pqxx/binarystring>
 #include <pqxx/except>
 #include <pqxx/result>
 
+#include "bytea.hpp"
 #include "problem.hpp"
 #include "stored_response.hpp"
 
@@ -71,7 +71,7 @@ Claim claim_in(const pqxx::row& row, const Call& call, const Options& options) {
 
 httplib::Response replay_in(const pqxx::row& row) {
     return stored_response(row["status_code"].as<int>(200), row["headers"].as<std::string>("{}"),
-                           pqxx::binarystring(row["body"]).str());
+                           from_bytea(row["body"].as<std::string>("\\x")));
 }
 
 // Where coming again helps, the answer says when.
@@ -97,9 +97,8 @@ Decision begin(pqxx::transaction_base& tx, const Call& call, const Options& opti
 }
 
 void complete(pqxx::transaction_base& tx, const ClaimId& claim, const httplib::Response& response) {
-    const pqxx::binarystring body(response.body);
-    tx.exec_params(kComplete, claim.key, response.status, body, stored_headers(response),
-                   claim.scope, claim.principal, claim.token);
+    tx.exec_params(kComplete, claim.key, response.status, to_bytea(response.body),
+                   stored_headers(response), claim.scope, claim.principal, claim.token);
 }
 
 void fail_retryably(pqxx::transaction_base& tx, const ClaimId& claim, const std::string& error) {

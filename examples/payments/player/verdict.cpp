@@ -9,6 +9,8 @@
 #include <tuple>
 #include <utility>
 
+#include "idempotency/bytea.hpp"
+
 namespace payments {
 namespace {
 
@@ -183,10 +185,10 @@ bool told_what_is_stored(std::ostream& out, pqxx::transaction_base& tx, const In
         }
         const Request& request = *intent->second.lines[0];
         const Answer& told = board.line(request.n).answer;
-        const bool same = row[2].as<std::string>() == "completed" &&
-                          row[3].as<int>(0) == told.status &&
-                          pqxx::binarystring(row[5]).str() == told.body.view() &&
-                          carries(told, nlohmann::json::parse(row[4].as<std::string>("{}")));
+        const bool same =
+            row[2].as<std::string>() == "completed" && row[3].as<int>(0) == told.status &&
+            idempotency::from_bytea(row[5].as<std::string>("\\x")) == told.body.view() &&
+            carries(told, nlohmann::json::parse(row[4].as<std::string>("{}")));
         check.expect(same, line_name(request) + ": the record is another");
     }
     check.expect(records == intents.size(),

@@ -70,12 +70,15 @@ httplib::Response created(const pqxx::row& charge, const Order& order) {
     return response;
 }
 
-json representation(const pqxx::row& row) {
-    const Money amount{row["amount"].as<std::string>(), row["currency"].as<std::string>()};
-    auto payment =
-        representation(row["id"].as<std::string>(), amount, row["customer"].as<std::string>(),
-                       row["created_us"].as<long long>());
-    payment["description"] = row["description"].as<std::string>("");
+// A row is of one type where it stands alone, and of another in its result (libpqxx 8).
+template <typename Row>
+json representation(const Row& row) {
+    const Money amount{row["amount"].template as<std::string>(),
+                       row["currency"].template as<std::string>()};
+    auto payment = representation(row["id"].template as<std::string>(), amount,
+                                  row["customer"].template as<std::string>(),
+                                  row["created_us"].template as<long long>());
+    payment["description"] = row["description"].template as<std::string>("");
     return payment;
 }
 

@@ -24,13 +24,14 @@ bool is_dropped(const pqxx::sql_error& error) {
            !has("CONTEXT:");
 }
 
-std::string text_of(const pqxx::field& field) {
+template <typename Field>
+std::string text_of(const Field& field) {
     return field.is_null() ? "" : field.c_str();
 }
 
-template <typename T>
-T number_of(const pqxx::field& field) {
-    return field.is_null() ? T{} : field.as<T>();
+template <typename T, typename Field>
+T number_of(const Field& field) {
+    return field.is_null() ? T{} : field.template as<T>();
 }
 
 }  // namespace
@@ -74,7 +75,7 @@ void Client::lose() {
 void Client::receive(const pqxx::result& rows) {
     answer_ = Answer{};
     if (rows.empty() || rows.columns() < 7) return;
-    const pqxx::row row = rows[0];
+    const auto row = rows[0];
     answer_.outcome = text_of(row[0]);
     answer_.yes = answer_.outcome == "t";
     answer_.token = number_of<std::int64_t>(row[1]);
