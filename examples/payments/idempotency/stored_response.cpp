@@ -9,11 +9,12 @@ using nlohmann::json;
 std::string stored_headers(const httplib::Response& response) {
     json stored = json::object();
     const auto& headers = response.headers;
-    for (auto it = headers.begin(); it != headers.end(); it = headers.upper_bound(it->first)) {
+    for (auto it = headers.begin(); it != headers.end();) {
         auto values = json::array();
         const auto same = headers.equal_range(it->first);
         for (auto each = same.first; each != same.second; ++each) values.push_back(each->second);
         stored[it->first] = values.size() == 1 ? values[0] : values;
+        it = same.second;
     }
     return stored.dump();
 }

@@ -91,7 +91,7 @@ std::vector<std::string> Server::query(const std::string& sql) const {
             pqxx::nontransaction tx(connection);
             std::vector<std::string> values;
             for (const auto& row : tx.exec(sql))
-                if (!row.empty()) values.emplace_back(row[0].c_str());
+                if (row.size() > 0) values.emplace_back(row[0].c_str());
             return values;
         } catch (const pqxx::failure&) {
             if (now() > deadline) throw;
