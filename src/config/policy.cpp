@@ -22,6 +22,7 @@ struct Cache {
 };
 Cache cache;
 std::uint64_t changes;
+constexpr int kLooks = 3;  // then the next call looks again
 
 void note_change(Datum, Oid table) {
     if (table == InvalidOid || table == cache.table) changes++;
@@ -40,11 +41,12 @@ void load() {
 }
 
 // A statement that finds its relations locked by its own transaction would not hear of changes that
-// others have committed, so they are asked for. One that arrives while the rows are read is seen by
-// the next call.
+// others have committed, so they are asked for. One that arrives while the rows are read makes us
+// read them again: if the table was locked, they were read as of before the wait.
 void refresh() {
     AcceptInvalidationMessages();
-    if (!cache.loaded || cache.as_of != changes) load();
+    for (int looks = 0; looks < kLooks && (!cache.loaded || cache.as_of != changes); looks++)
+        load();
 }
 
 std::string_view text_at(const PolicyRow& row, PolicyColumn column) {
