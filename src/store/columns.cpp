@@ -89,36 +89,6 @@ void read_times(Reader in, Record* record) {
 
 }  // namespace
 
-const ColumnType kColumnTypes[kColumns] = {
-    {"scope", TEXTOID, false},
-    {"principal", TEXTOID, false},
-    {"key", TEXTOID, false},
-    {"status", CHAROID, false},
-    {"held", BOOLOID, false},
-    {"no_takeover", BOOLOID, false},
-    {"body_omitted", BOOLOID, false},
-    {"status_code", INT4OID, true},
-    {"attempt", INT4OID, false},
-    {"token", INT8OID, false},
-    {"lease_us", INT8OID, false},
-    {"created_at", TIMESTAMPTZOID, false},
-    {"claimed_at", TIMESTAMPTZOID, false},
-    {"expires_at", TIMESTAMPTZOID, false},
-    {"retained_until", TIMESTAMPTZOID, false},
-    {"lease_until", TIMESTAMPTZOID, true},
-    {"next_attempt_at", TIMESTAMPTZOID, true},
-    {"finished_at", TIMESTAMPTZOID, true},
-    {"fingerprint", BYTEAOID, true},
-    {"headers", JSONBOID, true},
-    {"body", BYTEAOID, true},
-    {"error", TEXTOID, true},
-    {"recovery_point", TEXTOID, true},
-    {"state", JSONBOID, true},
-    {"holder", TEXTOID, true},
-    {"request", JSONBOID, true},
-    {"resolved_by", TEXTOID, true},
-};
-
 void to_columns(const Record& record, Datum* values, bool* nulls) {
     Writer out{values, nulls};
     write_texts(record, out);

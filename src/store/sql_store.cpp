@@ -22,13 +22,20 @@ namespace {
 constexpr Oid kIdentityAndVersion[] = {TEXTOID, TEXTOID, TEXTOID, INT8OID, CHAROID};
 constexpr Oid kTimesAndLimit[] = {TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID};
 
-constexpr Oid kColumnsAndVersion[kColumns + 2] = {
-    TEXTOID,        TEXTOID,        TEXTOID,        CHAROID,        BOOLOID,        BOOLOID,
-    BOOLOID,        INT4OID,        INT4OID,        INT8OID,        INT8OID,        TIMESTAMPTZOID,
-    TIMESTAMPTZOID, TIMESTAMPTZOID, TIMESTAMPTZOID, TIMESTAMPTZOID, TIMESTAMPTZOID, TIMESTAMPTZOID,
-    BYTEAOID,       JSONBOID,       BYTEAOID,       TEXTOID,        TEXTOID,        JSONBOID,
-    TEXTOID,        JSONBOID,       TEXTOID,        INT8OID,        CHAROID,
+// The types of a row and of the version that it is expected to replace.
+struct RowTypes {
+    Oid types[kColumns + 2];
 };
+
+constexpr RowTypes row_and_version() {
+    RowTypes result{};
+    for (int i = 0; i < kColumns; i++) result.types[i] = kColumnTypes[i].type;
+    result.types[kColumns] = INT8OID;
+    result.types[kColumns + 1] = CHAROID;
+    return result;
+}
+
+constexpr RowTypes kRowAndVersion = row_and_version();
 
 pg::Statement find_row = {"SELECT " COLUMNS " FROM idempotency.record WHERE " THIS_ROW, 3,
                           kIdentityAndVersion, pg::Access::ByIndex, nullptr};
@@ -38,7 +45,7 @@ pg::Statement insert_row = {
     ") VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10,"
     " $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27)"
     " ON CONFLICT (scope, principal, key) DO NOTHING",
-    kColumns, kColumnsAndVersion, pg::Access::ByIndex, nullptr};
+    kColumns, kRowAndVersion.types, pg::Access::ByIndex, nullptr};
 
 pg::Statement update_row = {
     "UPDATE idempotency.record SET status = $4, held = $5, no_takeover = $6, body_omitted = $7,"
@@ -49,7 +56,7 @@ pg::Statement update_row = {
     " resolved_by = $27"
     " WHERE " THIS_ROW
     " AND token OPERATOR(pg_catalog.=) $28 AND status OPERATOR(pg_catalog.=) $29",
-    kColumns + 2, kColumnsAndVersion, pg::Access::ByIndex, nullptr};
+    kColumns + 2, kRowAndVersion.types, pg::Access::ByIndex, nullptr};
 
 pg::Statement delete_row = {"DELETE FROM idempotency.record WHERE " THIS_ROW
                             " AND token OPERATOR(pg_catalog.=) $4"
