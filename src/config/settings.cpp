@@ -13,7 +13,8 @@ int default_lease = 60 * 1000;
 int default_wait = 0;
 int max_body_bytes = 4 * 1024 * 1024;
 int cleanup_interval_seconds = 60;
-int cleanup_batch_rows = 1000;
+// A batch works for less than a slice of the scheduler's time, so that callers hardly wait for it.
+int cleanup_batch_rows = 200;
 int cleanup_grace_seconds = 0;
 int log_events_choice = static_cast<int>(LogEvents::Off);
 bool log_keys_switch = false;

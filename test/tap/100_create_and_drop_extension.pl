@@ -111,7 +111,7 @@ subtest 'DROP EXTENSION during a sweep' => sub {
 	$session->quit;
 	no_sweeper($node);
 	is_deeply([ trouble($node, $size) ], [], 'which the sweeper does not mind');
-	configure($node, 'idempotency.cleanup_batch_size' => 1000);
+	configure($node, 'idempotency.cleanup_batch_size' => 200);
 };
 
 $node->stop;

@@ -109,7 +109,7 @@ subtest 'batch size' => sub {
 	is_swept($node, 'postgres', 'in batches');
 	is($node->safe_psql('postgres', q{SELECT string_agg(amount::text, ' ' ORDER BY xid) FROM batch}),
 		'10 10 5', 'of the size that is set, a transaction each');
-	configure($node, 'idempotency.cleanup_batch_size' => 1000);
+	configure($node, 'idempotency.cleanup_batch_size' => 200);
 };
 
 subtest 'grace' => sub {
