@@ -105,11 +105,9 @@ bool wait_for(const Turn& turn, const Asking& asking, std::int64_t left, Patienc
 // Asks until the answer is final or `wait` is over; the last answer is always a fresh one.
 Answer ask(const Asking& asking) {
     Patience patience = patience_for(asking.wait);
-    bool locked = false;
-    for (;;) {
+    for (bool locked = false;;) {
         std::int64_t left = time_left(patience);
         Turn turn = take_turn(asking, locked);
-        locked = false;
         if (turn.blocker == Blocker::None || left <= 0) {
             account_for(turn.answer, time_waited(patience));
             return turn.answer;

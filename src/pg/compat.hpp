@@ -68,7 +68,7 @@ struct NeedsEntries {
         return which;
     }
     bool in(Relation) const {
-        return true;
+        return which;
     }
 #endif
 };

@@ -227,7 +227,7 @@ subtest '100,000 expired rows' => sub {
 	add_expired($node, 100_000);
 	is_swept($node, 'postgres', 'all go');
 	is($node->safe_psql('postgres', q{SELECT sum(amount), count(*), max(lasted) < '1 s' FROM batch}),
-		'100000|100|t', 'in a hundred transactions, none longer than a second');
+		'100000|500|t', 'in five hundred transactions, none longer than a second');
 	ok( $node->poll_query_until('postgres', "SELECT ($deleted) >= $before + 100000"),
 		'pg_stat_user_tables sees the deletes');
 };
