@@ -10,8 +10,9 @@ CHAOS_MINUTES=${CHAOS_MINUTES:-10}
 
 # ---- servers ----
 
-# copy_debug_server PART [command...]: with the command before `postgres` wherever one is started,
-# but for initdb's, which load no module.
+# copy_debug_server PART [NAME=VALUE...] [command...]: with that before `postgres` wherever one is
+# started, but for initdb's, which load no module. Without a command the server keeps the wrapper's
+# name, by which `pg_ctl restart` will start it.
 copy_debug_server() {
     local part=$1 bin=$WORK/$1/server/bin
     shift
@@ -22,11 +23,17 @@ copy_debug_server() {
     mv "$bin/postgres" "$bin/postgres.real"
     cat >"$bin/postgres" <<WRAPPER
 #!/bin/bash
-real=\$(dirname "\$(readlink -f "\$0")")/postgres.real
+self=\$(readlink -f "\$0")
 case " \$* " in
-    *' --boot '* | *' --single '* | *' --check '* | *' -V '*) exec "\$real" "\$@" ;;
+    *' --boot '* | *' --single '* | *' --check '* | *' -V '*) exec "\$self.real" "\$@" ;;
 esac
-exec ${*@Q} "\$real" "\$@"
+before=(${*@Q})
+while [[ \${before[0]:-} == [A-Z]*=* ]]; do
+    export "\${before[0]}"
+    before=("\${before[@]:1}")
+done
+((\${#before[@]})) || exec -a "\$self" "\$self.real" "\$@"
+exec "\${before[@]}" "\$self.real" "\$@"
 WRAPPER
     chmod +x "$bin/postgres"
     hand_over "$WORK/$part"
@@ -80,7 +87,7 @@ fuzz_at_length() {
 part_sanitizers() {
     local reports=$WORK/sanitizers/reports flags='-fsanitize=address,undefined -fno-sanitize-recover=all'
     local options="abort_on_error=1:print_stacktrace=1:log_path=$reports/report"
-    copy_debug_server sanitizers env "LD_PRELOAD=$(library_of libasan.so) $(library_of libstdc++.so.6)" \
+    copy_debug_server sanitizers "LD_PRELOAD=$(library_of libasan.so) $(library_of libstdc++.so.6)" \
         "ASAN_OPTIONS=detect_leaks=0:$options" "UBSAN_OPTIONS=$options"
     run_as_postgres mkdir "$reports"
     MAKE_OPTIONS=(with_llvm=no "CC=gcc $flags" "CXX=g++ $flags -g -fno-omit-frame-pointer")

@@ -42,7 +42,10 @@ subtest 'CREATE EXTENSION rolled back' => sub {
 	# It does not wait for the one who creates the extension.
 	no_sweeper($node);
 	ask($creator, 'ROLLBACK');
+	my $pid = pid_of($creator);
 	$creator->quit;
+	# Else the restart would end it, and say so in the log.
+	wait_until_gone($node, $pid);
 	# All databases are new to a new launcher.
 	$node->restart;
 	wait_until { visits($node, 'bare') == 2 } 'a visit after it';

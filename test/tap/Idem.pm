@@ -12,8 +12,8 @@ use Time::HiRes qw(sleep time);
 
 our @EXPORT = qw(
   new_node add_database invocation call begin_claim record_state wait_until
-  session ask ask_later pid_of claim_in outcome_in completion end_backend abandon
-  wait_until_blocked);
+  session ask ask_later pid_of claim_in outcome_in completion end_backend
+  wait_until_gone abandon wait_until_blocked);
 
 # new_node('main', setting => value, ...): a running server with the extension in its database
 # "postgres". Two names are not settings: -init, an array of arguments for init(), and
@@ -174,6 +174,14 @@ sub end_backend
 	my ($node, $pid) = @_;
 
 	$node->safe_psql('postgres', "SELECT pg_terminate_backend($pid)");
+	wait_until_gone($node, $pid);
+	return;
+}
+
+sub wait_until_gone
+{
+	my ($node, $pid) = @_;
+
 	$node->poll_query_until('postgres',
 		"SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $pid)")
 	  or die "backend $pid does not end";
