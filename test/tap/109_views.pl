@@ -37,6 +37,13 @@ subtest 'in_flight' => sub {
 	ask($session, $_) foreach q{SET application_name = 'shop'}, 'BEGIN';
 	is(outcome_in($session, 'k2'), 'execute', 'a transaction has a claim');
 	is(rows($columns), "transactional|||||$pid|shop|t|", 'which is known by its lock');
+	my $waiter = session($node);
+	my $waiting = pid_of($waiter);
+	ask_later($waiter, 'SELECT outcome FROM ' . invocation('idem_begin', key => 'k2', wait => '1 h'));
+	wait_until_blocked($node, $waiting);
+	is(rows('SELECT pid FROM idempotency.in_flight'), $pid, 'who waits for it executes nothing');
+	end_backend($node, $waiting);
+	abandon($waiter);
 	ask($session, q{PREPARE TRANSACTION 'k2'});
 	is(rows('SELECT kind, pid FROM idempotency.in_flight'), 'prepared|', 'prepared');
 	ask($session, q{COMMIT PREPARED 'k2'});
