@@ -103,10 +103,11 @@ library_of() { readlink -f "$(gcc -print-file-name="$1")"; }
 part_valgrind() {
     local reports=$WORK/valgrind/reports
     copy_debug_server valgrind valgrind --quiet --leak-check=no --error-limit=no --num-callers=30 \
-        "--suppressions=$WORK/valgrind/server/share/valgrind.supp" "--log-file=$reports/%p"
+        "--suppressions=$WORK/valgrind/server/share/valgrind.supp" \
+        "--suppressions=$SRC/test/deep/valgrind.supp" "--log-file=$reports/%p"
     run_as_postgres mkdir "$reports"
     run_groups_on valgrind regress
-    run_group "valgrind: fuzz" on_server_of valgrind fuzz_functions --calls 2000
+    run_group "valgrind: fuzz" on_server_of valgrind fuzz_functions --calls 6000
     run_group "valgrind: reports" check "valgrind has found nothing" no_reports "$reports"
 }
 
