@@ -95,7 +95,7 @@ class BadInput(PaymentsTest):
         self.assert_survived()
 
     def test_empty_header_counts_as_none(self):
-        """So httplib reads it. Where a key is required, that is 400 as well."""
+        """Where a key is required, that is 400 as well."""
         self.assert_problem(self.pay_with_field(""), 400, "missing-key")
         self.assert_nothing_stored()
 
