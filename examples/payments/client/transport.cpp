@@ -17,6 +17,15 @@ std::string small_letters(std::string text) {
     return text;
 }
 
+// White space around a field is no part of it (RFC 9110, section 5.5), and some versions of httplib
+// would send nothing at all and wait for the answer.
+std::string trimmed(const std::string& field) {
+    constexpr char kWhite[] = " \t";
+    const auto first = field.find_first_not_of(kWhite);
+    if (first == std::string::npos) return "";
+    return field.substr(first, field.find_last_not_of(kWhite) - first + 1);
+}
+
 Answer head_of(const httplib::Response& response) {
     Answer answer;
     answer.status = response.status;
@@ -31,7 +40,8 @@ httplib::Request spell(const Request& request) {
     httplib::Request spelled;
     spelled.method = request.method;
     spelled.path = request.path;
-    for (const auto& [name, value] : request.headers) spelled.headers.emplace(name, value);
+    for (const auto& [name, value] : request.headers)
+        spelled.headers.emplace(name, trimmed(value));
     spelled.headers.emplace("Accept-Encoding", "identity");  // the very bytes that are stored
     const bool has_body = request.method != "GET" && request.method != "HEAD";
     if (has_body) spelled.headers.emplace("Content-Type", request.content_type);
