@@ -204,9 +204,8 @@ void expect_same_round(std::uint64_t seed, std::map<std::string, int>* answers) 
 }
 
 // What the steps have to meet, or the comparison says little.
-constexpr const char* kWanted[] = {"execute",     "replay", "in_progress", "mismatch",
-                                   "retry_later", "ID404",  "ID409",       "55P03",
-                                   "t",           "f"};
+constexpr const char* kWanted[] = {"execute", "replay", "in_progress", "mismatch", "retry_later",
+                                   "ID404",   "ID409",  "55P03",       "t",        "f"};
 
 bool all_met(const std::map<std::string, int>& answers) {
     return std::all_of(std::begin(kWanted), std::end(kWanted),
