@@ -107,7 +107,7 @@ part_valgrind() {
         "--suppressions=$SRC/test/deep/valgrind.supp" "--log-file=$reports/%p"
     run_as_postgres mkdir "$reports"
     run_groups_on valgrind regress
-    run_group "valgrind: fuzz" on_server_of valgrind fuzz_functions
+    run_group "valgrind: fuzz" on_server_of valgrind fuzz_functions --calls 6000 --limit 300
     run_group "valgrind: reports" check "valgrind has found nothing" no_reports "$reports"
 }
 

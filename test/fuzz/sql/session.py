@@ -22,12 +22,13 @@ class Answer:
 
 
 class Session:
-    def __init__(self, name, warned):
+    def __init__(self, name, warned, limit):
         self.name = name
         self.connection = psycopg.connect(autocommit=True)
         self.connection.add_notice_handler(warned)
         self.pg = self.connection.pgconn
         self.history = []
+        self.milliseconds = limit
         self.limit()
 
     def run(self, statement, values=(), arguments=()):
@@ -56,7 +57,7 @@ class Session:
 
     def limit(self):
         """Ends blocked calls; anew whenever something may have taken it away."""
-        self.run("SET statement_timeout = '50ms'")
+        self.run(f"SET statement_timeout = {self.milliseconds}")
 
     def failed(self):
         return self.pg.transaction_status == TransactionStatus.INERROR
