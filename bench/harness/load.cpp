@@ -1,5 +1,7 @@
 #include "harness/load.hpp"
 
+#include <algorithm>
+
 namespace idem::bench {
 
 Load::Load(const Pace& pace, const WorkFactory& factory, const Session& session)
@@ -91,6 +93,18 @@ Histogram sum(const std::vector<Histogram>& seconds) {
     Histogram total;
     for (const Histogram& second : seconds) total.add(second);
     return total;
+}
+
+double busiest_over_last(const std::vector<Histogram>& seconds, int window) {
+    auto width = static_cast<std::size_t>(window);
+    std::uint64_t current = 0;
+    std::uint64_t busiest = 0;
+    for (std::size_t i = 0; i < seconds.size(); i++) {
+        current += seconds[i].count();
+        if (i >= width) current -= seconds[i - width].count();
+        busiest = std::max(busiest, current);
+    }
+    return current > 0 ? static_cast<double>(busiest) / static_cast<double>(current) : 1;
 }
 
 }  // namespace idem::bench

@@ -71,5 +71,8 @@ Sample measure(Load& load, std::chrono::milliseconds warm_up, std::chrono::milli
 std::vector<Histogram> every_second(Load& load, const std::function<bool()>& go_on);
 std::vector<Histogram> for_seconds(Load& load, int seconds);
 Histogram sum(const std::vector<Histogram>& seconds);
+// The calls of the busiest `window` seconds on end, divided by those of the last `window`; at
+// least 1.
+double busiest_over_last(const std::vector<Histogram>& seconds, int window);
 
 }  // namespace idem::bench

@@ -62,7 +62,7 @@ void insert_records(Connection& admin, const Batch& batch) {
         text(batch.from) + " + (" + text(batch.to) + " - " + text(batch.from) + ") * (i - " +
         text(batch.first) + ")::float8 / " + text(batch.last - batch.first + 1) +
         ") AS t FROM generate_series(" + text(batch.first) + ", " + text(batch.last) +
-        ") i) s ORDER BY 3");
+        ") i) s ORDER BY " + (batch.layout == Layout::ByKey ? "3" : "i"));
 }
 
 void empty_records(Connection& admin) {

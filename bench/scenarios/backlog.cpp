@@ -39,7 +39,8 @@ struct Round {
 void load_backlog(Connection& admin, int rows) {
     empty_records(admin);
     say("backlog: inserting " + std::to_string(rows) + " expired records");
-    insert_records(admin, {"backlog", 1, rows, -61 * 60, -60});  // over an hour, until a minute ago
+    // Over an hour, until a minute ago.
+    insert_records(admin, {"backlog", 1, rows, -61 * 60, -60, Layout::AsTheyArrive});
     admin.query("VACUUM ANALYZE idempotency.record");
     admin.query("CHECKPOINT");
 }

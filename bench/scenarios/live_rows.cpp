@@ -71,7 +71,7 @@ void fill(Database& database, int wanted) {
     while (present < wanted) {
         int last = std::min(present + kBatchRows, wanted);
         say("live_rows: filling up to " + in_words(last));
-        insert_records(database.sql(), {"bench", present + 1, last, kMinute, kDay});
+        insert_records(database.sql(), {"bench", present + 1, last, kMinute, kDay, Layout::ByKey});
         present = last;
     }
 }
@@ -89,7 +89,7 @@ void fill_quickly(Database& database, int wanted) {
 
 void refill(Database& database) {
     empty_tables(database.sql());
-    insert_records(database.sql(), {"bench", 1, kFewRows, kMinute, kDay});
+    insert_records(database.sql(), {"bench", 1, kFewRows, kMinute, kDay, Layout::ByKey});
     database.sql().query("VACUUM ANALYZE idempotency.record");
 }
 

@@ -23,7 +23,7 @@ std::vector<std::string> keys(Connection& admin) {
 // The same answers for all, and the records once more in a plain table of the same shape.
 std::vector<std::string> store_answers(Connection& admin) {
     begin_afresh(admin);
-    insert_records(admin, {"bench", 1, kKeys, kDay, 2 * kDay});
+    insert_records(admin, {"bench", 1, kKeys, kDay, 2 * kDay, Layout::ByKey});
     admin.query(
         "CREATE TABLE bench.record_copy (LIKE idempotency.record INCLUDING ALL);"
         "INSERT INTO bench.record_copy SELECT * FROM idempotency.record");
