@@ -15,8 +15,8 @@ namespace {
 
 // The foreground's own records do not expire while we look.
 constexpr char kForegroundTtl[] = "1 day";
-// So that autovacuum comes while we look.
-constexpr char kNaptimeSeconds[] = "5";
+// So that autovacuum comes while it is drained, for which the default of a minute is too long.
+constexpr char kNaptimeSeconds[] = "20";
 constexpr int kSettleSeconds = 5;
 constexpr int kGiveUpSeconds = 900;
 

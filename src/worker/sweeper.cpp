@@ -24,7 +24,7 @@ constexpr int kTransactionTimeout = 10000;
 
 // Between two batches it rests this many times as long as the last one took: callers shall not feel
 // that a million rows expire at once.
-constexpr int kRest = 4;
+constexpr int kRest = 9;
 
 // As autovacuum does: what the database or the role has set is meant for its users. A deletion that
 // a crash forgets is made again, so no commit waits for disk or standby.

@@ -295,6 +295,25 @@ subtest 'streak of errors' => sub {
 	}
 };
 
+# A batch that takes too long would fail for ever.
+subtest 'a batch that is too large' => sub {
+	hold_back();
+	$node->safe_psql('postgres', q{
+		TRUNCATE batch;
+		CREATE FUNCTION refuse_many() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+			IF (SELECT count(*) FROM gone) > 60 THEN RAISE 'too many'; END IF;
+			RETURN NULL;
+		END $$;
+		CREATE TRIGGER refuse_many AFTER DELETE ON idempotency.record
+			REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION refuse_many()});
+	add_expired($node, 150);
+	let_go();
+	is_swept($node, 'postgres', 'goes in smaller ones');
+	is( $node->safe_psql('postgres', 'SELECT (array_agg(amount ORDER BY xid))[1] FROM batch'),
+		'50', 'of a quarter of the size after the second failure');
+	$node->safe_psql('postgres', 'DROP FUNCTION refuse_many() CASCADE');
+};
+
 # The launcher waits for the sweeper, so whoever could hold up one would hold up all databases.
 subtest 'a lock in one database' => sub {
 	add_database($node, 'other', 'public');
