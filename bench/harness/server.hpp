@@ -25,7 +25,7 @@ void empty_records(Connection& admin);
 // How records lie in their table.
 enum class Layout {
     AsTheyArrive,  // and so as they expire
-    ByKey,         // loaded several times faster: no jumping from page to page of the index
+    ByKey,         // saves the time of jumping from page to page of the index
 };
 
 // Completed records of a scope, numbered `first` to `last`. Their retention ends are spread evenly

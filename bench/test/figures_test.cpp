@@ -2,14 +2,13 @@
 
 #include "harness/plots.hpp"
 #include "harness/side_by_side.hpp"
+#include "test/histograms.hpp"
 
 namespace idem::bench {
 namespace {
 
 Sample sample(int calls, double seconds) {
-    Histogram histogram;
-    for (int i = 0; i < calls; i++) histogram.record(std::chrono::microseconds(10));
-    return {histogram, seconds};
+    return {calls_of_10_microseconds(calls), seconds};
 }
 
 const Comparison& comparison() {

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "test/histograms.hpp"
+
 namespace idem::bench {
 namespace {
 
@@ -31,8 +33,7 @@ TEST(Histogram, RoundsUpByAtMostABucket) {
 }
 
 TEST(Histogram, FindsTheSlowOnes) {
-    Histogram histogram;
-    for (int i = 0; i < 990; i++) histogram.record(microseconds(10));
+    Histogram histogram = calls_of_10_microseconds(990);
     for (int i = 0; i < 10; i++) histogram.record(microseconds(50));
     EXPECT_DOUBLE_EQ(histogram.quantile(0.99), 0.010);
     EXPECT_DOUBLE_EQ(histogram.quantile(0.991), 0.050);

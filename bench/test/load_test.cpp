@@ -2,15 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include "test/histograms.hpp"
+
 namespace idem::bench {
 namespace {
 
 std::vector<Histogram> seconds_of(std::initializer_list<int> calls) {
     std::vector<Histogram> seconds;
-    for (int count : calls) {
-        seconds.emplace_back();
-        for (int i = 0; i < count; i++) seconds.back().record(std::chrono::microseconds(10));
-    }
+    for (int count : calls) seconds.push_back(calls_of_10_microseconds(count));
     return seconds;
 }
 

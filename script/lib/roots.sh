@@ -58,15 +58,9 @@ forbid_services() {
 }
 
 # in_root NAME command...
-# Where this machine's registries are reached through a certificate authority of its own, npm has to
-# know it there, too.
 in_root() {
-    local root=$ROOTS/$1 authorities=()
+    local root=$ROOTS/$1
     shift
-    if [[ -r ${NODE_EXTRA_CA_CERTS:-} ]]; then
-        cp "$NODE_EXTRA_CA_CERTS" "$root/etc/extra-ca-certificates.crt"
-        authorities=(NODE_EXTRA_CA_CERTS=/etc/extra-ca-certificates.crt)
-    fi
     # shellcheck disable=SC2016 # expanded by the shell in there
     unshare --mount --pid --fork --kill-child=KILL -- sh -ec '
         root=$1; shift
@@ -75,7 +69,7 @@ in_root() {
         mount -t tmpfs -o mode=1777 tmpfs "$root/dev/shm"
         exec chroot "$root" "$@"' sh "$root" \
         env -i HOME=/root LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive \
-        PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin "${authorities[@]}" "$@"
+        PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin "$@"
 }
 
 # install_in_root NAME package...: what of it is missing, with the names as of today.
@@ -98,4 +92,11 @@ copy_into_root() {
     find "$target" -mindepth 1 -maxdepth 1 ! -name build -exec rm -rf {} +
     copy_sources "$target"
     chown -R root:root "$target"
+}
+
+# copy_authorities NAME: where this machine reaches npm's registry through a certificate authority of
+# its own, npm has to know it there, too.
+EXTRA_AUTHORITIES=/etc/extra-ca-certificates.crt
+copy_authorities() {
+    [[ ! -r ${NODE_EXTRA_CA_CERTS:-} ]] || cp "$NODE_EXTRA_CA_CERTS" "$ROOTS/$1$EXTRA_AUTHORITIES"
 }

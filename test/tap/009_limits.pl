@@ -203,9 +203,7 @@ subtest 'a holder that falls asleep' => sub {
 	ask($sleeper, q{SET idle_in_transaction_session_timeout = '20ms'});
 	$sleeper->query_until(qr/execute/,
 		"BEGIN;\n" . q{SELECT outcome FROM idem_begin('asleep');} . "\n");
-	$node->poll_query_until('postgres',
-		"SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $sleeper_pid)")
-	  or die 'the sleeper is not woken';
+	wait_until_gone($node, $sleeper_pid);
 	nothing_is_left('asleep');
 	is(join(', ', (claim_in($other, 'asleep'))[0, 1]), 'execute, 1', 'the key is free');
 	$sleeper->quit;

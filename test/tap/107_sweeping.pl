@@ -33,21 +33,6 @@ sub in_view
 	return $node->safe_psql('postgres', "SELECT $what FROM idempotency.sweeper");
 }
 
-# Between the two the sweeper spares what the tests add.
-sub hold_back
-{
-	configure($node, 'idempotency.cleanup_grace' => '1d');
-	return;
-}
-
-# Does not wait for anything: the next sweeper may be meant to get stuck.
-sub let_go
-{
-	$node->append_conf('postgresql.conf', 'idempotency.cleanup_grace = 0');
-	$node->reload;
-	return;
-}
-
 subtest 'off and on again by reload' => sub {
 	my $launcher = launcher($node);
 
@@ -148,11 +133,11 @@ subtest 'a living lease or retention' => sub {
 subtest 'a record that is used again while the sweeper comes to it' => sub {
 	my $session = session($node);
 
-	hold_back();
+	hold_back($node);
 	my $gate = close_gate($node, 'postgres');
 	add_expired($node, 1, ended => '2 hours');
 	add_expired($node, 1, ended => '1 hour', key => 'again-');
-	let_go();
+	let_go($node);
 	# It has its snapshot, in which both are over, and is at the older one.
 	wait_for_sweeper($node, 'postgres', q{wait_event = 'advisory'});
 	ask($session, $_) foreach q{SET statement_timeout = '10s'}, 'BEGIN';
@@ -170,11 +155,11 @@ subtest 'a record that is used again while the sweeper comes to it' => sub {
 subtest 'a record that is swept while it is used again' => sub {
 	my $session = session($node);
 
-	hold_back();
+	hold_back($node);
 	add_expired($node, 1);
 	ask($session, 'BEGIN');
 	is(outcome_in($session, 'old-1'), 'execute', 'it is begun again');
-	let_go();
+	let_go($node);
 	is_swept($node, 'postgres', 'the old record is swept');
 	is(ask($session, completion('old-1')), 't', 'and the new one is completed');
 	is(ask($session, 'COMMIT'), '', 'committed');
@@ -186,12 +171,12 @@ subtest 'a record that is swept while it is used again' => sub {
 subtest 'a record that is taken over while it could be swept' => sub {
 	my $session = session($node);
 
-	hold_back();
+	hold_back($node);
 	begin_claim($node, 'lost', lease => '1 ms', ttl => '1 ms');
 	ask($session, 'BEGIN');
 	is(join(', ', (claim_in($session, 'lost', ttl => '1 hour'))[0, 1]),
 		'execute, 2', 'it is taken over');
-	let_go();
+	let_go($node);
 	wait_for_visits($node, 'postgres', 2);
 	is(ask($session, completion('lost')), 't', 'and completed');
 	is(ask($session, 'COMMIT'), '', 'committed');
@@ -204,12 +189,12 @@ subtest 'a record that is taken over while it could be swept' => sub {
 subtest 'a row that somebody has locked' => sub {
 	my $session = session($node);
 
-	hold_back();
+	hold_back($node);
 	add_expired($node, 1, key => 'locked-');
 	add_expired($node, 10);
 	ask($session, 'BEGIN');
 	ask($session, q{SELECT FROM idempotency.record WHERE key = 'locked-1' FOR UPDATE});
-	let_go();
+	let_go($node);
 	is_swept($node, 'postgres', 'others do not wait for it');
 	is(record_state($node, 'locked-1'), 'completed', 'it is passed over');
 	ask($session, 'COMMIT');
@@ -250,11 +235,11 @@ subtest 'xmin held by another session' => sub {
 subtest 'locked table' => sub {
 	my $session = session($node);
 
-	hold_back();
+	hold_back($node);
 	add_expired($node, 10);
 	# As CREATE INDEX does.
 	ask($session, $_) foreach 'BEGIN', 'LOCK TABLE idempotency.record IN SHARE MODE';
-	let_go();
+	let_go($node);
 	wait_for_visits($node, 'postgres', 3);
 	is(records($node), '10', 'visits end without having waited for it');
 	ask($session, 'COMMIT');
@@ -279,10 +264,10 @@ subtest 'streak of errors' => sub {
 	{
 		my ($message, $break, $repair) = @$_;
 		my $size = log_size($node);
-		hold_back();
+		hold_back($node);
 		add_expired($node, 10);
 		$break->();
-		let_go();
+		let_go($node);
 		$node->poll_query_until('postgres', 'SELECT failures >= 3 FROM idempotency.sweeper')
 		  or die 'no failures are counted';
 		is(in_view('last_error'), $message, "$message: seen in the view");
@@ -297,7 +282,7 @@ subtest 'streak of errors' => sub {
 
 # A batch that takes too long would fail for ever.
 subtest 'a batch that is too large' => sub {
-	hold_back();
+	hold_back($node);
 	$node->safe_psql('postgres', q{
 		TRUNCATE batch;
 		CREATE FUNCTION refuse_many() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
@@ -307,7 +292,7 @@ subtest 'a batch that is too large' => sub {
 		CREATE TRIGGER refuse_many AFTER DELETE ON idempotency.record
 			REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION refuse_many()});
 	add_expired($node, 150);
-	let_go();
+	let_go($node);
 	is_swept($node, 'postgres', 'goes in smaller ones');
 	is( $node->safe_psql('postgres', 'SELECT (array_agg(amount ORDER BY xid))[1] FROM batch'),
 		'50', 'of a quarter of the size after the second failure');
@@ -331,12 +316,12 @@ subtest 'a lock in one database' => sub {
 
 # What the database has set is meant for its users.
 subtest 'settings of the database' => sub {
-	hold_back();
+	hold_back($node);
 	add_expired($node, 10);
 	$node->safe_psql('template1', "ALTER DATABASE postgres SET $_")
 	  foreach 'default_transaction_read_only = on', 'default_transaction_isolation = serializable',
 	  'default_transaction_deferrable = on';
-	let_go();
+	let_go($node);
 	is_swept($node, 'postgres', 'do not keep the sweeper from its work');
 	$node->safe_psql('template1', 'ALTER DATABASE postgres RESET ALL');
 };

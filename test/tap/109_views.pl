@@ -95,12 +95,11 @@ subtest 'sweeper' => sub {
 	is(rows($columns), 'postgres|0|0|0|0|', 'before the first removal');
 
 	my $gate = close_gate($node, 'postgres');
-	configure($node, 'idempotency.cleanup_grace' => '1d');
+	hold_back($node);
 	begin_claim($node, 'open', ttl => '1 ms', lease => '1 ms');
 	add_expired($node, 10);
 	is(rows($columns), 'postgres|0|0|0|0|', 'what has its grace is no backlog');
-	$node->append_conf('postgresql.conf', 'idempotency.cleanup_grace = 0');
-	$node->reload;
+	let_go($node);
 	wait_for_sweeper($node, 'postgres', q{wait_event = 'advisory'});
 	is(rows($columns), 'postgres|0|0|10|0|', 'a backlog, without what has no result');
 	my $before = rows('SELECT now()');

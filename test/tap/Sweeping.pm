@@ -10,7 +10,7 @@ use PostgreSQL::Test::Utils qw(slurp_file);
 use Test::More;
 
 our @EXPORT = qw(
-  sweeping_node configure add_expired records is_swept workers launcher worker_starts
+  sweeping_node configure hold_back let_go add_expired records is_swept workers launcher worker_starts
   visits wait_for_visits trigger_on_delete untrigger close_gate open_gate wait_for_sweeper
   no_sweeper log_size log_since trouble);
 
@@ -46,6 +46,25 @@ sub configure
 	  or die "$_ is not reloaded"
 	  foreach sort keys %conf;
 	no_sweeper($node);
+	return;
+}
+
+# hold_back($node), let_go($node): between the two the sweeper spares what the tests add.
+sub hold_back
+{
+	my ($node) = @_;
+
+	configure($node, 'idempotency.cleanup_grace' => '1d');
+	return;
+}
+
+# Does not wait for anything: the next sweeper may be meant to get stuck.
+sub let_go
+{
+	my ($node) = @_;
+
+	$node->append_conf('postgresql.conf', 'idempotency.cleanup_grace = 0');
+	$node->reload;
 	return;
 }
 

@@ -64,10 +64,9 @@ bool needs_a_key(const httplib::Request& request) {
 
 std::optional<std::string> key_field(const httplib::Request& request, bool strict) {
     const auto count = request.get_header_value_count(kKeyHeader);
-    if (count == 0) return std::nullopt;
     const std::string field = request.get_header_value(kKeyHeader);
-    // Some versions of httplib drop an empty field, others keep it.
-    if (count == 1 && field.empty()) return std::nullopt;
+    // An empty field is none: some versions of httplib drop it, others keep it.
+    if (count <= 1 && field.empty()) return std::nullopt;
     const bool acceptable = count == 1 && is_ascii(field) && (!strict || is_quoted(field));
     return acceptable ? field : "";
 }
