@@ -7,18 +7,6 @@ namespace idem::store {
 
 namespace {
 
-// The column list, in the order of enum Column.
-#define COLUMNS                                                                                \
-    "scope, principal, key, status, held, no_takeover, body_omitted, status_code, attempt,"    \
-    " token, lease_us, created_at, claimed_at, expires_at, retained_until, lease_until,"       \
-    " next_attempt_at, finished_at, fingerprint, headers, body, error, recovery_point, state," \
-    " holder, request, resolved_by"
-
-// The row of an identity: the whole primary key, so that a distributed table can route it.
-#define THIS_ROW                                                              \
-    "scope OPERATOR(pg_catalog.=) $1 AND principal OPERATOR(pg_catalog.=) $2" \
-    " AND key OPERATOR(pg_catalog.=) $3"
-
 constexpr Oid kIdentityAndVersion[] = {TEXTOID, TEXTOID, TEXTOID, INT8OID, CHAROID};
 constexpr Oid kTimesAndLimit[] = {TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID};
 
@@ -37,31 +25,100 @@ constexpr RowTypes row_and_version() {
 
 constexpr RowTypes kRowAndVersion = row_and_version();
 
-pg::Statement find_row = {"SELECT " COLUMNS " FROM idempotency.record WHERE " THIS_ROW, 3,
-                          kIdentityAndVersion, pg::Access::ByIndex, nullptr};
+// The text of a statement, put together by the compiler from the table of columns.
+struct Sql {
+    char text[2048];
+    std::size_t length;
 
-pg::Statement insert_row = {
-    "INSERT INTO idempotency.record (" COLUMNS
-    ") VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10,"
-    " $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27)"
-    " ON CONFLICT (scope, principal, key) DO NOTHING",
-    kColumns, kRowAndVersion.types, pg::Access::ByIndex, nullptr};
+    constexpr void add(const char* piece) {
+        while (*piece != '\0') text[length++] = *piece++;
+    }
+    // A parameter: "$27".
+    constexpr void parameter(int number) {
+        add("$");
+        if (number >= 10) text[length++] = static_cast<char>('0' + number / 10);
+        text[length++] = static_cast<char>('0' + number % 10);
+    }
+};
 
-pg::Statement update_row = {
-    "UPDATE idempotency.record SET status = $4, held = $5, no_takeover = $6, body_omitted = $7,"
-    " status_code = $8, attempt = $9, token = $10, lease_us = $11, created_at = $12,"
-    " claimed_at = $13, expires_at = $14, retained_until = $15, lease_until = $16,"
-    " next_attempt_at = $17, finished_at = $18, fingerprint = $19, headers = $20, body = $21,"
-    " error = $22, recovery_point = $23, state = $24, holder = $25, request = $26,"
-    " resolved_by = $27"
-    " WHERE " THIS_ROW
-    " AND token OPERATOR(pg_catalog.=) $28 AND status OPERATOR(pg_catalog.=) $29",
-    kColumns + 2, kRowAndVersion.types, pg::Access::ByIndex, nullptr};
+constexpr void add_column_names(Sql* sql) {
+    for (int i = 0; i < kColumns; i++) {
+        if (i > 0) sql->add(", ");
+        sql->add(kColumnTypes[i].name);
+    }
+}
 
-pg::Statement delete_row = {"DELETE FROM idempotency.record WHERE " THIS_ROW
-                            " AND token OPERATOR(pg_catalog.=) $4"
-                            " AND status OPERATOR(pg_catalog.=) $5",
-                            5, kIdentityAndVersion, pg::Access::ByIndex, nullptr};
+// The row of an identity, which are the first columns: by the whole primary key, so that a
+// distributed table can route it.
+constexpr void add_this_row(Sql* sql) {
+    static_assert(kScope == 0 && kPrincipal == 1 && kKey == 2);
+    sql->add(" WHERE scope OPERATOR(pg_catalog.=) $1 AND principal OPERATOR(pg_catalog.=) $2"
+             " AND key OPERATOR(pg_catalog.=) $3");
+}
+
+// `first` is the number of the parameter with the token; the one with the status follows.
+constexpr void add_this_version(Sql* sql, int first) {
+    sql->add(" AND token OPERATOR(pg_catalog.=) ");
+    sql->parameter(first);
+    sql->add(" AND status OPERATOR(pg_catalog.=) ");
+    sql->parameter(first + 1);
+}
+
+constexpr Sql find_sql() {
+    Sql sql{};
+    sql.add("SELECT ");
+    add_column_names(&sql);
+    sql.add(" FROM idempotency.record");
+    add_this_row(&sql);
+    return sql;
+}
+
+constexpr Sql insert_sql() {
+    Sql sql{};
+    sql.add("INSERT INTO idempotency.record (");
+    add_column_names(&sql);
+    sql.add(") VALUES (");
+    for (int i = 1; i <= kColumns; i++) {
+        if (i > 1) sql.add(", ");
+        sql.parameter(i);
+    }
+    sql.add(") ON CONFLICT (scope, principal, key) DO NOTHING");
+    return sql;
+}
+
+constexpr Sql update_sql() {
+    Sql sql{};
+    sql.add("UPDATE idempotency.record SET ");
+    for (int i = kKey + 1; i < kColumns; i++) {
+        if (i > kKey + 1) sql.add(", ");
+        sql.add(kColumnTypes[i].name);
+        sql.add(" = ");
+        sql.parameter(i + 1);
+    }
+    add_this_row(&sql);
+    add_this_version(&sql, kColumns + 1);
+    return sql;
+}
+
+constexpr Sql delete_sql() {
+    Sql sql{};
+    sql.add("DELETE FROM idempotency.record");
+    add_this_row(&sql);
+    add_this_version(&sql, 4);
+    return sql;
+}
+
+constexpr Sql kFind = find_sql();
+constexpr Sql kInsert = insert_sql();
+constexpr Sql kUpdate = update_sql();
+constexpr Sql kDelete = delete_sql();
+
+pg::Statement find_row = {kFind.text, 3, kIdentityAndVersion, pg::Access::ByIndex, nullptr};
+pg::Statement insert_row = {kInsert.text, kColumns, kRowAndVersion.types, pg::Access::ByIndex,
+                            nullptr};
+pg::Statement update_row = {kUpdate.text, kColumns + 2, kRowAndVersion.types, pg::Access::ByIndex,
+                            nullptr};
+pg::Statement delete_row = {kDelete.text, 5, kIdentityAndVersion, pg::Access::ByIndex, nullptr};
 
 // FOR UPDATE looks at the newest version of each row again, so a row that has just been taken over
 // is not deleted. The array is made once; a plain IN could run again and go past the limit. The
