@@ -202,23 +202,6 @@ BEGIN
 END $$;
 DROP FUNCTION test.pay;
 
--- Held claims: the session lock follows, too.
-BEGIN;
-SAVEPOINT s;
-SELECT outcome FROM idem_begin('held', scope => 'savepoint', hold => true);
-SELECT * FROM test.locks();
-ROLLBACK TO s;
-SELECT * FROM test.locks();
-SELECT outcome FROM idem_begin('held', scope => 'savepoint', hold => true);
-SAVEPOINT t;
-SELECT idem_complete('held', scope => 'savepoint');
-ROLLBACK TO t;
-COMMIT;
-SELECT * FROM test.locks();
-SELECT idem_complete(key, scope => scope, token => token)
-  FROM idempotency.record WHERE (scope, key) = ('savepoint', 'held');
-SELECT * FROM test.locks();
-
 -- The lock is kept as long as a rollback could undo the row that replaces it.
 BEGIN;
 SELECT outcome FROM idem_begin('lock', scope => 'savepoint');

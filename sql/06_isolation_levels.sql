@@ -84,8 +84,8 @@ SELECT idem_get('new', 'levels') IS NULL AS absent;
 RESET default_transaction_read_only;
 SELECT test.stored() = :'before' AS unchanged;
 
--- The same for a transaction that becomes read only after it has claimed: nothing is recorded, neither
--- by a call nor at its end.
+-- A transaction that becomes read only after it has claimed can't end the claim by a call. What it was
+-- allowed at the claim it is allowed at its end: other servers may have committed their part already.
 BEGIN;
 SELECT outcome FROM idem_begin('turned', scope => 'levels');
 SET TRANSACTION READ ONLY;

@@ -107,8 +107,12 @@ SELECT outcome, attempt FROM idem_begin('m', scope => 'policy');
 COMMIT;
 SELECT idem_policy_set('policy', max_attempts => 3, retry_base => '1 hour', retry_cap => '1 hour');
 SELECT outcome, attempt FROM idem_begin('m', scope => 'policy');
--- It limits retries, not takeovers: a holder that vanished has not failed.
+-- It limits attempts that nobody ended as well: a request that kills its worker does not run for ever.
 SELECT idem_policy_set('policy', max_attempts => 1, lease => '1 min');
+SELECT outcome, attempt FROM idem_begin('t', scope => 'policy');
+SELECT test.let_pass('2 min', 'policy');
+SELECT outcome, attempt FROM idem_begin('t', scope => 'policy');
+SELECT idem_resolve('t', 'release', 'policy');
 SELECT outcome, attempt FROM idem_begin('t', scope => 'policy');
 SELECT test.let_pass('2 min', 'policy');
 SELECT outcome, attempt FROM idem_begin('t', scope => 'policy');

@@ -27,7 +27,11 @@ RESET ROLE;
 CREATE FUNCTION try_both() RETURNS TABLE (auto text, detail text) LANGUAGE plpgsql AS $$
 BEGIN
     SET LOCAL idempotency.store = auto;
-    auto := store_at_work();
+    BEGIN
+        auto := store_at_work();
+    EXCEPTION WHEN not_null_violation THEN
+        auto := 'sql, which is refused';
+    END;
     BEGIN
         SET LOCAL idempotency.store = heap;
         detail := store_at_work();

@@ -15,20 +15,20 @@ COMMENT ON SCHEMA idempotency IS 'records and policies of the extension idempote
 -- Inserted once, updated at most a few times (a leased claim), deleted by age. The only index beside
 -- the primary key is on a column that completing a claim in good time does not change, so that
 -- update stays HOT.
--- "principal" has the default collation: a distributed table has to colocate with the users' tenant
--- columns. The others compare bytes.
+-- The key compares bytes: an upgrade of a collation's library must not reorder its index, for a record
+-- that is not found is executed again.
 CREATE TABLE idempotency.record (
     scope           text COLLATE pg_catalog."C" NOT NULL,
-    principal       text NOT NULL,
+    principal       text COLLATE pg_catalog."C" NOT NULL,
     key             text COLLATE pg_catalog."C" NOT NULL,
     status          "char" NOT NULL,
-    held            boolean NOT NULL DEFAULT false,
     no_takeover     boolean NOT NULL DEFAULT false,
     body_omitted    boolean NOT NULL DEFAULT false,
     status_code     integer,
     attempt         integer NOT NULL,
     token           bigint NOT NULL,
     lease_us        bigint NOT NULL,
+    backend_pid     integer,
     created_at      timestamptz NOT NULL,
     claimed_at      timestamptz NOT NULL,
     expires_at      timestamptz NOT NULL,
@@ -36,6 +36,7 @@ CREATE TABLE idempotency.record (
     lease_until     timestamptz,
     next_attempt_at timestamptz,
     finished_at     timestamptz,
+    backend_start   timestamptz,
     fingerprint     bytea,
     headers         jsonb,
     body            bytea,
@@ -62,7 +63,8 @@ CREATE TABLE idempotency.record (
 COMMENT ON TABLE idempotency.record IS 'one row per scope, principal and key; read it through idempotency.records';
 COMMENT ON COLUMN idempotency.record.status IS 'i in progress, c completed, f failed, r retryable';
 COMMENT ON COLUMN idempotency.record.token IS 'fencing token of the current claim';
-COMMENT ON COLUMN idempotency.record.held IS 'the holder''s session keeps a liveness lock';
+COMMENT ON COLUMN idempotency.record.backend_pid IS 'the backend of a holder that claimed with hold: once it is gone, so is the holder';
+COMMENT ON COLUMN idempotency.record.backend_start IS 'when that backend began, for its pid may come again';
 COMMENT ON COLUMN idempotency.record.no_takeover IS 'once its lease is over, its result is unknown and an operator decides';
 COMMENT ON COLUMN idempotency.record.lease_us IS 'lease of the claim in microseconds';
 COMMENT ON COLUMN idempotency.record.created_at IS 'first claim';
@@ -118,18 +120,26 @@ CREATE UNIQUE INDEX journal_one_row ON idempotency.journal ((true));
 SELECT pg_catalog.pg_extension_config_dump('idempotency.record', '');
 SELECT pg_catalog.pg_extension_config_dump('idempotency.policy', '');
 
+CREATE FUNCTION idempotency.claim_lives(lease_until timestamptz, backend_pid integer, backend_start timestamptz)
+    RETURNS boolean
+    LANGUAGE c PARALLEL RESTRICTED AS 'MODULE_PATHNAME', 'idem_claim_lives';
+COMMENT ON FUNCTION idempotency.claim_lives(timestamptz, integer, timestamptz)
+    IS 'whether the lease of a claim runs and the backend that it names, if any, has not ended';
+
 CREATE VIEW idempotency.records AS
 SELECT scope, principal, key,
        CASE
            WHEN status OPERATOR(pg_catalog.=) 'c' THEN 'completed'
            WHEN status OPERATOR(pg_catalog.=) 'f' THEN 'failed'
            WHEN status OPERATOR(pg_catalog.=) 'r' THEN 'retryable'
-           WHEN no_takeover AND lease_until OPERATOR(pg_catalog.<=) pg_catalog.clock_timestamp()
+           WHEN no_takeover AND NOT idempotency.claim_lives(lease_until, backend_pid, backend_start)
                THEN 'unknown'
            ELSE 'in_progress'
        END AS status,
-       attempt, status_code, headers, body, body_omitted, error, recovery_point, state, holder, held,
-       created_at, claimed_at, finished_at, lease_until, next_attempt_at, expires_at, retained_until,
+       attempt, status_code, headers, body, body_omitted, error, recovery_point, state, holder,
+       backend_pid IS NOT NULL AS held, created_at, claimed_at, finished_at, lease_until,
+       next_attempt_at, NULLIF(expires_at, 'infinity') AS expires_at,
+       NULLIF(retained_until, 'infinity') AS retained_until,
        fingerprint, request, resolved_by
   FROM idempotency.record;
 COMMENT ON VIEW idempotency.records IS 'the records, with statuses as words and without tokens';
@@ -137,11 +147,11 @@ COMMENT ON VIEW idempotency.records IS 'the records, with statuses as words and 
 -- Who executes something now. A leased claim is a row; a transactional one is known by its lock
 -- only, for its row is not written yet.
 CREATE VIEW idempotency.in_flight AS
-SELECT 'leased' AS kind, scope, principal, key, attempt, holder, NULL::integer AS pid,
+SELECT 'leased' AS kind, scope, principal, key, attempt, holder, backend_pid AS pid,
        NULL::text AS application_name, claimed_at AS since,
        pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) claimed_at AS age, lease_until
   FROM idempotency.record
- WHERE status OPERATOR(pg_catalog.=) 'i' AND lease_until OPERATOR(pg_catalog.>) pg_catalog.clock_timestamp()
+ WHERE status OPERATOR(pg_catalog.=) 'i' AND idempotency.claim_lives(lease_until, backend_pid, backend_start)
 UNION ALL
 SELECT CASE WHEN l.pid IS NULL THEN 'prepared' ELSE 'transactional' END, NULL, NULL, NULL, NULL, NULL,
        l.pid, a.application_name, a.xact_start,
@@ -157,10 +167,10 @@ COMMENT ON VIEW idempotency.in_flight IS 'leased claims, and transactions that h
 CREATE VIEW idempotency.abandoned AS
 SELECT scope, principal, key, CASE WHEN no_takeover THEN 'unknown' ELSE 'in_progress' END AS status,
        attempt, holder, recovery_point, claimed_at, lease_until,
-       pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) lease_until AS overdue
+       GREATEST(pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) lease_until, '0') AS overdue
   FROM idempotency.record
- WHERE status OPERATOR(pg_catalog.=) 'i' AND lease_until OPERATOR(pg_catalog.<=) pg_catalog.clock_timestamp();
-COMMENT ON VIEW idempotency.abandoned IS 'claims whose lease is over and which nobody has taken over';
+ WHERE status OPERATOR(pg_catalog.=) 'i' AND NOT idempotency.claim_lives(lease_until, backend_pid, backend_start);
+COMMENT ON VIEW idempotency.abandoned IS 'claims whose lease is over, or whose session has ended, and which nobody has taken over';
 
 CREATE VIEW idempotency.sweeper AS
 SELECT pg_catalog.current_database() AS database, j.last_run, j.last_duration, j.last_rows, j.total_rows,
@@ -285,10 +295,11 @@ CREATE FUNCTION @extschema@.idem_begin(
     wait interval DEFAULT NULL,
     first_sent timestamptz DEFAULT NULL,
     hold boolean DEFAULT false,
-    holder text DEFAULT NULL
+    holder text DEFAULT NULL,
+    same_statement boolean DEFAULT false
 ) RETURNS @extschema@.idem_claim
     LANGUAGE c AS 'MODULE_PATHNAME', 'idem_begin';
-COMMENT ON FUNCTION @extschema@.idem_begin(text, jsonb, text, text, bytea, interval, interval, interval, timestamptz, boolean, text)
+COMMENT ON FUNCTION @extschema@.idem_begin(text, jsonb, text, text, bytea, interval, interval, interval, timestamptz, boolean, text, boolean)
     IS 'claim a key, or learn what became of its request';
 
 CREATE FUNCTION @extschema@.idem_complete(
@@ -424,10 +435,11 @@ CREATE FUNCTION @extschema@.idem_once(
     scope text DEFAULT '',
     principal text DEFAULT '',
     ttl interval DEFAULT NULL,
-    wait interval DEFAULT NULL
+    wait interval DEFAULT NULL,
+    same_statement boolean DEFAULT false
 ) RETURNS boolean
     LANGUAGE c AS 'MODULE_PATHNAME', 'idem_once';
-COMMENT ON FUNCTION @extschema@.idem_once(text, text, text, interval, interval)
+COMMENT ON FUNCTION @extschema@.idem_once(text, text, text, interval, interval, boolean)
     IS 'true the first time, false after: for consumers of messages and webhooks';
 
 CREATE FUNCTION @extschema@.idem_execute(
@@ -600,7 +612,7 @@ REVOKE ALL ON FUNCTION
     idempotency.policy_changed(),
     idempotency.scope_stats(),
     @extschema@.idem_stats_reset(),
-    @extschema@.idem_begin(text, jsonb, text, text, bytea, interval, interval, interval, timestamptz, boolean, text),
+    @extschema@.idem_begin(text, jsonb, text, text, bytea, interval, interval, interval, timestamptz, boolean, text, boolean),
     @extschema@.idem_complete(text, integer, text, jsonb, text, text, bigint, interval),
     @extschema@.idem_complete(text, integer, bytea, jsonb, text, text, bigint, interval),
     @extschema@.idem_complete(text, integer, jsonb, jsonb, text, text, bigint, interval),
@@ -610,7 +622,7 @@ REVOKE ALL ON FUNCTION
     @extschema@.idem_extend(text, bigint, interval, text, text),
     @extschema@.idem_checkpoint(text, text, jsonb, text, text, bigint, interval),
     @extschema@.idem_release(text, text, text, bigint),
-    @extschema@.idem_once(text, text, text, interval, interval),
+    @extschema@.idem_once(text, text, text, interval, interval, boolean),
     @extschema@.idem_execute(text, regprocedure, jsonb, text, text, bytea, interval, interval, timestamptz, text),
     @extschema@.idem_get(text, text, text),
     @extschema@.idem_resolve(text, text, text, text, integer, text, jsonb, text),

@@ -1,5 +1,6 @@
 // What happens when the library is loaded: settings, hooks, shared memory, launcher, nothing else.
 
+#include "claim/token.hpp"
 #include "claim/transaction.hpp"
 #include "config/policy.hpp"
 #include "config/settings.hpp"
@@ -26,5 +27,6 @@ void _PG_init(void) {
     // Preloading adds statistics and a launcher from the start; the rest works without.
     if (!process_shared_preload_libraries_in_progress || IsBinaryUpgrade) return;
     idem::stats::request_shared_memory();
+    idem::claim::request_token_memory();
     idem::worker::register_launcher_at_start();
 }

@@ -1,6 +1,7 @@
 // Functions for operators: idem_resolve, idem_forget, idem_cleanup.
 
 #include "claim/admin.hpp"
+#include "claim/liveness.hpp"
 #include "api/arguments.hpp"
 #include "claim/records.hpp"
 #include "pg/boundary.hpp"
@@ -44,6 +45,16 @@ Datum cleanup(FunctionCallInfo fcinfo) {
     PG_RETURN_INT64(claim::records().remove_expired(which).rows);
 }
 
+// claim_lives(lease_until, backend_pid, backend_start), of a record in progress
+Datum claim_lives(FunctionCallInfo fcinfo) {
+    store::Record record{};
+    record.status = core::Status::InProgress;
+    record.lease_until = PG_ARGISNULL(0) ? pg::kNoTime : PG_GETARG_TIMESTAMPTZ(0);
+    record.backend_pid = PG_ARGISNULL(1) ? 0 : PG_GETARG_INT32(1);
+    record.backend_start = PG_ARGISNULL(2) ? pg::kNoTime : PG_GETARG_TIMESTAMPTZ(2);
+    PG_RETURN_BOOL(claim::claim_lives(record, GetCurrentTimestamp()));
+}
+
 }  // namespace
 
 }  // namespace idem::api
@@ -51,3 +62,4 @@ Datum cleanup(FunctionCallInfo fcinfo) {
 IDEM_FUNCTION(idem_resolve, idem::api::resolve);
 IDEM_FUNCTION(idem_forget, idem::api::forget);
 IDEM_FUNCTION(idem_cleanup, idem::api::cleanup);
+IDEM_FUNCTION(idem_claim_lives, idem::api::claim_lives);

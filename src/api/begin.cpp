@@ -12,7 +12,7 @@ namespace idem::api {
 namespace {
 
 // idem_begin(key, request, scope, principal, fingerprint, ttl, lease, wait, first_sent, hold,
-//            holder)
+//            holder, same_statement)
 Datum begin(FunctionCallInfo fcinfo) {
     worker::ensure_launcher();
     claim::BeginCall call{};
@@ -26,10 +26,11 @@ Datum begin(FunctionCallInfo fcinfo) {
     call.first_sent = moment_or_none(fcinfo, 8, "first_sent");
     call.hold = bool_or(fcinfo, 9, false);
     if (!PG_ARGISNULL(10)) call.holder = required_name(fcinfo, 10, "holder");
+    call.same_statement = bool_or(fcinfo, 11, false);
     return claim_datum(fcinfo, claim::begin(call));
 }
 
-// idem_once(key, scope, principal, ttl, wait)
+// idem_once(key, scope, principal, ttl, wait, same_statement)
 Datum once(FunctionCallInfo fcinfo) {
     worker::ensure_launcher();
     claim::BeginCall call{};
@@ -39,6 +40,7 @@ Datum once(FunctionCallInfo fcinfo) {
     call.wait = duration_or_none(fcinfo, 4, "wait", core::kWaitRange);
     call.wait_for_ever = PG_ARGISNULL(4);
     call.without_request = true;
+    call.same_statement = bool_or(fcinfo, 5, false);
     PG_RETURN_BOOL(claim::once(call));
 }
 

@@ -3,11 +3,12 @@
 #include "core/outcome.hpp"
 
 #include "claim/ending.hpp"
-#include "claim/grant.hpp"
 #include "claim/key_lock.hpp"
+#include "claim/liveness.hpp"
 #include "claim/locked_record.hpp"
 #include "claim/records.hpp"
 #include "claim/response.hpp"
+#include "claim/token.hpp"
 #include "pg/errors.hpp"
 
 namespace idem::claim {
@@ -53,16 +54,10 @@ void mark_resolved(Resolution resolution, text* error, store::Record* record) {
 // and expiry may have grown by an earlier end of the attempt.
 void keep_as_fresh(const core::Policy& policy, store::Record* record) {
     std::int64_t retention = Max(policy.retention, policy.ttl);
+    if (TIMESTAMP_IS_NOEND(record->expires_at))
+        record->expires_at = record->retained_until = record->finished_at;
     record->expires_at = Max(record->expires_at, pg::after(record->finished_at, policy.ttl));
     record->retained_until = Max(record->retained_until, pg::after(record->finished_at, retention));
-}
-
-bool lease_lives(const store::Record& record) {
-    return record.status == core::Status::InProgress && record.lease_until > GetCurrentTimestamp();
-}
-
-bool is_unknown(const store::Record& record) {
-    return record.status == core::Status::InProgress && record.no_takeover && !lease_lives(record);
 }
 
 // A look without the lock can miss a row that is being moved; nobody moves one twice that fast.
@@ -80,6 +75,7 @@ void resolve(const ClaimRef& ref, Resolution resolution, const Response& respons
     store::Version unresolved = store::version_of(record);
     mark_resolved(resolution, error, &record);
     keep_as_fresh(policy.values, &record);
+    keep_if_undecided(policy.values, &record);
     if (resolution != Resolution::Release) keep_response(response, policy, &record);
     if (!records().update(record, unresolved)) pg::raise_claim_overtaken();
 }
@@ -90,7 +86,7 @@ bool look(const store::Identity& id, Answer* answer) {
     const OpenClaim* own = open_claim(id);
     if (own != nullptr) answer->record = current_record(own);
     answer->has_record = own != nullptr || seen(id, &answer->record);
-    if (answer->has_record && is_unknown(answer->record))
+    if (answer->has_record && is_unknown(answer->record, GetCurrentTimestamp()))
         answer->record.status = core::Status::Unknown;
     return answer->has_record;
 }
@@ -102,7 +98,7 @@ bool forget(const ClaimRef& ref) {
         unlock(ref.id);
         return false;
     }
-    if (lease_lives(record)) pg::raise_lease_lives();
+    if (claim_lives(record, GetCurrentTimestamp())) pg::raise_lease_lives();
     return records().remove(record.id, store::version_of(record));
 }
 

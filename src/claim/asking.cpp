@@ -36,6 +36,20 @@ Jsonb* settled_request(const BeginCall& call, const core::Policy& policy) {
     return call.request;
 }
 
+// From REPEATABLE READ on a transaction keeps its first snapshot; a statement always keeps its own. The
+// server does not note when a snapshot is taken, so the moment before that is known serves: the
+// start of what the snapshot belongs to. A procedure may have begun a transaction within its CALL.
+void settle_snapshot(const BeginCall& call, Asking* asking) {
+    if (IsolationUsesXactSnapshot()) {
+        asking->fixed = GetTransactionSnapshot();
+        asking->fixed_since = GetCurrentTransactionStartTimestamp();
+    } else if (call.same_statement) {
+        asking->fixed = GetActiveSnapshot();
+        asking->fixed_since =
+            Max(GetCurrentStatementStartTimestamp(), GetCurrentTransactionStartTimestamp());
+    }
+}
+
 core::Asked settled_limits(const BeginCall& call, const core::Policy& policy, std::int64_t ttl) {
     core::Asked asked{};
     asked.retention = Max(policy.retention, ttl);
@@ -60,6 +74,7 @@ Asking settle(const BeginCall& call) {
     asking.lease = call.lease.value_or(policy.values.lease);
     asking.wait = call.wait_for_ever ? kForEver : call.wait.value_or(policy.values.wait);
     asking.asked = settled_limits(call, policy.values, asking.ttl);
+    settle_snapshot(call, &asking);
     return asking;
 }
 

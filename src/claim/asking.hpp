@@ -19,6 +19,11 @@ struct Asking {
     std::int64_t lease;
     std::int64_t wait;  // kForEver: without limit
     core::Asked asked;  // `now` is set for each look
+
+    // The snapshot with which the work will see the database, if that is taken already: then only
+    // what it knows of may have come before. nullptr: the work gets a newer one.
+    Snapshot fixed;
+    TimestampTz fixed_since;  // it was not taken earlier than that
 };
 
 // Refuses what the policy forbids, before anything is granted.

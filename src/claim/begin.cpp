@@ -59,34 +59,36 @@ Turn own_turn(const Asking& asking, const OpenClaim* claim) {
 }
 
 // Under the lock nothing changes any more, so this look decides. A loser keeps no lock.
-Turn locked_turn(const Asking& asking) {
+Turn locked_turn(const Asking& asking, std::int64_t left) {
     Judgement judgement = judge(asking);
     if (!may_grant(judgement)) {
         unlock(asking.id);
         return turn_without_grant(asking, judgement);
     }
-    grant(asking, &judgement);
-    return turn_of(judgement.answer);
+    if (grant(asking, &judgement, left)) return turn_of(judgement.answer);
+    unlock(asking.id);
+    return held_elsewhere(asking, Blocker::Lock, InvalidTransactionId);
 }
 
 // Looks first and locks only to execute, so that a replay takes no lock.
-Turn unlocked_turn(const Asking& asking) {
+Turn unlocked_turn(const Asking& asking, std::int64_t left) {
     Judgement judgement = judge(asking);
     if (!may_grant(judgement)) return turn_without_grant(asking, judgement);
-    if (try_lock(asking.id)) return locked_turn(asking);
+    if (try_lock(asking.id)) return locked_turn(asking, left);
     // Whoever has the lock may have just committed.
     judgement = judge(asking);
     if (may_grant(judgement)) return held_elsewhere(asking, Blocker::Lock, InvalidTransactionId);
     return turn_without_grant(asking, judgement);
 }
 
-Turn take_turn(const Asking& asking, bool locked) {
+Turn take_turn(const Asking& asking, bool locked, std::int64_t left) {
     if (const OpenClaim* own = open_claim(asking.id)) return own_turn(asking, own);
-    return locked ? locked_turn(asking) : unlocked_turn(asking);
+    return locked ? locked_turn(asking, left) : unlocked_turn(asking, left);
 }
 
 // True if the wait has brought us the key's lock.
 bool wait_for(const Turn& turn, const Asking& asking, std::int64_t left, Patience* patience) {
+    if (turn.blocker != Blocker::Lease) patience->lease_wait_start = 0;
     switch (turn.blocker) {
         case Blocker::Lock:
             return wait_for_lock(asking.id, left);
@@ -107,13 +109,13 @@ Answer ask(const Asking& asking) {
     Patience patience = patience_for(asking.wait);
     for (bool locked = false;;) {
         std::int64_t left = time_left(patience);
-        Turn turn = take_turn(asking, locked);
+        Turn turn = take_turn(asking, locked, left);
         if (turn.blocker == Blocker::None || left <= 0) {
             account_for(turn.answer, time_waited(patience));
             return turn.answer;
         }
         patience.waited = true;
-        locked = wait_for(turn, asking, left, &patience);
+        locked = wait_for(turn, asking, time_left(patience), &patience);
     }
 }
 

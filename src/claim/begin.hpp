@@ -19,6 +19,7 @@ struct BeginCall {
     bool wait_for_ever;    // wins over `wait`
     bool without_request;  // a message has no payload to compare: no policy can ask for one
     bool hold;
+    bool same_statement;  // the work is part of the calling statement, and sees with its snapshot
     text* holder;
 };
 

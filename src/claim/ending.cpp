@@ -1,5 +1,6 @@
 #include "claim/ending.hpp"
 
+#include "claim/liveness.hpp"
 #include "pg/errors.hpp"
 
 namespace idem::claim {
@@ -14,12 +15,21 @@ void mark_ended(core::Status status, store::Record* record) {
     record->finished_at = GetCurrentTimestamp();
     record->lease_until = pg::kNoTime;
     record->next_attempt_at = pg::kNoTime;
-    record->held = false;
+    name_no_backend(record);
     record->error = nullptr;
     record->resolved_by = nullptr;
     if (status == core::Status::Retryable) return;
     record->recovery_point = nullptr;
     record->state = nullptr;
+}
+
+void keep_if_undecided(const core::Policy& policy, store::Record* record) {
+    if (record->status != core::Status::Retryable) return;
+    bool exhausted = policy.max_attempts > 0 && record->attempt >= policy.max_attempts &&
+                     record->resolved_by == nullptr;
+    if (!exhausted && record->recovery_point == nullptr) return;
+    record->expires_at = DT_NOEND;
+    record->retained_until = DT_NOEND;
 }
 
 void keep_long_enough(TimestampTz end, store::Record* record) {

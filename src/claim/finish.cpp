@@ -41,6 +41,7 @@ void mark_failed(const Failure& failure, const core::Policy& policy, store::Reco
         record->next_attempt_at =
             pg::after(record->finished_at, pause_before_retry(failure, policy, record->attempt));
     keep_long_enough(failure.retryable ? record->next_attempt_at : record->finished_at, record);
+    keep_if_undecided(policy, record);
 }
 
 void mark_completed(std::optional<std::int64_t> ttl, store::Record* record) {
@@ -83,10 +84,10 @@ bool fail(const ClaimRef& ref, const Response& response, const Failure& failure)
 }
 
 bool release(const ClaimRef& ref) {
-    (void)enter(ref.function, ref.id);
+    config::ScopePolicy policy = enter(ref.function, ref.id);
     HeldClaim claim = held_claim(ref);
     if (claim.ended) return false;
-    withdraw(&claim);
+    withdraw(policy.values, &claim);
     return true;
 }
 

@@ -1,9 +1,13 @@
 #include "claim/grant.hpp"
 
-#include "core/token.hpp"
-
 #include "claim/liveness.hpp"
 #include "claim/open_claims.hpp"
+#include "claim/records.hpp"
+#include "claim/token.hpp"
+#include "claim/transaction.hpp"
+#include "pg/errors.hpp"
+#include "pg/internal.hpp"
+#include "pg/timed_wait.hpp"
 
 namespace idem::claim {
 
@@ -47,27 +51,74 @@ store::Record new_attempt(const Asking& asking, const Judgement& judgement) {
     if (asking.fingerprint != nullptr) record.fingerprint = asking.fingerprint;
     if (asking.request != nullptr) record.request = asking.request;
     record.holder = asking.holder;
+    if (asking.hold)
+        name_this_backend(&record);
+    else
+        name_no_backend(&record);
     record.no_takeover = asking.asked.on_lease_expiry == core::OnLeaseExpiry::Unknown;
     return record;
 }
 
-}  // namespace
-
-std::int64_t new_token(std::int64_t previous) {
-    std::uint32_t random = pg_prng_uint32(&pg_global_prng_state);
-    std::int64_t millis = (GetCurrentTimestamp() + pg::kUnixEpochShift) / 1000;
-    return core::next_token(millis, random, previous);
+// A takeover follows no version of the row but the end of a lease, and until then the holder may have
+// committed effects in transactions of their own. A moment that is yet to come says that the clock
+// has been set back, and proves nothing.
+bool lease_ended_before(const Asking& asking, const Judgement& judgement) {
+    return asking.fixed_since > judgement.answer.record.lease_until &&
+           asking.fixed_since <= judgement.now;
 }
 
-void grant(const Asking& asking, Judgement* judgement) {
+// Whoever is granted a key sees every effect of the attempts before.
+void check_snapshot(const Asking& asking, const Judgement& judgement) {
+    if (asking.fixed == nullptr) return;
+    bool in_time = judgement.answer.claim != core::Claim::Takeover ||
+                   lease_ended_before(asking, judgement);
+    if (!in_time || pg::may_be_pruned_under(asking.fixed_since, judgement.now) ||
+        !records().known_to(asking.fixed, asking.id))
+        pg::raise_unseen_attempt();
+}
+
+struct NewClaim {
+    const store::Record* record;
+    const store::Record* before;
+    bool written;
+};
+
+// In the subtransaction of the wait, if there is one: where time runs out, the claim goes with it.
+void add_and_write(void* argument) {
+    auto* claim = static_cast<NewClaim*>(argument);
+    OpenClaim* open = add_claim(*claim->record, claim->before);
+    claim->written = write_early(open);
+    if (!claim->written) cancel_claim(open);
+}
+
+// The row itself may be waited for as long as the caller is ready to wait, the table's lock without
+// such a limit, as by any statement.
+bool add_written(NewClaim* claim, std::int64_t left) {
+    pg::lock_table("record", RowExclusiveLock);
+    if (left == kForEver)
+        add_and_write(claim);
+    else if (!pg::wait_at_most(left, add_and_write, claim))
+        return false;
+    return claim->written;
+}
+
+}  // namespace
+
+bool grant(const Asking& asking, Judgement* judgement, std::int64_t left) {
+    check_snapshot(asking, *judgement);
     Answer* answer = &judgement->answer;
-    store::Version replaced =
-        answer->has_record ? store::version_of(answer->record) : store::Version{};
     store::Record record = new_attempt(asking, *judgement);
-    record.held = asking.hold && hold(record.id, record.token);
-    (void)add_claim(record, replaced);
+    NewClaim claim{&record, answer->has_record ? &answer->record : nullptr, false};
+    const store::Store& store = records();
+    store.reserve(answer->has_record ? CMD_UPDATE : CMD_INSERT);
+    if (store.writes_in_callbacks)
+        (void)add_claim(record, claim.before);
+    else if (!add_written(&claim, left))
+        return false;
+    come_first_at_commit();
     answer->record = record;
     answer->has_record = true;
+    return true;
 }
 
 }  // namespace idem::claim

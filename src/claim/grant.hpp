@@ -5,10 +5,9 @@
 
 namespace idem::claim {
 
-// Opens a claim in this transaction, whose lock the caller holds, and completes the answer.
-void grant(const Asking& asking, Judgement* judgement);
-
-// A token larger than the record's last one.
-std::int64_t new_token(std::int64_t previous);
+// Opens a claim in this transaction, whose lock the caller holds, and completes the answer. False if
+// somebody who ignores that lock is writing the record, and has not ended within `left` microseconds,
+// or has written it. An error (40001) if the work would not see all that earlier attempts have done.
+bool grant(const Asking& asking, Judgement* judgement, std::int64_t left);
 
 }  // namespace idem::claim

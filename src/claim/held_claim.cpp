@@ -5,6 +5,7 @@
 #include "claim/liveness.hpp"
 #include "claim/locked_record.hpp"
 #include "claim/records.hpp"
+#include "claim/token.hpp"
 #include "pg/errors.hpp"
 
 namespace idem::claim {
@@ -15,41 +16,34 @@ bool speaks_of(const ClaimRef& ref, const OpenClaim* claim) {
     return !ref.token || *ref.token == claim->begun.token;
 }
 
-// The claim that the token stood for is over, so nothing keeps its session's lock any more. Unless
-// this transaction has written something: that could be what ended the claim, and be undone.
-[[noreturn]] void refuse(const ClaimRef& ref, void (*raise)()) {
-    if (ref.token && !TransactionIdIsValid(GetTopTransactionIdIfAny()))
-        let_go_now(ref.id, *ref.token);
-    raise();
-    pg_unreachable();
-}
-
 // The claim in the committed record. Only the holder of its token may touch it.
 HeldClaim committed_claim(const ClaimRef& ref) {
     HeldClaim claim{};
     bool found = ref.token ? lock_and_find(ref.id, &claim.record)
                            : records().find(ref.id, &claim.record).found;
-    if (!found) refuse(ref, pg::raise_no_claim);
+    if (!found) pg::raise_no_claim();
     if (!ref.token) pg::raise_token_required();
-    if (claim.record.token != *ref.token) refuse(ref, pg::raise_claim_lost);
+    if (claim.record.token != *ref.token) pg::raise_claim_lost();
     claim.ended = claim.record.status != core::Status::InProgress;
-    if (claim.ended) {
-        unlock(ref.id);
-        let_go_at_commit(ref.id, *ref.token);
-    }
+    if (claim.ended) unlock(ref.id);
     return claim;
 }
 
-// An earlier attempt was overwritten when this one was written; what is left of it may run again.
-void give_back_attempt(HeldClaim* claim) {
+// An earlier attempt was overwritten when this one was committed; what is left of it may run again.
+// The token that is given back dies: nothing is recorded under it.
+void give_back_attempt(const core::Policy& policy, HeldClaim* claim) {
     store::Record* record = &claim->record;
     record->status = core::Status::Retryable;
     record->attempt--;
-    record->held = false;
+    name_no_backend(record);
     record->lease_until = pg::kNoTime;
     record->next_attempt_at = GetCurrentTimestamp();
     keep_long_enough(record->next_attempt_at, record);
-    save(claim);
+    keep_if_undecided(policy, record);
+    store::Version held = store::version_of(claim->record);
+    held.status = core::Status::InProgress;
+    record->token = new_token(record->token);
+    if (!records().update(*record, held)) pg::raise_claim_overtaken();
 }
 
 void remove_row(const store::Record& record) {
@@ -87,21 +81,20 @@ void save_ended(HeldClaim* claim) {
     } else if (records().rows_guard_themselves) {
         unlock(claim->record.id);
     }
-    let_go_at_commit(claim->record.id, claim->record.token);
 }
 
-void withdraw(HeldClaim* claim) {
-    let_go_at_commit(claim->record.id, claim->record.token);
-    bool written = claim->open == nullptr || claim->open->written_level > 0;
-    if (!written) {
-        withdraw_claim(claim->open);
-        return;
-    }
-    if (claim->record.attempt > 1)
-        give_back_attempt(claim);
-    else
+void withdraw(const core::Policy& policy, HeldClaim* claim) {
+    OpenClaim* open = claim->open;
+    if (open == nullptr && claim->record.attempt > 1) {
+        give_back_attempt(policy, claim);
+    } else if (open == nullptr) {
         remove_row(claim->record);
-    if (claim->open != nullptr) end_claim(claim->open, true);
+    } else if (open->written_level == 0) {
+        withdraw_claim(open);
+    } else {
+        restore_before(open);
+        end_claim(open, true);
+    }
 }
 
 }  // namespace idem::claim

@@ -12,6 +12,12 @@ std::int64_t or_past(TimestampTz time) {
     return time == pg::kNoTime ? 0 : time;
 }
 
+// The end of a session says nothing to a fixed snapshot: what the session has committed may be newer.
+// There only the lease counts.
+bool is_abandoned_early(const store::Record& record, const Asking& asking, TimestampTz now) {
+    return asking.fixed == nullptr && now < record.lease_until && holder_is_gone(record);
+}
+
 core::RecordFacts facts_of(const store::Record& record, const Asking& asking, TimestampTz now) {
     core::RecordFacts facts{};
     facts.status = record.status;
@@ -22,14 +28,14 @@ core::RecordFacts facts_of(const store::Record& record, const Asking& asking, Ti
     facts.retained_until = record.retained_until;
     facts.released_by_operator = record.resolved_by != nullptr;
     facts.same_fingerprint = same_fingerprint(record.fingerprint, asking.fingerprint);
-    facts.holder_gone = record.status == core::Status::InProgress && record.held &&
-                        now < facts.lease_until && holder_is_gone(record.id);
+    facts.holder_gone = is_abandoned_early(record, asking, now);
     return facts;
 }
 
 // What the row does not say: it follows from the time and the policy.
 bool is_unknown(const core::RecordFacts& record, const core::Asked& asked) {
-    return record.status == core::Status::InProgress && asked.now >= record.lease_until &&
+    return record.status == core::Status::InProgress &&
+           (asked.now >= record.lease_until || record.holder_gone) &&
            asked.on_lease_expiry == core::OnLeaseExpiry::Unknown;
 }
 

@@ -1,29 +1,33 @@
-// `hold`: a session-level lock that tells whether the session which made a claim still lives. It
-// carries no exclusion (session locks survive rollbacks); it only shortens the wait for a lease.
+// Whether the holder of a committed claim still lives: its lease runs, and, where it was claimed with
+// `hold`, so does the backend that the record names. Liveness carries no exclusion; it only shortens
+// the wait for a lease.
+//
+// A session-level lock would say the same, but pg_advisory_unlock_all(), which drivers call to reset
+// a session, and DISCARD ALL give up every one of them.
 #pragma once
 
 #include "store/record.hpp"
 
 namespace idem::claim {
 
-// Takes the session's lock for a claim. False if it can't be had: then the lease alone serves.
-bool hold(const store::Identity& id, std::int64_t token);
+// Notes this backend in a record that is claimed with `hold`.
+void name_this_backend(store::Record* record);
 
-// Whether no session holds the lock of this record any more.
-bool holder_is_gone(const store::Identity& id);
+// From here on no backend stands for the claim.
+void name_no_backend(store::Record* record);
 
-// The claim has ended, or is about to: the lock is given back when this transaction commits.
-void let_go_at_commit(const store::Identity& id, std::int64_t token);
+// Whether the backend with this pid is the one that began at `start`. On a standby always true: the
+// backend runs on another server, and only the lease can be judged.
+bool backend_lives(std::int32_t pid, TimestampTz start);
 
-// The claim is lost: its lock is of no use any more, however this transaction ends.
-void let_go_now(const store::Identity& id, std::int64_t token);
+// Whether the record names a backend that is gone.
+bool holder_is_gone(const store::Record& record);
 
-// Transaction ends, called by the transaction callbacks. A hold taken in a (sub)transaction that
-// rolls back is given back, and one that was let go there is kept.
-void liveness_commit();
-void liveness_prepare();
-void liveness_abort();
-void liveness_subcommit(int level);
-void liveness_subabort(int level);
+// Whether a claim is alive at `now`: nobody takes it over, and nobody may forget it. The views ask it,
+// too, as idempotency.claim_lives.
+bool claim_lives(const store::Record& record, TimestampTz now);
+
+// Whether a claim has died whose policy forbids to take it over: an operator decides.
+bool is_unknown(const store::Record& record, TimestampTz now);
 
 }  // namespace idem::claim

@@ -87,6 +87,7 @@ void drop(OpenClaim* claim) {
     if (bucket->newest == nullptr)
         (void)hash_search(claims.buckets, &claim->hash, HASH_REMOVE, nullptr);
     store::free_record(&claim->begun);
+    if (claim->has_before) store::free_record(&claim->before);
     pfree(claim);
 }
 
@@ -102,7 +103,19 @@ void undo_from(OpenClaim* claim, int level) {
 
 // What the row of this key is now; token 0 if there is no row.
 store::Version row_version(const OpenClaim& claim) {
-    return claim.written_level > 0 ? store::version_of(claim.begun) : claim.replaced;
+    if (claim.written_level > 0) return store::version_of(claim.begun);
+    return claim.has_before ? store::version_of(claim.before) : store::Version{};
+}
+
+// The row that a claim replaces may have been swept meanwhile; then it is inserted.
+bool try_to_write(OpenClaim* claim, const store::Record& record) {
+    const store::Store& store = records();
+    store::Version row = row_version(*claim);
+    claim->busy_level = current_level();
+    bool written = (row.token != 0 && store.update(record, row)) || store.insert(record);
+    claim->busy_level = 0;
+    if (written && claim->written_level == 0) claim->written_level = current_level();
+    return written;
 }
 
 void write_open_claim(OpenClaim* claim) {
@@ -113,13 +126,14 @@ void write_open_claim(OpenClaim* claim) {
 
 }  // namespace
 
-OpenClaim* add_claim(const store::Record& record, const store::Version& replaced) {
+OpenClaim* add_claim(const store::Record& record, const store::Record* before) {
     prepare_memory();
     MemoryContext previous = MemoryContextSwitchTo(claims.context);
     auto* claim = static_cast<OpenClaim*>(palloc0(sizeof(OpenClaim)));
     claim->hash = store::identity_hash(record.id);
     claim->begun = store::copy_record(record);
-    claim->replaced = replaced;
+    claim->has_before = before != nullptr;
+    if (before != nullptr) claim->before = store::copy_record(*before);
     claim->claimed_level = current_level();
     Bucket* bucket = bucket_of(claim->hash, HASH_ENTER);
     claim->older_in_bucket = bucket->newest;
@@ -128,6 +142,10 @@ OpenClaim* add_claim(const store::Record& record, const store::Version& replaced
     claims.newest = claim;
     MemoryContextSwitchTo(previous);
     return claim;
+}
+
+void cancel_claim(OpenClaim* claim) {
+    drop(claim);
 }
 
 OpenClaim* open_claim(const store::Identity& id) {
@@ -145,14 +163,24 @@ store::Record current_record(const OpenClaim* claim) {
     return record;
 }
 
-// The row that a claim replaces may have been swept meanwhile; then it is inserted.
 void write_claim(OpenClaim* claim, const store::Record& record) {
+    if (!try_to_write(claim, record)) pg::raise_claim_overtaken();
+}
+
+// The lease counts from here: the row is not touched again at commit.
+bool write_early(OpenClaim* claim) {
+    claim->leased = true;
+    return try_to_write(claim, claim->begun);
+}
+
+void restore_before(OpenClaim* claim) {
     const store::Store& store = records();
-    store::Version row = row_version(*claim);
+    store::Version written = row_version(*claim);
     claim->busy_level = current_level();
-    if (row.token == 0 || !store.update(record, row)) store.insert(record);
+    bool restored = claim->has_before ? store.update(claim->before, written)
+                                      : store.remove(claim->begun.id, written);
     claim->busy_level = 0;
-    if (claim->written_level == 0) claim->written_level = current_level();
+    if (!restored) pg::raise_claim_overtaken();
 }
 
 void end_claim(OpenClaim* claim, bool released) {
@@ -177,19 +205,17 @@ void forget_ended_claim(OpenClaim* claim) {
     if (claim->claimed_level == level && claim->ended_level == level) drop(claim);
 }
 
-// The lease counts from the commit: it says how long a committed claim may be silent. A trigger on
-// the table may begin or end further claims, so this goes on until a whole round finds none.
-bool write_open_claims() {
-    bool any = false;
-    for (bool found = claims.context != nullptr; found;) {
-        found = false;
-        for (OpenClaim* claim = claims.newest; claim != nullptr; claim = claim->older) {
-            if (claim->ended_level > 0 || claim->leased) continue;
-            write_open_claim(claim);
-            any = found = claim->leased = true;
-        }
+// The lease counts from the commit: it says how long a committed claim may be silent. Every lock that
+// this needs was taken when the key was granted, so the table has changed only if this very
+// transaction has changed it.
+void write_open_claims() {
+    if (claims.context == nullptr) return;
+    for (OpenClaim* claim = claims.newest; claim != nullptr; claim = claim->older) {
+        if (claim->ended_level > 0 || claim->leased) continue;
+        if (!records().writes_in_callbacks) pg::raise_table_changed();
+        write_open_claim(claim);
+        claim->leased = true;
     }
-    return any;
 }
 
 void forget_claims() {

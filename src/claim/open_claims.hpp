@@ -1,5 +1,6 @@
 // The claims that this transaction has begun. They live in backend memory and are written once:
-// when they end, or when the transaction commits with them still open, which makes them leased.
+// when they end, or when the transaction commits with them still open, which makes them leased. Where
+// a write may run code of users it cannot wait for the commit: there the row is written at once.
 #pragma once
 
 #include "store/record.hpp"
@@ -13,17 +14,22 @@ struct OpenClaim {
     OpenClaim* older_in_bucket;  // of those with the same hash
     std::uint64_t hash;
     store::Record begun;      // as idem_begin made it; never changes
-    store::Version replaced;  // the row it takes the place of; token 0: there was none
+    store::Record before;     // the row it takes the place of, if `has_before`
+    bool has_before;
     int claimed_level;
     int written_level;  // from here on the row carries our token and is the newer truth
     int ended_level;    // completed, failed or released
     int busy_level;  // its row is being written: a trigger on the table must not end it meanwhile
-    bool leased;     // written because the transaction commits
+    bool leased;     // its row says so already: nothing is left to write at commit
     bool released;   // ended by idem_release
 };
 
-// Remembers a claim of the current (sub)transaction; the record is copied.
-OpenClaim* add_claim(const store::Record& record, const store::Version& replaced);
+// Remembers a claim of the current (sub)transaction. Copies the record and the row that it takes the
+// place of (nullptr: there is none).
+OpenClaim* add_claim(const store::Record& record, const store::Record* before);
+
+// Forgets a claim that was not granted after all.
+void cancel_claim(OpenClaim* claim);
 
 // This transaction's claim on a key, or nullptr. Open ones only, or, with `ended`, the one that it
 // ended last.
@@ -36,6 +42,12 @@ store::Record current_record(const OpenClaim* claim);
 // Writes the record of a claim. An error (40001) if another transaction got in, which only an
 // engine that ignores our lock could let happen.
 void write_claim(OpenClaim* claim, const store::Record& record);
+
+// Writes the record of a claim that is just being granted. False if another transaction got in.
+bool write_early(OpenClaim* claim);
+
+// Brings the row that the claim has written back to what it was before, or removes it.
+void restore_before(OpenClaim* claim);
 
 // Marks it ended in the current (sub)transaction, by idem_release or with a result.
 void end_claim(OpenClaim* claim, bool released);
@@ -54,9 +66,9 @@ void withdraw_claim(OpenClaim* claim);
 // a rollback takes all of it at once.
 void forget_ended_claim(OpenClaim* claim);
 
-// Called by the transaction callbacks. The first writes the claims that are still open, and says
-// whether there were any.
-bool write_open_claims();
+// Called by the transaction callbacks. The first writes the claims that are still open. No code of
+// users runs: an error (55000) where the table would need any.
+void write_open_claims();
 void forget_claims();
 void claims_subcommit(int level);
 void claims_subabort(int level);

@@ -1,30 +1,23 @@
 #include "claim/transaction.hpp"
 
-#include "claim/liveness.hpp"
 #include "claim/open_claims.hpp"
 
 namespace idem::claim {
 
 namespace {
 
+// PRE_COMMIT comes after deferred triggers have fired and portals are closed; the server expects no
+// code of users from here on, and gets none.
 void at_transaction_event(XactEvent event, void*) {
     switch (event) {
         case XACT_EVENT_PRE_COMMIT:
         case XACT_EVENT_PRE_PREPARE:
-            // The server has fired deferred constraints already; those on our table come only now.
-            while (write_open_claims()) AfterTriggerFireDeferred();
+            write_open_claims();
             break;
         case XACT_EVENT_COMMIT:
-            forget_claims();
-            liveness_commit();
-            break;
         case XACT_EVENT_PREPARE:
-            forget_claims();
-            liveness_prepare();
-            break;
         case XACT_EVENT_ABORT:
             forget_claims();
-            liveness_abort();
             break;
         default:
             break;
@@ -33,13 +26,10 @@ void at_transaction_event(XactEvent event, void*) {
 
 void at_subtransaction_event(SubXactEvent event, SubTransactionId, SubTransactionId, void*) {
     int level = GetCurrentTransactionNestLevel();
-    if (event == SUBXACT_EVENT_COMMIT_SUB) {
+    if (event == SUBXACT_EVENT_COMMIT_SUB)
         claims_subcommit(level);
-        liveness_subcommit(level);
-    } else if (event == SUBXACT_EVENT_ABORT_SUB) {
+    else if (event == SUBXACT_EVENT_ABORT_SUB)
         claims_subabort(level);
-        liveness_subabort(level);
-    }
 }
 
 }  // namespace
@@ -47,6 +37,11 @@ void at_subtransaction_event(SubXactEvent event, SubTransactionId, SubTransactio
 void watch_transactions() {
     RegisterXactCallback(at_transaction_event, nullptr);
     RegisterSubXactCallback(at_subtransaction_event, nullptr);
+}
+
+void come_first_at_commit() {
+    UnregisterXactCallback(at_transaction_event, nullptr);
+    RegisterXactCallback(at_transaction_event, nullptr);
 }
 
 }  // namespace idem::claim

@@ -5,11 +5,13 @@
 
 namespace idem::claim {
 
-// How long a caller is ready to wait, and how it has waited so far. Microseconds.
+// How long a caller is ready to wait, and how it has waited so far. Microseconds of a clock that nobody
+// sets.
 struct Patience {
-    TimestampTz start;
-    TimestampTz deadline;
-    std::int64_t pause;  // the next one
+    std::int64_t start;
+    std::int64_t deadline;
+    std::int64_t lease_wait_start;  // of the present one; 0: none
+    std::int64_t pause;             // the next one
     bool waited;
 };
 
@@ -26,7 +28,8 @@ bool wait_for_lock(const store::Identity& id, std::int64_t left);
 void wait_for_writer(TransactionId writer, std::int64_t left);
 
 // A leased claim ends without a signal that another session could sleep on: pauses, longer each
-// time, and returns. Honours cancel and statement_timeout.
+// time, and returns. Honours cancel, statement_timeout, and lock_timeout (55P03), as if the lease were
+// a lock.
 void wait_for_lease(Patience* patience, std::int64_t left);
 
 }  // namespace idem::claim

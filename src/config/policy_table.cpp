@@ -46,7 +46,7 @@ void copy_row(HeapTuple tuple, TupleDesc desc, PolicyRow* row) {
 }  // namespace
 
 PolicyRows read_policies(MemoryContext context) {
-    pg::Internal scope = pg::begin_internal();
+    pg::Internal scope = pg::begin_internal("policy");
     std::uint64_t count = pg::run_read(&read_all, nullptr, nullptr);
     MemoryContext previous = MemoryContextSwitchTo(context);
     PolicyRows result{static_cast<PolicyRow*>(palloc(sizeof(PolicyRow) * (count + 1))), count};
@@ -58,12 +58,12 @@ PolicyRows read_policies(MemoryContext context) {
 }
 
 void write_policy(Datum* values, const char* nulls) {
-    (void)pg::write_alone(&upsert, values, nulls);
+    (void)pg::write_alone("policy", &upsert, values, nulls);
 }
 
 bool drop_policy(text* pattern) {
     Datum values[] = {PointerGetDatum(pattern)};
-    return pg::write_alone(&delete_one, values, nullptr) > 0;
+    return pg::write_alone("policy", &delete_one, values, nullptr) > 0;
 }
 
 }  // namespace idem::config

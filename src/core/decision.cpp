@@ -38,17 +38,24 @@ constexpr bool bound_to_payload(const RecordFacts& record, std::int64_t now) noe
            record.status == Status::Unknown;
 }
 
+// Attempts that nobody ended count as well: a request that kills its worker does not run for ever.
+constexpr bool attempts_used_up(const RecordFacts& record, const Asked& asked) noexcept {
+    return asked.max_attempts > 0 && record.attempt >= asked.max_attempts;
+}
+
 constexpr Decision decide_in_progress(const RecordFacts& record, const Asked& asked) noexcept {
     if (asked.now < record.lease_until && !record.holder_gone) {
         return refuse(Outcome::InProgress, minus(record.lease_until, asked.now));
     }
     if (asked.on_lease_expiry == OnLeaseExpiry::Unknown) return refuse(Outcome::Unknown);
+    if (attempts_used_up(record, asked)) return refuse(Outcome::Exhausted);
     return execute(Claim::Takeover);
 }
 
 constexpr Decision decide_retryable(const RecordFacts& record, const Asked& asked) noexcept {
-    const bool limited = asked.max_attempts > 0 && !record.released_by_operator;
-    if (limited && record.attempt >= asked.max_attempts) return refuse(Outcome::Exhausted);
+    if (attempts_used_up(record, asked) && !record.released_by_operator) {
+        return refuse(Outcome::Exhausted);
+    }
     if (asked.now < record.next_attempt_at) {
         return refuse(Outcome::RetryLater, minus(record.next_attempt_at, asked.now));
     }

@@ -6,23 +6,24 @@
 namespace idem::core {
 namespace {
 
-constexpr std::int64_t kOneMillisecond = std::int64_t{1} << kTokenRandomBits;
-constexpr std::int64_t kLargest = std::numeric_limits<std::int64_t>::max();
-constexpr std::int64_t kLastMillisecond = kLargest >> kTokenRandomBits;  // in the year 2248
+constexpr std::uint32_t kRandomMask = (1U << 16) - 1;
+
+constexpr std::int64_t plus(std::int64_t token, std::int64_t step) noexcept {
+    constexpr std::int64_t kLargest = std::numeric_limits<std::int64_t>::max();
+    return token > kLargest - step ? kLargest : token + step;
+}
 
 }  // namespace
 
-// Where the clock is behind, the last token's time is used, and one millisecond more if the random
-// bits alone don't lead past it. The low bits stay random: 'previous + 1' would be handed out twice
-// when a failover forgets the claim that got it first.
-std::int64_t next_token(std::int64_t unix_millis, std::uint32_t random,
-                        std::int64_t previous) noexcept {
-    const std::int64_t last = std::max<std::int64_t>(previous, 0);
-    const std::int64_t millis =
-        std::clamp<std::int64_t>(unix_millis, last >> kTokenRandomBits, kLastMillisecond);
-    const std::int64_t token = millis * kOneMillisecond + random % kOneMillisecond;
-    if (token > last) return token;
-    return token > kLargest - kOneMillisecond ? kLargest : token + kOneMillisecond;
+std::int64_t token_time(std::int64_t now, std::int64_t last) noexcept {
+    return std::max(now, plus(std::max<std::int64_t>(last, 0), 1));
+}
+
+// Behind the record's own token the step is random: the standby that takes over from a server with a
+// faster clock may have missed a claim that got "one more" there, and must not hand it out again.
+std::int64_t next_token(std::int64_t time, std::uint32_t random, std::int64_t previous) noexcept {
+    if (time > previous) return time;
+    return plus(previous, 1 + std::int64_t{random & kRandomMask});
 }
 
 }  // namespace idem::core

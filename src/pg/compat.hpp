@@ -14,21 +14,21 @@
 
 namespace idem::pg {
 
-// From 17 LockHeldByMe asks whether a stronger mode counts too.
-inline bool lock_held_by_me(const LOCKTAG* tag, LOCKMODE mode) {
-#if PG_VERSION_NUM >= 170000
-    return LockHeldByMe(tag, mode, false);
-#else
-    return LockHeldByMe(tag, mode);
-#endif
-}
-
 // From 18 index scans can be instrumented.
 inline IndexScanDesc index_beginscan(Relation table, Relation index, Snapshot snapshot, int keys) {
 #if PG_VERSION_NUM >= 180000
     return ::index_beginscan(table, index, snapshot, nullptr, keys, 0);
 #else
     return ::index_beginscan(table, index, snapshot, keys, 0);
+#endif
+}
+
+// From 16 the number in the list of backends is told from the backend's id.
+inline LocalPgBackendStatus* backend_status(int number) {
+#if PG_VERSION_NUM >= 160000
+    return pgstat_get_local_beentry_by_index(number);
+#else
+    return pgstat_fetch_stat_local_beentry(number);
 #endif
 }
 
@@ -49,6 +49,23 @@ inline Oid primary_key_of(Relation table) {
 #else
     return RelationGetPrimaryKeyIndex(table);
 #endif
+}
+
+// Until 16, old_snapshot_threshold (minutes) lets versions go that an older snapshot could not know.
+inline bool may_be_pruned_under(TimestampTz snapshot_taken, TimestampTz now) {
+#if PG_VERSION_NUM >= 170000
+    (void)snapshot_taken;
+    (void)now;
+    return false;
+#else
+    return old_snapshot_threshold >= 0 &&
+           now - snapshot_taken >= old_snapshot_threshold * USECS_PER_MINUTE;
+#endif
+}
+
+// How many support functions an access method knows per column.
+inline int support_functions(Relation index) {
+    return index->rd_indam->amsupport;
 }
 
 // Which indexes need an entry for the new version of a row. From 16 there are indexes that only

@@ -305,6 +305,53 @@ void raise_being_written() {
     pg_unreachable();
 }
 
+// The retry has a snapshot that knows the attempt.
+void raise_unseen_attempt() {
+    ereport(ERROR,
+            (errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+             errmsg("could not serialize access due to an earlier attempt with this key"),
+             errdetail("The snapshot is older than that attempt's end and may not see its effects."),
+             errhint("Roll back and retry the transaction.")));
+    pg_unreachable();
+}
+
+void raise_row_swallowed() {
+    ereport(ERROR,
+            (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+             errmsg("the record of this key could not be written"),
+             errdetail("A trigger or rule on idempotency.record has left the row out."),
+             errhint("Drop the trigger or rule, or let it keep every row.")));
+    pg_unreachable();
+}
+
+void raise_deferred_trigger(const char* trigger) {
+    ereport(ERROR,
+            (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+             errmsg("table idempotency.record has a deferred trigger"),
+             errdetail("Trigger \"%s\" would run at commit, with the rights of whoever commits.",
+                       trigger),
+             errhint("Make it INITIALLY IMMEDIATE, or drop it.")));
+    pg_unreachable();
+}
+
+void raise_table_changed() {
+    ereport(ERROR,
+            (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+             errmsg("an open claim could not be written at commit"),
+             errdetail("This transaction has changed table idempotency.record since the claim."),
+             errhint("End claims before changing the table, or change it in a transaction of its "
+                     "own.")));
+    pg_unreachable();
+}
+
+// The server's own words for a lock that is not granted in time.
+void raise_lease_wait_timeout() {
+    ereport(ERROR, (errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+                    errmsg("canceling statement due to lock timeout"),
+                    errdetail("The claim that it waited for is still leased.")));
+    pg_unreachable();
+}
+
 void require_writable(const char* function) {
     PreventCommandIfReadOnly(function);
     PreventCommandDuringRecovery(function);

@@ -52,6 +52,11 @@ inline constexpr int kClaimLost = MAKE_SQLSTATE('I', 'D', '4', '0', '9');
 [[noreturn]] void raise_final(const char* status);
 [[noreturn]] void raise_lease_lives();
 [[noreturn]] void raise_being_written();
+[[noreturn]] void raise_unseen_attempt();
+[[noreturn]] void raise_row_swallowed();
+[[noreturn]] void raise_deferred_trigger(const char* trigger);
+[[noreturn]] void raise_table_changed();
+[[noreturn]] void raise_lease_wait_timeout();
 
 // Surroundings. The first is an error (25006) only in a read-only transaction or on a standby.
 void require_writable(const char* function);

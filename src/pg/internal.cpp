@@ -7,9 +7,9 @@ namespace idem::pg {
 
 namespace {
 
-Oid table_owner() {
+Oid table_owner(const char* table) {
     check_version();
-    HeapTuple tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(table_oid("record")));
+    HeapTuple tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(table_oid(table)));
     if (!HeapTupleIsValid(tuple)) raise_not_installed();
     Oid owner = reinterpret_cast<Form_pg_class>(GETSTRUCT(tuple))->relowner;
     ReleaseSysCache(tuple);
@@ -45,18 +45,22 @@ Oid table_oid(const char* name) {
     return table;
 }
 
+void lock_table(const char* table, LOCKMODE mode) {
+    LockRelationOid(table_oid(table), mode);
+}
+
 void set_locally(const char* setting, const char* value) {
     (void)set_config_option(setting, value, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0,
                             false);
 }
 
-Internal begin_internal() {
+Internal begin_internal(const char* table) {
     Internal scope;
     scope.caller_context = CurrentMemoryContext;
-    Oid owner = table_owner();
+    Oid owner = table_owner(table);
     GetUserIdAndSecContext(&scope.user, &scope.security_context);
-    SetUserIdAndSecContext(
-        owner, scope.security_context | SECURITY_LOCAL_USERID_CHANGE | SECURITY_NOFORCE_RLS);
+    SetUserIdAndSecContext(owner, scope.security_context | SECURITY_LOCAL_USERID_CHANGE |
+                                      SECURITY_RESTRICTED_OPERATION | SECURITY_NOFORCE_RLS);
     scope.guc_level = NewGUCNestLevel();
     set_locally("search_path", "pg_catalog, pg_temp");
     if (SPI_connect() != SPI_OK_CONNECT) elog(ERROR, "idempotency: SPI_connect failed");
@@ -80,8 +84,8 @@ std::uint64_t run_write(Statement* statement, Datum* values, const char* nulls) 
     return run(statement, values, nulls, false);
 }
 
-std::uint64_t write_alone(Statement* statement, Datum* values, const char* nulls) {
-    Internal scope = begin_internal();
+std::uint64_t write_alone(const char* table, Statement* statement, Datum* values, const char* nulls) {
+    Internal scope = begin_internal(table);
     std::uint64_t rows = run_write(statement, values, nulls);
     end_internal(scope);
     return rows;

@@ -1,5 +1,7 @@
-// Running the extension's own SQL: as the owner of its tables, whatever the caller may do, and with
-// a pinned search_path, whatever the caller has set. An ERROR in between needs no clean-up here:
+// Running the extension's own SQL: as the owner of the table concerned, whatever the caller may do, and
+// with a pinned search_path, whatever the caller has set. Triggers, rules and whatever else that owner
+// has put on the table thus run with its rights, as a restricted operation: nothing of it can wait,
+// in a deferred trigger or a cursor, for the moment in which the caller is himself again. An ERROR in between needs no clean-up here:
 // the abort of the (sub)transaction restores user, settings and SPI.
 #pragma once
 
@@ -17,7 +19,8 @@ struct Internal {
     MemoryContext caller_context;
 };
 
-Internal begin_internal();
+// `table` is one of the schema "idempotency".
+Internal begin_internal(const char* table);
 void end_internal(const Internal& scope);
 
 // How a statement finds its rows. By index: a plan made while the table was nearly empty must not
@@ -41,10 +44,13 @@ std::uint64_t run_read(Statement* statement, Datum* values, const char* nulls);
 std::uint64_t run_write(Statement* statement, Datum* values, const char* nulls);
 
 // A write all by itself, with a scope of its own. Returns the number of rows.
-std::uint64_t write_alone(Statement* statement, Datum* values, const char* nulls);
+std::uint64_t write_alone(const char* table, Statement* statement, Datum* values, const char* nulls);
 
 // Sets a setting until the GUC nest level ends that the caller has opened.
 void set_locally(const char* setting, const char* value);
+
+// Takes a lock of such a table until the transaction ends.
+void lock_table(const char* table, LOCKMODE mode);
 
 // The OID of a table in the schema "idempotency"; an error if the extension is absent.
 Oid table_oid(const char* name);

@@ -38,7 +38,7 @@ void wait_for_transaction(TransactionId transaction) {
 
 // The server can only end a lock wait with an error, so the wait runs in a subtransaction of its
 // own, which is rolled back when lock_timeout ends it. A lock outlives its successful end.
-bool wait_at_most(std::int64_t micros, void (*wait)(const void*), const void* argument) {
+bool wait_at_most(std::int64_t micros, void (*wait)(void*), void* argument) {
     int millis = timeout_for(micros);
     if (millis == 0) {
         wait(argument);

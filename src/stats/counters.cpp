@@ -1,7 +1,7 @@
 #include "stats/counters.hpp"
 
 #include "pg/datum.hpp"
-#include "pg/named_segment.hpp"
+#include "pg/shared_memory.hpp"
 
 namespace idem::stats {
 
@@ -30,9 +30,6 @@ struct Shared {
 
 Shared* shared;
 
-shmem_request_hook_type previous_request_hook;
-shmem_startup_hook_type previous_startup_hook;
-
 void clear(Slot* slot) {
     for (pg_atomic_uint64& count : slot->counts) pg_atomic_write_u64(&count, 0);
     pg_atomic_write_u64(&slot->since, static_cast<std::uint64_t>(GetCurrentTimestamp()));
@@ -53,20 +50,7 @@ void init_shared(void* memory) {
     for (Slot& slot : fresh->slots) init_slot(&slot);
 }
 
-void request() {
-    if (previous_request_hook != nullptr) previous_request_hook();
-    RequestAddinShmemSpace(MAXALIGN(sizeof(Shared)));
-}
-
-void startup() {
-    if (previous_startup_hook != nullptr) previous_startup_hook();
-    bool found;
-    LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
-    shared = static_cast<Shared*>(ShmemInitStruct("idempotency", sizeof(Shared), &found));
-    if (!found) init_shared(shared);
-    LWLockRelease(AddinShmemInitLock);
-    LWLockRegisterTranche(shared->lock.tranche, "idempotency");
-}
+pg::SharedMemory memory = {"idempotency", sizeof(Shared), init_shared, nullptr, nullptr};
 
 // Never 0, which marks a free slot.
 std::uint64_t slot_hash(std::string_view scope) {
@@ -148,15 +132,12 @@ bool was_used(const ScopeCounts& row) {
 }  // namespace
 
 void request_shared_memory() {
-    previous_request_hook = shmem_request_hook;
-    shmem_request_hook = request;
-    previous_startup_hook = shmem_startup_hook;
-    shmem_startup_hook = startup;
+    pg::request_shared_memory(&memory);
 }
 
 bool available() {
     if (shared != nullptr) return true;
-    shared = static_cast<Shared*>(pg::named_segment("idempotency", sizeof(Shared), init_shared));
+    shared = static_cast<Shared*>(pg::attach(&memory));
     if (shared == nullptr) return false;
     LWLockRegisterTranche(shared->lock.tranche, "idempotency");
     return true;

@@ -60,6 +60,7 @@ void write_times(const Record& record, Writer out) {
     out.time(kLeaseUntil, record.lease_until);
     out.time(kNextAttemptAt, record.next_attempt_at);
     out.time(kFinishedAt, record.finished_at);
+    out.time(kBackendStart, record.backend_start);
 }
 
 void read_texts(Reader in, Record* record) {
@@ -85,6 +86,7 @@ void read_times(Reader in, Record* record) {
     record->lease_until = in.time(kLeaseUntil);
     record->next_attempt_at = in.time(kNextAttemptAt);
     record->finished_at = in.time(kFinishedAt);
+    record->backend_start = in.time(kBackendStart);
 }
 
 }  // namespace
@@ -94,7 +96,6 @@ void to_columns(const Record& record, Datum* values, bool* nulls) {
     write_texts(record, out);
     write_times(record, out);
     out.value(kStatus, CharGetDatum(static_cast<char>(record.status)));
-    out.value(kHeld, BoolGetDatum(record.held));
     out.value(kNoTakeover, BoolGetDatum(record.no_takeover));
     out.value(kBodyOmitted, BoolGetDatum(record.body_omitted));
     out.value(kStatusCode, Int32GetDatum(record.status_code.value_or(0)));
@@ -102,6 +103,8 @@ void to_columns(const Record& record, Datum* values, bool* nulls) {
     out.value(kAttempt, Int32GetDatum(record.attempt));
     out.value(kToken, Int64GetDatum(record.token));
     out.value(kLease, Int64GetDatum(record.lease));
+    out.value(kBackendPid, Int32GetDatum(record.backend_pid));
+    nulls[kBackendPid] = record.backend_pid == 0;
 }
 
 void from_columns(const Datum* values, const bool* nulls, Record* record) {
@@ -109,7 +112,6 @@ void from_columns(const Datum* values, const bool* nulls, Record* record) {
     read_texts(in, record);
     read_times(in, record);
     record->status = static_cast<core::Status>(DatumGetChar(values[kStatus]));
-    record->held = DatumGetBool(values[kHeld]);
     record->no_takeover = DatumGetBool(values[kNoTakeover]);
     record->body_omitted = DatumGetBool(values[kBodyOmitted]);
     record->status_code.reset();
@@ -117,6 +119,7 @@ void from_columns(const Datum* values, const bool* nulls, Record* record) {
     record->attempt = DatumGetInt32(values[kAttempt]);
     record->token = DatumGetInt64(values[kToken]);
     record->lease = DatumGetInt64(values[kLease]);
+    record->backend_pid = nulls[kBackendPid] ? 0 : DatumGetInt32(values[kBackendPid]);
 }
 
 }  // namespace idem::store

@@ -1,12 +1,14 @@
 // Reads and writes the table of records through index scan, table access method and index insert:
-// no executor, no SPI, no change of user. What the executor would see to beside that (triggers,
-// rules, partitions, checks) is what record_table.cpp looks for; where it finds any, SQL serves.
+// no executor, no SPI, no change of user, and so no code of users. What the executor would see to
+// beside that (triggers, rules, partitions, checks) is what record_table.cpp looks for; where it
+// finds any, SQL serves.
 
 #include "pg/errors.hpp"
 #include "store/columns.hpp"
 #include "store/index_entries.hpp"
 #include "store/record_table.hpp"
 #include "store/row_look.hpp"
+#include "store/row_versions.hpp"
 #include "store/store.hpp"
 
 namespace idem::store {
@@ -21,15 +23,15 @@ struct OpenRow {
     bool snapshot_pushed;
 };
 
-// The transaction may have become read-only since the claim, and a publication may need more of a
-// changed row than its replica identity has.
-Relation open_for_writing(CmdType command, const char* name) {
-    PreventCommandIfReadOnly(name);
-    PreventCommandIfParallelMode(name);
+// Whether the transaction may write is asked at every call of the protocol, and not again here: what
+// it was allowed when it was granted a key, it is allowed at commit. So is what a publication needs of
+// a changed row, which its replica identity may lack: at commit, where no statement's snapshot is left,
+// reserve() has asked.
+Relation open_for_writing(CmdType command) {
     // A version that this very command has written could not be changed.
     CommandCounterIncrement();
     Relation table = open_plain_table(RowExclusiveLock);
-    if (table != nullptr) CheckCmdReplicaIdentity(table, command);
+    if (table != nullptr && ActiveSnapshotSet()) CheckCmdReplicaIdentity(table, command);
     return table;
 }
 
@@ -109,12 +111,25 @@ Sight find(const Identity& id, Record* record) {
     return {row.look.found, row.look.writer};
 }
 
-void insert(const Record& record) {
-    Relation table = open_for_writing(CMD_INSERT, "INSERT");
-    if (table == nullptr) {
-        sql_store.insert(record);
-        return;
-    }
+bool known_to(Snapshot snapshot, const Identity& id) {
+    return versions_known_to(snapshot, id);
+}
+
+// The indexes as well: at commit, nothing is to be waited for.
+void reserve(CmdType command) {
+    Relation table = open_plain_table(RowExclusiveLock);
+    if (table == nullptr) return;
+    CheckCmdReplicaIdentity(table, command);
+    List* indexes = RelationGetIndexList(table);
+    ListCell* cell;
+    foreach (cell, indexes) LockRelationOid(lfirst_oid(cell), RowExclusiveLock);
+    list_free(indexes);
+    table_close(table, NoLock);
+}
+
+bool insert(const Record& record) {
+    Relation table = open_for_writing(CMD_INSERT);
+    if (table == nullptr) return sql_store.insert(record);
     bool snapshot_pushed = push_snapshot();
     TupleTableSlot* slot = slot_of(record, table);
     insert_slot(table, slot);
@@ -122,6 +137,7 @@ void insert(const Record& record) {
     if (snapshot_pushed) PopActiveSnapshot();
     table_close(table, NoLock);
     CommandCounterIncrement();
+    return true;
 }
 
 // Does something to the row, and does it again for the version that follows if somebody who ignores
@@ -156,7 +172,7 @@ TM_Result replace_version(Relation table, ItemPointer place, const Record& recor
 }
 
 bool update(const Record& record, const Version& expected) {
-    OpenRow row = open_row(open_for_writing(CMD_UPDATE, "UPDATE"), record.id);
+    OpenRow row = open_row(open_for_writing(CMD_UPDATE), record.id);
     if (row.table == nullptr) return sql_store.update(record, expected);
     return change_row(row, record.id, expected, [&record](Relation table, ItemPointer place) {
         return replace_version(table, place, record);
@@ -164,7 +180,7 @@ bool update(const Record& record, const Version& expected) {
 }
 
 bool remove(const Identity& id, const Version& expected) {
-    OpenRow row = open_row(open_for_writing(CMD_DELETE, "DELETE"), id);
+    OpenRow row = open_row(open_for_writing(CMD_DELETE), id);
     if (row.table == nullptr) return sql_store.remove(id, expected);
     return change_row(row, id, expected, [](Relation table, ItemPointer place) {
         TM_FailureData failure;
@@ -181,6 +197,9 @@ Removed remove_expired(const Expired& which) {
 
 }  // namespace
 
-const Store heap_store = {find, insert, update, remove, remove_expired, true};
+const Store heap_store = {find,   known_to,       reserve,
+                          insert, update,         remove,
+                          remove_expired, /* rows_guard_themselves */ true,
+                          /* writes_in_callbacks */ true};
 
 }  // namespace idem::store

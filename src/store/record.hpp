@@ -17,11 +17,11 @@ struct Identity {
 struct Record {
     Identity id;
     core::Status status;
-    bool held;          // the holder's session keeps the liveness lock
     bool no_takeover;   // the policy at its claim: once silent, its result is unknown
     bool body_omitted;  // the body was over the limit and the policy said to leave it out
     std::optional<std::int32_t> status_code;
     std::int32_t attempt;
+    std::int32_t backend_pid;  // claimed with `hold`: the backend of the holder; 0: without
     std::int64_t token;
     std::int64_t lease;           // microseconds; the default of heartbeats
     TimestampTz created_at;       // first claim of the record
@@ -31,6 +31,7 @@ struct Record {
     TimestampTz lease_until;      // in progress, once committed
     TimestampTz next_attempt_at;  // retryable
     TimestampTz finished_at;
+    TimestampTz backend_start;  // tells that backend from a later one with the same pid
     bytea* fingerprint;
     Jsonb* headers;
     bytea* body;

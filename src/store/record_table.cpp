@@ -22,7 +22,8 @@ void note_change(Datum, Oid table) {
 }
 
 bool is_column(Form_pg_attribute column, const ColumnType& ours) {
-    return !column->attisdropped && column->atttypid == ours.type &&
+    return !column->attisdropped && column->attgenerated == '\0' && column->attidentity == '\0' &&
+           column->atttypid == ours.type &&
            strcmp(NameStr(column->attname), ours.name) == 0 &&
            !(column->attnotnull && ours.may_be_null);
 }
@@ -57,10 +58,20 @@ bool is_on_the_key(Relation index) {
     return true;
 }
 
+// Whether all that the access method may call is the server's: an entry is made with the rights of
+// whoever calls, and a comparison function of somebody else's must not have them.
+bool has_server_functions(Relation index) {
+    if (index->rd_rel->relam >= FirstNormalObjectId) return false;
+    int count = pg::support_functions(index) * index->rd_index->indnkeyatts;
+    for (int i = 0; i < count; i++)
+        if (index->rd_support[i] >= FirstNormalObjectId) return false;
+    return true;
+}
+
 bool is_plain(Relation index) {
     bool computed = RelationGetIndexExpressions(index) != NIL ||
                     RelationGetIndexPredicate(index) != NIL || index->rd_index->indisexclusion;
-    if (computed) return false;
+    if (computed || !has_server_functions(index)) return false;
     return !index->rd_index->indisunique || (index->rd_index->indimmediate && is_on_the_key(index));
 }
 
@@ -90,8 +101,8 @@ const char* obstacle_of(Relation table) {
     if (!has_our_columns(table)) return "Its columns are not those of this version.";
     if (has_foreign_checks(table)) return "It has check constraints of its own.";
     if (!OidIsValid(pg::primary_key_of(table)) || !has_plain_indexes(table))
-        return "It has an index that is unique, partial, or on an expression, beside its primary "
-               "key.";
+        return "It has an index that is unique, partial, on an expression, or of an operator class "
+               "that is not the server's, beside its primary key.";
     if (OidIsValid(get_extension_oid("citus", true)))
         return "The extension citus is there, which may have distributed it.";
     return nullptr;
@@ -129,6 +140,22 @@ Relation open_plain_table(LOCKMODE mode) {
         table_close(table, mode);
         if (known.table == expected) return nullptr;
     }
+}
+
+// unique_key_recheck of a deferrable constraint is the server's own.
+const char* deferred_trigger() {
+    Relation table = table_open(record_table().table, AccessShareLock);
+    const TriggerDesc* triggers = table->trigdesc;
+    const char* name = nullptr;
+    for (int i = 0; triggers != nullptr && i < triggers->numtriggers; i++) {
+        const Trigger& trigger = triggers->triggers[i];
+        if (trigger.tginitdeferred && trigger.tgenabled != TRIGGER_DISABLED &&
+            trigger.tgfoid != F_UNIQUE_KEY_RECHECK)
+            name = trigger.tgisinternal ? get_constraint_name(trigger.tgconstraint)
+                                        : pstrdup(trigger.tgname);
+    }
+    table_close(table, NoLock);
+    return name;
 }
 
 void watch_record_table() {

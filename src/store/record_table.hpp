@@ -21,6 +21,11 @@ const RecordTable& record_table();
 // Opens the table if it is plain, nullptr if not; that cannot change while the lock is held.
 Relation open_plain_table(LOCKMODE mode);
 
+// The name of a trigger on the table that the server would run at commit, as whoever commits; nullptr:
+// there is none. One that SET CONSTRAINTS defers is refused by the server itself, since our statements
+// are restricted operations.
+const char* deferred_trigger();
+
 // Called once, when the library is loaded.
 void watch_record_table();
 

@@ -1,6 +1,8 @@
 #include "pg/errors.hpp"
 #include "pg/internal.hpp"
 #include "store/columns.hpp"
+#include "store/record_table.hpp"
+#include "store/row_versions.hpp"
 #include "store/store.hpp"
 
 namespace idem::store {
@@ -154,7 +156,7 @@ Sight find(const Identity& id, Record* record) {
     Datum values[kColumns];
     bool nulls[kColumns];
     identity_values(id, values);
-    pg::Internal scope = pg::begin_internal();
+    pg::Internal scope = pg::begin_internal("record");
     bool found = pg::run_read(&find_row, values, nullptr) > 0;
     if (found) {
         heap_deform_tuple(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, values, nulls);
@@ -166,11 +168,34 @@ Sight find(const Identity& id, Record* record) {
     return {found, InvalidTransactionId};
 }
 
-void insert(const Record& record) {
+bool known_to(Snapshot snapshot, const Identity& id) {
+    return versions_known_to(snapshot, id);
+}
+
+// Each write is done when it returns, so nothing is left for later but this: a deferred trigger would
+// run at commit, as whoever commits.
+void reserve(CmdType) {
+    const char* deferred = deferred_trigger();
+    if (deferred != nullptr) pg::raise_deferred_trigger(deferred);
+}
+
+// A write that touched no row, although the row is as it was expected to be.
+void check_not_swallowed(const Identity& id, const Version* expected) {
+    Record record{};
+    bool found = find(id, &record).found;
+    bool as_expected = expected == nullptr ? !found
+                                           : found && record.token == expected->token &&
+                                                 record.status == expected->status;
+    if (as_expected) pg::raise_row_swallowed();
+}
+
+bool insert(const Record& record) {
     Datum values[kColumns];
     char nulls[kColumns];
     row_values(record, values, nulls);
-    if (pg::write_alone(&insert_row, values, nulls) == 0) pg::raise_claim_overtaken();
+    if (pg::write_alone("record", &insert_row, values, nulls) > 0) return true;
+    check_not_swallowed(record.id, nullptr);
+    return false;
 }
 
 void version_values(const Version& version, Datum* values) {
@@ -184,14 +209,18 @@ bool update(const Record& record, const Version& expected) {
     row_values(record, values, nulls);
     version_values(expected, values + kColumns);
     nulls[kColumns] = nulls[kColumns + 1] = ' ';
-    return pg::write_alone(&update_row, values, nulls) > 0;
+    if (pg::write_alone("record", &update_row, values, nulls) > 0) return true;
+    check_not_swallowed(record.id, &expected);
+    return false;
 }
 
 bool remove(const Identity& id, const Version& expected) {
     Datum values[5];
     identity_values(id, values);
     version_values(expected, values + 3);
-    return pg::write_alone(&delete_row, values, nullptr) > 0;
+    if (pg::write_alone("record", &delete_row, values, nullptr) > 0) return true;
+    check_not_swallowed(id, &expected);
+    return false;
 }
 
 // One group of the deleted rows: scope, number, youngest end of retention.
@@ -209,7 +238,7 @@ Removed remove_expired(const Expired& which) {
     Datum values[] = {TimestampTzGetDatum(which.from), TimestampTzGetDatum(which.until),
                       Int64GetDatum(which.limit)};
     Removed removed{0, which.from};
-    pg::Internal scope = pg::begin_internal();
+    pg::Internal scope = pg::begin_internal("record");
     std::uint64_t groups = pg::run_write(&delete_expired, values, nullptr);
     for (std::uint64_t i = 0; i < groups; i++) add_group(SPI_tuptable->vals[i], which, &removed);
     pg::end_internal(scope);
@@ -218,6 +247,9 @@ Removed remove_expired(const Expired& which) {
 
 }  // namespace
 
-const Store sql_store = {find, insert, update, remove, remove_expired, false};
+const Store sql_store = {find,   known_to,       reserve,
+                         insert, update,         remove,
+                         remove_expired, /* rows_guard_themselves */ false,
+                         /* writes_in_callbacks */ false};
 
 }  // namespace idem::store

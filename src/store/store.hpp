@@ -39,9 +39,18 @@ struct Store {
     // moves at this very moment may be missed.
     Sight (*find)(const Identity& id, Record* record);
 
-    // Adds a row. An error (40001) if the key has one already, after waiting for a transaction that
-    // is writing it.
-    void (*insert)(const Record& record);
+    // Whether the snapshot knows all that other transactions have done to the row: no version of it,
+    // dead ones included, was made or removed by one that the snapshot does not see. Without this a
+    // caller who keeps its snapshot could be granted a key and not see what an earlier attempt did.
+    bool (*known_to)(Snapshot snapshot, const Identity& id);
+
+    // Takes the locks that a later insert or update needs and refuses what they would refuse, so
+    // that a commit neither waits nor fails for them.
+    void (*reserve)(CmdType command);
+
+    // Adds a row. False if the key has one already, after waiting for a transaction that is writing
+    // it; or an error (40001), where the store cannot take back what it has tried.
+    bool (*insert)(const Record& record);
 
     // Replaces the row if it is still the expected one, after waiting for a transaction that is
     // writing it: a session that does not see uncommitted rows can have the key's lock beside one
@@ -58,6 +67,11 @@ struct Store {
     // Whether others see a row before its writer commits. Then a written row guards its key by
     // itself, and the lock can go.
     bool rows_guard_themselves;
+
+    // Whether a write runs no code of users: no trigger, rule, check or operator of theirs. Only then
+    // may it come in a transaction callback, where the server expects none; else a claim is written
+    // when it is granted.
+    bool writes_in_callbacks;
 };
 
 // SQL through SPI: single-row statements that a distributed table can route. The reference.

@@ -30,7 +30,7 @@ void write_journal(const JournalEntry& entry) {
                       TimestampTzGetDatum(GetCurrentTimestamp()), Int64GetDatum(entry.rows),
                       entry.error == nullptr ? 0 : CStringGetTextDatum(entry.error)};
     char nulls[] = {' ', ' ', ' ', entry.error == nullptr ? 'n' : ' '};
-    (void)pg::write_alone(&write_entry, values, nulls);
+    (void)pg::write_alone("journal", &write_entry, values, nulls);
 }
 
 }  // namespace idem::worker

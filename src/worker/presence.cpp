@@ -9,7 +9,7 @@ namespace idem::worker {
 
 namespace {
 
-// Beside the classes of claims (18756) and liveness (18757).
+// Beside the class of claims, 18756.
 constexpr std::uint16_t kWorkerClass = 18758;
 constexpr std::int64_t kPauseBetweenTries = 60 * core::kSecond;
 

@@ -58,5 +58,5 @@ def locks_left(connection):
     """Locks of keys and of live sessions, where no session is left."""
     return connection.execute(
         "SELECT objsubid, pid FROM pg_locks"
-        " WHERE locktype = 'advisory' AND objsubid IN (18756, 18757)"
+        " WHERE locktype = 'advisory' AND objsubid = 18756"
     ).fetchall()

@@ -1,0 +1,63 @@
+#include "pg/shared_memory.hpp"
+
+#if PG_VERSION_NUM >= 170000
+extern "C" {
+#include "storage/dsm_registry.h"
+}
+#endif
+
+namespace idem::pg {
+
+namespace {
+
+SharedMemory* requested;
+shmem_request_hook_type previous_request_hook;
+shmem_startup_hook_type previous_startup_hook;
+
+void request() {
+    if (previous_request_hook != nullptr) previous_request_hook();
+    for (SharedMemory* each = requested; each != nullptr; each = each->next)
+        RequestAddinShmemSpace(MAXALIGN(each->size));
+}
+
+void startup() {
+    if (previous_startup_hook != nullptr) previous_startup_hook();
+    LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
+    for (SharedMemory* each = requested; each != nullptr; each = each->next) {
+        bool found;
+        each->memory = ShmemInitStruct(each->name, each->size, &found);
+        if (!found) each->init(each->memory);
+    }
+    LWLockRelease(AddinShmemInitLock);
+}
+
+void* named_segment(SharedMemory* which) {
+#if PG_VERSION_NUM >= 170000
+    bool found;
+    return GetNamedDSMSegment(which->name, which->size, which->init, &found);
+#else
+    (void)which;
+    return nullptr;
+#endif
+}
+
+}  // namespace
+
+// The hooks are set with the first request, as pg_stat_statements sets its own.
+void request_shared_memory(SharedMemory* which) {
+    if (requested == nullptr) {
+        previous_request_hook = shmem_request_hook;
+        shmem_request_hook = request;
+        previous_startup_hook = shmem_startup_hook;
+        shmem_startup_hook = startup;
+    }
+    which->next = requested;
+    requested = which;
+}
+
+void* attach(SharedMemory* which) {
+    if (which->memory == nullptr) which->memory = named_segment(which);
+    return which->memory;
+}
+
+}  // namespace idem::pg
