@@ -42,7 +42,7 @@ struct Row {
         if (pointer != nullptr) value(field, PointerGetDatum(pointer));
     }
     void time(Field field, TimestampTz time) {
-        if (time != pg::kNoTime) value(field, TimestampTzGetDatum(time));
+        if (!TIMESTAMP_NOT_FINITE(time)) value(field, TimestampTzGetDatum(time));
     }
     void word(Field field, std::string_view word) {
         value(field, PointerGetDatum(pg::make_text(word)));
