@@ -24,6 +24,9 @@ SELECT idem_fingerprint(to_jsonb(repeat(E'\x01', 16 * 1024 * 1024 / 6 + 1)));
 SELECT idem_fingerprint(jsonb_object_agg('member ' || i, repeat('é', i % 100)))
        = test.framed(NULL, NULL, '{' || string_agg(format('"member %s":"%s"', i, repeat('é', i % 100)), ',' ORDER BY i::text COLLATE "C") || '}') AS sorted
   FROM generate_series(1, 50000) i;
+-- Names of many lengths, by which the server keeps them.
+SELECT idem_fingerprint(jsonb_object_agg(name, true)) = test.framed(NULL, NULL, '{' || string_agg(format('"%s":true', name), ',' ORDER BY name) || '}') AS sorted
+  FROM (SELECT DISTINCT substr(md5(i::text), 1, 1 + i % 32) COLLATE "C" AS name FROM generate_series(1, 20000) i) n;
 -- What is left out does not count.
 SELECT idem_fingerprint(jsonb_build_object('a', 1, 'document', repeat('x', 17 * 1024 * 1024)), exclude => '{document}')
        = idem_fingerprint('{"a": 1}') AS left_out;

@@ -193,10 +193,35 @@ Members gathered(const Walk& walk, JsonbContainer* object, const core::Paths& pa
     return members;
 }
 
-// The server keeps them by length and bytes.
+// Each two runs, of which the first begins at `from`, become one.
+void merge_runs(const Member* from, const Member* end, Member* out) {
+    while (from != end) {
+        const Member* middle = std::is_sorted_until(from, end, member_less);
+        const Member* last = std::is_sorted_until(middle, end, member_less);
+        out = std::merge(from, middle, middle, last, out, member_less);
+        from = last;
+    }
+}
+
+// The server keeps members by the length of their names, and those of one length by their bytes,
+// so there are few runs to merge.
+void sort(Members& members) {
+    auto is_sorted = [&members] {
+        return std::is_sorted(members.begin, members.begin + members.count, member_less);
+    };
+    if (is_sorted()) return;
+    auto* spare = static_cast<Member*>(
+        palloc_extended(members.count * sizeof(Member), MCXT_ALLOC_HUGE));
+    do {
+        merge_runs(members.begin, members.begin + members.count, spare);
+        std::swap(members.begin, spare);
+    } while (!is_sorted());
+    pfree(spare);
+}
+
 void write_members(Walk& walk, JsonbContainer* object, const core::Paths& paths) {
     Members members = gathered(walk, object, paths);
-    std::sort(members.begin, members.begin + members.count, member_less);
+    sort(members);
     for (std::size_t i = 0; i < members.count; i++) {
         CHECK_FOR_INTERRUPTS();
         put_member(walk, members.begin[i], paths, i == 0);

@@ -179,6 +179,20 @@ TEST(Canonical, EscapesOnlyWhatMustBeEscaped) {
     EXPECT_EQ(plain_length(""), 0u);
 }
 
+// Wherever it stands, and whatever stands beside it.
+TEST(Canonical, FindsTheFirstByteToEscape) {
+    for (int c = 0; c < 256; ++c) {
+        const bool special = c < 0x20 || c == '"' || c == '\\';
+        for (const char other : {' ', '!', '#', '[', ']', '\x7f', '\x80', '\xa2', '\xdc', '\xff'}) {
+            for (std::size_t at = 0; at < 20; ++at) {
+                std::string text(20, other);
+                text[at] = static_cast<char>(c);
+                EXPECT_EQ(plain_length(text), special ? at : text.size()) << c << " at " << at;
+            }
+        }
+    }
+}
+
 TEST(Canonical, SortsByUtf16CodeUnits) {
     // U+1F600 is D83D DE00 in UTF-16: after U+D7FF, before U+E000. By code point it would be last.
     const std::string ordered[] = {
