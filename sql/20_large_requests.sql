@@ -77,4 +77,9 @@ WITH r AS MATERIALIZED (SELECT '{a,$}'::text[] AS a) SELECT pg_cancel_backend(pg
 \echo :SQLSTATE
 WITH r AS MATERIALIZED (SELECT '{a,NULL}'::text[] AS a) SELECT pg_cancel_backend(pg_backend_pid()), idem_key(VARIADIC a) FROM r;
 \echo :SQLSTATE
+BEGIN;
+SELECT outcome FROM idem_begin('headers', scope => 'large');
+SELECT pg_cancel_backend(pg_backend_pid()), idem_complete('headers', 200, repeat('x', 5000000), '{"A": "b"}', 'large');
+\echo :SQLSTATE
+ROLLBACK;
 DROP FUNCTION test.framed;
