@@ -45,7 +45,7 @@ SELECT outcome FROM idem_begin('one', scope => 'rules');
 -- An attempt is recorded by the rule of its own request; without one it goes by what is there. Within
 -- the transaction of a claim the rule counts as well.
 SELECT test.asked('again', '{"amount": 1, "trace": "a", "sent": 1}');
-SELECT idem_fail('again', 'down', retryable => true, scope => 'rules', token => token, retry_after => '0') FROM idempotency.record WHERE key = 'again';
+SELECT idem_fail('again', 'down', retryable => true, scope => 'rules', token => token, retry_after => '0') FROM idempotency.record WHERE scope = 'rules' AND key = 'again';
 SELECT idem_policy_set('rules', exclude_fields => '{trace,sent}');
 BEGIN;
 SELECT test.asked('again', '{"amount": 1, "trace": "b", "sent": 1}') AS other_trace_and_counted_sent;
