@@ -45,6 +45,7 @@ CREATE TABLE idempotency.record (
     state           jsonb,
     holder          text,
     request         jsonb,
+    excluded        text[],
     resolved_by     text,
     -- The key first: it tells rows apart in one comparison, where scope and principal are mostly the
     -- same, and an operator who knows nothing but the key finds its record.
@@ -67,6 +68,7 @@ COMMENT ON COLUMN idempotency.record.backend_pid IS 'the backend of a holder tha
 COMMENT ON COLUMN idempotency.record.backend_start IS 'when that backend began, for its pid may come again';
 COMMENT ON COLUMN idempotency.record.no_takeover IS 'once its lease is over, its result is unknown and an operator decides';
 COMMENT ON COLUMN idempotency.record.lease_us IS 'lease of the claim in microseconds';
+COMMENT ON COLUMN idempotency.record.excluded IS 'the fields that the fingerprint was taken without; null: none, or the caller gave the fingerprint';
 COMMENT ON COLUMN idempotency.record.created_at IS 'first claim';
 COMMENT ON COLUMN idempotency.record.claimed_at IS 'claim of this attempt';
 COMMENT ON COLUMN idempotency.record.expires_at IS 'the answer is replayed until then';

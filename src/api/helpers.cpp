@@ -35,7 +35,7 @@ Datum fingerprint(FunctionCallInfo fcinfo) {
 Datum key(FunctionCallInfo fcinfo) {
     if (PG_ARGISNULL(0)) pg::raise_null("parts");
     pg::TextList parts = pg::text_list(PG_GETARG_ARRAYTYPE_P(0), "parts");
-    if (parts.count == 0) pg::raise_number("number of parts", 0, 1, MaxArraySize);
+    if (parts.count == 0) pg::raise_number("number of parts", 0, 1, pg::kMaxListItems);
     PG_RETURN_TEXT_P(joined(parts.items, parts.count));
 }
 

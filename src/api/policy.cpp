@@ -58,11 +58,10 @@ void check_words(FunctionCallInfo fcinfo) {
         pg::raise_word("on_large_body", text_to_cstring(word), "error, omit");
 }
 
-// Taking any fingerprint with these exclusions finds out whether they can be read.
 void check_exclude_fields(FunctionCallInfo fcinfo) {
     if (!PG_ARGISNULL(PolicyColumn::kExcludeFields))
-        (void)claim::fingerprint_of(nullptr, cstring_to_text(""), nullptr,
-                                    PG_GETARG_ARRAYTYPE_P(PolicyColumn::kExcludeFields));
+        (void)claim::excludes_of(PG_GETARG_ARRAYTYPE_P(PolicyColumn::kExcludeFields),
+                                 "exclude_fields");
 }
 
 void check_drop_headers(FunctionCallInfo fcinfo) {

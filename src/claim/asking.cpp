@@ -20,14 +20,16 @@ text* settled_key(const BeginCall& call, const core::Policy& policy) {
     return generated_key();
 }
 
-bytea* settled_fingerprint(const BeginCall& call, const config::ScopePolicy& policy) {
-    bytea* fingerprint =
-        call.fingerprint != nullptr
-            ? call.fingerprint
-            : fingerprint_of(call.request, nullptr, nullptr, policy.exclude_fields);
-    if (fingerprint == nullptr && policy.values.fingerprint_required && !call.without_request)
+void settle_fingerprint(const BeginCall& call, const config::ScopePolicy& policy, Asking* asking) {
+    asking->fingerprint = call.fingerprint;
+    if (call.fingerprint == nullptr && call.request != nullptr) {
+        asking->hashed = call.request;
+        asking->excluded = policy.exclude_fields;
+        asking->fingerprint = fingerprint_of(call.request, nullptr, nullptr, asking->excluded);
+    }
+    if (asking->fingerprint == nullptr && policy.values.fingerprint_required &&
+        !call.without_request)
         pg::raise_required("fingerprint", "Pass request or fingerprint.");
-    return fingerprint;
 }
 
 Jsonb* settled_request(const BeginCall& call, const core::Policy& policy) {
@@ -66,7 +68,7 @@ Asking settle(const BeginCall& call) {
     Asking asking{};
     asking.id = call.id;
     asking.id.key = settled_key(call, policy.values);
-    asking.fingerprint = settled_fingerprint(call, policy);
+    settle_fingerprint(call, policy, &asking);
     asking.request = settled_request(call, policy.values);
     asking.holder = call.holder;
     asking.hold = call.hold;

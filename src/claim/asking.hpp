@@ -11,8 +11,10 @@ inline constexpr std::int64_t kForEver = INT64_MAX;
 
 struct Asking {
     store::Identity id;
-    bytea* fingerprint;  // nullptr: not known
-    Jsonb* request;      // to be stored; nullptr: not
+    bytea* fingerprint;   // nullptr: not known
+    Jsonb* hashed;        // what it was taken of; nullptr: the caller gave it
+    ArrayType* excluded;  // and without which fields; nullptr: none
+    Jsonb* request;       // to be stored; nullptr: not
     text* holder;
     bool hold;
     std::int64_t ttl;

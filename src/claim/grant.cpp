@@ -24,6 +24,7 @@ store::Record inherited(const Judgement& judgement) {
     record.attempt = row.attempt;
     record.created_at = row.created_at;
     record.fingerprint = row.fingerprint;
+    record.excluded = row.excluded;
     record.request = row.request;
     record.error = row.error;
     record.resolved_by = row.resolved_by;
@@ -48,7 +49,10 @@ store::Record new_attempt(const Asking& asking, const Judgement& judgement) {
     record.attempt++;
     record.token = new_token(judgement.answer.has_record ? judgement.answer.record.token : 0);
     set_times(asking, judgement.now, &record);
-    if (asking.fingerprint != nullptr) record.fingerprint = asking.fingerprint;
+    if (asking.fingerprint != nullptr) {
+        record.fingerprint = asking.fingerprint;
+        record.excluded = asking.excluded;
+    }
     if (asking.request != nullptr) record.request = asking.request;
     record.holder = asking.holder;
     if (asking.hold)

@@ -1,5 +1,6 @@
 #include "claim/judge.hpp"
 
+#include "claim/fingerprint.hpp"
 #include "claim/liveness.hpp"
 #include "claim/records.hpp"
 
@@ -18,6 +19,21 @@ bool is_abandoned_early(const store::Record& record, const Asking& asking, Times
     return asking.fixed == nullptr && now < record.lease_until && holder_is_gone(record);
 }
 
+bool same_if_known(const void* a, const void* b) {
+    return a == nullptr || b == nullptr || pg::bytes_of(a) == pg::bytes_of(b);
+}
+
+bool same_fields(const ArrayType* a, const ArrayType* b) {
+    return (a == nullptr) == (b == nullptr) && same_if_known(a, b);
+}
+
+// The policy may leave out other fields than it did when the record's fingerprint was taken.
+bool same_by_its_rule(const store::Record& record, const Asking& asking) {
+    if (asking.hashed == nullptr || same_fields(record.excluded, asking.excluded)) return false;
+    return same_if_known(record.fingerprint,
+                         fingerprint_of(asking.hashed, nullptr, nullptr, record.excluded));
+}
+
 core::RecordFacts facts_of(const store::Record& record, const Asking& asking, TimestampTz now) {
     core::RecordFacts facts{};
     facts.status = record.status;
@@ -27,7 +43,7 @@ core::RecordFacts facts_of(const store::Record& record, const Asking& asking, Ti
     facts.expires_at = record.expires_at;
     facts.retained_until = record.retained_until;
     facts.released_by_operator = record.resolved_by != nullptr;
-    facts.same_fingerprint = same_fingerprint(record.fingerprint, asking.fingerprint);
+    facts.same_fingerprint = same_request(record, asking);
     facts.holder_gone = is_abandoned_early(record, asking, now);
     return facts;
 }
@@ -41,8 +57,9 @@ bool is_unknown(const core::RecordFacts& record, const core::Asked& asked) {
 
 }  // namespace
 
-bool same_fingerprint(const bytea* a, const bytea* b) {
-    return a == nullptr || b == nullptr || pg::bytes_of(a) == pg::bytes_of(b);
+bool same_request(const store::Record& record, const Asking& asking) {
+    return same_if_known(record.fingerprint, asking.fingerprint) ||
+           same_by_its_rule(record, asking);
 }
 
 Judgement judge(const Asking& asking) {

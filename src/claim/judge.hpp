@@ -14,7 +14,8 @@ struct Judgement {
 
 Judgement judge(const Asking& asking);
 
-// True unless both fingerprints are known and differ.
-bool same_fingerprint(const bytea* a, const bytea* b);
+// True unless both fingerprints are known and differ, by the fields that are excluded now and by
+// those that were excluded when the record's was taken.
+bool same_request(const store::Record& record, const Asking& asking);
 
 }  // namespace idem::claim

@@ -32,6 +32,7 @@ Jsonb* without_dropped(Jsonb* headers, const pg::TextList& dropped) {
     while (JsonbIteratorNext(&it, &value, true) == WJB_KEY) {
         JsonbValue name = value;
         (void)JsonbIteratorNext(&it, &value, true);
+        CHECK_FOR_INTERRUPTS();
         if (is_dropped(key_of(name), dropped)) continue;
         (void)pushJsonbValue(&state, WJB_KEY, &name);
         (void)pushJsonbValue(&state, WJB_VALUE, &value);

@@ -7,173 +7,137 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstddef>
-#include <cstdint>
-#include <system_error>
+#include <cstring>
 
 namespace idem::core {
 namespace {
 
-// d.ddd * 10^exponent: the first digit is not zero, and neither is the last. No digits: zero.
-struct Decimal {
-    bool negative;
-    std::string digits;
-    std::int64_t exponent;
-};
+// Strings are looked at by words: they are most of what a request consists of.
+using Word = std::uint64_t;
+constexpr std::size_t kWord = sizeof(Word);
+constexpr Word kOnes = ~Word{0} / 255;  // one in each byte
 
-// The written exponent, `text` being what follows the 'e'. False if it does not fit.
-bool read_exponent(std::string_view text, std::int64_t& out) {
-    if (text.front() == '+') text.remove_prefix(1);
-    return std::from_chars(text.data(), text.data() + text.size(), out).ec == std::errc();
+Word word_at(const char* text) {
+    Word word;
+    std::memcpy(&word, text, kWord);
+    return word;
 }
 
-// `text` is a number by the grammar of JSON. False if its exponent does not fit.
-bool read_decimal(std::string_view text, Decimal& out) {
-    out.negative = text.front() == '-';
-    if (out.negative) text.remove_prefix(1);
-    const std::string_view mantissa = text.substr(0, text.find_first_of("eE"));
-    const std::size_t point = std::min(mantissa.find('.'), mantissa.size());
-    out.digits = mantissa.substr(0, point);
-    if (point < mantissa.size()) out.digits += mantissa.substr(point + 1);
-    const std::size_t zeros = std::min(out.digits.find_first_not_of('0'), out.digits.size());
-    out.digits.erase(0, zeros);
-    out.digits.erase(out.digits.find_last_not_of('0') + 1);
-    out.exponent = 0;
-    if (out.digits.empty()) return true;  // zero, whatever its exponent
-    std::int64_t written = 0;
-    if (mantissa.size() < text.size() && !read_exponent(text.substr(mantissa.size() + 1), written))
-        return false;
-    const auto shift = static_cast<std::int64_t>(point) - static_cast<std::int64_t>(zeros) - 1;
-    return !__builtin_add_overflow(written, shift, &out.exponent);
+// Whether a byte of `word` is less than `limit`, which is at most 128.
+bool has_less(Word word, unsigned char limit) {
+    return ((word - kOnes * limit) & ~word & kOnes * 0x80) != 0;
+}
+
+bool has_byte(Word word, char c) {
+    return has_less(word ^ kOnes * static_cast<unsigned char>(c), 1);
+}
+
+bool stands_for_itself(char c) {
+    return static_cast<unsigned char>(c) >= 0x20 && c != '"' && c != '\\';
+}
+
+bool all_stand_for_themselves(Word word) {
+    return !has_less(word, 0x20) && !has_byte(word, '"') && !has_byte(word, '\\');
+}
+
+std::size_t first_difference(const char* a, const char* b, std::size_t length) {
+    std::size_t at = 0;
+    while (at + kWord <= length && word_at(a + at) == word_at(b + at)) at += kWord;
+    while (at < length && a[at] == b[at]) ++at;
+    return at;
+}
+
+// Without the zeros at both ends. No digits: zero.
+Decimal trimmed(Decimal number) {
+    const std::size_t zeros =
+        std::min(number.digits.find_first_not_of('0'), number.digits.size());
+    number.digits.remove_prefix(zeros);
+    number.exponent -= static_cast<std::int64_t>(zeros);
+    number.digits = number.digits.substr(0, number.digits.find_last_not_of('0') + 1);
+    return number;
+}
+
+char* put(char* out, std::string_view text) {
+    return std::copy(text.begin(), text.end(), out);
 }
 
 // Up to 21 digits before the point.
-void append_positional(const Decimal& number, std::string& out) {
+char* put_positional(const Decimal& number, char* out) {
     const std::size_t whole = static_cast<std::size_t>(number.exponent) + 1;
-    out.append(number.digits, 0, whole);
-    if (number.digits.size() <= whole) {
-        out.append(whole - number.digits.size(), '0');
-    } else {
-        out.push_back('.');
-        out.append(number.digits, whole);
-    }
+    if (number.digits.size() <= whole)
+        return std::fill_n(put(out, number.digits), whole - number.digits.size(), '0');
+    out = put(out, number.digits.substr(0, whole));
+    *out++ = '.';
+    return put(out, number.digits.substr(whole));
 }
 
 // 0.000001 is the smallest power of ten written like this.
-void append_fraction(const Decimal& number, std::string& out) {
-    out += "0.";
-    out.append(static_cast<std::size_t>(-number.exponent - 1), '0');
-    out += number.digits;
+char* put_fraction(const Decimal& number, char* out) {
+    out = put(out, "0.");
+    out = std::fill_n(out, static_cast<std::size_t>(-number.exponent - 1), '0');
+    return put(out, number.digits);
 }
 
-void append_scientific(const Decimal& number, std::string& out) {
-    out.push_back(number.digits.front());
+char* put_scientific(const Decimal& number, char* out) {
+    *out++ = number.digits.front();
     if (number.digits.size() > 1) {
-        out.push_back('.');
-        out.append(number.digits, 1);
+        *out++ = '.';
+        out = put(out, number.digits.substr(1));
     }
-    out += number.exponent < 0 ? "e" : "e+";
-    out += std::to_string(number.exponent);
+    out = put(out, number.exponent < 0 ? "e" : "e+");
+    constexpr std::size_t kLongest = 20;  // of 64 bits, with a sign
+    return std::to_chars(out, out + kLongest, number.exponent).ptr;
 }
 
-// Writes one value of any kind; false for a number that can't be written.
-class Writer {
-  public:
-    explicit Writer(std::string& out) : out_(out) {}
-
-    bool operator()(JsonLiteral literal);
-    bool operator()(const JsonNumber& number);
-    bool operator()(const std::string& text);
-    bool operator()(const JsonArray& items);
-    bool operator()(const JsonObject& members);
-
-  private:
-    void escape(char c);
-
-    std::string& out_;
-};
-
-bool Writer::operator()(JsonLiteral literal) {
-    constexpr std::string_view kWords[] = {"null", "false", "true"};  // as JsonLiteral counts
-    out_ += kWords[static_cast<std::size_t>(literal)];
-    return true;
-}
-
-bool Writer::operator()(const JsonNumber& number) {
-    Decimal decimal;
-    if (!read_decimal(number.text, decimal)) return false;
-    if (decimal.digits.empty()) {  // -0 is 0
-        out_.push_back('0');
-        return true;
-    }
-    if (decimal.negative) out_.push_back('-');
-    if (decimal.exponent >= 0 && decimal.exponent <= 20) {
-        append_positional(decimal, out_);
-    } else if (decimal.exponent >= -6 && decimal.exponent < 0) {
-        append_fraction(decimal, out_);
-    } else {
-        append_scientific(decimal, out_);
-    }
-    return true;
-}
-
-bool Writer::operator()(const std::string& text) {
-    out_.push_back('"');
-    for (const char c : text) {
-        if (static_cast<unsigned char>(c) < 0x20 || c == '"' || c == '\\') {
-            escape(c);
-        } else {
-            out_.push_back(c);
-        }
-    }
-    out_.push_back('"');
-    return true;
-}
-
-void Writer::escape(char c) {
-    constexpr std::string_view kMeanings = "\"\\\b\f\n\r\t";
-    constexpr std::string_view kLetters = "\"\\bfnrt";
-    constexpr std::string_view kHex = "0123456789abcdef";
-    out_.push_back('\\');
-    const std::size_t which = kMeanings.find(c);
-    if (which != std::string_view::npos) {
-        out_.push_back(kLetters[which]);
-        return;
-    }
-    out_ += "u00";
-    out_.push_back(kHex[static_cast<std::size_t>(c) >> 4]);
-    out_.push_back(kHex[static_cast<std::size_t>(c) & 0xF]);
-}
-
-bool Writer::operator()(const JsonArray& items) {
-    out_.push_back('[');
-    for (const JsonValue& item : items) {
-        if (&item != &items.front()) out_.push_back(',');
-        if (!std::visit(*this, item.data)) return false;
-    }
-    out_.push_back(']');
-    return true;
-}
-
-// The parser left the members in order.
-bool Writer::operator()(const JsonObject& members) {
-    out_.push_back('{');
-    for (const JsonMember& member : members) {
-        if (&member != &members.front()) out_.push_back(',');
-        (*this)(member.name);
-        out_.push_back(':');
-        if (!std::visit(*this, member.value.data)) return false;
-    }
-    out_.push_back('}');
-    return true;
+char* put_number(const Decimal& number, char* out) {
+    if (number.digits.empty()) return put(out, "0");  // -0 is 0
+    if (number.negative) *out++ = '-';
+    if (number.exponent >= 0 && number.exponent <= 20) return put_positional(number, out);
+    if (number.exponent >= -6 && number.exponent < 0) return put_fraction(number, out);
+    return put_scientific(number, out);
 }
 
 }  // namespace
 
-FingerprintFault append_canonical(const JsonValue& value, std::string& out) noexcept try {
-    return std::visit(Writer(out), value.data) ? FingerprintFault::None : FingerprintFault::BadJson;
-} catch (...) {  // bad_alloc, or length_error from a string that can't grow
-    return FingerprintFault::OutOfMemory;
+// UTF-8 sorts by code point. UTF-16 does too, but for one thing: its surrogates, which are the
+// four-byte sequences (lead F0 to F4), come before U+E000 to U+FFFF (lead EE and EF).
+bool utf16_less(std::string_view a, std::string_view b) noexcept {
+    const std::size_t length = std::min(a.size(), b.size());
+    const std::size_t at = first_difference(a.data(), b.data(), length);
+    if (at == length) return a.size() < b.size();
+    const auto rank = [](char c) {
+        const unsigned byte = static_cast<unsigned char>(c);
+        return byte == 0xEE || byte == 0xEF ? byte + 0x10 : byte;
+    };
+    return rank(a[at]) < rank(b[at]);
+}
+
+std::size_t plain_length(std::string_view text) noexcept {
+    const char* bytes = text.data();
+    std::size_t at = 0;
+    while (at + kWord <= text.size() && all_stand_for_themselves(word_at(bytes + at))) at += kWord;
+    while (at < text.size() && stands_for_itself(bytes[at])) ++at;
+    return at;
+}
+
+std::size_t spell_escape(char c, char* out) noexcept {
+    constexpr std::string_view kMeanings = "\"\\\b\f\n\r\t";
+    constexpr std::string_view kLetters = "\"\\bfnrt";
+    constexpr std::string_view kHex = "0123456789abcdef";
+    *out++ = '\\';
+    const std::size_t which = kMeanings.find(c);
+    if (which != std::string_view::npos) {
+        *out = kLetters[which];
+        return 2;
+    }
+    out = put(out, "u00");
+    *out++ = kHex[static_cast<unsigned char>(c) >> 4];
+    *out = kHex[static_cast<unsigned char>(c) & 0xF];
+    return kLongestEscape;
+}
+
+std::size_t spell_number(const Decimal& number, char* out) noexcept {
+    return static_cast<std::size_t>(put_number(trimmed(number), out) - out);
 }
 
 }  // namespace idem::core

@@ -23,14 +23,10 @@ bool has_control(std::string_view text) {
     return std::any_of(text.begin(), text.end(), is_control);
 }
 
-// Cuts the first step off a path without its '$': '.name' or '[*]'.
-std::string_view cut_step(std::string_view& path) {
-    const std::size_t length = starts_with(path, kEach)
-                                   ? kEach.size()
-                                   : std::min(path.find_first_of(".[", 1), path.size());
-    const std::string_view step = path.substr(0, length);
-    path.remove_prefix(length);
-    return step;
+// The first step of a path without its '$': '.name' or '[*]'.
+std::string_view first_step(std::string_view path) {
+    if (starts_with(path, kEach)) return kEach;
+    return path.substr(0, path.find_first_of(".[", 1));
 }
 
 bool valid_step(std::string_view step) {
@@ -42,77 +38,61 @@ bool valid_step(std::string_view step) {
 bool valid_path(std::string_view path) {
     if (path.empty()) return false;
     while (!path.empty()) {
-        if (!valid_step(cut_step(path))) return false;
+        const std::string_view step = first_step(path);
+        if (!valid_step(step)) return false;
+        path.remove_prefix(step.size());
     }
     return true;
 }
 
-void remove_path(JsonValue& value, std::string_view path);
-
-void remove_from_each(JsonArray& items, std::string_view rest) {
-    if (rest.empty()) return items.clear();
-    for (JsonValue& item : items) remove_path(item, rest);
+unsigned char ascii_lower(char c) {
+    return static_cast<unsigned char>(c >= 'A' && c <= 'Z' ? c + ('a' - 'A') : c);
 }
 
-void remove_from_member(JsonObject& members, std::string_view name, std::string_view rest) {
-    const auto found = std::find_if(members.begin(), members.end(),
-                                    [name](const JsonMember& m) { return m.name == name; });
-    if (found == members.end()) return;
-    if (rest.empty()) {
-        members.erase(found);
-    } else {
-        remove_path(found->value, rest);
-    }
+// By length first, which tells most names apart.
+bool name_less(std::string_view a, std::string_view b) {
+    if (a.size() != b.size()) return a.size() < b.size();
+    return std::lexicographical_compare(
+        a.begin(), a.end(), b.begin(), b.end(),
+        [](char x, char y) { return ascii_lower(x) < ascii_lower(y); });
 }
 
-// `path` is not empty, and valid.
-void remove_path(JsonValue& value, std::string_view path) {
-    const std::string_view step = cut_step(path);
-    if (step == kEach) {
-        if (auto* items = std::get_if<JsonArray>(&value.data)) remove_from_each(*items, path);
-    } else {
-        if (auto* members = std::get_if<JsonObject>(&value.data))
-            remove_from_member(*members, step.substr(1), path);
-    }
+// By steps: what ends a name comes before whatever else may follow it.
+bool path_less(std::string_view a, std::string_view b) {
+    const auto rank = [](char c) {
+        return c == '.' ? 0 : c == '[' ? 1 : 2 + static_cast<unsigned char>(c);
+    };
+    return std::lexicographical_compare(a.begin(), a.end(), b.begin(), b.end(),
+                                        [rank](char x, char y) { return rank(x) < rank(y); });
 }
 
-char ascii_lower(char c) {
-    return c >= 'A' && c <= 'Z' ? static_cast<char>(c + ('a' - 'A')) : c;
-}
-
-bool same_letters(std::string_view a, std::string_view b) {
-    return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                      [](char x, char y) { return ascii_lower(x) == ascii_lower(y); });
-}
-
-class PlainNames {
-  public:
-    PlainNames(const std::string_view* entries, std::size_t count)
-        : begin_(entries), end_(entries + count) {}
-
-    bool any() const { return !std::all_of(begin_, end_, is_path); }
-
-    void remove_from(JsonValue& value) const {
-        if (auto* members = std::get_if<JsonObject>(&value.data)) {
-            const auto excluded = [this](const JsonMember& m) { return contains(m.name); };
-            members->erase(std::remove_if(members->begin(), members->end(), excluded),
-                           members->end());
-            for (JsonMember& member : *members) remove_from(member.value);
-        } else if (auto* items = std::get_if<JsonArray>(&value.data)) {
-            for (JsonValue& item : *items) remove_from(item);
-        }
-    }
-
-  private:
-    bool contains(std::string_view name) const {
-        return std::any_of(begin_, end_, [name](std::string_view entry) {
-            return !is_path(entry) && same_letters(entry, name);
-        });
-    }
-
-    const std::string_view* begin_;
-    const std::string_view* end_;
+// A step without its dot; that to each element comes after every name. None if the path ends.
+struct Step {
+    bool named;
+    std::string_view name;
 };
+
+Step next_step(std::string_view path, std::size_t at) {
+    const std::string_view step = first_step(path.substr(at));
+    if (step == kEach) return {false, {}};
+    return {true, step.substr(std::min<std::size_t>(1, step.size()))};
+}
+
+bool step_less(const Step& a, const Step& b) {
+    return a.named != b.named ? a.named : a.name < b.name;
+}
+
+Paths next_paths(const Paths& paths, const Step& step, std::size_t length) {
+    if (paths.begin == paths.end) return paths;
+    const std::size_t at = paths.at;
+    const auto* begin = std::lower_bound(
+        paths.begin, paths.end, step,
+        [at](std::string_view path, const Step& s) { return step_less(next_step(path, at), s); });
+    const auto* end = std::upper_bound(
+        begin, paths.end, step,
+        [at](const Step& s, std::string_view path) { return step_less(s, next_step(path, at)); });
+    return {begin, end, at + length};
+}
 
 }  // namespace
 
@@ -121,13 +101,34 @@ bool valid_exclude(std::string_view entry) noexcept {
     return !is_path(entry) || valid_path(entry.substr(1));
 }
 
-void remove_excluded(JsonValue& value, const std::string_view* entries,
-                     std::size_t count) noexcept {
-    for (std::size_t i = 0; i < count; ++i) {
-        if (is_path(entries[i])) remove_path(value, entries[i].substr(1));
-    }
-    const PlainNames names(entries, count);
-    if (names.any()) names.remove_from(value);
+Excludes sort_excludes(std::string_view* entries, std::size_t count) noexcept {
+    std::string_view* end = entries + count;
+    std::string_view* paths =
+        std::partition(entries, end, [](std::string_view entry) { return !is_path(entry); });
+    std::for_each(paths, end, [](std::string_view& path) { path.remove_prefix(1); });
+    std::sort(entries, paths, name_less);
+    std::sort(paths, end, path_less);
+    return {entries, paths, end};
+}
+
+bool names_exclude(const Excludes& excludes, std::string_view member) noexcept {
+    return std::binary_search(excludes.names, excludes.paths, member, name_less);
+}
+
+Paths root_paths(const Excludes& excludes) noexcept {
+    return {excludes.paths, excludes.end, 0};
+}
+
+Paths member_paths(const Paths& object, std::string_view member) noexcept {
+    return next_paths(object, {true, member}, 1 + member.size());
+}
+
+Paths element_paths(const Paths& array) noexcept {
+    return next_paths(array, {false, {}}, kEach.size());
+}
+
+bool paths_exclude(const Paths& paths) noexcept {
+    return paths.begin != paths.end && paths.begin->size() == paths.at;
 }
 
 }  // namespace idem::core

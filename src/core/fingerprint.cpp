@@ -2,14 +2,8 @@
 
 #include <openssl/evp.h>
 
-#include <algorithm>
 #include <charconv>
 #include <memory>
-#include <string>
-
-#include "core/canonical.hpp"
-#include "core/exclude.hpp"
-#include "core/json.hpp"
 
 namespace idem::core {
 namespace {
@@ -50,43 +44,16 @@ void add_field(Sha256& hash, const Field& field) {
     hash.add("\n");
 }
 
-// The digest of the framed fields into `result`.
-FingerprintFault digest_fields(const Field& method, const Field& path, const Field& request,
-                               FingerprintResult& result) {
-    Sha256 hash;
-    hash.add(kHeading);
-    add_field(hash, method);
-    add_field(hash, path);
-    add_field(hash, request);
-    return hash.finish(result.digest) ? FingerprintFault::None : FingerprintFault::DigestFailed;
-}
-
-// The tree lives only here: a large request should not occupy memory twice while it is hashed.
-FingerprintFault canonical_request(const FingerprintInput& input, std::string& out) {
-    JsonValue value;
-    const FingerprintFault fault = parse_json(*input.request, input.interrupted, value);
-    if (fault != FingerprintFault::None) return fault;
-    remove_excluded(value, input.exclude, input.exclude_count);
-    return append_canonical(value, out);
-}
-
 }  // namespace
 
-FingerprintResult fingerprint(const FingerprintInput& input) noexcept {
-    FingerprintResult result{};
-    const std::string_view* end = input.exclude + input.exclude_count;
-    const std::string_view* bad = std::find_if_not(input.exclude, end, valid_exclude);
-    if (bad != end) {
-        result.fault = FingerprintFault::BadExclude;
-        result.bad_exclude = static_cast<std::size_t>(bad - input.exclude);
-        return result;
-    }
-    std::string canonical;
-    if (input.request) result.fault = canonical_request(input, canonical);
-    if (result.fault != FingerprintFault::None) return result;
-    const Field request = input.request ? Field(canonical) : std::nullopt;
-    result.fault = digest_fields(input.method, input.path, request, result);
-    return result;
+bool fingerprint(const FingerprintInput& input,
+                 unsigned char (&digest)[kFingerprintBytes]) noexcept {
+    Sha256 hash;
+    hash.add(kHeading);
+    add_field(hash, input.method);
+    add_field(hash, input.path);
+    add_field(hash, input.request);
+    return hash.finish(digest);
 }
 
 }  // namespace idem::core

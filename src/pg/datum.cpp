@@ -6,6 +6,16 @@
 
 namespace idem::pg {
 
+namespace {
+
+bool is_ascii(std::string_view bytes) {
+    for (char c : bytes)
+        if (IS_HIGHBIT_SET(c)) return false;
+    return true;
+}
+
+}  // namespace
+
 // As UTF-8 where that can be had: control characters are told by code point.
 core::Name name_of(const text* value) {
     std::string_view bytes = bytes_of(value);
@@ -15,7 +25,10 @@ core::Name name_of(const text* value) {
     return {as_utf8(bytes), chars, true};
 }
 
+// To look a conversion up costs more than most texts that need none: each encoding that a database
+// can have contains ASCII.
 std::string_view as_utf8(std::string_view bytes) {
+    if (GetDatabaseEncoding() == PG_UTF8 || is_ascii(bytes)) return bytes;
     char* converted = pg_server_to_any(bytes.data(), static_cast<int>(bytes.size()), PG_UTF8);
     if (converted == bytes.data()) return bytes;
     return {converted, strlen(converted)};
@@ -46,6 +59,8 @@ std::int64_t micros_of(const Interval* span) {
 }
 
 TextList text_list(ArrayType* array, const char* what) {
+    int items = ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array));
+    if (items > kMaxListItems) raise_too_many(what, items, kMaxListItems);
     Datum* elements;
     bool* nulls;
     int count;
@@ -53,6 +68,7 @@ TextList text_list(ArrayType* array, const char* what) {
     TextList list{static_cast<std::string_view*>(palloc(sizeof(std::string_view) * (count + 1))),
                   static_cast<std::size_t>(count)};
     for (int i = 0; i < count; i++) {
+        CHECK_FOR_INTERRUPTS();
         if (nulls[i]) raise_null_element(what);
         list.items[i] = bytes_of(DatumGetTextPP(elements[i]));
     }

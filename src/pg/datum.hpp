@@ -48,7 +48,9 @@ inline TimestampTz after(TimestampTz now, std::int64_t micros) {
     return now + micros;
 }
 
-// Elements of a one-dimensional text array; null elements are an error that names `what`.
+inline constexpr int kMaxListItems = 1000;
+
+// Elements of a text array. Null ones, and more than kMaxListItems, are an error that names `what`.
 struct TextList {
     std::string_view* items;
     std::size_t count;

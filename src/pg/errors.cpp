@@ -28,6 +28,13 @@ void raise_null_element(const char* what) {
     pg_unreachable();
 }
 
+void raise_too_many(const char* what, int count, int limit) {
+    ereport(ERROR,
+            (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED), errmsg("too many elements in %s", what),
+             errdetail("There are %d; %d are allowed.", count, limit)));
+    pg_unreachable();
+}
+
 void raise_name(const char* what, core::NameFault fault, const core::Name& name) {
     const char* detail = "";
     switch (fault) {
@@ -97,32 +104,32 @@ void raise_pattern(core::PatternFault fault, std::size_t chars) {
     pg_unreachable();
 }
 
-void raise_fingerprint(const core::FingerprintResult& result) {
-    switch (result.fault) {
-        case core::FingerprintFault::BadExclude:
-            ereport(ERROR,
-                    (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("invalid field to exclude"),
-                     errdetail("Entry %zu can't be read.", result.bad_exclude + 1),
-                     errhint("Write a plain field name, or a path such as \"$.a.b\" or "
-                             "\"$.a[*].b\".")));
-        case core::FingerprintFault::TooDeep:
-            ereport(
-                ERROR,
-                (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED), errmsg("request is nested too deeply"),
-                 errdetail("A fingerprint reads at most %d levels.", core::kMaxJsonDepth)));
-        case core::FingerprintFault::BadJson:
-            ereport(
-                ERROR,
-                (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("request has no canonical form"),
-                 errdetail("It is not JSON in valid Unicode, or a number is out of range.")));
-        case core::FingerprintFault::OutOfMemory:
-            ereport(ERROR, (errcode(ERRCODE_OUT_OF_MEMORY), errmsg("out of memory"),
-                            errdetail("The request is too large to take its fingerprint.")));
-        default:
-            ereport(ERROR, (errcode(ERRCODE_INTERNAL_ERROR),
-                            errmsg("could not compute the SHA-256 digest of the request"),
-                            errdetail("OpenSSL refused the computation.")));
-    }
+void raise_exclude(std::size_t index) {
+    ereport(ERROR,
+            (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("invalid field to exclude"),
+             errdetail("Entry %zu can't be read.", index + 1),
+             errhint("Write a plain field name, or a path such as \"$.a.b\" or \"$.a[*].b\".")));
+    pg_unreachable();
+}
+
+void raise_too_deep() {
+    ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED), errmsg("request is nested too deeply"),
+                    errdetail("A fingerprint reads at most %d levels.", core::kMaxJsonDepth)));
+    pg_unreachable();
+}
+
+// Not one that the server itself lets into a jsonb.
+void raise_no_canonical_form() {
+    ereport(ERROR,
+            (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("request has no canonical form"),
+             errdetail("One of its numbers is not finite.")));
+    pg_unreachable();
+}
+
+void raise_digest() {
+    ereport(ERROR, (errcode(ERRCODE_INTERNAL_ERROR),
+                    errmsg("could not compute the SHA-256 digest of the request"),
+                    errdetail("OpenSSL refused the computation.")));
     pg_unreachable();
 }
 

@@ -18,13 +18,17 @@ inline constexpr int kClaimLost = MAKE_SQLSTATE('I', 'D', '4', '0', '9');
 [[noreturn]] void raise_null(const char* what);
 [[noreturn]] void raise_null_default(const char* what);
 [[noreturn]] void raise_null_element(const char* what);
+[[noreturn]] void raise_too_many(const char* what, int count, int limit);
 [[noreturn]] void raise_name(const char* what, core::NameFault fault, const core::Name& name);
 [[noreturn]] void raise_identity_size(std::size_t bytes, std::size_t limit);
 [[noreturn]] void raise_out_of_range(const char* what);
 [[noreturn]] void raise_duration(const char* what, core::DurationFault fault,
                                  core::DurationRange range);
 [[noreturn]] void raise_pattern(core::PatternFault fault, std::size_t chars);
-[[noreturn]] void raise_fingerprint(const core::FingerprintResult& result);
+[[noreturn]] void raise_exclude(std::size_t index);
+[[noreturn]] void raise_too_deep();
+[[noreturn]] void raise_no_canonical_form();
+[[noreturn]] void raise_digest();
 [[noreturn]] void raise_request_too_large(std::size_t bytes);
 [[noreturn]] void raise_fingerprint_size(std::size_t bytes);
 [[noreturn]] void raise_word(const char* what, const char* given, const char* allowed);

@@ -49,6 +49,7 @@ void write_texts(const Record& record, Writer out) {
     out.pointer(kState, record.state);
     out.pointer(kHolder, record.holder);
     out.pointer(kRequest, record.request);
+    out.pointer(kExcluded, record.excluded);
     out.pointer(kResolvedBy, record.resolved_by);
 }
 
@@ -75,6 +76,7 @@ void read_texts(Reader in, Record* record) {
     in.pointer(kState, &record->state);
     in.pointer(kHolder, &record->holder);
     in.pointer(kRequest, &record->request);
+    in.pointer(kExcluded, &record->excluded);
     in.pointer(kResolvedBy, &record->resolved_by);
 }
 

@@ -34,6 +34,7 @@ enum Column {
     kState,
     kHolder,
     kRequest,
+    kExcluded,
     kResolvedBy,
     kColumns
 };
@@ -71,6 +72,7 @@ inline constexpr ColumnType kColumnTypes[kColumns] = {
     {"state", JSONBOID, true},
     {"holder", TEXTOID, true},
     {"request", JSONBOID, true},
+    {"excluded", TEXTARRAYOID, true},
     {"resolved_by", TEXTOID, true},
 };
 

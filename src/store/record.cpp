@@ -46,6 +46,7 @@ Record copy_record(const Record& record) {
     result.state = copy(record.state);
     result.holder = copy(record.holder);
     result.request = copy(record.request);
+    result.excluded = copy(record.excluded);
     result.resolved_by = copy(record.resolved_by);
     return result;
 }
@@ -54,7 +55,8 @@ void free_record(Record* record) {
     void* parts[] = {record->id.scope,    record->id.principal,   record->id.key,
                      record->fingerprint, record->headers,        record->body,
                      record->error,       record->recovery_point, record->state,
-                     record->holder,      record->request,        record->resolved_by};
+                     record->holder,      record->request,        record->excluded,
+                     record->resolved_by};
     for (void* part : parts)
         if (part != nullptr) pfree(part);
 }

@@ -40,6 +40,7 @@ struct Record {
     Jsonb* state;
     text* holder;
     Jsonb* request;
+    ArrayType* excluded;  // the fields that the fingerprint was taken without
     text* resolved_by;  // the operator who decided with idem_resolve
 };
 

@@ -77,5 +77,28 @@ TEST_F(Memory, FlatOverErrors) {
     EXPECT_EQ(completed(), 0);
 }
 
+// What a fingerprint takes is the server's to account for, and is given back. Contexts do not show
+// what does not come from them, so the operating system is asked. The request, some 20 MB as it is
+// stored, is made by somebody else.
+TEST_F(Memory, AFingerprintTakesWhatTheRequestDoesAndGivesItBack) {
+    constexpr std::int64_t kMegabyte = 1024;  // in the unit of the answer
+    const auto kilobytes = [&](const std::string& what) {
+        return value<std::int64_t>(backend_,
+                                   "SELECT substring(pg_read_file('/proc/self/status') from '" +
+                                       what + R"(:\s*(\d+)')::bigint)");
+    };
+    run(admin_, "CREATE TABLE IF NOT EXISTS client_request AS SELECT jsonb_agg("
+                "jsonb_build_object('id', i, 'b', true, 'c', 'x')) AS request"
+                " FROM generate_series(1, 400000) i");
+    const std::string digest = "SELECT length(idem_fingerprint(request)) FROM client_request";
+    EXPECT_EQ(value<int>(backend_, "SELECT length(idem_fingerprint('{}'))"), 32);
+    const std::int64_t peak = kilobytes("VmHWM");
+    const std::int64_t own = kilobytes("RssAnon");
+    EXPECT_EQ(value<int>(backend_, digest), 32);
+    EXPECT_LT(kilobytes("VmHWM") - peak, 128 * kMegabyte);
+    EXPECT_LT(kilobytes("RssAnon") - own, 64 * kMegabyte);
+    run(admin_, "DROP TABLE client_request");
+}
+
 }  // namespace
 }  // namespace idem::client

@@ -1,42 +1,18 @@
-// Excluded fields. The input is entries, one a line, an empty line, and a request. What is removed
-// was named, nothing grows, and neither the order of the entries nor doing it twice matters.
+// Excluded fields. The input is entries, one a line, an empty line, and the place of a value, a
+// step a line: the names of members, and "[*]" for an element. Searching the entries in their
+// order finds what taking each of them apart finds.
 #include <algorithm>
 
 #include "check.hpp"
-#include "core/canonical.hpp"
 #include "core/exclude.hpp"
-#include "core/fingerprint.hpp"
 
 namespace {
 
 using namespace idem;
-using core::FingerprintFault;
-using core::JsonValue;
 using fuzz::check;
-using Entries = std::vector<std::string_view>;
+using Words = std::vector<std::string_view>;
 
-std::string form_of(const JsonValue& value) {
-    std::string out;
-    core::append_canonical(value, out);
-    return out;
-}
-
-// The canonical form of what is left of `request`.
-std::string left_of(std::string_view request, const Entries& entries, JsonValue& value) {
-    check(core::parse_json(request, nullptr, value) == FingerprintFault::None, "it is JSON again");
-    core::remove_excluded(value, entries.data(), entries.size());
-    return form_of(value);
-}
-
-std::size_t count_values(const JsonValue& value) {
-    std::size_t count = 1;
-    if (const auto* members = std::get_if<core::JsonObject>(&value.data)) {
-        for (const core::JsonMember& member : *members) count += count_values(member.value);
-    } else if (const auto* items = std::get_if<core::JsonArray>(&value.data)) {
-        for (const JsonValue& item : *items) count += count_values(item);
-    }
-    return count;
-}
+constexpr std::string_view kEach = "[*]";
 
 std::string lowered(std::string_view text) {
     std::string out(text);
@@ -46,43 +22,47 @@ std::string lowered(std::string_view text) {
     return out;
 }
 
-// Whether a member of that name is anywhere, letter case aside.
-bool has_member(const JsonValue& value, const std::string& name) {
-    if (const auto* members = std::get_if<core::JsonObject>(&value.data)) {
-        return std::any_of(members->begin(), members->end(), [&](const core::JsonMember& m) {
-            return lowered(m.name) == name || has_member(m.value, name);
-        });
+// The steps of a valid path, each as a place has it.
+Words steps_of(std::string_view path) {
+    Words steps;
+    path.remove_prefix(1);
+    while (!path.empty()) {
+        const bool each = path.substr(0, kEach.size()) == kEach;
+        const std::size_t length =
+            each ? kEach.size() : std::min(path.find_first_of(".[", 1), path.size());
+        steps.push_back(each ? kEach : path.substr(1, length - 1));
+        path.remove_prefix(length);
     }
-    const auto* items = std::get_if<core::JsonArray>(&value.data);
-    return items != nullptr && std::any_of(items->begin(), items->end(),
-                                           [&](const JsonValue& v) { return has_member(v, name); });
+    return steps;
 }
 
-void check_removal(std::string_view request, const Entries& entries) {
-    JsonValue whole, left, other;
-    const std::string before = left_of(request, {}, whole);
-    const std::string after = left_of(request, entries, left);
-    check(after.size() <= before.size(), "excluding never makes a request longer");
-    check(count_values(left) <= count_values(whole), "excluding adds nothing");
-    if (count_values(left) == count_values(whole))
-        check(after == before, "excluding changes nothing else");
-    for (const std::string_view entry : entries) {
-        if (entry.front() != '$')
-            check(!has_member(left, lowered(entry)), "a plain name is gone at every depth");
-    }
-    check(left_of(after, entries, other) == after, "excluding twice is excluding once");
-    const Entries backwards(entries.rbegin(), entries.rend());
-    check(left_of(request, backwards, other) == after, "the order of the entries does not matter");
+// Whether one entry leaves out the value at the end of `place`.
+bool names_it(std::string_view entry, const Words& place) {
+    if (entry.front() == '$') return steps_of(entry) == place;
+    return place.back() != kEach && lowered(entry) == lowered(place.back());
 }
 
-void check_bad_entry(std::string_view request, const Entries& entries, std::size_t bad) {
-    core::FingerprintInput input;
-    input.request = request;
-    input.exclude = entries.data();
-    input.exclude_count = entries.size();
-    const auto result = core::fingerprint(input);
-    check(result.fault == FingerprintFault::BadExclude && result.bad_exclude == bad,
-          "the first bad entry is named");
+// How many steps lead to the first value on the way that is left out; 0: none is.
+std::size_t expected(const Words& entries, const Words& place) {
+    for (std::size_t steps = 1; steps <= place.size(); ++steps) {
+        const Words way(place.begin(), place.begin() + static_cast<std::ptrdiff_t>(steps));
+        if (std::any_of(entries.begin(), entries.end(),
+                        [&](std::string_view entry) { return names_it(entry, way); }))
+            return steps;
+    }
+    return 0;
+}
+
+std::size_t found(Words entries, const Words& place) {
+    const core::Excludes excludes = core::sort_excludes(entries.data(), entries.size());
+    core::Paths paths = core::root_paths(excludes);
+    for (std::size_t step = 0; step < place.size(); ++step) {
+        const bool each = place[step] == kEach;
+        paths = each ? core::element_paths(paths) : core::member_paths(paths, place[step]);
+        if (core::paths_exclude(paths)) return step + 1;
+        if (!each && core::names_exclude(excludes, place[step])) return step + 1;
+    }
+    return 0;
 }
 
 }  // namespace
@@ -91,18 +71,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const std::string_view text = fuzz::as_text(data, size);
     const std::size_t gap = text.find("\n\n");
     if (gap == std::string_view::npos) return 0;
-    const Entries entries = fuzz::split(text.substr(0, gap), '\n');
-    const std::string_view request = text.substr(gap + 2);
-    const auto bad = std::find_if_not(entries.begin(), entries.end(), core::valid_exclude);
-    if (bad != entries.end()) {
-        check_bad_entry(request, entries, static_cast<std::size_t>(bad - entries.begin()));
-        return 0;
-    }
-    JsonValue value;
-    if (core::parse_json(request, nullptr, value) != FingerprintFault::None) return 0;
-    if (form_of(value).empty()) return 0;
-    std::string form;
-    if (core::append_canonical(value, form) == FingerprintFault::None)
-        check_removal(request, entries);
+    const Words entries = fuzz::split(text.substr(0, gap), '\n');
+    const Words place = fuzz::split(text.substr(gap + 2), '\n');
+    if (!std::all_of(entries.begin(), entries.end(), core::valid_exclude)) return 0;
+    const std::size_t steps = expected(entries, place);
+    check(found(entries, place) == steps, "what entries name is found, and nothing else");
+    const Words backwards(entries.rbegin(), entries.rend());
+    check(found(backwards, place) == steps, "the order of the entries does not matter");
     return 0;
 }

@@ -104,10 +104,20 @@ same_fingerprints('plain JSON', q('{"b": 1.50, "a": [true, null, "x"]}'),
 	qw(LATIN1 EUC_JP SQL_ASCII));
 same_fingerprints('umlauts', qq('{"$umlauts": "$umlauts", "z": 1}'), qw(LATIN1 SQL_ASCII));
 same_fingerprints('kana', qq('{"$kana": "$kana", "z": 1}'), qw(EUC_JP SQL_ASCII));
+# Names are sorted by their characters, not by the database's bytes for them. The larger ones are
+# counted before they are written.
+my @katakana = map { "\xe3\x82$_" } "\xa2", "\xbd", "\x93";
+my $names = join ',', map { "'$_', 1" } 'z', $kana, @katakana, "\xe4\xba\x9c", "\xef\xbd\xb1", "\xc2\xb0";
+same_fingerprints('order of names', "jsonb_build_object($names)", qw(EUC_JP SQL_ASCII));
+same_fingerprints('a large text', qq(jsonb_build_object('$umlauts', repeat('$umlauts"', 500000), 'a', 1)),
+	qw(LATIN1 SQL_ASCII));
 same_fingerprints('method and path', qq('{}', 'POST', '/$umlauts'), qw(LATIN1 SQL_ASCII));
 is( fingerprint('LATIN1', qq('{"$umlauts": 1, "a": 1}', exclude => '{$umlauts}')),
 	fingerprint('UTF8', q('{"a": 1}')),
 	'a field to exclude is found in LATIN1');
+is( fingerprint('LATIN1', qq('{"$umlauts": {"$umlauts": 1}, "a": 1}', exclude => '{\$.$umlauts.$umlauts}')),
+	fingerprint('UTF8', qq('{"a": 1, "$umlauts": {}}')),
+	'and a path');
 
 # SQL_ASCII lets bytes in that are no text in UTF-8, which a canonical form has to be.
 my $ascii = connect_to('SQL_ASCII');
