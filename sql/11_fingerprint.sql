@@ -3,7 +3,7 @@
 \set SHOW_CONTEXT never
 
 -- What is hashed: a heading, then method, path and canonical request, each with its length in bytes,
--- or a dash. (20_large_requests drops this function.)
+-- or a dash. (21_large_requests drops this function.)
 CREATE FUNCTION test.framed(method text, path text, canonical text) RETURNS bytea LANGUAGE sql AS $$
     SELECT sha256('idempotency fingerprint 1'::bytea || '\x0a' || string_agg(
                coalesce(convert_to(octet_length(convert_to(field, 'UTF8')) || ':' || field, 'UTF8'), '-') || '\x0a', ''

@@ -613,6 +613,7 @@ COMMENT ON FUNCTION @extschema@.idem_response(integer, jsonb, jsonb) IS 'a respo
 REVOKE ALL ON FUNCTION
     idempotency.policy_changed(),
     idempotency.scope_stats(),
+    idempotency.claim_lives(timestamptz, integer, timestamptz),
     @extschema@.idem_stats_reset(),
     @extschema@.idem_begin(text, jsonb, text, text, bytea, interval, interval, interval, timestamptz, boolean, text, boolean),
     @extschema@.idem_complete(text, integer, text, jsonb, text, text, bigint, interval),
@@ -640,7 +641,8 @@ FROM PUBLIC;
 GRANT USAGE ON SCHEMA idempotency TO pg_monitor;
 GRANT SELECT ON idempotency.in_flight, idempotency.abandoned, idempotency.sweeper, idempotency.stats
     TO pg_monitor;
-GRANT EXECUTE ON FUNCTION idempotency.scope_stats() TO pg_monitor;
+GRANT EXECUTE ON FUNCTION idempotency.scope_stats(),
+    idempotency.claim_lives(timestamptz, integer, timestamptz) TO pg_monitor;
 GRANT SELECT (scope, principal, key, status, attempt, status_code, body_omitted, recovery_point, holder,
               held, created_at, claimed_at, finished_at, lease_until, next_attempt_at, expires_at,
               retained_until, resolved_by)
