@@ -191,10 +191,17 @@ TEST(DecideInProgress, TtlAndRetentionDoNotEndAClaim) {
     expect_refused(decide(&facts, at(kNow)), Outcome::InProgress, 100);
 }
 
-TEST(DecideInProgress, MaxAttemptsDoesNotLimitTakeovers) {
+TEST(DecideInProgress, MaxAttemptsBoundsTakeovers) {
     RecordFacts facts = leased_until(kPast);
-    facts.attempt = 1000;
+    facts.attempt = 2;
     expect(decide(&facts, at(kNow)), Outcome::Execute, Claim::Takeover);
+    facts.attempt = 3;
+    expect_refused(decide(&facts, at(kNow)), Outcome::Exhausted);
+    // One that an operator has allowed is used up by running, too.
+    facts.released_by_operator = true;
+    expect_refused(decide(&facts, at(kNow)), Outcome::Exhausted);
+    facts.lease_until = kFuture;
+    expect_refused(decide(&facts, at(kNow)), Outcome::InProgress, 100);
 }
 
 TEST(DecideInProgress, EndlessLeaseDoesNotOverflow) {
