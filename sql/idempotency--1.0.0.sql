@@ -283,7 +283,8 @@ CREATE TYPE @extschema@.idem_response AS (
 COMMENT ON TYPE @extschema@.idem_response IS 'a response, as an operation of idem_execute may return it';
 
 ----------------------------------------------------------------------------------------------------
--- The protocol
+-- The protocol. What decides is volatile, unsafe to run in parallel, and dear: a call may record a key,
+-- so the planner is to try every other condition first.
 ----------------------------------------------------------------------------------------------------
 
 CREATE FUNCTION @extschema@.idem_begin(
@@ -300,7 +301,7 @@ CREATE FUNCTION @extschema@.idem_begin(
     holder text DEFAULT NULL,
     same_statement boolean DEFAULT false
 ) RETURNS @extschema@.idem_claim
-    LANGUAGE c AS 'MODULE_PATHNAME', 'idem_begin';
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_begin';
 COMMENT ON FUNCTION @extschema@.idem_begin(text, jsonb, text, text, bytea, interval, interval, interval, timestamptz, boolean, text, boolean)
     IS 'claim a key, or learn what became of its request';
 
@@ -314,7 +315,7 @@ CREATE FUNCTION @extschema@.idem_complete(
     token bigint DEFAULT NULL,
     ttl interval DEFAULT NULL
 ) RETURNS boolean
-    LANGUAGE c AS 'MODULE_PATHNAME', 'idem_complete_text';
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_complete_text';
 COMMENT ON FUNCTION @extschema@.idem_complete(text, integer, text, jsonb, text, text, bigint, interval)
     IS 'end a claim with the response that every repeat will get';
 
@@ -328,7 +329,7 @@ CREATE FUNCTION @extschema@.idem_complete(
     token bigint DEFAULT NULL,
     ttl interval DEFAULT NULL
 ) RETURNS boolean
-    LANGUAGE c AS 'MODULE_PATHNAME', 'idem_complete_bytea';
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_complete_bytea';
 COMMENT ON FUNCTION @extschema@.idem_complete(text, integer, bytea, jsonb, text, text, bigint, interval)
     IS 'end a claim with the response that every repeat will get';
 
@@ -342,7 +343,7 @@ CREATE FUNCTION @extschema@.idem_complete(
     token bigint DEFAULT NULL,
     ttl interval DEFAULT NULL
 ) RETURNS boolean
-    LANGUAGE c AS 'MODULE_PATHNAME', 'idem_complete_jsonb';
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_complete_jsonb';
 COMMENT ON FUNCTION @extschema@.idem_complete(text, integer, jsonb, jsonb, text, text, bigint, interval)
     IS 'end a claim with the response that every repeat will get';
 
@@ -358,7 +359,7 @@ CREATE FUNCTION @extschema@.idem_fail(
     token bigint DEFAULT NULL,
     retry_after interval DEFAULT NULL
 ) RETURNS boolean
-    LANGUAGE c AS 'MODULE_PATHNAME', 'idem_fail_text';
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_fail_text';
 COMMENT ON FUNCTION @extschema@.idem_fail(text, text, boolean, integer, text, jsonb, text, text, bigint, interval)
     IS 'end a claim with a failure, final or to be tried again';
 
@@ -374,7 +375,7 @@ CREATE FUNCTION @extschema@.idem_fail(
     token bigint DEFAULT NULL,
     retry_after interval DEFAULT NULL
 ) RETURNS boolean
-    LANGUAGE c AS 'MODULE_PATHNAME', 'idem_fail_bytea';
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_fail_bytea';
 COMMENT ON FUNCTION @extschema@.idem_fail(text, text, boolean, integer, bytea, jsonb, text, text, bigint, interval)
     IS 'end a claim with a failure, final or to be tried again';
 
@@ -390,7 +391,7 @@ CREATE FUNCTION @extschema@.idem_fail(
     token bigint DEFAULT NULL,
     retry_after interval DEFAULT NULL
 ) RETURNS boolean
-    LANGUAGE c AS 'MODULE_PATHNAME', 'idem_fail_jsonb';
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_fail_jsonb';
 COMMENT ON FUNCTION @extschema@.idem_fail(text, text, boolean, integer, jsonb, jsonb, text, text, bigint, interval)
     IS 'end a claim with a failure, final or to be tried again';
 
@@ -401,7 +402,7 @@ CREATE FUNCTION @extschema@.idem_extend(
     scope text DEFAULT '',
     principal text DEFAULT ''
 ) RETURNS timestamptz
-    LANGUAGE c AS 'MODULE_PATHNAME', 'idem_extend';
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_extend';
 COMMENT ON FUNCTION @extschema@.idem_extend(text, bigint, interval, text, text)
     IS 'heartbeat: prolong the lease of a claim; returns its new end';
 
@@ -414,7 +415,7 @@ CREATE FUNCTION @extschema@.idem_checkpoint(
     token bigint DEFAULT NULL,
     lease interval DEFAULT NULL
 ) RETURNS timestamptz
-    LANGUAGE c AS 'MODULE_PATHNAME', 'idem_checkpoint';
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_checkpoint';
 COMMENT ON FUNCTION @extschema@.idem_checkpoint(text, text, jsonb, text, text, bigint, interval)
     IS 'note how far an operation has come, and prolong its lease; returns its new end';
 
@@ -424,7 +425,7 @@ CREATE FUNCTION @extschema@.idem_release(
     principal text DEFAULT '',
     token bigint DEFAULT NULL
 ) RETURNS boolean
-    LANGUAGE c AS 'MODULE_PATHNAME', 'idem_release';
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_release';
 COMMENT ON FUNCTION @extschema@.idem_release(text, text, text, bigint)
     IS 'give a claim back as if it had never been begun';
 
@@ -440,9 +441,9 @@ CREATE FUNCTION @extschema@.idem_once(
     wait interval DEFAULT NULL,
     same_statement boolean DEFAULT false
 ) RETURNS boolean
-    LANGUAGE c AS 'MODULE_PATHNAME', 'idem_once';
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_once';
 COMMENT ON FUNCTION @extschema@.idem_once(text, text, text, interval, interval, boolean)
-    IS 'true the first time, false after: for consumers of messages and webhooks';
+    IS 'true the first time, false after: for one message, in the transaction that handles it, never as a condition of a query';
 
 CREATE FUNCTION @extschema@.idem_execute(
     key text,
@@ -456,7 +457,7 @@ CREATE FUNCTION @extschema@.idem_execute(
     first_sent timestamptz DEFAULT NULL,
     holder text DEFAULT NULL
 ) RETURNS @extschema@.idem_claim
-    LANGUAGE c AS 'MODULE_PATHNAME', 'idem_execute';
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_execute';
 COMMENT ON FUNCTION @extschema@.idem_execute(text, regprocedure, jsonb, text, text, bytea, interval, interval, timestamptz, text)
     IS 'run a function of jsonb exactly once and keep what it returns';
 
@@ -465,7 +466,7 @@ CREATE FUNCTION @extschema@.idem_get(
     scope text DEFAULT '',
     principal text DEFAULT ''
 ) RETURNS @extschema@.idem_claim
-    LANGUAGE c AS 'MODULE_PATHNAME', 'idem_get';
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_get';
 COMMENT ON FUNCTION @extschema@.idem_get(text, text, text)
     IS 'look at a record without deciding anything; works on a standby';
 
@@ -483,7 +484,7 @@ CREATE FUNCTION @extschema@.idem_resolve(
     headers jsonb DEFAULT NULL,
     error text DEFAULT NULL
 ) RETURNS boolean
-    LANGUAGE c AS 'MODULE_PATHNAME', 'idem_resolve';
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_resolve';
 COMMENT ON FUNCTION @extschema@.idem_resolve(text, text, text, text, integer, text, jsonb, text)
     IS 'decide a record that waits for its holder or for an operator: release, complete or fail';
 
@@ -492,12 +493,12 @@ CREATE FUNCTION @extschema@.idem_forget(
     scope text DEFAULT '',
     principal text DEFAULT ''
 ) RETURNS boolean
-    LANGUAGE c AS 'MODULE_PATHNAME', 'idem_forget';
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_forget';
 COMMENT ON FUNCTION @extschema@.idem_forget(text, text, text)
     IS 'remove a record; the key can be executed again';
 
 CREATE FUNCTION @extschema@.idem_cleanup(max_rows bigint DEFAULT 10000) RETURNS bigint
-    LANGUAGE c AS 'MODULE_PATHNAME', 'idem_cleanup';
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_cleanup';
 COMMENT ON FUNCTION @extschema@.idem_cleanup(bigint)
     IS 'remove up to max_rows records whose retention is over; returns how many';
 
@@ -520,25 +521,25 @@ CREATE FUNCTION @extschema@.idem_policy_set(
     drop_headers text[] DEFAULT NULL,
     allowed_role regrole DEFAULT NULL
 ) RETURNS void
-    LANGUAGE c AS 'MODULE_PATHNAME', 'idem_policy_set';
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_policy_set';
 COMMENT ON FUNCTION @extschema@.idem_policy_set(text, interval, interval, interval, interval, integer, interval, interval, boolean, boolean, boolean, text, integer, text, text[], text[], regrole)
     IS 'set the whole policy of a scope, or of all scopes that begin alike';
 
 CREATE FUNCTION @extschema@.idem_policy_drop(scope_pattern text) RETURNS boolean
-    LANGUAGE c AS 'MODULE_PATHNAME', 'idem_policy_drop';
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_policy_drop';
 COMMENT ON FUNCTION @extschema@.idem_policy_drop(text) IS 'drop a policy; false if there is none';
 
 CREATE FUNCTION @extschema@.idem_stats_reset() RETURNS void
-    LANGUAGE c AS 'MODULE_PATHNAME', 'idem_stats_reset';
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_stats_reset';
 COMMENT ON FUNCTION @extschema@.idem_stats_reset() IS 'set the counters of this database to zero';
 
 CREATE FUNCTION @extschema@.idem_grant(role regrole, operator boolean DEFAULT false) RETURNS void
-    LANGUAGE c AS 'MODULE_PATHNAME', 'idem_grant';
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_grant';
 COMMENT ON FUNCTION @extschema@.idem_grant(regrole, boolean)
     IS 'let a role use the protocol, and the functions for operators if wanted';
 
 CREATE FUNCTION @extschema@.idem_revoke(role regrole) RETURNS void
-    LANGUAGE c AS 'MODULE_PATHNAME', 'idem_revoke';
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_revoke';
 COMMENT ON FUNCTION @extschema@.idem_revoke(regrole) IS 'take back what idem_grant gave';
 
 ----------------------------------------------------------------------------------------------------

@@ -359,7 +359,12 @@ void raise_lease_wait_timeout() {
     pg_unreachable();
 }
 
+void require_no_parallel_mode(const char* function) {
+    PreventCommandIfParallelMode(function);
+}
+
 void require_writable(const char* function) {
+    require_no_parallel_mode(function);
     PreventCommandIfReadOnly(function);
     PreventCommandDuringRecovery(function);
 }

@@ -62,7 +62,9 @@ inline constexpr int kClaimLost = MAKE_SQLSTATE('I', 'D', '4', '0', '9');
 [[noreturn]] void raise_table_changed();
 [[noreturn]] void raise_lease_wait_timeout();
 
-// Surroundings. The first is an error (25006) only in a read-only transaction or on a standby.
+// Surroundings. The first is an error (25000) only while a parallel plan runs, as the server's own
+// parts say it; the second also (25006) in a read-only transaction or on a standby.
+void require_no_parallel_mode(const char* function);
 void require_writable(const char* function);
 [[noreturn]] void raise_role(const char* role);
 [[noreturn]] void raise_not_installed();
