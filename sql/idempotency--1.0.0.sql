@@ -38,6 +38,7 @@ CREATE TABLE idempotency.record (
     finished_at     timestamptz,
     backend_start   timestamptz,
     fingerprint     bytea,
+    operation       text,
     headers         jsonb,
     body            bytea,
     error           text,
@@ -67,6 +68,7 @@ COMMENT ON COLUMN idempotency.record.token IS 'fencing token of the current clai
 COMMENT ON COLUMN idempotency.record.backend_pid IS 'the backend of a holder that claimed with hold: once it is gone, so is the holder';
 COMMENT ON COLUMN idempotency.record.backend_start IS 'when that backend began, for its pid may come again';
 COMMENT ON COLUMN idempotency.record.no_takeover IS 'once its lease is over, its result is unknown and an operator decides';
+COMMENT ON COLUMN idempotency.record.operation IS 'the function that idem_execute runs for it';
 COMMENT ON COLUMN idempotency.record.lease_us IS 'lease of the claim in microseconds';
 COMMENT ON COLUMN idempotency.record.excluded IS 'the fields that the fingerprint was taken without; null: none, or the caller gave the fingerprint';
 COMMENT ON COLUMN idempotency.record.created_at IS 'first claim';
@@ -142,7 +144,7 @@ SELECT scope, principal, key,
        backend_pid IS NOT NULL AS held, created_at, claimed_at, finished_at, lease_until,
        next_attempt_at, NULLIF(expires_at, 'infinity') AS expires_at,
        NULLIF(retained_until, 'infinity') AS retained_until,
-       fingerprint, request, resolved_by
+       fingerprint, operation, request, resolved_by
   FROM idempotency.record;
 COMMENT ON VIEW idempotency.records IS 'the records, with statuses as words and without tokens';
 
@@ -646,5 +648,5 @@ GRANT EXECUTE ON FUNCTION idempotency.scope_stats(),
     idempotency.claim_lives(timestamptz, integer, timestamptz) TO pg_monitor;
 GRANT SELECT (scope, principal, key, status, attempt, status_code, body_omitted, recovery_point, holder,
               held, created_at, claimed_at, finished_at, lease_until, next_attempt_at, expires_at,
-              retained_until, resolved_by)
+              retained_until, operation, resolved_by)
     ON idempotency.records TO pg_monitor;

@@ -69,6 +69,7 @@ Asking settle(const BeginCall& call) {
     asking.id = call.id;
     asking.id.key = settled_key(call, policy.values);
     settle_fingerprint(call, policy, &asking);
+    asking.operation = call.operation;
     asking.request = settled_request(call, policy.values);
     asking.holder = call.holder;
     asking.hold = call.hold;

@@ -14,6 +14,7 @@ struct Asking {
     bytea* fingerprint;   // nullptr: not known
     Jsonb* hashed;        // what it was taken of; nullptr: the caller gave it
     ArrayType* excluded;  // and without which fields; nullptr: none
+    text* operation;      // nullptr: not known
     Jsonb* request;       // to be stored; nullptr: not
     text* holder;
     bool hold;

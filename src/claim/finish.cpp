@@ -59,11 +59,19 @@ TimestampTz prolong(HeldClaim* claim, std::optional<std::int64_t> lease) {
     return record->lease_until;
 }
 
+// The claim, to be ended. What idem_execute runs must not end the claim that it is run for: its
+// effects would stay, and the next caller would run it again.
+HeldClaim claim_to_end(const ClaimRef& ref) {
+    HeldClaim claim = held_claim(ref);
+    if (claim.open != nullptr && claim.open->operated) pg::raise_own_operation();
+    return claim;
+}
+
 }  // namespace
 
 bool complete(const ClaimRef& ref, const Response& response, std::optional<std::int64_t> ttl) {
     config::ScopePolicy policy = enter(ref.function, ref.id);
-    HeldClaim claim = held_claim(ref);
+    HeldClaim claim = claim_to_end(ref);
     if (claim.ended) return false;
     mark_completed(ttl, &claim.record);
     keep_response(response, policy, &claim.record);
@@ -74,7 +82,7 @@ bool complete(const ClaimRef& ref, const Response& response, std::optional<std::
 
 bool fail(const ClaimRef& ref, const Response& response, const Failure& failure) {
     config::ScopePolicy policy = enter(ref.function, ref.id);
-    HeldClaim claim = held_claim(ref);
+    HeldClaim claim = claim_to_end(ref);
     if (claim.ended) return false;
     mark_failed(failure, policy.values, &claim.record);
     keep_response(response, policy, &claim.record);
@@ -85,7 +93,7 @@ bool fail(const ClaimRef& ref, const Response& response, const Failure& failure)
 
 bool release(const ClaimRef& ref) {
     config::ScopePolicy policy = enter(ref.function, ref.id);
-    HeldClaim claim = held_claim(ref);
+    HeldClaim claim = claim_to_end(ref);
     if (claim.ended) return false;
     withdraw(policy.values, &claim);
     return true;

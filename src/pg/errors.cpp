@@ -359,6 +359,14 @@ void raise_lease_wait_timeout() {
     pg_unreachable();
 }
 
+void raise_own_operation() {
+    ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+                    errmsg("the operation of this key is running"),
+                    errdetail("idem_execute ends its claim when the operation has returned."),
+                    errhint("Return the answer, or raise an error.")));
+    pg_unreachable();
+}
+
 void require_no_parallel_mode(const char* function) {
     PreventCommandIfParallelMode(function);
 }
@@ -411,6 +419,13 @@ void raise_no_statistics() {
                     errdetail("The library was not loaded when the server started."),
                     errhint("Add idempotency to shared_preload_libraries and restart the server. "
                             "Everything else works without.")));
+    pg_unreachable();
+}
+
+void raise_strict_operation() {
+    ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("operation needs a request"),
+                    errdetail("It is a strict function, which is not called with null."),
+                    errhint("Pass a request, or drop STRICT from the function.")));
     pg_unreachable();
 }
 

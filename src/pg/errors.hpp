@@ -61,6 +61,7 @@ inline constexpr int kClaimLost = MAKE_SQLSTATE('I', 'D', '4', '0', '9');
 [[noreturn]] void raise_deferred_trigger(const char* trigger);
 [[noreturn]] void raise_table_changed();
 [[noreturn]] void raise_lease_wait_timeout();
+[[noreturn]] void raise_own_operation();
 
 // Surroundings. The first is an error (25000) only while a parallel plan runs, as the server's own
 // parts say it; the second also (25006) in a read-only transaction or on a standby.
@@ -72,5 +73,6 @@ void require_writable(const char* function);
 [[noreturn]] void raise_version(const char* library, const char* installed);
 [[noreturn]] void raise_no_statistics();
 [[noreturn]] void raise_operation(const char* detail);
+[[noreturn]] void raise_strict_operation();
 
 }  // namespace idem::pg

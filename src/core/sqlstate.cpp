@@ -1,0 +1,38 @@
+#include "core/sqlstate.hpp"
+
+#include <algorithm>
+
+namespace idem::core {
+namespace {
+
+// Data exceptions, integrity constraints, and what SQL/PSM has for exceptions of the user's.
+constexpr std::string_view kClassesOfRequest[] = {"22", "23", "45"};
+constexpr std::string_view kRaiseException = "P0001";
+
+// Those of the server that begin like a user's: configuration files, foreign data, PL/pgSQL, faults
+// within; and our own, by which an operation learns about another key.
+constexpr std::string_view kReservedClasses[] = {"F0", "HV", "P0", "XX", "ID"};
+
+template <std::size_t N>
+bool is_one_of(std::string_view word, const std::string_view (&words)[N]) noexcept {
+    return std::find(words, words + N, word) != words + N;
+}
+
+// Classes that nobody but an author of functions has given a meaning. The standard has 0 to 4, and
+// the server adds to 5 and 7.
+bool is_users_class(std::string_view name) noexcept {
+    const char first = name.front();
+    const bool free = (first >= 'A' && first <= 'Z') || first == '6' || first == '8' || first == '9';
+    return free && !is_one_of(name, kReservedClasses);
+}
+
+}  // namespace
+
+bool is_fault_of_request(std::string_view sqlstate) noexcept {
+    if (sqlstate.size() != 5) return false;
+    const std::string_view name = sqlstate.substr(0, 2);
+    return is_one_of(name, kClassesOfRequest) || is_users_class(name) ||
+           sqlstate == kRaiseException;
+}
+
+}  // namespace idem::core
