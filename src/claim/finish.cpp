@@ -12,8 +12,6 @@ namespace idem::claim {
 
 namespace {
 
-constexpr int kLongestError = 64 * 1024;  // bytes
-
 void set_ttl(std::int64_t ttl, store::Record* record) {
     record->expires_at = pg::after(record->claimed_at, ttl);
     record->retained_until = Max(record->retained_until, record->expires_at);
@@ -25,18 +23,9 @@ std::int64_t pause_before_retry(const Failure& failure, const core::Policy& poli
                           pg_prng_double(&pg_global_prng_state));
 }
 
-// An error is for people to read, and recording a failure must not fail for its length.
-text* clipped(text* error) {
-    if (error == nullptr) return nullptr;
-    std::string_view bytes = pg::bytes_of(error);
-    int length = static_cast<int>(bytes.size());
-    return pg::make_text(bytes.substr(
-        0, static_cast<std::size_t>(pg_mbcliplen(bytes.data(), length, kLongestError))));
-}
-
 void mark_failed(const Failure& failure, const core::Policy& policy, store::Record* record) {
     mark_ended(failure.retryable ? core::Status::Retryable : core::Status::Failed, record);
-    record->error = clipped(failure.error);
+    record->error = clipped_error(failure.error);
     if (failure.retryable)
         record->next_attempt_at =
             pg::after(record->finished_at, pause_before_retry(failure, policy, record->attempt));

@@ -13,10 +13,6 @@ std::int64_t or_past(TimestampTz time) {
     return time == pg::kNoTime ? 0 : time;
 }
 
-bool same_if_known(const void* a, const void* b) {
-    return a == nullptr || b == nullptr || pg::bytes_of(a) == pg::bytes_of(b);
-}
-
 // The end of a session says nothing to a fixed snapshot: what the session has committed may be newer.
 // There only the lease counts.
 bool is_abandoned_early(const store::Record& record, const Asking& asking, TimestampTz now) {

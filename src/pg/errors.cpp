@@ -182,6 +182,12 @@ void raise_retry_after_without_retry() {
     pg_unreachable();
 }
 
+void raise_unused(const char* what, const char* detail) {
+    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("invalid %s", what),
+                    errdetail("%s", detail), errhint("Leave it out.")));
+    pg_unreachable();
+}
+
 void raise_retention_below_ttl() {
     ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("invalid retention"),
                     errdetail("It is shorter than the ttl."),
@@ -205,13 +211,12 @@ void raise_drop_headers() {
     pg_unreachable();
 }
 
-void raise_too_large(const char* what, std::int64_t bytes, std::int64_t limit) {
+void raise_too_large(const char* what, std::int64_t bytes, std::int64_t limit, const char* hint) {
     ereport(ERROR,
             (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED), errmsg("size of %s exceeds the limit", what),
              errdetail("It has %lld bytes; %lld are allowed.", static_cast<long long>(bytes),
                        static_cast<long long>(limit)),
-             errhint("Raise max_body_bytes in the scope's policy or idempotency.max_body_bytes, "
-                     "or set on_large_body to \"omit\".")));
+             errhint("%s", hint)));
     pg_unreachable();
 }
 
