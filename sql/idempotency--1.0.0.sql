@@ -349,6 +349,20 @@ CREATE FUNCTION @extschema@.idem_complete(
 COMMENT ON FUNCTION @extschema@.idem_complete(text, integer, jsonb, jsonb, text, text, bigint, interval)
     IS 'end a claim with the response that every repeat will get';
 
+CREATE FUNCTION @extschema@.idem_complete(
+    key text,
+    status_code integer,
+    body json,
+    headers jsonb DEFAULT NULL,
+    scope text DEFAULT '',
+    principal text DEFAULT '',
+    token bigint DEFAULT NULL,
+    ttl interval DEFAULT NULL
+) RETURNS boolean
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_complete_text';
+COMMENT ON FUNCTION @extschema@.idem_complete(text, integer, json, jsonb, text, text, bigint, interval)
+    IS 'end a claim with the response that every repeat will get';
+
 CREATE FUNCTION @extschema@.idem_fail(
     key text,
     error text DEFAULT NULL,
@@ -395,6 +409,22 @@ CREATE FUNCTION @extschema@.idem_fail(
 ) RETURNS boolean
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_fail_jsonb';
 COMMENT ON FUNCTION @extschema@.idem_fail(text, text, boolean, integer, jsonb, jsonb, text, text, bigint, interval)
+    IS 'end a claim with a failure, final or to be tried again';
+
+CREATE FUNCTION @extschema@.idem_fail(
+    key text,
+    error text,
+    retryable boolean,
+    status_code integer,
+    body json,
+    headers jsonb DEFAULT NULL,
+    scope text DEFAULT '',
+    principal text DEFAULT '',
+    token bigint DEFAULT NULL,
+    retry_after interval DEFAULT NULL
+) RETURNS boolean
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_fail_text';
+COMMENT ON FUNCTION @extschema@.idem_fail(text, text, boolean, integer, json, jsonb, text, text, bigint, interval)
     IS 'end a claim with a failure, final or to be tried again';
 
 CREATE FUNCTION @extschema@.idem_extend(
@@ -581,6 +611,11 @@ COMMENT ON FUNCTION @extschema@.idem_http_status(text)
 CREATE FUNCTION @extschema@.idem_problem(claim @extschema@.idem_claim) RETURNS jsonb
     LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'idem_problem';
 COMMENT ON FUNCTION @extschema@.idem_problem(@extschema@.idem_claim)
+    IS 'the RFC 9457 problem document of a claim; null where the answer is the stored one';
+
+CREATE FUNCTION @extschema@.idem_problem(outcome text) RETURNS jsonb
+    LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'idem_problem_text';
+COMMENT ON FUNCTION @extschema@.idem_problem(text)
     IS 'the RFC 9457 problem document of an outcome; null for execute and replay';
 
 CREATE FUNCTION @extschema@.idem_backoff(attempt integer, base interval, cap interval)
@@ -609,6 +644,13 @@ CREATE FUNCTION @extschema@.idem_response(status_code integer, headers jsonb, bo
                pg_catalog.convert_to(body::pg_catalog.text, pg_catalog.getdatabaseencoding()));
 COMMENT ON FUNCTION @extschema@.idem_response(integer, jsonb, jsonb) IS 'a response with a JSON body';
 
+CREATE FUNCTION @extschema@.idem_response(status_code integer, headers jsonb, body json)
+    RETURNS @extschema@.idem_response
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN ROW(status_code, headers,
+               pg_catalog.convert_to(body::pg_catalog.text, pg_catalog.getdatabaseencoding()));
+COMMENT ON FUNCTION @extschema@.idem_response(integer, jsonb, json) IS 'a response with a JSON body';
+
 ----------------------------------------------------------------------------------------------------
 -- Rights: everybody may use the pure helpers, nobody anything else until idem_grant.
 ----------------------------------------------------------------------------------------------------
@@ -622,9 +664,11 @@ REVOKE ALL ON FUNCTION
     @extschema@.idem_complete(text, integer, text, jsonb, text, text, bigint, interval),
     @extschema@.idem_complete(text, integer, bytea, jsonb, text, text, bigint, interval),
     @extschema@.idem_complete(text, integer, jsonb, jsonb, text, text, bigint, interval),
+    @extschema@.idem_complete(text, integer, json, jsonb, text, text, bigint, interval),
     @extschema@.idem_fail(text, text, boolean, integer, text, jsonb, text, text, bigint, interval),
     @extschema@.idem_fail(text, text, boolean, integer, bytea, jsonb, text, text, bigint, interval),
     @extschema@.idem_fail(text, text, boolean, integer, jsonb, jsonb, text, text, bigint, interval),
+    @extschema@.idem_fail(text, text, boolean, integer, json, jsonb, text, text, bigint, interval),
     @extschema@.idem_extend(text, bigint, interval, text, text),
     @extschema@.idem_checkpoint(text, text, jsonb, text, text, bigint, interval),
     @extschema@.idem_release(text, text, text, bigint),
