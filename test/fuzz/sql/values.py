@@ -96,6 +96,7 @@ def claims(rng):
 
 BY_TYPE = {
     "text": texts,
+    "json": documents,
     "jsonb": documents,
     "bytea": byte_strings,
     "interval": intervals,
