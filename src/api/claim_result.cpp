@@ -50,8 +50,8 @@ struct Row {
 };
 
 // Which parts of a record an answer shows: token and progress to the one who goes on with it, the
-// result to those who sent the same request, and to them also why the last attempt failed. Status and
-// times are for everybody.
+// result to those who sent the same request, and to them also why the last attempt failed. Status
+// and times are for everybody.
 struct Shown {
     bool progress;
     bool result;

@@ -42,7 +42,8 @@ text* run_guarded(const Operation& operation, Jsonb* request, claim::Response* r
     return failure;
 }
 
-// As run_guarded. Meanwhile nobody ends the claim. An error that goes on takes claim and mark along.
+// As run_guarded. Meanwhile nobody ends the claim. An error that goes on takes claim and mark
+// along.
 text* run_under_claim(const claim::Answer& answer, const Operation& operation, Jsonb* request,
                       claim::Response* response) {
     claim::open_claim(answer.record.id)->operated = true;

@@ -107,7 +107,7 @@ void push_member(JsonbParseState** state, std::string_view name, std::string_vie
     push_string(state, WJB_VALUE, text);
 }
 
-// Rounded up, as Retry-After wants it. The longest pause is the end of int64: nothing is added to it.
+// Rounded up, as Retry-After wants it. The longest pause is the end of int64: nothing is added.
 std::int64_t whole_seconds(std::int64_t micros) {
     return micros / core::kSecond + (micros % core::kSecond > 0 ? 1 : 0);
 }

@@ -57,7 +57,8 @@ constexpr WordProblem kProblems[] = {
       "don't send it with a new key."}},
     {"failed",
      {500, "/problems/idempotency/failed", "The request has failed",
-      "The request was attempted and failed for good; a repeat with this key gets the same answer."}},
+      "The request was attempted and failed for good; a repeat with this key gets the same "
+      "answer."}},
 };
 
 // A record that is only looked at has the document that a repeat would be told.

@@ -29,8 +29,8 @@ struct ClaimWords {
 };
 
 // The word by which problem_of knows the document of a claim: its outcome; without one, what its
-// status makes of a repeat; 'failed' for an answer that has failed and has no status of its own. May
-// be empty.
+// status makes of a repeat; 'failed' for an answer that has failed and has no status of its own.
+// May be empty.
 std::string_view problem_word(const ClaimWords& claim) noexcept;
 
 // The problem of an outcome word; also of 'missing_key' and 'bad_key', which no record has, and of

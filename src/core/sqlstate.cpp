@@ -22,8 +22,9 @@ bool is_one_of(std::string_view word, const std::string_view (&words)[N]) noexce
 // the server adds to 5 and 7.
 bool is_users_class(std::string_view name) noexcept {
     const char first = name.front();
-    const bool free = (first >= 'A' && first <= 'Z') || first == '6' || first == '8' || first == '9';
-    return free && !is_one_of(name, kReservedClasses);
+    const bool letter = first >= 'A' && first <= 'Z';
+    const bool free_digit = first == '6' || first == '8' || first == '9';
+    return (letter || free_digit) && !is_one_of(name, kReservedClasses);
 }
 
 }  // namespace

@@ -6,13 +6,15 @@ namespace idem::core {
 namespace {
 
 TEST(FaultOfRequest, IsBadDataAViolatedConstraintOrWhatTheOperationRaised) {
-    for (const auto state : {"22000", "22P02", "22012", "23000", "23505", "23P01", "45000", "P0001"}) {
+    for (const auto state :
+         {"22000", "22P02", "22012", "23000", "23505", "23P01", "45000", "P0001"}) {
         EXPECT_TRUE(is_fault_of_request(state)) << state;
     }
 }
 
 TEST(FaultOfRequest, IsAClassOfTheUsers) {
-    for (const auto state : {"AB123", "US001", "PT402", "ZZ000", "I0001", "60001", "80000", "99999"}) {
+    for (const auto state :
+         {"AB123", "US001", "PT402", "ZZ000", "I0001", "60001", "80000", "99999"}) {
         EXPECT_TRUE(is_fault_of_request(state)) << state;
     }
 }
@@ -21,7 +23,8 @@ TEST(FaultOfRequest, IsNotWhatTheServerMeans) {
     for (const auto state :
          {"00000", "01000", "02000", "08006", "0A000", "21000", "25P03", "28000", "38000", "40001",
           "42501", "42P01", "44000", "53100", "54001", "55P03", "57014", "58030", "59000", "72000",
-          "79999", "F0000", "HV00N", "P0000", "P0002", "P0003", "P0004", "XX000", "ID404", "ID409"}) {
+          "79999", "F0000", "HV00N", "P0000", "P0002", "P0003", "P0004", "XX000", "ID404",
+          "ID409"}) {
         EXPECT_FALSE(is_fault_of_request(state)) << state;
     }
 }
