@@ -27,7 +27,7 @@ SELECT key FROM idempotency.records WHERE scope = 'planner';
 WITH message AS MATERIALIZED (
     SELECT id, kind FROM test.message WHERE test.is_ok(kind) ORDER BY id LIMIT 10 FOR UPDATE SKIP LOCKED
 ), asked AS MATERIALIZED (
-    SELECT id, idem_once(id, 'planner-cte') AS first FROM message
+    SELECT id, idem_once(id, 'planner-cte', same_statement => true) AS first FROM message
 )
 SELECT id FROM asked WHERE first;
 SELECT key FROM idempotency.records WHERE scope = 'planner-cte';
