@@ -94,7 +94,7 @@ CREATE TABLE idempotency.policy (
     on_large_body        text,
     exclude_fields       text[],
     drop_headers         text[],
-    allowed_role         regrole,
+    allowed_role         name,
     CONSTRAINT policy_pkey PRIMARY KEY (scope_pattern),
     CONSTRAINT policy_on_lease_expiry_known
         CHECK (on_lease_expiry OPERATOR(pg_catalog.=) ANY ('{takeover,unknown}'::text[])),
@@ -104,6 +104,9 @@ CREATE TABLE idempotency.policy (
     CONSTRAINT policy_max_body_bytes_not_negative CHECK (max_body_bytes OPERATOR(pg_catalog.>=) 0)
 );
 COMMENT ON TABLE idempotency.policy IS 'what holds in which scopes; write it with idem_policy_set and idem_policy_drop';
+-- A name, so that a dump can be restored where the role does not exist (yet): the scope is closed
+-- there. A regrole would make COPY fail, and leave every scope without its policy.
+COMMENT ON COLUMN idempotency.policy.allowed_role IS 'only members of the role with this name may use the scope; nobody, if there is none';
 
 -- The sweeper's journal: exactly one row.
 CREATE TABLE idempotency.journal (
@@ -145,6 +148,17 @@ SELECT scope, principal, key,
        fingerprint, request, resolved_by
   FROM idempotency.record;
 COMMENT ON VIEW idempotency.records IS 'the records, with statuses as words and without tokens';
+
+CREATE VIEW idempotency.policies AS
+SELECT scope_pattern, ttl, retention, lease, wait, max_attempts, retry_base, retry_cap, key_required,
+       fingerprint_required, store_request, on_lease_expiry, max_body_bytes, on_large_body,
+       exclude_fields, drop_headers, allowed_role,
+       CASE WHEN allowed_role IS NOT NULL
+            THEN EXISTS (SELECT FROM pg_catalog.pg_roles
+                          WHERE rolname OPERATOR(pg_catalog.=) allowed_role)
+       END AS role_exists
+  FROM idempotency.policy;
+COMMENT ON VIEW idempotency.policies IS 'the policies, and whether the roles that they admit exist';
 
 -- Who executes something now. A leased claim is a row; a transactional one is known by its lock
 -- only, for its row is not written yet.
@@ -639,7 +653,8 @@ FROM PUBLIC;
 
 -- Those who monitor see everything but what clients sent and got.
 GRANT USAGE ON SCHEMA idempotency TO pg_monitor;
-GRANT SELECT ON idempotency.in_flight, idempotency.abandoned, idempotency.sweeper, idempotency.stats
+GRANT SELECT ON idempotency.policies, idempotency.in_flight, idempotency.abandoned, idempotency.sweeper,
+    idempotency.stats
     TO pg_monitor;
 GRANT EXECUTE ON FUNCTION idempotency.scope_stats(),
     idempotency.claim_lives(timestamptz, integer, timestamptz) TO pg_monitor;

@@ -72,9 +72,11 @@ void check_drop_headers(FunctionCallInfo fcinfo) {
         if (!core::is_header_name(names.items[i])) pg::raise_drop_headers();
 }
 
-void check_role(FunctionCallInfo fcinfo) {
-    if (!PG_ARGISNULL(PolicyColumn::kAllowedRole))
-        (void)GetUserNameFromId(PG_GETARG_OID(PolicyColumn::kAllowedRole), false);
+// The argument is a role, so that it exists and is quoted as roles are; the table keeps its name.
+Datum role_name(Oid role) {
+    auto name = static_cast<Name>(palloc(sizeof(NameData)));
+    (void)namestrcpy(name, GetUserNameFromId(role, false));
+    return NameGetDatum(name);
 }
 
 // idem_policy_set(scope_pattern, ttl, ...)
@@ -87,13 +89,15 @@ Datum set(FunctionCallInfo fcinfo) {
     check_words(fcinfo);
     check_exclude_fields(fcinfo);
     check_drop_headers(fcinfo);
-    check_role(fcinfo);
     Datum values[PolicyColumn::kPolicyColumns];
     char nulls[PolicyColumn::kPolicyColumns];
     for (int i = 0; i < PolicyColumn::kPolicyColumns; i++) {
         values[i] = PG_GETARG_DATUM(i);
         nulls[i] = PG_ARGISNULL(i) ? 'n' : ' ';
     }
+    if (!PG_ARGISNULL(PolicyColumn::kAllowedRole))
+        values[PolicyColumn::kAllowedRole] =
+            role_name(PG_GETARG_OID(PolicyColumn::kAllowedRole));
     config::write_policy(values, nulls);
     PG_RETURN_VOID();
 }

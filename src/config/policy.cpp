@@ -104,10 +104,12 @@ ArrayType* array_at(const PolicyRow& row, PolicyColumn column) {
     return row.nulls[column] ? nullptr : DatumGetArrayTypePCopy(row.values[column]);
 }
 
-void check_role(Oid role) {
-    if (has_privs_of_role(GetUserId(), role)) return;
-    const char* name = GetUserNameFromId(role, true);
-    pg::raise_role(name != nullptr ? name : "(dropped)");
+// By name, at every use: a role that does not exist admits nobody, not even a superuser, for a
+// restore or a DROP ROLE must not open what was closed.
+void check_role(const char* name) {
+    Oid role = get_role_oid(name, true);
+    if (!OidIsValid(role)) pg::raise_missing_role(name);
+    if (!has_privs_of_role(GetUserId(), role)) pg::raise_role(name);
 }
 
 }  // namespace
@@ -117,7 +119,7 @@ ScopePolicy policy_for(std::string_view scope) {
     ScopePolicy result{default_policy(), nullptr, nullptr};
     const PolicyRow* row = best_row(scope);
     if (row == nullptr) return result;
-    if (!row->nulls[kAllowedRole]) check_role(DatumGetObjectId(row->values[kAllowedRole]));
+    if (!row->nulls[kAllowedRole]) check_role(NameStr(*DatumGetName(row->values[kAllowedRole])));
     apply(*row, &result.values);
     result.exclude_fields = array_at(*row, kExcludeFields);
     result.drop_headers = array_at(*row, kDropHeaders);

@@ -12,7 +12,7 @@ namespace {
 constexpr Oid kTypes[kPolicyColumns] = {
     TEXTOID,     INTERVALOID, INTERVALOID,  INTERVALOID,  INTERVALOID, INT4OID,
     INTERVALOID, INTERVALOID, BOOLOID,      BOOLOID,      BOOLOID,     TEXTOID,
-    INT4OID,     TEXTOID,     TEXTARRAYOID, TEXTARRAYOID, REGROLEOID};
+    INT4OID,     TEXTOID,     TEXTARRAYOID, TEXTARRAYOID, NAMEOID};
 
 pg::Statement read_all = {"SELECT " POLICY_COLUMNS " FROM idempotency.policy", 0, nullptr,
                           pg::Access::Whole, nullptr};

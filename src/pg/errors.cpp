@@ -371,6 +371,15 @@ void raise_role(const char* role) {
     pg_unreachable();
 }
 
+void raise_missing_role(const char* role) {
+    ereport(
+        ERROR,
+        (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE), errmsg("permission denied for this scope"),
+         errdetail("Its policy admits only members of role \"%s\", which does not exist.", role),
+         errhint("Create the role, or give the scope another policy with idem_policy_set.")));
+    pg_unreachable();
+}
+
 void raise_not_installed() {
     ereport(ERROR, (errcode(ERRCODE_UNDEFINED_TABLE),
                     errmsg("extension \"idempotency\" is not installed in this database"),
