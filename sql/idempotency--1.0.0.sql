@@ -101,7 +101,31 @@ CREATE TABLE idempotency.policy (
     CONSTRAINT policy_on_large_body_known
         CHECK (on_large_body OPERATOR(pg_catalog.=) ANY ('{error,omit}'::text[])),
     CONSTRAINT policy_max_attempts_positive CHECK (max_attempts OPERATOR(pg_catalog.>) 0),
-    CONSTRAINT policy_max_body_bytes_not_negative CHECK (max_body_bytes OPERATOR(pg_catalog.>=) 0)
+    CONSTRAINT policy_max_body_bytes_in_range
+        CHECK (max_body_bytes OPERATOR(pg_catalog.>=) 0 AND max_body_bytes OPERATOR(pg_catalog.<=) 268435456),
+    CONSTRAINT policy_ttl_in_range
+        CHECK (ttl OPERATOR(pg_catalog.>) '0'::interval AND ttl OPERATOR(pg_catalog.<=) '36525 days'::interval),
+    CONSTRAINT policy_retention_in_range
+        CHECK (retention OPERATOR(pg_catalog.>) '0'::interval
+               AND retention OPERATOR(pg_catalog.<=) '36525 days'::interval),
+    CONSTRAINT policy_retention_covers_ttl CHECK (retention OPERATOR(pg_catalog.>=) ttl),
+    CONSTRAINT policy_lease_in_range
+        CHECK (lease OPERATOR(pg_catalog.>) '0'::interval AND lease OPERATOR(pg_catalog.<=) '36525 days'::interval),
+    CONSTRAINT policy_wait_in_range
+        CHECK (wait OPERATOR(pg_catalog.>=) '0'::interval AND wait OPERATOR(pg_catalog.<=) '1 day'::interval),
+    CONSTRAINT policy_retry_base_in_range
+        CHECK (retry_base OPERATOR(pg_catalog.>=) '0'::interval
+               AND retry_base OPERATOR(pg_catalog.<=) '36525 days'::interval),
+    CONSTRAINT policy_retry_cap_in_range
+        CHECK (retry_cap OPERATOR(pg_catalog.>=) '0'::interval
+               AND retry_cap OPERATOR(pg_catalog.<=) '36525 days'::interval),
+    CONSTRAINT policy_retry_base_below_cap CHECK (retry_base OPERATOR(pg_catalog.<=) retry_cap),
+    -- 255 characters of four bytes: what fits must not depend on the encoding of the database into
+    -- which a dump is restored.
+    CONSTRAINT policy_scope_pattern_fits CHECK (pg_catalog.octet_length(scope_pattern) OPERATOR(pg_catalog.<=) 1020),
+    CONSTRAINT policy_scope_pattern_printable
+        CHECK (scope_pattern OPERATOR(pg_catalog.!~) E'[\\u0001-\\u001f\\u007f]'),
+    CONSTRAINT policy_star_at_the_end CHECK (scope_pattern OPERATOR(pg_catalog.!~~) '%*_%')
 );
 COMMENT ON TABLE idempotency.policy IS 'what holds in which scopes; write it with idem_policy_set and idem_policy_drop';
 -- A name, so that a dump can be restored where the role does not exist (yet): the scope is closed

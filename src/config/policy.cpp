@@ -3,6 +3,7 @@
 #include "core/duration.hpp"
 #include "core/pattern.hpp"
 
+#include "config/policy_check.hpp"
 #include "config/policy_table.hpp"
 #include "config/settings.hpp"
 #include "pg/datum.hpp"
@@ -19,6 +20,7 @@ struct Cache {
     Oid table;
     MemoryContext context;
     PolicyRows policies;
+    const char** unusable;  // of each row: the column that makes no sense, or nullptr
 };
 Cache cache;
 std::uint64_t changes;
@@ -26,6 +28,13 @@ constexpr int kLooks = 3;  // then the next call looks again
 
 void note_change(Datum, Oid table) {
     if (table == InvalidOid || table == cache.table) changes++;
+}
+
+const char** unusable_columns(const PolicyRows& policies) {
+    auto result = static_cast<const char**>(
+        MemoryContextAlloc(cache.context, sizeof(const char*) * (policies.count + 1)));
+    for (std::size_t i = 0; i < policies.count; i++) result[i] = unusable_column(policies.rows[i]);
+    return result;
 }
 
 void load() {
@@ -37,6 +46,7 @@ void load() {
     MemoryContextReset(cache.context);
     cache.table = pg::table_oid("policy");
     cache.policies = read_policies(cache.context);
+    cache.unusable = unusable_columns(cache.policies);
     cache.loaded = true;
 }
 
@@ -53,18 +63,22 @@ std::string_view text_at(const PolicyRow& row, PolicyColumn column) {
     return pg::bytes_of(DatumGetPointer(row.values[column]));
 }
 
+// The row that holds for the scope; an error if it can't be gone by: what was meant is not known, so
+// the scope is closed. Two rows of one rank have the same pattern, which the primary key forbids.
 const PolicyRow* best_row(std::string_view scope) {
-    const PolicyRow* best = nullptr;
+    std::size_t best = 0;
     std::size_t best_rank = 0;
+    const char* unusable = nullptr;
     for (std::size_t i = 0; i < cache.policies.count; i++) {
-        const PolicyRow* row = &cache.policies.rows[i];
-        std::size_t rank = core::pattern_rank(text_at(*row, kPattern), scope);
-        if (rank > best_rank) {
-            best_rank = rank;
-            best = row;
-        }
+        std::string_view pattern = text_at(cache.policies.rows[i], kPattern);
+        std::size_t rank = core::pattern_rank(core::pattern_reach(pattern), scope);
+        if (rank == 0 || rank < best_rank) continue;
+        unusable = rank > best_rank ? cache.unusable[i] : kPolicyColumnTypes[kPattern].name;
+        best_rank = rank;
+        best = i;
     }
-    return best;
+    if (unusable != nullptr) pg::raise_policy_unusable(unusable);
+    return best_rank == 0 ? nullptr : &cache.policies.rows[best];
 }
 
 void set_micros(const PolicyRow& row, PolicyColumn column, std::int64_t* value) {
@@ -80,11 +94,9 @@ void apply_limits(const PolicyRow& row, core::Policy* policy) {
     if (!row.nulls[kMaxBodyBytes])
         policy->max_body_bytes = DatumGetInt32(row.values[kMaxBodyBytes]);
     if (!row.nulls[kOnLeaseExpiry])
-        policy->on_lease_expiry = core::on_lease_expiry_from_word(text_at(row, kOnLeaseExpiry))
-                                      .value_or(core::OnLeaseExpiry::Takeover);
+        policy->on_lease_expiry = *core::on_lease_expiry_from_word(text_at(row, kOnLeaseExpiry));
     if (!row.nulls[kOnLargeBody])
-        policy->on_large_body = core::on_large_body_from_word(text_at(row, kOnLargeBody))
-                                    .value_or(core::OnLargeBody::Error);
+        policy->on_large_body = *core::on_large_body_from_word(text_at(row, kOnLargeBody));
 }
 
 void apply(const PolicyRow& row, core::Policy* policy) {

@@ -16,7 +16,7 @@ struct ScopePolicy {
 
 // The exact pattern's policy, else that of the longest prefix, else the settings. Arrays are copies
 // in the current memory context. An error (42501) if the policy names a role of which the current
-// user is no member, or that does not exist.
+// user is no member, or that does not exist; another (55000) if it can't be gone by.
 ScopePolicy policy_for(std::string_view scope);
 
 // Forgets the cache of every backend, at their next statement; called by the trigger on the table.

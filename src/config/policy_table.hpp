@@ -27,6 +27,30 @@ enum PolicyColumn {
     kPolicyColumns
 };
 
+struct PolicyColumnType {
+    const char* name;
+    Oid type;
+};
+inline constexpr PolicyColumnType kPolicyColumnTypes[kPolicyColumns] = {
+    {"scope_pattern", TEXTOID},
+    {"ttl", INTERVALOID},
+    {"retention", INTERVALOID},
+    {"lease", INTERVALOID},
+    {"wait", INTERVALOID},
+    {"max_attempts", INT4OID},
+    {"retry_base", INTERVALOID},
+    {"retry_cap", INTERVALOID},
+    {"key_required", BOOLOID},
+    {"fingerprint_required", BOOLOID},
+    {"store_request", BOOLOID},
+    {"on_lease_expiry", TEXTOID},
+    {"max_body_bytes", INT4OID},
+    {"on_large_body", TEXTOID},
+    {"exclude_fields", TEXTARRAYOID},
+    {"drop_headers", TEXTARRAYOID},
+    {"allowed_role", NAMEOID},
+};
+
 struct PolicyRow {
     Datum values[kPolicyColumns];
     bool nulls[kPolicyColumns];
@@ -37,7 +61,8 @@ struct PolicyRows {
     std::size_t count;
 };
 
-// All rows, copied into `context`.
+// All rows, copied into `context`. Each has a pattern; what else they say is as somebody wrote it. An
+// error (55000) if the table is not as the install script makes it.
 PolicyRows read_policies(MemoryContext context);
 
 // Adds the row, or puts it in the place of the one with the same pattern.

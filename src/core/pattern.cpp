@@ -28,6 +28,11 @@ PatternFault check_pattern(std::string_view pattern, std::size_t chars, bool utf
     return inner ? PatternFault::InnerStar : PatternFault::None;
 }
 
+std::string_view pattern_reach(std::string_view pattern) noexcept {
+    const std::size_t star = pattern.find('*');
+    return star == std::string_view::npos ? pattern : pattern.substr(0, star + 1);
+}
+
 std::size_t pattern_rank(std::string_view pattern, std::string_view scope) noexcept {
     if (!is_prefix_pattern(pattern)) {
         // The longest prefix pattern that fits is the whole scope and a star: size() + 1.

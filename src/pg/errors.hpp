@@ -66,6 +66,8 @@ inline constexpr int kClaimLost = MAKE_SQLSTATE('I', 'D', '4', '0', '9');
 void require_writable(const char* function);
 [[noreturn]] void raise_role(const char* role);
 [[noreturn]] void raise_missing_role(const char* role);
+[[noreturn]] void raise_policy_unusable(const char* column);
+[[noreturn]] void raise_policy_table(const char* column);
 [[noreturn]] void raise_not_installed();
 [[noreturn]] void raise_no_heap_store(const char* obstacle);
 [[noreturn]] void raise_version(const char* library, const char* installed);

@@ -65,5 +65,17 @@ TEST(PatternRank, LongerPrefixesWinAndTheExactScopeWinsOverAll) {
     EXPECT_GT(pattern_rank("", ""), pattern_rank("*", ""));
 }
 
+TEST(PatternReach, GoodPatternsAreWhatTheyAre) {
+    for (std::string_view pattern : {"", "a", "a/b", "*", "a*"}) {
+        EXPECT_EQ(pattern_reach(pattern), pattern);
+    }
+}
+
+TEST(PatternReach, OthersReachAsFarAsTheirFirstStar) {
+    EXPECT_EQ(pattern_reach("a*b"), "a*");
+    EXPECT_EQ(pattern_reach("a**"), "a*");
+    EXPECT_EQ(pattern_reach("*b*"), "*");
+}
+
 }  // namespace
 }  // namespace idem::core
