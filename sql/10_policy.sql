@@ -44,7 +44,7 @@ RESET idempotency.default_lease;
 
 -- Setting a policy replaces the whole of it; a change counts from the next statement on, also within
 -- a transaction, and is undone with it.
-SELECT idem_policy_set('policy', ttl => '1 hour', max_attempts => 3, exclude_fields => '{sent_at}');
+SELECT idem_policy_set('policy', ttl => '24 hours', max_attempts => 3, exclude_fields => '{sent_at}');
 SELECT idem_policy_set('policy', lease => '1 min');
 SELECT * FROM idempotency.policy WHERE scope_pattern = 'policy' \gx
 BEGIN;

@@ -95,6 +95,9 @@ CREATE TABLE idempotency.policy (
     exclude_fields       text[],
     drop_headers         text[],
     allowed_role         name,
+    since                timestamptz,
+    memory_before        interval,
+    dropped              boolean NOT NULL DEFAULT false,
     CONSTRAINT policy_pkey PRIMARY KEY (scope_pattern),
     CONSTRAINT policy_on_lease_expiry_known
         CHECK (on_lease_expiry OPERATOR(pg_catalog.=) ANY ('{takeover,unknown}'::text[])),
@@ -120,6 +123,12 @@ CREATE TABLE idempotency.policy (
         CHECK (retry_cap OPERATOR(pg_catalog.>=) '0'::interval
                AND retry_cap OPERATOR(pg_catalog.<=) '36525 days'::interval),
     CONSTRAINT policy_retry_base_below_cap CHECK (retry_base OPERATOR(pg_catalog.<=) retry_cap),
+    CONSTRAINT policy_memory_before_in_range
+        CHECK (memory_before OPERATOR(pg_catalog.>) '0'::interval
+               AND memory_before OPERATOR(pg_catalog.<=) '36525 days'::interval),
+    CONSTRAINT policy_past_complete
+        CHECK ((since IS NULL) OPERATOR(pg_catalog.=) (memory_before IS NULL)
+               AND (since IS NOT NULL OR NOT dropped)),
     -- 255 characters of four bytes: what fits must not depend on the encoding of the database into
     -- which a dump is restored.
     CONSTRAINT policy_scope_pattern_fits CHECK (pg_catalog.octet_length(scope_pattern) OPERATOR(pg_catalog.<=) 1020),
@@ -128,6 +137,9 @@ CREATE TABLE idempotency.policy (
     CONSTRAINT policy_star_at_the_end CHECK (scope_pattern OPERATOR(pg_catalog.!~~) '%*_%')
 );
 COMMENT ON TABLE idempotency.policy IS 'what holds in which scopes; write it with idem_policy_set and idem_policy_drop';
+COMMENT ON COLUMN idempotency.policy.since IS 'a request first sent before is judged by memory_before as well';
+COMMENT ON COLUMN idempotency.policy.memory_before IS 'the shortest time for which keys were remembered before';
+COMMENT ON COLUMN idempotency.policy.dropped IS 'the policy is gone, and kept for what it said about memory';
 -- A name, so that a dump can be restored where the role does not exist (yet): the scope is closed
 -- there. A regrole would make COPY fail, and leave every scope without its policy.
 COMMENT ON COLUMN idempotency.policy.allowed_role IS 'only members of the role with this name may use the scope; nobody, if there is none';
@@ -176,12 +188,13 @@ COMMENT ON VIEW idempotency.records IS 'the records, with statuses as words and 
 CREATE VIEW idempotency.policies AS
 SELECT scope_pattern, ttl, retention, lease, wait, max_attempts, retry_base, retry_cap, key_required,
        fingerprint_required, store_request, on_lease_expiry, max_body_bytes, on_large_body,
-       exclude_fields, drop_headers, allowed_role,
+       exclude_fields, drop_headers, allowed_role, since, memory_before,
        CASE WHEN allowed_role IS NOT NULL
             THEN EXISTS (SELECT FROM pg_catalog.pg_roles
                           WHERE rolname OPERATOR(pg_catalog.=) allowed_role)
        END AS role_exists
-  FROM idempotency.policy;
+  FROM idempotency.policy
+ WHERE NOT dropped;
 COMMENT ON VIEW idempotency.policies IS 'the policies, and whether the roles that they admit exist';
 
 -- Who executes something now. A leased claim is a row; a transactional one is known by its lock

@@ -17,6 +17,7 @@ struct Span {
 constexpr Span kSpans[] = {
     {kTtl, core::kTtlRange},   {kRetention, core::kRetentionRange}, {kLease, core::kLeaseRange},
     {kWait, core::kWaitRange}, {kRetryBase, core::kRetryRange},     {kRetryCap, core::kRetryRange},
+    {kMemoryBefore, core::kRetentionRange},
 };
 
 // Of two spans, the first may not be the longer one.
@@ -76,6 +77,7 @@ PolicyColumn first_bad(const PolicyRow& row) {
     if (const Span* span = bad_span(row)) return span->column;
     for (const auto& pair : kInOrder)
         if (!are_in_order(row, pair[0], pair[1])) return pair[1];
+    if (row.nulls[kSince] != row.nulls[kMemoryBefore]) return kMemoryBefore;
     if (!is_in_range(row, kMaxAttempts, 1, INT32_MAX)) return kMaxAttempts;
     if (!is_in_range(row, kMaxBodyBytes, 0, core::kLargestBody)) return kMaxBodyBytes;
     if (!is_known(row, kOnLeaseExpiry, core::on_lease_expiry_from_word)) return kOnLeaseExpiry;

@@ -67,7 +67,8 @@ void check_types(TupleDesc desc) {
 
 void copy_row(HeapTuple tuple, TupleDesc desc, PolicyRow* row) {
     heap_deform_tuple(tuple, desc, row->values, row->nulls);
-    if (row->nulls[kPattern]) pg::raise_policy_table(kPolicyColumnTypes[kPattern].name);
+    for (PolicyColumn column : {kPattern, kDropped})
+        if (row->nulls[column]) pg::raise_policy_table(kPolicyColumnTypes[column].name);
     for (int i = 0; i < kPolicyColumns; i++) {
         if (row->nulls[i]) continue;
         Form_pg_attribute attribute = TupleDescAttr(desc, i);
@@ -92,13 +93,15 @@ PolicyRows read_policies(MemoryContext context) {
     return result;
 }
 
-void write_policy(Datum* values, const char* nulls) {
-    (void)pg::write_alone("policy", &upsert, values, nulls);
+void write_row(PolicyRow* row) {
+    char nulls[kPolicyColumns];
+    for (int i = 0; i < kPolicyColumns; i++) nulls[i] = row->nulls[i] ? 'n' : ' ';
+    (void)pg::write_alone("policy", &upsert, row->values, nulls);
 }
 
-bool drop_policy(text* pattern) {
-    Datum values[] = {PointerGetDatum(pattern)};
-    return pg::write_alone("policy", &delete_one, values, nullptr) > 0;
+void delete_row(const PolicyRow& row) {
+    Datum values[] = {row.values[kPattern]};
+    (void)pg::write_alone("policy", &delete_one, values, nullptr);
 }
 
 }  // namespace idem::config

@@ -5,7 +5,8 @@
 
 namespace idem::config {
 
-// In the order of the table, of the statements and of the arguments of idem_policy_set.
+// In the order of the table, of the statements and, before kSince, of the arguments of
+// idem_policy_set.
 enum PolicyColumn {
     kPattern,
     kTtl,
@@ -24,6 +25,9 @@ enum PolicyColumn {
     kExcludeFields,
     kDropHeaders,
     kAllowedRole,
+    kSince,
+    kMemoryBefore,
+    kDropped,
     kPolicyColumns
 };
 
@@ -49,6 +53,9 @@ inline constexpr PolicyColumnType kPolicyColumnTypes[kPolicyColumns] = {
     {"exclude_fields", TEXTARRAYOID},
     {"drop_headers", TEXTARRAYOID},
     {"allowed_role", NAMEOID},
+    {"since", TIMESTAMPTZOID},
+    {"memory_before", INTERVALOID},
+    {"dropped", BOOLOID},
 };
 
 struct PolicyRow {
@@ -59,6 +66,9 @@ struct PolicyRow {
 struct PolicyRows {
     PolicyRow* rows;
     std::size_t count;
+
+    PolicyRow* begin() const { return rows; }
+    PolicyRow* end() const { return rows + count; }
 };
 
 // All rows, copied into `context`. Each has a pattern; what else they say is as somebody wrote it. An
@@ -66,9 +76,8 @@ struct PolicyRows {
 PolicyRows read_policies(MemoryContext context);
 
 // Adds the row, or puts it in the place of the one with the same pattern.
-void write_policy(Datum* values, const char* nulls);
+void write_row(PolicyRow* row);
 
-// False if there is no such pattern.
-bool drop_policy(text* pattern);
+void delete_row(const PolicyRow& row);
 
 }  // namespace idem::config

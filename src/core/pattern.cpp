@@ -42,4 +42,10 @@ std::size_t pattern_rank(std::string_view pattern, std::string_view scope) noexc
     return scope.substr(0, prefix.size()) == prefix ? pattern.size() : 0;
 }
 
+std::size_t cover_rank(std::string_view pattern, std::string_view narrow) noexcept {
+    if (!is_prefix_pattern(narrow)) return pattern_rank(pattern, narrow);
+    if (!is_prefix_pattern(pattern)) return 0;
+    return pattern_rank(pattern, narrow.substr(0, narrow.size() - 1));
+}
+
 }  // namespace idem::core

@@ -18,4 +18,7 @@ std::string_view pattern_reach(std::string_view pattern) noexcept;
 // prefix. '*' alone fits everything.
 std::size_t pattern_rank(std::string_view pattern, std::string_view scope) noexcept;
 
+// The same for all scopes that `narrow` fits: 0 if the pattern does not fit each of them.
+std::size_t cover_rank(std::string_view pattern, std::string_view narrow) noexcept;
+
 }  // namespace idem::core
