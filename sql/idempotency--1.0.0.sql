@@ -96,16 +96,55 @@ CREATE TABLE idempotency.policy (
     on_large_body        text,
     exclude_fields       text[],
     drop_headers         text[],
-    allowed_role         regrole,
+    allowed_role         name,
+    since                timestamptz,
+    memory_before        interval,
+    dropped              boolean NOT NULL DEFAULT false,
     CONSTRAINT policy_pkey PRIMARY KEY (scope_pattern),
     CONSTRAINT policy_on_lease_expiry_known
         CHECK (on_lease_expiry OPERATOR(pg_catalog.=) ANY ('{takeover,unknown}'::text[])),
     CONSTRAINT policy_on_large_body_known
         CHECK (on_large_body OPERATOR(pg_catalog.=) ANY ('{error,omit}'::text[])),
     CONSTRAINT policy_max_attempts_positive CHECK (max_attempts OPERATOR(pg_catalog.>) 0),
-    CONSTRAINT policy_max_body_bytes_not_negative CHECK (max_body_bytes OPERATOR(pg_catalog.>=) 0)
+    CONSTRAINT policy_max_body_bytes_in_range
+        CHECK (max_body_bytes OPERATOR(pg_catalog.>=) 0 AND max_body_bytes OPERATOR(pg_catalog.<=) 268435456),
+    CONSTRAINT policy_ttl_in_range
+        CHECK (ttl OPERATOR(pg_catalog.>) '0'::interval AND ttl OPERATOR(pg_catalog.<=) '36525 days'::interval),
+    CONSTRAINT policy_retention_in_range
+        CHECK (retention OPERATOR(pg_catalog.>) '0'::interval
+               AND retention OPERATOR(pg_catalog.<=) '36525 days'::interval),
+    CONSTRAINT policy_retention_covers_ttl CHECK (retention OPERATOR(pg_catalog.>=) ttl),
+    CONSTRAINT policy_lease_in_range
+        CHECK (lease OPERATOR(pg_catalog.>) '0'::interval AND lease OPERATOR(pg_catalog.<=) '36525 days'::interval),
+    CONSTRAINT policy_wait_in_range
+        CHECK (wait OPERATOR(pg_catalog.>=) '0'::interval AND wait OPERATOR(pg_catalog.<=) '1 day'::interval),
+    CONSTRAINT policy_retry_base_in_range
+        CHECK (retry_base OPERATOR(pg_catalog.>=) '0'::interval
+               AND retry_base OPERATOR(pg_catalog.<=) '36525 days'::interval),
+    CONSTRAINT policy_retry_cap_in_range
+        CHECK (retry_cap OPERATOR(pg_catalog.>=) '0'::interval
+               AND retry_cap OPERATOR(pg_catalog.<=) '36525 days'::interval),
+    CONSTRAINT policy_retry_base_below_cap CHECK (retry_base OPERATOR(pg_catalog.<=) retry_cap),
+    CONSTRAINT policy_memory_before_in_range
+        CHECK (memory_before OPERATOR(pg_catalog.>) '0'::interval
+               AND memory_before OPERATOR(pg_catalog.<=) '36525 days'::interval),
+    CONSTRAINT policy_past_complete
+        CHECK ((since IS NULL) OPERATOR(pg_catalog.=) (memory_before IS NULL)
+               AND (since IS NOT NULL OR NOT dropped)),
+    -- 255 characters of four bytes: what fits must not depend on the encoding of the database into
+    -- which a dump is restored.
+    CONSTRAINT policy_scope_pattern_fits CHECK (pg_catalog.octet_length(scope_pattern) OPERATOR(pg_catalog.<=) 1020),
+    CONSTRAINT policy_scope_pattern_printable
+        CHECK (scope_pattern OPERATOR(pg_catalog.!~) E'[\\u0001-\\u001f\\u007f]'),
+    CONSTRAINT policy_star_at_the_end CHECK (scope_pattern OPERATOR(pg_catalog.!~~) '%*_%')
 );
 COMMENT ON TABLE idempotency.policy IS 'what holds in which scopes; write it with idem_policy_set and idem_policy_drop';
+COMMENT ON COLUMN idempotency.policy.since IS 'a request first sent before is judged by memory_before as well';
+COMMENT ON COLUMN idempotency.policy.memory_before IS 'the shortest time for which keys were remembered before';
+COMMENT ON COLUMN idempotency.policy.dropped IS 'the policy is gone, and kept for what it said about memory';
+-- A name, so that a dump can be restored where the role does not exist (yet): the scope is closed
+-- there. A regrole would make COPY fail, and leave every scope without its policy.
+COMMENT ON COLUMN idempotency.policy.allowed_role IS 'only members of the role with this name may use the scope; nobody, if there is none';
 
 -- The sweeper's journal: exactly one row.
 CREATE TABLE idempotency.journal (
@@ -147,6 +186,18 @@ SELECT scope, principal, key,
        fingerprint, operation, request, resolved_by
   FROM idempotency.record;
 COMMENT ON VIEW idempotency.records IS 'the records, with statuses as words and without tokens';
+
+CREATE VIEW idempotency.policies AS
+SELECT scope_pattern, ttl, retention, lease, wait, max_attempts, retry_base, retry_cap, key_required,
+       fingerprint_required, store_request, on_lease_expiry, max_body_bytes, on_large_body,
+       exclude_fields, drop_headers, allowed_role, since, memory_before,
+       CASE WHEN allowed_role IS NOT NULL
+            THEN EXISTS (SELECT FROM pg_catalog.pg_roles
+                          WHERE rolname OPERATOR(pg_catalog.=) allowed_role)
+       END AS role_exists
+  FROM idempotency.policy
+ WHERE NOT dropped;
+COMMENT ON VIEW idempotency.policies IS 'the policies, and whether the roles that they admit exist';
 
 -- Who executes something now. A leased claim is a row; a transactional one is known by its lock
 -- only, for its row is not written yet.
@@ -686,7 +737,8 @@ FROM PUBLIC;
 
 -- Those who monitor see everything but what clients sent and got.
 GRANT USAGE ON SCHEMA idempotency TO pg_monitor;
-GRANT SELECT ON idempotency.in_flight, idempotency.abandoned, idempotency.sweeper, idempotency.stats
+GRANT SELECT ON idempotency.policies, idempotency.in_flight, idempotency.abandoned, idempotency.sweeper,
+    idempotency.stats
     TO pg_monitor;
 GRANT EXECUTE ON FUNCTION idempotency.scope_stats(),
     idempotency.claim_lives(timestamptz, integer, timestamptz) TO pg_monitor;

@@ -21,6 +21,7 @@ struct Asking {
     std::int64_t ttl;
     std::int64_t lease;
     std::int64_t wait;  // kForEver: without limit
+    std::int64_t retention;
     core::Asked asked;  // `now` is set for each look
 
     // The snapshot with which the work will see the database, if that is taken already: then only

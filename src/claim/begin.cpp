@@ -41,8 +41,15 @@ bool may_grant(const Judgement& judgement) {
            !TransactionIdIsValid(judgement.writer);
 }
 
+// What an absent row says is certain under the lock alone: a look may miss one that is being moved.
+bool needs_lock(const Judgement& judgement) {
+    return may_grant(judgement) ||
+           (!judgement.answer.has_record && !TransactionIdIsValid(judgement.writer));
+}
+
 Turn turn_without_grant(const Asking& asking, const Judgement& judgement) {
-    if (judgement.answer.outcome == core::Outcome::Execute)
+    if (judgement.answer.outcome == core::Outcome::Execute ||
+        (!judgement.answer.has_record && TransactionIdIsValid(judgement.writer)))
         return held_elsewhere(asking, Blocker::Writer, judgement.writer);
     return turn_of(judgement.answer);
 }
@@ -69,14 +76,14 @@ Turn locked_turn(const Asking& asking, std::int64_t left) {
     return held_elsewhere(asking, Blocker::Lock, InvalidTransactionId);
 }
 
-// Looks first and locks only to execute, so that a replay takes no lock.
+// Looks first and locks only where it must, so that a replay takes no lock.
 Turn unlocked_turn(const Asking& asking, std::int64_t left) {
     Judgement judgement = judge(asking);
-    if (!may_grant(judgement)) return turn_without_grant(asking, judgement);
+    if (!needs_lock(judgement)) return turn_without_grant(asking, judgement);
     if (try_lock(asking.id)) return locked_turn(asking, left);
     // Whoever has the lock may have just committed.
     judgement = judge(asking);
-    if (may_grant(judgement)) return held_elsewhere(asking, Blocker::Lock, InvalidTransactionId);
+    if (needs_lock(judgement)) return held_elsewhere(asking, Blocker::Lock, InvalidTransactionId);
     return turn_without_grant(asking, judgement);
 }
 

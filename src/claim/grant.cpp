@@ -37,7 +37,7 @@ store::Record inherited(const Judgement& judgement) {
 void set_times(const Asking& asking, TimestampTz now, store::Record* record) {
     record->claimed_at = now;
     record->expires_at = pg::after(now, asking.ttl);
-    record->retained_until = pg::after(now, asking.asked.retention);
+    record->retained_until = pg::after(now, asking.retention);
     record->lease = asking.lease;
     record->lease_until = pg::after(now, asking.lease);
     record->next_attempt_at = pg::kNoTime;

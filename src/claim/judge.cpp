@@ -42,6 +42,7 @@ core::RecordFacts facts_of(const store::Record& record, const Asking& asking, Ti
     facts.next_attempt_at = or_past(record.next_attempt_at);
     facts.expires_at = record.expires_at;
     facts.retained_until = record.retained_until;
+    facts.claimed_at = record.claimed_at;
     facts.released_by_operator = record.resolved_by != nullptr;
     facts.same_fingerprint = same_request(record, asking);
     facts.holder_gone = is_abandoned_early(record, asking, now);

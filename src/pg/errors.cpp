@@ -389,6 +389,32 @@ void raise_role(const char* role) {
     pg_unreachable();
 }
 
+void raise_missing_role(const char* role) {
+    ereport(
+        ERROR,
+        (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE), errmsg("permission denied for this scope"),
+         errdetail("Its policy admits only members of role \"%s\", which does not exist.", role),
+         errhint("Create the role, or give the scope another policy with idem_policy_set.")));
+    pg_unreachable();
+}
+
+void raise_policy_unusable(const char* column) {
+    ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+                    errmsg("the policy of this scope is not valid"),
+                    errdetail("Its %s is not what idem_policy_set accepts.", column),
+                    errhint("Set it anew with idem_policy_set, or drop it with "
+                            "idem_policy_drop.")));
+    pg_unreachable();
+}
+
+void raise_policy_table(const char* column) {
+    ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+                    errmsg("table idempotency.policy can't be read"),
+                    errdetail("Its column %s has another type, or is null.", column),
+                    errhint("Make the table what CREATE EXTENSION made it.")));
+    pg_unreachable();
+}
+
 void raise_not_installed() {
     ereport(ERROR, (errcode(ERRCODE_UNDEFINED_TABLE),
                     errmsg("extension \"idempotency\" is not installed in this database"),
