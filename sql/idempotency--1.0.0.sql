@@ -96,6 +96,7 @@ CREATE TABLE idempotency.policy (
     on_large_body        text,
     exclude_fields       text[],
     drop_headers         text[],
+    final_errors         text[],
     allowed_role         name,
     since                timestamptz,
     memory_before        interval,
@@ -190,7 +191,7 @@ COMMENT ON VIEW idempotency.records IS 'the records, with statuses as words and 
 CREATE VIEW idempotency.policies AS
 SELECT scope_pattern, ttl, retention, lease, wait, max_attempts, retry_base, retry_cap, key_required,
        fingerprint_required, store_request, on_lease_expiry, max_body_bytes, on_large_body,
-       exclude_fields, drop_headers, allowed_role, since, memory_before,
+       exclude_fields, drop_headers, final_errors, allowed_role, since, memory_before,
        CASE WHEN allowed_role IS NOT NULL
             THEN EXISTS (SELECT FROM pg_catalog.pg_roles
                           WHERE rolname OPERATOR(pg_catalog.=) allowed_role)
@@ -602,10 +603,11 @@ CREATE FUNCTION @extschema@.idem_policy_set(
     on_large_body text DEFAULT NULL,
     exclude_fields text[] DEFAULT NULL,
     drop_headers text[] DEFAULT NULL,
+    final_errors text[] DEFAULT NULL,
     allowed_role regrole DEFAULT NULL
 ) RETURNS void
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_policy_set';
-COMMENT ON FUNCTION @extschema@.idem_policy_set(text, interval, interval, interval, interval, integer, interval, interval, boolean, boolean, boolean, text, integer, text, text[], text[], regrole)
+COMMENT ON FUNCTION @extschema@.idem_policy_set(text, interval, interval, interval, interval, integer, interval, interval, boolean, boolean, boolean, text, integer, text, text[], text[], text[], regrole)
     IS 'set the whole policy of a scope, or of all scopes that begin alike';
 
 CREATE FUNCTION @extschema@.idem_policy_drop(scope_pattern text) RETURNS boolean
@@ -729,7 +731,7 @@ REVOKE ALL ON FUNCTION
     @extschema@.idem_resolve(text, text, text, text, integer, text, jsonb, text),
     @extschema@.idem_forget(text, text, text),
     @extschema@.idem_cleanup(bigint),
-    @extschema@.idem_policy_set(text, interval, interval, interval, interval, integer, interval, interval, boolean, boolean, boolean, text, integer, text, text[], text[], regrole),
+    @extschema@.idem_policy_set(text, interval, interval, interval, interval, integer, interval, interval, boolean, boolean, boolean, text, integer, text, text[], text[], text[], regrole),
     @extschema@.idem_policy_drop(text),
     @extschema@.idem_grant(regrole, boolean),
     @extschema@.idem_revoke(regrole)

@@ -7,6 +7,7 @@
 #include "api/operation.hpp"
 #include "claim/admin.hpp"
 #include "claim/begin.hpp"
+#include "config/policy.hpp"
 #include "pg/boundary.hpp"
 #include "pg/errors.hpp"
 #include "pg/subtransaction.hpp"
@@ -16,20 +17,9 @@ namespace idem::api {
 
 namespace {
 
-// Why the operation failed, if that is the request's own fault. Else the error again: the
-// transaction rolls back, and the retry runs.
-text* failure_of(const pg::Subtransaction& outer) {
-    ErrorData* error = pg::abort_subtransaction(outer);
-    if (!core::is_fault_of_request(unpack_sql_state(error->sqlerrcode))) ReThrowError(error);
-    text* message =
-        cstring_to_text(psprintf("%s: %s", unpack_sql_state(error->sqlerrcode), error->message));
-    FreeErrorData(error);
-    return message;
-}
-
-// Runs the operation in a subtransaction. nullptr if it succeeded, else why it failed.
-text* run_guarded(const Operation& operation, Jsonb* request, claim::Response* response) {
-    text* volatile failure = nullptr;
+// Runs the operation in a subtransaction. nullptr if it succeeded, else its error, which is over.
+ErrorData* run_guarded(const Operation& operation, Jsonb* request, claim::Response* response) {
+    ErrorData* volatile error = nullptr;
     pg::Subtransaction outer = pg::begin_subtransaction();
     PG_TRY();
     {
@@ -37,18 +27,38 @@ text* run_guarded(const Operation& operation, Jsonb* request, claim::Response* r
         pg::commit_subtransaction(outer);
     }
     PG_CATCH();
-    { failure = failure_of(outer); }
+    { error = pg::abort_subtransaction(outer); }
     PG_END_TRY();
-    return failure;
+    return error;
 }
 
-// As run_guarded. Meanwhile nobody ends the claim. An error that goes on takes claim and mark
-// along.
+bool is_final(const ErrorData& error, const text* scope) {
+    const char* sqlstate = unpack_sql_state(error.sqlerrcode);
+    config::ScopePolicy policy = config::policy_for(pg::bytes_of(scope));
+    if (policy.final_errors == nullptr) return core::is_fault_of_request(sqlstate);
+    pg::TextList entries = pg::text_list(policy.final_errors, "final_errors");
+    return core::is_listed(sqlstate, entries.items, entries.count);
+}
+
+// Why the operation failed, if that is final. Else the error again: the transaction rolls back, and
+// the retry runs.
+text* failure_of(ErrorData* error, const text* scope) {
+    if (error == nullptr) return nullptr;
+    if (!is_final(*error, scope)) ReThrowError(error);
+    text* message =
+        cstring_to_text(psprintf("%s: %s", unpack_sql_state(error->sqlerrcode), error->message));
+    FreeErrorData(error);
+    return message;
+}
+
+// Why the operation failed; nullptr if it succeeded. Meanwhile nobody ends the claim. An error that
+// goes on takes claim and mark along.
 text* run_under_claim(const claim::Answer& answer, const Operation& operation, Jsonb* request,
                       claim::Response* response) {
-    claim::open_claim(answer.record.id)->operated = true;
-    text* failure = run_guarded(operation, request, response);
-    claim::open_claim(answer.record.id)->operated = false;
+    const store::Identity& id = answer.record.id;
+    claim::open_claim(id)->operated = true;
+    text* failure = failure_of(run_guarded(operation, request, response), id.scope);
+    claim::open_claim(id)->operated = false;
     return failure;
 }
 

@@ -3,6 +3,7 @@
 #include "core/policy.hpp"
 #include "core/header.hpp"
 #include "core/pattern.hpp"
+#include "core/sqlstate.hpp"
 
 #include "api/arguments.hpp"
 #include "claim/fingerprint.hpp"
@@ -72,6 +73,14 @@ void check_drop_headers(FunctionCallInfo fcinfo) {
         if (!core::is_header_name(names.items[i])) pg::raise_drop_headers();
 }
 
+void check_final_errors(FunctionCallInfo fcinfo) {
+    if (PG_ARGISNULL(PolicyColumn::kFinalErrors)) return;
+    pg::TextList entries =
+        pg::text_list(PG_GETARG_ARRAYTYPE_P(PolicyColumn::kFinalErrors), "final_errors");
+    for (std::size_t i = 0; i < entries.count; i++)
+        if (!core::may_be_final(entries.items[i])) pg::raise_final_errors();
+}
+
 // The argument is a role, so that it exists and is quoted as roles are; the table keeps its name.
 Datum role_name(Oid role) {
     auto name = static_cast<Name>(palloc(sizeof(NameData)));
@@ -107,6 +116,7 @@ Datum set(FunctionCallInfo fcinfo) {
     check_words(fcinfo);
     check_exclude_fields(fcinfo);
     check_drop_headers(fcinfo);
+    check_final_errors(fcinfo);
     config::PolicyRow row = row_of(fcinfo);
     config::set_policy(&row);
     PG_RETURN_VOID();

@@ -92,13 +92,14 @@ void check_role(const char* name) {
 
 ScopePolicy policy_for(std::string_view scope) {
     refresh();
-    ScopePolicy result{default_policy(), nullptr, nullptr};
+    ScopePolicy result{default_policy(), nullptr, nullptr, nullptr};
     const PolicyRow* row = best_row(scope);
     if (row == nullptr) return result;
     if (!row->nulls[kAllowedRole]) check_role(NameStr(*DatumGetName(row->values[kAllowedRole])));
     result.values = values_of(*row);
     result.exclude_fields = array_at(*row, kExcludeFields);
     result.drop_headers = array_at(*row, kDropHeaders);
+    result.final_errors = array_at(*row, kFinalErrors);
     return result;
 }
 

@@ -12,6 +12,7 @@ struct ScopePolicy {
     core::Policy values;
     ArrayType* exclude_fields;
     ArrayType* drop_headers;
+    ArrayType* final_errors;
 };
 
 // The exact pattern's policy, else that of the longest prefix, else the settings. Arrays are copies

@@ -3,6 +3,7 @@
 #include "core/header.hpp"
 #include "core/pattern.hpp"
 #include "core/policy.hpp"
+#include "core/sqlstate.hpp"
 
 #include "pg/datum.hpp"
 
@@ -48,11 +49,14 @@ bool has_null_elements(const PolicyRow& row, PolicyColumn column) {
     return !row.nulls[column] && array_contains_nulls(DatumGetArrayTypeP(row.values[column]));
 }
 
-bool are_header_names(const PolicyRow& row, PolicyColumn column) {
+// Whether each element is fit, and none is null.
+bool are_all(const PolicyRow& row, PolicyColumn column, bool (*fit)(std::string_view)) {
     if (row.nulls[column]) return true;
-    pg::TextList names = pg::text_list(DatumGetArrayTypeP(row.values[column]), "drop_headers");
-    for (std::size_t i = 0; i < names.count; i++)
-        if (!core::is_header_name(names.items[i])) return false;
+    if (has_null_elements(row, column)) return false;
+    pg::TextList words =
+        pg::text_list(DatumGetArrayTypeP(row.values[column]), kPolicyColumnTypes[column].name);
+    for (std::size_t i = 0; i < words.count; i++)
+        if (!fit(words.items[i])) return false;
     return true;
 }
 
@@ -83,8 +87,8 @@ PolicyColumn first_bad(const PolicyRow& row) {
     if (!is_known(row, kOnLeaseExpiry, core::on_lease_expiry_from_word)) return kOnLeaseExpiry;
     if (!is_known(row, kOnLargeBody, core::on_large_body_from_word)) return kOnLargeBody;
     if (has_null_elements(row, kExcludeFields)) return kExcludeFields;
-    if (has_null_elements(row, kDropHeaders) || !are_header_names(row, kDropHeaders))
-        return kDropHeaders;
+    if (!are_all(row, kDropHeaders, core::is_header_name)) return kDropHeaders;
+    if (!are_all(row, kFinalErrors, core::may_be_final)) return kFinalErrors;
     return kPolicyColumns;
 }
 

@@ -13,6 +13,16 @@ constexpr std::string_view kRaiseException = "P0001";
 // within; and our own, by which an operation learns about another key.
 constexpr std::string_view kReservedClasses[] = {"F0", "HV", "P0", "XX", "ID"};
 
+// Of transactions, resources, operators, the system and faults within.
+constexpr std::string_view kNeverFinal[] = {"40", "53", "57", "58", "XX"};
+
+constexpr std::size_t kClassLength = 2;
+constexpr std::size_t kStateLength = 5;
+
+bool is_state_character(char c) noexcept {
+    return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z');
+}
+
 template <std::size_t N>
 bool is_one_of(std::string_view word, const std::string_view (&words)[N]) noexcept {
     return std::find(words, words + N, word) != words + N;
@@ -30,10 +40,23 @@ bool is_users_class(std::string_view name) noexcept {
 }  // namespace
 
 bool is_fault_of_request(std::string_view sqlstate) noexcept {
-    if (sqlstate.size() != 5) return false;
-    const std::string_view name = sqlstate.substr(0, 2);
+    if (sqlstate.size() != kStateLength) return false;
+    const std::string_view name = sqlstate.substr(0, kClassLength);
     return is_one_of(name, kClassesOfRequest) || is_users_class(name) ||
            sqlstate == kRaiseException;
+}
+
+bool may_be_final(std::string_view entry) noexcept {
+    return (entry.size() == kClassLength || entry.size() == kStateLength) &&
+           std::all_of(entry.begin(), entry.end(), is_state_character) &&
+           !is_one_of(entry.substr(0, kClassLength), kNeverFinal);
+}
+
+bool is_listed(std::string_view sqlstate, const std::string_view* entries,
+               std::size_t count) noexcept {
+    return std::any_of(entries, entries + count, [sqlstate](std::string_view entry) {
+        return entry == sqlstate || entry == sqlstate.substr(0, kClassLength);
+    });
 }
 
 }  // namespace idem::core

@@ -211,6 +211,14 @@ void raise_drop_headers() {
     pg_unreachable();
 }
 
+void raise_final_errors() {
+    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("invalid final_errors"),
+                    errdetail("An entry is no SQLSTATE and no class of them, or one of the classes "
+                              "40, 53, 57, 58 and XX, which are nobody's answer."),
+                    errhint("List entries such as \"22\" or \"P0002\".")));
+    pg_unreachable();
+}
+
 void raise_too_large(const char* what, std::int64_t bytes, std::int64_t limit, const char* hint) {
     ereport(ERROR,
             (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED), errmsg("size of %s exceeds the limit", what),

@@ -40,6 +40,7 @@ inline constexpr int kClaimLost = MAKE_SQLSTATE('I', 'D', '4', '0', '9');
 [[noreturn]] void raise_retention_below_ttl();
 [[noreturn]] void raise_retry_base_above_cap();
 [[noreturn]] void raise_drop_headers();
+[[noreturn]] void raise_final_errors();
 [[noreturn]] void raise_too_large(const char* what, std::int64_t bytes, std::int64_t limit,
                                   const char* hint);
 // An argument that says nothing here.

@@ -35,5 +35,32 @@ TEST(FaultOfRequest, IsNotWhatIsNoState) {
     }
 }
 
+TEST(MayBeFinal, IsAClassOrAState) {
+    for (const auto entry : {"22", "22012", "P0002", "38", "0A", "ZZ", "08006"}) {
+        EXPECT_TRUE(may_be_final(entry)) << entry;
+    }
+    for (const auto entry : {"", "2", "220", "2201", "220123", "p0001", "2 ", "\xc3\xa9"}) {
+        EXPECT_FALSE(may_be_final(entry)) << entry;
+    }
+}
+
+TEST(MayBeFinal, IsNothingThatPasses) {
+    for (const auto entry :
+         {"40", "40001", "40P01", "53", "53100", "57", "57014", "58", "58030", "XX", "XX000"}) {
+        EXPECT_FALSE(may_be_final(entry)) << entry;
+    }
+}
+
+TEST(IsListed, GoesByClassAndState) {
+    const std::string_view entries[] = {"22", "P0002"};
+    for (const auto state : {"22012", "22P02", "P0002"}) {
+        EXPECT_TRUE(is_listed(state, entries, 2)) << state;
+    }
+    for (const auto state : {"P0001", "P0000", "23505", "02200"}) {
+        EXPECT_FALSE(is_listed(state, entries, 2)) << state;
+    }
+    EXPECT_FALSE(is_listed("22012", nullptr, 0));
+}
+
 }  // namespace
 }  // namespace idem::core
