@@ -21,9 +21,9 @@ SELECT idem_once('msg-2', 'once');
 COMMIT;
 SELECT idem_once('msg-2', 'once');
 
--- As a filter: each message takes effect once, however often it is delivered.
-SELECT message FROM unnest('{a,b,a,c,b,a}'::text[]) message WHERE idem_once(message, 'once-filter');
-SELECT message FROM unnest('{c,d}'::text[]) message WHERE idem_once(message, 'once-filter');
+-- Each message takes effect once, however often it is delivered.
+SELECT message, idem_once(message, 'once-list') FROM unnest('{a,b,a,c,b,a}'::text[]) message;
+SELECT message, idem_once(message, 'once-list') FROM unnest('{c,d}'::text[]) message;
 
 -- The ttl, and a new generation after it.
 SELECT idem_once('msg-3', 'once-old', ttl => '1 hour');

@@ -44,7 +44,7 @@ RESET idempotency.default_lease;
 
 -- Setting a policy replaces the whole of it; a change counts from the next statement on, also within
 -- a transaction, and is undone with it.
-SELECT idem_policy_set('policy', ttl => '1 hour', max_attempts => 3, exclude_fields => '{sent_at}');
+SELECT idem_policy_set('policy', ttl => '24 hours', max_attempts => 3, exclude_fields => '{sent_at}');
 SELECT idem_policy_set('policy', lease => '1 min');
 SELECT * FROM idempotency.policy WHERE scope_pattern = 'policy' \gx
 BEGIN;
@@ -191,11 +191,14 @@ SELECT idem_complete('k', scope => 'policy-team', token => :token);
 SET ROLE regress_idem_login2;
 SELECT idem_complete('k', scope => 'policy-team', token => :token);
 RESET ROLE;
--- A role that is gone admits nobody but superusers.
+-- A role that is gone admits nobody, and another of its name that comes later admits its members.
+SELECT scope_pattern, allowed_role, role_exists FROM idempotency.policies;
 SELECT idem_revoke(r)
   FROM unnest('{regress_idem_login1,regress_idem_login2,regress_idem_nephew,regress_idem_noinherit}'::regrole[]) r;
 DROP ROLE regress_idem_team, regress_idem_login1, regress_idem_nephew, regress_idem_noinherit;
+SELECT scope_pattern, allowed_role, role_exists FROM idempotency.policies;
 SELECT outcome FROM idem_begin('k', scope => 'policy-team');
+\echo :SQLSTATE
 SELECT idem_grant('regress_idem_login2');
 SET ROLE regress_idem_login2;
 \set VERBOSITY terse
@@ -203,6 +206,16 @@ SELECT outcome FROM idem_begin('k', scope => 'policy-team');
 \echo :SQLSTATE
 \set VERBOSITY default
 RESET ROLE;
+CREATE ROLE regress_idem_team ROLE regress_idem_login2;
+SELECT outcome FROM idem_begin('k', scope => 'policy-team');
+SET ROLE regress_idem_login2;
+SELECT outcome FROM idem_begin('k', scope => 'policy-team');
+RESET ROLE;
+-- One that was renamed is gone as well, until the policy names it anew.
+ALTER ROLE regress_idem_team RENAME TO regress_idem_crew;
+SELECT outcome FROM idem_begin('k', scope => 'policy-team');
+\echo :SQLSTATE
+DROP ROLE regress_idem_crew;
 SELECT idem_revoke('regress_idem_login2');
 DROP ROLE regress_idem_login2;
 SELECT idem_policy_drop('policy-team*');

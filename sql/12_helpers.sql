@@ -45,7 +45,6 @@ SELECT idem_http_status('completed');
 \echo :SQLSTATE
 SELECT outcome, jsonb_pretty(idem_problem(jsonb_populate_record(NULL::idem_claim, jsonb_build_object('outcome', outcome)))) AS problem
   FROM unnest('{execute,replay,in_progress,mismatch,expired,retry_later,exhausted,unknown,missing_key,bad_key}'::text[]) outcome;
-SELECT idem_problem(NULL) = idem_problem(jsonb_populate_record(NULL::idem_claim, '{"outcome": "missing_key"}')) AS no_claim_no_key;
 -- Each document carries the status of its outcome.
 SELECT bool_and((idem_problem(jsonb_populate_record(NULL::idem_claim, jsonb_build_object('outcome', outcome))) ->> 'status')::int
                 = idem_http_status(outcome)) AS consistent

@@ -10,7 +10,7 @@ CREATE ROLE "regress idem ""odd'";
 SET SESSION AUTHORIZATION regress_idem_app;
 SELECT idem_key('a', 'b'), idem_http_status('expired'), length(idem_fingerprint('{}')) AS fingerprint_bytes,
        idem_parse_key('"k"'), idem_event_id('e', 'r', 'epoch'), idem_backoff(1, '1 s', '1 s'),
-       idem_problem(NULL) ->> 'status' AS problem, (idem_response(200, NULL, 'x'::text)).status_code;
+       idem_problem('missing_key') ->> 'status' AS problem, (idem_response(200, NULL, 'x'::text)).status_code;
 SELECT outcome FROM idem_begin('k', scope => 'privileges');
 \echo :SQLSTATE
 SELECT idem_once('k', 'privileges');

@@ -91,3 +91,21 @@ SHOW idempotency.default_ttl;
 SHOW idempotency.default_lease;
 SHOW idempotency.max_body_bytes;
 RESET ALL;
+-- What decides how long a key is remembered, or when somebody may take over, is not for callers; how
+-- long they are ready to wait is.
+SET ROLE pg_monitor;
+SET idempotency.default_ttl = '1s';
+\echo :SQLSTATE
+SET idempotency.default_retention = '1s';
+\echo :SQLSTATE
+SET idempotency.default_lease = '1ms';
+\echo :SQLSTATE
+SET idempotency.max_body_bytes = 0;
+\echo :SQLSTATE
+SET idempotency.default_wait = '1s';
+\echo :SQLSTATE
+RESET ROLE;
+RESET idempotency.default_wait;
+-- The store is not for a session at all.
+SET idempotency.store = sql;
+\echo :SQLSTATE

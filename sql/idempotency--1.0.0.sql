@@ -38,6 +38,7 @@ CREATE TABLE idempotency.record (
     finished_at     timestamptz,
     backend_start   timestamptz,
     fingerprint     bytea,
+    operation       text,
     headers         jsonb,
     body            bytea,
     error           text,
@@ -67,6 +68,7 @@ COMMENT ON COLUMN idempotency.record.token IS 'fencing token of the current clai
 COMMENT ON COLUMN idempotency.record.backend_pid IS 'the backend of a holder that claimed with hold: once it is gone, so is the holder';
 COMMENT ON COLUMN idempotency.record.backend_start IS 'when that backend began, for its pid may come again';
 COMMENT ON COLUMN idempotency.record.no_takeover IS 'once its lease is over, its result is unknown and an operator decides';
+COMMENT ON COLUMN idempotency.record.operation IS 'the function that idem_execute runs for it';
 COMMENT ON COLUMN idempotency.record.lease_us IS 'lease of the claim in microseconds';
 COMMENT ON COLUMN idempotency.record.excluded IS 'the fields that the fingerprint was taken without; null: none, or the caller gave the fingerprint';
 COMMENT ON COLUMN idempotency.record.created_at IS 'first claim';
@@ -94,16 +96,56 @@ CREATE TABLE idempotency.policy (
     on_large_body        text,
     exclude_fields       text[],
     drop_headers         text[],
-    allowed_role         regrole,
+    final_errors         text[],
+    allowed_role         name,
+    since                timestamptz,
+    memory_before        interval,
+    dropped              boolean NOT NULL DEFAULT false,
     CONSTRAINT policy_pkey PRIMARY KEY (scope_pattern),
     CONSTRAINT policy_on_lease_expiry_known
         CHECK (on_lease_expiry OPERATOR(pg_catalog.=) ANY ('{takeover,unknown}'::text[])),
     CONSTRAINT policy_on_large_body_known
         CHECK (on_large_body OPERATOR(pg_catalog.=) ANY ('{error,omit}'::text[])),
     CONSTRAINT policy_max_attempts_positive CHECK (max_attempts OPERATOR(pg_catalog.>) 0),
-    CONSTRAINT policy_max_body_bytes_not_negative CHECK (max_body_bytes OPERATOR(pg_catalog.>=) 0)
+    CONSTRAINT policy_max_body_bytes_in_range
+        CHECK (max_body_bytes OPERATOR(pg_catalog.>=) 0 AND max_body_bytes OPERATOR(pg_catalog.<=) 268435456),
+    CONSTRAINT policy_ttl_in_range
+        CHECK (ttl OPERATOR(pg_catalog.>) '0'::interval AND ttl OPERATOR(pg_catalog.<=) '36525 days'::interval),
+    CONSTRAINT policy_retention_in_range
+        CHECK (retention OPERATOR(pg_catalog.>) '0'::interval
+               AND retention OPERATOR(pg_catalog.<=) '36525 days'::interval),
+    CONSTRAINT policy_retention_covers_ttl CHECK (retention OPERATOR(pg_catalog.>=) ttl),
+    CONSTRAINT policy_lease_in_range
+        CHECK (lease OPERATOR(pg_catalog.>) '0'::interval AND lease OPERATOR(pg_catalog.<=) '36525 days'::interval),
+    CONSTRAINT policy_wait_in_range
+        CHECK (wait OPERATOR(pg_catalog.>=) '0'::interval AND wait OPERATOR(pg_catalog.<=) '1 day'::interval),
+    CONSTRAINT policy_retry_base_in_range
+        CHECK (retry_base OPERATOR(pg_catalog.>=) '0'::interval
+               AND retry_base OPERATOR(pg_catalog.<=) '36525 days'::interval),
+    CONSTRAINT policy_retry_cap_in_range
+        CHECK (retry_cap OPERATOR(pg_catalog.>=) '0'::interval
+               AND retry_cap OPERATOR(pg_catalog.<=) '36525 days'::interval),
+    CONSTRAINT policy_retry_base_below_cap CHECK (retry_base OPERATOR(pg_catalog.<=) retry_cap),
+    CONSTRAINT policy_memory_before_in_range
+        CHECK (memory_before OPERATOR(pg_catalog.>) '0'::interval
+               AND memory_before OPERATOR(pg_catalog.<=) '36525 days'::interval),
+    CONSTRAINT policy_past_complete
+        CHECK ((since IS NULL) OPERATOR(pg_catalog.=) (memory_before IS NULL)
+               AND (since IS NOT NULL OR NOT dropped)),
+    -- 255 characters of four bytes: what fits must not depend on the encoding of the database into
+    -- which a dump is restored.
+    CONSTRAINT policy_scope_pattern_fits CHECK (pg_catalog.octet_length(scope_pattern) OPERATOR(pg_catalog.<=) 1020),
+    CONSTRAINT policy_scope_pattern_printable
+        CHECK (scope_pattern OPERATOR(pg_catalog.!~) E'[\\u0001-\\u001f\\u007f]'),
+    CONSTRAINT policy_star_at_the_end CHECK (scope_pattern OPERATOR(pg_catalog.!~~) '%*_%')
 );
 COMMENT ON TABLE idempotency.policy IS 'what holds in which scopes; write it with idem_policy_set and idem_policy_drop';
+COMMENT ON COLUMN idempotency.policy.since IS 'a request first sent before is judged by memory_before as well';
+COMMENT ON COLUMN idempotency.policy.memory_before IS 'the shortest time for which keys were remembered before';
+COMMENT ON COLUMN idempotency.policy.dropped IS 'the policy is gone, and kept for what it said about memory';
+-- A name, so that a dump can be restored where the role does not exist (yet): the scope is closed
+-- there. A regrole would make COPY fail, and leave every scope without its policy.
+COMMENT ON COLUMN idempotency.policy.allowed_role IS 'only members of the role with this name may use the scope; nobody, if there is none';
 
 -- The sweeper's journal: exactly one row.
 CREATE TABLE idempotency.journal (
@@ -142,9 +184,21 @@ SELECT scope, principal, key,
        backend_pid IS NOT NULL AS held, created_at, claimed_at, finished_at, lease_until,
        next_attempt_at, NULLIF(expires_at, 'infinity') AS expires_at,
        NULLIF(retained_until, 'infinity') AS retained_until,
-       fingerprint, request, resolved_by
+       fingerprint, operation, request, resolved_by
   FROM idempotency.record;
 COMMENT ON VIEW idempotency.records IS 'the records, with statuses as words and without tokens';
+
+CREATE VIEW idempotency.policies AS
+SELECT scope_pattern, ttl, retention, lease, wait, max_attempts, retry_base, retry_cap, key_required,
+       fingerprint_required, store_request, on_lease_expiry, max_body_bytes, on_large_body,
+       exclude_fields, drop_headers, final_errors, allowed_role, since, memory_before,
+       CASE WHEN allowed_role IS NOT NULL
+            THEN EXISTS (SELECT FROM pg_catalog.pg_roles
+                          WHERE rolname OPERATOR(pg_catalog.=) allowed_role)
+       END AS role_exists
+  FROM idempotency.policy
+ WHERE NOT dropped;
+COMMENT ON VIEW idempotency.policies IS 'the policies, and whether the roles that they admit exist';
 
 -- Who executes something now. A leased claim is a row; a transactional one is known by its lock
 -- only, for its row is not written yet.
@@ -283,7 +337,8 @@ CREATE TYPE @extschema@.idem_response AS (
 COMMENT ON TYPE @extschema@.idem_response IS 'a response, as an operation of idem_execute may return it';
 
 ----------------------------------------------------------------------------------------------------
--- The protocol
+-- The protocol. What decides is volatile, unsafe to run in parallel, and dear: a call may record a key,
+-- so the planner is to try every other condition first.
 ----------------------------------------------------------------------------------------------------
 
 CREATE FUNCTION @extschema@.idem_begin(
@@ -300,7 +355,7 @@ CREATE FUNCTION @extschema@.idem_begin(
     holder text DEFAULT NULL,
     same_statement boolean DEFAULT false
 ) RETURNS @extschema@.idem_claim
-    LANGUAGE c AS 'MODULE_PATHNAME', 'idem_begin';
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_begin';
 COMMENT ON FUNCTION @extschema@.idem_begin(text, jsonb, text, text, bytea, interval, interval, interval, timestamptz, boolean, text, boolean)
     IS 'claim a key, or learn what became of its request';
 
@@ -314,7 +369,7 @@ CREATE FUNCTION @extschema@.idem_complete(
     token bigint DEFAULT NULL,
     ttl interval DEFAULT NULL
 ) RETURNS boolean
-    LANGUAGE c AS 'MODULE_PATHNAME', 'idem_complete_text';
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_complete_text';
 COMMENT ON FUNCTION @extschema@.idem_complete(text, integer, text, jsonb, text, text, bigint, interval)
     IS 'end a claim with the response that every repeat will get';
 
@@ -328,7 +383,7 @@ CREATE FUNCTION @extschema@.idem_complete(
     token bigint DEFAULT NULL,
     ttl interval DEFAULT NULL
 ) RETURNS boolean
-    LANGUAGE c AS 'MODULE_PATHNAME', 'idem_complete_bytea';
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_complete_bytea';
 COMMENT ON FUNCTION @extschema@.idem_complete(text, integer, bytea, jsonb, text, text, bigint, interval)
     IS 'end a claim with the response that every repeat will get';
 
@@ -342,8 +397,22 @@ CREATE FUNCTION @extschema@.idem_complete(
     token bigint DEFAULT NULL,
     ttl interval DEFAULT NULL
 ) RETURNS boolean
-    LANGUAGE c AS 'MODULE_PATHNAME', 'idem_complete_jsonb';
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_complete_jsonb';
 COMMENT ON FUNCTION @extschema@.idem_complete(text, integer, jsonb, jsonb, text, text, bigint, interval)
+    IS 'end a claim with the response that every repeat will get';
+
+CREATE FUNCTION @extschema@.idem_complete(
+    key text,
+    status_code integer,
+    body json,
+    headers jsonb DEFAULT NULL,
+    scope text DEFAULT '',
+    principal text DEFAULT '',
+    token bigint DEFAULT NULL,
+    ttl interval DEFAULT NULL
+) RETURNS boolean
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_complete_text';
+COMMENT ON FUNCTION @extschema@.idem_complete(text, integer, json, jsonb, text, text, bigint, interval)
     IS 'end a claim with the response that every repeat will get';
 
 CREATE FUNCTION @extschema@.idem_fail(
@@ -358,7 +427,7 @@ CREATE FUNCTION @extschema@.idem_fail(
     token bigint DEFAULT NULL,
     retry_after interval DEFAULT NULL
 ) RETURNS boolean
-    LANGUAGE c AS 'MODULE_PATHNAME', 'idem_fail_text';
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_fail_text';
 COMMENT ON FUNCTION @extschema@.idem_fail(text, text, boolean, integer, text, jsonb, text, text, bigint, interval)
     IS 'end a claim with a failure, final or to be tried again';
 
@@ -374,7 +443,7 @@ CREATE FUNCTION @extschema@.idem_fail(
     token bigint DEFAULT NULL,
     retry_after interval DEFAULT NULL
 ) RETURNS boolean
-    LANGUAGE c AS 'MODULE_PATHNAME', 'idem_fail_bytea';
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_fail_bytea';
 COMMENT ON FUNCTION @extschema@.idem_fail(text, text, boolean, integer, bytea, jsonb, text, text, bigint, interval)
     IS 'end a claim with a failure, final or to be tried again';
 
@@ -390,8 +459,24 @@ CREATE FUNCTION @extschema@.idem_fail(
     token bigint DEFAULT NULL,
     retry_after interval DEFAULT NULL
 ) RETURNS boolean
-    LANGUAGE c AS 'MODULE_PATHNAME', 'idem_fail_jsonb';
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_fail_jsonb';
 COMMENT ON FUNCTION @extschema@.idem_fail(text, text, boolean, integer, jsonb, jsonb, text, text, bigint, interval)
+    IS 'end a claim with a failure, final or to be tried again';
+
+CREATE FUNCTION @extschema@.idem_fail(
+    key text,
+    error text,
+    retryable boolean,
+    status_code integer,
+    body json,
+    headers jsonb DEFAULT NULL,
+    scope text DEFAULT '',
+    principal text DEFAULT '',
+    token bigint DEFAULT NULL,
+    retry_after interval DEFAULT NULL
+) RETURNS boolean
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_fail_text';
+COMMENT ON FUNCTION @extschema@.idem_fail(text, text, boolean, integer, json, jsonb, text, text, bigint, interval)
     IS 'end a claim with a failure, final or to be tried again';
 
 CREATE FUNCTION @extschema@.idem_extend(
@@ -401,7 +486,7 @@ CREATE FUNCTION @extschema@.idem_extend(
     scope text DEFAULT '',
     principal text DEFAULT ''
 ) RETURNS timestamptz
-    LANGUAGE c AS 'MODULE_PATHNAME', 'idem_extend';
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_extend';
 COMMENT ON FUNCTION @extschema@.idem_extend(text, bigint, interval, text, text)
     IS 'heartbeat: prolong the lease of a claim; returns its new end';
 
@@ -414,7 +499,7 @@ CREATE FUNCTION @extschema@.idem_checkpoint(
     token bigint DEFAULT NULL,
     lease interval DEFAULT NULL
 ) RETURNS timestamptz
-    LANGUAGE c AS 'MODULE_PATHNAME', 'idem_checkpoint';
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_checkpoint';
 COMMENT ON FUNCTION @extschema@.idem_checkpoint(text, text, jsonb, text, text, bigint, interval)
     IS 'note how far an operation has come, and prolong its lease; returns its new end';
 
@@ -424,7 +509,7 @@ CREATE FUNCTION @extschema@.idem_release(
     principal text DEFAULT '',
     token bigint DEFAULT NULL
 ) RETURNS boolean
-    LANGUAGE c AS 'MODULE_PATHNAME', 'idem_release';
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_release';
 COMMENT ON FUNCTION @extschema@.idem_release(text, text, text, bigint)
     IS 'give a claim back as if it had never been begun';
 
@@ -440,9 +525,9 @@ CREATE FUNCTION @extschema@.idem_once(
     wait interval DEFAULT NULL,
     same_statement boolean DEFAULT false
 ) RETURNS boolean
-    LANGUAGE c AS 'MODULE_PATHNAME', 'idem_once';
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_once';
 COMMENT ON FUNCTION @extschema@.idem_once(text, text, text, interval, interval, boolean)
-    IS 'true the first time, false after: for consumers of messages and webhooks';
+    IS 'true the first time, false after: for one message, in the transaction that handles it, never as a condition of a query';
 
 CREATE FUNCTION @extschema@.idem_execute(
     key text,
@@ -456,7 +541,7 @@ CREATE FUNCTION @extschema@.idem_execute(
     first_sent timestamptz DEFAULT NULL,
     holder text DEFAULT NULL
 ) RETURNS @extschema@.idem_claim
-    LANGUAGE c AS 'MODULE_PATHNAME', 'idem_execute';
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_execute';
 COMMENT ON FUNCTION @extschema@.idem_execute(text, regprocedure, jsonb, text, text, bytea, interval, interval, timestamptz, text)
     IS 'run a function of jsonb exactly once and keep what it returns';
 
@@ -465,7 +550,7 @@ CREATE FUNCTION @extschema@.idem_get(
     scope text DEFAULT '',
     principal text DEFAULT ''
 ) RETURNS @extschema@.idem_claim
-    LANGUAGE c AS 'MODULE_PATHNAME', 'idem_get';
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_get';
 COMMENT ON FUNCTION @extschema@.idem_get(text, text, text)
     IS 'look at a record without deciding anything; works on a standby';
 
@@ -483,7 +568,7 @@ CREATE FUNCTION @extschema@.idem_resolve(
     headers jsonb DEFAULT NULL,
     error text DEFAULT NULL
 ) RETURNS boolean
-    LANGUAGE c AS 'MODULE_PATHNAME', 'idem_resolve';
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_resolve';
 COMMENT ON FUNCTION @extschema@.idem_resolve(text, text, text, text, integer, text, jsonb, text)
     IS 'decide a record that waits for its holder or for an operator: release, complete or fail';
 
@@ -492,12 +577,12 @@ CREATE FUNCTION @extschema@.idem_forget(
     scope text DEFAULT '',
     principal text DEFAULT ''
 ) RETURNS boolean
-    LANGUAGE c AS 'MODULE_PATHNAME', 'idem_forget';
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_forget';
 COMMENT ON FUNCTION @extschema@.idem_forget(text, text, text)
     IS 'remove a record; the key can be executed again';
 
 CREATE FUNCTION @extschema@.idem_cleanup(max_rows bigint DEFAULT 10000) RETURNS bigint
-    LANGUAGE c AS 'MODULE_PATHNAME', 'idem_cleanup';
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_cleanup';
 COMMENT ON FUNCTION @extschema@.idem_cleanup(bigint)
     IS 'remove up to max_rows records whose retention is over; returns how many';
 
@@ -518,27 +603,28 @@ CREATE FUNCTION @extschema@.idem_policy_set(
     on_large_body text DEFAULT NULL,
     exclude_fields text[] DEFAULT NULL,
     drop_headers text[] DEFAULT NULL,
+    final_errors text[] DEFAULT NULL,
     allowed_role regrole DEFAULT NULL
 ) RETURNS void
-    LANGUAGE c AS 'MODULE_PATHNAME', 'idem_policy_set';
-COMMENT ON FUNCTION @extschema@.idem_policy_set(text, interval, interval, interval, interval, integer, interval, interval, boolean, boolean, boolean, text, integer, text, text[], text[], regrole)
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_policy_set';
+COMMENT ON FUNCTION @extschema@.idem_policy_set(text, interval, interval, interval, interval, integer, interval, interval, boolean, boolean, boolean, text, integer, text, text[], text[], text[], regrole)
     IS 'set the whole policy of a scope, or of all scopes that begin alike';
 
 CREATE FUNCTION @extschema@.idem_policy_drop(scope_pattern text) RETURNS boolean
-    LANGUAGE c AS 'MODULE_PATHNAME', 'idem_policy_drop';
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_policy_drop';
 COMMENT ON FUNCTION @extschema@.idem_policy_drop(text) IS 'drop a policy; false if there is none';
 
 CREATE FUNCTION @extschema@.idem_stats_reset() RETURNS void
-    LANGUAGE c AS 'MODULE_PATHNAME', 'idem_stats_reset';
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_stats_reset';
 COMMENT ON FUNCTION @extschema@.idem_stats_reset() IS 'set the counters of this database to zero';
 
 CREATE FUNCTION @extschema@.idem_grant(role regrole, operator boolean DEFAULT false) RETURNS void
-    LANGUAGE c AS 'MODULE_PATHNAME', 'idem_grant';
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_grant';
 COMMENT ON FUNCTION @extschema@.idem_grant(regrole, boolean)
     IS 'let a role use the protocol, and the functions for operators if wanted';
 
 CREATE FUNCTION @extschema@.idem_revoke(role regrole) RETURNS void
-    LANGUAGE c AS 'MODULE_PATHNAME', 'idem_revoke';
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_revoke';
 COMMENT ON FUNCTION @extschema@.idem_revoke(regrole) IS 'take back what idem_grant gave';
 
 ----------------------------------------------------------------------------------------------------
@@ -578,6 +664,11 @@ COMMENT ON FUNCTION @extschema@.idem_http_status(text)
 CREATE FUNCTION @extschema@.idem_problem(claim @extschema@.idem_claim) RETURNS jsonb
     LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'idem_problem';
 COMMENT ON FUNCTION @extschema@.idem_problem(@extschema@.idem_claim)
+    IS 'the RFC 9457 problem document of a claim; null where the answer is the stored one';
+
+CREATE FUNCTION @extschema@.idem_problem(outcome text) RETURNS jsonb
+    LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'idem_problem_text';
+COMMENT ON FUNCTION @extschema@.idem_problem(text)
     IS 'the RFC 9457 problem document of an outcome; null for execute and replay';
 
 CREATE FUNCTION @extschema@.idem_backoff(attempt integer, base interval, cap interval)
@@ -606,6 +697,13 @@ CREATE FUNCTION @extschema@.idem_response(status_code integer, headers jsonb, bo
                pg_catalog.convert_to(body::pg_catalog.text, pg_catalog.getdatabaseencoding()));
 COMMENT ON FUNCTION @extschema@.idem_response(integer, jsonb, jsonb) IS 'a response with a JSON body';
 
+CREATE FUNCTION @extschema@.idem_response(status_code integer, headers jsonb, body json)
+    RETURNS @extschema@.idem_response
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN ROW(status_code, headers,
+               pg_catalog.convert_to(body::pg_catalog.text, pg_catalog.getdatabaseencoding()));
+COMMENT ON FUNCTION @extschema@.idem_response(integer, jsonb, json) IS 'a response with a JSON body';
+
 ----------------------------------------------------------------------------------------------------
 -- Rights: everybody may use the pure helpers, nobody anything else until idem_grant.
 ----------------------------------------------------------------------------------------------------
@@ -619,9 +717,11 @@ REVOKE ALL ON FUNCTION
     @extschema@.idem_complete(text, integer, text, jsonb, text, text, bigint, interval),
     @extschema@.idem_complete(text, integer, bytea, jsonb, text, text, bigint, interval),
     @extschema@.idem_complete(text, integer, jsonb, jsonb, text, text, bigint, interval),
+    @extschema@.idem_complete(text, integer, json, jsonb, text, text, bigint, interval),
     @extschema@.idem_fail(text, text, boolean, integer, text, jsonb, text, text, bigint, interval),
     @extschema@.idem_fail(text, text, boolean, integer, bytea, jsonb, text, text, bigint, interval),
     @extschema@.idem_fail(text, text, boolean, integer, jsonb, jsonb, text, text, bigint, interval),
+    @extschema@.idem_fail(text, text, boolean, integer, json, jsonb, text, text, bigint, interval),
     @extschema@.idem_extend(text, bigint, interval, text, text),
     @extschema@.idem_checkpoint(text, text, jsonb, text, text, bigint, interval),
     @extschema@.idem_release(text, text, text, bigint),
@@ -631,7 +731,7 @@ REVOKE ALL ON FUNCTION
     @extschema@.idem_resolve(text, text, text, text, integer, text, jsonb, text),
     @extschema@.idem_forget(text, text, text),
     @extschema@.idem_cleanup(bigint),
-    @extschema@.idem_policy_set(text, interval, interval, interval, interval, integer, interval, interval, boolean, boolean, boolean, text, integer, text, text[], text[], regrole),
+    @extschema@.idem_policy_set(text, interval, interval, interval, interval, integer, interval, interval, boolean, boolean, boolean, text, integer, text, text[], text[], text[], regrole),
     @extschema@.idem_policy_drop(text),
     @extschema@.idem_grant(regrole, boolean),
     @extschema@.idem_revoke(regrole)
@@ -639,11 +739,12 @@ FROM PUBLIC;
 
 -- Those who monitor see everything but what clients sent and got.
 GRANT USAGE ON SCHEMA idempotency TO pg_monitor;
-GRANT SELECT ON idempotency.in_flight, idempotency.abandoned, idempotency.sweeper, idempotency.stats
+GRANT SELECT ON idempotency.policies, idempotency.in_flight, idempotency.abandoned, idempotency.sweeper,
+    idempotency.stats
     TO pg_monitor;
 GRANT EXECUTE ON FUNCTION idempotency.scope_stats(),
     idempotency.claim_lives(timestamptz, integer, timestamptz) TO pg_monitor;
 GRANT SELECT (scope, principal, key, status, attempt, status_code, body_omitted, recovery_point, holder,
               held, created_at, claimed_at, finished_at, lease_until, next_attempt_at, expires_at,
-              retained_until, resolved_by)
+              retained_until, operation, resolved_by)
     ON idempotency.records TO pg_monitor;

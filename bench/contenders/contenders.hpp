@@ -58,7 +58,7 @@ Work ours_execute(Client& client);
 Work ours_once(Client& client);
 // [BEGIN + idem_once] [payment] [COMMIT]
 Work ours_once_pipelined(Client& client);
-// [INSERT INTO payment SELECT ... WHERE idem_once]
+// [INSERT INTO payment SELECT ... FROM idem_once]
 Work ours_once_statement(Client& client);
 // [BEGIN + idem_begin] [idem_complete] [COMMIT]: no business that would dilute what records cost.
 WorkFactory ours_without_business(const std::string& ttl);

@@ -91,7 +91,9 @@ Work ours_once_pipelined(Client& client) {
 Work ours_once_statement(Client& client) {
     client.sql.prepare("pay_once",
                        "INSERT INTO bench.payment (account, amount)"
-                       " SELECT $1::bigint, $2::bigint WHERE idem_once($3, scope => 'bench')");
+                       " SELECT $1::bigint, $2::bigint"
+                       " FROM idem_once($3, scope => 'bench', same_statement => true) AS first"
+                       " WHERE first");
     return [&sql = client.sql] {
         auto arguments = random_payment();
         arguments.push_back(random_key());

@@ -157,11 +157,12 @@ function checkpoint(pool, claim, point, state) {
 
 // The stored answer, byte for byte, or the problem document of a refusal.
 function answerOf(claim) {
-  if (claim.outcome === 'replay') {
-    const headers = { ...claim.headers, 'Idempotent-Replayed': 'true' };
+  const replayed = claim.outcome === 'replay' ? { 'Idempotent-Replayed': 'true' } : {};
+  if (claim.problem === null) {
+    const headers = { ...claim.headers, ...replayed };
     return { status: claim.status_code, headers, body: claim.body ?? Buffer.alloc(0) };
   }
-  const headers = { 'Content-Type': 'application/problem+json' };
+  const headers = { ...replayed, 'Content-Type': 'application/problem+json' };
   if (['in_progress', 'retry_later'].includes(claim.outcome)) {
     headers['Retry-After'] = String(Math.max(1, Math.round(claim.pause ?? 1)));
   }

@@ -97,6 +97,18 @@ await test('a refusal is stored and replayed', async () => {
   assert.deepEqual(second, { ...first, replayed: 'true' });
 });
 
+await test('a failure that was stored without a status is a problem document', async () => {
+  await pool.query(`
+    WITH claim AS MATERIALIZED (
+      SELECT token FROM idem_begin('failed', '{"amount": 1}', 'POST /payments', 'acme'))
+    SELECT idem_fail('failed', 'no', scope => 'POST /payments', principal => 'acme', token => token)
+      FROM claim`);
+  const answer = await post('/payments', 'failed', { amount: 1 });
+  assert.deepEqual([answer.status, answer.replayed], [500, 'true']);
+  assert.equal(JSON.parse(answer.body).type, '/problems/idempotency/failed');
+  assert.equal(await charges('failed'), 0);
+});
+
 await test('an exception rolls the work back and frees the key', async () => {
   await pool.query('ALTER TABLE charge ADD CONSTRAINT rich CHECK (amount < 1000)');
   assert.equal((await post('/payments', 'broken', { amount: 2000 })).status, 500);

@@ -168,11 +168,11 @@ def names(claim):
 
 
 def answer_of(claim):
-    """The stored answer, byte for byte, or the problem document of a refusal."""
-    if claim.outcome == "replay":
-        headers = (claim.headers or {}) | {"Idempotent-Replayed": "true"}
-        return Response(claim.status_code, claim.body or b"", headers)
-    headers = {"Content-Type": "application/problem+json"}
+    """The stored answer, byte for byte, or the problem document of a refusal or a failure."""
+    headers = {"Idempotent-Replayed": "true"} if claim.outcome == "replay" else {}
+    if claim.problem is None:
+        return Response(claim.status_code, claim.body or b"", (claim.headers or {}) | headers)
+    headers["Content-Type"] = "application/problem+json"
     if claim.outcome in ("in_progress", "retry_later"):
         headers["Retry-After"] = str(max(1, round(claim.pause or 1)))
     return Response(claim.problem["status"], json.dumps(claim.problem).encode(), headers)

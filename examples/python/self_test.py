@@ -113,6 +113,18 @@ def refusal_is_stored():
     assert charges("declined") == 0
 
 
+def failure_without_a_status_is_500():
+    """a failure that was stored without a status is sent as a problem document"""
+    with connect() as conn:
+        claim = idempotency.begin(conn, key="failed", request={"amount": 1}, **PRINCIPAL)
+        conn.execute("SELECT idem_fail('failed', 'no', scope => %s, principal => %s, token => %s)",
+                     (PRINCIPAL["scope"], PRINCIPAL["principal"], claim.token))
+    answer = sender("failed")(functools.partial(charge, "failed"))
+    assert answer.status == 500 and answer.headers["Idempotent-Replayed"] == "true", answer
+    assert json.loads(answer.body)["type"] == "/problems/idempotency/failed", answer
+    assert charges("failed") == 0
+
+
 def lost_commit_is_asked_for():
     """after a COMMIT whose answer got lost the work is not done again"""
     answer = idempotency.transactionally(DeafConnection.connect, functools.partial(charge, "lost"),
@@ -196,7 +208,8 @@ with connect() as setup:
     setup.execute("CREATE TABLE charge (key text NOT NULL)")
     setup.execute("SELECT idem_policy_set('python', retry_base => '20 ms', retry_cap => '20 ms')")
 for one in (repeat_is_replayed, other_payload_is_refused, duplicate_is_told_to_wait,
-            exception_frees_the_key, refusal_is_stored, lost_commit_is_asked_for,
+            exception_frees_the_key, refusal_is_stored, failure_without_a_status_is_500,
+            lost_commit_is_asked_for,
             terminated_backend_is_survived, heartbeat_keeps_the_lease, failed_attempt_resumes,
             message_is_applied_once):
     test(one)

@@ -20,13 +20,26 @@ claim::Resolution resolution_of(const text* word) {
     pg::raise_word("action", text_to_cstring(word), "release, complete, fail");
 }
 
+// What does not go with the decision is refused: whoever gave it believes that it is kept.
+void check_fits(claim::Resolution resolution, const claim::Response& response, const text* error) {
+    if (resolution == claim::Resolution::Complete && error != nullptr)
+        pg::raise_unused("error", "A completed record has none.");
+    if (resolution != claim::Resolution::Release) return;
+    constexpr const char* kDetail = "A record that is released has no answer.";
+    if (response.status_code) pg::raise_unused("status_code", kDetail);
+    if (response.body != nullptr) pg::raise_unused("body", kDetail);
+    if (response.headers != nullptr) pg::raise_unused("headers", kDetail);
+}
+
 // idem_resolve(key, action, scope, principal, status_code, body, headers, error)
 Datum resolve(FunctionCallInfo fcinfo) {
     claim::ClaimRef ref{"idem_resolve()", identity(fcinfo, 0, 2, 3), std::nullopt};
     claim::Resolution resolution = resolution_of(required_text(fcinfo, 1, "action"));
     claim::Response response{status_code_or_none(fcinfo, 4), text_or_null(fcinfo, 5),
                              headers_or_null(fcinfo, 6)};
-    claim::resolve(ref, resolution, response, text_or_null(fcinfo, 7));
+    text* error = text_or_null(fcinfo, 7);
+    check_fits(resolution, response, error);
+    claim::resolve(ref, resolution, response, error);
     PG_RETURN_BOOL(true);
 }
 

@@ -31,21 +31,50 @@ void check_size(const store::Identity& id) {
     if (bytes > kMaxIdentityBytes) pg::raise_identity_size(bytes, kMaxIdentityBytes);
 }
 
-void check_header_name(const JsonbValue& name) {
-    std::string_view text{name.val.string.val, static_cast<std::size_t>(name.val.string.len)};
-    if (!core::is_header_name(text))
+std::string_view string_of(const JsonbValue& value) {
+    return {value.val.string.val, static_cast<std::size_t>(value.val.string.len)};
+}
+
+void check_header_name(std::string_view name) {
+    if (!core::is_header_name(name))
         pg::raise_headers("A header's name is empty or has characters that HTTP does not allow.");
 }
 
-// A value that follows a header's name, or an element of its array.
-void check_header_values(JsonbIterator** it, JsonbIteratorToken token, const JsonbValue& value) {
-    JsonbValue element = value;
-    if (token == WJB_BEGIN_ARRAY)
-        while ((token = JsonbIteratorNext(it, &element, false)) == WJB_ELEM &&
-               element.type == jbvString) {
-        }
-    bool good = token == WJB_END_ARRAY || (token == WJB_VALUE && element.type == jbvString);
-    if (!good) pg::raise_headers("A header's value is neither a string nor an array of strings.");
+void check_header_value(const JsonbValue& value) {
+    if (value.type != jbvString)
+        pg::raise_headers("A header's value is neither a string nor an array of strings.");
+    bool utf8 = GetDatabaseEncoding() != PG_SQL_ASCII;
+    std::string_view text = string_of(value);
+    if (!core::is_header_value(utf8 ? pg::as_utf8(text) : text, utf8))
+        pg::raise_headers("A header's value contains a control character.");
+}
+
+// What follows a header's name.
+void check_header_values(JsonbIterator** it) {
+    JsonbValue value;
+    JsonbIteratorToken token = JsonbIteratorNext(it, &value, true);
+    if (token != WJB_VALUE || value.type != jbvBinary) {
+        check_header_value(value);
+        return;
+    }
+    JsonbContainer* container = value.val.binary.data;
+    if (!JsonContainerIsArray(container)) check_header_value(value);
+    JsonbIterator* elements = JsonbIteratorInit(container);
+    (void)JsonbIteratorNext(&elements, &value, true);
+    while (JsonbIteratorNext(&elements, &value, true) == WJB_ELEM) check_header_value(value);
+}
+
+int compare_names(const void* a, const void* b, void*) {
+    return core::compare_headers(*static_cast<const std::string_view*>(a),
+                                 *static_cast<const std::string_view*>(b));
+}
+
+// HTTP takes names that differ in letter case for the same.
+void check_distinct(std::string_view* names, std::size_t count) {
+    qsort_interruptible(names, count, sizeof(*names), compare_names, nullptr);
+    for (std::size_t i = 1; i < count; i++)
+        if (core::same_header(names[i - 1], names[i]))
+            pg::raise_headers("A header stands twice, in different letter case.");
 }
 
 }  // namespace
@@ -121,7 +150,7 @@ bytea* fingerprint_or_null(FunctionCallInfo fcinfo, int arg) {
 }
 
 void check_status_code(std::int32_t code) {
-    if (code < 100 || code > 599) pg::raise_number("status_code", code, 100, 599);
+    if (code < 200 || code > 599) pg::raise_number("status_code", code, 200, 599);
 }
 
 std::optional<std::int32_t> status_code_or_none(FunctionCallInfo fcinfo, int arg) {
@@ -133,14 +162,20 @@ std::optional<std::int32_t> status_code_or_none(FunctionCallInfo fcinfo, int arg
 
 void check_headers(Jsonb* headers) {
     if (!JB_ROOT_IS_OBJECT(headers)) pg::raise_headers("It is not a JSON object.");
+    auto* names = static_cast<std::string_view*>(MemoryContextAllocHuge(
+        CurrentMemoryContext, sizeof(std::string_view) * (JB_ROOT_COUNT(headers) + 1)));
+    std::size_t count = 0;
     JsonbIterator* it = JsonbIteratorInit(&headers->root);
     JsonbValue value;
-    (void)JsonbIteratorNext(&it, &value, false);
-    while (JsonbIteratorNext(&it, &value, false) == WJB_KEY) {
-        check_header_name(value);
-        JsonbIteratorToken token = JsonbIteratorNext(&it, &value, false);
-        check_header_values(&it, token, value);
+    (void)JsonbIteratorNext(&it, &value, true);
+    while (JsonbIteratorNext(&it, &value, true) == WJB_KEY) {
+        CHECK_FOR_INTERRUPTS();
+        names[count] = string_of(value);
+        check_header_name(names[count++]);
+        check_header_values(&it);
     }
+    check_distinct(names, count);
+    pfree(names);
 }
 
 Jsonb* headers_or_null(FunctionCallInfo fcinfo, int arg) {

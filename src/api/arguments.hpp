@@ -37,10 +37,10 @@ store::Identity identity_or_generated_key(FunctionCallInfo fcinfo, int key, int 
 
 bytea* fingerprint_or_null(FunctionCallInfo fcinfo, int arg);
 
-// 100 to 599.
+// 200 to 599: an interim status is no answer.
 std::optional<std::int32_t> status_code_or_none(FunctionCallInfo fcinfo, int arg);
 
-// An object from header names to strings or arrays of strings.
+// An object from header names to strings or arrays of strings, each name once, without line breaks.
 Jsonb* headers_or_null(FunctionCallInfo fcinfo, int arg);
 void check_headers(Jsonb* headers);
 void check_status_code(std::int32_t code);

@@ -5,6 +5,7 @@
 #include "api/claim_result.hpp"
 #include "claim/admin.hpp"
 #include "pg/boundary.hpp"
+#include "pg/errors.hpp"
 #include "worker/presence.hpp"
 
 namespace idem::api {
@@ -46,6 +47,7 @@ Datum once(FunctionCallInfo fcinfo) {
 
 // idem_get(key, scope, principal)
 Datum get(FunctionCallInfo fcinfo) {
+    pg::require_no_parallel_mode("idem_get()");
     claim::Answer answer;
     if (!claim::look(identity(fcinfo, 0, 1, 2), &answer)) PG_RETURN_NULL();
     return claim_datum(fcinfo, answer);

@@ -50,19 +50,23 @@ struct Row {
 };
 
 // Which parts of a record an answer shows: token and progress to the one who goes on with it, the
-// result to those who sent the same request. Status and times are for everybody.
+// result to those who sent the same request, and to them also why the last attempt failed. Status
+// and times are for everybody.
 struct Shown {
     bool progress;
     bool result;
     bool token;
+    bool error;
 };
 
 Shown shown_in(const claim::Answer& answer) {
-    if (!answer.outcome) return {true, true, false};
+    if (!answer.outcome) return {true, true, false, true};
     bool executes = *answer.outcome == core::Outcome::Execute;
     bool replays = *answer.outcome == core::Outcome::Replay;
     bool ended = answer.record.status != core::Status::InProgress;
-    return {executes, replays || (executes && ended), executes};
+    bool pauses = *answer.outcome == core::Outcome::RetryLater ||
+                  *answer.outcome == core::Outcome::Exhausted;
+    return {executes, replays || (executes && ended), executes, executes || replays || pauses};
 }
 
 void set_identity(const store::Identity& id, Row* row) {
@@ -94,7 +98,7 @@ void set_shown(const store::Record& record, Shown shown, Row* row) {
         row->pointer(kRecoveryPoint, record.recovery_point);
         row->pointer(kState, record.state);
     }
-    if (shown.progress || shown.result) row->pointer(kError, record.error);
+    if (shown.error) row->pointer(kError, record.error);
     if (shown.result) set_result(record, row);
 }
 

@@ -1,11 +1,15 @@
 // idem_execute: runs an SQL function exactly once, as the caller, and keeps what it returns.
 
+#include "core/sqlstate.hpp"
+
 #include "api/arguments.hpp"
 #include "api/claim_result.hpp"
 #include "api/operation.hpp"
 #include "claim/admin.hpp"
 #include "claim/begin.hpp"
+#include "config/policy.hpp"
 #include "pg/boundary.hpp"
+#include "pg/errors.hpp"
 #include "pg/subtransaction.hpp"
 #include "worker/presence.hpp"
 
@@ -13,28 +17,9 @@ namespace idem::api {
 
 namespace {
 
-// Failures that another try may not meet: the transaction rolls back, and the retry runs.
-bool is_transient(int sqlstate) {
-    static constexpr const char* kClasses[] = {"08", "40", "53", "55", "57", "58", "XX"};
-    const char* code = unpack_sql_state(sqlstate);
-    for (const char* transient : kClasses)
-        if (strncmp(code, transient, 2) == 0) return true;
-    return false;
-}
-
-// Why the operation failed, or the error again if it is transient.
-text* failure_of(const pg::Subtransaction& outer) {
-    ErrorData* error = pg::abort_subtransaction(outer);
-    if (is_transient(error->sqlerrcode)) ReThrowError(error);
-    text* message =
-        cstring_to_text(psprintf("%s: %s", unpack_sql_state(error->sqlerrcode), error->message));
-    FreeErrorData(error);
-    return message;
-}
-
-// Runs the operation in a subtransaction. nullptr if it succeeded, else why it failed.
-text* run_guarded(const Operation& operation, Jsonb* request, claim::Response* response) {
-    text* volatile failure = nullptr;
+// Runs the operation in a subtransaction. nullptr if it succeeded, else its error, which is over.
+ErrorData* run_guarded(const Operation& operation, Jsonb* request, claim::Response* response) {
+    ErrorData* volatile error = nullptr;
     pg::Subtransaction outer = pg::begin_subtransaction();
     PG_TRY();
     {
@@ -42,8 +27,38 @@ text* run_guarded(const Operation& operation, Jsonb* request, claim::Response* r
         pg::commit_subtransaction(outer);
     }
     PG_CATCH();
-    { failure = failure_of(outer); }
+    { error = pg::abort_subtransaction(outer); }
     PG_END_TRY();
+    return error;
+}
+
+bool is_final(const ErrorData& error, const text* scope) {
+    const char* sqlstate = unpack_sql_state(error.sqlerrcode);
+    config::ScopePolicy policy = config::policy_for(pg::bytes_of(scope));
+    if (policy.final_errors == nullptr) return core::is_fault_of_request(sqlstate);
+    pg::TextList entries = pg::text_list(policy.final_errors, "final_errors");
+    return core::is_listed(sqlstate, entries.items, entries.count);
+}
+
+// Why the operation failed, if that is final. Else the error again: the transaction rolls back, and
+// the retry runs.
+text* failure_of(ErrorData* error, const text* scope) {
+    if (error == nullptr) return nullptr;
+    if (!is_final(*error, scope)) ReThrowError(error);
+    text* message =
+        cstring_to_text(psprintf("%s: %s", unpack_sql_state(error->sqlerrcode), error->message));
+    FreeErrorData(error);
+    return message;
+}
+
+// Why the operation failed; nullptr if it succeeded. Meanwhile nobody ends the claim. An error that
+// goes on takes claim and mark along.
+text* run_under_claim(const claim::Answer& answer, const Operation& operation, Jsonb* request,
+                      claim::Response* response) {
+    const store::Identity& id = answer.record.id;
+    claim::open_claim(id)->operated = true;
+    text* failure = failure_of(run_guarded(operation, request, response), id.scope);
+    claim::open_claim(id)->operated = false;
     return failure;
 }
 
@@ -55,12 +70,13 @@ void record_result(const claim::Answer& answer, text* failure, const claim::Resp
         (void)claim::fail(ref, claim::Response{}, claim::Failure{failure, false, std::nullopt});
 }
 
-claim::BeginCall begin_call(FunctionCallInfo fcinfo) {
+claim::BeginCall begin_call(FunctionCallInfo fcinfo, const Operation& operation) {
     claim::BeginCall call{};
     call.function = "idem_execute()";
     call.id = identity_or_generated_key(fcinfo, 0, 3, 4);
     call.request = jsonb_or_null(fcinfo, 2);
     call.fingerprint = fingerprint_or_null(fcinfo, 5);
+    call.operation = operation.name;
     call.ttl = duration_or_none(fcinfo, 6, "ttl", core::kTtlRange);
     call.wait = duration_or_none(fcinfo, 7, "wait", core::kWaitRange);
     call.first_sent = moment_or_none(fcinfo, 8, "first_sent");
@@ -73,11 +89,12 @@ claim::BeginCall begin_call(FunctionCallInfo fcinfo) {
 Datum execute(FunctionCallInfo fcinfo) {
     worker::ensure_launcher();
     Operation operation = operation_argument(fcinfo, 1);
-    claim::BeginCall call = begin_call(fcinfo);
+    claim::BeginCall call = begin_call(fcinfo, operation);
+    if (operation.strict && call.request == nullptr) pg::raise_strict_operation();
     claim::Answer answer = claim::begin(call);
     if (answer.outcome != core::Outcome::Execute) return claim_datum(fcinfo, answer);
     claim::Response response{};
-    text* failure = run_guarded(operation, call.request, &response);
+    text* failure = run_under_claim(answer, operation, call.request, &response);
     record_result(answer, failure, response);
     claim::Answer recorded;
     if (claim::look(answer.record.id, &recorded)) answer.record = recorded.record;

@@ -68,20 +68,20 @@ Datum parse_key(FunctionCallInfo fcinfo) {
 }
 
 // The problem of an outcome; nullptr if it is none. A word that is none of ours is an error.
-const core::Problem* problem_of(const text* outcome) {
+const core::Problem* problem_of(std::string_view word) {
     bool known;
-    const core::Problem* problem = core::problem_of(pg::bytes_of(outcome), &known);
+    const core::Problem* problem = core::problem_of(word, &known);
     if (!known)
-        pg::raise_word("outcome", text_to_cstring(outcome),
+        pg::raise_word("outcome", pnstrdup(word.data(), word.size()),
                        "execute, replay, in_progress, mismatch, expired, retry_later, exhausted, "
-                       "unknown, missing_key, bad_key");
+                       "unknown, failed, missing_key, bad_key");
     return problem;
 }
 
 // idem_http_status(outcome)
 Datum http_status(FunctionCallInfo fcinfo) {
     if (PG_ARGISNULL(0)) PG_RETURN_NULL();
-    const core::Problem* problem = problem_of(PG_GETARG_TEXT_PP(0));
+    const core::Problem* problem = problem_of(pg::bytes_of(PG_GETARG_TEXT_PP(0)));
     if (problem == nullptr) PG_RETURN_NULL();
     PG_RETURN_INT32(problem->http_status);
 }
@@ -107,7 +107,12 @@ void push_member(JsonbParseState** state, std::string_view name, std::string_vie
     push_string(state, WJB_VALUE, text);
 }
 
-// An RFC 9457 problem document; retry_after in whole seconds, rounded up, as Retry-After wants it.
+// Rounded up, as Retry-After wants it. The longest pause is the end of int64: nothing is added.
+std::int64_t whole_seconds(std::int64_t micros) {
+    return micros / core::kSecond + (micros % core::kSecond > 0 ? 1 : 0);
+}
+
+// An RFC 9457 problem document.
 Jsonb* problem_document(const core::Problem& problem, std::int64_t retry_after) {
     JsonbParseState* state = nullptr;
     (void)pushJsonbValue(&state, WJB_BEGIN_OBJECT, nullptr);
@@ -116,7 +121,7 @@ Jsonb* problem_document(const core::Problem& problem, std::int64_t retry_after) 
     push_number(&state, "status", problem.http_status);
     push_member(&state, "detail", problem.detail);
     if (retry_after > 0)
-        push_number(&state, "retry_after", (retry_after + core::kSecond - 1) / core::kSecond);
+        push_number(&state, "retry_after", whole_seconds(retry_after));
     return JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, nullptr));
 }
 
@@ -127,16 +132,34 @@ std::int64_t retry_after_of(HeapTupleHeader claim) {
     return pg::micros_of(DatumGetIntervalP(value));
 }
 
-// idem_problem(claim): null, or a claim without an outcome, stands for a key that is missing or
-// bad.
-Datum problem(FunctionCallInfo fcinfo) {
-    bool null = true;
-    HeapTupleHeader claim = PG_ARGISNULL(0) ? nullptr : PG_GETARG_HEAPTUPLEHEADER(0);
-    Datum outcome = claim == nullptr ? 0 : GetAttributeByName(claim, "outcome", &null);
-    const core::Problem* problem =
-        problem_of(null ? cstring_to_text("missing_key") : DatumGetTextPP(outcome));
+std::string_view word_in(HeapTupleHeader claim, const char* field) {
+    bool null;
+    Datum value = GetAttributeByName(claim, field, &null);
+    return null ? std::string_view{} : pg::bytes_of(DatumGetTextPP(value));
+}
+
+core::ClaimWords words_of(HeapTupleHeader claim) {
+    bool null;
+    (void)GetAttributeByName(claim, "status_code", &null);
+    return {word_in(claim, "outcome"), word_in(claim, "status"), !null};
+}
+
+// idem_problem(claim)
+Datum problem_of_claim(FunctionCallInfo fcinfo) {
+    if (PG_ARGISNULL(0)) PG_RETURN_NULL();
+    HeapTupleHeader claim = PG_GETARG_HEAPTUPLEHEADER(0);
+    std::string_view word = core::problem_word(words_of(claim));
+    const core::Problem* problem = word.empty() ? nullptr : problem_of(word);
     if (problem == nullptr) PG_RETURN_NULL();
-    PG_RETURN_JSONB_P(problem_document(*problem, claim == nullptr ? 0 : retry_after_of(claim)));
+    PG_RETURN_JSONB_P(problem_document(*problem, retry_after_of(claim)));
+}
+
+// idem_problem(outcome)
+Datum problem_of_word(FunctionCallInfo fcinfo) {
+    if (PG_ARGISNULL(0)) PG_RETURN_NULL();
+    const core::Problem* problem = problem_of(pg::bytes_of(PG_GETARG_TEXT_PP(0)));
+    if (problem == nullptr) PG_RETURN_NULL();
+    PG_RETURN_JSONB_P(problem_document(*problem, 0));
 }
 
 // idem_backoff(attempt, base, cap)
@@ -158,5 +181,6 @@ IDEM_FUNCTION(idem_key, idem::api::key);
 IDEM_FUNCTION(idem_event_id, idem::api::event_id);
 IDEM_FUNCTION(idem_parse_key, idem::api::parse_key);
 IDEM_FUNCTION(idem_http_status, idem::api::http_status);
-IDEM_FUNCTION(idem_problem, idem::api::problem);
+IDEM_FUNCTION(idem_problem, idem::api::problem_of_claim);
+IDEM_FUNCTION(idem_problem_text, idem::api::problem_of_word);
 IDEM_FUNCTION(idem_backoff, idem::api::backoff);

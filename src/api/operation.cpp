@@ -36,6 +36,32 @@ void check_right(Oid function) {
     InvokeFunctionExecuteHook(function);
 }
 
+// Quoted by rules that never change: the server's follow a setting and its list of words.
+void append_name(StringInfo out, const char* name) {
+    bool plain = name[strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_")] == '\0' &&
+                 !isdigit(static_cast<unsigned char>(*name));
+    if (plain) {
+        appendStringInfoString(out, name);
+        return;
+    }
+    appendStringInfoChar(out, '"');
+    for (; *name != '\0'; name++) {
+        if (*name == '"') appendStringInfoChar(out, '"');
+        appendStringInfoChar(out, *name);
+    }
+    appendStringInfoChar(out, '"');
+}
+
+text* name_of(Oid function) {
+    StringInfoData out;
+    initStringInfo(&out);
+    append_name(&out, get_namespace_name(get_func_namespace(function)));
+    appendStringInfoChar(&out, '.');
+    append_name(&out, get_func_name(function));
+    appendStringInfoString(&out, "(jsonb)");
+    return pg::make_text({out.data, static_cast<std::size_t>(out.len)});
+}
+
 bytea* body_of_jsonb(Datum value) {
     return pg::as_bytea(pg::jsonb_text(DatumGetJsonbP(value)));
 }
@@ -56,6 +82,13 @@ void take_response(HeapTupleHeader row, claim::Response* response) {
     if (!null) response->body = DatumGetByteaPCopy(value);
 }
 
+void take_result(const Operation& operation, Datum result, claim::Response* response) {
+    if (operation.returns_response)
+        take_response(DatumGetHeapTupleHeader(result), response);
+    else
+        response->body = body_of_jsonb(result);
+}
+
 }  // namespace
 
 Operation operation_argument(FunctionCallInfo fcinfo, int arg) {
@@ -66,27 +99,25 @@ Operation operation_argument(FunctionCallInfo fcinfo, int arg) {
     if (!HeapTupleIsValid(tuple)) pg::raise_operation("There is no such function.");
     const auto* form = reinterpret_cast<Form_pg_proc>(GETSTRUCT(tuple));
     const char* fault = fault_of(*form, response);
-    Operation operation{function, form->prorettype == response};
+    Operation operation{function, form->prorettype == response, form->proisstrict, nullptr};
     ReleaseSysCache(tuple);
     if (fault != nullptr) pg::raise_operation(fault);
     check_right(function);
+    operation.name = name_of(function);
     return operation;
 }
 
 void run_operation(const Operation& operation, Jsonb* request, claim::Response* response) {
     FmgrInfo function;
     fmgr_info(operation.function, &function);
-    if (function.fn_strict && request == nullptr) return;
+    PushActiveSnapshot(GetTransactionSnapshot());
     LOCAL_FCINFO(call, 1);
     InitFunctionCallInfoData(*call, &function, 1, InvalidOid, nullptr, nullptr);
     call->args[0].value = PointerGetDatum(request);
     call->args[0].isnull = request == nullptr;
     Datum result = FunctionCallInvoke(call);
-    if (call->isnull) return;
-    if (operation.returns_response)
-        take_response(DatumGetHeapTupleHeader(result), response);
-    else
-        response->body = body_of_jsonb(result);
+    if (!call->isnull) take_result(operation, result, response);
+    PopActiveSnapshot();
 }
 
 }  // namespace idem::api

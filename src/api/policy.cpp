@@ -3,11 +3,12 @@
 #include "core/policy.hpp"
 #include "core/header.hpp"
 #include "core/pattern.hpp"
+#include "core/sqlstate.hpp"
 
 #include "api/arguments.hpp"
 #include "claim/fingerprint.hpp"
 #include "config/policy.hpp"
-#include "config/policy_table.hpp"
+#include "config/policy_change.hpp"
 #include "config/settings.hpp"
 #include "pg/boundary.hpp"
 #include "pg/errors.hpp"
@@ -72,9 +73,37 @@ void check_drop_headers(FunctionCallInfo fcinfo) {
         if (!core::is_header_name(names.items[i])) pg::raise_drop_headers();
 }
 
-void check_role(FunctionCallInfo fcinfo) {
-    if (!PG_ARGISNULL(PolicyColumn::kAllowedRole))
-        (void)GetUserNameFromId(PG_GETARG_OID(PolicyColumn::kAllowedRole), false);
+void check_final_errors(FunctionCallInfo fcinfo) {
+    if (PG_ARGISNULL(PolicyColumn::kFinalErrors)) return;
+    pg::TextList entries =
+        pg::text_list(PG_GETARG_ARRAYTYPE_P(PolicyColumn::kFinalErrors), "final_errors");
+    for (std::size_t i = 0; i < entries.count; i++)
+        if (!core::may_be_final(entries.items[i])) pg::raise_final_errors();
+}
+
+// The argument is a role, so that it exists and is quoted as roles are; the table keeps its name.
+Datum role_name(Oid role) {
+    auto name = static_cast<Name>(palloc(sizeof(NameData)));
+    (void)namestrcpy(name, GetUserNameFromId(role, false));
+    return NameGetDatum(name);
+}
+
+// Copied where it is not plain.
+Datum plain(FunctionCallInfo fcinfo, int arg, Oid type) {
+    bool is_varlena = type == TEXTOID || type == TEXTARRAYOID;
+    return is_varlena ? PointerGetDatum(PG_GETARG_VARLENA_P(arg)) : PG_GETARG_DATUM(arg);
+}
+
+config::PolicyRow row_of(FunctionCallInfo fcinfo) {
+    config::PolicyRow row{};
+    for (int i = 0; i < PolicyColumn::kSince; i++) {
+        row.nulls[i] = PG_ARGISNULL(i);
+        if (!row.nulls[i]) row.values[i] = plain(fcinfo, i, config::kPolicyColumnTypes[i].type);
+    }
+    if (!row.nulls[PolicyColumn::kAllowedRole])
+        row.values[PolicyColumn::kAllowedRole] =
+            role_name(PG_GETARG_OID(PolicyColumn::kAllowedRole));
+    return row;
 }
 
 // idem_policy_set(scope_pattern, ttl, ...)
@@ -87,14 +116,9 @@ Datum set(FunctionCallInfo fcinfo) {
     check_words(fcinfo);
     check_exclude_fields(fcinfo);
     check_drop_headers(fcinfo);
-    check_role(fcinfo);
-    Datum values[PolicyColumn::kPolicyColumns];
-    char nulls[PolicyColumn::kPolicyColumns];
-    for (int i = 0; i < PolicyColumn::kPolicyColumns; i++) {
-        values[i] = PG_GETARG_DATUM(i);
-        nulls[i] = PG_ARGISNULL(i) ? 'n' : ' ';
-    }
-    config::write_policy(values, nulls);
+    check_final_errors(fcinfo);
+    config::PolicyRow row = row_of(fcinfo);
+    config::set_policy(&row);
     PG_RETURN_VOID();
 }
 

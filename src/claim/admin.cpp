@@ -45,7 +45,7 @@ core::Status status_after(Resolution resolution) {
 void mark_resolved(Resolution resolution, text* error, store::Record* record) {
     mark_ended(status_after(resolution), record);
     record->token = new_token(record->token);
-    record->error = error;
+    record->error = clipped_error(error);
     record->resolved_by = cstring_to_text(GetUserNameFromId(GetSessionUserId(), false));
     if (resolution == Resolution::Release) record->next_attempt_at = record->finished_at;
 }

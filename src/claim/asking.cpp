@@ -52,9 +52,17 @@ void settle_snapshot(const BeginCall& call, Asking* asking) {
     }
 }
 
-core::Asked settled_limits(const BeginCall& call, const core::Policy& policy, std::int64_t ttl) {
+// The shortest that the key can have had since the request was first sent. A ttl that this call asks
+// for makes it no longer: earlier calls may have had none.
+std::int64_t settled_memory(const BeginCall& call, std::int64_t retention) {
+    if (!call.first_sent) return retention;
+    return Min(retention, config::memory_since(pg::bytes_of(call.id.scope), *call.first_sent));
+}
+
+core::Asked settled_limits(const BeginCall& call, const core::Policy& policy,
+                           std::int64_t retention) {
     core::Asked asked{};
-    asked.retention = Max(policy.retention, ttl);
+    asked.memory = settled_memory(call, retention);
     asked.first_sent = call.first_sent;
     asked.max_attempts = policy.max_attempts;
     asked.on_lease_expiry = policy.on_lease_expiry;
@@ -69,13 +77,15 @@ Asking settle(const BeginCall& call) {
     asking.id = call.id;
     asking.id.key = settled_key(call, policy.values);
     settle_fingerprint(call, policy, &asking);
+    asking.operation = call.operation;
     asking.request = settled_request(call, policy.values);
     asking.holder = call.holder;
     asking.hold = call.hold;
     asking.ttl = call.ttl.value_or(policy.values.ttl);
     asking.lease = call.lease.value_or(policy.values.lease);
     asking.wait = call.wait_for_ever ? kForEver : call.wait.value_or(policy.values.wait);
-    asking.asked = settled_limits(call, policy.values, asking.ttl);
+    asking.retention = Max(policy.values.retention, asking.ttl);
+    asking.asked = settled_limits(call, policy.values, asking.retention);
     settle_snapshot(call, &asking);
     return asking;
 }

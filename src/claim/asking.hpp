@@ -14,12 +14,14 @@ struct Asking {
     bytea* fingerprint;   // nullptr: not known
     Jsonb* hashed;        // what it was taken of; nullptr: the caller gave it
     ArrayType* excluded;  // and without which fields; nullptr: none
+    text* operation;      // nullptr: not known
     Jsonb* request;       // to be stored; nullptr: not
     text* holder;
     bool hold;
     std::int64_t ttl;
     std::int64_t lease;
     std::int64_t wait;  // kForEver: without limit
+    std::int64_t retention;
     core::Asked asked;  // `now` is set for each look
 
     // The snapshot with which the work will see the database, if that is taken already: then only

@@ -12,6 +12,7 @@ struct BeginCall {
     store::Identity id;    // key may be nullptr
     Jsonb* request;
     bytea* fingerprint;
+    text* operation;  // what is to be run; nullptr: the caller's own affair
     std::optional<std::int64_t> ttl;
     std::optional<std::int64_t> lease;
     std::optional<std::int64_t> wait;

@@ -12,8 +12,6 @@ namespace idem::claim {
 
 namespace {
 
-constexpr int kLongestError = 64 * 1024;  // bytes
-
 void set_ttl(std::int64_t ttl, store::Record* record) {
     record->expires_at = pg::after(record->claimed_at, ttl);
     record->retained_until = Max(record->retained_until, record->expires_at);
@@ -25,18 +23,9 @@ std::int64_t pause_before_retry(const Failure& failure, const core::Policy& poli
                           pg_prng_double(&pg_global_prng_state));
 }
 
-// An error is for people to read, and recording a failure must not fail for its length.
-text* clipped(text* error) {
-    if (error == nullptr) return nullptr;
-    std::string_view bytes = pg::bytes_of(error);
-    int length = static_cast<int>(bytes.size());
-    return pg::make_text(bytes.substr(
-        0, static_cast<std::size_t>(pg_mbcliplen(bytes.data(), length, kLongestError))));
-}
-
 void mark_failed(const Failure& failure, const core::Policy& policy, store::Record* record) {
     mark_ended(failure.retryable ? core::Status::Retryable : core::Status::Failed, record);
-    record->error = clipped(failure.error);
+    record->error = clipped_error(failure.error);
     if (failure.retryable)
         record->next_attempt_at =
             pg::after(record->finished_at, pause_before_retry(failure, policy, record->attempt));
@@ -59,11 +48,19 @@ TimestampTz prolong(HeldClaim* claim, std::optional<std::int64_t> lease) {
     return record->lease_until;
 }
 
+// The claim, to be ended. What idem_execute runs must not end the claim that it is run for: its
+// effects would stay, and the next caller would run it again.
+HeldClaim claim_to_end(const ClaimRef& ref) {
+    HeldClaim claim = held_claim(ref);
+    if (claim.open != nullptr && claim.open->operated) pg::raise_own_operation();
+    return claim;
+}
+
 }  // namespace
 
 bool complete(const ClaimRef& ref, const Response& response, std::optional<std::int64_t> ttl) {
     config::ScopePolicy policy = enter(ref.function, ref.id);
-    HeldClaim claim = held_claim(ref);
+    HeldClaim claim = claim_to_end(ref);
     if (claim.ended) return false;
     mark_completed(ttl, &claim.record);
     keep_response(response, policy, &claim.record);
@@ -74,7 +71,7 @@ bool complete(const ClaimRef& ref, const Response& response, std::optional<std::
 
 bool fail(const ClaimRef& ref, const Response& response, const Failure& failure) {
     config::ScopePolicy policy = enter(ref.function, ref.id);
-    HeldClaim claim = held_claim(ref);
+    HeldClaim claim = claim_to_end(ref);
     if (claim.ended) return false;
     mark_failed(failure, policy.values, &claim.record);
     keep_response(response, policy, &claim.record);
@@ -85,7 +82,7 @@ bool fail(const ClaimRef& ref, const Response& response, const Failure& failure)
 
 bool release(const ClaimRef& ref) {
     config::ScopePolicy policy = enter(ref.function, ref.id);
-    HeldClaim claim = held_claim(ref);
+    HeldClaim claim = claim_to_end(ref);
     if (claim.ended) return false;
     withdraw(policy.values, &claim);
     return true;

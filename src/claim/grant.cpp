@@ -25,6 +25,7 @@ store::Record inherited(const Judgement& judgement) {
     record.created_at = row.created_at;
     record.fingerprint = row.fingerprint;
     record.excluded = row.excluded;
+    record.operation = row.operation;
     record.request = row.request;
     record.error = row.error;
     record.resolved_by = row.resolved_by;
@@ -36,7 +37,7 @@ store::Record inherited(const Judgement& judgement) {
 void set_times(const Asking& asking, TimestampTz now, store::Record* record) {
     record->claimed_at = now;
     record->expires_at = pg::after(now, asking.ttl);
-    record->retained_until = pg::after(now, asking.asked.retention);
+    record->retained_until = pg::after(now, asking.retention);
     record->lease = asking.lease;
     record->lease_until = pg::after(now, asking.lease);
     record->next_attempt_at = pg::kNoTime;
@@ -53,6 +54,7 @@ store::Record new_attempt(const Asking& asking, const Judgement& judgement) {
         record.fingerprint = asking.fingerprint;
         record.excluded = asking.excluded;
     }
+    if (asking.operation != nullptr) record.operation = asking.operation;
     if (asking.request != nullptr) record.request = asking.request;
     record.holder = asking.holder;
     if (asking.hold)

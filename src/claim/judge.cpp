@@ -42,6 +42,7 @@ core::RecordFacts facts_of(const store::Record& record, const Asking& asking, Ti
     facts.next_attempt_at = or_past(record.next_attempt_at);
     facts.expires_at = record.expires_at;
     facts.retained_until = record.retained_until;
+    facts.claimed_at = record.claimed_at;
     facts.released_by_operator = record.resolved_by != nullptr;
     facts.same_fingerprint = same_request(record, asking);
     facts.holder_gone = is_abandoned_early(record, asking, now);
@@ -58,8 +59,9 @@ bool is_unknown(const core::RecordFacts& record, const core::Asked& asked) {
 }  // namespace
 
 bool same_request(const store::Record& record, const Asking& asking) {
-    return same_if_known(record.fingerprint, asking.fingerprint) ||
-           same_by_its_rule(record, asking);
+    return same_if_known(record.operation, asking.operation) &&
+           (same_if_known(record.fingerprint, asking.fingerprint) ||
+            same_by_its_rule(record, asking));
 }
 
 Judgement judge(const Asking& asking) {

@@ -14,8 +14,9 @@ struct Judgement {
 
 Judgement judge(const Asking& asking);
 
-// True unless both fingerprints are known and differ, by the fields that are excluded now and by
-// those that were excluded when the record's was taken.
+// False if record and caller are known to speak of different operations or requests: their
+// fingerprints differ, by the fields that are excluded now and by those that were excluded when the
+// record's was taken.
 bool same_request(const store::Record& record, const Asking& asking);
 
 }  // namespace idem::claim

@@ -3,10 +3,13 @@
 #include "core/header.hpp"
 
 #include "pg/errors.hpp"
+#include "pg/jsonb_size.hpp"
 
 namespace idem::claim {
 
 namespace {
+
+constexpr int kLongestError = 64 * 1024;  // bytes
 
 pg::TextList default_drop_list() {
     auto* items = const_cast<std::string_view*>(core::kDroppedHeaders);
@@ -40,31 +43,52 @@ Jsonb* without_dropped(Jsonb* headers, const pg::TextList& dropped) {
     return JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, nullptr));
 }
 
+Jsonb* kept_headers(Jsonb* headers, const config::ScopePolicy& policy) {
+    Jsonb* kept = without_dropped(headers, policy.drop_headers != nullptr
+                                               ? pg::text_list(policy.drop_headers, "drop_headers")
+                                               : default_drop_list());
+    // Where nothing is left, there is nothing to count.
+    if (JB_ROOT_COUNT(kept) > 0) check_size("headers", kept, policy.values);
+    return kept;
+}
+
+// nullptr where the policy says so; else an error (54000) if it is over the limit.
+bytea* kept_body(bytea* body, const core::Policy& policy) {
+    if (body == nullptr) return nullptr;
+    auto bytes = static_cast<std::int64_t>(VARSIZE_ANY_EXHDR(body));
+    if (bytes <= policy.max_body_bytes) return body;
+    if (policy.on_large_body == core::OnLargeBody::Omit) return nullptr;
+    pg::raise_too_large("body", bytes, policy.max_body_bytes,
+                        "Raise max_body_bytes in the scope's policy or idempotency.max_body_bytes, "
+                        "or set on_large_body to \"omit\".");
+}
+
 }  // namespace
 
-void check_size(const char* what, const void* varlena, const core::Policy& policy) {
-    if (varlena == nullptr) return;
-    auto bytes = static_cast<std::int64_t>(VARSIZE_ANY_EXHDR(varlena));
-    if (bytes > policy.max_body_bytes) pg::raise_too_large(what, bytes, policy.max_body_bytes);
+void check_size(const char* what, Jsonb* value, const core::Policy& policy) {
+    if (value == nullptr) return;
+    std::int64_t bytes = pg::jsonb_text_size(value);
+    if (bytes > policy.max_body_bytes)
+        pg::raise_too_large(
+            what, bytes, policy.max_body_bytes,
+            "Raise max_body_bytes in the scope's policy or idempotency.max_body_bytes.");
+}
+
+text* clipped_error(text* error) {
+    if (error == nullptr) return nullptr;
+    std::string_view bytes = pg::bytes_of(error);
+    int length = static_cast<int>(bytes.size());
+    return pg::make_text(bytes.substr(
+        0, static_cast<std::size_t>(pg_mbcliplen(bytes.data(), length, kLongestError))));
 }
 
 void keep_response(const Response& response, const config::ScopePolicy& policy,
                    store::Record* record) {
     record->status_code = response.status_code;
-    record->headers = nullptr;
-    if (response.headers != nullptr) {
-        check_size("headers", response.headers, policy.values);
-        record->headers = without_dropped(response.headers,
-                                          policy.drop_headers != nullptr
-                                              ? pg::text_list(policy.drop_headers, "drop_headers")
-                                              : default_drop_list());
-    }
-    record->body = response.body;
-    record->body_omitted =
-        response.body != nullptr && policy.values.on_large_body == core::OnLargeBody::Omit &&
-        static_cast<std::int64_t>(VARSIZE_ANY_EXHDR(response.body)) > policy.values.max_body_bytes;
-    if (record->body_omitted) record->body = nullptr;
-    check_size("body", record->body, policy.values);
+    record->headers =
+        response.headers == nullptr ? nullptr : kept_headers(response.headers, policy);
+    record->body = kept_body(response.body, policy.values);
+    record->body_omitted = response.body != nullptr && record->body == nullptr;
 }
 
 }  // namespace idem::claim

@@ -11,7 +11,11 @@ namespace idem::claim {
 void keep_response(const Response& response, const config::ScopePolicy& policy,
                    store::Record* record);
 
-// An error (54000) if a jsonb is over the limit.
-void check_size(const char* what, const void* varlena, const core::Policy& policy);
+// An error (54000) if the text of a jsonb is over the limit.
+void check_size(const char* what, Jsonb* value, const core::Policy& policy);
+
+// An error text as it is kept. It is for people to read, and recording a failure must not fail for
+// its length.
+text* clipped_error(text* error);
 
 }  // namespace idem::claim

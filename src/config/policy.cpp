@@ -1,9 +1,9 @@
 #include "config/policy.hpp"
 
-#include "core/duration.hpp"
 #include "core/pattern.hpp"
 
-#include "config/policy_table.hpp"
+#include "config/policy_check.hpp"
+#include "config/policy_rows.hpp"
 #include "config/settings.hpp"
 #include "pg/datum.hpp"
 #include "pg/errors.hpp"
@@ -19,6 +19,7 @@ struct Cache {
     Oid table;
     MemoryContext context;
     PolicyRows policies;
+    const char** unusable;  // of each row: the column that makes no sense, or nullptr
 };
 Cache cache;
 std::uint64_t changes;
@@ -26,6 +27,13 @@ constexpr int kLooks = 3;  // then the next call looks again
 
 void note_change(Datum, Oid table) {
     if (table == InvalidOid || table == cache.table) changes++;
+}
+
+const char** unusable_columns(const PolicyRows& policies) {
+    auto result = static_cast<const char**>(
+        MemoryContextAlloc(cache.context, sizeof(const char*) * (policies.count + 1)));
+    for (std::size_t i = 0; i < policies.count; i++) result[i] = unusable_column(policies.rows[i]);
+    return result;
 }
 
 void load() {
@@ -37,6 +45,7 @@ void load() {
     MemoryContextReset(cache.context);
     cache.table = pg::table_oid("policy");
     cache.policies = read_policies(cache.context);
+    cache.unusable = unusable_columns(cache.policies);
     cache.loaded = true;
 }
 
@@ -49,79 +58,54 @@ void refresh() {
         load();
 }
 
-std::string_view text_at(const PolicyRow& row, PolicyColumn column) {
-    return pg::bytes_of(DatumGetPointer(row.values[column]));
-}
-
+// The row that holds for the scope; an error if it can't be gone by: what was meant is not known, so
+// the scope is closed. Two rows of one rank have the same pattern, which the primary key forbids.
 const PolicyRow* best_row(std::string_view scope) {
-    const PolicyRow* best = nullptr;
+    std::size_t best = 0;
     std::size_t best_rank = 0;
+    const char* unusable = nullptr;
     for (std::size_t i = 0; i < cache.policies.count; i++) {
-        const PolicyRow* row = &cache.policies.rows[i];
-        std::size_t rank = core::pattern_rank(text_at(*row, kPattern), scope);
-        if (rank > best_rank) {
-            best_rank = rank;
-            best = row;
-        }
+        const PolicyRow& row = cache.policies.rows[i];
+        std::size_t rank = core::pattern_rank(core::pattern_reach(pattern_of(row)), scope);
+        if (rank == 0 || rank < best_rank || is_dropped(row)) continue;
+        unusable = rank > best_rank ? cache.unusable[i] : kPolicyColumnTypes[kPattern].name;
+        best_rank = rank;
+        best = i;
     }
-    return best;
-}
-
-void set_micros(const PolicyRow& row, PolicyColumn column, std::int64_t* value) {
-    if (!row.nulls[column]) *value = pg::micros_of(DatumGetIntervalP(row.values[column]));
-}
-
-void set_bool(const PolicyRow& row, PolicyColumn column, bool* value) {
-    if (!row.nulls[column]) *value = DatumGetBool(row.values[column]);
-}
-
-void apply_limits(const PolicyRow& row, core::Policy* policy) {
-    if (!row.nulls[kMaxAttempts]) policy->max_attempts = DatumGetInt32(row.values[kMaxAttempts]);
-    if (!row.nulls[kMaxBodyBytes])
-        policy->max_body_bytes = DatumGetInt32(row.values[kMaxBodyBytes]);
-    if (!row.nulls[kOnLeaseExpiry])
-        policy->on_lease_expiry = core::on_lease_expiry_from_word(text_at(row, kOnLeaseExpiry))
-                                      .value_or(core::OnLeaseExpiry::Takeover);
-    if (!row.nulls[kOnLargeBody])
-        policy->on_large_body = core::on_large_body_from_word(text_at(row, kOnLargeBody))
-                                    .value_or(core::OnLargeBody::Error);
-}
-
-void apply(const PolicyRow& row, core::Policy* policy) {
-    set_micros(row, kTtl, &policy->ttl);
-    set_micros(row, kRetention, &policy->retention);
-    set_micros(row, kLease, &policy->lease);
-    set_micros(row, kWait, &policy->wait);
-    set_micros(row, kRetryBase, &policy->retry_base);
-    set_micros(row, kRetryCap, &policy->retry_cap);
-    set_bool(row, kKeyRequired, &policy->key_required);
-    set_bool(row, kFingerprintRequired, &policy->fingerprint_required);
-    set_bool(row, kStoreRequest, &policy->store_request);
-    apply_limits(row, policy);
+    if (unusable != nullptr) pg::raise_policy_unusable(unusable);
+    return best_rank == 0 ? nullptr : &cache.policies.rows[best];
 }
 
 ArrayType* array_at(const PolicyRow& row, PolicyColumn column) {
     return row.nulls[column] ? nullptr : DatumGetArrayTypePCopy(row.values[column]);
 }
 
-void check_role(Oid role) {
-    if (has_privs_of_role(GetUserId(), role)) return;
-    const char* name = GetUserNameFromId(role, true);
-    pg::raise_role(name != nullptr ? name : "(dropped)");
+// By name, at every use: a role that does not exist admits nobody, not even a superuser, for a
+// restore or a DROP ROLE must not open what was closed.
+void check_role(const char* name) {
+    Oid role = get_role_oid(name, true);
+    if (!OidIsValid(role)) pg::raise_missing_role(name);
+    if (!has_privs_of_role(GetUserId(), role)) pg::raise_role(name);
 }
 
 }  // namespace
 
 ScopePolicy policy_for(std::string_view scope) {
     refresh();
-    ScopePolicy result{default_policy(), nullptr, nullptr};
+    ScopePolicy result{default_policy(), nullptr, nullptr, nullptr};
     const PolicyRow* row = best_row(scope);
     if (row == nullptr) return result;
-    if (!row->nulls[kAllowedRole]) check_role(DatumGetObjectId(row->values[kAllowedRole]));
-    apply(*row, &result.values);
+    if (!row->nulls[kAllowedRole]) check_role(NameStr(*DatumGetName(row->values[kAllowedRole])));
+    result.values = values_of(*row);
     result.exclude_fields = array_at(*row, kExcludeFields);
     result.drop_headers = array_at(*row, kDropHeaders);
+    result.final_errors = array_at(*row, kFinalErrors);
     return result;
+}
+
+std::int64_t memory_since(std::string_view scope, TimestampTz first_sent) {
+    refresh();
+    return core::memory_since(memory_of(cache.policies, core::pattern_rank, scope), first_sent);
 }
 
 void announce_policy_change() {

@@ -12,12 +12,17 @@ struct ScopePolicy {
     core::Policy values;
     ArrayType* exclude_fields;
     ArrayType* drop_headers;
+    ArrayType* final_errors;
 };
 
 // The exact pattern's policy, else that of the longest prefix, else the settings. Arrays are copies
 // in the current memory context. An error (42501) if the policy names a role of which the current
-// user is no member.
+// user is no member, or that does not exist; another (55000) if it can't be gone by.
 ScopePolicy policy_for(std::string_view scope);
+
+// The shortest time for which keys of this scope have been remembered since then, as far as policies
+// know, in microseconds. Arguments of calls may have made it shorter, and a change of the settings.
+std::int64_t memory_since(std::string_view scope, TimestampTz first_sent);
 
 // Forgets the cache of every backend, at their next statement; called by the trigger on the table.
 void announce_policy_change();

@@ -1,39 +1,74 @@
 #include "config/policy_table.hpp"
 
+#include "pg/errors.hpp"
+#include "pg/sql_text.hpp"
+
 namespace idem::config {
 
 namespace {
 
-#define POLICY_COLUMNS                                                                     \
-    "scope_pattern, ttl, retention, lease, wait, max_attempts, retry_base, retry_cap,"     \
-    " key_required, fingerprint_required, store_request, on_lease_expiry, max_body_bytes," \
-    " on_large_body, exclude_fields, drop_headers, allowed_role"
+struct RowTypes {
+    Oid types[kPolicyColumns];
+};
 
-constexpr Oid kTypes[kPolicyColumns] = {
-    TEXTOID,     INTERVALOID, INTERVALOID,  INTERVALOID,  INTERVALOID, INT4OID,
-    INTERVALOID, INTERVALOID, BOOLOID,      BOOLOID,      BOOLOID,     TEXTOID,
-    INT4OID,     TEXTOID,     TEXTARRAYOID, TEXTARRAYOID, REGROLEOID};
+constexpr RowTypes row_types() {
+    RowTypes result{};
+    for (int i = 0; i < kPolicyColumns; i++) result.types[i] = kPolicyColumnTypes[i].type;
+    return result;
+}
 
-pg::Statement read_all = {"SELECT " POLICY_COLUMNS " FROM idempotency.policy", 0, nullptr,
-                          pg::Access::Whole, nullptr};
+constexpr RowTypes kRow = row_types();
 
-// One statement each, so that the row changes at once and no duplicate can stop it.
-pg::Statement upsert = {
-    "INSERT INTO idempotency.policy (" POLICY_COLUMNS
-    ") VALUES ($1, $2, $3, $4, $5, $6, $7, $8,"
-    " $9, $10, $11, $12, $13, $14, $15, $16, $17) ON CONFLICT (scope_pattern) DO UPDATE SET"
-    " (ttl, retention, lease, wait, max_attempts, retry_base, retry_cap, key_required,"
-    " fingerprint_required, store_request, on_lease_expiry, max_body_bytes, on_large_body,"
-    " exclude_fields, drop_headers, allowed_role) = ($2, $3, $4, $5, $6, $7, $8, $9, $10, $11,"
-    " $12, $13, $14, $15, $16, $17)",
-    kPolicyColumns, kTypes, pg::Access::ByIndex, nullptr};
+constexpr void add_columns(pg::SqlText* sql, int first) {
+    for (int i = first; i < kPolicyColumns; i++) {
+        if (i > first) sql->add(", ");
+        sql->add(kPolicyColumnTypes[i].name);
+    }
+}
 
+constexpr pg::SqlText read_sql() {
+    pg::SqlText sql{};
+    sql.add("SELECT ");
+    add_columns(&sql, kPattern);
+    sql.add(" FROM idempotency.policy");
+    return sql;
+}
+
+// One statement, so that the row changes at once and no duplicate can stop it.
+constexpr pg::SqlText write_sql() {
+    pg::SqlText sql{};
+    sql.add("INSERT INTO idempotency.policy (");
+    add_columns(&sql, kPattern);
+    sql.add(") VALUES (");
+    sql.parameters(1, kPolicyColumns);
+    sql.add(") ON CONFLICT (scope_pattern) DO UPDATE SET (");
+    add_columns(&sql, kPattern + 1);
+    sql.add(") = (");
+    sql.parameters(2, kPolicyColumns);
+    sql.add(")");
+    return sql;
+}
+
+constexpr pg::SqlText kRead = read_sql();
+constexpr pg::SqlText kWrite = write_sql();
+
+pg::Statement read_all = {kRead.text, 0, nullptr, pg::Access::Whole, nullptr};
+pg::Statement upsert = {kWrite.text, kPolicyColumns, kRow.types, pg::Access::ByIndex, nullptr};
 pg::Statement delete_one = {
-    "DELETE FROM idempotency.policy WHERE scope_pattern OPERATOR(pg_catalog.=) $1", 1, kTypes,
+    "DELETE FROM idempotency.policy WHERE scope_pattern OPERATOR(pg_catalog.=) $1", 1, kRow.types,
     pg::Access::ByIndex, nullptr};
+
+// Whoever owns the table may change it; what is another type is not read as if it were ours.
+void check_types(TupleDesc desc) {
+    for (int i = 0; i < kPolicyColumns; i++)
+        if (TupleDescAttr(desc, i)->atttypid != kPolicyColumnTypes[i].type)
+            pg::raise_policy_table(kPolicyColumnTypes[i].name);
+}
 
 void copy_row(HeapTuple tuple, TupleDesc desc, PolicyRow* row) {
     heap_deform_tuple(tuple, desc, row->values, row->nulls);
+    for (PolicyColumn column : {kPattern, kDropped})
+        if (row->nulls[column]) pg::raise_policy_table(kPolicyColumnTypes[column].name);
     for (int i = 0; i < kPolicyColumns; i++) {
         if (row->nulls[i]) continue;
         Form_pg_attribute attribute = TupleDescAttr(desc, i);
@@ -48,6 +83,7 @@ void copy_row(HeapTuple tuple, TupleDesc desc, PolicyRow* row) {
 PolicyRows read_policies(MemoryContext context) {
     pg::Internal scope = pg::begin_internal("policy");
     std::uint64_t count = pg::run_read(&read_all, nullptr, nullptr);
+    check_types(SPI_tuptable->tupdesc);
     MemoryContext previous = MemoryContextSwitchTo(context);
     PolicyRows result{static_cast<PolicyRow*>(palloc(sizeof(PolicyRow) * (count + 1))), count};
     for (std::uint64_t i = 0; i < count; i++)
@@ -57,13 +93,15 @@ PolicyRows read_policies(MemoryContext context) {
     return result;
 }
 
-void write_policy(Datum* values, const char* nulls) {
-    (void)pg::write_alone("policy", &upsert, values, nulls);
+void write_row(PolicyRow* row) {
+    char nulls[kPolicyColumns];
+    for (int i = 0; i < kPolicyColumns; i++) nulls[i] = row->nulls[i] ? 'n' : ' ';
+    (void)pg::write_alone("policy", &upsert, row->values, nulls);
 }
 
-bool drop_policy(text* pattern) {
-    Datum values[] = {PointerGetDatum(pattern)};
-    return pg::write_alone("policy", &delete_one, values, nullptr) > 0;
+void delete_row(const PolicyRow& row) {
+    Datum values[] = {row.values[kPattern]};
+    (void)pg::write_alone("policy", &delete_one, values, nullptr);
 }
 
 }  // namespace idem::config

@@ -19,6 +19,9 @@ int cleanup_grace_seconds = 0;
 int log_events_choice = static_cast<int>(LogEvents::Off);
 bool log_keys_switch = false;
 int store_setting = static_cast<int>(core::StoreChoice::Auto);
+// What the setting was when this process first needed it.
+core::StoreChoice store_chosen;
+bool store_is_chosen = false;
 
 const config_enum_entry kLogEventsChoices[] = {
     {"off", static_cast<int>(LogEvents::Off), false},
@@ -45,15 +48,16 @@ struct IntSetting {
     int unit;
 };
 
+// What decides how long a key is remembered, or when its request may be taken over, is not for callers.
 const IntSetting kSettings[] = {
     {"idempotency.default_ttl", "How long the answer of a request is replayed.",
      "Counted from the claim. A policy or an argument wins over it.", &default_ttl, 1, INT_MAX,
-     PGC_USERSET, GUC_UNIT_S},
+     PGC_SUSET, GUC_UNIT_S},
     {"idempotency.default_retention", "How long a key is remembered at all.",
      "Between ttl and retention a late retry is refused. Zero: as long as the ttl.",
-     &default_retention, 0, INT_MAX, PGC_USERSET, GUC_UNIT_S},
+     &default_retention, 0, INT_MAX, PGC_SUSET, GUC_UNIT_S},
     {"idempotency.default_lease", "How long a committed claim may be silent.",
-     "After that the next caller takes it over.", &default_lease, 1, INT_MAX, PGC_USERSET,
+     "After that the next caller takes it over.", &default_lease, 1, INT_MAX, PGC_SUSET,
      GUC_UNIT_MS},
     {"idempotency.default_wait", "How long idem_begin waits for a running execution.",
      "Zero: a duplicate is answered at once.", &default_wait, 0,
@@ -84,7 +88,7 @@ void define_log_settings() {
 void define_store_setting() {
     DefineCustomEnumVariable("idempotency.store", "How the table of records is read and written.",
                              "auto: directly where it is a plain local table, else with SQL.",
-                             &store_setting, /* boot_val */ store_setting, kStoreChoices, PGC_SUSET,
+                             &store_setting, /* boot_val */ store_setting, kStoreChoices, PGC_SIGHUP,
                              0, nullptr, nullptr, nullptr);
 }
 
@@ -110,7 +114,9 @@ bool log_keys() {
 }
 
 core::StoreChoice store_choice() {
-    return static_cast<core::StoreChoice>(store_setting);
+    if (!store_is_chosen) store_chosen = static_cast<core::StoreChoice>(store_setting);
+    store_is_chosen = true;
+    return store_chosen;
 }
 
 int cleanup_interval() {

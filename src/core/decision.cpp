@@ -25,7 +25,7 @@ constexpr Decision execute(Claim claim) noexcept {
 // Nothing is known of the key, or nothing any more. A request first sent before our memory begins
 // may have had its effect under a record that is gone, so it is refused.
 constexpr Decision begin_anew(const Asked& asked, Claim claim) noexcept {
-    if (asked.first_sent && *asked.first_sent < minus(asked.now, asked.retention)) {
+    if (asked.first_sent && *asked.first_sent < minus(asked.now, asked.memory)) {
         return refuse(Outcome::Expired);
     }
     return execute(claim);
@@ -70,6 +70,8 @@ constexpr Decision decide_finished(const RecordFacts& record, const Asked& asked
                                                   : refuse(Outcome::Replay);
     }
     if (asked.now < record.retained_until) return refuse(Outcome::Expired);
+    // Sent before this record was claimed: it may be this request's own.
+    if (asked.first_sent && *asked.first_sent <= record.claimed_at) return refuse(Outcome::Expired);
     return begin_anew(asked, Claim::Reuse);
 }
 

@@ -51,11 +51,12 @@ struct RecordFacts {
     bool holder_gone;              // the session that held it with `hold` has ended
     bool released_by_operator;     // retryable: one more attempt is allowed whatever the limit
     bool same_fingerprint;         // false only if both fingerprints are known and differ
+    std::int64_t claimed_at;       // of its last attempt
 };
 
 struct Asked {
     std::int64_t now;
-    std::int64_t retention;                  // of this call, for first_sent
+    std::int64_t memory;                     // the shortest a key can have had since first_sent
     std::optional<std::int64_t> first_sent;  // when the client first sent this request
     int max_attempts;                        // 0: no limit
     OnLeaseExpiry on_lease_expiry;

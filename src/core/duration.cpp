@@ -1,5 +1,6 @@
 #include "core/duration.hpp"
 
+#include <algorithm>
 #include <limits>
 
 namespace idem::core {
@@ -15,6 +16,12 @@ std::int64_t interval_micros(std::int32_t months, std::int32_t days, std::int64_
     }
     using Limits = std::numeric_limits<std::int64_t>;
     return all_days < 0 ? Limits::min() : Limits::max();
+}
+
+std::int64_t later(std::int64_t moment, std::int64_t span, Clock clock) noexcept {
+    std::int64_t sum = 0;
+    if (__builtin_add_overflow(moment, span, &sum)) return span > 0 ? clock.last : clock.first;
+    return std::clamp(sum, clock.first, clock.last);
 }
 
 DurationFault check_duration(std::int64_t micros, DurationRange range) noexcept {

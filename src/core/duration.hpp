@@ -31,6 +31,13 @@ inline constexpr DurationRange kRetryRange{true, kLongest};
 // and later: all three fields at their extreme) saturate too.
 std::int64_t interval_micros(std::int32_t months, std::int32_t days, std::int64_t micros) noexcept;
 
+// A moment and a span, within the moments that a clock can tell: never beyond them, nor around.
+struct Clock {
+    std::int64_t first;
+    std::int64_t last;
+};
+std::int64_t later(std::int64_t moment, std::int64_t span, Clock clock) noexcept;
+
 DurationFault check_duration(std::int64_t micros, DurationRange range) noexcept;
 
 }  // namespace idem::core

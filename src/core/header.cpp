@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/control.hpp"
 #include "core/key.hpp"
 
 namespace idem::core {
@@ -208,12 +209,24 @@ long parse_key_field(std::string_view header, char* out) noexcept {
 }
 
 bool same_header(std::string_view a, std::string_view b) noexcept {
-    return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                      [](char x, char y) { return lower(x) == lower(y); });
+    return compare_headers(a, b) == 0;
+}
+
+int compare_headers(std::string_view a, std::string_view b) noexcept {
+    const std::size_t shorter = std::min(a.size(), b.size());
+    for (std::size_t i = 0; i < shorter; ++i) {
+        const int difference = lower(a[i]) - lower(b[i]);
+        if (difference != 0) return difference;
+    }
+    return static_cast<int>(a.size() > b.size()) - static_cast<int>(a.size() < b.size());
 }
 
 bool is_header_name(std::string_view name) noexcept {
     return !name.empty() && std::all_of(name.begin(), name.end(), is_tchar);
+}
+
+bool is_header_value(std::string_view value, bool utf8) noexcept {
+    return !has_control_character(value, utf8, '\t');
 }
 
 }  // namespace idem::core

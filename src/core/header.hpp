@@ -16,8 +16,15 @@ long parse_key_field(std::string_view header, char* out) noexcept;
 // Whether two header names are the same: ASCII letter case does not count.
 bool same_header(std::string_view a, std::string_view b) noexcept;
 
+// An order of header names in which the same ones are equal: below 0, 0, above 0.
+int compare_headers(std::string_view a, std::string_view b) noexcept;
+
 // Whether `name` may stand as an HTTP field name (a token of RFC 9110).
 bool is_header_name(std::string_view name) noexcept;
+
+// Whether `value` may stand as an HTTP field value: a line break in it would begin another field,
+// or the body. Of the control characters the tab is allowed.
+bool is_header_value(std::string_view value, bool utf8) noexcept;
 
 // Headers that are never stored unless a policy names its own list: they carry credentials or
 // belong to one connection or moment.

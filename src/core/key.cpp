@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/control.hpp"
+
 namespace idem::core {
 namespace {
 
@@ -10,26 +12,6 @@ constexpr char kEscape = '\\';
 
 constexpr bool needs_escape(char c) noexcept {
     return c == kSeparator || c == kEscape;
-}
-
-constexpr bool is_c0_or_delete(unsigned char byte) noexcept {
-    return byte < 0x20 || byte == 0x7f;
-}
-
-// U+0080 to U+009F are C2 80 to C2 9F in UTF-8. C2 only ever leads a character there, so looking
-// at neighbouring bytes is enough.
-constexpr bool is_c1(unsigned char lead, unsigned char next) noexcept {
-    return lead == 0xc2 && next >= 0x80 && next <= 0x9f;
-}
-
-bool has_control_character(const Name& name) noexcept {
-    unsigned char previous = 0;
-    for (const char c : name.bytes) {
-        const auto byte = static_cast<unsigned char>(c);
-        if (is_c0_or_delete(byte) || (name.utf8 && is_c1(previous, byte))) return true;
-        previous = byte;
-    }
-    return false;
 }
 
 }  // namespace
@@ -41,7 +23,7 @@ NameFault check_key(const Name& key) noexcept {
 NameFault check_label(const Name& label) noexcept {
     if (label.bytes.empty()) return NameFault::None;
     if (label.chars > kMaxNameChars) return NameFault::TooLong;
-    if (has_control_character(label)) return NameFault::ControlCharacter;
+    if (has_control_character(label.bytes, label.utf8)) return NameFault::ControlCharacter;
     const bool blank = label.bytes.find_first_not_of(' ') == std::string_view::npos;
     return blank ? NameFault::Blank : NameFault::None;
 }

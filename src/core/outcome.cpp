@@ -1,5 +1,7 @@
 #include "core/outcome.hpp"
 
+#include <utility>
+
 namespace idem::core {
 namespace {
 
@@ -53,6 +55,16 @@ constexpr WordProblem kProblems[] = {
      {409, "/problems/idempotency/unknown", "The result of the request is not known",
       "The request was interrupted and may have taken effect; an operator has to resolve it, so "
       "don't send it with a new key."}},
+    {"failed",
+     {500, "/problems/idempotency/failed", "The request has failed",
+      "The request was attempted and failed for good; a repeat with this key gets the same "
+      "answer."}},
+};
+
+// A record that is only looked at has the document that a repeat would be told.
+constexpr std::pair<std::string_view, std::string_view> kOutcomeOfStatus[] = {
+    {"in_progress", "in_progress"}, {"retryable", "retry_later"}, {"unknown", "unknown"},
+    {"completed", "replay"},        {"failed", "replay"},
 };
 
 }  // namespace
@@ -85,6 +97,15 @@ std::string_view status_word(Status status) noexcept {
             break;
     }
     return "unknown";
+}
+
+std::string_view problem_word(const ClaimWords& claim) noexcept {
+    std::string_view outcome = claim.outcome;
+    for (const auto& [status, told] : kOutcomeOfStatus) {
+        if (outcome.empty() && status == claim.status) outcome = told;
+    }
+    const bool answers = outcome == "replay" || outcome == "execute";
+    return answers && claim.status == "failed" && !claim.has_status_code ? "failed" : outcome;
 }
 
 const Problem* problem_of(std::string_view outcome_word, bool* known) noexcept {

@@ -21,7 +21,20 @@ struct Problem {
     std::string_view detail;
 };
 
-// The problem of an outcome word; also of 'missing_key' and 'bad_key', which no record has.
+// What a claim says of itself; empty is null.
+struct ClaimWords {
+    std::string_view outcome;
+    std::string_view status;
+    bool has_status_code;
+};
+
+// The word by which problem_of knows the document of a claim: its outcome; without one, what its
+// status makes of a repeat; 'failed' for an answer that has failed and has no status of its own.
+// May be empty.
+std::string_view problem_word(const ClaimWords& claim) noexcept;
+
+// The problem of an outcome word; also of 'missing_key' and 'bad_key', which no record has, and of
+// 'failed'.
 // nullptr where there is no problem (execute, replay) and for a word that is none of ours; `known`
 // tells these apart.
 const Problem* problem_of(std::string_view outcome_word, bool* known) noexcept;

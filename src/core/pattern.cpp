@@ -28,6 +28,11 @@ PatternFault check_pattern(std::string_view pattern, std::size_t chars, bool utf
     return inner ? PatternFault::InnerStar : PatternFault::None;
 }
 
+std::string_view pattern_reach(std::string_view pattern) noexcept {
+    const std::size_t star = pattern.find('*');
+    return star == std::string_view::npos ? pattern : pattern.substr(0, star + 1);
+}
+
 std::size_t pattern_rank(std::string_view pattern, std::string_view scope) noexcept {
     if (!is_prefix_pattern(pattern)) {
         // The longest prefix pattern that fits is the whole scope and a star: size() + 1.
@@ -35,6 +40,12 @@ std::size_t pattern_rank(std::string_view pattern, std::string_view scope) noexc
     }
     const std::string_view prefix = pattern.substr(0, pattern.size() - 1);
     return scope.substr(0, prefix.size()) == prefix ? pattern.size() : 0;
+}
+
+std::size_t cover_rank(std::string_view pattern, std::string_view narrow) noexcept {
+    if (!is_prefix_pattern(narrow)) return pattern_rank(pattern, narrow);
+    if (!is_prefix_pattern(pattern)) return 0;
+    return pattern_rank(pattern, narrow.substr(0, narrow.size() - 1));
 }
 
 }  // namespace idem::core

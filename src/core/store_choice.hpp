@@ -1,4 +1,4 @@
-// Which way to the table of records a session takes: the setting idempotency.store.
+// Which way to the table of records the server takes: the setting idempotency.store.
 #pragma once
 
 namespace idem::core {

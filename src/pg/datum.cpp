@@ -1,7 +1,5 @@
 #include "pg/datum.hpp"
 
-#include "core/duration.hpp"
-
 #include "pg/errors.hpp"
 
 namespace idem::pg {

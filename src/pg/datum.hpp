@@ -1,6 +1,7 @@
 // Between the server's values and plain ones.
 #pragma once
 
+#include "core/duration.hpp"
 #include "core/key.hpp"
 #include "pg/pg.hpp"
 
@@ -43,9 +44,10 @@ Interval* make_interval(std::int64_t micros);
 // Saturates where the interval is too long, which the range checks refuse.
 std::int64_t micros_of(const Interval* span);
 
-// now + micros without overflow: both are far inside the range.
+// now + micros, within what a timestamp can say: a span may come from a row that somebody wrote by
+// hand.
 inline TimestampTz after(TimestampTz now, std::int64_t micros) {
-    return now + micros;
+    return core::later(now, micros, {MIN_TIMESTAMP, END_TIMESTAMP - 1});
 }
 
 inline constexpr int kMaxListItems = 1000;

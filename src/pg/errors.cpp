@@ -182,6 +182,12 @@ void raise_retry_after_without_retry() {
     pg_unreachable();
 }
 
+void raise_unused(const char* what, const char* detail) {
+    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("invalid %s", what),
+                    errdetail("%s", detail), errhint("Leave it out.")));
+    pg_unreachable();
+}
+
 void raise_retention_below_ttl() {
     ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("invalid retention"),
                     errdetail("It is shorter than the ttl."),
@@ -205,13 +211,20 @@ void raise_drop_headers() {
     pg_unreachable();
 }
 
-void raise_too_large(const char* what, std::int64_t bytes, std::int64_t limit) {
+void raise_final_errors() {
+    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("invalid final_errors"),
+                    errdetail("An entry is no SQLSTATE and no class of them, or one of the classes "
+                              "40, 53, 57, 58 and XX, which are nobody's answer."),
+                    errhint("List entries such as \"22\" or \"P0002\".")));
+    pg_unreachable();
+}
+
+void raise_too_large(const char* what, std::int64_t bytes, std::int64_t limit, const char* hint) {
     ereport(ERROR,
             (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED), errmsg("size of %s exceeds the limit", what),
              errdetail("It has %lld bytes; %lld are allowed.", static_cast<long long>(bytes),
                        static_cast<long long>(limit)),
-             errhint("Raise max_body_bytes in the scope's policy or idempotency.max_body_bytes, "
-                     "or set on_large_body to \"omit\".")));
+             errhint("%s", hint)));
     pg_unreachable();
 }
 
@@ -359,7 +372,20 @@ void raise_lease_wait_timeout() {
     pg_unreachable();
 }
 
+void raise_own_operation() {
+    ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+                    errmsg("the operation of this key is running"),
+                    errdetail("idem_execute ends its claim when the operation has returned."),
+                    errhint("Return the answer, or raise an error.")));
+    pg_unreachable();
+}
+
+void require_no_parallel_mode(const char* function) {
+    PreventCommandIfParallelMode(function);
+}
+
 void require_writable(const char* function) {
+    require_no_parallel_mode(function);
     PreventCommandIfReadOnly(function);
     PreventCommandDuringRecovery(function);
 }
@@ -368,6 +394,32 @@ void raise_role(const char* role) {
     ereport(ERROR,
             (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE), errmsg("permission denied for this scope"),
              errdetail("Its policy admits only members of role \"%s\".", role)));
+    pg_unreachable();
+}
+
+void raise_missing_role(const char* role) {
+    ereport(
+        ERROR,
+        (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE), errmsg("permission denied for this scope"),
+         errdetail("Its policy admits only members of role \"%s\", which does not exist.", role),
+         errhint("Create the role, or give the scope another policy with idem_policy_set.")));
+    pg_unreachable();
+}
+
+void raise_policy_unusable(const char* column) {
+    ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+                    errmsg("the policy of this scope is not valid"),
+                    errdetail("Its %s is not what idem_policy_set accepts.", column),
+                    errhint("Set it anew with idem_policy_set, or drop it with "
+                            "idem_policy_drop.")));
+    pg_unreachable();
+}
+
+void raise_policy_table(const char* column) {
+    ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+                    errmsg("table idempotency.policy can't be read"),
+                    errdetail("Its column %s has another type, or is null.", column),
+                    errhint("Make the table what CREATE EXTENSION made it.")));
     pg_unreachable();
 }
 
@@ -406,6 +458,13 @@ void raise_no_statistics() {
                     errdetail("The library was not loaded when the server started."),
                     errhint("Add idempotency to shared_preload_libraries and restart the server. "
                             "Everything else works without.")));
+    pg_unreachable();
+}
+
+void raise_strict_operation() {
+    ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("operation needs a request"),
+                    errdetail("It is a strict function, which is not called with null."),
+                    errhint("Pass a request, or drop STRICT from the function.")));
     pg_unreachable();
 }
 

@@ -40,7 +40,11 @@ inline constexpr int kClaimLost = MAKE_SQLSTATE('I', 'D', '4', '0', '9');
 [[noreturn]] void raise_retention_below_ttl();
 [[noreturn]] void raise_retry_base_above_cap();
 [[noreturn]] void raise_drop_headers();
-[[noreturn]] void raise_too_large(const char* what, std::int64_t bytes, std::int64_t limit);
+[[noreturn]] void raise_final_errors();
+[[noreturn]] void raise_too_large(const char* what, std::int64_t bytes, std::int64_t limit,
+                                  const char* hint);
+// An argument that says nothing here.
+[[noreturn]] void raise_unused(const char* what, const char* detail);
 [[noreturn]] void raise_required(const char* what, const char* hint);
 
 // Claims.
@@ -61,14 +65,21 @@ inline constexpr int kClaimLost = MAKE_SQLSTATE('I', 'D', '4', '0', '9');
 [[noreturn]] void raise_deferred_trigger(const char* trigger);
 [[noreturn]] void raise_table_changed();
 [[noreturn]] void raise_lease_wait_timeout();
+[[noreturn]] void raise_own_operation();
 
-// Surroundings. The first is an error (25006) only in a read-only transaction or on a standby.
+// Surroundings. The first is an error (25000) only while a parallel plan runs, as the server's own
+// parts say it; the second also (25006) in a read-only transaction or on a standby.
+void require_no_parallel_mode(const char* function);
 void require_writable(const char* function);
 [[noreturn]] void raise_role(const char* role);
+[[noreturn]] void raise_missing_role(const char* role);
+[[noreturn]] void raise_policy_unusable(const char* column);
+[[noreturn]] void raise_policy_table(const char* column);
 [[noreturn]] void raise_not_installed();
 [[noreturn]] void raise_no_heap_store(const char* obstacle);
 [[noreturn]] void raise_version(const char* library, const char* installed);
 [[noreturn]] void raise_no_statistics();
 [[noreturn]] void raise_operation(const char* detail);
+[[noreturn]] void raise_strict_operation();
 
 }  // namespace idem::pg

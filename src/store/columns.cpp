@@ -42,6 +42,7 @@ void write_texts(const Record& record, Writer out) {
     out.pointer(kPrincipal, record.id.principal);
     out.pointer(kKey, record.id.key);
     out.pointer(kFingerprint, record.fingerprint);
+    out.pointer(kOperation, record.operation);
     out.pointer(kHeaders, record.headers);
     out.pointer(kBody, record.body);
     out.pointer(kError, record.error);
@@ -69,6 +70,7 @@ void read_texts(Reader in, Record* record) {
     in.pointer(kPrincipal, &record->id.principal);
     in.pointer(kKey, &record->id.key);
     in.pointer(kFingerprint, &record->fingerprint);
+    in.pointer(kOperation, &record->operation);
     in.pointer(kHeaders, &record->headers);
     in.pointer(kBody, &record->body);
     in.pointer(kError, &record->error);

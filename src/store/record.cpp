@@ -39,6 +39,7 @@ Record copy_record(const Record& record) {
     Record result = record;
     result.id = copy_identity(record.id);
     result.fingerprint = copy(record.fingerprint);
+    result.operation = copy(record.operation);
     result.headers = copy(record.headers);
     result.body = copy(record.body);
     result.error = copy(record.error);
@@ -53,10 +54,10 @@ Record copy_record(const Record& record) {
 
 void free_record(Record* record) {
     void* parts[] = {record->id.scope,    record->id.principal,   record->id.key,
-                     record->fingerprint, record->headers,        record->body,
-                     record->error,       record->recovery_point, record->state,
-                     record->holder,      record->request,        record->excluded,
-                     record->resolved_by};
+                     record->fingerprint, record->operation,      record->headers,
+                     record->body,        record->error,          record->recovery_point,
+                     record->state,       record->holder,         record->request,
+                     record->excluded,    record->resolved_by};
     for (void* part : parts)
         if (part != nullptr) pfree(part);
 }

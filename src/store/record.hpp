@@ -33,6 +33,7 @@ struct Record {
     TimestampTz finished_at;
     TimestampTz backend_start;  // tells that backend from a later one with the same pid
     bytea* fingerprint;
+    text* operation;  // what idem_execute runs for it; nullptr: not known
     Jsonb* headers;
     bytea* body;
     text* error;

@@ -1,5 +1,6 @@
 #include "pg/errors.hpp"
 #include "pg/internal.hpp"
+#include "pg/sql_text.hpp"
 #include "store/columns.hpp"
 #include "store/record_table.hpp"
 #include "store/row_versions.hpp"
@@ -27,21 +28,7 @@ constexpr RowTypes row_and_version() {
 
 constexpr RowTypes kRowAndVersion = row_and_version();
 
-// The text of a statement, put together by the compiler from the table of columns.
-struct Sql {
-    char text[2048];
-    std::size_t length;
-
-    constexpr void add(const char* piece) {
-        while (*piece != '\0') text[length++] = *piece++;
-    }
-    // A parameter: "$27".
-    constexpr void parameter(int number) {
-        add("$");
-        if (number >= 10) text[length++] = static_cast<char>('0' + number / 10);
-        text[length++] = static_cast<char>('0' + number % 10);
-    }
-};
+using Sql = pg::SqlText;
 
 constexpr void add_column_names(Sql* sql) {
     for (int i = 0; i < kColumns; i++) {
@@ -80,10 +67,7 @@ constexpr Sql insert_sql() {
     sql.add("INSERT INTO idempotency.record (");
     add_column_names(&sql);
     sql.add(") VALUES (");
-    for (int i = 1; i <= kColumns; i++) {
-        if (i > 1) sql.add(", ");
-        sql.parameter(i);
-    }
+    sql.parameters(1, kColumns);
     sql.add(") ON CONFLICT (scope, principal, key) DO NOTHING");
     return sql;
 }

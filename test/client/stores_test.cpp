@@ -120,12 +120,15 @@ std::string replaced(std::string sql, const std::string& mark, const std::string
     return sql;
 }
 
-// The sessions of one store.
+// The sessions of one store. They are made while the server has that store, and their first call
+// makes it theirs for good.
 class World {
   public:
     explicit World(const std::string& store) : store_(store) {
         for (Session& session : sessions_) {
-            session.work.exec("SET idempotency.store = " + store);
+            const auto row = session.work.exec("SHOW idempotency.store").at(0);
+            EXPECT_EQ(row[0].as<std::string>(), store);
+            session.work.exec("SELECT idem_get('a', 'client', '')");
             session.work.exec("SET lock_timeout = '10 ms'");
         }
     }
@@ -173,6 +176,27 @@ class Stores : public ClientTest {
         run(admin_, "SELECT idem_policy_set('client', on_lease_expiry => 'takeover')");
     }
 
+    void TearDown() override {
+        set_store("ALTER SYSTEM RESET idempotency.store", configured_);
+        ClientTest::TearDown();
+    }
+
+    // Connections made from now on have it. A backend learns of a reload after the postmaster has.
+    void set_store(const std::string& command, const std::string& store) {
+        run(admin_, command);
+        run(admin_, "SELECT pg_reload_conf()");
+        wait_until("the server has another store", [&] { return store_of(admin_) == store; });
+    }
+
+    static std::string store_of(pqxx::connection& connection) {
+        return value<std::string>(connection, "SHOW idempotency.store");
+    }
+
+    World world_of(const std::string& store) {
+        set_store("ALTER SYSTEM SET idempotency.store = " + store, store);
+        return World(store);
+    }
+
     // The records that a store's calls have left behind.
     std::string left_by(const std::string& store) {
         return value<std::string>(
@@ -187,11 +211,15 @@ class Stores : public ClientTest {
     int records() {
         return value<int>(admin_, "SELECT count(*) FROM idempotency.record WHERE scope = 'client'");
     }
+
+    void expect_same_round(std::uint64_t seed, std::map<std::string, int>* answers);
+
+    const std::string configured_ = store_of(admin_);
 };
 
-void expect_same_round(std::uint64_t seed, std::map<std::string, int>* answers) {
-    World sql("sql");
-    World heap("heap");
+void Stores::expect_same_round(std::uint64_t seed, std::map<std::string, int>* answers) {
+    World sql = world_of("sql");
+    World heap = world_of("heap");
     Generator generator(seed);
     for (int i = 0; i < kSteps; ++i) {
         const Step step = generator.next();

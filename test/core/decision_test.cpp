@@ -22,7 +22,7 @@ constexpr Micros kPast = kNow - 100;
 constexpr Micros kFuture = kNow + 100;
 
 Asked at(Micros now) {
-    return {now, /*retention=*/1000, std::nullopt, /*max_attempts=*/3, OnLeaseExpiry::Takeover};
+    return {now, /*memory=*/1000, std::nullopt, /*max_attempts=*/3, OnLeaseExpiry::Takeover};
 }
 
 Asked first_sent_at(Micros first_sent) {
@@ -106,7 +106,7 @@ TEST(DecideWithoutRecord, ExecutesWhatWasSentWithinRetention) {
 TEST(DecideWithoutRecord, RetentionLongerThanTimeReachesBackForEver) {
     Asked asked = first_sent_at(kEarliest);
     asked.now = kEarliest + 10;
-    asked.retention = kLatest;
+    asked.memory = kLatest;
     expect(decide(nullptr, asked), Outcome::Execute, Claim::First);
 }
 
@@ -296,6 +296,17 @@ TEST(DecideAfterTtl, RefusesReuseForWhatWasSentBeforeRetention) {
     }
 }
 
+TEST(DecideAfterTtl, RefusesReuseForWhatMayBeTheRecordsOwn) {
+    for (const Status status : kFinalStatuses) {
+        RecordFacts facts = past_retention(status);
+        facts.claimed_at = kNow - 500;
+        expect_refused(decide(&facts, first_sent_at(kNow - 501)), Outcome::Expired);
+        expect_refused(decide(&facts, first_sent_at(kNow - 500)), Outcome::Expired);
+        expect(decide(&facts, first_sent_at(kNow - 499)), Outcome::Execute, Claim::Reuse);
+        expect(decide(&facts, at(kNow)), Outcome::Execute, Claim::Reuse);
+    }
+}
+
 TEST(DecideAfterTtl, RetentionShorterThanTtlStillReplays) {
     RecordFacts facts = record(Status::Completed);
     facts.retained_until = kPast;
@@ -336,7 +347,7 @@ struct Case {
                record.attempt < asked.max_attempts;
     }
     bool sent_too_early() const {
-        return asked.first_sent && *asked.first_sent < asked.now - asked.retention;
+        return asked.first_sent && *asked.first_sent < asked.now - asked.memory;
     }
 };
 
@@ -353,7 +364,8 @@ std::vector<RecordFacts> every_record() {
                             for (const int flags : {0, 1, 2, 3, 4, 5, 6, 7})
                                 all.push_back({status, attempt, lease_until, next_attempt_at,
                                                expires_at, retained_until, (flags & 1) != 0,
-                                               (flags & 2) != 0, (flags & 4) != 0});
+                                               (flags & 2) != 0, (flags & 4) != 0,
+                                               /*claimed_at=*/kNow - 1000});
     return all;
 }
 
@@ -363,7 +375,7 @@ std::vector<Asked> every_question() {
     for (const auto& first_sent : first_sents)
         for (const int max_attempts : {0, 1, 2})
             for (const auto policy : {OnLeaseExpiry::Takeover, OnLeaseExpiry::Unknown})
-                all.push_back({kNow, /*retention=*/10, first_sent, max_attempts, policy});
+                all.push_back({kNow, /*memory=*/10, first_sent, max_attempts, policy});
     return all;
 }
 

@@ -54,6 +54,23 @@ TEST(IntervalMicros, LargeFieldsOfOppositeSignCancelOut) {
               (Int32::max() / 30 * std::int64_t{30} + Int32::min() + 2) * kDay);
 }
 
+TEST(Later, StaysWithinTheClock) {
+    const Clock clock{-1000, 5000};
+    EXPECT_EQ(later(100, 50, clock), 150);
+    EXPECT_EQ(later(100, -50, clock), 50);
+    EXPECT_EQ(later(100, 4900, clock), 5000);
+    EXPECT_EQ(later(100, 4901, clock), 5000);
+    EXPECT_EQ(later(100, -1101, clock), -1000);
+}
+
+TEST(Later, NeverWrapsAround) {
+    const Clock clock{-1000, 5000};
+    EXPECT_EQ(later(100, Int64::max(), clock), 5000);
+    EXPECT_EQ(later(Int64::max(), 1, clock), 5000);
+    EXPECT_EQ(later(-100, Int64::min(), clock), -1000);
+    EXPECT_EQ(later(Int64::min(), -1, clock), -1000);
+}
+
 TEST(CheckDuration, AcceptsTheRangeWithItsEnds) {
     EXPECT_EQ(check_duration(1, kTtlRange), DurationFault::None);
     EXPECT_EQ(check_duration(kLongest, kTtlRange), DurationFault::None);

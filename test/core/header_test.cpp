@@ -162,6 +162,29 @@ TEST(IsHeaderName, IsATokenOfHttp) {
     }
 }
 
+TEST(CompareHeaders, OrdersByAsciiLettersWhateverTheirCase) {
+    EXPECT_EQ(compare_headers("Set-Cookie", "sET-cOOKIE"), 0);
+    EXPECT_EQ(compare_headers("", ""), 0);
+    EXPECT_LT(compare_headers("ABC", "abd"), 0);
+    EXPECT_GT(compare_headers("abd", "ABC"), 0);
+    EXPECT_LT(compare_headers("Ab", "aBc"), 0);
+    EXPECT_GT(compare_headers("aBc", "Ab"), 0);
+    EXPECT_NE(compare_headers("[", "{"), 0);
+}
+
+TEST(IsHeaderValue, HasNoControlCharacterButTheTab) {
+    for (const auto value : {""sv, "/orders/1"sv, "a\tb"sv, " a "sv, "\xc3\xbc"sv, "\xc2\xa0"sv}) {
+        EXPECT_TRUE(is_header_value(value, true)) << value;
+    }
+    for (const auto value : {"a\r\nSet-Cookie: s=1"sv, "\r"sv, "\n"sv, "a\0"sv, "\x01"sv, "\x1f"sv,
+                             "\x7f"sv, "\xc2\x80"sv, "a\xc2\x85"sv, "\xc2\x9f"sv}) {
+        EXPECT_FALSE(is_header_value(value, true)) << value;
+    }
+    // Bytes of an encoding that is not known: only what is ASCII can be told.
+    EXPECT_TRUE(is_header_value("\xc2\x85", false));
+    EXPECT_FALSE(is_header_value("\xc2\n", false));
+}
+
 TEST(DroppedHeaders, AreHeaderNames) {
     for (const auto name : kDroppedHeaders) EXPECT_TRUE(is_header_name(name)) << name;
 }

@@ -40,7 +40,7 @@ TEST(StatusWord, IsTheWordOfTheContract) {
 
 constexpr std::string_view kRefusals[] = {
     "missing_key", "bad_key",     "in_progress", "mismatch",
-    "expired",     "retry_later", "exhausted",   "unknown",
+    "expired",     "retry_later", "exhausted",   "unknown",  "failed",
 };
 
 const Problem* known_problem(std::string_view word) {
@@ -54,6 +54,7 @@ TEST(ProblemOf, HasTheHttpStatusOfTheDraft) {
     const std::pair<std::string_view, int> statuses[] = {
         {"missing_key", 400}, {"bad_key", 400},     {"in_progress", 409}, {"mismatch", 422},
         {"expired", 412},     {"retry_later", 503}, {"exhausted", 500},   {"unknown", 409},
+        {"failed", 500},
     };
     for (const auto& [word, status] : statuses) {
         const Problem* problem = known_problem(word);
@@ -92,6 +93,32 @@ TEST(ProblemOf, TitlesAndDetailsAreDistinctTexts) {
 TEST(ProblemOf, ExecuteAndReplayAreNoProblem) {
     EXPECT_EQ(known_problem("execute"), nullptr);
     EXPECT_EQ(known_problem("replay"), nullptr);
+}
+
+TEST(ProblemWord, IsTheOutcome) {
+    for (const auto& [outcome, word] : kWords) {
+        EXPECT_EQ(problem_word({word, "in_progress", false}), word);
+        EXPECT_EQ(problem_word({word, "failed", true}), word);
+    }
+    EXPECT_EQ(problem_word({"missing_key", "", false}), "missing_key");
+    EXPECT_EQ(problem_word({"replay", "completed", false}), "replay");
+    EXPECT_EQ(problem_word({"mismatch", "failed", false}), "mismatch");
+    EXPECT_EQ(problem_word({"expired", "failed", false}), "expired");
+}
+
+TEST(ProblemWord, IsFailedForAFailureWithoutAStatus) {
+    EXPECT_EQ(problem_word({"replay", "failed", false}), "failed");
+    EXPECT_EQ(problem_word({"execute", "failed", false}), "failed");
+    EXPECT_EQ(problem_word({"", "failed", false}), "failed");
+}
+
+TEST(ProblemWord, FollowsTheStatusOfWhatIsOnlyLookedAt) {
+    EXPECT_EQ(problem_word({"", "completed", false}), "replay");
+    EXPECT_EQ(problem_word({"", "failed", true}), "replay");
+    EXPECT_EQ(problem_word({"", "in_progress", false}), "in_progress");
+    EXPECT_EQ(problem_word({"", "retryable", false}), "retry_later");
+    EXPECT_EQ(problem_word({"", "unknown", false}), "unknown");
+    EXPECT_EQ(problem_word({"", "", false}), "");
 }
 
 TEST(ProblemOf, TellsForeignWordsApart) {

@@ -65,5 +65,33 @@ TEST(PatternRank, LongerPrefixesWinAndTheExactScopeWinsOverAll) {
     EXPECT_GT(pattern_rank("", ""), pattern_rank("*", ""));
 }
 
+TEST(PatternReach, GoodPatternsAreWhatTheyAre) {
+    for (std::string_view pattern : {"", "a", "a/b", "*", "a*"}) {
+        EXPECT_EQ(pattern_reach(pattern), pattern);
+    }
+}
+
+TEST(PatternReach, OthersReachAsFarAsTheirFirstStar) {
+    EXPECT_EQ(pattern_reach("a*b"), "a*");
+    EXPECT_EQ(pattern_reach("a**"), "a*");
+    EXPECT_EQ(pattern_reach("*b*"), "*");
+}
+
+TEST(CoverRank, OfAScopeIsThatOfThePattern) {
+    EXPECT_EQ(cover_rank("a/b", "a/b"), pattern_rank("a/b", "a/b"));
+    EXPECT_EQ(cover_rank("a*", "a/b"), 2u);
+    EXPECT_EQ(cover_rank("a/b*", "a/b"), 4u);
+    EXPECT_EQ(cover_rank("a/c", "a/b"), 0u);
+}
+
+TEST(CoverRank, APrefixIsCoveredByItselfAndShorterOnes) {
+    EXPECT_EQ(cover_rank("*", "a/b*"), 1u);
+    EXPECT_EQ(cover_rank("a*", "a/b*"), 2u);
+    EXPECT_EQ(cover_rank("a/b*", "a/b*"), 4u);
+    EXPECT_EQ(cover_rank("a/bc*", "a/b*"), 0u);
+    EXPECT_EQ(cover_rank("a/c*", "a/b*"), 0u);
+    EXPECT_EQ(cover_rank("a/b", "a/b*"), 0u);
+}
+
 }  // namespace
 }  // namespace idem::core

@@ -50,6 +50,8 @@ sub fill
 			exclude_fields => '{sent_at,$.a.b}', drop_headers => '{X-Debug}');
 		SELECT apps.idem_policy_set('admin', allowed_role => 'app', on_lease_expiry => 'unknown');
 	});
+	add_operations('source');
+	outcome_of_operation('source', 'apps', 'pay');
 	finish('idem_complete', 'bytes', status_code => 201, body => \$all_bytes,
 		headers => \q('{"Location": "/a\\\\b", "X": "ü"}'));
 	finish('idem_complete', 'large', status_code => 200, body => \$large);
@@ -95,6 +97,23 @@ sub outcome_as
 	return $answer;
 }
 
+sub add_operations
+{
+	my ($database) = @_;
+
+	$node->safe_psql($database, "CREATE FUNCTION public.$_(jsonb) RETURNS jsonb LANGUAGE sql RETURN \$1")
+	  foreach qw(pay refund);
+	return;
+}
+
+sub outcome_of_operation
+{
+	my ($database, $schema, $operation) = @_;
+
+	return $node->safe_psql($database, "SELECT outcome FROM"
+		. " $schema.idem_execute('paid', 'public.$operation(jsonb)', '{\"amount\": 1}')");
+}
+
 sub replays
 {
 	my ($database, $schema) = @_;
@@ -105,6 +124,8 @@ sub replays
 	is($bytes->{body}, '\\x' . join('', map { sprintf '%02x', $_ } 0 .. 255), 'byte for byte');
 	is(begin_claim($node, 'bytes', @where, request => \q('{"amount": 2}'))->{outcome},
 		'mismatch', 'the fingerprint is remembered');
+	is(outcome_of_operation($database, $schema, 'pay'), 'replay', 'an operation is remembered');
+	is(outcome_of_operation($database, $schema, 'refund'), 'mismatch', 'and told from others');
 	is(begin_claim($node, 'failed', @where)->{error}, "went\nwrong", 'a failure is replayed');
 	is(begin_claim($node, 'retryable', @where)->{outcome}, 'retry_later', 'a pause is kept');
 	is(begin_claim($node, 'running', @where)->{outcome}, 'in_progress', 'a lease runs on');
@@ -130,7 +151,7 @@ sub policies_and_grants_hold
 fill();
 my $original = $node->safe_psql('source', $contents);
 my $original_rows = $node->safe_psql('source', $rows);
-is($original_rows, '6|2', 'there is something to dump');
+is($original_rows, '7|2', 'there is something to dump');
 
 pg_dump('plain.sql');
 restore('plain.sql', 'plain');
@@ -159,6 +180,7 @@ is(outcome_as('app', 'bare', 'payments/1', 'new'), 'execute', 'but the grants');
 # The functions may live in another schema than they did. A session that is there already has the
 # policies cached.
 add_database($node, 'elsewhere', 'other');
+add_operations('elsewhere');
 my $early = session($node, 'elsewhere');
 my $without_key = q{SELECT outcome FROM other.idem_begin(NULL, scope => 'payments/1')};
 is(ask($early, $without_key), 'execute', 'before the restore no policy holds');

@@ -100,6 +100,22 @@ create_database($_) foreach @encodings;
 keeps_key_and_bodies($_, $umlauts) foreach qw(UTF8 LATIN1 SQL_ASCII);
 keeps_key_and_bodies($_, $kana) foreach qw(UTF8 EUC_JP SQL_ASCII);
 
+# Where the server takes any bytes, a character is a byte, and what is not UTF-8 has no fingerprint.
+{
+	my ($utf8, $ascii) = map { connect_to($_) } qw(UTF8 SQL_ASCII);
+	my $call = 'SELECT outcome FROM idem_begin(repeat(%s, %d))';
+	is(ask($utf8, sprintf $call, q{chr(252)}, 255), 'execute', 'UTF8: 255 characters');
+	is(ask($ascii, sprintf $call, q{E'\xc3\xbc'}, 127), 'execute', 'SQL_ASCII: 254 bytes');
+	is(ask($ascii, sprintf $call, q{E'\xc3\xbc'}, 128), '22023', 'SQL_ASCII: 256 are too many');
+	is(ask($ascii, q{SELECT outcome FROM idem_begin('any', to_jsonb(E'\xff'::text))}), '22021',
+		'SQL_ASCII: a request of other bytes');
+	is(ask($ascii, q{SELECT outcome FROM idem_begin('any', fingerprint => '\xff')}), 'execute',
+		'... is known by a fingerprint of its own');
+	is(ask($ascii, q{SELECT idem_policy_set('any', exclude_fields => ARRAY[E'\xff'])}), '22021',
+		'... and so is a field to exclude');
+	$_->quit foreach $utf8, $ascii;
+}
+
 same_fingerprints('plain JSON', q('{"b": 1.50, "a": [true, null, "x"]}'),
 	qw(LATIN1 EUC_JP SQL_ASCII));
 same_fingerprints('umlauts', qq('{"$umlauts": "$umlauts", "z": 1}'), qw(LATIN1 SQL_ASCII));

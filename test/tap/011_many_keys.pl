@@ -17,47 +17,54 @@ my $all_keys = "SELECT count(*) FROM generate_series(1, $keys) i WHERE idem_once
 my $memory = 'SELECT sum(total_bytes)::bigint FROM pg_backend_memory_contexts';
 
 # The defaults, which the test framework lowers.
-my $node = new_node('main', max_connections => 100, max_locks_per_transaction => 64);
-my $session = session($node);
-my $other = session($node);
+sub node_with
+{
+	my ($store) = @_;
 
-sub records { return $node->safe_psql('postgres', 'SELECT count(*) FROM idempotency.record') }
+	return new_node($store, 'idempotency.store' => $store, max_connections => 100,
+		max_locks_per_transaction => 64);
+}
+
+sub records { return $_[0]->safe_psql('postgres', 'SELECT count(*) FROM idempotency.record') }
 
 sub key_locks
 {
-	return $node->safe_psql('postgres',
+	return $_[0]->safe_psql('postgres',
 		q{SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 18756});
 }
 
 subtest 'heap store' => sub {
-	ask($_, 'SET idempotency.store = heap') foreach $session, $other;
+	my $node = node_with('heap');
+	my ($session, $other) = map { session($node) } 1 .. 2;
 	is(ask($session, q{SELECT idem_once('first')}), 't', 'caches are warm');
 	my $before = ask($session, $memory);
 
 	ask($session, 'BEGIN');
 	is(ask($session, $all_keys), $keys, 'every key is new');
-	is(key_locks(), '0', 'no key is locked');
+	is(key_locks($node), '0', 'no key is locked');
 	cmp_ok(ask($session, $memory) - $before, '<', 1024 * 1024, 'nor remembered');
 	is(ask($other, q{SELECT outcome FROM idem_begin('k5')}), 'in_progress', 'yet it is taken');
 	ask($session, 'ROLLBACK');
-	is(records(), '1', 'a rollback leaves nothing');
+	is(records($node), '1', 'a rollback leaves nothing');
 
 	is(ask($session, $all_keys), $keys, 'all over again');
 	is(ask($other, $all_keys), '0', 'and not once more');
-	is(records(), $keys + 1, 'a record of each');
+	is(records($node), $keys + 1, 'a record of each');
+	$_->quit foreach $session, $other;
+	$node->stop;
 };
 
 subtest 'SQL store' => sub {
-	$node->safe_psql('postgres', 'TRUNCATE idempotency.record');
-	ask($session, 'SET idempotency.store = sql');
+	my $node = node_with('sql');
+	my ($session, $other) = map { session($node) } 1 .. 2;
 	ask($session, 'BEGIN');
 	is(ask($session, $all_keys), '53200', 'the lock table is full');
 	ask($session, 'ROLLBACK');
-	is(key_locks(), '0', 'no lock is left');
-	is(records(), '0', 'nor a record');
+	is(key_locks($node), '0', 'no lock is left');
+	is(records($node), '0', 'nor a record');
 	is(ask($other, q{SELECT idem_once('k5')}), 't', 'and others go on');
+	$_->quit foreach $session, $other;
+	$node->stop;
 };
 
-$_->quit foreach $session, $other;
-$node->stop;
 done_testing();

@@ -175,7 +175,7 @@ subtest 'rights' => sub {
 	my $session = session($node);
 	my $columns = 'scope, principal, key, status, attempt, status_code, body_omitted,'
 	  . ' recovery_point, holder, held, created_at, claimed_at, finished_at, lease_until,'
-	  . ' next_attempt_at, expires_at, retained_until, resolved_by';
+	  . ' next_attempt_at, expires_at, retained_until, operation, resolved_by';
 	my @allowed = ((map { "* FROM idempotency.$_" } qw(stats in_flight abandoned sweeper)),
 		"$columns FROM idempotency.records");
 	my @secret = map { "$_ FROM idempotency.records" }

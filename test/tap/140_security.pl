@@ -195,6 +195,27 @@ subtest 'what one call may ask for' => sub {
 	$session->quit;
 };
 
+# Also one that is set while the library is not there yet, which the server then takes for anything.
+subtest 'no caller shortens the memory' => sub {
+	local $ENV{PGOPTIONS} = '-c idempotency.default_retention=1';
+	my $session = $node->background_psql('postgres', on_error_stop => 0,
+		extra_params => [ '-U', 'app' ]);
+	ask($session, '\set VERBOSITY sqlstate');
+	my $spans = sub {
+		ask($session, qq{SELECT outcome FROM idem_begin('$_[0]')});
+		return $node->safe_psql('postgres', qq{
+			SELECT lease_until - claimed_at > '50 s', expires_at - claimed_at, retained_until - claimed_at
+			  FROM idempotency.record WHERE key = '$_[0]'});
+	};
+
+	ask($session, "SET idempotency.$_") foreach q{default_ttl = '1 s'}, q{default_lease = '1 ms'};
+	is($spans->('early'), 't|1 day|1 day', 'set before the library is loaded: of no effect');
+	is(ask($session, "SET idempotency.$_"), '42501', "refused: $_")
+	  foreach q{default_ttl = '1 s'}, q{default_retention = '1 s'}, q{default_lease = '1 ms'};
+	is($spans->('late'), 't|1 day|1 day', '... so nothing has changed');
+	$session->quit;
+};
+
 subtest 'how large a stored request may be' => sub {
 	call($node, 'idem_policy_set', scope_pattern => 'stored', store_request => 'true');
 	my $large = "SELECT outcome FROM idem_begin('large', to_jsonb(repeat('x', 5 * 1024 * 1024)), 'stored',"

@@ -78,6 +78,7 @@ httplib::Response replay_in(const pqxx::row& row) {
 httplib::Response problem_in(const pqxx::row& row) {
     auto response = problem(nlohmann::json::parse(row["problem"].as<std::string>()));
     const auto outcome = row["outcome"].as<std::string>();
+    if (outcome == "replay") response.set_header("Idempotent-Replayed", "true");
     if (outcome == "in_progress" || outcome == "retry_later") {
         response.set_header("Retry-After", std::to_string(row["retry_after"].as<int>(1)));
     }
@@ -91,7 +92,7 @@ Decision begin(pqxx::transaction_base& tx, const Call& call, const Options& opti
     const pqxx::row row = ask(tx, call, options);
     const auto outcome = row["outcome"].as<std::string>();
     if (outcome == "execute") return {true, claim_in(row, call, options), {}};
-    return {false, {}, outcome == "replay" ? replay_in(row) : problem_in(row)};
+    return {false, {}, row["problem"].is_null() ? replay_in(row) : problem_in(row)};
 } catch (const pqxx::data_exception&) {
     throw Refusal(bad_json());
 }

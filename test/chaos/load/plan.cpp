@@ -93,7 +93,7 @@ void draw_terms(const Mix& mix, Random& random, Plan* plan) {
         plan->pause = plan->lease + random.spread(kMillisecond, 50 * kMillisecond);
     }
     plan->body_size = draw_size(mix, random);
-    plan->status_code = static_cast<int>(random.between(100, 599));
+    plan->status_code = static_cast<int>(random.between(200, 599));
 }
 
 }  // namespace

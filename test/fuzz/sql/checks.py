@@ -21,8 +21,10 @@ RECORDS = {
     "attempts count from one": "attempt >= 1",
     "tokens are positive": "token > 0",
     "a lease lasts": "lease_us > 0",
-    "times are finite": "isfinite(created_at) AND isfinite(expires_at) AND isfinite(retained_until)",
-    "status codes are those of HTTP": "status_code IS NULL OR status_code BETWEEN 100 AND 599",
+    "times are finite": "isfinite(created_at)",
+    "only what waits for a decision has no end":
+        "status = 'r' OR (isfinite(expires_at) AND isfinite(retained_until))",
+    "status codes are those of HTTP": "status_code IS NULL OR status_code BETWEEN 200 AND 599",
     "keys have 1 to 255 characters": "length(key) BETWEEN 1 AND 255 AND key !~ '[[:cntrl:]]'",
     "an attempt begins after its record": "claimed_at >= created_at",
 }  # fmt: skip

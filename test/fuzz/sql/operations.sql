@@ -12,7 +12,7 @@ CREATE FUNCTION fuzz.odd(jsonb) RETURNS idem_response LANGUAGE sql
 CREATE FUNCTION fuzz.nothing(jsonb) RETURNS jsonb LANGUAGE sql RETURN NULL::jsonb;
 CREATE FUNCTION fuzz.fails(jsonb) RETURNS jsonb LANGUAGE plpgsql AS $$
 BEGIN
-    RAISE EXCEPTION 'declined %', repeat('é', 50000) USING ERRCODE = 'P0002';
+    RAISE EXCEPTION 'declined %', repeat('é', 50000) USING ERRCODE = 'P0001';
 END $$;
 CREATE FUNCTION fuzz.must_retry(jsonb) RETURNS jsonb LANGUAGE plpgsql AS $$
 BEGIN

@@ -96,6 +96,7 @@ def claims(rng):
 
 BY_TYPE = {
     "text": texts,
+    "json": documents,
     "jsonb": documents,
     "bytea": byte_strings,
     "interval": intervals,
@@ -139,6 +140,7 @@ PLAUSIBLE = {
     "exclude_fields": (None, "{ts}"),
     "exclude": (None, "{ts}"),
     "drop_headers": (None, "{Date}"),
+    "final_errors": (None, "{P0001,22}"),
     "key_required": (None, "f"),
     "fingerprint_required": (None, "f"),
     "allowed_role": (None, None, None, "fuzz_app"),

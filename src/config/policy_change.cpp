@@ -1,0 +1,96 @@
+#include "config/policy_change.hpp"
+
+#include "core/pattern.hpp"
+
+#include "config/policy_rows.hpp"
+#include "pg/datum.hpp"
+
+namespace idem::config {
+
+namespace {
+
+// As they are now and will be until this transaction ends. Readers are not held up.
+PolicyRows lock_and_read() {
+    pg::lock_table("policy", ShareRowExclusiveLock);
+    return read_policies(CurrentMemoryContext);
+}
+
+const PolicyRow* live_row(const PolicyRows& policies, std::string_view pattern) {
+    for (const PolicyRow& row : policies)
+        if (pattern_of(row) == pattern && !is_dropped(row)) return &row;
+    return nullptr;
+}
+
+// As somebody would write it: days and what is left.
+Interval* in_days(std::int64_t micros) {
+    Interval* span = pg::make_interval(micros % core::kDay);
+    span->day = static_cast<std::int32_t>(micros / core::kDay);
+    return span;
+}
+
+void set_past(const core::Memory& memory, PolicyRow* row) {
+    bool none = memory.since == core::kUnchanged;
+    row->nulls[kSince] = none;
+    row->nulls[kMemoryBefore] = none;
+    if (none) return;
+    row->values[kSince] = TimestampTzGetDatum(memory.since);
+    row->values[kMemoryBefore] = IntervalPGetDatum(in_days(memory.before));
+}
+
+void mark_dropped(bool dropped, PolicyRow* row) {
+    row->nulls[kDropped] = false;
+    row->values[kDropped] = BoolGetDatum(dropped);
+}
+
+// A row that says nothing but what memory was.
+PolicyRow only_past(Datum pattern, const core::Memory& memory) {
+    PolicyRow row{};
+    for (bool& null : row.nulls) null = true;
+    row.values[kPattern] = pattern;
+    row.nulls[kPattern] = false;
+    mark_dropped(true, &row);
+    set_past(memory, &row);
+    return row;
+}
+
+// What nobody has to know any more of policies that were dropped.
+void remove_what_is_over(const PolicyRows& policies, std::string_view but, TimestampTz now) {
+    for (const PolicyRow& row : policies) {
+        if (!is_dropped(row) || pattern_of(row) == but) continue;
+        if (!core::past_matters(memory_of(policies, core::cover_rank, pattern_of(row)), now))
+            delete_row(row);
+    }
+}
+
+}  // namespace
+
+void set_policy(PolicyRow* row) {
+    PolicyRows policies = lock_and_read();
+    TimestampTz now = GetCurrentTimestamp();
+    core::Memory old = memory_of(policies, core::cover_rank, pattern_of(*row));
+    core::Policy values = values_of(*row);
+    set_past(core::changed_memory(old, Max(values.ttl, values.retention), now), row);
+    mark_dropped(false, row);
+    write_row(row);
+    remove_what_is_over(policies, pattern_of(*row), now);
+}
+
+bool drop_policy(text* pattern) {
+    PolicyRows policies = lock_and_read();
+    std::string_view name = pg::bytes_of(pattern);
+    const PolicyRow* row = live_row(policies, name);
+    if (row == nullptr) return false;
+    TimestampTz now = GetCurrentTimestamp();
+    core::Memory old = memory_of(policies, core::cover_rank, name);
+    core::Memory left = memory_of(policies, core::cover_rank, name, row);
+    core::Memory past = core::changed_memory(old, left.span, now);
+    PolicyRow trace = only_past(row->values[kPattern], past);
+    if (past.since == core::kUnchanged)
+        delete_row(*row);
+    else
+        write_row(&trace);
+    remove_what_is_over(policies, name, now);
+    return true;
+}
+
+}  // namespace idem::config

@@ -1,0 +1,62 @@
+#include "core/sqlstate.hpp"
+
+#include <algorithm>
+
+namespace idem::core {
+namespace {
+
+// Data exceptions, integrity constraints, and what SQL/PSM has for exceptions of the user's.
+constexpr std::string_view kClassesOfRequest[] = {"22", "23", "45"};
+constexpr std::string_view kRaiseException = "P0001";
+
+// Those of the server that begin like a user's: configuration files, foreign data, PL/pgSQL, faults
+// within; and our own, by which an operation learns about another key.
+constexpr std::string_view kReservedClasses[] = {"F0", "HV", "P0", "XX", "ID"};
+
+// Of transactions, resources, operators, the system and faults within.
+constexpr std::string_view kNeverFinal[] = {"40", "53", "57", "58", "XX"};
+
+constexpr std::size_t kClassLength = 2;
+constexpr std::size_t kStateLength = 5;
+
+bool is_state_character(char c) noexcept {
+    return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z');
+}
+
+template <std::size_t N>
+bool is_one_of(std::string_view word, const std::string_view (&words)[N]) noexcept {
+    return std::find(words, words + N, word) != words + N;
+}
+
+// Classes that nobody but an author of functions has given a meaning. The standard has 0 to 4, and
+// the server adds to 5 and 7.
+bool is_users_class(std::string_view name) noexcept {
+    const char first = name.front();
+    const bool letter = first >= 'A' && first <= 'Z';
+    const bool free_digit = first == '6' || first == '8' || first == '9';
+    return (letter || free_digit) && !is_one_of(name, kReservedClasses);
+}
+
+}  // namespace
+
+bool is_fault_of_request(std::string_view sqlstate) noexcept {
+    if (sqlstate.size() != kStateLength) return false;
+    const std::string_view name = sqlstate.substr(0, kClassLength);
+    return is_one_of(name, kClassesOfRequest) || is_users_class(name) ||
+           sqlstate == kRaiseException;
+}
+
+bool may_be_final(std::string_view entry) noexcept {
+    return (entry.size() == kClassLength || entry.size() == kStateLength) &&
+           std::all_of(entry.begin(), entry.end(), is_state_character) &&
+           !is_one_of(entry.substr(0, kClassLength), kNeverFinal);
+}
+
+bool is_listed(std::string_view sqlstate, const std::string_view* entries,
+               std::size_t count) noexcept {
+    return std::any_of(entries, entries + count, [sqlstate](std::string_view entry) {
+        return entry == sqlstate || entry == sqlstate.substr(0, kClassLength);
+    });
+}
+
+}  // namespace idem::core
