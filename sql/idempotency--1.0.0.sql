@@ -24,8 +24,10 @@ CREATE TABLE idempotency.record (
     status          "char" NOT NULL,
     no_takeover     boolean NOT NULL DEFAULT false,
     body_omitted    boolean NOT NULL DEFAULT false,
+    omit_large_body boolean NOT NULL DEFAULT false,
     status_code     integer,
     attempt         integer NOT NULL,
+    body_limit      integer NOT NULL DEFAULT 0,
     token           bigint NOT NULL,
     lease_us        bigint NOT NULL,
     backend_pid     integer,
@@ -69,6 +71,8 @@ COMMENT ON COLUMN idempotency.record.backend_pid IS 'the backend of a holder tha
 COMMENT ON COLUMN idempotency.record.backend_start IS 'when that backend began, for its pid may come again';
 COMMENT ON COLUMN idempotency.record.no_takeover IS 'once its lease is over, its result is unknown and an operator decides';
 COMMENT ON COLUMN idempotency.record.operation IS 'the function that idem_execute runs for it';
+COMMENT ON COLUMN idempotency.record.omit_large_body IS 'the policy at the claim: a body over the limit is left out';
+COMMENT ON COLUMN idempotency.record.body_limit IS 'the policy at the claim: so large may a body be, in bytes';
 COMMENT ON COLUMN idempotency.record.lease_us IS 'lease of the claim in microseconds';
 COMMENT ON COLUMN idempotency.record.excluded IS 'the fields that the fingerprint was taken without; null: none, or the caller gave the fingerprint';
 COMMENT ON COLUMN idempotency.record.created_at IS 'first claim';

@@ -76,6 +76,7 @@ void resolve(const ClaimRef& ref, Resolution resolution, const Response& respons
     mark_resolved(resolution, error, &record);
     keep_as_fresh(policy.values, &record);
     keep_if_undecided(policy.values, &record);
+    allow_as_claimed(record, &policy.values);
     if (resolution != Resolution::Release) keep_response(response, policy, &record);
     if (!records().update(record, unresolved)) pg::raise_claim_overtaken();
 }

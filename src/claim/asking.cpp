@@ -84,6 +84,8 @@ Asking settle(const BeginCall& call) {
     asking.ttl = call.ttl.value_or(policy.values.ttl);
     asking.lease = call.lease.value_or(policy.values.lease);
     asking.wait = call.wait_for_ever ? kForEver : call.wait.value_or(policy.values.wait);
+    asking.body_limit = static_cast<std::int32_t>(policy.values.max_body_bytes);
+    asking.omit_large_body = policy.values.on_large_body == core::OnLargeBody::Omit;
     asking.retention = Max(policy.values.retention, asking.ttl);
     asking.asked = settled_limits(call, policy.values, asking.retention);
     settle_snapshot(call, &asking);

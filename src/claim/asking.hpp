@@ -22,6 +22,8 @@ struct Asking {
     std::int64_t lease;
     std::int64_t wait;  // kForEver: without limit
     std::int64_t retention;
+    std::int32_t body_limit;  // of the result
+    bool omit_large_body;
     core::Asked asked;  // `now` is set for each look
 
     // The snapshot with which the work will see the database, if that is taken already: then only

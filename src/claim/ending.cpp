@@ -23,6 +23,11 @@ void mark_ended(core::Status status, store::Record* record) {
     record->state = nullptr;
 }
 
+void allow_as_claimed(const store::Record& record, core::Policy* policy) {
+    policy->max_body_bytes = Max(policy->max_body_bytes, record.body_limit);
+    if (record.omit_large_body) policy->on_large_body = core::OnLargeBody::Omit;
+}
+
 void keep_if_undecided(const core::Policy& policy, store::Record* record) {
     if (record->status != core::Status::Retryable) return;
     bool exhausted = policy.max_attempts > 0 && record->attempt >= policy.max_attempts &&

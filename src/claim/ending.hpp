@@ -14,6 +14,9 @@ config::ScopePolicy enter(const char* function, const store::Identity& id);
 // dropped from a final one.
 void mark_ended(core::Status status, store::Record* record);
 
+// What the policy at the claim allowed its result to be stays allowed, for its effect has happened.
+void allow_as_claimed(const store::Record& record, core::Policy* policy);
+
 // The ttl counts from the claim. If less than half of it would be left after `end` (the end of long
 // work, or the next attempt's time), ttl and retention count from there instead: whoever waited for
 // the answer must get it, and not be told to run the request again.

@@ -63,6 +63,7 @@ bool complete(const ClaimRef& ref, const Response& response, std::optional<std::
     HeldClaim claim = claim_to_end(ref);
     if (claim.ended) return false;
     mark_completed(ttl, &claim.record);
+    allow_as_claimed(claim.record, &policy.values);
     keep_response(response, policy, &claim.record);
     save_ended(&claim);
     account_for_result(claim.record);
@@ -74,6 +75,7 @@ bool fail(const ClaimRef& ref, const Response& response, const Failure& failure)
     HeldClaim claim = claim_to_end(ref);
     if (claim.ended) return false;
     mark_failed(failure, policy.values, &claim.record);
+    allow_as_claimed(claim.record, &policy.values);
     keep_response(response, policy, &claim.record);
     save_ended(&claim);
     account_for_result(claim.record);
@@ -98,9 +100,10 @@ TimestampTz extend(const ClaimRef& ref, std::optional<std::int64_t> lease) {
 TimestampTz checkpoint(const ClaimRef& ref, text* recovery_point, Jsonb* state,
                        std::optional<std::int64_t> lease) {
     config::ScopePolicy policy = enter(ref.function, ref.id);
-    check_size("state", state, policy.values);
     HeldClaim claim = held_claim(ref);
     if (claim.ended) pg::raise_claim_ended();
+    allow_as_claimed(claim.record, &policy.values);
+    check_size("state", state, policy.values);
     claim.record.recovery_point = recovery_point;
     claim.record.state = state;
     return prolong(&claim, lease);

@@ -61,6 +61,8 @@ store::Record new_attempt(const Asking& asking, const Judgement& judgement) {
         name_this_backend(&record);
     else
         name_no_backend(&record);
+    record.body_limit = asking.body_limit;
+    record.omit_large_body = asking.omit_large_body;
     record.no_takeover = asking.asked.on_lease_expiry == core::OnLeaseExpiry::Unknown;
     return record;
 }

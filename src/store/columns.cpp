@@ -102,6 +102,8 @@ void to_columns(const Record& record, Datum* values, bool* nulls) {
     out.value(kStatus, CharGetDatum(static_cast<char>(record.status)));
     out.value(kNoTakeover, BoolGetDatum(record.no_takeover));
     out.value(kBodyOmitted, BoolGetDatum(record.body_omitted));
+    out.value(kOmitLargeBody, BoolGetDatum(record.omit_large_body));
+    out.value(kBodyLimit, Int32GetDatum(record.body_limit));
     out.value(kStatusCode, Int32GetDatum(record.status_code.value_or(0)));
     nulls[kStatusCode] = !record.status_code;
     out.value(kAttempt, Int32GetDatum(record.attempt));
@@ -118,6 +120,8 @@ void from_columns(const Datum* values, const bool* nulls, Record* record) {
     record->status = static_cast<core::Status>(DatumGetChar(values[kStatus]));
     record->no_takeover = DatumGetBool(values[kNoTakeover]);
     record->body_omitted = DatumGetBool(values[kBodyOmitted]);
+    record->omit_large_body = DatumGetBool(values[kOmitLargeBody]);
+    record->body_limit = DatumGetInt32(values[kBodyLimit]);
     record->status_code.reset();
     if (!nulls[kStatusCode]) record->status_code = DatumGetInt32(values[kStatusCode]);
     record->attempt = DatumGetInt32(values[kAttempt]);

@@ -19,6 +19,8 @@ struct Record {
     core::Status status;
     bool no_takeover;   // the policy at its claim: once silent, its result is unknown
     bool body_omitted;  // the body was over the limit and the policy said to leave it out
+    bool omit_large_body;     // the policy at its claim: it says so
+    std::int32_t body_limit;  // the policy at its claim, in bytes
     std::optional<std::int32_t> status_code;
     std::int32_t attempt;
     std::int32_t backend_pid;  // claimed with `hold`: the backend of the holder; 0: without
