@@ -130,8 +130,9 @@ subtest 'the tables are gone, the functions are not' => sub {
 	is(ask($broken, q{SELECT idem_complete('key', token => 1)}), '42P01', 'and idem_complete');
 	is(ask($broken, 'SELECT idem_cleanup()'), '42P01', 'and idem_cleanup');
 	$node->safe_psql('broken', q{
+		ALTER EXTENSION idempotency DROP VIEW idempotency.policies;
 		ALTER EXTENSION idempotency DROP TABLE idempotency.policy;
-		DROP TABLE idempotency.policy});
+		DROP TABLE idempotency.policy CASCADE});
 	is(outcome_in($broken, 'key'), '42P01', 'no policy: the same');
 	my (undef, undef, $stderr) = $node->psql('broken', q{SELECT idem_begin('key')});
 	like($stderr, qr/extension "idempotency" is not installed in this database\n.*HINT: /s,

@@ -103,7 +103,7 @@ keeps_key_and_bodies($_, $kana) foreach qw(UTF8 EUC_JP SQL_ASCII);
 # Where the server takes any bytes, a character is a byte, and what is not UTF-8 has no fingerprint.
 {
 	my ($utf8, $ascii) = map { connect_to($_) } qw(UTF8 SQL_ASCII);
-	my $call = 'SELECT outcome FROM idem_begin(repeat(%s, %d))';
+	my $call = q{SELECT outcome FROM idem_begin(repeat(%s, %d), scope => 'lengths')};
 	is(ask($utf8, sprintf $call, q{chr(252)}, 255), 'execute', 'UTF8: 255 characters');
 	is(ask($ascii, sprintf $call, q{E'\xc3\xbc'}, 127), 'execute', 'SQL_ASCII: 254 bytes');
 	is(ask($ascii, sprintf $call, q{E'\xc3\xbc'}, 128), '22023', 'SQL_ASCII: 256 are too many');
