@@ -58,8 +58,9 @@ void refresh() {
         load();
 }
 
-// The row that holds for the scope; an error if it can't be gone by: what was meant is not known, so
-// the scope is closed. Two rows of one rank have the same pattern, which the primary key forbids.
+// The row that holds for the scope; an error if it can't be gone by: what was meant is not known,
+// so the scope is closed. Two rows of one rank have the same pattern, which the primary key
+// forbids.
 const PolicyRow* best_row(std::string_view scope) {
     std::size_t best = 0;
     std::size_t best_rank = 0;

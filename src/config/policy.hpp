@@ -20,8 +20,9 @@ struct ScopePolicy {
 // user is no member, or that does not exist; another (55000) if it can't be gone by.
 ScopePolicy policy_for(std::string_view scope);
 
-// The shortest time for which keys of this scope have been remembered since then, as far as policies
-// know, in microseconds. Arguments of calls may have made it shorter, and a change of the settings.
+// The shortest time for which keys of this scope have been remembered since then, as far as
+// policies know, in microseconds. Arguments of calls may have made it shorter, and a change of the
+// settings.
 std::int64_t memory_since(std::string_view scope, TimestampTz first_sent);
 
 // Forgets the cache of every backend, at their next statement; called by the trigger on the table.

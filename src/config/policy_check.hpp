@@ -1,5 +1,5 @@
-// What a row of idempotency.policy may say. idem_policy_set lets nothing else in, and neither do the
-// table's constraints as far as SQL can tell; this is for rows that came all the same.
+// What a row of idempotency.policy may say. idem_policy_set lets nothing else in, and neither do
+// the table's constraints as far as SQL can tell; this is for rows that came all the same.
 #pragma once
 
 #include "config/policy_table.hpp"

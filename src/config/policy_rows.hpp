@@ -23,8 +23,8 @@ inline bool is_dropped(const PolicyRow& row) {
 core::Policy values_of(const PolicyRow& row);
 
 // How long keys are remembered where these rows are all policies, in the scopes that something fits
-// to which each row has a rank: 0 if it does not hold there. The one with the highest rank does, and
-// dropped ones above it say what was before. `without`: as if that row were not there.
+// to which each row has a rank: 0 if it does not hold there. The one with the highest rank does,
+// and dropped ones above it say what was before. `without`: as if that row were not there.
 using Rank = std::size_t (*)(std::string_view pattern, std::string_view scopes);
 core::Memory memory_of(const PolicyRows& policies, Rank rank, std::string_view scopes,
                        const PolicyRow* without = nullptr);

@@ -73,8 +73,8 @@ struct PolicyRows {
     PolicyRow* end() const { return rows + count; }
 };
 
-// All rows, copied into `context`. Each has a pattern; what else they say is as somebody wrote it. An
-// error (55000) if the table is not as the install script makes it.
+// All rows, copied into `context`. Each has a pattern; what else they say is as somebody wrote it.
+// An error (55000) if the table is not as the install script makes it.
 PolicyRows read_policies(MemoryContext context);
 
 // Adds the row, or puts it in the place of the one with the same pattern.

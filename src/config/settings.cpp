@@ -48,7 +48,8 @@ struct IntSetting {
     int unit;
 };
 
-// What decides how long a key is remembered, or when its request may be taken over, is not for callers.
+// What decides how long a key is remembered, or when its request may be taken over, is not for
+// callers.
 const IntSetting kSettings[] = {
     {"idempotency.default_ttl", "How long the answer of a request is replayed.",
      "Counted from the claim. A policy or an argument wins over it.", &default_ttl, 1, INT_MAX,
@@ -88,8 +89,8 @@ void define_log_settings() {
 void define_store_setting() {
     DefineCustomEnumVariable("idempotency.store", "How the table of records is read and written.",
                              "auto: directly where it is a plain local table, else with SQL.",
-                             &store_setting, /* boot_val */ store_setting, kStoreChoices, PGC_SIGHUP,
-                             0, nullptr, nullptr, nullptr);
+                             &store_setting, /* boot_val */ store_setting, kStoreChoices,
+                             PGC_SIGHUP, 0, nullptr, nullptr, nullptr);
 }
 
 }  // namespace

@@ -13,8 +13,8 @@ enum class LogEvents { Off, Problems, All };
 LogEvents log_events();
 bool log_keys();
 
-// One for the whole server, and for the life of a process: claims of one transaction, and of sessions
-// that meet, are not to be kept in two ways.
+// One for the whole server, and for the life of a process: claims of one transaction, and of
+// sessions that meet, are not to be kept in two ways.
 core::StoreChoice store_choice();
 
 // Of the sweeper. Seconds; 0: it is off.
