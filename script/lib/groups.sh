@@ -160,7 +160,7 @@ installcheck() {
     local name=$1 status=0
     shift
     run_as_postgres make -C "$WORK/$name" -f "$WORK/$name-sources/Makefile" --no-print-directory \
-        PG_CONFIG="$PG_CONFIG" installcheck "$@" || status=$?
+        PG_CONFIG="$OUR_CONFIG" installcheck "$@" || status=$?
     if ((status != 0)); then
         show_diffs "$WORK/$name"
         show_tail 60 "$WORK/$name/server.log"
@@ -203,7 +203,7 @@ prove_or_explain() {
 # The server's own Perl modules start the clusters. Their sockets lie below TMPDIR.
 prove_all() {
     local pgxs
-    pgxs=$(dirname "$("$PG_CONFIG" --pgxs)")
+    pgxs=$(dirname "$("$OUR_CONFIG" --pgxs)")
     run_as_postgres env -C "$WORK/tap" "PATH=$PG_BINDIR:$PATH" "TMPDIR=$WORK/tap/tmp" \
         "PG_REGRESS=$pgxs/../../src/test/regress/pg_regress" "TESTDIR=$WORK/tap" \
         "TESTLOGDIR=$WORK/tap/tmp_check/log" "TESTDATADIR=$WORK/tap/tmp_check" \
