@@ -4,7 +4,7 @@
 
 # shellcheck disable=SC2034 # for script/test
 GROUPS_IN_ORDER=(checks build core fuzz regress isolation tap client regress-sql isolation-sql tap-sql
-    client-sql docs examples recipes demo chaos)
+    client-sql docs examples recipes demo chaos private)
 GROUPS_ON_REQUEST=(upgrade)
 # Those that need no more than the module does.
 GROUPS_OF_MODULE=(checks build regress isolation upgrade)
@@ -37,6 +37,7 @@ group_checks() {
     # A checkout without history makes no release.
     [[ ! -e $ROOT/.git ]] ||
         check "a release has the same bytes whenever and wherever it is made" releases_are_equal
+    check "where packages come from is left to the machine's settings" "$ROOT/test/check_hosts"
     check "every claim of docs/security.md names a test that exists" "$ROOT/test/security_check"
     ((CHECKS_FAILED == 0))
 }
