@@ -128,6 +128,7 @@ unmount_small_disk() {
 # Runs first at every end of the script.
 leave() {
     local status=$?
+    set +e
     [[ -z $WORK ]] || unmount_small_disk
     (exit "$status")
     clean_up
