@@ -10,6 +10,8 @@ CHILD=  # leader of the process group that run_child started
 source "$ROOT/script/lib/server.sh"
 # shellcheck source=script/lib/build.sh
 source "$ROOT/script/lib/build.sh"
+# shellcheck source=script/lib/installation.sh
+source "$ROOT/script/lib/installation.sh"
 
 # Progress goes to stderr, so that a script's own output stays clean.
 say() { printf '[%4ds] %s\n' "$SECONDS" "$*" >&2; }
@@ -61,23 +63,30 @@ forget_libpq_settings() {
 # ---- where ----
 
 # A path of a Unix socket ends at 107 bytes, so a long TMPDIR, or one that the server's user may
-# not enter, gives way to /tmp.
+# not enter or whose programs nobody may run, gives way to /tmp or /var/tmp.
 make_work_folder() {
     trap clean_up EXIT
     trap 'exit 129' HUP
     trap 'exit 130' INT
     trap 'exit 143' TERM
     local base
-    for base in "${TMPDIR:-/tmp}" /tmp; do
+    for base in "${TMPDIR:-/tmp}" /tmp /var/tmp; do
         ((${#base} <= 60)) || continue
         WORK=$(mktemp -d "$base/idem.XXXXXX") || continue
         find_privileges
         hand_over "$WORK"
-        run_as_postgres test -w "$WORK" 2>/dev/null && return
+        can_work_there 2>/dev/null && return
         rm -rf "$WORK"
     done
     WORK=
-    die "no folder for temporary files: neither ${TMPDIR:-/tmp} nor /tmp will do"
+    die "no folder for temporary files: neither ${TMPDIR:-/tmp} nor /tmp nor /var/tmp will do"
+}
+
+# Whether the server's user may write there, and run what is there.
+can_work_there() {
+    printf '#!/bin/sh\n' >"$WORK/program"
+    chmod 755 "$WORK/program"
+    run_as_postgres test -w "$WORK" && run_as_postgres "$WORK/program" && rm "$WORK/program"
 }
 
 # Gives files of root's to the user that runs the server.

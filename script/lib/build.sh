@@ -1,4 +1,4 @@
-# Building and installing the module, for the server that PG_CONFIG names.
+# Building the module for the server that PG_CONFIG names, and installing it.
 # shellcheck shell=bash
 
 SRC=           # the tree to build from: the checkout, or a copy of it in the work folder
@@ -10,9 +10,9 @@ MAKE_OPTIONS=()  # of every build of the module
 find_pg_config() {
     local debian=/usr/lib/postgresql/15/bin/pg_config
     if [[ -z ${PG_CONFIG:-} && -x $debian ]]; then PG_CONFIG=$debian; fi
-    export PG_CONFIG=${PG_CONFIG:-pg_config}
-    # shellcheck disable=SC2034 # for server.sh
-    PG_BINDIR=$("$PG_CONFIG" --bindir) || die "cannot run $PG_CONFIG"
+    PG_CONFIG=$(command -v "${PG_CONFIG:-pg_config}") || die "cannot run ${PG_CONFIG:-pg_config}"
+    PG_CONFIG=$(realpath -s "$PG_CONFIG")
+    export PG_CONFIG
 }
 
 pg_major() { "$PG_CONFIG" --version | sed 's/^PostgreSQL \([0-9]*\).*/\1/'; }
@@ -24,6 +24,7 @@ prepare() {
     make_work_folder
     forget_libpq_settings
     find_pg_config
+    use_installation "$WORK/server"
     choose_folders
 }
 
@@ -76,55 +77,47 @@ make_in() {
 
 build_module() { make_in "$(module_folder)" "$SRC" -j "$(nproc)"; }
 
-# Adds files to the server's folders, and touches no cluster.
+# install_module PG_CONFIG [command...]: for the server of that pg_config, with the command before
+# make. Adds files to the server's folders, and touches no cluster.
 install_module() {
-    local prefix=()
-    if is_installed; then return 0; fi
-    if ! can_install; then
-        ((${#AS_ROOT[@]})) || die_installing
-        prefix=("${AS_ROOT[@]}")
-    fi
-    "${prefix[@]}" make -C "$(module_folder)" -f "$SRC/Makefile" PG_CONFIG="$PG_CONFIG" \
+    local config=$1
+    shift
+    "$@" make -C "$(module_folder)" -f "$SRC/Makefile" --no-print-directory PG_CONFIG="$config" \
         "${MAKE_OPTIONS[@]}" install
-}
-
-die_installing() {
-    local makefile=$SRC/Makefile
-    say "the server's folders belong to somebody else, and sudo asks for a password"
-    [[ $BUILD == "$ROOT"/* ]] ||
-        die "use a checkout that you can write and that has no in-tree build (make clean)"
-    say "install what was built, then try again:"
-    say "    sudo make -C $(module_folder) -f $makefile PG_CONFIG=$PG_CONFIG install"
-    exit 1
-}
-
-can_install() { [[ -w $("$PG_CONFIG" --pkglibdir) && -w $("$PG_CONFIG" --sharedir)/extension ]]; }
-
-# Whether the server already has exactly what was built.
-is_installed() {
-    local extensions file
-    extensions=$("$PG_CONFIG" --sharedir)/extension
-    cmp -s "$(module_folder)/idempotency.so" "$("$PG_CONFIG" --pkglibdir)/idempotency.so" || return
-    for file in "$SRC"/idempotency.control "$SRC"/sql/idempotency--*.sql; do
-        cmp -s "$file" "$extensions/${file##*/}" || return
-    done
 }
 
 # Once in a run, whoever asks first.
 ensure_installed() {
-    [[ ! -e $WORK/installed ]] || return 0
+    [[ ! -e $INSTALLED/complete ]] || return 0
     quietly "building the module" build_module
-    quietly "installing the module" install_module
-    touch "$WORK/installed"
+    quietly "installing it into a copy of the server" install_into_copy
+    touch "$INSTALLED/complete"
+}
+
+# A server that is a copy already needs no other.
+install_into_copy() {
+    [[ $OUR_CONFIG == "$PG_CONFIG" ]] || copy_installation || return
+    (umask 022 && install_module "$OUR_CONFIG")
 }
 
 # The same for what CMake builds: tests without a server, clients, examples.
 ensure_cmake_built() {
     [[ ! -e $WORK/cmake-built ]] || return 0
-    quietly "configuring with CMake" \
-        cmake -S "$SRC" -B "$BUILD/cmake" -DCMAKE_BUILD_TYPE=RelWithDebInfo
-    quietly "building tests and examples" cmake --build "$BUILD/cmake" --parallel "$(nproc)"
+    build_with_cmake "tests and examples"
     touch "$WORK/cmake-built"
+}
+
+# build_with_cmake WHAT [target...]: all, or these.
+build_with_cmake() {
+    local what=$1
+    shift
+    quietly "configuring with CMake" configure_cmake
+    quietly "building $what" cmake --build "$BUILD/cmake" --parallel "$(nproc)" ${1:+--target "$@"}
+}
+
+# Told which server it is each time: it remembers the last one, which may be gone.
+configure_cmake() {
+    cmake -S "$SRC" -B "$BUILD/cmake" -DCMAKE_BUILD_TYPE=RelWithDebInfo "-DPG_CONFIG=$PG_CONFIG"
 }
 
 # Shows what a step printed only if the step fails.

@@ -20,14 +20,13 @@ CHAOS_SETTINGS=(
     client_min_messages=error
 )
 
-chaos_program() { echo "$BUILD/cmake/test/chaos/idem_chaos"; }
+# The server's user runs it, who need not be able to enter the checkout.
+chaos_program() { echo "$WORK/idem_chaos"; }
 
 # Of what CMake builds, the checker alone.
 build_checker() {
-    quietly "configuring with CMake" \
-        cmake -S "$SRC" -B "$BUILD/cmake" -DCMAKE_BUILD_TYPE=RelWithDebInfo
-    quietly "building the checker" \
-        cmake --build "$BUILD/cmake" --target idem_chaos --parallel "$(nproc)"
+    build_with_cmake "the checker" idem_chaos
+    install -m 755 "$BUILD/cmake/test/chaos/idem_chaos" "$(chaos_program)"
 }
 
 build_for_chaos() {
@@ -129,6 +128,7 @@ unmount_small_disk() {
 # Runs first at every end of the script.
 leave() {
     local status=$?
+    set +e
     [[ -z $WORK ]] || unmount_small_disk
     (exit "$status")
     clean_up
@@ -191,22 +191,12 @@ prove_bugs() {
 }
 
 # A tree to plant in, with the objects of the sound module, so that only what a bug touches is
-# compiled; and a copy of the server to install into. PostgreSQL finds its files relative to its
-# programs.
+# compiled.
 prepare_planting() {
-    local folder
     copy_sources "$WORK/planted"
     cp -a "$(module_folder)" "$WORK/planted-build"
     find "$WORK/planted-build" -name '*.d' -exec sed -i "s|$SRC/|$WORK/planted/|g" {} +
-    mkdir -p "$WORK/server"
-    for folder in --bindir --pkglibdir --sharedir; do
-        (cd / && cp -a --parents ".$(realpath "$("$PG_CONFIG" "$folder")")" "$WORK/server")
-    done
-    hand_over "$WORK/server"
 }
-
-# A folder of the server, in the copy.
-copied_folder() { echo "$WORK/server$(realpath "$("$PG_CONFIG" "$1")")"; }
 
 # Runs with the bug, for a few seconds and with three seeds at most.
 caught() {
@@ -224,9 +214,7 @@ caught() {
 plant() {
     ! is_patch "$1" || patch_tree "$WORK/planted" "$1" || return
     make_in "$WORK/planted-build" "$WORK/planted" -j "$(nproc)" || return
-    cp "$WORK/planted-build/idempotency.so" "$(copied_folder --pkglibdir)"
-    cp "$WORK/planted/idempotency.control" "$WORK"/planted/sql/idempotency--*.sql \
-        "$(copied_folder --sharedir)/extension"
+    SRC=$WORK/planted MODULE_FOLDER=$WORK/planted-build install_module "$OUR_CONFIG"
 }
 
 # Whether the checker has found what it should.
@@ -236,7 +224,6 @@ run_planted() {
     rm -rf "$WORK/planted-cluster"
     read -ra settings <<<"$(head_of "$file" Settings)"
     (
-        PG_BINDIR=$(copied_folder --bindir)
         start_chaos_cluster planted-cluster "${settings[@]}"
         run_as_postgres "$(chaos_program)" "$@"
     ) >"$WORK/planted.log" 2>&1 || status=$?

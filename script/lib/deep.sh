@@ -19,7 +19,7 @@ copy_debug_server() {
     ensure_debug_server
     mkdir "$WORK/$part"
     cp -a "$(debug_server)" "$WORK/$part/server"
-    keeps_to_itself "$WORK/$part/server" || die "the server with assertions has folders elsewhere"
+    keeps_to_itself "$WORK/$part/server" "$bin/pg_config" || die "the server with assertions has folders elsewhere"
     mv "$bin/postgres" "$bin/postgres.real"
     cat >"$bin/postgres" <<WRAPPER
 #!/bin/bash
@@ -44,7 +44,8 @@ on_server_of() {
     WORK=$WORK/$1
     shift
     MODULE_FOLDER=$WORK/module
-    PG_CONFIG=$WORK/server/bin/pg_config
+    PG_CONFIG=$WORK/server/bin/pg_config OUR_CONFIG=$WORK/server/bin/pg_config
+    INSTALLED=$WORK/server
     PG_BINDIR=$WORK/server/bin
     "$@"
 }
@@ -145,7 +146,7 @@ fuzz_parsers_at_length() {
 part_lint() { run_group lint lint_sources; }
 
 lint_sources() {
-    quietly "configuring with CMake" cmake -S "$SRC" -B "$BUILD/cmake"
+    quietly "configuring with CMake" configure_cmake
     check "clang-tidy has nothing to say" run_clang_tidy
     check "cppcheck has nothing to say" run_cppcheck
     ((CHECKS_FAILED == 0))

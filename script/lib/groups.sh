@@ -4,7 +4,7 @@
 
 # shellcheck disable=SC2034 # for script/test
 GROUPS_IN_ORDER=(checks build core fuzz regress isolation tap client regress-sql isolation-sql tap-sql
-    client-sql docs examples recipes demo chaos)
+    client-sql docs examples recipes demo chaos private)
 GROUPS_ON_REQUEST=(upgrade)
 # Those that need no more than the module does.
 GROUPS_OF_MODULE=(checks build regress isolation upgrade)
@@ -37,6 +37,7 @@ group_checks() {
     # A checkout without history makes no release.
     [[ ! -e $ROOT/.git ]] ||
         check "a release has the same bytes whenever and wherever it is made" releases_are_equal
+    check "where packages come from is left to the machine's settings" "$ROOT/test/check_hosts"
     check "every claim of docs/security.md names a test that exists" "$ROOT/test/security_check"
     ((CHECKS_FAILED == 0))
 }
@@ -160,7 +161,7 @@ installcheck() {
     local name=$1 status=0
     shift
     run_as_postgres make -C "$WORK/$name" -f "$WORK/$name-sources/Makefile" --no-print-directory \
-        PG_CONFIG="$PG_CONFIG" installcheck "$@" || status=$?
+        PG_CONFIG="$OUR_CONFIG" installcheck "$@" || status=$?
     if ((status != 0)); then
         show_diffs "$WORK/$name"
         show_tail 60 "$WORK/$name/server.log"
@@ -203,7 +204,7 @@ prove_or_explain() {
 # The server's own Perl modules start the clusters. Their sockets lie below TMPDIR.
 prove_all() {
     local pgxs
-    pgxs=$(dirname "$("$PG_CONFIG" --pgxs)")
+    pgxs=$(dirname "$("$OUR_CONFIG" --pgxs)")
     run_as_postgres env -C "$WORK/tap" "PATH=$PG_BINDIR:$PATH" "TMPDIR=$WORK/tap/tmp" \
         "PG_REGRESS=$pgxs/../../src/test/regress/pg_regress" "TESTDIR=$WORK/tap" \
         "TESTLOGDIR=$WORK/tap/tmp_check/log" "TESTDATADIR=$WORK/tap/tmp_check" \

@@ -6,19 +6,16 @@
 # shellcheck disable=SC2034 # for script/matrix and script/package
 ROOTS=${IDEM_ROOTS:-/var/cache/idempotency/roots}
 
-# mirror LABEL DEFAULT: where this machine itself gets what Debian labels so, or the usual place.
+# mirror LABEL: where this machine itself gets what Debian labels so. Nothing if it does not know.
 mirror() {
-    local uri=
-    if command -v apt-get >/dev/null; then
-        # shellcheck disable=SC2016 # expanded by apt-get
-        uri=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' \
-            'Origin: Debian' "Label: $1" 2>/dev/null | sort -u | head -n 1)
-    fi
-    echo "${uri:-$2}"
+    command -v apt-get >/dev/null || return 0
+    # shellcheck disable=SC2016 # expanded by apt-get
+    apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Origin: Debian' \
+        "Label: $1" 2>/dev/null | sort -u | head -n 1
 }
 
 # make_root SUITE [NAME]: does nothing if there is one. It gets its name when it is complete, so that
-# an interrupted run leaves no half of one.
+# an interrupted run leaves no half of one. Without a mirror debootstrap knows one itself.
 make_root() {
     local suite=$1 root=$ROOTS/${2:-$1}
     [[ ! -d $root ]] || return 0
@@ -27,7 +24,7 @@ make_root() {
     # It mounts as well, and must not leave that either.
     unshare --mount --pid --fork --kill-child=KILL -- \
         debootstrap --variant=minbase "$suite" "$root.part" \
-        "$(mirror Debian http://deb.debian.org/debian)" "$(bootstrap_script "$suite")"
+        "$(mirror Debian)" "$(bootstrap_script "$suite")"
     set_up_apt "$suite" "$root.part"
     forbid_services "$root.part"
     mv "$root.part" "$root"
@@ -42,8 +39,9 @@ bootstrap_script() {
 # With the security updates: servers of the same day belong together, and pg_upgrade can fail where
 # the old one is newer than the new one. A mirror that lags behind is better than none.
 set_up_apt() {
-    echo "deb $(mirror Debian-Security http://deb.debian.org/debian-security) $1-security main" \
-        >"$2/etc/apt/sources.list.d/security.list"
+    local security
+    security=$(mirror Debian-Security)
+    [[ -z $security ]] || echo "deb $security $1-security main" >"$2/etc/apt/sources.list.d/security.list"
     echo 'Acquire::Check-Valid-Until "false";' >"$2/etc/apt/apt.conf.d/mirror"
 }
 

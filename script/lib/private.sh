@@ -1,0 +1,61 @@
+# The group private: the scripts in a folder that nobody but its owner may enter, as each kind of user
+# that there is, and what they leave of the machine's own server.
+# shellcheck shell=bash
+
+group_private() {
+    local folder user
+    server_files >"$WORK/server-files"
+    # The work folder is the server's user's, which is one of those who must not get in.
+    folder=$(mktemp -d /tmp/idem.XXXXXX)
+    # shellcheck disable=SC2064 # this folder
+    trap "rm -rf '$folder'" EXIT
+    mkdir -m 700 "$folder/home"
+    mkdir -m 1777 "$folder/tmp"
+    chmod 711 "$folder"
+    copy_sources "$folder/home/checkout"
+    for user in $(users_at_hand); do
+        chown -R "$user:" "$folder/home"
+        check "a clone in a folder of ${user}'s alone: the SQL tests pass" \
+            as_user "$user" "$folder" script/test regress
+        check "a clone in a folder of ${user}'s alone: chaos runs" \
+            chaos_runs "$user" "$folder"
+    done
+    check "nothing is left of these runs" is_empty "$folder/tmp"
+    check "the files of the machine's own server are as they were" server_files_are_the_same
+    ((CHECKS_FAILED == 0))
+}
+
+# Who can be had without making anybody up.
+users_at_hand() {
+    id -un
+    ((EUID != 0)) || echo nobody
+}
+
+# as_user USER FOLDER command...: in the checkout there, built by whoever was first.
+as_user() {
+    local user=$1 folder=$2 become=()
+    shift 2
+    [[ $user == "$(id -un)" ]] ||
+        become=(setpriv "--reuid=$user" "--regid=$(id -g "$user")" --clear-groups
+            env "HOME=$folder/home" "USER=$user" "LOGNAME=$user")
+    (cd "$folder/home/checkout" && TMPDIR=$folder/tmp "${become[@]}" "$@")
+}
+
+# Without faults, so it does not count and says so.
+chaos_runs() {
+    local status=0
+    as_user "$1" "$2" script/chaos --scenario mixed --seconds 3 --faults none || status=$?
+    ((status == 3))
+}
+
+is_empty() { ! find "$1" -mindepth 1 -maxdepth 2 | grep .; }
+
+# Also who owns them and how many links they have, and when that last changed.
+server_files() {
+    local option
+    for option in --bindir --pkglibdir --sharedir --includedir-server --sysconfdir; do
+        find "$("$PG_CONFIG" "$option")" -printf '%p %y %m %U:%G %n %s %C@\n' 2>/dev/null || true
+    done | LC_ALL=C sort
+}
+
+server_files_are_the_same() { diff "$WORK/server-files" <(server_files); }
