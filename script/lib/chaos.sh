@@ -11,7 +11,7 @@ CHAOS_SETTINGS=(
     idempotency.cleanup_grace=0
     fsync=off
     full_page_writes=off
-    max_connections=52
+    max_connections=76
     max_locks_per_transaction=10
     max_prepared_transactions=60
     max_wal_senders=4
@@ -41,7 +41,7 @@ build_for_chaos() {
 run_scenarios() {
     local scenario status=0 worst=0 seed=$SEED
     [[ $seed ]] || seed=$((RANDOM * 32768 + RANDOM + 1))
-    ((${#SCENARIOS[@]})) || SCENARIOS=(mixed drop sync async disk)
+    ((${#SCENARIOS[@]})) || SCENARIOS=(mixed drop sync async restore disk)
     for scenario in "${SCENARIOS[@]}"; do
         status=0
         run_scenario "$scenario" "$seed" "$(seconds_of "$scenario")" || status=$?
@@ -200,13 +200,13 @@ prepare_planting() {
 
 # Runs with the bug, for a few seconds and with three seeds at most.
 caught() {
-    local file=$1 seed options
-    (plant "$file") >"$WORK/planted.log" 2>&1 || return 1
+    local file=$1 seed options status=1
     read -ra options <<<"$(head_of "$file" Options)"
-    for seed in 1 2 3; do
-        run_planted "$file" --seed "$seed" --seconds 6 "${options[@]}" && break
-    done
-    local status=$?
+    if (plant "$file") >"$WORK/planted.log" 2>&1; then
+        for seed in 1 2 3; do
+            run_planted "$file" --seed "$seed" --seconds 6 "${options[@]}" && status=0 && break
+        done
+    fi
     ! is_patch "$file" || patch_tree "$WORK/planted" "$file" -R >/dev/null
     return "$status"
 }

@@ -99,10 +99,9 @@ void add_and_write(void* argument) {
     if (!claim->written) cancel_claim(open);
 }
 
-// The row itself may be waited for as long as the caller is ready to wait, the table's lock without
-// such a limit, as by any statement.
+// The row itself may be waited for as long as the caller is ready to wait; the lock of the table was,
+// without such a limit, as by any statement.
 bool add_written(NewClaim* claim, std::int64_t left) {
-    pg::lock_table("record", RowExclusiveLock);
     if (left == kForEver)
         add_and_write(claim);
     else if (!pg::wait_at_most(left, add_and_write, claim))
@@ -117,6 +116,8 @@ bool grant(const Asking& asking, Judgement* judgement, std::int64_t left) {
     Answer* answer = &judgement->answer;
     store::Record record = new_attempt(asking, *judgement);
     NewClaim claim{&record, answer->has_record ? &answer->record : nullptr, false};
+    // Whoever is waited for here may have changed how rows are written; nobody does from here on.
+    pg::lock_table("record", RowExclusiveLock);
     const store::Store& store = records();
     store.reserve(answer->has_record ? CMD_UPDATE : CMD_INSERT);
     if (store.writes_in_callbacks)

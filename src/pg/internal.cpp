@@ -57,6 +57,8 @@ void set_locally(const char* setting, const char* value) {
 Internal begin_internal(const char* table) {
     Internal scope;
     scope.caller_context = CurrentMemoryContext;
+    // Who owns a table that others are changing is known after the wait for them.
+    lock_table(table, AccessShareLock);
     Oid owner = table_owner(table);
     GetUserIdAndSecContext(&scope.user, &scope.security_context);
     SetUserIdAndSecContext(owner, scope.security_context | SECURITY_LOCAL_USERID_CHANGE |

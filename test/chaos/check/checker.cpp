@@ -1,14 +1,17 @@
 #include "check/checker.hpp"
 
 #include "check/linearize.hpp"
+#include "check/serializable.hpp"
+#include "check/sight.hpp"
 
 namespace idem::chaos {
 namespace {
 
 using Rule = std::vector<Violation> (*)(const History&);
 
-constexpr Rule kRules[] = {check_effects, check_answers, check_tokens,
-                           check_grants,  check_errors,  check_waits};
+constexpr Rule kRules[] = {check_effects, check_answers, check_tokens,  check_grants,
+                           check_errors,  check_waits,   check_foreign, check_closed,
+                           check_sight,   check_serializable};
 
 // Every key must fit an order of its own; keys are independent (invariants 10 and 13).
 std::map<Key, Verdict> check_keys(const History& history, const std::map<Key, Verdict>& earlier,
@@ -61,7 +64,9 @@ void check_failover(const History& history, Judgement* judgement) {
     add(check_waits(new_primary));
     History without_effects = history;
     without_effects.effects_known = false;
-    for (const Rule rule : {check_answers, check_tokens, check_errors}) add(rule(without_effects));
+    for (const Rule rule : {check_answers, check_tokens, check_errors, check_closed, check_sight,
+                            check_serializable})
+        add(rule(without_effects));
 }
 
 }  // namespace

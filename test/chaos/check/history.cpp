@@ -20,6 +20,8 @@ NLOHMANN_JSON_SERIALIZE_ENUM(Function, {{Function::Begin, "begin"},
                                         {Function::Forget, "forget"},
                                         {Function::Resolve, "resolve"},
                                         {Function::Drop, "drop"},
+                                        {Function::Work, "work"},
+                                        {Function::Foreign, "foreign"},
                                         {Function::Effect, "effect"},
                                         {Function::Savepoint, "savepoint"},
                                         {Function::RollbackTo, "rollback to"},
@@ -32,15 +34,26 @@ NLOHMANN_JSON_SERIALIZE_ENUM(Function, {{Function::Begin, "begin"},
 NLOHMANN_JSON_SERIALIZE_ENUM(Result,
                              {{Result::Ok, "ok"}, {Result::Error, "error"}, {Result::Info, "info"}})
 
+NLOHMANN_JSON_SERIALIZE_ENUM(PartKind, {{PartKind::Once, "once"},
+                                        {PartKind::Point, "point"},
+                                        {PartKind::Alone, "alone"},
+                                        {PartKind::Other, "other"}})
+
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Key, scope, principal, key)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Asked, fingerprint, token, ttl, lease, retry_after, retryable,
-                                   too_large, status_code, body, point, action, effect, savepoint)
+                                   too_large, status_code, body, point, action, effect, part,
+                                   savepoint, hold)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Answer, outcome, yes, found, token, attempt, status, status_code,
-                                   body, point)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Call, session, transaction, alone, function, key, asked, result,
-                                   sqlstate, answer, invoked, returned)
+                                   body, point, generation)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Call, session, connection, transaction, alone, function, key,
+                                   asked, result, sqlstate, answer, invoked, returned)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Effect, id, transaction, key)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Rules, ttl, retention, lease, max_attempts, unknown_on_expiry)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Part, number, id, transaction, key, generation, token, kind)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Look, transaction, key, token, latest, point, point_seen)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Read, transaction, object, ordered, writers)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ForeignRow, id, transaction)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Rules, ttl, retention, lease, max_attempts, unknown_on_expiry,
+                                   closed)
 
 namespace {
 
@@ -53,6 +66,20 @@ json without_defaults(const json& value, const json& defaults) {
         result[name] = member.is_object() ? without_defaults(member, usual) : member;
     }
     return result;
+}
+
+template <typename Row>
+void save_rows(std::ostream& out, const char* name, const std::vector<Row>& rows) {
+    for (const Row& row : rows)
+        out << json{{name, row}}.dump(-1, ' ', false, json::error_handler_t::replace) << '\n';
+}
+
+// Whether the entry is one of these rows.
+template <typename Row>
+bool load_row(const json& entry, const char* name, std::vector<Row>* rows) {
+    if (!entry.contains(name)) return false;
+    rows->push_back(entry[name].get<Row>());
+    return true;
 }
 
 json with_defaults(const json& value, json defaults) {
@@ -77,9 +104,14 @@ void save(const History& history, const std::string& file) {
     std::ofstream out(file);
     out << json{{"scopes", history.scopes},
                 {"forgetful_failover", history.forgetful_failover},
-                {"effects_known", history.effects_known}}
+                {"effects_known", history.effects_known},
+                {"early_rows", history.early_rows}}
         << '\n';
-    for (const Effect& effect : history.effects) out << json{{"effect", effect}} << '\n';
+    save_rows(out, "effect", history.effects);
+    save_rows(out, "part", history.parts);
+    save_rows(out, "look", history.looks);
+    save_rows(out, "read", history.reads);
+    save_rows(out, "foreign", history.foreign);
     for (const Call& call : history.calls)
         out << json{{"call", without_defaults(call, Call{})}}.dump(-1, ' ', false,
                                                                    json::error_handler_t::replace)
@@ -95,12 +127,17 @@ History load_history(const std::string& file) {
         const json entry = json::parse(line);
         if (entry.contains("call")) {
             history.calls.push_back(with_defaults(entry["call"], Call{}).get<Call>());
-        } else if (entry.contains("effect")) {
-            history.effects.push_back(entry["effect"].get<Effect>());
-        } else {
+        } else if (entry.contains("scopes")) {
             history.scopes = entry.at("scopes").get<std::map<std::string, Rules>>();
             history.forgetful_failover = entry.at("forgetful_failover").get<Micros>();
             history.effects_known = entry.at("effects_known").get<bool>();
+            history.early_rows = entry.at("early_rows").get<bool>();
+        } else if (!load_row(entry, "effect", &history.effects) &&
+                   !load_row(entry, "part", &history.parts) &&
+                   !load_row(entry, "look", &history.looks) &&
+                   !load_row(entry, "read", &history.reads) &&
+                   !load_row(entry, "foreign", &history.foreign)) {
+            throw std::runtime_error("not a line of a history: " + line);
         }
     }
     return history;

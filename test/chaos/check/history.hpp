@@ -41,7 +41,9 @@ enum class Function {
     Get,
     Forget,
     Resolve,
-    Drop,  // DROP EXTENSION and CREATE EXTENSION: every record goes
+    Drop,     // DROP EXTENSION and CREATE EXTENSION: every record goes
+    Work,     // rows of the work: what it saw, and what it did because of it
+    Foreign,  // a row that a foreign server writes
     Effect,
     Savepoint,
     RollbackTo,
@@ -72,7 +74,9 @@ struct Asked {
     std::string point;
     std::string action;
     std::string effect;  // of the call that ends the claim: the row that its transaction writes
+    std::string part;    // Work, Foreign: the row that it writes
     int savepoint = 0;   // Savepoint, RollbackTo: its number in the transaction, from 1
+    bool hold = false;   // the claim ends with its connection
 };
 
 struct Answer {
@@ -85,10 +89,12 @@ struct Answer {
     int status_code = 0;
     std::string body;
     std::string point;
+    std::string generation;  // execute: when the key was first claimed, which later attempts keep
 };
 
 struct Call {
     int session = 0;
+    int connection = 0;  // of the session, counted
     std::int64_t transaction = 0;
     bool alone = false;  // a transaction of its own
     Function function = Function::Begin;
@@ -108,6 +114,51 @@ struct Effect {
     Key key;
 };
 
+enum class PartKind {
+    Once,   // written unless its transaction saw one of its generation
+    Point,  // what a recovery point stands for
+    Alone,  // by the holder of a committed claim, in a transaction that calls nothing of ours
+    Other,
+};
+
+// A row of the work that its transaction writes before the claim ends, if it ends there at all.
+struct Part {
+    std::int64_t number = 0;  // grows with every row of a key
+    std::string id;
+    std::int64_t transaction = 0;
+    Key key;
+    std::string generation;
+    std::int64_t token = 0;  // of the claim; 0: it was granted by a call that tells none
+    PartKind kind = PartKind::Other;
+};
+
+inline constexpr std::size_t kLookedAt = 3;  // parts
+
+// What a transaction that was granted a key saw of the key's parts. The row commits with the rest.
+struct Look {
+    std::int64_t transaction = 0;
+    Key key;
+    std::int64_t token = 0;
+    std::vector<std::int64_t> latest;  // numbers of the last kLookedAt parts, the last one first
+    std::string point;                 // the recovery point that it was granted
+    bool point_seen = true;            // and whether it saw the part of that name
+};
+
+// What a SERIALIZABLE transaction that committed saw of an object which others write as well: the
+// numbers of the transactions that had written it. Transaction 0 is the last look of all.
+struct Read {
+    std::int64_t transaction = 0;
+    std::string object;
+    bool ordered = false;  // a list to which they append; else a set of rows
+    std::vector<std::int64_t> writers;
+};
+
+// A row on the foreign server.
+struct ForeignRow {
+    std::string id;
+    std::int64_t transaction = 0;
+};
+
 // What holds in a scope.
 struct Rules {
     Micros ttl = 0;
@@ -115,15 +166,22 @@ struct Rules {
     Micros lease = 0;
     int max_attempts = 0;
     bool unknown_on_expiry = false;
+    bool closed = false;  // to everybody who asks in the run
 };
 
 struct History {
     std::map<std::string, Rules> scopes;
     std::vector<Call> calls;  // each session's in order
     std::vector<Effect> effects;
+    std::vector<Part> parts;
+    std::vector<Look> looks;
+    std::vector<Read> reads;
+    std::vector<ForeignRow> foreign;
     // The standby that took over at this moment had not yet got everything (0: there was none).
     Micros forgetful_failover = 0;
     bool effects_known = true;  // false: they are not part of what is judged
+    // Rows of claims may have been written by idem_begin: then their leases count from there.
+    bool early_rows = false;
 };
 
 const char* name_of(Function function);

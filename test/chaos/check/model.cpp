@@ -51,12 +51,18 @@ bool is_bound(const Record& record, const Window& now) {
            (has_ended(record) && may_be_ahead(record.expires, now));
 }
 
+// Attempts that nobody ended count as well.
+bool attempts_used_up(const Record& record, const Rules& rules) {
+    return rules.max_attempts > 0 && record.attempt >= rules.max_attempts;
+}
+
 bool exhausted(const Record& record, const Rules& rules) {
-    return rules.max_attempts > 0 && !record.by_operator && record.attempt >= rules.max_attempts;
+    return attempts_used_up(record, rules) && !record.by_operator;
 }
 
 bool lease_may_be_over(const Record& record, const Window& now) {
-    return record.kind == Kind::InProgress && may_be_over(record.lease_until, now);
+    return record.kind == Kind::InProgress &&
+           (may_be_over(record.lease_until, now) || now.to >= record.gone_from);
 }
 
 // ttl and retention count from the end as well, if less than half of the ttl would be left.
@@ -70,9 +76,26 @@ void keep_long_enough(const Range& end, Record* record) {
     }
 }
 
+// What cannot go on by itself, or has come half of the way, is not forgotten by age.
+void keep_if_undecided(const Rules& rules, Record* record) {
+    if (exhausted(*record, rules) || !record->point.empty())
+        record->expires = record->retained = {kNever, kNever};
+}
+
+// After an operator's decision both count from there, if they would end earlier.
+void keep_as_fresh(const Range& end, const Rules& rules, Record* record) {
+    if (record->expires.lo == kNever) record->expires = record->retained = end;
+    for (auto [range, duration] : {std::pair{&record->expires, rules.ttl},
+                                   std::pair{&record->retained, rules.retention}}) {
+        range->lo = std::max(range->lo, plus(end.lo, duration));
+        range->hi = std::max(range->hi, plus(end.hi, duration));
+    }
+}
+
 // ---- grants ----
 
-Record new_claim(const Call& call, const Rules& rules, const Window& now) {
+Record new_claim(const Step& step, const Rules& rules, const Window& now) {
+    const Call& call = *step.call;
     Record record;
     record.kind = Kind::InProgress;
     record.token = call.answer.token;
@@ -85,11 +108,12 @@ Record new_claim(const Call& call, const Rules& rules, const Window& now) {
     record.expires = after_by(now, record.ttl);
     record.retained = after_by(now, record.retention);
     record.lease_until = after_by(now, record.lease);
+    record.gone_from = step.gone_from;
     return record;
 }
 
-Record next_claim(const Record& old, const Call& call, const Rules& rules, const Window& now) {
-    Record record = new_claim(call, rules, now);
+Record next_claim(const Record& old, const Step& step, const Rules& rules, const Window& now) {
+    Record record = new_claim(step, rules, now);
     record.attempt = old.attempt + 1;
     if (record.fingerprint == 0) record.fingerprint = old.fingerprint;
     record.point = old.point;
@@ -98,7 +122,8 @@ Record next_claim(const Record& old, const Call& call, const Rules& rules, const
 }
 
 bool may_be_taken_over(const Record& record, const Rules& rules, const Window& now) {
-    return lease_may_be_over(record, now) && !rules.unknown_on_expiry;
+    return lease_may_be_over(record, now) && !rules.unknown_on_expiry &&
+           !attempts_used_up(record, rules);
 }
 
 bool may_be_retried(const Record& record, const Rules& rules, const Window& now) {
@@ -107,13 +132,13 @@ bool may_be_retried(const Record& record, const Rules& rules, const Window& now)
 }
 
 // Every claim that could be granted on a record.
-std::vector<Record> grants(const Record& record, const Call& call, const Rules& rules,
+std::vector<Record> grants(const Record& record, const Step& step, const Rules& rules,
                            const Window& now) {
     std::vector<Record> result;
-    if (may_be_gone(record, now)) result.push_back(new_claim(call, rules, now));
-    if (!same_payload(record.fingerprint, call.asked.fingerprint)) return result;
+    if (may_be_gone(record, now)) result.push_back(new_claim(step, rules, now));
+    if (!same_payload(record.fingerprint, step.call->asked.fingerprint)) return result;
     if (may_be_taken_over(record, rules, now) || may_be_retried(record, rules, now))
-        result.push_back(next_claim(record, call, rules, now));
+        result.push_back(next_claim(record, step, rules, now));
     return result;
 }
 
@@ -187,12 +212,13 @@ class Move {
     Frame frame() const { return owns() ? own_frame() : Frame{}; }
     Frame own_frame() const { return state_.frames.back(); }
 
-    // The lease counts from the commit.
+    // The lease counts from the commit, or from the claim where its row was written then.
     State committed(State state) const {
         Frame top = state.frames.back();
         if (top.open) {
             const Range fresh = after_by(now_, top.record.lease);
-            top.record.lease_until.lo = std::max(top.record.lease_until.lo, fresh.lo);
+            if (!step_.early_rows)
+                top.record.lease_until.lo = std::max(top.record.lease_until.lo, fresh.lo);
             top.record.lease_until.hi = std::max(top.record.lease_until.hi, fresh.hi);
         }
         state.committed = top.record;
@@ -225,7 +251,7 @@ class Move {
     std::vector<State> grant_all() const {
         std::vector<State> result;
         if (!may_write() || own_open()) return result;
-        for (const Record& record : grants(view(), call_, rules_, now_))
+        for (const Record& record : grants(view(), step_, rules_, now_))
             if (grant_is_legal(record)) result.push_back(granted(record));
         return result;
     }
@@ -248,9 +274,15 @@ class Move {
                    may_be_ahead(record.retained, now_);
         if (outcome == "unknown")
             return lease_may_be_over(record, now_) && rules_.unknown_on_expiry;
+        if (outcome == "exhausted" && takeovers_used_up()) return true;
         if (record.kind != Kind::Retryable || !may_be_ahead(record.expires, now_)) return false;
         if (outcome == "exhausted") return exhausted(record, rules_);
         return outcome == "retry_later" && may_be_ahead(record.next_attempt, now_);
+    }
+
+    bool takeovers_used_up() const {
+        return lease_may_be_over(view(), now_) && !rules_.unknown_on_expiry &&
+               attempts_used_up(view(), rules_);
     }
 
     // Without a record the answer speaks of a lock; whether there was one is asked elsewhere.
@@ -275,7 +307,7 @@ class Move {
     std::vector<State> ended_grants(Kind kind) const {
         std::vector<State> result;
         if (!may_write() || own_open()) return result;
-        for (const Record& record : grants(view(), call_, rules_, now_)) {
+        for (const Record& record : grants(view(), step_, rules_, now_)) {
             if (call_.function == Function::Execute && told() &&
                 call_.answer.attempt != record.attempt)
                 continue;
@@ -313,6 +345,7 @@ class Move {
             record.point.clear();
         }
         keep_long_enough(end, &record);
+        if (kind == Kind::Retryable) keep_if_undecided(rules_, &record);
         return record;
     }
 
@@ -351,11 +384,11 @@ class Move {
         return call_.asked.retryable ? Kind::Retryable : Kind::Failed;
     }
 
-    // One step back: to nothing, or to the attempt before.
+    // One step back: to what was there before its transaction, to the attempt before, or to nothing.
     Frame released() const {
         Frame next = frame();
         const bool unwritten = next.open && !next.written;
-        if (unwritten) {
+        if (next.open) {
             next.record = next.before;
         } else if (view().attempt > 1) {
             next.record = given_back(view());
@@ -371,8 +404,10 @@ class Move {
     Record given_back(Record record) const {
         record.kind = Kind::Retryable;
         record.attempt--;
+        record.token = 0;  // that of the attempt has died with it
         record.next_attempt = {now_.from, now_.to};
         keep_long_enough(record.next_attempt, &record);
+        keep_if_undecided(rules_, &record);
         return record;
     }
 
@@ -426,12 +461,16 @@ class Move {
         const std::string& action = call_.asked.action;
         Record record = view();
         record.token = 0;
-        if (action != "release")
-            return ended(record, action == "fail" ? Kind::Failed : Kind::Completed);
-        record.kind = Kind::Retryable;
-        record.next_attempt = {now_.from, now_.to};
-        keep_long_enough(record.next_attempt, &record);
-        record.by_operator = true;
+        const Range now{now_.from, now_.to};
+        if (action == "release") {
+            record.kind = Kind::Retryable;
+            record.next_attempt = now;
+            record.by_operator = true;
+        } else {
+            record = ended(record, action == "fail" ? Kind::Failed : Kind::Completed);
+        }
+        keep_as_fresh(now, rules_, &record);
+        if (action == "release") keep_if_undecided(rules_, &record);
         return record;
     }
 
@@ -509,7 +548,7 @@ class Move {
         if (own_open()) return true;
         if (call_.function == Function::Resolve) return is_final(view());
         if (call_.function != Function::Once) return false;
-        return exhausted(view(), rules_) ||
+        return exhausted(view(), rules_) || takeovers_used_up() ||
                (rules_.unknown_on_expiry && lease_may_be_over(view(), now_));
     }
 

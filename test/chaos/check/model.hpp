@@ -31,6 +31,7 @@ struct Record {
     Range expires;
     Range retained;
     Range lease_until;
+    Micros gone_from = kNever;  // the holder's connection may have ended by then, and so the lease
     Range next_attempt;
 };
 
@@ -60,6 +61,8 @@ struct Step {
     Micros returned = kNever;     // than their call says.
     bool may_be_skipped = false;  // unknown: it may not have happened
     bool may_be_undone = false;   // Commit: it may have been a rollback
+    bool early_rows = false;      // see History
+    Micros gone_from = kNever;    // a claim with `hold`: its connection may have ended by then
 };
 
 // The states that a step can lead to; none if it cannot have answered like that.

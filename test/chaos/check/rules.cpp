@@ -239,11 +239,81 @@ std::vector<Violation> check_errors(const History& history) {
         "53100", "53200", "53300", "57P01", "57P02", "57P03", "58000",  // the server is in trouble
         "08000", "08001", "08003", "08006", "08P01",                    // the connection is
         "25006",                                                        // a standby
-        "42883", "42P01", "3F000", "25P02"};  // DROP EXTENSION; a lost transaction
+        "25P02"};                                                       // a lost transaction
+    static const std::set<std::string> kWithoutExtension = {"42883", "42P01", "3F000"};
+    static const std::string kUsersTrigger = "CH001";
+    const bool drops = std::any_of(history.calls.begin(), history.calls.end(), [](const Call& c) {
+        return c.function == Function::Drop;
+    });
+    // What can be known earlier does not fail at the commit.
+    static const std::set<std::string> kOnlyEarlier = {"25006", "40P01", "42501", "55000",
+                                                       "55006", "55P03", kUsersTrigger};
+    const auto is_declared = [&](const Call& call) {
+        if (call.function >= Function::Commit && kOnlyEarlier.count(call.sqlstate) > 0)
+            return false;
+        const auto rules = history.scopes.find(call.key.scope);
+        if (call.sqlstate == "42501") return rules != history.scopes.end() && rules->second.closed;
+        if (call.sqlstate == kUsersTrigger) return true;
+        if (kWithoutExtension.count(call.sqlstate) > 0) return drops;
+        return kDeclared.count(call.sqlstate) > 0;
+    };
     std::vector<Violation> found;
     for (const Call& call : history.calls)
-        if (call.result == Result::Error && kDeclared.count(call.sqlstate) == 0)
+        if (call.result == Result::Error && !is_declared(call))
             found.push_back({19, "an error that nobody declared: " + describe(call)});
+    return found;
+}
+
+// A scope that is reserved for others answers nobody, whatever has become of the others.
+std::vector<Violation> check_closed(const History& history) {
+    std::vector<Violation> found;
+    for (const Call& call : history.calls) {
+        const auto rules = history.scopes.find(call.key.scope);
+        if (rules != history.scopes.end() && rules->second.closed && call.result == Result::Ok)
+            found.push_back({24, "a closed scope has answered: " + describe(call)});
+    }
+    return found;
+}
+
+namespace {
+
+// postgres_fdw commits the remote half first. What can go wrong after that, and nowhere else: the
+// server or the backend ends, something is full, a serialization failure or a cancel comes now.
+bool is_foreign_window(const Call& end) {
+    if (end.function != Function::Commit) return false;
+    if (end.result == Result::Info) return true;
+    const std::string state_class = end.sqlstate.substr(0, 2);
+    return end.sqlstate == "40001" || state_class == "57" || state_class == "53" ||
+           state_class == "58" || state_class == "08";
+}
+
+}  // namespace
+
+// The remote half of a transaction stands and falls with its claim.
+std::vector<Violation> check_foreign(const History& history) {
+    if (!history.effects_known) return {};
+    const Transactions transactions(history);
+    std::map<std::int64_t, const Call*> ends;
+    std::set<std::string> rows;
+    for (const ForeignRow& row : history.foreign) rows.insert(row.id);
+    for (const Call& call : history.calls)
+        if (call.function == Function::Commit || call.function == Function::Rollback) {
+            const auto [end, first] = ends.emplace(call.transaction, &call);
+            if (!first && end->second->function == Function::Rollback) end->second = &call;
+        }
+    std::vector<Violation> found;
+    for (const Call& call : history.calls) {
+        if (call.function != Function::Foreign || call.result != Result::Ok) continue;
+        const Fate fate =
+            transactions.survives(call) ? transactions.fate(call.transaction) : Fate::RolledBack;
+        const auto end = ends.find(call.transaction);
+        const bool in_window = end != ends.end() && is_foreign_window(*end->second);
+        const bool there = rows.count(call.asked.part) > 0;
+        if (fate == Fate::Committed && !there)
+            found.push_back({14, "committed without its foreign row: " + describe(call)});
+        if (fate == Fate::RolledBack && there && !in_window)
+            found.push_back({14, "the foreign row of what was rolled back: " + describe(call)});
+    }
     return found;
 }
 
@@ -273,8 +343,12 @@ std::vector<Violation> check_waits(const History& history) {
     }
     std::vector<Violation> found;
     for (const Call& call : history.calls) {
-        const bool bare =
-            call.result == Result::Ok && call.answer.outcome == "in_progress" && !call.answer.found;
+        // Where idem_begin writes the row it waits for locks that are no key's, too, and has at least
+        // a millisecond for them.
+        const bool other_locks =
+            history.early_rows && call.returned - call.invoked >= kMillisecond;
+        const bool bare = call.result == Result::Ok && call.answer.outcome == "in_progress" &&
+                          !call.answer.found && !other_locks;
         if (bare) {
             const auto& others = holders[call.key];
             if (std::none_of(others.begin(), others.end(), [&](const Span& other) {

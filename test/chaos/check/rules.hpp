@@ -17,5 +17,7 @@ std::vector<Violation> check_tokens(const History& history);   // 6
 std::vector<Violation> check_grants(const History& history);   // 5
 std::vector<Violation> check_errors(const History& history);   // 19
 std::vector<Violation> check_waits(const History& history);    // 17
+std::vector<Violation> check_foreign(const History& history);  // 14
+std::vector<Violation> check_closed(const History& history);   // 24
 
 }  // namespace idem::chaos

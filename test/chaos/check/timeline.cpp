@@ -39,7 +39,11 @@ bool leaves_nothing(const Call& call) {
 
 class Builder {
   public:
-    explicit Builder(const History& history) : transactions_(history) {
+    explicit Builder(const History& history)
+        : transactions_(history), early_rows_(history.early_rows) {
+        for (const Call& call : history.calls)
+            if (call.result != Result::Info)
+                last_answers_[{call.session, call.connection}] = call.invoked;
         for (const Call& call : history.calls) add(call);
         for (auto& [key, timeline] : keys_) sort(timeline);
     }
@@ -75,7 +79,7 @@ class Builder {
     void add_control(const Call& call) {
         if (call.function == Function::Savepoint) depth_[call.transaction] = call.asked.savepoint;
         if (call.function == Function::RollbackTo) depth_[call.transaction] = call.asked.savepoint;
-        if (call.function == Function::Effect || call.function == Function::Savepoint) return;
+        if (call.function <= Function::Effect || call.function == Function::Savepoint) return;
         // The transaction has failed and can only be rolled back.
         if (call.function == Function::RollbackTo && call.result == Result::Error) return;
         for (const Key& key : touched_[call.transaction])
@@ -106,6 +110,8 @@ class Builder {
         step.depth = depth_[call.transaction];
         step.invoked = call.invoked;
         step.returned = call.returned;
+        step.early_rows = early_rows_;
+        if (call.asked.hold) step.gone_from = last_answers_[{call.session, call.connection}];
         return step;
     }
 
@@ -129,6 +135,9 @@ class Builder {
     }
 
     const Transactions transactions_;
+    const bool early_rows_;
+    // Of a connection: when it asked last and was answered, so that it had not ended yet.
+    std::map<std::pair<int, int>, Micros> last_answers_;
     std::map<Key, Timeline> keys_;
     std::map<std::int64_t, std::set<Key>> touched_;
     std::map<std::int64_t, int> depth_;

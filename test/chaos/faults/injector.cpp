@@ -29,6 +29,8 @@ const std::map<std::string, std::pair<Injector::Fault, int>>& Injector::faults()
         {"crash", {&Injector::crash, 3}},
         {"vacuum", {&Injector::vacuum, 8}},
         {"reindex", {&Injector::reindex, 8}},
+        {"triggers", {&Injector::add_triggers, 10}},
+        {"owner", {&Injector::give_away, 5}},
         {"locks", {&Injector::fill_locks, 4}},
         {"connections", {&Injector::fill_connections, 4}},
         {"disk", {&Injector::fill_disk, 10}},
@@ -36,10 +38,11 @@ const std::map<std::string, std::pair<Injector::Fault, int>>& Injector::faults()
     return kFaults;
 }
 
-bool Injector::is_quick(const std::string& kind) {
+Lane Injector::lane_of(const std::string& kind) {
     if (kind != kSweep && faults().count(kind) == 0)
         throw std::invalid_argument("no fault '" + kind + "'");
-    return kind == "cancel" || kind == "terminate" || kind == "pause";
+    if (kind == "cancel" || kind == "terminate" || kind == "pause") return Lane::Moments;
+    return kind == "triggers" || kind == "owner" ? Lane::Users : Lane::Maintenance;
 }
 
 Injector::Injector(Server& server, const Target& target, std::uint64_t seed,
@@ -61,7 +64,17 @@ void Injector::start() {
 void Injector::stop() {
     stop_ = true;
     for (std::thread& thread : threads_) thread.join();
+    if (!threads_.empty()) heal();
     threads_.clear();
+}
+
+void Injector::heal() {
+    const auto until_done = [this](const char* kind, const auto& repair) {
+        for (int tries = 0; fired_.count(kind) > 0 && tries < 100 && !repair(); ++tries)
+            rest(100 * kMillisecond);
+    };
+    until_done("triggers", [this] { return drop_triggers(); });
+    until_done("owner", [this] { return give("postgres"); });
 }
 
 // Asks on the connection that is kept, or on a new one.
@@ -172,6 +185,41 @@ bool Injector::reindex() {
                                    " AND indrelid = to_regclass('idempotency.record')"))
         (void)maintain(std::string("DROP INDEX ") + index[0].c_str());
     return done;
+}
+
+// Of the kinds that users have; they come and go, and with them the way in which rows are written.
+bool Injector::add_triggers() {
+    static const char* const kDeeds[] = {"cursor", "write", "settings", "raise"};
+    const bool before = random_.one_in(2);
+    const std::string deed = kDeeds[random_.between(0, std::size(kDeeds) - 1)];
+    // One that raises on DELETE would only stop the sweeper.
+    const bool deletes = deed != "raise" && random_.one_in(2);
+    const Micros stay = random_.spread(20 * kMillisecond, 600 * kMillisecond);
+    const bool added = maintain("CREATE TRIGGER users " + std::string(before ? "BEFORE" : "AFTER") +
+                                " INSERT OR UPDATE" + (deletes ? " OR DELETE" : "") +
+                                " ON idempotency.record FOR EACH ROW"
+                                " EXECUTE FUNCTION chaos.user_trigger('" +
+                                deed + "')");
+    if (added) rest(stay);
+    while (!drop_triggers() && !stop_) rest(kPause);
+    return added;
+}
+
+bool Injector::drop_triggers() {
+    return maintain("DROP TRIGGER IF EXISTS users ON idempotency.record");
+}
+
+bool Injector::give_away() {
+    const Micros stay = random_.spread(20 * kMillisecond, 600 * kMillisecond);
+    const bool given = give("chaos_owner");
+    if (given) rest(stay);
+    while (!give("postgres") && !stop_) rest(kPause);
+    return given;
+}
+
+bool Injector::give(const std::string& role) {
+    return maintain("ALTER TABLE idempotency.record OWNER TO " + role +
+                    "; ALTER TABLE idempotency.policy OWNER TO " + role);
 }
 
 // In a thread of its own, at full rate, besides the sweepers of the server.

@@ -12,6 +12,10 @@
 
 namespace idem::chaos {
 
+// What takes a moment, what takes seconds, and what users do to tables go on side by side: an
+// injector each.
+enum class Lane { Moments, Maintenance, Users };
+
 class Injector {
   public:
     // The server is for faults that stop it, which no scenario with a failover has; all others find
@@ -28,7 +32,7 @@ class Injector {
     // How often each kind was done, and not merely tried.
     const std::map<std::string, int>& fired() const { return fired_; }
     // Throws std::invalid_argument for a kind that does not exist.
-    static bool is_quick(const std::string& kind);
+    static Lane lane_of(const std::string& kind);
 
   private:
     using Fault = bool (Injector::*)();
@@ -48,8 +52,15 @@ class Injector {
     bool kill();
     bool pause();
     bool crash();
+    // Undoes what a fault would have undone itself, had nothing come between.
+    void heal();
+
     bool vacuum();
     bool reindex();
+    bool add_triggers();
+    bool drop_triggers();
+    bool give_away();
+    bool give(const std::string& role);
     bool fill_locks();
     bool fill_connections();
     bool fill_disk();

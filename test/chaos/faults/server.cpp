@@ -40,7 +40,12 @@ Server Server::from_environment() {
 }
 
 std::string Server::connection_string() const {
-    return "host=" + folder_ + " port=" + std::to_string(port_) + " dbname=chaos user=postgres";
+    return connection_string("chaos");
+}
+
+std::string Server::connection_string(const std::string& database) const {
+    return "host=" + folder_ + " port=" + std::to_string(port_) + " user=postgres dbname=" +
+           database;
 }
 
 void Server::control(const std::string& arguments) const {
@@ -80,6 +85,41 @@ Server Server::clone(const std::string& folder) const {
         << "synchronous_standby_names = ''\n";
     standby.start();
     return standby;
+}
+
+// Whoever comes back at once waits for the lock that the renaming takes.
+void Server::rename_database(const std::string& from, const std::string& to) const {
+    const Micros deadline = now() + 60 * kSecond;
+    for (;; rest(50 * kMillisecond)) {
+        try {
+            pqxx::connection connection(connection_string("postgres"));
+            pqxx::nontransaction tx(connection);
+            tx.exec("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '" +
+                    from + "'");
+            tx.exec("ALTER DATABASE " + from + " RENAME TO " + to);
+            return;
+        } catch (const pqxx::failure&) {
+            if (now() > deadline) throw;
+        }
+    }
+}
+
+// As most people do it: pg_restore goes on after an error.
+void Server::restore_from_dump(const std::string& meanwhile) const {
+    const std::string log = folder_ + "/restore.log";
+    const std::string file = folder_ + "/chaos.dump";
+    rename_database("chaos", "chaos_before");
+    shell(program("pg_dump") + " -Fc -f " + file + " -d '" + connection_string("chaos_before") +
+              "'",
+          log);
+    pqxx::connection connection(connection_string("postgres"));
+    pqxx::nontransaction tx(connection);
+    tx.exec(meanwhile);
+    tx.exec("CREATE DATABASE chaos_after TEMPLATE template0");
+    shell("(" + program("pg_restore") + " -d '" + connection_string("chaos_after") + "' " + file +
+              " || true)",
+          log);
+    rename_database("chaos_after", "chaos");
 }
 
 // The server may just be recovering, or be short of something.

@@ -25,6 +25,10 @@ class Server {
     Server clone(const std::string& folder) const;
     void promote();
 
+    // Puts a restored dump of the database in its place. Whoever is connected is sent away;
+    // `meanwhile` is SQL that changes the cluster between dump and restore.
+    void restore_from_dump(const std::string& meanwhile) const;
+
     // Each in a connection of its own; the rows' first column.
     std::vector<std::string> query(const std::string& sql) const;
     std::string value(const std::string& sql) const;
@@ -32,9 +36,12 @@ class Server {
 
     const std::string& data() const { return data_; }
     const std::string& folder() const { return folder_; }
+    int port() const { return port_; }
 
   private:
     void control(const std::string& arguments) const;
+    std::string connection_string(const std::string& database) const;
+    void rename_database(const std::string& from, const std::string& to) const;
 
     std::string data_;
     std::string folder_;

@@ -24,6 +24,16 @@ bool is_dropped(const pqxx::sql_error& error) {
            !has("CONTEXT:");
 }
 
+// libpqxx 6 names some errors by their class alone.
+std::string state_of(const pqxx::sql_error& error) {
+    if (is_dropped(error)) return "42883";
+    if (!error.sqlstate().empty()) return error.sqlstate();
+    if (dynamic_cast<const pqxx::insufficient_privilege*>(&error) != nullptr) return "42501";
+    if (dynamic_cast<const pqxx::undefined_function*>(&error) != nullptr) return "42883";
+    if (dynamic_cast<const pqxx::undefined_table*>(&error) != nullptr) return "42P01";
+    return {};
+}
+
 template <typename Field>
 std::string text_of(const Field& field) {
     return field.is_null() ? "" : field.c_str();
@@ -74,7 +84,7 @@ void Client::lose() {
 
 void Client::receive(const pqxx::result& rows) {
     answer_ = Answer{};
-    if (rows.empty() || rows.columns() < 7) return;
+    if (rows.empty() || rows.columns() < 8) return;
     const auto row = rows[0];
     answer_.outcome = text_of(row[0]);
     answer_.yes = answer_.outcome == "t";
@@ -85,6 +95,7 @@ void Client::receive(const pqxx::result& rows) {
     answer_.status_code = number_of<int>(row[4]);
     answer_.body = digest(text_of(row[5]));
     answer_.point = text_of(row[6]);
+    if (answer_.outcome == "execute") answer_.generation = text_of(row[7]);
 }
 
 Client::Status Client::silently(const std::string& sql) {
@@ -98,7 +109,7 @@ Client::Status Client::silently(const std::string& sql) {
     } catch (const pqxx::deadlock_detected&) {
         sqlstate_ = "40P01";
     } catch (const pqxx::sql_error& error) {
-        sqlstate_ = is_dropped(error) ? "42883" : error.sqlstate();
+        sqlstate_ = state_of(error);
     } catch (const pqxx::failure&) {
     }
     if (!means_lost(sqlstate_) && connection_->is_open()) return Status::Refused;
@@ -106,8 +117,13 @@ Client::Status Client::silently(const std::string& sql) {
     return Status::Lost;
 }
 
+void Client::sign(Call* call) const {
+    call->session = session_;
+    call->connection = connections_;
+}
+
 Client::Status Client::run(Call call, const std::string& sql) {
-    call.session = session_;
+    sign(&call);
     call.invoked = now();
     const Status status = silently(sql);
     call.returned = now();
@@ -126,7 +142,7 @@ Client::Status Client::run(Call call, const std::string& sql) {
 
 // libpqxx's pipeline sends a query at once and reads its result only when asked to.
 void Client::send_and_hang_up(Call call, const std::string& sql) {
-    call.session = session_;
+    sign(&call);
     call.invoked = now();
     call.result = Result::Info;
     try {
@@ -142,7 +158,7 @@ void Client::send_and_hang_up(Call call, const std::string& sql) {
 }
 
 void Client::note(Call call) {
-    call.session = session_;
+    sign(&call);
     const bool unanswered = call.returned == kNever;
     if (unanswered) unanswered_.push_back(calls_.size());
     calls_.push_back(std::move(call));
@@ -178,7 +194,7 @@ bool Client::is_prepared(const std::string& name) {
 }
 
 void Client::end_prepared(Call call, const std::string& name, bool commit) {
-    call.session = session_;
+    sign(&call);
     call.function = commit ? Function::CommitPrepared : Function::RollbackPrepared;
     call.invoked = now();
     const std::string sql = (commit ? "COMMIT PREPARED '" : "ROLLBACK PREPARED '") + name + "'";

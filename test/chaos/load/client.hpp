@@ -35,6 +35,7 @@ class Client {
 
     const Answer& answer() const { return answer_; }
     const std::string& sqlstate() const { return sqlstate_; }
+    bool pooled() const { return pooled_; }
     bool connected() const { return connection_ != nullptr; }
     std::string quote(const std::string& text) const;
 
@@ -51,6 +52,7 @@ class Client {
 
   private:
     void lose();
+    void sign(Call* call) const;
     void receive(const pqxx::result& rows);
     std::unique_ptr<pqxx::connection> open(const std::string& where, const std::string& name);
     pqxx::result ask_directly(const std::string& sql);

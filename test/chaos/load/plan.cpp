@@ -68,8 +68,9 @@ void draw_shape(const Mix& mix, Random& random, Plan* plan) {
 
 void draw_transaction(const Mix& mix, Random& random, Plan* plan) {
     plan->isolation = random.weighted<const char*>(
-        {{"READ COMMITTED", 3}, {"REPEATABLE READ", 2}, {"SERIALIZABLE", 1}});
+        {{"READ COMMITTED", 3}, {"REPEATABLE READ", 2}, {"SERIALIZABLE", 2}});
     plan->old_snapshot = random.one_in(3);
+    plan->snapshot_age = random.spread(100, 100 * kMillisecond);
     plan->undo_begin = mix.savepoints && random.one_in(10);
     plan->undo_end = mix.savepoints && random.one_in(8);
     plan->begin_alone = random.one_in(2);
@@ -96,6 +97,50 @@ void draw_terms(const Mix& mix, Random& random, Plan* plan) {
     plan->status_code = static_cast<int>(random.between(200, 599));
 }
 
+// The work of a transaction, and what it depends on. All sessions meet in few groups at a time, and
+// leave them together, so that what there is to read stays short.
+void draw_work(const Mix& mix, Random& random, std::int64_t turn, Plan* plan) {
+    constexpr std::int64_t kTurnsInGroup = 32;
+    plan->looks = random.one_in(2);
+    plan->one_statement = random.one_in(2);
+    plan->works_alone = random.one_in(4);
+    plan->hold = random.one_in(4);
+    plan->knocks = random.one_in(10);
+    const bool serializable = plan->isolation == std::string("SERIALIZABLE");
+    plan->sums = random.one_in(2) && serializable;
+    plan->group = static_cast<int>((turn / kTurnsInGroup * 2 + random.between(0, 1)) % kGroups);
+    plan->slot = static_cast<int>(random.between(0, kSlots - 1));
+    plan->reset = random.weighted<Reset>(
+        {{Reset::Nothing, 6}, {Reset::UnlockAll, 1}, {Reset::DiscardAll, 1}});
+    plan->foreign = mix.foreign && random.one_in(8);
+    const bool prepares =
+        plan->finish == Finish::PrepareCommit || plan->finish == Finish::PrepareRollback;
+    plan->hold = plan->hold && !prepares;  // no session holds it then
+    if (plan->foreign && prepares) plan->finish = Finish::Commit;  // postgres_fdw cannot
+}
+
+// Few keys that pass from attempt to attempt, each of which leaves something for the next to see:
+// most of those who are granted one have waited for it, and have a snapshot that is older.
+void draw_relay(Random& random, Plan* plan) {
+    plan->keys = {relay_keys()[static_cast<std::size_t>(random.between(0, 2))]};
+    plan->shape = random.weighted<Shape>({{Shape::Transactional, 10},
+                                          {Shape::Leased, 4},
+                                          {Shape::Execute, 2},
+                                          {Shape::Operate, 3}});
+    plan->ending = random.weighted<Ending>({{Ending::FailRetryable, 12},
+                                            {Ending::LeaveOpen, 4},
+                                            {Ending::Complete, 3},
+                                            {Ending::Release, 1}});
+    plan->action = random.one_in(4) ? "release" : "forget";
+    plan->looks = true;
+    plan->one_statement = true;
+    plan->fingerprint = 0;
+    plan->body_size = 40;
+    plan->lease = random.spread(kMillisecond, 60 * kMillisecond);
+    plan->wait = random.one_in(4) ? 0 : random.spread(10 * kMillisecond, 300 * kMillisecond);
+    plan->retry_after = random.one_in(3) ? kMillisecond : 0;
+}
+
 }  // namespace
 
 Plan draw_plan(const Mix& mix, std::uint64_t seed, int session, std::int64_t turn) {
@@ -105,6 +150,8 @@ Plan draw_plan(const Mix& mix, std::uint64_t seed, int session, std::int64_t tur
     draw_shape(mix, random, &plan);
     draw_transaction(mix, random, &plan);
     draw_terms(mix, random, &plan);
+    draw_work(mix, random, turn, &plan);
+    if (mix.relay_every > 0 && random.one_in(mix.relay_every)) draw_relay(random, &plan);
     return plan;
 }
 
@@ -112,7 +159,16 @@ std::map<std::string, Rules> scopes() {
     return {{"keep", {kHour, kHour, kSecond, 0, false}},
             {"brief", {300 * kMillisecond, 600 * kMillisecond, kSecond, 0, false}},
             {"careful", {kHour, kHour, kSecond, 0, true}},
-            {"limited", {kHour, kHour, kSecond, 3, false}}};
+            {"limited", {kHour, kHour, kSecond, 3, false}},
+            {"closed", {kHour, kHour, kSecond, 0, false, true}}};
+}
+
+std::vector<Key> relay_keys() {
+    return {{"keep", "acme", "relay-1"}, {"keep", "acme", "relay-2"}, {"brief", "", "relay"}};
+}
+
+Key closed_key() {
+    return {"closed", "", "order"};
 }
 
 std::vector<Key> hot_keys(const Mix& mix) {

@@ -10,12 +10,15 @@ namespace idem::chaos {
 // What is the same for all turns of a run.
 struct Mix {
     int hot_keys = 12;
-    int cold_every = 6;  // turns
+    int cold_every = 6;   // turns
+    int relay_every = 4;  // turns
     bool prepare = true;
     bool savepoints = true;
     bool operators = true;  // forget and resolve
     bool harm = true;       // clients hang up and have statement_timeout
     bool brief = true;      // keys whose retention ends within the run
+    bool foreign = false;   // there is a foreign server
+    bool same_statement = false;  // idem_begin has this argument
     Micros longest_lease = 10 * kSecond;
     std::int64_t body_limit = 65536;
 };
@@ -23,12 +26,15 @@ struct Mix {
 enum class Shape { Transactional, Leased, Once, Execute, Look, Operate, Stale };
 enum class Ending { Complete, Fail, FailRetryable, Release, LeaveOpen };
 enum class Finish { Commit, Rollback, PrepareCommit, PrepareRollback, HangUp };
+// What drivers and frameworks do with a connection that they give back.
+enum class Reset { Nothing, UnlockAll, DiscardAll };
 
 struct Plan {
     Shape shape = Shape::Look;
     std::vector<Key> keys;  // mostly one
     const char* isolation = "";
     bool old_snapshot = false;  // taken before the first call
+    Micros snapshot_age = 0;    // ... this long
     bool undo_begin = false;    // begin in a savepoint, roll back, begin again
     bool undo_end = false;      // the same with the end
     bool begin_alone = false;   // Execute, Once: a transaction of its own
@@ -36,6 +42,16 @@ struct Plan {
     bool checkpoint = false;
     bool repeat_end = false;
     bool fails = false;  // the operation of idem_execute
+    bool one_statement = false;  // Execute: claim, work and end in one statement of the client's
+    bool looks = false;          // the work depends on what its transaction sees of the key
+    bool sums = false;           // ... and of accounts that others write as well, if SERIALIZABLE
+    bool works_alone = false;    // Leased: some of the work in a transaction of its own
+    bool hold = false;           // Leased, Look
+    bool foreign = false;        // some of the work on a foreign server
+    bool knocks = false;         // Look: asks a closed scope
+    Reset reset = Reset::Nothing;
+    int group = 0;  // of accounts
+    int slot = 0;
     int fingerprint = 0;
     Micros ttl = 0;
     Micros lease = 0;
@@ -55,5 +71,11 @@ Plan draw_plan(const Mix& mix, std::uint64_t seed, int session, std::int64_t tur
 // The scopes of a run and what holds in them; the workload sets these policies.
 std::map<std::string, Rules> scopes();
 std::vector<Key> hot_keys(const Mix& mix);
+std::vector<Key> relay_keys();
+Key closed_key();
+
+// Groups of accounts, each with a list in every slot.
+inline constexpr int kGroups = 4000;
+inline constexpr int kSlots = 3;
 
 }  // namespace idem::chaos

@@ -10,11 +10,50 @@ namespace {
 
 constexpr const char* kClaimColumns =
     "SELECT outcome, token, attempt, status, status_code, convert_from(body, 'UTF8'),"
-    " recovery_point FROM ";
+    " recovery_point, (extract(epoch FROM created_at) * 1000000)::bigint FROM ";
 
 // Answers of one value, in the same columns.
 std::string single(const std::string& call) {
-    return "SELECT " + call + ", NULL, NULL, NULL, NULL, NULL, NULL";
+    return "SELECT " + call + ", NULL, NULL, NULL, NULL, NULL, NULL, NULL";
+}
+
+const char* const kOneStatement = R"(
+WITH claim AS MATERIALIZED (
+    SELECT *, (extract(epoch FROM created_at) * 1000000)::bigint::text AS generation
+    FROM idem_begin(%begin%)),
+granted AS MATERIALIZED (SELECT * FROM claim WHERE outcome = 'execute'),
+known AS (SELECT * FROM chaos.part WHERE (scope, principal, key) = (%key%)),
+look AS (
+    INSERT INTO chaos.look
+    SELECT %transaction%, %key%, token,
+        ARRAY(SELECT n FROM known ORDER BY n DESC LIMIT %looked_at%), recovery_point,
+        recovery_point IS NULL OR recovery_point LIKE 'bare-%'
+            OR recovery_point IN (SELECT id FROM known)
+    FROM granted),
+part AS (
+    INSERT INTO chaos.part
+    SELECT %part%, %transaction%, %key%, generation, token, 'once' FROM granted
+    WHERE generation NOT IN (SELECT generation FROM known WHERE kind = 'once')),
+effect AS (
+    INSERT INTO chaos.effect SELECT %effect%, %transaction%, %key% FROM granted RETURNING id),
+done AS (SELECT idem_complete(%complete%) FROM effect)
+SELECT outcome, token, attempt, CASE outcome WHEN 'execute' THEN 'completed' ELSE status END,
+    status_code, convert_from(body, 'UTF8'), recovery_point, generation
+FROM claim LEFT JOIN done ON true)";
+
+// The text with its words in percent signs replaced.
+std::string filled(const std::string& text, const std::map<std::string, std::string>& values) {
+    std::string result;
+    for (std::size_t at = 0; at < text.size();) {
+        const std::size_t end = text.find('%', at + 1);
+        const auto value = text[at] == '%' && end != std::string::npos
+                               ? values.find(text.substr(at, end + 1 - at))
+                               : values.end();
+        const bool is_word = value != values.end();
+        result += is_word ? value->second : text.substr(at, 1);
+        at = is_word ? end + 1 : at + 1;
+    }
+    return result;
 }
 
 std::string interval(Micros duration) {
@@ -61,11 +100,82 @@ Question Protocol::begin(const Key& key) const {
     asked.fingerprint = plan_.fingerprint;
     asked.ttl = plan_.ttl;
     asked.lease = plan_.lease;
+    asked.hold = plan_.hold;
+    question.sql = kClaimColumns + ("idem_begin(" + begin_arguments(key) +
+                                    (plan_.hold ? ", hold => true" : "") + ")");
+    return question;
+}
+
+std::string Protocol::begin_arguments(const Key& key) const {
     std::string arguments = names(key) + optional("ttl", plan_.ttl) +
                             optional("lease", plan_.lease) + optional("wait", plan_.wait);
     if (plan_.fingerprint != 0)
         arguments += ", fingerprint => '\\x0" + std::to_string(plan_.fingerprint) + "'";
-    question.sql = kClaimColumns + ("idem_begin(" + arguments + ")");
+    return arguments;
+}
+
+// The statement's snapshot may be older than what it is granted, and says so.
+Question Protocol::one_statement(const Key& key, const std::string& effect, const std::string& part,
+                                 std::int64_t transaction) const {
+    Question question{call_of(Function::Execute, key), {}};
+    Call& call = question.call;
+    call.asked.fingerprint = plan_.fingerprint;
+    call.asked.ttl = plan_.ttl;
+    call.asked.lease = plan_.lease;
+    call.asked.effect = effect;
+    set_result(&call, effect);
+    question.sql =
+        filled(kOneStatement,
+               {{"%begin%", begin_arguments(key) +
+                                (mix_.same_statement ? ", same_statement => true" : "")},
+                {"%complete%", names(key) + result_arguments(call, effect)},
+                {"%effect%", client_.quote(effect)},
+                {"%part%", client_.quote(part)},
+                {"%transaction%", std::to_string(transaction)},
+                {"%key%", columns_of(key)},
+                {"%looked_at%", std::to_string(kLookedAt)}});
+    return question;
+}
+
+std::string Protocol::columns_of(const Key& key) const {
+    return client_.quote(key.scope) + ", " + client_.quote(key.principal) + ", " +
+           client_.quote(key.key);
+}
+
+Question Protocol::part(const Key& key, const Answer& grant, const std::string& part,
+                        std::int64_t transaction) const {
+    Question question{call_of(Function::Work, key), {}};
+    question.call.asked.part = part;
+    question.sql = "SELECT chaos.take_part(" + std::to_string(transaction) + ", " +
+                   client_.quote(part) + ", " + columns_of(key) + ", " +
+                   client_.quote(grant.generation) + ", " + std::to_string(grant.token) + ", " +
+                   client_.quote(grant.point) + ")";
+    return question;
+}
+
+Question Protocol::part_of_kind(const char* kind, const Key& key, const Answer& grant,
+                                const std::string& part, std::int64_t transaction) const {
+    Question question{call_of(Function::Work, key), {}};
+    question.call.asked.part = part;
+    question.sql = "INSERT INTO chaos.part VALUES (" + client_.quote(part) + ", " +
+                   std::to_string(transaction) + ", " + columns_of(key) + ", " +
+                   client_.quote(grant.generation) + ", " + std::to_string(grant.token) + ", '" +
+                   kind + "')";
+    return question;
+}
+
+Question Protocol::sum(std::int64_t transaction) const {
+    Question question{call_of(Function::Work, Key{}), {}};
+    question.sql = "SELECT chaos.sum_up(" + std::to_string(transaction) + ", " +
+                   std::to_string(plan_.group) + ", " + std::to_string(plan_.slot) + ")";
+    return question;
+}
+
+Question Protocol::foreign(const Key& key, const std::string& row, std::int64_t transaction) const {
+    Question question{call_of(Function::Foreign, key), {}};
+    question.call.asked.part = row;
+    question.sql = "INSERT INTO chaos.abroad VALUES (" + client_.quote(row) + ", " +
+                   std::to_string(transaction) + ")";
     return question;
 }
 
@@ -73,7 +183,7 @@ void Protocol::set_result(Call* call, const std::string& effect) const {
     const std::string body = body_of(effect, plan_.body_size);
     call->asked.status_code = plan_.status_code;
     call->asked.body = digest(body);
-    call->asked.too_large = static_cast<std::int64_t>(body.size()) > body_limit_;
+    call->asked.too_large = static_cast<std::int64_t>(body.size()) > mix_.body_limit;
 }
 
 std::string Protocol::result_arguments(const Call& call, const std::string& effect) const {
@@ -116,10 +226,11 @@ Question Protocol::extend(const Key& key, std::int64_t token) const {
     return question;
 }
 
-Question Protocol::checkpoint(const Key& key, std::int64_t token) const {
+Question Protocol::checkpoint(const Key& key, std::int64_t token,
+                              const std::string& point) const {
     Question question{call_of(Function::Checkpoint, key), {}};
     question.call.asked.token = token;
-    question.call.asked.point = "step-" + std::to_string(plan_.status_code);
+    question.call.asked.point = point;
     question.sql =
         single("idem_checkpoint(" + names(key) + token_argument(token) + ", recovery_point => '" +
                question.call.asked.point + "', state => '{\"n\": 1}')");
@@ -134,7 +245,7 @@ Question Protocol::once(const Key& key, const std::string& effect) const {
     return question;
 }
 
-Question Protocol::execute(const Key& key, const std::string& effect,
+Question Protocol::execute(const Key& key, const std::string& effect, const std::string& part,
                            std::int64_t transaction) const {
     Question question{call_of(Function::Execute, key), {}};
     Call& call = question.call;
@@ -150,7 +261,8 @@ Question Protocol::execute(const Key& key, const std::string& effect,
         {"id", effect},         {"transaction", transaction},
         {"scope", key.scope},   {"principal", key.principal},
         {"key", key.key},       {"status_code", plan_.status_code},
-        {"fails", plan_.fails}, {"body", body_of(effect, plan_.body_size)}};
+        {"fails", plan_.fails}, {"body", body_of(effect, plan_.body_size)},
+        {"part", plan_.looks ? part : ""}};
     std::string arguments = names(key) + ", operation => 'chaos.work(jsonb)', request => " +
                             client_.quote(request.dump()) + optional("wait", plan_.wait);
     arguments += ", fingerprint => '\\x0" + std::to_string(call.asked.fingerprint) + "'";

@@ -17,24 +17,39 @@ std::string body_of(const std::string& effect, std::int64_t size);
 
 class Protocol {
   public:
-    Protocol(const Plan& plan, const Client& client, std::int64_t body_limit)
-        : plan_(plan), client_(client), body_limit_(body_limit) {}
+    Protocol(const Plan& plan, const Client& client, const Mix& mix)
+        : plan_(plan), client_(client), mix_(mix) {}
 
     Question begin(const Key& key) const;
+    // Claim, work, effect and end in one statement.
+    Question one_statement(const Key& key, const std::string& effect, const std::string& part,
+                           std::int64_t transaction) const;
     // `token` 0: the claim was begun in the same transaction.
     Question end(const Key& key, Ending ending, std::int64_t token,
                  const std::string& effect) const;
     Question extend(const Key& key, std::int64_t token) const;
-    Question checkpoint(const Key& key, std::int64_t token) const;
+    Question checkpoint(const Key& key, std::int64_t token, const std::string& point) const;
     Question once(const Key& key, const std::string& effect) const;
-    Question execute(const Key& key, const std::string& effect, std::int64_t transaction) const;
+    Question execute(const Key& key, const std::string& effect, const std::string& part,
+                     std::int64_t transaction) const;
     Question get(const Key& key) const;
     Question forget(const Key& key) const;
     Question resolve(const Key& key, const std::string& effect) const;
     Question effect(const Key& key, const std::string& effect, std::int64_t transaction) const;
 
+    // Work of whoever was granted the key: it looks, and takes its part unless it sees it taken.
+    Question part(const Key& key, const Answer& grant, const std::string& part,
+                  std::int64_t transaction) const;
+    // A part that no look decides.
+    Question part_of_kind(const char* kind, const Key& key, const Answer& grant,
+                          const std::string& part, std::int64_t transaction) const;
+    Question sum(std::int64_t transaction) const;
+    Question foreign(const Key& key, const std::string& row, std::int64_t transaction) const;
+
   private:
     std::string names(const Key& key) const;
+    std::string begin_arguments(const Key& key) const;
+    std::string columns_of(const Key& key) const;
     std::string optional(const char* name, Micros interval) const;
     std::string token_argument(std::int64_t token) const;
     void set_result(Call* call, const std::string& effect) const;
@@ -42,7 +57,7 @@ class Protocol {
 
     const Plan& plan_;
     const Client& client_;
-    const std::int64_t body_limit_;
+    const Mix& mix_;
 };
 
 }  // namespace idem::chaos

@@ -14,8 +14,11 @@ Session::Session(const Target& target, const Mix& mix, std::uint64_t seed, int n
 void Session::work(const std::atomic<bool>& stop) {
     while (!stop && client_.connect(stop)) {
         plan_ = draw_plan(mix_, seed_, number_, turn_++);
+        // A server connection that a pooler keeps would outlive its holder.
+        if (client_.pooled()) plan_.hold = false;
         claimed_.clear();
-        take_turn();
+        reset();
+        if (client_.connected()) take_turn();
         if (!client_.connected()) client_.await_end_of_lost();
     }
 }
@@ -43,8 +46,11 @@ void Session::take_turn() {
 
 void Session::transactional() {
     if (!open_transaction() || !claim_all()) return;
-    for (const auto& [key, token] : claimed_)
-        if (!work_on(key, 0)) return;
+    if (plan_.reset == Reset::UnlockAll) reset();
+    if (!client_.connected()) return abandon();
+    if (plan_.sums && !sum_up()) return;
+    for (const auto& [key, grant] : claimed_)
+        if (!work_on(key, grant)) return;
     finish();
 }
 
@@ -52,12 +58,20 @@ void Session::transactional() {
 void Session::leased() {
     const Key& key = plan_.keys[0];
     if (!ask(protocol().begin(key)) || client_.answer().outcome != "execute") return;
-    const std::int64_t token = client_.answer().token;
+    const Answer grant = client_.answer();
+    const std::int64_t token = grant.token;
     old_tokens_[key] = token;
+    reset();
     rest(plan_.pause);
+    if (!client_.connected()) return;
     if (plan_.extend && !ask(protocol().extend(key, token))) return;
-    if (plan_.checkpoint && !ask(protocol().checkpoint(key, token))) return;
+    if (plan_.works_alone &&
+        !ask(protocol().part_of_kind("alone", key, grant, new_name("a"), transaction_ + 1)))
+        return;
+    if (plan_.checkpoint && !checkpoint_committed(key, grant)) return;
     if (plan_.ending == Ending::LeaveOpen || !open_transaction()) return;
+    if (plan_.sums && !sum_up()) return;
+    if (plan_.looks && plan_.ending != Ending::Release && !take_part(key, grant)) return;
     if (end(key, token)) finish();
     // A client that does not trust the first answer asks again.
     if (plan_.repeat_end && client_.connected() && plan_.ending == Ending::Complete) {
@@ -70,7 +84,9 @@ void Session::leased() {
 void Session::once() {
     const std::string effect = new_effect();
     if (!open_transaction() || !ask(protocol().once(plan_.keys[0], effect))) return;
-    if (client_.answer().yes && !take_effect(plan_.keys[0], effect)) return;
+    const bool granted = client_.answer().yes;
+    if (granted && plan_.looks && !take_part(plan_.keys[0], Answer{})) return;
+    if (granted && !take_effect(plan_.keys[0], effect)) return;
     finish();
 }
 
@@ -80,10 +96,22 @@ void Session::execute() {
     } else if (!open_transaction()) {
         return;
     }
-    if (ask(protocol().execute(plan_.keys[0], new_effect(), transaction_)) && open_) finish();
+    const Key& key = plan_.keys[0];
+    const std::string effect = new_effect();
+    const std::string part = new_name("p");
+    Question question = plan_.one_statement
+                            ? protocol().one_statement(key, effect, part, transaction_)
+                            : protocol().execute(key, effect, part, transaction_);
+    if (ask(std::move(question)) && open_) finish();
 }
 
 void Session::look() {
+    if (plan_.knocks) return knock();
+    // Work without a claim.
+    if (plan_.sums) {
+        if (open_transaction() && sum_up()) finish();
+        return;
+    }
     for (const Key& key : plan_.keys) (void)(client_.connected() && ask(protocol().get(key)));
 }
 
@@ -103,6 +131,14 @@ void Session::operate() {
     if (ask(protocol().resolve(key, effect))) finish();
 }
 
+// A scope that is reserved for somebody else.
+void Session::knock() {
+    if (!open_transaction()) return;
+    if (client_.silently("SET LOCAL ROLE chaos_stranger") != Status::Ok) return abandon();
+    plan_.hold = false;
+    if (ask(protocol().begin(closed_key()))) abandon();
+}
+
 // A holder that was given up long ago.
 void Session::stale() {
     const Key& key = plan_.keys[0];
@@ -117,6 +153,16 @@ void Session::stale() {
 }
 
 // ---- the steps ----
+
+// What must not matter to a claim. A pooler names its connections, and DISCARD ALL would take the
+// names away.
+void Session::reset() {
+    if (plan_.reset == Reset::Nothing) return;
+    const bool discards = plan_.reset == Reset::DiscardAll && !client_.pooled() && !open_;
+    const Status status =
+        client_.silently(discards ? "DISCARD ALL" : "SELECT pg_advisory_unlock_all()");
+    if (status == Status::Ok) ++resets_[discards ? "discard all" : "unlock all"];
+}
 
 // False if the transaction is over, or nothing was granted.
 bool Session::claim_all() {
@@ -134,19 +180,49 @@ bool Session::claim_all() {
 bool Session::claim(const Key& key) {
     if (!ask(protocol().begin(key))) return false;
     if (client_.answer().outcome != "execute") return true;
-    claimed_[key] = client_.answer().token;
+    claimed_[key] = client_.answer();
     old_tokens_[key] = client_.answer().token;
     // Whoever asks again in the same transaction is told of its own claim.
     return !plan_.repeat_end || ask(protocol().begin(key));
 }
 
-bool Session::work_on(const Key& key, std::int64_t token) {
+bool Session::work_on(const Key& key, const Answer& grant) {
     rest(plan_.pause);
-    if (plan_.extend && !ask(protocol().extend(key, claimed_[key]))) return false;
-    if (plan_.checkpoint && !ask(protocol().checkpoint(key, token))) return false;
+    if (plan_.extend && !ask(protocol().extend(key, grant.token))) return false;
+    // What is released leaves nothing behind.
+    const bool stays = plan_.ending != Ending::Release;
+    if (stays && plan_.looks && !take_part(key, grant)) return false;
+    if (stays && plan_.foreign && !write_abroad(key)) return false;
+    if (plan_.checkpoint && !checkpoint(key, grant, 0)) return false;
     if (plan_.ending == Ending::LeaveOpen) return true;
-    if (plan_.undo_end && !end_undone(key, token)) return false;
-    return end(key, token);
+    if (plan_.undo_end && !end_undone(key, 0)) return false;
+    return end(key, 0);
+}
+
+bool Session::take_part(const Key& key, const Answer& grant) {
+    return ask(protocol().part(key, grant, new_name("p"), transaction_));
+}
+
+bool Session::write_abroad(const Key& key) {
+    return ask(protocol().foreign(key, new_name("f"), transaction_));
+}
+
+bool Session::sum_up() {
+    return ask(protocol().sum(transaction_));
+}
+
+// In half of the cases the point stands for something that its transaction has done.
+bool Session::checkpoint(const Key& key, const Answer& grant, std::int64_t token) {
+    const bool stands = plan_.looks && open_;
+    const std::string point = new_name(stands ? "point-" : "bare-");
+    if (stands && !ask(protocol().part_of_kind("point", key, grant, point, transaction_)))
+        return false;
+    return ask(protocol().checkpoint(key, token, point));
+}
+
+bool Session::checkpoint_committed(const Key& key, const Answer& grant) {
+    if (!plan_.looks) return checkpoint(key, grant, grant.token);
+    return open_transaction() && checkpoint(key, grant, grant.token) && commit();
 }
 
 bool Session::end_undone(const Key& key, std::int64_t token) {
@@ -185,8 +261,8 @@ bool Session::take_effect(const Key& key, const std::string& effect) {
     return ask(std::move(question));
 }
 
-std::string Session::new_effect() {
-    return "e" + std::to_string(number_) + "-" + std::to_string(++effects_);
+std::string Session::new_name(const char* kind) {
+    return kind + std::to_string(number_) + "-" + std::to_string(++names_);
 }
 
 // ---- transactions ----
@@ -199,13 +275,16 @@ bool Session::open_transaction() {
     next_transaction();
     opened_ = now();
     savepoints_ = 0;
-    std::string sql = std::string("BEGIN ISOLATION LEVEL ") + plan_.isolation;
+    const bool weaker =
+        sabotage_.weaker_isolation && plan_.isolation == std::string("SERIALIZABLE");
+    std::string sql =
+        std::string("BEGIN ISOLATION LEVEL ") + (weaker ? "REPEATABLE READ" : plan_.isolation);
     if (plan_.statement_timeout > 0)
         sql += "; SET LOCAL statement_timeout = " + std::to_string(plan_.statement_timeout);
     open_ = client_.silently(sql) == Status::Ok;
     if (open_ && plan_.old_snapshot)
         open_ = client_.silently("SELECT FROM chaos.effect WHERE id = ''") == Status::Ok;
-    if (open_ && plan_.old_snapshot) rest(plan_.pause);
+    if (open_ && plan_.old_snapshot) rest(plan_.snapshot_age);
     if (!open_ && client_.connected()) (void)client_.silently("ROLLBACK");
     return open_;
 }
@@ -266,6 +345,14 @@ void Session::abandon() {
     client_.note(call);
 }
 
+bool Session::commit() {
+    Call call;
+    call.transaction = transaction_;
+    call.function = Function::Commit;
+    open_ = false;
+    return client_.run(call, "COMMIT") == Status::Ok;
+}
+
 void Session::finish() {
     Call call;
     call.transaction = transaction_;
@@ -281,7 +368,7 @@ void Session::finish() {
             client_.send_and_hang_up(call, "COMMIT");
             break;
         case Finish::Commit:
-            (void)client_.run(call, "COMMIT");
+            (void)commit();
             break;
     }
     open_ = false;

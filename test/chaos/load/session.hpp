@@ -10,6 +10,7 @@ namespace idem::chaos {
 // What planted bugs of the client's side do to the work; see test/chaos/bugs.
 struct Sabotage {
     bool effect_outside = false;  // the effect in a transaction of its own
+    bool weaker_isolation = false;  // REPEATABLE READ instead of SERIALIZABLE
 };
 
 class Session {
@@ -20,7 +21,8 @@ class Session {
     // Until `stop` is set and its turn is over.
     void work(const std::atomic<bool>& stop);
     std::vector<Call>& calls() { return client_.calls(); }
-    std::int64_t turns() const { return turn_; }
+    // How often it has reset its connection, by the way of it.
+    const std::map<std::string, int>& resets() const { return resets_; }
 
   private:
     using Status = Client::Status;
@@ -34,15 +36,23 @@ class Session {
     void operate();
     void stale();
 
+    void reset();
     bool claim_all();
     bool claim(const Key& key);
-    bool work_on(const Key& key, std::int64_t token);
+    bool work_on(const Key& key, const Answer& grant);
+    bool take_part(const Key& key, const Answer& grant);
+    bool write_abroad(const Key& key);
+    bool sum_up();
+    bool checkpoint(const Key& key, const Answer& grant, std::int64_t token);
+    bool checkpoint_committed(const Key& key, const Answer& grant);
+    void knock();
     bool end(const Key& key, std::int64_t token);
     bool end_undone(const Key& key, std::int64_t token);
     bool take_effect(const Key& key, const std::string& effect);
 
     void next_transaction();
     bool open_transaction();
+    bool commit();
     void finish();
     void finish_prepared(bool commit);
     void control(Function function, const std::string& sql, int savepoint = 0);
@@ -53,9 +63,10 @@ class Session {
     bool back_to_savepoint();
     void abandon();
     Micros undone_since() const;
-    std::string new_effect();
+    std::string new_name(const char* kind);
+    std::string new_effect() { return new_name("e"); }
 
-    Protocol protocol() const { return {plan_, client_, mix_.body_limit}; }
+    Protocol protocol() const { return {plan_, client_, mix_}; }
 
     const Target& target_;
     const Mix mix_;
@@ -67,12 +78,13 @@ class Session {
     std::int64_t turn_ = 0;
     std::int64_t transaction_ = 0;
     std::int64_t transactions_ = 0;
-    std::int64_t effects_ = 0;
+    std::int64_t names_ = 0;
     bool open_ = false;
     Micros opened_ = 0;
     int savepoints_ = 0;
     std::map<Key, std::int64_t> old_tokens_;
-    std::map<Key, std::int64_t> claimed_;  // in this turn, with their tokens
+    std::map<Key, Answer> claimed_;  // in this turn
+    std::map<std::string, int> resets_;
 };
 
 }  // namespace idem::chaos

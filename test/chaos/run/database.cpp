@@ -1,10 +1,13 @@
 #include "run/database.hpp"
 
 #include <fstream>
+#include <iterator>
 #include <pqxx/pqxx>
 #include <regex>
+#include <sstream>
 
 #include "load/client.hpp"
+#include "run/tables.hpp"
 
 namespace idem::chaos {
 namespace {
@@ -23,30 +26,15 @@ std::string policies(std::int64_t body_limit) {
         if (rules.max_attempts > 0)
             sql += ", max_attempts => " + std::to_string(rules.max_attempts);
         if (rules.unknown_on_expiry) sql += ", on_lease_expiry => 'unknown'";
+        if (rules.closed) sql += ", allowed_role => 'chaos_keeper'";
         sql += ");\n";
     }
-    return sql;
+    return sql + "SELECT idem_grant('chaos_stranger');\n"
+                 "GRANT USAGE ON SCHEMA idempotency TO chaos_owner;\n";
 }
 
-// No key: a second effect shall be seen, not prevented.
-const char* const kEffects =
-    "CREATE SCHEMA chaos;\n"
-    "CREATE TABLE chaos.effect (id text, transaction bigint, scope text, principal text,"
-    " key text);\n";
-
-// What idem_execute runs.
-const char* const kOperation = R"(
-CREATE FUNCTION chaos.work(request jsonb) RETURNS idem_response LANGUAGE plpgsql AS $$
-BEGIN
-    INSERT INTO chaos.effect VALUES (request->>'id', (request->>'transaction')::bigint,
-        request->>'scope', request->>'principal', request->>'key');
-    IF (request->>'fails')::boolean THEN RAISE 'it did not work'; END IF;
-    RETURN idem_response((request->>'status_code')::int, NULL::jsonb, request->>'body');
-END $$;
-)";
-
 std::string install(std::int64_t body_limit) {
-    return "CREATE EXTENSION idempotency;\n" + policies(body_limit) + kOperation;
+    return "CREATE EXTENSION idempotency;\n" + policies(body_limit) + work_operation();
 }
 
 void expect(const Server& server, int invariant, const std::string& what, const std::string& sql,
@@ -100,10 +88,66 @@ void check_structure(const Server& server, std::vector<Violation>* found) {
 void check_log(const Server& server, std::vector<Violation>* found) {
     static const std::regex kBroken(
         "PANIC:|TRAP:|terminated by signal (4|6|7|8|11)\\b|"
-        "unexpected C\\+\\+ exception|invalid page|could not read block");
+        "unexpected C\\+\\+ exception|invalid page|could not read block|"
+        "WARNING: .*(leak|still active|not closed)|AbortTransaction while in");
     std::ifstream log(server.folder() + "/server.log");
     for (std::string line; std::getline(log, line);)
         if (std::regex_search(line, kBroken)) found->push_back({19, "the server's log: " + line});
+}
+
+// ---- what the work has written ----
+
+Key key_of(const pqxx::row& row, int column) {
+    return {row[column].c_str(), row[column + 1].c_str(), row[column + 2].c_str()};
+}
+
+// As "1 2 3"
+std::vector<std::int64_t> numbers_of(const std::string& text) {
+    std::istringstream in(text);
+    return {std::istream_iterator<std::int64_t>(in), {}};
+}
+
+void read_effects(pqxx::nontransaction& tx, History* history) {
+    for (const auto& row :
+         tx.exec("SELECT id, transaction, scope, principal, key FROM chaos.effect"))
+        history->effects.push_back({row[0].c_str(), row[1].as<std::int64_t>(), key_of(row, 2)});
+}
+
+PartKind kind_of(const std::string& word) {
+    if (word == "once") return PartKind::Once;
+    if (word == "point") return PartKind::Point;
+    return word == "alone" ? PartKind::Alone : PartKind::Other;
+}
+
+void read_parts(pqxx::nontransaction& tx, History* history) {
+    for (const auto& row :
+         tx.exec("SELECT n, id, transaction, scope, principal, key, generation, token, kind"
+                 " FROM chaos.part ORDER BY n"))
+        history->parts.push_back({row[0].as<std::int64_t>(), row[1].c_str(),
+                                  row[2].as<std::int64_t>(), key_of(row, 3), row[6].c_str(),
+                                  row[7].as<std::int64_t>(), kind_of(row[8].c_str())});
+}
+
+void read_looks(pqxx::nontransaction& tx, History* history) {
+    for (const auto& row :
+         tx.exec("SELECT transaction, scope, principal, key, token, array_to_string(latest, ' '),"
+                 " coalesce(point, ''), point_seen FROM chaos.look"))
+        history->looks.push_back({row[0].as<std::int64_t>(), key_of(row, 1),
+                                  row[4].as<std::int64_t>(), numbers_of(row[5].c_str()),
+                                  row[6].c_str(), row[7].as<bool>()});
+}
+
+// Those of the transactions, and as the last what there is now.
+void read_readings(pqxx::nontransaction& tx, History* history) {
+    for (const auto& row :
+         tx.exec("SELECT transaction, object, ordered, array_to_string(writers, ' ')"
+                 " FROM chaos.reading"
+                 " UNION ALL SELECT 0, grp || '/' || slot, true, array_to_string(writers, ' ')"
+                 " FROM chaos.account WHERE writers <> '{}'"
+                 " UNION ALL SELECT 0, grp::text, false, string_agg(transaction::text, ' ')"
+                 " FROM chaos.entry GROUP BY grp"))
+        history->reads.push_back({row[0].as<std::int64_t>(), row[1].c_str(), row[2].as<bool>(),
+                                  numbers_of(row[3].c_str())});
 }
 
 }  // namespace
@@ -111,7 +155,7 @@ void check_log(const Server& server, std::vector<Violation>* found) {
 void set_up(const Server& server, std::int64_t body_limit) {
     server.query("DROP SCHEMA IF EXISTS chaos CASCADE");
     server.query("DROP EXTENSION IF EXISTS idempotency CASCADE");
-    server.query(kEffects + install(body_limit));
+    server.query(work_tables() + install(body_limit));
 }
 
 std::string drop_and_create(std::int64_t body_limit) {
@@ -120,16 +164,21 @@ std::string drop_and_create(std::int64_t body_limit) {
            install(body_limit) + "COMMIT";
 }
 
-std::vector<Effect> read_effects(const Server& server) {
+bool has_same_statement(const Server& server) {
+    return server.value("SELECT count(*) FROM pg_proc WHERE proname = 'idem_begin'"
+                        " AND 'same_statement' = ANY (proargnames)") != "0";
+}
+
+void read_work(const Server& server, bool foreign, History* history) {
     pqxx::connection connection(server.connection_string());
     pqxx::nontransaction tx(connection);
-    std::vector<Effect> effects;
-    for (const auto& row :
-         tx.exec("SELECT id, transaction, scope, principal, key FROM chaos.effect"))
-        effects.push_back({row[0].c_str(),
-                           row[1].as<std::int64_t>(),
-                           {row[2].c_str(), row[3].c_str(), row[4].c_str()}});
-    return effects;
+    read_effects(tx, history);
+    read_parts(tx, history);
+    read_looks(tx, history);
+    read_readings(tx, history);
+    if (!foreign) return;
+    for (const auto& row : tx.exec("SELECT id, transaction FROM chaos.home"))
+        history->foreign.push_back({row[0].c_str(), row[1].as<std::int64_t>()});
 }
 
 void await_end_of_leases(const Server& server) {

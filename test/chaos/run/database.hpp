@@ -7,13 +7,17 @@
 
 namespace idem::chaos {
 
-// The extension, the policies of scopes() and the table of effects. `body_limit` in bytes.
+// The extension, the policies of scopes() and the tables of the work. `body_limit` in bytes.
 void set_up(const Server& server, std::int64_t body_limit);
 
 // The same as one transaction that drops the extension first: SQL.
 std::string drop_and_create(std::int64_t body_limit);
 
-std::vector<Effect> read_effects(const Server& server);
+// Whether idem_begin and idem_once have this argument.
+bool has_same_statement(const Server& server);
+
+// Effects, parts, looks, readings, and the rows on the foreign server.
+void read_work(const Server& server, bool foreign, History* history);
 
 // Comes back when no lease is alive any more.
 void await_end_of_leases(const Server& server);

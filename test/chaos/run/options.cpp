@@ -74,9 +74,10 @@ void apply(Options& options, int letter, const std::string& value) {
             options.small_disk = value;
             return;
         case 'b':
-            if (value != "effect-outside") break;
-            options.effect_outside = true;
-            return;
+            options.effect_outside = value == "effect-outside";
+            options.weaker_isolation = value == "weaker-isolation";
+            if (options.effect_outside || options.weaker_isolation) return;
+            break;
         default:
             break;
     }

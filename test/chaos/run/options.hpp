@@ -17,7 +17,8 @@ struct Options {
     std::string keep;   // folder for histories that were found wrong
     std::string check;  // a history to judge, instead of running anything
     std::string small_disk;
-    bool effect_outside = false;
+    bool effect_outside = false;  // see Sabotage
+    bool weaker_isolation = false;
     bool list = false;
 };
 

@@ -6,7 +6,7 @@
 namespace idem::chaos {
 namespace {
 
-constexpr std::size_t kShown = 12;  // violations
+constexpr int kShown = 4;  // violations of each invariant
 
 bool is_fault(const Call& call) {
     static const std::set<std::string> kStates = {"57014", "57P01", "57P02", "57P03",
@@ -20,6 +20,11 @@ std::string counted(const std::map<std::string, int>& counts) {
     for (const auto& [name, count] : counts)
         text += (text.empty() ? "" : ", ") + name + " " + std::to_string(count);
     return text.empty() ? "none" : text;
+}
+
+std::size_t count_reads(const std::vector<Read>& reads) {
+    return static_cast<std::size_t>(std::count_if(
+        reads.begin(), reads.end(), [](const Read& read) { return read.transaction != 0; }));
 }
 
 }  // namespace
@@ -59,6 +64,9 @@ void print_report(const History& history, const std::map<std::string, int>& fire
               << (history.calls.empty() ? 0 : 1000 * info / history.calls.size()) / 10.0
               << " % of the calls\n"
               << "  effects: " << history.effects.size() << "\n"
+              << "  work: " << history.parts.size() << " parts, " << history.looks.size()
+              << " looks, " << count_reads(history.reads) << " reads, " << history.foreign.size()
+              << " rows abroad\n"
               << "  faults: " << counted(fired) << "\n"
               << "  open claims hit: " << hits.total << " (during " << counted(hits.by_step)
               << ")\n";
@@ -70,10 +78,10 @@ void print_verdict(const Judgement& judgement) {
     for (const Violation& violation : judgement.violations) ++counts[violation.invariant];
     for (const auto& [invariant, count] : counts)
         std::cout << "  violated: invariant " << invariant << ", " << count << " times\n";
-    const std::size_t shown = std::min(kShown, judgement.violations.size());
-    for (std::size_t i = 0; i < shown; ++i)
-        std::cout << "    " << judgement.violations[i].invariant << ": "
-                  << judgement.violations[i].what << "\n";
+    std::map<int, int> shown;
+    for (const Violation& violation : judgement.violations)
+        if (++shown[violation.invariant] <= kShown)
+            std::cout << "    " << violation.invariant << ": " << violation.what << "\n";
 }
 
 }  // namespace idem::chaos

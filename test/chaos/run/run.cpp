@@ -37,10 +37,12 @@ class Run {
         const Micros start = now();
         set_up(server_, mix_.body_limit);
         scenario_.prepare(server_, options_);
+        mix_.same_statement = has_same_statement(server_);
+        history_.early_rows = writes_early();
         target_.set(server_.connection_string(), pooler_.connection_string());
         work();
         last_look();
-        history_.effects = read_effects(server_);
+        read_work(server_, mix_.foreign, &history_);
         return conclude(start);
     }
 
@@ -50,7 +52,8 @@ class Run {
         for (int number = 1; number <= options_.sessions; ++number)
             sessions.push_back(std::make_unique<Session>(target_, mix_, options_.seed, number,
                                                          number % kPooledEvery == 0,
-                                                         Sabotage{options_.effect_outside}));
+                                                         Sabotage{options_.effect_outside,
+                                                                  options_.weaker_isolation}));
         std::atomic<bool> stop{false};
         std::vector<std::future<void>> all;
         for (auto& session : sessions)
@@ -61,32 +64,42 @@ class Run {
         stop = true;
         for (std::future<void>& one : all) one.get();
         disturbed.get();
-        for (auto& session : sessions) add(std::move(session->calls()));
+        for (auto& session : sessions) {
+            add(std::move(session->calls()));
+            for (const auto& [way, count] : session->resets()) fired_[way] += count;
+        }
     }
 
-    // What takes a moment and what takes seconds go on side by side.
     void disturb() {
-        Injector quick(server_, target_, options_.seed, faults(true), options_.small_disk);
-        Injector slow(server_, target_, options_.seed, faults(false), options_.small_disk);
+        std::vector<std::unique_ptr<Injector>> injectors;
+        for (const Lane lane : {Lane::Moments, Lane::Maintenance, Lane::Users})
+            injectors.push_back(std::make_unique<Injector>(
+                server_, target_, options_.seed + static_cast<std::uint64_t>(lane), faults(lane),
+                options_.small_disk));
         Stage stage{server_,       target_, mix_, now() + options_.seconds * kSecond,
                     options_.seed, {},      0,    {}};
-        quick.start();
-        slow.start();
+        for (auto& injector : injectors) injector->start();
         scenario_.play(&stage);
-        quick.stop();
-        slow.stop();
+        for (auto& injector : injectors) injector->stop();
         history_.forgetful_failover = stage.forgetful_failover;
         add(std::move(stage.calls));
-        fired_ = std::move(stage.fired);
-        fired_.insert(quick.fired().begin(), quick.fired().end());
-        fired_.insert(slow.fired().begin(), slow.fired().end());
+        fired_.insert(stage.fired.begin(), stage.fired.end());
+        for (const auto& injector : injectors)
+            fired_.insert(injector->fired().begin(), injector->fired().end());
     }
 
-    std::vector<std::string> faults(bool quick) const {
+    // Claims that are not written straight to the table have rows that idem_begin writes.
+    bool writes_early() const {
+        const std::vector<std::string> kinds = faults(Lane::Users);
+        return std::find(kinds.begin(), kinds.end(), "triggers") != kinds.end() ||
+               server_.value("SHOW idempotency.store") != "auto";
+    }
+
+    std::vector<std::string> faults(Lane lane) const {
         const bool usual = options_.faults == std::vector<std::string>{"default"};
         std::vector<std::string> kinds;
         for (const std::string& kind : usual ? scenario_.faults : options_.faults)
-            if (Injector::is_quick(kind) == quick) kinds.push_back(kind);
+            if (Injector::lane_of(kind) == lane) kinds.push_back(kind);
         return kinds;
     }
 
@@ -100,7 +113,8 @@ class Run {
         server_.await_ready();
         std::set<Key> keys;
         for (const Call& call : history_.calls)
-            if (call.function < Function::Drop) keys.insert(call.key);
+            if (call.function < Function::Drop && call.key.scope != "closed")
+                keys.insert(call.key);
         await_end_of_leases(server_);
         Client reader(target_, 0, false);
         std::atomic<bool> never{false};
@@ -113,7 +127,7 @@ class Run {
     void ask(Client* reader, const Key& key, std::int64_t* transaction) {
         Plan plan;
         plan.lease = kMillisecond;
-        const Protocol protocol(plan, *reader, mix_.body_limit);
+        const Protocol protocol(plan, *reader, mix_);
         std::vector<Question> questions{protocol.get(key)};
         const bool hot = key.key.compare(0, 5, "cold-") != 0;
         if (hot) questions.push_back(protocol.begin(key));

@@ -5,15 +5,25 @@
 #include <stdexcept>
 
 #include "run/database.hpp"
+#include "run/tables.hpp"
 
 namespace idem::chaos {
 namespace {
 
 void keep_mix(Mix*) {}
+void with_foreign(Mix* mix) {
+    mix->foreign = true;
+}
 void keep_server(const Server&, const Options&) {}
 
 void wait(Stage* stage) {
     while (now() < stage->end) rest(20 * kMillisecond);
+}
+
+// ---- mixed: with a place for effects that is not in the database ----
+
+void prepare_foreign(const Server& server, const Options&) {
+    server.query(foreign_table(server.folder(), server.port()));
 }
 
 // ---- drop: the extension goes and comes back ----
@@ -89,6 +99,17 @@ void without_prepare(Mix* mix) {
     mix->prepare = false;
 }
 
+// ---- restore: the database is that of a dump, in a cluster that lacks a role ----
+
+void play_restore(Stage* stage) {
+    const Micros half = (stage->end - now()) / 2;
+    rest(half);
+    stage->server.restore_from_dump("DROP ROLE chaos_keeper");
+    ++stage->fired["restore"];
+    stage->end = now() + half;
+    wait(stage);
+}
+
 // ---- disk: the records' disk fills up ----
 
 void prepare_disk(const Server& server, const Options& options) {
@@ -104,9 +125,9 @@ const std::vector<Scenario>& all() {
         {"mixed",
          "everything at once, on one server",
          {"cancel", "terminate", "kill", "pause", "crash", "vacuum", "reindex", "sweep", "locks",
-          "connections"},
-         keep_mix,
-         keep_server,
+          "connections", "triggers", "owner"},
+         with_foreign,
+         prepare_foreign,
          wait},
         {"drop",
          "DROP EXTENSION and CREATE EXTENSION while everybody works",
@@ -128,6 +149,12 @@ const std::vector<Scenario>& all() {
          without_prepare,
          keep_server,
          play_asynchronous},
+        {"restore",
+         "dumped, and restored where the role of a policy does not exist",
+         {"terminate", "sweep"},
+         without_prepare,
+         keep_server,
+         play_restore},
         {"disk",
          "the disk that holds the records is full again and again",
          {"disk", "cancel", "terminate", "sweep"},

@@ -349,6 +349,17 @@ TEST(Progress, AHolderThatCannotExistIsFound) {
     EXPECT_EQ(story.violated(), Wrong{17});
 }
 
+TEST(Progress, WhereRowsAreWrittenEarlyOtherLocksAreWaitedFor) {
+    Story story;
+    story.history().early_rows = true;
+    Call& waited = story.alone().begin("in_progress");
+    waited.answer.found = false;
+    waited.returned = waited.invoked + 2 * kMillisecond;
+    EXPECT_EQ(story.violated(), kNothing);
+    story.history().calls.back().returned = story.history().calls.back().invoked + 10;
+    EXPECT_EQ(story.violated(), Wrong{17});
+}
+
 TEST(Progress, ACallThatNeverEndsIsFound) {
     Story story;
     Call& slow = story.alone().begin("execute", 10);

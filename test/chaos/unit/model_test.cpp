@@ -166,5 +166,100 @@ TEST(Model, HistoriesSurviveBeingKept) {
     EXPECT_TRUE(judge(loaded).violations.empty());
 }
 
+// ---- what is not forgotten by age, and what is given back ----
+
+Call& fail_retryable(Story& story, std::int64_t token = 0) {
+    Call& made = story.call(Function::Fail);
+    made.asked.retryable = true;
+    made.asked.retry_after = 0;
+    made.asked.token = token;
+    made.answer.yes = true;
+    return made;
+}
+
+TEST(Undecided, ARecoveryPointOutlivesTheRetention) {
+    const auto story = [](int attempt, const char* point) {
+        Story told;
+        told.rules().ttl = told.rules().retention = 5 * kSecond;
+        told.transaction().begin("execute", 10);
+        told.call(Function::Checkpoint).asked.point = "half";
+        fail_retryable(told);
+        told.commit();
+        told.later(60 * kSecond).alone().begin("execute", 20, attempt).answer.point = point;
+        return told.violated();
+    };
+    EXPECT_EQ(story(2, "half"), kNothing);
+    EXPECT_EQ(story(1, ""), Wrong{16});
+}
+
+TEST(Undecided, AnExhaustedRecordStays) {
+    const auto story = [](const char* outcome) {
+        Story told;
+        told.rules().ttl = told.rules().retention = 5 * kSecond;
+        told.rules().max_attempts = 1;
+        told.transaction().begin("execute", 10);
+        fail_retryable(told);
+        told.commit();
+        told.later(60 * kSecond).alone().begin(outcome, 20);
+        return told.violated();
+    };
+    EXPECT_EQ(story("exhausted"), kNothing);
+    EXPECT_EQ(story("execute"), Wrong{16});
+}
+
+TEST(Undecided, CrashesAreBoundedToo) {
+    const auto story = [](const char* outcome, int attempt) {
+        Story told;
+        told.rules().max_attempts = 1;
+        told.alone().begin("execute", 10);
+        told.later(60 * kSecond).begin(outcome, 20, attempt);
+        return told.violated();
+    };
+    EXPECT_EQ(story("exhausted", 1), kNothing);
+    EXPECT_EQ(story("execute", 2), Wrong{15});
+}
+
+TEST(Release, InItsTransactionLeavesWhatWasThere) {
+    Story story;
+    story.alone().begin("execute", 10);
+    story.later(60 * kSecond).transaction().begin("execute", 20, 2);
+    story.call(Function::Checkpoint).asked.point = "half";
+    story.call(Function::Release).answer.yes = true;
+    story.commit();
+    story.alone().begin("execute", 30, 2);
+    EXPECT_EQ(story.violated(), kNothing);
+}
+
+TEST(Release, ATokenThatWasGivenBackIsDead) {
+    const auto story = [](Result result) {
+        Story told;
+        told.alone().begin("execute", 10);
+        told.later(60 * kSecond).begin("execute", 20, 2);
+        Call& release = told.call(Function::Release);
+        release.asked.token = 20;
+        release.answer.yes = true;
+        if (result == Result::Error)
+            told.error(Function::Complete, "ID409", 20);
+        else
+            told.complete("a", 20, false);
+        return told.violated();
+    };
+    EXPECT_EQ(story(Result::Error), kNothing);
+    EXPECT_NE(story(Result::Ok), kNothing);
+}
+
+TEST(EarlyRows, MayBeTakenOverALeaseAfterTheClaim) {
+    const auto story = [](bool early) {
+        Story told;
+        told.history().early_rows = early;
+        told.transaction().begin("execute", 10);
+        told.later(20 * kSecond).commit();
+        told.alone().begin("execute", 20, 2);
+        return told.violated();
+    };
+    EXPECT_EQ(story(true), kNothing);
+    EXPECT_EQ(story(false), Wrong{15});
+}
+
 }  // namespace
 }  // namespace idem::chaos

@@ -16,7 +16,9 @@ std::string text_of(const Plan& plan) {
     for (const std::int64_t number :
          {plan.lease, plan.wait, plan.pause, plan.body_size,
           static_cast<std::int64_t>(plan.fingerprint), static_cast<std::int64_t>(plan.ending),
-          static_cast<std::int64_t>(plan.finish), static_cast<std::int64_t>(plan.status_code)})
+          static_cast<std::int64_t>(plan.finish), static_cast<std::int64_t>(plan.status_code),
+          static_cast<std::int64_t>(plan.reset), static_cast<std::int64_t>(plan.group),
+          plan.snapshot_age})
         text += "|" + std::to_string(number);
     return text;
 }
@@ -37,6 +39,10 @@ TEST(Plan, LeavesNothingOut) {
     std::set<Ending> endings;
     std::set<Finish> finishes;
     std::set<std::string> words;
+    std::set<Reset> resets;
+    std::set<std::string> dependent;  // isolation levels of work that depends on what it sees
+    bool sums = false;
+    bool one_statement = false;
     std::set<std::int64_t> sizes;
     Micros shortest = kNever;
     Micros longest = 0;
@@ -48,6 +54,12 @@ TEST(Plan, LeavesNothingOut) {
         words.insert(plan.isolation);
         words.insert(plan.action);
         sizes.insert(plan.body_size);
+        resets.insert(plan.reset);
+        const std::string waits = plan.wait > 0 ? " and waits" : "";
+        if (plan.looks) dependent.insert(plan.isolation + waits);
+        sums = sums || plan.sums;
+        one_statement = one_statement || (plan.one_statement && plan.shape == Shape::Execute);
+        EXPECT_FALSE(plan.sums && plan.isolation != std::string("SERIALIZABLE"));
         shortest = std::min(shortest, plan.lease);
         longest = std::max(longest, plan.lease);
     }
@@ -55,6 +67,9 @@ TEST(Plan, LeavesNothingOut) {
     EXPECT_EQ(endings.size(), 5u);
     EXPECT_EQ(finishes.size(), 5u);
     EXPECT_EQ(words.size(), 3u + 4u);
+    EXPECT_EQ(resets.size(), 3u);
+    EXPECT_EQ(dependent.size(), 6u);
+    EXPECT_TRUE(sums && one_statement);
     EXPECT_TRUE(sizes.count(0) && sizes.count(mix.body_limit) && sizes.count(mix.body_limit + 1));
     EXPECT_LT(shortest, 2 * kMillisecond);
     EXPECT_GT(longest, 9 * kSecond);
@@ -68,6 +83,35 @@ TEST(Plan, WithoutHarmNobodyHangsUp) {
         EXPECT_NE(plan.finish, Finish::HangUp);
         EXPECT_EQ(plan.statement_timeout, 0);
     }
+}
+
+TEST(Plan, RelayedKeysAreMostlyWaitedFor) {
+    const Mix mix;
+    const std::vector<Key> relayed = relay_keys();
+    int all = 0;
+    int waiting = 0;
+    for (int turn = 0; turn < kTurns; ++turn) {
+        const Plan plan = draw_plan(mix, 1, 1, turn);
+        if (std::find(relayed.begin(), relayed.end(), plan.keys[0]) == relayed.end()) continue;
+        ++all;
+        waiting += plan.wait > 0;
+        EXPECT_TRUE(plan.looks);
+    }
+    EXPECT_GT(all, kTurns / 6);
+    EXPECT_GT(waiting, all / 2);
+}
+
+TEST(Plan, AForeignServerIsNotPrepared) {
+    Mix mix;
+    mix.foreign = true;
+    int foreign = 0;
+    for (int turn = 0; turn < kTurns; ++turn) {
+        const Plan plan = draw_plan(mix, 1, 1, turn);
+        foreign += plan.foreign;
+        EXPECT_FALSE(plan.foreign && (plan.finish == Finish::PrepareCommit ||
+                                      plan.finish == Finish::PrepareRollback));
+    }
+    EXPECT_GT(foreign, 0);
 }
 
 TEST(Plan, HotKeysDifferAndLookAlike) {

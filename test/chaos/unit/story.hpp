@@ -78,6 +78,20 @@ class Story {
         made.asked.effect = body;
         return made;
     }
+    // A part of the work, by the transaction of now; the next one has the next number.
+    Call& part(const std::string& id, PartKind kind, std::int64_t token,
+               const std::string& generation = "g") {
+        Call& made = call(Function::Work);
+        made.asked.part = id;
+        const auto number = static_cast<std::int64_t>(history_.parts.size()) + 1;
+        history_.parts.push_back(
+            {number, id, transaction_, {"s", "", key_}, generation, token, kind});
+        return made;
+    }
+    Look& look(std::int64_t token, const std::vector<std::int64_t>& latest) {
+        history_.looks.push_back({transaction_, {"s", "", key_}, token, latest, "", true});
+        return history_.looks.back();
+    }
     Call& commit(Result result = Result::Ok) {
         Call& made = call(Function::Commit);
         made.result = result;
