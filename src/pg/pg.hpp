@@ -82,6 +82,7 @@ extern "C" {
 #include "utils/timestamp.h"
 #include "utils/typcache.h"
 #include "utils/uuid.h"
+#include "utils/wait_event.h"
 }
 
 #include "pg/compat.hpp"
