@@ -39,6 +39,7 @@ std::int64_t pause_after(const Database& database, const Report& report) {
         case Visit::More:
             return Max(kGap, report.rest);
         case Visit::NoExtension:
+        case Visit::NotOurs:
             return interval() * kRediscovery;
         case Visit::Busy:
             return kBusyPause;

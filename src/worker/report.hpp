@@ -10,6 +10,7 @@ enum class Visit : int {
     Drained,      // nothing expired is left
     More,         // its time was over before it was through
     NoExtension,  // nothing to do in this database
+    NotOurs,      // its records come from another server, which sweeps them
     Busy,         // DDL has the table, or another sweeper is at work
     Failed,       // an error, or no way in
 };

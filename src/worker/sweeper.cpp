@@ -47,6 +47,15 @@ void apply_settings() {
             SetConfigOption(name, value, PGC_SUSET, PGC_S_OVERRIDE);
 }
 
+// Rows that come from another server go when they go there. If we removed one before, and its key is
+// used again over there, the change would find no row here.
+bool is_subscribed(Oid table) {
+    CatCList* subscriptions = SearchSysCacheList1(SUBSCRIPTIONRELMAP, ObjectIdGetDatum(table));
+    bool any = subscriptions->n_members > 0;
+    ReleaseSysCacheList(subscriptions);
+    return any;
+}
+
 // Whether the extension is here, and its table is not under DDL. A schema of our name that does
 // not belong to the extension is none of our business. The lock is kept until the commit.
 Visit enter_table() {
@@ -58,8 +67,8 @@ Visit enter_table() {
         return Visit::NoExtension;
     if (!ConditionalLockRelationOid(table, RowExclusiveLock)) return Visit::Busy;
     // It may have been dropped while we came for the lock.
-    return SearchSysCacheExists1(RELOID, ObjectIdGetDatum(table)) ? Visit::More
-                                                                  : Visit::NoExtension;
+    if (!SearchSysCacheExists1(RELOID, ObjectIdGetDatum(table))) return Visit::NoExtension;
+    return is_subscribed(table) ? Visit::NotOurs : Visit::More;
 }
 
 // Restricted, so that a deferred trigger of whoever owns the table can't wait for the moment in
