@@ -11,7 +11,7 @@ bool is_swept(Form_pg_database form) {
 Database known_or_new(const Databases& known, Oid oid) {
     for (int i = 0; i < known.count; i++)
         if (known.items[i].oid == oid) return known.items[i];
-    return {oid, 0, DT_NOBEGIN, DT_NOBEGIN};
+    return {oid, 0, 0, DT_NOBEGIN, kNoLag, nullptr};
 }
 
 void add(Databases* list, const Database& database) {
@@ -22,24 +22,32 @@ void add(Databases* list, const Database& database) {
     list->items[list->count++] = database;
 }
 
-}  // namespace
-
-// The only catalog that can be read without being in a database, and in a transaction of its own.
-void refresh_databases(Databases* databases) {
+Databases read_databases(const Databases& known) {
     Databases fresh{};
-    StartTransactionCommand();
     (void)GetTransactionSnapshot();
-    Relation relation = table_open(DatabaseRelationId, AccessShareLock);
+    Relation relation = table_open(DatabaseRelationId, NoLock);
     TableScanDesc scan = table_beginscan_catalog(relation, 0, nullptr);
     while (HeapTuple tuple = heap_getnext(scan, ForwardScanDirection)) {
         auto* form = reinterpret_cast<Form_pg_database>(GETSTRUCT(tuple));
-        if (is_swept(form)) add(&fresh, known_or_new(*databases, form->oid));
+        if (is_swept(form)) add(&fresh, known_or_new(known, form->oid));
     }
     table_endscan(scan);
-    table_close(relation, AccessShareLock);
+    table_close(relation, NoLock);
+    return fresh;
+}
+
+}  // namespace
+
+// The only catalog that can be read without being in a database, and in a transaction of its own.
+// The launcher waits for nobody's lock on it, VACUUM FULL's for example.
+void refresh_databases(Databases* databases) {
+    StartTransactionCommand();
+    if (ConditionalLockRelationOid(DatabaseRelationId, AccessShareLock)) {
+        Databases fresh = read_databases(*databases);
+        if (databases->items != nullptr) pfree(databases->items);
+        *databases = fresh;
+    }
     CommitTransactionCommand();
-    if (databases->items != nullptr) pfree(databases->items);
-    *databases = fresh;
 }
 
 }  // namespace idem::worker

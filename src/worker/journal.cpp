@@ -1,5 +1,6 @@
 #include "worker/journal.hpp"
 
+#include "pg/clock.hpp"
 #include "pg/internal.hpp"
 
 namespace idem::worker {
@@ -19,6 +20,7 @@ pg::Statement write_entry = {
     " last_error_at = CASE WHEN $4 IS NULL THEN last_error_at ELSE $2 END"
     " WHERE $3 OPERATOR(pg_catalog.>) 0 OR $4 IS NOT NULL"
     " OR failures OPERATOR(pg_catalog.>) 0 OR last_run IS NULL"
+    " OR last_run OPERATOR(pg_catalog.>) $1"
     " OR last_run OPERATOR(pg_catalog.<)"
     " ($1 OPERATOR(pg_catalog.-) '10 minutes'::pg_catalog.interval)",
     4, kTypes, pg::Access::Whole, nullptr};
@@ -26,8 +28,9 @@ pg::Statement write_entry = {
 }  // namespace
 
 void write_journal(const JournalEntry& entry) {
-    Datum values[] = {TimestampTzGetDatum(entry.started),
-                      TimestampTzGetDatum(GetCurrentTimestamp()), Int64GetDatum(entry.rows),
+    TimestampTz ended = entry.started + (pg::monotonic_micros() - entry.start);
+    Datum values[] = {TimestampTzGetDatum(entry.started), TimestampTzGetDatum(ended),
+                      Int64GetDatum(entry.rows),
                       entry.error == nullptr ? 0 : CStringGetTextDatum(entry.error)};
     char nulls[] = {' ', ' ', ' ', entry.error == nullptr ? 'n' : ' '};
     (void)pg::write_alone("journal", &write_entry, values, nulls);

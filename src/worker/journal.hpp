@@ -8,6 +8,7 @@ namespace idem::worker {
 
 struct JournalEntry {
     TimestampTz started;
+    std::int64_t start;  // the same moment by the monotonic clock
     std::int64_t rows;
     const char* error;  // nullptr: none
 };

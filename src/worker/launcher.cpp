@@ -5,6 +5,7 @@
 #include "core/duration.hpp"
 
 #include "config/settings.hpp"
+#include "pg/clock.hpp"
 #include "worker/databases.hpp"
 #include "worker/presence.hpp"
 #include "worker/registration.hpp"
@@ -21,18 +22,24 @@ constexpr std::int64_t kBusyPause = core::kSecond;
 constexpr std::int64_t kLongestBackoff = 300 * core::kSecond;
 // Databases without the extension are looked at this many intervals apart.
 constexpr int kRediscovery = 10;
+// A sweeper has bounds of its own, and ends long before that. This is for one that can't keep them:
+// it is stopped, waits for a disk, or somebody's code in a trigger hears no signal.
+constexpr std::int64_t kPatience = 8 * core::kSecond;
+// And that for one that was told to end.
+constexpr std::int64_t kLastPatience = 2 * core::kSecond;
 
 std::int64_t interval() {
     return config::cleanup_interval() * core::kSecond;
 }
 
-std::int64_t pause_after(const Database& database, Visit visit) {
-    switch (visit) {
+std::int64_t pause_after(const Database& database, const Report& report) {
+    switch (report.visit) {
         case Visit::Drained:
             return interval();
         case Visit::More:
-            return kGap;
+            return Max(kGap, report.rest);
         case Visit::NoExtension:
+        case Visit::NotOurs:
             return interval() * kRediscovery;
         case Visit::Busy:
             return kBusyPause;
@@ -44,14 +51,34 @@ std::int64_t pause_after(const Database& database, Visit visit) {
                core::backoff_ceiling(core::kSecond, kLongestBackoff, database.failures));
 }
 
+std::int64_t lag(const Database& database) {
+    return GetCurrentTimestamp() - config::cleanup_grace() - database.from;
+}
+
+std::int64_t behind(const Database& database) {
+    return database.lag == kNoLag ? 0 : lag(database) - database.lag;
+}
+
 bool failed(Visit visit) {
     return visit == Visit::Started || visit == Visit::Failed;
 }
 
+void pause(Database* database, std::int64_t micros) {
+    database->due = pg::monotonic_micros() + micros;
+}
+
+// How old the oldest record is that is left in a backlog; kept is the least since it began, for it
+// may have been old then.
+void note_lag(Database* database) {
+    database->lag = database->from == DT_NOBEGIN ? kNoLag : Min(database->lag, lag(*database));
+}
+
 void note_visit(Database* database, const Report& report) {
     database->failures = failed(report.visit) ? database->failures + 1 : 0;
-    database->from = report.visit == Visit::More ? report.from : DT_NOBEGIN;
-    database->due = GetCurrentTimestamp() + pause_after(*database, report.visit);
+    // After an error it goes on behind what the visit has removed before.
+    database->from = report.visit == Visit::More || failed(report.visit) ? report.from : DT_NOBEGIN;
+    note_lag(database);
+    pause(database, pause_after(*database, report));
 }
 
 // Logged once until a slot is free again.
@@ -64,65 +91,125 @@ void note_slot(bool had_one) {
     logged = !had_one;
 }
 
-// Starts a sweeper and waits for its end.
-void visit(Database* database, dsm_segment* segment) {
-    auto* report = static_cast<Report*>(dsm_segment_address(segment));
-    *report = Report{Visit::Started, database->failures, database->from};
+void log_stuck(Oid database) {
+    ereport(LOG, (errmsg("idempotency: a sweeper does not end by itself"),
+                  errdetail("It is in the database with OID %u, and is terminated. Even if that does "
+                            "not help, the other databases are swept.",
+                            database)));
+}
+
+// Whether the sweeper has ended within that time. Microseconds.
+bool wait_for_end(BackgroundWorkerHandle* handle, std::int64_t micros) {
+    std::int64_t end = pg::monotonic_micros() + micros;
+    pid_t pid;
+    while (GetBackgroundWorkerPid(handle, &pid) != BGWH_STOPPED) {
+        std::int64_t left = end - pg::monotonic_micros();
+        if (left <= 0) return false;
+        nap(left, WAIT_EVENT_BGWORKER_SHUTDOWN);
+    }
+    return true;
+}
+
+bool wait_or_end(BackgroundWorkerHandle* handle, Oid database) {
+    if (wait_for_end(handle, kPatience)) return true;
+    log_stuck(database);
+    TerminateBackgroundWorker(handle);
+    return wait_for_end(handle, kLastPatience);
+}
+
+dsm_segment* create_segment() {
+    dsm_segment* segment = dsm_create(sizeof(Report), 0);
+    dsm_pin_mapping(segment);
+    return segment;
+}
+
+// It may still write its report, which must not be taken for another's.
+void leave_behind(Database* database, BackgroundWorkerHandle* handle, dsm_segment** segment) {
+    database->stuck = handle;
+    dsm_detach(*segment);
+    *segment = create_segment();
+}
+
+// Whether a sweeper that was left behind is still there. If so, another look is taken later.
+bool is_stuck(Database* database) {
+    if (database->stuck == nullptr) return false;
+    if (!wait_for_end(database->stuck, 0)) {
+        pause(database, kBusyPause);
+        return true;
+    }
+    pfree(database->stuck);
+    database->stuck = nullptr;
+    return false;
+}
+
+BackgroundWorkerHandle* start_sweeper(const Database& database, dsm_segment* segment) {
     BackgroundWorker worker;
-    describe_sweeper(&worker, {database->oid, dsm_segment_handle(segment)});
+    describe_sweeper(&worker, {database.oid, dsm_segment_handle(segment)});
     BackgroundWorkerHandle* handle;
     bool started = RegisterDynamicBackgroundWorker(&worker, &handle);
     note_slot(started);
-    if (!started) {
-        database->due = GetCurrentTimestamp() + interval();
+    return started ? handle : nullptr;
+}
+
+// Starts a sweeper and waits for its end, but not for ever.
+void visit(Database* database, dsm_segment** segment) {
+    if (is_stuck(database)) return;
+    auto* report = static_cast<Report*>(dsm_segment_address(*segment));
+    *report = Report{Visit::Started, database->failures, database->from, behind(*database), 0};
+    BackgroundWorkerHandle* handle = start_sweeper(*database, *segment);
+    if (handle == nullptr) {
+        pause(database, interval());
         return;
     }
-    (void)WaitForBackgroundWorkerShutdown(handle);
-    pfree(handle);
-    note_visit(database, *report);
+    if (wait_or_end(handle, database->oid)) {
+        pfree(handle);
+        note_visit(database, *report);
+    } else {
+        leave_behind(database, handle, segment);
+        note_visit(database, Report{Visit::Failed, 0, DT_NOBEGIN, 0, 0});
+    }
 }
 
 // A pause that was fixed under a longer interval must not outlast a shorter one. Back-off stays.
 void apply_reload(Databases* databases) {
     if (!reload_if_asked() || config::cleanup_interval() == 0) return;
-    TimestampTz latest = GetCurrentTimestamp() + interval();
+    std::int64_t latest = pg::monotonic_micros() + interval();
     for (int i = 0; i < databases->count; i++) {
         Database* database = &databases->items[i];
         if (database->failures == 0) database->due = Min(database->due, latest);
     }
 }
 
-void visit_due(Databases* databases, dsm_segment* segment) {
+void visit_due(Databases* databases, dsm_segment** segment) {
     for (int i = 0; i < databases->count; i++) {
         apply_reload(databases);
-        if (config::cleanup_interval() > 0 && databases->items[i].due <= GetCurrentTimestamp())
+        if (config::cleanup_interval() > 0 && databases->items[i].due <= pg::monotonic_micros())
             visit(&databases->items[i], segment);
     }
 }
 
 // How long nothing is due. New databases are noticed at least once an interval.
-long millis_to_next(const Databases& databases) {
-    if (config::cleanup_interval() == 0) return 24L * 60 * 60 * 1000;
-    TimestampTz now = GetCurrentTimestamp();
+std::int64_t time_to_next(const Databases& databases) {
+    if (config::cleanup_interval() == 0) return core::kDay;
+    std::int64_t now = pg::monotonic_micros();
     std::int64_t left = interval();
     for (int i = 0; i < databases.count; i++) left = Min(left, databases.items[i].due - now);
-    return static_cast<long>(Max(left, core::kMillisecond) / core::kMillisecond);
+    return left;
 }
 
 [[noreturn]] void run() {
     std::uint32_t wait_event = pg::new_wait_event("IdempotencyLauncher");
-    dsm_segment* segment = dsm_create(sizeof(Report), 0);
-    dsm_pin_mapping(segment);
+    dsm_segment* segment = create_segment();
     Databases databases{};
     for (;;) {
         apply_reload(&databases);
         if (config::cleanup_interval() > 0) {
             refresh_databases(&databases);
-            visit_due(&databases, segment);
+            visit_due(&databases, &segment);
         }
         // Waiting for a sweeper may have swallowed the wake-up of a reload.
         apply_reload(&databases);
-        nap(millis_to_next(databases), wait_event);
+        nap(time_to_next(databases), wait_event);
     }
 }
 

@@ -3,6 +3,7 @@
 #include "core/duration.hpp"
 
 #include "config/settings.hpp"
+#include "pg/clock.hpp"
 #include "worker/registration.hpp"
 
 namespace idem::worker {
@@ -71,9 +72,9 @@ void register_launcher_at_start() {
 // meet the launcher's lock and exit at once.
 void ensure_launcher() {
     static bool settled = false;
-    static TimestampTz next_try = 0;
+    static std::int64_t next_try = 0;
     if (settled || !may_start()) return;
-    TimestampTz now = GetCurrentTimestamp();
+    std::int64_t now = pg::monotonic_micros();
     if (now < next_try) return;
     next_try = now + kPauseBetweenTries;
     settled = launcher_runs() || start_launcher();

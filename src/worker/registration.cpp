@@ -1,5 +1,7 @@
 #include "worker/registration.hpp"
 
+#include "core/duration.hpp"
+
 namespace idem::worker {
 
 namespace {
@@ -44,7 +46,9 @@ bool reload_if_asked() {
     return true;
 }
 
-void nap(long millis, std::uint32_t wait_event) {
+// A negative timeout would mean for ever.
+void nap(std::int64_t micros, std::uint32_t wait_event) {
+    auto millis = static_cast<long>(Min(Max(micros, 0), core::kDay) / core::kMillisecond + 1);
     (void)WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, millis, wait_event);
     ResetLatch(MyLatch);
     CHECK_FOR_INTERRUPTS();

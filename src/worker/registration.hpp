@@ -21,7 +21,7 @@ void accept_signals();
 // Applies a reload that SIGHUP has announced; false if there was none.
 bool reload_if_asked();
 
-// Sleeps until its latch is set or the time is over. Milliseconds.
-void nap(long millis, std::uint32_t wait_event);
+// Sleeps until its latch is set or the time is over. Microseconds, a day at most.
+void nap(std::int64_t micros, std::uint32_t wait_event);
 
 }  // namespace idem::worker

@@ -2,8 +2,10 @@
 // never stays: a worker that is connected stands in the way of DROP DATABASE.
 
 #include "core/duration.hpp"
+#include "core/pace.hpp"
 
 #include "config/settings.hpp"
+#include "pg/clock.hpp"
 #include "pg/internal.hpp"
 #include "stats/counters.hpp"
 #include "store/store.hpp"
@@ -16,18 +18,18 @@ namespace idem::worker {
 
 namespace {
 
-// A visit ends after that even if there is more to do.
+// A visit begins no batch after that even if there is more to do.
 constexpr std::int64_t kVisit = 2 * core::kSecond;
-// The launcher waits for us, and so do all other databases: nobody who holds a row or keeps a
-// trigger running may stop them. Milliseconds.
-constexpr int kTransactionTimeout = 10000;
-
-// Between two batches it rests this many times as long as the last one took: callers shall not feel
-// that a million rows expire at once.
-constexpr int kRest = 9;
+// And no transaction of it goes on for longer than that: the launcher waits for us, and so do all
+// other databases and, for five seconds, DROP DATABASE. Nobody who holds a row or keeps a trigger
+// running may stop them.
+constexpr std::int64_t kLongestVisit = 4 * core::kSecond;
+// What the journal gets even then.
+constexpr std::int64_t kForJournal = core::kSecond / 2;
 
 // As autovacuum does: what the database or the role has set is meant for its users. A deletion that
-// a crash forgets is made again, so no commit waits for disk or standby.
+// a crash forgets is made again, so no commit waits for disk or standby. They are in force before
+// we are connected, which takes locks, too: whoever renames or copies the database has them.
 constexpr const char* kSettings[][2] = {
     {"lock_timeout", "1000"},
     {"synchronous_commit", "off"},
@@ -35,7 +37,24 @@ constexpr const char* kSettings[][2] = {
     {"default_transaction_read_only", "off"},
     {"default_transaction_deferrable", "off"},
     {"jit", "off"},
+    // From server 17 on: it would end the process, and ours has limits of its own.
+    {"transaction_timeout", "0"},
 };
+
+void apply_settings() {
+    for (const auto& [name, value] : kSettings)
+        if (GetConfigOption(name, true, false) != nullptr)
+            SetConfigOption(name, value, PGC_SUSET, PGC_S_OVERRIDE);
+}
+
+// Rows that come from another server go when they go there. If we removed one before, and its key is
+// used again over there, the change would find no row here.
+bool is_subscribed(Oid table) {
+    CatCList* subscriptions = SearchSysCacheList1(SUBSCRIPTIONRELMAP, ObjectIdGetDatum(table));
+    bool any = subscriptions->n_members > 0;
+    ReleaseSysCacheList(subscriptions);
+    return any;
+}
 
 // Whether the extension is here, and its table is not under DDL. A schema of our name that does
 // not belong to the extension is none of our business. The lock is kept until the commit.
@@ -48,18 +67,19 @@ Visit enter_table() {
         return Visit::NoExtension;
     if (!ConditionalLockRelationOid(table, RowExclusiveLock)) return Visit::Busy;
     // It may have been dropped while we came for the lock.
-    return SearchSysCacheExists1(RELOID, ObjectIdGetDatum(table)) ? Visit::More
-                                                                  : Visit::NoExtension;
+    if (!SearchSysCacheExists1(RELOID, ObjectIdGetDatum(table))) return Visit::NoExtension;
+    return is_subscribed(table) ? Visit::NotOurs : Visit::More;
 }
 
 // Restricted, so that a deferred trigger of whoever owns the table can't wait for the moment in
-// which the superuser that we are is himself again.
-void begin_transaction() {
+// which the superuser that we are is himself again. It ends by itself when the moment comes.
+void begin_transaction(std::int64_t end) {
+    std::int64_t left = (end - pg::monotonic_micros()) / core::kMillisecond;
     SetCurrentStatementStartTimestamp();
     StartTransactionCommand();
     SetUserIdAndSecContext(GetUserId(), SECURITY_RESTRICTED_OPERATION);
     PushActiveSnapshot(GetTransactionSnapshot());
-    enable_timeout_after(STATEMENT_TIMEOUT, kTransactionTimeout);
+    enable_timeout_after(STATEMENT_TIMEOUT, static_cast<int>(Max(left, 1)));
 }
 
 // Statistics are flushed at once: autovacuum has to see the deletes, and we may end now.
@@ -77,54 +97,57 @@ int batch_size(const Report& report) {
 }
 
 // One batch, one transaction.
-Visit sweep_batch(Report* report, std::int64_t* total) {
-    begin_transaction();
+Visit sweep_batch(Report* report, std::int64_t* total, std::int64_t end) {
+    begin_transaction(end);
     Visit visit = enter_table();
     if (visit == Visit::More) {
         store::Expired which{report->from, GetCurrentTimestamp() - config::cleanup_grace(),
                              batch_size(*report), stats::count_swept};
         store::Removed removed = store::store(config::store_choice()).remove_expired(which);
+        end_transaction();
         report->from = removed.last;
         *total += removed.rows;
-        if (removed.rows < which.limit) visit = Visit::Drained;
+        return removed.rows < which.limit ? Visit::Drained : Visit::More;
     }
     end_transaction();
     return visit;
 }
 
-void rest_after(TimestampTz start) {
-    std::int64_t worked = GetCurrentTimestamp() - start;
-    nap(static_cast<long>(kRest * worked / core::kMillisecond) + 1, PG_WAIT_EXTENSION);
+// Rests until the visit is over. What is left then the launcher lets pass before it sends the next
+// sweeper: resting takes no connection.
+void rest(Report* report, std::int64_t worked, std::int64_t end) {
+    std::int64_t due = core::rest_after(worked, report->behind);
+    std::int64_t here = Min(due, Max(end - pg::monotonic_micros(), 0));
+    report->rest = due - here;
+    if (here > 0) nap(here, PG_WAIT_EXTENSION);
 }
 
-Visit sweep(Report* report, std::int64_t* total) {
-    TimestampTz end = GetCurrentTimestamp() + kVisit;
+Visit sweep(Report* report, std::int64_t* total, std::int64_t start) {
     Visit visit = Visit::More;
-    while (visit == Visit::More && GetCurrentTimestamp() < end) {
-        TimestampTz start = GetCurrentTimestamp();
-        visit = sweep_batch(report, total);
-        if (visit == Visit::More) rest_after(start);
+    for (std::int64_t now = start; visit == Visit::More && now < start + kVisit;) {
+        visit = sweep_batch(report, total, start + kLongestVisit);
+        if (visit == Visit::More) rest(report, pg::monotonic_micros() - now, start + kVisit);
         CHECK_FOR_INTERRUPTS();
         reload_if_asked();
+        now = pg::monotonic_micros();
     }
     return visit;
 }
 
 void note_in_journal(const JournalEntry& entry) {
-    begin_transaction();
+    begin_transaction(Max(entry.start + kLongestVisit, pg::monotonic_micros() + kForJournal));
     if (enter_table() == Visit::More) write_journal(entry);
     end_transaction();
 }
 
-void visit_database(Report* report) {
+void visit_database(Report* report, JournalEntry* entry) {
     if (!become_sweeper()) {
         report->visit = Visit::Busy;
         return;
     }
-    JournalEntry entry{GetCurrentTimestamp(), 0, nullptr};
     pgstat_report_activity(STATE_RUNNING, "removing expired records");
-    Visit visit = sweep(report, &entry.rows);
-    if (visit == Visit::Drained || visit == Visit::More) note_in_journal(entry);
+    Visit visit = sweep(report, &entry->rows, entry->start);
+    if (visit == Visit::Drained || visit == Visit::More) note_in_journal(*entry);
     report->visit = visit;
 }
 
@@ -160,11 +183,40 @@ char* run_guarded(Step step, bool log) {
 // of a streak is logged; the journal, if it can be written, has the last.
 void visit_guarded(Report* report) {
     bool log = report->failures_before == 0;
-    char* message = run_guarded([report] { visit_database(report); }, log);
-    if (message == nullptr) return;
+    JournalEntry entry{GetCurrentTimestamp(), pg::monotonic_micros(), 0, nullptr};
+    entry.error = run_guarded([report, &entry] { visit_database(report, &entry); }, log);
+    if (entry.error == nullptr) return;
     report->visit = Visit::Failed;
-    JournalEntry entry{GetCurrentTimestamp(), 0, message};
     (void)run_guarded([&entry] { note_in_journal(entry); }, false);
+}
+
+// Which database, for the messages do not say it, and where there is no way in nothing else does.
+void add_context(void* database) {
+    errcontext("idempotency sweeper of database %u", *static_cast<Oid*>(database));
+}
+
+// Without a way in there is nothing to clean up: the process ends.
+void connect(const SweeperOrder& order, Report* report) {
+    PG_TRY();
+    { BackgroundWorkerInitializeConnectionByOid(order.database, InvalidOid, 0); }
+    PG_CATCH();
+    {
+        HOLD_INTERRUPTS();
+        report->visit = Visit::Failed;
+        if (report->failures_before == 0) EmitErrorReport();
+        proc_exit(0);
+    }
+    PG_END_TRY();
+}
+
+void run(SweeperOrder order, dsm_segment* segment) {
+    auto* report = static_cast<Report*>(dsm_segment_address(segment));
+    ErrorContextCallback context{error_context_stack, add_context, &order.database};
+    error_context_stack = &context;
+    apply_settings();
+    connect(order, report);
+    visit_guarded(report);
+    error_context_stack = context.previous;
 }
 
 }  // namespace
@@ -183,10 +235,7 @@ void idem_sweeper_main(Datum) {
     // The launcher that sent us has ended.
     if (segment == nullptr) proc_exit(0);
     dsm_pin_mapping(segment);
-    BackgroundWorkerInitializeConnectionByOid(order.database, InvalidOid, 0);
-    for (const auto& [name, value] : idem::worker::kSettings)
-        SetConfigOption(name, value, PGC_SUSET, PGC_S_OVERRIDE);
-    idem::worker::visit_guarded(static_cast<idem::worker::Report*>(dsm_segment_address(segment)));
+    idem::worker::run(order, segment);
     proc_exit(0);
 }
 }

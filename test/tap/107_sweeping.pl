@@ -14,6 +14,7 @@ use Sweeping;
 my $node = sweeping_node('main',
 	-prepare => sub {
 		my ($node) = @_;
+		add_database($node, 'plain', 'public');
 		# A line per batch: its transaction, rows and how long that has lasted.
 		$node->safe_psql('postgres', q{
 			CREATE TABLE batch (xid xid8, amount bigint, lasted interval);
@@ -130,8 +131,10 @@ subtest 'a living lease or retention' => sub {
 	$node->safe_psql('postgres', 'DELETE FROM idempotency.record');
 };
 
+# With triggers on the table, as here, records are written with SQL and when they are begun.
 subtest 'a record that is used again while the sweeper comes to it' => sub {
 	my $session = session($node);
+	my $pid = pid_of($session);
 
 	hold_back($node);
 	my $gate = close_gate($node, 'postgres');
@@ -140,11 +143,15 @@ subtest 'a record that is used again while the sweeper comes to it' => sub {
 	let_go($node);
 	# It has its snapshot, in which both are over, and is at the older one.
 	wait_for_sweeper($node, 'postgres', q{wait_event = 'advisory'});
-	ask($session, $_) foreach q{SET statement_timeout = '10s'}, 'BEGIN';
-	is(outcome_in($session, 'again-1'), 'execute', 'it is begun again');
-	is(ask($session, completion('again-1')), 't', 'and completed');
-	is(ask($session, 'COMMIT'), '', 'while the sweeper has not come to it');
+	is(outcome_in($session, 'again-1'), 'in_progress', 'who does not wait shall come again');
+	ask($session, 'BEGIN');
+	ask_later($session, 'SELECT outcome FROM '
+		  . invocation('idem_begin', key => 'again-1', wait => '10 minutes'));
+	wait_until_blocked($node, $pid);
 	open_gate($gate);
+	is(ask($session), 'execute', 'who waits begins it when the sweeper is through');
+	is(ask($session, completion('again-1')), 't', 'and completes it');
+	is(ask($session, 'COMMIT'), '', 'committed');
 	is_swept($node, 'postgres', 'the older one goes');
 	wait_for_visits($node, 'postgres', 1);
 	is(outcome_in($session, 'again-1'), 'replay', 'the newer one stays');
@@ -152,20 +159,33 @@ subtest 'a record that is used again while the sweeper comes to it' => sub {
 	untrigger($node, 'postgres');
 };
 
-subtest 'a record that is swept while it is used again' => sub {
-	my $session = session($node);
+subtest 'a record that could be swept while it is used again' => sub {
+	# Without triggers the heap store serves, which writes the record when it is completed.
+	my $early = ($ENV{IDEM_STORE} // '') eq 'sql';
 
-	hold_back($node);
-	add_expired($node, 1);
-	ask($session, 'BEGIN');
-	is(outcome_in($session, 'old-1'), 'execute', 'it is begun again');
-	let_go($node);
-	is_swept($node, 'postgres', 'the old record is swept');
-	is(ask($session, completion('old-1')), 't', 'and the new one is completed');
-	is(ask($session, 'COMMIT'), '', 'committed');
-	is(outcome_in($session, 'old-1'), 'replay', 'and kept');
-	$session->quit;
-	$node->safe_psql('postgres', 'DELETE FROM idempotency.record');
+	foreach my $database ('postgres', 'plain')
+	{
+		my $session = session($node, $database);
+		hold_back($node);
+		add_expired($node, 1, database => $database);
+		ask($session, 'BEGIN');
+		is(outcome_in($session, 'old-1'), 'execute', 'it is begun again');
+		let_go($node);
+		if ($early || $database eq 'postgres')
+		{
+			wait_for_visits($node, $database, 2);
+			pass("$database: the sweeper passes over what is written already");
+		}
+		else
+		{
+			is_swept($node, $database, "$database: the old record is swept");
+		}
+		is(ask($session, completion('old-1')), 't', 'the new one is completed');
+		is(ask($session, 'COMMIT'), '', 'committed');
+		is(outcome_in($session, 'old-1'), 'replay', 'and kept');
+		$session->quit;
+		$node->safe_psql($database, 'DELETE FROM idempotency.record');
+	}
 };
 
 subtest 'a record that is taken over while it could be swept' => sub {
