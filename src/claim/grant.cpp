@@ -1,5 +1,7 @@
 #include "claim/grant.hpp"
 
+#include "core/duration.hpp"
+
 #include "claim/liveness.hpp"
 #include "claim/open_claims.hpp"
 #include "claim/records.hpp"
@@ -99,13 +101,16 @@ void add_and_write(void* argument) {
     if (!claim->written) cancel_claim(open);
 }
 
-// The row itself may be waited for as long as the caller is ready to wait; the lock of the table was,
-// without such a limit, as by any statement.
-bool add_written(NewClaim* claim, std::int64_t left) {
-    if (left == kForEver)
-        add_and_write(claim);
-    else if (!pg::wait_at_most(left, add_and_write, claim))
-        return false;
+// The row itself is waited for as long as the caller is ready to wait; the lock of the table was, without
+// such a limit, as by any statement. What else a write may wait for, such as a table that is being
+// extended or a lock of a trigger's own, is nobody's claim: there it tries again, more patiently.
+bool add_written(const store::Store& store, NewClaim* claim, std::int64_t left) {
+    for (std::int64_t patience = left; patience < core::kLongestWait;
+         patience = Max(patience, core::kMillisecond) * 2) {
+        if (pg::wait_at_most(patience, add_and_write, claim)) return claim->written;
+        if (store.is_busy(claim->record->id)) return false;
+    }
+    add_and_write(claim);
     return claim->written;
 }
 
@@ -122,7 +127,7 @@ bool grant(const Asking& asking, Judgement* judgement, std::int64_t left) {
     store.reserve(answer->has_record ? CMD_UPDATE : CMD_INSERT);
     if (store.writes_in_callbacks)
         (void)add_claim(record, claim.before);
-    else if (!add_written(&claim, left))
+    else if (!add_written(store, &claim, left))
         return false;
     come_first_at_commit();
     answer->record = record;

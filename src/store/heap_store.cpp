@@ -115,6 +115,10 @@ bool known_to(Snapshot snapshot, const Identity& id) {
     return versions_known_to(snapshot, id);
 }
 
+bool is_busy(const Identity& id) {
+    return versions_busy(id);
+}
+
 // The indexes as well: at commit, nothing is to be waited for.
 void reserve(CmdType command) {
     Relation table = open_plain_table(RowExclusiveLock);
@@ -197,7 +201,7 @@ Removed remove_expired(const Expired& which) {
 
 }  // namespace
 
-const Store heap_store = {find,   known_to,       reserve,
+const Store heap_store = {find,   known_to,       is_busy, reserve,
                           insert, update,         remove,
                           remove_expired, /* rows_guard_themselves */ true,
                           /* writes_in_callbacks */ true};

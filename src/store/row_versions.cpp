@@ -1,4 +1,4 @@
-// A walk over every version of a row, dead ones included, with SnapshotAny. The snapshot that is asked
+// A walk over every version of a row, dead ones included, with SnapshotAny. A snapshot that is asked
 // about holds back the horizon of pruning and vacuum (GlobalVisTestFor), so a version that it could
 // not know has not been removed, and none is missed: a record that was made and forgotten after the
 // snapshot has left a dead version. Exceptions are what PostgreSQL itself calls not MVCC-safe:
@@ -37,11 +37,33 @@ HeapTupleHeaderData header_in(TupleTableSlot* slot) {
     return header;
 }
 
-bool is_known(TupleTableSlot* version, Snapshot snapshot) {
-    HeapTupleHeaderData header = header_in(version);
-    return !is_news(HeapTupleHeaderGetXmin(&header), snapshot) &&
-           !is_news(remover_of(&header), snapshot);
+// `snapshot` belongs to the first question, and is nullptr for the second.
+using Question = bool (*)(HeapTupleHeader header, Snapshot snapshot);
+
+bool has_news(HeapTupleHeader header, Snapshot snapshot) {
+    return is_news(HeapTupleHeaderGetXmin(header), snapshot) ||
+           is_news(remover_of(header), snapshot);
 }
+
+bool is_others(TransactionId xid) {
+    return TransactionIdIsNormal(xid) && !TransactionIdIsCurrentTransactionId(xid) &&
+           TransactionIdIsInProgress(xid);
+}
+
+// A row lock counts: whoever writes waits for it.
+bool is_busy(HeapTupleHeader header, Snapshot) {
+    if (is_others(HeapTupleHeaderGetXmin(header))) return true;
+    if ((header->t_infomask & HEAP_XMAX_INVALID) != 0) return false;
+    TransactionId xmax = HeapTupleHeaderGetRawXmax(header);
+    if ((header->t_infomask & HEAP_XMAX_IS_MULTI) == 0) return is_others(xmax);
+    return MultiXactIdIsRunning(xmax, HEAP_XMAX_IS_LOCKED_ONLY(header->t_infomask));
+}
+
+struct Search {
+    const Identity* id;
+    Snapshot snapshot;
+    Question question;
+};
 
 // The part of the identity that a column holds; nullptr for any other column. By name: partitions
 // and children may have their columns in another order.
@@ -79,59 +101,81 @@ int set_keys(Relation table, Relation index, const Identity& id, ScanKey keys) {
     return count;
 }
 
-bool known_by_index(Relation table, Relation index, Snapshot snapshot, const Identity& id) {
+bool answers(const Search& search, TupleTableSlot* version) {
+    if (!is_of(*search.id, version)) return false;
+    HeapTupleHeaderData header = header_in(version);
+    return search.question(&header, search.snapshot);
+}
+
+bool found_by_index(Relation table, Relation index, const Search& search) {
     ScanKeyData keys[kKeyColumns];
-    int count = set_keys(table, index, id, keys);
+    int count = set_keys(table, index, *search.id, keys);
     TupleTableSlot* version = table_slot_create(table, nullptr);
     IndexScanDesc scan = pg::index_beginscan(table, index, SnapshotAny, count);
     index_rescan(scan, keys, count, nullptr, 0);
-    bool known = true;
-    while (known && index_getnext_slot(scan, ForwardScanDirection, version)) {
+    bool found = false;
+    while (!found && index_getnext_slot(scan, ForwardScanDirection, version)) {
         CHECK_FOR_INTERRUPTS();
-        known = !is_of(id, version) || is_known(version, snapshot);
+        found = answers(search, version);
     }
     index_endscan(scan);
     ExecDropSingleTupleTableSlot(version);
-    return known;
+    return found;
 }
 
 // A child without a primary key.
-bool known_by_table(Relation table, Snapshot snapshot, const Identity& id) {
+bool found_by_table(Relation table, const Search& search) {
     TupleTableSlot* version = table_slot_create(table, nullptr);
     TableScanDesc scan = table_beginscan(table, SnapshotAny, 0, nullptr);
-    bool known = true;
-    while (known && table_scan_getnextslot(scan, ForwardScanDirection, version)) {
+    bool found = false;
+    while (!found && table_scan_getnextslot(scan, ForwardScanDirection, version)) {
         CHECK_FOR_INTERRUPTS();
-        known = !is_of(id, version) || is_known(version, snapshot);
+        found = answers(search, version);
     }
     table_endscan(scan);
     ExecDropSingleTupleTableSlot(version);
-    return known;
+    return found;
 }
 
-bool known_in(Relation table, Snapshot snapshot, const Identity& id) {
-    if (table->rd_rel->relam != HEAP_TABLE_AM_OID) return true;
+bool found_in(Relation table, const Search& search) {
     Oid primary_key = pg::primary_key_of(table);
-    if (!OidIsValid(primary_key)) return known_by_table(table, snapshot, id);
+    if (!OidIsValid(primary_key)) return found_by_table(table, search);
     Relation index = index_open(primary_key, AccessShareLock);
-    bool known = known_by_index(table, index, snapshot, id);
+    bool found = found_by_index(table, index, search);
     index_close(index, NoLock);
-    return known;
+    return found;
+}
+
+bool has_versions(Relation table) {
+    return table->rd_rel->relam == HEAP_TABLE_AM_OID;
+}
+
+// Whether a version answers the question; `unknown` is the answer of a table that has none to look at,
+// but a partitioned one, whose rows are its partitions'.
+bool any_version(const Search& search, bool unknown) {
+    List* tables = find_all_inheritors(record_table().table, AccessShareLock, nullptr);
+    bool found = false;
+    ListCell* cell;
+    foreach (cell, tables) {
+        Relation table = table_open(lfirst_oid(cell), NoLock);
+        if (has_versions(table))
+            found = found || found_in(table, search);
+        else if (table->rd_rel->relkind != RELKIND_PARTITIONED_TABLE)
+            found = found || unknown;
+        table_close(table, NoLock);
+    }
+    list_free(tables);
+    return found;
 }
 
 }  // namespace
 
 bool versions_known_to(Snapshot snapshot, const Identity& id) {
-    List* tables = find_all_inheritors(record_table().table, AccessShareLock, nullptr);
-    bool known = true;
-    ListCell* cell;
-    foreach (cell, tables) {
-        Relation table = table_open(lfirst_oid(cell), NoLock);
-        known = known && known_in(table, snapshot, id);
-        table_close(table, NoLock);
-    }
-    list_free(tables);
-    return known;
+    return !any_version({&id, snapshot, has_news}, /* unknown */ false);
+}
+
+bool versions_busy(const Identity& id) {
+    return any_version({&id, nullptr, is_busy}, /* unknown */ true);
 }
 
 }  // namespace idem::store

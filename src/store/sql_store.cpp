@@ -156,6 +156,10 @@ bool known_to(Snapshot snapshot, const Identity& id) {
     return versions_known_to(snapshot, id);
 }
 
+bool is_busy(const Identity& id) {
+    return versions_busy(id);
+}
+
 // Each write is done when it returns, so nothing is left for later but this: a deferred trigger would
 // run at commit, as whoever commits.
 void reserve(CmdType) {
@@ -231,7 +235,7 @@ Removed remove_expired(const Expired& which) {
 
 }  // namespace
 
-const Store sql_store = {find,   known_to,       reserve,
+const Store sql_store = {find,   known_to,       is_busy, reserve,
                          insert, update,         remove,
                          remove_expired, /* rows_guard_themselves */ false,
                          /* writes_in_callbacks */ false};

@@ -44,6 +44,10 @@ struct Store {
     // caller who keeps its snapshot could be granted a key and not see what an earlier attempt did.
     bool (*known_to)(Snapshot snapshot, const Identity& id);
 
+    // Whether another transaction is writing the row, or has locked it, and has not ended; also where
+    // that can't be known. For stores that write early and have waited in vain.
+    bool (*is_busy)(const Identity& id);
+
     // Takes the locks that a later insert or update needs and refuses what they would refuse, so
     // that a commit neither waits nor fails for them.
     void (*reserve)(CmdType command);
