@@ -82,7 +82,13 @@ inline drop_snapshot(by) {
 /* ---- Looks: judge() and core::decide() ---- */
 
 #define REPLAY (status == completed)
-#define LEASED (status == in_progress && lease_lives && !holder_gone)
+#define LEASE_LIVES (status == in_progress && lease_lives)
+/* That a session with `hold` has ended frees the key early, but not for who keeps a snapshot. */
+#ifdef HOLD_SHORTENS_LEASE /* for everybody */
+#define LEASED (LEASE_LIVES && !holder_gone)
+#else
+#define LEASED (LEASE_LIVES && (!holder_gone || fixed))
+#endif
 
 /* A dirty look meets the version that somebody is writing, but not who is removing one. */
 #if defined(SQL_STORE) || defined(CLEAN_LOOK) /* CLEAN_LOOK: the heap store looks like the other */
@@ -106,14 +112,11 @@ inline drop_snapshot(by) {
 #define VERSION_TOO_NEW row_is_newer[me]
 #endif
 
-/* A takeover: the snapshot was taken before lease_until. That a session with `hold` has vanished
- * frees the key early for those only whose snapshot is yet to be taken. */
+/* A takeover: the snapshot was taken before lease_until. */
 #if defined(NO_LEASE_TEST_OF_SNAPSHOT) || defined(NO_SNAPSHOT_TEST)
 #define LEASE_TOO_NEW false
-#elif defined(HOLD_SHORTENS_LEASE)
-#define LEASE_TOO_NEW (status == in_progress && lease_was_alive[me])
 #else
-#define LEASE_TOO_NEW (status == in_progress && (lease_lives || lease_was_alive[me]))
+#define LEASE_TOO_NEW (status == in_progress && lease_was_alive[me])
 #endif
 
 /* ---- Transactions ---- */
@@ -430,14 +433,14 @@ committed:
 hold_lease:
     atomic {
         if
-        :: status == in_progress && token == claim && lease_lives && !effect ->
+        :: LEASE_LIVES && token == claim && !effect ->
             printf("caller %d commits an effect by itself, while its lease lives\n", me);
             become_visible(me, true, claim);
             goto hold_lease
         :: did = !effect; /* as above; then idem_complete, idem_fail or idem_checkpoint */
             goto lock_and_find
         :: did = false; goto lock_and_find
-        :: status == in_progress && token == claim && lease_lives ->
+        :: LEASE_LIVES && token == claim ->
             printf("caller %d vanishes, and its claim was made with hold\n", me);
             holder_gone = true;
             claim = 0;
@@ -537,8 +540,7 @@ end_nobody_comes:
             outdate(row_is_newer, me);
             printf("the sweeper removes the row\n");
             goto done
-        :: lock == NOBODY && writer == NOBODY && status != absent &&
-           !(status == in_progress && lease_lives) ->
+        :: lock == NOBODY && writer == NOBODY && status != absent && (!LEASE_LIVES || holder_gone) ->
             lock = me;
             writer = me;
             printf("the operator removes the row\n")
@@ -548,6 +550,8 @@ end_nobody_comes:
         if
         :: printf("the operator commits\n");
             status = absent;
+            lease_lives = false;
+            holder_gone = false;
             effect = false;
             outdate(row_is_newer, me)
         :: printf("the operator rolls back\n")
@@ -563,7 +567,7 @@ proctype Clock() {
 end_clock:
     do
     :: atomic {
-        status == in_progress && lease_lives ->
+        LEASE_LIVES ->
             lease_lives = false;
             holder_gone = false;
             outdate(lease_was_alive, NOBODY);
