@@ -540,7 +540,8 @@ end_nobody_comes:
             outdate(row_is_newer, me);
             printf("the sweeper removes the row\n");
             goto done
-        :: lock == NOBODY && writer == NOBODY && status != absent && (!LEASE_LIVES || holder_gone) ->
+        :: lock == NOBODY && writer == NOBODY && status != absent &&
+           !(LEASE_LIVES && !holder_gone) ->
             lock = me;
             writer = me;
             printf("the operator removes the row\n")
