@@ -3,8 +3,8 @@
 # shellcheck shell=bash
 
 # shellcheck disable=SC2034 # for script/test
-GROUPS_IN_ORDER=(checks build core fuzz regress isolation tap client regress-sql isolation-sql tap-sql
-    client-sql docs examples recipes demo chaos private)
+GROUPS_IN_ORDER=(checks build core model fuzz regress isolation tap client regress-sql isolation-sql
+    tap-sql client-sql docs examples recipes demo chaos private)
 GROUPS_ON_REQUEST=(upgrade)
 # Those that need no more than the module does.
 GROUPS_OF_MODULE=(checks build regress isolation upgrade)
@@ -89,6 +89,11 @@ run_ctest() {
     shift
     ctest --test-dir "$BUILD/cmake" -L "^$label\$" --no-tests=error --output-on-failure \
         --timeout 300 "$@"
+}
+
+# Every history of three callers and one key, and whether planted mistakes are found.
+group_model() {
+    "$ROOT/test/model/run"
 }
 
 # ---- random input ----
