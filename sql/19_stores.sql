@@ -5,11 +5,13 @@
 
 -- A change that a publication could not pass on is refused, as with SQL.
 SET client_min_messages = error;
+SELECT token FROM idem_begin('published', scope => 'stores') \gset
 CREATE PUBLICATION published FOR TABLE idempotency.record;
 ALTER TABLE idempotency.record REPLICA IDENTITY NOTHING;
-SELECT token FROM idem_begin('published', scope => 'stores') \gset
 SELECT idem_complete('published', 200, 'made', scope => 'stores', token => :token);
 SELECT idem_release('published', scope => 'stores', token => :token);
+-- Nor is a key granted whose result could not be recorded.
+SELECT outcome FROM idem_begin('another', scope => 'stores');
 ALTER TABLE idempotency.record REPLICA IDENTITY DEFAULT;
 SELECT idem_complete('published', 200, 'made', scope => 'stores', token => :token);
 DROP PUBLICATION published;

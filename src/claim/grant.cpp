@@ -124,7 +124,7 @@ bool grant(const Asking& asking, Judgement* judgement, std::int64_t left) {
     // Whoever is waited for here may have changed how rows are written; nobody does from here on.
     pg::lock_table("record", RowExclusiveLock);
     const store::Store& store = records();
-    store.reserve(answer->has_record ? CMD_UPDATE : CMD_INSERT);
+    store.reserve();
     if (store.writes_in_callbacks)
         (void)add_claim(record, claim.before);
     else if (!add_written(store, &claim, left))

@@ -120,10 +120,10 @@ bool is_busy(const Identity& id) {
 }
 
 // The indexes as well: at commit, nothing is to be waited for.
-void reserve(CmdType command) {
+void reserve() {
     Relation table = open_plain_table(RowExclusiveLock);
     if (table == nullptr) return;
-    CheckCmdReplicaIdentity(table, command);
+    CheckCmdReplicaIdentity(table, CMD_UPDATE);
     List* indexes = RelationGetIndexList(table);
     ListCell* cell;
     foreach (cell, indexes) LockRelationOid(lfirst_oid(cell), RowExclusiveLock);

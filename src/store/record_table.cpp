@@ -158,6 +158,13 @@ const char* deferred_trigger() {
     return name;
 }
 
+// Partitions are judged each by itself, when a row of theirs changes.
+void check_updates_are_published() {
+    Relation table = table_open(record_table().table, AccessShareLock);
+    if (table->rd_rel->relkind == RELKIND_RELATION) CheckCmdReplicaIdentity(table, CMD_UPDATE);
+    table_close(table, NoLock);
+}
+
 void watch_record_table() {
     CacheRegisterRelcacheCallback(note_change, 0);
 }

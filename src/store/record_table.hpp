@@ -26,6 +26,10 @@ Relation open_plain_table(LOCKMODE mode);
 // are restricted operations.
 const char* deferred_trigger();
 
+// An error, the server's own, where a publication could not pass an update on: the table lacks the replica
+// identity, or its filter names other columns.
+void check_updates_are_published();
+
 // Called once, when the library is loaded.
 void watch_record_table();
 

@@ -160,11 +160,12 @@ bool is_busy(const Identity& id) {
     return versions_busy(id);
 }
 
-// Each write is done when it returns, so nothing is left for later but this: a deferred trigger would
-// run at commit, as whoever commits.
-void reserve(CmdType) {
+// Each write is done when it returns, but for a deferred trigger, which would run at commit, as whoever
+// commits.
+void reserve() {
     const char* deferred = deferred_trigger();
     if (deferred != nullptr) pg::raise_deferred_trigger(deferred);
+    check_updates_are_published();
 }
 
 // A write that touched no row, although the row is as it was expected to be.

@@ -48,9 +48,10 @@ struct Store {
     // that can't be known. For stores that write early and have waited in vain.
     bool (*is_busy)(const Identity& id);
 
-    // Takes the locks that a later insert or update needs and refuses what they would refuse, so
-    // that a commit neither waits nor fails for them.
-    void (*reserve)(CmdType command);
+    // Takes the locks that the writes of a claim need and refuses what they would refuse, be it the
+    // update that ends the claim one day: a commit neither waits nor fails for them, and nobody does
+    // work whose result could not be recorded.
+    void (*reserve)();
 
     // Adds a row. False if the key has one already, after waiting for a transaction that is writing
     // it; or an error (40001), where the store cannot take back what it has tried.
