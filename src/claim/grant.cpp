@@ -117,12 +117,13 @@ bool add_written(const store::Store& store, NewClaim* claim, std::int64_t left) 
 }  // namespace
 
 bool grant(const Asking& asking, Judgement* judgement, std::int64_t left) {
+    // Whoever is waited for here may have changed how rows are written, and the row; nobody does from
+    // here on but who writes rows like us.
+    pg::lock_table("record", RowExclusiveLock);
     check_snapshot(asking, *judgement);
     Answer* answer = &judgement->answer;
     store::Record record = new_attempt(asking, *judgement);
     NewClaim claim{&record, answer->has_record ? &answer->record : nullptr, false};
-    // Whoever is waited for here may have changed how rows are written; nobody does from here on.
-    pg::lock_table("record", RowExclusiveLock);
     const store::Store& store = records();
     store.reserve();
     if (store.writes_in_callbacks)

@@ -40,8 +40,7 @@ void give_back_attempt(const core::Policy& policy, HeldClaim* claim) {
     record->next_attempt_at = GetCurrentTimestamp();
     keep_long_enough(record->next_attempt_at, record);
     keep_if_undecided(policy, record);
-    store::Version held = store::version_of(claim->record);
-    held.status = core::Status::InProgress;
+    store::Version held{record->token, core::Status::InProgress, pg::kNoTime};
     record->token = new_token(record->token);
     if (!records().update(*record, held)) pg::raise_claim_overtaken();
 }
@@ -69,7 +68,7 @@ void save(HeldClaim* claim) {
         write_claim(claim->open, claim->record);
         return;
     }
-    store::Version held{claim->record.token, core::Status::InProgress};
+    store::Version held{claim->record.token, core::Status::InProgress, pg::kNoTime};
     if (!records().update(claim->record, held)) pg::raise_claim_overtaken();
 }
 

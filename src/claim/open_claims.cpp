@@ -103,7 +103,7 @@ void undo_from(OpenClaim* claim, int level) {
 
 // What the row of this key is now; token 0 if there is no row.
 store::Version row_version(const OpenClaim& claim) {
-    if (claim.written_level > 0) return store::version_of(claim.begun);
+    if (claim.written_level > 0) return store::any_lease_of(claim.begun);
     return claim.has_before ? store::version_of(claim.before) : store::Version{};
 }
 

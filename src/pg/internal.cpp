@@ -66,6 +66,8 @@ Internal begin_internal(const char* table) {
     scope.guc_level = NewGUCNestLevel();
     set_locally("search_path", "pg_catalog, pg_temp");
     if (SPI_connect() != SPI_OK_CONNECT) elog(ERROR, "idempotency: SPI_connect failed");
+    // What the calling command itself has written is seen as well.
+    CommandCounterIncrement();
     PushActiveSnapshot(GetLatestSnapshot());
     return scope;
 }

@@ -68,8 +68,12 @@ bool is_version(TupleTableSlot* slot, const Version& expected) {
     bool is_null;
     Datum token = slot_getattr(slot, kToken + 1, &is_null);
     Datum status = slot_getattr(slot, kStatus + 1, &is_null);
-    return DatumGetInt64(token) == expected.token &&
-           DatumGetChar(status) == static_cast<char>(expected.status);
+    if (DatumGetInt64(token) != expected.token ||
+        DatumGetChar(status) != static_cast<char>(expected.status))
+        return false;
+    Datum lease_until = slot_getattr(slot, kLeaseUntil + 1, &is_null);
+    return expected.lease_until == pg::kNoTime ||
+           (!is_null && DatumGetTimestampTz(lease_until) == expected.lease_until);
 }
 
 // A record as a slot that the table access method takes. The values point into the record.

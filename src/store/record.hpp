@@ -47,15 +47,26 @@ struct Record {
     text* resolved_by;  // the operator who decided with idem_resolve
 };
 
-// What tells one state of a row from the next: each claim has its token, and ends once. A heartbeat
-// changes neither.
+// What tells one state of a row from the next: each claim has its token, and ends once. In between, a
+// heartbeat or checkpoint moves the end of the lease; whoever takes a claim over must not have missed
+// one, while its holder may have sent it.
 struct Version {
     std::int64_t token;
     core::Status status;
+    TimestampTz lease_until;  // pg::kNoTime: any
 };
 
 inline Version version_of(const Record& record) {
-    return {record.token, record.status};
+    return {record.token, record.status, record.lease_until};
+}
+
+inline bool is_version(const Record& record, const Version& expected) {
+    return record.token == expected.token && record.status == expected.status &&
+           (expected.lease_until == pg::kNoTime || record.lease_until == expected.lease_until);
+}
+
+inline Version any_lease_of(const Record& record) {
+    return {record.token, record.status, pg::kNoTime};
 }
 
 bool same_identity(const Identity& a, const Identity& b);

@@ -10,19 +10,21 @@ namespace idem::store {
 
 namespace {
 
-constexpr Oid kIdentityAndVersion[] = {TEXTOID, TEXTOID, TEXTOID, INT8OID, CHAROID};
+// Of a Version: token, status, end of the lease.
+constexpr int kVersionValues = 3;
+constexpr Oid kIdentityAndVersion[] = {TEXTOID, TEXTOID, TEXTOID, INT8OID, CHAROID, TIMESTAMPTZOID};
 constexpr Oid kTimesAndLimit[] = {TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID};
 
 // The types of a row and of the version that it is expected to replace.
 struct RowTypes {
-    Oid types[kColumns + 2];
+    Oid types[kColumns + kVersionValues];
 };
 
 constexpr RowTypes row_and_version() {
     RowTypes result{};
     for (int i = 0; i < kColumns; i++) result.types[i] = kColumnTypes[i].type;
-    result.types[kColumns] = INT8OID;
-    result.types[kColumns + 1] = CHAROID;
+    for (int i = 0; i < kVersionValues; i++)
+        result.types[kColumns + i] = kIdentityAndVersion[kKey + 1 + i];
     return result;
 }
 
@@ -45,12 +47,18 @@ constexpr void add_this_row(Sql* sql) {
              " AND key OPERATOR(pg_catalog.=) $3");
 }
 
-// `first` is the number of the parameter with the token; the one with the status follows.
+// `first` is the number of the parameter with the token; those with the status and the end of the lease,
+// which is null for any, follow.
 constexpr void add_this_version(Sql* sql, int first) {
     sql->add(" AND token OPERATOR(pg_catalog.=) ");
     sql->parameter(first);
     sql->add(" AND status OPERATOR(pg_catalog.=) ");
     sql->parameter(first + 1);
+    sql->add(" AND (");
+    sql->parameter(first + 2);
+    sql->add(" IS NULL OR lease_until OPERATOR(pg_catalog.=) ");
+    sql->parameter(first + 2);
+    sql->add(")");
 }
 
 constexpr Sql find_sql() {
@@ -102,9 +110,10 @@ constexpr Sql kDelete = delete_sql();
 pg::Statement find_row = {kFind.text, 3, kIdentityAndVersion, pg::Access::ByIndex, nullptr};
 pg::Statement insert_row = {kInsert.text, kColumns, kRowAndVersion.types, pg::Access::ByIndex,
                             nullptr};
-pg::Statement update_row = {kUpdate.text, kColumns + 2, kRowAndVersion.types, pg::Access::ByIndex,
-                            nullptr};
-pg::Statement delete_row = {kDelete.text, 5, kIdentityAndVersion, pg::Access::ByIndex, nullptr};
+pg::Statement update_row = {kUpdate.text, kColumns + kVersionValues, kRowAndVersion.types,
+                            pg::Access::ByIndex, nullptr};
+pg::Statement delete_row = {kDelete.text, kKey + 1 + kVersionValues, kIdentityAndVersion,
+                            pg::Access::ByIndex, nullptr};
 
 // FOR UPDATE looks at the newest version of each row again, so a row that has just been taken over
 // is not deleted. The array is made once; a plain IN could run again and go past the limit. The
@@ -173,8 +182,7 @@ void check_not_swallowed(const Identity& id, const Version* expected) {
     Record record{};
     bool found = find(id, &record).found;
     bool as_expected = expected == nullptr ? !found
-                                           : found && record.token == expected->token &&
-                                                 record.status == expected->status;
+                                           : found && is_version(record, *expected);
     if (as_expected) pg::raise_row_swallowed();
 }
 
@@ -187,27 +195,31 @@ bool insert(const Record& record) {
     return false;
 }
 
-void version_values(const Version& version, Datum* values) {
+void version_values(const Version& version, Datum* values, char* nulls) {
     values[0] = Int64GetDatum(version.token);
     values[1] = CharGetDatum(static_cast<char>(version.status));
+    values[2] = TimestampTzGetDatum(version.lease_until);
+    nulls[0] = nulls[1] = ' ';
+    nulls[2] = version.lease_until == pg::kNoTime ? 'n' : ' ';
 }
 
 bool update(const Record& record, const Version& expected) {
-    Datum values[kColumns + 2];
-    char nulls[kColumns + 2];
+    Datum values[kColumns + kVersionValues];
+    char nulls[kColumns + kVersionValues];
     row_values(record, values, nulls);
-    version_values(expected, values + kColumns);
-    nulls[kColumns] = nulls[kColumns + 1] = ' ';
+    version_values(expected, values + kColumns, nulls + kColumns);
     if (pg::write_alone("record", &update_row, values, nulls) > 0) return true;
     check_not_swallowed(record.id, &expected);
     return false;
 }
 
 bool remove(const Identity& id, const Version& expected) {
-    Datum values[5];
+    Datum values[kKey + 1 + kVersionValues];
+    char nulls[] = {' ', ' ', ' ', ' ', ' ', ' '};
+    static_assert(sizeof(nulls) == kKey + 1 + kVersionValues);
     identity_values(id, values);
-    version_values(expected, values + 3);
-    if (pg::write_alone("record", &delete_row, values, nullptr) > 0) return true;
+    version_values(expected, values + kKey + 1, nulls + kKey + 1);
+    if (pg::write_alone("record", &delete_row, values, nulls) > 0) return true;
     check_not_swallowed(id, &expected);
     return false;
 }
