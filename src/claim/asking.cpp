@@ -4,6 +4,7 @@
 #include "claim/response.hpp"
 #include "config/policy.hpp"
 #include "pg/errors.hpp"
+#include "pg/snapshot.hpp"
 
 namespace idem::claim {
 
@@ -38,17 +39,14 @@ Jsonb* settled_request(const BeginCall& call, const core::Policy& policy) {
     return call.request;
 }
 
-// From REPEATABLE READ on a transaction keeps its first snapshot; a statement always keeps its own. The
-// server does not note when a snapshot is taken, so the moment before that is known serves: the
-// start of what the snapshot belongs to. A procedure may have begun a transaction within its CALL.
+// From REPEATABLE READ on a transaction keeps its first snapshot; a statement always keeps its own.
 void settle_snapshot(const BeginCall& call, Asking* asking) {
     if (IsolationUsesXactSnapshot()) {
         asking->fixed = GetTransactionSnapshot();
-        asking->fixed_since = GetCurrentTransactionStartTimestamp();
+        asking->fixed_since = pg::transaction_snapshot_since();
     } else if (call.same_statement) {
         asking->fixed = GetActiveSnapshot();
-        asking->fixed_since =
-            Max(GetCurrentStatementStartTimestamp(), GetCurrentTransactionStartTimestamp());
+        asking->fixed_since = pg::active_snapshot_since();
     }
 }
 

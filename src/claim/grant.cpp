@@ -9,6 +9,7 @@
 #include "claim/transaction.hpp"
 #include "pg/errors.hpp"
 #include "pg/internal.hpp"
+#include "pg/snapshot.hpp"
 #include "pg/timed_wait.hpp"
 
 namespace idem::claim {
@@ -81,7 +82,7 @@ bool lease_ended_before(const Asking& asking, const Judgement& judgement) {
 void check_snapshot(const Asking& asking, const Judgement& judgement) {
     if (asking.fixed == nullptr) return;
     bool in_time = judgement.answer.claim != core::Claim::Takeover ||
-                   lease_ended_before(asking, judgement);
+                   lease_ended_before(asking, judgement) || pg::is_as_good_as_new(asking.fixed);
     if (!in_time || pg::may_be_pruned_under(asking.fixed_since, judgement.now) ||
         !records().known_to(asking.fixed, asking.id))
         pg::raise_unseen_attempt();

@@ -75,48 +75,62 @@ bool is_plain(Relation index) {
     return !index->rd_index->indisunique || (index->rd_index->indimmediate && is_on_the_key(index));
 }
 
-bool has_plain_indexes(Relation table) {
+// `ready_only`: an index that is not ready for insertions gets none.
+bool has_plain_indexes(Relation table, bool ready_only) {
     List* indexes = RelationGetIndexList(table);
     bool plain = true;
     ListCell* cell;
     foreach (cell, indexes) {
         Relation index = index_open(lfirst_oid(cell), AccessShareLock);
-        plain = plain && is_plain(index);
+        bool skipped = ready_only && !index->rd_index->indisready;
+        plain = plain && (skipped || is_plain(index));
         index_close(index, AccessShareLock);
     }
     list_free(indexes);
     return plain;
 }
 
-// What only the executor sees to, or what another engine has made of the table.
-const char* obstacle_of(Relation table) {
+// What only the executor sees to.
+const char* obstacle_to_rows(Relation table, bool at_commit) {
     if (table->rd_rel->relkind != RELKIND_RELATION) return "It is not an ordinary table.";
     if (table->rd_rel->relam != HEAP_TABLE_AM_OID) return "It has another access method than heap.";
     if (table->rd_rel->relpersistence != RELPERSISTENCE_PERMANENT)
         return "It is not a logged table.";
-    if (table->rd_rel->relispartition || table->rd_rel->relhassubclass)
-        return "It has parent or child tables.";
+    if (table->rd_rel->relispartition) return "It has parent or child tables.";
     if (table->trigdesc != nullptr || table->rd_rel->relhasrules)
         return "It has triggers or rules.";
     if (!has_our_columns(table)) return "Its columns are not those of this version.";
     if (has_foreign_checks(table)) return "It has check constraints of its own.";
-    if (!OidIsValid(pg::primary_key_of(table)) || !has_plain_indexes(table))
+    if (!OidIsValid(pg::primary_key_of(table)) || !has_plain_indexes(table, at_commit))
         return "It has an index that is unique, partial, on an expression, or of an operator class "
                "that is not the server's, beside its primary key.";
-    if (OidIsValid(get_extension_oid("citus", true)))
-        return "The extension citus is there, which may have distributed it.";
     return nullptr;
 }
 
+// Also what another engine has made of the table.
+const char* obstacle_of(Relation table) {
+    if (table->rd_rel->relhassubclass) return "It has parent or child tables.";
+    if (OidIsValid(get_extension_oid("citus", true)))
+        return "The extension citus is there, which may have distributed it.";
+    return obstacle_to_rows(table, /* at_commit */ false);
+}
+
+// After the statements of a transaction are over.
+bool at_commit() {
+    return !ActiveSnapshotSet();
+}
+
 // A change that arrives while the table is looked at makes the next caller look again, and so does
-// an error: waiting for the table's lock may end with one.
+// an error: waiting for the table's lock may end with one. An open claim outlasts the change to another
+// version, which can't touch the table beside it.
 void learn() {
     is_current = false;
-    pg::check_version();
+    if (!at_commit()) pg::check_version();
     known.table = pg::table_oid("record");
     Relation table = table_open(known.table, AccessShareLock);
     changed = false;
     known.obstacle = obstacle_of(table);
+    known.obstacle_at_commit = obstacle_to_rows(table, /* at_commit */ true);
     known.primary_key = pg::primary_key_of(table);
     table_close(table, AccessShareLock);
     is_current = !changed;
@@ -129,6 +143,11 @@ const RecordTable& record_table() {
     return known;
 }
 
+const char* obstacle_now() {
+    const RecordTable& table = record_table();
+    return at_commit() ? table.obstacle_at_commit : table.obstacle;
+}
+
 // Whatever changed before the lock was granted has been heard of when it is.
 Relation open_plain_table(LOCKMODE mode) {
     for (;;) {
@@ -136,7 +155,7 @@ Relation open_plain_table(LOCKMODE mode) {
         Relation table = try_table_open(expected, mode);
         if (table == nullptr || !is_current) learn();
         if (table == nullptr) continue;
-        if (known.table == expected && known.obstacle == nullptr) return table;
+        if (known.table == expected && obstacle_now() == nullptr) return table;
         table_close(table, mode);
         if (known.table == expected) return nullptr;
     }

@@ -13,10 +13,17 @@ struct RecordTable {
     Oid table;
     Oid primary_key;
     const char* obstacle;  // why only SQL can serve it; nullptr: it is a plain local table
+    // Of that, what others cannot have done beside a claim that is open, and which an insertion or
+    // update at commit could not bear. A child table that they make, or an index that they build
+    // CONCURRENTLY, does not matter to it.
+    const char* obstacle_at_commit;
 };
 
 // An error if the extension is absent.
 const RecordTable& record_table();
+
+// Why only SQL can serve the table now: at commit, where no statement's snapshot is left, as of there.
+const char* obstacle_now();
 
 // Opens the table if it is plain, nullptr if not; that cannot change while the lock is held.
 Relation open_plain_table(LOCKMODE mode);

@@ -101,10 +101,11 @@ int set_keys(Relation table, Relation index, const Identity& id, ScanKey keys) {
     return count;
 }
 
+// The header first: vacuum may have taken the toasted values of a version that is dead to everybody, and
+// to such a one no question is answered with yes.
 bool answers(const Search& search, TupleTableSlot* version) {
-    if (!is_of(*search.id, version)) return false;
     HeapTupleHeaderData header = header_in(version);
-    return search.question(&header, search.snapshot);
+    return search.question(&header, search.snapshot) && is_of(*search.id, version);
 }
 
 bool found_by_index(Relation table, Relation index, const Search& search) {

@@ -1,0 +1,63 @@
+#include "pg/snapshot.hpp"
+
+namespace idem::pg {
+
+namespace {
+
+bool imported;  // the running transaction may have imported its snapshot
+ProcessUtility_hook_type previous_hook;
+
+bool imports_snapshot(const PlannedStmt* statement) {
+    if (!IsA(statement->utilityStmt, VariableSetStmt)) return false;
+    const auto* set = reinterpret_cast<const VariableSetStmt*>(statement->utilityStmt);
+    return set->kind == VAR_SET_MULTI && strcmp(set->name, "TRANSACTION SNAPSHOT") == 0;
+}
+
+void note_import(PlannedStmt* statement, const char* text, bool read_only_tree,
+                 ProcessUtilityContext context, ParamListInfo params, QueryEnvironment* environment,
+                 DestReceiver* receiver, QueryCompletion* completion) {
+    if (imports_snapshot(statement)) imported = true;
+    auto next = previous_hook != nullptr ? previous_hook : standard_ProcessUtility;
+    next(statement, text, read_only_tree, context, params, environment, receiver, completion);
+}
+
+void forget_import(XactEvent event, void*) {
+    if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT || event == XACT_EVENT_PREPARE)
+        imported = false;
+}
+
+// A query that a cursor or the extended protocol runs piece by piece keeps the snapshot of its portal's
+// beginning. A CALL keeps none from one statement to the next.
+bool keeps_snapshot(Portal portal) {
+    return portal != nullptr && portal->strategy != PORTAL_MULTI_QUERY;
+}
+
+}  // namespace
+
+TimestampTz transaction_snapshot_since() {
+    return imported ? DT_NOBEGIN : GetCurrentTransactionStartTimestamp();
+}
+
+// A procedure may have begun a transaction within its CALL.
+TimestampTz active_snapshot_since() {
+    TimestampTz since =
+        Max(GetCurrentStatementStartTimestamp(), GetCurrentTransactionStartTimestamp());
+    return keeps_snapshot(ActivePortal) ? Min(since, ActivePortal->creation_time) : since;
+}
+
+// Transactions that have begun since do not matter, for they have not ended either. Of those that were
+// running then, none is missing now.
+bool is_as_good_as_new(Snapshot snapshot) {
+    Snapshot latest = GetLatestSnapshot();
+    return latest->xmax == snapshot->xmax && latest->xcnt == snapshot->xcnt;
+}
+
+// Loaded in the middle of a transaction, the library can't know what that has done before.
+void watch_imported_snapshots() {
+    imported = IsTransactionState();
+    previous_hook = ProcessUtility_hook;
+    ProcessUtility_hook = note_import;
+    RegisterXactCallback(forget_import, nullptr);
+}
+
+}  // namespace idem::pg
