@@ -19,7 +19,7 @@ struct Claims {
     MemoryContext context;
     HTAB* buckets;
     OpenClaim* newest;
-    int deepest_level;  // nothing happened deeper than this
+    OpenClaim* nested;  // to which the end of a subtransaction can matter: the others are not walked
 };
 Claims claims;
 
@@ -35,14 +35,27 @@ void prepare_memory() {
     claims.buckets =
         hash_create("idempotency claims", 64, &control, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
     claims.newest = nullptr;
-    claims.deepest_level = 0;
+    claims.nested = nullptr;
     claims.context = context;
 }
 
-int current_level() {
+void note_nested(OpenClaim* claim) {
+    if (claim->nested) return;
+    claim->nested = true;
+    claim->next_nested = claims.nested;
+    claims.nested = claim;
+}
+
+// The level at which something happens to the claim now.
+int current_level(OpenClaim* claim) {
     int level = GetCurrentTransactionNestLevel();
-    claims.deepest_level = Max(claims.deepest_level, level);
+    if (level > 1) note_nested(claim);
     return level;
+}
+
+int deepest_level(const OpenClaim& claim) {
+    return Max(Max(claim.claimed_level, claim.written_level),
+               Max(claim.ended_level, claim.busy_level));
 }
 
 Bucket* bucket_of(std::uint64_t hash, HASHACTION action) {
@@ -62,13 +75,17 @@ OpenClaim* newest_if(const store::Identity& id, Predicate wanted) {
     return nullptr;
 }
 
+// What is left to matter after the change is noted again.
 template <typename Change>
-void change_all(Change change) {
+void change_nested(Change change) {
     if (claims.context == nullptr) return;
-    for (OpenClaim* claim = claims.newest; claim != nullptr;) {
-        OpenClaim* older = claim->older;
-        change(claim);
-        claim = older;
+    OpenClaim* claim = claims.nested;
+    claims.nested = nullptr;
+    while (claim != nullptr) {
+        OpenClaim* next = claim->next_nested;
+        claim->nested = false;
+        if (change(claim) && deepest_level(*claim) > 1) note_nested(claim);
+        claim = next;
     }
 }
 
@@ -84,6 +101,7 @@ void drop(OpenClaim* claim) {
     Bucket* bucket = bucket_of(claim->hash, HASH_FIND);
     unlink(&claims.newest, &OpenClaim::older, claim);
     unlink(&bucket->newest, &OpenClaim::older_in_bucket, claim);
+    if (claim->nested) unlink(&claims.nested, &OpenClaim::next_nested, claim);
     if (bucket->newest == nullptr)
         (void)hash_search(claims.buckets, &claim->hash, HASH_REMOVE, nullptr);
     store::free_record(&claim->begun);
@@ -91,14 +109,16 @@ void drop(OpenClaim* claim) {
     pfree(claim);
 }
 
-void undo_from(OpenClaim* claim, int level) {
+// False if nothing of the claim is left.
+bool undo_from(OpenClaim* claim, int level) {
     if (claim->claimed_level >= level) {
         drop(claim);
-        return;
+        return false;
     }
     if (claim->written_level >= level) claim->written_level = 0;
     if (claim->ended_level >= level) claim->ended_level = 0;
     if (claim->busy_level >= level) claim->busy_level = 0;
+    return true;
 }
 
 // What the row of this key is now; token 0 if there is no row.
@@ -111,10 +131,10 @@ store::Version row_version(const OpenClaim& claim) {
 bool try_to_write(OpenClaim* claim, const store::Record& record) {
     const store::Store& store = records();
     store::Version row = row_version(*claim);
-    claim->busy_level = current_level();
+    claim->busy_level = current_level(claim);
     bool written = (row.token != 0 && store.update(record, row)) || store.insert(record);
     claim->busy_level = 0;
-    if (written && claim->written_level == 0) claim->written_level = current_level();
+    if (written && claim->written_level == 0) claim->written_level = current_level(claim);
     return written;
 }
 
@@ -134,7 +154,7 @@ OpenClaim* add_claim(const store::Record& record, const store::Record* before) {
     claim->begun = store::copy_record(record);
     claim->has_before = before != nullptr;
     if (before != nullptr) claim->before = store::copy_record(*before);
-    claim->claimed_level = current_level();
+    claim->claimed_level = current_level(claim);
     Bucket* bucket = bucket_of(claim->hash, HASH_ENTER);
     claim->older_in_bucket = bucket->newest;
     bucket->newest = claim;
@@ -176,7 +196,7 @@ bool write_early(OpenClaim* claim) {
 void restore_before(OpenClaim* claim) {
     const store::Store& store = records();
     store::Version written = row_version(*claim);
-    claim->busy_level = current_level();
+    claim->busy_level = current_level(claim);
     bool restored = claim->has_before ? store.update(claim->before, written)
                                       : store.remove(claim->begun.id, written);
     claim->busy_level = 0;
@@ -184,12 +204,12 @@ void restore_before(OpenClaim* claim) {
 }
 
 void end_claim(OpenClaim* claim, bool released) {
-    claim->ended_level = current_level();
+    claim->ended_level = current_level(claim);
     claim->released = released;
 }
 
 void unlock_written_claim(OpenClaim* claim) {
-    if (records().rows_guard_themselves && claim->claimed_level == current_level())
+    if (records().rows_guard_themselves && claim->claimed_level == GetCurrentTransactionNestLevel())
         unlock(claim->begun.id);
 }
 
@@ -223,20 +243,17 @@ void forget_claims() {
 }
 
 void claims_subcommit(int level) {
-    if (claims.context == nullptr || claims.deepest_level < level) return;
-    change_all([level](OpenClaim* claim) {
+    change_nested([level](OpenClaim* claim) {
         claim->claimed_level = Min(claim->claimed_level, level - 1);
         claim->written_level = Min(claim->written_level, level - 1);
         claim->ended_level = Min(claim->ended_level, level - 1);
         claim->busy_level = Min(claim->busy_level, level - 1);
+        return true;
     });
-    claims.deepest_level = level - 1;
 }
 
 void claims_subabort(int level) {
-    if (claims.context == nullptr || claims.deepest_level < level) return;
-    change_all([level](OpenClaim* claim) { undo_from(claim, level); });
-    claims.deepest_level = level - 1;
+    change_nested([level](OpenClaim* claim) { return undo_from(claim, level); });
 }
 
 }  // namespace idem::claim

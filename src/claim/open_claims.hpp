@@ -12,6 +12,8 @@ namespace idem::claim {
 struct OpenClaim {
     OpenClaim* older;            // of the transaction
     OpenClaim* older_in_bucket;  // of those with the same hash
+    OpenClaim* next_nested;      // of those to which something happened in a subtransaction
+    bool nested;                 // it is among them
     std::uint64_t hash;
     store::Record begun;      // as idem_begin made it; never changes
     store::Record before;     // the row it takes the place of, if `has_before`
