@@ -502,8 +502,10 @@ class Move {
         }
     }
 
-    // Open claims are written now, so their leases count from now.
+    // Open claims are written now, so their leases count from now. Of one that was given back nothing is
+    // left to be kept.
     State prepared() const {
+        if (state_.frames.back().released) return undone(state_);
         State next = state_;
         Frame written;
         written.record = committed(state_).committed;

@@ -74,6 +74,17 @@ TEST(Model, APreparedTransactionKeepsTheKey) {
     EXPECT_EQ(story.violated(), kNothing);
 }
 
+TEST(Model, AClaimReleasedBeforePrepareLeavesTheKeyFree) {
+    Story story;
+    story.transaction().begin("execute", 10);
+    story.call(Function::Release).answer.yes = true;
+    story.call(Function::Prepare);
+    story.transaction().begin("execute", 20);
+    story.rollback();
+    story.back_to(1).call(Function::CommitPrepared);
+    EXPECT_EQ(story.violated(), kNothing);
+}
+
 TEST(Model, APreparedTransactionThatIsIgnoredIsFound) {
     Story story;
     story.transaction().begin("execute", 10);
