@@ -1,8 +1,8 @@
 // Functions for operators: idem_resolve, idem_forget, idem_cleanup.
 
 #include "claim/admin.hpp"
-#include "claim/liveness.hpp"
 #include "api/arguments.hpp"
+#include "claim/liveness.hpp"
 #include "claim/records.hpp"
 #include "pg/boundary.hpp"
 #include "pg/errors.hpp"

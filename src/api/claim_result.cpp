@@ -64,8 +64,8 @@ Shown shown_in(const claim::Answer& answer) {
     bool executes = *answer.outcome == core::Outcome::Execute;
     bool replays = *answer.outcome == core::Outcome::Replay;
     bool ended = answer.record.status != core::Status::InProgress;
-    bool pauses = *answer.outcome == core::Outcome::RetryLater ||
-                  *answer.outcome == core::Outcome::Exhausted;
+    bool pauses =
+        *answer.outcome == core::Outcome::RetryLater || *answer.outcome == core::Outcome::Exhausted;
     return {executes, replays || (executes && ended), executes, executes || replays || pauses};
 }
 

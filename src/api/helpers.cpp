@@ -120,8 +120,7 @@ Jsonb* problem_document(const core::Problem& problem, std::int64_t retry_after) 
     push_member(&state, "title", problem.title);
     push_number(&state, "status", problem.http_status);
     push_member(&state, "detail", problem.detail);
-    if (retry_after > 0)
-        push_number(&state, "retry_after", whole_seconds(retry_after));
+    if (retry_after > 0) push_number(&state, "retry_after", whole_seconds(retry_after));
     return JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, nullptr));
 }
 

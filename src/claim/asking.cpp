@@ -50,8 +50,8 @@ void settle_snapshot(const BeginCall& call, Asking* asking) {
     }
 }
 
-// The shortest that the key can have had since the request was first sent. A ttl that this call asks
-// for makes it no longer: earlier calls may have had none.
+// The shortest that the key can have had since the request was first sent. A ttl that this call
+// asks for makes it no longer: earlier calls may have had none.
 std::int64_t settled_memory(const BeginCall& call, std::int64_t retention) {
     if (!call.first_sent) return retention;
     return Min(retention, config::memory_since(pg::bytes_of(call.id.scope), *call.first_sent));

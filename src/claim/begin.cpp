@@ -59,8 +59,8 @@ Turn own_turn(const Asking& asking, const OpenClaim* claim) {
     Answer answer{};
     answer.record = current_record(claim);
     answer.has_record = true;
-    answer.outcome = same_request(answer.record, asking) ? core::Outcome::InProgress
-                                                         : core::Outcome::Mismatch;
+    answer.outcome =
+        same_request(answer.record, asking) ? core::Outcome::InProgress : core::Outcome::Mismatch;
     return {answer, Blocker::None, InvalidTransactionId};
 }
 

@@ -187,8 +187,8 @@ Members gathered(const Walk& walk, JsonbContainer* object, const core::Paths& pa
     while (next_member(walk, &it, paths, &members.begin[members.count])) {
         if (++members.count < members.room) continue;
         members.room *= 2;
-        members.begin = static_cast<Member*>(
-            repalloc_huge(members.begin, members.room * sizeof(Member)));
+        members.begin =
+            static_cast<Member*>(repalloc_huge(members.begin, members.room * sizeof(Member)));
     }
     return members;
 }
@@ -210,8 +210,8 @@ void sort(Members& members) {
         return std::is_sorted(members.begin, members.begin + members.count, member_less);
     };
     if (is_sorted()) return;
-    auto* spare = static_cast<Member*>(
-        palloc_extended(members.count * sizeof(Member), MCXT_ALLOC_HUGE));
+    auto* spare =
+        static_cast<Member*>(palloc_extended(members.count * sizeof(Member), MCXT_ALLOC_HUGE));
     do {
         merge_runs(members.begin, members.begin + members.count, spare);
         std::swap(members.begin, spare);

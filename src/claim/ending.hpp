@@ -22,8 +22,9 @@ void allow_as_claimed(const store::Record& record, core::Policy* policy);
 // the answer must get it, and not be told to run the request again.
 void keep_long_enough(TimestampTz end, store::Record* record);
 
-// What cannot go on by itself, or has come half of the way, is not forgotten by age: a retryable record
-// that is exhausted, or has a recovery point, stays until it is decided. Its times are infinite.
+// What cannot go on by itself, or has come half of the way, is not forgotten by age: a retryable
+// record that is exhausted, or has a recovery point, stays until it is decided. Its times are
+// infinite.
 void keep_if_undecided(const core::Policy& policy, store::Record* record);
 
 }  // namespace idem::claim

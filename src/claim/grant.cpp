@@ -70,9 +70,9 @@ store::Record new_attempt(const Asking& asking, const Judgement& judgement) {
     return record;
 }
 
-// A takeover follows no version of the row but the end of a lease, and until then the holder may have
-// committed effects in transactions of their own. A moment that is yet to come says that the clock
-// has been set back, and proves nothing.
+// A takeover follows no version of the row but the end of a lease, and until then the holder may
+// have committed effects in transactions of their own. A moment that is yet to come says that the
+// clock has been set back, and proves nothing.
 bool lease_ended_before(const Asking& asking, const Judgement& judgement) {
     return asking.fixed_since > judgement.answer.record.lease_until &&
            asking.fixed_since <= judgement.now;
@@ -102,9 +102,10 @@ void add_and_write(void* argument) {
     if (!claim->written) cancel_claim(open);
 }
 
-// The row itself is waited for as long as the caller is ready to wait; the lock of the table was, without
-// such a limit, as by any statement. What else a write may wait for, such as a table that is being
-// extended or a lock of a trigger's own, is nobody's claim: there it tries again, more patiently.
+// The row itself is waited for as long as the caller is ready to wait; the lock of the table was,
+// without such a limit, as by any statement. What else a write may wait for, such as a table that
+// is being extended or a lock of a trigger's own, is nobody's claim: there it tries again, more
+// patiently.
 bool add_written(const store::Store& store, NewClaim* claim, std::int64_t left) {
     for (std::int64_t patience = left; patience < core::kLongestWait;
          patience = Max(patience, core::kMillisecond) * 2) {
@@ -118,8 +119,8 @@ bool add_written(const store::Store& store, NewClaim* claim, std::int64_t left) 
 }  // namespace
 
 bool grant(const Asking& asking, Judgement* judgement, std::int64_t left) {
-    // Whoever is waited for here may have changed how rows are written, and the row; nobody does from
-    // here on but who writes rows like us.
+    // Whoever is waited for here may have changed how rows are written, and the row; nobody does
+    // from here on but who writes rows like us.
     pg::lock_table("record", RowExclusiveLock);
     check_snapshot(asking, *judgement);
     Answer* answer = &judgement->answer;

@@ -5,9 +5,10 @@
 
 namespace idem::claim {
 
-// Opens a claim in this transaction, whose lock the caller holds, and completes the answer. False if
-// somebody who ignores that lock is writing the record, and has not ended within `left` microseconds,
-// or has written it. An error (40001) if the work would not see all that earlier attempts have done.
+// Opens a claim in this transaction, whose lock the caller holds, and completes the answer. False
+// if somebody who ignores that lock is writing the record, and has not ended within `left`
+// microseconds, or has written it. An error (40001) if the work would not see all that earlier
+// attempts have done.
 bool grant(const Asking& asking, Judgement* judgement, std::int64_t left);
 
 }  // namespace idem::claim

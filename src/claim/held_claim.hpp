@@ -24,8 +24,8 @@ void save(HeldClaim* claim);
 // The same, and the claim has ended.
 void save_ended(HeldClaim* claim);
 
-// Undoes the claim, and it has ended. Within its transaction the row is what it was before; later the
-// record of a first attempt is removed, and an earlier attempt's may be run again.
+// Undoes the claim, and it has ended. Within its transaction the row is what it was before; later
+// the record of a first attempt is removed, and an earlier attempt's may be run again.
 void withdraw(const core::Policy& policy, HeldClaim* claim);
 
 }  // namespace idem::claim

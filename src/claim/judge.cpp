@@ -13,8 +13,8 @@ std::int64_t or_past(TimestampTz time) {
     return time == pg::kNoTime ? 0 : time;
 }
 
-// The end of a session says nothing to a fixed snapshot: what the session has committed may be newer.
-// There only the lease counts.
+// The end of a session says nothing to a fixed snapshot: what the session has committed may be
+// newer. There only the lease counts.
 bool is_abandoned_early(const store::Record& record, const Asking& asking, TimestampTz now) {
     return asking.fixed == nullptr && now < record.lease_until && holder_is_gone(record);
 }

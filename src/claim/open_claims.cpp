@@ -19,7 +19,8 @@ struct Claims {
     MemoryContext context;
     HTAB* buckets;
     OpenClaim* newest;
-    OpenClaim* nested;  // to which the end of a subtransaction can matter: the others are not walked
+    OpenClaim*
+        nested;  // to which the end of a subtransaction can matter: the others are not walked
 };
 Claims claims;
 
@@ -225,8 +226,8 @@ void forget_ended_claim(OpenClaim* claim) {
     if (claim->claimed_level == level && claim->ended_level == level) drop(claim);
 }
 
-// The lease counts from the commit: it says how long a committed claim may be silent. Every lock that
-// this needs was taken when the key was granted, so the table has changed only if this very
+// The lease counts from the commit: it says how long a committed claim may be silent. Every lock
+// that this needs was taken when the key was granted, so the table has changed only if this very
 // transaction has changed it.
 void write_open_claims() {
     if (claims.context == nullptr) return;

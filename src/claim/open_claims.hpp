@@ -1,6 +1,7 @@
 // The claims that this transaction has begun. They live in backend memory and are written once:
-// when they end, or when the transaction commits with them still open, which makes them leased. Where
-// a write may run code of users it cannot wait for the commit: there the row is written at once.
+// when they end, or when the transaction commits with them still open, which makes them leased.
+// Where a write may run code of users it cannot wait for the commit: there the row is written at
+// once.
 #pragma once
 
 #include "store/record.hpp"
@@ -15,8 +16,8 @@ struct OpenClaim {
     OpenClaim* next_nested;      // of those to which something happened in a subtransaction
     bool nested;                 // it is among them
     std::uint64_t hash;
-    store::Record begun;      // as idem_begin made it; never changes
-    store::Record before;     // the row it takes the place of, if `has_before`
+    store::Record begun;   // as idem_begin made it; never changes
+    store::Record before;  // the row it takes the place of, if `has_before`
     bool has_before;
     int claimed_level;
     int written_level;  // from here on the row carries our token and is the newer truth
@@ -27,8 +28,8 @@ struct OpenClaim {
     bool released;   // ended by idem_release
 };
 
-// Remembers a claim of the current (sub)transaction. Copies the record and the row that it takes the
-// place of (nullptr: there is none).
+// Remembers a claim of the current (sub)transaction. Copies the record and the row that it takes
+// the place of (nullptr: there is none).
 OpenClaim* add_claim(const store::Record& record, const store::Record* before);
 
 // Forgets a claim that was not granted after all.

@@ -23,8 +23,8 @@ pg_atomic_uint64* last_time() {
 
 }  // namespace
 
-// What is remembered are times alone: a record whose token is far ahead must not take all others with
-// it. The server's clock counts microseconds since 2000-01-01, as tokens do.
+// What is remembered are times alone: a record whose token is far ahead must not take all others
+// with it. The server's clock counts microseconds since 2000-01-01, as tokens do.
 std::int64_t new_token(std::int64_t previous) {
     pg_atomic_uint64* last = last_time();
     std::int64_t now = GetCurrentTimestamp();

@@ -5,8 +5,8 @@
 
 namespace idem::claim {
 
-// How long a caller is ready to wait, and how it has waited so far. Microseconds of a clock that nobody
-// sets.
+// How long a caller is ready to wait, and how it has waited so far. Microseconds of a clock that
+// nobody sets.
 struct Patience {
     std::int64_t start;
     std::int64_t deadline;
@@ -28,8 +28,8 @@ bool wait_for_lock(const store::Identity& id, std::int64_t left);
 void wait_for_writer(TransactionId writer, std::int64_t left);
 
 // A leased claim ends without a signal that another session could sleep on: pauses, longer each
-// time, and returns. Honours cancel, statement_timeout, and lock_timeout (55P03), as if the lease were
-// a lock.
+// time, and returns. Honours cancel, statement_timeout, and lock_timeout (55P03), as if the lease
+// were a lock.
 void wait_for_lease(Patience* patience, std::int64_t left);
 
 }  // namespace idem::claim

@@ -16,8 +16,12 @@ struct Span {
     core::DurationRange range;
 };
 constexpr Span kSpans[] = {
-    {kTtl, core::kTtlRange},   {kRetention, core::kRetentionRange}, {kLease, core::kLeaseRange},
-    {kWait, core::kWaitRange}, {kRetryBase, core::kRetryRange},     {kRetryCap, core::kRetryRange},
+    {kTtl, core::kTtlRange},
+    {kRetention, core::kRetentionRange},
+    {kLease, core::kLeaseRange},
+    {kWait, core::kWaitRange},
+    {kRetryBase, core::kRetryRange},
+    {kRetryCap, core::kRetryRange},
     {kMemoryBefore, core::kRetentionRange},
 };
 

@@ -49,8 +49,7 @@ std::size_t first_difference(const char* a, const char* b, std::size_t length) {
 
 // Without the zeros at both ends. No digits: zero.
 Decimal trimmed(Decimal number) {
-    const std::size_t zeros =
-        std::min(number.digits.find_first_not_of('0'), number.digits.size());
+    const std::size_t zeros = std::min(number.digits.find_first_not_of('0'), number.digits.size());
     number.digits.remove_prefix(zeros);
     number.exponent -= static_cast<std::int64_t>(zeros);
     number.digits = number.digits.substr(0, number.digits.find_last_not_of('0') + 1);

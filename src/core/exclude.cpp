@@ -52,9 +52,9 @@ unsigned char ascii_lower(char c) {
 // By length first, which tells most names apart.
 bool name_less(std::string_view a, std::string_view b) {
     if (a.size() != b.size()) return a.size() < b.size();
-    return std::lexicographical_compare(
-        a.begin(), a.end(), b.begin(), b.end(),
-        [](char x, char y) { return ascii_lower(x) < ascii_lower(y); });
+    return std::lexicographical_compare(a.begin(), a.end(), b.begin(), b.end(), [](char x, char y) {
+        return ascii_lower(x) < ascii_lower(y);
+    });
 }
 
 // By steps: what ends a name comes before whatever else may follow it.

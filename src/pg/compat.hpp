@@ -51,7 +51,8 @@ inline Oid primary_key_of(Relation table) {
 #endif
 }
 
-// Until 16, old_snapshot_threshold (minutes) lets versions go that an older snapshot could not know.
+// Until 16, old_snapshot_threshold (minutes) lets versions go that an older snapshot could not
+// know.
 inline bool may_be_pruned_under(TimestampTz snapshot_taken, TimestampTz now) {
 #if PG_VERSION_NUM >= 170000
     (void)snapshot_taken;

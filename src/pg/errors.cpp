@@ -327,20 +327,20 @@ void raise_being_written() {
 
 // The retry has a snapshot that knows the attempt.
 void raise_unseen_attempt() {
-    ereport(ERROR,
-            (errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-             errmsg("could not serialize access due to an earlier attempt with this key"),
-             errdetail("The snapshot is older than that attempt's end and may not see its effects."),
-             errhint("Roll back and retry the transaction.")));
+    ereport(
+        ERROR,
+        (errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+         errmsg("could not serialize access due to an earlier attempt with this key"),
+         errdetail("The snapshot is older than that attempt's end and may not see its effects."),
+         errhint("Roll back and retry the transaction.")));
     pg_unreachable();
 }
 
 void raise_row_swallowed() {
-    ereport(ERROR,
-            (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-             errmsg("the record of this key could not be written"),
-             errdetail("A trigger or rule on idempotency.record has left the row out."),
-             errhint("Drop the trigger or rule, or let it keep every row.")));
+    ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+                    errmsg("the record of this key could not be written"),
+                    errdetail("A trigger or rule on idempotency.record has left the row out."),
+                    errhint("Drop the trigger or rule, or let it keep every row.")));
     pg_unreachable();
 }
 
@@ -366,9 +366,9 @@ void raise_table_changed() {
 
 // The server's own words for a lock that is not granted in time.
 void raise_lease_wait_timeout() {
-    ereport(ERROR, (errcode(ERRCODE_LOCK_NOT_AVAILABLE),
-                    errmsg("canceling statement due to lock timeout"),
-                    errdetail("The claim that it waited for is still leased.")));
+    ereport(ERROR,
+            (errcode(ERRCODE_LOCK_NOT_AVAILABLE), errmsg("canceling statement due to lock timeout"),
+             errdetail("The claim that it waited for is still leased.")));
     pg_unreachable();
 }
 

@@ -88,7 +88,8 @@ std::uint64_t run_write(Statement* statement, Datum* values, const char* nulls) 
     return run(statement, values, nulls, false);
 }
 
-std::uint64_t write_alone(const char* table, Statement* statement, Datum* values, const char* nulls) {
+std::uint64_t write_alone(const char* table, Statement* statement, Datum* values,
+                          const char* nulls) {
     Internal scope = begin_internal(table);
     std::uint64_t rows = run_write(statement, values, nulls);
     end_internal(scope);

@@ -1,8 +1,9 @@
-// Running the extension's own SQL: as the owner of the table concerned, whatever the caller may do, and
-// with a pinned search_path, whatever the caller has set. Triggers, rules and whatever else that owner
-// has put on the table thus run with its rights, as a restricted operation: nothing of it can wait,
-// in a deferred trigger or a cursor, for the moment in which the caller is himself again. An ERROR in between needs no clean-up here:
-// the abort of the (sub)transaction restores user, settings and SPI.
+// Running the extension's own SQL: as the owner of the table concerned, whatever the caller may do,
+// and with a pinned search_path, whatever the caller has set. Triggers, rules and whatever else
+// that owner has put on the table thus run with its rights, as a restricted operation: nothing of
+// it can wait, in a deferred trigger or a cursor, for the moment in which the caller is himself
+// again. An ERROR in between needs no clean-up here: the abort of the (sub)transaction restores
+// user, settings and SPI.
 #pragma once
 
 #include "pg/pg.hpp"
@@ -44,7 +45,8 @@ std::uint64_t run_read(Statement* statement, Datum* values, const char* nulls);
 std::uint64_t run_write(Statement* statement, Datum* values, const char* nulls);
 
 // A write all by itself, with a scope of its own. Returns the number of rows.
-std::uint64_t write_alone(const char* table, Statement* statement, Datum* values, const char* nulls);
+std::uint64_t write_alone(const char* table, Statement* statement, Datum* values,
+                          const char* nulls);
 
 // Sets a setting until the GUC nest level ends that the caller has opened.
 void set_locally(const char* setting, const char* value);

@@ -1,5 +1,5 @@
-// Shared memory of ours: reserved when the server starts if the library is preloaded, else in a named
-// segment where the server has those (from 17 on), else not at all.
+// Shared memory of ours: reserved when the server starts if the library is preloaded, else in a
+// named segment where the server has those (from 17 on), else not at all.
 #pragma once
 
 #include "pg/pg.hpp"

@@ -26,8 +26,8 @@ void forget_import(XactEvent event, void*) {
         imported = false;
 }
 
-// A query that a cursor or the extended protocol runs piece by piece keeps the snapshot of its portal's
-// beginning. A CALL keeps none from one statement to the next.
+// A query that a cursor or the extended protocol runs piece by piece keeps the snapshot of its
+// portal's beginning. A CALL keeps none from one statement to the next.
 bool keeps_snapshot(Portal portal) {
     return portal != nullptr && portal->strategy != PORTAL_MULTI_QUERY;
 }
@@ -45,8 +45,8 @@ TimestampTz active_snapshot_since() {
     return keeps_snapshot(ActivePortal) ? Min(since, ActivePortal->creation_time) : since;
 }
 
-// Transactions that have begun since do not matter, for they have not ended either. Of those that were
-// running then, none is missing now.
+// Transactions that have begun since do not matter, for they have not ended either. Of those that
+// were running then, none is missing now.
 bool is_as_good_as_new(Snapshot snapshot) {
     Snapshot latest = GetLatestSnapshot();
     return latest->xmax == snapshot->xmax && latest->xcnt == snapshot->xcnt;

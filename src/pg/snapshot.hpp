@@ -1,19 +1,20 @@
-// How old a snapshot may be. The server does not note when it takes one; what is known is the start of
-// what the snapshot belongs to, which is never later.
+// How old a snapshot may be. The server does not note when it takes one; what is known is the start
+// of what the snapshot belongs to, which is never later.
 #pragma once
 
 #include "pg/pg.hpp"
 
 namespace idem::pg {
 
-// The transaction's snapshot, from REPEATABLE READ on, was not taken earlier than that. DT_NOBEGIN: one
-// that SET TRANSACTION SNAPSHOT has imported may be of any age.
+// The transaction's snapshot, from REPEATABLE READ on, was not taken earlier than that. DT_NOBEGIN:
+// one that SET TRANSACTION SNAPSHOT has imported may be of any age.
 TimestampTz transaction_snapshot_since();
 
 // The same for the active snapshot, with which the calling statement sees.
 TimestampTz active_snapshot_since();
 
-// Whether no transaction has ended since the snapshot was taken, so that it is as good as a new one.
+// Whether no transaction has ended since the snapshot was taken, so that it is as good as a new
+// one.
 bool is_as_good_as_new(Snapshot snapshot);
 
 // Called once, when the library is loaded.

@@ -23,10 +23,10 @@ struct OpenRow {
     bool snapshot_pushed;
 };
 
-// Whether the transaction may write is asked at every call of the protocol, and not again here: what
-// it was allowed when it was granted a key, it is allowed at commit. So is what a publication needs of
-// a changed row, which its replica identity may lack: at commit, where no statement's snapshot is left,
-// reserve() has asked.
+// Whether the transaction may write is asked at every call of the protocol, and not again here:
+// what it was allowed when it was granted a key, it is allowed at commit. So is what a publication
+// needs of a changed row, which its replica identity may lack: at commit, where no statement's
+// snapshot is left, reserve() has asked.
 Relation open_for_writing(CmdType command) {
     // A version that this very command has written could not be changed.
     CommandCounterIncrement();
@@ -205,9 +205,17 @@ Removed remove_expired(const Expired& which) {
 
 }  // namespace
 
-const Store heap_store = {find,   known_to,       is_busy, reserve,
-                          insert, update,         remove,
-                          remove_expired, /* rows_guard_themselves */ true,
-                          /* writes_in_callbacks */ true};
+const Store heap_store = {
+    find,
+    known_to,
+    is_busy,
+    reserve,
+    insert,
+    update,
+    remove,
+    remove_expired,
+    /* rows_guard_themselves */ true,
+    /* writes_in_callbacks */ true,
+};
 
 }  // namespace idem::store

@@ -53,10 +53,10 @@ Record copy_record(const Record& record) {
 }
 
 void free_record(Record* record) {
-    void* parts[] = {record->id.scope,    record->id.principal,   record->id.key,
-                     record->fingerprint, record->operation,      record->headers,
-                     record->body,        record->error,          record->recovery_point,
-                     record->state,       record->holder,         record->request,
+    void* parts[] = {record->id.scope,    record->id.principal, record->id.key,
+                     record->fingerprint, record->operation,    record->headers,
+                     record->body,        record->error,        record->recovery_point,
+                     record->state,       record->holder,       record->request,
                      record->excluded,    record->resolved_by};
     for (void* part : parts)
         if (part != nullptr) pfree(part);

@@ -17,8 +17,8 @@ struct Identity {
 struct Record {
     Identity id;
     core::Status status;
-    bool no_takeover;   // the policy at its claim: once silent, its result is unknown
-    bool body_omitted;  // the body was over the limit and the policy said to leave it out
+    bool no_takeover;         // the policy at its claim: once silent, its result is unknown
+    bool body_omitted;        // the body was over the limit and the policy said to leave it out
     bool omit_large_body;     // the policy at its claim: it says so
     std::int32_t body_limit;  // the policy at its claim, in bytes
     std::optional<std::int32_t> status_code;
@@ -44,12 +44,12 @@ struct Record {
     text* holder;
     Jsonb* request;
     ArrayType* excluded;  // the fields that the fingerprint was taken without
-    text* resolved_by;  // the operator who decided with idem_resolve
+    text* resolved_by;    // the operator who decided with idem_resolve
 };
 
-// What tells one state of a row from the next: each claim has its token, and ends once. In between, a
-// heartbeat or checkpoint moves the end of the lease; whoever takes a claim over must not have missed
-// one, while its holder may have sent it.
+// What tells one state of a row from the next: each claim has its token, and ends once. In between,
+// a heartbeat or checkpoint moves the end of the lease; whoever takes a claim over must not have
+// missed one, while its holder may have sent it.
 struct Version {
     std::int64_t token;
     core::Status status;

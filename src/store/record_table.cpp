@@ -23,8 +23,7 @@ void note_change(Datum, Oid table) {
 
 bool is_column(Form_pg_attribute column, const ColumnType& ours) {
     return !column->attisdropped && column->attgenerated == '\0' && column->attidentity == '\0' &&
-           column->atttypid == ours.type &&
-           strcmp(NameStr(column->attname), ours.name) == 0 &&
+           column->atttypid == ours.type && strcmp(NameStr(column->attname), ours.name) == 0 &&
            !(column->attnotnull && ours.may_be_null);
 }
 
@@ -121,8 +120,8 @@ bool at_commit() {
 }
 
 // A change that arrives while the table is looked at makes the next caller look again, and so does
-// an error: waiting for the table's lock may end with one. An open claim outlasts the change to another
-// version, which can't touch the table beside it.
+// an error: waiting for the table's lock may end with one. An open claim outlasts the change to
+// another version, which can't touch the table beside it.
 void learn() {
     is_current = false;
     if (!at_commit()) pg::check_version();

@@ -22,19 +22,20 @@ struct RecordTable {
 // An error if the extension is absent.
 const RecordTable& record_table();
 
-// Why only SQL can serve the table now: at commit, where no statement's snapshot is left, as of there.
+// Why only SQL can serve the table now: at commit, where no statement's snapshot is left, as of
+// there.
 const char* obstacle_now();
 
 // Opens the table if it is plain, nullptr if not; that cannot change while the lock is held.
 Relation open_plain_table(LOCKMODE mode);
 
-// The name of a trigger on the table that the server would run at commit, as whoever commits; nullptr:
-// there is none. One that SET CONSTRAINTS defers is refused by the server itself, since our statements
-// are restricted operations.
+// The name of a trigger on the table that the server would run at commit, as whoever commits;
+// nullptr: there is none. One that SET CONSTRAINTS defers is refused by the server itself, since
+// our statements are restricted operations.
 const char* deferred_trigger();
 
-// An error, the server's own, where a publication could not pass an update on: the table lacks the replica
-// identity, or its filter names other columns.
+// An error, the server's own, where a publication could not pass an update on: the table lacks the
+// replica identity, or its filter names other columns.
 void check_updates_are_published();
 
 // Called once, when the library is loaded.

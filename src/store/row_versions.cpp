@@ -1,8 +1,8 @@
-// A walk over every version of a row, dead ones included, with SnapshotAny. A snapshot that is asked
-// about holds back the horizon of pruning and vacuum (GlobalVisTestFor), so a version that it could
-// not know has not been removed, and none is missed: a record that was made and forgotten after the
-// snapshot has left a dead version. Exceptions are what PostgreSQL itself calls not MVCC-safe:
-// TRUNCATE and an ALTER TABLE that rewrites the table.
+// A walk over every version of a row, dead ones included, with SnapshotAny. A snapshot that is
+// asked about holds back the horizon of pruning and vacuum (GlobalVisTestFor), so a version that it
+// could not know has not been removed, and none is missed: a record that was made and forgotten
+// after the snapshot has left a dead version. Exceptions are what PostgreSQL itself calls not
+// MVCC-safe: TRUNCATE and an ALTER TABLE that rewrites the table.
 
 #include "store/row_versions.hpp"
 
@@ -101,8 +101,8 @@ int set_keys(Relation table, Relation index, const Identity& id, ScanKey keys) {
     return count;
 }
 
-// The header first: vacuum may have taken the toasted values of a version that is dead to everybody, and
-// to such a one no question is answered with yes.
+// The header first: vacuum may have taken the toasted values of a version that is dead to
+// everybody, and to such a one no question is answered with yes.
 bool answers(const Search& search, TupleTableSlot* version) {
     HeapTupleHeaderData header = header_in(version);
     return search.question(&header, search.snapshot) && is_of(*search.id, version);
@@ -151,8 +151,8 @@ bool has_versions(Relation table) {
     return table->rd_rel->relam == HEAP_TABLE_AM_OID;
 }
 
-// Whether a version answers the question; `unknown` is the answer of a table that has none to look at,
-// but a partitioned one, whose rows are its partitions'.
+// Whether a version answers the question; `unknown` is the answer of a table that has none to look
+// at, but a partitioned one, whose rows are its partitions'.
 bool any_version(const Search& search, bool unknown) {
     List* tables = find_all_inheritors(record_table().table, AccessShareLock, nullptr);
     bool found = false;

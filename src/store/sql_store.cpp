@@ -43,12 +43,13 @@ constexpr void add_column_names(Sql* sql) {
 // distributed table can route it.
 constexpr void add_this_row(Sql* sql) {
     static_assert(kScope == 0 && kPrincipal == 1 && kKey == 2);
-    sql->add(" WHERE scope OPERATOR(pg_catalog.=) $1 AND principal OPERATOR(pg_catalog.=) $2"
-             " AND key OPERATOR(pg_catalog.=) $3");
+    sql->add(
+        " WHERE scope OPERATOR(pg_catalog.=) $1 AND principal OPERATOR(pg_catalog.=) $2"
+        " AND key OPERATOR(pg_catalog.=) $3");
 }
 
-// `first` is the number of the parameter with the token; those with the status and the end of the lease,
-// which is null for any, follow.
+// `first` is the number of the parameter with the token; those with the status and the end of the
+// lease, which is null for any, follow.
 constexpr void add_this_version(Sql* sql, int first) {
     sql->add(" AND token OPERATOR(pg_catalog.=) ");
     sql->parameter(first);
@@ -169,8 +170,8 @@ bool is_busy(const Identity& id) {
     return versions_busy(id);
 }
 
-// Each write is done when it returns, but for a deferred trigger, which would run at commit, as whoever
-// commits.
+// Each write is done when it returns, but for a deferred trigger, which would run at commit, as
+// whoever commits.
 void reserve() {
     const char* deferred = deferred_trigger();
     if (deferred != nullptr) pg::raise_deferred_trigger(deferred);
@@ -181,8 +182,7 @@ void reserve() {
 void check_not_swallowed(const Identity& id, const Version* expected) {
     Record record{};
     bool found = find(id, &record).found;
-    bool as_expected = expected == nullptr ? !found
-                                           : found && is_version(record, *expected);
+    bool as_expected = expected == nullptr ? !found : found && is_version(record, *expected);
     if (as_expected) pg::raise_row_swallowed();
 }
 
@@ -248,9 +248,17 @@ Removed remove_expired(const Expired& which) {
 
 }  // namespace
 
-const Store sql_store = {find,   known_to,       is_busy, reserve,
-                         insert, update,         remove,
-                         remove_expired, /* rows_guard_themselves */ false,
-                         /* writes_in_callbacks */ false};
+const Store sql_store = {
+    find,
+    known_to,
+    is_busy,
+    reserve,
+    insert,
+    update,
+    remove,
+    remove_expired,
+    /* rows_guard_themselves */ false,
+    /* writes_in_callbacks */ false,
+};
 
 }  // namespace idem::store

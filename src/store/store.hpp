@@ -39,18 +39,19 @@ struct Store {
     // moves at this very moment may be missed.
     Sight (*find)(const Identity& id, Record* record);
 
-    // Whether the snapshot knows all that other transactions have done to the row: no version of it,
-    // dead ones included, was made or removed by one that the snapshot does not see. Without this a
-    // caller who keeps its snapshot could be granted a key and not see what an earlier attempt did.
+    // Whether the snapshot knows all that other transactions have done to the row: no version of
+    // it, dead ones included, was made or removed by one that the snapshot does not see. Without
+    // this a caller who keeps its snapshot could be granted a key and not see what an earlier
+    // attempt did.
     bool (*known_to)(Snapshot snapshot, const Identity& id);
 
-    // Whether another transaction is writing the row, or has locked it, and has not ended; also where
-    // that can't be known. For stores that write early and have waited in vain.
+    // Whether another transaction is writing the row, or has locked it, and has not ended; also
+    // where that can't be known. For stores that write early and have waited in vain.
     bool (*is_busy)(const Identity& id);
 
     // Takes the locks that the writes of a claim need and refuses what they would refuse, be it the
-    // update that ends the claim one day: a commit neither waits nor fails for them, and nobody does
-    // work whose result could not be recorded.
+    // update that ends the claim one day: a commit neither waits nor fails for them, and nobody
+    // does work whose result could not be recorded.
     void (*reserve)();
 
     // Adds a row. False if the key has one already, after waiting for a transaction that is writing
@@ -73,9 +74,9 @@ struct Store {
     // itself, and the lock can go.
     bool rows_guard_themselves;
 
-    // Whether a write runs no code of users: no trigger, rule, check or operator of theirs. Only then
-    // may it come in a transaction callback, where the server expects none; else a claim is written
-    // when it is granted.
+    // Whether a write runs no code of users: no trigger, rule, check or operator of theirs. Only
+    // then may it come in a transaction callback, where the server expects none; else a claim is
+    // written when it is granted.
     bool writes_in_callbacks;
 };
 

@@ -7,11 +7,11 @@ namespace idem::worker {
 
 struct Database {
     Oid oid;
-    int failures;                     // in a row
-    std::int64_t due;                 // next visit, by the monotonic clock; 0: at once
-    TimestampTz from;                 // where the next visit goes on; DT_NOBEGIN: at the start
-    std::int64_t lag;                 // see note_lag(); kNoLag outside of a backlog
-    BackgroundWorkerHandle* stuck;    // a sweeper that did not end when it was told to
+    int failures;                   // in a row
+    std::int64_t due;               // next visit, by the monotonic clock; 0: at once
+    TimestampTz from;               // where the next visit goes on; DT_NOBEGIN: at the start
+    std::int64_t lag;               // see note_lag(); kNoLag outside of a backlog
+    BackgroundWorkerHandle* stuck;  // a sweeper that did not end when it was told to
 };
 
 constexpr std::int64_t kNoLag = PG_INT64_MAX;

@@ -92,10 +92,11 @@ void note_slot(bool had_one) {
 }
 
 void log_stuck(Oid database) {
-    ereport(LOG, (errmsg("idempotency: a sweeper does not end by itself"),
-                  errdetail("It is in the database with OID %u, and is terminated. Even if that does "
-                            "not help, the other databases are swept.",
-                            database)));
+    ereport(LOG,
+            (errmsg("idempotency: a sweeper does not end by itself"),
+             errdetail("It is in the database with OID %u, and is terminated. Even if that does "
+                       "not help, the other databases are swept.",
+                       database)));
 }
 
 // Whether the sweeper has ended within that time. Microseconds.

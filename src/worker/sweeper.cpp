@@ -47,8 +47,8 @@ void apply_settings() {
             SetConfigOption(name, value, PGC_SUSET, PGC_S_OVERRIDE);
 }
 
-// Rows that come from another server go when they go there. If we removed one before, and its key is
-// used again over there, the change would find no row here.
+// Rows that come from another server go when they go there. If we removed one before, and its key
+// is used again over there, the change would find no row here.
 bool is_subscribed(Oid table) {
     CatCList* subscriptions = SearchSysCacheList1(SUBSCRIPTIONRELMAP, ObjectIdGetDatum(table));
     bool any = subscriptions->n_members > 0;

@@ -83,13 +83,14 @@ TEST_F(Memory, FlatOverErrors) {
 TEST_F(Memory, AFingerprintTakesWhatTheRequestDoesAndGivesItBack) {
     constexpr std::int64_t kMegabyte = 1024;  // in the unit of the answer
     const auto kilobytes = [&](const std::string& what) {
-        return value<std::int64_t>(backend_,
-                                   "SELECT substring(pg_read_file('/proc/self/status') from '" +
-                                       what + R"(:\s*(\d+)')::bigint)");
+        return value<std::int64_t>(
+            backend_, "SELECT substring(pg_read_file('/proc/self/status') from '" + what +
+                          R"(:\s*(\d+)')::bigint)");
     };
-    run(admin_, "CREATE TABLE IF NOT EXISTS client_request AS SELECT jsonb_agg("
-                "jsonb_build_object('id', i, 'b', true, 'c', 'x')) AS request"
-                " FROM generate_series(1, 400000) i");
+    run(admin_,
+        "CREATE TABLE IF NOT EXISTS client_request AS SELECT jsonb_agg("
+        "jsonb_build_object('id', i, 'b', true, 'c', 'x')) AS request"
+        " FROM generate_series(1, 400000) i");
     const std::string digest = "SELECT length(idem_fingerprint(request)) FROM client_request";
     EXPECT_EQ(value<int>(backend_, "SELECT length(idem_fingerprint('{}'))"), 32);
     const std::int64_t peak = kilobytes("VmHWM");

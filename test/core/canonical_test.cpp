@@ -164,10 +164,10 @@ TEST(Canonical, RandomDoublesSurviveTheirNotation) {
 }
 
 TEST(Canonical, EscapesOnlyWhatMustBeEscaped) {
-    const Sample samples[] = {
-        {"\b", "\\b"},       {"\t", "\\t"},       {"\n", "\\n"},      {"\f", "\\f"},
-        {"\r", "\\r"},       {"\"", "\\\""},      {"\\", "\\\\"},     {"\x01", "\\u0001"},
-        {"\x0b", "\\u000b"}, {"\x1f", "\\u001f"}};
+    const Sample samples[] = {{"\b", "\\b"},      {"\t", "\\t"},       {"\n", "\\n"},
+                              {"\f", "\\f"},      {"\r", "\\r"},       {"\"", "\\\""},
+                              {"\\", "\\\\"},     {"\x01", "\\u0001"}, {"\x0b", "\\u000b"},
+                              {"\x1f", "\\u001f"}};
     for (const Sample& sample : samples) {
         EXPECT_EQ(plain_length(sample.written), 0u);
         EXPECT_EQ(escaped(sample.written.front()), sample.canonical);

@@ -83,15 +83,30 @@ TEST(Exclude, AStarMatchesEachElement) {
 
 // What ends a name lies between other characters, so names that begin alike are easily mixed up.
 TEST(Exclude, PathsThatBeginAlikeAreToldApart) {
-    const std::vector<std::string_view> entries = {
-        "$.a.x", "$.a[*].x", "$.a-b.x", "$.a b.x", "$.aB.x", "$.a_.x", "$.\u00e9.x", "$.az.x",
-        "$.a/.x", "$.a0.x", "$.ab"};
-    for (const Place& place : {Place{"a", "x"}, {"a", "[*]", "x"}, {"a-b", "x"}, {"a b", "x"},
-                               {"aB", "x"}, {"a_", "x"}, {"\u00e9", "x"}, {"az", "x"}, {"a/", "x"},
-                               {"a0", "x"}, {"ab"}})
+    const std::vector<std::string_view> entries = {"$.a.x",  "$.a[*].x", "$.a-b.x",    "$.a b.x",
+                                                   "$.aB.x", "$.a_.x",   "$.\u00e9.x", "$.az.x",
+                                                   "$.a/.x", "$.a0.x",   "$.ab"};
+    for (const Place& place : {Place{"a", "x"},
+                               {"a", "[*]", "x"},
+                               {"a-b", "x"},
+                               {"a b", "x"},
+                               {"aB", "x"},
+                               {"a_", "x"},
+                               {"\u00e9", "x"},
+                               {"az", "x"},
+                               {"a/", "x"},
+                               {"a0", "x"},
+                               {"ab"}})
         EXPECT_TRUE(excluded(entries, place)) << place.front();
-    for (const Place& place : {Place{"a"}, {"a", "[*]"}, {"a", "y"}, {"aB"}, {"a1", "x"}, {"x"},
-                               {"a-", "x"}, {"aa", "x"}, {"\u00e8", "x"}})
+    for (const Place& place : {Place{"a"},
+                               {"a", "[*]"},
+                               {"a", "y"},
+                               {"aB"},
+                               {"a1", "x"},
+                               {"x"},
+                               {"a-", "x"},
+                               {"aa", "x"},
+                               {"\u00e8", "x"}})
         EXPECT_FALSE(excluded(entries, place)) << place.front();
 }
 

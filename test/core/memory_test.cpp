@@ -61,8 +61,9 @@ TEST(WithPast, TakesTheShorterAndTheLater) {
     expect(with_past(unchanged_memory(500), unchanged_memory(1)), 500, kUnchanged, 0);
 }
 
-// Every way of three changes and a request: whoever is not refused cannot have been forgotten. A key
-// claimed at any moment since the request was first sent is remembered for as long as was said then.
+// Every way of three changes and a request: whoever is not refused cannot have been forgotten. A
+// key claimed at any moment since the request was first sent is remembered for as long as was said
+// then.
 TEST(ChangedMemory, NeverForgetsWhatItLetsThrough) {
     const std::int64_t minute = 60'000'000;
     const std::int64_t spans[] = {minute, 3 * minute, 7 * minute, 20 * minute};
@@ -83,7 +84,8 @@ TEST(ChangedMemory, NeverForgetsWhatItLetsThrough) {
                             return span;
                         };
                         Memory memory = unchanged_memory(said[0]);
-                        for (int i = 1; i < 4; i++) memory = changed_memory(memory, said[i], i * gap);
+                        for (int i = 1; i < 4; i++)
+                            memory = changed_memory(memory, said[i], i * gap);
                         for (std::int64_t now = 3 * gap + minute; now <= last; now += minute)
                             for (std::int64_t sent = -10 * minute; sent <= now; sent += minute) {
                                 if (sent < now - memory_since(memory, sent)) {
@@ -91,7 +93,8 @@ TEST(ChangedMemory, NeverForgetsWhatItLetsThrough) {
                                     continue;
                                 }
                                 passed++;
-                                for (std::int64_t claimed = sent; claimed <= now; claimed += minute / 2)
+                                for (std::int64_t claimed = sent; claimed <= now;
+                                     claimed += minute / 2)
                                     ASSERT_GE(claimed + said_at(claimed), now)
                                         << "claimed " << claimed << " sent " << sent;
                             }

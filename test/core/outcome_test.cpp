@@ -39,8 +39,8 @@ TEST(StatusWord, IsTheWordOfTheContract) {
 }
 
 constexpr std::string_view kRefusals[] = {
-    "missing_key", "bad_key",     "in_progress", "mismatch",
-    "expired",     "retry_later", "exhausted",   "unknown",  "failed",
+    "missing_key", "bad_key",   "in_progress", "mismatch", "expired",
+    "retry_later", "exhausted", "unknown",     "failed",
 };
 
 const Problem* known_problem(std::string_view word) {
@@ -52,9 +52,9 @@ const Problem* known_problem(std::string_view word) {
 
 TEST(ProblemOf, HasTheHttpStatusOfTheDraft) {
     const std::pair<std::string_view, int> statuses[] = {
-        {"missing_key", 400}, {"bad_key", 400},     {"in_progress", 409}, {"mismatch", 422},
-        {"expired", 412},     {"retry_later", 503}, {"exhausted", 500},   {"unknown", 409},
-        {"failed", 500},
+        {"missing_key", 400}, {"bad_key", 400}, {"in_progress", 409},
+        {"mismatch", 422},    {"expired", 412}, {"retry_later", 503},
+        {"exhausted", 500},   {"unknown", 409}, {"failed", 500},
     };
     for (const auto& [word, status] : statuses) {
         const Problem* problem = known_problem(word);

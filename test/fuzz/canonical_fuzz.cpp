@@ -27,9 +27,9 @@ std::string only_digits(std::string_view text) {
 // Reading a number as a double shares no code with laying out its digits.
 void check_value(const core::Decimal& number, const std::string& form) {
     const std::string digits(number.digits);
-    const std::string written = (number.negative ? "-" : "") + digits + "e" +
-                                std::to_string(number.exponent + 1 -
-                                               static_cast<std::int64_t>(digits.size()));
+    const std::string written =
+        (number.negative ? "-" : "") + digits + "e" +
+        std::to_string(number.exponent + 1 - static_cast<std::int64_t>(digits.size()));
     check(std::strtod(written.c_str(), nullptr) == std::strtod(form.c_str(), nullptr),
           "a number keeps its value");
 }

@@ -9,8 +9,8 @@ namespace {
 
 using Rule = std::vector<Violation> (*)(const History&);
 
-constexpr Rule kRules[] = {check_effects, check_answers, check_tokens,  check_grants,
-                           check_errors,  check_waits,   check_foreign, check_closed,
+constexpr Rule kRules[] = {check_effects, check_answers,     check_tokens,  check_grants,
+                           check_errors,  check_waits,       check_foreign, check_closed,
                            check_sight,   check_serializable};
 
 // Every key must fit an order of its own; keys are independent (invariants 10 and 13).
@@ -64,8 +64,8 @@ void check_failover(const History& history, Judgement* judgement) {
     add(check_waits(new_primary));
     History without_effects = history;
     without_effects.effects_known = false;
-    for (const Rule rule : {check_answers, check_tokens, check_errors, check_closed, check_sight,
-                            check_serializable})
+    for (const Rule rule :
+         {check_answers, check_tokens, check_errors, check_closed, check_sight, check_serializable})
         add(rule(without_effects));
 }
 

@@ -18,8 +18,8 @@ std::string fingerprint_of(const Record& record) {
     std::ostringstream text;
     text << static_cast<int>(record.kind) << ' ' << record.token << ' ' << record.attempt << ' '
          << record.fingerprint << ' ' << record.status_code << ' ' << record.body << ' '
-         << record.point << ' ' << record.by_operator << ' ' << record.lease
-         << ' ' << record.gone_from;
+         << record.point << ' ' << record.by_operator << ' ' << record.lease << ' '
+         << record.gone_from;
     for (const Range& range :
          {record.claimed, record.expires, record.retained, record.lease_until, record.next_attempt})
         text << ' ' << range.lo << '-' << range.hi;

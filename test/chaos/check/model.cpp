@@ -85,8 +85,8 @@ void keep_if_undecided(const Rules& rules, Record* record) {
 // After an operator's decision both count from there, if they would end earlier.
 void keep_as_fresh(const Range& end, const Rules& rules, Record* record) {
     if (record->expires.lo == kNever) record->expires = record->retained = end;
-    for (auto [range, duration] : {std::pair{&record->expires, rules.ttl},
-                                   std::pair{&record->retained, rules.retention}}) {
+    for (auto [range, duration] :
+         {std::pair{&record->expires, rules.ttl}, std::pair{&record->retained, rules.retention}}) {
         range->lo = std::max(range->lo, plus(end.lo, duration));
         range->hi = std::max(range->hi, plus(end.hi, duration));
     }
@@ -384,7 +384,8 @@ class Move {
         return call_.asked.retryable ? Kind::Retryable : Kind::Failed;
     }
 
-    // One step back: to what was there before its transaction, to the attempt before, or to nothing.
+    // One step back: to what was there before its transaction, to the attempt before, or to
+    // nothing.
     Frame released() const {
         Frame next = frame();
         const bool unwritten = next.open && !next.written;
@@ -502,8 +503,8 @@ class Move {
         }
     }
 
-    // Open claims are written now, so their leases count from now. Of one that was given back nothing is
-    // left to be kept.
+    // Open claims are written now, so their leases count from now. Of one that was given back
+    // nothing is left to be kept.
     State prepared() const {
         if (state_.frames.back().released) return undone(state_);
         State next = state_;

@@ -242,11 +242,10 @@ std::vector<Violation> check_errors(const History& history) {
         "25P02"};                                                       // a lost transaction
     static const std::set<std::string> kWithoutExtension = {"42883", "42P01", "3F000"};
     static const std::string kUsersTrigger = "CH001";
-    const bool drops = std::any_of(history.calls.begin(), history.calls.end(), [](const Call& c) {
-        return c.function == Function::Drop;
-    });
+    const bool drops = std::any_of(history.calls.begin(), history.calls.end(),
+                                   [](const Call& c) { return c.function == Function::Drop; });
     // What can be known earlier does not fail at the commit.
-    static const std::set<std::string> kOnlyEarlier = {"25006", "40P01", "42501", "55000",
+    static const std::set<std::string> kOnlyEarlier = {"25006", "40P01", "42501",      "55000",
                                                        "55006", "55P03", kUsersTrigger};
     const auto is_declared = [&](const Call& call) {
         if (call.function >= Function::Commit && kOnlyEarlier.count(call.sqlstate) > 0)
@@ -343,8 +342,8 @@ std::vector<Violation> check_waits(const History& history) {
     }
     std::vector<Violation> found;
     for (const Call& call : history.calls) {
-        // Where idem_begin writes the row it may meet a sweeper that is removing the one before, for
-        // which it waits a millisecond at least.
+        // Where idem_begin writes the row it may meet a sweeper that is removing the one before,
+        // for which it waits a millisecond at least.
         const bool sweeping = history.early_rows && call.returned - call.invoked >= kMillisecond;
         const bool bare = call.result == Result::Ok && call.answer.outcome == "in_progress" &&
                           !call.answer.found && !sweeping;

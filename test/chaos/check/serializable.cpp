@@ -105,9 +105,9 @@ class Dependencies {
         static const Read kEmpty;
         const Read& all = last == last_.end() ? kEmpty : *last->second;
         if (!read.ordered) return add_set(read, all);
-        const bool prefix = read.writers.size() <= all.writers.size() &&
-                            std::equal(read.writers.begin(), read.writers.end(),
-                                       all.writers.begin());
+        const bool prefix =
+            read.writers.size() <= all.writers.size() &&
+            std::equal(read.writers.begin(), read.writers.end(), all.writers.begin());
         if (!prefix) return complain("a version that was never committed", read);
         const std::size_t seen = read.writers.size();
         if (seen > 0) graph_.add(all.writers[seen - 1], read.transaction, "wr", read.object);

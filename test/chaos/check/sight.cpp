@@ -77,9 +77,9 @@ class Sight {
         for (const Part* part : parts->second)
             if (part->transaction != look.transaction && !is_seen(*part, look) &&
                 is_before(*part, *grant))
-                add(23, look, "does not see part " + part->id + " of transaction " +
-                                  std::to_string(part->transaction) + ", granted by " +
-                                  describe(*grant));
+                add(23, look,
+                    "does not see part " + part->id + " of transaction " +
+                        std::to_string(part->transaction) + ", granted by " + describe(*grant));
     }
 
     static bool is_seen(const Part& part, const Look& look) {
@@ -109,8 +109,8 @@ class Sight {
         if (found == grants_.end() || written == alone_.end()) return false;
         const Call& claim = *found->second;
         const Call& work = *written->second;
-        const Micros lease = claim.asked.lease > 0 ? claim.asked.lease
-                                                   : history_.scopes.at(part.key.scope).lease;
+        const Micros lease =
+            claim.asked.lease > 0 ? claim.asked.lease : history_.scopes.at(part.key.scope).lease;
         return work.result == Result::Ok && work.returned < claim.invoked + lease &&
                claim.transaction != grant.transaction && claim.returned < by &&
                work.returned < by && !dropped_between(claim.invoked, grant.returned) &&

@@ -44,8 +44,8 @@ std::string Server::connection_string() const {
 }
 
 std::string Server::connection_string(const std::string& database) const {
-    return "host=" + folder_ + " port=" + std::to_string(port_) + " user=postgres dbname=" +
-           database;
+    return "host=" + folder_ + " port=" + std::to_string(port_) +
+           " user=postgres dbname=" + database;
 }
 
 void Server::control(const std::string& arguments) const {
@@ -109,9 +109,9 @@ void Server::restore_from_dump(const std::string& meanwhile) const {
     const std::string log = folder_ + "/restore.log";
     const std::string file = folder_ + "/chaos.dump";
     rename_database("chaos", "chaos_before");
-    shell(program("pg_dump") + " -Fc -f " + file + " -d '" + connection_string("chaos_before") +
-              "'",
-          log);
+    shell(
+        program("pg_dump") + " -Fc -f " + file + " -d '" + connection_string("chaos_before") + "'",
+        log);
     pqxx::connection connection(connection_string("postgres"));
     pqxx::nontransaction tx(connection);
     tx.exec(meanwhile);

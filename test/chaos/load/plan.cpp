@@ -115,7 +115,7 @@ void draw_work(const Mix& mix, Random& random, std::int64_t turn, Plan* plan) {
     plan->foreign = mix.foreign && random.one_in(8);
     const bool prepares =
         plan->finish == Finish::PrepareCommit || plan->finish == Finish::PrepareRollback;
-    plan->hold = plan->hold && !prepares;  // no session holds it then
+    plan->hold = plan->hold && !prepares;                          // no session holds it then
     if (plan->foreign && prepares) plan->finish = Finish::Commit;  // postgres_fdw cannot
 }
 
@@ -123,10 +123,8 @@ void draw_work(const Mix& mix, Random& random, std::int64_t turn, Plan* plan) {
 // most of those who are granted one have waited for it, and have a snapshot that is older.
 void draw_relay(Random& random, Plan* plan) {
     plan->keys = {relay_keys()[static_cast<std::size_t>(random.between(0, 2))]};
-    plan->shape = random.weighted<Shape>({{Shape::Transactional, 10},
-                                          {Shape::Leased, 4},
-                                          {Shape::Execute, 2},
-                                          {Shape::Operate, 3}});
+    plan->shape = random.weighted<Shape>(
+        {{Shape::Transactional, 10}, {Shape::Leased, 4}, {Shape::Execute, 2}, {Shape::Operate, 3}});
     plan->ending = random.weighted<Ending>({{Ending::FailRetryable, 12},
                                             {Ending::LeaveOpen, 4},
                                             {Ending::Complete, 3},

@@ -14,10 +14,10 @@ struct Mix {
     int relay_every = 4;  // turns
     bool prepare = true;
     bool savepoints = true;
-    bool operators = true;  // forget and resolve
-    bool harm = true;       // clients hang up and have statement_timeout
-    bool brief = true;      // keys whose retention ends within the run
-    bool foreign = false;   // there is a foreign server
+    bool operators = true;        // forget and resolve
+    bool harm = true;             // clients hang up and have statement_timeout
+    bool brief = true;            // keys whose retention ends within the run
+    bool foreign = false;         // there is a foreign server
     bool same_statement = false;  // idem_begin has this argument
     Micros longest_lease = 10 * kSecond;
     std::int64_t body_limit = 65536;
@@ -41,7 +41,7 @@ struct Plan {
     bool extend = false;
     bool checkpoint = false;
     bool repeat_end = false;
-    bool fails = false;  // the operation of idem_execute
+    bool fails = false;          // the operation of idem_execute
     bool one_statement = false;  // Execute: claim, work and end in one statement of the client's
     bool looks = false;          // the work depends on what its transaction sees of the key
     bool sums = false;           // ... and of accounts that others write as well, if SERIALIZABLE

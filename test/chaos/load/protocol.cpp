@@ -124,16 +124,15 @@ Question Protocol::one_statement(const Key& key, const std::string& effect, cons
     call.asked.lease = plan_.lease;
     call.asked.effect = effect;
     set_result(&call, effect);
-    question.sql =
-        filled(kOneStatement,
-               {{"%begin%", begin_arguments(key) +
-                                (mix_.same_statement ? ", same_statement => true" : "")},
-                {"%complete%", names(key) + result_arguments(call, effect)},
-                {"%effect%", client_.quote(effect)},
-                {"%part%", client_.quote(part)},
-                {"%transaction%", std::to_string(transaction)},
-                {"%key%", columns_of(key)},
-                {"%looked_at%", std::to_string(kLookedAt)}});
+    question.sql = filled(kOneStatement,
+                          {{"%begin%", begin_arguments(key) +
+                                           (mix_.same_statement ? ", same_statement => true" : "")},
+                           {"%complete%", names(key) + result_arguments(call, effect)},
+                           {"%effect%", client_.quote(effect)},
+                           {"%part%", client_.quote(part)},
+                           {"%transaction%", std::to_string(transaction)},
+                           {"%key%", columns_of(key)},
+                           {"%looked_at%", std::to_string(kLookedAt)}});
     return question;
 }
 
@@ -226,8 +225,7 @@ Question Protocol::extend(const Key& key, std::int64_t token) const {
     return question;
 }
 
-Question Protocol::checkpoint(const Key& key, std::int64_t token,
-                              const std::string& point) const {
+Question Protocol::checkpoint(const Key& key, std::int64_t token, const std::string& point) const {
     Question question{call_of(Function::Checkpoint, key), {}};
     question.call.asked.token = token;
     question.call.asked.point = point;
@@ -257,12 +255,15 @@ Question Protocol::execute(const Key& key, const std::string& effect, const std:
         call.asked.effect = effect;
         set_result(&call, effect);
     }
-    const nlohmann::json request = {
-        {"id", effect},         {"transaction", transaction},
-        {"scope", key.scope},   {"principal", key.principal},
-        {"key", key.key},       {"status_code", plan_.status_code},
-        {"fails", plan_.fails}, {"body", body_of(effect, plan_.body_size)},
-        {"part", plan_.looks ? part : ""}};
+    const nlohmann::json request = {{"id", effect},
+                                    {"transaction", transaction},
+                                    {"scope", key.scope},
+                                    {"principal", key.principal},
+                                    {"key", key.key},
+                                    {"status_code", plan_.status_code},
+                                    {"fails", plan_.fails},
+                                    {"body", body_of(effect, plan_.body_size)},
+                                    {"part", plan_.looks ? part : ""}};
     std::string arguments = names(key) + ", operation => 'chaos.work(jsonb)', request => " +
                             client_.quote(request.dump()) + optional("wait", plan_.wait);
     arguments += ", fingerprint => '\\x0" + std::to_string(call.asked.fingerprint) + "'";

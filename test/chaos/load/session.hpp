@@ -9,7 +9,7 @@ namespace idem::chaos {
 
 // What planted bugs of the client's side do to the work; see test/chaos/bugs.
 struct Sabotage {
-    bool effect_outside = false;  // the effect in a transaction of its own
+    bool effect_outside = false;    // the effect in a transaction of its own
     bool weaker_isolation = false;  // REPEATABLE READ instead of SERIALIZABLE
 };
 

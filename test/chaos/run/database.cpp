@@ -29,8 +29,9 @@ std::string policies(std::int64_t body_limit) {
         if (rules.closed) sql += ", allowed_role => 'chaos_keeper'";
         sql += ");\n";
     }
-    return sql + "SELECT idem_grant('chaos_stranger');\n"
-                 "GRANT USAGE ON SCHEMA idempotency TO chaos_owner;\n";
+    return sql +
+           "SELECT idem_grant('chaos_stranger');\n"
+           "GRANT USAGE ON SCHEMA idempotency TO chaos_owner;\n";
 }
 
 std::string install(std::int64_t body_limit) {
@@ -45,10 +46,9 @@ void expect(const Server& server, int invariant, const std::string& what, const 
 }
 
 void check_leaks(const Server& server, std::vector<Violation>* found) {
-    expect(
-        server, 18, "locks of ours",
-        "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 18756",
-        "0", found);
+    expect(server, 18, "locks of ours",
+           "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 18756", "0",
+           found);
     expect(server, 18, "prepared transactions", "SELECT count(*) FROM pg_prepared_xacts", "0",
            found);
     expect(server, 18, "open transactions",
@@ -165,8 +165,9 @@ std::string drop_and_create(std::int64_t body_limit) {
 }
 
 bool has_same_statement(const Server& server) {
-    return server.value("SELECT count(*) FROM pg_proc WHERE proname = 'idem_begin'"
-                        " AND 'same_statement' = ANY (proargnames)") != "0";
+    return server.value(
+               "SELECT count(*) FROM pg_proc WHERE proname = 'idem_begin'"
+               " AND 'same_statement' = ANY (proargnames)") != "0";
 }
 
 void read_work(const Server& server, bool foreign, History* history) {

@@ -50,10 +50,9 @@ class Run {
     void work() {
         std::vector<std::unique_ptr<Session>> sessions;
         for (int number = 1; number <= options_.sessions; ++number)
-            sessions.push_back(std::make_unique<Session>(target_, mix_, options_.seed, number,
-                                                         number % kPooledEvery == 0,
-                                                         Sabotage{options_.effect_outside,
-                                                                  options_.weaker_isolation}));
+            sessions.push_back(std::make_unique<Session>(
+                target_, mix_, options_.seed, number, number % kPooledEvery == 0,
+                Sabotage{options_.effect_outside, options_.weaker_isolation}));
         std::atomic<bool> stop{false};
         std::vector<std::future<void>> all;
         for (auto& session : sessions)
@@ -113,8 +112,7 @@ class Run {
         server_.await_ready();
         std::set<Key> keys;
         for (const Call& call : history_.calls)
-            if (call.function < Function::Drop && call.key.scope != "closed")
-                keys.insert(call.key);
+            if (call.function < Function::Drop && call.key.scope != "closed") keys.insert(call.key);
         await_end_of_leases(server_);
         Client reader(target_, 0, false);
         std::atomic<bool> never{false};
