@@ -95,12 +95,15 @@ bool look(const store::Identity& id, Answer* answer) {
 bool forget(const ClaimRef& ref) {
     (void)enter_as_operator(ref);
     store::Record record;
-    if (!lock_and_find(ref.id, &record)) {
+    while (lock_and_find(ref.id, &record)) {
+        if (claim_lives(record, GetCurrentTimestamp())) pg::raise_lease_lives();
+        if (records().remove(record.id, store::version_of(record))) return true;
+        // Somebody who ignores our lock has changed it since: what it says now counts.
         unlock(ref.id);
-        return false;
+        CHECK_FOR_INTERRUPTS();
     }
-    if (claim_lives(record, GetCurrentTimestamp())) pg::raise_lease_lives();
-    return records().remove(record.id, store::version_of(record));
+    unlock(ref.id);
+    return false;
 }
 
 }  // namespace idem::claim
