@@ -141,6 +141,8 @@ class World {
                      step.token < tokens_.size() ? tokens_[tokens_.size() - 1 - step.token] : "1");
         try {
             return text_of(sessions_[static_cast<std::size_t>(step.session)].work.exec(sql));
+        } catch (const pqxx::serialization_failure&) {  // of another family until libpqxx 7
+            return "40001";
         } catch (const pqxx::sql_error& error) {
             return std::string(error.sqlstate());
         }
