@@ -115,14 +115,6 @@ Sight find(const Identity& id, Record* record) {
     return {row.look.found, row.look.writer};
 }
 
-bool known_to(Snapshot snapshot, const Identity& id) {
-    return versions_known_to(snapshot, id);
-}
-
-bool is_busy(const Identity& id) {
-    return versions_busy(id);
-}
-
 // The indexes as well: at commit, nothing is to be waited for.
 void reserve() {
     Relation table = open_plain_table(RowExclusiveLock);
@@ -207,8 +199,8 @@ Removed remove_expired(const Expired& which) {
 
 const Store heap_store = {
     find,
-    known_to,
-    is_busy,
+    versions_known_to,
+    versions_busy,
     reserve,
     insert,
     update,

@@ -162,14 +162,6 @@ Sight find(const Identity& id, Record* record) {
     return {found, InvalidTransactionId};
 }
 
-bool known_to(Snapshot snapshot, const Identity& id) {
-    return versions_known_to(snapshot, id);
-}
-
-bool is_busy(const Identity& id) {
-    return versions_busy(id);
-}
-
 // Each write is done when it returns, but for a deferred trigger, which would run at commit, as
 // whoever commits.
 void reserve() {
@@ -250,8 +242,8 @@ Removed remove_expired(const Expired& which) {
 
 const Store sql_store = {
     find,
-    known_to,
-    is_busy,
+    versions_known_to,
+    versions_busy,
     reserve,
     insert,
     update,
