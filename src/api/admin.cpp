@@ -1,12 +1,12 @@
 // Functions for operators: idem_resolve, idem_forget, idem_cleanup.
 
-#include "claim/admin.hpp"
 #include "api/arguments.hpp"
-#include "claim/liveness.hpp"
-#include "claim/records.hpp"
+#include "claim/locks.hpp"
+#include "claim/operator.hpp"
 #include "pg/boundary.hpp"
 #include "pg/errors.hpp"
 #include "stats/counters.hpp"
+#include "store/store.hpp"
 
 namespace idem::api {
 
@@ -55,7 +55,7 @@ Datum cleanup(FunctionCallInfo fcinfo) {
     if (max_rows < 1) pg::raise_number("max_rows", max_rows, 1, INT64_MAX);
     pg::require_writable("idem_cleanup()");
     store::Expired which{DT_NOBEGIN, GetCurrentTimestamp(), max_rows, stats::count_swept};
-    PG_RETURN_INT64(claim::records().remove_expired(which).rows);
+    PG_RETURN_INT64(store::records().remove_expired(which).rows);
 }
 
 // claim_lives(lease_until, backend_pid, backend_start), of a record in progress

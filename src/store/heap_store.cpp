@@ -110,6 +110,7 @@ Sight find(const Identity& id, Record* record) {
     if (row.look.found) {
         slot_getallattrs(row.look.slot);
         from_columns(row.look.slot->tts_values, row.look.slot->tts_isnull, record);
+        record->id.hash = id.hash;
     }
     close_row(row);
     return {row.look.found, row.look.writer};

@@ -21,18 +21,19 @@ T* copy(const T* value) {
 
 }  // namespace
 
+// Each hash seeds the next, so that ('a', 'b') and ('ab', '') differ.
+Identity make_identity(text* scope, text* principal, text* key) {
+    if (key == nullptr) return {scope, principal, key, 0};
+    return {scope, principal, key, hash_text(key, hash_text(principal, hash_text(scope, 0)))};
+}
+
 bool same_identity(const Identity& a, const Identity& b) {
-    return same_text(a.key, b.key) && same_text(a.principal, b.principal) &&
+    return a.hash == b.hash && same_text(a.key, b.key) && same_text(a.principal, b.principal) &&
            same_text(a.scope, b.scope);
 }
 
-// Each hash seeds the next, so that ('a', 'b') and ('ab', '') differ.
-std::uint64_t identity_hash(const Identity& id) {
-    return hash_text(id.key, hash_text(id.principal, hash_text(id.scope, 0)));
-}
-
 Identity copy_identity(const Identity& id) {
-    return {copy(id.scope), copy(id.principal), copy(id.key)};
+    return {copy(id.scope), copy(id.principal), copy(id.key), id.hash};
 }
 
 Record copy_record(const Record& record) {

@@ -11,7 +11,12 @@ struct Identity {
     text* scope;
     text* principal;
     text* key;
+    std::uint64_t hash;  // of the three, equal in every backend; for locks and hash tables, where a
+                         // collision is harmless: the row decides
 };
+
+// A key that is yet to be made may be nullptr.
+Identity make_identity(text* scope, text* principal, text* key);
 
 // Pointers are nullptr and times pg::kNoTime where the row has null.
 struct Record {
@@ -70,10 +75,6 @@ inline Version any_lease_of(const Record& record) {
 }
 
 bool same_identity(const Identity& a, const Identity& b);
-
-// 64 bits of the identity, equal in every backend; for locks and hash tables. Collisions are
-// harmless there: the row decides.
-std::uint64_t identity_hash(const Identity& id);
 
 // A copy in the current memory context that shares nothing with the original.
 Identity copy_identity(const Identity& id);

@@ -156,6 +156,7 @@ Sight find(const Identity& id, Record* record) {
         heap_deform_tuple(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, values, nulls);
         MemoryContext spi_context = MemoryContextSwitchTo(scope.caller_context);
         from_columns(values, nulls, record);
+        record->id.hash = id.hash;
         MemoryContextSwitchTo(spi_context);
     }
     pg::end_internal(scope);

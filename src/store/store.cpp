@@ -1,11 +1,13 @@
 #include "store/store.hpp"
 
+#include "config/settings.hpp"
 #include "pg/errors.hpp"
 #include "store/record_table.hpp"
 
 namespace idem::store {
 
-const Store& store(core::StoreChoice choice) {
+const Store& records() {
+    core::StoreChoice choice = config::store_choice();
     if (choice == core::StoreChoice::Sql) return sql_store;
     // Whoever is waited for here may have changed which store it is: two that differ would not see
     // each other's rows.

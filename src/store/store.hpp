@@ -4,8 +4,6 @@
 // about one key at once; the unique row is what holds even if they did.
 #pragma once
 
-#include "core/store_choice.hpp"
-
 #include "store/record.hpp"
 
 namespace idem::store {
@@ -86,8 +84,8 @@ extern const Store sql_store;
 // Index look-ups and writes through the table access method, without an executor.
 extern const Store heap_store;
 
-// The store of this database's table. An error (0A000) if the choice is the heap store and the
-// table does not allow it.
-const Store& store(core::StoreChoice choice);
+// The store of this database's table, as idempotency.store chooses it. An error (0A000) if that is
+// the heap store and the table does not allow it.
+const Store& records();
 
 }  // namespace idem::store

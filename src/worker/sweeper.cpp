@@ -103,7 +103,7 @@ Visit sweep_batch(Report* report, std::int64_t* total, std::int64_t end) {
     if (visit == Visit::More) {
         store::Expired which{report->from, GetCurrentTimestamp() - config::cleanup_grace(),
                              batch_size(*report), stats::count_swept};
-        store::Removed removed = store::store(config::store_choice()).remove_expired(which);
+        store::Removed removed = store::records().remove_expired(which);
         end_transaction();
         report->from = removed.last;
         *total += removed.rows;
