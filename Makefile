@@ -15,8 +15,8 @@ OBJS = $(SOURCES:.cpp=.o)
 SHLIB_EXPORTS = exports.txt
 DATA = $(patsubst $(TOP)/%,%,$(wildcard $(TOP)/sql/idempotency--*.sql))
 
-REGRESS = $(sort $(filter-out idempotency--%,$(patsubst $(TOP)/sql/%.sql,%,$(wildcard $(TOP)/sql/*.sql))))
-REGRESS_OPTS = --encoding=UTF8 --no-locale
+REGRESS = $(sort $(patsubst $(TOP)/test/regress/sql/%.sql,%,$(wildcard $(TOP)/test/regress/sql/*.sql)))
+REGRESS_OPTS = --inputdir=$(TOP)/test/regress --encoding=UTF8 --no-locale
 ISOLATION = $(sort $(patsubst $(TOP)/test/isolation/specs/%.spec,%,$(wildcard $(TOP)/test/isolation/specs/*.spec)))
 ISOLATION_OPTS = --inputdir=$(TOP)/test/isolation --encoding=UTF8 --no-locale
 
