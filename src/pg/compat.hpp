@@ -5,6 +5,12 @@
 #error "idempotency needs PostgreSQL 15 or later"
 #endif
 
+#if PG_VERSION_NUM >= 170000
+extern "C" {
+#include "storage/dsm_registry.h"
+}
+#endif
+
 // From 18 a module tells its name and version, which pg_get_loaded_modules() shows.
 #if PG_VERSION_NUM >= 180000
 #define IDEM_MODULE_MAGIC PG_MODULE_MAGIC_EXT(.name = "idempotency", .version = IDEM_RELEASE)
@@ -105,6 +111,19 @@ inline AclResult schema_aclcheck(Oid schema, Oid role, AclMode mode) {
     return object_aclcheck(NamespaceRelationId, schema, role, mode);
 #else
     return pg_namespace_aclcheck(schema, role, mode);
+#endif
+}
+
+// From 17 a module that was not preloaded can have shared memory: nullptr where it can't.
+inline void* named_segment(const char* name, std::size_t size, void (*init)(void*)) {
+#if PG_VERSION_NUM >= 170000
+    bool found;
+    return GetNamedDSMSegment(name, size, init, &found);
+#else
+    (void)name;
+    (void)size;
+    (void)init;
+    return nullptr;
 #endif
 }
 
