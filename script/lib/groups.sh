@@ -67,7 +67,7 @@ group_build() {
         builds_silently "$WORK/build-without-llvm" "$SRC" with_llvm=no
     copy_sources "$WORK/in-tree"
     check "the module builds in tree" builds_silently "$WORK/in-tree" "$WORK/in-tree"
-    check "the module exports what exports.txt lists and nothing else" \
+    check "the module exports what the server looks up and nothing else" \
         "$ROOT/test/check_exports" "$(module_folder)/idempotency.so"
     ((CHECKS_FAILED == 0))
 }
