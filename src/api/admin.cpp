@@ -72,7 +72,7 @@ Datum claim_lives(FunctionCallInfo fcinfo) {
 
 }  // namespace idem::api
 
-IDEM_FUNCTION(idem_resolve, idem::api::resolve);
-IDEM_FUNCTION(idem_forget, idem::api::forget);
-IDEM_FUNCTION(idem_cleanup, idem::api::cleanup);
+IDEM_FUNCTION(idem_operator_resolve, idem::api::resolve);
+IDEM_FUNCTION(idem_operator_forget, idem::api::forget);
+IDEM_FUNCTION(idem_operator_cleanup, idem::api::cleanup);
 IDEM_FUNCTION(idem_claim_lives, idem::api::claim_lives);

@@ -8,9 +8,9 @@
 #include <optional>
 #include <string_view>
 
-extern "C" {
-#include "postgres.h"
+#include "pg/compat.hpp"
 
+extern "C" {
 #include "access/amapi.h"
 #include "access/genam.h"
 #include "access/heapam.h"
@@ -88,5 +88,3 @@ extern "C" {
 #include "utils/uuid.h"
 #include "utils/wait_event.h"
 }
-
-#include "pg/compat.hpp"
