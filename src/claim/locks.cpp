@@ -2,7 +2,6 @@
 
 #include "core/duration.hpp"
 
-#include "claim/question.hpp"
 #include "pg/clock.hpp"
 #include "pg/timed_wait.hpp"
 #include "store/store.hpp"

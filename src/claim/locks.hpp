@@ -24,6 +24,9 @@ void unlock(const store::Identity& id);
 // transaction has ended, nobody knows. False if there is no record; the lock is taken all the same.
 bool lock_and_find(const store::Identity& id, store::Record* record);
 
+// Microseconds that never end.
+inline constexpr std::int64_t kForEver = INT64_MAX;
+
 // How long a caller is ready to wait, and how it has waited so far. Microseconds of a clock that
 // nobody sets.
 struct Patience {

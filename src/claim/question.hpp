@@ -4,11 +4,9 @@
 
 #include "core/decision.hpp"
 
-#include "store/record.hpp"
+#include "claim/locks.hpp"
 
 namespace idem::claim {
-
-inline constexpr std::int64_t kForEver = INT64_MAX;
 
 // The first part is as the caller gave it, each argument checked by itself; nullptr and nullopt are
 // "not given". Durations are microseconds.
