@@ -53,7 +53,8 @@ namespace {
     pg_unreachable();
 }
 
-struct HeldClaim {
+// The claim that a caller speaks of.
+struct FoundClaim {
     OpenClaim* open;  // nullptr: the claim was committed before
     store::Record record;
     bool ended;  // the token has recorded a result already; the record may be empty then
@@ -64,8 +65,8 @@ bool speaks_of(const ClaimRef& ref, const OpenClaim* claim) {
 }
 
 // The claim in the committed record. Only the holder of its token may touch it.
-HeldClaim committed_claim(const ClaimRef& ref) {
-    HeldClaim claim{};
+FoundClaim committed_claim(const ClaimRef& ref) {
+    FoundClaim claim{};
     bool found = ref.token ? lock_and_find(ref.id, &claim.record)
                            : store::records().find(ref.id, &claim.record).found;
     if (!found) pg::raise_no_claim();
@@ -78,7 +79,7 @@ HeldClaim committed_claim(const ClaimRef& ref) {
 
 // An earlier attempt was overwritten when this one was committed; what is left of it may run again.
 // The token that is given back dies: nothing is recorded under it.
-void give_back_attempt(const core::Policy& policy, HeldClaim* claim) {
+void give_back_attempt(const core::Policy& policy, FoundClaim* claim) {
     store::Record* record = &claim->record;
     record->status = core::Status::Retryable;
     record->attempt--;
@@ -98,7 +99,7 @@ void remove_row(const store::Record& record) {
 
 // Errors: ID404, ID409, 22004. Takes the key's lock, waiting for whoever is deciding about the key:
 // if that transaction takes the claim over and commits, the claim is lost; if it rolls back, not.
-HeldClaim held_claim(const ClaimRef& ref) {
+FoundClaim find_claim(const ClaimRef& ref) {
     if (OpenClaim* claim = open_claim(ref.id)) {
         if (claim->busy_level > 0) raise_being_written();
         if (!speaks_of(ref, claim)) raise_claim_lost();
@@ -111,7 +112,7 @@ HeldClaim held_claim(const ClaimRef& ref) {
 }
 
 // Writes the changed record.
-void save(HeldClaim* claim) {
+void save(FoundClaim* claim) {
     if (claim->open != nullptr) {
         write_claim(claim->open, claim->record);
         return;
@@ -121,7 +122,7 @@ void save(HeldClaim* claim) {
 }
 
 // The same, and the claim has ended.
-void save_ended(HeldClaim* claim) {
+void save_ended(FoundClaim* claim) {
     save(claim);
     if (claim->open != nullptr) {
         end_claim(claim->open, false);
@@ -133,7 +134,7 @@ void save_ended(HeldClaim* claim) {
 
 // Undoes the claim, and it has ended. Within its transaction the row is what it was before; later
 // the record of a first attempt is removed, and an earlier attempt's may be run again.
-void withdraw(const core::Policy& policy, HeldClaim* claim) {
+void withdraw(const core::Policy& policy, FoundClaim* claim) {
     OpenClaim* open = claim->open;
     if (open == nullptr && claim->record.attempt > 1) {
         give_back_attempt(policy, claim);
@@ -175,7 +176,7 @@ void mark_completed(std::optional<std::int64_t> ttl, store::Record* record) {
 }
 
 // A lease that was given becomes the claim's own; without one, the claim's own counts again.
-TimestampTz prolong(HeldClaim* claim, std::optional<std::int64_t> lease) {
+TimestampTz prolong(FoundClaim* claim, std::optional<std::int64_t> lease) {
     store::Record* record = &claim->record;
     record->lease = lease.value_or(record->lease);
     record->lease_until = pg::after(GetCurrentTimestamp(), record->lease);
@@ -185,10 +186,24 @@ TimestampTz prolong(HeldClaim* claim, std::optional<std::int64_t> lease) {
 
 // The claim, to be ended. What idem_execute runs must not end the claim that it is run for: its
 // effects would stay, and the next caller would run it again.
-HeldClaim claim_to_end(const ClaimRef& ref) {
-    HeldClaim claim = held_claim(ref);
+FoundClaim claim_to_end(const ClaimRef& ref) {
+    FoundClaim claim = find_claim(ref);
     if (claim.open != nullptr && claim.open->operated) raise_own_operation();
     return claim;
+}
+
+// Records the result that `mark` puts into the record, and the response.
+template <typename Mark>
+bool end(const ClaimRef& ref, const Response& response, Mark mark) {
+    config::ScopePolicy policy = enter(ref);
+    FoundClaim claim = claim_to_end(ref);
+    if (claim.ended) return false;
+    mark(policy.values, &claim.record);
+    allow_as_claimed(claim.record, &policy.values);
+    keep_response(response, policy, &claim.record);
+    save_ended(&claim);
+    account_for_result(claim.record);
+    return true;
 }
 
 }  // namespace
@@ -199,32 +214,19 @@ config::ScopePolicy enter(const ClaimRef& ref) {
 }
 
 bool complete(const ClaimRef& ref, const Response& response, std::optional<std::int64_t> ttl) {
-    config::ScopePolicy policy = enter(ref);
-    HeldClaim claim = claim_to_end(ref);
-    if (claim.ended) return false;
-    mark_completed(ttl, &claim.record);
-    allow_as_claimed(claim.record, &policy.values);
-    keep_response(response, policy, &claim.record);
-    save_ended(&claim);
-    account_for_result(claim.record);
-    return true;
+    return end(ref, response,
+               [ttl](const core::Policy&, store::Record* record) { mark_completed(ttl, record); });
 }
 
 bool fail(const ClaimRef& ref, const Response& response, const Failure& failure) {
-    config::ScopePolicy policy = enter(ref);
-    HeldClaim claim = claim_to_end(ref);
-    if (claim.ended) return false;
-    mark_failed(failure, policy.values, &claim.record);
-    allow_as_claimed(claim.record, &policy.values);
-    keep_response(response, policy, &claim.record);
-    save_ended(&claim);
-    account_for_result(claim.record);
-    return true;
+    return end(ref, response, [&failure](const core::Policy& policy, store::Record* record) {
+        mark_failed(failure, policy, record);
+    });
 }
 
 bool release(const ClaimRef& ref) {
     config::ScopePolicy policy = enter(ref);
-    HeldClaim claim = claim_to_end(ref);
+    FoundClaim claim = claim_to_end(ref);
     if (claim.ended) return false;
     withdraw(policy.values, &claim);
     return true;
@@ -232,7 +234,7 @@ bool release(const ClaimRef& ref) {
 
 TimestampTz extend(const ClaimRef& ref, std::optional<std::int64_t> lease) {
     (void)enter(ref);
-    HeldClaim claim = held_claim(ref);
+    FoundClaim claim = find_claim(ref);
     if (claim.ended) raise_claim_ended();
     return prolong(&claim, lease);
 }
@@ -240,7 +242,7 @@ TimestampTz extend(const ClaimRef& ref, std::optional<std::int64_t> lease) {
 TimestampTz checkpoint(const ClaimRef& ref, text* recovery_point, Jsonb* state,
                        std::optional<std::int64_t> lease) {
     config::ScopePolicy policy = enter(ref);
-    HeldClaim claim = held_claim(ref);
+    FoundClaim claim = find_claim(ref);
     if (claim.ended) raise_claim_ended();
     allow_as_claimed(claim.record, &policy.values);
     check_size("state", state, policy.values);
@@ -250,10 +252,10 @@ TimestampTz checkpoint(const ClaimRef& ref, text* recovery_point, Jsonb* state,
 }
 
 void finish_silently(OpenClaim* claim) {
-    HeldClaim held{claim, current_record(claim), false};
-    mark_completed(std::nullopt, &held.record);
-    save_ended(&held);
-    account_for_result(held.record);
+    FoundClaim found{claim, current_record(claim), false};
+    mark_completed(std::nullopt, &found.record);
+    save_ended(&found);
+    account_for_result(found.record);
 }
 
 }  // namespace idem::claim
