@@ -67,9 +67,9 @@ bool same_request(const store::Record& record, const Asking& asking) {
 Judgement judge(const Asking& asking) {
     Judgement result{};
     result.answer.record.id = asking.id;
-    store::Sight sight = records().find(asking.id, &result.answer.record);
-    result.answer.has_record = sight.found;
-    result.writer = sight.writer;
+    store::Look look = records().find(asking.id, &result.answer.record);
+    result.answer.has_record = look.found;
+    result.writer = look.writer;
     result.now = GetCurrentTimestamp();
     core::Asked asked = asking.asked;
     asked.now = result.now;

@@ -10,10 +10,10 @@ namespace idem::claim {
 bool lock_and_find(const store::Identity& id, store::Record* record) {
     for (;;) {
         lock(id);
-        store::Sight sight = records().find(id, record);
-        if (!TransactionIdIsValid(sight.writer)) return sight.found;
+        store::Look look = records().find(id, record);
+        if (!TransactionIdIsValid(look.writer)) return look.found;
         unlock(id);
-        pg::wait_for_transaction(sight.writer);
+        pg::wait_for_transaction(look.writer);
     }
 }
 
