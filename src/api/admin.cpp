@@ -54,8 +54,8 @@ Datum cleanup(FunctionCallInfo fcinfo) {
     std::int64_t max_rows = bigint_or_none(fcinfo, 0).value_or(INT64_MAX);
     if (max_rows < 1) pg::raise_number("max_rows", max_rows, 1, INT64_MAX);
     pg::require_writable("idem_cleanup()");
-    store::Expired which{DT_NOBEGIN, GetCurrentTimestamp(), max_rows, stats::count_swept};
-    PG_RETURN_INT64(store::records().remove_expired(which).rows);
+    store::Sweep which{DT_NOBEGIN, GetCurrentTimestamp(), max_rows, stats::count_swept};
+    PG_RETURN_INT64(store::records().sweep(which).rows);
 }
 
 // claim_lives(lease_until, backend_pid, backend_start), of a record in progress

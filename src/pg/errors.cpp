@@ -336,24 +336,6 @@ void raise_unseen_attempt() {
     pg_unreachable();
 }
 
-void raise_row_swallowed() {
-    ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-                    errmsg("the record of this key could not be written"),
-                    errdetail("A trigger or rule on idempotency.record has left the row out."),
-                    errhint("Drop the trigger or rule, or let it keep every row.")));
-    pg_unreachable();
-}
-
-void raise_deferred_trigger(const char* trigger) {
-    ereport(ERROR,
-            (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-             errmsg("table idempotency.record has a deferred trigger"),
-             errdetail("Trigger \"%s\" would run at commit, with the rights of whoever commits.",
-                       trigger),
-             errhint("Make it INITIALLY IMMEDIATE, or drop it.")));
-    pg_unreachable();
-}
-
 void raise_table_changed() {
     ereport(ERROR,
             (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -427,13 +409,6 @@ void raise_not_installed() {
     ereport(ERROR, (errcode(ERRCODE_UNDEFINED_TABLE),
                     errmsg("extension \"idempotency\" is not installed in this database"),
                     errhint("Run CREATE EXTENSION idempotency.")));
-    pg_unreachable();
-}
-
-void raise_no_heap_store(const char* obstacle) {
-    ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-                    errmsg("the heap store cannot serve table idempotency.record"),
-                    errdetail("%s", obstacle), errhint("Set idempotency.store to auto or sql.")));
     pg_unreachable();
 }
 

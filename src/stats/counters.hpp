@@ -37,7 +37,7 @@ bool available();
 
 void count(std::string_view scope, Counter counter, std::uint64_t amount = 1);
 
-// For store::Expired.
+// For store::Sweep.
 void count_swept(std::string_view scope, std::int64_t rows);
 
 // One row of the view. `scope` is nullptr for the overflow slot, which all databases share.

@@ -101,13 +101,13 @@ Visit sweep_batch(Report* report, std::int64_t* total, std::int64_t end) {
     begin_transaction(end);
     Visit visit = enter_table();
     if (visit == Visit::More) {
-        store::Expired which{report->from, GetCurrentTimestamp() - config::cleanup_grace(),
-                             batch_size(*report), stats::count_swept};
-        store::Removed removed = store::records().remove_expired(which);
+        store::Sweep which{report->from, GetCurrentTimestamp() - config::cleanup_grace(),
+                           batch_size(*report), stats::count_swept};
+        store::Swept swept = store::records().sweep(which);
         end_transaction();
-        report->from = removed.last;
-        *total += removed.rows;
-        return removed.rows < which.limit ? Visit::Drained : Visit::More;
+        report->from = swept.last;
+        *total += swept.rows;
+        return swept.rows < which.limit ? Visit::Drained : Visit::More;
     }
     end_transaction();
     return visit;
