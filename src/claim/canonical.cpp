@@ -10,7 +10,7 @@
 
 #include "pg/datum.hpp"
 #include "pg/errors.hpp"
-#include "pg/numeric.hpp"
+#include "pg/jsonb.hpp"
 
 namespace idem::claim {
 

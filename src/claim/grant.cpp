@@ -8,9 +8,9 @@
 #include "claim/token.hpp"
 #include "claim/transaction.hpp"
 #include "pg/errors.hpp"
-#include "pg/internal.hpp"
+#include "pg/owner.hpp"
 #include "pg/snapshot.hpp"
-#include "pg/timed_wait.hpp"
+#include "pg/wait.hpp"
 
 namespace idem::claim {
 

@@ -1,6 +1,6 @@
 #include "claim/key_lock.hpp"
 
-#include "pg/timed_wait.hpp"
+#include "pg/wait.hpp"
 
 namespace idem::claim {
 

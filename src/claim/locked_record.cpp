@@ -2,7 +2,7 @@
 
 #include "claim/key_lock.hpp"
 #include "claim/records.hpp"
-#include "pg/timed_wait.hpp"
+#include "pg/wait.hpp"
 
 namespace idem::claim {
 

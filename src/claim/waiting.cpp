@@ -4,9 +4,8 @@
 
 #include "claim/asking.hpp"
 #include "claim/key_lock.hpp"
-#include "pg/clock.hpp"
 #include "pg/errors.hpp"
-#include "pg/timed_wait.hpp"
+#include "pg/wait.hpp"
 
 namespace idem::claim {
 

@@ -1,7 +1,6 @@
 #include "store/record_table.hpp"
 
-#include "pg/internal.hpp"
-#include "pg/version.hpp"
+#include "pg/owner.hpp"
 #include "store/columns.hpp"
 
 namespace idem::store {

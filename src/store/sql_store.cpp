@@ -1,6 +1,5 @@
 #include "pg/errors.hpp"
-#include "pg/internal.hpp"
-#include "pg/sql_text.hpp"
+#include "pg/owner.hpp"
 #include "store/columns.hpp"
 #include "store/record_table.hpp"
 #include "store/row_versions.hpp"
@@ -150,7 +149,7 @@ Sight find(const Identity& id, Record* record) {
     Datum values[kColumns];
     bool nulls[kColumns];
     identity_values(id, values);
-    pg::Internal scope = pg::begin_internal("record");
+    pg::AsOwner scope = pg::begin_as_owner("record");
     bool found = pg::run_read(&find_row, values, nullptr) > 0;
     if (found) {
         heap_deform_tuple(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, values, nulls);
@@ -158,7 +157,7 @@ Sight find(const Identity& id, Record* record) {
         from_columns(values, nulls, record);
         MemoryContextSwitchTo(spi_context);
     }
-    pg::end_internal(scope);
+    pg::end_as_owner(scope);
     return {found, InvalidTransactionId};
 }
 
@@ -231,10 +230,10 @@ Removed remove_expired(const Expired& which) {
     Datum values[] = {TimestampTzGetDatum(which.from), TimestampTzGetDatum(which.until),
                       Int64GetDatum(which.limit)};
     Removed removed{0, which.from};
-    pg::Internal scope = pg::begin_internal("record");
+    pg::AsOwner scope = pg::begin_as_owner("record");
     std::uint64_t groups = pg::run_write(&delete_expired, values, nullptr);
     for (std::uint64_t i = 0; i < groups; i++) add_group(SPI_tuptable->vals[i], which, &removed);
-    pg::end_internal(scope);
+    pg::end_as_owner(scope);
     return removed;
 }
 
