@@ -8,10 +8,6 @@
 
 namespace idem::api {
 
-inline constexpr std::size_t kMaxFingerprintBytes = 64;
-// Of scope, principal and key together; a btree tuple has 2704 bytes for them and its own.
-inline constexpr std::size_t kMaxIdentityBytes = 2600;
-
 // nullptr for null.
 text* text_or_null(FunctionCallInfo fcinfo, int arg);
 bytea* bytea_or_null(FunctionCallInfo fcinfo, int arg);

@@ -10,7 +10,7 @@
 #include "core/fingerprint.hpp"
 
 #include "pg/datum.hpp"
-#include "pg/numeric.hpp"
+#include "pg/jsonb.hpp"
 
 namespace idem::claim {
 

@@ -11,10 +11,10 @@
 
 #include "claim/locks.hpp"
 #include "claim/open_claims.hpp"
-#include "pg/internal.hpp"
+#include "pg/owner.hpp"
 #include "pg/shared_memory.hpp"
 #include "pg/snapshot.hpp"
-#include "pg/timed_wait.hpp"
+#include "pg/wait.hpp"
 #include "store/store.hpp"
 
 namespace idem::claim {

@@ -2,8 +2,7 @@
 
 #include "core/duration.hpp"
 
-#include "pg/clock.hpp"
-#include "pg/timed_wait.hpp"
+#include "pg/wait.hpp"
 #include "store/store.hpp"
 
 namespace idem::claim {

@@ -1,7 +1,6 @@
 #include "config/policy_table.hpp"
 
 #include "pg/errors.hpp"
-#include "pg/sql_text.hpp"
 
 namespace idem::config {
 
@@ -81,7 +80,7 @@ void copy_row(HeapTuple tuple, TupleDesc desc, PolicyRow* row) {
 }  // namespace
 
 PolicyRows read_policies(MemoryContext context) {
-    pg::Internal scope = pg::begin_internal("policy");
+    pg::AsOwner scope = pg::begin_as_owner("policy");
     std::uint64_t count = pg::run_read(&read_all, nullptr, nullptr);
     check_types(SPI_tuptable->tupdesc);
     MemoryContext previous = MemoryContextSwitchTo(context);
@@ -89,7 +88,7 @@ PolicyRows read_policies(MemoryContext context) {
     for (std::uint64_t i = 0; i < count; i++)
         copy_row(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, &result.rows[i]);
     MemoryContextSwitchTo(previous);
-    pg::end_internal(scope);
+    pg::end_as_owner(scope);
     return result;
 }
 

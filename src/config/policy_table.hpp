@@ -1,7 +1,7 @@
 // The table idempotency.policy.
 #pragma once
 
-#include "pg/internal.hpp"
+#include "pg/owner.hpp"
 
 namespace idem::config {
 

@@ -2,92 +2,15 @@
 
 namespace idem::pg {
 
-namespace {
-
-constexpr const char* kNameHint =
-    "Send a key that the client made for this one request, such as a UUID.";
-
-}  // namespace
-
 void raise_null(const char* what) {
     ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("%s must not be null", what),
                     errhint("Pass a value.")));
     pg_unreachable();
 }
 
-void raise_null_default(const char* what) {
-    ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("%s must not be null", what),
-                    errhint("Leave the argument out to get its default.")));
-    pg_unreachable();
-}
-
-void raise_null_element(const char* what) {
-    ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("invalid %s", what),
-                    errdetail("One of its elements is null."),
-                    errhint("Leave it out, or use an empty string if that is meant.")));
-    pg_unreachable();
-}
-
-void raise_too_many(const char* what, int count, int limit) {
-    ereport(ERROR,
-            (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED), errmsg("too many elements in %s", what),
-             errdetail("There are %d; %d are allowed.", count, limit)));
-    pg_unreachable();
-}
-
-void raise_name(const char* what, core::NameFault fault, const core::Name& name) {
-    const char* detail = "";
-    switch (fault) {
-        case core::NameFault::Empty:
-            detail = "It is empty.";
-            break;
-        case core::NameFault::Blank:
-            detail = "It consists of spaces only.";
-            break;
-        case core::NameFault::TooLong:
-            detail = psprintf("It has %zu characters; %zu are allowed.", name.chars,
-                              core::kMaxNameChars);
-            break;
-        case core::NameFault::ControlCharacter:
-            detail = "It contains a control character.";
-            break;
-        case core::NameFault::None:
-            break;
-    }
-    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("invalid %s", what),
-                    errdetail("%s", detail),
-                    strcmp(what, "key") == 0
-                        ? errhint("%s", kNameHint)
-                        : errhint("A %s has up to 255 characters, none of them a control "
-                                  "character.",
-                                  what)));
-    pg_unreachable();
-}
-
-void raise_identity_size(std::size_t bytes, std::size_t limit) {
-    ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-                    errmsg("key, scope and principal are too long together"),
-                    errdetail("They have %zu bytes; %zu are allowed.", bytes, limit),
-                    errhint("Each may have 255 characters, but not all of them four-byte ones.")));
-    pg_unreachable();
-}
-
 void raise_out_of_range(const char* what) {
     ereport(ERROR, (errcode(ERRCODE_DATETIME_VALUE_OUT_OF_RANGE), errmsg("%s out of range", what),
                     errdetail("Its microseconds since 1970 do not fit into 64 bits.")));
-    pg_unreachable();
-}
-
-void raise_duration(const char* what, core::DurationFault fault, core::DurationRange range) {
-    const char* detail = fault == core::DurationFault::Negative ? "It is negative."
-                         : fault == core::DurationFault::Zero   ? "It is zero."
-                                                                : "It is too long.";
-    long long days = range.longest / core::kDay;
-    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("invalid %s", what),
-                    errdetail("%s", detail),
-                    errhint("Use an interval %s and at most %lld %s.",
-                            range.zero_allowed ? "that is not negative" : "of more than zero", days,
-                            days == 1 ? "day" : "days")));
     pg_unreachable();
 }
 
@@ -141,13 +64,6 @@ void raise_request_too_large(std::size_t bytes) {
     pg_unreachable();
 }
 
-void raise_fingerprint_size(std::size_t bytes) {
-    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("invalid fingerprint"),
-                    errdetail("It has %zu bytes; 1 to 64 are allowed.", bytes),
-                    errhint("Use idem_fingerprint(), or a digest of your own.")));
-    pg_unreachable();
-}
-
 void raise_word(const char* what, const char* given, const char* allowed) {
     ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                     errmsg("invalid %s: \"%s\"", what, given), errhint("Use one of %s.", allowed)));
@@ -159,32 +75,6 @@ void raise_number(const char* what, std::int64_t given, std::int64_t least, std:
                     errmsg("invalid %s: %lld", what, static_cast<long long>(given)),
                     errhint("Use a number from %lld to %lld.", static_cast<long long>(least),
                             static_cast<long long>(most))));
-    pg_unreachable();
-}
-
-void raise_headers(const char* detail) {
-    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("invalid headers"),
-                    errdetail("%s", detail),
-                    errhint("Use an object from header names to strings or arrays of strings.")));
-    pg_unreachable();
-}
-
-void raise_not_finite(const char* what) {
-    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("invalid %s", what),
-                    errdetail("It is infinite."), errhint("Use a moment in time.")));
-    pg_unreachable();
-}
-
-void raise_retry_after_without_retry() {
-    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("invalid retry_after"),
-                    errdetail("A final failure is not run again."),
-                    errhint("Add retryable => true, or leave retry_after out.")));
-    pg_unreachable();
-}
-
-void raise_unused(const char* what, const char* detail) {
-    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("invalid %s", what),
-                    errdetail("%s", detail), errhint("Leave it out.")));
     pg_unreachable();
 }
 
@@ -402,52 +292,6 @@ void raise_policy_table(const char* column) {
                     errmsg("table idempotency.policy can't be read"),
                     errdetail("Its column %s has another type, or is null.", column),
                     errhint("Make the table what CREATE EXTENSION made it.")));
-    pg_unreachable();
-}
-
-void raise_not_installed() {
-    ereport(ERROR, (errcode(ERRCODE_UNDEFINED_TABLE),
-                    errmsg("extension \"idempotency\" is not installed in this database"),
-                    errhint("Run CREATE EXTENSION idempotency.")));
-    pg_unreachable();
-}
-
-// Which of the two is older decides what has to be done about it.
-void raise_version(const char* library, const char* installed) {
-    bool objects_are_older = strverscmp(installed, library) < 0;
-    ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-                    errmsg("extension \"idempotency\" is half updated"),
-                    errdetail("The library is of version %s, the objects in this database are of "
-                              "version %s.",
-                              library, installed),
-                    objects_are_older
-                        ? errhint("Run ALTER EXTENSION idempotency UPDATE.")
-                        : errhint("Install the library of that version, and reconnect. If it is in "
-                                  "shared_preload_libraries, restart the server.")));
-    pg_unreachable();
-}
-
-void raise_no_statistics() {
-    ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-                    errmsg("statistics need shared memory"),
-                    errdetail("The library was not loaded when the server started."),
-                    errhint("Add idempotency to shared_preload_libraries and restart the server. "
-                            "Everything else works without.")));
-    pg_unreachable();
-}
-
-void raise_strict_operation() {
-    ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("operation needs a request"),
-                    errdetail("It is a strict function, which is not called with null."),
-                    errhint("Pass a request, or drop STRICT from the function.")));
-    pg_unreachable();
-}
-
-void raise_operation(const char* detail) {
-    ereport(ERROR, (errcode(ERRCODE_INVALID_FUNCTION_DEFINITION), errmsg("invalid operation"),
-                    errdetail("%s", detail),
-                    errhint("Use a function of one jsonb argument that returns jsonb or "
-                            "idem_response.")));
     pg_unreachable();
 }
 

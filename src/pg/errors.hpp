@@ -1,5 +1,5 @@
-// Every error a caller can meet, once: SQLSTATE, message, detail and hint. None of them names the
-// key or the principal, which may be secrets and would end up in the server log.
+// Errors that are raised in several places. None of them names the key or the principal, which may
+// be secrets and would end up in the server log.
 #pragma once
 
 #include "core/duration.hpp"
@@ -16,35 +16,22 @@ inline constexpr int kClaimLost = MAKE_SQLSTATE('I', 'D', '4', '0', '9');
 
 // Bad arguments; `what` is the argument's name.
 [[noreturn]] void raise_null(const char* what);
-[[noreturn]] void raise_null_default(const char* what);
-[[noreturn]] void raise_null_element(const char* what);
-[[noreturn]] void raise_too_many(const char* what, int count, int limit);
-[[noreturn]] void raise_name(const char* what, core::NameFault fault, const core::Name& name);
-[[noreturn]] void raise_identity_size(std::size_t bytes, std::size_t limit);
 [[noreturn]] void raise_out_of_range(const char* what);
-[[noreturn]] void raise_duration(const char* what, core::DurationFault fault,
-                                 core::DurationRange range);
 [[noreturn]] void raise_pattern(core::PatternFault fault, std::size_t chars);
 [[noreturn]] void raise_exclude(std::size_t index);
 [[noreturn]] void raise_too_deep();
 [[noreturn]] void raise_no_canonical_form();
 [[noreturn]] void raise_digest();
 [[noreturn]] void raise_request_too_large(std::size_t bytes);
-[[noreturn]] void raise_fingerprint_size(std::size_t bytes);
 [[noreturn]] void raise_word(const char* what, const char* given, const char* allowed);
 [[noreturn]] void raise_number(const char* what, std::int64_t given, std::int64_t least,
                                std::int64_t most);
-[[noreturn]] void raise_headers(const char* detail);
-[[noreturn]] void raise_not_finite(const char* what);
-[[noreturn]] void raise_retry_after_without_retry();
 [[noreturn]] void raise_retention_below_ttl();
 [[noreturn]] void raise_retry_base_above_cap();
 [[noreturn]] void raise_drop_headers();
 [[noreturn]] void raise_final_errors();
 [[noreturn]] void raise_too_large(const char* what, std::int64_t bytes, std::int64_t limit,
                                   const char* hint);
-// An argument that says nothing here.
-[[noreturn]] void raise_unused(const char* what, const char* detail);
 [[noreturn]] void raise_required(const char* what, const char* hint);
 
 // Claims.
@@ -73,10 +60,5 @@ void require_writable(const char* function);
 [[noreturn]] void raise_missing_role(const char* role);
 [[noreturn]] void raise_policy_unusable(const char* column);
 [[noreturn]] void raise_policy_table(const char* column);
-[[noreturn]] void raise_not_installed();
-[[noreturn]] void raise_version(const char* library, const char* installed);
-[[noreturn]] void raise_no_statistics();
-[[noreturn]] void raise_operation(const char* detail);
-[[noreturn]] void raise_strict_operation();
 
 }  // namespace idem::pg

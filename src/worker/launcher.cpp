@@ -1,19 +1,98 @@
 // The launcher: connected to no database, it starts a sweeper in one database after the other and
 // learns from each when to come again. States and transitions are in README.md.
+//
+// It is what autovacuum's launcher and its get_database_list() are, made of dynamic background
+// workers: RegisterDynamicBackgroundWorker, then a wait like WaitForBackgroundWorkerShutdown, but
+// with an end.
+//
+// What holds at any time:
+// - There is one sweeper at work that this process knows of; those that did not end when they were
+//   told to are remembered with their database, which gets no other.
+// - Nothing waits without an end: one database must not keep the sweepers from the others.
+// - A report belongs to one sweeper. Where that is left behind, the segment is given up as well.
+// - Spans are measured by the monotonic clock; the time of day decides about records alone.
+//
+// A wake-up may be for something else (a sweeper's end, SIGHUP). So the latch is reset before
+// anything is looked at, and whatever may have changed is looked at again.
 
 #include "core/backoff.hpp"
 #include "core/duration.hpp"
 
 #include "config/settings.hpp"
-#include "pg/clock.hpp"
-#include "worker/databases.hpp"
+#include "pg/wait.hpp"
 #include "worker/presence.hpp"
-#include "worker/registration.hpp"
-#include "worker/report.hpp"
+#include "worker/process.hpp"
 
 namespace idem::worker {
 
 namespace {
+
+// ---- the list of databases ----
+
+struct Database {
+    Oid oid;
+    int failures;                   // in a row
+    std::int64_t due;               // next visit, by the monotonic clock; 0: at once
+    TimestampTz from;               // where the next visit goes on; DT_NOBEGIN: at the start
+    std::int64_t lag;               // see note_lag(); kNoLag outside of a backlog
+    BackgroundWorkerHandle* stuck;  // a sweeper that did not end when it was told to
+};
+
+constexpr std::int64_t kNoLag = PG_INT64_MAX;
+
+struct Databases {
+    Database* items;
+    int count;
+};
+
+bool is_swept(Form_pg_database form) {
+    return form->datallowconn && !form->datistemplate && !database_is_invalid_form(form);
+}
+
+Database known_or_new(const Databases& known, Oid oid) {
+    for (int i = 0; i < known.count; i++)
+        if (known.items[i].oid == oid) return known.items[i];
+    return {oid, 0, 0, DT_NOBEGIN, kNoLag, nullptr};
+}
+
+void add(Databases* list, const Database& database) {
+    std::size_t size = sizeof(Database) * static_cast<std::size_t>(list->count + 1);
+    list->items =
+        static_cast<Database*>(list->items == nullptr ? MemoryContextAlloc(TopMemoryContext, size)
+                                                      : repalloc(list->items, size));
+    list->items[list->count++] = database;
+}
+
+Databases read_databases(const Databases& known) {
+    Databases fresh{};
+    (void)GetTransactionSnapshot();
+    Relation relation = table_open(DatabaseRelationId, NoLock);
+    TableScanDesc scan = table_beginscan_catalog(relation, 0, nullptr);
+    while (HeapTuple tuple = heap_getnext(scan, ForwardScanDirection)) {
+        auto* form = reinterpret_cast<Form_pg_database>(GETSTRUCT(tuple));
+        if (is_swept(form)) add(&fresh, known_or_new(known, form->oid));
+    }
+    table_endscan(scan);
+    table_close(relation, NoLock);
+    return fresh;
+}
+
+// Reads the list anew: new databases are due at once, known ones stay as they are, those that are
+// gone, templates, closed for connections or invalid are left out. Where somebody has locked the
+// list it stays as it is.
+// pg_database is the only catalog that can be read without being in a database, and in a
+// transaction of its own. The launcher waits for nobody's lock on it, VACUUM FULL's for example.
+void refresh_databases(Databases* databases) {
+    StartTransactionCommand();
+    if (ConditionalLockRelationOid(DatabaseRelationId, AccessShareLock)) {
+        Databases fresh = read_databases(*databases);
+        if (databases->items != nullptr) pfree(databases->items);
+        *databases = fresh;
+    }
+    CommitTransactionCommand();
+}
+
+// ---- when to visit ----
 
 // A database must be without sweeper now and then: DROP DATABASE looks ten times a second for a
 // moment in which nobody is connected, and gives up after five seconds.
@@ -80,6 +159,8 @@ void note_visit(Database* database, const Report& report) {
     note_lag(database);
     pause(database, pause_after(*database, report));
 }
+
+// ---- a visit ----
 
 // Logged once until a slot is free again.
 void note_slot(bool had_one) {

@@ -3,8 +3,8 @@
 #include "core/duration.hpp"
 
 #include "config/settings.hpp"
-#include "pg/clock.hpp"
-#include "worker/registration.hpp"
+#include "pg/wait.hpp"
+#include "worker/process.hpp"
 
 namespace idem::worker {
 
@@ -28,6 +28,8 @@ bool take_for_life(Oid database) {
     return LockAcquire(&tag, ExclusiveLock, true, true) != LOCKACQUIRE_NOT_AVAIL;
 }
 
+// A launcher that begins at the very moment of this look misses the lock, takes us for another
+// launcher and ends for good. But then we have seen none, and start one.
 bool launcher_runs() {
     LOCKTAG tag = worker_tag(InvalidOid);
     if (LockAcquire(&tag, ShareLock, false, true) == LOCKACQUIRE_NOT_AVAIL) return true;

@@ -1,4 +1,4 @@
-#include "worker/registration.hpp"
+#include "worker/process.hpp"
 
 #include "core/duration.hpp"
 
