@@ -18,11 +18,6 @@ inline constexpr int kClaimLost = MAKE_SQLSTATE('I', 'D', '4', '0', '9');
 [[noreturn]] void raise_null(const char* what);
 [[noreturn]] void raise_out_of_range(const char* what);
 [[noreturn]] void raise_pattern(core::PatternFault fault, std::size_t chars);
-[[noreturn]] void raise_exclude(std::size_t index);
-[[noreturn]] void raise_too_deep();
-[[noreturn]] void raise_no_canonical_form();
-[[noreturn]] void raise_digest();
-[[noreturn]] void raise_request_too_large(std::size_t bytes);
 [[noreturn]] void raise_word(const char* what, const char* given, const char* allowed);
 [[noreturn]] void raise_number(const char* what, std::int64_t given, std::int64_t least,
                                std::int64_t most);
@@ -30,27 +25,11 @@ inline constexpr int kClaimLost = MAKE_SQLSTATE('I', 'D', '4', '0', '9');
 [[noreturn]] void raise_retry_base_above_cap();
 [[noreturn]] void raise_drop_headers();
 [[noreturn]] void raise_final_errors();
-[[noreturn]] void raise_too_large(const char* what, std::int64_t bytes, std::int64_t limit,
-                                  const char* hint);
-[[noreturn]] void raise_required(const char* what, const char* hint);
 
 // Claims.
 [[noreturn]] void raise_no_claim();
-[[noreturn]] void raise_claim_lost();
-[[noreturn]] void raise_claim_ended();
-[[noreturn]] void raise_token_required();
 [[noreturn]] void raise_claim_overtaken();
-[[noreturn]] void raise_still_deciding();
-[[noreturn]] void raise_retry_pending();
 [[noreturn]] void raise_own_claim_open();
-[[noreturn]] void raise_needs_operator(const char* status);
-[[noreturn]] void raise_final(const char* status);
-[[noreturn]] void raise_lease_lives();
-[[noreturn]] void raise_being_written();
-[[noreturn]] void raise_unseen_attempt();
-[[noreturn]] void raise_table_changed();
-[[noreturn]] void raise_lease_wait_timeout();
-[[noreturn]] void raise_own_operation();
 
 // Surroundings. The first is an error (25000) only while a parallel plan runs, as the server's own
 // parts say it; the second also (25006) in a read-only transaction or on a standby.
