@@ -2,10 +2,9 @@
 // key or the principal, which may be secrets and would end up in the server log.
 #pragma once
 
-#include "core/duration.hpp"
 #include "core/fingerprint.hpp"
 #include "core/key.hpp"
-#include "core/pattern.hpp"
+#include "core/time.hpp"
 #include "pg/pg.hpp"
 
 namespace idem::pg {
@@ -21,10 +20,8 @@ inline constexpr int kClaimLost = MAKE_SQLSTATE('I', 'D', '4', '0', '9');
 [[noreturn]] void raise_too_many(const char* what, int count, int limit);
 [[noreturn]] void raise_name(const char* what, core::NameFault fault, const core::Name& name);
 [[noreturn]] void raise_identity_size(std::size_t bytes, std::size_t limit);
-[[noreturn]] void raise_out_of_range(const char* what);
 [[noreturn]] void raise_duration(const char* what, core::DurationFault fault,
                                  core::DurationRange range);
-[[noreturn]] void raise_pattern(core::PatternFault fault, std::size_t chars);
 [[noreturn]] void raise_exclude(std::size_t index);
 [[noreturn]] void raise_too_deep();
 [[noreturn]] void raise_no_canonical_form();
@@ -37,10 +34,6 @@ inline constexpr int kClaimLost = MAKE_SQLSTATE('I', 'D', '4', '0', '9');
 [[noreturn]] void raise_headers(const char* detail);
 [[noreturn]] void raise_not_finite(const char* what);
 [[noreturn]] void raise_retry_after_without_retry();
-[[noreturn]] void raise_retention_below_ttl();
-[[noreturn]] void raise_retry_base_above_cap();
-[[noreturn]] void raise_drop_headers();
-[[noreturn]] void raise_final_errors();
 [[noreturn]] void raise_too_large(const char* what, std::int64_t bytes, std::int64_t limit,
                                   const char* hint);
 // An argument that says nothing here.
@@ -71,10 +64,6 @@ inline constexpr int kClaimLost = MAKE_SQLSTATE('I', 'D', '4', '0', '9');
 // parts say it; the second also (25006) in a read-only transaction or on a standby.
 void require_no_parallel_mode(const char* function);
 void require_writable(const char* function);
-[[noreturn]] void raise_role(const char* role);
-[[noreturn]] void raise_missing_role(const char* role);
-[[noreturn]] void raise_policy_unusable(const char* column);
-[[noreturn]] void raise_policy_table(const char* column);
 [[noreturn]] void raise_not_installed();
 [[noreturn]] void raise_no_heap_store(const char* obstacle);
 [[noreturn]] void raise_version(const char* library, const char* installed);
