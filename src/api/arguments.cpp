@@ -66,20 +66,6 @@ void check_size(const store::Identity& id) {
                  errhint("Each may have 255 characters, but not all of them four-byte ones.")));
 }
 
-void check_span(std::int64_t micros, const char* what, core::DurationRange range) {
-    core::DurationFault fault = core::check_duration(micros, range);
-    if (fault == core::DurationFault::None) return;
-    const char* detail = fault == core::DurationFault::Negative ? "It is negative."
-                         : fault == core::DurationFault::Zero   ? "It is zero."
-                                                                : "It is too long.";
-    long long days = range.longest / core::kDay;
-    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("invalid %s", what),
-                    errdetail("%s", detail),
-                    errhint("Use an interval %s and at most %lld %s.",
-                            range.zero_allowed ? "that is not negative" : "of more than zero", days,
-                            days == 1 ? "day" : "days")));
-}
-
 [[noreturn]] void raise_headers(const char* detail) {
     ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("invalid headers"),
                     errdetail("%s", detail),
@@ -165,6 +151,20 @@ bool bool_or(FunctionCallInfo fcinfo, int arg, bool otherwise) {
 std::optional<std::int64_t> bigint_or_none(FunctionCallInfo fcinfo, int arg) {
     if (PG_ARGISNULL(arg)) return std::nullopt;
     return PG_GETARG_INT64(arg);
+}
+
+void check_span(std::int64_t micros, const char* what, core::DurationRange range) {
+    core::DurationFault fault = core::check_duration(micros, range);
+    if (fault == core::DurationFault::None) return;
+    const char* detail = fault == core::DurationFault::Negative ? "It is negative."
+                         : fault == core::DurationFault::Zero   ? "It is zero."
+                                                                : "It is too long.";
+    long long days = range.longest / core::kDay;
+    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("invalid %s", what),
+                    errdetail("%s", detail),
+                    errhint("Use an interval %s and at most %lld %s.",
+                            range.zero_allowed ? "that is not negative" : "of more than zero", days,
+                            days == 1 ? "day" : "days")));
 }
 
 std::optional<std::int64_t> duration_or_none(FunctionCallInfo fcinfo, int arg, const char* name,

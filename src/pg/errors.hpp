@@ -2,10 +2,9 @@
 // be secrets and would end up in the server log.
 #pragma once
 
-#include "core/duration.hpp"
 #include "core/fingerprint.hpp"
 #include "core/key.hpp"
-#include "core/pattern.hpp"
+#include "core/time.hpp"
 #include "pg/pg.hpp"
 
 namespace idem::pg {
@@ -16,15 +15,9 @@ inline constexpr int kClaimLost = MAKE_SQLSTATE('I', 'D', '4', '0', '9');
 
 // Bad arguments; `what` is the argument's name.
 [[noreturn]] void raise_null(const char* what);
-[[noreturn]] void raise_out_of_range(const char* what);
-[[noreturn]] void raise_pattern(core::PatternFault fault, std::size_t chars);
 [[noreturn]] void raise_word(const char* what, const char* given, const char* allowed);
 [[noreturn]] void raise_number(const char* what, std::int64_t given, std::int64_t least,
                                std::int64_t most);
-[[noreturn]] void raise_retention_below_ttl();
-[[noreturn]] void raise_retry_base_above_cap();
-[[noreturn]] void raise_drop_headers();
-[[noreturn]] void raise_final_errors();
 
 // Claims.
 [[noreturn]] void raise_no_claim();
@@ -35,9 +28,5 @@ inline constexpr int kClaimLost = MAKE_SQLSTATE('I', 'D', '4', '0', '9');
 // parts say it; the second also (25006) in a read-only transaction or on a standby.
 void require_no_parallel_mode(const char* function);
 void require_writable(const char* function);
-[[noreturn]] void raise_role(const char* role);
-[[noreturn]] void raise_missing_role(const char* role);
-[[noreturn]] void raise_policy_unusable(const char* column);
-[[noreturn]] void raise_policy_table(const char* column);
 
 }  // namespace idem::pg
