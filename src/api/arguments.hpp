@@ -2,7 +2,7 @@
 #pragma once
 
 #include "claim/finish.hpp"
-#include "core/duration.hpp"
+#include "core/time.hpp"
 
 #include "pg/datum.hpp"
 

@@ -57,9 +57,9 @@ std::int64_t settled_memory(const BeginCall& call, std::int64_t retention) {
     return Min(retention, config::memory_since(pg::bytes_of(call.id.scope), *call.first_sent));
 }
 
-core::Asked settled_limits(const BeginCall& call, const core::Policy& policy,
+core::Question settled_limits(const BeginCall& call, const core::Policy& policy,
                            std::int64_t retention) {
-    core::Asked asked{};
+    core::Question asked{};
     asked.memory = settled_memory(call, retention);
     asked.first_sent = call.first_sent;
     asked.max_attempts = policy.max_attempts;

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 
-#include "core/canonical.hpp"
 #include "core/fingerprint.hpp"
 
 #include "pg/datum.hpp"

@@ -1,7 +1,7 @@
 // The canonical form of a request, by walking it as the server keeps it.
 #pragma once
 
-#include "core/exclude.hpp"
+#include "core/fingerprint.hpp"
 
 #include "pg/pg.hpp"
 

@@ -1,6 +1,6 @@
 #include "claim/finish.hpp"
 
-#include "core/backoff.hpp"
+#include "core/time.hpp"
 
 #include "claim/account.hpp"
 #include "claim/ending.hpp"

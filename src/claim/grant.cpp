@@ -1,6 +1,6 @@
 #include "claim/grant.hpp"
 
-#include "core/duration.hpp"
+#include "core/time.hpp"
 
 #include "claim/liveness.hpp"
 #include "claim/open_claims.hpp"
@@ -22,8 +22,8 @@ store::Record inherited(const Judgement& judgement) {
     const store::Record& row = judgement.answer.record;
     record.id = row.id;
     record.created_at = judgement.now;
-    core::Claim claim = judgement.answer.claim;
-    if (claim == core::Claim::First || claim == core::Claim::Reuse) return record;
+    core::Execution claim = judgement.answer.claim;
+    if (claim == core::Execution::First || claim == core::Execution::Reuse) return record;
     record.attempt = row.attempt;
     record.created_at = row.created_at;
     record.fingerprint = row.fingerprint;
@@ -81,7 +81,7 @@ bool lease_ended_before(const Asking& asking, const Judgement& judgement) {
 // Whoever is granted a key sees every effect of the attempts before.
 void check_snapshot(const Asking& asking, const Judgement& judgement) {
     if (asking.fixed == nullptr) return;
-    bool in_time = judgement.answer.claim != core::Claim::Takeover ||
+    bool in_time = judgement.answer.claim != core::Execution::Takeover ||
                    lease_ended_before(asking, judgement) || pg::is_as_good_as_new(asking.fixed);
     if (!in_time || pg::may_be_pruned_under(asking.fixed_since, judgement.now) ||
         !records().known_to(asking.fixed, asking.id))

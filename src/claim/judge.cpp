@@ -34,8 +34,8 @@ bool same_by_its_rule(const store::Record& record, const Asking& asking) {
                          fingerprint_of(asking.hashed, nullptr, nullptr, record.excluded));
 }
 
-core::RecordFacts facts_of(const store::Record& record, const Asking& asking, TimestampTz now) {
-    core::RecordFacts facts{};
+core::Known facts_of(const store::Record& record, const Asking& asking, TimestampTz now) {
+    core::Known facts{};
     facts.status = record.status;
     facts.attempt = record.attempt;
     facts.lease_until = or_past(record.lease_until);
@@ -50,7 +50,7 @@ core::RecordFacts facts_of(const store::Record& record, const Asking& asking, Ti
 }
 
 // What the row does not say: it follows from the time and the policy.
-bool is_unknown(const core::RecordFacts& record, const core::Asked& asked) {
+bool is_unknown(const core::Known& record, const core::Question& asked) {
     return record.status == core::Status::InProgress &&
            (asked.now >= record.lease_until || record.holder_gone) &&
            asked.on_lease_expiry == core::OnLeaseExpiry::Unknown;
@@ -71,9 +71,9 @@ Judgement judge(const Asking& asking) {
     result.answer.has_record = sight.found;
     result.writer = sight.writer;
     result.now = GetCurrentTimestamp();
-    core::Asked asked = asking.asked;
+    core::Question asked = asking.asked;
     asked.now = result.now;
-    core::RecordFacts facts{};
+    core::Known facts{};
     if (result.answer.has_record) {
         facts = facts_of(result.answer.record, asking, result.now);
         if (result.answer.record.no_takeover) asked.on_lease_expiry = core::OnLeaseExpiry::Unknown;
@@ -83,7 +83,7 @@ Judgement judge(const Asking& asking) {
         result.answer.record.status = core::Status::Unknown;
     result.answer.outcome = decision.outcome;
     result.answer.retry_after = decision.retry_after;
-    result.answer.claim = decision.claim;
+    result.answer.claim = decision.execution;
     return result;
 }
 

@@ -1,6 +1,6 @@
 #include "claim/waiting.hpp"
 
-#include "core/duration.hpp"
+#include "core/time.hpp"
 
 #include "claim/asking.hpp"
 #include "claim/key_lock.hpp"

@@ -1,7 +1,7 @@
 // Between the server's values and plain ones.
 #pragma once
 
-#include "core/duration.hpp"
+#include "core/time.hpp"
 #include "core/key.hpp"
 #include "pg/pg.hpp"
 

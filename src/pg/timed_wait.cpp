@@ -1,6 +1,6 @@
 #include "pg/timed_wait.hpp"
 
-#include "core/duration.hpp"
+#include "core/time.hpp"
 
 #include "pg/internal.hpp"
 #include "pg/subtransaction.hpp"

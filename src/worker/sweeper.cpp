@@ -1,8 +1,7 @@
 // A sweeper: visits one database, removes what has expired in small transactions, and ends. It
 // never stays: a worker that is connected stands in the way of DROP DATABASE.
 
-#include "core/duration.hpp"
-#include "core/pace.hpp"
+#include "core/time.hpp"
 
 #include "config/settings.hpp"
 #include "pg/clock.hpp"
@@ -93,7 +92,7 @@ void end_transaction() {
 
 // Halved with each failure in a row: a batch that takes too long would never be done.
 int batch_size(const Report& report) {
-    return Max(config::cleanup_batch_size() >> Min(report.failures_before, 20), 1);
+    return Max(config::cleanup_batch_size >> Min(report.failures_before, 20), 1);
 }
 
 // One batch, one transaction.
@@ -101,7 +100,8 @@ Visit sweep_batch(Report* report, std::int64_t* total, std::int64_t end) {
     begin_transaction(end);
     Visit visit = enter_table();
     if (visit == Visit::More) {
-        store::Expired which{report->from, GetCurrentTimestamp() - config::cleanup_grace(),
+        store::Expired which{report->from,
+                             GetCurrentTimestamp() - config::cleanup_grace * core::kSecond,
                              batch_size(*report), stats::count_swept};
         store::Removed removed = store::store(config::store_choice()).remove_expired(which);
         end_transaction();
