@@ -236,14 +236,6 @@ void raise_table_changed() {
     pg_unreachable();
 }
 
-// The server's own words for a lock that is not granted in time.
-void raise_lease_wait_timeout() {
-    ereport(ERROR,
-            (errcode(ERRCODE_LOCK_NOT_AVAILABLE), errmsg("canceling statement due to lock timeout"),
-             errdetail("The claim that it waited for is still leased.")));
-    pg_unreachable();
-}
-
 void raise_own_operation() {
     ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
                     errmsg("the operation of this key is running"),

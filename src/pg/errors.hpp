@@ -49,7 +49,6 @@ inline constexpr int kClaimLost = MAKE_SQLSTATE('I', 'D', '4', '0', '9');
 [[noreturn]] void raise_being_written();
 [[noreturn]] void raise_unseen_attempt();
 [[noreturn]] void raise_table_changed();
-[[noreturn]] void raise_lease_wait_timeout();
 [[noreturn]] void raise_own_operation();
 
 // Surroundings. The first is an error (25000) only while a parallel plan runs, as the server's own
