@@ -2,7 +2,7 @@
 #pragma once
 
 #include "claim/holder.hpp"
-#include "core/duration.hpp"
+#include "core/time.hpp"
 
 #include "pg/datum.hpp"
 
@@ -23,6 +23,7 @@ std::optional<std::int64_t> bigint_or_none(FunctionCallInfo fcinfo, int arg);
 // Microseconds.
 std::optional<std::int64_t> duration_or_none(FunctionCallInfo fcinfo, int arg, const char* name,
                                              core::DurationRange range);
+void check_span(std::int64_t micros, const char* what, core::DurationRange range);
 
 std::optional<TimestampTz> moment_or_none(FunctionCallInfo fcinfo, int arg, const char* name);
 

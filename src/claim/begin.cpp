@@ -39,8 +39,8 @@ bool is_abandoned_early(const store::Record& record, const Question& question, T
     return question.fixed == nullptr && now < record.lease_until && holder_is_gone(record);
 }
 
-core::RecordFacts facts_of(const store::Record& record, const Question& question, TimestampTz now) {
-    core::RecordFacts facts{};
+core::Known facts_of(const store::Record& record, const Question& question, TimestampTz now) {
+    core::Known facts{};
     facts.status = record.status;
     facts.attempt = record.attempt;
     facts.lease_until = or_past(record.lease_until);
@@ -55,21 +55,21 @@ core::RecordFacts facts_of(const store::Record& record, const Question& question
 }
 
 // What the row does not say: it follows from the time and the policy.
-bool is_unknown(const core::RecordFacts& record, const core::Asked& rules) {
+bool is_unknown(const core::Known& record, const core::Terms& terms) {
     return record.status == core::Status::InProgress &&
-           (rules.now >= record.lease_until || record.holder_gone) &&
-           rules.on_lease_expiry == core::OnLeaseExpiry::Unknown;
+           (terms.now >= record.lease_until || record.holder_gone) &&
+           terms.on_lease_expiry == core::OnLeaseExpiry::Unknown;
 }
 
 core::Decision decide(const Question& question, Turn* turn) {
-    core::Asked rules = question.rules;
-    rules.now = turn->now;
-    if (!turn->answer.has_record) return core::decide(nullptr, rules);
+    core::Terms terms = question.terms;
+    terms.now = turn->now;
+    if (!turn->answer.has_record) return core::decide(nullptr, terms);
     store::Record* record = &turn->answer.record;
-    if (record->no_takeover) rules.on_lease_expiry = core::OnLeaseExpiry::Unknown;
-    core::RecordFacts facts = facts_of(*record, question, turn->now);
-    if (is_unknown(facts, rules)) record->status = core::Status::Unknown;
-    return core::decide(&facts, rules);
+    if (record->no_takeover) terms.on_lease_expiry = core::OnLeaseExpiry::Unknown;
+    core::Known facts = facts_of(*record, question, turn->now);
+    if (is_unknown(facts, terms)) record->status = core::Status::Unknown;
+    return core::decide(&facts, terms);
 }
 
 Turn judge(const Question& question) {
@@ -81,7 +81,7 @@ Turn judge(const Question& question) {
     turn.now = GetCurrentTimestamp();
     core::Decision decision = decide(question, &turn);
     turn.answer.outcome = decision.outcome;
-    turn.answer.claim = decision.claim;
+    turn.answer.claim = decision.execution;
     turn.answer.retry_after = decision.retry_after;
     if (decision.outcome == core::Outcome::InProgress) turn.blocker = Blocker::Lease;
     return turn;

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 
-#include "core/canonical.hpp"
 #include "core/fingerprint.hpp"
 
 #include "pg/datum.hpp"

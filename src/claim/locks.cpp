@@ -1,6 +1,6 @@
 #include "claim/locks.hpp"
 
-#include "core/duration.hpp"
+#include "core/time.hpp"
 
 #include "pg/wait.hpp"
 #include "store/store.hpp"

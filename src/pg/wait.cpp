@@ -1,6 +1,6 @@
 #include "pg/wait.hpp"
 
-#include "core/duration.hpp"
+#include "core/time.hpp"
 
 #include "pg/boundary.hpp"
 #include "pg/owner.hpp"

@@ -15,8 +15,7 @@
 // A wake-up may be for something else (a sweeper's end, SIGHUP). So the latch is reset before
 // anything is looked at, and whatever may have changed is looked at again.
 
-#include "core/backoff.hpp"
-#include "core/duration.hpp"
+#include "core/time.hpp"
 
 #include "config/settings.hpp"
 #include "pg/wait.hpp"
@@ -108,7 +107,7 @@ constexpr std::int64_t kPatience = 8 * core::kSecond;
 constexpr std::int64_t kLastPatience = 2 * core::kSecond;
 
 std::int64_t interval() {
-    return config::cleanup_interval() * core::kSecond;
+    return config::cleanup_interval * core::kSecond;
 }
 
 std::int64_t pause_after(const Database& database, const Report& report) {
@@ -131,7 +130,7 @@ std::int64_t pause_after(const Database& database, const Report& report) {
 }
 
 std::int64_t lag(const Database& database) {
-    return GetCurrentTimestamp() - config::cleanup_grace() - database.from;
+    return GetCurrentTimestamp() - config::cleanup_grace * core::kSecond - database.from;
 }
 
 std::int64_t behind(const Database& database) {
@@ -254,7 +253,7 @@ void visit(Database* database, dsm_segment** segment) {
 
 // A pause that was fixed under a longer interval must not outlast a shorter one. Back-off stays.
 void apply_reload(Databases* databases) {
-    if (!reload_if_asked() || config::cleanup_interval() == 0) return;
+    if (!reload_if_asked() || config::cleanup_interval == 0) return;
     std::int64_t latest = pg::monotonic_micros() + interval();
     for (int i = 0; i < databases->count; i++) {
         Database* database = &databases->items[i];
@@ -265,14 +264,14 @@ void apply_reload(Databases* databases) {
 void visit_due(Databases* databases, dsm_segment** segment) {
     for (int i = 0; i < databases->count; i++) {
         apply_reload(databases);
-        if (config::cleanup_interval() > 0 && databases->items[i].due <= pg::monotonic_micros())
+        if (config::cleanup_interval > 0 && databases->items[i].due <= pg::monotonic_micros())
             visit(&databases->items[i], segment);
     }
 }
 
 // How long nothing is due. New databases are noticed at least once an interval.
 std::int64_t time_to_next(const Databases& databases) {
-    if (config::cleanup_interval() == 0) return core::kDay;
+    if (config::cleanup_interval == 0) return core::kDay;
     std::int64_t now = pg::monotonic_micros();
     std::int64_t left = interval();
     for (int i = 0; i < databases.count; i++) left = Min(left, databases.items[i].due - now);
@@ -285,7 +284,7 @@ std::int64_t time_to_next(const Databases& databases) {
     Databases databases{};
     for (;;) {
         apply_reload(&databases);
-        if (config::cleanup_interval() > 0) {
+        if (config::cleanup_interval > 0) {
             refresh_databases(&databases);
             visit_due(&databases, &segment);
         }

@@ -1,6 +1,6 @@
 #include "worker/presence.hpp"
 
-#include "core/duration.hpp"
+#include "core/time.hpp"
 
 #include "config/settings.hpp"
 #include "pg/wait.hpp"
@@ -57,8 +57,7 @@ bool start_launcher() {
 // On a standby nothing may be registered: the postmaster would not start it before promotion, and
 // each try would keep a worker slot until then.
 bool may_start() {
-    return !preloaded && !IsBinaryUpgrade && config::cleanup_interval() > 0 &&
-           !RecoveryInProgress();
+    return !preloaded && !IsBinaryUpgrade && config::cleanup_interval > 0 && !RecoveryInProgress();
 }
 
 }  // namespace

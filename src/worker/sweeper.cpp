@@ -15,8 +15,7 @@
 //   waited for.
 // - Whatever ends it, the report says how far it came: it is written after each commit.
 
-#include "core/duration.hpp"
-#include "core/pace.hpp"
+#include "core/time.hpp"
 
 #include "config/settings.hpp"
 #include "pg/owner.hpp"
@@ -105,7 +104,7 @@ void end_transaction() {
 
 // Halved with each failure in a row: a batch that takes too long would never be done.
 int batch_size(const Report& report) {
-    return Max(config::cleanup_batch_size() >> Min(report.failures_before, 20), 1);
+    return Max(config::cleanup_batch_size >> Min(report.failures_before, 20), 1);
 }
 
 // One batch, one transaction.
@@ -113,7 +112,8 @@ Visit sweep_batch(Report* report, std::int64_t* total, std::int64_t end) {
     begin_transaction(end);
     Visit visit = enter_table();
     if (visit == Visit::More) {
-        store::Sweep which{report->from, GetCurrentTimestamp() - config::cleanup_grace(),
+        store::Sweep which{report->from,
+                           GetCurrentTimestamp() - config::cleanup_grace * core::kSecond,
                            batch_size(*report), stats::count_swept};
         store::Swept swept = store::records().sweep(which);
         end_transaction();
