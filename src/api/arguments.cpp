@@ -30,11 +30,7 @@ const char* detail_of(core::NameFault fault, const core::Name& name) {
     return "";
 }
 
-// By the rules of keys, or of scopes and principals.
-void check_name(const text* value, const char* what, core::NameFault (*check)(const core::Name&)) {
-    core::Name name = pg::name_of(value);
-    core::NameFault fault = check(name);
-    if (fault == core::NameFault::None) return;
+[[noreturn]] void raise_name(const char* what, core::NameFault fault, const core::Name& name) {
     ereport(
         ERROR,
         (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("invalid %s", what),
@@ -42,6 +38,13 @@ void check_name(const text* value, const char* what, core::NameFault (*check)(co
          strcmp(what, "key") == 0
              ? errhint("Send a key that the client made for this one request, such as a UUID.")
              : errhint("A %s has up to 255 characters, none of them a control character.", what)));
+    pg_unreachable();
+}
+
+void check_key(const text* key, const char* what) {
+    core::Name name = pg::name_of(key);
+    core::NameFault fault = core::check_key(name);
+    if (fault != core::NameFault::None) raise_name(what, fault, name);
 }
 
 text* label(FunctionCallInfo fcinfo, int arg, const char* name) {
@@ -50,7 +53,9 @@ text* label(FunctionCallInfo fcinfo, int arg, const char* name) {
                 (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("%s must not be null", name),
                  errhint("Leave the argument out to get its default.")));
     text* value = PG_GETARG_TEXT_PP(arg);
-    check_name(value, name, core::check_label);
+    core::Name given = pg::name_of(value);
+    core::NameFault fault = core::check_label(given);
+    if (fault != core::NameFault::None) raise_name(name, fault, given);
     return value;
 }
 
@@ -140,7 +145,7 @@ text* required_text(FunctionCallInfo fcinfo, int arg, const char* name) {
 
 text* required_name(FunctionCallInfo fcinfo, int arg, const char* name) {
     text* value = required_text(fcinfo, arg, name);
-    check_name(value, name, core::check_key);
+    check_key(value, name);
     return value;
 }
 
