@@ -1,12 +1,12 @@
 // Functions for operators: idem_resolve, idem_forget, idem_cleanup.
 
-#include "claim/admin.hpp"
 #include "api/arguments.hpp"
-#include "claim/liveness.hpp"
-#include "claim/records.hpp"
+#include "claim/locks.hpp"
+#include "claim/operator.hpp"
 #include "pg/boundary.hpp"
 #include "pg/errors.hpp"
 #include "stats/counters.hpp"
+#include "store/store.hpp"
 
 namespace idem::api {
 
@@ -55,7 +55,7 @@ Datum cleanup(FunctionCallInfo fcinfo) {
     if (max_rows < 1) pg::raise_number("max_rows", max_rows, 1, INT64_MAX);
     pg::require_writable("idem_cleanup()");
     store::Sweep which{DT_NOBEGIN, GetCurrentTimestamp(), max_rows, stats::count_swept};
-    PG_RETURN_INT64(claim::records().sweep(which).rows);
+    PG_RETURN_INT64(store::records().sweep(which).rows);
 }
 
 // claim_lives(lease_until, backend_pid, backend_start), of a record in progress
@@ -72,7 +72,7 @@ Datum claim_lives(FunctionCallInfo fcinfo) {
 
 }  // namespace idem::api
 
-IDEM_FUNCTION(idem_resolve, idem::api::resolve);
-IDEM_FUNCTION(idem_forget, idem::api::forget);
-IDEM_FUNCTION(idem_cleanup, idem::api::cleanup);
+IDEM_FUNCTION(idem_operator_resolve, idem::api::resolve);
+IDEM_FUNCTION(idem_operator_forget, idem::api::forget);
+IDEM_FUNCTION(idem_operator_cleanup, idem::api::cleanup);
 IDEM_FUNCTION(idem_claim_lives, idem::api::claim_lives);

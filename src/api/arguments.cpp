@@ -129,9 +129,11 @@ std::optional<TimestampTz> moment_or_none(FunctionCallInfo fcinfo, int arg, cons
 
 store::Identity identity_or_generated_key(FunctionCallInfo fcinfo, int key, int scope,
                                           int principal) {
-    store::Identity id{label(fcinfo, scope, "scope"), label(fcinfo, principal, "principal"),
-                       text_or_null(fcinfo, key)};
-    if (id.key != nullptr) check_key(id.key, "key");
+    text* given_scope = label(fcinfo, scope, "scope");
+    text* given_principal = label(fcinfo, principal, "principal");
+    text* given_key = text_or_null(fcinfo, key);
+    if (given_key != nullptr) check_key(given_key, "key");
+    store::Identity id = store::make_identity(given_scope, given_principal, given_key);
     check_size(id);
     return id;
 }

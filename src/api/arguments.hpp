@@ -1,7 +1,7 @@
 // SQL arguments, checked: each is refused here, with its name, before anything is granted.
 #pragma once
 
-#include "claim/finish.hpp"
+#include "claim/holder.hpp"
 #include "core/duration.hpp"
 
 #include "pg/datum.hpp"

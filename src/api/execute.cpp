@@ -5,8 +5,8 @@
 #include "api/arguments.hpp"
 #include "api/claim_result.hpp"
 #include "api/operation.hpp"
-#include "claim/admin.hpp"
 #include "claim/begin.hpp"
+#include "claim/operator.hpp"
 #include "config/policy.hpp"
 #include "pg/boundary.hpp"
 #include "pg/errors.hpp"
@@ -70,18 +70,18 @@ void record_result(const claim::Answer& answer, text* failure, const claim::Resp
         (void)claim::fail(ref, claim::Response{}, claim::Failure{failure, false, std::nullopt});
 }
 
-claim::BeginCall begin_call(FunctionCallInfo fcinfo, const Operation& operation) {
-    claim::BeginCall call{};
-    call.function = "idem_execute()";
-    call.id = identity_or_generated_key(fcinfo, 0, 3, 4);
-    call.request = jsonb_or_null(fcinfo, 2);
-    call.fingerprint = fingerprint_or_null(fcinfo, 5);
-    call.operation = operation.name;
-    call.ttl = duration_or_none(fcinfo, 6, "ttl", core::kTtlRange);
-    call.wait = duration_or_none(fcinfo, 7, "wait", core::kWaitRange);
-    call.first_sent = moment_or_none(fcinfo, 8, "first_sent");
-    if (!PG_ARGISNULL(9)) call.holder = required_name(fcinfo, 9, "holder");
-    return call;
+claim::Question question_of(FunctionCallInfo fcinfo, const Operation& operation) {
+    claim::Question question{};
+    question.function = "idem_execute()";
+    question.id = identity_or_generated_key(fcinfo, 0, 3, 4);
+    question.request = jsonb_or_null(fcinfo, 2);
+    question.fingerprint = fingerprint_or_null(fcinfo, 5);
+    question.operation = operation.name;
+    question.ttl = duration_or_none(fcinfo, 6, "ttl", core::kTtlRange);
+    question.wait = duration_or_none(fcinfo, 7, "wait", core::kWaitRange);
+    question.first_sent = moment_or_none(fcinfo, 8, "first_sent");
+    if (!PG_ARGISNULL(9)) question.holder = required_name(fcinfo, 9, "holder");
+    return question;
 }
 
 // idem_execute(key, operation, request, scope, principal, fingerprint, ttl, wait, first_sent,
@@ -89,12 +89,12 @@ claim::BeginCall begin_call(FunctionCallInfo fcinfo, const Operation& operation)
 Datum execute(FunctionCallInfo fcinfo) {
     worker::ensure_launcher();
     Operation operation = operation_argument(fcinfo, 1);
-    claim::BeginCall call = begin_call(fcinfo, operation);
-    if (operation.strict && call.request == nullptr) pg::raise_strict_operation();
-    claim::Answer answer = claim::begin(call);
+    claim::Question question = question_of(fcinfo, operation);
+    if (operation.strict && question.request == nullptr) pg::raise_strict_operation();
+    claim::Answer answer = claim::begin(question);
     if (answer.outcome != core::Outcome::Execute) return claim_datum(fcinfo, answer);
     claim::Response response{};
-    text* failure = run_under_claim(answer, operation, call.request, &response);
+    text* failure = run_under_claim(answer, operation, question.request, &response);
     record_result(answer, failure, response);
     claim::Answer recorded;
     if (claim::look(answer.record.id, &recorded)) answer.record = recorded.record;

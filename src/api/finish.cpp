@@ -1,8 +1,8 @@
 // idem_complete, idem_fail, idem_release, idem_extend, idem_checkpoint. The first two come in three
 // signatures each, which differ only in how the body turns into bytes.
 
-#include "claim/finish.hpp"
 #include "api/arguments.hpp"
+#include "claim/holder.hpp"
 #include "pg/boundary.hpp"
 #include "pg/errors.hpp"
 

@@ -10,24 +10,23 @@ namespace idem::api {
 
 namespace {
 
-constexpr const char* kProtocol =
-    "'idem_begin', 'idem_complete', 'idem_fail', 'idem_extend', 'idem_checkpoint', 'idem_release',"
-    " 'idem_once', 'idem_execute', 'idem_get'";
-constexpr const char* kOperator =
-    "'idem_resolve', 'idem_forget', 'idem_cleanup', 'idem_policy_set', 'idem_policy_drop',"
-    " 'idem_stats_reset'";
+// Of the functions that the install script has closed to PUBLIC.
+constexpr const char* kProtocol = "p.prosrc !~ '^idem_(operator|owner)_'";
+constexpr const char* kOperator = "p.prosrc ~ '^idem_operator_'";
 
-// What the functions of a list are called, with their schema and arguments. Regprocedure qualifies
-// them, because only pg_catalog is on the search_path.
-const char* function_list(const char* names) {
+// What they are called, with their schema and arguments. Regprocedure qualifies them, because only
+// pg_catalog is on the search_path. That the install script has closed them the server remembers in
+// pg_init_privs, whatever has been granted since.
+const char* function_list(Oid self, const char* which) {
     const char* query = psprintf(
-        "SELECT pg_catalog.string_agg(p.oid::pg_catalog.regprocedure::pg_catalog.text, ', ')"
-        " FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_depend d"
-        " ON d.classid = 'pg_catalog.pg_proc'::pg_catalog.regclass AND d.objid = p.oid"
-        " AND d.deptype = 'e'"
-        " JOIN pg_catalog.pg_extension e ON d.refobjid = e.oid AND e.extname = 'idempotency'"
-        " WHERE p.proname IN (%s)",
-        names);
+        "SELECT pg_catalog.string_agg(p.oid::pg_catalog.regprocedure::pg_catalog.text, ', '"
+        " ORDER BY p.oid)"
+        " FROM pg_catalog.pg_proc self JOIN pg_catalog.pg_proc p"
+        " ON p.probin = self.probin AND p.pronamespace = self.pronamespace"
+        " JOIN pg_catalog.pg_init_privs i"
+        " ON i.objoid = p.oid AND i.classoid = 'pg_catalog.pg_proc'::pg_catalog.regclass"
+        " WHERE self.oid = %u AND %s",
+        self, which);
     if (SPI_execute(query, true, 0) != SPI_OK_SELECT || SPI_processed != 1)
         elog(ERROR, "idempotency: the functions could not be listed");
     return SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1);
@@ -40,14 +39,14 @@ void execute(const char* command) {
 
 // Rights are granted as the caller, but with our search_path.
 void change_rights(FunctionCallInfo fcinfo, const char* verb, const char* preposition,
-                   const char* names) {
+                   const char* which) {
     if (PG_ARGISNULL(0)) pg::raise_null("role");
     const char* role = quote_identifier(GetUserNameFromId(PG_GETARG_OID(0), false));
     int guc_level = NewGUCNestLevel();
     pg::set_locally("search_path", "pg_catalog, pg_temp");
     if (SPI_connect() != SPI_OK_CONNECT) elog(ERROR, "idempotency: SPI_connect failed");
-    execute(
-        psprintf("%s EXECUTE ON FUNCTION %s %s %s", verb, function_list(names), preposition, role));
+    const char* functions = function_list(fcinfo->flinfo->fn_oid, which);
+    execute(psprintf("%s EXECUTE ON FUNCTION %s %s %s", verb, functions, preposition, role));
     (void)SPI_finish();
     AtEOXact_GUC(false, guc_level);
 }
@@ -70,5 +69,5 @@ Datum revoke(FunctionCallInfo fcinfo) {
 
 }  // namespace idem::api
 
-IDEM_FUNCTION(idem_grant, idem::api::grant);
-IDEM_FUNCTION(idem_revoke, idem::api::revoke);
+IDEM_FUNCTION(idem_owner_grant, idem::api::grant);
+IDEM_FUNCTION(idem_owner_revoke, idem::api::revoke);

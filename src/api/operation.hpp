@@ -1,7 +1,7 @@
 // The operation of idem_execute: a function of one jsonb that returns jsonb or idem_response.
 #pragma once
 
-#include "claim/finish.hpp"
+#include "claim/holder.hpp"
 
 namespace idem::api {
 

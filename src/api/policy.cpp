@@ -141,6 +141,6 @@ Datum changed(FunctionCallInfo fcinfo) {
 
 }  // namespace idem::api
 
-IDEM_FUNCTION(idem_policy_set, idem::api::set);
-IDEM_FUNCTION(idem_policy_drop, idem::api::drop);
+IDEM_FUNCTION(idem_operator_policy_set, idem::api::set);
+IDEM_FUNCTION(idem_operator_policy_drop, idem::api::drop);
 IDEM_FUNCTION(idem_policy_changed, idem::api::changed);

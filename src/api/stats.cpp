@@ -50,4 +50,4 @@ Datum stats_reset(FunctionCallInfo) {
 }  // namespace idem::api
 
 IDEM_FUNCTION(idem_scope_stats, idem::api::scope_stats);
-IDEM_FUNCTION(idem_stats_reset, idem::api::stats_reset);
+IDEM_FUNCTION(idem_operator_stats_reset, idem::api::stats_reset);

@@ -10,9 +10,9 @@
 #include <string_view>
 #include <tuple>
 
-extern "C" {
-#include "postgres.h"
+#include "pg/compat.hpp"
 
+extern "C" {
 #include "access/amapi.h"
 #include "access/genam.h"
 #include "access/heapam.h"
@@ -90,5 +90,3 @@ extern "C" {
 #include "utils/uuid.h"
 #include "utils/wait_event.h"
 }
-
-#include "pg/compat.hpp"

@@ -101,14 +101,15 @@ void visit_columns(AnyRecord& record, Visit visit) {
 
 }  // namespace
 
-bool same_identity(const Identity& a, const Identity& b) {
-    return same_text(a.key, b.key) && same_text(a.principal, b.principal) &&
-           same_text(a.scope, b.scope);
+// Each hash seeds the next, so that ('a', 'b') and ('ab', '') differ.
+Identity make_identity(text* scope, text* principal, text* key) {
+    if (key == nullptr) return {scope, principal, key, 0};
+    return {scope, principal, key, hash_text(key, hash_text(principal, hash_text(scope, 0)))};
 }
 
-// Each hash seeds the next, so that ('a', 'b') and ('ab', '') differ.
-std::uint64_t identity_hash(const Identity& id) {
-    return hash_text(id.key, hash_text(id.principal, hash_text(id.scope, 0)));
+bool same_identity(const Identity& a, const Identity& b) {
+    return a.hash == b.hash && same_text(a.key, b.key) && same_text(a.principal, b.principal) &&
+           same_text(a.scope, b.scope);
 }
 
 void to_columns(const Record& record, Datum* values, bool* nulls) {

@@ -14,7 +14,14 @@ struct Identity {
     text* scope;
     text* principal;
     text* key;
+    std::uint64_t hash;  // of the three, equal in every backend; for locks and hash tables, where a
+                         // collision is harmless: the row decides
 };
+
+// A key that is yet to be made may be nullptr.
+Identity make_identity(text* scope, text* principal, text* key);
+
+bool same_identity(const Identity& a, const Identity& b);
 
 // Where the row has null, pointers are nullptr, times pg::kNoTime, and backend_pid is 0. Each
 // member has its line in kColumns.
@@ -182,12 +189,6 @@ inline bool is_version(const Version& row, const Version& expected) {
 inline Version any_lease_of(const Record& record) {
     return {record.token, record.status, pg::kNoTime};
 }
-
-bool same_identity(const Identity& a, const Identity& b);
-
-// 64 bits of the identity, equal in every backend; for locks and hash tables. Collisions are
-// harmless there: the row decides.
-std::uint64_t identity_hash(const Identity& id);
 
 // A copy in the current memory context that shares nothing with the original.
 Record copy_record(const Record& record);

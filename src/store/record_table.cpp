@@ -11,6 +11,7 @@
 
 #include "store/record_table.hpp"
 
+#include "config/settings.hpp"
 #include "pg/internal.hpp"
 #include "pg/version.hpp"
 #include "store/store.hpp"
@@ -159,7 +160,8 @@ const RecordTable& record_table() {
     return known;
 }
 
-const Store& store(core::StoreChoice choice) {
+const Store& records() {
+    core::StoreChoice choice = config::store_choice();
     if (choice == core::StoreChoice::Sql) return sql_store;
     // Whoever is waited for here may have changed which store it is: two that differ would not see
     // each other's rows.

@@ -172,7 +172,7 @@ void row_values(const Record& record, Datum* values, char* nulls) {
     for (int i = 0; i < kColumnCount; i++) nulls[i] = is_null[i] ? 'n' : ' ';
 }
 
-Look find(const Identity& id, Record* record) {
+Finding find(const Identity& id, Record* record) {
     Datum values[kColumnCount];
     bool nulls[kColumnCount];
     identity_values(id, values);

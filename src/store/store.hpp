@@ -4,14 +4,12 @@
 // about one key at once; the unique row is what holds even if they did.
 #pragma once
 
-#include "core/store_choice.hpp"
-
 #include "store/record.hpp"
 
 namespace idem::store {
 
-// What a look at the row of a key has found.
-struct Look {
+// What a look at the row of a key has met.
+struct Finding {
     bool found;            // there is a row
     TransactionId writer;  // another transaction that has written the row and may yet commit;
                            // InvalidTransactionId: none, or a store that cannot see it
@@ -38,7 +36,7 @@ struct Store {
     // current memory context. Takes no key lock, assigns no transaction id, works on a standby.
     // Without the key's lock, a row that another transaction moves at this very moment may be
     // missed.
-    Look (*find)(const Identity& id, Record* record);
+    Finding (*find)(const Identity& id, Record* record);
 
     // Whether the snapshot knows all that other transactions have done to the row: no version of
     // it, dead ones included, was made or removed by one that the snapshot does not see. Without
@@ -87,8 +85,8 @@ extern const Store sql_store;
 // Index look-ups and writes through the table access method, without an executor.
 extern const Store heap_store;
 
-// The store of this database's table. An error (0A000) if the choice is the heap store and the
-// table does not allow it.
-const Store& store(core::StoreChoice choice);
+// The store of this database's table, as idempotency.store chooses it. An error (0A000) if that is
+// the heap store and the table does not allow it.
+const Store& records();
 
 }  // namespace idem::store

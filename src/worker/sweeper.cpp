@@ -103,7 +103,7 @@ Visit sweep_batch(Report* report, std::int64_t* total, std::int64_t end) {
     if (visit == Visit::More) {
         store::Sweep which{report->from, GetCurrentTimestamp() - config::cleanup_grace(),
                            batch_size(*report), stats::count_swept};
-        store::Swept swept = store::store(config::store_choice()).sweep(which);
+        store::Swept swept = store::records().sweep(which);
         end_transaction();
         report->from = swept.last;
         *total += swept.rows;

@@ -1,4 +1,4 @@
-// The course of a whole request is in sql/11_fingerprint.sql.
+// The course of a whole request is in test/regress/sql/11_fingerprint.sql.
 #include "core/exclude.hpp"
 
 #include <gtest/gtest.h>

@@ -1,8 +1,8 @@
-#include "claim/response.hpp"
+#include "claim/result.hpp"
 
 #include "core/header.hpp"
 
-#include "pg/errors.hpp"
+#include "claim/locks.hpp"
 #include "pg/jsonb_size.hpp"
 
 namespace idem::claim {
@@ -10,6 +10,16 @@ namespace idem::claim {
 namespace {
 
 constexpr int kLongestError = 64 * 1024;  // bytes
+
+[[noreturn]] void raise_too_large(const char* what, std::int64_t bytes, std::int64_t limit,
+                                  const char* hint) {
+    ereport(ERROR,
+            (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED), errmsg("size of %s exceeds the limit", what),
+             errdetail("It has %lld bytes; %lld are allowed.", static_cast<long long>(bytes),
+                       static_cast<long long>(limit)),
+             errhint("%s", hint)));
+    pg_unreachable();
+}
 
 pg::TextList default_drop_list() {
     auto* items = const_cast<std::string_view*>(core::kDroppedHeaders);
@@ -58,9 +68,9 @@ bytea* kept_body(bytea* body, const core::Policy& policy) {
     auto bytes = static_cast<std::int64_t>(VARSIZE_ANY_EXHDR(body));
     if (bytes <= policy.max_body_bytes) return body;
     if (policy.on_large_body == core::OnLargeBody::Omit) return nullptr;
-    pg::raise_too_large("body", bytes, policy.max_body_bytes,
-                        "Raise max_body_bytes in the scope's policy or idempotency.max_body_bytes, "
-                        "or set on_large_body to \"omit\".");
+    raise_too_large("body", bytes, policy.max_body_bytes,
+                    "Raise max_body_bytes in the scope's policy or idempotency.max_body_bytes, "
+                    "or set on_large_body to \"omit\".");
 }
 
 }  // namespace
@@ -69,7 +79,7 @@ void check_size(const char* what, Jsonb* value, const core::Policy& policy) {
     if (value == nullptr) return;
     std::int64_t bytes = pg::jsonb_text_size(value);
     if (bytes > policy.max_body_bytes)
-        pg::raise_too_large(
+        raise_too_large(
             what, bytes, policy.max_body_bytes,
             "Raise max_body_bytes in the scope's policy or idempotency.max_body_bytes.");
 }
@@ -89,6 +99,41 @@ void keep_response(const Response& response, const config::ScopePolicy& policy,
         response.headers == nullptr ? nullptr : kept_headers(response.headers, policy);
     record->body = kept_body(response.body, policy.values);
     record->body_omitted = response.body != nullptr && record->body == nullptr;
+}
+
+void mark_ended(core::Status status, store::Record* record) {
+    record->status = status;
+    record->finished_at = GetCurrentTimestamp();
+    record->lease_until = pg::kNoTime;
+    record->next_attempt_at = pg::kNoTime;
+    name_no_backend(record);
+    record->error = nullptr;
+    record->resolved_by = nullptr;
+    if (status == core::Status::Retryable) return;
+    record->recovery_point = nullptr;
+    record->state = nullptr;
+}
+
+void allow_as_claimed(const store::Record& record, core::Policy* policy) {
+    policy->max_body_bytes = Max(policy->max_body_bytes, record.body_limit);
+    if (record.omit_large_body) policy->on_large_body = core::OnLargeBody::Omit;
+}
+
+void keep_if_undecided(const core::Policy& policy, store::Record* record) {
+    if (record->status != core::Status::Retryable) return;
+    bool exhausted = policy.max_attempts > 0 && record->attempt >= policy.max_attempts &&
+                     record->resolved_by == nullptr;
+    if (!exhausted && record->recovery_point == nullptr) return;
+    record->expires_at = DT_NOEND;
+    record->retained_until = DT_NOEND;
+}
+
+void keep_long_enough(TimestampTz end, store::Record* record) {
+    std::int64_t ttl = record->expires_at - record->claimed_at;
+    std::int64_t retention = record->retained_until - record->claimed_at;
+    if (record->expires_at - end >= ttl / 2) return;
+    record->expires_at = pg::after(end, ttl);
+    record->retained_until = pg::after(end, retention);
 }
 
 }  // namespace idem::claim

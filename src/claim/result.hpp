@@ -1,4 +1,5 @@
-// The end of an attempt, however it came about.
+// What a record says when an attempt has ended: the result, how long it is kept, and what of a
+// response. For those who end an attempt: its holder, or an operator.
 #pragma once
 
 #include "config/policy.hpp"
@@ -6,9 +7,24 @@
 
 namespace idem::claim {
 
-// No writing where nothing can be written, and the policy of the scope decides who may and what
-// holds: every call on a claim begins like this.
-config::ScopePolicy enter(const char* function, const store::Identity& id);
+// A response as the caller gave it; nullptr and nullopt are "none".
+struct Response {
+    std::optional<std::int32_t> status_code;
+    bytea* body;
+    Jsonb* headers;
+};
+
+// Puts the response into the record: without the headers that the policy drops, and without a body
+// over its limit if it says so, else that is an error (54000).
+void keep_response(const Response& response, const config::ScopePolicy& policy,
+                   store::Record* record);
+
+// An error (54000) if the text of a jsonb is over the limit.
+void check_size(const char* what, Jsonb* value, const core::Policy& policy);
+
+// An error text as it is kept. It is for people to read, and recording a failure must not fail for
+// its length.
+text* clipped_error(text* error);
 
 // Puts the result's status and time into the record. What a later attempt would need to go on is
 // dropped from a final one.

@@ -1,15 +1,11 @@
-#include "claim/admin.hpp"
+#include "claim/operator.hpp"
 
 #include "core/outcome.hpp"
 
-#include "claim/ending.hpp"
-#include "claim/key_lock.hpp"
-#include "claim/liveness.hpp"
-#include "claim/locked_record.hpp"
-#include "claim/records.hpp"
-#include "claim/response.hpp"
-#include "claim/token.hpp"
+#include "claim/grant.hpp"
+#include "claim/locks.hpp"
 #include "pg/errors.hpp"
+#include "store/store.hpp"
 
 namespace idem::claim {
 
@@ -17,7 +13,22 @@ namespace {
 
 config::ScopePolicy enter_as_operator(const ClaimRef& ref) {
     if (open_claim(ref.id) != nullptr) pg::raise_own_claim_open();
-    return enter(ref.function, ref.id);
+    return enter(ref);
+}
+
+[[noreturn]] void raise_final(const char* status) {
+    ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+                    errmsg("the record of this key is already %s", status),
+                    errdetail("A result that clients have seen is never changed."),
+                    errhint("idem_forget removes the record.")));
+    pg_unreachable();
+}
+
+[[noreturn]] void raise_lease_lives() {
+    ereport(ERROR, (errcode(ERRCODE_OBJECT_IN_USE), errmsg("the key is being executed"),
+                    errdetail("The lease of its claim has not run out."),
+                    errhint("Wait for it, or end it with idem_resolve.")));
+    pg_unreachable();
 }
 
 bool is_final(core::Status status) {
@@ -62,7 +73,7 @@ void keep_as_fresh(const core::Policy& policy, store::Record* record) {
 
 // A look without the lock can miss a row that is being moved; nobody moves one twice that fast.
 bool seen(const store::Identity& id, store::Record* record) {
-    return records().find(id, record).found || records().find(id, record).found;
+    return store::records().find(id, record).found || store::records().find(id, record).found;
 }
 
 }  // namespace
@@ -71,14 +82,14 @@ void resolve(const ClaimRef& ref, Resolution resolution, const Response& respons
     config::ScopePolicy policy = enter_as_operator(ref);
     store::Record record;
     if (!lock_and_find(ref.id, &record)) pg::raise_no_claim();
-    if (is_final(record.status)) pg::raise_final(word_of(record.status));
+    if (is_final(record.status)) raise_final(word_of(record.status));
     store::Version unresolved = store::version_of(record);
     mark_resolved(resolution, error, &record);
     keep_as_fresh(policy.values, &record);
     keep_if_undecided(policy.values, &record);
     allow_as_claimed(record, &policy.values);
     if (resolution != Resolution::Release) keep_response(response, policy, &record);
-    if (!records().update(record, unresolved)) pg::raise_claim_overtaken();
+    if (!store::records().update(record, unresolved)) pg::raise_claim_overtaken();
 }
 
 bool look(const store::Identity& id, Answer* answer) {
@@ -96,8 +107,8 @@ bool forget(const ClaimRef& ref) {
     (void)enter_as_operator(ref);
     store::Record record;
     while (lock_and_find(ref.id, &record)) {
-        if (claim_lives(record, GetCurrentTimestamp())) pg::raise_lease_lives();
-        if (records().remove(record.id, store::version_of(record))) return true;
+        if (claim_lives(record, GetCurrentTimestamp())) raise_lease_lives();
+        if (store::records().remove(record.id, store::version_of(record))) return true;
         // Somebody who ignores our lock has changed it since: what it says now counts.
         unlock(ref.id);
         CHECK_FOR_INTERRUPTS();

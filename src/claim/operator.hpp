@@ -2,7 +2,7 @@
 #pragma once
 
 #include "claim/answer.hpp"
-#include "claim/finish.hpp"
+#include "claim/holder.hpp"
 
 namespace idem::claim {
 

@@ -1,8 +1,9 @@
-// The end of a claim: idem_complete, idem_fail, idem_release; and signs of life in between:
-// idem_extend, idem_checkpoint.
+// What the holder of a claim does to it: ends it with idem_complete, idem_fail or idem_release, and
+// gives signs of life in between, with idem_extend and idem_checkpoint.
 #pragma once
 
 #include "claim/open_claims.hpp"
+#include "claim/result.hpp"
 
 namespace idem::claim {
 
@@ -11,13 +12,6 @@ struct ClaimRef {
     const char* function;  // for error messages, such as "idem_complete()"
     store::Identity id;
     std::optional<std::int64_t> token;
-};
-
-// A response as the caller gave it; nullptr and nullopt are "none".
-struct Response {
-    std::optional<std::int32_t> status_code;
-    bytea* body;
-    Jsonb* headers;
 };
 
 struct Failure {
@@ -38,6 +32,10 @@ bool release(const ClaimRef& ref);
 TimestampTz extend(const ClaimRef& ref, std::optional<std::int64_t> lease);
 TimestampTz checkpoint(const ClaimRef& ref, text* recovery_point, Jsonb* state,
                        std::optional<std::int64_t> lease);
+
+// No writing where nothing can be written, and the policy of the scope decides who may and what
+// holds: every call on a claim begins like this.
+config::ScopePolicy enter(const ClaimRef& ref);
 
 // Completes an open claim of this transaction without a response.
 void finish_silently(OpenClaim* claim);
