@@ -38,7 +38,7 @@ namespace {
 
 // What one walk over the versions of the row has met.
 struct Walk {
-    Finding finding;
+    Look look;
     List* others;  // transactions and subtransactions whose end would change what was seen
 };
 
@@ -65,11 +65,11 @@ Walk walk_versions(IndexScanDesc scan, const SnapshotData& snapshot, TupleTableS
     while (index_getnext_slot(scan, ForwardScanDirection, version)) {
         note_others(snapshot, &walk);
         if (TransactionIdIsValid(snapshot.xmin)) {
-            walk.finding.writer = snapshot.xmin;
+            walk.look.writer = snapshot.xmin;
             continue;
         }
         ExecCopySlot(found, version);
-        walk.finding.found = true;
+        walk.look.found = true;
     }
     return walk;
 }
@@ -90,7 +90,7 @@ bool is_consistent(const Walk& walk) {
 }
 
 // The slot is of the table's kind; a row that is found stays pinned in it.
-Finding look_at_row(Relation table, Relation index, const Identity& id, TupleTableSlot* slot) {
+Look look_at_row(Relation table, Relation index, const Identity& id, TupleTableSlot* slot) {
     ScanKeyData keys[kKeyColumns];
     set_keys(index, id, keys);
     SnapshotData snapshot;
@@ -107,7 +107,7 @@ Finding look_at_row(Relation table, Relation index, const Identity& id, TupleTab
     list_free(walk.others);
     index_endscan(scan);
     ExecDropSingleTupleTableSlot(version);
-    return walk.finding;
+    return walk.look;
 }
 
 // ---- index entries ----
@@ -162,7 +162,7 @@ struct OpenRow {
     Relation table;  // nullptr: not a plain table any more
     Relation index;
     TupleTableSlot* slot;
-    Finding finding;
+    Look look;
     bool snapshot_pushed;
 };
 
@@ -192,13 +192,13 @@ OpenRow open_row(Relation table, const Identity& id) {
     row.index = index_open(record_table().primary_key, AccessShareLock);
     row.snapshot_pushed = push_snapshot();
     row.slot = table_slot_create(row.table, nullptr);
-    row.finding = look_at_row(row.table, row.index, id, row.slot);
+    row.look = look_at_row(row.table, row.index, id, row.slot);
     return row;
 }
 
 void look_again(OpenRow* row, const Identity& id) {
     ExecClearTuple(row->slot);
-    row->finding = look_at_row(row->table, row->index, id, row->slot);
+    row->look = look_at_row(row->table, row->index, id, row->slot);
 }
 
 void close_row(const OpenRow& row) {
@@ -252,16 +252,16 @@ void insert_slot(Relation table, TupleTableSlot* slot) {
 
 // ---- the store ----
 
-Finding find(const Identity& id, Record* record) {
+Look find(const Identity& id, Record* record) {
     OpenRow row = open_row(open_plain_table(AccessShareLock), id);
     if (row.table == nullptr) return sql_store.find(id, record);
-    if (row.finding.found) {
+    if (row.look.found) {
         record->id = id;
         slot_getallattrs(row.slot);
         from_columns(row.slot->tts_values, row.slot->tts_isnull, record);
     }
     close_row(row);
-    return row.finding;
+    return row.look;
 }
 
 // The indexes as well: at commit, nothing is to be waited for.
@@ -296,7 +296,7 @@ template <typename Change>
 bool change_row(const OpenRow& opened, const Identity& id, const Version& expected, Change change) {
     OpenRow row = opened;
     bool changed = false;
-    while (row.finding.found && is_version(version_in(row.slot), expected)) {
+    while (row.look.found && is_version(version_in(row.slot), expected)) {
         changed = change(row.table, &row.slot->tts_tid) == TM_Ok;
         if (changed) break;
         look_again(&row, id);

@@ -21,8 +21,6 @@ struct Identity {
 // A key that is yet to be made may be nullptr.
 Identity make_identity(text* scope, text* principal, text* key);
 
-bool same_identity(const Identity& a, const Identity& b);
-
 // Where the row has null, pointers are nullptr, times pg::kNoTime, and backend_pid is 0. Each
 // member has its line in kColumns.
 struct Record {
@@ -189,6 +187,8 @@ inline bool is_version(const Version& row, const Version& expected) {
 inline Version any_lease_of(const Record& record) {
     return {record.token, record.status, pg::kNoTime};
 }
+
+bool same_identity(const Identity& a, const Identity& b);
 
 // A copy in the current memory context that shares nothing with the original.
 Record copy_record(const Record& record);

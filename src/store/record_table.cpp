@@ -12,8 +12,7 @@
 #include "store/record_table.hpp"
 
 #include "config/settings.hpp"
-#include "pg/internal.hpp"
-#include "pg/version.hpp"
+#include "pg/owner.hpp"
 #include "store/store.hpp"
 
 namespace idem::store {

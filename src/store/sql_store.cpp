@@ -3,7 +3,7 @@
 //
 // The foreign keys' triggers do it like this (ri_PerformCheck): plans that are prepared once and
 // kept, run as the owner of the table by SPI_execute_snapshot with the latest snapshot, whatever
-// the transaction's own is. pg/internal.cpp is that part.
+// the transaction's own is. pg/owner.cpp is that part.
 //
 // What holds all the time:
 // - A row that is written and not committed is not seen by others: whoever inserts the same key
@@ -13,8 +13,7 @@
 //   the higher levels raise 40001.
 // - Code of users may run in each write, but never later than that: see reserve().
 
-#include "pg/internal.hpp"
-#include "pg/sql_text.hpp"
+#include "pg/owner.hpp"
 #include "store/record_table.hpp"
 #include "store/row_versions.hpp"
 #include "store/store.hpp"
@@ -172,11 +171,11 @@ void row_values(const Record& record, Datum* values, char* nulls) {
     for (int i = 0; i < kColumnCount; i++) nulls[i] = is_null[i] ? 'n' : ' ';
 }
 
-Finding find(const Identity& id, Record* record) {
+Look find(const Identity& id, Record* record) {
     Datum values[kColumnCount];
     bool nulls[kColumnCount];
     identity_values(id, values);
-    pg::Internal scope = pg::begin_internal("record");
+    pg::AsOwner scope = pg::begin_as_owner("record");
     bool found = pg::run_read(&find_row, values, nullptr) > 0;
     if (found) {
         heap_deform_tuple(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, values, nulls);
@@ -185,7 +184,7 @@ Finding find(const Identity& id, Record* record) {
         from_columns(values, nulls, record);
         MemoryContextSwitchTo(spi_context);
     }
-    pg::end_internal(scope);
+    pg::end_as_owner(scope);
     return {found, InvalidTransactionId};
 }
 
@@ -269,10 +268,10 @@ Swept sweep(const Sweep& which) {
     Datum values[] = {TimestampTzGetDatum(which.from), TimestampTzGetDatum(which.until),
                       Int64GetDatum(which.limit)};
     Swept swept{0, which.from};
-    pg::Internal scope = pg::begin_internal("record");
+    pg::AsOwner scope = pg::begin_as_owner("record");
     std::uint64_t groups = pg::run_write(&sweep_rows, values, nullptr);
     for (std::uint64_t i = 0; i < groups; i++) add_group(SPI_tuptable->vals[i], which, &swept);
-    pg::end_internal(scope);
+    pg::end_as_owner(scope);
     return swept;
 }
 

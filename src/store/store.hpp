@@ -8,8 +8,8 @@
 
 namespace idem::store {
 
-// What a look at the row of a key has met.
-struct Finding {
+// What a look at the row of a key has found.
+struct Look {
     bool found;            // there is a row
     TransactionId writer;  // another transaction that has written the row and may yet commit;
                            // InvalidTransactionId: none, or a store that cannot see it
@@ -36,7 +36,7 @@ struct Store {
     // current memory context. Takes no key lock, assigns no transaction id, works on a standby.
     // Without the key's lock, a row that another transaction moves at this very moment may be
     // missed.
-    Finding (*find)(const Identity& id, Record* record);
+    Look (*find)(const Identity& id, Record* record);
 
     // Whether the snapshot knows all that other transactions have done to the row: no version of
     // it, dead ones included, was made or removed by one that the snapshot does not see. Without
