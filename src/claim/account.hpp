@@ -2,7 +2,6 @@
 #pragma once
 
 #include "claim/answer.hpp"
-#include "stats/counters.hpp"
 
 namespace idem::claim {
 

@@ -9,7 +9,7 @@ namespace idem::claim {
 
 struct Answer {
     std::optional<core::Outcome> outcome;  // none when only asked for information
-    core::Claim claim;                     // which kind of execution, if it is one
+    core::Execution claim;                 // which kind of execution, if it is one
     bool has_record;                       // false: nothing but the identity is known
     store::Record record;
     std::int64_t retry_after;  // microseconds; 0: not known

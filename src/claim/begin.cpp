@@ -20,8 +20,8 @@ namespace {
 // What a caller who is told to come back could wait for.
 enum class Blocker { None, Lock, Writer, Lease };
 
-// One look at a key: what was found, what was decided of it, and what there is to wait for.
-struct Look {
+// One turn of a caller: what it found, what was decided of it, and what there is to wait for.
+struct Turn {
     Answer answer;
     TimestampTz now;
     TransactionId writer;  // another transaction that is deciding about the key now, if one is seen
@@ -39,8 +39,8 @@ bool is_abandoned_early(const store::Record& record, const Question& question, T
     return question.fixed == nullptr && now < record.lease_until && holder_is_gone(record);
 }
 
-core::RecordFacts facts_of(const store::Record& record, const Question& question, TimestampTz now) {
-    core::RecordFacts facts{};
+core::Known facts_of(const store::Record& record, const Question& question, TimestampTz now) {
+    core::Known facts{};
     facts.status = record.status;
     facts.attempt = record.attempt;
     facts.lease_until = or_past(record.lease_until);
@@ -55,114 +55,114 @@ core::RecordFacts facts_of(const store::Record& record, const Question& question
 }
 
 // What the row does not say: it follows from the time and the policy.
-bool is_unknown(const core::RecordFacts& record, const core::Asked& rules) {
+bool is_unknown(const core::Known& record, const core::Terms& terms) {
     return record.status == core::Status::InProgress &&
-           (rules.now >= record.lease_until || record.holder_gone) &&
-           rules.on_lease_expiry == core::OnLeaseExpiry::Unknown;
+           (terms.now >= record.lease_until || record.holder_gone) &&
+           terms.on_lease_expiry == core::OnLeaseExpiry::Unknown;
 }
 
-core::Decision decide(const Question& question, Look* look) {
-    core::Asked rules = question.rules;
-    rules.now = look->now;
-    if (!look->answer.has_record) return core::decide(nullptr, rules);
-    store::Record* record = &look->answer.record;
-    if (record->no_takeover) rules.on_lease_expiry = core::OnLeaseExpiry::Unknown;
-    core::RecordFacts facts = facts_of(*record, question, look->now);
-    if (is_unknown(facts, rules)) record->status = core::Status::Unknown;
-    return core::decide(&facts, rules);
+core::Decision decide(const Question& question, Turn* turn) {
+    core::Terms terms = question.terms;
+    terms.now = turn->now;
+    if (!turn->answer.has_record) return core::decide(nullptr, terms);
+    store::Record* record = &turn->answer.record;
+    if (record->no_takeover) terms.on_lease_expiry = core::OnLeaseExpiry::Unknown;
+    core::Known facts = facts_of(*record, question, turn->now);
+    if (is_unknown(facts, terms)) record->status = core::Status::Unknown;
+    return core::decide(&facts, terms);
 }
 
-Look look_at(const Question& question) {
-    Look look{};
-    look.answer.record.id = question.id;
-    store::Sight sight = store::records().find(question.id, &look.answer.record);
-    look.answer.has_record = sight.found;
-    look.writer = sight.writer;
-    look.now = GetCurrentTimestamp();
-    core::Decision decision = decide(question, &look);
-    look.answer.outcome = decision.outcome;
-    look.answer.claim = decision.claim;
-    look.answer.retry_after = decision.retry_after;
-    if (decision.outcome == core::Outcome::InProgress) look.blocker = Blocker::Lease;
-    return look;
+Turn judge(const Question& question) {
+    Turn turn{};
+    turn.answer.record.id = question.id;
+    store::Look look = store::records().find(question.id, &turn.answer.record);
+    turn.answer.has_record = look.found;
+    turn.writer = look.writer;
+    turn.now = GetCurrentTimestamp();
+    core::Decision decision = decide(question, &turn);
+    turn.answer.outcome = decision.outcome;
+    turn.answer.claim = decision.execution;
+    turn.answer.retry_after = decision.retry_after;
+    if (decision.outcome == core::Outcome::InProgress) turn.blocker = Blocker::Lease;
+    return turn;
 }
 
 // Another transaction is deciding about the key, and has its lock or has written the row already.
-Look held_elsewhere(const Question& question, Blocker blocker, TransactionId writer) {
-    Look look{};
-    look.answer.outcome = core::kHeldElsewhere.outcome;
-    look.answer.record.id = question.id;
-    look.writer = writer;
-    look.blocker = blocker;
-    return look;
+Turn held_elsewhere(const Question& question, Blocker blocker, TransactionId writer) {
+    Turn turn{};
+    turn.answer.outcome = core::kHeldElsewhere.outcome;
+    turn.answer.record.id = question.id;
+    turn.writer = writer;
+    turn.blocker = blocker;
+    return turn;
 }
 
 // Nothing may be granted while the row that a writer leaves behind is not known.
-bool may_grant(const Look& look) {
-    return look.answer.outcome == core::Outcome::Execute && !TransactionIdIsValid(look.writer);
+bool may_grant(const Turn& turn) {
+    return turn.answer.outcome == core::Outcome::Execute && !TransactionIdIsValid(turn.writer);
 }
 
 // What an absent row says is certain under the lock alone: a look may miss one that is being moved.
-bool needs_lock(const Look& look) {
-    return may_grant(look) || (!look.answer.has_record && !TransactionIdIsValid(look.writer));
+bool needs_lock(const Turn& turn) {
+    return may_grant(turn) || (!turn.answer.has_record && !TransactionIdIsValid(turn.writer));
 }
 
 // A look with which nothing is granted.
-Look without_grant(const Question& question, const Look& look) {
-    if (look.answer.outcome == core::Outcome::Execute ||
-        (!look.answer.has_record && TransactionIdIsValid(look.writer)))
-        return held_elsewhere(question, Blocker::Writer, look.writer);
-    return look;
+Turn turn_without_grant(const Question& question, const Turn& turn) {
+    if (turn.answer.outcome == core::Outcome::Execute ||
+        (!turn.answer.has_record && TransactionIdIsValid(turn.writer)))
+        return held_elsewhere(question, Blocker::Writer, turn.writer);
+    return turn;
 }
 
 // This transaction's own claim: it would wait for itself, so there is nothing to wait for.
-Look own_claim(const Question& question, const OpenClaim* claim) {
-    Look look{};
-    look.answer.record = current_record(claim);
-    look.answer.has_record = true;
-    look.answer.outcome = same_request(look.answer.record, question) ? core::Outcome::InProgress
+Turn own_turn(const Question& question, const OpenClaim* claim) {
+    Turn turn{};
+    turn.answer.record = current_record(claim);
+    turn.answer.has_record = true;
+    turn.answer.outcome = same_request(turn.answer.record, question) ? core::Outcome::InProgress
                                                                      : core::Outcome::Mismatch;
-    return look;
+    return turn;
 }
 
 // Under the lock nothing changes any more, so this look decides. A loser keeps no lock.
-Look locked_look(const Question& question, std::int64_t left) {
-    Look look = look_at(question);
-    if (!may_grant(look)) {
+Turn locked_turn(const Question& question, std::int64_t left) {
+    Turn turn = judge(question);
+    if (!may_grant(turn)) {
         unlock(question.id);
-        return without_grant(question, look);
+        return turn_without_grant(question, turn);
     }
-    if (grant(question, look.now, left, &look.answer)) return look;
+    if (grant(question, turn.now, left, &turn.answer)) return turn;
     unlock(question.id);
     return held_elsewhere(question, Blocker::Lock, InvalidTransactionId);
 }
 
 // Looks first and locks only where it must, so that a replay takes no lock.
-Look unlocked_look(const Question& question, std::int64_t left) {
-    Look look = look_at(question);
-    if (!needs_lock(look)) return without_grant(question, look);
-    if (try_lock(question.id)) return locked_look(question, left);
+Turn unlocked_turn(const Question& question, std::int64_t left) {
+    Turn turn = judge(question);
+    if (!needs_lock(turn)) return turn_without_grant(question, turn);
+    if (try_lock(question.id)) return locked_turn(question, left);
     // Whoever has the lock may have just committed.
-    look = look_at(question);
-    if (needs_lock(look)) return held_elsewhere(question, Blocker::Lock, InvalidTransactionId);
-    return without_grant(question, look);
+    turn = judge(question);
+    if (needs_lock(turn)) return held_elsewhere(question, Blocker::Lock, InvalidTransactionId);
+    return turn_without_grant(question, turn);
 }
 
-Look look(const Question& question, bool locked, std::int64_t left) {
-    if (const OpenClaim* own = open_claim(question.id)) return own_claim(question, own);
-    return locked ? locked_look(question, left) : unlocked_look(question, left);
+Turn take_turn(const Question& question, bool locked, std::int64_t left) {
+    if (const OpenClaim* own = open_claim(question.id)) return own_turn(question, own);
+    return locked ? locked_turn(question, left) : unlocked_turn(question, left);
 }
 
 // True if the wait has brought us the key's lock.
-bool wait_for(const Look& look, const Question& question, Patience* patience) {
+bool wait_for(const Turn& turn, const Question& question, Patience* patience) {
     std::int64_t left = time_left(*patience);
     patience->waited = true;
-    if (look.blocker != Blocker::Lease) patience->lease_wait_start = 0;
-    switch (look.blocker) {
+    if (turn.blocker != Blocker::Lease) patience->lease_wait_start = 0;
+    switch (turn.blocker) {
         case Blocker::Lock:
             return wait_for_lock(question.id, left);
         case Blocker::Writer:
-            wait_for_writer(look.writer, left);
+            wait_for_writer(turn.writer, left);
             return false;
         case Blocker::Lease:
             wait_for_lease(patience, left);
@@ -213,12 +213,12 @@ Answer begin(const Question& given) {
     Patience patience = patience_for(*question.wait);
     for (bool locked = false;;) {
         std::int64_t left = time_left(patience);
-        Look found = look(question, locked, left);
-        if (found.blocker == Blocker::None || left <= 0) {
-            account_for(found.answer, time_waited(patience));
-            return found.answer;
+        Turn turn = take_turn(question, locked, left);
+        if (turn.blocker == Blocker::None || left <= 0) {
+            account_for(turn.answer, time_waited(patience));
+            return turn.answer;
         }
-        locked = wait_for(found, question, &patience);
+        locked = wait_for(turn, question, &patience);
     }
 }
 

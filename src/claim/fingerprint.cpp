@@ -6,11 +6,10 @@
 
 #include <algorithm>
 
-#include "core/canonical.hpp"
 #include "core/fingerprint.hpp"
 
 #include "pg/datum.hpp"
-#include "pg/numeric.hpp"
+#include "pg/jsonb.hpp"
 
 namespace idem::claim {
 

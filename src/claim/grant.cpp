@@ -6,15 +6,14 @@
 
 #include "claim/grant.hpp"
 
-#include "core/duration.hpp"
-#include "core/token.hpp"
+#include "core/time.hpp"
 
 #include "claim/locks.hpp"
 #include "claim/open_claims.hpp"
-#include "pg/internal.hpp"
+#include "pg/owner.hpp"
 #include "pg/shared_memory.hpp"
 #include "pg/snapshot.hpp"
-#include "pg/timed_wait.hpp"
+#include "pg/wait.hpp"
 #include "store/store.hpp"
 
 namespace idem::claim {
@@ -27,7 +26,8 @@ store::Record inherited(const Answer& answer, TimestampTz now) {
     const store::Record& row = answer.record;
     record.id = row.id;
     record.created_at = now;
-    if (answer.claim == core::Claim::First || answer.claim == core::Claim::Reuse) return record;
+    if (answer.claim == core::Execution::First || answer.claim == core::Execution::Reuse)
+        return record;
     record.attempt = row.attempt;
     record.created_at = row.created_at;
     record.fingerprint = row.fingerprint;
@@ -74,7 +74,7 @@ store::Record new_attempt(const Question& question, const Answer& answer, Timest
         name_no_backend(&record);
     record.body_limit = question.body_limit;
     record.omit_large_body = question.omit_large_body;
-    record.no_takeover = question.rules.on_lease_expiry == core::OnLeaseExpiry::Unknown;
+    record.no_takeover = question.terms.on_lease_expiry == core::OnLeaseExpiry::Unknown;
     return record;
 }
 
@@ -88,7 +88,7 @@ bool lease_ended_before(const Question& question, const store::Record& record, T
 // Whether the work will see every effect of the attempts before.
 bool sees_earlier_attempts(const Question& question, const Answer& answer, TimestampTz now) {
     if (question.fixed == nullptr) return true;
-    bool in_time = answer.claim != core::Claim::Takeover ||
+    bool in_time = answer.claim != core::Execution::Takeover ||
                    lease_ended_before(question, answer.record, now) ||
                    pg::is_as_good_as_new(question.fixed);
     return in_time && !pg::may_be_pruned_under(question.fixed_since, now) &&

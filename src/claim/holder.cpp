@@ -3,7 +3,7 @@
 
 #include "claim/holder.hpp"
 
-#include "core/backoff.hpp"
+#include "core/time.hpp"
 
 #include "claim/account.hpp"
 #include "claim/grant.hpp"

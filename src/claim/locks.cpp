@@ -1,9 +1,8 @@
 #include "claim/locks.hpp"
 
-#include "core/duration.hpp"
+#include "core/time.hpp"
 
-#include "pg/clock.hpp"
-#include "pg/timed_wait.hpp"
+#include "pg/wait.hpp"
 #include "store/store.hpp"
 
 namespace idem::claim {
@@ -95,10 +94,10 @@ void unlock(const store::Identity& id) {
 bool lock_and_find(const store::Identity& id, store::Record* record) {
     for (;;) {
         lock(id);
-        store::Sight sight = store::records().find(id, record);
-        if (!TransactionIdIsValid(sight.writer)) return sight.found;
+        store::Look look = store::records().find(id, record);
+        if (!TransactionIdIsValid(look.writer)) return look.found;
         unlock(id);
-        pg::wait_for_transaction(sight.writer);
+        pg::wait_for_transaction(look.writer);
     }
 }
 

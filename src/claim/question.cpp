@@ -65,11 +65,11 @@ std::int64_t memory_of(const Question& question) {
                config::memory_since(pg::bytes_of(question.id.scope), *question.first_sent));
 }
 
-void settle_rules(const core::Policy& policy, Question* question) {
-    question->rules.memory = memory_of(*question);
-    question->rules.first_sent = question->first_sent;
-    question->rules.max_attempts = policy.max_attempts;
-    question->rules.on_lease_expiry = policy.on_lease_expiry;
+void settle_terms(const core::Policy& policy, Question* question) {
+    question->terms.memory = memory_of(*question);
+    question->terms.first_sent = question->first_sent;
+    question->terms.max_attempts = policy.max_attempts;
+    question->terms.on_lease_expiry = policy.on_lease_expiry;
 }
 
 // From REPEATABLE READ on a transaction keeps its first snapshot; a statement always keeps its own.
@@ -107,7 +107,7 @@ Question settle(Question question) {
     settle_stored_request(policy.values, &question);
     settle_spans(policy.values, &question);
     settle_result(policy.values, &question);
-    settle_rules(policy.values, &question);
+    settle_terms(policy.values, &question);
     settle_snapshot(&question);
     return question;
 }

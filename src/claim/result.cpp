@@ -3,7 +3,7 @@
 #include "core/header.hpp"
 
 #include "claim/locks.hpp"
-#include "pg/jsonb_size.hpp"
+#include "pg/jsonb.hpp"
 
 namespace idem::claim {
 

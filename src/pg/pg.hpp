@@ -2,11 +2,13 @@
 // server's macros (gettext, snprintf, Min, LOG, ...) would break them.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <optional>
 #include <string_view>
+#include <tuple>
 
 #include "pg/compat.hpp"
 

@@ -79,7 +79,7 @@ inline drop_snapshot(by) {
     effect_unseen[by] = false
 }
 
-/* ---- Looks: look_at() and core::decide() ---- */
+/* ---- Looks: judge() and core::decide() ---- */
 
 #define REPLAY (status == completed)
 #define LEASE_LIVES (status == in_progress && lease_lives)
@@ -199,7 +199,7 @@ inline claim_lost() {
     goto idle
 }
 
-/* without_grant(): an answer that ends the transaction, or a wait, which is for ever: a
+/* turn_without_grant(): an answer that ends the transaction, or a wait, which is for ever: a
  * shorter one is as if it had been given up at once. */
 inline refused() {
     if
@@ -244,7 +244,7 @@ idle: /* A request arrives, or is sent again; a transaction begins. */
         fi
     }
 
-look: /* unlocked_look() */
+look: /* unlocked_turn() */
     atomic {
 #ifdef SNAPSHOT_TEST_BEFORE_LOCK
         too_new = row_is_newer[me];
@@ -285,7 +285,7 @@ wait: /* wait_for_writer(), wait_for_lease() */
 wait_for_lock:
     atomic { lock == NOBODY; lock = me; goto decide }
 
-decide: /* locked_look() and grant(). What they see does not change under the lock, so they are one
+decide: /* locked_turn() and grant(). What they see does not change under the lock, so they are one
          * step. */
     atomic {
         if

@@ -1,9 +1,9 @@
-#include "pg/timed_wait.hpp"
+#include "pg/wait.hpp"
 
-#include "core/duration.hpp"
+#include "core/time.hpp"
 
-#include "pg/internal.hpp"
-#include "pg/subtransaction.hpp"
+#include "pg/boundary.hpp"
+#include "pg/owner.hpp"
 
 namespace idem::pg {
 

@@ -1,10 +1,14 @@
-// The digits of a number, as numeric_send() tells them: a numeric's own layout is private to the
-// server.
+// What the server's own functions do not tell of a jsonb without writing all of it: how long its
+// text is, and the digits of its numbers.
 #pragma once
 
 #include "pg/pg.hpp"
 
 namespace idem::pg {
+
+// The bytes of its text, in the server's encoding, without making it: a number that takes a few
+// bytes in a jsonb may have a hundred thousand digits. Can be cancelled.
+std::int64_t jsonb_text_size(Jsonb* value);
 
 // A group is four decimal digits.
 inline constexpr std::size_t kDigitsInGroup = 4;

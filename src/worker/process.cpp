@@ -1,6 +1,6 @@
-#include "worker/registration.hpp"
+#include "worker/process.hpp"
 
-#include "core/duration.hpp"
+#include "core/time.hpp"
 
 namespace idem::worker {
 

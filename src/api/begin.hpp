@@ -1,4 +1,4 @@
-// The composite type idem_claim.
+// The composite type idem_claim, in which idem_begin, idem_execute and idem_get answer.
 #pragma once
 
 #include "claim/answer.hpp"

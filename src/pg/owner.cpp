@@ -1,11 +1,58 @@
-#include "pg/internal.hpp"
-
-#include "pg/errors.hpp"
-#include "pg/version.hpp"
+#include "pg/owner.hpp"
 
 namespace idem::pg {
 
 namespace {
+
+[[noreturn]] void raise_not_installed() {
+    ereport(ERROR, (errcode(ERRCODE_UNDEFINED_TABLE),
+                    errmsg("extension \"idempotency\" is not installed in this database"),
+                    errhint("Run CREATE EXTENSION idempotency.")));
+    pg_unreachable();
+}
+
+// Which of the two is older decides what has to be done about it.
+[[noreturn]] void raise_version(const char* library, const char* installed) {
+    bool objects_are_older = strverscmp(installed, library) < 0;
+    ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+                    errmsg("extension \"idempotency\" is half updated"),
+                    errdetail("The library is of version %s, the objects in this database are of "
+                              "version %s.",
+                              library, installed),
+                    objects_are_older
+                        ? errhint("Run ALTER EXTENSION idempotency UPDATE.")
+                        : errhint("Install the library of that version, and reconnect. If it is in "
+                                  "shared_preload_libraries, restart the server.")));
+    pg_unreachable();
+}
+
+bool checked;  // the versions were found to be equal
+bool changed;  // since the last look
+Oid table;     // whose changes make us look again
+
+void note_change(Datum, Oid relation) {
+    if (relation != InvalidOid && relation != table) return;
+    checked = false;
+    changed = true;
+}
+
+// The version that CREATE or ALTER EXTENSION has left in the catalog.
+char* installed_version() {
+    ScanKeyData key;
+    ScanKeyInit(&key, Anum_pg_extension_extname, BTEqualStrategyNumber, F_NAMEEQ,
+                CStringGetDatum("idempotency"));
+    Relation catalog = table_open(ExtensionRelationId, AccessShareLock);
+    SysScanDesc scan = systable_beginscan(catalog, ExtensionNameIndexId, true, nullptr, 1, &key);
+    HeapTuple tuple = systable_getnext(scan);
+    if (!HeapTupleIsValid(tuple)) raise_not_installed();
+    bool null;
+    Datum version =
+        heap_getattr(tuple, Anum_pg_extension_extversion, RelationGetDescr(catalog), &null);
+    char* result = TextDatumGetCString(version);
+    systable_endscan(scan);
+    table_close(catalog, AccessShareLock);
+    return result;
+}
 
 Oid table_owner(const char* table) {
     check_version();
@@ -38,6 +85,25 @@ std::uint64_t run(Statement* statement, Datum* values, const char* nulls, bool r
 
 }  // namespace
 
+// Invalidation messages are taken in with a lock, and a transaction that has its locks already
+// would not hear of ALTER EXTENSION, so they are asked for. One that arrives while the catalog is
+// read counts, too: `changed` is cleared before. An error leaves the versions unchecked, so that
+// the next call looks again.
+void check_version() {
+    AcceptInvalidationMessages();
+    if (checked) return;
+    table = table_oid("record");
+    changed = false;
+    char* installed = installed_version();
+    if (strcmp(installed, IDEM_VERSION) != 0) raise_version(IDEM_VERSION, installed);
+    pfree(installed);
+    checked = !changed;
+}
+
+void watch_version_changes() {
+    CacheRegisterRelcacheCallback(note_change, 0);
+}
+
 Oid table_oid(const char* name) {
     Oid schema = get_namespace_oid("idempotency", true);
     Oid table = OidIsValid(schema) ? get_relname_relid(name, schema) : InvalidOid;
@@ -54,8 +120,8 @@ void set_locally(const char* setting, const char* value) {
                             false);
 }
 
-Internal begin_internal(const char* table) {
-    Internal scope;
+AsOwner begin_as_owner(const char* table) {
+    AsOwner scope;
     scope.caller_context = CurrentMemoryContext;
     // Who owns a table that others are changing is known after the wait for them.
     lock_table(table, AccessShareLock);
@@ -72,7 +138,7 @@ Internal begin_internal(const char* table) {
     return scope;
 }
 
-void end_internal(const Internal& scope) {
+void end_as_owner(const AsOwner& scope) {
     PopActiveSnapshot();
     if (SPI_finish() != SPI_OK_FINISH) elog(ERROR, "idempotency: SPI_finish failed");
     AtEOXact_GUC(false, scope.guc_level);
@@ -90,9 +156,9 @@ std::uint64_t run_write(Statement* statement, Datum* values, const char* nulls) 
 
 std::uint64_t write_alone(const char* table, Statement* statement, Datum* values,
                           const char* nulls) {
-    Internal scope = begin_internal(table);
+    AsOwner scope = begin_as_owner(table);
     std::uint64_t rows = run_write(statement, values, nulls);
-    end_internal(scope);
+    end_as_owner(scope);
     return rows;
 }
 

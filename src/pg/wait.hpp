@@ -1,9 +1,17 @@
-// Waiting in the lock manager for a while.
+// Spans of time, and waiting in the lock manager for one.
 #pragma once
 
 #include "pg/pg.hpp"
 
 namespace idem::pg {
+
+// By a clock that nobody can set, so that it neither jumps nor steps back: microseconds since some
+// moment, comparable within this process alone.
+inline std::int64_t monotonic_micros() {
+    instr_time now;
+    INSTR_TIME_SET_CURRENT(now);
+    return static_cast<std::int64_t>(INSTR_TIME_GET_MICROSEC(now));
+}
 
 // Waits until the transaction has ended. Honours cancel, statement_timeout, lock_timeout (55P03)
 // and deadlock detection (40P01).
