@@ -1,24 +1,11 @@
-#!/usr/bin/env python3
-"""Writes requests.jsonl: payment requests of two tenants, as their clients send them.
+"""Payment requests of two tenants, as their clients send them: some four thousand.
 
-The same output on every machine: the seed is fixed, and only random.random() is used, the one
-sequence that Python promises to keep between its versions.
-
-Each line holds what the client sent (tenant, method, path, key, body) and what the demo needs to
-play and judge it:
-  n              the line's number, from 1
-  key            the key that is meant; null: the line has no usable one
-  header         the Idempotency-Key field where it is not just the key as a quoted string
-  note           why the line is there
-  expect         201: belongs to a payment that is charged once; 422: a key used with another
-                 payload; 400: no usable key
-  after          send this line only when line `after` has been answered
-  together_with  send this line at the same moment as line `together_with`
-The body comes last and exactly as sent: order of members and white space are the client's.
+The same for a seed on every machine: only random.random() is used, the one sequence that Python
+promises to keep between its versions.
 """
+
 import copy
 import json
-import os
 import random
 from datetime import datetime, timedelta, timezone
 
@@ -70,7 +57,7 @@ CHANGES = (
     ("one member less", lambda body: body.pop("description")),
 )
 
-rng = random.Random(20250314)
+rng = random.Random()  # seeded by requests()
 
 
 def below(limit):
@@ -170,24 +157,27 @@ def spelled_otherwise(body):
 
 
 class Line:
-    def __init__(self, moment, tenant, key, body, note, expect=201, after=None,
-                 together_with=None, header=None):
-        self.moment, self.tenant, self.key, self.body = moment, tenant, key, body
-        self.header = header
-        self.note, self.expect, self.after, self.together_with = note, expect, after, together_with
+    """One request of one client.
 
-    def text(self):
-        head = {"n": self.n, "tenant": self.tenant, "method": "POST", "path": "/payments",
-                "key": self.key, "note": self.note, "expect": self.expect}
-        if self.header is not None:
-            head["header"] = self.header
-        if self.after:
-            head["after"] = self.after.n
-        if self.together_with:
-            head["together_with"] = self.together_with.n
-        legible = self.header is None or self.header.isprintable()
-        opening = json.dumps(head, ensure_ascii=not legible, separators=(",", ":"))[:-1]
-        return f'{opening},"body":{self.body}}}\n'
+    n        its number, from 1
+    field    the Idempotency-Key as it is sent; None: it is not
+    key      the key that is meant; None: the field holds none
+    body     exactly as sent: order of members and white space are the client's
+    pays     customer, amount and currency
+    note     why it is there
+    expect   201: belongs to a payment that is charged once; 422: a key used with another payload;
+             400: no usable key
+    after    is sent only when that line has been answered
+    twin     is sent at the same moment as that line, which is the one before
+    """
+
+    def __init__(self, moment, tenant, key, body, note, expect=201, after=None, twin=None, field=None):
+        self.moment, self.tenant, self.key, self.body = moment, tenant, key, body
+        self.field = quoted(key) if field is None and key is not None else field
+        self.note, self.expect, self.after, self.twin = note, expect, after, twin
+        asked = json.loads(body)
+        amount = asked["amount"]
+        self.pays = f"{asked['customer']} {amount['value']} {amount['currency']}"
 
 
 # What clients do with a payment they have sent. Each takes the first line and its body as a value,
@@ -199,7 +189,7 @@ def nothing_more(first, body):
 
 def double_click(first, body):
     return [Line(first.moment, first.tenant, first.key, first.body, "double click",
-                 together_with=first)]
+                 twin=first)]
 
 
 def impatient_retries(first, body):
@@ -216,7 +206,7 @@ def late_retry(first, body):
 def reworded_retry(first, body):
     return [Line(first.moment + 3 + below(30), first.tenant, first.key, spelled_otherwise(body),
                  "retry, other member order and white space, the key written otherwise",
-                 header=field_otherwise(first.key))]
+                 field=field_otherwise(first.key))]
 
 
 def retry_with_new_clock(first, body):
@@ -279,20 +269,16 @@ def bad_requests(customers):
             tenant, moment = pick(TENANTS), below(INTENTS)
             note = "no key" if field is None else "not a key"
             body = as_sent(new_body(customers[tenant], moment))
-            yield Line(moment, tenant, None, body, note, 400, header=field)
+            yield Line(moment, tenant, None, body, note, 400, field=field)
 
 
-def main():
+def requests(seed):
+    rng.seed(seed)
+    asked.clear()
     customers = {tenant: ["CUS_" + digits(CROCKFORD, 8) for _ in range(150)]
                  for tenant in TENANTS}
     lines = list(payments(customers)) + list(bad_requests(customers))
     lines.sort(key=lambda line: line.moment)  # stable: a double click stays beside its first click
     for n, line in enumerate(lines, start=1):
         line.n = n
-    target = os.path.join(os.path.dirname(os.path.abspath(__file__)), "requests.jsonl")
-    with open(target, "w", encoding="utf-8", newline="\n") as out:
-        out.writelines(line.text() for line in lines)
-
-
-if __name__ == "__main__":
-    main()
+    return lines
