@@ -194,7 +194,7 @@ store::Identity identity_or_generated_key(FunctionCallInfo fcinfo, int key, int 
     text* given_scope = label(fcinfo, scope, "scope");
     text* given_principal = label(fcinfo, principal, "principal");
     text* given_key = text_or_null(fcinfo, key);
-    if (given_key != nullptr) check_name(given_key, "key", core::check_key);
+    if (given_key != nullptr) check_key(given_key, "key");
     store::Identity id = store::make_identity(given_scope, given_principal, given_key);
     check_size(id);
     return id;
