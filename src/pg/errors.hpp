@@ -2,9 +2,6 @@
 // be secrets and would end up in the server log.
 #pragma once
 
-#include "core/fingerprint.hpp"
-#include "core/key.hpp"
-#include "core/time.hpp"
 #include "pg/pg.hpp"
 
 namespace idem::pg {
