@@ -58,9 +58,9 @@ using core::PolicyColumn;
             check_span(pg::micros_of(DatumGetIntervalP(value)), column.name, column.range);
             break;
         case ColumnType::Number:
-            pg::raise_number(column.name, DatumGetInt32(value), column.least, column.most);
+            raise_number(column.name, DatumGetInt32(value), column.least, column.most);
         case ColumnType::Word:
-            pg::raise_word(column.name, TextDatumGetCString(value), column.words);
+            raise_word(column.name, TextDatumGetCString(value), column.words);
         case ColumnType::List:
             raise_list(DatumGetArrayTypeP(value), column);
         case ColumnType::Flag:

@@ -10,12 +10,6 @@ namespace idem::pg {
 inline constexpr int kNoClaim = MAKE_SQLSTATE('I', 'D', '4', '0', '4');
 inline constexpr int kClaimLost = MAKE_SQLSTATE('I', 'D', '4', '0', '9');
 
-// Bad arguments; `what` is the argument's name.
-[[noreturn]] void raise_null(const char* what);
-[[noreturn]] void raise_word(const char* what, const char* given, const char* allowed);
-[[noreturn]] void raise_number(const char* what, std::int64_t given, std::int64_t least,
-                               std::int64_t most);
-
 // Claims.
 [[noreturn]] void raise_no_claim();
 [[noreturn]] void raise_claim_overtaken();
