@@ -17,8 +17,8 @@ find_pg_config() {
 
 pg_major() { "$PG_CONFIG" --version | sed 's/^PostgreSQL \([0-9]*\).*/\1/'; }
 
-# The usual opening of a script that builds and runs something. "prepare module": not more than the
-# module needs.
+# The usual opening of a script that builds and runs something. "prepare module", "prepare demo": not
+# more than these need.
 prepare() {
     "$ROOT/script/bootstrap" "$@"
     make_work_folder
@@ -42,7 +42,7 @@ choose_folders() {
 # Also when it does not exist yet. Whoever built before may have been another user.
 is_writable() {
     local dir
-    for dir in "$1" "$1/pg$(pg_major)" "$1/cmake" "$1/fuzz"; do
+    for dir in "$1" "$1/pg$(pg_major)" "$1/cmake" "$1/demo" "$1/fuzz"; do
         [[ ! -e $dir || -w $dir ]] || return 1
     done
     [[ -e $1 || -w $(dirname "$1") ]]

@@ -3,8 +3,6 @@
 #include "core/header.hpp"
 #include "core/key.hpp"
 
-#include "pg/errors.hpp"
-
 namespace idem::api {
 
 namespace {
@@ -30,11 +28,7 @@ const char* detail_of(core::NameFault fault, const core::Name& name) {
     return "";
 }
 
-// By the rules of keys, or of scopes and principals.
-void check_name(const text* value, const char* what, core::NameFault (*check)(const core::Name&)) {
-    core::Name name = pg::name_of(value);
-    core::NameFault fault = check(name);
-    if (fault == core::NameFault::None) return;
+[[noreturn]] void raise_name(const char* what, core::NameFault fault, const core::Name& name) {
     ereport(
         ERROR,
         (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("invalid %s", what),
@@ -42,6 +36,13 @@ void check_name(const text* value, const char* what, core::NameFault (*check)(co
          strcmp(what, "key") == 0
              ? errhint("Send a key that the client made for this one request, such as a UUID.")
              : errhint("A %s has up to 255 characters, none of them a control character.", what)));
+    pg_unreachable();
+}
+
+void check_key(const text* key, const char* what) {
+    core::Name name = pg::name_of(key);
+    core::NameFault fault = core::check_key(name);
+    if (fault != core::NameFault::None) raise_name(what, fault, name);
 }
 
 text* label(FunctionCallInfo fcinfo, int arg, const char* name) {
@@ -50,7 +51,9 @@ text* label(FunctionCallInfo fcinfo, int arg, const char* name) {
                 (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("%s must not be null", name),
                  errhint("Leave the argument out to get its default.")));
     text* value = PG_GETARG_TEXT_PP(arg);
-    check_name(value, name, core::check_label);
+    core::Name given = pg::name_of(value);
+    core::NameFault fault = core::check_label(given);
+    if (fault != core::NameFault::None) raise_name(name, fault, given);
     return value;
 }
 
@@ -121,6 +124,26 @@ void check_distinct(std::string_view* names, std::size_t count) {
 
 }  // namespace
 
+void raise_null(const char* what) {
+    ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("%s must not be null", what),
+                    errhint("Pass a value.")));
+    pg_unreachable();
+}
+
+void raise_word(const char* what, const char* given, const char* allowed) {
+    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                    errmsg("invalid %s: \"%s\"", what, given), errhint("Use one of %s.", allowed)));
+    pg_unreachable();
+}
+
+void raise_number(const char* what, std::int64_t given, std::int64_t least, std::int64_t most) {
+    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                    errmsg("invalid %s: %lld", what, static_cast<long long>(given)),
+                    errhint("Use a number from %lld to %lld.", static_cast<long long>(least),
+                            static_cast<long long>(most))));
+    pg_unreachable();
+}
+
 text* text_or_null(FunctionCallInfo fcinfo, int arg) {
     return PG_ARGISNULL(arg) ? nullptr : PG_GETARG_TEXT_PP(arg);
 }
@@ -134,13 +157,13 @@ Jsonb* jsonb_or_null(FunctionCallInfo fcinfo, int arg) {
 }
 
 text* required_text(FunctionCallInfo fcinfo, int arg, const char* name) {
-    if (PG_ARGISNULL(arg)) pg::raise_null(name);
+    if (PG_ARGISNULL(arg)) raise_null(name);
     return PG_GETARG_TEXT_PP(arg);
 }
 
 text* required_name(FunctionCallInfo fcinfo, int arg, const char* name) {
     text* value = required_text(fcinfo, arg, name);
-    check_name(value, name, core::check_key);
+    check_key(value, name);
     return value;
 }
 
@@ -189,7 +212,7 @@ store::Identity identity_or_generated_key(FunctionCallInfo fcinfo, int key, int 
     text* given_scope = label(fcinfo, scope, "scope");
     text* given_principal = label(fcinfo, principal, "principal");
     text* given_key = text_or_null(fcinfo, key);
-    if (given_key != nullptr) check_name(given_key, "key", core::check_key);
+    if (given_key != nullptr) check_key(given_key, "key");
     store::Identity id = store::make_identity(given_scope, given_principal, given_key);
     check_size(id);
     return id;
@@ -212,7 +235,7 @@ bytea* fingerprint_or_null(FunctionCallInfo fcinfo, int arg) {
 }
 
 void check_status_code(std::int32_t code) {
-    if (code < 200 || code > 599) pg::raise_number("status_code", code, 200, 599);
+    if (code < 200 || code > 599) raise_number("status_code", code, 200, 599);
 }
 
 std::optional<std::int32_t> status_code_or_none(FunctionCallInfo fcinfo, int arg) {

@@ -5,12 +5,12 @@
 
 #include "claim/begin.hpp"
 
-#include "claim/account.hpp"
 #include "claim/grant.hpp"
 #include "claim/holder.hpp"
 #include "claim/locks.hpp"
 #include "claim/open_claims.hpp"
 #include "pg/errors.hpp"
+#include "stats/events.hpp"
 #include "store/store.hpp"
 
 namespace idem::claim {
@@ -81,7 +81,7 @@ Turn judge(const Question& question) {
     turn.now = GetCurrentTimestamp();
     core::Decision decision = decide(question, &turn);
     turn.answer.outcome = decision.outcome;
-    turn.answer.claim = decision.execution;
+    turn.answer.execution = decision.execution;
     turn.answer.retry_after = decision.retry_after;
     if (decision.outcome == core::Outcome::InProgress) turn.blocker = Blocker::Lease;
     return turn;
@@ -171,6 +171,13 @@ bool wait_for(const Turn& turn, const Question& question, Patience* patience) {
             break;
     }
     return false;
+}
+
+void account_for(const Answer& answer, std::int64_t waited) {
+    const store::Identity& id = answer.record.id;
+    stats::account_for({*answer.outcome, answer.execution, pg::bytes_of(id.scope),
+                        pg::bytes_of(id.principal), pg::bytes_of(id.key),
+                        answer.has_record ? answer.record.attempt : 0, waited});
 }
 
 [[noreturn]] void raise_still_deciding() {

@@ -1,7 +1,6 @@
 // idem_begin and idem_once: who asks for a key, and what they are told.
 #pragma once
 
-#include "claim/answer.hpp"
 #include "claim/question.hpp"
 
 namespace idem::claim {

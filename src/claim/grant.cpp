@@ -26,7 +26,7 @@ store::Record inherited(const Answer& answer, TimestampTz now) {
     const store::Record& row = answer.record;
     record.id = row.id;
     record.created_at = now;
-    if (answer.claim == core::Execution::First || answer.claim == core::Execution::Reuse)
+    if (answer.execution == core::Execution::First || answer.execution == core::Execution::Reuse)
         return record;
     record.attempt = row.attempt;
     record.created_at = row.created_at;
@@ -88,7 +88,7 @@ bool lease_ended_before(const Question& question, const store::Record& record, T
 // Whether the work will see every effect of the attempts before.
 bool sees_earlier_attempts(const Question& question, const Answer& answer, TimestampTz now) {
     if (question.fixed == nullptr) return true;
-    bool in_time = answer.claim != core::Execution::Takeover ||
+    bool in_time = answer.execution != core::Execution::Takeover ||
                    lease_ended_before(question, answer.record, now) ||
                    pg::is_as_good_as_new(question.fixed);
     return in_time && !pg::may_be_pruned_under(question.fixed_since, now) &&

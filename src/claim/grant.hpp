@@ -1,7 +1,6 @@
 // Granting a claim: the record of a new attempt, with a fencing token of its own.
 #pragma once
 
-#include "claim/answer.hpp"
 #include "claim/question.hpp"
 
 namespace idem::claim {

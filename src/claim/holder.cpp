@@ -5,10 +5,10 @@
 
 #include "core/time.hpp"
 
-#include "claim/account.hpp"
 #include "claim/grant.hpp"
 #include "claim/locks.hpp"
 #include "pg/errors.hpp"
+#include "stats/events.hpp"
 #include "store/store.hpp"
 
 namespace idem::claim {
@@ -202,7 +202,7 @@ bool end(const ClaimRef& ref, const Response& response, Mark mark) {
     allow_as_claimed(claim.record, &policy.values);
     keep_response(response, policy, &claim.record);
     save_ended(&claim);
-    account_for_result(claim.record);
+    stats::account_for_result(pg::bytes_of(ref.id.scope), claim.record.status);
     return true;
 }
 
@@ -255,7 +255,7 @@ void finish_silently(OpenClaim* claim) {
     FoundClaim found{claim, current_record(claim), false};
     mark_completed(std::nullopt, &found.record);
     save_ended(&found);
-    account_for_result(found.record);
+    stats::account_for_result(pg::bytes_of(found.record.id.scope), found.record.status);
 }
 
 }  // namespace idem::claim

@@ -1,8 +1,8 @@
 // For operators: decide a record by hand, look at one, remove one.
 #pragma once
 
-#include "claim/answer.hpp"
 #include "claim/holder.hpp"
+#include "claim/question.hpp"
 
 namespace idem::claim {
 

@@ -1,5 +1,6 @@
-// What a caller asks of a key: the arguments of idem_begin, idem_once and idem_execute, and what
-// follows from them, the policy of the scope and the settings.
+// What a caller asks of a key, and what the protocol answers. The question: the arguments of
+// idem_begin, idem_once and idem_execute, and what follows from them, the policy of the scope and
+// the settings.
 #pragma once
 
 #include "core/decision.hpp"
@@ -38,6 +39,14 @@ struct Question {
     // what it knows of may have come before. nullptr: the work gets a newer one.
     Snapshot fixed;
     TimestampTz fixed_since;  // it was not taken earlier than that
+};
+
+struct Answer {
+    std::optional<core::Outcome> outcome;  // none when only asked for information
+    core::Execution execution;             // which kind, if it is one
+    bool has_record;                       // false: nothing but the identity is known
+    store::Record record;
+    std::int64_t retry_after;  // microseconds; 0: not known
 };
 
 // Argument, else policy, else setting. Refuses what the policy forbids, before anything is granted.

@@ -30,12 +30,12 @@ void define_settings() {
     MarkGUCPrefixReserved("idempotency");
 }
 
-core::StoreChoice store_choice() {
+StoreChoice store_choice() {
     static bool is_chosen = false;
     static int chosen;
     if (!is_chosen) chosen = store_setting;
     is_chosen = true;
-    return static_cast<core::StoreChoice>(chosen);
+    return static_cast<StoreChoice>(chosen);
 }
 
 core::Policy default_policy() {

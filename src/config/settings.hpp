@@ -3,12 +3,17 @@
 #pragma once
 
 #include "core/policy.hpp"
-#include "core/store_choice.hpp"
 #include "core/time.hpp"
 
 #include "pg/pg.hpp"
 
 namespace idem::config {
+
+enum class StoreChoice {
+    Auto,  // the heap store where the table allows it, else SQL
+    Sql,
+    Heap,  // an error where the table does not allow it
+};
 
 // What stands here is the default; the unit is that of the table.
 inline int default_ttl = 24 * 60 * 60;
@@ -22,7 +27,7 @@ inline int cleanup_batch_size = 200;
 inline int cleanup_grace = 0;  // seconds after its retention for which a record is kept
 inline int log_events = 0;
 inline bool log_keys = false;
-inline int store_setting = static_cast<int>(core::StoreChoice::Auto);
+inline int store_setting = static_cast<int>(StoreChoice::Auto);
 
 // Values of log_events.
 enum LogEvents { kLogOff, kLogProblems, kLogAll };
@@ -32,9 +37,9 @@ inline constexpr config_enum_entry kLogEventsWords[] = {{"off", kLogOff, false},
                                                         {nullptr, 0, false}};
 
 inline constexpr config_enum_entry kStoreWords[] = {
-    {"auto", static_cast<int>(core::StoreChoice::Auto), false},
-    {"sql", static_cast<int>(core::StoreChoice::Sql), false},
-    {"heap", static_cast<int>(core::StoreChoice::Heap), false},
+    {"auto", static_cast<int>(StoreChoice::Auto), false},
+    {"sql", static_cast<int>(StoreChoice::Sql), false},
+    {"heap", static_cast<int>(StoreChoice::Heap), false},
     {nullptr, 0, false}};
 
 struct Setting {
@@ -90,7 +95,7 @@ void define_settings();
 
 // What the setting was when this process first asked: claims of one transaction, and of sessions
 // that meet, are not to be kept in two ways.
-core::StoreChoice store_choice();
+StoreChoice store_choice();
 
 // The policy that holds where no row of idempotency.policy says otherwise.
 core::Policy default_policy();

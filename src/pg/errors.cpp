@@ -2,26 +2,6 @@
 
 namespace idem::pg {
 
-void raise_null(const char* what) {
-    ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("%s must not be null", what),
-                    errhint("Pass a value.")));
-    pg_unreachable();
-}
-
-void raise_word(const char* what, const char* given, const char* allowed) {
-    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                    errmsg("invalid %s: \"%s\"", what, given), errhint("Use one of %s.", allowed)));
-    pg_unreachable();
-}
-
-void raise_number(const char* what, std::int64_t given, std::int64_t least, std::int64_t most) {
-    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                    errmsg("invalid %s: %lld", what, static_cast<long long>(given)),
-                    errhint("Use a number from %lld to %lld.", static_cast<long long>(least),
-                            static_cast<long long>(most))));
-    pg_unreachable();
-}
-
 void raise_no_claim() {
     ereport(ERROR, (errcode(kNoClaim), errmsg("no claim on this key"),
                     errdetail("There is no record of this scope, principal and key."),

@@ -2,9 +2,6 @@
 // be secrets and would end up in the server log.
 #pragma once
 
-#include "core/fingerprint.hpp"
-#include "core/key.hpp"
-#include "core/time.hpp"
 #include "pg/pg.hpp"
 
 namespace idem::pg {
@@ -12,12 +9,6 @@ namespace idem::pg {
 // Our own class: what no standard code says.
 inline constexpr int kNoClaim = MAKE_SQLSTATE('I', 'D', '4', '0', '4');
 inline constexpr int kClaimLost = MAKE_SQLSTATE('I', 'D', '4', '0', '9');
-
-// Bad arguments; `what` is the argument's name.
-[[noreturn]] void raise_null(const char* what);
-[[noreturn]] void raise_word(const char* what, const char* given, const char* allowed);
-[[noreturn]] void raise_number(const char* what, std::int64_t given, std::int64_t least,
-                               std::int64_t most);
 
 // Claims.
 [[noreturn]] void raise_no_claim();

@@ -160,14 +160,14 @@ const RecordTable& record_table() {
 }
 
 const Store& records() {
-    core::StoreChoice choice = config::store_choice();
-    if (choice == core::StoreChoice::Sql) return sql_store;
+    config::StoreChoice choice = config::store_choice();
+    if (choice == config::StoreChoice::Sql) return sql_store;
     // Whoever is waited for here may have changed which store it is: two that differ would not see
     // each other's rows.
     LockRelationOid(record_table().table, AccessShareLock);
     const char* obstacle = obstacle_now();
     if (obstacle == nullptr) return heap_store;
-    if (choice == core::StoreChoice::Heap)
+    if (choice == config::StoreChoice::Heap)
         ereport(ERROR,
                 (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
                  errmsg("the heap store cannot serve table idempotency.record"),
