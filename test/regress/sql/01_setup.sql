@@ -43,6 +43,11 @@ CREATE FUNCTION test.locks(OUT keys bigint)
     SELECT count(*) FILTER (WHERE objsubid = 18756)
       FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid() $$;
 
+-- What the two stores promise differently.
+CREATE FUNCTION test.by_store(heap anyelement, sql anyelement) RETURNS anyelement
+    LANGUAGE sql AS $$
+    SELECT CASE current_setting('idempotency.store') WHEN 'sql' THEN sql ELSE heap END $$;
+
 -- The functions, and what is said about them.
 SELECT p.oid::regprocedure AS function, obj_description(p.oid, 'pg_proc') AS comment
   FROM pg_proc p JOIN pg_depend d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid

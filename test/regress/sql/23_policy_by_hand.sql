@@ -63,7 +63,6 @@ BEGIN
     EXECUTE 'UPDATE idempotency.policy SET ' || assignment;
     RETURN test.asked('hand');
 END $$;
-\pset format unaligned
 SELECT assignment, test.with_policy(assignment)
   FROM unnest(ARRAY['ttl = ''1 s''', 'ttl = ''0''', 'ttl = ''1 day -25 hours''', 'ttl = ''178000000 years''',
                     'ttl = ''2 s'', retention = ''1 s''', 'retention = ''-178000000 years''', 'lease = ''0''',
@@ -74,7 +73,6 @@ SELECT assignment, test.with_policy(assignment)
                     'on_large_body = ''truncate''', 'exclude_fields = ''{a,NULL}''', 'exclude_fields = ''{$.}''',
                     'drop_headers = ''{NULL}''', 'drop_headers = ''{"Set Cookie"}''',
                     'allowed_role = ''''', 'scope_pattern = ''han*d''', 'scope_pattern = ''*hand''']) assignment;
-\pset format aligned
 -- Other scopes are not affected.
 SELECT test.with_policy('on_lease_expiry = ''maybe''') AS here, test.asked('elsewhere') AS elsewhere;
 -- It stays closed for everything, and what was begun before can go on when it is mended.
