@@ -1,5 +1,8 @@
 -- Promise: CREATE EXTENSION is all it takes; every object says what it is, and nobody but the owner
 -- may call anything but the pure helpers.
+--
+-- Here and in the other files a result is a line of names and a line for each row.
+\a\pset footer off
 
 CREATE EXTENSION idempotency;
 

@@ -1,5 +1,6 @@
 -- Promise: PREPARE TRANSACTION carries a claim, open or completed; until it is decided the key is in
 -- progress, COMMIT PREPARED publishes it and ROLLBACK PREPARED frees the key.
+\a\pset footer off
 \set SHOW_CONTEXT never
 -- A wait that should not be there ends as an error.
 SET statement_timeout = '30 s';
