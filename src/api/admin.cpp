@@ -4,7 +4,6 @@
 #include "claim/locks.hpp"
 #include "claim/operator.hpp"
 #include "pg/boundary.hpp"
-#include "pg/errors.hpp"
 #include "pg/owner.hpp"
 #include "stats/counters.hpp"
 #include "store/store.hpp"

@@ -7,7 +7,6 @@
 #include "config/policy.hpp"
 #include "config/policy_change.hpp"
 #include "pg/boundary.hpp"
-#include "pg/errors.hpp"
 
 namespace idem::api {
 
