@@ -41,7 +41,7 @@ group_checks() {
     [[ ! -e $ROOT/.git ]] ||
         check "a release has the same bytes whenever and wherever it is made" releases_are_equal
     check "where packages come from is left to the machine's settings" "$ROOT/test/check_hosts"
-    check "every claim of docs/security.md names a test that exists" "$ROOT/test/security_check"
+    check "every promise of docs/reliability.md and docs/security.md names tests that exist" "$ROOT/test/check_promises"
     ((CHECKS_FAILED == 0))
 }
 

@@ -1,5 +1,8 @@
 -- Promise: CREATE EXTENSION is all it takes; every object says what it is, and nobody but the owner
 -- may call anything but the pure helpers.
+--
+-- Here and in the other files a result is a line of names and a line for each row.
+\a\pset footer off
 
 CREATE EXTENSION idempotency;
 
@@ -42,6 +45,11 @@ CREATE FUNCTION test.locks(OUT keys bigint)
     LANGUAGE sql AS $$
     SELECT count(*) FILTER (WHERE objsubid = 18756)
       FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid() $$;
+
+-- What the two stores promise differently.
+CREATE FUNCTION test.by_store(heap anyelement, sql anyelement) RETURNS anyelement
+    LANGUAGE sql AS $$
+    SELECT CASE current_setting('idempotency.store') WHEN 'sql' THEN sql ELSE heap END $$;
 
 -- The functions, and what is said about them.
 SELECT p.oid::regprocedure AS function, obj_description(p.oid, 'pg_proc') AS comment

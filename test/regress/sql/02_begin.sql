@@ -1,5 +1,6 @@
 -- Promise: idem_begin gives each row of the outcome table its answer, never raises for a duplicate,
 -- and shows each caller what is theirs to see.
+\a\pset footer off
 
 -- A wait that should not be there ends as an error.
 SET statement_timeout = '30 s';

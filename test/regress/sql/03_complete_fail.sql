@@ -1,5 +1,6 @@
 -- Promise: a result is recorded once and replayed byte for byte; a repeated call is harmless; who
 -- does not hold the claim changes nothing.
+\a\pset footer off
 \set SHOW_CONTEXT never
 
 -- Every signature of idem_complete, in the transaction of the claim.

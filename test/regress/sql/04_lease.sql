@@ -1,13 +1,14 @@
 -- Promise: a claim that is still open at commit is leased: its token alone prolongs, marks progress,
 -- ends or gives it back, and whoever lost it can no longer write.
+\a\pset footer off
 \set SHOW_CONTEXT never
 
--- The lease counts from the commit.
+-- The lease counts from the commit; with the SQL store, which writes at once, from the call.
 BEGIN;
 SELECT token FROM idem_begin('work', '{"amount": 5}', 'lease', lease => '1 minute') \gset
 SELECT clock_timestamp() AS before_commit \gset
 COMMIT;
-SELECT status, lease_until >= :'before_commit'::timestamptz + interval '1 min' AS from_commit
+SELECT status, (lease_until >= :'before_commit'::timestamptz + interval '1 min') = test.by_store(true, false) AS from_commit
   FROM idempotency.records WHERE (scope, key) = ('lease', 'work');
 
 -- Heartbeat: from now, by default as long as the claim's lease was, or the one given last.
@@ -101,7 +102,7 @@ SELECT idem_release('back', 'lease', token => :token);
 BEGIN;
 SELECT outcome, attempt FROM idem_begin('back', '{"amount": 6}', 'lease');
 SELECT idem_release('back', 'lease');
-SELECT keys FROM test.locks();
+SELECT keys = test.by_store(0, 1) AS lock_given_back FROM test.locks();
 SELECT outcome, attempt FROM idem_begin('back', '{"amount": 7}', 'lease');
 SELECT idem_checkpoint('back', 'here', scope => 'lease') > now() AS written;
 SELECT idem_release('back', 'lease');

@@ -1,5 +1,6 @@
 -- Promise: claims follow savepoints. What a rolled back savepoint did has not happened: the key is
 -- free again, or still claimed, exactly as before.
+\a\pset footer off
 \set SHOW_CONTEXT never
 
 -- A claim begun inside is gone, with its lock.

@@ -1,5 +1,6 @@
 -- Promise: the protocol works in every isolation level, and a transaction that can't write is told
 -- so instead of getting an answer it could not keep. (Two callers at once: test/isolation.)
+\a\pset footer off
 \set SHOW_CONTEXT never
 
 -- Begin, complete and replay after a snapshot was taken.

@@ -1,5 +1,6 @@
 -- Promise: PREPARE TRANSACTION carries a claim, open or completed; until it is decided the key is in
 -- progress, COMMIT PREPARED publishes it and ROLLBACK PREPARED frees the key.
+\a\pset footer off
 \set SHOW_CONTEXT never
 -- A wait that should not be there ends as an error.
 SET statement_timeout = '30 s';
@@ -88,9 +89,12 @@ SELECT idem_release('released', 'prepared');
 SELECT outcome FROM idem_begin('failed', scope => 'prepared');
 SELECT idem_fail('failed', 'declined', scope => 'prepared');
 PREPARE TRANSACTION 'idem many';
-SELECT key, outcome FROM unnest('{once,undone,released,failed}'::text[]) k, idem_begin(k, scope => 'prepared');
+SELECT key, outcome FROM unnest('{once,undone,failed}'::text[]) k, idem_begin(k, scope => 'prepared');
+-- What was given back is free at once where nothing was written, and at the end with the SQL store.
+SELECT outcome = test.by_store('execute'::text, 'in_progress') AS as_promised FROM idem_begin('released', scope => 'prepared');
 COMMIT PREPARED 'idem many';
-SELECT key, outcome FROM unnest('{once,undone,released,failed}'::text[]) k, idem_begin(k, scope => 'prepared');
+SELECT key, outcome FROM unnest('{once,undone,failed}'::text[]) k, idem_begin(k, scope => 'prepared');
+SELECT outcome = test.by_store('in_progress'::text, 'execute') AS as_promised FROM idem_begin('released', scope => 'prepared');
 
 -- hold: the session that prepared it stays the sign of life until the claim ends.
 BEGIN;

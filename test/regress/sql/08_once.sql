@@ -1,5 +1,6 @@
 -- Promise: idem_once is true the first time and false after, and never says either while it is not
 -- certain.
+\a\pset footer off
 \set SHOW_CONTEXT never
 -- A wait that should not be there ends as an error.
 SET statement_timeout = '30 s';

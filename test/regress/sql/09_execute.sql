@@ -1,5 +1,6 @@
 -- Promise: idem_execute runs the operation exactly once, as its caller, keeps what it returned or how
 -- it failed, and leaves nothing behind when the failure is a passing one.
+\a\pset footer off
 \set SHOW_CONTEXT never
 
 -- Whoever tests writes down who has run.

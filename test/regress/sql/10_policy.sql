@@ -1,5 +1,6 @@
 -- Promise: a call's arguments win over the scope's policy, the policy over the settings; of several
 -- policies the exact one counts, else the one with the longest prefix. Bad values never get in.
+\a\pset footer off
 \set SHOW_CONTEXT never
 -- A wait that should not be there ends as an error.
 SET statement_timeout = '30 s';

@@ -1,5 +1,6 @@
 -- Promise: equal requests have equal fingerprints however they are written, different ones differ, and
 -- anybody can compute the same.
+\a\pset footer off
 \set SHOW_CONTEXT never
 
 -- What is hashed: a heading, then method, path and canonical request, each with its length in bytes,

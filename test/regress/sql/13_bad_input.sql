@@ -1,5 +1,6 @@
 -- Promise: bad input is refused with a standard SQLSTATE and words that help, before anything is
 -- claimed; every record stays as it was.
+\a\pset footer off
 \set SHOW_CONTEXT never
 
 -- Something to leave alone: a leased claim, a result, and a policy.

@@ -1,5 +1,6 @@
 -- Promise: a role with idem_grant can do all of the protocol and nothing else: it reads no table, and
 -- the owner's rights that the functions use are never lent to it.
+\a\pset footer off
 \set SHOW_CONTEXT never
 
 CREATE ROLE regress_idem_app;

@@ -1,5 +1,6 @@
 -- Promise: whatever schemas come first in the search_path, nothing foreign runs: neither in a call, nor
 -- while the extension is created, granted, revoked or dropped.
+\a\pset footer off
 \set SHOW_CONTEXT never
 SET client_min_messages = warning;
 

@@ -1,5 +1,6 @@
 -- Promise: an operator can look at a record, decide one that can't decide itself, and have the old ones
 -- removed, but never change what clients have been told nor take a living claim's record away.
+\a\pset footer off
 \set SHOW_CONTEXT never
 
 -- idem_get: everything but the token, and no outcome, because nothing is decided.

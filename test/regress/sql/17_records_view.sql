@@ -1,5 +1,6 @@
 -- Promise: what is stored can be read with plain SQL, in words and without tokens; every setting has a
 -- range, and values outside are refused with it.
+\a\pset footer off
 \set SHOW_CONTEXT never
 
 SELECT attname AS column, format_type(atttypid, atttypmod) AS type

@@ -1,6 +1,7 @@
 -- Promise: the edges hold, each of which was once found broken. What is too large for its page is
 -- written and read back at the moment of COMMIT, long work does not outlast its own ttl, and giving
 -- a later attempt back leaves the earlier one as it was.
+\a\pset footer off
 \set SHOW_CONTEXT never
 
 -- A state that has to be toasted: written in the transaction, and read back when it commits with the

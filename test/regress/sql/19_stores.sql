@@ -1,6 +1,7 @@
 -- Promise: what happens to the table beside its use, and what the server does with any table, is good
 -- for records, too. Each store runs this with the same output; which of them a table allows is told by
 -- test/tap/014_stores.pl.
+\a\pset footer off
 \set SHOW_CONTEXT never
 
 -- A change that a publication could not pass on is refused, as with SQL.

@@ -1,4 +1,5 @@
 -- What has come half of the way, or cannot go on by itself, is not forgotten by age.
+\a\pset footer off
 \set VERBOSITY default
 SELECT idem_policy_set('kept', ttl => '1 min', retry_base => '0', retry_cap => '0');
 SELECT idem_policy_set('kept-2', ttl => '1 min', retry_base => '0', retry_cap => '0', max_attempts => 1);

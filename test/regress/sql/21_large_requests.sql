@@ -1,5 +1,6 @@
 -- Promise: what a caller sends is judged in a time that grows with its size and no faster, can be
 -- cancelled wherever that is long, and has a limit that is told.
+\a\pset footer off
 \set SHOW_CONTEXT never
 
 -- Deep and large requests: up to a limit that is told, without harm to the server.

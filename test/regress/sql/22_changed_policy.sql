@@ -1,5 +1,6 @@
 -- Promise: a record knows by which rule its fingerprint was taken. Other fields to exclude make no
 -- repeat of an older request a mismatch, and no other request a repeat.
+\a\pset footer off
 \set SHOW_CONTEXT never
 
 CREATE FUNCTION test.asked(key text, request jsonb) RETURNS text LANGUAGE sql AS

@@ -1,5 +1,6 @@
 -- Promise: a row of idempotency.policy that idem_policy_set would not have written does not get in;
 -- one that got in all the same closes its scope.
+\a\pset footer off
 \set VERBOSITY terse
 SELECT idem_policy_set('hand*', ttl => '1 hour', retention => '2 hours', retry_base => '1 s', retry_cap => '2 s');
 
@@ -63,7 +64,6 @@ BEGIN
     EXECUTE 'UPDATE idempotency.policy SET ' || assignment;
     RETURN test.asked('hand');
 END $$;
-\pset format unaligned
 SELECT assignment, test.with_policy(assignment)
   FROM unnest(ARRAY['ttl = ''1 s''', 'ttl = ''0''', 'ttl = ''1 day -25 hours''', 'ttl = ''178000000 years''',
                     'ttl = ''2 s'', retention = ''1 s''', 'retention = ''-178000000 years''', 'lease = ''0''',
@@ -74,7 +74,6 @@ SELECT assignment, test.with_policy(assignment)
                     'on_large_body = ''truncate''', 'exclude_fields = ''{a,NULL}''', 'exclude_fields = ''{$.}''',
                     'drop_headers = ''{NULL}''', 'drop_headers = ''{"Set Cookie"}''',
                     'allowed_role = ''''', 'scope_pattern = ''han*d''', 'scope_pattern = ''*hand''']) assignment;
-\pset format aligned
 -- Other scopes are not affected.
 SELECT test.with_policy('on_lease_expiry = ''maybe''') AS here, test.asked('elsewhere') AS elsewhere;
 -- It stays closed for everything, and what was begun before can go on when it is mended.

@@ -1,6 +1,7 @@
 -- Promise: a request that says when it was first sent is executed only if its key cannot have been
 -- forgotten since: what is compared is the shortest memory that the key can have had in all that time,
 -- however policies, arguments and settings have changed.
+\a\pset footer off
 \set SHOW_CONTEXT never
 -- What a request of some age is told, each with a key that nobody knows.
 CREATE FUNCTION test.told(in_scope text, VARIADIC ages interval[]) RETURNS text LANGUAGE plpgsql AS $$

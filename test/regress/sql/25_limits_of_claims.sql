@@ -1,5 +1,6 @@
 -- Promise: what the policy allowed the result to be when its claim was granted is allowed when it ends,
 -- for its effect has happened; a policy that allows more now helps as well.
+\a\pset footer off
 \set VERBOSITY terse
 CREATE FUNCTION test.limited(max_bytes integer, large text) RETURNS void LANGUAGE sql
     AS $$SELECT idem_policy_set('limits', max_body_bytes => max_bytes, on_large_body => large)$$;

@@ -1,5 +1,6 @@
 -- Promise: the planner takes no function that decides for a cheap or a harmless one: each is volatile,
 -- unsafe to run in parallel, and dear, so that it comes after every other condition.
+\a\pset footer off
 \set SHOW_CONTEXT never
 
 -- All but the pure helpers, and what only reads or announces.

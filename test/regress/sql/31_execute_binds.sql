@@ -1,5 +1,6 @@
 -- Promise: idem_execute keeps as final what is the request's own fault and nothing else, binds a key to
 -- its operation, and lets nobody end the key while the operation runs.
+\a\pset footer off
 \set SHOW_CONTEXT never
 
 CREATE TABLE test.effect (what text);

@@ -1,5 +1,6 @@
 -- Promise: what a record keeps of a response is what HTTP can send again, and its limit counts what is
 -- kept, as it is kept.
+\a\pset footer off
 \set SHOW_CONTEXT never
 
 -- max_body_bytes counts the text of headers, state and request: exactly as many bytes as ::text has.

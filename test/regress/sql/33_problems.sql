@@ -1,5 +1,6 @@
 -- Promise: idem_problem has a document for what a client must not take for an answer, and for nothing
 -- else; a failure without a status of its own is sent as one.
+\a\pset footer off
 \set SHOW_CONTEXT never
 
 -- A record that has ended is no problem, whoever looks at it and however.

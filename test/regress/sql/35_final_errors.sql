@@ -1,5 +1,6 @@
 -- Promise: a policy says which errors of an operation are final in its scopes; what another try may not
 -- meet is never among them.
+\a\pset footer off
 \set SHOW_CONTEXT never
 
 CREATE FUNCTION test.fail_with(request jsonb) RETURNS jsonb LANGUAGE plpgsql AS $$
