@@ -4,7 +4,7 @@
 SRC=           # the tree to build from: the checkout, or a copy of it in the work folder
 BUILD=         # the folder of what is built from it
 MODULE_FOLDER= # where the module is built, if not in BUILD
-MAKE_OPTIONS=()  # of every build of the module
+MAKE_OPTIONS=(WERROR=1)  # of every build of the module: one of ours has no warnings
 
 # PG_CONFIG chooses the server; else it is Debian's 15, else whatever comes first in PATH.
 find_pg_config() {
@@ -117,7 +117,8 @@ build_with_cmake() {
 
 # Told which server it is each time: it remembers the last one, which may be gone.
 configure_cmake() {
-    cmake -S "$SRC" -B "$BUILD/cmake" -DCMAKE_BUILD_TYPE=RelWithDebInfo "-DPG_CONFIG=$PG_CONFIG"
+    cmake -S "$SRC" -B "$BUILD/cmake" -DCMAKE_BUILD_TYPE=RelWithDebInfo -DWERROR=ON \
+        "-DPG_CONFIG=$PG_CONFIG"
 }
 
 # Shows what a step printed only if the step fails.

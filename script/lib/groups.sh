@@ -28,6 +28,9 @@ group_checks() {
     check "core knows no server header" "$ROOT/test/check_layers" core
     check "server headers enter through src/pg/ alone" "$ROOT/test/check_layers" prelude
     check "every room includes only rooms below it" "$ROOT/test/check_layers" rooms
+    check "no file includes itself by way of others" "$ROOT/test/check_layers" cycles
+    check "server versions are told apart in src/pg/compat alone" "$ROOT/test/check_layers" versions
+    check "the checks of the layers see what breaks them" "$ROOT/test/check_layers_test"
     check "every regression test has its expected output, and the reverse" \
         "$ROOT/test/check_schedule" regress
     check "every isolation spec has its expected output, and the reverse" \
@@ -63,8 +66,10 @@ group_build() {
     check "the module builds without bitcode" \
         builds_silently "$WORK/build-without-llvm" "$SRC" with_llvm=no
     copy_sources "$WORK/in-tree"
+    check "a server that was not tested is refused, unless it is asked for" \
+        "$ROOT/test/check_server_versions"
     check "the module builds in tree" builds_silently "$WORK/in-tree" "$WORK/in-tree"
-    check "the module exports what exports.txt lists and nothing else" \
+    check "the module exports what the server looks up and nothing else" \
         "$ROOT/test/check_exports" "$(module_folder)/idempotency.so"
     ((CHECKS_FAILED == 0))
 }

@@ -192,7 +192,7 @@ inline overtaken() {
     goto idle
 }
 
-/* pg::raise_claim_lost() */
+/* raise_claim_lost() */
 inline claim_lost() {
     printf("caller %d: claim lost\n", me);
     roll_back();

@@ -1,0 +1,21 @@
+# Bars that lie, so that names of any length can be read, each with its value. Set by figures.py: file
+# (without suffix), title, series and labels (their numbers), limit (where a line is; 0: none).
+set terminal svg size 960, 110 + 20 * series * labels font 'sans-serif,12' background 'white'
+set output file . '.svg'
+set title title noenhanced
+set style fill solid 0.9 noborder
+set border 3
+set tics nomirror
+set grid xtics linecolor '#dddddd'
+set ytics noenhanced
+set key outside bottom center horizontal noenhanced autotitle columnheader
+set linetype 1 linecolor '#336791'
+set linetype 2 linecolor '#d38b28'
+set linetype 3 linecolor '#7a9e48'
+set xrange [0:*]
+set yrange [labels - 0.5:-0.5]
+set offsets 0, graph 0.1, 0, 0
+if (limit > 0) set arrow from limit, graph 0 to limit, graph 1 nohead front linewidth 2 linecolor '#b03030'
+high = 0.8 / series
+plot for [i = 1:series] file . '.data' using (column(i + 1)):(column(0) - 0.4 + high * (i - 0.5)):(0):(column(i + 1)):(column(0) - 0.4 + high * (i - 1)):(column(0) - 0.4 + high * i):ytic(1) with boxxyerror linetype i, \
+     for [i = 1:series] file . '.data' using (column(i + 1)):(column(0) - 0.4 + high * (i - 0.5)):(sprintf(' %.4g', column(i + 1))) with labels left notitle

@@ -1,0 +1,94 @@
+"""What a scenario has found: figures that are reached or not, tables, and charts by gnuplot."""
+
+import subprocess
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+
+BARS = Path(__file__).with_name("bars.gnuplot")
+MOST_SHARE = 3  # more would make the other bars too short to be compared
+
+
+@dataclass
+class Figure:
+    name: str
+    samples: list  # of each round; how far they lie apart tells how noisy it was
+    limit: float
+    at_most: bool = False
+    largest: bool = False  # it is the largest sample that counts, not the median
+    unit: str = ""  # '' for a ratio
+
+    @property
+    def value(self):
+        return max(self.samples) if self.largest else median(self.samples)
+
+    @property
+    def reached(self):
+        return self.value <= self.limit if self.at_most else self.value >= self.limit
+
+    @property
+    def share(self):
+        """Whatever the direction: above 1 is good."""
+        share = self.limit / self.value if self.at_most else self.value / self.limit
+        return min(share, MOST_SHARE)
+
+    def row(self):
+        return [self.name, f"{min(self.samples):.2f} to {max(self.samples):.2f}",
+                f"{self.value:.2f}{self.unit}", f"{'<=' if self.at_most else '>='} {self.limit:.2f}{self.unit}",
+                "reached" if self.reached else "NOT REACHED"]
+
+    def as_json(self):
+        return {"name": self.name, "samples": self.samples, "value": self.value, "limit": self.limit,
+                "at_most": self.at_most, "unit": self.unit, "reached": self.reached}
+
+
+@dataclass
+class Chart:
+    file: str
+    title: str
+    labels: list
+    series: dict  # of values, one for each label
+    limit: float = 0  # where a line is drawn
+
+
+@dataclass
+class Findings:
+    scenario: str
+    table: list  # rows of text; the first is the header
+    figures: list = field(default_factory=list)
+    charts: list = field(default_factory=list)
+    details: object = None
+
+
+def print_table(title, rows):
+    """First column to the left, numbers to the right."""
+    widths = [max(len(cell) for cell in column) for column in zip(*rows)]
+    print(f"== {title}\n")
+    for first, *others in rows:
+        cells = [first.ljust(widths[0])] + [cell.rjust(width) for cell, width in zip(others, widths[1:])]
+        print("  " + "  ".join(cells))
+    print(flush=True)
+
+
+def print_figures(figures):
+    print_table("what is to be reached",
+                [["figure", "rounds", "measured", "wanted", ""]] + [figure.row() for figure in figures])
+
+
+def chart_of(figures):
+    return Chart("figures", f"Share of what is wanted, cut off at {MOST_SHARE}",
+                 [figure.name for figure in figures], {"measured": [figure.share for figure in figures]}, 1)
+
+
+def draw(folder, chart):
+    """Writes FILE.svg and the data that it was drawn from."""
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    data = folder / f"{chart.file}.data"
+    lines = [["label", *chart.series]] + list(zip(chart.labels, *chart.series.values()))
+    data.write_text("".join(" ".join(f'"{cell}"' for cell in line) + "\n" for line in lines))
+    settings = {"file": str(data.with_suffix("")), "title": chart.title, "series": len(chart.series),
+                "labels": len(chart.labels), "limit": chart.limit}
+    quoted = [f"""{name}={"'" + value.replace("'", "''") + "'" if isinstance(value, str) else value}"""
+              for name, value in settings.items()]
+    subprocess.run(["gnuplot", "-e", "; ".join(quoted), str(BARS)], check=True)

@@ -1,0 +1,205 @@
+"""Load by pgbench, or by idem_peers where Redis takes part; contenders in turns; what came of it, from
+the log of every transaction that both write."""
+
+import math
+import os
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+from figures import Figure
+from server import say
+
+SCRIPTS = Path(__file__).with_name("scripts")
+BODY = "x" * 200
+WARM_UP = 1  # seconds: preparing, and filling the caches of new sessions
+
+
+@dataclass(frozen=True)
+class Contender:
+    name: str
+    script: str  # a file of scripts/, or what idem_peers knows
+    by_peers: bool = False
+    # What every transaction adds one to, if all is answered as it should be; '': the client looks itself.
+    counted: str = "SELECT count(*) FROM bench.payment"
+    database: str = ""
+
+    def round_trips(self):
+        """A statement outside of pipelines, or a pipeline."""
+        trips, in_pipeline = 0, False
+        for line in (SCRIPTS / f"{self.script}.sql").read_text().splitlines():
+            in_pipeline = in_pipeline and line != "\\endpipeline" or line == "\\startpipeline"
+            ends = line.endswith(";") or line.endswith("\\gset")
+            trips += (ends and not in_pipeline) or line == "\\endpipeline"
+        return trips
+
+
+class Calls:
+    """Transactions: when each ended, in seconds of the epoch, and how long it took, in milliseconds.
+    With a rate that counts from the moment it was due, so that a call that a slow one held up counts as
+    slow, too."""
+
+    def __init__(self, ended, millis):
+        self.ended, self.millis = ended, sorted(millis)
+        self.pairs = list(zip(ended, millis))
+
+    @classmethod
+    def of_logs(cls, folder):
+        ended, millis = [], []
+        for file in Path(folder).iterdir():
+            for line in file.read_text().splitlines():
+                _, _, micros, _, seconds, fraction, *_ = line.split()
+                ended.append(int(seconds) + int(fraction) / 1e6)
+                millis.append(int(micros) / 1e3)
+        return cls(ended, millis)
+
+    def __len__(self):
+        return len(self.ended)
+
+    def between(self, start, end):
+        chosen = [pair for pair in self.pairs if start < pair[0] <= end]
+        return Calls([ended for ended, _ in chosen], [millis for _, millis in chosen])
+
+    def quantile(self, share):
+        return self.millis[max(math.ceil(share * len(self.millis)), 1) - 1]
+
+    def of_each_second(self, start, end):
+        seconds = [[] for _ in range(round(end - start))]
+        for ended, millis in self.pairs:
+            if start < ended <= end:
+                seconds[min(int(ended - start), len(seconds) - 1)].append(millis)
+        return seconds
+
+
+class Load:
+    """Clients at work, from its making until `ended` or `stop`."""
+
+    def __init__(self, contender, clients, durable=True, threads=None, **options):
+        self.logs = tempfile.mkdtemp(prefix="idem_bench.")
+        self.clients = clients
+        environment = dict(os.environ)
+        if contender.database:
+            environment["PGDATABASE"] = contender.database
+        if not durable:
+            environment["PGOPTIONS"] = "-c synchronous_commit=off"
+        prefix = f"{self.logs}/log"
+        if contender.by_peers:
+            command = [os.environ["IDEM_PEERS"], contender.script, str(clients), str(options["time"]), prefix]
+        else:
+            command = ["pgbench", "--no-vacuum", "--protocol=prepared", "--log", f"--log-prefix={prefix}",
+                       f"--client={clients}", f"--jobs={threads or clients}", f"--define=body={BODY}",
+                       f"--file={SCRIPTS / contender.script}.sql"]
+            command += [f"--{name}={value}" for name, value in options.items()]
+        self.process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL,
+                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def ended(self):
+        """Waits for it. A client that was refused anything ends the run."""
+        _, errors = self.process.communicate()
+        if self.process.returncode != 0:
+            raise RuntimeError(errors)
+        return self._calls()
+
+    def stop(self, sql):
+        """pgbench has no other way to end early and still write all of its log."""
+        stopped = sql.number("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
+                             " WHERE application_name = 'pgbench'")
+        _, errors = self.process.communicate()
+        if stopped != self.clients:
+            raise RuntimeError(errors)
+        return self._calls()
+
+    def _calls(self):
+        calls = Calls.of_logs(self.logs)
+        shutil.rmtree(self.logs)
+        return calls
+
+
+@dataclass
+class Sample:
+    per_second: float
+    p50: float
+    p99: float
+
+
+def sample(calls, seconds):
+    """Of the last seconds."""
+    end = max(calls.ended)
+    last = calls.between(end - seconds, end)
+    return Sample(len(last) / seconds, last.quantile(0.5), last.quantile(0.99))
+
+
+@dataclass
+class Course:
+    name: str
+    clients: int
+    rounds: int
+    seconds: int  # that each contender is measured in each round
+    prepare: object  # before each contender's turn, so that all begin alike
+    finish: object = lambda contender: None
+    sql_of: object = None  # a session in the database of a contender
+    durable: bool = True
+
+
+class Comparison:
+    """What contenders came to, each with a sample for each round. Ratios are taken within the rounds, for
+    the machine's mood changes slower than a round takes."""
+
+    def __init__(self, samples):
+        self.samples = samples
+
+    def median(self, name, what):
+        return median(getattr(sample, what) for sample in self.samples[name])
+
+    def ratios(self, name, against):
+        return [ours.per_second / theirs.per_second
+                for ours, theirs in zip(self.samples[name], self.samples[against])]
+
+    def figure(self, what, name, against, at_least):
+        return Figure(f"{what}: {name} / {against}", self.ratios(name, against), at_least)
+
+    def throughputs(self):
+        return [self.median(name, "per_second") for name in self.samples]
+
+    def row(self, name, against):
+        return [f"{self.median(name, 'per_second'):.0f}", f"{self.median(name, 'p50'):.3f}",
+                f"{self.median(name, 'p99'):.3f}", f"{median(self.ratios(name, against)):.2f}"]
+
+    def table(self, against, beside=None):
+        """A row for each contender; with the other comparison's columns beside ours."""
+        columns = ["per second", "p50 ms", "p99 ms", f"of {against}"]
+        table = [["contender", *columns, *([f"async {column}" for column in columns] if beside else [])]]
+        for name in self.samples:
+            table.append([name, *self.row(name, against), *(beside.row(name, against) if beside else [])])
+        return table
+
+    def details(self):
+        return {name: [vars(sample) for sample in samples] for name, samples in self.samples.items()}
+
+
+def take_turn(contender, course):
+    course.prepare(contender)
+    sql = course.sql_of(contender)
+    before = sql.number(contender.counted or "SELECT 0")
+    calls = Load(contender, course.clients, course.durable, time=WARM_UP + course.seconds).ended()
+    check(contender, len(calls), sql.number(contender.counted or f"SELECT {len(calls)}") - before)
+    course.finish(contender)
+    return sample(calls, course.seconds)
+
+
+def check(contender, calls, counted):
+    if counted != calls:
+        raise RuntimeError(f"{contender.name}: {calls} transactions, but '{contender.counted}': {counted:.0f}")
+
+
+def side_by_side(contenders, course):
+    """Contenders in turn: first to last, then last to first, and so on."""
+    samples = {contender.name: [] for contender in contenders}
+    for number in range(course.rounds):
+        say(f"{course.name}: round {number + 1} of {course.rounds}")
+        for contender in contenders if number % 2 == 0 else reversed(contenders):
+            samples[contender.name].append(take_turn(contender, course))
+    return Comparison(samples)

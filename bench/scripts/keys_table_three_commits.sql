@@ -1,0 +1,12 @@
+-- After B. Leach's "rocket rides": [key] [BEGIN] [payment] [recovery point] [COMMIT] [response].
+-- Without the recovery point, a second payment would follow a crash before the response is kept.
+\set account random(0, 999999)
+\set amount random(0, 9999)
+\set key random(1000000000000000000, 9223372036854775807)
+INSERT INTO bench.request_key (key) VALUES (:key::text || '-5b1c-7d3e-8f00') ON CONFLICT (key) DO NOTHING;
+BEGIN;
+INSERT INTO bench.payment (account, amount) VALUES (:account, :amount);
+UPDATE bench.request_key SET recovery_point = 'paid' WHERE key = :key::text || '-5b1c-7d3e-8f00';
+COMMIT;
+UPDATE bench.request_key SET recovery_point = 'finished', status_code = 201, body = :body
+    WHERE key = :key::text || '-5b1c-7d3e-8f00';

@@ -1,0 +1,8 @@
+-- [BEGIN] [idem_once] [payment] [COMMIT]; keeps no response
+\set account random(0, 999999)
+\set amount random(0, 9999)
+\set key random(1000000000000000000, 9223372036854775807)
+BEGIN;
+SELECT idem_once(:key::text || '-5b1c-7d3e-8f00', scope => 'bench');
+INSERT INTO bench.payment (account, amount) VALUES (:account, :amount);
+COMMIT;

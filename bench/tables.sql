@@ -1,0 +1,67 @@
+-- What the contenders need: the business table, others' tables of keys, and records in bulk. No table
+-- has more indexes than it needs: each that the bare transaction maintained, too, would make everybody
+-- else look cheaper. The table of keys has not even one for removing old keys.
+CREATE SCHEMA bench;
+
+CREATE TABLE bench.payment (
+    id       bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    account  bigint NOT NULL,
+    amount   bigint NOT NULL,
+    currency text NOT NULL DEFAULT 'EUR',
+    made_at  timestamptz NOT NULL DEFAULT now()
+);
+
+CREATE TABLE bench.keyed_payment (
+    LIKE bench.payment INCLUDING ALL,
+    request_key text COLLATE "C" NOT NULL UNIQUE
+);
+
+CREATE TABLE bench.request_key (
+    key            text COLLATE "C" PRIMARY KEY,
+    created_at     timestamptz NOT NULL DEFAULT now(),
+    recovery_point text NOT NULL DEFAULT 'started',
+    status_code    integer,
+    body           text
+);
+
+CREATE FUNCTION bench.pay(request jsonb) RETURNS jsonb LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO bench.payment (account, amount)
+    VALUES ((request ->> 'account')::bigint, (request ->> 'amount')::bigint);
+    RETURN to_jsonb(repeat('x', 198));  -- with its quotes, as long as the others' bodies
+END $$;
+
+-- As long as a UUID; neighbours in number are none in an index.
+CREATE FUNCTION bench.key_of(number bigint) RETURNS text IMMUTABLE LANGUAGE sql AS $$
+    SELECT 1000000000000000000 + (number * 1103515245 % 2147483648) * 3800000000 || '-5b1c-7d3e-8f00'
+$$;
+
+-- Completed records numbered `first` to `last`, whose retention ends are spread evenly from `starts` to
+-- `ends`, seconds from now. In the order of their keys, which saves the time of jumping from page to
+-- page of the index, or as they arrive and so expire.
+CREATE FUNCTION bench.insert_records(scope text, first bigint, last bigint, starts float8, ends float8,
+                                     by_key boolean) RETURNS void LANGUAGE sql AS $$
+    INSERT INTO idempotency.record (scope, principal, key, status, status_code, attempt, token, lease_us,
+                                    created_at, claimed_at, expires_at, retained_until, finished_at, body)
+    SELECT scope, '', bench.key_of(i), 'c', 201, 1, i, 60000000, made, made, made + interval '1 day',
+           made + interval '1 day', made, convert_to(repeat('x', 200), 'UTF8')
+      FROM generate_series(first, last) i,
+           LATERAL (SELECT now() - interval '1 day'
+                           + interval '1 s' * (starts + (ends - starts) * (i - first) / (last - first + 1)))
+               AS made (made)
+     ORDER BY CASE WHEN by_key THEN bench.key_of(i) END COLLATE "C", i
+$$;
+
+CREATE FUNCTION bench.wait_for_duplicates(wanted bigint) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    told bigint := 0;
+BEGIN
+    FOR attempt IN 1..60000 LOOP
+        SELECT in_progress INTO STRICT told FROM idempotency.stats WHERE scope = 'bench';
+        EXIT WHEN told = wanted;
+        PERFORM pg_sleep(0.001);
+    END LOOP;
+    IF told <> wanted THEN
+        RAISE 'of % duplicates, % were told that their request is in progress', wanted, told;
+    END IF;
+END $$;
