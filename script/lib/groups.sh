@@ -27,7 +27,7 @@ check() {
 group_checks() {
     check "core knows no server header" "$ROOT/test/check_layers" core
     check "server headers enter through src/pg/ alone" "$ROOT/test/check_layers" prelude
-    check "every room includes only rooms below it" "$ROOT/test/check_layers" rooms
+    check "every layer includes only layers below it" "$ROOT/test/check_layers" layers
     check "no file includes itself by way of others" "$ROOT/test/check_layers" cycles
     check "server versions are told apart in src/pg/compat alone" "$ROOT/test/check_layers" versions
     check "the checks of the layers see what breaks them" "$ROOT/test/check_layers_test"

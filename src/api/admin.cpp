@@ -4,7 +4,6 @@
 #include "claim/locks.hpp"
 #include "claim/operator.hpp"
 #include "pg/boundary.hpp"
-#include "pg/errors.hpp"
 #include "pg/owner.hpp"
 #include "stats/counters.hpp"
 #include "store/store.hpp"
@@ -18,7 +17,7 @@ claim::Resolution resolution_of(const text* word) {
     if (given == "release") return claim::Resolution::Release;
     if (given == "complete") return claim::Resolution::Complete;
     if (given == "fail") return claim::Resolution::Fail;
-    pg::raise_word("action", text_to_cstring(word), "release, complete, fail");
+    raise_word("action", text_to_cstring(word), "release, complete, fail");
 }
 
 [[noreturn]] void raise_unused(const char* what, const char* detail) {
@@ -59,7 +58,7 @@ Datum forget(FunctionCallInfo fcinfo) {
 // idem_cleanup(max_rows)
 Datum cleanup(FunctionCallInfo fcinfo) {
     std::int64_t max_rows = bigint_or_none(fcinfo, 0).value_or(INT64_MAX);
-    if (max_rows < 1) pg::raise_number("max_rows", max_rows, 1, INT64_MAX);
+    if (max_rows < 1) raise_number("max_rows", max_rows, 1, INT64_MAX);
     pg::require_writable("idem_cleanup()");
     store::Sweep which{DT_NOBEGIN, GetCurrentTimestamp(), max_rows, stats::count_swept};
     PG_RETURN_INT64(store::records().sweep(which).rows);
@@ -107,7 +106,7 @@ void execute(const char* command) {
 // Rights are granted as the caller, but with our search_path.
 void change_rights(FunctionCallInfo fcinfo, const char* verb, const char* preposition,
                    const char* which) {
-    if (PG_ARGISNULL(0)) pg::raise_null("role");
+    if (PG_ARGISNULL(0)) raise_null("role");
     const char* role = quote_identifier(GetUserNameFromId(PG_GETARG_OID(0), false));
     int guc_level = NewGUCNestLevel();
     pg::set_locally("search_path", "pg_catalog, pg_temp");

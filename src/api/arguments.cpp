@@ -3,8 +3,6 @@
 #include "core/header.hpp"
 #include "core/key.hpp"
 
-#include "pg/errors.hpp"
-
 namespace idem::api {
 
 namespace {
@@ -126,6 +124,26 @@ void check_distinct(std::string_view* names, std::size_t count) {
 
 }  // namespace
 
+void raise_null(const char* what) {
+    ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("%s must not be null", what),
+                    errhint("Pass a value.")));
+    pg_unreachable();
+}
+
+void raise_word(const char* what, const char* given, const char* allowed) {
+    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                    errmsg("invalid %s: \"%s\"", what, given), errhint("Use one of %s.", allowed)));
+    pg_unreachable();
+}
+
+void raise_number(const char* what, std::int64_t given, std::int64_t least, std::int64_t most) {
+    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                    errmsg("invalid %s: %lld", what, static_cast<long long>(given)),
+                    errhint("Use a number from %lld to %lld.", static_cast<long long>(least),
+                            static_cast<long long>(most))));
+    pg_unreachable();
+}
+
 text* text_or_null(FunctionCallInfo fcinfo, int arg) {
     return PG_ARGISNULL(arg) ? nullptr : PG_GETARG_TEXT_PP(arg);
 }
@@ -139,7 +157,7 @@ Jsonb* jsonb_or_null(FunctionCallInfo fcinfo, int arg) {
 }
 
 text* required_text(FunctionCallInfo fcinfo, int arg, const char* name) {
-    if (PG_ARGISNULL(arg)) pg::raise_null(name);
+    if (PG_ARGISNULL(arg)) raise_null(name);
     return PG_GETARG_TEXT_PP(arg);
 }
 
@@ -217,7 +235,7 @@ bytea* fingerprint_or_null(FunctionCallInfo fcinfo, int arg) {
 }
 
 void check_status_code(std::int32_t code) {
-    if (code < 200 || code > 599) pg::raise_number("status_code", code, 200, 599);
+    if (code < 200 || code > 599) raise_number("status_code", code, 200, 599);
 }
 
 std::optional<std::int32_t> status_code_or_none(FunctionCallInfo fcinfo, int arg) {

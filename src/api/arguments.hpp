@@ -8,6 +8,12 @@
 
 namespace idem::api {
 
+// What any argument may be refused for; `what` is its name.
+[[noreturn]] void raise_null(const char* what);
+[[noreturn]] void raise_word(const char* what, const char* given, const char* allowed);
+[[noreturn]] void raise_number(const char* what, std::int64_t given, std::int64_t least,
+                               std::int64_t most);
+
 // nullptr for null.
 text* text_or_null(FunctionCallInfo fcinfo, int arg);
 bytea* bytea_or_null(FunctionCallInfo fcinfo, int arg);

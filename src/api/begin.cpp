@@ -8,7 +8,6 @@
 #include "claim/begin.hpp"
 #include "claim/operator.hpp"
 #include "pg/boundary.hpp"
-#include "pg/errors.hpp"
 #include "worker/presence.hpp"
 
 namespace idem::api {

@@ -8,7 +8,6 @@
 #include "claim/operator.hpp"
 #include "config/policy.hpp"
 #include "pg/boundary.hpp"
-#include "pg/errors.hpp"
 #include "worker/presence.hpp"
 
 namespace idem::api {
@@ -115,7 +114,7 @@ void take_result(const Operation& operation, Datum result, claim::Response* resp
 
 // Checks the signature (42P13) and that the caller may execute it (42501).
 Operation operation_argument(FunctionCallInfo fcinfo, int arg) {
-    if (PG_ARGISNULL(arg)) pg::raise_null("operation");
+    if (PG_ARGISNULL(arg)) raise_null("operation");
     Oid function = PG_GETARG_OID(arg);
     Oid response = response_type(fcinfo);
     HeapTuple tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));

@@ -7,7 +7,6 @@
 #include "config/policy.hpp"
 #include "config/policy_change.hpp"
 #include "pg/boundary.hpp"
-#include "pg/errors.hpp"
 
 namespace idem::api {
 
@@ -58,9 +57,9 @@ using core::PolicyColumn;
             check_span(pg::micros_of(DatumGetIntervalP(value)), column.name, column.range);
             break;
         case ColumnType::Number:
-            pg::raise_number(column.name, DatumGetInt32(value), column.least, column.most);
+            raise_number(column.name, DatumGetInt32(value), column.least, column.most);
         case ColumnType::Word:
-            pg::raise_word(column.name, TextDatumGetCString(value), column.words);
+            raise_word(column.name, TextDatumGetCString(value), column.words);
         case ColumnType::List:
             raise_list(DatumGetArrayTypeP(value), column);
         case ColumnType::Flag:
@@ -75,7 +74,7 @@ using core::PolicyColumn;
 // Beside what was told before it. What the policy leaves open is compared as it is now, except that
 // a retention which is left open is never below the ttl.
 void check_beside_others(const PolicyRow& row, int which) {
-    core::Policy values = config::values_of(row);
+    core::Policy values = config::policy_of(config::given_in(row));
     if (which == config::kRetention && !row.nulls[which] && values.retention < values.ttl)
         ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("invalid retention"),
                         errdetail("It is shorter than the ttl."),

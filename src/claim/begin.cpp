@@ -9,7 +9,7 @@
 #include "claim/holder.hpp"
 #include "claim/locks.hpp"
 #include "claim/open_claims.hpp"
-#include "pg/errors.hpp"
+#include "pg/boundary.hpp"
 #include "stats/events.hpp"
 #include "store/store.hpp"
 
@@ -248,7 +248,7 @@ bool once(const Question& question) {
         case core::Outcome::InProgress:
             break;
     }
-    if (open_claim(answer.record.id) != nullptr) pg::raise_own_claim_open();
+    if (open_claim(answer.record.id) != nullptr) raise_own_claim_open();
     raise_still_deciding();
 }
 

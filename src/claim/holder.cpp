@@ -7,7 +7,7 @@
 
 #include "claim/grant.hpp"
 #include "claim/locks.hpp"
-#include "pg/errors.hpp"
+#include "pg/boundary.hpp"
 #include "stats/events.hpp"
 #include "store/store.hpp"
 
@@ -15,9 +15,13 @@ namespace idem::claim {
 
 namespace {
 
+// Our own class: what no standard code says.
+constexpr int kNoClaim = MAKE_SQLSTATE('I', 'D', '4', '0', '4');
+constexpr int kClaimLost = MAKE_SQLSTATE('I', 'D', '4', '0', '9');
+
 [[noreturn]] void raise_claim_lost() {
     ereport(ERROR,
-            (errcode(pg::kClaimLost), errmsg("claim on this key is lost"),
+            (errcode(kClaimLost), errmsg("claim on this key is lost"),
              errdetail("The token is not the one of the record's current claim."),
              errhint("Somebody else took the request over. Stop, and call idem_begin to learn "
                      "its result.")));
@@ -25,7 +29,7 @@ namespace {
 }
 
 [[noreturn]] void raise_claim_ended() {
-    ereport(ERROR, (errcode(pg::kClaimLost), errmsg("claim on this key has ended"),
+    ereport(ERROR, (errcode(kClaimLost), errmsg("claim on this key has ended"),
                     errdetail("Its result has been recorded."),
                     errhint("There is nothing left to keep alive.")));
     pg_unreachable();
@@ -69,7 +73,7 @@ FoundClaim committed_claim(const ClaimRef& ref) {
     FoundClaim claim{};
     bool found = ref.token ? lock_and_find(ref.id, &claim.record)
                            : store::records().find(ref.id, &claim.record).found;
-    if (!found) pg::raise_no_claim();
+    if (!found) raise_no_claim();
     if (!ref.token) raise_token_required();
     if (claim.record.token != *ref.token) raise_claim_lost();
     claim.ended = claim.record.status != core::Status::InProgress;
@@ -90,11 +94,12 @@ void give_back_attempt(const core::Policy& policy, FoundClaim* claim) {
     keep_if_undecided(policy, record);
     store::Version held{record->token, core::Status::InProgress, pg::kNoTime};
     record->token = new_token(record->token);
-    if (!store::records().update(*record, held)) pg::raise_claim_overtaken();
+    if (!store::records().update(*record, held)) store::raise_claim_overtaken();
 }
 
 void remove_row(const store::Record& record) {
-    if (!store::records().remove(record.id, store::version_of(record))) pg::raise_claim_overtaken();
+    if (!store::records().remove(record.id, store::version_of(record)))
+        store::raise_claim_overtaken();
 }
 
 // Errors: ID404, ID409, 22004. Takes the key's lock, waiting for whoever is deciding about the key:
@@ -107,7 +112,7 @@ FoundClaim find_claim(const ClaimRef& ref) {
     }
     OpenClaim* ended = ended_claim(ref.id);
     if (ended == nullptr || !speaks_of(ref, ended)) return committed_claim(ref);
-    if (ended->released) pg::raise_no_claim();
+    if (ended->released) raise_no_claim();
     return {ended, {}, true};
 }
 
@@ -118,7 +123,7 @@ void save(FoundClaim* claim) {
         return;
     }
     store::Version held{claim->record.token, core::Status::InProgress, pg::kNoTime};
-    if (!store::records().update(claim->record, held)) pg::raise_claim_overtaken();
+    if (!store::records().update(claim->record, held)) store::raise_claim_overtaken();
 }
 
 // The same, and the claim has ended.
@@ -249,6 +254,13 @@ TimestampTz checkpoint(const ClaimRef& ref, text* recovery_point, Jsonb* state,
     claim.record.recovery_point = recovery_point;
     claim.record.state = state;
     return prolong(&claim, lease);
+}
+
+void raise_no_claim() {
+    ereport(ERROR, (errcode(kNoClaim), errmsg("no claim on this key"),
+                    errdetail("There is no record of this scope, principal and key."),
+                    errhint("Call idem_begin first, with the same scope and principal.")));
+    pg_unreachable();
 }
 
 void finish_silently(OpenClaim* claim) {

@@ -37,6 +37,9 @@ TimestampTz checkpoint(const ClaimRef& ref, text* recovery_point, Jsonb* state,
 // holds: every call on a claim begins like this.
 config::ScopePolicy enter(const ClaimRef& ref);
 
+// For a key without a claim, or without a record (ID404).
+[[noreturn]] void raise_no_claim();
+
 // Completes an open claim of this transaction without a response.
 void finish_silently(OpenClaim* claim);
 

@@ -12,7 +12,6 @@
 #include "claim/open_claims.hpp"
 
 #include "claim/locks.hpp"
-#include "pg/errors.hpp"
 #include "store/store.hpp"
 
 namespace idem::claim {
@@ -256,12 +255,12 @@ OpenClaim* ended_claim(const store::Identity& id) {
 store::Record current_record(const OpenClaim* claim) {
     store::Record record = claim->begun;
     if (claim->written_level > 0 && !store::records().find(claim->begun.id, &record).found)
-        pg::raise_claim_overtaken();
+        store::raise_claim_overtaken();
     return record;
 }
 
 void write_claim(OpenClaim* claim, const store::Record& record) {
-    if (!try_to_write(claim, record)) pg::raise_claim_overtaken();
+    if (!try_to_write(claim, record)) store::raise_claim_overtaken();
 }
 
 // The lease counts from here: the row is not touched again at commit.
@@ -277,7 +276,7 @@ void restore_before(OpenClaim* claim) {
     bool restored = claim->has_before ? store.update(claim->before, written)
                                       : store.remove(claim->begun.id, written);
     claim->busy_level = 0;
-    if (!restored) pg::raise_claim_overtaken();
+    if (!restored) store::raise_claim_overtaken();
 }
 
 void end_claim(OpenClaim* claim, bool released) {
@@ -301,6 +300,13 @@ void withdraw_claim(OpenClaim* claim) {
 void forget_ended_claim(OpenClaim* claim) {
     int level = GetCurrentTransactionNestLevel();
     if (claim->claimed_level == level && claim->ended_level == level) drop(claim);
+}
+
+void raise_own_claim_open() {
+    ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+                    errmsg("this transaction has begun this key and not ended it"),
+                    errhint("End the claim with idem_complete, idem_fail or idem_release.")));
+    pg_unreachable();
 }
 
 void watch_transactions() {

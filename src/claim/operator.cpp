@@ -4,7 +4,6 @@
 
 #include "claim/grant.hpp"
 #include "claim/locks.hpp"
-#include "pg/errors.hpp"
 #include "store/store.hpp"
 
 namespace idem::claim {
@@ -12,7 +11,7 @@ namespace idem::claim {
 namespace {
 
 config::ScopePolicy enter_as_operator(const ClaimRef& ref) {
-    if (open_claim(ref.id) != nullptr) pg::raise_own_claim_open();
+    if (open_claim(ref.id) != nullptr) raise_own_claim_open();
     return enter(ref);
 }
 
@@ -81,7 +80,7 @@ bool seen(const store::Identity& id, store::Record* record) {
 void resolve(const ClaimRef& ref, Resolution resolution, const Response& response, text* error) {
     config::ScopePolicy policy = enter_as_operator(ref);
     store::Record record;
-    if (!lock_and_find(ref.id, &record)) pg::raise_no_claim();
+    if (!lock_and_find(ref.id, &record)) raise_no_claim();
     if (is_final(record.status)) raise_final(word_of(record.status));
     store::Version unresolved = store::version_of(record);
     mark_resolved(resolution, error, &record);
@@ -89,7 +88,7 @@ void resolve(const ClaimRef& ref, Resolution resolution, const Response& respons
     keep_if_undecided(policy.values, &record);
     allow_as_claimed(record, &policy.values);
     if (resolution != Resolution::Release) keep_response(response, policy, &record);
-    if (!store::records().update(record, unresolved)) pg::raise_claim_overtaken();
+    if (!store::records().update(record, unresolved)) store::raise_claim_overtaken();
 }
 
 bool look(const store::Identity& id, Answer* answer) {

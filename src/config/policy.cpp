@@ -14,6 +14,7 @@ struct Candidate {
     const PolicyRow* row;
     std::string_view reach;  // core::pattern_reach()
     const char* unusable;    // the column that makes no sense, or nullptr
+    Given given;
 };
 
 // The rows as of the moment when `changes` had the value `as_of`.
@@ -41,7 +42,7 @@ void find_candidates() {
     for (const PolicyRow& row : cache.policies)
         if (!is_dropped(row))
             cache.candidates[cache.count++] = {&row, core::pattern_reach(pattern_of(row)),
-                                               unusable_column(row)};
+                                               unusable_column(row), given_in(row)};
 }
 
 void load() {
@@ -75,11 +76,11 @@ void refresh() {
     pg_unreachable();
 }
 
-// The row that holds for the scope; an error if it can't be gone by: what was meant is not known,
-// so the scope is closed. Two rows of one rank have the same pattern, which the primary key
+// What holds for the scope, or nullptr; an error if it can't be gone by: what was meant is not
+// known, so the scope is closed. Two rows of one rank have the same pattern, which the primary key
 // forbids.
-const PolicyRow* best_row(std::string_view scope) {
-    const PolicyRow* best = nullptr;
+const Candidate* best_candidate(std::string_view scope) {
+    const Candidate* best = nullptr;
     std::size_t best_rank = 0;
     const char* unusable = nullptr;
     for (std::size_t i = 0; i < cache.count; i++) {
@@ -88,7 +89,7 @@ const PolicyRow* best_row(std::string_view scope) {
         if (rank == 0 || rank < best_rank) continue;
         unusable = rank > best_rank ? candidate.unusable : core::kPolicyColumns[kPattern].name;
         best_rank = rank;
-        best = candidate.row;
+        best = &candidate;
     }
     if (unusable != nullptr) raise_unusable(unusable);
     return best;
@@ -117,16 +118,17 @@ void check_role(const char* name) {
 ScopePolicy policy_for(std::string_view scope) {
     refresh();
     ScopePolicy result{};
-    const PolicyRow* row = best_row(scope);
-    if (row == nullptr) {
+    const Candidate* best = best_candidate(scope);
+    if (best == nullptr) {
         result.values = default_policy();
         return result;
     }
-    if (!row->nulls[kAllowedRole]) check_role(NameStr(*DatumGetName(row->values[kAllowedRole])));
-    result.values = values_of(*row);
+    const PolicyRow& row = *best->row;
+    if (!row.nulls[kAllowedRole]) check_role(NameStr(*DatumGetName(row.values[kAllowedRole])));
+    result.values = policy_of(best->given);
     for (const ListMember& list : kListMembers)
-        if (!row->nulls[list.column])
-            result.*list.member = DatumGetArrayTypePCopy(row->values[list.column]);
+        if (!row.nulls[list.column])
+            result.*list.member = DatumGetArrayTypePCopy(row.values[list.column]);
     return result;
 }
 

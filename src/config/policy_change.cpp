@@ -20,7 +20,7 @@ std::int64_t span_of(const core::Policy& policy) {
 // Of a row by itself.
 core::Memory memory_of_row(const PolicyRow& row) {
     if (unusable_column(row) != nullptr) return {kLeast, PG_INT64_MAX, kLeast};
-    std::int64_t span = span_of(values_of(row));
+    std::int64_t span = span_of(policy_of(given_in(row)));
     if (row.nulls[kSince]) return core::unchanged_memory(span);
     return {span, DatumGetTimestampTz(row.values[kSince]),
             pg::micros_of(DatumGetIntervalP(row.values[kMemoryBefore]))};
@@ -101,7 +101,7 @@ void set_policy(PolicyRow* row) {
     PolicyRows policies = lock_and_read();
     TimestampTz now = GetCurrentTimestamp();
     core::Memory old = memory_of(policies, core::cover_rank, pattern_of(*row));
-    set_past(core::changed_memory(old, span_of(values_of(*row)), now), row);
+    set_past(core::changed_memory(old, span_of(policy_of(given_in(*row))), now), row);
     mark_dropped(false, row);
     write_row(row);
     remove_what_is_over(policies, pattern_of(*row), now);

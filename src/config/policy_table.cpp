@@ -234,11 +234,18 @@ const char* unusable_column(const PolicyRow& row) {
     return nullptr;
 }
 
-core::Policy values_of(const PolicyRow& row) {
-    core::Policy policy = default_policy();
-    for (int i = 0; i < kColumns; i++)
+Given given_in(const PolicyRow& row) {
+    Given given{};
+    for (int i = 0; i < kOptions; i++)
         if (!row.nulls[i] && core::kPolicyColumns[i].put != nullptr)
-            core::kPolicyColumns[i].put(&policy, scalar_at(row, i));
+            given.options[given.count++] = {i, scalar_at(row, i)};
+    return given;
+}
+
+core::Policy policy_of(const Given& given) {
+    core::Policy policy = default_policy();
+    for (int i = 0; i < given.count; i++)
+        core::kPolicyColumns[given.options[i].column].put(&policy, given.options[i].value);
     return policy;
 }
 

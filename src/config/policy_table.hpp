@@ -78,7 +78,17 @@ bool fits(const PolicyRow& row, int column);
 // SQL can tell; this is for rows that came all the same.
 const char* unusable_column(const PolicyRow& row);
 
-// The row's values over the settings.
-core::Policy values_of(const PolicyRow& row);
+// What a row says that Policy has a member for: which column, and the value to put there.
+struct Given {
+    struct {
+        int column;
+        std::int64_t value;
+    } options[kOptions];
+    int count;
+};
+Given given_in(const PolicyRow& row);
+
+// Over the settings as they are now.
+core::Policy policy_of(const Given& given);
 
 }  // namespace idem::config

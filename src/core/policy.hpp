@@ -76,65 +76,55 @@ void put_member(Policy* policy, std::int64_t value) noexcept {
 }
 
 template <auto Member>
-constexpr PolicyColumn span_column(const char* name, DurationRange range) noexcept {
-    PolicyColumn column{name, ColumnType::Span, put_member<Member>};
-    column.range = range;
-    return column;
+constexpr PolicyColumn span_option(const char* name, DurationRange range) noexcept {
+    return {name, ColumnType::Span, put_member<Member>, range};
 }
 
 template <auto Member>
-constexpr PolicyColumn number_column(const char* name, std::int64_t least,
+constexpr PolicyColumn number_option(const char* name, std::int64_t least,
                                      std::int64_t most) noexcept {
-    PolicyColumn column{name, ColumnType::Number, put_member<Member>};
-    column.least = least;
-    column.most = most;
-    return column;
+    return {name, ColumnType::Number, put_member<Member>, {}, least, most};
 }
 
 template <auto Member>
-constexpr PolicyColumn flag_column(const char* name) noexcept {
+constexpr PolicyColumn flag_option(const char* name) noexcept {
     return {name, ColumnType::Flag, put_member<Member>};
 }
 
 template <auto Member>
-constexpr PolicyColumn word_column(const char* name, const char* words) noexcept {
-    PolicyColumn column{name, ColumnType::Word, put_member<Member>};
-    column.words = words;
-    return column;
+constexpr PolicyColumn word_option(const char* name, const char* words) noexcept {
+    return {name, ColumnType::Word, put_member<Member>, {}, 0, 0, words};
 }
 
-constexpr PolicyColumn list_column(const char* name, bool (*fits)(std::string_view) noexcept,
+constexpr PolicyColumn list_option(const char* name, bool (*fits)(std::string_view) noexcept,
                                    Complaint complaint) noexcept {
-    PolicyColumn column{name, ColumnType::List};
-    column.fits = fits;
-    column.complaint = complaint;
-    return column;
+    return {name, ColumnType::List, nullptr, {}, 0, 0, nullptr, fits, complaint};
 }
 
 // Those up to "since" are the options: the arguments of idem_policy_set, in this order. Each may be
 // null, which leaves it open; the pattern may not, nor may "dropped".
 inline constexpr PolicyColumn kPolicyColumns[] = {
     {"scope_pattern", ColumnType::Pattern},
-    span_column<&Policy::ttl>("ttl", kTtlRange),
-    span_column<&Policy::retention>("retention", kRetentionRange),
-    span_column<&Policy::lease>("lease", kLeaseRange),
-    span_column<&Policy::wait>("wait", kWaitRange),
-    number_column<&Policy::max_attempts>("max_attempts", 1, INT32_MAX),
-    span_column<&Policy::retry_base>("retry_base", kRetryRange),
-    span_column<&Policy::retry_cap>("retry_cap", kRetryRange),
-    flag_column<&Policy::key_required>("key_required"),
-    flag_column<&Policy::fingerprint_required>("fingerprint_required"),
-    flag_column<&Policy::store_request>("store_request"),
-    word_column<&Policy::on_lease_expiry>("on_lease_expiry", "takeover, unknown"),
-    number_column<&Policy::max_body_bytes>("max_body_bytes", 0, kLargestBody),
-    word_column<&Policy::on_large_body>("on_large_body", "error, omit"),
+    span_option<&Policy::ttl>("ttl", kTtlRange),
+    span_option<&Policy::retention>("retention", kRetentionRange),
+    span_option<&Policy::lease>("lease", kLeaseRange),
+    span_option<&Policy::wait>("wait", kWaitRange),
+    number_option<&Policy::max_attempts>("max_attempts", 1, INT32_MAX),
+    span_option<&Policy::retry_base>("retry_base", kRetryRange),
+    span_option<&Policy::retry_cap>("retry_cap", kRetryRange),
+    flag_option<&Policy::key_required>("key_required"),
+    flag_option<&Policy::fingerprint_required>("fingerprint_required"),
+    flag_option<&Policy::store_request>("store_request"),
+    word_option<&Policy::on_lease_expiry>("on_lease_expiry", "takeover, unknown"),
+    number_option<&Policy::max_body_bytes>("max_body_bytes", 0, kLargestBody),
+    word_option<&Policy::on_large_body>("on_large_body", "error, omit"),
     // What it says is read where a fingerprint is taken, which refuses the request before anything
     // is granted.
-    list_column("exclude_fields", nullptr, {}),
-    list_column("drop_headers", is_header_name,
+    list_option("exclude_fields", nullptr, {}),
+    list_option("drop_headers", is_header_name,
                 {"A header's name is empty or has characters that HTTP does not allow.",
                  "List names such as \"Set-Cookie\"."}),
-    list_column("final_errors", may_be_final,
+    list_option("final_errors", may_be_final,
                 {"An entry is no SQLSTATE and no class of them, or one of the classes 40, 53, 57, "
                  "58 and XX, which are nobody's answer.",
                  "List entries such as \"22\" or \"P0002\"."}),

@@ -75,4 +75,14 @@ ErrorData* abort_subtransaction(const Subtransaction& outer) {
     return error;
 }
 
+void require_no_parallel_mode(const char* function) {
+    PreventCommandIfParallelMode(function);
+}
+
+void require_writable(const char* function) {
+    require_no_parallel_mode(function);
+    PreventCommandIfReadOnly(function);
+    PreventCommandDuringRecovery(function);
+}
+
 }  // namespace idem::pg

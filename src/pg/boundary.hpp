@@ -1,7 +1,8 @@
-// Where errors stop. C++ exceptions: each SQL function enters through IDEM_FUNCTION, which lets
-// none out; an error is raised after the handler has been left, because a longjmp out of a catch
-// block would leak the exception. Core entries are noexcept, so this is a second net. The server's
-// errors: at a subtransaction of ours, as PL/pgSQL's exception blocks have one.
+// Where calls begin and errors stop. C++ exceptions: each SQL function enters through
+// IDEM_FUNCTION, which lets none out; an error is raised after the handler has been left, because a
+// longjmp out of a catch block would leak the exception. Core entries are noexcept, so this is a
+// second net. The server's errors: at a subtransaction of ours, as PL/pgSQL's exception blocks have
+// one.
 #pragma once
 
 #include "pg/pg.hpp"
@@ -12,6 +13,12 @@ using SqlFunction = Datum (*)(FunctionCallInfo);
 
 // Calls `body`; a C++ exception becomes an ERROR (53200 for want of memory, XX000 otherwise).
 Datum guarded(SqlFunction body, FunctionCallInfo fcinfo);
+
+// What a function that writes asks first. The one is an error (25000) only while a parallel plan
+// runs, as the server's own parts say it; the other also (25006) in a read-only transaction or on a
+// standby.
+void require_no_parallel_mode(const char* function);
+void require_writable(const char* function);
 
 // An exception that nothing caught would abort(), and SIGABRT restarts the whole cluster: end this
 // session instead. Called once, when the library is loaded.

@@ -18,7 +18,6 @@
 // - Each write is a command of its own: what comes next in the same statement sees it, and it can
 //   change what the same statement has written.
 
-#include "pg/errors.hpp"
 #include "store/record_table.hpp"
 #include "store/row_versions.hpp"
 #include "store/store.hpp"
@@ -235,7 +234,7 @@ void rethrow_unless_taken(MemoryContext context) {
     ErrorData* error = CopyErrorData();
     if (error->sqlerrcode != ERRCODE_UNIQUE_VIOLATION) PG_RE_THROW();
     FlushErrorState();
-    pg::raise_claim_overtaken();
+    raise_claim_overtaken();
 }
 
 void insert_slot(Relation table, TupleTableSlot* slot) {
@@ -345,6 +344,14 @@ Swept sweep(const Sweep& which) {
 }
 
 }  // namespace
+
+void raise_claim_overtaken() {
+    ereport(ERROR, (errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+                    errmsg("could not record the result because of a concurrent claim"),
+                    errdetail("Another transaction has written the record of this key."),
+                    errhint("Roll back and retry the transaction.")));
+    pg_unreachable();
+}
 
 const Store heap_store = {
     find,

@@ -89,4 +89,7 @@ extern const Store heap_store;
 // the heap store and the table does not allow it.
 const Store& records();
 
+// For a caller who has lost to another transaction: a serialization failure (40001).
+[[noreturn]] void raise_claim_overtaken();
+
 }  // namespace idem::store

@@ -88,21 +88,25 @@ TEST(ScopeStats, HasAColumnForEachCounter) {
     EXPECT_EQ(found(columns, "OUT (\\w+) bigint"), counter_names());
 }
 
+// The one column that the view shows under another name, because it divides it.
+std::string view_name(const std::string& counter) {
+    return counter == "wait_micros" ? "wait_seconds" : counter;
+}
+
 TEST(StatsView, SumsEachCounter) {
+    Lines expected;
+    for (const std::string& name : counter_names()) {
+        expected.push_back(name + ' ' + view_name(name));
+    }
     const std::string view = between(install_script(), "CREATE VIEW idempotency.stats AS", ";");
-    EXPECT_EQ(found(view, "pg_catalog\\.sum\\((\\w+)\\)"), counter_names());
-    EXPECT_EQ(found(view,
-                    "sum\\(\\w+\\)::(?:bigint|double precision OPERATOR\\(pg_catalog\\./\\) "
-                    "1000000) AS (\\w+)")
-                  .size(),
-              counter_names().size());
+    EXPECT_EQ(found(view, "pg_catalog\\.sum\\((\\w+)\\)[^,]* AS (\\w+),"), expected);
 }
 
 TEST(StatsView, IsDocumentedWithEachCounter) {
     Lines documented = first_cells("docs/operations.md", "## Statistics");
     for (const std::string& name : counter_names()) {
-        const std::string column = name == "wait_micros" ? "wait_seconds" : name;
-        EXPECT_NE(std::find(documented.begin(), documented.end(), column), documented.end())
+        EXPECT_NE(std::find(documented.begin(), documented.end(), view_name(name)),
+                  documented.end())
             << name;
     }
 }

@@ -185,7 +185,7 @@ inline roll_back() {
     claim = 0
 }
 
-/* pg::raise_claim_overtaken() */
+/* store::raise_claim_overtaken() */
 inline overtaken() {
     printf("caller %d: claim overtaken\n", me);
     roll_back();
