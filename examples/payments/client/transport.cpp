@@ -41,8 +41,7 @@ httplib::Request spell(const Request& request) {
     httplib::Request spelled;
     spelled.method = request.method;
     spelled.path = request.path;
-    for (const auto& [name, value] : request.headers)
-        spelled.headers.emplace(name, trimmed(value));
+    for (const auto& [name, value] : request.headers) spelled.headers.emplace(name, trimmed(value));
     spelled.headers.emplace("Accept-Encoding", "identity");  // the very bytes that are stored
     const bool has_body = request.method != "GET" && request.method != "HEAD";
     if (has_body) spelled.headers.emplace("Content-Type", request.content_type);
