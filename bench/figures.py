@@ -80,15 +80,18 @@ def chart_of(figures):
                  [figure.name for figure in figures], {"measured": [figure.share for figure in figures]}, 1)
 
 
+def quoted(value):
+    return f'"{value}"' if isinstance(value, str) else str(value)
+
+
 def draw(folder, chart):
     """Writes FILE.svg and the data that it was drawn from."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     data = folder / f"{chart.file}.data"
     lines = [["label", *chart.series]] + list(zip(chart.labels, *chart.series.values()))
-    data.write_text("".join(" ".join(f'"{cell}"' for cell in line) + "\n" for line in lines))
+    data.write_text("".join(" ".join(map(quoted, line)) + "\n" for line in lines))
     settings = {"file": str(data.with_suffix("")), "title": chart.title, "series": len(chart.series),
                 "labels": len(chart.labels), "limit": chart.limit}
-    quoted = [f"""{name}={"'" + value.replace("'", "''") + "'" if isinstance(value, str) else value}"""
-              for name, value in settings.items()]
-    subprocess.run(["gnuplot", "-e", "; ".join(quoted), str(BARS)], check=True)
+    subprocess.run(["gnuplot", "-e", "; ".join(f"{name}={quoted(value)}" for name, value in settings.items()),
+                    str(BARS)], check=True)

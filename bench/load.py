@@ -22,9 +22,9 @@ WARM_UP = 1  # seconds: preparing, and filling the caches of new sessions
 class Contender:
     name: str
     script: str  # a file of scripts/, or what idem_peers knows
-    by_peers: bool = False
     # What every transaction adds one to, if all is answered as it should be; '': the client looks itself.
-    counted: str = "SELECT count(*) FROM bench.payment"
+    counted: str = ""
+    by_peers: bool = False
     database: str = ""
 
     def round_trips(self):
@@ -75,9 +75,10 @@ class Calls:
 
 
 class Load:
-    """Clients at work, from its making until `ended` or `stop`."""
+    """Clients at work, from its making until `ended` or `stop`. The session is to their database."""
 
-    def __init__(self, contender, clients, durable=True, threads=None, **options):
+    def __init__(self, contender, sql, clients, durable=True, threads=None, **options):
+        self.contender, self.sql, self.counted = contender, sql, count(contender, sql)
         self.logs = tempfile.mkdtemp(prefix="idem_bench.")
         self.clients = clients
         environment = dict(os.environ)
@@ -103,19 +104,28 @@ class Load:
             raise RuntimeError(errors)
         return self._calls()
 
-    def stop(self, sql):
+    def stop(self):
         """pgbench has no other way to end early and still write all of its log."""
-        stopped = sql.number("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
+        stopped = self.sql.number("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
                              " WHERE application_name = 'pgbench'")
         _, errors = self.process.communicate()
         if stopped != self.clients:
             raise RuntimeError(errors)
-        return self._calls()
+        return self._calls(under_way=self.clients)
 
-    def _calls(self):
+    def _calls(self, under_way=0):
+        """What was under way when it was stopped may have been counted."""
         calls = Calls.of_logs(self.logs)
         shutil.rmtree(self.logs)
+        counted = count(self.contender, self.sql) - self.counted if self.contender.counted else len(calls)
+        if not 0 <= counted - len(calls) <= under_way:
+            raise RuntimeError(f"{self.contender.name}: {len(calls)} transactions, and {counted:.0f} were as they"
+                               f" should be, by {self.contender.counted}")
         return calls
+
+
+def count(contender, sql):
+    return sql.number(contender.counted or "SELECT 0")
 
 
 @dataclass
@@ -182,17 +192,10 @@ class Comparison:
 
 def take_turn(contender, course):
     course.prepare(contender)
-    sql = course.sql_of(contender)
-    before = sql.number(contender.counted or "SELECT 0")
-    calls = Load(contender, course.clients, course.durable, time=WARM_UP + course.seconds).ended()
-    check(contender, len(calls), sql.number(contender.counted or f"SELECT {len(calls)}") - before)
+    calls = Load(contender, course.sql_of(contender), course.clients, course.durable,
+                 time=WARM_UP + course.seconds).ended()
     course.finish(contender)
     return sample(calls, course.seconds)
-
-
-def check(contender, calls, counted):
-    if counted != calls:
-        raise RuntimeError(f"{contender.name}: {calls} transactions, but '{contender.counted}': {counted:.0f}")
 
 
 def side_by_side(contenders, course):

@@ -1,30 +1,37 @@
 """The scenarios. Each leaves the server as it found it, but for the records, which are gone."""
 
-import subprocess
 import time
 from statistics import median
 
 from figures import Chart, Figure, Findings
-from load import Calls, Comparison, Contender, Course, Load, side_by_side
-from server import Server, Sql, describe_machine, redis, say
+from load import Calls, Contender, Course, Load, side_by_side
+from server import Server, Sql, redis, say
 
 DAY = 24 * 60 * 60
 
-BARE = Contender("bare transaction", "bare")
-BARE_STATEMENT = Contender("bare, one statement", "bare_statement")
-UNIQUE_KEY = Contender("unique key", "unique_key", counted="SELECT count(*) FROM bench.keyed_payment")
-KEYS_TABLE = Contender("keys table", "keys_table")
-KEYS_TABLE_PIPELINED = Contender("keys table, pipelined", "keys_table_pipelined")
-THREE_COMMITS = Contender("keys table, three commits", "keys_table_three_commits")
-OURS = Contender("ours", "ours")
-PIPELINED = Contender("ours, pipelined", "ours_pipelined")
-EXECUTE = Contender("idem_execute", "ours_execute")
+def counter(names):
+    return f"SELECT coalesce(min(least({names})), 0) FROM idempotency.stats WHERE NOT total AND scope = 'bench'"
+
+
+PAYMENTS = "SELECT count(*) FROM bench.payment"
+KEYED_PAYMENTS = "SELECT count(*) FROM bench.keyed_payment"
+FINISHED_KEYS = "SELECT count(*) FROM bench.request_key WHERE recovery_point = 'finished'"
+COMPLETED = counter("executed, completed")
+REPLAYED = counter("replayed")
+
+BARE = Contender("bare transaction", "bare", PAYMENTS)
+BARE_STATEMENT = Contender("bare, one statement", "bare_statement", PAYMENTS)
+UNIQUE_KEY = Contender("unique key", "unique_key", KEYED_PAYMENTS)
+KEYS_TABLE = Contender("keys table", "keys_table", FINISHED_KEYS)
+KEYS_TABLE_PIPELINED = Contender("keys table, pipelined", "keys_table_pipelined", FINISHED_KEYS)
+THREE_COMMITS = Contender("keys table, three commits", "keys_table_three_commits", FINISHED_KEYS)
+OURS = Contender("ours", "ours", COMPLETED)
+PIPELINED = Contender("ours, pipelined", "ours_pipelined", COMPLETED)
+EXECUTE = Contender("idem_execute", "ours_execute", COMPLETED)
 FIRST_EXECUTIONS = [BARE, BARE_STATEMENT, UNIQUE_KEY, KEYS_TABLE, KEYS_TABLE_PIPELINED, THREE_COMMITS, OURS,
-                    PIPELINED, Contender("ours, leased", "ours_leased"), Contender("idem_once", "ours_once"),
-                    EXECUTE]
-# Nobody pays here, so records are counted.
-WITHOUT_BUSINESS = Contender("ours, without business", "ours_without_business",
-                             counted="SELECT count(*) FROM idempotency.record")
+                    PIPELINED, Contender("ours, leased", "ours_leased", COMPLETED),
+                    Contender("idem_once", "ours_once", COMPLETED), EXECUTE]
+WITHOUT_BUSINESS = Contender("ours, without business", "ours_without_business", COMPLETED)
 
 
 def course(server, options, name, prepare=None, durable=True):
@@ -62,11 +69,10 @@ def first_execution(server, options):
 def once(server, options):
     """The consumer of messages, who keeps no response: idem_once before the business statement, against a
     unique key in the business table itself. As one statement each, and as three round trips each."""
-    keyed = UNIQUE_KEY.counted
-    theirs = Contender("ON CONFLICT, one statement", "unique_key_statement", counted=keyed)
-    ours = Contender("idem_once, one statement", "ours_once_statement")
-    their_transaction = Contender("ON CONFLICT, transaction", "unique_key", counted=keyed)
-    our_transaction = Contender("idem_once, transaction", "ours_once_pipelined")
+    theirs = Contender("ON CONFLICT, one statement", "unique_key_statement", KEYED_PAYMENTS)
+    ours = Contender("idem_once, one statement", "ours_once_statement", PAYMENTS)
+    their_transaction = Contender("ON CONFLICT, transaction", "unique_key", KEYED_PAYMENTS)
+    our_transaction = Contender("idem_once, transaction", "ours_once_pipelined", COMPLETED)
     durable, _, table, details = compare(server, options, "once",
                                          [theirs, ours, their_transaction, our_transaction], theirs.name)
     return Findings("once", table,
@@ -75,7 +81,6 @@ def once(server, options):
 
 
 KNOWN_RECORDS = 10000
-REPLAYED = ("SELECT coalesce(sum(replayed), 0) FROM idempotency.stats WHERE NOT total AND scope = 'bench'")
 
 
 def store_answers(server):
@@ -94,8 +99,8 @@ def store_answers(server):
 
 def replay(server, options):
     """Requests that were answered before, picked at random."""
-    select = Contender("primary-key SELECT", "replay_select", counted="")
-    ours = Contender("ours", "replay_ours", counted=REPLAYED)
+    select = Contender("primary-key SELECT", "replay_select")
+    ours = Contender("ours", "replay_ours", REPLAYED)
     store_answers(server)
     found = side_by_side([select, ours], course(server, options, "replay", prepare=lambda contender: None))
     chart = Chart("replay", "Replays per second", list(found.samples), {"replays": found.throughputs()})
@@ -106,25 +111,22 @@ def replay(server, options):
 
 def peers(server, options):
     """Redis beside the database, against the same work of ours by the same client program."""
-    bare, kept, overlapped, pipelined, execute = first = [
-        Contender(name, script, by_peers=True) for name, script in (
-            ("bare transaction", "bare"), ("Redis", "redis"), ("Redis, overlapped", "redis_overlapped"),
-            ("ours, pipelined", "ours_pipelined"), ("ours, one statement", "ours_execute"))]
-    durable, fast, table, details = compare(server, options, "peers, first executions", first, kept.name)
-    theirs, together, ours = repeats = [
-        Contender(name, script, by_peers=True, counted=counted) for name, script, counted in (
-            ("replay: Redis", "replay_redis", ""), ("replay: Redis, pipelined", "replay_redis_pipelined", ""),
-            ("replay: ours", "replay_ours", REPLAYED))]
+    first = [Contender(*names, by_peers=True) for names in (
+        ("bare transaction", "bare", PAYMENTS), ("Redis", "redis", PAYMENTS),
+        ("Redis, overlapped", "redis_overlapped", PAYMENTS), ("ours, pipelined", "ours_pipelined", COMPLETED),
+        ("ours, one statement", "ours_execute", COMPLETED))]
+    durable, _, table, details = compare(server, options, "peers, first executions", first, "Redis")
+    repeats = [Contender(*names, by_peers=True) for names in (
+        ("Redis", "replay_redis"), ("Redis, pipelined", "replay_redis_pipelined"),
+        ("ours", "replay_ours", REPLAYED))]
     store_answers(server)
     replays = side_by_side(repeats, course(server, options, "peers, replays", prepare=lambda contender: None))
     server.begin_afresh()
-    padding = [""] * 4
-    table += [row + padding for row in replays.table(theirs.name)[1:]]
-    details["replays"] = replays.details()
+    table += [[f"replay: {name}", *cells] + [""] * len(cells) for name, *cells in replays.table("Redis")[1:]]
     return Findings("peers", table,
-                    [durable.figure("first execution", execute.name, kept.name, 1.3),
-                     durable.figure("first execution", pipelined.name, kept.name, 1.1),
-                     replays.figure("replay", ours.name, theirs.name, 1.8)], [], details)
+                    [durable.figure("first execution", "ours, one statement", "Redis", 1.3),
+                     durable.figure("first execution", "ours, pipelined", "Redis", 1.1),
+                     replays.figure("replay", "ours", "Redis", 1.8)], [], {**details, "replays": replays.details()})
 
 
 CONNECTIONS = 50
@@ -143,7 +145,7 @@ def hot_key(server, options):
     for number in range(1, options.rounds + 1):
         say(f"hot_key: round {number} of {options.rounds}")
         server.begin_afresh()
-        calls = Load(crowd, CONNECTIONS, threads=options.clients, transactions=REQUESTS_OF_EACH,
+        calls = Load(crowd, server.sql, CONNECTIONS, threads=options.clients, transactions=REQUESTS_OF_EACH,
                      **{"define=duplicates": DUPLICATES}).ended()
         answers = [int(count) for count in server.sql.rows(OUTCOMES)[0]]
         if answers != [1, DUPLICATES, REQUESTS_OF_EACH - 1, 1]:
@@ -165,7 +167,7 @@ def cost_of(server, contender):
     say(f"resources: {contender.name}")
     server.begin_afresh()
     before = server.sql.rows(COUNTERS)[0]
-    Load(contender, 1, transactions=REQUESTS).ended()
+    Load(contender, server.sql, 1, transactions=REQUESTS).ended()
     # A backend hands in its counters when it ends.
     server.sql.wait_until("NOT EXISTS (SELECT FROM pg_stat_activity WHERE application_name = 'pgbench')")
     after = server.sql.rows(COUNTERS)[0]
@@ -258,7 +260,7 @@ def beside(few, many, rows, options):
             few.refill()
         databases[contender.database].count(-1)
 
-    contenders = [Contender(name, "ours_pipelined", database=name) for name in databases]
+    contenders = [Contender(name, "ours_pipelined", COMPLETED, database=name) for name in databases]
     found = side_by_side(contenders, Course(
         f"live_rows, {in_words(rows)}", options.clients, options.rounds, options.slice, prepare,
         finish=lambda contender: databases[contender.database].count(1),
@@ -299,7 +301,7 @@ def steady_round(server, options, sweeping):
     server.begin_afresh()
     server.sweep_every(1 if sweeping else 0)
     settle = options.ttl + max(options.ttl // 3, 5)
-    load = Load(WITHOUT_BUSINESS, options.clients, time=settle + options.seconds + 5,
+    load = Load(WITHOUT_BUSINESS, server.sql, options.clients, time=settle + options.seconds + 5,
                 **{"define=ttl": options.ttl})
     begun = time.time()
     time.sleep(settle)
@@ -365,8 +367,8 @@ def backlog_round(server, options):
     server.vacuum()
     server.sql.rows("CHECKPOINT")
     # The foreground's own records do not expire while we look.
-    load = Load(WITHOUT_BUSINESS, options.clients, time=GIVE_UP_SECONDS + 2 * options.seconds, rate=options.rate,
-                **{"define=ttl": DAY})
+    load = Load(WITHOUT_BUSINESS, server.sql, options.clients, rate=options.rate,
+                time=GIVE_UP_SECONDS + 2 * options.seconds, **{"define=ttl": DAY})
     time.sleep(5)
     say("backlog: before")
     times = [time.time()]
@@ -379,7 +381,7 @@ def backlog_round(server, options):
     say(f"backlog: drained in {times[2] - times[1]:.1f} s; after")
     time.sleep(options.seconds)
     times.append(time.time())
-    calls = load.stop(server.sql)
+    calls = load.stop()
     phases = {name: (start, end, calls.between(start, end))
               for name, start, end in zip(("before", "draining", "after"), times, times[1:])}
     return {"phases": phases, "drain_seconds": times[2] - times[1], "longest_transaction": longest,

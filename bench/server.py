@@ -3,6 +3,7 @@ whose settings are changed."""
 
 import os
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -11,7 +12,7 @@ TABLES = Path(__file__).with_name("tables.sql")
 
 def say(line):
     """Progress."""
-    print(f"        {line}", file=os.sys.stderr, flush=True)
+    print(f"        {line}", file=sys.stderr, flush=True)
 
 
 class Sql:
