@@ -33,13 +33,13 @@ class Figure:
         return min(share, MOST_SHARE)
 
     def row(self):
+        wanted = f"{'<=' if self.at_most else '>='} {self.limit:.2f}{self.unit}"
         return [self.name, f"{min(self.samples):.2f} to {max(self.samples):.2f}",
-                f"{self.value:.2f}{self.unit}", f"{'<=' if self.at_most else '>='} {self.limit:.2f}{self.unit}",
+                f"{self.value:.2f}{self.unit}", wanted,
                 "reached" if self.reached else "NOT REACHED"]
 
     def as_json(self):
-        return {"name": self.name, "samples": self.samples, "value": self.value, "limit": self.limit,
-                "at_most": self.at_most, "unit": self.unit, "reached": self.reached}
+        return {**vars(self), "value": self.value, "reached": self.reached}
 
 
 @dataclass
@@ -65,19 +65,20 @@ def print_table(title, rows):
     widths = [max(len(cell) for cell in column) for column in zip(*rows)]
     print(f"== {title}\n")
     for first, *others in rows:
-        cells = [first.ljust(widths[0])] + [cell.rjust(width) for cell, width in zip(others, widths[1:])]
-        print("  " + "  ".join(cells))
+        cells = [cell.rjust(width) for cell, width in zip(others, widths[1:])]
+        print("  " + "  ".join([first.ljust(widths[0]), *cells]))
     print(flush=True)
 
 
 def print_figures(figures):
-    print_table("what is to be reached",
-                [["figure", "rounds", "measured", "wanted", ""]] + [figure.row() for figure in figures])
+    header = ["figure", "rounds", "measured", "wanted", ""]
+    print_table("what is to be reached", [header] + [figure.row() for figure in figures])
 
 
 def chart_of(figures):
     return Chart("figures", f"Share of what is wanted, cut off at {MOST_SHARE}",
-                 [figure.name for figure in figures], {"measured": [figure.share for figure in figures]}, 1)
+                 [figure.name for figure in figures],
+                 {"measured": [figure.share for figure in figures]}, 1)
 
 
 def quoted(value):
@@ -91,7 +92,7 @@ def draw(folder, chart):
     data = folder / f"{chart.file}.data"
     lines = [["label", *chart.series]] + list(zip(chart.labels, *chart.series.values()))
     data.write_text("".join(" ".join(map(quoted, line)) + "\n" for line in lines))
-    settings = {"file": str(data.with_suffix("")), "title": chart.title, "series": len(chart.series),
-                "labels": len(chart.labels), "limit": chart.limit}
-    subprocess.run(["gnuplot", "-e", "; ".join(f"{name}={quoted(value)}" for name, value in settings.items()),
-                    str(BARS)], check=True)
+    settings = {"file": str(data.with_suffix("")), "title": chart.title, "limit": chart.limit,
+                "series": len(chart.series), "labels": len(chart.labels)}
+    given = "; ".join(f"{name}={quoted(value)}" for name, value in settings.items())
+    subprocess.run(["gnuplot", "-e", given, str(BARS)], check=True)

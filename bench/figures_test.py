@@ -5,10 +5,10 @@ import tempfile
 import unittest
 from pathlib import Path
 
-import scenarios
 from figures import Figure, chart_of
-from load import Calls, Comparison, Contender, Sample, sample
-from scenarios import busiest_over_last
+from load import Calls, Comparison, Sample, sample
+from many_records import busiest_over_last
+from single_requests import FIRST_EXECUTIONS
 
 
 def rounds(*rates):
@@ -43,14 +43,16 @@ class Logs(unittest.TestCase):
 
     def test_quantiles_are_calls_within_which_the_share_ended(self):
         calls = Calls(list(range(100)), list(range(1, 101)))
-        self.assertEqual([calls.quantile(share) for share in (0.5, 0.99, 0.999, 0)], [50, 99, 100, 1])
+        self.assertEqual([calls.quantile(share) for share in (0.5, 0.99, 0.999, 0)],
+                         [50, 99, 100, 1])
 
     def test_a_sample_leaves_out_the_warm_up(self):
         found = sample(Calls([0.5, 1.5, 2.5, 3], [9, 1, 2, 3]), 2)
         self.assertEqual((found.per_second, found.p50, found.p99), (1.5, 2, 3))
 
     def test_fall_into_seconds(self):
-        self.assertEqual(Calls([10.1, 11, 11.5, 12], [1, 2, 3, 4]).of_each_second(10, 12), [[1], [2, 3, 4]])
+        calls = Calls([10.1, 11, 11.5, 12], [1, 2, 3, 4])
+        self.assertEqual(calls.of_each_second(10, 12), [[1], [2, 3, 4]])
 
 
 class Scenarios(unittest.TestCase):
@@ -60,15 +62,11 @@ class Scenarios(unittest.TestCase):
         self.assertEqual(busiest_over_last([3, 1], 5), 1)
 
     def test_round_trips_are_counted_in_the_scripts(self):
-        self.assertEqual({contender.name: contender.round_trips() for contender in scenarios.FIRST_EXECUTIONS}, {
-            "bare transaction": 3, "bare, one statement": 1, "unique key": 3, "keys table": 5,
-            "keys table, pipelined": 3, "keys table, three commits": 6, "ours": 5, "ours, pipelined": 3,
-            "ours, leased": 5, "idem_once": 4, "idem_execute": 1})
-
-    def test_contenders_have_a_script_each(self):
-        for found in vars(scenarios).values():
-            if isinstance(found, Contender):
-                self.assertGreater(found.round_trips(), 0, found.name)
+        self.assertEqual(
+            {contender.name: contender.round_trips() for contender in FIRST_EXECUTIONS},
+            {"bare transaction": 3, "bare, one statement": 1, "unique key": 3, "keys table": 5,
+             "keys table, pipelined": 3, "keys table, three commits": 6, "ours": 5,
+             "ours, pipelined": 3, "ours, leased": 5, "idem_once": 4, "idem_execute": 1})
 
 
 if __name__ == "__main__":

@@ -1,20 +1,24 @@
 #!/usr/bin/env python3
-"""Runs scenarios against the throw-away server that libpq's environment names, prints a table of each and
-what was reached. Exit status: 0 if every figure is reached, 1 if not, 2 on errors. Scenarios, options, and a
-server to measure are script/bench's business to explain and to bring."""
+"""Runs scenarios against the throw-away server that libpq's environment names, prints a table of
+each and what was reached. Exit status: 0 if every figure is reached, 1 if not, 2 on errors.
+Scenarios, options, and a server to measure are script/bench's business to explain and to bring."""
 
 import argparse
 import json
 import sys
 
-import scenarios
 from figures import chart_of, draw, print_figures, print_table
+from many_records import backlog, live_rows, steady_state
 from server import Server, describe_machine
+from single_requests import first_execution, hot_key, once, peers, replay, resources
+
+SCENARIOS = {scenario.__name__: scenario for scenario in (
+    first_execution, once, replay, peers, hot_key, resources, live_rows, steady_state, backlog)}
 
 # name: default, with --quick, most
 NUMBERS = {"clients": (4, 4, 64), "rounds": (7, 3, 100), "slice": (4, 1, 600), "pairs": (3, 2, 100),
-           "seconds": (45, 8, 3600), "ttl": (30, 15, 3600), "rows": (10**6, 200000, 10**8), "rate": (200, 200, 10**5),
-           "live": (20 * 10**6, 10**6, 10**9)}
+           "seconds": (45, 8, 3600), "ttl": (30, 15, 3600), "rows": (10**6, 200000, 10**8),
+           "rate": (200, 200, 10**5), "live": (20 * 10**6, 10**6, 10**9)}
 
 
 class Quick(argparse.Action):
@@ -33,9 +37,10 @@ def number_up_to(most):
 
 
 def parse():
-    parser = argparse.ArgumentParser(add_help=False, usage="see script/bench --help", allow_abbrev=False)
+    parser = argparse.ArgumentParser(add_help=False, usage="see script/bench --help",
+                                     allow_abbrev=False)
     parser.add_argument("--quick", action=Quick, nargs=0)
-    parser.add_argument("--scenario", action="append", choices=scenarios.ALL)
+    parser.add_argument("--scenario", action="append", choices=SCENARIOS)
     parser.add_argument("--store", default="auto")
     parser.add_argument("--json")
     parser.add_argument("--plots")
@@ -58,7 +63,7 @@ def main():
     server.set("idempotency.store", options.store)
     machine = describe_machine(server.sql)
     found = []
-    for name, scenario in scenarios.ALL.items():
+    for name, scenario in SCENARIOS.items():
         if not options.scenario or name in options.scenario:
             found.append(scenario(server, options))
             print_table(name, found[-1].table)
@@ -68,7 +73,8 @@ def main():
     if options.json:
         write_json(options.json, machine, options, found)
     if options.plots:
-        for chart in [chart_of(figures)] * bool(figures) + [chart for f in found for chart in f.charts]:
+        charts = [chart for findings in found for chart in findings.charts]
+        for chart in ([chart_of(figures)] if figures else []) + charts:
             draw(options.plots, chart)
     return 0 if all(figure.reached for figure in figures) else 1
 

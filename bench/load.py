@@ -1,5 +1,5 @@
-"""Load by pgbench, or by idem_peers where Redis takes part; contenders in turns; what came of it, from
-the log of every transaction that both write."""
+"""Load by pgbench, or by idem_peers where Redis takes part; contenders in turns; what came of it,
+from the log of every transaction that both write."""
 
 import math
 import os
@@ -22,7 +22,7 @@ WARM_UP = 1  # seconds: preparing, and filling the caches of new sessions
 class Contender:
     name: str
     script: str  # a file of scripts/, or what idem_peers knows
-    # What every transaction adds one to, if all is answered as it should be; '': the client looks itself.
+    # What a transaction adds one to, if answered as it should be; '': the client looks itself.
     counted: str = ""
     by_peers: bool = False
     database: str = ""
@@ -38,9 +38,9 @@ class Contender:
 
 
 class Calls:
-    """Transactions: when each ended, in seconds of the epoch, and how long it took, in milliseconds.
-    With a rate that counts from the moment it was due, so that a call that a slow one held up counts as
-    slow, too."""
+    """Transactions: when each ended, in seconds of the epoch, and how long it took, in
+    milliseconds. With a rate that counts from the moment it was due, so that a call that a slow one
+    held up counts as slow, too."""
 
     def __init__(self, ended, millis):
         self.ended, self.millis = ended, sorted(millis)
@@ -75,7 +75,8 @@ class Calls:
 
 
 class Load:
-    """Clients at work, from its making until `ended` or `stop`. The session is to their database."""
+    """Clients at work, from its making until `ended` or `stop`. The session is to their database.
+    Options are pgbench's own."""
 
     def __init__(self, contender, sql, clients, durable=True, threads=None, **options):
         self.contender, self.sql, self.counted = contender, sql, count(contender, sql)
@@ -88,11 +89,13 @@ class Load:
             environment["PGOPTIONS"] = "-c synchronous_commit=off"
         prefix = f"{self.logs}/log"
         if contender.by_peers:
-            command = [os.environ["IDEM_PEERS"], contender.script, str(clients), str(options["time"]), prefix]
+            command = [os.environ["IDEM_PEERS"], contender.script, str(clients),
+                       str(options["time"]), prefix]
         else:
-            command = ["pgbench", "--no-vacuum", "--protocol=prepared", "--log", f"--log-prefix={prefix}",
-                       f"--client={clients}", f"--jobs={threads or clients}", f"--define=body={BODY}",
-                       f"--file={SCRIPTS / contender.script}.sql"]
+            command = ["pgbench", "--no-vacuum", "--protocol=prepared", "--log",
+                       f"--log-prefix={prefix}", f"--file={SCRIPTS / contender.script}.sql",
+                       f"--client={clients}", f"--jobs={threads or clients}",
+                       f"--define=body={BODY}"]
             command += [f"--{name}={value}" for name, value in options.items()]
         self.process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL,
                                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -117,10 +120,11 @@ class Load:
         """What was under way when it was stopped may have been counted."""
         calls = Calls.of_logs(self.logs)
         shutil.rmtree(self.logs)
-        counted = count(self.contender, self.sql) - self.counted if self.contender.counted else len(calls)
-        if not 0 <= counted - len(calls) <= under_way:
-            raise RuntimeError(f"{self.contender.name}: {len(calls)} transactions, and {counted:.0f} were as they"
-                               f" should be, by {self.contender.counted}")
+        counted = count(self.contender, self.sql) - self.counted
+        if self.contender.counted and not 0 <= counted - len(calls) <= under_way:
+            raise RuntimeError(
+                f"{self.contender.name}: {len(calls)} transactions, and {counted:.0f} were as they"
+                f" should be, by {self.contender.counted}")
         return calls
 
 
@@ -155,8 +159,8 @@ class Course:
 
 
 class Comparison:
-    """What contenders came to, each with a sample for each round. Ratios are taken within the rounds, for
-    the machine's mood changes slower than a round takes."""
+    """What contenders came to, each with a sample for each round. Ratios are taken within the
+    rounds, for the machine's mood changes slower than a round takes."""
 
     def __init__(self, samples):
         self.samples = samples
@@ -181,13 +185,17 @@ class Comparison:
     def table(self, against, beside=None):
         """A row for each contender; with the other comparison's columns beside ours."""
         columns = ["per second", "p50 ms", "p99 ms", f"of {against}"]
-        table = [["contender", *columns, *([f"async {column}" for column in columns] if beside else [])]]
-        for name in self.samples:
-            table.append([name, *self.row(name, against), *(beside.row(name, against) if beside else [])])
+        table = [["contender", *columns]]
+        table += [[name, *self.row(name, against)] for name in self.samples]
+        if beside:
+            table[0] += [f"async {column}" for column in columns]
+            for line in table[1:]:
+                line += beside.row(line[0], against)
         return table
 
     def details(self):
-        return {name: [vars(sample) for sample in samples] for name, samples in self.samples.items()}
+        return {name: [vars(sample) for sample in samples]
+                for name, samples in self.samples.items()}
 
 
 def take_turn(contender, course):

@@ -7,6 +7,7 @@ import sys
 import time
 from pathlib import Path
 
+DAY = 24 * 60 * 60
 TABLES = Path(__file__).with_name("tables.sql")
 
 
@@ -16,13 +17,15 @@ def say(line):
 
 
 class Sql:
-    """A session of psql that ends the run on the first error. No value may have a tab or a line break."""
+    """A session of psql that ends the run on the first error. No value may have a tab or a line
+    break."""
 
     END = "--- end of answer ---"
 
     def __init__(self, database=None):
         self.psql = subprocess.Popen(
-            ["psql", "-XqAt", "-F", "\t", "-v", "ON_ERROR_STOP=1", "-d", database or os.environ["PGDATABASE"]],
+            ["psql", "-XqAt", "-F", "\t", "-v", "ON_ERROR_STOP=1",
+             *([database] if database else [])],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.rows("SET client_min_messages = warning")
 
@@ -61,7 +64,8 @@ class Server:
     def set(self, setting, value):
         """The value is in the setting's own unit."""
         self.sql.rows(f"ALTER SYSTEM SET {setting} = '{value}'; SELECT pg_reload_conf()")
-        self.sql.wait_until(f"(SELECT setting FROM pg_settings WHERE name = '{setting}') = '{value}'")
+        self.sql.wait_until(
+            f"(SELECT setting FROM pg_settings WHERE name = '{setting}') = '{value}'")
 
     def reset(self, setting):
         self.sql.rows(f"ALTER SYSTEM RESET {setting}; SELECT pg_reload_conf()")
@@ -74,17 +78,19 @@ class Server:
                                 " WHERE backend_type = 'idempotency sweeper')")
 
     def begin_afresh(self):
-        """Nothing is left of the contender before: no rows, and no pages that a checkpoint has to write."""
+        """Nothing is left of the contender before: no rows, and no pages that a checkpoint has to
+        write."""
         self.empty()
         self.sql.rows("CHECKPOINT")
         redis("FLUSHALL")
 
     def empty(self):
-        self.sql.rows("TRUNCATE idempotency.record, bench.payment, bench.keyed_payment, bench.request_key;"
-                      "SELECT idem_stats_reset()")
+        self.sql.rows("TRUNCATE idempotency.record, bench.payment, bench.keyed_payment,"
+                      " bench.request_key; SELECT idem_stats_reset()")
 
     def insert_records(self, scope, first, last, starts, ends, by_key=True):
-        self.sql.rows(f"SELECT bench.insert_records('{scope}', {first}, {last}, {starts}, {ends}, {by_key})")
+        self.sql.rows("SELECT bench.insert_records("
+                      f"'{scope}', {first}, {last}, {starts}, {ends}, {by_key})")
 
     def vacuum(self, table="idempotency.record"):
         """As after some time in service: statistics and hint bits are there."""
@@ -92,15 +98,17 @@ class Server:
 
     def record_sizes(self):
         """Of the table and of its indexes, bytes."""
-        return [float(size) for size in self.sql.rows(
-            "SELECT pg_relation_size('idempotency.record'), pg_indexes_size('idempotency.record')")[0]]
+        sizes = self.sql.rows("SELECT pg_relation_size('idempotency.record'),"
+                              " pg_indexes_size('idempotency.record')")[0]
+        return [float(size) for size in sizes]
 
     def live_copy_size(self):
-        """What the table would be if nothing had ever been deleted from it: a fresh copy of the records
-        that have not expired, with the table's own fillfactor."""
-        fill = self.sql.text("SELECT coalesce((SELECT option_value FROM pg_options_to_table(reloptions)"
-                             " WHERE option_name = 'fillfactor'), '100')"
-                             " FROM pg_class WHERE oid = 'idempotency.record'::regclass")
+        """What the table would be if nothing had ever been deleted from it: a fresh copy of the
+        records that have not expired, with the table's own fillfactor."""
+        fill = self.sql.text(
+            "SELECT coalesce((SELECT option_value FROM pg_options_to_table(reloptions)"
+            " WHERE option_name = 'fillfactor'), '100')"
+            " FROM pg_class WHERE oid = 'idempotency.record'::regclass")
         return float(self.sql.rows(
             f"CREATE TEMP TABLE live WITH (fillfactor = {fill})"
             " AS SELECT * FROM idempotency.record WHERE retained_until > clock_timestamp();"
@@ -113,19 +121,21 @@ class Server:
 
 def redis(*command, lines=None):
     """redis-cli, for what is not measured."""
-    done = subprocess.run(["redis-cli", "-s", os.environ["REDIS_SOCKET"], *command], check=True, text=True,
-                          input=lines, stdin=subprocess.DEVNULL if lines is None else None,
-                          stdout=subprocess.PIPE)
-    return done.stdout
+    return subprocess.run(["redis-cli", "-s", os.environ["REDIS_SOCKET"], *command], check=True,
+                          text=True, input=lines or "", stdout=subprocess.PIPE).stdout
 
 
 def describe_machine(sql):
     """Where a run took place: without that its numbers say little."""
     settings = sql.rows(
-        "SELECT name, current_setting(name) FROM pg_settings WHERE name IN ('fsync', 'synchronous_commit',"
-        " 'wal_sync_method', 'max_wal_size') OR (source IN ('configuration file', 'command line') AND name !~"
-        " '(directory|directories|file|^port|^lc_|log_|timezone|TimeZone|DateStyle)') ORDER BY name")
+        "SELECT name, current_setting(name) FROM pg_settings"
+        " WHERE name IN ('fsync', 'synchronous_commit', 'wal_sync_method', 'max_wal_size')"
+        " OR (source IN ('configuration file', 'command line') AND name !~"
+        " '(directory|directories|file|^port|^lc_|log_|timezone|TimeZone|DateStyle)')"
+        " ORDER BY name")
     pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    version = [line for line in redis("INFO", "server").splitlines() if line.startswith("redis_version")]
-    return {"cores": os.cpu_count(), "memory_gib": pages / 2**30, "load_average_at_start": os.getloadavg()[0],
-            "server": sql.text("SELECT version()"), "settings": dict(settings), "redis": version[0]}
+    information = redis("INFO", "server").splitlines()
+    return {"cores": os.cpu_count(), "memory_gib": pages / 2**30,
+            "load_average_at_start": os.getloadavg()[0],
+            "server": sql.text("SELECT version()"), "settings": dict(settings),
+            "redis": [line for line in information if line.startswith("redis_version")][0]}

@@ -1,6 +1,6 @@
--- What the contenders need: the business table, others' tables of keys, and records in bulk. No table
--- has more indexes than it needs: each that the bare transaction maintained, too, would make everybody
--- else look cheaper. The table of keys has not even one for removing old keys.
+-- What the contenders need: the business table, others' tables of keys, and records in bulk. No
+-- table has more indexes than it needs: each that the bare transaction maintained, too, would make
+-- everybody else look cheaper. The table of keys has not even one for removing old keys.
 CREATE SCHEMA bench;
 
 CREATE TABLE bench.payment (
@@ -33,21 +33,25 @@ END $$;
 
 -- As long as a UUID; neighbours in number are none in an index.
 CREATE FUNCTION bench.key_of(number bigint) RETURNS text IMMUTABLE LANGUAGE sql AS $$
-    SELECT 1000000000000000000 + (number * 1103515245 % 2147483648) * 3800000000 || '-5b1c-7d3e-8f00'
+    SELECT 1000000000000000000 + (number * 1103515245 % 2147483648) * 3800000000
+           || '-5b1c-7d3e-8f00'
 $$;
 
--- Completed records numbered `first` to `last`, whose retention ends are spread evenly from `starts` to
--- `ends`, seconds from now. In the order of their keys, which saves the time of jumping from page to
--- page of the index, or as they arrive and so expire.
-CREATE FUNCTION bench.insert_records(scope text, first bigint, last bigint, starts float8, ends float8,
-                                     by_key boolean) RETURNS void LANGUAGE sql AS $$
-    INSERT INTO idempotency.record (scope, principal, key, status, status_code, attempt, token, lease_us,
-                                    created_at, claimed_at, expires_at, retained_until, finished_at, body)
-    SELECT scope, '', bench.key_of(i), 'c', 201, 1, i, 60000000, made, made, made + interval '1 day',
-           made + interval '1 day', made, convert_to(repeat('x', 200), 'UTF8')
+-- Completed records numbered `first` to `last`, whose retention ends are spread evenly from `starts`
+-- to `ends`, seconds from now. In the order of their keys, which saves the time of jumping from page
+-- to page of the index, or as they arrive and so expire.
+CREATE FUNCTION bench.insert_records(scope text, first bigint, last bigint,
+                                     starts float8, ends float8, by_key boolean)
+    RETURNS void LANGUAGE sql AS $$
+    INSERT INTO idempotency.record (scope, principal, key, status, status_code, attempt, token,
+                                    lease_us, created_at, claimed_at, expires_at, retained_until,
+                                    finished_at, body)
+    SELECT scope, '', bench.key_of(i), 'c', 201, 1, i, 60000000, made, made,
+           made + interval '1 day', made + interval '1 day', made,
+           convert_to(repeat('x', 200), 'UTF8')
       FROM generate_series(first, last) i,
-           LATERAL (SELECT now() - interval '1 day'
-                           + interval '1 s' * (starts + (ends - starts) * (i - first) / (last - first + 1)))
+           LATERAL (SELECT now() - interval '1 day' + interval '1 s'
+                           * (starts + (ends - starts) * (i - first) / (last - first + 1)))
                AS made (made)
      ORDER BY CASE WHEN by_key THEN bench.key_of(i) END COLLATE "C", i
 $$;

@@ -4,7 +4,8 @@
 \set key random(1000000000000000000, 9223372036854775807)
 \startpipeline
 BEGIN;
-INSERT INTO bench.request_key (key) VALUES (:key::text || '-5b1c-7d3e-8f00') ON CONFLICT (key) DO NOTHING;
+INSERT INTO bench.request_key (key) VALUES (:key::text || '-5b1c-7d3e-8f00')
+    ON CONFLICT (key) DO NOTHING;
 \endpipeline
 INSERT INTO bench.payment (account, amount) VALUES (:account, :amount);
 \startpipeline

@@ -5,5 +5,6 @@
 SELECT token FROM idem_begin(:key::text || '-5b1c-7d3e-8f00', scope => 'bench') \gset
 BEGIN;
 INSERT INTO bench.payment (account, amount) VALUES (:account, :amount);
-SELECT idem_complete(:key::text || '-5b1c-7d3e-8f00', 201, :body::text, scope => 'bench', token => :token);
+SELECT idem_complete(:key::text || '-5b1c-7d3e-8f00', 201, :body::text,
+    scope => 'bench', token => :token);
 COMMIT;
