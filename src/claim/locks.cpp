@@ -1,3 +1,12 @@
+// The lock is taken as pg_advisory_xact_lock takes its own (lockfuncs.c), with three differences: a
+// class of ours, an owner that lasts as long as the (sub)transaction and not the portal, and a wait
+// that can be bounded.
+//
+// Whoever has the lock of a key decides about it alone, with two exceptions, and both show in the
+// row. A heap store's transaction that has written the row may give the lock back before it
+// commits: then its xid is in the row, and it is waited for as a writer. And whoever writes the
+// table by hand knows nothing of the lock: for them the row is compared again with each write.
+
 #include "claim/locks.hpp"
 
 #include "core/time.hpp"

@@ -1,3 +1,10 @@
+// The policies are read whole and kept, as the server keeps what it has read of a catalog: a
+// relcache callback only counts (it may come in the middle of anything and must read nothing), and
+// the next use reads anew if the count has moved. A change of the table says so by a statement
+// trigger, which sends an invalidation of the table's relcache entry
+// (CacheInvalidateRelcacheByRelid) to all backends when its transaction commits; nobody has to wait
+// for that, and a replica replays it.
+
 #include "config/policy.hpp"
 
 #include "core/key.hpp"

@@ -1,3 +1,10 @@
+// What a policy says counts from now on, but what it has said before decides about requests that
+// are under way: one that was first sent when keys were remembered for a day is not judged by a
+// year. So each change writes down what the memory was before and until when (core::Memory), and a
+// policy that is dropped leaves a row that says nothing else, until it cannot matter any more.
+//
+// Changes take turns (ShareRowExclusiveLock, as CREATE TRIGGER takes it); readers are not held up.
+
 #include "config/policy_change.hpp"
 
 #include "core/key.hpp"

@@ -1,3 +1,8 @@
+// Everything here follows from core::kPolicyColumns: the statements, at compile time; the types
+// that the table has to have; how a value is read, judged and put into a core::Policy. Rows may
+// have been written by hand, so each is judged again when it is read, by what idem_policy_set would
+// refuse.
+
 #include "config/policy_table.hpp"
 
 #include "core/key.hpp"

@@ -1,3 +1,6 @@
+// The lock manager ends a wait by lock_timeout with an error and in no other way, so a bounded wait
+// is a subtransaction in which lock_timeout is set: PL/pgSQL's exception block around a SET LOCAL.
+
 #include "pg/wait.hpp"
 
 #include "core/time.hpp"
