@@ -22,7 +22,7 @@ struct Step {
     int session;
     std::string sql;
     std::size_t token;  // which of those handed out so far, counted from the end
-    bool ends_a_lease;
+    bool may_lease;     // for a moment, after which it is over: both stores are to agree about that
 };
 
 // What to do next; the same seed gives the same steps.
@@ -31,10 +31,10 @@ class Generator {
     explicit Generator(std::uint64_t seed) : random_(seed) {}
 
     Step next() {
-        lease_over_ = false;
+        leases_ = false;
         const int session = below(kSessions);
         const std::string sql = below(3) == 0 ? control() : call();
-        return {session, sql, static_cast<std::size_t>(below(4)), lease_over_};
+        return {session, sql, static_cast<std::size_t>(below(4)), leases_};
     }
 
   private:
@@ -44,9 +44,13 @@ class Generator {
         return choices[static_cast<std::size_t>(below(static_cast<int>(choices.size())))];
     }
 
+    // A lease counts from the commit, where its row is written then.
     std::string control() {
-        return pick({"BEGIN", "BEGIN ISOLATION LEVEL REPEATABLE READ", "COMMIT", "COMMIT",
-                     "ROLLBACK", "SAVEPOINT s", "ROLLBACK TO s", "RELEASE s"});
+        const std::string command =
+            pick({"BEGIN", "BEGIN ISOLATION LEVEL REPEATABLE READ", "COMMIT", "COMMIT", "ROLLBACK",
+                  "SAVEPOINT s", "ROLLBACK TO s", "RELEASE s"});
+        leases_ = command == "COMMIT";
+        return command;
     }
 
     // Whose claim the call speaks of: this transaction's, or the one with a token.
@@ -58,7 +62,7 @@ class Generator {
 
     std::string begin_call() {
         const std::string lease = pick({"1 hour", "1 hour", "1 ms"});
-        lease_over_ = lease == "1 ms";
+        leases_ = lease == "1 ms";
         return "SELECT outcome, token, attempt, status, status_code, headers, body, body_omitted,"
                " error, recovery_point, state, holder, retry_after IS NULL FROM idem_begin(" +
                named() + ", lease => '" + lease + "', request => '" + pick({"1", "1", "1", "2"}) +
@@ -77,19 +81,24 @@ class Generator {
                holder() + ")";
     }
 
+    // A sign of life begins the claim's own lease anew.
     std::string checkpoint_call() {
+        leases_ = true;
         return "SELECT idem_checkpoint(" + named() + ", recovery_point => '" + pick({"p", "q"}) +
                "', state => '{\"n\": 1}'" + holder() + ") IS NULL";
     }
 
     std::string other_call() {
-        return pick({"SELECT idem_release(" + named() + holder() + ")",
-                     "SELECT idem_extend(" + named() + ", token => @t) IS NULL",
-                     "SELECT idem_once(" + named() + ", wait => '5 ms')",
-                     "SELECT status, attempt, body FROM idem_get(" + named() + ")",
-                     "SELECT idem_forget(" + named() + ")",
-                     "SELECT idem_resolve(" + named() + ", action => '" +
-                         pick({"release", "complete", "fail"}) + "')"});
+        const std::string extend = "SELECT idem_extend(" + named() + ", token => @t) IS NULL";
+        const std::string call =
+            pick({"SELECT idem_release(" + named() + holder() + ")", extend,
+                  "SELECT idem_once(" + named() + ", wait => '5 ms')",
+                  "SELECT status, attempt, body FROM idem_get(" + named() + ")",
+                  "SELECT idem_forget(" + named() + ")",
+                  "SELECT idem_resolve(" + named() + ", action => '" +
+                      pick({"release", "complete", "fail"}) + "')"});
+        leases_ = call == extend;
+        return call;
     }
 
     std::string call() {
@@ -111,7 +120,7 @@ class Generator {
     }
 
     std::mt19937_64 random_;
-    bool lease_over_ = false;
+    bool leases_ = false;
 };
 
 std::string replaced(std::string sql, const std::string& mark, const std::string& value) {
@@ -229,7 +238,7 @@ void Stores::expect_same_round(std::uint64_t seed, std::map<std::string, int>* a
         ASSERT_EQ(heap.take(step), expected) << "seed " << seed << ", step " << i << ", session "
                                              << step.session << ": " << step.sql;
         ++(*answers)[expected.substr(0, expected.find('|'))];
-        if (step.ends_a_lease) std::this_thread::sleep_for(std::chrono::milliseconds(3));
+        if (step.may_lease) std::this_thread::sleep_for(std::chrono::milliseconds(3));
     }
 }
 
