@@ -1,5 +1,6 @@
 # idempotency: built by PGXS, as any extension: make && make install && make installcheck.
 # Out of tree: make -f /path/to/Makefile in an empty folder. Without LLVM bitcode: make with_llvm=no.
+# For a server newer than those tested: make UNTESTED_SERVER=1. Warnings are errors: make WERROR=1.
 
 EXTENSION = idempotency
 TOP := $(patsubst %/,%,$(dir $(abspath $(lastword $(MAKEFILE_LIST)))))
@@ -15,16 +16,18 @@ OBJS = $(SOURCES:.cpp=.o)
 SHLIB_EXPORTS = exports.txt
 DATA = $(patsubst $(TOP)/%,%,$(wildcard $(TOP)/sql/idempotency--*.sql))
 
-REGRESS = $(sort $(filter-out idempotency--%,$(patsubst $(TOP)/sql/%.sql,%,$(wildcard $(TOP)/sql/*.sql))))
-REGRESS_OPTS = --encoding=UTF8 --no-locale
+REGRESS = $(sort $(patsubst $(TOP)/test/regress/sql/%.sql,%,$(wildcard $(TOP)/test/regress/sql/*.sql)))
+REGRESS_OPTS = --inputdir=$(TOP)/test/regress --encoding=UTF8 --no-locale
 ISOLATION = $(sort $(patsubst $(TOP)/test/isolation/specs/%.spec,%,$(wildcard $(TOP)/test/isolation/specs/*.spec)))
 ISOLATION_OPTS = --inputdir=$(TOP)/test/isolation --encoding=UTF8 --no-locale
 
 PG_CONFIG ?= pg_config
 # Server headers are not ours to warn about: -isystem silences them, our own files get everything.
 PG_CPPFLAGS = -isystem $(shell $(PG_CONFIG) --includedir-server) -I$(TOP)/src \
-	-DIDEM_VERSION='"$(IDEM_VERSION)"' -DIDEM_RELEASE='"$(IDEM_RELEASE)"'
-PG_CXXFLAGS = -std=c++17 -Wall -Wextra -Werror -fno-rtti -fvisibility=hidden -fvisibility-inlines-hidden
+	-DIDEM_VERSION='"$(IDEM_VERSION)"' -DIDEM_RELEASE='"$(IDEM_RELEASE)"' \
+	$(if $(UNTESTED_SERVER),-DIDEM_UNTESTED_SERVER)
+PG_CXXFLAGS = -std=c++17 -Wall -Wextra $(if $(WERROR),-Werror) -fno-rtti -fvisibility=hidden \
+	-fvisibility-inlines-hidden
 # PGXS links with the C compiler.
 SHLIB_LINK = -lcrypto -lstdc++
 # A VPATH build finds sources by VPATH, so the Makefile says where they are.
@@ -44,7 +47,7 @@ $(shell mkdir -p $(sort $(dir $(OBJS))))
 # PGXS tracks no headers.
 $(OBJS): override CXXFLAGS += -MMD -MP
 -include $(OBJS:.o=.d)
-src/idempotency.o src/pg/version.o: $(TOP)/idempotency.control $(TOP)/META.json
+src/idempotency.o src/pg/owner.o: $(TOP)/idempotency.control $(TOP)/META.json
 
 # What a release consists of: the files of the last commit, the same bytes whenever and wherever.
 DIST = idempotency-$(IDEM_RELEASE)

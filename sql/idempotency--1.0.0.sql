@@ -1,5 +1,9 @@
 -- The objects of extension "idempotency". Functions go to the schema of CREATE EXTENSION, tables
 -- and views always to the schema "idempotency".
+--
+-- A function is everybody's unless its rights are revoked here. Those that are, idem_grant gives: to
+-- operators alone where the symbol in the library begins with idem_operator_, to nobody where it begins
+-- with idem_owner_, else to every role that it is called for.
 
 \echo Use "CREATE EXTENSION idempotency" to load this file. \quit
 
@@ -173,6 +177,8 @@ CREATE FUNCTION idempotency.claim_lives(lease_until timestamptz, backend_pid int
     LANGUAGE c PARALLEL RESTRICTED AS 'MODULE_PATHNAME', 'idem_claim_lives';
 COMMENT ON FUNCTION idempotency.claim_lives(timestamptz, integer, timestamptz)
     IS 'whether the lease of a claim runs and the backend that it names, if any, has not ended';
+REVOKE ALL ON FUNCTION idempotency.claim_lives(timestamptz, integer, timestamptz) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION idempotency.claim_lives(timestamptz, integer, timestamptz) TO pg_monitor;
 
 CREATE VIEW idempotency.records AS
 SELECT scope, principal, key,
@@ -266,6 +272,8 @@ CREATE FUNCTION idempotency.scope_stats(
 ) RETURNS SETOF record
     LANGUAGE c AS 'MODULE_PATHNAME', 'idem_scope_stats';
 COMMENT ON FUNCTION idempotency.scope_stats() IS 'counters of this database, a row per scope; null: scopes for which there was no room';
+REVOKE ALL ON FUNCTION idempotency.scope_stats() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION idempotency.scope_stats() TO pg_monitor;
 
 -- The total is the row in which "total" is true.
 CREATE VIEW idempotency.stats AS
@@ -293,6 +301,7 @@ COMMENT ON VIEW idempotency.stats IS 'what idem_begin decided and what came of i
 CREATE FUNCTION idempotency.policy_changed() RETURNS trigger
     LANGUAGE c AS 'MODULE_PATHNAME', 'idem_policy_changed';
 COMMENT ON FUNCTION idempotency.policy_changed() IS 'tells every backend that policies have changed';
+REVOKE ALL ON FUNCTION idempotency.policy_changed() FROM PUBLIC;
 
 -- Per row, because a logical replication subscriber fires no statement triggers; always, so that
 -- the replica role does not go unnoticed.
@@ -362,6 +371,7 @@ CREATE FUNCTION @extschema@.idem_begin(
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_begin';
 COMMENT ON FUNCTION @extschema@.idem_begin(text, jsonb, text, text, bytea, interval, interval, interval, timestamptz, boolean, text, boolean)
     IS 'claim a key, or learn what became of its request';
+REVOKE ALL ON FUNCTION @extschema@.idem_begin(text, jsonb, text, text, bytea, interval, interval, interval, timestamptz, boolean, text, boolean) FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_complete(
     key text,
@@ -376,6 +386,7 @@ CREATE FUNCTION @extschema@.idem_complete(
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_complete_text';
 COMMENT ON FUNCTION @extschema@.idem_complete(text, integer, text, jsonb, text, text, bigint, interval)
     IS 'end a claim with the response that every repeat will get';
+REVOKE ALL ON FUNCTION @extschema@.idem_complete(text, integer, text, jsonb, text, text, bigint, interval) FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_complete(
     key text,
@@ -390,6 +401,7 @@ CREATE FUNCTION @extschema@.idem_complete(
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_complete_bytea';
 COMMENT ON FUNCTION @extschema@.idem_complete(text, integer, bytea, jsonb, text, text, bigint, interval)
     IS 'end a claim with the response that every repeat will get';
+REVOKE ALL ON FUNCTION @extschema@.idem_complete(text, integer, bytea, jsonb, text, text, bigint, interval) FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_complete(
     key text,
@@ -404,6 +416,7 @@ CREATE FUNCTION @extschema@.idem_complete(
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_complete_jsonb';
 COMMENT ON FUNCTION @extschema@.idem_complete(text, integer, jsonb, jsonb, text, text, bigint, interval)
     IS 'end a claim with the response that every repeat will get';
+REVOKE ALL ON FUNCTION @extschema@.idem_complete(text, integer, jsonb, jsonb, text, text, bigint, interval) FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_complete(
     key text,
@@ -418,6 +431,7 @@ CREATE FUNCTION @extschema@.idem_complete(
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_complete_text';
 COMMENT ON FUNCTION @extschema@.idem_complete(text, integer, json, jsonb, text, text, bigint, interval)
     IS 'end a claim with the response that every repeat will get';
+REVOKE ALL ON FUNCTION @extschema@.idem_complete(text, integer, json, jsonb, text, text, bigint, interval) FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_fail(
     key text,
@@ -434,6 +448,7 @@ CREATE FUNCTION @extschema@.idem_fail(
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_fail_text';
 COMMENT ON FUNCTION @extschema@.idem_fail(text, text, boolean, integer, text, jsonb, text, text, bigint, interval)
     IS 'end a claim with a failure, final or to be tried again';
+REVOKE ALL ON FUNCTION @extschema@.idem_fail(text, text, boolean, integer, text, jsonb, text, text, bigint, interval) FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_fail(
     key text,
@@ -450,6 +465,7 @@ CREATE FUNCTION @extschema@.idem_fail(
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_fail_bytea';
 COMMENT ON FUNCTION @extschema@.idem_fail(text, text, boolean, integer, bytea, jsonb, text, text, bigint, interval)
     IS 'end a claim with a failure, final or to be tried again';
+REVOKE ALL ON FUNCTION @extschema@.idem_fail(text, text, boolean, integer, bytea, jsonb, text, text, bigint, interval) FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_fail(
     key text,
@@ -466,6 +482,7 @@ CREATE FUNCTION @extschema@.idem_fail(
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_fail_jsonb';
 COMMENT ON FUNCTION @extschema@.idem_fail(text, text, boolean, integer, jsonb, jsonb, text, text, bigint, interval)
     IS 'end a claim with a failure, final or to be tried again';
+REVOKE ALL ON FUNCTION @extschema@.idem_fail(text, text, boolean, integer, jsonb, jsonb, text, text, bigint, interval) FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_fail(
     key text,
@@ -482,6 +499,7 @@ CREATE FUNCTION @extschema@.idem_fail(
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_fail_text';
 COMMENT ON FUNCTION @extschema@.idem_fail(text, text, boolean, integer, json, jsonb, text, text, bigint, interval)
     IS 'end a claim with a failure, final or to be tried again';
+REVOKE ALL ON FUNCTION @extschema@.idem_fail(text, text, boolean, integer, json, jsonb, text, text, bigint, interval) FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_extend(
     key text,
@@ -493,6 +511,7 @@ CREATE FUNCTION @extschema@.idem_extend(
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_extend';
 COMMENT ON FUNCTION @extschema@.idem_extend(text, bigint, interval, text, text)
     IS 'heartbeat: prolong the lease of a claim; returns its new end';
+REVOKE ALL ON FUNCTION @extschema@.idem_extend(text, bigint, interval, text, text) FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_checkpoint(
     key text,
@@ -506,6 +525,7 @@ CREATE FUNCTION @extschema@.idem_checkpoint(
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_checkpoint';
 COMMENT ON FUNCTION @extschema@.idem_checkpoint(text, text, jsonb, text, text, bigint, interval)
     IS 'note how far an operation has come, and prolong its lease; returns its new end';
+REVOKE ALL ON FUNCTION @extschema@.idem_checkpoint(text, text, jsonb, text, text, bigint, interval) FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_release(
     key text,
@@ -516,6 +536,7 @@ CREATE FUNCTION @extschema@.idem_release(
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_release';
 COMMENT ON FUNCTION @extschema@.idem_release(text, text, text, bigint)
     IS 'give a claim back as if it had never been begun';
+REVOKE ALL ON FUNCTION @extschema@.idem_release(text, text, text, bigint) FROM PUBLIC;
 
 ----------------------------------------------------------------------------------------------------
 -- Shortcuts
@@ -532,6 +553,7 @@ CREATE FUNCTION @extschema@.idem_once(
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_once';
 COMMENT ON FUNCTION @extschema@.idem_once(text, text, text, interval, interval, boolean)
     IS 'true the first time, false after: for one message, in the transaction that handles it, never as a condition of a query';
+REVOKE ALL ON FUNCTION @extschema@.idem_once(text, text, text, interval, interval, boolean) FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_execute(
     key text,
@@ -548,6 +570,7 @@ CREATE FUNCTION @extschema@.idem_execute(
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_execute';
 COMMENT ON FUNCTION @extschema@.idem_execute(text, regprocedure, jsonb, text, text, bytea, interval, interval, timestamptz, text)
     IS 'run a function of jsonb exactly once and keep what it returns';
+REVOKE ALL ON FUNCTION @extschema@.idem_execute(text, regprocedure, jsonb, text, text, bytea, interval, interval, timestamptz, text) FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_get(
     key text,
@@ -557,6 +580,7 @@ CREATE FUNCTION @extschema@.idem_get(
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_get';
 COMMENT ON FUNCTION @extschema@.idem_get(text, text, text)
     IS 'look at a record without deciding anything; works on a standby';
+REVOKE ALL ON FUNCTION @extschema@.idem_get(text, text, text) FROM PUBLIC;
 
 ----------------------------------------------------------------------------------------------------
 -- For operators
@@ -572,23 +596,26 @@ CREATE FUNCTION @extschema@.idem_resolve(
     headers jsonb DEFAULT NULL,
     error text DEFAULT NULL
 ) RETURNS boolean
-    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_resolve';
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_resolve';
 COMMENT ON FUNCTION @extschema@.idem_resolve(text, text, text, text, integer, text, jsonb, text)
     IS 'decide a record that waits for its holder or for an operator: release, complete or fail';
+REVOKE ALL ON FUNCTION @extschema@.idem_resolve(text, text, text, text, integer, text, jsonb, text) FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_forget(
     key text,
     scope text DEFAULT '',
     principal text DEFAULT ''
 ) RETURNS boolean
-    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_forget';
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_forget';
 COMMENT ON FUNCTION @extschema@.idem_forget(text, text, text)
     IS 'remove a record; the key can be executed again';
+REVOKE ALL ON FUNCTION @extschema@.idem_forget(text, text, text) FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_cleanup(max_rows bigint DEFAULT 10000) RETURNS bigint
-    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_cleanup';
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_cleanup';
 COMMENT ON FUNCTION @extschema@.idem_cleanup(bigint)
     IS 'remove up to max_rows records whose retention is over; returns how many';
+REVOKE ALL ON FUNCTION @extschema@.idem_cleanup(bigint) FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_policy_set(
     scope_pattern text,
@@ -610,26 +637,31 @@ CREATE FUNCTION @extschema@.idem_policy_set(
     final_errors text[] DEFAULT NULL,
     allowed_role regrole DEFAULT NULL
 ) RETURNS void
-    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_policy_set';
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_policy_set';
 COMMENT ON FUNCTION @extschema@.idem_policy_set(text, interval, interval, interval, interval, integer, interval, interval, boolean, boolean, boolean, text, integer, text, text[], text[], text[], regrole)
     IS 'set the whole policy of a scope, or of all scopes that begin alike';
+REVOKE ALL ON FUNCTION @extschema@.idem_policy_set(text, interval, interval, interval, interval, integer, interval, interval, boolean, boolean, boolean, text, integer, text, text[], text[], text[], regrole) FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_policy_drop(scope_pattern text) RETURNS boolean
-    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_policy_drop';
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_policy_drop';
 COMMENT ON FUNCTION @extschema@.idem_policy_drop(text) IS 'drop a policy; false if there is none';
+REVOKE ALL ON FUNCTION @extschema@.idem_policy_drop(text) FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_stats_reset() RETURNS void
-    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_stats_reset';
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_stats_reset';
 COMMENT ON FUNCTION @extschema@.idem_stats_reset() IS 'set the counters of this database to zero';
+REVOKE ALL ON FUNCTION @extschema@.idem_stats_reset() FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_grant(role regrole, operator boolean DEFAULT false) RETURNS void
-    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_grant';
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_owner_grant';
 COMMENT ON FUNCTION @extschema@.idem_grant(regrole, boolean)
     IS 'let a role use the protocol, and the functions for operators if wanted';
+REVOKE ALL ON FUNCTION @extschema@.idem_grant(regrole, boolean) FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_revoke(role regrole) RETURNS void
-    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_revoke';
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_owner_revoke';
 COMMENT ON FUNCTION @extschema@.idem_revoke(regrole) IS 'take back what idem_grant gave';
+REVOKE ALL ON FUNCTION @extschema@.idem_revoke(regrole) FROM PUBLIC;
 
 ----------------------------------------------------------------------------------------------------
 -- Pure helpers
@@ -709,45 +741,13 @@ CREATE FUNCTION @extschema@.idem_response(status_code integer, headers jsonb, bo
 COMMENT ON FUNCTION @extschema@.idem_response(integer, jsonb, json) IS 'a response with a JSON body';
 
 ----------------------------------------------------------------------------------------------------
--- Rights: everybody may use the pure helpers, nobody anything else until idem_grant.
+-- Those who monitor see everything but what clients sent and got.
 ----------------------------------------------------------------------------------------------------
 
-REVOKE ALL ON FUNCTION
-    idempotency.policy_changed(),
-    idempotency.scope_stats(),
-    idempotency.claim_lives(timestamptz, integer, timestamptz),
-    @extschema@.idem_stats_reset(),
-    @extschema@.idem_begin(text, jsonb, text, text, bytea, interval, interval, interval, timestamptz, boolean, text, boolean),
-    @extschema@.idem_complete(text, integer, text, jsonb, text, text, bigint, interval),
-    @extschema@.idem_complete(text, integer, bytea, jsonb, text, text, bigint, interval),
-    @extschema@.idem_complete(text, integer, jsonb, jsonb, text, text, bigint, interval),
-    @extschema@.idem_complete(text, integer, json, jsonb, text, text, bigint, interval),
-    @extschema@.idem_fail(text, text, boolean, integer, text, jsonb, text, text, bigint, interval),
-    @extschema@.idem_fail(text, text, boolean, integer, bytea, jsonb, text, text, bigint, interval),
-    @extschema@.idem_fail(text, text, boolean, integer, jsonb, jsonb, text, text, bigint, interval),
-    @extschema@.idem_fail(text, text, boolean, integer, json, jsonb, text, text, bigint, interval),
-    @extschema@.idem_extend(text, bigint, interval, text, text),
-    @extschema@.idem_checkpoint(text, text, jsonb, text, text, bigint, interval),
-    @extschema@.idem_release(text, text, text, bigint),
-    @extschema@.idem_once(text, text, text, interval, interval, boolean),
-    @extschema@.idem_execute(text, regprocedure, jsonb, text, text, bytea, interval, interval, timestamptz, text),
-    @extschema@.idem_get(text, text, text),
-    @extschema@.idem_resolve(text, text, text, text, integer, text, jsonb, text),
-    @extschema@.idem_forget(text, text, text),
-    @extschema@.idem_cleanup(bigint),
-    @extschema@.idem_policy_set(text, interval, interval, interval, interval, integer, interval, interval, boolean, boolean, boolean, text, integer, text, text[], text[], text[], regrole),
-    @extschema@.idem_policy_drop(text),
-    @extschema@.idem_grant(regrole, boolean),
-    @extschema@.idem_revoke(regrole)
-FROM PUBLIC;
-
--- Those who monitor see everything but what clients sent and got.
 GRANT USAGE ON SCHEMA idempotency TO pg_monitor;
 GRANT SELECT ON idempotency.policies, idempotency.in_flight, idempotency.abandoned, idempotency.sweeper,
     idempotency.stats
     TO pg_monitor;
-GRANT EXECUTE ON FUNCTION idempotency.scope_stats(),
-    idempotency.claim_lives(timestamptz, integer, timestamptz) TO pg_monitor;
 GRANT SELECT (scope, principal, key, status, attempt, status_code, body_omitted, recovery_point, holder,
               held, created_at, claimed_at, finished_at, lease_until, next_attempt_at, expires_at,
               retained_until, operation, resolved_by)

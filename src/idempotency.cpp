@@ -1,12 +1,12 @@
 // What happens when the library is loaded: settings, hooks, shared memory, launcher, nothing else.
 
-#include "claim/token.hpp"
-#include "claim/transaction.hpp"
+#include "claim/grant.hpp"
+#include "claim/open_claims.hpp"
 #include "config/policy.hpp"
 #include "config/settings.hpp"
 #include "pg/boundary.hpp"
+#include "pg/owner.hpp"
 #include "pg/snapshot.hpp"
-#include "pg/version.hpp"
 #include "stats/counters.hpp"
 #include "store/record_table.hpp"
 #include "worker/presence.hpp"

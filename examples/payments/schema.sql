@@ -1,5 +1,6 @@
 -- What the payments demo needs in a fresh UTF-8 database, loaded by its owner (a superuser, because
--- of CREATE EXTENSION): by the player's --schema, or by
+-- of CREATE EXTENSION): by the
+-- demo, or with
 --     psql -X -v ON_ERROR_STOP=1 -f schema.sql DATABASE
 CREATE EXTENSION idempotency;
 
@@ -17,7 +18,6 @@ CREATE TABLE payments.account (
 -- charges would stand, and the demo's verdict would show them.
 CREATE TABLE payments.charge (
     id         text        PRIMARY KEY,
-    line       integer,               -- the line of requests.jsonl that executed it, if one did
     tenant     text        NOT NULL,
     key        text,
     customer   text        NOT NULL,

@@ -4,7 +4,7 @@
 SRC=           # the tree to build from: the checkout, or a copy of it in the work folder
 BUILD=         # the folder of what is built from it
 MODULE_FOLDER= # where the module is built, if not in BUILD
-MAKE_OPTIONS=()  # of every build of the module
+MAKE_OPTIONS=(WERROR=1)  # of every build of the module: one of ours has no warnings
 
 # PG_CONFIG chooses the server; else it is Debian's 15, else whatever comes first in PATH.
 find_pg_config() {
@@ -17,8 +17,8 @@ find_pg_config() {
 
 pg_major() { "$PG_CONFIG" --version | sed 's/^PostgreSQL \([0-9]*\).*/\1/'; }
 
-# The usual opening of a script that builds and runs something. "prepare module": not more than the
-# module needs.
+# The usual opening of a script that builds and runs something. "prepare module", "prepare demo": not
+# more than these need.
 prepare() {
     "$ROOT/script/bootstrap" "$@"
     make_work_folder
@@ -42,7 +42,7 @@ choose_folders() {
 # Also when it does not exist yet. Whoever built before may have been another user.
 is_writable() {
     local dir
-    for dir in "$1" "$1/pg$(pg_major)" "$1/cmake" "$1/fuzz"; do
+    for dir in "$1" "$1/pg$(pg_major)" "$1/cmake" "$1/demo" "$1/fuzz"; do
         [[ ! -e $dir || -w $dir ]] || return 1
     done
     [[ -e $1 || -w $(dirname "$1") ]]
@@ -117,7 +117,8 @@ build_with_cmake() {
 
 # Told which server it is each time: it remembers the last one, which may be gone.
 configure_cmake() {
-    cmake -S "$SRC" -B "$BUILD/cmake" -DCMAKE_BUILD_TYPE=RelWithDebInfo "-DPG_CONFIG=$PG_CONFIG"
+    cmake -S "$SRC" -B "$BUILD/cmake" -DCMAKE_BUILD_TYPE=RelWithDebInfo -DWERROR=ON \
+        "-DPG_CONFIG=$PG_CONFIG"
 }
 
 # Shows what a step printed only if the step fails.

@@ -161,14 +161,28 @@ is_patch() { grep -q '^--- ' "$1"; }
 
 patch_tree() { patch -d "$1" -p0 --no-backup-if-mismatch --force "${@:3}" <"$2"; }
 
-# Whether every patch still fits the sources.
-bugs_apply() {
-    local file status=0
+# Whether every patch still fits the sources, and what it makes of them compiles.
+bugs_fit() {
+    local file
+    copy_sources "$WORK/fitted"
     while read -r file; do
         is_patch "$file" || continue
-        patch_tree "$SRC" "$file" --dry-run || { echo "does not apply: $file"; status=1; }
+        if patch_tree "$WORK/fitted" "$file" >"$WORK/fitted.log" 2>&1 && patched_compiles "$file"; then
+            patch_tree "$WORK/fitted" "$file" -R >/dev/null
+            continue
+        fi
+        echo "does not fit: $file"
+        show_tail 20 "$WORK/fitted.log"
+        return 1
     done < <(bug_files)
-    return "$status"
+}
+
+patched_compiles() {
+    local objects
+    mapfile -t objects < <(sed -nE 's|^\+\+\+ (src/.*)\.cpp$|\1.o|p' "$1")
+    ((${#objects[@]} == 0)) ||
+        make_in "$WORK/fitted-build" "$WORK/fitted" -j "$(nproc)" "${objects[@]}" \
+            >"$WORK/fitted.log" 2>&1
 }
 
 # Prints one TAP line for each bug.

@@ -1,28 +1,34 @@
-# Counts the tests in a group's output and prints "PASSED FAILED". It knows four kinds of lines:
-# TAP (our checks, and pg_regress from 16 on), pg_regress up to 15, ctest, and prove's summary.
+# Counts the tests in a group's output and prints "PASSED FAILED", then the lines of those that
+# failed. It knows four kinds of lines: TAP (our checks, and pg_regress from 16 on), pg_regress up to
+# 15, ctest, and prove's summary.
+
+function fail() { failed++; note() }
+function note() { lines = lines "\n" $0 }
 
 /^ok [0-9]+/     { passed++ }
-/^not ok [0-9]+/ { failed++ }
+/^not ok [0-9]+/ { fail() }
 
 /^(test|    ) .* \.\.\. ok /         { passed++ }
-/^(test|    ) .* \.\.\. (FAILED|failed)/ { failed++ }
+/^(test|    ) .* \.\.\. (FAILED|failed)/ { fail() }
 
 /^ *[0-9]+\/[0-9]+ Test +#[0-9]+: / {
     if (/ Passed +[0-9.]+ sec/) passed++
-    else if (!/\*\*\*Skipped/) failed++
+    else if (!/\*\*\*Skipped/) fail()
 }
 
 # prove names each file in trouble, with the number of its failed tests: none in a file that died.
 /\(Wstat: [0-9]+.* Tests: [0-9]+ Failed: [0-9]+\)$/ {
+    note()
     sub(/\)$/, "")
     trouble = $NF
     tap_failed += trouble
 }
 /^  (Non-zero (exit|wait) status|Parse errors):/ && trouble == 0 { died++; trouble = 1 }
+/^  Failed tests?:/ { note() }
 /^Files=[0-9]+, Tests=[0-9]+,/ {
     split($2, tests, /[=,]/)
     passed += tests[2] - tap_failed
     failed += tap_failed + died
 }
 
-END { print passed + 0, failed + 0 }
+END { print passed + 0, failed + 0 lines }

@@ -27,7 +27,10 @@ check() {
 group_checks() {
     check "core knows no server header" "$ROOT/test/check_layers" core
     check "server headers enter through src/pg/ alone" "$ROOT/test/check_layers" prelude
-    check "every room includes only rooms below it" "$ROOT/test/check_layers" rooms
+    check "every layer includes only layers below it" "$ROOT/test/check_layers" layers
+    check "no file includes itself by way of others" "$ROOT/test/check_layers" cycles
+    check "server versions are told apart in src/pg/compat alone" "$ROOT/test/check_layers" versions
+    check "the checks of the layers see what breaks them" "$ROOT/test/check_layers_test"
     check "every regression test has its expected output, and the reverse" \
         "$ROOT/test/check_schedule" regress
     check "every isolation spec has its expected output, and the reverse" \
@@ -38,7 +41,7 @@ group_checks() {
     [[ ! -e $ROOT/.git ]] ||
         check "a release has the same bytes whenever and wherever it is made" releases_are_equal
     check "where packages come from is left to the machine's settings" "$ROOT/test/check_hosts"
-    check "every claim of docs/security.md names a test that exists" "$ROOT/test/security_check"
+    check "every promise of docs/reliability.md and docs/security.md names tests that exist" "$ROOT/test/check_promises"
     ((CHECKS_FAILED == 0))
 }
 
@@ -63,8 +66,10 @@ group_build() {
     check "the module builds without bitcode" \
         builds_silently "$WORK/build-without-llvm" "$SRC" with_llvm=no
     copy_sources "$WORK/in-tree"
+    check "a server that was not tested is refused, unless it is asked for" \
+        "$ROOT/test/check_server_versions"
     check "the module builds in tree" builds_silently "$WORK/in-tree" "$WORK/in-tree"
-    check "the module exports what exports.txt lists and nothing else" \
+    check "the module exports what the server looks up and nothing else" \
         "$ROOT/test/check_exports" "$(module_folder)/idempotency.so"
     ((CHECKS_FAILED == 0))
 }
@@ -305,7 +310,7 @@ demo_fails() {
 group_chaos() {
     ensure_cmake_built
     run_ctest chaos --parallel "$(nproc)"
-    check "every planted bug fits the sources" bugs_apply
+    check "every planted bug fits the sources, and compiles" bugs_fit
     check "one minute of chaos breaks no promise" "$ROOT/script/chaos" --minutes 1
     check "two planted bugs are caught" "$ROOT/script/chaos" --prove \
         complete_outside_the_effects_transaction snapshot_not_checked_at_a_grant

@@ -1,31 +1,32 @@
 # Running groups of tests one after the other, and counting.
 # shellcheck shell=bash
 
-PASSED=0 FAILED=0 FAILED_GROUPS=()
+PASSED=0 FAILED=0 FAILURES=()
 
 # run_group NAME command...: runs one group and prints its output as it comes.
 run_group() {
-    local name=$1 log=$WORK/group.log status passed failed
+    local name=$1 log=$WORK/group.log status passed failed line lines
     shift
     say "==> $name"
     set +e
     TIME_LIMIT=$GROUP_TIMEOUT run_child logged "$log" "$@"
     status=$?
     set -e
-    read -r passed failed < <(awk -f "$ROOT/script/lib/count.awk" "$log")
+    { read -r passed failed; mapfile -t lines; } < <(awk -f "$ROOT/script/lib/count.awk" "$log")
     # A runner that stumbles outside of a test, or finds no test at all, has failed too.
     if ((failed == 0 && (status != 0 || passed == 0))); then
-        say "$name: no test failed, but its runner ended with status $status after $passed"
+        lines=("no test failed, but its runner ended with status $status after $passed")
+        say "$name: ${lines[0]}"
         failed=1
     fi
-    ((failed == 0)) || FAILED_GROUPS+=("$name")
+    for line in "${lines[@]}"; do FAILURES+=("failed: $name: $line"); done
     PASSED=$((PASSED + passed)) FAILED=$((FAILED + failed))
     say "<== $name: $passed passed, $failed failed"
 }
 
-# The last line, and the exit status.
+# What failed, the last line, and the exit status.
 sum_up() {
-    ((FAILED == 0)) || say "failed: ${FAILED_GROUPS[*]}"
+    ((FAILED == 0)) || printf '%s\n' "${FAILURES[@]}"
     echo "$PASSED passed, $FAILED failed"
     ((FAILED == 0))
 }

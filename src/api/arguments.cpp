@@ -3,24 +3,57 @@
 #include "core/header.hpp"
 #include "core/key.hpp"
 
-#include "pg/errors.hpp"
-
 namespace idem::api {
 
 namespace {
 
-void check_key(const text* key, const char* name) {
-    core::Name given = pg::name_of(key);
-    core::NameFault fault = core::check_key(given);
-    if (fault != core::NameFault::None) pg::raise_name(name, fault, given);
+constexpr std::size_t kMaxFingerprintBytes = 64;
+// Of scope, principal and key together; a btree tuple has 2704 bytes for them and its own.
+constexpr std::size_t kMaxIdentityBytes = 2600;
+
+const char* detail_of(core::NameFault fault, const core::Name& name) {
+    switch (fault) {
+        case core::NameFault::Empty:
+            return "It is empty.";
+        case core::NameFault::Blank:
+            return "It consists of spaces only.";
+        case core::NameFault::TooLong:
+            return psprintf("It has %zu characters; %zu are allowed.", name.chars,
+                            core::kMaxNameChars);
+        case core::NameFault::ControlCharacter:
+            return "It contains a control character.";
+        case core::NameFault::None:
+            break;
+    }
+    return "";
+}
+
+[[noreturn]] void raise_name(const char* what, core::NameFault fault, const core::Name& name) {
+    ereport(
+        ERROR,
+        (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("invalid %s", what),
+         errdetail("%s", detail_of(fault, name)),
+         strcmp(what, "key") == 0
+             ? errhint("Send a key that the client made for this one request, such as a UUID.")
+             : errhint("A %s has up to 255 characters, none of them a control character.", what)));
+    pg_unreachable();
+}
+
+void check_key(const text* key, const char* what) {
+    core::Name name = pg::name_of(key);
+    core::NameFault fault = core::check_key(name);
+    if (fault != core::NameFault::None) raise_name(what, fault, name);
 }
 
 text* label(FunctionCallInfo fcinfo, int arg, const char* name) {
-    if (PG_ARGISNULL(arg)) pg::raise_null_default(name);
+    if (PG_ARGISNULL(arg))
+        ereport(ERROR,
+                (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("%s must not be null", name),
+                 errhint("Leave the argument out to get its default.")));
     text* value = PG_GETARG_TEXT_PP(arg);
     core::Name given = pg::name_of(value);
     core::NameFault fault = core::check_label(given);
-    if (fault != core::NameFault::None) pg::raise_name(name, fault, given);
+    if (fault != core::NameFault::None) raise_name(name, fault, given);
     return value;
 }
 
@@ -28,7 +61,19 @@ text* label(FunctionCallInfo fcinfo, int arg, const char* name) {
 void check_size(const store::Identity& id) {
     std::size_t bytes = pg::bytes_of(id.scope).size() + pg::bytes_of(id.principal).size();
     if (id.key != nullptr) bytes += pg::bytes_of(id.key).size();
-    if (bytes > kMaxIdentityBytes) pg::raise_identity_size(bytes, kMaxIdentityBytes);
+    if (bytes > kMaxIdentityBytes)
+        ereport(ERROR,
+                (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+                 errmsg("key, scope and principal are too long together"),
+                 errdetail("They have %zu bytes; %zu are allowed.", bytes, kMaxIdentityBytes),
+                 errhint("Each may have 255 characters, but not all of them four-byte ones.")));
+}
+
+[[noreturn]] void raise_headers(const char* detail) {
+    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("invalid headers"),
+                    errdetail("%s", detail),
+                    errhint("Use an object from header names to strings or arrays of strings.")));
+    pg_unreachable();
 }
 
 std::string_view string_of(const JsonbValue& value) {
@@ -37,16 +82,16 @@ std::string_view string_of(const JsonbValue& value) {
 
 void check_header_name(std::string_view name) {
     if (!core::is_header_name(name))
-        pg::raise_headers("A header's name is empty or has characters that HTTP does not allow.");
+        raise_headers("A header's name is empty or has characters that HTTP does not allow.");
 }
 
 void check_header_value(const JsonbValue& value) {
     if (value.type != jbvString)
-        pg::raise_headers("A header's value is neither a string nor an array of strings.");
+        raise_headers("A header's value is neither a string nor an array of strings.");
     bool utf8 = GetDatabaseEncoding() != PG_SQL_ASCII;
     std::string_view text = string_of(value);
     if (!core::is_header_value(utf8 ? pg::as_utf8(text) : text, utf8))
-        pg::raise_headers("A header's value contains a control character.");
+        raise_headers("A header's value contains a control character.");
 }
 
 // What follows a header's name.
@@ -74,10 +119,30 @@ void check_distinct(std::string_view* names, std::size_t count) {
     qsort_interruptible(names, count, sizeof(*names), compare_names, nullptr);
     for (std::size_t i = 1; i < count; i++)
         if (core::same_header(names[i - 1], names[i]))
-            pg::raise_headers("A header stands twice, in different letter case.");
+            raise_headers("A header stands twice, in different letter case.");
 }
 
 }  // namespace
+
+void raise_null(const char* what) {
+    ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("%s must not be null", what),
+                    errhint("Pass a value.")));
+    pg_unreachable();
+}
+
+void raise_word(const char* what, const char* given, const char* allowed) {
+    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                    errmsg("invalid %s: \"%s\"", what, given), errhint("Use one of %s.", allowed)));
+    pg_unreachable();
+}
+
+void raise_number(const char* what, std::int64_t given, std::int64_t least, std::int64_t most) {
+    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                    errmsg("invalid %s: %lld", what, static_cast<long long>(given)),
+                    errhint("Use a number from %lld to %lld.", static_cast<long long>(least),
+                            static_cast<long long>(most))));
+    pg_unreachable();
+}
 
 text* text_or_null(FunctionCallInfo fcinfo, int arg) {
     return PG_ARGISNULL(arg) ? nullptr : PG_GETARG_TEXT_PP(arg);
@@ -92,7 +157,7 @@ Jsonb* jsonb_or_null(FunctionCallInfo fcinfo, int arg) {
 }
 
 text* required_text(FunctionCallInfo fcinfo, int arg, const char* name) {
-    if (PG_ARGISNULL(arg)) pg::raise_null(name);
+    if (PG_ARGISNULL(arg)) raise_null(name);
     return PG_GETARG_TEXT_PP(arg);
 }
 
@@ -111,27 +176,44 @@ std::optional<std::int64_t> bigint_or_none(FunctionCallInfo fcinfo, int arg) {
     return PG_GETARG_INT64(arg);
 }
 
+void check_span(std::int64_t micros, const char* what, core::DurationRange range) {
+    core::DurationFault fault = core::check_duration(micros, range);
+    if (fault == core::DurationFault::None) return;
+    const char* detail = fault == core::DurationFault::Negative ? "It is negative."
+                         : fault == core::DurationFault::Zero   ? "It is zero."
+                                                                : "It is too long.";
+    long long days = range.longest / core::kDay;
+    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("invalid %s", what),
+                    errdetail("%s", detail),
+                    errhint("Use an interval %s and at most %lld %s.",
+                            range.zero_allowed ? "that is not negative" : "of more than zero", days,
+                            days == 1 ? "day" : "days")));
+}
+
 std::optional<std::int64_t> duration_or_none(FunctionCallInfo fcinfo, int arg, const char* name,
                                              core::DurationRange range) {
     if (PG_ARGISNULL(arg)) return std::nullopt;
     std::int64_t micros = pg::micros_of(PG_GETARG_INTERVAL_P(arg));
-    core::DurationFault fault = core::check_duration(micros, range);
-    if (fault != core::DurationFault::None) pg::raise_duration(name, fault, range);
+    check_span(micros, name, range);
     return micros;
 }
 
 std::optional<TimestampTz> moment_or_none(FunctionCallInfo fcinfo, int arg, const char* name) {
     if (PG_ARGISNULL(arg)) return std::nullopt;
     TimestampTz moment = PG_GETARG_TIMESTAMPTZ(arg);
-    if (TIMESTAMP_NOT_FINITE(moment)) pg::raise_not_finite(name);
+    if (TIMESTAMP_NOT_FINITE(moment))
+        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("invalid %s", name),
+                        errdetail("It is infinite."), errhint("Use a moment in time.")));
     return moment;
 }
 
 store::Identity identity_or_generated_key(FunctionCallInfo fcinfo, int key, int scope,
                                           int principal) {
-    store::Identity id{label(fcinfo, scope, "scope"), label(fcinfo, principal, "principal"),
-                       text_or_null(fcinfo, key)};
-    if (id.key != nullptr) check_key(id.key, "key");
+    text* given_scope = label(fcinfo, scope, "scope");
+    text* given_principal = label(fcinfo, principal, "principal");
+    text* given_key = text_or_null(fcinfo, key);
+    if (given_key != nullptr) check_key(given_key, "key");
+    store::Identity id = store::make_identity(given_scope, given_principal, given_key);
     check_size(id);
     return id;
 }
@@ -145,12 +227,15 @@ bytea* fingerprint_or_null(FunctionCallInfo fcinfo, int arg) {
     bytea* value = bytea_or_null(fcinfo, arg);
     if (value == nullptr) return nullptr;
     std::size_t bytes = pg::bytes_of(value).size();
-    if (bytes == 0 || bytes > kMaxFingerprintBytes) pg::raise_fingerprint_size(bytes);
+    if (bytes == 0 || bytes > kMaxFingerprintBytes)
+        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("invalid fingerprint"),
+                        errdetail("It has %zu bytes; 1 to 64 are allowed.", bytes),
+                        errhint("Use idem_fingerprint(), or a digest of your own.")));
     return value;
 }
 
 void check_status_code(std::int32_t code) {
-    if (code < 200 || code > 599) pg::raise_number("status_code", code, 200, 599);
+    if (code < 200 || code > 599) raise_number("status_code", code, 200, 599);
 }
 
 std::optional<std::int32_t> status_code_or_none(FunctionCallInfo fcinfo, int arg) {
@@ -161,7 +246,7 @@ std::optional<std::int32_t> status_code_or_none(FunctionCallInfo fcinfo, int arg
 }
 
 void check_headers(Jsonb* headers) {
-    if (!JB_ROOT_IS_OBJECT(headers)) pg::raise_headers("It is not a JSON object.");
+    if (!JB_ROOT_IS_OBJECT(headers)) raise_headers("It is not a JSON object.");
     auto* names = static_cast<std::string_view*>(MemoryContextAllocHuge(
         CurrentMemoryContext, sizeof(std::string_view) * (JB_ROOT_COUNT(headers) + 1)));
     std::size_t count = 0;

@@ -1,16 +1,18 @@
 // SQL arguments, checked: each is refused here, with its name, before anything is granted.
 #pragma once
 
-#include "claim/finish.hpp"
-#include "core/duration.hpp"
+#include "claim/holder.hpp"
+#include "core/time.hpp"
 
 #include "pg/datum.hpp"
 
 namespace idem::api {
 
-inline constexpr std::size_t kMaxFingerprintBytes = 64;
-// Of scope, principal and key together; a btree tuple has 2704 bytes for them and its own.
-inline constexpr std::size_t kMaxIdentityBytes = 2600;
+// What any argument may be refused for; `what` is its name.
+[[noreturn]] void raise_null(const char* what);
+[[noreturn]] void raise_word(const char* what, const char* given, const char* allowed);
+[[noreturn]] void raise_number(const char* what, std::int64_t given, std::int64_t least,
+                               std::int64_t most);
 
 // nullptr for null.
 text* text_or_null(FunctionCallInfo fcinfo, int arg);
@@ -27,6 +29,7 @@ std::optional<std::int64_t> bigint_or_none(FunctionCallInfo fcinfo, int arg);
 // Microseconds.
 std::optional<std::int64_t> duration_or_none(FunctionCallInfo fcinfo, int arg, const char* name,
                                              core::DurationRange range);
+void check_span(std::int64_t micros, const char* what, core::DurationRange range);
 
 std::optional<TimestampTz> moment_or_none(FunctionCallInfo fcinfo, int arg, const char* name);
 

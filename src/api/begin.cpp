@@ -1,48 +1,154 @@
-// idem_begin and its shortcuts idem_once and idem_get.
+// idem_begin, its shortcuts idem_once and idem_get, and the type idem_claim that they answer with.
 
-#include "claim/begin.hpp"
+#include "api/begin.hpp"
+
+#include "core/outcome.hpp"
+
 #include "api/arguments.hpp"
-#include "api/claim_result.hpp"
-#include "claim/admin.hpp"
+#include "claim/begin.hpp"
+#include "claim/operator.hpp"
 #include "pg/boundary.hpp"
-#include "pg/errors.hpp"
 #include "worker/presence.hpp"
 
 namespace idem::api {
 
 namespace {
 
+enum Field {
+    kOutcome,
+    kKey,
+    kScope,
+    kPrincipal,
+    kToken,
+    kAttempt,
+    kStatus,
+    kStatusCode,
+    kHeaders,
+    kBody,
+    kBodyOmitted,
+    kError,
+    kRecoveryPoint,
+    kState,
+    kHolder,
+    kRetryAfter,
+    kCreatedAt,
+    kFinishedAt,
+    kLeaseUntil,
+    kExpiresAt,
+    kFields
+};
+
+struct Row {
+    Datum values[kFields];
+    bool nulls[kFields];
+
+    void value(Field field, Datum datum) {
+        values[field] = datum;
+        nulls[field] = false;
+    }
+    void pointer(Field field, const void* pointer) {
+        if (pointer != nullptr) value(field, PointerGetDatum(pointer));
+    }
+    void time(Field field, TimestampTz time) {
+        if (!TIMESTAMP_NOT_FINITE(time)) value(field, TimestampTzGetDatum(time));
+    }
+    void word(Field field, std::string_view word) {
+        value(field, PointerGetDatum(pg::make_text(word)));
+    }
+};
+
+// Which parts of a record an answer shows: token and progress to the one who goes on with it, the
+// result to those who sent the same request, and to them also why the last attempt failed. Status
+// and times are for everybody.
+struct Shown {
+    bool progress;
+    bool result;
+    bool token;
+    bool error;
+};
+
+Shown shown_in(const claim::Answer& answer) {
+    if (!answer.outcome) return {true, true, false, true};
+    bool executes = *answer.outcome == core::Outcome::Execute;
+    bool replays = *answer.outcome == core::Outcome::Replay;
+    bool ended = answer.record.status != core::Status::InProgress;
+    bool pauses =
+        *answer.outcome == core::Outcome::RetryLater || *answer.outcome == core::Outcome::Exhausted;
+    return {executes, replays || (executes && ended), executes, executes || replays || pauses};
+}
+
+void set_identity(const store::Identity& id, Row* row) {
+    row->pointer(kKey, id.key);
+    row->pointer(kScope, id.scope);
+    row->pointer(kPrincipal, id.principal);
+}
+
+void set_result(const store::Record& record, Row* row) {
+    if (record.status_code) row->value(kStatusCode, Int32GetDatum(*record.status_code));
+    row->pointer(kHeaders, record.headers);
+    row->pointer(kBody, record.body);
+    row->value(kBodyOmitted, BoolGetDatum(record.body_omitted));
+}
+
+void set_record(const store::Record& record, Row* row) {
+    row->value(kAttempt, Int32GetDatum(record.attempt));
+    row->word(kStatus, core::status_word(record.status));
+    row->pointer(kHolder, record.holder);
+    row->time(kCreatedAt, record.created_at);
+    row->time(kFinishedAt, record.finished_at);
+    row->time(kLeaseUntil, record.lease_until);
+    row->time(kExpiresAt, record.expires_at);
+}
+
+void set_shown(const store::Record& record, Shown shown, Row* row) {
+    if (shown.token) row->value(kToken, Int64GetDatum(record.token));
+    if (shown.progress) {
+        row->pointer(kRecoveryPoint, record.recovery_point);
+        row->pointer(kState, record.state);
+    }
+    if (shown.error) row->pointer(kError, record.error);
+    if (shown.result) set_result(record, row);
+}
+
+// Straight from the server's type cache: the general way to ask copies it for every call.
+TupleDesc claim_type(FunctionCallInfo fcinfo) {
+    Oid type = get_func_rettype(fcinfo->flinfo->fn_oid);
+    TupleDesc desc = lookup_rowtype_tupdesc(type, -1);
+    if (desc->natts != kFields)
+        elog(ERROR, "idempotency: idem_claim is not the type this library knows");
+    return desc;
+}
+
 // idem_begin(key, request, scope, principal, fingerprint, ttl, lease, wait, first_sent, hold,
 //            holder, same_statement)
 Datum begin(FunctionCallInfo fcinfo) {
     worker::ensure_launcher();
-    claim::BeginCall call{};
-    call.function = "idem_begin()";
-    call.id = identity_or_generated_key(fcinfo, 0, 2, 3);
-    call.request = jsonb_or_null(fcinfo, 1);
-    call.fingerprint = fingerprint_or_null(fcinfo, 4);
-    call.ttl = duration_or_none(fcinfo, 5, "ttl", core::kTtlRange);
-    call.lease = duration_or_none(fcinfo, 6, "lease", core::kLeaseRange);
-    call.wait = duration_or_none(fcinfo, 7, "wait", core::kWaitRange);
-    call.first_sent = moment_or_none(fcinfo, 8, "first_sent");
-    call.hold = bool_or(fcinfo, 9, false);
-    if (!PG_ARGISNULL(10)) call.holder = required_name(fcinfo, 10, "holder");
-    call.same_statement = bool_or(fcinfo, 11, false);
-    return claim_datum(fcinfo, claim::begin(call));
+    claim::Question question{};
+    question.function = "idem_begin()";
+    question.id = identity_or_generated_key(fcinfo, 0, 2, 3);
+    question.request = jsonb_or_null(fcinfo, 1);
+    question.fingerprint = fingerprint_or_null(fcinfo, 4);
+    question.ttl = duration_or_none(fcinfo, 5, "ttl", core::kTtlRange);
+    question.lease = duration_or_none(fcinfo, 6, "lease", core::kLeaseRange);
+    question.wait = duration_or_none(fcinfo, 7, "wait", core::kWaitRange);
+    question.first_sent = moment_or_none(fcinfo, 8, "first_sent");
+    question.hold = bool_or(fcinfo, 9, false);
+    if (!PG_ARGISNULL(10)) question.holder = required_name(fcinfo, 10, "holder");
+    question.same_statement = bool_or(fcinfo, 11, false);
+    return claim_datum(fcinfo, claim::begin(question));
 }
 
 // idem_once(key, scope, principal, ttl, wait, same_statement)
 Datum once(FunctionCallInfo fcinfo) {
     worker::ensure_launcher();
-    claim::BeginCall call{};
-    call.function = "idem_once()";
-    call.id = identity(fcinfo, 0, 1, 2);
-    call.ttl = duration_or_none(fcinfo, 3, "ttl", core::kTtlRange);
-    call.wait = duration_or_none(fcinfo, 4, "wait", core::kWaitRange);
-    call.wait_for_ever = PG_ARGISNULL(4);
-    call.without_request = true;
-    call.same_statement = bool_or(fcinfo, 5, false);
-    PG_RETURN_BOOL(claim::once(call));
+    claim::Question question{};
+    question.function = "idem_once()";
+    question.id = identity(fcinfo, 0, 1, 2);
+    question.ttl = duration_or_none(fcinfo, 3, "ttl", core::kTtlRange);
+    question.wait = duration_or_none(fcinfo, 4, "wait", core::kWaitRange).value_or(claim::kForEver);
+    question.without_request = true;
+    question.same_statement = bool_or(fcinfo, 5, false);
+    PG_RETURN_BOOL(claim::once(question));
 }
 
 // idem_get(key, scope, principal)
@@ -54,6 +160,24 @@ Datum get(FunctionCallInfo fcinfo) {
 }
 
 }  // namespace
+
+Datum claim_datum(FunctionCallInfo fcinfo, const claim::Answer& answer) {
+    TupleDesc desc = claim_type(fcinfo);
+    Row row;
+    memset(row.nulls, true, sizeof(row.nulls));
+    memset(row.values, 0, sizeof(row.values));
+    set_identity(answer.record.id, &row);
+    if (answer.outcome) row.word(kOutcome, core::outcome_word(*answer.outcome));
+    if (answer.retry_after > 0)
+        row.value(kRetryAfter, PointerGetDatum(pg::make_interval(answer.retry_after)));
+    if (answer.has_record) {
+        set_record(answer.record, &row);
+        set_shown(answer.record, shown_in(answer), &row);
+    }
+    Datum result = HeapTupleGetDatum(heap_form_tuple(desc, row.values, row.nulls));
+    ReleaseTupleDesc(desc);
+    return result;
+}
 
 }  // namespace idem::api
 

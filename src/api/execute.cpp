@@ -3,19 +3,146 @@
 #include "core/sqlstate.hpp"
 
 #include "api/arguments.hpp"
-#include "api/claim_result.hpp"
-#include "api/operation.hpp"
-#include "claim/admin.hpp"
+#include "api/begin.hpp"
 #include "claim/begin.hpp"
+#include "claim/operator.hpp"
 #include "config/policy.hpp"
 #include "pg/boundary.hpp"
-#include "pg/errors.hpp"
-#include "pg/subtransaction.hpp"
 #include "worker/presence.hpp"
 
 namespace idem::api {
 
 namespace {
+
+// The operation: a function of one jsonb that returns jsonb or idem_response.
+struct Operation {
+    Oid function;
+    bool returns_response;  // else jsonb
+    bool strict;
+    text* name;  // with its schema, the same in every session and after a restore
+};
+
+[[noreturn]] void raise_operation(const char* detail) {
+    ereport(ERROR, (errcode(ERRCODE_INVALID_FUNCTION_DEFINITION), errmsg("invalid operation"),
+                    errdetail("%s", detail),
+                    errhint("Use a function of one jsonb argument that returns jsonb or "
+                            "idem_response.")));
+    pg_unreachable();
+}
+
+// The type idem_response in the schema of the function that is running.
+Oid response_type(FunctionCallInfo fcinfo) {
+    Oid schema = get_func_namespace(fcinfo->flinfo->fn_oid);
+    return GetSysCacheOid2(TYPENAMENSP, Anum_pg_type_oid, CStringGetDatum("idem_response"),
+                           ObjectIdGetDatum(schema));
+}
+
+// The form is looked at before the tuple is given back, so nothing in between may raise.
+const char* fault_of(const FormData_pg_proc& form, Oid response) {
+    if (form.prokind != PROKIND_FUNCTION)
+        return "It is an aggregate, a window function or a procedure.";
+    if (form.proretset) return "It returns a set.";
+    if (form.pronargs != 1 || form.proargtypes.values[0] != JSONBOID)
+        return "It does not take exactly one argument of type jsonb.";
+    if (form.prorettype != JSONBOID && form.prorettype != response)
+        return "It returns neither jsonb nor idem_response.";
+    return nullptr;
+}
+
+// As a call by name would: a regprocedure may be a number, which no name look-up has checked.
+void check_right(Oid function) {
+    Oid schema = get_func_namespace(function);
+    AclResult usage = pg::schema_aclcheck(schema, GetUserId(), ACL_USAGE);
+    if (usage != ACLCHECK_OK) aclcheck_error(usage, OBJECT_SCHEMA, get_namespace_name(schema));
+    AclResult right = pg::function_aclcheck(function, GetUserId(), ACL_EXECUTE);
+    if (right != ACLCHECK_OK) aclcheck_error(right, OBJECT_FUNCTION, get_func_name(function));
+    InvokeFunctionExecuteHook(function);
+}
+
+// Quoted by rules that never change: the server's follow a setting and its list of words.
+void append_name(StringInfo out, const char* name) {
+    bool plain = name[strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_")] == '\0' &&
+                 !isdigit(static_cast<unsigned char>(*name));
+    if (plain) {
+        appendStringInfoString(out, name);
+        return;
+    }
+    appendStringInfoChar(out, '"');
+    for (; *name != '\0'; name++) {
+        if (*name == '"') appendStringInfoChar(out, '"');
+        appendStringInfoChar(out, *name);
+    }
+    appendStringInfoChar(out, '"');
+}
+
+text* name_of(Oid function) {
+    StringInfoData out;
+    initStringInfo(&out);
+    append_name(&out, get_namespace_name(get_func_namespace(function)));
+    appendStringInfoChar(&out, '.');
+    append_name(&out, get_func_name(function));
+    appendStringInfoString(&out, "(jsonb)");
+    return pg::make_text({out.data, static_cast<std::size_t>(out.len)});
+}
+
+bytea* body_of_jsonb(Datum value) {
+    return pg::as_bytea(pg::jsonb_text(DatumGetJsonbP(value)));
+}
+
+void take_response(HeapTupleHeader row, claim::Response* response) {
+    bool null;
+    Datum value = GetAttributeByName(row, "status_code", &null);
+    if (!null) {
+        check_status_code(DatumGetInt32(value));
+        response->status_code = DatumGetInt32(value);
+    }
+    value = GetAttributeByName(row, "headers", &null);
+    if (!null) {
+        response->headers = DatumGetJsonbPCopy(value);
+        check_headers(response->headers);
+    }
+    value = GetAttributeByName(row, "body", &null);
+    if (!null) response->body = DatumGetByteaPCopy(value);
+}
+
+void take_result(const Operation& operation, Datum result, claim::Response* response) {
+    if (operation.returns_response)
+        take_response(DatumGetHeapTupleHeader(result), response);
+    else
+        response->body = body_of_jsonb(result);
+}
+
+// Checks the signature (42P13) and that the caller may execute it (42501).
+Operation operation_argument(FunctionCallInfo fcinfo, int arg) {
+    if (PG_ARGISNULL(arg)) raise_null("operation");
+    Oid function = PG_GETARG_OID(arg);
+    Oid response = response_type(fcinfo);
+    HeapTuple tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
+    if (!HeapTupleIsValid(tuple)) raise_operation("There is no such function.");
+    const auto* form = reinterpret_cast<Form_pg_proc>(GETSTRUCT(tuple));
+    const char* fault = fault_of(*form, response);
+    Operation operation{function, form->prorettype == response, form->proisstrict, nullptr};
+    ReleaseSysCache(tuple);
+    if (fault != nullptr) raise_operation(fault);
+    check_right(function);
+    operation.name = name_of(function);
+    return operation;
+}
+
+// Calls it as the current user and takes its result apart. It sees what had committed when it was
+// granted, also where it is declared STABLE and the statement around it began before.
+void run_operation(const Operation& operation, Jsonb* request, claim::Response* response) {
+    FmgrInfo function;
+    fmgr_info(operation.function, &function);
+    PushActiveSnapshot(GetTransactionSnapshot());
+    LOCAL_FCINFO(call, 1);
+    InitFunctionCallInfoData(*call, &function, 1, InvalidOid, nullptr, nullptr);
+    call->args[0].value = PointerGetDatum(request);
+    call->args[0].isnull = request == nullptr;
+    Datum result = FunctionCallInvoke(call);
+    if (!call->isnull) take_result(operation, result, response);
+    PopActiveSnapshot();
+}
 
 // Runs the operation in a subtransaction. nullptr if it succeeded, else its error, which is over.
 ErrorData* run_guarded(const Operation& operation, Jsonb* request, claim::Response* response) {
@@ -70,18 +197,18 @@ void record_result(const claim::Answer& answer, text* failure, const claim::Resp
         (void)claim::fail(ref, claim::Response{}, claim::Failure{failure, false, std::nullopt});
 }
 
-claim::BeginCall begin_call(FunctionCallInfo fcinfo, const Operation& operation) {
-    claim::BeginCall call{};
-    call.function = "idem_execute()";
-    call.id = identity_or_generated_key(fcinfo, 0, 3, 4);
-    call.request = jsonb_or_null(fcinfo, 2);
-    call.fingerprint = fingerprint_or_null(fcinfo, 5);
-    call.operation = operation.name;
-    call.ttl = duration_or_none(fcinfo, 6, "ttl", core::kTtlRange);
-    call.wait = duration_or_none(fcinfo, 7, "wait", core::kWaitRange);
-    call.first_sent = moment_or_none(fcinfo, 8, "first_sent");
-    if (!PG_ARGISNULL(9)) call.holder = required_name(fcinfo, 9, "holder");
-    return call;
+claim::Question question_of(FunctionCallInfo fcinfo, const Operation& operation) {
+    claim::Question question{};
+    question.function = "idem_execute()";
+    question.id = identity_or_generated_key(fcinfo, 0, 3, 4);
+    question.request = jsonb_or_null(fcinfo, 2);
+    question.fingerprint = fingerprint_or_null(fcinfo, 5);
+    question.operation = operation.name;
+    question.ttl = duration_or_none(fcinfo, 6, "ttl", core::kTtlRange);
+    question.wait = duration_or_none(fcinfo, 7, "wait", core::kWaitRange);
+    question.first_sent = moment_or_none(fcinfo, 8, "first_sent");
+    if (!PG_ARGISNULL(9)) question.holder = required_name(fcinfo, 9, "holder");
+    return question;
 }
 
 // idem_execute(key, operation, request, scope, principal, fingerprint, ttl, wait, first_sent,
@@ -89,12 +216,16 @@ claim::BeginCall begin_call(FunctionCallInfo fcinfo, const Operation& operation)
 Datum execute(FunctionCallInfo fcinfo) {
     worker::ensure_launcher();
     Operation operation = operation_argument(fcinfo, 1);
-    claim::BeginCall call = begin_call(fcinfo, operation);
-    if (operation.strict && call.request == nullptr) pg::raise_strict_operation();
-    claim::Answer answer = claim::begin(call);
+    claim::Question question = question_of(fcinfo, operation);
+    if (operation.strict && question.request == nullptr)
+        ereport(ERROR,
+                (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("operation needs a request"),
+                 errdetail("It is a strict function, which is not called with null."),
+                 errhint("Pass a request, or drop STRICT from the function.")));
+    claim::Answer answer = claim::begin(question);
     if (answer.outcome != core::Outcome::Execute) return claim_datum(fcinfo, answer);
     claim::Response response{};
-    text* failure = run_under_claim(answer, operation, call.request, &response);
+    text* failure = run_under_claim(answer, operation, question.request, &response);
     record_result(answer, failure, response);
     claim::Answer recorded;
     if (claim::look(answer.record.id, &recorded)) answer.record = recorded.record;

@@ -1,10 +1,9 @@
 // idem_complete, idem_fail, idem_release, idem_extend, idem_checkpoint. The first two come in three
 // signatures each, which differ only in how the body turns into bytes.
 
-#include "claim/finish.hpp"
 #include "api/arguments.hpp"
+#include "claim/holder.hpp"
 #include "pg/boundary.hpp"
-#include "pg/errors.hpp"
 
 namespace idem::api {
 
@@ -46,7 +45,10 @@ Datum fail(FunctionCallInfo fcinfo, BodyReader body_reader) {
     claim::ClaimRef ref = claim_ref(fcinfo, "idem_fail()", 6, 7, 8);
     claim::Failure failure{text_or_null(fcinfo, 1), bool_or(fcinfo, 2, false),
                            duration_or_none(fcinfo, 9, "retry_after", core::kRetryRange)};
-    if (failure.retry_after && !failure.retryable) pg::raise_retry_after_without_retry();
+    if (failure.retry_after && !failure.retryable)
+        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("invalid retry_after"),
+                        errdetail("A final failure is not run again."),
+                        errhint("Add retryable => true, or leave retry_after out.")));
     PG_RETURN_BOOL(claim::fail(ref, response(fcinfo, 3, body_reader), failure));
 }
 

@@ -1,14 +1,13 @@
 // The pure helpers: immutable, parallel safe, open to everybody.
 
-#include "core/backoff.hpp"
 #include "core/header.hpp"
 #include "core/key.hpp"
 #include "core/outcome.hpp"
+#include "core/time.hpp"
 
 #include "api/arguments.hpp"
 #include "claim/fingerprint.hpp"
 #include "pg/boundary.hpp"
-#include "pg/errors.hpp"
 
 namespace idem::api {
 
@@ -33,9 +32,9 @@ Datum fingerprint(FunctionCallInfo fcinfo) {
 
 // idem_key(VARIADIC parts)
 Datum key(FunctionCallInfo fcinfo) {
-    if (PG_ARGISNULL(0)) pg::raise_null("parts");
+    if (PG_ARGISNULL(0)) raise_null("parts");
     pg::TextList parts = pg::text_list(PG_GETARG_ARRAYTYPE_P(0), "parts");
-    if (parts.count == 0) pg::raise_number("number of parts", 0, 1, pg::kMaxListItems);
+    if (parts.count == 0) raise_number("number of parts", 0, 1, pg::kMaxListItems);
     PG_RETURN_TEXT_P(joined(parts.items, parts.count));
 }
 
@@ -45,10 +44,12 @@ Datum event_id(FunctionCallInfo fcinfo) {
     text* event_type = required_text(fcinfo, 0, "event_type");
     text* resource_id = required_text(fcinfo, 1, "resource_id");
     std::optional<TimestampTz> updated_at = moment_or_none(fcinfo, 2, "updated_at");
-    if (!updated_at) pg::raise_null("updated_at");
+    if (!updated_at) raise_null("updated_at");
     std::int64_t unix_micros;
     if (__builtin_add_overflow(*updated_at, pg::kUnixEpochShift, &unix_micros))
-        pg::raise_out_of_range("updated_at");
+        ereport(ERROR,
+                (errcode(ERRCODE_DATETIME_VALUE_OUT_OF_RANGE), errmsg("updated_at out of range"),
+                 errdetail("Its microseconds since 1970 do not fit into 64 bits.")));
     char moment[32];
     int length = snprintf(moment, sizeof(moment), "%lld", static_cast<long long>(unix_micros));
     std::string_view parts[] = {pg::bytes_of(event_type),
@@ -67,14 +68,24 @@ Datum parse_key(FunctionCallInfo fcinfo) {
     PG_RETURN_TEXT_P(pg::make_text({buffer, static_cast<std::size_t>(length)}));
 }
 
+void append_word(StringInfo list, std::string_view word) {
+    appendStringInfo(list, "%s%.*s", list->len > 0 ? ", " : "", static_cast<int>(word.size()),
+                     word.data());
+}
+
+[[noreturn]] void raise_unknown_outcome(std::string_view word) {
+    StringInfoData known;
+    initStringInfo(&known);
+    for (const core::OutcomeEntry& entry : core::kOutcomes) append_word(&known, entry.word);
+    for (const core::WordProblem& entry : core::kOtherProblems) append_word(&known, entry.word);
+    raise_word("outcome", pnstrdup(word.data(), word.size()), known.data);
+}
+
 // The problem of an outcome; nullptr if it is none. A word that is none of ours is an error.
 const core::Problem* problem_of(std::string_view word) {
     bool known;
     const core::Problem* problem = core::problem_of(word, &known);
-    if (!known)
-        pg::raise_word("outcome", pnstrdup(word.data(), word.size()),
-                       "execute, replay, in_progress, mismatch, expired, retry_later, exhausted, "
-                       "unknown, failed, missing_key, bad_key");
+    if (!known) raise_unknown_outcome(word);
     return problem;
 }
 
@@ -167,7 +178,7 @@ Datum backoff(FunctionCallInfo fcinfo) {
     std::optional<std::int64_t> cap = duration_or_none(fcinfo, 2, "cap", core::kRetryRange);
     if (PG_ARGISNULL(0) || !base || !cap) PG_RETURN_NULL();
     std::int32_t attempt = PG_GETARG_INT32(0);
-    if (attempt < 1) pg::raise_number("attempt", attempt, 1, INT32_MAX);
+    if (attempt < 1) raise_number("attempt", attempt, 1, INT32_MAX);
     PG_RETURN_INTERVAL_P(pg::make_interval(core::backoff_ceiling(*base, *cap, attempt)));
 }
 

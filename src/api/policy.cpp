@@ -1,84 +1,99 @@
 // idem_policy_set, idem_policy_drop, and the trigger that tells other backends.
 
-#include "core/policy.hpp"
-#include "core/header.hpp"
-#include "core/pattern.hpp"
-#include "core/sqlstate.hpp"
+#include "core/key.hpp"
 
 #include "api/arguments.hpp"
 #include "claim/fingerprint.hpp"
 #include "config/policy.hpp"
 #include "config/policy_change.hpp"
-#include "config/settings.hpp"
 #include "pg/boundary.hpp"
-#include "pg/errors.hpp"
 
 namespace idem::api {
 
 namespace {
 
-// The arguments of idem_policy_set are the columns of the table, in the same order.
-using config::PolicyColumn;
+using config::PolicyRow;
+using core::ColumnType;
+using core::PolicyColumn;
 
-void check_pattern(FunctionCallInfo fcinfo) {
-    core::Name given = pg::name_of(required_text(fcinfo, PolicyColumn::kPattern, "scope_pattern"));
-    core::PatternFault fault = core::check_pattern(given.bytes, given.chars, given.utf8);
-    if (fault != core::PatternFault::None) pg::raise_pattern(fault, given.chars);
+[[noreturn]] void raise_pattern(const PolicyRow& row) {
+    core::Name pattern = pg::name_of(DatumGetTextPP(row.values[config::kPattern]));
+    const char* detail = "It contains a control character.";
+    switch (core::check_pattern(pattern.bytes, pattern.chars, pattern.utf8)) {
+        case core::PatternFault::TooLong:
+            detail = psprintf("It has %zu characters; %zu are allowed.", pattern.chars,
+                              core::kMaxNameChars);
+            break;
+        case core::PatternFault::InnerStar:
+            detail = "It has a \"*\" before its end.";
+            break;
+        case core::PatternFault::ControlCharacter:
+        case core::PatternFault::None:
+            break;
+    }
+    ereport(ERROR,
+            (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("invalid scope_pattern"),
+             errdetail("%s", detail),
+             errhint("A pattern is a scope, or the beginning of scopes followed by \"*\".")));
+    pg_unreachable();
 }
 
-// What the policy leaves open is compared as it is now.
-void check_spans(FunctionCallInfo fcinfo) {
-    core::Policy now = config::default_policy();
-    auto span = [fcinfo](PolicyColumn column, const char* name, core::DurationRange range) {
-        return duration_or_none(fcinfo, column, name, range);
-    };
-    auto ttl = span(PolicyColumn::kTtl, "ttl", core::kTtlRange);
-    auto retention = span(PolicyColumn::kRetention, "retention", core::kRetentionRange);
-    if (retention && *retention < ttl.value_or(now.ttl)) pg::raise_retention_below_ttl();
-    (void)span(PolicyColumn::kLease, "lease", core::kLeaseRange);
-    (void)span(PolicyColumn::kWait, "wait", core::kWaitRange);
-    auto base = span(PolicyColumn::kRetryBase, "retry_base", core::kRetryRange);
-    auto cap = span(PolicyColumn::kRetryCap, "retry_cap", core::kRetryRange);
-    if (base.value_or(now.retry_base) > cap.value_or(now.retry_cap))
-        pg::raise_retry_base_above_cap();
+[[noreturn]] void raise_list(ArrayType* array, const PolicyColumn& column) {
+    (void)pg::text_list(array, column.name);  // refuses null elements
+    ereport(ERROR,
+            (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("invalid %s", column.name),
+             errdetail("%s", column.complaint.detail), errhint("%s", column.complaint.hint)));
+    pg_unreachable();
 }
 
-void check_number(FunctionCallInfo fcinfo, PolicyColumn column, const char* name,
-                  std::int64_t least, std::int64_t most) {
-    if (PG_ARGISNULL(column)) return;
-    std::int64_t given = PG_GETARG_INT32(column);
-    if (given < least || given > most) pg::raise_number(name, given, least, most);
+// What is wrong with a value that does not fit.
+[[noreturn]] void raise_unfit(const PolicyRow& row, int which) {
+    const PolicyColumn& column = core::kPolicyColumns[which];
+    Datum value = row.values[which];
+    switch (column.type) {
+        case ColumnType::Pattern:
+            raise_pattern(row);
+        case ColumnType::Span:
+            check_span(pg::micros_of(DatumGetIntervalP(value)), column.name, column.range);
+            break;
+        case ColumnType::Number:
+            raise_number(column.name, DatumGetInt32(value), column.least, column.most);
+        case ColumnType::Word:
+            raise_word(column.name, TextDatumGetCString(value), column.words);
+        case ColumnType::List:
+            raise_list(DatumGetArrayTypeP(value), column);
+        case ColumnType::Flag:
+        case ColumnType::Role:
+        case ColumnType::Moment:
+            break;
+    }
+    elog(ERROR, "idempotency: no value of %s is refused", column.name);
+    pg_unreachable();
 }
 
-void check_words(FunctionCallInfo fcinfo) {
-    text* word = text_or_null(fcinfo, PolicyColumn::kOnLeaseExpiry);
-    if (word != nullptr && !core::on_lease_expiry_from_word(pg::bytes_of(word)))
-        pg::raise_word("on_lease_expiry", text_to_cstring(word), "takeover, unknown");
-    word = text_or_null(fcinfo, PolicyColumn::kOnLargeBody);
-    if (word != nullptr && !core::on_large_body_from_word(pg::bytes_of(word)))
-        pg::raise_word("on_large_body", text_to_cstring(word), "error, omit");
+// Beside what was told before it. What the policy leaves open is compared as it is now, except that
+// a retention which is left open is never below the ttl.
+void check_beside_others(const PolicyRow& row, int which) {
+    core::Policy values = config::policy_of(config::given_in(row));
+    if (which == config::kRetention && !row.nulls[which] && values.retention < values.ttl)
+        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("invalid retention"),
+                        errdetail("It is shorter than the ttl."),
+                        errhint("A key has to be remembered at least as long as its answer is "
+                                "replayed.")));
+    if (which == config::kRetryCap && values.retry_base > values.retry_cap)
+        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("invalid retry_base"),
+                        errdetail("It is longer than retry_cap."),
+                        errhint("The pause after the first attempt is the shortest one.")));
 }
 
-void check_exclude_fields(FunctionCallInfo fcinfo) {
-    if (!PG_ARGISNULL(PolicyColumn::kExcludeFields))
-        (void)claim::excludes_of(PG_GETARG_ARRAYTYPE_P(PolicyColumn::kExcludeFields),
-                                 "exclude_fields");
-}
-
-void check_drop_headers(FunctionCallInfo fcinfo) {
-    if (PG_ARGISNULL(PolicyColumn::kDropHeaders)) return;
-    pg::TextList names =
-        pg::text_list(PG_GETARG_ARRAYTYPE_P(PolicyColumn::kDropHeaders), "drop_headers");
-    for (std::size_t i = 0; i < names.count; i++)
-        if (!core::is_header_name(names.items[i])) pg::raise_drop_headers();
-}
-
-void check_final_errors(FunctionCallInfo fcinfo) {
-    if (PG_ARGISNULL(PolicyColumn::kFinalErrors)) return;
-    pg::TextList entries =
-        pg::text_list(PG_GETARG_ARRAYTYPE_P(PolicyColumn::kFinalErrors), "final_errors");
-    for (std::size_t i = 0; i < entries.count; i++)
-        if (!core::may_be_final(entries.items[i])) pg::raise_final_errors();
+void check_row(const PolicyRow& row) {
+    for (int column : config::kCheckOrder.columns) {
+        if (!config::fits(row, column)) raise_unfit(row, column);
+        if (column == config::kRetention || column == config::kRetryCap)
+            check_beside_others(row, column);
+        if (column == config::kExcludeFields && !row.nulls[column])
+            (void)claim::excludes_of(DatumGetArrayTypeP(row.values[column]), "exclude_fields");
+    }
 }
 
 // The argument is a role, so that it exists and is quoted as roles are; the table keeps its name.
@@ -88,36 +103,32 @@ Datum role_name(Oid role) {
     return NameGetDatum(name);
 }
 
-// Copied where it is not plain.
-Datum plain(FunctionCallInfo fcinfo, int arg, Oid type) {
-    bool is_varlena = type == TEXTOID || type == TEXTARRAYOID;
-    return is_varlena ? PointerGetDatum(PG_GETARG_VARLENA_P(arg)) : PG_GETARG_DATUM(arg);
+bool is_varlena(int column) {
+    ColumnType type = core::kPolicyColumns[column].type;
+    return type == ColumnType::Pattern || type == ColumnType::Word || type == ColumnType::List;
 }
 
-config::PolicyRow row_of(FunctionCallInfo fcinfo) {
-    config::PolicyRow row{};
-    for (int i = 0; i < PolicyColumn::kSince; i++) {
-        row.nulls[i] = PG_ARGISNULL(i);
-        if (!row.nulls[i]) row.values[i] = plain(fcinfo, i, config::kPolicyColumnTypes[i].type);
+// The options as they are given, not checked yet, with the role's name still missing.
+PolicyRow row_of(FunctionCallInfo fcinfo) {
+    PolicyRow row{};
+    for (int i = 0; i < config::kColumns; i++) {
+        row.nulls[i] = i >= config::kOptions || i == config::kAllowedRole || PG_ARGISNULL(i);
+        if (row.nulls[i]) continue;
+        row.values[i] =
+            is_varlena(i) ? PointerGetDatum(PG_GETARG_VARLENA_P(i)) : PG_GETARG_DATUM(i);
     }
-    if (!row.nulls[PolicyColumn::kAllowedRole])
-        row.values[PolicyColumn::kAllowedRole] =
-            role_name(PG_GETARG_OID(PolicyColumn::kAllowedRole));
     return row;
 }
 
-// idem_policy_set(scope_pattern, ttl, ...)
+// idem_policy_set(scope_pattern, ttl, ...): the columns of the table, in the same order.
 Datum set(FunctionCallInfo fcinfo) {
     pg::require_writable("idem_policy_set()");
-    check_pattern(fcinfo);
-    check_spans(fcinfo);
-    check_number(fcinfo, PolicyColumn::kMaxAttempts, "max_attempts", 1, INT32_MAX);
-    check_number(fcinfo, PolicyColumn::kMaxBodyBytes, "max_body_bytes", 0, core::kLargestBody);
-    check_words(fcinfo);
-    check_exclude_fields(fcinfo);
-    check_drop_headers(fcinfo);
-    check_final_errors(fcinfo);
-    config::PolicyRow row = row_of(fcinfo);
+    (void)required_text(fcinfo, config::kPattern, "scope_pattern");
+    PolicyRow row = row_of(fcinfo);
+    check_row(row);
+    row.nulls[config::kAllowedRole] = PG_ARGISNULL(config::kAllowedRole);
+    if (!PG_ARGISNULL(config::kAllowedRole))
+        row.values[config::kAllowedRole] = role_name(PG_GETARG_OID(config::kAllowedRole));
     config::set_policy(&row);
     PG_RETURN_VOID();
 }
@@ -141,6 +152,6 @@ Datum changed(FunctionCallInfo fcinfo) {
 
 }  // namespace idem::api
 
-IDEM_FUNCTION(idem_policy_set, idem::api::set);
-IDEM_FUNCTION(idem_policy_drop, idem::api::drop);
+IDEM_FUNCTION(idem_operator_policy_set, idem::api::set);
+IDEM_FUNCTION(idem_operator_policy_drop, idem::api::drop);
 IDEM_FUNCTION(idem_policy_changed, idem::api::changed);

@@ -1,13 +1,17 @@
+// A caller looks at the record, and only if that says "execute" does it try the lock of the key and
+// look again: under the lock nobody else changes the record, so the second look decides, and a
+// replay takes no lock at all. A caller who is told to come back waits for whatever stands in its
+// way and begins again, until the answer is final or `wait` is over.
+
 #include "claim/begin.hpp"
 
-#include "claim/account.hpp"
-#include "claim/asking.hpp"
-#include "claim/finish.hpp"
 #include "claim/grant.hpp"
-#include "claim/key_lock.hpp"
+#include "claim/holder.hpp"
+#include "claim/locks.hpp"
 #include "claim/open_claims.hpp"
-#include "claim/waiting.hpp"
-#include "pg/errors.hpp"
+#include "pg/boundary.hpp"
+#include "stats/events.hpp"
+#include "store/store.hpp"
 
 namespace idem::claim {
 
@@ -16,88 +20,147 @@ namespace {
 // What a caller who is told to come back could wait for.
 enum class Blocker { None, Lock, Writer, Lease };
 
+// One turn of a caller: what it found, what was decided of it, and what there is to wait for.
 struct Turn {
     Answer answer;
+    TimestampTz now;
+    TransactionId writer;  // another transaction that is deciding about the key now, if one is seen
     Blocker blocker;
-    TransactionId writer;
 };
 
-Turn turn_of(const Answer& answer) {
-    return {answer, answer.outcome == core::Outcome::InProgress ? Blocker::Lease : Blocker::None,
-            InvalidTransactionId};
+// Times that are absent never lie ahead.
+std::int64_t or_past(TimestampTz time) {
+    return time == pg::kNoTime ? 0 : time;
+}
+
+// The end of a session says nothing to a fixed snapshot: what the session has committed may be
+// newer. There only the lease counts.
+bool is_abandoned_early(const store::Record& record, const Question& question, TimestampTz now) {
+    return question.fixed == nullptr && now < record.lease_until && holder_is_gone(record);
+}
+
+core::Known facts_of(const store::Record& record, const Question& question, TimestampTz now) {
+    core::Known facts{};
+    facts.status = record.status;
+    facts.attempt = record.attempt;
+    facts.lease_until = or_past(record.lease_until);
+    facts.next_attempt_at = or_past(record.next_attempt_at);
+    facts.expires_at = record.expires_at;
+    facts.retained_until = record.retained_until;
+    facts.claimed_at = record.claimed_at;
+    facts.released_by_operator = record.resolved_by != nullptr;
+    facts.same_fingerprint = same_request(record, question);
+    facts.holder_gone = is_abandoned_early(record, question, now);
+    return facts;
+}
+
+// What the row does not say: it follows from the time and the policy.
+bool is_unknown(const core::Known& record, const core::Terms& terms) {
+    return record.status == core::Status::InProgress &&
+           (terms.now >= record.lease_until || record.holder_gone) &&
+           terms.on_lease_expiry == core::OnLeaseExpiry::Unknown;
+}
+
+core::Decision decide(const Question& question, Turn* turn) {
+    core::Terms terms = question.terms;
+    terms.now = turn->now;
+    if (!turn->answer.has_record) return core::decide(nullptr, terms);
+    store::Record* record = &turn->answer.record;
+    if (record->no_takeover) terms.on_lease_expiry = core::OnLeaseExpiry::Unknown;
+    core::Known facts = facts_of(*record, question, turn->now);
+    if (is_unknown(facts, terms)) record->status = core::Status::Unknown;
+    return core::decide(&facts, terms);
+}
+
+Turn judge(const Question& question) {
+    Turn turn{};
+    turn.answer.record.id = question.id;
+    store::Look look = store::records().find(question.id, &turn.answer.record);
+    turn.answer.has_record = look.found;
+    turn.writer = look.writer;
+    turn.now = GetCurrentTimestamp();
+    core::Decision decision = decide(question, &turn);
+    turn.answer.outcome = decision.outcome;
+    turn.answer.execution = decision.execution;
+    turn.answer.retry_after = decision.retry_after;
+    if (decision.outcome == core::Outcome::InProgress) turn.blocker = Blocker::Lease;
+    return turn;
 }
 
 // Another transaction is deciding about the key, and has its lock or has written the row already.
-Turn held_elsewhere(const Asking& asking, Blocker blocker, TransactionId writer) {
-    Answer answer{};
-    answer.outcome = core::kHeldElsewhere.outcome;
-    answer.record.id = asking.id;
-    return {answer, blocker, writer};
+Turn held_elsewhere(const Question& question, Blocker blocker, TransactionId writer) {
+    Turn turn{};
+    turn.answer.outcome = core::kHeldElsewhere.outcome;
+    turn.answer.record.id = question.id;
+    turn.writer = writer;
+    turn.blocker = blocker;
+    return turn;
 }
 
 // Nothing may be granted while the row that a writer leaves behind is not known.
-bool may_grant(const Judgement& judgement) {
-    return judgement.answer.outcome == core::Outcome::Execute &&
-           !TransactionIdIsValid(judgement.writer);
+bool may_grant(const Turn& turn) {
+    return turn.answer.outcome == core::Outcome::Execute && !TransactionIdIsValid(turn.writer);
 }
 
 // What an absent row says is certain under the lock alone: a look may miss one that is being moved.
-bool needs_lock(const Judgement& judgement) {
-    return may_grant(judgement) ||
-           (!judgement.answer.has_record && !TransactionIdIsValid(judgement.writer));
+bool needs_lock(const Turn& turn) {
+    return may_grant(turn) || (!turn.answer.has_record && !TransactionIdIsValid(turn.writer));
 }
 
-Turn turn_without_grant(const Asking& asking, const Judgement& judgement) {
-    if (judgement.answer.outcome == core::Outcome::Execute ||
-        (!judgement.answer.has_record && TransactionIdIsValid(judgement.writer)))
-        return held_elsewhere(asking, Blocker::Writer, judgement.writer);
-    return turn_of(judgement.answer);
+// A look with which nothing is granted.
+Turn turn_without_grant(const Question& question, const Turn& turn) {
+    if (turn.answer.outcome == core::Outcome::Execute ||
+        (!turn.answer.has_record && TransactionIdIsValid(turn.writer)))
+        return held_elsewhere(question, Blocker::Writer, turn.writer);
+    return turn;
 }
 
 // This transaction's own claim: it would wait for itself, so there is nothing to wait for.
-Turn own_turn(const Asking& asking, const OpenClaim* claim) {
-    Answer answer{};
-    answer.record = current_record(claim);
-    answer.has_record = true;
-    answer.outcome =
-        same_request(answer.record, asking) ? core::Outcome::InProgress : core::Outcome::Mismatch;
-    return {answer, Blocker::None, InvalidTransactionId};
+Turn own_turn(const Question& question, const OpenClaim* claim) {
+    Turn turn{};
+    turn.answer.record = current_record(claim);
+    turn.answer.has_record = true;
+    turn.answer.outcome = same_request(turn.answer.record, question) ? core::Outcome::InProgress
+                                                                     : core::Outcome::Mismatch;
+    return turn;
 }
 
 // Under the lock nothing changes any more, so this look decides. A loser keeps no lock.
-Turn locked_turn(const Asking& asking, std::int64_t left) {
-    Judgement judgement = judge(asking);
-    if (!may_grant(judgement)) {
-        unlock(asking.id);
-        return turn_without_grant(asking, judgement);
+Turn locked_turn(const Question& question, std::int64_t left) {
+    Turn turn = judge(question);
+    if (!may_grant(turn)) {
+        unlock(question.id);
+        return turn_without_grant(question, turn);
     }
-    if (grant(asking, &judgement, left)) return turn_of(judgement.answer);
-    unlock(asking.id);
-    return held_elsewhere(asking, Blocker::Lock, InvalidTransactionId);
+    if (grant(question, turn.now, left, &turn.answer)) return turn;
+    unlock(question.id);
+    return held_elsewhere(question, Blocker::Lock, InvalidTransactionId);
 }
 
 // Looks first and locks only where it must, so that a replay takes no lock.
-Turn unlocked_turn(const Asking& asking, std::int64_t left) {
-    Judgement judgement = judge(asking);
-    if (!needs_lock(judgement)) return turn_without_grant(asking, judgement);
-    if (try_lock(asking.id)) return locked_turn(asking, left);
+Turn unlocked_turn(const Question& question, std::int64_t left) {
+    Turn turn = judge(question);
+    if (!needs_lock(turn)) return turn_without_grant(question, turn);
+    if (try_lock(question.id)) return locked_turn(question, left);
     // Whoever has the lock may have just committed.
-    judgement = judge(asking);
-    if (needs_lock(judgement)) return held_elsewhere(asking, Blocker::Lock, InvalidTransactionId);
-    return turn_without_grant(asking, judgement);
+    turn = judge(question);
+    if (needs_lock(turn)) return held_elsewhere(question, Blocker::Lock, InvalidTransactionId);
+    return turn_without_grant(question, turn);
 }
 
-Turn take_turn(const Asking& asking, bool locked, std::int64_t left) {
-    if (const OpenClaim* own = open_claim(asking.id)) return own_turn(asking, own);
-    return locked ? locked_turn(asking, left) : unlocked_turn(asking, left);
+Turn take_turn(const Question& question, bool locked, std::int64_t left) {
+    if (const OpenClaim* own = open_claim(question.id)) return own_turn(question, own);
+    return locked ? locked_turn(question, left) : unlocked_turn(question, left);
 }
 
 // True if the wait has brought us the key's lock.
-bool wait_for(const Turn& turn, const Asking& asking, std::int64_t left, Patience* patience) {
+bool wait_for(const Turn& turn, const Question& question, Patience* patience) {
+    std::int64_t left = time_left(*patience);
+    patience->waited = true;
     if (turn.blocker != Blocker::Lease) patience->lease_wait_start = 0;
     switch (turn.blocker) {
         case Blocker::Lock:
-            return wait_for_lock(asking.id, left);
+            return wait_for_lock(question.id, left);
         case Blocker::Writer:
             wait_for_writer(turn.writer, left);
             return false;
@@ -110,52 +173,83 @@ bool wait_for(const Turn& turn, const Asking& asking, std::int64_t left, Patienc
     return false;
 }
 
-// Asks until the answer is final or `wait` is over; the last answer is always a fresh one.
-Answer ask(const Asking& asking) {
-    Patience patience = patience_for(asking.wait);
-    for (bool locked = false;;) {
-        std::int64_t left = time_left(patience);
-        Turn turn = take_turn(asking, locked, left);
-        if (turn.blocker == Blocker::None || left <= 0) {
-            account_for(turn.answer, time_waited(patience));
-            return turn.answer;
-        }
-        patience.waited = true;
-        locked = wait_for(turn, asking, time_left(patience), &patience);
-    }
+void account_for(const Answer& answer, std::int64_t waited) {
+    const store::Identity& id = answer.record.id;
+    stats::account_for({*answer.outcome, answer.execution, pg::bytes_of(id.scope),
+                        pg::bytes_of(id.principal), pg::bytes_of(id.key),
+                        answer.has_record ? answer.record.attempt : 0, waited});
+}
+
+[[noreturn]] void raise_still_deciding() {
+    ereport(ERROR, (errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+                    errmsg("another execution of this key has not ended"),
+                    errdetail("Neither true nor false would be right yet."),
+                    errhint("Retry later, or allow a longer wait.")));
+    pg_unreachable();
+}
+
+[[noreturn]] void raise_retry_pending() {
+    ereport(ERROR,
+            (errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+             errmsg("the last execution of this key failed and may not be repeated yet"),
+             errdetail("The pause before its next attempt is not over."), errhint("Retry later.")));
+    pg_unreachable();
+}
+
+[[noreturn]] void raise_needs_operator(const char* status) {
+    ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+                    errmsg("the record of this key is %s", status),
+                    errdetail("It can't be executed again by itself."),
+                    errhint("An operator can decide with idem_resolve.")));
+    pg_unreachable();
+}
+
+// Complete at once, the claim never was open to anybody.
+void complete_at_once(const store::Identity& id) {
+    OpenClaim* claim = open_claim(id);
+    finish_silently(claim);
+    forget_ended_claim(claim);
 }
 
 }  // namespace
 
-Answer begin(const BeginCall& call) {
-    pg::require_writable(call.function);
-    return ask(settle(call));
+// The last answer is always a fresh one.
+Answer begin(const Question& given) {
+    pg::require_writable(given.function);
+    Question question = settle(given);
+    Patience patience = patience_for(*question.wait);
+    for (bool locked = false;;) {
+        std::int64_t left = time_left(patience);
+        Turn turn = take_turn(question, locked, left);
+        if (turn.blocker == Blocker::None || left <= 0) {
+            account_for(turn.answer, time_waited(patience));
+            return turn.answer;
+        }
+        locked = wait_for(turn, question, &patience);
+    }
 }
 
-bool once(const BeginCall& call) {
-    Answer answer = begin(call);
+bool once(const Question& question) {
+    Answer answer = begin(question);
     switch (*answer.outcome) {
-        case core::Outcome::Execute: {
-            OpenClaim* claim = open_claim(answer.record.id);
-            finish_silently(claim);
-            forget_ended_claim(claim);
+        case core::Outcome::Execute:
+            complete_at_once(answer.record.id);
             return true;
-        }
         case core::Outcome::Replay:
         case core::Outcome::Expired:
         case core::Outcome::Mismatch:
             return false;
         case core::Outcome::Exhausted:
-            pg::raise_needs_operator("exhausted");
+            raise_needs_operator("exhausted");
         case core::Outcome::Unknown:
-            pg::raise_needs_operator("unknown");
+            raise_needs_operator("unknown");
         case core::Outcome::RetryLater:
-            pg::raise_retry_pending();
-        default:
+            raise_retry_pending();
+        case core::Outcome::InProgress:
             break;
     }
-    if (open_claim(answer.record.id) != nullptr) pg::raise_own_claim_open();
-    pg::raise_still_deciding();
+    if (open_claim(answer.record.id) != nullptr) raise_own_claim_open();
+    raise_still_deciding();
 }
 
 }  // namespace idem::claim

@@ -1,14 +1,320 @@
+// The canonical form of a request comes from walking it as the server keeps it. What may be too
+// large is walked twice: once to count, so that nothing is gathered, sorted or written in vain, and
+// once to write. Each loop can be cancelled.
+
 #include "claim/fingerprint.hpp"
+
+#include <algorithm>
 
 #include "core/fingerprint.hpp"
 
-#include "claim/canonical.hpp"
 #include "pg/datum.hpp"
-#include "pg/errors.hpp"
+#include "pg/jsonb.hpp"
 
 namespace idem::claim {
 
 namespace {
+
+[[noreturn]] void raise_exclude(std::size_t index) {
+    ereport(ERROR,
+            (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("invalid field to exclude"),
+             errdetail("Entry %zu can't be read.", index + 1),
+             errhint("Write a plain field name, or a path such as \"$.a.b\" or \"$.a[*].b\".")));
+    pg_unreachable();
+}
+
+[[noreturn]] void raise_too_deep() {
+    ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED), errmsg("request is nested too deeply"),
+                    errdetail("A fingerprint reads at most %d levels.", core::kMaxJsonDepth)));
+    pg_unreachable();
+}
+
+// Not one that the server itself lets into a jsonb.
+[[noreturn]] void raise_no_canonical_form() {
+    ereport(ERROR,
+            (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("request has no canonical form"),
+             errdetail("One of its numbers is not finite.")));
+    pg_unreachable();
+}
+
+[[noreturn]] void raise_digest() {
+    ereport(ERROR, (errcode(ERRCODE_INTERNAL_ERROR),
+                    errmsg("could not compute the SHA-256 digest of the request"),
+                    errdetail("OpenSSL refused the computation.")));
+    pg_unreachable();
+}
+
+[[noreturn]] void raise_request_too_large(std::size_t bytes) {
+    ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+                    errmsg("request is too large to take its fingerprint"),
+                    errdetail("It has %zu bytes; %zu are allowed.", bytes, core::kMaxRequestBytes),
+                    errhint("Pass a digest of your own as fingerprint.")));
+    pg_unreachable();
+}
+
+// A byte of a jsonb becomes no more than this many: a control character does.
+constexpr std::size_t kLargestGrowth = core::kLongestEscape;
+
+struct Walk {
+    core::Excludes excludes;
+    char* out;           // where the next byte goes; nullptr: it is only counted
+    std::size_t length;  // of what was counted
+    int depth;
+    char* scratch;  // for a number's digits and its spelling
+    std::size_t scratch_size;
+};
+
+struct Member {
+    std::string_view name;  // in UTF-8
+    const char* stored;     // the name as the request has it
+    JsonbValue value;
+};
+
+void put_container(Walk& walk, JsonbContainer* container, const core::Paths& paths);
+
+std::string_view stored_string(const JsonbValue& value) {
+    return {value.val.string.val, static_cast<std::size_t>(value.val.string.len)};
+}
+
+void free_converted(std::string_view utf8, const char* stored) {
+    if (utf8.data() != stored) pfree(const_cast<char*>(utf8.data()));
+}
+
+void put(Walk& walk, std::string_view bytes) {
+    if (walk.out == nullptr) {
+        walk.length += bytes.size();
+    } else {
+        memcpy(walk.out, bytes.data(), bytes.size());
+        walk.out += bytes.size();
+    }
+}
+
+void put_quoted(Walk& walk, std::string_view utf8) {
+    put(walk, "\"");
+    std::size_t plain;
+    while ((plain = core::plain_length(utf8)) < utf8.size()) {
+        CHECK_FOR_INTERRUPTS();
+        char escape[core::kLongestEscape];
+        std::size_t length = core::spell_escape(utf8[plain], escape);
+        put(walk, utf8.substr(0, plain));
+        put(walk, {escape, length});
+        utf8.remove_prefix(plain + 1);
+    }
+    put(walk, utf8);
+    put(walk, "\"");
+}
+
+void put_string(Walk& walk, const JsonbValue& value) {
+    std::string_view stored = stored_string(value);
+    std::string_view utf8 = pg::as_utf8(stored);
+    put_quoted(walk, utf8);
+    free_converted(utf8, stored.data());
+}
+
+char* scratch_of(Walk& walk, std::size_t size) {
+    if (walk.scratch_size < size) {
+        if (walk.scratch != nullptr) pfree(walk.scratch);
+        walk.scratch = static_cast<char*>(palloc(size));
+        walk.scratch_size = size;
+    }
+    return walk.scratch;
+}
+
+void put_number(Walk& walk, Numeric number) {
+    pg::SentNumeric sent = pg::send_numeric(number);
+    if (!sent.finite) raise_no_canonical_form();
+    std::size_t count = sent.groups * pg::kDigitsInGroup;
+    char* digits = scratch_of(walk, 2 * count + core::kNumberOverhead);
+    char* spelling = digits + count;
+    pg::write_digits(sent, digits);
+    pfree(sent.sent);
+    core::Decimal decimal{sent.negative, {digits, count}, sent.exponent};
+    put(walk, {spelling, core::spell_number(decimal, spelling)});
+}
+
+void put_value(Walk& walk, const JsonbValue& value, const core::Paths& paths) {
+    switch (value.type) {
+        case jbvNull:
+            return put(walk, "null");
+        case jbvBool:
+            return put(walk, value.val.boolean ? "true" : "false");
+        case jbvString:
+            return put_string(walk, value);
+        case jbvNumeric:
+            return put_number(walk, value.val.numeric);
+        default:
+            return put_container(walk, value.val.binary.data, paths);
+    }
+}
+
+void put_elements(Walk& walk, JsonbContainer* array, const core::Paths& each) {
+    JsonbValue element;
+    JsonbIterator* it = JsonbIteratorInit(array);
+    (void)JsonbIteratorNext(&it, &element, true);
+    for (bool first = true; JsonbIteratorNext(&it, &element, true) == WJB_ELEM; first = false) {
+        CHECK_FOR_INTERRUPTS();
+        if (!first) put(walk, ",");
+        put_value(walk, element, each);
+    }
+}
+
+void put_array(Walk& walk, JsonbContainer* array, const core::Paths& paths) {
+    core::Paths each = core::element_paths(paths);
+    put(walk, "[");
+    if (!core::paths_exclude(each)) put_elements(walk, array, each);
+    put(walk, "]");
+}
+
+// The next member that is not left out; false at the end.
+bool next_member(const Walk& walk, JsonbIterator** it, const core::Paths& object, Member* member) {
+    JsonbValue name;
+    while (JsonbIteratorNext(it, &name, true) == WJB_KEY) {
+        CHECK_FOR_INTERRUPTS();
+        (void)JsonbIteratorNext(it, &member->value, true);
+        member->stored = name.val.string.val;
+        member->name = pg::as_utf8(stored_string(name));
+        if (!core::names_exclude(walk.excludes, member->name) &&
+            !core::paths_exclude(core::member_paths(object, member->name)))
+            return true;
+        free_converted(member->name, member->stored);
+    }
+    return false;
+}
+
+void put_member(Walk& walk, const Member& member, const core::Paths& object, bool first) {
+    if (!first) put(walk, ",");
+    put_quoted(walk, member.name);
+    put(walk, ":");
+    put_value(walk, member.value, core::member_paths(object, member.name));
+    free_converted(member.name, member.stored);
+}
+
+JsonbIterator* members_of(JsonbContainer* object) {
+    JsonbValue unused;
+    JsonbIterator* it = JsonbIteratorInit(object);
+    (void)JsonbIteratorNext(&it, &unused, true);
+    return it;
+}
+
+void count_members(Walk& walk, JsonbContainer* object, const core::Paths& paths) {
+    JsonbIterator* it = members_of(object);
+    Member member;
+    for (bool first = true; next_member(walk, &it, paths, &member); first = false)
+        put_member(walk, member, paths, first);
+}
+
+bool member_less(const Member& a, const Member& b) {
+    CHECK_FOR_INTERRUPTS();
+    return core::utf16_less(a.name, b.name);
+}
+
+struct Members {
+    Member* begin;
+    std::size_t count;
+    std::size_t room;
+};
+
+constexpr std::size_t kFirstRoom = 16;
+
+// Room for those that are not left out, which may be few.
+Members gathered(const Walk& walk, JsonbContainer* object, const core::Paths& paths) {
+    Members members{static_cast<Member*>(palloc(kFirstRoom * sizeof(Member))), 0, kFirstRoom};
+    JsonbIterator* it = members_of(object);
+    while (next_member(walk, &it, paths, &members.begin[members.count])) {
+        if (++members.count < members.room) continue;
+        members.room *= 2;
+        members.begin =
+            static_cast<Member*>(repalloc_huge(members.begin, members.room * sizeof(Member)));
+    }
+    return members;
+}
+
+// Each two runs, of which the first begins at `from`, become one.
+void merge_runs(const Member* from, const Member* end, Member* out) {
+    while (from != end) {
+        const Member* middle = std::is_sorted_until(from, end, member_less);
+        const Member* last = std::is_sorted_until(middle, end, member_less);
+        out = std::merge(from, middle, middle, last, out, member_less);
+        from = last;
+    }
+}
+
+// The server keeps members by the length of their names, and those of one length by their bytes,
+// so there are few runs to merge.
+void sort(Members& members) {
+    auto is_sorted = [&members] {
+        return std::is_sorted(members.begin, members.begin + members.count, member_less);
+    };
+    if (is_sorted()) return;
+    auto* spare =
+        static_cast<Member*>(palloc_extended(members.count * sizeof(Member), MCXT_ALLOC_HUGE));
+    do {
+        merge_runs(members.begin, members.begin + members.count, spare);
+        std::swap(members.begin, spare);
+    } while (!is_sorted());
+    pfree(spare);
+}
+
+void write_members(Walk& walk, JsonbContainer* object, const core::Paths& paths) {
+    Members members = gathered(walk, object, paths);
+    sort(members);
+    for (std::size_t i = 0; i < members.count; i++) {
+        CHECK_FOR_INTERRUPTS();
+        put_member(walk, members.begin[i], paths, i == 0);
+    }
+    pfree(members.begin);
+}
+
+void put_object(Walk& walk, JsonbContainer* object, const core::Paths& paths) {
+    put(walk, "{");
+    if (walk.out == nullptr)
+        count_members(walk, object, paths);
+    else
+        write_members(walk, object, paths);
+    put(walk, "}");
+}
+
+void put_container(Walk& walk, JsonbContainer* container, const core::Paths& paths) {
+    check_stack_depth();
+    if (++walk.depth > core::kMaxJsonDepth) raise_too_deep();
+    if (JsonContainerIsObject(container))
+        put_object(walk, container, paths);
+    else
+        put_array(walk, container, paths);
+    walk.depth--;
+}
+
+void put_request(Walk& walk, Jsonb* request) {
+    core::Paths paths = core::root_paths(walk.excludes);
+    JsonbValue scalar;
+    if (JsonbExtractScalar(&request->root, &scalar))
+        put_value(walk, scalar, paths);
+    else
+        put_container(walk, &request->root, paths);
+}
+
+// Refuses what is too large.
+std::size_t counted(Walk& walk, Jsonb* request) {
+    put_request(walk, request);
+    if (walk.length > core::kMaxRequestBytes) raise_request_too_large(walk.length);
+    return walk.length;
+}
+
+// In UTF-8, in memory that belongs to the current context. What `excludes` names is left out.
+// Refuses what is nested deeper than kMaxJsonDepth or longer than kMaxRequestBytes.
+std::string_view canonical_form(Jsonb* request, const core::Excludes& excludes) {
+    Walk walk{};
+    walk.excludes = excludes;
+    std::size_t room = VARSIZE(request) * kLargestGrowth;
+    if (room > core::kMaxRequestBytes) room = counted(walk, request);
+    auto* form = static_cast<char*>(palloc(room));
+    walk.out = form;
+    put_request(walk, request);
+    auto length = static_cast<std::size_t>(walk.out - form);
+    Assert(length <= room);
+    if (walk.scratch != nullptr) pfree(walk.scratch);
+    return {form, length};
+}
 
 // What is hashed is UTF-8, whatever the database's encoding.
 std::optional<std::string_view> utf8_of(const text* value) {
@@ -24,7 +330,7 @@ core::Excludes excludes_of(ArrayType* exclude, const char* what) {
     for (std::size_t i = 0; i < list.count; i++) {
         CHECK_FOR_INTERRUPTS();
         list.items[i] = pg::as_utf8(list.items[i]);
-        if (!core::valid_exclude(list.items[i])) pg::raise_exclude(i);
+        if (!core::valid_exclude(list.items[i])) raise_exclude(i);
     }
     return core::sort_excludes(list.items, list.count);
 }
@@ -37,7 +343,7 @@ bytea* fingerprint_of(Jsonb* request, const text* method, const text* path, Arra
     core::Excludes excludes = excludes_of(exclude, "exclude");
     if (request != nullptr) input.request = canonical_form(request, excludes);
     unsigned char digest[core::kFingerprintBytes];
-    if (!core::fingerprint(input, digest)) pg::raise_digest();
+    if (!core::fingerprint(input, digest)) raise_digest();
     if (input.request) pfree(const_cast<char*>(input.request->data()));
     return pg::as_bytea(
         pg::make_text({reinterpret_cast<const char*>(digest), core::kFingerprintBytes}));

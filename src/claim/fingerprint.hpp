@@ -1,7 +1,7 @@
 // The fingerprint of a request, from the server's values.
 #pragma once
 
-#include "core/exclude.hpp"
+#include "core/fingerprint.hpp"
 
 #include "pg/pg.hpp"
 

@@ -1,29 +1,33 @@
+// Whoever is granted a key must see all effects of the attempts before. In READ COMMITTED the work
+// takes its snapshot after the grant and sees them; a snapshot that is taken already is asked
+// whether it knows them, as PostgreSQL asks it in heap_update (TM_Updated) before it says "could
+// not serialize access": for each version of the row, and for the end of a lease, which leaves no
+// version.
+
 #include "claim/grant.hpp"
 
-#include "core/duration.hpp"
+#include "core/time.hpp"
 
-#include "claim/liveness.hpp"
+#include "claim/locks.hpp"
 #include "claim/open_claims.hpp"
-#include "claim/records.hpp"
-#include "claim/token.hpp"
-#include "claim/transaction.hpp"
-#include "pg/errors.hpp"
-#include "pg/internal.hpp"
+#include "pg/owner.hpp"
+#include "pg/shared_memory.hpp"
 #include "pg/snapshot.hpp"
-#include "pg/timed_wait.hpp"
+#include "pg/wait.hpp"
+#include "store/store.hpp"
 
 namespace idem::claim {
 
 namespace {
 
 // What an attempt inherits from the row it goes on with; nothing if it starts afresh.
-store::Record inherited(const Judgement& judgement) {
+store::Record inherited(const Answer& answer, TimestampTz now) {
     store::Record record{};
-    const store::Record& row = judgement.answer.record;
+    const store::Record& row = answer.record;
     record.id = row.id;
-    record.created_at = judgement.now;
-    core::Claim claim = judgement.answer.claim;
-    if (claim == core::Claim::First || claim == core::Claim::Reuse) return record;
+    record.created_at = now;
+    if (answer.execution == core::Execution::First || answer.execution == core::Execution::Reuse)
+        return record;
     record.attempt = row.attempt;
     record.created_at = row.created_at;
     record.fingerprint = row.fingerprint;
@@ -37,55 +41,69 @@ store::Record inherited(const Judgement& judgement) {
     return record;
 }
 
-void set_times(const Asking& asking, TimestampTz now, store::Record* record) {
+void set_times(const Question& question, TimestampTz now, store::Record* record) {
     record->claimed_at = now;
-    record->expires_at = pg::after(now, asking.ttl);
-    record->retained_until = pg::after(now, asking.retention);
-    record->lease = asking.lease;
-    record->lease_until = pg::after(now, asking.lease);
+    record->expires_at = pg::after(now, *question.ttl);
+    record->retained_until = pg::after(now, question.retention);
+    record->lease = *question.lease;
+    record->lease_until = pg::after(now, *question.lease);
     record->next_attempt_at = pg::kNoTime;
     record->finished_at = pg::kNoTime;
 }
 
-store::Record new_attempt(const Asking& asking, const Judgement& judgement) {
-    store::Record record = inherited(judgement);
+void set_request(const Question& question, store::Record* record) {
+    if (question.fingerprint != nullptr) {
+        record->fingerprint = question.fingerprint;
+        record->excluded = question.excluded;
+    }
+    if (question.operation != nullptr) record->operation = question.operation;
+    if (question.stored_request != nullptr) record->request = question.stored_request;
+}
+
+store::Record new_attempt(const Question& question, const Answer& answer, TimestampTz now) {
+    store::Record record = inherited(answer, now);
     record.status = core::Status::InProgress;
     record.attempt++;
-    record.token = new_token(judgement.answer.has_record ? judgement.answer.record.token : 0);
-    set_times(asking, judgement.now, &record);
-    if (asking.fingerprint != nullptr) {
-        record.fingerprint = asking.fingerprint;
-        record.excluded = asking.excluded;
-    }
-    if (asking.operation != nullptr) record.operation = asking.operation;
-    if (asking.request != nullptr) record.request = asking.request;
-    record.holder = asking.holder;
-    if (asking.hold)
+    record.token = new_token(answer.has_record ? answer.record.token : 0);
+    set_times(question, now, &record);
+    set_request(question, &record);
+    record.holder = question.holder;
+    if (question.hold)
         name_this_backend(&record);
     else
         name_no_backend(&record);
-    record.body_limit = asking.body_limit;
-    record.omit_large_body = asking.omit_large_body;
-    record.no_takeover = asking.asked.on_lease_expiry == core::OnLeaseExpiry::Unknown;
+    record.body_limit = question.body_limit;
+    record.omit_large_body = question.omit_large_body;
+    record.no_takeover = question.terms.on_lease_expiry == core::OnLeaseExpiry::Unknown;
     return record;
 }
 
 // A takeover follows no version of the row but the end of a lease, and until then the holder may
 // have committed effects in transactions of their own. A moment that is yet to come says that the
 // clock has been set back, and proves nothing.
-bool lease_ended_before(const Asking& asking, const Judgement& judgement) {
-    return asking.fixed_since > judgement.answer.record.lease_until &&
-           asking.fixed_since <= judgement.now;
+bool lease_ended_before(const Question& question, const store::Record& record, TimestampTz now) {
+    return question.fixed_since > record.lease_until && question.fixed_since <= now;
 }
 
-// Whoever is granted a key sees every effect of the attempts before.
-void check_snapshot(const Asking& asking, const Judgement& judgement) {
-    if (asking.fixed == nullptr) return;
-    bool in_time = judgement.answer.claim != core::Claim::Takeover ||
-                   lease_ended_before(asking, judgement) || pg::is_as_good_as_new(asking.fixed);
-    if (!in_time || pg::may_be_pruned_under(asking.fixed_since, judgement.now) ||
-        !records().known_to(asking.fixed, asking.id))
-        pg::raise_unseen_attempt();
+// Whether the work will see every effect of the attempts before.
+bool sees_earlier_attempts(const Question& question, const Answer& answer, TimestampTz now) {
+    if (question.fixed == nullptr) return true;
+    bool in_time = answer.execution != core::Execution::Takeover ||
+                   lease_ended_before(question, answer.record, now) ||
+                   pg::is_as_good_as_new(question.fixed);
+    return in_time && !pg::may_be_pruned_under(question.fixed_since, now) &&
+           store::records().known_to(question.fixed, question.id);
+}
+
+// The retry has a snapshot that knows the attempt.
+[[noreturn]] void raise_unseen_attempt() {
+    ereport(
+        ERROR,
+        (errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+         errmsg("could not serialize access due to an earlier attempt with this key"),
+         errdetail("The snapshot is older than that attempt's end and may not see its effects."),
+         errhint("Roll back and retry the transaction.")));
+    pg_unreachable();
 }
 
 struct NewClaim {
@@ -116,17 +134,30 @@ bool add_written(const store::Store& store, NewClaim* claim, std::int64_t left) 
     return claim->written;
 }
 
+// The time of the last token that this server has made.
+void init_last_time(void* memory) {
+    pg_atomic_init_u64(static_cast<pg_atomic_uint64*>(memory), 0);
+}
+
+pg::SharedMemory shared_last_time = {"idempotency tokens", sizeof(pg_atomic_uint64), init_last_time,
+                                     nullptr, nullptr};
+pg_atomic_uint64 own_last_time;  // static storage, so it begins with zero
+
+pg_atomic_uint64* last_time() {
+    void* shared = pg::attach(&shared_last_time);
+    return shared != nullptr ? static_cast<pg_atomic_uint64*>(shared) : &own_last_time;
+}
+
 }  // namespace
 
-bool grant(const Asking& asking, Judgement* judgement, std::int64_t left) {
+bool grant(const Question& question, TimestampTz now, std::int64_t left, Answer* answer) {
     // Whoever is waited for here may have changed how rows are written, and the row; nobody does
     // from here on but who writes rows like us.
     pg::lock_table("record", RowExclusiveLock);
-    check_snapshot(asking, *judgement);
-    Answer* answer = &judgement->answer;
-    store::Record record = new_attempt(asking, *judgement);
+    if (!sees_earlier_attempts(question, *answer, now)) raise_unseen_attempt();
+    store::Record record = new_attempt(question, *answer, now);
     NewClaim claim{&record, answer->has_record ? &answer->record : nullptr, false};
-    const store::Store& store = records();
+    const store::Store& store = store::records();
     store.reserve();
     if (store.writes_in_callbacks)
         (void)add_claim(record, claim.before);
@@ -136,6 +167,23 @@ bool grant(const Asking& asking, Judgement* judgement, std::int64_t left) {
     answer->record = record;
     answer->has_record = true;
     return true;
+}
+
+// What is remembered are times alone: a record whose token is far ahead must not take all others
+// with it. The server's clock counts microseconds since 2000-01-01, as tokens do.
+std::int64_t new_token(std::int64_t previous) {
+    pg_atomic_uint64* last = last_time();
+    std::int64_t now = GetCurrentTimestamp();
+    std::uint64_t seen = pg_atomic_read_u64(last);
+    std::int64_t time;
+    do {
+        time = core::token_time(now, static_cast<std::int64_t>(seen));
+    } while (!pg_atomic_compare_exchange_u64(last, &seen, static_cast<std::uint64_t>(time)));
+    return core::next_token(time, pg_prng_uint32(&pg_global_prng_state), previous);
+}
+
+void request_token_memory() {
+    pg::request_shared_memory(&shared_last_time);
 }
 
 }  // namespace idem::claim

@@ -1,8 +1,18 @@
+// A claim follows the (sub)transactions as the server's own state does, by levels of nesting, as
+// storage.c keeps its pendingDeletes (AtSubCommit_smgr, AtSubAbort_smgr): what happened at a level
+// moves to the one above when a subtransaction commits, and is undone when it aborts. Three things
+// can happen to a claim: it is made, its row is written, it ends; each notes its level, and the
+// abort of a subtransaction takes back exactly those of its level or deeper.
+//
+// Invariants: at most one open claim for a key; an open claim has the lock of its key; a claim
+// whose row carries its token (written_level > 0) is read from the row, any other from memory;
+// nothing that runs in a callback runs code of users, and nothing is left to it that could have
+// been refused at the grant.
+
 #include "claim/open_claims.hpp"
 
-#include "claim/key_lock.hpp"
-#include "claim/records.hpp"
-#include "pg/errors.hpp"
+#include "claim/locks.hpp"
+#include "store/store.hpp"
 
 namespace idem::claim {
 
@@ -19,8 +29,7 @@ struct Claims {
     MemoryContext context;
     HTAB* buckets;
     OpenClaim* newest;
-    OpenClaim*
-        nested;  // to which the end of a subtransaction can matter: the others are not walked
+    OpenClaim* nested;  // those to which the end of a subtransaction matters; no other is walked
 };
 Claims claims;
 
@@ -69,7 +78,7 @@ Bucket* bucket_of(std::uint64_t hash, HASHACTION action) {
 template <typename Predicate>
 OpenClaim* newest_if(const store::Identity& id, Predicate wanted) {
     if (claims.context == nullptr) return nullptr;
-    Bucket* bucket = bucket_of(store::identity_hash(id), HASH_FIND);
+    Bucket* bucket = bucket_of(id.hash, HASH_FIND);
     for (OpenClaim* claim = bucket ? bucket->newest : nullptr; claim != nullptr;
          claim = claim->older_in_bucket)
         if (store::same_identity(claim->begun.id, id) && wanted(*claim)) return claim;
@@ -99,12 +108,12 @@ void unlink(OpenClaim** link, OpenClaim* OpenClaim::*older, OpenClaim* claim) {
 
 // What is dropped is nearly always the newest, so neither walk is long.
 void drop(OpenClaim* claim) {
-    Bucket* bucket = bucket_of(claim->hash, HASH_FIND);
+    Bucket* bucket = bucket_of(claim->begun.id.hash, HASH_FIND);
     unlink(&claims.newest, &OpenClaim::older, claim);
     unlink(&bucket->newest, &OpenClaim::older_in_bucket, claim);
     if (claim->nested) unlink(&claims.nested, &OpenClaim::next_nested, claim);
     if (bucket->newest == nullptr)
-        (void)hash_search(claims.buckets, &claim->hash, HASH_REMOVE, nullptr);
+        (void)hash_search(claims.buckets, &claim->begun.id.hash, HASH_REMOVE, nullptr);
     store::free_record(&claim->begun);
     if (claim->has_before) store::free_record(&claim->before);
     pfree(claim);
@@ -130,7 +139,7 @@ store::Version row_version(const OpenClaim& claim) {
 
 // The row that a claim replaces may have been swept meanwhile; then it is inserted.
 bool try_to_write(OpenClaim* claim, const store::Record& record) {
-    const store::Store& store = records();
+    const store::Store& store = store::records();
     store::Version row = row_version(*claim);
     claim->busy_level = current_level(claim);
     bool written = (row.token != 0 && store.update(record, row)) || store.insert(record);
@@ -145,18 +154,84 @@ void write_open_claim(OpenClaim* claim) {
     write_claim(claim, record);
 }
 
+[[noreturn]] void raise_table_changed() {
+    ereport(ERROR,
+            (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+             errmsg("an open claim could not be written at commit"),
+             errdetail("This transaction has changed table idempotency.record since the claim."),
+             errhint("End claims before changing the table, or change it in a transaction of its "
+                     "own.")));
+    pg_unreachable();
+}
+
+// The lease counts from the commit: it says how long a committed claim may be silent. Every lock
+// that this needs was taken when the key was granted, so the table has changed only if this very
+// transaction has changed it.
+void write_open_claims() {
+    if (claims.context == nullptr) return;
+    for (OpenClaim* claim = claims.newest; claim != nullptr; claim = claim->older) {
+        if (claim->ended_level > 0 || claim->leased) continue;
+        if (!store::records().writes_in_callbacks) raise_table_changed();
+        write_open_claim(claim);
+        claim->leased = true;
+    }
+}
+
+void forget_claims() {
+    claims.context = nullptr;
+}
+
+void claims_subcommit(int level) {
+    change_nested([level](OpenClaim* claim) {
+        claim->claimed_level = Min(claim->claimed_level, level - 1);
+        claim->written_level = Min(claim->written_level, level - 1);
+        claim->ended_level = Min(claim->ended_level, level - 1);
+        claim->busy_level = Min(claim->busy_level, level - 1);
+        return true;
+    });
+}
+
+void claims_subabort(int level) {
+    change_nested([level](OpenClaim* claim) { return undo_from(claim, level); });
+}
+
+// PRE_COMMIT comes after deferred triggers have fired and portals are closed; the server expects no
+// code of users from here on, and gets none.
+void at_transaction_event(XactEvent event, void*) {
+    switch (event) {
+        case XACT_EVENT_PRE_COMMIT:
+        case XACT_EVENT_PRE_PREPARE:
+            write_open_claims();
+            break;
+        case XACT_EVENT_COMMIT:
+        case XACT_EVENT_PREPARE:
+        case XACT_EVENT_ABORT:
+            forget_claims();
+            break;
+        default:
+            break;
+    }
+}
+
+void at_subtransaction_event(SubXactEvent event, SubTransactionId, SubTransactionId, void*) {
+    int level = GetCurrentTransactionNestLevel();
+    if (event == SUBXACT_EVENT_COMMIT_SUB)
+        claims_subcommit(level);
+    else if (event == SUBXACT_EVENT_ABORT_SUB)
+        claims_subabort(level);
+}
+
 }  // namespace
 
 OpenClaim* add_claim(const store::Record& record, const store::Record* before) {
     prepare_memory();
     MemoryContext previous = MemoryContextSwitchTo(claims.context);
     auto* claim = static_cast<OpenClaim*>(palloc0(sizeof(OpenClaim)));
-    claim->hash = store::identity_hash(record.id);
     claim->begun = store::copy_record(record);
     claim->has_before = before != nullptr;
     if (before != nullptr) claim->before = store::copy_record(*before);
     claim->claimed_level = current_level(claim);
-    Bucket* bucket = bucket_of(claim->hash, HASH_ENTER);
+    Bucket* bucket = bucket_of(claim->begun.id.hash, HASH_ENTER);
     claim->older_in_bucket = bucket->newest;
     bucket->newest = claim;
     claim->older = claims.newest;
@@ -179,13 +254,13 @@ OpenClaim* ended_claim(const store::Identity& id) {
 
 store::Record current_record(const OpenClaim* claim) {
     store::Record record = claim->begun;
-    if (claim->written_level > 0 && !records().find(claim->begun.id, &record).found)
-        pg::raise_claim_overtaken();
+    if (claim->written_level > 0 && !store::records().find(claim->begun.id, &record).found)
+        store::raise_claim_overtaken();
     return record;
 }
 
 void write_claim(OpenClaim* claim, const store::Record& record) {
-    if (!try_to_write(claim, record)) pg::raise_claim_overtaken();
+    if (!try_to_write(claim, record)) store::raise_claim_overtaken();
 }
 
 // The lease counts from here: the row is not touched again at commit.
@@ -195,13 +270,13 @@ bool write_early(OpenClaim* claim) {
 }
 
 void restore_before(OpenClaim* claim) {
-    const store::Store& store = records();
+    const store::Store& store = store::records();
     store::Version written = row_version(*claim);
     claim->busy_level = current_level(claim);
     bool restored = claim->has_before ? store.update(claim->before, written)
                                       : store.remove(claim->begun.id, written);
     claim->busy_level = 0;
-    if (!restored) pg::raise_claim_overtaken();
+    if (!restored) store::raise_claim_overtaken();
 }
 
 void end_claim(OpenClaim* claim, bool released) {
@@ -210,7 +285,8 @@ void end_claim(OpenClaim* claim, bool released) {
 }
 
 void unlock_written_claim(OpenClaim* claim) {
-    if (records().rows_guard_themselves && claim->claimed_level == GetCurrentTransactionNestLevel())
+    if (store::records().rows_guard_themselves &&
+        claim->claimed_level == GetCurrentTransactionNestLevel())
         unlock(claim->begun.id);
 }
 
@@ -226,35 +302,21 @@ void forget_ended_claim(OpenClaim* claim) {
     if (claim->claimed_level == level && claim->ended_level == level) drop(claim);
 }
 
-// The lease counts from the commit: it says how long a committed claim may be silent. Every lock
-// that this needs was taken when the key was granted, so the table has changed only if this very
-// transaction has changed it.
-void write_open_claims() {
-    if (claims.context == nullptr) return;
-    for (OpenClaim* claim = claims.newest; claim != nullptr; claim = claim->older) {
-        if (claim->ended_level > 0 || claim->leased) continue;
-        if (!records().writes_in_callbacks) pg::raise_table_changed();
-        write_open_claim(claim);
-        claim->leased = true;
-    }
+void raise_own_claim_open() {
+    ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+                    errmsg("this transaction has begun this key and not ended it"),
+                    errhint("End the claim with idem_complete, idem_fail or idem_release.")));
+    pg_unreachable();
 }
 
-void forget_claims() {
-    claims.context = nullptr;
+void watch_transactions() {
+    RegisterXactCallback(at_transaction_event, nullptr);
+    RegisterSubXactCallback(at_subtransaction_event, nullptr);
 }
 
-void claims_subcommit(int level) {
-    change_nested([level](OpenClaim* claim) {
-        claim->claimed_level = Min(claim->claimed_level, level - 1);
-        claim->written_level = Min(claim->written_level, level - 1);
-        claim->ended_level = Min(claim->ended_level, level - 1);
-        claim->busy_level = Min(claim->busy_level, level - 1);
-        return true;
-    });
-}
-
-void claims_subabort(int level) {
-    change_nested([level](OpenClaim* claim) { return undo_from(claim, level); });
+void come_first_at_commit() {
+    UnregisterXactCallback(at_transaction_event, nullptr);
+    RegisterXactCallback(at_transaction_event, nullptr);
 }
 
 }  // namespace idem::claim

@@ -1,7 +1,7 @@
-// The claims that this transaction has begun. They live in backend memory and are written once:
-// when they end, or when the transaction commits with them still open, which makes them leased.
-// Where a write may run code of users it cannot wait for the commit: there the row is written at
-// once.
+// The claims that this transaction has begun: what it keeps of them, and when it writes them. They
+// live in backend memory and are written once: when they end, or when the transaction commits with
+// them still open, which makes them leased. Where a write may run code of users it cannot wait for
+// the commit: there the row is written at once.
 #pragma once
 
 #include "store/record.hpp"
@@ -15,9 +15,8 @@ struct OpenClaim {
     OpenClaim* older_in_bucket;  // of those with the same hash
     OpenClaim* next_nested;      // of those to which something happened in a subtransaction
     bool nested;                 // it is among them
-    std::uint64_t hash;
-    store::Record begun;   // as idem_begin made it; never changes
-    store::Record before;  // the row it takes the place of, if `has_before`
+    store::Record begun;         // as idem_begin made it; never changes
+    store::Record before;        // the row it takes the place of, if `has_before`
     bool has_before;
     int claimed_level;
     int written_level;  // from here on the row carries our token and is the newer truth
@@ -70,11 +69,15 @@ void withdraw_claim(OpenClaim* claim);
 // a rollback takes all of it at once.
 void forget_ended_claim(OpenClaim* claim);
 
-// Called by the transaction callbacks. The first writes the claims that are still open. No code of
-// users runs: an error (55000) where the table would need any.
-void write_open_claims();
-void forget_claims();
-void claims_subcommit(int level);
-void claims_subabort(int level);
+// For what only somebody else may do to the key.
+[[noreturn]] void raise_own_claim_open();
+
+// Called once, when the library is loaded.
+void watch_transactions();
+
+// Has our callback called before those that others have registered until now: what postgres_fdw
+// commits on other servers in its own is to come after our write, which may fail. The server calls
+// the callbacks in the order of the last registration first.
+void come_first_at_commit();
 
 }  // namespace idem::claim

@@ -1,16 +1,28 @@
+// The policies are read whole and kept, as the server keeps what it has read of a catalog: a
+// relcache callback only counts (it may come in the middle of anything and must read nothing), and
+// the next use reads anew if the count has moved. A change of the table says so by a statement
+// trigger, which sends an invalidation of the table's relcache entry
+// (CacheInvalidateRelcacheByRelid) to all backends when its transaction commits; nobody has to wait
+// for that, and a replica replays it.
+
 #include "config/policy.hpp"
 
-#include "core/pattern.hpp"
+#include "core/key.hpp"
 
-#include "config/policy_check.hpp"
-#include "config/policy_rows.hpp"
+#include "config/policy_change.hpp"
 #include "config/settings.hpp"
-#include "pg/datum.hpp"
-#include "pg/errors.hpp"
 
 namespace idem::config {
 
 namespace {
+
+// What a call asks of a row that is no trace of a dropped one.
+struct Candidate {
+    const PolicyRow* row;
+    std::string_view reach;  // core::pattern_reach()
+    const char* unusable;    // the column that makes no sense, or nullptr
+    Given given;
+};
 
 // The rows as of the moment when `changes` had the value `as_of`.
 struct Cache {
@@ -19,7 +31,8 @@ struct Cache {
     Oid table;
     MemoryContext context;
     PolicyRows policies;
-    const char** unusable;  // of each row: the column that makes no sense, or nullptr
+    Candidate* candidates;
+    std::size_t count;
 };
 Cache cache;
 std::uint64_t changes;
@@ -29,11 +42,14 @@ void note_change(Datum, Oid table) {
     if (table == InvalidOid || table == cache.table) changes++;
 }
 
-const char** unusable_columns(const PolicyRows& policies) {
-    auto result = static_cast<const char**>(
-        MemoryContextAlloc(cache.context, sizeof(const char*) * (policies.count + 1)));
-    for (std::size_t i = 0; i < policies.count; i++) result[i] = unusable_column(policies.rows[i]);
-    return result;
+void find_candidates() {
+    cache.candidates = static_cast<Candidate*>(
+        MemoryContextAlloc(cache.context, sizeof(Candidate) * (cache.policies.count + 1)));
+    cache.count = 0;
+    for (const PolicyRow& row : cache.policies)
+        if (!is_dropped(row))
+            cache.candidates[cache.count++] = {&row, core::pattern_reach(pattern_of(row)),
+                                               unusable_column(row), given_in(row)};
 }
 
 void load() {
@@ -45,7 +61,7 @@ void load() {
     MemoryContextReset(cache.context);
     cache.table = pg::table_oid("policy");
     cache.policies = read_policies(cache.context);
-    cache.unusable = unusable_columns(cache.policies);
+    find_candidates();
     cache.loaded = true;
 }
 
@@ -58,49 +74,68 @@ void refresh() {
         load();
 }
 
-// The row that holds for the scope; an error if it can't be gone by: what was meant is not known,
-// so the scope is closed. Two rows of one rank have the same pattern, which the primary key
-// forbids.
-const PolicyRow* best_row(std::string_view scope) {
-    std::size_t best = 0;
-    std::size_t best_rank = 0;
-    const char* unusable = nullptr;
-    for (std::size_t i = 0; i < cache.policies.count; i++) {
-        const PolicyRow& row = cache.policies.rows[i];
-        std::size_t rank = core::pattern_rank(core::pattern_reach(pattern_of(row)), scope);
-        if (rank == 0 || rank < best_rank || is_dropped(row)) continue;
-        unusable = rank > best_rank ? cache.unusable[i] : kPolicyColumnTypes[kPattern].name;
-        best_rank = rank;
-        best = i;
-    }
-    if (unusable != nullptr) pg::raise_policy_unusable(unusable);
-    return best_rank == 0 ? nullptr : &cache.policies.rows[best];
+[[noreturn]] void raise_unusable(const char* column) {
+    ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+                    errmsg("the policy of this scope is not valid"),
+                    errdetail("Its %s is not what idem_policy_set accepts.", column),
+                    errhint("Set it anew with idem_policy_set, or drop it with "
+                            "idem_policy_drop.")));
+    pg_unreachable();
 }
 
-ArrayType* array_at(const PolicyRow& row, PolicyColumn column) {
-    return row.nulls[column] ? nullptr : DatumGetArrayTypePCopy(row.values[column]);
+// What holds for the scope, or nullptr; an error if it can't be gone by: what was meant is not
+// known, so the scope is closed. Two rows of one rank have the same pattern, which the primary key
+// forbids.
+const Candidate* best_candidate(std::string_view scope) {
+    const Candidate* best = nullptr;
+    std::size_t best_rank = 0;
+    const char* unusable = nullptr;
+    for (std::size_t i = 0; i < cache.count; i++) {
+        const Candidate& candidate = cache.candidates[i];
+        std::size_t rank = core::pattern_rank(candidate.reach, scope);
+        if (rank == 0 || rank < best_rank) continue;
+        unusable = rank > best_rank ? candidate.unusable : core::kPolicyColumns[kPattern].name;
+        best_rank = rank;
+        best = &candidate;
+    }
+    if (unusable != nullptr) raise_unusable(unusable);
+    return best;
 }
 
 // By name, at every use: a role that does not exist admits nobody, not even a superuser, for a
 // restore or a DROP ROLE must not open what was closed.
 void check_role(const char* name) {
     Oid role = get_role_oid(name, true);
-    if (!OidIsValid(role)) pg::raise_missing_role(name);
-    if (!has_privs_of_role(GetUserId(), role)) pg::raise_role(name);
+    if (!OidIsValid(role))
+        ereport(
+            ERROR,
+            (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE), errmsg("permission denied for this scope"),
+             errdetail("Its policy admits only members of role \"%s\", which does not exist.",
+                       name),
+             errhint("Create the role, or give the scope another policy with "
+                     "idem_policy_set.")));
+    if (!has_privs_of_role(GetUserId(), role))
+        ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+                        errmsg("permission denied for this scope"),
+                        errdetail("Its policy admits only members of role \"%s\".", name)));
 }
 
 }  // namespace
 
 ScopePolicy policy_for(std::string_view scope) {
     refresh();
-    ScopePolicy result{default_policy(), nullptr, nullptr, nullptr};
-    const PolicyRow* row = best_row(scope);
-    if (row == nullptr) return result;
-    if (!row->nulls[kAllowedRole]) check_role(NameStr(*DatumGetName(row->values[kAllowedRole])));
-    result.values = values_of(*row);
-    result.exclude_fields = array_at(*row, kExcludeFields);
-    result.drop_headers = array_at(*row, kDropHeaders);
-    result.final_errors = array_at(*row, kFinalErrors);
+    ScopePolicy result{};
+    const Candidate* best = best_candidate(scope);
+    if (best == nullptr) {
+        result.values = default_policy();
+        return result;
+    }
+    const PolicyRow& row = *best->row;
+    if (!row.nulls[kAllowedRole]) check_role(NameStr(*DatumGetName(row.values[kAllowedRole])));
+    result.values = policy_of(best->given);
+    for (const ListMember& list : kListMembers)
+        if (!row.nulls[list.column])
+            result.*list.member = DatumGetArrayTypePCopy(row.values[list.column]);
     return result;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "core/policy.hpp"
+
 #include "pg/pg.hpp"
 
 namespace idem::config {
@@ -13,6 +14,17 @@ struct ScopePolicy {
     ArrayType* exclude_fields;
     ArrayType* drop_headers;
     ArrayType* final_errors;
+};
+
+// The columns that fill the arrays.
+struct ListMember {
+    int column;
+    ArrayType* ScopePolicy::*member;
+};
+inline constexpr ListMember kListMembers[] = {
+    {core::policy_column("exclude_fields"), &ScopePolicy::exclude_fields},
+    {core::policy_column("drop_headers"), &ScopePolicy::drop_headers},
+    {core::policy_column("final_errors"), &ScopePolicy::final_errors},
 };
 
 // The exact pattern's policy, else that of the longest prefix, else the settings. Arrays are copies

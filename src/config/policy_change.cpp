@@ -1,13 +1,37 @@
+// What a policy says counts from now on, but what it has said before decides about requests that
+// are under way: one that was first sent when keys were remembered for a day is not judged by a
+// year. So each change writes down what the memory was before and until when (core::Memory), and a
+// policy that is dropped leaves a row that says nothing else, until it cannot matter any more.
+//
+// Changes take turns (ShareRowExclusiveLock, as CREATE TRIGGER takes it); readers are not held up.
+
 #include "config/policy_change.hpp"
 
-#include "core/pattern.hpp"
+#include "core/key.hpp"
 
-#include "config/policy_rows.hpp"
+#include "config/settings.hpp"
 #include "pg/datum.hpp"
 
 namespace idem::config {
 
 namespace {
+
+// What can't be read may have been anything, so it counts as the least: for as long as it stands
+// there nothing is claimed under it.
+constexpr std::int64_t kLeast = 1;
+
+std::int64_t span_of(const core::Policy& policy) {
+    return Max(policy.ttl, policy.retention);
+}
+
+// Of a row by itself.
+core::Memory memory_of_row(const PolicyRow& row) {
+    if (unusable_column(row) != nullptr) return {kLeast, PG_INT64_MAX, kLeast};
+    std::int64_t span = span_of(policy_of(given_in(row)));
+    if (row.nulls[kSince]) return core::unchanged_memory(span);
+    return {span, DatumGetTimestampTz(row.values[kSince]),
+            pg::micros_of(DatumGetIntervalP(row.values[kMemoryBefore]))};
+}
 
 // As they are now and will be until this transaction ends. Readers are not held up.
 PolicyRows lock_and_read() {
@@ -64,12 +88,27 @@ void remove_what_is_over(const PolicyRows& policies, std::string_view but, Times
 
 }  // namespace
 
+core::Memory memory_of(const PolicyRows& policies, Rank rank, std::string_view scopes,
+                       const PolicyRow* without) {
+    core::Memory memory = core::unchanged_memory(span_of(default_policy()));
+    std::size_t best = 0;
+    for (const PolicyRow& row : policies) {
+        std::size_t its_rank = rank(pattern_of(row), scopes);
+        if (&row == without || is_dropped(row) || its_rank <= best) continue;
+        memory = memory_of_row(row);
+        best = its_rank;
+    }
+    for (const PolicyRow& row : policies)
+        if (&row != without && is_dropped(row) && rank(pattern_of(row), scopes) > best)
+            memory = core::with_past(memory, memory_of_row(row));
+    return memory;
+}
+
 void set_policy(PolicyRow* row) {
     PolicyRows policies = lock_and_read();
     TimestampTz now = GetCurrentTimestamp();
     core::Memory old = memory_of(policies, core::cover_rank, pattern_of(*row));
-    core::Policy values = values_of(*row);
-    set_past(core::changed_memory(old, Max(values.ttl, values.retention), now), row);
+    set_past(core::changed_memory(old, span_of(policy_of(given_in(*row))), now), row);
     mark_dropped(false, row);
     write_row(row);
     remove_what_is_over(policies, pattern_of(*row), now);

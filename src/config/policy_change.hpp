@@ -5,9 +5,16 @@
 
 namespace idem::config {
 
+// How long keys are remembered where these rows are all policies, in the scopes that something fits
+// to which each row has a rank: 0 if it does not hold there. The one with the highest rank does,
+// and dropped ones above it say what was before. `without`: as if that row were not there.
+using Rank = std::size_t (*)(std::string_view pattern, std::string_view scopes);
+core::Memory memory_of(const PolicyRows& policies, Rank rank, std::string_view scopes,
+                       const PolicyRow* without = nullptr);
+
 // Both make other changes of policies wait until this transaction ends.
 
-// `row` has everything but kSince and what follows.
+// `row` has the options, none of which is at fault.
 void set_policy(PolicyRow* row);
 
 // False if there is no such policy.

@@ -1,28 +1,60 @@
+// Everything here follows from core::kPolicyColumns: the statements, at compile time; the types
+// that the table has to have; how a value is read, judged and put into a core::Policy. Rows may
+// have been written by hand, so each is judged again when it is read, by what idem_policy_set would
+// refuse.
+
 #include "config/policy_table.hpp"
 
-#include "pg/errors.hpp"
-#include "pg/sql_text.hpp"
+#include "core/key.hpp"
+
+#include "config/settings.hpp"
 
 namespace idem::config {
 
 namespace {
 
+using core::ColumnType;
+using core::PolicyColumn;
+
+constexpr Oid oid_of(ColumnType type) {
+    switch (type) {
+        case ColumnType::Pattern:
+        case ColumnType::Word:
+            return TEXTOID;
+        case ColumnType::Span:
+            return INTERVALOID;
+        case ColumnType::Number:
+            return INT4OID;
+        case ColumnType::List:
+            return TEXTARRAYOID;
+        case ColumnType::Flag:
+            return BOOLOID;
+        case ColumnType::Role:
+            return NAMEOID;
+        case ColumnType::Moment:
+            return TIMESTAMPTZOID;
+    }
+    return InvalidOid;
+}
+
+// ---- statements ----
+
 struct RowTypes {
-    Oid types[kPolicyColumns];
+    Oid types[kColumns];
 };
 
 constexpr RowTypes row_types() {
     RowTypes result{};
-    for (int i = 0; i < kPolicyColumns; i++) result.types[i] = kPolicyColumnTypes[i].type;
+    for (int i = 0; i < kColumns; i++) result.types[i] = oid_of(core::kPolicyColumns[i].type);
     return result;
 }
 
 constexpr RowTypes kRow = row_types();
 
 constexpr void add_columns(pg::SqlText* sql, int first) {
-    for (int i = first; i < kPolicyColumns; i++) {
+    for (int i = first; i < kColumns; i++) {
         if (i > first) sql->add(", ");
-        sql->add(kPolicyColumnTypes[i].name);
+        sql->add(core::kPolicyColumns[i].name);
     }
 }
 
@@ -40,11 +72,11 @@ constexpr pg::SqlText write_sql() {
     sql.add("INSERT INTO idempotency.policy (");
     add_columns(&sql, kPattern);
     sql.add(") VALUES (");
-    sql.parameters(1, kPolicyColumns);
+    sql.parameters(1, kColumns);
     sql.add(") ON CONFLICT (scope_pattern) DO UPDATE SET (");
     add_columns(&sql, kPattern + 1);
     sql.add(") = (");
-    sql.parameters(2, kPolicyColumns);
+    sql.parameters(2, kColumns);
     sql.add(")");
     return sql;
 }
@@ -53,23 +85,33 @@ constexpr pg::SqlText kRead = read_sql();
 constexpr pg::SqlText kWrite = write_sql();
 
 pg::Statement read_all = {kRead.text, 0, nullptr, pg::Access::Whole, nullptr};
-pg::Statement upsert = {kWrite.text, kPolicyColumns, kRow.types, pg::Access::ByIndex, nullptr};
+pg::Statement upsert = {kWrite.text, kColumns, kRow.types, pg::Access::ByIndex, nullptr};
 pg::Statement delete_one = {
     "DELETE FROM idempotency.policy WHERE scope_pattern OPERATOR(pg_catalog.=) $1", 1, kRow.types,
     pg::Access::ByIndex, nullptr};
 
+// ---- rows ----
+
+[[noreturn]] void raise_policy_table(int column) {
+    ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+                    errmsg("table idempotency.policy can't be read"),
+                    errdetail("Its column %s has another type, or is null.",
+                              core::kPolicyColumns[column].name),
+                    errhint("Make the table what CREATE EXTENSION made it.")));
+    pg_unreachable();
+}
+
 // Whoever owns the table may change it; what is another type is not read as if it were ours.
 void check_types(TupleDesc desc) {
-    for (int i = 0; i < kPolicyColumns; i++)
-        if (TupleDescAttr(desc, i)->atttypid != kPolicyColumnTypes[i].type)
-            pg::raise_policy_table(kPolicyColumnTypes[i].name);
+    for (int i = 0; i < kColumns; i++)
+        if (TupleDescAttr(desc, i)->atttypid != kRow.types[i]) raise_policy_table(i);
 }
 
 void copy_row(HeapTuple tuple, TupleDesc desc, PolicyRow* row) {
     heap_deform_tuple(tuple, desc, row->values, row->nulls);
-    for (PolicyColumn column : {kPattern, kDropped})
-        if (row->nulls[column]) pg::raise_policy_table(kPolicyColumnTypes[column].name);
-    for (int i = 0; i < kPolicyColumns; i++) {
+    for (int column : {kPattern, kDropped})
+        if (row->nulls[column]) raise_policy_table(column);
+    for (int i = 0; i < kColumns; i++) {
         if (row->nulls[i]) continue;
         Form_pg_attribute attribute = TupleDescAttr(desc, i);
         row->values[i] = attribute->attlen == -1
@@ -78,10 +120,70 @@ void copy_row(HeapTuple tuple, TupleDesc desc, PolicyRow* row) {
     }
 }
 
+// ---- values ----
+
+std::int64_t micros_at(const PolicyRow& row, int column) {
+    return pg::micros_of(DatumGetIntervalP(row.values[column]));
+}
+
+bool is_pattern(const PolicyRow& row) {
+    core::Name pattern = pg::name_of(DatumGetTextPP(row.values[kPattern]));
+    return core::check_pattern(pattern.bytes, pattern.chars, pattern.utf8) ==
+           core::PatternFault::None;
+}
+
+bool is_between(std::int64_t value, const PolicyColumn& column) {
+    return value >= column.least && value <= column.most;
+}
+
+// Whether each element is fit, and none is null.
+bool are_all_fit(ArrayType* array, const PolicyColumn& column) {
+    if (array_contains_nulls(array)) return false;
+    if (column.fits == nullptr) return true;
+    pg::TextList words = pg::text_list(array, column.name);
+    for (std::size_t i = 0; i < words.count; i++)
+        if (!column.fits(words.items[i])) return false;
+    return true;
+}
+
+// Of two spans, the first may not be the longer one.
+constexpr int kInOrder[][2] = {{core::policy_column("ttl"), kRetention},
+                               {core::policy_column("retry_base"), kRetryCap}};
+
+// The column that does not go with another one; kColumns: none.
+int misfit(const PolicyRow& row) {
+    for (const auto& [shorter, longer] : kInOrder)
+        if (!row.nulls[shorter] && !row.nulls[longer] &&
+            micros_at(row, shorter) > micros_at(row, longer))
+            return longer;
+    return row.nulls[kSince] != row.nulls[kMemoryBefore] ? kMemoryBefore : kColumns;
+}
+
+// What Policy keeps of a value.
+std::int64_t scalar_at(const PolicyRow& row, int column) {
+    Datum value = row.values[column];
+    switch (core::kPolicyColumns[column].type) {
+        case ColumnType::Span:
+            return micros_at(row, column);
+        case ColumnType::Number:
+            return DatumGetInt32(value);
+        case ColumnType::Flag:
+            return DatumGetBool(value) ? 1 : 0;
+        case ColumnType::Word:
+            return core::place_of_word(text_at(row, column), core::kPolicyColumns[column].words);
+        case ColumnType::Pattern:
+        case ColumnType::List:
+        case ColumnType::Role:
+        case ColumnType::Moment:
+            break;
+    }
+    return 0;
+}
+
 }  // namespace
 
 PolicyRows read_policies(MemoryContext context) {
-    pg::Internal scope = pg::begin_internal("policy");
+    pg::AsOwner scope = pg::begin_as_owner("policy");
     std::uint64_t count = pg::run_read(&read_all, nullptr, nullptr);
     check_types(SPI_tuptable->tupdesc);
     MemoryContext previous = MemoryContextSwitchTo(context);
@@ -89,19 +191,67 @@ PolicyRows read_policies(MemoryContext context) {
     for (std::uint64_t i = 0; i < count; i++)
         copy_row(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, &result.rows[i]);
     MemoryContextSwitchTo(previous);
-    pg::end_internal(scope);
+    pg::end_as_owner(scope);
     return result;
 }
 
 void write_row(PolicyRow* row) {
-    char nulls[kPolicyColumns];
-    for (int i = 0; i < kPolicyColumns; i++) nulls[i] = row->nulls[i] ? 'n' : ' ';
+    char nulls[kColumns];
+    for (int i = 0; i < kColumns; i++) nulls[i] = row->nulls[i] ? 'n' : ' ';
     (void)pg::write_alone("policy", &upsert, row->values, nulls);
 }
 
 void delete_row(const PolicyRow& row) {
     Datum values[] = {row.values[kPattern]};
     (void)pg::write_alone("policy", &delete_one, values, nullptr);
+}
+
+bool fits(const PolicyRow& row, int column) {
+    const PolicyColumn& ours = core::kPolicyColumns[column];
+    if (row.nulls[column]) return true;
+    switch (ours.type) {
+        case ColumnType::Pattern:
+            return is_pattern(row);
+        case ColumnType::Span:
+            return core::check_duration(micros_at(row, column), ours.range) ==
+                   core::DurationFault::None;
+        case ColumnType::Number:
+            return is_between(scalar_at(row, column), ours);
+        case ColumnType::Word:
+            return scalar_at(row, column) >= 0;
+        case ColumnType::List:
+            return are_all_fit(DatumGetArrayTypeP(row.values[column]), ours);
+        case ColumnType::Flag:
+        case ColumnType::Role:
+        case ColumnType::Moment:
+            break;
+    }
+    return true;
+}
+
+const char* unusable_column(const PolicyRow& row) {
+    for (int column : kCheckOrder.columns) {
+        int bad = fits(row, column) ? kColumns : column;
+        // The last of the spans: now they can be compared.
+        if (bad == kColumns && column == kMemoryBefore) bad = misfit(row);
+        if (bad < kColumns) return core::kPolicyColumns[bad].name;
+    }
+    return nullptr;
+}
+
+Given given_in(const PolicyRow& row) {
+    Given given{};
+    for (int i = 0; i < kOptions; i++)
+        if (!row.nulls[i] && core::kPolicyColumns[i].put != nullptr)
+            given.options[given.count++] = {i, scalar_at(row, i)};
+    return given;
+}
+
+core::Policy policy_of(const Given& given) {
+    core::Policy policy = default_policy();
+    for (int i = 0; i < given.count; i++)
+        core::kPolicyColumns[given.options[i].column].put(&policy, given.options[i].value);
+    return policy;
 }
 
 }  // namespace idem::config

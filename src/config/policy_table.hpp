@@ -1,68 +1,29 @@
-// The table idempotency.policy.
+// The table idempotency.policy: its rows, which of them can be gone by, and what they say. Its
+// columns are those of core/policy.hpp.
 #pragma once
 
-#include "pg/internal.hpp"
+#include "core/policy.hpp"
+
+#include "pg/datum.hpp"
+#include "pg/owner.hpp"
 
 namespace idem::config {
 
-// In the order of the table, of the statements and, before kSince, of the arguments of
-// idem_policy_set.
-enum PolicyColumn {
-    kPattern,
-    kTtl,
-    kRetention,
-    kLease,
-    kWait,
-    kMaxAttempts,
-    kRetryBase,
-    kRetryCap,
-    kKeyRequired,
-    kFingerprintRequired,
-    kStoreRequest,
-    kOnLeaseExpiry,
-    kMaxBodyBytes,
-    kOnLargeBody,
-    kExcludeFields,
-    kDropHeaders,
-    kFinalErrors,
-    kAllowedRole,
-    kSince,
-    kMemoryBefore,
-    kDropped,
-    kPolicyColumns
-};
-
-struct PolicyColumnType {
-    const char* name;
-    Oid type;
-};
-inline constexpr PolicyColumnType kPolicyColumnTypes[kPolicyColumns] = {
-    {"scope_pattern", TEXTOID},
-    {"ttl", INTERVALOID},
-    {"retention", INTERVALOID},
-    {"lease", INTERVALOID},
-    {"wait", INTERVALOID},
-    {"max_attempts", INT4OID},
-    {"retry_base", INTERVALOID},
-    {"retry_cap", INTERVALOID},
-    {"key_required", BOOLOID},
-    {"fingerprint_required", BOOLOID},
-    {"store_request", BOOLOID},
-    {"on_lease_expiry", TEXTOID},
-    {"max_body_bytes", INT4OID},
-    {"on_large_body", TEXTOID},
-    {"exclude_fields", TEXTARRAYOID},
-    {"drop_headers", TEXTARRAYOID},
-    {"final_errors", TEXTARRAYOID},
-    {"allowed_role", NAMEOID},
-    {"since", TIMESTAMPTZOID},
-    {"memory_before", INTERVALOID},
-    {"dropped", BOOLOID},
-};
+inline constexpr int kColumns = core::kPolicyColumnCount;
+inline constexpr int kPattern = core::policy_column("scope_pattern");
+inline constexpr int kRetention = core::policy_column("retention");
+inline constexpr int kRetryCap = core::policy_column("retry_cap");
+inline constexpr int kExcludeFields = core::policy_column("exclude_fields");
+inline constexpr int kAllowedRole = core::policy_column("allowed_role");
+inline constexpr int kSince = core::policy_column("since");
+inline constexpr int kMemoryBefore = core::policy_column("memory_before");
+inline constexpr int kDropped = core::policy_column("dropped");
+// What idem_policy_set is told, and the row says.
+inline constexpr int kOptions = kSince;
 
 struct PolicyRow {
-    Datum values[kPolicyColumns];
-    bool nulls[kPolicyColumns];
+    Datum values[kColumns];
+    bool nulls[kColumns];
 };
 
 struct PolicyRows {
@@ -81,5 +42,53 @@ PolicyRows read_policies(MemoryContext context);
 void write_row(PolicyRow* row);
 
 void delete_row(const PolicyRow& row);
+
+inline std::string_view text_at(const PolicyRow& row, int column) {
+    return pg::bytes_of(DatumGetPointer(row.values[column]));
+}
+
+inline std::string_view pattern_of(const PolicyRow& row) {
+    return text_at(row, kPattern);
+}
+
+// A policy that is gone says no more than for how long keys were remembered under it.
+inline bool is_dropped(const PolicyRow& row) {
+    return DatumGetBool(row.values[kDropped]);
+}
+
+// The columns in the order in which their faults are told.
+struct CheckOrder {
+    int columns[kColumns];
+};
+constexpr CheckOrder check_order() {
+    CheckOrder order{};
+    int count = 0;
+    for (int type = 0; count < kColumns; type++)
+        for (int i = 0; i < kColumns; i++)
+            if (static_cast<int>(core::kPolicyColumns[i].type) == type) order.columns[count++] = i;
+    return order;
+}
+inline constexpr CheckOrder kCheckOrder = check_order();
+
+// Whether a value makes sense by itself. Null does.
+bool fits(const PolicyRow& row, int column);
+
+// The first column whose value makes no sense, alone or beside the others; nullptr if the row can
+// be gone by. idem_policy_set lets no such row in, and neither do the table's constraints as far as
+// SQL can tell; this is for rows that came all the same.
+const char* unusable_column(const PolicyRow& row);
+
+// What a row says that Policy has a member for: which column, and the value to put there.
+struct Given {
+    struct {
+        int column;
+        std::int64_t value;
+    } options[kOptions];
+    int count;
+};
+Given given_in(const PolicyRow& row);
+
+// Over the settings as they are now.
+core::Policy policy_of(const Given& given);
 
 }  // namespace idem::config

@@ -1,27 +1,101 @@
-// Every setting of the extension, prefix "idempotency.". Nothing else defines one.
+// Every setting of the extension, prefix "idempotency.". A new one is a variable and a line of the
+// table, both here; nothing else defines one.
 #pragma once
 
 #include "core/policy.hpp"
-#include "core/store_choice.hpp"
+#include "core/time.hpp"
+
 #include "pg/pg.hpp"
 
 namespace idem::config {
 
+enum class StoreChoice {
+    Auto,  // the heap store where the table allows it, else SQL
+    Sql,
+    Heap,  // an error where the table does not allow it
+};
+
+// What stands here is the default; the unit is that of the table.
+inline int default_ttl = 24 * 60 * 60;
+inline int default_retention = 0;
+inline int default_lease = 60 * 1000;
+inline int default_wait = 0;
+inline int max_body_bytes = 4 * 1024 * 1024;
+inline int cleanup_interval = 60;  // 0: no sweeping
+// A batch works for less than a slice of the scheduler's time, so that callers hardly wait for it.
+inline int cleanup_batch_size = 200;
+inline int cleanup_grace = 0;  // seconds after its retention for which a record is kept
+inline int log_events = 0;
+inline bool log_keys = false;
+inline int store_setting = static_cast<int>(StoreChoice::Auto);
+
+// Values of log_events.
+enum LogEvents { kLogOff, kLogProblems, kLogAll };
+inline constexpr config_enum_entry kLogEventsWords[] = {{"off", kLogOff, false},
+                                                        {"problems", kLogProblems, false},
+                                                        {"all", kLogAll, false},
+                                                        {nullptr, 0, false}};
+
+inline constexpr config_enum_entry kStoreWords[] = {
+    {"auto", static_cast<int>(StoreChoice::Auto), false},
+    {"sql", static_cast<int>(StoreChoice::Sql), false},
+    {"heap", static_cast<int>(StoreChoice::Heap), false},
+    {nullptr, 0, false}};
+
+struct Setting {
+    const char* name;
+    const char* short_description;
+    const char* long_description;
+    GucContext context;
+    int* number;    // of a word, its place; nullptr: it is a flag
+    int least = 0;  // of a number
+    int most = 0;
+    int unit = 0;
+    std::int64_t core::Policy::*otherwise = nullptr;  // the option that it holds for
+    const config_enum_entry* words = nullptr;
+    bool* flag = nullptr;
+};
+
+// What decides how long a key is remembered, or when its request may be taken over, is not for
+// callers.
+inline constexpr Setting kSettings[] = {
+    {"idempotency.default_ttl", "How long the answer of a request is replayed.",
+     "Counted from the claim. A policy or an argument wins over it.", PGC_SUSET, &default_ttl, 1,
+     INT_MAX, GUC_UNIT_S, &core::Policy::ttl},
+    {"idempotency.default_retention", "How long a key is remembered at all.",
+     "Between ttl and retention a late retry is refused. Zero: as long as the ttl.", PGC_SUSET,
+     &default_retention, 0, INT_MAX, GUC_UNIT_S, &core::Policy::retention},
+    {"idempotency.default_lease", "How long a committed claim may be silent.",
+     "After that the next caller takes it over.", PGC_SUSET, &default_lease, 1, INT_MAX,
+     GUC_UNIT_MS, &core::Policy::lease},
+    {"idempotency.default_wait", "How long idem_begin waits for a running execution.",
+     "Zero: a duplicate is answered at once.", PGC_USERSET, &default_wait, 0,
+     static_cast<int>(core::kLongestWait / core::kMillisecond), GUC_UNIT_MS, &core::Policy::wait},
+    {"idempotency.max_body_bytes", "Largest response body that a record keeps.",
+     "The limit of headers, of a checkpoint's state, and of a stored request, too.", PGC_SUSET,
+     &max_body_bytes, 0, static_cast<int>(core::kLargestBody), GUC_UNIT_BYTE,
+     &core::Policy::max_body_bytes},
+    {"idempotency.cleanup_interval", "How often expired records are removed.",
+     "Zero: never, except by idem_cleanup.", PGC_SIGHUP, &cleanup_interval, 0, 24 * 60 * 60,
+     GUC_UNIT_S},
+    {"idempotency.cleanup_batch_size", "Most records that one transaction of the sweeper removes.",
+     nullptr, PGC_SIGHUP, &cleanup_batch_size, 1, 100000},
+    {"idempotency.cleanup_grace", "How long the sweeper keeps a record after its retention.",
+     nullptr, PGC_SIGHUP, &cleanup_grace, 0, INT_MAX, GUC_UNIT_S},
+    {"idempotency.log_events", "Which decisions are written to the server log.", nullptr, PGC_SUSET,
+     &log_events, 0, 0, 0, nullptr, kLogEventsWords},
+    {"idempotency.log_keys", "Whether these lines name the principal and the key.",
+     "Keys may be secrets.", PGC_SUSET, nullptr, 0, 0, 0, nullptr, nullptr, &log_keys},
+    {"idempotency.store", "How the table of records is read and written.",
+     "auto: directly where it is a plain local table, else with SQL.", PGC_SIGHUP, &store_setting,
+     0, 0, 0, nullptr, kStoreWords},
+};
+
 void define_settings();
 
-enum class LogEvents { Off, Problems, All };
-LogEvents log_events();
-bool log_keys();
-
-// One for the whole server, and for the life of a process: claims of one transaction, and of
-// sessions that meet, are not to be kept in two ways.
-core::StoreChoice store_choice();
-
-// Of the sweeper. Seconds; 0: it is off.
-int cleanup_interval();
-int cleanup_batch_size();
-// How long after its retention a record is kept, in microseconds.
-std::int64_t cleanup_grace();
+// What the setting was when this process first asked: claims of one transaction, and of sessions
+// that meet, are not to be kept in two ways.
+StoreChoice store_choice();
 
 // The policy that holds where no row of idempotency.policy says otherwise.
 core::Policy default_policy();

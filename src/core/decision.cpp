@@ -15,80 +15,80 @@ constexpr std::int64_t minus(std::int64_t a, std::int64_t b) noexcept {
 }
 
 constexpr Decision refuse(Outcome outcome, std::int64_t retry_after = 0) noexcept {
-    return {outcome, Claim::None, retry_after};
+    return {outcome, Execution::None, retry_after};
 }
 
-constexpr Decision execute(Claim claim) noexcept {
-    return {Outcome::Execute, claim, 0};
+constexpr Decision execute(Execution execution) noexcept {
+    return {Outcome::Execute, execution, 0};
 }
 
 // Nothing is known of the key, or nothing any more. A request first sent before our memory begins
 // may have had its effect under a record that is gone, so it is refused.
-constexpr Decision begin_anew(const Asked& asked, Claim claim) noexcept {
-    if (asked.first_sent && *asked.first_sent < minus(asked.now, asked.memory)) {
+constexpr Decision begin_anew(const Terms& terms, Execution execution) noexcept {
+    if (terms.first_sent && *terms.first_sent < minus(terms.now, terms.memory)) {
         return refuse(Outcome::Expired);
     }
-    return execute(claim);
+    return execute(execution);
 }
 
 // Until the ttl ends a key belongs to its payload. A record without a final answer keeps it for
 // ever: another payload must not continue from this one's recovery point.
-constexpr bool bound_to_payload(const RecordFacts& record, std::int64_t now) noexcept {
+constexpr bool bound_to_payload(const Known& record, std::int64_t now) noexcept {
     return now < record.expires_at || record.status == Status::InProgress ||
            record.status == Status::Unknown;
 }
 
 // Attempts that nobody ended count as well: a request that kills its worker does not run for ever.
-constexpr bool attempts_used_up(const RecordFacts& record, const Asked& asked) noexcept {
-    return asked.max_attempts > 0 && record.attempt >= asked.max_attempts;
+constexpr bool attempts_used_up(const Known& record, const Terms& terms) noexcept {
+    return terms.max_attempts > 0 && record.attempt >= terms.max_attempts;
 }
 
-constexpr Decision decide_in_progress(const RecordFacts& record, const Asked& asked) noexcept {
-    if (asked.now < record.lease_until && !record.holder_gone) {
-        return refuse(Outcome::InProgress, minus(record.lease_until, asked.now));
+constexpr Decision decide_in_progress(const Known& record, const Terms& terms) noexcept {
+    if (terms.now < record.lease_until && !record.holder_gone) {
+        return refuse(Outcome::InProgress, minus(record.lease_until, terms.now));
     }
-    if (asked.on_lease_expiry == OnLeaseExpiry::Unknown) return refuse(Outcome::Unknown);
-    if (attempts_used_up(record, asked)) return refuse(Outcome::Exhausted);
-    return execute(Claim::Takeover);
+    if (terms.on_lease_expiry == OnLeaseExpiry::Unknown) return refuse(Outcome::Unknown);
+    if (attempts_used_up(record, terms)) return refuse(Outcome::Exhausted);
+    return execute(Execution::Takeover);
 }
 
-constexpr Decision decide_retryable(const RecordFacts& record, const Asked& asked) noexcept {
-    if (attempts_used_up(record, asked) && !record.released_by_operator) {
+constexpr Decision decide_retryable(const Known& record, const Terms& terms) noexcept {
+    if (attempts_used_up(record, terms) && !record.released_by_operator) {
         return refuse(Outcome::Exhausted);
     }
-    if (asked.now < record.next_attempt_at) {
-        return refuse(Outcome::RetryLater, minus(record.next_attempt_at, asked.now));
+    if (terms.now < record.next_attempt_at) {
+        return refuse(Outcome::RetryLater, minus(record.next_attempt_at, terms.now));
     }
-    return execute(Claim::Retry);
+    return execute(Execution::Retry);
 }
 
 // The ttl is asked before the retention: should a retention ever end first, the answer is still
 // replayed and not run again.
-constexpr Decision decide_finished(const RecordFacts& record, const Asked& asked) noexcept {
-    if (asked.now < record.expires_at) {
-        return record.status == Status::Retryable ? decide_retryable(record, asked)
+constexpr Decision decide_finished(const Known& record, const Terms& terms) noexcept {
+    if (terms.now < record.expires_at) {
+        return record.status == Status::Retryable ? decide_retryable(record, terms)
                                                   : refuse(Outcome::Replay);
     }
-    if (asked.now < record.retained_until) return refuse(Outcome::Expired);
+    if (terms.now < record.retained_until) return refuse(Outcome::Expired);
     // Sent before this record was claimed: it may be this request's own.
-    if (asked.first_sent && *asked.first_sent <= record.claimed_at) return refuse(Outcome::Expired);
-    return begin_anew(asked, Claim::Reuse);
+    if (terms.first_sent && *terms.first_sent <= record.claimed_at) return refuse(Outcome::Expired);
+    return begin_anew(terms, Execution::Reuse);
 }
 
 }  // namespace
 
-Decision decide(const RecordFacts* record, const Asked& asked) noexcept {
-    if (record == nullptr) return begin_anew(asked, Claim::First);
-    if (!record->same_fingerprint && bound_to_payload(*record, asked.now)) {
+Decision decide(const Known* record, const Terms& terms) noexcept {
+    if (record == nullptr) return begin_anew(terms, Execution::First);
+    if (!record->same_fingerprint && bound_to_payload(*record, terms.now)) {
         return refuse(Outcome::Mismatch);
     }
     switch (record->status) {
         case Status::InProgress:
-            return decide_in_progress(*record, asked);
+            return decide_in_progress(*record, terms);
         case Status::Completed:
         case Status::Failed:
         case Status::Retryable:
-            return decide_finished(*record, asked);
+            return decide_finished(*record, terms);
         case Status::Unknown:
             break;
     }

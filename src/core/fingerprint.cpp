@@ -2,10 +2,275 @@
 
 #include <openssl/evp.h>
 
+#include <algorithm>
 #include <charconv>
+#include <cstring>
 #include <memory>
 
+#include "core/key.hpp"
+
 namespace idem::core {
+
+// ---- canonical form ----
+
+// Numbers are never turned into floating point. Their decimal digits are laid out by the rules of
+// ECMAScript's Number::toString, which RFC 8785 prescribes. For a number written with the shortest
+// digits that identify its double, such as 0.1 or 1e30, that is RFC 8785 to the byte. Any other
+// keeps its digits where RFC 8785 would round them, so different numbers never become equal.
+
+namespace {
+
+// Strings are looked at by words: they are most of what a request consists of.
+using Word = std::uint64_t;
+constexpr std::size_t kWord = sizeof(Word);
+constexpr Word kOnes = ~Word{0} / 255;  // one in each byte
+
+Word word_at(const char* text) {
+    Word word;
+    std::memcpy(&word, text, kWord);
+    return word;
+}
+
+// Whether a byte of `word` is less than `limit`, which is at most 128.
+bool has_less(Word word, unsigned char limit) {
+    return ((word - kOnes * limit) & ~word & kOnes * 0x80) != 0;
+}
+
+bool has_byte(Word word, char c) {
+    return has_less(word ^ kOnes * static_cast<unsigned char>(c), 1);
+}
+
+bool stands_for_itself(char c) {
+    return static_cast<unsigned char>(c) >= 0x20 && c != '"' && c != '\\';
+}
+
+bool all_stand_for_themselves(Word word) {
+    return !has_less(word, 0x20) && !has_byte(word, '"') && !has_byte(word, '\\');
+}
+
+std::size_t first_difference(const char* a, const char* b, std::size_t length) {
+    std::size_t at = 0;
+    while (at + kWord <= length && word_at(a + at) == word_at(b + at)) at += kWord;
+    while (at < length && a[at] == b[at]) ++at;
+    return at;
+}
+
+// Without the zeros at both ends. No digits: zero.
+Decimal trimmed(Decimal number) {
+    const std::size_t zeros = std::min(number.digits.find_first_not_of('0'), number.digits.size());
+    number.digits.remove_prefix(zeros);
+    number.exponent -= static_cast<std::int64_t>(zeros);
+    number.digits = number.digits.substr(0, number.digits.find_last_not_of('0') + 1);
+    return number;
+}
+
+char* put(char* out, std::string_view text) {
+    return std::copy(text.begin(), text.end(), out);
+}
+
+// Up to 21 digits before the point.
+char* put_positional(const Decimal& number, char* out) {
+    const std::size_t whole = static_cast<std::size_t>(number.exponent) + 1;
+    if (number.digits.size() <= whole)
+        return std::fill_n(put(out, number.digits), whole - number.digits.size(), '0');
+    out = put(out, number.digits.substr(0, whole));
+    *out++ = '.';
+    return put(out, number.digits.substr(whole));
+}
+
+// 0.000001 is the smallest power of ten written like this.
+char* put_fraction(const Decimal& number, char* out) {
+    out = put(out, "0.");
+    out = std::fill_n(out, static_cast<std::size_t>(-number.exponent - 1), '0');
+    return put(out, number.digits);
+}
+
+char* put_scientific(const Decimal& number, char* out) {
+    *out++ = number.digits.front();
+    if (number.digits.size() > 1) {
+        *out++ = '.';
+        out = put(out, number.digits.substr(1));
+    }
+    out = put(out, number.exponent < 0 ? "e" : "e+");
+    constexpr std::size_t kLongest = 20;  // of 64 bits, with a sign
+    return std::to_chars(out, out + kLongest, number.exponent).ptr;
+}
+
+char* put_number(const Decimal& number, char* out) {
+    if (number.digits.empty()) return put(out, "0");  // -0 is 0
+    if (number.negative) *out++ = '-';
+    if (number.exponent >= 0 && number.exponent <= 20) return put_positional(number, out);
+    if (number.exponent >= -6 && number.exponent < 0) return put_fraction(number, out);
+    return put_scientific(number, out);
+}
+
+}  // namespace
+
+// UTF-8 sorts by code point. UTF-16 does too, but for one thing: its surrogates, which are the
+// four-byte sequences (lead F0 to F4), come before U+E000 to U+FFFF (lead EE and EF).
+bool utf16_less(std::string_view a, std::string_view b) noexcept {
+    const std::size_t length = std::min(a.size(), b.size());
+    const std::size_t at = first_difference(a.data(), b.data(), length);
+    if (at == length) return a.size() < b.size();
+    const auto rank = [](char c) {
+        const unsigned byte = static_cast<unsigned char>(c);
+        return byte == 0xEE || byte == 0xEF ? byte + 0x10 : byte;
+    };
+    return rank(a[at]) < rank(b[at]);
+}
+
+std::size_t plain_length(std::string_view text) noexcept {
+    const char* bytes = text.data();
+    std::size_t at = 0;
+    while (at + kWord <= text.size() && all_stand_for_themselves(word_at(bytes + at))) at += kWord;
+    while (at < text.size() && stands_for_itself(bytes[at])) ++at;
+    return at;
+}
+
+std::size_t spell_escape(char c, char* out) noexcept {
+    constexpr std::string_view kMeanings = "\"\\\b\f\n\r\t";
+    constexpr std::string_view kLetters = "\"\\bfnrt";
+    constexpr std::string_view kHex = "0123456789abcdef";
+    *out++ = '\\';
+    const std::size_t which = kMeanings.find(c);
+    if (which != std::string_view::npos) {
+        *out = kLetters[which];
+        return 2;
+    }
+    out = put(out, "u00");
+    *out++ = kHex[static_cast<unsigned char>(c) >> 4];
+    *out = kHex[static_cast<unsigned char>(c) & 0xF];
+    return kLongestEscape;
+}
+
+std::size_t spell_number(const Decimal& number, char* out) noexcept {
+    return static_cast<std::size_t>(put_number(trimmed(number), out) - out);
+}
+
+// ---- fields that are left out ----
+
+namespace {
+
+constexpr std::string_view kEach = "[*]";
+
+bool is_path(std::string_view entry) {
+    return !entry.empty() && entry.front() == '$';
+}
+
+bool starts_with(std::string_view text, std::string_view prefix) {
+    return text.substr(0, prefix.size()) == prefix;
+}
+
+// The first step of a path without its '$': '.name' or '[*]'.
+std::string_view first_step(std::string_view path) {
+    if (starts_with(path, kEach)) return kEach;
+    return path.substr(0, path.find_first_of(".[", 1));
+}
+
+bool valid_step(std::string_view step) {
+    if (step == kEach) return true;
+    return step.front() == '.' && step.size() > 1 &&
+           step.find_first_of("[]*\"") == std::string_view::npos;
+}
+
+bool valid_path(std::string_view path) {
+    if (path.empty()) return false;
+    while (!path.empty()) {
+        const std::string_view step = first_step(path);
+        if (!valid_step(step)) return false;
+        path.remove_prefix(step.size());
+    }
+    return true;
+}
+
+unsigned char ascii_lower(char c) {
+    return static_cast<unsigned char>(c >= 'A' && c <= 'Z' ? c + ('a' - 'A') : c);
+}
+
+// By length first, which tells most names apart.
+bool name_less(std::string_view a, std::string_view b) {
+    if (a.size() != b.size()) return a.size() < b.size();
+    return std::lexicographical_compare(a.begin(), a.end(), b.begin(), b.end(), [](char x, char y) {
+        return ascii_lower(x) < ascii_lower(y);
+    });
+}
+
+// By steps: what ends a name comes before whatever else may follow it.
+bool path_less(std::string_view a, std::string_view b) {
+    const auto rank = [](char c) {
+        return c == '.' ? 0 : c == '[' ? 1 : 2 + static_cast<unsigned char>(c);
+    };
+    return std::lexicographical_compare(a.begin(), a.end(), b.begin(), b.end(),
+                                        [rank](char x, char y) { return rank(x) < rank(y); });
+}
+
+// A step without its dot; that to each element comes after every name. None if the path ends.
+struct Step {
+    bool named;
+    std::string_view name;
+};
+
+Step next_step(std::string_view path, std::size_t at) {
+    const std::string_view step = first_step(path.substr(at));
+    if (step == kEach) return {false, {}};
+    return {true, step.substr(std::min<std::size_t>(1, step.size()))};
+}
+
+bool step_less(const Step& a, const Step& b) {
+    return a.named != b.named ? a.named : a.name < b.name;
+}
+
+Paths next_paths(const Paths& paths, const Step& step, std::size_t length) {
+    if (paths.begin == paths.end) return paths;
+    const std::size_t at = paths.at;
+    const auto* begin = std::lower_bound(
+        paths.begin, paths.end, step,
+        [at](std::string_view path, const Step& s) { return step_less(next_step(path, at), s); });
+    const auto* end = std::upper_bound(
+        begin, paths.end, step,
+        [at](const Step& s, std::string_view path) { return step_less(s, next_step(path, at)); });
+    return {begin, end, at + length};
+}
+
+}  // namespace
+
+bool valid_exclude(std::string_view entry) noexcept {
+    if (entry.empty() || has_control_character(entry, false)) return false;
+    return !is_path(entry) || valid_path(entry.substr(1));
+}
+
+Excludes sort_excludes(std::string_view* entries, std::size_t count) noexcept {
+    std::string_view* end = entries + count;
+    std::string_view* paths =
+        std::partition(entries, end, [](std::string_view entry) { return !is_path(entry); });
+    std::for_each(paths, end, [](std::string_view& path) { path.remove_prefix(1); });
+    std::sort(entries, paths, name_less);
+    std::sort(paths, end, path_less);
+    return {entries, paths, end};
+}
+
+bool names_exclude(const Excludes& excludes, std::string_view member) noexcept {
+    return std::binary_search(excludes.names, excludes.paths, member, name_less);
+}
+
+Paths root_paths(const Excludes& excludes) noexcept {
+    return {excludes.paths, excludes.end, 0};
+}
+
+Paths member_paths(const Paths& object, std::string_view member) noexcept {
+    return next_paths(object, {true, member}, 1 + member.size());
+}
+
+Paths element_paths(const Paths& array) noexcept {
+    return next_paths(array, {false, {}}, kEach.size());
+}
+
+bool paths_exclude(const Paths& paths) noexcept {
+    return paths.begin != paths.end && paths.begin->size() == paths.at;
+}
+
+// ---- the digest ----
+
 namespace {
 
 constexpr std::string_view kHeading = "idempotency fingerprint 1\n";

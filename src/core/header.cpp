@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "core/control.hpp"
 #include "core/key.hpp"
 
 namespace idem::core {
@@ -98,20 +97,12 @@ long read_string(Cursor& in, char* out) noexcept {
 }
 
 // An Integer has up to 15 digits; a Decimal up to 12, a point, and 1 to 3 more.
-bool read_number(Cursor& in) noexcept {
+bool read_number(Cursor& in, bool decimal_too) noexcept {
     in.take('-');
     const std::size_t whole = in.skip(is_digit);
-    if (!in.take('.')) return whole >= 1 && whole <= 15;
+    if (!decimal_too || !in.take('.')) return whole >= 1 && whole <= 15;
     const std::size_t fraction = in.skip(is_digit);
     return whole >= 1 && whole <= 12 && fraction >= 1 && fraction <= 3;
-}
-
-// '@' and an Integer. A decimal point would be left over, which no caller accepts.
-bool read_date(Cursor& in) noexcept {
-    if (!in.take('@')) return false;
-    in.take('-');
-    const std::size_t digits = in.skip(is_digit);
-    return digits >= 1 && digits <= 15;
 }
 
 bool read_token(Cursor& in) noexcept {
@@ -154,11 +145,11 @@ bool read_bare_item(Cursor& in) noexcept {
         case '?':
             return read_boolean(in);
         case '@':
-            return read_date(in);
+            return in.take('@') && read_number(in, false);  // a Date
         case '%':
             return read_display_string(in);
         default:
-            return is_digit(in.peek()) || in.peek() == '-' ? read_number(in) : read_token(in);
+            return is_digit(in.peek()) || in.peek() == '-' ? read_number(in, true) : read_token(in);
     }
 }
 

@@ -1,10 +1,29 @@
-// What may be a key, a scope or a principal, and how keys are composed from parts.
+// What may be a key, a scope or a principal; how keys are composed from parts; and which scopes a
+// policy's pattern fits.
 #pragma once
 
 #include <cstddef>
 #include <string_view>
 
 namespace idem::core {
+
+// Whether there is a character that no name and no header's value may have: C0, DELETE and, where
+// the bytes are UTF-8, C1: U+0080 to U+009F are C2 80 to C2 9F. C2 only ever leads a character
+// there, so looking at neighbouring bytes is enough. `allowed` may be there; NUL allows none.
+constexpr bool has_control_character(std::string_view bytes, bool utf8,
+                                     char allowed = '\0') noexcept {
+    unsigned char previous = 0;
+    for (const char c : bytes) {
+        const auto byte = static_cast<unsigned char>(c);
+        const bool c0_or_delete = byte < 0x20 || byte == 0x7f;
+        const bool c1 = utf8 && previous == 0xc2 && byte >= 0x80 && byte <= 0x9f;
+        if (c1 || (c0_or_delete && (c != allowed || c == '\0'))) return true;
+        previous = byte;
+    }
+    return false;
+}
+
+// ---- keys, scopes and principals ----
 
 // Longest key, scope and principal, in characters (not bytes).
 inline constexpr std::size_t kMaxNameChars = 255;
@@ -32,5 +51,22 @@ std::size_t joined_size(const std::string_view* parts, std::size_t count) noexce
 // that different lists never give the same key; only no part and one empty part both give the empty
 // text, which is no key. `out` has room for joined_size() bytes.
 void join_parts(const std::string_view* parts, std::size_t count, char* out) noexcept;
+
+// ---- scope patterns of policies: an exact scope, or a prefix ending in '*' ----
+
+enum class PatternFault { None, TooLong, ControlCharacter, InnerStar };
+
+PatternFault check_pattern(std::string_view pattern, std::size_t chars, bool utf8) noexcept;
+
+// What a pattern that check_pattern() would refuse is taken for, so that it covers no less than was
+// meant: all scopes that begin like it, up to its first '*'. Other patterns are what they are.
+std::string_view pattern_reach(std::string_view pattern) noexcept;
+
+// How well a pattern fits a scope: 0 not at all, larger is more specific, an exact match above any
+// prefix. '*' alone fits everything.
+std::size_t pattern_rank(std::string_view pattern, std::string_view scope) noexcept;
+
+// The same for all scopes that `narrow` fits: 0 if the pattern does not fit each of them.
+std::size_t cover_rank(std::string_view pattern, std::string_view narrow) noexcept;
 
 }  // namespace idem::core

@@ -1,16 +1,39 @@
-// The words for outcomes and statuses, and what they mean over HTTP.
+// What idem_begin can answer and how a record can stand. The tables here say all there is to say of
+// each: its word, what it means over HTTP, what is counted, and what is logged as a problem. The
+// columns of SQL and the tables of the documentation are compared with them by a test.
 #pragma once
 
+#include <iterator>
 #include <optional>
 #include <string_view>
 
-#include "core/decision.hpp"
-
 namespace idem::core {
 
-std::string_view outcome_word(Outcome outcome) noexcept;
-std::optional<Outcome> outcome_from_word(std::string_view word) noexcept;
-std::string_view status_word(Status status) noexcept;
+// What is counted per scope. In the order of the columns of idempotency.scope_stats().
+enum class Counter {
+    Executed,
+    Replayed,
+    InProgress,
+    Mismatches,
+    Takeovers,
+    Retries,
+    RetryLater,
+    Exhausted,
+    Expired,
+    Unknown,
+    Completed,
+    Failed,
+    Waits,
+    WaitMicros,
+    Swept,
+};
+inline constexpr std::string_view kCounterNames[] = {
+    "executed",  "replayed",    "in_progress", "mismatches",  "takeovers",
+    "retries",   "retry_later", "exhausted",   "expired",     "unknown",
+    "completed", "failed",      "waits",       "wait_micros", "swept",
+};
+inline constexpr int kCounters = std::size(kCounterNames);
+static_assert(kCounters == static_cast<int>(Counter::Swept) + 1);
 
 // One way in which a request is refused over HTTP. Status codes and titles follow
 // draft-ietf-httpapi-idempotency-key-header-07, section 2.7, where it has any.
@@ -20,6 +43,159 @@ struct Problem {
     std::string_view title;
     std::string_view detail;
 };
+
+// ---- outcomes ----
+
+enum class Outcome {
+    Execute,
+    Replay,
+    InProgress,
+    Mismatch,
+    Expired,
+    RetryLater,
+    Exhausted,
+    Unknown,  // stays the last: the table is measured by it
+};
+
+struct OutcomeEntry {
+    Outcome outcome;
+    std::string_view word;
+    Counter counter;
+    bool is_problem;                 // somebody should look at it: log_events = problems
+    std::optional<Problem> problem;  // none: the response is the request's own
+};
+
+inline constexpr OutcomeEntry kOutcomes[] = {
+    {Outcome::Execute, "execute", Counter::Executed, false, std::nullopt},
+    {Outcome::Replay, "replay", Counter::Replayed, false, std::nullopt},
+    {Outcome::InProgress, "in_progress", Counter::InProgress, false,
+     Problem{409, "/problems/idempotency/in-progress",
+             "A request is outstanding for this Idempotency-Key",
+             "The first request with this key is still being processed; repeat the same request "
+             "later to get its answer."}},
+    {Outcome::Mismatch, "mismatch", Counter::Mismatches, true,
+     Problem{422, "/problems/idempotency/mismatch", "Idempotency-Key is already used",
+             "This key belongs to a request with a different payload; use a new key for a new "
+             "request."}},
+    {Outcome::Expired, "expired", Counter::Expired, true,
+     Problem{412, "/problems/idempotency/expired", "Idempotency-Key has expired",
+             "The answer to this request is no longer kept; check whether the request took effect "
+             "before sending it with a new key."}},
+    {Outcome::RetryLater, "retry_later", Counter::RetryLater, false,
+     Problem{503, "/problems/idempotency/retry-later",
+             "The request failed and may be retried later",
+             "The last attempt failed for a passing reason; repeat the same request with the same "
+             "key after the time given in Retry-After."}},
+    {Outcome::Exhausted, "exhausted", Counter::Exhausted, true,
+     Problem{500, "/problems/idempotency/exhausted", "All attempts of the request have failed",
+             "The request is not attempted again with this key; contact the operator of the "
+             "service before sending it with a new one."}},
+    {Outcome::Unknown, "unknown", Counter::Unknown, true,
+     Problem{409, "/problems/idempotency/unknown", "The result of the request is not known",
+             "The request was interrupted and may have taken effect; an operator has to resolve "
+             "it, so don't send it with a new key."}},
+};
+static_assert(std::size(kOutcomes) == static_cast<std::size_t>(Outcome::Unknown) + 1);
+
+constexpr const OutcomeEntry& entry_of(Outcome outcome) noexcept {
+    return kOutcomes[static_cast<std::size_t>(outcome)];
+}
+
+// Problems that are no outcome: of a request that never comes to idem_begin, and of an answer that
+// has failed and has no status of its own.
+struct WordProblem {
+    std::string_view word;
+    Problem problem;
+};
+
+inline constexpr WordProblem kOtherProblems[] = {
+    {"failed",
+     {500, "/problems/idempotency/failed", "The request has failed",
+      "The request was attempted and failed for good; a repeat with this key gets the same "
+      "answer."}},
+    {"missing_key",
+     {400, "/problems/idempotency/missing-key", "Idempotency-Key is missing",
+      "This operation requires an Idempotency-Key header with a unique value for each new "
+      "request."}},
+    {"bad_key",
+     {400, "/problems/idempotency/bad-key", "Idempotency-Key is malformed",
+      "The Idempotency-Key header must be a quoted string or a bare value of 1 to 255 visible "
+      "characters."}},
+};
+
+// ---- kinds of execution ----
+
+// What an execution that was decided does with the row it found.
+enum class Execution {
+    None,      // the outcome is not Execute
+    First,     // no row: attempt 1
+    Reuse,     // a row past its retention: attempt 1 in its place
+    Takeover,  // lease over: attempt + 1
+    Retry,     // retryable and due: attempt + 1
+};
+
+struct ExecutionEntry {
+    Execution execution;
+    std::string_view word;           // of the log line
+    std::optional<Counter> counter;  // beside that of the outcome
+    bool is_problem;
+};
+
+inline constexpr ExecutionEntry kExecutions[] = {
+    {Execution::None, "", std::nullopt, false},
+    {Execution::First, "first", std::nullopt, false},
+    {Execution::Reuse, "reuse", std::nullopt, false},
+    {Execution::Takeover, "takeover", Counter::Takeovers, true},
+    {Execution::Retry, "retry", Counter::Retries, false},
+};
+static_assert(std::size(kExecutions) == static_cast<std::size_t>(Execution::Retry) + 1);
+
+constexpr const ExecutionEntry& entry_of(Execution execution) noexcept {
+    return kExecutions[static_cast<std::size_t>(execution)];
+}
+
+// ---- statuses of a record ----
+
+// How a record stands in the table, one byte; the views spell it out.
+enum class Status : char {
+    InProgress = 'i',
+    Completed = 'c',
+    Failed = 'f',     // final, replayed
+    Retryable = 'r',  // failed, may run again
+    // Lease ran out, and the policy forbids running again blindly. Follows from the others with
+    // time, so it is never stored; a holder who comes late may still record the result.
+    Unknown = 'u',
+};
+
+struct StatusEntry {
+    Status status;
+    std::string_view word;
+    Outcome repeat;                  // what a repeat is told, as far as the status says it
+    std::optional<Counter> counter;  // of a result that was recorded with it
+};
+
+inline constexpr StatusEntry kStatuses[] = {
+    {Status::InProgress, "in_progress", Outcome::InProgress, std::nullopt},
+    {Status::Completed, "completed", Outcome::Replay, Counter::Completed},
+    {Status::Failed, "failed", Outcome::Replay, Counter::Failed},
+    {Status::Retryable, "retryable", Outcome::RetryLater, Counter::Failed},
+    {Status::Unknown, "unknown", Outcome::Unknown, std::nullopt},
+};
+
+// That of a byte that is none of ours is Unknown's.
+const StatusEntry& entry_of(Status status) noexcept;
+
+// ---- words ----
+
+constexpr std::string_view outcome_word(Outcome outcome) noexcept {
+    return entry_of(outcome).word;
+}
+
+inline std::string_view status_word(Status status) noexcept {
+    return entry_of(status).word;
+}
+
+std::optional<Outcome> outcome_from_word(std::string_view word) noexcept;
 
 // What a claim says of itself; empty is null.
 struct ClaimWords {

@@ -1,40 +1,183 @@
-// The values of a policy, and which of them make sense.
+// What a policy may say, and how long keys are remembered under it.
 #pragma once
 
 #include <cstdint>
-#include <optional>
+#include <iterator>
 #include <string_view>
+#include <type_traits>
 
 #include "core/decision.hpp"
+#include "core/header.hpp"
+#include "core/sqlstate.hpp"
+#include "core/time.hpp"
 
 namespace idem::core {
 
 enum class OnLargeBody { Error, Omit };
 
-// Durations are microseconds.
-struct Policy {
-    std::int64_t ttl;
-    std::int64_t retention;  // at least ttl
-    std::int64_t lease;
-    std::int64_t wait;
-    int max_attempts;  // 0: no limit
-    std::int64_t retry_base;
-    std::int64_t retry_cap;
-    bool key_required;
-    bool fingerprint_required;
-    bool store_request;
-    OnLeaseExpiry on_lease_expiry;
-    std::int64_t max_body_bytes;
-    OnLargeBody on_large_body;
-};
-
-// Where neither a policy nor a setting says otherwise.
-inline constexpr std::int64_t kDefaultRetryBase = 1'000'000;
-inline constexpr std::int64_t kDefaultRetryCap = 300'000'000;
 // A bytea's text form is twice as long, and no value may reach 1 GB.
 inline constexpr std::int64_t kLargestBody = 256LL * 1024 * 1024;
 
-std::optional<OnLeaseExpiry> on_lease_expiry_from_word(std::string_view word) noexcept;
-std::optional<OnLargeBody> on_large_body_from_word(std::string_view word) noexcept;
+// What holds where neither a policy nor a setting (config/settings.hpp) says otherwise. Durations
+// are microseconds.
+struct Policy {
+    std::int64_t ttl = 0;
+    std::int64_t retention = 0;  // at least ttl
+    std::int64_t lease = 0;
+    std::int64_t wait = 0;
+    int max_attempts = 0;  // 0: no limit
+    std::int64_t retry_base = kSecond;
+    std::int64_t retry_cap = 300 * kSecond;
+    bool key_required = false;
+    bool fingerprint_required = false;
+    bool store_request = false;
+    OnLeaseExpiry on_lease_expiry = OnLeaseExpiry::Takeover;
+    std::int64_t max_body_bytes = 0;
+    OnLargeBody on_large_body = OnLargeBody::Error;
+};
+
+// ---- the table idempotency.policy ----
+
+// In the order in which faults of a row are told; the last three have none.
+enum class ColumnType {
+    Pattern,
+    Span,
+    Number,
+    Word,
+    List,
+    Flag,
+    Role,
+    Moment,
+};
+
+// What is said of a list with an element that does not fit.
+struct Complaint {
+    const char* detail;
+    const char* hint;
+};
+
+struct PolicyColumn {
+    const char* name;
+    ColumnType type;
+    // Puts the value into its member of Policy: microseconds, a number, 0 or 1, the place of a
+    // word. nullptr: it has none.
+    void (*put)(Policy* policy, std::int64_t value) noexcept = nullptr;
+    DurationRange range{};   // of a Span
+    std::int64_t least = 0;  // of a Number
+    std::int64_t most = 0;
+    const char* words = nullptr;                        // of a Word, in the order of its type
+    bool (*fits)(std::string_view) noexcept = nullptr;  // of each element of a List
+    Complaint complaint{};                              // about an element
+};
+
+template <auto Member>
+void put_member(Policy* policy, std::int64_t value) noexcept {
+    policy->*Member = static_cast<std::decay_t<decltype(policy->*Member)>>(value);
+}
+
+template <auto Member>
+constexpr PolicyColumn span_option(const char* name, DurationRange range) noexcept {
+    return {name, ColumnType::Span, put_member<Member>, range};
+}
+
+template <auto Member>
+constexpr PolicyColumn number_option(const char* name, std::int64_t least,
+                                     std::int64_t most) noexcept {
+    return {name, ColumnType::Number, put_member<Member>, {}, least, most};
+}
+
+template <auto Member>
+constexpr PolicyColumn flag_option(const char* name) noexcept {
+    return {name, ColumnType::Flag, put_member<Member>};
+}
+
+template <auto Member>
+constexpr PolicyColumn word_option(const char* name, const char* words) noexcept {
+    return {name, ColumnType::Word, put_member<Member>, {}, 0, 0, words};
+}
+
+constexpr PolicyColumn list_option(const char* name, bool (*fits)(std::string_view) noexcept,
+                                   Complaint complaint) noexcept {
+    return {name, ColumnType::List, nullptr, {}, 0, 0, nullptr, fits, complaint};
+}
+
+// Those up to "since" are the options: the arguments of idem_policy_set, in this order. Each may be
+// null, which leaves it open; the pattern may not, nor may "dropped".
+inline constexpr PolicyColumn kPolicyColumns[] = {
+    {"scope_pattern", ColumnType::Pattern},
+    span_option<&Policy::ttl>("ttl", kTtlRange),
+    span_option<&Policy::retention>("retention", kRetentionRange),
+    span_option<&Policy::lease>("lease", kLeaseRange),
+    span_option<&Policy::wait>("wait", kWaitRange),
+    number_option<&Policy::max_attempts>("max_attempts", 1, INT32_MAX),
+    span_option<&Policy::retry_base>("retry_base", kRetryRange),
+    span_option<&Policy::retry_cap>("retry_cap", kRetryRange),
+    flag_option<&Policy::key_required>("key_required"),
+    flag_option<&Policy::fingerprint_required>("fingerprint_required"),
+    flag_option<&Policy::store_request>("store_request"),
+    word_option<&Policy::on_lease_expiry>("on_lease_expiry", "takeover, unknown"),
+    number_option<&Policy::max_body_bytes>("max_body_bytes", 0, kLargestBody),
+    word_option<&Policy::on_large_body>("on_large_body", "error, omit"),
+    // What it says is read where a fingerprint is taken, which refuses the request before anything
+    // is granted.
+    list_option("exclude_fields", nullptr, {}),
+    list_option("drop_headers", is_header_name,
+                {"A header's name is empty or has characters that HTTP does not allow.",
+                 "List names such as \"Set-Cookie\"."}),
+    list_option("final_errors", may_be_final,
+                {"An entry is no SQLSTATE and no class of them, or one of the classes 40, 53, 57, "
+                 "58 and XX, which are nobody's answer.",
+                 "List entries such as \"22\" or \"P0002\"."}),
+    {"allowed_role", ColumnType::Role},
+    // What is known of the time before the row became what it is.
+    {"since", ColumnType::Moment},
+    {"memory_before", ColumnType::Span, nullptr, kRetentionRange},
+    {"dropped", ColumnType::Flag},
+};
+
+inline constexpr int kPolicyColumnCount = std::size(kPolicyColumns);
+
+// Where a column stands; one that is not there is found by the compiler, as no constant.
+constexpr int policy_column(std::string_view name) noexcept {
+    int place = 0;
+    while (kPolicyColumns[place].name != name) ++place;
+    return place;
+}
+
+// Of the words that are separated by ", ", which one this is; -1: none.
+int place_of_word(std::string_view word, std::string_view words) noexcept;
+
+// ---- memory: how long keys are remembered, and have been ----
+
+// A request that says when it was first sent is judged by it. Microseconds; moments of one clock.
+// Before `since` keys may have been remembered for as short as `before`; kUnchanged: for as long as
+// now.
+struct Memory {
+    std::int64_t span;
+    std::int64_t since;
+    std::int64_t before;
+};
+
+inline constexpr std::int64_t kUnchanged = INT64_MIN;
+
+// A change counts that much later, for the transaction that makes it takes some time to commit, and
+// until then others go by what was before.
+inline constexpr std::int64_t kTimeToCommit = 60'000'000;
+
+constexpr Memory unchanged_memory(std::int64_t span) noexcept {
+    return {span, kUnchanged, span};
+}
+
+// The shortest memory that the key of a request can have had since it was first sent.
+std::int64_t memory_since(const Memory& memory, std::int64_t first_sent) noexcept;
+
+// False once whatever was sent before the change is refused for its age alone.
+bool past_matters(const Memory& memory, std::int64_t now) noexcept;
+
+// With what else is known of the past.
+Memory with_past(const Memory& memory, const Memory& other) noexcept;
+
+// When keys are remembered for `span` from now on.
+Memory changed_memory(const Memory& old, std::int64_t span, std::int64_t now) noexcept;
 
 }  // namespace idem::core

@@ -27,6 +27,11 @@ Caught run(SqlFunction body, FunctionCallInfo fcinfo, Datum* result) {
     }
 }
 
+void restore(const Subtransaction& outer) {
+    MemoryContextSwitchTo(outer.context);
+    CurrentResourceOwner = outer.owner;
+}
+
 }  // namespace
 
 Datum guarded(SqlFunction body, FunctionCallInfo fcinfo) {
@@ -47,6 +52,37 @@ Datum guarded(SqlFunction body, FunctionCallInfo fcinfo) {
 
 void end_session_on_terminate() {
     std::set_terminate(terminate_session);
+}
+
+Subtransaction begin_subtransaction() {
+    Subtransaction outer{CurrentMemoryContext, CurrentResourceOwner};
+    BeginInternalSubTransaction(nullptr);
+    MemoryContextSwitchTo(outer.context);
+    return outer;
+}
+
+void commit_subtransaction(const Subtransaction& outer) {
+    ReleaseCurrentSubTransaction();
+    restore(outer);
+}
+
+ErrorData* abort_subtransaction(const Subtransaction& outer) {
+    MemoryContextSwitchTo(outer.context);
+    ErrorData* error = CopyErrorData();
+    FlushErrorState();
+    RollbackAndReleaseCurrentSubTransaction();
+    restore(outer);
+    return error;
+}
+
+void require_no_parallel_mode(const char* function) {
+    PreventCommandIfParallelMode(function);
+}
+
+void require_writable(const char* function) {
+    require_no_parallel_mode(function);
+    PreventCommandIfReadOnly(function);
+    PreventCommandDuringRecovery(function);
 }
 
 }  // namespace idem::pg

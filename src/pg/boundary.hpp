@@ -1,6 +1,8 @@
-// The wall between C++ and the server. Each SQL function enters through IDEM_FUNCTION, which lets
-// no exception out; errors are raised after the handler has been left, because a longjmp out of a
-// catch block would leak the exception. Core entries are noexcept, so this is a second net.
+// Where calls begin and errors stop. C++ exceptions: each SQL function enters through
+// IDEM_FUNCTION, which lets none out; an error is raised after the handler has been left, because a
+// longjmp out of a catch block would leak the exception. Core entries are noexcept, so this is a
+// second net. The server's errors: at a subtransaction of ours, as PL/pgSQL's exception blocks have
+// one.
 #pragma once
 
 #include "pg/pg.hpp"
@@ -12,9 +14,31 @@ using SqlFunction = Datum (*)(FunctionCallInfo);
 // Calls `body`; a C++ exception becomes an ERROR (53200 for want of memory, XX000 otherwise).
 Datum guarded(SqlFunction body, FunctionCallInfo fcinfo);
 
+// What a function that writes asks first. The one is an error (25000) only while a parallel plan
+// runs, as the server's own parts say it; the other also (25006) in a read-only transaction or on a
+// standby.
+void require_no_parallel_mode(const char* function);
+void require_writable(const char* function);
+
 // An exception that nothing caught would abort(), and SIGABRT restarts the whole cluster: end this
 // session instead. Called once, when the library is loaded.
 void end_session_on_terminate();
+
+// What was current before the subtransaction, to be so again after it.
+struct Subtransaction {
+    MemoryContext context;
+    ResourceOwner owner;
+};
+
+// The memory context stays the caller's.
+Subtransaction begin_subtransaction();
+
+// Keeps what was done.
+void commit_subtransaction(const Subtransaction& outer);
+
+// In a PG_CATCH: undoes what was done and returns the error, which is over then. The caller raises
+// it again with ReThrowError, or frees it.
+ErrorData* abort_subtransaction(const Subtransaction& outer);
 
 }  // namespace idem::pg
 

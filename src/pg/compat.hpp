@@ -1,9 +1,36 @@
-// Differences between server versions, newest signature first. Included by pg.hpp only.
+// Differences between server versions, as functions of ours with the newest signature; nowhere else
+// is a version tested (test/check_layers). Included by pg.hpp before any other server header, so
+// that a server that is refused is refused by a sentence, and not for the first thing that it
+// lacks.
 #pragma once
+
+extern "C" {
+#include "postgres.h"
+}
 
 #if PG_VERSION_NUM < 150000
 #error "idempotency needs PostgreSQL 15 or later"
+#elif PG_VERSION_NUM >= 190000 && !defined(IDEM_UNTESTED_SERVER)
+#error "not tested with a server newer than PostgreSQL 18: try with make UNTESTED_SERVER=1"
 #endif
+
+extern "C" {
+#include "access/amapi.h"
+#include "access/genam.h"
+#include "access/tableam.h"
+#include "catalog/pg_namespace.h"
+#include "catalog/pg_proc.h"
+#include "fmgr.h"
+#include "utils/acl.h"
+#include "utils/backend_status.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+#include "utils/timestamp.h"
+#include "utils/wait_event.h"
+#if PG_VERSION_NUM >= 170000
+#include "storage/dsm_registry.h"
+#endif
+}
 
 // From 18 a module tells its name and version, which pg_get_loaded_modules() shows.
 #if PG_VERSION_NUM >= 180000
@@ -105,6 +132,19 @@ inline AclResult schema_aclcheck(Oid schema, Oid role, AclMode mode) {
     return object_aclcheck(NamespaceRelationId, schema, role, mode);
 #else
     return pg_namespace_aclcheck(schema, role, mode);
+#endif
+}
+
+// From 17 a module that was not preloaded can have shared memory: nullptr where it can't.
+inline void* named_segment(const char* name, std::size_t size, void (*init)(void*)) {
+#if PG_VERSION_NUM >= 170000
+    bool found;
+    return GetNamedDSMSegment(name, size, init, &found);
+#else
+    (void)name;
+    (void)size;
+    (void)init;
+    return nullptr;
 #endif
 }
 

@@ -1,7 +1,5 @@
 #include "pg/datum.hpp"
 
-#include "pg/errors.hpp"
-
 namespace idem::pg {
 
 namespace {
@@ -58,7 +56,10 @@ std::int64_t micros_of(const Interval* span) {
 
 TextList text_list(ArrayType* array, const char* what) {
     int items = ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array));
-    if (items > kMaxListItems) raise_too_many(what, items, kMaxListItems);
+    if (items > kMaxListItems)
+        ereport(ERROR,
+                (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED), errmsg("too many elements in %s", what),
+                 errdetail("There are %d; %d are allowed.", items, kMaxListItems)));
     Datum* elements;
     bool* nulls;
     int count;
@@ -67,7 +68,10 @@ TextList text_list(ArrayType* array, const char* what) {
                   static_cast<std::size_t>(count)};
     for (int i = 0; i < count; i++) {
         CHECK_FOR_INTERRUPTS();
-        if (nulls[i]) raise_null_element(what);
+        if (nulls[i])
+            ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("invalid %s", what),
+                            errdetail("One of its elements is null."),
+                            errhint("Leave it out, or use an empty string if that is meant.")));
         list.items[i] = bytes_of(DatumGetTextPP(elements[i]));
     }
     return list;

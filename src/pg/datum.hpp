@@ -1,8 +1,8 @@
 // Between the server's values and plain ones.
 #pragma once
 
-#include "core/duration.hpp"
 #include "core/key.hpp"
+#include "core/time.hpp"
 #include "pg/pg.hpp"
 
 namespace idem::pg {

@@ -2,15 +2,17 @@
 // server's macros (gettext, snprintf, Min, LOG, ...) would break them.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <optional>
 #include <string_view>
+#include <tuple>
+
+#include "pg/compat.hpp"
 
 extern "C" {
-#include "postgres.h"
-
 #include "access/amapi.h"
 #include "access/genam.h"
 #include "access/heapam.h"
@@ -88,5 +90,3 @@ extern "C" {
 #include "utils/uuid.h"
 #include "utils/wait_event.h"
 }
-
-#include "pg/compat.hpp"

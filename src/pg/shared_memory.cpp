@@ -1,11 +1,5 @@
 #include "pg/shared_memory.hpp"
 
-#if PG_VERSION_NUM >= 170000
-extern "C" {
-#include "storage/dsm_registry.h"
-}
-#endif
-
 namespace idem::pg {
 
 namespace {
@@ -31,16 +25,6 @@ void startup() {
     LWLockRelease(AddinShmemInitLock);
 }
 
-void* named_segment(SharedMemory* which) {
-#if PG_VERSION_NUM >= 170000
-    bool found;
-    return GetNamedDSMSegment(which->name, which->size, which->init, &found);
-#else
-    (void)which;
-    return nullptr;
-#endif
-}
-
 }  // namespace
 
 // The hooks are set with the first request, as pg_stat_statements sets its own.
@@ -56,7 +40,8 @@ void request_shared_memory(SharedMemory* which) {
 }
 
 void* attach(SharedMemory* which) {
-    if (which->memory == nullptr) which->memory = named_segment(which);
+    if (which->memory == nullptr)
+        which->memory = named_segment(which->name, which->size, which->init);
     return which->memory;
 }
 

@@ -1,5 +1,10 @@
-// Shared memory of ours: reserved when the server starts if the library is preloaded, else in a
-// named segment where the server has those (from 17 on), else not at all.
+// Shared memory of ours: reserved when the server starts if the library is preloaded, as
+// pg_stat_statements does it (shmem_request_hook, ShmemInitStruct under AddinShmemInitLock); else
+// in a named segment where the server has those (GetNamedDSMSegment, from 17 on), else not at all.
+//
+// Either way `init` runs once, before anybody else can reach the memory, and the memory stays until
+// the server stops: no backend detaches, and a crash of one makes the postmaster set all of it up
+// anew. The two are never mixed, because preloading is the whole server's.
 #pragma once
 
 #include "pg/pg.hpp"

@@ -45,8 +45,10 @@ TimestampTz active_snapshot_since() {
     return keeps_snapshot(ActivePortal) ? Min(since, ActivePortal->creation_time) : since;
 }
 
-// Transactions that have begun since do not matter, for they have not ended either. Of those that
-// were running then, none is missing now.
+// As GetSnapshotData() fills it: xmax is one more than the newest xid that has ended, and xip has
+// those below it that are running. With the same xmax nobody has begun and ended since (who has
+// only begun has an xid above it), and no xid is added below it, so as many running ones are the
+// same ones.
 bool is_as_good_as_new(Snapshot snapshot) {
     Snapshot latest = GetLatestSnapshot();
     return latest->xmax == snapshot->xmax && latest->xcnt == snapshot->xcnt;

@@ -1,5 +1,10 @@
-// How old a snapshot may be. The server does not note when it takes one; what is known is the start
-// of what the snapshot belongs to, which is never later.
+// How old a snapshot may be: a grant is refused to whoever may not see what an earlier attempt did.
+//
+// The server does not note when it takes a snapshot (SnapshotData has whenTaken only for
+// old_snapshot_threshold, until 16). What is known is the start of what it belongs to, which is
+// never later: the transaction's, the statement's, or its portal's. One that pg_export_snapshot()
+// has given away may be older than all of them, so a hook of ProcessUtility sees SET TRANSACTION
+// SNAPSHOT go by. Every doubt counts as "older".
 #pragma once
 
 #include "pg/pg.hpp"

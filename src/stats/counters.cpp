@@ -1,3 +1,22 @@
+// Counting is on the way of every call, so it takes no lock: a scope's slot is found without one,
+// and its counters are atomic. Only the first use of a scope in the life of a server takes the
+// lock, to claim a slot.
+//
+// A slot is published as RegisterDynamicBackgroundWorker() publishes one to the postmaster: all of
+// it is written, then a write barrier, then the word that makes it count, here `hash`; readers look
+// at that word, pass a read barrier, and only then at the rest. Slots are never given back and
+// never move, so a search needs no lock and may end at the first free slot: whatever was put behind
+// it before would have been put into it.
+//
+// Races. Two backends that meet a new scope together both find it absent; the one that comes second
+// to the lock searches again under it and finds the slot of the first. A reset writes zeros while
+// others count: an addition of that moment is lost or survives, either of which is a moment at
+// which the reset may be said to have happened. Numbers of one row are read one by one, so they may
+// differ by what is counted meanwhile.
+//
+// The memory is asked for and attached as pg_stat_statements does it (pgss_shmem_request,
+// pgss_shmem_startup); see pg/shared_memory.cpp.
+
 #include "stats/counters.hpp"
 
 #include "pg/datum.hpp"
@@ -8,11 +27,11 @@ namespace idem::stats {
 namespace {
 
 constexpr int kSlots = 512;
-// 255 characters of up to four bytes.
+// Of the longest scope: 255 characters of up to four bytes.
 constexpr std::size_t kScopeBytes = 1020;
 
-// `hash` is written last when a slot is claimed, after a barrier: whoever reads it as its own sees
-// the whole slot. It is never 0 in a claimed slot and never changes again.
+// `hash` is 0 as long as the slot is free. Whoever sees another value sees the whole slot, and all
+// but the counters stays as it is until the server restarts.
 struct Slot {
     pg_atomic_uint64 hash;
     Oid database;
@@ -64,8 +83,8 @@ bool is_of(const Slot& slot, std::string_view scope) {
     return slot.database == MyDatabaseId && std::string_view(slot.scope, slot.length) == scope;
 }
 
-// Open addressing from the place the hash names; slots are never given back, so a free one ends
-// the search. nullptr if the scope has none, with the free slot, if there is one, in `*free`.
+// Open addressing from the place the hash names, up to the first free slot. nullptr if the scope
+// has none, with the free slot, if there is one, in `*free`.
 Slot* search(std::uint64_t hash, std::string_view scope, Slot** free) {
     *free = nullptr;
     for (int i = 0; i < kSlots; i++) {
@@ -75,7 +94,7 @@ Slot* search(std::uint64_t hash, std::string_view scope, Slot** free) {
             *free = slot;
             return nullptr;
         }
-        pg_read_barrier();
+        pg_read_barrier();  // of the rest of the slot, which was written before
         if (found == hash && is_of(*slot, scope)) return slot;
     }
     return nullptr;
@@ -84,6 +103,7 @@ Slot* search(std::uint64_t hash, std::string_view scope, Slot** free) {
 Slot* claim_slot(std::uint64_t hash, std::string_view scope) {
     Slot* free;
     LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+    // Somebody else may have claimed one for the same scope since we looked.
     Slot* slot = search(hash, scope, &free);
     if (slot == nullptr && free != nullptr && scope.size() <= kScopeBytes) {
         slot = free;

@@ -1,33 +1,15 @@
-// Counters of decisions and events, per scope of a database, in shared memory.
-//
-// Counting takes no lock: a slot is found without one, and its counters are atomic. Only the first
-// use of a scope in a cluster takes the lock, to claim a slot. When all slots are taken, further
-// scopes share the overflow slot.
+// Counters of decisions and events, per scope of a database, in shared memory. When all slots are
+// taken, further scopes share the overflow slot.
 #pragma once
+
+#include "core/outcome.hpp"
 
 #include "pg/pg.hpp"
 
 namespace idem::stats {
 
-enum class Counter {
-    Executed,
-    Replayed,
-    InProgress,
-    Mismatches,
-    Takeovers,
-    Retries,
-    RetryLater,
-    Exhausted,
-    Expired,
-    Unknown,
-    Completed,
-    Failed,
-    Waits,
-    WaitMicros,
-    Swept,
-    kCount
-};
-inline constexpr int kCounters = static_cast<int>(Counter::kCount);
+using core::Counter;
+using core::kCounters;
 
 // Called while the library is preloaded; without that there are no statistics before server 17.
 void request_shared_memory();
@@ -37,7 +19,7 @@ bool available();
 
 void count(std::string_view scope, Counter counter, std::uint64_t amount = 1);
 
-// For store::Expired.
+// For store::Sweep.
 void count_swept(std::string_view scope, std::int64_t rows);
 
 // One row of the view. `scope` is nullptr for the overflow slot, which all databases share.

@@ -1,7 +1,7 @@
-// One structured line in the server log per decision, if idempotency.log_events wants it.
+// What was decided, and what was recorded, for the counters and the server log.
 #pragma once
 
-#include "core/decision.hpp"
+#include "core/outcome.hpp"
 
 #include "pg/pg.hpp"
 
@@ -9,14 +9,19 @@ namespace idem::stats {
 
 struct Event {
     core::Outcome outcome;
-    core::Claim claim;
+    core::Execution execution;
     std::string_view scope;
     std::string_view principal;  // this and the key are logged only with idempotency.log_keys
     std::string_view key;
     int attempt;          // 0: not known
-    std::int64_t waited;  // microseconds
+    std::int64_t waited;  // microseconds; 0: not at all
 };
 
-void log_event(const Event& event);
+// A decision: counts it, and writes one structured line to the server log if idempotency.log_events
+// wants it.
+void account_for(const Event& event);
+
+// A result that was recorded, by the status that it was recorded with.
+void account_for_result(std::string_view scope, core::Status status);
 
 }  // namespace idem::stats

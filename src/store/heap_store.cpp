@@ -1,13 +1,24 @@
 // Reads and writes the table of records through index scan, table access method and index insert:
 // no executor, no SPI, no change of user, and so no code of users. What the executor would see to
-// beside that (triggers, rules, partitions, checks) is what record_table.cpp looks for; where it
-// finds any, SQL serves.
+// beside that (triggers, rules, partitions, generated columns, check constraints) is what
+// record_table.cpp looks for; where it finds any, SQL serves.
+//
+// PostgreSQL does the same in two places. Its catalogs are written by CatalogTupleInsert and
+// CatalogTupleUpdate, with index entries by CatalogIndexInsert. Logical replication finds a row
+// with RelationFindReplTupleByIndex and changes it with ExecSimpleRelationUpdate. Those end in
+// simple_heap_update and simple_table_tuple_update, which fail with "tuple concurrently updated"; a
+// change here looks at the version that follows, and decides again.
+//
+// What holds all the time:
+// - A key has one row: the primary key's entry is inserted with UNIQUE_CHECK_YES, which waits for
+//   whoever is inserting the same key.
+// - A row is replaced or removed only if it is the version that the caller has seen, under
+//   RowExclusiveLock of the table, which is kept until the transaction ends.
+// - A look takes no snapshot, no predicate lock and no transaction id.
+// - Each write is a command of its own: what comes next in the same statement sees it, and it can
+//   change what the same statement has written.
 
-#include "pg/errors.hpp"
-#include "store/columns.hpp"
-#include "store/index_entries.hpp"
 #include "store/record_table.hpp"
-#include "store/row_look.hpp"
 #include "store/row_versions.hpp"
 #include "store/store.hpp"
 
@@ -15,11 +26,142 @@ namespace idem::store {
 
 namespace {
 
-// The table, its primary key and the row of a key, open together.
+// ---- a look at the row of a key ----
+//
+// Past all snapshots, with a dirty one, as RelationFindReplTupleByIndex and
+// check_exclusion_or_unique_constraint look: an index scan meets the newest committed version, our
+// own, and what other transactions have written and not yet committed. Those two wait for the
+// others; here it is only told who they are. For a snapshot that is not an MVCC one the scan keeps
+// the leaf page pinned while it visits the table, so VACUUM gives no line pointer that it has read
+// of to another row.
+
+// What one walk over the versions of the row has met.
+struct Walk {
+    Look look;
+    List* others;  // transactions and subtransactions whose end would change what was seen
+};
+
+// Lists of transaction ids came with 16, and these are as wide.
+static_assert(sizeof(TransactionId) == sizeof(Oid));
+
+void set_keys(Relation index, const Identity& id, ScanKey keys) {
+    for (int i = 0; i < kKeyColumns; i++)
+        ScanKeyEntryInitialize(&keys[i], 0, static_cast<AttrNumber>(i + 1), BTEqualStrategyNumber,
+                               InvalidOid, index->rd_indcollation[i], F_TEXTEQ,
+                               PointerGetDatum(id.*kPrimaryKey[i]));
+}
+
+// HeapTupleSatisfiesDirty leaves in the snapshot who is inserting the version just met, or deleting
+// it; who has only locked it is not told.
+void note_others(const SnapshotData& snapshot, Walk* walk) {
+    TransactionId other = TransactionIdIsValid(snapshot.xmin) ? snapshot.xmin : snapshot.xmax;
+    if (TransactionIdIsValid(other)) walk->others = list_append_unique_oid(walk->others, other);
+}
+
+Walk walk_versions(IndexScanDesc scan, const SnapshotData& snapshot, TupleTableSlot* version,
+                   TupleTableSlot* found) {
+    Walk walk{{false, InvalidTransactionId}, NIL};
+    while (index_getnext_slot(scan, ForwardScanDirection, version)) {
+        note_others(snapshot, &walk);
+        if (TransactionIdIsValid(snapshot.xmin)) {
+            walk.look.writer = snapshot.xmin;
+            continue;
+        }
+        ExecCopySlot(found, version);
+        walk.look.found = true;
+    }
+    return walk;
+}
+
+// The race: another transaction has replaced the row. The scan meets the new version while that
+// transaction is running, passes over it, and meets the old one when it has committed, as one that
+// is dead: a row that was there all the time would be missed. So if one of the others has ended
+// meanwhile, some versions were seen as of before and some as of after. There may be several: one
+// transaction writes the row under an id of its own in each savepoint.
+//
+// Not noticed is a transaction that begins to write after the scan has passed the place of the new
+// version and commits before it comes to the old one: see Store::find.
+bool is_consistent(const Walk& walk) {
+    ListCell* cell;
+    foreach (cell, walk.others)
+        if (!TransactionIdIsInProgress(lfirst_oid(cell))) return false;
+    return true;
+}
+
+// The slot is of the table's kind; a row that is found stays pinned in it.
+Look look_at_row(Relation table, Relation index, const Identity& id, TupleTableSlot* slot) {
+    ScanKeyData keys[kKeyColumns];
+    set_keys(index, id, keys);
+    SnapshotData snapshot;
+    InitDirtySnapshot(snapshot);
+    TupleTableSlot* version = table_slot_create(table, nullptr);
+    IndexScanDesc scan = pg::index_beginscan(table, index, &snapshot, kKeyColumns);
+    Walk walk{};
+    do {
+        CHECK_FOR_INTERRUPTS();
+        list_free(walk.others);
+        index_rescan(scan, keys, kKeyColumns, nullptr, 0);
+        walk = walk_versions(scan, snapshot, version, slot);
+    } while (!is_consistent(walk));
+    list_free(walk.others);
+    index_endscan(scan);
+    ExecDropSingleTupleTableSlot(version);
+    return walk.look;
+}
+
+// ---- index entries ----
+//
+// CatalogIndexInsert does it like this: where no index has an expression or a predicate, no unique
+// one is deferrable and none is an exclusion constraint, which is_plain() in record_table.cpp sees
+// to, the entries need no EState. Two things are as in ExecInsertIndexTuples: an update tells the
+// primary key that the key is unchanged, which lets a B-tree delete entries of dead versions before
+// it splits a page; and an index that only summarizes hears of HOT updates.
+
+void add_entry(Relation table, Relation index, TupleTableSlot* slot, bool key_unchanged) {
+    IndexInfo* info = BuildIndexInfo(index);
+    if (info->ii_ReadyForInserts) {
+        bool unique = index->rd_index->indisunique;
+        Datum values[INDEX_MAX_KEYS];
+        bool nulls[INDEX_MAX_KEYS];
+        FormIndexDatum(info, slot, nullptr, values, nulls);
+        (void)index_insert(index, values, nulls, &slot->tts_tid, table,
+                           unique ? UNIQUE_CHECK_YES : UNIQUE_CHECK_NO, unique && key_unchanged,
+                           info);
+        pg::index_insert_cleanup(index, info);
+    }
+    pfree(info);
+}
+
+template <typename Wanted>
+void add_entries_if(Relation table, TupleTableSlot* slot, bool key_unchanged, Wanted wanted) {
+    List* indexes = RelationGetIndexList(table);
+    ListCell* cell;
+    foreach (cell, indexes) {
+        Relation index = index_open(lfirst_oid(cell), RowExclusiveLock);
+        if (wanted(index)) add_entry(table, index, slot, key_unchanged);
+        index_close(index, NoLock);
+    }
+    list_free(indexes);
+}
+
+// Of a new row in `slot`, which knows its place. An error (23505) if its key is there already.
+void add_index_entries(Relation table, TupleTableSlot* slot) {
+    add_entries_if(table, slot, false, [](Relation) { return true; });
+}
+
+// Of a new version of a row whose key is the same.
+void update_index_entries(Relation table, TupleTableSlot* slot, pg::NeedsEntries needs) {
+    if (!needs.any()) return;
+    add_entries_if(table, slot, true, [needs](Relation index) { return needs.in(index); });
+}
+
+// ---- the row of a key, open ----
+
 struct OpenRow {
     Relation table;  // nullptr: not a plain table any more
     Relation index;
-    RowLook look;
+    TupleTableSlot* slot;
+    Look look;
     bool snapshot_pushed;
 };
 
@@ -48,32 +190,34 @@ OpenRow open_row(Relation table, const Identity& id) {
     if (table == nullptr) return row;
     row.index = index_open(record_table().primary_key, AccessShareLock);
     row.snapshot_pushed = push_snapshot();
-    row.look = look_at_row(row.table, row.index, id, table_slot_create(row.table, nullptr));
+    row.slot = table_slot_create(row.table, nullptr);
+    row.look = look_at_row(row.table, row.index, id, row.slot);
     return row;
 }
 
 void look_again(OpenRow* row, const Identity& id) {
-    ExecClearTuple(row->look.slot);
-    row->look = look_at_row(row->table, row->index, id, row->look.slot);
+    ExecClearTuple(row->slot);
+    row->look = look_at_row(row->table, row->index, id, row->slot);
 }
 
 void close_row(const OpenRow& row) {
-    ExecDropSingleTupleTableSlot(row.look.slot);
+    ExecDropSingleTupleTableSlot(row.slot);
     if (row.snapshot_pushed) PopActiveSnapshot();
     index_close(row.index, NoLock);
     table_close(row.table, NoLock);
 }
 
-bool is_version(TupleTableSlot* slot, const Version& expected) {
+Version version_in(TupleTableSlot* slot) {
+    constexpr AttrNumber token = attribute_of(&Record::token);
+    constexpr AttrNumber status = attribute_of(&Record::status);
+    constexpr AttrNumber lease_until = attribute_of(&Record::lease_until);
     bool is_null;
-    Datum token = slot_getattr(slot, kToken + 1, &is_null);
-    Datum status = slot_getattr(slot, kStatus + 1, &is_null);
-    if (DatumGetInt64(token) != expected.token ||
-        DatumGetChar(status) != static_cast<char>(expected.status))
-        return false;
-    Datum lease_until = slot_getattr(slot, kLeaseUntil + 1, &is_null);
-    return expected.lease_until == pg::kNoTime ||
-           (!is_null && DatumGetTimestampTz(lease_until) == expected.lease_until);
+    Version version{};
+    version.token = DatumGetInt64(slot_getattr(slot, token, &is_null));
+    version.status = static_cast<core::Status>(DatumGetChar(slot_getattr(slot, status, &is_null)));
+    Datum until = slot_getattr(slot, lease_until, &is_null);
+    version.lease_until = is_null ? pg::kNoTime : DatumGetTimestampTz(until);
+    return version;
 }
 
 // A record as a slot that the table access method takes. The values point into the record.
@@ -83,13 +227,14 @@ TupleTableSlot* slot_of(const Record& record, Relation table) {
     return ExecStoreVirtualTuple(slot);
 }
 
-// Only who ignores our lock can have got in; the row decides.
+// Only who ignores our lock can have got in; the row decides. The tuple stands in the table
+// already, so the transaction has to end.
 void rethrow_unless_taken(MemoryContext context) {
     MemoryContextSwitchTo(context);
     ErrorData* error = CopyErrorData();
     if (error->sqlerrcode != ERRCODE_UNIQUE_VIOLATION) PG_RE_THROW();
     FlushErrorState();
-    pg::raise_claim_overtaken();
+    raise_claim_overtaken();
 }
 
 void insert_slot(Relation table, TupleTableSlot* slot) {
@@ -104,15 +249,18 @@ void insert_slot(Relation table, TupleTableSlot* slot) {
     PG_END_TRY();
 }
 
-Sight find(const Identity& id, Record* record) {
+// ---- the store ----
+
+Look find(const Identity& id, Record* record) {
     OpenRow row = open_row(open_plain_table(AccessShareLock), id);
     if (row.table == nullptr) return sql_store.find(id, record);
     if (row.look.found) {
-        slot_getallattrs(row.look.slot);
-        from_columns(row.look.slot->tts_values, row.look.slot->tts_isnull, record);
+        record->id = id;
+        slot_getallattrs(row.slot);
+        from_columns(row.slot->tts_values, row.slot->tts_isnull, record);
     }
     close_row(row);
-    return {row.look.found, row.look.writer};
+    return row.look;
 }
 
 // The indexes as well: at commit, nothing is to be waited for.
@@ -147,8 +295,8 @@ template <typename Change>
 bool change_row(const OpenRow& opened, const Identity& id, const Version& expected, Change change) {
     OpenRow row = opened;
     bool changed = false;
-    while (row.look.found && is_version(row.look.slot, expected)) {
-        changed = change(row.table, &row.look.slot->tts_tid) == TM_Ok;
+    while (row.look.found && is_version(version_in(row.slot), expected)) {
+        changed = change(row.table, &row.slot->tts_tid) == TM_Ok;
         if (changed) break;
         look_again(&row, id);
     }
@@ -191,11 +339,19 @@ bool remove(const Identity& id, const Version& expected) {
 }
 
 // Sweeping is not the hot path, and the planner's statement for it is bounded already.
-Removed remove_expired(const Expired& which) {
-    return sql_store.remove_expired(which);
+Swept sweep(const Sweep& which) {
+    return sql_store.sweep(which);
 }
 
 }  // namespace
+
+void raise_claim_overtaken() {
+    ereport(ERROR, (errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+                    errmsg("could not record the result because of a concurrent claim"),
+                    errdetail("Another transaction has written the record of this key."),
+                    errhint("Roll back and retry the transaction.")));
+    pg_unreachable();
+}
 
 const Store heap_store = {
     find,
@@ -205,7 +361,7 @@ const Store heap_store = {
     insert,
     update,
     remove,
-    remove_expired,
+    sweep,
     /* rows_guard_themselves */ true,
     /* writes_in_callbacks */ true,
 };

@@ -14,52 +14,130 @@ std::uint64_t hash_text(const text* value, std::uint64_t seed) {
                                             static_cast<int>(bytes.size()), seed));
 }
 
+// ---- a value of a record ----
+
+// What a null of the row is in a Record.
+template <typename Value>
+constexpr Value null_of{};
+template <>
+constexpr TimestampTz null_of<TimestampTz> = pg::kNoTime;
+
+Datum datum_of(bool value) {
+    return BoolGetDatum(value);
+}
+Datum datum_of(std::int32_t value) {
+    return Int32GetDatum(value);
+}
+Datum datum_of(std::optional<std::int32_t> value) {
+    return Int32GetDatum(value.value_or(0));
+}
+Datum datum_of(std::int64_t value) {
+    return Int64GetDatum(value);
+}
+Datum datum_of(core::Status value) {
+    return CharGetDatum(static_cast<char>(value));
+}
+Datum datum_of(const void* value) {
+    return PointerGetDatum(value);
+}
+
+void take(Datum datum, bool* value) {
+    *value = DatumGetBool(datum);
+}
+void take(Datum datum, std::int32_t* value) {
+    *value = DatumGetInt32(datum);
+}
+void take(Datum datum, std::optional<std::int32_t>* value) {
+    *value = DatumGetInt32(datum);
+}
+void take(Datum datum, std::int64_t* value) {
+    *value = DatumGetInt64(datum);
+}
+void take(Datum datum, core::Status* value) {
+    *value = static_cast<core::Status>(DatumGetChar(datum));
+}
 template <typename T>
-T* copy(const T* value) {
-    return static_cast<T*>(pg::copy_varlena(value));
+void take(Datum datum, T** value) {
+    *value = reinterpret_cast<T*>(PG_DETOAST_DATUM_COPY(datum));
+}
+
+template <typename Value>
+void copy(Value*) {}
+template <typename T>
+void copy(T** value) {
+    *value = static_cast<T*>(pg::copy_varlena(*value));
+}
+
+template <typename Value>
+void release(Value*) {}
+template <typename T>
+void release(T** value) {
+    if (*value != nullptr) pfree(*value);
+}
+
+// ---- all of them ----
+
+template <typename AnyRecord, typename Value>
+auto& member_of(AnyRecord& record, Value Record::*member) {
+    return record.*member;
+}
+template <typename AnyRecord, typename Value>
+auto& member_of(AnyRecord& record, Value Identity::*member) {
+    return record.id.*member;
+}
+
+// Calls visit(number, value) for each column. The number is a constant in its type, so that the
+// compiler makes straight code of it: one that knows each column's place, type and nulls.
+template <typename AnyRecord, typename Visit, std::size_t... number>
+void visit_columns(AnyRecord& record, Visit visit, std::index_sequence<number...>) {
+    (visit(std::integral_constant<std::size_t, number>(),
+           member_of(record, std::get<number>(kColumns).member)),
+     ...);
+}
+template <typename AnyRecord, typename Visit>
+void visit_columns(AnyRecord& record, Visit visit) {
+    visit_columns(record, visit, std::make_index_sequence<kColumnCount>());
 }
 
 }  // namespace
 
+// Each hash seeds the next, so that ('a', 'b') and ('ab', '') differ.
+Identity make_identity(text* scope, text* principal, text* key) {
+    if (key == nullptr) return {scope, principal, key, 0};
+    return {scope, principal, key, hash_text(key, hash_text(principal, hash_text(scope, 0)))};
+}
+
 bool same_identity(const Identity& a, const Identity& b) {
-    return same_text(a.key, b.key) && same_text(a.principal, b.principal) &&
+    return a.hash == b.hash && same_text(a.key, b.key) && same_text(a.principal, b.principal) &&
            same_text(a.scope, b.scope);
 }
 
-// Each hash seeds the next, so that ('a', 'b') and ('ab', '') differ.
-std::uint64_t identity_hash(const Identity& id) {
-    return hash_text(id.key, hash_text(id.principal, hash_text(id.scope, 0)));
+void to_columns(const Record& record, Datum* values, bool* nulls) {
+    visit_columns(record, [values, nulls](auto number, const auto& value) {
+        constexpr bool may_be_null = kColumnTypes[number].may_be_null;
+        values[number] = datum_of(value);
+        nulls[number] = may_be_null && value == null_of<std::decay_t<decltype(value)>>;
+    });
 }
 
-Identity copy_identity(const Identity& id) {
-    return {copy(id.scope), copy(id.principal), copy(id.key)};
+void from_columns(const Datum* values, const bool* nulls, Record* record) {
+    visit_columns(*record, [values, nulls](auto number, auto& value) {
+        if constexpr (number < kKeyColumns) return;
+        if (kColumnTypes[number].may_be_null && nulls[number])
+            value = null_of<std::decay_t<decltype(value)>>;
+        else
+            take(values[number], &value);
+    });
 }
 
 Record copy_record(const Record& record) {
     Record result = record;
-    result.id = copy_identity(record.id);
-    result.fingerprint = copy(record.fingerprint);
-    result.operation = copy(record.operation);
-    result.headers = copy(record.headers);
-    result.body = copy(record.body);
-    result.error = copy(record.error);
-    result.recovery_point = copy(record.recovery_point);
-    result.state = copy(record.state);
-    result.holder = copy(record.holder);
-    result.request = copy(record.request);
-    result.excluded = copy(record.excluded);
-    result.resolved_by = copy(record.resolved_by);
+    visit_columns(result, [](auto, auto& value) { copy(&value); });
     return result;
 }
 
 void free_record(Record* record) {
-    void* parts[] = {record->id.scope,    record->id.principal, record->id.key,
-                     record->fingerprint, record->operation,    record->headers,
-                     record->body,        record->error,        record->recovery_point,
-                     record->state,       record->holder,       record->request,
-                     record->excluded,    record->resolved_by};
-    for (void* part : parts)
-        if (part != nullptr) pfree(part);
+    visit_columns(*record, [](auto, auto& value) { release(&value); });
 }
 
 }  // namespace idem::store

@@ -1,4 +1,7 @@
-// A record as the protocol handles it: the row of one (scope, principal, key).
+// A record as the protocol handles it: the row of one (scope, principal, key), and the one table
+// that says what its columns are. How a record is read, written, copied and freed, the statements
+// of the SQL store and what the heap store demands of idempotency.record follow from that table;
+// the install script, which no C++ can write, is compared with it by test/client/columns_test.cpp.
 #pragma once
 
 #include "core/decision.hpp"
@@ -11,9 +14,15 @@ struct Identity {
     text* scope;
     text* principal;
     text* key;
+    std::uint64_t hash;  // of the three, equal in every backend; for locks and hash tables, where a
+                         // collision is harmless: the row decides
 };
 
-// Pointers are nullptr and times pg::kNoTime where the row has null.
+// A key that is yet to be made may be nullptr.
+Identity make_identity(text* scope, text* principal, text* key);
+
+// Where the row has null, pointers are nullptr, times pg::kNoTime, and backend_pid is 0. Each
+// member has its line in kColumns.
 struct Record {
     Identity id;
     core::Status status;
@@ -47,6 +56,116 @@ struct Record {
     text* resolved_by;    // the operator who decided with idem_resolve
 };
 
+// Who reads a column in the view idempotency.records: members of pg_monitor too, who may not see
+// what clients sent and got; those alone who may read the whole view; or nobody.
+enum class Seen { ByMonitors, ByReaders, Never };
+
+struct ColumnType {
+    const char* name;
+    Oid type;
+    bool may_be_null;
+    Seen seen;
+};
+
+// The member belongs to the Record or to its Identity.
+template <typename Owner, typename Value>
+struct Column : ColumnType {
+    Value Owner::*member;
+};
+
+template <typename Owner, typename Value>
+constexpr Column<Owner, Value> not_null(const char* name, Oid type, Value Owner::*member,
+                                        Seen seen) {
+    return {{name, type, false, seen}, member};
+}
+
+template <typename Owner, typename Value>
+constexpr Column<Owner, Value> nullable(const char* name, Oid type, Value Owner::*member,
+                                        Seen seen) {
+    return {{name, type, true, seen}, member};
+}
+
+// The columns of idempotency.record in their order, the identity first.
+inline constexpr std::tuple kColumns{
+    not_null("scope", TEXTOID, &Identity::scope, Seen::ByMonitors),
+    not_null("principal", TEXTOID, &Identity::principal, Seen::ByMonitors),
+    not_null("key", TEXTOID, &Identity::key, Seen::ByMonitors),
+    not_null("status", CHAROID, &Record::status, Seen::ByMonitors),
+    not_null("no_takeover", BOOLOID, &Record::no_takeover, Seen::Never),
+    not_null("body_omitted", BOOLOID, &Record::body_omitted, Seen::ByMonitors),
+    not_null("omit_large_body", BOOLOID, &Record::omit_large_body, Seen::Never),
+    nullable("status_code", INT4OID, &Record::status_code, Seen::ByMonitors),
+    not_null("attempt", INT4OID, &Record::attempt, Seen::ByMonitors),
+    not_null("body_limit", INT4OID, &Record::body_limit, Seen::Never),
+    not_null("token", INT8OID, &Record::token, Seen::Never),
+    not_null("lease_us", INT8OID, &Record::lease, Seen::Never),
+    nullable("backend_pid", INT4OID, &Record::backend_pid, Seen::Never),
+    not_null("created_at", TIMESTAMPTZOID, &Record::created_at, Seen::ByMonitors),
+    not_null("claimed_at", TIMESTAMPTZOID, &Record::claimed_at, Seen::ByMonitors),
+    not_null("expires_at", TIMESTAMPTZOID, &Record::expires_at, Seen::ByMonitors),
+    not_null("retained_until", TIMESTAMPTZOID, &Record::retained_until, Seen::ByMonitors),
+    nullable("lease_until", TIMESTAMPTZOID, &Record::lease_until, Seen::ByMonitors),
+    nullable("next_attempt_at", TIMESTAMPTZOID, &Record::next_attempt_at, Seen::ByMonitors),
+    nullable("finished_at", TIMESTAMPTZOID, &Record::finished_at, Seen::ByMonitors),
+    nullable("backend_start", TIMESTAMPTZOID, &Record::backend_start, Seen::Never),
+    nullable("fingerprint", BYTEAOID, &Record::fingerprint, Seen::ByReaders),
+    nullable("operation", TEXTOID, &Record::operation, Seen::ByMonitors),
+    nullable("headers", JSONBOID, &Record::headers, Seen::ByReaders),
+    nullable("body", BYTEAOID, &Record::body, Seen::ByReaders),
+    nullable("error", TEXTOID, &Record::error, Seen::ByReaders),
+    nullable("recovery_point", TEXTOID, &Record::recovery_point, Seen::ByMonitors),
+    nullable("state", JSONBOID, &Record::state, Seen::ByReaders),
+    nullable("holder", TEXTOID, &Record::holder, Seen::ByMonitors),
+    nullable("request", JSONBOID, &Record::request, Seen::ByReaders),
+    nullable("excluded", TEXTARRAYOID, &Record::excluded, Seen::Never),
+    nullable("resolved_by", TEXTOID, &Record::resolved_by, Seen::ByMonitors),
+};
+
+inline constexpr int kColumnCount = std::tuple_size_v<decltype(kColumns)>;
+
+// The same without the members.
+inline constexpr auto kColumnTypes = std::apply(
+    [](const auto&... column) { return std::array<ColumnType, kColumnCount>{column...}; },
+    kColumns);
+
+template <typename A, typename B>
+constexpr bool is_same_member(A a, B b) {
+    if constexpr (std::is_same_v<A, B>)
+        return a == b;
+    else
+        return false;
+}
+
+// The number of a member's column as the server counts: from 1.
+template <typename Owner, typename Value>
+constexpr AttrNumber attribute_of(Value Owner::*member) {
+    AttrNumber number = 0;
+    AttrNumber found = 0;
+    std::apply(
+        [&](const auto&... column) {
+            ((++number, found = is_same_member(column.member, member) ? number : found), ...);
+        },
+        kColumns);
+    return found;
+}
+
+template <typename Owner, typename Value>
+constexpr const ColumnType& column_of(Value Owner::*member) {
+    return kColumnTypes[attribute_of(member) - 1];
+}
+
+// The primary key has the identity's columns in another order: see the install script.
+inline constexpr text* Identity::*kPrimaryKey[] = {&Identity::key, &Identity::scope,
+                                                   &Identity::principal};
+inline constexpr int kKeyColumns = std::size(kPrimaryKey);
+
+// As the columns' values. They point into the record.
+void to_columns(const Record& record, Datum* values, bool* nulls);
+
+// All but the identity, which whoever has found the row knows; copies in the current memory
+// context.
+void from_columns(const Datum* values, const bool* nulls, Record* record);
+
 // What tells one state of a row from the next: each claim has its token, and ends once. In between,
 // a heartbeat or checkpoint moves the end of the lease; whoever takes a claim over must not have
 // missed one, while its holder may have sent it.
@@ -60,9 +179,9 @@ inline Version version_of(const Record& record) {
     return {record.token, record.status, record.lease_until};
 }
 
-inline bool is_version(const Record& record, const Version& expected) {
-    return record.token == expected.token && record.status == expected.status &&
-           (expected.lease_until == pg::kNoTime || record.lease_until == expected.lease_until);
+inline bool is_version(const Version& row, const Version& expected) {
+    return row.token == expected.token && row.status == expected.status &&
+           (expected.lease_until == pg::kNoTime || row.lease_until == expected.lease_until);
 }
 
 inline Version any_lease_of(const Record& record) {
@@ -71,12 +190,7 @@ inline Version any_lease_of(const Record& record) {
 
 bool same_identity(const Identity& a, const Identity& b);
 
-// 64 bits of the identity, equal in every backend; for locks and hash tables. Collisions are
-// harmless there: the row decides.
-std::uint64_t identity_hash(const Identity& id);
-
 // A copy in the current memory context that shares nothing with the original.
-Identity copy_identity(const Identity& id);
 Record copy_record(const Record& record);
 
 // Frees what copy_record made.

@@ -1,8 +1,19 @@
+// Which store serves the table is asked before each access, and a table may change at any time. So
+// the answer is kept, as PostgreSQL keeps plans, and forgotten at a relcache invalidation; it is
+// good for as long as a lock on the table is held, since every change that matters here takes one
+// that conflicts and has been heard of when ours is granted (LockRelationOid calls
+// AcceptInvalidationMessages). RangeVarGetRelidExtended locks by name in the same way: look, lock,
+// look again if something has changed.
+//
+// What is looked for is what the executor would see to beside writing a tuple and its index
+// entries: ExecConstraints, ExecBRInsertTriggers and their like, rules, ExecComputeStoredGenerated,
+// partition routing, FormIndexDatum of expressions. A table with any of that is no "plain" one.
+
 #include "store/record_table.hpp"
 
-#include "pg/internal.hpp"
-#include "pg/version.hpp"
-#include "store/columns.hpp"
+#include "config/settings.hpp"
+#include "pg/owner.hpp"
+#include "store/store.hpp"
 
 namespace idem::store {
 
@@ -29,8 +40,8 @@ bool is_column(Form_pg_attribute column, const ColumnType& ours) {
 
 bool has_our_columns(Relation table) {
     TupleDesc desc = RelationGetDescr(table);
-    if (desc->natts != kColumns) return false;
-    for (int i = 0; i < kColumns; i++)
+    if (desc->natts != kColumnCount) return false;
+    for (int i = 0; i < kColumnCount; i++)
         if (!is_column(TupleDescAttr(desc, i), kColumnTypes[i])) return false;
     return true;
 }
@@ -51,9 +62,8 @@ bool has_foreign_checks(Relation table) {
 
 bool is_on_the_key(Relation index) {
     if (index->rd_index->indnkeyatts != kKeyColumns) return false;
-    constexpr int columns[kKeyColumns] = {kKey, kScope, kPrincipal};
     for (int i = 0; i < kKeyColumns; i++)
-        if (index->rd_index->indkey.values[i] != columns[i] + 1) return false;
+        if (index->rd_index->indkey.values[i] != attribute_of(kPrimaryKey[i])) return false;
     return true;
 }
 
@@ -135,6 +145,13 @@ void learn() {
     is_current = !changed;
 }
 
+// Why only SQL can serve the table now: at commit, where no statement's snapshot is left, as of
+// there.
+const char* obstacle_now() {
+    const RecordTable& table = record_table();
+    return at_commit() ? table.obstacle_at_commit : table.obstacle;
+}
+
 }  // namespace
 
 const RecordTable& record_table() {
@@ -142,9 +159,20 @@ const RecordTable& record_table() {
     return known;
 }
 
-const char* obstacle_now() {
-    const RecordTable& table = record_table();
-    return at_commit() ? table.obstacle_at_commit : table.obstacle;
+const Store& records() {
+    config::StoreChoice choice = config::store_choice();
+    if (choice == config::StoreChoice::Sql) return sql_store;
+    // Whoever is waited for here may have changed which store it is: two that differ would not see
+    // each other's rows.
+    LockRelationOid(record_table().table, AccessShareLock);
+    const char* obstacle = obstacle_now();
+    if (obstacle == nullptr) return heap_store;
+    if (choice == config::StoreChoice::Heap)
+        ereport(ERROR,
+                (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+                 errmsg("the heap store cannot serve table idempotency.record"),
+                 errdetail("%s", obstacle), errhint("Set idempotency.store to auto or sql.")));
+    return sql_store;
 }
 
 // Whatever changed before the lock was granted has been heard of when it is.

@@ -1,13 +1,10 @@
 // The table idempotency.record as the server knows it now: looked up once, and again when the
-// server says that it has changed.
+// server says that it has changed. Which store serves it follows from that.
 #pragma once
 
 #include "pg/pg.hpp"
 
 namespace idem::store {
-
-// Those of the primary key, in its order: key, scope, principal.
-inline constexpr int kKeyColumns = 3;
 
 struct RecordTable {
     Oid table;
@@ -21,10 +18,6 @@ struct RecordTable {
 
 // An error if the extension is absent.
 const RecordTable& record_table();
-
-// Why only SQL can serve the table now: at commit, where no statement's snapshot is left, as of
-// there.
-const char* obstacle_now();
 
 // Opens the table if it is plain, nullptr if not; that cannot change while the lock is held.
 Relation open_plain_table(LOCKMODE mode);

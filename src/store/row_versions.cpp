@@ -1,8 +1,16 @@
-// A walk over every version of a row, dead ones included, with SnapshotAny. A snapshot that is
-// asked about holds back the horizon of pruning and vacuum (GlobalVisTestFor), so a version that it
-// could not know has not been removed, and none is missed: a record that was made and forgotten
-// after the snapshot has left a dead version. Exceptions are what PostgreSQL itself calls not
-// MVCC-safe: TRUNCATE and an ALTER TABLE that rewrites the table.
+// A walk over every version of a row, dead ones included, to learn what other transactions have
+// done to it and are doing. PostgreSQL asks this of one version at a time: HeapTupleSatisfiesMVCC
+// whether a snapshot knows its inserter and its deleter, HeapTupleSatisfiesUpdate whether somebody
+// is at it. A REPEATABLE READ transaction that writes a row of which there is a newer version than
+// its snapshot knows fails with 40001; that is extended here to a row that it does not write, and
+// to one that was removed again.
+//
+// SnapshotAny shows all versions: heap_hot_search_buffer, called again, returns each member of a
+// HOT chain to whoever has no MVCC snapshot. A snapshot that is asked about holds back the horizon
+// of pruning and vacuum (GlobalVisTestFor), so a version that it could not know has not been
+// removed, and none is missed: a record that was made and forgotten after the snapshot has left a
+// dead version. Exceptions are what PostgreSQL itself calls not MVCC-safe: TRUNCATE and an ALTER
+// TABLE that rewrites the table; and old_snapshot_threshold (pg::may_be_pruned_under).
 
 #include "store/row_versions.hpp"
 
@@ -14,7 +22,8 @@ namespace {
 
 // A transaction of somebody else that the snapshot takes for running or to come, and that has
 // committed. One's own are asked first, as HeapTupleSatisfiesMVCC does; an aborted one has left
-// nothing; a running one is the caller's business, who looks for writers.
+// nothing; a running one is the caller's business, who looks for writers. One that has written its
+// commit and still stands among the running counts as committed: nothing undoes it.
 bool is_news(TransactionId xid, Snapshot snapshot) {
     return TransactionIdIsNormal(xid) && !TransactionIdIsCurrentTransactionId(xid) &&
            XidInMVCCSnapshot(xid, snapshot) && TransactionIdDidCommit(xid);
@@ -27,7 +36,7 @@ TransactionId remover_of(HeapTupleHeader header) {
     return none ? InvalidTransactionId : HeapTupleHeaderGetUpdateXid(header);
 }
 
-// The header as it is at one moment: others may be setting its bits.
+// The header as it is at one moment: others may be setting its bits, for which a pin is not enough.
 HeapTupleHeaderData header_in(TupleTableSlot* slot) {
     auto* heap_slot = reinterpret_cast<BufferHeapTupleTableSlot*>(slot);
     LockBuffer(heap_slot->buffer, BUFFER_LOCK_SHARE);
@@ -50,7 +59,8 @@ bool is_others(TransactionId xid) {
            TransactionIdIsInProgress(xid);
 }
 
-// A row lock counts: whoever writes waits for it.
+// As HeapTupleSatisfiesUpdate finds TM_BeingModified. A row lock counts: whoever writes waits for
+// it.
 bool is_busy(HeapTupleHeader header, Snapshot) {
     if (is_others(HeapTupleHeaderGetXmin(header))) return true;
     if ((header->t_infomask & HEAP_XMAX_INVALID) != 0) return false;
@@ -69,10 +79,9 @@ struct Search {
 // and children may have their columns in another order.
 const text* part_of(const Identity& id, Form_pg_attribute column) {
     if (column->atttypid != TEXTOID || column->attisdropped) return nullptr;
-    const char* name = NameStr(column->attname);
-    if (strcmp(name, "key") == 0) return id.key;
-    if (strcmp(name, "scope") == 0) return id.scope;
-    return strcmp(name, "principal") == 0 ? id.principal : nullptr;
+    for (auto part : kPrimaryKey)
+        if (strcmp(NameStr(column->attname), column_of(part).name) == 0) return id.*part;
+    return nullptr;
 }
 
 bool is_of(const Identity& id, TupleTableSlot* version) {

@@ -1,7 +1,19 @@
-#include "pg/errors.hpp"
-#include "pg/internal.hpp"
-#include "pg/sql_text.hpp"
-#include "store/columns.hpp"
+// The reference: each access is one statement about one row, named by the whole primary key, so
+// that it works with whatever a table can be, triggers, partitions and distribution included.
+//
+// The foreign keys' triggers do it like this (ri_PerformCheck): plans that are prepared once and
+// kept, run as the owner of the table by SPI_execute_snapshot with the latest snapshot, whatever
+// the transaction's own is. pg/owner.cpp is that part.
+//
+// What holds all the time:
+// - A row that is written and not committed is not seen by others: whoever inserts the same key
+//   waits for it (ON CONFLICT DO NOTHING), so the key's lock is kept until the transaction ends.
+// - A row is replaced or removed only if it is the version that the caller has seen. Whoever is
+//   changing it is waited for; then READ COMMITTED looks at the newest version (EvalPlanQual), and
+//   the higher levels raise 40001.
+// - Code of users may run in each write, but never later than that: see reserve().
+
+#include "pg/owner.hpp"
 #include "store/record_table.hpp"
 #include "store/row_versions.hpp"
 #include "store/store.hpp"
@@ -10,62 +22,68 @@ namespace idem::store {
 
 namespace {
 
-// Of a Version: token, status, end of the lease.
-constexpr int kVersionValues = 3;
-constexpr Oid kIdentityAndVersion[] = {TEXTOID, TEXTOID, TEXTOID, INT8OID, CHAROID, TIMESTAMPTZOID};
-constexpr Oid kTimesAndLimit[] = {TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID};
+// What a statement says about a Version, in this order.
+constexpr ColumnType kVersion[] = {column_of(&Record::token), column_of(&Record::status),
+                                   column_of(&Record::lease_until)};
+constexpr int kVersionValues = std::size(kVersion);
 
-// The types of a row and of the version that it is expected to replace.
-struct RowTypes {
-    Oid types[kColumns + kVersionValues];
-};
-
-constexpr RowTypes row_and_version() {
-    RowTypes result{};
-    for (int i = 0; i < kColumns; i++) result.types[i] = kColumnTypes[i].type;
-    for (int i = 0; i < kVersionValues; i++)
-        result.types[kColumns + i] = kIdentityAndVersion[kKey + 1 + i];
-    return result;
+// The types of the first columns of a row and of the version that it is expected to be.
+template <int columns>
+constexpr auto and_version() {
+    std::array<Oid, columns + kVersionValues> types{};
+    for (int i = 0; i < columns; i++) types[i] = kColumnTypes[i].type;
+    for (int i = 0; i < kVersionValues; i++) types[columns + i] = kVersion[i].type;
+    return types;
 }
 
-constexpr RowTypes kRowAndVersion = row_and_version();
+constexpr auto kRowAndVersion = and_version<kColumnCount>();
+constexpr auto kIdentityAndVersion = and_version<kKeyColumns>();
+constexpr Oid kTimesAndLimit[] = {TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID};
 
 using Sql = pg::SqlText;
 
-constexpr void add_column_names(Sql* sql) {
-    for (int i = 0; i < kColumns; i++) {
+// The names of the first columns.
+constexpr void add_names(Sql* sql, int columns) {
+    for (int i = 0; i < columns; i++) {
         if (i > 0) sql->add(", ");
         sql->add(kColumnTypes[i].name);
     }
 }
 
+constexpr void add_equal(Sql* sql, const char* name, int parameter) {
+    sql->add(name);
+    sql->add(" OPERATOR(pg_catalog.=) ");
+    sql->parameter(parameter);
+}
+
 // The row of an identity, which are the first columns: by the whole primary key, so that a
 // distributed table can route it.
 constexpr void add_this_row(Sql* sql) {
-    static_assert(kScope == 0 && kPrincipal == 1 && kKey == 2);
-    sql->add(
-        " WHERE scope OPERATOR(pg_catalog.=) $1 AND principal OPERATOR(pg_catalog.=) $2"
-        " AND key OPERATOR(pg_catalog.=) $3");
+    for (int i = 0; i < kKeyColumns; i++) {
+        sql->add(i == 0 ? " WHERE " : " AND ");
+        add_equal(sql, kColumnTypes[i].name, i + 1);
+    }
 }
 
 // `first` is the number of the parameter with the token; those with the status and the end of the
 // lease, which is null for any, follow.
 constexpr void add_this_version(Sql* sql, int first) {
-    sql->add(" AND token OPERATOR(pg_catalog.=) ");
-    sql->parameter(first);
-    sql->add(" AND status OPERATOR(pg_catalog.=) ");
-    sql->parameter(first + 1);
-    sql->add(" AND (");
-    sql->parameter(first + 2);
-    sql->add(" IS NULL OR lease_until OPERATOR(pg_catalog.=) ");
-    sql->parameter(first + 2);
-    sql->add(")");
+    for (int i = 0; i < kVersionValues; i++) {
+        sql->add(" AND ");
+        if (kVersion[i].may_be_null) {
+            sql->add("(");
+            sql->parameter(first + i);
+            sql->add(" IS NULL OR ");
+        }
+        add_equal(sql, kVersion[i].name, first + i);
+        if (kVersion[i].may_be_null) sql->add(")");
+    }
 }
 
 constexpr Sql find_sql() {
     Sql sql{};
     sql.add("SELECT ");
-    add_column_names(&sql);
+    add_names(&sql, kColumnCount);
     sql.add(" FROM idempotency.record");
     add_this_row(&sql);
     return sql;
@@ -74,24 +92,26 @@ constexpr Sql find_sql() {
 constexpr Sql insert_sql() {
     Sql sql{};
     sql.add("INSERT INTO idempotency.record (");
-    add_column_names(&sql);
+    add_names(&sql, kColumnCount);
     sql.add(") VALUES (");
-    sql.parameters(1, kColumns);
-    sql.add(") ON CONFLICT (scope, principal, key) DO NOTHING");
+    sql.parameters(1, kColumnCount);
+    sql.add(") ON CONFLICT (");
+    add_names(&sql, kKeyColumns);
+    sql.add(") DO NOTHING");
     return sql;
 }
 
 constexpr Sql update_sql() {
     Sql sql{};
     sql.add("UPDATE idempotency.record SET ");
-    for (int i = kKey + 1; i < kColumns; i++) {
-        if (i > kKey + 1) sql.add(", ");
+    for (int i = kKeyColumns; i < kColumnCount; i++) {
+        if (i > kKeyColumns) sql.add(", ");
         sql.add(kColumnTypes[i].name);
         sql.add(" = ");
         sql.parameter(i + 1);
     }
     add_this_row(&sql);
-    add_this_version(&sql, kColumns + 1);
+    add_this_version(&sql, kColumnCount + 1);
     return sql;
 }
 
@@ -99,7 +119,7 @@ constexpr Sql delete_sql() {
     Sql sql{};
     sql.add("DELETE FROM idempotency.record");
     add_this_row(&sql);
-    add_this_version(&sql, 4);
+    add_this_version(&sql, kKeyColumns + 1);
     return sql;
 }
 
@@ -108,13 +128,15 @@ constexpr Sql kInsert = insert_sql();
 constexpr Sql kUpdate = update_sql();
 constexpr Sql kDelete = delete_sql();
 
-pg::Statement find_row = {kFind.text, 3, kIdentityAndVersion, pg::Access::ByIndex, nullptr};
-pg::Statement insert_row = {kInsert.text, kColumns, kRowAndVersion.types, pg::Access::ByIndex,
-                            nullptr};
-pg::Statement update_row = {kUpdate.text, kColumns + kVersionValues, kRowAndVersion.types,
-                            pg::Access::ByIndex, nullptr};
-pg::Statement delete_row = {kDelete.text, kKey + 1 + kVersionValues, kIdentityAndVersion,
-                            pg::Access::ByIndex, nullptr};
+constexpr pg::Statement by_index(const Sql& sql, int nargs, const Oid* types) {
+    return {sql.text, nargs, types, pg::Access::ByIndex, nullptr};
+}
+
+pg::Statement find_row = by_index(kFind, kKeyColumns, kIdentityAndVersion.data());
+pg::Statement insert_row = by_index(kInsert, kColumnCount, kRowAndVersion.data());
+pg::Statement update_row = by_index(kUpdate, kColumnCount + kVersionValues, kRowAndVersion.data());
+pg::Statement delete_row =
+    by_index(kDelete, kKeyColumns + kVersionValues, kIdentityAndVersion.data());
 
 // FOR UPDATE looks at the newest version of each row again, so a row that has just been taken over
 // is not deleted. The array is made once; a plain IN could run again and go past the limit. The
@@ -123,7 +145,7 @@ pg::Statement delete_row = {kDelete.text, kKey + 1 + kVersionValues, kIdentityAn
     "retained_until OPERATOR(pg_catalog.>=) $1 AND retained_until OPERATOR(pg_catalog.<=) $2" \
     " AND status OPERATOR(pg_catalog.<>) 'i'::pg_catalog.\"char\""
 
-pg::Statement delete_expired = {
+pg::Statement sweep_rows = {
     "WITH deleted AS (DELETE FROM idempotency.record WHERE ctid OPERATOR(pg_catalog.=) ANY (ARRAY("
     "SELECT ctid FROM idempotency.record WHERE " MAY_GO
     " ORDER BY retained_until USING OPERATOR(pg_catalog.<) LIMIT $3 FOR UPDATE SKIP LOCKED))"
@@ -133,7 +155,10 @@ pg::Statement delete_expired = {
     " GROUP BY scope",
     3, kTimesAndLimit, pg::Access::ByIndex, nullptr};
 
+// In the order of the columns.
 void identity_values(const Identity& id, Datum* values) {
+    static_assert(attribute_of(&Identity::scope) == 1 && attribute_of(&Identity::principal) == 2 &&
+                  attribute_of(&Identity::key) == 3);
     values[0] = PointerGetDatum(id.scope);
     values[1] = PointerGetDatum(id.principal);
     values[2] = PointerGetDatum(id.key);
@@ -141,24 +166,25 @@ void identity_values(const Identity& id, Datum* values) {
 
 // The row as parameters of a statement, and as SPI wants its nulls: ' ' for a value, 'n' for null.
 void row_values(const Record& record, Datum* values, char* nulls) {
-    bool is_null[kColumns];
+    bool is_null[kColumnCount];
     to_columns(record, values, is_null);
-    for (int i = 0; i < kColumns; i++) nulls[i] = is_null[i] ? 'n' : ' ';
+    for (int i = 0; i < kColumnCount; i++) nulls[i] = is_null[i] ? 'n' : ' ';
 }
 
-Sight find(const Identity& id, Record* record) {
-    Datum values[kColumns];
-    bool nulls[kColumns];
+Look find(const Identity& id, Record* record) {
+    Datum values[kColumnCount];
+    bool nulls[kColumnCount];
     identity_values(id, values);
-    pg::Internal scope = pg::begin_internal("record");
+    pg::AsOwner scope = pg::begin_as_owner("record");
     bool found = pg::run_read(&find_row, values, nullptr) > 0;
     if (found) {
         heap_deform_tuple(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, values, nulls);
+        record->id = id;
         MemoryContext spi_context = MemoryContextSwitchTo(scope.caller_context);
         from_columns(values, nulls, record);
         MemoryContextSwitchTo(spi_context);
     }
-    pg::end_internal(scope);
+    pg::end_as_owner(scope);
     return {found, InvalidTransactionId};
 }
 
@@ -166,7 +192,13 @@ Sight find(const Identity& id, Record* record) {
 // whoever commits.
 void reserve() {
     const char* deferred = deferred_trigger();
-    if (deferred != nullptr) pg::raise_deferred_trigger(deferred);
+    if (deferred != nullptr)
+        ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+                        errmsg("table idempotency.record has a deferred trigger"),
+                        errdetail("Trigger \"%s\" would run at commit, with the rights of whoever "
+                                  "commits.",
+                                  deferred),
+                        errhint("Make it INITIALLY IMMEDIATE, or drop it.")));
     check_updates_are_published();
 }
 
@@ -174,13 +206,18 @@ void reserve() {
 void check_not_swallowed(const Identity& id, const Version* expected) {
     Record record{};
     bool found = find(id, &record).found;
-    bool as_expected = expected == nullptr ? !found : found && is_version(record, *expected);
-    if (as_expected) pg::raise_row_swallowed();
+    bool as_expected =
+        expected == nullptr ? !found : found && is_version(version_of(record), *expected);
+    if (as_expected)
+        ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+                        errmsg("the record of this key could not be written"),
+                        errdetail("A trigger or rule on idempotency.record has left the row out."),
+                        errhint("Drop the trigger or rule, or let it keep every row.")));
 }
 
 bool insert(const Record& record) {
-    Datum values[kColumns];
-    char nulls[kColumns];
+    Datum values[kColumnCount];
+    char nulls[kColumnCount];
     row_values(record, values, nulls);
     if (pg::write_alone("record", &insert_row, values, nulls) > 0) return true;
     check_not_swallowed(record.id, nullptr);
@@ -196,46 +233,46 @@ void version_values(const Version& version, Datum* values, char* nulls) {
 }
 
 bool update(const Record& record, const Version& expected) {
-    Datum values[kColumns + kVersionValues];
-    char nulls[kColumns + kVersionValues];
+    Datum values[kColumnCount + kVersionValues];
+    char nulls[kColumnCount + kVersionValues];
     row_values(record, values, nulls);
-    version_values(expected, values + kColumns, nulls + kColumns);
+    version_values(expected, values + kColumnCount, nulls + kColumnCount);
     if (pg::write_alone("record", &update_row, values, nulls) > 0) return true;
     check_not_swallowed(record.id, &expected);
     return false;
 }
 
 bool remove(const Identity& id, const Version& expected) {
-    Datum values[kKey + 1 + kVersionValues];
+    Datum values[kKeyColumns + kVersionValues];
     char nulls[] = {' ', ' ', ' ', ' ', ' ', ' '};
-    static_assert(sizeof(nulls) == kKey + 1 + kVersionValues);
+    static_assert(sizeof(nulls) == kKeyColumns + kVersionValues);
     identity_values(id, values);
-    version_values(expected, values + kKey + 1, nulls + kKey + 1);
+    version_values(expected, values + kKeyColumns, nulls + kKeyColumns);
     if (pg::write_alone("record", &delete_row, values, nulls) > 0) return true;
     check_not_swallowed(id, &expected);
     return false;
 }
 
 // One group of the deleted rows: scope, number, youngest end of retention.
-void add_group(HeapTuple group, const Expired& which, Removed* removed) {
+void add_group(HeapTuple group, const Sweep& which, Swept* swept) {
     Datum values[3];
     bool nulls[3];
     heap_deform_tuple(group, SPI_tuptable->tupdesc, values, nulls);
     std::int64_t rows = DatumGetInt64(values[1]);
-    removed->rows += rows;
-    removed->last = Max(removed->last, DatumGetTimestampTz(values[2]));
-    if (which.removed != nullptr) which.removed(pg::bytes_of(DatumGetTextPP(values[0])), rows);
+    swept->rows += rows;
+    swept->last = Max(swept->last, DatumGetTimestampTz(values[2]));
+    if (which.swept != nullptr) which.swept(pg::bytes_of(DatumGetTextPP(values[0])), rows);
 }
 
-Removed remove_expired(const Expired& which) {
+Swept sweep(const Sweep& which) {
     Datum values[] = {TimestampTzGetDatum(which.from), TimestampTzGetDatum(which.until),
                       Int64GetDatum(which.limit)};
-    Removed removed{0, which.from};
-    pg::Internal scope = pg::begin_internal("record");
-    std::uint64_t groups = pg::run_write(&delete_expired, values, nullptr);
-    for (std::uint64_t i = 0; i < groups; i++) add_group(SPI_tuptable->vals[i], which, &removed);
-    pg::end_internal(scope);
-    return removed;
+    Swept swept{0, which.from};
+    pg::AsOwner scope = pg::begin_as_owner("record");
+    std::uint64_t groups = pg::run_write(&sweep_rows, values, nullptr);
+    for (std::uint64_t i = 0; i < groups; i++) add_group(SPI_tuptable->vals[i], which, &swept);
+    pg::end_as_owner(scope);
+    return swept;
 }
 
 }  // namespace
@@ -248,7 +285,7 @@ const Store sql_store = {
     insert,
     update,
     remove,
-    remove_expired,
+    sweep,
     /* rows_guard_themselves */ false,
     /* writes_in_callbacks */ false,
 };

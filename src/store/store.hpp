@@ -4,40 +4,39 @@
 // about one key at once; the unique row is what holds even if they did.
 #pragma once
 
-#include "core/store_choice.hpp"
-
 #include "store/record.hpp"
 
 namespace idem::store {
 
-// What a look-up saw.
-struct Sight {
+// What a look at the row of a key has found.
+struct Look {
     bool found;            // there is a row
     TransactionId writer;  // another transaction that has written the row and may yet commit;
                            // InvalidTransactionId: none, or a store that cannot see it
 };
 
-// Rows whose retention ended after `from` and not after `until`, at most `limit` of them. A caller
-// who goes on where the last batch ended need not walk over its dead rows again. `removed`, which
-// may be nullptr, is told how many rows of which scope went.
-struct Expired {
+// What to sweep: rows whose retention ended after `from` and not after `until`, at most `limit` of
+// them. A caller who goes on where the last batch ended need not walk over its dead rows again.
+// `swept`, which may be nullptr, is told how many rows of which scope went.
+struct Sweep {
     TimestampTz from;
     TimestampTz until;
     std::int64_t limit;
-    void (*removed)(std::string_view scope, std::int64_t rows);
+    void (*swept)(std::string_view scope, std::int64_t rows);
 };
 
-struct Removed {
+struct Swept {
     std::int64_t rows;
     TimestampTz last;  // when the retention of the youngest of them ended
 };
 
 struct Store {
-    // The newest committed row, or this transaction's own, in any isolation level. Fills `record`
-    // with copies in the current memory context, if there is one. Takes no key lock, assigns no
-    // transaction id, works on a standby. Without the key's lock, a row that another transaction
-    // moves at this very moment may be missed.
-    Sight (*find)(const Identity& id, Record* record);
+    // The newest committed row, or this transaction's own, in any isolation level. Fills `record`,
+    // if there is one: its identity is the caller's, what else it points to are copies in the
+    // current memory context. Takes no key lock, assigns no transaction id, works on a standby.
+    // Without the key's lock, a row that another transaction moves at this very moment may be
+    // missed.
+    Look (*find)(const Identity& id, Record* record);
 
     // Whether the snapshot knows all that other transactions have done to the row: no version of
     // it, dead ones included, was made or removed by one that the snapshot does not see. Without
@@ -68,7 +67,7 @@ struct Store {
 
     // Removes rows that may go, oldest first, passing over rows that others have locked. Never a
     // row without a result: it may still get one.
-    Removed (*remove_expired)(const Expired& which);
+    Swept (*sweep)(const Sweep& which);
 
     // Whether others see a row before its writer commits. Then a written row guards its key by
     // itself, and the lock can go.
@@ -86,8 +85,11 @@ extern const Store sql_store;
 // Index look-ups and writes through the table access method, without an executor.
 extern const Store heap_store;
 
-// The store of this database's table. An error (0A000) if the choice is the heap store and the
-// table does not allow it.
-const Store& store(core::StoreChoice choice);
+// The store of this database's table, as idempotency.store chooses it. An error (0A000) if that is
+// the heap store and the table does not allow it.
+const Store& records();
+
+// For a caller who has lost to another transaction: a serialization failure (40001).
+[[noreturn]] void raise_claim_overtaken();
 
 }  // namespace idem::store

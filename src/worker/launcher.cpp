@@ -1,19 +1,97 @@
 // The launcher: connected to no database, it starts a sweeper in one database after the other and
 // learns from each when to come again. States and transitions are in README.md.
+//
+// It is what autovacuum's launcher and its get_database_list() are, made of dynamic background
+// workers: RegisterDynamicBackgroundWorker, then a wait like WaitForBackgroundWorkerShutdown, but
+// with an end.
+//
+// What holds at any time:
+// - There is one sweeper at work that this process knows of; those that did not end when they were
+//   told to are remembered with their database, which gets no other.
+// - Nothing waits without an end: one database must not keep the sweepers from the others.
+// - A report belongs to one sweeper. Where that is left behind, the segment is given up as well.
+// - Spans are measured by the monotonic clock; the time of day decides about records alone.
+//
+// A wake-up may be for something else (a sweeper's end, SIGHUP). So the latch is reset before
+// anything is looked at, and whatever may have changed is looked at again.
 
-#include "core/backoff.hpp"
-#include "core/duration.hpp"
+#include "core/time.hpp"
 
 #include "config/settings.hpp"
-#include "pg/clock.hpp"
-#include "worker/databases.hpp"
+#include "pg/wait.hpp"
 #include "worker/presence.hpp"
-#include "worker/registration.hpp"
-#include "worker/report.hpp"
+#include "worker/process.hpp"
 
 namespace idem::worker {
 
 namespace {
+
+// ---- the list of databases ----
+
+struct Database {
+    Oid oid;
+    int failures;                   // in a row
+    std::int64_t due;               // next visit, by the monotonic clock; 0: at once
+    TimestampTz from;               // where the next visit goes on; DT_NOBEGIN: at the start
+    std::int64_t lag;               // see note_lag(); kNoLag outside of a backlog
+    BackgroundWorkerHandle* stuck;  // a sweeper that did not end when it was told to
+};
+
+constexpr std::int64_t kNoLag = PG_INT64_MAX;
+
+struct Databases {
+    Database* items;
+    int count;
+};
+
+bool is_swept(Form_pg_database form) {
+    return form->datallowconn && !form->datistemplate && !database_is_invalid_form(form);
+}
+
+Database known_or_new(const Databases& known, Oid oid) {
+    for (int i = 0; i < known.count; i++)
+        if (known.items[i].oid == oid) return known.items[i];
+    return {oid, 0, 0, DT_NOBEGIN, kNoLag, nullptr};
+}
+
+void add(Databases* list, const Database& database) {
+    std::size_t size = sizeof(Database) * static_cast<std::size_t>(list->count + 1);
+    list->items =
+        static_cast<Database*>(list->items == nullptr ? MemoryContextAlloc(TopMemoryContext, size)
+                                                      : repalloc(list->items, size));
+    list->items[list->count++] = database;
+}
+
+Databases read_databases(const Databases& known) {
+    Databases fresh{};
+    (void)GetTransactionSnapshot();
+    Relation relation = table_open(DatabaseRelationId, NoLock);
+    TableScanDesc scan = table_beginscan_catalog(relation, 0, nullptr);
+    while (HeapTuple tuple = heap_getnext(scan, ForwardScanDirection)) {
+        auto* form = reinterpret_cast<Form_pg_database>(GETSTRUCT(tuple));
+        if (is_swept(form)) add(&fresh, known_or_new(known, form->oid));
+    }
+    table_endscan(scan);
+    table_close(relation, NoLock);
+    return fresh;
+}
+
+// Reads the list anew: new databases are due at once, known ones stay as they are, those that are
+// gone, templates, closed for connections or invalid are left out. Where somebody has locked the
+// list it stays as it is.
+// pg_database is the only catalog that can be read without being in a database, and in a
+// transaction of its own. The launcher waits for nobody's lock on it, VACUUM FULL's for example.
+void refresh_databases(Databases* databases) {
+    StartTransactionCommand();
+    if (ConditionalLockRelationOid(DatabaseRelationId, AccessShareLock)) {
+        Databases fresh = read_databases(*databases);
+        if (databases->items != nullptr) pfree(databases->items);
+        *databases = fresh;
+    }
+    CommitTransactionCommand();
+}
+
+// ---- when to visit ----
 
 // A database must be without sweeper now and then: DROP DATABASE looks ten times a second for a
 // moment in which nobody is connected, and gives up after five seconds.
@@ -29,7 +107,7 @@ constexpr std::int64_t kPatience = 8 * core::kSecond;
 constexpr std::int64_t kLastPatience = 2 * core::kSecond;
 
 std::int64_t interval() {
-    return config::cleanup_interval() * core::kSecond;
+    return config::cleanup_interval * core::kSecond;
 }
 
 std::int64_t pause_after(const Database& database, const Report& report) {
@@ -52,7 +130,7 @@ std::int64_t pause_after(const Database& database, const Report& report) {
 }
 
 std::int64_t lag(const Database& database) {
-    return GetCurrentTimestamp() - config::cleanup_grace() - database.from;
+    return GetCurrentTimestamp() - config::cleanup_grace * core::kSecond - database.from;
 }
 
 std::int64_t behind(const Database& database) {
@@ -80,6 +158,8 @@ void note_visit(Database* database, const Report& report) {
     note_lag(database);
     pause(database, pause_after(*database, report));
 }
+
+// ---- a visit ----
 
 // Logged once until a slot is free again.
 void note_slot(bool had_one) {
@@ -173,7 +253,7 @@ void visit(Database* database, dsm_segment** segment) {
 
 // A pause that was fixed under a longer interval must not outlast a shorter one. Back-off stays.
 void apply_reload(Databases* databases) {
-    if (!reload_if_asked() || config::cleanup_interval() == 0) return;
+    if (!reload_if_asked() || config::cleanup_interval == 0) return;
     std::int64_t latest = pg::monotonic_micros() + interval();
     for (int i = 0; i < databases->count; i++) {
         Database* database = &databases->items[i];
@@ -184,14 +264,14 @@ void apply_reload(Databases* databases) {
 void visit_due(Databases* databases, dsm_segment** segment) {
     for (int i = 0; i < databases->count; i++) {
         apply_reload(databases);
-        if (config::cleanup_interval() > 0 && databases->items[i].due <= pg::monotonic_micros())
+        if (config::cleanup_interval > 0 && databases->items[i].due <= pg::monotonic_micros())
             visit(&databases->items[i], segment);
     }
 }
 
 // How long nothing is due. New databases are noticed at least once an interval.
 std::int64_t time_to_next(const Databases& databases) {
-    if (config::cleanup_interval() == 0) return core::kDay;
+    if (config::cleanup_interval == 0) return core::kDay;
     std::int64_t now = pg::monotonic_micros();
     std::int64_t left = interval();
     for (int i = 0; i < databases.count; i++) left = Min(left, databases.items[i].due - now);
@@ -204,7 +284,7 @@ std::int64_t time_to_next(const Databases& databases) {
     Databases databases{};
     for (;;) {
         apply_reload(&databases);
-        if (config::cleanup_interval() > 0) {
+        if (config::cleanup_interval > 0) {
             refresh_databases(&databases);
             visit_due(&databases, &segment);
         }

@@ -1,10 +1,10 @@
 #include "worker/presence.hpp"
 
-#include "core/duration.hpp"
+#include "core/time.hpp"
 
 #include "config/settings.hpp"
-#include "pg/clock.hpp"
-#include "worker/registration.hpp"
+#include "pg/wait.hpp"
+#include "worker/process.hpp"
 
 namespace idem::worker {
 
@@ -28,6 +28,8 @@ bool take_for_life(Oid database) {
     return LockAcquire(&tag, ExclusiveLock, true, true) != LOCKACQUIRE_NOT_AVAIL;
 }
 
+// A launcher that begins at the very moment of this look misses the lock, takes us for another
+// launcher and ends for good. But then we have seen none, and start one.
 bool launcher_runs() {
     LOCKTAG tag = worker_tag(InvalidOid);
     if (LockAcquire(&tag, ShareLock, false, true) == LOCKACQUIRE_NOT_AVAIL) return true;
@@ -55,8 +57,7 @@ bool start_launcher() {
 // On a standby nothing may be registered: the postmaster would not start it before promotion, and
 // each try would keep a worker slot until then.
 bool may_start() {
-    return !preloaded && !IsBinaryUpgrade && config::cleanup_interval() > 0 &&
-           !RecoveryInProgress();
+    return !preloaded && !IsBinaryUpgrade && config::cleanup_interval > 0 && !RecoveryInProgress();
 }
 
 }  // namespace

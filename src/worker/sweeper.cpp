@@ -1,18 +1,29 @@
 // A sweeper: visits one database, removes what has expired in small transactions, and ends. It
 // never stays: a worker that is connected stands in the way of DROP DATABASE.
+//
+// It is a worker as autovacuum's is (AutoVacWorkerMain: settings that no database or role may
+// change, which must be in force before InitPostgres), its transactions begin and end as
+// PostgresMain's do, with statement_timeout as the alarm, and an error is cleaned up as
+// PostgresMain's handler does it.
+//
+// What holds at any time:
+// - One sweeper works in a database: the lock of presence.hpp is taken before anything is looked
+//   at. The launcher that sent it may have ended, and the next one sent another.
+// - In a batch the table is locked (RowExclusiveLock) without waiting, so DDL goes first; what the
+//   OID means is asked again under the lock, for DROP EXTENSION may have come before.
+// - A row that somebody has locked is passed over (SKIP LOCKED): nobody who decides about a key is
+//   waited for.
+// - Whatever ends it, the report says how far it came: it is written after each commit.
 
-#include "core/duration.hpp"
-#include "core/pace.hpp"
+#include "core/time.hpp"
 
 #include "config/settings.hpp"
-#include "pg/clock.hpp"
-#include "pg/internal.hpp"
+#include "pg/owner.hpp"
+#include "pg/wait.hpp"
 #include "stats/counters.hpp"
 #include "store/store.hpp"
-#include "worker/journal.hpp"
 #include "worker/presence.hpp"
-#include "worker/registration.hpp"
-#include "worker/report.hpp"
+#include "worker/process.hpp"
 
 namespace idem::worker {
 
@@ -71,8 +82,8 @@ Visit enter_table() {
     return is_subscribed(table) ? Visit::NotOurs : Visit::More;
 }
 
-// Restricted, so that a deferred trigger of whoever owns the table can't wait for the moment in
-// which the superuser that we are is himself again. It ends by itself when the moment comes.
+// A security-restricted operation: a deferred trigger, which would run at commit with the rights of
+// the bootstrap superuser, is refused. STATEMENT_TIMEOUT cancels what is still running at `end`.
 void begin_transaction(std::int64_t end) {
     std::int64_t left = (end - pg::monotonic_micros()) / core::kMillisecond;
     SetCurrentStatementStartTimestamp();
@@ -93,7 +104,7 @@ void end_transaction() {
 
 // Halved with each failure in a row: a batch that takes too long would never be done.
 int batch_size(const Report& report) {
-    return Max(config::cleanup_batch_size() >> Min(report.failures_before, 20), 1);
+    return Max(config::cleanup_batch_size >> Min(report.failures_before, 20), 1);
 }
 
 // One batch, one transaction.
@@ -101,13 +112,14 @@ Visit sweep_batch(Report* report, std::int64_t* total, std::int64_t end) {
     begin_transaction(end);
     Visit visit = enter_table();
     if (visit == Visit::More) {
-        store::Expired which{report->from, GetCurrentTimestamp() - config::cleanup_grace(),
-                             batch_size(*report), stats::count_swept};
-        store::Removed removed = store::store(config::store_choice()).remove_expired(which);
+        store::Sweep which{report->from,
+                           GetCurrentTimestamp() - config::cleanup_grace * core::kSecond,
+                           batch_size(*report), stats::count_swept};
+        store::Swept swept = store::records().sweep(which);
         end_transaction();
-        report->from = removed.last;
-        *total += removed.rows;
-        return removed.rows < which.limit ? Visit::Drained : Visit::More;
+        report->from = swept.last;
+        *total += swept.rows;
+        return swept.rows < which.limit ? Visit::Drained : Visit::More;
     }
     end_transaction();
     return visit;
@@ -132,6 +144,45 @@ Visit sweep(Report* report, std::int64_t* total, std::int64_t start) {
         now = pg::monotonic_micros();
     }
     return visit;
+}
+
+// ---- the journal: one row per database, in the database itself, so that it can be read however
+// the library was loaded, and on a standby ----
+
+struct JournalEntry {
+    TimestampTz started;
+    std::int64_t start;  // the same moment by the monotonic clock
+    std::int64_t rows;
+    const char* error;  // nullptr: none
+};
+
+constexpr Oid kTypes[] = {TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID, TEXTOID};
+
+// $1 start, $2 end, $3 rows, $4 error. The last error stays visible after the next good run, with
+// "failures" back at zero.
+pg::Statement write_entry = {
+    "UPDATE idempotency.journal SET last_run = $1,"
+    " last_duration = $2 OPERATOR(pg_catalog.-) $1, last_rows = $3,"
+    " total_rows = total_rows OPERATOR(pg_catalog.+) $3,"
+    " failures = CASE WHEN $4 IS NULL THEN 0 ELSE failures OPERATOR(pg_catalog.+) 1 END,"
+    " last_error = COALESCE($4, last_error),"
+    " last_error_at = CASE WHEN $4 IS NULL THEN last_error_at ELSE $2 END"
+    " WHERE $3 OPERATOR(pg_catalog.>) 0 OR $4 IS NOT NULL"
+    " OR failures OPERATOR(pg_catalog.>) 0 OR last_run IS NULL"
+    " OR last_run OPERATOR(pg_catalog.>) $1"
+    " OR last_run OPERATOR(pg_catalog.<)"
+    " ($1 OPERATOR(pg_catalog.-) '10 minutes'::pg_catalog.interval)",
+    4, kTypes, pg::Access::Whole, nullptr};
+
+// In the caller's transaction. A run that found nothing is written only now and then: an idle
+// database should cost next to nothing.
+void write_journal(const JournalEntry& entry) {
+    TimestampTz ended = entry.started + (pg::monotonic_micros() - entry.start);
+    Datum values[] = {TimestampTzGetDatum(entry.started), TimestampTzGetDatum(ended),
+                      Int64GetDatum(entry.rows),
+                      entry.error == nullptr ? 0 : CStringGetTextDatum(entry.error)};
+    char nulls[] = {' ', ' ', ' ', entry.error == nullptr ? 'n' : ' '};
+    (void)pg::write_alone("journal", &write_entry, values, nulls);
 }
 
 void note_in_journal(const JournalEntry& entry) {

@@ -80,13 +80,6 @@ TEST_F(Leased, TakeoverFencesTheFirst) {
     EXPECT_EQ(begin(first_, "key").body, hex("by the second"));
 }
 
-TEST_F(Leased, ALateCompletionCountsUntilSomebodyTakesOver) {
-    const Claim claim = begin(first_, "key");
-    end_lease("key");
-    EXPECT_TRUE(complete(first_, "key", "late", *claim.token));
-    EXPECT_EQ(begin(second_, "key").body, hex("late"));
-}
-
 // Late completion and takeover at the same moment: exactly one of them has the claim.
 TEST_F(Leased, CompletionAndTakeoverExcludeEachOther) {
     for (int race = 0; race < kRaces; ++race) {

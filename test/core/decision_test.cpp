@@ -21,19 +21,19 @@ constexpr Micros kNow = 1'000'000;
 constexpr Micros kPast = kNow - 100;
 constexpr Micros kFuture = kNow + 100;
 
-Asked at(Micros now) {
+Terms at(Micros now) {
     return {now, /*memory=*/1000, std::nullopt, /*max_attempts=*/3, OnLeaseExpiry::Takeover};
 }
 
-Asked first_sent_at(Micros first_sent) {
-    Asked asked = at(kNow);
+Terms first_sent_at(Micros first_sent) {
+    Terms asked = at(kNow);
     asked.first_sent = first_sent;
     return asked;
 }
 
 // A record within its ttl: the lease is over, the backoff too.
-RecordFacts record(Status status) {
-    RecordFacts facts{};
+Known record(Status status) {
+    Known facts{};
     facts.status = status;
     facts.attempt = 1;
     facts.lease_until = kPast;
@@ -44,44 +44,44 @@ RecordFacts record(Status status) {
     return facts;
 }
 
-RecordFacts past_ttl(Status status) {
-    RecordFacts facts = record(status);
+Known past_ttl(Status status) {
+    Known facts = record(status);
     facts.expires_at = kPast;
     return facts;
 }
 
-RecordFacts past_retention(Status status) {
-    RecordFacts facts = past_ttl(status);
+Known past_retention(Status status) {
+    Known facts = past_ttl(status);
     facts.retained_until = kPast;
     return facts;
 }
 
-RecordFacts leased_until(Micros lease_until) {
-    RecordFacts facts = record(Status::InProgress);
+Known leased_until(Micros lease_until) {
+    Known facts = record(Status::InProgress);
     facts.lease_until = lease_until;
     return facts;
 }
 
-RecordFacts retryable(int attempt, Micros next_attempt_at) {
-    RecordFacts facts = record(Status::Retryable);
+Known retryable(int attempt, Micros next_attempt_at) {
+    Known facts = record(Status::Retryable);
     facts.attempt = attempt;
     facts.next_attempt_at = next_attempt_at;
     return facts;
 }
 
-RecordFacts other_payload(RecordFacts facts) {
+Known other_payload(Known facts) {
     facts.same_fingerprint = false;
     return facts;
 }
 
-void expect(const Decision& got, Outcome outcome, Claim claim, Micros retry_after = 0) {
+void expect(const Decision& got, Outcome outcome, Execution execution, Micros retry_after = 0) {
     EXPECT_EQ(got.outcome, outcome);
-    EXPECT_EQ(got.claim, claim);
+    EXPECT_EQ(got.execution, execution);
     EXPECT_EQ(got.retry_after, retry_after);
 }
 
 void expect_refused(const Decision& got, Outcome outcome, Micros retry_after = 0) {
-    expect(got, outcome, Claim::None, retry_after);
+    expect(got, outcome, Execution::None, retry_after);
 }
 
 constexpr Status kFinalStatuses[] = {Status::Completed, Status::Failed, Status::Retryable};
@@ -89,7 +89,7 @@ constexpr Status kFinalStatuses[] = {Status::Completed, Status::Failed, Status::
 // ---- no record ----
 
 TEST(DecideWithoutRecord, ExecutesFirst) {
-    expect(decide(nullptr, at(kNow)), Outcome::Execute, Claim::First);
+    expect(decide(nullptr, at(kNow)), Outcome::Execute, Execution::First);
 }
 
 TEST(DecideWithoutRecord, RefusesWhatWasSentBeforeRetention) {
@@ -98,16 +98,16 @@ TEST(DecideWithoutRecord, RefusesWhatWasSentBeforeRetention) {
 }
 
 TEST(DecideWithoutRecord, ExecutesWhatWasSentWithinRetention) {
-    expect(decide(nullptr, first_sent_at(kNow - 1000)), Outcome::Execute, Claim::First);
-    expect(decide(nullptr, first_sent_at(kNow)), Outcome::Execute, Claim::First);
-    expect(decide(nullptr, first_sent_at(kLatest)), Outcome::Execute, Claim::First);
+    expect(decide(nullptr, first_sent_at(kNow - 1000)), Outcome::Execute, Execution::First);
+    expect(decide(nullptr, first_sent_at(kNow)), Outcome::Execute, Execution::First);
+    expect(decide(nullptr, first_sent_at(kLatest)), Outcome::Execute, Execution::First);
 }
 
 TEST(DecideWithoutRecord, RetentionLongerThanTimeReachesBackForEver) {
-    Asked asked = first_sent_at(kEarliest);
+    Terms asked = first_sent_at(kEarliest);
     asked.now = kEarliest + 10;
     asked.memory = kLatest;
-    expect(decide(nullptr, asked), Outcome::Execute, Claim::First);
+    expect(decide(nullptr, asked), Outcome::Execute, Execution::First);
 }
 
 TEST(DecideWithoutRecord, HeldElsewhereIsInProgress) {
@@ -119,14 +119,14 @@ TEST(DecideWithoutRecord, HeldElsewhereIsInProgress) {
 TEST(DecideMismatch, ComesFirstInEveryStateBeforeTtl) {
     for (const Status status : {Status::InProgress, Status::Completed, Status::Failed,
                                 Status::Retryable, Status::Unknown}) {
-        const RecordFacts facts = other_payload(record(status));
+        const Known facts = other_payload(record(status));
         expect_refused(decide(&facts, at(kNow)), Outcome::Mismatch);
     }
 }
 
 TEST(DecideMismatch, EndsWithTheTtlForFinalStates) {
     for (const Status status : kFinalStatuses) {
-        RecordFacts facts = other_payload(record(status));
+        Known facts = other_payload(record(status));
         facts.expires_at = kNow + 1;
         expect_refused(decide(&facts, at(kNow)), Outcome::Mismatch);
         facts.expires_at = kNow;
@@ -136,47 +136,47 @@ TEST(DecideMismatch, EndsWithTheTtlForFinalStates) {
 
 TEST(DecideMismatch, HoldsForEverWithoutAFinalAnswer) {
     for (const Status status : {Status::InProgress, Status::Unknown}) {
-        const RecordFacts facts = other_payload(past_retention(status));
+        const Known facts = other_payload(past_retention(status));
         expect_refused(decide(&facts, at(kNow)), Outcome::Mismatch);
     }
 }
 
 TEST(DecideMismatch, ComesBeforeTheLivingLease) {
-    const RecordFacts facts = other_payload(leased_until(kFuture));
+    const Known facts = other_payload(leased_until(kFuture));
     expect_refused(decide(&facts, at(kNow)), Outcome::Mismatch);
 }
 
 TEST(DecideMismatch, ForgetsThePayloadAfterRetention) {
     for (const Status status : kFinalStatuses) {
-        const RecordFacts facts = other_payload(past_retention(status));
-        expect(decide(&facts, at(kNow)), Outcome::Execute, Claim::Reuse);
+        const Known facts = other_payload(past_retention(status));
+        expect(decide(&facts, at(kNow)), Outcome::Execute, Execution::Reuse);
     }
 }
 
 // ---- in progress ----
 
 TEST(DecideInProgress, WaitsForALivingLease) {
-    const RecordFacts facts = leased_until(kNow + 30);
+    const Known facts = leased_until(kNow + 30);
     expect_refused(decide(&facts, at(kNow)), Outcome::InProgress, 30);
 }
 
 TEST(DecideInProgress, TakesOverExactlyAtTheEndOfTheLease) {
-    const RecordFacts living = leased_until(kNow + 1);
+    const Known living = leased_until(kNow + 1);
     expect_refused(decide(&living, at(kNow)), Outcome::InProgress, 1);
-    const RecordFacts over = leased_until(kNow);
-    expect(decide(&over, at(kNow)), Outcome::Execute, Claim::Takeover);
+    const Known over = leased_until(kNow);
+    expect(decide(&over, at(kNow)), Outcome::Execute, Execution::Takeover);
 }
 
 TEST(DecideInProgress, TakesOverAtOnceWhenTheHolderIsGone) {
-    RecordFacts facts = leased_until(kFuture);
+    Known facts = leased_until(kFuture);
     facts.holder_gone = true;
-    expect(decide(&facts, at(kNow)), Outcome::Execute, Claim::Takeover);
+    expect(decide(&facts, at(kNow)), Outcome::Execute, Execution::Takeover);
 }
 
 TEST(DecideInProgress, PolicyCanForbidTakingOver) {
-    Asked asked = at(kNow);
+    Terms asked = at(kNow);
     asked.on_lease_expiry = OnLeaseExpiry::Unknown;
-    RecordFacts facts = leased_until(kNow);
+    Known facts = leased_until(kNow);
     expect_refused(decide(&facts, asked), Outcome::Unknown);
     facts = leased_until(kFuture);
     expect_refused(decide(&facts, asked), Outcome::InProgress, 100);
@@ -185,16 +185,16 @@ TEST(DecideInProgress, PolicyCanForbidTakingOver) {
 }
 
 TEST(DecideInProgress, TtlAndRetentionDoNotEndAClaim) {
-    RecordFacts facts = past_retention(Status::InProgress);
-    expect(decide(&facts, at(kNow)), Outcome::Execute, Claim::Takeover);
+    Known facts = past_retention(Status::InProgress);
+    expect(decide(&facts, at(kNow)), Outcome::Execute, Execution::Takeover);
     facts.lease_until = kFuture;
     expect_refused(decide(&facts, at(kNow)), Outcome::InProgress, 100);
 }
 
 TEST(DecideInProgress, MaxAttemptsBoundsTakeovers) {
-    RecordFacts facts = leased_until(kPast);
+    Known facts = leased_until(kPast);
     facts.attempt = 2;
-    expect(decide(&facts, at(kNow)), Outcome::Execute, Claim::Takeover);
+    expect(decide(&facts, at(kNow)), Outcome::Execute, Execution::Takeover);
     facts.attempt = 3;
     expect_refused(decide(&facts, at(kNow)), Outcome::Exhausted);
     // One that an operator has allowed is used up by running, too.
@@ -205,49 +205,49 @@ TEST(DecideInProgress, MaxAttemptsBoundsTakeovers) {
 }
 
 TEST(DecideInProgress, EndlessLeaseDoesNotOverflow) {
-    const RecordFacts facts = leased_until(kLatest);
+    const Known facts = leased_until(kLatest);
     expect_refused(decide(&facts, at(-5)), Outcome::InProgress, kLatest);
 }
 
 // ---- retryable ----
 
 TEST(DecideRetryable, ExecutesOnceTheBackoffIsOver) {
-    const RecordFacts waiting = retryable(1, kNow + 1);
+    const Known waiting = retryable(1, kNow + 1);
     expect_refused(decide(&waiting, at(kNow)), Outcome::RetryLater, 1);
-    const RecordFacts due = retryable(1, kNow);
-    expect(decide(&due, at(kNow)), Outcome::Execute, Claim::Retry);
+    const Known due = retryable(1, kNow);
+    expect(decide(&due, at(kNow)), Outcome::Execute, Execution::Retry);
 }
 
 TEST(DecideRetryable, SaysHowLongTheBackoffLasts) {
-    const RecordFacts facts = retryable(2, kNow + 77);
+    const Known facts = retryable(2, kNow + 77);
     expect_refused(decide(&facts, at(kNow)), Outcome::RetryLater, 77);
-    const RecordFacts endless = retryable(2, kLatest);
+    const Known endless = retryable(2, kLatest);
     expect_refused(decide(&endless, at(-5)), Outcome::RetryLater, kLatest);
 }
 
 TEST(DecideRetryable, IsExhaustedAtTheLastAttempt) {
-    const RecordFacts one_left = retryable(2, kPast);
-    expect(decide(&one_left, at(kNow)), Outcome::Execute, Claim::Retry);
-    const RecordFacts none_left = retryable(3, kPast);
+    const Known one_left = retryable(2, kPast);
+    expect(decide(&one_left, at(kNow)), Outcome::Execute, Execution::Retry);
+    const Known none_left = retryable(3, kPast);
     expect_refused(decide(&none_left, at(kNow)), Outcome::Exhausted);
 }
 
 TEST(DecideRetryable, ExhaustedComesBeforeBackoff) {
-    const RecordFacts facts = retryable(3, kFuture);
+    const Known facts = retryable(3, kFuture);
     expect_refused(decide(&facts, at(kNow)), Outcome::Exhausted);
 }
 
 TEST(DecideRetryable, ZeroMeansNoLimit) {
-    Asked asked = at(kNow);
+    Terms asked = at(kNow);
     asked.max_attempts = 0;
-    const RecordFacts facts = retryable(1000, kPast);
-    expect(decide(&facts, asked), Outcome::Execute, Claim::Retry);
+    const Known facts = retryable(1000, kPast);
+    expect(decide(&facts, asked), Outcome::Execute, Execution::Retry);
 }
 
 TEST(DecideRetryable, OperatorAllowsOneMoreAttempt) {
-    RecordFacts facts = retryable(3, kPast);
+    Known facts = retryable(3, kPast);
     facts.released_by_operator = true;
-    expect(decide(&facts, at(kNow)), Outcome::Execute, Claim::Retry);
+    expect(decide(&facts, at(kNow)), Outcome::Execute, Execution::Retry);
     facts.next_attempt_at = kFuture;
     expect_refused(decide(&facts, at(kNow)), Outcome::RetryLater, 100);
 }
@@ -256,7 +256,7 @@ TEST(DecideRetryable, OperatorAllowsOneMoreAttempt) {
 
 TEST(DecideFinal, ReplaysUntilExactlyTheEndOfTheTtl) {
     for (const Status status : {Status::Completed, Status::Failed}) {
-        RecordFacts facts = record(status);
+        Known facts = record(status);
         facts.expires_at = kNow + 1;
         expect_refused(decide(&facts, at(kNow)), Outcome::Replay);
         facts.expires_at = kNow;
@@ -265,7 +265,7 @@ TEST(DecideFinal, ReplaysUntilExactlyTheEndOfTheTtl) {
 }
 
 TEST(DecideFinal, ReplaysHoweverLongAgoItWasSent) {
-    const RecordFacts facts = record(Status::Completed);
+    const Known facts = record(Status::Completed);
     expect_refused(decide(&facts, first_sent_at(kEarliest)), Outcome::Replay);
 }
 
@@ -273,42 +273,42 @@ TEST(DecideFinal, ReplaysHoweverLongAgoItWasSent) {
 
 TEST(DecideAfterTtl, RefusesUntilExactlyTheEndOfRetention) {
     for (const Status status : kFinalStatuses) {
-        RecordFacts facts = past_ttl(status);
+        Known facts = past_ttl(status);
         facts.retained_until = kNow + 1;
         expect_refused(decide(&facts, at(kNow)), Outcome::Expired);
         facts.retained_until = kNow;
-        expect(decide(&facts, at(kNow)), Outcome::Execute, Claim::Reuse);
+        expect(decide(&facts, at(kNow)), Outcome::Execute, Execution::Reuse);
     }
 }
 
 TEST(DecideAfterTtl, AttemptsAndBackoffNoLongerCount) {
-    RecordFacts facts = past_retention(Status::Retryable);
+    Known facts = past_retention(Status::Retryable);
     facts.attempt = 3;
     facts.next_attempt_at = kFuture;
-    expect(decide(&facts, at(kNow)), Outcome::Execute, Claim::Reuse);
+    expect(decide(&facts, at(kNow)), Outcome::Execute, Execution::Reuse);
 }
 
 TEST(DecideAfterTtl, RefusesReuseForWhatWasSentBeforeRetention) {
     for (const Status status : kFinalStatuses) {
-        const RecordFacts facts = past_retention(status);
+        const Known facts = past_retention(status);
         expect_refused(decide(&facts, first_sent_at(kNow - 1001)), Outcome::Expired);
-        expect(decide(&facts, first_sent_at(kNow - 1000)), Outcome::Execute, Claim::Reuse);
+        expect(decide(&facts, first_sent_at(kNow - 1000)), Outcome::Execute, Execution::Reuse);
     }
 }
 
 TEST(DecideAfterTtl, RefusesReuseForWhatMayBeTheRecordsOwn) {
     for (const Status status : kFinalStatuses) {
-        RecordFacts facts = past_retention(status);
+        Known facts = past_retention(status);
         facts.claimed_at = kNow - 500;
         expect_refused(decide(&facts, first_sent_at(kNow - 501)), Outcome::Expired);
         expect_refused(decide(&facts, first_sent_at(kNow - 500)), Outcome::Expired);
-        expect(decide(&facts, first_sent_at(kNow - 499)), Outcome::Execute, Claim::Reuse);
-        expect(decide(&facts, at(kNow)), Outcome::Execute, Claim::Reuse);
+        expect(decide(&facts, first_sent_at(kNow - 499)), Outcome::Execute, Execution::Reuse);
+        expect(decide(&facts, at(kNow)), Outcome::Execute, Execution::Reuse);
     }
 }
 
 TEST(DecideAfterTtl, RetentionShorterThanTtlStillReplays) {
-    RecordFacts facts = record(Status::Completed);
+    Known facts = record(Status::Completed);
     facts.retained_until = kPast;
     expect_refused(decide(&facts, at(kNow)), Outcome::Replay);
 }
@@ -316,14 +316,14 @@ TEST(DecideAfterTtl, RetentionShorterThanTtlStillReplays) {
 // ---- unknown ----
 
 TEST(DecideUnknown, StaysUntilResolved) {
-    const RecordFacts fresh = record(Status::Unknown);
+    const Known fresh = record(Status::Unknown);
     expect_refused(decide(&fresh, at(kNow)), Outcome::Unknown);
-    const RecordFacts old = past_retention(Status::Unknown);
+    const Known old = past_retention(Status::Unknown);
     expect_refused(decide(&old, at(kNow)), Outcome::Unknown);
 }
 
 TEST(DecideUnknown, IsTheAnswerToAStatusThatIsNoneOfOurs) {
-    for (RecordFacts facts : {record(Status{'?'}), past_retention(Status{'?'})}) {
+    for (Known facts : {record(Status{'?'}), past_retention(Status{'?'})}) {
         expect_refused(decide(&facts, at(kNow)), Outcome::Unknown);
     }
 }
@@ -331,8 +331,8 @@ TEST(DecideUnknown, IsTheAnswerToAStatusThatIsNoneOfOurs) {
 // ---- every combination of a small grid ----
 
 struct Case {
-    RecordFacts record;
-    Asked asked;
+    Known record;
+    Terms asked;
     Decision decision;
 
     bool final_answer() const {
@@ -351,9 +351,9 @@ struct Case {
     }
 };
 
-std::vector<RecordFacts> every_record() {
+std::vector<Known> every_record() {
     const Micros times[] = {kNow - 1, kNow, kNow + 1};
-    std::vector<RecordFacts> all;
+    std::vector<Known> all;
     for (const Status status : {Status::InProgress, Status::Completed, Status::Failed,
                                 Status::Retryable, Status::Unknown})
         for (const int attempt : {1, 2, 3})
@@ -369,9 +369,9 @@ std::vector<RecordFacts> every_record() {
     return all;
 }
 
-std::vector<Asked> every_question() {
+std::vector<Terms> every_question() {
     const std::optional<Micros> first_sents[] = {std::nullopt, kNow - 11, kNow - 10, kNow};
-    std::vector<Asked> all;
+    std::vector<Terms> all;
     for (const auto& first_sent : first_sents)
         for (const int max_attempts : {0, 1, 2})
             for (const auto policy : {OnLeaseExpiry::Takeover, OnLeaseExpiry::Unknown})
@@ -382,9 +382,9 @@ std::vector<Asked> every_question() {
 class DecideGrid : public ::testing::Test {
   protected:
     static void SetUpTestSuite() {
-        const std::vector<Asked> questions = every_question();
-        for (const RecordFacts& facts : every_record())
-            for (const Asked& asked : questions)
+        const std::vector<Terms> questions = every_question();
+        for (const Known& facts : every_record())
+            for (const Terms& asked : questions)
                 cases().push_back({facts, asked, decide(&facts, asked)});
     }
     static void TearDownTestSuite() { cases().clear(); }
@@ -418,7 +418,7 @@ class DecideGrid : public ::testing::Test {
                std::to_string(c->record.expires_at - kNow) + " retention " +
                std::to_string(c->record.retained_until - kNow) + " gave outcome " +
                std::to_string(static_cast<int>(c->decision.outcome)) + " claim " +
-               std::to_string(static_cast<int>(c->decision.claim));
+               std::to_string(static_cast<int>(c->decision.execution));
     }
 };
 
@@ -428,18 +428,19 @@ bool any(const Case&) {
 
 TEST_F(DecideGrid, ReachesEveryOutcomeAndEveryClaimOfARecord) {
     std::map<Outcome, int> outcomes;
-    std::map<Claim, int> claims;
+    std::map<Execution, int> claims;
     for (const Case& c : cases()) {
         ++outcomes[c.decision.outcome];
-        ++claims[c.decision.claim];
+        ++claims[c.decision.execution];
     }
     EXPECT_EQ(outcomes.size(), 8u);
     EXPECT_EQ(claims.size(), 4u);
-    EXPECT_EQ(claims.count(Claim::First), 0u);
+    EXPECT_EQ(claims.count(Execution::First), 0u);
 }
 
 TEST_F(DecideGrid, ClaimsExactlyWhatItExecutes) {
-    always(any, [](const Case& c) { return c.executes() == (c.decision.claim != Claim::None); });
+    always(any,
+           [](const Case& c) { return c.executes() == (c.decision.execution != Execution::None); });
 }
 
 TEST_F(DecideGrid, LivingLeaseIsNeverExecuted) {
@@ -457,7 +458,7 @@ TEST_F(DecideGrid, OtherPayloadNeverExecutesWhileRemembered) {
 
 TEST_F(DecideGrid, OtherPayloadNeverContinuesAnAttempt) {
     always([](const Case& c) { return !c.record.same_fingerprint && c.executes(); },
-           [](const Case& c) { return c.decision.claim == Claim::Reuse; });
+           [](const Case& c) { return c.decision.execution == Execution::Reuse; });
 }
 
 TEST_F(DecideGrid, SamePayloadIsNeverAMismatch) {
@@ -486,7 +487,7 @@ TEST_F(DecideGrid, RetryableRunsBeforeTtlExactlyWhenDueAndAllowed) {
         },
         [](const Case& c) {
             const bool due = c.asked.now >= c.record.next_attempt_at;
-            return (c.decision.claim == Claim::Retry) == (due && c.attempts_left());
+            return (c.decision.execution == Execution::Retry) == (due && c.attempts_left());
         });
 }
 
@@ -497,18 +498,18 @@ TEST_F(DecideGrid, UnknownIsNeverExecuted) {
 
 TEST_F(DecideGrid, PolicyUnknownNeverTakesOver) {
     always([](const Case& c) { return c.asked.on_lease_expiry == OnLeaseExpiry::Unknown; },
-           [](const Case& c) { return c.decision.claim != Claim::Takeover; });
+           [](const Case& c) { return c.decision.execution != Execution::Takeover; });
 }
 
 TEST_F(DecideGrid, EachClaimComesFromItsOwnStatus) {
     always([](const Case& c) { return c.executes(); },
            [](const Case& c) {
-               switch (c.decision.claim) {
-                   case Claim::Takeover:
+               switch (c.decision.execution) {
+                   case Execution::Takeover:
                        return c.record.status == Status::InProgress;
-                   case Claim::Retry:
+                   case Execution::Retry:
                        return c.record.status == Status::Retryable;
-                   case Claim::Reuse:
+                   case Execution::Reuse:
                        return c.record.status != Status::InProgress;
                    default:
                        return false;
@@ -519,7 +520,7 @@ TEST_F(DecideGrid, EachClaimComesFromItsOwnStatus) {
 TEST_F(DecideGrid, RowIsReusedExactlyWhenForgotten) {
     always([](const Case& c) { return c.final_answer(); },
            [](const Case& c) {
-               return (c.decision.claim == Claim::Reuse) ==
+               return (c.decision.execution == Execution::Reuse) ==
                       (!c.remembered() && !c.sent_too_early());
            });
 }
@@ -535,7 +536,7 @@ TEST_F(DecideGrid, RetryAfterIsGivenExactlyWithOutcomesThatPass) {
 TEST_F(DecideGrid, WhoWaitsForRetryAfterGetsAnotherAnswer) {
     always([](const Case& c) { return c.decision.retry_after > 0; },
            [](const Case& c) {
-               Asked later = c.asked;
+               Terms later = c.asked;
                later.now += c.decision.retry_after;
                return decide(&c.record, later).outcome != c.decision.outcome;
            });

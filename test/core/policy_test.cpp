@@ -5,20 +5,156 @@
 namespace idem::core {
 namespace {
 
+// ---- options ----
+
+const PolicyColumn& column(std::string_view name) {
+    return kPolicyColumns[policy_column(name)];
+}
+
+// The policy that says nothing but this.
+Policy with(std::string_view name, std::int64_t value) {
+    Policy policy;
+    column(name).put(&policy, value);
+    return policy;
+}
+
+int place_in(std::string_view name, std::string_view word) {
+    return place_of_word(word, column(name).words);
+}
+
 TEST(OnLeaseExpiryWord, KnowsItsTwoWords) {
-    EXPECT_EQ(on_lease_expiry_from_word("takeover"), OnLeaseExpiry::Takeover);
-    EXPECT_EQ(on_lease_expiry_from_word("unknown"), OnLeaseExpiry::Unknown);
-    for (const auto word : {"", "Takeover", "takeover ", "omit"}) {
-        EXPECT_EQ(on_lease_expiry_from_word(word), std::nullopt) << word;
+    EXPECT_EQ(with("on_lease_expiry", place_in("on_lease_expiry", "takeover")).on_lease_expiry,
+              OnLeaseExpiry::Takeover);
+    EXPECT_EQ(with("on_lease_expiry", place_in("on_lease_expiry", "unknown")).on_lease_expiry,
+              OnLeaseExpiry::Unknown);
+    for (const auto word :
+         {"", "Takeover", "takeover ", "omit", "takeover,", "takeover, unknown", " unknown", ","}) {
+        EXPECT_EQ(place_in("on_lease_expiry", word), -1) << word;
     }
 }
 
 TEST(OnLargeBodyWord, KnowsItsTwoWords) {
-    EXPECT_EQ(on_large_body_from_word("error"), OnLargeBody::Error);
-    EXPECT_EQ(on_large_body_from_word("omit"), OnLargeBody::Omit);
+    EXPECT_EQ(with("on_large_body", place_in("on_large_body", "error")).on_large_body,
+              OnLargeBody::Error);
+    EXPECT_EQ(with("on_large_body", place_in("on_large_body", "omit")).on_large_body,
+              OnLargeBody::Omit);
     for (const auto word : {"", "ERROR", "omitted", "takeover"}) {
-        EXPECT_EQ(on_large_body_from_word(word), std::nullopt) << word;
+        EXPECT_EQ(place_in("on_large_body", word), -1) << word;
     }
+}
+
+TEST(PolicyColumns, PutValuesWhereTheirNamesSay) {
+    EXPECT_EQ(with("ttl", 7).ttl, 7);
+    EXPECT_EQ(with("retention", 7).retention, 7);
+    EXPECT_EQ(with("lease", 7).lease, 7);
+    EXPECT_EQ(with("wait", 7).wait, 7);
+    EXPECT_EQ(with("max_attempts", 7).max_attempts, 7);
+    EXPECT_EQ(with("retry_base", 7).retry_base, 7);
+    EXPECT_EQ(with("retry_cap", 7).retry_cap, 7);
+    EXPECT_TRUE(with("key_required", 1).key_required);
+    EXPECT_TRUE(with("fingerprint_required", 1).fingerprint_required);
+    EXPECT_TRUE(with("store_request", 1).store_request);
+    EXPECT_EQ(with("max_body_bytes", 7).max_body_bytes, 7);
+}
+
+// ---- memory ----
+
+constexpr std::int64_t kNow = 1'000'000'000;
+constexpr std::int64_t kChange = kNow + kTimeToCommit;
+
+void expect(const Memory& memory, std::int64_t span, std::int64_t since, std::int64_t before) {
+    EXPECT_EQ(memory.span, span);
+    EXPECT_EQ(memory.since, since);
+    if (since != kUnchanged) {
+        EXPECT_EQ(memory.before, before);
+    }
+}
+
+TEST(MemorySince, IsTheShortestSinceThen) {
+    const Memory memory{500, kNow, 20};
+    EXPECT_EQ(memory_since(memory, kNow - 1), 20);
+    EXPECT_EQ(memory_since(memory, kNow), 500);
+    EXPECT_EQ(memory_since(memory, INT64_MIN), 20);
+    EXPECT_EQ(memory_since({20, kNow, 500}, kNow - 1), 20);
+    EXPECT_EQ(memory_since(unchanged_memory(500), INT64_MIN), 500);
+    EXPECT_EQ(memory_since({500, INT64_MAX, 20}, kNow), 20);
+}
+
+TEST(ChangedMemory, GrowsFromNowOn) {
+    expect(changed_memory(unchanged_memory(20), 500, kNow), 500, kChange, 20);
+}
+
+TEST(ChangedMemory, ShrinksAtOnce) {
+    expect(changed_memory(unchanged_memory(500), 20, kNow), 20, kUnchanged, 0);
+    expect(changed_memory(unchanged_memory(500), 500, kNow), 500, kUnchanged, 0);
+}
+
+TEST(ChangedMemory, KeepsThePastThatMatters) {
+    const Memory grown{500, kNow - 400, 20};
+    expect(changed_memory(grown, 500, kNow), 500, kNow - 400, 20);
+    expect(changed_memory(grown, 100, kNow), 100, kNow - 400, 20);
+    expect(changed_memory(grown, 900, kNow), 900, kChange, 20);
+}
+
+TEST(ChangedMemory, ForgetsThePastThatIsOver) {
+    const Memory grown{500, kNow - 500, 20};
+    EXPECT_FALSE(past_matters(grown, kNow));
+    expect(changed_memory(grown, 500, kNow), 500, kUnchanged, 0);
+    expect(changed_memory(grown, 900, kNow), 900, kChange, 500);
+}
+
+TEST(ChangedMemory, APastWithoutEndMattersForEver) {
+    EXPECT_TRUE(past_matters({500, INT64_MAX, 20}, INT64_MAX - 1));
+}
+
+TEST(WithPast, TakesTheShorterAndTheLater) {
+    expect(with_past({500, 7, 20}, {1, 9, 30}), 500, 9, 20);
+    expect(with_past({500, 9, 30}, {1, 7, 20}), 500, 9, 20);
+    expect(with_past(unchanged_memory(500), {1, 7, 20}), 500, 7, 20);
+    expect(with_past({500, 7, 20}, unchanged_memory(1)), 500, 7, 20);
+    expect(with_past(unchanged_memory(500), unchanged_memory(1)), 500, kUnchanged, 0);
+}
+
+// Every way of three changes and a request: whoever is not refused cannot have been forgotten. A
+// key claimed at any moment since the request was first sent is remembered for as long as was said
+// then.
+TEST(ChangedMemory, NeverForgetsWhatItLetsThrough) {
+    const std::int64_t minute = 60'000'000;
+    const std::int64_t spans[] = {minute, 3 * minute, 7 * minute, 20 * minute};
+    const std::int64_t last = 40 * minute;
+    std::size_t refused = 0;
+    std::size_t passed = 0;
+    for (const std::int64_t first : spans)
+        for (const std::int64_t second : spans)
+            for (const std::int64_t third : spans)
+                for (const std::int64_t fourth : spans)
+                    for (std::int64_t gap = minute; gap <= 9 * minute; gap += 2 * minute) {
+                        const std::int64_t said[] = {first, second, third, fourth};
+                        // What was said holds from a commit on, less than a minute after the call.
+                        const auto said_at = [&](std::int64_t moment) {
+                            std::int64_t span = said[0];
+                            for (int i = 1; i < 4; i++)
+                                if (moment >= i * gap + minute - 1) span = said[i];
+                            return span;
+                        };
+                        Memory memory = unchanged_memory(said[0]);
+                        for (int i = 1; i < 4; i++)
+                            memory = changed_memory(memory, said[i], i * gap);
+                        for (std::int64_t now = 3 * gap + minute; now <= last; now += minute)
+                            for (std::int64_t sent = -10 * minute; sent <= now; sent += minute) {
+                                if (sent < now - memory_since(memory, sent)) {
+                                    refused++;
+                                    continue;
+                                }
+                                passed++;
+                                for (std::int64_t claimed = sent; claimed <= now;
+                                     claimed += minute / 2)
+                                    ASSERT_GE(claimed + said_at(claimed), now)
+                                        << "claimed " << claimed << " sent " << sent;
+                            }
+                    }
+    EXPECT_GT(refused, 0u);
+    EXPECT_GT(passed, 0u);
 }
 
 }  // namespace

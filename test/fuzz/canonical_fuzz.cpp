@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "check.hpp"
-#include "core/canonical.hpp"
+#include "core/fingerprint.hpp"
 
 namespace {
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "check.hpp"
-#include "core/exclude.hpp"
+#include "core/fingerprint.hpp"
 
 namespace {
 

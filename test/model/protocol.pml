@@ -185,14 +185,14 @@ inline roll_back() {
     claim = 0
 }
 
-/* pg::raise_claim_overtaken() */
+/* store::raise_claim_overtaken() */
 inline overtaken() {
     printf("caller %d: claim overtaken\n", me);
     roll_back();
     goto idle
 }
 
-/* pg::raise_claim_lost() */
+/* raise_claim_lost() */
 inline claim_lost() {
     printf("caller %d: claim lost\n", me);
     roll_back();

@@ -84,6 +84,13 @@ subtest 'pg_upgrade' => sub {
 	is(call($new, 'idem_complete', key => 'running', token => $running), 't', 'for its holder');
 	is($new->safe_psql('postgres', 'SELECT backlog FROM idempotency.sweeper'),
 		'10', 'the journal came along');
+	$new->safe_psql('postgres', q{CREATE ROLE app; CREATE ROLE support;
+		SELECT idem_grant('app'), idem_grant('support', operator => true)});
+	is($new->safe_psql('postgres', q{
+			SELECT r, count(*) FROM pg_proc AS p, unnest('{app,support}'::name[]) AS r
+			 WHERE p.proname LIKE 'idem\_%' AND p.proacl IS NOT NULL
+			   AND has_function_privilege(r, p.oid, 'EXECUTE') GROUP BY r ORDER BY r}),
+		"app|15\nsupport|21", 'and what idem_grant is to give');
 	configure($new, 'idempotency.cleanup_interval' => '1s');
 	is_swept($new, 'postgres', 'and sweeping goes on');
 	$new->stop;

@@ -26,9 +26,10 @@ std::string trimmed(const std::string& field) {
     return field.substr(first, field.find_last_not_of(kWhite) - first + 1);
 }
 
-Answer head_of(const httplib::Response& response) {
+Answer answer_of(const httplib::Response& response) {
     Answer answer;
     answer.status = response.status;
+    answer.body = response.body;
     for (const auto& [name, value] : response.headers) {
         auto [field, first] = answer.headers.emplace(small_letters(name), value);
         if (!first) field->second += ", " + value;
@@ -40,8 +41,7 @@ httplib::Request spell(const Request& request) {
     httplib::Request spelled;
     spelled.method = request.method;
     spelled.path = request.path;
-    for (const auto& [name, value] : request.headers)
-        spelled.headers.emplace(name, trimmed(value));
+    for (const auto& [name, value] : request.headers) spelled.headers.emplace(name, trimmed(value));
     spelled.headers.emplace("Accept-Encoding", "identity");  // the very bytes that are stored
     const bool has_body = request.method != "GET" && request.method != "HEAD";
     if (has_body) spelled.headers.emplace("Content-Type", request.content_type);
@@ -57,25 +57,15 @@ Silence silence_of(httplib::Error error) {
 
 }  // namespace
 
-bool HttpTransport::wants_answer(const Answer&) {
-    return true;
-}
-
 Attempt HttpTransport::send(const std::string& server, const Request& request) {
     httplib::Client connection(server);
     connection.set_connection_timeout(kConnecting);
     connection.set_read_timeout(patience_);
     connection.set_write_timeout(patience_);
     connection.set_url_encode(false);  // the path is sent as it is
-    auto spelled = spell(request);
-    spelled.response_handler = [this](const httplib::Response& response) {
-        return wants_answer(head_of(response));
-    };
-    const auto result = connection.send(spelled);
+    const auto result = connection.send(spell(request));
     if (!result) return {std::nullopt, silence_of(result.error())};
-    Answer answer = head_of(*result);
-    answer.body = result->body;
-    return {answer};
+    return {answer_of(*result)};
 }
 
 }  // namespace payments::client

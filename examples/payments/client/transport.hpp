@@ -19,14 +19,9 @@ class Transport {
 // server's threads are not kept from others between two requests.
 class HttpTransport : public Transport {
   public:
+    // `patience` is the longest silence while waiting for an answer; then it is given up.
     explicit HttpTransport(std::chrono::milliseconds patience) : patience_(patience) {}
     Attempt send(const std::string& server, const Request& request) override;
-    // The longest silence while waiting for an answer; then it is given up.
-    void set_patience(std::chrono::milliseconds patience) { patience_ = patience; }
-
-  protected:
-    // Told what has arrived before the body is read. False hangs up.
-    virtual bool wants_answer(const Answer& without_body);
 
   private:
     std::chrono::milliseconds patience_;

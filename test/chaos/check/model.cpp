@@ -264,14 +264,17 @@ class Move {
     bool refusal_is_legal() const {
         const Record& record = view();
         const std::string& outcome = call_.answer.outcome;
-        if (outcome == "mismatch")
-            return !same_payload(record.fingerprint, call_.asked.fingerprint) &&
-                   is_bound(record, now_);
-        if (outcome == "in_progress") return in_progress_is_legal(record);
-        if (outcome == "replay") return replay_is_legal(record);
+        const bool same = same_payload(record.fingerprint, call_.asked.fingerprint);
+        if (outcome == "mismatch") return !same && is_bound(record, now_);
         if (outcome == "expired")
             return has_ended(record) && may_be_over(record.expires, now_) &&
                    may_be_ahead(record.retained, now_);
+        // Without a record the answer speaks of a lock; whether there was one is asked elsewhere.
+        if (outcome == "in_progress" && !call_.answer.found) return true;
+        // What else is told of a record is not for those who ask with another payload.
+        if (!same) return false;
+        if (outcome == "in_progress") return in_progress_is_legal(record);
+        if (outcome == "replay") return replay_is_legal(record);
         if (outcome == "unknown")
             return lease_may_be_over(record, now_) && rules_.unknown_on_expiry;
         if (outcome == "exhausted" && takeovers_used_up()) return true;
@@ -285,9 +288,7 @@ class Move {
                attempts_used_up(view(), rules_);
     }
 
-    // Without a record the answer speaks of a lock; whether there was one is asked elsewhere.
     bool in_progress_is_legal(const Record& record) const {
-        if (!call_.answer.found) return true;
         return record.kind == Kind::InProgress && call_.answer.attempt == record.attempt &&
                (own_open() || may_be_ahead(record.lease_until, now_));
     }

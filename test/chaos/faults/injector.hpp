@@ -1,79 +1,69 @@
-// Does harm while the sessions work: which, when and to whom is drawn from the seed.
+// Does harm while others work: which and when is drawn from the seed. What the harm is, those know
+// who derive from it: server_faults for the server and its sessions, service_faults for a service.
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <map>
 #include <memory>
 #include <pqxx/pqxx>
+#include <string>
 #include <thread>
+#include <vector>
 
-#include "faults/server.hpp"
+#include "check/history.hpp"
 #include "load/random.hpp"
+#include "load/target.hpp"
 
 namespace idem::chaos {
 
-// What takes a moment, what takes seconds, and what users do to tables go on side by side: an
-// injector each.
-enum class Lane { Moments, Maintenance, Users };
-
 class Injector {
   public:
-    // The server is for faults that stop it, which no scenario with a failover has; all others find
-    // it by the target. `kinds` as --faults names them; `small_disk` is a folder on a disk that can
-    // be filled.
-    Injector(Server& server, const Target& target, std::uint64_t seed,
-             std::vector<std::string> kinds, std::string small_disk);
-    ~Injector() { stop(); }
+    // `pause` is the mean time between two faults.
+    Injector(const Target& target, Random random, Micros pause);
+    // The threads use what derived classes have: their destructors stop them.
+    virtual ~Injector() = default;
     Injector(const Injector&) = delete;
     Injector& operator=(const Injector&) = delete;
 
-    void start();
+    virtual void start();
     void stop();
     // How often each kind was done, and not merely tried.
     const std::map<std::string, int>& fired() const { return fired_; }
-    // Throws std::invalid_argument for a kind that does not exist.
-    static Lane lane_of(const std::string& kind);
 
-  private:
-    using Fault = bool (Injector::*)();
-    static const std::map<std::string, std::pair<Fault, int>>& faults();
+  protected:
+    using Fault = std::function<bool()>;  // whether it was done
 
-    void run();
-    void fire();
-    // A backend of a session, rather one with a claim; 0 if there is none.
-    int victim();
-    bool signal_victim(const char* function);
-    pqxx::result query(const std::string& sql);
-    bool maintain(const std::string& sql);
-    void sweep(int* count);
+    // A transaction that decides about a key, or executes it. No `xid`: it has written nothing yet.
+    struct Holder {
+        int backend;
+        std::string session;  // its application_name
+        std::string xid;      // with its epoch
+    };
 
-    bool cancel();
-    bool terminate();
-    bool kill();
-    bool pause();
-    bool crash();
+    void add(const std::string& kind, int weight, Fault fault);
     // Undoes what a fault would have undone itself, had nothing come between.
-    void heal();
+    virtual void heal() {}
 
-    bool vacuum();
-    bool reindex();
-    bool add_triggers();
-    bool drop_triggers();
-    bool give_away();
-    bool give(const std::string& role);
-    bool fill_locks();
-    bool fill_connections();
-    bool fill_disk();
+    // Of the sessions whose names are LIKE this.
+    std::vector<Holder> holders(const std::string& sessions);
+    // Asks on a connection that is kept, or on a new one.
+    pqxx::result query(const std::string& sql);
+    std::string direct() const { return target_.direct() + " application_name=chaos-admin"; }
 
-    Server& server_;
-    const Target& target_;
     Random random_;
-    const std::vector<std::string> kinds_;
-    const std::string small_disk_;
+    const Micros pause_;
     std::map<std::string, int> fired_;
     std::atomic<bool> stop_{false};
-    std::unique_ptr<pqxx::connection> admin_;
     std::vector<std::thread> threads_;
+
+  private:
+    void fire();
+
+    const Target& target_;
+    std::map<std::string, Fault> faults_;
+    std::vector<std::pair<std::string, int>> weights_;
+    std::unique_ptr<pqxx::connection> admin_;
 };
 
 }  // namespace idem::chaos

@@ -10,7 +10,7 @@
 #include <pqxx/pqxx>
 #include <stdexcept>
 
-#include "load/client.hpp"
+#include "clock.hpp"
 
 namespace idem::chaos {
 namespace {

@@ -46,16 +46,6 @@ T number_of(const Field& field) {
 
 }  // namespace
 
-Micros now() {
-    return std::chrono::duration_cast<std::chrono::microseconds>(
-               std::chrono::system_clock::now().time_since_epoch())
-        .count();
-}
-
-void rest(Micros duration) {
-    std::this_thread::sleep_for(std::chrono::microseconds(duration));
-}
-
 Client::Client(const Target& target, int session, bool pooled)
     : target_(target), session_(session), pooled_(pooled) {}
 

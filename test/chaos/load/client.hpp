@@ -3,17 +3,13 @@
 #pragma once
 
 #include <atomic>
-#include <chrono>
 #include <memory>
 #include <pqxx/pqxx>
 
-#include "check/history.hpp"
+#include "clock.hpp"
 #include "load/target.hpp"
 
 namespace idem::chaos {
-
-Micros now();
-void rest(Micros duration);
 
 class Client {
   public:

@@ -41,6 +41,11 @@ class Random {
     bool one_in(int n) { return between(1, n) == 1; }
 
     template <typename T>
+    const T& pick(const std::vector<T>& choices) {
+        return choices[next() % choices.size()];
+    }
+
+    template <typename T>
     T weighted(const std::vector<std::pair<T, int>>& choices) {
         int sum = 0;
         for (const auto& choice : choices) sum += choice.second;

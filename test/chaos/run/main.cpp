@@ -1,9 +1,11 @@
 // idem_chaos: see script/chaos --help.
 #include <exception>
 #include <iostream>
+#include <limits>
 #include <stdexcept>
 
 #include "check/checker.hpp"
+#include "faults/service_faults.hpp"
 #include "run/report.hpp"
 #include "run/run.hpp"
 
@@ -19,12 +21,28 @@ Conclusion judge_file(const std::string& file) {
     return judgement.violations.empty() ? Conclusion::Sound : Conclusion::Broken;
 }
 
+// Harms a service that others load and judge, until standard input ends, and says how often.
+Conclusion harm(const Options& options) {
+    Target target;
+    target.set("", "");  // libpq's variables know
+    ServiceFaults faults(target, options.harm, options.seed, options.pause * kMillisecond);
+    faults.start();
+    std::cin.ignore(std::numeric_limits<std::streamsize>::max());
+    faults.stop();
+    for (const auto& [kind, count] : faults.fired()) std::cout << kind << ": " << count << "\n";
+    return Conclusion::Sound;
+}
+
+Conclusion act(const Options& options) {
+    if (!options.check.empty()) return judge_file(options.check);
+    return options.harm.empty() ? run(options) : harm(options);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
     try {
-        const Options options = parse(argc, argv);
-        return static_cast<int>(options.check.empty() ? run(options) : judge_file(options.check));
+        return static_cast<int>(act(parse(argc, argv)));
     } catch (const std::exception& error) {
         std::cerr << "idem_chaos: " << error.what() << std::endl;
         return 2;

@@ -16,6 +16,8 @@ const option kOptions[] = {
     {"keys", required_argument, nullptr, 'k'},
     {"faults", required_argument, nullptr, 'f'},
     {"keep", required_argument, nullptr, 'o'},
+    {"harm", required_argument, nullptr, 'm'},
+    {"pause", required_argument, nullptr, 'p'},
     {"check", required_argument, nullptr, 'h'},
     {"disk", required_argument, nullptr, 'd'},
     {"sabotage", required_argument, nullptr, 'b'},
@@ -69,6 +71,12 @@ void apply(Options& options, int letter, const std::string& value) {
             return;
         case 'h':
             options.check = value;
+            return;
+        case 'm':
+            options.harm = value;
+            return;
+        case 'p':
+            options.pause = static_cast<int>(number(value, 1, 60000));
             return;
         case 'd':
             options.small_disk = value;

@@ -16,10 +16,11 @@ struct Options {
     std::vector<std::string> faults;
     std::string keep;   // folder for histories that were found wrong
     std::string check;  // a history to judge, instead of running anything
+    std::string harm;   // a service to harm, instead of running anything
+    int pause = 150;    // ... every so many milliseconds on average
     std::string small_disk;
     bool effect_outside = false;  // see Sabotage
     bool weaker_isolation = false;
-    bool list = false;
 };
 
 // Throws std::invalid_argument.

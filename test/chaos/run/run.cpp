@@ -70,9 +70,9 @@ class Run {
     }
 
     void disturb() {
-        std::vector<std::unique_ptr<Injector>> injectors;
+        std::vector<std::unique_ptr<ServerFaults>> injectors;
         for (const Lane lane : {Lane::Moments, Lane::Maintenance, Lane::Users})
-            injectors.push_back(std::make_unique<Injector>(
+            injectors.push_back(std::make_unique<ServerFaults>(
                 server_, target_, options_.seed + static_cast<std::uint64_t>(lane), faults(lane),
                 options_.small_disk));
         Stage stage{server_,       target_, mix_, now() + options_.seconds * kSecond,
@@ -98,7 +98,7 @@ class Run {
         const bool usual = options_.faults == std::vector<std::string>{"default"};
         std::vector<std::string> kinds;
         for (const std::string& kind : usual ? scenario_.faults : options_.faults)
-            if (Injector::lane_of(kind) == lane) kinds.push_back(kind);
+            if (ServerFaults::lane_of(kind) == lane) kinds.push_back(kind);
         return kinds;
     }
 

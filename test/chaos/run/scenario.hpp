@@ -1,7 +1,7 @@
 // The kinds of runs. What differs is the mix of work, the faults, and what happens meanwhile.
 #pragma once
 
-#include "faults/injector.hpp"
+#include "faults/server_faults.hpp"
 #include "load/session.hpp"
 #include "run/options.hpp"
 

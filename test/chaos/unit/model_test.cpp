@@ -23,6 +23,14 @@ TEST(Model, ARepeatedCompletionIsHarmless) {
     EXPECT_EQ(story.violated(), kNothing);
 }
 
+TEST(Model, AReplayToAnotherPayloadIsNone) {
+    Story story;
+    story.alone().begin("execute", 10).asked.fingerprint = 1;
+    story.complete_with_effect("a", 10);
+    story.replay("a").asked.fingerprint = 2;
+    EXPECT_EQ(story.violated(), Wrong{2});
+}
+
 TEST(Model, ReleasingTheFirstAttemptLeavesNothing) {
     Story story;
     story.alone().begin("execute", 10).asked.fingerprint = 1;

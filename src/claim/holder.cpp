@@ -1,0 +1,273 @@
+// The two kinds of claim, an open one of this transaction and a committed one that the token
+// proves, differ in how they are found and written, and in nothing that is done to them.
+
+#include "claim/holder.hpp"
+
+#include "core/time.hpp"
+
+#include "claim/grant.hpp"
+#include "claim/locks.hpp"
+#include "pg/boundary.hpp"
+#include "stats/events.hpp"
+#include "store/store.hpp"
+
+namespace idem::claim {
+
+namespace {
+
+// Our own class: what no standard code says.
+constexpr int kNoClaim = MAKE_SQLSTATE('I', 'D', '4', '0', '4');
+constexpr int kClaimLost = MAKE_SQLSTATE('I', 'D', '4', '0', '9');
+
+[[noreturn]] void raise_claim_lost() {
+    ereport(ERROR,
+            (errcode(kClaimLost), errmsg("claim on this key is lost"),
+             errdetail("The token is not the one of the record's current claim."),
+             errhint("Somebody else took the request over. Stop, and call idem_begin to learn "
+                     "its result.")));
+    pg_unreachable();
+}
+
+[[noreturn]] void raise_claim_ended() {
+    ereport(ERROR, (errcode(kClaimLost), errmsg("claim on this key has ended"),
+                    errdetail("Its result has been recorded."),
+                    errhint("There is nothing left to keep alive.")));
+    pg_unreachable();
+}
+
+[[noreturn]] void raise_token_required() {
+    ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("a token is required"),
+                    errdetail("The claim was not begun in this transaction."),
+                    errhint("Pass the token that idem_begin returned.")));
+    pg_unreachable();
+}
+
+[[noreturn]] void raise_being_written() {
+    ereport(ERROR,
+            (errcode(ERRCODE_OBJECT_IN_USE), errmsg("the claim is being written"),
+             errdetail("A trigger on idempotency.record has called back for the same key.")));
+    pg_unreachable();
+}
+
+[[noreturn]] void raise_own_operation() {
+    ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+                    errmsg("the operation of this key is running"),
+                    errdetail("idem_execute ends its claim when the operation has returned."),
+                    errhint("Return the answer, or raise an error.")));
+    pg_unreachable();
+}
+
+// The claim that a caller speaks of.
+struct FoundClaim {
+    OpenClaim* open;  // nullptr: the claim was committed before
+    store::Record record;
+    bool ended;  // the token has recorded a result already; the record may be empty then
+};
+
+bool speaks_of(const ClaimRef& ref, const OpenClaim* claim) {
+    return !ref.token || *ref.token == claim->begun.token;
+}
+
+// The claim in the committed record. Only the holder of its token may touch it.
+FoundClaim committed_claim(const ClaimRef& ref) {
+    FoundClaim claim{};
+    bool found = ref.token ? lock_and_find(ref.id, &claim.record)
+                           : store::records().find(ref.id, &claim.record).found;
+    if (!found) raise_no_claim();
+    if (!ref.token) raise_token_required();
+    if (claim.record.token != *ref.token) raise_claim_lost();
+    claim.ended = claim.record.status != core::Status::InProgress;
+    if (claim.ended) unlock(ref.id);
+    return claim;
+}
+
+// An earlier attempt was overwritten when this one was committed; what is left of it may run again.
+// The token that is given back dies: nothing is recorded under it.
+void give_back_attempt(const core::Policy& policy, FoundClaim* claim) {
+    store::Record* record = &claim->record;
+    record->status = core::Status::Retryable;
+    record->attempt--;
+    name_no_backend(record);
+    record->lease_until = pg::kNoTime;
+    record->next_attempt_at = GetCurrentTimestamp();
+    keep_long_enough(record->next_attempt_at, record);
+    keep_if_undecided(policy, record);
+    store::Version held{record->token, core::Status::InProgress, pg::kNoTime};
+    record->token = new_token(record->token);
+    if (!store::records().update(*record, held)) store::raise_claim_overtaken();
+}
+
+void remove_row(const store::Record& record) {
+    if (!store::records().remove(record.id, store::version_of(record)))
+        store::raise_claim_overtaken();
+}
+
+// Errors: ID404, ID409, 22004. Takes the key's lock, waiting for whoever is deciding about the key:
+// if that transaction takes the claim over and commits, the claim is lost; if it rolls back, not.
+FoundClaim find_claim(const ClaimRef& ref) {
+    if (OpenClaim* claim = open_claim(ref.id)) {
+        if (claim->busy_level > 0) raise_being_written();
+        if (!speaks_of(ref, claim)) raise_claim_lost();
+        return {claim, current_record(claim), false};
+    }
+    OpenClaim* ended = ended_claim(ref.id);
+    if (ended == nullptr || !speaks_of(ref, ended)) return committed_claim(ref);
+    if (ended->released) raise_no_claim();
+    return {ended, {}, true};
+}
+
+// Writes the changed record.
+void save(FoundClaim* claim) {
+    if (claim->open != nullptr) {
+        write_claim(claim->open, claim->record);
+        return;
+    }
+    store::Version held{claim->record.token, core::Status::InProgress, pg::kNoTime};
+    if (!store::records().update(claim->record, held)) store::raise_claim_overtaken();
+}
+
+// The same, and the claim has ended.
+void save_ended(FoundClaim* claim) {
+    save(claim);
+    if (claim->open != nullptr) {
+        end_claim(claim->open, false);
+        unlock_written_claim(claim->open);
+    } else if (store::records().rows_guard_themselves) {
+        unlock(claim->record.id);
+    }
+}
+
+// Undoes the claim, and it has ended. Within its transaction the row is what it was before; later
+// the record of a first attempt is removed, and an earlier attempt's may be run again.
+void withdraw(const core::Policy& policy, FoundClaim* claim) {
+    OpenClaim* open = claim->open;
+    if (open == nullptr && claim->record.attempt > 1) {
+        give_back_attempt(policy, claim);
+    } else if (open == nullptr) {
+        remove_row(claim->record);
+    } else if (open->written_level == 0) {
+        withdraw_claim(open);
+    } else {
+        restore_before(open);
+        end_claim(open, true);
+    }
+}
+
+void set_ttl(std::int64_t ttl, store::Record* record) {
+    record->expires_at = pg::after(record->claimed_at, ttl);
+    record->retained_until = Max(record->retained_until, record->expires_at);
+}
+
+std::int64_t pause_before_retry(const Failure& failure, const core::Policy& policy, int attempt) {
+    if (failure.retry_after) return *failure.retry_after;
+    return core::jittered(core::backoff_ceiling(policy.retry_base, policy.retry_cap, attempt),
+                          pg_prng_double(&pg_global_prng_state));
+}
+
+void mark_failed(const Failure& failure, const core::Policy& policy, store::Record* record) {
+    mark_ended(failure.retryable ? core::Status::Retryable : core::Status::Failed, record);
+    record->error = clipped_error(failure.error);
+    if (failure.retryable)
+        record->next_attempt_at =
+            pg::after(record->finished_at, pause_before_retry(failure, policy, record->attempt));
+    keep_long_enough(failure.retryable ? record->next_attempt_at : record->finished_at, record);
+    keep_if_undecided(policy, record);
+}
+
+void mark_completed(std::optional<std::int64_t> ttl, store::Record* record) {
+    mark_ended(core::Status::Completed, record);
+    if (ttl) set_ttl(*ttl, record);
+    keep_long_enough(record->finished_at, record);
+}
+
+// A lease that was given becomes the claim's own; without one, the claim's own counts again.
+TimestampTz prolong(FoundClaim* claim, std::optional<std::int64_t> lease) {
+    store::Record* record = &claim->record;
+    record->lease = lease.value_or(record->lease);
+    record->lease_until = pg::after(GetCurrentTimestamp(), record->lease);
+    save(claim);
+    return record->lease_until;
+}
+
+// The claim, to be ended. What idem_execute runs must not end the claim that it is run for: its
+// effects would stay, and the next caller would run it again.
+FoundClaim claim_to_end(const ClaimRef& ref) {
+    FoundClaim claim = find_claim(ref);
+    if (claim.open != nullptr && claim.open->operated) raise_own_operation();
+    return claim;
+}
+
+// Records the result that `mark` puts into the record, and the response.
+template <typename Mark>
+bool end(const ClaimRef& ref, const Response& response, Mark mark) {
+    config::ScopePolicy policy = enter(ref);
+    FoundClaim claim = claim_to_end(ref);
+    if (claim.ended) return false;
+    mark(policy.values, &claim.record);
+    allow_as_claimed(claim.record, &policy.values);
+    keep_response(response, policy, &claim.record);
+    save_ended(&claim);
+    stats::account_for_result(pg::bytes_of(ref.id.scope), claim.record.status);
+    return true;
+}
+
+}  // namespace
+
+config::ScopePolicy enter(const ClaimRef& ref) {
+    pg::require_writable(ref.function);
+    return config::policy_for(pg::bytes_of(ref.id.scope));
+}
+
+bool complete(const ClaimRef& ref, const Response& response, std::optional<std::int64_t> ttl) {
+    return end(ref, response,
+               [ttl](const core::Policy&, store::Record* record) { mark_completed(ttl, record); });
+}
+
+bool fail(const ClaimRef& ref, const Response& response, const Failure& failure) {
+    return end(ref, response, [&failure](const core::Policy& policy, store::Record* record) {
+        mark_failed(failure, policy, record);
+    });
+}
+
+bool release(const ClaimRef& ref) {
+    config::ScopePolicy policy = enter(ref);
+    FoundClaim claim = claim_to_end(ref);
+    if (claim.ended) return false;
+    withdraw(policy.values, &claim);
+    return true;
+}
+
+TimestampTz extend(const ClaimRef& ref, std::optional<std::int64_t> lease) {
+    (void)enter(ref);
+    FoundClaim claim = find_claim(ref);
+    if (claim.ended) raise_claim_ended();
+    return prolong(&claim, lease);
+}
+
+TimestampTz checkpoint(const ClaimRef& ref, text* recovery_point, Jsonb* state,
+                       std::optional<std::int64_t> lease) {
+    config::ScopePolicy policy = enter(ref);
+    FoundClaim claim = find_claim(ref);
+    if (claim.ended) raise_claim_ended();
+    allow_as_claimed(claim.record, &policy.values);
+    check_size("state", state, policy.values);
+    claim.record.recovery_point = recovery_point;
+    claim.record.state = state;
+    return prolong(&claim, lease);
+}
+
+void raise_no_claim() {
+    ereport(ERROR, (errcode(kNoClaim), errmsg("no claim on this key"),
+                    errdetail("There is no record of this scope, principal and key."),
+                    errhint("Call idem_begin first, with the same scope and principal.")));
+    pg_unreachable();
+}
+
+void finish_silently(OpenClaim* claim) {
+    FoundClaim found{claim, current_record(claim), false};
+    mark_completed(std::nullopt, &found.record);
+    save_ended(&found);
+    stats::account_for_result(pg::bytes_of(found.record.id.scope), found.record.status);
+}
+
+}  // namespace idem::claim

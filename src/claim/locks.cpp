@@ -1,0 +1,180 @@
+// The lock is taken as pg_advisory_xact_lock takes its own (lockfuncs.c), with three differences: a
+// class of ours, an owner that lasts as long as the (sub)transaction and not the portal, and a wait
+// that can be bounded.
+//
+// Whoever has the lock of a key decides about it alone, with two exceptions, and both show in the
+// row. A heap store's transaction that has written the row may give the lock back before it
+// commits: then its xid is in the row, and it is waited for as a writer. And whoever writes the
+// table by hand knows nothing of the lock: for them the row is compared again with each write.
+
+#include "claim/locks.hpp"
+
+#include "core/time.hpp"
+
+#include "pg/wait.hpp"
+#include "store/store.hpp"
+
+namespace idem::claim {
+
+namespace {
+
+// Users' advisory locks have 1 and 2 in the fourth field.
+constexpr std::uint16_t kClaimClass = 18756;
+
+constexpr std::int64_t kFirstPause = 5 * core::kMillisecond;
+constexpr std::int64_t kLongestPause = 500 * core::kMillisecond;
+
+LOCKTAG lock_tag(const store::Identity& id) {
+    LOCKTAG tag;
+    SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, static_cast<uint32>(id.hash >> 32),
+                         static_cast<uint32>(id.hash), kClaimClass);
+    return tag;
+}
+
+// Locks are owned by the (sub)transaction itself, not by the running query's portal, so that a
+// later statement of the same (sub)transaction can give them back. After an error the abort sets
+// the owner right.
+template <typename Action>
+auto as_transaction(Action action) {
+    ResourceOwner portal_owner = CurrentResourceOwner;
+    CurrentResourceOwner = CurTransactionResourceOwner;
+    auto result = action();
+    CurrentResourceOwner = portal_owner;
+    return result;
+}
+
+LockAcquireResult acquire(const store::Identity& id, bool dont_wait) {
+    LOCKTAG tag = lock_tag(id);
+    return as_transaction([&] { return LockAcquire(&tag, ExclusiveLock, false, dont_wait); });
+}
+
+void wait_for_holder(void* id) {
+    lock(*static_cast<const store::Identity*>(id));
+}
+
+void wait_for_end(void* transaction) {
+    pg::wait_for_transaction(*static_cast<const TransactionId*>(transaction));
+}
+
+// Until lock_timeout ends the wait for a lease; kForEver: never.
+std::int64_t lock_timeout_left(Patience* patience) {
+    std::int64_t now = pg::monotonic_micros();
+    if (patience->lease_wait_start == 0) patience->lease_wait_start = now;
+    if (LockTimeout == 0) return kForEver;
+    return patience->lease_wait_start + LockTimeout * core::kMillisecond - now;
+}
+
+// When the backend with this pid began. Everybody's status is copied, as pg_stat_activity does; an
+// older copy of this transaction's is thrown away.
+TimestampTz start_of(std::int32_t pid) {
+    pgstat_clear_backend_activity_snapshot();
+    for (int i = 1; i <= pgstat_fetch_stat_numbackends(); i++) {
+        const PgBackendStatus& status = pg::backend_status(i)->backendStatus;
+        if (status.st_procpid == pid) return status.st_proc_start_timestamp;
+    }
+    return pg::kNoTime;
+}
+
+// Whether the backend with this pid is the one that began at `start`. On a standby always true: the
+// backend runs on another server, and only the lease can be judged. The array of processes is asked
+// first: where the pid is gone, nobody's status has to be copied.
+bool backend_lives(std::int32_t pid, TimestampTz start) {
+    if (RecoveryInProgress()) return true;
+    if (pid == MyProcPid) return start == MyStartTimestamp;
+    return BackendPidGetProc(pid) != nullptr && start_of(pid) == start;
+}
+
+}  // namespace
+
+bool try_lock(const store::Identity& id) {
+    return acquire(id, true) != LOCKACQUIRE_NOT_AVAIL;
+}
+
+void lock(const store::Identity& id) {
+    (void)acquire(id, false);
+}
+
+void unlock(const store::Identity& id) {
+    LOCKTAG tag = lock_tag(id);
+    (void)as_transaction([&] { return LockRelease(&tag, ExclusiveLock, false); });
+}
+
+// The writer may have given the lock back and need it again, so nobody waits for it with the lock.
+bool lock_and_find(const store::Identity& id, store::Record* record) {
+    for (;;) {
+        lock(id);
+        store::Look look = store::records().find(id, record);
+        if (!TransactionIdIsValid(look.writer)) return look.found;
+        unlock(id);
+        pg::wait_for_transaction(look.writer);
+    }
+}
+
+Patience patience_for(std::int64_t wait) {
+    std::int64_t now = pg::monotonic_micros();
+    return {now, wait == kForEver ? kForEver : now + wait, 0, kFirstPause, false};
+}
+
+std::int64_t time_left(const Patience& patience) {
+    if (patience.deadline == kForEver) return kForEver;
+    return patience.deadline - pg::monotonic_micros();
+}
+
+std::int64_t time_waited(const Patience& patience) {
+    return patience.waited ? Max(pg::monotonic_micros() - patience.start, 1) : 0;
+}
+
+bool wait_for_lock(const store::Identity& id, std::int64_t left) {
+    store::Identity wanted = id;
+    if (left != kForEver) return pg::wait_at_most(left, wait_for_holder, &wanted);
+    lock(id);
+    return true;
+}
+
+void wait_for_writer(TransactionId writer, std::int64_t left) {
+    if (left == kForEver)
+        pg::wait_for_transaction(writer);
+    else
+        (void)pg::wait_at_most(left, wait_for_end, &writer);
+}
+
+void wait_for_lease(Patience* patience, std::int64_t left) {
+    std::int64_t until_timeout = lock_timeout_left(patience);
+    if (until_timeout <= 0)
+        ereport(ERROR, (errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+                        errmsg("canceling statement due to lock timeout"),
+                        errdetail("The claim that it waited for is still leased.")));
+    std::int64_t pause = Min(Min(patience->pause, left), until_timeout);
+    (void)WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+                    static_cast<long>(Max(pause / core::kMillisecond, 1)), PG_WAIT_EXTENSION);
+    ResetLatch(MyLatch);
+    CHECK_FOR_INTERRUPTS();
+    patience->pause = Min(patience->pause * 2, kLongestPause);
+}
+
+void name_this_backend(store::Record* record) {
+    record->backend_pid = MyProcPid;
+    record->backend_start = MyStartTimestamp;
+}
+
+void name_no_backend(store::Record* record) {
+    record->backend_pid = 0;
+    record->backend_start = pg::kNoTime;
+}
+
+bool holder_is_gone(const store::Record& record) {
+    return record.status == core::Status::InProgress && record.backend_pid != 0 &&
+           !backend_lives(record.backend_pid, record.backend_start);
+}
+
+bool claim_lives(const store::Record& record, TimestampTz now) {
+    return record.status == core::Status::InProgress && now < record.lease_until &&
+           !holder_is_gone(record);
+}
+
+bool is_unknown(const store::Record& record, TimestampTz now) {
+    return record.status == core::Status::InProgress && record.no_takeover &&
+           !claim_lives(record, now);
+}
+
+}  // namespace idem::claim

@@ -1,0 +1,74 @@
+// Who else is at work on a key: the transaction that has its lock or has written its row, and the
+// holder of a claim that was committed. And waiting for them.
+//
+// The lock is the fast path by which a duplicate learns at once that somebody is at work. It is a
+// transaction-level advisory lock in a class of its own, so it never meets pg_advisory_lock. The
+// 64-bit hash may collide; then a caller is told "in progress" for no reason, never worse.
+#pragma once
+
+#include "store/record.hpp"
+
+namespace idem::claim {
+
+// The lock belongs to the current (sub)transaction and ends with it at the latest.
+bool try_lock(const store::Identity& id);
+
+// Waits in the lock manager: honours cancel, statement_timeout, lock_timeout (55P03) and deadlock
+// detection (40P01).
+void lock(const store::Identity& id);
+
+// Gives back one lock of this (sub)transaction; each successful call above took one.
+void unlock(const store::Identity& id);
+
+// Takes the key's lock and looks, waiting for whoever is deciding about the key: until that
+// transaction has ended, nobody knows. False if there is no record; the lock is taken all the same.
+bool lock_and_find(const store::Identity& id, store::Record* record);
+
+// Microseconds that never end.
+inline constexpr std::int64_t kForEver = INT64_MAX;
+
+// How long a caller is ready to wait, and how it has waited so far. Microseconds of a clock that
+// nobody sets.
+struct Patience {
+    std::int64_t start;
+    std::int64_t deadline;
+    std::int64_t lease_wait_start;  // of the present one; 0: none
+    std::int64_t pause;             // the next one
+    bool waited;
+};
+
+// `wait` counts from now; kForEver has no end.
+Patience patience_for(std::int64_t wait);
+std::int64_t time_left(const Patience& patience);
+// 0 if it did not wait at all.
+std::int64_t time_waited(const Patience& patience);
+
+// Waits for the transaction that holds the key's lock. True if the lock is ours now.
+bool wait_for_lock(const store::Identity& id, std::int64_t left);
+
+// Waits for a transaction that has written the row of the key.
+void wait_for_writer(TransactionId writer, std::int64_t left);
+
+// A leased claim ends without a signal that another session could sleep on: pauses, longer each
+// time, and returns. Honours cancel, statement_timeout, and lock_timeout (55P03), as if the lease
+// were a lock.
+void wait_for_lease(Patience* patience, std::int64_t left);
+
+// A claim with `hold` names the backend of its holder in the record. A session-level lock would say
+// the same, but pg_advisory_unlock_all(), which drivers call to reset a session, and DISCARD ALL
+// give up every one of them. That a backend lives excludes nobody; that it is gone shortens the
+// wait for a lease.
+void name_this_backend(store::Record* record);
+void name_no_backend(store::Record* record);
+
+// Whether the record names a backend that is gone.
+bool holder_is_gone(const store::Record& record);
+
+// Whether a claim is alive at `now`: its lease runs, and so does the backend that it names. Nobody
+// takes it over, and nobody may forget it. The views ask it, too, as idempotency.claim_lives.
+bool claim_lives(const store::Record& record, TimestampTz now);
+
+// Whether a claim has died whose policy forbids to take it over: an operator decides.
+bool is_unknown(const store::Record& record, TimestampTz now);
+
+}  // namespace idem::claim

@@ -1,0 +1,121 @@
+#include "claim/question.hpp"
+
+#include "claim/fingerprint.hpp"
+#include "claim/result.hpp"
+#include "config/policy.hpp"
+#include "pg/snapshot.hpp"
+
+namespace idem::claim {
+
+namespace {
+
+[[noreturn]] void raise_required(const char* what, const char* hint) {
+    ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("%s is required", what),
+                    errdetail("The policy of this scope requires it."), errhint("%s", hint)));
+    pg_unreachable();
+}
+
+text* generated_key() {
+    Datum uuid = DirectFunctionCall1(gen_random_uuid, static_cast<Datum>(0));
+    return cstring_to_text(DatumGetCString(DirectFunctionCall1(uuid_out, uuid)));
+}
+
+void settle_key(const core::Policy& policy, Question* question) {
+    const store::Identity& given = question->id;
+    if (given.key != nullptr) return;
+    if (policy.key_required) raise_required("key", "Pass the key that the client sent.");
+    question->id = store::make_identity(given.scope, given.principal, generated_key());
+}
+
+void settle_fingerprint(const config::ScopePolicy& policy, Question* question) {
+    if (question->fingerprint == nullptr && question->request != nullptr) {
+        question->hashed = question->request;
+        question->excluded = policy.exclude_fields;
+        question->fingerprint =
+            fingerprint_of(question->request, nullptr, nullptr, question->excluded);
+    }
+    if (question->fingerprint == nullptr && policy.values.fingerprint_required &&
+        !question->without_request)
+        raise_required("fingerprint", "Pass request or fingerprint.");
+}
+
+void settle_stored_request(const core::Policy& policy, Question* question) {
+    if (!policy.store_request) return;
+    check_size("request", question->request, policy);
+    question->stored_request = question->request;
+}
+
+void settle_spans(const core::Policy& policy, Question* question) {
+    question->ttl = question->ttl.value_or(policy.ttl);
+    question->lease = question->lease.value_or(policy.lease);
+    question->wait = question->wait.value_or(policy.wait);
+    question->retention = Max(policy.retention, *question->ttl);
+}
+
+void settle_result(const core::Policy& policy, Question* question) {
+    question->body_limit = static_cast<std::int32_t>(policy.max_body_bytes);
+    question->omit_large_body = policy.on_large_body == core::OnLargeBody::Omit;
+}
+
+// The shortest that the key can have had since the request was first sent. A ttl that this call
+// asks for makes it no longer: earlier calls may have had none.
+std::int64_t memory_of(const Question& question) {
+    if (!question.first_sent) return question.retention;
+    return Min(question.retention,
+               config::memory_since(pg::bytes_of(question.id.scope), *question.first_sent));
+}
+
+void settle_terms(const core::Policy& policy, Question* question) {
+    question->terms.memory = memory_of(*question);
+    question->terms.first_sent = question->first_sent;
+    question->terms.max_attempts = policy.max_attempts;
+    question->terms.on_lease_expiry = policy.on_lease_expiry;
+}
+
+// From REPEATABLE READ on a transaction keeps its first snapshot; a statement always keeps its own.
+void settle_snapshot(Question* question) {
+    if (IsolationUsesXactSnapshot()) {
+        question->fixed = GetTransactionSnapshot();
+        question->fixed_since = pg::transaction_snapshot_since();
+    } else if (question->same_statement) {
+        question->fixed = GetActiveSnapshot();
+        question->fixed_since = pg::active_snapshot_since();
+    }
+}
+
+bool same_if_known(const void* a, const void* b) {
+    return a == nullptr || b == nullptr || pg::bytes_of(a) == pg::bytes_of(b);
+}
+
+bool same_fields(const ArrayType* a, const ArrayType* b) {
+    return (a == nullptr) == (b == nullptr) && same_if_known(a, b);
+}
+
+// The policy may leave out other fields than it did when the record's fingerprint was taken.
+bool same_by_its_rule(const store::Record& record, const Question& question) {
+    if (question.hashed == nullptr || same_fields(record.excluded, question.excluded)) return false;
+    return same_if_known(record.fingerprint,
+                         fingerprint_of(question.hashed, nullptr, nullptr, record.excluded));
+}
+
+}  // namespace
+
+Question settle(Question question) {
+    config::ScopePolicy policy = config::policy_for(pg::bytes_of(question.id.scope));
+    settle_key(policy.values, &question);
+    settle_fingerprint(policy, &question);
+    settle_stored_request(policy.values, &question);
+    settle_spans(policy.values, &question);
+    settle_result(policy.values, &question);
+    settle_terms(policy.values, &question);
+    settle_snapshot(&question);
+    return question;
+}
+
+bool same_request(const store::Record& record, const Question& question) {
+    return same_if_known(record.operation, question.operation) &&
+           (same_if_known(record.fingerprint, question.fingerprint) ||
+            same_by_its_rule(record, question));
+}
+
+}  // namespace idem::claim

@@ -1,0 +1,143 @@
+// Three times of a record end with an attempt: the lease, the pause before the next attempt, and
+// how long the answer is kept. A final result keeps its own ttl from the claim on; what may go on,
+// or must be decided by somebody, never goes by age.
+
+#include "claim/result.hpp"
+
+#include "core/header.hpp"
+
+#include "claim/locks.hpp"
+#include "pg/jsonb.hpp"
+
+namespace idem::claim {
+
+namespace {
+
+constexpr int kLongestError = 64 * 1024;  // bytes
+
+[[noreturn]] void raise_too_large(const char* what, std::int64_t bytes, std::int64_t limit,
+                                  const char* hint) {
+    ereport(ERROR,
+            (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED), errmsg("size of %s exceeds the limit", what),
+             errdetail("It has %lld bytes; %lld are allowed.", static_cast<long long>(bytes),
+                       static_cast<long long>(limit)),
+             errhint("%s", hint)));
+    pg_unreachable();
+}
+
+pg::TextList default_drop_list() {
+    auto* items = const_cast<std::string_view*>(core::kDroppedHeaders);
+    return {items, sizeof(core::kDroppedHeaders) / sizeof(core::kDroppedHeaders[0])};
+}
+
+bool is_dropped(std::string_view name, const pg::TextList& dropped) {
+    for (std::size_t i = 0; i < dropped.count; i++)
+        if (core::same_header(name, dropped.items[i])) return true;
+    return false;
+}
+
+std::string_view key_of(const JsonbValue& value) {
+    return {value.val.string.val, static_cast<std::size_t>(value.val.string.len)};
+}
+
+// The members that stay; values are passed on as they are.
+Jsonb* without_dropped(Jsonb* headers, const pg::TextList& dropped) {
+    JsonbParseState* state = nullptr;
+    JsonbIterator* it = JsonbIteratorInit(&headers->root);
+    JsonbValue value;
+    (void)pushJsonbValue(&state, JsonbIteratorNext(&it, &value, true), nullptr);
+    while (JsonbIteratorNext(&it, &value, true) == WJB_KEY) {
+        JsonbValue name = value;
+        (void)JsonbIteratorNext(&it, &value, true);
+        CHECK_FOR_INTERRUPTS();
+        if (is_dropped(key_of(name), dropped)) continue;
+        (void)pushJsonbValue(&state, WJB_KEY, &name);
+        (void)pushJsonbValue(&state, WJB_VALUE, &value);
+    }
+    return JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, nullptr));
+}
+
+Jsonb* kept_headers(Jsonb* headers, const config::ScopePolicy& policy) {
+    Jsonb* kept = without_dropped(headers, policy.drop_headers != nullptr
+                                               ? pg::text_list(policy.drop_headers, "drop_headers")
+                                               : default_drop_list());
+    // Where nothing is left, there is nothing to count.
+    if (JB_ROOT_COUNT(kept) > 0) check_size("headers", kept, policy.values);
+    return kept;
+}
+
+// nullptr where the policy says so; else an error (54000) if it is over the limit.
+bytea* kept_body(bytea* body, const core::Policy& policy) {
+    if (body == nullptr) return nullptr;
+    auto bytes = static_cast<std::int64_t>(VARSIZE_ANY_EXHDR(body));
+    if (bytes <= policy.max_body_bytes) return body;
+    if (policy.on_large_body == core::OnLargeBody::Omit) return nullptr;
+    raise_too_large("body", bytes, policy.max_body_bytes,
+                    "Raise max_body_bytes in the scope's policy or idempotency.max_body_bytes, "
+                    "or set on_large_body to \"omit\".");
+}
+
+}  // namespace
+
+void check_size(const char* what, Jsonb* value, const core::Policy& policy) {
+    if (value == nullptr) return;
+    std::int64_t bytes = pg::jsonb_text_size(value);
+    if (bytes > policy.max_body_bytes)
+        raise_too_large(
+            what, bytes, policy.max_body_bytes,
+            "Raise max_body_bytes in the scope's policy or idempotency.max_body_bytes.");
+}
+
+text* clipped_error(text* error) {
+    if (error == nullptr) return nullptr;
+    std::string_view bytes = pg::bytes_of(error);
+    int length = static_cast<int>(bytes.size());
+    return pg::make_text(bytes.substr(
+        0, static_cast<std::size_t>(pg_mbcliplen(bytes.data(), length, kLongestError))));
+}
+
+void keep_response(const Response& response, const config::ScopePolicy& policy,
+                   store::Record* record) {
+    record->status_code = response.status_code;
+    record->headers =
+        response.headers == nullptr ? nullptr : kept_headers(response.headers, policy);
+    record->body = kept_body(response.body, policy.values);
+    record->body_omitted = response.body != nullptr && record->body == nullptr;
+}
+
+void mark_ended(core::Status status, store::Record* record) {
+    record->status = status;
+    record->finished_at = GetCurrentTimestamp();
+    record->lease_until = pg::kNoTime;
+    record->next_attempt_at = pg::kNoTime;
+    name_no_backend(record);
+    record->error = nullptr;
+    record->resolved_by = nullptr;
+    if (status == core::Status::Retryable) return;
+    record->recovery_point = nullptr;
+    record->state = nullptr;
+}
+
+void allow_as_claimed(const store::Record& record, core::Policy* policy) {
+    policy->max_body_bytes = Max(policy->max_body_bytes, record.body_limit);
+    if (record.omit_large_body) policy->on_large_body = core::OnLargeBody::Omit;
+}
+
+void keep_if_undecided(const core::Policy& policy, store::Record* record) {
+    if (record->status != core::Status::Retryable) return;
+    bool exhausted = policy.max_attempts > 0 && record->attempt >= policy.max_attempts &&
+                     record->resolved_by == nullptr;
+    if (!exhausted && record->recovery_point == nullptr) return;
+    record->expires_at = DT_NOEND;
+    record->retained_until = DT_NOEND;
+}
+
+void keep_long_enough(TimestampTz end, store::Record* record) {
+    std::int64_t ttl = record->expires_at - record->claimed_at;
+    std::int64_t retention = record->retained_until - record->claimed_at;
+    if (record->expires_at - end >= ttl / 2) return;
+    record->expires_at = pg::after(end, ttl);
+    record->retained_until = pg::after(end, retention);
+}
+
+}  // namespace idem::claim

@@ -1,0 +1,110 @@
+#include "pg/jsonb.hpp"
+
+namespace idem::pg {
+
+namespace {
+
+// As escape_json() writes it.
+std::int64_t string_size(const JsonbValue& value) {
+    std::int64_t size = 2;
+    for (int i = 0; i < value.val.string.len; i++) {
+        auto byte = static_cast<unsigned char>(value.val.string.val[i]);
+        if (byte != 0 && strchr("\b\f\n\r\t\"\\", byte) != nullptr)
+            size += 2;
+        else
+            size += byte < ' ' ? 6 : 1;
+    }
+    return size;
+}
+
+std::int64_t number_size(const JsonbValue& value) {
+    char* digits =
+        DatumGetCString(DirectFunctionCall1(numeric_out, NumericGetDatum(value.val.numeric)));
+    auto size = static_cast<std::int64_t>(strlen(digits));
+    pfree(digits);
+    return size;
+}
+
+std::int64_t scalar_size(const JsonbValue& value) {
+    switch (value.type) {
+        case jbvNull:
+            return 4;
+        case jbvBool:
+            return value.val.boolean ? 4 : 5;
+        case jbvString:
+            return string_size(value);
+        case jbvNumeric:
+            return number_size(value);
+        default:
+            elog(ERROR, "idempotency: unknown jsonb value type %d", static_cast<int>(value.type));
+    }
+    pg_unreachable();
+}
+
+// What a token of the iterator adds, but for the comma before it.
+std::int64_t token_size(JsonbIteratorToken token, const JsonbValue& value) {
+    switch (token) {
+        case WJB_KEY:
+            return string_size(value) + 2;
+        case WJB_VALUE:
+        case WJB_ELEM:
+            return scalar_size(value);
+        default:
+            return 1;
+    }
+}
+
+// What is sent: the number of groups, the weight of the first, sign, scale, and the groups.
+constexpr int kWeight = 1;
+constexpr int kSign = 2;
+constexpr int kFirstGroup = 4;
+constexpr std::uint16_t kPositive = 0x0000;
+constexpr std::uint16_t kNegative = 0x4000;
+
+std::uint16_t sent_number(const bytea* sent, std::size_t index) {
+    std::uint16_t number;
+    memcpy(&number, VARDATA_ANY(sent) + index * sizeof number, sizeof number);
+    return pg_ntoh16(number);
+}
+
+}  // namespace
+
+// As JsonbToCString() writes it: ", " between members, ": " behind a name, nothing else.
+std::int64_t jsonb_text_size(Jsonb* value) {
+    // A scalar is kept as an array of one, whose brackets are not shown.
+    std::int64_t size = JB_ROOT_IS_SCALAR(value) ? -2 : 0;
+    JsonbIterator* it = JsonbIteratorInit(&value->root);
+    JsonbValue part;
+    JsonbIteratorToken token;
+    bool follows = false;  // something on the same level
+    while ((token = JsonbIteratorNext(&it, &part, false)) != WJB_DONE) {
+        CHECK_FOR_INTERRUPTS();
+        bool ends = token == WJB_END_ARRAY || token == WJB_END_OBJECT;
+        if (follows && !ends) size += 2;
+        size += token_size(token, part);
+        follows = ends || token == WJB_VALUE || token == WJB_ELEM;
+    }
+    return size;
+}
+
+SentNumeric send_numeric(Numeric number) {
+    SentNumeric result{};
+    result.sent = DatumGetByteaPP(DirectFunctionCall1(numeric_send, NumericGetDatum(number)));
+    result.groups = sent_number(result.sent, 0);
+    std::uint16_t sign = sent_number(result.sent, kSign);
+    result.finite = sign == kPositive || sign == kNegative;
+    result.negative = sign == kNegative;
+    auto weight = static_cast<std::int16_t>(sent_number(result.sent, kWeight));
+    result.exponent = static_cast<std::int64_t>(kDigitsInGroup) * (weight + 1) - 1;
+    return result;
+}
+
+void write_digits(const SentNumeric& number, char* out) {
+    for (std::size_t i = 0; i < number.groups; i++) {
+        std::uint16_t group = sent_number(number.sent, kFirstGroup + i);
+        for (std::size_t digit = kDigitsInGroup; digit-- > 0; group /= 10)
+            out[i * kDigitsInGroup + digit] = static_cast<char>('0' + group % 10);
+    }
+}
+
+}  // namespace idem::pg

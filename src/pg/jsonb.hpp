@@ -1,0 +1,31 @@
+// What the server's own functions do not tell of a jsonb without writing all of it: how long its
+// text is, and the digits of its numbers.
+#pragma once
+
+#include "pg/pg.hpp"
+
+namespace idem::pg {
+
+// The bytes of its text, in the server's encoding, without making it: a number that takes a few
+// bytes in a jsonb may have a hundred thousand digits. Can be cancelled.
+std::int64_t jsonb_text_size(Jsonb* value);
+
+// A group is four decimal digits.
+inline constexpr std::size_t kDigitsInGroup = 4;
+
+struct SentNumeric {
+    bytea* sent;
+    std::size_t groups;
+    bool finite;
+    bool negative;
+    std::int64_t exponent;  // of ten, at the first digit
+};
+
+// Only the digits that the number has: the zeros that its exponent stands for may be 131,072, and
+// are not made. The caller frees `sent`.
+SentNumeric send_numeric(Numeric number);
+
+// Writes groups * kDigitsInGroup digits.
+void write_digits(const SentNumeric& number, char* out);
+
+}  // namespace idem::pg

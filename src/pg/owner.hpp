@@ -1,0 +1,99 @@
+// The extension's own SQL, and what it needs to know of the installed extension.
+//
+// A statement runs as the owner of the table concerned, whatever the caller may do, and with a
+// pinned search_path, whatever the caller has set. User and snapshot are those of a check of a
+// foreign key (ri_PerformCheck: SetUserIdAndSecContext to the owner without forced row security;
+// after CommandCounterIncrement the latest snapshot, in any isolation level), run by
+// SPI_execute_snapshot. As REFRESH MATERIALIZED VIEW and VACUUM do it for code of a table's owner,
+// all this is a security-restricted operation with a GUC nest level of its own: triggers, rules and
+// functions of indexes get that owner's rights, and nothing of theirs can outlast it. The server
+// refuses a deferred trigger, a cursor WITH HOLD or a temporary table there, which would run or be
+// read with the rights of whoever comes next.
+//
+// An ERROR in between needs no clean-up here: the abort of the (sub)transaction restores user,
+// security context, settings, snapshots and SPI.
+#pragma once
+
+#include "pg/pg.hpp"
+
+namespace idem::pg {
+
+// Between begin_as_owner and end_as_owner SPI is connected and the newest snapshot is active: what
+// has committed is seen, in any isolation level, and results can be detoasted, also at commit,
+// where no statement's snapshot is left. Results have to be copied into `caller_context`.
+struct AsOwner {
+    Oid user;
+    int security_context;
+    int guc_level;
+    MemoryContext caller_context;
+};
+
+// `table` is one of the schema "idempotency".
+AsOwner begin_as_owner(const char* table);
+void end_as_owner(const AsOwner& scope);
+
+// The text of a statement, put together by the compiler from a table of columns.
+struct SqlText {
+    char text[2048];
+    std::size_t length;
+
+    constexpr void add(const char* piece) {
+        while (*piece != '\0') text[length++] = *piece++;
+    }
+    // A parameter: "$27".
+    constexpr void parameter(int number) {
+        add("$");
+        if (number >= 10) text[length++] = static_cast<char>('0' + number / 10);
+        text[length++] = static_cast<char>('0' + number % 10);
+    }
+    // "$3, $4, $5"
+    constexpr void parameters(int first, int last) {
+        for (int i = first; i <= last; i++) {
+            if (i > first) add(", ");
+            parameter(i);
+        }
+    }
+};
+
+// How a statement finds its rows. By index: a plan made while the table was nearly empty must not
+// become a sequential scan that is kept while it grows, so the planner is told to avoid one. A
+// statement that reads a whole small table must not be told: disable_cost, which the planner adds
+// until 17, is above jit_above_cost, and each backend would JIT-compile the plan.
+enum class Access { ByIndex, Whole };
+
+// A statement of ours, prepared on first use in a backend and kept. Every name in it is qualified.
+struct Statement {
+    const char* sql;
+    int nargs;
+    const Oid* types;
+    Access access;
+    SPIPlanPtr plan;
+};
+
+// Returns the number of rows; those of a query are in SPI_tuptable. `nulls` as for
+// SPI_execute_plan.
+std::uint64_t run_read(Statement* statement, Datum* values, const char* nulls);
+std::uint64_t run_write(Statement* statement, Datum* values, const char* nulls);
+
+// A write all by itself, with a scope of its own. Returns the number of rows.
+std::uint64_t write_alone(const char* table, Statement* statement, Datum* values,
+                          const char* nulls);
+
+// Sets a setting until the GUC nest level ends that the caller has opened.
+void set_locally(const char* setting, const char* value);
+
+// Takes a lock of such a table until the transaction ends.
+void lock_table(const char* table, LOCKMODE mode);
+
+// The OID of a table in the schema "idempotency"; an error if the extension is absent.
+Oid table_oid(const char* name);
+
+// Library and SQL objects are installed by different commands, so one may be updated and the other
+// not yet: an error if they are of different versions. Looks once, and again after DDL has touched
+// the table of records, which each upgrade script does; else it is one test of a variable.
+void check_version();
+
+// Called once, when the library is loaded.
+void watch_version_changes();
+
+}  // namespace idem::pg

@@ -1,0 +1,69 @@
+// The lock manager ends a wait by lock_timeout with an error and in no other way, so a bounded wait
+// is a subtransaction in which lock_timeout is set: PL/pgSQL's exception block around a SET LOCAL.
+
+#include "pg/wait.hpp"
+
+#include "core/time.hpp"
+
+#include "pg/boundary.hpp"
+#include "pg/owner.hpp"
+
+namespace idem::pg {
+
+namespace {
+
+// The milliseconds to hand to lock_timeout, or 0 if the caller's own lock_timeout is shorter: then
+// its error is what the caller asked for.
+int timeout_for(std::int64_t micros) {
+    std::int64_t millis = (micros + core::kMillisecond - 1) / core::kMillisecond;
+    if (LockTimeout > 0 && LockTimeout <= millis) return 0;
+    return static_cast<int>(Max(millis, 1));
+}
+
+void set_lock_timeout(int millis) {
+    char value[16];
+    snprintf(value, sizeof(value), "%d", millis);
+    set_locally("lock_timeout", value);
+}
+
+// Our own timeout is an answer; anything else is the caller's to see.
+void swallow_timeout(const Subtransaction& outer) {
+    ErrorData* error = abort_subtransaction(outer);
+    if (error->sqlerrcode != ERRCODE_LOCK_NOT_AVAILABLE) ReThrowError(error);
+    FreeErrorData(error);
+}
+
+}  // namespace
+
+void wait_for_transaction(TransactionId transaction) {
+    XactLockTableWait(transaction, nullptr, nullptr, XLTW_None);
+}
+
+// The server can only end a lock wait with an error, so the wait runs in a subtransaction of its
+// own, which is rolled back when lock_timeout ends it. A lock outlives its successful end.
+bool wait_at_most(std::int64_t micros, void (*wait)(void*), void* argument) {
+    int millis = timeout_for(micros);
+    if (millis == 0) {
+        wait(argument);
+        return true;
+    }
+    volatile bool timed_out = false;
+    Subtransaction outer = begin_subtransaction();
+    PG_TRY();
+    {
+        int guc_level = NewGUCNestLevel();
+        set_lock_timeout(millis);
+        wait(argument);
+        AtEOXact_GUC(false, guc_level);
+        commit_subtransaction(outer);
+    }
+    PG_CATCH();
+    {
+        swallow_timeout(outer);
+        timed_out = true;
+    }
+    PG_END_TRY();
+    return !timed_out;
+}
+
+}  // namespace idem::pg

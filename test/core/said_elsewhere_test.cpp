@@ -1,0 +1,259 @@
+// What the tables of core/ say once, SQL and the documentation have to say again: the install
+// script and the documents are read here and compared with them.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <regex>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "core/outcome.hpp"
+#include "core/policy.hpp"
+
+namespace idem::core {
+namespace {
+
+using Lines = std::vector<std::string>;
+
+std::string contents(const std::filesystem::path& path) {
+    std::ifstream file(path);
+    std::stringstream text;
+    text << file.rdbuf();
+    EXPECT_FALSE(text.str().empty()) << path;
+    return text.str();
+}
+
+const std::filesystem::path kRoot = IDEM_SOURCE_DIR;
+
+// Of the version that the control file names, with all white space made one.
+std::string install_script() {
+    const std::string control = contents(kRoot / "idempotency.control");
+    std::smatch version;
+    EXPECT_TRUE(std::regex_search(control, version, std::regex("default_version = '(.*?)'")));
+    const auto script = kRoot / "sql" / ("idempotency--" + version[1].str() + ".sql");
+    return std::regex_replace(contents(script), std::regex("\\s+"), " ");
+}
+
+std::string between(const std::string& text, const std::string& begin, const std::string& end) {
+    const std::size_t from = text.find(begin);
+    EXPECT_NE(from, std::string::npos) << begin;
+    if (from == std::string::npos) return "";
+    const std::size_t start = from + begin.size();
+    return text.substr(start, text.find(end, start) - start);
+}
+
+// What a pattern finds, first groups joined by a blank.
+Lines found(const std::string& text, const char* pattern) {
+    const std::regex regex(pattern);
+    Lines result;
+    for (std::sregex_iterator it(text.begin(), text.end(), regex), end; it != end; ++it) {
+        std::string line;
+        for (std::size_t i = 1; i < it->size(); ++i) {
+            if (!(*it)[i].matched || (*it)[i].length() == 0) continue;
+            if (!line.empty()) line += ' ';
+            line += (*it)[i].str();
+        }
+        result.push_back(line);
+    }
+    return result;
+}
+
+// The first cells of the table below a heading, as the words in code marks.
+Lines first_cells(const char* document, const char* heading) {
+    const std::string section =
+        between("\n" + contents(kRoot / document), std::string("\n") + heading + "\n", "\n## ");
+    Lines result;
+    for (const std::string& cell : found(section, "\n\\| (`[^|]*`) \\|")) {
+        for (const std::string& word : found(cell, "`([^`]*)`")) result.push_back(word);
+    }
+    return result;
+}
+
+std::string as_string(std::string_view text) {
+    return std::string(text);
+}
+
+// ---- outcomes, statuses, counters ----
+
+Lines counter_names() {
+    return {std::begin(kCounterNames), std::end(kCounterNames)};
+}
+
+TEST(ScopeStats, HasAColumnForEachCounter) {
+    const std::string columns =
+        between(install_script(), "CREATE FUNCTION idempotency.scope_stats( OUT scope text,", ")");
+    EXPECT_EQ(found(columns, "OUT (\\w+) bigint"), counter_names());
+}
+
+// The one column that the view shows under another name, because it divides it.
+std::string view_name(const std::string& counter) {
+    return counter == "wait_micros" ? "wait_seconds" : counter;
+}
+
+TEST(StatsView, SumsEachCounter) {
+    Lines expected;
+    for (const std::string& name : counter_names()) {
+        expected.push_back(name + ' ' + view_name(name));
+    }
+    const std::string view = between(install_script(), "CREATE VIEW idempotency.stats AS", ";");
+    EXPECT_EQ(found(view, "pg_catalog\\.sum\\((\\w+)\\)[^,]* AS (\\w+),"), expected);
+}
+
+TEST(StatsView, IsDocumentedWithEachCounter) {
+    Lines documented = first_cells("docs/operations.md", "## Statistics");
+    for (const std::string& name : counter_names()) {
+        EXPECT_NE(std::find(documented.begin(), documented.end(), view_name(name)),
+                  documented.end())
+            << name;
+    }
+}
+
+TEST(RecordTable, KnowsEachStatusThatIsStored) {
+    std::string stored;
+    for (const StatusEntry& entry : kStatuses) {
+        if (entry.status == Status::Unknown) continue;
+        if (!stored.empty()) stored += ',';
+        stored += static_cast<char>(entry.status);
+    }
+    const std::string check =
+        between(install_script(), "CONSTRAINT record_status_known CHECK (", ")),");
+    EXPECT_NE(check.find("ANY ('{" + stored + "}'::\"char\"[]"), std::string::npos) << check;
+}
+
+TEST(RecordsView, SpellsEachStatusOut) {
+    const std::string view = between(install_script(), "CREATE VIEW idempotency.records AS", ";");
+    for (const StatusEntry& entry : kStatuses) {
+        const std::string word = "'" + as_string(entry.word) + "'";
+        EXPECT_NE(view.find(word), std::string::npos) << word;
+        if (entry.status == Status::InProgress || entry.status == Status::Unknown) continue;
+        const std::string when = std::string("WHEN status OPERATOR(pg_catalog.=) '") +
+                                 static_cast<char>(entry.status) + "' THEN " + word;
+        EXPECT_NE(view.find(when), std::string::npos) << when;
+    }
+}
+
+TEST(Readme, ListsEachOutcomeWithItsHttpStatus) {
+    Lines expected;
+    for (const OutcomeEntry& entry : kOutcomes) {
+        expected.push_back(
+            as_string(entry.word) + ' ' +
+            (entry.problem ? std::to_string(entry.problem->http_status) : "its own"));
+    }
+    const std::string section = between(contents(kRoot / "README.md"), "\n## Outcomes\n", "\n## ");
+    EXPECT_EQ(found(section, "\n\\| `(\\w+)` \\| ([^|]+) \\|"), expected);
+}
+
+// ---- policies ----
+
+std::string sql_type(ColumnType type) {
+    switch (type) {
+        case ColumnType::Pattern:
+        case ColumnType::Word:
+            return "text";
+        case ColumnType::Span:
+            return "interval";
+        case ColumnType::Number:
+            return "integer";
+        case ColumnType::List:
+            return "text[]";
+        case ColumnType::Flag:
+            return "boolean";
+        case ColumnType::Role:
+            return "name";
+        case ColumnType::Moment:
+            return "timestamptz";
+    }
+    return "";
+}
+
+constexpr int kOptions = policy_column("since");
+
+Lines column_names(int count) {
+    Lines result;
+    for (int i = 0; i < count; ++i) result.push_back(kPolicyColumns[i].name);
+    return result;
+}
+
+std::string policy_table() {
+    return between(install_script(), "CREATE TABLE idempotency.policy (", ");");
+}
+
+TEST(PolicyTable, HasTheColumns) {
+    Lines expected;
+    for (const PolicyColumn& column : kPolicyColumns) {
+        expected.push_back(column.name + (" " + sql_type(column.type)));
+    }
+    const std::string table = policy_table();
+    const std::string columns = table.substr(0, table.find("CONSTRAINT"));
+    EXPECT_EQ(found(columns,
+                    "(\\w+) (\\w+(?:\\[\\])?)(?: COLLATE pg_catalog.\"C\")?(?: NOT NULL)?"
+                    "(?: DEFAULT false)?,"),
+              expected);
+}
+
+TEST(PolicySet, HasTheOptionsAsArguments) {
+    Lines expected;
+    for (int i = 0; i < kOptions; ++i) {
+        const bool is_role = kPolicyColumns[i].type == ColumnType::Role;
+        expected.push_back(kPolicyColumns[i].name + std::string(" ") +
+                           (is_role ? "regrole" : sql_type(kPolicyColumns[i].type)));
+    }
+    const std::string arguments =
+        between(install_script(), "CREATE FUNCTION @extschema@.idem_policy_set(", ") RETURNS");
+    EXPECT_EQ(found(arguments, "(\\w+) (\\w+(?:\\[\\])?)(?: DEFAULT NULL)?(?:,|\\s*$)"), expected);
+}
+
+TEST(PoliciesView, ShowsAllButTraces) {
+    const std::string view = between(install_script(), "CREATE VIEW idempotency.policies AS", ";");
+    EXPECT_EQ(found(between(view, "SELECT", "CASE"), "(\\w+),"),
+              column_names(policy_column("dropped")));
+}
+
+// One constraint checks what one column may say.
+std::string range_of(const PolicyColumn& column) {
+    const std::string name = column.name;
+    const auto compare = [&name](const char* with, const std::string& value) {
+        return name + " OPERATOR(pg_catalog." + with + ") " + value;
+    };
+    switch (column.type) {
+        case ColumnType::Span: {
+            const auto days = column.range.longest / kDay;
+            return compare(column.range.zero_allowed ? ">=" : ">", "'0'::interval") + " AND " +
+                   compare("<=", "'" + std::to_string(days) + (days == 1 ? " day" : " days") +
+                                     "'::interval");
+        }
+        case ColumnType::Number:
+            if (column.most == INT32_MAX) return compare(">", std::to_string(column.least - 1));
+            return compare(">=", std::to_string(column.least)) + " AND " +
+                   compare("<=", std::to_string(column.most));
+        case ColumnType::Word:
+            return compare("=", "ANY ('{" + std::regex_replace(column.words, std::regex(" "), "") +
+                                    "}'::text[])");
+        case ColumnType::Pattern:
+        case ColumnType::List:
+        case ColumnType::Flag:
+        case ColumnType::Role:
+        case ColumnType::Moment:
+            break;
+    }
+    return "";
+}
+
+TEST(PolicyTable, ChecksTheSameRanges) {
+    const std::string table = policy_table();
+    for (const PolicyColumn& column : kPolicyColumns) {
+        const std::string range = range_of(column);
+        if (range.empty()) continue;
+        EXPECT_NE(table.find("CHECK (" + range + ")"), std::string::npos) << range;
+    }
+}
+
+TEST(Policies, AreDocumentedWithEachOption) {
+    EXPECT_EQ(first_cells("docs/policies.md", "# Policies"), column_names(kOptions));
+}
+
+}  // namespace
+}  // namespace idem::core

@@ -1,0 +1,57 @@
+-- Promise: what happens to the table beside its use, and what the server does with any table, is good
+-- for records, too. Each store runs this with the same output; which of them a table allows is told by
+-- test/tap/014_stores.pl.
+\a\pset footer off
+\set SHOW_CONTEXT never
+
+-- A change that a publication could not pass on is refused, as with SQL.
+SET client_min_messages = error;
+SELECT token FROM idem_begin('published', scope => 'stores') \gset
+CREATE PUBLICATION published FOR TABLE idempotency.record;
+ALTER TABLE idempotency.record REPLICA IDENTITY NOTHING;
+SELECT idem_complete('published', 200, 'made', scope => 'stores', token => :token);
+SELECT idem_release('published', scope => 'stores', token => :token);
+-- Nor is a key granted whose result could not be recorded.
+SELECT outcome FROM idem_begin('another', scope => 'stores');
+ALTER TABLE idempotency.record REPLICA IDENTITY DEFAULT;
+SELECT idem_complete('published', 200, 'made', scope => 'stores', token => :token);
+DROP PUBLICATION published;
+RESET client_min_messages;
+
+-- A further index on plain columns is kept.
+CREATE INDEX by_creation ON idempotency.record (created_at);
+SELECT token FROM idem_begin('indexed', scope => 'stores') \gset
+SELECT idem_complete('indexed', 200, 'made', scope => 'stores', token => :token);
+SET client_min_messages = warning;
+CREATE EXTENSION IF NOT EXISTS amcheck;
+RESET client_min_messages;
+SELECT bt_index_check('idempotency.by_creation', heapallindexed => true);
+DROP INDEX idempotency.by_creation;
+
+-- The table moves, and the indexes are built anew.
+SELECT idem_once('moved', 'stores');
+VACUUM FULL idempotency.record;
+SELECT idem_once('moved', 'stores');
+REINDEX TABLE CONCURRENTLY idempotency.record;
+SELECT idem_once('moved', 'stores');
+SELECT idem_once('moved again', 'stores');
+SELECT bt_index_check(indexrelid, heapallindexed => true) FROM pg_index
+ WHERE indrelid = 'idempotency.record'::regclass ORDER BY indexrelid;
+
+-- What one statement writes, its next call sees.
+BEGIN;
+SELECT (idem_begin('one statement', scope => 'stores')).outcome AS first,
+       idem_checkpoint('one statement', 'a', scope => 'stores') IS NOT NULL AS checkpoint,
+       idem_complete('one statement', 200, 'done', scope => 'stores') AS completed,
+       (idem_begin('one statement', scope => 'stores')).outcome AS then;
+COMMIT;
+-- Large values go to the TOAST table, also when they are written at COMMIT.
+BEGIN;
+SELECT outcome FROM idem_begin('large', scope => 'stores', lease => '1 ms');
+SELECT idem_checkpoint('large', 'halfway', jsonb_build_object('data', string_agg(md5(i::text), '')), scope => 'stores')
+       IS NOT NULL AS checkpoint FROM generate_series(1, 3000) i;
+COMMIT;
+SELECT pg_sleep(0.01);
+SELECT length(state ->> 'data') AS state, attempt FROM idem_begin('large', scope => 'stores');
+DROP EXTENSION amcheck;
+TRUNCATE idempotency.record;
