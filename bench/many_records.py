@@ -215,8 +215,9 @@ def backlog_round(server, options):
     time.sleep(options.seconds)
     times.append(time.time())
     say("backlog: draining")
+    drained = server.swept("backlog") + options.rows
     server.sweep_every(1)
-    longest = drain(server, options.rows)
+    longest = drain(server, drained)
     times.append(time.time())
     say(f"backlog: drained in {times[2] - times[1]:.1f} s; after")
     time.sleep(options.seconds)
@@ -228,11 +229,11 @@ def backlog_round(server, options):
             "ratio": phases["draining"][2].quantile(0.99) / phases["before"][2].quantile(0.99)}
 
 
-def drain(server, rows):
+def drain(server, drained):
     """Looks over the sweepers' shoulders until they are done: the greatest age of one's
     transaction, with 20 ms between looks."""
-    done, longest, give_up = server.swept("backlog") + rows, 0, time.time() + GIVE_UP_SECONDS
-    while server.swept("backlog") < done:
+    longest, give_up = 0, time.time() + GIVE_UP_SECONDS
+    while server.swept("backlog") < drained:
         if time.time() > give_up:
             raise RuntimeError("the backlog is not drained after 15 minutes")
         longest = max(longest, server.sql.number(AGE_OF_TRANSACTION))

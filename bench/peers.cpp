@@ -290,7 +290,8 @@ void live(int number, Work work, std::chrono::seconds span, const std::string& p
 
 void run(int argc, char** argv) {
     if (argc != 5 || kWorks.count(argv[1]) == 0 || std::getenv("REDIS_SOCKET") == nullptr)
-        throw std::invalid_argument("usage: REDIS_SOCKET=... idem_peers WORK CLIENTS SECONDS PREFIX");
+        throw std::invalid_argument(
+            "usage: REDIS_SOCKET=... idem_peers WORK CLIENTS SECONDS PREFIX");
     std::vector<std::future<void>> clients;
     for (int i = 0; i < std::stoi(argv[2]); i++)
         clients.push_back(std::async(std::launch::async, live, i, kWorks.at(argv[1]),
