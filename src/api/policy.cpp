@@ -139,7 +139,7 @@ Datum drop(FunctionCallInfo fcinfo) {
     PG_RETURN_BOOL(config::drop_policy(required_text(fcinfo, 0, "scope_pattern")));
 }
 
-// Trigger on idempotency.policy, after each statement.
+// Trigger on idempotency.policy, for each row.
 Datum changed(FunctionCallInfo fcinfo) {
     if (!CALLED_AS_TRIGGER(fcinfo))
         ereport(ERROR, (errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),

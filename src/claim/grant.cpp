@@ -1,8 +1,8 @@
 // Whoever is granted a key must see all effects of the attempts before. In READ COMMITTED the work
-// takes its snapshot after the grant and sees them; a snapshot that is taken already is asked
-// whether it knows them, as PostgreSQL asks it in heap_update (TM_Updated) before it says "could
-// not serialize access": for each version of the row, and for the end of a lease, which leaves no
-// version.
+// takes its snapshot after the grant and sees them. A snapshot that is taken already is asked
+// whether it knows them, as ExecUpdate says "could not serialize access" where heap_update has met
+// a newer version (TM_Updated) under IsolationUsesXactSnapshot: for each version of the row, and
+// for the end of a lease, which leaves no version.
 
 #include "claim/grant.hpp"
 

@@ -1,6 +1,6 @@
 // An operator does to a record what its holder would do, without the holder's token and under the
-// key's lock. Only an own open claim is refused: its record is not written yet, so that there would
-// be two truths of one key in one transaction.
+// key's lock; who only looks takes none. An own open claim is refused: its record is not written
+// yet, so that there would be two truths of one key in one transaction.
 
 #include "claim/operator.hpp"
 

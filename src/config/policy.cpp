@@ -1,9 +1,8 @@
-// The policies are read whole and kept, as the server keeps what it has read of a catalog: a
-// relcache callback only counts (it may come in the middle of anything and must read nothing), and
-// the next use reads anew if the count has moved. A change of the table says so by a statement
-// trigger, which sends an invalidation of the table's relcache entry
-// (CacheInvalidateRelcacheByRelid) to all backends when its transaction commits; nobody has to wait
-// for that, and a replica replays it.
+// The policies are read whole and kept, as the plan cache keeps plans (PlanCacheRelCallback): a
+// relcache callback only counts, for it may come in the middle of anything and must read nothing,
+// and the next use reads anew if the count has moved. A change of the table says so by a row
+// trigger, which subscribers fire as well: it sends an invalidation of the table's relcache entry
+// to all backends when its transaction commits (CacheInvalidateRelcacheByRelid).
 
 #include "config/policy.hpp"
 

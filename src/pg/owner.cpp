@@ -1,8 +1,6 @@
-// What ri_PerformCheck (ri_triggers.c) does for foreign keys, with one more restriction: a plan
-// that is prepared once and kept, run as the owner of the table, with a snapshot of our choice. The
-// security context also says SECURITY_RESTRICTED_OPERATION, as REFRESH MATERIALIZED VIEW does, so
-// that code of the owner's leaves no holdable cursor or temporary table behind. (A deferred trigger
-// it could: a table that has one is refused by the store.)
+// What ri_PerformCheck (ri_triggers.c) does for foreign keys: a plan that is prepared once and
+// kept, run as the owner of the table, with a snapshot of our choice; and one restriction more,
+// that of REFRESH MATERIALIZED VIEW (SECURITY_RESTRICTED_OPERATION).
 //
 // The versions of library and objects are compared by a catalog scan, once per change of the table
 // "record": ALTER EXTENSION touches no relation that a backend would be told of, so update scripts

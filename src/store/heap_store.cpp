@@ -14,7 +14,8 @@
 //   whoever is inserting the same key.
 // - A row is replaced or removed only if it is the version that the caller has seen, under
 //   RowExclusiveLock of the table, which is kept until the transaction ends.
-// - A look takes no snapshot, no predicate lock and no transaction id.
+// - A look is judged by no snapshot (one is active for detoasting), and takes no predicate lock and
+// no transaction id.
 // - Each write is a command of its own: what comes next in the same statement sees it, and it can
 //   change what the same statement has written.
 
