@@ -22,14 +22,21 @@ def live_with_parent():
     die_with_parent()
 
 
+given_ports = set()
+
+
 def free_port():
     """A service that is killed has to find its port free again, so it is not one of those that the
-    system gives to outgoing connections (from 32768 on)."""
+    system gives to outgoing connections (from 32768 on). No port is given twice: who got it may not
+    listen yet, and two servers that share one (SO_REUSEPORT) would get each other's requests."""
     while True:
         port = random.randrange(20000, 32000)
+        if port in given_ports:
+            continue
         with socket.socket() as probe:
             try:
                 probe.bind(("127.0.0.1", port))
+                given_ports.add(port)
                 return port
             except OSError:
                 pass
