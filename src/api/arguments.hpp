@@ -1,10 +1,10 @@
 // SQL arguments, checked: each is refused here, with its name, before anything is granted.
 #pragma once
 
-#include "claim/holder.hpp"
 #include "core/time.hpp"
 
 #include "pg/datum.hpp"
+#include "store/record.hpp"
 
 namespace idem::api {
 

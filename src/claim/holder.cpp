@@ -81,6 +81,11 @@ FoundClaim committed_claim(const ClaimRef& ref) {
     return claim;
 }
 
+// What the row of a committed claim is before its holder changes it, whatever its lease.
+store::Version version_in_progress(std::int64_t token) {
+    return {token, core::Status::InProgress, pg::kNoTime};
+}
+
 // An earlier attempt was overwritten when this one was committed; what is left of it may run again.
 // The token that is given back dies: nothing is recorded under it.
 void give_back_attempt(const core::Policy& policy, FoundClaim* claim) {
@@ -92,9 +97,9 @@ void give_back_attempt(const core::Policy& policy, FoundClaim* claim) {
     record->next_attempt_at = GetCurrentTimestamp();
     keep_long_enough(record->next_attempt_at, record);
     keep_if_undecided(policy, record);
-    store::Version held{record->token, core::Status::InProgress, pg::kNoTime};
+    store::Version open = version_in_progress(record->token);
     record->token = new_token(record->token);
-    if (!store::records().update(*record, held)) store::raise_claim_overtaken();
+    if (!store::records().update(*record, open)) store::raise_claim_overtaken();
 }
 
 void remove_row(const store::Record& record) {
@@ -122,8 +127,8 @@ void save(FoundClaim* claim) {
         write_claim(claim->open, claim->record);
         return;
     }
-    store::Version held{claim->record.token, core::Status::InProgress, pg::kNoTime};
-    if (!store::records().update(claim->record, held)) store::raise_claim_overtaken();
+    if (!store::records().update(claim->record, version_in_progress(claim->record.token)))
+        store::raise_claim_overtaken();
 }
 
 // The same, and the claim has ended.
