@@ -188,6 +188,17 @@ inline Version any_lease_of(const Record& record) {
     return {record.token, record.status, pg::kNoTime};
 }
 
+// For a caller who has found another version than the expected one: a serialization failure
+// (40001).
+[[noreturn]] void raise_claim_overtaken();
+
+// What a look at the row of a key has found.
+struct Look {
+    bool found;            // there is a row
+    TransactionId writer;  // another transaction that has written the row and may yet commit;
+                           // InvalidTransactionId: none, or a store that cannot see it
+};
+
 bool same_identity(const Identity& a, const Identity& b);
 
 // A copy in the current memory context that shares nothing with the original.

@@ -14,8 +14,6 @@
 
 #include "store/row_versions.hpp"
 
-#include "store/record_table.hpp"
-
 namespace idem::store {
 
 namespace {
@@ -162,8 +160,8 @@ bool has_versions(Relation table) {
 
 // Whether a version meets the condition; `unknown` is what is said of a table that has none to look
 // at, but a partitioned one, whose rows are its partitions'.
-bool any_version(const Search& search, bool unknown) {
-    List* tables = find_all_inheritors(record_table().table, AccessShareLock, nullptr);
+bool any_version(const RecordTable& top, const Search& search, bool unknown) {
+    List* tables = find_all_inheritors(top.table, AccessShareLock, nullptr);
     bool found = false;
     ListCell* cell;
     foreach (cell, tables) {
@@ -180,12 +178,12 @@ bool any_version(const Search& search, bool unknown) {
 
 }  // namespace
 
-bool versions_known_to(Snapshot snapshot, const Identity& id) {
-    return !any_version({&id, snapshot, has_news}, /* unknown */ false);
+bool versions_known_to(const RecordTable& table, Snapshot snapshot, const Identity& id) {
+    return !any_version(table, {&id, snapshot, has_news}, /* unknown */ false);
 }
 
-bool versions_busy(const Identity& id) {
-    return any_version({&id, nullptr, is_busy}, /* unknown */ true);
+bool versions_busy(const RecordTable& table, const Identity& id) {
+    return any_version(table, {&id, nullptr, is_busy}, /* unknown */ true);
 }
 
 }  // namespace idem::store
