@@ -10,7 +10,7 @@
 
 #include "claim/locks.hpp"
 #include "claim/open_claims.hpp"
-#include "pg/owner.hpp"
+#include "pg/installed.hpp"
 #include "pg/shared_memory.hpp"
 #include "pg/snapshot.hpp"
 #include "pg/wait.hpp"

@@ -12,7 +12,7 @@
 #include "store/record_table.hpp"
 
 #include "config/settings.hpp"
-#include "pg/owner.hpp"
+#include "pg/installed.hpp"
 #include "store/store.hpp"
 
 namespace idem::store {
