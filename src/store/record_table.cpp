@@ -11,7 +11,7 @@
 
 #include "store/record_table.hpp"
 
-#include "pg/owner.hpp"
+#include "pg/installed.hpp"
 #include "store/record.hpp"
 
 namespace idem::store {
