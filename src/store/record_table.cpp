@@ -1,9 +1,8 @@
 // What the table is, is asked before each access, and it may change at any time. So the answer is
-// kept, as PostgreSQL keeps plans, and forgotten at a relcache invalidation; it is good for as long
-// as a lock on the table is held, since every change that matters here takes one that conflicts and
-// has been heard of when ours is granted (LockRelationOid calls AcceptInvalidationMessages).
-// RangeVarGetRelidExtended locks by name in the same way: look, lock, look again if something has
-// changed.
+// kept until the table changes (pg::Watched); it is good for as long as a lock on the table is
+// held, since every change that matters here takes one that conflicts and has been heard of when
+// ours is granted (LockRelationOid calls AcceptInvalidationMessages). RangeVarGetRelidExtended
+// locks by name in the same way: look, lock, look again if something has changed.
 //
 // What is looked for is what the executor would see to beside writing a tuple and its index
 // entries: ExecConstraints, ExecBRInsertTriggers and their like, rules, ExecComputeStoredGenerated,
@@ -20,16 +19,6 @@ namespace {
 
 // Of the install script; the values of a record always pass them.
 const char* const kOwnChecks[] = {"record_status_known", "record_leased"};
-
-RecordTable known;
-bool is_current;
-bool changed;  // since the table was opened to be looked at
-
-void note_change(Datum, Oid table) {
-    if (table != InvalidOid && table != known.table) return;
-    is_current = false;
-    changed = true;
-}
 
 bool is_column(Form_pg_attribute column, const ColumnType& ours) {
     return !column->attisdropped && column->attgenerated == '\0' && column->attidentity == '\0' &&
@@ -128,26 +117,27 @@ bool at_commit() {
     return !ActiveSnapshotSet();
 }
 
-// A change that arrives while the table is looked at makes the next caller look again, and so does
-// an error: waiting for the table's lock may end with one. An open claim outlasts the change to
-// another version, which can't touch the table beside it.
-void learn() {
-    is_current = false;
-    if (!at_commit()) pg::check_version();
-    known.table = pg::table_oid("record");
-    Relation table = table_open(known.table, AccessShareLock);
-    changed = false;
+RecordTable known;
+
+void learn(Oid oid) {
+    Relation table = table_open(oid, AccessShareLock);
+    known.table = oid;
     known.obstacle = obstacle_of(table);
     known.obstacle_at_commit = obstacle_to_rows(table, /* at_commit */ true);
     known.primary_key = pg::primary_key_of(table);
     table_close(table, AccessShareLock);
-    is_current = !changed;
 }
+
+pg::Watched watched = {"record", learn};
 
 }  // namespace
 
+// An open claim outlasts the change to another version, which can't touch the table beside it. What
+// is no longer true when the look is over is found out by the next caller, who may have a lock.
 const RecordTable& record_table() {
-    if (!is_current) learn();
+    if (watched.is_current) return known;
+    if (!at_commit()) pg::check_version();
+    pg::look_at(&watched);
     return known;
 }
 
@@ -166,7 +156,7 @@ const char* obstacle_now(const RecordTable& table) {
 }
 
 void watch_record_table() {
-    CacheRegisterRelcacheCallback(note_change, 0);
+    pg::watch(&watched);
 }
 
 }  // namespace idem::store
