@@ -5,7 +5,7 @@
 #include "pg/boundary.hpp"
 #include "pg/owner.hpp"
 #include "stats/counters.hpp"
-#include "store/store.hpp"
+#include "store/sweep.hpp"
 
 namespace idem::api {
 
@@ -60,7 +60,7 @@ Datum cleanup(FunctionCallInfo fcinfo) {
     if (max_rows < 1) raise_number("max_rows", max_rows, 1, INT64_MAX);
     pg::require_writable("idem_cleanup()");
     store::Sweep which{DT_NOBEGIN, GetCurrentTimestamp(), max_rows, stats::count_swept};
-    PG_RETURN_INT64(store::records().sweep(which).rows);
+    PG_RETURN_INT64(store::sweep(which).rows);
 }
 
 // claim_lives(lease_until, backend_pid, backend_start), of a record in progress

@@ -49,7 +49,7 @@ core::Outcome outcome_of(const Turn& turn) {
 Turn judge(const Question& question) {
     Turn turn{};
     turn.answer.record.id = question.id;
-    store::Look look = store::records().find(question.id, &turn.answer.record);
+    store::Look look = store::find(question.id, &turn.answer.record);
     turn.answer.has_record = look.found;
     turn.writer = look.writer;
     turn.now = GetCurrentTimestamp();

@@ -11,7 +11,6 @@
 #include "claim/locks.hpp"
 #include "claim/open_claims.hpp"
 #include "claim/token.hpp"
-#include "pg/owner.hpp"
 #include "pg/snapshot.hpp"
 #include "pg/wait.hpp"
 #include "store/store.hpp"
@@ -92,7 +91,7 @@ bool sees_earlier_attempts(const Question& question, const Answer& answer, Times
                    lease_ended_before(question, answer.record, now) ||
                    pg::is_as_good_as_new(question.fixed);
     return in_time && !pg::may_be_pruned_under(question.fixed_since, now) &&
-           store::records().known_to(question.fixed, question.id);
+           store::known_to(question.fixed, question.id);
 }
 
 // The retry has a snapshot that knows the attempt.
@@ -124,11 +123,11 @@ void add_and_write(void* argument) {
 // without such a limit, as by any statement. What else a write may wait for, such as a table that
 // is being extended or a lock of a trigger's own, is nobody's claim: there it tries again, more
 // patiently.
-bool add_written(const store::Store& store, NewClaim* claim, std::int64_t left) {
+bool add_written(NewClaim* claim, std::int64_t left) {
     for (std::int64_t patience = left; patience < core::kLongestWait;
          patience = Max(patience, core::kMillisecond) * 2) {
         if (pg::wait_at_most(patience, add_and_write, claim)) return claim->written;
-        if (store.is_busy(claim->record->id)) return false;
+        if (store::is_busy(claim->record->id)) return false;
     }
     add_and_write(claim);
     return claim->written;
@@ -139,15 +138,14 @@ bool add_written(const store::Store& store, NewClaim* claim, std::int64_t left) 
 bool grant(const Question& question, TimestampTz now, std::int64_t left, Answer* answer) {
     // Whoever is waited for here may have changed how rows are written, and the row; nobody does
     // from here on but who writes rows like us.
-    pg::lock_table("record", RowExclusiveLock);
+    store::lock_for_writing(question.id);
     if (!sees_earlier_attempts(question, *answer, now)) raise_unseen_attempt();
     store::Record record = new_attempt(question, *answer, now);
     NewClaim claim{&record, answer->has_record ? &answer->record : nullptr, false};
-    const store::Store& store = store::records();
-    store.reserve();
-    if (store.writes_in_callbacks)
+    store::reserve(record.id);
+    if (store::bypasses_executor(record.id))
         (void)add_claim(record, claim.before);
-    else if (!add_written(store, &claim, left))
+    else if (!add_written(&claim, left))
         return false;
     come_first_at_commit();
     answer->record = record;

@@ -114,7 +114,7 @@ void unlock(const store::Identity& id) {
 bool lock_and_find(const store::Identity& id, store::Record* record) {
     for (;;) {
         lock(id);
-        store::Look look = store::records().find(id, record);
+        store::Look look = store::find(id, record);
         if (!TransactionIdIsValid(look.writer)) return look.found;
         unlock(id);
         pg::wait_for_transaction(look.writer);

@@ -76,7 +76,7 @@ void keep_as_fresh(const core::Policy& policy, store::Record* record) {
 
 // A look without the lock can miss a row that is being moved; nobody moves one twice that fast.
 bool seen(const store::Identity& id, store::Record* record) {
-    return store::records().find(id, record).found || store::records().find(id, record).found;
+    return store::find(id, record).found || store::find(id, record).found;
 }
 
 // No policy of today is asked: what it says will count for whoever begins.
@@ -99,7 +99,7 @@ void resolve(const ClaimRef& ref, Resolution resolution, const Response& respons
     keep_if_undecided(policy.values, &record);
     allow_as_claimed(record, &policy.values);
     if (resolution != Resolution::Release) keep_response(response, policy, &record);
-    if (!store::records().update(record, unresolved)) store::raise_claim_overtaken();
+    if (!store::update(record, unresolved)) store::raise_claim_overtaken();
 }
 
 Answer get(const store::Identity& id) {
@@ -122,7 +122,7 @@ bool forget(const ClaimRef& ref) {
     store::Record record;
     while (lock_and_find(ref.id, &record)) {
         if (claim_lives(record)) raise_lease_lives();
-        if (store::records().remove(record.id, store::version_of(record))) return true;
+        if (store::remove(record.id, store::version_of(record))) return true;
         // Somebody who ignores our lock has changed it since: what it says now counts.
         unlock(ref.id);
         CHECK_FOR_INTERRUPTS();
