@@ -5,8 +5,8 @@
 
 #include "core/time.hpp"
 
-#include "claim/grant.hpp"
 #include "claim/locks.hpp"
+#include "claim/token.hpp"
 #include "pg/boundary.hpp"
 #include "stats/events.hpp"
 #include "store/store.hpp"

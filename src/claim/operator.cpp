@@ -6,8 +6,8 @@
 
 #include "core/outcome.hpp"
 
-#include "claim/grant.hpp"
 #include "claim/locks.hpp"
+#include "claim/token.hpp"
 #include "store/store.hpp"
 
 namespace idem::claim {
@@ -79,6 +79,13 @@ bool seen(const store::Identity& id, store::Record* record) {
     return store::find(id, record).found || store::find(id, record).found;
 }
 
+// No policy of today is asked: what it says will count for whoever begins.
+core::Status status_now(const store::Record& record) {
+    core::Terms terms{};
+    terms.now = GetCurrentTimestamp();
+    return core::status_at(facts_of(record, terms.now), terms);
+}
+
 }  // namespace
 
 void resolve(const ClaimRef& ref, Resolution resolution, const Response& response, text* error) {
@@ -95,22 +102,26 @@ void resolve(const ClaimRef& ref, Resolution resolution, const Response& respons
     if (!store::update(record, unresolved)) store::raise_claim_overtaken();
 }
 
-bool look(const store::Identity& id, Answer* answer) {
+Answer get(const store::Identity& id) {
     (void)config::policy_for(pg::bytes_of(id.scope));
-    *answer = Answer{};
+    Answer answer{};
     const OpenClaim* own = open_claim(id);
-    if (own != nullptr) answer->record = current_record(own);
-    answer->has_record = own != nullptr || seen(id, &answer->record);
-    if (answer->has_record && is_unknown(answer->record, GetCurrentTimestamp()))
-        answer->record.status = core::Status::Unknown;
-    return answer->has_record;
+    if (own != nullptr) answer.record = current_record(own);
+    answer.has_record = own != nullptr || seen(id, &answer.record);
+    if (answer.has_record) answer.record.status = status_now(answer.record);
+    return answer;
+}
+
+bool claim_lives(const store::Record& record) {
+    TimestampTz now = GetCurrentTimestamp();
+    return record.status == core::Status::InProgress && core::lives(facts_of(record, now), now);
 }
 
 bool forget(const ClaimRef& ref) {
     (void)enter_as_operator(ref);
     store::Record record;
     while (lock_and_find(ref.id, &record)) {
-        if (claim_lives(record, GetCurrentTimestamp())) raise_lease_lives();
+        if (claim_lives(record)) raise_lease_lives();
         if (store::remove(record.id, store::version_of(record))) return true;
         // Somebody who ignores our lock has changed it since: what it says now counts.
         unlock(ref.id);
