@@ -153,7 +153,7 @@ pg_atomic_uint64* last_time() {
 bool grant(const Question& question, TimestampTz now, std::int64_t left, Answer* answer) {
     // Whoever is waited for here may have changed how rows are written, and the row; nobody does
     // from here on but who writes rows like us.
-    pg::lock_table("record", RowExclusiveLock);
+    pg::lock_table(store::kRecordTable, RowExclusiveLock);
     if (!sees_earlier_attempts(question, *answer, now)) raise_unseen_attempt();
     store::Record record = new_attempt(question, *answer, now);
     NewClaim claim{&record, answer->has_record ? &answer->record : nullptr, false};

@@ -135,7 +135,7 @@ bool at_commit() {
 void learn() {
     is_current = false;
     if (!at_commit()) pg::check_version();
-    known.table = pg::table_oid("record");
+    known.table = pg::table_oid(kRecordTable);
     Relation table = table_open(known.table, AccessShareLock);
     changed = false;
     known.obstacle = obstacle_of(table);
