@@ -8,6 +8,7 @@
 #include "claim/operator.hpp"
 #include "config/policy.hpp"
 #include "pg/boundary.hpp"
+#include "pg/jsonb.hpp"
 #include "worker/presence.hpp"
 
 namespace idem::api {
