@@ -5,6 +5,7 @@
 #include "api/begin.hpp"
 #include "api/types.hpp"
 #include "pg/boundary.hpp"
+#include "pg/jsonb.hpp"
 #include "worker/presence.hpp"
 
 namespace idem::api {

@@ -131,7 +131,7 @@ void learn(Oid oid) {
     known = examined(oid);
 }
 
-pg::Watched watched = {"record", learn};
+pg::Watched watched = {kRecordTable, learn};
 
 }  // namespace
 
