@@ -3,6 +3,8 @@
 #include "core/header.hpp"
 #include "core/key.hpp"
 
+#include "pg/jsonb.hpp"
+
 namespace idem::api {
 
 namespace {
@@ -76,10 +78,6 @@ void check_size(const store::Identity& id) {
     pg_unreachable();
 }
 
-std::string_view string_of(const JsonbValue& value) {
-    return {value.val.string.val, static_cast<std::size_t>(value.val.string.len)};
-}
-
 void check_header_name(std::string_view name) {
     if (!core::is_header_name(name))
         raise_headers("A header's name is empty or has characters that HTTP does not allow.");
@@ -89,7 +87,7 @@ void check_header_value(const JsonbValue& value) {
     if (value.type != jbvString)
         raise_headers("A header's value is neither a string nor an array of strings.");
     bool utf8 = GetDatabaseEncoding() != PG_SQL_ASCII;
-    std::string_view text = string_of(value);
+    std::string_view text = pg::string_of(value);
     if (!core::is_header_value(utf8 ? pg::as_utf8(text) : text, utf8))
         raise_headers("A header's value contains a control character.");
 }
@@ -255,7 +253,7 @@ void check_headers(Jsonb* headers) {
     (void)JsonbIteratorNext(&it, &value, true);
     while (JsonbIteratorNext(&it, &value, true) == WJB_KEY) {
         CHECK_FOR_INTERRUPTS();
-        names[count] = string_of(value);
+        names[count] = pg::string_of(value);
         check_header_name(names[count++]);
         check_header_values(&it);
     }

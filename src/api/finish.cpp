@@ -4,6 +4,7 @@
 #include "api/arguments.hpp"
 #include "claim/holder.hpp"
 #include "pg/boundary.hpp"
+#include "pg/jsonb.hpp"
 
 namespace idem::api {
 

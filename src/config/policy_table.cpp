@@ -8,6 +8,7 @@
 #include "core/key.hpp"
 
 #include "config/settings.hpp"
+#include "pg/owner.hpp"
 
 namespace idem::config {
 
@@ -62,18 +63,23 @@ constexpr pg::SqlText read_sql() {
     pg::SqlText sql{};
     sql.add("SELECT ");
     add_columns(&sql, kPattern);
-    sql.add(" FROM idempotency.policy");
+    sql.add(" FROM ");
+    sql.table(kPolicyTable);
     return sql;
 }
 
 // One statement, so that the row changes at once and no duplicate can stop it.
 constexpr pg::SqlText write_sql() {
     pg::SqlText sql{};
-    sql.add("INSERT INTO idempotency.policy (");
+    sql.add("INSERT INTO ");
+    sql.table(kPolicyTable);
+    sql.add(" (");
     add_columns(&sql, kPattern);
     sql.add(") VALUES (");
     sql.parameters(1, kColumns);
-    sql.add(") ON CONFLICT (scope_pattern) DO UPDATE SET (");
+    sql.add(") ON CONFLICT (");
+    sql.add(core::kPolicyColumns[kPattern].name);
+    sql.add(") DO UPDATE SET (");
     add_columns(&sql, kPattern + 1);
     sql.add(") = (");
     sql.parameters(2, kColumns);
@@ -81,20 +87,29 @@ constexpr pg::SqlText write_sql() {
     return sql;
 }
 
+constexpr pg::SqlText delete_sql() {
+    pg::SqlText sql{};
+    sql.add("DELETE FROM ");
+    sql.table(kPolicyTable);
+    sql.add(" WHERE ");
+    sql.add(core::kPolicyColumns[kPattern].name);
+    sql.add(" OPERATOR(pg_catalog.=) $1");
+    return sql;
+}
+
 constexpr pg::SqlText kRead = read_sql();
 constexpr pg::SqlText kWrite = write_sql();
+constexpr pg::SqlText kDelete = delete_sql();
 
 pg::Statement read_all = {kRead.text, 0, nullptr, pg::Access::Whole, nullptr};
 pg::Statement upsert = {kWrite.text, kColumns, kRow.types, pg::Access::ByIndex, nullptr};
-pg::Statement delete_one = {
-    "DELETE FROM idempotency.policy WHERE scope_pattern OPERATOR(pg_catalog.=) $1", 1, kRow.types,
-    pg::Access::ByIndex, nullptr};
+pg::Statement delete_one = {kDelete.text, 1, kRow.types, pg::Access::ByIndex, nullptr};
 
 // ---- rows ----
 
 [[noreturn]] void raise_policy_table(int column) {
     ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-                    errmsg("table idempotency.policy can't be read"),
+                    errmsg("table %s.%s can't be read", pg::kExtension, kPolicyTable),
                     errdetail("Its column %s has another type, or is null.",
                               core::kPolicyColumns[column].name),
                     errhint("Make the table what CREATE EXTENSION made it.")));
@@ -183,7 +198,7 @@ std::int64_t scalar_at(const PolicyRow& row, int column) {
 }  // namespace
 
 PolicyRows read_policies(MemoryContext context) {
-    pg::AsOwner scope = pg::begin_as_owner("policy");
+    pg::AsOwner frame = pg::begin_as_owner(kPolicyTable);
     std::uint64_t count = pg::run_read(&read_all, nullptr, nullptr);
     check_types(SPI_tuptable->tupdesc);
     MemoryContext previous = MemoryContextSwitchTo(context);
@@ -191,19 +206,19 @@ PolicyRows read_policies(MemoryContext context) {
     for (std::uint64_t i = 0; i < count; i++)
         copy_row(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, &result.rows[i]);
     MemoryContextSwitchTo(previous);
-    pg::end_as_owner(scope);
+    pg::end_as_owner(frame);
     return result;
 }
 
 void write_row(PolicyRow* row) {
     char nulls[kColumns];
     for (int i = 0; i < kColumns; i++) nulls[i] = row->nulls[i] ? 'n' : ' ';
-    (void)pg::write_alone("policy", &upsert, row->values, nulls);
+    (void)pg::write_alone(kPolicyTable, &upsert, row->values, nulls);
 }
 
 void delete_row(const PolicyRow& row) {
     Datum values[] = {row.values[kPattern]};
-    (void)pg::write_alone("policy", &delete_one, values, nullptr);
+    (void)pg::write_alone(kPolicyTable, &delete_one, values, nullptr);
 }
 
 bool fits(const PolicyRow& row, int column) {

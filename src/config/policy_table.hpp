@@ -5,9 +5,10 @@
 #include "core/policy.hpp"
 
 #include "pg/datum.hpp"
-#include "pg/owner.hpp"
 
 namespace idem::config {
+
+inline constexpr const char* kPolicyTable = "policy";
 
 inline constexpr int kColumns = core::kPolicyColumnCount;
 inline constexpr int kPattern = core::policy_column("scope_pattern");
