@@ -1,6 +1,6 @@
 // What happens when the library is loaded: settings, hooks, shared memory, launcher, nothing else.
 
-#include "claim/grant.hpp"
+#include "claim/token.hpp"
 #include "claim/open_claims.hpp"
 #include "config/policy.hpp"
 #include "config/settings.hpp"
