@@ -128,6 +128,11 @@ void raise_null(const char* what) {
     pg_unreachable();
 }
 
+void append_word(StringInfo list, std::string_view word) {
+    appendStringInfo(list, "%s%.*s", list->len > 0 ? ", " : "", static_cast<int>(word.size()),
+                     word.data());
+}
+
 void raise_word(const char* what, const char* given, const char* allowed) {
     ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                     errmsg("invalid %s: \"%s\"", what, given), errhint("Use one of %s.", allowed)));

@@ -91,7 +91,7 @@ void set_identity(const store::Identity& id, Row* row) {
 }
 
 void set_decision(const core::Decision& decision, Row* row) {
-    row->word(kOutcome, core::outcome_word(decision.outcome));
+    row->word(kOutcome, core::entry_of(decision.outcome).word);
     if (decision.retry_after > 0)
         row->value(kRetryAfter, PointerGetDatum(pg::make_interval(decision.retry_after)));
 }
@@ -105,7 +105,7 @@ void set_result(const store::Record& record, Row* row) {
 
 void set_record(const store::Record& record, Row* row) {
     row->value(kAttempt, Int32GetDatum(record.attempt));
-    row->word(kStatus, core::status_word(record.status));
+    row->word(kStatus, core::entry_of(record.status).word);
     row->pointer(kHolder, record.holder);
     row->time(kCreatedAt, record.created_at);
     row->time(kFinishedAt, record.finished_at);

@@ -39,7 +39,7 @@ struct Slot {
     Oid database;
     std::uint16_t length;
     char scope[kScopeBytes];
-    pg_atomic_uint64 counts[kCounters];
+    pg_atomic_uint64 counts[kCounterCount];
     pg_atomic_uint64 since;
 };
 
@@ -131,7 +131,7 @@ Slot* slot_for(std::string_view scope) {
 ScopeCounts copy_of(const Slot& slot, text* scope) {
     ScopeCounts row;
     row.scope = scope;
-    for (int i = 0; i < kCounters; i++)
+    for (int i = 0; i < kCounterCount; i++)
         row.counts[i] = pg_atomic_read_u64(const_cast<pg_atomic_uint64*>(&slot.counts[i]));
     row.since =
         static_cast<TimestampTz>(pg_atomic_read_u64(const_cast<pg_atomic_uint64*>(&slot.since)));
