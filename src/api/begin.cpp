@@ -68,7 +68,7 @@ void set_identity(const store::Identity& id, Row* row) {
 }
 
 void set_decision(const core::Decision& decision, Row* row) {
-    row->word(ClaimField::Outcome, core::outcome_word(decision.outcome));
+    row->word(ClaimField::Outcome, core::entry_of(decision.outcome).word);
     if (decision.retry_after > 0)
         row->value(ClaimField::RetryAfter,
                    PointerGetDatum(pg::make_interval(decision.retry_after)));
@@ -83,7 +83,7 @@ void set_result(const store::Record& record, Row* row) {
 
 void set_record(const store::Record& record, Row* row) {
     row->value(ClaimField::Attempt, Int32GetDatum(record.attempt));
-    row->word(ClaimField::Status, core::status_word(record.status));
+    row->word(ClaimField::Status, core::entry_of(record.status).word);
     row->pointer(ClaimField::Holder, record.holder);
     row->time(ClaimField::CreatedAt, record.created_at);
     row->time(ClaimField::FinishedAt, record.finished_at);

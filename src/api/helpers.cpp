@@ -70,11 +70,6 @@ Datum parse_key(FunctionCallInfo fcinfo) {
     PG_RETURN_TEXT_P(pg::make_text({buffer, static_cast<std::size_t>(length)}));
 }
 
-void append_word(StringInfo list, std::string_view word) {
-    appendStringInfo(list, "%s%.*s", list->len > 0 ? ", " : "", static_cast<int>(word.size()),
-                     word.data());
-}
-
 [[noreturn]] void raise_unknown_outcome(std::string_view word) {
     StringInfoData known;
     initStringInfo(&known);

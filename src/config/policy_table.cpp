@@ -17,25 +17,30 @@ namespace {
 using core::ColumnType;
 using core::PolicyColumn;
 
-constexpr Oid oid_of(ColumnType type) {
+struct SqlType {
+    Oid oid;
+    bool is_varlena;
+};
+
+constexpr SqlType sql_type_of(ColumnType type) {
     switch (type) {
         case ColumnType::Pattern:
         case ColumnType::Word:
-            return TEXTOID;
+            return {TEXTOID, true};
         case ColumnType::Span:
-            return INTERVALOID;
+            return {INTERVALOID, false};
         case ColumnType::Number:
-            return INT4OID;
+            return {INT4OID, false};
         case ColumnType::List:
-            return TEXTARRAYOID;
+            return {TEXTARRAYOID, true};
         case ColumnType::Flag:
-            return BOOLOID;
+            return {BOOLOID, false};
         case ColumnType::Role:
-            return NAMEOID;
+            return {NAMEOID, false};
         case ColumnType::Moment:
-            return TIMESTAMPTZOID;
+            return {TIMESTAMPTZOID, false};
     }
-    return InvalidOid;
+    return {InvalidOid, false};
 }
 
 // ---- statements ----
@@ -46,7 +51,8 @@ struct RowTypes {
 
 constexpr RowTypes row_types() {
     RowTypes result{};
-    for (int i = 0; i < kColumns; i++) result.types[i] = oid_of(core::kPolicyColumns[i].type);
+    for (int i = 0; i < kColumns; i++)
+        result.types[i] = sql_type_of(core::kPolicyColumns[i].type).oid;
     return result;
 }
 
@@ -161,16 +167,12 @@ bool are_all_fit(ArrayType* array, const PolicyColumn& column) {
     return true;
 }
 
-// Of two spans, the first may not be the longer one.
-constexpr int kInOrder[][2] = {{core::policy_column("ttl"), kRetention},
-                               {core::policy_column("retry_base"), kRetryCap}};
-
 // The column that does not go with another one; kColumns: none.
 int misfit(const PolicyRow& row) {
-    for (const auto& [shorter, longer] : kInOrder)
-        if (!row.nulls[shorter] && !row.nulls[longer] &&
-            micros_at(row, shorter) > micros_at(row, longer))
-            return longer;
+    for (const core::SpansInOrder& spans : core::kSpansInOrder)
+        if (!row.nulls[spans.shorter] && !row.nulls[spans.longer] &&
+            micros_at(row, spans.shorter) > micros_at(row, spans.longer))
+            return spans.longer;
     return row.nulls[kSince] != row.nulls[kMemoryBefore] ? kMemoryBefore : kColumns;
 }
 
@@ -219,6 +221,10 @@ void write_row(PolicyRow* row) {
 void delete_row(const PolicyRow& row) {
     Datum values[] = {row.values[kPattern]};
     (void)pg::write_alone(kPolicyTable, &delete_one, values, nullptr);
+}
+
+bool is_varlena(int column) {
+    return sql_type_of(core::kPolicyColumns[column].type).is_varlena;
 }
 
 bool fits(const PolicyRow& row, int column) {
