@@ -3,6 +3,7 @@
 #include "claim/execute.hpp"
 #include "api/arguments.hpp"
 #include "api/begin.hpp"
+#include "api/types.hpp"
 #include "pg/boundary.hpp"
 #include "pg/jsonb.hpp"
 #include "worker/presence.hpp"
@@ -88,17 +89,17 @@ bytea* body_of_jsonb(Datum value) {
 
 void take_response(HeapTupleHeader row, claim::Response* response) {
     bool null;
-    Datum value = GetAttributeByName(row, "status_code", &null);
+    Datum value = field_of(row, ResponseField::StatusCode, &null);
     if (!null) {
         check_status_code(DatumGetInt32(value));
         response->status_code = DatumGetInt32(value);
     }
-    value = GetAttributeByName(row, "headers", &null);
+    value = field_of(row, ResponseField::Headers, &null);
     if (!null) {
         response->headers = DatumGetJsonbPCopy(value);
         check_headers(response->headers);
     }
-    value = GetAttributeByName(row, "body", &null);
+    value = field_of(row, ResponseField::Body, &null);
     if (!null) response->body = DatumGetByteaPCopy(value);
 }
 
@@ -149,8 +150,8 @@ claim::Question question_of(FunctionCallInfo fcinfo, const Operation& operation)
     question.request = jsonb_or_null(fcinfo, 2);
     question.fingerprint = fingerprint_or_null(fcinfo, 5);
     question.operation = operation.name;
-    question.ttl = duration_or_none(fcinfo, 6, "ttl", core::kTtlRange);
-    question.wait = duration_or_none(fcinfo, 7, "wait", core::kWaitRange);
+    question.ttl = span_or_none(fcinfo, 6, "ttl", core::kTtlRange);
+    question.wait = span_or_none(fcinfo, 7, "wait", core::kWaitRange);
     question.first_sent = moment_or_none(fcinfo, 8, "first_sent");
     if (!PG_ARGISNULL(9)) question.holder = required_name(fcinfo, 9, "holder");
     return question;

@@ -3,9 +3,11 @@
 #include "core/header.hpp"
 #include "core/key.hpp"
 #include "core/outcome.hpp"
+#include "core/pause.hpp"
 #include "core/time.hpp"
 
 #include "api/arguments.hpp"
+#include "api/types.hpp"
 #include "claim/fingerprint.hpp"
 #include "pg/boundary.hpp"
 #include "pg/jsonb.hpp"
@@ -111,21 +113,21 @@ Jsonb* problem_document(const core::Problem& problem, std::int64_t retry_after) 
 
 std::int64_t retry_after_of(HeapTupleHeader claim) {
     bool null;
-    Datum value = GetAttributeByName(claim, "retry_after", &null);
+    Datum value = field_of(claim, ClaimField::RetryAfter, &null);
     if (null) return 0;
     return pg::micros_of(DatumGetIntervalP(value));
 }
 
-std::string_view word_in(HeapTupleHeader claim, const char* field) {
+std::string_view word_in(HeapTupleHeader claim, ClaimField field) {
     bool null;
-    Datum value = GetAttributeByName(claim, field, &null);
+    Datum value = field_of(claim, field, &null);
     return null ? std::string_view{} : pg::bytes_of(DatumGetTextPP(value));
 }
 
 core::ClaimWords words_of(HeapTupleHeader claim) {
     bool null;
-    (void)GetAttributeByName(claim, "status_code", &null);
-    return {word_in(claim, "outcome"), word_in(claim, "status"), !null};
+    (void)field_of(claim, ClaimField::StatusCode, &null);
+    return {word_in(claim, ClaimField::Outcome), word_in(claim, ClaimField::Status), !null};
 }
 
 // idem_problem(claim)
@@ -148,8 +150,8 @@ Datum problem_of_word(FunctionCallInfo fcinfo) {
 
 // idem_backoff(attempt, base, cap)
 Datum backoff(FunctionCallInfo fcinfo) {
-    std::optional<std::int64_t> base = duration_or_none(fcinfo, 1, "base", core::kRetryRange);
-    std::optional<std::int64_t> cap = duration_or_none(fcinfo, 2, "cap", core::kRetryRange);
+    std::optional<std::int64_t> base = span_or_none(fcinfo, 1, "base", core::kRetryRange);
+    std::optional<std::int64_t> cap = span_or_none(fcinfo, 2, "cap", core::kRetryRange);
     if (PG_ARGISNULL(0) || !base || !cap) PG_RETURN_NULL();
     std::int32_t attempt = PG_GETARG_INT32(0);
     if (attempt < 1) raise_number("attempt", attempt, 1, INT32_MAX);

@@ -117,15 +117,18 @@ bool at_commit() {
     return !ActiveSnapshotSet();
 }
 
+RecordTable examined(Oid oid) {
+    Relation table = table_open(oid, AccessShareLock);
+    RecordTable result{oid, pg::primary_key_of(table), obstacle_of(table),
+                       obstacle_to_rows(table, /* at_commit */ true)};
+    table_close(table, AccessShareLock);
+    return result;
+}
+
 RecordTable known;
 
 void learn(Oid oid) {
-    Relation table = table_open(oid, AccessShareLock);
-    known.table = oid;
-    known.obstacle = obstacle_of(table);
-    known.obstacle_at_commit = obstacle_to_rows(table, /* at_commit */ true);
-    known.primary_key = pg::primary_key_of(table);
-    table_close(table, AccessShareLock);
+    known = examined(oid);
 }
 
 pg::Watched watched = {kRecordTable, learn};

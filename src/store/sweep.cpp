@@ -80,10 +80,10 @@ Swept sweep(const Sweep& which) {
     Datum values[] = {TimestampTzGetDatum(which.from), TimestampTzGetDatum(which.until),
                       Int64GetDatum(which.limit)};
     Swept swept{0, which.from};
-    pg::AsOwner scope = pg::begin_as_owner("record");
+    pg::AsOwner frame = pg::begin_as_owner(kRecordTable);
     std::uint64_t groups = pg::run_write(&sweep_rows, values, nullptr);
     for (std::uint64_t i = 0; i < groups; i++) add_group(SPI_tuptable->vals[i], which, &swept);
-    pg::end_as_owner(scope);
+    pg::end_as_owner(frame);
     return swept;
 }
 
