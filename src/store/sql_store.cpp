@@ -81,14 +81,17 @@ constexpr Sql find_sql() {
     Sql sql{};
     sql.add("SELECT ");
     add_names(&sql, kColumnCount);
-    sql.add(" FROM idempotency.record");
+    sql.add(" FROM ");
+    sql.table(kRecordTable);
     add_this_row(&sql);
     return sql;
 }
 
 constexpr Sql insert_sql() {
     Sql sql{};
-    sql.add("INSERT INTO idempotency.record (");
+    sql.add("INSERT INTO ");
+    sql.table(kRecordTable);
+    sql.add(" (");
     add_names(&sql, kColumnCount);
     sql.add(") VALUES (");
     sql.parameters(1, kColumnCount);
@@ -100,7 +103,9 @@ constexpr Sql insert_sql() {
 
 constexpr Sql update_sql() {
     Sql sql{};
-    sql.add("UPDATE idempotency.record SET ");
+    sql.add("UPDATE ");
+    sql.table(kRecordTable);
+    sql.add(" SET ");
     for (int i = kKeyColumns; i < kColumnCount; i++) {
         if (i > kKeyColumns) sql.add(", ");
         sql.add(kColumnTypes[i].name);
@@ -114,7 +119,8 @@ constexpr Sql update_sql() {
 
 constexpr Sql delete_sql() {
     Sql sql{};
-    sql.add("DELETE FROM idempotency.record");
+    sql.add("DELETE FROM ");
+    sql.table(kRecordTable);
     add_this_row(&sql);
     add_this_version(&sql, kKeyColumns + 1);
     return sql;

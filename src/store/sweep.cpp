@@ -34,10 +34,11 @@ constexpr void add_may_go(Sql* sql) {
 // conditions stand twice because in a partitioned table a ctid alone does not name a row.
 constexpr Sql sweep_sql() {
     Sql sql{};
-    sql.add(
-        "WITH deleted AS (DELETE FROM idempotency.record"
-        " WHERE ctid OPERATOR(pg_catalog.=) ANY (ARRAY("
-        "SELECT ctid FROM idempotency.record WHERE ");
+    sql.add("WITH deleted AS (DELETE FROM ");
+    sql.table(kRecordTable);
+    sql.add(" WHERE ctid OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT ctid FROM ");
+    sql.table(kRecordTable);
+    sql.add(" WHERE ");
     add_may_go(&sql);
     sql.add(" ORDER BY ");
     sql.add(kRetainedUntil.name);
