@@ -78,7 +78,7 @@ class Effects {
         for (const Call& call : history_.calls) {
             const auto effect = effect_of.find(call.answer.body);
             // The effects of a primary that was lost are not there to be seen.
-            const bool lost = call.invoked < history_.forgetful_failover;
+            const bool lost = before_last_forgetting(history_, call);
             if (lost || call.answer.outcome != "replay" || effect == effect_of.end()) continue;
             const bool of_itself = results_[effect->second]->transaction == call.transaction;
             if (!of_itself && rows_.count(effect->second) == 0)

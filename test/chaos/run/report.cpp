@@ -84,4 +84,12 @@ void print_verdict(const Judgement& judgement) {
             std::cout << "    " << violation.invariant << ": " << violation.what << "\n";
 }
 
+void keep_history(const History& history, const std::string& folder, const std::string& name,
+                  std::uint64_t seed) {
+    if (folder.empty()) return;
+    const std::string file = folder + "/" + name + "-" + std::to_string(seed) + ".jsonl";
+    save(history, file);
+    std::cout << "  history: " << file << std::endl;
+}
+
 }  // namespace idem::chaos

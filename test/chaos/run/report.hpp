@@ -17,4 +17,8 @@ void print_report(const History& history, const std::map<std::string, int>& fire
                   const Hits& hits);
 void print_verdict(const Judgement& judgement);
 
+// Keeps a history that was found wrong, and says where. Without a folder it does not.
+void keep_history(const History& history, const std::string& folder, const std::string& name,
+                  std::uint64_t seed);
+
 }  // namespace idem::chaos
