@@ -269,7 +269,7 @@ int Cluster::rewinds() const {
     int count = 0;
     for (const auto& node : nodes_) {
         const std::string log = text_of(node->server.folder() + "/server.log");
-        for (std::size_t at = 0; (at = log.find("running pg_rewind", at)) != std::string::npos;
+        for (std::size_t at = 0; (at = log.find("pg_rewind exit code=0", at)) != std::string::npos;
              ++at)
             ++count;
     }

@@ -58,8 +58,8 @@ extern const char* const kRoleQuery;
 
 class Cluster {
   public:
-    // Empty, with these settings of the server. CHAOS_PATRONI, CHAOS_ETCD and PG_BINDIR say where the
-    // programs are.
+    // Empty, with these settings of the server. CHAOS_PATRONI, CHAOS_ETCD and PG_BINDIR say where
+    // the programs are.
     Cluster(const std::string& folder, Mode mode, std::vector<std::string> settings);
     // Kills everything.
     ~Cluster();

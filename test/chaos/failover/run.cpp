@@ -28,13 +28,15 @@ SELECT md5(string_agg(lines, '|' ORDER BY name)) FROM (
 )";
 
 // Keys that one transaction uses and nobody forgets; and results that do not end within the run.
+// What idem_execute has failed at has left nothing.
 constexpr const char* kEffectsAlone = R"(
 SELECT count(*) FROM chaos.effect e WHERE key LIKE 'cold-%' AND NOT EXISTS (
     SELECT FROM idempotency.record r WHERE r.scope = e.scope COLLATE "C"
         AND r.principal = e.principal COLLATE "C" AND r.key = e.key COLLATE "C"
         AND r.status IN ('c', 'f')))";
 constexpr const char* kRecordsAlone = R"(
-SELECT count(*) FROM idempotency.record r WHERE status IN ('c', 'f') AND scope <> 'brief'
+SELECT count(*) FROM idempotency.record r WHERE (status = 'c' OR status = 'f' AND operation IS NULL)
+    AND scope <> 'brief'
     AND NOT EXISTS (SELECT FROM chaos.effect e WHERE r.scope = e.scope COLLATE "C"
         AND r.principal = e.principal COLLATE "C" AND r.key = e.key COLLATE "C"))";
 
