@@ -35,6 +35,7 @@ install_patroni() {
     local folder
     folder=$(patroni_folder)
     ! patroni_is_there || return 0
+    /usr/bin/python3 -c 'import ensurepip' 2>/dev/null || "$ROOT/script/bootstrap" --patroni || return
     say "installing Patroni $PATRONI_VERSION from PyPI into $folder"
     rm -rf "$folder"
     mkdir -p "$(dirname "$folder")"
@@ -47,14 +48,17 @@ install_patroni() {
     patroni_is_there
 }
 
-# What a cluster needs and this machine lacks. Says what is missing where it can't be had.
+# What a cluster needs and this machine lacks. LACKING says what can't be had.
+LACKING=
 prepare_failover() {
-    "$ROOT/script/bootstrap" --patroni || { say "no etcd: Debian's package etcd-server"; return 1; }
-    CHAOS_ETCD=$(command -v etcd) || { say "no etcd in PATH"; return 1; }
-    install_patroni || { say "no Patroni $PATRONI_VERSION: pip could not install it"; return 1; }
+    LACKING="etcd (Debian's package etcd-server, or a program in PATH)"
+    command -v etcd >/dev/null || "$ROOT/script/bootstrap" --patroni || return
+    CHAOS_ETCD=$(command -v etcd) || return
+    LACKING="Patroni $PATRONI_VERSION (from PyPI, which needs Debian's package python3-venv)"
+    install_patroni || return
     CHAOS_PATRONI=$(patroni_folder)/bin
-    run_as_postgres "$CHAOS_PATRONI/patroni" --version >/dev/null ||
-        { say "the server's user can't run $CHAOS_PATRONI/patroni"; return 1; }
+    LACKING="a Patroni that the server's user can run: $CHAOS_PATRONI is not"
+    run_as_postgres "$CHAOS_PATRONI/patroni" --version >/dev/null || return
     cp "$ROOT/test/chaos/failover/proxy" "$WORK/proxy"
     chmod 755 "$WORK/proxy"
     CHAOS_PROXY=$WORK/proxy
@@ -67,7 +71,7 @@ failover() {
     local mode=$1 folder=$2 status=0 settings=() setting
     shift 2
     for setting in "${FAILOVER_SETTINGS[@]}"; do settings+=(--setting "$setting"); done
-    chaos --patroni "$mode" --folder "$folder" "${settings[@]}" "$@" || status=$?
+    chaos --patroni "$mode" --folder "$folder" --sessions 8 "${settings[@]}" "$@" || status=$?
     stop_servers_below "$folder"
     return "$status"
 }
