@@ -41,7 +41,8 @@ group_checks() {
     [[ ! -e $ROOT/.git ]] ||
         check "a release has the same bytes whenever and wherever it is made" releases_are_equal
     check "where packages come from is left to the machine's settings" "$ROOT/test/check_hosts"
-    check "every promise of docs/reliability.md and docs/security.md names tests that exist" "$ROOT/test/check_promises"
+    check "every promise of docs/reliability.md and docs/security.md names tests that exist, and excerpts are what they quote" \
+        "$ROOT/test/check_promises"
     ((CHECKS_FAILED == 0))
 }
 

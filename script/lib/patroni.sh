@@ -4,9 +4,8 @@
 PATRONI_VERSION=4.1.5
 FAILOVER_BUGS=$ROOT/test/chaos/bugs/failover
 
-# What the servers of a cluster start with. Nothing has to survive a crash of the machine.
+# What the servers of a cluster start with beside test/chaos/failover/patroni.yml. Nothing has to survive a crash of the machine.
 FAILOVER_SETTINGS=(
-    shared_preload_libraries=idempotency
     idempotency.cleanup_interval=1s
     idempotency.cleanup_grace=0
     fsync=off
@@ -59,11 +58,11 @@ prepare_failover() {
     CHAOS_PATRONI=$(patroni_folder)/bin
     LACKING="a Patroni that the server's user can run: $CHAOS_PATRONI is not"
     run_as_postgres "$CHAOS_PATRONI/patroni" --version >/dev/null || return
-    cp "$ROOT/test/chaos/failover/proxy" "$WORK/proxy"
-    chmod 755 "$WORK/proxy"
-    CHAOS_PROXY=$WORK/proxy
+    CHAOS_FAILOVER=$WORK/failover
+    mkdir -p "$CHAOS_FAILOVER"
+    install -m 755 "$ROOT"/test/chaos/failover/{proxy,patroni.yml} "$CHAOS_FAILOVER"
     CHAOS_PASSWORD=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')
-    export CHAOS_ETCD CHAOS_PATRONI CHAOS_PROXY CHAOS_PASSWORD PG_BINDIR
+    export CHAOS_ETCD CHAOS_PATRONI CHAOS_FAILOVER CHAOS_PASSWORD PG_BINDIR
 }
 
 # failover MODE FOLDER [option...]: one run on a cluster of its own.

@@ -165,8 +165,8 @@ std::vector<Violation> check_tokens(const History& history) {
     std::vector<Violation> found;
     std::map<Key, std::vector<const Call*>> grants;
     for (const Call& call : history.calls)
-        if (call.function == Function::Begin && call.result == Result::Ok &&
-            call.answer.outcome == "execute")
+        if ((call.function == Function::Begin || call.function == Function::Execute) &&
+            call.result == Result::Ok && call.answer.outcome == "execute")
             grants[call.key].push_back(&call);
     for (auto& [key, calls] : grants) {
         std::sort(calls.begin(), calls.end(),

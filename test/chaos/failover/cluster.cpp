@@ -37,52 +37,23 @@ std::string text_of(const std::string& file) {
     return text.str();
 }
 
-// Passwords are for replication, which needs TCP; whoever reaches the sockets is trusted. What is
-// not durable here is so for crashes of the machine alone.
-constexpr const char* kConfiguration = R"(scope: chaos
-name: %name%
-restapi: {listen: "%rest%", connect_address: "%rest%"}
-etcd3: {host: "%etcd%", use_proxies: true}
-bootstrap:
-  dcs:
-    ttl: %ttl%
-    loop_wait: 1
-    retry_timeout: 3
-    primary_start_timeout: 0
-    synchronous_mode: %synchronous%
-    synchronous_mode_strict: %strict%
-    postgresql:
-      use_pg_rewind: true
-      use_slots: true
-      parameters: {wal_log_hints: 'on', max_connections: 100, max_wal_senders: 10}
-  initdb: [{encoding: UTF8}, {locale: C}, data-checksums, no-sync]
-postgresql:
-  listen: "%postgres%"
-  connect_address: "%postgres%"
-  data_dir: %folder%/data
-  bin_dir: %bin%
-  pgpass: %folder%/pgpass
-  use_unix_socket: true
-  use_unix_socket_repl: true
-  authentication:
-    superuser: {username: postgres, password: %password%}
-    replication: {username: replicator, password: %password%}
-  pg_hba:
-    - local all all trust
-    - local replication all trust
-    - host all all 127.0.0.1/32 scram-sha-256
-    - host replication all 127.0.0.1/32 scram-sha-256
-  basebackup: [no-sync, {checkpoint: fast}]
-  parameters:
-    unix_socket_directories: %folder%
-%parameters%)";
+using Replacements = std::vector<std::pair<std::string, std::string>>;
 
-std::string filled(std::string text,
-                   const std::vector<std::pair<std::string, std::string>>& values) {
+std::string filled(std::string text, const Replacements& values) {
     for (const auto& [word, value] : values)
         for (std::size_t at; (at = text.find(word)) != std::string::npos;)
             text.replace(at, word.size(), value);
     return text;
+}
+
+// The configuration is that of the strictest mode.
+Replacements relaxed(Mode mode) {
+    Replacements values;
+    if (mode != Mode::Strict)
+        values.emplace_back("synchronous_mode_strict: true", "synchronous_mode_strict: false");
+    if (mode == Mode::Async)
+        values.emplace_back("synchronous_mode: true", "synchronous_mode: false");
+    return values;
 }
 
 }  // namespace
@@ -153,7 +124,7 @@ Cluster::~Cluster() {
     etcd_.kill();
 }
 
-std::string Cluster::settings_of(const Node&) const {
+std::string Cluster::settings_of() const {
     std::string lines;
     for (const std::string& setting : settings_) {
         const std::size_t at = setting.find('=');
@@ -163,18 +134,18 @@ std::string Cluster::settings_of(const Node&) const {
 }
 
 void Cluster::write_configuration(const Node& node) const {
+    Replacements values = relaxed(mode_);
+    for (const auto& [word, value] : Replacements{{"%name%", node.name},
+                                                  {"%rest%", local(node.rest_port)},
+                                                  {"%etcd%", local(node.proxy_port)},
+                                                  {"%postgres%", local(node.server.port())},
+                                                  {"%folder%", node.folder},
+                                                  {"%bin%", environment("PG_BINDIR")},
+                                                  {"%password%", environment("CHAOS_PASSWORD")},
+                                                  {"%parameters%", settings_of()}})
+        values.emplace_back(word, value);
     std::ofstream(node.folder + "/patroni.yml")
-        << filled(kConfiguration, {{"%name%", node.name},
-                                   {"%rest%", local(node.rest_port)},
-                                   {"%etcd%", local(node.proxy_port)},
-                                   {"%ttl%", std::to_string(kTtl)},
-                                   {"%synchronous%", mode_ == Mode::Async ? "false" : "true"},
-                                   {"%strict%", mode_ == Mode::Strict ? "true" : "false"},
-                                   {"%postgres%", local(node.server.port())},
-                                   {"%folder%", node.folder},
-                                   {"%bin%", environment("PG_BINDIR")},
-                                   {"%password%", "'" + environment("CHAOS_PASSWORD") + "'"},
-                                   {"%parameters%", settings_of(node)}});
+        << filled(text_of(environment("CHAOS_FAILOVER") + "/patroni.yml"), values);
 }
 
 void Cluster::start_etcd() {
@@ -188,9 +159,10 @@ void Cluster::start_etcd() {
 }
 
 void Cluster::start_proxy(Node& node) {
-    node.proxy = Process({environment("CHAOS_PATRONI") + "/python3", environment("CHAOS_PROXY"),
-                          std::to_string(node.proxy_port), std::to_string(ports_[0])},
-                         node.folder, node.folder + "/proxy.log");
+    node.proxy = Process(
+        {environment("CHAOS_PATRONI") + "/python3", environment("CHAOS_FAILOVER") + "/proxy",
+         std::to_string(node.proxy_port), std::to_string(ports_[0])},
+        node.folder, node.folder + "/proxy.log");
 }
 
 void Cluster::start_agent(Node& node) {

@@ -21,7 +21,8 @@ enum class Mode {
 Mode mode_of(const std::string& word);  // throws std::invalid_argument
 const char* name_of(Mode mode);
 
-// Without anything from an agent for so long another one takes over. Patroni takes no less.
+// Without anything from an agent for so long another one takes over: in patroni.yml, and Patroni
+// takes no less.
 inline constexpr int kTtl = 20;  // seconds
 
 // Asks one server, on a connection that is kept while it lasts.
@@ -58,8 +59,9 @@ extern const char* const kRoleQuery;
 
 class Cluster {
   public:
-    // Empty, with these settings of the server. CHAOS_PATRONI, CHAOS_ETCD and PG_BINDIR say where
-    // the programs are.
+    // Empty, with these settings of the server. From the environment: CHAOS_PATRONI and PG_BINDIR,
+    // the folders of the programs, CHAOS_ETCD, CHAOS_FAILOVER, which is the folder of this file's
+    // proxy and patroni.yml or of copies, and CHAOS_PASSWORD.
     Cluster(const std::string& folder, Mode mode, std::vector<std::string> settings);
     // Kills everything.
     ~Cluster();
@@ -87,7 +89,7 @@ class Cluster {
 
   private:
     void write_configuration(const Node& node) const;
-    std::string settings_of(const Node& node) const;
+    std::string settings_of() const;
     void start_etcd();
     void create_database();
     bool has_known_standby() const;

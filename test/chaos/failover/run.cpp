@@ -161,7 +161,7 @@ class FailoverRun {
         const Hits hits = count_hits(history_);
         print_report(history_, fired_, hits);
         print_strikes();
-        print_losses(count_losses(history_));
+        print_losses(history_);
         print_verdict(judgement);
         std::cout << "  time: " << (now() - start) / kSecond << " s" << std::endl;
         if (!judgement.violations.empty()) {
@@ -189,16 +189,6 @@ class FailoverRun {
             std::cout << line << "\n";
         }
         std::cout << "  rewound: " << cluster_.rewinds() << " times\n";
-    }
-
-    static void print_losses(const Losses& losses) {
-        std::cout << "  effects acknowledged: " << losses.acknowledged
-                  << ", lost with their records: " << losses.acknowledged_and_lost << " ("
-                  << losses.of_the_past << " by a primary of the past)\n"
-                  << "  committed with the warning: " << losses.warned
-                  << ", lost: " << losses.warned_and_lost << "\n"
-                  << "  not answered: " << losses.unanswered
-                  << ", lost: " << losses.unanswered_and_lost << "\n";
     }
 
     Options options_;

@@ -18,6 +18,7 @@ Conclusion judge_file(const std::string& file) {
     const History history = load_history(file);
     const Judgement judgement = judge(history);
     print_report(history, {}, count_hits(history));
+    if (!history.takeovers.empty()) print_losses(history);
     print_verdict(judgement);
     return judgement.violations.empty() ? Conclusion::Sound : Conclusion::Broken;
 }

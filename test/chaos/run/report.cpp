@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <iostream>
 
+#include "check/branches.hpp"
+
 namespace idem::chaos {
 namespace {
 
@@ -70,6 +72,17 @@ void print_report(const History& history, const std::map<std::string, int>& fire
               << "  faults: " << counted(fired) << "\n"
               << "  open claims hit: " << hits.total << " (during " << counted(hits.by_step)
               << ")\n";
+}
+
+void print_losses(const History& history) {
+    const Losses losses = count_losses(history);
+    std::cout << "  effects acknowledged: " << losses.acknowledged
+              << ", lost with their records: " << losses.acknowledged_and_lost << " ("
+              << losses.of_the_past << " by a primary of the past)\n"
+              << "  committed with the warning: " << losses.warned
+              << ", lost: " << losses.warned_and_lost << "\n"
+              << "  not answered: " << losses.unanswered << ", lost: " << losses.unanswered_and_lost
+              << "\n";
 }
 
 void print_verdict(const Judgement& judgement) {
