@@ -1,23 +1,29 @@
 // Functions for operators: what becomes of single records, who may call what, what was counted.
 
+#include "core/outcome.hpp"
+
 #include "api/arguments.hpp"
-#include "claim/locks.hpp"
 #include "claim/operator.hpp"
 #include "pg/boundary.hpp"
 #include "pg/owner.hpp"
 #include "stats/counters.hpp"
-#include "store/store.hpp"
+#include "store/sweep.hpp"
 
 namespace idem::api {
 
 namespace {
 
-claim::Resolution resolution_of(const text* word) {
-    std::string_view given = pg::bytes_of(word);
-    if (given == "release") return claim::Resolution::Release;
-    if (given == "complete") return claim::Resolution::Complete;
-    if (given == "fail") return claim::Resolution::Fail;
-    raise_word("action", text_to_cstring(word), "release, complete, fail");
+[[noreturn]] void raise_action(const text* word) {
+    StringInfoData known;
+    initStringInfo(&known);
+    for (const core::ResolutionEntry& entry : core::kResolutions) append_word(&known, entry.word);
+    raise_word("action", text_to_cstring(word), known.data);
+}
+
+core::Resolution resolution_of(const text* word) {
+    for (const core::ResolutionEntry& entry : core::kResolutions)
+        if (entry.word == pg::bytes_of(word)) return entry.resolution;
+    raise_action(word);
 }
 
 [[noreturn]] void raise_unused(const char* what, const char* detail) {
@@ -27,10 +33,10 @@ claim::Resolution resolution_of(const text* word) {
 }
 
 // What does not go with the decision is refused: whoever gave it believes that it is kept.
-void check_fits(claim::Resolution resolution, const claim::Response& response, const text* error) {
-    if (resolution == claim::Resolution::Complete && error != nullptr)
+void check_fits(core::Resolution resolution, const claim::Response& response, const text* error) {
+    if (resolution == core::Resolution::Complete && error != nullptr)
         raise_unused("error", "A completed record has none.");
-    if (resolution != claim::Resolution::Release) return;
+    if (resolution != core::Resolution::Release) return;
     constexpr const char* kDetail = "A record that is released has no answer.";
     if (response.status_code) raise_unused("status_code", kDetail);
     if (response.body != nullptr) raise_unused("body", kDetail);
@@ -40,7 +46,7 @@ void check_fits(claim::Resolution resolution, const claim::Response& response, c
 // idem_resolve(key, action, scope, principal, status_code, body, headers, error)
 Datum resolve(FunctionCallInfo fcinfo) {
     claim::ClaimRef ref{"idem_resolve()", identity(fcinfo, 0, 2, 3), std::nullopt};
-    claim::Resolution resolution = resolution_of(required_text(fcinfo, 1, "action"));
+    core::Resolution resolution = resolution_of(required_text(fcinfo, 1, "action"));
     claim::Response response{status_code_or_none(fcinfo, 4), text_or_null(fcinfo, 5),
                              headers_or_null(fcinfo, 6)};
     text* error = text_or_null(fcinfo, 7);
@@ -61,7 +67,7 @@ Datum cleanup(FunctionCallInfo fcinfo) {
     if (max_rows < 1) raise_number("max_rows", max_rows, 1, INT64_MAX);
     pg::require_writable("idem_cleanup()");
     store::Sweep which{DT_NOBEGIN, GetCurrentTimestamp(), max_rows, stats::count_swept};
-    PG_RETURN_INT64(store::records().sweep(which).rows);
+    PG_RETURN_INT64(store::sweep(which).rows);
 }
 
 // claim_lives(lease_until, backend_pid, backend_start), of a record in progress
@@ -71,7 +77,7 @@ Datum claim_lives(FunctionCallInfo fcinfo) {
     record.lease_until = PG_ARGISNULL(0) ? pg::kNoTime : PG_GETARG_TIMESTAMPTZ(0);
     record.backend_pid = PG_ARGISNULL(1) ? 0 : PG_GETARG_INT32(1);
     record.backend_start = PG_ARGISNULL(2) ? pg::kNoTime : PG_GETARG_TIMESTAMPTZ(2);
-    PG_RETURN_BOOL(claim::claim_lives(record, GetCurrentTimestamp()));
+    PG_RETURN_BOOL(claim::claim_lives(record));
 }
 
 // ---- rights: plain GRANT and REVOKE of the caller, who therefore has to own the extension ----
@@ -118,14 +124,14 @@ void change_rights(FunctionCallInfo fcinfo, const char* verb, const char* prepos
 }
 
 // idem_grant(role, operator)
-Datum grant(FunctionCallInfo fcinfo) {
+Datum grant_rights(FunctionCallInfo fcinfo) {
     change_rights(fcinfo, "GRANT", "TO", kProtocol);
     if (bool_or(fcinfo, 1, false)) change_rights(fcinfo, "GRANT", "TO", kOperator);
     PG_RETURN_VOID();
 }
 
 // idem_revoke(role)
-Datum revoke(FunctionCallInfo fcinfo) {
+Datum revoke_rights(FunctionCallInfo fcinfo) {
     change_rights(fcinfo, "REVOKE", "FROM", kProtocol);
     change_rights(fcinfo, "REVOKE", "FROM", kOperator);
     PG_RETURN_VOID();
@@ -134,7 +140,7 @@ Datum revoke(FunctionCallInfo fcinfo) {
 // ---- statistics ----
 
 // scope, one column per counter, since.
-constexpr int kColumns = stats::kCounters + 2;
+constexpr int kStatsColumns = stats::kCounterCount + 2;
 
 void require_statistics() {
     if (!stats::available())
@@ -147,13 +153,13 @@ void require_statistics() {
 }
 
 void put_row(ReturnSetInfo* result, const stats::ScopeCounts& row) {
-    Datum values[kColumns];
-    bool nulls[kColumns] = {};
+    Datum values[kStatsColumns];
+    bool nulls[kStatsColumns] = {};
     values[0] = PointerGetDatum(row.scope);
     nulls[0] = row.scope == nullptr;
-    for (int i = 0; i < stats::kCounters; i++)
+    for (int i = 0; i < stats::kCounterCount; i++)
         values[i + 1] = Int64GetDatum(static_cast<std::int64_t>(row.counts[i]));
-    values[kColumns - 1] = TimestampTzGetDatum(row.since);
+    values[kStatsColumns - 1] = TimestampTzGetDatum(row.since);
     tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 }
 
@@ -183,7 +189,7 @@ IDEM_FUNCTION(idem_operator_resolve, idem::api::resolve);
 IDEM_FUNCTION(idem_operator_forget, idem::api::forget);
 IDEM_FUNCTION(idem_operator_cleanup, idem::api::cleanup);
 IDEM_FUNCTION(idem_claim_lives, idem::api::claim_lives);
-IDEM_FUNCTION(idem_owner_grant, idem::api::grant);
-IDEM_FUNCTION(idem_owner_revoke, idem::api::revoke);
+IDEM_FUNCTION(idem_owner_grant, idem::api::grant_rights);
+IDEM_FUNCTION(idem_owner_revoke, idem::api::revoke_rights);
 IDEM_FUNCTION(idem_scope_stats, idem::api::scope_stats);
 IDEM_FUNCTION(idem_operator_stats_reset, idem::api::stats_reset);

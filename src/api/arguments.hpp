@@ -10,6 +10,8 @@ namespace idem::api {
 
 // What any argument may be refused for; `what` is its name.
 [[noreturn]] void raise_null(const char* what);
+// The words that raise_word() lists, one after the other.
+void append_word(StringInfo list, std::string_view word);
 [[noreturn]] void raise_word(const char* what, const char* given, const char* allowed);
 [[noreturn]] void raise_number(const char* what, std::int64_t given, std::int64_t least,
                                std::int64_t most);
@@ -27,9 +29,9 @@ bool bool_or(FunctionCallInfo fcinfo, int arg, bool otherwise);
 std::optional<std::int64_t> bigint_or_none(FunctionCallInfo fcinfo, int arg);
 
 // Microseconds.
-std::optional<std::int64_t> duration_or_none(FunctionCallInfo fcinfo, int arg, const char* name,
-                                             core::DurationRange range);
-void check_span(std::int64_t micros, const char* what, core::DurationRange range);
+std::optional<std::int64_t> span_or_none(FunctionCallInfo fcinfo, int arg, const char* name,
+                                         core::SpanRange range);
+void check_span(std::int64_t micros, const char* what, core::SpanRange range);
 
 std::optional<TimestampTz> moment_or_none(FunctionCallInfo fcinfo, int arg, const char* name);
 

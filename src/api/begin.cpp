@@ -2,10 +2,10 @@
 
 #include "api/begin.hpp"
 
-#include "core/outcome.hpp"
-
 #include "api/arguments.hpp"
+#include "api/types.hpp"
 #include "claim/begin.hpp"
+#include "claim/locks.hpp"
 #include "claim/operator.hpp"
 #include "pg/boundary.hpp"
 #include "worker/presence.hpp"
@@ -14,45 +14,21 @@ namespace idem::api {
 
 namespace {
 
-enum Field {
-    kOutcome,
-    kKey,
-    kScope,
-    kPrincipal,
-    kToken,
-    kAttempt,
-    kStatus,
-    kStatusCode,
-    kHeaders,
-    kBody,
-    kBodyOmitted,
-    kError,
-    kRecoveryPoint,
-    kState,
-    kHolder,
-    kRetryAfter,
-    kCreatedAt,
-    kFinishedAt,
-    kLeaseUntil,
-    kExpiresAt,
-    kFields
-};
-
 struct Row {
-    Datum values[kFields];
-    bool nulls[kFields];
+    Datum values[kClaimFieldCount];
+    bool nulls[kClaimFieldCount];
 
-    void value(Field field, Datum datum) {
-        values[field] = datum;
-        nulls[field] = false;
+    void value(ClaimField field, Datum datum) {
+        values[static_cast<int>(field)] = datum;
+        nulls[static_cast<int>(field)] = false;
     }
-    void pointer(Field field, const void* pointer) {
+    void pointer(ClaimField field, const void* pointer) {
         if (pointer != nullptr) value(field, PointerGetDatum(pointer));
     }
-    void time(Field field, TimestampTz time) {
+    void time(ClaimField field, TimestampTz time) {
         if (!TIMESTAMP_NOT_FINITE(time)) value(field, TimestampTzGetDatum(time));
     }
-    void word(Field field, std::string_view word) {
+    void word(ClaimField field, std::string_view word) {
         value(field, PointerGetDatum(pg::make_text(word)));
     }
 };
@@ -68,45 +44,61 @@ struct Shown {
 };
 
 Shown shown_in(const claim::Answer& answer) {
-    if (!answer.outcome) return {true, true, false, true};
-    bool executes = *answer.outcome == core::Outcome::Execute;
-    bool replays = *answer.outcome == core::Outcome::Replay;
-    bool ended = answer.record.status != core::Status::InProgress;
-    bool pauses =
-        *answer.outcome == core::Outcome::RetryLater || *answer.outcome == core::Outcome::Exhausted;
-    return {executes, replays || (executes && ended), executes, executes || replays || pauses};
+    if (!answer.decision) return {true, true, false, true};
+    switch (answer.decision->outcome) {
+        case core::Outcome::Execute:  // the result is there when idem_execute has recorded it
+            return {true, answer.record.status != core::Status::InProgress, true, true};
+        case core::Outcome::Replay:
+            return {false, true, false, true};
+        case core::Outcome::RetryLater:
+        case core::Outcome::Exhausted:
+            return {false, false, false, true};
+        case core::Outcome::InProgress:
+        case core::Outcome::Mismatch:
+        case core::Outcome::Expired:
+        case core::Outcome::Unknown:
+            break;
+    }
+    return {false, false, false, false};
 }
 
 void set_identity(const store::Identity& id, Row* row) {
-    row->pointer(kKey, id.key);
-    row->pointer(kScope, id.scope);
-    row->pointer(kPrincipal, id.principal);
+    row->pointer(ClaimField::Key, id.key);
+    row->pointer(ClaimField::Scope, id.scope);
+    row->pointer(ClaimField::Principal, id.principal);
+}
+
+void set_decision(const core::Decision& decision, Row* row) {
+    row->word(ClaimField::Outcome, core::entry_of(decision.outcome).word);
+    if (decision.retry_after > 0)
+        row->value(ClaimField::RetryAfter,
+                   PointerGetDatum(pg::make_interval(decision.retry_after)));
 }
 
 void set_result(const store::Record& record, Row* row) {
-    if (record.status_code) row->value(kStatusCode, Int32GetDatum(*record.status_code));
-    row->pointer(kHeaders, record.headers);
-    row->pointer(kBody, record.body);
-    row->value(kBodyOmitted, BoolGetDatum(record.body_omitted));
+    if (record.status_code) row->value(ClaimField::StatusCode, Int32GetDatum(*record.status_code));
+    row->pointer(ClaimField::Headers, record.headers);
+    row->pointer(ClaimField::Body, record.body);
+    row->value(ClaimField::BodyOmitted, BoolGetDatum(record.body_omitted));
 }
 
 void set_record(const store::Record& record, Row* row) {
-    row->value(kAttempt, Int32GetDatum(record.attempt));
-    row->word(kStatus, core::status_word(record.status));
-    row->pointer(kHolder, record.holder);
-    row->time(kCreatedAt, record.created_at);
-    row->time(kFinishedAt, record.finished_at);
-    row->time(kLeaseUntil, record.lease_until);
-    row->time(kExpiresAt, record.expires_at);
+    row->value(ClaimField::Attempt, Int32GetDatum(record.attempt));
+    row->word(ClaimField::Status, core::entry_of(record.status).word);
+    row->pointer(ClaimField::Holder, record.holder);
+    row->time(ClaimField::CreatedAt, record.created_at);
+    row->time(ClaimField::FinishedAt, record.finished_at);
+    row->time(ClaimField::LeaseUntil, record.lease_until);
+    row->time(ClaimField::ExpiresAt, record.expires_at);
 }
 
 void set_shown(const store::Record& record, Shown shown, Row* row) {
-    if (shown.token) row->value(kToken, Int64GetDatum(record.token));
+    if (shown.token) row->value(ClaimField::Token, Int64GetDatum(record.token));
     if (shown.progress) {
-        row->pointer(kRecoveryPoint, record.recovery_point);
-        row->pointer(kState, record.state);
+        row->pointer(ClaimField::RecoveryPoint, record.recovery_point);
+        row->pointer(ClaimField::State, record.state);
     }
-    if (shown.error) row->pointer(kError, record.error);
+    if (shown.error) row->pointer(ClaimField::Error, record.error);
     if (shown.result) set_result(record, row);
 }
 
@@ -114,7 +106,7 @@ void set_shown(const store::Record& record, Shown shown, Row* row) {
 TupleDesc claim_type(FunctionCallInfo fcinfo) {
     Oid type = get_func_rettype(fcinfo->flinfo->fn_oid);
     TupleDesc desc = lookup_rowtype_tupdesc(type, -1);
-    if (desc->natts != kFields)
+    if (desc->natts != kClaimFieldCount)
         elog(ERROR, "idempotency: idem_claim is not the type this library knows");
     return desc;
 }
@@ -128,9 +120,9 @@ Datum begin(FunctionCallInfo fcinfo) {
     question.id = identity_or_generated_key(fcinfo, 0, 2, 3);
     question.request = jsonb_or_null(fcinfo, 1);
     question.fingerprint = fingerprint_or_null(fcinfo, 4);
-    question.ttl = duration_or_none(fcinfo, 5, "ttl", core::kTtlRange);
-    question.lease = duration_or_none(fcinfo, 6, "lease", core::kLeaseRange);
-    question.wait = duration_or_none(fcinfo, 7, "wait", core::kWaitRange);
+    question.ttl = span_or_none(fcinfo, 5, "ttl", core::kTtlRange);
+    question.lease = span_or_none(fcinfo, 6, "lease", core::kLeaseRange);
+    question.wait = span_or_none(fcinfo, 7, "wait", core::kWaitRange);
     question.first_sent = moment_or_none(fcinfo, 8, "first_sent");
     question.hold = bool_or(fcinfo, 9, false);
     if (!PG_ARGISNULL(10)) question.holder = required_name(fcinfo, 10, "holder");
@@ -144,8 +136,8 @@ Datum once(FunctionCallInfo fcinfo) {
     claim::Question question{};
     question.function = "idem_once()";
     question.id = identity(fcinfo, 0, 1, 2);
-    question.ttl = duration_or_none(fcinfo, 3, "ttl", core::kTtlRange);
-    question.wait = duration_or_none(fcinfo, 4, "wait", core::kWaitRange).value_or(claim::kForEver);
+    question.ttl = span_or_none(fcinfo, 3, "ttl", core::kTtlRange);
+    question.wait = span_or_none(fcinfo, 4, "wait", core::kWaitRange).value_or(claim::kForEver);
     question.without_request = true;
     question.same_statement = bool_or(fcinfo, 5, false);
     PG_RETURN_BOOL(claim::once(question));
@@ -154,8 +146,8 @@ Datum once(FunctionCallInfo fcinfo) {
 // idem_get(key, scope, principal)
 Datum get(FunctionCallInfo fcinfo) {
     pg::require_no_parallel_mode("idem_get()");
-    claim::Answer answer;
-    if (!claim::look(identity(fcinfo, 0, 1, 2), &answer)) PG_RETURN_NULL();
+    claim::Answer answer = claim::get(identity(fcinfo, 0, 1, 2));
+    if (!answer.has_record) PG_RETURN_NULL();
     return claim_datum(fcinfo, answer);
 }
 
@@ -167,9 +159,7 @@ Datum claim_datum(FunctionCallInfo fcinfo, const claim::Answer& answer) {
     memset(row.nulls, true, sizeof(row.nulls));
     memset(row.values, 0, sizeof(row.values));
     set_identity(answer.record.id, &row);
-    if (answer.outcome) row.word(kOutcome, core::outcome_word(*answer.outcome));
-    if (answer.retry_after > 0)
-        row.value(kRetryAfter, PointerGetDatum(pg::make_interval(answer.retry_after)));
+    if (answer.decision) set_decision(*answer.decision, &row);
     if (answer.has_record) {
         set_record(answer.record, &row);
         set_shown(answer.record, shown_in(answer), &row);

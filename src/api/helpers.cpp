@@ -3,11 +3,14 @@
 #include "core/header.hpp"
 #include "core/key.hpp"
 #include "core/outcome.hpp"
+#include "core/pause.hpp"
 #include "core/time.hpp"
 
 #include "api/arguments.hpp"
+#include "api/types.hpp"
 #include "claim/fingerprint.hpp"
 #include "pg/boundary.hpp"
+#include "pg/jsonb.hpp"
 
 namespace idem::api {
 
@@ -68,11 +71,6 @@ Datum parse_key(FunctionCallInfo fcinfo) {
     PG_RETURN_TEXT_P(pg::make_text({buffer, static_cast<std::size_t>(length)}));
 }
 
-void append_word(StringInfo list, std::string_view word) {
-    appendStringInfo(list, "%s%.*s", list->len > 0 ? ", " : "", static_cast<int>(word.size()),
-                     word.data());
-}
-
 [[noreturn]] void raise_unknown_outcome(std::string_view word) {
     StringInfoData known;
     initStringInfo(&known);
@@ -97,27 +95,6 @@ Datum http_status(FunctionCallInfo fcinfo) {
     PG_RETURN_INT32(problem->http_status);
 }
 
-void push_string(JsonbParseState** state, JsonbIteratorToken token, std::string_view text) {
-    JsonbValue value;
-    value.type = jbvString;
-    value.val.string.val = const_cast<char*>(text.data());
-    value.val.string.len = static_cast<int>(text.size());
-    (void)pushJsonbValue(state, token, &value);
-}
-
-void push_number(JsonbParseState** state, std::string_view name, std::int64_t number) {
-    push_string(state, WJB_KEY, name);
-    JsonbValue value;
-    value.type = jbvNumeric;
-    value.val.numeric = DatumGetNumeric(DirectFunctionCall1(int8_numeric, Int64GetDatum(number)));
-    (void)pushJsonbValue(state, WJB_VALUE, &value);
-}
-
-void push_member(JsonbParseState** state, std::string_view name, std::string_view text) {
-    push_string(state, WJB_KEY, name);
-    push_string(state, WJB_VALUE, text);
-}
-
 // Rounded up, as Retry-After wants it. The longest pause is the end of int64: nothing is added.
 std::int64_t whole_seconds(std::int64_t micros) {
     return micros / core::kSecond + (micros % core::kSecond > 0 ? 1 : 0);
@@ -125,33 +102,32 @@ std::int64_t whole_seconds(std::int64_t micros) {
 
 // An RFC 9457 problem document.
 Jsonb* problem_document(const core::Problem& problem, std::int64_t retry_after) {
-    JsonbParseState* state = nullptr;
-    (void)pushJsonbValue(&state, WJB_BEGIN_OBJECT, nullptr);
-    push_member(&state, "type", problem.type);
-    push_member(&state, "title", problem.title);
-    push_number(&state, "status", problem.http_status);
-    push_member(&state, "detail", problem.detail);
-    if (retry_after > 0) push_number(&state, "retry_after", whole_seconds(retry_after));
-    return JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, nullptr));
+    pg::JsonbObject document = pg::begin_object();
+    pg::add_member(&document, "type", problem.type);
+    pg::add_member(&document, "title", problem.title);
+    pg::add_member(&document, "status", problem.http_status);
+    pg::add_member(&document, "detail", problem.detail);
+    if (retry_after > 0) pg::add_member(&document, "retry_after", whole_seconds(retry_after));
+    return pg::end_object(&document);
 }
 
 std::int64_t retry_after_of(HeapTupleHeader claim) {
     bool null;
-    Datum value = GetAttributeByName(claim, "retry_after", &null);
+    Datum value = field_of(claim, ClaimField::RetryAfter, &null);
     if (null) return 0;
     return pg::micros_of(DatumGetIntervalP(value));
 }
 
-std::string_view word_in(HeapTupleHeader claim, const char* field) {
+std::string_view word_in(HeapTupleHeader claim, ClaimField field) {
     bool null;
-    Datum value = GetAttributeByName(claim, field, &null);
+    Datum value = field_of(claim, field, &null);
     return null ? std::string_view{} : pg::bytes_of(DatumGetTextPP(value));
 }
 
 core::ClaimWords words_of(HeapTupleHeader claim) {
     bool null;
-    (void)GetAttributeByName(claim, "status_code", &null);
-    return {word_in(claim, "outcome"), word_in(claim, "status"), !null};
+    (void)field_of(claim, ClaimField::StatusCode, &null);
+    return {word_in(claim, ClaimField::Outcome), word_in(claim, ClaimField::Status), !null};
 }
 
 // idem_problem(claim)
@@ -174,8 +150,8 @@ Datum problem_of_word(FunctionCallInfo fcinfo) {
 
 // idem_backoff(attempt, base, cap)
 Datum backoff(FunctionCallInfo fcinfo) {
-    std::optional<std::int64_t> base = duration_or_none(fcinfo, 1, "base", core::kRetryRange);
-    std::optional<std::int64_t> cap = duration_or_none(fcinfo, 2, "cap", core::kRetryRange);
+    std::optional<std::int64_t> base = span_or_none(fcinfo, 1, "base", core::kRetryRange);
+    std::optional<std::int64_t> cap = span_or_none(fcinfo, 2, "cap", core::kRetryRange);
     if (PG_ARGISNULL(0) || !base || !cap) PG_RETURN_NULL();
     std::int32_t attempt = PG_GETARG_INT32(0);
     if (attempt < 1) raise_number("attempt", attempt, 1, INT32_MAX);

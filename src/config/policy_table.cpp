@@ -8,51 +8,58 @@
 #include "core/key.hpp"
 
 #include "config/settings.hpp"
+#include "pg/owner.hpp"
 
 namespace idem::config {
 
 namespace {
 
-using core::ColumnType;
+using core::OptionType;
 using core::PolicyColumn;
 
-constexpr Oid oid_of(ColumnType type) {
+struct SqlType {
+    Oid oid;
+    bool is_varlena;
+};
+
+constexpr SqlType sql_type_of(OptionType type) {
     switch (type) {
-        case ColumnType::Pattern:
-        case ColumnType::Word:
-            return TEXTOID;
-        case ColumnType::Span:
-            return INTERVALOID;
-        case ColumnType::Number:
-            return INT4OID;
-        case ColumnType::List:
-            return TEXTARRAYOID;
-        case ColumnType::Flag:
-            return BOOLOID;
-        case ColumnType::Role:
-            return NAMEOID;
-        case ColumnType::Moment:
-            return TIMESTAMPTZOID;
+        case OptionType::Pattern:
+        case OptionType::Word:
+            return {TEXTOID, true};
+        case OptionType::Span:
+            return {INTERVALOID, false};
+        case OptionType::Number:
+            return {INT4OID, false};
+        case OptionType::List:
+            return {TEXTARRAYOID, true};
+        case OptionType::Flag:
+            return {BOOLOID, false};
+        case OptionType::Role:
+            return {NAMEOID, false};
+        case OptionType::Moment:
+            return {TIMESTAMPTZOID, false};
     }
-    return InvalidOid;
+    return {InvalidOid, false};
 }
 
 // ---- statements ----
 
 struct RowTypes {
-    Oid types[kColumns];
+    Oid types[core::kPolicyColumnCount];
 };
 
 constexpr RowTypes row_types() {
     RowTypes result{};
-    for (int i = 0; i < kColumns; i++) result.types[i] = oid_of(core::kPolicyColumns[i].type);
+    for (int i = 0; i < core::kPolicyColumnCount; i++)
+        result.types[i] = sql_type_of(core::kPolicyColumns[i].type).oid;
     return result;
 }
 
 constexpr RowTypes kRow = row_types();
 
 constexpr void add_columns(pg::SqlText* sql, int first) {
-    for (int i = first; i < kColumns; i++) {
+    for (int i = first; i < core::kPolicyColumnCount; i++) {
         if (i > first) sql->add(", ");
         sql->add(core::kPolicyColumns[i].name);
     }
@@ -62,39 +69,54 @@ constexpr pg::SqlText read_sql() {
     pg::SqlText sql{};
     sql.add("SELECT ");
     add_columns(&sql, kPattern);
-    sql.add(" FROM idempotency.policy");
+    sql.add(" FROM ");
+    sql.table(kPolicyTable);
     return sql;
 }
 
 // One statement, so that the row changes at once and no duplicate can stop it.
 constexpr pg::SqlText write_sql() {
     pg::SqlText sql{};
-    sql.add("INSERT INTO idempotency.policy (");
+    sql.add("INSERT INTO ");
+    sql.table(kPolicyTable);
+    sql.add(" (");
     add_columns(&sql, kPattern);
     sql.add(") VALUES (");
-    sql.parameters(1, kColumns);
-    sql.add(") ON CONFLICT (scope_pattern) DO UPDATE SET (");
+    sql.parameters(1, core::kPolicyColumnCount);
+    sql.add(") ON CONFLICT (");
+    sql.add(core::kPolicyColumns[kPattern].name);
+    sql.add(") DO UPDATE SET (");
     add_columns(&sql, kPattern + 1);
     sql.add(") = (");
-    sql.parameters(2, kColumns);
+    sql.parameters(2, core::kPolicyColumnCount);
     sql.add(")");
+    return sql;
+}
+
+constexpr pg::SqlText delete_sql() {
+    pg::SqlText sql{};
+    sql.add("DELETE FROM ");
+    sql.table(kPolicyTable);
+    sql.add(" WHERE ");
+    sql.add(core::kPolicyColumns[kPattern].name);
+    sql.add(" OPERATOR(pg_catalog.=) $1");
     return sql;
 }
 
 constexpr pg::SqlText kRead = read_sql();
 constexpr pg::SqlText kWrite = write_sql();
+constexpr pg::SqlText kDelete = delete_sql();
 
 pg::Statement read_all = {kRead.text, 0, nullptr, pg::Access::Whole, nullptr};
-pg::Statement upsert = {kWrite.text, kColumns, kRow.types, pg::Access::ByIndex, nullptr};
-pg::Statement delete_one = {
-    "DELETE FROM idempotency.policy WHERE scope_pattern OPERATOR(pg_catalog.=) $1", 1, kRow.types,
-    pg::Access::ByIndex, nullptr};
+pg::Statement upsert = {kWrite.text, core::kPolicyColumnCount, kRow.types, pg::Access::ByIndex,
+                        nullptr};
+pg::Statement delete_one = {kDelete.text, 1, kRow.types, pg::Access::ByIndex, nullptr};
 
 // ---- rows ----
 
 [[noreturn]] void raise_policy_table(int column) {
     ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-                    errmsg("table idempotency.policy can't be read"),
+                    errmsg("table %s.%s can't be read", pg::kExtension, kPolicyTable),
                     errdetail("Its column %s has another type, or is null.",
                               core::kPolicyColumns[column].name),
                     errhint("Make the table what CREATE EXTENSION made it.")));
@@ -103,7 +125,7 @@ pg::Statement delete_one = {
 
 // Whoever owns the table may change it; what is another type is not read as if it were ours.
 void check_types(TupleDesc desc) {
-    for (int i = 0; i < kColumns; i++)
+    for (int i = 0; i < core::kPolicyColumnCount; i++)
         if (TupleDescAttr(desc, i)->atttypid != kRow.types[i]) raise_policy_table(i);
 }
 
@@ -111,7 +133,7 @@ void copy_row(HeapTuple tuple, TupleDesc desc, PolicyRow* row) {
     heap_deform_tuple(tuple, desc, row->values, row->nulls);
     for (int column : {kPattern, kDropped})
         if (row->nulls[column]) raise_policy_table(column);
-    for (int i = 0; i < kColumns; i++) {
+    for (int i = 0; i < core::kPolicyColumnCount; i++) {
         if (row->nulls[i]) continue;
         Form_pg_attribute attribute = TupleDescAttr(desc, i);
         row->values[i] = attribute->attlen == -1
@@ -146,35 +168,31 @@ bool are_all_fit(ArrayType* array, const PolicyColumn& column) {
     return true;
 }
 
-// Of two spans, the first may not be the longer one.
-constexpr int kInOrder[][2] = {{core::policy_column("ttl"), kRetention},
-                               {core::policy_column("retry_base"), kRetryCap}};
-
-// The column that does not go with another one; kColumns: none.
+// The column that does not go with another one; core::kPolicyColumnCount: none.
 int misfit(const PolicyRow& row) {
-    for (const auto& [shorter, longer] : kInOrder)
-        if (!row.nulls[shorter] && !row.nulls[longer] &&
-            micros_at(row, shorter) > micros_at(row, longer))
-            return longer;
-    return row.nulls[kSince] != row.nulls[kMemoryBefore] ? kMemoryBefore : kColumns;
+    for (const core::SpansInOrder& spans : core::kSpansInOrder)
+        if (!row.nulls[spans.shorter] && !row.nulls[spans.longer] &&
+            micros_at(row, spans.shorter) > micros_at(row, spans.longer))
+            return spans.longer;
+    return row.nulls[kSince] != row.nulls[kMemoryBefore] ? kMemoryBefore : core::kPolicyColumnCount;
 }
 
 // What Policy keeps of a value.
 std::int64_t scalar_at(const PolicyRow& row, int column) {
     Datum value = row.values[column];
     switch (core::kPolicyColumns[column].type) {
-        case ColumnType::Span:
+        case OptionType::Span:
             return micros_at(row, column);
-        case ColumnType::Number:
+        case OptionType::Number:
             return DatumGetInt32(value);
-        case ColumnType::Flag:
+        case OptionType::Flag:
             return DatumGetBool(value) ? 1 : 0;
-        case ColumnType::Word:
+        case OptionType::Word:
             return core::place_of_word(text_at(row, column), core::kPolicyColumns[column].words);
-        case ColumnType::Pattern:
-        case ColumnType::List:
-        case ColumnType::Role:
-        case ColumnType::Moment:
+        case OptionType::Pattern:
+        case OptionType::List:
+        case OptionType::Role:
+        case OptionType::Moment:
             break;
     }
     return 0;
@@ -183,7 +201,7 @@ std::int64_t scalar_at(const PolicyRow& row, int column) {
 }  // namespace
 
 PolicyRows read_policies(MemoryContext context) {
-    pg::AsOwner scope = pg::begin_as_owner("policy");
+    pg::AsOwner frame = pg::begin_as_owner(kPolicyTable);
     std::uint64_t count = pg::run_read(&read_all, nullptr, nullptr);
     check_types(SPI_tuptable->tupdesc);
     MemoryContext previous = MemoryContextSwitchTo(context);
@@ -191,39 +209,42 @@ PolicyRows read_policies(MemoryContext context) {
     for (std::uint64_t i = 0; i < count; i++)
         copy_row(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, &result.rows[i]);
     MemoryContextSwitchTo(previous);
-    pg::end_as_owner(scope);
+    pg::end_as_owner(frame);
     return result;
 }
 
 void write_row(PolicyRow* row) {
-    char nulls[kColumns];
-    for (int i = 0; i < kColumns; i++) nulls[i] = row->nulls[i] ? 'n' : ' ';
-    (void)pg::write_alone("policy", &upsert, row->values, nulls);
+    char nulls[core::kPolicyColumnCount];
+    for (int i = 0; i < core::kPolicyColumnCount; i++) nulls[i] = row->nulls[i] ? 'n' : ' ';
+    (void)pg::write_alone(kPolicyTable, &upsert, row->values, nulls);
 }
 
 void delete_row(const PolicyRow& row) {
     Datum values[] = {row.values[kPattern]};
-    (void)pg::write_alone("policy", &delete_one, values, nullptr);
+    (void)pg::write_alone(kPolicyTable, &delete_one, values, nullptr);
+}
+
+bool is_varlena(int column) {
+    return sql_type_of(core::kPolicyColumns[column].type).is_varlena;
 }
 
 bool fits(const PolicyRow& row, int column) {
     const PolicyColumn& ours = core::kPolicyColumns[column];
     if (row.nulls[column]) return true;
     switch (ours.type) {
-        case ColumnType::Pattern:
+        case OptionType::Pattern:
             return is_pattern(row);
-        case ColumnType::Span:
-            return core::check_duration(micros_at(row, column), ours.range) ==
-                   core::DurationFault::None;
-        case ColumnType::Number:
+        case OptionType::Span:
+            return core::check_span(micros_at(row, column), ours.range) == core::SpanFault::None;
+        case OptionType::Number:
             return is_between(scalar_at(row, column), ours);
-        case ColumnType::Word:
+        case OptionType::Word:
             return scalar_at(row, column) >= 0;
-        case ColumnType::List:
+        case OptionType::List:
             return are_all_fit(DatumGetArrayTypeP(row.values[column]), ours);
-        case ColumnType::Flag:
-        case ColumnType::Role:
-        case ColumnType::Moment:
+        case OptionType::Flag:
+        case OptionType::Role:
+        case OptionType::Moment:
             break;
     }
     return true;
@@ -231,10 +252,10 @@ bool fits(const PolicyRow& row, int column) {
 
 const char* unusable_column(const PolicyRow& row) {
     for (int column : kCheckOrder.columns) {
-        int bad = fits(row, column) ? kColumns : column;
+        int bad = fits(row, column) ? core::kPolicyColumnCount : column;
         // The last of the spans: now they can be compared.
-        if (bad == kColumns && column == kMemoryBefore) bad = misfit(row);
-        if (bad < kColumns) return core::kPolicyColumns[bad].name;
+        if (bad == core::kPolicyColumnCount && column == kMemoryBefore) bad = misfit(row);
+        if (bad < core::kPolicyColumnCount) return core::kPolicyColumns[bad].name;
     }
     return nullptr;
 }

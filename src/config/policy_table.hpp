@@ -5,14 +5,12 @@
 #include "core/policy.hpp"
 
 #include "pg/datum.hpp"
-#include "pg/owner.hpp"
 
 namespace idem::config {
 
-inline constexpr int kColumns = core::kPolicyColumnCount;
+inline constexpr const char* kPolicyTable = "policy";
+
 inline constexpr int kPattern = core::policy_column("scope_pattern");
-inline constexpr int kRetention = core::policy_column("retention");
-inline constexpr int kRetryCap = core::policy_column("retry_cap");
 inline constexpr int kExcludeFields = core::policy_column("exclude_fields");
 inline constexpr int kAllowedRole = core::policy_column("allowed_role");
 inline constexpr int kSince = core::policy_column("since");
@@ -22,8 +20,8 @@ inline constexpr int kDropped = core::policy_column("dropped");
 inline constexpr int kOptions = kSince;
 
 struct PolicyRow {
-    Datum values[kColumns];
-    bool nulls[kColumns];
+    Datum values[core::kPolicyColumnCount];
+    bool nulls[core::kPolicyColumnCount];
 };
 
 struct PolicyRows {
@@ -58,17 +56,20 @@ inline bool is_dropped(const PolicyRow& row) {
 
 // The columns in the order in which their faults are told.
 struct CheckOrder {
-    int columns[kColumns];
+    int columns[core::kPolicyColumnCount];
 };
 constexpr CheckOrder check_order() {
     CheckOrder order{};
     int count = 0;
-    for (int type = 0; count < kColumns; type++)
-        for (int i = 0; i < kColumns; i++)
+    for (int type = 0; count < core::kPolicyColumnCount; type++)
+        for (int i = 0; i < core::kPolicyColumnCount; i++)
             if (static_cast<int>(core::kPolicyColumns[i].type) == type) order.columns[count++] = i;
     return order;
 }
 inline constexpr CheckOrder kCheckOrder = check_order();
+
+// Whether its values may have to be detoasted.
+bool is_varlena(int column);
 
 // Whether a value makes sense by itself. Null does.
 bool fits(const PolicyRow& row, int column);

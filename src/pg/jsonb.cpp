@@ -1,20 +1,32 @@
 #include "pg/jsonb.hpp"
 
+#include "core/fingerprint.hpp"
+
+#include "pg/datum.hpp"
+
 namespace idem::pg {
 
 namespace {
 
-// As escape_json() writes it.
+JsonbValue string_value(std::string_view text) {
+    JsonbValue value{};
+    value.type = jbvString;
+    value.val.string.val = const_cast<char*>(text.data());
+    value.val.string.len = static_cast<int>(text.size());
+    return value;
+}
+
+// As escape_json() writes it. In each encoding that a database can have, a byte that needs an
+// escape is a character by itself.
 std::int64_t string_size(const JsonbValue& value) {
-    std::int64_t size = 2;
-    for (int i = 0; i < value.val.string.len; i++) {
-        auto byte = static_cast<unsigned char>(value.val.string.val[i]);
-        if (byte != 0 && strchr("\b\f\n\r\t\"\\", byte) != nullptr)
-            size += 2;
-        else
-            size += byte < ' ' ? 6 : 1;
+    std::string_view rest = string_of(value);
+    std::size_t size = 2 + rest.size();
+    std::size_t plain;
+    while ((plain = core::plain_length(rest)) < rest.size()) {
+        size += core::escape_length(rest[plain]) - 1;
+        rest.remove_prefix(plain + 1);
     }
-    return size;
+    return static_cast<std::int64_t>(size);
 }
 
 std::int64_t number_size(const JsonbValue& value) {
@@ -68,6 +80,45 @@ std::uint16_t sent_number(const bytea* sent, std::size_t index) {
 }
 
 }  // namespace
+
+JsonbObject begin_object() {
+    JsonbObject object{};
+    push_jsonb_value(&object.state, WJB_BEGIN_OBJECT, nullptr);
+    return object;
+}
+
+void add_member(JsonbObject* object, JsonbValue* name, JsonbValue* value) {
+    push_jsonb_value(&object->state, WJB_KEY, name);
+    push_jsonb_value(&object->state, WJB_VALUE, value);
+}
+
+void add_member(JsonbObject* object, std::string_view name, std::string_view text) {
+    JsonbValue key = string_value(name);
+    JsonbValue value = string_value(text);
+    add_member(object, &key, &value);
+}
+
+void add_member(JsonbObject* object, std::string_view name, std::int64_t number) {
+    JsonbValue key = string_value(name);
+    JsonbValue value{};
+    value.type = jbvNumeric;
+    value.val.numeric = DatumGetNumeric(DirectFunctionCall1(int8_numeric, Int64GetDatum(number)));
+    add_member(object, &key, &value);
+}
+
+Jsonb* end_object(JsonbObject* object) {
+    push_jsonb_value(&object->state, WJB_END_OBJECT, nullptr);
+    return JsonbValueToJsonb(object->state.result);
+}
+
+text* jsonb_text(Jsonb* value) {
+    StringInfoData out;
+    initStringInfo(&out);
+    (void)JsonbToCString(&out, &value->root, VARSIZE(value));
+    text* result = make_text({out.data, static_cast<std::size_t>(out.len)});
+    pfree(out.data);
+    return result;
+}
 
 // As JsonbToCString() writes it: ", " between members, ": " behind a name, nothing else.
 std::int64_t jsonb_text_size(Jsonb* value) {

@@ -1,12 +1,31 @@
-// What the server's own functions do not tell of a jsonb without writing all of it: how long its
-// text is, and the digits of its numbers.
+// Making a jsonb, and what the server's own functions do not tell of one without writing all of it:
+// how long its text is, and the digits of its numbers.
 #pragma once
 
 #include "pg/pg.hpp"
 
 namespace idem::pg {
 
-// The bytes of its text, in the server's encoding, without making it: a number that takes a few
+// An object that is being put together. Keys and values are kept as they are given, up to the end.
+struct JsonbObject {
+    JsonbInState state;
+};
+
+JsonbObject begin_object();
+void add_member(JsonbObject* object, JsonbValue* name, JsonbValue* value);
+void add_member(JsonbObject* object, std::string_view name, std::string_view text);
+void add_member(JsonbObject* object, std::string_view name, std::int64_t number);
+Jsonb* end_object(JsonbObject* object);
+
+// The bytes of a string or of a name. The view lives as long as the jsonb.
+inline std::string_view string_of(const JsonbValue& value) {
+    return {value.val.string.val, static_cast<std::size_t>(value.val.string.len)};
+}
+
+// JSON text, in the server's encoding.
+text* jsonb_text(Jsonb* value);
+
+// The bytes of that text, without making it: a number that takes a few
 // bytes in a jsonb may have a hundred thousand digits. Can be cancelled.
 std::int64_t jsonb_text_size(Jsonb* value);
 

@@ -1,4 +1,4 @@
-// The extension's own SQL, and what it needs to know of the installed extension.
+// The extension's own SQL.
 //
 // A statement runs as the owner of the table concerned, whatever the caller may do, and with a
 // pinned search_path, whatever the caller has set. User and snapshot are those of a check of a
@@ -14,6 +14,7 @@
 // security context, settings, snapshots and SPI.
 #pragma once
 
+#include "pg/installed.hpp"
 #include "pg/pg.hpp"
 
 namespace idem::pg {
@@ -28,9 +29,9 @@ struct AsOwner {
     MemoryContext caller_context;
 };
 
-// `table` is one of the schema "idempotency".
+// `table` is one of ours.
 AsOwner begin_as_owner(const char* table);
-void end_as_owner(const AsOwner& scope);
+void end_as_owner(const AsOwner& frame);
 
 // The text of a statement, put together by the compiler from a table of columns.
 struct SqlText {
@@ -39,6 +40,12 @@ struct SqlText {
 
     constexpr void add(const char* piece) {
         while (*piece != '\0') text[length++] = *piece++;
+    }
+    // One of our tables, with its schema.
+    constexpr void table(const char* name) {
+        add(kExtension);
+        add(".");
+        add(name);
     }
     // A parameter: "$27".
     constexpr void parameter(int number) {
@@ -75,25 +82,11 @@ struct Statement {
 std::uint64_t run_read(Statement* statement, Datum* values, const char* nulls);
 std::uint64_t run_write(Statement* statement, Datum* values, const char* nulls);
 
-// A write all by itself, with a scope of its own. Returns the number of rows.
+// A write all by itself, with a frame of its own. Returns the number of rows.
 std::uint64_t write_alone(const char* table, Statement* statement, Datum* values,
                           const char* nulls);
 
 // Sets a setting until the GUC nest level ends that the caller has opened.
 void set_locally(const char* setting, const char* value);
-
-// Takes a lock of such a table until the transaction ends.
-void lock_table(const char* table, LOCKMODE mode);
-
-// The OID of a table in the schema "idempotency"; an error if the extension is absent.
-Oid table_oid(const char* name);
-
-// Library and SQL objects are installed by different commands, so one may be updated and the other
-// not yet: an error if they are of different versions. Looks once, and again after DDL has touched
-// the table of records, which each upgrade script does; else it is one test of a variable.
-void check_version();
-
-// Called once, when the library is loaded.
-void watch_version_changes();
 
 }  // namespace idem::pg

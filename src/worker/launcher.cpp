@@ -15,6 +15,7 @@
 // A wake-up may be for something else (a sweeper's end, SIGHUP). So the latch is reset before
 // anything is looked at, and whatever may have changed is looked at again.
 
+#include "core/pause.hpp"
 #include "core/time.hpp"
 
 #include "config/settings.hpp"
@@ -45,7 +46,7 @@ struct Databases {
 };
 
 bool is_swept(Form_pg_database form) {
-    return form->datallowconn && !form->datistemplate && !database_is_invalid_form(form);
+    return form->datallowconn && !form->datistemplate && !pg::is_invalid_database(form);
 }
 
 Database known_or_new(const Databases& known, Oid oid) {

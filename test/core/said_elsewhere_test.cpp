@@ -10,8 +10,10 @@
 #include <string>
 #include <vector>
 
+#include "core/key.hpp"
 #include "core/outcome.hpp"
 #include "core/policy.hpp"
+#include "core/visible.hpp"
 
 namespace idem::core {
 namespace {
@@ -79,7 +81,9 @@ std::string as_string(std::string_view text) {
 // ---- outcomes, statuses, counters ----
 
 Lines counter_names() {
-    return {std::begin(kCounterNames), std::end(kCounterNames)};
+    Lines result;
+    for (const CounterEntry& entry : kCounters) result.push_back(as_string(entry.name));
+    return result;
 }
 
 TEST(ScopeStats, HasAColumnForEachCounter) {
@@ -135,6 +139,58 @@ TEST(RecordsView, SpellsEachStatusOut) {
     }
 }
 
+// A status byte is spelled as 'i'::"char" or, where the column tells its type, as 'i'.
+TEST(Views, AskForTheStatusInProgress) {
+    const std::string script = install_script();
+    const Lines asked = found(script, "status OPERATOR\\(pg_catalog\\.(?:=|<>)\\) '(.)'(?! THEN)");
+    EXPECT_GE(asked.size(), 4u);
+    for (const std::string& status : asked) {
+        EXPECT_EQ(status, std::string(1, static_cast<char>(Status::InProgress)));
+    }
+}
+
+TEST(AbandonedView, SpellsBothStatusesOut) {
+    const std::string view = between(install_script(), "CREATE VIEW idempotency.abandoned AS", ";");
+    EXPECT_EQ(found(view, "CASE WHEN no_takeover THEN '(\\w+)' ELSE '(\\w+)' END AS status"),
+              Lines{as_string(entry_of(Status::Unknown).word) + ' ' +
+                    as_string(entry_of(Status::InProgress).word)});
+}
+
+TEST(Resolve, IsCommentedWithEachAction) {
+    Lines words;
+    for (const ResolutionEntry& entry : kResolutions) words.push_back(as_string(entry.word));
+    const std::string comment =
+        between(install_script(), "waits for its holder or for an operator: ", "'");
+    EXPECT_EQ(found(comment, "(release|\\w+)(?:,| or|$)"), words);
+}
+
+// ---- what the server shows of us ----
+
+TEST(InFlightView, KnowsTheLocksOfClaims) {
+    const std::string view = between(install_script(), "CREATE VIEW idempotency.in_flight AS", ";");
+    EXPECT_EQ(found(view, "objsubid OPERATOR\\(pg_catalog\\.=\\) (\\d+)"),
+              Lines{std::to_string(kClaimLockClass)});
+}
+
+TEST(SweeperView, KnowsTheLauncher) {
+    const std::string view = between(install_script(), "CREATE VIEW idempotency.sweeper AS", ";");
+    EXPECT_EQ(found(view, "backend_type OPERATOR\\(pg_catalog\\.=\\) '([^']*)'"),
+              Lines{kLauncherType});
+}
+
+TEST(Architecture, HasTheClassesOfLocks) {
+    const Lines expected = {std::to_string(kClaimLockClass), std::to_string(kWorkerLockClass)};
+    EXPECT_EQ(found(contents(kRoot / "docs/architecture.md"), "\n\\| (\\d+) \\|"), expected);
+}
+
+TEST(BadKey, IsToldHowLongAKeyMayBe) {
+    bool known = false;
+    const Problem* problem = problem_of("bad_key", &known);
+    ASSERT_NE(problem, nullptr);
+    const std::string length = " 1 to " + std::to_string(kMaxNameChars) + " ";
+    EXPECT_NE(problem->detail.find(length), std::string::npos) << problem->detail;
+}
+
 TEST(Readme, ListsEachOutcomeWithItsHttpStatus) {
     Lines expected;
     for (const OutcomeEntry& entry : kOutcomes) {
@@ -148,22 +204,22 @@ TEST(Readme, ListsEachOutcomeWithItsHttpStatus) {
 
 // ---- policies ----
 
-std::string sql_type(ColumnType type) {
+std::string sql_type(OptionType type) {
     switch (type) {
-        case ColumnType::Pattern:
-        case ColumnType::Word:
+        case OptionType::Pattern:
+        case OptionType::Word:
             return "text";
-        case ColumnType::Span:
+        case OptionType::Span:
             return "interval";
-        case ColumnType::Number:
+        case OptionType::Number:
             return "integer";
-        case ColumnType::List:
+        case OptionType::List:
             return "text[]";
-        case ColumnType::Flag:
+        case OptionType::Flag:
             return "boolean";
-        case ColumnType::Role:
+        case OptionType::Role:
             return "name";
-        case ColumnType::Moment:
+        case OptionType::Moment:
             return "timestamptz";
     }
     return "";
@@ -197,7 +253,7 @@ TEST(PolicyTable, HasTheColumns) {
 TEST(PolicySet, HasTheOptionsAsArguments) {
     Lines expected;
     for (int i = 0; i < kOptions; ++i) {
-        const bool is_role = kPolicyColumns[i].type == ColumnType::Role;
+        const bool is_role = kPolicyColumns[i].type == OptionType::Role;
         expected.push_back(kPolicyColumns[i].name + std::string(" ") +
                            (is_role ? "regrole" : sql_type(kPolicyColumns[i].type)));
     }
@@ -219,24 +275,24 @@ std::string range_of(const PolicyColumn& column) {
         return name + " OPERATOR(pg_catalog." + with + ") " + value;
     };
     switch (column.type) {
-        case ColumnType::Span: {
+        case OptionType::Span: {
             const auto days = column.range.longest / kDay;
             return compare(column.range.zero_allowed ? ">=" : ">", "'0'::interval") + " AND " +
                    compare("<=", "'" + std::to_string(days) + (days == 1 ? " day" : " days") +
                                      "'::interval");
         }
-        case ColumnType::Number:
+        case OptionType::Number:
             if (column.most == INT32_MAX) return compare(">", std::to_string(column.least - 1));
             return compare(">=", std::to_string(column.least)) + " AND " +
                    compare("<=", std::to_string(column.most));
-        case ColumnType::Word:
+        case OptionType::Word:
             return compare("=", "ANY ('{" + std::regex_replace(column.words, std::regex(" "), "") +
                                     "}'::text[])");
-        case ColumnType::Pattern:
-        case ColumnType::List:
-        case ColumnType::Flag:
-        case ColumnType::Role:
-        case ColumnType::Moment:
+        case OptionType::Pattern:
+        case OptionType::List:
+        case OptionType::Flag:
+        case OptionType::Role:
+        case OptionType::Moment:
             break;
     }
     return "";
@@ -249,6 +305,26 @@ TEST(PolicyTable, ChecksTheSameRanges) {
         if (range.empty()) continue;
         EXPECT_NE(table.find("CHECK (" + range + ")"), std::string::npos) << range;
     }
+}
+
+TEST(PolicyTable, ChecksTheOrderOfTheSameSpans) {
+    const std::string table = policy_table();
+    for (const SpansInOrder& spans : kSpansInOrder) {
+        const std::string shorter = kPolicyColumns[spans.shorter].name;
+        const std::string longer = kPolicyColumns[spans.longer].name;
+        const auto upwards = table.find("CHECK (" + shorter + " OPERATOR(pg_catalog.<=) " + longer);
+        const auto downwards =
+            table.find("CHECK (" + longer + " OPERATOR(pg_catalog.>=) " + shorter);
+        EXPECT_NE(std::min(upwards, downwards), std::string::npos) << shorter;
+    }
+    EXPECT_EQ(found(table, "CHECK \\((\\w+) OPERATOR\\(pg_catalog\\.[<>]=\\) [a-z_]+\\)").size(),
+              std::size(kSpansInOrder));
+}
+
+TEST(PolicyTable, ChecksTheLengthOfAPattern) {
+    EXPECT_EQ(found(policy_table(),
+                    "octet_length\\(scope_pattern\\) OPERATOR\\(pg_catalog\\.<=\\) (\\d+)"),
+              Lines{std::to_string(kMaxNameBytes)});
 }
 
 TEST(Policies, AreDocumentedWithEachOption) {
