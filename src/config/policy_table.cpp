@@ -116,7 +116,7 @@ pg::Statement delete_one = {kDelete.text, 1, kRow.types, pg::Access::ByIndex, nu
 
 [[noreturn]] void raise_policy_table(int column) {
     ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-                    errmsg("table %s.%s can't be read", pg::kExtension, kPolicyTable),
+                    errmsg("table idempotency.policy can't be read"),
                     errdetail("Its column %s has another type, or is null.",
                               core::kPolicyColumns[column].name),
                     errhint("Make the table what CREATE EXTENSION made it.")));
