@@ -47,7 +47,7 @@ $(shell mkdir -p $(sort $(dir $(OBJS))))
 # PGXS tracks no headers.
 $(OBJS): override CXXFLAGS += -MMD -MP
 -include $(OBJS:.o=.d)
-src/idempotency.o src/pg/owner.o: $(TOP)/idempotency.control $(TOP)/META.json
+src/idempotency.o src/pg/installed.o: $(TOP)/idempotency.control $(TOP)/META.json
 
 # What a release consists of: the files of the last commit, the same bytes whenever and wherever.
 DIST = idempotency-$(IDEM_RELEASE)

@@ -1,11 +1,11 @@
 // What happens when the library is loaded: settings, hooks, shared memory, launcher, nothing else.
 
-#include "claim/grant.hpp"
+#include "claim/token.hpp"
 #include "claim/open_claims.hpp"
 #include "config/policy.hpp"
 #include "config/settings.hpp"
 #include "pg/boundary.hpp"
-#include "pg/owner.hpp"
+#include "pg/installed.hpp"
 #include "pg/snapshot.hpp"
 #include "stats/counters.hpp"
 #include "store/record_table.hpp"
@@ -20,7 +20,7 @@ void _PG_init(void);
 
 void _PG_init(void) {
     idem::pg::end_session_on_terminate();
-    idem::pg::watch_version_changes();
+    idem::pg::watch_version("record");
     idem::pg::watch_imported_snapshots();
     idem::config::define_settings();
     idem::config::watch_policy_changes();

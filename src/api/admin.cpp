@@ -1,12 +1,11 @@
 // Functions for operators: what becomes of single records, who may call what, what was counted.
 
 #include "api/arguments.hpp"
-#include "claim/locks.hpp"
 #include "claim/operator.hpp"
 #include "pg/boundary.hpp"
 #include "pg/owner.hpp"
 #include "stats/counters.hpp"
-#include "store/store.hpp"
+#include "store/sweep.hpp"
 
 namespace idem::api {
 
@@ -61,7 +60,7 @@ Datum cleanup(FunctionCallInfo fcinfo) {
     if (max_rows < 1) raise_number("max_rows", max_rows, 1, INT64_MAX);
     pg::require_writable("idem_cleanup()");
     store::Sweep which{DT_NOBEGIN, GetCurrentTimestamp(), max_rows, stats::count_swept};
-    PG_RETURN_INT64(store::records().sweep(which).rows);
+    PG_RETURN_INT64(store::sweep(which).rows);
 }
 
 // claim_lives(lease_until, backend_pid, backend_start), of a record in progress
@@ -71,7 +70,7 @@ Datum claim_lives(FunctionCallInfo fcinfo) {
     record.lease_until = PG_ARGISNULL(0) ? pg::kNoTime : PG_GETARG_TIMESTAMPTZ(0);
     record.backend_pid = PG_ARGISNULL(1) ? 0 : PG_GETARG_INT32(1);
     record.backend_start = PG_ARGISNULL(2) ? pg::kNoTime : PG_GETARG_TIMESTAMPTZ(2);
-    PG_RETURN_BOOL(claim::claim_lives(record, GetCurrentTimestamp()));
+    PG_RETURN_BOOL(claim::claim_lives(record));
 }
 
 // ---- rights: plain GRANT and REVOKE of the caller, who therefore has to own the extension ----
@@ -118,14 +117,14 @@ void change_rights(FunctionCallInfo fcinfo, const char* verb, const char* prepos
 }
 
 // idem_grant(role, operator)
-Datum grant(FunctionCallInfo fcinfo) {
+Datum grant_rights(FunctionCallInfo fcinfo) {
     change_rights(fcinfo, "GRANT", "TO", kProtocol);
     if (bool_or(fcinfo, 1, false)) change_rights(fcinfo, "GRANT", "TO", kOperator);
     PG_RETURN_VOID();
 }
 
 // idem_revoke(role)
-Datum revoke(FunctionCallInfo fcinfo) {
+Datum revoke_rights(FunctionCallInfo fcinfo) {
     change_rights(fcinfo, "REVOKE", "FROM", kProtocol);
     change_rights(fcinfo, "REVOKE", "FROM", kOperator);
     PG_RETURN_VOID();
@@ -183,7 +182,7 @@ IDEM_FUNCTION(idem_operator_resolve, idem::api::resolve);
 IDEM_FUNCTION(idem_operator_forget, idem::api::forget);
 IDEM_FUNCTION(idem_operator_cleanup, idem::api::cleanup);
 IDEM_FUNCTION(idem_claim_lives, idem::api::claim_lives);
-IDEM_FUNCTION(idem_owner_grant, idem::api::grant);
-IDEM_FUNCTION(idem_owner_revoke, idem::api::revoke);
+IDEM_FUNCTION(idem_owner_grant, idem::api::grant_rights);
+IDEM_FUNCTION(idem_owner_revoke, idem::api::revoke_rights);
 IDEM_FUNCTION(idem_scope_stats, idem::api::scope_stats);
 IDEM_FUNCTION(idem_operator_stats_reset, idem::api::stats_reset);

@@ -2,8 +2,6 @@
 
 #include "api/begin.hpp"
 
-#include "core/outcome.hpp"
-
 #include "api/arguments.hpp"
 #include "claim/begin.hpp"
 #include "claim/operator.hpp"
@@ -68,19 +66,34 @@ struct Shown {
 };
 
 Shown shown_in(const claim::Answer& answer) {
-    if (!answer.outcome) return {true, true, false, true};
-    bool executes = *answer.outcome == core::Outcome::Execute;
-    bool replays = *answer.outcome == core::Outcome::Replay;
-    bool ended = answer.record.status != core::Status::InProgress;
-    bool pauses =
-        *answer.outcome == core::Outcome::RetryLater || *answer.outcome == core::Outcome::Exhausted;
-    return {executes, replays || (executes && ended), executes, executes || replays || pauses};
+    if (!answer.decision) return {true, true, false, true};
+    switch (answer.decision->outcome) {
+        case core::Outcome::Execute:  // the result is there when idem_execute has recorded it
+            return {true, answer.record.status != core::Status::InProgress, true, true};
+        case core::Outcome::Replay:
+            return {false, true, false, true};
+        case core::Outcome::RetryLater:
+        case core::Outcome::Exhausted:
+            return {false, false, false, true};
+        case core::Outcome::InProgress:
+        case core::Outcome::Mismatch:
+        case core::Outcome::Expired:
+        case core::Outcome::Unknown:
+            break;
+    }
+    return {false, false, false, false};
 }
 
 void set_identity(const store::Identity& id, Row* row) {
     row->pointer(kKey, id.key);
     row->pointer(kScope, id.scope);
     row->pointer(kPrincipal, id.principal);
+}
+
+void set_decision(const core::Decision& decision, Row* row) {
+    row->word(kOutcome, core::outcome_word(decision.outcome));
+    if (decision.retry_after > 0)
+        row->value(kRetryAfter, PointerGetDatum(pg::make_interval(decision.retry_after)));
 }
 
 void set_result(const store::Record& record, Row* row) {
@@ -154,8 +167,8 @@ Datum once(FunctionCallInfo fcinfo) {
 // idem_get(key, scope, principal)
 Datum get(FunctionCallInfo fcinfo) {
     pg::require_no_parallel_mode("idem_get()");
-    claim::Answer answer;
-    if (!claim::look(identity(fcinfo, 0, 1, 2), &answer)) PG_RETURN_NULL();
+    claim::Answer answer = claim::get(identity(fcinfo, 0, 1, 2));
+    if (!answer.has_record) PG_RETURN_NULL();
     return claim_datum(fcinfo, answer);
 }
 
@@ -167,9 +180,7 @@ Datum claim_datum(FunctionCallInfo fcinfo, const claim::Answer& answer) {
     memset(row.nulls, true, sizeof(row.nulls));
     memset(row.values, 0, sizeof(row.values));
     set_identity(answer.record.id, &row);
-    if (answer.outcome) row.word(kOutcome, core::outcome_word(*answer.outcome));
-    if (answer.retry_after > 0)
-        row.value(kRetryAfter, PointerGetDatum(pg::make_interval(answer.retry_after)));
+    if (answer.decision) set_decision(*answer.decision, &row);
     if (answer.has_record) {
         set_record(answer.record, &row);
         set_shown(answer.record, shown_in(answer), &row);

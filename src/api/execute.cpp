@@ -1,12 +1,8 @@
 // idem_execute: runs an SQL function exactly once, as the caller, and keeps what it returns.
 
-#include "core/sqlstate.hpp"
-
+#include "claim/execute.hpp"
 #include "api/arguments.hpp"
 #include "api/begin.hpp"
-#include "claim/begin.hpp"
-#include "claim/operator.hpp"
-#include "config/policy.hpp"
 #include "pg/boundary.hpp"
 #include "worker/presence.hpp"
 
@@ -131,7 +127,8 @@ Operation operation_argument(FunctionCallInfo fcinfo, int arg) {
 
 // Calls it as the current user and takes its result apart. It sees what had committed when it was
 // granted, also where it is declared STABLE and the statement around it began before.
-void run_operation(const Operation& operation, Jsonb* request, claim::Response* response) {
+void run_operation(void* argument, Jsonb* request, claim::Response* response) {
+    const auto& operation = *static_cast<const Operation*>(argument);
     FmgrInfo function;
     fmgr_info(operation.function, &function);
     PushActiveSnapshot(GetTransactionSnapshot());
@@ -142,59 +139,6 @@ void run_operation(const Operation& operation, Jsonb* request, claim::Response* 
     Datum result = FunctionCallInvoke(call);
     if (!call->isnull) take_result(operation, result, response);
     PopActiveSnapshot();
-}
-
-// Runs the operation in a subtransaction. nullptr if it succeeded, else its error, which is over.
-ErrorData* run_guarded(const Operation& operation, Jsonb* request, claim::Response* response) {
-    ErrorData* volatile error = nullptr;
-    pg::Subtransaction outer = pg::begin_subtransaction();
-    PG_TRY();
-    {
-        run_operation(operation, request, response);
-        pg::commit_subtransaction(outer);
-    }
-    PG_CATCH();
-    { error = pg::abort_subtransaction(outer); }
-    PG_END_TRY();
-    return error;
-}
-
-bool is_final(const ErrorData& error, const text* scope) {
-    const char* sqlstate = unpack_sql_state(error.sqlerrcode);
-    config::ScopePolicy policy = config::policy_for(pg::bytes_of(scope));
-    if (policy.final_errors == nullptr) return core::is_fault_of_request(sqlstate);
-    pg::TextList entries = pg::text_list(policy.final_errors, "final_errors");
-    return core::is_listed(sqlstate, entries.items, entries.count);
-}
-
-// Why the operation failed, if that is final. Else the error again: the transaction rolls back, and
-// the retry runs.
-text* failure_of(ErrorData* error, const text* scope) {
-    if (error == nullptr) return nullptr;
-    if (!is_final(*error, scope)) ReThrowError(error);
-    text* message =
-        cstring_to_text(psprintf("%s: %s", unpack_sql_state(error->sqlerrcode), error->message));
-    FreeErrorData(error);
-    return message;
-}
-
-// Why the operation failed; nullptr if it succeeded. Meanwhile nobody ends the claim. An error that
-// goes on takes claim and mark along.
-text* run_under_claim(const claim::Answer& answer, const Operation& operation, Jsonb* request,
-                      claim::Response* response) {
-    const store::Identity& id = answer.record.id;
-    claim::open_claim(id)->operated = true;
-    text* failure = failure_of(run_guarded(operation, request, response), id.scope);
-    claim::open_claim(id)->operated = false;
-    return failure;
-}
-
-void record_result(const claim::Answer& answer, text* failure, const claim::Response& response) {
-    claim::ClaimRef ref{"idem_execute()", answer.record.id, answer.record.token};
-    if (failure == nullptr)
-        (void)claim::complete(ref, response, std::nullopt);
-    else
-        (void)claim::fail(ref, claim::Response{}, claim::Failure{failure, false, std::nullopt});
 }
 
 claim::Question question_of(FunctionCallInfo fcinfo, const Operation& operation) {
@@ -222,14 +166,7 @@ Datum execute(FunctionCallInfo fcinfo) {
                 (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("operation needs a request"),
                  errdetail("It is a strict function, which is not called with null."),
                  errhint("Pass a request, or drop STRICT from the function.")));
-    claim::Answer answer = claim::begin(question);
-    if (answer.outcome != core::Outcome::Execute) return claim_datum(fcinfo, answer);
-    claim::Response response{};
-    text* failure = run_under_claim(answer, operation, question.request, &response);
-    record_result(answer, failure, response);
-    claim::Answer recorded;
-    if (claim::look(answer.record.id, &recorded)) answer.record = recorded.record;
-    return claim_datum(fcinfo, answer);
+    return claim_datum(fcinfo, claim::execute(question, run_operation, &operation));
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "api/arguments.hpp"
 #include "claim/fingerprint.hpp"
 #include "pg/boundary.hpp"
+#include "pg/jsonb.hpp"
 
 namespace idem::api {
 
@@ -97,27 +98,6 @@ Datum http_status(FunctionCallInfo fcinfo) {
     PG_RETURN_INT32(problem->http_status);
 }
 
-void push_string(JsonbParseState** state, JsonbIteratorToken token, std::string_view text) {
-    JsonbValue value;
-    value.type = jbvString;
-    value.val.string.val = const_cast<char*>(text.data());
-    value.val.string.len = static_cast<int>(text.size());
-    (void)pushJsonbValue(state, token, &value);
-}
-
-void push_number(JsonbParseState** state, std::string_view name, std::int64_t number) {
-    push_string(state, WJB_KEY, name);
-    JsonbValue value;
-    value.type = jbvNumeric;
-    value.val.numeric = DatumGetNumeric(DirectFunctionCall1(int8_numeric, Int64GetDatum(number)));
-    (void)pushJsonbValue(state, WJB_VALUE, &value);
-}
-
-void push_member(JsonbParseState** state, std::string_view name, std::string_view text) {
-    push_string(state, WJB_KEY, name);
-    push_string(state, WJB_VALUE, text);
-}
-
 // Rounded up, as Retry-After wants it. The longest pause is the end of int64: nothing is added.
 std::int64_t whole_seconds(std::int64_t micros) {
     return micros / core::kSecond + (micros % core::kSecond > 0 ? 1 : 0);
@@ -125,14 +105,13 @@ std::int64_t whole_seconds(std::int64_t micros) {
 
 // An RFC 9457 problem document.
 Jsonb* problem_document(const core::Problem& problem, std::int64_t retry_after) {
-    JsonbParseState* state = nullptr;
-    (void)pushJsonbValue(&state, WJB_BEGIN_OBJECT, nullptr);
-    push_member(&state, "type", problem.type);
-    push_member(&state, "title", problem.title);
-    push_number(&state, "status", problem.http_status);
-    push_member(&state, "detail", problem.detail);
-    if (retry_after > 0) push_number(&state, "retry_after", whole_seconds(retry_after));
-    return JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, nullptr));
+    pg::JsonbObject document = pg::begin_object();
+    pg::add_member(&document, "type", problem.type);
+    pg::add_member(&document, "title", problem.title);
+    pg::add_member(&document, "status", problem.http_status);
+    pg::add_member(&document, "detail", problem.detail);
+    if (retry_after > 0) pg::add_member(&document, "retry_after", whole_seconds(retry_after));
+    return pg::end_object(&document);
 }
 
 std::int64_t retry_after_of(HeapTupleHeader claim) {

@@ -28,69 +28,40 @@ struct Turn {
     Blocker blocker;
 };
 
-// Times that are absent never lie ahead.
-std::int64_t or_past(TimestampTz time) {
-    return time == pg::kNoTime ? 0 : time;
-}
-
 // The end of a session says nothing to a fixed snapshot: what the session has committed may be
 // newer. There only the lease counts.
-bool is_abandoned_early(const store::Record& record, const Question& question, TimestampTz now) {
-    return question.fixed == nullptr && now < record.lease_until && holder_is_gone(record);
-}
-
-core::Known facts_of(const store::Record& record, const Question& question, TimestampTz now) {
-    core::Known facts{};
-    facts.status = record.status;
-    facts.attempt = record.attempt;
-    facts.lease_until = or_past(record.lease_until);
-    facts.next_attempt_at = or_past(record.next_attempt_at);
-    facts.expires_at = record.expires_at;
-    facts.retained_until = record.retained_until;
-    facts.claimed_at = record.claimed_at;
-    facts.released_by_operator = record.resolved_by != nullptr;
-    facts.same_fingerprint = same_request(record, question);
-    facts.holder_gone = is_abandoned_early(record, question, now);
-    return facts;
-}
-
-// What the row does not say: it follows from the time and the policy.
-bool is_unknown(const core::Known& record, const core::Terms& terms) {
-    return record.status == core::Status::InProgress &&
-           (terms.now >= record.lease_until || record.holder_gone) &&
-           terms.on_lease_expiry == core::OnLeaseExpiry::Unknown;
-}
-
 core::Decision decide(const Question& question, Turn* turn) {
     core::Terms terms = question.terms;
     terms.now = turn->now;
     if (!turn->answer.has_record) return core::decide(nullptr, terms);
     store::Record* record = &turn->answer.record;
-    if (record->no_takeover) terms.on_lease_expiry = core::OnLeaseExpiry::Unknown;
-    core::Known facts = facts_of(*record, question, turn->now);
-    if (is_unknown(facts, terms)) record->status = core::Status::Unknown;
+    core::Known facts = facts_of(*record, turn->now);
+    if (question.fixed != nullptr) facts.holder_gone = false;
+    facts.same_fingerprint = same_request(*record, question);
+    record->status = core::status_at(facts, terms);
     return core::decide(&facts, terms);
+}
+
+core::Outcome outcome_of(const Turn& turn) {
+    return turn.answer.decision->outcome;
 }
 
 Turn judge(const Question& question) {
     Turn turn{};
     turn.answer.record.id = question.id;
-    store::Look look = store::records().find(question.id, &turn.answer.record);
+    store::Look look = store::find(question.id, &turn.answer.record);
     turn.answer.has_record = look.found;
     turn.writer = look.writer;
     turn.now = GetCurrentTimestamp();
-    core::Decision decision = decide(question, &turn);
-    turn.answer.outcome = decision.outcome;
-    turn.answer.execution = decision.execution;
-    turn.answer.retry_after = decision.retry_after;
-    if (decision.outcome == core::Outcome::InProgress) turn.blocker = Blocker::Lease;
+    turn.answer.decision = decide(question, &turn);
+    if (outcome_of(turn) == core::Outcome::InProgress) turn.blocker = Blocker::Lease;
     return turn;
 }
 
 // Another transaction is deciding about the key, and has its lock or has written the row already.
-Turn held_elsewhere(const Question& question, Blocker blocker, TransactionId writer) {
+Turn decided_elsewhere(const Question& question, Blocker blocker, TransactionId writer) {
     Turn turn{};
-    turn.answer.outcome = core::kHeldElsewhere.outcome;
+    turn.answer.decision = core::kDecidedElsewhere;
     turn.answer.record.id = question.id;
     turn.writer = writer;
     turn.blocker = blocker;
@@ -99,7 +70,7 @@ Turn held_elsewhere(const Question& question, Blocker blocker, TransactionId wri
 
 // Nothing may be granted while the row that a writer leaves behind is not known.
 bool may_grant(const Turn& turn) {
-    return turn.answer.outcome == core::Outcome::Execute && !TransactionIdIsValid(turn.writer);
+    return outcome_of(turn) == core::Outcome::Execute && !TransactionIdIsValid(turn.writer);
 }
 
 // What an absent row says is certain under the lock alone: a look may miss one that is being moved.
@@ -109,9 +80,9 @@ bool needs_lock(const Turn& turn) {
 
 // A look with which nothing is granted.
 Turn turn_without_grant(const Question& question, const Turn& turn) {
-    if (turn.answer.outcome == core::Outcome::Execute ||
+    if (outcome_of(turn) == core::Outcome::Execute ||
         (!turn.answer.has_record && TransactionIdIsValid(turn.writer)))
-        return held_elsewhere(question, Blocker::Writer, turn.writer);
+        return decided_elsewhere(question, Blocker::Writer, turn.writer);
     return turn;
 }
 
@@ -120,8 +91,9 @@ Turn own_turn(const Question& question, const OpenClaim* claim) {
     Turn turn{};
     turn.answer.record = current_record(claim);
     turn.answer.has_record = true;
-    turn.answer.outcome = same_request(turn.answer.record, question) ? core::Outcome::InProgress
-                                                                     : core::Outcome::Mismatch;
+    turn.answer.decision = core::kDecidedElsewhere;
+    if (!same_request(turn.answer.record, question))
+        turn.answer.decision->outcome = core::Outcome::Mismatch;
     return turn;
 }
 
@@ -134,7 +106,7 @@ Turn locked_turn(const Question& question, std::int64_t left) {
     }
     if (grant(question, turn.now, left, &turn.answer)) return turn;
     unlock(question.id);
-    return held_elsewhere(question, Blocker::Lock, InvalidTransactionId);
+    return decided_elsewhere(question, Blocker::Lock, InvalidTransactionId);
 }
 
 // Looks first and locks only where it must, so that a replay takes no lock.
@@ -144,7 +116,7 @@ Turn unlocked_turn(const Question& question, std::int64_t left) {
     if (try_lock(question.id)) return locked_turn(question, left);
     // Whoever has the lock may have just committed.
     turn = judge(question);
-    if (needs_lock(turn)) return held_elsewhere(question, Blocker::Lock, InvalidTransactionId);
+    if (needs_lock(turn)) return decided_elsewhere(question, Blocker::Lock, InvalidTransactionId);
     return turn_without_grant(question, turn);
 }
 
@@ -175,8 +147,8 @@ bool wait_for(const Turn& turn, const Question& question, Patience* patience) {
 
 void account_for(const Answer& answer, std::int64_t waited) {
     const store::Identity& id = answer.record.id;
-    stats::account_for({*answer.outcome, answer.execution, pg::bytes_of(id.scope),
-                        pg::bytes_of(id.principal), pg::bytes_of(id.key),
+    stats::account_for({answer.decision->outcome, answer.decision->execution,
+                        pg::bytes_of(id.scope), pg::bytes_of(id.principal), pg::bytes_of(id.key),
                         answer.has_record ? answer.record.attempt : 0, waited});
 }
 
@@ -231,7 +203,7 @@ Answer begin(const Question& given) {
 
 bool once(const Question& question) {
     Answer answer = begin(question);
-    switch (*answer.outcome) {
+    switch (answer.decision->outcome) {
         case core::Outcome::Execute:
             complete_at_once(answer.record.id);
             return true;

@@ -10,8 +10,7 @@
 
 #include "claim/locks.hpp"
 #include "claim/open_claims.hpp"
-#include "pg/owner.hpp"
-#include "pg/shared_memory.hpp"
+#include "claim/token.hpp"
 #include "pg/snapshot.hpp"
 #include "pg/wait.hpp"
 #include "store/store.hpp"
@@ -26,8 +25,8 @@ store::Record inherited(const Answer& answer, TimestampTz now) {
     const store::Record& row = answer.record;
     record.id = row.id;
     record.created_at = now;
-    if (answer.execution == core::Execution::First || answer.execution == core::Execution::Reuse)
-        return record;
+    core::Execution execution = answer.decision->execution;
+    if (execution == core::Execution::First || execution == core::Execution::Reuse) return record;
     record.attempt = row.attempt;
     record.created_at = row.created_at;
     record.fingerprint = row.fingerprint;
@@ -88,11 +87,11 @@ bool lease_ended_before(const Question& question, const store::Record& record, T
 // Whether the work will see every effect of the attempts before.
 bool sees_earlier_attempts(const Question& question, const Answer& answer, TimestampTz now) {
     if (question.fixed == nullptr) return true;
-    bool in_time = answer.execution != core::Execution::Takeover ||
+    bool in_time = answer.decision->execution != core::Execution::Takeover ||
                    lease_ended_before(question, answer.record, now) ||
                    pg::is_as_good_as_new(question.fixed);
     return in_time && !pg::may_be_pruned_under(question.fixed_since, now) &&
-           store::records().known_to(question.fixed, question.id);
+           store::known_to(question.fixed, question.id);
 }
 
 // The retry has a snapshot that knows the attempt.
@@ -124,28 +123,14 @@ void add_and_write(void* argument) {
 // without such a limit, as by any statement. What else a write may wait for, such as a table that
 // is being extended or a lock of a trigger's own, is nobody's claim: there it tries again, more
 // patiently.
-bool add_written(const store::Store& store, NewClaim* claim, std::int64_t left) {
+bool add_written(NewClaim* claim, std::int64_t left) {
     for (std::int64_t patience = left; patience < core::kLongestWait;
          patience = Max(patience, core::kMillisecond) * 2) {
         if (pg::wait_at_most(patience, add_and_write, claim)) return claim->written;
-        if (store.is_busy(claim->record->id)) return false;
+        if (store::is_busy(claim->record->id)) return false;
     }
     add_and_write(claim);
     return claim->written;
-}
-
-// The time of the last token that this server has made.
-void init_last_time(void* memory) {
-    pg_atomic_init_u64(static_cast<pg_atomic_uint64*>(memory), 0);
-}
-
-pg::SharedMemory shared_last_time = {"idempotency tokens", sizeof(pg_atomic_uint64), init_last_time,
-                                     nullptr, nullptr};
-pg_atomic_uint64 own_last_time;  // static storage, so it begins with zero
-
-pg_atomic_uint64* last_time() {
-    void* shared = pg::attach(&shared_last_time);
-    return shared != nullptr ? static_cast<pg_atomic_uint64*>(shared) : &own_last_time;
 }
 
 }  // namespace
@@ -153,37 +138,19 @@ pg_atomic_uint64* last_time() {
 bool grant(const Question& question, TimestampTz now, std::int64_t left, Answer* answer) {
     // Whoever is waited for here may have changed how rows are written, and the row; nobody does
     // from here on but who writes rows like us.
-    pg::lock_table("record", RowExclusiveLock);
+    store::lock_for_writing(question.id);
     if (!sees_earlier_attempts(question, *answer, now)) raise_unseen_attempt();
     store::Record record = new_attempt(question, *answer, now);
     NewClaim claim{&record, answer->has_record ? &answer->record : nullptr, false};
-    const store::Store& store = store::records();
-    store.reserve();
-    if (store.writes_in_callbacks)
+    store::reserve(record.id);
+    if (store::bypasses_executor(record.id))
         (void)add_claim(record, claim.before);
-    else if (!add_written(store, &claim, left))
+    else if (!add_written(&claim, left))
         return false;
     come_first_at_commit();
     answer->record = record;
     answer->has_record = true;
     return true;
-}
-
-// What is remembered are times alone: a record whose token is far ahead must not take all others
-// with it. The server's clock counts microseconds since 2000-01-01, as tokens do.
-std::int64_t new_token(std::int64_t previous) {
-    pg_atomic_uint64* last = last_time();
-    std::int64_t now = GetCurrentTimestamp();
-    std::uint64_t seen = pg_atomic_read_u64(last);
-    std::int64_t time;
-    do {
-        time = core::token_time(now, static_cast<std::int64_t>(seen));
-    } while (!pg_atomic_compare_exchange_u64(last, &seen, static_cast<std::uint64_t>(time)));
-    return core::next_token(time, pg_prng_uint32(&pg_global_prng_state), previous);
-}
-
-void request_token_memory() {
-    pg::request_shared_memory(&shared_last_time);
 }
 
 }  // namespace idem::claim

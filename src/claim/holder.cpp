@@ -5,8 +5,8 @@
 
 #include "core/time.hpp"
 
-#include "claim/grant.hpp"
 #include "claim/locks.hpp"
+#include "claim/token.hpp"
 #include "pg/boundary.hpp"
 #include "stats/events.hpp"
 #include "store/store.hpp"
@@ -71,8 +71,8 @@ bool speaks_of(const ClaimRef& ref, const OpenClaim* claim) {
 // The claim in the committed record. Only the holder of its token may touch it.
 FoundClaim committed_claim(const ClaimRef& ref) {
     FoundClaim claim{};
-    bool found = ref.token ? lock_and_find(ref.id, &claim.record)
-                           : store::records().find(ref.id, &claim.record).found;
+    bool found =
+        ref.token ? lock_and_find(ref.id, &claim.record) : store::find(ref.id, &claim.record).found;
     if (!found) raise_no_claim();
     if (!ref.token) raise_token_required();
     if (claim.record.token != *ref.token) raise_claim_lost();
@@ -99,12 +99,11 @@ void give_back_attempt(const core::Policy& policy, FoundClaim* claim) {
     keep_if_undecided(policy, record);
     store::Version open = version_in_progress(record->token);
     record->token = new_token(record->token);
-    if (!store::records().update(*record, open)) store::raise_claim_overtaken();
+    if (!store::update(*record, open)) store::raise_claim_overtaken();
 }
 
 void remove_row(const store::Record& record) {
-    if (!store::records().remove(record.id, store::version_of(record)))
-        store::raise_claim_overtaken();
+    if (!store::remove(record.id, store::version_of(record))) store::raise_claim_overtaken();
 }
 
 // Errors: ID404, ID409, 22004. Takes the key's lock, waiting for whoever is deciding about the key:
@@ -127,7 +126,7 @@ void save(FoundClaim* claim) {
         write_claim(claim->open, claim->record);
         return;
     }
-    if (!store::records().update(claim->record, version_in_progress(claim->record.token)))
+    if (!store::update(claim->record, version_in_progress(claim->record.token)))
         store::raise_claim_overtaken();
 }
 
@@ -137,7 +136,7 @@ void save_ended(FoundClaim* claim) {
     if (claim->open != nullptr) {
         end_claim(claim->open, false);
         unlock_written_claim(claim->open);
-    } else if (store::records().rows_guard_themselves) {
+    } else if (store::bypasses_executor(claim->record.id)) {
         unlock(claim->record.id);
     }
 }

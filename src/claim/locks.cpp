@@ -48,7 +48,7 @@ LockAcquireResult acquire(const store::Identity& id, bool dont_wait) {
     return as_transaction([&] { return LockAcquire(&tag, ExclusiveLock, false, dont_wait); });
 }
 
-void wait_for_holder(void* id) {
+void lock_wanted(void* id) {
     lock(*static_cast<const store::Identity*>(id));
 }
 
@@ -84,6 +84,17 @@ bool backend_lives(std::int32_t pid, TimestampTz start) {
     return BackendPidGetProc(pid) != nullptr && start_of(pid) == start;
 }
 
+// Whether the record names a backend that is gone.
+bool holder_is_gone(const store::Record& record) {
+    return record.status == core::Status::InProgress && record.backend_pid != 0 &&
+           !backend_lives(record.backend_pid, record.backend_start);
+}
+
+// Times that are absent never lie ahead.
+std::int64_t or_past(TimestampTz time) {
+    return time == pg::kNoTime ? 0 : time;
+}
+
 }  // namespace
 
 bool try_lock(const store::Identity& id) {
@@ -103,7 +114,7 @@ void unlock(const store::Identity& id) {
 bool lock_and_find(const store::Identity& id, store::Record* record) {
     for (;;) {
         lock(id);
-        store::Look look = store::records().find(id, record);
+        store::Look look = store::find(id, record);
         if (!TransactionIdIsValid(look.writer)) return look.found;
         unlock(id);
         pg::wait_for_transaction(look.writer);
@@ -126,7 +137,7 @@ std::int64_t time_waited(const Patience& patience) {
 
 bool wait_for_lock(const store::Identity& id, std::int64_t left) {
     store::Identity wanted = id;
-    if (left != kForEver) return pg::wait_at_most(left, wait_for_holder, &wanted);
+    if (left != kForEver) return pg::wait_at_most(left, lock_wanted, &wanted);
     lock(id);
     return true;
 }
@@ -162,19 +173,20 @@ void name_no_backend(store::Record* record) {
     record->backend_start = pg::kNoTime;
 }
 
-bool holder_is_gone(const store::Record& record) {
-    return record.status == core::Status::InProgress && record.backend_pid != 0 &&
-           !backend_lives(record.backend_pid, record.backend_start);
-}
-
-bool claim_lives(const store::Record& record, TimestampTz now) {
-    return record.status == core::Status::InProgress && now < record.lease_until &&
-           !holder_is_gone(record);
-}
-
-bool is_unknown(const store::Record& record, TimestampTz now) {
-    return record.status == core::Status::InProgress && record.no_takeover &&
-           !claim_lives(record, now);
+core::Known facts_of(const store::Record& record, TimestampTz now) {
+    core::Known facts{};
+    facts.status = record.status;
+    facts.attempt = record.attempt;
+    facts.lease_until = or_past(record.lease_until);
+    facts.next_attempt_at = or_past(record.next_attempt_at);
+    facts.expires_at = record.expires_at;
+    facts.retained_until = record.retained_until;
+    facts.holder_gone = now < record.lease_until && holder_is_gone(record);
+    facts.released_by_operator = record.resolved_by != nullptr;
+    facts.no_takeover = record.no_takeover;
+    facts.same_fingerprint = true;
+    facts.claimed_at = record.claimed_at;
+    return facts;
 }
 
 }  // namespace idem::claim

@@ -6,6 +6,8 @@
 // 64-bit hash may collide; then a caller is told "in progress" for no reason, never worse.
 #pragma once
 
+#include "core/decision.hpp"
+
 #include "store/record.hpp"
 
 namespace idem::claim {
@@ -61,14 +63,7 @@ void wait_for_lease(Patience* patience, std::int64_t left);
 void name_this_backend(store::Record* record);
 void name_no_backend(store::Record* record);
 
-// Whether the record names a backend that is gone.
-bool holder_is_gone(const store::Record& record);
-
-// Whether a claim is alive at `now`: its lease runs, and so does the backend that it names. Nobody
-// takes it over, and nobody may forget it. The views ask it, too, as idempotency.claim_lives.
-bool claim_lives(const store::Record& record, TimestampTz now);
-
-// Whether a claim has died whose policy forbids to take it over: an operator decides.
-bool is_unknown(const store::Record& record, TimestampTz now);
+// The record as a decision sees it at `now`, but for the request, which is taken to be the same.
+core::Known facts_of(const store::Record& record, TimestampTz now);
 
 }  // namespace idem::claim

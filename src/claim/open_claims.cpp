@@ -139,10 +139,9 @@ store::Version row_version(const OpenClaim& claim) {
 
 // The row that a claim replaces may have been swept meanwhile; then it is inserted.
 bool try_to_write(OpenClaim* claim, const store::Record& record) {
-    const store::Store& store = store::records();
     store::Version row = row_version(*claim);
     claim->busy_level = current_level(claim);
-    bool written = (row.token != 0 && store.update(record, row)) || store.insert(record);
+    bool written = (row.token != 0 && store::update(record, row)) || store::insert(record);
     claim->busy_level = 0;
     if (written && claim->written_level == 0) claim->written_level = current_level(claim);
     return written;
@@ -171,7 +170,7 @@ void write_open_claims() {
     if (claims.context == nullptr) return;
     for (OpenClaim* claim = claims.newest; claim != nullptr; claim = claim->older) {
         if (claim->ended_level > 0 || claim->leased) continue;
-        if (!store::records().writes_in_callbacks) raise_table_changed();
+        if (!store::bypasses_executor(claim->begun.id)) raise_table_changed();
         write_open_claim(claim);
         claim->leased = true;
     }
@@ -254,7 +253,7 @@ OpenClaim* ended_claim(const store::Identity& id) {
 
 store::Record current_record(const OpenClaim* claim) {
     store::Record record = claim->begun;
-    if (claim->written_level > 0 && !store::records().find(claim->begun.id, &record).found)
+    if (claim->written_level > 0 && !store::find(claim->begun.id, &record).found)
         store::raise_claim_overtaken();
     return record;
 }
@@ -270,11 +269,10 @@ bool write_early(OpenClaim* claim) {
 }
 
 void restore_before(OpenClaim* claim) {
-    const store::Store& store = store::records();
     store::Version written = row_version(*claim);
     claim->busy_level = current_level(claim);
-    bool restored = claim->has_before ? store.update(claim->before, written)
-                                      : store.remove(claim->begun.id, written);
+    bool restored = claim->has_before ? store::update(claim->before, written)
+                                      : store::remove(claim->begun.id, written);
     claim->busy_level = 0;
     if (!restored) store::raise_claim_overtaken();
 }
@@ -285,7 +283,7 @@ void end_claim(OpenClaim* claim, bool released) {
 }
 
 void unlock_written_claim(OpenClaim* claim) {
-    if (store::records().rows_guard_themselves &&
+    if (store::bypasses_executor(claim->begun.id) &&
         claim->claimed_level == GetCurrentTransactionNestLevel())
         unlock(claim->begun.id);
 }

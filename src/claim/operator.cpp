@@ -6,8 +6,8 @@
 
 #include "core/outcome.hpp"
 
-#include "claim/grant.hpp"
 #include "claim/locks.hpp"
+#include "claim/token.hpp"
 #include "store/store.hpp"
 
 namespace idem::claim {
@@ -76,7 +76,14 @@ void keep_as_fresh(const core::Policy& policy, store::Record* record) {
 
 // A look without the lock can miss a row that is being moved; nobody moves one twice that fast.
 bool seen(const store::Identity& id, store::Record* record) {
-    return store::records().find(id, record).found || store::records().find(id, record).found;
+    return store::find(id, record).found || store::find(id, record).found;
+}
+
+// No policy of today is asked: what it says will count for whoever begins.
+core::Status status_now(const store::Record& record) {
+    core::Terms terms{};
+    terms.now = GetCurrentTimestamp();
+    return core::status_at(facts_of(record, terms.now), terms);
 }
 
 }  // namespace
@@ -92,26 +99,30 @@ void resolve(const ClaimRef& ref, Resolution resolution, const Response& respons
     keep_if_undecided(policy.values, &record);
     allow_as_claimed(record, &policy.values);
     if (resolution != Resolution::Release) keep_response(response, policy, &record);
-    if (!store::records().update(record, unresolved)) store::raise_claim_overtaken();
+    if (!store::update(record, unresolved)) store::raise_claim_overtaken();
 }
 
-bool look(const store::Identity& id, Answer* answer) {
+Answer get(const store::Identity& id) {
     (void)config::policy_for(pg::bytes_of(id.scope));
-    *answer = Answer{};
+    Answer answer{};
     const OpenClaim* own = open_claim(id);
-    if (own != nullptr) answer->record = current_record(own);
-    answer->has_record = own != nullptr || seen(id, &answer->record);
-    if (answer->has_record && is_unknown(answer->record, GetCurrentTimestamp()))
-        answer->record.status = core::Status::Unknown;
-    return answer->has_record;
+    if (own != nullptr) answer.record = current_record(own);
+    answer.has_record = own != nullptr || seen(id, &answer.record);
+    if (answer.has_record) answer.record.status = status_now(answer.record);
+    return answer;
+}
+
+bool claim_lives(const store::Record& record) {
+    TimestampTz now = GetCurrentTimestamp();
+    return record.status == core::Status::InProgress && core::lives(facts_of(record, now), now);
 }
 
 bool forget(const ClaimRef& ref) {
     (void)enter_as_operator(ref);
     store::Record record;
     while (lock_and_find(ref.id, &record)) {
-        if (claim_lives(record, GetCurrentTimestamp())) raise_lease_lives();
-        if (store::records().remove(record.id, store::version_of(record))) return true;
+        if (claim_lives(record)) raise_lease_lives();
+        if (store::remove(record.id, store::version_of(record))) return true;
         // Somebody who ignores our lock has changed it since: what it says now counts.
         unlock(ref.id);
         CHECK_FOR_INTERRUPTS();

@@ -13,8 +13,11 @@ enum class Resolution { Release, Complete, Fail };
 // decided. Errors: ID404; 55000 for a record that is final already.
 void resolve(const ClaimRef& ref, Resolution resolution, const Response& response, text* error);
 
-// The record as it is, without deciding anything. False if there is none. Works on a standby.
-bool look(const store::Identity& id, Answer* answer);
+// The record as it is, without deciding anything. Works on a standby.
+Answer get(const store::Identity& id);
+
+// Whether the record is of a claim that lives. The views ask it, too.
+bool claim_lives(const store::Record& record);
 
 // Removes the record. False if there is none. An error (55006) while a lease lives.
 bool forget(const ClaimRef& ref);

@@ -42,11 +42,9 @@ struct Question {
 };
 
 struct Answer {
-    std::optional<core::Outcome> outcome;  // none when only asked for information
-    core::Execution execution;             // which kind, if it is one
-    bool has_record;                       // false: nothing but the identity is known
+    std::optional<core::Decision> decision;  // none when only asked for information
+    bool has_record;                         // false: nothing but the identity is known
     store::Record record;
-    std::int64_t retry_after;  // microseconds; 0: not known
 };
 
 // Argument, else policy, else setting. Refuses what the policy forbids, before anything is granted.

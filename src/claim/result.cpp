@@ -42,19 +42,17 @@ std::string_view key_of(const JsonbValue& value) {
 
 // The members that stay; values are passed on as they are.
 Jsonb* without_dropped(Jsonb* headers, const pg::TextList& dropped) {
-    JsonbParseState* state = nullptr;
+    pg::JsonbObject kept = pg::begin_object();
     JsonbIterator* it = JsonbIteratorInit(&headers->root);
     JsonbValue value;
-    (void)pushJsonbValue(&state, JsonbIteratorNext(&it, &value, true), nullptr);
+    (void)JsonbIteratorNext(&it, &value, true);
     while (JsonbIteratorNext(&it, &value, true) == WJB_KEY) {
         JsonbValue name = value;
         (void)JsonbIteratorNext(&it, &value, true);
         CHECK_FOR_INTERRUPTS();
-        if (is_dropped(key_of(name), dropped)) continue;
-        (void)pushJsonbValue(&state, WJB_KEY, &name);
-        (void)pushJsonbValue(&state, WJB_VALUE, &value);
+        if (!is_dropped(key_of(name), dropped)) pg::add_member(&kept, &name, &value);
     }
-    return JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, nullptr));
+    return pg::end_object(&kept);
 }
 
 Jsonb* kept_headers(Jsonb* headers, const config::ScopePolicy& policy) {

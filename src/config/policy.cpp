@@ -1,8 +1,8 @@
-// The policies are read whole and kept, as the plan cache keeps plans (PlanCacheRelCallback): a
-// relcache callback only counts, for it may come in the middle of anything and must read nothing,
-// and the next use reads anew if the count has moved. A change of the table says so by a row
-// trigger, which subscribers fire as well: it sends an invalidation of the table's relcache entry
-// to all backends when its transaction commits (CacheInvalidateRelcacheByRelid).
+// The policies are read whole and kept until their table changes (pg::Watched). A change of a row
+// says so by a row trigger, which subscribers fire as well: it sends an invalidation of the table's
+// relcache entry to all backends when its transaction commits (CacheInvalidateRelcacheByRelid). One
+// that arrives while the rows are read makes us read them again: if the table was locked, they were
+// read as of before the wait.
 
 #include "config/policy.hpp"
 
@@ -10,6 +10,7 @@
 
 #include "config/policy_change.hpp"
 #include "config/settings.hpp"
+#include "pg/installed.hpp"
 
 namespace idem::config {
 
@@ -23,23 +24,13 @@ struct Candidate {
     Given given;
 };
 
-// The rows as of the moment when `changes` had the value `as_of`.
 struct Cache {
-    bool loaded;
-    std::uint64_t as_of;
-    Oid table;
     MemoryContext context;
     PolicyRows policies;
     Candidate* candidates;
     std::size_t count;
 };
 Cache cache;
-std::uint64_t changes;
-constexpr int kLooks = 3;  // then the next call looks again
-
-void note_change(Datum, Oid table) {
-    if (table == InvalidOid || table == cache.table) changes++;
-}
 
 void find_candidates() {
     cache.candidates = static_cast<Candidate*>(
@@ -51,27 +42,16 @@ void find_candidates() {
                                                unusable_column(row), given_in(row)};
 }
 
-void load() {
+void load(Oid) {
     if (cache.context == nullptr)
         cache.context =
             AllocSetContextCreate(CacheMemoryContext, "idempotency policies", ALLOCSET_SMALL_SIZES);
-    cache.loaded = false;
-    cache.as_of = changes;
     MemoryContextReset(cache.context);
-    cache.table = pg::table_oid("policy");
     cache.policies = read_policies(cache.context);
     find_candidates();
-    cache.loaded = true;
 }
 
-// A statement that finds its relations locked by its own transaction would not hear of changes that
-// others have committed, so they are asked for. One that arrives while the rows are read makes us
-// read them again: if the table was locked, they were read as of before the wait.
-void refresh() {
-    AcceptInvalidationMessages();
-    for (int looks = 0; looks < kLooks && (!cache.loaded || cache.as_of != changes); looks++)
-        load();
-}
+pg::Watched cached = {"policy", load};
 
 [[noreturn]] void raise_unusable(const char* column) {
     ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -122,7 +102,7 @@ void check_role(const char* name) {
 }  // namespace
 
 ScopePolicy policy_for(std::string_view scope) {
-    refresh();
+    pg::refresh(&cached);
     ScopePolicy result{};
     const Candidate* best = best_candidate(scope);
     if (best == nullptr) {
@@ -139,7 +119,7 @@ ScopePolicy policy_for(std::string_view scope) {
 }
 
 std::int64_t memory_since(std::string_view scope, TimestampTz first_sent) {
-    refresh();
+    pg::refresh(&cached);
     return core::memory_since(memory_of(cache.policies, core::pattern_rank, scope), first_sent);
 }
 
@@ -148,7 +128,7 @@ void announce_policy_change() {
 }
 
 void watch_policy_changes() {
-    CacheRegisterRelcacheCallback(note_change, 0);
+    pg::watch(&cached);
 }
 
 }  // namespace idem::config

@@ -11,6 +11,7 @@
 
 #include "config/settings.hpp"
 #include "pg/datum.hpp"
+#include "pg/installed.hpp"
 
 namespace idem::config {
 

@@ -43,11 +43,10 @@ constexpr bool attempts_used_up(const Known& record, const Terms& terms) noexcep
     return terms.max_attempts > 0 && record.attempt >= terms.max_attempts;
 }
 
-constexpr Decision decide_in_progress(const Known& record, const Terms& terms) noexcept {
-    if (terms.now < record.lease_until && !record.holder_gone) {
+Decision decide_in_progress(const Known& record, const Terms& terms) noexcept {
+    if (lives(record, terms.now)) {
         return refuse(Outcome::InProgress, minus(record.lease_until, terms.now));
     }
-    if (terms.on_lease_expiry == OnLeaseExpiry::Unknown) return refuse(Outcome::Unknown);
     if (attempts_used_up(record, terms)) return refuse(Outcome::Exhausted);
     return execute(Execution::Takeover);
 }
@@ -77,12 +76,22 @@ constexpr Decision decide_finished(const Known& record, const Terms& terms) noex
 
 }  // namespace
 
+bool lives(const Known& record, std::int64_t now) noexcept {
+    return now < record.lease_until && !record.holder_gone;
+}
+
+Status status_at(const Known& record, const Terms& terms) noexcept {
+    bool forbidden = record.no_takeover || terms.on_lease_expiry == OnLeaseExpiry::Unknown;
+    bool abandoned = record.status == Status::InProgress && !lives(record, terms.now);
+    return abandoned && forbidden ? Status::Unknown : record.status;
+}
+
 Decision decide(const Known* record, const Terms& terms) noexcept {
     if (record == nullptr) return begin_anew(terms, Execution::First);
     if (!record->same_fingerprint && bound_to_payload(*record, terms.now)) {
         return refuse(Outcome::Mismatch);
     }
-    switch (record->status) {
+    switch (status_at(*record, terms)) {
         case Status::InProgress:
             return decide_in_progress(*record, terms);
         case Status::Completed:

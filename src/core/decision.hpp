@@ -21,6 +21,7 @@ struct Known {
     std::int64_t retained_until;   // end of the retention
     bool holder_gone;              // the session that held it with `hold` has ended
     bool released_by_operator;     // retryable: one more attempt is allowed whatever the limit
+    bool no_takeover;              // the policy at its claim forbids to take it over
     bool same_fingerprint;         // false only if both fingerprints are known and differ
     std::int64_t claimed_at;       // of its last attempt
 };
@@ -40,10 +41,18 @@ struct Decision {
     std::int64_t retry_after;  // microseconds until asking again makes sense; 0: not known
 };
 
+// Whether the claim of a record in progress lives: its lease runs, and its holder is not gone.
+// Nobody takes it over, and nobody may forget it.
+bool lives(const Known& record, std::int64_t now) noexcept;
+
+// What a record is. That one is unknown no row says: it follows from a claim that no longer lives
+// and that nobody may take over, by the policy at the claim or by today's.
+Status status_at(const Known& record, const Terms& terms) noexcept;
+
 // `record` is nullptr when there is none (or only another transaction's uncommitted one).
 Decision decide(const Known* record, const Terms& terms) noexcept;
 
-// What a caller is told when another transaction holds the key's lock.
-inline constexpr Decision kHeldElsewhere{Outcome::InProgress, Execution::None, 0};
+// What a caller is told while another transaction decides about the key.
+inline constexpr Decision kDecidedElsewhere{Outcome::InProgress, Execution::None, 0};
 
 }  // namespace idem::core

@@ -18,11 +18,14 @@ extern "C" {
 #include "access/amapi.h"
 #include "access/genam.h"
 #include "access/tableam.h"
+#include "catalog/pg_database.h"
 #include "catalog/pg_namespace.h"
 #include "catalog/pg_proc.h"
 #include "fmgr.h"
+#include "storage/lwlock.h"
 #include "utils/acl.h"
 #include "utils/backend_status.h"
+#include "utils/jsonb.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
@@ -41,9 +44,11 @@ extern "C" {
 
 namespace idem::pg {
 
-// From 18 index scans can be instrumented.
+// From 18 index scans can be instrumented, and from 19 told what their rows are wanted for.
 inline IndexScanDesc index_beginscan(Relation table, Relation index, Snapshot snapshot, int keys) {
-#if PG_VERSION_NUM >= 180000
+#if PG_VERSION_NUM >= 190000
+    return ::index_beginscan(table, index, snapshot, nullptr, keys, 0, SO_NONE);
+#elif PG_VERSION_NUM >= 180000
     return ::index_beginscan(table, index, snapshot, nullptr, keys, 0);
 #else
     return ::index_beginscan(table, index, snapshot, keys, 0);
@@ -135,9 +140,16 @@ inline AclResult schema_aclcheck(Oid schema, Oid role, AclMode mode) {
 #endif
 }
 
-// From 17 a module that was not preloaded can have shared memory: nullptr where it can't.
+// From 17 a module that was not preloaded can have shared memory: nullptr where it can't. From 19
+// `init` can be given an argument, which ours does not need.
 inline void* named_segment(const char* name, std::size_t size, void (*init)(void*)) {
-#if PG_VERSION_NUM >= 170000
+#if PG_VERSION_NUM >= 190000
+    bool found;
+    auto call = [](void* memory, void* function) {
+        reinterpret_cast<void (*)(void*)>(function)(memory);
+    };
+    return GetNamedDSMSegment(name, size, call, &found, reinterpret_cast<void*>(init));
+#elif PG_VERSION_NUM >= 170000
     bool found;
     return GetNamedDSMSegment(name, size, init, &found);
 #else
@@ -156,6 +168,55 @@ inline std::uint32_t new_wait_event(const char* name) {
     (void)name;
     return PG_WAIT_EXTENSION;
 #endif
+}
+
+// From 19 the server keeps the name of a tranche; until then each process that waits in one has to
+// say it.
+inline int new_lock_tranche(const char* name) {
+#if PG_VERSION_NUM >= 190000
+    return LWLockNewTrancheId(name);
+#else
+    (void)name;
+    return LWLockNewTrancheId();
+#endif
+}
+
+inline void know_lock_tranche(int tranche, const char* name) {
+#if PG_VERSION_NUM >= 190000
+    (void)tranche;
+    (void)name;
+#else
+    LWLockRegisterTranche(tranche, name);
+#endif
+}
+
+// From 19 a jsonb that is being put together keeps its result itself; until then each step answers
+// with it.
+#if PG_VERSION_NUM >= 190000
+using ::JsonbInState;
+#else
+struct JsonbInState {
+    JsonbValue* result;
+    JsonbParseState* parseState;
+};
+#endif
+
+inline void push_jsonb_value(JsonbInState* state, JsonbIteratorToken token, JsonbValue* value) {
+#if PG_VERSION_NUM >= 190000
+    ::pushJsonbValue(state, token, value);
+#else
+    state->result = ::pushJsonbValue(&state->parseState, token, value);
+#endif
+}
+
+// Whether DROP DATABASE was broken off. Until 15.3 such a database cannot be told from others, and
+// the server has no function for it; where it has one, that compares the same number.
+inline bool is_invalid_database(Form_pg_database form) {
+    constexpr int kInvalid = -2;
+#ifdef DATCONNLIMIT_INVALID_DB
+    static_assert(kInvalid == DATCONNLIMIT_INVALID_DB);
+#endif
+    return form->datconnlimit == kInvalid;
 }
 
 }  // namespace idem::pg

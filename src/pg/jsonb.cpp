@@ -4,6 +4,14 @@ namespace idem::pg {
 
 namespace {
 
+JsonbValue string_value(std::string_view text) {
+    JsonbValue value{};
+    value.type = jbvString;
+    value.val.string.val = const_cast<char*>(text.data());
+    value.val.string.len = static_cast<int>(text.size());
+    return value;
+}
+
 // As escape_json() writes it.
 std::int64_t string_size(const JsonbValue& value) {
     std::int64_t size = 2;
@@ -68,6 +76,36 @@ std::uint16_t sent_number(const bytea* sent, std::size_t index) {
 }
 
 }  // namespace
+
+JsonbObject begin_object() {
+    JsonbObject object{};
+    push_jsonb_value(&object.state, WJB_BEGIN_OBJECT, nullptr);
+    return object;
+}
+
+void add_member(JsonbObject* object, JsonbValue* name, JsonbValue* value) {
+    push_jsonb_value(&object->state, WJB_KEY, name);
+    push_jsonb_value(&object->state, WJB_VALUE, value);
+}
+
+void add_member(JsonbObject* object, std::string_view name, std::string_view text) {
+    JsonbValue key = string_value(name);
+    JsonbValue value = string_value(text);
+    add_member(object, &key, &value);
+}
+
+void add_member(JsonbObject* object, std::string_view name, std::int64_t number) {
+    JsonbValue key = string_value(name);
+    JsonbValue value{};
+    value.type = jbvNumeric;
+    value.val.numeric = DatumGetNumeric(DirectFunctionCall1(int8_numeric, Int64GetDatum(number)));
+    add_member(object, &key, &value);
+}
+
+Jsonb* end_object(JsonbObject* object) {
+    push_jsonb_value(&object->state, WJB_END_OBJECT, nullptr);
+    return JsonbValueToJsonb(object->state.result);
+}
 
 // As JsonbToCString() writes it: ", " between members, ": " behind a name, nothing else.
 std::int64_t jsonb_text_size(Jsonb* value) {

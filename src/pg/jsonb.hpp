@@ -1,10 +1,21 @@
-// What the server's own functions do not tell of a jsonb without writing all of it: how long its
-// text is, and the digits of its numbers.
+// Making a jsonb, and what the server's own functions do not tell of one without writing all of it:
+// how long its text is, and the digits of its numbers.
 #pragma once
 
 #include "pg/pg.hpp"
 
 namespace idem::pg {
+
+// An object that is being put together. Keys and values are kept as they are given, up to the end.
+struct JsonbObject {
+    JsonbInState state;
+};
+
+JsonbObject begin_object();
+void add_member(JsonbObject* object, JsonbValue* name, JsonbValue* value);
+void add_member(JsonbObject* object, std::string_view name, std::string_view text);
+void add_member(JsonbObject* object, std::string_view name, std::int64_t number);
+Jsonb* end_object(JsonbObject* object);
 
 // The bytes of its text, in the server's encoding, without making it: a number that takes a few
 // bytes in a jsonb may have a hundred thousand digits. Can be cancelled.

@@ -1,66 +1,14 @@
 // What ri_PerformCheck (ri_triggers.c) does for foreign keys: a plan that is prepared once and
 // kept, run as the owner of the table, with a snapshot of our choice; and one restriction more,
 // that of REFRESH MATERIALIZED VIEW (SECURITY_RESTRICTED_OPERATION).
-//
-// The versions of library and objects are compared by a catalog scan, once per change of the table
-// "record": ALTER EXTENSION touches no relation that a backend would be told of, so update scripts
-// touch that table.
 
 #include "pg/owner.hpp"
+
+#include "pg/installed.hpp"
 
 namespace idem::pg {
 
 namespace {
-
-[[noreturn]] void raise_not_installed() {
-    ereport(ERROR, (errcode(ERRCODE_UNDEFINED_TABLE),
-                    errmsg("extension \"idempotency\" is not installed in this database"),
-                    errhint("Run CREATE EXTENSION idempotency.")));
-    pg_unreachable();
-}
-
-// Which of the two is older decides what has to be done about it.
-[[noreturn]] void raise_version(const char* library, const char* installed) {
-    bool objects_are_older = strverscmp(installed, library) < 0;
-    ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-                    errmsg("extension \"idempotency\" is half updated"),
-                    errdetail("The library is of version %s, the objects in this database are of "
-                              "version %s.",
-                              library, installed),
-                    objects_are_older
-                        ? errhint("Run ALTER EXTENSION idempotency UPDATE.")
-                        : errhint("Install the library of that version, and reconnect. If it is in "
-                                  "shared_preload_libraries, restart the server.")));
-    pg_unreachable();
-}
-
-bool checked;  // the versions were found to be equal
-bool changed;  // since the last look
-Oid table;     // whose changes make us look again
-
-void note_change(Datum, Oid relation) {
-    if (relation != InvalidOid && relation != table) return;
-    checked = false;
-    changed = true;
-}
-
-// The version that CREATE or ALTER EXTENSION has left in the catalog.
-char* installed_version() {
-    ScanKeyData key;
-    ScanKeyInit(&key, Anum_pg_extension_extname, BTEqualStrategyNumber, F_NAMEEQ,
-                CStringGetDatum("idempotency"));
-    Relation catalog = table_open(ExtensionRelationId, AccessShareLock);
-    SysScanDesc scan = systable_beginscan(catalog, ExtensionNameIndexId, true, nullptr, 1, &key);
-    HeapTuple tuple = systable_getnext(scan);
-    if (!HeapTupleIsValid(tuple)) raise_not_installed();
-    bool null;
-    Datum version =
-        heap_getattr(tuple, Anum_pg_extension_extversion, RelationGetDescr(catalog), &null);
-    char* result = TextDatumGetCString(version);
-    systable_endscan(scan);
-    table_close(catalog, AccessShareLock);
-    return result;
-}
 
 Oid table_owner(const char* table) {
     check_version();
@@ -92,36 +40,6 @@ std::uint64_t run(Statement* statement, Datum* values, const char* nulls, bool r
 }
 
 }  // namespace
-
-// Invalidation messages are taken in with a lock, and a transaction that has its locks already
-// would not hear of ALTER EXTENSION, so they are asked for. One that arrives while the catalog is
-// read counts, too: `changed` is cleared before. An error leaves the versions unchecked, so that
-// the next call looks again.
-void check_version() {
-    AcceptInvalidationMessages();
-    if (checked) return;
-    table = table_oid("record");
-    changed = false;
-    char* installed = installed_version();
-    if (strcmp(installed, IDEM_VERSION) != 0) raise_version(IDEM_VERSION, installed);
-    pfree(installed);
-    checked = !changed;
-}
-
-void watch_version_changes() {
-    CacheRegisterRelcacheCallback(note_change, 0);
-}
-
-Oid table_oid(const char* name) {
-    Oid schema = get_namespace_oid("idempotency", true);
-    Oid table = OidIsValid(schema) ? get_relname_relid(name, schema) : InvalidOid;
-    if (!OidIsValid(table)) raise_not_installed();
-    return table;
-}
-
-void lock_table(const char* table, LOCKMODE mode) {
-    LockRelationOid(table_oid(table), mode);
-}
 
 void set_locally(const char* setting, const char* value) {
     (void)set_config_option(setting, value, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0,

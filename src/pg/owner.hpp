@@ -1,4 +1,4 @@
-// The extension's own SQL, and what it needs to know of the installed extension.
+// The extension's own SQL.
 //
 // A statement runs as the owner of the table concerned, whatever the caller may do, and with a
 // pinned search_path, whatever the caller has set. User and snapshot are those of a check of a
@@ -81,19 +81,5 @@ std::uint64_t write_alone(const char* table, Statement* statement, Datum* values
 
 // Sets a setting until the GUC nest level ends that the caller has opened.
 void set_locally(const char* setting, const char* value);
-
-// Takes a lock of such a table until the transaction ends.
-void lock_table(const char* table, LOCKMODE mode);
-
-// The OID of a table in the schema "idempotency"; an error if the extension is absent.
-Oid table_oid(const char* name);
-
-// Library and SQL objects are installed by different commands, so one may be updated and the other
-// not yet: an error if they are of different versions. Looks once, and again after DDL has touched
-// the table of records, which each upgrade script does; else it is one test of a variable.
-void check_version();
-
-// Called once, when the library is loaded.
-void watch_version_changes();
 
 }  // namespace idem::pg

@@ -26,6 +26,8 @@ namespace idem::stats {
 
 namespace {
 
+// Of the memory, and of what is waited for at its lock.
+constexpr const char* kName = "idempotency";
 constexpr int kSlots = 512;
 // Of the longest scope: 255 characters of up to four bytes.
 constexpr std::size_t kScopeBytes = 1020;
@@ -64,12 +66,12 @@ void init_slot(Slot* slot) {
 
 void init_shared(void* memory) {
     auto* fresh = static_cast<Shared*>(memory);
-    LWLockInitialize(&fresh->lock, LWLockNewTrancheId());
+    LWLockInitialize(&fresh->lock, pg::new_lock_tranche(kName));
     init_slot(&fresh->overflow);
     for (Slot& slot : fresh->slots) init_slot(&slot);
 }
 
-pg::SharedMemory memory = {"idempotency", sizeof(Shared), init_shared, nullptr, nullptr};
+pg::SharedMemory memory = {kName, sizeof(Shared), init_shared, nullptr, nullptr};
 
 // Never 0, which marks a free slot.
 std::uint64_t slot_hash(std::string_view scope) {
@@ -159,7 +161,7 @@ bool available() {
     if (shared != nullptr) return true;
     shared = static_cast<Shared*>(pg::attach(&memory));
     if (shared == nullptr) return false;
-    LWLockRegisterTranche(shared->lock.tranche, "idempotency");
+    pg::know_lock_tranche(shared->lock.tranche, kName);
     return true;
 }
 

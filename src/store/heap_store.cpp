@@ -1,7 +1,7 @@
 // Reads and writes the table of records through index scan, table access method and index insert:
 // no executor, no SPI, no change of user, and so no code of users. What the executor would see to
 // beside that (triggers, rules, partitions, generated columns, check constraints) is what
-// record_table.cpp looks for; where it finds any, SQL serves.
+// record_table.cpp looks for; where it finds any, SQL serves. Nothing here knows which table it is.
 //
 // PostgreSQL does the same in two places. Its catalogs are written by CatalogTupleInsert and
 // CatalogTupleUpdate, with index entries by CatalogIndexInsert. Logical replication finds a row
@@ -12,16 +12,16 @@
 // What holds all the time:
 // - A key has one row: the primary key's entry is inserted with UNIQUE_CHECK_YES, which waits for
 //   whoever is inserting the same key.
-// - A row is replaced or removed only if it is the version that the caller has seen, under
-//   RowExclusiveLock of the table, which is kept until the transaction ends.
+// - The table is locked by whoever has picked this store for it (store.cpp), for a look with
+//   AccessShareLock and for all else with RowExclusiveLock, and was plain when the lock was
+//   granted.
+// - A row is replaced or removed only if it is the version that the caller has seen.
 // - A look is judged by no snapshot (one is active for detoasting), and takes no predicate lock and
-// no transaction id.
+//   no transaction id.
 // - Each write is a command of its own: what comes next in the same statement sees it, and it can
 //   change what the same statement has written.
 
-#include "store/record_table.hpp"
-#include "store/row_versions.hpp"
-#include "store/store.hpp"
+#include "store/implementation.hpp"
 
 namespace idem::store {
 
@@ -81,7 +81,7 @@ Walk walk_versions(IndexScanDesc scan, const SnapshotData& snapshot, TupleTableS
 // transaction writes the row under an id of its own in each savepoint.
 //
 // Not noticed is a transaction that begins to write after the scan has passed the place of the new
-// version and commits before it comes to the old one: see Store::find.
+// version and commits before it comes to the old one: see find in store.hpp.
 bool is_consistent(const Walk& walk) {
     ListCell* cell;
     foreach (cell, walk.others)
@@ -159,7 +159,7 @@ void update_index_entries(Relation table, TupleTableSlot* slot, pg::NeedsEntries
 // ---- the row of a key, open ----
 
 struct OpenRow {
-    Relation table;  // nullptr: not a plain table any more
+    Relation table;
     Relation index;
     TupleTableSlot* slot;
     Look look;
@@ -170,11 +170,11 @@ struct OpenRow {
 // what it was allowed when it was granted a key, it is allowed at commit. So is what a publication
 // needs of a changed row, which its replica identity may lack: at commit, where no statement's
 // snapshot is left, reserve() has asked.
-Relation open_for_writing(CmdType command) {
+Relation open_for_writing(const RecordTable& in, CmdType command) {
     // A version that this very command has written could not be changed.
     CommandCounterIncrement();
-    Relation table = open_plain_table(RowExclusiveLock);
-    if (table != nullptr && ActiveSnapshotSet()) CheckCmdReplicaIdentity(table, command);
+    Relation table = table_open(in.table, NoLock);
+    if (ActiveSnapshotSet()) CheckCmdReplicaIdentity(table, command);
     return table;
 }
 
@@ -185,11 +185,10 @@ bool push_snapshot() {
     return true;
 }
 
-OpenRow open_row(Relation table, const Identity& id) {
+OpenRow open_row(Relation table, Oid primary_key, const Identity& id) {
     OpenRow row{};
     row.table = table;
-    if (table == nullptr) return row;
-    row.index = index_open(record_table().primary_key, AccessShareLock);
+    row.index = index_open(primary_key, AccessShareLock);
     row.snapshot_pushed = push_snapshot();
     row.slot = table_slot_create(row.table, nullptr);
     row.look = look_at_row(row.table, row.index, id, row.slot);
@@ -252,9 +251,8 @@ void insert_slot(Relation table, TupleTableSlot* slot) {
 
 // ---- the store ----
 
-Look find(const Identity& id, Record* record) {
-    OpenRow row = open_row(open_plain_table(AccessShareLock), id);
-    if (row.table == nullptr) return sql_store.find(id, record);
+Look find(const RecordTable& in, const Identity& id, Record* record) {
+    OpenRow row = open_row(table_open(in.table, NoLock), in.primary_key, id);
     if (row.look.found) {
         record->id = id;
         slot_getallattrs(row.slot);
@@ -265,9 +263,8 @@ Look find(const Identity& id, Record* record) {
 }
 
 // The indexes as well: at commit, nothing is to be waited for.
-void reserve() {
-    Relation table = open_plain_table(RowExclusiveLock);
-    if (table == nullptr) return;
+void reserve(const RecordTable& in) {
+    Relation table = table_open(in.table, NoLock);
     CheckCmdReplicaIdentity(table, CMD_UPDATE);
     List* indexes = RelationGetIndexList(table);
     ListCell* cell;
@@ -276,9 +273,8 @@ void reserve() {
     table_close(table, NoLock);
 }
 
-bool insert(const Record& record) {
-    Relation table = open_for_writing(CMD_INSERT);
-    if (table == nullptr) return sql_store.insert(record);
+bool insert(const RecordTable& in, const Record& record) {
+    Relation table = open_for_writing(in, CMD_INSERT);
     bool snapshot_pushed = push_snapshot();
     TupleTableSlot* slot = slot_of(record, table);
     insert_slot(table, slot);
@@ -320,17 +316,15 @@ TM_Result replace_version(Relation table, ItemPointer place, const Record& recor
     return result;
 }
 
-bool update(const Record& record, const Version& expected) {
-    OpenRow row = open_row(open_for_writing(CMD_UPDATE), record.id);
-    if (row.table == nullptr) return sql_store.update(record, expected);
+bool update(const RecordTable& in, const Record& record, const Version& expected) {
+    OpenRow row = open_row(open_for_writing(in, CMD_UPDATE), in.primary_key, record.id);
     return change_row(row, record.id, expected, [&record](Relation table, ItemPointer place) {
         return replace_version(table, place, record);
     });
 }
 
-bool remove(const Identity& id, const Version& expected) {
-    OpenRow row = open_row(open_for_writing(CMD_DELETE), id);
-    if (row.table == nullptr) return sql_store.remove(id, expected);
+bool remove(const RecordTable& in, const Identity& id, const Version& expected) {
+    OpenRow row = open_row(open_for_writing(in, CMD_DELETE), in.primary_key, id);
     return change_row(row, id, expected, [](Relation table, ItemPointer place) {
         TM_FailureData failure;
         return table_tuple_delete(table, place, GetCurrentCommandId(true), GetActiveSnapshot(),
@@ -339,32 +333,15 @@ bool remove(const Identity& id, const Version& expected) {
     });
 }
 
-// Sweeping is not the hot path, and the planner's statement for it is bounded already.
-Swept sweep(const Sweep& which) {
-    return sql_store.sweep(which);
-}
-
 }  // namespace
-
-void raise_claim_overtaken() {
-    ereport(ERROR, (errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-                    errmsg("could not record the result because of a concurrent claim"),
-                    errdetail("Another transaction has written the record of this key."),
-                    errhint("Roll back and retry the transaction.")));
-    pg_unreachable();
-}
 
 const Store heap_store = {
     find,
-    versions_known_to,
-    versions_busy,
     reserve,
     insert,
     update,
     remove,
-    sweep,
-    /* rows_guard_themselves */ true,
-    /* writes_in_callbacks */ true,
+    /* bypasses_executor */ true,
 };
 
 }  // namespace idem::store

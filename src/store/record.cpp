@@ -101,6 +101,14 @@ void visit_columns(AnyRecord& record, Visit visit) {
 
 }  // namespace
 
+void raise_claim_overtaken() {
+    ereport(ERROR, (errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+                    errmsg("could not record the result because of a concurrent claim"),
+                    errdetail("Another transaction has written the record of this key."),
+                    errhint("Roll back and retry the transaction.")));
+    pg_unreachable();
+}
+
 // Each hash seeds the next, so that ('a', 'b') and ('ab', '') differ.
 Identity make_identity(text* scope, text* principal, text* key) {
     if (key == nullptr) return {scope, principal, key, 0};

@@ -85,6 +85,12 @@ constexpr Column<Owner, Value> nullable(const char* name, Oid type, Value Owner:
     return {{name, type, true, seen}, member};
 }
 
+// The bytes that the column's member takes of an Owner: none, if it is another's.
+template <typename Owner, typename Of, typename Value>
+constexpr std::size_t size_in(const Column<Of, Value>&) {
+    return std::is_same_v<Owner, Of> ? sizeof(Value) : 0;
+}
+
 // The columns of idempotency.record in their order, the identity first.
 inline constexpr std::tuple kColumns{
     not_null("scope", TEXTOID, &Identity::scope, Seen::ByMonitors),
@@ -123,6 +129,20 @@ inline constexpr std::tuple kColumns{
 
 inline constexpr int kColumnCount = std::tuple_size_v<decltype(kColumns)>;
 
+// A member without a line above would be neither stored nor copied. Between the members is no
+// padding, so one that has none of the bytes counted here makes the struct larger.
+template <typename Owner>
+constexpr std::size_t size_of_members(std::size_t others) {
+    std::size_t size = others;
+    std::apply([&size](const auto&... column) { (..., (size += size_in<Owner>(column))); },
+               kColumns);
+    return TYPEALIGN(alignof(Owner), size);
+}
+static_assert(size_of_members<Identity>(sizeof(Identity::hash)) == sizeof(Identity),
+              "each member of Identity but the hash has one line in kColumns");
+static_assert(size_of_members<Record>(sizeof(Record::id)) == sizeof(Record),
+              "each member of Record but the identity has one line in kColumns");
+
 // The same without the members.
 inline constexpr auto kColumnTypes = std::apply(
     [](const auto&... column) { return std::array<ColumnType, kColumnCount>{column...}; },
@@ -148,6 +168,15 @@ constexpr AttrNumber attribute_of(Value Owner::*member) {
         kColumns);
     return found;
 }
+
+// With a member that stood there twice, the sizes above could be right and another be missing.
+static_assert(std::apply(
+                  [](const auto&... column) {
+                      AttrNumber number = 0;
+                      return (... && (attribute_of(column.member) == ++number));
+                  },
+                  kColumns),
+              "no member has two lines in kColumns");
 
 template <typename Owner, typename Value>
 constexpr const ColumnType& column_of(Value Owner::*member) {
@@ -187,6 +216,17 @@ inline bool is_version(const Version& row, const Version& expected) {
 inline Version any_lease_of(const Record& record) {
     return {record.token, record.status, pg::kNoTime};
 }
+
+// For a caller who has found another version than the expected one: a serialization failure
+// (40001).
+[[noreturn]] void raise_claim_overtaken();
+
+// What a look at the row of a key has found.
+struct Look {
+    bool found;            // there is a row
+    TransactionId writer;  // another transaction that has written the row and may yet commit;
+                           // InvalidTransactionId: none, or a store that cannot see it
+};
 
 bool same_identity(const Identity& a, const Identity& b);
 

@@ -1,9 +1,8 @@
-// Which store serves the table is asked before each access, and a table may change at any time. So
-// the answer is kept, as PostgreSQL keeps plans, and forgotten at a relcache invalidation; it is
-// good for as long as a lock on the table is held, since every change that matters here takes one
-// that conflicts and has been heard of when ours is granted (LockRelationOid calls
-// AcceptInvalidationMessages). RangeVarGetRelidExtended locks by name in the same way: look, lock,
-// look again if something has changed.
+// What the table is, is asked before each access, and it may change at any time. So the answer is
+// kept until the table changes (pg::Watched); it is good for as long as a lock on the table is
+// held, since every change that matters here takes one that conflicts and has been heard of when
+// ours is granted (LockRelationOid calls AcceptInvalidationMessages). RangeVarGetRelidExtended
+// locks by name in the same way: look, lock, look again if something has changed.
 //
 // What is looked for is what the executor would see to beside writing a tuple and its index
 // entries: ExecConstraints, ExecBRInsertTriggers and their like, rules, ExecComputeStoredGenerated,
@@ -11,9 +10,8 @@
 
 #include "store/record_table.hpp"
 
-#include "config/settings.hpp"
-#include "pg/owner.hpp"
-#include "store/store.hpp"
+#include "pg/installed.hpp"
+#include "store/record.hpp"
 
 namespace idem::store {
 
@@ -21,16 +19,6 @@ namespace {
 
 // Of the install script; the values of a record always pass them.
 const char* const kOwnChecks[] = {"record_status_known", "record_leased"};
-
-RecordTable known;
-bool is_current;
-bool changed;  // since the table was opened to be looked at
-
-void note_change(Datum, Oid table) {
-    if (table != InvalidOid && table != known.table) return;
-    is_current = false;
-    changed = true;
-}
 
 bool is_column(Form_pg_attribute column, const ColumnType& ours) {
     return !column->attisdropped && column->attgenerated == '\0' && column->attidentity == '\0' &&
@@ -129,90 +117,46 @@ bool at_commit() {
     return !ActiveSnapshotSet();
 }
 
-// A change that arrives while the table is looked at makes the next caller look again, and so does
-// an error: waiting for the table's lock may end with one. An open claim outlasts the change to
-// another version, which can't touch the table beside it.
-void learn() {
-    is_current = false;
-    if (!at_commit()) pg::check_version();
-    known.table = pg::table_oid("record");
-    Relation table = table_open(known.table, AccessShareLock);
-    changed = false;
+RecordTable known;
+
+void learn(Oid oid) {
+    Relation table = table_open(oid, AccessShareLock);
+    known.table = oid;
     known.obstacle = obstacle_of(table);
     known.obstacle_at_commit = obstacle_to_rows(table, /* at_commit */ true);
     known.primary_key = pg::primary_key_of(table);
     table_close(table, AccessShareLock);
-    is_current = !changed;
 }
 
-// Why only SQL can serve the table now: at commit, where no statement's snapshot is left, as of
-// there.
-const char* obstacle_now() {
-    const RecordTable& table = record_table();
-    return at_commit() ? table.obstacle_at_commit : table.obstacle;
-}
+pg::Watched watched = {"record", learn};
 
 }  // namespace
 
+// An open claim outlasts the change to another version, which can't touch the table beside it. What
+// is no longer true when the look is over is found out by the next caller, who may have a lock.
 const RecordTable& record_table() {
-    if (!is_current) learn();
+    if (watched.is_current) return known;
+    if (!at_commit()) pg::check_version();
+    pg::look_at(&watched);
     return known;
 }
 
-const Store& records() {
-    config::StoreChoice choice = config::store_choice();
-    if (choice == config::StoreChoice::Sql) return sql_store;
-    // Whoever is waited for here may have changed which store it is: two that differ would not see
-    // each other's rows.
-    LockRelationOid(record_table().table, AccessShareLock);
-    const char* obstacle = obstacle_now();
-    if (obstacle == nullptr) return heap_store;
-    if (choice == config::StoreChoice::Heap)
-        ereport(ERROR,
-                (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-                 errmsg("the heap store cannot serve table idempotency.record"),
-                 errdetail("%s", obstacle), errhint("Set idempotency.store to auto or sql.")));
-    return sql_store;
-}
-
-// Whatever changed before the lock was granted has been heard of when it is.
-Relation open_plain_table(LOCKMODE mode) {
+// What changed before the lock was granted has been heard of when it is.
+const RecordTable& lock_record_table(LOCKMODE mode) {
     for (;;) {
         Oid expected = record_table().table;
-        Relation table = try_table_open(expected, mode);
-        if (table == nullptr || !is_current) learn();
-        if (table == nullptr) continue;
-        if (known.table == expected && obstacle_now() == nullptr) return table;
-        table_close(table, mode);
-        if (known.table == expected) return nullptr;
+        LockRelationOid(expected, mode);
+        if (record_table().table == expected) return known;
+        UnlockRelationOid(expected, mode);
     }
 }
 
-// unique_key_recheck of a deferrable constraint is the server's own.
-const char* deferred_trigger() {
-    Relation table = table_open(record_table().table, AccessShareLock);
-    const TriggerDesc* triggers = table->trigdesc;
-    const char* name = nullptr;
-    for (int i = 0; triggers != nullptr && i < triggers->numtriggers; i++) {
-        const Trigger& trigger = triggers->triggers[i];
-        if (trigger.tginitdeferred && trigger.tgenabled != TRIGGER_DISABLED &&
-            trigger.tgfoid != F_UNIQUE_KEY_RECHECK)
-            name = trigger.tgisinternal ? get_constraint_name(trigger.tgconstraint)
-                                        : pstrdup(trigger.tgname);
-    }
-    table_close(table, NoLock);
-    return name;
-}
-
-// Partitions are judged each by itself, when a row of theirs changes.
-void check_updates_are_published() {
-    Relation table = table_open(record_table().table, AccessShareLock);
-    if (table->rd_rel->relkind == RELKIND_RELATION) CheckCmdReplicaIdentity(table, CMD_UPDATE);
-    table_close(table, NoLock);
+const char* obstacle_now(const RecordTable& table) {
+    return at_commit() ? table.obstacle_at_commit : table.obstacle;
 }
 
 void watch_record_table() {
-    CacheRegisterRelcacheCallback(note_change, 0);
+    pg::watch(&watched);
 }
 
 }  // namespace idem::store

@@ -1,5 +1,5 @@
 // The table idempotency.record as the server knows it now: looked up once, and again when the
-// server says that it has changed. Which store serves it follows from that.
+// server says that it has changed. Which store can serve it follows from that.
 #pragma once
 
 #include "pg/pg.hpp"
@@ -19,17 +19,13 @@ struct RecordTable {
 // An error if the extension is absent.
 const RecordTable& record_table();
 
-// Opens the table if it is plain, nullptr if not; that cannot change while the lock is held.
-Relation open_plain_table(LOCKMODE mode);
+// Locked until the transaction ends, after waiting for whoever is changing it. While the lock is
+// held, what is said of the table remains true, but for what does not conflict with `mode`.
+const RecordTable& lock_record_table(LOCKMODE mode);
 
-// The name of a trigger on the table that the server would run at commit, as whoever commits;
-// nullptr: there is none. One that SET CONSTRAINTS defers is refused by the server itself, since
-// our statements are restricted operations.
-const char* deferred_trigger();
-
-// An error, the server's own, where a publication could not pass an update on: the table lacks the
-// replica identity, or its filter names other columns.
-void check_updates_are_published();
+// Why only SQL can serve the table now: at commit, where no statement's snapshot is left, as of
+// there.
+const char* obstacle_now(const RecordTable& table);
 
 // Called once, when the library is loaded.
 void watch_record_table();

@@ -14,8 +14,6 @@
 
 #include "store/row_versions.hpp"
 
-#include "store/record_table.hpp"
-
 namespace idem::store {
 
 namespace {
@@ -46,8 +44,8 @@ HeapTupleHeaderData header_in(TupleTableSlot* slot) {
     return header;
 }
 
-// `snapshot` belongs to the first question, and is nullptr for the second.
-using Question = bool (*)(HeapTupleHeader header, Snapshot snapshot);
+// What a version is looked for by. `snapshot` belongs to has_news, and is nullptr for is_busy.
+using Condition = bool (*)(HeapTupleHeader header, Snapshot snapshot);
 
 bool has_news(HeapTupleHeader header, Snapshot snapshot) {
     return is_news(HeapTupleHeaderGetXmin(header), snapshot) ||
@@ -72,7 +70,7 @@ bool is_busy(HeapTupleHeader header, Snapshot) {
 struct Search {
     const Identity* id;
     Snapshot snapshot;
-    Question question;
+    Condition condition;
 };
 
 // The part of the identity that a column holds; nullptr for any other column. By name: partitions
@@ -111,10 +109,10 @@ int set_keys(Relation table, Relation index, const Identity& id, ScanKey keys) {
 }
 
 // The header first: vacuum may have taken the toasted values of a version that is dead to
-// everybody, and to such a one no question is answered with yes.
-bool answers(const Search& search, TupleTableSlot* version) {
+// everybody, and such a one meets no condition.
+bool meets(const Search& search, TupleTableSlot* version) {
     HeapTupleHeaderData header = header_in(version);
-    return search.question(&header, search.snapshot) && is_of(*search.id, version);
+    return search.condition(&header, search.snapshot) && is_of(*search.id, version);
 }
 
 bool found_by_index(Relation table, Relation index, const Search& search) {
@@ -126,7 +124,7 @@ bool found_by_index(Relation table, Relation index, const Search& search) {
     bool found = false;
     while (!found && index_getnext_slot(scan, ForwardScanDirection, version)) {
         CHECK_FOR_INTERRUPTS();
-        found = answers(search, version);
+        found = meets(search, version);
     }
     index_endscan(scan);
     ExecDropSingleTupleTableSlot(version);
@@ -140,7 +138,7 @@ bool found_by_table(Relation table, const Search& search) {
     bool found = false;
     while (!found && table_scan_getnextslot(scan, ForwardScanDirection, version)) {
         CHECK_FOR_INTERRUPTS();
-        found = answers(search, version);
+        found = meets(search, version);
     }
     table_endscan(scan);
     ExecDropSingleTupleTableSlot(version);
@@ -160,10 +158,10 @@ bool has_versions(Relation table) {
     return table->rd_rel->relam == HEAP_TABLE_AM_OID;
 }
 
-// Whether a version answers the question; `unknown` is the answer of a table that has none to look
+// Whether a version meets the condition; `unknown` is what is said of a table that has none to look
 // at, but a partitioned one, whose rows are its partitions'.
-bool any_version(const Search& search, bool unknown) {
-    List* tables = find_all_inheritors(record_table().table, AccessShareLock, nullptr);
+bool any_version(const RecordTable& top, const Search& search, bool unknown) {
+    List* tables = find_all_inheritors(top.table, AccessShareLock, nullptr);
     bool found = false;
     ListCell* cell;
     foreach (cell, tables) {
@@ -180,12 +178,12 @@ bool any_version(const Search& search, bool unknown) {
 
 }  // namespace
 
-bool versions_known_to(Snapshot snapshot, const Identity& id) {
-    return !any_version({&id, snapshot, has_news}, /* unknown */ false);
+bool versions_known_to(const RecordTable& table, Snapshot snapshot, const Identity& id) {
+    return !any_version(table, {&id, snapshot, has_news}, /* unknown */ false);
 }
 
-bool versions_busy(const Identity& id) {
-    return any_version({&id, nullptr, is_busy}, /* unknown */ true);
+bool versions_busy(const RecordTable& table, const Identity& id) {
+    return any_version(table, {&id, nullptr, is_busy}, /* unknown */ true);
 }
 
 }  // namespace idem::store

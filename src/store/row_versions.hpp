@@ -3,15 +3,16 @@
 #pragma once
 
 #include "store/record.hpp"
+#include "store/record_table.hpp"
 
 namespace idem::store {
 
-// See Store::known_to. Looks into the table of records, its partitions and its children, as far as
+// See known_to in store.hpp. Looks into the table, its partitions and its children, as far as
 // they are heaps of this server; of a foreign table's past nothing is known here.
-bool versions_known_to(Snapshot snapshot, const Identity& id);
+bool versions_known_to(const RecordTable& table, Snapshot snapshot, const Identity& id);
 
 // Whether another transaction that has not ended has made, removed or locked a version. Where that
 // can't be known, it is taken for granted.
-bool versions_busy(const Identity& id);
+bool versions_busy(const RecordTable& table, const Identity& id);
 
 }  // namespace idem::store

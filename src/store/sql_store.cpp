@@ -14,9 +14,7 @@
 // - Code of users may run in each write, but never later than that: see reserve().
 
 #include "pg/owner.hpp"
-#include "store/record_table.hpp"
-#include "store/row_versions.hpp"
-#include "store/store.hpp"
+#include "store/implementation.hpp"
 
 namespace idem::store {
 
@@ -38,7 +36,6 @@ constexpr auto and_version() {
 
 constexpr auto kRowAndVersion = and_version<kColumnCount>();
 constexpr auto kIdentityAndVersion = and_version<kKeyColumns>();
-constexpr Oid kTimesAndLimit[] = {TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID};
 
 using Sql = pg::SqlText;
 
@@ -138,23 +135,6 @@ pg::Statement update_row = by_index(kUpdate, kColumnCount + kVersionValues, kRow
 pg::Statement delete_row =
     by_index(kDelete, kKeyColumns + kVersionValues, kIdentityAndVersion.data());
 
-// FOR UPDATE looks at the newest version of each row again, so a row that has just been taken over
-// is not deleted. The array is made once; a plain IN could run again and go past the limit. The
-// conditions stand twice because in a partitioned table a ctid alone does not name a row.
-#define MAY_GO                                                                                \
-    "retained_until OPERATOR(pg_catalog.>=) $1 AND retained_until OPERATOR(pg_catalog.<=) $2" \
-    " AND status OPERATOR(pg_catalog.<>) 'i'::pg_catalog.\"char\""
-
-pg::Statement sweep_rows = {
-    "WITH deleted AS (DELETE FROM idempotency.record WHERE ctid OPERATOR(pg_catalog.=) ANY (ARRAY("
-    "SELECT ctid FROM idempotency.record WHERE " MAY_GO
-    " ORDER BY retained_until USING OPERATOR(pg_catalog.<) LIMIT $3 FOR UPDATE SKIP LOCKED))"
-    " AND " MAY_GO
-    " RETURNING scope, retained_until)"
-    " SELECT scope, pg_catalog.count(*), pg_catalog.max(retained_until) FROM deleted"
-    " GROUP BY scope",
-    3, kTimesAndLimit, pg::Access::ByIndex, nullptr};
-
 // In the order of the columns.
 void identity_values(const Identity& id, Datum* values) {
     static_assert(attribute_of(&Identity::scope) == 1 && attribute_of(&Identity::principal) == 2 &&
@@ -171,7 +151,7 @@ void row_values(const Record& record, Datum* values, char* nulls) {
     for (int i = 0; i < kColumnCount; i++) nulls[i] = is_null[i] ? 'n' : ' ';
 }
 
-Look find(const Identity& id, Record* record) {
+Look find(const RecordTable&, const Identity& id, Record* record) {
     Datum values[kColumnCount];
     bool nulls[kColumnCount];
     identity_values(id, values);
@@ -188,10 +168,30 @@ Look find(const Identity& id, Record* record) {
     return {found, InvalidTransactionId};
 }
 
+// The name of a trigger on the table that the server would run at commit, as whoever commits;
+// nullptr: there is none. One that SET CONSTRAINTS defers is refused by the server itself, since
+// our statements are restricted operations; unique_key_recheck of a deferrable constraint is the
+// server's own.
+const char* deferred_trigger(Relation table) {
+    const TriggerDesc* triggers = table->trigdesc;
+    const char* name = nullptr;
+    for (int i = 0; triggers != nullptr && i < triggers->numtriggers; i++) {
+        const Trigger& trigger = triggers->triggers[i];
+        if (trigger.tginitdeferred && trigger.tgenabled != TRIGGER_DISABLED &&
+            trigger.tgfoid != F_UNIQUE_KEY_RECHECK)
+            name = trigger.tgisinternal ? get_constraint_name(trigger.tgconstraint)
+                                        : pstrdup(trigger.tgname);
+    }
+    return name;
+}
+
 // Each write is done when it returns, but for a deferred trigger, which would run at commit, as
-// whoever commits.
-void reserve() {
-    const char* deferred = deferred_trigger();
+// whoever commits. Also an error, the server's own, where a publication could not pass an update
+// on: the table lacks the replica identity, or its filter names other columns. Partitions are
+// judged each by itself, when a row of theirs changes.
+void reserve(const RecordTable& record_table) {
+    Relation table = table_open(record_table.table, AccessShareLock);
+    const char* deferred = deferred_trigger(table);
     if (deferred != nullptr)
         ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
                         errmsg("table idempotency.record has a deferred trigger"),
@@ -199,13 +199,14 @@ void reserve() {
                                   "commits.",
                                   deferred),
                         errhint("Make it INITIALLY IMMEDIATE, or drop it.")));
-    check_updates_are_published();
+    if (table->rd_rel->relkind == RELKIND_RELATION) CheckCmdReplicaIdentity(table, CMD_UPDATE);
+    table_close(table, NoLock);
 }
 
 // A write that touched no row, although the row is as it was expected to be.
-void check_not_swallowed(const Identity& id, const Version* expected) {
+void check_not_swallowed(const RecordTable& table, const Identity& id, const Version* expected) {
     Record record{};
-    bool found = find(id, &record).found;
+    bool found = find(table, id, &record).found;
     bool as_expected =
         expected == nullptr ? !found : found && is_version(version_of(record), *expected);
     if (as_expected)
@@ -215,12 +216,12 @@ void check_not_swallowed(const Identity& id, const Version* expected) {
                         errhint("Drop the trigger or rule, or let it keep every row.")));
 }
 
-bool insert(const Record& record) {
+bool insert(const RecordTable& table, const Record& record) {
     Datum values[kColumnCount];
     char nulls[kColumnCount];
     row_values(record, values, nulls);
     if (pg::write_alone("record", &insert_row, values, nulls) > 0) return true;
-    check_not_swallowed(record.id, nullptr);
+    check_not_swallowed(table, record.id, nullptr);
     return false;
 }
 
@@ -232,62 +233,36 @@ void version_values(const Version& version, Datum* values, char* nulls) {
     nulls[2] = version.lease_until == pg::kNoTime ? 'n' : ' ';
 }
 
-bool update(const Record& record, const Version& expected) {
+bool update(const RecordTable& table, const Record& record, const Version& expected) {
     Datum values[kColumnCount + kVersionValues];
     char nulls[kColumnCount + kVersionValues];
     row_values(record, values, nulls);
     version_values(expected, values + kColumnCount, nulls + kColumnCount);
     if (pg::write_alone("record", &update_row, values, nulls) > 0) return true;
-    check_not_swallowed(record.id, &expected);
+    check_not_swallowed(table, record.id, &expected);
     return false;
 }
 
-bool remove(const Identity& id, const Version& expected) {
+bool remove(const RecordTable& table, const Identity& id, const Version& expected) {
     Datum values[kKeyColumns + kVersionValues];
     char nulls[] = {' ', ' ', ' ', ' ', ' ', ' '};
     static_assert(sizeof(nulls) == kKeyColumns + kVersionValues);
     identity_values(id, values);
     version_values(expected, values + kKeyColumns, nulls + kKeyColumns);
     if (pg::write_alone("record", &delete_row, values, nulls) > 0) return true;
-    check_not_swallowed(id, &expected);
+    check_not_swallowed(table, id, &expected);
     return false;
-}
-
-// One group of the deleted rows: scope, number, youngest end of retention.
-void add_group(HeapTuple group, const Sweep& which, Swept* swept) {
-    Datum values[3];
-    bool nulls[3];
-    heap_deform_tuple(group, SPI_tuptable->tupdesc, values, nulls);
-    std::int64_t rows = DatumGetInt64(values[1]);
-    swept->rows += rows;
-    swept->last = Max(swept->last, DatumGetTimestampTz(values[2]));
-    if (which.swept != nullptr) which.swept(pg::bytes_of(DatumGetTextPP(values[0])), rows);
-}
-
-Swept sweep(const Sweep& which) {
-    Datum values[] = {TimestampTzGetDatum(which.from), TimestampTzGetDatum(which.until),
-                      Int64GetDatum(which.limit)};
-    Swept swept{0, which.from};
-    pg::AsOwner scope = pg::begin_as_owner("record");
-    std::uint64_t groups = pg::run_write(&sweep_rows, values, nullptr);
-    for (std::uint64_t i = 0; i < groups; i++) add_group(SPI_tuptable->vals[i], which, &swept);
-    pg::end_as_owner(scope);
-    return swept;
 }
 
 }  // namespace
 
 const Store sql_store = {
     find,
-    versions_known_to,
-    versions_busy,
     reserve,
     insert,
     update,
     remove,
-    sweep,
-    /* rows_guard_themselves */ false,
-    /* writes_in_callbacks */ false,
+    /* bypasses_executor */ false,
 };
 
 }  // namespace idem::store

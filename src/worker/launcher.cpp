@@ -45,7 +45,7 @@ struct Databases {
 };
 
 bool is_swept(Form_pg_database form) {
-    return form->datallowconn && !form->datistemplate && !database_is_invalid_form(form);
+    return form->datallowconn && !form->datistemplate && !pg::is_invalid_database(form);
 }
 
 Database known_or_new(const Databases& known, Oid oid) {

@@ -21,7 +21,7 @@
 #include "pg/owner.hpp"
 #include "pg/wait.hpp"
 #include "stats/counters.hpp"
-#include "store/store.hpp"
+#include "store/sweep.hpp"
 #include "worker/presence.hpp"
 #include "worker/process.hpp"
 
@@ -115,7 +115,7 @@ Visit sweep_batch(Report* report, std::int64_t* total, std::int64_t end) {
         store::Sweep which{report->from,
                            GetCurrentTimestamp() - config::cleanup_grace * core::kSecond,
                            batch_size(*report), stats::count_swept};
-        store::Swept swept = store::records().sweep(which);
+        store::Swept swept = store::sweep(which);
         end_transaction();
         report->from = swept.last;
         *total += swept.rows;

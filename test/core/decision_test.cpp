@@ -111,7 +111,7 @@ TEST(DecideWithoutRecord, RetentionLongerThanTimeReachesBackForEver) {
 }
 
 TEST(DecideWithoutRecord, HeldElsewhereIsInProgress) {
-    expect_refused(kHeldElsewhere, Outcome::InProgress);
+    expect_refused(kDecidedElsewhere, Outcome::InProgress);
 }
 
 // ---- mismatch: before everything below ----
@@ -182,6 +182,25 @@ TEST(DecideInProgress, PolicyCanForbidTakingOver) {
     expect_refused(decide(&facts, asked), Outcome::InProgress, 100);
     facts.holder_gone = true;
     expect_refused(decide(&facts, asked), Outcome::Unknown);
+}
+
+TEST(DecideInProgress, ThePolicyAtTheClaimCountsAsToday) {
+    Known facts = leased_until(kNow);
+    facts.no_takeover = true;
+    expect_refused(decide(&facts, at(kNow)), Outcome::Unknown);
+    EXPECT_EQ(status_at(facts, at(kNow)), Status::Unknown);
+    facts.lease_until = kFuture;
+    expect_refused(decide(&facts, at(kNow)), Outcome::InProgress, 100);
+    EXPECT_EQ(status_at(facts, at(kNow)), Status::InProgress);
+}
+
+TEST(DecideInProgress, OnlyAClaimBecomesUnknown) {
+    for (const Status status : {Status::Completed, Status::Failed, Status::Retryable}) {
+        Known facts = leased_until(kPast);
+        facts.status = status;
+        facts.no_takeover = true;
+        EXPECT_EQ(status_at(facts, at(kNow)), status);
+    }
 }
 
 TEST(DecideInProgress, TtlAndRetentionDoNotEndAClaim) {
@@ -361,10 +380,10 @@ std::vector<Known> every_record() {
                 for (const Micros next_attempt_at : times)
                     for (const Micros expires_at : times)
                         for (const Micros retained_until : times)
-                            for (const int flags : {0, 1, 2, 3, 4, 5, 6, 7})
+                            for (int flags = 0; flags < 16; ++flags)
                                 all.push_back({status, attempt, lease_until, next_attempt_at,
                                                expires_at, retained_until, (flags & 1) != 0,
-                                               (flags & 2) != 0, (flags & 4) != 0,
+                                               (flags & 2) != 0, (flags & 4) != 0, (flags & 8) != 0,
                                                /*claimed_at=*/kNow - 1000});
     return all;
 }
@@ -497,8 +516,11 @@ TEST_F(DecideGrid, UnknownIsNeverExecuted) {
 }
 
 TEST_F(DecideGrid, PolicyUnknownNeverTakesOver) {
-    always([](const Case& c) { return c.asked.on_lease_expiry == OnLeaseExpiry::Unknown; },
-           [](const Case& c) { return c.decision.execution != Execution::Takeover; });
+    always(
+        [](const Case& c) {
+            return c.asked.on_lease_expiry == OnLeaseExpiry::Unknown || c.record.no_takeover;
+        },
+        [](const Case& c) { return c.decision.execution != Execution::Takeover; });
 }
 
 TEST_F(DecideGrid, EachClaimComesFromItsOwnStatus) {

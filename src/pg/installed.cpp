@@ -1,0 +1,128 @@
+// What is learned of a table is kept as the plan cache keeps plans (PlanCacheRelCallback): a
+// relcache callback only notes that something has changed, for it may come in the middle of
+// anything and must read nothing, and the next use looks anew. There is one callback for all of
+// them; the server has room for ten of all modules.
+//
+// The versions of library and objects are compared by a catalog scan, once per change of one table:
+// ALTER EXTENSION touches no relation that a backend would be told of, so upgrade scripts touch
+// that table.
+
+#include "pg/installed.hpp"
+
+namespace idem::pg {
+
+namespace {
+
+// ---- what is kept of a table ----
+
+Watched* all_watched;
+
+// Without a relation: something was missed, so everything may have changed.
+void note_change(Datum, Oid relation) {
+    for (Watched* each = all_watched; each != nullptr; each = each->next) {
+        if (relation != InvalidOid && relation != each->oid) continue;
+        each->is_current = false;
+        each->changed = true;
+    }
+}
+
+// A look that waits for somebody's DDL has to be followed by another one, which mostly waits for
+// nobody. Where changes come as fast as looks, what the last one has learned is used once: it was
+// true within this call, and the next call looks again.
+constexpr int kLooks = 3;
+
+// ---- the version ----
+
+// Which of the two is older decides what has to be done about it.
+[[noreturn]] void raise_version(const char* library, const char* installed) {
+    bool objects_are_older = strverscmp(installed, library) < 0;
+    ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+                    errmsg("extension \"idempotency\" is half updated"),
+                    errdetail("The library is of version %s, the objects in this database are of "
+                              "version %s.",
+                              library, installed),
+                    objects_are_older
+                        ? errhint("Run ALTER EXTENSION idempotency UPDATE.")
+                        : errhint("Install the library of that version, and reconnect. If it is in "
+                                  "shared_preload_libraries, restart the server.")));
+    pg_unreachable();
+}
+
+// The version that CREATE or ALTER EXTENSION has left in the catalog.
+char* installed_version() {
+    ScanKeyData key;
+    ScanKeyInit(&key, Anum_pg_extension_extname, BTEqualStrategyNumber, F_NAMEEQ,
+                CStringGetDatum("idempotency"));
+    Relation catalog = table_open(ExtensionRelationId, AccessShareLock);
+    SysScanDesc scan = systable_beginscan(catalog, ExtensionNameIndexId, true, nullptr, 1, &key);
+    HeapTuple tuple = systable_getnext(scan);
+    if (!HeapTupleIsValid(tuple)) raise_not_installed();
+    bool null;
+    Datum version =
+        heap_getattr(tuple, Anum_pg_extension_extversion, RelationGetDescr(catalog), &null);
+    char* result = TextDatumGetCString(version);
+    systable_endscan(scan);
+    table_close(catalog, AccessShareLock);
+    return result;
+}
+
+void compare_versions(Oid) {
+    char* installed = installed_version();
+    if (strcmp(installed, IDEM_VERSION) != 0) raise_version(IDEM_VERSION, installed);
+    pfree(installed);
+}
+
+Watched same_version = {nullptr, compare_versions};
+
+}  // namespace
+
+void raise_not_installed() {
+    ereport(ERROR, (errcode(ERRCODE_UNDEFINED_TABLE),
+                    errmsg("extension \"idempotency\" is not installed in this database"),
+                    errhint("Run CREATE EXTENSION idempotency.")));
+    pg_unreachable();
+}
+
+Oid table_oid(const char* name) {
+    Oid schema = get_namespace_oid("idempotency", true);
+    Oid table = OidIsValid(schema) ? get_relname_relid(name, schema) : InvalidOid;
+    if (!OidIsValid(table)) raise_not_installed();
+    return table;
+}
+
+void lock_table(const char* table, LOCKMODE mode) {
+    LockRelationOid(table_oid(table), mode);
+}
+
+void watch(Watched* watched) {
+    if (all_watched == nullptr) CacheRegisterRelcacheCallback(note_change, 0);
+    watched->next = all_watched;
+    all_watched = watched;
+}
+
+// An error leaves it not current, so that the next use looks again.
+void look_at(Watched* watched) {
+    watched->is_current = false;
+    watched->oid = table_oid(watched->table);
+    watched->changed = false;
+    watched->look(watched->oid);
+    watched->is_current = !watched->changed;
+}
+
+// Invalidation messages are taken in with a lock, and a transaction that has its locks already
+// would not hear of them, so they are asked for.
+void refresh(Watched* watched) {
+    AcceptInvalidationMessages();
+    for (int looks = 0; looks < kLooks && !watched->is_current; looks++) look_at(watched);
+}
+
+void check_version() {
+    refresh(&same_version);
+}
+
+void watch_version(const char* table) {
+    same_version.table = table;
+    watch(&same_version);
+}
+
+}  // namespace idem::pg

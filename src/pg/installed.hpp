@@ -1,0 +1,51 @@
+// What is installed in this database: tables of the extension, what is kept of them as long as they
+// stay as they are, and the version of the SQL objects.
+#pragma once
+
+#include "pg/pg.hpp"
+
+namespace idem::pg {
+
+// The extension is absent (42P01).
+[[noreturn]] void raise_not_installed();
+
+// The OID of a table in the schema "idempotency"; an error if the extension is absent.
+Oid table_oid(const char* name);
+
+// Takes a lock of such a table until the transaction ends.
+void lock_table(const char* table, LOCKMODE mode);
+
+// ---- what is kept of a table ----
+
+// Something that was learned by a look at a table, and holds until the table changes. One per use,
+// with static storage; `table` and `look` are given, the rest is ours.
+struct Watched {
+    const char* table;
+    void (*look)(Oid table);  // learns it; may raise an error, and is called again then
+    Oid oid = InvalidOid;     // of the table, as of the last look
+    bool is_current = false;  // what that look has learned still holds
+    bool changed = false;     // since it began
+    Watched* next = nullptr;
+};
+
+// Called once, when the library is loaded.
+void watch(Watched* watched);
+
+// Looks, whatever is known already. A change that arrives meanwhile leaves it not current: parts of
+// what was learned may be as of before.
+void look_at(Watched* watched);
+
+// Hears of what others have committed, and looks if anything of the table has changed.
+void refresh(Watched* watched);
+
+// ---- the version ----
+
+// Library and SQL objects are installed by different commands, so one may be updated and the other
+// not yet: an error if they are of different versions. Looks once, and again after DDL has touched
+// the table that watch_version() was given; else it is one test of a variable.
+void check_version();
+
+// Called once, when the library is loaded, with the table that each upgrade script touches.
+void watch_version(const char* table);
+
+}  // namespace idem::pg

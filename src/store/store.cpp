@@ -1,0 +1,98 @@
+// A store is picked for each access: between two of them the table may have got or lost what only
+// SQL can serve, and two stores that serve one table at a time would not see each other's rows. The
+// lock comes first, in the mode that the access needs anyhow, for whoever is waited for may be the
+// one who changes it: CREATE TRIGGER lets readers pass and not writers, so what a reader has picked
+// is no good for a write.
+
+#include "store/store.hpp"
+
+#include "config/settings.hpp"
+#include "store/implementation.hpp"
+#include "store/row_versions.hpp"
+
+namespace idem::store {
+
+namespace {
+
+// Where the record of a key is, and how it is got at.
+struct Place {
+    const Store& store;
+    const RecordTable& table;
+};
+
+[[noreturn]] void raise_obstacle(const char* obstacle) {
+    ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+                    errmsg("the heap store cannot serve table idempotency.record"),
+                    errdetail("%s", obstacle), errhint("Set idempotency.store to auto or sql.")));
+    pg_unreachable();
+}
+
+// The table that has the record of this key, locked in that mode until the transaction ends. All
+// keys have theirs in one table; nobody else takes that for granted.
+const RecordTable& lock_table_of(const Identity&, LOCKMODE mode) {
+    return lock_record_table(mode);
+}
+
+const Store& store_of(const RecordTable& table) {
+    const char* obstacle = obstacle_now(table);
+    if (obstacle == nullptr) return heap_store;
+    if (config::store_choice() == config::StoreChoice::Heap) raise_obstacle(obstacle);
+    return sql_store;
+}
+
+// Where only SQL is wanted, its statements take their own locks.
+Place place_of(const Identity& id, LOCKMODE mode) {
+    if (config::store_choice() == config::StoreChoice::Sql) return {sql_store, record_table()};
+    const RecordTable& table = lock_table_of(id, mode);
+    return {store_of(table), table};
+}
+
+}  // namespace
+
+Look find(const Identity& id, Record* record) {
+    Place place = place_of(id, AccessShareLock);
+    return place.store.find(place.table, id, record);
+}
+
+bool known_to(Snapshot snapshot, const Identity& id) {
+    return versions_known_to(place_of(id, AccessShareLock).table, snapshot, id);
+}
+
+bool is_busy(const Identity& id) {
+    return versions_busy(place_of(id, AccessShareLock).table, id);
+}
+
+void lock_for_writing(const Identity& id) {
+    (void)lock_table_of(id, RowExclusiveLock);
+}
+
+void reserve(const Identity& id) {
+    Place place = place_of(id, RowExclusiveLock);
+    place.store.reserve(place.table);
+}
+
+bool insert(const Record& record) {
+    Place place = place_of(record.id, RowExclusiveLock);
+    return place.store.insert(place.table, record);
+}
+
+bool update(const Record& record, const Version& expected) {
+    Place place = place_of(record.id, RowExclusiveLock);
+    return place.store.update(place.table, record, expected);
+}
+
+bool remove(const Identity& id, const Version& expected) {
+    Place place = place_of(id, RowExclusiveLock);
+    return place.store.remove(place.table, id, expected);
+}
+
+bool bypasses_executor(const Identity& id) {
+    return place_of(id, AccessShareLock).store.bypasses_executor;
+}
+
+void check_store() {
+    if (config::store_choice() != config::StoreChoice::Sql)
+        (void)store_of(lock_record_table(AccessShareLock));
+}
+
+}  // namespace idem::store

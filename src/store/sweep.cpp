@@ -1,0 +1,90 @@
+// Sweeping is not the hot path, and the planner's statement for it is bounded already: it is by SQL
+// whatever store serves the table.
+
+#include "store/sweep.hpp"
+
+#include "pg/owner.hpp"
+#include "store/record.hpp"
+#include "store/store.hpp"
+
+namespace idem::store {
+
+namespace {
+
+using Sql = pg::SqlText;
+
+constexpr const ColumnType& kScope = column_of(&Identity::scope);
+constexpr const ColumnType& kRetainedUntil = column_of(&Record::retained_until);
+constexpr const ColumnType& kStatus = column_of(&Record::status);
+
+constexpr void add_may_go(Sql* sql) {
+    constexpr char in_progress[] = {static_cast<char>(core::Status::InProgress), '\0'};
+    sql->add(kRetainedUntil.name);
+    sql->add(" OPERATOR(pg_catalog.>=) $1 AND ");
+    sql->add(kRetainedUntil.name);
+    sql->add(" OPERATOR(pg_catalog.<=) $2 AND ");
+    sql->add(kStatus.name);
+    sql->add(" OPERATOR(pg_catalog.<>) '");
+    sql->add(in_progress);
+    sql->add("'::pg_catalog.\"char\"");
+}
+
+// FOR UPDATE looks at the newest version of each row again, so a row that has just been taken over
+// is not deleted. The array is made once; a plain IN could run again and go past the limit. The
+// conditions stand twice because in a partitioned table a ctid alone does not name a row.
+constexpr Sql sweep_sql() {
+    Sql sql{};
+    sql.add(
+        "WITH deleted AS (DELETE FROM idempotency.record"
+        " WHERE ctid OPERATOR(pg_catalog.=) ANY (ARRAY("
+        "SELECT ctid FROM idempotency.record WHERE ");
+    add_may_go(&sql);
+    sql.add(" ORDER BY ");
+    sql.add(kRetainedUntil.name);
+    sql.add(" USING OPERATOR(pg_catalog.<) LIMIT $3 FOR UPDATE SKIP LOCKED)) AND ");
+    add_may_go(&sql);
+    sql.add(" RETURNING ");
+    sql.add(kScope.name);
+    sql.add(", ");
+    sql.add(kRetainedUntil.name);
+    sql.add(") SELECT ");
+    sql.add(kScope.name);
+    sql.add(", pg_catalog.count(*), pg_catalog.max(");
+    sql.add(kRetainedUntil.name);
+    sql.add(") FROM deleted GROUP BY ");
+    sql.add(kScope.name);
+    return sql;
+}
+
+constexpr Sql kSweep = sweep_sql();
+constexpr Oid kTimesAndLimit[] = {kRetainedUntil.type, kRetainedUntil.type, INT8OID};
+
+pg::Statement sweep_rows = {kSweep.text, std::size(kTimesAndLimit), kTimesAndLimit,
+                            pg::Access::ByIndex, nullptr};
+
+// One group of the deleted rows: scope, number, youngest end of retention.
+void add_group(HeapTuple group, const Sweep& which, Swept* swept) {
+    Datum values[3];
+    bool nulls[3];
+    heap_deform_tuple(group, SPI_tuptable->tupdesc, values, nulls);
+    std::int64_t rows = DatumGetInt64(values[1]);
+    swept->rows += rows;
+    swept->last = Max(swept->last, DatumGetTimestampTz(values[2]));
+    if (which.swept != nullptr) which.swept(pg::bytes_of(DatumGetTextPP(values[0])), rows);
+}
+
+}  // namespace
+
+Swept sweep(const Sweep& which) {
+    check_store();
+    Datum values[] = {TimestampTzGetDatum(which.from), TimestampTzGetDatum(which.until),
+                      Int64GetDatum(which.limit)};
+    Swept swept{0, which.from};
+    pg::AsOwner scope = pg::begin_as_owner("record");
+    std::uint64_t groups = pg::run_write(&sweep_rows, values, nullptr);
+    for (std::uint64_t i = 0; i < groups; i++) add_group(SPI_tuptable->vals[i], which, &swept);
+    pg::end_as_owner(scope);
+    return swept;
+}
+
+}  // namespace idem::store

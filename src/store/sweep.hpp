@@ -1,0 +1,27 @@
+// What removes records whose retention is over.
+#pragma once
+
+#include "pg/pg.hpp"
+
+namespace idem::store {
+
+// What to sweep: rows whose retention ended after `from` and not after `until`, at most `limit` of
+// them. A caller who goes on where the last batch ended need not walk over its dead rows again.
+// `swept`, which may be nullptr, is told how many rows of which scope went.
+struct Sweep {
+    TimestampTz from;
+    TimestampTz until;
+    std::int64_t limit;
+    void (*swept)(std::string_view scope, std::int64_t rows);
+};
+
+struct Swept {
+    std::int64_t rows;
+    TimestampTz last;  // when the retention of the youngest of them ended
+};
+
+// Removes rows that may go, oldest first, passing over rows that others have locked. Never a row
+// without a result: it may still get one. An error where any access to a record is one.
+Swept sweep(const Sweep& which);
+
+}  // namespace idem::store
