@@ -84,6 +84,13 @@ COMMENT ON COLUMN idempotency.record.claimed_at IS 'claim of this attempt';
 COMMENT ON COLUMN idempotency.record.expires_at IS 'the answer is replayed until then';
 COMMENT ON COLUMN idempotency.record.retained_until IS 'the key is remembered until then';
 
+-- Where Citus is, the table may be distributed beside others, and the principal has their collation: the
+-- database's.
+CREATE FUNCTION idempotency.fit_to_citus() RETURNS void
+    LANGUAGE c AS 'MODULE_PATHNAME', 'idem_owner_fit_to_citus';
+SELECT idempotency.fit_to_citus();
+DROP FUNCTION idempotency.fit_to_citus();
+
 -- When a row may go.
 CREATE INDEX record_retained_until ON idempotency.record (retained_until);
 
@@ -662,6 +669,12 @@ CREATE FUNCTION @extschema@.idem_revoke(role regrole) RETURNS void
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_owner_revoke';
 COMMENT ON FUNCTION @extschema@.idem_revoke(regrole) IS 'take back what idem_grant gave';
 REVOKE ALL ON FUNCTION @extschema@.idem_revoke(regrole) FROM PUBLIC;
+
+CREATE FUNCTION @extschema@.idem_distribute(colocate_with regclass DEFAULT NULL) RETURNS void
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_owner_distribute';
+COMMENT ON FUNCTION @extschema@.idem_distribute(regclass)
+    IS 'distribute the records over the nodes of a Citus cluster, by principal';
+REVOKE ALL ON FUNCTION @extschema@.idem_distribute(regclass) FROM PUBLIC;
 
 ----------------------------------------------------------------------------------------------------
 -- Pure helpers
