@@ -1,6 +1,7 @@
 // Functions for operators: what becomes of single records, who may call what, what was counted.
 
 #include "api/arguments.hpp"
+#include "api/forward.hpp"
 #include "claim/operator.hpp"
 #include "pg/boundary.hpp"
 #include "pg/owner.hpp"
@@ -178,8 +179,8 @@ Datum stats_reset(FunctionCallInfo) {
 
 }  // namespace idem::api
 
-IDEM_FUNCTION(idem_operator_resolve, idem::api::resolve);
-IDEM_FUNCTION(idem_operator_forget, idem::api::forget);
+IDEM_FUNCTION(idem_operator_resolve, idem::api::at_its_records<idem::api::resolve>);
+IDEM_FUNCTION(idem_operator_forget, idem::api::at_its_records<idem::api::forget>);
 IDEM_FUNCTION(idem_operator_cleanup, idem::api::cleanup);
 IDEM_FUNCTION(idem_claim_lives, idem::api::claim_lives);
 IDEM_FUNCTION(idem_owner_grant, idem::api::grant_rights);

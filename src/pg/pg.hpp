@@ -46,6 +46,7 @@ extern "C" {
 #include "lib/stringinfo.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
+#include "parser/parse_func.h"
 #include "parser/parse_type.h"
 #include "pgstat.h"
 #include "port/atomics.h"
