@@ -179,6 +179,29 @@ CREATE UNIQUE INDEX journal_one_row ON idempotency.journal ((true));
 SELECT pg_catalog.pg_extension_config_dump('idempotency.record', '');
 SELECT pg_catalog.pg_extension_config_dump('idempotency.policy', '');
 
+-- Who may call what, in a cluster: see rights.cpp.
+CREATE FUNCTION idempotency.granted_here(role name, operator boolean) RETURNS boolean
+    LANGUAGE c AS 'MODULE_PATHNAME', 'idem_owner_granted_here';
+COMMENT ON FUNCTION idempotency.granted_here(name, boolean) IS 'does on this node as a row of idempotency.granted says';
+REVOKE ALL ON FUNCTION idempotency.granted_here(name, boolean) FROM PUBLIC;
+
+CREATE FUNCTION idempotency.revoked_here() RETURNS trigger
+    LANGUAGE c AS 'MODULE_PATHNAME', 'idem_owner_revoked_here';
+COMMENT ON FUNCTION idempotency.revoked_here() IS 'takes back on this node what a row of idempotency.granted gave';
+REVOKE ALL ON FUNCTION idempotency.revoked_here() FROM PUBLIC;
+
+CREATE TABLE idempotency.granted (
+    role     name NOT NULL,
+    operator boolean NOT NULL,
+    CONSTRAINT granted_pkey PRIMARY KEY (role),
+    CONSTRAINT granted_here CHECK (idempotency.granted_here(role, operator))
+);
+COMMENT ON TABLE idempotency.granted IS 'what idem_grant has given in a cluster, on every node; empty on a single server';
+CREATE TRIGGER revoked_here
+    AFTER DELETE ON idempotency.granted
+    FOR EACH ROW EXECUTE FUNCTION idempotency.revoked_here();
+SELECT pg_catalog.pg_extension_config_dump('idempotency.granted', '');
+
 CREATE FUNCTION idempotency.claim_lives(lease_until timestamptz, backend_pid integer, backend_start timestamptz)
     RETURNS boolean
     LANGUAGE c PARALLEL RESTRICTED AS 'MODULE_PATHNAME', 'idem_claim_lives';

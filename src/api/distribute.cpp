@@ -10,7 +10,7 @@
 // and
 //   not by Citus, which then compares the collation of the principal with that of the tables beside
 //   it. So it has to be right when the extension is created: fit_to_citus().
-// - What was granted on functions reaches other nodes with a GRANT alone, so each is given again.
+// - What was granted on functions of an extension does not reach nodes that join later: rights.cpp.
 
 #include "api/arguments.hpp"
 #include "pg/boundary.hpp"
@@ -161,45 +161,40 @@ void distribute_records(Oid beside) {
         "'idempotency.record')");
 }
 
-void distribute_policies() {
+// A table that every node has a copy of.
+void distribute_copies(const char* table) {
     pg::set_locally("citus.enable_unsafe_triggers", "on");
-    execute("SELECT pg_catalog.create_reference_table('idempotency.policy')");
+    execute(psprintf("SELECT pg_catalog.create_reference_table('%s')", table));
     execute(
-        "SELECT pg_catalog.truncate_local_data_after_distributing_table("
-        "'idempotency.policy')");
+        psprintf("SELECT pg_catalog.truncate_local_data_after_distributing_table('%s')", table));
 }
 
-// Functions of the extension that the install script has closed to PUBLIC, as the server remembers
-// in pg_init_privs.
-constexpr const char* kClosedFunctions =
+// Functions of the extension.
+constexpr const char* kOurFunctions =
     " FROM pg_catalog.pg_proc p"
     " JOIN pg_catalog.pg_depend d ON d.classid = 'pg_catalog.pg_proc'::pg_catalog.regclass"
     " AND d.objid = p.oid AND d.deptype = 'e'"
-    " JOIN pg_catalog.pg_extension e ON e.oid = d.refobjid AND e.extname = 'idempotency'"
-    " JOIN pg_catalog.pg_init_privs i ON i.classoid = d.classid AND i.objoid = p.oid";
+    " JOIN pg_catalog.pg_extension e ON e.oid = d.refobjid AND e.extname = 'idempotency'";
 
-// One with a principal runs where its records are. Of the others Citus need only know, to pass on
-// what is granted.
+// Whatever has a principal runs where its records are.
 void distribute_functions() {
     execute_each(psprintf(
-        "SELECT pg_catalog.format('SELECT pg_catalog.create_distributed_function(%%L%%s)',"
-        " p.oid::pg_catalog.regprocedure, CASE WHEN 'principal' = ANY (p.proargnames)"
-        " THEN ', ''principal'', colocate_with => ''idempotency.record'', force_delegation => true'"
-        " END)%s ORDER BY p.oid",
-        kClosedFunctions));
+        "SELECT pg_catalog.format('SELECT pg_catalog.create_distributed_function(%%L,"
+        " ''principal'', colocate_with => ''idempotency.record'', force_delegation => true)',"
+        " p.oid::pg_catalog.regprocedure)%s"
+        " WHERE 'principal' = ANY (p.proargnames) AND p.proallargtypes IS NULL ORDER BY p.oid",
+        kOurFunctions));
 }
 
-// What was granted before Citus knew the functions.
-void grant_again() {
-    execute_each(
-        psprintf("SELECT pg_catalog.format('GRANT EXECUTE ON FUNCTION %%s TO %%s%%s',"
-                 " p.oid::pg_catalog.regprocedure,"
-                 " CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE pg_catalog.quote_ident("
-                 "pg_catalog.pg_get_userbyid(a.grantee)) END,"
-                 " CASE WHEN a.is_grantable THEN ' WITH GRANT OPTION' END)"
-                 "%s, pg_catalog.aclexplode(p.proacl) a"
-                 " WHERE a.grantee <> p.proowner AND a.privilege_type = 'EXECUTE' ORDER BY p.oid",
-                 kClosedFunctions));
+// What idem_grant has given until now; from now on it writes it there.
+void note_rights() {
+    execute(psprintf(
+        "INSERT INTO idempotency.granted (role, operator)"
+        " SELECT r.rolname, pg_catalog.bool_or(p.prosrc = 'idem_operator_cleanup')%s"
+        ", pg_catalog.aclexplode(p.proacl) a JOIN pg_catalog.pg_roles r ON r.oid = a.grantee"
+        " WHERE p.prosrc IN ('idem_begin', 'idem_operator_cleanup') AND a.grantee <> p.proowner"
+        " GROUP BY r.rolname",
+        kOurFunctions));
 }
 
 // idem_distribute(colocate_with)
@@ -215,9 +210,10 @@ Datum distribute(FunctionCallInfo fcinfo) {
     if (OidIsValid(beside)) check_table_beside(beside);
     warn_of_missing_principals();
     distribute_records(beside);
-    distribute_policies();
+    distribute_copies("idempotency.policy");
+    note_rights();
+    distribute_copies("idempotency.granted");
     distribute_functions();
-    grant_again();
     (void)SPI_finish();
     AtEOXact_GUC(false, guc_level);
     PG_RETURN_VOID();
