@@ -4,16 +4,7 @@
 
 COORDINATOR=coordinator
 
-# Citus refuses to be loaded behind anybody else. It commits in two phases, moves shards by logical
-# replication, and would ask for TLS, which sockets have not.
-CITUS_SETTINGS=(
-    "shared_preload_libraries='citus,idempotency'"
-    wal_level=logical
-    max_prepared_transactions=200
-    max_worker_processes=32
-    "citus.node_conninfo='sslmode=prefer'"
-    citus.enable_statistics_collection=off
-)
+mapfile -t CITUS_SETTINGS <"$ROOT/test/scale/node.conf"
 
 citus_is_installed() { [[ -e $("$PG_CONFIG" --sharedir)/extension/citus.control ]]; }
 
