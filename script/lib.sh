@@ -60,6 +60,12 @@ forget_libpq_settings() {
     unset MAKEFLAGS MFLAGS MAKELEVEL
 }
 
+# Seconds after which what has not come is given up: a limit for what hangs, not for a slow machine.
+# pg_ctl's, and that of the server's own Perl modules.
+be_patient() {
+    export PGCTLTIMEOUT=600 PG_TEST_TIMEOUT_DEFAULT=360
+}
+
 # ---- where ----
 
 # A path of a Unix socket ends at 107 bytes, so a long TMPDIR, or one that the server's user may

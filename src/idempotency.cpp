@@ -8,6 +8,7 @@
 #include "pg/installed.hpp"
 #include "pg/snapshot.hpp"
 #include "stats/counters.hpp"
+#include "store/record.hpp"
 #include "store/record_table.hpp"
 #include "worker/presence.hpp"
 
@@ -20,7 +21,7 @@ void _PG_init(void);
 
 void _PG_init(void) {
     idem::pg::end_session_on_terminate();
-    idem::pg::watch_version("record");
+    idem::pg::watch_version(idem::store::kRecordTable);
     idem::pg::watch_imported_snapshots();
     idem::config::define_settings();
     idem::config::watch_policy_changes();

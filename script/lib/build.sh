@@ -23,6 +23,7 @@ prepare() {
     "$ROOT/script/bootstrap" "$@"
     make_work_folder
     forget_libpq_settings
+    be_patient
     find_pg_config
     use_installation "$WORK/server"
     choose_folders

@@ -1,6 +1,6 @@
 # Counts the tests in a group's output and prints "PASSED FAILED", then the lines of those that
-# failed. It knows four kinds of lines: TAP (our checks, and pg_regress from 16 on), pg_regress up to
-# 15, ctest, and prove's summary.
+# failed, with what is said of why. It knows four kinds of lines: TAP (our checks, and pg_regress from
+# 16 on), pg_regress up to 15, ctest, and prove's summary.
 
 function fail() { failed++; note() }
 function note() { lines = lines "\n" $0 }
@@ -8,13 +8,21 @@ function note() { lines = lines "\n" $0 }
 /^ok [0-9]+/     { passed++ }
 /^not ok [0-9]+/ { fail() }
 
+# Of why: after the test, 20 lines at most; and what groups.sh finds in the logs of TAP files.
+/^(not )?ok [0-9]+/ { reasons = /^not/ ? 20 : 0 }
+/^# /               { if (reasons-- > 0) note() }
+/^why: /            { note() }
+
 /^(test|    ) .* \.\.\. ok /         { passed++ }
 /^(test|    ) .* \.\.\. (FAILED|failed)/ { fail() }
 
 /^ *[0-9]+\/[0-9]+ Test +#[0-9]+: / {
+    told = 0
     if (/ Passed +[0-9.]+ sec/) passed++
-    else if (!/\*\*\*Skipped/) fail()
+    else if (!/\*\*\*Skipped/) { fail(); told = 20; next }
 }
+# What the test itself has printed, but for GoogleTest's frame.
+told > 0 && !/^(\[| +Start |Note: |Running main|$)/ { told--; note() }
 
 # prove names each file in trouble, with the number of its failed tests: none in a file that died.
 /\(Wstat: [0-9]+.* Tests: [0-9]+ Failed: [0-9]+\)$/ {

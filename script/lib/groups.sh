@@ -93,7 +93,7 @@ run_ctest() {
     local label=$1
     shift
     ctest --test-dir "$BUILD/cmake" -L "^$label\$" --no-tests=error --output-on-failure \
-        --timeout 300 "$@"
+        --timeout 900 "$@"
 }
 
 # Every history of three callers and one key, and whether planted mistakes are found.
@@ -119,7 +119,7 @@ ensure_fuzzers_built() {
 }
 
 run_fuzzers() {
-    ctest --test-dir "$BUILD/fuzz" --no-tests=error --output-on-failure --timeout 300 \
+    ctest --test-dir "$BUILD/fuzz" --no-tests=error --output-on-failure --timeout 900 \
         --parallel "$(nproc)"
 }
 
@@ -184,6 +184,7 @@ show_diffs() {
     local file
     while read -r file; do
         show_tail 400 "$file"
+        grep -E '^[-+]' "$file" | head -n 20 | sed 's/^/why: /'
     done < <(find "$1" -name regression.diffs)
 }
 
@@ -222,13 +223,15 @@ prove_all() {
         prove --jobs 2 -I "$pgxs/../../src/test/perl" -I "$WORK/tap-sources/test/tap" "$@"
 }
 
-# What the tests that prove complains about have logged, and their servers.
+# What the tests that prove complains about have logged, and their servers; and why they failed, for
+# the end of the run.
 show_tap_logs() {
-    local name file
+    local name file logs=$WORK/tap/tmp_check/log
     while read -r name; do
-        for file in "$WORK/tap/tmp_check/log/"{regress_log_"$name","$name"_*.log}; do
+        for file in "$logs/"{regress_log_"$name","$name"_*.log}; do
             show_tail 60 "$file"
         done
+        awk -f "$ROOT/script/lib/why.awk" "$logs/regress_log_$name" | sed "s/^/why: $name: /"
     done < <(sed -nE 's|^.*/([^/]+)\.pl +\(Wstat.*|\1|p' "$WORK/prove.log")
 }
 

@@ -1,5 +1,7 @@
 // Functions for operators: what becomes of single records, what was counted.
 
+#include "core/outcome.hpp"
+
 #include "api/arguments.hpp"
 #include "api/forward.hpp"
 #include "claim/operator.hpp"
@@ -11,12 +13,17 @@ namespace idem::api {
 
 namespace {
 
-claim::Resolution resolution_of(const text* word) {
-    std::string_view given = pg::bytes_of(word);
-    if (given == "release") return claim::Resolution::Release;
-    if (given == "complete") return claim::Resolution::Complete;
-    if (given == "fail") return claim::Resolution::Fail;
-    raise_word("action", text_to_cstring(word), "release, complete, fail");
+[[noreturn]] void raise_action(const text* word) {
+    StringInfoData known;
+    initStringInfo(&known);
+    for (const core::ResolutionEntry& entry : core::kResolutions) append_word(&known, entry.word);
+    raise_word("action", text_to_cstring(word), known.data);
+}
+
+core::Resolution resolution_of(const text* word) {
+    for (const core::ResolutionEntry& entry : core::kResolutions)
+        if (entry.word == pg::bytes_of(word)) return entry.resolution;
+    raise_action(word);
 }
 
 [[noreturn]] void raise_unused(const char* what, const char* detail) {
@@ -26,10 +33,10 @@ claim::Resolution resolution_of(const text* word) {
 }
 
 // What does not go with the decision is refused: whoever gave it believes that it is kept.
-void check_fits(claim::Resolution resolution, const claim::Response& response, const text* error) {
-    if (resolution == claim::Resolution::Complete && error != nullptr)
+void check_fits(core::Resolution resolution, const claim::Response& response, const text* error) {
+    if (resolution == core::Resolution::Complete && error != nullptr)
         raise_unused("error", "A completed record has none.");
-    if (resolution != claim::Resolution::Release) return;
+    if (resolution != core::Resolution::Release) return;
     constexpr const char* kDetail = "A record that is released has no answer.";
     if (response.status_code) raise_unused("status_code", kDetail);
     if (response.body != nullptr) raise_unused("body", kDetail);
@@ -39,7 +46,7 @@ void check_fits(claim::Resolution resolution, const claim::Response& response, c
 // idem_resolve(key, action, scope, principal, status_code, body, headers, error)
 Datum resolve(FunctionCallInfo fcinfo) {
     claim::ClaimRef ref{"idem_resolve()", identity(fcinfo, 0, 2, 3), std::nullopt};
-    claim::Resolution resolution = resolution_of(required_text(fcinfo, 1, "action"));
+    core::Resolution resolution = resolution_of(required_text(fcinfo, 1, "action"));
     claim::Response response{status_code_or_none(fcinfo, 4), text_or_null(fcinfo, 5),
                              headers_or_null(fcinfo, 6)};
     text* error = text_or_null(fcinfo, 7);
@@ -76,7 +83,7 @@ Datum claim_lives(FunctionCallInfo fcinfo) {
 // ---- statistics ----
 
 // scope, one column per counter, since.
-constexpr int kColumns = stats::kCounters + 2;
+constexpr int kColumns = stats::kCounterCount + 2;
 
 void require_statistics() {
     if (!stats::available())
@@ -93,7 +100,7 @@ void put_row(ReturnSetInfo* result, const stats::ScopeCounts& row) {
     bool nulls[kColumns] = {};
     values[0] = PointerGetDatum(row.scope);
     nulls[0] = row.scope == nullptr;
-    for (int i = 0; i < stats::kCounters; i++)
+    for (int i = 0; i < stats::kCounterCount; i++)
         values[i + 1] = Int64GetDatum(static_cast<std::int64_t>(row.counts[i]));
     values[kColumns - 1] = TimestampTzGetDatum(row.since);
     tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);

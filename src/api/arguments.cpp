@@ -3,11 +3,15 @@
 #include "core/header.hpp"
 #include "core/key.hpp"
 
+#include "pg/jsonb.hpp"
+
 namespace idem::api {
 
 namespace {
 
 constexpr std::size_t kMaxFingerprintBytes = 64;
+constexpr std::int32_t kFirstStatusCode = 200;
+constexpr std::int32_t kLastStatusCode = 599;
 // Of scope, principal and key together; a btree tuple has 2704 bytes for them and its own.
 constexpr std::size_t kMaxIdentityBytes = 2600;
 
@@ -29,13 +33,13 @@ const char* detail_of(core::NameFault fault, const core::Name& name) {
 }
 
 [[noreturn]] void raise_name(const char* what, core::NameFault fault, const core::Name& name) {
-    ereport(
-        ERROR,
-        (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("invalid %s", what),
-         errdetail("%s", detail_of(fault, name)),
-         strcmp(what, "key") == 0
-             ? errhint("Send a key that the client made for this one request, such as a UUID.")
-             : errhint("A %s has up to 255 characters, none of them a control character.", what)));
+    ereport(ERROR,
+            (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("invalid %s", what),
+             errdetail("%s", detail_of(fault, name)),
+             strcmp(what, "key") == 0
+                 ? errhint("Send a key that the client made for this one request, such as a UUID.")
+                 : errhint("A %s has up to %zu characters, none of them a control character.", what,
+                           core::kMaxNameChars)));
     pg_unreachable();
 }
 
@@ -66,7 +70,8 @@ void check_size(const store::Identity& id) {
                 (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
                  errmsg("key, scope and principal are too long together"),
                  errdetail("They have %zu bytes; %zu are allowed.", bytes, kMaxIdentityBytes),
-                 errhint("Each may have 255 characters, but not all of them four-byte ones.")));
+                 errhint("Each may have %zu characters, but not all of them four-byte ones.",
+                         core::kMaxNameChars)));
 }
 
 [[noreturn]] void raise_headers(const char* detail) {
@@ -76,20 +81,15 @@ void check_size(const store::Identity& id) {
     pg_unreachable();
 }
 
-std::string_view string_of(const JsonbValue& value) {
-    return {value.val.string.val, static_cast<std::size_t>(value.val.string.len)};
-}
-
 void check_header_name(std::string_view name) {
-    if (!core::is_header_name(name))
-        raise_headers("A header's name is empty or has characters that HTTP does not allow.");
+    if (!core::is_header_name(name)) raise_headers(core::kNoHeaderName);
 }
 
 void check_header_value(const JsonbValue& value) {
     if (value.type != jbvString)
         raise_headers("A header's value is neither a string nor an array of strings.");
     bool utf8 = GetDatabaseEncoding() != PG_SQL_ASCII;
-    std::string_view text = string_of(value);
+    std::string_view text = pg::string_of(value);
     if (!core::is_header_value(utf8 ? pg::as_utf8(text) : text, utf8))
         raise_headers("A header's value contains a control character.");
 }
@@ -128,6 +128,11 @@ void raise_null(const char* what) {
     ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("%s must not be null", what),
                     errhint("Pass a value.")));
     pg_unreachable();
+}
+
+void append_word(StringInfo list, std::string_view word) {
+    appendStringInfo(list, "%s%.*s", list->len > 0 ? ", " : "", static_cast<int>(word.size()),
+                     word.data());
 }
 
 void raise_word(const char* what, const char* given, const char* allowed) {
@@ -234,14 +239,16 @@ bytea* fingerprint_or_null(FunctionCallInfo fcinfo, int arg) {
     if (value == nullptr) return nullptr;
     std::size_t bytes = pg::bytes_of(value).size();
     if (bytes == 0 || bytes > kMaxFingerprintBytes)
-        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("invalid fingerprint"),
-                        errdetail("It has %zu bytes; 1 to 64 are allowed.", bytes),
-                        errhint("Use idem_fingerprint(), or a digest of your own.")));
+        ereport(ERROR,
+                (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("invalid fingerprint"),
+                 errdetail("It has %zu bytes; 1 to %zu are allowed.", bytes, kMaxFingerprintBytes),
+                 errhint("Use idem_fingerprint(), or a digest of your own.")));
     return value;
 }
 
 void check_status_code(std::int32_t code) {
-    if (code < 200 || code > 599) raise_number("status_code", code, 200, 599);
+    if (code < kFirstStatusCode || code > kLastStatusCode)
+        raise_number("status_code", code, kFirstStatusCode, kLastStatusCode);
 }
 
 std::optional<std::int32_t> status_code_or_none(FunctionCallInfo fcinfo, int arg) {
@@ -261,7 +268,7 @@ void check_headers(Jsonb* headers) {
     (void)JsonbIteratorNext(&it, &value, true);
     while (JsonbIteratorNext(&it, &value, true) == WJB_KEY) {
         CHECK_FOR_INTERRUPTS();
-        names[count] = string_of(value);
+        names[count] = pg::string_of(value);
         check_header_name(names[count++]);
         check_header_values(&it);
     }

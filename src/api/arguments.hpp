@@ -10,6 +10,8 @@ namespace idem::api {
 
 // What any argument may be refused for; `what` is its name.
 [[noreturn]] void raise_null(const char* what);
+// The words that raise_word() lists, one after the other.
+void append_word(StringInfo list, std::string_view word);
 [[noreturn]] void raise_word(const char* what, const char* given, const char* allowed);
 [[noreturn]] void raise_number(const char* what, std::int64_t given, std::int64_t least,
                                std::int64_t most);

@@ -4,6 +4,7 @@
 
 #include "api/arguments.hpp"
 #include "api/forward.hpp"
+#include "api/types.hpp"
 #include "claim/begin.hpp"
 #include "claim/operator.hpp"
 #include "pg/boundary.hpp"
@@ -13,45 +14,21 @@ namespace idem::api {
 
 namespace {
 
-enum Field {
-    kOutcome,
-    kKey,
-    kScope,
-    kPrincipal,
-    kToken,
-    kAttempt,
-    kStatus,
-    kStatusCode,
-    kHeaders,
-    kBody,
-    kBodyOmitted,
-    kError,
-    kRecoveryPoint,
-    kState,
-    kHolder,
-    kRetryAfter,
-    kCreatedAt,
-    kFinishedAt,
-    kLeaseUntil,
-    kExpiresAt,
-    kFields
-};
-
 struct Row {
-    Datum values[kFields];
-    bool nulls[kFields];
+    Datum values[kClaimFieldCount];
+    bool nulls[kClaimFieldCount];
 
-    void value(Field field, Datum datum) {
-        values[field] = datum;
-        nulls[field] = false;
+    void value(ClaimField field, Datum datum) {
+        values[static_cast<int>(field)] = datum;
+        nulls[static_cast<int>(field)] = false;
     }
-    void pointer(Field field, const void* pointer) {
+    void pointer(ClaimField field, const void* pointer) {
         if (pointer != nullptr) value(field, PointerGetDatum(pointer));
     }
-    void time(Field field, TimestampTz time) {
+    void time(ClaimField field, TimestampTz time) {
         if (!TIMESTAMP_NOT_FINITE(time)) value(field, TimestampTzGetDatum(time));
     }
-    void word(Field field, std::string_view word) {
+    void word(ClaimField field, std::string_view word) {
         value(field, PointerGetDatum(pg::make_text(word)));
     }
 };
@@ -86,41 +63,42 @@ Shown shown_in(const claim::Answer& answer) {
 }
 
 void set_identity(const store::Identity& id, Row* row) {
-    row->pointer(kKey, id.key);
-    row->pointer(kScope, id.scope);
-    row->pointer(kPrincipal, id.principal);
+    row->pointer(ClaimField::Key, id.key);
+    row->pointer(ClaimField::Scope, id.scope);
+    row->pointer(ClaimField::Principal, id.principal);
 }
 
 void set_decision(const core::Decision& decision, Row* row) {
-    row->word(kOutcome, core::outcome_word(decision.outcome));
+    row->word(ClaimField::Outcome, core::entry_of(decision.outcome).word);
     if (decision.retry_after > 0)
-        row->value(kRetryAfter, PointerGetDatum(pg::make_interval(decision.retry_after)));
+        row->value(ClaimField::RetryAfter,
+                   PointerGetDatum(pg::make_interval(decision.retry_after)));
 }
 
 void set_result(const store::Record& record, Row* row) {
-    if (record.status_code) row->value(kStatusCode, Int32GetDatum(*record.status_code));
-    row->pointer(kHeaders, record.headers);
-    row->pointer(kBody, record.body);
-    row->value(kBodyOmitted, BoolGetDatum(record.body_omitted));
+    if (record.status_code) row->value(ClaimField::StatusCode, Int32GetDatum(*record.status_code));
+    row->pointer(ClaimField::Headers, record.headers);
+    row->pointer(ClaimField::Body, record.body);
+    row->value(ClaimField::BodyOmitted, BoolGetDatum(record.body_omitted));
 }
 
 void set_record(const store::Record& record, Row* row) {
-    row->value(kAttempt, Int32GetDatum(record.attempt));
-    row->word(kStatus, core::status_word(record.status));
-    row->pointer(kHolder, record.holder);
-    row->time(kCreatedAt, record.created_at);
-    row->time(kFinishedAt, record.finished_at);
-    row->time(kLeaseUntil, record.lease_until);
-    row->time(kExpiresAt, record.expires_at);
+    row->value(ClaimField::Attempt, Int32GetDatum(record.attempt));
+    row->word(ClaimField::Status, core::entry_of(record.status).word);
+    row->pointer(ClaimField::Holder, record.holder);
+    row->time(ClaimField::CreatedAt, record.created_at);
+    row->time(ClaimField::FinishedAt, record.finished_at);
+    row->time(ClaimField::LeaseUntil, record.lease_until);
+    row->time(ClaimField::ExpiresAt, record.expires_at);
 }
 
 void set_shown(const store::Record& record, Shown shown, Row* row) {
-    if (shown.token) row->value(kToken, Int64GetDatum(record.token));
+    if (shown.token) row->value(ClaimField::Token, Int64GetDatum(record.token));
     if (shown.progress) {
-        row->pointer(kRecoveryPoint, record.recovery_point);
-        row->pointer(kState, record.state);
+        row->pointer(ClaimField::RecoveryPoint, record.recovery_point);
+        row->pointer(ClaimField::State, record.state);
     }
-    if (shown.error) row->pointer(kError, record.error);
+    if (shown.error) row->pointer(ClaimField::Error, record.error);
     if (shown.result) set_result(record, row);
 }
 
@@ -128,7 +106,7 @@ void set_shown(const store::Record& record, Shown shown, Row* row) {
 TupleDesc claim_type(FunctionCallInfo fcinfo) {
     Oid type = get_func_rettype(fcinfo->flinfo->fn_oid);
     TupleDesc desc = lookup_rowtype_tupdesc(type, -1);
-    if (desc->natts != kFields)
+    if (desc->natts != kClaimFieldCount)
         elog(ERROR, "idempotency: idem_claim is not the type this library knows");
     return desc;
 }

@@ -4,7 +4,9 @@
 #include "api/arguments.hpp"
 #include "api/begin.hpp"
 #include "api/forward.hpp"
+#include "api/types.hpp"
 #include "pg/boundary.hpp"
+#include "pg/jsonb.hpp"
 #include "worker/presence.hpp"
 
 namespace idem::api {
@@ -88,17 +90,17 @@ bytea* body_of_jsonb(Datum value) {
 
 void take_response(HeapTupleHeader row, claim::Response* response) {
     bool null;
-    Datum value = GetAttributeByName(row, "status_code", &null);
+    Datum value = field_of(row, ResponseField::StatusCode, &null);
     if (!null) {
         check_status_code(DatumGetInt32(value));
         response->status_code = DatumGetInt32(value);
     }
-    value = GetAttributeByName(row, "headers", &null);
+    value = field_of(row, ResponseField::Headers, &null);
     if (!null) {
         response->headers = DatumGetJsonbPCopy(value);
         check_headers(response->headers);
     }
-    value = GetAttributeByName(row, "body", &null);
+    value = field_of(row, ResponseField::Body, &null);
     if (!null) response->body = DatumGetByteaPCopy(value);
 }
 

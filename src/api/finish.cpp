@@ -5,6 +5,7 @@
 #include "api/forward.hpp"
 #include "claim/holder.hpp"
 #include "pg/boundary.hpp"
+#include "pg/jsonb.hpp"
 
 namespace idem::api {
 

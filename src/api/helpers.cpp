@@ -6,6 +6,7 @@
 #include "core/time.hpp"
 
 #include "api/arguments.hpp"
+#include "api/types.hpp"
 #include "claim/fingerprint.hpp"
 #include "pg/boundary.hpp"
 #include "pg/jsonb.hpp"
@@ -69,11 +70,6 @@ Datum parse_key(FunctionCallInfo fcinfo) {
     PG_RETURN_TEXT_P(pg::make_text({buffer, static_cast<std::size_t>(length)}));
 }
 
-void append_word(StringInfo list, std::string_view word) {
-    appendStringInfo(list, "%s%.*s", list->len > 0 ? ", " : "", static_cast<int>(word.size()),
-                     word.data());
-}
-
 [[noreturn]] void raise_unknown_outcome(std::string_view word) {
     StringInfoData known;
     initStringInfo(&known);
@@ -116,21 +112,21 @@ Jsonb* problem_document(const core::Problem& problem, std::int64_t retry_after) 
 
 std::int64_t retry_after_of(HeapTupleHeader claim) {
     bool null;
-    Datum value = GetAttributeByName(claim, "retry_after", &null);
+    Datum value = field_of(claim, ClaimField::RetryAfter, &null);
     if (null) return 0;
     return pg::micros_of(DatumGetIntervalP(value));
 }
 
-std::string_view word_in(HeapTupleHeader claim, const char* field) {
+std::string_view word_in(HeapTupleHeader claim, ClaimField field) {
     bool null;
-    Datum value = GetAttributeByName(claim, field, &null);
+    Datum value = field_of(claim, field, &null);
     return null ? std::string_view{} : pg::bytes_of(DatumGetTextPP(value));
 }
 
 core::ClaimWords words_of(HeapTupleHeader claim) {
     bool null;
-    (void)GetAttributeByName(claim, "status_code", &null);
-    return {word_in(claim, "outcome"), word_in(claim, "status"), !null};
+    (void)field_of(claim, ClaimField::StatusCode, &null);
+    return {word_in(claim, ClaimField::Outcome), word_in(claim, ClaimField::Status), !null};
 }
 
 // idem_problem(claim)

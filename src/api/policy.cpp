@@ -38,12 +38,15 @@ using core::PolicyColumn;
     pg_unreachable();
 }
 
+[[noreturn]] void raise_complaint(const char* what, const core::Complaint& complaint) {
+    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("invalid %s", what),
+                    errdetail("%s", complaint.detail), errhint("%s", complaint.hint)));
+    pg_unreachable();
+}
+
 [[noreturn]] void raise_list(ArrayType* array, const PolicyColumn& column) {
     (void)pg::text_list(array, column.name);  // refuses null elements
-    ereport(ERROR,
-            (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("invalid %s", column.name),
-             errdetail("%s", column.complaint.detail), errhint("%s", column.complaint.hint)));
-    pg_unreachable();
+    raise_complaint(column.name, column.complaint);
 }
 
 // What is wrong with a value that does not fit.
@@ -71,26 +74,20 @@ using core::PolicyColumn;
     pg_unreachable();
 }
 
-// Beside what was told before it. What the policy leaves open is compared as it is now, except that
-// a retention which is left open is never below the ttl.
+// Beside what was told before it. What the policy leaves open is compared as it is now.
 void check_beside_others(const PolicyRow& row, int which) {
-    core::Policy values = config::policy_of(config::given_in(row));
-    if (which == config::kRetention && !row.nulls[which] && values.retention < values.ttl)
-        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("invalid retention"),
-                        errdetail("It is shorter than the ttl."),
-                        errhint("A key has to be remembered at least as long as its answer is "
-                                "replayed.")));
-    if (which == config::kRetryCap && values.retry_base > values.retry_cap)
-        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("invalid retry_base"),
-                        errdetail("It is longer than retry_cap."),
-                        errhint("The pause after the first attempt is the shortest one.")));
+    for (const core::SpansInOrder& spans : core::kSpansInOrder) {
+        if (which != spans.longer || (spans.longer_follows && row.nulls[which])) continue;
+        core::Policy values = config::policy_of(config::given_in(row));
+        if (values.*spans.shorter_value > values.*spans.longer_value)
+            raise_complaint(spans.blamed, spans.complaint);
+    }
 }
 
 void check_row(const PolicyRow& row) {
     for (int column : config::kCheckOrder.columns) {
         if (!config::fits(row, column)) raise_unfit(row, column);
-        if (column == config::kRetention || column == config::kRetryCap)
-            check_beside_others(row, column);
+        check_beside_others(row, column);
         if (column == config::kExcludeFields && !row.nulls[column])
             (void)claim::excludes_of(DatumGetArrayTypeP(row.values[column]), "exclude_fields");
     }
@@ -103,11 +100,6 @@ Datum role_name(Oid role) {
     return NameGetDatum(name);
 }
 
-bool is_varlena(int column) {
-    ColumnType type = core::kPolicyColumns[column].type;
-    return type == ColumnType::Pattern || type == ColumnType::Word || type == ColumnType::List;
-}
-
 // The options as they are given, not checked yet, with the role's name still missing.
 PolicyRow row_of(FunctionCallInfo fcinfo) {
     PolicyRow row{};
@@ -115,7 +107,7 @@ PolicyRow row_of(FunctionCallInfo fcinfo) {
         row.nulls[i] = i >= config::kOptions || i == config::kAllowedRole || PG_ARGISNULL(i);
         if (row.nulls[i]) continue;
         row.values[i] =
-            is_varlena(i) ? PointerGetDatum(PG_GETARG_VARLENA_P(i)) : PG_GETARG_DATUM(i);
+            config::is_varlena(i) ? PointerGetDatum(PG_GETARG_VARLENA_P(i)) : PG_GETARG_DATUM(i);
     }
     return row;
 }

@@ -72,10 +72,6 @@ struct Member {
 
 void put_container(Walk& walk, JsonbContainer* container, const core::Paths& paths);
 
-std::string_view stored_string(const JsonbValue& value) {
-    return {value.val.string.val, static_cast<std::size_t>(value.val.string.len)};
-}
-
 void free_converted(std::string_view utf8, const char* stored) {
     if (utf8.data() != stored) pfree(const_cast<char*>(utf8.data()));
 }
@@ -105,7 +101,7 @@ void put_quoted(Walk& walk, std::string_view utf8) {
 }
 
 void put_string(Walk& walk, const JsonbValue& value) {
-    std::string_view stored = stored_string(value);
+    std::string_view stored = pg::string_of(value);
     std::string_view utf8 = pg::as_utf8(stored);
     put_quoted(walk, utf8);
     free_converted(utf8, stored.data());
@@ -172,7 +168,7 @@ bool next_member(const Walk& walk, JsonbIterator** it, const core::Paths& object
         CHECK_FOR_INTERRUPTS();
         (void)JsonbIteratorNext(it, &member->value, true);
         member->stored = name.val.string.val;
-        member->name = pg::as_utf8(stored_string(name));
+        member->name = pg::as_utf8(pg::string_of(name));
         if (!core::names_exclude(walk.excludes, member->name) &&
             !core::paths_exclude(core::member_paths(object, member->name)))
             return true;

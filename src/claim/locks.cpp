@@ -10,6 +10,7 @@
 #include "claim/locks.hpp"
 
 #include "core/time.hpp"
+#include "core/visible.hpp"
 
 #include "pg/wait.hpp"
 #include "store/store.hpp"
@@ -18,16 +19,13 @@ namespace idem::claim {
 
 namespace {
 
-// Users' advisory locks have 1 and 2 in the fourth field.
-constexpr std::uint16_t kClaimClass = 18756;
-
 constexpr std::int64_t kFirstPause = 5 * core::kMillisecond;
 constexpr std::int64_t kLongestPause = 500 * core::kMillisecond;
 
 LOCKTAG lock_tag(const store::Identity& id) {
     LOCKTAG tag;
     SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, static_cast<uint32>(id.hash >> 32),
-                         static_cast<uint32>(id.hash), kClaimClass);
+                         static_cast<uint32>(id.hash), core::kClaimLockClass);
     return tag;
 }
 

@@ -39,29 +39,17 @@ bool is_final(core::Status status) {
 }
 
 const char* word_of(core::Status status) {
-    std::string_view word = core::status_word(status);
+    std::string_view word = core::entry_of(status).word;
     return pnstrdup(word.data(), word.size());
 }
 
-core::Status status_after(Resolution resolution) {
-    switch (resolution) {
-        case Resolution::Release:
-            return core::Status::Retryable;
-        case Resolution::Complete:
-            return core::Status::Completed;
-        case Resolution::Fail:
-            break;
-    }
-    return core::Status::Failed;
-}
-
 // The old holder's token dies, and the record says who decided.
-void mark_resolved(Resolution resolution, text* error, store::Record* record) {
-    mark_ended(status_after(resolution), record);
+void mark_resolved(core::Resolution resolution, text* error, store::Record* record) {
+    mark_ended(core::entry_of(resolution).status, record);
     record->token = new_token(record->token);
     record->error = clipped_error(error);
     record->resolved_by = cstring_to_text(GetUserNameFromId(GetSessionUserId(), false));
-    if (resolution == Resolution::Release) record->next_attempt_at = record->finished_at;
+    if (resolution == core::Resolution::Release) record->next_attempt_at = record->finished_at;
 }
 
 // What an operator decides is a fresh answer, for which the policy speaks: the span between claim
@@ -88,7 +76,8 @@ core::Status status_now(const store::Record& record) {
 
 }  // namespace
 
-void resolve(const ClaimRef& ref, Resolution resolution, const Response& response, text* error) {
+void resolve(const ClaimRef& ref, core::Resolution resolution, const Response& response,
+             text* error) {
     config::ScopePolicy policy = enter_as_operator(ref);
     store::Record record;
     if (!lock_and_find(ref.id, &record)) raise_no_claim();
@@ -98,7 +87,7 @@ void resolve(const ClaimRef& ref, Resolution resolution, const Response& respons
     keep_as_fresh(policy.values, &record);
     keep_if_undecided(policy.values, &record);
     allow_as_claimed(record, &policy.values);
-    if (resolution != Resolution::Release) keep_response(response, policy, &record);
+    if (resolution != core::Resolution::Release) keep_response(response, policy, &record);
     if (!store::update(record, unresolved)) store::raise_claim_overtaken();
 }
 

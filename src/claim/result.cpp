@@ -36,10 +36,6 @@ bool is_dropped(std::string_view name, const pg::TextList& dropped) {
     return false;
 }
 
-std::string_view key_of(const JsonbValue& value) {
-    return {value.val.string.val, static_cast<std::size_t>(value.val.string.len)};
-}
-
 // The members that stay; values are passed on as they are.
 Jsonb* without_dropped(Jsonb* headers, const pg::TextList& dropped) {
     pg::JsonbObject kept = pg::begin_object();
@@ -50,7 +46,7 @@ Jsonb* without_dropped(Jsonb* headers, const pg::TextList& dropped) {
         JsonbValue name = value;
         (void)JsonbIteratorNext(&it, &value, true);
         CHECK_FOR_INTERRUPTS();
-        if (!is_dropped(key_of(name), dropped)) pg::add_member(&kept, &name, &value);
+        if (!is_dropped(pg::string_of(name), dropped)) pg::add_member(&kept, &name, &value);
     }
     return pg::end_object(&kept);
 }

@@ -51,7 +51,7 @@ void load(Oid) {
     find_candidates();
 }
 
-pg::Watched cached = {"policy", load};
+pg::Watched cached = {kPolicyTable, load};
 
 [[noreturn]] void raise_unusable(const char* column) {
     ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -124,7 +124,7 @@ std::int64_t memory_since(std::string_view scope, TimestampTz first_sent) {
 }
 
 void announce_policy_change() {
-    CacheInvalidateRelcacheByRelid(pg::table_oid("policy"));
+    CacheInvalidateRelcacheByRelid(pg::table_oid(kPolicyTable));
 }
 
 void watch_policy_changes() {

@@ -36,7 +36,7 @@ core::Memory memory_of_row(const PolicyRow& row) {
 
 // As they are now and will be until this transaction ends. Readers are not held up.
 PolicyRows lock_and_read() {
-    pg::lock_table("policy", ShareRowExclusiveLock);
+    pg::lock_table(kPolicyTable, ShareRowExclusiveLock);
     return read_policies(CurrentMemoryContext);
 }
 

@@ -8,6 +8,7 @@
 #include "core/key.hpp"
 
 #include "config/settings.hpp"
+#include "pg/owner.hpp"
 
 namespace idem::config {
 
@@ -16,25 +17,30 @@ namespace {
 using core::ColumnType;
 using core::PolicyColumn;
 
-constexpr Oid oid_of(ColumnType type) {
+struct SqlType {
+    Oid oid;
+    bool is_varlena;
+};
+
+constexpr SqlType sql_type_of(ColumnType type) {
     switch (type) {
         case ColumnType::Pattern:
         case ColumnType::Word:
-            return TEXTOID;
+            return {TEXTOID, true};
         case ColumnType::Span:
-            return INTERVALOID;
+            return {INTERVALOID, false};
         case ColumnType::Number:
-            return INT4OID;
+            return {INT4OID, false};
         case ColumnType::List:
-            return TEXTARRAYOID;
+            return {TEXTARRAYOID, true};
         case ColumnType::Flag:
-            return BOOLOID;
+            return {BOOLOID, false};
         case ColumnType::Role:
-            return NAMEOID;
+            return {NAMEOID, false};
         case ColumnType::Moment:
-            return TIMESTAMPTZOID;
+            return {TIMESTAMPTZOID, false};
     }
-    return InvalidOid;
+    return {InvalidOid, false};
 }
 
 // ---- statements ----
@@ -45,7 +51,8 @@ struct RowTypes {
 
 constexpr RowTypes row_types() {
     RowTypes result{};
-    for (int i = 0; i < kColumns; i++) result.types[i] = oid_of(core::kPolicyColumns[i].type);
+    for (int i = 0; i < kColumns; i++)
+        result.types[i] = sql_type_of(core::kPolicyColumns[i].type).oid;
     return result;
 }
 
@@ -62,18 +69,23 @@ constexpr pg::SqlText read_sql() {
     pg::SqlText sql{};
     sql.add("SELECT ");
     add_columns(&sql, kPattern);
-    sql.add(" FROM idempotency.policy");
+    sql.add(" FROM ");
+    sql.table(kPolicyTable);
     return sql;
 }
 
 // One statement, so that the row changes at once and no duplicate can stop it.
 constexpr pg::SqlText write_sql() {
     pg::SqlText sql{};
-    sql.add("INSERT INTO idempotency.policy (");
+    sql.add("INSERT INTO ");
+    sql.table(kPolicyTable);
+    sql.add(" (");
     add_columns(&sql, kPattern);
     sql.add(") VALUES (");
     sql.parameters(1, kColumns);
-    sql.add(") ON CONFLICT (scope_pattern) DO UPDATE SET (");
+    sql.add(") ON CONFLICT (");
+    sql.add(core::kPolicyColumns[kPattern].name);
+    sql.add(") DO UPDATE SET (");
     add_columns(&sql, kPattern + 1);
     sql.add(") = (");
     sql.parameters(2, kColumns);
@@ -81,20 +93,29 @@ constexpr pg::SqlText write_sql() {
     return sql;
 }
 
+constexpr pg::SqlText delete_sql() {
+    pg::SqlText sql{};
+    sql.add("DELETE FROM ");
+    sql.table(kPolicyTable);
+    sql.add(" WHERE ");
+    sql.add(core::kPolicyColumns[kPattern].name);
+    sql.add(" OPERATOR(pg_catalog.=) $1");
+    return sql;
+}
+
 constexpr pg::SqlText kRead = read_sql();
 constexpr pg::SqlText kWrite = write_sql();
+constexpr pg::SqlText kDelete = delete_sql();
 
 pg::Statement read_all = {kRead.text, 0, nullptr, pg::Access::Whole, nullptr};
 pg::Statement upsert = {kWrite.text, kColumns, kRow.types, pg::Access::ByIndex, nullptr};
-pg::Statement delete_one = {
-    "DELETE FROM idempotency.policy WHERE scope_pattern OPERATOR(pg_catalog.=) $1", 1, kRow.types,
-    pg::Access::ByIndex, nullptr};
+pg::Statement delete_one = {kDelete.text, 1, kRow.types, pg::Access::ByIndex, nullptr};
 
 // ---- rows ----
 
 [[noreturn]] void raise_policy_table(int column) {
     ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-                    errmsg("table idempotency.policy can't be read"),
+                    errmsg("table %s.%s can't be read", pg::kExtension, kPolicyTable),
                     errdetail("Its column %s has another type, or is null.",
                               core::kPolicyColumns[column].name),
                     errhint("Make the table what CREATE EXTENSION made it.")));
@@ -146,16 +167,12 @@ bool are_all_fit(ArrayType* array, const PolicyColumn& column) {
     return true;
 }
 
-// Of two spans, the first may not be the longer one.
-constexpr int kInOrder[][2] = {{core::policy_column("ttl"), kRetention},
-                               {core::policy_column("retry_base"), kRetryCap}};
-
 // The column that does not go with another one; kColumns: none.
 int misfit(const PolicyRow& row) {
-    for (const auto& [shorter, longer] : kInOrder)
-        if (!row.nulls[shorter] && !row.nulls[longer] &&
-            micros_at(row, shorter) > micros_at(row, longer))
-            return longer;
+    for (const core::SpansInOrder& spans : core::kSpansInOrder)
+        if (!row.nulls[spans.shorter] && !row.nulls[spans.longer] &&
+            micros_at(row, spans.shorter) > micros_at(row, spans.longer))
+            return spans.longer;
     return row.nulls[kSince] != row.nulls[kMemoryBefore] ? kMemoryBefore : kColumns;
 }
 
@@ -183,7 +200,7 @@ std::int64_t scalar_at(const PolicyRow& row, int column) {
 }  // namespace
 
 PolicyRows read_policies(MemoryContext context) {
-    pg::AsOwner scope = pg::begin_as_owner("policy");
+    pg::AsOwner frame = pg::begin_as_owner(kPolicyTable);
     std::uint64_t count = pg::run_read(&read_all, nullptr, nullptr);
     check_types(SPI_tuptable->tupdesc);
     MemoryContext previous = MemoryContextSwitchTo(context);
@@ -191,19 +208,23 @@ PolicyRows read_policies(MemoryContext context) {
     for (std::uint64_t i = 0; i < count; i++)
         copy_row(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, &result.rows[i]);
     MemoryContextSwitchTo(previous);
-    pg::end_as_owner(scope);
+    pg::end_as_owner(frame);
     return result;
 }
 
 void write_row(PolicyRow* row) {
     char nulls[kColumns];
     for (int i = 0; i < kColumns; i++) nulls[i] = row->nulls[i] ? 'n' : ' ';
-    (void)pg::write_alone("policy", &upsert, row->values, nulls);
+    (void)pg::write_alone(kPolicyTable, &upsert, row->values, nulls);
 }
 
 void delete_row(const PolicyRow& row) {
     Datum values[] = {row.values[kPattern]};
-    (void)pg::write_alone("policy", &delete_one, values, nullptr);
+    (void)pg::write_alone(kPolicyTable, &delete_one, values, nullptr);
+}
+
+bool is_varlena(int column) {
+    return sql_type_of(core::kPolicyColumns[column].type).is_varlena;
 }
 
 bool fits(const PolicyRow& row, int column) {

@@ -5,14 +5,13 @@
 #include "core/policy.hpp"
 
 #include "pg/datum.hpp"
-#include "pg/owner.hpp"
 
 namespace idem::config {
 
+inline constexpr const char* kPolicyTable = "policy";
+
 inline constexpr int kColumns = core::kPolicyColumnCount;
 inline constexpr int kPattern = core::policy_column("scope_pattern");
-inline constexpr int kRetention = core::policy_column("retention");
-inline constexpr int kRetryCap = core::policy_column("retry_cap");
 inline constexpr int kExcludeFields = core::policy_column("exclude_fields");
 inline constexpr int kAllowedRole = core::policy_column("allowed_role");
 inline constexpr int kSince = core::policy_column("since");
@@ -69,6 +68,9 @@ constexpr CheckOrder check_order() {
     return order;
 }
 inline constexpr CheckOrder kCheckOrder = check_order();
+
+// Whether its values may have to be detoasted.
+bool is_varlena(int column);
 
 // Whether a value makes sense by itself. Null does.
 bool fits(const PolicyRow& row, int column);

@@ -40,6 +40,10 @@ bool has_byte(Word word, char c) {
     return has_less(word ^ kOnes * static_cast<unsigned char>(c), 1);
 }
 
+// Those that have an escape of one letter, and the letters.
+constexpr std::string_view kMeanings = "\"\\\b\f\n\r\t";
+constexpr std::string_view kLetters = "\"\\bfnrt";
+
 bool stands_for_itself(char c) {
     return static_cast<unsigned char>(c) >= 0x20 && c != '"' && c != '\\';
 }
@@ -127,20 +131,22 @@ std::size_t plain_length(std::string_view text) noexcept {
     return at;
 }
 
+std::size_t escape_length(char c) noexcept {
+    return kMeanings.find(c) != std::string_view::npos ? 2 : kLongestEscape;
+}
+
 std::size_t spell_escape(char c, char* out) noexcept {
-    constexpr std::string_view kMeanings = "\"\\\b\f\n\r\t";
-    constexpr std::string_view kLetters = "\"\\bfnrt";
     constexpr std::string_view kHex = "0123456789abcdef";
     *out++ = '\\';
     const std::size_t which = kMeanings.find(c);
     if (which != std::string_view::npos) {
         *out = kLetters[which];
-        return 2;
+        return escape_length(c);
     }
     out = put(out, "u00");
     *out++ = kHex[static_cast<unsigned char>(c) >> 4];
     *out = kHex[static_cast<unsigned char>(c) & 0xF];
-    return kLongestEscape;
+    return escape_length(c);
 }
 
 std::size_t spell_number(const Decimal& number, char* out) noexcept {
@@ -249,6 +255,8 @@ Excludes sort_excludes(std::string_view* entries, std::size_t count) noexcept {
     return {entries, paths, end};
 }
 
+// Searched, not hashed: a set would be made for each call and would hash every member's name, while
+// among a thousand names, which are the most, ten lengths are compared.
 bool names_exclude(const Excludes& excludes, std::string_view member) noexcept {
     return std::binary_search(excludes.names, excludes.paths, member, name_less);
 }

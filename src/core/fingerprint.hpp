@@ -20,7 +20,9 @@ std::size_t plain_length(std::string_view text) noexcept;
 
 inline constexpr std::size_t kLongestEscape = 6;
 
-// Writes what stands for a byte that plain_length() stops at. Answers its length.
+// What stands for a byte that plain_length() stops at, here and in the server's text of a jsonb:
+// how long it is; and writes it, which answers the same.
+std::size_t escape_length(char c) noexcept;
 std::size_t spell_escape(char c, char* out) noexcept;
 
 // +/- d.ddd * 10^exponent, the first of the decimal digits being that before the point. Zeros may

@@ -22,6 +22,10 @@ int compare_headers(std::string_view a, std::string_view b) noexcept;
 // Whether `name` may stand as an HTTP field name (a token of RFC 9110).
 bool is_header_name(std::string_view name) noexcept;
 
+// What is said of a name that may not.
+inline constexpr const char* kNoHeaderName =
+    "A header's name is empty or has characters that HTTP does not allow.";
+
 // Whether `value` may stand as an HTTP field value: a line break in it would begin another field,
 // or the body. Of the control characters the tab is allowed.
 bool is_header_value(std::string_view value, bool utf8) noexcept;

@@ -27,6 +27,8 @@ constexpr bool has_control_character(std::string_view bytes, bool utf8,
 
 // Longest key, scope and principal, in characters (not bytes).
 inline constexpr std::size_t kMaxNameChars = 255;
+// The bytes that they take at most, in whatever encoding a database can have.
+inline constexpr std::size_t kMaxNameBytes = 4 * kMaxNameChars;
 
 enum class NameFault { None, Empty, Blank, TooLong, ControlCharacter };
 

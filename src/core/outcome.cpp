@@ -1,18 +1,44 @@
 #include "core/outcome.hpp"
 
+#include <utility>
+
 namespace idem::core {
 namespace {
 
-constexpr bool stand_where_they_are_looked_up() noexcept {
-    for (const OutcomeEntry& entry : kOutcomes) {
-        if (&entry_of(entry.outcome) != &entry) return false;
-    }
-    for (const ExecutionEntry& entry : kExecutions) {
-        if (&entry_of(entry.execution) != &entry) return false;
-    }
-    return true;
+// Whether the type of `Value` has an enumerator of that value. The compiler tells: it writes a
+// value without a name as a cast, "(Enum)7".
+template <auto Value>
+constexpr bool has_name() noexcept {
+    return std::string_view(__PRETTY_FUNCTION__).find("= (") == std::string_view::npos;
 }
-static_assert(stand_where_they_are_looked_up());
+
+template <typename Enum, std::size_t... Value>
+constexpr std::size_t names_among(std::index_sequence<Value...>) noexcept {
+    return (std::size_t{has_name<static_cast<Enum>(Value)>()} + ...);
+}
+
+template <typename Enum>
+constexpr std::size_t names_of() noexcept {
+    return names_among<Enum>(std::make_index_sequence<128>());
+}
+// Neither all nor none of them.
+static_assert(has_name<Status::Unknown>() && !has_name<static_cast<Status>('?')>());
+
+// A table is as long as its type, and each entry is found again: by its place or its value.
+template <typename Entry, std::size_t size, typename Enum>
+constexpr bool is_whole(const Entry (&table)[size], Enum Entry::*of) noexcept {
+    for (const Entry& entry : table) {
+        if (&entry_of(entry.*of) != &entry) return false;
+    }
+    return size == names_of<Enum>();
+}
+
+static_assert(is_whole(kCounters, &CounterEntry::counter));
+static_assert(is_whole(kOutcomes, &OutcomeEntry::outcome));
+static_assert(is_whole(kExecutions, &ExecutionEntry::execution));
+static_assert(is_whole(kStatuses, &StatusEntry::status));
+static_assert(is_whole(kResolutions, &ResolutionEntry::resolution));
+static_assert(entry_of(static_cast<Status>('?')).status == Status::Unknown);
 
 constexpr const OutcomeEntry* find_outcome(std::string_view word) noexcept {
     for (const OutcomeEntry& entry : kOutcomes) {
@@ -23,27 +49,16 @@ constexpr const OutcomeEntry* find_outcome(std::string_view word) noexcept {
 
 }  // namespace
 
-const StatusEntry& entry_of(Status status) noexcept {
-    for (const StatusEntry& entry : kStatuses) {
-        if (entry.status == status) return entry;
-    }
-    return entry_of(Status::Unknown);
-}
-
-std::optional<Outcome> outcome_from_word(std::string_view word) noexcept {
-    const OutcomeEntry* entry = find_outcome(word);
-    return entry != nullptr ? std::optional(entry->outcome) : std::nullopt;
-}
-
 // A record that is only looked at has the document that a repeat would be told.
 std::string_view problem_word(const ClaimWords& claim) noexcept {
     std::string_view outcome = claim.outcome;
     for (const StatusEntry& entry : kStatuses) {
-        if (outcome.empty() && entry.word == claim.status) outcome = outcome_word(entry.repeat);
+        if (outcome.empty() && entry.word == claim.status) outcome = entry_of(entry.repeat).word;
     }
     const OutcomeEntry* entry = find_outcome(outcome);
     const bool answers = entry != nullptr && !entry->problem;
-    return answers && claim.status == "failed" && !claim.has_status_code ? "failed" : outcome;
+    constexpr std::string_view kFailed = entry_of(Status::Failed).word;
+    return answers && claim.status == kFailed && !claim.has_status_code ? kFailed : outcome;
 }
 
 const Problem* problem_of(std::string_view outcome_word, bool* known) noexcept {

@@ -1,8 +1,11 @@
-// What idem_begin can answer and how a record can stand. The tables here say all there is to say of
-// each: its word, what it means over HTTP, what is counted, and what is logged as a problem. The
-// columns of SQL and the tables of the documentation are compared with them by a test.
+// What idem_begin can answer, how a record can stand, and what an operator can make of it. The
+// tables here say all there is to say of each: its word, what it means over HTTP, what is counted,
+// and what is logged as a problem. Each enumerator has its entry, at its place, or the compiler
+// says so (outcome.cpp). The columns of SQL and the tables of the documentation are compared with
+// them by a test.
 #pragma once
 
+#include <cstddef>
 #include <iterator>
 #include <optional>
 #include <string_view>
@@ -27,13 +30,34 @@ enum class Counter {
     WaitMicros,
     Swept,
 };
-inline constexpr std::string_view kCounterNames[] = {
-    "executed",  "replayed",    "in_progress", "mismatches",  "takeovers",
-    "retries",   "retry_later", "exhausted",   "expired",     "unknown",
-    "completed", "failed",      "waits",       "wait_micros", "swept",
+
+struct CounterEntry {
+    Counter counter;
+    std::string_view name;
 };
-inline constexpr int kCounters = std::size(kCounterNames);
-static_assert(kCounters == static_cast<int>(Counter::Swept) + 1);
+
+inline constexpr CounterEntry kCounters[] = {
+    {Counter::Executed, "executed"},
+    {Counter::Replayed, "replayed"},
+    {Counter::InProgress, "in_progress"},
+    {Counter::Mismatches, "mismatches"},
+    {Counter::Takeovers, "takeovers"},
+    {Counter::Retries, "retries"},
+    {Counter::RetryLater, "retry_later"},
+    {Counter::Exhausted, "exhausted"},
+    {Counter::Expired, "expired"},
+    {Counter::Unknown, "unknown"},
+    {Counter::Completed, "completed"},
+    {Counter::Failed, "failed"},
+    {Counter::Waits, "waits"},
+    {Counter::WaitMicros, "wait_micros"},
+    {Counter::Swept, "swept"},
+};
+inline constexpr int kCounterCount = std::size(kCounters);
+
+constexpr const CounterEntry& entry_of(Counter counter) noexcept {
+    return kCounters[static_cast<std::size_t>(counter)];
+}
 
 // One way in which a request is refused over HTTP. Status codes and titles follow
 // draft-ietf-httpapi-idempotency-key-header-07, section 2.7, where it has any.
@@ -54,7 +78,7 @@ enum class Outcome {
     Expired,
     RetryLater,
     Exhausted,
-    Unknown,  // stays the last: the table is measured by it
+    Unknown,
 };
 
 struct OutcomeEntry {
@@ -95,33 +119,10 @@ inline constexpr OutcomeEntry kOutcomes[] = {
              "The request was interrupted and may have taken effect; an operator has to resolve "
              "it, so don't send it with a new key."}},
 };
-static_assert(std::size(kOutcomes) == static_cast<std::size_t>(Outcome::Unknown) + 1);
 
 constexpr const OutcomeEntry& entry_of(Outcome outcome) noexcept {
     return kOutcomes[static_cast<std::size_t>(outcome)];
 }
-
-// Problems that are no outcome: of a request that never comes to idem_begin, and of an answer that
-// has failed and has no status of its own.
-struct WordProblem {
-    std::string_view word;
-    Problem problem;
-};
-
-inline constexpr WordProblem kOtherProblems[] = {
-    {"failed",
-     {500, "/problems/idempotency/failed", "The request has failed",
-      "The request was attempted and failed for good; a repeat with this key gets the same "
-      "answer."}},
-    {"missing_key",
-     {400, "/problems/idempotency/missing-key", "Idempotency-Key is missing",
-      "This operation requires an Idempotency-Key header with a unique value for each new "
-      "request."}},
-    {"bad_key",
-     {400, "/problems/idempotency/bad-key", "Idempotency-Key is malformed",
-      "The Idempotency-Key header must be a quoted string or a bare value of 1 to 255 visible "
-      "characters."}},
-};
 
 // ---- kinds of execution ----
 
@@ -148,7 +149,6 @@ inline constexpr ExecutionEntry kExecutions[] = {
     {Execution::Takeover, "takeover", Counter::Takeovers, true},
     {Execution::Retry, "retry", Counter::Retries, false},
 };
-static_assert(std::size(kExecutions) == static_cast<std::size_t>(Execution::Retry) + 1);
 
 constexpr const ExecutionEntry& entry_of(Execution execution) noexcept {
     return kExecutions[static_cast<std::size_t>(execution)];
@@ -179,23 +179,60 @@ inline constexpr StatusEntry kStatuses[] = {
     {Status::Completed, "completed", Outcome::Replay, Counter::Completed},
     {Status::Failed, "failed", Outcome::Replay, Counter::Failed},
     {Status::Retryable, "retryable", Outcome::RetryLater, Counter::Failed},
-    {Status::Unknown, "unknown", Outcome::Unknown, std::nullopt},
+    {Status::Unknown, "unknown", Outcome::Unknown, std::nullopt},  // stays the last
 };
 
 // That of a byte that is none of ours is Unknown's.
-const StatusEntry& entry_of(Status status) noexcept;
-
-// ---- words ----
-
-constexpr std::string_view outcome_word(Outcome outcome) noexcept {
-    return entry_of(outcome).word;
+constexpr const StatusEntry& entry_of(Status status) noexcept {
+    for (const StatusEntry& entry : kStatuses) {
+        if (entry.status == status) return entry;
+    }
+    return *(std::end(kStatuses) - 1);
 }
 
-inline std::string_view status_word(Status status) noexcept {
-    return entry_of(status).word;
+// ---- what an operator decides ----
+
+enum class Resolution { Release, Complete, Fail };
+
+struct ResolutionEntry {
+    Resolution resolution;
+    std::string_view word;
+    Status status;  // of the record then
+};
+
+inline constexpr ResolutionEntry kResolutions[] = {
+    {Resolution::Release, "release", Status::Retryable},
+    {Resolution::Complete, "complete", Status::Completed},
+    {Resolution::Fail, "fail", Status::Failed},
+};
+
+constexpr const ResolutionEntry& entry_of(Resolution resolution) noexcept {
+    return kResolutions[static_cast<std::size_t>(resolution)];
 }
 
-std::optional<Outcome> outcome_from_word(std::string_view word) noexcept;
+// ---- problems ----
+
+// Problems that are no outcome: of a request that never comes to idem_begin, and of an answer that
+// has failed and has no status of its own.
+struct WordProblem {
+    std::string_view word;
+    Problem problem;
+};
+
+inline constexpr WordProblem kOtherProblems[] = {
+    {entry_of(Status::Failed).word,
+     {500, "/problems/idempotency/failed", "The request has failed",
+      "The request was attempted and failed for good; a repeat with this key gets the same "
+      "answer."}},
+    {"missing_key",
+     {400, "/problems/idempotency/missing-key", "Idempotency-Key is missing",
+      "This operation requires an Idempotency-Key header with a unique value for each new "
+      "request."}},
+    {"bad_key",
+     {400, "/problems/idempotency/bad-key", "Idempotency-Key is malformed",
+      "The Idempotency-Key header must be a quoted string or a bare value of 1 to 255 visible "
+      "characters."}},
+};
 
 // What a claim says of itself; empty is null.
 struct ClaimWords {

@@ -50,7 +50,7 @@ enum class ColumnType {
     Moment,
 };
 
-// What is said of a list with an element that does not fit.
+// What is said of what does not fit.
 struct Complaint {
     const char* detail;
     const char* hint;
@@ -122,8 +122,7 @@ inline constexpr PolicyColumn kPolicyColumns[] = {
     // is granted.
     list_option("exclude_fields", nullptr, {}),
     list_option("drop_headers", is_header_name,
-                {"A header's name is empty or has characters that HTTP does not allow.",
-                 "List names such as \"Set-Cookie\"."}),
+                {kNoHeaderName, "List names such as \"Set-Cookie\"."}),
     list_option("final_errors", may_be_final,
                 {"An entry is no SQLSTATE and no class of them, or one of the classes 40, 53, 57, "
                  "58 and XX, which are nobody's answer.",
@@ -143,6 +142,36 @@ constexpr int policy_column(std::string_view name) noexcept {
     while (kPolicyColumns[place].name != name) ++place;
     return place;
 }
+
+// Two spans of a row of which the first may not be the longer one: what a row says, and what holds
+// when it leaves one of them open.
+struct SpansInOrder {
+    int shorter;
+    int longer;
+    std::int64_t Policy::*shorter_value;
+    std::int64_t Policy::*longer_value;
+    bool longer_follows;  // left open, it is never below the other one
+    const char* blamed;
+    Complaint complaint;
+};
+
+inline constexpr SpansInOrder kSpansInOrder[] = {
+    {policy_column("ttl"),
+     policy_column("retention"),
+     &Policy::ttl,
+     &Policy::retention,
+     true,
+     "retention",
+     {"It is shorter than the ttl.",
+      "A key has to be remembered at least as long as its answer is replayed."}},
+    {policy_column("retry_base"),
+     policy_column("retry_cap"),
+     &Policy::retry_base,
+     &Policy::retry_cap,
+     false,
+     "retry_base",
+     {"It is longer than retry_cap.", "The pause after the first attempt is the shortest one."}},
+};
 
 // Of the words that are separated by ", ", which one this is; -1: none.
 int place_of_word(std::string_view word, std::string_view words) noexcept;

@@ -35,15 +35,6 @@ void* copy_varlena(const void* value) {
     return PG_DETOAST_DATUM_COPY(PointerGetDatum(value));
 }
 
-text* jsonb_text(Jsonb* value) {
-    StringInfoData out;
-    initStringInfo(&out);
-    (void)JsonbToCString(&out, &value->root, VARSIZE(value));
-    text* result = make_text({out.data, static_cast<std::size_t>(out.len)});
-    pfree(out.data);
-    return result;
-}
-
 Interval* make_interval(std::int64_t micros) {
     auto* result = static_cast<Interval*>(palloc0(sizeof(Interval)));
     result->time = micros;

@@ -36,9 +36,6 @@ inline bytea* as_bytea(text* value) {
     return value;
 }
 
-// JSON text of a jsonb, in the server's encoding.
-text* jsonb_text(Jsonb* value);
-
 Interval* make_interval(std::int64_t micros);
 
 // Saturates where the interval is too long, which the range checks refuse.

@@ -57,7 +57,7 @@ constexpr int kLooks = 3;
 char* installed_version() {
     ScanKeyData key;
     ScanKeyInit(&key, Anum_pg_extension_extname, BTEqualStrategyNumber, F_NAMEEQ,
-                CStringGetDatum("idempotency"));
+                CStringGetDatum(kExtension));
     Relation catalog = table_open(ExtensionRelationId, AccessShareLock);
     SysScanDesc scan = systable_beginscan(catalog, ExtensionNameIndexId, true, nullptr, 1, &key);
     HeapTuple tuple = systable_getnext(scan);
@@ -88,9 +88,13 @@ void raise_not_installed() {
     pg_unreachable();
 }
 
+Oid find_table(const char* name) {
+    Oid schema = get_namespace_oid(kExtension, true);
+    return OidIsValid(schema) ? get_relname_relid(name, schema) : InvalidOid;
+}
+
 Oid table_oid(const char* name) {
-    Oid schema = get_namespace_oid("idempotency", true);
-    Oid table = OidIsValid(schema) ? get_relname_relid(name, schema) : InvalidOid;
+    Oid table = find_table(name);
     if (!OidIsValid(table)) raise_not_installed();
     return table;
 }

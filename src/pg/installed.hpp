@@ -6,10 +6,14 @@
 
 namespace idem::pg {
 
+// Of the extension, its library, and the schema of its tables.
+inline constexpr const char* kExtension = "idempotency";
+
 // The extension is absent (42P01).
 [[noreturn]] void raise_not_installed();
 
-// The OID of a table in the schema "idempotency"; an error if the extension is absent.
+// The OID of one of its tables; where there is none, InvalidOid or an error.
+Oid find_table(const char* name);
 Oid table_oid(const char* name);
 
 // Takes a lock of such a table until the transaction ends.

@@ -1,5 +1,9 @@
 #include "pg/jsonb.hpp"
 
+#include "core/fingerprint.hpp"
+
+#include "pg/datum.hpp"
+
 namespace idem::pg {
 
 namespace {
@@ -12,17 +16,17 @@ JsonbValue string_value(std::string_view text) {
     return value;
 }
 
-// As escape_json() writes it.
+// As escape_json() writes it. In each encoding that a database can have, a byte that needs an
+// escape is a character by itself.
 std::int64_t string_size(const JsonbValue& value) {
-    std::int64_t size = 2;
-    for (int i = 0; i < value.val.string.len; i++) {
-        auto byte = static_cast<unsigned char>(value.val.string.val[i]);
-        if (byte != 0 && strchr("\b\f\n\r\t\"\\", byte) != nullptr)
-            size += 2;
-        else
-            size += byte < ' ' ? 6 : 1;
+    std::string_view rest = string_of(value);
+    std::size_t size = 2 + rest.size();
+    std::size_t plain;
+    while ((plain = core::plain_length(rest)) < rest.size()) {
+        size += core::escape_length(rest[plain]) - 1;
+        rest.remove_prefix(plain + 1);
     }
-    return size;
+    return static_cast<std::int64_t>(size);
 }
 
 std::int64_t number_size(const JsonbValue& value) {
@@ -105,6 +109,15 @@ void add_member(JsonbObject* object, std::string_view name, std::int64_t number)
 Jsonb* end_object(JsonbObject* object) {
     push_jsonb_value(&object->state, WJB_END_OBJECT, nullptr);
     return JsonbValueToJsonb(object->state.result);
+}
+
+text* jsonb_text(Jsonb* value) {
+    StringInfoData out;
+    initStringInfo(&out);
+    (void)JsonbToCString(&out, &value->root, VARSIZE(value));
+    text* result = make_text({out.data, static_cast<std::size_t>(out.len)});
+    pfree(out.data);
+    return result;
 }
 
 // As JsonbToCString() writes it: ", " between members, ": " behind a name, nothing else.

@@ -17,7 +17,15 @@ void add_member(JsonbObject* object, std::string_view name, std::string_view tex
 void add_member(JsonbObject* object, std::string_view name, std::int64_t number);
 Jsonb* end_object(JsonbObject* object);
 
-// The bytes of its text, in the server's encoding, without making it: a number that takes a few
+// The bytes of a string or of a name. The view lives as long as the jsonb.
+inline std::string_view string_of(const JsonbValue& value) {
+    return {value.val.string.val, static_cast<std::size_t>(value.val.string.len)};
+}
+
+// JSON text, in the server's encoding.
+text* jsonb_text(Jsonb* value);
+
+// The bytes of that text, without making it: a number that takes a few
 // bytes in a jsonb may have a hundred thousand digits. Can be cancelled.
 std::int64_t jsonb_text_size(Jsonb* value);
 

@@ -4,8 +4,6 @@
 
 #include "pg/owner.hpp"
 
-#include "pg/installed.hpp"
-
 namespace idem::pg {
 
 namespace {
@@ -47,29 +45,29 @@ void set_locally(const char* setting, const char* value) {
 }
 
 AsOwner begin_as_owner(const char* table) {
-    AsOwner scope;
-    scope.caller_context = CurrentMemoryContext;
+    AsOwner frame;
+    frame.caller_context = CurrentMemoryContext;
     // Who owns a table that others are changing is known after the wait for them.
     lock_table(table, AccessShareLock);
     Oid owner = table_owner(table);
-    GetUserIdAndSecContext(&scope.user, &scope.security_context);
-    SetUserIdAndSecContext(owner, scope.security_context | SECURITY_LOCAL_USERID_CHANGE |
+    GetUserIdAndSecContext(&frame.user, &frame.security_context);
+    SetUserIdAndSecContext(owner, frame.security_context | SECURITY_LOCAL_USERID_CHANGE |
                                       SECURITY_RESTRICTED_OPERATION | SECURITY_NOFORCE_RLS);
-    scope.guc_level = NewGUCNestLevel();
+    frame.guc_level = NewGUCNestLevel();
     set_locally("search_path", "pg_catalog, pg_temp");
     if (SPI_connect() != SPI_OK_CONNECT) elog(ERROR, "idempotency: SPI_connect failed");
     // What the calling command itself has written is seen as well.
     CommandCounterIncrement();
     PushActiveSnapshot(GetLatestSnapshot());
-    return scope;
+    return frame;
 }
 
-void end_as_owner(const AsOwner& scope) {
+void end_as_owner(const AsOwner& frame) {
     PopActiveSnapshot();
     if (SPI_finish() != SPI_OK_FINISH) elog(ERROR, "idempotency: SPI_finish failed");
-    AtEOXact_GUC(false, scope.guc_level);
-    SetUserIdAndSecContext(scope.user, scope.security_context);
-    MemoryContextSwitchTo(scope.caller_context);
+    AtEOXact_GUC(false, frame.guc_level);
+    SetUserIdAndSecContext(frame.user, frame.security_context);
+    MemoryContextSwitchTo(frame.caller_context);
 }
 
 std::uint64_t run_read(Statement* statement, Datum* values, const char* nulls) {
@@ -87,9 +85,9 @@ void drop_plan(Statement* statement) {
 
 std::uint64_t write_alone(const char* table, Statement* statement, Datum* values,
                           const char* nulls) {
-    AsOwner scope = begin_as_owner(table);
+    AsOwner frame = begin_as_owner(table);
     std::uint64_t rows = run_write(statement, values, nulls);
-    end_as_owner(scope);
+    end_as_owner(frame);
     return rows;
 }
 

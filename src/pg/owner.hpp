@@ -14,6 +14,7 @@
 // security context, settings, snapshots and SPI.
 #pragma once
 
+#include "pg/installed.hpp"
 #include "pg/pg.hpp"
 
 namespace idem::pg {
@@ -28,9 +29,9 @@ struct AsOwner {
     MemoryContext caller_context;
 };
 
-// `table` is one of the schema "idempotency".
+// `table` is one of ours.
 AsOwner begin_as_owner(const char* table);
-void end_as_owner(const AsOwner& scope);
+void end_as_owner(const AsOwner& frame);
 
 // The text of a statement, put together by the compiler from a table of columns.
 struct SqlText {
@@ -39,6 +40,12 @@ struct SqlText {
 
     constexpr void add(const char* piece) {
         while (*piece != '\0') text[length++] = *piece++;
+    }
+    // One of our tables, with its schema.
+    constexpr void table(const char* name) {
+        add(kExtension);
+        add(".");
+        add(name);
     }
     // A parameter: "$27".
     constexpr void parameter(int number) {
@@ -78,7 +85,7 @@ std::uint64_t run_write(Statement* statement, Datum* values, const char* nulls);
 // Of a statement that will not come again.
 void drop_plan(Statement* statement);
 
-// A write all by itself, with a scope of its own. Returns the number of rows.
+// A write all by itself, with a frame of its own. Returns the number of rows.
 std::uint64_t write_alone(const char* table, Statement* statement, Datum* values,
                           const char* nulls);
 

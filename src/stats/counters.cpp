@@ -1,6 +1,6 @@
 // Counting is on the way of every call, so it takes no lock: a scope's slot is found without one,
 // and its counters are atomic. Only the first use of a scope in the life of a server takes the
-// lock, to claim a slot.
+// lock, to take a slot.
 //
 // A slot is published as RegisterDynamicBackgroundWorker() publishes one to the postmaster: all of
 // it is written, then a write barrier, then the word that makes it count, here `hash`; readers look
@@ -19,6 +19,8 @@
 
 #include "stats/counters.hpp"
 
+#include "core/key.hpp"
+
 #include "pg/datum.hpp"
 #include "pg/shared_memory.hpp"
 
@@ -29,8 +31,6 @@ namespace {
 // Of the memory, and of what is waited for at its lock.
 constexpr const char* kName = "idempotency";
 constexpr int kSlots = 512;
-// Of the longest scope: 255 characters of up to four bytes.
-constexpr std::size_t kScopeBytes = 1020;
 
 // `hash` is 0 as long as the slot is free. Whoever sees another value sees the whole slot, and all
 // but the counters stays as it is until the server restarts.
@@ -38,13 +38,13 @@ struct Slot {
     pg_atomic_uint64 hash;
     Oid database;
     std::uint16_t length;
-    char scope[kScopeBytes];
-    pg_atomic_uint64 counts[kCounters];
+    char scope[core::kMaxNameBytes];
+    pg_atomic_uint64 counts[kCounterCount];
     pg_atomic_uint64 since;
 };
 
 struct Shared {
-    LWLock lock;  // guards claiming a slot, nothing else
+    LWLock lock;  // guards taking a slot, nothing else
     Slot overflow;
     Slot slots[kSlots];
 };
@@ -102,12 +102,12 @@ Slot* search(std::uint64_t hash, std::string_view scope, Slot** free) {
     return nullptr;
 }
 
-Slot* claim_slot(std::uint64_t hash, std::string_view scope) {
+Slot* take_slot(std::uint64_t hash, std::string_view scope) {
     Slot* free;
     LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
-    // Somebody else may have claimed one for the same scope since we looked.
+    // Somebody else may have taken one for the same scope since we looked.
     Slot* slot = search(hash, scope, &free);
-    if (slot == nullptr && free != nullptr && scope.size() <= kScopeBytes) {
+    if (slot == nullptr && free != nullptr && scope.size() <= core::kMaxNameBytes) {
         slot = free;
         slot->database = MyDatabaseId;
         slot->length = static_cast<std::uint16_t>(scope.size());
@@ -124,21 +124,21 @@ Slot* slot_for(std::string_view scope) {
     std::uint64_t hash = slot_hash(scope);
     Slot* free;
     Slot* slot = search(hash, scope, &free);
-    if (slot == nullptr && free != nullptr) slot = claim_slot(hash, scope);
+    if (slot == nullptr && free != nullptr) slot = take_slot(hash, scope);
     return slot != nullptr ? slot : &shared->overflow;
 }
 
 ScopeCounts copy_of(const Slot& slot, text* scope) {
     ScopeCounts row;
     row.scope = scope;
-    for (int i = 0; i < kCounters; i++)
+    for (int i = 0; i < kCounterCount; i++)
         row.counts[i] = pg_atomic_read_u64(const_cast<pg_atomic_uint64*>(&slot.counts[i]));
     row.since =
         static_cast<TimestampTz>(pg_atomic_read_u64(const_cast<pg_atomic_uint64*>(&slot.since)));
     return row;
 }
 
-// Whether a slot is claimed and of this database.
+// Whether a slot is taken and of this database.
 bool is_ours(const Slot& slot) {
     if (pg_atomic_read_u64(const_cast<pg_atomic_uint64*>(&slot.hash)) == 0) return false;
     pg_read_barrier();

@@ -9,7 +9,7 @@
 namespace idem::stats {
 
 using core::Counter;
-using core::kCounters;
+using core::kCounterCount;
 
 // Called while the library is preloaded; without that there are no statistics before server 17.
 void request_shared_memory();
@@ -25,7 +25,7 @@ void count_swept(std::string_view scope, std::int64_t rows);
 // One row of the view. `scope` is nullptr for the overflow slot, which all databases share.
 struct ScopeCounts {
     text* scope;
-    std::uint64_t counts[kCounters];
+    std::uint64_t counts[kCounterCount];
     TimestampTz since;
 };
 

@@ -38,7 +38,7 @@ void append_word(StringInfo line, const char* name, std::string_view word) {
 }
 
 void append_event(StringInfo line, const Event& event) {
-    append_word(line, "outcome", core::outcome_word(event.outcome));
+    append_word(line, "outcome", core::entry_of(event.outcome).word);
     if (event.execution != core::Execution::None)
         append_word(line, " claim", core::entry_of(event.execution).word);
     append_quoted(line, "scope", event.scope);

@@ -9,6 +9,8 @@
 
 namespace idem::store {
 
+inline constexpr const char* kRecordTable = "record";
+
 // What names a record. The texts belong to the caller.
 struct Identity {
     text* scope;

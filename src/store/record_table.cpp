@@ -55,7 +55,7 @@ RecordTable describe(Oid oid, const Shard& shard) {
 void learn(Oid oid) {
     Known next{};
     next.context =
-        AllocSetContextCreate(CacheMemoryContext, "idempotency shards", ALLOCSET_SMALL_SIZES);
+        AllocSetContextCreate(CurrentMemoryContext, "idempotency shards", ALLOCSET_SMALL_SIZES);
     next.table = describe(oid, Shard{});
     next.distribution = distribution_of(oid, column_of(&Identity::principal).name, next.context);
     Size size = sizeof(RecordTable) * static_cast<Size>(next.distribution.count);
@@ -63,6 +63,7 @@ void learn(Oid oid) {
     if (next.distribution.is_distributed)
         next.table.obstacle = next.table.obstacle_at_commit =
             "It is distributed, and not by the hash of principal.";
+    MemoryContextSetParent(next.context, CacheMemoryContext);
     if (known.context != nullptr) MemoryContextDelete(known.context);
     known = next;
 }
@@ -74,7 +75,7 @@ bool is_shard(Oid oid) {
     return false;
 }
 
-pg::Watched watched = {"record", learn, is_shard};
+pg::Watched watched = {kRecordTable, learn, is_shard};
 
 // An open claim outlasts the change to another version, which can't touch the table beside it. What
 // is no longer true when the look is over is found out by the next caller, who may have a lock.

@@ -155,16 +155,16 @@ Look find(const RecordTable&, const Identity& id, Record* record) {
     Datum values[kColumnCount];
     bool nulls[kColumnCount];
     identity_values(id, values);
-    pg::AsOwner scope = pg::begin_as_owner("record");
+    pg::AsOwner frame = pg::begin_as_owner(kRecordTable);
     bool found = pg::run_read(&find_row, values, nullptr) > 0;
     if (found) {
         heap_deform_tuple(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, values, nulls);
         record->id = id;
-        MemoryContext spi_context = MemoryContextSwitchTo(scope.caller_context);
+        MemoryContext spi_context = MemoryContextSwitchTo(frame.caller_context);
         from_columns(values, nulls, record);
         MemoryContextSwitchTo(spi_context);
     }
-    pg::end_as_owner(scope);
+    pg::end_as_owner(frame);
     return {found, InvalidTransactionId};
 }
 
@@ -220,7 +220,7 @@ bool insert(const RecordTable& table, const Record& record) {
     Datum values[kColumnCount];
     char nulls[kColumnCount];
     row_values(record, values, nulls);
-    if (pg::write_alone("record", &insert_row, values, nulls) > 0) return true;
+    if (pg::write_alone(kRecordTable, &insert_row, values, nulls) > 0) return true;
     check_not_swallowed(table, record.id, nullptr);
     return false;
 }
@@ -238,7 +238,7 @@ bool update(const RecordTable& table, const Record& record, const Version& expec
     char nulls[kColumnCount + kVersionValues];
     row_values(record, values, nulls);
     version_values(expected, values + kColumnCount, nulls + kColumnCount);
-    if (pg::write_alone("record", &update_row, values, nulls) > 0) return true;
+    if (pg::write_alone(kRecordTable, &update_row, values, nulls) > 0) return true;
     check_not_swallowed(table, record.id, &expected);
     return false;
 }
@@ -249,7 +249,7 @@ bool remove(const RecordTable& table, const Identity& id, const Version& expecte
     static_assert(sizeof(nulls) == kKeyColumns + kVersionValues);
     identity_values(id, values);
     version_values(expected, values + kKeyColumns, nulls + kKeyColumns);
-    if (pg::write_alone("record", &delete_row, values, nulls) > 0) return true;
+    if (pg::write_alone(kRecordTable, &delete_row, values, nulls) > 0) return true;
     check_not_swallowed(table, id, &expected);
     return false;
 }

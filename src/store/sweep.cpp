@@ -82,10 +82,10 @@ void add_group(HeapTuple group, const Sweep& which, Swept* swept) {
 void run(pg::Statement* statement, const Sweep& which, Swept* swept) {
     Datum values[] = {TimestampTzGetDatum(which.from), TimestampTzGetDatum(which.until),
                       Int64GetDatum(which.limit)};
-    pg::AsOwner scope = pg::begin_as_owner("record");
+    pg::AsOwner frame = pg::begin_as_owner(kRecordTable);
     std::uint64_t groups = pg::run_write(statement, values, nullptr);
     for (std::uint64_t i = 0; i < groups; i++) add_group(SPI_tuptable->vals[i], which, swept);
-    pg::end_as_owner(scope);
+    pg::end_as_owner(frame);
 }
 
 // Of as many shards as the limit allows. Each has an oldest row of its own, so a caller who goes on

@@ -1,6 +1,7 @@
 #include "worker/presence.hpp"
 
 #include "core/time.hpp"
+#include "core/visible.hpp"
 
 #include "config/settings.hpp"
 #include "pg/wait.hpp"
@@ -10,8 +11,6 @@ namespace idem::worker {
 
 namespace {
 
-// Beside the class of claims, 18756.
-constexpr std::uint16_t kWorkerClass = 18758;
 constexpr std::int64_t kPauseBetweenTries = 60 * core::kSecond;
 
 bool preloaded = false;
@@ -19,7 +18,7 @@ bool preloaded = false;
 // The launcher serves all databases and is in none: its tag has no database.
 LOCKTAG worker_tag(Oid database) {
     LOCKTAG tag;
-    SET_LOCKTAG_ADVISORY(tag, database, 0, 0, kWorkerClass);
+    SET_LOCKTAG_ADVISORY(tag, database, 0, 0, core::kWorkerLockClass);
     return tag;
 }
 

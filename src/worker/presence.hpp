@@ -1,9 +1,9 @@
 // Whether a launcher runs, and starting one where the library was not preloaded.
 //
-// A launcher, and a sweeper in its database, is alone because it has an advisory lock of class
-// 18758, taken like pg_try_advisory_lock(): session level, without waiting. A process that ends in
-// whatever way gives it back (LockReleaseAll in ShutdownPostgres), so there is no state that could
-// be stale.
+// A launcher, and a sweeper in its database, is alone because it has an advisory lock of the
+// workers' class, taken like pg_try_advisory_lock(): session level, without waiting. A process that
+// ends in whatever way gives it back (LockReleaseAll in ShutdownPostgres), so there is no state
+// that could be stale.
 #pragma once
 
 #include "pg/pg.hpp"

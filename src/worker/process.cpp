@@ -1,6 +1,7 @@
 #include "worker/process.hpp"
 
 #include "core/time.hpp"
+#include "core/visible.hpp"
 
 namespace idem::worker {
 
@@ -21,13 +22,14 @@ void describe(BackgroundWorker* worker, const char* type, const char* function) 
 }  // namespace
 
 void describe_launcher(BackgroundWorker* worker) {
-    describe(worker, "idempotency launcher", "idem_launcher_main");
+    describe(worker, core::kLauncherType, "idem_launcher_main");
     worker->bgw_restart_time = kRestartSeconds;
 }
 
 void describe_sweeper(BackgroundWorker* worker, const SweeperOrder& order) {
-    describe(worker, "idempotency sweeper", "idem_sweeper_main");
-    snprintf(worker->bgw_name, BGW_MAXLEN, "idempotency sweeper for database %u", order.database);
+    describe(worker, core::kSweeperType, "idem_sweeper_main");
+    snprintf(worker->bgw_name, BGW_MAXLEN, "%s for database %u", core::kSweeperType,
+             order.database);
     worker->bgw_restart_time = BGW_NEVER_RESTART;
     worker->bgw_notify_pid = MyProcPid;
     memcpy(worker->bgw_extra, &order, sizeof(order));

@@ -18,9 +18,11 @@
 #include "core/time.hpp"
 
 #include "config/settings.hpp"
+#include "pg/installed.hpp"
 #include "pg/owner.hpp"
 #include "pg/wait.hpp"
 #include "stats/counters.hpp"
+#include "store/record.hpp"
 #include "store/sweep.hpp"
 #include "worker/presence.hpp"
 #include "worker/process.hpp"
@@ -70,9 +72,8 @@ bool is_subscribed(Oid table) {
 // Whether the extension is here, and its table is not under DDL. A schema of our name that does
 // not belong to the extension is none of our business. The lock is kept until the commit.
 Visit enter_table() {
-    Oid extension = get_extension_oid("idempotency", true);
-    Oid schema = get_namespace_oid("idempotency", true);
-    Oid table = OidIsValid(schema) ? get_relname_relid("record", schema) : InvalidOid;
+    Oid extension = get_extension_oid(pg::kExtension, true);
+    Oid table = pg::find_table(store::kRecordTable);
     if (!OidIsValid(extension) || !OidIsValid(table) ||
         getExtensionOfObject(RelationRelationId, table) != extension)
         return Visit::NoExtension;
@@ -156,23 +157,34 @@ struct JournalEntry {
     const char* error;  // nullptr: none
 };
 
+constexpr const char* kJournalTable = "journal";
+
 constexpr Oid kTypes[] = {TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID, TEXTOID};
 
 // $1 start, $2 end, $3 rows, $4 error. The last error stays visible after the next good run, with
 // "failures" back at zero.
-pg::Statement write_entry = {
-    "UPDATE idempotency.journal SET last_run = $1,"
-    " last_duration = $2 OPERATOR(pg_catalog.-) $1, last_rows = $3,"
-    " total_rows = total_rows OPERATOR(pg_catalog.+) $3,"
-    " failures = CASE WHEN $4 IS NULL THEN 0 ELSE failures OPERATOR(pg_catalog.+) 1 END,"
-    " last_error = COALESCE($4, last_error),"
-    " last_error_at = CASE WHEN $4 IS NULL THEN last_error_at ELSE $2 END"
-    " WHERE $3 OPERATOR(pg_catalog.>) 0 OR $4 IS NOT NULL"
-    " OR failures OPERATOR(pg_catalog.>) 0 OR last_run IS NULL"
-    " OR last_run OPERATOR(pg_catalog.>) $1"
-    " OR last_run OPERATOR(pg_catalog.<)"
-    " ($1 OPERATOR(pg_catalog.-) '10 minutes'::pg_catalog.interval)",
-    4, kTypes, pg::Access::Whole, nullptr};
+constexpr pg::SqlText write_sql() {
+    pg::SqlText sql{};
+    sql.add("UPDATE ");
+    sql.table(kJournalTable);
+    sql.add(
+        " SET last_run = $1,"
+        " last_duration = $2 OPERATOR(pg_catalog.-) $1, last_rows = $3,"
+        " total_rows = total_rows OPERATOR(pg_catalog.+) $3,"
+        " failures = CASE WHEN $4 IS NULL THEN 0 ELSE failures OPERATOR(pg_catalog.+) 1 END,"
+        " last_error = COALESCE($4, last_error),"
+        " last_error_at = CASE WHEN $4 IS NULL THEN last_error_at ELSE $2 END"
+        " WHERE $3 OPERATOR(pg_catalog.>) 0 OR $4 IS NOT NULL"
+        " OR failures OPERATOR(pg_catalog.>) 0 OR last_run IS NULL"
+        " OR last_run OPERATOR(pg_catalog.>) $1"
+        " OR last_run OPERATOR(pg_catalog.<)"
+        " ($1 OPERATOR(pg_catalog.-) '10 minutes'::pg_catalog.interval)");
+    return sql;
+}
+
+constexpr pg::SqlText kWrite = write_sql();
+
+pg::Statement write_entry = {kWrite.text, 4, kTypes, pg::Access::Whole, nullptr};
 
 // In the caller's transaction. A run that found nothing is written only now and then: an idle
 // database should cost next to nothing.
@@ -182,7 +194,7 @@ void write_journal(const JournalEntry& entry) {
                       Int64GetDatum(entry.rows),
                       entry.error == nullptr ? 0 : CStringGetTextDatum(entry.error)};
     char nulls[] = {' ', ' ', ' ', entry.error == nullptr ? 'n' : ' '};
-    (void)pg::write_alone("journal", &write_entry, values, nulls);
+    (void)pg::write_alone(kJournalTable, &write_entry, values, nulls);
 }
 
 void note_in_journal(const JournalEntry& entry) {

@@ -1,10 +1,12 @@
 // What the install script says of the columns of idempotency.record, in CREATE TABLE, views, types
-// and grants, is what the table of columns in src/store/record.hpp says: no C++ writes SQL scripts.
+// and grants, is what the table of columns in src/store/record.hpp says, and its composite types
+// are those of src/api/types.hpp: no C++ writes SQL scripts.
 #include <set>
 
 #include "support.hpp"
 
 // After the libraries: macros of the server's headers would break theirs.
+#include "api/types.hpp"
 #include "store/record.hpp"
 
 namespace idem::client {
@@ -30,8 +32,24 @@ bool is_of_type(const ColumnType& column, unsigned type) {
     return type == (std::string(column.name) == "status" ? TEXTOID : column.type);
 }
 
+template <typename Fields>
+Lines lines_of(const Fields& fields) {
+    Lines all;
+    for (const auto& field : fields) all.push_back(line(field.name, field.type));
+    return all;
+}
+
 class Columns : public ClientTest {
   protected:
+    // The fields of a composite type.
+    Lines fields_of(const std::string& type) {
+        return lines(
+            "SELECT concat_ws(' ', attname, atttypid) FROM pg_attribute"
+            "  JOIN pg_class c ON c.oid = attrelid"
+            " WHERE reltype = '" +
+            type + "'::regtype AND attnum > 0 ORDER BY attnum");
+    }
+
     // The first column of the rows.
     Lines lines(const std::string& sql) {
         pqxx::nontransaction tx(admin_);
@@ -120,6 +138,14 @@ TEST_F(Columns, HaveOneTypeWhereverTheyAreNamed) {
                     << column.name << " of " << row[2].c_str() << " has another type";
             }
     EXPECT_GT(named, 0);
+}
+
+TEST_F(Columns, OfTheAnswer) {
+    EXPECT_EQ(fields_of("idem_claim"), lines_of(api::kClaimFields));
+}
+
+TEST_F(Columns, OfTheResponse) {
+    EXPECT_EQ(fields_of("idem_response"), lines_of(api::kResponseFields));
 }
 
 // A dump has all rows, and all of each.

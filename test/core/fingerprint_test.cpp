@@ -175,6 +175,7 @@ TEST(Canonical, EscapesOnlyWhatMustBeEscaped) {
     for (const Sample& sample : samples) {
         EXPECT_EQ(plain_length(sample.written), 0u);
         EXPECT_EQ(escaped(sample.written.front()), sample.canonical);
+        EXPECT_EQ(escape_length(sample.written.front()), sample.canonical.size());
     }
     EXPECT_EQ(escaped('\0'), "\\u0000");
     const std::string_view plain = "/\x7f\u2028<\u00e9\U0001F600 ";

@@ -17,25 +17,25 @@ constexpr std::pair<Outcome, std::string_view> kWords[] = {
 };
 
 TEST(OutcomeWord, IsTheWordOfTheContract) {
-    for (const auto& [outcome, word] : kWords) EXPECT_EQ(outcome_word(outcome), word);
-}
-
-TEST(OutcomeWord, ReadsBack) {
-    for (const auto& [outcome, word] : kWords) EXPECT_EQ(outcome_from_word(word), outcome) << word;
-}
-
-TEST(OutcomeWord, OtherWordsAreNone) {
-    for (const auto word : {"", "Execute", "execute ", "exec", "completed", "missing_key"}) {
-        EXPECT_EQ(outcome_from_word(word), std::nullopt) << word;
-    }
+    for (const auto& [outcome, word] : kWords) EXPECT_EQ(entry_of(outcome).word, word);
 }
 
 TEST(StatusWord, IsTheWordOfTheContract) {
-    EXPECT_EQ(status_word(Status::InProgress), "in_progress");
-    EXPECT_EQ(status_word(Status::Completed), "completed");
-    EXPECT_EQ(status_word(Status::Failed), "failed");
-    EXPECT_EQ(status_word(Status::Retryable), "retryable");
-    EXPECT_EQ(status_word(Status::Unknown), "unknown");
+    EXPECT_EQ(entry_of(Status::InProgress).word, "in_progress");
+    EXPECT_EQ(entry_of(Status::Completed).word, "completed");
+    EXPECT_EQ(entry_of(Status::Failed).word, "failed");
+    EXPECT_EQ(entry_of(Status::Retryable).word, "retryable");
+    EXPECT_EQ(entry_of(Status::Unknown).word, "unknown");
+}
+
+TEST(Status, OfAForeignByteIsUnknown) {
+    EXPECT_EQ(entry_of(static_cast<Status>('?')).status, Status::Unknown);
+}
+
+TEST(Resolution, IsTheWordOfTheContract) {
+    EXPECT_EQ(entry_of(Resolution::Release).word, "release");
+    EXPECT_EQ(entry_of(Resolution::Complete).word, "complete");
+    EXPECT_EQ(entry_of(Resolution::Fail).word, "fail");
 }
 
 constexpr std::string_view kRefusals[] = {

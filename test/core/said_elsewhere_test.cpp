@@ -10,8 +10,10 @@
 #include <string>
 #include <vector>
 
+#include "core/key.hpp"
 #include "core/outcome.hpp"
 #include "core/policy.hpp"
+#include "core/visible.hpp"
 
 namespace idem::core {
 namespace {
@@ -79,7 +81,9 @@ std::string as_string(std::string_view text) {
 // ---- outcomes, statuses, counters ----
 
 Lines counter_names() {
-    return {std::begin(kCounterNames), std::end(kCounterNames)};
+    Lines result;
+    for (const CounterEntry& entry : kCounters) result.push_back(as_string(entry.name));
+    return result;
 }
 
 TEST(ScopeStats, HasAColumnForEachCounter) {
@@ -133,6 +137,58 @@ TEST(RecordsView, SpellsEachStatusOut) {
                                  static_cast<char>(entry.status) + "' THEN " + word;
         EXPECT_NE(view.find(when), std::string::npos) << when;
     }
+}
+
+// A status byte is spelled as 'i'::"char" or, where the column tells its type, as 'i'.
+TEST(Views, AskForTheStatusInProgress) {
+    const std::string script = install_script();
+    const Lines asked = found(script, "status OPERATOR\\(pg_catalog\\.(?:=|<>)\\) '(.)'(?! THEN)");
+    EXPECT_GE(asked.size(), 4u);
+    for (const std::string& status : asked) {
+        EXPECT_EQ(status, std::string(1, static_cast<char>(Status::InProgress)));
+    }
+}
+
+TEST(AbandonedView, SpellsBothStatusesOut) {
+    const std::string view = between(install_script(), "CREATE VIEW idempotency.abandoned AS", ";");
+    EXPECT_EQ(found(view, "CASE WHEN no_takeover THEN '(\\w+)' ELSE '(\\w+)' END AS status"),
+              Lines{as_string(entry_of(Status::Unknown).word) + ' ' +
+                    as_string(entry_of(Status::InProgress).word)});
+}
+
+TEST(Resolve, IsCommentedWithEachAction) {
+    Lines words;
+    for (const ResolutionEntry& entry : kResolutions) words.push_back(as_string(entry.word));
+    const std::string comment =
+        between(install_script(), "waits for its holder or for an operator: ", "'");
+    EXPECT_EQ(found(comment, "(release|\\w+)(?:,| or|$)"), words);
+}
+
+// ---- what the server shows of us ----
+
+TEST(InFlightView, KnowsTheLocksOfClaims) {
+    const std::string view = between(install_script(), "CREATE VIEW idempotency.in_flight AS", ";");
+    EXPECT_EQ(found(view, "objsubid OPERATOR\\(pg_catalog\\.=\\) (\\d+)"),
+              Lines{std::to_string(kClaimLockClass)});
+}
+
+TEST(SweeperView, KnowsTheLauncher) {
+    const std::string view = between(install_script(), "CREATE VIEW idempotency.sweeper AS", ";");
+    EXPECT_EQ(found(view, "backend_type OPERATOR\\(pg_catalog\\.=\\) '([^']*)'"),
+              Lines{kLauncherType});
+}
+
+TEST(Architecture, HasTheClassesOfLocks) {
+    const Lines expected = {std::to_string(kClaimLockClass), std::to_string(kWorkerLockClass)};
+    EXPECT_EQ(found(contents(kRoot / "docs/architecture.md"), "\n\\| (\\d+) \\|"), expected);
+}
+
+TEST(BadKey, IsToldHowLongAKeyMayBe) {
+    bool known = false;
+    const Problem* problem = problem_of("bad_key", &known);
+    ASSERT_NE(problem, nullptr);
+    const std::string length = " 1 to " + std::to_string(kMaxNameChars) + " ";
+    EXPECT_NE(problem->detail.find(length), std::string::npos) << problem->detail;
 }
 
 TEST(Readme, ListsEachOutcomeWithItsHttpStatus) {
@@ -249,6 +305,26 @@ TEST(PolicyTable, ChecksTheSameRanges) {
         if (range.empty()) continue;
         EXPECT_NE(table.find("CHECK (" + range + ")"), std::string::npos) << range;
     }
+}
+
+TEST(PolicyTable, ChecksTheOrderOfTheSameSpans) {
+    const std::string table = policy_table();
+    for (const SpansInOrder& spans : kSpansInOrder) {
+        const std::string shorter = kPolicyColumns[spans.shorter].name;
+        const std::string longer = kPolicyColumns[spans.longer].name;
+        const auto upwards = table.find("CHECK (" + shorter + " OPERATOR(pg_catalog.<=) " + longer);
+        const auto downwards =
+            table.find("CHECK (" + longer + " OPERATOR(pg_catalog.>=) " + shorter);
+        EXPECT_NE(std::min(upwards, downwards), std::string::npos) << shorter;
+    }
+    EXPECT_EQ(found(table, "CHECK \\((\\w+) OPERATOR\\(pg_catalog\\.[<>]=\\) [a-z_]+\\)").size(),
+              std::size(kSpansInOrder));
+}
+
+TEST(PolicyTable, ChecksTheLengthOfAPattern) {
+    EXPECT_EQ(found(policy_table(),
+                    "octet_length\\(scope_pattern\\) OPERATOR\\(pg_catalog\\.<=\\) (\\d+)"),
+              Lines{std::to_string(kMaxNameBytes)});
 }
 
 TEST(Policies, AreDocumentedWithEachOption) {

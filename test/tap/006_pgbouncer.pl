@@ -4,6 +4,7 @@ use strict;
 use warnings FATAL => 'all';
 
 use FindBin;
+use IO::Socket::UNIX;
 use IPC::Run;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
@@ -39,7 +40,7 @@ sub start_pooler
 		'default_pool_size = 4',
 		'');
 	$pooler = IPC::Run::start [ $pgbouncer, "$folder/pgbouncer.ini" ], '>&', \$pooler_log;
-	wait_until { -S "$folder/.s.PGSQL.$port" } 'the pooler to listen';
+	wait_until { IO::Socket::UNIX->new("$folder/.s.PGSQL.$port") } 'the pooler to listen';
 	return;
 }
 

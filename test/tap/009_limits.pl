@@ -74,6 +74,15 @@ sub cancelled
 	return;
 }
 
+# One message to the server: the setting holds for this statement alone, which fails, and the setting
+# is gone with it. Anything sent later might not be quick enough for it.
+sub with_setting
+{
+	my ($setting, $sql) = @_;
+
+	return "SET $setting\\; $sql";
+}
+
 sub begin_waiting
 {
 	my ($key) = @_;
@@ -116,11 +125,10 @@ subtest 'idem_begin, waiting for a transaction' => sub {
 	held_by_other('waits');
 	cancelled('idem_begin', begin_waiting('waits'));
 	is(outcome_in($session, 'waits'), 'in_progress', 'the holder has kept its claim');
-	ask($session, q{SET statement_timeout = '20ms'});
-	is(ask($session, begin_waiting('waits')), '57014', 'statement_timeout ends the wait');
-	ask($session, q{SET statement_timeout = 0; SET lock_timeout = '20ms'});
-	is(ask($session, begin_waiting('waits')), '55P03', 'lock_timeout, too');
-	ask($session, 'RESET lock_timeout');
+	is(ask($session, with_setting(q{statement_timeout = '20ms'}, begin_waiting('waits'))),
+		'57014', 'statement_timeout ends the wait');
+	is(ask($session, with_setting(q{lock_timeout = '20ms'}, begin_waiting('waits'))),
+		'55P03', 'lock_timeout, too');
 	ask($other, 'ROLLBACK');
 	nothing_is_left('waits');
 	is(outcome_in($session, 'waits'), 'execute', 'then it is free');
@@ -135,9 +143,8 @@ subtest 'idem_begin, waiting for a lease' => sub {
 	  or die 'idem_begin does not wait';
 	$node->safe_psql('postgres', "SELECT pg_cancel_backend($pid)");
 	is(ask($session), '57014', 'cancelled');
-	ask($session, q{SET statement_timeout = '20ms'});
-	is(ask($session, begin_waiting('leased')), '57014', 'statement_timeout ends the wait');
-	ask($session, 'RESET statement_timeout');
+	is(ask($session, with_setting(q{statement_timeout = '20ms'}, begin_waiting('leased'))),
+		'57014', 'statement_timeout ends the wait');
 	is(ask($other, completion('leased', $token)), 't', 'the holder has kept its claim');
 	is(ask($session, begin_waiting('leased')), 'replay', 'and the next is answered');
 };
@@ -200,7 +207,7 @@ subtest 'a holder that falls asleep' => sub {
 
 	ask($sleeper, q{SET idle_in_transaction_session_timeout = '20ms'});
 	$sleeper->query_until(qr/execute/,
-		"BEGIN;\n" . q{SELECT outcome FROM idem_begin('asleep');} . "\n");
+		"BEGIN\\; " . q{SELECT outcome FROM idem_begin('asleep');} . "\n");
 	wait_until_gone($node, $sleeper_pid);
 	nothing_is_left('asleep');
 	is(join(', ', (claim_in($other, 'asleep'))[0, 1]), 'execute, 1', 'the key is free');

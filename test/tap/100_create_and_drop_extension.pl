@@ -6,7 +6,6 @@ use FindBin;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
-use Time::HiRes qw(time);
 
 use lib $FindBin::RealBin;
 use Idem;
@@ -31,30 +30,31 @@ my $node = sweeping_node('main',
 	});
 
 subtest 'schema of our name without the extension' => sub {
-	wait_until { visits($node, 'foreign_schema') == 1 } 'the first visit';
+	wait_until { visits($node, 'foreign_schema') > 0 } 'the first visit';
 	no_sweeper($node);
 	is(records($node, 'foreign_schema'), '1', 'nothing in its tables is touched');
 	is_deeply([ trouble($node, 0) ], [], 'and nothing is wrong with it');
 };
 
 subtest 'CREATE EXTENSION rolled back' => sub {
-	wait_until { visits($node, 'bare') == 1 } 'a visit before the commit';
+	wait_until { visits($node, 'bare') > 0 } 'a visit before the commit';
 	# It does not wait for the one who creates the extension.
 	no_sweeper($node);
 	ask($creator, 'ROLLBACK');
-	my $pid = pid_of($creator);
 	$creator->quit;
-	# Else the restart would end it, and say so in the log.
-	wait_until_gone($node, $pid);
 	# All databases are new to a new launcher.
-	$node->restart;
-	wait_until { visits($node, 'bare') == 2 } 'a visit after it';
+	$node->stop;
+	my $size = log_size($node);
+	$node->start;
+	wait_until { visits($node, 'bare', $size) > 0 } 'a visit after it';
 	no_sweeper($node);
 	is_deeply([ trouble($node, 0) ], [], 'the database stays one without the extension');
 };
 
 subtest 'CREATE EXTENSION' => sub {
-	my $plain = new_node('plain', 'idempotency.cleanup_interval' => '1s');
+	my $plain = new_node('plain',
+		'idempotency.cleanup_interval' => '1s',
+		log_min_messages => 'debug1');
 
 	add_expired($plain, 10);
 	is_deeply([ workers($plain) ], [], 'not preloaded: nothing runs before the first claim');
@@ -62,11 +62,14 @@ subtest 'CREATE EXTENSION' => sub {
 	is_swept($plain, 'postgres', 'starts the launcher, which visits the database');
 	my $launcher = launcher($plain);
 
-	my $start = time;
 	add_database($plain, 'late', 'public');
 	add_expired($plain, 10, database => 'late');
+	my $size = log_size($plain);
 	is_swept($plain, 'late', 'a launcher that runs already finds it');
-	cmp_ok(time - $start, '<', 15, 'within ten intervals');
+	# Meanwhile the other database is visited once in an interval.
+	my @late = (visits($plain, 'late', $size))[0] // ();
+	cmp_ok(scalar(grep { !@late || $_ < $late[0] } visits($plain, 'postgres', $size)),
+		'<=', 10, 'within ten intervals');
 	is(launcher($plain), $launcher, 'and is still the same');
 	$plain->stop;
 };

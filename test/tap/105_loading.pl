@@ -48,7 +48,7 @@ sub there_is_one_launcher
 	is_swept($node, 'postgres', "$name: one launcher, which sweeps");
 	is(launcher($node), $first, "$name: and stays");
 	$node->safe_psql('postgres', "SELECT pg_terminate_backend($first)");
-	wait_until { !grep { $_ eq 'launcher' } workers($node) } 'its end';
+	wait_until_gone($node, $first);
 	my $second = launcher($node);
 	add_expired($node, 10);
 	is_swept($node, 'postgres', "$name: if it ends, one comes back");

@@ -142,6 +142,7 @@ sub wait_for_visits_of_others
 	return;
 }
 
+# Sweepers of other databases may end by themselves meanwhile, with 0.
 subtest 'fast shutdown while a sweeper can not come in' => sub {
 	my $session = session($node);
 	my $size = log_size($node);
@@ -150,8 +151,8 @@ subtest 'fast shutdown while a sweeper can not come in' => sub {
 	somebody_waits_for_the_database();
 	$node->stop('fast');
 	abandon($session);
-	is_deeply([ log_since($node, $size, qr/PANIC:|exit code [^1]|terminated by signal/) ],
-		[], 'nobody ends by anything but the signal');
+	is_deeply([ log_since($node, $size, qr/PANIC:|exit code (?![01]$)|terminated by signal/) ],
+		[], 'nobody ends by anything but the signal, or because it is done');
 };
 
 done_testing();

@@ -103,13 +103,15 @@ sub record_state
 		  . "), 'absent')");
 }
 
-# session($node, $database, @psql_options): a psql that stays open, also after an error.
+# session($node, $database, @psql_options): a psql that stays open, also after an error. Each of its
+# answers may take as long as anything else that is waited for, and it may be open for longer.
 sub session
 {
 	my ($node, $database, @options) = @_;
 
 	my $session = $node->background_psql($database // 'postgres',
 		on_error_stop => 0, extra_params => \@options);
+	$session->set_query_timer_restart;
 	$session->query_safe('\set VERBOSITY sqlstate');
 	return $session;
 }

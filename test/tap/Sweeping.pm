@@ -10,7 +10,7 @@ use PostgreSQL::Test::Utils qw(slurp_file);
 use Test::More;
 
 our @EXPORT = qw(
-  sweeping_node configure hold_back let_go add_expired records is_swept workers launcher worker_starts
+  sweeping_node configure hold_back let_go add_expired records is_swept workers launcher logged_at
   visits wait_for_visits trigger_on_delete untrigger close_gate open_gate wait_for_sweeper
   no_sweeper log_size log_since trouble);
 
@@ -35,7 +35,8 @@ sub sweeping_node
 }
 
 # configure($node, setting => value, ...): by reload, the values as SHOW prints them. Afterwards no
-# sweeper is at work that began with the old ones.
+# sweeper is at work that began with the old ones, and none comes: a launcher that sleeps has been
+# told, and reads them before it looks what is due.
 sub configure
 {
 	my ($node, %conf) = @_;
@@ -45,7 +46,10 @@ sub configure
 	$node->poll_query_until('postgres', "SELECT current_setting('$_') = '$conf{$_}'")
 	  or die "$_ is not reloaded"
 	  foreach sort keys %conf;
-	no_sweeper($node);
+	$node->poll_query_until('postgres', q{
+		SELECT bool_and(backend_type = 'idempotency launcher' AND wait_event_type = 'Extension')
+		FROM pg_stat_activity WHERE backend_type LIKE 'idempotency %'})
+	  or die 'the launcher does not sleep';
 	return;
 }
 
@@ -117,32 +121,46 @@ sub workers
 sub launcher
 {
 	my ($node) = @_;
-	my $running = q{FROM pg_stat_activity WHERE backend_type = 'idempotency launcher'};
+	my $pid;
 
-	$node->poll_query_until('postgres', "SELECT count(*) = 1 $running")
-	  or die 'there is not one launcher';
-	return $node->safe_psql('postgres', "SELECT pid $running");
+	wait_until
+	{
+		$pid = $node->safe_psql('postgres', q{
+			SELECT string_agg(pid::text, ' ') FROM pg_stat_activity
+			WHERE backend_type = 'idempotency launcher'
+			HAVING count(*) = 1 AND count(*) = (SELECT count(*) FROM pg_locks
+				WHERE objsubid = 18758 AND database = 0 AND granted AND mode = 'ExclusiveLock')});
+	}
+	'one launcher';
+	return $pid;
 }
 
-# worker_starts($node, $pid): when that process began, in seconds.
-sub worker_starts
-{
-	my ($node, $pid) = @_;
-
-	return $node->safe_psql('postgres',
-		"SELECT extract(epoch FROM backend_start) FROM pg_stat_activity WHERE pid = $pid");
-}
-
-# visits($node, $database): when each visit of the database began, in seconds of that day.
+# visits($node, $database, $size): when each visit of the database began, in seconds; without $size,
+# since the server was made.
 sub visits
 {
-	my ($node, $database) = @_;
+	my ($node, $database, $size) = @_;
 	my $oid = $node->safe_psql('postgres',
 		"SELECT oid FROM pg_database WHERE datname = '$database'");
-	my $start = qr/ (\d+):(\d+):([\d.]+) .*starting background worker process "idempotency sweeper/;
 
-	return map { /$start for database $oid"/ ? $1 * 3600 + $2 * 60 + $3 : () }
-	  split /\n/, slurp_file($node->logfile);
+	return logged_at($node, $size // 0,
+		qr/starting background worker process "idempotency sweeper for database $oid"/);
+}
+
+# logged_at($node, $size, qr/.../): when each of the lines was written, in seconds of some day on.
+sub logged_at
+{
+	my ($node, $size, $pattern) = @_;
+	my ($last, $days) = (0, 0);
+
+	return map {
+		my ($hours, $minutes, $seconds) = / (\d+):(\d+):([\d.]+) / or die "when? $_";
+		my $at = $hours * 3600 + $minutes * 60 + $seconds;
+		# The test may run through midnight. The clock of some tests is set, by hours.
+		$days++ if $at < $last - 20 * 3600;
+		$last = $at;
+		$at + $days * 86400
+	} log_since($node, $size, $pattern);
 }
 
 # wait_for_visits($node, $database, 2): until that many more visits have begun and ended.
@@ -249,12 +267,13 @@ sub log_since
 	return grep { /$pattern/ } split /\n/, slurp_file($node->logfile, $size);
 }
 
-# trouble($node, $size): what an operator would have to look at, since the log had that size.
+# trouble($node, $size): what an operator would have to look at, since the log had that size. Who is
+# sent away by a restart is none: a connection may outlive its client for a moment.
 sub trouble
 {
 	my ($node, $size) = @_;
 
-	return grep { !/terminating background worker/ }
+	return grep { !/terminating (?:background worker|connection)/ }
 	  log_since($node, $size, qr/(?:WARNING|ERROR|FATAL|PANIC):/);
 }
 

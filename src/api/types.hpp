@@ -1,0 +1,93 @@
+// The composite types of the install script that C++ reads and writes: a field has its number, its
+// name and its type here and nowhere else in C++. test/client/columns_test.cpp compares them with
+// the script.
+#pragma once
+
+#include "pg/pg.hpp"
+
+namespace idem::api {
+
+template <typename Number>
+struct Field {
+    Number number;
+    const char* name;
+    Oid type;
+};
+
+template <typename Number, std::size_t count>
+constexpr bool in_order(const Field<Number> (&fields)[count]) {
+    for (std::size_t i = 0; i < count; i++)
+        if (fields[i].number != static_cast<Number>(i)) return false;
+    return count == static_cast<std::size_t>(Number::Count);
+}
+
+// The answer of idem_begin, idem_execute and idem_get.
+enum class ClaimField {
+    Outcome,
+    Key,
+    Scope,
+    Principal,
+    Token,
+    Attempt,
+    Status,
+    StatusCode,
+    Headers,
+    Body,
+    BodyOmitted,
+    Error,
+    RecoveryPoint,
+    State,
+    Holder,
+    RetryAfter,
+    CreatedAt,
+    FinishedAt,
+    LeaseUntil,
+    ExpiresAt,
+    Count
+};
+
+inline constexpr Field<ClaimField> kClaimFields[] = {
+    {ClaimField::Outcome, "outcome", TEXTOID},
+    {ClaimField::Key, "key", TEXTOID},
+    {ClaimField::Scope, "scope", TEXTOID},
+    {ClaimField::Principal, "principal", TEXTOID},
+    {ClaimField::Token, "token", INT8OID},
+    {ClaimField::Attempt, "attempt", INT4OID},
+    {ClaimField::Status, "status", TEXTOID},
+    {ClaimField::StatusCode, "status_code", INT4OID},
+    {ClaimField::Headers, "headers", JSONBOID},
+    {ClaimField::Body, "body", BYTEAOID},
+    {ClaimField::BodyOmitted, "body_omitted", BOOLOID},
+    {ClaimField::Error, "error", TEXTOID},
+    {ClaimField::RecoveryPoint, "recovery_point", TEXTOID},
+    {ClaimField::State, "state", JSONBOID},
+    {ClaimField::Holder, "holder", TEXTOID},
+    {ClaimField::RetryAfter, "retry_after", INTERVALOID},
+    {ClaimField::CreatedAt, "created_at", TIMESTAMPTZOID},
+    {ClaimField::FinishedAt, "finished_at", TIMESTAMPTZOID},
+    {ClaimField::LeaseUntil, "lease_until", TIMESTAMPTZOID},
+    {ClaimField::ExpiresAt, "expires_at", TIMESTAMPTZOID},
+};
+static_assert(in_order(kClaimFields), "each field of idem_claim stands at its number");
+
+// A response, as an operation of idem_execute may return it.
+enum class ResponseField { StatusCode, Headers, Body, Count };
+
+inline constexpr Field<ResponseField> kResponseFields[] = {
+    {ResponseField::StatusCode, "status_code", INT4OID},
+    {ResponseField::Headers, "headers", JSONBOID},
+    {ResponseField::Body, "body", BYTEAOID},
+};
+static_assert(in_order(kResponseFields), "each field of idem_response stands at its number");
+
+inline constexpr int kClaimFieldCount = std::size(kClaimFields);
+
+// A field of a row that somebody else has made: by name, for the type may have got others since.
+inline Datum field_of(HeapTupleHeader claim, ClaimField field, bool* is_null) {
+    return GetAttributeByName(claim, kClaimFields[static_cast<int>(field)].name, is_null);
+}
+inline Datum field_of(HeapTupleHeader response, ResponseField field, bool* is_null) {
+    return GetAttributeByName(response, kResponseFields[static_cast<int>(field)].name, is_null);
+}
+
+}  // namespace idem::api
