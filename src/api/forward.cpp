@@ -21,6 +21,28 @@ bool is_forwarding;
     pg_unreachable();
 }
 
+// Citus sends a query on tables to where their rows are, with all that it calls.
+[[noreturn]] void raise_within_query() {
+    ereport(ERROR,
+            (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+             errmsg("the records of this principal are on another node"),
+             errdetail("The call is part of a query on tables, which runs where their rows are."),
+             errhint("Call in a statement of its own, or with a principal whose rows the query "
+                     "is about.")));
+    pg_unreachable();
+}
+
+// Whether the session runs a query that names tables, not the call alone.
+bool is_within_query() {
+    ListCell* statement;
+    foreach (statement, ActivePortal == nullptr ? NIL : ActivePortal->stmts) {
+        ListCell* entry;
+        foreach (entry, lfirst_node(PlannedStmt, statement)->rtable)
+            if (lfirst_node(RangeTblEntry, entry)->rtekind == RTE_RELATION) return true;
+    }
+    return false;
+}
+
 // Its number among the arguments; -1: it has none.
 int argument_called(FunctionCallInfo fcinfo, const char* wanted) {
     HeapTuple tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(fcinfo->flinfo->fn_oid));
@@ -112,8 +134,9 @@ bool belongs_elsewhere(FunctionCallInfo fcinfo) {
     int principal = argument_called(fcinfo, "principal");
     if (principal < 0 || PG_ARGISNULL(principal)) return false;
     if (store::table_of(PG_GETARG_TEXT_PP(principal)) != nullptr) return false;
-    if (store::is_session_of_citus()) store::raise_elsewhere();
-    return true;
+    if (!store::is_session_of_citus()) return true;
+    if (is_within_query()) raise_within_query();
+    store::raise_elsewhere();
 }
 
 Datum forward(FunctionCallInfo fcinfo) {

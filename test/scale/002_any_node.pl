@@ -22,10 +22,7 @@ sub state_of
 {
 	my ($key, $tenant) = @_;
 
-	my %seen = map { $_ => 1 } on_each(qq{
-		SELECT (SELECT count(*) FROM payment WHERE tenant = '$tenant' AND id = '$key')
-		    || ' ' || (SELECT outcome FROM idem_get('$key', principal => '$tenant'))});
-	return join(', ', sort keys %seen);
+	return seen($key, $tenant, $tenant);
 }
 
 sub pay { return "INSERT INTO payment VALUES ('$_[1]', '$_[0]', 1)" }
@@ -47,7 +44,7 @@ subtest 'one executes, all others are told at once' => sub {
 			  foreach @nodes;
 			ask($session, 'COMMIT');
 			is(begin_claim($_, $key, principal => $tenant)->{outcome}, 'replay', $_->name . ' replays') foreach @nodes;
-			is(state_of($key, $tenant), '1 replay', 'with one effect');
+			is(state_of($key, $tenant), '1 completed', 'with one effect');
 			$session->quit;
 		}
 	}
@@ -60,16 +57,17 @@ subtest 'a rollback, or the end of a session, frees the key' => sub {
 		{
 			my $key = 'freed ' . $node->name;
 			my $session = session($node);
-			foreach my $end ('ROLLBACK', 'terminate')
+			foreach my $end ('rollback', 'end of the session')
 			{
 				ask($session, 'BEGIN');
 				is(outcome_in($session, $key, principal => $tenant), 'execute', $node->name . ' executes');
 				ask($session, pay($key, $tenant));
-				if ($end eq 'ROLLBACK') { ask($session, $end); }
+				if ($end eq 'rollback') { ask($session, 'ROLLBACK'); }
 				else { end_backend($node, pid_of($session)); abandon($session); }
-				# Of a session that was terminated, Citus's own on the other node has to notice.
-				wait_until { try_sql($worker1, "SELECT outcome FROM idem_get('$key', principal => '$tenant')") ne 'in_progress' } 'the end';
-				is(state_of($key, $tenant), '0 execute', "nothing is left after $end");
+				# A backend of Citus's on another node notices a moment later that its session has ended.
+				my $probe = qq{BEGIN; SELECT outcome FROM idem_begin('$key', principal => '$tenant'); ROLLBACK};
+				wait_until { try_sql($worker1, $probe) eq 'execute' } 'the key';
+				is(state_of($key, $tenant), '0 absent', "nothing is left after the $end");
 			}
 		}
 	}
@@ -101,7 +99,7 @@ my %forms = (
 	'a CTE' => q{WITH c AS (SELECT * FROM idem_begin('KEY', principal => 'TENANT')) SELECT outcome FROM c},
 	'a subquery' => q{SELECT outcome FROM (SELECT * FROM idem_begin('KEY', principal => 'TENANT') OFFSET 0) c},
 	'a principal from a table' =>
-	  q{SELECT outcome FROM (VALUES ('TENANT')) t(name), LATERAL idem_begin('KEY', principal => t.name)},
+	  q{SELECT c.outcome FROM names t, LATERAL idem_begin('KEY', principal => t.name) c WHERE t.name = 'TENANT'},
 	'a prepared statement' => q{PREPARE b AS SELECT outcome FROM idem_begin($1, principal => $2);
 		EXECUTE b('KEY', 'TENANT')},
 	'a generic plan' => q{SET plan_cache_mode = force_generic_plan;
@@ -112,6 +110,8 @@ my %forms = (
 		o := (idem_begin('KEY', principal => 'TENANT')).outcome; RAISE INFO '%', o; END $$});
 
 subtest 'forms of a call' => sub {
+	$_->safe_psql('postgres', "CREATE TABLE names AS VALUES ('$here'), ('$there'); ALTER TABLE names RENAME column1 TO name")
+	  foreach @nodes;
 	foreach my $form (sort keys %forms)
 	{
 		foreach my $tenant ($here, $there)
@@ -128,7 +128,7 @@ subtest 'forms of a call' => sub {
 				ask($session, pay($key, $tenant));
 				is(ask($session, "SELECT idem_complete('$key', 200, principal => '$tenant')"), 't', 'and completes it');
 				ask($session, 'COMMIT');
-				is(state_of($key, $tenant), '1 replay', 'all of it is there');
+				is(state_of($key, $tenant), '1 completed', 'all of it is there');
 				$session->quit;
 			}
 		}
@@ -151,7 +151,7 @@ subtest 'shortcuts' => sub {
 				jsonb_build_object('tenant', '$tenant', 'id', '$key'), principal => '$tenant')};
 			is(try_sql($node, $execute), 'execute', 'idem_execute');
 			is(join(' ', on_each($execute)), 'replay replay replay', 'once');
-			is(state_of($key, $tenant), '1 replay', 'with one effect');
+			is(state_of($key, $tenant), '1 completed', 'with one effect');
 		}
 	}
 };
@@ -183,11 +183,34 @@ subtest 'isolation levels and savepoints' => sub {
 				ask($session, pay($key, $tenant));
 				is(ask($session, "SELECT idem_complete('$key', 200, principal => '$tenant')"), 't', 'and again');
 				ask($session, 'COMMIT');
-				is(state_of($key, $tenant), '1 replay', 'once');
+				is(state_of($key, $tenant), '1 completed', 'once');
 				$session->quit;
 			}
 		}
 	}
+};
+
+# Citus sends such a statement as a whole to where the payments are.
+subtest 'within a query on a table' => sub {
+	my $statement = q{WITH claim AS MATERIALIZED
+		(SELECT * FROM idem_begin('KEY', principal => 'TENANT', same_statement => true)),
+		effect AS (INSERT INTO payment SELECT 'PAYEE', key, 1 FROM claim WHERE outcome = 'execute' RETURNING id)
+		SELECT outcome FROM claim};
+	foreach my $tenant ($here, $there)
+	{
+		foreach my $node (@nodes)
+		{
+			my $key = 'within ' . $node->name;
+			my $call = $statement =~ s/KEY/$key/gr =~ s/TENANT/$tenant/gr =~ s/PAYEE/$tenant/gr;
+			is(try_sql($node, $call), 'execute', 'it is executed on ' . $node->name);
+			is(state_of($key, $tenant), '1 in_progress', 'once');
+			is(join(' ', map { try_sql($_, $call) } @nodes), 'in_progress in_progress in_progress', 'and nowhere else');
+			is(state_of($key, $tenant), '1 in_progress', 'once');
+		}
+	}
+	is(try_sql($coordinator, "SELECT (SELECT count(*) FROM payment WHERE tenant = '$here')"
+			  . " + (SELECT count(*) FROM idem_get('other', principal => '$there'))"),
+		'0A000', 'of another tenant it is refused, and not as if a repeat would help');
 };
 
 subtest 'hold has no effect: the backend is one of Citus' => sub {

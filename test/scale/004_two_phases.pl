@@ -23,10 +23,7 @@ sub state_of
 {
 	my ($key, $tenant, $payee) = @_;
 
-	my %seen = map { $_ => 1 } on_each(qq{
-		SELECT (SELECT count(*) FROM payment WHERE tenant = '$payee' AND id = '$key')
-		    || ' ' || (SELECT outcome FROM idem_get('$key', principal => '$tenant'))});
-	return join(', ', sort keys %seen);
+	return seen($key, $tenant, $payee);
 }
 
 sub work
@@ -64,10 +61,10 @@ subtest 'claim and effect on different nodes' => sub {
 			my $session = session($node);
 			work($session, $key, $tenant, $payee);
 			ask($session, 'COMMIT');
-			is(state_of($key, $tenant, $payee), '1 replay', 'both are there');
+			is(state_of($key, $tenant, $payee), '1 completed', 'both are there');
 			work($session, "$key undone", $tenant, $payee);
 			ask($session, 'ROLLBACK');
-			is(state_of("$key undone", $tenant, $payee), '0 execute', 'or neither');
+			is(state_of("$key undone", $tenant, $payee), '0 absent', 'or neither');
 			$session->quit;
 		}
 	}
@@ -97,7 +94,7 @@ subtest 'every node that has written is prepared' => sub {
 			is(begin_claim($worker1, $key, principal => $tenant)->{outcome}, 'in_progress', 'the key is not free')
 			  unless $node == $worker1 && $tenant eq $here || $node == $worker2 && $tenant eq $there;
 			$node->safe_psql('postgres', 'SELECT recover_prepared_transactions()');
-			is(state_of($key, $tenant, $payee), '1 replay', 'it is committed everywhere');
+			is(state_of($key, $tenant, $payee), '1 completed', 'it is committed everywhere');
 		}
 	}
 };
@@ -122,7 +119,7 @@ subtest 'a worker dies between the phases' => sub {
 		is(begin_claim($_, $key, principal => $tenant)->{outcome}, 'in_progress', 'nobody executes it again, on ' . $_->name)
 		  foreach @nodes;
 		$coordinator->safe_psql('postgres', 'SELECT recover_prepared_transactions()');
-		is(state_of($key, $tenant, $payee), '1 replay', 'claim and effect are there');
+		is(state_of($key, $tenant, $payee), '1 completed', 'claim and effect are there');
 	}
 };
 

@@ -10,7 +10,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils ();
 
 our @EXPORT = qw(new_cluster new_worker join_cluster distribute principal_on place_of move_shard
-  try_sql on_each);
+  try_sql on_each seen);
 
 # Of this test's cluster, the coordinator first; and what only a test of its own sets.
 my @nodes;
@@ -131,6 +131,20 @@ sub on_each
 	my ($sql) = @_;
 
 	return map { $_->safe_psql('postgres', $sql) } @nodes;
+}
+
+# seen($key, $tenant, $payee): how many payments there are to the payee with the key's name, and what
+# its record says; once, if all nodes see the same.
+sub seen
+{
+	my ($key, $tenant, $payee) = @_;
+
+	my %seen = map {
+		s/\n/ /r => 1
+	  } on_each(qq{
+		SELECT count(*) FROM payment WHERE tenant = '$payee' AND id = '$key';
+		SELECT coalesce((SELECT status FROM idem_get('$key', principal => '$tenant')), 'absent')});
+	return join(', ', sort keys %seen);
 }
 
 1;
