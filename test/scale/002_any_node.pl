@@ -136,10 +136,13 @@ subtest 'forms of a call' => sub {
 };
 
 subtest 'shortcuts' => sub {
+	# Citus plans no statement of an SQL function whose tenant is a parameter.
 	$coordinator->safe_psql('postgres', q{
-		CREATE FUNCTION settle(request jsonb) RETURNS jsonb LANGUAGE sql AS
-		$$ INSERT INTO payment VALUES (request ->> 'tenant', request ->> 'id', 1)
-		   RETURNING jsonb_build_object('paid', amount) $$});
+		CREATE FUNCTION settle(request jsonb) RETURNS jsonb LANGUAGE plpgsql AS
+		$$ BEGIN
+			INSERT INTO payment VALUES (request ->> 'tenant', request ->> 'id', 1);
+			RETURN '{"paid": 1}';
+		END $$});
 	foreach my $tenant ($here, $there)
 	{
 		foreach my $node (@nodes)
