@@ -6,6 +6,7 @@
 #include "api/forward.hpp"
 #include "api/types.hpp"
 #include "claim/begin.hpp"
+#include "claim/locks.hpp"
 #include "claim/operator.hpp"
 #include "pg/boundary.hpp"
 #include "worker/presence.hpp"
