@@ -83,7 +83,7 @@ Datum claim_lives(FunctionCallInfo fcinfo) {
 // ---- statistics ----
 
 // scope, one column per counter, since.
-constexpr int kColumns = stats::kCounterCount + 2;
+constexpr int kStatsColumns = stats::kCounterCount + 2;
 
 void require_statistics() {
     if (!stats::available())
@@ -96,13 +96,13 @@ void require_statistics() {
 }
 
 void put_row(ReturnSetInfo* result, const stats::ScopeCounts& row) {
-    Datum values[kColumns];
-    bool nulls[kColumns] = {};
+    Datum values[kStatsColumns];
+    bool nulls[kStatsColumns] = {};
     values[0] = PointerGetDatum(row.scope);
     nulls[0] = row.scope == nullptr;
     for (int i = 0; i < stats::kCounterCount; i++)
         values[i + 1] = Int64GetDatum(static_cast<std::int64_t>(row.counts[i]));
-    values[kColumns - 1] = TimestampTzGetDatum(row.since);
+    values[kStatsColumns - 1] = TimestampTzGetDatum(row.since);
     tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 }
 

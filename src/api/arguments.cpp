@@ -187,12 +187,12 @@ std::optional<std::int64_t> bigint_or_none(FunctionCallInfo fcinfo, int arg) {
     return PG_GETARG_INT64(arg);
 }
 
-void check_span(std::int64_t micros, const char* what, core::DurationRange range) {
-    core::DurationFault fault = core::check_duration(micros, range);
-    if (fault == core::DurationFault::None) return;
-    const char* detail = fault == core::DurationFault::Negative ? "It is negative."
-                         : fault == core::DurationFault::Zero   ? "It is zero."
-                                                                : "It is too long.";
+void check_span(std::int64_t micros, const char* what, core::SpanRange range) {
+    core::SpanFault fault = core::check_span(micros, range);
+    if (fault == core::SpanFault::None) return;
+    const char* detail = fault == core::SpanFault::Negative ? "It is negative."
+                         : fault == core::SpanFault::Zero   ? "It is zero."
+                                                            : "It is too long.";
     long long days = range.longest / core::kDay;
     ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("invalid %s", what),
                     errdetail("%s", detail),
@@ -201,8 +201,8 @@ void check_span(std::int64_t micros, const char* what, core::DurationRange range
                             days == 1 ? "day" : "days")));
 }
 
-std::optional<std::int64_t> duration_or_none(FunctionCallInfo fcinfo, int arg, const char* name,
-                                             core::DurationRange range) {
+std::optional<std::int64_t> span_or_none(FunctionCallInfo fcinfo, int arg, const char* name,
+                                         core::SpanRange range) {
     if (PG_ARGISNULL(arg)) return std::nullopt;
     std::int64_t micros = pg::micros_of(PG_GETARG_INTERVAL_P(arg));
     check_span(micros, name, range);

@@ -32,9 +32,9 @@ bool bool_or(FunctionCallInfo fcinfo, int arg, bool otherwise);
 std::optional<std::int64_t> bigint_or_none(FunctionCallInfo fcinfo, int arg);
 
 // Microseconds.
-std::optional<std::int64_t> duration_or_none(FunctionCallInfo fcinfo, int arg, const char* name,
-                                             core::DurationRange range);
-void check_span(std::int64_t micros, const char* what, core::DurationRange range);
+std::optional<std::int64_t> span_or_none(FunctionCallInfo fcinfo, int arg, const char* name,
+                                         core::SpanRange range);
+void check_span(std::int64_t micros, const char* what, core::SpanRange range);
 
 std::optional<TimestampTz> moment_or_none(FunctionCallInfo fcinfo, int arg, const char* name);
 

@@ -6,6 +6,7 @@
 #include "api/forward.hpp"
 #include "api/types.hpp"
 #include "claim/begin.hpp"
+#include "claim/locks.hpp"
 #include "claim/operator.hpp"
 #include "pg/boundary.hpp"
 #include "worker/presence.hpp"
@@ -120,9 +121,9 @@ Datum begin(FunctionCallInfo fcinfo) {
     question.id = identity_or_generated_key(fcinfo, 0, 2, 3);
     question.request = jsonb_or_null(fcinfo, 1);
     question.fingerprint = fingerprint_or_null(fcinfo, 4);
-    question.ttl = duration_or_none(fcinfo, 5, "ttl", core::kTtlRange);
-    question.lease = duration_or_none(fcinfo, 6, "lease", core::kLeaseRange);
-    question.wait = duration_or_none(fcinfo, 7, "wait", core::kWaitRange);
+    question.ttl = span_or_none(fcinfo, 5, "ttl", core::kTtlRange);
+    question.lease = span_or_none(fcinfo, 6, "lease", core::kLeaseRange);
+    question.wait = span_or_none(fcinfo, 7, "wait", core::kWaitRange);
     question.first_sent = moment_or_none(fcinfo, 8, "first_sent");
     question.hold = bool_or(fcinfo, 9, false);
     if (!PG_ARGISNULL(10)) question.holder = required_name(fcinfo, 10, "holder");
@@ -136,8 +137,8 @@ Datum once(FunctionCallInfo fcinfo) {
     claim::Question question{};
     question.function = "idem_once()";
     question.id = identity(fcinfo, 0, 1, 2);
-    question.ttl = duration_or_none(fcinfo, 3, "ttl", core::kTtlRange);
-    question.wait = duration_or_none(fcinfo, 4, "wait", core::kWaitRange).value_or(claim::kForEver);
+    question.ttl = span_or_none(fcinfo, 3, "ttl", core::kTtlRange);
+    question.wait = span_or_none(fcinfo, 4, "wait", core::kWaitRange).value_or(claim::kForEver);
     question.without_request = true;
     question.same_statement = bool_or(fcinfo, 5, false);
     PG_RETURN_BOOL(claim::once(question));

@@ -151,8 +151,8 @@ claim::Question question_of(FunctionCallInfo fcinfo, const Operation& operation)
     question.request = jsonb_or_null(fcinfo, 2);
     question.fingerprint = fingerprint_or_null(fcinfo, 5);
     question.operation = operation.name;
-    question.ttl = duration_or_none(fcinfo, 6, "ttl", core::kTtlRange);
-    question.wait = duration_or_none(fcinfo, 7, "wait", core::kWaitRange);
+    question.ttl = span_or_none(fcinfo, 6, "ttl", core::kTtlRange);
+    question.wait = span_or_none(fcinfo, 7, "wait", core::kWaitRange);
     question.first_sent = moment_or_none(fcinfo, 8, "first_sent");
     if (!PG_ARGISNULL(9)) question.holder = required_name(fcinfo, 9, "holder");
     return question;

@@ -37,7 +37,7 @@ claim::Response response(FunctionCallInfo fcinfo, int status_code, BodyReader bo
 Datum complete(FunctionCallInfo fcinfo, BodyReader body_reader) {
     claim::ClaimRef ref = claim_ref(fcinfo, "idem_complete()", 4, 5, 6);
     claim::Response given = response(fcinfo, 1, body_reader);
-    auto ttl = duration_or_none(fcinfo, 7, "ttl", core::kTtlRange);
+    auto ttl = span_or_none(fcinfo, 7, "ttl", core::kTtlRange);
     PG_RETURN_BOOL(claim::complete(ref, given, ttl));
 }
 
@@ -46,7 +46,7 @@ Datum complete(FunctionCallInfo fcinfo, BodyReader body_reader) {
 Datum fail(FunctionCallInfo fcinfo, BodyReader body_reader) {
     claim::ClaimRef ref = claim_ref(fcinfo, "idem_fail()", 6, 7, 8);
     claim::Failure failure{text_or_null(fcinfo, 1), bool_or(fcinfo, 2, false),
-                           duration_or_none(fcinfo, 9, "retry_after", core::kRetryRange)};
+                           span_or_none(fcinfo, 9, "retry_after", core::kRetryRange)};
     if (failure.retry_after && !failure.retryable)
         ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("invalid retry_after"),
                         errdetail("A final failure is not run again."),
@@ -86,7 +86,7 @@ Datum release(FunctionCallInfo fcinfo) {
 // idem_extend(key, token, lease, scope, principal)
 Datum extend(FunctionCallInfo fcinfo) {
     claim::ClaimRef ref = claim_ref(fcinfo, "idem_extend()", 3, 4, 1);
-    auto lease = duration_or_none(fcinfo, 2, "lease", core::kLeaseRange);
+    auto lease = span_or_none(fcinfo, 2, "lease", core::kLeaseRange);
     PG_RETURN_TIMESTAMPTZ(claim::extend(ref, lease));
 }
 
@@ -94,7 +94,7 @@ Datum extend(FunctionCallInfo fcinfo) {
 Datum checkpoint(FunctionCallInfo fcinfo) {
     claim::ClaimRef ref = claim_ref(fcinfo, "idem_checkpoint()", 3, 4, 5);
     text* recovery_point = required_name(fcinfo, 1, "recovery_point");
-    auto lease = duration_or_none(fcinfo, 6, "lease", core::kLeaseRange);
+    auto lease = span_or_none(fcinfo, 6, "lease", core::kLeaseRange);
     PG_RETURN_TIMESTAMPTZ(claim::checkpoint(ref, recovery_point, jsonb_or_null(fcinfo, 2), lease));
 }
 

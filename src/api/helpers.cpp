@@ -3,6 +3,7 @@
 #include "core/header.hpp"
 #include "core/key.hpp"
 #include "core/outcome.hpp"
+#include "core/pause.hpp"
 #include "core/time.hpp"
 
 #include "api/arguments.hpp"
@@ -149,8 +150,8 @@ Datum problem_of_word(FunctionCallInfo fcinfo) {
 
 // idem_backoff(attempt, base, cap)
 Datum backoff(FunctionCallInfo fcinfo) {
-    std::optional<std::int64_t> base = duration_or_none(fcinfo, 1, "base", core::kRetryRange);
-    std::optional<std::int64_t> cap = duration_or_none(fcinfo, 2, "cap", core::kRetryRange);
+    std::optional<std::int64_t> base = span_or_none(fcinfo, 1, "base", core::kRetryRange);
+    std::optional<std::int64_t> cap = span_or_none(fcinfo, 2, "cap", core::kRetryRange);
     if (PG_ARGISNULL(0) || !base || !cap) PG_RETURN_NULL();
     std::int32_t attempt = PG_GETARG_INT32(0);
     if (attempt < 1) raise_number("attempt", attempt, 1, INT32_MAX);

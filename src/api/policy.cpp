@@ -13,7 +13,7 @@ namespace idem::api {
 namespace {
 
 using config::PolicyRow;
-using core::ColumnType;
+using core::OptionType;
 using core::PolicyColumn;
 
 [[noreturn]] void raise_pattern(const PolicyRow& row) {
@@ -54,20 +54,20 @@ using core::PolicyColumn;
     const PolicyColumn& column = core::kPolicyColumns[which];
     Datum value = row.values[which];
     switch (column.type) {
-        case ColumnType::Pattern:
+        case OptionType::Pattern:
             raise_pattern(row);
-        case ColumnType::Span:
+        case OptionType::Span:
             check_span(pg::micros_of(DatumGetIntervalP(value)), column.name, column.range);
             break;
-        case ColumnType::Number:
+        case OptionType::Number:
             raise_number(column.name, DatumGetInt32(value), column.least, column.most);
-        case ColumnType::Word:
+        case OptionType::Word:
             raise_word(column.name, TextDatumGetCString(value), column.words);
-        case ColumnType::List:
+        case OptionType::List:
             raise_list(DatumGetArrayTypeP(value), column);
-        case ColumnType::Flag:
-        case ColumnType::Role:
-        case ColumnType::Moment:
+        case OptionType::Flag:
+        case OptionType::Role:
+        case OptionType::Moment:
             break;
     }
     elog(ERROR, "idempotency: no value of %s is refused", column.name);
@@ -103,7 +103,7 @@ Datum role_name(Oid role) {
 // The options as they are given, not checked yet, with the role's name still missing.
 PolicyRow row_of(FunctionCallInfo fcinfo) {
     PolicyRow row{};
-    for (int i = 0; i < config::kColumns; i++) {
+    for (int i = 0; i < core::kPolicyColumnCount; i++) {
         row.nulls[i] = i >= config::kOptions || i == config::kAllowedRole || PG_ARGISNULL(i);
         if (row.nulls[i]) continue;
         row.values[i] =

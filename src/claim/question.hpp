@@ -5,7 +5,7 @@
 
 #include "core/decision.hpp"
 
-#include "claim/locks.hpp"
+#include "store/record.hpp"
 
 namespace idem::claim {
 

@@ -1,6 +1,6 @@
 #include "claim/token.hpp"
 
-#include "core/time.hpp"
+#include "core/token.hpp"
 
 #include "pg/shared_memory.hpp"
 

@@ -14,7 +14,7 @@ namespace idem::config {
 
 namespace {
 
-using core::ColumnType;
+using core::OptionType;
 using core::PolicyColumn;
 
 struct SqlType {
@@ -22,22 +22,22 @@ struct SqlType {
     bool is_varlena;
 };
 
-constexpr SqlType sql_type_of(ColumnType type) {
+constexpr SqlType sql_type_of(OptionType type) {
     switch (type) {
-        case ColumnType::Pattern:
-        case ColumnType::Word:
+        case OptionType::Pattern:
+        case OptionType::Word:
             return {TEXTOID, true};
-        case ColumnType::Span:
+        case OptionType::Span:
             return {INTERVALOID, false};
-        case ColumnType::Number:
+        case OptionType::Number:
             return {INT4OID, false};
-        case ColumnType::List:
+        case OptionType::List:
             return {TEXTARRAYOID, true};
-        case ColumnType::Flag:
+        case OptionType::Flag:
             return {BOOLOID, false};
-        case ColumnType::Role:
+        case OptionType::Role:
             return {NAMEOID, false};
-        case ColumnType::Moment:
+        case OptionType::Moment:
             return {TIMESTAMPTZOID, false};
     }
     return {InvalidOid, false};
@@ -46,12 +46,12 @@ constexpr SqlType sql_type_of(ColumnType type) {
 // ---- statements ----
 
 struct RowTypes {
-    Oid types[kColumns];
+    Oid types[core::kPolicyColumnCount];
 };
 
 constexpr RowTypes row_types() {
     RowTypes result{};
-    for (int i = 0; i < kColumns; i++)
+    for (int i = 0; i < core::kPolicyColumnCount; i++)
         result.types[i] = sql_type_of(core::kPolicyColumns[i].type).oid;
     return result;
 }
@@ -59,7 +59,7 @@ constexpr RowTypes row_types() {
 constexpr RowTypes kRow = row_types();
 
 constexpr void add_columns(pg::SqlText* sql, int first) {
-    for (int i = first; i < kColumns; i++) {
+    for (int i = first; i < core::kPolicyColumnCount; i++) {
         if (i > first) sql->add(", ");
         sql->add(core::kPolicyColumns[i].name);
     }
@@ -82,13 +82,13 @@ constexpr pg::SqlText write_sql() {
     sql.add(" (");
     add_columns(&sql, kPattern);
     sql.add(") VALUES (");
-    sql.parameters(1, kColumns);
+    sql.parameters(1, core::kPolicyColumnCount);
     sql.add(") ON CONFLICT (");
     sql.add(core::kPolicyColumns[kPattern].name);
     sql.add(") DO UPDATE SET (");
     add_columns(&sql, kPattern + 1);
     sql.add(") = (");
-    sql.parameters(2, kColumns);
+    sql.parameters(2, core::kPolicyColumnCount);
     sql.add(")");
     return sql;
 }
@@ -108,7 +108,8 @@ constexpr pg::SqlText kWrite = write_sql();
 constexpr pg::SqlText kDelete = delete_sql();
 
 pg::Statement read_all = {kRead.text, 0, nullptr, pg::Access::Whole, nullptr};
-pg::Statement upsert = {kWrite.text, kColumns, kRow.types, pg::Access::ByIndex, nullptr};
+pg::Statement upsert = {kWrite.text, core::kPolicyColumnCount, kRow.types, pg::Access::ByIndex,
+                        nullptr};
 pg::Statement delete_one = {kDelete.text, 1, kRow.types, pg::Access::ByIndex, nullptr};
 
 // ---- a node's copy ----
@@ -149,7 +150,7 @@ pg::Statement lock_all = {"SELECT scope_pattern FROM idempotency.policy FOR UPDA
 
 // Whoever owns the table may change it; what is another type is not read as if it were ours.
 void check_types(TupleDesc desc) {
-    for (int i = 0; i < kColumns; i++)
+    for (int i = 0; i < core::kPolicyColumnCount; i++)
         if (TupleDescAttr(desc, i)->atttypid != kRow.types[i]) raise_policy_table(i);
 }
 
@@ -157,7 +158,7 @@ void copy_row(HeapTuple tuple, TupleDesc desc, PolicyRow* row) {
     heap_deform_tuple(tuple, desc, row->values, row->nulls);
     for (int column : {kPattern, kDropped})
         if (row->nulls[column]) raise_policy_table(column);
-    for (int i = 0; i < kColumns; i++) {
+    for (int i = 0; i < core::kPolicyColumnCount; i++) {
         if (row->nulls[i]) continue;
         Form_pg_attribute attribute = TupleDescAttr(desc, i);
         row->values[i] = attribute->attlen == -1
@@ -192,31 +193,31 @@ bool are_all_fit(ArrayType* array, const PolicyColumn& column) {
     return true;
 }
 
-// The column that does not go with another one; kColumns: none.
+// The column that does not go with another one; core::kPolicyColumnCount: none.
 int misfit(const PolicyRow& row) {
     for (const core::SpansInOrder& spans : core::kSpansInOrder)
         if (!row.nulls[spans.shorter] && !row.nulls[spans.longer] &&
             micros_at(row, spans.shorter) > micros_at(row, spans.longer))
             return spans.longer;
-    return row.nulls[kSince] != row.nulls[kMemoryBefore] ? kMemoryBefore : kColumns;
+    return row.nulls[kSince] != row.nulls[kMemoryBefore] ? kMemoryBefore : core::kPolicyColumnCount;
 }
 
 // What Policy keeps of a value.
 std::int64_t scalar_at(const PolicyRow& row, int column) {
     Datum value = row.values[column];
     switch (core::kPolicyColumns[column].type) {
-        case ColumnType::Span:
+        case OptionType::Span:
             return micros_at(row, column);
-        case ColumnType::Number:
+        case OptionType::Number:
             return DatumGetInt32(value);
-        case ColumnType::Flag:
+        case OptionType::Flag:
             return DatumGetBool(value) ? 1 : 0;
-        case ColumnType::Word:
+        case OptionType::Word:
             return core::place_of_word(text_at(row, column), core::kPolicyColumns[column].words);
-        case ColumnType::Pattern:
-        case ColumnType::List:
-        case ColumnType::Role:
-        case ColumnType::Moment:
+        case OptionType::Pattern:
+        case OptionType::List:
+        case OptionType::Role:
+        case OptionType::Moment:
             break;
     }
     return 0;
@@ -255,8 +256,8 @@ PolicyRows lock_policies(MemoryContext context) {
 }
 
 void write_row(PolicyRow* row) {
-    char nulls[kColumns];
-    for (int i = 0; i < kColumns; i++) nulls[i] = row->nulls[i] ? 'n' : ' ';
+    char nulls[core::kPolicyColumnCount];
+    for (int i = 0; i < core::kPolicyColumnCount; i++) nulls[i] = row->nulls[i] ? 'n' : ' ';
     (void)pg::write_alone(kPolicyTable, &upsert, row->values, nulls);
 }
 
@@ -273,20 +274,19 @@ bool fits(const PolicyRow& row, int column) {
     const PolicyColumn& ours = core::kPolicyColumns[column];
     if (row.nulls[column]) return true;
     switch (ours.type) {
-        case ColumnType::Pattern:
+        case OptionType::Pattern:
             return is_pattern(row);
-        case ColumnType::Span:
-            return core::check_duration(micros_at(row, column), ours.range) ==
-                   core::DurationFault::None;
-        case ColumnType::Number:
+        case OptionType::Span:
+            return core::check_span(micros_at(row, column), ours.range) == core::SpanFault::None;
+        case OptionType::Number:
             return is_between(scalar_at(row, column), ours);
-        case ColumnType::Word:
+        case OptionType::Word:
             return scalar_at(row, column) >= 0;
-        case ColumnType::List:
+        case OptionType::List:
             return are_all_fit(DatumGetArrayTypeP(row.values[column]), ours);
-        case ColumnType::Flag:
-        case ColumnType::Role:
-        case ColumnType::Moment:
+        case OptionType::Flag:
+        case OptionType::Role:
+        case OptionType::Moment:
             break;
     }
     return true;
@@ -294,10 +294,10 @@ bool fits(const PolicyRow& row, int column) {
 
 const char* unusable_column(const PolicyRow& row) {
     for (int column : kCheckOrder.columns) {
-        int bad = fits(row, column) ? kColumns : column;
+        int bad = fits(row, column) ? core::kPolicyColumnCount : column;
         // The last of the spans: now they can be compared.
-        if (bad == kColumns && column == kMemoryBefore) bad = misfit(row);
-        if (bad < kColumns) return core::kPolicyColumns[bad].name;
+        if (bad == core::kPolicyColumnCount && column == kMemoryBefore) bad = misfit(row);
+        if (bad < core::kPolicyColumnCount) return core::kPolicyColumns[bad].name;
     }
     return nullptr;
 }

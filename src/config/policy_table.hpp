@@ -10,7 +10,6 @@ namespace idem::config {
 
 inline constexpr const char* kPolicyTable = "policy";
 
-inline constexpr int kColumns = core::kPolicyColumnCount;
 inline constexpr int kPattern = core::policy_column("scope_pattern");
 inline constexpr int kExcludeFields = core::policy_column("exclude_fields");
 inline constexpr int kAllowedRole = core::policy_column("allowed_role");
@@ -21,8 +20,8 @@ inline constexpr int kDropped = core::policy_column("dropped");
 inline constexpr int kOptions = kSince;
 
 struct PolicyRow {
-    Datum values[kColumns];
-    bool nulls[kColumns];
+    Datum values[core::kPolicyColumnCount];
+    bool nulls[core::kPolicyColumnCount];
 };
 
 struct PolicyRows {
@@ -61,13 +60,13 @@ inline bool is_dropped(const PolicyRow& row) {
 
 // The columns in the order in which their faults are told.
 struct CheckOrder {
-    int columns[kColumns];
+    int columns[core::kPolicyColumnCount];
 };
 constexpr CheckOrder check_order() {
     CheckOrder order{};
     int count = 0;
-    for (int type = 0; count < kColumns; type++)
-        for (int i = 0; i < kColumns; i++)
+    for (int type = 0; count < core::kPolicyColumnCount; type++)
+        for (int i = 0; i < core::kPolicyColumnCount; i++)
             if (static_cast<int>(core::kPolicyColumns[i].type) == type) order.columns[count++] = i;
     return order;
 }

@@ -18,7 +18,7 @@ void define(const Setting& s) {
                                 nullptr);
 }
 
-// Durations of a policy are microseconds.
+// Spans of a policy are microseconds.
 constexpr std::int64_t scale_of(int unit) {
     return unit == GUC_UNIT_S ? core::kSecond : unit == GUC_UNIT_MS ? core::kMillisecond : 1;
 }

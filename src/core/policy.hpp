@@ -18,7 +18,7 @@ enum class OnLargeBody { Error, Omit };
 // A bytea's text form is twice as long, and no value may reach 1 GB.
 inline constexpr std::int64_t kLargestBody = 256LL * 1024 * 1024;
 
-// What holds where neither a policy nor a setting (config/settings.hpp) says otherwise. Durations
+// What holds where neither a policy nor a setting (config/settings.hpp) says otherwise. Spans
 // are microseconds.
 struct Policy {
     std::int64_t ttl = 0;
@@ -39,7 +39,7 @@ struct Policy {
 // ---- the table idempotency.policy ----
 
 // In the order in which faults of a row are told; the last three have none.
-enum class ColumnType {
+enum class OptionType {
     Pattern,
     Span,
     Number,
@@ -58,11 +58,11 @@ struct Complaint {
 
 struct PolicyColumn {
     const char* name;
-    ColumnType type;
+    OptionType type;
     // Puts the value into its member of Policy: microseconds, a number, 0 or 1, the place of a
     // word. nullptr: it has none.
     void (*put)(Policy* policy, std::int64_t value) noexcept = nullptr;
-    DurationRange range{};   // of a Span
+    SpanRange range{};       // of a Span
     std::int64_t least = 0;  // of a Number
     std::int64_t most = 0;
     const char* words = nullptr;                        // of a Word, in the order of its type
@@ -76,35 +76,35 @@ void put_member(Policy* policy, std::int64_t value) noexcept {
 }
 
 template <auto Member>
-constexpr PolicyColumn span_option(const char* name, DurationRange range) noexcept {
-    return {name, ColumnType::Span, put_member<Member>, range};
+constexpr PolicyColumn span_option(const char* name, SpanRange range) noexcept {
+    return {name, OptionType::Span, put_member<Member>, range};
 }
 
 template <auto Member>
 constexpr PolicyColumn number_option(const char* name, std::int64_t least,
                                      std::int64_t most) noexcept {
-    return {name, ColumnType::Number, put_member<Member>, {}, least, most};
+    return {name, OptionType::Number, put_member<Member>, {}, least, most};
 }
 
 template <auto Member>
 constexpr PolicyColumn flag_option(const char* name) noexcept {
-    return {name, ColumnType::Flag, put_member<Member>};
+    return {name, OptionType::Flag, put_member<Member>};
 }
 
 template <auto Member>
 constexpr PolicyColumn word_option(const char* name, const char* words) noexcept {
-    return {name, ColumnType::Word, put_member<Member>, {}, 0, 0, words};
+    return {name, OptionType::Word, put_member<Member>, {}, 0, 0, words};
 }
 
 constexpr PolicyColumn list_option(const char* name, bool (*fits)(std::string_view) noexcept,
                                    Complaint complaint) noexcept {
-    return {name, ColumnType::List, nullptr, {}, 0, 0, nullptr, fits, complaint};
+    return {name, OptionType::List, nullptr, {}, 0, 0, nullptr, fits, complaint};
 }
 
 // Those up to "since" are the options: the arguments of idem_policy_set, in this order. Each may be
 // null, which leaves it open; the pattern may not, nor may "dropped".
 inline constexpr PolicyColumn kPolicyColumns[] = {
-    {"scope_pattern", ColumnType::Pattern},
+    {"scope_pattern", OptionType::Pattern},
     span_option<&Policy::ttl>("ttl", kTtlRange),
     span_option<&Policy::retention>("retention", kRetentionRange),
     span_option<&Policy::lease>("lease", kLeaseRange),
@@ -127,11 +127,11 @@ inline constexpr PolicyColumn kPolicyColumns[] = {
                 {"An entry is no SQLSTATE and no class of them, or one of the classes 40, 53, 57, "
                  "58 and XX, which are nobody's answer.",
                  "List entries such as \"22\" or \"P0002\"."}),
-    {"allowed_role", ColumnType::Role},
+    {"allowed_role", OptionType::Role},
     // What is known of the time before the row became what it is.
-    {"since", ColumnType::Moment},
-    {"memory_before", ColumnType::Span, nullptr, kRetentionRange},
-    {"dropped", ColumnType::Flag},
+    {"since", OptionType::Moment},
+    {"memory_before", OptionType::Span, nullptr, kRetentionRange},
+    {"dropped", OptionType::Flag},
 };
 
 inline constexpr int kPolicyColumnCount = std::size(kPolicyColumns);

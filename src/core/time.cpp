@@ -4,21 +4,6 @@
 #include <limits>
 
 namespace idem::core {
-namespace {
-
-constexpr std::int64_t kRest = 9;
-constexpr std::int64_t kTolerated = 300 * kSecond;
-// No batch takes that long; the product below must not overflow.
-constexpr std::int64_t kLongestWork = 3600 * kSecond;
-
-constexpr std::uint32_t kRandomMask = (1U << 16) - 1;
-
-constexpr std::int64_t plus(std::int64_t token, std::int64_t step) noexcept {
-    constexpr std::int64_t kLargest = std::numeric_limits<std::int64_t>::max();
-    return token > kLargest - step ? kLargest : token + step;
-}
-
-}  // namespace
 
 std::int64_t interval_micros(std::int32_t months, std::int32_t days, std::int64_t micros) noexcept {
     // Whole days of `micros` join the days first, so that two large fields of opposite sign cancel
@@ -39,43 +24,10 @@ std::int64_t later(std::int64_t moment, std::int64_t span, Clock clock) noexcept
     return std::clamp(sum, clock.first, clock.last);
 }
 
-DurationFault check_duration(std::int64_t micros, DurationRange range) noexcept {
-    if (micros < 0) return DurationFault::Negative;
-    if (micros == 0 && !range.zero_allowed) return DurationFault::Zero;
-    return micros > range.longest ? DurationFault::TooLong : DurationFault::None;
-}
-
-std::int64_t backoff_ceiling(std::int64_t base, std::int64_t cap, int attempt) noexcept {
-    if (base <= 0 || cap <= 0) return 0;
-    const int doublings = std::max(attempt, 1) - 1;
-    // Asking the cap backwards: base * 2^doublings itself may not fit.
-    if (doublings >= 63 || base > cap >> doublings) return cap;
-    return base << doublings;
-}
-
-std::int64_t jittered(std::int64_t ceiling, double fraction) noexcept {
-    // Written so that NaN counts as zero too.
-    if (ceiling <= 0 || !(fraction > 0.0)) return 0;
-    if (fraction >= 1.0) return ceiling;
-    // Above 2^53 the product may be rounded up past the ceiling.
-    return std::min(static_cast<std::int64_t>(static_cast<double>(ceiling) * fraction), ceiling);
-}
-
-std::int64_t rest_after(std::int64_t worked, std::int64_t behind) noexcept {
-    const std::int64_t work = std::clamp(worked, std::int64_t{0}, kLongestWork);
-    const std::int64_t shrunk = std::max(behind, kTolerated) / kSecond;
-    return kRest * work * (kTolerated / kSecond) / shrunk;
-}
-
-std::int64_t token_time(std::int64_t now, std::int64_t last) noexcept {
-    return std::max(now, plus(std::max<std::int64_t>(last, 0), 1));
-}
-
-// Behind the record's own token the step is random: the standby that takes over from a server with
-// a faster clock may have missed a claim that got "one more" there, and must not hand it out again.
-std::int64_t next_token(std::int64_t time, std::uint32_t random, std::int64_t previous) noexcept {
-    if (time > previous) return time;
-    return plus(previous, 1 + std::int64_t{random & kRandomMask});
+SpanFault check_span(std::int64_t micros, SpanRange range) noexcept {
+    if (micros < 0) return SpanFault::Negative;
+    if (micros == 0 && !range.zero_allowed) return SpanFault::Zero;
+    return micros > range.longest ? SpanFault::TooLong : SpanFault::None;
 }
 
 }  // namespace idem::core

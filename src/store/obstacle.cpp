@@ -27,20 +27,17 @@ bool has_our_columns(Relation table) {
     return true;
 }
 
-// What stands behind the name of idempotency.record in a shard's, Citus has put behind the names of
-// its constraints as well.
-bool is_own_check(const ConstrCheck& check, const char* suffix) {
+bool is_own_check(const ConstrCheck& check) {
     for (const char* own : kOwnChecks)
-        if (strcmp(check.ccname, psprintf("%s%s", own, suffix)) == 0) return true;
+        if (strcmp(check.ccname, own) == 0) return true;
     return false;
 }
 
 bool has_foreign_checks(Relation table) {
     TupleConstr* constraints = RelationGetDescr(table)->constr;
     if (constraints == nullptr) return false;
-    const char* suffix = RelationGetRelationName(table) + strlen(kRecordTable);
     for (int i = 0; i < constraints->num_check; i++)
-        if (!is_own_check(constraints->check[i], suffix)) return true;
+        if (!is_own_check(constraints->check[i])) return true;
     return false;
 }
 

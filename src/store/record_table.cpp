@@ -13,6 +13,7 @@
 #include "store/record_table.hpp"
 
 #include "pg/installed.hpp"
+#include "pg/owner.hpp"
 #include "store/distribution.hpp"
 #include "store/obstacle.hpp"
 #include "store/record.hpp"
@@ -104,11 +105,26 @@ struct InPlace {
 };
 InPlace in_place;
 
-// At commit every shard of an open claim has been locked long since.
-void keep_in_place(const RecordTable& table) {
+// Citus commits in two phases if it knows of more than one node that was written to, and of what is
+// written past it, it knows nothing: the effect on another node would commit before the record
+// here. So it is given a write to see, of the row that no key has. It locks the shard in place for
+// that.
+constexpr Oid kPrincipal[] = {TEXTOID};
+pg::Statement write_nothing = {
+    "DELETE FROM idempotency.record WHERE principal OPERATOR(pg_catalog.=) $1"
+    " AND scope OPERATOR(pg_catalog.=) '' AND key OPERATOR(pg_catalog.=) ''",
+    1, kPrincipal, pg::Access::ByIndex, nullptr};
+
+// At commit every shard of an open claim has been locked long since. A session of Citus's own
+// belongs to a transaction in which Citus counts it.
+void keep_in_place(const RecordTable& table, const text* principal) {
     InPlace now{pg::transaction_number(), GetCurrentSubTransactionId(), table.shard};
     if (at_commit() || memcmp(&now, &in_place, sizeof(now)) == 0) return;
-    lock_in_place(table.shard, table.owner);
+    Datum value = PointerGetDatum(principal);
+    if (is_session_of_citus())
+        lock_in_place(table.shard, table.owner);
+    else
+        (void)pg::write_alone(kRecordTable, &write_nothing, &value, nullptr);
     AcceptInvalidationMessages();
     in_place = now;
 }
@@ -118,7 +134,7 @@ const RecordTable& lock_shard(const text* principal, LOCKMODE mode) {
         const RecordTable* table = table_of(principal);
         if (table == nullptr) raise_elsewhere();
         Oid expected = table->table;
-        if (mode != AccessShareLock) keep_in_place(*table);
+        if (mode != AccessShareLock) keep_in_place(*table, principal);
         LockRelationOid(expected, mode);
         table = table_of(principal);
         if (table != nullptr && table->table == expected) return *table;

@@ -9,7 +9,7 @@ namespace idem::worker {
 // What launcher and sweeper tell each other, through a segment that the launcher made.
 enum class Visit : int {
     Started,      // and, if it stays so, died
-    Drained,      // nothing expired is left
+    Drained,      // nothing is left that is past its retention
     More,         // its time was over before it was through
     NoExtension,  // nothing to do in this database
     NotOurs,      // its records come from another server, which sweeps them

@@ -1,5 +1,5 @@
-// A sweeper: visits one database, removes what has expired in small transactions, and ends. It
-// never stays: a worker that is connected stands in the way of DROP DATABASE.
+// A sweeper: visits one database, removes what is past its retention in small transactions, and
+// ends. It never stays: a worker that is connected stands in the way of DROP DATABASE.
 //
 // It is a worker as autovacuum's is (AutoVacWorkerMain: settings that no database or role may
 // change, which must be in force before InitPostgres), its transactions begin and end as
@@ -15,6 +15,7 @@
 //   waited for.
 // - Whatever ends it, the report says how far it came: it is written after each commit.
 
+#include "core/pause.hpp"
 #include "core/time.hpp"
 
 #include "config/settings.hpp"

@@ -36,7 +36,7 @@ void run(pqxx::connection& connection, const std::string& sql, Args&&... args) {
 // Comes back when a condition holds. A condition that never holds fails the test instead of
 // hanging it.
 inline void wait_until(const std::string& what, const std::function<bool()>& holds) {
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(180);
     while (!holds()) {
         if (std::chrono::steady_clock::now() > deadline) {
             throw std::runtime_error("waited in vain until " + what);

@@ -204,22 +204,22 @@ TEST(Readme, ListsEachOutcomeWithItsHttpStatus) {
 
 // ---- policies ----
 
-std::string sql_type(ColumnType type) {
+std::string sql_type(OptionType type) {
     switch (type) {
-        case ColumnType::Pattern:
-        case ColumnType::Word:
+        case OptionType::Pattern:
+        case OptionType::Word:
             return "text";
-        case ColumnType::Span:
+        case OptionType::Span:
             return "interval";
-        case ColumnType::Number:
+        case OptionType::Number:
             return "integer";
-        case ColumnType::List:
+        case OptionType::List:
             return "text[]";
-        case ColumnType::Flag:
+        case OptionType::Flag:
             return "boolean";
-        case ColumnType::Role:
+        case OptionType::Role:
             return "name";
-        case ColumnType::Moment:
+        case OptionType::Moment:
             return "timestamptz";
     }
     return "";
@@ -253,7 +253,7 @@ TEST(PolicyTable, HasTheColumns) {
 TEST(PolicySet, HasTheOptionsAsArguments) {
     Lines expected;
     for (int i = 0; i < kOptions; ++i) {
-        const bool is_role = kPolicyColumns[i].type == ColumnType::Role;
+        const bool is_role = kPolicyColumns[i].type == OptionType::Role;
         expected.push_back(kPolicyColumns[i].name + std::string(" ") +
                            (is_role ? "regrole" : sql_type(kPolicyColumns[i].type)));
     }
@@ -275,24 +275,24 @@ std::string range_of(const PolicyColumn& column) {
         return name + " OPERATOR(pg_catalog." + with + ") " + value;
     };
     switch (column.type) {
-        case ColumnType::Span: {
+        case OptionType::Span: {
             const auto days = column.range.longest / kDay;
             return compare(column.range.zero_allowed ? ">=" : ">", "'0'::interval") + " AND " +
                    compare("<=", "'" + std::to_string(days) + (days == 1 ? " day" : " days") +
                                      "'::interval");
         }
-        case ColumnType::Number:
+        case OptionType::Number:
             if (column.most == INT32_MAX) return compare(">", std::to_string(column.least - 1));
             return compare(">=", std::to_string(column.least)) + " AND " +
                    compare("<=", std::to_string(column.most));
-        case ColumnType::Word:
+        case OptionType::Word:
             return compare("=", "ANY ('{" + std::regex_replace(column.words, std::regex(" "), "") +
                                     "}'::text[])");
-        case ColumnType::Pattern:
-        case ColumnType::List:
-        case ColumnType::Flag:
-        case ColumnType::Role:
-        case ColumnType::Moment:
+        case OptionType::Pattern:
+        case OptionType::List:
+        case OptionType::Flag:
+        case OptionType::Role:
+        case OptionType::Moment:
             break;
     }
     return "";

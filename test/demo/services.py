@@ -6,10 +6,10 @@ import os
 import random
 import select
 import signal
-import socket
 import subprocess
 
-STARTING = 15  # seconds
+PORTS = 10  # that are tried
+STARTING = 60  # seconds
 
 
 def die_with_parent():
@@ -22,33 +22,25 @@ def live_with_parent():
     die_with_parent()
 
 
-given_ports = set()
-
-
-def free_port():
+def likely_port():
     """A service that is killed has to find its port free again, so it is not one of those that the
-    system gives to outgoing connections (from 32768 on). No port is given twice: who got it may not
-    listen yet, and two servers that share one (SO_REUSEPORT) would get each other's requests."""
-    while True:
-        port = random.randrange(20000, 32000)
-        if port in given_ports:
-            continue
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-                given_ports.add(port)
-                return port
-            except OSError:
-                pass
+    system gives to outgoing connections (from 32768 on)."""
+    return random.randrange(20000, 32000)
 
 
 class Program:
     def __init__(self, options, name, *arguments):
-        self.port = free_port()
-        self.url = f"http://127.0.0.1:{self.port}"
-        self.command = [f"{options.bin}/{name}", "--listen", f"127.0.0.1:{self.port}", *arguments]
         self.log = open(options.log, "ab")
-        self.start()
+        for _ in range(PORTS):
+            self.port = likely_port()
+            self.url = f"http://127.0.0.1:{self.port}"
+            self.command = [f"{options.bin}/{name}", "--listen", f"127.0.0.1:{self.port}",
+                            *arguments]
+            self.start()
+            if self.comes_to_listen():
+                return
+            self.end()
+        self.complain("did not start")
 
     def start(self):
         self.listens = False
@@ -56,13 +48,17 @@ class Program:
             self.command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self.log,
             preexec_fn=live_with_parent)
 
-    def await_listening(self):
-        if self.listens:
-            return
-        ready, _, _ = select.select([self.process.stdout], [], [], STARTING)
-        if not ready or b"listening on" not in self.process.stdout.readline():
-            self.complain("did not start")
-        self.listens = True
+    def comes_to_listen(self):
+        """Not where somebody else has the port."""
+        if not self.listens:
+            ready, _, _ = select.select([self.process.stdout], [], [], STARTING)
+            self.listens = ready and b"listening on" in self.process.stdout.readline()
+        return self.listens
+
+    def end(self):
+        self.process.kill()
+        self.process.wait()
+        self.process.stdout.close()
 
     def tend(self):
         """Whoever was killed is started again; whoever has ended otherwise is an error."""
@@ -74,7 +70,8 @@ class Program:
         self.start()
 
     def stop(self):
-        self.await_listening()  # it knows nothing of SIGTERM before
+        if not self.comes_to_listen():  # it knows nothing of SIGTERM before
+            self.complain("did not start again")
         self.process.terminate()
         if self.process.wait() != 0:
             self.complain("did not stop cleanly")
@@ -91,8 +88,6 @@ class Services:
                      str(options.workers + 4), "--test-cards")
         self.services = [Program(options, "payments_service", *arguments) for _ in range(2)]
         self.all = [self.gateway, *self.services]
-        for program in self.all:
-            program.await_listening()
 
     def tend(self):
         for program in self.all:

@@ -142,11 +142,11 @@ class DatabaseAway(PaymentsTest):
         def transfer(pod):
             return pod.send("POST", "/transfers", payment(), tenant=self.tenant, key=self.key)
 
-        self.gateway.control(delay_ms=1500)
+        self.gateway.control(hold_next=1)
         pending = in_background(transfer, self.pod)
         wait_until("the gateway has charged", self.gateway.charges)
         self.stop()
-        self.gateway.control()
+        self.gateway.release()
         answer = pending.result()
         self.assertGreaterEqual(answer.status, 500)
         self.start()

@@ -5,7 +5,7 @@ import unittest
 
 from http_call import payment, refund_of
 from support import PaymentsTest
-from waiting import at_once, in_background, wait_until
+from waiting import PATIENCE, at_once, in_background, wait_until
 
 
 class FirstRequestsAndRepeats(PaymentsTest):
@@ -294,7 +294,7 @@ class Refunds(PaymentsTest):
             answer = self.refund(self.pod)
         self.assert_in_progress(answer)
         self.assertGreaterEqual(answer.seconds, 4.5)
-        self.assertLess(answer.seconds, 10)
+        self.assertLess(answer.seconds, PATIENCE / 2)
 
 
 class OptionalKeys(PaymentsTest):

@@ -47,12 +47,11 @@ class TransferTest(PaymentsTest):
         self.assertEqual(charge["key"].strip('"'), self.gateway_key())
         self.assertEqual(answer.json()["gateway_charge"], charge["id"])
 
-    def transfer_charged_but_unanswered(self, pod, delay_ms=30_000):
-        """The gateway has charged, and keeps this transfer, no other, waiting for its answer."""
-        self.gateway.control(delay_ms=delay_ms)
+    def transfer_charged_but_unanswered(self, pod):
+        """The gateway has charged, and keeps this transfer, no other, waiting until it releases."""
+        self.gateway.control(hold_next=1)
         pending = in_background(self.transfer, pod)
         wait_until("the gateway has charged", self.gateway_has_charged)
-        self.gateway.control()
         return pending
 
     def gateway_has_charged(self):
@@ -98,11 +97,11 @@ class GoodDays(TransferTest):
         self.assertEqual(self.gateway.charges(), [])
 
     def test_same_key_at_both_processes_at_once_one_executes_the_other_gets_409(self):
-        self.gateway.control(delay_ms=400)
-        first = in_background(self.transfer, self.pod)
-        wait_until("the claim is committed", lambda: self.status() == "in_progress")
+        first = self.transfer_charged_but_unanswered(self.pod)
+        self.assertEqual(self.status(), "in_progress")
         self.assert_in_progress(self.transfer(self.other))
         self.assert_problem(self.transfer(self.other, payment(value="1.00")), 422, "mismatch")
+        self.gateway.release()
         self.assert_executed(first.result())
         self.assert_charged_once(first.result())
 
@@ -116,22 +115,21 @@ class GoodDays(TransferTest):
 
 class SlowGateway(TransferTest):
     def test_heartbeat_keeps_the_claim_for_longer_than_its_lease(self):
-        self.gateway.control(delay_ms=int(2.5 * LEASE_MS))
+        first = self.transfer_charged_but_unanswered(self.pod)
         started = time.monotonic()
-        first = in_background(self.transfer, self.pod)
         wait_until("two leases have passed", lambda: time.monotonic() > started + 2 * LEASE)
         self.assertFalse(first.done())
         self.assert_in_progress(self.transfer(self.other))
+        self.gateway.release()
         self.assert_executed(first.result())
         self.assertEqual(self.database.record(self.tenant, self.key)[:2], ("completed", 1))
         self.assert_charged_once(first.result())
 
     def test_no_connection_is_left_in_a_transaction_while_the_gateway_works(self):
-        self.gateway.control(delay_ms=400)
-        first = in_background(self.transfer, self.pod)
-        wait_until("the gateway has charged", self.gateway_has_charged)
+        first = self.transfer_charged_but_unanswered(self.pod)
         wait_until("no transaction is open", lambda: not self.open_transactions())
         self.assertFalse(first.done())
+        self.gateway.release()
         self.assert_executed(first.result())
 
 
@@ -212,10 +210,9 @@ class KilledProcess(TransferTest):
 
     def kill_between_charge_and_answer(self):
         """The gate closes while the gateway works; before it, the charge is noted already."""
-        self.gateway.control(delay_ms=LEASE_MS)
-        pending = in_background(self.transfer, self.pod)
-        wait_until("the gateway has charged", self.gateway_has_charged)
+        pending = self.transfer_charged_but_unanswered(self.pod)
         with self.database.gate():
+            self.gateway.release()
             wait_until("it stands before the gate", self.database.waiting)
             self.assertEqual(self.recovery_point(), "charged")
             self.pod.kill()
@@ -229,7 +226,7 @@ class KilledProcess(TransferTest):
 
 class StalledProcess(TransferTest):
     def test_process_that_wakes_up_after_a_takeover_changes_nothing(self):
-        stalled = self.transfer_charged_but_unanswered(self.pod, delay_ms=4 * LEASE_MS)
+        stalled = self.transfer_charged_but_unanswered(self.pod)
         self.pod.pause()
         self.addCleanup(self.pod.restart)
         wait_until("the lease is over", self.lease_is_over)
@@ -237,6 +234,7 @@ class StalledProcess(TransferTest):
         self.assert_executed(answer)
         stored = self.stored()
         self.pod.resume()
+        self.gateway.release()
         self.assert_late_answer_is_harmless(answer, stalled.result(PATIENCE))
         self.assertEqual(self.stored(), stored)
         self.assert_charged_once(answer)

@@ -6,7 +6,7 @@ import os
 import threading
 import time
 
-PATIENCE = 20  # seconds after which something that must happen has not happened
+PATIENCE = 120  # seconds after which something that must happen has not happened
 
 counter = itertools.count(1)
 

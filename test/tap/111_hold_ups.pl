@@ -109,14 +109,32 @@ subtest 'the list of databases is locked' => sub {
 	$session->quit;
 };
 
+# It gives up after four seconds, and the next one comes; one that is stopped stays.
+sub stop_at_the_gate
+{
+	my $at_the_gate = q{wait_event = 'advisory'};
+	my $pid;
+
+	wait_until
+	{
+		$pid = wait_for_sweeper($node, 'held', $at_the_gate);
+		kill 'STOP', $pid;
+		my $stays = $node->safe_psql('postgres',
+			"SELECT count(*) FROM pg_stat_activity WHERE pid = $pid AND $at_the_gate");
+		kill 'CONT', $pid unless $stays;
+		$stays
+	}
+	'a sweeper to stop at the gate';
+	return $pid;
+}
+
 # One that hears no signal, as in an endless loop of somebody's C function.
 subtest 'a sweeper that stands still' => sub {
 	my $size = log_size($node);
 	my $gate = close_gate($node, 'held');
 
 	add_expired($node, 10, database => 'held');
-	my $pid = wait_for_sweeper($node, 'held', q{wait_event = 'advisory'});
-	kill 'STOP', $pid;
+	my $pid = stop_at_the_gate();
 	others_are_swept('the others are swept meanwhile');
 	wait_for_visits_of_others($pid);
 	is(scalar(log_since($node, $size, qr/LOG:  idempotency: a sweeper does not end by itself/)),

@@ -46,6 +46,23 @@ sub in_path
 sub scrape
 {
 	my ($node, $database) = @_;
+	my $answer;
+
+	# A port that was free may be somebody's by the time the exporter wants it.
+	for my $try (1 .. 5)
+	{
+		$answer = ask_exporter($node, $database);
+		last if $answer;
+	}
+	is($answer && $answer->{status}, 200, "the exporter has scraped $database")
+	  or diag $answer && $answer->{content};
+	return $answer->{content};
+}
+
+# Undef if it has ended by itself.
+sub ask_exporter
+{
+	my ($node, $database) = @_;
 	my $address = '127.0.0.1:' . PostgreSQL::Test::Cluster::get_free_port();
 	my ($log, $answer) = ('');
 
@@ -56,14 +73,14 @@ sub scrape
 	], '>&', \$log;
 	wait_until
 	{
+		$running->pump_nb if $running->pumpable;
 		$answer = $http->get("http://$address/metrics");
-		$answer->{status} != 599;
+		$answer->{status} != 599 || !$running->pumpable;
 	}
 	'the exporter to listen';
 	stop_exporter();
 	note $log;
-	is($answer->{status}, 200, "the exporter has scraped $database") or diag $answer->{content};
-	return $answer->{content};
+	return $answer->{status} == 599 ? undef : $answer;
 }
 
 sub stop_exporter

@@ -23,7 +23,8 @@ Verdict Ledger::charge(const std::string& key, const nlohmann::json& order) {
     }
     if (is_declined(order)) return {Verdict::Declined, nullptr, delay};
     const auto charge = known != by_key_.end() ? charges_[known->second] : new_charge(key, order);
-    return {Verdict::Charged, charge, delay, take(mood_.drop_next)};
+    const bool drop = take(mood_.drop_next);
+    return {Verdict::Charged, charge, delay, drop, take(mood_.hold_next) ? releases_ + 1 : 0};
 }
 
 nlohmann::json Ledger::new_charge(const std::string& key, const nlohmann::json& order) {
@@ -41,12 +42,24 @@ void Ledger::set(const Mood& mood) {
     mood_ = mood;
 }
 
+void Ledger::release() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    ++releases_;
+    released_.notify_all();
+}
+
+void Ledger::await(std::uint64_t release) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    released_.wait(lock, [&] { return releases_ >= release; });
+}
+
 nlohmann::json Ledger::charges() const {
     const std::lock_guard<std::mutex> lock(mutex_);
     return charges_;
 }
 
 void Ledger::clear() {
+    release();
     const std::lock_guard<std::mutex> lock(mutex_);
     charges_.clear();
     orders_.clear();

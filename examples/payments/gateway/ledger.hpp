@@ -2,6 +2,8 @@
 #pragma once
 
 #include <chrono>
+#include <condition_variable>
+#include <cstdint>
 #include <map>
 #include <mutex>
 #include <nlohmann/json.hpp>
@@ -14,6 +16,7 @@ struct Mood {
     std::chrono::milliseconds delay{0};  // before each answer
     int fail_next = 0;                   // requests that are answered 503 and do not charge
     int drop_next = 0;                   // requests that charge and get no answer
+    int hold_next = 0;                   // requests that charge and are answered after a release
 };
 
 struct Verdict {
@@ -21,6 +24,7 @@ struct Verdict {
     nlohmann::json charge;
     std::chrono::milliseconds delay{0};
     bool drop = false;
+    std::uint64_t release = 0;  // the one that the answer waits for; 0: none
 };
 
 class Ledger {
@@ -28,6 +32,9 @@ class Ledger {
     // An empty key protects nothing.
     Verdict charge(const std::string& key, const nlohmann::json& order);
     void set(const Mood& mood);
+    // Lets go all answers that are held.
+    void release();
+    void await(std::uint64_t release);
     nlohmann::json charges() const;
     void clear();
 
@@ -36,6 +43,8 @@ class Ledger {
     bool take(int& count) { return count > 0 && count-- > 0; }
 
     mutable std::mutex mutex_;
+    std::condition_variable released_;
+    std::uint64_t releases_ = 0;
     Mood mood_;
     std::vector<nlohmann::json> charges_;
     std::map<std::string, std::size_t> by_key_;

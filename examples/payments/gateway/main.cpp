@@ -54,6 +54,7 @@ void charge(Ledger& ledger, const httplib::Request& request, httplib::Response& 
     }
     const auto verdict = ledger.charge(request.get_header_value("Idempotency-Key"), order);
     std::this_thread::sleep_for(verdict.delay);
+    ledger.await(verdict.release);
     tell(verdict, response);
 }
 
@@ -66,7 +67,8 @@ void control(Ledger& ledger, const httplib::Request& request, httplib::Response&
     const auto wish = idempotency::parse_json(request.body);
     if (!wish.is_object()) return answer_problem(response, 400, "bad-request", "Not an object");
     ledger.set({std::chrono::milliseconds(member(wish, "delay_ms")), member(wish, "fail_next"),
-                member(wish, "drop_next")});
+                member(wish, "drop_next"), member(wish, "hold_next")});
+    if (member(wish, "release") > 0) ledger.release();
     response.status = 204;
 }
 

@@ -50,6 +50,13 @@ class EndSignal {
     std::thread waiter_;
 };
 
+// A server that is started again finds its port free. httplib's own option, SO_REUSEPORT, would
+// also let two servers have one, and each would get some of the other's requests.
+void keep_port(socket_t socket) {
+    constexpr int kYes = 1;
+    setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &kYes, sizeof(kYes));
+}
+
 }  // namespace
 
 // One request per connection: httplib gives a thread to each open connection, so clients that keep
@@ -59,6 +66,7 @@ Server::Server(std::size_t threads) {
     server_.set_keep_alive_max_count(1);
     server_.set_payload_max_length(kLargestBody);
     server_.set_tcp_nodelay(true);
+    server_.set_socket_options(keep_port);
 }
 
 void Server::run(const Address& address) {
