@@ -4,6 +4,7 @@
 
 #include "api/arguments.hpp"
 #include "api/forward.hpp"
+#include "api/nodes.hpp"
 #include "claim/operator.hpp"
 #include "pg/boundary.hpp"
 #include "stats/counters.hpp"
@@ -61,11 +62,34 @@ Datum forget(FunctionCallInfo fcinfo) {
     PG_RETURN_BOOL(claim::forget(ref));
 }
 
+// The schema of a function of ours, for a call on another node.
+char* call_there(FunctionCallInfo fcinfo, const char* arguments) {
+    Oid function = fcinfo->flinfo->fn_oid;
+    return psprintf("SELECT %s(%s)",
+                    quote_qualified_identifier(get_namespace_name(get_func_namespace(function)),
+                                               get_func_name(function)),
+                    arguments);
+}
+
+// What a cleanup on all nodes may still remove.
+struct CleanupEverywhere {
+    FunctionCallInfo call;
+    std::int64_t max_rows;
+};
+
+char* cleanup_statement(std::int64_t before, void* argument) {
+    auto* everywhere = static_cast<CleanupEverywhere*>(argument);
+    if (before >= everywhere->max_rows) return pstrdup("SELECT 0");
+    return call_there(everywhere->call, psprintf(INT64_FORMAT, everywhere->max_rows - before));
+}
+
 // idem_cleanup(max_rows)
 Datum cleanup(FunctionCallInfo fcinfo) {
     std::int64_t max_rows = bigint_or_none(fcinfo, 0).value_or(INT64_MAX);
     if (max_rows < 1) raise_number("max_rows", max_rows, 1, INT64_MAX);
     pg::require_writable("idem_cleanup()");
+    CleanupEverywhere everywhere{fcinfo, max_rows};
+    if (asks_other_nodes()) PG_RETURN_INT64(sum_of_nodes(cleanup_statement, &everywhere));
     store::Sweep which{DT_NOBEGIN, GetCurrentTimestamp(), max_rows, stats::count_swept};
     PG_RETURN_INT64(store::sweep(which).rows);
 }
@@ -117,10 +141,18 @@ Datum scope_stats(FunctionCallInfo fcinfo) {
     return 0;
 }
 
+char* reset_statement(std::int64_t, void* argument) {
+    return psprintf("SELECT 0 FROM (%s) reset",
+                    call_there(static_cast<FunctionCallInfo>(argument), ""));
+}
+
 // idem_stats_reset()
-Datum stats_reset(FunctionCallInfo) {
+Datum stats_reset(FunctionCallInfo fcinfo) {
     require_statistics();
-    stats::reset();
+    if (asks_other_nodes())
+        (void)sum_of_nodes(reset_statement, fcinfo);
+    else
+        stats::reset();
     PG_RETURN_VOID();
 }
 

@@ -76,6 +76,13 @@ bool is_shard(Oid oid) {
     return false;
 }
 
+// One of this node's.
+const RecordTable* described(const Shard& shard) {
+    RecordTable* table = &known.shards[&shard - known.distribution.shards];
+    if (!OidIsValid(table->table)) *table = describe(shard.table, shard);
+    return table;
+}
+
 pg::Watched watched = {kRecordTable, learn, is_shard};
 
 // An open claim outlasts the change to another version, which can't touch the table beside it. What
@@ -158,9 +165,20 @@ const RecordTable* table_of(const text* principal) {
     refresh();
     const Shard* shard = shard_of(known.distribution, principal);
     if (shard == nullptr || !OidIsValid(shard->table)) return nullptr;
-    RecordTable* table = &known.shards[shard - known.distribution.shards];
-    if (!OidIsValid(table->table)) *table = describe(shard->table, *shard);
-    return table;
+    return described(*shard);
+}
+
+RecordTable* local_tables(int* count) {
+    refresh();
+    Size size = sizeof(RecordTable) * static_cast<Size>(known.distribution.count + 1);
+    auto* tables = static_cast<RecordTable*>(palloc(size));
+    *count = 0;
+    if (known.distribution.count == 0) tables[(*count)++] = known.table;
+    for (int i = 0; i < known.distribution.count; i++) {
+        const Shard& shard = known.distribution.shards[i];
+        if (OidIsValid(shard.table)) tables[(*count)++] = *described(shard);
+    }
+    return tables;
 }
 
 List* local_shards() {

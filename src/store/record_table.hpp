@@ -35,6 +35,9 @@ const RecordTable& lock_table_of(const text* principal, LOCKMODE mode);
 // The shards that this node has, by OID; of a table that is not distributed: none.
 List* local_shards();
 
+// The tables with the records that this node has, in the current memory context.
+RecordTable* local_tables(int* count);
+
 // Why only SQL can serve the table now: at commit, where no statement's snapshot is left, as of
 // there.
 const char* obstacle_now(const RecordTable& table);

@@ -87,6 +87,13 @@ bool bypasses_executor(const Identity& id) {
     return place_of(id, AccessShareLock).store.bypasses_executor;
 }
 
+Service service_of(const RecordTable& table) {
+    if (config::store_choice() == config::StoreChoice::Sql)
+        return {"sql", "idempotency.store is sql."};
+    const char* why = obstacle_now(table);
+    return {why == nullptr ? "heap" : "sql", why};
+}
+
 void check_store() {
     if (!is_distributed()) (void)place_of(Identity{}, AccessShareLock);
 }

@@ -88,6 +88,11 @@ void run(pg::Statement* statement, const Sweep& which, Swept* swept) {
     pg::end_as_owner(frame);
 }
 
+const char* qualified_name(Oid table) {
+    return quote_qualified_identifier(get_namespace_name(get_rel_namespace(table)),
+                                      get_rel_name(table));
+}
+
 // Of as many shards as the limit allows. Each has an oldest row of its own, so a caller who goes on
 // begins where it began.
 Swept sweep_shards(const Sweep& which) {
@@ -97,8 +102,7 @@ Swept sweep_shards(const Sweep& which) {
         if (all.rows >= which.limit) break;
         Oid table = lfirst_oid(cell);
         if (!OidIsValid(get_rel_namespace(table))) continue;  // it has gone meanwhile
-        Sql sql = sweep_sql(quote_qualified_identifier(get_namespace_name(get_rel_namespace(table)),
-                                                       get_rel_name(table)));
+        Sql sql = sweep_sql(qualified_name(table));
         pg::Statement statement = {sql.text, std::size(kTimesAndLimit), kTimesAndLimit,
                                    pg::Access::ByIndex, nullptr};
         Swept swept{0, which.from};
@@ -117,6 +121,29 @@ Swept sweep(const Sweep& which) {
     Swept swept{0, which.from};
     run(&sweep_rows, which, &swept);
     return swept;
+}
+
+std::int64_t backlog(TimestampTz until) {
+    int count;
+    const RecordTable* tables = local_tables(&count);
+    std::int64_t rows = 0;
+    for (int i = 0; i < count; i++) {
+        Sql sql{};
+        sql.add("SELECT pg_catalog.count(*) FROM ");
+        sql.add(qualified_name(tables[i].table));
+        sql.add(" WHERE ");
+        add_may_go(&sql);
+        pg::Statement statement = {sql.text, 2, kTimesAndLimit, pg::Access::ByIndex, nullptr};
+        Datum values[] = {TimestampTzGetDatum(pg::kNoTime), TimestampTzGetDatum(until)};
+        pg::AsOwner frame = pg::begin_as_owner(kRecordTable);
+        (void)pg::run_read(&statement, values, nullptr);
+        bool null;
+        rows +=
+            DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &null));
+        pg::drop_plan(&statement);
+        pg::end_as_owner(frame);
+    }
+    return rows;
 }
 
 }  // namespace idem::store
