@@ -211,9 +211,10 @@ Datum distribute(FunctionCallInfo fcinfo) {
     warn_of_missing_principals();
     distribute_records(beside);
     distribute_copies("idempotency.policy");
+    distribute_functions();
+    // After the functions: Citus has made the roles that have rights on them on the other nodes.
     note_rights();
     distribute_copies("idempotency.granted");
-    distribute_functions();
     (void)SPI_finish();
     AtEOXact_GUC(false, guc_level);
     PG_RETURN_VOID();
