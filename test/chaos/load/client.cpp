@@ -4,6 +4,7 @@
 
 #include <thread>
 
+#include "check/branches.hpp"
 #include "digest.hpp"
 
 namespace idem::chaos {
@@ -11,7 +12,7 @@ namespace {
 
 // The server says goodbye, or the connection is in trouble: nobody knows what became of the call.
 bool means_lost(const std::string& sqlstate) {
-    return sqlstate.empty() || sqlstate.compare(0, 2, "08") == 0 ||
+    return sqlstate.empty() || sqlstate == kNotReplicated || sqlstate.compare(0, 2, "08") == 0 ||
            sqlstate.compare(0, 4, "57P0") == 0;
 }
 
@@ -44,10 +45,19 @@ T number_of(const Field& field) {
     return field.is_null() ? T{} : field.template as<T>();
 }
 
+// Of a primary. The control file may still tell of the one before.
+constexpr const char* kTimeline =
+    "('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::int";
+
+int timeline_of(pqxx::connection& connection) {
+    pqxx::nontransaction tx(connection);
+    return tx.exec(std::string("SELECT ") + kTimeline)[0][0].as<int>();
+}
+
 }  // namespace
 
-Client::Client(const Target& target, int session, bool pooled)
-    : target_(target), session_(session), pooled_(pooled) {}
+Client::Client(const Target& target, int session, bool pooled, const Habits& habits)
+    : target_(target), session_(session), pooled_(pooled), habits_(habits) {}
 
 std::unique_ptr<pqxx::connection> Client::open(const std::string& where, const std::string& name) {
     return std::make_unique<pqxx::connection>(where + " connect_timeout=10 application_name='" +
@@ -60,7 +70,10 @@ bool Client::connect(const std::atomic<bool>& give_up) {
             application_ =
                 "chaos " + std::to_string(session_) + "." + std::to_string(++connections_);
             connection_ = open(pooled_ ? target_.pooled() : target_.direct(), application_);
+            warnings_ = std::make_unique<Warnings>(*connection_);
+            if (habits_.failover) timeline_ = timeline_of(*connection_);
         } catch (const pqxx::failure&) {
+            lose();
             rest(20 * kMillisecond);
         }
     }
@@ -69,6 +82,7 @@ bool Client::connect(const std::atomic<bool>& give_up) {
 
 // A connection that broke is never used again: libpqxx would open it anew behind our back.
 void Client::lose() {
+    warnings_.reset();
     connection_.reset();
 }
 
@@ -92,8 +106,11 @@ Client::Status Client::silently(const std::string& sql) {
     sqlstate_.clear();
     try {
         pqxx::nontransaction tx(*connection_);
+        const Patience patience(*connection_, habits_.patience);
         receive(tx.exec(sql));
-        return Status::Ok;
+        if (!warnings_->not_replicated() || habits_.trusts_warnings) return Status::Ok;
+        // What was committed may be on this server alone; another one may be the primary by now.
+        sqlstate_ = kNotReplicated;
     } catch (const pqxx::serialization_failure&) {
         sqlstate_ = "40001";  // libpqxx 6 does not count these two among SQL errors
     } catch (const pqxx::deadlock_detected&) {
@@ -110,6 +127,7 @@ Client::Status Client::silently(const std::string& sql) {
 void Client::sign(Call* call) const {
     call->session = session_;
     call->connection = connections_;
+    call->timeline = timeline_;
 }
 
 Client::Status Client::run(Call call, const std::string& sql) {
@@ -172,11 +190,19 @@ pqxx::result Client::ask_directly(const std::string& sql) {
 
 // A pooler keeps its connections, and names them after the client that they serve.
 void Client::await_end_of_lost() {
-    const std::string gone = "SELECT FROM pg_stat_activity WHERE application_name = '" +
-                             application_ + "'" + (pooled_ ? " AND state <> 'idle'" : "");
-    while (!ask_directly(gone).empty()) rest(5 * kMillisecond);
+    while (!is_gone()) rest(5 * kMillisecond);
     for (const std::size_t index : unanswered_) calls_[index].returned = now();
     unanswered_.clear();
+}
+
+bool Client::is_gone() {
+    const std::string served = "SELECT FROM pg_stat_activity WHERE application_name = '" +
+                               application_ + "'" + (pooled_ ? " AND state <> 'idle'" : "");
+    if (!habits_.failover) return ask_directly(served).empty();
+    const pqxx::result rows =
+        ask_directly(std::string("SELECT ") + kTimeline + ", EXISTS (" + served + ")");
+    const int now = rows[0][0].as<int>();
+    return now > timeline_ || (now == timeline_ && !rows[0][1].as<bool>());
 }
 
 bool Client::is_prepared(const std::string& name) {

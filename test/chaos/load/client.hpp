@@ -7,13 +7,21 @@
 #include <pqxx/pqxx>
 
 #include "clock.hpp"
+#include "load/patience.hpp"
 #include "load/target.hpp"
 
 namespace idem::chaos {
 
+// How a client goes about servers that take over from each other.
+struct Habits {
+    bool failover = false;         // asks for the timeline that it is connected to
+    Micros patience = 0;           // with a call; 0: for ever
+    bool trusts_warnings = false;  // takes a commit for one that the standby need not have got
+};
+
 class Client {
   public:
-    Client(const Target& target, int session, bool pooled);
+    Client(const Target& target, int session, bool pooled, const Habits& habits = {});
 
     // Connects, as often as it takes; false if `give_up` is set meanwhile.
     bool connect(const std::atomic<bool>& give_up);
@@ -35,8 +43,8 @@ class Client {
     bool connected() const { return connection_ != nullptr; }
     std::string quote(const std::string& text) const;
 
-    // After a loss: waits until no backend serves the lost connection, and gives the unanswered
-    // calls that moment as their latest.
+    // After a loss: waits until no backend serves the lost connection, or its server is no primary
+    // of now, and gives the unanswered calls that moment as their latest.
     void await_end_of_lost();
     // Whether the server has a prepared transaction of this name.
     bool is_prepared(const std::string& name);
@@ -52,13 +60,17 @@ class Client {
     void receive(const pqxx::result& rows);
     std::unique_ptr<pqxx::connection> open(const std::string& where, const std::string& name);
     pqxx::result ask_directly(const std::string& sql);
+    bool is_gone();
 
     const Target& target_;
     const int session_;
     const bool pooled_;
+    const Habits habits_;
     int connections_ = 0;
+    int timeline_ = 0;
     std::string application_;
     std::unique_ptr<pqxx::connection> connection_;
+    std::unique_ptr<Warnings> warnings_;  // of the connection, and gone before it
     Answer answer_;
     std::string sqlstate_;
     std::vector<Call> calls_;

@@ -20,6 +20,7 @@ struct Mix {
     bool foreign = false;         // there is a foreign server
     bool same_statement = false;  // idem_begin has this argument
     Micros longest_lease = 10 * kSecond;
+    Micros pace = 0;  // a rest after each turn
     std::int64_t body_limit = 65536;
 };
 

@@ -1,8 +1,11 @@
-// Where the server is. A failover moves it.
+// Where the server is. A failover moves it; where a cluster sees to that itself, clients know all
+// of its servers and look for the one that takes writes.
 #pragma once
 
+#include <atomic>
 #include <mutex>
 #include <string>
+#include <vector>
 
 namespace idem::chaos {
 
@@ -14,19 +17,42 @@ class Target {
         direct_ = direct;
         pooled_ = pooled;
     }
+    // Sockets' folders and ports, and what follows in the connection string.
+    void set_cluster(const std::vector<std::pair<std::string, int>>& servers,
+                     const std::string& rest) {
+        const std::lock_guard<std::mutex> guard(mutex_);
+        servers_ = servers;
+        direct_ = rest + " target_session_attrs=read-write";
+    }
     std::string direct() const {
         const std::lock_guard<std::mutex> guard(mutex_);
-        return direct_;
+        return servers_.empty() ? direct_ : hosts() + direct_;
     }
     std::string pooled() const {
+        const std::string elsewhere = direct();
         const std::lock_guard<std::mutex> guard(mutex_);
-        return pooled_.empty() ? direct_ : pooled_;
+        return pooled_.empty() ? elsewhere : pooled_;
     }
 
   private:
+    // Each time another one first: a server that is stuck must not be everybody's first choice.
+    std::string hosts() const {
+        std::string hosts;
+        std::string ports;
+        const std::size_t first = turn_++;
+        for (std::size_t i = 0; i < servers_.size(); ++i) {
+            const auto& [host, port] = servers_[(first + i) % servers_.size()];
+            hosts += (i == 0 ? "" : ",") + host;
+            ports += (i == 0 ? "" : ",") + std::to_string(port);
+        }
+        return "host=" + hosts + " port=" + ports + " ";
+    }
+
     mutable std::mutex mutex_;
     std::string direct_;
     std::string pooled_;
+    std::vector<std::pair<std::string, int>> servers_;
+    mutable std::atomic<std::size_t> turn_{0};
 };
 
 }  // namespace idem::chaos

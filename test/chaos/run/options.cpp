@@ -9,19 +9,14 @@ namespace idem::chaos {
 namespace {
 
 const option kOptions[] = {
-    {"scenario", required_argument, nullptr, 'c'},
-    {"seed", required_argument, nullptr, 's'},
-    {"seconds", required_argument, nullptr, 't'},
-    {"sessions", required_argument, nullptr, 'n'},
-    {"keys", required_argument, nullptr, 'k'},
-    {"faults", required_argument, nullptr, 'f'},
-    {"keep", required_argument, nullptr, 'o'},
-    {"harm", required_argument, nullptr, 'm'},
-    {"pause", required_argument, nullptr, 'p'},
-    {"check", required_argument, nullptr, 'h'},
-    {"disk", required_argument, nullptr, 'd'},
-    {"sabotage", required_argument, nullptr, 'b'},
-    {nullptr, 0, nullptr, 0},
+    {"scenario", required_argument, nullptr, 'c'}, {"seed", required_argument, nullptr, 's'},
+    {"seconds", required_argument, nullptr, 't'},  {"sessions", required_argument, nullptr, 'n'},
+    {"keys", required_argument, nullptr, 'k'},     {"faults", required_argument, nullptr, 'f'},
+    {"keep", required_argument, nullptr, 'o'},     {"harm", required_argument, nullptr, 'm'},
+    {"pause", required_argument, nullptr, 'p'},    {"check", required_argument, nullptr, 'h'},
+    {"disk", required_argument, nullptr, 'd'},     {"patroni", required_argument, nullptr, 'P'},
+    {"folder", required_argument, nullptr, 'F'},   {"setting", required_argument, nullptr, 'S'},
+    {"sabotage", required_argument, nullptr, 'b'}, {nullptr, 0, nullptr, 0},
 };
 
 std::uint64_t number(const std::string& text, std::uint64_t least, std::uint64_t most) {
@@ -44,6 +39,15 @@ std::vector<std::string> list_of(const std::string& text) {
     for (std::string item; std::getline(in, item, ',');)
         if (item != "none") items.push_back(item);
     return items;
+}
+
+bool sabotage(Options& options, const std::string& what) {
+    options.effect_outside = what == "effect-outside";
+    options.weaker_isolation = what == "weaker-isolation";
+    options.trusts_warnings = what == "trusts-warnings";
+    options.async_as_sync = what == "async-as-sync";
+    return options.effect_outside || options.weaker_isolation || options.trusts_warnings ||
+           options.async_as_sync;
 }
 
 void apply(Options& options, int letter, const std::string& value) {
@@ -81,10 +85,17 @@ void apply(Options& options, int letter, const std::string& value) {
         case 'd':
             options.small_disk = value;
             return;
+        case 'P':
+            options.patroni = value;
+            return;
+        case 'F':
+            options.folder = value;
+            return;
+        case 'S':
+            options.settings.push_back(value);
+            return;
         case 'b':
-            options.effect_outside = value == "effect-outside";
-            options.weaker_isolation = value == "weaker-isolation";
-            if (options.effect_outside || options.weaker_isolation) return;
+            if (sabotage(options, value)) return;
             break;
         default:
             break;

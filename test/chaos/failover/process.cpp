@@ -1,0 +1,109 @@
+#include "failover/process.hpp"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <stdexcept>
+#include <utility>
+
+namespace idem::chaos {
+namespace {
+
+[[noreturn]] void become(char* const* arguments, const char* folder, const char* log) {
+    (void)::setsid();
+    const int out = ::open(log, O_WRONLY | O_CREAT | O_APPEND, 0600);
+    const int in = ::open("/dev/null", O_RDONLY);
+    if (::chdir(folder) == 0 && out >= 0 && in >= 0) {
+        (void)::dup2(in, 0);
+        (void)::dup2(out, 1);
+        (void)::dup2(out, 2);
+        // Connections of this program are none of its business.
+        for (int file = 3; file < 1024; ++file) (void)::close(file);
+        ::execv(arguments[0], arguments);
+    }
+    ::_exit(127);
+}
+
+// What comes after fork() must not allocate: other threads may hold the allocator's locks.
+int start(const std::vector<std::string>& command, const std::string& folder,
+          const std::string& log) {
+    std::vector<char*> arguments;
+    for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
+    arguments.push_back(nullptr);
+    const int pid = ::fork();
+    if (pid < 0) throw std::runtime_error("cannot start " + command.front());
+    if (pid == 0) become(arguments.data(), folder.c_str(), log.c_str());
+    return pid;
+}
+
+// A socket that listens nowhere yet, to a port of the kernel's choice.
+std::pair<int, int> bind_anywhere() {
+    const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address;
+    if (socket < 0 || ::bind(socket, reinterpret_cast<sockaddr*>(&address), size) != 0 ||
+        ::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size) != 0)
+        throw std::runtime_error("no port is free");
+    return {socket, ntohs(address.sin_port)};
+}
+
+}  // namespace
+
+Process::Process(const std::vector<std::string>& command, const std::string& folder,
+                 const std::string& log)
+    : pid_(start(command, folder, log)) {}
+
+Process& Process::operator=(Process&& other) noexcept {
+    if (this == &other) return *this;
+    kill();
+    pid_ = std::exchange(other.pid_, 0);
+    return *this;
+}
+
+void Process::kill() {
+    if (pid_ == 0) return;
+    (void)::kill(pid_, SIGKILL);
+    (void)::waitpid(pid_, nullptr, 0);
+    pid_ = 0;
+}
+
+void Process::freeze() const {
+    if (pid_ != 0) (void)::kill(pid_, SIGSTOP);
+}
+
+void Process::go_on() const {
+    if (pid_ != 0) (void)::kill(pid_, SIGCONT);
+}
+
+bool Process::runs() {
+    if (pid_ != 0 && ::waitpid(pid_, nullptr, WNOHANG) == pid_) pid_ = 0;
+    return pid_ != 0;
+}
+
+bool run_program(const std::vector<std::string>& command, const std::string& folder,
+                 const std::string& log) {
+    int status = 0;
+    return ::waitpid(start(command, folder, log), &status, 0) > 0 && WIFEXITED(status) &&
+           WEXITSTATUS(status) == 0;
+}
+
+// All are taken before the first is given back.
+std::vector<int> free_ports(std::size_t count) {
+    std::vector<std::pair<int, int>> bound;
+    for (std::size_t i = 0; i < count; ++i) bound.push_back(bind_anywhere());
+    std::vector<int> ports;
+    for (const auto& [socket, port] : bound) {
+        (void)::close(socket);
+        ports.push_back(port);
+    }
+    return ports;
+}
+
+}  // namespace idem::chaos
