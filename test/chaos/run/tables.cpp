@@ -31,6 +31,7 @@ DECLARE
     seen bigint[];
     point_seen boolean := granted_point = '' OR granted_point LIKE 'bare-%';
     taken boolean := false;
+    part_kind text := CASE g WHEN '' THEN 'other' ELSE 'once' END;
 BEGIN
     SELECT array_agg(n ORDER BY n DESC) INTO seen FROM (
         SELECT n FROM chaos.part WHERE scope = s AND principal = p AND key = k
@@ -45,8 +46,7 @@ BEGIN
     END IF;
     INSERT INTO chaos.look VALUES (t, s, p, k, tok, coalesce(seen, '{}'), granted_point, point_seen);
     IF NOT taken THEN
-        INSERT INTO chaos.part VALUES (part, t, s, p, k, g, tok,
-            CASE g WHEN '' THEN 'other' ELSE 'once' END);
+        INSERT INTO chaos.part VALUES (part, t, s, p, k, g, tok, part_kind);
     END IF;
 END $$;
 )";
