@@ -252,39 +252,60 @@ SELECT scope_pattern, ttl, retention, lease, wait, max_attempts, retry_base, ret
  WHERE NOT dropped;
 COMMENT ON VIEW idempotency.policies IS 'the policies, and whether the roles that they admit exist';
 
--- A transactional claim is known by its lock only, for its row is not written yet.
+-- Read as the owner of the table, also where it lies in shards.
+CREATE FUNCTION idempotency.claims_here(
+    OUT scope text,
+    OUT principal text,
+    OUT key text,
+    OUT attempt integer,
+    OUT holder text,
+    OUT recovery_point text,
+    OUT no_takeover boolean,
+    OUT backend_pid integer,
+    OUT backend_start timestamptz,
+    OUT claimed_at timestamptz,
+    OUT lease_until timestamptz
+) RETURNS SETOF record
+    LANGUAGE c AS 'MODULE_PATHNAME', 'idem_claims_here';
+COMMENT ON FUNCTION idempotency.claims_here() IS 'records in progress of this node';
+REVOKE ALL ON FUNCTION idempotency.claims_here() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION idempotency.claims_here() TO pg_monitor;
+
+-- Who executes something now. A leased claim is a row; a transactional one is known by its lock
+-- only, for its row is not written yet.
 CREATE VIEW idempotency.in_flight_here AS
-SELECT CASE WHEN l.pid IS NULL THEN 'prepared' ELSE 'transactional' END AS kind, l.pid,
-       a.application_name, a.xact_start AS since,
-       pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) a.xact_start AS age,
-       idempotency.this_node() AS node
+SELECT 'leased' AS kind, scope, principal, key, attempt, holder, backend_pid AS pid,
+       NULL::text AS application_name, claimed_at AS since,
+       pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) claimed_at AS age, lease_until, idempotency.this_node() AS node
+  FROM idempotency.claims_here()
+ WHERE idempotency.claim_lives(lease_until, backend_pid, backend_start)
+UNION ALL
+SELECT CASE WHEN l.pid IS NULL THEN 'prepared' ELSE 'transactional' END, NULL, NULL, NULL, NULL, NULL,
+       l.pid, a.application_name, a.xact_start,
+       pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) a.xact_start, NULL, idempotency.this_node()
   FROM pg_catalog.pg_locks l
   LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid OPERATOR(pg_catalog.=) l.pid
  WHERE l.locktype OPERATOR(pg_catalog.=) 'advisory' AND l.objsubid OPERATOR(pg_catalog.=) 18756
    AND l.granted AND l.mode OPERATOR(pg_catalog.=) 'ExclusiveLock'
    AND l.database OPERATOR(pg_catalog.=) (SELECT d.oid FROM pg_catalog.pg_database d
                                            WHERE d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database());
-COMMENT ON VIEW idempotency.in_flight_here IS 'transactions of this node that hold the lock of a key';
+COMMENT ON VIEW idempotency.in_flight_here IS 'of this node, leased claims and transactions that hold the lock of a key';
 
--- Who executes something now.
 CREATE VIEW idempotency.in_flight AS
-SELECT 'leased' AS kind, scope, principal, key, attempt, holder, backend_pid AS pid,
-       NULL::text AS application_name, claimed_at AS since,
-       pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) claimed_at AS age, lease_until, idempotency.this_node() AS node
-  FROM idempotency.record
- WHERE status OPERATOR(pg_catalog.=) 'i' AND idempotency.claim_lives(lease_until, backend_pid, backend_start)
-UNION ALL
-SELECT kind, NULL, NULL, NULL, NULL, NULL, pid, application_name, since, age, NULL, node
-  FROM idempotency.of_nodes(NULL::idempotency.in_flight_here, 'in_flight_here');
+SELECT * FROM idempotency.of_nodes(NULL::idempotency.in_flight_here, 'in_flight_here');
 COMMENT ON VIEW idempotency.in_flight IS 'leased claims, and transactions that hold the lock of a key';
 
-CREATE VIEW idempotency.abandoned AS
+CREATE VIEW idempotency.abandoned_here AS
 SELECT scope, principal, key, CASE WHEN no_takeover THEN 'unknown' ELSE 'in_progress' END AS status,
        attempt, holder, recovery_point, claimed_at, lease_until,
        GREATEST(pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) lease_until, '0') AS overdue,
        idempotency.this_node() AS node
-  FROM idempotency.record
- WHERE status OPERATOR(pg_catalog.=) 'i' AND NOT idempotency.claim_lives(lease_until, backend_pid, backend_start);
+  FROM idempotency.claims_here()
+ WHERE NOT idempotency.claim_lives(lease_until, backend_pid, backend_start);
+COMMENT ON VIEW idempotency.abandoned_here IS 'of this node, claims that nobody is at work on';
+
+CREATE VIEW idempotency.abandoned AS
+SELECT * FROM idempotency.of_nodes(NULL::idempotency.abandoned_here, 'abandoned_here');
 COMMENT ON VIEW idempotency.abandoned IS 'claims whose lease is over, or whose session has ended, and which nobody has taken over';
 
 CREATE FUNCTION idempotency.backlog(until timestamptz) RETURNS bigint
@@ -835,8 +856,8 @@ COMMENT ON FUNCTION @extschema@.idem_response(integer, jsonb, json) IS 'a respon
 
 GRANT USAGE ON SCHEMA idempotency TO pg_monitor;
 GRANT SELECT ON idempotency.policies, idempotency.in_flight, idempotency.abandoned, idempotency.sweeper,
-    idempotency.stats, idempotency.stores, idempotency.in_flight_here, idempotency.sweeper_here,
-    idempotency.stats_here, idempotency.stores_here
+    idempotency.stats, idempotency.stores, idempotency.in_flight_here, idempotency.abandoned_here,
+    idempotency.sweeper_here, idempotency.stats_here, idempotency.stores_here
     TO pg_monitor;
 GRANT SELECT (scope, principal, key, status, attempt, status_code, body_omitted, recovery_point, holder,
               held, created_at, claimed_at, finished_at, lease_until, next_attempt_at, expires_at,

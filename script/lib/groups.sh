@@ -4,7 +4,7 @@
 
 # shellcheck disable=SC2034 # for script/test
 GROUPS_IN_ORDER=(checks build core model fuzz regress isolation tap client regress-sql isolation-sql
-    tap-sql client-sql docs examples recipes demo chaos private)
+    tap-sql client-sql scale docs examples recipes demo chaos private)
 GROUPS_ON_REQUEST=(upgrade failover)
 # Those that need no more than the module does.
 GROUPS_OF_MODULE=(checks build regress isolation upgrade)
@@ -194,6 +194,18 @@ group_tap() {
     copy_sources "$WORK/tap-sources"
     run_as_postgres mkdir "$WORK/tap" "$WORK/tap/tmp"
     prove_or_explain "$WORK"/tap-sources/test/tap/*.pl
+}
+
+# On a Citus cluster, where the server has Citus.
+group_scale() {
+    if ! citus_is_installed; then
+        echo "ok 1 - skipped: $(without_citus)"
+        return
+    fi
+    ensure_installed
+    copy_sources "$WORK/tap-sources"
+    run_as_postgres mkdir -p "$WORK/tap" "$WORK/tap/tmp"
+    prove_or_explain "$WORK"/tap-sources/test/scale/*.pl
 }
 
 # From the server in OLD_BINDIR, which has our module, too.

@@ -60,22 +60,21 @@ bool has_citus() {
     return OidIsValid(get_extension_oid("citus", true));
 }
 
-[[noreturn]] void raise_state(const char* message, const char* detail, const char* hint) {
-    ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE), errmsg("%s", message),
-                    errdetail("%s", detail), errhint("%s", hint)));
+[[noreturn]] void raise_state(const char* detail, const char* hint) {
+    ereport(ERROR,
+            (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+             errmsg("records can't be distributed"), errdetail("%s", detail), errhint("%s", hint)));
     pg_unreachable();
 }
 
 void check_citus() {
     if (!has_citus())
-        raise_state("records can't be distributed",
-                    "The extension citus is not installed in this database.",
+        raise_state("The extension citus is not installed in this database.",
                     "Install it on every node, and run CREATE EXTENSION citus.");
     const char* version =
         ask("SELECT extversion FROM pg_catalog.pg_extension WHERE extname = 'citus'");
     if (strverscmp(version, kOldestCitus) < 0)
         raise_state(
-            "records can't be distributed",
             psprintf("Citus %s is too old: it has to be %s or later.", version, kOldestCitus),
             "Update Citus on every node.");
 }
@@ -84,21 +83,21 @@ void check_citus() {
 // policies that others change.
 void check_coordinator() {
     if (!holds("(SELECT groupid = 0 FROM pg_catalog.pg_dist_local_group)"))
-        raise_state("records can't be distributed", "This node is not the coordinator.",
+        raise_state("This node is not the coordinator.",
                     "Call idem_distribute() on the coordinator.");
     if (holds("EXISTS (SELECT FROM pg_catalog.pg_dist_node)"
               " AND NOT EXISTS (SELECT FROM pg_catalog.pg_dist_node WHERE groupid = 0)"))
-        raise_state("records can't be distributed",
-                    "Citus does not know the coordinator's address.",
+        raise_state("Citus does not know the coordinator's address.",
                     "Tell it with citus_set_coordinator_host().");
 }
 
 void check_not_distributed() {
     if (holds("EXISTS (SELECT FROM pg_catalog.pg_dist_partition WHERE logicalrelid ="
               " 'idempotency.record'::pg_catalog.regclass)"))
-        raise_state("records are distributed already",
-                    "Table idempotency.record is a table of Citus.",
-                    "Nodes that join later need no further call.");
+        ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+                        errmsg("records are distributed already"),
+                        errdetail("Table idempotency.record is a table of Citus."),
+                        errhint("Nodes that join later need no further call.")));
 }
 
 [[noreturn]] void raise_beside(const char* table, const char* detail, const char* hint) {
@@ -211,9 +210,10 @@ Datum distribute(FunctionCallInfo fcinfo) {
     warn_of_missing_principals();
     distribute_records(beside);
     distribute_copies("idempotency.policy");
+    distribute_functions();
+    // After the functions: Citus has made the roles that have rights on them on the other nodes.
     note_rights();
     distribute_copies("idempotency.granted");
-    distribute_functions();
     (void)SPI_finish();
     AtEOXact_GUC(false, guc_level);
     PG_RETURN_VOID();

@@ -3,7 +3,6 @@
 #include "core/header.hpp"
 #include "core/key.hpp"
 #include "core/outcome.hpp"
-#include "core/pause.hpp"
 #include "core/time.hpp"
 
 #include "api/arguments.hpp"

@@ -9,6 +9,8 @@
 
 #include "pg/boundary.hpp"
 #include "pg/installed.hpp"
+#include "pg/owner.hpp"
+#include "store/record.hpp"
 #include "store/record_table.hpp"
 #include "store/store.hpp"
 #include "store/sweep.hpp"
@@ -77,7 +79,7 @@ char* rows_of_nodes(const char* view) {
         "SELECT r.* FROM pg_catalog.run_command_on_all_nodes(%s,"
         " give_warning_for_connection_errors => true) n,"
         " LATERAL pg_catalog.jsonb_populate_recordset(NULL::%s,"
-        " CASE WHEN n.success THEN n.result::pg_catalog.jsonb END) r",
+        " CASE WHEN n.success THEN NULLIF(n.result, '')::pg_catalog.jsonb END) r",
         quote_literal_cstr(query), view);
 }
 
@@ -109,6 +111,28 @@ Datum tables_here(FunctionCallInfo fcinfo) {
                           service.why == nullptr ? 0 : CStringGetTextDatum(service.why)};
         bool nulls[] = {tables[i].shard == 0, false, false, service.why == nullptr};
         tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+    }
+    return 0;
+}
+
+// idempotency.claims_here()
+Datum claims_here(FunctionCallInfo fcinfo) {
+    InitMaterializedSRF(fcinfo, 0);
+    auto* result = reinterpret_cast<ReturnSetInfo*>(fcinfo->resultinfo);
+    int count;
+    store::RecordTable* tables = store::local_tables(&count);
+    for (int i = 0; i < count; i++) {
+        const char* table = quote_qualified_identifier(
+            get_namespace_name(get_rel_namespace(tables[i].table)), get_rel_name(tables[i].table));
+        pg::AsOwner frame = pg::begin_as_owner(store::kRecordTable);
+        run(psprintf("SELECT scope, principal, key, attempt, holder, recovery_point, no_takeover,"
+                     " backend_pid, backend_start, claimed_at, lease_until FROM %s"
+                     " WHERE status OPERATOR(pg_catalog.=) 'i'::pg_catalog.\"char\"",
+                     table),
+            true);
+        for (std::uint64_t row = 0; row < SPI_processed; row++)
+            tuplestore_puttuple(result->setResult, SPI_tuptable->vals[row]);
+        pg::end_as_owner(frame);
     }
     return 0;
 }
@@ -159,5 +183,6 @@ std::int64_t sum_of_nodes(char* (*statement)(std::int64_t before, void* argument
 
 IDEM_FUNCTION(idem_this_node, idem::api::this_node);
 IDEM_FUNCTION(idem_of_nodes, idem::api::of_nodes);
+IDEM_FUNCTION(idem_claims_here, idem::api::claims_here);
 IDEM_FUNCTION(idem_backlog, idem::api::backlog);
 IDEM_FUNCTION(idem_tables_here, idem::api::tables_here);

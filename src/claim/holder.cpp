@@ -3,7 +3,7 @@
 
 #include "claim/holder.hpp"
 
-#include "core/pause.hpp"
+#include "core/time.hpp"
 
 #include "claim/locks.hpp"
 #include "claim/token.hpp"

@@ -141,7 +141,7 @@ pg::Statement lock_all = {"SELECT scope_pattern FROM idempotency.policy FOR UPDA
 
 [[noreturn]] void raise_policy_table(int column) {
     ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-                    errmsg("table %s.%s can't be read", pg::kExtension, kPolicyTable),
+                    errmsg("table idempotency.policy can't be read"),
                     errdetail("Its column %s has another type, or is null.",
                               core::kPolicyColumns[column].name),
                     errhint("Make the table what CREATE EXTENSION made it.")));

@@ -1,4 +1,5 @@
-// Spans of time, and the ranges in which each makes sense.
+// Spans of time and the ranges in which each makes sense, and how long to wait before something is
+// tried again or gone on with.
 #pragma once
 
 #include <cstdint>
@@ -39,5 +40,23 @@ struct Clock {
 std::int64_t later(std::int64_t moment, std::int64_t span, Clock clock) noexcept;
 
 SpanFault check_span(std::int64_t micros, SpanRange range) noexcept;
+
+// ---- pauses between attempts: exponential, capped, with full jitter ----
+
+// The longest pause after `attempt` (1 for the first): base * 2^(attempt - 1), at most cap, without
+// overflow. Microseconds; negative input counts as zero, here and below.
+std::int64_t backoff_ceiling(std::int64_t base, std::int64_t cap, int attempt) noexcept;
+
+// Full jitter: a pause between 0 and the ceiling, `fraction` being a random number in [0, 1).
+// Source: "Exponential Backoff And Jitter", AWS Architecture Blog, 2015.
+std::int64_t jittered(std::int64_t ceiling, double fraction) noexcept;
+
+// ---- a sweeper's rest between batches ----
+
+// The rest after a batch that took `worked`: nine times as long, so that callers hardly feel that a
+// million records expire at once; they are gone in a minute or two. Where more expire than can be
+// removed in that way, the oldest that is left becomes older and older: once it is more than five
+// minutes older than it was (`behind`), the rest shrinks in proportion, until the sweeper keeps up.
+std::int64_t rest_after(std::int64_t worked, std::int64_t behind) noexcept;
 
 }  // namespace idem::core

@@ -15,7 +15,6 @@
 // A wake-up may be for something else (a sweeper's end, SIGHUP). So the latch is reset before
 // anything is looked at, and whatever may have changed is looked at again.
 
-#include "core/pause.hpp"
 #include "core/time.hpp"
 
 #include "config/settings.hpp"

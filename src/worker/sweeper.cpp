@@ -15,7 +15,6 @@
 //   waited for.
 // - Whatever ends it, the report says how far it came: it is written after each commit.
 
-#include "core/pause.hpp"
 #include "core/time.hpp"
 
 #include "config/settings.hpp"

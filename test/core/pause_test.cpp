@@ -1,10 +1,8 @@
-#include "core/pause.hpp"
+#include "core/time.hpp"
 
 #include <gtest/gtest.h>
 
 #include <limits>
-
-#include "core/time.hpp"
 
 namespace idem::core {
 namespace {

@@ -38,14 +38,46 @@ sub work
 }
 
 # Commits of this node wait between the two phases: after its own commit, for a standby that there is
-# none of.
+# none of. They do from when the checkpointer has seen the setting.
 sub hold_commits
 {
-	my ($node, $hold) = @_;
+	my ($node) = @_;
 
-	$node->safe_psql('postgres',
-		'ALTER SYSTEM ' . ($hold ? q{SET synchronous_standby_names = 'nobody'} : 'RESET synchronous_standby_names'));
-	$node->safe_psql('postgres', 'SELECT pg_reload_conf()');
+	$node->safe_psql('postgres', q{ALTER SYSTEM SET synchronous_standby_names = 'nobody'});
+	$node->reload;
+	my $probe = session($node);
+	my $pid = pid_of($probe);
+	my $tries = 0;
+	my $state;
+	do
+	{
+		ask($probe) if $tries > 0;
+		$tries++;
+		ask_later($probe, "CREATE TEMP TABLE probe_$tries ()");
+		wait_until { ($state = commit_of($node, $pid)) ne 'active' } 'the probe';
+	} until $state eq 'waits';
+	$node->safe_psql('postgres', "SELECT pg_cancel_backend($pid)");
+	ask($probe);
+	$probe->quit;
+	return;
+}
+
+# Whether a backend waits for the standby.
+sub commit_of
+{
+	my ($node, $pid) = @_;
+
+	return $node->safe_psql('postgres',
+		"SELECT CASE WHEN wait_event = 'SyncRep' THEN 'waits' ELSE state END FROM pg_stat_activity WHERE pid = $pid");
+}
+
+sub let_commits_go
+{
+	my ($node) = @_;
+
+	# It would wait for itself.
+	$node->adjust_conf('postgresql.auto.conf', 'synchronous_standby_names', undef);
+	$node->reload;
 	return;
 }
 
@@ -81,7 +113,7 @@ subtest 'every node that has written is prepared' => sub {
 			my $key = 'prepared ' . $node->name;
 			my $session = session($node);
 			work($session, $key, $tenant, $payee);
-			hold_commits($node, 1);
+			hold_commits($node);
 			ask_later($session, 'COMMIT');
 			wait_until { $node->safe_psql('postgres', q{SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'}) > 0 } 'the commit';
 			my @others = grep { $_ != $node && $_ != $coordinator } @nodes;
@@ -89,8 +121,8 @@ subtest 'every node that has written is prepared' => sub {
 			# As if everybody there had died.
 			$node->stop('immediate');
 			abandon($session);
+			$node->adjust_conf('postgresql.auto.conf', 'synchronous_standby_names', undef);
 			$node->start;
-			hold_commits($node, 0);
 			is(begin_claim($worker1, $key, principal => $tenant)->{outcome}, 'in_progress', 'the key is not free')
 			  unless $node == $worker1 && $tenant eq $here || $node == $worker2 && $tenant eq $there;
 			$node->safe_psql('postgres', 'SELECT recover_prepared_transactions()');
@@ -107,11 +139,11 @@ subtest 'a worker dies between the phases' => sub {
 		my $key = 'died ' . $victim->name;
 		my $session = session($coordinator);
 		work($session, $key, $tenant, $payee);
-		hold_commits($coordinator, 1);
+		hold_commits($coordinator);
 		ask_later($session, 'COMMIT');
 		wait_until { prepared($victim) eq '1' } 'the first phase';
 		$victim->stop('immediate');
-		hold_commits($coordinator, 0);
+		let_commits_go($coordinator);
 		ask($session);
 		$session->quit;
 		$victim->start;

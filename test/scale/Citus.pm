@@ -17,17 +17,19 @@ my @nodes;
 my %settings;
 
 # new_cluster(setting => value, ...): a coordinator and two workers that know each other, with the
-# extension on all of them, and a table of payments that is distributed by its tenant.
+# extension on all of them, and a table of payments that is distributed by its tenant. One name is no
+# setting: -first, what is done with the coordinator before it has Citus, CREATE EXTENSION included.
 sub new_cluster
 {
 	%settings = @_;
-	my $coordinator = start_node('coordinator');
+	my $first = delete $settings{-first};
+	my $coordinator = start_node('coordinator', $first);
 	@nodes = ($coordinator);
 	$coordinator->safe_psql('postgres',
 		'SELECT citus_set_coordinator_host(' . address($coordinator) . ')');
 	join_cluster(new_worker("worker$_")) foreach 1, 2;
 	$coordinator->safe_psql('postgres', q{
-		CREATE EXTENSION idempotency;
+		CREATE EXTENSION IF NOT EXISTS idempotency;
 		CREATE TABLE payment (tenant text, id text, amount integer, PRIMARY KEY (tenant, id));
 		SELECT create_distributed_table('payment', 'tenant', shard_count => 4)});
 	return @nodes;
@@ -47,7 +49,7 @@ sub join_cluster
 
 sub start_node
 {
-	my ($name) = @_;
+	my ($name, $first) = @_;
 
 	my $node = PostgreSQL::Test::Cluster->new($name);
 	$node->init(extra => [ '--encoding=UTF8', '--locale=C', '--no-sync' ]);
@@ -57,6 +59,7 @@ sub start_node
 	$node->append_conf('postgresql.conf', "citus.local_hostname = '" . $node->host . "'");
 	$node->append_conf('postgresql.conf', "$_ = '$settings{$_}'") foreach sort keys %settings;
 	$node->start;
+	$first->($node) if $first;
 	$node->safe_psql('postgres', 'CREATE EXTENSION citus');
 	return $node;
 }

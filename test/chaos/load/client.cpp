@@ -25,6 +25,15 @@ bool is_dropped(const pqxx::sql_error& error) {
            !has("CONTEXT:");
 }
 
+// Of Citus: another node did not answer to COMMIT or PREPARE, or this one's server was killed while
+// it waited for another.
+bool is_doubtful(const pqxx::sql_error& error) {
+    const std::string text = error.what();
+    return text.find("could not commit transaction for shard") != std::string::npos ||
+           text.find("failure on connection marked as essential") != std::string::npos ||
+           text.find("postmaster was shut down") != std::string::npos;
+}
+
 // libpqxx 6 names some errors by their class alone.
 std::string state_of(const pqxx::sql_error& error) {
     if (is_dropped(error)) return "42883";
@@ -123,7 +132,7 @@ Client::Status Client::silently(const std::string& sql) {
     } catch (const pqxx::deadlock_detected&) {
         sqlstate_ = "40P01";
     } catch (const pqxx::sql_error& error) {
-        sqlstate_ = state_of(error);
+        sqlstate_ = habits_.any_node && is_doubtful(error) ? "08006" : state_of(error);
     } catch (const pqxx::failure&) {
     }
     // What is cancelled here may have been done on another node.

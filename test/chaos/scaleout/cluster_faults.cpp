@@ -18,7 +18,7 @@ constexpr Micros kForStart = 60 * kSecond;
 Micros pause_of(Lane lane) {
     switch (lane) {
         case Lane::Connections:
-            return 150 * kMillisecond;
+            return 250 * kMillisecond;
         case Lane::Servers:
             return 5 * kSecond;
         default:
@@ -74,13 +74,13 @@ ClusterFaults::ClusterFaults(Citus& citus, const Target& target, const Mix& mix,
 bool ClusterFaults::guarded(const Kind& kind) {
     try {
         return (this->*kind.fault)();
+    } catch (const pqxx::broken_connection&) {
     } catch (const std::exception& error) {
         const std::string text = error.what();
-        if (kind.lane == Lane::Operators)
-            say(std::string(kind.name) + " failed: " + text.substr(0, text.find('\n')));
-        rest(pause_);
-        return false;
+        say(std::string(kind.name) + " failed: " + text.substr(0, text.find('\n')).substr(0, 100));
     }
+    rest(pause_);
+    return false;
 }
 
 void ClusterFaults::heal() {
@@ -123,13 +123,13 @@ bool ClusterFaults::terminate() {
     return signal_session("pg_terminate_backend");
 }
 
-// Between nodes: one connection or all that a node serves.
+// Between nodes: one connection, or all that a node serves.
 bool ClusterFaults::disconnect() {
-    const std::string some = random_.one_in(3) ? "true" : "pid % 3 = 0";
+    const std::string some = random_.one_in(8) ? "" : " ORDER BY random() LIMIT 1";
     return !Citus::ask(any_member().server,
-                       "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-                       " WHERE application_name LIKE 'citus_internal%' AND " +
-                           some)
+                       "SELECT pg_terminate_backend(pid) FROM (SELECT pid FROM pg_stat_activity"
+                       " WHERE application_name LIKE 'citus_internal%' AND state <> 'idle'" +
+                           some + ") AS victims")
                 .empty();
 }
 
@@ -226,8 +226,19 @@ bool ClusterFaults::join() {
     citus_.join(*worker);
     say(worker->name + " has joined");
     rest(random_.spread(10 * kMillisecond, kSecond));
-    Citus::ask(citus_.coordinator().server, "SELECT replicate_reference_tables('block_writes')");
-    return rebalance();
+    while (!stop_ && !replicate()) rest(pause_);
+    return true;
+}
+
+// Before it has them no shard can be moved at all.
+bool ClusterFaults::replicate() {
+    try {
+        Citus::ask(citus_.coordinator().server,
+                   "SELECT replicate_reference_tables('block_writes')");
+        return true;
+    } catch (const pqxx::failure&) {
+        return false;  // a node is down
+    }
 }
 
 // Whichever worker, so long as another one is left to move to.

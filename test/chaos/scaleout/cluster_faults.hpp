@@ -53,6 +53,7 @@ class ClusterFaults : public Injector {
     bool move_logically();
     bool rebalance();
     bool join();
+    bool replicate();
     bool drain();
     bool sweep();
     bool change_policy();
