@@ -2,6 +2,7 @@
 # shellcheck shell=bash
 
 BUGS_FOLDER=$ROOT/test/chaos/bugs
+SCALEOUT_BUGS=$BUGS_FOLDER/scaleout
 
 # Few locks and connections, so that they can be used up; commits that a crash of the server does
 # not lose; sweepers that never rest.
@@ -187,7 +188,7 @@ bugs_fit() {
         echo "does not fit: $file"
         show_tail 20 "$WORK/fitted.log"
         return 1
-    done < <(bug_files)
+    done < <(bug_files; BUGS_FOLDER=$SCALEOUT_BUGS bug_files)
 }
 
 patched_compiles() {

@@ -1,8 +1,6 @@
 # Servers with Citus for script/chaos --citus, and running it.
 # shellcheck shell=bash
 
-SCALEOUT_BUGS=$ROOT/test/chaos/bugs/scaleout
-
 # Beside what every node of a cluster has. Recovery, cleaning and sweeping never rest.
 SCALEOUT_SETTINGS=(
     idempotency.cleanup_interval=1s

@@ -20,7 +20,7 @@ Micros pause_of(Lane lane) {
         case Lane::Connections:
             return 250 * kMillisecond;
         case Lane::Servers:
-            return 5 * kSecond;
+            return 8 * kSecond;
         default:
             return 400 * kMillisecond;
     }
