@@ -95,9 +95,7 @@ Node::Node(std::string its_name, const std::string& its_folder, int port, int it
       server(its_folder + "/data", its_folder, port) {}
 
 bool Node::kill_server() const {
-    int pid = 0;
-    std::ifstream(server.data() + "/postmaster.pid") >> pid;
-    return pid > 0 && ::kill(pid, SIGKILL) == 0;
+    return server.kill();
 }
 
 Cluster::Cluster(const std::string& folder, Mode mode, std::vector<std::string> settings)

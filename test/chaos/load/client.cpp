@@ -26,6 +26,15 @@ bool is_dropped(const pqxx::sql_error& error) {
            !has("CONTEXT:");
 }
 
+// Of Citus: another node did not answer to COMMIT or PREPARE, or this one's server was killed while
+// it waited for another.
+bool is_doubtful(const pqxx::sql_error& error) {
+    const std::string text = error.what();
+    return text.find("could not commit transaction for shard") != std::string::npos ||
+           text.find("failure on connection marked as essential") != std::string::npos ||
+           text.find("postmaster was shut down") != std::string::npos;
+}
+
 // libpqxx 6 names some errors by their class alone.
 std::string state_of(const pqxx::sql_error& error) {
     if (is_dropped(error)) return "42883";
@@ -66,13 +75,20 @@ std::unique_ptr<pqxx::connection> Client::open(const std::string& where, const s
 }
 
 bool Client::connect(const std::atomic<bool>& give_up) {
+    // Between two turns nothing is under way on a node that is to leave.
+    if (connected() && habits_.any_node && !target_.is_asked(where_)) lose();
     while (!connected() && !give_up) {
         try {
             application_ =
                 "chaos " + std::to_string(session_) + "." + std::to_string(++connections_);
-            connection_ = open(pooled_ ? target_.pooled() : target_.direct(), application_);
+            where_ = habits_.any_node
+                         ? target_.node(static_cast<std::size_t>(session_ + connections_))
+                     : pooled_ ? target_.pooled()
+                               : target_.direct();
+            connection_ = open(where_, application_);
             warnings_ = std::make_unique<Warnings>(*connection_);
             if (habits_.failover) timeline_ = timeline_of(*connection_);
+            if (habits_.any_node) learn_traces();
         } catch (const pqxx::failure&) {
             lose();
             rest(20 * kMillisecond);
@@ -117,10 +133,12 @@ Client::Status Client::silently(const std::string& sql) {
     } catch (const pqxx::deadlock_detected&) {
         sqlstate_ = "40P01";
     } catch (const pqxx::sql_error& error) {
-        sqlstate_ = state_of(error);
+        sqlstate_ = habits_.any_node && is_doubtful(error) ? "08006" : state_of(error);
     } catch (const pqxx::failure&) {
     }
-    if (!means_lost(sqlstate_) && connection_->is_open()) return Status::Refused;
+    // What is cancelled here may have been done on another node.
+    const bool cancelled = habits_.any_node && sqlstate_ == "57014";
+    if (!means_lost(sqlstate_) && !cancelled && connection_->is_open()) return Status::Refused;
     lose();
     return Status::Lost;
 }
@@ -135,6 +153,9 @@ Client::Status Client::run(Call call, const std::string& sql) {
     sign(&call);
     call.invoked = now();
     const Status status = silently(sql);
+    // Committed, but a node that did not hear of it has it prepared until Citus tells it again.
+    if (status == Status::Ok && habits_.any_node && warnings_->heard())
+        while (!is_settled()) rest(20 * kMillisecond);
     call.returned = now();
     call.sqlstate = sqlstate_;
     call.result = status == Status::Ok        ? Result::Ok
@@ -191,12 +212,54 @@ pqxx::result Client::ask_directly(const std::string& sql) {
 
 // A pooler keeps its connections, and names them after the client that they serve.
 void Client::await_end_of_lost() {
-    while (!is_gone()) rest(5 * kMillisecond);
+    while (!is_gone()) rest((habits_.any_node ? 50 : 5) * kMillisecond);
     for (const std::size_t index : unanswered_) calls_[index].returned = now();
     unanswered_.clear();
 }
 
+// As Citus names its backends and its prepared transactions: after who has asked for them.
+void Client::learn_traces() {
+    pqxx::nontransaction tx(*connection_);
+    const auto row = tx.exec(
+        "SELECT citus_backend_gpid(), groupid, pg_backend_pid() FROM pg_dist_local_group")[0];
+    traces_ = std::string("citus_internal gpid=") + row[0].c_str();
+    prepared_ = std::string("citus\\_") + row[1].c_str() + "\\_" + row[2].c_str() + "\\_%";
+}
+
+// First the backends: what they prepare is there when they are gone.
+bool Client::is_gone_everywhere() {
+    try {
+        for (const std::string& node : target_.all_nodes()) {
+            auto connection = open(node, "chaos-witness");
+            pqxx::nontransaction tx(*connection);
+            if (!tx.exec("SELECT FROM pg_stat_activity WHERE application_name IN ('" +
+                         application_ + "', '" + traces_ + "')")
+                     .empty())
+                return false;
+        }
+        return is_settled();
+    } catch (const pqxx::failure&) {
+        return false;
+    }
+}
+
+bool Client::is_settled() {
+    try {
+        for (const std::string& node : target_.all_nodes()) {
+            auto connection = open(node, "chaos-witness");
+            pqxx::nontransaction tx(*connection);
+            if (!tx.exec("SELECT FROM pg_prepared_xacts WHERE gid LIKE '" + prepared_ + "'")
+                     .empty())
+                return false;
+        }
+        return true;
+    } catch (const pqxx::failure&) {
+        return false;
+    }
+}
+
 bool Client::is_gone() {
+    if (habits_.any_node) return is_gone_everywhere();
     const std::string served = "SELECT FROM pg_stat_activity WHERE application_name = '" +
                                application_ + "'" + (pooled_ ? " AND state <> 'idle'" : "");
     if (!habits_.failover) return ask_directly(served).empty();

@@ -17,6 +17,7 @@ struct Habits {
     bool failover = false;         // asks for the timeline that it is connected to
     Micros patience = 0;           // with a call; 0: for ever
     bool trusts_warnings = false;  // takes a commit for one that the standby need not have got
+    bool any_node = false;         // asks all nodes of a Citus cluster, a connection each time
 };
 
 class Client {
@@ -61,6 +62,9 @@ class Client {
     std::unique_ptr<pqxx::connection> open(const std::string& where, const std::string& name);
     pqxx::result ask_directly(const std::string& sql);
     bool is_gone();
+    bool is_gone_everywhere();
+    bool is_settled();
+    void learn_traces();
 
     const Target& target_;
     const int session_;
@@ -69,6 +73,9 @@ class Client {
     int connections_ = 0;
     int timeline_ = 0;
     std::string application_;
+    std::string where_;
+    std::string traces_;  // any_node: what the connection does on other nodes, in pg_stat_activity
+    std::string prepared_;  // ... and the names of what it prepares there
     std::unique_ptr<pqxx::connection> connection_;
     std::unique_ptr<Warnings> warnings_;  // of the connection, and gone before it
     Answer answer_;

@@ -85,6 +85,7 @@ Patience::~Patience() {
 }
 
 bool Warnings::operator()(const char message[]) noexcept {
+    heard_ = true;
     if (std::strstr(message, "might not have been replicated") != nullptr) not_replicated_ = true;
     return false;
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <pqxx/pqxx>
+#include <utility>
 
 #include "check/history.hpp"
 
@@ -21,15 +22,19 @@ class Patience {
     const bool limited_;
 };
 
-// Hears the warning that a commit has been made, but perhaps not on the standby.
+// Hears the warning that a commit has been made, but perhaps not on the standby, or not yet on all
+// nodes.
 class Warnings : public pqxx::errorhandler {
   public:
     explicit Warnings(pqxx::connection& connection) : pqxx::errorhandler(connection) {}
     bool operator()(const char message[]) noexcept override;
     bool not_replicated() const { return not_replicated_; }
+    // Whether there was any since this was last asked.
+    bool heard() { return std::exchange(heard_, false); }
 
   private:
     bool not_replicated_ = false;
+    bool heard_ = false;
 };
 
 }  // namespace idem::chaos

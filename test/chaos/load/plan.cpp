@@ -11,12 +11,17 @@ constexpr Micros kHour = 3600 * kSecond;
 const char* const kNames[] = {"order", "Order", "ORDER", "\u00f6rder", "o\u0308rder", "order "};
 const char* const kPrincipals[] = {"acme", "Acme", ""};
 
-Key cold_key(int session, std::int64_t turn) {
-    return {"keep", "acme", "cold-" + std::to_string(session) + "-" + std::to_string(turn)};
+std::string tenant(std::int64_t number) {
+    return "tenant " + std::to_string(number);
+}
+
+Key cold_key(const Mix& mix, int session, std::int64_t turn) {
+    const std::string principal = mix.tenants > 0 ? tenant(turn % mix.tenants) : "acme";
+    return {"keep", principal, "cold-" + std::to_string(session) + "-" + std::to_string(turn)};
 }
 
 std::vector<Key> draw_keys(const Mix& mix, Random& random, int session, std::int64_t turn) {
-    if (mix.cold_every > 0 && random.one_in(mix.cold_every)) return {cold_key(session, turn)};
+    if (mix.cold_every > 0 && random.one_in(mix.cold_every)) return {cold_key(mix, session, turn)};
     const std::vector<Key> hot = hot_keys(mix);
     const auto any = [&] {
         return hot[static_cast<std::size_t>(
@@ -102,12 +107,12 @@ void draw_terms(const Mix& mix, Random& random, Plan* plan) {
 void draw_work(const Mix& mix, Random& random, std::int64_t turn, Plan* plan) {
     constexpr std::int64_t kTurnsInGroup = 32;
     plan->looks = random.one_in(2);
-    plan->one_statement = random.one_in(2);
+    plan->one_statement = random.one_in(2) && mix.one_statement;
     plan->works_alone = random.one_in(4);
     plan->hold = random.one_in(4);
     plan->knocks = random.one_in(10);
     const bool serializable = plan->isolation == std::string("SERIALIZABLE");
-    plan->sums = random.one_in(2) && serializable;
+    plan->sums = random.one_in(2) && serializable && mix.sums;
     plan->group = static_cast<int>((turn / kTurnsInGroup * 2 + random.between(0, 1)) % kGroups);
     plan->slot = static_cast<int>(random.between(0, kSlots - 1));
     plan->reset = random.weighted<Reset>(
@@ -121,7 +126,7 @@ void draw_work(const Mix& mix, Random& random, std::int64_t turn, Plan* plan) {
 
 // Few keys that pass from attempt to attempt, each of which leaves something for the next to see:
 // most of those who are granted one have waited for it, and have a snapshot that is older.
-void draw_relay(Random& random, Plan* plan) {
+void draw_relay(const Mix& mix, Random& random, Plan* plan) {
     plan->keys = {relay_keys()[static_cast<std::size_t>(random.between(0, 2))]};
     plan->shape = random.weighted<Shape>(
         {{Shape::Transactional, 10}, {Shape::Leased, 4}, {Shape::Execute, 2}, {Shape::Operate, 3}});
@@ -131,7 +136,7 @@ void draw_relay(Random& random, Plan* plan) {
                                             {Ending::Release, 1}});
     plan->action = random.one_in(4) ? "release" : "forget";
     plan->looks = true;
-    plan->one_statement = true;
+    plan->one_statement = mix.one_statement;
     plan->fingerprint = 0;
     plan->body_size = 40;
     plan->lease = random.spread(kMillisecond, 60 * kMillisecond);
@@ -149,7 +154,7 @@ Plan draw_plan(const Mix& mix, std::uint64_t seed, int session, std::int64_t tur
     draw_transaction(mix, random, &plan);
     draw_terms(mix, random, &plan);
     draw_work(mix, random, turn, &plan);
-    if (mix.relay_every > 0 && random.one_in(mix.relay_every)) draw_relay(random, &plan);
+    if (mix.relay_every > 0 && random.one_in(mix.relay_every)) draw_relay(mix, random, &plan);
     return plan;
 }
 
@@ -182,6 +187,8 @@ std::vector<Key> hot_keys(const Mix& mix) {
         if (round >= std::size(kNames)) name += std::to_string(round);
         keys.push_back({names[scope], kPrincipals[principal], name});
     }
+    for (int i = 0; i < mix.tenants; ++i)
+        keys.push_back({names[static_cast<std::size_t>(i) % names.size()], tenant(i), "order"});
     return keys;
 }
 

@@ -100,7 +100,7 @@ Question Protocol::begin(const Key& key) const {
     asked.fingerprint = plan_.fingerprint;
     asked.ttl = plan_.ttl;
     asked.lease = plan_.lease;
-    asked.hold = plan_.hold;
+    asked.hold = plan_.hold && mix_.hold;
     question.sql = kClaimColumns + ("idem_begin(" + begin_arguments(key) +
                                     (plan_.hold ? ", hold => true" : "") + ")");
     return question;

@@ -1,7 +1,8 @@
 // Where the server is. A failover moves it; where a cluster sees to that itself, clients know all
-// of its servers and look for the one that takes writes.
+// of its servers and look for the one that takes writes, or ask any of them.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <mutex>
 #include <string>
@@ -23,6 +24,26 @@ class Target {
         const std::lock_guard<std::mutex> guard(mutex_);
         servers_ = servers;
         direct_ = rest + " target_session_attrs=read-write";
+    }
+    // Of a cluster all of whose nodes may be asked: `asked` now, and `all` where something of what
+    // was asked may be under way.
+    void set_nodes(const std::vector<std::string>& asked, const std::vector<std::string>& all) {
+        const std::lock_guard<std::mutex> guard(mutex_);
+        direct_ = asked.front();
+        asked_ = asked;
+        all_ = all;
+    }
+    std::string node(std::size_t number) const {
+        const std::lock_guard<std::mutex> guard(mutex_);
+        return asked_[number % asked_.size()];
+    }
+    bool is_asked(const std::string& node) const {
+        const std::lock_guard<std::mutex> guard(mutex_);
+        return std::find(asked_.begin(), asked_.end(), node) != asked_.end();
+    }
+    std::vector<std::string> all_nodes() const {
+        const std::lock_guard<std::mutex> guard(mutex_);
+        return all_;
     }
     std::string direct() const {
         const std::lock_guard<std::mutex> guard(mutex_);
@@ -52,6 +73,8 @@ class Target {
     std::string direct_;
     std::string pooled_;
     std::vector<std::pair<std::string, int>> servers_;
+    std::vector<std::string> asked_;
+    std::vector<std::string> all_;
     mutable std::atomic<std::size_t> turn_{0};
 };
 

@@ -9,6 +9,7 @@
 #include "faults/service_faults.hpp"
 #include "run/report.hpp"
 #include "run/run.hpp"
+#include "scaleout/run.hpp"
 
 namespace {
 
@@ -38,6 +39,7 @@ Conclusion harm(const Options& options) {
 Conclusion act(const Options& options) {
     if (!options.check.empty()) return judge_file(options.check);
     if (!options.harm.empty()) return harm(options);
+    if (options.citus) return run_scaleout(options);
     return options.patroni.empty() ? run(options) : run_failover(options);
 }
 

@@ -20,6 +20,7 @@ struct Options {
     int pause = 150;    // ... every so many milliseconds on average
     std::string small_disk;
     std::string patroni;                // mode of a cluster, instead of a scenario on one server
+    bool citus = false;                 // ... or a Citus cluster
     std::string folder;                 // ... and where it is to be
     std::vector<std::string> settings;  // ... and of its servers
     bool effect_outside = false;        // see Sabotage
