@@ -127,8 +127,8 @@ Datum claims_here(FunctionCallInfo fcinfo) {
         pg::AsOwner frame = pg::begin_as_owner(store::kRecordTable);
         run(psprintf("SELECT scope, principal, key, attempt, holder, recovery_point, no_takeover,"
                      " backend_pid, backend_start, claimed_at, lease_until FROM %s"
-                     " WHERE status OPERATOR(pg_catalog.=) 'i'::pg_catalog.\"char\"",
-                     table),
+                     " WHERE status OPERATOR(pg_catalog.=) '%c'::pg_catalog.\"char\"",
+                     table, static_cast<char>(core::Status::InProgress)),
             true);
         for (std::uint64_t row = 0; row < SPI_processed; row++)
             tuplestore_puttuple(result->setResult, SPI_tuptable->vals[row]);
