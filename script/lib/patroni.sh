@@ -43,7 +43,7 @@ install_patroni() {
         /usr/bin/python3 -m venv "$folder"
         "$folder/bin/pip" install --quiet --disable-pip-version-check \
             "patroni[etcd3,psycopg3]==$PATRONI_VERSION"
-    ) >"$WORK/pip.log" 2>&1 || { show_tail 20 "$WORK/pip.log" >&2; return 1; }
+    ) >"$WORK/pip.log" 2>&1 || { show_tail 20 "$WORK/pip.log" >&2; rm -rf "$folder"; return 1; }
     patroni_is_there
 }
 
@@ -72,6 +72,7 @@ failover() {
     for setting in "${FAILOVER_SETTINGS[@]}"; do settings+=(--setting "$setting"); done
     chaos --patroni "$mode" --folder "$folder" --sessions 8 "${settings[@]}" "$@" || status=$?
     stop_servers_below "$folder"
+    ((status == 0)) || keep_cluster_logs "$folder"
     return "$status"
 }
 
@@ -83,7 +84,6 @@ run_failover() {
         status=0
         run_child failover "$mode" "$WORK/$mode" --seed "$seed" \
             --seconds "${SECONDS_EACH:-$((MINUTES * 60 / ${#MODES[@]}))}" "${OPTIONS[@]}" || status=$?
-        ((status == 0)) || keep_cluster_logs "$mode"
         rm -rf "${WORK:?}/$mode"
         ((status == 0)) || worst=$((worst == 1 ? 1 : status))
     done
@@ -91,11 +91,13 @@ run_failover() {
     return "$worst"
 }
 
+# keep_cluster_logs FOLDER: those of a cluster that is there no more.
 keep_cluster_logs() {
-    local folder=${KEEP:-$BUILD/chaos} node
+    local folder=${KEEP:-$BUILD/chaos} name log
+    name=patroni-$(basename "$1")
     mkdir -p "$folder"
-    for node in "$WORK/$1"/n*; do
-        [[ ! -f $node/server.log ]] || cp "$node/server.log" "$folder/patroni-$1-$(basename "$node").log"
+    for log in "$1"/n*/server.log "$1"/etcd.log; do
+        [[ ! -f $log ]] || cp "$log" "$folder/$name-$(basename "$(dirname "$log")")-$(basename "$log")"
     done
 }
 

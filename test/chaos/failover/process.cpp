@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <random>
 #include <stdexcept>
 #include <utility>
 
@@ -41,17 +42,16 @@ int start(const std::vector<std::string>& command, const std::string& folder,
     return pid;
 }
 
-// A socket that listens nowhere yet, to a port of the kernel's choice.
-std::pair<int, int> bind_anywhere() {
+// A socket that listens nowhere yet, bound to this port; -1 if it is taken.
+int bind_to(int port) {
     const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
     sockaddr_in address{};
     address.sin_family = AF_INET;
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof address;
-    if (socket < 0 || ::bind(socket, reinterpret_cast<sockaddr*>(&address), size) != 0 ||
-        ::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size) != 0)
-        throw std::runtime_error("no port is free");
-    return {socket, ntohs(address.sin_port)};
+    address.sin_port = htons(static_cast<std::uint16_t>(port));
+    if (::bind(socket, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0) return socket;
+    (void)::close(socket);
+    return -1;
 }
 
 }  // namespace
@@ -94,15 +94,22 @@ bool run_program(const std::vector<std::string>& command, const std::string& fol
            WEXITSTATUS(status) == 0;
 }
 
-// All are taken before the first is given back.
+// All are taken before the first is given back. Below those that the kernel gives to connections,
+// which would take one before its server starts.
 std::vector<int> free_ports(std::size_t count) {
-    std::vector<std::pair<int, int>> bound;
-    for (std::size_t i = 0; i < count; ++i) bound.push_back(bind_anywhere());
+    constexpr int kFirst = 12000;
+    constexpr int kLast = 32000;
+    std::random_device random;
     std::vector<int> ports;
-    for (const auto& [socket, port] : bound) {
-        (void)::close(socket);
+    std::vector<int> sockets;
+    while (ports.size() < count) {
+        const int port = kFirst + static_cast<int>(random() % (kLast - kFirst));
+        const int socket = bind_to(port);
+        if (socket < 0) continue;
+        sockets.push_back(socket);
         ports.push_back(port);
     }
+    for (const int socket : sockets) (void)::close(socket);
     return ports;
 }
 

@@ -1,5 +1,6 @@
 #include "load/client.hpp"
 
+#include <arpa/inet.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -173,18 +174,18 @@ Client::Status Client::run(Call call, const std::string& sql) {
     return status;
 }
 
-// libpqxx's pipeline sends a query at once and reads its result only when asked to.
+// As the protocol has it: whatever libpqxx sends without reading the answer it also cancels, and a
+// commit that waits for a standby would be over at once. Who can't send has hung up, too.
 void Client::send_and_hang_up(Call call, const std::string& sql) {
     sign(&call);
     call.invoked = now();
     call.result = Result::Info;
-    try {
-        pqxx::nontransaction tx(*connection_);
-        pqxx::pipeline unread(tx);
-        unread.insert(sql);
-        (void)::shutdown(connection_->sock(), SHUT_RDWR);
-    } catch (const pqxx::failure&) {
-    }
+    const auto length = htonl(static_cast<std::uint32_t>(sizeof(std::uint32_t) + sql.size() + 1));
+    std::string message = "Q";
+    message.append(reinterpret_cast<const char*>(&length), sizeof length);
+    message.append(sql.c_str(), sql.size() + 1);
+    (void)::send(connection_->sock(), message.data(), message.size(), MSG_NOSIGNAL);
+    (void)::shutdown(connection_->sock(), SHUT_RDWR);
     lose();
     unanswered_.push_back(calls_.size());
     calls_.push_back(std::move(call));
