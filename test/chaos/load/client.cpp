@@ -3,6 +3,8 @@
 #include <arpa/inet.h>
 #include <sys/socket.h>
 
+#include <algorithm>
+#include <iterator>
 #include <thread>
 
 #include "check/branches.hpp"
@@ -26,13 +28,15 @@ bool is_dropped(const pqxx::sql_error& error) {
            !has("CONTEXT:");
 }
 
-// Of Citus: another node did not answer to COMMIT or PREPARE, or this one's server was killed while
-// it waited for another.
+// Of Citus, as internal errors: another node did not answer, to COMMIT or PREPARE for instance, or
+// this one's server was killed while it waited for another.
 bool is_doubtful(const pqxx::sql_error& error) {
+    static const char* const kWords[] = {
+        "could not commit transaction for shard", "failure on connection marked as essential",
+        "server closed the connection unexpectedly", "postmaster was shut down"};
     const std::string text = error.what();
-    return text.find("could not commit transaction for shard") != std::string::npos ||
-           text.find("failure on connection marked as essential") != std::string::npos ||
-           text.find("postmaster was shut down") != std::string::npos;
+    return std::any_of(std::begin(kWords), std::end(kWords),
+                       [&](const char* words) { return text.find(words) != std::string::npos; });
 }
 
 // libpqxx 6 names some errors by their class alone.

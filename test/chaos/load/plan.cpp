@@ -107,7 +107,7 @@ void draw_terms(const Mix& mix, Random& random, Plan* plan) {
 void draw_work(const Mix& mix, Random& random, std::int64_t turn, Plan* plan) {
     constexpr std::int64_t kTurnsInGroup = 32;
     plan->looks = random.one_in(2);
-    plan->one_statement = random.one_in(2) && mix.one_statement;
+    plan->one_statement = random.one_in(2);
     plan->works_alone = random.one_in(4);
     plan->hold = random.one_in(4);
     plan->knocks = random.one_in(10);
@@ -126,7 +126,7 @@ void draw_work(const Mix& mix, Random& random, std::int64_t turn, Plan* plan) {
 
 // Few keys that pass from attempt to attempt, each of which leaves something for the next to see:
 // most of those who are granted one have waited for it, and have a snapshot that is older.
-void draw_relay(const Mix& mix, Random& random, Plan* plan) {
+void draw_relay(Random& random, Plan* plan) {
     plan->keys = {relay_keys()[static_cast<std::size_t>(random.between(0, 2))]};
     plan->shape = random.weighted<Shape>(
         {{Shape::Transactional, 10}, {Shape::Leased, 4}, {Shape::Execute, 2}, {Shape::Operate, 3}});
@@ -136,7 +136,7 @@ void draw_relay(const Mix& mix, Random& random, Plan* plan) {
                                             {Ending::Release, 1}});
     plan->action = random.one_in(4) ? "release" : "forget";
     plan->looks = true;
-    plan->one_statement = mix.one_statement;
+    plan->one_statement = true;
     plan->fingerprint = 0;
     plan->body_size = 40;
     plan->lease = random.spread(kMillisecond, 60 * kMillisecond);
@@ -154,7 +154,7 @@ Plan draw_plan(const Mix& mix, std::uint64_t seed, int session, std::int64_t tur
     draw_transaction(mix, random, &plan);
     draw_terms(mix, random, &plan);
     draw_work(mix, random, turn, &plan);
-    if (mix.relay_every > 0 && random.one_in(mix.relay_every)) draw_relay(mix, random, &plan);
+    if (mix.relay_every > 0 && random.one_in(mix.relay_every)) draw_relay(random, &plan);
     return plan;
 }
 

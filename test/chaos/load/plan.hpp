@@ -19,7 +19,7 @@ struct Mix {
     bool brief = true;            // keys whose retention ends within the run
     bool foreign = false;         // there is a foreign server
     bool same_statement = false;  // idem_begin has this argument
-    bool one_statement = true;    // claim, work and end may be one statement of the client's
+    bool distributed = false;     // one statement with claim, work and end is a function's call
     bool sums = true;             // accounts that SERIALIZABLE transactions depend on
     bool hold = true;             // has an effect
     int tenants = 0;              // more principals, with a hot key for each

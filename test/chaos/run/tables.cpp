@@ -51,6 +51,34 @@ BEGIN
 END $$;
 )";
 
+// Claim, work, effect and end as one statement of the client's, which Citus sends to the node that
+// has the principal's shards.
+const char* const kWhole = R"(
+CREATE FUNCTION chaos.whole(p text, s text, k text, t bigint, part text, effect text,
+    claim_ttl interval, claim_lease interval, claim_wait interval, claim_fingerprint bytea,
+    code int, result text)
+RETURNS TABLE (outcome text, token bigint, attempt int, status text, status_code int, body text,
+    point text, generation text) LANGUAGE plpgsql AS $$
+DECLARE
+    c idem_claim;
+    first_claimed text;
+BEGIN
+    SELECT * INTO c FROM idem_begin(k, scope => s, principal => p, fingerprint => claim_fingerprint,
+        ttl => claim_ttl, lease => claim_lease, wait => claim_wait);
+    first_claimed := (extract(epoch FROM c.created_at) * 1000000)::bigint::text;
+    status := c.status;
+    IF c.outcome = 'execute' THEN
+        PERFORM chaos.take_part(t, part, s, p, k, first_claimed, c.token,
+            coalesce(c.recovery_point, ''));
+        INSERT INTO chaos.effect VALUES (effect, t, s, p, k);
+        PERFORM idem_complete(k, code, result, scope => s, principal => p);
+        status := 'completed';
+    END IF;
+    RETURN QUERY SELECT c.outcome, c.token, c.attempt, status, c.status_code,
+        convert_from(c.body, 'UTF8'), c.recovery_point, first_claimed;
+END $$;
+)";
+
 // A volatile function of PL/pgSQL takes its snapshots as statements of the client's do.
 const char* const kWork = R"(
 CREATE FUNCTION chaos.take_part(t bigint, part text, s text, p text, k text, g text, tok bigint,
@@ -155,6 +183,9 @@ std::vector<std::string> distributed_work() {
         "SELECT create_distributed_table('chaos.look', 'principal', colocate_with => "
         "'chaos.effect')",
         replaced(kWorkOfShards, "%LOOKED_AT%", std::to_string(kLookedAt)),
+        kWhole,
+        "SELECT create_distributed_function(oid::regprocedure, 'p', colocate_with => "
+        "'chaos.effect', force_delegation => true) FROM pg_proc WHERE proname = 'whole'",
         "SELECT create_distributed_function(oid::regprocedure) FROM pg_proc"
         " WHERE pronamespace = 'chaos'::regnamespace AND proname IN ('take_part', 'work')",
         "SELECT idem_distribute('chaos.effect')",

@@ -18,7 +18,7 @@ constexpr Micros kForStart = 60 * kSecond;
 Micros pause_of(Lane lane) {
     switch (lane) {
         case Lane::Connections:
-            return 250 * kMillisecond;
+            return 400 * kMillisecond;
         case Lane::Servers:
             return 8 * kSecond;
         default:

@@ -26,7 +26,7 @@ Mix mix_of(const Options& options) {
     mix.harm = !options.faults.empty();
     mix.prepare = false;
     mix.sums = false;
-    mix.one_statement = false;
+    mix.distributed = true;
     mix.hold = false;
     mix.tenants = 8;
     return mix;
