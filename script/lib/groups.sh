@@ -43,7 +43,20 @@ group_checks() {
     check "where packages come from is left to the machine's settings" "$ROOT/test/check_hosts"
     check "every promise of docs/reliability.md and docs/security.md names tests that exist, and excerpts are what they quote" \
         "$ROOT/test/check_promises"
+    check "a server that does not say where it is is not copied" silent_server_is_not_copied
     ((CHECKS_FAILED == 0))
+}
+
+# Its folders would be empty words, and a copy of them one of the whole machine.
+silent_server_is_not_copied() {
+    mkdir -p "$WORK/silent"
+    printf '#!/bin/sh\n[ "$1" = --bindir ] && echo /nowhere\n' >"$WORK/silent/pg_config"
+    chmod +x "$WORK/silent/pg_config"
+    PG_CONFIG=$WORK/silent/pg_config
+    use_installation "$WORK/silent/copy"
+    cp() { touch "$WORK/silent/copied"; }
+    copy_installation && return 1
+    [[ ! -e $WORK/silent/copied ]]
 }
 
 releases_are_equal() {

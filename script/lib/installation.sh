@@ -15,10 +15,13 @@ use_installation() {
 # A server finds its files relative to where its programs really are, so these must not be links. Hard
 # ones would do, but then a change of owner or mode would be one of the machine's files as well.
 copy_installation() {
-    local folder
+    local programs library share folder
+    # An empty answer would be the whole machine.
+    programs=$("$PG_CONFIG" --bindir) && library=$("$PG_CONFIG" --pkglibdir) && share=$("$PG_CONFIG" --sharedir) &&
+        [[ -n $programs && -n $library && -n $share ]] || { say "$PG_CONFIG does not say where the server is"; return 1; }
     rm -rf "$INSTALLED"
-    copy_programs "$("$PG_CONFIG" --bindir)" || return
-    for folder in "$("$PG_CONFIG" --pkglibdir)" "$("$PG_CONFIG" --sharedir)"; do
+    copy_programs "$programs" || return
+    for folder in "$library" "$share"; do
         mkdir -p "$INSTALLED$folder"
         cp -R --preserve=mode,timestamps,links "$folder/." "$INSTALLED$folder" || return
         forget_module_in "$INSTALLED$folder"
