@@ -84,6 +84,13 @@ COMMENT ON COLUMN idempotency.record.claimed_at IS 'claim of this attempt';
 COMMENT ON COLUMN idempotency.record.expires_at IS 'the answer is replayed until then';
 COMMENT ON COLUMN idempotency.record.retained_until IS 'the key is remembered until then';
 
+-- Where Citus is, the table may be distributed beside others, and the principal has their collation: the
+-- database's.
+CREATE FUNCTION idempotency.fit_to_citus() RETURNS void
+    LANGUAGE c AS 'MODULE_PATHNAME', 'idem_owner_fit_to_citus';
+SELECT idempotency.fit_to_citus();
+DROP FUNCTION idempotency.fit_to_citus();
+
 -- When a row may go.
 CREATE INDEX record_retained_until ON idempotency.record (retained_until);
 
@@ -172,6 +179,29 @@ CREATE UNIQUE INDEX journal_one_row ON idempotency.journal ((true));
 SELECT pg_catalog.pg_extension_config_dump('idempotency.record', '');
 SELECT pg_catalog.pg_extension_config_dump('idempotency.policy', '');
 
+-- Who may call what, in a cluster: see rights.cpp.
+CREATE FUNCTION idempotency.granted_here(role name, operator boolean) RETURNS boolean
+    LANGUAGE c STRICT AS 'MODULE_PATHNAME', 'idem_owner_granted_here';
+COMMENT ON FUNCTION idempotency.granted_here(name, boolean) IS 'does on this node as a row of idempotency.granted says';
+REVOKE ALL ON FUNCTION idempotency.granted_here(name, boolean) FROM PUBLIC;
+
+CREATE FUNCTION idempotency.revoked_here() RETURNS trigger
+    LANGUAGE c AS 'MODULE_PATHNAME', 'idem_owner_revoked_here';
+COMMENT ON FUNCTION idempotency.revoked_here() IS 'takes back on this node what a row of idempotency.granted gave';
+REVOKE ALL ON FUNCTION idempotency.revoked_here() FROM PUBLIC;
+
+CREATE TABLE idempotency.granted (
+    role     name NOT NULL,
+    operator boolean NOT NULL,
+    CONSTRAINT granted_pkey PRIMARY KEY (role),
+    CONSTRAINT granted_here CHECK (idempotency.granted_here(role, operator))
+);
+COMMENT ON TABLE idempotency.granted IS 'what idem_grant has given in a cluster, on every node; empty on a single server';
+CREATE TRIGGER revoked_here
+    AFTER DELETE ON idempotency.granted
+    FOR EACH ROW EXECUTE FUNCTION idempotency.revoked_here();
+SELECT pg_catalog.pg_extension_config_dump('idempotency.granted', '');
+
 CREATE FUNCTION idempotency.claim_lives(lease_until timestamptz, backend_pid integer, backend_start timestamptz)
     RETURNS boolean
     LANGUAGE c PARALLEL RESTRICTED AS 'MODULE_PATHNAME', 'idem_claim_lives';
@@ -179,6 +209,18 @@ COMMENT ON FUNCTION idempotency.claim_lives(timestamptz, integer, timestamptz)
     IS 'whether the lease of a claim runs and the backend that it names, if any, has not ended';
 REVOKE ALL ON FUNCTION idempotency.claim_lives(timestamptz, integer, timestamptz) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION idempotency.claim_lives(timestamptz, integer, timestamptz) TO pg_monitor;
+
+CREATE FUNCTION idempotency.this_node() RETURNS text
+    LANGUAGE c STABLE AS 'MODULE_PATHNAME', 'idem_this_node';
+COMMENT ON FUNCTION idempotency.this_node() IS 'host and port of this node of a cluster; null on a single server';
+REVOKE ALL ON FUNCTION idempotency.this_node() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION idempotency.this_node() TO pg_monitor;
+
+CREATE FUNCTION idempotency.of_nodes(shape anyelement) RETURNS SETOF anyelement
+    LANGUAGE c AS 'MODULE_PATHNAME', 'idem_of_nodes';
+COMMENT ON FUNCTION idempotency.of_nodes(anyelement) IS 'the rows of a view of this schema, of every node of a cluster';
+REVOKE ALL ON FUNCTION idempotency.of_nodes(anyelement) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION idempotency.of_nodes(anyelement) TO pg_monitor;
 
 CREATE VIEW idempotency.records AS
 SELECT scope, principal, key,
@@ -194,7 +236,7 @@ SELECT scope, principal, key,
        backend_pid IS NOT NULL AS held, created_at, claimed_at, finished_at, lease_until,
        next_attempt_at, NULLIF(expires_at, 'infinity') AS expires_at,
        NULLIF(retained_until, 'infinity') AS retained_until,
-       fingerprint, operation, request, resolved_by
+       fingerprint, operation, request, resolved_by, idempotency.this_node() AS node
   FROM idempotency.record;
 COMMENT ON VIEW idempotency.records IS 'the records, with statuses as words and without tokens';
 
@@ -210,45 +252,82 @@ SELECT scope_pattern, ttl, retention, lease, wait, max_attempts, retry_base, ret
  WHERE NOT dropped;
 COMMENT ON VIEW idempotency.policies IS 'the policies, and whether the roles that they admit exist';
 
+-- Read as the owner of the table, also where it lies in shards.
+CREATE FUNCTION idempotency.claims_here(
+    OUT scope text,
+    OUT principal text,
+    OUT key text,
+    OUT attempt integer,
+    OUT holder text,
+    OUT recovery_point text,
+    OUT no_takeover boolean,
+    OUT backend_pid integer,
+    OUT backend_start timestamptz,
+    OUT claimed_at timestamptz,
+    OUT lease_until timestamptz
+) RETURNS SETOF record
+    LANGUAGE c AS 'MODULE_PATHNAME', 'idem_claims_here';
+COMMENT ON FUNCTION idempotency.claims_here() IS 'records in progress of this node';
+REVOKE ALL ON FUNCTION idempotency.claims_here() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION idempotency.claims_here() TO pg_monitor;
+
 -- Who executes something now. A leased claim is a row; a transactional one is known by its lock
 -- only, for its row is not written yet.
-CREATE VIEW idempotency.in_flight AS
+CREATE VIEW idempotency.in_flight_here AS
 SELECT 'leased' AS kind, scope, principal, key, attempt, holder, backend_pid AS pid,
        NULL::text AS application_name, claimed_at AS since,
-       pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) claimed_at AS age, lease_until
-  FROM idempotency.record
- WHERE status OPERATOR(pg_catalog.=) 'i' AND idempotency.claim_lives(lease_until, backend_pid, backend_start)
+       pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) claimed_at AS age, lease_until, idempotency.this_node() AS node
+  FROM idempotency.claims_here()
+ WHERE idempotency.claim_lives(lease_until, backend_pid, backend_start)
 UNION ALL
 SELECT CASE WHEN l.pid IS NULL THEN 'prepared' ELSE 'transactional' END, NULL, NULL, NULL, NULL, NULL,
        l.pid, a.application_name, a.xact_start,
-       pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) a.xact_start, NULL
+       pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) a.xact_start, NULL, idempotency.this_node()
   FROM pg_catalog.pg_locks l
   LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid OPERATOR(pg_catalog.=) l.pid
  WHERE l.locktype OPERATOR(pg_catalog.=) 'advisory' AND l.objsubid OPERATOR(pg_catalog.=) 18756
    AND l.granted AND l.mode OPERATOR(pg_catalog.=) 'ExclusiveLock'
    AND l.database OPERATOR(pg_catalog.=) (SELECT d.oid FROM pg_catalog.pg_database d
                                            WHERE d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database());
+COMMENT ON VIEW idempotency.in_flight_here IS 'of this node, leased claims and transactions that hold the lock of a key';
+
+CREATE VIEW idempotency.in_flight AS
+SELECT * FROM idempotency.of_nodes(NULL::idempotency.in_flight_here);
 COMMENT ON VIEW idempotency.in_flight IS 'leased claims, and transactions that hold the lock of a key';
 
-CREATE VIEW idempotency.abandoned AS
+CREATE VIEW idempotency.abandoned_here AS
 SELECT scope, principal, key, CASE WHEN no_takeover THEN 'unknown' ELSE 'in_progress' END AS status,
        attempt, holder, recovery_point, claimed_at, lease_until,
-       GREATEST(pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) lease_until, '0') AS overdue
-  FROM idempotency.record
- WHERE status OPERATOR(pg_catalog.=) 'i' AND NOT idempotency.claim_lives(lease_until, backend_pid, backend_start);
+       GREATEST(pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) lease_until, '0') AS overdue,
+       idempotency.this_node() AS node
+  FROM idempotency.claims_here()
+ WHERE NOT idempotency.claim_lives(lease_until, backend_pid, backend_start);
+COMMENT ON VIEW idempotency.abandoned_here IS 'of this node, claims that nobody is at work on';
+
+CREATE VIEW idempotency.abandoned AS
+SELECT * FROM idempotency.of_nodes(NULL::idempotency.abandoned_here);
 COMMENT ON VIEW idempotency.abandoned IS 'claims whose lease is over, or whose session has ended, and which nobody has taken over';
 
-CREATE VIEW idempotency.sweeper AS
+CREATE FUNCTION idempotency.backlog(until timestamptz) RETURNS bigint
+    LANGUAGE c AS 'MODULE_PATHNAME', 'idem_backlog';
+COMMENT ON FUNCTION idempotency.backlog(timestamptz) IS 'how many records of this node may be removed';
+REVOKE ALL ON FUNCTION idempotency.backlog(timestamptz) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION idempotency.backlog(timestamptz) TO pg_monitor;
+
+CREATE VIEW idempotency.sweeper_here AS
 SELECT pg_catalog.current_database() AS database, j.last_run, j.last_duration, j.last_rows, j.total_rows,
-       (SELECT pg_catalog.count(*) FROM idempotency.record r
-         WHERE r.retained_until OPERATOR(pg_catalog.<=)
-               (pg_catalog.now() OPERATOR(pg_catalog.-)
-                COALESCE(pg_catalog.current_setting('idempotency.cleanup_grace', true), '0')::interval)
-           AND r.status OPERATOR(pg_catalog.<>) 'i') AS backlog,
+       idempotency.backlog(pg_catalog.now() OPERATOR(pg_catalog.-)
+                           COALESCE(pg_catalog.current_setting('idempotency.cleanup_grace', true), '0')::interval)
+           AS backlog,
        j.failures, j.last_error, j.last_error_at,
        (SELECT pg_catalog.min(a.pid) FROM pg_catalog.pg_stat_activity a
-         WHERE a.backend_type OPERATOR(pg_catalog.=) 'idempotency launcher') AS launcher_pid
+         WHERE a.backend_type OPERATOR(pg_catalog.=) 'idempotency launcher') AS launcher_pid,
+       idempotency.this_node() AS node
   FROM idempotency.journal j;
+COMMENT ON VIEW idempotency.sweeper_here IS 'the sweeper of this node';
+
+CREATE VIEW idempotency.sweeper AS
+SELECT * FROM idempotency.of_nodes(NULL::idempotency.sweeper_here);
 COMMENT ON VIEW idempotency.sweeper IS 'what the sweeper last did in this database, and what it has to do';
 
 CREATE FUNCTION idempotency.scope_stats(
@@ -276,7 +355,7 @@ REVOKE ALL ON FUNCTION idempotency.scope_stats() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION idempotency.scope_stats() TO pg_monitor;
 
 -- The total is the row in which "total" is true.
-CREATE VIEW idempotency.stats AS
+CREATE VIEW idempotency.stats_here AS
 SELECT scope, GROUPING(scope) OPERATOR(pg_catalog.=) 1 AS total,
        pg_catalog.sum(executed)::bigint AS executed,
        pg_catalog.sum(replayed)::bigint AS replayed,
@@ -293,10 +372,35 @@ SELECT scope, GROUPING(scope) OPERATOR(pg_catalog.=) 1 AS total,
        pg_catalog.sum(waits)::bigint AS waits,
        pg_catalog.sum(wait_micros)::double precision OPERATOR(pg_catalog./) 1000000 AS wait_seconds,
        pg_catalog.sum(swept)::bigint AS swept,
-       pg_catalog.min(since) AS since
+       pg_catalog.min(since) AS since,
+       idempotency.this_node() AS node
   FROM idempotency.scope_stats()
  GROUP BY GROUPING SETS ((scope), ());
+COMMENT ON VIEW idempotency.stats_here IS 'the counters of this node';
+
+CREATE VIEW idempotency.stats AS
+SELECT * FROM idempotency.of_nodes(NULL::idempotency.stats_here);
 COMMENT ON VIEW idempotency.stats IS 'what idem_begin decided and what came of it, per scope and in total';
+
+CREATE FUNCTION idempotency.tables_here(
+    OUT shard bigint,
+    OUT "table" regclass,
+    OUT store text,
+    OUT why text
+) RETURNS SETOF record
+    LANGUAGE c AS 'MODULE_PATHNAME', 'idem_tables_here';
+COMMENT ON FUNCTION idempotency.tables_here() IS 'the tables with the records that this node has';
+REVOKE ALL ON FUNCTION idempotency.tables_here() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION idempotency.tables_here() TO pg_monitor;
+
+CREATE VIEW idempotency.stores_here AS
+SELECT shard, "table"::text AS "table", store, why, idempotency.this_node() AS node
+  FROM idempotency.tables_here();
+COMMENT ON VIEW idempotency.stores_here IS 'what serves the records of this node';
+
+CREATE VIEW idempotency.stores AS
+SELECT * FROM idempotency.of_nodes(NULL::idempotency.stores_here);
+COMMENT ON VIEW idempotency.stores IS 'where records are, and which store serves them: heap, or sql and why';
 
 CREATE FUNCTION idempotency.policy_changed() RETURNS trigger
     LANGUAGE c AS 'MODULE_PATHNAME', 'idem_policy_changed';
@@ -663,6 +767,12 @@ CREATE FUNCTION @extschema@.idem_revoke(role regrole) RETURNS void
 COMMENT ON FUNCTION @extschema@.idem_revoke(regrole) IS 'take back what idem_grant gave';
 REVOKE ALL ON FUNCTION @extschema@.idem_revoke(regrole) FROM PUBLIC;
 
+CREATE FUNCTION @extschema@.idem_distribute(colocate_with regclass DEFAULT NULL) RETURNS void
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_owner_distribute';
+COMMENT ON FUNCTION @extschema@.idem_distribute(regclass)
+    IS 'distribute the records over the nodes of a Citus cluster, by principal';
+REVOKE ALL ON FUNCTION @extschema@.idem_distribute(regclass) FROM PUBLIC;
+
 ----------------------------------------------------------------------------------------------------
 -- Pure helpers
 ----------------------------------------------------------------------------------------------------
@@ -746,9 +856,10 @@ COMMENT ON FUNCTION @extschema@.idem_response(integer, jsonb, json) IS 'a respon
 
 GRANT USAGE ON SCHEMA idempotency TO pg_monitor;
 GRANT SELECT ON idempotency.policies, idempotency.in_flight, idempotency.abandoned, idempotency.sweeper,
-    idempotency.stats
+    idempotency.stats, idempotency.stores, idempotency.in_flight_here, idempotency.abandoned_here,
+    idempotency.sweeper_here, idempotency.stats_here, idempotency.stores_here
     TO pg_monitor;
 GRANT SELECT (scope, principal, key, status, attempt, status_code, body_omitted, recovery_point, holder,
               held, created_at, claimed_at, finished_at, lease_until, next_attempt_at, expires_at,
-              retained_until, operation, resolved_by)
+              retained_until, operation, resolved_by, node)
     ON idempotency.records TO pg_monitor;

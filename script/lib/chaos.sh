@@ -2,6 +2,7 @@
 # shellcheck shell=bash
 
 BUGS_FOLDER=$ROOT/test/chaos/bugs
+SCALEOUT_BUGS=$BUGS_FOLDER/scaleout
 
 # Few locks and connections, so that they can be used up; commits that a crash of the server does
 # not lose; sweepers that never rest.
@@ -187,7 +188,7 @@ bugs_fit() {
         echo "does not fit: $file"
         show_tail 20 "$WORK/fitted.log"
         return 1
-    done < <(bug_files)
+    done < <(bug_files; BUGS_FOLDER=$SCALEOUT_BUGS bug_files)
 }
 
 patched_compiles() {
@@ -231,7 +232,7 @@ caught() {
     read -ra options <<<"$(head_of "$file" Options)"
     if (plant "$file") >"$WORK/planted.log" 2>&1; then
         for seed in 1 2 3; do
-            run_planted "$file" --seed "$seed" --seconds $((seed * 6)) "${options[@]}" && status=0 && break
+            "$RUN_PLANTED" "$file" --seed "$seed" --seconds $((seed * 6)) "${options[@]}" && status=0 && break
         done
     fi
     ! is_patch "$file" || patch_tree "$WORK/planted" "$file" -R >/dev/null
@@ -244,7 +245,8 @@ plant() {
     SRC=$WORK/planted MODULE_FOLDER=$WORK/planted-build install_module "$OUR_CONFIG"
 }
 
-# Whether the checker has found what it should.
+# Whether the checker has found what it should. On a cluster another function runs.
+RUN_PLANTED=run_planted
 run_planted() {
     local file=$1 status=0 settings
     shift

@@ -4,8 +4,8 @@
 
 # shellcheck disable=SC2034 # for script/test
 GROUPS_IN_ORDER=(checks build core model fuzz regress isolation tap client regress-sql isolation-sql
-    tap-sql client-sql docs examples recipes demo chaos private)
-GROUPS_ON_REQUEST=(upgrade)
+    tap-sql client-sql scale docs examples recipes demo chaos private)
+GROUPS_ON_REQUEST=(upgrade failover)
 # Those that need no more than the module does.
 GROUPS_OF_MODULE=(checks build regress isolation upgrade)
 
@@ -41,7 +41,8 @@ group_checks() {
     [[ ! -e $ROOT/.git ]] ||
         check "a release has the same bytes whenever and wherever it is made" releases_are_equal
     check "where packages come from is left to the machine's settings" "$ROOT/test/check_hosts"
-    check "every promise of docs/reliability.md and docs/security.md names tests that exist" "$ROOT/test/check_promises"
+    check "every promise of docs/reliability.md and docs/security.md names tests that exist, and excerpts are what they quote" \
+        "$ROOT/test/check_promises"
     check "a server that does not say where it is is not copied" silent_server_is_not_copied
     ((CHECKS_FAILED == 0))
 }
@@ -208,6 +209,18 @@ group_tap() {
     prove_or_explain "$WORK"/tap-sources/test/tap/*.pl
 }
 
+# On a Citus cluster, where the server has Citus.
+group_scale() {
+    if ! citus_is_installed; then
+        echo "ok 1 - skipped: $(without_citus)"
+        return
+    fi
+    ensure_installed
+    copy_sources "$WORK/tap-sources"
+    run_as_postgres mkdir -p "$WORK/tap" "$WORK/tap/tmp"
+    prove_or_explain "$WORK"/tap-sources/test/scale/*.pl
+}
+
 # From the server in OLD_BINDIR, which has our module, too.
 group_upgrade() {
     [[ -x ${OLD_BINDIR:-}/postgres ]] || die "OLD_BINDIR is not the programs of an older server"
@@ -338,4 +351,20 @@ chaos_does_not_count() {
     local status=0
     "$ROOT/script/chaos" --scenario mixed --seconds 3 --faults none || status=$?
     ((status == 3))
+}
+
+# Three servers, of which some die; and that the checker sees what gets lost where nobody waits.
+group_failover() {
+    if ! prepare_failover; then
+        echo "ok 1 - failover # SKIP there is no $LACKING"
+        return 0
+    fi
+    build_for_chaos
+    check "synchronous: a killed server, a switchover and a stopped agent lose nothing" \
+        failover sync "$WORK/sync" --seed 2 --seconds 24 --faults server,switchover,freeze
+    check "asynchronous: record and effect are lost together" \
+        failover async "$WORK/async" --seed 1 --seconds 1 --faults server
+    check "what is lost where nobody waits for a standby is found" \
+        prove_failover asynchronous_taken_for_synchronous
+    ((CHECKS_FAILED == 0))
 }

@@ -54,6 +54,7 @@ stop_servers_below() {
         mapfile -t pids < <(processes_below "$1")
         ((${#pids[@]})) || return 0
         kill -QUIT "${pids[@]}" 2>/dev/null
+        kill -CONT "${pids[@]}" 2>/dev/null # one that is stopped does not end otherwise
         sleep 0.1
     done
     kill -KILL "${pids[@]}" 2>/dev/null

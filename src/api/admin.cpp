@@ -1,11 +1,12 @@
-// Functions for operators: what becomes of single records, who may call what, what was counted.
+// Functions for operators: what becomes of single records, what was counted.
 
 #include "core/outcome.hpp"
 
 #include "api/arguments.hpp"
+#include "api/forward.hpp"
+#include "api/nodes.hpp"
 #include "claim/operator.hpp"
 #include "pg/boundary.hpp"
-#include "pg/owner.hpp"
 #include "stats/counters.hpp"
 #include "store/sweep.hpp"
 
@@ -61,11 +62,34 @@ Datum forget(FunctionCallInfo fcinfo) {
     PG_RETURN_BOOL(claim::forget(ref));
 }
 
+// The schema of a function of ours, for a call on another node.
+char* call_there(FunctionCallInfo fcinfo, const char* arguments) {
+    Oid function = fcinfo->flinfo->fn_oid;
+    return psprintf("SELECT %s(%s)",
+                    quote_qualified_identifier(get_namespace_name(get_func_namespace(function)),
+                                               get_func_name(function)),
+                    arguments);
+}
+
+// What a cleanup on all nodes may still remove.
+struct CleanupEverywhere {
+    FunctionCallInfo call;
+    std::int64_t max_rows;
+};
+
+char* cleanup_statement(std::int64_t before, void* argument) {
+    auto* everywhere = static_cast<CleanupEverywhere*>(argument);
+    if (before >= everywhere->max_rows) return pstrdup("SELECT 0");
+    return call_there(everywhere->call, psprintf(INT64_FORMAT, everywhere->max_rows - before));
+}
+
 // idem_cleanup(max_rows)
 Datum cleanup(FunctionCallInfo fcinfo) {
     std::int64_t max_rows = bigint_or_none(fcinfo, 0).value_or(INT64_MAX);
     if (max_rows < 1) raise_number("max_rows", max_rows, 1, INT64_MAX);
     pg::require_writable("idem_cleanup()");
+    CleanupEverywhere everywhere{fcinfo, max_rows};
+    if (asks_other_nodes()) PG_RETURN_INT64(sum_of_nodes(cleanup_statement, &everywhere));
     store::Sweep which{DT_NOBEGIN, GetCurrentTimestamp(), max_rows, stats::count_swept};
     PG_RETURN_INT64(store::sweep(which).rows);
 }
@@ -78,63 +102,6 @@ Datum claim_lives(FunctionCallInfo fcinfo) {
     record.backend_pid = PG_ARGISNULL(1) ? 0 : PG_GETARG_INT32(1);
     record.backend_start = PG_ARGISNULL(2) ? pg::kNoTime : PG_GETARG_TIMESTAMPTZ(2);
     PG_RETURN_BOOL(claim::claim_lives(record));
-}
-
-// ---- rights: plain GRANT and REVOKE of the caller, who therefore has to own the extension ----
-
-// Of the functions that the install script has closed to PUBLIC.
-constexpr const char* kProtocol = "p.prosrc !~ '^idem_(operator|owner)_'";
-constexpr const char* kOperator = "p.prosrc ~ '^idem_operator_'";
-
-// What they are called, with their schema and arguments. Regprocedure qualifies them, because only
-// pg_catalog is on the search_path. That the install script has closed them the server remembers in
-// pg_init_privs, whatever has been granted since.
-const char* function_list(Oid self, const char* which) {
-    const char* query = psprintf(
-        "SELECT pg_catalog.string_agg(p.oid::pg_catalog.regprocedure::pg_catalog.text, ', '"
-        " ORDER BY p.oid)"
-        " FROM pg_catalog.pg_proc self JOIN pg_catalog.pg_proc p"
-        " ON p.probin = self.probin AND p.pronamespace = self.pronamespace"
-        " JOIN pg_catalog.pg_init_privs i"
-        " ON i.objoid = p.oid AND i.classoid = 'pg_catalog.pg_proc'::pg_catalog.regclass"
-        " WHERE self.oid = %u AND %s",
-        self, which);
-    if (SPI_execute(query, true, 0) != SPI_OK_SELECT || SPI_processed != 1)
-        elog(ERROR, "idempotency: the functions could not be listed");
-    return SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1);
-}
-
-void execute(const char* command) {
-    if (SPI_execute(command, false, 0) != SPI_OK_UTILITY)
-        elog(ERROR, "idempotency: could not execute \"%s\"", command);
-}
-
-// Rights are granted as the caller, but with our search_path.
-void change_rights(FunctionCallInfo fcinfo, const char* verb, const char* preposition,
-                   const char* which) {
-    if (PG_ARGISNULL(0)) raise_null("role");
-    const char* role = quote_identifier(GetUserNameFromId(PG_GETARG_OID(0), false));
-    int guc_level = NewGUCNestLevel();
-    pg::set_locally("search_path", "pg_catalog, pg_temp");
-    if (SPI_connect() != SPI_OK_CONNECT) elog(ERROR, "idempotency: SPI_connect failed");
-    const char* functions = function_list(fcinfo->flinfo->fn_oid, which);
-    execute(psprintf("%s EXECUTE ON FUNCTION %s %s %s", verb, functions, preposition, role));
-    (void)SPI_finish();
-    AtEOXact_GUC(false, guc_level);
-}
-
-// idem_grant(role, operator)
-Datum grant_rights(FunctionCallInfo fcinfo) {
-    change_rights(fcinfo, "GRANT", "TO", kProtocol);
-    if (bool_or(fcinfo, 1, false)) change_rights(fcinfo, "GRANT", "TO", kOperator);
-    PG_RETURN_VOID();
-}
-
-// idem_revoke(role)
-Datum revoke_rights(FunctionCallInfo fcinfo) {
-    change_rights(fcinfo, "REVOKE", "FROM", kProtocol);
-    change_rights(fcinfo, "REVOKE", "FROM", kOperator);
-    PG_RETURN_VOID();
 }
 
 // ---- statistics ----
@@ -174,10 +141,18 @@ Datum scope_stats(FunctionCallInfo fcinfo) {
     return 0;
 }
 
+char* reset_statement(std::int64_t, void* argument) {
+    return psprintf("SELECT 0 FROM (%s) reset",
+                    call_there(static_cast<FunctionCallInfo>(argument), ""));
+}
+
 // idem_stats_reset()
-Datum stats_reset(FunctionCallInfo) {
+Datum stats_reset(FunctionCallInfo fcinfo) {
     require_statistics();
-    stats::reset();
+    if (asks_other_nodes())
+        (void)sum_of_nodes(reset_statement, fcinfo);
+    else
+        stats::reset();
     PG_RETURN_VOID();
 }
 
@@ -185,11 +160,9 @@ Datum stats_reset(FunctionCallInfo) {
 
 }  // namespace idem::api
 
-IDEM_FUNCTION(idem_operator_resolve, idem::api::resolve);
-IDEM_FUNCTION(idem_operator_forget, idem::api::forget);
+IDEM_FUNCTION(idem_operator_resolve, idem::api::at_its_records<idem::api::resolve>);
+IDEM_FUNCTION(idem_operator_forget, idem::api::at_its_records<idem::api::forget>);
 IDEM_FUNCTION(idem_operator_cleanup, idem::api::cleanup);
 IDEM_FUNCTION(idem_claim_lives, idem::api::claim_lives);
-IDEM_FUNCTION(idem_owner_grant, idem::api::grant_rights);
-IDEM_FUNCTION(idem_owner_revoke, idem::api::revoke_rights);
 IDEM_FUNCTION(idem_scope_stats, idem::api::scope_stats);
 IDEM_FUNCTION(idem_operator_stats_reset, idem::api::stats_reset);

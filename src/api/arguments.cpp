@@ -149,6 +149,12 @@ void raise_number(const char* what, std::int64_t given, std::int64_t least, std:
     pg_unreachable();
 }
 
+void check_is_trigger(FunctionCallInfo fcinfo) {
+    if (!CALLED_AS_TRIGGER(fcinfo))
+        ereport(ERROR, (errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+                        errmsg("this function is called by a trigger only")));
+}
+
 text* text_or_null(FunctionCallInfo fcinfo, int arg) {
     return PG_ARGISNULL(arg) ? nullptr : PG_GETARG_TEXT_PP(arg);
 }

@@ -16,6 +16,9 @@ void append_word(StringInfo list, std::string_view word);
 [[noreturn]] void raise_number(const char* what, std::int64_t given, std::int64_t least,
                                std::int64_t most);
 
+// An error unless the server calls the function for a trigger.
+void check_is_trigger(FunctionCallInfo fcinfo);
+
 // nullptr for null.
 text* text_or_null(FunctionCallInfo fcinfo, int arg);
 bytea* bytea_or_null(FunctionCallInfo fcinfo, int arg);

@@ -3,6 +3,7 @@
 #include "api/begin.hpp"
 
 #include "api/arguments.hpp"
+#include "api/forward.hpp"
 #include "api/types.hpp"
 #include "claim/begin.hpp"
 #include "claim/locks.hpp"
@@ -171,6 +172,6 @@ Datum claim_datum(FunctionCallInfo fcinfo, const claim::Answer& answer) {
 
 }  // namespace idem::api
 
-IDEM_FUNCTION(idem_begin, idem::api::begin);
-IDEM_FUNCTION(idem_once, idem::api::once);
-IDEM_FUNCTION(idem_get, idem::api::get);
+IDEM_FUNCTION(idem_begin, idem::api::at_its_records<idem::api::begin>);
+IDEM_FUNCTION(idem_once, idem::api::at_its_records<idem::api::once>);
+IDEM_FUNCTION(idem_get, idem::api::at_its_records<idem::api::get>);

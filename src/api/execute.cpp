@@ -3,6 +3,7 @@
 #include "claim/execute.hpp"
 #include "api/arguments.hpp"
 #include "api/begin.hpp"
+#include "api/forward.hpp"
 #include "api/types.hpp"
 #include "pg/boundary.hpp"
 #include "pg/jsonb.hpp"
@@ -175,4 +176,4 @@ Datum execute(FunctionCallInfo fcinfo) {
 
 }  // namespace idem::api
 
-IDEM_FUNCTION(idem_execute, idem::api::execute);
+IDEM_FUNCTION(idem_execute, idem::api::at_its_records<idem::api::execute>);

@@ -2,6 +2,7 @@
 // signatures each, which differ only in how the body turns into bytes.
 
 #include "api/arguments.hpp"
+#include "api/forward.hpp"
 #include "claim/holder.hpp"
 #include "pg/boundary.hpp"
 #include "pg/jsonb.hpp"
@@ -101,12 +102,12 @@ Datum checkpoint(FunctionCallInfo fcinfo) {
 
 }  // namespace idem::api
 
-IDEM_FUNCTION(idem_complete_text, idem::api::complete_text);
-IDEM_FUNCTION(idem_complete_bytea, idem::api::complete_bytea);
-IDEM_FUNCTION(idem_complete_jsonb, idem::api::complete_jsonb);
-IDEM_FUNCTION(idem_fail_text, idem::api::fail_text);
-IDEM_FUNCTION(idem_fail_bytea, idem::api::fail_bytea);
-IDEM_FUNCTION(idem_fail_jsonb, idem::api::fail_jsonb);
-IDEM_FUNCTION(idem_release, idem::api::release);
-IDEM_FUNCTION(idem_extend, idem::api::extend);
-IDEM_FUNCTION(idem_checkpoint, idem::api::checkpoint);
+IDEM_FUNCTION(idem_complete_text, idem::api::at_its_records<idem::api::complete_text>);
+IDEM_FUNCTION(idem_complete_bytea, idem::api::at_its_records<idem::api::complete_bytea>);
+IDEM_FUNCTION(idem_complete_jsonb, idem::api::at_its_records<idem::api::complete_jsonb>);
+IDEM_FUNCTION(idem_fail_text, idem::api::at_its_records<idem::api::fail_text>);
+IDEM_FUNCTION(idem_fail_bytea, idem::api::at_its_records<idem::api::fail_bytea>);
+IDEM_FUNCTION(idem_fail_jsonb, idem::api::at_its_records<idem::api::fail_jsonb>);
+IDEM_FUNCTION(idem_release, idem::api::at_its_records<idem::api::release>);
+IDEM_FUNCTION(idem_extend, idem::api::at_its_records<idem::api::extend>);
+IDEM_FUNCTION(idem_checkpoint, idem::api::at_its_records<idem::api::checkpoint>);

@@ -133,9 +133,7 @@ Datum drop(FunctionCallInfo fcinfo) {
 
 // Trigger on idempotency.policy, for each row.
 Datum changed(FunctionCallInfo fcinfo) {
-    if (!CALLED_AS_TRIGGER(fcinfo))
-        ereport(ERROR, (errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
-                        errmsg("this function is called by a trigger only")));
+    check_is_trigger(fcinfo);
     config::announce_policy_change();
     PG_RETURN_POINTER(nullptr);
 }

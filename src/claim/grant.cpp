@@ -13,6 +13,7 @@
 #include "claim/token.hpp"
 #include "pg/snapshot.hpp"
 #include "pg/wait.hpp"
+#include "store/record_table.hpp"
 #include "store/store.hpp"
 
 namespace idem::claim {
@@ -67,7 +68,8 @@ store::Record new_attempt(const Question& question, const Answer& answer, Timest
     set_times(question, now, &record);
     set_request(question, &record);
     record.holder = question.holder;
-    if (question.hold)
+    // On a distributed table the backend is one of Citus's, which outlasts its clients.
+    if (question.hold && !store::is_distributed())
         name_this_backend(&record);
     else
         name_no_backend(&record);

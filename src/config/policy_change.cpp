@@ -34,12 +34,6 @@ core::Memory memory_of_row(const PolicyRow& row) {
             pg::micros_of(DatumGetIntervalP(row.values[kMemoryBefore]))};
 }
 
-// As they are now and will be until this transaction ends. Readers are not held up.
-PolicyRows lock_and_read() {
-    pg::lock_table(kPolicyTable, ShareRowExclusiveLock);
-    return read_policies(CurrentMemoryContext);
-}
-
 const PolicyRow* live_row(const PolicyRows& policies, std::string_view pattern) {
     for (const PolicyRow& row : policies)
         if (pattern_of(row) == pattern && !is_dropped(row)) return &row;
@@ -106,7 +100,7 @@ core::Memory memory_of(const PolicyRows& policies, Rank rank, std::string_view s
 }
 
 void set_policy(PolicyRow* row) {
-    PolicyRows policies = lock_and_read();
+    PolicyRows policies = lock_policies(CurrentMemoryContext);
     TimestampTz now = GetCurrentTimestamp();
     core::Memory old = memory_of(policies, core::cover_rank, pattern_of(*row));
     set_past(core::changed_memory(old, span_of(policy_of(given_in(*row))), now), row);
@@ -116,7 +110,7 @@ void set_policy(PolicyRow* row) {
 }
 
 bool drop_policy(text* pattern) {
-    PolicyRows policies = lock_and_read();
+    PolicyRows policies = lock_policies(CurrentMemoryContext);
     std::string_view name = pg::bytes_of(pattern);
     const PolicyRow* row = live_row(policies, name);
     if (row == nullptr) return false;

@@ -65,12 +65,12 @@ constexpr void add_columns(pg::SqlText* sql, int first) {
     }
 }
 
-constexpr pg::SqlText read_sql() {
+constexpr pg::SqlText read_sql(const char* table) {
     pg::SqlText sql{};
     sql.add("SELECT ");
     add_columns(&sql, kPattern);
     sql.add(" FROM ");
-    sql.table(kPolicyTable);
+    sql.table(table);
     return sql;
 }
 
@@ -103,7 +103,7 @@ constexpr pg::SqlText delete_sql() {
     return sql;
 }
 
-constexpr pg::SqlText kRead = read_sql();
+constexpr pg::SqlText kRead = read_sql(kPolicyTable);
 constexpr pg::SqlText kWrite = write_sql();
 constexpr pg::SqlText kDelete = delete_sql();
 
@@ -111,6 +111,31 @@ pg::Statement read_all = {kRead.text, 0, nullptr, pg::Access::Whole, nullptr};
 pg::Statement upsert = {kWrite.text, core::kPolicyColumnCount, kRow.types, pg::Access::ByIndex,
                         nullptr};
 pg::Statement delete_one = {kDelete.text, 1, kRow.types, pg::Access::ByIndex, nullptr};
+
+// ---- a node's copy ----
+
+// In a cluster every node reads its own copy of the table, a plain one: Citus does not let each
+// call ask it, one that is part of a query on a shard for example. Nullptr: the table is no table
+// of Citus, or this node has no copy yet.
+const char* own_copy() {
+    if (!OidIsValid(get_extension_oid("citus", true))) return nullptr;
+    const char* query = psprintf(
+        "SELECT s.shardid FROM pg_catalog.pg_dist_shard s"
+        " JOIN pg_catalog.pg_dist_placement p ON p.shardid OPERATOR(pg_catalog.=) s.shardid"
+        " JOIN pg_catalog.pg_dist_local_group g ON g.groupid OPERATOR(pg_catalog.=) p.groupid"
+        " WHERE s.logicalrelid OPERATOR(pg_catalog.=) %u AND p.shardstate OPERATOR(pg_catalog.=) 1",
+        pg::table_oid(kPolicyTable));
+    if (SPI_execute(query, true, 1) != SPI_OK_SELECT)
+        elog(ERROR, "idempotency: the copies of policies could not be looked up");
+    if (SPI_processed == 0) return nullptr;
+    return psprintf("%s_%s", kPolicyTable,
+                    SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1));
+}
+
+// What locks the rows of a table of Citus locks the whole table for all nodes
+// (SerializeNonCommutativeWrites), and without Citus what is locked anyway.
+pg::Statement lock_all = {"SELECT scope_pattern FROM idempotency.policy FOR UPDATE", 0, nullptr,
+                          pg::Access::Whole, nullptr};
 
 // ---- rows ----
 
@@ -202,7 +227,11 @@ std::int64_t scalar_at(const PolicyRow& row, int column) {
 
 PolicyRows read_policies(MemoryContext context) {
     pg::AsOwner frame = pg::begin_as_owner(kPolicyTable);
-    std::uint64_t count = pg::run_read(&read_all, nullptr, nullptr);
+    const char* copy = own_copy();
+    pg::SqlText sql = read_sql(copy == nullptr ? kPolicyTable : copy);
+    pg::Statement read_copy = {sql.text, 0, nullptr, pg::Access::Whole, nullptr};
+    std::uint64_t count = pg::run_read(copy == nullptr ? &read_all : &read_copy, nullptr, nullptr);
+    if (copy != nullptr) pg::drop_plan(&read_copy);
     check_types(SPI_tuptable->tupdesc);
     MemoryContext previous = MemoryContextSwitchTo(context);
     PolicyRows result{static_cast<PolicyRow*>(palloc(sizeof(PolicyRow) * (count + 1))), count};
@@ -211,6 +240,19 @@ PolicyRows read_policies(MemoryContext context) {
     MemoryContextSwitchTo(previous);
     pg::end_as_owner(frame);
     return result;
+}
+
+// What another node has prepared and not yet committed here holds a lock of this node's copy.
+PolicyRows lock_policies(MemoryContext context) {
+    pg::lock_table(kPolicyTable, ShareRowExclusiveLock);
+    pg::AsOwner frame = pg::begin_as_owner(kPolicyTable);
+    const char* copy = own_copy();
+    if (copy != nullptr) {
+        (void)pg::run_write(&lock_all, nullptr, nullptr);
+        pg::lock_table(copy, ShareRowExclusiveLock);
+    }
+    pg::end_as_owner(frame);
+    return read_policies(context);
 }
 
 void write_row(PolicyRow* row) {

@@ -36,6 +36,10 @@ struct PolicyRows {
 // An error (55000) if the table is not as the install script makes it.
 PolicyRows read_policies(MemoryContext context);
 
+// The same, as they are now and will be until this transaction ends, on whichever node others
+// change them. Readers are not held up.
+PolicyRows lock_policies(MemoryContext context);
+
 // Adds the row, or puts it in the place of the one with the same pattern.
 void write_row(PolicyRow* row);
 

@@ -23,6 +23,7 @@ extern "C" {
 #include "catalog/pg_proc.h"
 #include "fmgr.h"
 #include "storage/lwlock.h"
+#include "storage/proc.h"
 #include "utils/acl.h"
 #include "utils/backend_status.h"
 #include "utils/jsonb.h"
@@ -157,6 +158,15 @@ inline void* named_segment(const char* name, std::size_t size, void (*init)(void
     (void)size;
     (void)init;
     return nullptr;
+#endif
+}
+
+// What tells a transaction of this backend from the one before it.
+inline LocalTransactionId transaction_number() {
+#if PG_VERSION_NUM >= 170000
+    return MyProc->vxid.lxid;
+#else
+    return MyProc->lxid;
 #endif
 }
 

@@ -18,9 +18,14 @@ namespace {
 Watched* all_watched;
 
 // Without a relation: something was missed, so everything may have changed.
+bool concerns(const Watched& watched, Oid relation) {
+    return relation == InvalidOid || relation == watched.oid ||
+           (watched.is_part != nullptr && watched.is_part(relation));
+}
+
 void note_change(Datum, Oid relation) {
     for (Watched* each = all_watched; each != nullptr; each = each->next) {
-        if (relation != InvalidOid && relation != each->oid) continue;
+        if (!concerns(*each, relation)) continue;
         each->is_current = false;
         each->changed = true;
     }

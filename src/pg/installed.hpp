@@ -22,13 +22,14 @@ void lock_table(const char* table, LOCKMODE mode);
 // ---- what is kept of a table ----
 
 // Something that was learned by a look at a table, and holds until the table changes. One per use,
-// with static storage; `table` and `look` are given, the rest is ours.
+// with static storage; `table`, `look` and `is_part` are given, the rest is ours.
 struct Watched {
     const char* table;
     void (*look)(Oid table);  // learns it; may raise an error, and is called again then
-    Oid oid = InvalidOid;     // of the table, as of the last look
-    bool is_current = false;  // what that look has learned still holds
-    bool changed = false;     // since it began
+    bool (*is_part)(Oid relation) = nullptr;  // whose changes are the table's as well
+    Oid oid = InvalidOid;                     // of the table, as of the last look
+    bool is_current = false;                  // what that look has learned still holds
+    bool changed = false;                     // since it began
     Watched* next = nullptr;
 };
 

@@ -78,6 +78,11 @@ std::uint64_t run_write(Statement* statement, Datum* values, const char* nulls) 
     return run(statement, values, nulls, false);
 }
 
+void drop_plan(Statement* statement) {
+    (void)SPI_freeplan(statement->plan);
+    statement->plan = nullptr;
+}
+
 std::uint64_t write_alone(const char* table, Statement* statement, Datum* values,
                           const char* nulls) {
     AsOwner frame = begin_as_owner(table);

@@ -82,6 +82,9 @@ struct Statement {
 std::uint64_t run_read(Statement* statement, Datum* values, const char* nulls);
 std::uint64_t run_write(Statement* statement, Datum* values, const char* nulls);
 
+// Of a statement that will not come again.
+void drop_plan(Statement* statement);
+
 // A write all by itself, with a frame of its own. Returns the number of rows.
 std::uint64_t write_alone(const char* table, Statement* statement, Datum* values,
                           const char* nulls);

@@ -4,158 +4,207 @@
 // ours is granted (LockRelationOid calls AcceptInvalidationMessages). RangeVarGetRelidExtended
 // locks by name in the same way: look, lock, look again if something has changed.
 //
-// What is looked for is what the executor would see to beside writing a tuple and its index
-// entries: ExecConstraints, ExecBRInsertTriggers and their like, rules, ExecComputeStoredGenerated,
-// partition routing, FormIndexDatum of expressions. A table with any of that is no "plain" one.
+// Of a distributed table, each shard that this node has is a table of its own, and is looked at
+// when it is first used. Citus's own writers lock a shard in place before they ask where it is
+// (CitusBeginModifyScan: AcquireMetadataLocks, then the placements), and so do ours: no row is
+// written behind the back of who copies the shard to another node. Who only reads does not, like
+// Citus's readers; what decides about a claim is read again by who writes it.
 
 #include "store/record_table.hpp"
 
 #include "pg/installed.hpp"
+#include "pg/owner.hpp"
+#include "store/distribution.hpp"
+#include "store/obstacle.hpp"
 #include "store/record.hpp"
 
 namespace idem::store {
 
 namespace {
 
-// Of the install script; the values of a record always pass them.
-const char* const kOwnChecks[] = {"record_status_known", "record_leased"};
-
-bool is_column(Form_pg_attribute column, const ColumnType& ours) {
-    return !column->attisdropped && column->attgenerated == '\0' && column->attidentity == '\0' &&
-           column->atttypid == ours.type && strcmp(NameStr(column->attname), ours.name) == 0 &&
-           !(column->attnotnull && ours.may_be_null);
-}
-
-bool has_our_columns(Relation table) {
-    TupleDesc desc = RelationGetDescr(table);
-    if (desc->natts != kColumnCount) return false;
-    for (int i = 0; i < kColumnCount; i++)
-        if (!is_column(TupleDescAttr(desc, i), kColumnTypes[i])) return false;
-    return true;
-}
-
-bool is_own_check(const ConstrCheck& check) {
-    for (const char* own : kOwnChecks)
-        if (strcmp(check.ccname, own) == 0) return true;
-    return false;
-}
-
-bool has_foreign_checks(Relation table) {
-    TupleConstr* constraints = RelationGetDescr(table)->constr;
-    if (constraints == nullptr) return false;
-    for (int i = 0; i < constraints->num_check; i++)
-        if (!is_own_check(constraints->check[i])) return true;
-    return false;
-}
-
-bool is_on_the_key(Relation index) {
-    if (index->rd_index->indnkeyatts != kKeyColumns) return false;
-    for (int i = 0; i < kKeyColumns; i++)
-        if (index->rd_index->indkey.values[i] != attribute_of(kPrimaryKey[i])) return false;
-    return true;
-}
-
-// Whether all that the access method may call is the server's: an entry is made with the rights of
-// whoever calls, and a comparison function of somebody else's must not have them.
-bool has_server_functions(Relation index) {
-    if (index->rd_rel->relam >= FirstNormalObjectId) return false;
-    int count = pg::support_functions(index) * index->rd_index->indnkeyatts;
-    for (int i = 0; i < count; i++)
-        if (index->rd_support[i] >= FirstNormalObjectId) return false;
-    return true;
-}
-
-bool is_plain(Relation index) {
-    bool computed = RelationGetIndexExpressions(index) != NIL ||
-                    RelationGetIndexPredicate(index) != NIL || index->rd_index->indisexclusion;
-    if (computed || !has_server_functions(index)) return false;
-    return !index->rd_index->indisunique || (index->rd_index->indimmediate && is_on_the_key(index));
-}
-
-// `ready_only`: an index that is not ready for insertions gets none.
-bool has_plain_indexes(Relation table, bool ready_only) {
-    List* indexes = RelationGetIndexList(table);
-    bool plain = true;
-    ListCell* cell;
-    foreach (cell, indexes) {
-        Relation index = index_open(lfirst_oid(cell), AccessShareLock);
-        bool skipped = ready_only && !index->rd_index->indisready;
-        plain = plain && (skipped || is_plain(index));
-        index_close(index, AccessShareLock);
-    }
-    list_free(indexes);
-    return plain;
-}
-
-// What only the executor sees to.
-const char* obstacle_to_rows(Relation table, bool at_commit) {
-    if (table->rd_rel->relkind != RELKIND_RELATION) return "It is not an ordinary table.";
-    if (table->rd_rel->relam != HEAP_TABLE_AM_OID) return "It has another access method than heap.";
-    if (table->rd_rel->relpersistence != RELPERSISTENCE_PERMANENT)
-        return "It is not a logged table.";
-    if (table->rd_rel->relispartition) return "It has parent or child tables.";
-    if (table->trigdesc != nullptr || table->rd_rel->relhasrules)
-        return "It has triggers or rules.";
-    if (!has_our_columns(table)) return "Its columns are not those of this version.";
-    if (has_foreign_checks(table)) return "It has check constraints of its own.";
-    if (!OidIsValid(pg::primary_key_of(table)) || !has_plain_indexes(table, at_commit))
-        return "It has an index that is unique, partial, on an expression, or of an operator class "
-               "that is not the server's, beside its primary key.";
-    return nullptr;
-}
-
-// Also what another engine has made of the table.
-const char* obstacle_of(Relation table) {
-    if (table->rd_rel->relhassubclass) return "It has parent or child tables.";
-    if (OidIsValid(get_extension_oid("citus", true)))
-        return "The extension citus is there, which may have distributed it.";
-    return obstacle_to_rows(table, /* at_commit */ false);
-}
-
 // After the statements of a transaction are over.
 bool at_commit() {
     return !ActiveSnapshotSet();
 }
 
-RecordTable examined(Oid oid) {
-    Relation table = table_open(oid, AccessShareLock);
-    RecordTable result{oid, pg::primary_key_of(table), obstacle_of(table),
-                       obstacle_to_rows(table, /* at_commit */ true)};
-    table_close(table, AccessShareLock);
-    return result;
+// What is known of idempotency.record, and of those of its shards that have been asked for. It is
+// replaced as a whole, for a change may be noted while it is being learned anew.
+struct Known {
+    MemoryContext context;  // of all that it points to; nullptr: of nothing
+    RecordTable table;
+    Distribution distribution;
+    RecordTable* shards;  // as many; one without a table has not been looked at
+};
+Known known;
+
+RecordTable describe(Oid oid, const Shard& shard) {
+    Relation relation = table_open(oid, AccessShareLock);
+    RecordTable table{};
+    table.table = oid;
+    table.owner = relation->rd_rel->relowner;
+    table.primary_key = pg::primary_key_of(relation);
+    table.obstacle = obstacle_of(relation);
+    table.obstacle_at_commit = obstacle_at_commit_of(relation);
+    table.shard = shard.number;
+    table.came_with = shard.came_with;
+    table_close(relation, AccessShareLock);
+    return table;
 }
 
-RecordTable known;
-
+// By Citus, the records are found by principal: nothing else would keep those of one call on one
+// node.
 void learn(Oid oid) {
-    known = examined(oid);
+    Known next{};
+    next.context =
+        AllocSetContextCreate(CurrentMemoryContext, "idempotency shards", ALLOCSET_SMALL_SIZES);
+    next.table = describe(oid, Shard{});
+    next.distribution = distribution_of(oid, column_of(&Identity::principal).name, next.context);
+    Size size = sizeof(RecordTable) * static_cast<Size>(next.distribution.count);
+    next.shards = static_cast<RecordTable*>(MemoryContextAllocZero(next.context, size));
+    if (next.distribution.is_distributed)
+        next.table.obstacle = next.table.obstacle_at_commit =
+            "It is distributed, and not by the hash of principal.";
+    MemoryContextSetParent(next.context, CacheMemoryContext);
+    if (known.context != nullptr) MemoryContextDelete(known.context);
+    known = next;
 }
 
-pg::Watched watched = {kRecordTable, learn};
+// A shard that this node has, or had when it was last asked for.
+bool is_shard(Oid oid) {
+    for (int i = 0; i < known.distribution.count; i++)
+        if (known.distribution.shards[i].table == oid) return true;
+    return false;
+}
 
-}  // namespace
+// One of this node's.
+const RecordTable* described(const Shard& shard) {
+    RecordTable* table = &known.shards[&shard - known.distribution.shards];
+    if (!OidIsValid(table->table)) *table = describe(shard.table, shard);
+    return table;
+}
+
+pg::Watched watched = {kRecordTable, learn, is_shard};
 
 // An open claim outlasts the change to another version, which can't touch the table beside it. What
 // is no longer true when the look is over is found out by the next caller, who may have a lock.
-const RecordTable& record_table() {
-    if (watched.is_current) return known;
+void refresh() {
+    if (watched.is_current) return;
     if (!at_commit()) pg::check_version();
     pg::look_at(&watched);
-    return known;
 }
 
 // What changed before the lock was granted has been heard of when it is.
-const RecordTable& lock_record_table(LOCKMODE mode) {
+const RecordTable& lock_whole(LOCKMODE mode) {
     for (;;) {
         Oid expected = record_table().table;
         LockRelationOid(expected, mode);
-        if (record_table().table == expected) return known;
+        if (record_table().table == expected) return known.table;
         UnlockRelationOid(expected, mode);
     }
 }
 
+// Which shard this (sub)transaction has locked in place last: to ask Citus for each access of a
+// call would be dear.
+struct InPlace {
+    LocalTransactionId transaction;
+    SubTransactionId subtransaction;
+    std::int64_t shard;
+};
+InPlace in_place;
+
+// Citus commits in two phases if it knows of more than one node that was written to, and of what is
+// written past it, it knows nothing: the effect on another node would commit before the record
+// here. So it is given a write to see, of the row that no key has. It locks the shard in place for
+// that.
+constexpr Oid kPrincipal[] = {TEXTOID};
+pg::Statement write_nothing = {
+    "DELETE FROM idempotency.record WHERE principal OPERATOR(pg_catalog.=) $1"
+    " AND scope OPERATOR(pg_catalog.=) '' AND key OPERATOR(pg_catalog.=) ''",
+    1, kPrincipal, pg::Access::ByIndex, nullptr};
+
+// At commit every shard of an open claim has been locked long since. A session of Citus's own
+// belongs to a transaction in which Citus counts it.
+void keep_in_place(const RecordTable& table, const text* principal) {
+    InPlace now{pg::transaction_number(), GetCurrentSubTransactionId(), table.shard};
+    if (at_commit() || memcmp(&now, &in_place, sizeof(now)) == 0) return;
+    Datum value = PointerGetDatum(principal);
+    if (is_session_of_citus())
+        lock_in_place(table.shard, table.owner);
+    else
+        (void)pg::write_alone(kRecordTable, &write_nothing, &value, nullptr);
+    AcceptInvalidationMessages();
+    in_place = now;
+}
+
+const RecordTable& lock_shard(const text* principal, LOCKMODE mode) {
+    for (;;) {
+        const RecordTable* table = table_of(principal);
+        if (table == nullptr) raise_elsewhere();
+        Oid expected = table->table;
+        if (mode != AccessShareLock) keep_in_place(*table, principal);
+        LockRelationOid(expected, mode);
+        table = table_of(principal);
+        if (table != nullptr && table->table == expected) return *table;
+        UnlockRelationOid(expected, mode);
+    }
+}
+
+}  // namespace
+
+const RecordTable& record_table() {
+    refresh();
+    return known.table;
+}
+
+bool is_distributed() {
+    refresh();
+    return known.distribution.count > 0;
+}
+
+const RecordTable* table_of(const text* principal) {
+    refresh();
+    const Shard* shard = shard_of(known.distribution, principal);
+    if (shard == nullptr || !OidIsValid(shard->table)) return nullptr;
+    return described(*shard);
+}
+
+RecordTable* local_tables(int* count) {
+    refresh();
+    Size size = sizeof(RecordTable) * static_cast<Size>(known.distribution.count + 1);
+    auto* tables = static_cast<RecordTable*>(palloc(size));
+    *count = 0;
+    if (known.distribution.count == 0) tables[(*count)++] = known.table;
+    for (int i = 0; i < known.distribution.count; i++) {
+        const Shard& shard = known.distribution.shards[i];
+        if (OidIsValid(shard.table)) tables[(*count)++] = *described(shard);
+    }
+    return tables;
+}
+
+List* local_shards() {
+    refresh();
+    List* shards = NIL;
+    for (int i = 0; i < known.distribution.count; i++) {
+        Oid table = known.distribution.shards[i].table;
+        if (OidIsValid(table)) shards = lappend_oid(shards, table);
+    }
+    return shards;
+}
+
+const RecordTable& lock_table_of(const text* principal, LOCKMODE mode) {
+    return is_distributed() ? lock_shard(principal, mode) : lock_whole(mode);
+}
+
 const char* obstacle_now(const RecordTable& table) {
     return at_commit() ? table.obstacle_at_commit : table.obstacle;
+}
+
+void raise_elsewhere() {
+    ereport(ERROR, (errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+                    errmsg("the records of this principal are on another node"),
+                    errdetail("Their shard has moved since this call was sent here."),
+                    errhint("Roll back and retry the transaction.")));
+    pg_unreachable();
 }
 
 void watch_record_table() {

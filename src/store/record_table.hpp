@@ -1,5 +1,6 @@
-// The table idempotency.record as the server knows it now: looked up once, and again when the
-// server says that it has changed. Which store can serve it follows from that.
+// The table idempotency.record as the server knows it now, or the shard of it that has the records
+// of a principal: looked up once, and again when the server says that it has changed. Which store
+// can serve it follows from that.
 #pragma once
 
 #include "pg/pg.hpp"
@@ -8,24 +9,41 @@ namespace idem::store {
 
 struct RecordTable {
     Oid table;
+    Oid owner;
     Oid primary_key;
     const char* obstacle;  // why only SQL can serve it; nullptr: it is a plain local table
-    // Of that, what others cannot have done beside a claim that is open, and which an insertion or
-    // update at commit could not bear. A child table that they make, or an index that they build
-    // CONCURRENTLY, does not matter to it.
-    const char* obstacle_at_commit;
+    const char* obstacle_at_commit;  // of that, what is left at commit: see obstacle.hpp
+    std::int64_t shard;              // its number; 0: it is idempotency.record itself
+    TransactionId came_with;         // of a shard: who made this node the one that has it
 };
 
-// An error if the extension is absent.
+// idempotency.record itself. An error if the extension is absent.
 const RecordTable& record_table();
 
-// Locked until the transaction ends, after waiting for whoever is changing it. While the lock is
-// held, what is said of the table remains true, but for what does not conflict with `mode`.
-const RecordTable& lock_record_table(LOCKMODE mode);
+// Whether its rows lie in shards by the hash of principal, on this node or another.
+bool is_distributed();
+
+// The shard with the records of a principal; nullptr: another node has it.
+const RecordTable* table_of(const text* principal);
+
+// The table with the records of a principal, locked until the transaction ends, after waiting for
+// whoever is changing it; for more than reading, a shard is kept from being moved as well. While
+// the lock is held, what is said of the table remains true, but for what does not conflict with
+// `mode`. An error (40001) if another node has it.
+const RecordTable& lock_table_of(const text* principal, LOCKMODE mode);
+
+// The shards that this node has, by OID; of a table that is not distributed: none.
+List* local_shards();
+
+// The tables with the records that this node has, in the current memory context.
+RecordTable* local_tables(int* count);
 
 // Why only SQL can serve the table now: at commit, where no statement's snapshot is left, as of
 // there.
 const char* obstacle_now(const RecordTable& table);
+
+// The records of a principal have moved to another node (40001).
+[[noreturn]] void raise_elsewhere();
 
 // Called once, when the library is loaded.
 void watch_record_table();

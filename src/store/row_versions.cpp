@@ -10,7 +10,9 @@
 // of pruning and vacuum (GlobalVisTestFor), so a version that it could not know has not been
 // removed, and none is missed: a record that was made and forgotten after the snapshot has left a
 // dead version. Exceptions are what PostgreSQL itself calls not MVCC-safe: TRUNCATE and an ALTER
-// TABLE that rewrites the table; and old_snapshot_threshold (pg::may_be_pruned_under).
+// TABLE that rewrites the table; and old_snapshot_threshold (pg::may_be_pruned_under). A shard has
+// left its dead versions where it came from: to a snapshot that is older than its arrival, nothing
+// is known.
 
 #include "store/row_versions.hpp"
 
@@ -179,7 +181,8 @@ bool any_version(const RecordTable& top, const Search& search, bool unknown) {
 }  // namespace
 
 bool versions_known_to(const RecordTable& table, Snapshot snapshot, const Identity& id) {
-    return !any_version(table, {&id, snapshot, has_news}, /* unknown */ false);
+    return !is_news(table.came_with, snapshot) &&
+           !any_version(table, {&id, snapshot, has_news}, /* unknown */ false);
 }
 
 bool versions_busy(const RecordTable& table, const Identity& id) {

@@ -27,23 +27,20 @@ struct Place {
     pg_unreachable();
 }
 
-// The table that has the record of this key, locked in that mode until the transaction ends. All
-// keys have theirs in one table; nobody else takes that for granted.
-const RecordTable& lock_table_of(const Identity&, LOCKMODE mode) {
-    return lock_record_table(mode);
-}
-
 const Store& store_of(const RecordTable& table) {
+    config::StoreChoice choice = config::store_choice();
+    if (choice == config::StoreChoice::Sql) return sql_store;
     const char* obstacle = obstacle_now(table);
     if (obstacle == nullptr) return heap_store;
-    if (config::store_choice() == config::StoreChoice::Heap) raise_obstacle(obstacle);
+    if (choice == config::StoreChoice::Heap) raise_obstacle(obstacle);
     return sql_store;
 }
 
-// Where only SQL is wanted, its statements take their own locks.
+// Where only SQL is wanted, its statements take their own locks, but for a shard's.
 Place place_of(const Identity& id, LOCKMODE mode) {
-    if (config::store_choice() == config::StoreChoice::Sql) return {sql_store, record_table()};
-    const RecordTable& table = lock_table_of(id, mode);
+    bool only_sql = config::store_choice() == config::StoreChoice::Sql;
+    if (only_sql && !is_distributed()) return {sql_store, record_table()};
+    const RecordTable& table = lock_table_of(id.principal, mode);
     return {store_of(table), table};
 }
 
@@ -63,7 +60,7 @@ bool is_busy(const Identity& id) {
 }
 
 void lock_for_writing(const Identity& id) {
-    (void)lock_table_of(id, RowExclusiveLock);
+    (void)lock_table_of(id.principal, RowExclusiveLock);
 }
 
 void reserve(const Identity& id) {
@@ -90,9 +87,15 @@ bool bypasses_executor(const Identity& id) {
     return place_of(id, AccessShareLock).store.bypasses_executor;
 }
 
+Service service_of(const RecordTable& table) {
+    if (config::store_choice() == config::StoreChoice::Sql)
+        return {"sql", "idempotency.store is sql."};
+    const char* why = obstacle_now(table);
+    return {why == nullptr ? "heap" : "sql", why};
+}
+
 void check_store() {
-    if (config::store_choice() != config::StoreChoice::Sql)
-        (void)store_of(lock_record_table(AccessShareLock));
+    if (!is_distributed()) (void)place_of(Identity{}, AccessShareLock);
 }
 
 }  // namespace idem::store

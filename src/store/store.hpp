@@ -9,6 +9,7 @@
 #pragma once
 
 #include "store/record.hpp"
+#include "store/record_table.hpp"
 
 namespace idem::store {
 
@@ -57,5 +58,13 @@ bool bypasses_executor(const Identity& id);
 
 // The errors of an access, without one.
 void check_store();
+
+// Which store serves a table, as idempotency.stores shows it. `why` is what keeps the heap store
+// from it, or nullptr.
+struct Service {
+    const char* store;
+    const char* why;
+};
+Service service_of(const RecordTable& table);
 
 }  // namespace idem::store

@@ -1,10 +1,15 @@
 // Sweeping is not the hot path, and the planner's statement for it is bounded already: it is by SQL
 // whatever store serves the table.
+//
+// Of a distributed table each node sweeps the shards that it has, and does not lock them in place,
+// to wait for nobody who moves one: whoever copies a shard sends the deletions after it, or has
+// copied rows that are swept where they are then.
 
 #include "store/sweep.hpp"
 
 #include "pg/owner.hpp"
 #include "store/record.hpp"
+#include "store/record_table.hpp"
 #include "store/store.hpp"
 
 namespace idem::store {
@@ -32,12 +37,12 @@ constexpr void add_may_go(Sql* sql) {
 // FOR UPDATE looks at the newest version of each row again, so a row that has just been taken over
 // is not deleted. The array is made once; a plain IN could run again and go past the limit. The
 // conditions stand twice because in a partitioned table a ctid alone does not name a row.
-constexpr Sql sweep_sql() {
+constexpr Sql sweep_sql(const char* table) {
     Sql sql{};
     sql.add("WITH deleted AS (DELETE FROM ");
-    sql.table(kRecordTable);
+    sql.add(table);
     sql.add(" WHERE ctid OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT ctid FROM ");
-    sql.table(kRecordTable);
+    sql.add(table);
     sql.add(" WHERE ");
     add_may_go(&sql);
     sql.add(" ORDER BY ");
@@ -57,7 +62,7 @@ constexpr Sql sweep_sql() {
     return sql;
 }
 
-constexpr Sql kSweep = sweep_sql();
+constexpr Sql kSweep = sweep_sql("idempotency.record");
 constexpr Oid kTimesAndLimit[] = {kRetainedUntil.type, kRetainedUntil.type, INT8OID};
 
 pg::Statement sweep_rows = {kSweep.text, std::size(kTimesAndLimit), kTimesAndLimit,
@@ -74,18 +79,71 @@ void add_group(HeapTuple group, const Sweep& which, Swept* swept) {
     if (which.swept != nullptr) which.swept(pg::bytes_of(DatumGetTextPP(values[0])), rows);
 }
 
+void run(pg::Statement* statement, const Sweep& which, Swept* swept) {
+    Datum values[] = {TimestampTzGetDatum(which.from), TimestampTzGetDatum(which.until),
+                      Int64GetDatum(which.limit)};
+    pg::AsOwner frame = pg::begin_as_owner(kRecordTable);
+    std::uint64_t groups = pg::run_write(statement, values, nullptr);
+    for (std::uint64_t i = 0; i < groups; i++) add_group(SPI_tuptable->vals[i], which, swept);
+    pg::end_as_owner(frame);
+}
+
+const char* qualified_name(Oid table) {
+    return quote_qualified_identifier(get_namespace_name(get_rel_namespace(table)),
+                                      get_rel_name(table));
+}
+
+// Of as many shards as the limit allows. Each has an oldest row of its own, so a caller who goes on
+// begins where it began.
+Swept sweep_shards(const Sweep& which) {
+    Swept all{0, which.from};
+    ListCell* cell;
+    foreach (cell, local_shards()) {
+        if (all.rows >= which.limit) break;
+        Oid table = lfirst_oid(cell);
+        if (!OidIsValid(get_rel_namespace(table))) continue;  // it has gone meanwhile
+        Sql sql = sweep_sql(qualified_name(table));
+        pg::Statement statement = {sql.text, std::size(kTimesAndLimit), kTimesAndLimit,
+                                   pg::Access::ByIndex, nullptr};
+        Swept swept{0, which.from};
+        run(&statement, {which.from, which.until, which.limit - all.rows, which.swept}, &swept);
+        pg::drop_plan(&statement);
+        all.rows += swept.rows;
+    }
+    return all;
+}
+
 }  // namespace
 
 Swept sweep(const Sweep& which) {
+    if (is_distributed()) return sweep_shards(which);
     check_store();
-    Datum values[] = {TimestampTzGetDatum(which.from), TimestampTzGetDatum(which.until),
-                      Int64GetDatum(which.limit)};
     Swept swept{0, which.from};
-    pg::AsOwner frame = pg::begin_as_owner(kRecordTable);
-    std::uint64_t groups = pg::run_write(&sweep_rows, values, nullptr);
-    for (std::uint64_t i = 0; i < groups; i++) add_group(SPI_tuptable->vals[i], which, &swept);
-    pg::end_as_owner(frame);
+    run(&sweep_rows, which, &swept);
     return swept;
+}
+
+std::int64_t backlog(TimestampTz until) {
+    int count;
+    const RecordTable* tables = local_tables(&count);
+    std::int64_t rows = 0;
+    for (int i = 0; i < count; i++) {
+        Sql sql{};
+        sql.add("SELECT pg_catalog.count(*) FROM ");
+        sql.add(qualified_name(tables[i].table));
+        sql.add(" WHERE ");
+        add_may_go(&sql);
+        pg::Statement statement = {sql.text, 2, kTimesAndLimit, pg::Access::ByIndex, nullptr};
+        Datum values[] = {TimestampTzGetDatum(pg::kNoTime), TimestampTzGetDatum(until)};
+        pg::AsOwner frame = pg::begin_as_owner(kRecordTable);
+        (void)pg::run_read(&statement, values, nullptr);
+        bool null;
+        rows +=
+            DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &null));
+        pg::drop_plan(&statement);
+        pg::end_as_owner(frame);
+    }
+    return rows;
 }
 
 }  // namespace idem::store

@@ -24,4 +24,7 @@ struct Swept {
 // without a result: it may still get one. An error where any access to a record is one.
 Swept sweep(const Sweep& which);
 
+// How many rows of this node a sweep until then would remove.
+std::int64_t backlog(TimestampTz until);
+
 }  // namespace idem::store

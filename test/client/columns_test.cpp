@@ -84,7 +84,8 @@ TEST_F(Columns, OfThePrimaryKey) {
 // By name, for the view has an order of its own. Instead of the backend of a holder it says whether
 // there is one.
 TEST_F(Columns, OfTheViewOfRecords) {
-    std::set<std::string> expected = {line("held", BOOLOID, "monitors")};
+    std::set<std::string> expected = {line("held", BOOLOID, "monitors"),
+                                      line("node", TEXTOID, "monitors")};
     for (const ColumnType& column : kColumnTypes) {
         const bool is_word = std::string(column.name) == "status";
         if (column.seen != Seen::Never)
@@ -110,7 +111,10 @@ TEST_F(Columns, OfTheViewsForMonitors) {
         "  JOIN pg_depend d ON d.classid = 'pg_rewrite'::regclass AND d.objid = r.oid"
         "  JOIN pg_attribute ON attrelid = d.refobjid AND attnum = d.refobjsubid"
         " WHERE d.refobjid = 'idempotency.record'::regclass"
-        "   AND has_table_privilege('pg_monitor', r.ev_class, 'SELECT')");
+        "   AND has_table_privilege('pg_monitor', r.ev_class, 'SELECT')"
+        " UNION SELECT unnest(proargnames) FROM pg_proc"
+        " WHERE oid = 'idempotency.claims_here()'::regprocedure"
+        "   AND has_function_privilege('pg_monitor', oid, 'EXECUTE')");
     EXPECT_FALSE(shown.empty());
     for (const std::string& column : shown)
         EXPECT_EQ(kept_from_them.count(column), 0u) << "pg_monitor sees " << column;

@@ -77,7 +77,7 @@ class Story:
             self.told[name] = sending
 
     def write(self, file, charges, records):
-        entries = [{"scopes": {SCOPE: RULES}, "forgetful_failover": 0, "effects_known": True,
+        entries = [{"scopes": {SCOPE: RULES}, "effects_known": True,
                     "early_rows": False}]
         for charge in charges:
             key = self.key(charge["tenant"], charge["key"] or "")

@@ -1,5 +1,6 @@
 #include "check/checker.hpp"
 
+#include "check/branches.hpp"
 #include "check/linearize.hpp"
 #include "check/serializable.hpp"
 #include "check/sight.hpp"
@@ -31,55 +32,68 @@ std::map<Key, Verdict> check_keys(const History& history, const std::map<Key, Ve
     return verdicts;
 }
 
-History part(const History& history, bool before) {
+// The calls from one moment to another.
+History part(const History& history, Micros from, Micros to) {
     History result = history;
     result.calls.clear();
     for (const Call& call : history.calls)
-        if ((call.invoked < history.forgetful_failover) == before) result.calls.push_back(call);
+        if (call.invoked >= from && call.invoked < to) result.calls.push_back(call);
     return result;
 }
 
-// What the old primary has confirmed may have reached the new one or not.
+// What an old primary has confirmed may have reached the new one or not.
 History with_old_commits_unknown(History history) {
     for (Call& call : history.calls) {
         const bool commits = call.alone || call.function == Function::Commit;
-        if (commits && call.invoked < history.forgetful_failover && call.result == Result::Ok)
+        if (commits && before_last_forgetting(history, call) && call.result == Result::Ok)
             call.result = Result::Info;
     }
     return history;
 }
 
-// Every key goes on from one of the records that it passed through on the old primary. Effects are
-// those of the new one: each of its records must have one, and the reverse.
-void check_failover(const History& history, Judgement* judgement) {
-    History old_primary = part(history, true);
-    old_primary.effects_known = false;
-    const std::map<Key, Verdict> earlier = check_keys(old_primary, {}, judgement);
-    const History new_primary = part(history, false);
+void add(const std::vector<Violation>& violations, Judgement* judgement) {
+    judgement->violations.insert(judgement->violations.end(), violations.begin(), violations.end());
+}
+
+// Every key goes on from one of the records that it passed through on the primaries before. Effects
+// are those of the last one: each of its records must have one, and the reverse.
+void check_failovers(const History& history, Judgement* judgement) {
+    std::map<Key, Verdict> earlier;
+    Micros from = 0;
+    for (const Micros failover : history.forgetful_failovers) {
+        History old_primary = part(history, from, failover);
+        old_primary.effects_known = false;
+        for (auto& [key, verdict] : check_keys(old_primary, earlier, judgement))
+            earlier[key] = std::move(verdict);
+        from = failover;
+    }
+    const History new_primary = part(history, from, kNever);
     (void)check_keys(new_primary, earlier, judgement);
-    const auto add = [&](const std::vector<Violation>& violations) {
-        for (const Violation& violation : violations) judgement->violations.push_back(violation);
-    };
-    add(check_effects(with_old_commits_unknown(history)));
-    add(check_waits(new_primary));
+    add(check_effects(with_old_commits_unknown(history)), judgement);
+    add(check_waits(new_primary), judgement);
     History without_effects = history;
     without_effects.effects_known = false;
     for (const Rule rule :
          {check_answers, check_tokens, check_errors, check_closed, check_sight, check_serializable})
-        add(rule(without_effects));
+        add(rule(without_effects), judgement);
+}
+
+void check_one(const History& history, Judgement* judgement) {
+    if (!history.forgetful_failovers.empty()) return check_failovers(history, judgement);
+    for (const Rule rule : kRules) add(rule(history), judgement);
+    (void)check_keys(history, {}, judgement);
 }
 
 }  // namespace
 
 Judgement judge(const History& history) {
     Judgement judgement;
-    if (history.forgetful_failover != 0) {
-        check_failover(history, &judgement);
-        return judgement;
+    if (history.takeovers.empty()) {
+        check_one(history, &judgement);
+    } else {
+        add(check_past(history), &judgement);
+        check_one(main_line(history), &judgement);
     }
-    for (const Rule rule : kRules)
-        for (const Violation& violation : rule(history)) judgement.violations.push_back(violation);
-    (void)check_keys(history, {}, &judgement);
     return judgement;
 }
 

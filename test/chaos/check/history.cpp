@@ -45,8 +45,9 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Asked, fingerprint, token, ttl, lease, retry_
                                    savepoint, hold)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Answer, outcome, yes, found, token, attempt, status, status_code,
                                    body, point, generation)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Call, session, connection, transaction, alone, function, key,
-                                   asked, result, sqlstate, answer, invoked, returned)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Call, session, connection, timeline, transaction, alone,
+                                   function, key, asked, result, sqlstate, answer, invoked,
+                                   returned)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Effect, id, transaction, key)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Part, number, id, transaction, key, generation, token, kind)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Look, transaction, key, token, latest, point, point_seen)
@@ -103,7 +104,8 @@ std::string describe(const Call& call) {
 void save(const History& history, const std::string& file) {
     std::ofstream out(file);
     out << json{{"scopes", history.scopes},
-                {"forgetful_failover", history.forgetful_failover},
+                {"forgetful_failovers", history.forgetful_failovers},
+                {"takeovers", history.takeovers},
                 {"effects_known", history.effects_known},
                 {"early_rows", history.early_rows}}
         << '\n';
@@ -129,7 +131,9 @@ History load_history(const std::string& file) {
             history.calls.push_back(with_defaults(entry["call"], Call{}).get<Call>());
         } else if (entry.contains("scopes")) {
             history.scopes = entry.at("scopes").get<std::map<std::string, Rules>>();
-            history.forgetful_failover = entry.at("forgetful_failover").get<Micros>();
+            history.forgetful_failovers =
+                entry.value("forgetful_failovers", history.forgetful_failovers);
+            history.takeovers = entry.value("takeovers", history.takeovers);
             history.effects_known = entry.at("effects_known").get<bool>();
             history.early_rows = entry.at("early_rows").get<bool>();
         } else if (!load_row(entry, "effect", &history.effects) &&

@@ -95,6 +95,7 @@ struct Answer {
 struct Call {
     int session = 0;
     int connection = 0;  // of the session, counted
+    int timeline = 0;    // of the server that was asked, where several take over from each other
     std::int64_t transaction = 0;
     bool alone = false;  // a transaction of its own
     Function function = Function::Begin;
@@ -177,12 +178,20 @@ struct History {
     std::vector<Look> looks;
     std::vector<Read> reads;
     std::vector<ForeignRow> foreign;
-    // The standby that took over at this moment had not yet got everything (0: there was none).
-    Micros forgetful_failover = 0;
+    // The standbys that took over at these moments had not yet got everything.
+    std::vector<Micros> forgetful_failovers;
+    // Since when each timeline was that of a primary: see branches.hpp.
+    std::map<int, Micros> takeovers;
     bool effects_known = true;  // false: they are not part of what is judged
     // Rows of claims may have been written by idem_begin: then their leases count from there.
     bool early_rows = false;
 };
+
+// Whether a primary was asked whose successor need not have got what it did.
+inline bool before_last_forgetting(const History& history, const Call& call) {
+    return !history.forgetful_failovers.empty() &&
+           call.invoked < history.forgetful_failovers.back();
+}
 
 const char* name_of(Function function);
 

@@ -78,7 +78,7 @@ class Effects {
         for (const Call& call : history_.calls) {
             const auto effect = effect_of.find(call.answer.body);
             // The effects of a primary that was lost are not there to be seen.
-            const bool lost = call.invoked < history_.forgetful_failover;
+            const bool lost = before_last_forgetting(history_, call);
             if (lost || call.answer.outcome != "replay" || effect == effect_of.end()) continue;
             const bool of_itself = results_[effect->second]->transaction == call.transaction;
             if (!of_itself && rows_.count(effect->second) == 0)
@@ -164,10 +164,13 @@ std::vector<Violation> check_tokens(const History& history) {
     constexpr Micros kResolution = 2 * kMillisecond;  // of a token's time
     std::vector<Violation> found;
     std::map<Key, std::vector<const Call*>> grants;
-    for (const Call& call : history.calls)
-        if (call.function == Function::Begin && call.result == Result::Ok &&
-            call.answer.outcome == "execute")
+    for (const Call& call : history.calls) {
+        // Over HTTP a token is not told.
+        const bool granted = call.function == Function::Begin ||
+                             (call.function == Function::Execute && call.answer.token != 0);
+        if (granted && call.result == Result::Ok && call.answer.outcome == "execute")
             grants[call.key].push_back(&call);
+    }
     for (auto& [key, calls] : grants) {
         std::sort(calls.begin(), calls.end(),
                   [](const Call* a, const Call* b) { return a->returned < b->returned; });

@@ -54,7 +54,17 @@ void Server::control(const std::string& arguments) const {
 }
 
 void Server::stop_immediately() {
-    control("stop -m immediate -w -s");
+    stop("immediate");
+}
+
+void Server::stop(const std::string& mode) const {
+    control("stop -m " + mode + " -w -s");
+}
+
+bool Server::kill() const {
+    int pid = 0;
+    std::ifstream(data_ + "/postmaster.pid") >> pid;
+    return pid > 0 && ::kill(pid, SIGKILL) == 0;
 }
 
 void Server::start() {

@@ -16,7 +16,12 @@ class Server {
     static Server from_environment();
 
     std::string connection_string() const;
+    std::string connection_string(const std::string& database) const;
     void stop_immediately();
+    // `mode` as pg_ctl has it.
+    void stop(const std::string& mode) const;
+    // Kills the first of its processes; the others notice. Whether there was one.
+    bool kill() const;
     void start();
     void crash_and_restart();
     void await_ready() const;
@@ -40,7 +45,6 @@ class Server {
 
   private:
     void control(const std::string& arguments) const;
-    std::string connection_string(const std::string& database) const;
     void rename_database(const std::string& from, const std::string& to) const;
 
     std::string data_;

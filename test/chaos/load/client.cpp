@@ -1,9 +1,13 @@
 #include "load/client.hpp"
 
+#include <arpa/inet.h>
 #include <sys/socket.h>
 
+#include <algorithm>
+#include <iterator>
 #include <thread>
 
+#include "check/branches.hpp"
 #include "digest.hpp"
 
 namespace idem::chaos {
@@ -11,7 +15,7 @@ namespace {
 
 // The server says goodbye, or the connection is in trouble: nobody knows what became of the call.
 bool means_lost(const std::string& sqlstate) {
-    return sqlstate.empty() || sqlstate.compare(0, 2, "08") == 0 ||
+    return sqlstate.empty() || sqlstate == kNotReplicated || sqlstate.compare(0, 2, "08") == 0 ||
            sqlstate.compare(0, 4, "57P0") == 0;
 }
 
@@ -22,6 +26,17 @@ bool is_dropped(const pqxx::sql_error& error) {
     const auto has = [&](const char* words) { return text.find(words) != std::string::npos; };
     return (has("cache lookup failed for function") || has("could not open relation with OID")) &&
            !has("CONTEXT:");
+}
+
+// Of Citus, as internal errors: another node did not answer, to COMMIT or PREPARE for instance, or
+// this one's server was killed while it waited for another.
+bool is_doubtful(const pqxx::sql_error& error) {
+    static const char* const kWords[] = {
+        "could not commit transaction for shard", "failure on connection marked as essential",
+        "server closed the connection unexpectedly", "postmaster was shut down"};
+    const std::string text = error.what();
+    return std::any_of(std::begin(kWords), std::end(kWords),
+                       [&](const char* words) { return text.find(words) != std::string::npos; });
 }
 
 // libpqxx 6 names some errors by their class alone.
@@ -44,10 +59,19 @@ T number_of(const Field& field) {
     return field.is_null() ? T{} : field.template as<T>();
 }
 
+// Of a primary. The control file may still tell of the one before.
+constexpr const char* kTimeline =
+    "('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::int";
+
+int timeline_of(pqxx::connection& connection) {
+    pqxx::nontransaction tx(connection);
+    return tx.exec(std::string("SELECT ") + kTimeline)[0][0].as<int>();
+}
+
 }  // namespace
 
-Client::Client(const Target& target, int session, bool pooled)
-    : target_(target), session_(session), pooled_(pooled) {}
+Client::Client(const Target& target, int session, bool pooled, const Habits& habits)
+    : target_(target), session_(session), pooled_(pooled), habits_(habits) {}
 
 std::unique_ptr<pqxx::connection> Client::open(const std::string& where, const std::string& name) {
     return std::make_unique<pqxx::connection>(where + " connect_timeout=10 application_name='" +
@@ -55,12 +79,22 @@ std::unique_ptr<pqxx::connection> Client::open(const std::string& where, const s
 }
 
 bool Client::connect(const std::atomic<bool>& give_up) {
+    // Between two turns nothing is under way on a node that is to leave.
+    if (connected() && habits_.any_node && !target_.is_asked(where_)) lose();
     while (!connected() && !give_up) {
         try {
             application_ =
                 "chaos " + std::to_string(session_) + "." + std::to_string(++connections_);
-            connection_ = open(pooled_ ? target_.pooled() : target_.direct(), application_);
+            where_ = habits_.any_node
+                         ? target_.node(static_cast<std::size_t>(session_ + connections_))
+                     : pooled_ ? target_.pooled()
+                               : target_.direct();
+            connection_ = open(where_, application_);
+            warnings_ = std::make_unique<Warnings>(*connection_);
+            if (habits_.failover) timeline_ = timeline_of(*connection_);
+            if (habits_.any_node) learn_traces();
         } catch (const pqxx::failure&) {
+            lose();
             rest(20 * kMillisecond);
         }
     }
@@ -69,6 +103,7 @@ bool Client::connect(const std::atomic<bool>& give_up) {
 
 // A connection that broke is never used again: libpqxx would open it anew behind our back.
 void Client::lose() {
+    warnings_.reset();
     connection_.reset();
 }
 
@@ -92,17 +127,22 @@ Client::Status Client::silently(const std::string& sql) {
     sqlstate_.clear();
     try {
         pqxx::nontransaction tx(*connection_);
+        const Patience patience(*connection_, habits_.patience);
         receive(tx.exec(sql));
-        return Status::Ok;
+        if (!warnings_->not_replicated() || habits_.trusts_warnings) return Status::Ok;
+        // What was committed may be on this server alone; another one may be the primary by now.
+        sqlstate_ = kNotReplicated;
     } catch (const pqxx::serialization_failure&) {
         sqlstate_ = "40001";  // libpqxx 6 does not count these two among SQL errors
     } catch (const pqxx::deadlock_detected&) {
         sqlstate_ = "40P01";
     } catch (const pqxx::sql_error& error) {
-        sqlstate_ = state_of(error);
+        sqlstate_ = habits_.any_node && is_doubtful(error) ? "08006" : state_of(error);
     } catch (const pqxx::failure&) {
     }
-    if (!means_lost(sqlstate_) && connection_->is_open()) return Status::Refused;
+    // What is cancelled here may have been done on another node.
+    const bool cancelled = habits_.any_node && sqlstate_ == "57014";
+    if (!means_lost(sqlstate_) && !cancelled && connection_->is_open()) return Status::Refused;
     lose();
     return Status::Lost;
 }
@@ -110,12 +150,16 @@ Client::Status Client::silently(const std::string& sql) {
 void Client::sign(Call* call) const {
     call->session = session_;
     call->connection = connections_;
+    call->timeline = timeline_;
 }
 
 Client::Status Client::run(Call call, const std::string& sql) {
     sign(&call);
     call.invoked = now();
     const Status status = silently(sql);
+    // Committed, but a node that did not hear of it has it prepared until Citus tells it again.
+    if (status == Status::Ok && habits_.any_node && warnings_->heard())
+        while (!is_settled()) rest(20 * kMillisecond);
     call.returned = now();
     call.sqlstate = sqlstate_;
     call.result = status == Status::Ok        ? Result::Ok
@@ -130,18 +174,18 @@ Client::Status Client::run(Call call, const std::string& sql) {
     return status;
 }
 
-// libpqxx's pipeline sends a query at once and reads its result only when asked to.
+// As the protocol has it: whatever libpqxx sends without reading the answer it also cancels, and a
+// commit that waits for a standby would be over at once. Who can't send has hung up, too.
 void Client::send_and_hang_up(Call call, const std::string& sql) {
     sign(&call);
     call.invoked = now();
     call.result = Result::Info;
-    try {
-        pqxx::nontransaction tx(*connection_);
-        pqxx::pipeline unread(tx);
-        unread.insert(sql);
-        (void)::shutdown(connection_->sock(), SHUT_RDWR);
-    } catch (const pqxx::failure&) {
-    }
+    const auto length = htonl(static_cast<std::uint32_t>(sizeof(std::uint32_t) + sql.size() + 1));
+    std::string message = "Q";
+    message.append(reinterpret_cast<const char*>(&length), sizeof length);
+    message.append(sql.c_str(), sql.size() + 1);
+    (void)::send(connection_->sock(), message.data(), message.size(), MSG_NOSIGNAL);
+    (void)::shutdown(connection_->sock(), SHUT_RDWR);
     lose();
     unanswered_.push_back(calls_.size());
     calls_.push_back(std::move(call));
@@ -172,11 +216,61 @@ pqxx::result Client::ask_directly(const std::string& sql) {
 
 // A pooler keeps its connections, and names them after the client that they serve.
 void Client::await_end_of_lost() {
-    const std::string gone = "SELECT FROM pg_stat_activity WHERE application_name = '" +
-                             application_ + "'" + (pooled_ ? " AND state <> 'idle'" : "");
-    while (!ask_directly(gone).empty()) rest(5 * kMillisecond);
+    while (!is_gone()) rest((habits_.any_node ? 50 : 5) * kMillisecond);
     for (const std::size_t index : unanswered_) calls_[index].returned = now();
     unanswered_.clear();
+}
+
+// As Citus names its backends and its prepared transactions: after who has asked for them.
+void Client::learn_traces() {
+    pqxx::nontransaction tx(*connection_);
+    const auto row = tx.exec(
+        "SELECT citus_backend_gpid(), groupid, pg_backend_pid() FROM pg_dist_local_group")[0];
+    traces_ = std::string("citus_internal gpid=") + row[0].c_str();
+    prepared_ = std::string("citus\\_") + row[1].c_str() + "\\_" + row[2].c_str() + "\\_%";
+}
+
+// First the backends: what they prepare is there when they are gone.
+bool Client::is_gone_everywhere() {
+    try {
+        for (const std::string& node : target_.all_nodes()) {
+            auto connection = open(node, "chaos-witness");
+            pqxx::nontransaction tx(*connection);
+            if (!tx.exec("SELECT FROM pg_stat_activity WHERE application_name IN ('" +
+                         application_ + "', '" + traces_ + "')")
+                     .empty())
+                return false;
+        }
+        return is_settled();
+    } catch (const pqxx::failure&) {
+        return false;
+    }
+}
+
+bool Client::is_settled() {
+    try {
+        for (const std::string& node : target_.all_nodes()) {
+            auto connection = open(node, "chaos-witness");
+            pqxx::nontransaction tx(*connection);
+            if (!tx.exec("SELECT FROM pg_prepared_xacts WHERE gid LIKE '" + prepared_ + "'")
+                     .empty())
+                return false;
+        }
+        return true;
+    } catch (const pqxx::failure&) {
+        return false;
+    }
+}
+
+bool Client::is_gone() {
+    if (habits_.any_node) return is_gone_everywhere();
+    const std::string served = "SELECT FROM pg_stat_activity WHERE application_name = '" +
+                               application_ + "'" + (pooled_ ? " AND state <> 'idle'" : "");
+    if (!habits_.failover) return ask_directly(served).empty();
+    const pqxx::result rows =
+        ask_directly(std::string("SELECT ") + kTimeline + ", EXISTS (" + served + ")");
+    const int now = rows[0][0].as<int>();
+    return now > timeline_ || (now == timeline_ && !rows[0][1].as<bool>());
 }
 
 bool Client::is_prepared(const std::string& name) {

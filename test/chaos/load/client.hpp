@@ -7,13 +7,22 @@
 #include <pqxx/pqxx>
 
 #include "clock.hpp"
+#include "load/patience.hpp"
 #include "load/target.hpp"
 
 namespace idem::chaos {
 
+// How a client goes about servers that take over from each other.
+struct Habits {
+    bool failover = false;         // asks for the timeline that it is connected to
+    Micros patience = 0;           // with a call; 0: for ever
+    bool trusts_warnings = false;  // takes a commit for one that the standby need not have got
+    bool any_node = false;         // asks all nodes of a Citus cluster, a connection each time
+};
+
 class Client {
   public:
-    Client(const Target& target, int session, bool pooled);
+    Client(const Target& target, int session, bool pooled, const Habits& habits = {});
 
     // Connects, as often as it takes; false if `give_up` is set meanwhile.
     bool connect(const std::atomic<bool>& give_up);
@@ -35,8 +44,8 @@ class Client {
     bool connected() const { return connection_ != nullptr; }
     std::string quote(const std::string& text) const;
 
-    // After a loss: waits until no backend serves the lost connection, and gives the unanswered
-    // calls that moment as their latest.
+    // After a loss: waits until no backend serves the lost connection, or its server is no primary
+    // of now, and gives the unanswered calls that moment as their latest.
     void await_end_of_lost();
     // Whether the server has a prepared transaction of this name.
     bool is_prepared(const std::string& name);
@@ -52,13 +61,23 @@ class Client {
     void receive(const pqxx::result& rows);
     std::unique_ptr<pqxx::connection> open(const std::string& where, const std::string& name);
     pqxx::result ask_directly(const std::string& sql);
+    bool is_gone();
+    bool is_gone_everywhere();
+    bool is_settled();
+    void learn_traces();
 
     const Target& target_;
     const int session_;
     const bool pooled_;
+    const Habits habits_;
     int connections_ = 0;
+    int timeline_ = 0;
     std::string application_;
+    std::string where_;
+    std::string traces_;  // any_node: what the connection does on other nodes, in pg_stat_activity
+    std::string prepared_;  // ... and the names of what it prepares there
     std::unique_ptr<pqxx::connection> connection_;
+    std::unique_ptr<Warnings> warnings_;  // of the connection, and gone before it
     Answer answer_;
     std::string sqlstate_;
     std::vector<Call> calls_;

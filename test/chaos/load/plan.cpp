@@ -11,12 +11,17 @@ constexpr Micros kHour = 3600 * kSecond;
 const char* const kNames[] = {"order", "Order", "ORDER", "\u00f6rder", "o\u0308rder", "order "};
 const char* const kPrincipals[] = {"acme", "Acme", ""};
 
-Key cold_key(int session, std::int64_t turn) {
-    return {"keep", "acme", "cold-" + std::to_string(session) + "-" + std::to_string(turn)};
+std::string tenant(std::int64_t number) {
+    return "tenant " + std::to_string(number);
+}
+
+Key cold_key(const Mix& mix, int session, std::int64_t turn) {
+    const std::string principal = mix.tenants > 0 ? tenant(turn % mix.tenants) : "acme";
+    return {"keep", principal, "cold-" + std::to_string(session) + "-" + std::to_string(turn)};
 }
 
 std::vector<Key> draw_keys(const Mix& mix, Random& random, int session, std::int64_t turn) {
-    if (mix.cold_every > 0 && random.one_in(mix.cold_every)) return {cold_key(session, turn)};
+    if (mix.cold_every > 0 && random.one_in(mix.cold_every)) return {cold_key(mix, session, turn)};
     const std::vector<Key> hot = hot_keys(mix);
     const auto any = [&] {
         return hot[static_cast<std::size_t>(
@@ -107,7 +112,7 @@ void draw_work(const Mix& mix, Random& random, std::int64_t turn, Plan* plan) {
     plan->hold = random.one_in(4);
     plan->knocks = random.one_in(10);
     const bool serializable = plan->isolation == std::string("SERIALIZABLE");
-    plan->sums = random.one_in(2) && serializable;
+    plan->sums = random.one_in(2) && serializable && mix.sums;
     plan->group = static_cast<int>((turn / kTurnsInGroup * 2 + random.between(0, 1)) % kGroups);
     plan->slot = static_cast<int>(random.between(0, kSlots - 1));
     plan->reset = random.weighted<Reset>(
@@ -182,6 +187,8 @@ std::vector<Key> hot_keys(const Mix& mix) {
         if (round >= std::size(kNames)) name += std::to_string(round);
         keys.push_back({names[scope], kPrincipals[principal], name});
     }
+    for (int i = 0; i < mix.tenants; ++i)
+        keys.push_back({names[static_cast<std::size_t>(i) % names.size()], tenant(i), "order"});
     return keys;
 }
 

@@ -19,7 +19,12 @@ struct Mix {
     bool brief = true;            // keys whose retention ends within the run
     bool foreign = false;         // there is a foreign server
     bool same_statement = false;  // idem_begin has this argument
+    bool distributed = false;     // one statement with claim, work and end is a function's call
+    bool sums = true;             // accounts that SERIALIZABLE transactions depend on
+    bool hold = true;             // has an effect
+    int tenants = 0;              // more principals, with a hot key for each
     Micros longest_lease = 10 * kSecond;
+    Micros pace = 0;  // a rest after each turn
     std::int64_t body_limit = 65536;
 };
 

@@ -41,6 +41,11 @@ SELECT outcome, token, attempt, CASE outcome WHEN 'execute' THEN 'completed' ELS
     status_code, convert_from(body, 'UTF8'), recovery_point, generation
 FROM claim LEFT JOIN done ON true)";
 
+const char* const kWhole =
+    "SELECT * FROM chaos.whole(%principal%, %scope%, %name%, %transaction%, %part%, %effect%, "
+    "%ttl%,"
+    " %lease%, %wait%, %fingerprint%, %code%, %body%)";
+
 // The text with its words in percent signs replaced.
 std::string filled(const std::string& text, const std::map<std::string, std::string>& values) {
     std::string result;
@@ -100,7 +105,7 @@ Question Protocol::begin(const Key& key) const {
     asked.fingerprint = plan_.fingerprint;
     asked.ttl = plan_.ttl;
     asked.lease = plan_.lease;
-    asked.hold = plan_.hold;
+    asked.hold = plan_.hold && mix_.hold;
     question.sql = kClaimColumns + ("idem_begin(" + begin_arguments(key) +
                                     (plan_.hold ? ", hold => true" : "") + ")");
     return question;
@@ -124,16 +129,44 @@ Question Protocol::one_statement(const Key& key, const std::string& effect, cons
     call.asked.lease = plan_.lease;
     call.asked.effect = effect;
     set_result(&call, effect);
-    question.sql = filled(kOneStatement,
-                          {{"%begin%", begin_arguments(key) +
-                                           (mix_.same_statement ? ", same_statement => true" : "")},
-                           {"%complete%", names(key) + result_arguments(call, effect)},
-                           {"%effect%", client_.quote(effect)},
-                           {"%part%", client_.quote(part)},
-                           {"%transaction%", std::to_string(transaction)},
-                           {"%key%", columns_of(key)},
-                           {"%looked_at%", std::to_string(kLookedAt)}});
+    question.sql = mix_.distributed ? whole_on_shard(key, call, effect, part, transaction)
+                                    : whole(key, call, effect, part, transaction);
     return question;
+}
+
+std::string Protocol::whole(const Key& key, const Call& call, const std::string& effect,
+                            const std::string& part, std::int64_t transaction) const {
+    return filled(kOneStatement,
+                  {{"%begin%",
+                    begin_arguments(key) + (mix_.same_statement ? ", same_statement => true" : "")},
+                   {"%complete%", names(key) + result_arguments(call, effect)},
+                   {"%effect%", client_.quote(effect)},
+                   {"%part%", client_.quote(part)},
+                   {"%transaction%", std::to_string(transaction)},
+                   {"%key%", columns_of(key)},
+                   {"%looked_at%", std::to_string(kLookedAt)}});
+}
+
+std::string Protocol::whole_on_shard(const Key& key, const Call& call, const std::string& effect,
+                                     const std::string& part, std::int64_t transaction) const {
+    const auto optional = [](Micros duration) {
+        return duration > 0 ? interval(duration) : std::string("NULL");
+    };
+    return filled(
+        kWhole,
+        {{"%principal%", client_.quote(key.principal)},
+         {"%scope%", client_.quote(key.scope)},
+         {"%name%", client_.quote(key.key)},
+         {"%transaction%", std::to_string(transaction)},
+         {"%part%", client_.quote(part)},
+         {"%effect%", client_.quote(effect)},
+         {"%ttl%", optional(plan_.ttl)},
+         {"%lease%", optional(plan_.lease)},
+         {"%wait%", optional(plan_.wait)},
+         {"%fingerprint%",
+          plan_.fingerprint == 0 ? "NULL" : "'\\x0" + std::to_string(plan_.fingerprint) + "'"},
+         {"%code%", std::to_string(call.asked.status_code)},
+         {"%body%", client_.quote(body_of(effect, plan_.body_size))}});
 }
 
 std::string Protocol::columns_of(const Key& key) const {

@@ -47,6 +47,11 @@ class Protocol {
     Question foreign(const Key& key, const std::string& row, std::int64_t transaction) const;
 
   private:
+    // The statement of one_statement(), on one server and on a cluster.
+    std::string whole(const Key& key, const Call& call, const std::string& effect,
+                      const std::string& part, std::int64_t transaction) const;
+    std::string whole_on_shard(const Key& key, const Call& call, const std::string& effect,
+                               const std::string& part, std::int64_t transaction) const;
     std::string names(const Key& key) const;
     std::string begin_arguments(const Key& key) const;
     std::string columns_of(const Key& key) const;

@@ -3,13 +3,13 @@
 namespace idem::chaos {
 
 Session::Session(const Target& target, const Mix& mix, std::uint64_t seed, int number, bool pooled,
-                 Sabotage sabotage)
+                 Sabotage sabotage, Habits habits)
     : target_(target),
       mix_(mix),
       seed_(seed),
       number_(number),
       sabotage_(sabotage),
-      client_(target, number, pooled) {}
+      client_(target, number, pooled, habits) {}
 
 void Session::work(const std::atomic<bool>& stop) {
     while (!stop && client_.connect(stop)) {
@@ -20,6 +20,7 @@ void Session::work(const std::atomic<bool>& stop) {
         reset();
         if (client_.connected()) take_turn();
         if (!client_.connected()) client_.await_end_of_lost();
+        rest(mix_.pace);
     }
 }
 

@@ -16,7 +16,7 @@ struct Sabotage {
 class Session {
   public:
     Session(const Target& target, const Mix& mix, std::uint64_t seed, int number, bool pooled,
-            Sabotage sabotage);
+            Sabotage sabotage, Habits habits = {});
 
     // Until `stop` is set and its turn is over.
     void work(const std::atomic<bool>& stop);

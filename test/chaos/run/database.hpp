@@ -25,5 +25,9 @@ void await_end_of_leases(const Server& server);
 // Invariants 18 (nothing leaks), 19 (nothing broke, by the server's log) and 20 (table and indexes
 // are sound and agree).
 std::vector<Violation> check_at_rest(const Server& server);
+// The same of a standby: 19 and 20.
+std::vector<Violation> check_standby(const Server& server);
+// Of a node of a cluster, where the records are in shards: 18, 19 and 20.
+std::vector<Violation> check_node(const Server& server);
 
 }  // namespace idem::chaos

@@ -5,9 +5,11 @@
 #include <stdexcept>
 
 #include "check/checker.hpp"
+#include "failover/run.hpp"
 #include "faults/service_faults.hpp"
 #include "run/report.hpp"
 #include "run/run.hpp"
+#include "scaleout/run.hpp"
 
 namespace {
 
@@ -17,6 +19,7 @@ Conclusion judge_file(const std::string& file) {
     const History history = load_history(file);
     const Judgement judgement = judge(history);
     print_report(history, {}, count_hits(history));
+    if (!history.takeovers.empty()) print_losses(history);
     print_verdict(judgement);
     return judgement.violations.empty() ? Conclusion::Sound : Conclusion::Broken;
 }
@@ -35,7 +38,9 @@ Conclusion harm(const Options& options) {
 
 Conclusion act(const Options& options) {
     if (!options.check.empty()) return judge_file(options.check);
-    return options.harm.empty() ? run(options) : harm(options);
+    if (!options.harm.empty()) return harm(options);
+    if (options.citus) return run_scaleout(options);
+    return options.patroni.empty() ? run(options) : run_failover(options);
 }
 
 }  // namespace

@@ -20,6 +20,10 @@ const option kOptions[] = {
     {"pause", required_argument, nullptr, 'p'},
     {"check", required_argument, nullptr, 'h'},
     {"disk", required_argument, nullptr, 'd'},
+    {"patroni", required_argument, nullptr, 'P'},
+    {"folder", required_argument, nullptr, 'F'},
+    {"setting", required_argument, nullptr, 'S'},
+    {"citus", no_argument, nullptr, 'C'},
     {"sabotage", required_argument, nullptr, 'b'},
     {nullptr, 0, nullptr, 0},
 };
@@ -44,6 +48,15 @@ std::vector<std::string> list_of(const std::string& text) {
     for (std::string item; std::getline(in, item, ',');)
         if (item != "none") items.push_back(item);
     return items;
+}
+
+bool sabotage(Options& options, const std::string& what) {
+    options.effect_outside = what == "effect-outside";
+    options.weaker_isolation = what == "weaker-isolation";
+    options.trusts_warnings = what == "trusts-warnings";
+    options.async_as_sync = what == "async-as-sync";
+    return options.effect_outside || options.weaker_isolation || options.trusts_warnings ||
+           options.async_as_sync;
 }
 
 void apply(Options& options, int letter, const std::string& value) {
@@ -81,10 +94,20 @@ void apply(Options& options, int letter, const std::string& value) {
         case 'd':
             options.small_disk = value;
             return;
+        case 'P':
+            options.patroni = value;
+            return;
+        case 'C':
+            options.citus = true;
+            return;
+        case 'F':
+            options.folder = value;
+            return;
+        case 'S':
+            options.settings.push_back(value);
+            return;
         case 'b':
-            options.effect_outside = value == "effect-outside";
-            options.weaker_isolation = value == "weaker-isolation";
-            if (options.effect_outside || options.weaker_isolation) return;
+            if (sabotage(options, value)) return;
             break;
         default:
             break;

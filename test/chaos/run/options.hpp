@@ -19,8 +19,14 @@ struct Options {
     std::string harm;   // a service to harm, instead of running anything
     int pause = 150;    // ... every so many milliseconds on average
     std::string small_disk;
-    bool effect_outside = false;  // see Sabotage
+    std::string patroni;                // mode of a cluster, instead of a scenario on one server
+    bool citus = false;                 // ... or a Citus cluster
+    std::string folder;                 // ... and where it is to be
+    std::vector<std::string> settings;  // ... and of its servers
+    bool effect_outside = false;        // see Sabotage
     bool weaker_isolation = false;
+    bool trusts_warnings = false;  // see Habits
+    bool async_as_sync = false;    // an asynchronous cluster is judged as a synchronous one
 };
 
 // Throws std::invalid_argument.

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <iostream>
 
+#include "check/branches.hpp"
+
 namespace idem::chaos {
 namespace {
 
@@ -72,6 +74,17 @@ void print_report(const History& history, const std::map<std::string, int>& fire
               << ")\n";
 }
 
+void print_losses(const History& history) {
+    const Losses losses = count_losses(history);
+    std::cout << "  effects acknowledged: " << losses.acknowledged
+              << ", lost with their records: " << losses.acknowledged_and_lost << " ("
+              << losses.of_the_past << " by a primary of the past)\n"
+              << "  committed with the warning: " << losses.warned
+              << ", lost: " << losses.warned_and_lost << "\n"
+              << "  not answered: " << losses.unanswered << ", lost: " << losses.unanswered_and_lost
+              << "\n";
+}
+
 void print_verdict(const Judgement& judgement) {
     std::cout << "  checked: " << judgement.keys << " keys, " << judgement.steps << " steps\n";
     std::map<int, std::size_t> counts;
@@ -82,6 +95,14 @@ void print_verdict(const Judgement& judgement) {
     for (const Violation& violation : judgement.violations)
         if (++shown[violation.invariant] <= kShown)
             std::cout << "    " << violation.invariant << ": " << violation.what << "\n";
+}
+
+void keep_history(const History& history, const std::string& folder, const std::string& name,
+                  std::uint64_t seed) {
+    if (folder.empty()) return;
+    const std::string file = folder + "/" + name + "-" + std::to_string(seed) + ".jsonl";
+    save(history, file);
+    std::cout << "  history: " << file << std::endl;
 }
 
 }  // namespace idem::chaos

@@ -15,6 +15,12 @@ Hits count_hits(const History& history);
 
 void print_report(const History& history, const std::map<std::string, int>& fired,
                   const Hits& hits);
+// Of a cluster: what was acknowledged, and lost.
+void print_losses(const History& history);
 void print_verdict(const Judgement& judgement);
+
+// Keeps a history that was found wrong, and says where. Without a folder it does not.
+void keep_history(const History& history, const std::string& folder, const std::string& name,
+                  std::uint64_t seed);
 
 }  // namespace idem::chaos

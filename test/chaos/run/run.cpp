@@ -1,12 +1,12 @@
 #include "run/run.hpp"
 
 #include <algorithm>
-#include <future>
 #include <iostream>
 #include <random>
 
 #include "check/checker.hpp"
 #include "run/database.hpp"
+#include "run/load.hpp"
 #include "run/report.hpp"
 #include "run/scenario.hpp"
 
@@ -40,35 +40,16 @@ class Run {
         mix_.same_statement = has_same_statement(server_);
         history_.early_rows = writes_early();
         target_.set(server_.connection_string(), pooler_.connection_string());
-        work();
-        last_look();
+        Load load(target_, mix_, options_, Habits{}, kPooledEvery);
+        load.work([this] { disturb(); });
+        add(load.take_calls());
+        fired_.insert(load.resets().begin(), load.resets().end());
+        last_look(&load);
         read_work(server_, mix_.foreign, &history_);
         return conclude(start);
     }
 
   private:
-    void work() {
-        std::vector<std::unique_ptr<Session>> sessions;
-        for (int number = 1; number <= options_.sessions; ++number)
-            sessions.push_back(std::make_unique<Session>(
-                target_, mix_, options_.seed, number, number % kPooledEvery == 0,
-                Sabotage{options_.effect_outside, options_.weaker_isolation}));
-        std::atomic<bool> stop{false};
-        std::vector<std::future<void>> all;
-        for (auto& session : sessions)
-            all.push_back(
-                std::async(std::launch::async, [&stop, &session] { session->work(stop); }));
-        auto disturbed = std::async(std::launch::async, [this] { disturb(); });
-        disturbed.wait();
-        stop = true;
-        for (std::future<void>& one : all) one.get();
-        disturbed.get();
-        for (auto& session : sessions) {
-            add(std::move(session->calls()));
-            for (const auto& [way, count] : session->resets()) fired_[way] += count;
-        }
-    }
-
     void disturb() {
         std::vector<std::unique_ptr<ServerFaults>> injectors;
         for (const Lane lane : {Lane::Moments, Lane::Maintenance, Lane::Users})
@@ -76,11 +57,11 @@ class Run {
                 server_, target_, options_.seed + static_cast<std::uint64_t>(lane), faults(lane),
                 options_.small_disk));
         Stage stage{server_,       target_, mix_, now() + options_.seconds * kSecond,
-                    options_.seed, {},      0,    {}};
+                    options_.seed, {},      {},   {}};
         for (auto& injector : injectors) injector->start();
         scenario_.play(&stage);
         for (auto& injector : injectors) injector->stop();
-        history_.forgetful_failover = stage.forgetful_failover;
+        history_.forgetful_failovers = stage.forgetful_failovers;
         add(std::move(stage.calls));
         fired_.insert(stage.fired.begin(), stage.fired.end());
         for (const auto& injector : injectors)
@@ -107,35 +88,13 @@ class Run {
                               std::make_move_iterator(calls.end()));
     }
 
-    // Every key is read, and after a lease every hot one has to give a clear answer.
-    void last_look() {
+    // After every lease.
+    void last_look(Load* load) {
         server_.await_ready();
-        std::set<Key> keys;
-        for (const Call& call : history_.calls)
-            if (call.function < Function::Drop && call.key.scope != "closed") keys.insert(call.key);
         await_end_of_leases(server_);
-        Client reader(target_, 0, false);
-        std::atomic<bool> never{false};
-        (void)reader.connect(never);
-        std::int64_t transaction = 0;
-        for (const Key& key : keys) ask(&reader, key, &transaction);
-        add(std::move(reader.calls()));
-    }
-
-    void ask(Client* reader, const Key& key, std::int64_t* transaction) {
-        Plan plan;
-        plan.lease = kMillisecond;
-        const Protocol protocol(plan, *reader, mix_);
-        std::vector<Question> questions{protocol.get(key)};
-        const bool hot = key.key.compare(0, 5, "cold-") != 0;
-        if (hot) questions.push_back(protocol.begin(key));
-        for (Question& question : questions) {
-            question.call.transaction = ++*transaction;
-            question.call.alone = true;
-            (void)reader->run(question.call, question.sql);
-        }
-        if (hot && reader->answer().outcome == "in_progress")
-            at_rest_.push_back({17, "still in progress: " + describe(reader->calls().back())});
+        for (const Violation& violation : load->look_at_all(history_.calls))
+            at_rest_.push_back(violation);
+        add(load->take_calls());
     }
 
     Conclusion conclude(Micros start) {
@@ -147,19 +106,13 @@ class Run {
         print_report(history_, fired_, hits);
         print_verdict(judgement);
         std::cout << "  time: " << (now() - start) / kSecond << " s" << std::endl;
-        if (!judgement.violations.empty()) return broken();
+        if (!judgement.violations.empty()) {
+            keep_history(history_, options_.keep, scenario_.name, options_.seed);
+            return Conclusion::Broken;
+        }
         if (hits.total > 0) return Conclusion::Sound;
         std::cout << "  does not count: no fault hit an open claim" << std::endl;
         return Conclusion::DoesNotCount;
-    }
-
-    Conclusion broken() const {
-        if (options_.keep.empty()) return Conclusion::Broken;
-        const std::string file =
-            options_.keep + "/" + scenario_.name + "-" + std::to_string(options_.seed) + ".jsonl";
-        save(history_, file);
-        std::cout << "  history: " << file << std::endl;
-        return Conclusion::Broken;
     }
 
     Options options_;

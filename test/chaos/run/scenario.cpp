@@ -78,7 +78,7 @@ void play_failover(Stage* stage, bool forgetful) {
         rest(kSecond);
     }
     stage->server.stop_immediately();
-    if (forgetful) stage->forgetful_failover = now();
+    if (forgetful) stage->forgetful_failovers.push_back(now());
     standby.promote();
     stage->target.set(standby.connection_string(), "");
     stage->server = standby;

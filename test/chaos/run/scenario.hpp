@@ -15,7 +15,7 @@ struct Stage {
     Micros end;
     std::uint64_t seed;
     std::vector<Call> calls;  // of the scenario itself
-    Micros forgetful_failover = 0;
+    std::vector<Micros> forgetful_failovers;
     std::map<std::string, int> fired;  // what it did, for the report
 };
 

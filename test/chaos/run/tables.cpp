@@ -23,6 +23,62 @@ CREATE TABLE chaos.home (id text, transaction bigint);
 CREATE UNLOGGED TABLE chaos.audit (operation text, at timestamptz);
 )";
 
+// The same with statements that Citus can send to a shard.
+const char* const kWorkOfShards = R"(
+CREATE OR REPLACE FUNCTION chaos.take_part(t bigint, part text, s text, p text, k text, g text,
+    tok bigint, granted_point text) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    seen bigint[];
+    point_seen boolean := granted_point = '' OR granted_point LIKE 'bare-%';
+    taken boolean := false;
+    part_kind text := CASE g WHEN '' THEN 'other' ELSE 'once' END;
+BEGIN
+    SELECT array_agg(n ORDER BY n DESC) INTO seen FROM (
+        SELECT n FROM chaos.part WHERE scope = s AND principal = p AND key = k
+        ORDER BY n DESC LIMIT %LOOKED_AT%) AS parts;
+    IF NOT point_seen THEN
+        SELECT count(*) > 0 INTO point_seen FROM chaos.part
+            WHERE scope = s AND principal = p AND key = k AND id = granted_point;
+    END IF;
+    IF g <> '' THEN
+        SELECT count(*) > 0 INTO taken FROM chaos.part
+            WHERE scope = s AND principal = p AND key = k AND generation = g AND kind = 'once';
+    END IF;
+    INSERT INTO chaos.look VALUES (t, s, p, k, tok, coalesce(seen, '{}'), granted_point, point_seen);
+    IF NOT taken THEN
+        INSERT INTO chaos.part VALUES (part, t, s, p, k, g, tok, part_kind);
+    END IF;
+END $$;
+)";
+
+// Claim, work, effect and end as one statement of the client's, which Citus sends to the node that
+// has the principal's shards.
+const char* const kWhole = R"(
+CREATE FUNCTION chaos.whole(p text, s text, k text, t bigint, part text, effect text,
+    claim_ttl interval, claim_lease interval, claim_wait interval, claim_fingerprint bytea,
+    code int, result text)
+RETURNS TABLE (outcome text, token bigint, attempt int, status text, status_code int, body text,
+    point text, generation text) LANGUAGE plpgsql AS $$
+DECLARE
+    c idem_claim;
+    first_claimed text;
+BEGIN
+    SELECT * INTO c FROM idem_begin(k, scope => s, principal => p, fingerprint => claim_fingerprint,
+        ttl => claim_ttl, lease => claim_lease, wait => claim_wait);
+    first_claimed := (extract(epoch FROM c.created_at) * 1000000)::bigint::text;
+    status := c.status;
+    IF c.outcome = 'execute' THEN
+        PERFORM chaos.take_part(t, part, s, p, k, first_claimed, c.token,
+            coalesce(c.recovery_point, ''));
+        INSERT INTO chaos.effect VALUES (effect, t, s, p, k);
+        PERFORM idem_complete(k, code, result, scope => s, principal => p);
+        status := 'completed';
+    END IF;
+    RETURN QUERY SELECT c.outcome, c.token, c.attempt, status, c.status_code,
+        convert_from(c.body, 'UTF8'), c.recovery_point, first_claimed;
+END $$;
+)";
+
 // A volatile function of PL/pgSQL takes its snapshots as statements of the client's do.
 const char* const kWork = R"(
 CREATE FUNCTION chaos.take_part(t bigint, part text, s text, p text, k text, g text, tok bigint,
@@ -112,6 +168,28 @@ std::string work_tables() {
 
 std::string work_operation() {
     return kOperation;
+}
+
+std::vector<std::string> distributed_work() {
+    return {
+        "ALTER ROLE chaos_stranger LOGIN",
+        "ALTER TABLE chaos.part ALTER n DROP DEFAULT",
+        "DROP SEQUENCE chaos.part_n_seq",
+        "ALTER TABLE chaos.part ALTER n SET DEFAULT (extract(epoch FROM clock_timestamp())"
+        " * 1000000)::bigint * 1000 + floor(random() * 1000)::bigint",
+        "SELECT create_distributed_table('chaos.effect', 'principal', shard_count => 8)",
+        "SELECT create_distributed_table('chaos.part', 'principal', colocate_with => "
+        "'chaos.effect')",
+        "SELECT create_distributed_table('chaos.look', 'principal', colocate_with => "
+        "'chaos.effect')",
+        replaced(kWorkOfShards, "%LOOKED_AT%", std::to_string(kLookedAt)),
+        kWhole,
+        "SELECT create_distributed_function(oid::regprocedure, 'p', colocate_with => "
+        "'chaos.effect', force_delegation => true) FROM pg_proc WHERE proname = 'whole'",
+        "SELECT create_distributed_function(oid::regprocedure) FROM pg_proc"
+        " WHERE pronamespace = 'chaos'::regnamespace AND proname IN ('take_part', 'work')",
+        "SELECT idem_distribute('chaos.effect')",
+    };
 }
 
 std::string foreign_table(const std::string& folder, int port) {

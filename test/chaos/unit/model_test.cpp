@@ -161,7 +161,7 @@ TEST(Model, AForgetfulFailoverLosesRecordAndEffectTogether) {
     story.complete_with_effect("b");
     story.commit();
     story.history().effects.pop_back();
-    story.history().forgetful_failover = story.history().calls.back().returned + 1;
+    story.history().forgetful_failovers = {story.history().calls.back().returned + 1};
     story.key("k").alone().replay("a");
     story.key("lost").begin("execute", 20);
     EXPECT_EQ(story.violated(), kNothing);

@@ -38,11 +38,19 @@ class Story {
         return *this;
     }
 
+    // Of the server that is asked from now on.
+    Story& timeline(int timeline) {
+        timeline_ = timeline;
+        if (timeline_ > 0) history_.takeovers.emplace(timeline, time_ + kMillisecond);
+        return *this;
+    }
+
     Call& call(Function function) {
         Call call;
         if (alone_) ++transaction_;
         call.transaction = transaction_;
         call.alone = alone_;
+        call.timeline = timeline_;
         call.function = function;
         call.key = {"s", "", key_};
         call.invoked = (time_ += kSecond);
@@ -123,6 +131,7 @@ class Story {
     std::string key_ = "k";
     std::int64_t transaction_ = 0;
     bool alone_ = false;
+    int timeline_ = 0;
     Micros time_ = 1000 * kSecond;
 };
 

@@ -47,8 +47,25 @@ class Function:
         return f"SELECT {source}{self.name}({', '.join(given)})"
 
 
+# What an argument of any type is called with: one function for each.
+SHAPES = ("idempotency.stats_here", "idempotency.records", "text", "integer[]")
+
+
 def functions(connection):
-    return [function(*row) for row in connection.execute(QUERY)]
+    return [
+        function(*row)
+        for found in connection.execute(QUERY)
+        for row in (of_shapes(found) if "anyelement" in found[3] else (found,))
+    ]
+
+
+def of_shapes(row):
+    """The parameters' types are then those of their casts."""
+    name, names, oids, types, *rest = row
+    for shape in SHAPES:
+        called = [shape if t == "anyelement" else t for t in types]
+        unknown = [0 if t == "anyelement" else oid for t, oid in zip(types, oids)]
+        yield name, names, unknown, called, *rest
 
 
 def function(name, names, oids, types, defaults, variadic, trigger):

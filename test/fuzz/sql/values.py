@@ -108,6 +108,10 @@ BY_TYPE = {
     "regrole": roles,
     "regprocedure": operations,
     "idem_claim": claims,
+    "name": roles,
+    "idempotency.stats_here": claims,
+    "idempotency.records": claims,
+    "integer[]": lists,
 }
 
 # Values with which calls meet: a few keys in a few scopes, short times, sensible answers.
@@ -163,6 +167,8 @@ PLAUSIBLE = {
     "state": (None, '{"at": 1}'),
     "claim": ("(in_progress,,,,,,,,,,,,,,,,,,,)",),
     "operator": (None, "t"),
+    "shape": (None,),
+    "until": ("now",),
     "token": (None, None, "1"),
 }
 

@@ -110,3 +110,10 @@ RESET idempotency.default_wait;
 -- The store is not for a session at all.
 SET idempotency.store = sql;
 \echo :SQLSTATE
+-- The rows of a view of every node: the argument says of which, and nothing else is a view.
+SELECT count(*) FROM idempotency.of_nodes(NULL::idempotency.sweeper_here);
+SELECT * FROM idempotency.of_nodes(1);
+SELECT * FROM idempotency.of_nodes(NULL::pg_catalog.pg_class);
+\echo :SQLSTATE
+SELECT * FROM idempotency.of_nodes(NULL);
+\echo :SQLSTATE

@@ -1,0 +1,238 @@
+// idem_distribute: the tables of the extension become tables of Citus, in the caller's transaction.
+//
+// All of it is what Citus offers to everybody: records are a distributed table, policies a
+// reference table, the protocol's functions are delegated to the node that has the principal's
+// shard. Three things are less plain:
+// - Policies have triggers, which tell every backend of a change. Citus takes them where it is told
+//   to (citus.enable_unsafe_triggers); what it warns of, triggers that ask other nodes, ours do
+//   not. Each node's copy of the table has them, so a change is heard of wherever it was made.
+// - On workers, and on those that join later, tables of an extension are made by CREATE EXTENSION
+// and
+//   not by Citus, which then compares the collation of the principal with that of the tables beside
+//   it. So it has to be right when the extension is created: fit_to_citus().
+// - What was granted on functions of an extension does not reach nodes that join later: rights.cpp.
+
+#include "api/arguments.hpp"
+#include "pg/boundary.hpp"
+#include "pg/installed.hpp"
+#include "pg/owner.hpp"
+
+namespace idem::api {
+
+namespace {
+
+constexpr const char* kOldestCitus = "13.2";
+
+// ---- statements, as the caller ----
+
+// The value of a query's one row, or nullptr.
+const char* ask(const char* query) {
+    if (SPI_execute(query, true, 1) != SPI_OK_SELECT)
+        elog(ERROR, "idempotency: could not execute \"%s\"", query);
+    if (SPI_processed == 0) return nullptr;
+    return SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1);
+}
+
+bool holds(const char* condition) {
+    const char* answer = ask(psprintf("SELECT %s", condition));
+    return answer != nullptr && *answer == 't';
+}
+
+void execute(const char* command) {
+    if (SPI_execute(command, false, 0) < 0)
+        elog(ERROR, "idempotency: could not execute \"%s\"", command);
+}
+
+// Executes what a query has put together, row by row.
+void execute_each(const char* query) {
+    if (SPI_execute(query, true, 0) != SPI_OK_SELECT)
+        elog(ERROR, "idempotency: could not execute \"%s\"", query);
+    SPITupleTable* commands = SPI_tuptable;
+    std::uint64_t count = SPI_processed;
+    for (std::uint64_t i = 0; i < count; i++)
+        execute(SPI_getvalue(commands->vals[i], commands->tupdesc, 1));
+    SPI_freetuptable(commands);
+}
+
+// ---- what is refused ----
+
+bool has_citus() {
+    return OidIsValid(get_extension_oid("citus", true));
+}
+
+[[noreturn]] void raise_state(const char* detail, const char* hint) {
+    ereport(ERROR,
+            (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+             errmsg("records can't be distributed"), errdetail("%s", detail), errhint("%s", hint)));
+    pg_unreachable();
+}
+
+void check_citus() {
+    if (!has_citus())
+        raise_state("The extension citus is not installed in this database.",
+                    "Install it on every node, and run CREATE EXTENSION citus.");
+    const char* version =
+        ask("SELECT extversion FROM pg_catalog.pg_extension WHERE extname = 'citus'");
+    if (strverscmp(version, kOldestCitus) < 0)
+        raise_state(
+            psprintf("Citus %s is too old: it has to be %s or later.", version, kOldestCitus),
+            "Update Citus on every node.");
+}
+
+// Also that the coordinator has a copy of what every node has: its backends would not hear of
+// policies that others change.
+void check_coordinator() {
+    if (!holds("(SELECT groupid = 0 FROM pg_catalog.pg_dist_local_group)"))
+        raise_state("This node is not the coordinator.",
+                    "Call idem_distribute() on the coordinator.");
+    if (holds("EXISTS (SELECT FROM pg_catalog.pg_dist_node)"
+              " AND NOT EXISTS (SELECT FROM pg_catalog.pg_dist_node WHERE groupid = 0)"))
+        raise_state("Citus does not know the coordinator's address.",
+                    "Tell it with citus_set_coordinator_host().");
+}
+
+void check_not_distributed() {
+    if (holds("EXISTS (SELECT FROM pg_catalog.pg_dist_partition WHERE logicalrelid ="
+              " 'idempotency.record'::pg_catalog.regclass)"))
+        ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+                        errmsg("records are distributed already"),
+                        errdetail("Table idempotency.record is a table of Citus."),
+                        errhint("Nodes that join later need no further call.")));
+}
+
+[[noreturn]] void raise_beside(const char* table, const char* detail, const char* hint) {
+    ereport(ERROR, (errcode(ERRCODE_WRONG_OBJECT_TYPE),
+                    errmsg("records can't be distributed beside table %s", table),
+                    errdetail("%s", detail), errhint("%s", hint)));
+    pg_unreachable();
+}
+
+// The principal is distributed like the column by which the table is.
+void check_table_beside(Oid table) {
+    const char* name = ask(psprintf("SELECT %u::pg_catalog.regclass", table));
+    const char* column =
+        ask(psprintf("SELECT pg_catalog.column_to_column_name(logicalrelid, partkey)"
+                     " FROM pg_catalog.pg_dist_partition"
+                     " WHERE logicalrelid = %u AND partmethod = 'h' AND repmodel = 's'",
+                     table));
+    if (column == nullptr)
+        raise_beside(name, "It is not distributed by the hash of a column.",
+                     "Distribute it by its tenant with create_distributed_table().");
+    const char* type =
+        ask(psprintf("SELECT pg_catalog.format_type(atttypid, NULL) FROM pg_catalog.pg_attribute"
+                     " WHERE attrelid = %u AND attname = %s",
+                     table, quote_literal_cstr(column)));
+    if (strcmp(type, "text") != 0)
+        raise_beside(name, psprintf("It is distributed by column %s of type %s.", column, type),
+                     "A principal is a text: distribute the table by a column of type text.");
+    if (!holds(psprintf("(SELECT attcollation = %u FROM pg_catalog.pg_attribute"
+                        " WHERE attrelid = %u AND attname = %s)",
+                        DEFAULT_COLLATION_OID, table, quote_literal_cstr(column))))
+        raise_beside(name,
+                     psprintf("It is distributed by column %s, whose collation is not the"
+                              " database's.",
+                              column),
+                     "Principals have the database's collation in a cluster: distribute the table"
+                     " by a column of that collation.");
+}
+
+// ---- what is done ----
+
+void warn_of_missing_principals() {
+    if (holds("EXISTS (SELECT FROM idempotency.record WHERE principal = '')"))
+        ereport(WARNING,
+                (errmsg("records without a principal are all on one shard"),
+                 errdetail("The principal says which node has a record, and some have ''."),
+                 errhint("Pass principal, the tenant for example, with every call.")));
+}
+
+// What Citus has copied to the shards it leaves in the coordinator's table, where nobody sees it.
+void distribute_records(Oid beside) {
+    const char* colocation = OidIsValid(beside)
+                                 ? psprintf("%u::pg_catalog.regclass::pg_catalog.text", beside)
+                                 : "'none'";
+    execute(
+        psprintf("SELECT pg_catalog.create_distributed_table('idempotency.record',"
+                 " 'principal', colocate_with => %s)",
+                 colocation));
+    execute(
+        "SELECT pg_catalog.truncate_local_data_after_distributing_table("
+        "'idempotency.record')");
+}
+
+// A table that every node has a copy of.
+void distribute_copies(const char* table) {
+    pg::set_locally("citus.enable_unsafe_triggers", "on");
+    execute(psprintf("SELECT pg_catalog.create_reference_table('%s')", table));
+    execute(
+        psprintf("SELECT pg_catalog.truncate_local_data_after_distributing_table('%s')", table));
+}
+
+// Functions of the extension.
+constexpr const char* kOurFunctions =
+    " FROM pg_catalog.pg_proc p"
+    " JOIN pg_catalog.pg_depend d ON d.classid = 'pg_catalog.pg_proc'::pg_catalog.regclass"
+    " AND d.objid = p.oid AND d.deptype = 'e'"
+    " JOIN pg_catalog.pg_extension e ON e.oid = d.refobjid AND e.extname = 'idempotency'";
+
+// Whatever has a principal runs where its records are.
+void distribute_functions() {
+    execute_each(psprintf(
+        "SELECT pg_catalog.format('SELECT pg_catalog.create_distributed_function(%%L,"
+        " ''principal'', colocate_with => ''idempotency.record'', force_delegation => true)',"
+        " p.oid::pg_catalog.regprocedure)%s"
+        " WHERE 'principal' = ANY (p.proargnames) AND p.proallargtypes IS NULL ORDER BY p.oid",
+        kOurFunctions));
+}
+
+// What idem_grant has given until now; from now on it writes it there.
+void note_rights() {
+    execute(psprintf(
+        "INSERT INTO idempotency.granted (role, operator)"
+        " SELECT r.rolname, pg_catalog.bool_or(p.prosrc = 'idem_operator_cleanup')%s"
+        ", pg_catalog.aclexplode(p.proacl) a JOIN pg_catalog.pg_roles r ON r.oid = a.grantee"
+        " WHERE p.prosrc IN ('idem_begin', 'idem_operator_cleanup') AND a.grantee <> p.proowner"
+        " GROUP BY r.rolname",
+        kOurFunctions));
+}
+
+// idem_distribute(colocate_with)
+Datum distribute(FunctionCallInfo fcinfo) {
+    pg::require_writable("idem_distribute()");
+    Oid beside = PG_ARGISNULL(0) ? InvalidOid : PG_GETARG_OID(0);
+    int guc_level = NewGUCNestLevel();
+    pg::set_locally("search_path", "pg_catalog, pg_temp");
+    if (SPI_connect() != SPI_OK_CONNECT) elog(ERROR, "idempotency: SPI_connect failed");
+    check_citus();
+    check_coordinator();
+    check_not_distributed();
+    if (OidIsValid(beside)) check_table_beside(beside);
+    warn_of_missing_principals();
+    distribute_records(beside);
+    distribute_copies("idempotency.policy");
+    distribute_functions();
+    // After the functions: Citus has made the roles that have rights on them on the other nodes.
+    note_rights();
+    distribute_copies("idempotency.granted");
+    (void)SPI_finish();
+    AtEOXact_GUC(false, guc_level);
+    PG_RETURN_VOID();
+}
+
+// Called by the install script, which takes it away again.
+Datum fit_to_citus(FunctionCallInfo) {
+    if (!has_citus()) PG_RETURN_VOID();
+    if (SPI_connect() != SPI_OK_CONNECT) elog(ERROR, "idempotency: SPI_connect failed");
+    execute(
+        "ALTER TABLE idempotency.record"
+        " ALTER COLUMN principal TYPE text COLLATE pg_catalog.\"default\"");
+    (void)SPI_finish();
+    PG_RETURN_VOID();
+}
+
+}  // namespace
+
+}  // namespace idem::api
+
+IDEM_FUNCTION(idem_owner_distribute, idem::api::distribute);
+IDEM_FUNCTION(idem_owner_fit_to_citus, idem::api::fit_to_citus);

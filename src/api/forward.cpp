@@ -1,0 +1,154 @@
+// TryToDelegateFunctionCall says which statements Citus delegates: SELECT ... FROM f(...) is one,
+// with its parameters bound, also where the session is in the middle of another statement.
+
+#include "api/forward.hpp"
+
+#include "store/distribution.hpp"
+#include "store/record_table.hpp"
+
+namespace idem::api {
+
+namespace {
+
+bool is_forwarding;
+
+[[noreturn]] void raise_not_delegated() {
+    ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+                    errmsg("the records of this principal are on another node"),
+                    errdetail("Citus has not delegated the call to it."),
+                    errhint("Distribute with idem_distribute(), and call where Citus can delegate: "
+                            "not within a query on a shard.")));
+    pg_unreachable();
+}
+
+// Citus sends a query on tables to where their rows are, with all that it calls.
+[[noreturn]] void raise_within_query() {
+    ereport(ERROR,
+            (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+             errmsg("the records of this principal are on another node"),
+             errdetail("The call is part of a query on tables, which runs where their rows are."),
+             errhint("Call in a statement of its own, or with a principal whose rows the query "
+                     "is about.")));
+    pg_unreachable();
+}
+
+// Whether the session runs a query that names tables, not the call alone.
+bool is_within_query() {
+    ListCell* statement;
+    foreach (statement, ActivePortal == nullptr ? NIL : ActivePortal->stmts) {
+        ListCell* entry;
+        foreach (entry, lfirst_node(PlannedStmt, statement)->rtable)
+            if (lfirst_node(RangeTblEntry, entry)->rtekind == RTE_RELATION) return true;
+    }
+    return false;
+}
+
+// Its number among the arguments; -1: it has none.
+int argument_called(FunctionCallInfo fcinfo, const char* wanted) {
+    HeapTuple tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(fcinfo->flinfo->fn_oid));
+    if (!HeapTupleIsValid(tuple)) elog(ERROR, "idempotency: a function is gone while it runs");
+    Oid* types;
+    char** names;
+    char* modes;
+    int count = get_func_arg_info(tuple, &types, &names, &modes);
+    ReleaseSysCache(tuple);
+    for (int i = 0; names != nullptr && i < count; i++)
+        if (strcmp(names[i], wanted) == 0) return i;
+    return -1;
+}
+
+// SELECT * FROM schema.function($1, $2, ...)
+char* call_of(Oid function, int arguments) {
+    StringInfoData sql;
+    initStringInfo(&sql);
+    appendStringInfo(&sql, "SELECT * FROM %s(",
+                     quote_qualified_identifier(get_namespace_name(get_func_namespace(function)),
+                                                get_func_name(function)));
+    for (int i = 0; i < arguments; i++) appendStringInfo(&sql, i == 0 ? "$%d" : ", $%d", i + 1);
+    appendStringInfoChar(&sql, ')');
+    return sql.data;
+}
+
+// A composite comes as its columns. One of which all are null was null.
+Datum composite_of(HeapTuple row, TupleDesc columns, Oid type, bool* is_null) {
+    TupleDesc desc = lookup_rowtype_tupdesc(type, -1);
+    auto count = static_cast<Size>(columns->natts);
+    auto* values = static_cast<Datum*>(palloc(sizeof(Datum) * count));
+    auto* nulls = static_cast<bool*>(palloc(sizeof(bool) * count));
+    heap_deform_tuple(row, columns, values, nulls);
+    *is_null = true;
+    for (Size i = 0; i < count; i++) *is_null = *is_null && nulls[i];
+    Datum result =
+        *is_null ? static_cast<Datum>(0) : HeapTupleGetDatum(heap_form_tuple(desc, values, nulls));
+    ReleaseTupleDesc(desc);
+    return result;
+}
+
+Datum scalar_of(HeapTuple row, TupleDesc columns, Oid type, bool* is_null) {
+    std::int16_t length;
+    bool by_value;
+    get_typlenbyval(type, &length, &by_value);
+    Datum value = heap_getattr(row, 1, columns, is_null);
+    return *is_null ? value : datumCopy(value, by_value, length);
+}
+
+// The one row that SPI has brought, as what the function returns, in the caller's memory.
+Datum take_result(FunctionCallInfo fcinfo, MemoryContext context) {
+    if (SPI_processed != 1) elog(ERROR, "idempotency: a call on another node returned no row");
+    Oid type = get_func_rettype(fcinfo->flinfo->fn_oid);
+    MemoryContext spi_context = MemoryContextSwitchTo(context);
+    HeapTuple row = SPI_tuptable->vals[0];
+    TupleDesc columns = SPI_tuptable->tupdesc;
+    Datum result = type_is_rowtype(type) ? composite_of(row, columns, type, &fcinfo->isnull)
+                                         : scalar_of(row, columns, type, &fcinfo->isnull);
+    MemoryContextSwitchTo(spi_context);
+    return result;
+}
+
+Datum run_there(FunctionCallInfo fcinfo) {
+    Oid* types;
+    int count;
+    (void)get_func_signature(fcinfo->flinfo->fn_oid, &types, &count);
+    auto* values = static_cast<Datum*>(palloc(sizeof(Datum) * static_cast<Size>(count)));
+    auto* nulls = static_cast<char*>(palloc(static_cast<Size>(count)));
+    for (int i = 0; i < count; i++) {
+        values[i] = PG_GETARG_DATUM(i);
+        nulls[i] = PG_ARGISNULL(i) ? 'n' : ' ';
+    }
+    const char* sql = call_of(fcinfo->flinfo->fn_oid, count);
+    MemoryContext context = CurrentMemoryContext;
+    if (SPI_connect() != SPI_OK_CONNECT) elog(ERROR, "idempotency: SPI_connect failed");
+    int code = SPI_execute_with_args(sql, count, types, values, nulls, false, 0);
+    if (code != SPI_OK_SELECT)
+        elog(ERROR, "idempotency: SPI failed: %s", SPI_result_code_string(code));
+    Datum result = take_result(fcinfo, context);
+    (void)SPI_finish();
+    return result;
+}
+
+}  // namespace
+
+// A null argument is refused by the function itself.
+bool belongs_elsewhere(FunctionCallInfo fcinfo) {
+    if (!store::is_distributed()) return false;
+    int principal = argument_called(fcinfo, "principal");
+    if (principal < 0 || PG_ARGISNULL(principal)) return false;
+    if (store::table_of(PG_GETARG_TEXT_PP(principal)) != nullptr) return false;
+    if (!store::is_session_of_citus()) return true;
+    if (is_within_query()) raise_within_query();
+    store::raise_elsewhere();
+}
+
+Datum forward(FunctionCallInfo fcinfo) {
+    if (is_forwarding) raise_not_delegated();
+    Datum result = 0;
+    is_forwarding = true;
+    PG_TRY();
+    { result = run_there(fcinfo); }
+    PG_FINALLY();
+    { is_forwarding = false; }
+    PG_END_TRY();
+    return result;
+}
+
+}  // namespace idem::api

@@ -1,0 +1,208 @@
+// Views and functions of the whole cluster. What only a node itself knows, statistics and locks for
+// example, is asked of each by Citus's functions for that (run_command_on_all_nodes), with the
+// rights of the caller, as JSON; each such session says by its application_name what it is, and
+// asks nobody.
+//
+// Where there is no cluster, a view of this server is all, and no node is named.
+
+#include "api/nodes.hpp"
+
+#include "pg/boundary.hpp"
+#include "pg/installed.hpp"
+#include "pg/owner.hpp"
+#include "store/record.hpp"
+#include "store/record_table.hpp"
+#include "store/store.hpp"
+#include "store/sweep.hpp"
+
+namespace idem::api {
+
+namespace {
+
+void connect() {
+    if (SPI_connect() != SPI_OK_CONNECT) elog(ERROR, "idempotency: SPI_connect failed");
+}
+
+// A query of ours; the names in it are qualified.
+void run(const char* query, bool read_only) {
+    if (SPI_execute(query, read_only, 0) != SPI_OK_SELECT)
+        elog(ERROR, "idempotency: could not execute \"%s\"", query);
+}
+
+const char* first_value() {
+    if (SPI_processed == 0) return nullptr;
+    return SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1);
+}
+
+// A copy in that context.
+text* own_name(MemoryContext context) {
+    connect();
+    run("SELECT n.nodename OPERATOR(pg_catalog.||) ':' OPERATOR(pg_catalog.||) n.nodeport"
+        " FROM pg_catalog.pg_dist_node n JOIN pg_catalog.pg_dist_local_group g"
+        " ON g.groupid OPERATOR(pg_catalog.=) n.groupid"
+        " WHERE n.noderole OPERATOR(pg_catalog.=) 'primary'",
+        true);
+    const char* name = first_value();
+    MemoryContext spi_context = MemoryContextSwitchTo(context);
+    text* result = name == nullptr ? nullptr : cstring_to_text(name);
+    MemoryContextSwitchTo(spi_context);
+    (void)SPI_finish();
+    return result;
+}
+
+struct OwnName {
+    text* name;
+};
+
+// Looked up once for each place in a query.
+const OwnName* cached_name(FunctionCallInfo fcinfo) {
+    FmgrInfo* function = fcinfo->flinfo;
+    if (function->fn_extra == nullptr) {
+        auto* name = static_cast<OwnName*>(MemoryContextAlloc(function->fn_mcxt, sizeof(OwnName)));
+        name->name = store::is_distributed() ? own_name(function->fn_mcxt) : nullptr;
+        function->fn_extra = name;
+    }
+    return static_cast<OwnName*>(function->fn_extra);
+}
+
+// idempotency.this_node()
+Datum this_node(FunctionCallInfo fcinfo) {
+    const OwnName* name = cached_name(fcinfo);
+    if (name->name == nullptr) PG_RETURN_NULL();
+    PG_RETURN_TEXT_P(name->name);
+}
+
+// A node that can't be asked is left out of a view, with a warning: one should see the others then.
+char* rows_of_nodes(const char* view) {
+    const char* query = psprintf("SELECT pg_catalog.jsonb_agg(v) FROM %s v", view);
+    return psprintf(
+        "SELECT r.* FROM pg_catalog.run_command_on_all_nodes(%s,"
+        " give_warning_for_connection_errors => true) n,"
+        " LATERAL pg_catalog.jsonb_populate_recordset(NULL::%s,"
+        " CASE WHEN n.success THEN NULLIF(n.result, '')::pg_catalog.jsonb END) r",
+        quote_literal_cstr(query), view);
+}
+
+// The rows of the query just run, which may be of other types than those declared: an owner can
+// alter a table or a view.
+void return_rows(ReturnSetInfo* result) {
+    TupleConversionMap* map = convert_tuples_by_position(SPI_tuptable->tupdesc, result->setDesc,
+                                                         "idempotency: not the declared columns");
+    for (std::uint64_t i = 0; i < SPI_processed; i++) {
+        HeapTuple row = SPI_tuptable->vals[i];
+        tuplestore_puttuple(result->setResult,
+                            map == nullptr ? row : execute_attr_map_tuple(row, map));
+    }
+}
+
+// The relation of our schema that the argument's type is the row type of, with its schema.
+const char* relation_of_shape(FunctionCallInfo fcinfo) {
+    Oid type = get_fn_expr_argtype(fcinfo->flinfo, 0);
+    Oid relation = OidIsValid(type) ? get_typ_typrelid(type) : InvalidOid;
+    Oid schema = OidIsValid(relation) ? get_rel_namespace(relation) : InvalidOid;
+    if (!OidIsValid(schema) || schema != get_namespace_oid(pg::kExtension, true))
+        ereport(ERROR,
+                (errcode(ERRCODE_DATATYPE_MISMATCH),
+                 errmsg("\"shape\" is not a row of a view of the schema \"%s\"", pg::kExtension)));
+    return quote_qualified_identifier(pg::kExtension, get_rel_name(relation));
+}
+
+// idempotency.of_nodes(shape): the rows of the view that `shape` is a row of, of every node.
+Datum of_nodes(FunctionCallInfo fcinfo) {
+    const char* view = relation_of_shape(fcinfo);
+    InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
+    connect();
+    run(asks_other_nodes() ? rows_of_nodes(view) : psprintf("SELECT * FROM %s", view),
+        !asks_other_nodes());
+    return_rows(reinterpret_cast<ReturnSetInfo*>(fcinfo->resultinfo));
+    (void)SPI_finish();
+    return 0;
+}
+
+// idempotency.tables_here(): a row per table with records of this node: shard, table, store, why.
+Datum tables_here(FunctionCallInfo fcinfo) {
+    InitMaterializedSRF(fcinfo, 0);
+    auto* result = reinterpret_cast<ReturnSetInfo*>(fcinfo->resultinfo);
+    int count;
+    store::RecordTable* tables = store::local_tables(&count);
+    for (int i = 0; i < count; i++) {
+        store::Service service = store::service_of(tables[i]);
+        Datum values[] = {Int64GetDatum(tables[i].shard), ObjectIdGetDatum(tables[i].table),
+                          CStringGetTextDatum(service.store),
+                          service.why == nullptr ? 0 : CStringGetTextDatum(service.why)};
+        bool nulls[] = {tables[i].shard == 0, false, false, service.why == nullptr};
+        tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+    }
+    return 0;
+}
+
+// idempotency.claims_here()
+Datum claims_here(FunctionCallInfo fcinfo) {
+    InitMaterializedSRF(fcinfo, 0);
+    auto* result = reinterpret_cast<ReturnSetInfo*>(fcinfo->resultinfo);
+    int count;
+    store::RecordTable* tables = store::local_tables(&count);
+    for (int i = 0; i < count; i++) {
+        const char* table = quote_qualified_identifier(
+            get_namespace_name(get_rel_namespace(tables[i].table)), get_rel_name(tables[i].table));
+        pg::AsOwner frame = pg::begin_as_owner(store::kRecordTable);
+        run(psprintf("SELECT scope, principal, key, attempt, holder, recovery_point, no_takeover,"
+                     " backend_pid, backend_start, claimed_at, lease_until FROM %s"
+                     " WHERE status OPERATOR(pg_catalog.=) '%c'::pg_catalog.\"char\"",
+                     table, static_cast<char>(core::Status::InProgress)),
+            true);
+        return_rows(result);
+        pg::end_as_owner(frame);
+    }
+    return 0;
+}
+
+// idempotency.backlog(until)
+Datum backlog(FunctionCallInfo fcinfo) {
+    PG_RETURN_INT64(PG_ARGISNULL(0) ? 0 : store::backlog(PG_GETARG_TIMESTAMPTZ(0)));
+}
+
+}  // namespace
+
+bool asks_other_nodes() {
+    constexpr std::string_view kAsked = "citus_run_command gpid=";
+    bool asked = std::string_view(application_name).substr(0, kAsked.size()) == kAsked;
+    return store::is_distributed() && !asked;
+}
+
+std::int64_t sum_of_nodes(char* (*statement)(std::int64_t before, void* argument), void* argument) {
+    std::int64_t sum = 0;
+    connect();
+    run("SELECT nodename, nodeport FROM pg_catalog.pg_dist_node"
+        " WHERE noderole OPERATOR(pg_catalog.=) 'primary' AND isactive ORDER BY groupid",
+        true);
+    SPITupleTable* nodes = SPI_tuptable;
+    std::uint64_t count = SPI_processed;
+    for (std::uint64_t i = 0; i < count; i++) {
+        const char* name = SPI_getvalue(nodes->vals[i], nodes->tupdesc, 1);
+        const char* port = SPI_getvalue(nodes->vals[i], nodes->tupdesc, 2);
+        run(psprintf(
+                "SELECT CASE WHEN success THEN result END, result"
+                " FROM pg_catalog.master_run_on_worker(ARRAY[%s], ARRAY[%s], ARRAY[%s], false)",
+                quote_literal_cstr(name), port, quote_literal_cstr(statement(sum, argument))),
+            false);
+        const char* answer = first_value();
+        if (answer == nullptr)
+            ereport(
+                ERROR,
+                (errcode(ERRCODE_CONNECTION_EXCEPTION),
+                 errmsg("node %s:%s could not be asked", name, port),
+                 errdetail("%s", SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 2))));
+        sum += pg_strtoint64(answer);
+    }
+    (void)SPI_finish();
+    return sum;
+}
+
+}  // namespace idem::api
+
+IDEM_FUNCTION(idem_this_node, idem::api::this_node);
+IDEM_FUNCTION(idem_of_nodes, idem::api::of_nodes);
+IDEM_FUNCTION(idem_claims_here, idem::api::claims_here);
+IDEM_FUNCTION(idem_backlog, idem::api::backlog);
+IDEM_FUNCTION(idem_tables_here, idem::api::tables_here);

@@ -1,0 +1,166 @@
+// idem_grant and idem_revoke: plain GRANT and REVOKE of the caller, who therefore has to own the
+// extension.
+//
+// In a cluster each node has rights of its own. There a row of idempotency.granted, which every
+// node has a copy of, says who has been given what, and each node does as its copy says: by the
+// table's check, which Citus runs also where it fills the copy of a node that joins later, before
+// it makes the triggers; and by a trigger, where a row goes.
+
+#include "api/arguments.hpp"
+#include "pg/boundary.hpp"
+#include "pg/owner.hpp"
+#include "store/record_table.hpp"
+
+namespace idem::api {
+
+namespace {
+
+// Of the functions that the install script has closed to PUBLIC.
+constexpr const char* kProtocol = "p.prosrc !~ '^idem_(operator|owner)_'";
+constexpr const char* kOperator = "p.prosrc ~ '^idem_operator_'";
+
+// What they are called, with their schema and arguments. Regprocedure qualifies them, because only
+// pg_catalog is on the search_path. That the install script has closed them the server remembers in
+// pg_init_privs, whatever has been granted since. Those of the schema "idempotency" are for views.
+const char* function_list(const char* which) {
+    const char* query = psprintf(
+        "SELECT pg_catalog.string_agg(p.oid::pg_catalog.regprocedure::pg_catalog.text, ', '"
+        " ORDER BY p.oid)"
+        " FROM pg_catalog.pg_extension e JOIN pg_catalog.pg_proc p"
+        " ON p.pronamespace = e.extnamespace"
+        " JOIN pg_catalog.pg_depend d ON d.objid = p.oid AND d.refobjid = e.oid AND d.deptype = 'e'"
+        " JOIN pg_catalog.pg_init_privs i"
+        " ON i.objoid = p.oid AND i.classoid = d.classid"
+        " WHERE e.extname = 'idempotency'"
+        " AND d.classid = 'pg_catalog.pg_proc'::pg_catalog.regclass"
+        " AND d.refclassid = 'pg_catalog.pg_extension'::pg_catalog.regclass AND %s",
+        which);
+    if (SPI_execute(query, true, 0) != SPI_OK_SELECT || SPI_processed != 1)
+        elog(ERROR, "idempotency: the functions could not be listed");
+    return SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1);
+}
+
+void execute(const char* command) {
+    if (SPI_execute(command, false, 0) < 0)
+        elog(ERROR, "idempotency: could not execute \"%s\"", command);
+}
+
+// Statements of the caller's rights, with our search_path.
+template <typename Statements>
+void run(Statements statements) {
+    int guc_level = NewGUCNestLevel();
+    pg::set_locally("search_path", "pg_catalog, pg_temp");
+    if (SPI_connect() != SPI_OK_CONNECT) elog(ERROR, "idempotency: SPI_connect failed");
+    statements();
+    (void)SPI_finish();
+    AtEOXact_GUC(false, guc_level);
+}
+
+bool has_citus() {
+    return OidIsValid(get_extension_oid("citus", true));
+}
+
+// Another node does the same by itself.
+void keep_to_this_node() {
+    if (has_citus()) pg::set_locally("citus.enable_ddl_propagation", "off");
+}
+
+void give(const char* role, const char* which) {
+    execute(psprintf("GRANT EXECUTE ON FUNCTION %s TO %s", function_list(which), role));
+}
+
+void take(const char* role, const char* which) {
+    execute(psprintf("REVOKE EXECUTE ON FUNCTION %s FROM %s", function_list(which), role));
+}
+
+void give_here(const char* role, bool with_operator) {
+    run([role, with_operator] {
+        keep_to_this_node();
+        give(role, kProtocol);
+        if (with_operator) give(role, kOperator);
+    });
+}
+
+void take_here(const char* role) {
+    run([role] {
+        keep_to_this_node();
+        take(role, kProtocol);
+        take(role, kOperator);
+    });
+}
+
+const char* role_argument(FunctionCallInfo fcinfo) {
+    if (PG_ARGISNULL(0)) raise_null("role");
+    return GetUserNameFromId(PG_GETARG_OID(0), false);
+}
+
+// idem_grant(role, operator)
+Datum grant_rights(FunctionCallInfo fcinfo) {
+    const char* role = role_argument(fcinfo);
+    bool with_operator = bool_or(fcinfo, 1, false);
+    if (!store::is_distributed()) {
+        give_here(quote_identifier(role), with_operator);
+        PG_RETURN_VOID();
+    }
+    run([role, with_operator] {
+        execute(
+            psprintf("INSERT INTO idempotency.granted (role, operator) VALUES (%s, %s)"
+                     " ON CONFLICT (role) DO UPDATE"
+                     " SET operator = granted.operator OR EXCLUDED.operator",
+                     quote_literal_cstr(role), with_operator ? "true" : "false"));
+    });
+    PG_RETURN_VOID();
+}
+
+// idem_revoke(role). A row is written first, so that what was granted in another way is taken back,
+// too.
+Datum revoke_rights(FunctionCallInfo fcinfo) {
+    const char* role = role_argument(fcinfo);
+    if (!store::is_distributed()) {
+        take_here(quote_identifier(role));
+        PG_RETURN_VOID();
+    }
+    run([role] {
+        const char* name = quote_literal_cstr(role);
+        execute(
+            psprintf("INSERT INTO idempotency.granted (role, operator) VALUES (%s, false)"
+                     " ON CONFLICT (role) DO NOTHING",
+                     name));
+        execute(psprintf("DELETE FROM idempotency.granted WHERE role = %s", name));
+    });
+    PG_RETURN_VOID();
+}
+
+// ---- a node's copy of idempotency.granted ----
+
+// Without Citus a row comes from a dump, which grants by itself, and the role may be missing.
+bool counts_here(const char* role) {
+    return has_citus() && OidIsValid(get_role_oid(role, true));
+}
+
+// The check of a row: role, operator.
+Datum granted_here(FunctionCallInfo fcinfo) {
+    const char* role = NameStr(*PG_GETARG_NAME(0));
+    if (counts_here(role)) give_here(quote_identifier(role), PG_GETARG_BOOL(1));
+    PG_RETURN_BOOL(true);
+}
+
+// The trigger of a row that has gone.
+Datum revoked_here(FunctionCallInfo fcinfo) {
+    check_is_trigger(fcinfo);
+    auto* data = reinterpret_cast<TriggerData*>(fcinfo->context);
+    bool null;
+    Datum column = heap_getattr(data->tg_trigtuple, 1, RelationGetDescr(data->tg_relation), &null);
+    const char* role = NameStr(*DatumGetName(column));
+    if (counts_here(role)) take_here(quote_identifier(role));
+    PG_RETURN_POINTER(nullptr);
+}
+
+}  // namespace
+
+}  // namespace idem::api
+
+IDEM_FUNCTION(idem_owner_grant, idem::api::grant_rights);
+IDEM_FUNCTION(idem_owner_revoke, idem::api::revoke_rights);
+IDEM_FUNCTION(idem_owner_granted_here, idem::api::granted_here);
+IDEM_FUNCTION(idem_owner_revoked_here, idem::api::revoked_here);

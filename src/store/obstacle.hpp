@@ -1,0 +1,17 @@
+// Whether rows of a table can be written past the executor.
+#pragma once
+
+#include "pg/pg.hpp"
+
+namespace idem::store {
+
+// Why only the executor can write its rows; nullptr: it is a plain table, with the columns of a
+// record.
+const char* obstacle_of(Relation table);
+
+// Of that, what others cannot have done beside a claim that is open, and which an insertion or
+// update at commit could not bear. A child table that they make, or an index that they build
+// CONCURRENTLY, does not matter to it.
+const char* obstacle_at_commit_of(Relation table);
+
+}  // namespace idem::store

@@ -1,0 +1,107 @@
+// Three servers on this machine that Patroni looks after: an agent for each, one etcd, and between
+// each agent and etcd a proxy. All of them are processes of ours and have their files below one
+// folder.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <pqxx/pqxx>
+
+#include "failover/process.hpp"
+#include "faults/server.hpp"
+
+namespace idem::chaos {
+
+// How commits wait for standbys.
+enum class Mode {
+    Async,
+    Sync,    // synchronous_mode: without a standby they wait for nobody
+    Strict,  // synchronous_mode_strict: they wait until there is one
+};
+Mode mode_of(const std::string& word);  // throws std::invalid_argument
+const char* name_of(Mode mode);
+
+// Without anything from an agent for so long another one takes over: in patroni.yml, and Patroni
+// takes no less.
+inline constexpr int kTtl = 20;  // seconds
+
+// Asks one server, on a connection that is kept while it lasts.
+class Asker {
+  public:
+    explicit Asker(std::string where) : where_(std::move(where)) {}
+    // Nothing where nobody answers.
+    std::optional<pqxx::result> ask(const std::string& sql);
+
+  private:
+    const std::string where_;
+    std::unique_ptr<pqxx::connection> connection_;
+};
+
+class Node {
+  public:
+    Node(std::string name, const std::string& folder, int port, int rest_port, int proxy_port);
+
+    const std::string name;
+    const std::string folder;
+    const int rest_port;
+    const int proxy_port;
+    const Server server;  // its log is also the agent's
+    Process proxy;
+    Process agent;
+
+    // Kills the server's first process; the others notice. Whether there was one.
+    bool kill_server() const;
+    Asker asker() const { return Asker(server.connection_string() + " connect_timeout=5"); }
+};
+
+// Of a primary the timeline, 0 of a standby.
+extern const char* const kRoleQuery;
+
+class Cluster {
+  public:
+    // Empty, with these settings of the server. From the environment: CHAOS_PATRONI and PG_BINDIR,
+    // the folders of the programs, CHAOS_ETCD, CHAOS_FAILOVER, which is the folder of this file's
+    // proxy and patroni.yml or of copies, and CHAOS_PASSWORD.
+    Cluster(const std::string& folder, Mode mode, std::vector<std::string> settings);
+    // Kills everything.
+    ~Cluster();
+    Cluster(const Cluster&) = delete;
+    Cluster& operator=(const Cluster&) = delete;
+
+    // Comes back when all three stream. Throws where that fails.
+    void start();
+
+    const std::vector<std::unique_ptr<Node>>& nodes() const { return nodes_; }
+
+    void start_agent(Node& node);
+    void start_proxy(Node& node);
+    // By Patroni's own command, which chooses the new primary. Whether it succeeded.
+    bool switch_over(const Node& primary) const;
+
+    // Why the cluster is not whole; empty if there is one primary and all others stream from it, in
+    // synchronous modes one of them synchronously and known to be so to etcd.
+    std::string complaint();
+    // The one that was when this was last asked.
+    Node& primary() { return *nodes_.at(primary_); }
+
+    // How often a server was rewound, by the agents' logs.
+    int rewinds() const;
+
+  private:
+    void write_configuration(const Node& node) const;
+    std::string settings_of() const;
+    void start_etcd();
+    void create_database();
+    bool has_known_standby() const;
+
+    const std::string folder_;
+    const Mode mode_;
+    const std::vector<std::string> settings_;
+    std::vector<int> ports_;
+    Process etcd_;
+    std::vector<std::unique_ptr<Node>> nodes_;
+    std::vector<Asker> askers_;
+    std::size_t primary_ = 0;
+};
+
+}  // namespace idem::chaos

@@ -1,0 +1,180 @@
+#include "failover/strikes.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <iostream>
+#include <stdexcept>
+
+#include "clock.hpp"
+
+namespace idem::chaos {
+namespace {
+
+constexpr Micros kForTakeover = (kTtl + 40) * kSecond;
+constexpr Micros kForWhole = 120 * kSecond;
+// While there are two primaries: longer than the patience of clients, so that they cancel commits.
+constexpr Micros kWithTwo = 8 * kSecond;
+constexpr Micros kQuiet = 2 * kSecond;  // work without harm, before each strike
+
+void kill_server(Cluster&, Node& node) {
+    (void)node.kill_server();
+}
+void kill_agent(Cluster&, Node& node) {
+    node.agent.kill();
+}
+void kill_both(Cluster&, Node& node) {
+    node.agent.kill();
+    (void)node.kill_server();
+}
+void freeze_agent(Cluster&, Node& node) {
+    node.agent.freeze();
+}
+void thaw_agent(Cluster&, Node& node) {
+    node.agent.go_on();
+}
+void switch_over(Cluster& cluster, Node& node) {
+    (void)cluster.switch_over(node);
+}
+void kill_proxy(Cluster&, Node& node) {
+    node.proxy.kill();
+}
+void freeze_proxy(Cluster&, Node& node) {
+    node.proxy.freeze();
+}
+void thaw_proxy(Cluster&, Node& node) {
+    node.proxy.go_on();
+}
+void start_proxy(Cluster& cluster, Node& node) {
+    cluster.start_proxy(node);
+}
+void start_agent(Cluster& cluster, Node& node) {
+    cluster.start_agent(node);
+}
+void nothing(Cluster&, Node&) {}
+
+std::string seconds(Micros duration) {
+    char text[32];
+    (void)std::snprintf(text, sizeof text, "%.1f s", static_cast<double>(duration) / kSecond);
+    return text;
+}
+
+}  // namespace
+
+const std::vector<Strikes::Kind>& Strikes::kinds() {
+    static const std::vector<Kind> kKinds = {
+        {"server", "the primary's server is killed", kill_server, nothing, true, false},
+        {"agent", "the primary's agent is killed", kill_agent, start_agent, true, true},
+        {"both", "the primary's server and agent are killed", kill_both, start_agent, true, false},
+        {"switchover", "a switchover", switch_over, nothing, true, false},
+        {"freeze", "the primary's agent is stopped", freeze_agent, thaw_agent, true, true},
+        {"refuse", "the primary's agent is refused by etcd", kill_proxy, start_proxy, true, false},
+        {"swallow", "the primary's agent gets no answer from etcd", freeze_proxy, thaw_proxy, true,
+         false},
+        {"standby", "a standby's server is killed", kill_server, nothing, false, false},
+    };
+    return kKinds;
+}
+
+Strikes::Strikes(Cluster& cluster, const Watch& watch, std::uint64_t seed,
+                 const std::vector<std::string>& kinds)
+    : cluster_(cluster), watch_(watch), random_(seed, 0x57e1), begin_(now()) {
+    for (const Kind& kind : Strikes::kinds())
+        if (kinds.empty() || std::find(kinds.begin(), kinds.end(), kind.name) != kinds.end())
+            wanted_.push_back(&kind);
+    for (const std::string& name : kinds)
+        if (std::none_of(wanted_.begin(), wanted_.end(),
+                         [&](const Kind* kind) { return name == kind->name; }))
+            throw std::invalid_argument("no fault '" + name + "'");
+}
+
+void Strikes::go_on_until(Micros end) {
+    do {
+        rest(kQuiet);
+        strike(next());
+    } while (now() < end && failures_.empty());
+}
+
+// Each kind comes once before any comes again.
+const Strikes::Kind& Strikes::next() {
+    if (round_.empty()) round_ = wanted_;
+    const auto at = random_.between(0, static_cast<std::int64_t>(round_.size()) - 1);
+    const Kind* const kind = round_[static_cast<std::size_t>(at)];
+    round_.erase(round_.begin() + at);
+    return *kind;
+}
+
+Node& Strikes::victim_of(const Kind& kind) {
+    Node& primary = cluster_.primary();
+    if (kind.of_primary) return primary;
+    std::vector<Node*> standbys;
+    for (const auto& node : cluster_.nodes())
+        if (node.get() != &primary) standbys.push_back(node.get());
+    return *random_.pick(standbys);
+}
+
+void Strikes::strike(const Kind& kind) {
+    const int before = watch_.takeovers().rbegin()->first;
+    Node& victim = victim_of(kind);
+    Strike strike;
+    strike.kind = kind.name;
+    strike.victim = victim.name;
+    strike.from = now();
+    say(std::string(kind.about) + ": " + victim.name);
+    kind.harm(cluster_, victim);
+    if (kind.of_primary && await_takeover(&strike, before)) {
+        say(strike.successor + " has taken over after " + seconds(strike.taken_over - strike.from));
+        rest(kind.leaves_two_primaries ? kWithTwo : kQuiet);
+    }
+    kind.undo(cluster_, victim);
+    strike.undone = now();
+    await_whole(&strike);
+    done_.push_back(strike);
+}
+
+// Where the killed server comes back as what it was, nobody need take over.
+bool Strikes::await_takeover(Strike* strike, int before) {
+    const Micros deadline = now() + kForTakeover;
+    for (; now() < deadline; rest(20 * kMillisecond)) {
+        const auto takeovers = watch_.takeovers();
+        const auto next = takeovers.upper_bound(before);
+        if (next == takeovers.end()) continue;
+        strike->successor = next->second.node;
+        strike->taken_over = next->second.since;
+        return true;
+    }
+    failures_.push_back(
+        {17, "nobody took over from " + strike->victim + " (" + strike->kind + ")"});
+    return false;
+}
+
+void Strikes::await_whole(Strike* strike) {
+    const int rewound = cluster_.rewinds();
+    const Micros deadline = now() + kForWhole;
+    std::string complaint;
+    // A server that was killed a moment ago may still be counted.
+    do {
+        rest(250 * kMillisecond);
+        complaint = cluster_.complaint();
+    } while (!complaint.empty() && now() < deadline);
+    strike->whole = now();
+    if (!complaint.empty())
+        failures_.push_back({17, "not whole again after " + strike->kind + " of " + strike->victim +
+                                     ": " + complaint});
+    else
+        say(strike->victim + " streams again after " + seconds(strike->whole - strike->undone) +
+            (cluster_.rewinds() > rewound ? ", rewound" : ""));
+}
+
+std::map<std::string, int> Strikes::fired() const {
+    std::map<std::string, int> counts;
+    for (const Kind* kind : wanted_) counts[kind->name] = 0;
+    for (const Strike& strike : done_) ++counts[strike.kind];
+    return counts;
+}
+
+void Strikes::say(const std::string& what) const {
+    std::printf("  %4d s  %s\n", static_cast<int>((now() - begin_) / kSecond), what.c_str());
+    (void)std::fflush(stdout);
+}
+
+}  // namespace idem::chaos

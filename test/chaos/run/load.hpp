@@ -1,0 +1,43 @@
+// Sessions at work, and the look at every key when all is over: whatever the server is.
+#pragma once
+
+#include <functional>
+#include <utility>
+
+#include "check/rules.hpp"
+#include "load/session.hpp"
+#include "run/options.hpp"
+
+namespace idem::chaos {
+
+class Load {
+  public:
+    // `pooled_every` so many sessions one goes through the pooler; 0: none.
+    Load(const Target& target, const Mix& mix, const Options& options, const Habits& habits,
+         int pooled_every);
+
+    // Sessions work until `meanwhile` comes back.
+    void work(const std::function<void()>& meanwhile);
+    // Every key of these calls is read, and every hot one has to give a clear answer.
+    std::vector<Violation> look_at_all(const std::vector<Call>& calls);
+
+    // What was asked since they were last taken.
+    std::vector<Call> take_calls() { return std::exchange(calls_, {}); }
+    // How often sessions have reset their connections, by the way of it.
+    const std::map<std::string, int>& resets() const { return resets_; }
+
+  private:
+    void collect(Session* session);
+    void ask(Client* reader, const Key& key, std::int64_t* transaction,
+             std::vector<Violation>* found) const;
+
+    const Target& target_;
+    const Mix& mix_;
+    const Options& options_;
+    const Habits habits_;
+    const int pooled_every_;
+    std::vector<Call> calls_;
+    std::map<std::string, int> resets_;
+};
+
+}  // namespace idem::chaos

@@ -1,0 +1,162 @@
+#include "scaleout/citus.hpp"
+
+#include <cstdlib>
+#include <pqxx/pqxx>
+#include <sstream>
+#include <stdexcept>
+
+#include "clock.hpp"
+
+namespace idem::chaos {
+namespace {
+
+constexpr Micros kForRest = 120 * kSecond;
+
+std::string environment(const char* name) {
+    const char* value = std::getenv(name);
+    if (value == nullptr) throw std::runtime_error(std::string(name) + " is not set");
+    return value;
+}
+
+std::string name_of(const std::string& folder) {
+    return folder.substr(folder.rfind('/') + 1);
+}
+
+}  // namespace
+
+Citus::Citus(Target& target) : target_(target) {
+    std::istringstream folders(environment("CHAOS_CITUS"));
+    const int port = std::stoi(environment("PGPORT"));
+    for (std::string folder; folders >> folder;)
+        nodes_.push_back(std::unique_ptr<Worker>(
+            new Worker{name_of(folder), Server(folder + "/data", folder, port), false}));
+    if (nodes_.size() < 4) throw std::runtime_error("CHAOS_CITUS names too few servers");
+}
+
+std::string Citus::address(const Worker& worker) {
+    return "'" + worker.server.folder() + "', " + std::to_string(worker.server.port());
+}
+
+std::vector<std::string> Citus::ask(const Server& server, const std::string& sql, int limit) {
+    pqxx::connection connection(server.connection_string() +
+                                " connect_timeout=10 application_name=chaos-admin");
+    pqxx::nontransaction tx(connection);
+    tx.exec("SET statement_timeout = " + std::to_string(limit));
+    std::vector<std::string> values;
+    for (const auto& row : tx.exec(sql))
+        if (row.size() > 0) values.emplace_back(row[0].c_str());
+    return values;
+}
+
+// Citus's metadata are a database's own; what a node had before goes with it.
+void Citus::make_database(const Worker& worker) {
+    {
+        pqxx::connection connection(worker.server.connection_string("postgres"));
+        pqxx::nontransaction tx(connection);
+        tx.exec("DROP DATABASE IF EXISTS chaos WITH (FORCE)");
+        tx.exec("CREATE DATABASE chaos");
+    }
+    ask(worker.server, "CREATE EXTENSION citus");
+}
+
+void Citus::set_up() {
+    for (const auto& node : nodes_) make_database(*node);
+    coordinator().is_member = true;
+    ask(coordinator().server, "SELECT citus_set_coordinator_host(" + address(coordinator()) + ")");
+    for (std::size_t i = 1; i + 1 < nodes_.size(); ++i) join(*nodes_[i]);
+}
+
+// Whoever witnesses needs nothing of Citus.
+void Citus::publish() {
+    std::vector<std::string> asked;
+    std::vector<std::string> all;
+    for (const auto& node : nodes_) {
+        if (node->is_member) asked.push_back(node->server.connection_string());
+        all.push_back(node->server.connection_string("postgres"));
+    }
+    target_.set_nodes(asked, all);
+}
+
+void Citus::set_member(Worker& worker, bool member) {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    worker.is_member = member;
+    publish();
+}
+
+Citus::Workers Citus::all() {
+    Workers found;
+    for (const auto& node : nodes_) found.push_back(node.get());
+    return found;
+}
+
+Citus::Workers Citus::members() {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    Workers found;
+    for (const auto& node : nodes_)
+        if (node->is_member) found.push_back(node.get());
+    return found;
+}
+
+Citus::Worker* Citus::worker(bool member, std::size_t number) {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    Workers found;
+    for (const auto& node : nodes_)
+        if (node != nodes_.front() && node->is_member == member) found.push_back(node.get());
+    return found.empty() ? nullptr : found[number % found.size()];
+}
+
+// Clients ask it at once, when it has not yet got copies of the reference tables.
+void Citus::join(Worker& worker) {
+    ask(coordinator().server, "SELECT citus_add_node(" + address(worker) + ")");
+    set_member(worker, true);
+}
+
+// Its clients go elsewhere first; what was prepared for them is settled.
+void Citus::leave(Worker& worker, const std::string& mode) {
+    const std::string group = ask(worker.server, "SELECT groupid FROM pg_dist_local_group").at(0);
+    set_member(worker, false);
+    await_empty(worker);
+    ask(coordinator().server, "SELECT citus_drain_node(" + address(worker) + ", '" + mode + "')");
+    for (const auto& node : nodes_)
+        while (ask(node->server, "SELECT count(*) FROM pg_prepared_xacts WHERE gid LIKE 'citus\\_" +
+                                     group + "\\_%'")
+                   .at(0) != "0")
+            rest(50 * kMillisecond);
+    ask(coordinator().server, "SELECT citus_remove_node(" + address(worker) + ")");
+    make_database(worker);
+}
+
+void Citus::await_empty(const Worker& worker) const {
+    const Micros deadline = now() + 30 * kSecond;
+    while (ask(worker.server,
+               "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'chaos %'")
+               .at(0) != "0") {
+        if (now() > deadline) throw std::runtime_error("sessions stay at " + worker.name);
+        rest(20 * kMillisecond);
+    }
+}
+
+// A drain that was cut short may have removed the node already, and not made it new.
+void Citus::stay(Worker& worker) {
+    const std::string there = coordinator().server.value(
+        "SELECT count(*) FROM pg_dist_node WHERE nodename = '" + worker.server.folder() + "'");
+    if (there == "0") {
+        worker.server.await_ready();
+        return make_database(worker);
+    }
+    ask(coordinator().server,
+        "SELECT citus_set_node_property(" + address(worker) + ", 'shouldhaveshards', true)");
+    set_member(worker, true);
+}
+
+void Citus::await_rest() {
+    const Micros deadline = now() + kForRest;
+    for (const auto& node : nodes_) {
+        node->server.await_ready();
+        while (node->server.value("SELECT count(*) FROM pg_prepared_xacts") != "0" &&
+               now() < deadline)
+            rest(100 * kMillisecond);
+    }
+}
+
+}  // namespace idem::chaos

@@ -1,0 +1,68 @@
+// Harm for a Citus cluster while its nodes are asked: to connections, to servers, and what
+// operators do to shards, nodes and policies.
+#pragma once
+
+#include "check/rules.hpp"
+#include "faults/injector.hpp"
+#include "load/plan.hpp"
+#include "scaleout/citus.hpp"
+
+namespace idem::chaos {
+
+class ClusterFaults : public Injector {
+  public:
+    // What takes a moment, what stops a server, and what operators do go on side by side.
+    enum class Lane { Connections, Servers, Operators };
+
+    // `kinds` as kinds() has them; those of other lanes are passed over. Throws
+    // std::invalid_argument for a kind that does not exist.
+    ClusterFaults(Citus& citus, const Target& target, const Mix& mix, std::uint64_t seed, Lane lane,
+                  const std::vector<std::string>& kinds);
+    ~ClusterFaults() override { stop(); }
+
+    // Policies that were not the same everywhere at once (invariant 24).
+    const std::vector<Violation>& found() const { return found_; }
+
+  private:
+    struct Kind {
+        const char* name;
+        Lane lane;
+        int weight;
+        bool (ClusterFaults::*fault)();
+    };
+    static const std::vector<Kind>& kinds();
+
+    bool guarded(const Kind& kind);
+    void heal() override;
+    void say(const std::string& what) const;
+    Citus::Worker& any_member();
+    bool signal_session(const char* function);
+
+    bool cancel();
+    bool terminate();
+    bool disconnect();
+
+    bool stop_server(const char* way);
+    bool kill();
+    bool stop_immediately();
+    bool stop_fast();
+    void bring_back(Citus::Worker& victim);
+
+    bool move(const char* mode);
+    bool move_blocking();
+    bool move_logically();
+    bool rebalance();
+    bool join();
+    bool replicate();
+    bool drain();
+    bool sweep();
+    bool change_policy();
+    void expect_door(const Citus::Worker& asked, const Citus::Worker& changed, bool closed);
+
+    Citus& citus_;
+    const std::vector<std::string> principals_;
+    const Micros begin_;
+    std::vector<Violation> found_;
+};
+
+}  // namespace idem::chaos

@@ -1,0 +1,49 @@
+# A thousand repeats of one running key, on 50 connections over all nodes.
+use strict;
+use warnings FATAL => 'all';
+
+use FindBin;
+use IPC::Run qw(start finish);
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+use lib $FindBin::RealBin, "$FindBin::RealBin/../tap";
+use Citus;
+use Idem;
+
+my @nodes = new_cluster();
+distribute();
+my ($tenant) = principal_on($nodes[1]);
+
+# Each connection asks 20 times. `$wanted` executes the key in a transaction that is held open until
+# all others have been told.
+sub repeats
+{
+	my ($key) = @_;
+
+	my $call = "SELECT outcome FROM idem_begin('$key', principal => '$tenant');\n";
+	my (@running, @out);
+	foreach my $number (0 .. 49)
+	{
+		my ($in, $out, $err) = ($call x 20, '', '');
+		push @out, \$out;
+		push @running,
+		  start([ 'psql', '-XAtq', '-d', $nodes[$number % @nodes]->connstr('postgres') ], '<', \$in, '>', \$out, '2>', \$err);
+	}
+	finish($_) foreach @running;
+	my %count;
+	$count{$_}++ foreach map { split /\n/, $$_ } @out;
+	return join(', ', map { "$_ $count{$_}" } sort keys %count);
+}
+
+my $session = session($nodes[2]);
+ask($session, 'BEGIN');
+is(outcome_in($session, 'one', principal => $tenant), 'execute', 'one executes');
+is(repeats('one'), 'in_progress 1000', 'all others are told at once');
+ask($session, "SELECT idem_complete('one', 200, principal => '$tenant')");
+ask($session, 'COMMIT');
+is(repeats('one'), 'replay 1000', 'and replay it when it is over');
+is(repeats('race'), 'execute 1, in_progress 999', 'of a thousand at once, one executes');
+
+done_testing();

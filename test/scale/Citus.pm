@@ -1,0 +1,153 @@
+# Helper of the tests of a Citus cluster, beside Idem.pm.
+package Citus;
+
+use strict;
+use warnings FATAL => 'all';
+
+use Exporter qw(import);
+use FindBin;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils ();
+
+our @EXPORT = qw(new_cluster new_worker join_cluster distribute principal_on place_of move_shard
+  try_sql on_each seen);
+
+# Of this test's cluster, the coordinator first; and what only a test of its own sets.
+my @nodes;
+my %settings;
+
+# new_cluster(setting => value, ...): a coordinator and two workers that know each other, with the
+# extension on all of them, and a table of payments that is distributed by its tenant. One name is no
+# setting: -first, what is done with the coordinator before it has Citus, CREATE EXTENSION included.
+sub new_cluster
+{
+	%settings = @_;
+	my $first = delete $settings{-first};
+	my $coordinator = start_node('coordinator', $first);
+	@nodes = ($coordinator);
+	$coordinator->safe_psql('postgres',
+		'SELECT citus_set_coordinator_host(' . address($coordinator) . ')');
+	join_cluster(new_worker("worker$_")) foreach 1, 2;
+	$coordinator->safe_psql('postgres', q{
+		CREATE EXTENSION IF NOT EXISTS idempotency;
+		CREATE TABLE payment (tenant text, id text, amount integer, PRIMARY KEY (tenant, id));
+		SELECT create_distributed_table('payment', 'tenant', shard_count => 4)});
+	return @nodes;
+}
+
+# A server with Citus, of no cluster yet.
+sub new_worker { return start_node(@_); }
+
+sub join_cluster
+{
+	my ($node) = @_;
+
+	$nodes[0]->safe_psql('postgres', 'SELECT citus_add_node(' . address($node) . ')');
+	push @nodes, $node;
+	return;
+}
+
+sub start_node
+{
+	my ($name, $first) = @_;
+
+	my $node = PostgreSQL::Test::Cluster->new($name);
+	$node->init(extra => [ '--encoding=UTF8', '--locale=C', '--no-sync' ]);
+	$node->append_conf('postgresql.conf', PostgreSQL::Test::Utils::slurp_file("$FindBin::RealBin/node.conf"));
+	# What the server's own module sets for tests of replication is too little here.
+	$node->append_conf('postgresql.conf', "max_connections = 200\nidempotency.cleanup_interval = 0");
+	$node->append_conf('postgresql.conf', "citus.local_hostname = '" . $node->host . "'");
+	$node->append_conf('postgresql.conf', "$_ = '$settings{$_}'") foreach sort keys %settings;
+	$node->start;
+	$first->($node) if $first;
+	$node->safe_psql('postgres', 'CREATE EXTENSION citus');
+	return $node;
+}
+
+# As arguments of Citus's functions: the folder of the socket, and the port.
+sub address
+{
+	my ($node) = @_;
+
+	return "'" . $node->host . "', " . $node->port;
+}
+
+# The records, beside the payments.
+sub distribute
+{
+	$nodes[0]->safe_psql('postgres', "SELECT idem_distribute('payment')");
+	return;
+}
+
+# principal_on($worker, $number): the name of a tenant whose shard is there. Different numbers give
+# different names.
+sub principal_on
+{
+	my ($node, $number) = @_;
+
+	my ($host, $port) = ($node->host, $node->port);
+	return $nodes[0]->safe_psql('postgres', qq{
+		SELECT name FROM (SELECT 'tenant ' || i AS name FROM generate_series(1, 100) i) AS names
+		 WHERE get_shard_id_for_distribution_column('payment', name) IN
+		       (SELECT shardid FROM citus_shards WHERE table_name = 'payment'::regclass
+		           AND nodename = '$host' AND nodeport = $port)
+		 ORDER BY name OFFSET } . ($number // 1) . ' - 1 LIMIT 1');
+}
+
+# The shard of a tenant's payments, and the port of the node that has it.
+sub place_of
+{
+	my ($tenant) = @_;
+
+	return split /\|/, $nodes[0]->safe_psql('postgres', qq{
+		SELECT shardid, nodeport FROM citus_shards
+		 WHERE shardid = get_shard_id_for_distribution_column('payment', '$tenant')});
+}
+
+# move_shard($tenant, $node, $mode): SQL that moves the shard of a tenant, with all beside it, to a
+# node.
+sub move_shard
+{
+	my ($tenant, $node, $mode) = @_;
+
+	my ($shard, $port) = place_of($tenant);
+	my ($from) = grep { $_->port == $port } @nodes;
+	return "SELECT citus_move_shard_placement($shard, "
+	  . address($from) . ', '
+	  . address($node)
+	  . ", '$mode')";
+}
+
+# try_sql($node, $sql, @options): what psql prints; of an error, the SQLSTATE alone.
+sub try_sql
+{
+	my ($node, $sql, @options) = @_;
+
+	my ($status, $out, $err) = $node->psql('postgres', "\\set VERBOSITY sqlstate\n$sql",
+		on_error_stop => 1, @options);
+	return $err =~ /(?:ERROR|FATAL):  (\w{5})$/m ? $1 : $out;
+}
+
+# on_each($sql): what each node answers, the coordinator first.
+sub on_each
+{
+	my ($sql) = @_;
+
+	return map { $_->safe_psql('postgres', $sql) } @nodes;
+}
+
+# seen($key, $tenant, $payee): how many payments there are to the payee with the key's name, and what
+# its record says; once, if all nodes see the same.
+sub seen
+{
+	my ($key, $tenant, $payee) = @_;
+
+	my %seen = map {
+		s/\n/ /r => 1
+	  } on_each(qq{
+		SELECT count(*) FROM payment WHERE tenant = '$payee' AND id = '$key';
+		SELECT coalesce((SELECT status FROM idem_get('$key', principal => '$tenant')), 'absent')});
+	return join(', ', sort keys %seen);
+}
+
+1;
