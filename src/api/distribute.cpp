@@ -146,6 +146,22 @@ void warn_of_missing_principals() {
                  errhint("Pass principal, the tenant for example, with every call.")));
 }
 
+// All that is emptied in the end is locked at first as that will need it: who looks up a key and
+// then claims it would stand between the two locks, and one of us would be a deadlock's victim. In
+// the order in which a caller comes to the tables.
+void lock_tables() {
+    execute(
+        "LOCK TABLE idempotency.policy, idempotency.record, idempotency.granted"
+        " IN ACCESS EXCLUSIVE MODE");
+}
+
+// A backend of this node says nothing where its record will be: the lease alone counts from now on.
+void forget_backends() {
+    execute(
+        "UPDATE idempotency.record SET backend_pid = NULL, backend_start = NULL"
+        " WHERE backend_pid IS NOT NULL");
+}
+
 // What Citus has copied to the shards it leaves in the coordinator's table, where nobody sees it.
 void distribute_records(Oid beside) {
     const char* colocation = OidIsValid(beside)
@@ -207,6 +223,8 @@ Datum distribute(FunctionCallInfo fcinfo) {
     check_coordinator();
     check_not_distributed();
     if (OidIsValid(beside)) check_table_beside(beside);
+    lock_tables();
+    forget_backends();
     warn_of_missing_principals();
     distribute_records(beside);
     distribute_copies("idempotency.policy");
