@@ -146,8 +146,10 @@ void warn_of_missing_principals() {
                  errhint("Pass principal, the tenant for example, with every call.")));
 }
 
-// What Citus has copied to the shards it leaves in the coordinator's table, where nobody sees it.
+// A shard lies on one node: of several copies ours would write to one alone. What Citus has copied
+// to the shards it leaves in the coordinator's table, where nobody sees it.
 void distribute_records(Oid beside) {
+    pg::set_locally("citus.shard_replication_factor", "1");
     const char* colocation = OidIsValid(beside)
                                  ? psprintf("%u::pg_catalog.regclass::pg_catalog.text", beside)
                                  : "'none'";

@@ -193,6 +193,50 @@ void read_shards(Oid table, MemoryContext context, Distribution* distribution) {
           by_hash);
 }
 
+// A shard of the table by its name; nullptr: this node has none.
+const char* shard_left(Oid table) {
+    const char* prefix = psprintf("%s_", get_rel_name(table));
+    NameData from;
+    NameData until;
+    namestrcpy(&from, prefix);
+    namestrcpy(&until, prefix);
+    NameStr(until)[strlen(prefix) - 1]++;
+    ScanKeyData keys[3];
+    ScanKeyInit(&keys[0], Anum_pg_class_relname, BTGreaterEqualStrategyNumber, F_NAMEGE,
+                NameGetDatum(&from));
+    ScanKeyInit(&keys[1], Anum_pg_class_relname, BTLessStrategyNumber, F_NAMELT,
+                NameGetDatum(&until));
+    ScanKeyInit(&keys[2], Anum_pg_class_relnamespace, BTEqualStrategyNumber, F_OIDEQ,
+                ObjectIdGetDatum(get_rel_namespace(table)));
+    Relation catalog = table_open(RelationRelationId, AccessShareLock);
+    SysScanDesc rows = systable_beginscan(catalog, ClassNameNspIndexId, true, nullptr, 3, keys);
+    const char* found = nullptr;
+    while (HeapTuple row = found == nullptr ? systable_getnext(rows) : nullptr) {
+        auto* form = reinterpret_cast<Form_pg_class>(GETSTRUCT(row));
+        const char* number = NameStr(form->relname) + strlen(prefix);
+        bool is_number = *number != '\0' && number[strspn(number, "0123456789")] == '\0';
+        if (is_number && form->relkind == RELKIND_RELATION) found = pstrdup(NameStr(form->relname));
+    }
+    systable_endscan(rows);
+    table_close(catalog, AccessShareLock);
+    return found;
+}
+
+// Citus can take its metadata away from a node (stop_metadata_sync_to_node), and does so for a
+// moment where it brings them anew not in one transaction (citus.metadata_sync_mode). What it calls
+// the table is left, as it belongs to an extension, and is empty: a key that runs elsewhere would
+// be granted here.
+void refuse_without_metadata(Oid table) {
+    const char* shard = shard_left(table);
+    if (shard != nullptr)
+        ereport(ERROR,
+                (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+                 errmsg("this node has shards of the records, and no metadata of Citus for them"),
+                 errdetail("By its name table \"%s\" is a shard.", shard),
+                 errhint("Ask another node until Citus has synchronized its metadata"
+                         " (start_metadata_sync_to_node).")));
+}
+
 Oid metadata_lock_function() {
     Oid types[] = {INT4OID, INT8ARRAYOID};
     List* name =
@@ -206,6 +250,7 @@ Distribution distribution_of(Oid table, const char* column, MemoryContext contex
     Distribution distribution{};
     if (!OidIsValid(get_extension_oid("citus", true))) return distribution;
     Method method = method_of(table, column);
+    if (method == Method::None) refuse_without_metadata(table);
     distribution.is_distributed = method != Method::None;
     if (method == Method::ByHash) read_shards(table, context, &distribution);
     return distribution;

@@ -125,7 +125,12 @@ SELECT change, test.after(change) FROM unnest(ARRAY[
 'DELETE FROM pg_dist_local_group',
 'DELETE FROM pg_dist_local_group; UPDATE pg_dist_placement SET groupid = 0',
 'DELETE FROM pg_dist_shard',
+-- Citus has taken its metadata away, and nobody knows who has the records.
 'DELETE FROM pg_dist_partition',
+'DELETE FROM pg_dist_partition; DROP TABLE idempotency.record_101',
+'DELETE FROM pg_dist_partition; DROP TABLE idempotency.record_101, idempotency.record_102;
+ CREATE TABLE idempotency.record_ (); CREATE TABLE idempotency.record_1st (); CREATE VIEW idempotency.record_1 AS SELECT;
+ CREATE TABLE public.record_101 (); CREATE TABLE idempotency.records101 ()',
 'DELETE FROM pg_extension WHERE extname = ''citus''']) WITH ORDINALITY AS c (change, number) ORDER BY number;
 
 -- None of it is left.
