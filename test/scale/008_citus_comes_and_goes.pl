@@ -148,8 +148,7 @@ subtest 'Citus is updated' => sub {
 
 subtest 'Citus is dropped with all that it has distributed' => sub {
 	$coordinator->safe_psql('postgres', 'DROP EXTENSION citus CASCADE');
-	is(outcome_of($sessions[0], 'here', $here), '42P01', 'the records are gone with it') ;
-	diag(\$coordinator->safe_psql('postgres', 'SELECT extname FROM pg_extension'));
+	is(outcome_of($sessions[0], 'here', $here), '42883', 'the records are gone with it');
 	foreach my $session (@sessions[1, 2])
 	{
 		unlike(outcome_of($session, 'here', $here), qr/execute/, 'who still has them grants nothing twice');
