@@ -91,13 +91,25 @@ void check_coordinator() {
                     "Tell it with citus_set_coordinator_host().");
 }
 
+bool is_table_of_citus(const char* table) {
+    return holds(
+        psprintf("EXISTS (SELECT FROM pg_catalog.pg_dist_partition WHERE logicalrelid ="
+                 " '%s'::pg_catalog.regclass)",
+                 table));
+}
+
+// By hand, policies, rights and functions are not.
 void check_not_distributed() {
-    if (holds("EXISTS (SELECT FROM pg_catalog.pg_dist_partition WHERE logicalrelid ="
-              " 'idempotency.record'::pg_catalog.regclass)"))
-        ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-                        errmsg("records are distributed already"),
-                        errdetail("Table idempotency.record is a table of Citus."),
-                        errhint("Nodes that join later need no further call.")));
+    if (!is_table_of_citus("idempotency.record")) return;
+    bool by_hand = !is_table_of_citus("idempotency.policy");
+    ereport(
+        ERROR,
+        (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+         errmsg("records are distributed already"),
+         errdetail(by_hand ? "Table idempotency.record is a table of Citus, and the rest is not."
+                           : "Table idempotency.record is a table of Citus."),
+         errhint(by_hand ? "Dump the database, restore it, and call idem_distribute()."
+                         : "Nodes that join later need no further call.")));
 }
 
 [[noreturn]] void raise_beside(const char* table, const char* detail, const char* hint) {
