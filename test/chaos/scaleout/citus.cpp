@@ -136,10 +136,16 @@ void Citus::stay(Worker& worker) {
     set_member(worker, true);
 }
 
-// Its clients go elsewhere first; what was prepared for them is settled.
+// Its clients go elsewhere first.
 void Citus::leave(Worker& worker, const std::string& mode) {
-    const std::string group = ask(worker.server, "SELECT groupid FROM pg_dist_local_group").at(0);
     set_member(worker, false);
+    if (is_known(worker)) remove(worker, mode);
+    make_database(worker);
+}
+
+// When what was prepared for its clients is settled.
+void Citus::remove(const Worker& worker, const std::string& mode) {
+    const std::string group = ask(worker.server, "SELECT groupid FROM pg_dist_local_group").at(0);
     await_none(worker.server, "pg_stat_activity WHERE application_name LIKE 'chaos %'",
                "sessions stay at " + worker.name);
     ask(coordinator().server, "SELECT citus_drain_node(" + address(worker) + ", '" + mode + "')");
@@ -147,7 +153,6 @@ void Citus::leave(Worker& worker, const std::string& mode) {
         await_none(node->server, "pg_prepared_xacts WHERE gid LIKE 'citus\\_" + group + "\\_%'",
                    "transactions of " + worker.name + " stay prepared");
     ask(coordinator().server, "SELECT citus_remove_node(" + address(worker) + ")");
-    make_database(worker);
 }
 
 void Citus::await_rest() {

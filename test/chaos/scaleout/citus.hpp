@@ -32,7 +32,7 @@ class Citus {
     Worker* worker(bool member, std::size_t number);
 
     void join(Worker& worker);
-    // Drains and removes it. It may join again, as if it were new.
+    // Drains and removes it, or goes on with it. It may join again, as if it were new.
     void leave(Worker& worker, const std::string& mode);
     // A member again, where leaving has failed before the end.
     void stay(Worker& worker);
@@ -51,6 +51,7 @@ class Citus {
     void publish();
     void set_member(Worker& worker, bool member);
     bool is_known(const Worker& worker);
+    void remove(const Worker& worker, const std::string& mode);
 
     Target& target_;
     std::mutex mutex_;

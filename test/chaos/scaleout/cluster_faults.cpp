@@ -13,6 +13,7 @@ namespace {
 using Lane = ClusterFaults::Lane;
 
 constexpr int kForMove = 20000;  // milliseconds
+constexpr int kTries = 5;        // of an operator to get rid of a node
 constexpr Micros kForStart = 60 * kSecond;
 
 Micros pause_of(Lane lane) {
@@ -76,11 +77,19 @@ bool ClusterFaults::guarded(const Kind& kind) {
         return (this->*kind.fault)();
     } catch (const pqxx::broken_connection&) {
     } catch (const std::exception& error) {
-        const std::string text = error.what();
-        say(std::string(kind.name) + " failed: " + text.substr(0, text.find('\n')).substr(0, 100));
+        tell_failure(kind.name, error);
     }
     rest(pause_);
     return false;
+}
+
+// Every other time something that has not been done yet: some take so long, or are cut short so
+// often, that chance alone would hardly come to them.
+std::string ClusterFaults::draw() {
+    std::vector<std::pair<std::string, int>> missing;
+    for (const auto& weight : weights_)
+        if (fired_.at(weight.first) == 0) missing.push_back(weight);
+    return missing.empty() || random_.one_in(2) ? Injector::draw() : random_.weighted(missing);
 }
 
 void ClusterFaults::heal() {
@@ -91,6 +100,11 @@ void ClusterFaults::heal() {
 void ClusterFaults::say(const std::string& what) const {
     std::printf("  %4d s  %s\n", static_cast<int>((now() - begin_) / kSecond), what.c_str());
     (void)std::fflush(stdout);
+}
+
+void ClusterFaults::tell_failure(const char* kind, const std::exception& error) const {
+    const std::string text = error.what();
+    say(std::string(kind) + " failed: " + text.substr(0, text.find('\n')).substr(0, 100));
 }
 
 Citus::Worker& ClusterFaults::any_member() {
@@ -247,14 +261,26 @@ bool ClusterFaults::drain() {
     Citus::Worker* worker = citus_.worker(true, static_cast<std::size_t>(random_.between(0, 99)));
     const char* const mode = random_.one_in(2) ? "block_writes" : "force_logical";
     say(worker->name + " is drained: " + mode);
-    try {
-        citus_.leave(*worker, mode);
-    } catch (const std::exception&) {
-        citus_.stay(*worker);
-        throw;
+    for (int tries = 0; tries < kTries && !stop_; ++tries) {
+        if (leave(*worker, mode)) {
+            say(worker->name + " is removed");
+            return true;
+        }
+        rest(kSecond);
     }
-    say(worker->name + " is removed");
-    return true;
+    citus_.stay(*worker);
+    return false;
+}
+
+// What was cut short is gone on with.
+bool ClusterFaults::leave(Citus::Worker& worker, const char* mode) {
+    try {
+        citus_.leave(worker, mode);
+        return true;
+    } catch (const std::exception& error) {
+        tell_failure("drain", error);
+        return false;
+    }
 }
 
 bool ClusterFaults::sweep() {

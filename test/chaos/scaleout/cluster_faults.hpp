@@ -33,8 +33,10 @@ class ClusterFaults : public Injector {
     static const std::vector<Kind>& kinds();
 
     bool guarded(const Kind& kind);
+    std::string draw() override;
     void heal() override;
     void say(const std::string& what) const;
+    void tell_failure(const char* kind, const std::exception& error) const;
     Citus::Worker& any_member();
     bool signal_session(const char* function);
 
@@ -55,6 +57,7 @@ class ClusterFaults : public Injector {
     bool join();
     bool replicate();
     bool drain();
+    bool leave(Citus::Worker& worker, const char* mode);
     bool sweep();
     bool change_policy();
     void expect_door(const Citus::Worker& asked, const Citus::Worker& changed, bool closed);

@@ -104,6 +104,7 @@ class ScaleoutRun {
         judgement.violations.insert(judgement.violations.begin(), at_rest_.begin(), at_rest_.end());
         const Hits hits = count_hits(history_);
         print_report(history_, fired_, hits);
+        print_nodes(history_);
         print_verdict(judgement);
         std::cout << "  time: " << (now() - start) / kSecond << " s" << std::endl;
         if (!judgement.violations.empty()) {
