@@ -71,6 +71,7 @@ void Citus::make_database(const Worker& worker) {
 
 void Citus::set_up() {
     make_database(coordinator());
+    make_database(*nodes_.back());
     coordinator().is_member = true;
     ask(coordinator().server, "SELECT citus_set_coordinator_host(" + address(coordinator()) + ")");
     for (std::size_t i = 1; i + 1 < nodes_.size(); ++i) join(*nodes_[i]);
@@ -158,6 +159,7 @@ void Citus::remove(const Worker& worker, const std::string& mode) {
 void Citus::await_rest() {
     const Micros deadline = now() + kForRest;
     for (const auto& node : nodes_) {
+        if (!node->is_member && !is_known(*node)) continue;
         node->server.await_ready();
         while (node->server.value("SELECT count(*) FROM pg_prepared_xacts") != "0" &&
                now() < deadline)
