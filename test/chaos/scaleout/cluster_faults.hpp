@@ -11,8 +11,9 @@ namespace idem::chaos {
 
 class ClusterFaults : public Injector {
   public:
-    // What takes a moment, what stops a server, and what operators do go on side by side.
-    enum class Lane { Connections, Servers, Operators };
+    // What takes a moment, what stops a server, what operators do to shards and nodes, and what is
+    // done every day go on side by side.
+    enum class Lane { Connections, Servers, Operators, Routine };
 
     // `kinds` as kinds() has them; those of other lanes are passed over. Throws
     // std::invalid_argument for a kind that does not exist.

@@ -73,7 +73,7 @@ class ScaleoutRun {
 
     void disturb() {
         std::vector<std::unique_ptr<ClusterFaults>> injectors;
-        for (const Lane lane : {Lane::Connections, Lane::Servers, Lane::Operators})
+        for (const Lane lane : {Lane::Connections, Lane::Servers, Lane::Operators, Lane::Routine})
             injectors.push_back(std::make_unique<ClusterFaults>(
                 citus_, target_, mix_, options_.seed, lane, options_.faults));
         for (auto& injector : injectors) injector->start();
