@@ -22,16 +22,18 @@ BEGIN
     RETURN 'paid';
 END $$;
 
+-- Assignments are expressions, which PL/pgSQL evaluates by itself: nothing is planned.
 CREATE FUNCTION bench.pay_once(tenant text, id text, account bigint, amount bigint, answer text)
     RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     claim idem_claim;
+    done  boolean;
 BEGIN
     claim := idem_begin(pay_once.id, principal => pay_once.tenant, scope => 'bench');
     IF claim.outcome = 'execute' THEN
         INSERT INTO bench.tenant_payment (tenant, id, account, amount)
         VALUES (pay_once.tenant, pay_once.id, pay_once.account, pay_once.amount);
-        PERFORM idem_complete(pay_once.id, 201, answer, principal => pay_once.tenant,
+        done := idem_complete(pay_once.id, 201, answer, principal => pay_once.tenant,
                               scope => 'bench');
     END IF;
     RETURN claim.outcome;

@@ -146,6 +146,12 @@ void warn_of_missing_principals() {
                  errhint("Pass principal, the tenant for example, with every call.")));
 }
 
+// From the beginning, for what Citus takes grows: who has looked at a table and waits to write it
+// would be in the way of the end. In the order in which a call takes them.
+void keep_callers_out() {
+    execute("LOCK TABLE idempotency.policy, idempotency.record IN ACCESS EXCLUSIVE MODE");
+}
+
 // What Citus has copied to the shards it leaves in the coordinator's table, where nobody sees it.
 void distribute_records(Oid beside) {
     const char* colocation = OidIsValid(beside)
@@ -207,6 +213,7 @@ Datum distribute(FunctionCallInfo fcinfo) {
     check_coordinator();
     check_not_distributed();
     if (OidIsValid(beside)) check_table_beside(beside);
+    keep_callers_out();
     warn_of_missing_principals();
     distribute_records(beside);
     distribute_copies("idempotency.policy");
