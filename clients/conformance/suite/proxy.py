@@ -26,6 +26,7 @@ class Trap:
         self.moment, self.action, self.left = moment, action, times
         self.key = key.encode() if key else None
         self.reached = threading.Event()
+        self.pid = None  # of the backend that it met
         self.released = threading.Event()
 
     def fits(self, moment, text, link):
@@ -45,6 +46,7 @@ class Link:
         self.server.connect(path if proxy.host.startswith("/") else (proxy.host, int(proxy.port_of_server)))
         self.from_client, self.from_server = b"", b""
         self.started = False
+        self.pid = None  # of the backend
         self.statements, self.portals = {}, {}  # names to texts; names to (text, values)
         self.values, self.begun, self.has_values = b"", None, False
         self.expected = []  # what the database has been asked and not answered: (text, values)
@@ -151,6 +153,8 @@ class Link:
             if trap := self.proxy.trap_for("answer", text, self):
                 if not self._spring(trap, lambda: self._send(self.client, message)):
                     return
+        elif kind == b"K":
+            self.pid = struct.unpack("!I", message[5:9])[0]
         elif kind == b"Z":
             self.expected.clear()
         self._send(self.client, message)
@@ -160,6 +164,8 @@ class Link:
     def _spring(self, trap, go_on):
         """False where the message must not go on now."""
         trap.left -= 1
+        trap.pid = self.pid
+        trap.reached.set()  # first: a connection that is cut is noticed at once
         if trap.action == "cut":
             self.close()
         elif trap.action == "swallow":
@@ -167,7 +173,6 @@ class Link:
         elif trap.action == "hold":
             self.frozen = trap
             self.go_on = go_on
-        trap.reached.set()
         return False
 
     def thaw(self):

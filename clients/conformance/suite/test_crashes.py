@@ -18,9 +18,16 @@ class Process(Case):
     def crash_with(self, path, order):
         pending = self.send_in_background(path, order)
         self.assertEqual(self.server.reap(), 3, "the handler's exit")
-        with self.assertRaises((ConnectionError, IndexError, ValueError)):
-            pending.result()
+        self.assert_died(pending)
         self.server.start()
+
+    def assert_died(self, call):
+        """Without an answer, or, on a machine that was slow, told that the database is."""
+        try:
+            answer = call.result()
+        except (ConnectionError, IndexError, ValueError):
+            return
+        self.assert_status(answer, 503)
 
     def test_after_the_effect(self):
         self.crash_with("/transactional", {"effect": "done", "exit": True})
@@ -33,26 +40,29 @@ class Process(Case):
         self.crash_with("/leased", order)
         self.assert_effects(1)
         self.assertEqual(self.record()[:3], ("in_progress", 1, "effect"))
-        before = self.send("/leased", order)
-        self.assert_problem(before, "in_progress")
-        self.wait_for_end_of_lease()
+        self.set_lease("1 day")
+        self.assert_problem(self.send("/leased", order), "in_progress")
+        self.set_lease("1 ms")
+        self.wait_for_end_of_leases()
         # The second attempt ends the process, too: that is how it is known to have been run.
         self.crash_with("/leased", order)
         self.assertEqual(self.record()[:3], ("in_progress", 2, "effect"))
         self.assert_effects(1)
 
-    def wait_for_end_of_lease(self):
-        wait_until("the lease has ended", lambda: self.database.value(
-            "SELECT lease_until < now() FROM idempotency.records WHERE principal = %s", self.principal))  # fmt: skip
+    def set_lease(self, lease):
+        """As long as a case needs it, however slowly the server starts."""
+        self.database.run(
+            "SELECT idem_extend(key, token, lease => %s, scope => scope, principal => principal)"
+            " FROM idempotency.record WHERE principal = %s", lease, self.principal)  # fmt: skip
 
     def test_killed_at_each_step(self):
         """Before the effect, before COMMIT, after COMMIT, and before a leased answer is stored: all at once."""
         keys = {step: f"{self.key}-{step}" for step in ("work", "commit", "committed", "leased", "complete")}
         proxy = self.server.proxy
         traps = [
-            proxy.trap(COMMIT, "request", "hold", keys["commit"]),
-            proxy.trap(COMMIT, "answer", "hold", keys["committed"]),
-            proxy.trap("idem_complete", "request", "hold", keys["complete"]),
+            proxy.trap(COMMIT, "request", "hold", keys["commit"], times=100),
+            proxy.trap(COMMIT, "answer", "hold", keys["committed"], times=100),
+            proxy.trap("idem_complete", "request", "hold", keys["complete"], times=100),
         ]
         with self.database.gate() as gate:
             order = {"effect": "done"}
@@ -70,8 +80,7 @@ class Process(Case):
             self.server.kill()
             proxy.cut_all()
             for call in calls:
-                with self.assertRaises((ConnectionError, IndexError, ValueError)):
-                    call.result()
+                self.assert_died(call)
         self.server.ensure()
         wait_until("the claims of the dead are gone", lambda: not self.database.holder_of(self.server.application))
         self.assert_effects(2)  # of those that were past COMMIT, and past their step
@@ -120,17 +129,10 @@ class Backend(Case):
             gate.wait_for()
             gate.open()
             wait_until("the effect is to be written", trap.reached.is_set)
-            self.kill_holder()
+            self.assertEqual(self.database.value("SELECT pg_terminate_backend(%s)", trap.pid), True)
             self.server.proxy.release(trap)
         self.assert_executed(first.result())
         self.assert_effects(1)
-
-    def kill_holder(self):
-        """The backend whose transaction holds this case's claim."""
-        killed = self.database.rows(
-            "SELECT pg_terminate_backend(f.pid) FROM idempotency.in_flight AS f"
-            " WHERE kind = 'transactional' AND key = %s", self.key)  # fmt: skip
-        self.assertEqual(killed, [(True,)])
 
     def check_cut(self, path, statement, moment, times=1):
         order = {"effect": "done", "body": self.encoded(b"body"), "headers": [["X-One", "1"]]}
@@ -213,6 +215,10 @@ class Backend(Case):
                 self.assert_status(self.send("/leased", {"status": 503}, key=key), 503)
                 self.assertTrue(trap.reached.is_set())
                 self.assertEqual(self.record(key)[0], "retryable")
+
+
+class Pool(Case):
+    lone = True
 
     def test_killed_idle(self):
         """Connections that wait in a pool are gone; nobody notices."""
