@@ -57,10 +57,10 @@ class Process(Case):
 
     def test_killed_at_each_step(self):
         """Before the effect, before COMMIT, after COMMIT, and before a leased answer is stored: all at once."""
-        keys = {step: f"{self.key}-{step}" for step in ("work", "commit", "committed", "leased", "complete")}
+        keys = {step: f"{self.key}-{step}-" for step in ("work", "uncommitted", "committed", "leased", "complete")}
         proxy = self.server.proxy
         traps = [
-            proxy.trap(COMMIT, "request", "hold", keys["commit"], times=100),
+            proxy.trap(COMMIT, "request", "hold", keys["uncommitted"], times=100),
             proxy.trap(COMMIT, "answer", "hold", keys["committed"], times=100),
             proxy.trap("idem_complete", "request", "hold", keys["complete"], times=100),
         ]
@@ -68,7 +68,7 @@ class Process(Case):
             order = {"effect": "done"}
             orders = {
                 "work": ("/transactional", {**order, "gate": gate.number}),
-                "commit": ("/transactional", order),
+                "uncommitted": ("/transactional", order),
                 "committed": ("/transactional", order),
                 "leased": ("/leased", {**order, "gate": gate.number}),
                 "complete": ("/leased", order),
@@ -85,8 +85,8 @@ class Process(Case):
         wait_until("the claims of the dead are gone", lambda: not self.database.holder_of(self.server.application))
         self.assert_effects(2)  # of those that were past COMMIT, and past their step
         self.assertIsNone(self.record(keys["work"]))
-        self.assertIsNone(self.record(keys["commit"]))
-        for step in ("work", "commit"):
+        self.assertIsNone(self.record(keys["uncommitted"]))
+        for step in ("work", "uncommitted"):
             with self.subTest(step):
                 self.assert_executed(self.send("/transactional", order, key=keys[step]))
         with self.subTest("committed"):

@@ -12,8 +12,8 @@ _counter = itertools.count(1)
 
 
 def unique(prefix):
-    """A name that no other case uses, so that what a case counts is its own."""
-    return f"{prefix}-{os.getpid()}-{next(_counter)}"
+    """A name that no other case uses, and of which none is the beginning of another."""
+    return f"{prefix}-{os.getpid()}-{next(_counter):05}"
 
 
 def wait_until(what, holds, patience=PATIENCE, pause=0.02):
