@@ -25,7 +25,8 @@ def free_port():
 
 class Server:
     def __init__(self, language, database, name):
-        self.command = [str(CLIENTS / language / "example" / "start")]
+        # It must not outlive us, however we end.
+        self.command = ["setpriv", "--pdeathsig", "KILL", str(CLIENTS / language / "example" / "start")]
         self.proxy = Proxy()
         self.application = f"{language}-{name}"
         self.database = database
@@ -56,7 +57,7 @@ class Server:
             said += data
             if not data:
                 self.kill()
-                raise RuntimeError(f"{self.command[0]} did not say that it is ready, but {said!r}\n{self.logged()}")
+                raise RuntimeError(f"{self.command[-1]} did not say that it is ready, but {said!r}\n{self.logged()}")
         return self
 
     def logged(self):

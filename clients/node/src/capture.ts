@@ -3,6 +3,7 @@
 import { type IncomingMessage, ServerResponse } from 'node:http';
 import type { Answer } from './claim.js';
 import { AnswerTooLarge } from './middleware.js';
+import type { Readable } from 'node:stream';
 
 type Callback = (error?: Error | null) => void;
 
@@ -104,12 +105,25 @@ function spelt(response: ServerResponse, lower: string): string {
   return (response as any).getRawHeaderNames?.().find((name: string) => name.toLowerCase() === lower) ?? lower;
 }
 
-function fieldsOf(response: ServerResponse): [string, string][] {
+/** A response's fields as pairs, spelt as their author wrote them. */
+export function fieldsOf(response: ServerResponse): [string, string][] {
   return response.getHeaderNames().flatMap((lower) => {
     const value = response.getHeader(lower)!;
     const name = spelt(response, lower);
     return (Array.isArray(value) ? value : [value]).map((one): [string, string] => [name, String(one)]);
   });
+}
+
+/** All of a stream, up to `limit` bytes. */
+export async function collect(stream: Readable, limit: number): Promise<Buffer> {
+  const chunks: Buffer[] = [];
+  let size = 0;
+  for await (const chunk of stream) {
+    chunks.push(Buffer.from(chunk));
+    size += chunks.at(-1)!.length;
+    if (size > limit) throw new AnswerTooLarge(`the answer has more than ${limit} bytes`);
+  }
+  return Buffer.concat(chunks);
 }
 
 /** Values by name: the form that node:http's setHeader takes. */

@@ -1,5 +1,6 @@
 // node:http, and what Express shares with it.
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import { isJson, mediaType } from './body.js';
 import { captured, grouped } from './capture.js';
 import type { Answer } from './claim.js';
 import type { Database } from './database.js';
@@ -73,17 +74,18 @@ function bodyOf(request: IncomingMessage & { body?: unknown; rawBody?: unknown }
 }
 
 function giveBody(request: any, body: Buffer): void {
-  const type = String(request.headers['content-type'] ?? '').split(';', 1)[0]!.trim().toLowerCase();
   request.rawBody = body;
   request._body = true; // body-parser 1
-  if (/^application\/([^/]+\+)?json$/.test(type) || type.endsWith('+json')) {
-    let parsed: unknown;
-    try {
-      parsed = JSON.parse(body.toString());
-    } catch { /* the database says so, with the right answer */ }
-    request.body = parsed;
-  } else {
-    request.body = body;
+  request.body = parsedBody(request, body);
+}
+
+/** JSON parsed, anything else as it is. */
+export function parsedBody(request: IncomingMessage, body: Buffer): unknown {
+  if (!isJson(mediaType(request.headers['content-type']))) return body;
+  try {
+    return JSON.parse(body.toString());
+  } catch {
+    return undefined; // the database says so, with the right answer
   }
 }
 

@@ -1,5 +1,5 @@
-// The statements of clients/README.md, and no others. Whatever the driver, every value goes as text
-// or null, with a cast beside it: no driver has to guess a type, none encodes JSON once more.
+// The statements of clients/README.md, and no others. Whatever the driver, every value goes as text,
+// bytes or null, with a cast beside it: no driver has to guess a type, none encodes JSON once more.
 
 export const BEGIN = `
   SELECT outcome, key, token, attempt, status, status_code, headers, body, body_omitted, error, recovery_point,
@@ -31,11 +31,23 @@ export const DERIVE = `
 
 export const PROBLEM = 'SELECT idem_problem($1::text) AS problem';
 
-/** A parameter, as text. */
-export type Value = string | null;
+/** A parameter: text, or bytes where the cast is to bytea. */
+export type Value = string | Buffer | null;
 
 export const bytea = (bytes: Uint8Array | null): Value =>
-  bytes === null ? null : `\\x${Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('hex')}`;
+  bytes === null ? null : Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+
+/** For drivers that know no numbered parameters: a value for each place. */
+export function positional(text: string, values: readonly Value[]): { text: string; values: Value[] } {
+  const placed: Value[] = [];
+  return {
+    text: text.replace(/\$(\d+)/g, (_, n: string) => {
+      placed.push(values[Number(n) - 1]!);
+      return '?';
+    }),
+    values: placed,
+  };
+}
 
 export const number = (value: number | null | undefined): Value =>
   value === null || value === undefined ? null : String(Math.round(value));
