@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from sqlalchemy import Connection, Engine, text as sql
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession, async_sessionmaker
 from sqlalchemy.orm import Session, sessionmaker
 
 from .database import AsyncDatabase, Database, Rows
 from .deadline import Deadline, breaking
 from .statements import Value, by_name, named
+
+if TYPE_CHECKING:  # it needs greenlet, which who is not asynchronous may not have
+    from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession, async_sessionmaker
 
 
 @overload
@@ -26,24 +28,17 @@ def database(source: AsyncEngine) -> AsyncDatabase[AsyncConnection]: ...
 def database(source: async_sessionmaker[AsyncSession]) -> AsyncDatabase[AsyncSession]: ...
 def database(source: Any) -> Any:
     """Handlers are given a connection in a transaction, or a session that is bound to such a one."""
-    if isinstance(source, (AsyncEngine, async_sessionmaker)):
-        return _Async(source)
-    return _Blocking(source)
-
-
-def _engine_of(source: Any) -> Any:
-    if isinstance(source, (Engine, AsyncEngine)):
-        return source
-    bind = source.kw.get("bind")
-    if bind is None:
-        raise TypeError("idempotency: the sessionmaker has to be bound to an engine")
-    return bind
+    engine, maker = source, None
+    if hasattr(source, "kw"):
+        engine, maker = source.kw.get("bind"), source
+        if engine is None:
+            raise TypeError("idempotency: the sessionmaker has to be bound to an engine")
+    return _Async(engine, maker) if hasattr(engine, "sync_engine") else _Blocking(engine, maker)
 
 
 class _Blocking:
-    def __init__(self, source: Any) -> None:
-        self._engine: Engine = _engine_of(source)
-        self._maker = None if isinstance(source, Engine) else source
+    def __init__(self, engine: Engine, maker: Any) -> None:
+        self._engine, self._maker = engine, maker
 
     @contextmanager
     def _connection(self, deadline: Deadline, **options: Any) -> Iterator[Connection]:
@@ -71,9 +66,8 @@ class _Blocking:
 
 
 class _Async:
-    def __init__(self, source: Any) -> None:
-        self._engine: AsyncEngine = _engine_of(source)
-        self._maker = None if isinstance(source, AsyncEngine) else source
+    def __init__(self, engine: AsyncEngine, maker: Any) -> None:
+        self._engine, self._maker = engine, maker
 
     @asynccontextmanager
     async def _connection(self, deadline: Deadline, **options: Any) -> AsyncIterator[AsyncConnection]:

@@ -51,8 +51,13 @@ def pyformat(text: str) -> str:
 
 
 def named(text: str) -> str:
-    """For SQLAlchemy's text(), where a colon after a placeholder is a syntax error."""
-    return _PLACE.sub(lambda m: f"CAST(:p{m[1]} AS {m[2][2:]})", text)
+    """For SQLAlchemy's text(), where a colon after a placeholder is a syntax error; its driver may be asyncpg."""
+    return _PLACE.sub(lambda m: _cast(f":p{m[1]}", m[2][2:]), text)
+
+
+def _cast(place: str, kind: str) -> str:
+    own = f"CAST({place} AS {'bytea' if kind == 'bytea' else 'text'})"
+    return own if kind in ("bytea", "text") else f"CAST({own} AS {kind})"
 
 
 def untyped(text: str) -> str:

@@ -56,13 +56,16 @@ def read_limited(environ: Environ, limit: int) -> bytes:
     stream = environ["wsgi.input"]
     # Without a length the server has to say where the body ends.
     left = int(length) if length else (1 << 62 if environ.get("wsgi.input_terminated") or "HTTP_TRANSFER_ENCODING" in environ else 0)
+    taken = 0
     while left > 0:
-        data = stream.read(min(left, 65536))
+        # No more than decides about the limit: a stream may wait until it has as much as it is asked for.
+        data = stream.read(min(left, 65536, limit + 1 - taken if taken <= limit else 65536))
         if not data:
             if length:
                 raise HttpProblem(400, "The body has ended before its time")
             break
         left -= len(data)
+        taken += len(data)
         reader.feed(data)
     return reader.body()
 
