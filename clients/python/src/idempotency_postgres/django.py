@@ -140,8 +140,11 @@ class _DjangoExchange:
             return bytes(self.request.body)
         if self.request._read_started:  # type: ignore[attr-defined]
             raise RuntimeError("idempotency: somebody has read the body before the view")
-        # Django's stream ends where Content-Length says.
-        return read_limited({**self.request.META, "wsgi.input": self.request, "wsgi.input_terminated": True}, limit)
+        meta = self.request.META
+        # Django's own stream is empty where there is no Content-Length; ASGI's is a file.
+        if meta.get("CONTENT_LENGTH") or "wsgi.input" not in meta:
+            meta = {**meta, "wsgi.input": self.request, "wsgi.input_terminated": True}
+        return read_limited(meta, limit)
 
     async def run(self, body: bytes, limit: int | None) -> Answer:
         request: Any = self.request

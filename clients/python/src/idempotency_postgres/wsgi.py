@@ -52,10 +52,15 @@ def bearer(request: Any) -> str | None:
 def read_limited(environ: Environ, limit: int) -> bytes:
     headers = headers_of(environ)
     length = environ.get("CONTENT_LENGTH") or None
+    if length is not None and not (length.isascii() and length.isdecimal()):
+        raise HttpProblem(400, "Content-Length is no number")
     reader = BodyReader(", ".join(values_of(headers, "Content-Encoding")) or None, length, limit)
     stream = environ["wsgi.input"]
-    # Without a length the server has to say where the body ends.
-    left = int(length) if length else (1 << 62 if environ.get("wsgi.input_terminated") or "HTTP_TRANSFER_ENCODING" in environ else 0)
+    # Without a length the server has to say that the stream ends with the body.
+    terminated = bool(environ.get("wsgi.input_terminated"))
+    if "HTTP_TRANSFER_ENCODING" in environ and not terminated:
+        raise HttpProblem(411, "The server does not tell where the body ends")
+    left = 1 << 62 if terminated and not length else int(length or 0)
     taken = 0
     while left > 0:
         # No more than decides about the limit: a stream may wait until it has as much as it is asked for.
