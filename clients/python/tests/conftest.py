@@ -6,6 +6,10 @@ import uuid
 import psycopg
 import pytest
 
+USER = os.environ.get("PGUSER", "postgres")
+PORT = os.environ.get("PGPORT", "5432")
+HOST = os.environ.get("PGHOST", "127.0.0.1")
+
 
 @pytest.fixture(scope="session")
 def dsn():
@@ -32,3 +36,20 @@ def sql(dsn):
 @pytest.fixture
 def key():
     return uuid.uuid4().hex
+
+
+@pytest.fixture(scope="session")
+def django_settings(dsn):
+    import django
+    from django.conf import settings
+
+    settings.configure(
+        ROOT_URLCONF="tests.test_frameworks", ALLOWED_HOSTS=["*"], SECRET_KEY="test",
+        DATABASES={"default": {"ENGINE": "django.db.backends.postgresql", "NAME": dsn, "USER": USER, "HOST": HOST, "PORT": PORT}},
+    )  # fmt: skip
+    os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"  # these tests have a loop
+    django.setup()
+    yield
+    from django.db import connections
+
+    connections.close_all()

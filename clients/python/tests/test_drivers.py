@@ -17,11 +17,7 @@ from idempotency_postgres import (
 )  # fmt: skip
 from idempotency_postgres.database import InThreads, is_async
 
-import os
-
-USER = os.environ.get("PGUSER", "postgres")
-PORT = os.environ.get("PGPORT", "5432")
-HOST = os.environ.get("PGHOST", "127.0.0.1")
+from .conftest import HOST, PORT, USER
 
 
 def url(driver, name):
@@ -88,23 +84,6 @@ async def tried(request, dsn):
         request.getfixturevalue("django_settings")
     async with opened(request.param, dsn) as (db, execute):
         yield Tried(db, execute)
-
-
-@pytest.fixture(scope="session")
-def django_settings(dsn):
-    import django
-    from django.conf import settings
-
-    settings.configure(
-        ROOT_URLCONF="tests.urls", ALLOWED_HOSTS=["*"], SECRET_KEY="test",
-        DATABASES={"default": {"ENGINE": "django.db.backends.postgresql", "NAME": dsn, "USER": USER, "HOST": HOST, "PORT": PORT}},
-    )  # fmt: skip
-    os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"  # these tests have a loop
-    django.setup()
-    yield
-    from django.db import connections
-
-    connections.close_all()
 
 
 class Tried:

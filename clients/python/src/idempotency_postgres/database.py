@@ -182,5 +182,5 @@ class InThreads(Generic[Tx]):
 async def settled(value: T | Awaitable[T]) -> T:
     """What a function returned that may or may not have been asynchronous."""
     if hasattr(value, "__await__"):
-        return await value  # type: ignore[misc]
-    return value  # type: ignore[return-value]
+        return await value  # type: ignore[no-any-return, unused-ignore]
+    return value

@@ -222,23 +222,22 @@ async def _again(io: Io[Any], settings: Settings, call: Callable[[], Awaitable[T
     Also where the answer to COMMIT got lost and nobody knows: the same key is told `replay` if it was
     done, `execute` if not.
     """
-    late = 0
-    attempt = 0
+    late = attempt = 0
     while True:
         attempt += 1
         try:
             return await call()
         except _NotKept as end:
             return end.result  # type: ignore[return-value]
-        except Exception as error:
-            raised = error
-        error = raised.error if isinstance(raised, _Thrown) else raised
-        if not is_transient(error, from_handler=isinstance(raised, _Thrown)):
-            raise error
+        except Exception as caught:
+            raised = caught
+        cause = raised.error if isinstance(raised, _Thrown) else raised
+        if not is_transient(cause, from_handler=isinstance(raised, _Thrown)):
+            raise cause
         # Each of these has taken the whole of its time; a second one asks what became of a COMMIT.
         late += isinstance(raised, DatabaseLate)
         if attempt >= settings.attempts or late == 2:
-            raise DatabaseAway("the database could not do it") from error
+            raise DatabaseAway("the database could not do it") from cause
         await io.pause(0.02 * 2 ** (attempt - 1) * (0.5 + random.random()))
 
 

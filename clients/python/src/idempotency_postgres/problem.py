@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from .claim import Answer
 
 if TYPE_CHECKING:
-    from .flows import Io
+    from .database import Io
 
 # Where the server can't be asked.
 _WITHOUT_SERVER: dict[str, tuple[str, int]] = {
@@ -42,7 +42,7 @@ class HttpProblem(Exception):
 class Problems:
     """The documents of one database, asked for once."""
 
-    def __init__(self, io: Io, statuses: Mapping[str, int], limit: float) -> None:
+    def __init__(self, io: Io[Any], statuses: Mapping[str, int], limit: float) -> None:
         self._io, self._statuses, self._limit = io, statuses, limit
         self._known: dict[str, dict[str, Any]] = {}
 

@@ -112,8 +112,11 @@ class Exchange(Protocol):
     request: Any
     method: str
     target: str
-    headers: Sequence[tuple[str, str]]
-    """As they came; several fields of one name are several pairs."""
+
+    @property
+    def headers(self) -> Sequence[tuple[str, str]]:
+        """As they came; several fields of one name are several pairs."""
+        ...
 
     def default_scope(self) -> str: ...
 
@@ -248,7 +251,8 @@ class Route(Generic[Req, Tx]):
         settings = replace(
             self._settings(),
             drop_headers=(options.key_header, options.replay_header),
-            lease=options.lease, on_claim=on_claim,
+            lease=options.lease,  # type: ignore[arg-type]
+            on_claim=on_claim,
             on_lease_lost=lambda record: self._call(options.on_lease_lost, event(record, "lease_lost"), aside=True),
         )  # fmt: skip
         flow = run_leased if self.kind == "leased" else run_transactionally
