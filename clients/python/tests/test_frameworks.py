@@ -98,13 +98,15 @@ async def test_fastapi(async_pool, key, sql):
         assert (await http.post("/payments/b", json=BODY)).status_code == 422
         for _ in range(2):  # FastAPI's own answer is one, too, and so is what its validation says
             answer = await http.post("/api/gone", json=BODY)
-            print(answer.status_code, answer.headers, answer.content)
             assert (answer.status_code, answer.json()) == (404, {"detail": "no such account"})
         assert sql("SELECT count(*) FROM effect WHERE note = %s", key) == [(2,)]
+        assert (await http.get("/api/gone")).status_code == 405
         answers = [await http.post("/api/leased", json=BODY) for _ in range(2)]
         assert [(a.status_code, a.json(), "Idempotent-Replayed" in a.headers) for a in answers] == [
             (201, {"paid": 5}, False), (201, {"paid": 5}, True)]  # fmt: skip
         assert (await http.post("/forgotten", json=BODY)).status_code == 500
+        scopes = [("POST /api/gone",), ("POST /api/leased",), ("POST /payments/{account}",)]
+        assert sql("SELECT scope FROM idempotency.records WHERE key = %s ORDER BY 1", key) == scopes
         assert "paths" in (await http.get("/openapi.json")).json()
 
 
@@ -159,9 +161,10 @@ async def test_starlette(async_pool, key, sql):
         return await call_next(request)
 
     route = Route("/payments", pay, methods=["POST"], middleware=[keys.transactional()])
-    app = Starlette(routes=[Mount("/v1", routes=[route])], middleware=[Middleware(BaseHTTPMiddleware, dispatch=dispatch)])
+    app = Starlette(routes=[Mount("/v1/{tenant}", routes=[route])], middleware=[Middleware(BaseHTTPMiddleware, dispatch=dispatch)])
     async with client(app, headers=headers(key)) as http:
-        await check(lambda body: http.post("/v1/payments", json=body), key, sql)
+        await check(lambda body: http.post("/v1/7/payments", json=body), key, sql)
+        assert sql("SELECT scope FROM idempotency.records WHERE key = %s", key) == [("POST /v1/{tenant}/payments",)]
 
 
 async def test_flask(pool, key, sql):

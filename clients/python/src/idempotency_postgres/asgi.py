@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote
 
@@ -88,8 +88,8 @@ class AsgiExchange:
 
     def default_scope(self) -> str:
         route = self.scope.get("route")
-        path = getattr(route, "path_format", None) or getattr(route, "path", None) or self.scope["path"]
-        return f"{self.method} {path}"
+        leaf = getattr(route, "path_format", "")
+        return f"{self.method} {template(self.scope['path'], leaf, self.scope.get('path_params') or {})}"
 
     def field(self, name: str) -> str | None:
         return ", ".join(values_of(self.headers, name)) or None
@@ -128,6 +128,18 @@ def _receive_once(body: bytes) -> Receive:
         return {"type": "http.request", "body": body, "more_body": False}
 
     return receive
+
+
+def template(path: str, leaf: str, parameters: Mapping[str, Any]) -> str:
+    """The route with the names of its parameters; `leaf` knows neither mounts nor the prefixes of routers."""
+    try:
+        tail = leaf.format(**parameters)
+    except (LookupError, ValueError):
+        return path
+    if not path.endswith(tail):
+        return path
+    names = {str(value): f"{{{name}}}" for name, value in parameters.items() if f"{{{name}}}" not in leaf}
+    return "/".join(names.get(part, part) for part in path[: len(path) - len(tail)].split("/")) + leaf
 
 
 class _Catch:

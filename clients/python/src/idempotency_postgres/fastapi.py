@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from fastapi.routing import APIRoute
 from starlette.requests import Request
+from starlette.types import Receive, Scope, Send
 
 from . import asgi
 from .asgi import bearer, protect
@@ -30,11 +31,12 @@ async def claim() -> Any:
 class IdempotentRoute(APIRoute):
     """FastAPI reads and parses a body before it calls a path operation; the claim comes before that."""
 
-    def __init__(self, path: str, endpoint: Callable[..., Any], **named: Any) -> None:
-        super().__init__(path, endpoint, **named)
-        route = getattr(endpoint, _MARK, None)
-        if route is not None:
-            self.app = functools.partial(protect, route, self.app, Request)
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        route = getattr(self.endpoint, _MARK, None)
+        if route is None or scope["method"] not in (self.methods or ()):
+            await super().handle(scope, receive, send)
+        else:
+            await protect(route, super().handle, Request, scope, receive, send)
 
 
 class Idempotency(asgi.Idempotency[Tx]):
