@@ -1,6 +1,7 @@
 """The wheel, in an empty project; and the types."""
 
 import pathlib
+import shutil
 import subprocess
 import sys
 import venv
@@ -30,7 +31,9 @@ print("works")
 
 
 def test_wheel_in_an_empty_project(tmp_path):
-    build = [sys.executable, "-m", "build", "--no-isolation", "--wheel", "--outdir", str(tmp_path), str(PACKAGE)]
+    sources = tmp_path / "sources"  # setuptools litters where it builds
+    shutil.copytree(PACKAGE, sources, ignore=shutil.ignore_patterns(".*", "tests", "example", "build", "*.egg-info"))
+    build = [sys.executable, "-m", "build", "--no-isolation", "--wheel", "--outdir", str(tmp_path), str(sources)]
     made = subprocess.run(build, capture_output=True, text=True)
     assert made.returncode == 0, made.stdout + made.stderr
     (wheel,) = tmp_path.glob("*.whl")
