@@ -91,13 +91,25 @@ void check_coordinator() {
                     "Tell it with citus_set_coordinator_host().");
 }
 
+bool is_table_of_citus(const char* table) {
+    return holds(
+        psprintf("EXISTS (SELECT FROM pg_catalog.pg_dist_partition WHERE logicalrelid ="
+                 " '%s'::pg_catalog.regclass)",
+                 table));
+}
+
+// By hand, policies, rights and functions are not.
 void check_not_distributed() {
-    if (holds("EXISTS (SELECT FROM pg_catalog.pg_dist_partition WHERE logicalrelid ="
-              " 'idempotency.record'::pg_catalog.regclass)"))
-        ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-                        errmsg("records are distributed already"),
-                        errdetail("Table idempotency.record is a table of Citus."),
-                        errhint("Nodes that join later need no further call.")));
+    if (!is_table_of_citus("idempotency.record")) return;
+    bool by_hand = !is_table_of_citus("idempotency.policy");
+    ereport(
+        ERROR,
+        (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+         errmsg("records are distributed already"),
+         errdetail(by_hand ? "Table idempotency.record is a table of Citus, and the rest is not."
+                           : "Table idempotency.record is a table of Citus."),
+         errhint(by_hand ? "Dump the database, restore it, and call idem_distribute()."
+                         : "Nodes that join later need no further call.")));
 }
 
 [[noreturn]] void raise_beside(const char* table, const char* detail, const char* hint) {
@@ -176,6 +188,22 @@ void warn_of_missing_principals() {
                  errhint("Pass principal, the tenant for example, with every call.")));
 }
 
+// All that is emptied in the end is locked at first as that will need it: who looks up a key and
+// then claims it would stand between the two locks, and one of us would be a deadlock's victim. In
+// the order in which a caller comes to the tables.
+void lock_tables() {
+    execute(
+        "LOCK TABLE idempotency.policy, idempotency.record, idempotency.granted"
+        " IN ACCESS EXCLUSIVE MODE");
+}
+
+// A backend of this node says nothing where its record will be: the lease alone counts from now on.
+void forget_backends() {
+    execute(
+        "UPDATE idempotency.record SET backend_pid = NULL, backend_start = NULL"
+        " WHERE backend_pid IS NOT NULL");
+}
+
 // A shard lies on one node: of several copies ours would write to one alone. What Citus has copied
 // to the shards it leaves in the coordinator's table, where nobody sees it.
 void distribute_records(Oid beside) {
@@ -239,6 +267,8 @@ Datum distribute(FunctionCallInfo fcinfo) {
     check_coordinator();
     check_not_distributed();
     if (OidIsValid(beside)) check_table_beside(beside);
+    lock_tables();
+    forget_backends();
     warn_of_missing_principals();
     fit_records();
     distribute_records(beside);

@@ -301,6 +301,17 @@ void lock_in_place(std::int64_t shard, Oid owner) {
     pfree(numbers);
 }
 
+// Its number is 0 until Citus sends something to a node for the first time in a transaction
+// (AssignDistributedTransactionId).
+bool is_in_transaction_of_citus() {
+    List* name = list_make2(makeString(pstrdup("pg_catalog")),
+                            makeString(pstrdup("get_current_transaction_id")));
+    Datum id = OidFunctionCall0(LookupFuncName(name, 0, nullptr, false));
+    bool null;
+    Datum number = GetAttributeByName(DatumGetHeapTupleHeader(id), "transaction_number", &null);
+    return null || DatumGetInt64(number) != 0;
+}
+
 // DetermineCitusBackendType tells them by the same name.
 bool is_session_of_citus() {
     constexpr std::string_view kPrefix = "citus_internal gpid=";
