@@ -122,16 +122,25 @@ pg::Statement write_nothing = {
     " AND scope OPERATOR(pg_catalog.=) '' AND key OPERATOR(pg_catalog.=) ''",
     1, kPrincipal, pg::Access::ByIndex, nullptr};
 
+// Also where the call stands in a query on a table, which Citus runs on the shard here: of what is
+// written by no key, no query sees too much or too little.
+void show_write(const text* principal) {
+    Datum value = PointerGetDatum(principal);
+    int guc_level = NewGUCNestLevel();
+    pg::set_locally("citus.allow_nested_distributed_execution", "on");
+    (void)pg::write_alone(kRecordTable, &write_nothing, &value, nullptr);
+    AtEOXact_GUC(false, guc_level);
+}
+
 // At commit every shard of an open claim has been locked long since. A session of Citus's own
 // belongs to a transaction in which Citus counts it.
 void keep_in_place(const RecordTable& table, const text* principal) {
     InPlace now{pg::transaction_number(), GetCurrentSubTransactionId(), table.shard};
     if (at_commit() || memcmp(&now, &in_place, sizeof(now)) == 0) return;
-    Datum value = PointerGetDatum(principal);
     if (is_session_of_citus())
         lock_in_place(table.shard, table.owner);
     else
-        (void)pg::write_alone(kRecordTable, &write_nothing, &value, nullptr);
+        show_write(principal);
     AcceptInvalidationMessages();
     in_place = now;
 }
