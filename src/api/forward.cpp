@@ -140,12 +140,17 @@ Datum run_there(FunctionCallInfo fcinfo) {
     }
     const char* sql = call_of(fcinfo->flinfo->fn_oid, count);
     MemoryContext context = CurrentMemoryContext;
+    // Citus sends times as the session prints them, to one that reads them in its own way.
+    int guc_level = NewGUCNestLevel();
+    pg::set_locally("DateStyle", "ISO");
+    pg::set_locally("IntervalStyle", "postgres");
     if (SPI_connect() != SPI_OK_CONNECT) elog(ERROR, "idempotency: SPI_connect failed");
     int code = SPI_execute_with_args(sql, count, types, values, nulls, false, 0);
     if (code != SPI_OK_SELECT)
         elog(ERROR, "idempotency: SPI failed: %s", SPI_result_code_string(code));
     Datum result = take_result(fcinfo, context);
     (void)SPI_finish();
+    AtEOXact_GUC(false, guc_level);
     return result;
 }
 
