@@ -134,8 +134,7 @@ subtest 'in what transactions' => sub {
 subtest 'by hand' => sub {
 	my %by_hand = (
 		by_key => q{SELECT create_distributed_table('idempotency.record', 'key', colocate_with => 'none')},
-		as_reference => q{SELECT create_reference_table('idempotency.record')},
-		on_one_shard => q{SELECT create_distributed_table('idempotency.record', NULL)});
+		as_reference => q{SELECT create_reference_table('idempotency.record')});
 	foreach my $database (sort keys %by_hand)
 	{
 		add_cluster_database($database);
