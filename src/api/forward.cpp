@@ -154,11 +154,27 @@ Datum run_there(FunctionCallInfo fcinfo) {
     return result;
 }
 
+// Citus has sent the call, or the query that it is part of, to a node where the records are not:
+// nobody else would know what is decided here. So it is in the transaction that distributes them,
+// of which not every connection sees the shards.
+[[noreturn]] void raise_not_distributed() {
+    ereport(
+        ERROR,
+        (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE), errmsg("records are not distributed"),
+         errdetail(
+             "The call has been sent to another node by Citus, which knows of no records here."),
+         errhint("Call idem_distribute(), in a transaction of its own.")));
+    pg_unreachable();
+}
+
 }  // namespace
 
 // A null argument is refused by the function itself.
 bool belongs_elsewhere(FunctionCallInfo fcinfo) {
-    if (!store::is_distributed()) return false;
+    if (!store::is_distributed()) {
+        if (store::is_session_of_citus()) raise_not_distributed();
+        return false;
+    }
     int principal = argument_called(fcinfo, "principal");
     if (principal < 0 || PG_ARGISNULL(principal)) return false;
     if (store::table_of(PG_GETARG_TEXT_PP(principal)) != nullptr) return false;
