@@ -3,6 +3,7 @@
 
 #include "api/forward.hpp"
 
+#include "pg/owner.hpp"
 #include "store/distribution.hpp"
 #include "store/record_table.hpp"
 
@@ -30,6 +31,28 @@ bool is_forwarding;
              errhint("Call in a statement of its own, or with a principal whose rows the query "
                      "is about.")));
     pg_unreachable();
+}
+
+// Citus copies the rows of a query to other nodes while the query runs (CitusCopyDestReceiver and
+// RemoteFileDestReceiver), and the transaction's own connections may be busy with that.
+bool is_sending_rows() {
+    return ActivePortal != nullptr && ActivePortal->queryDesc != nullptr &&
+           ActivePortal->queryDesc->dest->mydest == DestCopyOut;
+}
+
+// A repeat would meet the same, which these do not say.
+void rethrow_unless_busy(MemoryContext context) {
+    MemoryContextSwitchTo(context);
+    ErrorData* error = CopyErrorData();
+    bool is_busy = error->sqlerrcode == ERRCODE_CONNECTION_FAILURE ||
+                   error->sqlerrcode == ERRCODE_ACTIVE_SQL_TRANSACTION;
+    if (!is_busy || !is_sending_rows()) PG_RE_THROW();
+    FlushErrorState();
+    ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+                    errmsg("the records of this principal are on another node"),
+                    errdetail("The call is part of a query whose rows Citus is sending there: %s",
+                              error->message),
+                    errhint("Call in a statement of its own.")));
 }
 
 // Whether the session runs a query that names tables, not the call alone.
@@ -139,15 +162,25 @@ bool belongs_elsewhere(FunctionCallInfo fcinfo) {
     store::raise_elsewhere();
 }
 
+// This session's transaction is the one that Citus commits, so it may also ask from within a query
+// that Citus runs on a shard of this node (IsTaskExecutionAllowed).
 Datum forward(FunctionCallInfo fcinfo) {
     if (is_forwarding) raise_not_delegated();
-    Datum result = 0;
+    MemoryContext context = CurrentMemoryContext;
+    volatile Datum result = 0;
+    int guc_level = NewGUCNestLevel();
+    pg::set_locally("citus.allow_nested_distributed_execution", "on");
     is_forwarding = true;
     PG_TRY();
     { result = run_there(fcinfo); }
-    PG_FINALLY();
-    { is_forwarding = false; }
+    PG_CATCH();
+    {
+        is_forwarding = false;
+        rethrow_unless_busy(context);
+    }
     PG_END_TRY();
+    is_forwarding = false;
+    AtEOXact_GUC(false, guc_level);
     return result;
 }
 

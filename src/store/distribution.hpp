@@ -23,7 +23,8 @@ struct Distribution {
     Shard* shards;  // in the order of their hashes; allocated with `context`
 };
 
-// An error where Citus's catalogs are not what they are known to be.
+// An error where Citus's catalogs are not what they are known to be, or are lost here and shards of
+// the table are not.
 Distribution distribution_of(Oid table, const char* column, MemoryContext context);
 
 // The shard with the rows of this value, which is one of type text with a deterministic collation;

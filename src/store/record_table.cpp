@@ -103,6 +103,21 @@ const RecordTable& lock_whole(LOCKMODE mode) {
     }
 }
 
+// By somebody, and not by the hash of principal: then no node is the one that decides about a key.
+bool is_distributed_otherwise() {
+    return known.distribution.is_distributed && known.distribution.count == 0;
+}
+
+[[noreturn]] void raise_distributed_otherwise() {
+    ereport(ERROR,
+            (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+             errmsg("records are not distributed by principal"),
+             errdetail("Citus has table idempotency.record in a way in which no node is the one "
+                       "that decides about a key."),
+             errhint("Dump the database, restore it, and call idem_distribute().")));
+    pg_unreachable();
+}
+
 // Which shard this (sub)transaction has locked in place last: to ask Citus for each access of a
 // call would be dear.
 struct InPlace {
@@ -129,14 +144,19 @@ pg::Statement write_here = {
     " AND scope OPERATOR(pg_catalog.=) '' AND key OPERATOR(pg_catalog.=) ''",
     1, kPrincipal, pg::Access::ByIndex, nullptr};
 
+// Also where the call is part of a query that Citus runs on a shard of this node
+// (IsTaskExecutionAllowed): what is written is of this node, too.
 void show_write(const text* principal) {
-    if (!is_in_transaction_of_citus()) {
+    int guc_level = NewGUCNestLevel();
+    pg::set_locally("citus.allow_nested_distributed_execution", "on");
+    if (is_in_transaction_of_citus()) {
+        Datum value = PointerGetDatum(principal);
+        (void)pg::write_alone(kRecordTable, &write_here, &value, nullptr);
+        pg::drop_plan(&write_here);
+    } else {
         (void)pg::write_alone(kRecordTable, &write_nowhere, nullptr, nullptr);
-        return;
     }
-    Datum value = PointerGetDatum(principal);
-    (void)pg::write_alone(kRecordTable, &write_here, &value, nullptr);
-    pg::drop_plan(&write_here);
+    AtEOXact_GUC(false, guc_level);
 }
 
 // At commit every shard of an open claim has been locked long since. A session of Citus's own
@@ -172,11 +192,12 @@ const RecordTable& record_table() {
 
 bool is_distributed() {
     refresh();
-    return known.distribution.count > 0;
+    return known.distribution.is_distributed;
 }
 
 const RecordTable* table_of(const text* principal) {
     refresh();
+    if (is_distributed_otherwise()) raise_distributed_otherwise();
     const Shard* shard = shard_of(known.distribution, principal);
     if (shard == nullptr || !OidIsValid(shard->table)) return nullptr;
     return described(*shard);
