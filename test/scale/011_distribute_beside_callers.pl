@@ -30,7 +30,8 @@ ask_later($late, q{SELECT outcome FROM idem_begin('new', principal => 'tenant 1'
 wait_until { waits($late_pid) } 'a later caller to wait';
 ask($caller, 'COMMIT');
 is(ask($operator), '', 'the records are distributed');
-is(ask($late), 'replay', 'and the later caller is answered');
+is(ask($late), '40001', 'and the later caller is to repeat');
+is(outcome_in($late, 'new', principal => 'tenant 1'), 'replay', 'which answers it');
 is(begin_claim($worker1, 'new', principal => 'tenant 1')->{outcome}, 'replay', 'as it is anywhere');
 $_->quit foreach $caller, $operator, $late;
 
