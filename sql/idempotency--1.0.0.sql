@@ -438,7 +438,7 @@ CREATE TYPE @extschema@.idem_claim AS (
     recovery_point text,
     state          jsonb,
     holder         text,
-    retry_after    interval,
+    retry_after    double precision,
     created_at     timestamptz,
     finished_at    timestamptz,
     lease_until    timestamptz,

@@ -7,7 +7,7 @@ const ATTEMPTS = 5;
 const HEARTBEAT = 0.7; // of the lease
 
 const BEGIN = `
-  SELECT c.*, extract(epoch FROM retry_after)::float8 AS pause, idem_problem(c) AS problem
+  SELECT c.*, idem_problem(c) AS problem
     FROM idem_begin($1, request => $2::jsonb, scope => $3, principal => $4,
                     lease => $5 * interval '1 ms') AS c`;
 const COMPLETE = `SELECT idem_complete($1, $2, $3::bytea, $4::jsonb, scope => $5, principal => $6,
@@ -164,7 +164,7 @@ function answerOf(claim) {
   }
   const headers = { ...replayed, 'Content-Type': 'application/problem+json' };
   if (['in_progress', 'retry_later'].includes(claim.outcome)) {
-    headers['Retry-After'] = String(Math.max(1, Math.round(claim.pause ?? 1)));
+    headers['Retry-After'] = String(Math.max(1, Math.round(claim.retry_after ?? 1)));
   }
   return { status: claim.problem.status, headers, body: JSON.stringify(claim.problem) };
 }

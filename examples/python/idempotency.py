@@ -15,7 +15,7 @@ ATTEMPTS = 5
 HEARTBEAT = 0.7  # of the lease
 
 BEGIN = """
-SELECT c.*, extract(epoch FROM retry_after)::float8 AS pause, idem_problem(c) AS problem
+SELECT c.*, idem_problem(c) AS problem
   FROM idem_begin(%(key)s, request => %(request)s::jsonb, scope => %(scope)s,
                   principal => %(principal)s, lease => %(lease)s) AS c
 """
@@ -174,7 +174,7 @@ def answer_of(claim):
         return Response(claim.status_code, claim.body or b"", (claim.headers or {}) | headers)
     headers["Content-Type"] = "application/problem+json"
     if claim.outcome in ("in_progress", "retry_later"):
-        headers["Retry-After"] = str(max(1, round(claim.pause or 1)))
+        headers["Retry-After"] = str(max(1, round(claim.retry_after or 1)))
     return Response(claim.problem["status"], json.dumps(claim.problem).encode(), headers)
 
 

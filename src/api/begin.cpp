@@ -73,7 +73,7 @@ void set_decision(const core::Decision& decision, Row* row) {
     row->word(ClaimField::Outcome, core::entry_of(decision.outcome).word);
     if (decision.retry_after > 0)
         row->value(ClaimField::RetryAfter,
-                   PointerGetDatum(pg::make_interval(decision.retry_after)));
+                   Float8GetDatum(static_cast<double>(decision.retry_after) / core::kSecond));
 }
 
 void set_result(const store::Record& record, Row* row) {

@@ -1,5 +1,8 @@
 // The pure helpers: immutable, parallel safe, open to everybody.
 
+#include <algorithm>
+#include <cmath>
+
 #include "core/header.hpp"
 #include "core/key.hpp"
 #include "core/outcome.hpp"
@@ -94,13 +97,14 @@ Datum http_status(FunctionCallInfo fcinfo) {
     PG_RETURN_INT32(problem->http_status);
 }
 
-// Rounded up, as Retry-After wants it. The longest pause is the end of int64: nothing is added.
-std::int64_t whole_seconds(std::int64_t micros) {
-    return micros / core::kSecond + (micros % core::kSecond > 0 ? 1 : 0);
+// Rounded up, as Retry-After wants it. A claim that somebody has made up may say anything.
+std::int64_t whole_seconds(double seconds) {
+    constexpr double kMost = 1e12;
+    return static_cast<std::int64_t>(std::ceil(std::min(seconds, kMost)));
 }
 
 // An RFC 9457 problem document.
-Jsonb* problem_document(const core::Problem& problem, std::int64_t retry_after) {
+Jsonb* problem_document(const core::Problem& problem, double retry_after) {
     pg::JsonbObject document = pg::begin_object();
     pg::add_member(&document, "type", problem.type);
     pg::add_member(&document, "title", problem.title);
@@ -110,11 +114,10 @@ Jsonb* problem_document(const core::Problem& problem, std::int64_t retry_after) 
     return pg::end_object(&document);
 }
 
-std::int64_t retry_after_of(HeapTupleHeader claim) {
+double retry_after_of(HeapTupleHeader claim) {
     bool null;
     Datum value = field_of(claim, ClaimField::RetryAfter, &null);
-    if (null) return 0;
-    return pg::micros_of(DatumGetIntervalP(value));
+    return null ? 0 : DatumGetFloat8(value);
 }
 
 std::string_view word_in(HeapTupleHeader claim, ClaimField field) {

@@ -62,7 +62,7 @@ inline constexpr Field<ClaimField> kClaimFields[] = {
     {ClaimField::RecoveryPoint, "recovery_point", TEXTOID},
     {ClaimField::State, "state", JSONBOID},
     {ClaimField::Holder, "holder", TEXTOID},
-    {ClaimField::RetryAfter, "retry_after", INTERVALOID},
+    {ClaimField::RetryAfter, "retry_after", FLOAT8OID},
     {ClaimField::CreatedAt, "created_at", TIMESTAMPTZOID},
     {ClaimField::FinishedAt, "finished_at", TIMESTAMPTZOID},
     {ClaimField::LeaseUntil, "lease_until", TIMESTAMPTZOID},

@@ -33,7 +33,7 @@ WITH asked AS MATERIALIZED (
       FROM idem_parse_key($1) AS parsed)
 SELECT (claim).outcome, (claim).key, (claim).token, (claim).attempt, (claim).recovery_point,
        (claim).state, (claim).status_code, (claim).headers, (claim).body,
-       greatest(1, ceil(extract(epoch FROM (claim).retry_after)))::int AS retry_after,
+       greatest(1, ceil((claim).retry_after))::int AS retry_after,
        idem_problem(claim) AS problem
   FROM asked)";
 

@@ -10,7 +10,7 @@ namespace {
 using nlohmann::json;
 
 constexpr char kBegin[] = R"(
-SELECT outcome, attempt, greatest(1, ceil(extract(epoch FROM retry_after)))::int AS retry_after
+SELECT outcome, attempt, greatest(1, ceil(retry_after))::int AS retry_after
   FROM idem_begin($1, scope => 'webhooks'))";
 constexpr char kComplete[] = "SELECT idem_complete($1, 204, scope => 'webhooks')";
 constexpr char kFail[] = "SELECT idem_fail($1, $2, retryable => true, scope => 'webhooks')";

@@ -34,6 +34,9 @@ class Function:
     def __str__(self):
         return f"{self.name}({', '.join(a.type for a in self.arguments)})"
 
+    def may_succeed(self):
+        return not self.trigger and str(self).split(".", 1)[1] not in (*REFUSED, *NEEDS_CLUSTER)
+
     def takes(self, *names):
         return set(names) <= {argument.name for argument in self.arguments}
 
@@ -47,8 +50,10 @@ class Function:
         return f"SELECT {source}{self.name}({', '.join(given)})"
 
 
-# What an argument of any type is called with: one function for each.
+# What an argument of any type is called with: one function for each. Rows of views are taken.
 SHAPES = ("idempotency.stats_here", "idempotency.records", "text", "integer[]")
+REFUSED = ("of_nodes(text)", "of_nodes(integer[])")
+NEEDS_CLUSTER = ("idem_distribute(regclass)",)
 
 
 def functions(connection):

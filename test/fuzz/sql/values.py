@@ -81,6 +81,10 @@ def roles(rng):
     return rng.choice(("fuzz_app", "fuzz_other", "0", "-", "4294967295", "nobody_there", '"', ""))
 
 
+def relations(rng):
+    return rng.choice(("idempotency.record", "idempotency.records", "pg_class", "0", "-", "4294967295", "nothing"))
+
+
 def operations(rng):
     own = f"fuzz.{rng.choice(OPERATIONS)}(jsonb)"
     return rng.choice((own, own, own, own, "pg_backend_pid()", "jsonb_agg(anyelement)", "0", "-",
@@ -106,6 +110,7 @@ BY_TYPE = {
     "bigint": integers,
     "text[]": lists,
     "regrole": roles,
+    "regclass": relations,
     "regprocedure": operations,
     "idem_claim": claims,
     "name": roles,

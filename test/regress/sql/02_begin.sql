@@ -19,7 +19,7 @@ SELECT count(*) FROM idempotency.records WHERE scope = 'begin';
 -- In progress, lease valid: who holds it and when to ask again, but no token.
 SELECT test.seen(c) FROM idem_begin('leased', scope => 'begin', lease => '1 minute', holder => 'worker-1') c;
 SELECT test.seen(c) FROM idem_begin('leased', scope => 'begin', holder => 'worker-2') c;
-SELECT retry_after > '50 s' AND retry_after <= '1 min' AS retry_after_is_the_rest_of_the_lease,
+SELECT retry_after > 50 AND retry_after <= 60 AS retry_after_is_the_rest_of_the_lease,
        lease_until > now(), created_at <= now(), expires_at > now() + interval '23 h'
   FROM idem_begin('leased', scope => 'begin');
 -- A waiter gets the same answer when its time is over.
@@ -73,7 +73,7 @@ SELECT outcome FROM idem_begin('retry', '{"amount": 5}', 'begin-retry');
 SELECT idem_fail('retry', 'bank is down', true, 503, scope => 'begin-retry', retry_after => '1 hour');
 COMMIT;
 SELECT test.seen(c) FROM idem_begin('retry', '{"amount": 5}', 'begin-retry') c;
-SELECT retry_after > '59 min' AND retry_after <= '1 hour' AS retry_after_is_the_rest
+SELECT retry_after > 59 * 60 AND retry_after <= 3600 AS retry_after_is_the_rest
   FROM idem_begin('retry', scope => 'begin-retry');
 SELECT test.let_pass('1 hour', 'begin-retry');
 BEGIN;

@@ -53,7 +53,7 @@ SELECT bool_and((idem_problem(jsonb_populate_record(NULL::idem_claim, jsonb_buil
 -- retry_after in whole seconds, rounded up, as the HTTP header has it.
 SELECT pause, idem_problem(jsonb_populate_record(NULL::idem_claim,
            jsonb_build_object('outcome', 'retry_later', 'retry_after', pause))) -> 'retry_after' AS retry_after
-  FROM unnest('{1 us,1 s,1.000001 s,2 min,1 day,0,NULL}'::text[]) pause;
+  FROM unnest('{0.000001,1,1.000001,120,86400,0,NULL}'::float8[]) pause;
 -- And of a real answer.
 SELECT outcome FROM idem_begin('k', '{"amount": 5}', 'helpers', lease => '1 hour');
 SELECT idem_problem(c) ->> 'status' AS status, (idem_problem(c) ->> 'retry_after')::int BETWEEN 3590 AND 3600 AS in_range

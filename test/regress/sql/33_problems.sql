@@ -60,6 +60,6 @@ SELECT idem_problem('completed');
 -- However long the pause, it is told in whole seconds, rounded up.
 SELECT pause, idem_problem(jsonb_populate_record(NULL::idem_claim,
            jsonb_build_object('outcome', 'retry_later', 'retry_after', pause))) -> 'retry_after' AS retry_after
-  FROM unnest('{1 us,1 s,1.000001 s,36525 days,1000 years,178000000 years,-178000000 years,2562047788 hours,-1 s,0}'::text[]) pause;
+  FROM unnest('{0.000001,1,1.000001,3155760000,1e12,1e300,Infinity,-Infinity,NaN,-1,0}'::text[]) pause;
 
 DROP FUNCTION test.fails;
