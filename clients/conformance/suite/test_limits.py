@@ -118,25 +118,34 @@ class Requests(Case):
 class Answers(Case):
     def test_at_the_limit(self):
         order = {"effect": "done", "body": self.encoded(bytes(1000))}
-        order = {"effect": "d", "n": 1000}
-        first = self.send("/omit", {**order, "body": self.encoded(bytes(1000))})
+        first = self.send("/omit", order)
         self.assert_executed(first)
-        again = self.send("/omit", {**order, "body": self.encoded(bytes(1000))})
+        again = self.send("/omit", order)
         self.assert_replay_of(first, again)
         self.assertEqual(len(again.body), 1000)
 
     def test_too_large(self):
-        order = {"effect": "done", "body": self.encoded(bytes(700)), "headers": [["X", "y"]]}
-        self.assert_executed(self.send("/small", {**order, "body": self.encoded(bytes(600))}, key=self.key + "-fits"))
-        self.assert_effects(1)
+        """It can't be kept, so nothing has happened."""
+        order = {"effect": "done", "body": self.encoded(bytes(91)), "repeat": 11}
+        for _ in range(2):
+            self.assert_status(self.send("/small", order), 500)
+            self.assert_nothing()
+        self.assert_executed(self.send("/small", {**order, "repeat": 10}))
 
-    def test_too_large_to_be_kept(self):
-        """Two MiB where one is the limit: nothing has happened."""
-        order = {"effect": "done", "body": self.encoded(bytes(range(256)) * 4096)}
-        order["body"] = self.encoded(bytes((1 << 20) + 1))
-        body = json.dumps(order).encode()
-        self.assertGreater(len(body), 1 << 20)
-        self.assert_problem(self.send("/transactional", body=body), status=413)
+    def test_too_large_by_default(self):
+        """More than one MiB."""
+        order = {"effect": "done", "body": self.encoded(bytes(1024)), "repeat": 1025}
+        self.assert_status(self.send("/transactional", order), 500)
+        self.assert_nothing()
+
+    def test_too_large_on_a_leased_route(self):
+        order = {"effect": "done", "body": self.encoded(bytes(1024)), "repeat": 1025}
+        self.assert_status(self.send("/leased", order), 500)
+        self.assertEqual(self.record()[0], "retryable")
+
+    def test_too_large_and_streamed(self):
+        order = {"effect": "done", "body": self.encoded(bytes(1024)), "repeat": 1025}
+        self.assert_status(self.send("/streamed", order), 500)
         self.assert_nothing()
 
     def test_omitted(self):

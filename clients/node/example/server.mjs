@@ -75,7 +75,8 @@ async function handler(request, response) {
   if (order.exit) process.exit(3);
   response.status(order.status ?? 201);
   for (const [name, value] of order.headers ?? []) response.append(name, value);
-  const body = Buffer.from(order.body ?? '', 'base64');
+  const once = Buffer.from(order.body ?? '', 'base64');
+  const body = Buffer.concat(Array.from({ length: order.repeat ?? 1 }, () => once));
   if (request.path === '/streamed') {
     for (let i = 0; i < body.length; i += 100) response.write(body.subarray(i, i + 100));
     response.end();
