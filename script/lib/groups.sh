@@ -370,7 +370,7 @@ copy_clients() {
 start_clients_cluster() {
     local port
     port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
-    TEST_SETTINGS+=("listen_addresses=127.0.0.1" "port=$port")
+    TEST_SETTINGS+=("listen_addresses='127.0.0.1'" "port=$port")
     start_test_cluster clients
     export PGHOST=127.0.0.1 PGPORT=$port
 }
