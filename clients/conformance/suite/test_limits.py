@@ -6,12 +6,13 @@ import zlib
 
 from .http_raw import Connection, head
 from .support import Case
+from .waiting import PATIENCE
 
 
 class Requests(Case):
     def connection(self, *fields, path="/small", principal=True, key=True, content_type="application/json"):
         known = self.fields(key=key, content_type=content_type)
-        connection = Connection(self.server.port, timeout=20)
+        connection = Connection(self.server.port, PATIENCE / 3)
         connection.send(head(path, [*(known if principal else known[1:]), *fields]))
         return connection
 
