@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import socket
 import zlib
 
 from .http_raw import Connection, head
@@ -50,8 +51,9 @@ class Requests(Case):
         self.assert_executed(first)
         self.assert_replay_of(first, self.send("/small", body=body))
 
-    def check_encoded(self, encoding, body):
-        with self.connection(("Content-Encoding", encoding), ("Content-Length", len(body)), ("Connection", "close")) as connection:
+    def check_encoded(self, encoding, body, **named):
+        fields = [("Content-Encoding", encoding), ("Content-Length", len(body)), ("Connection", "close")]
+        with self.connection(*fields, **named) as connection:
             connection.send(body)
             return connection.answer()
 
@@ -81,8 +83,13 @@ class Requests(Case):
         self.assert_nothing()
 
     def test_two_encodings(self):
-        self.assertIn(self.check_encoded("gzip, gzip", gzip.compress(gzip.compress(b"{}"))).status, (400, 415))
-        self.assert_nothing()
+        """Undone both, or refused; not taken as they are."""
+        answer = self.check_encoded("gzip, gzip", gzip.compress(gzip.compress(b"text")), content_type="text/plain")
+        if answer.status != 200:
+            self.assertIn(answer.status, (400, 415))
+            self.assert_nothing()
+        else:
+            self.assertEqual(answer.body, b"text")
 
     def test_nobody_is_read_before_the_principal_is_known(self):
         """The body never comes; the answer does."""
@@ -100,6 +107,11 @@ class Requests(Case):
     def test_a_body_that_ends_too_early_claims_nothing(self):
         with self.connection(("Content-Length", 500)) as connection:
             connection.send(b'{"effect":"done"')
+            connection.socket.shutdown(socket.SHUT_WR)
+            try:
+                self.assert_status(connection.answer(), 400)
+            except ConnectionError:
+                pass  # closed without a word, which is as good
         self.assert_executed(self.send("/small", {"effect": "other"}))
         self.assert_effects(0, "done")
 
