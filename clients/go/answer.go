@@ -68,7 +68,7 @@ func (a *Answer) ofConnection(name string) bool {
 
 // storedAnswer reads what idem_begin gave; nil for a failure without an answer of its own.
 func storedAnswer(c *claimed) (*Answer, error) {
-	if c.status == 0 && (c.failure != "" || c.body == nil) {
+	if c.status == 0 && c.recorded == "failed" {
 		return nil, nil
 	}
 	a := &Answer{Status: c.status, Header: http.Header{}, Body: c.body, omitted: c.omitted}

@@ -69,9 +69,9 @@ func (h *heartbeat) run(ctx context.Context) {
 	}
 }
 
-// A beat that hangs must leave time for another.
+// A beat that hangs leaves time for others.
 func (h *heartbeat) beat(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, h.lease/4)
+	ctx, cancel := context.WithTimeout(ctx, h.lease/6)
 	defer cancel()
 	return h.extend(ctx)
 }

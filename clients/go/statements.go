@@ -9,7 +9,7 @@ import (
 
 // The statements of clients/README.md, which a check compares.
 const (
-	beginSQL = `SELECT outcome, key, token, attempt, status_code, headers, body, body_omitted, error, recovery_point,
+	beginSQL = `SELECT outcome, key, token, attempt, status, status_code, headers, body, body_omitted, error, recovery_point,
        state, retry_after
   FROM idem_begin($1::text, request => $2::jsonb,
                   fingerprint => coalesce($3::bytea, idem_fingerprint($2::jsonb, $4::text, $5::text, $6::text[])),
@@ -49,25 +49,27 @@ type claimRequest struct {
 type claimed struct {
 	outcome, key, failure, recoveryPoint string
 	token                                int64
-	attempt, status                      int
+	attempt                              int
+	recorded                             string // the record's status: completed, failed, ...
+	status                               int    // of the answer, 0 if it has none
 	headers, body, state                 []byte
 	omitted                              bool
 	retryAfter                           *float64 // in seconds
 }
 
 func scanClaim(row Row) (*claimed, error) {
-	var key, failure, recoveryPoint *string
+	var key, recorded, failure, recoveryPoint *string
 	var token, attempt, status *int64
 	var omitted *bool
 	c := new(claimed)
-	err := row.Scan(&c.outcome, &key, &token, &attempt, &status, &c.headers, &c.body, &omitted, &failure,
+	err := row.Scan(&c.outcome, &key, &token, &attempt, &recorded, &status, &c.headers, &c.body, &omitted, &failure,
 		&recoveryPoint, &c.state, &c.retryAfter)
 	if err != nil {
 		return nil, ofDatabase(err)
 	}
 	c.key, c.failure, c.recoveryPoint = value(key), value(failure), value(recoveryPoint)
 	c.token, c.attempt, c.status = value(token), int(value(attempt)), int(value(status))
-	c.omitted = value(omitted)
+	c.recorded, c.omitted = value(recorded), value(omitted)
 	return c, nil
 }
 
@@ -89,7 +91,7 @@ func (s *Store[Tx]) beginAlone(ctx context.Context, q *claimRequest) (*claimed, 
 	if q.unprotected {
 		return &claimed{outcome: outcomeExecute}, nil
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, s.timeout+q.wait, errTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, s.DatabaseTimeout+q.wait, errTimeout)
 	defer cancel()
 	return scanClaim(s.db.QueryAlone(ctx, beginSQL, s.beginArguments(q)...))
 }
@@ -151,7 +153,7 @@ func (s *Store[Tx]) problemOf(ctx context.Context, word string) (document map[st
 
 // alone runs a statement of its own within the store's timeout.
 func (s *Store[Tx]) alone(ctx context.Context, sql string, args []any) Row {
-	ctx, cancel := context.WithTimeoutCause(ctx, s.timeout, errTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, s.DatabaseTimeout, errTimeout)
 	return boundRow{s.db.QueryAlone(ctx, sql, args...), cancel}
 }
 

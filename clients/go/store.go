@@ -29,15 +29,16 @@ type Database[Tx any] interface {
 
 // Store keeps the records of requests. It is safe for concurrent use.
 type Store[Tx any] struct {
+	// DatabaseTimeout is how long the statements before a handler may take together, the connection
+	// for them included, and those after it: 10 s unless it is set before the store is used. Then the
+	// connection is given up and the database counts as away: one that swallows bytes is noticed no
+	// other way.
+	DatabaseTimeout time.Duration
+
 	db       Database[Tx]
 	holder   string
-	timeout  time.Duration
-	problems sync.Map // of the server's problem documents, by their word
+	problems sync.Map // the server's problem documents, by their word
 }
-
-// databaseTimeout is how long the statements around a handler may take together, before it and
-// after it, before the database counts as away.
-const databaseTimeout = 10 * time.Second
 
 // NewStore is called by the packages of drivers.
 func NewStore[Tx any](db Database[Tx]) *Store[Tx] {
@@ -45,7 +46,7 @@ func NewStore[Tx any](db Database[Tx]) *Store[Tx] {
 	if host == "" {
 		host = "go"
 	}
-	return &Store[Tx]{db: db, holder: host + ":" + strconv.Itoa(os.Getpid()), timeout: databaseTimeout}
+	return &Store[Tx]{db: db, holder: host + ":" + strconv.Itoa(os.Getpid()), DatabaseTimeout: 10 * time.Second}
 }
 
 // inTransaction runs work in a transaction, which it commits if work says so. A panic rolls back and
@@ -57,7 +58,7 @@ func (s *Store[Tx]) inTransaction(ctx context.Context, extra time.Duration,
 	work func(ctx context.Context, tx Tx, clock *clock) (commit bool, err error)) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	clock := startClock(s.timeout+extra, cancel)
+	clock := startClock(s.DatabaseTimeout+extra, cancel)
 	defer clock.stop()
 
 	tx, err := s.db.Begin(ctx)
@@ -86,7 +87,7 @@ func (s *Store[Tx]) inTransaction(ctx context.Context, extra time.Duration,
 
 // rollback has a time of its own, for the transaction's may be over.
 func (s *Store[Tx]) rollback(ctx context.Context, tx Tx) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.timeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.DatabaseTimeout)
 	defer cancel()
 	return s.db.Rollback(ctx, tx)
 }

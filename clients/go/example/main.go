@@ -26,8 +26,10 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
 	claims, own := connect(ctx), connect(ctx)
+	store := pgxidem.New(claims)
+	store.DatabaseTimeout = 2 * time.Second
 	server := &http.Server{
-		Handler:           routes(pgxidem.New(claims), &service{own: own}),
+		Handler:           routes(store, &service{own: own}),
 		ReadHeaderTimeout: 10 * time.Second,
 		ReadTimeout:       30 * time.Second,
 	}
