@@ -82,7 +82,8 @@ func Step[T, Tx any](ctx context.Context, claim *Claim[Tx], name string,
 }
 
 // StepTx is a Step whose work is SQL: effect and note commit together, so that it is done once. After
-// a conflict it is repeated; whether a COMMIT was done whose answer is lost, the next attempt sees.
+// a conflict or the loss of its connection it is repeated, but not after a COMMIT whose answer is lost:
+// that is an error, and the next attempt sees whether it was done.
 func StepTx[T, Tx any](ctx context.Context, claim *Claim[Tx], name string,
 	work func(context.Context, Tx) (T, error)) (result T, err error) {
 	if done, err := claim.done(name, &result); done || err != nil {
@@ -104,7 +105,7 @@ func StepTx[T, Tx any](ctx context.Context, claim *Claim[Tx], name string,
 				return claim.store.db.Query(ctx, tx, sql, args...)
 			})
 		})
-		if err == nil || attempt == defaultAttempts || !isConflict(err) || !pause(ctx, attempt) {
+		if err == nil || attempt == defaultAttempts || isInDoubt(err) || !isRetryable(err) || !pause(ctx, attempt) {
 			return result, claim.noted(err, state)
 		}
 	}

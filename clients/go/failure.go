@@ -52,6 +52,16 @@ func ofDatabase(err error) error {
 	return databaseError{err}
 }
 
+// A commitError is of a COMMIT. Without an SQLSTATE nobody knows whether it was done.
+type commitError struct{ error }
+
+func (e commitError) Unwrap() error { return e.error }
+
+func isInDoubt(err error) bool {
+	var commit commitError
+	return errors.As(err, &commit) && !isConflict(err) && !errors.Is(err, ErrEnded)
+}
+
 // sqlState answers "" for an error that is not the server's.
 func sqlState(err error) string {
 	var server interface{ SQLState() string }
@@ -90,7 +100,11 @@ func isUnavailable(err error) bool {
 		errors.Is(err, errTimeout) || errors.Is(err, context.DeadlineExceeded)
 }
 
-func isRetryable(err error) bool { return isConflict(err) || isLostConnection(err) }
+// isRetryable is true of what a repetition from idem_begin on may cure. A COMMIT whose answer did not
+// come in time is: it is asked for again.
+func isRetryable(err error) bool {
+	return isConflict(err) || isLostConnection(err) || isInDoubt(err) && sqlState(err) == ""
+}
 
 // isLost: somebody else has the claim, or nobody.
 func isLost(err error) bool { return stateIn(err, "ID404", "ID409") || errors.Is(err, ErrLeaseLost) }

@@ -31,30 +31,38 @@ func (s *Store[Tx]) runLeased(ctx context.Context, q *claimRequest, attempts int
 		defer cancel()
 	}
 
-	reason := "the handler panicked"
+	fail := func(reason string) {
+		if heart.isLost() || q.unprotected {
+			return
+		}
+		failure := again(held, attempts, func() error { return s.failAlone(held, q, v.claim.token, sanitize(reason)) })
+		if isLost(failure) {
+			heart.lose()
+		}
+	}
 	defer func() {
-		if reason != "" && !heart.isLost() {
-			_ = again(held, attempts, func() error { return s.fail(held, q, v.claim.token, reason) })
+		if !v.ran {
+			fail("the handler panicked")
 		}
 	}()
-	v.ran = true
 	answer, keep, err := work(working, newClaim(s, q, v.claim, heart))
+	v.answer, v.ran = answer, true
 	heart.stopBeating()
-	v.answer = answer
 	switch {
 	case err != nil:
-		reason = err.Error()
+		fail(err.Error())
 	case !keep:
-		reason = fmt.Sprint("status ", answer.Status)
+		fail(fmt.Sprint("status ", answer.Status))
 	default:
-		reason = ""
-		if err = s.completeLeased(heart, q, v.claim.token, answer); err != nil && !isLost(err) {
-			reason = err.Error()
+		if err = s.completeLeased(heart, q, v.claim.token, answer); err != nil && !isUnavailable(err) {
+			fail(err.Error())
+		}
+		// Nobody knows whether it was stored when the database is away until the lease ends.
+		if isUnavailable(err) {
+			return v, err
 		}
 	}
-	if heart.isLost() && !isUnavailable(err) {
-		v.lost, reason = true, ""
-	}
+	v.lost = heart.isLost()
 	return v, err
 }
 
@@ -77,11 +85,4 @@ func (s *Store[Tx]) completeLeased(heart *heartbeat, q *claimRequest, token int6
 			return err
 		}
 	}
-}
-
-func (s *Store[Tx]) fail(ctx context.Context, q *claimRequest, token int64, reason string) error {
-	if q.unprotected {
-		return nil
-	}
-	return s.failAlone(ctx, q, token, sanitize(reason))
 }

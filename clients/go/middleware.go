@@ -57,6 +57,7 @@ func (e *exchange[Tx]) serve(run func(*exchange[Tx], *claimRequest) (verdict, er
 		return
 	}
 	if word := e.readKey(); word != "" {
+		e.closeUnread()
 		e.refuse(word, e.store.documentOf(e.r.Context(), word), nil)
 		return
 	}
@@ -253,13 +254,17 @@ func (e *exchange[Tx]) refuse(word string, document map[string]any, retryAfter *
 	e.answerProblem(word, document, retryAfter)
 }
 
-// refuseUnread ends the connection: net/http would otherwise wait for the rest of the body before it
-// sends anything.
 func (e *exchange[Tx]) refuseUnread(problem *localProblem) {
+	e.closeUnread()
+	e.refuse(problem.word, problem.document(), nil)
+}
+
+// closeUnread ends the connection after an answer to a body that was not read: net/http would
+// otherwise wait for the rest of it before it sends anything.
+func (e *exchange[Tx]) closeUnread() {
 	if e.r.ProtoMajor == 1 && e.r.ContentLength != 0 {
 		e.w.Header().Set("Connection", "close")
 	}
-	e.refuse(problem.word, problem.document(), nil)
 }
 
 func (e *exchange[Tx]) answerProblem(word string, document map[string]any, retryAfter *float64) {

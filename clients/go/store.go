@@ -74,10 +74,11 @@ func (s *Store[Tx]) inTransaction(ctx context.Context, extra time.Duration,
 	commit, err := work(ctx, tx, clock)
 	ended = true
 	if err == nil && commit {
-		if err = late(ctx, ofDatabase(s.db.Commit(ctx, tx))); err != nil {
+		if err = s.db.Commit(ctx, tx); err != nil {
 			_ = s.rollback(ctx, tx)
+			return late(ctx, ofDatabase(commitError{err}))
 		}
-		return err
+		return nil
 	}
 	if failure := s.rollback(ctx, tx); failure != nil && sqlState(err) == "" {
 		err = errors.Join(err, ofDatabase(failure))

@@ -8,7 +8,9 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"strings"
 	"sync"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -41,7 +43,8 @@ func (s *service) handle(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	do := task{Status: http.StatusCreated}
-	if json.Unmarshal(body, &do) != nil || !bytes.HasPrefix(bytes.TrimSpace(body), []byte("{")) {
+	isJSON := strings.Contains(r.Header.Get("Content-Type"), "json") && bytes.HasPrefix(bytes.TrimSpace(body), []byte("{"))
+	if !isJSON || json.Unmarshal(body, &do) != nil {
 		if err := s.effect(ctx, "raw"); err != nil {
 			return err
 		}
@@ -66,7 +69,8 @@ func (s *service) handle(w http.ResponseWriter, r *http.Request) error {
 
 func (s *service) work(ctx context.Context, do *task) error {
 	if do.Gate != nil {
-		if err := s.pass(ctx, *do.Gate); err != nil {
+		// Whoever has lost its claim stands there, too.
+		if err := s.pass(context.WithoutCancel(ctx), *do.Gate); err != nil {
 			return err
 		}
 	}
@@ -165,6 +169,8 @@ func stream(w http.ResponseWriter, body []byte) error {
 
 func (s *service) hook(name string) idempotency.Hook {
 	return func(ctx context.Context, e idempotency.Event) {
+		ctx, cancel := context.WithTimeout(ctx, time.Second) // the request waits
+		defer cancel()
 		_, _ = s.own.Exec(ctx, "INSERT INTO hook (name, scope, key, attempt, outcome) VALUES ($1, $2, $3, $4, $5)",
 			name, e.Scope, e.Key, e.Attempt, e.Outcome)
 	}
