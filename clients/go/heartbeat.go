@@ -26,6 +26,7 @@ type heartbeat struct {
 	deadline *time.Timer
 	lost     bool
 	ended    bool
+	telling  sync.WaitGroup // onLost is running
 }
 
 func (s *Store[Tx]) startHeartbeat(ctx context.Context, q *claimRequest, token int64, sent time.Time,
@@ -88,11 +89,15 @@ func (h *heartbeat) prolong(sent time.Time) {
 func (h *heartbeat) lose() {
 	h.mu.Lock()
 	first := !h.lost && !h.ended
-	h.lost = h.lost || first
+	if first {
+		h.lost = true
+		h.telling.Add(1)
+	}
 	h.mu.Unlock()
 	if first {
 		h.cancel(ErrLeaseLost)
 		h.onLost()
+		h.telling.Done()
 	}
 }
 
@@ -116,5 +121,6 @@ func (h *heartbeat) end() {
 		h.deadline.Stop()
 	}
 	h.mu.Unlock()
+	h.telling.Wait()
 	h.cancel(nil)
 }
