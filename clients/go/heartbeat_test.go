@@ -16,9 +16,9 @@ func (lostError) Error() string    { return "claim on this key is lost" }
 func (lostError) SQLState() string { return "ID409" }
 
 // beating starts a heartbeat with a lease of 30 s whose beats answer as told, each after a delay.
-func beating(sent time.Time, extend func(context.Context) error) (h *heartbeat, calls *[]time.Duration) {
-	calls = new([]time.Duration)
-	h = &heartbeat{lease: 30 * time.Second, done: make(chan struct{}), onLost: func() {}}
+func beating(sent time.Time, extend func(context.Context) error) (h *heartbeat, calls *[]time.Duration, lost *int) {
+	calls, lost = new([]time.Duration), new(int)
+	h = &heartbeat{lease: 30 * time.Second, done: make(chan struct{}), onLost: func() { *lost++ }}
 	h.ctx, h.cancel = context.WithCancelCause(context.Background())
 	beats, stop := context.WithCancel(h.ctx)
 	h.beating = stop
@@ -28,19 +28,19 @@ func beating(sent time.Time, extend func(context.Context) error) (h *heartbeat, 
 	}
 	h.deadline = time.AfterFunc(time.Until(sent.Add(h.lease)), h.lose)
 	go h.run(beats)
-	return h, calls
+	return h, calls, lost
 }
 
 func TestBeatsAreAThirdOfTheLeaseApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, calls := beating(time.Now(), func(context.Context) error { return nil })
+		h, calls, lost := beating(time.Now(), func(context.Context) error { return nil })
 		time.Sleep(5 * time.Minute)
 		if h.isLost() || h.ctx.Err() != nil {
 			t.Error("lost")
 		}
 		h.end()
-		if n := len(*calls); n != 29 && n != 30 {
-			t.Error(n, *calls)
+		if n := len(*calls); n != 29 && n != 30 || *lost != 0 {
+			t.Error(n, *calls, *lost)
 		}
 	})
 }
@@ -49,7 +49,7 @@ func TestBeatsAreAThirdOfTheLeaseApart(t *testing.T) {
 func TestALostBeatIsMadeUpFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first := true
-		h, calls := beating(time.Now(), func(context.Context) error {
+		h, calls, lost := beating(time.Now(), func(context.Context) error {
 			defer func() { first = false }()
 			if first {
 				return errors.New("the connection is lost")
@@ -63,7 +63,7 @@ func TestALostBeatIsMadeUpFor(t *testing.T) {
 		h.end()
 		want := []time.Duration{10 * time.Second, 13 * time.Second, 23 * time.Second, 33 * time.Second}
 		for i := range want {
-			if len(*calls) != len(want) || (*calls)[i] != want[i] {
+			if len(*calls) != len(want) || *lost != 0 || (*calls)[i] != want[i] {
 				t.Fatal(*calls, want)
 			}
 		}
@@ -76,12 +76,10 @@ func TestWorkEndsWithTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sent := time.Now()
 		time.Sleep(4 * time.Second)
-		lost := 0
-		h, calls := beating(sent, func(ctx context.Context) error {
+		h, calls, lost := beating(sent, func(ctx context.Context) error {
 			<-ctx.Done() // the server swallows it
 			return ctx.Err()
 		})
-		h.onLost = func() { lost++ }
 		<-h.ctx.Done()
 		if since := time.Since(sent); since != 30*time.Second {
 			t.Error("told after", since)
@@ -91,8 +89,8 @@ func TestWorkEndsWithTheLease(t *testing.T) {
 		}
 		h.end()
 		// Each is given up after 5 s, and 3 s later comes the next.
-		if (*calls)[0] != 14*time.Second || (*calls)[1] != 22*time.Second || lost != 1 {
-			t.Error(*calls, lost)
+		if (*calls)[0] != 14*time.Second || (*calls)[1] != 22*time.Second || *lost != 1 {
+			t.Error(*calls, *lost)
 		}
 	})
 }
@@ -102,7 +100,7 @@ func TestTheLeaseCountsFromTheSending(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begun := time.Now()
 		first := true
-		h, _ := beating(begun, func(ctx context.Context) error {
+		h, _, lost := beating(begun, func(ctx context.Context) error {
 			if first {
 				first = false
 				time.Sleep(4 * time.Second)
@@ -114,18 +112,22 @@ func TestTheLeaseCountsFromTheSending(t *testing.T) {
 		if since := time.Since(begun); since != 40*time.Second {
 			t.Error("told after", since)
 		}
-		h.end()
+		if h.end(); *lost != 1 {
+			t.Error(*lost)
+		}
 	})
 }
 
 func TestTheServersWordEndsWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begun := time.Now()
-		h, _ := beating(begun, func(context.Context) error { return lostError{} })
+		h, _, lost := beating(begun, func(context.Context) error { return lostError{} })
 		<-h.ctx.Done()
 		if since := time.Since(begun); since != 10*time.Second || !h.isLost() {
 			t.Error("told after", since)
 		}
-		h.end()
+		if h.end(); *lost != 1 {
+			t.Error(*lost)
+		}
 	})
 }

@@ -52,12 +52,7 @@ func TestStepsAreDoneOnce(t *testing.T) {
 		b.due()
 		try.Post(b, url, "k", `{}`).CheckProblem(b, 500, "internal")
 		b.due()
-		r, _ := http.NewRequest("POST", url, strings.NewReader(`{}`))
-		r.Header.Set("Idempotency-Key", "k")
-		r.Header.Set("Content-Type", "application/json")
-		if _, err := http.DefaultTransport.RoundTrip(r); err == nil {
-			b.Error("the panic did not reach the server")
-		}
+		try.Broken(b, url, "k", `{}`)
 		b.due()
 		try.Post(b, url, "k", `{}`).Check(b, 200, "one of attempt 1, two of attempt 2", false)
 		try.Post(b, url, "k", `{}`).Check(b, 200, "one of attempt 1, two of attempt 2", true)
@@ -75,9 +70,11 @@ func (b *bench) due() {
 
 func (b *bench) until(query string) {
 	b.Helper()
+	ctx, cancel := context.WithTimeout(b.Context(), time.Minute)
+	defer cancel()
 	for {
 		var reached bool
-		if err := b.pool.QueryRow(b.Context(), query, b.Name()).Scan(&reached); err != nil {
+		if err := b.pool.QueryRow(ctx, query, b.Name()).Scan(&reached); err != nil {
 			b.Fatal(err)
 		} else if reached {
 			return

@@ -227,12 +227,7 @@ func TestWhatFailsIsUndone(t *testing.T) {
 		if response, err := http.Post(url, "", nil); err != nil || response.StatusCode != 400 { // without a key
 			b.Error(response, err)
 		}
-		r, _ := http.NewRequest("POST", url, strings.NewReader(`{}`))
-		r.Header.Set("Idempotency-Key", "k")
-		r.Header.Set("Content-Type", "application/json")
-		if _, err := http.DefaultTransport.RoundTrip(r); err == nil {
-			b.Error("the panic did not reach the server")
-		}
+		try.Broken(b, url, "k", `{}`)
 		try.Post(b, url, "k", `{}`).Check(b, 429, "", false)
 		try.Post(b, url, "k", `{}`).Check(b, 500, "mine\n", false)
 		try.Post(b, url, "k", `{}`).Check(b, 402, "", false)

@@ -41,6 +41,8 @@ type Route struct {
 	Principal func(*http.Request) string
 	// Scope names the operation: by default method and pattern of the route, "POST /payments/{id}".
 	Scope string
+	// ScopeOf says it of a request, for routers that don't set Request.Pattern.
+	ScopeOf func(*http.Request) string
 	// Methods that are protected, by default POST and PATCH. Others pass.
 	Methods []string
 
@@ -139,6 +141,9 @@ func (route *Route) call(ctx context.Context, hook Hook, event Event) {
 func (route *Route) scope(r *http.Request) string {
 	if route.Scope != "" {
 		return route.Scope
+	}
+	if route.ScopeOf != nil {
+		return route.ScopeOf(r)
 	}
 	pattern := r.Pattern
 	if pattern == "" {

@@ -33,8 +33,13 @@ func TestChi(t *testing.T) {
 	store := pgxidem.New(pool)
 	router := chi.NewRouter()
 	router.Use(middleware.Recoverer, middleware.RequestID)
+	// Of a router below another, Request.Pattern is a part; chi knows the whole.
+	whole := route(t)
+	whole.ScopeOf = func(r *http.Request) string {
+		return r.Method + " " + chi.RouteContext(r.Context()).RoutePattern()
+	}
 	router.Route("/v1", func(r chi.Router) {
-		r.With(store.Transactional(route(t))).Post("/payments/{id}", func(w http.ResponseWriter, r *http.Request) {
+		r.With(store.Transactional(whole)).Post("/payments/{id}", func(w http.ResponseWriter, r *http.Request) {
 			if scope := idempotency.InfoOf(r.Context()).Scope; scope != "POST /v1/payments/{id}" {
 				t.Error(scope)
 			}
@@ -50,8 +55,12 @@ func TestChi(t *testing.T) {
 			_, _ = io.WriteString(w, id)
 		})
 	})
+	router.With(store.Transactional(route(t))).Post("/plain/{id}", func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, idempotency.InfoOf(r.Context()).Scope)
+	})
 	server := httptest.NewServer(router)
 	defer server.Close()
+	try.Post(t, server.URL+"/plain/7", "k", `{}`).Check(t, 200, "POST /plain/{id}", false)
 	try.Post(t, server.URL+"/v1/payments/7", "k", `{"ts": 1}`).Check(t, 201, "7", false)
 	try.Post(t, server.URL+"/v1/payments/7", "k", `{"ts": 2}`).Check(t, 201, "7", true)
 	try.Post(t, server.URL+"/v1/payments/8", "k", `{}`).CheckProblem(t, 422, "mismatch")

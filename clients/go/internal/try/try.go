@@ -89,6 +89,23 @@ func Post(t testing.TB, url, key, body string, fields ...string) Answer {
 	return Answer{response.StatusCode, response.Header, string(content)}
 }
 
+// Broken posts and gets no answer, since the handler panics. The connection is a new one, for net/http
+// sends a request with a key again where one that it has used before breaks.
+func Broken(t testing.TB, url, key, body string) {
+	t.Helper()
+	r, err := http.NewRequest(http.MethodPost, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Idempotency-Key", key)
+	fresh := &http.Transport{DisableKeepAlives: true}
+	if response, err := fresh.RoundTrip(r); err == nil {
+		response.Body.Close()
+		t.Error("the panic did not reach the server", response.Status)
+	}
+}
+
 // Check compares status and body, and whether the answer is a replay.
 func (a Answer) Check(t testing.TB, status int, body string, replayed bool) {
 	t.Helper()
