@@ -245,12 +245,13 @@ func difference(header, outer http.Header) http.Header {
 	return result
 }
 
+// sanitize replaces control characters, and bytes that are not UTF-8, which Map reads as U+FFFD.
 func sanitize(text string) string {
 	text = strings.Map(func(c rune) rune {
 		if c < ' ' && c != '\t' || c == 0x7f {
 			return ' '
 		}
 		return c
-	}, strings.ToValidUTF8(text, "?"))
+	}, text)
 	return strings.Trim(text, " \t")
 }

@@ -120,11 +120,17 @@ func TestALateHolder(t *testing.T) {
 		route.OnLeaseLost = func(_ context.Context, e idempotency.Event) { lost <- e }
 		url := b.serve(b.leased(route), func(w http.ResponseWriter, r *http.Request) error {
 			try.Exec(b, b.pool, "SELECT idem_resolve('k', 'fail', scope => $1, principal => $1)", b.Name())
+			if r.URL.RawQuery == "fails" {
+				return errors.New("late")
+			}
 			return nil
 		})
 		try.Post(b, url, "k", `{}`).CheckProblem(b, 409, "in-progress")
 		try.Post(b, url, "k", `{}`).CheckProblem(b, 500, "failed")
-		if len(lost) != 1 {
+		try.Post(b, url+"?fails", "k", `{}`).CheckProblem(b, 422, "mismatch")
+		try.Exec(b, b.pool, "SELECT idem_forget('k', scope => $1, principal => $1)", b.Name())
+		try.Post(b, url+"?fails", "k", `{}`).CheckProblem(b, 409, "in-progress")
+		if len(lost) != 2 {
 			b.Error(len(lost))
 		}
 	})
@@ -134,7 +140,8 @@ func TestALateHolder(t *testing.T) {
 type faulty struct {
 	pgxidem.Pool
 	query  func(sql string) error
-	commit func(pgx.Tx) error
+	begin  func() error
+	commit func(context.Context, pgx.Tx) error
 }
 
 type failed struct{ error }
@@ -151,6 +158,11 @@ func (f *faulty) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row 
 }
 
 func (f *faulty) BeginTx(ctx context.Context, options pgx.TxOptions) (pgx.Tx, error) {
+	if f.begin != nil {
+		if err := f.begin(); err != nil {
+			return nil, err
+		}
+	}
 	tx, err := f.Pool.BeginTx(ctx, options)
 	return faultyTx{tx, f}, err
 }
@@ -162,7 +174,7 @@ type faultyTx struct {
 
 func (t faultyTx) Commit(ctx context.Context) error {
 	if t.f.commit != nil {
-		return t.f.commit(t.Tx)
+		return t.f.commit(ctx, t.Tx)
 	}
 	return t.Tx.Commit(ctx)
 }
@@ -222,21 +234,30 @@ func TestALostCompletion(t *testing.T) {
 // COMMIT is done and its answer lost: the record says so, and the work is not done again. Where it was
 // not done, the work is.
 func TestALostCommit(t *testing.T) {
-	for _, done := range []bool{true, false} {
-		t.Run(fmt.Sprint("done ", done), func(t *testing.T) {
+	for name, c := range map[string]struct{ done, late bool }{
+		"done": {done: true}, "not done": {}, "done and silent": {done: true, late: true}, "silent": {late: true},
+	} {
+		t.Run(name, func(t *testing.T) {
 			b := &bench{T: t, pool: try.Pool(t)}
 			var commits, runs atomic.Int32
-			store := pgxidem.New(&faulty{Pool: b.pool, commit: func(tx pgx.Tx) error {
+			store := pgxidem.New(&faulty{Pool: b.pool, commit: func(ctx context.Context, tx pgx.Tx) error {
 				if commits.Add(1) > 1 {
-					return tx.Commit(t.Context())
+					return tx.Commit(ctx)
 				}
-				if done {
-					_ = tx.Commit(t.Context())
+				if c.done {
+					_ = tx.Commit(ctx)
 				} else {
-					_ = tx.Rollback(t.Context())
+					_ = tx.Rollback(ctx)
+				}
+				if c.late {
+					<-ctx.Done()
+					return ctx.Err()
 				}
 				return errCut
 			}})
+			if c.late {
+				store.DatabaseTimeout = time.Second
+			}
 			url := b.serve(store.Transactional(b.route()), func(w http.ResponseWriter, r *http.Request) error {
 				if pgxidem.Tx(r.Context()).Commit(r.Context()) == nil {
 					t.Error("a handler could commit")
@@ -245,13 +266,83 @@ func TestALostCommit(t *testing.T) {
 				return err
 			})
 			want := "2"
-			if done {
+			if c.done {
 				want = "1"
 			}
-			try.Post(b, url, "k", `{}`).Check(b, 200, "", done)
+			try.Post(b, url, "k", `{}`).Check(b, 200, "", c.done)
 			if b.effects() != want {
 				t.Error(b.effects())
 			}
 		})
 	}
+}
+
+// The handler has run, nobody knows whether its transaction was committed, and then the database is
+// away: no option lets it run again without a claim.
+func TestADoubtIsNotRunUnprotected(t *testing.T) {
+	b := &bench{T: t, pool: try.Pool(t)}
+	var runs atomic.Int32
+	store := pgxidem.New(&faulty{Pool: b.pool,
+		begin: func() error {
+			if runs.Load() > 0 {
+				return errCut
+			}
+			return nil
+		},
+		commit: func(ctx context.Context, tx pgx.Tx) error {
+			_ = tx.Commit(ctx)
+			return errCut
+		}})
+	route := b.route()
+	route.UnprotectedWithoutDatabase = true
+	url := b.serve(store.Transactional(route), func(http.ResponseWriter, *http.Request) error {
+		runs.Add(1)
+		return nil
+	})
+	try.Post(b, url, "k", `{}`).CheckProblem(b, 503, "unavailable")
+	if runs.Load() != 1 {
+		t.Error(runs.Load())
+	}
+}
+
+// The client goes away: leased work goes on, and its answer waits for the client's next try.
+func TestLeasedWorkOutlivesItsClient(t *testing.T) {
+	withEach(t, func(b *bench) {
+		route := b.route()
+		route.Scope = b.Name()
+		entered := make(chan struct{})
+		var outer context.Context
+		protected := b.leased(route)
+		protect := func(next http.Handler) http.Handler {
+			inner := protected(next)
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if outer == nil {
+					outer = r.Context()
+				}
+				inner.ServeHTTP(w, r)
+			})
+		}
+		url := b.serve(protect, func(w http.ResponseWriter, r *http.Request) error {
+			close(entered)
+			<-outer.Done()
+			if r.Context().Err() != nil {
+				b.Error("the work's context has ended with its client")
+			}
+			_, err := io.WriteString(w, "done")
+			return err
+		})
+		ctx, leave := context.WithCancel(b.Context())
+		r, _ := http.NewRequestWithContext(ctx, "POST", url, strings.NewReader(`{}`))
+		r.Header.Set("Idempotency-Key", "k")
+		r.Header.Set("Content-Type", "application/json")
+		go func() {
+			<-entered
+			leave()
+		}()
+		if _, err := http.DefaultClient.Do(r); err == nil {
+			b.Error("there is an answer")
+		}
+		b.until("SELECT status = 'completed' FROM idem_get('k', scope => $1, principal => $1)")
+		try.Post(b, url, "k", `{}`).Check(b, 200, "done", true)
+	})
 }

@@ -18,8 +18,8 @@ type Row interface{ Scan(dest ...any) error }
 type Database[Tx any] interface {
 	// Begin starts a transaction. Its context ends after the transaction.
 	Begin(ctx context.Context) (Tx, error)
+	// Commit and Rollback give the connection back, whatever becomes of it.
 	Commit(ctx context.Context, tx Tx) error
-	// Rollback gives the connection back, whatever state it is in.
 	Rollback(ctx context.Context, tx Tx) error
 	// Query runs a statement in a transaction.
 	Query(ctx context.Context, tx Tx, sql string, args ...any) Row
@@ -75,7 +75,6 @@ func (s *Store[Tx]) inTransaction(ctx context.Context, extra time.Duration,
 	ended = true
 	if err == nil && commit {
 		if err = s.db.Commit(ctx, tx); err != nil {
-			_ = s.rollback(ctx, tx)
 			return late(ctx, ofDatabase(commitError{err}))
 		}
 		return nil
