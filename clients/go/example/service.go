@@ -34,6 +34,7 @@ type task struct {
 	Status                int
 	Headers               [][2]string
 	Body                  []byte
+	Repeat                int
 }
 
 func (s *service) handle(w http.ResponseWriter, r *http.Request) error {
@@ -42,7 +43,7 @@ func (s *service) handle(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	do := task{Status: http.StatusCreated}
+	do := task{Status: http.StatusCreated, Repeat: 1}
 	isJSON := strings.Contains(r.Header.Get("Content-Type"), "json") && bytes.HasPrefix(bytes.TrimSpace(body), []byte("{"))
 	if !isJSON || json.Unmarshal(body, &do) != nil {
 		if err := s.effect(ctx, "raw"); err != nil {
@@ -59,10 +60,12 @@ func (s *service) handle(w http.ResponseWriter, r *http.Request) error {
 	}
 	w.WriteHeader(do.Status)
 	if r.URL.Path == "/streamed" {
-		return stream(w, do.Body)
+		return stream(w, bytes.Repeat(do.Body, do.Repeat))
 	}
-	if len(do.Body) > 0 {
-		_, err = w.Write(do.Body)
+	for range do.Repeat {
+		if len(do.Body) > 0 && err == nil {
+			_, err = w.Write(do.Body)
+		}
 	}
 	return err
 }
