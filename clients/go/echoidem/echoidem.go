@@ -1,4 +1,4 @@
-// Package echoidem makes the middlewares of idempotency ones of echo's.
+// Package echoidem makes the middlewares of idempotency ones of echo 4.
 package echoidem
 
 import (
@@ -14,9 +14,9 @@ import (
 //
 //	e.POST("/payments", pay, echoidem.Middleware(store.Transactional(route)))
 //
-// What a handler returns becomes an answer before the claim ends (echo.WrapMiddleware would let it
-// pass by): an *echo.HTTPError is one, and any other error means that the handler has failed, as
-// idempotency.Fail does.
+// An error that a handler returns becomes an answer before the claim ends (echo.WrapMiddleware would
+// let it pass by): an *echo.HTTPError below 500 is kept like others. Any other error means that the
+// handler has failed, as idempotency.Fail does.
 func Middleware(protect func(http.Handler) http.Handler) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
