@@ -55,6 +55,17 @@ class FirstRequestsAndRepeats(PaymentsTest):
         self.assert_replay_of(first, self.pay())
         self.assertEqual(self.database.charges(self.tenant), 1)
 
+    def test_same_key_with_another_query_is_422(self):
+        for first, second in (("?dry_run=true", "?dry_run=false"), ("?a=1", "")):
+            with self.subTest(first, second=second):
+                send = lambda query: self.pod.send(
+                    "POST", f"/payments{query}", payment(), tenant=self.tenant, key=f"k{first}"
+                )
+                made = send(first)
+                self.assert_executed(made)
+                self.assert_problem(send(second), 422, "mismatch")
+                self.assert_replay_of(made, send(first))
+
     def test_nested_field_changed_is_422(self):
         nested = {"cart": {"items": [{"sku": "a", "n": 1}, {"sku": "b", "n": 2}]}}
         changed = {"cart": {"items": [{"sku": "a", "n": 1}, {"sku": "b", "n": 3}]}}

@@ -11,8 +11,9 @@ namespace idempotency {
 namespace {
 
 // A key that is missing or malformed is an outcome like any other, so one statement decides it all.
-// $1 the header field, or NULL; $2 whether to generate a key for NULL; $3 body; $4 method; $5 path;
-// $6 excluded fields as JSON; $7 scope; $8 principal; $9 ttl, $10 lease, $11 wait in milliseconds.
+// $1 the header field, or NULL; $2 whether to generate a key for NULL; $3 body; $4 method; $5
+// target, with the query string; $6 excluded fields as JSON; $7 scope; $8 principal; $9 ttl, $10
+// lease, $11 wait in milliseconds.
 constexpr char kBegin[] = R"(
 WITH asked AS MATERIALIZED (
     SELECT CASE
@@ -54,9 +55,9 @@ std::optional<long long> milliseconds(const std::optional<std::chrono::milliseco
 pqxx::row ask(pqxx::transaction_base& tx, const Call& call, const Options& options) {
     return tx.exec_params1(kBegin, key_field(call.request, options.strict_keys),
                            options.keys == Keys::Generated, call.request.body, call.request.method,
-                           call.request.path, nlohmann::json(options.exclude).dump(), options.scope,
-                           call.principal, milliseconds(options.ttl), options.lease.count(),
-                           options.wait.count());
+                           call.request.target, nlohmann::json(options.exclude).dump(),
+                           options.scope, call.principal, milliseconds(options.ttl),
+                           options.lease.count(), options.wait.count());
 }
 
 Claim claim_in(const pqxx::row& row, const Call& call, const Options& options) {

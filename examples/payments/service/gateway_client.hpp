@@ -9,7 +9,11 @@
 namespace payments {
 
 struct GatewayAnswer {
-    bool declined = false;
+    enum Kind {
+        Charged,
+        Declined,
+        Refused,  // otherwise, and would be again
+    } kind;
     std::string charge;
 };
 
