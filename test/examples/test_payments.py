@@ -122,6 +122,24 @@ class FirstRequestsAndRepeats(PaymentsTest):
         self.assert_replay_of(first, repeat)
         self.assertNotIn("Set-Cookie", repeat.headers)
 
+    def test_body_that_was_left_out_is_said_to_be_left_out(self):
+        self.database.run(
+            "SELECT idem_policy_set('POST /payments', exclude_fields => ARRAY['client_sent_at'],"
+            " max_body_bytes => 1000, on_large_body => 'omit')"
+        )
+        try:
+            first = self.pod.pay(payment("tok_large"), tenant=self.tenant, key=self.key)
+            self.assert_executed(first)
+            again = self.other.pay(payment("tok_large"), tenant=self.tenant, key=self.key)
+        finally:
+            self.database.run(
+                "SELECT idem_policy_set('POST /payments', key_required => true,"
+                " exclude_fields => ARRAY['client_sent_at'])"
+            )
+        self.assertEqual((again.status, again.body), (201, b""))
+        self.assertEqual(again.headers["Idempotent-Body"], "omitted")
+        self.assertTrue(again.replayed)
+
     def test_binary_body_is_replayed_byte_for_byte(self):
         first = self.pay(body=payment("tok_binary"))
         self.assert_executed(first)

@@ -163,10 +163,23 @@ class FailingGateway(TransferTest):
         self.assert_retry_succeeds(failed)
 
     def test_handler_throwing_leaves_the_key_retryable(self):
+        """It may have had effects, and says so."""
         answer = self.transfer(self.pod, payment("tok_throw"))
         self.assert_problem(answer, 500)
+        self.assertIn("may have had effects", answer.json()["detail"])
         self.assertEqual(self.database.record(self.tenant, self.key)[:2], ("retryable", 1))
         self.assertEqual(self.gateway.charges(), [])
+
+    def test_transfer_that_an_operator_gave_up_is_answered_500(self):
+        """Without a status of its own; never as a success without a body."""
+        self.gateway.control(fail_next=1)
+        self.transfer(self.pod)
+        self.database.value(
+            "SELECT idem_resolve(%s, 'fail', 'POST /transfers', %s)", self.key, self.tenant
+        )
+        answer = self.transfer(self.other)
+        self.assert_problem(answer, 500, "failed")
+        self.assertTrue(answer.replayed)
 
     def test_failed_transfer_stays_bound_to_its_payload(self):
         self.gateway.control(fail_next=1)
@@ -243,6 +256,17 @@ class HostileGateway(TransferTest):
         self.key = unique("key")
         self.hostile.answers(json_answer(201, good))
         self.assert_executed(self.transfer(self.pod))
+
+
+class DrippingGateway(TransferTest):
+    def test_answer_that_drips_is_waited_for_no_longer_than_the_whole_call_may_take(self):
+        hostile = Hostile()
+        self.addCleanup(hostile.close)
+        hostile.drips(b"HTTP/1.1 201 X\r\nContent-Length: 1000000\r\n\r\n")
+        pod = Pod(self.database.conninfo, hostile, "--gateway-timeout", "1000")
+        self.addCleanup(pod.close)
+        self.assert_problem(self.transfer(pod), 502)
+        self.assertEqual(self.status(), "retryable")
 
 
 class KilledProcess(TransferTest):

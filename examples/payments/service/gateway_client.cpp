@@ -11,10 +11,10 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::chrono::seconds kConnectTimeout{2};
-constexpr std::chrono::seconds kAnswerTimeout{30};
+constexpr std::chrono::milliseconds kConnectTimeout{2000};
 
 constexpr std::size_t kLongestId = 200;
+constexpr std::size_t kLongestAnswer = 65536;
 
 // An answer that could not be given again to the client, or looked up at the gateway, is none.
 bool is_id(const json& id) {
@@ -41,11 +41,11 @@ bool says_later(int status) {
            status == 429;
 }
 
-std::optional<GatewayAnswer> understood(const httplib::Result& result, const Money& amount) {
-    if (!result || says_later(result->status)) return std::nullopt;
-    if (result->status == 201) return charged(result->body, amount);
-    if (result->status == 402) return GatewayAnswer{GatewayAnswer::Declined, ""};
-    if (result->status >= 400 && result->status < 500) {
+std::optional<GatewayAnswer> understood(int status, const std::string& body, const Money& amount) {
+    if (says_later(status)) return std::nullopt;
+    if (status == 201) return charged(body, amount);
+    if (status == 402) return GatewayAnswer{GatewayAnswer::Declined, ""};
+    if (status >= 400 && status < 500) {
         return GatewayAnswer{GatewayAnswer::Refused, ""};
     }
     return std::nullopt;
@@ -53,19 +53,35 @@ std::optional<GatewayAnswer> understood(const httplib::Result& result, const Mon
 
 }  // namespace
 
-// A client for each call: they are cheap, and not made for several threads.
+// A client for each call: they are cheap, and not made for several threads. Its own limits are for
+// each read, so a gateway that drips is cut off from outside.
 std::optional<GatewayAnswer> GatewayClient::charge(const std::string& key, const Money& amount,
                                                    const std::string& reference,
-                                                   const std::string& card) const {
-    httplib::Client client(url_);
-    client.set_connection_timeout(kConnectTimeout);
-    client.set_read_timeout(kAnswerTimeout);
+                                                   const std::string& card) {
     const json order = {{"amount", amount.value},
                         {"currency", amount.currency},
                         {"reference", reference},
                         {"card", card}};
-    const httplib::Headers headers = {{"Idempotency-Key", json(key).dump()}};
-    return understood(client.Post("/charges", headers, order.dump(), "application/json"), amount);
+    httplib::Request request;
+    request.method = "POST";
+    request.path = "/charges";
+    request.set_header("Idempotency-Key", json(key).dump());
+    request.set_header("Content-Type", "application/json");
+    request.body = order.dump();
+    std::string body;
+    request.content_receiver = [&body](const char* part, std::size_t size, auto, auto) {
+        body.append(part, size);
+        return body.size() <= kLongestAnswer;
+    };
+
+    httplib::Client client(url_);
+    client.set_connection_timeout(std::min(timeout_, kConnectTimeout));
+    client.set_read_timeout(timeout_);
+    const auto deadline =
+        watchdog_.at(idempotency::Clock::now() + timeout_, [&client] { client.stop(); });
+    const auto result = client.send(request);
+    if (!result) return std::nullopt;
+    return understood(result->status, body, amount);
 }
 
 }  // namespace payments

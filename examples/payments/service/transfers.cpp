@@ -1,14 +1,15 @@
 #include "transfers.hpp"
 
+#include <idempotency/problem.hpp>
 #include "answers.hpp"
 #include "fields.hpp"
-#include "idempotency/problem.hpp"
+#include "json_body.hpp"
 
 namespace payments {
 namespace {
 
-using idempotency::Call;
-using idempotency::LeasedClaim;
+using idempotency::Ended;
+using idempotency::Exchange;
 using nlohmann::json;
 
 // What the gateway is told is a function of the client's key: however often this is run again, also
@@ -29,7 +30,7 @@ constexpr char kSettle[] = R"(
 UPDATE payments.transfer SET status = 'done', gateway_charge = $2, amount = $3::numeric, currency = $4
  WHERE id = $1)";
 
-json reserve(pqxx::work& tx, const Call& call, const Money& amount) {
+json reserve(pqxx::work& tx, const Exchange& call, const Money& amount) {
     const auto row =
         tx.exec_params1(kReserve, call.principal, call.key, amount.value, amount.currency);
     return {{"transfer", row["id"].as<std::string>()},
@@ -37,18 +38,18 @@ json reserve(pqxx::work& tx, const Call& call, const Money& amount) {
 }
 
 // The same request would be refused again.
-httplib::Response refused_by_gateway() {
+idempotency::Answer refused_by_gateway() {
     return idempotency::problem(422, "/problems/refused-by-gateway", "Refused by the gateway",
                                 "The payment gateway does not accept this transfer; send another "
                                 "with a new key.");
 }
 
-httplib::Response decline(pqxx::work& tx, const json& state, const GatewayAnswer& answer) {
+idempotency::Answer decline(pqxx::work& tx, const json& state, const GatewayAnswer& answer) {
     tx.exec_params0(kDecline, state.at("transfer").get<std::string>());
     return answer.kind == GatewayAnswer::Declined ? declined() : refused_by_gateway();
 }
 
-httplib::Response settle(pqxx::work& tx, const json& state, const Money& amount) {
+idempotency::Answer settle(pqxx::work& tx, const json& state, const Money& amount) {
     const auto id = state.at("transfer").get<std::string>();
     const auto charge = state.at("gateway_charge").get<std::string>();
     tx.exec_params0(kSettle, id, charge, amount.value, amount.currency);
@@ -56,7 +57,7 @@ httplib::Response settle(pqxx::work& tx, const json& state, const Money& amount)
                          {{"id", id}, {"gateway_charge", charge}, {"amount", to_json(amount)}});
 }
 
-httplib::Response bad_gateway() {
+idempotency::Answer bad_gateway() {
     return idempotency::problem(502, "/problems/bad-gateway", "Bad gateway",
                                 "The payment gateway gave no answer; repeat the request with the "
                                 "same key.");
@@ -66,11 +67,11 @@ httplib::Response bad_gateway() {
 
 // Each step is skipped by an attempt that finds it done. The gateway's answer is noted before
 // anything is made of it.
-httplib::Response Transfers::create(LeasedClaim& claim, const Call& call) const {
-    Fields fields(call.body);
+Ended Transfers::create(idempotency::LeasedClaim<Driver> claim, const Exchange& call) const {
+    Fields fields(parse_json(call.request.body));
     const Money amount = fields.money("amount");
     const std::string card = fields.text("card", "");
-    if (fields.faulty()) return fields.refusal();
+    if (fields.faulty()) return std::move(claim).finish(fields.refusal());
 
     if (claim.recovery_point().empty()) {
         claim.step("reserved", [&](pqxx::work& tx) { return reserve(tx, call, amount); });
@@ -82,15 +83,17 @@ httplib::Response Transfers::create(LeasedClaim& claim, const Call& call) const 
         claim.ensure_held();
         const auto answer =
             gateway_.charge(state.at("gateway_key"), amount, state.at("transfer"), card);
-        if (!answer) return bad_gateway();
+        if (!answer) return std::move(claim).finish(bad_gateway());
         if (answer->kind != GatewayAnswer::Charged) {
-            return claim.complete([&](pqxx::work& tx) { return decline(tx, state, *answer); });
+            return std::move(claim).finish(
+                [&](pqxx::work& tx) { return decline(tx, state, *answer); });
         }
         cards_.crash_at_first(card, claim.attempt());
         state["gateway_charge"] = answer->charge;
         claim.step("charged", [&](pqxx::work&) { return state; });
     }
-    return claim.complete([&](pqxx::work& tx) { return settle(tx, claim.state(), amount); });
+    const json state = claim.state();
+    return std::move(claim).finish([&](pqxx::work& tx) { return settle(tx, state, amount); });
 }
 
 }  // namespace payments
