@@ -95,7 +95,9 @@ class Handler {
         }
         if (order.value("throw", false)) throw std::runtime_error("thrown by the handler");
         if (order.value("exit", false)) _exit(3);
-        Answer answer{order.value("status", 201), {}, from_base64(order.value("body", ""))};
+        Answer answer{order.value("status", 201), {}, ""};
+        const auto part = from_base64(order.value("body", ""));
+        for (int i = order.value("repeat", 1); i > 0; --i) answer.body += part;
         for (const auto& field : order.value("headers", json::array())) {
             answer.headers.emplace_back(field.at(0), field.at(1));
         }
@@ -178,10 +180,13 @@ class Server {
 
     idempotency::Hook hook(const char* name) {
         return [this, name](const idempotency::Event& event) {
-            ::run(others_,
-                  "INSERT INTO hook (name, scope, key, attempt, outcome)"
-                  " VALUES ($1, $2, $3, $4::integer, $5)",
-                  {name, event.scope, event.key, std::to_string(event.attempt), event.outcome});
+            const auto loan = others_.lend();
+            const auto limit = loan->limit(Milliseconds(2000));
+            Pqxx::run_alone(
+                **loan,
+                "INSERT INTO hook (name, scope, key, attempt, outcome)"
+                " VALUES ($1, $2, $3, $4::integer, $5)",
+                {name, event.scope, event.key, std::to_string(event.attempt), event.outcome});
         };
     }
 

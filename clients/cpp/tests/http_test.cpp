@@ -131,8 +131,8 @@ TEST(Digest, is_that_of_the_page) {
 }
 
 TEST(Conninfo, gets_keepalives_that_the_callers_words_win_over) {
-    EXPECT_EQ(with_keepalives("dbname=x").find("connect_timeout=2 "), 0U);
-    const auto uri = with_keepalives("postgresql://h/db?connect_timeout=9");
+    EXPECT_EQ(with_keepalives("dbname=x", Milliseconds(1500)).find("connect_timeout=2 "), 0U);
+    const auto uri = with_keepalives("postgresql://h/db?connect_timeout=9", Milliseconds(2000));
     EXPECT_NE(uri.find("&tcp_user_timeout="), std::string::npos);
     EXPECT_EQ(uri.find("connect_timeout=2"), std::string::npos);
 }

@@ -58,9 +58,9 @@ std::optional<Answer> Connection::read() {
         return std::nullopt;
     }
     try {
-        if (more && (admission_ || read_head()) && read_body()) {
-            complete_ = true;
-            phase_ = Working;
+        if (more && (admission_ || read_head())) {
+            complete_ = !refused_ && read_body();
+            if (refused_ || complete_) phase_ = Working;
         }
     } catch (const Fault& fault) {
         phase_ = Working;
@@ -85,6 +85,9 @@ bool Connection::read_head() {
     framing_ = framing_of(request_);
     admission_ = routes_.admit(request_);
     const auto limit = admission_->route->max_request_bytes;
+    const auto& refuses = admission_->route->refuses;
+    refused_ = refuses && refuses(request_);
+    if (refused_) return true;
     if (framing_.length > limit) throw Fault{413, "The body is too large."};
     if (framing_.chunked) chunks_.emplace(limit);
     if (framing_.expects_continue && framing_.has_body() && input_.empty()) {

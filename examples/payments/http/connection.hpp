@@ -52,6 +52,7 @@ class Connection {
     Clock::time_point deadline_;
     Phase phase_ = Reading;
     bool has_begun_ = false;
+    bool refused_ = false;   // whatever its body is
     bool complete_ = false;  // the request has been read to its end
     bool hung_up_ = false;
     std::string input_;

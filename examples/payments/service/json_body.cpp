@@ -29,7 +29,9 @@ json parse_json(const std::string& text) {
 }
 
 idempotency::Route json_only(idempotency::Route route) {
-    route.answer = [answer = std::move(route.answer)](const auto& request, const auto& principal) {
+    route.answer = [answer = std::move(route.answer), refuses = route.refuses](
+                       const auto& request, const auto& principal) {
+        if (refuses && refuses(request)) return answer(request, principal);
         const auto type = idempotency::media_type(request.headers);
         if (!idempotency::is_json(type)) return unsupported_media_type();
         refuse_depth(request.body);

@@ -6,6 +6,7 @@
 //     static int socket(Connection&);
 //     static bool is_open(Connection&);
 //     static Row run(Transaction&, const char* statement, const Values&);  // the first row
+//     static Row run_alone(Connection&, const char* statement, const Values&);  // autocommit
 //     static Failure failure(const std::exception&);
 //
 // There are two: Pqxx (pqxx.hpp) and Libpq (libpq.hpp).

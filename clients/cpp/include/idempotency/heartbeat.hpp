@@ -107,7 +107,7 @@ class Heartbeat {
                 next = Clock::now() + lease_.duration() / 10;
             }
         }
-        if (lease_.lost() && !is_stopping()) tell();
+        if (lease_.lost()) tell();
     }
 
     // False when it is time to end.
@@ -116,21 +116,15 @@ class Heartbeat {
         return !stop_.wait_until(lock, moment, [this] { return stopping_; });
     }
 
-    bool is_stopping() {
-        const std::lock_guard<std::mutex> lock(mutex_);
-        return stopping_;
-    }
-
     // One that has no answer after a sixth of the lease has failed.
     bool beat(std::unique_ptr<typename Driver::Connection>& connection) try {
         if (!connection) connection = pool_.connect();
         std::atomic<bool> cut{false};
         const auto guard = pool_.cut_at(Clock::now() + lease_.duration() / 6, *connection, cut);
-        typename Driver::Transaction tx(*connection);
-        protocol::extend(
-            [&](const char* sql, const Values& values) { return Driver::run(tx, sql, values); },
-            claim_);
-        tx.commit();
+        const auto run = [&](const char* sql, const Values& values) {
+            return Driver::run_alone(*connection, sql, values);
+        };
+        protocol::extend(run, claim_);
         return true;
     } catch (const std::exception& error) {
         if (failure_of<Driver>(error).is_lost_claim()) lease_.lose();

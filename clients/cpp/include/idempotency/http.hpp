@@ -146,8 +146,27 @@ class Parameters {
     }
 
     bool bytes() {
-        skip([](char c) { return alpha(c) || digit(c) || one_of(c, "+/="); });
+        skip([](char c) { return alpha(c) || digit(c) || one_of(c, "+/"); });
+        skip([](char c) { return c == '='; });
         return take(':');
+    }
+
+    // A Display String. Whether the escaped bytes are UTF-8 is nobody's concern here.
+    bool display() {
+        const auto hex = [this] {
+            const bool good = !rest_.empty() && one_of(rest_.front(), "0123456789abcdef");
+            if (good) rest_.remove_prefix(1);
+            return good;
+        };
+        if (!take('"')) return false;
+        while (!rest_.empty()) {
+            const char c = rest_.front();
+            rest_.remove_prefix(1);
+            if (c == '"') return true;
+            if (c < ' ' || c > '~') return false;
+            if (c == '%' && !(hex() && hex())) return false;
+        }
+        return false;
     }
 
     bool token() {
@@ -170,6 +189,7 @@ class Parameters {
         if (take(':')) return bytes();
         if (take('?')) return take('0') || take('1');
         if (take('@')) return date();
+        if (take('%')) return display();
         return false;
     }
 

@@ -39,6 +39,16 @@ auto run_in(typename Driver::Transaction& tx) {
     return [&tx](const char* sql, const Values& values) { return Driver::run(tx, sql, values); };
 }
 
+// One statement in a transaction of its own, on a connection of its own.
+template <typename Driver, typename Statement>
+auto alone(Pool<Driver>& pool, Milliseconds longer, const Statement& statement) {
+    const auto loan = pool.lend();
+    const auto limit = loan->limit(pool.options().timeout + longer);
+    return statement([&](const char* sql, const Values& values) {
+        return Driver::run_alone(**loan, sql, values);
+    });
+}
+
 inline bool complete(const protocol::Run& run, const ClaimId& claim, const Answer& answer,
                      const Rules& rules) {
     if (answer.body.size() <= rules.max_answer_bytes) {
@@ -83,9 +93,47 @@ struct LeasedWork {
     Decision found;
     const Rules& rules;
     Lease lease;
+    std::function<void()> on_lost;
+    std::atomic<bool> told{false};
+    // While it is being ended, a beat that finds no claim any more says nothing.
     std::atomic<bool> ending{false};
-    bool ended = false;
+    std::atomic<bool> ended{false};
+
+    void tell_lost() noexcept {
+        if (ended || told.exchange(true) || !on_lost) return;
+        try {
+            on_lost();
+        } catch (...) {  // a hook's failure is nobody's
+        }
+    }
+
+    struct Ending {
+        explicit Ending(LeasedWork& its_work) : work(its_work) { work.ending = true; }
+        ~Ending() { work.ending = false; }
+        LeasedWork& work;
+    };
 };
+
+// Retryably, never as if nothing had happened. Of an answer that was lost, "the claim has ended" is
+// the answer.
+template <typename Driver>
+void give_up(LeasedWork<Driver>& work, const std::string& error) {
+    bool in_doubt = false;
+    for (int attempt = 1;; ++attempt) {
+        try {
+            return alone(work.pool, Milliseconds(0), [&](const protocol::Run& run) {
+                protocol::fail(run, work.found.claim, error);
+            });
+        } catch (const std::exception& problem) {
+            const auto failure = failure_of<Driver>(problem);
+            if (in_doubt && failure.is_lost_claim()) return;
+            in_doubt = failure.is_connection();
+            const bool again = in_doubt || failure.is_serialization();
+            if (!again || attempt >= work.rules.attempts) throw;
+        }
+        pause_before_attempt(attempt);
+    }
+}
 
 }  // namespace detail
 
@@ -119,14 +167,17 @@ class LeasedClaim {
     }
 
     // A step's effects in the database and the recovery point behind it, in one transaction. A
-    // holder that has lost its claim changes nothing.
+    // holder that has lost its claim changes nothing. Whether a COMMIT without an answer has
+    // happened, the record says, to the next attempt: so that is a failure here.
     void step(const std::string& recovery_point, const Step& effects) {
-        auto state = in_transaction([&](Transaction& tx) {
-            auto noted = effects(tx);
+        nlohmann::json state;
+        const auto note = [&](Transaction& tx) {
+            state = effects(tx);
             protocol::checkpoint(detail::run_in<Driver>(tx), work().found.claim, recovery_point,
-                                 noted);
-            return noted;
-        });
+                                 state);
+            return true;
+        };
+        in_transaction(note, /* again_after_commit */ false);
         work().found.recovery_point = recovery_point;
         work().found.state = std::move(state);
     }
@@ -137,79 +188,71 @@ class LeasedClaim {
         return std::move(*this).finish([&](Transaction&) { return answer; });
     }
 
-    // The last step's effects and the answer, in one transaction.
+    // The last step's effects and the answer, in one transaction. Where its COMMIT has had no
+    // answer it is done again: of a claim that has ended, the effects are rolled back, and the
+    // answer is that of the first time.
     Ended finish(const LastStep& effects) && {
-        work().ending = true;
-        std::optional<Answer> dropped;
-        Answer kept = in_transaction(
-            [&](Transaction& tx) {
-                Answer answer = storable(effects(tx));
-                if (!work().rules.keep(answer.status)) throw NotKept{answer};
-                detail::complete(detail::run_in<Driver>(tx), work().found.claim, answer,
-                                 work().rules);
-                return answer;
-            },
-            dropped);
-        if (dropped) {
-            return std::move(*this).fail("answered " + std::to_string(dropped->status), *dropped);
+        const typename detail::LeasedWork<Driver>::Ending ending(work());
+        Answer answer;
+        bool kept = true;
+        const auto end = [&](Transaction& tx) {
+            Answer made = storable(effects(tx));
+            kept = work().rules.keep(made.status);
+            const bool first = kept && detail::complete(detail::run_in<Driver>(tx),
+                                                        work().found.claim, made, work().rules);
+            if (first || !kept) answer = std::move(made);
+            return first;
+        };
+        in_transaction(end, /* again_after_commit */ true);
+        if (!kept) {
+            const auto error = "answered " + std::to_string(answer.status);
+            return std::move(*this).fail(error, std::move(answer));
         }
-        take().ended = true;
-        return Ended(std::move(kept));
+        work().ended = true;
+        work_ = nullptr;
+        return Ended(std::move(answer));
     }
 
     // Gives the claim up, to be tried again from the last recovery point.
     Ended fail(const std::string& error, Answer answer) && {
-        work().ending = true;
-        in_transaction([&](Transaction& tx) {
-            protocol::fail(detail::run_in<Driver>(tx), work().found.claim, error);
-            return 0;
-        });
-        take().ended = true;
+        ensure_held();
+        const typename detail::LeasedWork<Driver>::Ending ending(work());
+        detail::give_up(work(), error);
+        work().ended = true;
+        work_ = nullptr;
         return Ended(storable(std::move(answer)));
     }
 
   private:
-    struct NotKept {
-        Answer answer;
-    };
-
     detail::LeasedWork<Driver>& work() const {
         if (work_ == nullptr) throw std::logic_error("the claim has ended");
         return *work_;
     }
-    detail::LeasedWork<Driver>& take() {
-        auto& taken = work();
-        work_ = nullptr;
-        return taken;
-    }
 
-    // Again where it fails to serialize. Whether a lost COMMIT has happened, the record says, to
-    // the next attempt: so that is a failure here.
+    // Commits where the effects say so. Again where it fails to serialize or loses its connection.
     template <typename Effects>
-    auto in_transaction(const Effects& effects) {
+    void in_transaction(const Effects& effects, bool again_after_commit) {
         for (int attempt = 1;; ++attempt) {
             ensure_held();
+            bool connected = false, committing = false;
             try {
                 const auto loan = work().pool.lend();
+                connected = true;
                 Transaction tx(**loan);
-                auto result = effects(tx);
+                if (!effects(tx)) return;
                 const auto limit = loan->limit(work().pool.options().timeout);
+                committing = true;
                 tx.commit();
-                return result;
+                return;
             } catch (const std::exception& error) {
-                const bool again = failure_of<Driver>(error).is_serialization();
+                const auto failure = failure_of<Driver>(error);
+                const bool again =
+                    failure.is_serialization() ||
+                    (failure.is_connection() && connected && (again_after_commit || !committing));
                 if (!again || attempt >= work().rules.attempts) throw;
             }
             detail::pause_before_attempt(attempt);
         }
-    }
-
-    template <typename Effects>
-    Answer in_transaction(const Effects& effects, std::optional<Answer>& dropped) try {
-        return in_transaction(effects);
-    } catch (const NotKept& not_kept) {
-        dropped = not_kept.answer;
-        return {};
     }
 
     detail::LeasedWork<Driver>* work_;
@@ -225,38 +268,52 @@ std::pair<Decision, std::optional<Answer>> leased(
     const std::function<void(const Decision&)>& on_lost = {}) {
     const auto duration = call.lease.value_or(Milliseconds(30000));
     call.lease = duration;
-    const auto sent = Clock::now();
-    // Committed on its own, so that the claim outlives this process.
-    Decision decision = [&] {
-        const auto loan = pool.lend();
-        const auto limit =
-            loan->limit(pool.options().timeout + call.wait.value_or(Milliseconds(0)));
-        typename Driver::Transaction tx(**loan);
-        auto found = protocol::begin(detail::run_in<Driver>(tx), call);
-        tx.commit();
-        return found;
-    }();
+    auto sent = Clock::now();
+    Decision decision;
+    for (int attempt = 1;; ++attempt) {
+        bool connected = false;
+        try {
+            // Committed on its own, so that the claim outlives this process. If only the answer is
+            // lost, the claim is nobody's until its lease has ended, and we are told so.
+            decision = detail::alone(pool, call.wait.value_or(Milliseconds(0)),
+                                     [&](const protocol::Run& run) {
+                                         connected = true;
+                                         sent = Clock::now();
+                                         return protocol::begin(run, call);
+                                     });
+            break;
+        } catch (const std::exception& error) {
+            const auto failure = failure_of<Driver>(error);
+            const bool again = failure.is_serialization() || (failure.is_connection() && connected);
+            if (!again || attempt >= rules.attempts) throw;
+        }
+        detail::pause_before_attempt(attempt);
+    }
     if (!decision.execute()) return {std::move(decision), std::nullopt};
 
     detail::LeasedWork<Driver> state(pool, decision, rules, sent, duration);
+    if (on_lost) state.on_lost = [&] { on_lost(decision); };
     try {
         if (on_execute) on_execute(decision);
         const Heartbeat<Driver> heartbeat(pool, state.lease, decision.claim, [&] {
-            if (on_lost && !state.ending) on_lost(decision);
+            if (!state.ending) state.tell_lost();
         });
         Ended ended = work(LeasedClaim<Driver>(state));
         return {decision, ended.answer()};
     } catch (...) {
-        // Where this fails too, the lease runs out by itself, and the next request goes on from the
+        if (state.ended) throw;
+        if (state.lease.lost()) {
+            state.tell_lost();
+            throw ClaimLost();
+        }
+        // Where this fails, the lease runs out by itself, and the next request goes on from the
         // last recovery point.
-        if (!state.ended) {
-            try {
-                const auto loan = pool.lend();
-                const auto limit = loan->limit(pool.options().timeout);
-                typename Driver::Transaction tx(**loan);
-                protocol::fail(detail::run_in<Driver>(tx), decision.claim, "the handler failed");
-                tx.commit();
-            } catch (const std::exception&) {
+        try {
+            detail::give_up(state, "the handler failed");
+        } catch (const std::exception& error) {
+            if (failure_of<Driver>(error).is_lost_claim()) {
+                state.tell_lost();
+                throw ClaimLost();
             }
         }
         throw;

@@ -105,6 +105,9 @@ struct Libpq {
     static Row run(Transaction& tx, const char* statement, const Values& values) {
         return tx.run(statement, values);
     }
+    static Row run_alone(Connection& connection, const char* statement, const Values& values) {
+        return connection.run(statement, values);
+    }
     static Failure failure(const std::exception& error) {
         const auto* sql = dynamic_cast<const SqlError*>(&error);
         if (sql == nullptr) return {};

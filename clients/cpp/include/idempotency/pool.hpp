@@ -26,10 +26,15 @@ class NoConnection : public std::runtime_error {
 
 // For a connection that hears nothing any more: what is sent and not received, and what is silent,
 // is found dead. The caller's own words stand behind these and win.
-inline std::string with_keepalives(const std::string& conninfo) {
+inline std::string with_keepalives(const std::string& conninfo,
+                                   std::chrono::milliseconds connect_timeout) {
+    const auto seconds = std::chrono::ceil<std::chrono::seconds>(connect_timeout).count();
     const std::vector<std::pair<std::string, std::string>> defaults = {
-        {"connect_timeout", "2"},  {"keepalives_idle", "10"},     {"keepalives_interval", "5"},
-        {"keepalives_count", "3"}, {"tcp_user_timeout", "10000"},
+        {"connect_timeout", std::to_string(seconds)},
+        {"keepalives_idle", "10"},
+        {"keepalives_interval", "5"},
+        {"keepalives_count", "3"},
+        {"tcp_user_timeout", "10000"},
     };
     const bool is_uri = conninfo.find("://") != std::string::npos;
     std::string result = is_uri ? conninfo : "";
@@ -59,7 +64,9 @@ class Pool {
 
     // Does not connect yet: a service may start before its database.
     Pool(const std::string& conninfo, PoolOptions options, Setup setup = {})
-        : conninfo_(with_keepalives(conninfo)), options_(options), setup_(std::move(setup)) {
+        : conninfo_(with_keepalives(conninfo, options.timeout)),
+          options_(options),
+          setup_(std::move(setup)) {
         idle_.reserve(options_.size);  // so that taking back can't fail
     }
 
@@ -70,7 +77,7 @@ class Pool {
         explicit Loan(Pool& pool) : pool_(pool) {}
         ~Loan() {
             guard_.reset();
-            pool_.take_back(cut_ ? nullptr : std::move(connection_));
+            pool_.take_back(std::move(connection_), cut_);
         }
         Loan(const Loan&) = delete;
         Loan& operator=(const Loan&) = delete;
@@ -138,11 +145,19 @@ class Pool {
         return connection;
     }
 
-    void take_back(std::unique_ptr<Connection> connection) noexcept {
+    // Where one peer has said nothing for too long, the others are not to be waited for as well.
+    void take_back(std::unique_ptr<Connection> connection, bool cut) noexcept {
+        std::vector<std::unique_ptr<Connection>> given_up;
         {
             const std::lock_guard<std::mutex> lock(mutex_);
             --lent_;
-            if (connection && Driver::is_open(*connection)) idle_.push_back(std::move(connection));
+            if (cut) {
+                given_up.assign(std::make_move_iterator(idle_.begin()),
+                                std::make_move_iterator(idle_.end()));
+                idle_.clear();
+            } else if (connection && Driver::is_open(*connection)) {
+                idle_.push_back(std::move(connection));
+            }
         }
         returned_.notify_one();
     }

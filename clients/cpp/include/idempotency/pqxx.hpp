@@ -49,16 +49,33 @@ struct BasicPqxx {
         return row;
     }
 
-    // An error without a number comes from libpq: the server said nothing, because it is gone.
+    static Row run_alone(Connection& connection, const char* statement, const Values& values) {
+        pqxx::nontransaction tx(connection);
+        Row row = run(tx, statement, values);
+        tx.commit();
+        return row;
+    }
+
+    // An error without a number comes from libpq: the server said nothing, because it is gone. In
+    // libpqxx 6 rollbacks have no number either.
     static Failure failure(const std::exception& error) {
-        if (dynamic_cast<const pqxx::broken_connection*>(&error) != nullptr ||
-            dynamic_cast<const pqxx::in_doubt_error*>(&error) != nullptr) {
+        if (is_a<pqxx::broken_connection>(error) || is_a<pqxx::in_doubt_error>(error) ||
+            is_a<pqxx::statement_completion_unknown>(error)) {
             return {Failure::Connection, ""};
         }
+        if (is_a<pqxx::serialization_failure>(error)) return {Failure::Statement, "40001"};
+        if (is_a<pqxx::deadlock_detected>(error)) return {Failure::Statement, "40P01"};
+        if (is_a<pqxx::transaction_rollback>(error)) return {Failure::Statement, "40000"};
         const auto* sql = dynamic_cast<const pqxx::sql_error*>(&error);
         if (sql == nullptr) return {};
         const std::string state(sql->sqlstate());
         return {state.empty() ? Failure::Connection : Failure::Statement, state};
+    }
+
+  private:
+    template <typename Type>
+    static bool is_a(const std::exception& error) {
+        return dynamic_cast<const Type*>(&error) != nullptr;
     }
 };
 

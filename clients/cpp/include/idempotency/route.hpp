@@ -76,6 +76,8 @@ struct Route {
     std::function<std::optional<std::string>(const Request& head)> principal;
     std::size_t max_request_bytes = 0;
     std::function<Answer(const Request&, const std::string& principal)> answer;
+    // Whether `answer` will refuse it whatever the body is: then there is no need to read that.
+    std::function<bool(const Request& head)> refuses = nullptr;
 };
 
 template <typename Driver>
@@ -129,6 +131,14 @@ class Idempotent {
         virtual ~Course() = default;
 
         const Options& options() const { return options_; }
+
+        bool refuses(const Request& head) const {
+            const auto kind = key_of(head.headers, options_.key_header).kind;
+            const bool missing = kind == KeyField::Missing;
+            return is_protected(head.method) &&
+                   (kind == KeyField::Bad ||
+                    (missing && options_.missing_key == MissingKey::Refuse));
+        }
 
         Answer answer(const Request& request, const std::string& principal) {
             Exchange exchange{request, principal, "", 1};
@@ -202,9 +212,7 @@ class Idempotent {
         }
 
         Answer decide(Exchange& exchange, const KeyField& field, bool& invented) {
-            const auto& methods = options_.methods;
-            const auto& method = exchange.request.method;
-            if (std::find(methods.begin(), methods.end(), method) == methods.end()) {
+            if (!is_protected(exchange.request.method)) {
                 exchange.key.clear();
                 return unprotected(exchange);
             }
@@ -217,6 +225,11 @@ class Idempotent {
                 invented = true;
             }
             return with_key(exchange);
+        }
+
+        bool is_protected(const std::string& method) const {
+            const auto& methods = options_.methods;
+            return std::find(methods.begin(), methods.end(), method) != methods.end();
         }
 
         Answer with_key(Exchange& exchange) try {
@@ -271,10 +284,9 @@ class Idempotent {
         }
 
         std::string derived(const Call& call) {
-            const auto loan = pool_.lend();
-            const auto limit = loan->limit(pool_.options().timeout);
-            Transaction tx(**loan);
-            return protocol::derive(detail::run_in<Driver>(tx), call);
+            return detail::alone(pool_, Milliseconds(0), [&](const protocol::Run& run) {
+                return protocol::derive(run, call);
+            });
         }
 
         Answer told(const Decision& decision, Exchange& exchange) {
@@ -335,13 +347,29 @@ class Idempotent {
             const std::lock_guard<std::mutex> lock(mutex_);
             auto known = documents_.find(word);
             if (known == documents_.end()) {
-                const auto loan = pool_.lend();
-                const auto limit = loan->limit(pool_.options().timeout);
-                Transaction tx(**loan);
-                const auto asked = protocol::problem(detail::run_in<Driver>(tx), word);
-                known = documents_.emplace(word, with_status(problem(asked), word)).first;
+                const auto asked = asked_for(word);
+                if (!asked) return with_status(keyless(word), word);
+                known = documents_.emplace(word, with_status(problem(*asked), word)).first;
             }
             return known->second;
+        }
+
+        // Nothing where the database is away and the document is one that is needed without it.
+        std::optional<nlohmann::json> asked_for(const std::string& word) try {
+            return detail::alone(pool_, Milliseconds(0), [&](const protocol::Run& run) {
+                return protocol::problem(run, word);
+            });
+        } catch (const std::exception& error) {
+            const bool is_needed = word == "missing_key" || word == "bad_key";
+            if (!is_needed || !failure_of<Driver>(error).is_connection()) throw;
+            return std::nullopt;
+        }
+
+        static Answer keyless(const std::string& word) {
+            return word == "missing_key" ? problem(400, "/problems/idempotency/missing-key",
+                                                   "Idempotency-Key is missing")
+                                         : problem(400, "/problems/idempotency/bad-key",
+                                                   "Idempotency-Key is malformed");
         }
 
         static constexpr std::size_t kDeepest = 1000;
@@ -443,7 +471,8 @@ class Idempotent {
         return {options.principal, options.max_request_bytes,
                 [course](const Request& request, const std::string& principal) {
                     return course->answer(request, principal);
-                }};
+                },
+                [course](const Request& head) { return course->refuses(head); }};
     }
 
     Pool<Driver>& pool_;

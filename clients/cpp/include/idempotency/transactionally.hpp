@@ -22,9 +22,10 @@ std::pair<Decision, std::optional<Answer>> transactionally(
     const std::function<void(const Decision&)>& on_execute = {}) {
     using Transaction = typename Driver::Transaction;
     for (int attempt = 1;; ++attempt) {
-        bool begun = false;
+        bool connected = false;
         try {
             const auto loan = pool.lend();
+            connected = true;
             std::optional<Watchdog::Guard> limit;
             limit.emplace(
                 loan->limit(pool.options().timeout + call.wait.value_or(Milliseconds(0))));
@@ -34,7 +35,6 @@ std::pair<Decision, std::optional<Answer>> transactionally(
             limit.reset();
             if (!decision.execute()) return {std::move(decision), std::nullopt};
 
-            begun = true;
             call.key = decision.claim.key;  // also where the server has made it
             if (on_execute) on_execute(decision);
             Answer answer = storable(work(tx, std::as_const(decision)));
@@ -45,7 +45,7 @@ std::pair<Decision, std::optional<Answer>> transactionally(
             return {std::move(decision), std::move(answer)};
         } catch (const std::exception& error) {
             const auto failure = failure_of<Driver>(error);
-            const bool again = failure.is_serialization() || (begun && failure.is_connection());
+            const bool again = failure.is_serialization() || (connected && failure.is_connection());
             if (!again || attempt >= rules.attempts) throw;
             // The first try's backend may still be busy with its COMMIT.
             call.wait = std::max(call.wait.value_or(Milliseconds(0)), Milliseconds(1000));
