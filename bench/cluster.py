@@ -17,11 +17,12 @@ PAYMENTS = "SELECT count(*) FROM bench.tenant_payment"
 COMPLETED = PAYMENTS + (" p JOIN idempotency.record r ON r.principal = p.tenant AND r.key = p.id"
                         " AND r.status = 'c'")
 WORK = [("bare transaction", "cluster_bare", PAYMENTS),
+        ("empty calls, pipelined", "cluster_empty_calls", PAYMENTS),
         ("ours", "cluster_ours", COMPLETED),
         ("ours, pipelined", "cluster_ours_pipelined", COMPLETED),
         ("bare function", "cluster_bare_function", PAYMENTS),
         ("ours, in a function", "cluster_ours_function", COMPLETED)]
-AGAINST = {"ours": "bare transaction", "ours, pipelined": "bare transaction",
+AGAINST = {"empty calls, pipelined": "bare transaction", "ours": "bare transaction", "ours, pipelined": "bare transaction",
            "ours, in a function": "bare function"}
 
 
@@ -109,7 +110,7 @@ def row(found, cluster, way, name):
     full = f"{name}, {way.name}"
     against = AGAINST.get(name)
     ratio = median(found.ratios(full, f"{against}, {way.name}")) if against else 1
-    costs = [median(costs) for costs in zip(*cluster.cost[full])]
+    costs = min(cluster.cost[full], key=sum)  # what else the machine does can only add to it
     elsewhere = f"{costs[way.tenants]:.0f}" if way.asked != way.tenants else ""
     return [full, *(f"{found.median(full, what):.{digits}f}" for what, digits in
                     (("per_second", 0), ("p50", 3), ("p99", 3))),
@@ -125,7 +126,9 @@ def cluster(_, options):
     table = [["contender, asking", "per second", "p50 ms", "p99 ms", "of bare",
               "CPU us, node asked", "CPU us, tenant's node"]]
     table += [row(found, there, way, name) for way in WAYS for name, *_ in WORK]
-    figures = [found.figure("cluster", f"{name}, {way.name}", f"{AGAINST[name]}, {way.name}", 0.75)
+    figures = [found.figure("cluster", f"ours, pipelined, {way.name}", f"empty calls, pipelined, {way.name}", 0.75)
+               for way in WAYS]
+    figures += [found.figure("cluster", f"{name}, {way.name}", f"{AGAINST[name]}, {way.name}", 0.75)
                for way in WAYS for name in ("ours, pipelined", "ours, in a function")]
     for session in there.sessions:
         session.close()

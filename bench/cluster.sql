@@ -39,6 +39,14 @@ BEGIN
     RETURN claim.outcome;
 END $$;
 
+-- What two calls cost that Citus sends to the tenant's node, whatever they do there.
+CREATE FUNCTION bench.do_nothing(tenant text, what text) RETURNS text LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN 'nothing';
+END $$;
+
+SELECT create_distributed_function('bench.do_nothing(text, text)', 'tenant', force_delegation => true,
+                                   colocate_with => 'bench.tenant_payment');
 SELECT create_distributed_function('bench.pay_bare(text, text, bigint, bigint)', 'tenant',
                                    colocate_with => 'bench.tenant_payment'),
        create_distributed_function('bench.pay_once(text, text, bigint, bigint, text)', 'tenant',

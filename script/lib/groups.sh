@@ -4,7 +4,7 @@
 
 # shellcheck disable=SC2034 # for script/test
 GROUPS_IN_ORDER=(checks build core model fuzz regress isolation tap client regress-sql isolation-sql
-    tap-sql client-sql scale docs examples recipes demo chaos private)
+    tap-sql client-sql scale scale-sql docs examples recipes demo chaos private)
 GROUPS_ON_REQUEST=(clients upgrade failover)
 # Those that need no more than the module does.
 GROUPS_OF_MODULE=(checks build regress isolation upgrade)
@@ -285,6 +285,7 @@ group_regress-sql() { with_sql_store group_regress; }
 group_isolation-sql() { with_sql_store group_isolation; }
 group_tap-sql() { with_sql_store group_tap; }
 group_client-sql() { with_sql_store group_client; }
+group_scale-sql() { with_sql_store group_scale; }
 
 group_docs() {
     ensure_installed
@@ -349,7 +350,7 @@ test_client() {
     check "$language: its statements are those of clients/README.md" \
         "$BUILD/clients/conformance/check_statements" "$language"
     check "$language: the package's own tests" "$BUILD/clients/$language/test"
-    "$BUILD/clients/conformance/run" "$language" || status=1
+    "$BUILD/clients/conformance/run" --servers "$language" || status=1
     ((status == 0 && CHECKS_FAILED == failed))
 }
 
@@ -370,7 +371,7 @@ copy_clients() {
 start_clients_cluster() {
     local port
     port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
-    TEST_SETTINGS+=("listen_addresses=127.0.0.1" "port=$port")
+    TEST_SETTINGS+=("listen_addresses='127.0.0.1'" "port=$port")
     start_test_cluster clients
     export PGHOST=127.0.0.1 PGPORT=$port
 }

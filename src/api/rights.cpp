@@ -7,6 +7,7 @@
 // it makes the triggers; and by a trigger, where a row goes.
 
 #include "api/arguments.hpp"
+#include "api/statements.hpp"
 #include "pg/boundary.hpp"
 #include "pg/owner.hpp"
 #include "store/record_table.hpp"
@@ -40,31 +41,6 @@ const char* function_list(const char* which) {
     return SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1);
 }
 
-void execute(const char* command) {
-    if (SPI_execute(command, false, 0) < 0)
-        elog(ERROR, "idempotency: could not execute \"%s\"", command);
-}
-
-// Statements of the caller's rights, with our search_path.
-template <typename Statements>
-void run(Statements statements) {
-    int guc_level = NewGUCNestLevel();
-    pg::set_locally("search_path", "pg_catalog, pg_temp");
-    if (SPI_connect() != SPI_OK_CONNECT) elog(ERROR, "idempotency: SPI_connect failed");
-    statements();
-    (void)SPI_finish();
-    AtEOXact_GUC(false, guc_level);
-}
-
-bool has_citus() {
-    return OidIsValid(get_extension_oid("citus", true));
-}
-
-// Another node does the same by itself.
-void keep_to_this_node() {
-    if (has_citus()) pg::set_locally("citus.enable_ddl_propagation", "off");
-}
-
 void give(const char* role, const char* which) {
     execute(psprintf("GRANT EXECUTE ON FUNCTION %s TO %s", function_list(which), role));
 }
@@ -94,6 +70,19 @@ const char* role_argument(FunctionCallInfo fcinfo) {
     return GetUserNameFromId(PG_GETARG_OID(0), false);
 }
 
+// By the functions themselves: a row of idempotency.granted outlives its role, and whoever is made
+// under the same name has nothing yet.
+bool is_operator_here(Oid role) {
+    const char* query = psprintf(
+        "SELECT FROM pg_catalog.pg_extension e JOIN pg_catalog.pg_proc p"
+        " ON p.pronamespace = e.extnamespace, pg_catalog.aclexplode(p.proacl) a"
+        " WHERE e.extname = 'idempotency' AND %s AND a.grantee = %u",
+        kOperator, role);
+    if (SPI_execute(query, true, 1) != SPI_OK_SELECT)
+        elog(ERROR, "idempotency: could not execute \"%s\"", query);
+    return SPI_processed > 0;
+}
+
 // idem_grant(role, operator)
 Datum grant_rights(FunctionCallInfo fcinfo) {
     const char* role = role_argument(fcinfo);
@@ -102,12 +91,13 @@ Datum grant_rights(FunctionCallInfo fcinfo) {
         give_here(quote_identifier(role), with_operator);
         PG_RETURN_VOID();
     }
-    run([role, with_operator] {
+    Oid oid = PG_GETARG_OID(0);
+    run([oid, role, with_operator] {
+        bool is_operator = with_operator || is_operator_here(oid);
         execute(
             psprintf("INSERT INTO idempotency.granted (role, operator) VALUES (%s, %s)"
-                     " ON CONFLICT (role) DO UPDATE"
-                     " SET operator = granted.operator OR EXCLUDED.operator",
-                     quote_literal_cstr(role), with_operator ? "true" : "false"));
+                     " ON CONFLICT (role) DO UPDATE SET operator = EXCLUDED.operator",
+                     quote_literal_cstr(role), is_operator ? "true" : "false"));
     });
     PG_RETURN_VOID();
 }

@@ -24,11 +24,12 @@ def free_port():
 
 
 class Server:
-    def __init__(self, language, database, name):
+    def __init__(self, language, variant, database, name):
         # It must not outlive us, however we end.
         self.command = ["setpriv", "--pdeathsig", "KILL", str(CLIENTS / language / "example" / "start")]
         self.proxy = Proxy()
         self.application = f"{language}-{name}"
+        self.variant = variant
         self.database = database
         self.log = tempfile.TemporaryFile()
         self.child = None
@@ -44,6 +45,7 @@ class Server:
             "PGDATABASE": self.database.name,
             "PGAPPNAME": self.application,
             "PGSSLMODE": "disable",
+            "SERVER": self.variant,
         }
         self.child = subprocess.Popen(
             self.command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self.log,

@@ -6,7 +6,7 @@ import os
 import threading
 import time
 
-PATIENCE = 60  # seconds after which something that must happen has not happened
+PATIENCE = int(os.environ.get("PATIENCE", "60"))  # seconds after which something that must happen has not happened
 
 _counter = itertools.count(1)
 

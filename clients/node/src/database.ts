@@ -60,7 +60,7 @@ const NETWORK = new Set([
   'ECONNRESET', 'ECONNREFUSED', 'EPIPE', 'ETIMEDOUT', 'ENOTFOUND', 'EAI_AGAIN', 'EHOSTUNREACH', 'ENETUNREACH', 'ENOENT',
 ]);
 const LOST_WORDS =
-  /^(Connection terminated|Connection ended|Client has encountered a connection error|Client was closed|timeout exceeded when trying to connect|Connection closed|Cannot use a pool after)|server closed the connection/i;
+  /(Connection terminated|Connection ended|Client has encountered a connection error|Client was closed|timeout exceeded when trying to connect|Connection closed|Cannot use a pool after|server closed the connection)/i;
 
 /** The connection is gone, or none was to be had. */
 export function isConnectionLost(error: unknown, fromHandler = false): boolean {

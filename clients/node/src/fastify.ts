@@ -87,6 +87,7 @@ function runOf<Tx>(
     let take!: (payload: unknown) => void;
     const sent = new Promise<unknown>((resolve) => { take = resolve; });
     const ours: FastifyReply = Object.create(reply, {
+      then: { value: undefined }, // or an async handler that returns it would wait for the sending
       send: { value: (payload: unknown) => { isSent = true; take(payload); return ours; } },
     });
     const handled = handler.call(server, request, ours);

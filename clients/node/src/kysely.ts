@@ -1,7 +1,9 @@
-// kysely.
+// kysely. Its dialect for pg listens to no lost connection: give it `tolerant(pool)`.
 import { CompiledQuery, type Kysely, type Transaction } from 'kysely';
 import type { Database, Row } from './database.js';
 import type { Value } from './statements.js';
+
+export { tolerant } from './tolerant.js';
 
 export function kysely<Schema>(db: Kysely<Schema>): Database<Transaction<Schema>> {
   // Plugins may rename columns.

@@ -1,10 +1,12 @@
 // node-postgres.
 import type { Pool, PoolClient } from 'pg';
 import type { Database, Row } from './database.js';
+import { tolerant } from './tolerant.js';
+
+export { tolerant };
 
 export function pg(pool: Pool): Database<PoolClient> {
-  // A connection that is lost while nobody uses it would end the process otherwise.
-  if (pool.listenerCount('error') === 0) pool.on('error', () => {});
+  tolerant(pool);
   return {
     transaction: (work, signal) => withClient(pool, signal, async (client) => {
       await client.query('BEGIN');

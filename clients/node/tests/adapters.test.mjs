@@ -8,12 +8,13 @@ import { drizzle as drizzleOnPostgres } from 'drizzle-orm/postgres-js';
 import { sql as drizzleSql } from 'drizzle-orm';
 import knexLibrary from 'knex';
 import { CamelCasePlugin, Kysely, PostgresDialect, sql as kyselySql } from 'kysely';
+import pgLibrary from 'pg';
 import postgresLibrary from 'postgres';
 import { DataSource } from 'typeorm';
 import { leased, once, transactionally } from 'idempotency-postgres';
 import { drizzle } from 'idempotency-postgres/drizzle';
 import { knex } from 'idempotency-postgres/knex';
-import { kysely } from 'idempotency-postgres/kysely';
+import { kysely, tolerant } from 'idempotency-postgres/kysely';
 import { pg } from 'idempotency-postgres/pg';
 import { postgres } from 'idempotency-postgres/postgres';
 import { prisma } from 'idempotency-postgres/prisma';
@@ -44,13 +45,16 @@ const drivers = {
     return { database: knex(k), insert: (trx, note) => trx('effect').insert({ note }), end: () => k.destroy() };
   },
   kysely: () => {
-    const k = new Kysely({ dialect: new PostgresDialect({ pool: db.pool }), plugins: [new CamelCasePlugin()] });
-    return { database: kysely(k), insert: (trx, note) => kyselySql`INSERT INTO effect (note) VALUES (${note})`.execute(trx) };
+    const k = new Kysely({ dialect: new PostgresDialect({ pool: tolerant(new pgLibrary.Pool({ database: db.name })) }), plugins: [new CamelCasePlugin()] });
+    return { database: kysely(k), insert: (trx, note) => kyselySql`INSERT INTO effect (note) VALUES (${note})`.execute(trx), end: () => k.destroy() };
   },
-  'drizzle on pg': () => ({
-    database: drizzle(drizzleOnPg(db.pool)),
-    insert: (tx, note) => tx.execute(drizzleSql`INSERT INTO effect (note) VALUES (${note})`),
-  }),
+  'drizzle on pg': () => {
+    const pool = new pgLibrary.Pool({ database: db.name });
+    return {
+      database: drizzle(drizzleOnPg(pool)),
+      insert: (tx, note) => tx.execute(drizzleSql`INSERT INTO effect (note) VALUES (${note})`), end: () => pool.end(),
+    };
+  },
   'drizzle on postgres.js': () => {
     const sql = postgresLibrary({ host: db.host, port: db.port, user: db.user, database: db.name, max: 5 });
     return {

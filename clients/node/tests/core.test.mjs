@@ -76,14 +76,22 @@ describe('heartbeats', () => {
       await extend(beats.length, limit, h);
     }, isLost, (reason) => resolve({ h, beats, after: Heartbeat.now() - sent, reason }), (message) => new Error(message));
   });
-  test('a failed beat is tried again, and the lease ends when it may have ended', async () => {
+  test('the lease ends when it may have ended, and not before', async () => {
     const { beats, after } = await heart(async () => { throw new Error('network'); });
     assert.ok(beats[0] >= LEASE / 3 - 2 && after >= LEASE, `${beats} ${after}`);
-    assert.ok(beats.length >= 2, 'tried again');
   });
+  test('a failed beat is tried again', () => new Promise((resolve, reject) => {
+    let beats = 0;
+    const h = new Heartbeat(6000, Heartbeat.now(), async () => {
+      beats += 1;
+      if (beats === 1) throw new Error('network');
+      h.stop();
+      resolve();
+    }, () => false, reject, (message) => new Error(message));
+  }));
   test('a beat that succeeded counts from when it was sent', async () => {
     const { beats, after } = await heart(async (n) => { if (n > 1) throw new Error('network'); });
-    assert.ok(after >= beats[0] + LEASE - 2 && beats.length >= 3, `${beats} ${after}`);
+    assert.ok(after >= beats[0] + LEASE - 2, `${beats} ${after}`);
   });
   test('what the server says of the owner counts at once', async () => {
     const { h, beats } = await heart(async () => { throw new Error('ID409'); }, () => true);
