@@ -4,7 +4,7 @@
 
 # shellcheck disable=SC2034 # for script/test
 GROUPS_IN_ORDER=(checks build core model fuzz regress isolation tap client regress-sql isolation-sql
-    tap-sql client-sql scale docs examples recipes demo chaos private)
+    tap-sql client-sql scale scale-sql docs examples recipes demo chaos private)
 GROUPS_ON_REQUEST=(clients upgrade failover)
 # Those that need no more than the module does.
 GROUPS_OF_MODULE=(checks build regress isolation upgrade)
@@ -285,6 +285,7 @@ group_regress-sql() { with_sql_store group_regress; }
 group_isolation-sql() { with_sql_store group_isolation; }
 group_tap-sql() { with_sql_store group_tap; }
 group_client-sql() { with_sql_store group_client; }
+group_scale-sql() { with_sql_store group_scale; }
 
 group_docs() {
     ensure_installed

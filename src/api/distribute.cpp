@@ -245,8 +245,10 @@ void distribute_functions() {
         kOurFunctions));
 }
 
-// What idem_grant has given until now; from now on it writes it there.
+// What idem_grant has given until now; from now on it writes it there. What stands there comes from
+// the dump of another cluster; TRUNCATE, because a row that is deleted takes rights back.
 void note_rights() {
+    execute("TRUNCATE idempotency.granted");
     execute(psprintf(
         "INSERT INTO idempotency.granted (role, operator)"
         " SELECT r.rolname, pg_catalog.bool_or(p.prosrc = 'idem_operator_cleanup')%s"

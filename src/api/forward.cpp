@@ -140,20 +140,41 @@ Datum run_there(FunctionCallInfo fcinfo) {
     }
     const char* sql = call_of(fcinfo->flinfo->fn_oid, count);
     MemoryContext context = CurrentMemoryContext;
+    // Citus sends times as the session prints them, to one that reads them in its own way.
+    int guc_level = NewGUCNestLevel();
+    pg::set_locally("DateStyle", "ISO");
+    pg::set_locally("IntervalStyle", "postgres");
     if (SPI_connect() != SPI_OK_CONNECT) elog(ERROR, "idempotency: SPI_connect failed");
     int code = SPI_execute_with_args(sql, count, types, values, nulls, false, 0);
     if (code != SPI_OK_SELECT)
         elog(ERROR, "idempotency: SPI failed: %s", SPI_result_code_string(code));
     Datum result = take_result(fcinfo, context);
     (void)SPI_finish();
+    AtEOXact_GUC(false, guc_level);
     return result;
+}
+
+// Citus has sent the call, or the query that it is part of, to a node where the records are not:
+// nobody else would know what is decided here. So it is in the transaction that distributes them,
+// of which not every connection sees the shards.
+[[noreturn]] void raise_not_distributed() {
+    ereport(
+        ERROR,
+        (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE), errmsg("records are not distributed"),
+         errdetail(
+             "The call has been sent to another node by Citus, which knows of no records here."),
+         errhint("Call idem_distribute(), in a transaction of its own.")));
+    pg_unreachable();
 }
 
 }  // namespace
 
 // A null argument is refused by the function itself.
 bool belongs_elsewhere(FunctionCallInfo fcinfo) {
-    if (!store::is_distributed()) return false;
+    if (!store::is_distributed()) {
+        if (store::is_session_of_citus()) raise_not_distributed();
+        return false;
+    }
     int principal = argument_called(fcinfo, "principal");
     if (principal < 0 || PG_ARGISNULL(principal)) return false;
     if (store::table_of(PG_GETARG_TEXT_PP(principal)) != nullptr) return false;

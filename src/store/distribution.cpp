@@ -193,29 +193,37 @@ void read_shards(Oid table, MemoryContext context, Distribution* distribution) {
           by_hash);
 }
 
+// The relations of a schema whose names begin so, by index; the last byte of `prefix` is not 0xFF.
+SysScanDesc scan_of_names(Relation catalog, Oid schema, const char* prefix) {
+    auto* from = static_cast<Name>(palloc0(sizeof(NameData)));
+    auto* until = static_cast<Name>(palloc0(sizeof(NameData)));
+    namestrcpy(from, prefix);
+    namestrcpy(until, prefix);
+    NameStr(*until)[strlen(prefix) - 1]++;
+    ScanKeyData keys[3];
+    ScanKeyInit(&keys[0], Anum_pg_class_relname, BTGreaterEqualStrategyNumber, F_NAMEGE,
+                NameGetDatum(from));
+    ScanKeyInit(&keys[1], Anum_pg_class_relname, BTLessStrategyNumber, F_NAMELT,
+                NameGetDatum(until));
+    ScanKeyInit(&keys[2], Anum_pg_class_relnamespace, BTEqualStrategyNumber, F_OIDEQ,
+                ObjectIdGetDatum(schema));
+    return systable_beginscan(catalog, ClassNameNspIndexId, true, nullptr, 3, keys);
+}
+
+bool is_number(const char* word) {
+    return *word != '\0' && word[strspn(word, "0123456789")] == '\0';
+}
+
 // A shard of the table by its name; nullptr: this node has none.
 const char* shard_left(Oid table) {
     const char* prefix = psprintf("%s_", get_rel_name(table));
-    NameData from;
-    NameData until;
-    namestrcpy(&from, prefix);
-    namestrcpy(&until, prefix);
-    NameStr(until)[strlen(prefix) - 1]++;
-    ScanKeyData keys[3];
-    ScanKeyInit(&keys[0], Anum_pg_class_relname, BTGreaterEqualStrategyNumber, F_NAMEGE,
-                NameGetDatum(&from));
-    ScanKeyInit(&keys[1], Anum_pg_class_relname, BTLessStrategyNumber, F_NAMELT,
-                NameGetDatum(&until));
-    ScanKeyInit(&keys[2], Anum_pg_class_relnamespace, BTEqualStrategyNumber, F_OIDEQ,
-                ObjectIdGetDatum(get_rel_namespace(table)));
     Relation catalog = table_open(RelationRelationId, AccessShareLock);
-    SysScanDesc rows = systable_beginscan(catalog, ClassNameNspIndexId, true, nullptr, 3, keys);
+    SysScanDesc rows = scan_of_names(catalog, get_rel_namespace(table), prefix);
     const char* found = nullptr;
     while (HeapTuple row = found == nullptr ? systable_getnext(rows) : nullptr) {
         auto* form = reinterpret_cast<Form_pg_class>(GETSTRUCT(row));
-        const char* number = NameStr(form->relname) + strlen(prefix);
-        bool is_number = *number != '\0' && number[strspn(number, "0123456789")] == '\0';
-        if (is_number && form->relkind == RELKIND_RELATION) found = pstrdup(NameStr(form->relname));
+        if (form->relkind == RELKIND_RELATION && is_number(NameStr(form->relname) + strlen(prefix)))
+            found = pstrdup(NameStr(form->relname));
     }
     systable_endscan(rows);
     table_close(catalog, AccessShareLock);
@@ -291,6 +299,17 @@ void lock_in_place(std::int64_t shard, Oid owner) {
                            PointerGetDatum(numbers));
     SetUserIdAndSecContext(user, security_context);
     pfree(numbers);
+}
+
+// Its number is 0 until Citus sends something to a node for the first time in a transaction
+// (AssignDistributedTransactionId).
+bool is_in_transaction_of_citus() {
+    List* name = list_make2(makeString(pstrdup("pg_catalog")),
+                            makeString(pstrdup("get_current_transaction_id")));
+    Datum id = OidFunctionCall0(LookupFuncName(name, 0, nullptr, false));
+    bool null;
+    Datum number = GetAttributeByName(DatumGetHeapTupleHeader(id), "transaction_number", &null);
+    return null || DatumGetInt64(number) != 0;
 }
 
 // DetermineCitusBackendType tells them by the same name.

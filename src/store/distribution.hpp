@@ -36,6 +36,9 @@ const Shard* shard_of(const Distribution& distribution, const text* value);
 // again afterwards. `owner` owns the table.
 void lock_in_place(std::int64_t shard, Oid owner);
 
+// Whether Citus has sent anything of the running transaction to a node, this one included.
+bool is_in_transaction_of_citus();
+
 // Whether this session is one of Citus's own, which runs what a session on another node has asked.
 bool is_session_of_citus();
 

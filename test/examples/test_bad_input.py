@@ -54,6 +54,7 @@ NO_PAYMENTS = {
     "amount is a string": json.dumps({**payment(), "amount": "12.50 EUR"}).encode(),
     "value is a list": json.dumps(payment(value=["12.50"])).encode(),
     "value is no number": json.dumps(payment(value="twelve")).encode(),
+    "value is nothing": json.dumps(payment(value="0.00")).encode(),
     "value is negative": json.dumps(payment(value="-12.50")).encode(),
     "value is NaN": json.dumps(payment(value="NaN")).encode(),
     "value is infinite": json.dumps(payment(value="Infinity")).encode(),
@@ -94,9 +95,11 @@ class BadInput(PaymentsTest):
         self.assert_nothing_stored()
         self.assert_survived()
 
-    def test_empty_header_counts_as_none(self):
-        """Where a key is required, that is 400 as well."""
-        self.assert_problem(self.pay_with_field(""), 400, "missing-key")
+    def test_empty_header_is_400(self):
+        """Also where none is needed: whoever sends one wants to be protected."""
+        for path in ("/payments", "/estimates"):
+            self.assert_problem(self.pay_with_field("", path=path), 400, "bad-key")
+        self.assert_problem(self.pay_with_field("", '"a"'), 400, "bad-key")
         self.assert_nothing_stored()
 
     def test_repeated_header_is_400(self):

@@ -55,6 +55,17 @@ class FirstRequestsAndRepeats(PaymentsTest):
         self.assert_replay_of(first, self.pay())
         self.assertEqual(self.database.charges(self.tenant), 1)
 
+    def test_same_key_with_another_query_is_422(self):
+        for first, second in (("?dry_run=true", "?dry_run=false"), ("?a=1", "")):
+            with self.subTest(first, second=second):
+                send = lambda query: self.pod.send(
+                    "POST", f"/payments{query}", payment(), tenant=self.tenant, key=f"k{first}"
+                )
+                made = send(first)
+                self.assert_executed(made)
+                self.assert_problem(send(second), 422, "mismatch")
+                self.assert_replay_of(made, send(first))
+
     def test_nested_field_changed_is_422(self):
         nested = {"cart": {"items": [{"sku": "a", "n": 1}, {"sku": "b", "n": 2}]}}
         changed = {"cart": {"items": [{"sku": "a", "n": 1}, {"sku": "b", "n": 3}]}}
@@ -110,6 +121,24 @@ class FirstRequestsAndRepeats(PaymentsTest):
         repeat = self.pay(self.other, payment("tok_cookie"))
         self.assert_replay_of(first, repeat)
         self.assertNotIn("Set-Cookie", repeat.headers)
+
+    def test_body_that_was_left_out_is_said_to_be_left_out(self):
+        self.database.run(
+            "SELECT idem_policy_set('POST /payments', exclude_fields => ARRAY['client_sent_at'],"
+            " max_body_bytes => 1000, on_large_body => 'omit')"
+        )
+        try:
+            first = self.pod.pay(payment("tok_large"), tenant=self.tenant, key=self.key)
+            self.assert_executed(first)
+            again = self.other.pay(payment("tok_large"), tenant=self.tenant, key=self.key)
+        finally:
+            self.database.run(
+                "SELECT idem_policy_set('POST /payments', key_required => true,"
+                " exclude_fields => ARRAY['client_sent_at'])"
+            )
+        self.assertEqual((again.status, again.body), (201, b""))
+        self.assertEqual(again.headers["Idempotent-Body"], "omitted")
+        self.assertTrue(again.replayed)
 
     def test_binary_body_is_replayed_byte_for_byte(self):
         first = self.pay(body=payment("tok_binary"))

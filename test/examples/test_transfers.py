@@ -5,9 +5,10 @@ import time
 import unittest
 
 from http_call import payment
-from processes import LEASE_MS
+from hostile import Hostile, json_answer
+from processes import LEASE_MS, Pod
 from support import PaymentsTest
-from waiting import PATIENCE, in_background, wait_until
+from waiting import PATIENCE, in_background, unique, wait_until
 
 LEASE = LEASE_MS / 1000
 
@@ -162,15 +163,110 @@ class FailingGateway(TransferTest):
         self.assert_retry_succeeds(failed)
 
     def test_handler_throwing_leaves_the_key_retryable(self):
+        """It may have had effects, and says so."""
         answer = self.transfer(self.pod, payment("tok_throw"))
         self.assert_problem(answer, 500)
+        self.assertIn("may have had effects", answer.json()["detail"])
         self.assertEqual(self.database.record(self.tenant, self.key)[:2], ("retryable", 1))
         self.assertEqual(self.gateway.charges(), [])
+
+    def test_transfer_that_an_operator_gave_up_is_answered_500(self):
+        """Without a status of its own; never as a success without a body."""
+        self.gateway.control(fail_next=1)
+        self.transfer(self.pod)
+        self.database.value(
+            "SELECT idem_resolve(%s, 'fail', 'POST /transfers', %s)", self.key, self.tenant
+        )
+        answer = self.transfer(self.other)
+        self.assert_problem(answer, 500, "failed")
+        self.assertTrue(answer.replayed)
 
     def test_failed_transfer_stays_bound_to_its_payload(self):
         self.gateway.control(fail_next=1)
         self.assert_problem(self.transfer(self.pod), 502)
         self.assert_problem(self.transfer(self.pod, payment(value="1.00")), 422, "mismatch")
+
+
+class ExpiredKey(TransferTest):
+    def forget(self):
+        """As the sweeper does after the time to live, so that the key is free again."""
+        self.database.value("SELECT idem_forget(%s, 'POST /transfers', %s)", self.key, self.tenant)
+
+    def transfers(self):
+        return self.database.rows(
+            "SELECT id, status, gateway_charge FROM payments.transfer WHERE tenant = %s",
+            self.tenant,
+        )
+
+    def test_key_used_again_after_its_record_expired_is_the_same_transfer(self):
+        """The gateway remembers its key for longer than we do ours, and hears nothing new."""
+        first = self.transfer(self.pod)
+        self.forget()
+        again = self.transfer(self.other)
+        self.assert_executed(again)
+        self.assertEqual(again.json(), first.json())
+        self.assert_charged_once(again)
+        self.assertEqual(len(self.transfers()), 1)
+
+    def test_refusal_by_the_gateway_is_final_and_leaves_nothing_reserved(self):
+        first = self.transfer(self.pod)
+        self.forget()
+        other = payment(value="1.00")
+        refused = self.transfer(self.other, other)
+        self.assert_problem(refused, 422, "refused-by-gateway")
+        self.assert_replay_of(refused, self.transfer(self.pod, other))
+        self.assert_charged_once(first)
+        self.assertEqual(
+            self.transfers(), [(first.json()["id"], "done", first.json()["gateway_charge"])]
+        )
+
+
+class HostileGateway(TransferTest):
+    """What it answers is not taken for an answer, unless it is one."""
+
+    def setUp(self):
+        super().setUp()
+        self.hostile = Hostile()
+        self.addCleanup(self.hostile.close)
+        pod = Pod(self.database.conninfo, self.hostile)
+        self.addCleanup(pod.close)
+        self.pod = pod
+
+    def test_answer_that_names_no_charge_is_502_and_may_be_tried_again(self):
+        good = {"id": "gch_1", **payment()["amount"]}
+        good["amount"] = good.pop("value")
+        answers = {
+            "empty object": {},
+            "number": {**good, "id": 5},
+            "null": {**good, "id": None},
+            "empty": {**good, "id": ""},
+            "control characters": {**good, "id": "a\r\nb"},
+            "huge": {**good, "id": "x" * 100_000},
+            "another amount": {**good, "amount": "0.01"},
+            "another currency": {**good, "currency": "USD"},
+            "array": [good],
+            "no JSON": None,
+        }
+        for name, answer in answers.items():
+            with self.subTest(name):
+                self.key = unique("key")
+                self.hostile.answers(json_answer(201, answer))
+                self.assert_problem(self.transfer(self.pod), 502)
+                self.assertEqual(self.status(), "retryable")
+        self.key = unique("key")
+        self.hostile.answers(json_answer(201, good))
+        self.assert_executed(self.transfer(self.pod))
+
+
+class DrippingGateway(TransferTest):
+    def test_answer_that_drips_is_waited_for_no_longer_than_the_whole_call_may_take(self):
+        hostile = Hostile()
+        self.addCleanup(hostile.close)
+        hostile.drips(b"HTTP/1.1 201 X\r\nContent-Length: 1000000\r\n\r\n")
+        pod = Pod(self.database.conninfo, hostile, "--gateway-timeout", "1000")
+        self.addCleanup(pod.close)
+        self.assert_problem(self.transfer(pod), 502)
+        self.assertEqual(self.status(), "retryable")
 
 
 class KilledProcess(TransferTest):

@@ -94,6 +94,12 @@ class OutOfOrder(WebhookTest):
             applied.setdefault(second, second > max(order[:number], default=-1))
         return [applied[second] for second in sorted(applied)]
 
+    def test_second_event_of_one_moment_is_applied(self):
+        self.deliver(self.event(1, "payment.captured"))
+        self.deliver(self.event(1, "payment.refunded"))
+        self.assertEqual([applied for _, applied in self.applied()], [True, True])
+        self.assertEqual(self.state()[0][0], "payment.refunded")
+
     def test_events_of_two_resources_do_not_meet(self):
         self.deliver(self.event(5, n=1))
         mine, self.resource = self.resource, unique("resource")
@@ -190,6 +196,17 @@ class StrangeEvents(WebhookTest):
         self.assertEqual(self.deliver(self.event(kind="customer.created")).status, 204)
         self.assertEqual(self.applied(), [])
 
+    def test_event_that_no_key_can_name_is_refused_and_not_sent_for_ever(self):
+        whole = self.event()
+        for name in ("type", "resource_id"):
+            for text in ("x" * 12_000, "x" * 300, "a\nb", "a\0b", ":" * 100):
+                with self.subTest(name, text=text[:5]):
+                    both = {**whole, name: text} if text != ":" * 100 else {
+                        **whole, "type": text, "resource_id": text,
+                    }
+                    self.assert_problem(self.deliver(both), 422)
+        self.assertEqual(self.applied(), [])
+
     def test_event_without_its_parts_is_refused(self):
         whole = self.event()
         for name in ("type", "resource_id", "updated_at"):
@@ -198,7 +215,16 @@ class StrangeEvents(WebhookTest):
                     answer = self.deliver(broken)
                     self.assertIn(answer.status, (400, 422))
                     self.assert_problem(answer, answer.status)
-        for moment in ("yesterdayish", "", "2025-13-45T00:00:00Z"):
+        for moment in (
+            "yesterdayish",
+            "",
+            "2025-13-45T00:00:00Z",
+            "now",
+            "tomorrow allballs",
+            "infinity",
+            "2025-03-14",
+            "2025-03-14T09:00:00",
+        ):
             with self.subTest(moment):
                 answer = self.deliver({**whole, "updated_at": moment})
                 self.assertIn(answer.status, (400, 422), answer)

@@ -1,61 +1,61 @@
 // payments_gateway: the external provider of the example, which can be told to misbehave.
+#include <unistd.h>
+
+#include <idempotency/problem.hpp>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <thread>
 
 #include "http/command_line.hpp"
 #include "http/server.hpp"
-#include "idempotency/json_body.hpp"
 #include "ledger.hpp"
 
 namespace gateway {
 namespace {
 
+using http::Answer;
+using http::Request;
 using nlohmann::json;
 
 constexpr std::size_t kThreads = 32;
 
-void answer(httplib::Response& response, int status, const json& body) {
-    response.status = status;
-    response.set_content(body.dump(),
-                         status < 400 ? "application/json" : "application/problem+json");
+Answer answer(int status, const json& body) {
+    const auto* type = status < 400 ? "application/json" : "application/problem+json";
+    return {status, {{"Content-Type", type}}, body.dump()};
 }
 
-void answer_problem(httplib::Response& response, int status, const char* word, const char* title) {
-    const auto type = std::string("/problems/gateway/") + word;
-    answer(response, status, {{"type", type}, {"title", title}, {"status", status}});
+Answer problem(int status, const char* word, const char* title) {
+    return idempotency::problem(status, std::string("/problems/gateway/") + word, title);
 }
 
-// Nothing that could be taken for an answer: the connection ends before the body does.
-void drop(httplib::Response& response) {
-    response.status = 500;
-    response.set_content_provider(1, "text/plain",
-                                  [](std::size_t, std::size_t, auto&) { return false; });
-}
-
-void tell(const Verdict& verdict, httplib::Response& response) {
-    if (verdict.drop) return drop(response);
+Answer tell(const Verdict& verdict) {
+    if (verdict.drop) return http::hang_up();
     switch (verdict.kind) {
         case Verdict::Charged:
-            return answer(response, 201, verdict.charge);
+            return answer(201, verdict.charge);
         case Verdict::Declined:
-            return answer_problem(response, 402, "declined", "The card is declined");
+            return problem(402, "declined", "The card is declined");
         case Verdict::OtherBody:
-            return answer_problem(response, 422, "mismatch", "The key belongs to another charge");
-        case Verdict::Unavailable:
-            return answer_problem(response, 503, "unavailable", "Temporarily unavailable");
+            return problem(422, "mismatch", "The key belongs to another charge");
+        default:
+            return problem(503, "unavailable", "Temporarily unavailable");
     }
 }
 
-void charge(Ledger& ledger, const httplib::Request& request, httplib::Response& response) {
-    const auto order = idempotency::parse_json(request.body);
+json parse(const Request& request) {
+    return json::parse(request.body, nullptr, /* allow_exceptions */ false);
+}
+
+Answer charge(Ledger& ledger, const Request& request) {
+    const auto order = parse(request);
     if (!order.is_object() || !order.contains("amount") || !order.contains("currency")) {
-        return answer_problem(response, 400, "bad-request", "amount and currency are needed");
+        return problem(400, "bad-request", "amount and currency are needed");
     }
-    const auto verdict = ledger.charge(request.get_header_value("Idempotency-Key"), order);
+    const auto key = idempotency::value_of(request.headers, "Idempotency-Key");
+    const auto verdict = ledger.charge(key, order);
     std::this_thread::sleep_for(verdict.delay);
     ledger.await(verdict.release);
-    tell(verdict, response);
+    return tell(verdict);
 }
 
 int member(const json& object, const char* name) {
@@ -63,23 +63,36 @@ int member(const json& object, const char* name) {
     return found != object.end() && found->is_number_integer() ? found->get<int>() : 0;
 }
 
-void control(Ledger& ledger, const httplib::Request& request, httplib::Response& response) {
-    const auto wish = idempotency::parse_json(request.body);
-    if (!wish.is_object()) return answer_problem(response, 400, "bad-request", "Not an object");
+Answer control(Ledger& ledger, const Request& request) {
+    const auto wish = parse(request);
+    if (!wish.is_object()) return problem(400, "bad-request", "Not an object");
     ledger.set({std::chrono::milliseconds(member(wish, "delay_ms")), member(wish, "fail_next"),
                 member(wish, "drop_next"), member(wish, "hold_next")});
     if (member(wish, "release") > 0) ledger.release();
-    response.status = 204;
+    return {204, {}, ""};
 }
 
-void add_routes(http::Routes& routes, Ledger& ledger) {
-    routes.post("/charges", [&](const auto& in, auto& out) { charge(ledger, in, out); });
-    routes.post("/control", [&](const auto& in, auto& out) { control(ledger, in, out); });
-    routes.get("/charges", [&](const auto&, auto& out) { answer(out, 200, ledger.charges()); });
-    routes.get("/healthz", [](const auto&, auto& out) { answer(out, 200, {{"status", "ok"}}); });
-    routes.remove("/charges", [&](const auto&, auto& out) {
+using Handler = std::function<Answer(const Request&)>;
+
+idempotency::Route open_to_all(Handler handler) {
+    constexpr std::size_t kLargestBody = 1 << 16;
+    return {nullptr, kLargestBody,
+            [handler](const Request& request, const std::string&) { return handler(request); }};
+}
+
+void add_routes(http::Routes& routes, Ledger& ledger, http::Lane& lane) {
+    const auto add = [&](const char* method, const char* path, Handler handler,
+                         http::Lane* where = nullptr) {
+        routes.add(method, path, open_to_all(std::move(handler)), where);
+    };
+    add(
+        "POST", "/charges", [&](const auto& request) { return charge(ledger, request); }, &lane);
+    add("POST", "/control", [&](const auto& request) { return control(ledger, request); });
+    add("GET", "/charges", [&](const auto&) { return answer(200, ledger.charges()); });
+    add("GET", "/healthz", [](const auto&) { return answer(200, {{"status", "ok"}}); });
+    add("DELETE", "/charges", [&](const auto&) {
         ledger.clear();
-        out.status = 204;
+        return Answer{204, {}, ""};
     });
 }
 
@@ -88,10 +101,11 @@ void add_routes(http::Routes& routes, Ledger& ledger) {
 
 int main(int argc, char** argv) try {
     const http::CommandLine arguments(argc, argv, {"--listen"});
+    http::Server server;
     gateway::Ledger ledger;
-    http::Server server(gateway::kThreads);
-    gateway::add_routes(server.routes(), ledger);
-    server.run(http::parse_address(arguments.required("--listen")));
+    http::Lane lane(gateway::kThreads);
+    gateway::add_routes(server.routes(), ledger, lane);
+    if (!server.run(http::parse_address(arguments.required("--listen")))) _exit(0);
 } catch (const std::exception& failure) {
     std::cerr << "payments_gateway: " << failure.what()
               << "\nusage: payments_gateway --listen HOST:PORT\n";

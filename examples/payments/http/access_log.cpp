@@ -15,54 +15,33 @@ std::string word(std::string text) {
     return text.empty() ? "-" : text;
 }
 
-// Without the query, which may hold anything.
-std::string path_of(const httplib::Request& request) {
-    return request.target.substr(0, request.target.find('?'));
-}
-
 // The last word of a problem's type is what has become of the request.
-std::string problem_word(const httplib::Response& response) {
-    const auto document = nlohmann::json::parse(response.body, nullptr, false);
-    if (!document.is_object()) return "error";
-    const auto type = document.value("type", "error");
-    return type.substr(type.rfind('/') + 1);
+std::string problem_word(const Answer& answer) {
+    const auto document = nlohmann::json::parse(answer.body, nullptr, false);
+    const bool has_type =
+        document.is_object() && document.contains("type") && document["type"].is_string();
+    if (!has_type) return "error";
+    const auto type = document["type"].get<std::string>();
+    return word(type.substr(type.rfind('/') + 1));
 }
 
-std::string outcome_of(const httplib::Response& response) {
-    if (response.has_header("Idempotent-Replayed")) return "replayed";
-    if (response.get_header_value("Content-Type") == "application/problem+json") {
-        return problem_word(response);
+std::string outcome_of(const Answer& answer) {
+    if (!idempotency::values_of(answer.headers, "Idempotent-Replayed").empty()) return "replayed";
+    if (idempotency::media_type(answer.headers) == "application/problem+json") {
+        return problem_word(answer);
     }
     return "done";
 }
 
 }  // namespace
 
-void AccessLog::watch(httplib::Server& server) {
-    server.set_logger(
-        [this](const auto& request, const auto& response) { write(request, response); });
-}
-
-void AccessLog::begin() {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    begun_[std::this_thread::get_id()] = Clock::now();
-}
-
-void AccessLog::write(const httplib::Request& request, const httplib::Response& response) {
+void log_access(std::ostream& out, const Request& request, const Answer& answer,
+                std::chrono::steady_clock::duration took) {
+    const auto milliseconds = std::chrono::duration_cast<std::chrono::milliseconds>(took).count();
     std::ostringstream line;
-    line << word(request.method) << ' ' << word(path_of(request)) << ' ' << response.status << ' '
-         << outcome_of(response) << ' ';
-    const std::lock_guard<std::mutex> lock(mutex_);
-    out_ << line.str() << milliseconds_since_begin() << " ms" << std::endl;
-}
-
-// A request that could not be read never began.
-long long AccessLog::milliseconds_since_begin() {
-    const auto begun = begun_.find(std::this_thread::get_id());
-    if (begun == begun_.end()) return 0;
-    const auto duration = Clock::now() - begun->second;
-    begun_.erase(begun);
-    return std::chrono::duration_cast<std::chrono::milliseconds>(duration).count();
+    line << word(request.method) << ' ' << word(path_of(request)) << ' ' << answer.status << ' '
+         << outcome_of(answer) << ' ' << milliseconds << " ms\n";
+    out << line.str() << std::flush;
 }
 
 }  // namespace http

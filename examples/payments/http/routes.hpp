@@ -1,35 +1,46 @@
-// The routes of a server. httplib knows handlers only by method; this also knows which methods a
-// path has, for an honest 405.
+// The routes of a server: by method and path, each with the lane that its work is done in.
 #pragma once
 
-#include <httplib.h>
-
+#include <idempotency/route.hpp>
 #include <regex>
 #include <string>
 #include <vector>
 
+#include "lane.hpp"
+#include "message.hpp"
+
 namespace http {
+
+// A request whose head has been looked at, and nothing else.
+struct Admission {
+    const idempotency::Route* route;
+    Lane* lane;  // none: at once, in the thread that reads
+    std::string principal;
+};
 
 class Routes {
   public:
-    explicit Routes(httplib::Server& server) : server_(server) {}
+    // Without a principal the route is everybody's.
+    void add(const std::string& method, const std::string& path, idempotency::Route route,
+             Lane* lane = nullptr);
 
-    void get(const std::string& path, httplib::Server::Handler handler);
-    void post(const std::string& path, httplib::Server::Handler handler);
-    void patch(const std::string& path, httplib::Server::Handler handler);
-    void remove(const std::string& path, httplib::Server::Handler handler);
+    // Throws Fault (404, 405) or idempotency::Refusal (401).
+    Admission admit(const Request& head) const;
 
-    // As the header Allow wants it; empty if there is no such path.
+    // As the header Allow wants it.
     std::string methods_of(const std::string& path) const;
 
   private:
-    struct Route {
+    struct Entry {
         std::string method;
         std::regex path;
+        idempotency::Route route;
+        Lane* lane;
     };
 
-    httplib::Server& server_;
-    std::vector<Route> routes_;
+    const Entry* find(const std::string& method, const std::string& path) const;
+
+    std::vector<Entry> entries_;
 };
 
 }  // namespace http

@@ -1,22 +1,19 @@
 #include "answers.hpp"
 
-#include "idempotency/problem.hpp"
+#include <idempotency/problem.hpp>
 
 namespace payments {
 
-httplib::Response json_response(int status, const nlohmann::json& body) {
-    httplib::Response response;
-    response.status = status;
-    response.set_content(body.dump(), "application/json");
-    return response;
+idempotency::Answer json_response(int status, const nlohmann::json& body) {
+    return {status, {{"Content-Type", "application/json"}}, body.dump()};
 }
 
-httplib::Response not_found() {
+idempotency::Answer not_found() {
     return idempotency::problem(404, "/problems/not-found", "Not found",
                                 "There is no such payment.");
 }
 
-httplib::Response declined() {
+idempotency::Answer declined() {
     return idempotency::problem(402, "/problems/card-declined", "Payment required",
                                 "The card is declined.");
 }

@@ -1,14 +1,13 @@
 // The responses that several routes give.
 #pragma once
 
-#include <httplib.h>
-
+#include <idempotency/http.hpp>
 #include <nlohmann/json.hpp>
 
 namespace payments {
 
-httplib::Response json_response(int status, const nlohmann::json& body);
-httplib::Response not_found();
-httplib::Response declined();
+idempotency::Answer json_response(int status, const nlohmann::json& body);
+idempotency::Answer not_found();
+idempotency::Answer declined();
 
 }  // namespace payments

@@ -1,14 +1,12 @@
 #include "database.hpp"
 
-#include <cstdlib>
+#include <iostream>
 
 namespace payments {
 
 // The application works as a role that has the protocol functions and its own tables, and nothing
 // else. Longer than the longest `wait` of a route, or statements that wait would be cut off.
-idempotency::ConnectionPool::Setup connection_setup(const std::string& application_name) {
-    // For libpq, unless the environment says otherwise: a database that is away is soon noticed.
-    setenv("PGCONNECT_TIMEOUT", "2", /* overwrite */ 0);
+Pool::Setup connection_setup(const std::string& application_name) {
     return [application_name](pqxx::connection& connection) {
         pqxx::nontransaction tx(connection);
         tx.exec("SET client_encoding TO 'UTF8'");
@@ -17,6 +15,19 @@ idempotency::ConnectionPool::Setup connection_setup(const std::string& applicati
         tx.exec("SET application_name TO " + tx.quote(application_name));
         tx.exec("SET ROLE payments_app");
     };
+}
+
+idempotency::Answer answered(const std::function<idempotency::Answer()>& work) try {
+    return work();
+} catch (const idempotency::Refusal& refusal) {
+    return refusal.answer();
+} catch (const std::exception& error) {
+    const auto failure = idempotency::failure_of<Driver>(error);
+    if (failure.is_connection() || failure.is_passing()) return idempotency::unavailable();
+    std::cerr << "error: " +
+                     (failure.sqlstate.empty() ? error.what() : "SQLSTATE " + failure.sqlstate) +
+                     "\n";
+    return idempotency::rolled_back();
 }
 
 }  // namespace payments

@@ -4,8 +4,9 @@
 #include <optional>
 #include <regex>
 
+#include <idempotency/problem.hpp>
 #include "answers.hpp"
-#include "idempotency/problem.hpp"
+#include "json_body.hpp"
 
 namespace payments {
 namespace {
@@ -55,8 +56,9 @@ std::string decimal(long long total) {
 
 }  // namespace
 
-httplib::Response estimate(const idempotency::Call& call) {
-    const auto total = call.body.is_object() ? sum(call.body.value("items", json())) : std::nullopt;
+idempotency::Answer estimate(const idempotency::Exchange& call) {
+    const auto body = parse_json(call.request.body);
+    const auto total = body.is_object() ? sum(body.value("items", json())) : std::nullopt;
     if (!total) {
         return idempotency::problem(422, "/problems/invalid-request", "Invalid request",
                                     "Send items, each with a price (\"9.90\") and a quantity.");

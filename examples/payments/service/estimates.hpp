@@ -1,12 +1,10 @@
 // POST /estimates: adds up, and has no use for a database.
 #pragma once
 
-#include <httplib.h>
-
-#include "idempotency/call.hpp"
+#include <idempotency/route.hpp>
 
 namespace payments {
 
-httplib::Response estimate(const idempotency::Call& call);
+idempotency::Answer estimate(const idempotency::Exchange& call);
 
 }  // namespace payments

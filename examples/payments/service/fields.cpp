@@ -2,7 +2,7 @@
 
 #include <regex>
 
-#include "idempotency/problem.hpp"
+#include <idempotency/problem.hpp>
 
 namespace payments {
 namespace {
@@ -46,7 +46,11 @@ Money Fields::money(const std::string& name) {
         blame(name, "is not an object of value and currency");
         return {};
     }
-    return {matching(*object, "value", kDecimal), matching(*object, "currency", kCurrency)};
+    Money money{matching(*object, "value", kDecimal), matching(*object, "currency", kCurrency)};
+    if (money.value.find_first_of("123456789") == std::string::npos) {
+        blame(name, "is not more than nothing");
+    }
+    return money;
 }
 
 std::string Fields::matching(const nlohmann::json& object, const char* name, const char* pattern) {
@@ -60,7 +64,7 @@ std::string Fields::matching(const nlohmann::json& object, const char* name, con
     return "";
 }
 
-httplib::Response Fields::refusal() const {
+idempotency::Answer Fields::refusal() const {
     return idempotency::problem(422, "/problems/invalid-request", "Invalid request", fault_);
 }
 

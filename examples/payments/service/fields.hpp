@@ -2,8 +2,7 @@
 // as the fault; what is read after it has no meaning.
 #pragma once
 
-#include <httplib.h>
-
+#include <idempotency/http.hpp>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -27,7 +26,7 @@ class Fields {
 
     bool faulty() const { return !fault_.empty(); }
     // 422: the same request will never be right, so the answer is kept like any other.
-    httplib::Response refusal() const;
+    idempotency::Answer refusal() const;
 
   private:
     void blame(const std::string& name, const char* what);

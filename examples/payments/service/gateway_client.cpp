@@ -2,6 +2,7 @@
 
 #include <httplib.h>
 
+#include <algorithm>
 #include <chrono>
 #include <nlohmann/json.hpp>
 
@@ -10,32 +11,77 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::chrono::seconds kConnectTimeout{2};
-constexpr std::chrono::seconds kAnswerTimeout{30};
+constexpr std::chrono::milliseconds kConnectTimeout{2000};
 
-std::optional<GatewayAnswer> understood(const httplib::Result& result) {
-    if (!result) return std::nullopt;
-    if (result->status == 402) return GatewayAnswer{true, ""};
-    const auto charge = json::parse(result->body, nullptr, false);
-    if (result->status != 201 || !charge.is_object()) return std::nullopt;
-    return GatewayAnswer{false, charge.value("id", "")};
+constexpr std::size_t kLongestId = 200;
+constexpr std::size_t kLongestAnswer = 65536;
+
+// An answer that could not be given again to the client, or looked up at the gateway, is none.
+bool is_id(const json& id) {
+    if (!id.is_string()) return false;
+    const auto& text = id.get_ref<const std::string&>();
+    const auto is_visible = [](char c) { return c > ' ' && c <= '~'; };
+    return !text.empty() && text.size() <= kLongestId &&
+           std::all_of(text.begin(), text.end(), is_visible);
+}
+
+std::optional<GatewayAnswer> charged(const std::string& body, const Money& amount) {
+    const auto charge = json::parse(body, nullptr, /* allow_exceptions */ false);
+    if (!charge.is_object() || !is_id(charge.value("id", json()))) return std::nullopt;
+    const bool ours = charge.value("amount", json()) == amount.value &&
+                      charge.value("currency", json()) == amount.currency;
+    if (!ours) return std::nullopt;
+    return GatewayAnswer{GatewayAnswer::Charged, charge["id"].get<std::string>()};
+}
+
+// Refusals that say "later", or that whoever runs this service has to mend: the same request may
+// succeed then.
+bool says_later(int status) {
+    return status == 401 || status == 403 || status == 408 || status == 409 || status == 425 ||
+           status == 429;
+}
+
+std::optional<GatewayAnswer> understood(int status, const std::string& body, const Money& amount) {
+    if (says_later(status)) return std::nullopt;
+    if (status == 201) return charged(body, amount);
+    if (status == 402) return GatewayAnswer{GatewayAnswer::Declined, ""};
+    if (status >= 400 && status < 500) {
+        return GatewayAnswer{GatewayAnswer::Refused, ""};
+    }
+    return std::nullopt;
 }
 
 }  // namespace
 
-// A client for each call: they are cheap, and not made for several threads.
+// A client for each call: they are cheap, and not made for several threads. Its own limits are for
+// each read, so a gateway that drips is cut off from outside.
 std::optional<GatewayAnswer> GatewayClient::charge(const std::string& key, const Money& amount,
                                                    const std::string& reference,
-                                                   const std::string& card) const {
-    httplib::Client client(url_);
-    client.set_connection_timeout(kConnectTimeout);
-    client.set_read_timeout(kAnswerTimeout);
+                                                   const std::string& card) {
     const json order = {{"amount", amount.value},
                         {"currency", amount.currency},
                         {"reference", reference},
                         {"card", card}};
-    const httplib::Headers headers = {{"Idempotency-Key", json(key).dump()}};
-    return understood(client.Post("/charges", headers, order.dump(), "application/json"));
+    httplib::Request request;
+    request.method = "POST";
+    request.path = "/charges";
+    request.set_header("Idempotency-Key", json(key).dump());
+    request.set_header("Content-Type", "application/json");
+    request.body = order.dump();
+    std::string body;
+    request.content_receiver = [&body](const char* part, std::size_t size, auto, auto) {
+        body.append(part, size);
+        return body.size() <= kLongestAnswer;
+    };
+
+    httplib::Client client(url_);
+    client.set_connection_timeout(std::min(timeout_, kConnectTimeout));
+    client.set_read_timeout(timeout_);
+    const auto deadline =
+        watchdog_.at(idempotency::Clock::now() + timeout_, [&client] { client.stop(); });
+    const auto result = client.send(request);
+    if (!result) return std::nullopt;
+    return understood(result->status, body, amount);
 }
 
 }  // namespace payments

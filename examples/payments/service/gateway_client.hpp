@@ -1,6 +1,8 @@
 // The external payment provider, as the service sees it.
 #pragma once
 
+#include <chrono>
+#include <idempotency/watchdog.hpp>
 #include <optional>
 #include <string>
 
@@ -9,21 +11,28 @@
 namespace payments {
 
 struct GatewayAnswer {
-    bool declined = false;
+    enum Kind {
+        Charged,
+        Declined,
+        Refused,  // otherwise, and would be again
+    } kind;
     std::string charge;
 };
 
 class GatewayClient {
   public:
-    explicit GatewayClient(std::string url) : url_(std::move(url)) {}
+    // The timeout is that of a whole call, however slowly its answer comes.
+    GatewayClient(std::string url, std::chrono::milliseconds timeout)
+        : url_(std::move(url)), timeout_(timeout) {}
 
     // Nothing: no answer, or none that says what happened. The same key may be sent again.
     std::optional<GatewayAnswer> charge(const std::string& key, const Money& amount,
-                                        const std::string& reference,
-                                        const std::string& card) const;
+                                        const std::string& reference, const std::string& card);
 
   private:
     const std::string url_;
+    const std::chrono::milliseconds timeout_;
+    idempotency::Watchdog watchdog_;
 };
 
 }  // namespace payments

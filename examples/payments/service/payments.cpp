@@ -2,12 +2,13 @@
 
 #include "answers.hpp"
 #include "fields.hpp"
-#include "tenant.hpp"
+#include "http/message.hpp"
+#include "json_body.hpp"
 
 namespace payments {
 namespace {
 
-using idempotency::Call;
+using idempotency::Exchange;
 using nlohmann::json;
 
 constexpr char kDeclinedCard[] = "tok_declined";
@@ -43,12 +44,12 @@ Order read_order(Fields& fields) {
             fields.text("description", "")};
 }
 
-pqxx::row insert_charge(pqxx::work& tx, const Call& call, const Order& order) {
+pqxx::row insert_charge(pqxx::work& tx, const Exchange& call, const Order& order) {
     return tx.exec_params1(kCharge, call.principal, call.key, order.customer, order.amount.currency,
                            order.amount.value, order.description);
 }
 
-void book(pqxx::work& tx, const Call& call, const Order& order) {
+void book(pqxx::work& tx, const Exchange& call, const Order& order) {
     tx.exec_params0(kBook, call.principal, order.customer, order.amount.currency,
                     order.amount.value);
 }
@@ -62,11 +63,11 @@ json representation(const std::string& id, const Money& amount, const std::strin
             {"created_us", created_us}};
 }
 
-httplib::Response created(const pqxx::row& charge, const Order& order) {
+idempotency::Answer created(const pqxx::row& charge, const Order& order) {
     const auto id = charge["id"].as<std::string>();
     auto response = json_response(201, representation(id, order.amount, order.customer,
                                                       charge["created_us"].as<long long>()));
-    response.set_header("Location", "/payments/" + id);
+    response.headers.emplace_back("Location", "/payments/" + id);
     return response;
 }
 
@@ -82,11 +83,17 @@ json representation(const Row& row) {
     return payment;
 }
 
+// The last part of the path.
+std::string id_in(const idempotency::Request& request) {
+    const auto path = http::path_of(request);
+    return path.substr(path.rfind('/') + 1);
+}
+
 }  // namespace
 
 // What can be refused is refused before the first write: an answer below 500 commits.
-httplib::Response Payments::create(pqxx::work& tx, const Call& call) const {
-    Fields fields(call.body);
+idempotency::Answer Payments::create(pqxx::work& tx, const Exchange& call) const {
+    Fields fields(parse_json(call.request.body));
     const Order order = read_order(fields);
     if (fields.faulty()) return fields.refusal();
     if (order.card == kDeclinedCard) return declined();
@@ -102,29 +109,28 @@ httplib::Response Payments::create(pqxx::work& tx, const Call& call) const {
     return response;
 }
 
-httplib::Response describe_payment(pqxx::work& tx, const Call& call) {
-    Fields fields(call.body);
+idempotency::Answer describe_payment(pqxx::work& tx, const Exchange& call) {
+    Fields fields(parse_json(call.request.body));
     const auto description = fields.text("description");
     if (fields.faulty()) return fields.refusal();
 
-    const std::string id = call.request.matches[1];
+    const std::string id = id_in(call.request);
     const auto updated = tx.exec_params(kDescribe, id, call.principal, description);
     if (updated.affected_rows() == 0) return not_found();
     return json_response(200, {{"id", id}, {"description", description}});
 }
 
-httplib::Response show_payment(idempotency::ConnectionPool& pool, const httplib::Request& request) {
-    const auto tenant = required_tenant(request);
+idempotency::Answer show_payment(Pool& pool, const idempotency::Request& request,
+                                 const std::string& tenant) {
     const auto connection = pool.lend();
     pqxx::work tx(**connection);
     const auto rows = tx.exec_params(std::string(kSelect) + " WHERE tenant = $1 AND id = $2",
-                                     tenant, request.matches[1].str());
+                                     tenant, id_in(request));
     return rows.empty() ? not_found() : json_response(200, representation(rows[0]));
 }
 
-httplib::Response list_payments(idempotency::ConnectionPool& pool,
-                                const httplib::Request& request) {
-    const auto tenant = required_tenant(request);
+idempotency::Answer list_payments(Pool& pool, const idempotency::Request&,
+                                  const std::string& tenant) {
     const auto connection = pool.lend();
     pqxx::work tx(**connection);
     auto payments = json::array();

@@ -1,12 +1,10 @@
 // POST /payments, PATCH /payments/{id}, GET /payments and GET /payments/{id}.
 #pragma once
 
-#include <httplib.h>
-
+#include <idempotency/route.hpp>
 #include <pqxx/pqxx>
 
-#include "idempotency/call.hpp"
-#include "idempotency/connection_pool.hpp"
+#include "database.hpp"
 #include "test_cards.hpp"
 
 namespace payments {
@@ -15,14 +13,16 @@ class Payments {
   public:
     explicit Payments(const TestCards& cards) : cards_(cards) {}
 
-    httplib::Response create(pqxx::work& tx, const idempotency::Call& call) const;
+    idempotency::Answer create(pqxx::work& tx, const idempotency::Exchange& call) const;
 
   private:
     const TestCards& cards_;
 };
 
-httplib::Response describe_payment(pqxx::work& tx, const idempotency::Call& call);
-httplib::Response show_payment(idempotency::ConnectionPool& pool, const httplib::Request& request);
-httplib::Response list_payments(idempotency::ConnectionPool& pool, const httplib::Request& request);
+idempotency::Answer describe_payment(pqxx::work& tx, const idempotency::Exchange& call);
+idempotency::Answer show_payment(Pool& pool, const idempotency::Request& request,
+                                 const std::string& tenant);
+idempotency::Answer list_payments(Pool& pool, const idempotency::Request& request,
+                                  const std::string& tenant);
 
 }  // namespace payments

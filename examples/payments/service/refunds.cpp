@@ -1,13 +1,14 @@
 #include "refunds.hpp"
 
+#include <idempotency/problem.hpp>
 #include "answers.hpp"
 #include "fields.hpp"
-#include "idempotency/problem.hpp"
+#include "json_body.hpp"
 
 namespace payments {
 namespace {
 
-using idempotency::Call;
+using idempotency::Exchange;
 
 // Locked, so that two refunds with different keys don't both find the whole amount left.
 constexpr char kFind[] = R"(
@@ -27,15 +28,15 @@ constexpr char kBook[] = R"(
 UPDATE payments.account SET balance = balance - $4
  WHERE tenant = $1 AND customer = $2 AND currency = $3)";
 
-httplib::Response too_much() {
+idempotency::Answer too_much() {
     return idempotency::problem(422, "/problems/invalid-request", "Invalid request",
                                 "That is not what is left of the payment.");
 }
 
 }  // namespace
 
-httplib::Response create_refund(pqxx::work& tx, const Call& call) {
-    Fields fields(call.body);
+idempotency::Answer create_refund(pqxx::work& tx, const Exchange& call) {
+    Fields fields(parse_json(call.request.body));
     const auto payment = fields.text("payment");
     const auto asked = fields.has("amount") ? fields.money("amount") : Money{};
     if (fields.faulty()) return fields.refusal();

@@ -1,14 +1,12 @@
 // POST /refunds.
 #pragma once
 
-#include <httplib.h>
-
 #include <pqxx/pqxx>
 
-#include "idempotency/call.hpp"
+#include <idempotency/route.hpp>
 
 namespace payments {
 
-httplib::Response create_refund(pqxx::work& tx, const idempotency::Call& call);
+idempotency::Answer create_refund(pqxx::work& tx, const idempotency::Exchange& call);
 
 }  // namespace payments

@@ -2,7 +2,7 @@
 
 #include "answers.hpp"
 #include "estimates.hpp"
-#include "idempotency/idempotent.hpp"
+#include "json_body.hpp"
 #include "refunds.hpp"
 #include "tenant.hpp"
 #include "webhooks/receiver.hpp"
@@ -10,17 +10,21 @@
 namespace payments {
 namespace {
 
-using idempotency::Call;
-using idempotency::Idempotent;
-using idempotency::Keys;
+using idempotency::Exchange;
+using idempotency::MissingKey;
 using idempotency::Options;
+using idempotency::Request;
+using idempotency::Route;
+using Claim = idempotency::LeasedClaim<Driver>;
 
-constexpr char kPayment[] = "/payments/([A-Za-z0-9_]{1,100})";
+constexpr char kPayment[] = "/payments/[A-Za-z0-9_]{1,100}";
+constexpr std::size_t kLargestBody = 2 << 20;
 
 Options options_for(const std::string& scope) {
     Options options;
     options.scope = scope;
     options.principal = tenant_of;
+    options.max_request_bytes = kLargestBody;
     return options;
 }
 
@@ -40,7 +44,7 @@ Options refund_options() {
 
 Options description_options() {
     Options options = options_for("PATCH /payments");
-    options.keys = Keys::Generated;
+    options.missing_key = MissingKey::Generate;
     return options;
 }
 
@@ -53,44 +57,62 @@ Options transfer_options(std::chrono::milliseconds lease) {
 // Worth answering without protection: an estimate twice is an estimate.
 Options estimate_options() {
     Options options = options_for("POST /estimates");
-    options.keys = Keys::Optional;
+    options.missing_key = MissingKey::Pass;
     options.ttl = std::chrono::minutes(1);
-    options.without_database = idempotency::WithoutDatabase::Proceed;
+    options.unprotected_without_database = true;
     return options;
 }
 
-using Reader = httplib::Response (*)(idempotency::ConnectionPool&, const httplib::Request&);
+using Reader = idempotency::Answer (*)(Pool&, const Request&, const std::string& tenant);
 
-httplib::Server::Handler reading(idempotency::ConnectionPool& pool, Reader reader) {
-    return [&pool, reader](const httplib::Request& request, httplib::Response& response) {
-        response = reader(pool, request);
-    };
+Route reading(Pool& pool, Reader reader) {
+    return {tenant_of, 0, [&pool, reader](const Request& request, const std::string& tenant) {
+                return answered([&] { return reader(pool, request, tenant); });
+            }};
 }
 
-void health(const httplib::Request&, httplib::Response& response) {
-    response = json_response(200, {{"status", "ok"}});
+// A real receiver would verify the sender's signature first.
+Route receiving(Pool& pool) {
+    return {nullptr, kLargestBody, [&pool](const Request& request, const std::string&) {
+                return answered([&] { return webhooks::receive(pool, request); });
+            }};
+}
+
+Route health() {
+    return {nullptr, 0, [](const Request&, const std::string&) {
+                return json_response(200, {{"status", "ok"}});
+            }};
 }
 
 }  // namespace
 
-void add_routes(http::Routes& routes, idempotency::ConnectionPool& pool, const Payments& payments,
+void add_routes(http::Routes& routes, Lanes lanes, Pool& pool, const Payments& payments,
                 const Transfers& transfers, std::chrono::milliseconds lease) {
-    const Idempotent idempotent(pool);
-    const auto create_payment = [&payments](pqxx::work& tx, const Call& call) {
+    const idempotency::Idempotent<Driver> idempotent(pool);
+    const auto create_payment = [&payments](pqxx::work& tx, const Exchange& call) {
         return payments.create(tx, call);
     };
-    const auto create_transfer = [&transfers](idempotency::LeasedClaim& claim, const Call& call) {
-        return transfers.create(claim, call);
+    const auto create_transfer = [&transfers](Claim claim, const Exchange& call) {
+        return transfers.create(std::move(claim), call);
     };
-    routes.post("/payments", idempotent(create_payment, payment_options()));
-    routes.post("/refunds", idempotent(create_refund, refund_options()));
-    routes.patch(kPayment, idempotent(describe_payment, description_options()));
-    routes.post("/transfers", idempotent(create_transfer, transfer_options(lease)));
-    routes.post("/estimates", idempotent(estimate, estimate_options()));
-    routes.post("/webhooks", reading(pool, webhooks::receive));
-    routes.get("/payments", reading(pool, list_payments));
-    routes.get(kPayment, reading(pool, show_payment));
-    routes.get("/healthz", health);
+    const auto make_estimate = [](pqxx::work*, const Exchange& call) { return estimate(call); };
+    const auto protect = [&](const char* method, const char* path, Route route, http::Lane& lane) {
+        routes.add(method, path, json_only(std::move(route)), &lane);
+    };
+    protect("POST", "/payments", idempotent.transactional(payment_options(), create_payment),
+            lanes.database);
+    protect("POST", "/refunds", idempotent.transactional(refund_options(), create_refund),
+            lanes.database);
+    protect("PATCH", kPayment, idempotent.transactional(description_options(), describe_payment),
+            lanes.database);
+    protect("POST", "/transfers", idempotent.leased(transfer_options(lease), create_transfer),
+            lanes.gateway);
+    protect("POST", "/estimates", idempotent.plain(estimate_options(), make_estimate),
+            lanes.database);
+    routes.add("POST", "/webhooks", receiving(pool), &lanes.database);
+    routes.add("GET", "/payments", reading(pool, list_payments), &lanes.database);
+    routes.add("GET", kPayment, reading(pool, show_payment), &lanes.database);
+    routes.add("GET", "/healthz", health());
 }
 
 }  // namespace payments

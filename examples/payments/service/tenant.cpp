@@ -2,34 +2,35 @@
 
 #include <algorithm>
 
-#include "idempotency/problem.hpp"
-
 namespace payments {
 namespace {
 
-constexpr char kBeginning[] = "Bearer sk_";
+constexpr std::string_view kBeginning = "sk_";
 constexpr std::size_t kLongestTenant = 64;
 
 bool is_tenant_character(char c) {
     return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
 }
 
+// The scheme in any letter case, one blank or more, the token (RFC 9110). Of two fields neither
+// counts.
+std::string bearer_token(const idempotency::Request& head) {
+    const auto field = idempotency::value_of(head.headers, "Authorization");
+    const auto blank = field.find(' ');
+    if (!idempotency::same_name(field.substr(0, blank), "Bearer")) return "";
+    const auto token = field.find_first_not_of(' ', std::min(blank, field.size()));
+    return token == std::string::npos ? "" : field.substr(token);
+}
+
 }  // namespace
 
-std::optional<std::string> tenant_of(const httplib::Request& request) {
-    const std::string beginning = kBeginning;
-    const std::string field = request.get_header_value("Authorization");
-    if (field.compare(0, beginning.size(), beginning) != 0) return std::nullopt;
-    const std::string tenant = field.substr(beginning.size());
+std::optional<std::string> tenant_of(const idempotency::Request& head) {
+    const auto token = bearer_token(head);
+    if (token.compare(0, kBeginning.size(), kBeginning) != 0) return std::nullopt;
+    const auto tenant = token.substr(kBeginning.size());
     const bool valid = !tenant.empty() && tenant.size() <= kLongestTenant &&
                        std::all_of(tenant.begin(), tenant.end(), is_tenant_character);
     return valid ? std::make_optional(tenant) : std::nullopt;
-}
-
-std::string required_tenant(const httplib::Request& request) {
-    auto tenant = tenant_of(request);
-    if (!tenant) throw idempotency::Refusal(idempotency::unauthorized());
-    return *std::move(tenant);
 }
 
 }  // namespace payments

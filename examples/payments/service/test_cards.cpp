@@ -55,13 +55,16 @@ void TestCards::crash_at_first(const std::string& card, int attempt) const {
     if (is(card, "tok_crash") && attempt == 1) raise(SIGKILL);
 }
 
-void TestCards::disguise(const std::string& card, httplib::Response& response) const {
-    if (is(card, "tok_cookie")) response.set_header("Set-Cookie", "session=secret; HttpOnly");
+void TestCards::disguise(const std::string& card, idempotency::Answer& response) const {
+    if (is(card, "tok_cookie"))
+        response.headers.emplace_back("Set-Cookie", "session=secret; HttpOnly");
     if (is(card, "tok_large")) {
-        response.set_content(std::string(kLargeBody, 'x'), "text/plain");
+        idempotency::set(response.headers, "Content-Type", "text/plain");
+        response.body = std::string(kLargeBody, 'x');
     }
     if (is(card, "tok_binary")) {
-        response.set_content(all_byte_values(), "application/octet-stream");
+        idempotency::set(response.headers, "Content-Type", "application/octet-stream");
+        response.body = all_byte_values();
     }
 }
 

@@ -2,9 +2,8 @@
 // other.
 #pragma once
 
-#include <httplib.h>
-
 #include <filesystem>
+#include <idempotency/http.hpp>
 #include <string>
 
 namespace payments {
@@ -24,7 +23,7 @@ class TestCards {
     void crash_at_first(const std::string& card, int attempt) const;
 
     // tok_cookie, tok_large, tok_binary: an answer of another kind.
-    void disguise(const std::string& card, httplib::Response& response) const;
+    void disguise(const std::string& card, idempotency::Answer& response) const;
 
   private:
     bool is(const std::string& card, const char* name) const { return enabled_ && card == name; }

@@ -1,48 +1,63 @@
 #include "transfers.hpp"
 
+#include <idempotency/problem.hpp>
 #include "answers.hpp"
 #include "fields.hpp"
-#include "idempotency/problem.hpp"
+#include "json_body.hpp"
 
 namespace payments {
 namespace {
 
-using idempotency::Call;
-using idempotency::LeasedClaim;
+using idempotency::Ended;
+using idempotency::Exchange;
 using nlohmann::json;
 
-// The gateway's key is derived from the client's: however often this is run again, the gateway sees
-// one request.
+// What the gateway is told is a function of the client's key: however often this is run again, also
+// after the record has expired, the gateway sees one request, and there is one row of it.
 constexpr char kReserve[] = R"(
-INSERT INTO payments.transfer (id, tenant, key, amount, currency)
-VALUES ('tr_' || replace(gen_random_uuid()::text, '-', ''), $1, $2, $3, $4)
-RETURNING id, idem_key('transfer', $1, $2) AS gateway_key)";
+WITH gateway AS (SELECT idem_key('transfer', $1, $2) AS key),
+     request AS (SELECT key, 'tr_' || left(encode(sha256(convert_to(key, 'UTF8')), 'hex'), 32) AS id
+                   FROM gateway),
+     reserved AS (INSERT INTO payments.transfer (id, tenant, key, amount, currency)
+                  SELECT id, $1, $2, $3::numeric, $4 FROM request
+                  ON CONFLICT (id) DO NOTHING)
+SELECT id, key AS gateway_key FROM request)";
 
-constexpr char kDecline[] = "UPDATE payments.transfer SET status = 'declined' WHERE id = $1";
-constexpr char kSettle[] =
-    "UPDATE payments.transfer SET status = 'done', gateway_charge = $2 WHERE id = $1";
+// Of a transfer that was done long ago, a refusal of the same key with something else says nothing.
+constexpr char kDecline[] =
+    "UPDATE payments.transfer SET status = 'declined' WHERE id = $1 AND status = 'reserved'";
+constexpr char kSettle[] = R"(
+UPDATE payments.transfer SET status = 'done', gateway_charge = $2, amount = $3::numeric, currency = $4
+ WHERE id = $1)";
 
-json reserve(pqxx::work& tx, const Call& call, const Money& amount) {
+json reserve(pqxx::work& tx, const Exchange& call, const Money& amount) {
     const auto row =
         tx.exec_params1(kReserve, call.principal, call.key, amount.value, amount.currency);
     return {{"transfer", row["id"].as<std::string>()},
             {"gateway_key", row["gateway_key"].as<std::string>()}};
 }
 
-httplib::Response decline(pqxx::work& tx, const json& state) {
-    tx.exec_params0(kDecline, state.at("transfer").get<std::string>());
-    return declined();
+// The same request would be refused again.
+idempotency::Answer refused_by_gateway() {
+    return idempotency::problem(422, "/problems/refused-by-gateway", "Refused by the gateway",
+                                "The payment gateway does not accept this transfer; send another "
+                                "with a new key.");
 }
 
-httplib::Response settle(pqxx::work& tx, const json& state, const Money& amount) {
+idempotency::Answer decline(pqxx::work& tx, const json& state, const GatewayAnswer& answer) {
+    tx.exec_params0(kDecline, state.at("transfer").get<std::string>());
+    return answer.kind == GatewayAnswer::Declined ? declined() : refused_by_gateway();
+}
+
+idempotency::Answer settle(pqxx::work& tx, const json& state, const Money& amount) {
     const auto id = state.at("transfer").get<std::string>();
     const auto charge = state.at("gateway_charge").get<std::string>();
-    tx.exec_params0(kSettle, id, charge);
+    tx.exec_params0(kSettle, id, charge, amount.value, amount.currency);
     return json_response(201,
                          {{"id", id}, {"gateway_charge", charge}, {"amount", to_json(amount)}});
 }
 
-httplib::Response bad_gateway() {
+idempotency::Answer bad_gateway() {
     return idempotency::problem(502, "/problems/bad-gateway", "Bad gateway",
                                 "The payment gateway gave no answer; repeat the request with the "
                                 "same key.");
@@ -52,11 +67,11 @@ httplib::Response bad_gateway() {
 
 // Each step is skipped by an attempt that finds it done. The gateway's answer is noted before
 // anything is made of it.
-httplib::Response Transfers::create(LeasedClaim& claim, const Call& call) const {
-    Fields fields(call.body);
+Ended Transfers::create(idempotency::LeasedClaim<Driver> claim, const Exchange& call) const {
+    Fields fields(parse_json(call.request.body));
     const Money amount = fields.money("amount");
     const std::string card = fields.text("card", "");
-    if (fields.faulty()) return fields.refusal();
+    if (fields.faulty()) return std::move(claim).finish(fields.refusal());
 
     if (claim.recovery_point().empty()) {
         claim.step("reserved", [&](pqxx::work& tx) { return reserve(tx, call, amount); });
@@ -68,15 +83,17 @@ httplib::Response Transfers::create(LeasedClaim& claim, const Call& call) const 
         claim.ensure_held();
         const auto answer =
             gateway_.charge(state.at("gateway_key"), amount, state.at("transfer"), card);
-        if (!answer) return bad_gateway();
-        if (answer->declined) {
-            return claim.complete([&](pqxx::work& tx) { return decline(tx, state); });
+        if (!answer) return std::move(claim).finish(bad_gateway());
+        if (answer->kind != GatewayAnswer::Charged) {
+            return std::move(claim).finish(
+                [&](pqxx::work& tx) { return decline(tx, state, *answer); });
         }
         cards_.crash_at_first(card, claim.attempt());
         state["gateway_charge"] = answer->charge;
         claim.step("charged", [&](pqxx::work&) { return state; });
     }
-    return claim.complete([&](pqxx::work& tx) { return settle(tx, claim.state(), amount); });
+    const json state = claim.state();
+    return std::move(claim).finish([&](pqxx::work& tx) { return settle(tx, state, amount); });
 }
 
 }  // namespace payments

@@ -1,24 +1,23 @@
 // POST /transfers: money that an external gateway has to move.
 #pragma once
 
-#include <httplib.h>
+#include <idempotency/route.hpp>
 
+#include "database.hpp"
 #include "gateway_client.hpp"
-#include "idempotency/call.hpp"
-#include "idempotency/leased_claim.hpp"
 #include "test_cards.hpp"
 
 namespace payments {
 
 class Transfers {
   public:
-    Transfers(const GatewayClient& gateway, const TestCards& cards)
-        : gateway_(gateway), cards_(cards) {}
+    Transfers(GatewayClient& gateway, const TestCards& cards) : gateway_(gateway), cards_(cards) {}
 
-    httplib::Response create(idempotency::LeasedClaim& claim, const idempotency::Call& call) const;
+    idempotency::Ended create(idempotency::LeasedClaim<Driver> claim,
+                              const idempotency::Exchange& call) const;
 
   private:
-    const GatewayClient& gateway_;
+    GatewayClient& gateway_;
     const TestCards& cards_;
 };
 

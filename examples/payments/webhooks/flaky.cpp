@@ -2,7 +2,7 @@
 
 #include <stdexcept>
 
-#include "idempotency/problem.hpp"
+#include <idempotency/problem.hpp>
 
 namespace webhooks {
 namespace {
@@ -15,16 +15,14 @@ SELECT outcome, attempt, greatest(1, ceil(retry_after))::int AS retry_after
 constexpr char kComplete[] = "SELECT idem_complete($1, 204, scope => 'webhooks')";
 constexpr char kFail[] = "SELECT idem_fail($1, $2, retryable => true, scope => 'webhooks')";
 
-httplib::Response acknowledged() {
-    httplib::Response response;
-    response.status = 204;
-    return response;
+idempotency::Answer acknowledged() {
+    return {204, {}, ""};
 }
 
-httplib::Response come_again(int seconds) {
+idempotency::Answer come_again(int seconds) {
     auto response = idempotency::problem(503, "/problems/event-failed", "Event not handled",
                                          "Send the event again later.");
-    response.set_header("Retry-After", std::to_string(seconds));
+    response.headers.emplace_back("Retry-After", std::to_string(seconds));
     return response;
 }
 
@@ -36,7 +34,7 @@ void handle_event(pqxx::transaction_base&, const Event& event, int attempt) {
 }
 
 // In a savepoint: what a failing handler wrote is undone, and the failure itself is recorded.
-httplib::Response attempt_event(pqxx::work& tx, const Event& event, int attempt) {
+idempotency::Answer attempt_event(pqxx::work& tx, const Event& event, int attempt) {
     try {
         pqxx::subtransaction savepoint(tx);
         handle_event(savepoint, event, attempt);
@@ -53,7 +51,7 @@ httplib::Response attempt_event(pqxx::work& tx, const Event& event, int attempt)
 
 // `replay` has been handled before; `exhausted` is given up, and acknowledged so that the sender
 // stops. The last error is in payments.failed_events.
-httplib::Response handle_flaky(pqxx::work& tx, const Event& event) {
+idempotency::Answer handle_flaky(pqxx::work& tx, const Event& event) {
     const auto claim = tx.exec_params1(kBegin, event.id);
     const auto outcome = claim["outcome"].as<std::string>();
     if (outcome == "execute") return attempt_event(tx, event, claim["attempt"].as<int>());

@@ -2,8 +2,7 @@
 // says.
 #pragma once
 
-#include <httplib.h>
-
+#include <idempotency/http.hpp>
 #include <pqxx/pqxx>
 
 #include "event.hpp"
@@ -11,6 +10,6 @@
 namespace webhooks {
 
 // 204 when the event is dealt with, or given up; 503 when the sender is to send it again.
-httplib::Response handle_flaky(pqxx::work& tx, const Event& event);
+idempotency::Answer handle_flaky(pqxx::work& tx, const Event& event);
 
 }  // namespace webhooks

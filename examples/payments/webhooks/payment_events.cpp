@@ -11,7 +11,7 @@ INSERT INTO payments.payment_status AS s (resource_id, type, updated_at, data)
 VALUES ($1, $2, $3, $4::jsonb)
 ON CONFLICT (resource_id) DO UPDATE
    SET type = excluded.type, updated_at = excluded.updated_at, data = excluded.data
- WHERE s.updated_at < excluded.updated_at)";
+ WHERE s.updated_at <= excluded.updated_at)";
 
 constexpr char kLog[] = R"(
 INSERT INTO payments.event_log (event_id, type, resource_id, updated_at, applied)

@@ -7,13 +7,11 @@
 namespace webhooks {
 namespace {
 
-httplib::Response acknowledged() {
-    httplib::Response response;
-    response.status = 204;
-    return response;
+idempotency::Answer acknowledged() {
+    return {204, {}, ""};
 }
 
-httplib::Response handle(pqxx::work& tx, const Event& event) {
+idempotency::Answer handle(pqxx::work& tx, const Event& event) {
     if (event.type == "flaky") return handle_flaky(tx, event);
     if (event.type.rfind("payment.", 0) == 0) apply_once(tx, event);
     return acknowledged();  // also what nobody here cares for: or it would come again for ever
@@ -21,7 +19,7 @@ httplib::Response handle(pqxx::work& tx, const Event& event) {
 
 }  // namespace
 
-httplib::Response receive(idempotency::ConnectionPool& pool, const httplib::Request& request) {
+idempotency::Answer receive(payments::Pool& pool, const idempotency::Request& request) {
     const auto connection = pool.lend();
     pqxx::work tx(**connection);
     const Event event = read_event(tx, request.body);

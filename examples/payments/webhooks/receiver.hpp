@@ -1,13 +1,11 @@
 // POST /webhooks: takes each event once, in whatever order and number they come.
 #pragma once
 
-#include <httplib.h>
-
-#include "idempotency/connection_pool.hpp"
+#include "service/database.hpp"
 
 namespace webhooks {
 
 // A real receiver would verify the sender's signature first.
-httplib::Response receive(idempotency::ConnectionPool& pool, const httplib::Request& request);
+idempotency::Answer receive(payments::Pool& pool, const idempotency::Request& request);
 
 }  // namespace webhooks

@@ -38,6 +38,11 @@ CREATE TABLE pg_catalog.pg_dist_placement (placementid bigint NOT NULL, shardid 
     shardstate integer NOT NULL, shardlength bigint NOT NULL, groupid integer NOT NULL);
 CREATE INDEX pg_dist_placement_shardid_index ON pg_catalog.pg_dist_placement (shardid);
 CREATE TABLE pg_catalog.pg_dist_local_group (groupid integer NOT NULL);
+-- By which Citus keeps a shard in its place, and tells of its transaction. There is neither here.
+CREATE FUNCTION pg_catalog.lock_shard_metadata(integer, bigint[]) RETURNS void LANGUAGE plpgsql AS 'BEGIN END';
+CREATE FUNCTION pg_catalog.get_current_transaction_id(OUT database_id oid, OUT process_id integer,
+    OUT initiator_node_identifier integer, OUT transaction_number bigint, OUT transaction_stamp timestamptz)
+    LANGUAGE sql AS $$ SELECT oid, pg_backend_pid(), 0, 0::bigint, NULL::timestamptz FROM pg_database WHERE datname = current_database() $$;
 
 INSERT INTO pg_dist_local_group VALUES (7);
 INSERT INTO pg_dist_partition SELECT 'idempotency.record', 'h', adbin, 1, 's', false FROM test.column WHERE adrelid = 'test.by_principal'::regclass;

@@ -1,0 +1,11 @@
+# What the headers need; read when the package is built and when it is found.
+find_package(PkgConfig REQUIRED)
+find_package(Threads REQUIRED)
+find_package(nlohmann_json 3 REQUIRED)
+find_package(OpenSSL REQUIRED COMPONENTS Crypto)
+if(NOT TARGET PkgConfig::IDEMPOTENCY_PQXX)
+    pkg_check_modules(IDEMPOTENCY_PQXX REQUIRED IMPORTED_TARGET GLOBAL libpqxx)
+endif()
+if(NOT TARGET PkgConfig::IDEMPOTENCY_LIBPQ)
+    pkg_check_modules(IDEMPOTENCY_LIBPQ REQUIRED IMPORTED_TARGET GLOBAL libpq)
+endif()

@@ -1,0 +1,293 @@
+// What clients/conformance/README.md wants to try. A service would look like examples/payments,
+// from which the HTTP comes.
+#include <openssl/evp.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <idempotency/pqxx.hpp>
+#include <idempotency/route.hpp>
+#include <iostream>
+#include <map>
+#include <mutex>
+
+#include "http/server.hpp"
+
+namespace {
+
+using idempotency::Answer;
+using idempotency::Ended;
+using idempotency::Exchange;
+using idempotency::Milliseconds;
+using idempotency::Options;
+using idempotency::Pqxx;
+using idempotency::Request;
+using nlohmann::json;
+using Pool = idempotency::Pool<Pqxx>;
+using Claim = idempotency::LeasedClaim<Pqxx>;
+
+constexpr std::size_t kThreads = 32;
+
+idempotency::PoolOptions pool_options() {
+    idempotency::PoolOptions options;
+    options.size = kThreads;
+    options.timeout = options.patience = Milliseconds(2000);
+    return options;
+}
+
+// In a transaction of its own.
+void run(Pool& pool, const char* sql, const idempotency::Values& values) {
+    const auto loan = pool.lend();
+    pqxx::work tx(**loan);
+    Pqxx::run(tx, sql, values);
+    tx.commit();
+}
+
+std::optional<std::string> bearer(const Request& head) {
+    const auto field = idempotency::value_of(head.headers, "Authorization");
+    const auto blank = field.find(' ');
+    if (blank == field.npos || !idempotency::same_name(field.substr(0, blank), "Bearer")) {
+        return std::nullopt;
+    }
+    const auto token = field.substr(std::min(field.find_first_not_of(' ', blank), field.size()));
+    return token.empty() ? std::nullopt : std::make_optional(token);
+}
+
+std::string from_base64(const std::string& text) {
+    std::string bytes(text.size() / 4 * 3, '\0');
+    if (text.empty()) return bytes;
+    EVP_DecodeBlock(reinterpret_cast<unsigned char*>(bytes.data()),
+                    reinterpret_cast<const unsigned char*>(text.data()),
+                    static_cast<int>(text.size()));
+    const auto padding = static_cast<std::size_t>(std::count(text.end() - 2, text.end(), '='));
+    bytes.resize(bytes.size() - padding);
+    return bytes;
+}
+
+// Where the kinds of route differ.
+struct Ways {
+    std::function<void(const std::string& note)> effect;
+    std::function<void()> fail_to_serialize;
+    std::function<void()> hang;
+};
+
+class Handler {
+  public:
+    explicit Handler(Pool& others) : others_(others) {}
+
+    Answer operator()(const Exchange& exchange, const Ways& ways) {
+        const auto& request = exchange.request;
+        const auto order = json::parse(request.body, nullptr, /* allow_exceptions */ false);
+        if (!order.is_object() || !idempotency::is_json(idempotency::media_type(request.headers))) {
+            ways.effect("raw");
+            auto type = idempotency::value_of(request.headers, "Content-Type");
+            if (type.empty()) type = "application/octet-stream";
+            return {200, {{"Content-Type", type}}, request.body};
+        }
+        if (order.contains("gate")) wait_at_gate(order["gate"].get<long long>());
+        if (order.contains("effect")) ways.effect(order["effect"].get<std::string>());
+        if (is_to_fail(exchange.key, order.value("serialization_failures", 0))) {
+            ways.fail_to_serialize();
+        }
+        if (order.value("hang", false)) {
+            ways.hang();
+            insert(exchange, "lost");
+        }
+        if (order.value("throw", false)) throw std::runtime_error("thrown by the handler");
+        if (order.value("exit", false)) _exit(3);
+        Answer answer{order.value("status", 201), {}, ""};
+        const auto part = from_base64(order.value("body", ""));
+        for (int i = order.value("repeat", 1); i > 0; --i) answer.body += part;
+        for (const auto& field : order.value("headers", json::array())) {
+            answer.headers.emplace_back(field.at(0), field.at(1));
+        }
+        return answer;
+    }
+
+    void insert(const Exchange& exchange, const std::string& note) {
+        run(others_, kInsert, {exchange.principal, exchange.key, note});
+    }
+
+    static constexpr char kInsert[] =
+        "INSERT INTO effect (principal, key, note) VALUES ($1, $2, $3)";
+    static constexpr char kFailToSerialize[] = "DO $$ BEGIN RAISE SQLSTATE '40001'; END $$";
+
+  private:
+    void wait_at_gate(long long gate) {
+        const auto number = std::to_string(gate);
+        run(others_, "SELECT pg_advisory_xact_lock_shared($1::bigint)", {number});
+    }
+
+    bool is_to_fail(const std::string& key, int times) {
+        if (times == 0) return false;
+        const std::lock_guard<std::mutex> lock(mutex_);
+        return ++runs_[key] <= times;
+    }
+
+    Pool& others_;
+    std::mutex mutex_;
+    std::map<std::string, int> runs_;
+};
+
+class Server {
+  public:
+    Server()
+        : pool_("", pool_options()),
+          others_("", others_options()),
+          handler_(others_),
+          idempotent_(pool_),
+          lane_(kThreads) {}
+
+    bool run() {
+        Options options;
+        add("/transactional", options);
+        add("/streamed", options);
+        add_leased();
+        options.missing_key = idempotency::MissingKey::Generate;
+        add("/generate", options);
+        options.missing_key = idempotency::MissingKey::Pass;
+        add("/pass", options);
+        options.missing_key = idempotency::MissingKey::Derive;
+        options.window = Milliseconds(2000);
+        add("/derive", options);
+        add_configured();
+        options = {};
+        options.max_answer_bytes = 1000;
+        options.omit_large_answers = true;
+        add("/omit", options);
+        options.omit_large_answers = false;
+        options.max_request_bytes = 1000;
+        add("/small", options);
+        add_unprotected();
+        server_.routes().add("GET", "/health", {nullptr, 0, [](const auto&, const auto&) {
+                                                    return Answer{200, {}, "well\n"};
+                                                }});
+        return server_.run({"127.0.0.1", std::atoi(std::getenv("PORT"))}, "ready");
+    }
+
+  private:
+    static http::Limits limits() {
+        http::Limits limits;
+        limits.end = Milliseconds(500);
+        return limits;
+    }
+
+    static idempotency::PoolOptions others_options() {
+        auto options = pool_options();
+        options.size = 2 * kThreads;
+        return options;
+    }
+
+    idempotency::Hook hook(const char* name) {
+        return [this, name](const idempotency::Event& event) {
+            const auto loan = others_.lend();
+            const auto limit = loan->limit(Milliseconds(2000));
+            Pqxx::run_alone(
+                **loan,
+                "INSERT INTO hook (name, scope, key, attempt, outcome)"
+                " VALUES ($1, $2, $3, $4::integer, $5)",
+                {name, event.scope, event.key, std::to_string(event.attempt), event.outcome});
+        };
+    }
+
+    Options complete(Options options, const std::string& path) {
+        options.scope = "POST " + path;
+        options.principal = bearer;
+        options.on_execute = hook("execute");
+        options.on_replay = hook("replay");
+        options.on_refusal = hook("refusal");
+        options.on_lease_lost = hook("lease_lost");
+        return options;
+    }
+
+    Answer in_transaction(pqxx::work& tx, const Exchange& exchange) {
+        return handler_(
+            exchange,
+            {[&](const auto& note) {
+                 Pqxx::run(tx, Handler::kInsert, {exchange.principal, exchange.key, note});
+             },
+             [&] { Pqxx::run(tx, Handler::kFailToSerialize, {}); }, [] {}});
+    }
+
+    Answer without_transaction(const Exchange& exchange) {
+        return handler_(exchange, {[&](const auto& note) { handler_.insert(exchange, note); },
+                                   [&] { ::run(others_, Handler::kFailToSerialize, {}); }, [] {}});
+    }
+
+    Ended leased(Claim claim, const Exchange& exchange) {
+        const auto effect = [&](const std::string& note) {
+            if (claim.recovery_point() == "effect") return;
+            claim.step("effect", [&](pqxx::work& tx) {
+                Pqxx::run(tx, Handler::kInsert, {exchange.principal, exchange.key, note});
+                return json();
+            });
+        };
+        const auto hang = [&] {
+            while (!claim.wait_for_loss(std::chrono::minutes(1))) {
+            }
+        };
+        const auto fail = [&] { ::run(others_, Handler::kFailToSerialize, {}); };
+        auto answer = handler_(exchange, {effect, fail, hang});
+        return std::move(claim).finish(std::move(answer));
+    }
+
+    void add(const std::string& path, const Options& options) {
+        server_.routes().add("POST", path,
+                             idempotent_.transactional(complete(options, path),
+                                                       [this](auto& tx, const auto& exchange) {
+                                                           return in_transaction(tx, exchange);
+                                                       }),
+                             &lane_);
+    }
+
+    void add_leased() {
+        Options options;
+        options.lease = Milliseconds(2000);
+        server_.routes().add("POST", "/leased",
+                             idempotent_.leased(complete(options, "/leased"),
+                                                [this](Claim claim, const auto& exchange) {
+                                                    return leased(std::move(claim), exchange);
+                                                }),
+                             &lane_);
+    }
+
+    void add_configured() {
+        Options options;
+        options.statuses = {{"in_progress", 425}, {"mismatch", 400}, {"unavailable", 500}};
+        options.key_header = "X-Request-Key";
+        options.replay_header = "X-Replay";
+        options.echo_key = true;
+        options.exclude = {"ts"};
+        options.keep = [](int) { return true; };
+        options.ttl = Milliseconds(1000);
+        add("/configured", options);
+    }
+
+    void add_unprotected() {
+        Options options;
+        options.unprotected_without_database = true;
+        server_.routes().add("POST", "/unprotected",
+                             idempotent_.plain(complete(options, "/unprotected"),
+                                               [this](pqxx::work* tx, const auto& exchange) {
+                                                   return tx ? in_transaction(*tx, exchange)
+                                                             : without_transaction(exchange);
+                                               }),
+                             &lane_);
+    }
+
+    http::Server server_{limits()};
+    Pool pool_, others_;
+    Handler handler_;
+    const idempotency::Idempotent<Pqxx> idempotent_;
+    http::Lane lane_;
+};
+
+}  // namespace
+
+int main() try {
+    Server server;
+    _exit(server.run() ? 0 : 1);
+} catch (const std::exception& error) {
+    std::cerr << error.what() << '\n';
+    return 2;
+}

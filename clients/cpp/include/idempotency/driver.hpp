@@ -1,0 +1,66 @@
+// The seam between this library and the one that talks to the database. A driver is a struct with
+//
+//     using Connection, Transaction;      // Transaction(Connection&), commit(); rolled back by its
+//                                         // destructor
+//     static std::unique_ptr<Connection> connect(const std::string& conninfo);
+//     static int socket(Connection&);
+//     static bool is_open(Connection&);
+//     static Row run(Transaction&, const char* statement, const Values&);  // the first row
+//     static Row run_alone(Connection&, const char* statement, const Values&);  // autocommit
+//     static Failure failure(const std::exception&);
+//
+// There are two: Pqxx (pqxx.hpp) and Libpq (libpq.hpp).
+#pragma once
+
+#include <exception>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace idempotency {
+
+using Value = std::optional<std::string>;
+using Values = std::vector<Value>;
+using Row = std::vector<Value>;
+
+// What an exception says about the database.
+struct Failure {
+    enum Kind { Other, Statement, Connection } kind = Other;
+    std::string sqlstate;
+
+    bool in(std::initializer_list<const char*> beginnings) const {
+        for (const std::string beginning : beginnings) {
+            if (kind == Statement && sqlstate.compare(0, beginning.size(), beginning) == 0) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+    // The connection is broken or can't be had; what it was doing may or may not have been done.
+    // Class 08 is the connection, 53 no room for it, 57P a server on its way up or down, 25006 a
+    // standby.
+    bool is_connection() const { return kind == Connection || in({"08", "53", "57P", "25006"}); }
+
+    // Deadlocks and serialization failures: rolled back, and likely to pass next time.
+    bool is_serialization() const { return in({"40001", "40P01"}); }
+
+    // Timeouts of locks and statements, and all other rollbacks.
+    bool is_passing() const { return in({"40", "55P03", "57014"}); }
+
+    // Another holder has the claim, or nobody has.
+    bool is_lost_claim() const { return in({"ID409", "ID404"}); }
+
+    // The text is no JSON, or none that the database can hold: no other error of class 22 says
+    // anything about the request.
+    bool is_bad_json() const { return in({"22P02", "22P05", "22021", "22003", "22030", "22032"}); }
+    bool is_too_large() const { return in({"54000", "54001"}); }
+};
+
+// The claim that was being worked on has another holder, or may have.
+class ClaimLost : public std::exception {
+  public:
+    const char* what() const noexcept override { return "the claim is lost"; }
+};
+
+}  // namespace idempotency

@@ -1,0 +1,149 @@
+// Keeps a lease alive while its holder works.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "pool.hpp"
+#include "protocol.hpp"
+
+namespace idempotency {
+
+// What the work is told of its lease. It may have ended once as much time has passed as the server
+// gave, counted from the moment at which the last request that succeeded was sent: so the deadline
+// here never outlasts the server's. A beat that fails says nothing about who owns the claim.
+class Lease {
+  public:
+    Lease(Clock::time_point sent, Milliseconds duration)
+        : duration_(duration), ends_(sent + duration) {}
+
+    bool lost() const {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        return lost_ || Clock::now() >= ends_;
+    }
+
+    // True as soon as it is lost, false if it is not for that long.
+    bool wait_for_loss(Milliseconds patience) const {
+        std::unique_lock<std::mutex> lock(mutex_);
+        const auto until = Clock::now() + patience;
+        while (!lost_ && Clock::now() < ends_ && Clock::now() < until) {
+            changed_.wait_until(lock, std::min(ends_, until));
+        }
+        return lost_ || Clock::now() >= ends_;
+    }
+
+    void prolonged(Clock::time_point sent) {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        ends_ = std::max(ends_, sent + duration_);
+        changed_.notify_all();
+    }
+
+    void lose() {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        lost_ = true;
+        changed_.notify_all();
+    }
+
+    Clock::time_point ends() const {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        return ends_;
+    }
+    Milliseconds duration() const noexcept { return duration_; }
+
+  private:
+    const Milliseconds duration_;
+    mutable std::mutex mutex_;
+    mutable std::condition_variable changed_;
+    Clock::time_point ends_;
+    bool lost_ = false;
+};
+
+// Beats from a thread of its own, over a connection of its own: the holder's may be busy for longer
+// than the lease. Both end with the object.
+template <typename Driver>
+class Heartbeat {
+  public:
+    using Notice = std::function<void()>;  // called once, from the thread, when the lease is lost
+
+    // Throws std::system_error if there can be no thread.
+    Heartbeat(Pool<Driver>& pool, Lease& lease, ClaimId claim, Notice on_lost)
+        : pool_(pool),
+          lease_(lease),
+          claim_(std::move(claim)),
+          on_lost_(std::move(on_lost)),
+          thread_(thread_without_signals([this] { run(); })) {}
+
+    ~Heartbeat() {
+        {
+            const std::lock_guard<std::mutex> lock(mutex_);
+            stopping_ = true;
+        }
+        stop_.notify_one();
+        thread_.join();
+    }
+    Heartbeat(const Heartbeat&) = delete;
+    Heartbeat& operator=(const Heartbeat&) = delete;
+
+  private:
+    // At a third of the lease, and after a beat that failed again after a tenth of it: two more may
+    // fail before the lease is over. The connection is made for the first beat: most claims end
+    // before and never need one.
+    void run() {
+        std::unique_ptr<typename Driver::Connection> connection;
+        auto next = lease_.ends() - lease_.duration() * 2 / 3;
+        while (!lease_.lost() && pause_until(std::min(next, lease_.ends()))) {
+            const auto sent = Clock::now();
+            if (lease_.lost()) break;
+            if (beat(connection)) {
+                lease_.prolonged(sent);
+                next = sent + lease_.duration() / 3;
+            } else {
+                connection.reset();
+                next = Clock::now() + lease_.duration() / 10;
+            }
+        }
+        if (lease_.lost()) tell();
+    }
+
+    // False when it is time to end.
+    bool pause_until(Clock::time_point moment) {
+        std::unique_lock<std::mutex> lock(mutex_);
+        return !stop_.wait_until(lock, moment, [this] { return stopping_; });
+    }
+
+    // One that has no answer after a sixth of the lease has failed.
+    bool beat(std::unique_ptr<typename Driver::Connection>& connection) try {
+        if (!connection) connection = pool_.connect();
+        std::atomic<bool> cut{false};
+        const auto guard = pool_.cut_at(Clock::now() + lease_.duration() / 6, *connection, cut);
+        const auto run = [&](const char* sql, const Values& values) {
+            return Driver::run_alone(*connection, sql, values);
+        };
+        protocol::extend(run, claim_);
+        return true;
+    } catch (const std::exception& error) {
+        if (failure_of<Driver>(error).is_lost_claim()) lease_.lose();
+        return false;
+    }
+
+    void tell() noexcept try {
+        if (on_lost_) on_lost_();
+    } catch (...) {  // a hook's failure is nobody's
+    }
+
+    Pool<Driver>& pool_;
+    Lease& lease_;
+    const ClaimId claim_;
+    const Notice on_lost_;
+    std::mutex mutex_;
+    std::condition_variable stop_;
+    bool stopping_ = false;
+    std::thread thread_;  // the last member: it uses all others
+};
+
+}  // namespace idempotency

@@ -1,0 +1,323 @@
+// Work that calls the outside, in steps: a committed claim with a lease, which survives the
+// process.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "heartbeat.hpp"
+#include "pool.hpp"
+#include "protocol.hpp"
+
+namespace idempotency {
+
+// What the library has to be told beside the call itself.
+struct Rules {
+    std::function<bool(int status)> keep = keep_by_default;
+    std::size_t max_answer_bytes = 1 << 20;
+    bool omit_large_answers = false;
+    int attempts = 5;
+};
+
+// The answer can't be kept, so the work is not done.
+class AnswerTooLarge : public std::exception {
+  public:
+    const char* what() const noexcept override { return "the answer is too large to be kept"; }
+};
+
+namespace detail {
+
+template <typename Driver>
+auto run_in(typename Driver::Transaction& tx) {
+    return [&tx](const char* sql, const Values& values) { return Driver::run(tx, sql, values); };
+}
+
+// One statement in a transaction of its own, on a connection of its own.
+template <typename Driver, typename Statement>
+auto alone(Pool<Driver>& pool, Milliseconds longer, const Statement& statement) {
+    const auto loan = pool.lend();
+    const auto limit = loan->limit(pool.options().timeout + longer);
+    return statement([&](const char* sql, const Values& values) {
+        return Driver::run_alone(**loan, sql, values);
+    });
+}
+
+inline bool complete(const protocol::Run& run, const ClaimId& claim, const Answer& answer,
+                     const Rules& rules) {
+    if (answer.body.size() <= rules.max_answer_bytes) {
+        return protocol::complete(run, claim, answer.status, answer.body, answer.headers);
+    }
+    if (!rules.omit_large_answers) throw AnswerTooLarge();
+    return protocol::complete(run, claim, answer.status, std::nullopt,
+                              {{"Idempotent-Body", "omitted"}});
+}
+
+// Random, so that those who have met once don't meet again.
+inline void pause_before_attempt(int attempt) {
+    thread_local std::minstd_rand random{std::random_device{}()};
+    const int longest = std::min(5 << attempt, 200);
+    std::this_thread::sleep_for(Milliseconds(std::uniform_int_distribution<>(0, longest)(random)));
+}
+
+}  // namespace detail
+
+// What a handler of leased work returns: only ending the claim makes one, so it can't be forgotten.
+class [[nodiscard]] Ended {
+  public:
+    const Answer& answer() const noexcept { return answer_; }
+
+  private:
+    template <typename>
+    friend class LeasedClaim;
+    explicit Ended(Answer answer) : answer_(std::move(answer)) {}
+
+    Answer answer_;
+};
+
+namespace detail {
+
+template <typename Driver>
+struct LeasedWork {
+    LeasedWork(Pool<Driver>& its_pool, Decision decision, const Rules& its_rules,
+               Clock::time_point sent, Milliseconds duration)
+        : pool(its_pool), found(std::move(decision)), rules(its_rules), lease(sent, duration) {}
+
+    Pool<Driver>& pool;
+    Decision found;
+    const Rules& rules;
+    Lease lease;
+    std::function<void()> on_lost;
+    std::atomic<bool> told{false};
+    // While it is being ended, a beat that finds no claim any more says nothing.
+    std::atomic<bool> ending{false};
+    std::atomic<bool> ended{false};
+
+    void tell_lost() noexcept {
+        if (ended || told.exchange(true) || !on_lost) return;
+        try {
+            on_lost();
+        } catch (...) {  // a hook's failure is nobody's
+        }
+    }
+
+    struct Ending {
+        explicit Ending(LeasedWork& its_work) : work(its_work) { work.ending = true; }
+        ~Ending() { work.ending = false; }
+        LeasedWork& work;
+    };
+};
+
+// Retryably, never as if nothing had happened. Of an answer that was lost, "the claim has ended" is
+// the answer.
+template <typename Driver>
+void give_up(LeasedWork<Driver>& work, const std::string& error) {
+    bool in_doubt = false;
+    for (int attempt = 1;; ++attempt) {
+        try {
+            return alone(work.pool, Milliseconds(0), [&](const protocol::Run& run) {
+                protocol::fail(run, work.found.claim, error);
+            });
+        } catch (const std::exception& problem) {
+            const auto failure = failure_of<Driver>(problem);
+            if (in_doubt && failure.is_lost_claim()) return;
+            in_doubt = failure.is_connection();
+            const bool again = in_doubt || failure.is_serialization();
+            if (!again || attempt >= work.rules.attempts) throw;
+        }
+        pause_before_attempt(attempt);
+    }
+}
+
+}  // namespace detail
+
+// The right to work. It moves, and each way to end it takes it away: what is used after that throws
+// std::logic_error.
+template <typename Driver>
+class LeasedClaim {
+  public:
+    using Transaction = typename Driver::Transaction;
+    using Step = std::function<nlohmann::json(Transaction&)>;  // returns the state to note
+    using LastStep = std::function<Answer(Transaction&)>;
+
+    explicit LeasedClaim(detail::LeasedWork<Driver>& work) : work_(&work) {}
+    LeasedClaim(LeasedClaim&& other) noexcept : work_(std::exchange(other.work_, nullptr)) {}
+    LeasedClaim& operator=(LeasedClaim&&) = delete;
+
+    const std::string& key() const { return work().found.claim.key; }
+    int attempt() const { return work().found.attempt; }
+    // Where an attempt before this one came to, and what it noted there; "" and null at the start.
+    const std::string& recovery_point() const { return work().found.recovery_point; }
+    const nlohmann::json& state() const { return work().found.state; }
+
+    // Whether somebody else may be working on the request by now.
+    bool lost() const { return work().lease.lost(); }
+    // True as soon as that is so; false if it is not for that long.
+    bool wait_for_loss(Milliseconds patience) const { return work().lease.wait_for_loss(patience); }
+    // To be called before each effect outside the database. Throws ClaimLost. The claim can still
+    // be lost a moment later: so the effect carries a key of its own.
+    void ensure_held() const {
+        if (lost()) throw ClaimLost();
+    }
+
+    // A step's effects in the database and the recovery point behind it, in one transaction. A
+    // holder that has lost its claim changes nothing. Whether a COMMIT without an answer has
+    // happened, the record says, to the next attempt: so that is a failure here.
+    void step(const std::string& recovery_point, const Step& effects) {
+        nlohmann::json state;
+        const auto note = [&](Transaction& tx) {
+            state = effects(tx);
+            protocol::checkpoint(detail::run_in<Driver>(tx), work().found.claim, recovery_point,
+                                 state);
+            return true;
+        };
+        in_transaction(note, /* again_after_commit */ false);
+        work().found.recovery_point = recovery_point;
+        work().found.state = std::move(state);
+    }
+
+    // The answer; one that is not to be kept fails the claim retryably, since the work may have had
+    // effects.
+    Ended finish(Answer answer) && {
+        return std::move(*this).finish([&](Transaction&) { return answer; });
+    }
+
+    // The last step's effects and the answer, in one transaction. Where its COMMIT has had no
+    // answer it is done again: of a claim that has ended, the effects are rolled back, and the
+    // answer is that of the first time.
+    Ended finish(const LastStep& effects) && {
+        const typename detail::LeasedWork<Driver>::Ending ending(work());
+        Answer answer;
+        bool kept = true;
+        const auto end = [&](Transaction& tx) {
+            Answer made = storable(effects(tx));
+            kept = work().rules.keep(made.status);
+            const bool first = kept && detail::complete(detail::run_in<Driver>(tx),
+                                                        work().found.claim, made, work().rules);
+            if (first || !kept) answer = std::move(made);
+            return first;
+        };
+        in_transaction(end, /* again_after_commit */ true);
+        if (!kept) {
+            const auto error = "answered " + std::to_string(answer.status);
+            return std::move(*this).fail(error, std::move(answer));
+        }
+        work().ended = true;
+        work_ = nullptr;
+        return Ended(std::move(answer));
+    }
+
+    // Gives the claim up, to be tried again from the last recovery point.
+    Ended fail(const std::string& error, Answer answer) && {
+        ensure_held();
+        const typename detail::LeasedWork<Driver>::Ending ending(work());
+        detail::give_up(work(), error);
+        work().ended = true;
+        work_ = nullptr;
+        return Ended(storable(std::move(answer)));
+    }
+
+  private:
+    detail::LeasedWork<Driver>& work() const {
+        if (work_ == nullptr) throw std::logic_error("the claim has ended");
+        return *work_;
+    }
+
+    // Commits where the effects say so. Again where it fails to serialize or loses its connection.
+    template <typename Effects>
+    void in_transaction(const Effects& effects, bool again_after_commit) {
+        for (int attempt = 1;; ++attempt) {
+            ensure_held();
+            bool connected = false, committing = false;
+            try {
+                const auto loan = work().pool.lend();
+                connected = true;
+                Transaction tx(**loan);
+                if (!effects(tx)) return;
+                const auto limit = loan->limit(work().pool.options().timeout);
+                committing = true;
+                tx.commit();
+                return;
+            } catch (const std::exception& error) {
+                const auto failure = failure_of<Driver>(error);
+                const bool again =
+                    failure.is_serialization() ||
+                    (failure.is_connection() && connected && (again_after_commit || !committing));
+                if (!again || attempt >= work().rules.attempts) throw;
+            }
+            detail::pause_before_attempt(attempt);
+        }
+    }
+
+    detail::LeasedWork<Driver>* work_;
+};
+
+// Runs the work if the key is free; else the decision says what to answer. Work is
+// Ended(LeasedClaim<Driver>). What it throws comes out again, when the claim has been failed
+// retryably: it may have had effects, so it is never released.
+template <typename Driver, typename Work>
+std::pair<Decision, std::optional<Answer>> leased(
+    Pool<Driver>& pool, Call call, const Rules& rules, const Work& work,
+    const std::function<void(const Decision&)>& on_execute = {},
+    const std::function<void(const Decision&)>& on_lost = {}) {
+    const auto duration = call.lease.value_or(Milliseconds(30000));
+    call.lease = duration;
+    auto sent = Clock::now();
+    Decision decision;
+    for (int attempt = 1;; ++attempt) {
+        bool connected = false;
+        try {
+            // Committed on its own, so that the claim outlives this process. If only the answer is
+            // lost, the claim is nobody's until its lease has ended, and we are told so.
+            decision = detail::alone(pool, call.wait.value_or(Milliseconds(0)),
+                                     [&](const protocol::Run& run) {
+                                         connected = true;
+                                         sent = Clock::now();
+                                         return protocol::begin(run, call);
+                                     });
+            break;
+        } catch (const std::exception& error) {
+            const auto failure = failure_of<Driver>(error);
+            const bool again = failure.is_serialization() || (failure.is_connection() && connected);
+            if (!again || attempt >= rules.attempts) throw;
+        }
+        detail::pause_before_attempt(attempt);
+    }
+    if (!decision.execute()) return {std::move(decision), std::nullopt};
+
+    detail::LeasedWork<Driver> state(pool, decision, rules, sent, duration);
+    if (on_lost) state.on_lost = [&] { on_lost(decision); };
+    try {
+        if (on_execute) on_execute(decision);
+        const Heartbeat<Driver> heartbeat(pool, state.lease, decision.claim, [&] {
+            if (!state.ending) state.tell_lost();
+        });
+        Ended ended = work(LeasedClaim<Driver>(state));
+        return {decision, ended.answer()};
+    } catch (...) {
+        if (state.ended) throw;
+        if (state.lease.lost()) {
+            state.tell_lost();
+            throw ClaimLost();
+        }
+        // Where this fails, the lease runs out by itself, and the next request goes on from the
+        // last recovery point.
+        try {
+            detail::give_up(state, "the handler failed");
+        } catch (const std::exception& error) {
+            if (failure_of<Driver>(error).is_lost_claim()) {
+                state.tell_lost();
+                throw ClaimLost();
+            }
+        }
+        throw;
+    }
+}
+
+}  // namespace idempotency

@@ -1,0 +1,183 @@
+// A bounded set of connections, each lent for a limited time.
+#pragma once
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "driver.hpp"
+#include "watchdog.hpp"
+
+namespace idempotency {
+
+// There is no connection to be had: all are lent, for too long.
+class NoConnection : public std::runtime_error {
+  public:
+    NoConnection() : std::runtime_error("no connection is free") {}
+};
+
+// For a connection that hears nothing any more: what is sent and not received, and what is silent,
+// is found dead. The caller's own words stand behind these and win.
+inline std::string with_keepalives(const std::string& conninfo,
+                                   std::chrono::milliseconds connect_timeout) {
+    const auto seconds = std::chrono::ceil<std::chrono::seconds>(connect_timeout).count();
+    const std::vector<std::pair<std::string, std::string>> defaults = {
+        {"connect_timeout", std::to_string(seconds)},
+        {"keepalives_idle", "10"},
+        {"keepalives_interval", "5"},
+        {"keepalives_count", "3"},
+        {"tcp_user_timeout", "10000"},
+    };
+    const bool is_uri = conninfo.find("://") != std::string::npos;
+    std::string result = is_uri ? conninfo : "";
+    for (const auto& [name, value] : defaults) {
+        if (!is_uri) {
+            result += name + "=" + value + " ";
+        } else if (conninfo.find(name + "=") == std::string::npos) {
+            result += (result.find('?') == std::string::npos ? "?" : "&") + name + "=" + value;
+        }
+    }
+    return is_uri ? result : result + conninfo;
+}
+
+struct PoolOptions {
+    std::size_t size = 16;
+    std::chrono::milliseconds patience{5000};       // for a connection that others have
+    std::chrono::milliseconds timeout{10000};       // of a statement of this library, and of COMMIT
+    std::chrono::milliseconds longest_loan{60000};  // of everything between lending and giving back
+};
+
+template <typename Driver>
+class Pool {
+  public:
+    using Connection = typename Driver::Connection;
+    // What every new connection is to do first: take a role, set timeouts.
+    using Setup = std::function<void(Connection&)>;
+
+    // Does not connect yet: a service may start before its database.
+    Pool(const std::string& conninfo, PoolOptions options, Setup setup = {})
+        : conninfo_(with_keepalives(conninfo, options.timeout)),
+          options_(options),
+          setup_(std::move(setup)) {
+        idle_.reserve(options_.size);  // so that taking back can't fail
+    }
+
+    // A connection on loan; it goes back, if it is still good, when the loan ends. Transactions on
+    // it must end first, which is the natural order of declaration.
+    class Loan {
+      public:
+        explicit Loan(Pool& pool) : pool_(pool) {}
+        ~Loan() {
+            guard_.reset();
+            pool_.take_back(std::move(connection_), cut_);
+        }
+        Loan(const Loan&) = delete;
+        Loan& operator=(const Loan&) = delete;
+        Connection& operator*() const { return *connection_; }
+
+        // Until this guard ends, and no longer than that, the database may be silent.
+        Watchdog::Guard limit(std::chrono::milliseconds duration) {
+            return pool_.cut_at(Clock::now() + duration, *connection_, cut_);
+        }
+
+      private:
+        friend class Pool;
+        Pool& pool_;
+        std::unique_ptr<Connection> connection_;
+        std::atomic<bool> cut_{false};
+        std::optional<Watchdog::Guard> guard_;
+    };
+
+    // Throw what the driver throws where there is no database; lend also NoConnection.
+    std::unique_ptr<Loan> lend() {
+        auto idle = wait_for_place();
+        auto loan = std::make_unique<Loan>(*this);  // from here on its end gives the place back
+        loan->connection_ = idle && is_quiet(*idle) ? std::move(idle) : connect();
+        loan->guard_.emplace(
+            cut_at(Clock::now() + options_.longest_loan, *loan->connection_, loan->cut_));
+        return loan;
+    }
+
+    // Beside the pool, for who needs one of his own.
+    std::unique_ptr<Connection> connect() {
+        auto connection = Driver::connect(conninfo_);
+        std::atomic<bool> cut{false};
+        const auto guard = cut_at(Clock::now() + options_.timeout, *connection, cut);
+        if (setup_) setup_(*connection);
+        return connection;
+    }
+
+    // A peer that says nothing ends like one that has hung up.
+    Watchdog::Guard cut_at(Clock::time_point moment, Connection& connection,
+                           std::atomic<bool>& cut) {
+        return dog_.at(moment, [descriptor = Driver::socket(connection), &cut] {
+            cut = true;
+            shutdown(descriptor, SHUT_RDWR);
+        });
+    }
+
+    const PoolOptions& options() const noexcept { return options_; }
+
+  private:
+    // An idle connection has nothing to hear. What is there to read is the server's good-bye, and
+    // noticing it here spares the next request an error after each restart of the database.
+    static bool is_quiet(Connection& connection) {
+        pollfd descriptor{Driver::socket(connection), POLLIN, 0};
+        return poll(&descriptor, 1, 0) == 0;
+    }
+
+    std::unique_ptr<Connection> wait_for_place() {
+        std::unique_lock<std::mutex> lock(mutex_);
+        const auto is_free = [this] { return lent_ < options_.size; };
+        if (!returned_.wait_for(lock, options_.patience, is_free)) throw NoConnection();
+        ++lent_;
+        if (idle_.empty()) return nullptr;
+        auto connection = std::move(idle_.back());
+        idle_.pop_back();
+        return connection;
+    }
+
+    // Where one peer has said nothing for too long, the others are not to be waited for as well.
+    void take_back(std::unique_ptr<Connection> connection, bool cut) noexcept {
+        std::vector<std::unique_ptr<Connection>> given_up;
+        {
+            const std::lock_guard<std::mutex> lock(mutex_);
+            --lent_;
+            if (cut) {
+                given_up.assign(std::make_move_iterator(idle_.begin()),
+                                std::make_move_iterator(idle_.end()));
+                idle_.clear();
+            } else if (connection && Driver::is_open(*connection)) {
+                idle_.push_back(std::move(connection));
+            }
+        }
+        returned_.notify_one();
+    }
+
+    const std::string conninfo_;
+    const PoolOptions options_;
+    const Setup setup_;
+    Watchdog dog_;
+    std::mutex mutex_;
+    std::condition_variable returned_;
+    std::size_t lent_ = 0;
+    std::vector<std::unique_ptr<Connection>> idle_;
+};
+
+// What an exception says: the driver's word, and what this library throws itself.
+template <typename Driver>
+Failure failure_of(const std::exception& error) {
+    if (dynamic_cast<const NoConnection*>(&error) != nullptr) return {Failure::Connection, ""};
+    if (dynamic_cast<const ClaimLost*>(&error) != nullptr) return {Failure::Statement, "ID409"};
+    return Driver::failure(error);
+}
+
+}  // namespace idempotency

@@ -1,0 +1,228 @@
+// The extension's functions, each one statement and one round trip. They throw what the driver
+// throws. The statements are those of clients/README.md.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "driver.hpp"
+#include "http.hpp"
+#include "text.hpp"
+
+namespace idempotency {
+
+using Milliseconds = std::chrono::milliseconds;
+
+// Whose claim it is: enough to end, prolong or check it from any connection.
+struct ClaimId {
+    std::string key;
+    std::string scope;
+    std::string principal;
+    std::optional<std::string> token;
+};
+
+// What idem_begin is asked.
+struct Call {
+    std::optional<std::string> key;      // none: one is generated
+    std::optional<std::string> request;  // JSON
+    std::optional<std::string> digest;   // of what is no JSON
+    std::optional<std::string> method;
+    std::optional<std::string> target;
+    std::vector<std::string> exclude;
+    std::string scope;
+    std::string principal;
+    std::optional<Milliseconds> ttl;
+    std::optional<Milliseconds> lease;
+    std::optional<Milliseconds> wait;
+    std::optional<std::string> holder;
+};
+
+// What it answers.
+struct Decision {
+    std::string outcome;
+    ClaimId claim;
+    int attempt = 1;
+    std::string status;
+    std::optional<int> status_code;
+    nlohmann::json headers;  // null: none
+    std::string body;
+    bool body_omitted = false;
+    std::string error;
+    std::string recovery_point;  // how far an attempt before this one came; empty: nowhere
+    nlohmann::json state;        // what it noted there
+    std::optional<double> retry_after;
+
+    bool execute() const { return outcome == "execute"; }
+};
+
+// ---- headers as they are stored ----
+
+// Fields of one hop or one answer.
+inline bool is_of_one_answer(const std::string& name) {
+    for (const char* each : {"Connection", "Content-Length", "Date", "Keep-Alive", "Set-Cookie",
+                             "TE", "Trailer", "Transfer-Encoding", "Upgrade"}) {
+        if (same_name(name, each)) return true;
+    }
+    return false;
+}
+
+inline bool is_field_value(const std::string& value) {
+    const auto is_control = [](unsigned char c) { return (c < 0x20 && c != '\t') || c == 0x7F; };
+    return is_utf8(value) && std::none_of(value.begin(), value.end(), is_control);
+}
+
+inline bool is_field_name(const std::string& name) {
+    const auto is_token = [](unsigned char c) {
+        return std::isalnum(c) || std::string_view("!#$%&'*+-.^_`|~").find(static_cast<char>(c)) !=
+                                      std::string_view::npos;
+    };
+    return !name.empty() && std::all_of(name.begin(), name.end(), is_token);
+}
+
+// Without the fields that could not be stored, so that the first answer is what its replays are:
+// they would make storing fail, on a leased route after the effect.
+inline Answer storable(Answer answer) {
+    auto& headers = answer.headers;
+    const auto is_bad = [](const auto& field) {
+        return !is_field_name(field.first) || !is_field_value(field.second);
+    };
+    headers.erase(std::remove_if(headers.begin(), headers.end(), is_bad), headers.end());
+    return answer;
+}
+
+// A name that occurs more than once becomes an array of its values, in their order.
+inline std::string stored_headers(const Fields& headers) {
+    auto stored = nlohmann::json::object();
+    for (const auto& field : headers) {
+        const auto& name = field.first;
+        const auto items = stored.items();
+        const bool known = std::any_of(items.begin(), items.end(), [&](const auto& item) {
+            return same_name(item.key(), name);
+        });
+        if (known || is_of_one_answer(name)) continue;
+        const auto values = values_of(headers, name);
+        stored[name] = values.size() == 1 ? nlohmann::json(values[0]) : nlohmann::json(values);
+    }
+    return stored.dump();
+}
+
+inline Fields fields_of(const nlohmann::json& stored) {
+    Fields headers;
+    if (!stored.is_object()) return headers;
+    for (const auto& [name, value] : stored.items()) {
+        const auto values = value.is_array() ? value : nlohmann::json::array({value});
+        for (const auto& each : values) {
+            if (each.is_string()) headers.emplace_back(name, each.template get<std::string>());
+        }
+    }
+    return headers;
+}
+
+namespace protocol {
+
+using Run = std::function<Row(const char* statement, const Values& values)>;
+
+inline constexpr char kBegin[] = R"(
+SELECT outcome, key, token, attempt, status, status_code, headers, body, body_omitted, error, recovery_point,
+       state, retry_after
+  FROM idem_begin($1::text, request => $2::jsonb,
+                  fingerprint => coalesce($3::bytea, idem_fingerprint($2::jsonb, $4::text, $5::text, $6::text[])),
+                  scope => $7::text, principal => $8::text,
+                  ttl => $9::bigint * interval '1 ms', lease => $10::bigint * interval '1 ms',
+                  wait => $11::bigint * interval '1 ms', holder => $12::text))";
+inline constexpr char kComplete[] = R"(
+SELECT idem_complete($1::text, $2::integer, $3::bytea, $4::jsonb, scope => $5::text,
+                     principal => $6::text, token => $7::bigint))";
+inline constexpr char kFail[] = R"(
+SELECT idem_fail($1::text, $2::text, retryable => true, scope => $3::text, principal => $4::text,
+                 token => $5::bigint))";
+inline constexpr char kExtend[] = R"(
+SELECT idem_extend($1::text, $2::bigint, scope => $3::text, principal => $4::text))";
+inline constexpr char kCheckpoint[] = R"(
+SELECT idem_checkpoint($1::text, $2::text, $3::jsonb, scope => $4::text, principal => $5::text,
+                       token => $6::bigint))";
+inline constexpr char kOnce[] = R"(
+SELECT idem_once($1::text, scope => $2::text, principal => $3::text) AS first)";
+inline constexpr char kDerive[] = R"(
+SELECT encode(coalesce($5::bytea, idem_fingerprint($1::jsonb, $2::text, $3::text, $4::text[])), 'hex') AS key)";
+inline constexpr char kProblem[] = R"(
+SELECT idem_problem($1::text) AS problem)";
+
+inline Value number(const std::optional<Milliseconds>& duration) {
+    return duration ? Value(std::to_string(duration->count())) : std::nullopt;
+}
+
+inline Value bytes(const std::optional<std::string>& value) {
+    return value ? Value(to_bytea(*value)) : std::nullopt;
+}
+
+inline nlohmann::json json_of(const Value& value) {
+    return value ? nlohmann::json::parse(*value) : nlohmann::json();
+}
+
+inline Decision begin(const Run& run, const Call& call) {
+    const Row row =
+        run(kBegin, {call.key, call.request, bytes(call.digest), call.method, call.target,
+                     to_array(call.exclude), call.scope, call.principal, number(call.ttl),
+                     number(call.lease), number(call.wait), call.holder});
+    Decision decision;
+    decision.outcome = row.at(0).value();
+    decision.claim = {row.at(1).value_or(""), call.scope, call.principal, row.at(2)};
+    decision.attempt = std::stoi(row.at(3).value_or("1"));
+    decision.status = row.at(4).value_or("");
+    if (row.at(5)) decision.status_code = std::stoi(*row.at(5));
+    decision.headers = json_of(row.at(6));
+    if (row.at(7)) decision.body = from_bytea(*row.at(7));
+    decision.body_omitted = row.at(8) == "t";
+    decision.error = row.at(9).value_or("");
+    decision.recovery_point = row.at(10).value_or("");
+    decision.state = json_of(row.at(11));
+    if (row.at(12)) decision.retry_after = std::stod(*row.at(12));
+    return decision;
+}
+
+// False if the same claim had been completed before.
+inline bool complete(const Run& run, const ClaimId& claim, int status,
+                     const std::optional<std::string>& body, const Fields& headers) {
+    const Row row =
+        run(kComplete, {claim.key, std::to_string(status), bytes(body), stored_headers(headers),
+                        claim.scope, claim.principal, claim.token});
+    return row.at(0) == "t";
+}
+
+inline void fail(const Run& run, const ClaimId& claim, const std::string& error) {
+    run(kFail,
+        {claim.key, is_utf8(error) ? error : "failed", claim.scope, claim.principal, claim.token});
+}
+
+inline void extend(const Run& run, const ClaimId& claim) {
+    run(kExtend, {claim.key, claim.token, claim.scope, claim.principal});
+}
+
+inline void checkpoint(const Run& run, const ClaimId& claim, const std::string& point,
+                       const nlohmann::json& state) {
+    run(kCheckpoint, {claim.key, point, state.dump(), claim.scope, claim.principal, claim.token});
+}
+
+inline bool once(const Run& run, const std::string& key, const std::string& scope,
+                 const std::string& principal) {
+    return run(kOnce, {key, scope, principal}).at(0) == "t";
+}
+
+inline std::string derive(const Run& run, const Call& call) {
+    return run(kDerive,
+               {call.request, call.method, call.target, to_array(call.exclude), bytes(call.digest)})
+        .at(0)
+        .value();
+}
+
+inline nlohmann::json problem(const Run& run, const std::string& word) {
+    return json_of(run(kProblem, {word}).at(0));
+}
+
+}  // namespace protocol
+}  // namespace idempotency

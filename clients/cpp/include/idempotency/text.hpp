@@ -1,0 +1,98 @@
+// Texts in the forms that the database wants: bytes, arrays, UTF-8.
+#pragma once
+
+#include <openssl/evp.h>
+
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace idempotency {
+
+// Bytes as the server spells them: \x and two hexadecimal digits each. libpqxx has types of its own
+// for them, but others in each major version.
+inline std::string to_bytea(std::string_view bytes) {
+    constexpr char kDigits[] = "0123456789abcdef";
+    std::string text = "\\x";
+    text.reserve(2 + 2 * bytes.size());
+    for (const unsigned char byte : bytes) {
+        text += kDigits[byte >> 4];
+        text += kDigits[byte & 15];
+    }
+    return text;
+}
+
+// Throws std::invalid_argument if the text is not bytea's hexadecimal form.
+inline std::string from_bytea(std::string_view text) {
+    const auto value_of = [](char digit) -> int {
+        if (digit >= '0' && digit <= '9') return digit - '0';
+        if (digit >= 'a' && digit <= 'f') return digit - 'a' + 10;
+        throw std::invalid_argument("not a hexadecimal digit");
+    };
+    if (text.substr(0, 2) != "\\x" || text.size() % 2 != 0) {
+        throw std::invalid_argument("not bytea's hexadecimal form");
+    }
+    std::string bytes;
+    bytes.reserve(text.size() / 2);
+    for (std::size_t i = 2; i < text.size(); i += 2) {
+        bytes += static_cast<char>(value_of(text[i]) << 4 | value_of(text[i + 1]));
+    }
+    return bytes;
+}
+
+// A text[].
+inline std::string to_array(const std::vector<std::string>& texts) {
+    std::string array = "{";
+    for (const auto& text : texts) {
+        array += array.size() > 1 ? ",\"" : "\"";
+        for (const char c : text) {
+            if (c == '"' || c == '\\') array += '\\';
+            array += c;
+        }
+        array += '"';
+    }
+    return array + "}";
+}
+
+// Neither an overlong form, nor a surrogate, nor beyond Unicode, nor NUL.
+inline bool is_utf8(std::string_view text) {
+    for (std::size_t i = 0; i < text.size();) {
+        const auto at = [&](std::size_t k) { return static_cast<unsigned char>(text[i + k]); };
+        const unsigned lead = at(0);
+        const std::size_t length = lead < 0x80 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
+        if (lead == 0 || (lead >= 0x80 && lead < 0xC2) || lead > 0xF4) return false;
+        if (text.size() - i < length) return false;
+        for (std::size_t k = 1; k < length; ++k) {
+            if ((at(k) & 0xC0) != 0x80) return false;
+        }
+        const bool odd = (lead == 0xE0 && at(1) < 0xA0) || (lead == 0xED && at(1) > 0x9F) ||
+                         (lead == 0xF0 && at(1) < 0x90) || (lead == 0xF4 && at(1) > 0x8F);
+        if (odd) return false;
+        i += length;
+    }
+    return true;
+}
+
+inline std::string sha256(std::string_view bytes) {
+    unsigned char digest[EVP_MAX_MD_SIZE];
+    unsigned length = 0;
+    if (EVP_Digest(bytes.data(), bytes.size(), digest, &length, EVP_sha256(), nullptr) != 1) {
+        throw std::runtime_error("SHA-256 failed");
+    }
+    return std::string(reinterpret_cast<const char*>(digest), length);
+}
+
+// The fingerprint of a request whose body is not JSON: docs/fingerprint.md.
+inline std::string digest_of_bytes(std::string_view method, std::string_view target,
+                                   std::string_view type, std::string_view body) {
+    std::string text = "idempotency fingerprint 1\n";
+    for (const auto part : {method, target, type, body}) {
+        text += std::to_string(part.size()) + ':';
+        text += part;
+        text += '\n';
+    }
+    return sha256(text);
+}
+
+}  // namespace idempotency

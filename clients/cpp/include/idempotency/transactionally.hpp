@@ -1,0 +1,57 @@
+// Work that is SQL: claim, effects and answer in one transaction. A crash frees the key at once.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <utility>
+
+#include "leased.hpp"
+
+namespace idempotency {
+
+// Runs the work if the key is free; else the decision says what to answer. Work is
+// Answer(Driver::Transaction&, const Decision&). There is nothing to complete: what it returns is
+// kept and committed, or rolled back if it is not to be kept; what it throws rolls back, and comes
+// out again.
+//
+// Whatever fails to serialize, or loses its connection, is run again, as a whole. After a COMMIT
+// without an answer the record says whether it was done: then it is replayed.
+template <typename Driver, typename Work>
+std::pair<Decision, std::optional<Answer>> transactionally(
+    Pool<Driver>& pool, Call call, const Rules& rules, const Work& work,
+    const std::function<void(const Decision&)>& on_execute = {}) {
+    using Transaction = typename Driver::Transaction;
+    for (int attempt = 1;; ++attempt) {
+        bool connected = false;
+        try {
+            const auto loan = pool.lend();
+            connected = true;
+            std::optional<Watchdog::Guard> limit;
+            limit.emplace(
+                loan->limit(pool.options().timeout + call.wait.value_or(Milliseconds(0))));
+            Transaction tx(**loan);
+            const auto run = detail::run_in<Driver>(tx);
+            Decision decision = protocol::begin(run, call);
+            limit.reset();
+            if (!decision.execute()) return {std::move(decision), std::nullopt};
+
+            call.key = decision.claim.key;  // also where the server has made it
+            if (on_execute) on_execute(decision);
+            Answer answer = storable(work(tx, std::as_const(decision)));
+            if (!rules.keep(answer.status)) return {std::move(decision), std::move(answer)};
+            limit.emplace(loan->limit(pool.options().timeout));
+            detail::complete(run, decision.claim, answer, rules);
+            tx.commit();
+            return {std::move(decision), std::move(answer)};
+        } catch (const std::exception& error) {
+            const auto failure = failure_of<Driver>(error);
+            const bool again = failure.is_serialization() || (connected && failure.is_connection());
+            if (!again || attempt >= rules.attempts) throw;
+            // The first try's backend may still be busy with its COMMIT.
+            call.wait = std::max(call.wait.value_or(Milliseconds(0)), Milliseconds(1000));
+        }
+        detail::pause_before_attempt(attempt);
+    }
+}
+
+}  // namespace idempotency

@@ -1,0 +1,278 @@
+// Claims on a real server, with both drivers.
+#include <cstring>
+#include <idempotency/transactionally.hpp>
+
+#include "support.hpp"
+
+namespace idempotency {
+namespace {
+
+template <typename Driver>
+class Claims : public testing::Test {
+  protected:
+    using Transaction = typename Driver::Transaction;
+
+    static void SetUpTestSuite() { prepare_database(); }
+
+    auto run(const std::function<Answer(Transaction&)>& work, const std::string& request = "{}") {
+        return transactionally(pool, call_for(key, request), rules,
+                               [&](Transaction& tx, const Decision&) { return work(tx); });
+    }
+
+    auto lease(const std::function<Ended(LeasedClaim<Driver>)>& work,
+               Milliseconds duration = Milliseconds(30000)) {
+        Call call = call_for(key);
+        call.lease = duration;
+        return leased(pool, call, rules, work);
+    }
+
+    Answer pay(Transaction& tx) {
+        Driver::run(tx, kEffect, {key});
+        return {201, {{"X", "1"}}, std::string("p\0id", 4)};
+    }
+
+    Rules rules;
+    Pool<Driver> pool{"", {}};
+    std::string key = unique("key");
+};
+
+using Drivers = testing::Types<Pqxx, Libpq>;
+TYPED_TEST_SUITE(Claims, Drivers);
+
+TYPED_TEST(Claims, work_is_done_once_and_its_answer_kept) {
+    auto [first, answer] = this->run([&](auto& tx) { return this->pay(tx); });
+    EXPECT_TRUE(first.execute());
+    ASSERT_TRUE(answer);
+    const auto [again, none] = this->run([&](auto& tx) { return this->pay(tx); });
+    EXPECT_EQ(again.outcome, "replay");
+    EXPECT_FALSE(none);
+    EXPECT_EQ(again.status_code, 201);
+    EXPECT_EQ(again.body, answer->body);
+    EXPECT_EQ(fields_of(again.headers), answer->headers);
+    EXPECT_EQ(effects(this->key), 1);
+    EXPECT_EQ(this->run([&](auto& tx) { return this->pay(tx); }, "[1]").first.outcome, "mismatch");
+}
+
+TYPED_TEST(Claims, answer_that_is_not_kept_rolls_back) {
+    const auto fail = [&](auto& tx) {
+        this->pay(tx);
+        return Answer{503, {}, ""};
+    };
+    EXPECT_EQ(this->run(fail).second->status, 503);
+    EXPECT_EQ(effects(this->key), 0);
+    EXPECT_EQ(status(this->key), "");
+    EXPECT_TRUE(this->run([&](auto& tx) { return this->pay(tx); }).first.execute());
+}
+
+TYPED_TEST(Claims, exception_rolls_back_and_comes_out) {
+    const auto fail = [&](auto& tx) -> Answer {
+        this->pay(tx);
+        throw std::domain_error("no");
+    };
+    EXPECT_THROW(this->run(fail), std::domain_error);
+    EXPECT_EQ(effects(this->key), 0);
+    EXPECT_EQ(status(this->key), "");
+}
+
+TYPED_TEST(Claims, serialization_failure_runs_the_work_again) {
+    int runs = 0;
+    const auto work = [&](auto& tx) {
+        auto answer = this->pay(tx);
+        if (++runs < 3) TypeParam::run(tx, "DO $$ BEGIN RAISE SQLSTATE '40001'; END $$", {});
+        return answer;
+    };
+    EXPECT_EQ(this->run(work).second->status, 201);
+    EXPECT_EQ(runs, 3);
+    EXPECT_EQ(effects(this->key), 1);
+}
+
+TYPED_TEST(Claims, serialization_failures_have_an_end) {
+    int runs = 0;
+    this->rules.attempts = 2;
+    const auto work = [&](auto& tx) -> Answer {
+        ++runs;
+        TypeParam::run(tx, "DO $$ BEGIN RAISE SQLSTATE '40001'; END $$", {});
+        return {};
+    };
+    EXPECT_ANY_THROW(this->run(work));
+    EXPECT_EQ(runs, 2);
+}
+
+TYPED_TEST(Claims, lost_connection_runs_the_work_again) {
+    int runs = 0;
+    const auto work = [&](auto& tx) {
+        auto answer = this->pay(tx);
+        if (++runs == 1) TypeParam::run(tx, "SELECT pg_terminate_backend(pg_backend_pid())", {});
+        return answer;
+    };
+    EXPECT_EQ(this->run(work).second->status, 201);
+    EXPECT_EQ(runs, 2);
+    EXPECT_EQ(effects(this->key), 1);
+}
+
+TYPED_TEST(Claims, silent_database_is_given_up) {
+    PoolOptions options;
+    options.longest_loan = Milliseconds(200);
+    Pool<TypeParam> pool("", options);
+    const auto loan = pool.lend();
+    typename TypeParam::Transaction tx(**loan);
+    try {
+        TypeParam::run(tx, "SELECT pg_sleep(600)", {});
+        FAIL() << "it was waited for";
+    } catch (const std::exception& error) {
+        EXPECT_TRUE(failure_of<TypeParam>(error).is_connection());
+    }
+}
+
+TYPED_TEST(Claims, answer_that_is_too_large_is_an_error_or_left_out) {
+    this->rules.max_answer_bytes = 3;
+    EXPECT_THROW(this->run([&](auto& tx) { return this->pay(tx); }), AnswerTooLarge);
+    EXPECT_EQ(effects(this->key), 0);
+    this->rules.omit_large_answers = true;
+    EXPECT_EQ(this->run([&](auto& tx) { return this->pay(tx); }).second->body.size(), 4U);
+    const auto again = this->run([&](auto& tx) { return this->pay(tx); }).first;
+    const Fields marked = {{"Idempotent-Body", "omitted"}};
+    EXPECT_EQ(fields_of(again.headers), marked);
+    EXPECT_EQ(again.body, "");
+}
+
+TYPED_TEST(Claims, message_is_handled_once) {
+    const auto loan = this->pool.lend();
+    for (const bool first : {true, false}) {
+        typename TypeParam::Transaction tx(**loan);
+        EXPECT_EQ(once(tx, this->key, "messages"), first);
+        tx.commit();
+    }
+}
+
+// ---- leased ----
+
+TYPED_TEST(Claims, leased_work_goes_on_from_its_recovery_point) {
+    int steps = 0;
+    const auto work = [&](bool whole) {
+        return [&, whole](LeasedClaim<TypeParam> claim) {
+            if (claim.recovery_point().empty()) {
+                claim.step("done", [&](auto& tx) {
+                    ++steps;
+                    this->pay(tx);
+                    return nlohmann::json{{"charge", "ch_1"}};
+                });
+            }
+            EXPECT_EQ(claim.state().at("charge"), "ch_1");
+            if (!whole) return std::move(claim).finish(Answer{502, {}, ""});
+            return std::move(claim).finish([&](auto&) { return Answer{201, {}, "ok"}; });
+        };
+    };
+    EXPECT_EQ(this->lease(work(false)).second->status, 502);
+    EXPECT_EQ(status(this->key), "retryable");
+    ask("UPDATE idempotency.record SET next_attempt_at = now() - interval '1 s' WHERE key = $1",
+        {this->key});
+    const auto [decision, answer] = this->lease(work(true));
+    EXPECT_EQ(decision.attempt, 2);
+    EXPECT_EQ(answer->body, "ok");
+    EXPECT_EQ(steps, 1);
+    EXPECT_EQ(effects(this->key), 1);
+    EXPECT_EQ(status(this->key), "completed");
+}
+
+TYPED_TEST(Claims, leased_work_that_throws_may_be_tried_again) {
+    const auto fail = [](LeasedClaim<TypeParam>) -> Ended { throw std::domain_error("no"); };
+    EXPECT_THROW(this->lease(fail), std::domain_error);
+    EXPECT_EQ(status(this->key), "retryable");
+}
+
+TYPED_TEST(Claims, claim_that_has_ended_is_of_no_use) {
+    const auto work = [](LeasedClaim<TypeParam> claim) {
+        auto ended = std::move(claim).finish(Answer{200, {}, ""});
+        EXPECT_THROW((void)std::move(claim).finish(Answer{201, {}, ""}), std::logic_error);
+        EXPECT_THROW(claim.step("x", [](auto&) { return nlohmann::json(); }), std::logic_error);
+        return ended;
+    };
+    EXPECT_EQ(this->lease(work).second->status, 200);
+    EXPECT_EQ(status(this->key), "completed");
+}
+
+TYPED_TEST(Claims, last_step_that_fails_to_serialize_is_done_again) {
+    int runs = 0;
+    const auto work = [&](LeasedClaim<TypeParam> claim) {
+        return std::move(claim).finish([&](auto& tx) {
+            auto answer = this->pay(tx);
+            if (++runs < 3) TypeParam::run(tx, "DO $$ BEGIN RAISE SQLSTATE '40001'; END $$", {});
+            return answer;
+        });
+    };
+    EXPECT_EQ(this->lease(work).second->status, 201);
+    EXPECT_EQ(effects(this->key), 1);
+}
+
+TYPED_TEST(Claims, lease_is_lost_when_somebody_else_has_decided) {
+    const auto work = [&](LeasedClaim<TypeParam> claim) {
+        EXPECT_FALSE(claim.lost());
+        ask("SELECT idem_resolve($1, 'release', 'test', 'me')", {this->key});
+        EXPECT_TRUE(claim.wait_for_loss(std::chrono::seconds(60)));
+        return std::move(claim).finish(Answer{200, {}, ""});
+    };
+    EXPECT_THROW(this->lease(work, Milliseconds(600)), ClaimLost);
+    EXPECT_EQ(status(this->key), "retryable");
+}
+
+// ---- beats that are lost ----
+
+// Drops some beats, as a network does.
+struct Dropping : Pqxx {
+    inline static std::atomic<int> beats{0}, passed{0};
+    inline static std::atomic<int> every{1};  // one in so many passes; 0: none
+
+    static Row run(Transaction& tx, const char* statement, const Values& values) {
+        if (std::strstr(statement, "idem_extend") != nullptr) {
+            const int number = ++beats;
+            if (every == 0 || number % every != 0) throw pqxx::broken_connection("dropped");
+            auto row = Pqxx::run(tx, statement, values);
+            ++passed;
+            return row;
+        }
+        return Pqxx::run(tx, statement, values);
+    }
+};
+
+class Beats : public Claims<Dropping> {
+  protected:
+    void SetUp() override { Dropping::beats = Dropping::passed = 0; }
+};
+
+TEST_F(Beats, of_which_every_other_one_is_lost_keep_the_lease) {
+    Dropping::every = 2;
+    const auto work = [&](LeasedClaim<Dropping> claim) {
+        while (Dropping::passed < 4 && !claim.wait_for_loss(Milliseconds(5))) {
+        }
+        EXPECT_FALSE(claim.lost());
+        EXPECT_EQ(
+            ask("SELECT outcome FROM idem_begin($1, scope => 'test', principal => 'me')", {key}),
+            "in_progress");
+        return std::move(claim).finish(Answer{200, {}, ""});
+    };
+    EXPECT_EQ(lease(work, Milliseconds(3000)).first.attempt, 1);
+    EXPECT_GE(Dropping::beats, 8);
+}
+
+TEST_F(Beats, that_are_all_lost_lose_the_lease_when_it_may_have_ended) {
+    Dropping::every = 0;
+    std::atomic<int> told{0};
+    const auto begun = Clock::now();
+    Call call = call_for(key);
+    call.lease = Milliseconds(1000);
+    const auto work = [&](LeasedClaim<Dropping> claim) {
+        EXPECT_TRUE(claim.wait_for_loss(std::chrono::seconds(60)));
+        EXPECT_GE(Clock::now() - begun, Milliseconds(1000));
+        EXPECT_GE(Dropping::beats, 3) << "it tries again";
+        while (told == 0) std::this_thread::yield();
+        return std::move(claim).finish(Answer{200, {}, ""});
+    };
+    EXPECT_THROW((void)leased(pool, call, rules, work, {}, [&](const Decision&) { ++told; }),
+                 ClaimLost);
+    EXPECT_EQ(told, 1);
+    EXPECT_NE(status(key), "completed");
+}
+
+}  // namespace
+}  // namespace idempotency
