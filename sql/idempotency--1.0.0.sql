@@ -84,13 +84,6 @@ COMMENT ON COLUMN idempotency.record.claimed_at IS 'claim of this attempt';
 COMMENT ON COLUMN idempotency.record.expires_at IS 'the answer is replayed until then';
 COMMENT ON COLUMN idempotency.record.retained_until IS 'the key is remembered until then';
 
--- Where Citus is, the table may be distributed beside others, and the principal has their collation: the
--- database's.
-CREATE FUNCTION idempotency.fit_to_citus() RETURNS void
-    LANGUAGE c AS 'MODULE_PATHNAME', 'idem_owner_fit_to_citus';
-SELECT idempotency.fit_to_citus();
-DROP FUNCTION idempotency.fit_to_citus();
-
 -- When a row may go.
 CREATE INDEX record_retained_until ON idempotency.record (retained_until);
 
@@ -223,7 +216,7 @@ REVOKE ALL ON FUNCTION idempotency.of_nodes(anyelement) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION idempotency.of_nodes(anyelement) TO pg_monitor;
 
 CREATE VIEW idempotency.records AS
-SELECT scope, principal, key,
+SELECT scope, principal COLLATE pg_catalog."C" AS principal, key,
        CASE
            WHEN status OPERATOR(pg_catalog.=) 'c' THEN 'completed'
            WHEN status OPERATOR(pg_catalog.=) 'f' THEN 'failed'
@@ -239,6 +232,13 @@ SELECT scope, principal, key,
        fingerprint, operation, request, resolved_by, idempotency.this_node() AS node
   FROM idempotency.record;
 COMMENT ON VIEW idempotency.records IS 'the records, with statuses as words and without tokens';
+
+-- Where Citus is, the table may be distributed beside others, and principals have their collation.
+CREATE FUNCTION idempotency.fit_principals(collation text DEFAULT NULL) RETURNS void
+    LANGUAGE c AS 'MODULE_PATHNAME', 'idem_owner_fit_principals';
+COMMENT ON FUNCTION idempotency.fit_principals(text) IS 'gives principals the collation that they have in a cluster, as long as there are no shards';
+REVOKE ALL ON FUNCTION idempotency.fit_principals(text) FROM PUBLIC;
+SELECT idempotency.fit_principals();
 
 CREATE VIEW idempotency.policies AS
 SELECT scope_pattern, ttl, retention, lease, wait, max_attempts, retry_base, retry_cap, key_required,

@@ -13,6 +13,8 @@
 // - What was granted on functions of an extension does not reach nodes that join later: rights.cpp.
 
 #include "api/arguments.hpp"
+#include "api/collation.hpp"
+#include "api/statements.hpp"
 #include "pg/boundary.hpp"
 #include "pg/installed.hpp"
 #include "pg/owner.hpp"
@@ -23,42 +25,7 @@ namespace {
 
 constexpr const char* kOldestCitus = "13.2";
 
-// ---- statements, as the caller ----
-
-// The value of a query's one row, or nullptr.
-const char* ask(const char* query) {
-    if (SPI_execute(query, true, 1) != SPI_OK_SELECT)
-        elog(ERROR, "idempotency: could not execute \"%s\"", query);
-    if (SPI_processed == 0) return nullptr;
-    return SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1);
-}
-
-bool holds(const char* condition) {
-    const char* answer = ask(psprintf("SELECT %s", condition));
-    return answer != nullptr && *answer == 't';
-}
-
-void execute(const char* command) {
-    if (SPI_execute(command, false, 0) < 0)
-        elog(ERROR, "idempotency: could not execute \"%s\"", command);
-}
-
-// Executes what a query has put together, row by row.
-void execute_each(const char* query) {
-    if (SPI_execute(query, true, 0) != SPI_OK_SELECT)
-        elog(ERROR, "idempotency: could not execute \"%s\"", query);
-    SPITupleTable* commands = SPI_tuptable;
-    std::uint64_t count = SPI_processed;
-    for (std::uint64_t i = 0; i < count; i++)
-        execute(SPI_getvalue(commands->vals[i], commands->tupdesc, 1));
-    SPI_freetuptable(commands);
-}
-
 // ---- what is refused ----
-
-bool has_citus() {
-    return OidIsValid(get_extension_oid("citus", true));
-}
 
 [[noreturn]] void raise_state(const char* detail, const char* hint) {
     ereport(ERROR,
@@ -119,8 +86,8 @@ void check_not_distributed() {
     pg_unreachable();
 }
 
-// The principal is distributed like the column by which the table is.
-void check_table_beside(Oid table) {
+// The principal is distributed like the column by which the table is. Returns its collation.
+const char* check_table_beside(Oid table) {
     const char* name = ask(psprintf("SELECT %u::pg_catalog.regclass", table));
     const char* column =
         ask(psprintf("SELECT pg_catalog.column_to_column_name(logicalrelid, partkey)"
@@ -130,55 +97,28 @@ void check_table_beside(Oid table) {
     if (column == nullptr)
         raise_beside(name, "It is not distributed by the hash of a column.",
                      "Distribute it by its tenant with create_distributed_table().");
-    const char* type =
-        ask(psprintf("SELECT pg_catalog.format_type(atttypid, NULL) FROM pg_catalog.pg_attribute"
-                     " WHERE attrelid = %u AND attname = %s",
-                     table, quote_literal_cstr(column)));
-    if (strcmp(type, "text") != 0)
-        raise_beside(name, psprintf("It is distributed by column %s of type %s.", column, type),
-                     "A principal is a text: distribute the table by a column of type text.");
-    if (!holds(psprintf("(SELECT attcollation = %u FROM pg_catalog.pg_attribute"
-                        " WHERE attrelid = %u AND attname = %s)",
-                        DEFAULT_COLLATION_OID, table, quote_literal_cstr(column))))
+    AttrNumber number = get_attnum(table, column);
+    Oid type;
+    std::int32_t modifier;
+    Oid collation;
+    get_atttypetypmodcoll(table, number, &type, &modifier, &collation);
+    if (type != TEXTOID)
+        raise_beside(
+            name,
+            psprintf("It is distributed by column %s of type %s.", column, format_type_be(type)),
+            "A principal is a text: distribute the table by a column of type text.");
+    const char* everywhere = name_everywhere(collation);
+    if (everywhere == nullptr)
         raise_beside(name,
-                     psprintf("It is distributed by column %s, whose collation is not the"
-                              " database's.",
-                              column),
-                     "Principals have the database's collation in a cluster: distribute the table"
-                     " by a column of that collation.");
+                     psprintf("Column %s, by which it is distributed, has the collation %s, which"
+                              " is not deterministic, or which not every node need have.",
+                              column, quote_identifier(get_collation_name(collation))),
+                     "Principals take on the column's collation: distribute the table by a column"
+                     " with the database's, or with a deterministic one of pg_catalog.");
+    return everywhere;
 }
 
 // ---- what is done ----
-
-constexpr const char* kFitPrincipal =
-    "ALTER TABLE idempotency.record"
-    " ALTER COLUMN principal TYPE text COLLATE pg_catalog.\"default\"";
-
-bool has_fitting_principals() {
-    return holds(
-        psprintf("(SELECT attcollation = %u FROM pg_catalog.pg_attribute WHERE attrelid ="
-                 " 'idempotency.record'::pg_catalog.regclass AND attname = 'principal')",
-                 DEFAULT_COLLATION_OID));
-}
-
-// The view has the column, which can't be changed under it: meanwhile it is a view of nothing, with
-// the same columns. They keep their collations, so that views of users' own on it stay.
-void fit_records() {
-    if (has_fitting_principals()) return;
-    const char* columns =
-        ask("SELECT pg_catalog.string_agg(pg_catalog.format('NULL::%s%s AS %I',"
-            " pg_catalog.format_type(a.atttypid, a.atttypmod), ' COLLATE pg_catalog.' ||"
-            " pg_catalog.quote_ident(c.collname), a.attname), ', ' ORDER BY a.attnum)"
-            " FROM pg_catalog.pg_attribute a LEFT JOIN pg_catalog.pg_collation c"
-            " ON c.oid = a.attcollation"
-            " WHERE a.attrelid = 'idempotency.records'::pg_catalog.regclass AND a.attnum > 0");
-    const char* definition =
-        ask("SELECT pg_catalog.regexp_replace(pg_catalog.pg_get_viewdef('idempotency.records'),"
-            " '(\\m(record\\.)?principal),', '(\\1 COLLATE pg_catalog.\"C\") AS principal,')");
-    execute(psprintf("CREATE OR REPLACE VIEW idempotency.records AS SELECT %s", columns));
-    execute(kFitPrincipal);
-    execute(psprintf("CREATE OR REPLACE VIEW idempotency.records AS %s", definition));
-}
 
 void warn_of_missing_principals() {
     if (holds("EXISTS (SELECT FROM idempotency.record WHERE principal = '')"))
@@ -262,34 +202,22 @@ void note_rights() {
 Datum distribute(FunctionCallInfo fcinfo) {
     pg::require_writable("idem_distribute()");
     Oid beside = PG_ARGISNULL(0) ? InvalidOid : PG_GETARG_OID(0);
-    int guc_level = NewGUCNestLevel();
-    pg::set_locally("search_path", "pg_catalog, pg_temp");
-    if (SPI_connect() != SPI_OK_CONNECT) elog(ERROR, "idempotency: SPI_connect failed");
-    check_citus();
-    check_coordinator();
-    check_not_distributed();
-    if (OidIsValid(beside)) check_table_beside(beside);
-    lock_tables();
-    forget_backends();
-    warn_of_missing_principals();
-    fit_records();
-    distribute_records(beside);
-    distribute_copies("idempotency.policy");
-    distribute_functions();
-    // After the functions: Citus has made the roles that have rights on them on the other nodes.
-    note_rights();
-    distribute_copies("idempotency.granted");
-    (void)SPI_finish();
-    AtEOXact_GUC(false, guc_level);
-    PG_RETURN_VOID();
-}
-
-// Called by the install script, which takes it away again.
-Datum fit_to_citus(FunctionCallInfo) {
-    if (!has_citus()) PG_RETURN_VOID();
-    if (SPI_connect() != SPI_OK_CONNECT) elog(ERROR, "idempotency: SPI_connect failed");
-    execute(kFitPrincipal);
-    (void)SPI_finish();
+    run([beside] {
+        check_citus();
+        check_coordinator();
+        check_not_distributed();
+        const char* collation = OidIsValid(beside) ? check_table_beside(beside) : kDefaultCollation;
+        lock_tables();
+        forget_backends();
+        warn_of_missing_principals();
+        take_on_collation(collation);
+        distribute_records(beside);
+        distribute_copies("idempotency.policy");
+        distribute_functions();
+        // After the functions: Citus has made the roles that have rights on them on other nodes.
+        note_rights();
+        distribute_copies("idempotency.granted");
+    });
     PG_RETURN_VOID();
 }
 
@@ -298,4 +226,3 @@ Datum fit_to_citus(FunctionCallInfo) {
 }  // namespace idem::api
 
 IDEM_FUNCTION(idem_owner_distribute, idem::api::distribute);
-IDEM_FUNCTION(idem_owner_fit_to_citus, idem::api::fit_to_citus);

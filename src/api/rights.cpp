@@ -7,6 +7,7 @@
 // it makes the triggers; and by a trigger, where a row goes.
 
 #include "api/arguments.hpp"
+#include "api/statements.hpp"
 #include "pg/boundary.hpp"
 #include "pg/owner.hpp"
 #include "store/record_table.hpp"
@@ -38,31 +39,6 @@ const char* function_list(const char* which) {
     if (SPI_execute(query, true, 0) != SPI_OK_SELECT || SPI_processed != 1)
         elog(ERROR, "idempotency: the functions could not be listed");
     return SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1);
-}
-
-void execute(const char* command) {
-    if (SPI_execute(command, false, 0) < 0)
-        elog(ERROR, "idempotency: could not execute \"%s\"", command);
-}
-
-// Statements of the caller's rights, with our search_path.
-template <typename Statements>
-void run(Statements statements) {
-    int guc_level = NewGUCNestLevel();
-    pg::set_locally("search_path", "pg_catalog, pg_temp");
-    if (SPI_connect() != SPI_OK_CONNECT) elog(ERROR, "idempotency: SPI_connect failed");
-    statements();
-    (void)SPI_finish();
-    AtEOXact_GUC(false, guc_level);
-}
-
-bool has_citus() {
-    return OidIsValid(get_extension_oid("citus", true));
-}
-
-// Another node does the same by itself.
-void keep_to_this_node() {
-    if (has_citus()) pg::set_locally("citus.enable_ddl_propagation", "off");
 }
 
 void give(const char* role, const char* which) {

@@ -1,0 +1,130 @@
+// On a plain server principals compare byte by byte, so that no update of a library reorders keys.
+// Citus wants the columns by which tables are beside each other to have one collation, and compares
+// them on every node; but on workers, and on those that join later, the extension's tables are made
+// by CREATE EXTENSION and not by Citus. So the install script has to know. What reaches a node
+// before extensions do are settings of the database (SendNodeWideObjectsSyncCommands): one of them,
+// which nobody else reads, says it.
+
+#include "api/collation.hpp"
+
+#include "api/statements.hpp"
+#include "pg/boundary.hpp"
+
+namespace idem::api {
+
+namespace {
+
+constexpr const char* kSetting = "idempotency_cluster.principal_collation";
+constexpr const char* kName = "'pg_catalog.' || pg_catalog.quote_ident(c.collname)";
+
+bool principals_have(const char* collation) {
+    return holds(
+        psprintf("(SELECT %s = %s FROM pg_catalog.pg_attribute a"
+                 " JOIN pg_catalog.pg_collation c ON c.oid = a.attcollation"
+                 " WHERE a.attrelid = 'idempotency.record'::pg_catalog.regclass"
+                 " AND a.attname = 'principal')",
+                 kName, quote_literal_cstr(collation)));
+}
+
+// The view has the column, which can't be changed under it: meanwhile it is a view of nothing, with
+// the same columns, so that views of users' own on it stay.
+void fit_here(const char* collation) {
+    if (principals_have(collation)) return;
+    const char* columns =
+        ask(psprintf("SELECT pg_catalog.string_agg(pg_catalog.format('NULL::%%s%%s AS %%I',"
+                     " pg_catalog.format_type(a.atttypid, a.atttypmod), ' COLLATE ' || %s,"
+                     " a.attname), ', ' ORDER BY a.attnum)"
+                     " FROM pg_catalog.pg_attribute a LEFT JOIN pg_catalog.pg_collation c"
+                     " ON c.oid = a.attcollation"
+                     " WHERE a.attrelid = 'idempotency.records'::pg_catalog.regclass"
+                     " AND a.attnum > 0",
+                     kName));
+    const char* definition = ask("SELECT pg_catalog.pg_get_viewdef('idempotency.records')");
+    int guc_level = NewGUCNestLevel();
+    keep_to_this_node();
+    execute(psprintf("CREATE OR REPLACE VIEW idempotency.records AS SELECT %s", columns));
+    execute(psprintf("ALTER TABLE idempotency.record ALTER COLUMN principal TYPE text COLLATE %s",
+                     collation));
+    execute(psprintf("CREATE OR REPLACE VIEW idempotency.records AS %s", definition));
+    AtEOXact_GUC(false, guc_level);
+}
+
+// They may have been made before the setting was.
+void fit_workers(const char* collation) {
+    const char* command =
+        psprintf("SELECT idempotency.fit_principals(%s)", quote_literal_cstr(collation));
+    const char* error =
+        ask(psprintf("SELECT nodename || ':' || nodeport || ': ' || result"
+                     " FROM pg_catalog.run_command_on_workers(%s)"
+                     " WHERE NOT success LIMIT 1",
+                     quote_literal_cstr(command)));
+    if (error != nullptr)
+        ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+                        errmsg("records can't be distributed"),
+                        errdetail("A node can't give principals their collation: %s", error)));
+}
+
+const char* noted() {
+    return ask(
+        psprintf("SELECT pg_catalog.substr(setting, %d)"
+                 " FROM pg_catalog.pg_db_role_setting, pg_catalog.unnest(setconfig) setting"
+                 " WHERE setrole = 0 AND setdatabase = %u AND setting LIKE '%s=%%'",
+                 static_cast<int>(strlen(kSetting)) + 2, MyDatabaseId, kSetting));
+}
+
+void note(const char* collation) {
+    const char* before = noted();
+    const char* database = ask("SELECT pg_catalog.quote_ident(pg_catalog.current_database())");
+    bool is_default = strcmp(collation, kDefaultCollation) == 0;
+    if (is_default ? before == nullptr : before != nullptr && strcmp(before, collation) == 0)
+        return;
+    execute(is_default ? psprintf("ALTER ROLE ALL IN DATABASE %s RESET %s", database, kSetting)
+                       : psprintf("ALTER ROLE ALL IN DATABASE %s SET %s = %s", database, kSetting,
+                                  quote_literal_cstr(collation)));
+}
+
+// Whoever may set a setting of the database may have written anything there.
+const char* checked(const char* name) {
+    const char* known = ask(psprintf("SELECT pg_catalog.to_regcollation(%s)::pg_catalog.oid",
+                                     quote_literal_cstr(name)));
+    const char* collation = known == nullptr ? nullptr : name_everywhere(atooid(known));
+    if (collation == nullptr)
+        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                        errmsg("principals can't have the collation %s", name)));
+    return collation;
+}
+
+// idempotency.fit_principals(collation): without an argument, as is noted; and where Citus is and
+// nothing is noted, as the database. Also called by the install script.
+Datum fit_principals(FunctionCallInfo fcinfo) {
+    if (!has_citus()) PG_RETURN_VOID();
+    const char* wanted = PG_ARGISNULL(0) ? nullptr : text_to_cstring(PG_GETARG_TEXT_PP(0));
+    run([wanted] {
+        if (holds("EXISTS (SELECT FROM pg_catalog.pg_dist_partition WHERE logicalrelid ="
+                  " 'idempotency.record'::pg_catalog.regclass)"))
+            return;
+        const char* name = wanted != nullptr ? wanted : noted();
+        fit_here(name == nullptr ? kDefaultCollation : checked(name));
+    });
+    PG_RETURN_VOID();
+}
+
+}  // namespace
+
+const char* name_everywhere(Oid collation) {
+    return ask(
+        psprintf("SELECT %s FROM pg_catalog.pg_collation c WHERE c.oid = %u"
+                 " AND c.collisdeterministic"
+                 " AND c.collnamespace = 'pg_catalog'::pg_catalog.regnamespace",
+                 kName, collation));
+}
+
+void take_on_collation(const char* collation) {
+    fit_workers(collation);
+    fit_here(collation);
+    note(collation);
+}
+
+}  // namespace idem::api
+
+IDEM_FUNCTION(idem_owner_fit_principals, idem::api::fit_principals);

@@ -1,0 +1,36 @@
+// Statements of whoever calls, for what the extension does to itself: with the caller's rights, by
+// SPI. Names in them are qualified, or of pg_catalog.
+#pragma once
+
+#include "pg/owner.hpp"
+
+namespace idem::api {
+
+bool has_citus();
+
+// With pg_catalog alone on the search_path, in a connection to SPI.
+template <typename Statements>
+void run(Statements statements) {
+    int guc_level = NewGUCNestLevel();
+    pg::set_locally("search_path", "pg_catalog, pg_temp");
+    if (SPI_connect() != SPI_OK_CONNECT) elog(ERROR, "idempotency: SPI_connect failed");
+    statements();
+    (void)SPI_finish();
+    AtEOXact_GUC(false, guc_level);
+}
+
+// ---- within run ----
+
+// What follows until its end is not for Citus to repeat on other nodes, which do the same by
+// themselves.
+void keep_to_this_node();
+
+// The first value of a query's first row, or nullptr.
+const char* ask(const char* query);
+// A condition: false also where it is null.
+bool holds(const char* condition);
+void execute(const char* command);
+// Executes what a query has put together, row by row.
+void execute_each(const char* query);
+
+}  // namespace idem::api
