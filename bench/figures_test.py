@@ -5,8 +5,9 @@ import tempfile
 import unittest
 from pathlib import Path
 
+from cluster import WORK, ticks_of
 from figures import Figure, chart_of
-from load import Calls, Comparison, Sample, sample
+from load import Calls, Comparison, Contender, Sample, sample
 from many_records import busiest_over_last
 from single_requests import FIRST_EXECUTIONS
 
@@ -66,7 +67,18 @@ class Scenarios(unittest.TestCase):
             {contender.name: contender.round_trips() for contender in FIRST_EXECUTIONS},
             {"bare transaction": 3, "bare, one statement": 1, "unique key": 3, "keys table": 5,
              "keys table, pipelined": 3, "keys table, three commits": 6, "ours": 5,
-             "ours, pipelined": 3, "ours, leased": 5, "idem_once": 4, "idem_execute": 1})
+             "ours, pipelined": 3, "ours, leased": 5, "idem_once": 4, "idem_execute": 1,
+             "ours, one WITH": 1})
+        self.assertEqual(
+            [Contender(name, script).round_trips() for name, script, _ in WORK],
+            [3, 3, 5, 3, 1, 1])
+
+    def test_a_server_has_worked_for_as_long_as_all_its_processes(self):
+        def process(parent, *times):
+            return ["S", parent, *["7"] * 9, *map(str, times), "7"]
+        self.assertEqual(ticks_of("10", {
+            "10": process("1", 1, 2, 30, 40), "11": process("10", 500, 600, 9, 9),
+            "12": process("11", 9, 9, 9, 9), "13": process("10", 1000, 0, 0, 0)}), 2173)
 
 
 if __name__ == "__main__":

@@ -7,13 +7,14 @@ import argparse
 import json
 import sys
 
+from cluster import cluster, nodes
 from figures import chart_of, draw, print_figures, print_table
 from many_records import backlog, live_rows, steady_state
 from server import Server, describe_machine
 from single_requests import first_execution, hot_key, once, peers, replay, resources
 
 SCENARIOS = {scenario.__name__: scenario for scenario in (
-    first_execution, once, replay, peers, hot_key, resources, live_rows, steady_state, backlog)}
+    first_execution, once, replay, peers, hot_key, resources, live_rows, steady_state, backlog, cluster)}
 
 # name: default, with --quick, most
 NUMBERS = {"clients": (4, 4, 64), "rounds": (7, 3, 100), "slice": (4, 1, 600), "pairs": (3, 2, 100),
@@ -63,8 +64,9 @@ def main():
     server.set("idempotency.store", options.store)
     machine = describe_machine(server.sql)
     found = []
+    left_out = set() if nodes() else {"cluster"}
     for name, scenario in SCENARIOS.items():
-        if not options.scenario or name in options.scenario:
+        if name not in left_out and (not options.scenario or name in options.scenario):
             found.append(scenario(server, options))
             print_table(name, found[-1].table)
     figures = [figure for findings in found for figure in findings.figures]

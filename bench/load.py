@@ -26,6 +26,8 @@ class Contender:
     counted: str = ""
     by_peers: bool = False
     database: str = ""
+    host: str = ""  # '': that of libpq's environment
+    tenant: str = ""
 
     def round_trips(self):
         """A statement outside of pipelines, or a pipeline."""
@@ -85,6 +87,8 @@ class Load:
         environment = dict(os.environ)
         if contender.database:
             environment["PGDATABASE"] = contender.database
+        if contender.host:
+            environment["PGHOST"] = contender.host
         if not durable:
             environment["PGOPTIONS"] = "-c synchronous_commit=off"
         prefix = f"{self.logs}/log"
@@ -96,6 +100,7 @@ class Load:
                        f"--log-prefix={prefix}", f"--file={SCRIPTS / contender.script}.sql",
                        f"--client={clients}", f"--jobs={threads or clients}",
                        f"--define=body={BODY}"]
+            command += [f"--define=tenant={contender.tenant}"] if contender.tenant else []
             command += [f"--{name}={value}" for name, value in options.items()]
         self.process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL,
                                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

@@ -22,10 +22,10 @@ class Sql:
 
     END = "--- end of answer ---"
 
-    def __init__(self, database=None):
+    def __init__(self, database=None, host=None):
         self.psql = subprocess.Popen(
             ["psql", "-XqAt", "-F", "\t", "-v", "ON_ERROR_STOP=1",
-             *([database] if database else [])],
+             *(["--host", host] if host else []), *([database] if database else [])],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.rows("SET client_min_messages = warning")
 

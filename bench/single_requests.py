@@ -25,10 +25,11 @@ THREE_COMMITS = Contender("keys table, three commits", "keys_table_three_commits
 OURS = Contender("ours", "ours", COMPLETED)
 PIPELINED = Contender("ours, pipelined", "ours_pipelined", COMPLETED)
 EXECUTE = Contender("idem_execute", "ours_execute", COMPLETED)
+WITH = Contender("ours, one WITH", "ours_with", COMPLETED)
 LEASED = Contender("ours, leased", "ours_leased", COMPLETED)
 ONCE = Contender("idem_once", "ours_once", COMPLETED)
 FIRST_EXECUTIONS = [BARE, BARE_STATEMENT, UNIQUE_KEY, KEYS_TABLE, KEYS_TABLE_PIPELINED,
-                    THREE_COMMITS, OURS, PIPELINED, LEASED, ONCE, EXECUTE]
+                    THREE_COMMITS, OURS, PIPELINED, LEASED, ONCE, EXECUTE, WITH]
 
 
 def turns(server, options, name, contenders, durable=True, prepare=None):
@@ -54,7 +55,7 @@ def first_execution(server, options):
     transaction without protection, and what others leave of it."""
     durable, fast, table, details = compare(server, options, "first_execution",
                                             FIRST_EXECUTIONS, BARE.name)
-    wanted = [(EXECUTE, BARE, 1.0), (EXECUTE, BARE_STATEMENT, 0.75), (PIPELINED, BARE, 0.80),
+    wanted = [(EXECUTE, BARE, 1.0), (EXECUTE, BARE_STATEMENT, 0.75), (WITH, BARE, 1.0), (PIPELINED, BARE, 0.80),
               (OURS, KEYS_TABLE, 1.1), (OURS, THREE_COMMITS, 1.9)]
     figures = [durable.figure("first execution", ours.name, against.name, limit)
                for ours, against, limit in wanted]

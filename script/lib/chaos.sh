@@ -208,7 +208,7 @@ prove_bugs() {
     for file in "${files[@]}"; do
         number=$((number + 1))
         if caught "$file"; then
-            echo "ok $number - $(basename "$file" .patch) is caught: $(head_of "$file" Expect)"
+            echo "ok $number - $(basename "$file" .patch) is caught: $(head_of "$file" Expect), seed $CAUGHT_BY"
         else
             echo "not ok $number - $(basename "$file" .patch) is caught"
             show_tail 40 "$WORK/planted.log"
@@ -232,7 +232,9 @@ caught() {
     read -ra options <<<"$(head_of "$file" Options)"
     if (plant "$file") >"$WORK/planted.log" 2>&1; then
         for seed in 1 2 3; do
-            "$RUN_PLANTED" "$file" --seed "$seed" --seconds $((seed * 6)) "${options[@]}" && status=0 && break
+            "$RUN_PLANTED" "$file" --seed "$seed" --seconds $((seed * 6)) "${options[@]}" || continue
+            CAUGHT_BY=$seed status=0
+            break
         done
     fi
     ! is_patch "$file" || patch_tree "$WORK/planted" "$file" -R >/dev/null

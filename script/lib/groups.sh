@@ -4,8 +4,8 @@
 
 # shellcheck disable=SC2034 # for script/test
 GROUPS_IN_ORDER=(checks build core model fuzz regress isolation tap client regress-sql isolation-sql
-    tap-sql client-sql scale docs examples recipes demo chaos private)
-GROUPS_ON_REQUEST=(upgrade failover)
+    tap-sql client-sql scale scale-sql docs examples recipes demo chaos private)
+GROUPS_ON_REQUEST=(clients upgrade failover)
 # Those that need no more than the module does.
 GROUPS_OF_MODULE=(checks build regress isolation upgrade)
 
@@ -285,6 +285,7 @@ group_regress-sql() { with_sql_store group_regress; }
 group_isolation-sql() { with_sql_store group_isolation; }
 group_tap-sql() { with_sql_store group_tap; }
 group_client-sql() { with_sql_store group_client; }
+group_scale-sql() { with_sql_store group_scale; }
 
 group_docs() {
     ensure_installed
@@ -320,6 +321,59 @@ group_recipes() {
     ((status == 0)) || show_tail 60 "$WORK/recipes/server.log"
     stop_cluster recipes
     return "$status"
+}
+
+# Each client whose toolchain is there: its own tests, then the conformance suite against its server.
+group_clients() {
+    ensure_installed
+    copy_clients
+    start_clients_cluster
+    local folder language missing status=0
+    for folder in "$BUILD"/clients/*/needs; do
+        language=$(basename "$(dirname "$folder")")
+        if missing=$("$folder"); then
+            test_client "$language" || status=1
+        else
+            say "left out: $language. It needs ${missing:-what clients/$language/needs does not say}"
+            check "$language: left out, for it needs ${missing:-something}" true
+        fi
+    done
+    ((status == 0)) || show_tail 60 "$WORK/clients/server.log"
+    stop_cluster clients
+    return "$status"
+}
+
+# test_client LANGUAGE
+test_client() {
+    local language=$1 status=0 failed=$CHECKS_FAILED
+    create_database "client_$language"
+    check "$language: its statements are those of clients/README.md" \
+        "$BUILD/clients/conformance/check_statements" "$language"
+    check "$language: the package's own tests" "$BUILD/clients/$language/test"
+    "$BUILD/clients/conformance/run" --servers "$language" || status=1
+    ((status == 0 && CHECKS_FAILED == failed))
+}
+
+# The sources, beside what was made of them the last time: a language's tools put that next to them.
+copy_clients() {
+    local list=$WORK/clients.list
+    (cd "$ROOT" && find clients -type d \( -name node_modules -o -name dist -o -name target -o -name build \
+        -o -name .venv -o -name __pycache__ -o -name '*.egg-info' \) -prune -o -type f -print | LC_ALL=C sort) >"$list"
+    mkdir -p "$BUILD/clients"
+    # What is there no longer.
+    [[ ! -e $BUILD/clients/.sources ]] ||
+        LC_ALL=C comm -23 "$BUILD/clients/.sources" "$list" | (cd "$BUILD" && xargs -r -d '\n' rm -f)
+    (cd "$ROOT" && tr '\n' '\0' <"$list" | xargs -0 cp -p --parents -u -t "$BUILD")
+    cp "$list" "$BUILD/clients/.sources"
+}
+
+# Some languages know no Unix sockets.
+start_clients_cluster() {
+    local port
+    port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+    TEST_SETTINGS+=("listen_addresses='127.0.0.1'" "port=$port")
+    start_test_cluster clients
+    export PGHOST=127.0.0.1 PGPORT=$port
 }
 
 # The demo's verdict, and that it can fail.

@@ -7,9 +7,9 @@
 //   to (citus.enable_unsafe_triggers); what it warns of, triggers that ask other nodes, ours do
 //   not. Each node's copy of the table has them, so a change is heard of wherever it was made.
 // - On workers, and on those that join later, tables of an extension are made by CREATE EXTENSION
-// and
-//   not by Citus, which then compares the collation of the principal with that of the tables beside
-//   it. So it has to be right when the extension is created: fit_to_citus().
+//   and not by Citus, which then compares the collation of the principal with that of the tables
+//   beside it. So it has to be right when the extension is created: fit_to_citus(). An extension
+//   that was there before Citus is made so by idem_distribute(): fit_records().
 // - What was granted on functions of an extension does not reach nodes that join later: rights.cpp.
 
 #include "api/arguments.hpp"
@@ -91,13 +91,25 @@ void check_coordinator() {
                     "Tell it with citus_set_coordinator_host().");
 }
 
+bool is_table_of_citus(const char* table) {
+    return holds(
+        psprintf("EXISTS (SELECT FROM pg_catalog.pg_dist_partition WHERE logicalrelid ="
+                 " '%s'::pg_catalog.regclass)",
+                 table));
+}
+
+// By hand, policies, rights and functions are not.
 void check_not_distributed() {
-    if (holds("EXISTS (SELECT FROM pg_catalog.pg_dist_partition WHERE logicalrelid ="
-              " 'idempotency.record'::pg_catalog.regclass)"))
-        ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-                        errmsg("records are distributed already"),
-                        errdetail("Table idempotency.record is a table of Citus."),
-                        errhint("Nodes that join later need no further call.")));
+    if (!is_table_of_citus("idempotency.record")) return;
+    bool by_hand = !is_table_of_citus("idempotency.policy");
+    ereport(
+        ERROR,
+        (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+         errmsg("records are distributed already"),
+         errdetail(by_hand ? "Table idempotency.record is a table of Citus, and the rest is not."
+                           : "Table idempotency.record is a table of Citus."),
+         errhint(by_hand ? "Dump the database, restore it, and call idem_distribute()."
+                         : "Nodes that join later need no further call.")));
 }
 
 [[noreturn]] void raise_beside(const char* table, const char* detail, const char* hint) {
@@ -138,6 +150,36 @@ void check_table_beside(Oid table) {
 
 // ---- what is done ----
 
+constexpr const char* kFitPrincipal =
+    "ALTER TABLE idempotency.record"
+    " ALTER COLUMN principal TYPE text COLLATE pg_catalog.\"default\"";
+
+bool has_fitting_principals() {
+    return holds(
+        psprintf("(SELECT attcollation = %u FROM pg_catalog.pg_attribute WHERE attrelid ="
+                 " 'idempotency.record'::pg_catalog.regclass AND attname = 'principal')",
+                 DEFAULT_COLLATION_OID));
+}
+
+// The view has the column, which can't be changed under it: meanwhile it is a view of nothing, with
+// the same columns. They keep their collations, so that views of users' own on it stay.
+void fit_records() {
+    if (has_fitting_principals()) return;
+    const char* columns =
+        ask("SELECT pg_catalog.string_agg(pg_catalog.format('NULL::%s%s AS %I',"
+            " pg_catalog.format_type(a.atttypid, a.atttypmod), ' COLLATE pg_catalog.' ||"
+            " pg_catalog.quote_ident(c.collname), a.attname), ', ' ORDER BY a.attnum)"
+            " FROM pg_catalog.pg_attribute a LEFT JOIN pg_catalog.pg_collation c"
+            " ON c.oid = a.attcollation"
+            " WHERE a.attrelid = 'idempotency.records'::pg_catalog.regclass AND a.attnum > 0");
+    const char* definition =
+        ask("SELECT pg_catalog.regexp_replace(pg_catalog.pg_get_viewdef('idempotency.records'),"
+            " '(\\m(record\\.)?principal),', '(\\1 COLLATE pg_catalog.\"C\") AS principal,')");
+    execute(psprintf("CREATE OR REPLACE VIEW idempotency.records AS SELECT %s", columns));
+    execute(kFitPrincipal);
+    execute(psprintf("CREATE OR REPLACE VIEW idempotency.records AS %s", definition));
+}
+
 void warn_of_missing_principals() {
     if (holds("EXISTS (SELECT FROM idempotency.record WHERE principal = '')"))
         ereport(WARNING,
@@ -146,8 +188,26 @@ void warn_of_missing_principals() {
                  errhint("Pass principal, the tenant for example, with every call.")));
 }
 
-// What Citus has copied to the shards it leaves in the coordinator's table, where nobody sees it.
+// All that is emptied in the end is locked at first as that will need it: who looks up a key and
+// then claims it would stand between the two locks, and one of us would be a deadlock's victim. In
+// the order in which a caller comes to the tables.
+void lock_tables() {
+    execute(
+        "LOCK TABLE idempotency.policy, idempotency.record, idempotency.granted"
+        " IN ACCESS EXCLUSIVE MODE");
+}
+
+// A backend of this node says nothing where its record will be: the lease alone counts from now on.
+void forget_backends() {
+    execute(
+        "UPDATE idempotency.record SET backend_pid = NULL, backend_start = NULL"
+        " WHERE backend_pid IS NOT NULL");
+}
+
+// A shard lies on one node: of several copies ours would write to one alone. What Citus has copied
+// to the shards it leaves in the coordinator's table, where nobody sees it.
 void distribute_records(Oid beside) {
+    pg::set_locally("citus.shard_replication_factor", "1");
     const char* colocation = OidIsValid(beside)
                                  ? psprintf("%u::pg_catalog.regclass::pg_catalog.text", beside)
                                  : "'none'";
@@ -185,8 +245,10 @@ void distribute_functions() {
         kOurFunctions));
 }
 
-// What idem_grant has given until now; from now on it writes it there.
+// What idem_grant has given until now; from now on it writes it there. What stands there comes from
+// the dump of another cluster; TRUNCATE, because a row that is deleted takes rights back.
 void note_rights() {
+    execute("TRUNCATE idempotency.granted");
     execute(psprintf(
         "INSERT INTO idempotency.granted (role, operator)"
         " SELECT r.rolname, pg_catalog.bool_or(p.prosrc = 'idem_operator_cleanup')%s"
@@ -207,7 +269,10 @@ Datum distribute(FunctionCallInfo fcinfo) {
     check_coordinator();
     check_not_distributed();
     if (OidIsValid(beside)) check_table_beside(beside);
+    lock_tables();
+    forget_backends();
     warn_of_missing_principals();
+    fit_records();
     distribute_records(beside);
     distribute_copies("idempotency.policy");
     distribute_functions();
@@ -223,9 +288,7 @@ Datum distribute(FunctionCallInfo fcinfo) {
 Datum fit_to_citus(FunctionCallInfo) {
     if (!has_citus()) PG_RETURN_VOID();
     if (SPI_connect() != SPI_OK_CONNECT) elog(ERROR, "idempotency: SPI_connect failed");
-    execute(
-        "ALTER TABLE idempotency.record"
-        " ALTER COLUMN principal TYPE text COLLATE pg_catalog.\"default\"");
+    execute(kFitPrincipal);
     (void)SPI_finish();
     PG_RETURN_VOID();
 }

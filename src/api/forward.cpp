@@ -3,6 +3,7 @@
 
 #include "api/forward.hpp"
 
+#include "pg/owner.hpp"
 #include "store/distribution.hpp"
 #include "store/record_table.hpp"
 
@@ -30,6 +31,28 @@ bool is_forwarding;
              errhint("Call in a statement of its own, or with a principal whose rows the query "
                      "is about.")));
     pg_unreachable();
+}
+
+// Citus copies the rows of a query to other nodes while the query runs (CitusCopyDestReceiver and
+// RemoteFileDestReceiver), and the transaction's own connections may be busy with that.
+bool is_sending_rows() {
+    return ActivePortal != nullptr && ActivePortal->queryDesc != nullptr &&
+           ActivePortal->queryDesc->dest->mydest == DestCopyOut;
+}
+
+// A repeat would meet the same, which these do not say.
+void rethrow_unless_busy(MemoryContext context) {
+    MemoryContextSwitchTo(context);
+    ErrorData* error = CopyErrorData();
+    bool is_busy = error->sqlerrcode == ERRCODE_CONNECTION_FAILURE ||
+                   error->sqlerrcode == ERRCODE_ACTIVE_SQL_TRANSACTION;
+    if (!is_busy || !is_sending_rows()) PG_RE_THROW();
+    FlushErrorState();
+    ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+                    errmsg("the records of this principal are on another node"),
+                    errdetail("The call is part of a query whose rows Citus is sending there: %s",
+                              error->message),
+                    errhint("Call in a statement of its own.")));
 }
 
 // Whether the session runs a query that names tables, not the call alone.
@@ -117,20 +140,41 @@ Datum run_there(FunctionCallInfo fcinfo) {
     }
     const char* sql = call_of(fcinfo->flinfo->fn_oid, count);
     MemoryContext context = CurrentMemoryContext;
+    // Citus sends times as the session prints them, to one that reads them in its own way.
+    int guc_level = NewGUCNestLevel();
+    pg::set_locally("DateStyle", "ISO");
+    pg::set_locally("IntervalStyle", "postgres");
     if (SPI_connect() != SPI_OK_CONNECT) elog(ERROR, "idempotency: SPI_connect failed");
     int code = SPI_execute_with_args(sql, count, types, values, nulls, false, 0);
     if (code != SPI_OK_SELECT)
         elog(ERROR, "idempotency: SPI failed: %s", SPI_result_code_string(code));
     Datum result = take_result(fcinfo, context);
     (void)SPI_finish();
+    AtEOXact_GUC(false, guc_level);
     return result;
+}
+
+// Citus has sent the call, or the query that it is part of, to a node where the records are not:
+// nobody else would know what is decided here. So it is in the transaction that distributes them,
+// of which not every connection sees the shards.
+[[noreturn]] void raise_not_distributed() {
+    ereport(
+        ERROR,
+        (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE), errmsg("records are not distributed"),
+         errdetail(
+             "The call has been sent to another node by Citus, which knows of no records here."),
+         errhint("Call idem_distribute(), in a transaction of its own.")));
+    pg_unreachable();
 }
 
 }  // namespace
 
 // A null argument is refused by the function itself.
 bool belongs_elsewhere(FunctionCallInfo fcinfo) {
-    if (!store::is_distributed()) return false;
+    if (!store::is_distributed()) {
+        if (store::is_session_of_citus()) raise_not_distributed();
+        return false;
+    }
     int principal = argument_called(fcinfo, "principal");
     if (principal < 0 || PG_ARGISNULL(principal)) return false;
     if (store::table_of(PG_GETARG_TEXT_PP(principal)) != nullptr) return false;
@@ -139,15 +183,25 @@ bool belongs_elsewhere(FunctionCallInfo fcinfo) {
     store::raise_elsewhere();
 }
 
+// This session's transaction is the one that Citus commits, so it may also ask from within a query
+// that Citus runs on a shard of this node (IsTaskExecutionAllowed).
 Datum forward(FunctionCallInfo fcinfo) {
     if (is_forwarding) raise_not_delegated();
-    Datum result = 0;
+    MemoryContext context = CurrentMemoryContext;
+    volatile Datum result = 0;
+    int guc_level = NewGUCNestLevel();
+    pg::set_locally("citus.allow_nested_distributed_execution", "on");
     is_forwarding = true;
     PG_TRY();
     { result = run_there(fcinfo); }
-    PG_FINALLY();
-    { is_forwarding = false; }
+    PG_CATCH();
+    {
+        is_forwarding = false;
+        rethrow_unless_busy(context);
+    }
     PG_END_TRY();
+    is_forwarding = false;
+    AtEOXact_GUC(false, guc_level);
     return result;
 }
 

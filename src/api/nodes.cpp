@@ -72,17 +72,6 @@ Datum this_node(FunctionCallInfo fcinfo) {
     PG_RETURN_TEXT_P(name->name);
 }
 
-// A node that can't be asked is left out of a view, with a warning: one should see the others then.
-char* rows_of_nodes(const char* view) {
-    const char* query = psprintf("SELECT pg_catalog.jsonb_agg(v) FROM %s v", view);
-    return psprintf(
-        "SELECT r.* FROM pg_catalog.run_command_on_all_nodes(%s,"
-        " give_warning_for_connection_errors => true) n,"
-        " LATERAL pg_catalog.jsonb_populate_recordset(NULL::%s,"
-        " CASE WHEN n.success THEN NULLIF(n.result, '')::pg_catalog.jsonb END) r",
-        quote_literal_cstr(query), view);
-}
-
 // The rows of the query just run, which may be of other types than those declared: an owner can
 // alter a table or a view.
 void return_rows(ReturnSetInfo* result) {
@@ -107,14 +96,46 @@ const char* relation_of_shape(FunctionCallInfo fcinfo) {
     return quote_qualified_identifier(pg::kExtension, get_rel_name(relation));
 }
 
+void return_rows_of_view(const char* view, ReturnSetInfo* result) {
+    run(psprintf("SELECT * FROM %s", view), true);
+    return_rows(result);
+}
+
+// A node that can't be asked, or fails to answer, is left out, with a warning: one should see the
+// others then.
+void return_rows_of_nodes(const char* view, ReturnSetInfo* result) {
+    const char* query = psprintf("SELECT pg_catalog.jsonb_agg(v) FROM %s v", view);
+    run(psprintf("SELECT success, result FROM pg_catalog.run_command_on_all_nodes(%s)",
+                 quote_literal_cstr(query)),
+        false);
+    SPITupleTable* answers = SPI_tuptable;
+    std::uint64_t count = SPI_processed;
+    for (std::uint64_t i = 0; i < count; i++) {
+        const char* success = SPI_getvalue(answers->vals[i], answers->tupdesc, 1);
+        const char* rows = SPI_getvalue(answers->vals[i], answers->tupdesc, 2);
+        if (*success != 't') {
+            ereport(WARNING, (errcode(ERRCODE_CONNECTION_EXCEPTION),
+                              errmsg("a node could not be asked and is left out"),
+                              errdetail("%s", rows == nullptr ? "It gives no reason." : rows)));
+        } else if (rows != nullptr && *rows != '\0') {
+            run(psprintf("SELECT * FROM pg_catalog.jsonb_populate_recordset(NULL::%s, %s)", view,
+                         quote_literal_cstr(rows)),
+                true);
+            return_rows(result);
+        }
+    }
+}
+
 // idempotency.of_nodes(shape): the rows of the view that `shape` is a row of, of every node.
 Datum of_nodes(FunctionCallInfo fcinfo) {
     const char* view = relation_of_shape(fcinfo);
     InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
+    auto* result = reinterpret_cast<ReturnSetInfo*>(fcinfo->resultinfo);
     connect();
-    run(asks_other_nodes() ? rows_of_nodes(view) : psprintf("SELECT * FROM %s", view),
-        !asks_other_nodes());
-    return_rows(reinterpret_cast<ReturnSetInfo*>(fcinfo->resultinfo));
+    if (asks_other_nodes())
+        return_rows_of_nodes(view, result);
+    else
+        return_rows_of_view(view, result);
     (void)SPI_finish();
     return 0;
 }

@@ -94,6 +94,19 @@ const char* role_argument(FunctionCallInfo fcinfo) {
     return GetUserNameFromId(PG_GETARG_OID(0), false);
 }
 
+// By the functions themselves: a row of idempotency.granted outlives its role, and whoever is made
+// under the same name has nothing yet.
+bool is_operator_here(Oid role) {
+    const char* query = psprintf(
+        "SELECT FROM pg_catalog.pg_extension e JOIN pg_catalog.pg_proc p"
+        " ON p.pronamespace = e.extnamespace, pg_catalog.aclexplode(p.proacl) a"
+        " WHERE e.extname = 'idempotency' AND %s AND a.grantee = %u",
+        kOperator, role);
+    if (SPI_execute(query, true, 1) != SPI_OK_SELECT)
+        elog(ERROR, "idempotency: could not execute \"%s\"", query);
+    return SPI_processed > 0;
+}
+
 // idem_grant(role, operator)
 Datum grant_rights(FunctionCallInfo fcinfo) {
     const char* role = role_argument(fcinfo);
@@ -102,12 +115,13 @@ Datum grant_rights(FunctionCallInfo fcinfo) {
         give_here(quote_identifier(role), with_operator);
         PG_RETURN_VOID();
     }
-    run([role, with_operator] {
+    Oid oid = PG_GETARG_OID(0);
+    run([oid, role, with_operator] {
+        bool is_operator = with_operator || is_operator_here(oid);
         execute(
             psprintf("INSERT INTO idempotency.granted (role, operator) VALUES (%s, %s)"
-                     " ON CONFLICT (role) DO UPDATE"
-                     " SET operator = granted.operator OR EXCLUDED.operator",
-                     quote_literal_cstr(role), with_operator ? "true" : "false"));
+                     " ON CONFLICT (role) DO UPDATE SET operator = EXCLUDED.operator",
+                     quote_literal_cstr(role), is_operator ? "true" : "false"));
     });
     PG_RETURN_VOID();
 }

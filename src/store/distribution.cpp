@@ -10,62 +10,88 @@ namespace idem::store {
 
 namespace {
 
-// A catalog of Citus and its columns, by name: the order of columns is nobody's promise.
+// A catalog of Citus. Its columns are known by name and type: their order is nobody's promise, and
+// of another type they would be misread.
 struct Catalog {
     Relation relation;
     const char* name;
 };
 
-Oid object_of_citus(const char* name) {
-    Oid oid = get_relname_relid(name, PG_CATALOG_NAMESPACE);
-    if (!OidIsValid(oid))
-        ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-                        errmsg("this version of Citus is not supported"),
-                        errdetail("It has no %s.", name)));
-    return oid;
+[[noreturn]] void raise_unknown(const char* detail) {
+    ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+                    errmsg("this version of Citus is not supported"), errdetail("%s", detail)));
+    pg_unreachable();
 }
 
 Catalog open_catalog(const char* name) {
-    return {table_open(object_of_citus(name), AccessShareLock), name};
+    Oid oid = get_relname_relid(name, PG_CATALOG_NAMESPACE);
+    if (!OidIsValid(oid) || get_rel_relkind(oid) != RELKIND_RELATION)
+        raise_unknown(psprintf("It has no table %s.", name));
+    return {table_open(oid, AccessShareLock), name};
 }
 
 void close_catalog(const Catalog& catalog) {
     table_close(catalog.relation, AccessShareLock);
 }
 
-AttrNumber column(const Catalog& catalog, const char* name) {
-    AttrNumber number = get_attnum(RelationGetRelid(catalog.relation), name);
-    if (number == InvalidAttrNumber)
-        ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-                        errmsg("this version of Citus is not supported"),
-                        errdetail("Its %s has no column %s.", catalog.name, name)));
+AttrNumber column(const Catalog& catalog, const char* name, Oid type) {
+    Oid table = RelationGetRelid(catalog.relation);
+    AttrNumber number = get_attnum(table, name);
+    if (number == InvalidAttrNumber || get_atttype(table, number) != type)
+        raise_unknown(psprintf("Its %s has no column %s of type %s.", catalog.name, name,
+                               format_type_be(type)));
     return number;
 }
 
-// Null is zero.
-Datum value(const Catalog& catalog, HeapTuple row, const char* name) {
+// Null is zero, where it may be null.
+enum class Null { Refused, Allowed };
+
+Datum value(const Catalog& catalog, HeapTuple row, const char* name, Oid type,
+            Null nulls = Null::Refused) {
     bool null;
     Datum datum =
-        heap_getattr(row, column(catalog, name), RelationGetDescr(catalog.relation), &null);
+        heap_getattr(row, column(catalog, name, type), RelationGetDescr(catalog.relation), &null);
+    if (null && nulls == Null::Refused)
+        raise_unknown(psprintf("Its %s has a row without %s.", catalog.name, name));
     return null ? static_cast<Datum>(0) : datum;
 }
 
-// The rows in which a column has a value, by index; all of them without a column.
-SysScanDesc scan(const Catalog& catalog, const char* index, const char* key_column,
-                 RegProcedure equal, Datum wanted) {
-    ScanKeyData key;
-    if (key_column != nullptr)
-        ScanKeyInit(&key, column(catalog, key_column), BTEqualStrategyNumber, equal, wanted);
-    bool by_index = key_column != nullptr;
-    return systable_beginscan(catalog.relation, by_index ? object_of_citus(index) : InvalidOid,
-                              by_index, nullptr, by_index ? 1 : 0, &key);
+std::int32_t number(const Catalog& catalog, HeapTuple row, const char* name) {
+    return DatumGetInt32(value(catalog, row, name, INT4OID));
 }
+
+// The rows in which a column has a value: by that index, or all of them looked through where there
+// is none of that name.
+SysScanDesc scan_for(const Catalog& catalog, const char* index, const ScanKeyData& key) {
+    Oid oid = get_relname_relid(index, PG_CATALOG_NAMESPACE);
+    bool by_index =
+        OidIsValid(oid) && IndexGetRelation(oid, true) == RelationGetRelid(catalog.relation);
+    ScanKeyData copy = key;
+    return systable_beginscan(catalog.relation, oid, by_index, nullptr, 1, &copy);
+}
+
+SysScanDesc scan_of_table(const Catalog& catalog, const char* index, Oid table) {
+    ScanKeyData key;
+    ScanKeyInit(&key, column(catalog, "logicalrelid", REGCLASSOID), BTEqualStrategyNumber, F_OIDEQ,
+                ObjectIdGetDatum(table));
+    return scan_for(catalog, index, key);
+}
+
+SysScanDesc scan_of_shard(const Catalog& catalog, const char* index, std::int64_t shard) {
+    ScanKeyData key;
+    ScanKeyInit(&key, column(catalog, "shardid", INT8OID), BTEqualStrategyNumber, F_INT8EQ,
+                Int64GetDatum(shard));
+    return scan_for(catalog, index, key);
+}
+
+// Of a node that does not know, as while pg_upgrade is under way, which then has no shard.
+constexpr std::int32_t kNoGroup = -1;
 
 std::int32_t local_group() {
     Catalog catalog = open_catalog("pg_dist_local_group");
-    SysScanDesc rows = scan(catalog, nullptr, nullptr, InvalidOid, 0);
+    SysScanDesc rows = systable_beginscan(catalog.relation, InvalidOid, false, nullptr, 0, nullptr);
     HeapTuple row = systable_getnext(rows);
-    std::int32_t group = HeapTupleIsValid(row) ? DatumGetInt32(value(catalog, row, "groupid")) : 0;
+    std::int32_t group = HeapTupleIsValid(row) ? number(catalog, row, "groupid") : kNoGroup;
     systable_endscan(rows);
     close_catalog(catalog);
     return group;
@@ -73,22 +99,31 @@ std::int32_t local_group() {
 
 enum class Method { None, ByHash, Other };
 
-// The column stands in pg_dist_partition as a node tree (Var), whose number in the table counts.
+// The column stands there as a node tree (Var), whose number in the table counts.
+bool is_by_column(Datum key, Oid table, const char* wanted) {
+    if (key == 0) return false;
+    auto* node = static_cast<Node*>(stringToNode(TextDatumGetCString(key)));
+    return node != nullptr && IsA(node, Var) &&
+           reinterpret_cast<Var*>(node)->varattno == get_attnum(table, wanted);
+}
+
+// Of a shard that lies on several nodes (repmodel 'c') a writer on one would leave out the others.
+constexpr char kByHash = 'h';
+constexpr char kOnOneNode = 's';
+
+Method method_in(const Catalog& catalog, HeapTuple row, Oid table, const char* wanted) {
+    char method = DatumGetChar(value(catalog, row, "partmethod", CHAROID));
+    char copies = DatumGetChar(value(catalog, row, "repmodel", CHAROID));
+    Datum key = value(catalog, row, "partkey", TEXTOID, Null::Allowed);
+    bool served = method == kByHash && copies == kOnOneNode && is_by_column(key, table, wanted);
+    return served ? Method::ByHash : Method::Other;
+}
+
 Method method_of(Oid table, const char* wanted) {
     Catalog catalog = open_catalog("pg_dist_partition");
-    SysScanDesc rows = scan(catalog, "pg_dist_partition_logical_relid_index", "logicalrelid",
-                            F_OIDEQ, ObjectIdGetDatum(table));
+    SysScanDesc rows = scan_of_table(catalog, "pg_dist_partition_logical_relid_index", table);
     HeapTuple row = systable_getnext(rows);
-    Method method = Method::None;
-    if (HeapTupleIsValid(row)) {
-        method = Method::Other;
-        Datum key = value(catalog, row, "partkey");
-        if (DatumGetChar(value(catalog, row, "partmethod")) == 'h' && key != 0) {
-            auto* var = static_cast<Var*>(stringToNode(TextDatumGetCString(key)));
-            if (IsA(var, Var) && var->varattno == get_attnum(table, wanted))
-                method = Method::ByHash;
-        }
-    }
+    Method method = HeapTupleIsValid(row) ? method_in(catalog, row, table, wanted) : Method::None;
     systable_endscan(rows);
     close_catalog(catalog);
     return method;
@@ -104,11 +139,10 @@ Oid shard_table(Oid table, std::int64_t number) {
 constexpr std::int32_t kActive = 1;
 
 void find_placement(const Catalog& placements, Oid table, std::int32_t group, Shard* shard) {
-    SysScanDesc rows = scan(placements, "pg_dist_placement_shardid_index", "shardid", F_INT8EQ,
-                            Int64GetDatum(shard->number));
+    SysScanDesc rows = scan_of_shard(placements, "pg_dist_placement_shardid_index", shard->number);
     while (HeapTuple row = systable_getnext(rows)) {
-        if (DatumGetInt32(value(placements, row, "groupid")) != group ||
-            DatumGetInt32(value(placements, row, "shardstate")) != kActive)
+        if (number(placements, row, "groupid") != group ||
+            number(placements, row, "shardstate") != kActive)
             continue;
         shard->table = shard_table(table, shard->number);
         shard->came_with = HeapTupleHeaderGetXmin(row->t_data);
@@ -117,13 +151,13 @@ void find_placement(const Catalog& placements, Oid table, std::int32_t group, Sh
 }
 
 std::int32_t bound(const Catalog& shards, HeapTuple row, const char* name) {
-    Datum number = value(shards, row, name);
-    return number == 0 ? 0 : pg_strtoint32(TextDatumGetCString(number));
+    return pg_strtoint32(TextDatumGetCString(value(shards, row, name, TEXTOID)));
 }
 
 Shard shard_in(const Catalog& shards, HeapTuple row) {
     return {bound(shards, row, "shardminvalue"), bound(shards, row, "shardmaxvalue"),
-            DatumGetInt64(value(shards, row, "shardid")), InvalidOid, InvalidTransactionId};
+            DatumGetInt64(value(shards, row, "shardid", INT8OID)), InvalidOid,
+            InvalidTransactionId};
 }
 
 int by_hash(const void* a, const void* b) {
@@ -146,8 +180,7 @@ void read_shards(Oid table, MemoryContext context, Distribution* distribution) {
     std::int32_t group = local_group();
     Catalog shards = open_catalog("pg_dist_shard");
     Catalog placements = open_catalog("pg_dist_placement");
-    SysScanDesc rows = scan(shards, "pg_dist_shard_logical_relid_index", "logicalrelid", F_OIDEQ,
-                            ObjectIdGetDatum(table));
+    SysScanDesc rows = scan_of_table(shards, "pg_dist_shard_logical_relid_index", table);
     while (HeapTuple row = systable_getnext(rows)) {
         Shard shard = shard_in(shards, row);
         find_placement(placements, table, group, &shard);
@@ -158,6 +191,58 @@ void read_shards(Oid table, MemoryContext context, Distribution* distribution) {
     close_catalog(shards);
     qsort(distribution->shards, static_cast<std::size_t>(distribution->count), sizeof(Shard),
           by_hash);
+}
+
+// The relations of a schema whose names begin so, by index; the last byte of `prefix` is not 0xFF.
+SysScanDesc scan_of_names(Relation catalog, Oid schema, const char* prefix) {
+    auto* from = static_cast<Name>(palloc0(sizeof(NameData)));
+    auto* until = static_cast<Name>(palloc0(sizeof(NameData)));
+    namestrcpy(from, prefix);
+    namestrcpy(until, prefix);
+    NameStr(*until)[strlen(prefix) - 1]++;
+    ScanKeyData keys[3];
+    ScanKeyInit(&keys[0], Anum_pg_class_relname, BTGreaterEqualStrategyNumber, F_NAMEGE,
+                NameGetDatum(from));
+    ScanKeyInit(&keys[1], Anum_pg_class_relname, BTLessStrategyNumber, F_NAMELT,
+                NameGetDatum(until));
+    ScanKeyInit(&keys[2], Anum_pg_class_relnamespace, BTEqualStrategyNumber, F_OIDEQ,
+                ObjectIdGetDatum(schema));
+    return systable_beginscan(catalog, ClassNameNspIndexId, true, nullptr, 3, keys);
+}
+
+bool is_number(const char* word) {
+    return *word != '\0' && word[strspn(word, "0123456789")] == '\0';
+}
+
+// A shard of the table by its name; nullptr: this node has none.
+const char* shard_left(Oid table) {
+    const char* prefix = psprintf("%s_", get_rel_name(table));
+    Relation catalog = table_open(RelationRelationId, AccessShareLock);
+    SysScanDesc rows = scan_of_names(catalog, get_rel_namespace(table), prefix);
+    const char* found = nullptr;
+    while (HeapTuple row = found == nullptr ? systable_getnext(rows) : nullptr) {
+        auto* form = reinterpret_cast<Form_pg_class>(GETSTRUCT(row));
+        if (form->relkind == RELKIND_RELATION && is_number(NameStr(form->relname) + strlen(prefix)))
+            found = pstrdup(NameStr(form->relname));
+    }
+    systable_endscan(rows);
+    table_close(catalog, AccessShareLock);
+    return found;
+}
+
+// Citus can take its metadata away from a node (stop_metadata_sync_to_node), and does so for a
+// moment where it brings them anew not in one transaction (citus.metadata_sync_mode). What it calls
+// the table is left, as it belongs to an extension, and is empty: a key that runs elsewhere would
+// be granted here.
+void refuse_without_metadata(Oid table) {
+    const char* shard = shard_left(table);
+    if (shard != nullptr)
+        ereport(ERROR,
+                (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+                 errmsg("this node has shards of the records, and no metadata of Citus for them"),
+                 errdetail("By its name table \"%s\" is a shard.", shard),
+                 errhint("Ask another node until Citus has synchronized its metadata"
+                         " (start_metadata_sync_to_node).")));
 }
 
 Oid metadata_lock_function() {
@@ -173,6 +258,7 @@ Distribution distribution_of(Oid table, const char* column, MemoryContext contex
     Distribution distribution{};
     if (!OidIsValid(get_extension_oid("citus", true))) return distribution;
     Method method = method_of(table, column);
+    if (method == Method::None) refuse_without_metadata(table);
     distribution.is_distributed = method != Method::None;
     if (method == Method::ByHash) read_shards(table, context, &distribution);
     return distribution;
@@ -213,6 +299,17 @@ void lock_in_place(std::int64_t shard, Oid owner) {
                            PointerGetDatum(numbers));
     SetUserIdAndSecContext(user, security_context);
     pfree(numbers);
+}
+
+// Its number is 0 until Citus sends something to a node for the first time in a transaction
+// (AssignDistributedTransactionId).
+bool is_in_transaction_of_citus() {
+    List* name = list_make2(makeString(pstrdup("pg_catalog")),
+                            makeString(pstrdup("get_current_transaction_id")));
+    Datum id = OidFunctionCall0(LookupFuncName(name, 0, nullptr, false));
+    bool null;
+    Datum number = GetAttributeByName(DatumGetHeapTupleHeader(id), "transaction_number", &null);
+    return null || DatumGetInt64(number) != 0;
 }
 
 // DetermineCitusBackendType tells them by the same name.

@@ -23,7 +23,8 @@ struct Distribution {
     Shard* shards;  // in the order of their hashes; allocated with `context`
 };
 
-// An error where Citus's catalogs are not what they are known to be.
+// An error where Citus's catalogs are not what they are known to be, or are lost here and shards of
+// the table are not.
 Distribution distribution_of(Oid table, const char* column, MemoryContext context);
 
 // The shard with the rows of this value, which is one of type text with a deterministic collation;
@@ -34,6 +35,9 @@ const Shard* shard_of(const Distribution& distribution, const text* value);
 // (AcquireMetadataLocks): waits for whoever is moving or splitting it. Where it is has to be asked
 // again afterwards. `owner` owns the table.
 void lock_in_place(std::int64_t shard, Oid owner);
+
+// Whether Citus has sent anything of the running transaction to a node, this one included.
+bool is_in_transaction_of_citus();
 
 // Whether this session is one of Citus's own, which runs what a session on another node has asked.
 bool is_session_of_citus();

@@ -103,6 +103,21 @@ const RecordTable& lock_whole(LOCKMODE mode) {
     }
 }
 
+// By somebody, and not by the hash of principal: then no node is the one that decides about a key.
+bool is_distributed_otherwise() {
+    return known.distribution.is_distributed && known.distribution.count == 0;
+}
+
+[[noreturn]] void raise_distributed_otherwise() {
+    ereport(ERROR,
+            (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+             errmsg("records are not distributed by principal"),
+             errdetail("Citus has table idempotency.record in a way in which no node is the one "
+                       "that decides about a key."),
+             errhint("Dump the database, restore it, and call idem_distribute().")));
+    pg_unreachable();
+}
+
 // Which shard this (sub)transaction has locked in place last: to ask Citus for each access of a
 // call would be dear.
 struct InPlace {
@@ -114,24 +129,43 @@ InPlace in_place;
 
 // Citus commits in two phases if it knows of more than one node that was written to, and of what is
 // written past it, it knows nothing: the effect on another node would commit before the record
-// here. So it is given a write to see, of the row that no key has. It locks the shard in place for
-// that.
+// here. So it is given a write to see. While it has sent nothing to any node, a write of no shard
+// will do: whatever is written on another node later is then not the first
+// (FinishDistributedExecution, Activate2PCIfModifyingTransactionExpandsToNewNode).
+pg::Statement write_nowhere = {"DELETE FROM idempotency.record WHERE false", 0, nullptr,
+                               pg::Access::Whole, nullptr};
+
+// What another node was sent before may have been a write. So it has to be one of this node, of the
+// row that no key has (ExecuteLocalTaskListExtended). That is dear; and a plan of it can't be kept,
+// because Citus 13.2 adds another one to it each time it runs (citusdata/citus#8824).
 constexpr Oid kPrincipal[] = {TEXTOID};
-pg::Statement write_nothing = {
+pg::Statement write_here = {
     "DELETE FROM idempotency.record WHERE principal OPERATOR(pg_catalog.=) $1"
     " AND scope OPERATOR(pg_catalog.=) '' AND key OPERATOR(pg_catalog.=) ''",
     1, kPrincipal, pg::Access::ByIndex, nullptr};
+
+// Also where the call is part of a query that Citus runs on a shard of this node
+// (IsTaskExecutionAllowed): what is written is of this node, too.
+void show_write(const text* principal) {
+    int guc_level = NewGUCNestLevel();
+    pg::set_locally("citus.allow_nested_distributed_execution", "on");
+    if (is_in_transaction_of_citus()) {
+        Datum value = PointerGetDatum(principal);
+        (void)pg::write_alone(kRecordTable, &write_here, &value, nullptr);
+        pg::drop_plan(&write_here);
+    } else {
+        (void)pg::write_alone(kRecordTable, &write_nowhere, nullptr, nullptr);
+    }
+    AtEOXact_GUC(false, guc_level);
+}
 
 // At commit every shard of an open claim has been locked long since. A session of Citus's own
 // belongs to a transaction in which Citus counts it.
 void keep_in_place(const RecordTable& table, const text* principal) {
     InPlace now{pg::transaction_number(), GetCurrentSubTransactionId(), table.shard};
     if (at_commit() || memcmp(&now, &in_place, sizeof(now)) == 0) return;
-    Datum value = PointerGetDatum(principal);
-    if (is_session_of_citus())
-        lock_in_place(table.shard, table.owner);
-    else
-        (void)pg::write_alone(kRecordTable, &write_nothing, &value, nullptr);
+    lock_in_place(table.shard, table.owner);
+    if (!is_session_of_citus()) show_write(principal);
     AcceptInvalidationMessages();
     in_place = now;
 }
@@ -158,11 +192,12 @@ const RecordTable& record_table() {
 
 bool is_distributed() {
     refresh();
-    return known.distribution.count > 0;
+    return known.distribution.is_distributed;
 }
 
 const RecordTable* table_of(const text* principal) {
     refresh();
+    if (is_distributed_otherwise()) raise_distributed_otherwise();
     const Shard* shard = shard_of(known.distribution, principal);
     if (shard == nullptr || !OidIsValid(shard->table)) return nullptr;
     return described(*shard);

@@ -20,7 +20,8 @@ struct RecordTable {
 // idempotency.record itself. An error if the extension is absent.
 const RecordTable& record_table();
 
-// Whether its rows lie in shards by the hash of principal, on this node or another.
+// Whether it is a table of Citus: its rows lie in shards by the hash of principal, on this node or
+// another, or somebody has distributed it in a way that serves nobody, and table_of() refuses it.
 bool is_distributed();
 
 // The shard with the records of a principal; nullptr: another node has it.

@@ -70,11 +70,18 @@ class Program:
         self.start()
 
     def stop(self):
+        """The injector's last strike may still be on its way. Who dies of it has to stop once more."""
+        if self.ended_at_a_signal() == -signal.SIGKILL:
+            self.tend()
+            self.ended_at_a_signal()
+        if self.process.returncode != 0:
+            self.complain(f"did not stop cleanly, but with {self.process.returncode}")
+
+    def ended_at_a_signal(self):
         if not self.comes_to_listen():  # it knows nothing of SIGTERM before
             self.complain("did not start again")
         self.process.terminate()
-        if self.process.wait() != 0:
-            self.complain("did not stop cleanly")
+        return self.process.wait()
 
     def complain(self, what):
         raise RuntimeError(f"{self.command[0]} {what}, see {self.log.name}")

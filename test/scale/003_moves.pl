@@ -20,15 +20,6 @@ sub other_worker { return (place_of($tenant))[1] == $worker1->port ? $worker2 : 
 sub pay { return "INSERT INTO payment VALUES ('$tenant', '$_[0]', 1)" }
 sub complete { return "SELECT idem_complete('$_[0]', 200, 'done'::text, principal => '$tenant')" }
 
-# How many backends wait for a lock of Citus's that keeps shards in place, on all nodes.
-sub waiting
-{
-	my $count = 0;
-	$count += $_
-	  foreach on_each(q{SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 8 AND NOT granted});
-	return $count;
-}
-
 # A claim that has written its row, asked from each node, is there after the shard has moved.
 foreach my $mode ('block_writes', 'force_logical')
 {

@@ -27,6 +27,12 @@ sub from_everywhere
 }
 
 subtest 'which store serves' => sub {
+	if (($ENV{IDEM_STORE} // 'auto') eq 'sql')
+	{
+		is(from_everywhere(q{SELECT store, why, count(*) FROM idempotency.stores GROUP BY 1, 2}),
+			'sql|idempotency.store is sql.|4', 'SQL, as it is set');
+		return;
+	}
 	is(from_everywhere(q{SELECT store, count(*) FROM idempotency.stores WHERE why IS NULL GROUP BY 1}),
 		'heap|4', 'the heap store serves every shard');
 	is(from_everywhere('SELECT DISTINCT node FROM idempotency.stores ORDER BY 1'),
@@ -74,14 +80,44 @@ subtest 'views' => sub {
 		is(try_sql($worker1, "SET ROLE watcher; SELECT count(*) > 0 FROM idempotency.$view"), 't', "who monitors sees $view");
 	}
 	is(try_sql($worker1, 'SET ROLE watcher; SELECT body FROM idempotency.records'), '42501', 'and not what clients got');
+
+	# An exporter on each node, with pg_monitor alone.
+	my %queries = slurp_file("$FindBin::RealBin/../../monitoring/queries.yaml") =~ /^(\w+):\n(?:  cache_seconds: \d+\n)?  query: \|\n((?:    .*\n)+)/mg;
+	is(join(' ', sort keys %queries), 'idempotency idempotency_decisions idempotency_leased_claims idempotency_sweeper idempotency_transactional_claims',
+		'the queries of monitoring');
+	foreach my $query (sort keys %queries)
+	{
+		unlike(try_sql($_, "SET ROLE watcher; $queries{$query}"), qr/^[0-9A-Z]{5}$/, "$query on " . $_->name) foreach @nodes;
+	}
+	is(join(' ', map { (split /\|/, try_sql($_, "SET ROLE watcher; $queries{idempotency_leased_claims}"))[1] } @nodes),
+		join(' ', on_each(q{SELECT count(*) FROM idempotency.in_flight_here WHERE kind = 'leased'})),
+		'each counts the leased claims of its own node');
 };
 
 subtest 'a node that is away' => sub {
 	$worker2->stop('immediate');
-	is($coordinator->safe_psql('postgres', 'SELECT DISTINCT node FROM idempotency.sweeper ORDER BY 1'),
-		join("\n", sort @name{qw(coordinator worker1)}), 'the others are seen');
+	foreach my $node ($coordinator, $worker1)
+	{
+		foreach my $view (qw(in_flight abandoned sweeper stats stores))
+		{
+			my ($status, $out, $err) = $node->psql('postgres', "SELECT DISTINCT node FROM idempotency.$view");
+			is($status, 0, "$view on " . $node->name . ' shows something');
+			like($err, qr/WARNING: /, 'and warns');
+			unlike($out, qr/^\Q$name{worker2}\E$/m, 'of a node that is missing');
+		}
+		is($node->safe_psql('postgres', 'SELECT DISTINCT node FROM idempotency.sweeper ORDER BY 1'),
+			join("\n", sort @name{qw(coordinator worker1)}), 'the others are seen');
+	}
 	is(begin_claim($coordinator, 'while away', principal => $here)->{outcome}, 'execute', 'its tenants alone are held up');
 	$worker2->start;
+};
+
+subtest 'a node that has an error' => sub {
+	$worker2->safe_psql('postgres', 'SET citus.enable_ddl_propagation = off; ALTER VIEW idempotency.sweeper_here RENAME TO gone');
+	my ($status, $out, $err) = $coordinator->psql('postgres', 'SELECT node FROM idempotency.sweeper ORDER BY 1');
+	is($out, join("\n", sort @name{qw(coordinator worker1)}), 'the others are seen');
+	like($err, qr/WARNING:  a node could not be asked and is left out\nDETAIL:  .*sweeper_here/s, 'and why it is missing');
+	$worker2->safe_psql('postgres', 'SET citus.enable_ddl_propagation = off; ALTER VIEW idempotency.gone RENAME TO sweeper_here');
 };
 
 subtest 'decisions' => sub {
@@ -122,11 +158,13 @@ subtest 'cleanup' => sub {
 subtest 'sweeping' => sub {
 	expire('swept', 20);
 	# A table of the same name, as a move leaves one behind, is nobody's.
-	my ($shard) = $coordinator->safe_psql('postgres', qq{
-		SELECT shardid FROM pg_dist_shard WHERE logicalrelid = 'idempotency.record'::regclass
-		   AND get_shard_id_for_distribution_column('idempotency.record', '$here') = shardid});
+	my $shard = $coordinator->safe_psql('postgres', "SELECT get_shard_id_for_distribution_column('idempotency.record', '$here')");
+	my $orphan = "idempotency.record_$shard";
 	$worker2->safe_psql('postgres', qq{
-		CREATE TABLE idempotency.record_$shard (LIKE idempotency.record INCLUDING ALL)}) if $shard;
+		SET citus.enable_ddl_propagation = off; SET citus.override_table_visibility = off;
+		CREATE TABLE $orphan (LIKE idempotency.record INCLUDING ALL);
+		INSERT INTO $orphan (scope, principal, key, status, attempt, token, lease_us, created_at, claimed_at, expires_at, retained_until)
+		VALUES ('', '$here', 'orphan', 'c', 1, 1, 1, now(), now(), now() - interval '1 day', now() - interval '1 day')});
 	foreach my $node (@nodes)
 	{
 		$node->safe_psql('postgres', q{ALTER SYSTEM SET idempotency.cleanup_interval = '1s'});
@@ -136,6 +174,8 @@ subtest 'sweeping' => sub {
 	wait_until { left('swept') eq '0' } 'the sweepers';
 	is(from_everywhere(q{SELECT total_rows > 0 FROM idempotency.sweeper WHERE node <> '} . $name{coordinator} . q{'}),
 		"t\nt", 'each worker has swept its own');
+	call($_, 'idem_cleanup') foreach @nodes;
+	is($worker2->safe_psql('postgres', "SELECT count(*) FROM $orphan"), '1', 'and not what is no shard of its own');
 };
 
 done_testing();

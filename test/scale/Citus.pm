@@ -9,8 +9,8 @@ use FindBin;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils ();
 
-our @EXPORT = qw(new_cluster new_worker join_cluster distribute principal_on place_of move_shard
-  try_sql on_each seen);
+our @EXPORT = qw(new_cluster new_worker join_cluster add_cluster_database distribute principal_on place_of move_shard
+  try_sql on_each waiting seen);
 
 # Of this test's cluster, the coordinator first; and what only a test of its own sets.
 my @nodes;
@@ -47,6 +47,24 @@ sub join_cluster
 	return;
 }
 
+# A new database with the extension on all nodes, as new_cluster() leaves the first one, and no table.
+sub add_cluster_database
+{
+	my ($name) = @_;
+
+	foreach my $node (@nodes)
+	{
+		$node->safe_psql('postgres', "SET citus.enable_create_database_propagation = off; CREATE DATABASE $name");
+		$node->safe_psql($name, 'CREATE EXTENSION citus');
+	}
+	my ($coordinator, @workers) = @nodes;
+	$coordinator->safe_psql($name, join(';',
+			'SELECT citus_set_coordinator_host(' . address($coordinator) . ')',
+			(map { 'SELECT citus_add_node(' . address($_) . ')' } @workers),
+			'CREATE EXTENSION idempotency'));
+	return;
+}
+
 sub start_node
 {
 	my ($name, $first) = @_;
@@ -56,6 +74,8 @@ sub start_node
 	$node->append_conf('postgresql.conf', PostgreSQL::Test::Utils::slurp_file("$FindBin::RealBin/node.conf"));
 	# What the server's own module sets for tests of replication is too little here.
 	$node->append_conf('postgresql.conf', "max_connections = 200\nidempotency.cleanup_interval = 0");
+	# Every test runs with each store.
+	$node->append_conf('postgresql.conf', 'idempotency.store = ' . ($ENV{IDEM_STORE} // 'auto'));
 	$node->append_conf('postgresql.conf', "citus.local_hostname = '" . $node->host . "'");
 	$node->append_conf('postgresql.conf', "$_ = '$settings{$_}'") foreach sort keys %settings;
 	$node->start;
@@ -118,13 +138,17 @@ sub move_shard
 	  . ", '$mode')";
 }
 
-# try_sql($node, $sql, @options): what psql prints; of an error, the SQLSTATE alone.
+# try_sql($node, $sql, option => value, ...): what psql prints; of an error, the SQLSTATE alone. One of
+# them, dbname, is no option of psql(): the database.
 sub try_sql
 {
-	my ($node, $sql, @options) = @_;
+	my ($node, $sql, %options) = @_;
+	my $database = delete $options{dbname} // 'postgres';
 
-	my ($status, $out, $err) = $node->psql('postgres', "\\set VERBOSITY sqlstate\n$sql",
-		on_error_stop => 1, @options);
+	my ($status, $out, $err) = $node->psql(
+		$database, "\\set VERBOSITY sqlstate\n$sql",
+		on_error_stop => 1,
+		%options);
 	return $err =~ /(?:ERROR|FATAL):  (\w{5})$/m ? $1 : $out;
 }
 
@@ -134,6 +158,15 @@ sub on_each
 	my ($sql) = @_;
 
 	return map { $_->safe_psql('postgres', $sql) } @nodes;
+}
+
+# How many backends wait for a lock of Citus's that keeps shards in place, on all nodes.
+sub waiting
+{
+	my $count = 0;
+	$count += $_
+	  foreach on_each(q{SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 8 AND NOT granted});
+	return $count;
 }
 
 # seen($key, $tenant, $payee): how many payments there are to the payee with the key's name, and what

@@ -45,7 +45,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Asked, fingerprint, token, ttl, lease, retry_
                                    savepoint, hold)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Answer, outcome, yes, found, token, attempt, status, status_code,
                                    body, point, generation)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Call, session, connection, timeline, transaction, alone,
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Call, session, connection, timeline, node, transaction, alone,
                                    function, key, asked, result, sqlstate, answer, invoked,
                                    returned)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Effect, id, transaction, key)

@@ -96,6 +96,7 @@ struct Call {
     int session = 0;
     int connection = 0;  // of the session, counted
     int timeline = 0;    // of the server that was asked, where several take over from each other
+    int node = 0;        // that was asked, as Citus counts them; 0: the coordinator, or the server
     std::int64_t transaction = 0;
     bool alone = false;  // a transaction of its own
     Function function = Function::Begin;

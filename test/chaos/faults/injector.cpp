@@ -31,7 +31,7 @@ void Injector::stop() {
 }
 
 void Injector::fire() {
-    const std::string kind = random_.weighted(weights_);
+    const std::string kind = draw();
     try {
         if (faults_.at(kind)()) ++fired_[kind];
     } catch (const pqxx::failure&) {

@@ -42,6 +42,8 @@ class Injector {
     };
 
     void add(const std::string& kind, int weight, Fault fault);
+    // Which kind comes next.
+    virtual std::string draw() { return random_.weighted(weights_); }
     // Undoes what a fault would have undone itself, had nothing come between.
     virtual void heal() {}
 
@@ -55,6 +57,7 @@ class Injector {
     const Micros pause_;
     std::map<std::string, int> fired_;
     std::atomic<bool> stop_{false};
+    std::vector<std::pair<std::string, int>> weights_;
     std::vector<std::thread> threads_;
 
   private:
@@ -62,7 +65,6 @@ class Injector {
 
     const Target& target_;
     std::map<std::string, Fault> faults_;
-    std::vector<std::pair<std::string, int>> weights_;
     std::unique_ptr<pqxx::connection> admin_;
 };
 

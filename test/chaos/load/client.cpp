@@ -151,6 +151,7 @@ void Client::sign(Call* call) const {
     call->session = session_;
     call->connection = connections_;
     call->timeline = timeline_;
+    call->node = node_;
 }
 
 Client::Status Client::run(Call call, const std::string& sql) {
@@ -226,6 +227,7 @@ void Client::learn_traces() {
     pqxx::nontransaction tx(*connection_);
     const auto row = tx.exec(
         "SELECT citus_backend_gpid(), groupid, pg_backend_pid() FROM pg_dist_local_group")[0];
+    node_ = row[1].as<int>();
     traces_ = std::string("citus_internal gpid=") + row[0].c_str();
     prepared_ = std::string("citus\\_") + row[1].c_str() + "\\_" + row[2].c_str() + "\\_%";
 }

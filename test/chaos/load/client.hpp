@@ -72,6 +72,7 @@ class Client {
     const Habits habits_;
     int connections_ = 0;
     int timeline_ = 0;
+    int node_ = 0;
     std::string application_;
     std::string where_;
     std::string traces_;  // any_node: what the connection does on other nodes, in pg_stat_activity

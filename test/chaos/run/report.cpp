@@ -74,6 +74,18 @@ void print_report(const History& history, const std::map<std::string, int>& fire
               << ")\n";
 }
 
+void print_nodes(const History& history) {
+    std::map<int, std::map<std::string, int>> nodes;
+    for (const Call& call : history.calls) {
+        auto& counts = nodes[call.node];
+        ++counts["calls"];
+        if (!call.answer.outcome.empty() && call.function == Function::Begin)
+            ++counts[call.answer.outcome];
+    }
+    for (const auto& [node, counts] : nodes)
+        std::cout << "  node " << node << ": " << counted(counts) << "\n";
+}
+
 void print_losses(const History& history) {
     const Losses losses = count_losses(history);
     std::cout << "  effects acknowledged: " << losses.acknowledged

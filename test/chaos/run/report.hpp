@@ -15,6 +15,9 @@ Hits count_hits(const History& history);
 
 void print_report(const History& history, const std::map<std::string, int>& fired,
                   const Hits& hits);
+// Of a cluster all of whose nodes are asked: what each has answered. Who joins again is another
+// node.
+void print_nodes(const History& history);
 // Of a cluster: what was acknowledged, and lost.
 void print_losses(const History& history);
 void print_verdict(const Judgement& judgement);

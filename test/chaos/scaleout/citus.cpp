@@ -11,6 +11,7 @@ namespace idem::chaos {
 namespace {
 
 constexpr Micros kForRest = 120 * kSecond;
+constexpr Micros kForLeaving = 30 * kSecond;
 
 std::string environment(const char* name) {
     const char* value = std::getenv(name);
@@ -20,6 +21,15 @@ std::string environment(const char* name) {
 
 std::string name_of(const std::string& folder) {
     return folder.substr(folder.rfind('/') + 1);
+}
+
+// Until a query counts none.
+void await_none(const Server& server, const std::string& query, const std::string& what) {
+    const Micros deadline = now() + kForLeaving;
+    while (Citus::ask(server, "SELECT count(*) FROM " + query).at(0) != "0") {
+        if (now() > deadline) throw std::runtime_error(what);
+        rest(50 * kMillisecond);
+    }
 }
 
 }  // namespace
@@ -60,7 +70,8 @@ void Citus::make_database(const Worker& worker) {
 }
 
 void Citus::set_up() {
-    for (const auto& node : nodes_) make_database(*node);
+    make_database(coordinator());
+    make_database(*nodes_.back());
     coordinator().is_member = true;
     ask(coordinator().server, "SELECT citus_set_coordinator_host(" + address(coordinator()) + ")");
     for (std::size_t i = 1; i + 1 < nodes_.size(); ++i) join(*nodes_[i]);
@@ -105,53 +116,50 @@ Citus::Worker* Citus::worker(bool member, std::size_t number) {
     return found.empty() ? nullptr : found[number % found.size()];
 }
 
-// Clients ask it at once, when it has not yet got copies of the reference tables.
+bool Citus::is_known(const Worker& worker) {
+    return ask(coordinator().server, "SELECT count(*) FROM pg_dist_node WHERE nodename = '" +
+                                         worker.server.folder() + "'")
+               .at(0) != "0";
+}
+
+// Clients ask it at once, when it has not yet got copies of the reference tables. Whoever has left
+// before, or has not got to the end of it, begins anew.
 void Citus::join(Worker& worker) {
+    if (!is_known(worker)) make_database(worker);
     ask(coordinator().server, "SELECT citus_add_node(" + address(worker) + ")");
-    set_member(worker, true);
+    stay(worker);
 }
 
-// Its clients go elsewhere first; what was prepared for them is settled.
-void Citus::leave(Worker& worker, const std::string& mode) {
-    const std::string group = ask(worker.server, "SELECT groupid FROM pg_dist_local_group").at(0);
-    set_member(worker, false);
-    await_empty(worker);
-    ask(coordinator().server, "SELECT citus_drain_node(" + address(worker) + ", '" + mode + "')");
-    for (const auto& node : nodes_)
-        while (ask(node->server, "SELECT count(*) FROM pg_prepared_xacts WHERE gid LIKE 'citus\\_" +
-                                     group + "\\_%'")
-                   .at(0) != "0")
-            rest(50 * kMillisecond);
-    ask(coordinator().server, "SELECT citus_remove_node(" + address(worker) + ")");
-    make_database(worker);
-}
-
-void Citus::await_empty(const Worker& worker) const {
-    const Micros deadline = now() + 30 * kSecond;
-    while (ask(worker.server,
-               "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'chaos %'")
-               .at(0) != "0") {
-        if (now() > deadline) throw std::runtime_error("sessions stay at " + worker.name);
-        rest(20 * kMillisecond);
-    }
-}
-
-// A drain that was cut short may have removed the node already, and not made it new.
 void Citus::stay(Worker& worker) {
-    const std::string there = coordinator().server.value(
-        "SELECT count(*) FROM pg_dist_node WHERE nodename = '" + worker.server.folder() + "'");
-    if (there == "0") {
-        worker.server.await_ready();
-        return make_database(worker);
-    }
+    if (!is_known(worker)) return;
     ask(coordinator().server,
         "SELECT citus_set_node_property(" + address(worker) + ", 'shouldhaveshards', true)");
     set_member(worker, true);
 }
 
+// Its clients go elsewhere first.
+void Citus::leave(Worker& worker, const std::string& mode) {
+    set_member(worker, false);
+    if (is_known(worker)) remove(worker, mode);
+    make_database(worker);
+}
+
+// When what was prepared for its clients is settled.
+void Citus::remove(const Worker& worker, const std::string& mode) {
+    const std::string group = ask(worker.server, "SELECT groupid FROM pg_dist_local_group").at(0);
+    await_none(worker.server, "pg_stat_activity WHERE application_name LIKE 'chaos %'",
+               "sessions stay at " + worker.name);
+    ask(coordinator().server, "SELECT citus_drain_node(" + address(worker) + ", '" + mode + "')");
+    for (const auto& node : nodes_)
+        await_none(node->server, "pg_prepared_xacts WHERE gid LIKE 'citus\\_" + group + "\\_%'",
+                   "transactions of " + worker.name + " stay prepared");
+    ask(coordinator().server, "SELECT citus_remove_node(" + address(worker) + ")");
+}
+
 void Citus::await_rest() {
     const Micros deadline = now() + kForRest;
     for (const auto& node : nodes_) {
+        if (!node->is_member && !is_known(*node)) continue;
         node->server.await_ready();
         while (node->server.value("SELECT count(*) FROM pg_prepared_xacts") != "0" &&
                now() < deadline)

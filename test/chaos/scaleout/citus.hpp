@@ -32,9 +32,9 @@ class Citus {
     Worker* worker(bool member, std::size_t number);
 
     void join(Worker& worker);
-    // Drains and removes it. It may join again, as if it were new.
+    // Drains and removes it, or goes on with it. It may join again, as if it were new.
     void leave(Worker& worker, const std::string& mode);
-    // A member again, where leaving has failed in between.
+    // A member again, where leaving has failed before the end.
     void stay(Worker& worker);
 
     // Comes back when all nodes answer and nothing is prepared any more.
@@ -50,7 +50,8 @@ class Citus {
     static void make_database(const Worker& worker);
     void publish();
     void set_member(Worker& worker, bool member);
-    void await_empty(const Worker& worker) const;
+    bool is_known(const Worker& worker);
+    void remove(const Worker& worker, const std::string& mode);
 
     Target& target_;
     std::mutex mutex_;

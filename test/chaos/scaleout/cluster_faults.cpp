@@ -13,6 +13,7 @@ namespace {
 using Lane = ClusterFaults::Lane;
 
 constexpr int kForMove = 20000;  // milliseconds
+constexpr int kTries = 5;        // of an operator to get rid of a node
 constexpr Micros kForStart = 60 * kSecond;
 
 Micros pause_of(Lane lane) {
@@ -21,9 +22,12 @@ Micros pause_of(Lane lane) {
             return 400 * kMillisecond;
         case Lane::Servers:
             return 8 * kSecond;
-        default:
+        case Lane::Operators:
             return 400 * kMillisecond;
+        case Lane::Routine:
+            break;
     }
+    return 2 * kSecond;
 }
 
 std::vector<std::string> principals_of(const Mix& mix) {
@@ -47,8 +51,8 @@ const std::vector<ClusterFaults::Kind>& ClusterFaults::kinds() {
         {"rebalance", Lane::Operators, 2, &ClusterFaults::rebalance},
         {"join", Lane::Operators, 8, &ClusterFaults::join},
         {"drain", Lane::Operators, 1, &ClusterFaults::drain},
-        {"sweep", Lane::Operators, 6, &ClusterFaults::sweep},
-        {"policy", Lane::Operators, 6, &ClusterFaults::change_policy},
+        {"sweep", Lane::Routine, 1, &ClusterFaults::sweep},
+        {"policy", Lane::Routine, 1, &ClusterFaults::change_policy},
     };
     return kKinds;
 }
@@ -76,11 +80,19 @@ bool ClusterFaults::guarded(const Kind& kind) {
         return (this->*kind.fault)();
     } catch (const pqxx::broken_connection&) {
     } catch (const std::exception& error) {
-        const std::string text = error.what();
-        say(std::string(kind.name) + " failed: " + text.substr(0, text.find('\n')).substr(0, 100));
+        tell_failure(kind.name, error);
     }
     rest(pause_);
     return false;
+}
+
+// Every other time something that has not been done yet: some take so long, or are cut short so
+// often, that chance alone would hardly come to them.
+std::string ClusterFaults::draw() {
+    std::vector<std::pair<std::string, int>> missing;
+    for (const auto& weight : weights_)
+        if (fired_.at(weight.first) == 0) missing.push_back(weight);
+    return missing.empty() || random_.one_in(2) ? Injector::draw() : random_.weighted(missing);
 }
 
 void ClusterFaults::heal() {
@@ -91,6 +103,11 @@ void ClusterFaults::heal() {
 void ClusterFaults::say(const std::string& what) const {
     std::printf("  %4d s  %s\n", static_cast<int>((now() - begin_) / kSecond), what.c_str());
     (void)std::fflush(stdout);
+}
+
+void ClusterFaults::tell_failure(const char* kind, const std::exception& error) const {
+    const std::string text = error.what();
+    say(std::string(kind) + " failed: " + text.substr(0, text.find('\n')).substr(0, 100));
 }
 
 Citus::Worker& ClusterFaults::any_member() {
@@ -123,9 +140,13 @@ bool ClusterFaults::terminate() {
     return signal_session("pg_terminate_backend");
 }
 
-// Between nodes: one connection, or all that a node serves.
+// Between nodes: one connection, or all that a node serves. Mostly not one that copies a shard, or
+// none would ever arrive.
 bool ClusterFaults::disconnect() {
-    const std::string some = random_.one_in(8) ? "" : " ORDER BY random() LIMIT 1";
+    const std::string some =
+        random_.one_in(8) ? ""
+                          : std::string(random_.one_in(4) ? "" : " AND query ~* 'idem_|prepare'") +
+                                " ORDER BY random() LIMIT 1";
     return !Citus::ask(any_member().server,
                        "SELECT pg_terminate_backend(pid) FROM (SELECT pid FROM pg_stat_activity"
                        " WHERE application_name LIKE 'citus_internal%' AND state <> 'idle'" +
@@ -247,14 +268,26 @@ bool ClusterFaults::drain() {
     Citus::Worker* worker = citus_.worker(true, static_cast<std::size_t>(random_.between(0, 99)));
     const char* const mode = random_.one_in(2) ? "block_writes" : "force_logical";
     say(worker->name + " is drained: " + mode);
-    try {
-        citus_.leave(*worker, mode);
-    } catch (const std::exception&) {
-        citus_.stay(*worker);
-        throw;
+    for (int tries = 0; tries < kTries && !stop_; ++tries) {
+        if (leave(*worker, mode)) {
+            say(worker->name + " is removed");
+            return true;
+        }
+        rest(kSecond);
     }
-    say(worker->name + " is removed");
-    return true;
+    citus_.stay(*worker);
+    return false;
+}
+
+// What was cut short is gone on with.
+bool ClusterFaults::leave(Citus::Worker& worker, const char* mode) {
+    try {
+        citus_.leave(worker, mode);
+        return true;
+    } catch (const std::exception& error) {
+        tell_failure("drain", error);
+        return false;
+    }
 }
 
 bool ClusterFaults::sweep() {

@@ -11,8 +11,9 @@ namespace idem::chaos {
 
 class ClusterFaults : public Injector {
   public:
-    // What takes a moment, what stops a server, and what operators do go on side by side.
-    enum class Lane { Connections, Servers, Operators };
+    // What takes a moment, what stops a server, what operators do to shards and nodes, and what is
+    // done every day go on side by side.
+    enum class Lane { Connections, Servers, Operators, Routine };
 
     // `kinds` as kinds() has them; those of other lanes are passed over. Throws
     // std::invalid_argument for a kind that does not exist.
@@ -33,8 +34,10 @@ class ClusterFaults : public Injector {
     static const std::vector<Kind>& kinds();
 
     bool guarded(const Kind& kind);
+    std::string draw() override;
     void heal() override;
     void say(const std::string& what) const;
+    void tell_failure(const char* kind, const std::exception& error) const;
     Citus::Worker& any_member();
     bool signal_session(const char* function);
 
@@ -55,6 +58,7 @@ class ClusterFaults : public Injector {
     bool join();
     bool replicate();
     bool drain();
+    bool leave(Citus::Worker& worker, const char* mode);
     bool sweep();
     bool change_policy();
     void expect_door(const Citus::Worker& asked, const Citus::Worker& changed, bool closed);

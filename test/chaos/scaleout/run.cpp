@@ -73,7 +73,7 @@ class ScaleoutRun {
 
     void disturb() {
         std::vector<std::unique_ptr<ClusterFaults>> injectors;
-        for (const Lane lane : {Lane::Connections, Lane::Servers, Lane::Operators})
+        for (const Lane lane : {Lane::Connections, Lane::Servers, Lane::Operators, Lane::Routine})
             injectors.push_back(std::make_unique<ClusterFaults>(
                 citus_, target_, mix_, options_.seed, lane, options_.faults));
         for (auto& injector : injectors) injector->start();
@@ -104,6 +104,7 @@ class ScaleoutRun {
         judgement.violations.insert(judgement.violations.begin(), at_rest_.begin(), at_rest_.end());
         const Hits hits = count_hits(history_);
         print_report(history_, fired_, hits);
+        print_nodes(history_);
         print_verdict(judgement);
         std::cout << "  time: " << (now() - start) / kSecond << " s" << std::endl;
         if (!judgement.violations.empty()) {

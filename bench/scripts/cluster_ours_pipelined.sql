@@ -1,0 +1,16 @@
+-- [BEGIN + idem_begin] [payment] [idem_complete + COMMIT], for a tenant of a cluster
+\set account random(0, 999999)
+\set amount random(0, 9999)
+\set key random(1000000000000000000, 9223372036854775807)
+\startpipeline
+BEGIN;
+SELECT outcome FROM idem_begin(:key::text || '-5b1c-7d3e-8f00', scope => 'bench',
+    principal => :tenant);
+\endpipeline
+INSERT INTO bench.tenant_payment (tenant, id, account, amount)
+    VALUES (:tenant, :key::text || '-5b1c-7d3e-8f00', :account, :amount);
+\startpipeline
+SELECT idem_complete(:key::text || '-5b1c-7d3e-8f00', 201, :body::text, scope => 'bench',
+    principal => :tenant);
+COMMIT;
+\endpipeline

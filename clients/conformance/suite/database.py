@@ -1,0 +1,123 @@
+"""The database of a run, and a superuser's look at it: what is stored, who waits, and gates.
+
+libpq's variables name the server: PGHOST (a socket's folder or an address), PGPORT, PGUSER.
+"""
+
+import contextlib
+import itertools
+import os
+import threading
+
+import psycopg
+
+from .waiting import unique, wait_until
+
+_gates = itertools.count(1)
+
+SCHEMA = """
+CREATE EXTENSION idempotency;
+CREATE TABLE effect (id bigserial, principal text, key text, note text, at timestamptz DEFAULT clock_timestamp());
+CREATE TABLE hook (name text, scope text, key text, attempt integer, outcome text);
+-- A failure that may be retried is not due while a case looks at it.
+SELECT idem_policy_set('POST /leased', retry_base => '1 day', retry_cap => '1 day', max_body_bytes => 100000);
+SELECT idem_policy_set('POST /streamed', max_body_bytes => 100000);
+SELECT idem_policy_set('POST /pass', max_body_bytes => 2000, on_large_body => 'omit');
+SELECT idem_policy_set('POST /omit', retention => '1 day');
+SELECT idem_policy_set('POST /small', max_attempts => 1);
+SELECT idem_policy_set('POST /unprotected', on_lease_expiry => 'unknown');
+"""
+
+
+class Database:
+    def __init__(self):
+        self.name = unique("conformance").replace("-", "_")
+        with psycopg.connect(dbname="postgres", autocommit=True) as admin:
+            admin.execute(f"CREATE DATABASE {self.name} TEMPLATE template0 ENCODING 'UTF8'")
+        self.local = threading.local()
+        self.connect().execute(SCHEMA)
+
+    def connect(self):
+        return psycopg.connect(dbname=self.name, autocommit=True, application_name="suite")
+
+    @property
+    def connection(self):
+        """One for each thread."""
+        if not hasattr(self.local, "connection"):
+            self.local.connection = self.connect()
+        return self.local.connection
+
+    def rows(self, query, *values):
+        return self.connection.execute(query, values).fetchall()
+
+    def value(self, query, *values):
+        return self.rows(query, *values)[0][0]
+
+    def run(self, statement, *values):
+        return self.connection.execute(statement, values)
+
+    def effects(self, principal, note=None):
+        return self.value(
+            "SELECT count(*) FROM effect WHERE principal = %s AND note = coalesce(%s::text, note)", principal, note
+        )
+
+    def record(self, principal, key=None):
+        """(status, attempt, recovery_point, scope) of a principal's record; None if there is none."""
+        found = self.rows(
+            "SELECT status, attempt, recovery_point, scope, key FROM idempotency.records"
+            " WHERE principal = %s AND key = coalesce(%s::text, key)",
+            principal,
+            key,
+        )
+        return found[0] if found else None
+
+    def hooks(self, name, key):
+        return self.rows("SELECT scope, attempt, outcome FROM hook WHERE name = %s AND key = %s", name, key)
+
+    def gate(self):
+        return Gate(self)
+
+    def holder_of(self, application):
+        """The backends of a server that hold a claim in a transaction."""
+        return [
+            pid
+            for (pid,) in self.rows(
+                "SELECT f.pid FROM idempotency.in_flight AS f JOIN pg_stat_activity AS a USING (pid)"
+                " WHERE f.kind = 'transactional' AND a.application_name = %s AND a.datname = current_database()",
+                application,
+            )
+        ]
+
+    def drop(self):
+        with psycopg.connect(dbname="postgres", autocommit=True) as admin:
+            admin.execute(f"DROP DATABASE {self.name} WITH (FORCE)")
+
+
+class Gate:
+    """Handlers that were told its number wait until it is opened."""
+
+    def __init__(self, database):
+        self.number = next(_gates)
+        self.database = database
+        self.holder = database.connect()
+        self.holder.execute("SELECT pg_advisory_lock(%s)", (self.number,))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.open()
+
+    def open(self):
+        if self.holder:
+            self.holder.close()
+            self.holder = None
+
+    def waiting(self):
+        return self.database.value(
+            "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND objid = %s"
+            " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())",
+            self.number,
+        )
+
+    def wait_for(self, count=1):
+        wait_until(f"{count} stand before the gate", lambda: self.waiting() >= count)

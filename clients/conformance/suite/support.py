@@ -1,0 +1,88 @@
+"""What every case starts from, and what it may claim about an answer."""
+
+import base64
+import json
+import unittest
+
+from .http_raw import call
+from .waiting import in_background, unique
+
+
+class Case(unittest.TestCase):
+    """`server` is shared by cases that run at the same time; `lone` cases have one of their own."""
+
+    lone = False
+    maxDiff = 2000
+    suite = None  # of the run: database, shared, own
+
+    def setUp(self):
+        self.database = self.suite.database
+        self.server = self.suite.own if self.lone else self.suite.shared
+        if self.lone:
+            self.server.ensure()
+        self.principal, self.key = unique("tenant"), unique("key")
+
+    # ---- sending ----
+
+    def fields(self, key=True, principal=None, header="Idempotency-Key", content_type="application/json"):
+        fields = [("Authorization", f"Bearer {principal or self.principal}")]
+        if content_type:
+            fields.append(("Content-Type", content_type))
+        if key is not None:
+            fields.append((header, f'"{self.key if key is True else key}"'))
+        return fields
+
+    def send(self, path, order=None, *, extra=(), server=None, body=None, **named):
+        """An order to the handler, as a well-behaved client sends it."""
+        content = json.dumps(order or {}).encode() if body is None else body
+        return call((server or self.server).port, path, [*self.fields(**named), *extra], content)
+
+    def send_in_background(self, *arguments, **named):
+        return in_background(self.send, *arguments, **named)
+
+    def health(self, server=None):
+        return call((server or self.server).port, "/health", method="GET", timeout=10)
+
+    @staticmethod
+    def encoded(body):
+        return base64.b64encode(body).decode()
+
+    # ---- looking ----
+
+    def effects(self, note=None, principal=None):
+        return self.database.effects(principal or self.principal, note)
+
+    def record(self, key=None, principal=None):
+        return self.database.record(principal or self.principal, key)
+
+    def assert_effects(self, count, note=None):
+        self.assertEqual(self.effects(note), count, "effects")
+
+    def assert_status(self, answer, status):
+        self.assertEqual(answer.status, status, answer)
+
+    def assert_executed(self, answer, status=201, replay_header="Idempotent-Replayed"):
+        self.assert_status(answer, status)
+        self.assertEqual(answer.all(replay_header), [], "a replay instead of an execution")
+
+    def assert_replay_of(self, first, again, *other_fields, replay_header="Idempotent-Replayed"):
+        self.assertEqual(again.all(replay_header), ["true"], again)
+        self.assertEqual(again.essence(replay_header, *other_fields), first.essence(*other_fields))
+
+    def assert_problem(self, answer, word=None, status=None):
+        """A problem document that says what its status line says, and what the server says of the word."""
+        expected = None
+        if word:
+            expected = self.database.value("SELECT idem_problem(%s::text)", word)
+            status = status or expected["status"]
+        self.assertEqual(answer.status, status, answer)
+        self.assertTrue((answer.one("Content-Type") or "").startswith("application/problem+json"), answer)
+        document = answer.json()
+        self.assertEqual(document.get("status"), status, document)
+        self.assertTrue(document.get("title"), document)
+        if expected:
+            self.assertEqual(document.get("type"), expected["type"])
+            self.assertEqual(document.get("title"), expected["title"])
+
+    def assert_nothing(self):
+        self.assertEqual((self.effects(), self.record()), (0, None))

@@ -1,0 +1,96 @@
+"""The options of a route, and its hooks."""
+
+from .support import Case
+from .waiting import wait_until
+
+CONFIGURED = {"header": "X-Request-Key"}
+
+
+class Options(Case):
+    def configured(self, order=None, **named):
+        return self.send("/configured", order, **CONFIGURED, **named)
+
+    def test_names_of_headers(self):
+        first = self.configured({"effect": "done"})
+        self.assert_executed(first, replay_header="X-Replay")
+        again = self.configured({"effect": "done"})
+        self.assert_replay_of(first, again, replay_header="X-Replay")
+        self.assertEqual(again.all("Idempotent-Replayed"), [])
+
+    def test_the_default_name_is_not_read_then(self):
+        self.assert_problem(self.send("/configured", {"effect": "done"}), "missing_key")
+
+    def test_echo(self):
+        for answer in (self.configured({"effect": "done"}), self.configured({"effect": "done"}), self.configured({"x": 1})):
+            self.assertEqual(answer.all("X-Request-Key"), [f'"{self.key}"'], answer)
+
+    def test_no_echo_by_default(self):
+        self.assertEqual(self.send("/transactional").all("Idempotency-Key"), [])
+
+    def test_status_of_a_mismatch(self):
+        self.assert_executed(self.configured({"effect": "done"}))
+        self.assert_problem(self.configured({"effect": "other"}), "mismatch", 400)
+        self.assert_effects(1)
+
+    def test_excluded_fields(self):
+        first = self.configured({"effect": "done", "ts": 1})
+        self.assert_replay_of(first, self.configured({"effect": "done", "ts": 2}), replay_header="X-Replay")
+        self.assert_problem(self.configured({"effect": "done", "ts": 2, "other": 1}), "mismatch", 400)
+
+    def test_everything_is_kept(self):
+        for status in (500, 503, 429):
+            with self.subTest(status):
+                key = f"{self.key}-{status}"
+                first = self.configured({"effect": "done", "status": status}, key=key)
+                self.assert_executed(first, status, replay_header="X-Replay")
+                again = self.configured({"effect": "done", "status": status}, key=key)
+                self.assert_replay_of(first, again, replay_header="X-Replay")
+        self.assert_effects(3)
+
+    def test_what_is_thrown_is_not_kept_even_so(self):
+        self.assert_status(self.configured({"effect": "done", "throw": True}), 500)
+        self.assert_nothing()
+
+    def test_replay_after_expiry(self):
+        """The key is new again when the second of its ttl is over."""
+        first = self.configured({"effect": "done"})
+        self.assert_replay_of(first, self.configured({"effect": "done"}), replay_header="X-Replay")
+        wait_until("it has expired", lambda: self.database.value(
+            "SELECT expires_at < clock_timestamp() FROM idempotency.records WHERE principal = %s", self.principal))  # fmt: skip
+        self.assert_executed(self.configured({"effect": "done"}), replay_header="X-Replay")
+        self.assert_effects(2)
+
+
+class Hooks(Case):
+    def told(self, name, key=None):
+        return wait_until(f"the hook {name} is called", lambda: self.database.hooks(name, key or self.key), patience=10)
+
+    def test_execute_and_replay(self):
+        for path in ("/transactional", "/leased"):
+            key = self.key + path[1:]
+            with self.subTest(path):
+                self.send(path, key=key)
+                self.assertEqual(self.told("execute", key), [(f"POST {path}", 1, "execute")])
+                self.send(path, key=key)
+                self.assertEqual(self.told("replay", key), [(f"POST {path}", 1, "replay")])
+                self.assertEqual(self.database.hooks("refusal", key), [])
+
+    def test_refusal(self):
+        self.send("/transactional", {"effect": "done"})
+        self.send("/transactional", {"effect": "other"})
+        ((scope, _, outcome),) = self.told("refusal")
+        self.assertEqual((scope, outcome), ("POST /transactional", "mismatch"))
+
+    def test_refusal_without_a_key(self):
+        before = self.without_key()
+        self.send("/transactional", key=None)
+        wait_until("the hook is called", lambda: self.without_key() > before, patience=10)
+
+    def without_key(self):
+        return self.database.value("SELECT count(*) FROM hook WHERE name = 'refusal' AND outcome = 'missing_key'")
+
+    def test_attempts(self):
+        self.send("/leased", {"status": 503})
+        self.database.run("SELECT idem_resolve(%s, 'release', scope => 'POST /leased', principal => %s)", self.key, self.principal)
+        self.send("/leased", {"status": 503})
+        wait_until("both are told", lambda: sorted(a for _, a, _ in self.database.hooks("execute", self.key)) == [1, 2], patience=10)

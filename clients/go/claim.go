@@ -1,0 +1,160 @@
+package idempotency
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"maps"
+	"strings"
+	"sync"
+)
+
+// Info says which request is being executed.
+type Info struct {
+	Key, Scope, Principal string
+	// Attempt is 1 for the first.
+	Attempt int
+}
+
+// Derived gives a key for a request to somebody else, a function of this one and of a name: after a
+// crash the same call is made with the same key.
+func (i Info) Derived(name string) string {
+	escape := strings.NewReplacer(`\`, `\\`, `:`, `\:`)
+	parts := []string{escape.Replace(i.Scope), escape.Replace(i.Principal), escape.Replace(i.Key), escape.Replace(name)}
+	sum := sha256.Sum256([]byte(strings.Join(parts, ":")))
+	return hex.EncodeToString(sum[:])
+}
+
+// A Claim is a leased one, held while its handler runs. It can't be ended: what the handler returns
+// does.
+type Claim[Tx any] struct {
+	Info
+	// RecoveryPoint is the last step that an attempt before has done, and State what it left.
+	RecoveryPoint string
+	State         json.RawMessage
+
+	store *Store[Tx]
+	q     *claimRequest
+	token int64
+	heart *heartbeat
+	mu    sync.Mutex
+	steps map[string]json.RawMessage // the results of those that are done
+}
+
+func newClaim[Tx any](s *Store[Tx], q *claimRequest, c *claimed, heart *heartbeat) *Claim[Tx] {
+	claim := &Claim[Tx]{Info: infoOf(q, c), RecoveryPoint: c.recoveryPoint, State: c.state,
+		store: s, q: q, token: c.token, heart: heart}
+	if json.Unmarshal(c.state, &claim.steps) != nil || claim.steps == nil {
+		claim.steps = map[string]json.RawMessage{}
+	}
+	if _, known := claim.steps[c.recoveryPoint]; c.recoveryPoint != "" && !known {
+		claim.steps[c.recoveryPoint] = nil
+	}
+	return claim
+}
+
+func infoOf(q *claimRequest, c *claimed) Info {
+	return Info{Key: q.key, Scope: q.scope, Principal: q.principal, Attempt: max(c.attempt, 1)}
+}
+
+// Step does a part of leased work and notes that it is done, with its result, which has to fit into
+// JSON. An attempt after a crash does not do it again, but gets the result. A crash between the work
+// and the note repeats the work: what is called outside has to know a repetition, by Info.Derived.
+func Step[T, Tx any](ctx context.Context, claim *Claim[Tx], name string,
+	work func(context.Context) (T, error)) (result T, err error) {
+	if done, err := claim.done(name, &result); done || err != nil {
+		return result, err
+	}
+	if result, err = work(ctx); err != nil {
+		return result, err
+	}
+	state, err := claim.with(name, result)
+	if err != nil {
+		return result, err
+	}
+	err = again(ctx, defaultAttempts, func() error {
+		return claim.checkpoint(ctx, name, state, func(sql string, args ...any) Row {
+			return claim.store.alone(ctx, sql, args)
+		})
+	})
+	return result, claim.noted(err, state)
+}
+
+// StepTx is a Step whose work is SQL: effect and note commit together, so that it is done once. After
+// a conflict or the loss of its connection it is repeated, but not after a COMMIT whose answer is lost:
+// that is an error, and the next attempt sees whether it was done.
+func StepTx[T, Tx any](ctx context.Context, claim *Claim[Tx], name string,
+	work func(context.Context, Tx) (T, error)) (result T, err error) {
+	if done, err := claim.done(name, &result); done || err != nil {
+		return result, err
+	}
+	var state []byte
+	for attempt := 1; ; attempt++ {
+		err = claim.store.inTransaction(ctx, 0, func(ctx context.Context, tx Tx, clock *clock) (bool, error) {
+			clock.stop()
+			result, err = work(ctx, tx)
+			clock.start()
+			if err != nil {
+				return false, err
+			}
+			if state, err = claim.with(name, result); err != nil {
+				return false, err
+			}
+			return true, claim.checkpoint(ctx, name, state, func(sql string, args ...any) Row {
+				return claim.store.db.Query(ctx, tx, sql, args...)
+			})
+		})
+		if err == nil || attempt == defaultAttempts || isInDoubt(err) || !isRetryable(err) || !pause(ctx, attempt) {
+			return result, claim.noted(err, state)
+		}
+	}
+}
+
+func (c *Claim[Tx]) done(name string, result any) (bool, error) {
+	if c.heart.isLost() {
+		return false, ErrLeaseLost
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	raw, done := c.steps[name]
+	if raw == nil {
+		return done, nil
+	}
+	return done, json.Unmarshal(raw, result)
+}
+
+// with gives the state after a step.
+func (c *Claim[Tx]) with(name string, result any) ([]byte, error) {
+	raw, err := json.Marshal(result)
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	steps := maps.Clone(c.steps)
+	steps[name] = raw
+	return json.Marshal(steps)
+}
+
+func (c *Claim[Tx]) checkpoint(ctx context.Context, name string, state []byte,
+	query func(sql string, args ...any) Row) error {
+	if c.q.unprotected {
+		return nil
+	}
+	var until any
+	return ofDatabase(query(checkpointSQL, checkpointArguments(c.q, c.token, name, state)...).Scan(&until))
+}
+
+func (c *Claim[Tx]) noted(err error, state []byte) error {
+	if isLost(err) {
+		c.heart.lose()
+		return ErrLeaseLost
+	}
+	if err == nil {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return json.Unmarshal(state, &c.steps)
+	}
+	return err
+}

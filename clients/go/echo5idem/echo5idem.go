@@ -1,0 +1,43 @@
+// Package echo5idem makes the middlewares of idempotency ones of echo 5.
+package echo5idem
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/labstack/echo/v5"
+
+	"postgres.example/idempotency"
+)
+
+// Middleware protects a route, or a group of them:
+//
+//	e.POST("/payments", pay, echo5idem.Middleware(store.Transactional(route)))
+//
+// An error that a handler returns becomes an answer before the claim ends (echo.WrapMiddleware would
+// let it pass by): it is kept like others if it names a status below 500. Any other error means that
+// the handler has failed, as idempotency.Fail does.
+func Middleware(protect func(http.Handler) http.Handler) echo.MiddlewareFunc {
+	return func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c *echo.Context) error {
+			outer, request := c.Response(), c.Request()
+			defer func() { c.SetResponse(outer); c.SetRequest(request) }()
+			protected := protect(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				c.SetResponse(echo.NewResponse(w, c.Logger()))
+				c.SetRequest(r)
+				if err := next(c); err != nil {
+					var answer echo.HTTPStatusCoder
+					if !errors.As(err, &answer) || answer.StatusCode() >= 500 {
+						idempotency.Fail(r.Context(), err)
+					}
+					c.Echo().HTTPErrorHandler(c, err)
+				}
+			}))
+			// The route's pattern is the scope; a copy, for the request is not ours.
+			named := request.WithContext(request.Context())
+			named.Pattern = c.Path()
+			protected.ServeHTTP(outer, named)
+			return nil
+		}
+	}
+}

@@ -1,0 +1,180 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"postgres.example/idempotency"
+	"postgres.example/idempotency/pgxidem"
+)
+
+// service is the one handler of all routes: the body of a request says what it is to do.
+type service struct {
+	own  *pgxpool.Pool // connections that have nothing to do with claims
+	mu   sync.Mutex
+	runs map[string]int // of the handler, by key
+}
+
+type task struct {
+	Gate                  *int64
+	Effect                *string
+	SerializationFailures int `json:"serialization_failures"`
+	Hang, Throw, Exit     bool
+	Status                int
+	Headers               [][2]string
+	Body                  []byte
+	Repeat                int
+}
+
+func (s *service) handle(w http.ResponseWriter, r *http.Request) error {
+	ctx := r.Context()
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return err
+	}
+	do := task{Status: http.StatusCreated, Repeat: 1}
+	isJSON := strings.Contains(r.Header.Get("Content-Type"), "json") && bytes.HasPrefix(bytes.TrimSpace(body), []byte("{"))
+	if !isJSON || json.Unmarshal(body, &do) != nil {
+		if err := s.effect(ctx, "raw"); err != nil {
+			return err
+		}
+		_, err = w.Write(body)
+		return err
+	}
+	if err := s.work(ctx, &do); err != nil {
+		return err
+	}
+	for _, header := range do.Headers {
+		w.Header().Add(header[0], header[1])
+	}
+	w.WriteHeader(do.Status)
+	if r.URL.Path == "/streamed" {
+		return stream(w, bytes.Repeat(do.Body, do.Repeat))
+	}
+	for range do.Repeat {
+		if len(do.Body) > 0 && err == nil {
+			_, err = w.Write(do.Body)
+		}
+	}
+	return err
+}
+
+func (s *service) work(ctx context.Context, do *task) error {
+	if do.Gate != nil {
+		// Whoever has lost its claim stands there, too.
+		if err := s.pass(context.WithoutCancel(ctx), *do.Gate); err != nil {
+			return err
+		}
+	}
+	if do.Effect != nil {
+		if err := s.effect(ctx, *do.Effect); err != nil {
+			return err
+		}
+	}
+	if s.run(idempotency.InfoOf(ctx)) <= do.SerializationFailures {
+		return s.conflict(ctx)
+	}
+	if do.Hang {
+		<-ctx.Done()
+		_, err := s.own.Exec(context.WithoutCancel(ctx), insertEffect, s.row(ctx, "lost")...)
+		return err
+	}
+	if do.Throw {
+		return errors.New("the handler was told to fail")
+	}
+	if do.Exit {
+		os.Exit(3)
+	}
+	return nil
+}
+
+// pass waits for a gate that the suite opens.
+func (s *service) pass(ctx context.Context, gate int64) error {
+	connection, err := s.own.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer connection.Release()
+	if _, err = connection.Exec(ctx, "SELECT pg_advisory_lock_shared($1)", gate); err == nil {
+		_, err = connection.Exec(ctx, "SELECT pg_advisory_unlock_shared($1)", gate)
+	}
+	return err
+}
+
+const insertEffect = "INSERT INTO effect (principal, key, note) VALUES ($1, $2, $3)"
+
+func (s *service) row(ctx context.Context, note string) []any {
+	info := idempotency.InfoOf(ctx)
+	return []any{info.Principal, info.Key, note}
+}
+
+// effect is part of the claim's transaction, or a step of a leased claim.
+func (s *service) effect(ctx context.Context, note string) error {
+	if tx := pgxidem.Tx(ctx); tx != nil {
+		_, err := tx.Exec(ctx, insertEffect, s.row(ctx, note)...)
+		return err
+	}
+	if claim := pgxidem.ClaimOf(ctx); claim != nil {
+		_, err := idempotency.StepTx(ctx, claim, "effect", func(ctx context.Context, tx pgx.Tx) (struct{}, error) {
+			_, err := tx.Exec(ctx, insertEffect, s.row(ctx, note)...)
+			return struct{}{}, err
+		})
+		return err
+	}
+	_, err := s.own.Exec(ctx, insertEffect, s.row(ctx, note)...)
+	return err
+}
+
+func (s *service) run(info idempotency.Info) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.runs == nil {
+		s.runs = map[string]int{}
+	}
+	name := info.Scope + "\n" + info.Principal + "\n" + info.Key
+	s.runs[name]++
+	return s.runs[name]
+}
+
+// conflict meets SQLSTATE 40001.
+func (s *service) conflict(ctx context.Context) error {
+	const raise = "DO $$BEGIN RAISE EXCEPTION 'conflict' USING ERRCODE = 'serialization_failure'; END$$"
+	if tx := pgxidem.Tx(ctx); tx != nil {
+		_, err := tx.Exec(ctx, raise)
+		return err
+	}
+	_, err := s.own.Exec(ctx, raise)
+	return err
+}
+
+func stream(w http.ResponseWriter, body []byte) error {
+	for len(body) > 0 {
+		n, err := w.Write(body[:min(len(body), 100)])
+		if err != nil {
+			return err
+		}
+		w.(http.Flusher).Flush()
+		body = body[n:]
+	}
+	return nil
+}
+
+func (s *service) hook(name string) idempotency.Hook {
+	return func(ctx context.Context, e idempotency.Event) {
+		ctx, cancel := context.WithTimeout(ctx, time.Second) // the request waits
+		defer cancel()
+		_, _ = s.own.Exec(ctx, "INSERT INTO hook (name, scope, key, attempt, outcome) VALUES ($1, $2, $3, $4, $5)",
+			name, e.Scope, e.Key, e.Attempt, e.Outcome)
+	}
+}

@@ -1,0 +1,90 @@
+package idempotency
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"strings"
+)
+
+// readBody reads a body of at most limit bytes. Whatever decodes it has to stand before the
+// middleware: what is still encoded has no content that could be compared.
+func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, *localProblem) {
+	for _, coding := range r.Header.Values("Content-Encoding") {
+		if !strings.EqualFold(strings.TrimSpace(coding), "identity") {
+			return nil, &problemCoding
+		}
+	}
+	if r.ContentLength > limit {
+		return nil, &problemTooLarge
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
+	var tooLarge *http.MaxBytesError
+	if errors.As(err, &tooLarge) {
+		return nil, &problemTooLarge
+	}
+	if err != nil {
+		return nil, &problemBody
+	}
+	return body, nil
+}
+
+// identify says what a request is: method, target with the query string, and body, or what the
+// route's Fingerprint makes of it.
+func (route *Route) identify(r *http.Request, body []byte) identity {
+	method, target := r.Method, target(r)
+	mediaType, isJSON := mediaTypeOf(r)
+	i := identity{method: &method, target: &target, exclude: route.Exclude}
+	if isJSON {
+		text := string(body)
+		i.json = &text
+	} else {
+		i.digest = digest(method, target, mediaType, string(body))
+	}
+	if route.Fingerprint != nil {
+		sum := sha256.Sum256(route.Fingerprint(withBody(r, body)))
+		i.digest = sum[:]
+	}
+	return i
+}
+
+// The target as it was sent, whatever a router made of the path since.
+func target(r *http.Request) string {
+	if strings.HasPrefix(r.RequestURI, "/") {
+		return r.RequestURI
+	}
+	return r.URL.RequestURI()
+}
+
+// mediaTypeOf gives it in lower case and without parameters.
+func mediaTypeOf(r *http.Request) (mediaType string, isJSON bool) {
+	field := r.Header.Get("Content-Type")
+	mediaType, _, err := mime.ParseMediaType(field)
+	if mediaType == "" && err != nil {
+		mediaType, _, _ = strings.Cut(field, ";")
+		mediaType = strings.ToLower(strings.TrimSpace(mediaType))
+	}
+	return mediaType, mediaType == "application/json" || strings.HasSuffix(mediaType, "+json")
+}
+
+// digest is as docs/fingerprint.md has it, of more parts.
+func digest(parts ...string) []byte {
+	hash := sha256.New()
+	_, _ = io.WriteString(hash, "idempotency fingerprint 1\n")
+	for _, part := range parts {
+		_, _ = fmt.Fprintf(hash, "%d:%s\n", len(part), part)
+	}
+	return hash.Sum(nil)
+}
+
+// withBody gives a copy of a request whose body can be read, from its beginning.
+func withBody(r *http.Request, body []byte) *http.Request {
+	r = r.Clone(r.Context())
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	r.ContentLength, r.TransferEncoding = int64(len(body)), nil
+	return r
+}

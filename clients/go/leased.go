@@ -1,0 +1,88 @@
+package idempotency
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// runLeased does work under a claim that commits before it, and stores its answer with the token.
+// Where work says that its answer is not to be kept, fails or panics, the claim is failed retryably,
+// never released: the work may have had an effect.
+func (s *Store[Tx]) runLeased(ctx context.Context, q *claimRequest, attempts int, onLost func(*claimed),
+	work func(context.Context, *Claim[Tx]) (*Answer, bool, error)) (v verdict, err error) {
+	var sent time.Time
+	err = again(ctx, attempts, func() error {
+		sent = time.Now()
+		v.claim, err = s.beginAlone(ctx, q)
+		return err
+	})
+	if err != nil || v.claim.outcome != outcomeExecute {
+		return v, err
+	}
+	// The client's going away is no reason to stop halfway; a deadline is.
+	held := context.WithoutCancel(ctx)
+	heart := s.startHeartbeat(held, q, v.claim.token, sent, func() { onLost(v.claim) })
+	defer heart.end()
+	working := heart.ctx
+	if deadline, ok := ctx.Deadline(); ok {
+		var cancel context.CancelFunc
+		working, cancel = context.WithDeadline(working, deadline)
+		defer cancel()
+	}
+
+	fail := func(reason string) {
+		if heart.isLost() || q.unprotected {
+			return
+		}
+		failure := again(held, attempts, func() error { return s.failAlone(held, q, v.claim.token, sanitize(reason)) })
+		if isLost(failure) {
+			heart.lose()
+		}
+	}
+	defer func() {
+		if !v.ran {
+			fail("the handler panicked")
+		}
+	}()
+	answer, keep, err := work(working, newClaim(s, q, v.claim, heart))
+	v.answer, v.ran = answer, true
+	heart.stopBeating()
+	switch {
+	case err != nil:
+		fail(err.Error())
+	case !keep:
+		fail(fmt.Sprint("status ", answer.Status))
+	default:
+		if err = s.completeLeased(heart, q, v.claim.token, answer); err != nil && !isUnavailable(err) {
+			fail(err.Error())
+		}
+		// Nobody knows whether it was stored when the database is away until the lease ends.
+		if isUnavailable(err) {
+			return v, err
+		}
+	}
+	v.lost = heart.isLost()
+	return v, err
+}
+
+// completeLeased tries for as long as the claim is held: the work is done, and its answer is worth
+// the wait.
+func (s *Store[Tx]) completeLeased(heart *heartbeat, q *claimRequest, token int64, a *Answer) error {
+	if q.unprotected {
+		return nil
+	}
+	for attempt := 1; ; attempt++ {
+		if heart.isLost() {
+			return ErrLeaseLost
+		}
+		err := s.completeAlone(heart.ctx, q, token, a)
+		if isLost(err) {
+			heart.lose()
+			return ErrLeaseLost
+		}
+		if err == nil || !isUnavailable(err) && heart.ctx.Err() == nil || !pause(heart.ctx, attempt) {
+			return err
+		}
+	}
+}

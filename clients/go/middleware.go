@@ -1,0 +1,293 @@
+package idempotency
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"time"
+)
+
+// Transactional protects a route whose work is SQL. Its handler finds the transaction of the claim in
+// the request's context, by Tx of the driver's package; what it does there commits with the answer.
+func (s *Store[Tx]) Transactional(route Route) func(http.Handler) http.Handler {
+	return s.middleware(route.withDefaults(), (*exchange[Tx]).runTransactional)
+}
+
+// Leased protects a route that calls others. Its handler finds the claim in the request's context, by
+// ClaimOf of the driver's package; the context ends when the lease is lost.
+func (s *Store[Tx]) Leased(route Route) func(http.Handler) http.Handler {
+	return s.middleware(route.withDefaults(), (*exchange[Tx]).runLeased)
+}
+
+func (s *Store[Tx]) middleware(route *Route, run func(*exchange[Tx], *claimRequest) (verdict, error)) func(http.Handler) http.Handler {
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if !slices.Contains(route.Methods, r.Method) {
+				next.ServeHTTP(w, r)
+				return
+			}
+			e := &exchange[Tx]{store: s, route: route, w: w, r: r, next: next}
+			e.serve(run)
+		})
+	}
+}
+
+// An exchange is a request and its answer.
+type exchange[Tx any] struct {
+	store *Store[Tx]
+	route *Route
+	w     http.ResponseWriter
+	r     *http.Request
+	next  http.Handler
+
+	body    []byte
+	scope   string
+	key     string
+	showKey bool
+	told    bool // OnExecute was called
+}
+
+func (e *exchange[Tx]) serve(run func(*exchange[Tx], *claimRequest) (verdict, error)) {
+	e.scope, e.showKey = e.route.scope(e.r), e.route.EchoKey
+	// Who asks, before anything of the body is read.
+	principal := e.route.Principal(e.r)
+	if principal == "" {
+		e.refuseUnread(&problemPrincipal)
+		return
+	}
+	if word := e.readKey(); word != "" {
+		e.closeUnread()
+		e.refuse(word, e.store.documentOf(e.r.Context(), word), nil)
+		return
+	}
+	body, problem := readBody(e.w, e.r, e.route.MaxRequestBytes)
+	if problem != nil {
+		e.refuseUnread(problem)
+		return
+	}
+	e.body = body
+	q := &claimRequest{scope: e.scope, principal: principal, identity: e.route.identify(e.r, body),
+		ttl: e.route.TTL, lease: e.route.Lease, wait: e.route.Wait}
+	if e.key == "" {
+		if err := e.withoutKey(q); err != nil {
+			e.answerError(q, verdict{}, err)
+			return
+		}
+	}
+	q.key = e.key
+	v, err := run(e, q)
+	defer v.answer.close()
+	e.conclude(q, v, err)
+}
+
+// readKey takes the field as it was sent; net/http undoes nothing in it. It answers with the word of
+// a refusal, or "".
+func (e *exchange[Tx]) readKey() (word string) {
+	fields := e.r.Header.Values(e.route.KeyHeader)
+	if len(fields) == 0 {
+		if e.route.MissingKey == Refuse {
+			return outcomeMissingKey
+		}
+		return ""
+	}
+	key, ok := ParseKey(fields[0])
+	if !ok || len(fields) > 1 {
+		return outcomeBadKey
+	}
+	e.key = key
+	return ""
+}
+
+func (e *exchange[Tx]) withoutKey(q *claimRequest) (err error) {
+	switch e.route.MissingKey {
+	case Generate:
+		e.key, e.showKey = generateKey(), true
+	case Derive:
+		q.ttl = e.route.Window
+		err = again(e.r.Context(), e.route.Attempts, func() error {
+			e.key, err = e.store.deriveAlone(e.r.Context(), &q.identity)
+			return err
+		})
+		e.showKey = err == nil
+	default:
+		q.unprotected = true
+	}
+	return err
+}
+
+func (e *exchange[Tx]) runTransactional(q *claimRequest) (verdict, error) {
+	return e.store.runTransactional(e.r.Context(), q, e.route.Attempts,
+		func(ctx context.Context, tx Tx, c *claimed) (*Answer, bool, error) {
+			return e.handle(ctx, c, &current[Tx]{info: infoOf(q, c), tx: tx})
+		})
+}
+
+func (e *exchange[Tx]) runLeased(q *claimRequest) (verdict, error) {
+	onLost := func(c *claimed) { e.tell(e.route.OnLeaseLost, "lost", c) }
+	return e.store.runLeased(e.r.Context(), q, e.route.Attempts, onLost,
+		func(ctx context.Context, claim *Claim[Tx]) (*Answer, bool, error) {
+			return e.handle(ctx, &claimed{attempt: claim.Attempt}, &current[Tx]{info: claim.Info, claim: claim})
+		})
+}
+
+// handle runs the handler once.
+func (e *exchange[Tx]) handle(ctx context.Context, c *claimed, current *current[Tx]) (*Answer, bool, error) {
+	if !e.told {
+		e.told = true
+		e.tell(e.route.OnExecute, outcomeExecute, c)
+	}
+	failed := new(failure)
+	ctx = context.WithValue(withCurrent(ctx, current), failureKey{}, failed)
+	r := withBody(e.r.WithContext(ctx), e.body)
+	written := newRecorder(e.w.Header(), e.route.MaxAnswerBytes, e.route.OmitLargeAnswers)
+	returned := false
+	defer func() {
+		if r.MultipartForm != nil {
+			_ = r.MultipartForm.RemoveAll()
+		}
+		if !returned {
+			written.answer.close()
+		}
+	}()
+	e.next.ServeHTTP(written, r)
+	returned = true
+
+	if written.tooLarge && !e.route.OmitLargeAnswers {
+		return nil, false, ErrAnswerTooLarge
+	}
+	if err := failed.get(); err != nil {
+		if !written.written {
+			return nil, false, err
+		}
+		return written.finish(), false, err
+	}
+	answer := written.finish()
+	return answer, e.route.Keep(answer.Status), nil
+}
+
+// conclude answers the client.
+func (e *exchange[Tx]) conclude(q *claimRequest, v verdict, err error) {
+	switch {
+	case v.lost: // whoever has taken over will answer
+		e.answerProblem(outcomeInProgress, e.store.documentOf(e.r.Context(), outcomeInProgress), nil)
+	case err != nil:
+		e.answerError(q, v, err)
+	case v.claim.outcome == outcomeExecute:
+		e.answer(v.answer, false)
+	case v.claim.outcome == outcomeReplay:
+		e.replay(v.claim)
+	default:
+		c := v.claim
+		e.tell(e.route.OnRefusal, c.outcome, c)
+		e.answerProblem(c.outcome, e.store.documentOf(e.r.Context(), c.outcome), c.retryAfter)
+	}
+}
+
+func (e *exchange[Tx]) replay(c *claimed) {
+	e.tell(e.route.OnReplay, outcomeReplay, c)
+	stored, err := storedAnswer(c)
+	if err != nil {
+		e.log(err)
+	}
+	if stored == nil {
+		stored = e.route.problemAnswerOf(outcomeFailed, e.store.documentOf(e.r.Context(), outcomeFailed), nil)
+	}
+	e.answer(stored, true)
+}
+
+// answerError is for what no outcome describes.
+func (e *exchange[Tx]) answerError(q *claimRequest, v verdict, err error) {
+	problem := &problemInternal
+	var ours databaseError
+	handlers := v.answer != nil && v.answer.Status >= 400 && !errors.As(err, &ours) && !isRetryable(err)
+	switch {
+	case handlers:
+		e.log(err)
+		e.answer(v.answer, false)
+		return
+	case v.claim == nil && q.identity.json != nil && stateIn(err, "22P02", "22P05", "22003", "22021"):
+		e.refuse(problemJSON.word, problemJSON.document(), nil)
+		return
+	case v.claim == nil && stateIn(err, "54000", "54001"):
+		e.refuse(problemTooLarge.word, problemTooLarge.document(), nil)
+		return
+	case isUnavailable(err):
+		if e.route.UnprotectedWithoutDatabase && !v.ran {
+			e.log(err)
+			e.runUnprotected(q)
+			return
+		}
+		problem = &problemUnavailable
+	case stateIn(err, "54000") || err == ErrAnswerTooLarge:
+		problem = &problemAnswer
+	}
+	e.log(err)
+	if problem == &problemUnavailable {
+		soon := 1.0
+		e.refuse(problem.word, problem.document(), &soon)
+		return
+	}
+	e.answerProblem(problem.word, problem.document(), nil)
+}
+
+// runUnprotected gives the handler no transaction, for there is none, and a claim that nobody keeps.
+func (e *exchange[Tx]) runUnprotected(q *claimRequest) {
+	free := *q
+	free.unprotected = true
+	heart := e.store.startHeartbeat(e.r.Context(), &free, 0, time.Now(), func() {})
+	defer heart.end()
+	claim := newClaim(e.store, &free, new(claimed), heart)
+	answer, _, err := e.handle(heart.ctx, new(claimed), &current[Tx]{info: claim.Info, claim: claim})
+	defer answer.close()
+	if err != nil && (answer == nil || answer.Status < 400) {
+		e.log(err)
+		e.answerProblem(problemInternal.word, problemInternal.document(), nil)
+		return
+	}
+	e.answer(answer, false)
+}
+
+// refuse tells the hook, too.
+func (e *exchange[Tx]) refuse(word string, document map[string]any, retryAfter *float64) {
+	e.tell(e.route.OnRefusal, word, new(claimed))
+	e.answerProblem(word, document, retryAfter)
+}
+
+func (e *exchange[Tx]) refuseUnread(problem *localProblem) {
+	e.closeUnread()
+	e.refuse(problem.word, problem.document(), nil)
+}
+
+// closeUnread ends the connection after an answer to a body that was not read: net/http would
+// otherwise wait for the rest of it before it sends anything.
+func (e *exchange[Tx]) closeUnread() {
+	if e.r.ProtoMajor == 1 && e.r.ContentLength != 0 {
+		e.w.Header().Set("Connection", "close")
+	}
+}
+
+func (e *exchange[Tx]) answerProblem(word string, document map[string]any, retryAfter *float64) {
+	e.answer(e.route.problemAnswerOf(word, document, retryAfter), false)
+}
+
+func (e *exchange[Tx]) answer(a *Answer, replayed bool) {
+	fields := http.Header{}
+	if e.showKey && e.key != "" {
+		fields.Set(e.route.KeyHeader, FormatKey(e.key))
+	}
+	if replayed {
+		fields.Set(e.route.ReplayHeader, "true")
+	}
+	a.send(e.w, fields)
+}
+
+// tell calls a hook, which may outlive the client.
+func (e *exchange[Tx]) tell(hook Hook, outcome string, c *claimed) {
+	e.route.call(context.WithoutCancel(e.r.Context()), hook, Event{e.scope, e.key, c.attempt, outcome})
+}
+
+// The key is not logged: it may be a secret.
+func (e *exchange[Tx]) log(err error) {
+	e.route.Logger.ErrorContext(e.r.Context(), "idempotency: "+err.Error(), "scope", e.scope)
+}

@@ -1,0 +1,69 @@
+// Package sqlidem is idempotency on database/sql, with any driver of PostgreSQL whose errors have a
+// method SQLState: pgx's stdlib and lib/pq.
+package sqlidem
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+
+	"postgres.example/idempotency"
+)
+
+// Store and Claim are idempotency's, for transactions of database/sql.
+type (
+	Store = idempotency.Store[*sql.Tx]
+	Claim = idempotency.Claim[*sql.Tx]
+)
+
+// New makes a store. Its transactions are begun with the options, if there are any.
+func New(db *sql.DB, options ...*sql.TxOptions) *Store {
+	d := database{db: db}
+	if len(options) > 0 {
+		d.options = options[0]
+	}
+	return idempotency.NewStore[*sql.Tx](d)
+}
+
+// Tx gives the transaction of a transactional route. The middleware ends it: a handler that commits
+// or rolls back gets a 500.
+func Tx(ctx context.Context) *sql.Tx { return idempotency.TxOf[*sql.Tx](ctx) }
+
+// ClaimOf gives the claim of a leased route.
+func ClaimOf(ctx context.Context) *Claim { return idempotency.ClaimOf[*sql.Tx](ctx) }
+
+type database struct {
+	db      *sql.DB
+	options *sql.TxOptions
+}
+
+func (d database) Begin(ctx context.Context) (*sql.Tx, error) { return d.db.BeginTx(ctx, d.options) }
+
+func (database) Commit(_ context.Context, tx *sql.Tx) error { return ended(tx.Commit()) }
+
+func (database) Rollback(_ context.Context, tx *sql.Tx) error {
+	err := tx.Rollback()
+	if errors.Is(err, sql.ErrTxDone) {
+		return nil
+	}
+	return err
+}
+
+func (database) Query(ctx context.Context, tx *sql.Tx, query string, args ...any) idempotency.Row {
+	return row{tx.QueryRowContext(ctx, query, args...)}
+}
+
+func (d database) QueryAlone(ctx context.Context, query string, args ...any) idempotency.Row {
+	return d.db.QueryRowContext(ctx, query, args...)
+}
+
+type row struct{ *sql.Row }
+
+func (r row) Scan(dest ...any) error { return ended(r.Row.Scan(dest...)) }
+
+func ended(err error) error {
+	if errors.Is(err, sql.ErrTxDone) {
+		return errors.Join(idempotency.ErrEnded, err)
+	}
+	return err
+}

@@ -1,0 +1,210 @@
+package idempotency
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"time"
+)
+
+// The statements of clients/README.md, which a check compares.
+const (
+	beginSQL = `SELECT outcome, key, token, attempt, status, status_code, headers, body, body_omitted, error, recovery_point,
+       state, retry_after
+  FROM idem_begin($1::text, request => $2::jsonb,
+                  fingerprint => coalesce($3::bytea, idem_fingerprint($2::jsonb, $4::text, $5::text, $6::text[])),
+                  scope => $7::text, principal => $8::text,
+                  ttl => $9::bigint * interval '1 ms', lease => $10::bigint * interval '1 ms',
+                  wait => $11::bigint * interval '1 ms', holder => $12::text)`
+	completeSQL = `SELECT idem_complete($1::text, $2::integer, $3::bytea, $4::jsonb, scope => $5::text,
+                     principal => $6::text, token => $7::bigint)`
+	failSQL = `SELECT idem_fail($1::text, $2::text, retryable => true, scope => $3::text, principal => $4::text,
+                 token => $5::bigint)`
+	extendSQL     = `SELECT idem_extend($1::text, $2::bigint, scope => $3::text, principal => $4::text)`
+	checkpointSQL = `SELECT idem_checkpoint($1::text, $2::text, $3::jsonb, scope => $4::text, principal => $5::text,
+                       token => $6::bigint)`
+	onceSQL    = `SELECT idem_once($1::text, scope => $2::text, principal => $3::text) AS first`
+	deriveSQL  = `SELECT encode(coalesce($5::bytea, idem_fingerprint($1::jsonb, $2::text, $3::text, $4::text[])), 'hex') AS key`
+	problemSQL = `SELECT idem_problem($1::text) AS problem`
+)
+
+// identity is what makes two requests the same one. All drivers take text for every type, so lists
+// and JSON travel as text.
+type identity struct {
+	json           *string // the body, if it is JSON
+	digest         []byte  // of a body that is not, or of the option Fingerprint
+	method, target *string
+	exclude        []string
+}
+
+// claimRequest has the arguments of idem_begin.
+type claimRequest struct {
+	key, scope, principal string
+	identity              identity
+	ttl, lease, wait      time.Duration
+	unprotected           bool // there is no key, and the work is done without a claim
+}
+
+// claimed is what idem_begin said.
+type claimed struct {
+	outcome, key, failure, recoveryPoint string
+	token                                int64
+	attempt                              int
+	recorded                             string // the record's status: completed, failed, ...
+	status                               int    // of the answer, 0 if it has none
+	headers, body, state                 []byte
+	omitted                              bool
+	retryAfter                           *float64 // in seconds
+}
+
+func scanClaim(row Row) (*claimed, error) {
+	var key, recorded, failure, recoveryPoint *string
+	var token, attempt, status *int64
+	var omitted *bool
+	c := new(claimed)
+	err := row.Scan(&c.outcome, &key, &token, &attempt, &recorded, &status, &c.headers, &c.body, &omitted, &failure,
+		&recoveryPoint, &c.state, &c.retryAfter)
+	if err != nil {
+		return nil, ofDatabase(err)
+	}
+	c.key, c.failure, c.recoveryPoint = value(key), value(failure), value(recoveryPoint)
+	c.token, c.attempt, c.status = value(token), int(value(attempt)), int(value(status))
+	c.recorded, c.omitted = value(recorded), value(omitted)
+	return c, nil
+}
+
+func (s *Store[Tx]) beginArguments(q *claimRequest) []any {
+	i := &q.identity
+	return []any{q.key, null(i.json), nullBytes(i.digest), null(i.method), null(i.target), nullArray(i.exclude),
+		q.scope, q.principal, nullSpan(q.ttl), nullSpan(q.lease), nullSpan(q.wait), s.holder}
+}
+
+// begin is for a transactional claim, beginAlone for one that commits by itself.
+func (s *Store[Tx]) begin(ctx context.Context, tx Tx, q *claimRequest) (*claimed, error) {
+	if q.unprotected {
+		return &claimed{outcome: outcomeExecute}, nil
+	}
+	return scanClaim(s.db.Query(ctx, tx, beginSQL, s.beginArguments(q)...))
+}
+
+func (s *Store[Tx]) beginAlone(ctx context.Context, q *claimRequest) (*claimed, error) {
+	if q.unprotected {
+		return &claimed{outcome: outcomeExecute}, nil
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, s.DatabaseTimeout+q.wait, errTimeout)
+	defer cancel()
+	return scanClaim(s.db.QueryAlone(ctx, beginSQL, s.beginArguments(q)...))
+}
+
+// complete stores an answer in the transaction of its claim.
+func (s *Store[Tx]) complete(ctx context.Context, tx Tx, q *claimRequest, a *Answer) error {
+	if q.unprotected {
+		return nil
+	}
+	var first *bool
+	return ofDatabase(s.db.Query(ctx, tx, completeSQL, completeArguments(q, a, nil)...).Scan(&first))
+}
+
+// completeAlone may be repeated until an answer comes: the second changes nothing.
+func (s *Store[Tx]) completeAlone(ctx context.Context, q *claimRequest, token int64, a *Answer) error {
+	var first *bool
+	return s.alone(ctx, completeSQL, completeArguments(q, a, token)).Scan(&first)
+}
+
+func completeArguments(q *claimRequest, a *Answer, token any) []any {
+	headers, body := a.stored()
+	return []any{q.key, int64(a.Status), nullBytes(body), headers, q.scope, q.principal, token}
+}
+
+func (s *Store[Tx]) failAlone(ctx context.Context, q *claimRequest, token int64, reason string) error {
+	var first *bool
+	return s.alone(ctx, failSQL, []any{q.key, reason, q.scope, q.principal, token}).Scan(&first)
+}
+
+func (s *Store[Tx]) extendAlone(ctx context.Context, q *claimRequest, token int64) error {
+	var until time.Time
+	return ofDatabase(s.db.QueryAlone(ctx, extendSQL, q.key, token, q.scope, q.principal).Scan(&until))
+}
+
+func checkpointArguments(q *claimRequest, token int64, point string, state []byte) []any {
+	return []any{q.key, point, string(state), q.scope, q.principal, token}
+}
+
+func (s *Store[Tx]) deriveAlone(ctx context.Context, i *identity) (key string, err error) {
+	err = s.alone(ctx, deriveSQL, []any{null(i.json), null(i.method), null(i.target), nullArray(i.exclude),
+		nullBytes(i.digest)}).Scan(&key)
+	return key, err
+}
+
+// A document of the server never changes, so each is asked for once.
+func (s *Store[Tx]) problemOf(ctx context.Context, word string) (document map[string]any, err error) {
+	text, known := s.problems.Load(word)
+	if !known {
+		var asked []byte
+		if err := s.alone(ctx, problemSQL, []any{word}).Scan(&asked); err != nil {
+			return nil, err
+		}
+		text = asked
+		s.problems.Store(word, asked)
+	}
+	err = json.Unmarshal(text.([]byte), &document)
+	return document, err
+}
+
+// alone runs a statement of its own within the store's timeout.
+func (s *Store[Tx]) alone(ctx context.Context, sql string, args []any) Row {
+	ctx, cancel := context.WithTimeoutCause(ctx, s.DatabaseTimeout, errTimeout)
+	return boundRow{s.db.QueryAlone(ctx, sql, args...), cancel}
+}
+
+// boundRow ends its context when it has been read.
+type boundRow struct {
+	row    Row
+	cancel context.CancelFunc
+}
+
+func (r boundRow) Scan(dest ...any) error {
+	defer r.cancel()
+	return ofDatabase(r.row.Scan(dest...))
+}
+
+func value[T any](p *T) (v T) {
+	if p != nil {
+		v = *p
+	}
+	return v
+}
+
+func null(text *string) any {
+	if text == nil {
+		return nil
+	}
+	return *text
+}
+
+func nullBytes(b []byte) any {
+	if b == nil {
+		return nil
+	}
+	return b
+}
+
+func nullSpan(d time.Duration) any {
+	if d <= 0 {
+		return nil
+	}
+	return max(d.Milliseconds(), 1)
+}
+
+var arrayEscapes = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
+
+func nullArray(list []string) any {
+	if len(list) == 0 {
+		return nil
+	}
+	quoted := make([]string, len(list))
+	for i, text := range list {
+		quoted[i] = `"` + arrayEscapes.Replace(text) + `"`
+	}
+	return "{" + strings.Join(quoted, ",") + "}"
+}

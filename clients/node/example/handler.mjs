@@ -1,0 +1,95 @@
+// What the handler of clients/conformance/README.md does, whatever the framework.
+import pg from 'pg';
+
+const settings = { application_name: process.env.PGAPPNAME, connectionTimeoutMillis: 5000 };
+export const pool = new pg.Pool({ ...settings, max: 10 });
+// Of the handler's own: gates, effects of leased routes, hooks.
+const others = new pg.Pool({ ...settings, max: 40 });
+others.on('error', () => {});
+
+const hook = (name) => ({ scope, key, attempt, outcome }) => others.query(
+  'INSERT INTO hook (name, scope, key, attempt, outcome) VALUES ($1, $2, $3, $4, $5)', [name, scope, key, attempt, outcome]);
+
+export const common = {
+  databaseTimeout: 2000,
+  onExecute: hook('execute'), onReplay: hook('replay'), onRefusal: hook('refusal'), onLeaseLost: hook('lease_lost'),
+};
+
+/** The routes and their options; `leased` ones have a claim instead of a transaction. */
+export const routes = {
+  '/transactional': {},
+  '/leased': { lease: 2000 },
+  '/generate': { missingKey: 'generate' },
+  '/derive': { missingKey: 'derive', window: 2000 },
+  '/pass': { missingKey: 'pass' },
+  '/configured': {
+    statuses: { in_progress: 425, mismatch: 400, unavailable: 500 },
+    keyHeader: 'X-Request-Key', replayHeader: 'X-Replay', echoKey: true, exclude: ['ts'], keep: () => true, ttl: 1000,
+  },
+  '/small': { maxRequestBytes: 1000, maxAnswerBytes: 1000 },
+  '/omit': { maxAnswerBytes: 1000, omitLargeAnswers: true },
+  '/unprotected': { unprotectedWithoutDatabase: true },
+  '/streamed': {},
+};
+export const kindOf = (path) => (path === '/leased' ? 'leased' : 'transactional');
+
+async function gate(number) {
+  const client = await others.connect();
+  client.on('error', () => {});
+  let failure = true; // closed, which unlocks
+  try {
+    await client.query('SELECT pg_advisory_lock_shared($1)', [number]);
+    await client.query('SELECT pg_advisory_unlock_shared($1)', [number]);
+    failure = undefined;
+  } finally {
+    client.release(failure);
+  }
+}
+
+const insert = (db, { principal, key }, note) =>
+  db.query('INSERT INTO effect (principal, key, note) VALUES ($1, $2, $3)', [principal, key ?? '', note]);
+
+async function effect(claim, note) {
+  if (claim.kind === 'transactional') await insert(claim.client, claim, note);
+  else await claim.step('effect', async () => { await insert(others, claim, note); });
+}
+
+const runs = new Map(); // of handlers that are to fail, by key
+
+async function failToSerialize(claim, times) {
+  const run = (runs.get(claim.key) ?? 0) + 1;
+  runs.set(claim.key, run);
+  if (run <= times) await claim.client.query("DO $$ BEGIN RAISE SQLSTATE '40001'; END $$");
+}
+
+async function hang(claim) {
+  await new Promise((stopped) => {
+    if (claim.signal.aborted) stopped();
+    else claim.signal.addEventListener('abort', stopped);
+  });
+  await insert(others, claim, 'lost');
+}
+
+const isOrder = (body) => typeof body === 'object' && body !== null && !Array.isArray(body) && !Buffer.isBuffer(body);
+
+/** Status, pairs, and a body of bytes. */
+export async function perform(claim, order, rawBody, contentType) {
+  if (!isOrder(order)) {
+    await effect(claim, 'raw');
+    return { status: 200, headers: [['Content-Type', contentType ?? 'application/octet-stream']], body: rawBody };
+  }
+  if (order.gate !== undefined) await gate(order.gate);
+  if (order.effect !== undefined) await effect(claim, order.effect);
+  if (order.serialization_failures) await failToSerialize(claim, order.serialization_failures);
+  if (order.hang) await hang(claim);
+  if (order.throw) throw new Error('thrown by the handler');
+  if (order.exit) process.exit(3);
+  const once = Buffer.from(order.body ?? '', 'base64');
+  const body = Buffer.concat(Array.from({ length: order.repeat ?? 1 }, () => once));
+  return { status: order.status ?? 201, headers: order.headers ?? [], body };
+}
+
+/** In pieces, for answers in chunks. */
+export function* pieces(body) {
+  for (let i = 0; i < body.length; i += 100) yield body.subarray(i, i + 100);
+}

@@ -1,0 +1,26 @@
+import { Readable } from 'node:stream';
+import Router from '@koa/router';
+import Koa from 'koa';
+import { bearer, idempotency } from 'idempotency-postgres/koa';
+import { pg } from 'idempotency-postgres/pg';
+import { common, kindOf, perform, pieces, pool, routes } from './handler.mjs';
+
+const keys = idempotency({ ...common, database: pg(pool), principal: (context) => bearer(context.req) });
+
+async function handler(context) {
+  const { body: order, rawBody } = context.request;
+  const { status, headers, body } = await perform(context.idempotency, order, rawBody, context.get('Content-Type'));
+  context.status = status;
+  context.body = context.path === '/streamed' ? Readable.from(pieces(body)) : body;
+  context.remove('Content-Type');
+  for (const [name, value] of headers) context.append(name, value);
+}
+
+const app = new Koa();
+app.silent = true;
+const router = new Router();
+router.get('/health', (context) => { context.body = 'well'; });
+for (const [path, options] of Object.entries(routes)) router.post(path, keys[kindOf(path)](options, handler));
+app.use(router.routes());
+
+export const serve = (port, host) => new Promise((done) => { app.listen(port, host, done); });

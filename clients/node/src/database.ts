@@ -1,0 +1,144 @@
+// What a driver's adapter has to offer, and what a failure of the database looks like.
+import type { Value } from './statements.js';
+
+export type Row = Record<string, unknown>;
+
+/** An adapter: `Tx` is what the driver calls a transaction, and what handlers are given. */
+export interface Database<Tx> {
+  /**
+   * Runs `work` in a transaction, commits when it has returned, and rolls back when it has thrown.
+   * A connection whose `signal` is aborted is not given back to a pool, if the driver can help it.
+   */
+  transaction<T>(work: (tx: Tx) => Promise<T>, signal: AbortSignal): Promise<T>;
+  /** One statement in such a transaction. */
+  query(tx: Tx, text: string, values: Value[]): Promise<Row[]>;
+  /** One statement that is its own transaction. */
+  statement(text: string, values: Value[], signal: AbortSignal): Promise<Row[]>;
+}
+
+/** The database could not be reached, or did not answer in time. */
+export class DatabaseAway extends Error {
+  override name = 'DatabaseAway';
+}
+
+/** The claim belongs to somebody else now, or may: what is done from here on is not recorded. */
+export class LeaseLost extends Error {
+  override name = 'LeaseLost';
+}
+
+/** Every error that drivers wrap into each other. */
+function* chain(error: unknown): Generator<Record<string, any>> {
+  const seen = new Set<unknown>();
+  const todo = [error];
+  for (let e = todo.shift(); e !== undefined; e = todo.shift()) {
+    if (typeof e !== 'object' || e === null || seen.has(e)) continue;
+    seen.add(e);
+    const one = e as Record<string, any>;
+    yield one;
+    // TypeORM; Prisma with an adapter; AggregateError of a connection tried at several addresses
+    todo.push(one.cause, one.driverError, one.meta, one.driverAdapterError, ...(Array.isArray(one.errors) ? one.errors : []));
+    todo.push(...todo.splice(0).filter((next) => next !== undefined));
+  }
+}
+
+/** The SQLSTATE of what a driver has thrown, wherever it put it. */
+export function sqlstate(error: unknown): string | undefined {
+  for (const { code, originalCode } of chain(error)) {
+    for (const word of [originalCode, code]) {
+      // P1001 and the like are Prisma's own
+      if (typeof word === 'string' && /^(?=.*\d)[0-9A-Z]{5}$/.test(word) && !/^P[1-9]/.test(word)) return word;
+    }
+  }
+  return undefined;
+}
+
+const LOST_CODES = new Set([
+  'CONNECTION_CLOSED', 'CONNECTION_ENDED', 'CONNECTION_DESTROYED', 'CONNECT_TIMEOUT', // postgres.js
+  'P1001', 'P1002', 'P1008', 'P1017', 'P2024', 'P2028', // Prisma
+]);
+const NETWORK = new Set([
+  'ECONNRESET', 'ECONNREFUSED', 'EPIPE', 'ETIMEDOUT', 'ENOTFOUND', 'EAI_AGAIN', 'EHOSTUNREACH', 'ENETUNREACH', 'ENOENT',
+]);
+const LOST_WORDS =
+  /(Connection terminated|Connection ended|Client has encountered a connection error|Client was closed|timeout exceeded when trying to connect|Connection closed|Cannot use a pool after|server closed the connection)/i;
+
+/** The connection is gone, or none was to be had. */
+export function isConnectionLost(error: unknown, fromHandler = false): boolean {
+  const state = sqlstate(error);
+  if (state !== undefined) return /^(08|53|57P)/.test(state);
+  for (const one of chain(error)) {
+    if (one instanceof DatabaseAway) return true;
+    if (typeof one.code === 'string' && LOST_CODES.has(one.code)) return true;
+    // A handler's own calls over the network fail with these, too.
+    if (!fromHandler && typeof one.code === 'string' && NETWORK.has(one.code)) return true;
+    if (typeof one.message === 'string' && LOST_WORDS.test(one.message)) return true;
+  }
+  return false;
+}
+
+/** Another run of the transaction may succeed. */
+export function isTransient(error: unknown, fromHandler = false): boolean {
+  const state = sqlstate(error);
+  if (state !== undefined && state.startsWith('40')) return true;
+  for (const { code } of chain(error)) if (code === 'P2034') return true;
+  return isConnectionLost(error, fromHandler);
+}
+
+/**
+ * Counts the time that the database takes, and not the handler's. What is late is given up: nobody
+ * waits for it any longer, and nothing is done when it comes after all.
+ */
+export class Deadline {
+  readonly #controller = new AbortController();
+  readonly #late: Promise<never>;
+  #timer: NodeJS.Timeout | undefined;
+  #reject!: (error: Error) => void;
+
+  constructor(readonly limit: number) {
+    this.#late = new Promise((_, reject) => { this.#reject = reject; });
+    this.#late.catch(() => {});
+  }
+
+  get signal(): AbortSignal { return this.#controller.signal; }
+
+  start(extra = 0): void {
+    this.stop();
+    this.#timer = setTimeout(() => this.#end(), Math.min(this.limit + extra, 2 ** 31 - 1));
+  }
+
+  stop(): void { clearTimeout(this.#timer); }
+
+  /** Throws where the time was up before. */
+  check(): void { this.signal.throwIfAborted(); }
+
+  async guard<T>(promise: Promise<T>): Promise<T> {
+    try {
+      return await Promise.race([promise, this.#late]);
+    } finally {
+      promise.catch(() => {});
+      this.stop();
+    }
+  }
+
+  #end(): void {
+    const error = new DatabaseAway(`the database did not answer within ${this.limit} ms`);
+    this.#controller.abort(error);
+    this.#reject(error);
+  }
+}
+
+/** Within `limit`, a statement that is its own transaction. */
+export function statement<Tx>(db: Database<Tx>, limit: number, text: string, values: Value[]): Promise<Row[]> {
+  const deadline = new Deadline(limit);
+  deadline.start();
+  return deadline.guard(db.statement(text, values, deadline.signal).then((rows) => rows.map(plainNames)));
+}
+
+/** Some drivers can be told to turn names into camel case. */
+export function plainNames(row: Row): Row {
+  return Object.fromEntries(
+    Object.entries(row).map(([name, value]) => [name.replace(/[A-Z]/g, (c) => `_${c.toLowerCase()}`), value]),
+  );
+}
+
+export const pause = (milliseconds: number): Promise<void> => new Promise((done) => { setTimeout(done, milliseconds); });

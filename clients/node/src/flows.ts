@@ -1,0 +1,328 @@
+// The three ways to do a thing once, without HTTP.
+//
+// No function here hands out a claim that somebody has to complete: work returns its answer, or
+// throws, and the claim is ended for it, once.
+import { type Answer, type Claim, type Name, type Refusal, claimOf, replayOf, storedHeaders } from './claim.js';
+import {
+  type Database, type Row, DatabaseAway, Deadline, LeaseLost, isTransient, pause, plainNames, sqlstate, statement,
+} from './database.js';
+import { Heartbeat } from './heartbeat.js';
+import { BEGIN, CHECKPOINT, COMPLETE, EXTEND, FAIL, ONCE, type Value, bytea, number, textArray } from './statements.js';
+
+/** A request, as it is claimed. Times are milliseconds. */
+export interface Request extends Name {
+  /** The request's JSON, as it was sent. */
+  readonly json?: string | null;
+  /** Of what is not JSON. */
+  readonly fingerprint?: Uint8Array | null;
+  readonly method?: string | null;
+  readonly target?: string | null;
+  readonly exclude?: readonly string[];
+  readonly ttl?: number | null;
+  readonly wait?: number | null;
+  /** Who executes, for the eyes of operators. */
+  readonly holder?: string | null;
+}
+
+/** What became of a request. */
+export type Result =
+  | { outcome: 'executed' | 'replay'; answer: Answer; claim: Claim }
+  | { outcome: 'not_kept'; answer: Answer; claim: Claim }
+  | { outcome: 'failed'; claim: Claim }
+  | { outcome: Refusal; claim: Claim | null };
+
+export interface Settings {
+  readonly attempts?: number;
+  readonly databaseTimeout?: number;
+  /** Which answers are stored, by their status. */
+  readonly keep?: (status: number) => boolean;
+  /** Header fields that are the middleware's. */
+  readonly dropHeaders?: readonly string[];
+  readonly onClaim?: (claim: Claim) => void;
+}
+
+export const ATTEMPTS = 5;
+export const DATABASE_TIMEOUT = 10_000;
+export const LEASE = 30_000;
+
+/** All but what another attempt may cure, and what is the server's own fault. */
+export const keepByDefault = (status: number): boolean => status < 500 && ![408, 425, 429].includes(status);
+
+// ---- transactional ----
+
+/** Carries an answer out of a transaction that is to be rolled back. */
+class NotKept { constructor(readonly result: Result) {} }
+
+/** What the handler threw is told from what our own statements met. */
+class Thrown { constructor(readonly error: unknown) {} }
+
+/**
+ * Claim, work and answer in one transaction: what `work` throws, and answers that are not to be
+ * kept, roll everything back, and the key is free.
+ */
+export async function transactionally<Tx>(
+  db: Database<Tx>, request: Request, work: (tx: Tx, claim: Claim) => Promise<Answer>, settings: Settings = {},
+): Promise<Result> {
+  return again(settings, () => inTransaction(db, settings, async (tx, deadline) => {
+    const claim = await begin((text, values) => db.query(tx, text, values), request, null);
+    deadline.check(); // nobody waits for this any more: the work must not be done
+    if (claim.outcome !== 'execute') return refusalOrReplay(claim);
+    deadline.stop();
+    settings.onClaim?.(claim);
+    let answer: Answer;
+    try {
+      answer = await work(tx, claim);
+    } catch (error) {
+      throw new Thrown(error);
+    }
+    deadline.start();
+    if (!(settings.keep ?? keepByDefault)(answer.status)) throw new NotKept({ outcome: 'not_kept', answer, claim });
+    await db.query(tx, COMPLETE, completion(request, answer, claim.token, settings));
+    deadline.check();
+    return { outcome: 'executed', answer, claim };
+  }));
+}
+
+/** A message: applied once, in one transaction with the note that it was. True if now. */
+export async function once<Tx>(
+  db: Database<Tx>, name: Name, work: (tx: Tx) => Promise<unknown>, settings: Settings = {},
+): Promise<boolean> {
+  return again(settings, () => inTransaction(db, settings, async (tx, deadline) => {
+    const [row] = await db.query(tx, ONCE, [name.key, name.scope, name.principal]);
+    deadline.check();
+    const first = row!.first === true;
+    deadline.stop();
+    try {
+      if (first) await work(tx);
+    } catch (error) {
+      throw new Thrown(error);
+    }
+    deadline.start();
+    return first;
+  }));
+}
+
+/** In a transaction without a claim; with the same deadlines and retries. */
+export async function unclaimed<Tx>(
+  db: Database<Tx>, work: (tx: Tx) => Promise<Answer>, settings: Settings = {},
+): Promise<Answer> {
+  const result = await again(settings, () => inTransaction<Tx, Result | Answer>(db, settings, async (tx, deadline) => {
+    deadline.stop();
+    let answer: Answer;
+    try {
+      answer = await work(tx);
+    } catch (error) {
+      throw new Thrown(error);
+    }
+    deadline.start();
+    if (!(settings.keep ?? keepByDefault)(answer.status)) {
+      throw new NotKept({ outcome: 'not_kept', answer, claim: null as unknown as Claim });
+    }
+    return answer;
+  }));
+  return 'answer' in result ? result.answer : result as Answer;
+}
+
+async function inTransaction<Tx, T>(
+  db: Database<Tx>, settings: Settings, work: (tx: Tx, deadline: Deadline) => Promise<T>,
+): Promise<T> {
+  const deadline = new Deadline(settings.databaseTimeout ?? DATABASE_TIMEOUT);
+  deadline.start();
+  return deadline.guard(db.transaction(async (tx) => {
+    deadline.check();
+    deadline.start();
+    try {
+      return await work(tx, deadline);
+    } finally {
+      deadline.start(); // for COMMIT or ROLLBACK
+    }
+  }, deadline.signal));
+}
+
+/**
+ * Repeats what a conflict or a lost connection has ended, the whole of it. Also where the answer to
+ * COMMIT got lost and nobody knows: the same key is told `replay` if it was done, `execute` if not.
+ */
+async function again<T extends Result | Answer | boolean>(settings: Settings, call: () => Promise<T>): Promise<T> {
+  const attempts = settings.attempts ?? ATTEMPTS;
+  let late = 0;
+  for (let attempt = 1; ; attempt += 1) {
+    try {
+      return await call();
+    } catch (raised) {
+      const thrown = find(raised, Thrown);
+      const notKept = find(raised, NotKept);
+      if (notKept) return notKept.result as T;
+      const error = thrown ? thrown.error : raised;
+      const transient = isTransient(raised, thrown !== undefined) || (thrown && isTransient(thrown.error, true));
+      if (!transient) throw error;
+      // Each of these has taken the whole of its time; a second one asks what became of a COMMIT.
+      if (raised instanceof DatabaseAway) late += 1;
+      if (attempt >= attempts || late === 2) throw new DatabaseAway('the database could not do it', { cause: error });
+      await pause(10 * 2 ** attempt * (0.5 + Math.random()));
+    }
+  }
+}
+
+// Some drivers wrap what a transaction's callback throws.
+function find<T>(error: unknown, type: new (...args: any[]) => T): T | undefined {
+  for (let e = error as any, depth = 0; e && depth < 5; e = e.cause, depth += 1) if (e instanceof type) return e;
+  return undefined;
+}
+
+// ---- leased ----
+
+/** A claim that is committed before the work, and kept alive during it. */
+export interface Leased {
+  readonly key: string;
+  readonly scope: string;
+  readonly principal: string;
+  /** 1 for the first, and one more for each that came after a failure or a crash. */
+  readonly attempt: number;
+  /** The name of the last step that an attempt has done. */
+  readonly recoveryPoint: string | null;
+  /** What the steps returned that are done, by their names. */
+  readonly state: Readonly<Record<string, unknown>>;
+  /** Aborted when the lease is lost or may have ended: the work has to stop. */
+  readonly signal: AbortSignal;
+  /**
+   * Does a part of the work, and notes that and what it returned, a value of JSON. An attempt that
+   * comes later gets what it returned, and does not do it again. A crash between the work and the
+   * note does it again: what it calls has to know keys, too; derive one from this claim's.
+   */
+  step<T>(name: string, work: (signal: AbortSignal) => Promise<T> | T): Promise<T>;
+}
+
+export interface LeasedSettings extends Settings {
+  readonly lease?: number;
+  readonly onLeaseLost?: (claim: Claim) => void;
+}
+
+/**
+ * The claim is committed first, and the answer with its token afterwards. What `work` throws, and
+ * answers that are not to be kept, end it retryably: the work may have had an effect.
+ */
+export async function leased<Tx>(
+  db: Database<Tx>, request: Request, work: (claim: Leased) => Promise<Answer>, settings: LeasedSettings = {},
+): Promise<Result> {
+  const limit = settings.databaseTimeout ?? DATABASE_TIMEOUT;
+  const lease = settings.lease ?? LEASE;
+  const run = (text: string, values: Value[], within = limit) => statement(db, within, text, values);
+  let sent = 0;
+  const claim = await again(settings, async () => {
+    sent = Heartbeat.now();
+    return begin((text, values) => run(text, values, limit + (request.wait ?? 0)), request, lease) as Promise<any>;
+  }) as Claim;
+  if (claim.outcome !== 'execute') return refusalOrReplay(claim);
+  settings.onClaim?.(claim);
+  const name: Name = { key: claim.key, scope: request.scope, principal: request.principal };
+  const heart = new Heartbeat(
+    lease, sent,
+    (within) => run(EXTEND, [name.key, claim.token, name.scope, name.principal], Math.min(limit, within)),
+    isLost, () => settings.onLeaseLost?.(claim), (message, cause) => new LeaseLost(message, { cause }),
+  );
+  const lost: Result = { outcome: 'in_progress', claim: null };
+  const end = async (text: string, values: Value[]): Promise<boolean> => {
+    try {
+      await again(settings, async () => { await run(text, values); return true; });
+      return true;
+    } catch (error) {
+      if (isLost(error)) return false;
+      throw error;
+    }
+  };
+  const fail = (reason: string) =>
+    end(FAIL, [name.key, reason.replaceAll('\0', ''), name.scope, name.principal, claim.token]);
+
+  let answer: Answer;
+  try {
+    answer = await work(handleOf(claim, name, heart, run, settings));
+    heart.stop();
+    if (heart.signal.aborted) return lost;
+    if (!(settings.keep ?? keepByDefault)(answer.status)) {
+      return await fail(`status ${answer.status}`) ? { outcome: 'not_kept', answer, claim } : lost;
+    }
+  } catch (error) {
+    heart.stop();
+    if (heart.signal.aborted) return lost;
+    // That the work has failed is told even if that can't be noted.
+    if (!await fail(error instanceof Error ? error.message : String(error)).catch(() => true)) return lost;
+    throw error;
+  }
+  try {
+    if (!await end(COMPLETE, completion(name, answer, claim.token, settings))) {
+      settings.onLeaseLost?.(claim);
+      return lost;
+    }
+  } catch (error) {
+    // It can't be kept; the work is done nevertheless.
+    if (!(error instanceof DatabaseAway)) await fail(`the answer can't be stored: ${(error as Error).message}`).catch(() => {});
+    throw error;
+  }
+  return { outcome: 'executed', answer, claim };
+}
+
+/** ID404 and ID409: no claim with this token. */
+function isLost(error: unknown): boolean {
+  return ['ID404', 'ID409'].includes(sqlstate(error) ?? '');
+}
+
+function handleOf(
+  claim: Claim, name: Name, heart: Heartbeat, run: (text: string, values: Value[]) => Promise<Row[]>, settings: Settings,
+): Leased {
+  const state: Record<string, unknown> = { ...(claim.state as Record<string, unknown> | null) };
+  return {
+    ...name,
+    attempt: claim.attempt ?? 1,
+    recoveryPoint: claim.recoveryPoint,
+    state,
+    signal: heart.signal,
+    async step<T>(step: string, work: (signal: AbortSignal) => Promise<T> | T): Promise<T> {
+      if (Object.hasOwn(state, step)) return state[step] as T;
+      heart.signal.throwIfAborted();
+      const result = await work(heart.signal);
+      const next = { ...state, [step]: result ?? null };
+      try {
+        await again(settings, async () => {
+          const sent = Heartbeat.now();
+          await run(CHECKPOINT, [name.key, step, JSON.stringify(next), name.scope, name.principal, claim.token]);
+          heart.succeeded(sent);
+          return true;
+        });
+      } catch (error) {
+        if (isLost(error)) {
+          heart.lose(error);
+          heart.signal.throwIfAborted();
+        }
+        throw error;
+      }
+      state[step] = result ?? null;
+      return result;
+    },
+  };
+}
+
+// ---- what both have ----
+
+async function begin(
+  query: (text: string, values: Value[]) => Promise<Row[]>, request: Request, lease: number | null,
+): Promise<Claim> {
+  const rows = await query(BEGIN, [
+    request.key, request.json ?? null, bytea(request.fingerprint ?? null), request.method ?? null, request.target ?? null,
+    textArray(request.exclude ?? []), request.scope, request.principal, number(request.ttl), number(lease),
+    number(request.wait), request.holder ?? null,
+  ]);
+  return claimOf(plainNames(rows[0]!));
+}
+
+function completion(name: Name, answer: Answer, token: string | null, settings: Settings): Value[] {
+  const body = typeof answer.body === 'string' ? Buffer.from(answer.body) : answer.body ?? null;
+  const headers = storedHeaders(answer.headers ?? [], settings.dropHeaders);
+  return [name.key, String(answer.status), bytea(body), headers, name.scope, name.principal, token];
+}
+
+function refusalOrReplay(claim: Claim): Result {
+  if (claim.outcome !== 'replay') return { outcome: claim.outcome as Refusal, claim };
+  const answer = replayOf(claim);
+  return answer ? { outcome: 'replay', answer, claim } : { outcome: 'failed', claim };
+}

@@ -1,0 +1,82 @@
+// Keeps a leased claim alive, and knows when it may be over.
+
+const now = (): number => performance.now(); // monotonic
+
+/**
+ * Beats at a third of the lease; after a beat that failed, again after a tenth. A failed beat says
+ * nothing about who owns the claim, so the work goes on until the lease may have ended, counted from
+ * the moment at which the last successful request was sent: ours is over before the server's.
+ */
+export class Heartbeat {
+  readonly #controller = new AbortController();
+  #beat: NodeJS.Timeout | undefined;
+  #end: NodeJS.Timeout | undefined;
+  #stopped = false;
+  #until = 0;
+
+  /**
+   * `extend` sends one beat; `isLost` tells whether its error means that somebody else has the claim.
+   * `sent` is when the request that began the claim was sent.
+   */
+  constructor(
+    readonly lease: number,
+    sent: number,
+    readonly extend: (limit: number) => Promise<unknown>,
+    readonly isLost: (error: unknown) => boolean,
+    readonly onLost: (reason: Error) => void,
+    readonly lostError: (message: string, cause?: unknown) => Error,
+  ) {
+    this.succeeded(sent);
+    this.#next(lease / 3);
+  }
+
+  static now = now;
+
+  get signal(): AbortSignal { return this.#controller.signal; }
+
+  /** A request that was sent then has prolonged the lease. */
+  succeeded(sent: number): void {
+    if (sent + this.lease <= this.#until || this.signal.aborted) return;
+    this.#until = sent + this.lease;
+    clearTimeout(this.#end);
+    if (!this.#stopped) this.#end = setTimeout(() => this.#over(), Math.max(0, this.#until - now()));
+  }
+
+  stop(): void {
+    this.#stopped = true;
+    clearTimeout(this.#beat);
+    clearTimeout(this.#end);
+  }
+
+  lose(cause: unknown): void { this.#lose(this.lostError('the claim belongs to somebody else', cause)); }
+
+  #next(delay: number): void {
+    if (this.#stopped || this.signal.aborted) return;
+    this.#beat = setTimeout(() => { void this.#run(); }, delay);
+  }
+
+  async #run(): Promise<void> {
+    const sent = now();
+    try {
+      await this.extend(this.lease / 6);
+      this.succeeded(sent);
+      this.#next(Math.max(0, sent + this.lease / 3 - now()));
+    } catch (error) {
+      if (this.isLost(error)) this.lose(error);
+      else this.#next(this.lease / 10);
+    }
+  }
+
+  // A timer may come early by a millisecond.
+  #over(): void {
+    if (now() < this.#until) this.#end = setTimeout(() => this.#over(), 1);
+    else this.#lose(this.lostError('the lease may have ended'));
+  }
+
+  #lose(reason: Error): void {
+    if (this.#stopped || this.signal.aborted) return;
+    this.stop();
+    this.#controller.abort(reason);
+    this.onLost(reason);
+  }
+}

@@ -1,0 +1,11 @@
+// What needs no framework, and the types.
+export type { Answer, Claim, Name, Refusal } from './claim.js';
+export { type Database, type Row, DatabaseAway, LeaseLost } from './database.js';
+export {
+  type Leased, type LeasedSettings, type Request, type Result, type Settings, leased, once, transactionally,
+} from './flows.js';
+export {
+  AnswerTooLarge, type Context, type Event, type Hook, type LeasedRequest, type Options, type Transactional,
+} from './middleware.js';
+export { parseKey, quoteKey } from './key.js';
+export type { Statuses, Word } from './problem.js';

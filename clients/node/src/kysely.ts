@@ -1,0 +1,17 @@
+// kysely. Its dialect for pg listens to no lost connection: give it `tolerant(pool)`.
+import { CompiledQuery, type Kysely, type Transaction } from 'kysely';
+import type { Database, Row } from './database.js';
+import type { Value } from './statements.js';
+
+export { tolerant } from './tolerant.js';
+
+export function kysely<Schema>(db: Kysely<Schema>): Database<Transaction<Schema>> {
+  // Plugins may rename columns.
+  const run = async (on: Kysely<Schema>, text: string, values: Value[]): Promise<Row[]> =>
+    (await on.withoutPlugins().executeQuery(CompiledQuery.raw(text, values))).rows as Row[];
+  return {
+    transaction: (work) => db.transaction().execute((trx) => work(trx)),
+    query: (trx, text, values) => run(trx, text, values),
+    statement: (text, values) => run(db, text, values),
+  };
+}

@@ -1,0 +1,352 @@
+// What every framework's middleware does; the frameworks' own parts are in the files beside.
+import { createHash, randomUUID } from 'node:crypto';
+import type { IncomingMessage } from 'node:http';
+import type { Readable } from 'node:stream';
+import { type Answer, type Claim } from './claim.js';
+import { type Database, DatabaseAway, isConnectionLost, sqlstate, statement } from './database.js';
+import {
+  ATTEMPTS, DATABASE_TIMEOUT, LEASE, type Leased, type Request, type Result, leased, transactionally, unclaimed,
+} from './flows.js';
+import { digest, isJson, mediaType, notJson, readBody, textOf } from './body.js';
+import { parseKey, quoteKey } from './key.js';
+import { HttpProblem, Problems, type Statuses, type Word } from './problem.js';
+import { DERIVE, bytea, textArray } from './statements.js';
+
+/** What hooks are told. */
+export interface Event {
+  readonly scope: string;
+  readonly key: string | null;
+  readonly attempt: number | null;
+  /** `execute`, `replay`, or why it was refused. */
+  readonly outcome: string;
+}
+export type Hook = (event: Event) => unknown;
+
+/** The options of a route; times are milliseconds. `Req` is the framework's request. */
+export interface Options<Req> {
+  /** The operation, as policies and statistics know it. By default method and route: `POST /payments`. */
+  scope?: string;
+  /** On whose behalf the request comes, from its authentication. Nothing: 401, and no body is read. */
+  principal: (request: Req) => string | null | undefined | Promise<string | null | undefined>;
+  /** Which methods need a key; others pass. */
+  methods?: readonly string[];
+  missingKey?: 'refuse' | 'pass' | 'generate' | 'derive';
+  /** How long a derived key takes effect once. */
+  window?: number;
+  /** Fields of the JSON body that may differ between two sendings. */
+  exclude?: readonly string[];
+  /** Bytes to be hashed instead of method, target and body. */
+  fingerprint?: (request: Req, body: Buffer) => Uint8Array | string | Promise<Uint8Array | string>;
+  ttl?: number;
+  lease?: number;
+  wait?: number;
+  /** Whether an answer with this status is stored and replayed. */
+  keep?: (status: number) => boolean;
+  /** Other statuses of refusals, by outcome. */
+  statuses?: Statuses;
+  keyHeader?: string;
+  replayHeader?: string;
+  echoKey?: boolean;
+  maxRequestBytes?: number;
+  maxAnswerBytes?: number;
+  omitLargeAnswers?: boolean;
+  attempts?: number;
+  databaseTimeout?: number;
+  /** Runs requests unprotected while the database is away. It gives up the promise. */
+  unprotectedWithoutDatabase?: boolean;
+  onExecute?: Hook;
+  onReplay?: Hook;
+  onRefusal?: Hook;
+  onLeaseLost?: Hook;
+}
+
+/** What a handler of a transactional route finds in `request.idempotency`. */
+export interface Transactional<Tx> {
+  readonly kind: 'transactional';
+  /** The transaction that holds the claim; `transactional` routes do their work in it. */
+  readonly client: Tx;
+  /** False where the request runs without a claim, by the route's options. */
+  readonly protected: boolean;
+  readonly key: string | null;
+  readonly scope: string;
+  readonly principal: string;
+  readonly attempt: number;
+}
+
+/** What a handler of a leased route finds there. */
+export interface LeasedRequest extends Leased {
+  readonly kind: 'leased';
+  readonly protected: boolean;
+}
+
+export type Context<Tx> = Transactional<Tx> | LeasedRequest;
+
+/** What a framework's part brings: the request, and a way to run the handler and catch its answer. */
+export interface Exchange<Req, Tx> {
+  readonly request: Req;
+  readonly incoming: IncomingMessage;
+  /** The target of the request line. */
+  readonly target: string;
+  readonly defaultScope: () => string;
+  /** Where the body has not been read yet. */
+  readonly stream: Readable | null;
+  /** The body that somebody has read before, undecoded by us. */
+  readonly body: Buffer | null;
+  /** Gives the handler a body that it has not read itself. */
+  readonly setBody: (body: Buffer) => void;
+  /** Runs the handler, each time anew. */
+  readonly run: (context: Context<Tx>, limit: number) => Promise<Answer>;
+}
+
+/** The answer to send. `close`: the body was not read, and the connection is of no further use. */
+export interface Reply { answer: Answer; fields: [string, string][]; close: boolean }
+
+const MIB = 1 << 20;
+
+/** An answer that can't be kept. */
+export class AnswerTooLarge extends Error {
+  override name = 'AnswerTooLarge';
+}
+
+export class Route<Req, Tx> {
+  readonly #problems: Problems;
+
+  constructor(
+    readonly db: Database<Tx>, readonly kind: 'transactional' | 'leased', readonly options: Options<Req>,
+  ) {
+    if (typeof options.principal !== 'function') throw new TypeError('idempotency: `principal` has to be a function of the request');
+    this.#problems = new Problems(db, options.statuses ?? {}, this.#patience);
+  }
+
+  get #patience(): number { return this.options.databaseTimeout ?? DATABASE_TIMEOUT; }
+  get maxRequestBytes(): number { return this.options.maxRequestBytes ?? MIB; }
+  get maxAnswerBytes(): number { return this.options.maxAnswerBytes ?? MIB; }
+  get #keyHeader(): string { return this.options.keyHeader ?? 'Idempotency-Key'; }
+  get #replayHeader(): string { return this.options.replayHeader ?? 'Idempotent-Replayed'; }
+
+  /** Whether requests with this method need a key at all. */
+  concerns(method: string): boolean {
+    return (this.options.methods ?? ['POST', 'PATCH']).includes(method);
+  }
+
+  /** Everything that can be said before the body is read. */
+  async admit(exchange: Pick<Exchange<Req, Tx>, 'request' | 'incoming' | 'defaultScope'>): Promise<Admitted | Reply> {
+    const scope = this.options.scope ?? exchange.defaultScope();
+    try {
+      const principal = await this.options.principal(exchange.request);
+      if (principal === null || principal === undefined || principal === '') {
+        throw new HttpProblem(401, 'The request is not authenticated');
+      }
+      const sent = fieldsNamed(exchange.incoming, this.#keyHeader);
+      const key = sent.length === 1 ? parseKey(sent[0]!) : null;
+      if (sent.length > 0 && key === null) return await this.#refuse('bad_key', scope, null, null, true);
+      if (key === null && this.#needsKey(exchange.incoming.method!)) return await this.#refuse('missing_key', scope, null, null, true);
+      return { scope, principal, key };
+    } catch (error) {
+      if (error instanceof HttpProblem) return { answer: error.answer, fields: [], close: true };
+      throw error;
+    }
+  }
+
+  #needsKey(method: string): boolean {
+    return this.concerns(method) && (this.options.missingKey ?? 'refuse') === 'refuse';
+  }
+
+  async handle(exchange: Exchange<Req, Tx>): Promise<Reply> {
+    const admitted = await this.admit(exchange);
+    return 'answer' in admitted ? admitted : this.proceed(exchange, admitted);
+  }
+
+  async proceed(exchange: Exchange<Req, Tx>, admitted: Admitted): Promise<Reply> {
+    const { scope, principal } = admitted;
+    let body: Buffer;
+    try {
+      body = exchange.body ?? await readBody(exchange.stream!, exchange.incoming.headers, this.maxRequestBytes);
+      if (body.length > this.maxRequestBytes) throw new HttpProblem(413, 'The body is too large');
+      exchange.setBody(body);
+    } catch (error) {
+      if (error instanceof HttpProblem) return { answer: error.answer, fields: [], close: true };
+      throw error;
+    }
+    try {
+      return await this.#run(exchange, scope, principal, admitted.key, body);
+    } catch (error) {
+      if (error instanceof HttpProblem) return { answer: error.answer, fields: [], close: false };
+      throw error;
+    }
+  }
+
+  async #run(exchange: Exchange<Req, Tx>, scope: string, principal: string, sent: string | null, body: Buffer): Promise<Reply> {
+    const mode = this.concerns(exchange.incoming.method!) ? this.options.missingKey ?? 'refuse' : 'pass';
+    let key = sent;
+    let derived = false;
+    try {
+      const identity = await this.#identity(exchange, body);
+      if (key === null && mode === 'generate') key = randomUUID();
+      if (key === null && mode === 'derive') {
+        key = await this.#derive(identity);
+        derived = true;
+      }
+      if (key === null || !this.concerns(exchange.incoming.method!)) return await this.#unprotected(exchange, scope, principal, key);
+      const request: Request = {
+        ...identity, key, scope, principal, exclude: this.options.exclude ?? [], holder: null,
+        ttl: derived ? this.options.window ?? 86_400_000 : this.options.ttl ?? null, wait: this.options.wait ?? null,
+      };
+      return await this.#claimed(exchange, request, sent === null);
+    } catch (error) {
+      if (!(error instanceof DatabaseAway)) throw error;
+      return this.#refuse('unavailable', scope, key, 1, false, sent === null);
+    }
+  }
+
+  async #identity(exchange: Exchange<Req, Tx>, body: Buffer) {
+    const method = exchange.incoming.method!;
+    const { target } = exchange;
+    const type = mediaType(exchange.incoming.headers['content-type']);
+    const json = isJson(type) ? textOf(body) : null;
+    const own = this.options.fingerprint ? await this.options.fingerprint(exchange.request, body) : null;
+    const fingerprint = own !== null ? createHash('sha256').update(own).digest()
+      : json === null ? digest(method, target, type, body) : null;
+    return { json, fingerprint, method, target };
+  }
+
+  async #derive({ json, fingerprint, method, target }: Identity): Promise<string> {
+    const values = [json, method, target, textArray(this.options.exclude ?? []), bytea(fingerprint)];
+    const [row] = await asked(statement(this.db, this.#patience, DERIVE, values));
+    return String(row!.key);
+  }
+
+  async #claimed(exchange: Exchange<Req, Tx>, request: Request, ours: boolean): Promise<Reply> {
+    let executed = false; // the handler has begun: what fails is not the request's JSON any more
+    const event = (claim: Claim | null, outcome: string): Event =>
+      ({ scope: request.scope, key: request.key, attempt: claim?.attempt ?? null, outcome });
+    const settings = {
+      attempts: this.options.attempts ?? ATTEMPTS,
+      databaseTimeout: this.#patience,
+      keep: this.options.keep,
+      dropHeaders: [this.#keyHeader, this.#replayHeader],
+      lease: this.options.lease ?? LEASE,
+      onClaim: (claim: Claim) => {
+        executed = true;
+        call(this.options.onExecute, event(claim, 'execute'));
+      },
+      onLeaseLost: (claim: Claim) => call(this.options.onLeaseLost, event(claim, 'lease_lost')),
+    } as const;
+    const flow = this.kind === 'leased'
+      ? leased(this.db, request, (claim) => this.#answer(exchange, { ...claim, kind: 'leased', protected: true }), settings as any)
+      : transactionally(this.db, request, (client, claim) => this.#answer(exchange, {
+        kind: 'transactional', client, protected: true, key: claim.key, scope: request.scope,
+        principal: request.principal, attempt: claim.attempt ?? 1,
+      }), settings as any);
+    let result: Result;
+    try {
+      result = await flow;
+    } catch (error) {
+      if (executed) throw error;
+      if (this.options.unprotectedWithoutDatabase && error instanceof DatabaseAway) {
+        return this.#unprotected(exchange, request.scope, request.principal, request.key, true);
+      }
+      throw ofBegin(error);
+    }
+    switch (result.outcome) {
+      case 'executed':
+      case 'not_kept':
+        return { answer: whole(result.answer), fields: this.#keyFields(request.key, ours), close: false };
+      case 'replay':
+      case 'failed': {
+        call(this.options.onReplay, event(result.claim, 'replay'));
+        const answer = result.outcome === 'replay' ? result.answer : await this.#problems.answer('failed');
+        return { answer, fields: [[this.#replayHeader, 'true'], ...this.#keyFields(request.key, ours)], close: false };
+      }
+      default:
+        call(this.options.onRefusal, event(result.claim, result.outcome));
+        return {
+          answer: await this.#problems.answer(result.outcome, result.claim?.retryAfter ?? null),
+          fields: this.#keyFields(request.key, ours), close: false,
+        };
+    }
+  }
+
+  async #unprotected(exchange: Exchange<Req, Tx>, scope: string, principal: string, key: string | null, withoutDatabase = false): Promise<Reply> {
+    const names = { key, scope, principal, attempt: 1, protected: false };
+    let answer: Answer;
+    if (this.kind === 'leased') {
+      answer = await this.#answer(exchange, {
+        ...names, kind: 'leased', key: key ?? '', recoveryPoint: null, state: {}, signal: new AbortController().signal,
+        step: async (_name, work) => work(new AbortController().signal),
+      });
+    } else if (withoutDatabase) {
+      answer = await this.#answer(exchange, {
+        ...names, kind: 'transactional',
+        get client(): Tx { throw new DatabaseAway('there is no transaction while the database is away'); },
+      });
+    } else {
+      const settings = { attempts: this.options.attempts, databaseTimeout: this.#patience, keep: this.options.keep } as any;
+      answer = await unclaimed(this.db, (client) => this.#answer(exchange, { ...names, kind: 'transactional', client }), settings);
+    }
+    return { answer: whole(answer), fields: key === null ? [] : this.#keyFields(key, false), close: false };
+  }
+
+  async #answer(exchange: Exchange<Req, Tx>, context: Context<Tx>): Promise<Answer> {
+    const answer = await exchange.run(context, this.options.omitLargeAnswers ? Infinity : this.maxAnswerBytes);
+    const size = Buffer.byteLength(answer.body ?? '');
+    if (size <= this.maxAnswerBytes) return answer;
+    if (!this.options.omitLargeAnswers) throw new AnswerTooLarge(`the answer has more than ${this.maxAnswerBytes} bytes`);
+    return new Omitted(answer);
+  }
+
+  async #refuse(word: Word, scope: string, key: string | null, retryAfter: number | null, close: boolean, ours = false): Promise<Reply> {
+    call(this.options.onRefusal, { scope, key, attempt: null, outcome: word });
+    const fields = key === null ? [] : this.#keyFields(key, ours);
+    return { answer: await this.#problems.answer(word, retryAfter), fields, close };
+  }
+
+  #keyFields(key: string, ours: boolean): [string, string][] {
+    return ours || this.options.echoKey ? [[this.#keyHeader, quoteKey(key)]] : [];
+  }
+}
+
+export interface Admitted { scope: string; principal: string; key: string | null }
+interface Identity { json: string | null; fingerprint: Buffer | null; method: string; target: string }
+
+/** Stored is its status alone; what is sent the first time is the whole. */
+class Omitted implements Answer {
+  readonly headers: [string, string][] = [['Idempotent-Body', 'omitted']];
+  readonly body = null;
+  constructor(readonly whole: Answer) {}
+  get status(): number { return this.whole.status; }
+}
+const whole = (answer: Answer): Answer => (answer instanceof Omitted ? answer.whole : answer);
+
+/** What idem_begin and idem_fingerprint say of a body that calls itself JSON. */
+function ofBegin(error: unknown): unknown {
+  const state = sqlstate(error);
+  if (state === '54000' || state === '54001') return new HttpProblem(413, 'The body is too large or nested too deeply');
+  if (state && ['22P02', '22P05', '22021', '22003', '22032', '22030'].includes(state)) return notJson();
+  return error;
+}
+
+async function asked<T>(statements: Promise<T>): Promise<T> {
+  try {
+    return await statements;
+  } catch (error) {
+    throw isConnectionLost(error) ? new DatabaseAway('the database is away', { cause: error }) : ofBegin(error);
+  }
+}
+
+function call(hook: Hook | undefined, event: Event): void {
+  if (!hook) return;
+  try {
+    Promise.resolve(hook(event)).catch(() => {});
+  } catch { /* a hook's failure is none of the request's */ }
+}
+
+/** The values of the fields of that name, as they were sent. */
+export function fieldsNamed(incoming: IncomingMessage, name: string): string[] {
+  const lower = name.toLowerCase();
+  const values: string[] = [];
+  for (let i = 0; i < incoming.rawHeaders.length; i += 2) {
+    if (incoming.rawHeaders[i]!.toLowerCase() === lower) values.push(incoming.rawHeaders[i + 1]!);
+  }
+  return values;
+}

@@ -1,0 +1,112 @@
+// node:http, and what Express shares with it.
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import { isJson, mediaType } from './body.js';
+import { captured, grouped } from './capture.js';
+import type { Answer } from './claim.js';
+import type { Database } from './database.js';
+import { type Context, type LeasedRequest, type Options, type Reply, Route, type Transactional } from './middleware.js';
+
+export * from './index.js';
+
+/** A handler's request: `body` is parsed JSON, or the bytes of anything else. */
+export type WithClaim<Req, C> = Req & { idempotency: C; body: any; rawBody: Buffer };
+
+export type NodeHandler<C> =
+  (request: WithClaim<IncomingMessage, C>, response: ServerResponse) => unknown;
+
+/** A plain server knows no routes, so the scope has to be said. */
+export type NodeOptions = Options<IncomingMessage> & { scope: string };
+
+type Defaults = Partial<Options<IncomingMessage>> & Pick<Options<IncomingMessage>, 'principal'>;
+
+/** What all routes of a server have in common, and a way to make one. */
+export function idempotency<Tx>(common: Defaults & { database: Database<Tx> }) {
+  const { database, ...defaults } = common;
+  function make<C extends Context<Tx>>(kind: 'transactional' | 'leased', options: Partial<NodeOptions>, handler: NodeHandler<C>) {
+    const merged = { ...defaults, ...options } as NodeOptions;
+    if (!merged.scope) throw new TypeError('idempotency: `scope` is needed where there is no router');
+    const route = new Route<IncomingMessage, Tx>(database, kind, merged);
+    return async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
+      try {
+        send(response, await route.handle(exchangeOf(request, response, request.url!, () => merged.scope, handler as any)));
+      } catch (error) {
+        // There is nobody to give it to.
+        process.emitWarning(error instanceof Error ? error.stack ?? error.message : String(error), 'IdempotencyHandler');
+        const body = JSON.stringify({ type: 'about:blank', title: 'Internal server error', status: 500 });
+        send(response, { answer: { status: 500, headers: [['Content-Type', 'application/problem+json']], body }, fields: [], close: false });
+      }
+    };
+  }
+  return {
+    transactional: (options: Partial<NodeOptions> & { scope: string }, handler: NodeHandler<Transactional<Tx>>) => make('transactional', options, handler),
+    leased: (options: Partial<NodeOptions> & { scope: string }, handler: NodeHandler<LeasedRequest>) => make('leased', options, handler),
+  };
+}
+
+/** An exchange whose handler gets a node:http request and a response of ours. */
+export function exchangeOf<Req extends IncomingMessage, Res extends ServerResponse, Tx>(
+  request: Req, response: Res, target: string, defaultScope: () => string,
+  handler: (request: WithClaim<Req, Context<Tx>>, response: Res) => unknown,
+) {
+  return {
+    request, incoming: request as IncomingMessage, target, defaultScope,
+    ...bodyOf(request),
+    setBody: (body: Buffer) => giveBody(request, body),
+    run: async (context: Context<Tx>, limit: number): Promise<Answer> => {
+      const { response: ours, answer } = captured(response, limit);
+      (request as any).idempotency = context;
+      const handled = handler(request as WithClaim<Req, Context<Tx>>, ours);
+      // What the handler throws counts also after it has answered; callbacks may answer later.
+      await Promise.race([handled, answer.then(() => handled)]);
+      const result = await answer;
+      await handled;
+      return result;
+    },
+  };
+}
+
+// A parser before us has taken the stream away; `rawBody` is what such parsers can be told to leave.
+function bodyOf(request: IncomingMessage & { body?: unknown; rawBody?: unknown }) {
+  if (Buffer.isBuffer(request.rawBody)) return { stream: null, body: request.rawBody };
+  if (Buffer.isBuffer(request.body)) return { stream: null, body: request.body };
+  if (!request.readableEnded && !request.readableDidRead) return { stream: request, body: null };
+  throw new Error('idempotency: somebody has read the body before. Put the route before body parsers, or let them keep `rawBody`');
+}
+
+function giveBody(request: any, body: Buffer): void {
+  request.rawBody = body;
+  request._body = true; // body-parser 1
+  request.body = parsedBody(request, body);
+}
+
+/** JSON parsed, anything else as it is. */
+export function parsedBody(request: IncomingMessage, body: Buffer): unknown {
+  if (!isJson(mediaType(request.headers['content-type']))) return body;
+  try {
+    return JSON.parse(body.toString());
+  } catch {
+    return undefined; // the database says so, with the right answer
+  }
+}
+
+/** Sends an answer, and the fields that are the middleware's. */
+export function send(response: ServerResponse, { answer, fields, close }: Reply): void {
+  const pairs = grouped([...answer.headers ?? [], ...fields]);
+  response.statusCode = answer.status;
+  for (const name of ['content-length', 'transfer-encoding']) response.removeHeader(name);
+  for (const [name, value] of pairs) {
+    if (!/^(content-length|transfer-encoding)$/i.test(name)) response.setHeader(name, value);
+  }
+  if (close) response.setHeader('Connection', 'close');
+  response.end(Buffer.from(answer.body ?? ''));
+}
+
+/** The token of `Authorization: Bearer TOKEN`; null where there is none, or more than one. */
+export function bearer(request: IncomingMessage): string | null {
+  const fields: string[] = [];
+  for (let i = 0; i < request.rawHeaders.length; i += 2) {
+    if (request.rawHeaders[i]!.toLowerCase() === 'authorization') fields.push(request.rawHeaders[i + 1]!);
+  }
+  const match = fields.length === 1 ? /^bearer +([A-Za-z0-9\-._~+/]+=*)$/i.exec(fields[0]!) : null;
+  return match ? match[1]! : null;
+}

@@ -1,0 +1,18 @@
+// pg tells of a connection that breaks by an event of the client, and an event that nobody listens to
+// ends the process. Some libraries on top of pg listen to none while they use a client.
+interface Emitter { on(event: 'error', listener: (error: Error) => void): unknown; listenerCount(event: string): number }
+interface PgPool extends Emitter { on(event: 'error' | 'connect', listener: (value: any) => void): unknown; totalCount: number }
+
+const KNOWN = new WeakSet<object>();
+
+/** Keeps lost connections of a pool of pg from ending the process: the query that meets one fails. */
+export function tolerant<Pool extends PgPool>(pool: Pool): Pool {
+  if (KNOWN.has(pool)) return pool;
+  KNOWN.add(pool);
+  if (pool.listenerCount('error') === 0) pool.on('error', () => {});
+  pool.on('connect', (client: Emitter) => { client.on('error', () => {}); });
+  return pool;
+}
+
+export const isPgPool = (value: unknown): value is PgPool =>
+  typeof value === 'object' && value !== null && 'totalCount' in value && 'listenerCount' in value;

@@ -1,0 +1,28 @@
+// A database for one file of tests, on the server that libpq's variables name.
+import pg from 'pg';
+
+export async function testDatabase(name) {
+  const admin = new pg.Client({ database: process.env.PGDATABASE ?? 'postgres' });
+  await admin.connect();
+  await admin.query(`DROP DATABASE IF EXISTS ${name} WITH (FORCE)`);
+  await admin.query(`CREATE DATABASE ${name} TEMPLATE template0 ENCODING 'UTF8'`);
+  await admin.end();
+  const pool = new pg.Pool({ database: name, max: 10 });
+  pool.on('error', () => {});
+  await pool.query('CREATE EXTENSION idempotency; CREATE TABLE effect (id serial, note text)');
+  return {
+    name, pool,
+    url: `postgresql://${process.env.PGUSER ?? 'postgres'}@${process.env.PGHOST?.startsWith('/') ? 'localhost' : process.env.PGHOST}`
+      + `:${process.env.PGPORT ?? 5432}/${name}${process.env.PGHOST?.startsWith('/') ? `?host=${encodeURIComponent(process.env.PGHOST)}` : ''}`,
+    host: process.env.PGHOST ?? 'localhost', port: Number(process.env.PGPORT ?? 5432), user: process.env.PGUSER ?? 'postgres',
+    effects: async (note) => Number((await pool.query('SELECT count(*) FROM effect WHERE note = $1', [note])).rows[0].count),
+    record: async (key) => (await pool.query('SELECT * FROM idempotency.records WHERE key = $1', [key])).rows[0],
+    async drop() {
+      await pool.end();
+      const last = new pg.Client({ database: process.env.PGDATABASE ?? 'postgres' });
+      await last.connect();
+      await last.query(`DROP DATABASE ${name} WITH (FORCE)`);
+      await last.end();
+    },
+  };
+}

@@ -1,0 +1,224 @@
+// Each framework's own part: bodies, answers of each kind, retries, refusals before the body.
+import assert from 'node:assert/strict';
+import http from 'node:http';
+import { PassThrough, Readable } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
+import { after, before, describe, test } from 'node:test';
+import express5 from 'express';
+import express4 from 'express4';
+import Fastify from 'fastify';
+import Koa from 'koa';
+import Router from '@koa/router';
+import { bearer, idempotency as forExpress } from 'idempotency-postgres/express';
+import { bearer as fastifyBearer, idempotency as forFastify } from 'idempotency-postgres/fastify';
+import { idempotency as forKoa } from 'idempotency-postgres/koa';
+import { idempotency as forNode } from 'idempotency-postgres/node';
+import { pg } from 'idempotency-postgres/pg';
+import { testDatabase } from './database.mjs';
+
+let db;
+before(async () => { db = await testDatabase('idem_node_frameworks'); });
+after(() => db.drop());
+
+/** What each route does, told by the body's `do`; `answer` says it in the framework's words. */
+const kinds = ['json', 'text', 'bytes', 'stream', 'empty', 'retry', 'throw', 'late', 'large', 'multi'];
+const MULTI = ['<a>; rel="x"', '<b>'];
+const runs = new Map();
+async function work(claim, body) {
+  await claim.client.query('INSERT INTO effect (note) VALUES ($1)', [claim.key]);
+  if (body.do === 'retry') {
+    const run = (runs.get(claim.key) ?? 0) + 1;
+    runs.set(claim.key, run);
+    if (run < 3) await claim.client.query("DO $$ BEGIN RAISE SQLSTATE '40001'; END $$");
+  }
+  if (body.do === 'throw') throw Object.assign(new Error('no'), { status: 422, statusCode: 422, expose: true });
+}
+
+async function express(request, response) {
+  const { body } = request;
+  if (body.do === 'retry') response.setHeader('X-Run', String((runs.get(request.idempotency.key) ?? 0) + 1));
+  await work(request.idempotency, body);
+  switch (body.do) {
+    case 'text': response.send('text'); break;
+    case 'bytes': response.status(202).send(Buffer.from([0, 255, 10])); break;
+    case 'stream': await pipeline(Readable.from([Buffer.from('a'.repeat(70000)), Buffer.from('b')]), response); break;
+    case 'empty': response.status(204).end(); break;
+    case 'large': response.send('x'.repeat(100001)); break;
+    case 'multi': response.set('Link', MULTI).append('X-A', '1').append('X-A', '2').json([]); break;
+    case 'late': response.json({}); await work(request.idempotency, { do: 'throw' }); break;
+    default: response.status(201).json({ id: 1, echo: body });
+  }
+}
+
+async function plain(request, response) {
+  const { body } = request;
+  if (body.do === 'retry') response.setHeader('X-Run', String((runs.get(request.idempotency.key) ?? 0) + 1));
+  await work(request.idempotency, body);
+  switch (body.do) {
+    case 'text': response.setHeader('Content-Type', 'text/plain; charset=utf-8'); response.end('text'); break;
+    case 'bytes': response.writeHead(202, { 'Content-Type': 'application/octet-stream' }); response.end(Buffer.from([0, 255, 10])); break;
+    case 'stream': new PassThrough().end('a'.repeat(70000)).pipe(response, { end: false }).on('unpipe', () => response.end('b')); break;
+    case 'empty': response.writeHead(204).end(); break;
+    case 'large': response.write('x'.repeat(100000)); response.end('x'); break;
+    case 'multi': response.writeHead(200, ['Link', MULTI[0], 'Link', MULTI[1], 'X-A', '1', 'X-A', '2', 'Content-Type', 'application/json']); response.end('[]'); break;
+    case 'late': response.end('{}'); await work(request.idempotency, { do: 'throw' }); break;
+    default: response.writeHead(201, 'Made', { 'Content-Type': 'application/json; charset=utf-8' }); response.end(JSON.stringify({ id: 1, echo: body }));
+  }
+}
+
+async function koa(context) {
+  const { body } = context.request;
+  if (body.do === 'retry') context.set('X-Run', String((runs.get(context.idempotency.key) ?? 0) + 1));
+  await work(context.idempotency, body);
+  switch (body.do) {
+    case 'text': context.body = 'text'; break;
+    case 'bytes': context.status = 202; context.body = Buffer.from([0, 255, 10]); break;
+    case 'stream': context.type = 'application/octet-stream'; context.body = Readable.from([Buffer.from('a'.repeat(70000)), Buffer.from('b')]); break;
+    case 'empty': context.body = null; break;
+    case 'large': context.body = 'x'.repeat(100001); break;
+    case 'multi': context.set('Link', MULTI); context.append('X-A', '1'); context.append('X-A', '2'); context.body = []; break;
+    case 'late': context.body = {}; await work(context.idempotency, { do: 'throw' }); break;
+    default: context.status = 201; context.body = { id: 1, echo: body };
+  }
+}
+
+async function fastify(request, reply) {
+  const { body } = request;
+  if (body.do === 'retry') reply.header('X-Run', String((runs.get(request.idempotency.key) ?? 0) + 1));
+  await work(request.idempotency, body);
+  switch (body.do) {
+    case 'text': return 'text';
+    case 'bytes': return reply.code(202).send(Buffer.from([0, 255, 10]));
+    case 'stream': return Readable.from([Buffer.from('a'.repeat(70000)), Buffer.from('b')]);
+    case 'empty': reply.code(204).send(); return reply;
+    case 'large': return 'x'.repeat(100001);
+    case 'multi': reply.header('Link', MULTI).header('X-A', ['1', '2']); return [];
+    case 'late': reply.send({}); await work(request.idempotency, { do: 'throw' }); return reply;
+    default: reply.code(201); return { id: 1, echo: body };
+  }
+}
+
+const options = (principal) => ({ database: pg(db.pool), principal, maxAnswerBytes: 100000, maxRequestBytes: 2000 });
+const listen = (server) => new Promise((done) => { server.listen(0, '127.0.0.1', () => done(server)); });
+const expressApp = (library) => () => {
+  const app = library();
+  const router = library.Router();
+  router.post('/:what', forExpress(options(bearer)).transactional(express));
+  app.use('/v1', router);
+  app.use((error, request, response, next) => { response.status(error.status ?? 500).json({ error: error.message }); });
+  return listen(http.createServer(app));
+};
+const servers = {
+  'express 5': { scope: 'POST /v1/:what', start: expressApp(express5) },
+  'express 4': { scope: 'POST /v1/:what', start: expressApp(express4) },
+  'node:http': {
+    scope: 'pay', ownError: false,
+    start: () => listen(http.createServer(forNode(options(bearer)).transactional({ scope: 'pay' }, plain))),
+  },
+  koa: {
+    scope: 'POST /v1/:what',
+    start: () => {
+      const app = new Koa();
+      app.silent = true;
+      const router = new Router();
+      router.post('/v1/:what', forKoa(options((context) => bearer(context.req))).transactional(koa));
+      app.use(router.routes());
+      return listen(http.createServer(app.callback()));
+    },
+  },
+  fastify: {
+    scope: 'POST /v1/:what',
+    start: async () => {
+      const app = Fastify();
+      app.post('/v1/:what', forFastify(options(fastifyBearer)).transactional(fastify));
+      await app.listen({ port: 0, host: '127.0.0.1' });
+      return app.server;
+    },
+  },
+};
+
+for (const [name, { scope, start, ownError = true }] of Object.entries(servers)) {
+  describe(name, () => {
+    let server;
+    before(async () => { server = await start(); });
+    after(() => new Promise((done) => { server.closeAllConnections(); server.close(done); }));
+    const send = async (key, body, headers = {}, target = '/v1/pay') => {
+      const response = await fetch(`http://127.0.0.1:${server.address().port}${target}`, {
+        method: 'POST', body: typeof body === 'string' ? body : JSON.stringify(body),
+        headers: { Authorization: 'Bearer me', 'Content-Type': 'application/json', ...(key && { 'Idempotency-Key': `"${key}"` }), ...headers },
+      });
+      const fields = Object.fromEntries([...response.headers].filter(([n]) => !['date', 'connection', 'keep-alive', 'idempotent-replayed', 'content-length', 'transfer-encoding'].includes(n)));
+      return { status: response.status, fields, body: Buffer.from(await response.arrayBuffer()), replayed: response.headers.get('idempotent-replayed') };
+    };
+
+    for (const kind of kinds.filter((one) => !['throw', 'late', 'large'].includes(one))) {
+      test(`an answer of the kind ${kind} is replayed`, async () => {
+        const key = `${name} ${kind}`;
+        const first = await send(key, { do: kind });
+        assert.equal(first.replayed, null, first.body.toString());
+        const again = await send(key, { do: kind });
+        assert.deepEqual({ ...again, replayed: null }, first);
+        assert.equal(again.replayed, 'true');
+        assert.equal(await db.effects(key), 1);
+        const expected = { json: 201, text: 200, bytes: 202, stream: 200, empty: 204, retry: 201, multi: 200 };
+        assert.equal(first.status, expected[kind]);
+        if (kind === 'json') assert.deepEqual(JSON.parse(first.body), { id: 1, echo: { do: 'json' } });
+        if (kind === 'stream') assert.equal(first.body.length, 70001);
+        if (kind === 'bytes') assert.deepEqual(first.body, Buffer.from([0, 255, 10]));
+        if (kind === 'retry') assert.equal(first.fields['x-run'], '3', 'each run begins with a fresh response');
+        if (kind === 'multi') assert.deepEqual([first.fields.link, first.fields['x-a']], [MULTI.join(', '), '1, 2']);
+        assert.equal((await db.record(key)).scope, scope);
+      });
+    }
+
+    for (const kind of ['throw', 'late', 'large']) {
+      test(`${kind}: rolled back`, async () => {
+        const key = `${name} ${kind}`;
+        const { status } = await send(key, { do: kind });
+        assert.equal(status, kind !== 'large' && ownError ? 422 : 500);
+        assert.deepEqual([await db.effects(key), await db.record(key)], [0, undefined]);
+      });
+    }
+
+    test('refusals', async () => {
+      const key = `${name} refusals`;
+      assert.equal((await send(null, {})).status, 400);
+      assert.equal((await send('', {})).status, 400);
+      assert.equal((await send(key, {}, { Authorization: 'Basic x' })).status, 401);
+      assert.equal((await send(key, '{')).status, 400);
+      assert.equal((await send(key, { x: 'x'.repeat(2000) })).status, 413);
+      assert.equal(await db.record(key), undefined);
+      assert.equal((await send(key, { do: 'json' })).status, 201);
+      assert.equal((await send(key, { do: 'text' })).status, 422);
+      assert.equal((await send(key, { do: 'json' }, {}, '/v1/pay?x')).status, 422);
+    });
+  });
+}
+
+test('a body that a parser has read, and kept', async () => {
+  const app = express5();
+  app.use(express5.json({ verify: (request, response, body) => { request.rawBody = body; } }));
+  app.post('/', forExpress(options(bearer)).transactional(express));
+  const server = await listen(http.createServer(app));
+  const response = await fetch(`http://127.0.0.1:${server.address().port}/`, {
+    method: 'POST', body: '{"do":"json"}', headers: { Authorization: 'Bearer me', 'Content-Type': 'application/json', 'Idempotency-Key': 'parsed' },
+  });
+  assert.equal(response.status, 201);
+  server.closeAllConnections();
+  server.close();
+});
+
+test('a body that a parser has read, and not kept, is said', async () => {
+  const app = express5();
+  let message;
+  app.use(express5.json());
+  app.post('/', forExpress(options(bearer)).transactional(express));
+  app.use((error, request, response, next) => { message = error.message; response.status(500).end(); });
+  const server = await listen(http.createServer(app));
+  await fetch(`http://127.0.0.1:${server.address().port}/`, {
+    method: 'POST', body: '{"do":"json"}', headers: { Authorization: 'Bearer me', 'Content-Type': 'application/json', 'Idempotency-Key': 'lost' },
+  });
+  assert.match(message, /before body parsers/);
+  server.closeAllConnections();
+  server.close();
+});

@@ -1,0 +1,227 @@
+# Every function of the protocol and every way to send a call, asked on every node, for a principal whose
+# shard is there and for one whose shard is elsewhere.
+use strict;
+use warnings FATAL => 'all';
+
+use FindBin;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+use lib $FindBin::RealBin, "$FindBin::RealBin/../tap";
+use Citus;
+use Idem;
+
+my @nodes = new_cluster('citus.shard_count' => 4);
+my ($coordinator, $worker1, $worker2) = @nodes;
+distribute();
+my ($here, $there) = map { principal_on($_) } $worker1, $worker2;
+my @everywhere = map { my $node = $_; map { [ $node, $_ ] } $here, $there } @nodes;
+
+# What a script of one session prints on that node; NODE and TENANT are replaced.
+sub script
+{
+	my ($node, $tenant, $sql, %options) = @_;
+
+	my $name = $node->name;
+	return join(' ', split /\n/, try_sql($node, $sql =~ s/NODE/$name/gr =~ s/TENANT/$tenant/gr, %options));
+}
+
+sub is_everywhere
+{
+	my ($sql, $expected, $what) = @_;
+
+	is(script(@$_, $sql), $expected, "$what, asked on " . $_->[0]->name . " for $_->[1]") foreach @everywhere;
+	return;
+}
+
+subtest 'functions' => sub {
+	my %tested = map { $_ => 1 } qw(idem_begin idem_complete idem_fail idem_extend idem_checkpoint idem_release
+	  idem_once idem_execute idem_get idem_resolve idem_forget);
+	is($coordinator->safe_psql('postgres', q{
+			SELECT string_agg(DISTINCT proname, ' ' ORDER BY proname) FROM pg_proc
+			 WHERE 'principal' = ANY (proargnames) AND proallargtypes IS NULL AND proname LIKE 'idem\_%'}),
+		join(' ', sort keys %tested), 'these have a principal');
+	my $claim = q{SELECT token AS t FROM idem_begin('KEY NODE', principal => 'TENANT') \gset
+		};
+	my %functions = (
+		'complete, text' => [ q{SELECT idem_complete('KEY NODE', 201, 'a'::text, principal => 'TENANT', token => :t)}, 't' ],
+		'complete, bytea' => [ q{SELECT idem_complete('KEY NODE', 201, 'a'::bytea, principal => 'TENANT', token => :t)}, 't' ],
+		'complete, jsonb' => [ q{SELECT idem_complete('KEY NODE', 201, '{}'::jsonb, principal => 'TENANT', token => :t)}, 't' ],
+		'complete, json' => [ q{SELECT idem_complete('KEY NODE', 201, '{}'::json, principal => 'TENANT', token => :t)}, 't' ],
+		'fail, text' => [ q{SELECT idem_fail('KEY NODE', 'e', false, 500, 'a'::text, principal => 'TENANT', token => :t);
+			SELECT outcome || error FROM idem_begin('KEY NODE', principal => 'TENANT')}, 't replaye' ],
+		'fail, bytea' => [ q{SELECT idem_fail('KEY NODE', 'e', false, 500, 'a'::bytea, principal => 'TENANT', token => :t)}, 't' ],
+		'fail, jsonb' => [ q{SELECT idem_fail('KEY NODE', 'e', true, 500, '{}'::jsonb, principal => 'TENANT', token => :t, retry_after => '1h');
+			SELECT outcome FROM idem_begin('KEY NODE', principal => 'TENANT')}, 't retry_later' ],
+		'fail, json' => [ q{SELECT idem_fail('KEY NODE', 'e', false, 500, '{}'::json, principal => 'TENANT', token => :t)}, 't' ],
+		'extend' => [ q{SELECT idem_extend('KEY NODE', :t, '1h', principal => 'TENANT') > now() + interval '50 min'}, 't' ],
+		'checkpoint' => [ q{SELECT idem_checkpoint('KEY NODE', 'half', '{"a": 1}', principal => 'TENANT', token => :t) > now();
+			SELECT recovery_point, state FROM idem_get('KEY NODE', principal => 'TENANT')}, 't half|{"a": 1}' ],
+		'release' => [ q{SELECT idem_release('KEY NODE', principal => 'TENANT', token => :t);
+			SELECT idem_get('KEY NODE', principal => 'TENANT') IS NULL}, 't t' ],
+		'forget' => [ q{SELECT idem_complete('KEY NODE', 200, principal => 'TENANT', token => :t);
+			SELECT idem_forget('KEY NODE', principal => 'TENANT');
+			SELECT idem_forget('KEY NODE', principal => 'TENANT')}, 't t f' ]);
+	$functions{resolve} = [ q{SELECT idem_release('KEY NODE', principal => 'TENANT', token => :t);
+		SELECT 1 FROM idem_begin('KEY NODE', principal => 'TENANT', lease => '1us');
+		SELECT idem_resolve('KEY NODE', 'complete', principal => 'TENANT', status_code => 204);
+		SELECT outcome, status_code FROM idem_begin('KEY NODE', principal => 'TENANT')}, 't 1 t replay|204' ];
+	foreach my $name (sort keys %functions)
+	{
+		my ($sql, $expected) = @{ $functions{$name} };
+		is_everywhere(($claim . $sql) =~ s/KEY/$name/gr, $expected, $name);
+	}
+	is_everywhere(q{SELECT idem_get('nothing', principal => 'TENANT') IS NULL}, 't', 'get of nothing');
+	is_everywhere(q{SELECT (idem_get('nothing', principal => 'TENANT')).outcome IS NULL}, 't', 'a field of nothing');
+	is_everywhere(q{SELECT idem_once('once NODE', principal => 'TENANT'), idem_once('once NODE', principal => 'TENANT')}, 't|f', 'once');
+};
+
+subtest 'statements that are sent again and again' => sub {
+	# From the sixth execution on, a generic plan is a choice.
+	is_everywhere(
+		q{PREPARE b AS SELECT outcome FROM idem_begin($1, principal => $2);
+		PREPARE c AS SELECT idem_complete($1, 200, principal => $2);
+		} . join(';', map { my $k = ($_ + 1) >> 1; "BEGIN; EXECUTE b('prepared $k NODE', 'TENANT'); EXECUTE c('prepared $k NODE', 'TENANT'); COMMIT" }
+			  grep { $_ % 2 } 1 .. 16),
+		join(' ', ('execute t') x 8), 'prepared');
+	is_everywhere(q{BEGIN; DECLARE a CURSOR FOR SELECT outcome FROM idem_begin('cursor NODE', principal => 'TENANT');
+		FETCH a; DECLARE b CURSOR FOR SELECT c.outcome FROM generate_series(1, 2) i, idem_begin('cursor NODE' || i, principal => 'TENANT') c;
+		FETCH b; FETCH b; SELECT idem_complete('cursor NODE', 200, principal => 'TENANT'); COMMIT;
+		SELECT outcome FROM idem_begin('cursor NODE', principal => 'TENANT')},
+		'execute execute execute t replay', 'by a cursor');
+
+	my $pipelined = $coordinator->basedir . '/pipelined.sql';
+	my @work;
+	foreach my $number (1 .. 10)
+	{
+		push @work, (qq{begin;
+			select outcome from idem_begin('piped ' || :client_id || ' $number', principal => '$_');
+			insert into payment values ('$_', 'piped ' || :client_id || ' $number', 1);
+			select idem_complete('piped ' || :client_id || ' $number', principal => '$_');
+			commit;
+		}) foreach $here, $there;
+	}
+	append_to_file($pipelined, join("\n", '\startpipeline', @work, '\endpipeline', ''));
+	foreach my $node (@nodes)
+	{
+		foreach my $mode ('extended', 'prepared')
+		{
+			$node->command_ok([ 'pgbench', '-n', '-M', $mode, '-c', '2', '-t', '1', '-f', $pipelined, $node->connstr('postgres') ],
+				"pipelined, $mode, on " . $node->name);
+			is(join(' ', on_each(q{SELECT count(*) FROM idempotency.records WHERE key LIKE 'piped%' AND status = 'completed'})),
+				'40 40 40', 'each has completed');
+			is(try_sql($coordinator, q{SELECT count(*) FROM payment WHERE id LIKE 'piped%'}), '40', 'with one effect');
+			$coordinator->safe_psql('postgres', q{DELETE FROM payment WHERE id LIKE 'piped%'});
+			$coordinator->safe_psql('postgres', q{SELECT count(idem_forget(key, principal => principal)) FROM (
+				SELECT key, principal FROM idempotency.records WHERE key LIKE 'piped%' OFFSET 0) r});
+		}
+	}
+};
+
+subtest 'queries that Citus does not delegate' => sub {
+	my $lines = q{CREATE TEMP TABLE line (k text, p text);
+		COPY line FROM PROGRAM 'printf "1\tTENANT\n2\tTENANT\n3\tOTHER\n"';
+		};
+	foreach my $case (@everywhere)
+	{
+		my ($node, $tenant) = @$case;
+		my $other = $tenant eq $here ? $there : $here;
+		my $run = sub { return script($node, $tenant, ($lines . $_[0]) =~ s/OTHER/$other/gr) };
+		my $name = $node->name . " for $tenant";
+		is($run->(q{SELECT c.outcome FROM line, idem_begin('a NODE TENANT' || k, principal => 'TENANT') c}), 'execute execute execute', "keys of rows, $name");
+		is($run->(q{SELECT c.outcome FROM line, LATERAL idem_begin('b NODE TENANT' || k, principal => p) c}), 'execute execute execute', "principals of rows, $name");
+		is($run->(q{SELECT (idem_begin('c NODE TENANT' || k, principal => p)).outcome FROM line}), 'execute execute execute', "fields, $name");
+		is($run->(q{SELECT k FROM line WHERE idem_once('d NODE TENANT' || k, principal => p) ORDER BY k}), '1 2 3', "a batch fed by COPY, $name");
+		is($run->(q{SELECT k FROM line WHERE idem_once('d NODE TENANT' || k, principal => p)}), '', 'and never again');
+		is($run->(q{SELECT c.outcome FROM (VALUES ('1'), ('2')) v (k), LATERAL idem_begin('e NODE TENANT' || v.k, principal => 'TENANT') c}),
+			'execute execute', "VALUES, $name");
+		is($run->(q{COPY (SELECT c.outcome FROM line, idem_begin('f NODE TENANT' || k, principal => p) c) TO STDOUT}), 'execute execute execute', "COPY TO, $name");
+		is($run->(q{CREATE TEMP TABLE r AS SELECT c.outcome FROM line, idem_begin('g NODE TENANT' || k, principal => p) c; SELECT * FROM r}),
+			'execute execute execute', "CREATE TABLE AS, $name");
+		is($run->(q{SELECT outcome FROM idem_begin('h1 NODE TENANT', principal => 'TENANT') UNION ALL SELECT outcome FROM idem_begin('h2 NODE TENANT', principal => 'OTHER')}),
+			'execute execute', "UNION, $name");
+		is($run->(q{WITH c AS MATERIALIZED (SELECT c.* FROM line, idem_begin('i NODE TENANT' || k, principal => p) c)
+			SELECT c.outcome, count(p.id) FROM c LEFT JOIN payment p ON p.tenant = c.principal AND p.id = 'none' GROUP BY c.key, c.outcome}),
+			'execute|0 execute|0 execute|0', "joined with a distributed table, $name");
+
+		# The connection is busy with the rows, so the call can't be made, or can: all or nothing.
+		my $inserted = $run->(q{INSERT INTO payment SELECT p, 'j NODE TENANT' || k, 1 FROM line WHERE idem_once('j NODE TENANT' || k, principal => p) RETURNING 'in'});
+		like($inserted, qr/^(?:in in in|0A000)$/, "INSERT ... SELECT into a distributed table, $name");
+		my $count = $inserted eq '0A000' ? 0 : 3;
+		is(try_sql($coordinator, "SELECT count(*) FROM payment WHERE id LIKE 'j " . $node->name . " $tenant%'"), $count, 'the effects');
+		is(try_sql($coordinator, "SELECT count(*) FROM idempotency.records WHERE key LIKE 'j " . $node->name . " $tenant%'"), $count, 'as the records');
+	}
+};
+
+# Citus runs such a query on a shard, on the node that is asked where that has it.
+subtest 'within a query on the tenant\'s rows' => sub {
+	$coordinator->safe_psql('postgres', "INSERT INTO payment VALUES ('$here', 'row', 1), ('$there', 'row', 1)");
+	is_everywhere(q{SELECT c.outcome FROM payment p, idem_begin('within NODE', principal => 'TENANT') c WHERE p.tenant = 'TENANT' AND p.id = 'row'},
+		'execute', 'a claim');
+	is_everywhere(q{BEGIN; SELECT c.outcome FROM payment p, idem_begin('worked NODE', principal => 'TENANT') c WHERE p.tenant = 'TENANT' AND p.id = 'row';
+		INSERT INTO payment VALUES ('TENANT', 'worked NODE', 1); SELECT idem_complete('worked NODE', 200, principal => 'TENANT'); COMMIT;
+		SELECT outcome FROM idem_begin('worked NODE', principal => 'TENANT')}, 'execute t replay', 'with its work');
+	foreach my $case (@everywhere)
+	{
+		my ($node, $tenant) = @$case;
+		my $other = $tenant eq $here ? $there : $here;
+		my $own = $node == ($tenant eq $here ? $worker1 : $worker2);
+		is(script($node, $tenant, qq{SELECT c.outcome FROM payment p, idem_begin('other NODE', principal => '$other') c
+				WHERE p.tenant = 'TENANT' AND p.id = 'row'}),
+			$own ? 'execute' : '0A000', "of another tenant's key, on " . $node->name);
+	}
+};
+
+subtest 'a function of one\'s own' => sub {
+	$coordinator->safe_psql('postgres', q{
+		CREATE FUNCTION pay(tenant text, id text) RETURNS text LANGUAGE plpgsql AS $$
+		DECLARE c record;
+		BEGIN
+			SELECT * INTO c FROM idem_begin(pay.id, principal => pay.tenant);
+			IF c.outcome = 'execute' THEN
+				INSERT INTO payment VALUES (pay.tenant, pay.id, 1);
+				PERFORM * FROM idem_complete(pay.id, 200, 'paid'::text, principal => pay.tenant);
+			END IF;
+			RETURN c.outcome;
+		END $$;
+		SELECT create_distributed_function('pay(text, text)', 'tenant', colocate_with => 'payment', force_delegation => true)});
+	is_everywhere(q{SELECT pay('TENANT', 'own NODE'); SELECT pay('TENANT', 'own NODE');
+		BEGIN; SELECT pay('TENANT', 'block NODE'); ROLLBACK; BEGIN; SELECT pay('TENANT', 'block NODE'); COMMIT;
+		SELECT pay('TENANT', 'block NODE')}, 'execute replay execute execute replay', 'delegated as a whole');
+	is(try_sql($_, q{SELECT count(*) FROM payment WHERE id LIKE 'own %' OR id LIKE 'block %'}), '12', 'with one effect each') foreach @nodes;
+};
+
+subtest 'isolation levels and savepoints' => sub {
+	foreach my $level ('READ COMMITTED', 'REPEATABLE READ', 'SERIALIZABLE')
+	{
+		is_everywhere(qq{BEGIN ISOLATION LEVEL $level; SAVEPOINT a; SELECT outcome FROM idem_begin('$level NODE', principal => 'TENANT');
+			ROLLBACK TO a; SELECT outcome FROM idem_begin('$level NODE', principal => 'TENANT');
+			SAVEPOINT b; INSERT INTO payment VALUES ('TENANT', '$level NODE', 1); RELEASE b;
+			SAVEPOINT c; SELECT idem_complete('$level NODE', 200, principal => 'TENANT'); RELEASE c; COMMIT;
+			SELECT outcome FROM idem_begin('$level NODE', principal => 'TENANT')}, 'execute execute t replay', $level);
+	}
+	is(try_sql($coordinator, q{SELECT count(*) FROM payment WHERE id LIKE '%READ%' OR id LIKE 'SERIAL%'}), '18', 'with one effect each');
+};
+
+# A lower bound and no upper one: what is waited for ends only with the test.
+subtest 'nobody waits longer than they want to' => sub {
+	foreach my $case (@everywhere)
+	{
+		my ($node, $tenant) = @$case;
+		my $session = session($node);
+		ask($session, 'BEGIN');
+		is(outcome_in($session, 'held', principal => $tenant), 'execute', 'held by ' . $node->name);
+		foreach my $form (
+			q{SELECT outcome FROM idem_begin('held', principal => 'TENANT', wait => '30ms')},
+			q{SELECT (idem_begin('held', principal => 'TENANT', wait => '30ms')).outcome},
+			q{SELECT c.outcome FROM generate_series(1, 1) i, LATERAL idem_begin('held', principal => 'TENANT', wait => '30ms') c})
+		{
+			is(script($_, $tenant, $form), 'in_progress', $_->name . ' is told') foreach @nodes;
+		}
+		ask($session, 'ROLLBACK');
+		$session->quit;
+	}
+};
+
+done_testing();

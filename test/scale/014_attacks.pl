@@ -1,0 +1,99 @@
+# What callers do while records are distributed must not hurt them.
+use strict;
+use warnings FATAL => 'all';
+
+use FindBin;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+use lib $FindBin::RealBin, "$FindBin::RealBin/../tap";
+use Citus;
+use Idem;
+
+my @nodes = new_cluster();
+my ($coordinator) = @nodes;
+my $tenant = principal_on($nodes[1]);
+
+# As a dump of another cluster leaves it.
+$coordinator->safe_psql('postgres', q{
+	CREATE ROLE app LOGIN;
+	SELECT idem_grant('app');
+	INSERT INTO idempotency.granted VALUES ('app', false), ('gone', true)});
+
+# Whoever lives on the coordinator is nobody where the record will be.
+my $holder = session($coordinator);
+is(outcome_in($holder, 'held', principal => $tenant, hold => \'true'), 'execute', 'a claim is held');
+
+subtest 'a caller who has looked and then claims' => sub {
+	my $caller = session($coordinator);
+	ask($caller, 'BEGIN');
+	is(ask($caller, "SELECT idem_get('looked', principal => '$tenant') IS NULL"), 't', 'looks');
+	my $owner = session($coordinator);
+	ask_later($owner, q{SELECT 'distributed' FROM idem_distribute('payment')});
+	wait_until {
+		$coordinator->safe_psql('postgres', q{
+			SELECT count(*) > 0 FROM pg_locks WHERE mode = 'AccessExclusiveLock' AND NOT granted}) eq 't'
+	} 'the distribution';
+	is(outcome_in($caller, 'looked', principal => $tenant), 'execute', 'claims while the distribution waits');
+	is(ask($caller, "SELECT idem_complete('looked', 200, principal => '$tenant')"), 't', 'completes');
+	is(ask($caller, 'COMMIT'), '', 'commits');
+	is(ask($owner), 'distributed', 'and then the records are distributed');
+	$_->quit foreach $caller, $owner;
+};
+
+is($_, 'app|f', 'granted is what roles have') foreach on_each('SELECT * FROM idempotency.granted');
+is(begin_claim($_, 'looked', principal => $tenant)->{outcome}, 'replay', $_->name . ' replays') foreach @nodes;
+is(begin_claim($_, 'held', principal => $tenant)->{outcome}, 'in_progress', 'the claim is still held, says ' . $_->name)
+  foreach @nodes;
+$holder->quit;
+
+# On the node that has the shard, where Citus runs such a query itself.
+subtest 'a call within a query on the tenant\'s rows' => sub {
+	$coordinator->safe_psql('postgres', "INSERT INTO payment VALUES ('$tenant', 'row', 1)");
+	foreach my $node (@nodes)
+	{
+		my $name = $node->name;
+		is(try_sql($node, "SELECT idem_once('$name ' || id, principal => tenant) FROM payment WHERE tenant = '$tenant'"),
+			't', "asked on $name");
+	}
+};
+
+# To the other node Citus sends it as the session prints it, and the first twelve days of a month could be
+# another month there.
+subtest 'a time is the same on every node' => sub {
+	foreach my $node (@nodes)
+	{
+		my $name = $node->name;
+		is(try_sql($node, qq{
+				SET DateStyle = 'SQL, DMY';
+				WITH claim AS MATERIALIZED (
+					SELECT * FROM idem_begin('sent $name', principal => '$tenant',
+						first_sent => date_trunc('year', now()) - interval '7 weeks'))
+				SELECT outcome FROM claim}),
+			'expired', "asked on $name, long ago");
+		is(try_sql($node, qq{
+				SET DateStyle = 'SQL, DMY';
+				WITH claim AS MATERIALIZED (
+					SELECT * FROM idem_begin('sent now $name', principal => '$tenant', first_sent => now()))
+				SELECT outcome FROM claim}),
+			'execute', "asked on $name, now");
+	}
+};
+
+# The row of a role that was dropped stays in idempotency.granted.
+subtest 'a role that has the name of an operator' => sub {
+	$coordinator->safe_psql('postgres', q{
+		CREATE ROLE bob LOGIN;
+		SELECT idem_grant('bob', operator => true);
+		DROP OWNED BY bob;
+		DROP ROLE bob;
+		CREATE ROLE bob LOGIN;
+		SELECT idem_grant('bob')});
+	my $may = 'SELECT idem_cleanup(1)';
+	is(try_sql($_, "SET ROLE bob; $may"), '42501', 'is none on ' . $_->name) foreach @nodes;
+	$coordinator->safe_psql('postgres', q{SELECT idem_grant('bob', operator => true); SELECT idem_grant('bob')});
+	is(try_sql($_, "SET ROLE bob; $may"), '0', 'stays one when it is, on ' . $_->name) foreach @nodes;
+};
+
+done_testing();
