@@ -357,9 +357,10 @@ test_client() {
 }
 
 # The sources, beside what was made of them the last time: a language's tools put that next to them.
+# The server for C++ takes its HTTP from the example.
 copy_clients() {
     local list=$WORK/clients.list
-    (cd "$ROOT" && find clients -type d \( -name node_modules -o -name dist -o -name target -o -name build \
+    (cd "$ROOT" && find clients examples/payments -type d \( -name node_modules -o -name dist -o -name target -o -name build \
         -o -name .venv -o -name __pycache__ -o -name '*.egg-info' \) -prune -o -type f -print | LC_ALL=C sort) >"$list"
     mkdir -p "$BUILD/languages"
     # What is there no longer.
