@@ -1,0 +1,183 @@
+"""The same on Flask and on Django: EXAMPLE=flask or EXAMPLE=django, beside the suite's ordinary run."""
+
+import base64
+import json
+import os
+import signal
+
+from psycopg_pool import ConnectionPool
+from werkzeug.serving import WSGIRequestHandler, make_server
+
+INFO = f"application_name={os.environ.get('PGAPPNAME', 'example')} connect_timeout=5"
+others = ConnectionPool(INFO, min_size=2, max_size=40, open=True, reconnect_timeout=1, kwargs={"autocommit": True})
+runs = {}  # of handlers that are to fail, by key
+
+
+def hook(name):
+    def tell(event):
+        if event.outcome == "unavailable":
+            return  # nobody could be told
+        with others.connection(timeout=2) as connection:
+            connection.execute(
+                "INSERT INTO hook (name, scope, key, attempt, outcome) VALUES (%s, %s, %s, %s, %s)",
+                (name, event.scope, event.key, event.attempt, event.outcome),
+            )
+
+    return tell
+
+
+COMMON = {
+    "database_timeout": 2, "on_execute": hook("execute"), "on_replay": hook("replay"),
+    "on_refusal": hook("refusal"), "on_lease_lost": hook("lease_lost"),
+}  # fmt: skip
+
+
+def insert(run, claim, note):
+    run("INSERT INTO effect (principal, key, note) VALUES (%s, %s, %s)", (claim.principal, claim.key or "", note))
+
+
+def insert_aside(claim, note):
+    with others.connection() as connection:
+        insert(connection.execute, claim, note)
+
+
+def run_in(client, sql, values=()):
+    if hasattr(client, "execute"):
+        client.execute(sql, values)
+        return
+    with client.cursor() as cursor:  # Django's
+        cursor.execute(sql, values)
+
+
+def effect(claim, note):
+    if claim.kind == "transactional":
+        insert(lambda sql, values: run_in(claim.client, sql, values), claim, note)
+    else:
+        claim.step("effect", lambda: insert_aside(claim, note))
+
+
+def gate(number):
+    with others.connection() as connection:
+        connection.execute("SELECT pg_advisory_lock_shared(%s)", (number,))
+        connection.execute("SELECT pg_advisory_unlock_shared(%s)", (number,))
+
+
+def work(claim, body, kind):
+    """Status, fields, body."""
+    order = json.loads(body) if kind == "application/json" else None
+    if not isinstance(order, dict):
+        effect(claim, "raw")
+        return 200, [("Content-Type", kind)] if kind else [], body
+    if "gate" in order:
+        gate(order["gate"])
+    if "effect" in order:
+        effect(claim, order["effect"])
+    if order.get("serialization_failures"):
+        runs[claim.key] = runs.get(claim.key, 0) + 1
+        if runs[claim.key] <= order["serialization_failures"]:
+            run_in(claim.client, "DO $$ BEGIN RAISE SQLSTATE '40001'; END $$")
+    if order.get("hang"):
+        claim.lost.wait()
+        insert_aside(claim, "lost")
+    if order.get("throw"):
+        raise RuntimeError("thrown by the handler")
+    if order.get("exit"):
+        os._exit(3)
+    content = base64.b64decode(order.get("body", "")) * order.get("repeat", 1)
+    return order.get("status", 201), [tuple(pair) for pair in order.get("headers", ())], content
+
+
+def pieces(content):
+    return [content[at : at + 100] for at in range(0, len(content), 100)]
+
+
+ROUTES = {
+    "/transactional": {},
+    "/leased": {"lease": 2},
+    "/generate": {"missing_key": "generate"},
+    "/derive": {"missing_key": "derive", "window": 2},
+    "/pass": {"missing_key": "pass"},
+    "/configured": {
+        "statuses": {"in_progress": 425, "mismatch": 400, "unavailable": 500}, "key_header": "X-Request-Key",
+        "replay_header": "X-Replay", "echo_key": True, "exclude": ["ts"], "keep": lambda status: True, "ttl": 1,
+    },
+    "/small": {"max_request_bytes": 1000, "max_answer_bytes": 1000},
+    "/omit": {"max_answer_bytes": 1000, "omit_large_answers": True},
+    "/unprotected": {"unprotected_without_database": True},
+    "/streamed": {},
+}  # fmt: skip
+
+
+def protected(keys, path):
+    return (keys.leased if path == "/leased" else keys.transactional)(**ROUTES[path])
+
+
+def flask_app():
+    from flask import Flask, Response, request
+
+    from idempotency_postgres.flask import Idempotency, bearer, claim
+    from idempotency_postgres.psycopg import database
+
+    app = Flask(__name__)
+    pool = ConnectionPool(INFO, min_size=2, max_size=10, open=True, reconnect_timeout=1)
+    keys = Idempotency(database(pool), principal=bearer, **COMMON)
+
+    def view():
+        status, fields, content = work(claim(), request.get_data(), request.headers.get("Content-Type"))
+        response = Response(pieces(content) if request.path == "/streamed" else content, status)
+        for name, value in fields:
+            (response.headers.set if name.lower() == "content-type" else response.headers.add)(name, value)
+        return response
+
+    for path in ROUTES:
+        app.add_url_rule(path, path, protected(keys, path)(view), methods=["POST"])
+    app.add_url_rule("/health", "health", lambda: "well")
+    return app
+
+
+def django_app():
+    from django.conf import settings
+    from django.core.wsgi import get_wsgi_application
+    from django.http import HttpResponse, StreamingHttpResponse
+    from django.urls import path as route
+
+    settings.configure(
+        DEBUG=False, ALLOWED_HOSTS=["*"], ROOT_URLCONF=__name__, SECRET_KEY="example", MIDDLEWARE=[],
+        DATA_UPLOAD_MAX_MEMORY_SIZE=None,
+        DATABASES={"default": {
+            "ENGINE": "django.db.backends.postgresql", "NAME": os.environ["PGDATABASE"], "USER": os.environ["PGUSER"],
+            "HOST": os.environ["PGHOST"], "PORT": os.environ["PGPORT"],
+            "OPTIONS": {"application_name": os.environ.get("PGAPPNAME", "example"), "connect_timeout": 2},
+        }},
+    )  # fmt: skip
+    from idempotency_postgres.django import Idempotency, bearer, claim
+
+    keys = Idempotency(principal=bearer, **COMMON)
+
+    def view(request):
+        status, fields, content = work(claim(), request.body, request.headers.get("Content-Type"))
+        kind = StreamingHttpResponse if request.path == "/streamed" else HttpResponse
+        response = kind(pieces(content) if request.path == "/streamed" else content, status=status)
+        for name, value in fields:
+            response[name] = value
+        return response
+
+    global urlpatterns
+    urlpatterns = [route(path[1:], protected(keys, path)(view)) for path in ROUTES]
+    urlpatterns.append(route("health", lambda request: HttpResponse("well")))
+    return get_wsgi_application()
+
+
+class Handler(WSGIRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log(self, *_):
+        pass
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+    app = {"flask": flask_app, "django": django_app}[os.environ["EXAMPLE"]]()
+    server = make_server("127.0.0.1", int(os.environ["PORT"]), app, threaded=True, request_handler=Handler)
+    print("ready", flush=True)
+    server.serve_forever()

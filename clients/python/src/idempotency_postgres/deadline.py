@@ -1,0 +1,161 @@
+"""Moments at which something is to happen: of threads by one thread for all, of tasks by their loop."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+from .errors import DatabaseLate
+
+
+class Timer(Protocol):
+    def cancel(self) -> None: ...
+
+
+After = Callable[[float, Callable[[], None]], Timer]
+
+
+class _Entry:
+    def __init__(self, call: Callable[[], None]) -> None:
+        self.call: Callable[[], None] | None = call
+
+    def cancel(self) -> None:
+        self.call = None
+
+
+class Timers:
+    """A thread that calls functions, which must not take long."""
+
+    def __init__(self) -> None:
+        self._forget()
+        os.register_at_fork(after_in_child=self._forget)
+
+    def _forget(self) -> None:
+        self._entries: list[tuple[float, int, _Entry]] = []
+        self._count = itertools.count()
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+
+    def after(self, seconds: float, call: Callable[[], None]) -> Timer:
+        entry = _Entry(call)
+        with self._changed:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="idempotency timers", daemon=True)
+                self._thread.start()
+            heapq.heappush(self._entries, (time.monotonic() + max(0, seconds), next(self._count), entry))
+            if self._entries[0][2] is entry:
+                self._changed.notify()
+        return entry
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                while not self._entries or self._entries[0][0] > time.monotonic():
+                    self._changed.wait(self._entries[0][0] - time.monotonic() if self._entries else None)
+                _, _, entry = heapq.heappop(self._entries)
+            call = entry.call
+            if call is not None:
+                call()
+
+
+_timers = Timers()
+after_in_thread: After = _timers.after
+
+
+def after_in_loop(seconds: float, call: Callable[[], None]) -> Timer:
+    return asyncio.get_running_loop().call_later(max(0, seconds), call)
+
+
+class Deadline:
+    """Counts the time that the database takes, and not the handler's. What is late loses its connection."""
+
+    def __init__(self, limit: float, after: After) -> None:
+        self.limit = limit
+        self.expired = False
+        self._after = after
+        self._timer: Timer | None = None
+        self._end = 0.0
+        self._close: Callable[[], Any] | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def remaining(self) -> float:
+        """For what has a timeout of its own, such as a pool."""
+        return max(0.001, self._end - time.monotonic())
+
+    @property
+    def over(self) -> bool:
+        return self.expired or time.monotonic() > self._end - 0.01
+
+    @property
+    def error(self) -> DatabaseLate:
+        return DatabaseLate(f"the database did not answer within {self.limit} s")
+
+    def start(self) -> None:
+        self.stop()
+        self._end = time.monotonic() + self.limit
+        self._timer = self._after(self.limit, self._expire)
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def check(self) -> None:
+        """Raises where the time was up before."""
+        if self.expired:
+            raise self.error
+
+    @contextmanager
+    def watch(self, close: Callable[[], Any]) -> Iterator[None]:
+        """`close` breaks the connection; it is called from another thread, or in the loop."""
+        with self._lock:
+            self._close = close
+            if self.expired:
+                close()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._close = None
+
+    def _expire(self) -> None:
+        with self._lock:
+            self.expired = True
+            if self._close is not None:
+                self._close()
+
+
+@contextmanager
+def breaking(connection: Any, deadline: Deadline) -> Iterator[None]:
+    """Lets `deadline` break a driver's connection: whoever waits for it wakes up."""
+    if hasattr(connection, "terminate"):  # asyncpg
+        with deadline.watch(connection.terminate):
+            yield
+        return
+    try:
+        descriptor = connection.fileno()
+    except Exception:  # closed before, or a driver that says nothing of its socket
+        yield
+        return
+    # A descriptor of our own: the driver's may have been closed and belong to something else by then.
+    own = socket.socket(fileno=os.dup(descriptor))
+    try:
+        with deadline.watch(lambda: _shut_down(own)):
+            yield
+    finally:
+        own.close()
+
+
+def _shut_down(own: socket.socket) -> None:
+    try:
+        own.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        pass

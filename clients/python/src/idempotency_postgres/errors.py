@@ -1,0 +1,85 @@
+"""What a failure of the database looks like, whichever driver has met it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+
+class DatabaseAway(Exception):
+    """The database could not be reached, or did not answer in time."""
+
+
+class DatabaseLate(DatabaseAway):
+    """It has taken the whole of its time."""
+
+
+class LeaseLost(Exception):
+    """The claim belongs to somebody else now, or may: what is done from here on is not recorded."""
+
+
+class AnswerTooLarge(Exception):
+    """An answer that can't be kept."""
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """SQLAlchemy wraps what drivers throw (`orig`), Django has it as the cause."""
+    seen: list[BaseException] = []
+    todo = [error]
+    while todo:
+        one = todo.pop(0)
+        if any(one is other for other in seen):
+            continue
+        seen.append(one)
+        yield one
+        todo += [e for e in (getattr(one, "orig", None), one.__cause__) if isinstance(e, BaseException)]
+
+
+def sqlstate(error: BaseException) -> str | None:
+    for one in _chain(error):
+        for name in ("sqlstate", "pgcode"):
+            state = getattr(one, name, None)
+            if isinstance(state, str) and re.fullmatch("[0-9A-Z]{5}", state):
+                return state
+    return None
+
+
+_DRIVERS = {"psycopg", "psycopg_pool", "psycopg2", "asyncpg", "sqlalchemy", "django"}
+_LOST = {"OperationalError", "InterfaceError", "PoolTimeout", "PoolClosed", "InternalClientError"}
+
+
+def is_connection_lost(error: BaseException, from_handler: bool = False) -> bool:
+    """The connection is gone, or none was to be had."""
+    state = sqlstate(error)
+    if state is not None:
+        return re.match("08|53|57P", state) is not None
+    for one in _chain(error):
+        if isinstance(one, DatabaseAway) or getattr(one, "connection_invalidated", False):
+            return True
+        # A handler's own calls over the network fail with these, too.
+        if not from_handler and isinstance(one, (OSError, TimeoutError)) or _is_timeout(one) and not from_handler:
+            return True
+        for kind in type(one).__mro__:
+            if kind.__module__.split(".")[0] in _DRIVERS and kind.__name__ in _LOST and not _is_misuse(one):
+                return True
+    return False
+
+
+def _is_timeout(error: BaseException) -> bool:
+    # asyncio's was not the builtin one before Python 3.11; SQLAlchemy's is of its pool
+    return type(error).__name__ == "TimeoutError"
+
+
+def _is_misuse(error: BaseException) -> bool:
+    """asyncpg's InterfaceError is also what it says to wrong calls."""
+    return type(error).__module__.startswith("asyncpg") and "clos" not in str(error)
+
+
+def is_transient(error: BaseException, from_handler: bool = False) -> bool:
+    """Another run of the transaction may succeed."""
+    return (sqlstate(error) or "").startswith("40") or is_connection_lost(error, from_handler)
+
+
+def is_lost(error: BaseException) -> bool:
+    """ID404 and ID409: no claim with this token."""
+    return sqlstate(error) in ("ID404", "ID409")

@@ -1,0 +1,79 @@
+"""FastAPI: a decorator below the path operation's, and `app.router.route_class = keys.route_class`."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from fastapi.routing import APIRoute
+from starlette.requests import Request
+from starlette.types import Receive, Scope, Send
+
+from . import asgi
+from .asgi import bearer, protect
+from .database import Tx
+from .route import Kind, current
+
+__all__ = ["Idempotency", "IdempotentRoute", "bearer", "claim"]
+F = TypeVar("F", bound=Callable[..., Any])
+_MARK = "__idempotency__"
+
+
+async def claim() -> Any:
+    """A dependency: `own: Annotated[Transactional, Depends(claim)]`."""
+    from .route import claim as current_claim
+
+    return current_claim()
+
+
+class IdempotentRoute(APIRoute):
+    """FastAPI reads and parses a body before it calls a path operation; the claim comes before that."""
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        route = getattr(self.endpoint, _MARK, None)
+        if route is None or scope["method"] not in (self.methods or ()):
+            await super().handle(scope, receive, send)
+        else:
+            await protect(route, super().handle, Request, scope, receive, send)
+
+
+class Idempotency(asgi.Idempotency[Tx]):
+    """What all routes of a service have in common, and two ways to make one."""
+
+    route_class = IdempotentRoute
+
+    def transactional(self, **options: Any) -> Callable[[F], F]:  # type: ignore[override]
+        return self._mark("transactional", options)
+
+    def leased(self, **options: Any) -> Callable[[F], F]:  # type: ignore[override]
+        return self._mark("leased", options)
+
+    def _mark(self, kind: Kind, options: dict[str, Any]) -> Callable[[F], F]:
+        route = self.route(kind, options)
+
+        def decorator(function: F) -> F:
+            if inspect.iscoroutinefunction(function):
+
+                @functools.wraps(function)
+                async def checked(*args: Any, **kwargs: Any) -> Any:
+                    _check()
+                    return await function(*args, **kwargs)
+            else:
+
+                @functools.wraps(function)
+                def checked(*args: Any, **kwargs: Any) -> Any:
+                    _check()
+                    return function(*args, **kwargs)
+
+            setattr(checked, _MARK, route)
+            return checked  # type: ignore[return-value]
+
+        return decorator
+
+
+def _check() -> None:
+    """A forgotten route class must not mean a route without protection."""
+    if current.get() is None:
+        raise RuntimeError("idempotency: set route_class=keys.route_class on the router of this path operation")

@@ -1,0 +1,439 @@
+"""The three ways to do a thing once, without HTTP.
+
+No function here hands out a claim that somebody has to complete: work returns its answer, or raises, and
+the claim is ended for it, once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import json
+import random
+import threading
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic, Literal, TypeVar, Union, overload
+
+from .claim import Answer, Record, Request, stored_headers
+from .database import AnyDatabase, AsyncDatabase, Database, Io, Rows, Tx, drive, io_of, settled
+from .deadline import Deadline
+from .errors import DatabaseAway, DatabaseLate, LeaseLost, is_lost, is_transient
+from .heartbeat import Heartbeat, TaskHeartbeat, ThreadHeartbeat, now
+from .statements import BEGIN, CHECKPOINT, COMPLETE, EXTEND, FAIL, ONCE, Value, milliseconds, text_array
+
+T = TypeVar("T")
+Refusal = Literal["in_progress", "mismatch", "expired", "retry_later", "exhausted", "unknown"]
+
+
+@dataclass(frozen=True)
+class Result:
+    """What became of a request."""
+
+    outcome: str
+    """`executed`, `replay`, `not_kept`, `failed` (a record without an answer), or why it was refused."""
+    answer: Answer | None = None
+    record: Record | None = None
+
+
+def keep_by_default(status: int) -> bool:
+    """All but what another attempt may cure, and what is the server's own fault."""
+    return status < 500 and status not in (408, 425, 429)
+
+
+@dataclass(frozen=True)
+class Settings:
+    attempts: int = 5
+    database_timeout: float = 10.0
+    keep: Callable[[int], bool] = keep_by_default
+    drop_headers: tuple[str, ...] = ()
+    lease: float = 30.0
+    on_claim: Callable[[Record], None] = lambda record: None
+    on_lease_lost: Callable[[Record], None] = lambda record: None
+
+
+@dataclass(frozen=True)
+class Transactional(Generic[Tx]):
+    """What work is given that has its claim in a transaction."""
+
+    client: Tx
+    """The transaction that holds the claim: a connection or a session, as the adapter says."""
+    key: str | None
+    scope: str
+    principal: str
+    attempt: int = 1
+    protected: bool = True
+    """False where it runs without a claim, by the route's options."""
+    kind: str = "transactional"
+
+
+@dataclass(frozen=True)
+class _LeasedClaim:
+    key: str | None
+    scope: str
+    principal: str
+    attempt: int
+    """1 for the first, and one more for each that came after a failure or a crash."""
+    recovery_point: str | None
+    """The name of the last step that an attempt has done."""
+    state: Mapping[str, Any]
+    """What the steps returned that are done, by their names."""
+    lost: threading.Event
+    """Set when the lease is lost or may have ended: the work has to stop."""
+    _step: Callable[[str, Callable[[], Any]], Any] = field(repr=False)
+    protected: bool = True
+    kind: str = "leased"
+
+    def check(self) -> None:
+        """Raises LeaseLost where the work has to stop."""
+        if self.lost.is_set():
+            raise LeaseLost("the claim is lost: nothing more may be done")
+
+
+class Leased(_LeasedClaim):
+    """What work is given whose claim has a lease, in a thread."""
+
+    def step(self, name: str, work: Callable[[], T]) -> T:
+        """Does a part of the work, and notes that and what it returned, a value of JSON.
+
+        An attempt that comes later gets what it returned, and does not do it again. A crash between the
+        work and the note does it again: what it calls has to know keys, too; derive one from this claim's.
+        """
+        return drive(self._step(name, work))
+
+
+class AsyncLeased(_LeasedClaim):
+    """The same in a task, which is cancelled when the lease is lost."""
+
+    async def step(self, name: str, work: Callable[[], Awaitable[T] | T]) -> T:
+        return await self._step(name, work)
+
+
+# ---- transactional ----
+
+
+class _NotKept(Exception):
+    """Carries an answer out of a transaction that is to be rolled back."""
+
+    def __init__(self, result: Result) -> None:
+        self.result = result
+
+
+class _Thrown(Exception):
+    """What the work raised is told from what our own statements met."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+
+TransactionalWork = Callable[[Transactional[Tx]], Union[Answer, Awaitable[Answer]]]
+
+
+async def run_transactionally(io: Io[Tx], request: Request, work: TransactionalWork[Tx], settings: Settings) -> Result:
+    async def call() -> Result:
+        async with _Transaction(io, settings) as own:
+            record = await _begin(functools.partial(io.query, own.tx), request, None)
+            own.deadline.check()  # nobody waits for this any more: the work must not be done
+            if record.outcome != "execute":
+                return _refusal_or_replay(record)
+            settings.on_claim(record)
+            claim = Transactional(own.tx, record.key, request.scope, request.principal, record.attempt or 1)
+            answer = await own.let(work, claim)
+            if not settings.keep(answer.status):
+                raise _NotKept(Result("not_kept", answer, record))
+            await io.query(own.tx, COMPLETE, _completion(request, answer, record.token, settings))
+            own.deadline.check()
+            return Result("executed", answer, record)
+
+    return await _again(io, settings, call)
+
+
+async def run_once(io: Io[Tx], request: Request, work: Callable[[Tx], Any], settings: Settings) -> bool:
+    async def call() -> bool:
+        async with _Transaction(io, settings) as own:
+            (row,) = await io.query(own.tx, ONCE, [request.key, request.scope, request.principal])
+            own.deadline.check()
+            if row["first"]:
+                await own.let(work, own.tx)
+            return bool(row["first"])
+
+    return await _again(io, settings, call)
+
+
+async def run_unclaimed(io: Io[Tx], claim: Transactional[Any], work: TransactionalWork[Tx], settings: Settings) -> Answer:
+    """In a transaction without a claim, with the same deadlines and retries."""
+
+    async def call() -> Result:
+        async with _Transaction(io, settings) as own:
+            answer = await own.let(work, replace(claim, client=own.tx))
+            if not settings.keep(answer.status):
+                raise _NotKept(Result("not_kept", answer))
+            return Result("executed", answer)
+
+    answer = (await _again(io, settings, call)).answer
+    assert answer is not None
+    return answer
+
+
+class _Transaction(Generic[Tx]):
+    """One of the database's, whose time does not count while the work is at work."""
+
+    def __init__(self, io: Io[Tx], settings: Settings) -> None:
+        self.deadline = Deadline(settings.database_timeout, io.after)
+        self._manager = io.transaction(self.deadline)
+
+    async def __aenter__(self) -> _Transaction[Tx]:
+        self.deadline.start()
+        try:
+            self.tx = await self._manager.__aenter__()
+        except BaseException as error:
+            self._end(error)
+            raise
+        self.deadline.start()
+        return self
+
+    async def __aexit__(self, *raised: Any) -> None:
+        self.deadline.start()  # for COMMIT or ROLLBACK
+        try:
+            await self._manager.__aexit__(*raised)
+        except BaseException as error:
+            self._end(error)
+            raise
+        self._end(raised[1])
+
+    def _end(self, error: BaseException | None) -> None:
+        self.deadline.stop()
+        if isinstance(error, Exception) and not isinstance(error, (_Thrown, _NotKept)) and self.deadline.over:
+            raise self.deadline.error from error
+
+    async def let(self, work: Callable[..., Any], argument: Any) -> Any:
+        self.deadline.stop()
+        try:
+            result = await settled(work(argument))
+        except Exception as error:
+            raise _Thrown(error) from error
+        self.deadline.start()
+        return result
+
+
+async def _again(io: Io[Any], settings: Settings, call: Callable[[], Awaitable[T]]) -> T:
+    """Repeats what a conflict or a lost connection has ended, the whole of it.
+
+    Also where the answer to COMMIT got lost and nobody knows: the same key is told `replay` if it was
+    done, `execute` if not.
+    """
+    late = attempt = 0
+    while True:
+        attempt += 1
+        try:
+            return await call()
+        except _NotKept as end:
+            return end.result  # type: ignore[return-value]
+        except Exception as caught:
+            raised = caught
+        cause = raised.error if isinstance(raised, _Thrown) else raised
+        if not is_transient(cause, from_handler=isinstance(raised, _Thrown)):
+            raise cause
+        # Each of these has taken the whole of its time; a second one asks what became of a COMMIT.
+        late += isinstance(raised, DatabaseLate)
+        if attempt >= settings.attempts or late == 2:
+            raise DatabaseAway("the database could not do it") from cause
+        await io.pause(0.02 * 2 ** (attempt - 1) * (0.5 + random.random()))
+
+
+# ---- leased ----
+
+LeasedWork = Callable[[Any], Union[Answer, Awaitable[Answer]]]
+
+
+async def run_leased(io: Io[Tx], request: Request, work: LeasedWork, settings: Settings) -> Result:
+    limit = settings.database_timeout
+    sent = 0.0
+
+    async def claim() -> Record:
+        nonlocal sent
+        sent = now()
+        within = limit + (request.wait or 0)
+        return await _begin(lambda text, values: io.statement(within, text, values), request, settings.lease)
+
+    record = await _again(io, settings, claim)
+    if record.outcome != "execute":
+        return _refusal_or_replay(record)
+    settings.on_claim(record)
+    name: list[Value] = [request.scope, request.principal]
+    token = str(record.token)
+    lost = Result("in_progress")
+    heart = _heartbeat(io)(
+        settings.lease, sent, io.after,
+        lambda within: io.statement(min(limit, within), EXTEND, [record.key, token, *name]),
+        lambda: settings.on_lease_lost(record),
+    )  # fmt: skip
+
+    async def end(text: str, values: list[Value]) -> bool:
+        try:
+            await _again(io, settings, lambda: io.statement(limit, text, values))
+        except Exception as error:
+            if is_lost(error):
+                return False
+            raise
+        return True
+
+    async def fail(reason: str) -> bool:
+        return await end(FAIL, [record.key, reason.replace("\0", ""), *name, token])
+
+    try:
+        answer = await heart.run(lambda: settled(work(_handle(io, request, record, heart, settings))))
+    except BaseException as error:
+        if heart.lost.is_set() and isinstance(error, (Exception, asyncio.CancelledError)):
+            return lost
+        # That the work has failed is told even if that can't be noted.
+        try:
+            if not await fail(str(error) or type(error).__name__):
+                return lost
+        except Exception:
+            pass
+        raise
+    if heart.lost.is_set():
+        return lost
+    if not settings.keep(answer.status):
+        return Result("not_kept", answer, record) if await fail(f"status {answer.status}") else lost
+    try:
+        if not await end(COMPLETE, _completion(request, answer, record.token, settings)):
+            settings.on_lease_lost(record)
+            return lost
+    except DatabaseAway:
+        raise
+    except Exception as error:
+        # It can't be kept; the work is done nevertheless.
+        try:
+            await fail(f"the answer can't be stored: {error}")
+        except Exception:
+            pass
+        raise
+    return Result("executed", answer, record)
+
+
+def _heartbeat(io: Io[Any]) -> Callable[..., Heartbeat]:
+    if io.is_async:
+        return TaskHeartbeat
+
+    def make(*arguments: Any) -> Heartbeat:
+        heart = ThreadHeartbeat(*arguments)
+        heart.at_end = getattr(io.db, "close_thread", None)  # of a driver that has a connection for each thread
+        return heart
+
+    return make
+
+
+def _handle(io: Io[Any], request: Request, record: Record, heart: Heartbeat, settings: Settings) -> _LeasedClaim:
+    state: dict[str, Any] = dict(record.state or {})
+
+    async def step(name: str, work: Callable[[], Any]) -> Any:
+        if name in state:
+            return state[name]
+        heart.check()
+        result = await settled(work())
+        following = json.dumps({**state, name: result})
+
+        async def note() -> None:
+            sent = now()
+            values: list[Value] = [record.key, name, following, request.scope, request.principal, str(record.token)]
+            await io.statement(settings.database_timeout, CHECKPOINT, values)
+            heart.succeeded(sent)
+
+        try:
+            await _again(io, settings, note)
+        except Exception as error:
+            if is_lost(error):
+                heart.lose(error)
+                heart.check()
+            raise
+        state[name] = result
+        return result
+
+    kind = AsyncLeased if io.is_async else Leased
+    return kind(
+        record.key, request.scope, request.principal, record.attempt or 1, record.recovery_point, state, heart.lost, step
+    )
+
+
+# ---- what both have ----
+
+
+async def _begin(query: Callable[[str, list[Value]], Awaitable[Rows]], request: Request, lease: float | None) -> Record:
+    values: list[Value] = [
+        request.key, request.json, request.fingerprint, request.method, request.target, text_array(request.exclude),
+        request.scope, request.principal, milliseconds(request.ttl), milliseconds(lease), milliseconds(request.wait),
+        request.holder,
+    ]  # fmt: skip
+    (row,) = await query(BEGIN, values)
+    return Record.of(row)
+
+
+def _completion(request: Request, answer: Answer, token: int | None, settings: Settings) -> list[Value]:
+    headers = stored_headers(answer.headers, settings.drop_headers)
+    number = None if token is None else str(token)
+    return [request.key, str(answer.status), answer.body, headers, request.scope, request.principal, number]
+
+
+def _refusal_or_replay(record: Record) -> Result:
+    if record.outcome != "replay":
+        return Result(record.outcome, None, record)
+    answer = record.replay()
+    return Result("failed" if answer is None else "replay", answer, record)
+
+
+# ---- as they are called ----
+
+
+@overload
+def transactionally(
+    db: AsyncDatabase[Tx], request: Request, work: Callable[[Transactional[Tx]], Awaitable[Answer]], settings: Settings = ...
+) -> Awaitable[Result]: ...
+@overload
+def transactionally(
+    db: Database[Tx], request: Request, work: Callable[[Transactional[Tx]], Answer], settings: Settings = ...
+) -> Result: ...
+def transactionally(db: AnyDatabase[Any], request: Request, work: Any, settings: Settings = Settings()) -> Any:
+    """Claim, work and answer in one transaction.
+
+    What `work` raises, and answers that are not to be kept, roll everything back, and the key is free.
+    With an asynchronous database, `work` is asynchronous, and so is this.
+    """
+    return _called(db, lambda io: run_transactionally(io, request, work, settings))
+
+
+@overload
+def leased(
+    db: AsyncDatabase[Any], request: Request, work: Callable[[AsyncLeased], Awaitable[Answer]], settings: Settings = ...
+) -> Awaitable[Result]: ...
+@overload
+def leased(db: Database[Any], request: Request, work: Callable[[Leased], Answer], settings: Settings = ...) -> Result: ...
+def leased(db: AnyDatabase[Any], request: Request, work: Any, settings: Settings = Settings()) -> Any:
+    """The claim is committed first, and the answer with its token afterwards.
+
+    What `work` raises, and answers that are not to be kept, end it retryably: the work may have had an effect.
+    """
+    return _called(db, lambda io: run_leased(io, request, work, settings))
+
+
+@overload
+def once(
+    db: AsyncDatabase[Tx], key: str, work: Callable[[Tx], Awaitable[object]], *, scope: str = ..., principal: str = ...,
+    settings: Settings = ...,
+) -> Awaitable[bool]: ...  # fmt: skip
+@overload
+def once(
+    db: Database[Tx], key: str, work: Callable[[Tx], object], *, scope: str = ..., principal: str = ...,
+    settings: Settings = ...,
+) -> bool: ...  # fmt: skip
+def once(
+    db: AnyDatabase[Any], key: str, work: Any, *, scope: str = "messages", principal: str = "", settings: Settings = Settings()
+) -> Any:
+    """A message: applied once, in one transaction with the note that it was. True if now."""
+    return _called(db, lambda io: run_once(io, Request(key, scope, principal), work, settings))
+
+
+def _called(db: AnyDatabase[Any], flow: Callable[[Io[Any]], Any]) -> Any:
+    io = io_of(db)
+    return flow(io) if io.is_async else drive(flow(io))

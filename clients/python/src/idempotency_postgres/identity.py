@@ -1,0 +1,93 @@
+"""What of a body makes the request's identity, and how a body is decoded. No I/O."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import zlib
+
+from .problem import HttpProblem
+
+
+def media_type(content_type: str | None) -> str | None:
+    """Type and subtype, in lower case; None where there is none."""
+    return (content_type or "").split(";", 1)[0].strip().lower() or None
+
+
+def is_json(media: str | None) -> bool:
+    return media is not None and (media == "application/json" or re.fullmatch(r"[^/]+/[^/]+\+json", media) is not None)
+
+
+def not_json() -> HttpProblem:
+    return HttpProblem(400, "The body is not the JSON that it is said to be")
+
+
+def too_large() -> HttpProblem:
+    return HttpProblem(413, "The body is too large")
+
+
+def text_of(body: bytes) -> str:
+    """The text of a JSON body, exactly. What is not UTF-8 is not JSON, and no driver would send a NUL."""
+    try:
+        text = body.decode("utf-8")
+    except UnicodeDecodeError:
+        raise not_json() from None
+    if "\0" in text:
+        raise not_json()
+    return text
+
+
+def digest(method: str, target: str, media: str | None, body: bytes) -> bytes:
+    """The fingerprint of what is not JSON: docs/fingerprint.md, with the media type as one part more."""
+    hashed = hashlib.sha256(b"idempotency fingerprint 1\n")
+    for part in (method, target, media, body):
+        data = part.encode() if isinstance(part, str) else part
+        hashed.update(b"-\n" if data is None else b"%d:%b\n" % (len(data), data))
+    return hashed.digest()
+
+
+class BodyReader:
+    """Takes a body piece by piece and decodes it. The limit counts what is decoded."""
+
+    def __init__(self, encoding: str | None, length: str | None, limit: int) -> None:
+        self._limit = limit
+        self._body = bytearray()
+        self._window = self._window_of((encoding or "identity").strip().lower())
+        self._inflate = None if self._window is None else zlib.decompressobj(self._window)
+        if self._inflate is None and length is not None and length.isdecimal() and int(length) > limit:
+            raise too_large()
+
+    @staticmethod
+    def _window_of(encoding: str) -> int | None:
+        try:
+            return {"identity": None, "gzip": 31, "x-gzip": 31, "deflate": 15}[encoding]
+        except KeyError:
+            raise HttpProblem(415, "The Content-Encoding is not known") from None
+
+    def feed(self, data: bytes) -> None:
+        if self._inflate is None:
+            self._append(data)
+            return
+        try:
+            while data:
+                if self._inflate.eof:  # several members in a row are one body
+                    self._inflate = zlib.decompressobj(self._window or 0)
+                self._append(self._inflate.decompress(data, self._limit + 1))
+                data = self._inflate.unconsumed_tail or self._inflate.unused_data
+        except zlib.error:
+            raise self._broken() from None
+
+    def _append(self, data: bytes) -> None:
+        self._body += data
+        if len(self._body) > self._limit:
+            raise too_large()
+
+    def body(self) -> bytes:
+        """When nothing more comes."""
+        if self._inflate is not None and not self._inflate.eof:
+            raise self._broken()
+        return bytes(self._body)
+
+    @staticmethod
+    def _broken() -> HttpProblem:
+        return HttpProblem(400, "The body is not what Content-Encoding says")

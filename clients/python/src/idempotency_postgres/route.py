@@ -1,0 +1,368 @@
+"""What every framework's middleware does; the frameworks' own parts are in the files beside."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import hashlib
+import logging
+import uuid
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Generic, Literal, Protocol, TypeVar, Union
+
+from .claim import Answer, Record, Request
+from .database import AnyDatabase, Tx, io_of, settled
+from .errors import AnswerTooLarge, DatabaseAway, is_connection_lost, sqlstate
+from .flows import (
+    AsyncLeased, Leased, Settings, Transactional, keep_by_default, run_leased, run_transactionally, run_unclaimed,
+)  # fmt: skip
+from .identity import digest, is_json, media_type, not_json, text_of, too_large
+from .key import parse_key, quote_key
+from .problem import HttpProblem, Problems
+from .statements import DERIVE, text_array
+
+log = logging.getLogger("idempotency_postgres")
+T = TypeVar("T")
+Req = TypeVar("Req")
+Seconds = Union[float, datetime.timedelta]
+Kind = Literal["transactional", "leased"]
+MissingKey = Literal["refuse", "pass", "generate", "derive"]
+MIB = 1 << 20
+
+
+@dataclass(frozen=True)
+class Event:
+    """What hooks are told."""
+
+    scope: str
+    key: str | None
+    attempt: int | None
+    outcome: str
+    """`execute`, `replay`, `lease_lost`, or why it was refused."""
+
+
+Hook = Callable[[Event], Any]
+
+
+@dataclass(frozen=True)
+class Options(Generic[Req]):
+    """The options of a route; times are seconds or timedeltas. `Req` is the framework's request."""
+
+    principal: Callable[[Req], Any]
+    """On whose behalf the request comes, from its authentication. None or empty: 401, and no body is read."""
+    scope: str | None = None
+    """The operation, as policies and statistics know it. By default method and route: `POST /payments`."""
+    methods: Sequence[str] = ("POST", "PATCH")
+    """Which methods need a key; others pass."""
+    missing_key: MissingKey = "refuse"
+    window: Seconds = 86400.0
+    """How long a derived key takes effect once."""
+    exclude: Sequence[str] = ()
+    """Fields of the JSON body that may differ between two sendings."""
+    fingerprint: Callable[[Req, bytes], Any] | None = None
+    """Bytes to be hashed instead of method, target and body."""
+    ttl: Seconds | None = None
+    lease: Seconds = 30.0
+    wait: Seconds | None = None
+    keep: Callable[[int], bool] = keep_by_default
+    """Whether an answer with this status is stored and replayed."""
+    statuses: Mapping[str, int] = field(default_factory=dict)
+    """Other statuses of refusals, by outcome."""
+    key_header: str = "Idempotency-Key"
+    replay_header: str = "Idempotent-Replayed"
+    echo_key: bool = False
+    max_request_bytes: int = MIB
+    max_answer_bytes: int = MIB
+    omit_large_answers: bool = False
+    attempts: int = 5
+    database_timeout: Seconds = 10.0
+    unprotected_without_database: bool = False
+    """Runs requests unprotected while the database is away. It gives up the promise."""
+    on_execute: Hook | None = None
+    on_replay: Hook | None = None
+    on_refusal: Hook | None = None
+    on_lease_lost: Hook | None = None
+
+    def __post_init__(self) -> None:
+        if not callable(self.principal):
+            raise TypeError("idempotency: `principal` has to be a function of the request")
+        for one in fields(self):
+            value = getattr(self, one.name)
+            if isinstance(value, datetime.timedelta):
+                object.__setattr__(self, one.name, value.total_seconds())
+
+
+Context = Union[Transactional[Any], Leased, AsyncLeased]
+current: ContextVar[Context | None] = ContextVar("idempotency", default=None)
+
+
+def claim() -> Any:
+    """The claim of the request that is being handled: a Transactional, a Leased or an AsyncLeased."""
+    found = current.get()
+    if found is None:
+        raise RuntimeError("idempotency: no claim here. The handler was called without its route's protection")
+    return found
+
+
+class Exchange(Protocol):
+    """What a framework's part brings: the request, and a way to run the handler and catch its answer."""
+
+    request: Any
+    method: str
+    target: str
+
+    @property
+    def headers(self) -> Sequence[tuple[str, str]]:
+        """As they came; several fields of one name are several pairs."""
+        ...
+
+    def default_scope(self) -> str: ...
+
+    async def read_body(self, limit: int) -> bytes: ...
+
+    async def run(self, body: bytes, limit: int | None) -> Answer:
+        """Runs the handler, each time anew; AnswerTooLarge where it answers more than `limit`."""
+        ...
+
+
+def values_of(headers: Sequence[tuple[str, str]], name: str) -> list[str]:
+    lower = name.lower()
+    return [value for one, value in headers if one.lower() == lower]
+
+
+@dataclass(frozen=True)
+class Reply:
+    """The answer to send. `close`: the body was not read, and the connection is of no further use."""
+
+    answer: Answer
+    fields: Sequence[tuple[str, str]] = ()
+    close: bool = False
+
+    @property
+    def headers(self) -> list[tuple[str, str]]:
+        own = {name.lower() for name, _ in self.fields}
+        kept = [pair for pair in self.answer.headers if pair[0].lower() not in own]
+        return [*kept, *self.fields, *([("Connection", "close")] if self.close else [])]
+
+
+@dataclass(frozen=True)
+class _Omitted(Answer):
+    """Stored is its status alone; what is sent the first time is the whole."""
+
+    whole: Answer = Answer()
+
+
+def _whole(answer: Answer | None) -> Answer:
+    assert answer is not None
+    return answer.whole if isinstance(answer, _Omitted) else answer
+
+
+class Route(Generic[Req, Tx]):
+    """One route's protection; `handle` takes a request and says what to answer."""
+
+    def __init__(self, db: AnyDatabase[Tx], kind: Kind, options: Options[Req]) -> None:
+        self.kind, self.options = kind, options
+        self._io = io_of(db)
+        self._patience: float = options.database_timeout  # type: ignore[assignment]
+        self._problems = Problems(self._io, options.statuses, self._patience)
+        self._told: set[asyncio.Future[Any]] = set()
+
+    def concerns(self, method: str) -> bool:
+        """Whether requests with this method need a key at all."""
+        return method in self.options.methods
+
+    async def handle(self, exchange: Exchange) -> Reply:
+        """An HttpProblem before the body has been read leaves a connection that nobody can use any more."""
+        read = False
+        try:
+            scope = self.options.scope or exchange.default_scope()
+            principal = await settled(self.options.principal(exchange.request))
+            if principal is None or principal == "":
+                raise HttpProblem(401, "The request is not authenticated")
+            sent = values_of(exchange.headers, self.options.key_header)
+            key = parse_key(sent[0]) if len(sent) == 1 else None
+            if sent and key is None:
+                return await self._refuse("bad_key", scope, None, None, close=True)
+            if key is None and self._mode(exchange) == "refuse":
+                return await self._refuse("missing_key", scope, None, None, close=True)
+            body = await exchange.read_body(self.options.max_request_bytes)
+            if len(body) > self.options.max_request_bytes:
+                raise too_large()
+            read = True
+            return await self._with_body(exchange, body, scope, str(principal), key)
+        except HttpProblem as problem:
+            return Reply(problem.answer, close=not read)
+
+    def _mode(self, exchange: Exchange) -> str:
+        return self.options.missing_key if self.concerns(exchange.method) else "pass"
+
+    async def _with_body(self, exchange: Exchange, body: bytes, scope: str, principal: str, sent: str | None) -> Reply:
+        key, options = sent, self.options
+        mode = self._mode(exchange)
+        try:
+            request = await self._identity(exchange, body, scope, principal)
+            if key is None and mode == "generate":
+                key = str(uuid.uuid4())
+            ttl: Any = options.ttl
+            if key is None and mode == "derive":
+                key, ttl = await self._derive(request), options.window
+            if key is None or not self.concerns(exchange.method):
+                return await self._unprotected(exchange, body, scope, principal, key)
+            request = replace(request, key=key, ttl=ttl)
+            return await self._claimed(exchange, body, request, ours=sent is None)
+        except DatabaseAway:
+            return await self._refuse("unavailable", scope, key, 1, ours=sent is None)
+
+    async def _identity(self, exchange: Exchange, body: bytes, scope: str, principal: str) -> Request:
+        method, target, options = exchange.method, exchange.target, self.options
+        media = media_type(", ".join(values_of(exchange.headers, "Content-Type")))
+        text = text_of(body) if is_json(media) else None
+        fingerprint = None if text is not None else digest(method, target, media, body)
+        if options.fingerprint is not None:
+            own = await settled(options.fingerprint(exchange.request, body))
+            fingerprint = hashlib.sha256(own.encode() if isinstance(own, str) else own).digest()
+        return Request(
+            "", scope, principal, json=text, fingerprint=fingerprint, method=method, target=target,
+            exclude=options.exclude, wait=options.wait,  # type: ignore[arg-type]
+        )  # fmt: skip
+
+    async def _derive(self, request: Request) -> str:
+        values = [request.json, request.method, request.target, text_array(request.exclude), request.fingerprint]
+        try:
+            (row,) = await self._io.statement(self._patience, DERIVE, values)
+        except Exception as error:
+            raise _of_begin(error) from error
+        return str(row["key"])
+
+    async def _claimed(self, exchange: Exchange, body: bytes, request: Request, ours: bool) -> Reply:
+        executed = False  # the handler has begun: what fails is not the request's JSON any more
+        options = self.options
+
+        def event(record: Record | None, outcome: str) -> Event:
+            return Event(request.scope, request.key, record.attempt if record else None, outcome)
+
+        def on_claim(record: Record) -> None:
+            nonlocal executed
+            executed = True
+            self._call(options.on_execute, event(record, "execute"))
+
+        settings = replace(
+            self._settings(),
+            drop_headers=(options.key_header, options.replay_header),
+            lease=options.lease,  # type: ignore[arg-type]
+            on_claim=on_claim,
+            on_lease_lost=lambda record: self._call(options.on_lease_lost, event(record, "lease_lost"), aside=True),
+        )  # fmt: skip
+        flow = run_leased if self.kind == "leased" else run_transactionally
+        try:
+            result = await flow(self._io, request, lambda own: self._answer(exchange, body, own), settings)
+        except Exception as error:
+            if executed:
+                raise
+            if options.unprotected_without_database and isinstance(error, DatabaseAway):
+                return await self._unprotected(exchange, body, request.scope, request.principal, request.key, away=True)
+            raise _of_begin(error) from error
+        key_fields = self._key_fields(request.key, ours)
+        if result.outcome in ("executed", "not_kept"):
+            return Reply(_whole(result.answer), key_fields)
+        if result.outcome in ("replay", "failed"):
+            self._call(options.on_replay, event(result.record, "replay"))
+            answer = result.answer or await self._problems.answer("failed")
+            return Reply(answer, [(options.replay_header, "true"), *key_fields])
+        self._call(options.on_refusal, event(result.record, result.outcome))
+        retry_after = result.record.retry_after if result.record else None
+        return Reply(await self._problems.answer(result.outcome, retry_after), key_fields)
+
+    def _settings(self) -> Settings:
+        return Settings(attempts=self.options.attempts, database_timeout=self._patience, keep=self.options.keep)
+
+    async def _unprotected(
+        self, exchange: Exchange, body: bytes, scope: str, principal: str, key: str | None, away: bool = False
+    ) -> Reply:
+        bare = Transactional(None, key, scope, principal, protected=False)
+        if self.kind == "leased":
+            import threading
+
+            async def step(name: str, work: Callable[[], Any]) -> Any:
+                return await settled(work())
+
+            kind = AsyncLeased if self._io.is_async else Leased
+            own = kind(key, scope, principal, 1, None, {}, threading.Event(), step, protected=False)
+            answer = await self._answer(exchange, body, own)
+        elif away:
+            answer = await self._answer(exchange, body, bare)
+        else:
+            work = lambda own: self._answer(exchange, body, own)  # noqa: E731
+            answer = await run_unclaimed(self._io, bare, work, self._settings())
+        return Reply(_whole(answer), [] if key is None else self._key_fields(key, False))
+
+    async def _answer(self, exchange: Exchange, body: bytes, own: Context) -> Answer:
+        limit = self.options.max_answer_bytes
+        reset = current.set(own)
+        try:
+            answer = await exchange.run(body, None if self.options.omit_large_answers else limit)
+        finally:
+            current.reset(reset)
+        if len(answer.body or b"") <= limit:
+            return answer
+        if not self.options.omit_large_answers:
+            raise AnswerTooLarge(f"the answer has more than {limit} bytes")
+        return _Omitted(answer.status, [("Idempotent-Body", "omitted")], None, answer)
+
+    async def _refuse(
+        self, word: str, scope: str, key: str | None, retry_after: float | None, close: bool = False, ours: bool = False
+    ) -> Reply:
+        self._call(self.options.on_refusal, Event(scope, key, None, word))
+        fields = [] if key is None else self._key_fields(key, ours)
+        return Reply(await self._problems.answer(word, retry_after), fields, close)
+
+    def _key_fields(self, key: str, ours: bool) -> list[tuple[str, str]]:
+        return [(self.options.key_header, quote_key(key))] if ours or self.options.echo_key else []
+
+    def _call(self, hook: Hook | None, event: Event, aside: bool = False) -> None:
+        """A hook's failure is none of the request's. `aside`: the caller's thread is not the request's."""
+        if hook is None:
+            return
+        if aside and not self._io.is_async:
+            import threading
+
+            threading.Thread(target=self._call, args=(hook, event), daemon=True).start()
+            return
+        try:
+            result = hook(event)
+            if hasattr(result, "__await__"):
+                told = asyncio.ensure_future(_logged(result))
+                self._told.add(told)
+                told.add_done_callback(self._told.discard)
+        except Exception:
+            log.exception("a hook has failed")
+
+
+async def _logged(result: Awaitable[Any]) -> None:
+    try:
+        await result
+    except Exception:
+        log.exception("a hook has failed")
+
+
+def _of_begin(error: Exception) -> Exception:
+    """What idem_begin and idem_fingerprint say of a body that calls itself JSON."""
+    state = sqlstate(error)
+    if state in ("54000", "54001"):
+        return HttpProblem(413, "The body is too large or nested too deeply")
+    if state in ("22P02", "22P05", "22021", "22003", "22032", "22030"):
+        return not_json()
+    if is_connection_lost(error) and not isinstance(error, DatabaseAway):
+        return DatabaseAway("the database is away")
+    return error
+
+
+def bearer_token(headers: Sequence[tuple[str, str]]) -> str | None:
+    """The token of the one field `Authorization: Bearer TOKEN`; None where there is none, or two."""
+    import re
+
+    sent = values_of(headers, "Authorization")
+    match = re.fullmatch(r"[ \t]*bearer +([A-Za-z0-9._~+/-]+=*)[ \t]*", sent[0], re.I) if len(sent) == 1 else None
+    return match[1] if match else None

@@ -1,0 +1,33 @@
+"""Starlette: `Route("/payments", pay, methods=["POST"], middleware=[keys.transactional()])`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.middleware import Middleware
+from starlette.requests import Request
+
+from . import asgi
+from .asgi import bearer
+from .database import Tx
+from .route import claim
+
+__all__ = ["Idempotency", "bearer", "claim"]
+
+
+class Idempotency(asgi.Idempotency[Tx]):
+    """What all routes of a service have in common, and two ways to make one."""
+
+    def transactional(self, **options: Any) -> Middleware:  # type: ignore[override]
+        return self._middleware(super().transactional(**options))
+
+    def leased(self, **options: Any) -> Middleware:  # type: ignore[override]
+        return self._middleware(super().leased(**options))
+
+    @staticmethod
+    def _middleware(wrap: Any) -> Middleware:
+        return Middleware(wrap)
+
+    @staticmethod
+    def request(scope: Any) -> Request:
+        return Request(scope)

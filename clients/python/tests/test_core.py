@@ -1,0 +1,204 @@
+"""What needs no server."""
+
+import gzip
+import hashlib
+import time
+
+import asyncpg
+import psycopg
+import pytest
+import sqlalchemy.exc
+
+from idempotency_postgres import Options, keep_by_default, parse_key, quote_key
+from idempotency_postgres.claim import stored_headers
+from idempotency_postgres.deadline import Deadline, after_in_thread
+from idempotency_postgres.errors import is_connection_lost, is_transient, sqlstate
+from idempotency_postgres.heartbeat import ThreadHeartbeat
+from idempotency_postgres.identity import BodyReader, digest, is_json, media_type
+from idempotency_postgres.problem import HttpProblem
+from idempotency_postgres.statements import BEGIN, DERIVE, named, pyformat, text_array, untyped
+
+
+@pytest.mark.parametrize(
+    "field, key",
+    [
+        ('"a b"', "a b"), (' \t"a" \t', "a"), ("bare", "bare"), ('"a,b"', "a,b"), ('"a\\"b\\\\"', 'a"b\\'),
+        ('"a";v=1; b="x;\\""', "a"), ("pc%2D1", "pc%2D1"), ('"pc%2D1"', "pc%2D1"), ("x" * 255, "x" * 255),
+        *((none, None) for none in (
+            "", " ", '""', '"  "', '"a', 'a"', "a,b", "a;b", "a b", '"a" b', '"a", "b"', '"ä"', "ä", '"\t"', '"\\n"',
+            '"a";', '"a";A=1', '"a" ;b', '"a";a= 1', '"a";a=1.2345', '"a";a=1234567890123456', "x" * 256, "a\\b", "a\n", '"a"\n', "١",
+            '"a";a=١',
+        )),
+    ],
+)  # fmt: skip
+def test_key(field, key):
+    assert parse_key(field) == key
+    assert key is None or parse_key(quote_key(key)) == key
+
+
+def test_long_fields_take_no_longer():
+    before = time.process_time()
+    for field in ('"' + '\\"' * 50000, '"a"' + ";a=1" * 30000 + ";", '"a"' + "; " * 30000, '"a";a=:' + "a" * 90000):
+        assert parse_key(field) is None
+    assert time.process_time() - before < 5  # quadratic time would be minutes
+
+
+def test_what_is_kept():
+    assert [s for s in (200, 201, 302, 400, 404, 408, 409, 422, 425, 429, 500, 503, 599) if keep_by_default(s)] == [
+        200, 201, 302, 400, 404, 409, 422]  # fmt: skip
+
+
+def test_headers_as_they_are_stored():
+    fields = [("X-A", "1"), ("set-cookie", "s"), ("x-a", "2"), ("Connection", "close"), ("Mine", "x"), ("B", '"')]
+    assert stored_headers(fields, ["mine"]) == '{"X-A": ["1", "2"], "B": "\\""}'
+
+
+def test_media_types():
+    types = ("Application/JSON; charset=utf-8", "application/vnd.x+json", "text/json", "application/jsonp", None)
+    assert [is_json(media_type(one)) for one in types] == [True, True, False, False, False]
+
+
+def test_digest_is_that_of_the_page():
+    expected = hashlib.sha256(b"idempotency fingerprint 1\n4:POST\n2:/a\n10:text/plain\n2:\xffb\n").digest()
+    assert digest("POST", "/a", "text/plain", b"\xffb") == expected
+    assert len({digest("POST", *parts) for parts in (("/ab", None, b""), ("/a", "b", b""), ("/a", None, b"b"), ("/a", "", b"b"))}) == 4
+
+
+@pytest.mark.parametrize("encoding, body", [("identity", b"x" * 101), ("gzip", gzip.compress(b"x" * 101)), ("gzip", gzip.compress(b"x" * 60) * 2)])
+def test_the_limit_counts_what_is_decoded(encoding, body):
+    reader = BodyReader(encoding, None, 101 if encoding == "identity" else 120)
+    reader.feed(body)
+    assert set(reader.body()) == {120}
+    reader = BodyReader(encoding, None, 100)
+    with pytest.raises(HttpProblem) as problem:
+        reader.feed(body)
+    assert problem.value.status == 413
+
+
+def test_encodings():
+    for encoding, status in (("br", 415), ("gzip, gzip", 415)):
+        with pytest.raises(HttpProblem) as problem:
+            BodyReader(encoding, None, 100)
+        assert problem.value.status == status
+    for body in (b"none", gzip.compress(b"{}")[:-3]):
+        with pytest.raises(HttpProblem) as problem:
+            reader = BodyReader("gzip", None, 100)
+            reader.feed(body)
+            reader.body()
+        assert problem.value.status == 400
+
+
+def test_errors_wherever_drivers_put_them():
+    conflict = psycopg.errors.SerializationFailure()
+    assert sqlstate(conflict) == "40001"
+    assert sqlstate(sqlalchemy.exc.DBAPIError("", {}, conflict)) == "40001"
+    wrapped = RuntimeError()
+    wrapped.__cause__ = conflict
+    assert is_transient(wrapped)
+    assert is_connection_lost(psycopg.OperationalError("server closed the connection unexpectedly"))
+    assert is_connection_lost(asyncpg.ConnectionDoesNotExistError("x"))
+    assert is_connection_lost(asyncpg.InterfaceError("connection is closed"))
+    assert not is_connection_lost(asyncpg.InterfaceError("the server expects 1 argument for this query, 2 were passed"))
+    assert is_connection_lost(ConnectionResetError())
+    assert not is_connection_lost(ConnectionResetError(), from_handler=True)
+    assert not is_connection_lost(TimeoutError(), from_handler=True)
+    assert not is_transient(psycopg.errors.UniqueViolation())
+    assert not is_transient(ValueError("payment declined"))
+
+
+def test_statements_for_each_driver():
+    assert "CAST(CAST(:p9 AS text) AS bigint) * interval '1 ms'" in named(BEGIN) and "$" not in named(BEGIN)
+    assert "%(p6)s::text[]" in pyformat(BEGIN) and "$" not in pyformat(BEGIN) and BEGIN.count("%") == DERIVE.count("%") == 0
+    assert "$9::text::bigint" in untyped(BEGIN) and "coalesce($3::bytea," in untyped(BEGIN)
+    assert text_array(['a"b', "c\\d"]) == '{"a\\"b","c\\\\d"}'
+
+
+def test_a_principal_must_be_given():
+    with pytest.raises(TypeError):
+        Options(principal="nobody")
+    with pytest.raises(TypeError):
+        Options()
+
+
+def test_deadline_breaks_what_is_watched_and_nothing_else():
+    broken = []
+    deadline = Deadline(0.01, after_in_thread)
+    deadline.start()
+    with deadline.watch(lambda: broken.append(1)):
+        while not deadline.expired:
+            time.sleep(0.001)
+    with pytest.raises(Exception, match="did not answer"):
+        deadline.check()
+    assert broken == [1]
+    deadline = Deadline(0.01, after_in_thread)
+    deadline.start()
+    with deadline.watch(lambda: broken.append(2)):
+        pass
+    while not deadline.expired:
+        time.sleep(0.001)
+    assert broken == [1]
+
+
+class Clock:
+    """Time that passes when it is told to."""
+
+    def __init__(self, monkeypatch):
+        self.time, self.timers = 0.0, []
+        monkeypatch.setattr("idempotency_postgres.heartbeat.now", lambda: self.time)
+
+    def after(self, seconds, call):
+        entry = [self.time + seconds, call]
+        self.timers.append(entry)
+        return type("Timer", (), {"cancel": lambda _: entry in self.timers and self.timers.remove(entry)})()
+
+    def go(self, to):
+        for entry in [e for e in self.timers if e[0] <= to]:
+            if entry in self.timers:
+                self.timers.remove(entry)
+                self.time = max(self.time, entry[0])
+                entry[1]()
+        self.time = to
+
+
+def beats(monkeypatch, answers):
+    from idempotency_postgres.database import drive
+
+    clock, lost = Clock(monkeypatch), []
+
+    async def extend(limit):
+        assert limit == 0.5
+        answer = answers.pop(0)
+        if answer:
+            raise answer
+
+    return clock, lost, ThreadHeartbeat(3.0, 0.0, clock.after, extend, lambda: lost.append(clock.time)), drive
+
+
+def test_a_failed_beat_comes_again_at_a_tenth(monkeypatch):
+    clock, lost, heart, drive = beats(monkeypatch, [OSError(), None])
+    clock.go(1.0)
+    assert drive(heart.beat()) == pytest.approx(0.3)
+    clock.go(1.3)
+    assert drive(heart.beat()) == pytest.approx(1.0)
+    clock.go(4.2)
+    assert not heart.lost.is_set()
+    clock.go(4.4)  # 1.3, when it was sent, and a lease
+    assert heart.lost.is_set() and lost == [pytest.approx(4.3)]
+
+
+def test_the_server_says_that_it_is_lost(monkeypatch):
+    error = psycopg.errors.DatabaseError()
+    error.sqlstate = "ID409"
+    clock, lost, heart, drive = beats(monkeypatch, [error])
+    clock.go(1.0)
+    assert drive(heart.beat()) is None
+    assert lost == [1.0]
+    with pytest.raises(Exception, match="lost"):
+        heart.check()
+
+
+def test_a_lease_that_has_been_stopped_is_not_lost(monkeypatch):
+    clock, lost, heart, _ = beats(monkeypatch, [])
+    heart.stop()
+    clock.go(10)
+    assert not lost

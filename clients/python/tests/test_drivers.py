@@ -1,0 +1,296 @@
+"""The flows, with every driver. Blocking ones are called through the same coroutines' faces."""
+
+import asyncio
+import json
+from contextlib import asynccontextmanager
+
+import asyncpg as asyncpg_driver
+import psycopg
+import psycopg_pool
+import pytest
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import async_sessionmaker, create_async_engine
+from sqlalchemy.orm import sessionmaker
+
+from idempotency_postgres import (
+    Answer, DatabaseAway, Refused, Request, Settings, exactly_once, idempotent, leased, once, transactionally,
+)  # fmt: skip
+from idempotency_postgres.database import InThreads, is_async
+
+from .conftest import HOST, PORT, USER
+
+
+def url(driver, name):
+    return sa.URL.create(f"postgresql+{driver}", USER, database=name, query={"host": HOST, "port": PORT} if driver == "psycopg" else {},
+                         **({} if driver == "psycopg" else {"host": HOST, "port": int(PORT)}))
+
+
+async def json_codec(connection):
+    """A user's own, which would encode text once more."""
+    for kind in ("json", "jsonb"):
+        await connection.set_type_codec(kind, encoder=json.dumps, decoder=json.loads, schema="pg_catalog")
+
+
+@asynccontextmanager
+async def opened(kind, name):
+    """A database of ours, and how to run SQL in its transactions: blocking or not."""
+    from idempotency_postgres import asyncpg, psycopg as ours, sqlalchemy
+
+    if kind.startswith("psycopg"):
+        if kind == "psycopg-async":
+            async with psycopg_pool.AsyncConnectionPool(f"dbname={name}", open=False, min_size=1) as pool:
+                yield ours.database(pool), lambda tx, text: tx.execute(text)
+            return
+        with psycopg_pool.ConnectionPool(f"dbname={name}", open=True, min_size=1) as pool:
+            db = ours.database(pool)
+            if kind == "psycopg-threads":
+                yield InThreads(db), lambda tx, text: asyncio.to_thread(tx.execute, text)
+            else:
+                yield db, lambda tx, text: tx.execute(text)
+    elif kind.startswith("asyncpg"):
+        init = json_codec if kind == "asyncpg-codec" else None
+        async with asyncpg_driver.create_pool(user=USER, host=HOST, port=PORT, database=name, min_size=1, init=init) as pool:
+            yield asyncpg.database(pool), lambda tx, text: tx.execute(text)
+    elif kind.startswith("sqlalchemy-async"):
+        engine = create_async_engine(url(kind.split("-")[2], name))
+        source = async_sessionmaker(engine) if kind.endswith("session") else engine
+        yield sqlalchemy.database(source), lambda tx, text: tx.execute(sa.text(text))
+        await engine.dispose()
+    elif kind.startswith("sqlalchemy"):
+        engine = sa.create_engine(url("psycopg", name))
+        source = sessionmaker(engine) if kind.endswith("session") else engine
+        yield sqlalchemy.database(source), lambda tx, text: tx.execute(sa.text(text))
+        engine.dispose()
+    else:
+        from idempotency_postgres.django import database
+
+        def execute(tx, text):
+            with tx.cursor() as cursor:
+                cursor.execute(text)
+
+        yield database(), execute
+
+
+KINDS = [
+    "psycopg", "psycopg-async", "psycopg-threads", "asyncpg", "asyncpg-codec", "sqlalchemy", "sqlalchemy-session",
+    "sqlalchemy-async-psycopg", "sqlalchemy-async-asyncpg", "sqlalchemy-async-psycopg-session",
+    "sqlalchemy-async-asyncpg-session", "django",
+]  # fmt: skip
+
+
+@pytest.fixture(params=KINDS)
+async def tried(request, dsn):
+    if request.param == "django":
+        request.getfixturevalue("django_settings")
+    async with opened(request.param, dsn) as (db, execute):
+        yield Tried(db, execute)
+
+
+class Tried:
+    """Work of either colour from one text."""
+
+    def __init__(self, db, execute):
+        self.db, self.execute, self.is_async = db, execute, is_async(db)
+
+    def work(self, answer, *statements):
+        """A handler: these statements, then this answer or exception."""
+
+        def end():
+            if isinstance(answer, BaseException):
+                raise answer
+            return answer
+
+        if self.is_async:
+
+            async def handler(claim):
+                for statement in statements:
+                    await self.execute(claim.client, statement)
+                return end()
+        else:
+
+            def handler(claim):
+                for statement in statements:
+                    self.execute(claim.client, statement)
+                return end()
+
+        return handler
+
+    async def call(self, value):
+        return await value if self.is_async else value
+
+
+def effect(key):
+    return f"INSERT INTO effect (note) VALUES ('{key}')"
+
+
+BYTES = bytes(range(256))
+ANSWER = Answer(201, [("X-A", "1"), ("X-A", "ü")], BYTES)
+
+
+def request(key, content='{"b": 1, "path": "C:\\\\dir"}', **named):
+    return Request(key, "test", "somebody", json=content, method="POST", target="/test", exclude=["ts"], **named)
+
+
+async def test_executed_and_replayed(tried, key, sql):
+    first = await tried.call(transactionally(tried.db, request(key, ttl=60, wait=0.5), tried.work(ANSWER, effect(key))))
+    assert (first.outcome, first.answer) == ("executed", ANSWER)
+    again = await tried.call(transactionally(tried.db, request(key, '{"path":"C:\\\\dir","b":1.0,"ts":1}'), tried.work(ANSWER, effect(key))))
+    assert again.outcome == "replay"
+    assert (again.answer.status, sorted(again.answer.headers), again.answer.body) == (201, [("X-A", "1"), ("X-A", "ü")], BYTES)
+    other = await tried.call(transactionally(tried.db, request(key, "{}"), tried.work(ANSWER, effect(key))))
+    assert (other.outcome, other.answer) == ("mismatch", None)
+    assert sql("SELECT count(*) FROM effect WHERE note = %s", key) == [(1,)]
+
+
+async def test_rolled_back(tried, key, sql):
+    with pytest.raises(ZeroDivisionError):
+        await tried.call(transactionally(tried.db, request(key), tried.work(ZeroDivisionError(), effect(key))))
+    result = await tried.call(transactionally(tried.db, request(key), tried.work(Answer(503), effect(key))))
+    assert (result.outcome, result.answer.status) == ("not_kept", 503)
+    assert sql("SELECT count(*) FROM effect WHERE note = %s", key) == [(0,)]
+    assert sql("SELECT count(*) FROM idempotency.records WHERE key = %s", key) == [(0,)]
+
+
+async def test_conflicts_are_tried_again_and_not_for_ever(tried, key, sql):
+    conflict = "DO $$ BEGIN RAISE SQLSTATE '40001'; END $$"
+    runs = []
+
+    def count_and(work):
+        def handler(claim):
+            runs.append(claim.attempt)
+            return work(claim)
+
+        return handler
+
+    with pytest.raises(DatabaseAway):
+        await tried.call(transactionally(tried.db, request(key), count_and(tried.work(ANSWER, effect(key), conflict)), Settings(attempts=3)))
+    assert len(runs) == 3
+    assert sql("SELECT count(*) FROM effect WHERE note = %s", key) == [(0,)]
+
+
+async def test_a_killed_backend_is_survived(tried, key, sql):
+    await tried.call(once(tried.db, key + "-warm", lambda tx: tried.execute(tx, "SELECT 1")))
+    runs = []
+    kill = tried.work(ANSWER, effect(key), "SELECT pg_terminate_backend(pg_backend_pid())")
+    well = tried.work(ANSWER, effect(key))
+
+    def handler(claim):
+        runs.append(1)
+        return (kill if len(runs) == 1 else well)(claim)
+
+    result = await tried.call(transactionally(tried.db, request(key), handler))
+    assert (result.outcome, len(runs)) == ("executed", 2)
+    assert sql("SELECT count(*) FROM effect WHERE note = %s", key) == [(1,)]
+
+
+async def test_a_late_database_is_away(tried, key, sql):
+    """Somebody has a lock on what the claim needs."""
+    with psycopg.connect(dbname=sql("SELECT current_database()")[0][0]) as holder:
+        holder.execute("LOCK TABLE idempotency.record")
+        with pytest.raises(DatabaseAway):
+            await tried.call(transactionally(tried.db, request(key), tried.work(ANSWER), Settings(database_timeout=0.3)))
+    result = await tried.call(transactionally(tried.db, request(key), tried.work(ANSWER)))
+    assert result.outcome == "executed"
+
+
+async def test_once(tried, key, sql):
+    apply = lambda tx: tried.execute(tx, effect(key))  # noqa: E731
+    assert await tried.call(once(tried.db, key, apply, scope="events")) is True
+    assert await tried.call(once(tried.db, key, apply, scope="events")) is False
+    assert sql("SELECT count(*) FROM effect WHERE note = %s", key) == [(1,)]
+
+
+def leased_work(tried, steps, answer):
+    if tried.is_async:
+
+        async def work(claim):
+            for name, step in steps.items():
+
+                async def run(step=step):
+                    return step()
+
+                await claim.step(name, run)
+            if isinstance(answer, BaseException):
+                raise answer
+            return answer
+    else:
+
+        def work(claim):
+            for name, step in steps.items():
+                claim.step(name, step)
+            if isinstance(answer, BaseException):
+                raise answer
+            return answer
+
+    return work
+
+
+async def test_leased_and_its_steps(tried, key, sql):
+    runs = []
+
+    def charge():
+        runs.append("charge")
+        return {"charge": "ch_1"}
+
+    with pytest.raises(ZeroDivisionError):
+        await tried.call(leased(tried.db, request(key), leased_work(tried, {"charge": charge}, ZeroDivisionError("why")), Settings(lease=5)))
+    assert sql("SELECT status, recovery_point, error FROM idempotency.records WHERE key = %s", key) == [("retryable", "charge", "why")]
+    sql("SELECT idem_resolve(%s, 'release', scope => 'test', principal => 'somebody')", key)
+    result = await tried.call(leased(tried.db, request(key), leased_work(tried, {"charge": charge, "mail": lambda: None}, ANSWER)))
+    assert (result.outcome, result.record.attempt, runs) == ("executed", 2, ["charge"])
+    again = await tried.call(leased(tried.db, request(key), leased_work(tried, {"charge": charge}, ANSWER)))
+    assert (again.outcome, again.answer.body) == ("replay", BYTES)
+
+
+async def test_decorators(tried, key, sql):
+    if tried.is_async:
+
+        @idempotent(tried.db, key=lambda amount, key: key, scope="function")
+        async def pay(claim, amount, key):
+            await tried.execute(claim.client, effect(key))
+            return {"paid": amount}
+
+        @exactly_once(tried.db, key=lambda message: message, scope="handler")
+        async def handle(tx, message):
+            await tried.execute(tx, effect(message))
+    else:
+
+        @idempotent(tried.db, key=lambda amount, key: key, scope="function")
+        def pay(claim, amount, key):
+            tried.execute(claim.client, effect(key))
+            return {"paid": amount}
+
+        @exactly_once(tried.db, key=lambda message: message, scope="handler")
+        def handle(tx, message):
+            tried.execute(tx, effect(message))
+
+    assert [await tried.call(pay(5, key)) for _ in range(2)] == [{"paid": 5}] * 2
+    with pytest.raises(Refused) as refused:
+        await tried.call(pay(6, key))
+    assert refused.value.outcome == "mismatch"
+    assert [await tried.call(handle(key)) for _ in range(2)] == [True, False]
+    assert sql("SELECT count(*) FROM effect WHERE note = %s", key) == [(2,)]
+
+
+async def test_the_work_is_told_to_stop(tried, key, sql):
+    """Somebody resolves the claim: the next beat says so."""
+    told = []
+    resolve = "SELECT idem_resolve(%s, 'complete', scope => 'test', principal => 'somebody', status_code => 200)"
+    if tried.is_async:
+
+        async def work(claim):
+            sql(resolve, key)
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                told.append(claim.lost.is_set())
+                raise
+    else:
+
+        def work(claim):
+            sql(resolve, key)
+            told.append(claim.lost.wait(60))
+            claim.check()
+
+    result = await tried.call(leased(tried.db, request(key), work, Settings(lease=0.6)))
+    assert (result.outcome, result.record, told) == ("in_progress", None, [True])

@@ -1,0 +1,78 @@
+"""What the README says is run as it stands there, but for the name of the database."""
+
+import pathlib
+import re
+import sys
+import types
+
+import httpx
+import pytest
+
+from .test_frameworks import BODY, check, client, headers
+
+README = (pathlib.Path(__file__).resolve().parents[1] / "README.md").read_text()
+BLOCKS = {
+    heading.split(",")[0]: code
+    for heading, code in re.findall(r"^## ([^\n]+)\n(?:(?!^## )[^\n]*\n)*?\n?```python\n(.*?)```", README, re.M | re.S)
+}
+
+
+def run(heading, dsn, **names):
+    module = types.ModuleType("service")
+    vars(module).update(names)
+    sys.modules["service"] = module
+    exec(compile(BLOCKS[heading].replace("dbname=shop", f"dbname={dsn}"), heading, "exec", dont_inherit=True), vars(module))
+    return module
+
+
+@pytest.fixture
+def payments(sql, key):
+    """The README's table; `check` counts in another."""
+    sql("CREATE TABLE IF NOT EXISTS payment (account text, amount integer)")
+    sql("DELETE FROM payment")
+
+    def look(text, *values):
+        return sql("SELECT count(*) FROM payment WHERE account = 'tenant'")
+
+    return look
+
+
+class Gateway:
+    calls = 0
+
+    async def charge(self, amount, key):
+        self.calls += 1
+        return {"id": f"ch_{amount}"}
+
+
+async def test_fastapi(dsn, key, payments):
+    gateway = Gateway()
+    service = run("FastAPI", dsn, gateway=gateway)
+    async with service.lifespan(service.app), client(service.app, headers=headers(key)) as http:
+        await check(lambda body: http.post("/payments", json=body), key, payments)
+        answers = [await http.post("/transfers", json=BODY) for _ in range(2)]
+        assert [(a.status_code, a.json()) for a in answers] == [(201, {"charge": "ch_5"})] * 2 and gateway.calls == 1
+
+
+async def test_starlette(dsn, key, payments):
+    before = run("FastAPI", dsn, gateway=Gateway())
+    service = run("Starlette", dsn, database=before.database, pool=before.pool, lifespan=before.lifespan)
+    async with before.lifespan(service.app), client(service.app, headers=headers(key)) as http:
+        await check(lambda body: http.post("/payments", json=body), key, payments)
+
+
+async def test_flask(dsn, key, payments):
+    service = run("Flask", dsn)
+    http = service.app.test_client()
+
+    async def call(body):
+        answer = http.post("/payments", json=body, headers=headers(key))
+        return httpx.Response(answer.status_code, headers=list(answer.headers), content=answer.data)
+
+    await check(call, key, payments)
+
+
+def test_the_others_are_python():
+    assert {"FastAPI", "Starlette", "Flask", "Django", "Options", "Functions and messages"} <= set(BLOCKS)
+    for name, code in BLOCKS.items():
+        compile(code, name, "exec")
