@@ -328,10 +328,11 @@ group_clients() {
     ensure_installed
     copy_clients
     start_clients_cluster
-    local folder language missing status=0
-    for folder in "$BUILD"/clients/*/needs; do
-        language=$(basename "$(dirname "$folder")")
-        if missing=$("$folder"); then
+    local needs language missing status=0
+    for needs in "$BUILD"/languages/clients/*/needs; do
+        language=$(basename "$(dirname "$needs")")
+        [[ " ${LANGUAGES:-$language} " == *" $language "* ]] || continue
+        if missing=$("$needs"); then
             test_client "$language" || status=1
         else
             say "left out: $language. It needs ${missing:-what clients/$language/needs does not say}"
@@ -348,23 +349,25 @@ test_client() {
     local language=$1 status=0 failed=$CHECKS_FAILED
     create_database "client_$language"
     check "$language: its statements are those of clients/README.md" \
-        "$BUILD/clients/conformance/check_statements" "$language"
-    check "$language: the package's own tests" "$BUILD/clients/$language/test"
-    "$BUILD/clients/conformance/run" --servers "$language" || status=1
+        "$BUILD/languages/clients/conformance/check_statements" "$language"
+    check "$language: the package's own tests" \
+        timeout --kill-after=10 900 "$BUILD/languages/clients/$language/test"
+    "$BUILD/languages/clients/conformance/run" --servers "$language" || status=1
     ((status == 0 && CHECKS_FAILED == failed))
 }
 
 # The sources, beside what was made of them the last time: a language's tools put that next to them.
+# The server for C++ takes its HTTP from the example.
 copy_clients() {
     local list=$WORK/clients.list
-    (cd "$ROOT" && find clients -type d \( -name node_modules -o -name dist -o -name target -o -name build \
+    (cd "$ROOT" && find clients examples/payments -type d \( -name node_modules -o -name dist -o -name target -o -name build \
         -o -name .venv -o -name __pycache__ -o -name '*.egg-info' \) -prune -o -type f -print | LC_ALL=C sort) >"$list"
-    mkdir -p "$BUILD/clients"
+    mkdir -p "$BUILD/languages"
     # What is there no longer.
-    [[ ! -e $BUILD/clients/.sources ]] ||
-        LC_ALL=C comm -23 "$BUILD/clients/.sources" "$list" | (cd "$BUILD" && xargs -r -d '\n' rm -f)
-    (cd "$ROOT" && tr '\n' '\0' <"$list" | xargs -0 cp -p --parents -u -t "$BUILD")
-    cp "$list" "$BUILD/clients/.sources"
+    [[ ! -e $BUILD/languages/sources ]] ||
+        LC_ALL=C comm -23 "$BUILD/languages/sources" "$list" | (cd "$BUILD/languages" && xargs -r -d '\n' rm -f)
+    (cd "$ROOT" && tr '\n' '\0' <"$list" | xargs -0 cp -p --parents -u -t "$BUILD/languages")
+    cp "$list" "$BUILD/languages/sources"
 }
 
 # Some languages know no Unix sockets.

@@ -10,7 +10,8 @@ from psycopg.conninfo import make_conninfo
 def json_answer(status, document):
     """A whole answer; None stands for a body that is no JSON."""
     body = b"{" if document is None else json.dumps(document).encode()
-    head = f"HTTP/1.1 {status} X\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    fields = f"Content-Type: application/json\r\nContent-Length: {len(body)}"
+    head = f"HTTP/1.1 {status} X\r\n{fields}\r\n\r\n"
     return head.encode() + body
 
 

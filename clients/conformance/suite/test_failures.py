@@ -1,5 +1,8 @@
 """Handlers that fail, answers that are not kept, and what meets a request that is still running."""
 
+import json
+
+from .http_raw import Connection, head
 from .support import Case
 from .waiting import in_background, wait_until
 
@@ -130,6 +133,29 @@ class Running(Case):
             self.assert_problem(self.send("/leased", {"effect": "other"}), "mismatch")
             gate.open()
             self.assert_executed(first.result())
+
+    def check_left(self, path):
+        """The client goes away before the answer; whether the work goes on or not, it is done once."""
+        with self.database.gate() as gate:
+            order = {"gate": gate.number, "effect": "done"}
+            body = json.dumps(order).encode()
+            with Connection(self.server.port) as connection:
+                connection.send(head(path, [*self.fields(), ("Content-Length", len(body))]) + body)
+                gate.wait_for()
+            gate.open()
+
+        def settled():
+            answer = self.send(path, order)
+            return answer if answer.status != 409 else None
+
+        self.assert_status(wait_until("it is settled", settled), 201)
+        self.assert_effects(1)
+
+    def test_client_leaves(self):
+        self.check_left("/transactional")
+
+    def test_client_leaves_a_leased_route(self):
+        self.check_left("/leased")
 
     def test_with_another_status(self):
         self.check_running("/configured", status=425, header="X-Request-Key")

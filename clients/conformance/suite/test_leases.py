@@ -13,6 +13,16 @@ class Leases(Case):
             f"SELECT {since} + interval '3 s' < clock_timestamp() FROM idempotency.records WHERE principal = %s", self.principal))  # fmt: skip
 
     def check_kept(self, prepare):
+        """A machine that stands still may cost a lease, but not three times."""
+        for attempt in range(3):
+            self.principal, self.key = f"{self.principal}-{attempt}", f"{self.key}-{attempt}"
+            try:
+                return self.check_kept_once(prepare)
+            except AssertionError:
+                if attempt == 2:
+                    raise
+
+    def check_kept_once(self, prepare):
         with self.database.gate() as gate:
             order = {"gate": gate.number, "effect": "done"}
             trap = prepare()

@@ -115,6 +115,17 @@ class Requests(Case):
         self.assert_executed(self.send("/small", {"effect": "other"}))
         self.assert_effects(0, "done")
 
+    def test_two_lengths(self):
+        """Of which a front and this server might believe different ones."""
+        body = b'{"effect":"done"}'
+        with self.connection(("Content-Length", len(body)), ("Content-Length", len(body) + 10), ("Connection", "close")) as connection:
+            connection.send(body)
+            try:
+                self.assert_status(connection.answer(), 400)
+            except ConnectionError:
+                pass
+        self.assert_nothing()
+
     def test_slow_clients_hold_up_nobody(self):
         """Sixteen that have sent half of a request, and one that wants to know how the server is."""
         slow = [self.connection(("Content-Length", 500)) for _ in range(16)]

@@ -3,6 +3,7 @@
 import json
 
 from .support import Case
+from .waiting import wait_until
 
 BYTES = bytes(range(256)) * 3
 HEADERS = [
@@ -125,6 +126,8 @@ class Refusals(Case):
             "SELECT idem_begin(%(k)s, scope => 'POST /omit', principal => %(p)s, ttl => '1 ms')",
             "SELECT idem_complete(%(k)s, 200, 'x'::text, scope => 'POST /omit', principal => %(p)s,"
             " token => (SELECT token FROM idempotency.record WHERE key = %(k)s))")  # fmt: skip
+        wait_until("it has expired", lambda: self.database.value(
+            "SELECT expires_at < clock_timestamp() FROM idempotency.records WHERE principal = %s", self.principal))  # fmt: skip
         self.check("expired", "/omit")
 
     def test_exhausted(self):
@@ -134,7 +137,9 @@ class Refusals(Case):
         self.check("exhausted", "/small")
 
     def test_unknown(self):
-        self.craft("SELECT idem_begin(%(k)s, scope => 'POST /unprotected', principal => %(p)s, lease => '1 ms')", "SELECT pg_sleep(0.01)")
+        self.craft("SELECT idem_begin(%(k)s, scope => 'POST /unprotected', principal => %(p)s, lease => '1 ms')")
+        wait_until("its lease has ended", lambda: self.database.value(
+            "SELECT lease_until < clock_timestamp() FROM idempotency.records WHERE principal = %s", self.principal))  # fmt: skip
         self.check("unknown", "/unprotected")
 
     def test_retry_later(self):

@@ -56,6 +56,9 @@ class NotKept { constructor(readonly result: Result) {} }
 /** What the handler threw is told from what our own statements met. */
 class Thrown { constructor(readonly error: unknown) {} }
 
+/** We have lost its connection; the server may notice later than we do. */
+class OwnTransaction extends Error {}
+
 /**
  * Claim, work and answer in one transaction: what `work` throws, and answers that are not to be
  * kept, roll everything back, and the key is free.
@@ -63,9 +66,10 @@ class Thrown { constructor(readonly error: unknown) {} }
 export async function transactionally<Tx>(
   db: Database<Tx>, request: Request, work: (tx: Tx, claim: Claim) => Promise<Answer>, settings: Settings = {},
 ): Promise<Result> {
-  return again(settings, () => inTransaction(db, settings, async (tx, deadline) => {
+  return again(settings, (lost, last) => inTransaction(db, settings, async (tx, deadline) => {
     const claim = await begin((text, values) => db.query(tx, text, values), request, null);
     deadline.check(); // nobody waits for this any more: the work must not be done
+    if (claim.outcome === 'in_progress' && lost && !last) throw new OwnTransaction('the transaction before has not ended');
     if (claim.outcome !== 'execute') return refusalOrReplay(claim);
     deadline.stop();
     settings.onClaim?.(claim);
@@ -143,19 +147,23 @@ async function inTransaction<Tx, T>(
  * Repeats what a conflict or a lost connection has ended, the whole of it. Also where the answer to
  * COMMIT got lost and nobody knows: the same key is told `replay` if it was done, `execute` if not.
  */
-async function again<T extends Result | Answer | boolean>(settings: Settings, call: () => Promise<T>): Promise<T> {
+async function again<T extends Result | Answer | boolean>(
+  settings: Settings, call: (lost: boolean, last: boolean) => Promise<T>,
+): Promise<T> {
   const attempts = settings.attempts ?? ATTEMPTS;
   let late = 0;
+  let lost = false; // a connection, in an attempt before
   for (let attempt = 1; ; attempt += 1) {
     try {
-      return await call();
+      return await call(lost, attempt === attempts);
     } catch (raised) {
       const thrown = find(raised, Thrown);
       const notKept = find(raised, NotKept);
       if (notKept) return notKept.result as T;
       const error = thrown ? thrown.error : raised;
       const transient = isTransient(raised, thrown !== undefined) || (thrown && isTransient(thrown.error, true));
-      if (!transient) throw error;
+      if (!transient && !find(raised, OwnTransaction)) throw error;
+      lost ||= !sqlstate(raised)?.startsWith('40');
       // Each of these has taken the whole of its time; a second one asks what became of a COMMIT.
       if (raised instanceof DatabaseAway) late += 1;
       if (attempt >= attempts || late === 2) throw new DatabaseAway('the database could not do it', { cause: error });

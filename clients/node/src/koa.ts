@@ -58,6 +58,8 @@ function runOf<Tx>(context: KoaContext, handler: (context: KoaContext) => unknow
     context.res.statusCode = statusCode;
     for (const field of ['_body', '_explicitStatus', '_explicitNullBody']) response[field] = undefined;
     context.idempotency = claim;
+    const { rawBody } = context.request as unknown as { rawBody: Buffer };
+    Object.assign(context.request, { body: parsedBody(context.req, rawBody) });
     await handler(context);
     return { status: context.status, body: await bytesOf(context, limit), headers: fieldsOf(context.res) };
   };

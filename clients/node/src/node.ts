@@ -55,6 +55,7 @@ export function exchangeOf<Req extends IncomingMessage, Res extends ServerRespon
     run: async (context: Context<Tx>, limit: number): Promise<Answer> => {
       const { response: ours, answer } = captured(response, limit);
       (request as any).idempotency = context;
+      giveBody(request, (request as any).rawBody); // as new, whatever the run before did to it
       const handled = handler(request as WithClaim<Req, Context<Tx>>, ours);
       // What the handler throws counts also after it has answered; callbacks may answer later.
       await Promise.race([handled, answer.then(() => handled)]);

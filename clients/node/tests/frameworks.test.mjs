@@ -27,6 +27,8 @@ const runs = new Map();
 async function work(claim, body) {
   await claim.client.query('INSERT INTO effect (note) VALUES ($1)', [claim.key]);
   if (body.do === 'retry') {
+    assert.equal(body.spoilt, undefined, 'each run begins with a fresh body');
+    if (!claim.fastify) body.spoilt = true;
     const run = (runs.get(claim.key) ?? 0) + 1;
     runs.set(claim.key, run);
     if (run < 3) await claim.client.query("DO $$ BEGIN RAISE SQLSTATE '40001'; END $$");
@@ -85,7 +87,7 @@ async function koa(context) {
 async function fastify(request, reply) {
   const { body } = request;
   if (body.do === 'retry') reply.header('X-Run', String((runs.get(request.idempotency.key) ?? 0) + 1));
-  await work(request.idempotency, body);
+  await work({ ...request.idempotency, fastify: true }, body);
   switch (body.do) {
     case 'text': return 'text';
     case 'bytes': return reply.code(202).send(Buffer.from([0, 255, 10]));

@@ -1,8 +1,10 @@
 // A bounded set of connections, each lent for a limited time.
 #pragma once
 
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <condition_variable>
@@ -115,18 +117,30 @@ class Pool {
         return connection;
     }
 
-    // A peer that says nothing ends like one that has hung up.
+    // A peer that says nothing ends like one that has hung up. By a descriptor of our own: libpq
+    // may have closed its one by then, and somebody else's connection may have its number.
     Watchdog::Guard cut_at(Clock::time_point moment, Connection& connection,
                            std::atomic<bool>& cut) {
-        return dog_.at(moment, [descriptor = Driver::socket(connection), &cut] {
+        const auto ours = std::make_shared<Descriptor>(Driver::socket(connection));
+        return dog_.at(moment, [ours, &cut] {
             cut = true;
-            shutdown(descriptor, SHUT_RDWR);
+            shutdown(ours->number, SHUT_RDWR);
         });
     }
 
     const PoolOptions& options() const noexcept { return options_; }
 
   private:
+    struct Descriptor {
+        explicit Descriptor(int other) : number(fcntl(other, F_DUPFD_CLOEXEC, 0)) {}
+        ~Descriptor() {
+            if (number >= 0) close(number);
+        }
+        Descriptor(const Descriptor&) = delete;
+        Descriptor& operator=(const Descriptor&) = delete;
+        const int number;
+    };
+
     // An idle connection has nothing to hear. What is there to read is the server's good-bye, and
     // noticing it here spares the next request an error after each restart of the database.
     static bool is_quiet(Connection& connection) {

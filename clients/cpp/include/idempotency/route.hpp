@@ -344,14 +344,17 @@ class Idempotent {
 
         // They are the same for ever, so each is asked for once.
         Answer document_of(const std::string& word) {
+            if (const auto known = known_document(word)) return *known;
+            const auto asked = asked_for(word);
+            if (!asked) return with_status(keyless(word), word);
             const std::lock_guard<std::mutex> lock(mutex_);
-            auto known = documents_.find(word);
-            if (known == documents_.end()) {
-                const auto asked = asked_for(word);
-                if (!asked) return with_status(keyless(word), word);
-                known = documents_.emplace(word, with_status(problem(*asked), word)).first;
-            }
-            return known->second;
+            return documents_.emplace(word, with_status(problem(*asked), word)).first->second;
+        }
+
+        std::optional<Answer> known_document(const std::string& word) {
+            const std::lock_guard<std::mutex> lock(mutex_);
+            const auto known = documents_.find(word);
+            return known == documents_.end() ? std::nullopt : std::make_optional(known->second);
         }
 
         // Nothing where the database is away and the document is one that is needed without it.
