@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any
 
 from django.core.exceptions import BadRequest, PermissionDenied
 from django.core.handlers.exception import response_for_exception
@@ -18,12 +18,11 @@ from .claim import Answer
 from .database import Rows, drive
 from .deadline import Deadline, breaking
 from .errors import AnswerTooLarge, is_connection_lost
-from .route import Kind, Route, claim
+from .route import Route, claim
 from .statements import Value, by_name, pyformat
-from .wsgi import Blocking, bearer, headers_of, read_limited, set_body, target_of, wsgi_headers
+from .wsgi import Blocking, F, bearer, headers_of, read_limited, set_body, target_of, wsgi_headers
 
 __all__ = ["Idempotency", "bearer", "claim", "database"]
-F = TypeVar("F", bound=Callable[..., Any])
 
 
 class database:
@@ -69,20 +68,12 @@ class database:
 
 
 class Idempotency(Blocking[Any]):
-    """What all views of a service have in common, and two ways to make one."""
+    """Of views."""
 
     def __init__(self, database: Any = database(), **common: Any) -> None:
         super().__init__(database, **common)
 
-    def transactional(self, **options: Any) -> Callable[[F], F]:
-        return self._decorator("transactional", options)
-
-    def leased(self, **options: Any) -> Callable[[F], F]:
-        return self._decorator("leased", options)
-
-    def _decorator(self, kind: Kind, options: dict[str, Any]) -> Callable[[F], F]:
-        route = self.route(kind, options)
-
+    def _wrapper(self, route: Route[Any, Any]) -> Callable[[F], F]:
         def decorator(view: F) -> F:
             # Django looks for the token of a form, and reads the body for that; who sends keys has no form.
             @csrf_exempt

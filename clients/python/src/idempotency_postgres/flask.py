@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 from flask import Response, current_app, make_response, request
 from werkzeug.exceptions import HTTPException
@@ -12,26 +12,17 @@ from werkzeug.exceptions import HTTPException
 from .claim import Answer
 from .database import Tx, drive
 from .errors import AnswerTooLarge, is_transient
-from .route import Kind, Route, claim
-from .wsgi import Blocking, bearer, headers_of, read_limited, set_body, target_of, wsgi_headers
+from .route import Route, claim
+from .wsgi import Blocking, F, bearer, headers_of, read_limited, set_body, target_of, wsgi_headers
 
 __all__ = ["Idempotency", "bearer", "claim"]
-F = TypeVar("F", bound=Callable[..., Any])
 _CACHES = ("stream", "data", "form", "files", "values", "json", "_cached_data", "content_length", "_parsed_content_type")
 
 
 class Idempotency(Blocking[Tx]):
-    """What all routes of a service have in common, and two ways to make one."""
+    """Of the views of an application."""
 
-    def transactional(self, **options: Any) -> Callable[[F], F]:
-        return self._decorator("transactional", options)
-
-    def leased(self, **options: Any) -> Callable[[F], F]:
-        return self._decorator("leased", options)
-
-    def _decorator(self, kind: Kind, options: dict[str, Any]) -> Callable[[F], F]:
-        route = self.route(kind, options)
-
+    def _wrapper(self, route: Route[Any, Tx]) -> Callable[[F], F]:
         def decorator(view: F) -> F:
             @functools.wraps(view)
             def protected(**arguments: Any) -> Response:

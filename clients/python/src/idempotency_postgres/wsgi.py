@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Iterable
 from http import HTTPStatus
-from typing import Any, Generic
+from typing import Any, Generic, TypeVar
 from urllib.parse import quote, urlsplit
 
 from .claim import Answer
@@ -19,6 +19,7 @@ __all__ = ["Idempotency", "bearer", "claim"]
 
 Environ = dict[str, Any]
 Wsgi = Callable[[Environ, Callable[..., Any]], Iterable[bytes]]
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 def headers_of(environ: Any) -> list[tuple[str, str]]:
@@ -83,7 +84,7 @@ def set_body(environ: Environ, body: bytes) -> None:
 
 
 class Blocking(Generic[Tx]):
-    """What all routes of a service have in common."""
+    """What all routes of a service have in common, and two ways to make one."""
 
     def __init__(self, database: AnyDatabase[Tx], **common: Any) -> None:
         if is_async(database):
@@ -93,26 +94,29 @@ class Blocking(Generic[Tx]):
     def route(self, kind: Kind, options: dict[str, Any]) -> Route[Any, Tx]:
         return Route(self._db, kind, Options(**{**self._common, **options}))
 
-
-class Idempotency(Blocking[Tx]):
-    """What all routes of a service have in common, and two ways to make one."""
-
-    def transactional(self, **options: Any) -> Callable[[Wsgi], Wsgi]:
+    def transactional(self, **options: Any) -> Callable[[F], F]:
         return self._wrapper(self.route("transactional", options))
 
-    def leased(self, **options: Any) -> Callable[[Wsgi], Wsgi]:
+    def leased(self, **options: Any) -> Callable[[F], F]:
         return self._wrapper(self.route("leased", options))
 
-    @staticmethod
-    def _wrapper(route: Route[Any, Tx]) -> Callable[[Wsgi], Wsgi]:
-        def wrap(app: Wsgi) -> Wsgi:
+    def _wrapper(self, route: Route[Any, Tx]) -> Callable[[F], F]:
+        """Puts the route around what the framework calls."""
+        raise NotImplementedError
+
+
+class Idempotency(Blocking[Tx]):
+    """Of any WSGI application."""
+
+    def _wrapper(self, route: Route[Any, Tx]) -> Callable[[F], F]:
+        def wrap(app: F) -> F:
             def protected(environ: Environ, start_response: Callable[..., Any]) -> Iterable[bytes]:
                 reply = drive(route.handle(WsgiExchange(environ, app)))
                 body = reply.answer.body or b""
                 start_response(status_line(reply), wsgi_headers(reply, body))
                 return [body]
 
-            return protected
+            return protected  # type: ignore[return-value]
 
         return wrap
 
