@@ -9,6 +9,7 @@
 
 #include "api/statements.hpp"
 #include "pg/boundary.hpp"
+#include "pg/installed.hpp"
 
 namespace idem::api {
 
@@ -97,12 +98,10 @@ const char* checked(const char* name) {
 // idempotency.fit_principals(collation): without an argument, as is noted; and where Citus is and
 // nothing is noted, as the database. Also called by the install script.
 Datum fit_principals(FunctionCallInfo fcinfo) {
-    if (!has_citus()) PG_RETURN_VOID();
+    if (!pg::has_citus()) PG_RETURN_VOID();
     const char* wanted = PG_ARGISNULL(0) ? nullptr : text_to_cstring(PG_GETARG_TEXT_PP(0));
     run([wanted] {
-        if (holds("EXISTS (SELECT FROM pg_catalog.pg_dist_partition WHERE logicalrelid ="
-                  " 'idempotency.record'::pg_catalog.regclass)"))
-            return;
+        if (is_table_of_citus("idempotency.record")) return;
         const char* name = wanted != nullptr ? wanted : noted();
         fit_here(name == nullptr ? kDefaultCollation : checked(name));
     });

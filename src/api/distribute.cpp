@@ -35,7 +35,7 @@ constexpr const char* kOldestCitus = "13.2";
 }
 
 void check_citus() {
-    if (!has_citus())
+    if (!pg::has_citus())
         raise_state("The extension citus is not installed in this database.",
                     "Install it on every node, and run CREATE EXTENSION citus.");
     const char* version =
@@ -56,13 +56,6 @@ void check_coordinator() {
               " AND NOT EXISTS (SELECT FROM pg_catalog.pg_dist_node WHERE groupid = 0)"))
         raise_state("Citus does not know the coordinator's address.",
                     "Tell it with citus_set_coordinator_host().");
-}
-
-bool is_table_of_citus(const char* table) {
-    return holds(
-        psprintf("EXISTS (SELECT FROM pg_catalog.pg_dist_partition WHERE logicalrelid ="
-                 " '%s'::pg_catalog.regclass)",
-                 table));
 }
 
 // By hand, policies, rights and functions are not.

@@ -140,18 +140,22 @@ Datum run_there(FunctionCallInfo fcinfo) {
     }
     const char* sql = call_of(fcinfo->flinfo->fn_oid, count);
     MemoryContext context = CurrentMemoryContext;
-    // Citus sends times as the session prints them, to one that reads them in its own way.
-    int guc_level = NewGUCNestLevel();
-    pg::set_locally("DateStyle", "ISO");
-    pg::set_locally("IntervalStyle", "postgres");
-    if (SPI_connect() != SPI_OK_CONNECT) elog(ERROR, "idempotency: SPI_connect failed");
+    pg::connect_spi();
     int code = SPI_execute_with_args(sql, count, types, values, nulls, false, 0);
     if (code != SPI_OK_SELECT)
         elog(ERROR, "idempotency: SPI failed: %s", SPI_result_code_string(code));
     Datum result = take_result(fcinfo, context);
     (void)SPI_finish();
-    AtEOXact_GUC(false, guc_level);
     return result;
+}
+
+// This session's transaction is the one that Citus commits, so it may also ask from within a query
+// that Citus runs on a shard of this node (IsTaskExecutionAllowed). Times are sent as the session
+// prints them, to one that reads them in its own way.
+void set_what_is_sent() {
+    pg::set_locally("citus.allow_nested_distributed_execution", "on");
+    pg::set_locally("DateStyle", "ISO");
+    pg::set_locally("IntervalStyle", "postgres");
 }
 
 // Citus has sent the call, or the query that it is part of, to a node where the records are not:
@@ -183,14 +187,12 @@ bool belongs_elsewhere(FunctionCallInfo fcinfo) {
     store::raise_elsewhere();
 }
 
-// This session's transaction is the one that Citus commits, so it may also ask from within a query
-// that Citus runs on a shard of this node (IsTaskExecutionAllowed).
 Datum forward(FunctionCallInfo fcinfo) {
     if (is_forwarding) raise_not_delegated();
     MemoryContext context = CurrentMemoryContext;
     volatile Datum result = 0;
     int guc_level = NewGUCNestLevel();
-    pg::set_locally("citus.allow_nested_distributed_execution", "on");
+    set_what_is_sent();
     is_forwarding = true;
     PG_TRY();
     { result = run_there(fcinfo); }

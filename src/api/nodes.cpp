@@ -7,6 +7,7 @@
 
 #include "api/nodes.hpp"
 
+#include "api/statements.hpp"
 #include "pg/boundary.hpp"
 #include "pg/installed.hpp"
 #include "pg/owner.hpp"
@@ -19,30 +20,20 @@ namespace idem::api {
 
 namespace {
 
-void connect() {
-    if (SPI_connect() != SPI_OK_CONNECT) elog(ERROR, "idempotency: SPI_connect failed");
-}
-
 // A query of ours; the names in it are qualified.
-void run(const char* query, bool read_only) {
+void select(const char* query, bool read_only) {
     if (SPI_execute(query, read_only, 0) != SPI_OK_SELECT)
         elog(ERROR, "idempotency: could not execute \"%s\"", query);
 }
 
-const char* first_value() {
-    if (SPI_processed == 0) return nullptr;
-    return SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1);
-}
-
 // A copy in that context.
 text* own_name(MemoryContext context) {
-    connect();
-    run("SELECT n.nodename OPERATOR(pg_catalog.||) ':' OPERATOR(pg_catalog.||) n.nodeport"
-        " FROM pg_catalog.pg_dist_node n JOIN pg_catalog.pg_dist_local_group g"
-        " ON g.groupid OPERATOR(pg_catalog.=) n.groupid"
-        " WHERE n.noderole OPERATOR(pg_catalog.=) 'primary'",
-        true);
-    const char* name = first_value();
+    pg::connect_spi();
+    const char* name =
+        ask("SELECT n.nodename OPERATOR(pg_catalog.||) ':' OPERATOR(pg_catalog.||) n.nodeport"
+            " FROM pg_catalog.pg_dist_node n JOIN pg_catalog.pg_dist_local_group g"
+            " ON g.groupid OPERATOR(pg_catalog.=) n.groupid"
+            " WHERE n.noderole OPERATOR(pg_catalog.=) 'primary'");
     MemoryContext spi_context = MemoryContextSwitchTo(context);
     text* result = name == nullptr ? nullptr : cstring_to_text(name);
     MemoryContextSwitchTo(spi_context);
@@ -97,7 +88,7 @@ const char* relation_of_shape(FunctionCallInfo fcinfo) {
 }
 
 void return_rows_of_view(const char* view, ReturnSetInfo* result) {
-    run(psprintf("SELECT * FROM %s", view), true);
+    select(psprintf("SELECT * FROM %s", view), true);
     return_rows(result);
 }
 
@@ -105,9 +96,9 @@ void return_rows_of_view(const char* view, ReturnSetInfo* result) {
 // others then.
 void return_rows_of_nodes(const char* view, ReturnSetInfo* result) {
     const char* query = psprintf("SELECT pg_catalog.jsonb_agg(v) FROM %s v", view);
-    run(psprintf("SELECT success, result FROM pg_catalog.run_command_on_all_nodes(%s)",
-                 quote_literal_cstr(query)),
-        false);
+    select(psprintf("SELECT success, result FROM pg_catalog.run_command_on_all_nodes(%s)",
+                    quote_literal_cstr(query)),
+           false);
     SPITupleTable* answers = SPI_tuptable;
     std::uint64_t count = SPI_processed;
     for (std::uint64_t i = 0; i < count; i++) {
@@ -118,9 +109,9 @@ void return_rows_of_nodes(const char* view, ReturnSetInfo* result) {
                               errmsg("a node could not be asked and is left out"),
                               errdetail("%s", rows == nullptr ? "It gives no reason." : rows)));
         } else if (rows != nullptr && *rows != '\0') {
-            run(psprintf("SELECT * FROM pg_catalog.jsonb_populate_recordset(NULL::%s, %s)", view,
-                         quote_literal_cstr(rows)),
-                true);
+            select(psprintf("SELECT * FROM pg_catalog.jsonb_populate_recordset(NULL::%s, %s)", view,
+                            quote_literal_cstr(rows)),
+                   true);
             return_rows(result);
         }
     }
@@ -131,7 +122,7 @@ Datum of_nodes(FunctionCallInfo fcinfo) {
     const char* view = relation_of_shape(fcinfo);
     InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
     auto* result = reinterpret_cast<ReturnSetInfo*>(fcinfo->resultinfo);
-    connect();
+    pg::connect_spi();
     if (asks_other_nodes())
         return_rows_of_nodes(view, result);
     else
@@ -167,7 +158,8 @@ Datum claims_here(FunctionCallInfo fcinfo) {
         const char* table = quote_qualified_identifier(
             get_namespace_name(get_rel_namespace(tables[i].table)), get_rel_name(tables[i].table));
         pg::AsOwner frame = pg::begin_as_owner(store::kRecordTable);
-        run(psprintf("SELECT scope, principal, key, attempt, holder, recovery_point, no_takeover,"
+        select(
+            psprintf("SELECT scope, principal, key, attempt, holder, recovery_point, no_takeover,"
                      " backend_pid, backend_start, claimed_at, lease_until FROM %s"
                      " WHERE status OPERATOR(pg_catalog.=) '%c'::pg_catalog.\"char\"",
                      table, static_cast<char>(core::Status::InProgress)),
@@ -193,8 +185,9 @@ bool asks_other_nodes() {
 
 std::int64_t sum_of_nodes(char* (*statement)(std::int64_t before, void* argument), void* argument) {
     std::int64_t sum = 0;
-    connect();
-    run("SELECT nodename, nodeport FROM pg_catalog.pg_dist_node"
+    pg::connect_spi();
+    select(
+        "SELECT nodename, nodeport FROM pg_catalog.pg_dist_node"
         " WHERE noderole OPERATOR(pg_catalog.=) 'primary' AND isactive ORDER BY groupid",
         true);
     SPITupleTable* nodes = SPI_tuptable;
@@ -202,12 +195,12 @@ std::int64_t sum_of_nodes(char* (*statement)(std::int64_t before, void* argument
     for (std::uint64_t i = 0; i < count; i++) {
         const char* name = SPI_getvalue(nodes->vals[i], nodes->tupdesc, 1);
         const char* port = SPI_getvalue(nodes->vals[i], nodes->tupdesc, 2);
-        run(psprintf(
-                "SELECT CASE WHEN success THEN result END, result"
-                " FROM pg_catalog.master_run_on_worker(ARRAY[%s], ARRAY[%s], ARRAY[%s], false)",
-                quote_literal_cstr(name), port, quote_literal_cstr(statement(sum, argument))),
-            false);
-        const char* answer = first_value();
+        select(psprintf(
+                   "SELECT CASE WHEN success THEN result END, result"
+                   " FROM pg_catalog.master_run_on_worker(ARRAY[%s], ARRAY[%s], ARRAY[%s], false)",
+                   quote_literal_cstr(name), port, quote_literal_cstr(statement(sum, argument))),
+               false);
+        const char* answer = SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1);
         if (answer == nullptr)
             ereport(
                 ERROR,

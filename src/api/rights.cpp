@@ -9,6 +9,7 @@
 #include "api/arguments.hpp"
 #include "api/statements.hpp"
 #include "pg/boundary.hpp"
+#include "pg/installed.hpp"
 #include "pg/owner.hpp"
 #include "store/record_table.hpp"
 
@@ -24,7 +25,7 @@ constexpr const char* kOperator = "p.prosrc ~ '^idem_operator_'";
 // pg_catalog is on the search_path. That the install script has closed them the server remembers in
 // pg_init_privs, whatever has been granted since. Those of the schema "idempotency" are for views.
 const char* function_list(const char* which) {
-    const char* query = psprintf(
+    const char* functions = ask(psprintf(
         "SELECT pg_catalog.string_agg(p.oid::pg_catalog.regprocedure::pg_catalog.text, ', '"
         " ORDER BY p.oid)"
         " FROM pg_catalog.pg_extension e JOIN pg_catalog.pg_proc p"
@@ -35,10 +36,9 @@ const char* function_list(const char* which) {
         " WHERE e.extname = 'idempotency'"
         " AND d.classid = 'pg_catalog.pg_proc'::pg_catalog.regclass"
         " AND d.refclassid = 'pg_catalog.pg_extension'::pg_catalog.regclass AND %s",
-        which);
-    if (SPI_execute(query, true, 0) != SPI_OK_SELECT || SPI_processed != 1)
-        elog(ERROR, "idempotency: the functions could not be listed");
-    return SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1);
+        which));
+    if (functions == nullptr) elog(ERROR, "idempotency: the functions could not be listed");
+    return functions;
 }
 
 void give(const char* role, const char* which) {
@@ -73,14 +73,11 @@ const char* role_argument(FunctionCallInfo fcinfo) {
 // By the functions themselves: a row of idempotency.granted outlives its role, and whoever is made
 // under the same name has nothing yet.
 bool is_operator_here(Oid role) {
-    const char* query = psprintf(
-        "SELECT FROM pg_catalog.pg_extension e JOIN pg_catalog.pg_proc p"
-        " ON p.pronamespace = e.extnamespace, pg_catalog.aclexplode(p.proacl) a"
-        " WHERE e.extname = 'idempotency' AND %s AND a.grantee = %u",
-        kOperator, role);
-    if (SPI_execute(query, true, 1) != SPI_OK_SELECT)
-        elog(ERROR, "idempotency: could not execute \"%s\"", query);
-    return SPI_processed > 0;
+    return holds(
+        psprintf("EXISTS (SELECT FROM pg_catalog.pg_extension e JOIN pg_catalog.pg_proc p"
+                 " ON p.pronamespace = e.extnamespace, pg_catalog.aclexplode(p.proacl) a"
+                 " WHERE e.extname = 'idempotency' AND %s AND a.grantee = %u)",
+                 kOperator, role));
 }
 
 // idem_grant(role, operator)
@@ -125,7 +122,7 @@ Datum revoke_rights(FunctionCallInfo fcinfo) {
 
 // Without Citus a row comes from a dump, which grants by itself, and the role may be missing.
 bool counts_here(const char* role) {
-    return has_citus() && OidIsValid(get_role_oid(role, true));
+    return pg::has_citus() && OidIsValid(get_role_oid(role, true));
 }
 
 // The check of a row: role, operator.

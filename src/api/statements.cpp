@@ -1,13 +1,11 @@
 #include "api/statements.hpp"
 
+#include "pg/installed.hpp"
+
 namespace idem::api {
 
-bool has_citus() {
-    return OidIsValid(get_extension_oid("citus", true));
-}
-
 void keep_to_this_node() {
-    if (has_citus()) pg::set_locally("citus.enable_ddl_propagation", "off");
+    if (pg::has_citus()) pg::set_locally("citus.enable_ddl_propagation", "off");
 }
 
 const char* ask(const char* query) {
@@ -25,6 +23,13 @@ bool holds(const char* condition) {
 void execute(const char* command) {
     if (SPI_execute(command, false, 0) < 0)
         elog(ERROR, "idempotency: could not execute \"%s\"", command);
+}
+
+bool is_table_of_citus(const char* table) {
+    return holds(
+        psprintf("EXISTS (SELECT FROM pg_catalog.pg_dist_partition WHERE logicalrelid ="
+                 " '%s'::pg_catalog.regclass)",
+                 table));
 }
 
 void execute_each(const char* query) {

@@ -6,20 +6,18 @@
 
 namespace idem::api {
 
-bool has_citus();
-
 // With pg_catalog alone on the search_path, in a connection to SPI.
 template <typename Statements>
 void run(Statements statements) {
     int guc_level = NewGUCNestLevel();
     pg::set_locally("search_path", "pg_catalog, pg_temp");
-    if (SPI_connect() != SPI_OK_CONNECT) elog(ERROR, "idempotency: SPI_connect failed");
+    pg::connect_spi();
     statements();
     (void)SPI_finish();
     AtEOXact_GUC(false, guc_level);
 }
 
-// ---- within run ----
+// ---- in a connection to SPI, as within run ----
 
 // What follows until its end is not for Citus to repeat on other nodes, which do the same by
 // themselves.
@@ -30,6 +28,8 @@ const char* ask(const char* query);
 // A condition: false also where it is null.
 bool holds(const char* condition);
 void execute(const char* command);
+// Whether it is a table of Citus; it has its schema. Citus is there.
+bool is_table_of_citus(const char* table);
 // Executes what a query has put together, row by row.
 void execute_each(const char* query);
 

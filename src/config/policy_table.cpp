@@ -118,7 +118,7 @@ pg::Statement delete_one = {kDelete.text, 1, kRow.types, pg::Access::ByIndex, nu
 // call ask it, one that is part of a query on a shard for example. Nullptr: the table is no table
 // of Citus, or this node has no copy yet.
 const char* own_copy() {
-    if (!OidIsValid(get_extension_oid("citus", true))) return nullptr;
+    if (!pg::has_citus()) return nullptr;
     const char* query = psprintf(
         "SELECT s.shardid FROM pg_catalog.pg_dist_shard s"
         " JOIN pg_catalog.pg_dist_placement p ON p.shardid OPERATOR(pg_catalog.=) s.shardid"

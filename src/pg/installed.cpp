@@ -88,6 +88,10 @@ void raise_not_installed() {
     pg_unreachable();
 }
 
+bool has_citus() {
+    return OidIsValid(get_extension_oid("citus", true));
+}
+
 Oid find_table(const char* name) {
     Oid schema = get_namespace_oid(kExtension, true);
     return OidIsValid(schema) ? get_relname_relid(name, schema) : InvalidOid;

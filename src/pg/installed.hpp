@@ -16,6 +16,9 @@ inline constexpr const char* kExtension = "idempotency";
 Oid find_table(const char* name);
 Oid table_oid(const char* name);
 
+// Whether the database has the extension of Citus, too.
+bool has_citus();
+
 // Takes a lock of such a table until the transaction ends.
 void lock_table(const char* table, LOCKMODE mode);
 

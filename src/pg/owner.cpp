@@ -44,6 +44,10 @@ void set_locally(const char* setting, const char* value) {
                             false);
 }
 
+void connect_spi() {
+    if (SPI_connect() != SPI_OK_CONNECT) elog(ERROR, "idempotency: SPI_connect failed");
+}
+
 AsOwner begin_as_owner(const char* table) {
     AsOwner frame;
     frame.caller_context = CurrentMemoryContext;
@@ -55,7 +59,7 @@ AsOwner begin_as_owner(const char* table) {
                                       SECURITY_RESTRICTED_OPERATION | SECURITY_NOFORCE_RLS);
     frame.guc_level = NewGUCNestLevel();
     set_locally("search_path", "pg_catalog, pg_temp");
-    if (SPI_connect() != SPI_OK_CONNECT) elog(ERROR, "idempotency: SPI_connect failed");
+    connect_spi();
     // What the calling command itself has written is seen as well.
     CommandCounterIncrement();
     PushActiveSnapshot(GetLatestSnapshot());

@@ -29,6 +29,9 @@ struct AsOwner {
     MemoryContext caller_context;
 };
 
+// SPI as whoever calls, until SPI_finish.
+void connect_spi();
+
 // `table` is one of ours.
 AsOwner begin_as_owner(const char* table);
 void end_as_owner(const AsOwner& frame);

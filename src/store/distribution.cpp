@@ -6,6 +6,8 @@
 
 #include "store/distribution.hpp"
 
+#include "pg/installed.hpp"
+
 namespace idem::store {
 
 namespace {
@@ -256,7 +258,7 @@ Oid metadata_lock_function() {
 
 Distribution distribution_of(Oid table, const char* column, MemoryContext context) {
     Distribution distribution{};
-    if (!OidIsValid(get_extension_oid("citus", true))) return distribution;
+    if (!pg::has_citus()) return distribution;
     Method method = method_of(table, column);
     if (method == Method::None) refuse_without_metadata(table);
     distribution.is_distributed = method != Method::None;
