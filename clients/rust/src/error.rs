@@ -14,6 +14,8 @@ pub(crate) type BoxError = Box<dyn StdError + Send + Sync>;
 pub enum Error {
     /// Of a statement of ours, or of getting a connection. Without an SQLSTATE the connection is lost.
     Database(BoxError),
+    /// The server has said what this crate does not understand: is the extension of this version there?
+    Unexpected(BoxError),
     /// Of COMMIT. Without an SQLSTATE nobody knows whether it was done.
     Commit(BoxError),
     /// The database did not answer in time.
@@ -36,6 +38,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Database(error) => write!(f, "the database failed: {error}"),
+            Self::Unexpected(error) => write!(f, "the database has said what is not understood: {error}"),
             Self::Commit(error) => write!(f, "COMMIT failed: {error}"),
             Self::Timeout => f.write_str("the database did not answer in time"),
             Self::CommitTimeout => f.write_str("COMMIT was not answered in time"),
@@ -51,7 +54,7 @@ impl fmt::Display for Error {
 impl StdError for Error {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         match self {
-            Self::Database(error) | Self::Commit(error) => Some(&**error),
+            Self::Database(error) | Self::Unexpected(error) | Self::Commit(error) => Some(&**error),
             Self::Work(error) => error.source(),
             Self::Json(error) => error.source(),
             _ => None,

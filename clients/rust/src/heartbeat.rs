@@ -126,7 +126,7 @@ mod tests {
         let (beats, told) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
         let (count, telling) = (beats.clone(), told.clone());
         let start = Instant::now();
-        let on_lost = Box::new(move || drop(telling.fetch_add(1, SeqCst)));
+        let on_lost = Box::new(move || _ = telling.fetch_add(1, SeqCst));
         let heart = Heart::start(LEASE, start, on_lost, move || {
             let answer = extend(count.fetch_add(1, SeqCst) + 1);
             async move {

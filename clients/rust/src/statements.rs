@@ -70,6 +70,10 @@ async fn one(client: &ClientWrapper, sql: &str, arguments: Arguments<'_>) -> Res
     Ok(client.query_one(&statement, arguments).await?)
 }
 
+fn unexpected(error: tokio_postgres::Error) -> Error {
+    Error::Unexpected(error.into())
+}
+
 pub(crate) async fn begin(
     client: &ClientWrapper,
     q: &Request,
@@ -92,7 +96,7 @@ pub(crate) async fn begin(
         &wait,
         &holder,
     ];
-    Ok(begun(&one(client, BEGIN, arguments).await?)?)
+    begun(&one(client, BEGIN, arguments).await?).map_err(unexpected)
 }
 
 pub(crate) async fn complete(
@@ -126,16 +130,16 @@ pub(crate) async fn checkpoint(
 }
 
 pub(crate) async fn once(client: &ClientWrapper, key: &str, scope: &str, principal: &str) -> Result<bool, Error> {
-    Ok(one(client, ONCE, &[&key, &scope, &principal]).await?.try_get("first")?)
+    one(client, ONCE, &[&key, &scope, &principal]).await?.try_get("first").map_err(unexpected)
 }
 
 pub(crate) async fn derive(client: &ClientWrapper, i: &Identity) -> Result<String, Error> {
     let arguments: Arguments = &[&unread(i), &i.method, &i.target, &i.exclude, &i.digest];
-    Ok(one(client, DERIVE, arguments).await?.try_get("key")?)
+    one(client, DERIVE, arguments).await?.try_get("key").map_err(unexpected)
 }
 
 pub(crate) async fn problem(client: &ClientWrapper, word: &str) -> Result<serde_json::Value, Error> {
-    Ok(one(client, PROBLEM, &[&word]).await?.try_get("problem")?)
+    one(client, PROBLEM, &[&word]).await?.try_get("problem").map_err(unexpected)
 }
 
 #[cfg(test)]
