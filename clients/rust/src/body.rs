@@ -42,12 +42,12 @@ impl<R: Body<Data = Bytes>> Body for ResponseBody<R> {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.head.is_none() && self.rest.as_ref().is_none_or(|rest| rest.is_end_stream())
+        self.head.is_none() && self.rest.as_ref().is_none_or(Body::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
         let head = self.head.as_ref().map_or(0, Bytes::len) as u64;
-        let rest = self.rest.as_ref().map_or_else(|| SizeHint::with_exact(0), |rest| rest.size_hint());
+        let rest = self.rest.as_ref().map_or_else(|| SizeHint::with_exact(0), Body::size_hint);
         let mut hint = SizeHint::new();
         if let Some(upper) = rest.upper() {
             hint.set_upper(head.saturating_add(upper));

@@ -174,7 +174,7 @@ impl Claim {
         loop {
             match self.step_tx_once(name, &mut work).await {
                 Err(error) if attempt < ATTEMPTS && error.is_retryable() && !error.is_in_doubt() => {
-                    pause(attempt).await
+                    pause(attempt).await;
                 }
                 Ok((result, state)) => return self.noted(Ok(()), state).map(|()| result),
                 Err(error) => return self.noted(Err(error), Value::Null).map(|()| unreachable!("it is an error")),

@@ -40,6 +40,7 @@ pub struct Event {
 }
 
 type Of<T> = Arc<dyn Fn(&Parts) -> T + Send + Sync>;
+type Fingerprint = Arc<dyn Fn(&Parts, &Bytes) -> Vec<u8> + Send + Sync>;
 type Hook = Option<Arc<dyn Fn(Event) + Send + Sync>>;
 
 /// How requests are protected. Clones can be changed for one route.
@@ -52,7 +53,7 @@ pub struct Route {
     pub(crate) missing_key: MissingKey,
     pub(crate) window: Duration,
     pub(crate) exclude: Vec<String>,
-    pub(crate) fingerprint: Option<Arc<dyn Fn(&Parts, &Bytes) -> Vec<u8> + Send + Sync>>,
+    pub(crate) fingerprint: Option<Fingerprint>,
     pub(crate) ttl: Option<Duration>,
     pub(crate) lease: Duration,
     pub(crate) wait: Option<Duration>,

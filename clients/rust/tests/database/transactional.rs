@@ -19,7 +19,7 @@ use axum::{
 };
 use http_body_util::{BodyExt, Full};
 use idempotency_postgres::{Failure, Info, MissingKey, Outcome, Tx};
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tower::{Layer, ServiceExt};
 
 const INSERT: &str = "INSERT INTO note (tenant, what) VALUES ($1, $2)";
@@ -167,10 +167,12 @@ async fn a_failure_is_never_kept() {
 #[tokio::test]
 async fn work_goes_on_when_the_client_leaves() {
     let Some(case) = Case::new().await else { return };
-    let (began, mut begun) = mpsc::unbounded_channel();
+    let (tell, mut told) = mpsc::unbounded_channel();
+    let left = Arc::new(Notify::new());
+    let gone = left.clone();
     let handler = async move |tx: Tx, info: Info| {
-        began.send(()).unwrap();
-        tx.execute("SELECT pg_sleep(0.2)", &[]).await?;
+        tell.send(()).unwrap();
+        gone.notified().await;
         tx.execute(INSERT, &[&info.principal, &"done"]).await?;
         Ok::<_, Failure>(StatusCode::CREATED)
     };
@@ -178,7 +180,7 @@ async fn work_goes_on_when_the_client_leaves() {
         Router::new().route("/", post(handler).layer(case.store.transactional(route().wait(Duration::from_secs(20)))));
     tokio::select! {
         answer = case.post(&app, "/", "1") => panic!("answered {answer:?}"),
-        _ = begun.recv() => {}
+        _ = told.recv() => left.notify_one(),
     }
     let again = case.post(&app, "/", "1").await;
     assert_eq!((again.status, again.is_replay(), case.count("done").await), (StatusCode::CREATED, true, 1));
