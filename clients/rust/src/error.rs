@@ -123,9 +123,14 @@ impl Error {
         }
     }
 
+    /// Of a prepared statement: feature_not_supported is "cached plan must not change result type".
+    pub(crate) fn is_stale(&self) -> bool {
+        matches!(self, Self::Database(_)) && self.state_in(&["26000", "0A000"])
+    }
+
     /// What a repetition from `idem_begin` on may cure. COMMIT whose answer did not come is asked for again.
     pub(crate) fn is_retryable(&self) -> bool {
-        self.is_conflict() || self.is_lost_connection() || matches!(self, Self::CommitTimeout)
+        self.is_conflict() || self.is_lost_connection() || self.is_stale() || matches!(self, Self::CommitTimeout)
     }
 
     /// Nobody knows whether the transaction has committed.

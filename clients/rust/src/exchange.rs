@@ -166,7 +166,7 @@ impl Exchange {
 
     /// The key is not logged: it may be a secret.
     fn log(&self, error: &Error) {
-        tracing::error!(%error, scope = self.scope, "idempotency");
+        tracing::error!(%error, scope = self.scope, "idempotency: a request has failed");
     }
 
     async fn refuse<R>(&self, outcome: Outcome) -> Response<ResponseBody<R>> {
@@ -348,7 +348,7 @@ where
                 Ok(response) => self.take(response).await,
                 Err(error) => {
                     let failure = Some(Error::Work("the service has failed".into()));
-                    Work { answer: Err(error), stored: None, failure }
+                    Work { answer: Err(error), stored: Err(String::new()), failure }
                 }
             }
         }
@@ -388,7 +388,8 @@ where
             Err(error) => return self.spoilt(Outcome::Internal, error.into()).await,
         };
         let keep = failure.is_none() && (route.keep)(parts.status) && parts.status >= StatusCode::OK;
-        Work { answer: Ok(Response::from_parts(parts, body)), stored: keep.then_some(stored), failure }
+        let stored = if keep { Ok(stored) } else { Err(format!("status {}", parts.status.as_u16())) };
+        Work { answer: Ok(Response::from_parts(parts, body)), stored, failure }
     }
 
     async fn spoilt(&self, outcome: Outcome, error: BoxError) -> Work<Ran<R, S::Error>> {
@@ -396,6 +397,6 @@ where
         let mut response = Response::new(ResponseBody::whole(answer.body));
         *response.status_mut() = answer.status;
         *response.headers_mut() = answer.headers;
-        Work { answer: Ok(response), stored: None, failure: Some(Error::Work(error)) }
+        Work { answer: Ok(response), stored: Err(String::new()), failure: Some(Error::Work(error)) }
     }
 }

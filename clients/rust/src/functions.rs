@@ -103,14 +103,14 @@ where
 }
 
 fn worked<T: Serialize, E: Into<BoxError>>(result: Result<T, E>) -> Work<Option<T>> {
-    let stored = match result {
+    let failure = match result {
         Ok(result) => match Answer::json(StatusCode::OK, &result) {
-            Ok(answer) => return Work { answer: Some(result), stored: Some(Stored::of(&answer)), failure: None },
+            Ok(answer) => return Work { answer: Some(result), stored: Ok(Stored::of(&answer)), failure: None },
             Err(error) => Error::Json(error),
         },
         Err(error) => Error::Work(error.into()),
     };
-    Work { answer: None, stored: None, failure: Some(stored) }
+    Work { answer: None, stored: Err(failure.to_string()), failure: Some(failure) }
 }
 
 fn result_of<T: DeserializeOwned>(verdict: Verdict<Option<T>>) -> Result<T, Error> {

@@ -177,8 +177,8 @@ where
     let Work { answer, stored, failure } = work(lease.claim().clone()).await;
     let ended = match (&failure, stored) {
         (Some(failure), _) => lease.fail(&failure.to_string()).await,
-        (None, None) => lease.fail("its answer is not kept").await,
-        (None, Some(stored)) => match lease.store(&stored).await {
+        (None, Err(reason)) => lease.fail(&reason).await,
+        (None, Ok(stored)) => match lease.store(&stored).await {
             Err(error) if !error.is_lost() => return Err(error),
             ended => ended,
         },

@@ -65,9 +65,15 @@ fn milliseconds(span: Option<Duration>) -> Option<i64> {
 
 type Arguments<'a> = &'a [&'a (dyn ToSql + Sync)];
 
+/// Statements are prepared once for each connection. One that is there no longer, or whose result is another
+/// since the extension was updated, is prepared anew, which [`Error::is_retryable`] leads to.
 async fn one(client: &ClientWrapper, sql: &str, arguments: Arguments<'_>) -> Result<tokio_postgres::Row, Error> {
     let statement = client.prepare_cached(sql).await?;
-    Ok(client.query_one(&statement, arguments).await?)
+    let result = client.query_one(&statement, arguments).await.map_err(Error::from);
+    if result.as_ref().is_err_and(Error::is_stale) {
+        client.statement_cache.remove(sql, &[]);
+    }
+    result
 }
 
 fn unexpected(error: tokio_postgres::Error) -> Error {

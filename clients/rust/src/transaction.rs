@@ -163,8 +163,8 @@ impl Store {
 /// What work has come to.
 pub(crate) struct Work<A> {
     pub answer: A,
-    /// None: it is not to be kept.
-    pub stored: Option<Stored>,
+    /// Or why it is not to be kept.
+    pub stored: Result<Stored, String>,
     pub failure: Option<Error>,
 }
 
@@ -218,7 +218,7 @@ where
         (Begun::Refused(refusal), attempt) => return Ok(Verdict::Refused(refusal, attempt)),
     };
     let Work { answer, stored, failure } = work(held.tx(), held.info().clone()).await;
-    if let (Some(stored), None) = (stored, &failure) {
+    if let (Ok(stored), None) = (stored, &failure) {
         held.store(&stored).await?;
         return Ok(Verdict::Worked(answer));
     }

@@ -294,3 +294,26 @@ async fn other_methods_pass() {
     let answer = send(&app, request).await;
     assert_eq!((answer.status, &*answer.body, case.record().await), (StatusCode::OK, &b"false 3"[..], None));
 }
+
+#[tokio::test]
+async fn statements_that_are_gone_are_prepared_anew() {
+    let Some(case) = Case::new().await else { return };
+    let app = Router::new()
+        .route("/transactional", post(note).layer(case.store.transactional(route())))
+        .route("/leased", post(async || "done").layer(case.store.leased(route())));
+    for run in 0..2 {
+        for path in ["/transactional", "/leased"] {
+            let mut request = case.request(path, "1");
+            request.headers_mut().insert("idempotency-key", run.into());
+            let answer = send(&app, request).await;
+            assert!(answer.status.is_success(), "{answer:?}");
+        }
+        let mut clients = Vec::new();
+        while clients.len() < case.pool.status().size {
+            clients.push(case.pool.get().await.unwrap());
+        }
+        for client in clients {
+            client.batch_execute("DEALLOCATE ALL").await.unwrap();
+        }
+    }
+}
