@@ -387,7 +387,7 @@ where
             }
             Err(error) => return self.spoilt(Outcome::Internal, error.into()).await,
         };
-        let keep = failure.is_none() && (route.keep)(parts.status) && parts.status >= StatusCode::OK;
+        let keep = (route.keep)(parts.status) && parts.status >= StatusCode::OK;
         let stored = if keep { Ok(stored) } else { Err(format!("status {}", parts.status.as_u16())) };
         Work { answer: Ok(Response::from_parts(parts, body)), stored, failure }
     }
