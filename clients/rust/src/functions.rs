@@ -91,7 +91,7 @@ where
         return Ok(false);
     }
     match work(tx.clone()).await {
-        Ok(()) => tx.commit(store.timeout).await.map(|()| true),
+        Ok(()) => tx.commit_checked(store.timeout).await.map(|()| true),
         Err(error) => {
             let error = Error::Work(error.into());
             match tx.roll_back(store.timeout).await {

@@ -48,21 +48,30 @@ impl Tx {
         }
     }
 
+    /// Of a transaction whose last statement has succeeded.
     pub(crate) async fn commit(self, within: Duration) -> Result<(), Error> {
         let connection = self.alone(within).await?;
-        match timeout(within, connection.batch_execute("COMMIT")).await {
-            Ok(Ok(())) => {
-                connection.give_back();
-                Ok(())
-            }
-            Ok(Err(error)) => {
-                if error.code().is_some() && !connection.is_closed() {
-                    connection.give_back();
-                }
-                Err(Error::Commit(error.into()))
-            }
-            Err(_) => Err(Error::CommitTimeout),
+        let committed = timeout(within, connection.batch_execute("COMMIT")).await;
+        Self::committed(connection, committed.map_err(|_| Error::CommitTimeout))
+    }
+
+    /// Of one whose work came last: COMMIT of a transaction that has failed rolls it back without a word.
+    pub(crate) async fn commit_checked(self, within: Duration) -> Result<(), Error> {
+        let connection = self.alone(within).await?;
+        let both = async { tokio::join!(connection.batch_execute("SELECT 1"), connection.batch_execute("COMMIT")) };
+        let committed = timeout(within, both).await.map(|(whole, committed)| whole.and(committed));
+        Self::committed(connection, committed.map_err(|_| Error::CommitTimeout))
+    }
+
+    fn committed(
+        connection: Connection,
+        committed: Result<Result<(), tokio_postgres::Error>, Error>,
+    ) -> Result<(), Error> {
+        let committed = committed?;
+        if committed.as_ref().map_or_else(|error| error.code().is_some(), |()| true) {
+            connection.give_back();
         }
+        committed.map_err(|error| Error::Commit(error.into()))
     }
 
     /// An error means that the connection is lost, whatever the work has made of that.
@@ -110,9 +119,15 @@ impl Held {
 
     pub(crate) async fn store(self, answer: &Stored) -> Result<(), Error> {
         let within = self.store.timeout;
-        if !self.request.unprotected {
-            let complete = statements::complete(&self.tx, &self.request, None, answer);
-            timeout(within, complete).await.unwrap_or(Err(Error::Timeout))?;
+        if self.request.unprotected {
+            return self.tx.commit_checked(within).await;
+        }
+        let complete = statements::complete(&self.tx, &self.request, None, answer);
+        if let Err(error) = timeout(within, complete).await.unwrap_or(Err(Error::Timeout)) {
+            if error.state().is_some() {
+                let _ = self.tx.roll_back(within).await;
+            }
+            return Err(error);
         }
         self.tx.commit(within).await
     }
@@ -190,6 +205,8 @@ where
     for attempt in 1.. {
         let last = attempt >= request.attempts;
         match transactional_once(store, request, &mut work).await {
+            // Without a record nobody can say whether it was done.
+            Err(error) if request.unprotected && error.is_in_doubt() => return Err(error),
             Err(error) if error.is_retryable() && !last => again = true,
             // Our own predecessor may not have ended on the server.
             Ok(Verdict::Refused(refusal, _)) if again && !last && refusal.outcome == crate::Outcome::InProgress => {}

@@ -185,3 +185,18 @@ async fn leases_that_are_dropped_fail() {
     lease.complete(&Answer::json(StatusCode::OK, &1).unwrap()).await.unwrap();
     until(&case, "completed").await;
 }
+
+#[tokio::test]
+async fn a_message_whose_error_is_hidden_is_not_handled() {
+    let Some(case) = Case::new().await else { return };
+    for broken in [true, false] {
+        let work = async |tx: Tx| {
+            if broken {
+                let _ = tx.execute("SELECT 1/0", &[]).await;
+            }
+            Ok::<_, Error>(())
+        };
+        let first = once(&case.store, "inbox", &case.tenant, "m", work).await;
+        assert_eq!(first.ok(), (!broken).then_some(true));
+    }
+}

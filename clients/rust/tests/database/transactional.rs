@@ -108,9 +108,13 @@ async fn an_error_that_is_hidden_is_no_success() {
         let _ = tx.execute("SELECT 1/0", &[]).await;
         StatusCode::CREATED
     };
-    let app = Router::new().route("/", post(handler).layer(case.store.transactional(route())));
+    let layer = case.store.transactional(route().missing_key(MissingKey::Pass));
+    let app = Router::new().route("/", post(handler).layer(layer));
     assert_eq!(case.post(&app, "/", "1").await.status, StatusCode::INTERNAL_SERVER_ERROR);
     assert_eq!(case.record().await, None);
+    let mut keyless = case.request("/", "1");
+    keyless.headers_mut().remove("idempotency-key");
+    assert_eq!(send(&app, keyless).await.status, StatusCode::INTERNAL_SERVER_ERROR);
 }
 
 #[tokio::test]
