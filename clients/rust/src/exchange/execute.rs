@@ -24,7 +24,6 @@ use crate::{
 };
 
 /// What the handler finds in the request's extensions.
-#[derive(Clone)]
 enum Given {
     Tx(Tx),
     Claim(Claim),
