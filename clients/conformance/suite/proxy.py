@@ -49,7 +49,8 @@ class Link:
         self.pid = None  # of the backend
         self.statements, self.portals = {}, {}  # names to texts; names to (text, values)
         self.values, self.begun, self.has_values = b"", None, False
-        self.expected = []  # what the database has been asked and not answered: (text, values)
+        # What the database has been asked and not answered: (text, values), and None for each Sync.
+        self.expected = []
         self.frozen = None  # the trap that holds, or True: swallowed
         self.open = True
 
@@ -102,6 +103,8 @@ class Link:
     def _forward_request(self, message, text):
         if text is not None:
             self.expected.append((text, self.values, self.has_values))
+        if self.started and message[:1] in (b"S", b"Q"):
+            self.expected.append(None)
         self._send(self.server, message)
 
     def _understand(self, message):
@@ -144,19 +147,17 @@ class Link:
 
     def _pass_answer(self, message):
         kind = message[:1]
-        if kind in (b"C", b"I", b"E") and self.expected:
-            text, self.values, self.has_values = self.expected[0]
-            if kind == b"E":
-                self.expected.clear()  # the rest up to Sync is not done
-            else:
-                self.expected.pop(0)
+        if kind in (b"C", b"I", b"E") and self.expected and self.expected[0]:
+            text, self.values, self.has_values = self.expected.pop(0)
+            while kind == b"E" and self.expected and self.expected[0]:
+                self.expected.pop(0)  # the rest up to Sync is not done
             if trap := self.proxy.trap_for("answer", text, self):
                 if not self._spring(trap, lambda: self._send(self.client, message)):
                     return
         elif kind == b"K":
             self.pid = struct.unpack("!I", message[5:9])[0]
-        elif kind == b"Z":
-            self.expected.clear()
+        elif kind == b"Z" and None in self.expected:
+            del self.expected[: self.expected.index(None) + 1]  # drivers may have sent more behind it
         self._send(self.client, message)
 
     # ---- traps ----

@@ -1,0 +1,175 @@
+//! The one handler of all routes: the body of a request says what it is to do.
+
+use std::{
+    collections::HashMap,
+    convert::Infallible,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use axum::{
+    body::{Body, Bytes},
+    extract::State,
+    http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header},
+    response::{IntoResponse, Response},
+};
+use base64::{Engine, engine::general_purpose::STANDARD};
+use deadpool_postgres::Pool;
+use idempotency_postgres::{Claim, Event, Failure, Info, Tx};
+use serde::Deserialize;
+
+#[derive(Clone)]
+pub struct Service {
+    /// Connections that have nothing to do with claims.
+    own: Pool,
+    /// Runs of the handler.
+    runs: Arc<Mutex<HashMap<Name, u32>>>,
+}
+
+type Name = (String, String, String);
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Task {
+    gate: Option<i64>,
+    effect: Option<String>,
+    serialization_failures: u32,
+    hang: bool,
+    throw: bool,
+    exit: bool,
+    status: Option<u16>,
+    headers: Vec<(String, String)>,
+    body: String,
+    repeat: Option<usize>,
+}
+
+/// What the layer has given.
+struct Given {
+    tx: Option<Tx>,
+    claim: Option<Claim>,
+    info: Info,
+}
+
+const INSERT_EFFECT: &str = "INSERT INTO effect (principal, key, note) VALUES ($1, $2, $3)";
+
+pub async fn handle(
+    State(service): State<Service>,
+    tx: Option<Tx>,
+    claim: Option<Claim>,
+    info: Info,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<Response, Failure> {
+    let given = Given { tx, claim, info };
+    let json = headers.get(header::CONTENT_TYPE).is_some_and(|value| value.as_bytes().ends_with(b"json"));
+    let task = (json && body.trim_ascii().starts_with(b"{")).then(|| serde_json::from_slice::<Task>(&body).ok());
+    let Some(task) = task.flatten() else {
+        service.effect(&given, "raw").await?;
+        return Ok(body.into_response());
+    };
+    service.work(&given, &task).await?;
+    drop(given); // the transaction is not needed for the answer
+    let content = Bytes::from(STANDARD.decode(&task.body)?.repeat(task.repeat.unwrap_or(1)));
+    let body = if uri.path() == "/streamed" { stream(&content) } else { Body::from(content) };
+    let mut response = Response::new(body);
+    *response.status_mut() = StatusCode::from_u16(task.status.unwrap_or(201))?;
+    for (name, value) in &task.headers {
+        response.headers_mut().append(name.parse::<HeaderName>()?, HeaderValue::from_str(value)?);
+    }
+    Ok(response)
+}
+
+fn stream(content: &Bytes) -> Body {
+    let chunks: Vec<_> = content.chunks(100).map(|chunk| Ok::<_, Infallible>(content.slice_ref(chunk))).collect();
+    Body::from_stream(futures_util::stream::iter(chunks))
+}
+
+impl Service {
+    pub fn new(own: Pool) -> Self {
+        Self { own, runs: Arc::default() }
+    }
+
+    async fn work(&self, given: &Given, task: &Task) -> Result<(), Failure> {
+        if let Some(gate) = task.gate {
+            self.pass(gate).await?;
+        }
+        if let Some(effect) = &task.effect {
+            self.effect(given, effect).await?;
+        }
+        if self.run(&given.info) <= task.serialization_failures {
+            self.conflict(given).await?;
+        }
+        if task.hang {
+            if let Some(claim) = &given.claim {
+                claim.lost().cancelled().await;
+            }
+            let info = &given.info;
+            self.own.get().await?.execute(INSERT_EFFECT, &[&info.principal, &info.key, &"lost"]).await?;
+        }
+        if task.throw {
+            return Err("the handler was told to fail".into());
+        }
+        if task.exit {
+            std::process::exit(3);
+        }
+        Ok(())
+    }
+
+    /// Waits for a gate that the suite opens.
+    async fn pass(&self, gate: i64) -> Result<(), Failure> {
+        let client = self.own.get().await?;
+        client.execute("SELECT pg_advisory_lock_shared($1)", &[&gate]).await?;
+        client.execute("SELECT pg_advisory_unlock_shared($1)", &[&gate]).await?;
+        Ok(())
+    }
+
+    /// Part of the claim's transaction, or a step of a leased claim.
+    async fn effect(&self, given: &Given, note: &str) -> Result<(), Failure> {
+        let Info { principal, key, .. } = &given.info;
+        let row: [&(dyn tokio_postgres::types::ToSql + Sync); 3] = [principal, key, &note];
+        if let Some(tx) = &given.tx {
+            tx.execute(INSERT_EFFECT, &row).await?;
+        } else if let Some(claim) = &given.claim {
+            let insert = |tx: Tx| async move { tx.execute(INSERT_EFFECT, &row).await };
+            claim.step_tx("effect", insert).await?;
+        } else {
+            self.own.get().await?.execute(INSERT_EFFECT, &row).await?;
+        }
+        Ok(())
+    }
+
+    fn run(&self, info: &Info) -> u32 {
+        let name = (info.scope.clone(), info.principal.clone(), info.key.clone());
+        let mut runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = runs.entry(name).or_default();
+        *count += 1;
+        *count
+    }
+
+    /// Meets SQLSTATE 40001.
+    async fn conflict(&self, given: &Given) -> Result<(), Failure> {
+        let raise = "DO $$BEGIN RAISE EXCEPTION 'conflict' USING ERRCODE = 'serialization_failure'; END$$";
+        match &given.tx {
+            Some(tx) => tx.batch_execute(raise).await?,
+            None => self.own.get().await?.batch_execute(raise).await?,
+        }
+        Ok(())
+    }
+
+    /// Hooks are called on the way, so what takes time is not waited for.
+    pub fn hook(&self, name: &'static str) -> impl Fn(Event) + Send + Sync + 'static {
+        let own = self.own.clone();
+        move |event| {
+            let own = own.clone();
+            tokio::spawn(async move {
+                let insert = "INSERT INTO hook (name, scope, key, attempt, outcome) VALUES ($1, $2, $3, $4, $5)";
+                let outcome = event.outcome.as_str();
+                let row: [&(dyn tokio_postgres::types::ToSql + Sync); 5] =
+                    [&name, &event.scope, &event.key, &event.attempt, &outcome];
+                if let Ok(client) = own.get().await {
+                    let _ = client.execute(insert, &row).await;
+                }
+            });
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! Extractors, and what a handler of axum's may return.
+
+use std::convert::Infallible;
+
+use axum::{
+    extract::{FromRequestParts, OptionalFromRequestParts},
+    response::{IntoResponse, Response},
+};
+use http::{StatusCode, request::Parts};
+
+use crate::{Claim, Failure, Info, Tx};
+
+/// What the layer has put into the request's extensions. Without it the route has no such layer, or this
+/// request passed it unprotected; an `Option` is None then.
+macro_rules! extractor {
+    ($type:ty) => {
+        impl<S: Sync> FromRequestParts<S> for $type {
+            type Rejection = Failure;
+
+            async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Failure> {
+                let found = parts.extensions.get().cloned();
+                found.ok_or_else(|| concat!("this request has no ", stringify!($type)).into())
+            }
+        }
+
+        impl<S: Sync> OptionalFromRequestParts<S> for $type {
+            type Rejection = Infallible;
+
+            async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Option<Self>, Infallible> {
+                Ok(parts.extensions.get().cloned())
+            }
+        }
+    };
+}
+
+extractor!(Tx);
+extractor!(Claim);
+extractor!(Info);
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        let mut response = StatusCode::INTERNAL_SERVER_ERROR.into_response();
+        response.extensions_mut().insert(self);
+        response
+    }
+}

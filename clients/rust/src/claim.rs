@@ -1,0 +1,268 @@
+//! Leased claims, as work sees them.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::{Map, Value};
+use tokio::time::{Instant, timeout};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    Error, Request, Store, Tx,
+    error::{BoxError, again, pause},
+    identity::{hex, sha256},
+    request::{ATTEMPTS, Granted},
+    statements,
+};
+
+/// Which request is being executed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Info {
+    /// Empty where there is none.
+    pub key: String,
+    /// The operation.
+    pub scope: String,
+    /// On whose behalf.
+    pub principal: String,
+    /// 1 for the first.
+    pub attempt: i32,
+    /// False where there is no claim: the request had no key, or the database is away, on a route that
+    /// goes on all the same.
+    pub protected: bool,
+}
+
+impl Info {
+    pub(crate) fn of(request: &Request, attempt: i32) -> Self {
+        Self {
+            key: request.key.clone(),
+            scope: request.scope.clone(),
+            principal: request.principal.clone(),
+            attempt: attempt.max(1),
+            protected: !request.unprotected,
+        }
+    }
+
+    /// A key for a request to somebody else, a function of this one and of a name: after a crash the same
+    /// call is made with the same key.
+    #[must_use]
+    pub fn derived(&self, name: &str) -> String {
+        let parts = [&self.scope, &self.principal, &self.key, name];
+        let parts = parts.map(|part| part.replace('\\', "\\\\").replace(':', "\\:"));
+        hex(&sha256(parts.join(":").as_bytes()))
+    }
+}
+
+/// A leased claim, while its work is done. It can't be ended by this; what the work returns ends it.
+#[derive(Clone, Debug)]
+pub struct Claim(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    store: Store,
+    request: Arc<Request>,
+    info: Info,
+    granted: Granted,
+    lost: CancellationToken,
+    /// The results of the steps that are done.
+    steps: Mutex<Map<String, Value>>,
+}
+
+impl Claim {
+    pub(crate) fn new(store: Store, request: Arc<Request>, granted: Granted, lost: CancellationToken) -> Self {
+        let mut steps = match &granted.state {
+            Some(Value::Object(steps)) => steps.clone(),
+            _ => Map::new(),
+        };
+        if let Some(point) = &granted.recovery_point {
+            steps.entry(point.as_str()).or_insert(Value::Null);
+        }
+        let info = Info::of(&request, granted.attempt);
+        Self(Arc::new(Inner { store, request, info, granted, lost, steps: Mutex::new(steps) }))
+    }
+
+    /// Of work that nobody has claimed.
+    pub(crate) fn unprotected(store: &Store, request: Arc<Request>) -> Self {
+        Self::new(store.clone(), request, Granted::default(), CancellationToken::new())
+    }
+
+    /// Which request it is.
+    #[must_use]
+    pub fn info(&self) -> &Info {
+        &self.0.info
+    }
+
+    /// [`Info::derived`].
+    #[must_use]
+    pub fn derived(&self, name: &str) -> String {
+        self.0.info.derived(name)
+    }
+
+    /// The last step that an attempt before has done.
+    #[must_use]
+    pub fn recovery_point(&self) -> Option<&str> {
+        self.0.granted.recovery_point.as_deref()
+    }
+
+    /// What the steps of the attempts before have returned, by their names.
+    #[must_use]
+    pub fn state(&self) -> Option<&Value> {
+        self.0.granted.state.as_ref()
+    }
+
+    /// Cancelled when somebody else has the claim, or when nobody can say any more whether it is ours:
+    /// have no further effect.
+    #[must_use]
+    pub fn lost(&self) -> &CancellationToken {
+        &self.0.lost
+    }
+
+    pub(crate) fn token(&self) -> i64 {
+        self.0.granted.token
+    }
+
+    pub(crate) fn request(&self) -> &Arc<Request> {
+        &self.0.request
+    }
+
+    pub(crate) fn store(&self) -> &Store {
+        &self.0.store
+    }
+
+    /// Does a part of the work and notes that it is done, with its result. An attempt after a crash does
+    /// not do it again, but gets the result. A crash between the work and the note repeats the work: what
+    /// is called outside has to know a repetition, by [`derived`](Self::derived). When the lease is lost
+    /// the work is dropped where it waits.
+    pub async fn step<T, E, F>(&self, name: &str, work: impl FnOnce() -> F) -> Result<T, Error>
+    where
+        T: Serialize + DeserializeOwned,
+        E: Into<BoxError>,
+        F: Future<Output = Result<T, E>>,
+    {
+        if let Some(result) = self.done(name)? {
+            return Ok(result);
+        }
+        let result = self.unless_lost(work()).await?.map_err(|error| Error::Work(error.into()))?;
+        let state = self.with(name, &result)?;
+        let noted = again(ATTEMPTS, || self.note(name, &state)).await;
+        self.noted(noted, state).map(|()| result)
+    }
+
+    async fn note(&self, name: &str, state: &Value) -> Result<(), Error> {
+        if self.0.request.unprotected {
+            return Ok(());
+        }
+        let lent = self.0.store.lend(std::time::Duration::ZERO).await?;
+        let note = statements::checkpoint(&lent.connection, &self.0.request, self.token(), name, state);
+        let result = lent.within(note).await;
+        lent.finish(result)
+    }
+
+    /// A step whose work is SQL: effect and note commit together, so that it is done once. After a
+    /// conflict or the loss of its connection it is repeated, but not when nobody knows whether it has
+    /// committed: that is an error, and the next attempt sees whether it was done.
+    pub async fn step_tx<T, E, F>(&self, name: &str, mut work: impl FnMut(Tx) -> F) -> Result<T, Error>
+    where
+        T: Serialize + DeserializeOwned,
+        E: Into<BoxError>,
+        F: Future<Output = Result<T, E>>,
+    {
+        if let Some(result) = self.done(name)? {
+            return Ok(result);
+        }
+        let mut attempt = 1;
+        loop {
+            match self.step_tx_once(name, &mut work).await {
+                Err(error) if attempt < ATTEMPTS && error.is_retryable() && !error.is_in_doubt() => {
+                    pause(attempt).await;
+                }
+                Ok((result, state)) => return self.noted(Ok(()), state).map(|()| result),
+                Err(error) => return self.noted(Err(error), Value::Null).map(|()| unreachable!("it is an error")),
+            }
+            attempt += 1;
+        }
+    }
+
+    async fn step_tx_once<T, E, F>(&self, name: &str, work: &mut impl FnMut(Tx) -> F) -> Result<(T, Value), Error>
+    where
+        T: Serialize,
+        E: Into<BoxError>,
+        F: Future<Output = Result<T, E>>,
+    {
+        let within = self.0.store.timeout;
+        let tx = Tx::begin(&self.0.store, Instant::now() + within).await?;
+        let result = match self.unless_lost(work(tx.clone())).await? {
+            Ok(result) => result,
+            Err(error) => {
+                let error = Error::Work(error.into());
+                return match tx.roll_back(within).await {
+                    Err(lost) if error.state().is_none() => Err(lost),
+                    _ => Err(error),
+                };
+            }
+        };
+        let state = self.with(name, &result)?;
+        if !self.0.request.unprotected {
+            let note = statements::checkpoint(&tx, &self.0.request, self.token(), name, &state);
+            timeout(within, note).await.unwrap_or(Err(Error::Timeout))?;
+        }
+        tx.commit(within).await.map(|()| (result, state))
+    }
+
+    /// Drops the work when the lease is lost.
+    async fn unless_lost<R>(&self, work: impl Future<Output = R>) -> Result<R, Error> {
+        tokio::select! {
+            biased;
+            () = self.0.lost.cancelled() => Err(Error::LeaseLost),
+            result = work => Ok(result),
+        }
+    }
+
+    /// The result of a step that was done.
+    fn done<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, Error> {
+        if self.0.lost.is_cancelled() {
+            return Err(Error::LeaseLost);
+        }
+        let found = self.steps().get(name).cloned();
+        found.map(serde_json::from_value).transpose().map_err(Error::Json)
+    }
+
+    /// The state after a step.
+    fn with(&self, name: &str, result: &impl Serialize) -> Result<Value, Error> {
+        let mut steps = self.steps().clone();
+        steps.insert(name.to_owned(), serde_json::to_value(result).map_err(Error::Json)?);
+        Ok(Value::Object(steps))
+    }
+
+    fn noted(&self, noted: Result<(), Error>, state: Value) -> Result<(), Error> {
+        match noted {
+            Ok(()) => {
+                if let Value::Object(steps) = state {
+                    *self.steps() = steps;
+                }
+                Ok(())
+            }
+            Err(error) if error.is_lost() => {
+                self.0.lost.cancel();
+                Err(Error::LeaseLost)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn steps(&self) -> std::sync::MutexGuard<'_, Map<String, Value>> {
+        self.0.steps.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn derived_keys_tell_parts_apart() {
+        let info = |scope, principal| Info::of(&Request::new(scope, principal, "k"), 1).derived("n");
+        assert_eq!(info("a:b", "c"), hex(&sha256(b"a\\:b:c:k:n")));
+        assert_ne!(info("a:b", "c"), info("a", "b:c"));
+    }
+}

@@ -1,0 +1,259 @@
+//! What goes wrong, and what a repetition cures.
+
+use std::{error::Error as StdError, fmt, io, sync::Arc, time::Duration};
+
+use tokio_postgres::error::DbError;
+
+use crate::Outcome;
+
+pub(crate) type BoxError = Box<dyn StdError + Send + Sync>;
+
+/// Why something was not done, or why nobody knows.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// Of a statement of ours, or of getting a connection. Without an SQLSTATE the connection is lost.
+    Database(BoxError),
+    /// The server has said what this crate does not understand: is the extension of this version there?
+    Unexpected(BoxError),
+    /// Of COMMIT. Without an SQLSTATE nobody knows whether it was done.
+    Commit(BoxError),
+    /// The database did not answer in time.
+    Timeout,
+    /// COMMIT had no answer in time: nobody knows whether it was done.
+    CommitTimeout,
+    /// Somebody else has the claim, or may have: the work must have no further effect.
+    LeaseLost,
+    /// The claim was not granted.
+    Refused(Refusal),
+    /// A clone of [`Tx`](crate::Tx) has outlived the work, which was rolled back.
+    TransactionKept,
+    /// The result of work, or content to compare, does not fit into JSON.
+    Json(serde_json::Error),
+    /// The work itself has failed.
+    Work(BoxError),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Database(error) => write!(f, "the database failed: {error}"),
+            Self::Unexpected(error) => write!(f, "the database has said what is not understood: {error}"),
+            Self::Commit(error) => write!(f, "COMMIT failed: {error}"),
+            Self::Timeout => f.write_str("the database did not answer in time"),
+            Self::CommitTimeout => f.write_str("COMMIT was not answered in time"),
+            Self::LeaseLost => f.write_str("the lease of this claim is lost"),
+            Self::Refused(refusal) => refusal.fmt(f),
+            Self::TransactionKept => f.write_str("a clone of Tx has outlived the handler"),
+            Self::Json(error) => write!(f, "JSON: {error}"),
+            Self::Work(error) => error.fmt(f),
+        }
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        match self {
+            Self::Database(error) | Self::Unexpected(error) | Self::Commit(error) => Some(&**error),
+            Self::Work(error) => error.source(),
+            Self::Json(error) => error.source(),
+            _ => None,
+        }
+    }
+}
+
+impl From<tokio_postgres::Error> for Error {
+    fn from(error: tokio_postgres::Error) -> Self {
+        Self::Database(error.into())
+    }
+}
+
+/// The server's word on why work was not done.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Refusal {
+    /// One of `idem_begin`, or [`Outcome::Failed`]: the request has failed for good.
+    pub outcome: Outcome,
+    /// Where it is known.
+    pub retry_after: Option<Duration>,
+    /// Why the attempt before failed, where that is known.
+    pub reason: Option<String>,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "not executed: {}", self.outcome)?;
+        self.reason.as_ref().map_or(Ok(()), |reason| write!(f, ": {reason}"))
+    }
+}
+
+impl Error {
+    fn db_error(&self) -> Option<&DbError> {
+        let error: &BoxError = match self {
+            Self::Database(error) | Self::Commit(error) | Self::Work(error) => error,
+            _ => return None,
+        };
+        let mut error: Option<&(dyn StdError + 'static)> = Some(&**error);
+        while let Some(one) = error {
+            if let Some(found) = one.downcast_ref() {
+                return Some(found);
+            }
+            error = one.source();
+        }
+        None
+    }
+
+    pub(crate) fn state(&self) -> Option<&str> {
+        self.db_error().map(|error| error.code().code())
+    }
+
+    pub(crate) fn state_in(&self, states: &[&str]) -> bool {
+        self.state().is_some_and(|state| states.contains(&state))
+    }
+
+    fn is_conflict(&self) -> bool {
+        self.state_in(&["40001", "40P01"])
+    }
+
+    fn is_lost_connection(&self) -> bool {
+        match self.state() {
+            Some(state) => state.starts_with("08") || ["57P01", "57P02", "57P03", "57P05", "25P03"].contains(&state),
+            // Errors of handlers mean no such thing, for they may have other connections than ours.
+            None => matches!(self, Self::Database(_) | Self::Commit(_)),
+        }
+    }
+
+    /// Of a prepared statement: feature_not_supported is "cached plan must not change result type".
+    pub(crate) fn is_stale(&self) -> bool {
+        matches!(self, Self::Database(_)) && self.state_in(&["26000", "0A000"])
+    }
+
+    /// What a repetition from `idem_begin` on may cure. COMMIT whose answer did not come is asked for again.
+    pub(crate) fn is_retryable(&self) -> bool {
+        self.is_conflict() || self.is_lost_connection() || self.is_stale() || matches!(self, Self::CommitTimeout)
+    }
+
+    /// Nobody knows whether the transaction has committed.
+    pub(crate) fn is_in_doubt(&self) -> bool {
+        matches!(self, Self::CommitTimeout) || matches!(self, Self::Commit(_)) && !self.is_conflict()
+    }
+
+    /// All that means "not now": the database is away, full, or a standby.
+    pub(crate) fn is_unavailable(&self) -> bool {
+        self.is_retryable()
+            || matches!(self, Self::Timeout)
+            || self.state().is_some_and(|state| state.starts_with("53"))
+            || self.state_in(&["25006", "55P03", "57014"])
+    }
+
+    /// Somebody else has the claim, or nobody.
+    pub(crate) fn is_lost(&self) -> bool {
+        matches!(self, Self::LeaseLost) || self.state_in(&["ID404", "ID409"])
+    }
+}
+
+/// What a handler answers that has failed: its transaction is rolled back, or its claim fails retryably,
+/// and after a conflict it is run again. It is made of any error, by `?`:
+///
+/// ```
+/// # use idempotency_postgres::Failure;
+/// fn handler() -> Result<u64, Failure> {
+///     Ok("17".parse()?)
+/// }
+/// ```
+///
+/// As a response it is 500. A handler with answers of its own to errors puts it into their extensions.
+#[derive(Clone, Debug)]
+pub struct Failure(Arc<BoxError>);
+
+impl<E: Into<BoxError>> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self(Arc::new(error.into()))
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl Failure {
+    /// The error of which it was made.
+    #[must_use]
+    pub fn error(&self) -> &(dyn StdError + Send + Sync + 'static) {
+        &**self.0
+    }
+
+    pub(crate) fn into_error(self) -> Error {
+        Error::Work(Shared(self.0).into())
+    }
+}
+
+/// Failures are cloned, errors are not.
+#[derive(Debug)]
+struct Shared(Arc<BoxError>);
+
+impl fmt::Display for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl StdError for Shared {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        Some(&**self.0)
+    }
+}
+
+pub(crate) fn connection_lost() -> Error {
+    Error::Database(io::Error::from(io::ErrorKind::ConnectionReset).into())
+}
+
+/// Repeats a call while its error is one that a repetition cures.
+pub(crate) async fn again<T, F>(attempts: u32, mut call: impl FnMut() -> F) -> Result<T, Error>
+where
+    F: Future<Output = Result<T, Error>>,
+{
+    let mut attempt = 1;
+    loop {
+        match call().await {
+            Err(error) if error.is_retryable() && attempt < attempts => pause(attempt).await,
+            result => return result,
+        }
+        attempt += 1;
+    }
+}
+
+/// Doubling from 10 ms to a second, half of it random.
+pub(crate) async fn pause(attempt: u32) {
+    let longest = (10_u64 << attempt.min(10)).min(1000);
+    let random = u64::from(uuid::Uuid::new_v4().as_fields().0);
+    tokio::time::sleep(Duration::from_millis(longest / 2 + random % (longest / 2))).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_repetition_cures() {
+        assert!(connection_lost().is_retryable());
+        assert!(Error::CommitTimeout.is_retryable() && Error::CommitTimeout.is_in_doubt());
+        assert!(!Error::Timeout.is_retryable() && Error::Timeout.is_unavailable());
+        let work = Failure::from(io::Error::from(io::ErrorKind::ConnectionReset)).into_error();
+        assert!(!work.is_retryable() && !work.is_unavailable(), "a handler's connection is not ours");
+        assert!(Error::LeaseLost.is_lost() && !Error::LeaseLost.is_unavailable());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn attempts_are_counted() {
+        let mut calls = 0;
+        let result = again(3, || {
+            calls += 1;
+            std::future::ready(Err::<(), _>(connection_lost()))
+        });
+        assert!(result.await.is_err());
+        assert_eq!(calls, 3);
+    }
+}

@@ -1,0 +1,211 @@
+//! Runs the handler under its claim.
+
+use std::{
+    future::poll_fn,
+    marker::PhantomData,
+    sync::{Arc, atomic::Ordering::Relaxed},
+};
+
+use bytes::Bytes;
+use http::{Response, StatusCode, header};
+use http_body::Body;
+use tower_service::Service;
+
+use super::{Exchange, Kind, Ran};
+use crate::{
+    Answer, Claim, Error, Failure, Info, Outcome, Request, ResponseBody, Tx,
+    answer::{self, Stored},
+    body::{Read, read},
+    error::BoxError,
+    lease::leased,
+    problem::problem,
+    route::{Event, tell},
+    transaction::{Verdict, Work, transactional},
+};
+
+/// What the handler finds in the request's extensions.
+enum Given {
+    Tx(Tx),
+    Claim(Claim),
+    /// While the database is away, a transactional route has none.
+    Nothing,
+}
+
+/// The handler, which may be run several times, each with a request of its own.
+pub(super) struct Executor<S, B> {
+    pub exchange: Exchange,
+    pub inner: S,
+    pub body: Bytes,
+    pub of: PhantomData<fn(B)>,
+}
+
+impl<S, B, R> Executor<S, B>
+where
+    S: Service<http::Request<B>, Response = Response<R>> + Clone + Send + Sync,
+    S::Error: Send + Sync,
+    S::Future: Send,
+    B: From<Bytes> + Send,
+    R: Body<Data = Bytes> + Send,
+    R::Error: Into<BoxError> + Send,
+{
+    pub async fn execute(mut self, mut request: Request) -> Ran<R, S::Error> {
+        if request.key.is_empty() {
+            if let Err(error) = self.exchange.without_key(&mut request).await {
+                return self.answer_error(request, error).await;
+            }
+        }
+        let request = Arc::new(request);
+        let result = match self.exchange.kind {
+            Kind::Transactional => {
+                transactional(&self.exchange.store, &request, |tx, info| self.run(Given::Tx(tx), info)).await
+            }
+            Kind::Leased => {
+                let (route, event) = (self.exchange.route.clone(), self.exchange.event(Outcome::Lost, 0));
+                let on_lost = move |attempt| tell(route.on_lease_lost.as_deref(), Event { attempt, ..event });
+                let run = |claim: Claim| {
+                    let info = claim.info().clone();
+                    self.run(Given::Claim(claim), info)
+                };
+                leased(&self.exchange.store, &request, on_lost, run).await
+            }
+        };
+        let exchange = &self.exchange;
+        match result {
+            Ok(Verdict::Worked(answer)) => answer.map(|response| exchange.with_key(response)),
+            Ok(Verdict::Failed(answer, failure)) => {
+                exchange.log(&failure);
+                self.failed(answer).await
+            }
+            Ok(Verdict::Replay(answer, omitted, attempt)) => {
+                Ok(exchange.replay(Some((answer, omitted)), attempt).await)
+            }
+            Ok(Verdict::Refused(refusal, attempt)) if refusal.outcome == Outcome::Failed => {
+                Ok(exchange.replay(None, attempt).await)
+            }
+            Ok(Verdict::Refused(refusal, attempt)) => {
+                let retry_after = refusal.retry_after.map(|span| span.as_secs_f64());
+                Ok(exchange.refuse_with(refusal.outcome, attempt, retry_after).await)
+            }
+            // Whoever has taken over will answer.
+            Ok(Verdict::Lost) => Ok(exchange.problem(Outcome::InProgress, None).await),
+            Err(error) => self.answer_error(Arc::unwrap_or_clone(request), error).await,
+        }
+    }
+
+    /// The handler's own answer to its failure, if it is one.
+    async fn failed(&self, answer: Ran<R, S::Error>) -> Ran<R, S::Error> {
+        let response = answer?;
+        if response.status().is_client_error() || response.status().is_server_error() {
+            return Ok(self.exchange.with_key(response));
+        }
+        Ok(self.exchange.problem(Outcome::Internal, None).await)
+    }
+
+    /// For what no outcome describes.
+    async fn answer_error(&self, request: Request, error: Error) -> Ran<R, S::Error> {
+        let exchange = &self.exchange;
+        let ran = exchange.ran.load(Relaxed);
+        if !ran && request.identity.json.is_some() && error.state_in(&["22P02", "22P05", "22003", "22021"]) {
+            return Ok(exchange.refuse(Outcome::BadJson).await);
+        }
+        if !ran && error.state_in(&["54000", "54001"]) {
+            return Ok(exchange.refuse(Outcome::BodyTooLarge).await);
+        }
+        exchange.log(&error);
+        if error.is_unavailable() {
+            if exchange.route.unprotected_without_database && !ran {
+                return self.run_unprotected(request).await;
+            }
+            return Ok(exchange.refuse_with(Outcome::Unavailable, 0, Some(1.0)).await);
+        }
+        let outcome = if error.state_in(&["54000"]) { Outcome::AnswerTooLarge } else { Outcome::Internal };
+        Ok(exchange.problem(outcome, None).await)
+    }
+
+    /// The handler gets no transaction, for there is none, and a claim that nobody keeps.
+    async fn run_unprotected(&self, mut request: Request) -> Ran<R, S::Error> {
+        request.unprotected = true;
+        let info = Info::of(&request, 0);
+        let given = match self.exchange.kind {
+            Kind::Transactional => Given::Nothing,
+            Kind::Leased => Given::Claim(Claim::unprotected(&self.exchange.store, Arc::new(request))),
+        };
+        let Work { answer, failure, .. } = self.run(given, info).await;
+        match failure {
+            Some(failure) => {
+                self.exchange.log(&failure);
+                self.failed(answer).await
+            }
+            None => answer.map(|response| self.exchange.with_key(response)),
+        }
+    }
+
+    /// Runs the handler once.
+    fn run(&self, given: Given, info: Info) -> impl Future<Output = Work<Ran<R, S::Error>>> + Send + use<'_, S, B, R> {
+        let route = &self.exchange.route;
+        if !self.exchange.ran.swap(true, Relaxed) {
+            tell(route.on_execute.as_deref(), self.exchange.event(Outcome::Execute, info.attempt));
+        }
+        let request = self.request(given, info);
+        let mut inner = self.inner.clone();
+        async move {
+            let answered = match poll_fn(|cx| inner.poll_ready(cx)).await {
+                Ok(()) => inner.call(request).await,
+                Err(error) => Err(error),
+            };
+            match answered {
+                Ok(response) => self.take(response).await,
+                Err(error) => {
+                    let failure = Some(Error::Work("the service has failed".into()));
+                    Work { answer: Err(error), stored: Err(String::new()), failure }
+                }
+            }
+        }
+    }
+
+    fn request(&self, given: Given, info: Info) -> http::Request<B> {
+        let mut parts = self.exchange.parts.clone();
+        parts.headers.remove(header::TRANSFER_ENCODING);
+        parts.headers.insert(header::CONTENT_LENGTH, self.body.len().into());
+        parts.extensions.insert(info);
+        match given {
+            Given::Tx(tx) => drop(parts.extensions.insert(tx)),
+            Given::Claim(claim) => drop(parts.extensions.insert(claim)),
+            Given::Nothing => {}
+        }
+        http::Request::from_parts(parts, self.body.clone().into())
+    }
+
+    /// Reads what the handler has answered, so that it is known before it is told.
+    async fn take(&self, response: Response<R>) -> Work<Ran<R, S::Error>> {
+        let route = &self.exchange.route;
+        let (mut parts, body) = response.into_parts();
+        let failure = parts.extensions.remove::<Failure>().map(Failure::into_error);
+        answer::make_text(&mut parts.headers);
+        let (body, failure, stored) = match read(body, route.max_answer_bytes).await {
+            Ok(Read::Whole(bytes)) => {
+                parts.headers.remove(header::CONTENT_LENGTH);
+                let answer = Answer { status: parts.status, headers: parts.headers.clone(), body: bytes.clone() };
+                (ResponseBody::whole(bytes), failure, Stored::of(&answer))
+            }
+            Ok(Read::TooLarge(head, rest)) if route.omit_large_answers => {
+                (ResponseBody::continued(head, rest), failure, Stored::status_alone(parts.status))
+            }
+            Ok(Read::TooLarge(..)) => {
+                return self.spoilt(Outcome::AnswerTooLarge, "the answer is too large to be kept".into()).await;
+            }
+            Err(error) => return self.spoilt(Outcome::Internal, error.into()).await,
+        };
+        let keep = (route.keep)(parts.status) && parts.status >= StatusCode::OK;
+        let stored = if keep { Ok(stored) } else { Err(format!("status {}", parts.status.as_u16())) };
+        Work { answer: Ok(Response::from_parts(parts, body)), stored, failure }
+    }
+
+    async fn spoilt(&self, outcome: Outcome, error: BoxError) -> Work<Ran<R, S::Error>> {
+        let answer = problem(&self.exchange.store, &self.exchange.route.statuses, outcome, None).await;
+        let mut response = Response::new(ResponseBody::whole(answer.body));
+        *response.status_mut() = answer.status;
+        *response.headers_mut() = answer.headers;
+        Work { answer: Ok(response), stored: Err(String::new()), failure: Some(Error::Work(error)) }
+    }
+}

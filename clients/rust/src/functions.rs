@@ -1,0 +1,128 @@
+//! What code without HTTP uses.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::StatusCode;
+use serde::{Serialize, de::DeserializeOwned};
+use tokio::time::Instant;
+
+use crate::{
+    Answer, Claim, Error, Request, Store, Tx,
+    answer::Stored,
+    error::{BoxError, pause},
+    lease,
+    request::ATTEMPTS,
+    statements,
+    transaction::{Verdict, Work, transactional},
+};
+
+/// Does work in the transaction that holds its claim, and keeps its result, which has to fit into JSON,
+/// for every repeat. An error of the work undoes all of it. What is not done is [`Error::Refused`]. Work
+/// may run several times, of which one commits.
+pub async fn transactionally<T, E, F>(
+    store: &Store,
+    request: Request,
+    mut work: impl FnMut(Tx) -> F,
+) -> Result<T, Error>
+where
+    T: Serialize + DeserializeOwned,
+    E: Into<BoxError>,
+    F: Future<Output = Result<T, E>>,
+{
+    let run = |tx, _| {
+        let running = work(tx);
+        async move { worked(running.await) }
+    };
+    result_of(transactional(store, &Arc::new(request), run).await?)
+}
+
+/// Does work outside the database, under a claim that commits before it and is kept while it runs. An
+/// error of the work fails the claim retryably. When the lease is lost, [`Claim::lost`] is cancelled, and
+/// the result is [`Error::LeaseLost`].
+pub async fn leased<T, E, F>(store: &Store, request: Request, work: impl FnOnce(Claim) -> F) -> Result<T, Error>
+where
+    T: Serialize + DeserializeOwned,
+    E: Into<BoxError>,
+    F: Future<Output = Result<T, E>>,
+{
+    let run = |claim| async { worked(work(claim).await) };
+    result_of(lease::leased(store, &Arc::new(request), |_| {}, run).await?)
+}
+
+/// Handles a message that may be delivered several times, in a transaction: true if this was the first.
+/// An error of the work undoes all of it, so that the next delivery is the first. Acknowledge the message
+/// after `Ok`, whatever it holds.
+pub async fn once<E, F>(
+    store: &Store,
+    scope: &str,
+    principal: &str,
+    id: &str,
+    mut work: impl FnMut(Tx) -> F,
+) -> Result<bool, Error>
+where
+    E: Into<BoxError>,
+    F: Future<Output = Result<(), E>>,
+{
+    for attempt in 1.. {
+        match once_in(store, scope, principal, id, &mut work).await {
+            Err(error) if error.is_retryable() && attempt < ATTEMPTS => pause(attempt).await,
+            result => return result,
+        }
+    }
+    unreachable!("the last attempt returns")
+}
+
+async fn once_in<E, F>(
+    store: &Store,
+    scope: &str,
+    principal: &str,
+    id: &str,
+    work: impl FnOnce(Tx) -> F,
+) -> Result<bool, Error>
+where
+    E: Into<BoxError>,
+    F: Future<Output = Result<(), E>>,
+{
+    let tx = Tx::begin(store, Instant::now() + store.timeout).await?;
+    // Another delivery is waited for, however long.
+    if !statements::once(&tx, id, scope, principal).await? {
+        tx.roll_back(store.timeout).await?;
+        return Ok(false);
+    }
+    match work(tx.clone()).await {
+        Ok(()) => tx.commit_checked(store.timeout).await.map(|()| true),
+        Err(error) => {
+            let error = Error::Work(error.into());
+            match tx.roll_back(store.timeout).await {
+                Err(lost) if error.state().is_none() => Err(lost),
+                _ => Err(error),
+            }
+        }
+    }
+}
+
+fn worked<T: Serialize, E: Into<BoxError>>(result: Result<T, E>) -> Work<Option<T>> {
+    let failure = match result {
+        Ok(result) => match Answer::json(StatusCode::OK, &result) {
+            Ok(answer) => return Work { answer: Some(result), stored: Ok(Stored::of(&answer)), failure: None },
+            Err(error) => Error::Json(error),
+        },
+        Err(error) => Error::Work(error.into()),
+    };
+    Work { answer: None, stored: Err(failure.to_string()), failure: Some(failure) }
+}
+
+fn result_of<T: DeserializeOwned>(verdict: Verdict<Option<T>>) -> Result<T, Error> {
+    match verdict {
+        Verdict::Worked(Some(result)) => Ok(result),
+        Verdict::Worked(None) | Verdict::Lost => Err(Error::LeaseLost),
+        Verdict::Failed(_, failure) => Err(failure),
+        Verdict::Refused(refusal, _) => Err(Error::Refused(refusal)),
+        Verdict::Replay(answer, ..) => {
+            // A record that an operator has completed may have no body.
+            let body = if answer.body.is_empty() { Bytes::from_static(b"null") } else { answer.body };
+            serde_json::from_slice(&body).map_err(Error::Json)
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! Claims that commit before their work, and are kept by heartbeats.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::{runtime::Handle, time::Instant};
+
+use crate::{
+    Answer, Claim, Error, Request, Store,
+    answer::Stored,
+    error::{again, pause},
+    heartbeat::Heart,
+    request::Begun,
+    statements,
+    transaction::{Verdict, Work},
+};
+
+/// A key that is ours for as long as beats go on, which they do as long as this value is there.
+/// [`complete`](Self::complete) and [`fail`](Self::fail) consume it. Dropped, it fails retryably, since
+/// the work may have had an effect.
+#[must_use = "a claim that is dropped is failed"]
+pub struct Lease {
+    claim: Claim,
+    heart: Heart,
+    open: bool,
+}
+
+impl std::fmt::Debug for Lease {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Lease").field("claim", &self.claim).finish_non_exhaustive()
+    }
+}
+
+impl Store {
+    /// Claims a key and commits that. [`leased`](crate::leased) does it around a function, and the layer
+    /// with HTTP.
+    pub async fn begin_leased(&self, request: &Request) -> Result<Begun<Lease>, Error> {
+        self.begin_lease(&Arc::new(request.clone()), |_| {}).await.map(|(begun, _)| begun)
+    }
+
+    async fn begin_lease(
+        &self,
+        request: &Arc<Request>,
+        on_lost: impl FnOnce(i32) + Send + 'static,
+    ) -> Result<(Begun<Lease>, i32), Error> {
+        if request.unprotected {
+            let heart = Heart::still();
+            let claim =
+                Claim::new(self.clone(), request.clone(), crate::request::Granted::default(), heart.lost.clone());
+            return Ok((Begun::Execute(Lease { claim, heart, open: false }), 0));
+        }
+        let (sent, begun, attempt) = again(request.attempts, || self.ask(request)).await?;
+        let begun = begun.map(|granted| {
+            let (store, asked, token) = (self.clone(), request.clone(), granted.token);
+            let on_lost = Box::new(move || on_lost(attempt));
+            let heart = Heart::start(request.lease, sent, on_lost, move || extend(store.clone(), asked.clone(), token));
+            let claim = Claim::new(self.clone(), request.clone(), granted, heart.lost.clone());
+            Lease { claim, heart, open: true }
+        });
+        Ok((begun, attempt))
+    }
+
+    async fn ask(&self, request: &Request) -> Result<(Instant, Begun<crate::request::Granted>, i32), Error> {
+        let lent = self.lend(request.wait.unwrap_or_default()).await?;
+        let sent = Instant::now();
+        let begin = statements::begin(&lent.connection, request, Some(request.lease), &self.holder);
+        let result = lent.within(begin).await;
+        lent.finish(result).map(|(begun, attempt)| (sent, begun, attempt))
+    }
+}
+
+async fn extend(store: Store, request: Arc<Request>, token: i64) -> Result<(), Error> {
+    let lent = store.lend(Duration::ZERO).await?;
+    let result = lent.within(statements::extend(&lent.connection, &request, token)).await;
+    lent.finish(result)
+}
+
+impl Lease {
+    /// What the work is given.
+    #[must_use]
+    pub fn claim(&self) -> &Claim {
+        &self.claim
+    }
+
+    /// Stores the answer. It tries for as long as the claim is held: the work is done, and its answer
+    /// worth the wait. An answer that can't be stored fails the claim.
+    pub async fn complete(self, answer: &Answer) -> Result<(), Error> {
+        self.store(&Stored::of(answer)).await
+    }
+
+    pub(crate) async fn store(mut self, answer: &Stored) -> Result<(), Error> {
+        self.heart.stop_beating();
+        for attempt in 1.. {
+            if self.heart.is_lost() {
+                break;
+            }
+            match self.complete_once(answer).await {
+                Ok(()) => {
+                    self.open = false;
+                    return Ok(());
+                }
+                Err(error) if error.is_lost() => self.heart.lose(),
+                Err(error) if error.is_unavailable() => pause(attempt).await,
+                Err(error) => {
+                    self.fail(&error.to_string()).await?;
+                    return Err(error);
+                }
+            }
+        }
+        Err(Error::LeaseLost)
+    }
+
+    async fn complete_once(&self, answer: &Stored) -> Result<(), Error> {
+        let (store, request) = (self.claim.store(), self.claim.request());
+        if request.unprotected {
+            return Ok(());
+        }
+        let lent = store.lend(Duration::ZERO).await?;
+        let complete = statements::complete(&lent.connection, request, Some(self.claim.token()), answer);
+        let result = lent.within(complete).await;
+        lent.finish(result)
+    }
+
+    /// The work has failed: it is done again after the policy's pause, with what its steps have noted.
+    pub async fn fail(mut self, reason: &str) -> Result<(), Error> {
+        self.heart.stop_beating();
+        if self.heart.is_lost() {
+            return Err(Error::LeaseLost);
+        }
+        if !std::mem::take(&mut self.open) {
+            return Ok(());
+        }
+        let (store, request) = (self.claim.store(), self.claim.request());
+        let failed = again(request.attempts, || store.fail(request, self.claim.token(), reason)).await;
+        if failed.as_ref().is_err_and(Error::is_lost) {
+            self.heart.lose();
+            return Err(Error::LeaseLost);
+        }
+        failed
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        if !self.open || self.heart.is_lost() {
+            return;
+        }
+        // Without a runtime there is nobody to say so, and the lease ends by itself.
+        if let Ok(runtime) = Handle::try_current() {
+            let claim = self.claim.clone();
+            runtime.spawn(async move {
+                let (store, request) = (claim.store(), claim.request());
+                let reason = "the work was given up, or panicked";
+                if let Err(error) = again(request.attempts, || store.fail(request, claim.token(), reason)).await {
+                    tracing::error!(%error, scope = request.scope, "idempotency: a claim could not be failed");
+                }
+            });
+        }
+    }
+}
+
+/// Does work under a claim that commits before it, and stores its answer with the token. Where work says
+/// that its answer is not to be kept, or fails, the claim is failed retryably, never released.
+pub(crate) async fn leased<A, F>(
+    store: &Store,
+    request: &Arc<Request>,
+    on_lost: impl FnOnce(i32) + Send + 'static,
+    work: impl FnOnce(Claim) -> F,
+) -> Result<Verdict<A>, Error>
+where
+    F: Future<Output = Work<A>>,
+{
+    let lease = match store.begin_lease(request, on_lost).await? {
+        (Begun::Execute(lease), _) => lease,
+        (Begun::Replay(answer, omitted), attempt) => return Ok(Verdict::Replay(answer, omitted, attempt)),
+        (Begun::Refused(refusal), attempt) => return Ok(Verdict::Refused(refusal, attempt)),
+    };
+    let Work { answer, stored, failure } = work(lease.claim().clone()).await;
+    let ended = match (&failure, stored) {
+        (Some(failure), _) => lease.fail(&failure.to_string()).await,
+        (None, Err(reason)) => lease.fail(&reason).await,
+        (None, Ok(stored)) => match lease.store(&stored).await {
+            Err(error) if !error.is_lost() => return Err(error),
+            ended => ended,
+        },
+    };
+    match (ended, failure) {
+        (Err(error), _) if error.is_lost() => Ok(Verdict::Lost),
+        (_, Some(failure)) => Ok(Verdict::Failed(answer, failure)),
+        // A failure that could not be told ends with the lease.
+        (_, None) => Ok(Verdict::Worked(answer)),
+    }
+}

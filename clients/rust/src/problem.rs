@@ -1,0 +1,168 @@
+//! Outcomes, and the problem documents of those that are refusals.
+
+use std::{collections::HashMap, fmt};
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+use serde_json::{Map, Value, json};
+
+use crate::{Answer, Store};
+
+/// What became of a request: the outcomes of `idem_begin`, and what it was not asked about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+#[allow(missing_docs)]
+pub enum Outcome {
+    Execute,
+    Replay,
+    InProgress,
+    Mismatch,
+    Expired,
+    RetryLater,
+    Exhausted,
+    Unknown,
+    /// The record failed without an answer of its own.
+    Failed,
+    MissingKey,
+    BadKey,
+    Unauthorized,
+    BodyTooLarge,
+    ContentEncoding,
+    BadBody,
+    BadJson,
+    /// The database is away.
+    Unavailable,
+    AnswerTooLarge,
+    Internal,
+    /// Of the hook `on_lease_lost`.
+    Lost,
+}
+
+/// Each with its word, the status when the server can't be asked, and a title; those of which the server
+/// has a document have none.
+const OUTCOMES: [(Outcome, &str, u16, Option<&str>); 20] = [
+    (Outcome::Execute, "execute", 200, None),
+    (Outcome::Replay, "replay", 200, None),
+    (Outcome::InProgress, "in_progress", 409, None),
+    (Outcome::Mismatch, "mismatch", 422, None),
+    (Outcome::Expired, "expired", 412, None),
+    (Outcome::RetryLater, "retry_later", 503, None),
+    (Outcome::Exhausted, "exhausted", 500, None),
+    (Outcome::Unknown, "unknown", 409, None),
+    (Outcome::Failed, "failed", 500, None),
+    (Outcome::MissingKey, "missing_key", 400, None),
+    (Outcome::BadKey, "bad_key", 400, None),
+    (Outcome::Unauthorized, "unauthorized", 401, Some("The request is not authenticated")),
+    (Outcome::BodyTooLarge, "body_too_large", 413, Some("The body of the request is too large")),
+    (
+        Outcome::ContentEncoding,
+        "content_encoding",
+        415,
+        Some("The body of the request is in an encoding that is not understood"),
+    ),
+    (Outcome::BadBody, "bad_body", 400, Some("The body of the request could not be read")),
+    (Outcome::BadJson, "bad_json", 400, Some("The body of the request is not JSON")),
+    (Outcome::Unavailable, "unavailable", 503, Some("The request can't be executed now; it may be sent again")),
+    (Outcome::AnswerTooLarge, "answer_too_large", 500, Some("The answer is too large to be kept")),
+    (Outcome::Internal, "internal", 500, Some("The request could not be executed")),
+    (Outcome::Lost, "lost", 409, None),
+];
+
+impl Outcome {
+    fn row(self) -> &'static (Outcome, &'static str, u16, Option<&'static str>) {
+        OUTCOMES.iter().find(|row| row.0 == self).unwrap_or(&OUTCOMES[18])
+    }
+
+    /// The word, as the server and the hooks of other clients have it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        self.row().1
+    }
+
+    pub(crate) fn of(word: &str) -> Option<Self> {
+        OUTCOMES.iter().find(|row| row.1 == word).map(|row| row.0)
+    }
+
+    /// Without the server's help.
+    fn document(self) -> Value {
+        let (_, word, status, title) = *self.row();
+        let known = StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason());
+        json!({
+            "type": format!("/problems/idempotency/{}", word.replace('_', "-")),
+            "title": title.or(known),
+            "status": status,
+        })
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// The server's document where it has one and can be asked, with the status of the route.
+pub(crate) async fn problem(
+    store: &Store,
+    statuses: &HashMap<Outcome, StatusCode>,
+    outcome: Outcome,
+    retry_after: Option<f64>,
+) -> Answer {
+    let document = match outcome.row().3 {
+        Some(_) => outcome.document(),
+        None => store.problem(outcome.as_str()).await.unwrap_or_else(|_| outcome.document()),
+    };
+    answer(statuses, outcome, document, retry_after)
+}
+
+/// Seconds are whole, and rounded up.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+fn answer(
+    statuses: &HashMap<Outcome, StatusCode>,
+    outcome: Outcome,
+    document: Value,
+    retry_after: Option<f64>,
+) -> Answer {
+    let Value::Object(mut document) = document else {
+        return answer(statuses, outcome, Value::Object(Map::new()), retry_after);
+    };
+    let said = document.get("status").and_then(Value::as_u64).and_then(|status| u16::try_from(status).ok());
+    let status = statuses.get(&outcome).copied();
+    let status = status.or_else(|| StatusCode::from_u16(said?).ok()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    document.insert("status".into(), status.as_u16().into());
+    let mut headers = HeaderMap::new();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+    if let Some(seconds) = retry_after {
+        let seconds = seconds.ceil().max(0.0) as u64;
+        document.insert("retry_after".into(), seconds.into());
+        headers.insert(header::RETRY_AFTER, seconds.into());
+    }
+    if status == StatusCode::UNAUTHORIZED {
+        headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    }
+    let body = Bytes::from(Value::Object(document).to_string());
+    Answer { status, headers, body }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_read_back() {
+        for row in &OUTCOMES {
+            assert_eq!(Outcome::of(row.0.as_str()), Some(row.0));
+        }
+        assert_eq!(Outcome::of("other"), None);
+    }
+
+    #[test]
+    fn the_status_of_the_route_stands_in_the_document() {
+        let statuses = HashMap::from([(Outcome::InProgress, StatusCode::TOO_EARLY)]);
+        let found = answer(&statuses, Outcome::InProgress, Outcome::InProgress.document(), Some(1.2));
+        let document: Value = serde_json::from_slice(&found.body).unwrap();
+        assert_eq!((found.status.as_u16(), &document["status"]), (425, &json!(425)));
+        assert_eq!((&found.headers["retry-after"], &document["retry_after"]), (&HeaderValue::from(2), &json!(2)));
+        assert_eq!(document["type"], "/problems/idempotency/in-progress");
+    }
+}

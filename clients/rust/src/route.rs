@@ -1,0 +1,288 @@
+//! The options of a route.
+
+use std::{fmt, panic::AssertUnwindSafe, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use http::{HeaderName, Method, StatusCode, request::Parts};
+
+use crate::{
+    Outcome,
+    request::{ATTEMPTS, LEASE, Statuses},
+};
+
+/// What to do with a request that has no key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MissingKey {
+    /// 400.
+    #[default]
+    Refuse,
+    /// The handler runs unprotected.
+    Pass,
+    /// It runs under a new key, which the answer names.
+    Generate,
+    /// The key is a digest of method, target and canonical body, so that identical requests take effect
+    /// once within [`Route::window`].
+    Derive,
+}
+
+/// What hooks get.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Event {
+    /// The operation.
+    pub scope: String,
+    /// Empty where it is not known.
+    pub key: String,
+    /// 0 where it is not known.
+    pub attempt: i32,
+    /// What the hook is told of; of a refusal its reason.
+    pub outcome: Outcome,
+}
+
+type Of<T> = Arc<dyn Fn(&Parts) -> T + Send + Sync>;
+type Fingerprint = Arc<dyn Fn(&Parts, &Bytes) -> Vec<u8> + Send + Sync>;
+type Hook = Option<Arc<dyn Fn(Event) + Send + Sync>>;
+
+/// How requests are protected. Clones can be changed for one route.
+#[derive(Clone)]
+#[must_use]
+pub struct Route {
+    pub(crate) principal: Of<Option<String>>,
+    pub(crate) scope: Option<Of<String>>,
+    pub(crate) methods: Vec<Method>,
+    pub(crate) missing_key: MissingKey,
+    pub(crate) window: Duration,
+    pub(crate) exclude: Vec<String>,
+    pub(crate) fingerprint: Option<Fingerprint>,
+    pub(crate) ttl: Option<Duration>,
+    pub(crate) lease: Duration,
+    pub(crate) wait: Option<Duration>,
+    pub(crate) keep: Arc<dyn Fn(StatusCode) -> bool + Send + Sync>,
+    pub(crate) statuses: Statuses,
+    pub(crate) key_header: HeaderName,
+    pub(crate) replay_header: HeaderName,
+    pub(crate) echo_key: bool,
+    pub(crate) max_request_bytes: usize,
+    pub(crate) max_answer_bytes: usize,
+    pub(crate) omit_large_answers: bool,
+    pub(crate) attempts: u32,
+    pub(crate) unprotected_without_database: bool,
+    pub(crate) on_execute: Hook,
+    pub(crate) on_replay: Hook,
+    pub(crate) on_refusal: Hook,
+    pub(crate) on_lease_lost: Hook,
+}
+
+impl fmt::Debug for Route {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Route").field("methods", &self.methods).finish_non_exhaustive()
+    }
+}
+
+/// [`Route::keep`] unless it is said otherwise: all but 408, 425, 429 and 5xx.
+#[must_use]
+pub fn default_keep(status: StatusCode) -> bool {
+    !status.is_server_error() && ![408, 425, 429].contains(&status.as_u16())
+}
+
+/// A method of the builder for each option that is only set.
+macro_rules! options {
+    ($($(#[$doc:meta])* $name:ident: $type:ty;)*) => {
+        $($(#[$doc])*
+        pub fn $name(mut self, $name: $type) -> Self {
+            self.$name = $name;
+            self
+        })*
+    };
+}
+
+macro_rules! hooks {
+    ($($(#[$doc:meta])* $name:ident;)*) => {
+        $($(#[$doc])*
+        pub fn $name(mut self, hook: impl Fn(Event) + Send + Sync + 'static) -> Self {
+            self.$name = Some(Arc::new(hook));
+            self
+        })*
+    };
+}
+
+impl Route {
+    /// `principal` says on whose behalf a request comes, from its authentication: None is answered 401,
+    /// before anything of the body is read.
+    pub fn new(principal: impl Fn(&Parts) -> Option<String> + Send + Sync + 'static) -> Self {
+        Self {
+            principal: Arc::new(principal),
+            scope: None,
+            methods: vec![Method::POST, Method::PATCH],
+            missing_key: MissingKey::Refuse,
+            window: Duration::from_secs(24 * 60 * 60),
+            exclude: Vec::new(),
+            fingerprint: None,
+            ttl: None,
+            lease: LEASE,
+            wait: None,
+            keep: Arc::new(default_keep),
+            statuses: Statuses::new(),
+            key_header: HeaderName::from_static("idempotency-key"),
+            replay_header: HeaderName::from_static("idempotent-replayed"),
+            echo_key: false,
+            max_request_bytes: 1 << 20,
+            max_answer_bytes: 1 << 20,
+            omit_large_answers: false,
+            attempts: ATTEMPTS,
+            unprotected_without_database: false,
+            on_execute: None,
+            on_replay: None,
+            on_refusal: None,
+            on_lease_lost: None,
+        }
+    }
+
+    options! {
+        /// The methods that are protected: POST and PATCH. Others pass.
+        methods: Vec<Method>;
+        /// What to do without a key: refuse.
+        missing_key: MissingKey;
+        /// How long a derived key counts: a day.
+        window: Duration;
+        /// How long a leased claim may be silent: 30 s.
+        lease: Duration;
+        /// `idempotency-key`.
+        key_header: HeaderName;
+        /// `idempotent-replayed`.
+        replay_header: HeaderName;
+        /// Whether every answer carries the key: no.
+        echo_key: bool;
+        /// Larger bodies are 413: 1 MiB.
+        max_request_bytes: usize;
+        /// Larger answers are 500, and the work is undone, or failed retryably: 1 MiB.
+        max_answer_bytes: usize;
+        /// The status alone is stored of answers that are larger: no.
+        omit_large_answers: bool;
+        /// How often a handler is run whose transaction fails to serialize, deadlocks, or loses its
+        /// connection: 5.
+        attempts: u32;
+        /// Whether handlers run while the database is away, without a transaction. It gives up the
+        /// promise.
+        unprotected_without_database: bool;
+    }
+
+    hooks! {
+        /// Before the handler runs, once for a request.
+        on_execute;
+        /// Before a stored answer is sent.
+        on_replay;
+        /// Before any other answer of ours.
+        on_refusal;
+        /// When the work is told to stop.
+        on_lease_lost;
+    }
+
+    /// The operation, as policies and statistics know it: method and matched path, `POST /payments/{id}`.
+    pub fn scope(self, scope: impl Into<String>) -> Self {
+        let scope = scope.into();
+        self.scope_of(move |_| scope.clone())
+    }
+
+    /// The same, of the request.
+    pub fn scope_of(mut self, scope: impl Fn(&Parts) -> String + Send + Sync + 'static) -> Self {
+        self.scope = Some(Arc::new(scope));
+        self
+    }
+
+    /// Fields of the JSON body that may differ between two sendings.
+    pub fn exclude(mut self, fields: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.exclude = fields.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Bytes to be compared instead of method, target and body.
+    pub fn fingerprint(mut self, of: impl Fn(&Parts, &Bytes) -> Vec<u8> + Send + Sync + 'static) -> Self {
+        self.fingerprint = Some(Arc::new(of));
+        self
+    }
+
+    /// How long an answer is replayed, instead of the policy's time.
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.ttl = Some(ttl);
+        self
+    }
+
+    /// How long a repeat waits for a running execution: not at all.
+    pub fn wait(mut self, wait: Duration) -> Self {
+        self.wait = Some(wait);
+        self
+    }
+
+    /// Which answers are stored and replayed: [`default_keep`].
+    pub fn keep(mut self, keep: impl Fn(StatusCode) -> bool + Send + Sync + 'static) -> Self {
+        self.keep = Arc::new(keep);
+        self
+    }
+
+    /// Another status for an outcome.
+    pub fn status(mut self, outcome: Outcome, status: StatusCode) -> Self {
+        self.statuses.insert(outcome, status);
+        self
+    }
+
+    pub(crate) fn scope_for(&self, parts: &Parts) -> String {
+        self.scope.as_ref().map_or_else(|| format!("{} {}", parts.method, path(parts)), |scope| scope(parts))
+    }
+}
+
+/// As the router knows it; a path that nobody has matched stands for itself.
+fn path(parts: &Parts) -> &str {
+    #[cfg(feature = "axum")]
+    if let Some(matched) = parts.extensions.get::<::axum::extract::MatchedPath>() {
+        return matched.as_str();
+    }
+    parts.uri.path()
+}
+
+/// The target as it was sent, whatever a router has made of the path since.
+pub(crate) fn target(parts: &Parts) -> String {
+    #[cfg(feature = "axum")]
+    let uri = parts.extensions.get::<::axum::extract::OriginalUri>().map_or(&parts.uri, |uri| &uri.0);
+    #[cfg(not(feature = "axum"))]
+    let uri = &parts.uri;
+    uri.path_and_query().map_or_else(|| uri.path().to_owned(), ToString::to_string)
+}
+
+/// A hook's failure is no failure of the request.
+pub(crate) fn tell(hook: Option<&(dyn Fn(Event) + Send + Sync)>, event: Event) {
+    if let Some(hook) = hook {
+        if std::panic::catch_unwind(AssertUnwindSafe(|| hook(event))).is_err() {
+            tracing::error!("idempotency: a hook panicked");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept() {
+        let kept = |status: u16| default_keep(StatusCode::from_u16(status).unwrap());
+        assert!([200, 201, 204, 302, 400, 404, 409, 422].into_iter().all(kept));
+        assert!(![408, 425, 429, 500, 503, 599].into_iter().any(kept));
+    }
+
+    #[test]
+    fn a_hook_may_panic() {
+        tell(
+            Some(&|_| panic!("a hook")),
+            Event { scope: String::new(), key: String::new(), attempt: 0, outcome: Outcome::Replay },
+        );
+    }
+
+    #[test]
+    fn scope_and_target() {
+        let parts = http::Request::post("http://host/a%2Fb?c=d").body(()).unwrap().into_parts().0;
+        let route = Route::new(|_| None);
+        assert_eq!(route.scope_for(&parts), "POST /a%2Fb");
+        assert_eq!(target(&parts), "/a%2Fb?c=d");
+        assert_eq!(route.scope("pay").scope_for(&parts), "pay");
+    }
+}

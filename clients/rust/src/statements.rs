@@ -1,0 +1,161 @@
+//! The statements of clients/README.md, and their arguments.
+
+use std::time::Duration;
+
+use bytes::{BufMut, BytesMut};
+use deadpool_postgres::ClientWrapper;
+use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
+
+use crate::{
+    Error, Request,
+    answer::Stored,
+    error::BoxError,
+    identity::Identity,
+    request::{Begun, Granted, begun},
+};
+
+const BEGIN: &str = "
+SELECT outcome, key, token, attempt, status, status_code, headers, body, body_omitted, error, recovery_point,
+       state, retry_after
+  FROM idem_begin($1::text, request => $2::jsonb,
+                  fingerprint => coalesce($3::bytea, idem_fingerprint($2::jsonb, $4::text, $5::text, $6::text[])),
+                  scope => $7::text, principal => $8::text,
+                  ttl => $9::bigint * interval '1 ms', lease => $10::bigint * interval '1 ms',
+                  wait => $11::bigint * interval '1 ms', holder => $12::text)";
+const COMPLETE: &str = "
+SELECT idem_complete($1::text, $2::integer, $3::bytea, $4::jsonb, scope => $5::text,
+                     principal => $6::text, token => $7::bigint)";
+const FAIL: &str = "
+SELECT idem_fail($1::text, $2::text, retryable => true, scope => $3::text, principal => $4::text,
+                 token => $5::bigint)";
+const EXTEND: &str = "SELECT idem_extend($1::text, $2::bigint, scope => $3::text, principal => $4::text)";
+const CHECKPOINT: &str = "
+SELECT idem_checkpoint($1::text, $2::text, $3::jsonb, scope => $4::text, principal => $5::text,
+                       token => $6::bigint)";
+const ONCE: &str = "SELECT idem_once($1::text, scope => $2::text, principal => $3::text) AS first";
+const DERIVE: &str =
+    "SELECT encode(coalesce($5::bytea, idem_fingerprint($1::jsonb, $2::text, $3::text, $4::text[])), 'hex') AS key";
+const PROBLEM: &str = "SELECT idem_problem($1::text) AS problem";
+
+/// The text of a body, which the server reads: what is JSON is its word.
+#[derive(Debug)]
+struct Unread<'a>(&'a [u8]);
+
+impl ToSql for Unread<'_> {
+    fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Result<IsNull, BoxError> {
+        out.put_u8(1); // the version of jsonb's binary form
+        out.put_slice(self.0);
+        Ok(IsNull::No)
+    }
+
+    fn accepts(ty: &Type) -> bool {
+        *ty == Type::JSONB
+    }
+
+    to_sql_checked!();
+}
+
+fn unread(identity: &Identity) -> Option<Unread<'_>> {
+    identity.json.as_deref().map(Unread)
+}
+
+fn milliseconds(span: Option<Duration>) -> Option<i64> {
+    span.map(|span| i64::try_from(span.as_millis()).unwrap_or(i64::MAX).max(1))
+}
+
+type Arguments<'a> = &'a [&'a (dyn ToSql + Sync)];
+
+/// Statements are prepared once for each connection. One that is there no longer, or whose result is another
+/// since the extension was updated, is prepared anew, which [`Error::is_retryable`] leads to.
+async fn one(client: &ClientWrapper, sql: &str, arguments: Arguments<'_>) -> Result<tokio_postgres::Row, Error> {
+    let statement = client.prepare_cached(sql).await?;
+    let result = client.query_one(&statement, arguments).await.map_err(Error::from);
+    if result.as_ref().is_err_and(Error::is_stale) {
+        client.statement_cache.remove(sql, &[]);
+    }
+    result
+}
+
+fn unexpected(error: tokio_postgres::Error) -> Error {
+    Error::Unexpected(error.into())
+}
+
+pub(crate) async fn begin(
+    client: &ClientWrapper,
+    q: &Request,
+    lease: Option<Duration>,
+    holder: &str,
+) -> Result<(Begun<Granted>, i32), Error> {
+    let i = &q.identity;
+    let (ttl, lease, wait) = (milliseconds(q.ttl), milliseconds(lease), milliseconds(q.wait));
+    let arguments: Arguments = &[
+        &q.key,
+        &unread(i),
+        &i.digest,
+        &i.method,
+        &i.target,
+        &i.exclude,
+        &q.scope,
+        &q.principal,
+        &ttl,
+        &lease,
+        &wait,
+        &holder,
+    ];
+    begun(&one(client, BEGIN, arguments).await?).map_err(unexpected)
+}
+
+pub(crate) async fn complete(
+    client: &ClientWrapper,
+    q: &Request,
+    token: Option<i64>,
+    answer: &Stored,
+) -> Result<(), Error> {
+    let status = i32::from(answer.status.as_u16());
+    let body = answer.body.as_deref();
+    let arguments: Arguments = &[&q.key, &status, &body, &answer.headers, &q.scope, &q.principal, &token];
+    one(client, COMPLETE, arguments).await.map(drop)
+}
+
+pub(crate) async fn fail(client: &ClientWrapper, q: &Request, token: i64, reason: &str) -> Result<(), Error> {
+    one(client, FAIL, &[&q.key, &reason, &q.scope, &q.principal, &token]).await.map(drop)
+}
+
+pub(crate) async fn extend(client: &ClientWrapper, q: &Request, token: i64) -> Result<(), Error> {
+    one(client, EXTEND, &[&q.key, &token, &q.scope, &q.principal]).await.map(drop)
+}
+
+pub(crate) async fn checkpoint(
+    client: &ClientWrapper,
+    q: &Request,
+    token: i64,
+    point: &str,
+    state: &serde_json::Value,
+) -> Result<(), Error> {
+    one(client, CHECKPOINT, &[&q.key, &point, state, &q.scope, &q.principal, &token]).await.map(drop)
+}
+
+pub(crate) async fn once(client: &ClientWrapper, key: &str, scope: &str, principal: &str) -> Result<bool, Error> {
+    one(client, ONCE, &[&key, &scope, &principal]).await?.try_get("first").map_err(unexpected)
+}
+
+pub(crate) async fn derive(client: &ClientWrapper, i: &Identity) -> Result<String, Error> {
+    let arguments: Arguments = &[&unread(i), &i.method, &i.target, &i.exclude, &i.digest];
+    one(client, DERIVE, arguments).await?.try_get("key").map_err(unexpected)
+}
+
+pub(crate) async fn problem(client: &ClientWrapper, word: &str) -> Result<serde_json::Value, Error> {
+    one(client, PROBLEM, &[&word]).await?.try_get("problem").map_err(unexpected)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_is_never_nothing() {
+        assert_eq!(milliseconds(Some(Duration::from_micros(1))), Some(1));
+        assert_eq!(milliseconds(Some(Duration::from_secs(2))), Some(2000));
+        assert_eq!(milliseconds(None), None);
+    }
+}

@@ -1,0 +1,150 @@
+//! Where records are kept, and statements that commit by themselves.
+
+use std::{
+    collections::HashMap,
+    ops::Deref,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use deadpool_postgres::{ClientWrapper, Object, Pool, PoolError};
+use serde_json::Value;
+use tokio::time::{Instant, timeout_at};
+
+use crate::{Error, Request, identity::Identity, statements};
+
+/// The records of requests, in a PostgreSQL that a pool reaches. Clones are the same store.
+#[derive(Clone, Debug)]
+pub struct Store {
+    pub(crate) pool: Pool,
+    pub(crate) timeout: Duration,
+    /// How transactions begin.
+    pub(crate) start: Arc<str>,
+    pub(crate) holder: Arc<str>,
+    /// The server's documents never change, so each is asked for once.
+    problems: Arc<Mutex<HashMap<&'static str, Value>>>,
+}
+
+impl Store {
+    /// The pool connects when it is used.
+    #[must_use]
+    pub fn new(pool: Pool) -> Self {
+        Self {
+            pool,
+            timeout: Duration::from_secs(10),
+            start: "BEGIN".into(),
+            holder: holder().into(),
+            problems: Arc::default(),
+        }
+    }
+
+    /// How long the statements before a handler may take together, the connection for them included, and
+    /// each after it: 10 s. Then the connection is given up and the database counts as away: one that
+    /// swallows bytes is noticed no other way.
+    #[must_use]
+    pub fn database_timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// How transactions begin: `BEGIN`, or as it may be, `BEGIN ISOLATION LEVEL SERIALIZABLE`.
+    #[must_use]
+    pub fn begin_with(mut self, statement: &str) -> Self {
+        self.start = statement.into();
+        self
+    }
+
+    /// A connection for a statement that commits by itself, and the time until which it may run.
+    pub(crate) async fn lend(&self, extra: Duration) -> Result<Lent, Error> {
+        let end = Instant::now() + self.timeout + extra;
+        Ok(Lent { connection: self.connection(end).await?, end })
+    }
+
+    pub(crate) async fn connection(&self, end: Instant) -> Result<Connection, Error> {
+        match timeout_at(end, self.pool.get()).await {
+            Ok(Ok(object)) => Ok(Connection(Some(object))),
+            Ok(Err(PoolError::Backend(error))) => Err(error.into()),
+            Ok(Err(PoolError::Timeout(_))) | Err(_) => Err(Error::Timeout),
+            Ok(Err(error)) => Err(Error::Database(error.into())),
+        }
+    }
+
+    pub(crate) async fn fail(&self, q: &Request, token: i64, reason: &str) -> Result<(), Error> {
+        let reason = reason.replace('\0', " "); // which no text of the server's has
+        let lent = self.lend(Duration::ZERO).await?;
+        let result = lent.within(statements::fail(&lent.connection, q, token, &reason)).await;
+        lent.finish(result)
+    }
+
+    pub(crate) async fn derive(&self, identity: &Identity) -> Result<String, Error> {
+        let lent = self.lend(Duration::ZERO).await?;
+        let result = lent.within(statements::derive(&lent.connection, identity)).await;
+        lent.finish(result)
+    }
+
+    pub(crate) async fn problem(&self, word: &'static str) -> Result<Value, Error> {
+        let known = || self.problems.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(document) = known().get(word) {
+            return Ok(document.clone());
+        }
+        let lent = self.lend(Duration::ZERO).await?;
+        let result = lent.within(statements::problem(&lent.connection, word)).await;
+        let document = lent.finish(result)?;
+        known().insert(word, document.clone());
+        Ok(document)
+    }
+}
+
+/// Who works, for the eyes of operators.
+fn holder() -> String {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let host = Some(host.trim()).filter(|host| !host.is_empty()).unwrap_or("rust");
+    format!("{host}:{}", std::process::id())
+}
+
+/// A connection for a while.
+pub(crate) struct Lent {
+    pub connection: Connection,
+    end: Instant,
+}
+
+impl Lent {
+    pub async fn within<T>(&self, statement: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+        timeout_at(self.end, statement).await.unwrap_or(Err(Error::Timeout))
+    }
+
+    /// Of a connection whose statement took too long, nobody knows what it is doing: it is closed.
+    pub fn finish<T>(self, result: Result<T, Error>) -> Result<T, Error> {
+        if result.as_ref().map_or_else(|error| error.state().is_some(), |_| true) {
+            self.connection.give_back();
+        }
+        result
+    }
+}
+
+/// One of the pool's, to which it goes back only when it is said to be in order. Else it is closed, so the
+/// server rolls back what was done by it.
+#[derive(Debug)]
+pub(crate) struct Connection(Option<Object>);
+
+impl Connection {
+    pub fn give_back(mut self) {
+        drop(self.0.take());
+    }
+}
+
+impl Deref for Connection {
+    type Target = ClientWrapper;
+
+    fn deref(&self) -> &ClientWrapper {
+        self.0.as_ref().expect("it is there until it is given back, which consumes it")
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        if let Some(object) = self.0.take() {
+            drop(Object::take(object));
+        }
+    }
+}

@@ -1,0 +1,5 @@
+//! Everything on a real database.
+
+mod leased;
+mod support;
+mod transactional;
