@@ -1,0 +1,1 @@
+package server; class Main { public static void main(String[] a) { } }
