@@ -55,7 +55,7 @@ public final class Claim {
         }
     }
 
-    /** Waits until the claim is lost. */
+    /** Waits until the claim is lost, and takes the interruption that says so. */
     public void awaitLoss() throws InterruptedException {
         heartbeat.awaitLoss();
     }

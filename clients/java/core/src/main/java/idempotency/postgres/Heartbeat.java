@@ -122,8 +122,20 @@ final class Heartbeat {
         return lostLatch.getCount() == 0;
     }
 
+    /** Takes the interruption by which the loss is told. */
     void awaitLoss() throws InterruptedException {
-        lostLatch.await();
+        try {
+            lostLatch.await();
+        } catch (InterruptedException e) {
+            if (!isLost()) {
+                throw e;
+            }
+        }
+        synchronized (this) {
+            if (work != null) {
+                work.take();
+            }
+        }
     }
 
     /** The work has ended; the deadline stays. */

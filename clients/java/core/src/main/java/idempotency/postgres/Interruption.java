@@ -23,6 +23,13 @@ final class Interruption implements AutoCloseable {
         }
     }
 
+    /** By the thread itself: it has noticed. */
+    synchronized void take() {
+        if (sent) {
+            Thread.interrupted();
+        }
+    }
+
     /** An interruption of ours that nobody has noticed is taken back. */
     @Override
     public synchronized void close() {
@@ -30,8 +37,6 @@ final class Interruption implements AutoCloseable {
         if (alarm != null) {
             alarm.cancel(false);
         }
-        if (sent) {
-            Thread.interrupted();
-        }
+        take();
     }
 }

@@ -1,1 +1,0 @@
-package server; class Main { public static void main(String[] a) { } }
