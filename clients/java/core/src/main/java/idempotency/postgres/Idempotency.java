@@ -73,6 +73,7 @@ public final class Idempotency {
      *
      * @throws Refused if it is not done
      * @throws DatabaseAway if the database can't be asked
+     * @throws IllegalStateException if nothing can be stored, since work has hidden an error of its transaction
      */
     public <T, X extends Exception> T transactionally(Request request, Class<T> type, TransactionalWork<T, X> work) throws X {
         Verdict verdict = runTransactional(request, (execution, connection) -> kept(work.run(connection)));
@@ -109,8 +110,16 @@ public final class Idempotency {
                 return new Store.Ended<>(first, first);
             }));
         } catch (Exception e) {
-            throw Claim.<X>thrown(e instanceof DatabaseFailure ? new DatabaseAway(e) : e);
+            throw Claim.<X>thrown(told(e));
         }
+    }
+
+    private static Exception told(Exception failure) {
+        if (!(failure instanceof DatabaseFailure)) {
+            return failure;
+        }
+        return DatabaseFailure.isUnavailable(failure) ? new DatabaseAway(failure)
+                : new IllegalStateException("the database has refused a statement of idempotency", failure);
     }
 
     private Kept kept(Object result) {
@@ -124,8 +133,7 @@ public final class Idempotency {
             throw new LeaseLost();
         }
         if (verdict.failure() != null) {
-            Exception failure = verdict.failure();
-            throw Claim.<X>thrown(failure instanceof DatabaseFailure ? new DatabaseAway(failure) : failure);
+            throw Claim.<X>thrown(told(verdict.failure()));
         }
         Claimed claimed = verdict.claimed();
         if (claimed.isExecution()) {

@@ -131,7 +131,7 @@ class IdempotencyTest {
 
     @Test
     void anErrorThatWorkHidesIsNoSuccess() {
-        assertThrows(DatabaseAway.class, () -> idempotency.transactionally(request(), Charge.class, connection -> {
+        assertThrows(IllegalStateException.class, () -> idempotency.transactionally(request(), Charge.class, connection -> {
             try (Statement statement = connection.createStatement()) {
                 statement.execute("SELECT 1/0");
             } catch (SQLException hidden) {
