@@ -97,6 +97,8 @@ final class Store {
     private Database.Transaction begin() throws DatabaseFailure {
         try (Interruption late = Interruption.after(timeoutMillis)) {
             return database.begin();
+        } catch (IllegalStateException misused) {
+            throw misused;
         } catch (SQLException | RuntimeException e) {
             throw new DatabaseFailure(At.CONNECT, e);
         }
