@@ -76,13 +76,12 @@ public record Answer(int status, Map<String, List<String>> headers, byte[] body)
                 headers.put(field.getKey(), values);
             });
         }
+        if (claimed.bodyOmitted()) {
+            headers.put(BODY_HEADER, List.of("omitted"));
+        }
         int status = claimed.statusCode() == null ? 200 : claimed.statusCode();
-        byte[] body = claimed.body() == null && !isOmitted(claimed, headers) ? new byte[0] : claimed.body();
-        return new Answer(status, headers, body);
-    }
-
-    private static boolean isOmitted(Claimed claimed, Map<String, List<String>> headers) {
-        return claimed.bodyOmitted() || headers.containsKey(BODY_HEADER);
+        boolean empty = claimed.body() == null && !headers.containsKey(BODY_HEADER);
+        return new Answer(status, headers, empty ? new byte[0] : claimed.body());
     }
 
     private static JsonNode parsed(String headers) {

@@ -58,7 +58,7 @@ final class Heartbeat {
             } catch (DatabaseFailure e) {
                 succeeded = false;
                 if (DatabaseFailure.isLost(e)) {
-                    lose();
+                    loseAtWork();
                     return;
                 }
             }
@@ -92,6 +92,13 @@ final class Heartbeat {
             work.send();
         }
         return work;
+    }
+
+    /** A beat that crosses the end of the claim is told that there is none any more. */
+    private synchronized void loseAtWork() {
+        if (!stopped) {
+            lose();
+        }
     }
 
     synchronized void lose() {

@@ -184,11 +184,11 @@ public final class Idempotency {
         String known = problems.get(word);
         if (known == null) {
             try {
-                known = store.alone(connection -> Statements.problem(connection, word));
+                known = Store.again(Request.ATTEMPTS, () -> store.alone(connection -> Statements.problem(connection, word)));
                 if (known != null) {
                     problems.put(word, known);
                 }
-            } catch (DatabaseFailure away) {
+            } catch (Exception away) {
                 return null;
             }
         }

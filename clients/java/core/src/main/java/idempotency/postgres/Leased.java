@@ -16,6 +16,7 @@ final class Leased {
     private Claimed claimed = Claimed.UNPROTECTED;
     private long sent;
     private Answer answer;
+    private boolean stored;
 
     Leased(Store store, Request request, Idempotency.LeasedHandler work) {
         this.store = store;
@@ -42,7 +43,7 @@ final class Leased {
         } finally {
             heartbeat.end();
         }
-        return new Verdict(claimed, answer, true, heartbeat.isLost(), failure);
+        return new Verdict(claimed, answer, true, !stored && heartbeat.isLost(), failure);
     }
 
     private Claimed begin() throws Exception {
@@ -117,6 +118,7 @@ final class Leased {
                     Statements.complete(connection, request, answer, claimed.token());
                     return null;
                 });
+                stored = true;
                 return null;
             } catch (DatabaseFailure e) {
                 if (DatabaseFailure.isLost(e)) {

@@ -13,11 +13,7 @@ final class Answers {
     static void send(HttpServletResponse response, Answer answer) throws IOException {
         setHeaders(response, answer.headers());
         response.setStatus(answer.status());
-        byte[] body = answer.body();
-        if (body == null) {
-            response.setHeader(Answer.BODY_HEADER, "omitted");
-            body = new byte[0];
-        }
+        byte[] body = answer.body() == null ? new byte[0] : answer.body();
         if (hasBody(answer.status())) {
             response.setContentLength(body.length);
             response.getOutputStream().write(body);

@@ -36,6 +36,7 @@ final class Exchange {
     private final FilterChain chain;
 
     private String scope;
+    private String principal;
     private String key;
     private boolean showKey;
     private byte[] body;
@@ -57,7 +58,7 @@ final class Exchange {
         scope = route.scope.apply(request);
         showKey = route.echoKey;
         // Who asks, before anything of the body is read.
-        String principal = route.principal.apply(request);
+        principal = route.principal.apply(request);
         if (principal == null || principal.isEmpty()) {
             refuseUnread(Problem.PRINCIPAL.word(), Problem.PRINCIPAL.answer(route, null));
             return;
@@ -76,20 +77,25 @@ final class Exchange {
             return;
         }
         try {
-            asked = asked(principal, identity);
-        } catch (Exception e) {
-            asked = Request.unprotected(scope, principal);
-            answerFailure(new Verdict(null, null, false, false, e), identity);
-            return;
-        }
-        Verdict verdict = leased ? idempotency.runLeased(asked, claimed -> tell(route.onLeaseLost, "lost", claimed.attempt()), claim ->
-                handle(new Current(claim.execution(), null, claim)))
-                : idempotency.runTransactional(asked, (execution, connection) -> handle(new Current(execution, connection, null)));
-        try {
-            conclude(verdict, identity);
+            conclude(run(identity), identity);
         } finally {
             closeCaptured();
         }
+    }
+
+    private Verdict run(Identity identity) {
+        try {
+            asked = asked(identity);
+        } catch (Exception e) {
+            asked = Request.unprotected(scope, principal);
+            return new Verdict(null, null, false, false, e);
+        }
+        if (leased) {
+            return idempotency.runLeased(asked, claimed -> tell(route.onLeaseLost, "lost", claimed.attempt()),
+                    claim -> handle(new Current(claim.execution(), null, claim)));
+        }
+        return idempotency.runTransactional(asked,
+                (execution, connection) -> handle(new Current(execution, connection, null)));
     }
 
     /** Takes the field as it was sent. Answers with the word of a refusal, or null. */
@@ -106,7 +112,7 @@ final class Exchange {
         return null;
     }
 
-    private Request asked(String principal, Identity identity) throws Exception {
+    private Request asked(Identity identity) throws Exception {
         boolean derived = key == null && route.missingKey == MissingKey.DERIVE;
         if (derived) {
             key = idempotency.derivedKey(identity, route.attempts);
@@ -213,7 +219,7 @@ final class Exchange {
 
     /** The handler gets no connection, for there is none, and a claim that nobody keeps. */
     private void runUnprotected() throws IOException, ServletException {
-        Execution execution = new Execution(key, scope, "", 1);
+        Execution execution = new Execution(key, scope, principal, 1);
         try {
             handle(new Current(execution, null, leased ? idempotency.claimOfNobody(asked) : null));
         } catch (Exception e) {

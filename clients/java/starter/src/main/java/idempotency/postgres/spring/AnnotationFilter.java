@@ -8,6 +8,7 @@ import jakarta.servlet.ServletRequest;
 import jakarta.servlet.ServletResponse;
 import jakarta.servlet.http.HttpServletRequest;
 import java.io.IOException;
+import java.lang.reflect.Method;
 import java.util.Map;
 import java.util.Optional;
 import java.util.concurrent.ConcurrentHashMap;
@@ -25,7 +26,9 @@ import org.springframework.web.util.ServletRequestPathUtils;
 final class AnnotationFilter implements Filter {
     private final ObjectProvider<RequestMappingInfoHandlerMapping> mappings;
     private final ObjectProvider<Routes> routes;
-    private final Map<HandlerMethod, Optional<IdempotencyFilter>> filters = new ConcurrentHashMap<>();
+    private final Map<Target, Optional<IdempotencyFilter>> filters = new ConcurrentHashMap<>();
+
+    private record Target(Class<?> type, Method method) {}
 
     AnnotationFilter(ObjectProvider<RequestMappingInfoHandlerMapping> mappings, ObjectProvider<Routes> routes) {
         this.mappings = mappings;
@@ -37,7 +40,8 @@ final class AnnotationFilter implements Filter {
             throws IOException, ServletException {
         HandlerMethod method = request instanceof HttpServletRequest http ? methodOf(http) : null;
         Optional<IdempotencyFilter> filter = method == null ? Optional.empty()
-                : filters.computeIfAbsent(method, each -> Optional.ofNullable(routes.getObject().filterOf(each)));
+                : filters.computeIfAbsent(new Target(method.getBeanType(), method.getMethod()),
+                        target -> Optional.ofNullable(routes.getObject().filterOf(method)));
         if (filter.isPresent()) {
             filter.get().doFilter(request, response, chain);
         } else {
@@ -53,7 +57,7 @@ final class AnnotationFilter implements Filter {
                 }
                 HandlerExecutionChain found = mapping.getHandler(request);
                 if (found != null && found.getHandler() instanceof HandlerMethod method) {
-                    return method.createWithResolvedBean();
+                    return method;
                 }
             } catch (Exception noneFits) {
                 return null; // the DispatcherServlet will say why
