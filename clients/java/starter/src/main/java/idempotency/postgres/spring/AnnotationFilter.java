@@ -8,10 +8,7 @@ import jakarta.servlet.ServletRequest;
 import jakarta.servlet.ServletResponse;
 import jakarta.servlet.http.HttpServletRequest;
 import java.io.IOException;
-import java.lang.reflect.Method;
-import java.util.Map;
 import java.util.Optional;
-import java.util.concurrent.ConcurrentHashMap;
 import org.springframework.beans.factory.ObjectProvider;
 import org.springframework.web.method.HandlerMethod;
 import org.springframework.web.servlet.HandlerExecutionChain;
@@ -26,9 +23,6 @@ import org.springframework.web.util.ServletRequestPathUtils;
 final class AnnotationFilter implements Filter {
     private final ObjectProvider<RequestMappingInfoHandlerMapping> mappings;
     private final ObjectProvider<Routes> routes;
-    private final Map<Target, Optional<IdempotencyFilter>> filters = new ConcurrentHashMap<>();
-
-    private record Target(Class<?> type, Method method) {}
 
     AnnotationFilter(ObjectProvider<RequestMappingInfoHandlerMapping> mappings, ObjectProvider<Routes> routes) {
         this.mappings = mappings;
@@ -40,8 +34,7 @@ final class AnnotationFilter implements Filter {
             throws IOException, ServletException {
         HandlerMethod method = request instanceof HttpServletRequest http ? methodOf(http) : null;
         Optional<IdempotencyFilter> filter = method == null ? Optional.empty()
-                : filters.computeIfAbsent(new Target(method.getBeanType(), method.getMethod()),
-                        target -> Optional.ofNullable(routes.getObject().filterOf(method)));
+                : routes.getObject().filterOf(method);
         if (filter.isPresent()) {
             filter.get().doFilter(request, response, chain);
         } else {

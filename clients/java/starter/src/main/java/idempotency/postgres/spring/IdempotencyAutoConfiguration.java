@@ -50,8 +50,8 @@ public class IdempotencyAutoConfiguration {
     static class Web implements WebMvcConfigurer {
         @Bean
         Routes idempotencyRoutes(Idempotency idempotency, PrincipalResolver principal, IdempotencyProperties properties,
-                ObjectProvider<RouteCustomizer> customizers) {
-            return new Routes(idempotency, principal, properties, customizers.orderedStream().toList());
+                ObjectProvider<RouteCustomizer> customizers, ObjectProvider<RequestMappingInfoHandlerMapping> mappings) {
+            return new Routes(idempotency, principal, properties, customizers.orderedStream().toList(), mappings);
         }
 
         @Bean

@@ -4,38 +4,73 @@ import idempotency.postgres.Idempotency;
 import idempotency.postgres.servlet.IdempotencyFilter;
 import idempotency.postgres.servlet.Route;
 import jakarta.servlet.http.HttpServletRequest;
+import java.lang.reflect.Method;
 import java.time.Duration;
 import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.concurrent.Callable;
+import java.util.concurrent.CompletionStage;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.function.Consumer;
+import org.springframework.beans.factory.ObjectProvider;
+import org.springframework.beans.factory.SmartInitializingSingleton;
 import org.springframework.boot.convert.DurationStyle;
 import org.springframework.core.annotation.AnnotatedElementUtils;
+import org.springframework.web.context.request.async.DeferredResult;
+import org.springframework.web.context.request.async.WebAsyncTask;
 import org.springframework.web.method.HandlerMethod;
 import org.springframework.web.servlet.HandlerMapping;
+import org.springframework.web.servlet.mvc.method.RequestMappingInfoHandlerMapping;
+import org.springframework.web.servlet.mvc.method.annotation.ResponseBodyEmitter;
+import org.springframework.web.servlet.mvc.method.annotation.StreamingResponseBody;
 
-/** Makes a filter of a method's annotation. */
-final class Routes {
+/** Makes filters of methods' annotations: all of them when the service starts, so that mistakes are found then. */
+final class Routes implements SmartInitializingSingleton {
+    private static final List<Class<?>> ANSWERS_OF_OTHER_THREADS = List.of(Callable.class, CompletionStage.class,
+            DeferredResult.class, WebAsyncTask.class, ResponseBodyEmitter.class, StreamingResponseBody.class);
+
     private final Idempotency idempotency;
     private final PrincipalResolver principal;
     private final IdempotencyProperties properties;
     private final List<RouteCustomizer> customizers;
+    private final ObjectProvider<RequestMappingInfoHandlerMapping> mappings;
+    private final Map<Target, Optional<IdempotencyFilter>> filters = new ConcurrentHashMap<>();
+
+    private record Target(Class<?> type, Method method) {}
 
     Routes(Idempotency idempotency, PrincipalResolver principal, IdempotencyProperties properties,
-            List<RouteCustomizer> customizers) {
+            List<RouteCustomizer> customizers, ObjectProvider<RequestMappingInfoHandlerMapping> mappings) {
         this.idempotency = idempotency;
         this.principal = principal;
         this.properties = properties;
         this.customizers = customizers;
+        this.mappings = mappings;
     }
 
-    /** Null where the method has no annotation. */
-    IdempotencyFilter filterOf(HandlerMethod method) {
+    @Override
+    public void afterSingletonsInstantiated() {
+        mappings.forEach(mapping -> mapping.getHandlerMethods().values().forEach(this::filterOf));
+    }
+
+    /** Nothing where the method has no annotation. */
+    Optional<IdempotencyFilter> filterOf(HandlerMethod method) {
+        return filters.computeIfAbsent(new Target(method.getBeanType(), method.getMethod()), target -> made(method));
+    }
+
+    private Optional<IdempotencyFilter> made(HandlerMethod method) {
         Idempotent wanted = AnnotatedElementUtils.findMergedAnnotation(method.getMethod(), Idempotent.class);
         if (wanted == null) {
-            return null;
+            return Optional.empty();
+        }
+        Class<?> answer = method.getMethod().getReturnType();
+        if (ANSWERS_OF_OTHER_THREADS.stream().anyMatch(kind -> kind.isAssignableFrom(answer))) {
+            throw new IllegalStateException("@Idempotent: " + method + " answers in another thread than that of its claim");
         }
         Route route = routeOf(wanted);
         customizers.forEach(customizer -> customizer.customize(route, method));
-        return wanted.leased() ? IdempotencyFilter.leased(idempotency, route) : IdempotencyFilter.transactional(idempotency, route);
+        return Optional.of(wanted.leased() ? IdempotencyFilter.leased(idempotency, route)
+                : IdempotencyFilter.transactional(idempotency, route));
     }
 
     private Route routeOf(Idempotent wanted) {

@@ -15,6 +15,7 @@ import jakarta.persistence.Id;
 import java.sql.SQLException;
 import java.util.Map;
 import java.util.UUID;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeEach;
@@ -41,6 +42,7 @@ import org.springframework.web.bind.annotation.PathVariable;
 import org.springframework.web.bind.annotation.PostMapping;
 import org.springframework.web.bind.annotation.RequestBody;
 import org.springframework.web.bind.annotation.RestController;
+import org.springframework.web.method.HandlerMethod;
 import org.springframework.web.server.ResponseStatusException;
 
 @SpringBootTest(webEnvironment = SpringBootTest.WebEnvironment.RANDOM_PORT,
@@ -312,6 +314,24 @@ class StarterTest {
         assertThrows(RuntimeException.class, () -> transactions.executeWithoutResult(status ->
                 idempotency.transactionally(Request.of(key, "pay", "acme"), Integer.class, connection -> 5)));
         assertEquals(null, recorded("status"));
+    }
+
+    static class Late {
+        @Idempotent
+        public CompletableFuture<String> late() {
+            return CompletableFuture.completedFuture("");
+        }
+
+        @Idempotent(lease = "soon")
+        public String mistaken() {
+            return "";
+        }
+    }
+
+    @Test
+    void mistakesAreFoundBeforeTheFirstCall(@Autowired Routes routes) throws Exception {
+        assertThrows(IllegalStateException.class, () -> routes.filterOf(new HandlerMethod(new Late(), "late")));
+        assertThrows(IllegalArgumentException.class, () -> routes.filterOf(new HandlerMethod(new Late(), "mistaken")));
     }
 
     @Test
