@@ -38,7 +38,8 @@ public final class JdbcDatabase implements Database {
                 throw e;
             }
         }
-        return new Own(prepared(connection, false));
+        prepared(connection, false);
+        return new Own(connection, connection.getNetworkTimeout());
     }
 
     private static Connection prepared(Connection connection, boolean autocommit) throws SQLException {
@@ -61,12 +62,13 @@ public final class JdbcDatabase implements Database {
         }
     }
 
-    private record Own(Connection connection) implements Transaction {
+    /** A pool that does not reset connections gets them as they came. */
+    private record Own(Connection connection, int networkTimeout) implements Transaction {
         @Override
         public void commit() throws SQLException {
             try {
                 connection.commit();
-                connection.setAutoCommit(true);
+                reset();
             } finally {
                 closeQuietly(connection);
             }
@@ -77,9 +79,18 @@ public final class JdbcDatabase implements Database {
         public void rollback() throws SQLException {
             try {
                 connection.rollback();
-                connection.setAutoCommit(true);
+                reset();
             } finally {
                 closeQuietly(connection);
+            }
+        }
+
+        private void reset() {
+            try {
+                connection.setAutoCommit(true);
+                connection.setNetworkTimeout(Runnable::run, networkTimeout);
+            } catch (SQLException itIsBroken) {
+                return; // since the transaction has ended; the pool will notice
             }
         }
     }

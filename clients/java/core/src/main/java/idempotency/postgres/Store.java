@@ -107,6 +107,11 @@ final class Store {
     private void commit(Database.Transaction transaction) throws DatabaseFailure {
         try {
             limit(transaction);
+        } catch (SQLException itIsBroken) {
+            rollback(transaction); // whatever comes of it: the connection has to be given back
+            throw new DatabaseFailure(At.STATEMENT, itIsBroken);
+        }
+        try {
             transaction.commit();
         } catch (SQLException | RuntimeException e) {
             throw new DatabaseFailure(At.COMMIT, e);
