@@ -271,7 +271,6 @@ class FilterTest {
         assertEquals("17", text(first));
         assertReplayed(first, post("/sent", handler));
         assertEquals(1, runs);
-        assertEquals("sent", database.value("SELECT recovery_point FROM idempotency.records WHERE key = '" + key + "'"));
     }
 
     @Test
