@@ -12,6 +12,7 @@ import idempotency.postgres.TestDatabase;
 import jakarta.persistence.Entity;
 import jakarta.persistence.EntityManager;
 import jakarta.persistence.Id;
+import jakarta.persistence.Table;
 import java.sql.SQLException;
 import java.util.Map;
 import java.util.UUID;
@@ -79,6 +80,7 @@ class StarterTest {
     }
 
     @Entity
+    @Table(name = "payment")
     static class Payment {
         @Id
         String id;
