@@ -146,7 +146,8 @@ final class Exchange {
         if (captured.isTooLarge()) {
             throw new Spool.TooLarge();
         }
-        if (failure != null && DatabaseFailure.isUnavailable(failure)) {
+        // Who has failed is not told to have succeeded, whatever was made of its failure.
+        if (failure != null && (captured.getStatus() < 400 || DatabaseFailure.isUnavailable(failure))) {
             throw failure;
         }
         boolean keep = failure == null && route.keep.test(captured.getStatus());

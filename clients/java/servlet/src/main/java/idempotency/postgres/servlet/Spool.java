@@ -78,10 +78,10 @@ final class Spool implements AutoCloseable {
         }
     }
 
+    /** What was once too large stays so: whoever resets it has had an error. */
     void reset() {
         kept.reset();
         close();
-        tooLarge = false;
         restSize = 0;
     }
 

@@ -226,6 +226,28 @@ class FilterTest {
     }
 
     @Test
+    void whoHasFailedIsNotToldToHaveSucceeded() throws Exception {
+        assertEquals(500, post("/paid/1", (request, response) -> {
+            pay(request, response);
+            Current.fail(request, new IllegalStateException("no"));
+        }).statusCode());
+        assertEquals(0, database.effects(key));
+    }
+
+    @Test
+    void anAnswerThatIsTooLargeIsNoAnswer() throws Exception {
+        assertEquals(500, post("/small", (request, response) -> {
+            effect(request);
+            try {
+                response.getOutputStream().write(new byte[101]);
+            } catch (IOException hidden) {
+                response.resetBuffer();
+            }
+        }).statusCode());
+        assertEquals(0, database.effects(key));
+    }
+
+    @Test
     void conflictsThatWereReportedAreRepeated() throws Exception {
         HttpResponse<byte[]> answer = post("/paid/1", (request, response) -> {
             pay(request, response);
