@@ -18,6 +18,7 @@ import threading
 
 SSL, GSS, CANCEL = 80877103, 80877104, 80877102
 SEVERAL = 1 << 30
+SYNC = None  # where the database says that it is ready; pgjdbc asks for more before it has (BEGIN as a message of its own)
 
 
 class Trap:
@@ -49,7 +50,7 @@ class Link:
         self.pid = None  # of the backend
         self.statements, self.portals = {}, {}  # names to texts; names to (text, values)
         self.values, self.begun, self.has_values = b"", None, False
-        self.expected = []  # what the database has been asked and not answered: (text, values)
+        self.expected = []  # what the database has been asked and not answered: (text, values), and SYNC
         self.frozen = None  # the trap that holds, or True: swallowed
         self.open = True
 
@@ -102,6 +103,8 @@ class Link:
     def _forward_request(self, message, text):
         if text is not None:
             self.expected.append((text, self.values, self.has_values))
+        if message[:1] in (b"Q", b"S"):
+            self.expected.append(SYNC)
         self._send(self.server, message)
 
     def _understand(self, message):
@@ -144,10 +147,10 @@ class Link:
 
     def _pass_answer(self, message):
         kind = message[:1]
-        if kind in (b"C", b"I", b"E") and self.expected:
+        if kind in (b"C", b"I", b"E") and self.expected and self.expected[0] is not SYNC:
             text, self.values, self.has_values = self.expected[0]
             if kind == b"E":
-                self.expected.clear()  # the rest up to Sync is not done
+                del self.expected[: self.expected.index(SYNC) if SYNC in self.expected else None]  # that is not done
             else:
                 self.expected.pop(0)
             if trap := self.proxy.trap_for("answer", text, self):
@@ -156,7 +159,7 @@ class Link:
         elif kind == b"K":
             self.pid = struct.unpack("!I", message[5:9])[0]
         elif kind == b"Z":
-            self.expected.clear()
+            del self.expected[: self.expected.index(SYNC) + 1 if SYNC in self.expected else None]
         self._send(self.client, message)
 
     # ---- traps ----
