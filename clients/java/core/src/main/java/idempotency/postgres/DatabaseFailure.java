@@ -2,6 +2,7 @@ package idempotency.postgres;
 
 import java.net.SocketTimeoutException;
 import java.sql.SQLException;
+import java.sql.SQLTransientConnectionException;
 import java.util.Collections;
 import java.util.IdentityHashMap;
 import java.util.Set;
@@ -69,7 +70,8 @@ public final class DatabaseFailure extends Exception {
     /** What a repetition from idem_begin on may cure. A COMMIT without an answer is asked for again. */
     static boolean isRetryable(Throwable failure) {
         if (failure instanceof DatabaseFailure ours && ours.at == At.CONNECT) {
-            return false; // the pool has tried for long enough
+            // A pool that gives up has tried for long enough.
+            return isLostConnection(ours) && !isTimeout(ours) && !anyCause(ours, SQLTransientConnectionException.class::isInstance);
         }
         return isConflict(failure) || isInDoubt(failure) || isLostConnection(failure) && !isTimeout(failure);
     }
@@ -77,7 +79,8 @@ public final class DatabaseFailure extends Exception {
     /** Everything that means "not now": the database is away, full, or a standby. */
     public static boolean isUnavailable(Throwable failure) {
         String state = sqlState(failure);
-        return failure instanceof DatabaseFailure ours && ours.at == At.CONNECT
+        return anyCause(failure, DatabaseAway.class::isInstance)
+                || failure instanceof DatabaseFailure ours && ours.at == At.CONNECT
                 || isConflict(failure) || isLostConnection(failure) || state.startsWith("53")
                 || Set.of("25006", "55P03", "57014").contains(state);
     }
