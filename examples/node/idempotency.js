@@ -1,10 +1,10 @@
 // How a Node service uses the extension: three ways to do a thing once, with pg.
 //
-// A token is a bigint, which pg gives as a string. Leave it one: a number would lose its last digits.
+// A token is a bigint, which pg gives as a string. It is passed back as it is.
 import { setTimeout as sleep } from 'node:timers/promises';
 
 const ATTEMPTS = 5;
-const HEARTBEAT = 0.7; // of the lease
+const HEARTBEAT = 1 / 3; // of the lease, so that one beat may get lost
 
 const BEGIN = `
   SELECT c.*, idem_problem(c) AS problem

@@ -12,7 +12,7 @@ import psycopg
 from psycopg.rows import namedtuple_row
 
 ATTEMPTS = 5
-HEARTBEAT = 0.7  # of the lease
+HEARTBEAT = 1 / 3  # of the lease, so that one beat may get lost
 
 BEGIN = """
 SELECT c.*, idem_problem(c) AS problem

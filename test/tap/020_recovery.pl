@@ -103,7 +103,8 @@ subtest 'crash and shutdown during crash recovery' => sub {
 };
 
 # Starts the server, and ends it in the midst of its recovery by that signal to the postmaster. The
-# recovering process is stopped meanwhile, so that it can't get through.
+# recovering process is stopped meanwhile, so that it can't get through. KILL is for all of them, as
+# where a machine dies: one that waits for an LWLock of the killed would never end by itself.
 sub break_off_recovery
 {
 	my ($node, $signal) = @_;
@@ -122,10 +123,12 @@ sub break_off_recovery
 	my ($postmaster) = split /\n/, slurp_file($node->data_dir . '/postmaster.pid');
 	kill 'STOP', $startup;
 	unlike($log->(), qr/redo done at/, "$signal: recovery is under way");
+	my ($children) = run_command([ 'ps', '-o', 'pid=', '--ppid', $postmaster ]);
+	my @others = split ' ', $children;
 	kill $signal, $postmaster;
 	if ($signal eq 'KILL')
 	{
-		kill 'KILL', $startup;
+		kill 'KILL', @others;
 	}
 	else
 	{
@@ -133,7 +136,7 @@ sub break_off_recovery
 		$node->wait_for_log(qr/received (?:fast|immediate) shutdown request/, $size);
 		kill 'CONT', $startup;
 	}
-	wait_until { !kill 0, $startup, $postmaster } 'the end of the server';
+	wait_until { !kill 0, @others, $postmaster } 'the end of the server';
 	my ($state) = run_command([ 'pg_controldata', $node->data_dir ]);
 	like($state, qr/cluster state: +(?:in crash recovery|shut down in recovery)\n/, "$signal: and has not come to its end");
 	return;

@@ -183,6 +183,47 @@ async def test_a_killed_backend_is_survived(tried, key, sql):
     assert sql("SELECT count(*) FROM effect WHERE note = %s", key) == [(1,)]
 
 
+async def test_a_transaction_of_ours_that_has_not_ended_is_waited_for(tried, key, sql):
+    """The connection is lost to us, and the server has not noticed: another connection stands for that."""
+    holder = psycopg.connect(dbname=sql("SELECT current_database()")[0][0])
+    runs = []
+    lost = tried.work(ANSWER, effect(key), "SELECT pg_terminate_backend(pg_backend_pid())")
+
+    def handler(claim):
+        runs.append(1)
+        return lost(claim) if len(runs) == 1 else tried.work(ANSWER, effect(key))(claim)
+
+    class Database:
+        """Lets `holder` have the key after the first failure, and gives it back with the second refusal."""
+
+        transaction, statement = tried.db.transaction, tried.db.statement
+        asked = 0
+
+        def before(self):
+            self.asked += 1
+            if self.asked == 2:
+                holder.execute("SELECT idem_begin(%s, scope => 'test', principal => 'somebody')", (key,))
+            if self.asked == 4:
+                holder.rollback()
+
+    class Blocking(Database):
+        def query(self, tx, text, values):
+            if "idem_begin" in text:
+                self.before()
+            return tried.db.query(tx, text, values)
+
+    class Async(Database):
+        async def query(self, tx, text, values):
+            if "idem_begin" in text:
+                self.before()
+            return await tried.db.query(tx, text, values)
+
+    with holder:
+        result = await tried.call(transactionally((Async if tried.is_async else Blocking)(), request(key), handler))
+    assert (result.outcome, len(runs)) == ("executed", 2)
+    assert sql("SELECT count(*) FROM effect WHERE note = %s", key) == [(1,)]
+
+
 async def test_a_late_database_is_away(tried, key, sql):
     """Somebody has a lock on what the claim needs."""
     with psycopg.connect(dbname=sql("SELECT current_database()")[0][0]) as holder:

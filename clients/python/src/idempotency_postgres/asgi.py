@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote
 
@@ -12,7 +12,7 @@ from .claim import Answer
 from .database import AnyDatabase, InThreads, Tx, is_async
 from .errors import AnswerTooLarge
 from .identity import BodyReader
-from .route import Kind, Options, Reply, Route, bearer_token, claim, values_of
+from .route import Kind, Options, Reply, Route, bearer_token, claim, values_of, with_length
 
 __all__ = ["Asgi", "Idempotency", "bearer", "claim"]
 
@@ -175,12 +175,3 @@ async def send_reply(reply: Reply, send: Send) -> None:
     encoded = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers]
     await send({"type": "http.response.start", "status": reply.answer.status, "headers": encoded})
     await send({"type": "http.response.body", "body": body})
-
-
-def with_length(reply: Reply, body: bytes) -> Sequence[tuple[str, str]]:
-    """An answer is sent whole, also where it came in pieces."""
-    left = {"content-length", "transfer-encoding"}
-    headers = [pair for pair in reply.headers if pair[0].lower() not in left]
-    if reply.answer.status not in (204, 304):
-        headers.append(("Content-Length", str(len(body))))
-    return headers

@@ -11,7 +11,7 @@ from fastapi.routing import APIRoute
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
-from . import asgi
+from . import asgi, route
 from .asgi import bearer, protect
 from .database import Tx
 from .route import Kind, current
@@ -23,20 +23,18 @@ _MARK = "__idempotency__"
 
 async def claim() -> Any:
     """A dependency: `own: Annotated[Transactional, Depends(claim)]`."""
-    from .route import claim as current_claim
-
-    return current_claim()
+    return route.claim()
 
 
 class IdempotentRoute(APIRoute):
     """FastAPI reads and parses a body before it calls a path operation; the claim comes before that."""
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        route = getattr(self.endpoint, _MARK, None)
-        if route is None or scope["method"] not in (self.methods or ()):
+        protection = getattr(self.endpoint, _MARK, None)
+        if protection is None or scope["method"] not in (self.methods or ()):
             await super().handle(scope, receive, send)
         else:
-            await protect(route, super().handle, Request, scope, receive, send)
+            await protect(protection, super().handle, Request, scope, receive, send)
 
 
 class Idempotency(asgi.Idempotency[Tx]):
@@ -51,7 +49,7 @@ class Idempotency(asgi.Idempotency[Tx]):
         return self._mark("leased", options)
 
     def _mark(self, kind: Kind, options: dict[str, Any]) -> Callable[[F], F]:
-        route = self.route(kind, options)
+        protection = self.route(kind, options)
 
         def decorator(function: F) -> F:
             if inspect.iscoroutinefunction(function):
@@ -67,7 +65,7 @@ class Idempotency(asgi.Idempotency[Tx]):
                     _check()
                     return function(*args, **kwargs)
 
-            setattr(checked, _MARK, route)
+            setattr(checked, _MARK, protection)
             return checked  # type: ignore[return-value]
 
         return decorator

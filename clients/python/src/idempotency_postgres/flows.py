@@ -18,7 +18,7 @@ from typing import Any, Generic, Literal, TypeVar, Union, overload
 from .claim import Answer, Record, Request, stored_headers
 from .database import AnyDatabase, AsyncDatabase, Database, Io, Rows, Tx, drive, io_of, settled
 from .deadline import Deadline
-from .errors import DatabaseAway, DatabaseLate, LeaseLost, is_lost, is_transient
+from .errors import DatabaseAway, DatabaseLate, LeaseLost, is_lost, is_transient, sqlstate
 from .heartbeat import Heartbeat, TaskHeartbeat, ThreadHeartbeat, now
 from .statements import BEGIN, CHECKPOINT, COMPLETE, EXTEND, FAIL, ONCE, Value, milliseconds, text_array
 
@@ -126,14 +126,27 @@ class _Thrown(Exception):
         self.error = error
 
 
+class _OwnTransaction(Exception):
+    """We have lost its connection; the server may notice later than we do."""
+
+
+@dataclass
+class _Attempt:
+    lost: bool
+    """One before has lost its connection."""
+    last: bool
+
+
 TransactionalWork = Callable[[Transactional[Tx]], Union[Answer, Awaitable[Answer]]]
 
 
 async def run_transactionally(io: Io[Tx], request: Request, work: TransactionalWork[Tx], settings: Settings) -> Result:
-    async def call() -> Result:
+    async def call(attempt: _Attempt) -> Result:
         async with _Transaction(io, settings) as own:
             record = await _begin(functools.partial(io.query, own.tx), request, None)
             own.deadline.check()  # nobody waits for this any more: the work must not be done
+            if record.outcome == "in_progress" and attempt.lost and not attempt.last:
+                raise _OwnTransaction
             if record.outcome != "execute":
                 return _refusal_or_replay(record)
             settings.on_claim(record)
@@ -149,7 +162,7 @@ async def run_transactionally(io: Io[Tx], request: Request, work: TransactionalW
 
 
 async def run_once(io: Io[Tx], request: Request, work: Callable[[Tx], Any], settings: Settings) -> bool:
-    async def call() -> bool:
+    async def call(_: _Attempt) -> bool:
         async with _Transaction(io, settings) as own:
             (row,) = await io.query(own.tx, ONCE, [request.key, request.scope, request.principal])
             own.deadline.check()
@@ -163,7 +176,7 @@ async def run_once(io: Io[Tx], request: Request, work: Callable[[Tx], Any], sett
 async def run_unclaimed(io: Io[Tx], claim: Transactional[Any], work: TransactionalWork[Tx], settings: Settings) -> Answer:
     """In a transaction without a claim, with the same deadlines and retries."""
 
-    async def call() -> Result:
+    async def call(_: _Attempt) -> Result:
         async with _Transaction(io, settings) as own:
             answer = await own.let(work, replace(claim, client=own.tx))
             if not settings.keep(answer.status):
@@ -216,24 +229,26 @@ class _Transaction(Generic[Tx]):
         return result
 
 
-async def _again(io: Io[Any], settings: Settings, call: Callable[[], Awaitable[T]]) -> T:
+async def _again(io: Io[Any], settings: Settings, call: Callable[[_Attempt], Awaitable[T]]) -> T:
     """Repeats what a conflict or a lost connection has ended, the whole of it.
 
     Also where the answer to COMMIT got lost and nobody knows: the same key is told `replay` if it was
     done, `execute` if not.
     """
     late = attempt = 0
+    lost = False
     while True:
         attempt += 1
         try:
-            return await call()
+            return await call(_Attempt(lost, attempt >= settings.attempts))
         except _NotKept as end:
             return end.result  # type: ignore[return-value]
         except Exception as caught:
             raised = caught
         cause = raised.error if isinstance(raised, _Thrown) else raised
-        if not is_transient(cause, from_handler=isinstance(raised, _Thrown)):
+        if not isinstance(cause, _OwnTransaction) and not is_transient(cause, from_handler=isinstance(raised, _Thrown)):
             raise cause
+        lost = lost or not (sqlstate(cause) or "").startswith("40")
         # Each of these has taken the whole of its time; a second one asks what became of a COMMIT.
         late += isinstance(raised, DatabaseLate)
         if attempt >= settings.attempts or late == 2:
@@ -250,7 +265,7 @@ async def run_leased(io: Io[Tx], request: Request, work: LeasedWork, settings: S
     limit = settings.database_timeout
     sent = 0.0
 
-    async def claim() -> Record:
+    async def claim(_: _Attempt) -> Record:
         nonlocal sent
         sent = now()
         within = limit + (request.wait or 0)
@@ -271,7 +286,7 @@ async def run_leased(io: Io[Tx], request: Request, work: LeasedWork, settings: S
 
     async def end(text: str, values: list[Value]) -> bool:
         try:
-            await _again(io, settings, lambda: io.statement(limit, text, values))
+            await _again(io, settings, lambda _: io.statement(limit, text, values))
         except Exception as error:
             if is_lost(error):
                 return False
@@ -335,7 +350,7 @@ def _handle(io: Io[Any], request: Request, record: Record, heart: Heartbeat, set
         result = await settled(work())
         following = json.dumps({**state, name: result})
 
-        async def note() -> None:
+        async def note(_: _Attempt) -> None:
             sent = now()
             values: list[Value] = [record.key, name, following, request.scope, request.principal, str(record.token)]
             await io.statement(settings.database_timeout, CHECKPOINT, values)

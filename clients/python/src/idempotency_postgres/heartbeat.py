@@ -13,6 +13,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+from .database import drive
 from .deadline import After, Timer
 from .errors import LeaseLost, is_lost
 
@@ -106,8 +107,6 @@ class ThreadHeartbeat(Heartbeat):
             self.stop()
 
     def _beats(self) -> None:
-        from .database import drive
-
         delay: float | None = self._lease / 3
         try:
             while delay is not None and not self.stopped.wait(delay):

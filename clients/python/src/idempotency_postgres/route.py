@@ -6,6 +6,8 @@ import asyncio
 import datetime
 import hashlib
 import logging
+import re
+import threading
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
@@ -147,6 +149,15 @@ class Reply:
         return [*kept, *self.fields, *([("Connection", "close")] if self.close else [])]
 
 
+def with_length(reply: Reply, body: bytes) -> Sequence[tuple[str, str]]:
+    """An answer is sent whole, also where it came in pieces."""
+    left = {"content-length", "transfer-encoding"}
+    headers = [pair for pair in reply.headers if pair[0].lower() not in left]
+    if reply.answer.status not in (204, 304):
+        headers.append(("Content-Length", str(len(body))))
+    return headers
+
+
 @dataclass(frozen=True)
 class _Omitted(Answer):
     """Stored is its status alone; what is sent the first time is the whole."""
@@ -283,8 +294,6 @@ class Route(Generic[Req, Tx]):
     ) -> Reply:
         bare = Transactional(None, key, scope, principal, protected=False)
         if self.kind == "leased":
-            import threading
-
             async def step(name: str, work: Callable[[], Any]) -> Any:
                 return await settled(work())
 
@@ -326,8 +335,6 @@ class Route(Generic[Req, Tx]):
         if hook is None:
             return
         if aside and not self._io.is_async:
-            import threading
-
             threading.Thread(target=self._call, args=(hook, event), daemon=True).start()
             return
         try:
@@ -361,8 +368,6 @@ def _of_begin(error: Exception) -> Exception:
 
 def bearer_token(headers: Sequence[tuple[str, str]]) -> str | None:
     """The token of the one field `Authorization: Bearer TOKEN`; None where there is none, or two."""
-    import re
-
     sent = values_of(headers, "Authorization")
     match = re.fullmatch(r"[ \t]*bearer +([A-Za-z0-9._~+/-]+=*)[ \t]*", sent[0], re.I) if len(sent) == 1 else None
     return match[1] if match else None

@@ -6,14 +6,14 @@ import io
 from collections.abc import Callable, Iterable
 from http import HTTPStatus
 from typing import Any, Generic
+from urllib.parse import quote, urlsplit
 
-from .asgi import with_length
 from .claim import Answer
 from .database import AnyDatabase, Tx, drive, is_async
 from .errors import AnswerTooLarge
 from .identity import BodyReader
 from .problem import HttpProblem
-from .route import Kind, Options, Reply, Route, bearer_token, claim, values_of
+from .route import Kind, Options, Reply, Route, bearer_token, claim, values_of, with_length
 
 __all__ = ["Idempotency", "bearer", "claim"]
 
@@ -32,8 +32,6 @@ def headers_of(environ: Any) -> list[tuple[str, str]]:
 
 def target_of(environ: Environ) -> str:
     """As it was sent, where the server tells (gunicorn, uWSGI, werkzeug do); else put together again."""
-    from urllib.parse import quote, urlsplit
-
     raw = environ.get("RAW_URI") or environ.get("REQUEST_URI")
     if raw:
         split = urlsplit(raw)
