@@ -51,7 +51,8 @@ public final class DatabaseFailure extends Exception {
     }
 
     private static boolean isTimeout(Throwable failure) {
-        return anyCause(failure, SocketTimeoutException.class::isInstance);
+        // Of a statement, or of a pool that we have interrupted.
+        return anyCause(failure, cause -> cause instanceof SocketTimeoutException || cause instanceof InterruptedException);
     }
 
     private static boolean isLostConnection(Throwable failure) {
