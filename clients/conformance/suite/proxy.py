@@ -18,6 +18,7 @@ import threading
 
 SSL, GSS, CANCEL = 80877103, 80877104, 80877102
 SEVERAL = 1 << 30
+SYNC = None  # where the database will say that it is ready; some drivers ask for more before it has (pgjdbc behind its BEGIN)
 
 
 class Trap:
@@ -49,8 +50,7 @@ class Link:
         self.pid = None  # of the backend
         self.statements, self.portals = {}, {}  # names to texts; names to (text, values)
         self.values, self.begun, self.has_values = b"", None, False
-        # What the database has been asked and not answered: (text, values), and None for each Sync.
-        self.expected = []
+        self.expected = []  # what the database has been asked and not answered: (text, values), and SYNC
         self.frozen = None  # the trap that holds, or True: swallowed
         self.open = True
 
@@ -103,12 +103,18 @@ class Link:
     def _forward_request(self, message, text):
         if text is not None:
             self.expected.append((text, self.values, self.has_values))
-        if self.started and message[:1] in (b"S", b"Q"):
-            self.expected.append(None)
+        if self.started and message[:1] in (b"Q", b"S"):
+            self.expected.append(SYNC)
         self._send(self.server, message)
 
     def _understand(self, message):
         """The text of the statement that this message runs, if it runs one."""
+        text = self._statement_of(message)
+        if text is not None and text.upper().startswith(("BEGIN", "START")):
+            self.begun = None  # a pooled connection: the last claim of before says nothing about this COMMIT
+        return text
+
+    def _statement_of(self, message):
         kind, content = message[:1], message[5:]
         if kind == b"Q":
             self.values, self.has_values = content, b"idem_" in content
@@ -147,17 +153,17 @@ class Link:
 
     def _pass_answer(self, message):
         kind = message[:1]
-        if kind in (b"C", b"I", b"E") and self.expected and self.expected[0]:
+        if kind in (b"C", b"I", b"E") and self.expected and self.expected[0] is not SYNC:
             text, self.values, self.has_values = self.expected.pop(0)
-            while kind == b"E" and self.expected and self.expected[0]:
+            while kind == b"E" and self.expected and self.expected[0] is not SYNC:
                 self.expected.pop(0)  # the rest up to Sync is not done
             if trap := self.proxy.trap_for("answer", text, self):
                 if not self._spring(trap, lambda: self._send(self.client, message)):
                     return
         elif kind == b"K":
             self.pid = struct.unpack("!I", message[5:9])[0]
-        elif kind == b"Z" and None in self.expected:
-            del self.expected[: self.expected.index(None) + 1]  # drivers may have sent more behind it
+        elif kind == b"Z" and SYNC in self.expected:
+            del self.expected[: self.expected.index(SYNC) + 1]
         self._send(self.client, message)
 
     # ---- traps ----

@@ -1,0 +1,94 @@
+package idempotency.postgres;
+
+import com.fasterxml.jackson.core.JsonProcessingException;
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Locale;
+import java.util.Map;
+import java.util.Set;
+import java.util.TreeMap;
+
+/**
+ * What was answered, or what is stored of it. A body of null was omitted; an empty one is one.
+ *
+ * @param headers by names whose letter case does not count; the values of one name in their order
+ */
+public record Answer(int status, Map<String, List<String>> headers, byte[] body) {
+    /** Says that the body of an answer was not kept. */
+    public static final String BODY_HEADER = "Idempotent-Body";
+
+    /** Fields of one hop, and of one client. */
+    private static final Set<String> NEVER_STORED = Set.of("connection", "content-length", "date", "keep-alive",
+            "proxy-connection", "set-cookie", "te", "trailer", "transfer-encoding", "upgrade");
+    private static final ObjectMapper MAPPER = new ObjectMapper();
+
+    public static Map<String, List<String>> noHeaders() {
+        return new TreeMap<>(String.CASE_INSENSITIVE_ORDER);
+    }
+
+    /** Of which the status alone is to be kept. */
+    public static Answer omitted(int status) {
+        Map<String, List<String>> headers = noHeaders();
+        headers.put(BODY_HEADER, List.of("omitted"));
+        return new Answer(status, headers, null);
+    }
+
+    /** The JSON that {@code idem_complete} takes. */
+    String storedHeaders() {
+        Map<String, Object> stored = new TreeMap<>();
+        headers.forEach((name, values) -> {
+            if (isStored(name) && !values.isEmpty()) {
+                stored.put(name, values.size() == 1 ? values.get(0) : values);
+            }
+        });
+        try {
+            return MAPPER.writeValueAsString(stored);
+        } catch (JsonProcessingException ofTextAlone) {
+            throw new IllegalStateException(ofTextAlone);
+        }
+    }
+
+    private boolean isStored(String name) {
+        if (NEVER_STORED.contains(name.toLowerCase(Locale.ROOT))) {
+            return false;
+        }
+        // A field that Connection lists is of this hop, too.
+        return headers.getOrDefault("Connection", List.of()).stream().flatMap(list -> List.of(list.split(",")).stream())
+                .noneMatch(item -> item.strip().equalsIgnoreCase(name));
+    }
+
+    /** The answer of a replay; null of a failure that has none of its own. */
+    public static Answer of(Claimed claimed) {
+        if (claimed.statusCode() == null && Outcome.FAILED.equals(claimed.status())) {
+            return null;
+        }
+        Map<String, List<String>> headers = noHeaders();
+        if (claimed.headers() != null) {
+            parsed(claimed.headers()).properties().forEach(field -> {
+                List<String> values = new ArrayList<>();
+                if (field.getValue().isArray()) {
+                    field.getValue().forEach(value -> values.add(value.asText()));
+                } else {
+                    values.add(field.getValue().asText());
+                }
+                headers.put(field.getKey(), values);
+            });
+        }
+        if (claimed.bodyOmitted()) {
+            headers.put(BODY_HEADER, List.of("omitted"));
+        }
+        int status = claimed.statusCode() == null ? 200 : claimed.statusCode();
+        boolean empty = claimed.body() == null && !headers.containsKey(BODY_HEADER);
+        return new Answer(status, headers, empty ? new byte[0] : claimed.body());
+    }
+
+    private static JsonNode parsed(String headers) {
+        try {
+            return MAPPER.readTree(headers);
+        } catch (JsonProcessingException noObject) {
+            throw new IllegalStateException("the stored headers are no JSON", noObject);
+        }
+    }
+}

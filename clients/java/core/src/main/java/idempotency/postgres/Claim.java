@@ -1,0 +1,164 @@
+package idempotency.postgres;
+
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.sql.Connection;
+
+/**
+ * A leased claim, held while its work runs. It can't be ended: what the work returns, or throws, does.
+ *
+ * <p>When it is lost the thread that runs the work is interrupted, and {@link #isLost} answers true.
+ */
+public final class Claim {
+    private final Store store;
+    private final Request request;
+    private final Claimed claimed;
+    private final Heartbeat heartbeat;
+    private ObjectNode steps;
+
+    Claim(Store store, Request request, Claimed claimed, Heartbeat heartbeat) {
+        this.store = store;
+        this.request = request;
+        this.claimed = claimed;
+        this.heartbeat = heartbeat;
+        this.steps = store.json.object(claimed.state());
+        if (claimed.recoveryPoint() != null && !steps.has(claimed.recoveryPoint())) {
+            steps.putNull(claimed.recoveryPoint());
+        }
+    }
+
+    public interface Step<T, X extends Exception> {
+        T run() throws X;
+    }
+
+    public Execution execution() {
+        return new Execution(request.key, request.scope, request.principal, claimed.attempt());
+    }
+
+    /** The last step that an attempt before has done; null if there is none. */
+    public String recoveryPoint() {
+        return claimed.recoveryPoint();
+    }
+
+    /** What the steps returned, in JSON. */
+    public synchronized String state() {
+        return steps.toString();
+    }
+
+    /** Whether somebody else may have the claim. Then the work must have no further effect. */
+    public boolean isLost() {
+        return heartbeat.isLost();
+    }
+
+    public void throwIfLost() {
+        if (isLost()) {
+            throw new LeaseLost();
+        }
+    }
+
+    /** Waits until the claim is lost, and takes the interruption that says so. */
+    public void awaitLoss() throws InterruptedException {
+        heartbeat.awaitLoss();
+    }
+
+    /**
+     * Does a part of the work and notes that it is done, with its result, which has to fit into JSON. An
+     * attempt after a crash does not do it again, but gets the result. A crash between the work and the note
+     * repeats the work: what is called outside has to know a repetition, by {@link Execution#derived}.
+     */
+    public <T, X extends Exception> T step(String name, Class<T> type, Step<T, X> work) throws X {
+        throwIfLost();
+        if (isDone(name)) {
+            return resultOf(name, type);
+        }
+        T result = work.run();
+        ObjectNode after = with(name, result);
+        try {
+            Store.again(request.attempts, () -> store.alone(connection -> note(connection, name, after)));
+        } catch (Exception e) {
+            throw noteFailed(e);
+        }
+        done(after);
+        return result;
+    }
+
+    /**
+     * A step whose work is SQL: effect and note commit together, so that it is done once. After a conflict or
+     * the loss of its connection it is repeated, but not after a COMMIT whose answer is lost: that is an
+     * error, and the next attempt sees whether it was done.
+     */
+    public <T, X extends Exception> T stepInTransaction(String name, Class<T> type, TransactionalWork<T, X> work) throws X {
+        throwIfLost();
+        if (isDone(name)) {
+            return resultOf(name, type);
+        }
+        for (int attempt = 1;; attempt++) {
+            try {
+                return inTransaction(name, work);
+            } catch (Exception e) {
+                if (attempt == request.attempts || DatabaseFailure.isInDoubt(e) || !DatabaseFailure.isRetryable(e)) {
+                    throw Claim.<X>thrown(e instanceof DatabaseFailure ? noteFailed(e) : e);
+                }
+                pause(attempt);
+            }
+        }
+    }
+
+    private <T, X extends Exception> T inTransaction(String name, TransactionalWork<T, X> work) throws Exception {
+        ObjectNode[] after = new ObjectNode[1];
+        T value = store.inTransaction(transaction -> {
+            T result = work.run(Lent.of(transaction.connection()));
+            after[0] = with(name, result);
+            store.within(transaction.connection(), store.timeoutMillis, connection -> note(connection, name, after[0]));
+            return new Store.Ended<>(result, true);
+        });
+        done(after[0]);
+        return value;
+    }
+
+    private static void pause(int attempt) {
+        try {
+            Store.pause(attempt);
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+        }
+    }
+
+    /** Exceptions of work are its caller's to declare. */
+    @SuppressWarnings("unchecked")
+    static <X extends Exception> X thrown(Exception e) {
+        return (X) e;
+    }
+
+    private RuntimeException noteFailed(Exception e) {
+        if (DatabaseFailure.isLost(e)) {
+            heartbeat.lose();
+            return new LeaseLost();
+        }
+        return e instanceof RuntimeException same ? same : new DatabaseAway(e);
+    }
+
+    private Void note(Connection connection, String name, ObjectNode after) throws java.sql.SQLException {
+        if (!request.isUnprotected()) {
+            Statements.checkpoint(connection, request, name, after.toString(), claimed.token());
+        }
+        return null;
+    }
+
+    private synchronized boolean isDone(String name) {
+        return steps.has(name);
+    }
+
+    private synchronized <T> T resultOf(String name, Class<T> type) {
+        return store.json.read(steps.get(name), type);
+    }
+
+    private synchronized ObjectNode with(String name, Object result) {
+        ObjectNode after = steps.deepCopy();
+        after.set(name, store.json.toTree(result));
+        return after;
+    }
+
+    private synchronized void done(ObjectNode after) {
+        steps = after;
+    }
+}

@@ -1,0 +1,173 @@
+package idempotency.postgres;
+
+import java.time.Duration;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.Future;
+import java.util.concurrent.TimeUnit;
+
+/**
+ * Keeps a lease alive while its holder works. A beat comes at a third of the lease, and after one that failed
+ * again at a tenth of it. A failed beat says nothing about who owns the claim, so the work goes on until the
+ * lease may have ended: that is counted by the monotonic clock from the moment at which the last request that
+ * succeeded was sent, so never longer than the server counts. Then, or when the server says that the claim is
+ * lost, the thread at work is interrupted.
+ */
+final class Heartbeat {
+    interface Beat {
+        /** Extends the lease; the sender notes when the request is sent. */
+        void send(long timeoutMillis, Runnable sending) throws DatabaseFailure;
+    }
+
+    private final long lease;
+    private final Beat beat;
+    private final Runnable onLost;
+    private final CountDownLatch lostLatch = new CountDownLatch(1);
+    private Interruption work;
+    private Future<?> deadline;
+    private boolean stopped;
+    private boolean ended;
+    private boolean telling;
+
+    Heartbeat(Duration lease, Beat beat, Runnable onLost) {
+        this.lease = lease.toNanos();
+        this.beat = beat;
+        this.onLost = onLost;
+    }
+
+    /** Of a claim that nobody keeps. */
+    static Heartbeat none() {
+        return new Heartbeat(Duration.ZERO, null, () -> { });
+    }
+
+    /** For a claim that was asked for at this moment. */
+    void start(long sent) {
+        prolong(sent);
+        Threads.run(() -> beat(sent));
+    }
+
+    private void beat(long since) {
+        long sent = since;
+        boolean succeeded = true;
+        while (rest(succeeded ? sent + lease / 3 - System.nanoTime() : lease / 10)) {
+            long[] moment = {System.nanoTime()};
+            try {
+                beat.send(TimeUnit.NANOSECONDS.toMillis(lease / 6), () -> moment[0] = System.nanoTime());
+                sent = moment[0];
+                succeeded = true;
+                prolong(sent);
+            } catch (DatabaseFailure e) {
+                succeeded = false;
+                if (DatabaseFailure.isLost(e)) {
+                    loseAtWork();
+                    return;
+                }
+            }
+        }
+    }
+
+    /** Until it is time for the next beat; false if there is none. */
+    private synchronized boolean rest(long nanos) {
+        long until = System.nanoTime() + nanos;
+        try {
+            for (long left = nanos; left > 0 && !stopped; left = until - System.nanoTime()) {
+                TimeUnit.NANOSECONDS.timedWait(this, left);
+            }
+        } catch (InterruptedException ofOurOwnThread) {
+            return false;
+        }
+        return !stopped && !isLost();
+    }
+
+    private synchronized void prolong(long sent) {
+        if (deadline != null && !deadline.cancel(false) || ended) {
+            return; // too late
+        }
+        deadline = Threads.after(Math.max(sent + lease - System.nanoTime(), 0), this::lose);
+    }
+
+    /** The calling thread is at work from now on; what is returned says until when. */
+    synchronized Interruption working() {
+        work = new Interruption();
+        if (isLost()) {
+            work.send();
+        }
+        return work;
+    }
+
+    /** A beat that crosses the end of the claim is told that there is none any more. */
+    private synchronized void loseAtWork() {
+        if (!stopped) {
+            lose();
+        }
+    }
+
+    synchronized void lose() {
+        if (isLost() || ended) {
+            return;
+        }
+        lostLatch.countDown();
+        if (work != null) {
+            work.send();
+        }
+        notifyAll();
+        telling = true;
+        Threads.run(() -> {
+            try {
+                onLost.run();
+            } finally {
+                told();
+            }
+        });
+    }
+
+    private synchronized void told() {
+        telling = false;
+        notifyAll();
+    }
+
+    boolean isLost() {
+        return lostLatch.getCount() == 0;
+    }
+
+    /** Takes the interruption by which the loss is told. */
+    void awaitLoss() throws InterruptedException {
+        try {
+            lostLatch.await();
+        } catch (InterruptedException e) {
+            if (!isLost()) {
+                throw e;
+            }
+        }
+        synchronized (this) {
+            if (work != null) {
+                work.take();
+            }
+        }
+    }
+
+    /** The work has ended; the deadline stays. */
+    synchronized void stopBeating() {
+        stopped = true;
+        notifyAll();
+    }
+
+    /** The claim has ended. Whoever is told of its loss has been told after this. */
+    synchronized void end() {
+        stopBeating();
+        ended = true;
+        if (deadline != null) {
+            deadline.cancel(false);
+        }
+        boolean interrupted = false;
+        while (telling) {
+            try {
+                wait();
+            } catch (InterruptedException e) {
+                interrupted = true;
+            }
+        }
+        if (interrupted) {
+            Thread.currentThread().interrupt();
+        }
+    }
+}

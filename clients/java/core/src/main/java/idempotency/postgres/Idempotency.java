@@ -1,0 +1,197 @@
+package idempotency.postgres;
+
+import com.fasterxml.jackson.databind.ObjectMapper;
+import com.fasterxml.jackson.databind.json.JsonMapper;
+import idempotency.postgres.Verdict.Kept;
+import java.lang.management.ManagementFactory;
+import java.sql.Connection;
+import java.time.Duration;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.function.Consumer;
+import javax.sql.DataSource;
+
+/**
+ * Does a thing once, however often it is asked for. A claim lives for the length of a call of work, so it can
+ * be neither forgotten nor completed twice: work that returns completes it, work that throws gives it back.
+ */
+public final class Idempotency {
+    private final Store store;
+    private final Map<String, String> problems = new ConcurrentHashMap<>();
+
+    private Idempotency(Builder options) {
+        store = new Store(options.database, new Json(options.mapper), options.holder, Math.max(options.timeout.toMillis(), 1));
+    }
+
+    public static Builder on(DataSource pool) {
+        return on(new JdbcDatabase(pool));
+    }
+
+    public static Builder on(Database database) {
+        return new Builder(database);
+    }
+
+    public static final class Builder {
+        private final Database database;
+        private ObjectMapper mapper = JsonMapper.builder().findAndAddModules().build();
+        private Duration timeout = Duration.ofSeconds(10);
+        private String holder = ManagementFactory.getRuntimeMXBean().getName();
+
+        private Builder(Database database) {
+            this.database = database;
+        }
+
+        /**
+         * How long a statement of ours, COMMIT included, or a connection for it may take: by default 10 s.
+         * Then the connection is given up and the database counts as away.
+         */
+        public Builder databaseTimeout(Duration timeout) {
+            this.timeout = timeout;
+            return this;
+        }
+
+        /** Writes and reads results of work. */
+        public Builder objectMapper(ObjectMapper mapper) {
+            this.mapper = mapper;
+            return this;
+        }
+
+        /** Who executes, for the eyes of operators. */
+        public Builder holder(String holder) {
+            this.holder = holder;
+            return this;
+        }
+
+        public Idempotency build() {
+            return new Idempotency(this);
+        }
+    }
+
+    /**
+     * Does work in the transaction that holds its claim, and keeps its result, which has to fit into JSON, for
+     * every repeat. An exception of work undoes all of it. Work may run several times, of which one commits.
+     *
+     * @throws Refused if it is not done
+     * @throws DatabaseAway if the database can't be asked
+     * @throws IllegalStateException if nothing can be stored, since work has hidden an error of its transaction
+     */
+    public <T, X extends Exception> T transactionally(Request request, Class<T> type, TransactionalWork<T, X> work) throws X {
+        Verdict verdict = runTransactional(request, (execution, connection) -> kept(work.run(connection)));
+        return result(verdict, type);
+    }
+
+    /**
+     * Does work outside the database, under a claim that commits before it and is prolonged while it runs. An
+     * exception of work fails the claim retryably.
+     *
+     * @throws LeaseLost if somebody else may have the claim: the result is not stored
+     * @throws Refused if the work is not done
+     * @throws DatabaseAway if the database can't be asked
+     */
+    public <T, X extends Exception> T leased(Request request, Class<T> type, LeasedWork<T, X> work) throws X {
+        Verdict verdict = runLeased(request, claimed -> { }, claim -> kept(work.run(claim)));
+        return result(verdict, type);
+    }
+
+    /**
+     * Handles a message that may be delivered several times, in a transaction: true if this call was the first.
+     * An exception of work undoes all of it, so that the next delivery is the first. Acknowledge the message
+     * when this returns, whatever it returns.
+     */
+    public <X extends Exception> boolean once(String id, String scope, String principal, TransactionalWork<?, X> work) throws X {
+        try {
+            return Store.again(Request.ATTEMPTS, () -> store.inTransaction(transaction -> {
+                Connection connection = transaction.connection();
+                // Another delivery is waited for, as long as it takes.
+                boolean first = store.within(connection, 0, each -> Statements.once(each, id, scope, principal));
+                if (first) {
+                    work.run(Lent.of(connection));
+                }
+                return new Store.Ended<>(first, first);
+            }));
+        } catch (Exception e) {
+            throw Claim.<X>thrown(told(e));
+        }
+    }
+
+    private static Exception told(Exception failure) {
+        if (!(failure instanceof DatabaseFailure)) {
+            return failure;
+        }
+        return DatabaseFailure.isUnavailable(failure) ? new DatabaseAway(failure)
+                : new IllegalStateException("the database has refused a statement of idempotency", failure);
+    }
+
+    private Kept kept(Object result) {
+        Map<String, java.util.List<String>> headers = Answer.noHeaders();
+        headers.put("Content-Type", java.util.List.of("application/json"));
+        return new Kept(new Answer(200, headers, Identity.utf8(store.json.write(result))), true);
+    }
+
+    private <T, X extends Exception> T result(Verdict verdict, Class<T> type) throws X {
+        if (verdict.lost()) {
+            throw new LeaseLost();
+        }
+        if (verdict.failure() != null) {
+            throw Claim.<X>thrown(told(verdict.failure()));
+        }
+        Claimed claimed = verdict.claimed();
+        if (claimed.isExecution()) {
+            return store.json.read(verdict.answer().body(), type);
+        }
+        if (!claimed.isReplay()) {
+            throw new Refused(claimed, claimed.outcome());
+        }
+        Answer stored = Answer.of(claimed);
+        if (stored == null) {
+            throw new Refused(claimed, Outcome.FAILED);
+        }
+        return store.json.read(stored.body(), type);
+    }
+
+    // What follows is for adapters.
+
+    public interface TransactionHandler {
+        Kept run(Execution execution, Connection connection) throws Exception;
+    }
+
+    public interface LeasedHandler {
+        Kept run(Claim claim) throws Exception;
+    }
+
+    /** Work that says itself what its answer is, and whether it is stored. */
+    public Verdict runTransactional(Request request, TransactionHandler work) {
+        return new Transactional(store, request, work).run();
+    }
+
+    /** Work that says itself what its answer is; {@code onLost} is called by another thread. */
+    public Verdict runLeased(Request request, Consumer<Claimed> onLost, LeasedHandler work) {
+        return new Leased(store, request, work).run(onLost);
+    }
+
+    /** A claim that nobody keeps, for work while the database is away. */
+    public Claim claimOfNobody(Request request) {
+        return new Claim(store, request, Claimed.UNPROTECTED, Heartbeat.none());
+    }
+
+    /** A key for a request without one: a digest of its identity. */
+    public String derivedKey(Identity identity, int attempts) throws Exception {
+        return Store.again(attempts, () -> store.alone(connection -> Statements.derive(connection, identity)));
+    }
+
+    /** The server's problem document of a word; null where the server can't be asked. It never changes. */
+    public String problem(String word) {
+        String known = problems.get(word);
+        if (known == null) {
+            try {
+                known = Store.again(Request.ATTEMPTS, () -> store.alone(connection -> Statements.problem(connection, word)));
+                if (known != null) {
+                    problems.put(word, known);
+                }
+            } catch (Exception away) {
+                return null;
+            }
+        }
+        return known;
+    }
+}

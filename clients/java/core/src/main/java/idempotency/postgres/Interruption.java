@@ -1,0 +1,42 @@
+package idempotency.postgres;
+
+import java.util.concurrent.Future;
+
+/** Interrupts the thread that made it while that is at a piece of work, and never after it. */
+final class Interruption implements AutoCloseable {
+    private final Thread thread = Thread.currentThread();
+    private Future<?> alarm;
+    private boolean over;
+    private boolean sent;
+
+    /** At the latest then. */
+    static Interruption after(long millis) {
+        Interruption interruption = new Interruption();
+        interruption.alarm = Threads.after(millis * 1_000_000, interruption::send);
+        return interruption;
+    }
+
+    synchronized void send() {
+        if (!over && !sent) {
+            sent = true;
+            thread.interrupt();
+        }
+    }
+
+    /** By the thread itself: it has noticed. */
+    synchronized void take() {
+        if (sent) {
+            Thread.interrupted();
+        }
+    }
+
+    /** An interruption of ours that nobody has noticed is taken back. */
+    @Override
+    public synchronized void close() {
+        over = true;
+        if (alarm != null) {
+            alarm.cancel(false);
+        }
+        take();
+    }
+}

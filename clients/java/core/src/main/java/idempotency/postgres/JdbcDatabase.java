@@ -1,0 +1,97 @@
+package idempotency.postgres;
+
+import java.sql.Connection;
+import java.sql.SQLException;
+import javax.sql.DataSource;
+
+/** Transactions of JDBC, of connections from a pool. */
+public final class JdbcDatabase implements Database {
+    private static final int AS_IT_IS = -1;
+
+    private final DataSource pool;
+    private final int isolation;
+
+    public JdbcDatabase(DataSource pool) {
+        this(pool, AS_IT_IS);
+    }
+
+    /** With an isolation level, as {@link Connection#TRANSACTION_SERIALIZABLE}. */
+    public JdbcDatabase(DataSource pool, int isolation) {
+        this.pool = pool;
+        this.isolation = isolation;
+    }
+
+    @Override
+    public Connection connect() throws SQLException {
+        Connection connection = pool.getConnection();
+        return prepared(connection, true);
+    }
+
+    @Override
+    public Transaction begin() throws SQLException {
+        Connection connection = pool.getConnection();
+        if (isolation != AS_IT_IS) {
+            try {
+                connection.setTransactionIsolation(isolation);
+            } catch (SQLException e) {
+                closeQuietly(connection);
+                throw e;
+            }
+        }
+        prepared(connection, false);
+        return new Own(connection, connection.getNetworkTimeout());
+    }
+
+    private static Connection prepared(Connection connection, boolean autocommit) throws SQLException {
+        try {
+            if (connection.getAutoCommit() != autocommit) {
+                connection.setAutoCommit(autocommit);
+            }
+            return connection;
+        } catch (SQLException e) {
+            closeQuietly(connection);
+            throw e;
+        }
+    }
+
+    static void closeQuietly(Connection connection) {
+        try {
+            connection.close();
+        } catch (SQLException nothingIsLost) {
+            return;
+        }
+    }
+
+    /** A pool that does not reset connections gets them as they came. */
+    private record Own(Connection connection, int networkTimeout) implements Transaction {
+        @Override
+        public void commit() throws SQLException {
+            try {
+                connection.commit();
+                reset();
+            } finally {
+                closeQuietly(connection);
+            }
+        }
+
+        /** Autocommit only once that has succeeded: it would commit what is open. */
+        @Override
+        public void rollback() throws SQLException {
+            try {
+                connection.rollback();
+                reset();
+            } finally {
+                closeQuietly(connection);
+            }
+        }
+
+        private void reset() {
+            try {
+                connection.setAutoCommit(true);
+                connection.setNetworkTimeout(Runnable::run, networkTimeout);
+            } catch (SQLException itIsBroken) {
+                return; // since the transaction has ended; the pool will notice
+            }
+        }
+    }
+}

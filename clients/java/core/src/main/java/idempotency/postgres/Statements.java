@@ -1,0 +1,148 @@
+package idempotency.postgres;
+
+import java.nio.charset.StandardCharsets;
+import java.sql.Connection;
+import java.sql.PreparedStatement;
+import java.sql.ResultSet;
+import java.sql.SQLException;
+import java.sql.Types;
+import java.time.Duration;
+import java.util.List;
+import java.util.stream.Collectors;
+
+/** The statements of clients/README.md, which a check compares. JDBC counts places: what is meant twice is given twice. */
+final class Statements {
+    private static final String BEGIN = """
+            SELECT outcome, key, token, attempt, status, status_code, headers, body, body_omitted, error, recovery_point,
+                   state, retry_after
+              FROM idem_begin(?::text, request => ?::jsonb,
+                              fingerprint => coalesce(?::bytea, idem_fingerprint(?::jsonb, ?::text, ?::text, ?::text[])),
+                              scope => ?::text, principal => ?::text,
+                              ttl => ?::bigint * interval '1 ms', lease => ?::bigint * interval '1 ms',
+                              wait => ?::bigint * interval '1 ms', holder => ?::text)""";
+    private static final String COMPLETE = """
+            SELECT idem_complete(?::text, ?::integer, ?::bytea, ?::jsonb, scope => ?::text,
+                                 principal => ?::text, token => ?::bigint)""";
+    private static final String FAIL = """
+            SELECT idem_fail(?::text, ?::text, retryable => true, scope => ?::text, principal => ?::text,
+                             token => ?::bigint)""";
+    private static final String EXTEND = "SELECT idem_extend(?::text, ?::bigint, scope => ?::text, principal => ?::text)";
+    private static final String CHECKPOINT = """
+            SELECT idem_checkpoint(?::text, ?::text, ?::jsonb, scope => ?::text, principal => ?::text,
+                                   token => ?::bigint)""";
+    private static final String ONCE = "SELECT idem_once(?::text, scope => ?::text, principal => ?::text) AS first";
+    private static final String DERIVE =
+            "SELECT encode(coalesce(?::bytea, idem_fingerprint(?::jsonb, ?::text, ?::text, ?::text[])), 'hex') AS key";
+    private static final String PROBLEM = "SELECT idem_problem(?::text) AS problem";
+
+    private Statements() {}
+
+    static Claimed begin(Connection connection, Request request, Identity identity, String holder) throws SQLException {
+        try (PreparedStatement statement = connection.prepareStatement(BEGIN)) {
+            new Places(statement).text(request.key).text(identity.json()).bytes(identity.digest()).text(identity.json())
+                    .text(identity.method()).text(identity.target()).array(identity.exclude())
+                    .text(request.scope).text(request.principal)
+                    .span(request.ttl).span(request.lease).span(request.wait).text(holder);
+            try (ResultSet row = statement.executeQuery()) {
+                row.next();
+                return claimed(row);
+            }
+        }
+    }
+
+    private static Claimed claimed(ResultSet row) throws SQLException {
+        return new Claimed(row.getString("outcome"), row.getObject("token", Long.class), row.getInt("attempt"),
+                row.getString("status"), row.getObject("status_code", Integer.class), row.getString("headers"),
+                row.getBytes("body"), row.getBoolean("body_omitted"), row.getString("error"),
+                row.getString("recovery_point"), row.getString("state"), row.getObject("retry_after", Double.class));
+    }
+
+    /** The token is null in the transaction that has begun the claim. */
+    static void complete(Connection connection, Request request, Answer answer, Long token) throws SQLException {
+        run(connection, COMPLETE, places -> places.text(request.key).number((long) answer.status()).bytes(answer.body())
+                .text(answer.storedHeaders()).text(request.scope).text(request.principal).number(token));
+    }
+
+    static void fail(Connection connection, Request request, String reason, Long token) throws SQLException {
+        run(connection, FAIL, places -> places.text(request.key).text(reason).text(request.scope).text(request.principal)
+                .number(token));
+    }
+
+    static void extend(Connection connection, Request request, Long token) throws SQLException {
+        run(connection, EXTEND, places -> places.text(request.key).number(token).text(request.scope).text(request.principal));
+    }
+
+    static void checkpoint(Connection connection, Request request, String point, String state, Long token)
+            throws SQLException {
+        run(connection, CHECKPOINT, places -> places.text(request.key).text(point).text(state).text(request.scope)
+                .text(request.principal).number(token));
+    }
+
+    static boolean once(Connection connection, String id, String scope, String principal) throws SQLException {
+        return "t".equals(run(connection, ONCE, places -> places.text(id).text(scope).text(principal)));
+    }
+
+    static String derive(Connection connection, Identity identity) throws SQLException {
+        return run(connection, DERIVE, places -> places.bytes(identity.digest()).text(identity.json())
+                .text(identity.method()).text(identity.target()).array(identity.exclude()));
+    }
+
+    static String problem(Connection connection, String word) throws SQLException {
+        return run(connection, PROBLEM, places -> places.text(word));
+    }
+
+    private interface Binding {
+        void bind(Places places) throws SQLException;
+    }
+
+    private static String run(Connection connection, String sql, Binding binding) throws SQLException {
+        try (PreparedStatement statement = connection.prepareStatement(sql)) {
+            binding.bind(new Places(statement));
+            try (ResultSet row = statement.executeQuery()) {
+                row.next();
+                return row.getString(1);
+            }
+        }
+    }
+
+    /** The places of a statement, in their order. */
+    private static final class Places {
+        private final PreparedStatement statement;
+        private int place;
+
+        Places(PreparedStatement statement) {
+            this.statement = statement;
+        }
+
+        Places text(String value) throws SQLException {
+            statement.setString(++place, value);
+            return this;
+        }
+
+        Places bytes(byte[] value) throws SQLException {
+            statement.setBytes(++place, value);
+            return this;
+        }
+
+        Places number(Long value) throws SQLException {
+            statement.setObject(++place, value, Types.BIGINT);
+            return this;
+        }
+
+        Places span(Duration value) throws SQLException {
+            return number(value == null || value.isZero() || value.isNegative() ? null : Math.max(value.toMillis(), 1));
+        }
+
+        Places array(List<String> values) throws SQLException {
+            return text(values.isEmpty() ? null : values.stream()
+                    .map(value -> '"' + value.replace("\\", "\\\\").replace("\"", "\\\"") + '"')
+                    .collect(Collectors.joining(",", "{", "}")));
+        }
+    }
+
+    /** What the database takes for a reason: no control characters, nor half characters. */
+    static String sanitized(String reason) {
+        String text = reason == null ? "" : new String(reason.getBytes(StandardCharsets.UTF_8), StandardCharsets.UTF_8);
+        return text.replaceAll("\\p{Cntrl}", " ");
+    }
+}

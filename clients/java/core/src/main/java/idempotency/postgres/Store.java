@@ -1,0 +1,157 @@
+package idempotency.postgres;
+
+import idempotency.postgres.DatabaseFailure.At;
+import java.sql.Connection;
+import java.sql.SQLException;
+import java.util.concurrent.Callable;
+import java.util.concurrent.ThreadLocalRandom;
+
+/**
+ * Runs our statements, in a transaction or by themselves, each within a time: a database that swallows bytes
+ * is noticed no other way. A connection that is late is closed by its driver.
+ */
+final class Store {
+    final Json json;
+    final String holder;
+    final long timeoutMillis;
+    private final Database database;
+
+    Store(Database database, Json json, String holder, long timeoutMillis) {
+        this.database = database;
+        this.json = json;
+        this.holder = holder;
+        this.timeoutMillis = timeoutMillis;
+    }
+
+    interface Statement<T> {
+        T run(Connection connection) throws SQLException;
+    }
+
+    /** What is done in a transaction, and whether it is to be committed. */
+    record Ended<T>(T value, boolean commit) {}
+
+    interface Body<T> {
+        Ended<T> run(Database.Transaction transaction) throws Exception;
+    }
+
+    /** A statement that commits by itself. */
+    <T> T alone(Statement<T> statement) throws DatabaseFailure {
+        return alone(timeoutMillis, statement);
+    }
+
+    <T> T alone(long millis, Statement<T> statement) throws DatabaseFailure {
+        Connection connection;
+        try (Interruption late = Interruption.after(millis)) {
+            connection = database.connect();
+        } catch (SQLException | RuntimeException e) {
+            throw new DatabaseFailure(At.CONNECT, e);
+        }
+        try {
+            return within(connection, millis, statement);
+        } finally {
+            JdbcDatabase.closeQuietly(connection);
+        }
+    }
+
+    /** A statement of ours in a transaction, whose connection the handler finds as it was. 0 is without end. */
+    <T> T within(Connection connection, long millis, Statement<T> statement) throws DatabaseFailure {
+        try {
+            int before = connection.getNetworkTimeout();
+            connection.setNetworkTimeout(Runnable::run, (int) Math.min(millis, Integer.MAX_VALUE));
+            T result = statement.run(connection);
+            connection.setNetworkTimeout(Runnable::run, before);
+            return result;
+        } catch (SQLException e) {
+            throw new DatabaseFailure(At.STATEMENT, e);
+        }
+    }
+
+    /**
+     * A transaction that can't be rolled back has lost its connection, whatever the work made of that: its
+     * failure says so, and may be cured by a repetition.
+     */
+    <T> T inTransaction(Body<T> body) throws Exception {
+        Database.Transaction transaction = begin();
+        Ended<T> ended;
+        try {
+            ended = body.run(transaction);
+        } catch (Throwable failure) {
+            DatabaseFailure broken = rollback(transaction);
+            if (broken != null && DatabaseFailure.sqlState(failure).isEmpty() && failure instanceof Exception) {
+                broken.addSuppressed(failure);
+                throw broken;
+            }
+            throw failure;
+        }
+        if (ended.commit()) {
+            commit(transaction);
+        } else {
+            DatabaseFailure broken = rollback(transaction);
+            if (broken != null) {
+                throw broken;
+            }
+        }
+        return ended.value();
+    }
+
+    private Database.Transaction begin() throws DatabaseFailure {
+        try (Interruption late = Interruption.after(timeoutMillis)) {
+            return database.begin();
+        } catch (IllegalStateException misused) {
+            throw misused;
+        } catch (SQLException | RuntimeException e) {
+            throw new DatabaseFailure(At.CONNECT, e);
+        }
+    }
+
+    private void commit(Database.Transaction transaction) throws DatabaseFailure {
+        try {
+            limit(transaction);
+        } catch (SQLException itIsBroken) {
+            rollback(transaction); // whatever comes of it: the connection has to be given back
+            throw new DatabaseFailure(At.STATEMENT, itIsBroken);
+        }
+        try {
+            transaction.commit();
+        } catch (SQLException | RuntimeException e) {
+            throw new DatabaseFailure(At.COMMIT, e);
+        }
+    }
+
+    private DatabaseFailure rollback(Database.Transaction transaction) {
+        try {
+            limit(transaction);
+        } catch (SQLException itIsBroken) {
+            // And still has to be given back.
+        }
+        try {
+            transaction.rollback();
+            return null;
+        } catch (SQLException | RuntimeException e) {
+            return new DatabaseFailure(At.ROLLBACK, e);
+        }
+    }
+
+    private void limit(Database.Transaction transaction) throws SQLException {
+        transaction.connection().setNetworkTimeout(Runnable::run, (int) timeoutMillis);
+    }
+
+    /** Repeats what a repetition may cure. */
+    static <T> T again(int attempts, Callable<T> call) throws Exception {
+        for (int attempt = 1;; attempt++) {
+            try {
+                return call.call();
+            } catch (Exception e) {
+                if (attempt >= attempts || !DatabaseFailure.isRetryable(e)) {
+                    throw e;
+                }
+                pause(attempt);
+            }
+        }
+    }
+
+    static void pause(int attempt) throws InterruptedException {
+        long longest = Math.min(10L << Math.min(attempt, 10), 1000);
+        Thread.sleep(longest / 2 + ThreadLocalRandom.current().nextLong(longest / 2));
+    }
+}

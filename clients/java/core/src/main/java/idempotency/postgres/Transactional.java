@@ -1,0 +1,83 @@
+package idempotency.postgres;
+
+import idempotency.postgres.Verdict.Kept;
+import java.sql.Connection;
+
+/**
+ * Work in the transaction of its claim, which stores its answer; where that is not to be kept, nothing has
+ * happened. All of it is repeated after a conflict or the loss of a connection. After a COMMIT whose answer is
+ * lost the repetition finds the record, if it was done.
+ */
+final class Transactional {
+    private final Store store;
+    private final Request request;
+    private final Idempotency.TransactionHandler work;
+    private Claimed claimed;
+    private Answer answer;
+    private boolean ran;
+
+    Transactional(Store store, Request request, Idempotency.TransactionHandler work) {
+        this.store = store;
+        this.request = request;
+        this.work = work;
+    }
+
+    Verdict run() {
+        Exception before = null;
+        for (int attempt = 1;; attempt++) {
+            claimed = null;
+            answer = null;
+            Exception failure = null;
+            try {
+                store.inTransaction(this::once);
+            } catch (Exception e) {
+                failure = e;
+            }
+            // The transaction that has lost its connection may not have ended yet, and hold the key.
+            boolean ownPredecessor = failure == null && before instanceof DatabaseFailure
+                    && !DatabaseFailure.isConflict(before) && claimed.isInProgress();
+            boolean again = ownPredecessor || failure != null && DatabaseFailure.isRetryable(failure);
+            if (!again || attempt >= request.attempts || !paused(attempt)) {
+                return new Verdict(claimed, answer, ran, false, failure);
+            }
+            before = failure == null ? before : failure;
+        }
+    }
+
+    private static boolean paused(int attempt) {
+        try {
+            Store.pause(attempt);
+            return true;
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+            return false;
+        }
+    }
+
+    private Store.Ended<Void> once(Database.Transaction transaction) throws Exception {
+        Connection connection = transaction.connection();
+        claimed = request.isUnprotected() ? Claimed.UNPROTECTED
+                : store.within(connection, store.timeoutMillis + request.waitMillis(),
+                        each -> Statements.begin(each, request, request.identity(store.json), store.holder));
+        if (!claimed.isExecution()) {
+            return new Store.Ended<>(null, false);
+        }
+        ran = true;
+        Kept kept = work.run(new Execution(request.key, request.scope, request.principal, claimed.attempt()),
+                Lent.of(connection));
+        answer = kept.answer();
+        if (!kept.keep()) {
+            return new Store.Ended<>(null, false);
+        }
+        if (transaction.isRollbackOnly()) {
+            throw new IllegalStateException("the transaction was marked for rollback, but the answer says " + answer.status());
+        }
+        if (!request.isUnprotected()) {
+            store.within(connection, store.timeoutMillis, each -> {
+                Statements.complete(each, request, answer, null);
+                return null;
+            });
+        }
+        return new Store.Ended<>(null, true);
+    }
+}

@@ -1,0 +1,152 @@
+package server;
+
+import com.fasterxml.jackson.core.JsonProcessingException;
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import com.zaxxer.hikari.HikariConfig;
+import com.zaxxer.hikari.HikariDataSource;
+import idempotency.postgres.Claim;
+import idempotency.postgres.Execution;
+import idempotency.postgres.servlet.Event;
+import jakarta.servlet.http.HttpServletRequest;
+import jakarta.servlet.http.HttpServletResponse;
+import java.io.IOException;
+import java.io.OutputStream;
+import java.nio.charset.StandardCharsets;
+import java.sql.Connection;
+import java.sql.PreparedStatement;
+import java.util.Base64;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+import org.springframework.dao.DataAccessException;
+import org.springframework.jdbc.core.JdbcTemplate;
+import org.springframework.stereotype.Component;
+import org.springframework.transaction.support.TransactionSynchronizationManager;
+
+/** The one handler of all routes: the body of a request says what it is to do. */
+@Component
+class Handler {
+    private static final String INSERT = "INSERT INTO effect (principal, key, note) VALUES (?, ?, ?)";
+
+    private final ObjectMapper mapper;
+    private final JdbcTemplate claims;
+    /** Connections that have nothing to do with claims. */
+    private final JdbcTemplate own;
+    private final Map<String, Integer> runs = new ConcurrentHashMap<>();
+
+    Handler(ObjectMapper mapper, JdbcTemplate claims, HikariDataSource pool) {
+        this.mapper = mapper;
+        this.claims = claims;
+        HikariConfig other = new HikariConfig();
+        other.setJdbcUrl(pool.getJdbcUrl());
+        other.setUsername(pool.getUsername());
+        other.setMaximumPoolSize(20);
+        other.setMinimumIdle(0);
+        other.setConnectionTimeout(1000);
+        other.setValidationTimeout(500);
+        other.setInitializationFailTimeout(-1);
+        own = new JdbcTemplate(new HikariDataSource(other));
+    }
+
+    void handle(byte[] body, HttpServletRequest request, HttpServletResponse response, Execution execution, Claim claim)
+            throws IOException, InterruptedException {
+        JsonNode order = order(request, body);
+        if (order == null) {
+            effect("raw", execution, claim);
+            if (body != null) {
+                response.getOutputStream().write(body);
+            }
+            return;
+        }
+        work(order, execution, claim);
+        response.setStatus(order.path("status").asInt(201));
+        order.path("headers").forEach(pair -> response.addHeader(pair.get(0).asText(), pair.get(1).asText()));
+        byte[] piece = Base64.getDecoder().decode(order.path("body").asText(""));
+        for (int i = 0; i < order.path("repeat").asInt(1); i++) {
+            write(request, response, piece);
+        }
+    }
+
+    private static void write(HttpServletRequest request, HttpServletResponse response, byte[] piece) throws IOException {
+        OutputStream out = response.getOutputStream();
+        if (!request.getRequestURI().equals("/streamed")) {
+            out.write(piece);
+            return;
+        }
+        for (int at = 0; at < piece.length; at += 100) {
+            out.write(piece, at, Math.min(100, piece.length - at));
+            out.flush();
+        }
+    }
+
+    /** Null for a body that is no object of JSON. */
+    private JsonNode order(HttpServletRequest request, byte[] body) {
+        if (body == null || request.getContentType() == null || !request.getContentType().contains("json")) {
+            return null;
+        }
+        try {
+            JsonNode order = mapper.readTree(new String(body, StandardCharsets.UTF_8));
+            return order.isObject() ? order : null;
+        } catch (JsonProcessingException noJson) {
+            return null;
+        }
+    }
+
+    private void work(JsonNode order, Execution execution, Claim claim) throws InterruptedException {
+        if (order.has("gate")) {
+            pass(order.get("gate").asLong());
+        }
+        if (order.has("effect")) {
+            effect(order.get("effect").asText(), execution, claim);
+        }
+        if (runs.merge(execution.toString(), 1, Integer::sum) <= order.path("serialization_failures").asInt()) {
+            claims.execute("DO $$BEGIN RAISE EXCEPTION 'conflict' USING ERRCODE = 'serialization_failure'; END$$");
+        }
+        if (order.path("hang").asBoolean()) {
+            claim.awaitLoss();
+            own.update(INSERT, execution.principal(), execution.key(), "lost");
+        }
+        if (order.path("throw").asBoolean()) {
+            throw new IllegalStateException("the handler was told to fail");
+        }
+        if (order.path("exit").asBoolean()) {
+            Runtime.getRuntime().halt(3);
+        }
+    }
+
+    /** Waits for a gate that the suite opens. */
+    private void pass(long gate) {
+        own.execute((Connection connection) -> {
+            for (String function : new String[] {"pg_advisory_lock_shared", "pg_advisory_unlock_shared"}) {
+                try (PreparedStatement statement = connection.prepareStatement("SELECT " + function + "(?)")) {
+                    statement.setLong(1, gate);
+                    statement.execute();
+                }
+            }
+            return null;
+        });
+    }
+
+    /** Part of the claim's transaction, or a step of a leased claim. */
+    private void effect(String note, Execution execution, Claim claim) {
+        if (claim != null) {
+            claim.stepInTransaction("effect", Void.class, connection -> {
+                claims.update(INSERT, execution.principal(), execution.key(), note);
+                return null;
+            });
+        } else if (TransactionSynchronizationManager.isActualTransactionActive()) {
+            claims.update(INSERT, execution.principal(), execution.key(), note);
+        } else {
+            own.update(INSERT, execution.principal(), execution.key(), note);
+        }
+    }
+
+    void told(String name, Event event) {
+        try {
+            own.update("INSERT INTO hook (name, scope, key, attempt, outcome) VALUES (?, ?, ?, ?, ?)",
+                    name, event.scope(), event.key(), event.attempt(), event.outcome());
+        } catch (DataAccessException away) {
+            return;
+        }
+    }
+}

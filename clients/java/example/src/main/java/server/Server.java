@@ -1,0 +1,149 @@
+package server;
+
+import idempotency.postgres.Claim;
+import idempotency.postgres.Execution;
+import idempotency.postgres.servlet.MissingKey;
+import idempotency.postgres.spring.Idempotent;
+import idempotency.postgres.spring.PrincipalResolver;
+import idempotency.postgres.spring.RouteCustomizer;
+import jakarta.servlet.http.HttpServletRequest;
+import jakarta.servlet.http.HttpServletResponse;
+import java.io.PrintStream;
+import java.util.Collections;
+import java.util.List;
+import org.springframework.boot.SpringApplication;
+import org.springframework.boot.autoconfigure.SpringBootApplication;
+import org.springframework.boot.context.event.ApplicationReadyEvent;
+import org.springframework.context.annotation.Bean;
+import org.springframework.context.event.EventListener;
+import org.springframework.web.bind.annotation.GetMapping;
+import org.springframework.web.bind.annotation.PostMapping;
+import org.springframework.web.bind.annotation.RequestBody;
+import org.springframework.web.bind.annotation.RestController;
+
+/** The server of the conformance suite, clients/conformance/README.md: each route is one line, and all of them have one handler. */
+@SpringBootApplication
+public class Server {
+    private static final PrintStream OUT = System.out;
+
+    public static void main(String[] arguments) {
+        System.setOut(System.err); // where logs go: nobody reads the other
+        SpringApplication.run(Server.class, arguments);
+    }
+
+    @EventListener(ApplicationReadyEvent.class)
+    void ready() {
+        OUT.println("ready");
+        OUT.flush();
+    }
+
+    /** The token of the one Authorization field. */
+    @Bean
+    PrincipalResolver tenant() {
+        return request -> {
+            List<String> fields = Collections.list(request.getHeaders("Authorization"));
+            String[] parts = fields.size() == 1 ? fields.get(0).split(" ", 2) : new String[0];
+            return parts.length == 2 && parts[0].equalsIgnoreCase("Bearer") ? parts[1].strip() : null;
+        };
+    }
+
+    @Bean
+    RouteCustomizer hooks(Handler handler) {
+        return (route, method) -> route.onExecute(event -> handler.told("execute", event))
+                .onReplay(event -> handler.told("replay", event)).onRefusal(event -> handler.told("refusal", event))
+                .onLeaseLost(event -> handler.told("lease_lost", event));
+    }
+
+    @Bean
+    RouteCustomizer keepEverything() {
+        return (route, method) -> {
+            if (method.getMethod().getName().equals("configured")) {
+                route.keep(status -> true);
+            }
+        };
+    }
+
+    @RestController
+    static class Routes {
+        private final Handler handler;
+
+        Routes(Handler handler) {
+            this.handler = handler;
+        }
+
+        @PostMapping("/transactional")
+        @Idempotent
+        void transactional(@RequestBody(required = false) byte[] body, HttpServletRequest request, HttpServletResponse response, Execution execution)
+                throws Exception {
+            handler.handle(body, request, response, execution, null);
+        }
+
+        @PostMapping("/leased")
+        @Idempotent(leased = true, lease = "2s")
+        void leased(@RequestBody(required = false) byte[] body, HttpServletRequest request, HttpServletResponse response, Claim claim) throws Exception {
+            handler.handle(body, request, response, claim.execution(), claim);
+        }
+
+        @PostMapping("/generate")
+        @Idempotent(missingKey = MissingKey.GENERATE)
+        void generate(@RequestBody(required = false) byte[] body, HttpServletRequest request, HttpServletResponse response, Execution execution)
+                throws Exception {
+            handler.handle(body, request, response, execution, null);
+        }
+
+        @PostMapping("/derive")
+        @Idempotent(missingKey = MissingKey.DERIVE, window = "2s")
+        void derive(@RequestBody(required = false) byte[] body, HttpServletRequest request, HttpServletResponse response, Execution execution)
+                throws Exception {
+            handler.handle(body, request, response, execution, null);
+        }
+
+        @PostMapping("/pass")
+        @Idempotent(missingKey = MissingKey.PASS)
+        void pass(@RequestBody(required = false) byte[] body, HttpServletRequest request, HttpServletResponse response, Execution execution)
+                throws Exception {
+            handler.handle(body, request, response, execution, null);
+        }
+
+        @PostMapping("/configured")
+        @Idempotent(statuses = {"in_progress=425", "mismatch=400", "unavailable=500"}, keyHeader = "X-Request-Key",
+                replayHeader = "X-Replay", echoKey = true, exclude = "ts", ttl = "1s")
+        void configured(@RequestBody(required = false) byte[] body, HttpServletRequest request, HttpServletResponse response, Execution execution)
+                throws Exception {
+            handler.handle(body, request, response, execution, null);
+        }
+
+        @PostMapping("/small")
+        @Idempotent(maxRequestBytes = 1000, maxAnswerBytes = 1000)
+        void small(@RequestBody(required = false) byte[] body, HttpServletRequest request, HttpServletResponse response, Execution execution)
+                throws Exception {
+            handler.handle(body, request, response, execution, null);
+        }
+
+        @PostMapping("/omit")
+        @Idempotent(maxAnswerBytes = 1000, omitLargeAnswers = true)
+        void omit(@RequestBody(required = false) byte[] body, HttpServletRequest request, HttpServletResponse response, Execution execution)
+                throws Exception {
+            handler.handle(body, request, response, execution, null);
+        }
+
+        @PostMapping("/unprotected")
+        @Idempotent(unprotectedWithoutDatabase = true)
+        void unprotected(@RequestBody(required = false) byte[] body, HttpServletRequest request, HttpServletResponse response, Execution execution)
+                throws Exception {
+            handler.handle(body, request, response, execution, null);
+        }
+
+        @PostMapping("/streamed")
+        @Idempotent
+        void streamed(@RequestBody(required = false) byte[] body, HttpServletRequest request, HttpServletResponse response, Execution execution)
+                throws Exception {
+            handler.handle(body, request, response, execution, null);
+        }
+
+        @GetMapping("/health")
+        String health() {
+            return "ok\n";
+        }
+    }
+}

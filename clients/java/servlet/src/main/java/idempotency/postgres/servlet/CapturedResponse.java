@@ -1,0 +1,312 @@
+package idempotency.postgres.servlet;
+
+import idempotency.postgres.Answer;
+import idempotency.postgres.Key;
+import jakarta.servlet.ServletOutputStream;
+import jakarta.servlet.http.Cookie;
+import jakarta.servlet.http.HttpServletResponse;
+import jakarta.servlet.http.HttpServletResponseWrapper;
+import java.io.IOException;
+import java.io.OutputStreamWriter;
+import java.io.PrintWriter;
+import java.nio.charset.Charset;
+import java.nio.charset.StandardCharsets;
+import java.time.Instant;
+import java.time.ZoneOffset;
+import java.time.format.DateTimeFormatter;
+import java.util.ArrayList;
+import java.util.Collection;
+import java.util.List;
+import java.util.Locale;
+import java.util.Map;
+import java.util.TreeSet;
+
+/**
+ * Keeps what a handler answers until it is known whether it is to be sent: nothing is told before it is true.
+ * Flushing has no effect, and nothing is committed. Fields that others have set before are seen, but not kept.
+ */
+final class CapturedResponse extends HttpServletResponseWrapper implements AutoCloseable {
+    private static final String CONTENT_TYPE = "Content-Type";
+
+    private final Spool spool;
+    private final ServletOutputStream out;
+    private final List<Cookie> cookies = new ArrayList<>();
+    private Map<String, List<String>> headers = Answer.noHeaders();
+    private int status = SC_OK;
+    private boolean isError;
+    private String errorMessage;
+    private Charset charset;
+    private PrintWriter writer;
+
+    CapturedResponse(HttpServletResponse response, long limit, boolean spill) {
+        super(response);
+        spool = new Spool(limit, spill);
+        out = spool.stream();
+    }
+
+    // What became of it.
+
+    boolean isTooLarge() {
+        return spool.isTooLarge();
+    }
+
+    boolean isError() {
+        return isError;
+    }
+
+    /** What is to be stored. An error that a handler has sent itself has its message for a body. */
+    Answer answer() throws IOException {
+        flushBuffer();
+        if (isError) {
+            resetBuffer();
+            headers.put(CONTENT_TYPE, List.of("text/plain;charset=UTF-8"));
+            spool.write((errorMessage == null ? "" : errorMessage).getBytes(StandardCharsets.UTF_8));
+            isError = false;
+        }
+        return spool.isSpilled() ? Answer.omitted(status) : new Answer(status, headers, spool.kept());
+    }
+
+    /** Sends it; an error goes to the container's error page. */
+    void sendTo(HttpServletResponse response) throws IOException {
+        flushBuffer();
+        cookies.forEach(response::addCookie);
+        if (isError) {
+            headers.remove(CONTENT_TYPE);
+            Answers.setHeaders(response, headers);
+            response.sendError(status, errorMessage);
+            return;
+        }
+        Answers.setHeaders(response, headers);
+        response.setStatus(status);
+        if (Answers.hasBody(status)) {
+            response.setContentLengthLong(spool.size());
+            spool.writeTo(response.getOutputStream());
+        }
+    }
+
+    @Override
+    public void close() {
+        spool.close();
+    }
+
+    // Status.
+
+    @Override
+    public void setStatus(int status) {
+        this.status = status;
+    }
+
+    @Override
+    public int getStatus() {
+        return status;
+    }
+
+    @Override
+    public void sendError(int status) {
+        sendError(status, null);
+    }
+
+    @Override
+    public void sendError(int status, String message) {
+        resetBuffer();
+        this.status = status;
+        this.isError = true;
+        this.errorMessage = message;
+    }
+
+    @Override
+    public void sendRedirect(String location) {
+        resetBuffer();
+        setStatus(SC_FOUND);
+        setHeader("Location", location);
+    }
+
+    // Fields.
+
+    @Override
+    public void setHeader(String name, String value) {
+        if (value == null) {
+            headers.remove(name);
+        } else if (name.equalsIgnoreCase(CONTENT_TYPE)) {
+            setContentType(value);
+        } else if (isSendable(name)) {
+            List<String> values = new ArrayList<>();
+            values.add(sanitized(value));
+            headers.put(name, values);
+        }
+    }
+
+    @Override
+    public void addHeader(String name, String value) {
+        if (name.equalsIgnoreCase(CONTENT_TYPE)) {
+            setContentType(value);
+        } else if (value != null && isSendable(name)) {
+            headers.computeIfAbsent(name, none -> new ArrayList<>()).add(sanitized(value));
+        }
+    }
+
+    /** The length is that of the body. */
+    private static boolean isSendable(String name) {
+        return !name.isEmpty() && name.chars().allMatch(Key::isToken) && !name.equalsIgnoreCase("Content-Length")
+                && !name.equalsIgnoreCase("Transfer-Encoding");
+    }
+
+    /** As it is sent: a control character could begin another field, and can't be stored. */
+    private static String sanitized(String value) {
+        StringBuilder text = new StringBuilder(value);
+        for (int i = 0; i < text.length(); i++) {
+            char c = text.charAt(i);
+            text.setCharAt(i, c < ' ' && c != '\t' || c == 0x7f ? ' ' : c > 0xff ? '?' : c);
+        }
+        return text.toString().strip();
+    }
+
+    @Override
+    public void setIntHeader(String name, int value) {
+        setHeader(name, Integer.toString(value));
+    }
+
+    @Override
+    public void addIntHeader(String name, int value) {
+        addHeader(name, Integer.toString(value));
+    }
+
+    @Override
+    public void setDateHeader(String name, long millis) {
+        setHeader(name, date(millis));
+    }
+
+    @Override
+    public void addDateHeader(String name, long millis) {
+        addHeader(name, date(millis));
+    }
+
+    private static String date(long millis) {
+        return DateTimeFormatter.ofPattern("EEE, dd MMM yyyy HH:mm:ss 'GMT'", Locale.ENGLISH)
+                .format(Instant.ofEpochMilli(millis).atOffset(ZoneOffset.UTC));
+    }
+
+    @Override
+    public boolean containsHeader(String name) {
+        return headers.containsKey(name) || super.containsHeader(name);
+    }
+
+    @Override
+    public String getHeader(String name) {
+        List<String> values = headers.get(name);
+        return values == null ? super.getHeader(name) : values.get(0);
+    }
+
+    @Override
+    public Collection<String> getHeaders(String name) {
+        return headers.containsKey(name) ? List.copyOf(headers.get(name)) : super.getHeaders(name);
+    }
+
+    @Override
+    public Collection<String> getHeaderNames() {
+        Collection<String> names = new TreeSet<>(String.CASE_INSENSITIVE_ORDER);
+        names.addAll(super.getHeaderNames());
+        names.addAll(headers.keySet());
+        return names;
+    }
+
+    @Override
+    public void addCookie(Cookie cookie) {
+        cookies.add(cookie);
+    }
+
+    @Override
+    public void setLocale(Locale locale) {
+        setHeader("Content-Language", locale.toLanguageTag());
+    }
+
+    // Type and body.
+
+    @Override
+    public void setContentType(String type) {
+        if (type == null) {
+            headers.remove(CONTENT_TYPE);
+            return;
+        }
+        int at = type.toLowerCase(Locale.ROOT).indexOf("charset=");
+        if (at >= 0) {
+            charset = Charset.forName(type.substring(at + 8).split(";", 2)[0].replace("\"", "").strip());
+        }
+        String full = at < 0 && charset != null && type.startsWith("text/") ? type + ";charset=" + charset.name() : type;
+        headers.put(CONTENT_TYPE, List.of(sanitized(full)));
+    }
+
+    @Override
+    public String getContentType() {
+        List<String> values = headers.get(CONTENT_TYPE);
+        return values == null ? null : values.get(0);
+    }
+
+    @Override
+    public void setCharacterEncoding(String name) {
+        charset = name == null ? null : Charset.forName(name);
+        String type = getContentType();
+        if (type != null) {
+            String bare = type.replaceAll("(?i);\\s*charset=[^;]*", "");
+            headers.put(CONTENT_TYPE, List.of(charset == null ? bare : bare + ";charset=" + charset.name()));
+        }
+    }
+
+    @Override
+    public String getCharacterEncoding() {
+        return charset == null ? "ISO-8859-1" : charset.name();
+    }
+
+    @Override
+    public ServletOutputStream getOutputStream() {
+        return out;
+    }
+
+    @Override
+    public PrintWriter getWriter() {
+        if (writer == null) {
+            setCharacterEncoding(getCharacterEncoding());
+            writer = new PrintWriter(new OutputStreamWriter(out, charset), false);
+        }
+        return writer;
+    }
+
+    @Override
+    public void setContentLength(int length) {
+        // That of the body, when it is known.
+    }
+
+    @Override
+    public void setContentLengthLong(long length) {
+        // That of the body, when it is known.
+    }
+
+    @Override
+    public void flushBuffer() {
+        if (writer != null) {
+            writer.flush();
+        }
+    }
+
+    @Override
+    public void resetBuffer() {
+        flushBuffer();
+        spool.reset();
+    }
+
+    @Override
+    public void reset() {
+        resetBuffer();
+        headers = Answer.noHeaders();
+        cookies.clear();
+        status = SC_OK;
+        isError = false;
+        charset = null;
+        writer = null;
+    }
+
+    @Override
+    public boolean isCommitted() {
+        return false;
+    }
+}

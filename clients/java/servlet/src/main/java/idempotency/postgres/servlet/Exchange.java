@@ -1,0 +1,277 @@
+package idempotency.postgres.servlet;
+
+import idempotency.postgres.Answer;
+import idempotency.postgres.Claimed;
+import idempotency.postgres.DatabaseFailure;
+import idempotency.postgres.Execution;
+import idempotency.postgres.Idempotency;
+import idempotency.postgres.Identity;
+import idempotency.postgres.Key;
+import idempotency.postgres.Outcome;
+import idempotency.postgres.Request;
+import idempotency.postgres.Verdict;
+import idempotency.postgres.Verdict.Kept;
+import jakarta.servlet.FilterChain;
+import jakarta.servlet.ServletException;
+import jakarta.servlet.http.HttpServletRequest;
+import jakarta.servlet.http.HttpServletResponse;
+import java.io.IOException;
+import java.util.Collections;
+import java.util.List;
+import java.util.Set;
+import java.util.function.Consumer;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/** A request and its answer. */
+final class Exchange {
+    private static final Logger LOG = LoggerFactory.getLogger(IdempotencyFilter.class);
+    private static final double SOON = 1;
+
+    private final Idempotency idempotency;
+    private final Route route;
+    private final boolean leased;
+    private final HttpServletRequest request;
+    private final HttpServletResponse response;
+    private final FilterChain chain;
+
+    private String scope;
+    private String principal;
+    private String key;
+    private boolean showKey;
+    private byte[] body;
+    private Request asked;
+    private CapturedResponse captured;
+    private boolean told;
+
+    Exchange(Idempotency idempotency, Route route, boolean leased, HttpServletRequest request,
+            HttpServletResponse response, FilterChain chain) {
+        this.idempotency = idempotency;
+        this.route = route;
+        this.leased = leased;
+        this.request = request;
+        this.response = response;
+        this.chain = chain;
+    }
+
+    void serve() throws IOException, ServletException {
+        scope = route.scope.apply(request);
+        showKey = route.echoKey;
+        // Who asks, before anything of the body is read.
+        principal = route.principal.apply(request);
+        if (principal == null || principal.isEmpty()) {
+            refuseUnread(Problem.PRINCIPAL.word(), Problem.PRINCIPAL.answer(route, null));
+            return;
+        }
+        String refusal = readKey();
+        if (refusal != null) {
+            refuseUnread(refusal, Problem.of(idempotency, route, refusal, null));
+            return;
+        }
+        Identity identity;
+        try {
+            body = Body.read(request, route.maxRequestBytes);
+            identity = Body.identity(route, request, body);
+        } catch (Body.Refused e) {
+            refuseUnread(e.problem.word(), e.problem.answer(route, null));
+            return;
+        }
+        try {
+            conclude(run(identity), identity);
+        } finally {
+            closeCaptured();
+        }
+    }
+
+    private Verdict run(Identity identity) {
+        try {
+            asked = asked(identity);
+        } catch (Exception e) {
+            asked = Request.unprotected(scope, principal);
+            return new Verdict(null, null, false, false, e);
+        }
+        if (leased) {
+            return idempotency.runLeased(asked, claimed -> tell(route.onLeaseLost, "lost", claimed.attempt()),
+                    claim -> handle(new Current(claim.execution(), null, claim)));
+        }
+        return idempotency.runTransactional(asked,
+                (execution, connection) -> handle(new Current(execution, connection, null)));
+    }
+
+    /** Takes the field as it was sent. Answers with the word of a refusal, or null. */
+    private String readKey() {
+        List<String> fields = Collections.list(request.getHeaders(route.keyHeader));
+        if (fields.isEmpty()) {
+            return route.missingKey == MissingKey.REFUSE ? Outcome.MISSING_KEY : null;
+        }
+        String parsed = Key.parse(fields.get(0));
+        if (fields.size() > 1 || parsed == null) {
+            return Outcome.BAD_KEY;
+        }
+        key = parsed;
+        return null;
+    }
+
+    private Request asked(Identity identity) throws Exception {
+        boolean derived = key == null && route.missingKey == MissingKey.DERIVE;
+        if (derived) {
+            key = idempotency.derivedKey(identity, route.attempts);
+            showKey = true;
+        } else if (key == null && route.missingKey == MissingKey.GENERATE) {
+            key = Key.generate();
+            showKey = true;
+        }
+        Request named = key == null ? Request.unprotected(scope, principal) : Request.of(key, scope, principal);
+        return named.identity(identity).ttl(derived ? route.window : route.ttl).lease(route.lease).wait(route.wait)
+                .attempts(route.attempts);
+    }
+
+    /** Runs the handler once. */
+    private Kept handle(Current current) throws Exception {
+        if (!told) {
+            told = true;
+            tell(route.onExecute, Outcome.EXECUTE, current.execution().attempt());
+        }
+        closeCaptured();
+        captured = new CapturedResponse(response, route.maxAnswerBytes, route.omitLargeAnswers);
+        current.put(request);
+        Exception failure;
+        try {
+            chain.doFilter(new CapturedRequest(request, body), captured);
+            failure = Current.failure(request);
+        } finally {
+            Current.remove(request);
+        }
+        captured.flushBuffer();
+        if (captured.isTooLarge()) {
+            throw new Spool.TooLarge();
+        }
+        // Who has failed is not told to have succeeded, whatever was made of its failure.
+        if (failure != null && (captured.getStatus() < 400 || DatabaseFailure.isUnavailable(failure))) {
+            throw failure;
+        }
+        boolean keep = failure == null && route.keep.test(captured.getStatus());
+        // What is not kept may still be an error for the container's page.
+        return new Kept(keep || !captured.isError() ? captured.answer() : Answer.omitted(captured.getStatus()), keep);
+    }
+
+    /** Answers the client. */
+    private void conclude(Verdict verdict, Identity identity) throws IOException, ServletException {
+        Claimed claimed = verdict.claimed();
+        if (verdict.lost()) { // whoever has taken over will answer
+            answer(Problem.of(idempotency, route, Outcome.IN_PROGRESS, null));
+        } else if (verdict.failure() != null) {
+            answerFailure(verdict, identity);
+        } else if (claimed.isExecution()) {
+            echo();
+            captured.sendTo(response);
+        } else if (claimed.isReplay()) {
+            replay(claimed);
+        } else {
+            tell(route.onRefusal, claimed.outcome(), claimed.attempt());
+            answer(Problem.of(idempotency, route, claimed.outcome(), claimed.retryAfter()));
+        }
+    }
+
+    private void replay(Claimed claimed) throws IOException {
+        tell(route.onReplay, Outcome.REPLAY, claimed.attempt());
+        response.setHeader(route.replayHeader, "true");
+        Answer stored = Answer.of(claimed);
+        answer(stored == null ? Problem.of(idempotency, route, Outcome.FAILED, null) : stored);
+    }
+
+    /** For what no outcome describes. What the handler has thrown is its container's to answer. */
+    private void answerFailure(Verdict verdict, Identity identity) throws IOException, ServletException {
+        Exception failure = verdict.failure();
+        String state = DatabaseFailure.sqlState(failure);
+        boolean ours = failure instanceof DatabaseFailure;
+        boolean beforeWork = verdict.claimed() == null && ours;
+        if (beforeWork && identity.json() != null && Set.of("22P02", "22P05", "22003", "22021").contains(state)) {
+            refuse(Problem.JSON, null);
+        } else if (beforeWork && Set.of("54000", "54001").contains(state)) {
+            refuse(Problem.TOO_LARGE, null);
+        } else if (DatabaseFailure.isUnavailable(failure)) {
+            log(failure);
+            if (route.unprotectedWithoutDatabase && !verdict.ran()) {
+                runUnprotected();
+            } else {
+                refuse(Problem.UNAVAILABLE, SOON);
+            }
+        } else if (failure instanceof Spool.TooLarge || captured != null && captured.isTooLarge() || ours && state.equals("54000")) {
+            log(failure);
+            answer(Problem.ANSWER.answer(route, null));
+        } else if (ours) {
+            log(failure);
+            answer(Problem.INTERNAL.answer(route, null));
+        } else {
+            rethrow(failure);
+        }
+    }
+
+    private static void rethrow(Exception failure) throws IOException, ServletException {
+        if (failure instanceof RuntimeException e) {
+            throw e;
+        }
+        if (failure instanceof IOException e) {
+            throw e;
+        }
+        throw failure instanceof ServletException e ? e : new ServletException(failure);
+    }
+
+    /** The handler gets no connection, for there is none, and a claim that nobody keeps. */
+    private void runUnprotected() throws IOException, ServletException {
+        Execution execution = new Execution(key, scope, principal, 1);
+        try {
+            handle(new Current(execution, null, leased ? idempotency.claimOfNobody(asked) : null));
+        } catch (Exception e) {
+            rethrow(e);
+        }
+        echo();
+        captured.sendTo(response);
+    }
+
+    private void refuse(Problem problem, Double retryAfter) throws IOException {
+        tell(route.onRefusal, problem.word(), 0);
+        answer(problem.answer(route, retryAfter));
+    }
+
+    /** The connection ends after an answer to a body that was not read: nobody waits for the rest of it. */
+    private void refuseUnread(String word, Answer problem) throws IOException {
+        if (request.getContentLengthLong() != 0 && request.getProtocol().startsWith("HTTP/1")) {
+            response.setHeader("Connection", "close");
+        }
+        tell(route.onRefusal, word, 0);
+        answer(problem);
+        response.flushBuffer();
+    }
+
+    private void answer(Answer answer) throws IOException {
+        echo();
+        Answers.send(response, answer);
+    }
+
+    private void echo() {
+        if (showKey && key != null) {
+            response.setHeader(route.keyHeader, Key.format(key));
+        }
+    }
+
+    private void closeCaptured() {
+        if (captured != null) {
+            captured.close();
+        }
+    }
+
+    private void tell(Consumer<Event> hook, String outcome, int attempt) {
+        try {
+            hook.accept(new Event(scope, key, attempt, outcome));
+        } catch (RuntimeException e) {
+            LOG.error("idempotency: a hook has failed, scope {}", scope, e);
+        }
+    }
+
+    /** Without the key: it may be a secret. */
+    private void log(Exception failure) {
+        LOG.error("idempotency: {}, scope {}", failure, scope);
+    }
+}

@@ -1,0 +1,13 @@
+package idempotency.postgres.servlet;
+
+/** What to do with a request that has no key. */
+public enum MissingKey {
+    /** 400. */
+    REFUSE,
+    /** Runs without a claim. */
+    PASS,
+    /** Runs under a new key, which the answer names. */
+    GENERATE,
+    /** Under a digest of method, target and canonical body, so that identical requests take effect once within the window. */
+    DERIVE
+}

@@ -1,0 +1,209 @@
+package idempotency.postgres.servlet;
+
+import jakarta.servlet.http.HttpServletRequest;
+import java.time.Duration;
+import java.util.Arrays;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Objects;
+import java.util.Set;
+import java.util.function.BiFunction;
+import java.util.function.Consumer;
+import java.util.function.Function;
+import java.util.function.IntPredicate;
+
+/** How requests are protected. What has made a filter of it has a copy. */
+public final class Route implements Cloneable {
+    /** All but what another attempt may cure, and what is the server's own fault. */
+    public static final IntPredicate KEEP_BY_DEFAULT =
+            status -> status < 500 && status != 408 && status != 425 && status != 429;
+
+    Function<HttpServletRequest, String> principal;
+    Function<HttpServletRequest, String> scope = Route::methodAndPattern;
+    Set<String> methods = Set.of("POST", "PATCH");
+    MissingKey missingKey = MissingKey.REFUSE;
+    Duration window = Duration.ofDays(1);
+    List<String> exclude = List.of();
+    BiFunction<HttpServletRequest, byte[], byte[]> fingerprint;
+    Duration ttl;
+    Duration lease = Duration.ofSeconds(30);
+    Duration wait;
+    IntPredicate keep = KEEP_BY_DEFAULT;
+    Map<String, Integer> statuses = new HashMap<>();
+    String keyHeader = "Idempotency-Key";
+    String replayHeader = "Idempotent-Replayed";
+    boolean echoKey;
+    long maxRequestBytes = 1 << 20;
+    long maxAnswerBytes = 1 << 20;
+    boolean omitLargeAnswers;
+    int attempts = 5;
+    boolean unprotectedWithoutDatabase;
+    Consumer<Event> onExecute = Event.NOBODY;
+    Consumer<Event> onReplay = Event.NOBODY;
+    Consumer<Event> onRefusal = Event.NOBODY;
+    Consumer<Event> onLeaseLost = Event.NOBODY;
+
+    private Route(Function<HttpServletRequest, String> principal) {
+        this.principal = Objects.requireNonNull(principal, "principal");
+    }
+
+    /**
+     * @param principal on whose behalf a request comes, from its authentication: null or "" is answered 401,
+     *     before anything of the body is read
+     */
+    public static Route of(Function<HttpServletRequest, String> principal) {
+        return new Route(principal);
+    }
+
+    /** The operation: by default method and pattern of the servlet, {@code POST /payments}. */
+    public Route scope(String scope) {
+        return scope(request -> scope);
+    }
+
+    public Route scope(Function<HttpServletRequest, String> scope) {
+        this.scope = scope;
+        return this;
+    }
+
+    /** Those that are protected, by default POST and PATCH. Others pass. */
+    public Route methods(String... methods) {
+        this.methods = Set.of(methods);
+        return this;
+    }
+
+    public Route missingKey(MissingKey missingKey) {
+        this.missingKey = missingKey;
+        return this;
+    }
+
+    /** How long a derived key counts: by default a day. */
+    public Route window(Duration window) {
+        this.window = window;
+        return this;
+    }
+
+    /** Fields of the JSON body that may differ between two sendings. */
+    public Route exclude(String... fields) {
+        this.exclude = List.copyOf(Arrays.asList(fields));
+        return this;
+    }
+
+    /** Bytes to compare instead of method, target and body, of the request and its body. */
+    public Route fingerprint(BiFunction<HttpServletRequest, byte[], byte[]> fingerprint) {
+        this.fingerprint = fingerprint;
+        return this;
+    }
+
+    /** How long an answer is replayed: by default as the policy says. */
+    public Route ttl(Duration ttl) {
+        this.ttl = ttl;
+        return this;
+    }
+
+    /** How long a leased claim may be silent: by default 30 s. */
+    public Route lease(Duration lease) {
+        this.lease = lease;
+        return this;
+    }
+
+    /** How long a repeat waits for a running execution: by default not at all. */
+    public Route wait(Duration wait) {
+        this.wait = wait;
+        return this;
+    }
+
+    /** Which answers are stored and replayed, by their status. */
+    public Route keep(IntPredicate keep) {
+        this.keep = keep;
+        return this;
+    }
+
+    /** Another status than {@code idem_http_status} says; {@code unavailable} is 503 otherwise. */
+    public Route status(String outcome, int status) {
+        statuses.put(outcome, status);
+        return this;
+    }
+
+    public Route keyHeader(String name) {
+        this.keyHeader = name;
+        return this;
+    }
+
+    public Route replayHeader(String name) {
+        this.replayHeader = name;
+        return this;
+    }
+
+    /** Whether every answer carries the key's header. */
+    public Route echoKey(boolean echoKey) {
+        this.echoKey = echoKey;
+        return this;
+    }
+
+    public Route maxRequestBytes(long bytes) {
+        this.maxRequestBytes = bytes;
+        return this;
+    }
+
+    public Route maxAnswerBytes(long bytes) {
+        this.maxAnswerBytes = bytes;
+        return this;
+    }
+
+    /** Stores the status alone of what is larger, instead of failing. */
+    public Route omitLargeAnswers(boolean omit) {
+        this.omitLargeAnswers = omit;
+        return this;
+    }
+
+    /** How often a handler is run whose transaction fails to serialize, deadlocks or loses its connection. */
+    public Route attempts(int attempts) {
+        this.attempts = attempts;
+        return this;
+    }
+
+    /** Runs handlers while the database is away, without a transaction. It gives up the promise. */
+    public Route unprotectedWithoutDatabase(boolean unprotected) {
+        this.unprotectedWithoutDatabase = unprotected;
+        return this;
+    }
+
+    public Route onExecute(Consumer<Event> hook) {
+        this.onExecute = hook;
+        return this;
+    }
+
+    public Route onReplay(Consumer<Event> hook) {
+        this.onReplay = hook;
+        return this;
+    }
+
+    public Route onRefusal(Consumer<Event> hook) {
+        this.onRefusal = hook;
+        return this;
+    }
+
+    /** Called by another thread than the request's. */
+    public Route onLeaseLost(Consumer<Event> hook) {
+        this.onLeaseLost = hook;
+        return this;
+    }
+
+    public Route copy() {
+        try {
+            Route copy = (Route) clone();
+            copy.statuses = new HashMap<>(statuses);
+            return copy;
+        } catch (CloneNotSupportedException itIsCloneable) {
+            throw new AssertionError(itIsCloneable);
+        }
+    }
+
+    private static String methodAndPattern(HttpServletRequest request) {
+        String pattern = request.getHttpServletMapping() == null ? "" : request.getHttpServletMapping().getPattern();
+        // A servlet for everything has routes of its own.
+        boolean everything = pattern.isEmpty() || pattern.equals("/") || pattern.equals("/*");
+        return request.getMethod() + " " + (everything ? request.getRequestURI() : request.getContextPath() + pattern);
+    }
+}

@@ -1,0 +1,124 @@
+package idempotency.postgres.servlet;
+
+import jakarta.servlet.ServletOutputStream;
+import jakarta.servlet.WriteListener;
+import java.io.ByteArrayOutputStream;
+import java.io.IOException;
+import java.io.OutputStream;
+import java.io.UncheckedIOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+
+/**
+ * The body of an answer. What is larger than can be kept goes to a file if all but the status may be
+ * forgotten; otherwise writing fails.
+ */
+final class Spool implements AutoCloseable {
+    private final long limit;
+    private final boolean spill;
+    private final ByteArrayOutputStream kept = new ByteArrayOutputStream();
+    private Path file;
+    private OutputStream rest;
+    private long restSize;
+    private boolean tooLarge;
+
+    Spool(long limit, boolean spill) {
+        this.limit = limit;
+        this.spill = spill;
+    }
+
+    static final class TooLarge extends IOException {
+        TooLarge() {
+            super("the answer is too large to be kept");
+        }
+    }
+
+    void write(byte[] bytes) throws IOException {
+        write(bytes, 0, bytes.length);
+    }
+
+    void write(byte[] bytes, int from, int count) throws IOException {
+        if (rest == null && kept.size() + (long) count <= limit) {
+            kept.write(bytes, from, count);
+            return;
+        }
+        tooLarge = true;
+        if (!spill) {
+            throw new TooLarge();
+        }
+        if (rest == null) {
+            file = Files.createTempFile("idempotency-", null);
+            rest = Files.newOutputStream(file);
+        }
+        rest.write(bytes, from, count);
+        restSize += count;
+    }
+
+    boolean isTooLarge() {
+        return tooLarge && !spill;
+    }
+
+    boolean isSpilled() {
+        return rest != null;
+    }
+
+    byte[] kept() {
+        return kept.toByteArray();
+    }
+
+    long size() {
+        return kept.size() + restSize;
+    }
+
+    void writeTo(OutputStream out) throws IOException {
+        kept.writeTo(out);
+        if (rest != null) {
+            rest.flush();
+            Files.copy(file, out);
+        }
+    }
+
+    /** What was once too large stays so: whoever resets it has had an error. */
+    void reset() {
+        kept.reset();
+        close();
+        restSize = 0;
+    }
+
+    @Override
+    public void close() {
+        try {
+            if (rest != null) {
+                rest.close();
+                rest = null;
+                Files.deleteIfExists(file);
+            }
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        }
+    }
+
+    ServletOutputStream stream() {
+        return new ServletOutputStream() {
+            @Override
+            public void write(int b) throws IOException {
+                Spool.this.write(new byte[] {(byte) b});
+            }
+
+            @Override
+            public void write(byte[] bytes, int from, int count) throws IOException {
+                Spool.this.write(bytes, from, count);
+            }
+
+            @Override
+            public boolean isReady() {
+                return true;
+            }
+
+            @Override
+            public void setWriteListener(WriteListener listener) {
+                throw new IllegalStateException("idempotency: a protected route writes in the thread that it is called in");
+            }
+        };
+    }
+}

@@ -1,0 +1,333 @@
+package idempotency.postgres.servlet;
+
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNotEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import idempotency.postgres.Claim;
+import idempotency.postgres.Idempotency;
+import idempotency.postgres.TestDatabase;
+import jakarta.servlet.Filter;
+import jakarta.servlet.ServletException;
+import jakarta.servlet.http.HttpServlet;
+import jakarta.servlet.http.HttpServletRequest;
+import jakarta.servlet.http.HttpServletResponse;
+import java.io.ByteArrayOutputStream;
+import java.io.IOException;
+import java.net.URI;
+import java.net.http.HttpClient;
+import java.net.http.HttpRequest;
+import java.net.http.HttpResponse;
+import java.nio.charset.StandardCharsets;
+import java.sql.SQLException;
+import java.sql.Statement;
+import java.util.List;
+import java.util.Map;
+import java.util.UUID;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.CopyOnWriteArrayList;
+import java.util.zip.GZIPOutputStream;
+import org.apache.catalina.Context;
+import org.apache.catalina.startup.Tomcat;
+import org.apache.tomcat.util.descriptor.web.FilterDef;
+import org.apache.tomcat.util.descriptor.web.FilterMap;
+import org.junit.jupiter.api.AfterAll;
+import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+
+@Timeout(60)
+class FilterTest {
+    private static final Map<String, Handler> HANDLERS = new ConcurrentHashMap<>();
+    private static final List<Event> EVENTS = new CopyOnWriteArrayList<>();
+    private static TestDatabase database;
+    private static Tomcat tomcat;
+
+    private final HttpClient client = HttpClient.newHttpClient();
+    private final String key = UUID.randomUUID().toString();
+    private int runs;
+
+    private interface Handler {
+        void handle(HttpServletRequest request, HttpServletResponse response) throws Exception;
+    }
+
+    private static final class Servlet extends HttpServlet {
+        @Override
+        protected void service(HttpServletRequest request, HttpServletResponse response) throws ServletException, IOException {
+            try {
+                HANDLERS.get(request.getHeader("X-Handler")).handle(request, response);
+            } catch (IOException | RuntimeException e) {
+                throw e;
+            } catch (Exception e) {
+                throw new ServletException(e);
+            }
+        }
+    }
+
+    @BeforeAll
+    static void start() throws Exception {
+        database = TestDatabase.create();
+        Idempotency idempotency = Idempotency.on(database.shared()).build();
+        Route route = Route.of(request -> request.getHeader("X-Tenant")).onExecute(EVENTS::add).onReplay(EVENTS::add)
+                .onRefusal(EVENTS::add);
+        tomcat = new Tomcat();
+        tomcat.setBaseDir(System.getProperty("java.io.tmpdir") + "/idempotency-" + ProcessHandle.current().pid());
+        tomcat.setHostname("127.0.0.1");
+        tomcat.setPort(0);
+        Context context = tomcat.addContext("", null);
+        Tomcat.addServlet(context, "all", new Servlet());
+        context.addServletMappingDecoded("/paid/*", "all");
+        context.addServletMappingDecoded("/sent", "all");
+        context.addServletMappingDecoded("/small", "all");
+        protect(context, "/paid/*", IdempotencyFilter.transactional(idempotency, route));
+        protect(context, "/sent", IdempotencyFilter.leased(idempotency, route));
+        protect(context, "/small", IdempotencyFilter.transactional(idempotency, route.copy().maxRequestBytes(100).maxAnswerBytes(100)));
+        tomcat.start();
+    }
+
+    private static void protect(Context context, String pattern, Filter filter) {
+        FilterDef definition = new FilterDef();
+        definition.setFilterName(pattern);
+        definition.setFilter(filter);
+        context.addFilterDef(definition);
+        FilterMap map = new FilterMap();
+        map.setFilterName(pattern);
+        map.addURLPattern(pattern);
+        context.addFilterMap(map);
+    }
+
+    @AfterAll
+    static void stop() throws Exception {
+        tomcat.stop();
+        tomcat.destroy();
+        database.close();
+    }
+
+    private HttpRequest.Builder request(String path, Handler handler) {
+        HANDLERS.put(key, handler);
+        return HttpRequest.newBuilder(URI.create("http://127.0.0.1:" + tomcat.getConnector().getLocalPort() + path))
+                .header("X-Handler", key).header("X-Tenant", "acme").header("Idempotency-Key", '"' + key + '"');
+    }
+
+    private HttpResponse<byte[]> post(String path, String type, String body, Handler handler) throws Exception {
+        return send(request(path, handler).header("Content-Type", type).POST(HttpRequest.BodyPublishers.ofString(body)));
+    }
+
+    private HttpResponse<byte[]> post(String path, Handler handler) throws Exception {
+        return post(path, "application/json", "{\"amount\":5}", handler);
+    }
+
+    private HttpResponse<byte[]> send(HttpRequest.Builder request) throws Exception {
+        return client.send(request.build(), HttpResponse.BodyHandlers.ofByteArray());
+    }
+
+    private static String text(HttpResponse<byte[]> answer) {
+        return new String(answer.body(), StandardCharsets.UTF_8);
+    }
+
+    private void effect(HttpServletRequest request) throws SQLException {
+        try (Statement statement = Current.of(request).connection().createStatement()) {
+            statement.execute("INSERT INTO effect VALUES ('" + key + "')");
+        }
+    }
+
+    private void pay(HttpServletRequest request, HttpServletResponse response) throws Exception {
+        runs++;
+        effect(request);
+        response.setStatus(201);
+        response.setContentType("text/plain;charset=UTF-8");
+        response.addHeader("X-Several", "b");
+        response.addHeader("X-Several", "a, c");
+        response.getWriter().print("zwölf");
+    }
+
+    private void assertReplayed(HttpResponse<byte[]> first, HttpResponse<byte[]> again) {
+        assertEquals(List.of("true"), again.headers().allValues("Idempotent-Replayed"));
+        assertEquals(first.statusCode(), again.statusCode());
+        assertEquals(first.headers().allValues("X-Several"), again.headers().allValues("X-Several"));
+        assertEquals(first.headers().allValues("Content-Type"), again.headers().allValues("Content-Type"));
+        assertArrayEquals(first.body(), again.body());
+    }
+
+    @Test
+    void aReplayIsTheFirstAnswer() throws Exception {
+        HttpResponse<byte[]> first = post("/paid/1", this::pay);
+        assertEquals(201, first.statusCode());
+        assertEquals("zwölf", text(first));
+        assertReplayed(first, post("/paid/1", this::pay));
+        assertEquals(1, runs);
+        assertEquals(1, database.effects(key));
+        assertEquals("POST /paid/*", database.value("SELECT scope FROM idempotency.records WHERE key = '" + key + "'"));
+    }
+
+    @Test
+    void hooksAreTold() throws Exception {
+        post("/paid/1", this::pay);
+        post("/paid/1", this::pay);
+        post("/paid/1", "application/json", "{}", this::pay);
+        assertEquals(List.of(new Event("POST /paid/*", key, 1, "execute"), new Event("POST /paid/*", key, 1, "replay"),
+                new Event("POST /paid/*", key, 1, "mismatch")), EVENTS.stream().filter(event -> key.equals(event.key())).toList());
+    }
+
+    @Test
+    void formsCanBeRead() throws Exception {
+        HttpResponse<byte[]> answer = post("/paid/1?a=0", "application/x-www-form-urlencoded", "a=%C3%A4+b&a=2&c", (request, response) -> {
+            request.setCharacterEncoding("UTF-8");
+            response.setContentType("text/plain;charset=UTF-8");
+            response.getWriter().print(String.join(",", request.getParameterValues("a")) + request.getParameter("c"));
+        });
+        assertEquals("0,ä b,2", text(answer));
+    }
+
+    @Test
+    void anErrorThatWasSentIsAnAnswer() throws Exception {
+        Handler handler = (request, response) -> {
+            pay(request, response);
+            response.sendError(402, "no money");
+        };
+        HttpResponse<byte[]> first = post("/paid/1", handler);
+        assertEquals(402, first.statusCode());
+        assertEquals("no money", text(first));
+        assertReplayed(first, post("/paid/1", handler));
+        assertEquals(1, runs);
+    }
+
+    @Test
+    void anErrorThatIsNotKeptIsTheContainers() throws Exception {
+        Handler handler = (request, response) -> {
+            pay(request, response);
+            response.sendError(503);
+        };
+        assertEquals(503, post("/paid/1", handler).statusCode());
+        assertEquals(503, post("/paid/1", handler).statusCode());
+        assertEquals(2, runs);
+        assertEquals(0, database.effects(key));
+    }
+
+    @Test
+    void whatThrowsHasNotHappened() throws Exception {
+        assertEquals(500, post("/paid/1", (request, response) -> {
+            pay(request, response);
+            throw new IllegalStateException("no");
+        }).statusCode());
+        assertEquals(0, database.effects(key));
+        assertEquals(201, post("/paid/1", this::pay).statusCode());
+    }
+
+    @Test
+    void whatWasReportedHasNotHappened() throws Exception {
+        assertEquals(422, post("/paid/1", (request, response) -> {
+            pay(request, response);
+            response.setStatus(422);
+            Current.fail(request, new IllegalStateException("no"));
+        }).statusCode());
+        assertEquals(0, database.effects(key));
+    }
+
+    @Test
+    void whoHasFailedIsNotToldToHaveSucceeded() throws Exception {
+        assertEquals(500, post("/paid/1", (request, response) -> {
+            pay(request, response);
+            Current.fail(request, new IllegalStateException("no"));
+        }).statusCode());
+        assertEquals(0, database.effects(key));
+    }
+
+    @Test
+    void anAnswerThatIsTooLargeIsNoAnswer() throws Exception {
+        assertEquals(500, post("/small", (request, response) -> {
+            effect(request);
+            try {
+                response.getOutputStream().write(new byte[101]);
+            } catch (IOException hidden) {
+                response.resetBuffer();
+            }
+        }).statusCode());
+        assertEquals(0, database.effects(key));
+    }
+
+    @Test
+    void conflictsThatWereReportedAreRepeated() throws Exception {
+        HttpResponse<byte[]> answer = post("/paid/1", (request, response) -> {
+            pay(request, response);
+            if (runs < 3) {
+                response.setStatus(500);
+                Current.fail(request, new SQLException("conflict", "40001"));
+            }
+        });
+        assertEquals(201, answer.statusCode());
+        assertEquals(3, runs);
+        assertEquals(1, database.effects(key));
+    }
+
+    @Test
+    void theConnectionIsNotTheHandlersToCommit() throws Exception {
+        assertEquals(500, post("/paid/1", (request, response) -> {
+            effect(request);
+            Current.of(request).connection().commit();
+        }).statusCode());
+        assertEquals(0, database.effects(key));
+    }
+
+    @Test
+    void thereIsNoOtherThread() throws Exception {
+        assertEquals(500, post("/paid/1", (request, response) -> request.startAsync()).statusCode());
+    }
+
+    @Test
+    void theMethodsThatPassFindNothing() throws Exception {
+        HttpResponse<byte[]> answer = send(request("/paid/1", (request, response) ->
+                response.getWriter().print(Current.of(request))).GET());
+        assertEquals("null", text(answer));
+    }
+
+    @Test
+    void aClaimOfALeasedRoute() throws Exception {
+        Handler handler = (request, response) -> {
+            runs++;
+            Claim claim = Current.of(request).claim();
+            response.getWriter().print(claim.<Integer, RuntimeException>step("sent", Integer.class, () -> 17));
+        };
+        HttpResponse<byte[]> first = post("/sent", handler);
+        assertEquals("17", text(first));
+        assertReplayed(first, post("/sent", handler));
+        assertEquals(1, runs);
+    }
+
+    @Test
+    void aLittleGzipMayHoldTooMuch() throws Exception {
+        ByteArrayOutputStream zipped = new ByteArrayOutputStream();
+        try (GZIPOutputStream out = new GZIPOutputStream(zipped)) {
+            out.write(new byte[10_000]);
+        }
+        assertTrue(zipped.size() < 100);
+        HttpResponse<byte[]> answer = send(request("/small", this::pay).header("Content-Encoding", "gzip")
+                .header("Content-Type", "text/plain").POST(HttpRequest.BodyPublishers.ofByteArray(zipped.toByteArray())));
+        assertEquals(413, answer.statusCode());
+        assertEquals(0, runs);
+    }
+
+    @Test
+    void gzipIsDecoded() throws Exception {
+        ByteArrayOutputStream zipped = new ByteArrayOutputStream();
+        try (GZIPOutputStream out = new GZIPOutputStream(zipped)) {
+            out.write("{\"amount\": 5}".getBytes(StandardCharsets.UTF_8));
+        }
+        HttpResponse<byte[]> answer = send(request("/small", (request, response) -> {
+            assertEquals(null, request.getHeader("Content-Encoding"));
+            assertEquals(13, request.getContentLength());
+            response.getWriter().print(request.getReader().readLine());
+        }).header("Content-Encoding", "gzip").header("Content-Type", "application/json")
+                .POST(HttpRequest.BodyPublishers.ofByteArray(zipped.toByteArray())));
+        assertEquals("{\"amount\": 5}", text(answer));
+    }
+
+    @Test
+    void withoutATenantNobodyIsRead() throws Exception {
+        HttpResponse<byte[]> answer = send(HttpRequest.newBuilder(request("/paid/1", this::pay).build().uri())
+                .POST(HttpRequest.BodyPublishers.ofString("x")));
+        assertEquals(401, answer.statusCode());
+        assertNotEquals("", text(answer));
+    }
+}

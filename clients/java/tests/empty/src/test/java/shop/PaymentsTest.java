@@ -1,0 +1,73 @@
+package shop;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNull;
+
+import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.Test;
+import org.springframework.beans.factory.annotation.Autowired;
+import org.springframework.boot.test.context.SpringBootTest;
+import org.springframework.boot.test.web.client.TestRestTemplate;
+import org.springframework.http.HttpEntity;
+import org.springframework.http.HttpHeaders;
+import org.springframework.http.ResponseEntity;
+import org.springframework.jdbc.core.JdbcTemplate;
+import org.springframework.test.context.DynamicPropertyRegistry;
+import org.springframework.test.context.DynamicPropertySource;
+
+/** The README's service, in a schema of its own. */
+@SpringBootTest(webEnvironment = SpringBootTest.WebEnvironment.RANDOM_PORT)
+class PaymentsTest {
+    private static final String SCHEMA = "shop_" + ProcessHandle.current().pid();
+
+    @Autowired
+    private TestRestTemplate client;
+    @Autowired
+    private JdbcTemplate jdbc;
+
+    @DynamicPropertySource
+    static void database(DynamicPropertyRegistry registry) {
+        String host = System.getenv("PGHOST");
+        registry.add("spring.datasource.url", () -> "jdbc:postgresql://" + (host.startsWith("/") ? "127.0.0.1" : host) + ":"
+                + System.getenv().getOrDefault("PGPORT", "5432") + "/" + System.getenv().getOrDefault("PGDATABASE", "postgres")
+                + "?currentSchema=" + SCHEMA + ",public");
+        registry.add("spring.datasource.username", () -> System.getenv().getOrDefault("PGUSER", "postgres"));
+    }
+
+    @BeforeAll
+    static void schema(@Autowired JdbcTemplate jdbc) {
+        jdbc.execute("CREATE EXTENSION IF NOT EXISTS idempotency SCHEMA public");
+        jdbc.execute("CREATE SCHEMA " + SCHEMA + " CREATE TABLE payment (id bigserial, amount integer)");
+    }
+
+    private ResponseEntity<String> post(String path, String key, int amount) {
+        HttpHeaders headers = new HttpHeaders();
+        headers.add("X-Tenant", SCHEMA);
+        headers.add("Content-Type", "application/json");
+        headers.add("Idempotency-Key", key);
+        return client.postForEntity(path, new HttpEntity<>("{\"amount\": " + amount + "}", headers), String.class);
+    }
+
+    private void check(String path, int status) {
+        int before = jdbc.queryForObject("SELECT count(*) FROM payment", Integer.class);
+        ResponseEntity<String> first = post(path, path, 5);
+        ResponseEntity<String> again = post(path, path, 5);
+        assertEquals(status, first.getStatusCode().value());
+        assertEquals(status, again.getStatusCode().value());
+        assertNull(first.getHeaders().getFirst("Idempotent-Replayed"));
+        assertEquals("true", again.getHeaders().getFirst("Idempotent-Replayed"));
+        assertEquals(first.getBody(), again.getBody());
+        assertEquals(422, post(path, path, 6).getStatusCode().value());
+        assertEquals(before + 1, jdbc.queryForObject("SELECT count(*) FROM payment", Integer.class));
+    }
+
+    @Test
+    void aPaymentIsMadeOnce() {
+        check("/payments", 201);
+    }
+
+    @Test
+    void aTransferIsMadeOnce() {
+        check("/transfers", 200);
+    }
+}
