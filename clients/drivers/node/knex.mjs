@@ -30,6 +30,11 @@ await report('knex', {
   sql: tag(db),
   transaction: (work) => db.transaction((trx) => work(tag(trx))),
   async more(tries) {
+    const state = (operator) => async (key) =>
+      (await db.raw(`SELECT outcome, state ${operator} 'charge' AS has FROM idem_begin(?, scope => 'tried')`, [key])).rows[0].outcome
+        === 'execute' ? 'works' : 'something else';
+    await tries.add('operators', "`state ? 'charge'`", state('?'));
+    await tries.add('operators', "`state \\\\? 'charge'` in a string", state('\\?'));
     await tries.add('token', '`db` instead of `trx` inside of the transaction, without a token', (key) => db.transaction(async (trx) => {
       await tag(trx)`SELECT outcome FROM idem_begin(${key}, scope => 'tried')`;
       return db.raw("SELECT idem_complete(?, 201, scope => 'tried')", [key]).then(() => 'works');

@@ -1,5 +1,5 @@
 // kysely, on node-postgres.
-import { Kysely, PostgresDialect, sql } from 'kysely';
+import { CamelCasePlugin, Kysely, PostgresDialect, sql } from 'kysely';
 import pg from 'pg';
 import installed from './node_modules/kysely/package.json' with { type: 'json' };
 import { report, version } from './driver.mjs';
@@ -30,5 +30,12 @@ await report('kysely', {
   pay,
   sql: tag(db),
   transaction: (work) => db.transaction().execute((trx) => work(tag(trx))),
+  async more(tries) {
+    const names = async (key, on) =>
+      Object.keys((await sql`SELECT status_code, body FROM idem_begin(${key}, scope => 'tried')`.execute(on)).rows[0]).map((name) => `\`${name}\``).join(', ');
+    const camel = db.withPlugin(new CamelCasePlugin());
+    await tries.add('plugins', '`status_code, body` with `CamelCasePlugin`', (key) => names(key, camel));
+    await tries.add('plugins', 'the same, run on `db.withoutPlugins()`', (key) => names(key, camel.withoutPlugins()));
+  },
   end: () => db.destroy(),
 });

@@ -29,6 +29,11 @@ await report('prisma', {
   sql: (...statement) => prisma.$queryRaw(...statement),
   transaction: (work) => prisma.$transaction((tx) => work((...statement) => tx.$queryRaw(...statement))),
   async more(tries) {
+    await tries.add('error', '`error.code`', async (key, sql) => {
+      await sql`SELECT outcome FROM idem_begin(${key}, scope => 'tried', lease => '1 minute')`;
+      const error = await sql`SELECT idem_complete(${key}, 201, scope => 'tried', token => 1)`.then(() => undefined, (e) => e);
+      return `\`${error?.code}\``;
+    });
     await tries.add('token', '`JSON.stringify(claim)`', async (key, sql) => {
       const [claim] = await sql`SELECT token FROM idem_begin(${key}, scope => 'tried', lease => '1 minute')`;
       return JSON.stringify(claim);
