@@ -169,6 +169,8 @@ async function commonTries(tries) {
   await tries.request('`{}::jsonb` with an array', '[1,2]', beginJsonb([1, 2]));
   await tries.request('`{}::jsonb` with a `Buffer`', json, beginJsonb(Buffer.from(json)));
 
+  await tries.request('`{}::jsonb` with `JSON.stringify(undefined)`', json, beginJsonb(JSON.stringify(undefined)));
+
   const complete = (value) => (key, token, sql) => sql`SELECT idem_complete(${key}, 201, ${value}, scope => 'tried', token => ${token})`;
   const completeBytea = (value) => (key, token, sql) => sql`SELECT idem_complete(${key}, 201, ${value}::bytea, scope => 'tried', token => ${token})`;
   const completeJsonb = (value) => (key, token, sql) => sql`SELECT idem_complete(${key}, 201, ${value}::jsonb, scope => 'tried', token => ${token})`;
@@ -204,6 +206,11 @@ async function commonTries(tries) {
   };
   await tries.add('token', '`{}` as it arrived', token((t) => t));
   await tries.add('token', '`{}` with `Number(token)`', token(Number));
+
+  await tries.add('record', '`SELECT idem_begin(...) AS claim`', async (key, sql) => {
+    const [{ claim }] = await sql`SELECT idem_begin(${key}, scope => 'tried') AS claim`;
+    return `a \`${typeOf(claim)}\``;
+  });
 
   await tries.add('autocommit', '`idem_begin`, then `idem_complete` without a token, each by itself', async (key, sql) => {
     await sql`SELECT outcome FROM idem_begin(${key}, scope => 'tried')`;

@@ -149,6 +149,7 @@ class Jdbc implements Driver {
         }));
         tries.request("`CAST(? AS jsonb)` with `setBytes`", json,
             begin("request => CAST(? AS jsonb)", s -> s.setBytes(2, json.getBytes(StandardCharsets.UTF_8))));
+        tries.request("`CAST(? AS jsonb)` with `setString(null)`", json, begin("request => CAST(? AS jsonb)", s -> s.setString(2, null)));
 
         tries.lease("`? * interval '1 ms'` with `setLong(30000)`", begin("lease => ? * interval '1 ms'", s -> s.setLong(2, 30000)));
         tries.lease("`CAST(? AS interval)` with `setString(\"30 s\")`", begin("lease => CAST(? AS interval)", s -> s.setString(2, "30 s")));
@@ -207,6 +208,8 @@ class Jdbc implements Driver {
                 return "%s, and `wasNull()` is %s".formatted(claim.getLong("token"), claim.wasNull());
             }
         });
+        tries.add("record", "`SELECT idem_begin(...)`", key ->
+            "a `" + Main.typeOf(run(connection, "SELECT idem_begin(?, scope => 'tried')", key, s -> {}).get("idem_begin").getClass()) + "`");
         tries.add("times", "`getObject(\"lease_until\", OffsetDateTime.class)`", key -> {
             tries.claim(key);
             try (PreparedStatement get = connection.prepareStatement("SELECT * FROM idem_get(?, 'tried')")) {

@@ -137,6 +137,8 @@ class R2dbc implements Driver {
         tries.request("`$2` with a `String`", json, begin("request => $2", s -> s.bind("$2", json)));
         tries.request("`$2::jsonb` with a `byte[]`", json,
             begin("request => $2::jsonb", s -> s.bind("$2", json.getBytes(StandardCharsets.UTF_8))));
+        tries.request("`$2::jsonb` with `bindNull(\"$2\", String.class)`", json,
+            begin("request => $2::jsonb", s -> s.bindNull("$2", String.class)));
         tries.request("`$2::jsonb` with a `Map`", json, begin("request => $2::jsonb", s -> s.bind("$2", Map.of("amount", 5))));
 
         tries.lease("`$2 * interval '1 ms'` with `30000L`", begin("lease => $2 * interval '1 ms'", s -> s.bind("$2", 30000L)));
@@ -186,6 +188,8 @@ class R2dbc implements Driver {
             run("SELECT idem_complete($1, 201, scope => 'tried', token => $2)", key, s -> s.bind("$2", token));
             return "works";
         });
+        tries.add("record", "`SELECT idem_begin(...)`", key ->
+            "a `" + Main.typeOf(run("SELECT idem_begin($1, scope => 'tried')", key, s -> s).get("idem_begin").getClass()) + "`");
         tries.add("error", "`e.getSqlState()` for a token of somebody else", key -> {
             tries.claim(key);
             try {
