@@ -1,6 +1,8 @@
 // What is asked of every driver of Node.js, and how it is told.
 import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
+import { fileURLToPath } from 'node:url';
 import pg from 'pg';
 
 const COLUMNS = ['outcome', 'key', 'scope', 'principal', 'token', 'attempt', 'status', 'status_code', 'headers', 'body',
@@ -25,6 +27,7 @@ export async function report(name, driver) {
   await checkPay(driver.pay);
   const tries = new Tries(driver);
   await commonTries(tries);
+  await tries.add('pool', 'an idle connection of the pool is lost', () => outlives(name));
   await driver.more?.(tries);
   console.log(JSON.stringify({ driver: `node/${name}`, version: driver.version, columns: await columns(driver.sql), tries: tries.rows }));
   await admin.end();
@@ -33,6 +36,12 @@ export async function report(name, driver) {
 
 /** The statement that counts is none of them. */
 export const prepared = (n) => `${n} prepared ${n === 1 ? 'statement stays' : 'statements stay'} in the session`;
+
+/** What becomes of a process when an idle connection of its pool is lost. */
+export function outlives(name) {
+  const { stdout } = spawnSync(process.execPath, [fileURLToPath(new URL('lost.mjs', import.meta.url)), name], { encoding: 'utf8', timeout: 60_000 });
+  return /works$|the next statement fails$/.exec(stdout)?.[0] ?? 'the process ends';
+}
 
 export const version = (name, installed) => `${name} ${installed.version}`;
 
