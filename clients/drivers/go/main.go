@@ -109,7 +109,7 @@ func (d *driver) token(extend func(token any) (bool, error)) {
 func (d *driver) autocommit(write string) {
 	d.value("SELECT outcome FROM idem_begin('autocommit')")
 	_, err := d.rows("SELECT idem_complete('autocommit', 200)")
-	gives := fmt.Sprintf("%s, and the claim is left `%v`", d.code(err), d.value("SELECT status FROM idem_get('autocommit')"))
+	gives := fmt.Sprintf("%s, and the key stays `%v`", d.code(err), d.value("SELECT status FROM idem_get('autocommit')"))
 	d.Tries = append(d.Tries, try{"autocommit", write, gives})
 }
 
@@ -119,7 +119,11 @@ func (d *driver) prepared(call func() error) {
 		check(call())
 	}
 	count := d.value("SELECT count(*) FROM pg_prepared_statements WHERE position('ten' || ' times' IN statement) > 0")
-	d.Tries = append(d.Tries, try{"prepared", "the same statement ten times", fmt.Sprintf("%v prepared", count)})
+	left := fmt.Sprintf("%v prepared statements stay in the session", count)
+	if count == int64(1) {
+		left = "1 prepared statement stays in the session"
+	}
+	d.Tries = append(d.Tries, try{"prepared", "the same statement ten times", left})
 }
 
 // A client of the pooler, that claims in a scope of its own and returns the scope that it was told.
@@ -172,9 +176,9 @@ func leaseOf(sql string) string {
 // Of a body that came back: as it was sent, or what has become of it.
 func shown(stored []byte) string {
 	if string(stored) == path {
-		return "stored as sent"
+		return "works"
 	}
-	return fmt.Sprintf("`%s` is stored", stored)
+	return fmt.Sprintf("the body is `%s`", stored)
 }
 
 // The code that the page shows does what it says.

@@ -132,7 +132,7 @@ func tryPgx() *driver {
 		d.attempt("lease", write, func() (string, error) {
 			var seconds int
 			err := rolledBack(conn, &seconds, statement{leaseOf(sql), values})
-			return fmt.Sprintf("%d s", seconds), err
+			return fmt.Sprintf("%d seconds", seconds), err
 		})
 	}
 
@@ -178,7 +178,7 @@ func tryPgx() *driver {
 		_, err := conn.Exec(ctx, "SELECT idem_extend('token', $1)", 1)
 		refused := (*pgconn.PgError)(nil)
 		errors.As(err, &refused)
-		return refused.Code, nil
+		return "`" + refused.Code + "`", nil
 	})
 	d.prepared(func() error {
 		_, err := conn.Exec(ctx, "SELECT outcome FROM idem_begin($1) -- ten times", "prepared")

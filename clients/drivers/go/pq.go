@@ -148,7 +148,7 @@ func tryPq() *driver {
 		d.attempt("lease", write, func() (string, error) {
 			var seconds int
 			err := rolledBack(db, &seconds, statement{leaseOf(sql), values})
-			return fmt.Sprintf("%d s", seconds), err
+			return fmt.Sprintf("%d seconds", seconds), err
 		})
 	}
 
@@ -197,7 +197,7 @@ func tryPq() *driver {
 		_, err := db.Exec("SELECT idem_extend('token', $1)", 1)
 		refused := (*pq.Error)(nil)
 		errors.As(err, &refused)
-		return string(refused.Code), nil
+		return "`" + string(refused.Code) + "`", nil
 	})
 	d.prepared(func() error {
 		_, err := db.Exec("SELECT outcome FROM idem_begin($1) -- ten times", "prepared")

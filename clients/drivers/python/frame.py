@@ -76,14 +76,14 @@ class Driver:
         except Exception as error:
             code = self.failures(error)
         ((status,),) = [row.values() for row in self.rows("SELECT status FROM idem_get('autocommit')")]
-        self.tries.append({"about": "autocommit", "write": write, "gives": f"{code}, and the claim is left `{status}`"})
+        self.tries.append({"about": "autocommit", "write": write, "gives": f"{code}, and the key stays `{status}`"})
 
     def error(self, write, call, code):
         def work():
             try:
                 call()
             except Exception as error:
-                return code(error)
+                return f"`{code(error)}`"
 
         self.attempt("error", write, work)
 
@@ -92,7 +92,7 @@ class Driver:
         for _ in range(10):
             call()
         ((count,),) = [row.values() for row in self.rows("SELECT count(*) FROM pg_prepared_statements WHERE position('ten' || ' times' IN statement) > 0")]
-        self.tries.append({"about": "prepared", "write": write, "gives": f"{count} prepared"})
+        self.tries.append({"about": "prepared", "write": write, "gives": prepared(count)})
 
     def pooled(self, write, connect):
         """Through a pooler in transaction mode; the other client takes the server connection that was used last."""
@@ -136,6 +136,10 @@ def type_of(value):
     return name
 
 
+def prepared(count):
+    return f"{count} prepared statement{' stays' if count == 1 else 's stay'} in the session"
+
+
 def failure(error):
     """The SQLSTATE, under whichever name; else the error's class."""
     for one in (error, getattr(error, "orig", None), error.__cause__):
@@ -148,7 +152,7 @@ def failure(error):
 def shown(stored):
     """Of a body that came back: as it was sent, or what has become of it."""
     stored = bytes(stored)
-    return "stored as sent" if stored == PATH.encode() else f"`{stored.decode()}` is stored"
+    return "works" if stored == PATH.encode() else f"the body is `{stored.decode()}`"
 
 
 def check_pay(pay, tenant="acme"):

@@ -51,7 +51,7 @@ def tries(driver, conn, wait):
         return wait(rolled_back(("SELECT idem_begin('k')",), complete, ("SELECT body FROM idem_get('k')",)))
 
     def lease(sql, value):
-        return f"{wait(rolled_back((driver.lease(sql), value)))} s"
+        return f"{wait(rolled_back((driver.lease(sql), value)))} seconds"
 
     def with_codec(value):
         """Which JSON the server takes it for, where a codec has been set."""

@@ -89,7 +89,7 @@ def tries(driver):
         return rolled_back(("SELECT idem_begin('k')",), complete, ("SELECT body FROM idem_get('k')",))
 
     def lease(sql, value):
-        return f"{rolled_back((driver.lease(sql), value))} s"
+        return f"{rolled_back((driver.lease(sql), value))} seconds"
 
     def asked(status):
         """What a view's own claim has become, when the request is over."""

@@ -49,7 +49,7 @@ def tries(driver, conn, auto):
             return conn.execute("SELECT body FROM idem_get('k')").fetchone()[0]
 
     def lease(sql, value):
-        return f"{one(driver.lease(sql), value)} s"
+        return f"{one(driver.lease(sql), value)} seconds"
 
     attempt = driver.attempt
     attempt("key", "`%s` with a `str`", lambda: begun("%s", "k"))

@@ -57,7 +57,7 @@ def tries(driver, conn, auto):
         return rolled_back(("SELECT idem_begin('k')",), complete, ("SELECT body FROM idem_get('k')",))
 
     def lease(sql, value):
-        return f"{rolled_back((driver.lease(sql), value))} s"
+        return f"{rolled_back((driver.lease(sql), value))} seconds"
 
     body = completed("%s", PATH.encode())
     attempt = driver.attempt

@@ -54,7 +54,7 @@ def tries(driver, conn, auto):
         return rolled_back(("SELECT idem_begin('k')", {}), complete, ("SELECT body FROM idem_get('k')", {}))
 
     def lease(sql, value):
-        return f"{rolled_back((driver.lease(sql), {'l': value}))} s"
+        return f"{rolled_back((driver.lease(sql), {'l': value}))} seconds"
 
     def typed(value):
         """Which JSON the server takes it for."""

@@ -114,7 +114,7 @@ impl<'a> Driver<'a> {
         self.value("SELECT outcome FROM idem_begin('autocommit')");
         let error = (self.rows)("SELECT idem_complete('autocommit', 200)").err().unwrap();
         let status = self.value("SELECT status FROM idem_get('autocommit')");
-        self.note("autocommit", write, &format!("{}, and the claim is left `{status}`", (self.code)(&error)));
+        self.note("autocommit", write, &format!("{}, and the key stays `{status}`", (self.code)(&error)));
     }
 
     /// How many prepared statements the session has of one that names itself so.
@@ -122,7 +122,9 @@ impl<'a> Driver<'a> {
         (0..10).for_each(|_| call());
         let count = self
             .value("SELECT count(*) FROM pg_prepared_statements WHERE position('ten' || ' times' IN statement) > 0");
-        self.note("prepared", "the same statement ten times", &format!("{count} prepared"));
+        let verb = if count == "1" { " stays" } else { "s stay" };
+        let left = format!("{count} prepared statement{verb} in the session");
+        self.note("prepared", "the same statement ten times", &left);
     }
 
     /// Through a pooler in transaction mode; the other client takes the server connection that was used last.
@@ -176,9 +178,9 @@ pub fn lease_of(sql: &str) -> String {
 /// Of a body that came back: as it was sent, or what has become of it.
 pub fn shown(stored: &[u8]) -> String {
     if stored == PATH.as_bytes() {
-        return "stored as sent".to_owned();
+        return String::new();
     }
-    format!("`{}` is stored", String::from_utf8_lossy(stored))
+    format!("the body is `{}`", String::from_utf8_lossy(stored))
 }
 
 /// What a handler sends.

@@ -90,7 +90,8 @@ impl Session<'_> {
             for sql in before {
                 tx.execute(*sql).await?;
             }
-            let mut row = sqlx::query(sql).bind(value).fetch_one(&mut *tx).await?;
+            // Prepared anew: a statement of the cache has the types of the first values.
+            let mut row = sqlx::query(sql).bind(value).persistent(false).fetch_one(&mut *tx).await?;
             for sql in after {
                 row = tx.fetch_one(*sql).await?;
             }
@@ -114,7 +115,7 @@ impl Session<'_> {
     }
 
     fn lease(&self, sql: &str, value: impl Bound) -> Outcome<String> {
-        Ok(format!("{} s", self.rolled_back(&[], &lease_of(sql), value, &[])?.get::<i32, _>(0)))
+        Ok(format!("{} seconds", self.rolled_back(&[], &lease_of(sql), value, &[])?.get::<i32, _>(0)))
     }
 }
 
@@ -124,6 +125,11 @@ fn tries(driver: &mut Driver, session: &Session) {
     let text = || r#"{"a": 1}"#.to_owned();
     driver.attempt("key", "`$1` with a `&str`", || s.begun("$1", "k"));
     driver.attempt("key", "`$1` with a `Uuid`", || s.begun("$1", Uuid::new_v4()));
+    driver.attempt("key", "`$1` with a `Uuid`, the same text having been run with a `&str`", || {
+        let begin = || sqlx::query_scalar("SELECT outcome FROM idem_begin($1)");
+        let _: String = wait.block_on(begin().bind("text").fetch_one(&s.pool))?;
+        Ok(wait.block_on(begin().bind(Uuid::from_u128(0xff)).fetch_one(&s.pool))?)
+    });
     driver.attempt("request", "`$2` with a `&str` of JSON", || s.begun("'k', $1", text()));
     driver.attempt("request", "`$2::jsonb` with a `&str` of JSON", || s.begun("'k', $1::jsonb", text()));
     driver.attempt("request", "`$2` with a `serde_json::Value`", || s.begun("'k', $1", json!({"a": 1})));
@@ -182,7 +188,7 @@ fn tries(driver: &mut Driver, session: &Session) {
     driver.attempt("error", "`error.as_database_error()` and its `code()`", || {
         let extend = sqlx::query("SELECT idem_extend('token', $1)").bind(1_i64);
         let error = wait.block_on(extend.fetch_one(&s.pool)).err().unwrap();
-        Ok(error.as_database_error().unwrap().code().unwrap().into_owned())
+        Ok(format!("`{}`", error.as_database_error().unwrap().code().unwrap()))
     });
     driver.prepared(|| {
         let begin = sqlx::query("SELECT outcome FROM idem_begin($1) -- ten times").bind("prepared");

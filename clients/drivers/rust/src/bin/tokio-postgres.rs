@@ -113,7 +113,7 @@ impl Session<'_> {
     }
 
     fn lease(&self, sql: &str, value: &(dyn ToSql + Sync)) -> Outcome<String> {
-        Ok(format!("{} s", self.rolled_back(&[(&lease_of(sql), &[value])])?.get::<_, i32>(0)))
+        Ok(format!("{} seconds", self.rolled_back(&[(&lease_of(sql), &[value])])?.get::<_, i32>(0)))
     }
 
     /// Two requests that differ in the last of their digits, parsed and sent.
@@ -186,7 +186,7 @@ fn tries(driver: &mut Driver, session: &Session, runtime: &Runtime) {
     driver.autocommit("begin and complete on a `Client`");
     driver.attempt("error", "`error.code().map(SqlState::code)`", || {
         let error = runtime.block_on(s.client.query_one("SELECT idem_extend('token', $1)", &[&1_i64])).unwrap_err();
-        Ok(error.code().unwrap().code().to_owned())
+        Ok(format!("`{}`", error.code().unwrap().code()))
     });
     driver.prepared(|| {
         runtime
