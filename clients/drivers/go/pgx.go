@@ -51,7 +51,6 @@ func payByPgx(ctx context.Context, conn *pgx.Conn, key, tenant string, amount in
 		return err
 	})
 }
-
 // page: end
 
 func codeOfPgx(err error) string {

@@ -56,7 +56,6 @@ func payByPq(ctx context.Context, db *sql.DB, key, tenant string, amount int) (*
 	}
 	return done, tx.Commit()
 }
-
 // page: end
 
 func codeOfPq(err error) string {
