@@ -51,6 +51,7 @@ func payByPgx(ctx context.Context, conn *pgx.Conn, key, tenant string, amount in
 		return err
 	})
 }
+
 // page: end
 
 func codeOfPgx(err error) string {

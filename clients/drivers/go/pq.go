@@ -56,6 +56,7 @@ func payByPq(ctx context.Context, db *sql.DB, key, tenant string, amount int) (*
 	}
 	return done, tx.Commit()
 }
+
 // page: end
 
 func codeOfPq(err error) string {
