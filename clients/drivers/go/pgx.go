@@ -89,7 +89,7 @@ func tryPgx() *driver {
 		return pgx.CollectRows(rows, pgx.RowToMap)
 	}
 	d.lookAtColumns()
-	checkPay(func(key, tenant string, amount int) (*answer, error) { return payByPgx(ctx, conn, key, tenant, amount) })
+	d.checkPay(func(key, tenant string, amount int) (*answer, error) { return payByPgx(ctx, conn, key, tenant, amount) })
 
 	type statement struct {
 		sql    string
