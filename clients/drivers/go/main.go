@@ -182,7 +182,7 @@ func shown(stored []byte) string {
 }
 
 // The code that the page shows does what it says.
-func checkPay(pay func(key, tenant string, amount int) (*answer, error)) {
+func (d *driver) checkPay(pay func(key, tenant string, amount int) (*answer, error)) {
 	first, err := pay("pay-1", "acme", 100)
 	check(err)
 	again, err := pay("pay-1", "acme", 100)
@@ -192,6 +192,9 @@ func checkPay(pay func(key, tenant string, amount int) (*answer, error)) {
 	if first.status != 201 || !bytes.Contains(first.body, []byte(`"id"`)) || again.status != 201 ||
 		!bytes.Equal(first.body, again.body) || other.status != 422 || !bytes.Contains(other.body, []byte("mismatch")) {
 		panic(fmt.Sprintf("%+v, %+v, %+v", first, again, other))
+	}
+	if d.value("SELECT count(*) FROM payment") != int64(1) {
+		panic("not one payment")
 	}
 }
 

@@ -51,6 +51,7 @@ func payByPgx(ctx context.Context, conn *pgx.Conn, key, tenant string, amount in
 		return err
 	})
 }
+
 // page: end
 
 func codeOfPgx(err error) string {
@@ -88,7 +89,7 @@ func tryPgx() *driver {
 		return pgx.CollectRows(rows, pgx.RowToMap)
 	}
 	d.lookAtColumns()
-	checkPay(func(key, tenant string, amount int) (*answer, error) { return payByPgx(ctx, conn, key, tenant, amount) })
+	d.checkPay(func(key, tenant string, amount int) (*answer, error) { return payByPgx(ctx, conn, key, tenant, amount) })
 
 	type statement struct {
 		sql    string

@@ -56,6 +56,7 @@ func payByPq(ctx context.Context, db *sql.DB, key, tenant string, amount int) (*
 	}
 	return done, tx.Commit()
 }
+
 // page: end
 
 func codeOfPq(err error) string {
@@ -106,7 +107,7 @@ func tryPq() *driver {
 		return dictionaries(rows)
 	}
 	d.lookAtColumns()
-	checkPay(func(key, tenant string, amount int) (*answer, error) { return payByPq(ctx, db, key, tenant, amount) })
+	d.checkPay(func(key, tenant string, amount int) (*answer, error) { return payByPq(ctx, db, key, tenant, amount) })
 
 	type statement struct {
 		sql    string

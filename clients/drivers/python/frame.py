@@ -46,6 +46,16 @@ class Driver:
                 self.seen.setdefault(name, type_of(value))
         return row
 
+    def check_pay(self, pay):
+        """The code that the page shows does what it says."""
+        first = pay("pay-1", "acme", 100)
+        again = pay("pay-1", "acme", 100)
+        other = pay("pay-1", "acme", 200)
+        assert first[0] == 201 and json.loads(bytes(first[2]))["id"] > 0, first
+        assert again[0] == 201 and bytes(again[2]) == bytes(first[2]), again
+        assert other[0] == 422 and b"mismatch" in bytes(other[2]), other
+        assert [row["amount"] for row in self.rows("SELECT amount FROM payment")] == [100], "not one payment"
+
     def attempt(self, about, write, work):
         """What `work` returns is what came of it; nothing means that it works; or it raises."""
         try:
@@ -153,16 +163,6 @@ def shown(stored):
     """Of a body that came back: as it was sent, or what has become of it."""
     stored = bytes(stored)
     return "works" if stored == PATH.encode() else f"the body is `{stored.decode()}`"
-
-
-def check_pay(pay, tenant="acme"):
-    """The code that the page shows does what it says."""
-    first = pay(f"pay-{tenant}", tenant, 100)
-    again = pay(f"pay-{tenant}", tenant, 100)
-    other = pay(f"pay-{tenant}", tenant, 200)
-    assert first[0] == 201 and json.loads(bytes(first[2]))["id"] > 0, first
-    assert again[0] == 201 and bytes(again[2]) == bytes(first[2]), again
-    assert other[0] == 422 and b"mismatch" in bytes(other[2]), other
 
 
 def pooler():

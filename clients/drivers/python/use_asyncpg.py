@@ -5,7 +5,7 @@ import uuid
 
 import asyncpg
 
-from frame import PATH, Driver, check_pay, failure, pooler, shown
+from frame import PATH, Driver, failure, pooler, shown
 
 # page: transaction
 BEGIN = """
@@ -124,7 +124,7 @@ def main():
         conn = runner.run(asyncpg.connect())
         driver = Driver("asyncpg", f"asyncpg {asyncpg.__version__}", lambda sql: runner.run(conn.fetch(sql)), failed)
         driver.columns()
-        check_pay(lambda *arguments: runner.run(pay(*arguments)))
+        driver.check_pay(lambda *arguments: runner.run(pay(*arguments)))
         tries(driver, conn, runner.run)
         driver.print()
         runner.run(conn.close())

@@ -10,7 +10,7 @@ from django.http import HttpResponse, JsonResponse
 from django.test import RequestFactory
 from django.urls import path
 
-from frame import PATH, Driver, check_pay, failure, pooler, shown
+from frame import PATH, Driver, failure, pooler, shown
 
 SERVER = {
     "ENGINE": "django.db.backends.postgresql",
@@ -150,7 +150,7 @@ def answered(*arguments):
 def main():
     driver = Driver("django", f"Django {django.__version__}", dictionaries, failure)
     driver.columns()
-    check_pay(answered)
+    driver.check_pay(answered)
     tries(driver)
     driver.print()
 

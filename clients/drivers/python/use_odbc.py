@@ -6,7 +6,7 @@ from contextlib import closing
 
 import pyodbc
 
-from frame import PATH, Driver, check_pay, pooler, shown
+from frame import PATH, Driver, pooler, shown
 
 # Debian's name for it, or its file.
 DRIVER = os.environ.get("PSQLODBC", "PostgreSQL Unicode")
@@ -143,7 +143,7 @@ def main():
         version = f"psqlODBC {conn.getinfo(pyodbc.SQL_DRIVER_VER).split('.')[0]} and pyodbc {pyodbc.version}"
         driver = Driver("odbc", version, lambda sql: run(auto, sql), failed)
         driver.columns()
-        check_pay(pay)
+        driver.check_pay(pay)
         tries(driver, conn, auto)
         driver.print()
 

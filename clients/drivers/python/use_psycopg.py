@@ -6,7 +6,7 @@ import psycopg
 from psycopg.rows import dict_row
 from psycopg.types.json import Json, Jsonb
 
-from frame import PATH, Driver, check_pay, failure, pooler, shown
+from frame import PATH, Driver, failure, pooler, shown
 
 # page: transaction
 BEGIN = """
@@ -101,7 +101,7 @@ def main():
 
         driver = Driver("psycopg", f"psycopg {psycopg.__version__}", rows, failure)
         driver.columns()
-        check_pay(pay)
+        driver.check_pay(pay)
         tries(driver, conn, auto.execute)
         driver.print()
 

@@ -6,7 +6,7 @@ from contextlib import closing
 import psycopg2
 from psycopg2.extras import Json, RealDictCursor
 
-from frame import PATH, Driver, check_pay, failure, pooler, shown
+from frame import PATH, Driver, failure, pooler, shown
 
 # page: transaction
 BEGIN = """
@@ -108,7 +108,7 @@ def main():
         version = psycopg2.__version__.split()[0]
         driver = Driver("psycopg2", f"psycopg2 {version}", lambda sql: run(auto, sql), failure)
         driver.columns()
-        check_pay(pay)
+        driver.check_pay(pay)
         tries(driver, conn, auto)
         driver.print()
 

@@ -8,7 +8,7 @@ from sqlalchemy import bindparam, create_engine, text
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import create_async_engine
 
-from frame import PATH, Driver, check_pay, failure, pooler, shown
+from frame import PATH, Driver, failure, pooler, shown
 
 engine = create_engine("postgresql+psycopg://")
 
@@ -151,7 +151,7 @@ def main():
 
         driver = Driver("sqlalchemy", f"SQLAlchemy {sqlalchemy.__version__}", rows, failure)
         driver.columns()
-        check_pay(pay)
+        driver.check_pay(pay)
         tries(driver, conn, auto)
         driver.print()
 

@@ -92,6 +92,17 @@ impl<'a> Driver<'a> {
         self.tries.push(json!({"about": about, "write": write, "gives": gives}));
     }
 
+    /// The code that the page shows does what it says.
+    pub fn check_pay(&self, mut pay: impl FnMut(&str, &str, i32) -> Outcome<Answer>) {
+        let first = pay("pay-1", "acme", 100).unwrap();
+        let again = pay("pay-1", "acme", 100).unwrap();
+        let other = pay("pay-1", "acme", 200).unwrap();
+        assert!(first.status == 201 && first.body.starts_with(b"{\"id\":"), "{first:?}");
+        assert!(again.status == 201 && again.body == first.body && again.headers == first.headers, "{again:?}");
+        assert!(other.status == 422 && String::from_utf8_lossy(&other.body).contains("mismatch"), "{other:?}");
+        assert_eq!(self.value("SELECT count(*) FROM payment"), "1");
+    }
+
     /// An empty text says that it works.
     pub fn attempt(&mut self, about: &str, write: &str, work: impl FnOnce() -> Outcome<String>) {
         let gives = match work() {
@@ -189,16 +200,6 @@ pub struct Answer {
     pub status: i32,
     pub headers: serde_json::Value,
     pub body: Vec<u8>,
-}
-
-/// The code that the page shows does what it says.
-pub fn check_pay(mut pay: impl FnMut(&str, &str, i32) -> Outcome<Answer>) {
-    let first = pay("pay-1", "acme", 100).unwrap();
-    let again = pay("pay-1", "acme", 100).unwrap();
-    let other = pay("pay-1", "acme", 200).unwrap();
-    assert!(first.status == 201 && first.body.starts_with(b"{\"id\":"), "{first:?}");
-    assert!(again.status == 201 && again.body == first.body && again.headers == first.headers, "{again:?}");
-    assert!(other.status == 422 && String::from_utf8_lossy(&other.body).contains("mismatch"), "{other:?}");
 }
 
 pub fn port() -> String {

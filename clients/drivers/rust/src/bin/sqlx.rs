@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use idempotency_drivers::{
-    Answer, BoxError, Cell, Driver, Outcome, PATH, Pooled, check_pay, lease_of, pooler_port, port, shown, variable,
+    Answer, BoxError, Cell, Driver, Outcome, PATH, Pooled, lease_of, pooler_port, port, shown, variable,
 };
 use serde_json::{Value, json, value::RawValue};
 use sqlx::{
@@ -242,7 +242,7 @@ fn main() {
         Ok((0..row.len()).filter_map(|index| cell(&row, index)).collect())
     });
     driver.look_at_columns();
-    check_pay(|key, tenant, amount| Ok(runtime.block_on(pay(&session.pool, key, tenant, amount))?));
+    driver.check_pay(|key, tenant, amount| Ok(runtime.block_on(pay(&session.pool, key, tenant, amount))?));
     tries(&mut driver, &session);
     driver.print();
     runtime.block_on(session.pool.close());

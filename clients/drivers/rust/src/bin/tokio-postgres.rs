@@ -1,5 +1,5 @@
 use idempotency_drivers::{
-    Answer, BoxError, Cell, Driver, Outcome, PATH, Pooled, check_pay, lease_of, pooler_port, port, shown, variable,
+    Answer, BoxError, Cell, Driver, Outcome, PATH, Pooled, lease_of, pooler_port, port, shown, variable,
 };
 use serde_json::{Value, json, value::RawValue};
 use time::OffsetDateTime;
@@ -248,7 +248,7 @@ fn main() {
     });
     driver.look_at_columns();
     let mut client = runtime.block_on(connect(&port()));
-    check_pay(|key, tenant, amount| Ok(runtime.block_on(pay(&mut client, key, tenant, amount))?));
+    driver.check_pay(|key, tenant, amount| Ok(runtime.block_on(pay(&mut client, key, tenant, amount))?));
     tries(&mut driver, &session, &runtime);
     driver.print();
 }
