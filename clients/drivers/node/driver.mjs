@@ -92,6 +92,9 @@ function typeOf(value) {
 
 // ---- what is passed ----
 
+/** Where `pooled` listens. */
+export const pooler = { host: '127.0.0.1', port: Number(process.env.POOLER_PORT) };
+
 class Tries {
   rows = [];
   #keys = 0;
@@ -115,6 +118,40 @@ class Tries {
     const code = at(error, this.driver.sqlstate);
     if (/^[0-9A-Z]{5}$/.test(code ?? '')) return code;
     return error.code ? `\`${error.name}\`, \`${error.code}\`` : `\`${error.name}\``;
+  }
+
+  /**
+   * Through a pooler in transaction mode; the other client takes the server's connection that was used last.
+   * `connect` gives a client: `run` for BEGIN and COMMIT, `claim(scope)`, and `end`.
+   */
+  pooled(write, connect) {
+    return this.add('pooler', `behind a pooler in transaction mode${write && `, ${write}`}`, async () => {
+      const clients = { mine: await connect(), yours: await connect() };
+      const begin = async (scope) => {
+        await clients[scope].run('BEGIN');
+        const claimed = await clients[scope].claim(scope);
+        if (claimed !== scope) throw new AnotherStatement(`${claimed} was claimed for ${scope}`);
+      };
+      try {
+        for (let i = 0; i < 10; i += 1) {
+          for (const scope of ['mine', 'yours']) {
+            await begin(scope);
+            await clients[scope].run('COMMIT');
+          }
+          await begin('yours');
+          await begin('mine');
+          await clients.mine.run('COMMIT');
+          await clients.yours.run('COMMIT');
+        }
+        return 'works';
+      } catch (error) {
+        if (error instanceof AnotherStatement) return `silently another's statement: ${error.message}`;
+        throw error;
+      } finally {
+        await clients.mine.end();
+        await clients.yours.end();
+      }
+    });
   }
 
   /** `run` begins a claim with a request: what arrived at the server. */
@@ -156,6 +193,8 @@ class Tries {
     });
   }
 }
+
+class AnotherStatement extends Error {}
 
 const at = (value, path) => path.split(/\W+/).slice(1).reduce((inner, name) => inner?.[name], value);
 

@@ -1,7 +1,7 @@
 // node-postgres.
 import pg from 'pg';
 import installed from 'pg/package.json' with { type: 'json' };
-import { outlives, prepared, report, version } from './driver.mjs';
+import { outlives, pooler, prepared, report, version } from './driver.mjs';
 
 const pool = new pg.Pool();
 
@@ -52,6 +52,19 @@ await report('pg', {
     }
   },
   async more(tries) {
+    const behind = (name) => async () => {
+      const client = new pg.Client(pooler);
+      await client.connect();
+      return {
+        run: (text) => client.query(text),
+        claim: async (scope) => (await client.query({
+          name: name && `begin ${scope}`, text: `SELECT scope FROM idem_begin($1, scope => '${scope}')`, values: ['key'],
+        })).rows[0].scope,
+        end: () => client.end(),
+      };
+    };
+    await tries.pooled('', behind(false));
+    await tries.pooled('with a `name` for the query', behind(true));
     await tries.add('pool', "the same, with `pool.on('error', log)`", () => outlives('pg with a listener'));
     await tries.add('prepared', 'the same, with a `name` for the query', async () => {
       const client = await pool.connect();

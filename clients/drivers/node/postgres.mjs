@@ -1,7 +1,7 @@
 // postgres.js.
 import postgres from 'postgres';
 import installed from './node_modules/postgres/package.json' with { type: 'json' };
-import { prepared, report, version } from './driver.mjs';
+import { pooler, prepared, report, version } from './driver.mjs';
 
 const sql = postgres({ database: process.env.PGDATABASE, onnotice: () => {} });
 
@@ -27,6 +27,18 @@ await report('postgres', {
   sql: async (...statement) => [...await sql(...statement)],
   transaction: (work) => sql.begin((tx) => work(async (...statement) => [...await tx(...statement)])),
   async more(tries) {
+    const behind = (options) => async () => {
+      const other = postgres({ ...pooler, database: process.env.PGDATABASE, max: 1, ...options });
+      const one = await other.reserve();
+      return {
+        run: (text) => one.unsafe(text),
+        claim: async (scope) => (await (scope === 'mine' ? one`SELECT scope FROM idem_begin(${'key'}, scope => 'mine')`
+          : one`SELECT scope FROM idem_begin(${'key'}, scope => 'yours')`))[0].scope,
+        end: () => other.end({ timeout: 0 }),
+      };
+    };
+    await tries.pooled('', behind({}));
+    await tries.pooled('`prepare: false`', behind({ prepare: false }));
     const text = '{"amount": 5}';
     await tries.request('`{}::text::jsonb` with `JSON.stringify(object)`', text, (key) =>
       sql`SELECT outcome FROM idem_begin(${key}, request => ${text}::text::jsonb, scope => 'tried')`);

@@ -268,6 +268,39 @@ class Jdbc implements Driver {
             other.setPrepareThreshold(0);
             return tenTimes(other);
         });
+        tries.pooled("", pooler(5));
+        tries.pooled(", `prepareThreshold=0`", pooler(0));
+    }
+
+    private static Tries.Connect pooler(int threshold) {
+        PGSimpleDataSource pooler = Main.database();
+        pooler.setServerNames(new String[] {"127.0.0.1"});
+        pooler.setPortNumbers(new int[] {Tries.poolerPort()});
+        pooler.setPrepareThreshold(threshold);
+        return () -> {
+            Connection client = pooler.getConnection();
+            return new Tries.Pooled() {
+                @Override
+                public void begin() throws SQLException {
+                    client.setAutoCommit(false);
+                }
+
+                @Override
+                public Object claim(String scope) throws SQLException {
+                    return run(client, "SELECT scope FROM idem_begin(?, scope => '" + scope + "')", "key", s -> {}).get("scope");
+                }
+
+                @Override
+                public void commit() throws SQLException {
+                    client.commit();
+                }
+
+                @Override
+                public void close() throws SQLException {
+                    client.close();
+                }
+            };
+        };
     }
 
     private static String tenTimes(DataSource source) throws SQLException {

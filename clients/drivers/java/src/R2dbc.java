@@ -226,6 +226,37 @@ class R2dbc implements Driver {
         tries.add("prepared", "the same statement ten times", key -> tenTimes(factory, "named"));
         tries.add("prepared", "the same, with `preparedStatementCacheQueries(0)`", key ->
             tenTimes(new PostgresqlConnectionFactory(configuration().preparedStatementCacheQueries(0).build()), "unnamed"));
+        tries.pooled("", pooler(-1));
+        tries.pooled(", `preparedStatementCacheQueries(0)`", pooler(0));
+    }
+
+    private static Tries.Connect pooler(int queries) {
+        ConnectionFactory pooler = new PostgresqlConnectionFactory(
+            configuration().host("127.0.0.1").port(Tries.poolerPort()).preparedStatementCacheQueries(queries).build());
+        return () -> {
+            Connection client = Mono.from(pooler.create()).block();
+            return new Tries.Pooled() {
+                @Override
+                public void begin() {
+                    Mono.from(client.beginTransaction()).block();
+                }
+
+                @Override
+                public Object claim(String scope) {
+                    return run(client, "SELECT scope FROM idem_begin($1, scope => '" + scope + "')", "key", s -> s).block().get("scope");
+                }
+
+                @Override
+                public void commit() {
+                    Mono.from(client.commitTransaction()).block();
+                }
+
+                @Override
+                public void close() {
+                    Mono.from(client.close()).block();
+                }
+            };
+        };
     }
 
     private static String tenTimes(ConnectionFactory factory, String key) {

@@ -94,6 +94,57 @@ class Tries {
         });
     }
 
+    /** A client of the pooler, which does one of these in a transaction. */
+    interface Pooled extends AutoCloseable {
+        void begin() throws Exception;
+
+        /** The scope of what was claimed. */
+        Object claim(String scope) throws Exception;
+
+        void commit() throws Exception;
+    }
+
+    interface Connect {
+        Pooled connect() throws Exception;
+    }
+
+    /** Through a pooler in transaction mode; the other client takes the server's connection that was used last. */
+    void pooled(String write, Connect pooler) throws Exception {
+        add("pooler", "behind a pooler in transaction mode" + write, key -> {
+            try (Pooled mine = pooler.connect(); Pooled yours = pooler.connect()) {
+                for (int i = 0; i < 10; i++) {
+                    claim(mine, "mine");
+                    mine.commit();
+                    claim(yours, "yours");
+                    yours.commit();
+                    claim(yours, "yours");
+                    claim(mine, "mine");
+                    mine.commit();
+                    yours.commit();
+                }
+                return "works";
+            } catch (AnotherStatement e) {
+                return "silently another's statement: " + e.getMessage();
+            }
+        });
+    }
+
+    private static void claim(Pooled client, String scope) throws Exception {
+        client.begin();
+        Object claimed = client.claim(scope);
+        if (!scope.equals(claimed)) throw new AnotherStatement(claimed + " was claimed for " + scope);
+    }
+
+    static class AnotherStatement extends Exception {
+        AnotherStatement(String message) {
+            super(message);
+        }
+    }
+
+    static int poolerPort() {
+        return Integer.parseInt(System.getenv("POOLER_PORT"));
+    }
+
     /** Nobody but a connection like this one is in the way of its token. */
     long claim(String key) throws SQLException {
         return Long.parseLong(look("SELECT token FROM idem_begin(?, scope => 'tried', lease => '1 minute')", key));
