@@ -4,7 +4,7 @@
 
 # shellcheck disable=SC2034 # for script/test
 GROUPS_IN_ORDER=(checks build core model fuzz regress isolation tap client regress-sql isolation-sql
-    tap-sql client-sql scale scale-sql docs examples recipes demo chaos private)
+    tap-sql client-sql scale scale-sql docs examples demo chaos private)
 GROUPS_ON_REQUEST=(clients upgrade failover)
 # Those that need no more than the module does.
 GROUPS_OF_MODULE=(checks build regress isolation upgrade)
@@ -309,17 +309,6 @@ group_examples() {
         "$ROOT/test/examples/run" || status=$?
     ((status == 0)) || show_tail 60 "$WORK/examples/server.log"
     stop_cluster examples
-    return "$status"
-}
-
-# The recipes of docs/recipes.md that are programs.
-group_recipes() {
-    ensure_installed
-    start_test_cluster recipes
-    local status=0
-    "$ROOT/test/examples/run_recipes" || status=$?
-    ((status == 0)) || show_tail 60 "$WORK/recipes/server.log"
-    stop_cluster recipes
     return "$status"
 }
 
