@@ -147,6 +147,21 @@ func tryPgx() *driver {
 	begunOn(exec, "request", "`$2::jsonb` with a `string` of JSON, `QueryExecModeExec`", "'k', $1::jsonb", text)
 	begunOn(exec, "request", "`$2::jsonb` with a `map`, `QueryExecModeExec`", "'k', $1::jsonb", object)
 	begunOn(exec, "request", "`$2::jsonb` with `[]byte` of JSON, `QueryExecModeExec`", "'k', $1::jsonb", []byte(text))
+	// Two requests that differ in the last of their digits.
+	longNumbers := func(write string, parse func(text string) any) {
+		d.attempt("request", write, func() (outcome string, err error) {
+			const begin = "SELECT outcome FROM idem_begin('k', $1)"
+			first, second := parse(`{"a": 100000000000000000000000001}`), parse(`{"a": 100000000000000000000000002}`)
+			err = rolledBack(conn, &outcome, statement{begin, []any{first}}, statement{"SELECT idem_complete('k', 201)", nil},
+				statement{begin, []any{second}})
+			return "`" + outcome + "` for the other number", err
+		})
+	}
+	longNumbers("numbers of 27 digits, decoded into `any`", func(text string) (object any) {
+		check(json.Unmarshal([]byte(text), &object))
+		return
+	})
+	longNumbers("numbers of 27 digits in a `json.RawMessage`", func(text string) any { return json.RawMessage(text) })
 	completed("body", "`$3::bytea` with `[]byte`", "$1::bytea", []byte(path))
 	completed("body", "`$3` with `[]byte`", "$1", []byte(path))
 	completed("body", "`$3` with `[]byte{0}`", "$1", []byte{0})

@@ -1,4 +1,5 @@
 import datetime
+import glob
 import json
 import os
 import uuid
@@ -8,8 +9,8 @@ import pyodbc
 
 from frame import PATH, Driver, pooler, shown
 
-# Debian's name for it, or its file.
-DRIVER = os.environ.get("PSQLODBC", "PostgreSQL Unicode")
+# Its file, which needs no registration. Python's package brings a driver manager of its own.
+DRIVER = os.environ.get("PSQLODBC") or next(iter(glob.glob("/usr/lib/*/odbc/psqlodbcw.so")))
 
 pyodbc.pooling = False
 

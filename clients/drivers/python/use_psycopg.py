@@ -51,6 +51,14 @@ def tries(driver, conn, auto):
     def lease(sql, value):
         return f"{one(driver.lease(sql), value)} seconds"
 
+    def other_payload(request):
+        """What the second of two different requests is told."""
+        begin = "SELECT outcome FROM idem_begin('k', %s)"
+        with conn.transaction(force_rollback=True):
+            conn.execute(begin, [request])
+            conn.execute("SELECT idem_complete('k', 201)")
+            return f"`{conn.execute(begin, [Jsonb({'a': 2})]).fetchone()[0]}` for another payload"
+
     attempt = driver.attempt
     attempt("key", "`%s` with a `str`", lambda: begun("%s", "k"))
     attempt("key", "`%s` with a `uuid.UUID`", lambda: begun("%s", uuid.uuid4()))
@@ -62,6 +70,8 @@ def tries(driver, conn, auto):
     attempt("request", "`%s` with a `list`", lambda: begun("'k', %s", ["a"]))
     attempt("request", "`%s` with `bytes`", lambda: begun("'k', %s", b'{"a": 1}'))
     attempt("request", "`%s::jsonb` with `bytes`", lambda: begun("'k', %s::jsonb", b'{"a": 1}'))
+    attempt("request", "`%s` with `None`", lambda: other_payload(None))
+    attempt("request", "`%s` with `Jsonb(None)`", lambda: other_payload(Jsonb(None)))
     attempt("body", "`%s` with `bytes`", lambda: shown(completed("%s", PATH.encode())))
     attempt("body", "`%s` with a `str`", lambda: shown(completed("%s", PATH)))
     attempt("body", "`%s::bytea` with a `str`", lambda: shown(completed("%s::bytea", PATH)))
