@@ -218,6 +218,18 @@ async function commonTries(tries) {
   await tries.request('`{}::jsonb` with a `Buffer`', json, beginJsonb(Buffer.from(json)));
 
   await tries.request('`{}::jsonb` with `JSON.stringify(undefined)`', json, beginJsonb(JSON.stringify(undefined)));
+  // A number of 27 digits, and the next.
+  const numbers = ['{"n": 123456789012345678901234567}', '{"n": 123456789012345678901234568}'];
+  const other = (convert) => async (key, sql) => {
+    const claims = numbers.map((text) => () =>
+      sql`SELECT outcome, token FROM idem_begin(${key}, request => ${convert(text)}::text::jsonb, scope => 'tried')`);
+    const [{ token }] = await claims[0]();
+    await sql`SELECT idem_complete(${key}, 201, scope => 'tried', token => ${token})`;
+    const [{ outcome }] = await claims[1]();
+    return `\`${outcome}\` for the other number`;
+  };
+  await tries.add('request', 'numbers of 27 digits that have been through `JSON.parse`', other((text) => JSON.stringify(JSON.parse(text))));
+  await tries.add('request', 'numbers of 27 digits in the text of the body as it came', other((text) => text));
 
   const complete = (value) => (key, token, sql) => sql`SELECT idem_complete(${key}, 201, ${value}, scope => 'tried', token => ${token})`;
   const completeBytea = (value) => (key, token, sql) => sql`SELECT idem_complete(${key}, 201, ${value}::bytea, scope => 'tried', token => ${token})`;
