@@ -112,8 +112,8 @@ TYPED_TEST(Routes, hidden_error_is_no_success_with_a_claim_or_without) {
     options.scope = "test";
     options.principal = [](const Request&) { return std::string("me"); };
     options.missing_key = MissingKey::Pass;
-    const auto route = Idempotent<TypeParam>(this->pool).transactional(
-        options, [this](auto& tx, const Exchange&) {
+    const auto route =
+        Idempotent<TypeParam>(this->pool).transactional(options, [this](auto& tx, const Exchange&) {
             ++this->runs;
             try {
                 TypeParam::run(tx, "SELECT 1/0", {});
