@@ -323,33 +323,52 @@ group_clients() {
     ensure_installed
     copy_clients
     start_clients_cluster
-    local needs language missing status=0
+    local needs language missing CONFORMING='' CONFORMANCE='' status=0
     for needs in "$BUILD"/languages/clients/*/needs; do
         language=$(basename "$(dirname "$needs")")
         [[ " ${LANGUAGES:-$language} " == *" $language "* ]] || continue
         if missing=$("$needs"); then
             test_client "$language" || status=1
+            end_conformance || status=1
+            begin_conformance "$language"
             PG_BINDIR=$PG_BINDIR "$BUILD/languages/clients/drivers/check" "$language" || status=1
         else
             say "left out: $language. It needs ${missing:-what clients/$language/needs does not say}"
             check "$language: left out, for it needs ${missing:-something}" true
         fi
     done
+    end_conformance || status=1
     ((status == 0)) || show_tail 60 "$WORK/clients/server.log"
     stop_cluster clients
     return "$status"
 }
 
+# The suite mostly waits: that of one language runs while the next one compiles, in a database of its
+# own, and is shown when it has ended.
+begin_conformance() {
+    CONFORMING=$1
+    "$BUILD/languages/clients/conformance/run" --servers "$1" >"$WORK/conformance-$1" 2>&1 &
+    CONFORMANCE=$!
+}
+
+end_conformance() {
+    local status=0
+    [[ -n $CONFORMING ]] || return 0
+    wait "$CONFORMANCE" || status=$?
+    cat "$WORK/conformance-$CONFORMING"
+    CONFORMING=''
+    return "$status"
+}
+
 # test_client LANGUAGE
 test_client() {
-    local language=$1 status=0 failed=$CHECKS_FAILED
+    local language=$1 failed=$CHECKS_FAILED
     create_database "client_$language"
     check "$language: its statements are those of clients/README.md" \
         "$BUILD/languages/clients/conformance/check_statements" "$language"
     check "$language: the package's own tests" \
         timeout --kill-after=10 900 "$BUILD/languages/clients/$language/test"
-    "$BUILD/languages/clients/conformance/run" --servers "$language" || status=1
-    ((status == 0 && CHECKS_FAILED == failed))
+    ((CHECKS_FAILED == failed))
 }
 
 # The sources, beside what was made of them the last time: a language's tools put that next to them.
