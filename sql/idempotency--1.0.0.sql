@@ -751,6 +751,13 @@ CREATE FUNCTION @extschema@.idem_policy_drop(scope_pattern text) RETURNS boolean
 COMMENT ON FUNCTION @extschema@.idem_policy_drop(text) IS 'drop a policy; false if there is none';
 REVOKE ALL ON FUNCTION @extschema@.idem_policy_drop(text) FROM PUBLIC;
 
+CREATE FUNCTION @extschema@.idem_policy(scope text DEFAULT '')
+    RETURNS TABLE (option text, value text, source text, origin text)
+    LANGUAGE c STABLE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_policy';
+COMMENT ON FUNCTION @extschema@.idem_policy(text)
+    IS 'what is in force for a scope, and who says so: policy, setting or default';
+REVOKE ALL ON FUNCTION @extschema@.idem_policy(text) FROM PUBLIC;
+
 CREATE FUNCTION @extschema@.idem_stats_reset() RETURNS void
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_stats_reset';
 COMMENT ON FUNCTION @extschema@.idem_stats_reset() IS 'set the counters of this database to zero';
