@@ -753,7 +753,7 @@ REVOKE ALL ON FUNCTION @extschema@.idem_policy_drop(text) FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_policy(scope text DEFAULT '')
     RETURNS TABLE (option text, value text, source text, origin text)
-    LANGUAGE c STABLE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_policy';
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_policy';
 COMMENT ON FUNCTION @extschema@.idem_policy(text)
     IS 'what is in force for a scope, and who says so: policy, setting or default';
 REVOKE ALL ON FUNCTION @extschema@.idem_policy(text) FROM PUBLIC;

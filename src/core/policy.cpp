@@ -27,7 +27,10 @@ int place_of_word(std::string_view word, std::string_view words) noexcept {
 }
 
 std::string_view word_at(std::int64_t place, std::string_view words) noexcept {
-    for (; place > 0; --place) words.remove_prefix(std::min(words.size(), words.find(',') + 2));
+    for (; place > 0; --place) {
+        const std::size_t comma = words.find(',');
+        words.remove_prefix(comma == words.npos ? words.size() : comma + 2);
+    }
     return words.substr(0, words.find(','));
 }
 

@@ -182,7 +182,7 @@ inline constexpr SpansInOrder kSpansInOrder[] = {
 // Of the words that are separated by ", ", which one this is; -1: none.
 int place_of_word(std::string_view word, std::string_view words) noexcept;
 
-// The word at a place, which there is.
+// The word at a place; empty: there is none.
 std::string_view word_at(std::int64_t place, std::string_view words) noexcept;
 
 // ---- memory: how long keys are remembered, and have been ----
