@@ -119,6 +119,46 @@ bool lock_and_find(const store::Identity& id, store::Record* record) {
     }
 }
 
+// The lock's own partition of the lock table is looked at, as whoever builds an index concurrently
+// looks for whom to wait for. Its count of those who ask has the one who was given it as well.
+KeyHolder holder_of_lock(const store::Identity& id) {
+    LOCKTAG tag = lock_tag(id);
+    const VirtualTransactionId* holders = GetLockConflicts(&tag, ExclusiveLock, nullptr);
+    KeyHolder holder{};
+    if (!VirtualTransactionIdIsValid(*holders)) return holder;
+    holder.exists = true;
+    if (VirtualTransactionIdIsRecoveredPreparedXact(*holders))
+        holder.prepared = holders->localTransactionId;
+    else
+        holder.pid = pg::pid_of(*holders);
+    holder.waiting = Max(LockWaiterCount(&tag) - 1, 0);
+    return holder;
+}
+
+// A process of none of the server's backends has an id of 0: that of a prepared transaction, and on
+// a standby that of any.
+KeyHolder holder_of_row(TransactionId writer) {
+    KeyHolder holder{};
+    TransactionId top = SubTransGetTopmostTransaction(writer);
+    holder.exists = true;
+    holder.pid = BackendXidGetPid(top);
+    if (holder.pid == 0 && !RecoveryInProgress()) holder.prepared = top;
+    return holder;
+}
+
+KeyHolder this_transaction() {
+    KeyHolder holder{};
+    holder.exists = true;
+    holder.is_own = true;
+    holder.pid = MyProcPid;
+    return holder;
+}
+
+std::optional<bool> session_lives(const store::Record& record) {
+    if (record.backend_pid == 0 || RecoveryInProgress()) return std::nullopt;
+    return backend_lives(record.backend_pid, record.backend_start);
+}
+
 Patience patience_for(std::int64_t wait) {
     std::int64_t now = pg::monotonic_micros();
     return {now, wait == kForEver ? kForEver : now + wait, 0, kFirstPause, false};
