@@ -93,6 +93,15 @@ std::int64_t or_past(TimestampTz time) {
     return time == pg::kNoTime ? 0 : time;
 }
 
+// A prepared transaction keeps the number that it had in its session, which may be in another one
+// by now; only after a restart has it none but its transaction id.
+TransactionId prepared_as(const VirtualTransactionId& transaction) {
+    if (VirtualTransactionIdIsRecoveredPreparedXact(transaction))
+        return transaction.localTransactionId;
+    bool more;
+    return TwoPhaseGetXidByVirtualXID(transaction, &more);
+}
+
 }  // namespace
 
 bool try_lock(const store::Identity& id) {
@@ -127,10 +136,8 @@ KeyHolder holder_of_lock(const store::Identity& id) {
     KeyHolder holder{};
     if (!VirtualTransactionIdIsValid(*holders)) return holder;
     holder.exists = true;
-    if (VirtualTransactionIdIsRecoveredPreparedXact(*holders))
-        holder.prepared = holders->localTransactionId;
-    else
-        holder.pid = pg::pid_of(*holders);
+    holder.prepared = prepared_as(*holders);
+    if (!TransactionIdIsValid(holder.prepared)) holder.pid = pg::pid_of(*holders);
     holder.waiting = Max(LockWaiterCount(&tag) - 1, 0);
     return holder;
 }

@@ -173,15 +173,17 @@ inline LocalTransactionId transaction_number() {
 #endif
 }
 
-// From 17 a virtual transaction names its process by the place in the array of processes. 0: it has
-// ended.
+// From 17 a virtual transaction names its process by the place in the array of processes. 0: that
+// process is not running it, for it has ended or is prepared.
 inline int pid_of(const VirtualTransactionId& transaction) {
 #if PG_VERSION_NUM >= 170000
     const PGPROC* process = ProcNumberGetProc(transaction.procNumber);
+    bool runs = process != nullptr && process->vxid.lxid == transaction.localTransactionId;
 #else
     const PGPROC* process = BackendIdGetProc(transaction.backendId);
+    bool runs = process != nullptr && process->lxid == transaction.localTransactionId;
 #endif
-    return process == nullptr ? 0 : process->pid;
+    return runs ? process->pid : 0;
 }
 
 // From 17 an extension can name what it waits for.
