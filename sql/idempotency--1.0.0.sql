@@ -458,6 +458,29 @@ CREATE TYPE @extschema@.idem_response AS (
 );
 COMMENT ON TYPE @extschema@.idem_response IS 'a response, as an operation of idem_execute may return it';
 
+CREATE TYPE @extschema@.idem_explanation AS (
+    outcome      text,
+    reason       text,
+    why          text,
+    next         text,
+    execution    text,
+    key          text,
+    scope        text,
+    principal    text,
+    retry_after  double precision,
+    retry_at     timestamptz,
+    record       jsonb,
+    lease        jsonb,
+    holder       jsonb,
+    request      jsonb,
+    policy       jsonb,
+    notes        text[],
+    is_standby   boolean,
+    explained_at timestamptz,
+    node         text
+);
+COMMENT ON TYPE @extschema@.idem_explanation IS 'the answer of idem_explain';
+
 ----------------------------------------------------------------------------------------------------
 -- The protocol. What decides is volatile, unsafe to run in parallel, and dear: a call may record a key,
 -- so the planner is to try every other condition first.
@@ -710,6 +733,23 @@ COMMENT ON FUNCTION @extschema@.idem_resolve(text, text, text, text, integer, te
     IS 'decide a record that waits for its holder or for an operator: release, complete or fail';
 REVOKE ALL ON FUNCTION @extschema@.idem_resolve(text, text, text, text, integer, text, jsonb, text) FROM PUBLIC;
 
+CREATE FUNCTION @extschema@.idem_explain(
+    key text,
+    request jsonb DEFAULT NULL,
+    scope text DEFAULT '',
+    principal text DEFAULT '',
+    fingerprint bytea DEFAULT NULL,
+    ttl interval DEFAULT NULL,
+    lease interval DEFAULT NULL,
+    wait interval DEFAULT NULL,
+    first_sent timestamptz DEFAULT NULL,
+    show_values boolean DEFAULT false
+) RETURNS @extschema@.idem_explanation
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_explain';
+COMMENT ON FUNCTION @extschema@.idem_explain(text, jsonb, text, text, bytea, interval, interval, interval, timestamptz, boolean)
+    IS 'what idem_begin would answer now, and why; changes nothing, works on a standby';
+REVOKE ALL ON FUNCTION @extschema@.idem_explain(text, jsonb, text, text, bytea, interval, interval, interval, timestamptz, boolean) FROM PUBLIC;
+
 CREATE FUNCTION @extschema@.idem_forget(
     key text,
     scope text DEFAULT '',
@@ -755,6 +795,13 @@ CREATE FUNCTION @extschema@.idem_policy_drop(scope_pattern text) RETURNS boolean
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_policy_drop';
 COMMENT ON FUNCTION @extschema@.idem_policy_drop(text) IS 'drop a policy; false if there is none';
 REVOKE ALL ON FUNCTION @extschema@.idem_policy_drop(text) FROM PUBLIC;
+
+CREATE FUNCTION @extschema@.idem_policy(scope text DEFAULT '')
+    RETURNS TABLE (option text, value text, source text, origin text)
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_policy';
+COMMENT ON FUNCTION @extschema@.idem_policy(text)
+    IS 'what is in force for a scope, and who says so: policy, setting or default';
+REVOKE ALL ON FUNCTION @extschema@.idem_policy(text) FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_stats_reset() RETURNS void
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_stats_reset';

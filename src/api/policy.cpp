@@ -1,4 +1,4 @@
-// idem_policy_set, idem_policy_drop, and the trigger that tells other backends.
+// idem_policy_set, idem_policy_drop, idem_policy, and the trigger that tells other backends.
 
 #include "core/key.hpp"
 
@@ -6,6 +6,7 @@
 #include "claim/fingerprint.hpp"
 #include "config/policy.hpp"
 #include "config/policy_change.hpp"
+#include "config/policy_in_force.hpp"
 #include "pg/boundary.hpp"
 
 namespace idem::api {
@@ -131,6 +132,25 @@ Datum drop(FunctionCallInfo fcinfo) {
     PG_RETURN_BOOL(config::drop_policy(required_text(fcinfo, 0, "scope_pattern")));
 }
 
+// idem_policy(scope): option, value, source, origin
+Datum in_force(FunctionCallInfo fcinfo) {
+    text* scope = label(fcinfo, 0, "scope");
+    InitMaterializedSRF(fcinfo, 0);
+    auto* result = reinterpret_cast<ReturnSetInfo*>(fcinfo->resultinfo);
+    config::PolicyInForce policy = config::policy_in_force(pg::bytes_of(scope), {});
+    for (const config::OptionInForce& row : policy.options) {
+        const char* fields[] = {row.option, row.value, config::word_of(row.source), row.origin};
+        Datum values[std::size(fields)] = {};
+        bool nulls[std::size(fields)];
+        for (std::size_t i = 0; i < std::size(fields); i++) {
+            nulls[i] = fields[i] == nullptr;
+            if (!nulls[i]) values[i] = CStringGetTextDatum(fields[i]);
+        }
+        tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+    }
+    return 0;
+}
+
 // Trigger on idempotency.policy, for each row.
 Datum changed(FunctionCallInfo fcinfo) {
     check_is_trigger(fcinfo);
@@ -144,4 +164,5 @@ Datum changed(FunctionCallInfo fcinfo) {
 
 IDEM_FUNCTION(idem_operator_policy_set, idem::api::set);
 IDEM_FUNCTION(idem_operator_policy_drop, idem::api::drop);
+IDEM_FUNCTION(idem_operator_policy, idem::api::in_force);
 IDEM_FUNCTION(idem_policy_changed, idem::api::changed);

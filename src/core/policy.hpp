@@ -62,8 +62,9 @@ struct PolicyColumn {
     // Puts the value into its member of Policy: microseconds, a number, 0 or 1, the place of a
     // word. nullptr: it has none.
     void (*put)(Policy* policy, std::int64_t value) noexcept = nullptr;
-    SpanRange range{};       // of a Span
-    std::int64_t least = 0;  // of a Number
+    std::int64_t (*get)(const Policy& policy) noexcept = nullptr;  // the same back
+    SpanRange range{};                                             // of a Span
+    std::int64_t least = 0;                                        // of a Number
     std::int64_t most = 0;
     const char* words = nullptr;                        // of a Word, in the order of its type
     bool (*fits)(std::string_view) noexcept = nullptr;  // of each element of a List
@@ -76,29 +77,34 @@ void put_member(Policy* policy, std::int64_t value) noexcept {
 }
 
 template <auto Member>
+std::int64_t get_member(const Policy& policy) noexcept {
+    return static_cast<std::int64_t>(policy.*Member);
+}
+
+template <auto Member>
 constexpr PolicyColumn span_option(const char* name, SpanRange range) noexcept {
-    return {name, OptionType::Span, put_member<Member>, range};
+    return {name, OptionType::Span, put_member<Member>, get_member<Member>, range};
 }
 
 template <auto Member>
 constexpr PolicyColumn number_option(const char* name, std::int64_t least,
                                      std::int64_t most) noexcept {
-    return {name, OptionType::Number, put_member<Member>, {}, least, most};
+    return {name, OptionType::Number, put_member<Member>, get_member<Member>, {}, least, most};
 }
 
 template <auto Member>
 constexpr PolicyColumn flag_option(const char* name) noexcept {
-    return {name, OptionType::Flag, put_member<Member>};
+    return {name, OptionType::Flag, put_member<Member>, get_member<Member>};
 }
 
 template <auto Member>
 constexpr PolicyColumn word_option(const char* name, const char* words) noexcept {
-    return {name, OptionType::Word, put_member<Member>, {}, 0, 0, words};
+    return {name, OptionType::Word, put_member<Member>, get_member<Member>, {}, 0, 0, words};
 }
 
 constexpr PolicyColumn list_option(const char* name, bool (*fits)(std::string_view) noexcept,
                                    Complaint complaint) noexcept {
-    return {name, OptionType::List, nullptr, {}, 0, 0, nullptr, fits, complaint};
+    return {name, OptionType::List, nullptr, nullptr, {}, 0, 0, nullptr, fits, complaint};
 }
 
 // Those up to "since" are the options: the arguments of idem_policy_set, in this order. Each may be
@@ -130,7 +136,7 @@ inline constexpr PolicyColumn kPolicyColumns[] = {
     {"allowed_role", OptionType::Role},
     // What is known of the time before the row became what it is.
     {"since", OptionType::Moment},
-    {"memory_before", OptionType::Span, nullptr, kRetentionRange},
+    {"memory_before", OptionType::Span, nullptr, nullptr, kRetentionRange},
     {"dropped", OptionType::Flag},
 };
 
@@ -175,6 +181,9 @@ inline constexpr SpansInOrder kSpansInOrder[] = {
 
 // Of the words that are separated by ", ", which one this is; -1: none.
 int place_of_word(std::string_view word, std::string_view words) noexcept;
+
+// The word at a place; empty: there is none.
+std::string_view word_at(std::int64_t place, std::string_view words) noexcept;
 
 // ---- memory: how long keys are remembered, and have been ----
 
