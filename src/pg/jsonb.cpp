@@ -106,6 +106,14 @@ void add_member(JsonbObject* object, std::string_view name, std::int64_t number)
     add_member(object, &key, &value);
 }
 
+void add_flag(JsonbObject* object, std::string_view name, bool flag) {
+    JsonbValue key = string_value(name);
+    JsonbValue value{};
+    value.type = jbvBool;
+    value.val.boolean = flag;
+    add_member(object, &key, &value);
+}
+
 Jsonb* end_object(JsonbObject* object) {
     push_jsonb_value(&object->state, WJB_END_OBJECT, nullptr);
     return JsonbValueToJsonb(object->state.result);

@@ -15,6 +15,7 @@ JsonbObject begin_object();
 void add_member(JsonbObject* object, JsonbValue* name, JsonbValue* value);
 void add_member(JsonbObject* object, std::string_view name, std::string_view text);
 void add_member(JsonbObject* object, std::string_view name, std::int64_t number);
+void add_flag(JsonbObject* object, std::string_view name, bool flag);
 Jsonb* end_object(JsonbObject* object);
 
 // The bytes of a string or of a name. The view lives as long as the jsonb.

@@ -22,6 +22,7 @@
 #include "pg/owner.hpp"
 #include "pg/wait.hpp"
 #include "stats/counters.hpp"
+#include "store/audit.hpp"
 #include "store/record.hpp"
 #include "store/sweep.hpp"
 #include "worker/presence.hpp"
@@ -108,6 +109,14 @@ int batch_size(const Report& report) {
     return Max(config::cleanup_batch_size >> Min(report.failures_before, 20), 1);
 }
 
+// What is left of a batch. DDL on this table goes first as well.
+std::int64_t sweep_audit(std::int64_t limit) {
+    Oid table = pg::find_table(store::kAuditTable);
+    if (!OidIsValid(table) || !ConditionalLockRelationOid(table, RowExclusiveLock)) return 0;
+    if (!SearchSysCacheExists1(RELOID, ObjectIdGetDatum(table))) return 0;
+    return store::sweep_audit(limit);
+}
+
 // One batch, one transaction.
 Visit sweep_batch(Report* report, std::int64_t* total, std::int64_t end) {
     begin_transaction(end);
@@ -117,10 +126,11 @@ Visit sweep_batch(Report* report, std::int64_t* total, std::int64_t end) {
                            GetCurrentTimestamp() - config::cleanup_grace * core::kSecond,
                            batch_size(*report), stats::count_swept};
         store::Swept swept = store::sweep(which);
+        std::int64_t audit = sweep_audit(which.limit - swept.rows);
         end_transaction();
         report->from = swept.last;
-        *total += swept.rows;
-        return swept.rows < which.limit ? Visit::Drained : Visit::More;
+        *total += swept.rows + audit;
+        return swept.rows + audit < which.limit ? Visit::Drained : Visit::More;
     }
     end_transaction();
     return visit;
