@@ -110,6 +110,7 @@ CREATE TABLE idempotency.policy (
     drop_headers         text[],
     final_errors         text[],
     allowed_role         name,
+    keep_history         boolean,
     since                timestamptz,
     memory_before        interval,
     dropped              boolean NOT NULL DEFAULT false,
@@ -203,6 +204,28 @@ COMMENT ON COLUMN idempotency.audit.erased IS 'principal and key were taken out 
 CREATE INDEX audit_decided_at ON idempotency.audit (decided_at);
 
 SELECT pg_catalog.pg_extension_config_dump('idempotency.audit', '');
+
+-- What became of each attempt, where the policy keeps the history. A row is inserted when an attempt
+-- ends, and deleted by age.
+CREATE TABLE idempotency.attempt (
+    scope          text COLLATE pg_catalog."C" NOT NULL,
+    principal      text COLLATE pg_catalog."C" NOT NULL,
+    key            text COLLATE pg_catalog."C" NOT NULL,
+    attempt        integer NOT NULL,
+    holder         text,
+    begun          timestamptz NOT NULL,
+    ended          timestamptz NOT NULL,
+    how            text COLLATE pg_catalog."C" NOT NULL,
+    status_code    integer,
+    error          text,
+    resolved_by    text,
+    retained_until timestamptz NOT NULL
+);
+COMMENT ON TABLE idempotency.attempt IS 'how attempts ended, where the policy has keep_history; read it through idempotency.attempts';
+CREATE INDEX attempt_key ON idempotency.attempt (key, scope, principal);
+CREATE INDEX attempt_retained_until ON idempotency.attempt (retained_until);
+
+SELECT pg_catalog.pg_extension_config_dump('idempotency.attempt', '');
 SELECT pg_catalog.pg_extension_config_dump('idempotency.record', '');
 SELECT pg_catalog.pg_extension_config_dump('idempotency.policy', '');
 
@@ -277,7 +300,7 @@ SELECT idempotency.fit_principals();
 CREATE VIEW idempotency.policies AS
 SELECT scope_pattern, ttl, retention, lease, wait, max_attempts, retry_base, retry_cap, key_required,
        fingerprint_required, store_request, on_lease_expiry, max_body_bytes, on_large_body,
-       exclude_fields, drop_headers, final_errors, allowed_role, since, memory_before,
+       exclude_fields, drop_headers, final_errors, allowed_role, keep_history, since, memory_before,
        CASE WHEN allowed_role IS NOT NULL
             THEN EXISTS (SELECT FROM pg_catalog.pg_roles
                           WHERE rolname OPERATOR(pg_catalog.=) allowed_role)
@@ -304,6 +327,12 @@ CREATE FUNCTION idempotency.claims_here(
 COMMENT ON FUNCTION idempotency.claims_here() IS 'records in progress of this node';
 REVOKE ALL ON FUNCTION idempotency.claims_here() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION idempotency.claims_here() TO pg_monitor;
+
+CREATE VIEW idempotency.attempts AS
+SELECT scope, principal COLLATE pg_catalog."C" AS principal, key, attempt, holder, begun, ended, how,
+       status_code, error, resolved_by, retained_until, idempotency.this_node() AS node
+  FROM idempotency.attempt;
+COMMENT ON VIEW idempotency.attempts IS 'how attempts ended, where the policy has keep_history';
 
 -- Who executes something now. A leased claim is a row; a transactional one is known by its lock
 -- only, for its row is not written yet.
@@ -787,12 +816,13 @@ CREATE FUNCTION @extschema@.idem_policy_set(
     drop_headers text[] DEFAULT NULL,
     final_errors text[] DEFAULT NULL,
     allowed_role regrole DEFAULT NULL,
+    keep_history boolean DEFAULT NULL,
     reason text DEFAULT NULL
 ) RETURNS void
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_policy_set';
-COMMENT ON FUNCTION @extschema@.idem_policy_set(text, interval, interval, interval, interval, integer, interval, interval, boolean, boolean, boolean, text, integer, text, text[], text[], text[], regrole, text)
+COMMENT ON FUNCTION @extschema@.idem_policy_set(text, interval, interval, interval, interval, integer, interval, interval, boolean, boolean, boolean, text, integer, text, text[], text[], text[], regrole, boolean, text)
     IS 'set the whole policy of a scope, or of all scopes that begin alike';
-REVOKE ALL ON FUNCTION @extschema@.idem_policy_set(text, interval, interval, interval, interval, integer, interval, interval, boolean, boolean, boolean, text, integer, text, text[], text[], text[], regrole, text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION @extschema@.idem_policy_set(text, interval, interval, interval, interval, integer, interval, interval, boolean, boolean, boolean, text, integer, text, text[], text[], text[], regrole, boolean, text) FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_policy_drop(scope_pattern text, reason text DEFAULT NULL) RETURNS boolean
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_policy_drop';
@@ -912,3 +942,6 @@ GRANT SELECT (scope, principal, key, status, attempt, status_code, body_omitted,
               held, created_at, claimed_at, finished_at, lease_until, next_attempt_at, expires_at,
               retained_until, operation, resolved_by, node)
     ON idempotency.records TO pg_monitor;
+GRANT SELECT (scope, principal, key, attempt, holder, begun, ended, how, status_code, resolved_by,
+              retained_until, node)
+    ON idempotency.attempts TO pg_monitor;

@@ -8,6 +8,7 @@
 #include "claim/operator.hpp"
 #include "pg/boundary.hpp"
 #include "stats/counters.hpp"
+#include "store/attempt.hpp"
 #include "store/audit.hpp"
 #include "store/sweep.hpp"
 
@@ -92,8 +93,9 @@ Datum cleanup(FunctionCallInfo fcinfo) {
     CleanupEverywhere everywhere{fcinfo, max_rows};
     if (asks_other_nodes()) PG_RETURN_INT64(sum_of_nodes(cleanup_statement, &everywhere));
     store::Sweep which{DT_NOBEGIN, GetCurrentTimestamp(), max_rows, stats::count_swept};
-    std::int64_t records = store::sweep(which).rows;
-    PG_RETURN_INT64(records + store::sweep_audit(max_rows - records));
+    std::int64_t rows = store::sweep(which).rows;
+    rows += store::sweep_attempts(max_rows - rows);
+    PG_RETURN_INT64(rows + store::sweep_audit(max_rows - rows));
 }
 
 // claim_lives(lease_until, backend_pid, backend_start), of a record in progress

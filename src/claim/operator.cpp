@@ -7,6 +7,7 @@
 #include "core/outcome.hpp"
 
 #include "claim/audit.hpp"
+#include "claim/history.hpp"
 #include "claim/locks.hpp"
 #include "claim/token.hpp"
 #include "store/store.hpp"
@@ -75,6 +76,7 @@ void rule(const Ruling& ruling, const config::ScopePolicy& given, store::Record*
     config::ScopePolicy policy = given;
     store::Version unresolved = store::version_of(*record);
     Jsonb* before = state_of(*record);
+    bool attempt_ends = record->status == core::Status::InProgress;
     mark_resolved(ruling.resolution, ruling.error, record);
     keep_as_fresh(policy.values, record);
     keep_if_undecided(policy.values, record);
@@ -82,6 +84,7 @@ void rule(const Ruling& ruling, const config::ScopePolicy& given, store::Record*
     if (ruling.resolution != core::Resolution::Release)
         keep_response(ruling.response, policy, record);
     if (!store::update(*record, unresolved)) store::raise_claim_overtaken();
+    if (attempt_ends) keep_ended_attempt(policy.values, *record);
     Audited audited{};
     audited.action = core::entry_of(ruling.resolution).word;
     audited.id = &record->id;
@@ -94,6 +97,7 @@ void rule(const Ruling& ruling, const config::ScopePolicy& given, store::Record*
 // What an operator forgets, whatever is kept beside the record. False if the record has changed.
 bool remove_for_good(const store::Record& record, const text* reason, bool erase) {
     if (!store::remove(record.id, store::version_of(record))) return false;
+    (void)store::remove_attempts(record.id);
     Audited audited{};
     audited.action = kForget;
     audited.id = &record.id;

@@ -28,6 +28,10 @@ pg::Statement delete_rows = {
     " AND scope OPERATOR(pg_catalog.=) $2 AND principal OPERATOR(pg_catalog.=) $3",
     static_cast<int>(std::size(kKeyTypes)), kKeyTypes, pg::Access::ByIndex, nullptr};
 
+pg::Statement delete_principal = {
+    "DELETE FROM idempotency.attempt WHERE principal OPERATOR(pg_catalog.=) $1", 1, kKeyTypes,
+    pg::Access::Whole, nullptr};
+
 // The value of a column, null where there is none.
 Datum or_null(const void* value, char* null) {
     *null = value == nullptr ? 'n' : ' ';
@@ -86,8 +90,14 @@ std::int64_t remove_attempts(const Identity& id) {
         pg::write_alone(kAttemptTable, &delete_rows, values, nullptr));
 }
 
+std::int64_t remove_attempts_of(const text* principal) {
+    Datum values[] = {PointerGetDatum(principal)};
+    return static_cast<std::int64_t>(
+        pg::write_alone(kAttemptTable, &delete_principal, values, nullptr));
+}
+
 std::int64_t sweep_attempts(std::int64_t limit) {
-    Oid table = pg::our_table(kAttemptTable);
+    Oid table = pg::table_oid(kAttemptTable);
     if (!is_distributed()) return limit <= 0 ? 0 : sweep_table(table, limit);
     Distribution shards = distribution_of(table, "principal", CurrentMemoryContext);
     std::int64_t rows = 0;

@@ -30,6 +30,9 @@ void add_attempt(const Attempt& attempt);
 // Removes those of one key. Returns how many.
 std::int64_t remove_attempts(const Identity& id);
 
+// Removes those of a principal. Reads the whole table. Returns how many.
+std::int64_t remove_attempts_of(const text* principal);
+
 // Removes up to `limit` whose time is over, oldest first, of those that this node has, passing over
 // those that others have locked. Returns how many.
 std::int64_t sweep_attempts(std::int64_t limit);
