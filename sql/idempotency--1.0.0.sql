@@ -206,12 +206,13 @@ CREATE INDEX audit_decided_at ON idempotency.audit (decided_at);
 SELECT pg_catalog.pg_extension_config_dump('idempotency.audit', '');
 
 -- What became of each attempt, where the policy keeps the history. A row is inserted when an attempt
--- ends, and deleted by age.
+-- ends, and deleted by age. A record's numbers of attempts may come again, its tokens do not.
 CREATE TABLE idempotency.attempt (
     scope          text COLLATE pg_catalog."C" NOT NULL,
     principal      text COLLATE pg_catalog."C" NOT NULL,
     key            text COLLATE pg_catalog."C" NOT NULL,
     attempt        integer NOT NULL,
+    token          bigint NOT NULL,
     holder         text,
     begun          timestamptz NOT NULL,
     ended          timestamptz NOT NULL,
@@ -219,10 +220,10 @@ CREATE TABLE idempotency.attempt (
     status_code    integer,
     error          text,
     resolved_by    text,
-    retained_until timestamptz NOT NULL
+    retained_until timestamptz NOT NULL,
+    CONSTRAINT attempt_pkey PRIMARY KEY (key, scope, principal, token)
 );
 COMMENT ON TABLE idempotency.attempt IS 'how attempts ended, where the policy has keep_history; read it through idempotency.attempts';
-CREATE INDEX attempt_key ON idempotency.attempt (key, scope, principal);
 CREATE INDEX attempt_retained_until ON idempotency.attempt (retained_until);
 
 SELECT pg_catalog.pg_extension_config_dump('idempotency.attempt', '');
@@ -290,6 +291,12 @@ SELECT scope, principal COLLATE pg_catalog."C" AS principal, key,
   FROM idempotency.record;
 COMMENT ON VIEW idempotency.records IS 'the records, with statuses as words and without tokens';
 
+CREATE VIEW idempotency.attempts AS
+SELECT scope, principal COLLATE pg_catalog."C" AS principal, key, attempt, holder, begun, ended, how,
+       status_code, error, resolved_by, retained_until, idempotency.this_node() AS node
+  FROM idempotency.attempt;
+COMMENT ON VIEW idempotency.attempts IS 'how attempts ended, where the policy has keep_history';
+
 -- Where Citus is, the table may be distributed beside others, and principals have their collation.
 CREATE FUNCTION idempotency.fit_principals(collation text DEFAULT NULL) RETURNS void
     LANGUAGE c AS 'MODULE_PATHNAME', 'idem_owner_fit_principals';
@@ -327,12 +334,6 @@ CREATE FUNCTION idempotency.claims_here(
 COMMENT ON FUNCTION idempotency.claims_here() IS 'records in progress of this node';
 REVOKE ALL ON FUNCTION idempotency.claims_here() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION idempotency.claims_here() TO pg_monitor;
-
-CREATE VIEW idempotency.attempts AS
-SELECT scope, principal COLLATE pg_catalog."C" AS principal, key, attempt, holder, begun, ended, how,
-       status_code, error, resolved_by, retained_until, idempotency.this_node() AS node
-  FROM idempotency.attempt;
-COMMENT ON VIEW idempotency.attempts IS 'how attempts ended, where the policy has keep_history';
 
 -- Who executes something now. A leased claim is a row; a transactional one is known by its lock
 -- only, for its row is not written yet.

@@ -12,14 +12,16 @@ namespace {
 
 constexpr const char* kWords[] = {"completed", "failed", "retryable", "released", "taken_over"};
 
-constexpr Oid kRowTypes[] = {TEXTOID,        TEXTOID,        TEXTOID, INT4OID, TEXTOID, TIMESTAMPTZOID,
-                             TIMESTAMPTZOID, TEXTOID,        INT4OID, TEXTOID, TEXTOID, TIMESTAMPTZOID};
+constexpr Oid kRowTypes[] = {TEXTOID, TEXTOID,        TEXTOID,        INT4OID, INT8OID,
+                             TEXTOID, TIMESTAMPTZOID, TIMESTAMPTZOID, TEXTOID, INT4OID,
+                             TEXTOID, TEXTOID,        TIMESTAMPTZOID};
 constexpr int kRowValues = static_cast<int>(std::size(kRowTypes));
 
 pg::Statement insert_row = {
-    "INSERT INTO idempotency.attempt (scope, principal, key, attempt, holder, begun, ended, how,"
+    "INSERT INTO idempotency.attempt (scope, principal, key, attempt, token, holder, begun, ended, "
+    "how,"
     " status_code, error, resolved_by, retained_until)"
-    " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
+    " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)",
     kRowValues, kRowTypes, pg::Access::ByIndex, nullptr};
 
 constexpr Oid kKeyTypes[] = {TEXTOID, TEXTOID, TEXTOID};
@@ -52,9 +54,9 @@ std::int64_t sweep_table(Oid table, std::int64_t limit) {
     constexpr Oid kTypes[] = {TIMESTAMPTZOID, INT8OID};
     const char* schema = get_namespace_name(get_rel_namespace(table));
     if (schema == nullptr) return 0;  // it has gone meanwhile
-    pg::Statement statement = {
-        sweep_sql(quote_qualified_identifier(schema, get_rel_name(table))),
-        static_cast<int>(std::size(kTypes)), kTypes, pg::Access::ByIndex, nullptr};
+    pg::Statement statement = {sweep_sql(quote_qualified_identifier(schema, get_rel_name(table))),
+                               static_cast<int>(std::size(kTypes)), kTypes, pg::Access::ByIndex,
+                               nullptr};
     Datum values[] = {TimestampTzGetDatum(GetCurrentTimestamp()), Int64GetDatum(limit)};
     std::uint64_t rows = pg::write_alone(kAttemptTable, &statement, values, nullptr);
     pg::drop_plan(&statement);
@@ -71,23 +73,23 @@ void add_attempt(const Attempt& attempt) {
                       PointerGetDatum(record.id.principal),
                       PointerGetDatum(record.id.key),
                       Int32GetDatum(record.attempt),
-                      or_null(record.holder, &nulls[4]),
+                      Int64GetDatum(record.token),
+                      or_null(record.holder, &nulls[5]),
                       TimestampTzGetDatum(record.claimed_at),
                       TimestampTzGetDatum(attempt.ended),
                       CStringGetTextDatum(kWords[static_cast<int>(attempt.how)]),
                       Int32GetDatum(record.status_code.value_or(0)),
-                      or_null(record.error, &nulls[9]),
-                      or_null(record.resolved_by, &nulls[10]),
+                      or_null(record.error, &nulls[10]),
+                      or_null(record.resolved_by, &nulls[11]),
                       TimestampTzGetDatum(attempt.retained_until)};
-    if (!record.status_code) nulls[8] = 'n';
+    if (!record.status_code) nulls[9] = 'n';
     (void)pg::write_alone(kAttemptTable, &insert_row, values, nulls);
 }
 
 std::int64_t remove_attempts(const Identity& id) {
     Datum values[] = {PointerGetDatum(id.key), PointerGetDatum(id.scope),
                       PointerGetDatum(id.principal)};
-    return static_cast<std::int64_t>(
-        pg::write_alone(kAttemptTable, &delete_rows, values, nullptr));
+    return static_cast<std::int64_t>(pg::write_alone(kAttemptTable, &delete_rows, values, nullptr));
 }
 
 std::int64_t remove_attempts_of(const text* principal) {
