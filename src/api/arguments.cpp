@@ -14,6 +14,7 @@ constexpr std::int32_t kFirstStatusCode = 200;
 constexpr std::int32_t kLastStatusCode = 599;
 // Of scope, principal and key together; a btree tuple has 2704 bytes for them and its own.
 constexpr std::size_t kMaxIdentityBytes = 2600;
+constexpr std::size_t kMaxReasonChars = 1000;
 
 const char* detail_of(core::NameFault fault, const core::Name& name) {
     switch (fault) {
@@ -176,6 +177,20 @@ text* required_name(FunctionCallInfo fcinfo, int arg, const char* name) {
     text* value = required_text(fcinfo, arg, name);
     check_key(value, name);
     return value;
+}
+
+text* reason_or_null(FunctionCallInfo fcinfo, int arg) {
+    text* reason = text_or_null(fcinfo, arg);
+    if (reason == nullptr) return nullptr;
+    core::Name given = pg::name_of(reason);
+    bool too_long = given.chars > kMaxReasonChars;
+    if (!too_long && !core::has_control_character(given.bytes, given.utf8)) return reason;
+    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("invalid reason"),
+                    too_long ? errdetail("It has %zu characters; %zu are allowed.", given.chars,
+                                         kMaxReasonChars)
+                             : errdetail("It contains a control character."),
+                    errhint("Say it in one line.")));
+    pg_unreachable();
 }
 
 bool bool_or(FunctionCallInfo fcinfo, int arg, bool otherwise) {

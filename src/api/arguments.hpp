@@ -41,6 +41,9 @@ void check_span(std::int64_t micros, const char* what, core::SpanRange range);
 
 std::optional<TimestampTz> moment_or_none(FunctionCallInfo fcinfo, int arg, const char* name);
 
+// Why somebody decides; nullptr: not said. Up to 1000 characters in one line.
+text* reason_or_null(FunctionCallInfo fcinfo, int arg);
+
 // The key may be null only where the caller says so.
 store::Identity identity(FunctionCallInfo fcinfo, int key, int scope, int principal);
 store::Identity identity_or_generated_key(FunctionCallInfo fcinfo, int key, int scope,

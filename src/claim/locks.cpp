@@ -234,4 +234,10 @@ core::Known facts_of(const store::Record& record, TimestampTz now) {
     return facts;
 }
 
+core::Status status_now(const store::Record& record) {
+    core::Terms terms{};
+    terms.now = GetCurrentTimestamp();
+    return core::status_at(facts_of(record, terms.now), terms);
+}
+
 }  // namespace idem::claim

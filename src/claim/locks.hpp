@@ -86,4 +86,7 @@ void name_no_backend(store::Record* record);
 // The record as a decision sees it at `now`, but for the request, which is taken to be the same.
 core::Known facts_of(const store::Record& record, TimestampTz now);
 
+// What it is now. No policy of today is asked: what it says will count for whoever begins.
+core::Status status_now(const store::Record& record);
+
 }  // namespace idem::claim

@@ -25,6 +25,7 @@ inline int cleanup_interval = 60;  // 0: no sweeping
 // A batch works for less than a slice of the scheduler's time, so that callers hardly wait for it.
 inline int cleanup_batch_size = 200;
 inline int cleanup_grace = 0;  // seconds after its retention for which a record is kept
+inline int audit_retention = 365 * 24 * 60 * 60;  // seconds; 0: for ever
 inline int log_events = 0;
 inline bool log_keys = false;
 inline int store_setting = static_cast<int>(StoreChoice::Auto);
@@ -85,6 +86,8 @@ inline constexpr Setting kSettings[] = {
      nullptr, PGC_SIGHUP, &cleanup_batch_size, 1, 100000},
     {"idempotency.cleanup_grace", "How long the sweeper keeps a record after its retention.",
      nullptr, PGC_SIGHUP, &cleanup_grace, 0, INT_MAX, GUC_UNIT_S},
+    {"idempotency.audit_retention", "How long decisions are kept in idempotency.audit.",
+     "Zero: for ever.", PGC_SIGHUP, &audit_retention, 0, INT_MAX, GUC_UNIT_S},
     {"idempotency.log_events", "Which decisions are written to the server log.", nullptr, PGC_SUSET,
      &log_events, 0, 0, 0, kNoOption, kLogEventsWords},
     {"idempotency.log_keys", "Whether these lines name the principal and the key.",

@@ -31,6 +31,7 @@ struct Policy {
     bool key_required = false;
     bool fingerprint_required = false;
     bool store_request = false;
+    bool keep_history = false;
     OnLeaseExpiry on_lease_expiry = OnLeaseExpiry::Takeover;
     std::int64_t max_body_bytes = 0;
     OnLargeBody on_large_body = OnLargeBody::Error;
@@ -134,6 +135,7 @@ inline constexpr PolicyColumn kPolicyColumns[] = {
                  "58 and XX, which are nobody's answer.",
                  "List entries such as \"22\" or \"P0002\"."}),
     {"allowed_role", OptionType::Role},
+    flag_option<&Policy::keep_history>("keep_history"),
     // What is known of the time before the row became what it is.
     {"since", OptionType::Moment},
     {"memory_before", OptionType::Span, nullptr, nullptr, kRetentionRange},

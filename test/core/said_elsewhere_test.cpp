@@ -288,6 +288,7 @@ TEST(PolicySet, HasTheOptionsAsArguments) {
         expected.push_back(kPolicyColumns[i].name + std::string(" ") +
                            (is_role ? "regrole" : sql_type(kPolicyColumns[i].type)));
     }
+    expected.push_back("reason text");
     const std::string arguments =
         between(install_script(), "CREATE FUNCTION @extschema@.idem_policy_set(", ") RETURNS");
     EXPECT_EQ(found(arguments, "(\\w+) (\\w+(?:\\[\\])?)(?: DEFAULT NULL)?(?:,|\\s*$)"), expected);
