@@ -110,6 +110,7 @@ CREATE TABLE idempotency.policy (
     drop_headers         text[],
     final_errors         text[],
     allowed_role         name,
+    keep_history         boolean,
     since                timestamptz,
     memory_before        interval,
     dropped              boolean NOT NULL DEFAULT false,
@@ -173,6 +174,59 @@ COMMENT ON TABLE idempotency.journal IS 'what the sweeper last did in this datab
 INSERT INTO idempotency.journal DEFAULT VALUES;
 CREATE UNIQUE INDEX journal_one_row ON idempotency.journal ((true));
 
+-- What operators and the owner have decided. It is written by the functions that decide, in their
+-- transaction, and by nobody else. No record is referred to: a row outlives it.
+CREATE TABLE idempotency.audit (
+    decided_at       timestamptz NOT NULL,
+    action           text COLLATE pg_catalog."C" NOT NULL,
+    scope            text COLLATE pg_catalog."C",
+    principal        text COLLATE pg_catalog."C",
+    key              text COLLATE pg_catalog."C",
+    key_digest       bytea,
+    role             text,
+    before           jsonb,
+    after            jsonb,
+    reason           text,
+    decided_by       text NOT NULL,
+    acting_as        text NOT NULL,
+    application_name text,
+    client_addr      inet,
+    erased           boolean NOT NULL DEFAULT false
+);
+COMMENT ON TABLE idempotency.audit IS 'what was decided, by whom and why; read it through idempotency.decisions';
+COMMENT ON COLUMN idempotency.audit.scope IS 'of the record, or the pattern of the policy';
+COMMENT ON COLUMN idempotency.audit.key_digest IS 'SHA-256 of the key, where idempotency.log_keys was off';
+COMMENT ON COLUMN idempotency.audit.role IS 'that was granted to, or revoked from';
+COMMENT ON COLUMN idempotency.audit.decided_by IS 'the user of the session';
+COMMENT ON COLUMN idempotency.audit.acting_as IS 'the current user';
+COMMENT ON COLUMN idempotency.audit.erased IS 'principal and key were taken out for good';
+-- When a row may go.
+CREATE INDEX audit_decided_at ON idempotency.audit (decided_at);
+
+SELECT pg_catalog.pg_extension_config_dump('idempotency.audit', '');
+
+-- What became of each attempt, where the policy keeps the history. A row is inserted when an attempt
+-- ends, and deleted by age. A record's numbers of attempts may come again, its tokens do not.
+CREATE TABLE idempotency.attempt (
+    scope          text COLLATE pg_catalog."C" NOT NULL,
+    principal      text COLLATE pg_catalog."C" NOT NULL,
+    key            text COLLATE pg_catalog."C" NOT NULL,
+    attempt        integer NOT NULL,
+    token          bigint NOT NULL,
+    holder         text,
+    begun          timestamptz NOT NULL,
+    ended          timestamptz NOT NULL,
+    how            text COLLATE pg_catalog."C" NOT NULL,
+    status_code    integer,
+    error          text,
+    resolved_by    text,
+    retained_until timestamptz NOT NULL,
+    CONSTRAINT attempt_pkey PRIMARY KEY (key, scope, principal, token)
+);
+COMMENT ON TABLE idempotency.attempt IS 'how attempts ended, where the policy has keep_history; read it through idempotency.attempts';
+CREATE INDEX attempt_retained_until ON idempotency.attempt (retained_until);
+
+SELECT pg_catalog.pg_extension_config_dump('idempotency.attempt', '');
 SELECT pg_catalog.pg_extension_config_dump('idempotency.record', '');
 SELECT pg_catalog.pg_extension_config_dump('idempotency.policy', '');
 
@@ -237,6 +291,12 @@ SELECT scope, principal COLLATE pg_catalog."C" AS principal, key,
   FROM idempotency.record;
 COMMENT ON VIEW idempotency.records IS 'the records, with statuses as words and without tokens';
 
+CREATE VIEW idempotency.attempts AS
+SELECT scope, principal COLLATE pg_catalog."C" AS principal, key, attempt, holder, begun, ended, how,
+       status_code, error, resolved_by, retained_until, idempotency.this_node() AS node
+  FROM idempotency.attempt;
+COMMENT ON VIEW idempotency.attempts IS 'how attempts ended, where the policy has keep_history';
+
 -- Where Citus is, the table may be distributed beside others, and principals have their collation.
 CREATE FUNCTION idempotency.fit_principals(collation text DEFAULT NULL) RETURNS void
     LANGUAGE c AS 'MODULE_PATHNAME', 'idem_owner_fit_principals';
@@ -247,7 +307,7 @@ SELECT idempotency.fit_principals();
 CREATE VIEW idempotency.policies AS
 SELECT scope_pattern, ttl, retention, lease, wait, max_attempts, retry_base, retry_cap, key_required,
        fingerprint_required, store_request, on_lease_expiry, max_body_bytes, on_large_body,
-       exclude_fields, drop_headers, final_errors, allowed_role, since, memory_before,
+       exclude_fields, drop_headers, final_errors, allowed_role, keep_history, since, memory_before,
        CASE WHEN allowed_role IS NOT NULL
             THEN EXISTS (SELECT FROM pg_catalog.pg_roles
                           WHERE rolname OPERATOR(pg_catalog.=) allowed_role)
@@ -407,6 +467,16 @@ CREATE VIEW idempotency.stores AS
 SELECT * FROM idempotency.of_nodes(NULL::idempotency.stores_here);
 COMMENT ON VIEW idempotency.stores IS 'where records are, and which store serves them: heap, or sql and why';
 
+CREATE VIEW idempotency.decisions_here AS
+SELECT decided_at, action, scope, principal, key, key_digest, role, before, after, reason, decided_by,
+       acting_as, application_name, client_addr, erased, idempotency.this_node() AS node
+  FROM idempotency.audit;
+COMMENT ON VIEW idempotency.decisions_here IS 'what was decided on this node';
+
+CREATE VIEW idempotency.decisions AS
+SELECT * FROM idempotency.of_nodes(NULL::idempotency.decisions_here);
+COMMENT ON VIEW idempotency.decisions IS 'what operators and the owner have decided, when, as whom and why';
+
 CREATE FUNCTION idempotency.policy_changed() RETURNS trigger
     LANGUAGE c AS 'MODULE_PATHNAME', 'idem_policy_changed';
 COMMENT ON FUNCTION idempotency.policy_changed() IS 'tells every backend that policies have changed';
@@ -457,6 +527,29 @@ CREATE TYPE @extschema@.idem_response AS (
     body        bytea
 );
 COMMENT ON TYPE @extschema@.idem_response IS 'a response, as an operation of idem_execute may return it';
+
+CREATE TYPE @extschema@.idem_explanation AS (
+    outcome      text,
+    reason       text,
+    why          text,
+    next         text,
+    execution    text,
+    key          text,
+    scope        text,
+    principal    text,
+    retry_after  double precision,
+    retry_at     timestamptz,
+    record       jsonb,
+    lease        jsonb,
+    holder       jsonb,
+    request      jsonb,
+    policy       jsonb,
+    notes        text[],
+    is_standby   boolean,
+    explained_at timestamptz,
+    node         text
+);
+COMMENT ON TYPE @extschema@.idem_explanation IS 'the answer of idem_explain';
 
 ----------------------------------------------------------------------------------------------------
 -- The protocol. What decides is volatile, unsafe to run in parallel, and dear: a call may record a key,
@@ -703,22 +796,41 @@ CREATE FUNCTION @extschema@.idem_resolve(
     status_code integer DEFAULT NULL,
     body text DEFAULT NULL,
     headers jsonb DEFAULT NULL,
-    error text DEFAULT NULL
+    error text DEFAULT NULL,
+    reason text DEFAULT NULL
 ) RETURNS boolean
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_resolve';
-COMMENT ON FUNCTION @extschema@.idem_resolve(text, text, text, text, integer, text, jsonb, text)
+COMMENT ON FUNCTION @extschema@.idem_resolve(text, text, text, text, integer, text, jsonb, text, text)
     IS 'decide a record that waits for its holder or for an operator: release, complete or fail';
-REVOKE ALL ON FUNCTION @extschema@.idem_resolve(text, text, text, text, integer, text, jsonb, text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION @extschema@.idem_resolve(text, text, text, text, integer, text, jsonb, text, text) FROM PUBLIC;
+
+CREATE FUNCTION @extschema@.idem_explain(
+    key text,
+    request jsonb DEFAULT NULL,
+    scope text DEFAULT '',
+    principal text DEFAULT '',
+    fingerprint bytea DEFAULT NULL,
+    ttl interval DEFAULT NULL,
+    lease interval DEFAULT NULL,
+    wait interval DEFAULT NULL,
+    first_sent timestamptz DEFAULT NULL,
+    show_values boolean DEFAULT false
+) RETURNS @extschema@.idem_explanation
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_explain';
+COMMENT ON FUNCTION @extschema@.idem_explain(text, jsonb, text, text, bytea, interval, interval, interval, timestamptz, boolean)
+    IS 'what idem_begin would answer now, and why; changes nothing, works on a standby';
+REVOKE ALL ON FUNCTION @extschema@.idem_explain(text, jsonb, text, text, bytea, interval, interval, interval, timestamptz, boolean) FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_forget(
     key text,
     scope text DEFAULT '',
-    principal text DEFAULT ''
+    principal text DEFAULT '',
+    reason text DEFAULT NULL
 ) RETURNS boolean
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_forget';
-COMMENT ON FUNCTION @extschema@.idem_forget(text, text, text)
+COMMENT ON FUNCTION @extschema@.idem_forget(text, text, text, text)
     IS 'remove a record; the key can be executed again';
-REVOKE ALL ON FUNCTION @extschema@.idem_forget(text, text, text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION @extschema@.idem_forget(text, text, text, text) FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_cleanup(max_rows bigint DEFAULT 10000) RETURNS bigint
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_cleanup';
@@ -744,33 +856,42 @@ CREATE FUNCTION @extschema@.idem_policy_set(
     exclude_fields text[] DEFAULT NULL,
     drop_headers text[] DEFAULT NULL,
     final_errors text[] DEFAULT NULL,
-    allowed_role regrole DEFAULT NULL
+    allowed_role regrole DEFAULT NULL,
+    keep_history boolean DEFAULT NULL,
+    reason text DEFAULT NULL
 ) RETURNS void
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_policy_set';
-COMMENT ON FUNCTION @extschema@.idem_policy_set(text, interval, interval, interval, interval, integer, interval, interval, boolean, boolean, boolean, text, integer, text, text[], text[], text[], regrole)
+COMMENT ON FUNCTION @extschema@.idem_policy_set(text, interval, interval, interval, interval, integer, interval, interval, boolean, boolean, boolean, text, integer, text, text[], text[], text[], regrole, boolean, text)
     IS 'set the whole policy of a scope, or of all scopes that begin alike';
-REVOKE ALL ON FUNCTION @extschema@.idem_policy_set(text, interval, interval, interval, interval, integer, interval, interval, boolean, boolean, boolean, text, integer, text, text[], text[], text[], regrole) FROM PUBLIC;
+REVOKE ALL ON FUNCTION @extschema@.idem_policy_set(text, interval, interval, interval, interval, integer, interval, interval, boolean, boolean, boolean, text, integer, text, text[], text[], text[], regrole, boolean, text) FROM PUBLIC;
 
-CREATE FUNCTION @extschema@.idem_policy_drop(scope_pattern text) RETURNS boolean
+CREATE FUNCTION @extschema@.idem_policy_drop(scope_pattern text, reason text DEFAULT NULL) RETURNS boolean
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_policy_drop';
-COMMENT ON FUNCTION @extschema@.idem_policy_drop(text) IS 'drop a policy; false if there is none';
-REVOKE ALL ON FUNCTION @extschema@.idem_policy_drop(text) FROM PUBLIC;
+COMMENT ON FUNCTION @extschema@.idem_policy_drop(text, text) IS 'drop a policy; false if there is none';
+REVOKE ALL ON FUNCTION @extschema@.idem_policy_drop(text, text) FROM PUBLIC;
+
+CREATE FUNCTION @extschema@.idem_policy(scope text DEFAULT '')
+    RETURNS TABLE (option text, value text, source text, origin text)
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_policy';
+COMMENT ON FUNCTION @extschema@.idem_policy(text)
+    IS 'what is in force for a scope, and who says so: policy, setting or default';
+REVOKE ALL ON FUNCTION @extschema@.idem_policy(text) FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_stats_reset() RETURNS void
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_stats_reset';
 COMMENT ON FUNCTION @extschema@.idem_stats_reset() IS 'set the counters of this database to zero';
 REVOKE ALL ON FUNCTION @extschema@.idem_stats_reset() FROM PUBLIC;
 
-CREATE FUNCTION @extschema@.idem_grant(role regrole, operator boolean DEFAULT false) RETURNS void
+CREATE FUNCTION @extschema@.idem_grant(role regrole, operator boolean DEFAULT false, reason text DEFAULT NULL) RETURNS void
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_owner_grant';
-COMMENT ON FUNCTION @extschema@.idem_grant(regrole, boolean)
+COMMENT ON FUNCTION @extschema@.idem_grant(regrole, boolean, text)
     IS 'let a role use the protocol, and the functions for operators if wanted';
-REVOKE ALL ON FUNCTION @extschema@.idem_grant(regrole, boolean) FROM PUBLIC;
+REVOKE ALL ON FUNCTION @extschema@.idem_grant(regrole, boolean, text) FROM PUBLIC;
 
-CREATE FUNCTION @extschema@.idem_revoke(role regrole) RETURNS void
+CREATE FUNCTION @extschema@.idem_revoke(role regrole, reason text DEFAULT NULL) RETURNS void
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_owner_revoke';
-COMMENT ON FUNCTION @extschema@.idem_revoke(regrole) IS 'take back what idem_grant gave';
-REVOKE ALL ON FUNCTION @extschema@.idem_revoke(regrole) FROM PUBLIC;
+COMMENT ON FUNCTION @extschema@.idem_revoke(regrole, text) IS 'take back what idem_grant gave';
+REVOKE ALL ON FUNCTION @extschema@.idem_revoke(regrole, text) FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_distribute(colocate_with regclass DEFAULT NULL) RETURNS void
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_owner_distribute';
@@ -862,9 +983,13 @@ COMMENT ON FUNCTION @extschema@.idem_response(integer, jsonb, json) IS 'a respon
 GRANT USAGE ON SCHEMA idempotency TO pg_monitor;
 GRANT SELECT ON idempotency.policies, idempotency.in_flight, idempotency.abandoned, idempotency.sweeper,
     idempotency.stats, idempotency.stores, idempotency.in_flight_here, idempotency.abandoned_here,
-    idempotency.sweeper_here, idempotency.stats_here, idempotency.stores_here
+    idempotency.sweeper_here, idempotency.stats_here, idempotency.stores_here,
+    idempotency.decisions, idempotency.decisions_here
     TO pg_monitor;
 GRANT SELECT (scope, principal, key, status, attempt, status_code, body_omitted, recovery_point, holder,
               held, created_at, claimed_at, finished_at, lease_until, next_attempt_at, expires_at,
               retained_until, operation, resolved_by, node)
     ON idempotency.records TO pg_monitor;
+GRANT SELECT (scope, principal, key, attempt, holder, begun, ended, how, status_code, resolved_by,
+              retained_until, node)
+    ON idempotency.attempts TO pg_monitor;

@@ -8,6 +8,8 @@
 #include "claim/operator.hpp"
 #include "pg/boundary.hpp"
 #include "stats/counters.hpp"
+#include "store/attempt.hpp"
+#include "store/audit.hpp"
 #include "store/sweep.hpp"
 
 namespace idem::api {
@@ -44,22 +46,22 @@ void check_fits(core::Resolution resolution, const claim::Response& response, co
     if (response.headers != nullptr) raise_unused("headers", kDetail);
 }
 
-// idem_resolve(key, action, scope, principal, status_code, body, headers, error)
+// idem_resolve(key, action, scope, principal, status_code, body, headers, error, reason)
 Datum resolve(FunctionCallInfo fcinfo) {
     claim::ClaimRef ref{"idem_resolve()", identity(fcinfo, 0, 2, 3), std::nullopt};
     core::Resolution resolution = resolution_of(required_text(fcinfo, 1, "action"));
     claim::Response response{status_code_or_none(fcinfo, 4), text_or_null(fcinfo, 5),
                              headers_or_null(fcinfo, 6)};
-    text* error = text_or_null(fcinfo, 7);
-    check_fits(resolution, response, error);
-    claim::resolve(ref, resolution, response, error);
+    claim::Ruling ruling{resolution, response, text_or_null(fcinfo, 7), reason_or_null(fcinfo, 8)};
+    check_fits(resolution, response, ruling.error);
+    claim::resolve(ref, ruling);
     PG_RETURN_BOOL(true);
 }
 
-// idem_forget(key, scope, principal)
+// idem_forget(key, scope, principal, reason)
 Datum forget(FunctionCallInfo fcinfo) {
     claim::ClaimRef ref{"idem_forget()", identity(fcinfo, 0, 1, 2), std::nullopt};
-    PG_RETURN_BOOL(claim::forget(ref));
+    PG_RETURN_BOOL(claim::forget(ref, reason_or_null(fcinfo, 3)));
 }
 
 // The schema of a function of ours, for a call on another node.
@@ -91,7 +93,9 @@ Datum cleanup(FunctionCallInfo fcinfo) {
     CleanupEverywhere everywhere{fcinfo, max_rows};
     if (asks_other_nodes()) PG_RETURN_INT64(sum_of_nodes(cleanup_statement, &everywhere));
     store::Sweep which{DT_NOBEGIN, GetCurrentTimestamp(), max_rows, stats::count_swept};
-    PG_RETURN_INT64(store::sweep(which).rows);
+    std::int64_t rows = store::sweep(which).rows;
+    rows += store::sweep_attempts(max_rows - rows);
+    PG_RETURN_INT64(rows + store::sweep_audit(max_rows - rows));
 }
 
 // claim_lives(lease_until, backend_pid, backend_start), of a record in progress

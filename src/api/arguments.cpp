@@ -14,6 +14,7 @@ constexpr std::int32_t kFirstStatusCode = 200;
 constexpr std::int32_t kLastStatusCode = 599;
 // Of scope, principal and key together; a btree tuple has 2704 bytes for them and its own.
 constexpr std::size_t kMaxIdentityBytes = 2600;
+constexpr std::size_t kMaxReasonChars = 1000;
 
 const char* detail_of(core::NameFault fault, const core::Name& name) {
     switch (fault) {
@@ -47,18 +48,6 @@ void check_key(const text* key, const char* what) {
     core::Name name = pg::name_of(key);
     core::NameFault fault = core::check_key(name);
     if (fault != core::NameFault::None) raise_name(what, fault, name);
-}
-
-text* label(FunctionCallInfo fcinfo, int arg, const char* name) {
-    if (PG_ARGISNULL(arg))
-        ereport(ERROR,
-                (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("%s must not be null", name),
-                 errhint("Leave the argument out to get its default.")));
-    text* value = PG_GETARG_TEXT_PP(arg);
-    core::Name given = pg::name_of(value);
-    core::NameFault fault = core::check_label(given);
-    if (fault != core::NameFault::None) raise_name(name, fault, given);
-    return value;
 }
 
 // The primary key's index can't hold more, and the caller should not learn that at COMMIT.
@@ -167,6 +156,18 @@ Jsonb* jsonb_or_null(FunctionCallInfo fcinfo, int arg) {
     return PG_ARGISNULL(arg) ? nullptr : PG_GETARG_JSONB_P(arg);
 }
 
+text* label(FunctionCallInfo fcinfo, int arg, const char* name) {
+    if (PG_ARGISNULL(arg))
+        ereport(ERROR,
+                (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("%s must not be null", name),
+                 errhint("Leave the argument out to get its default.")));
+    text* value = PG_GETARG_TEXT_PP(arg);
+    core::Name given = pg::name_of(value);
+    core::NameFault fault = core::check_label(given);
+    if (fault != core::NameFault::None) raise_name(name, fault, given);
+    return value;
+}
+
 text* required_text(FunctionCallInfo fcinfo, int arg, const char* name) {
     if (PG_ARGISNULL(arg)) raise_null(name);
     return PG_GETARG_TEXT_PP(arg);
@@ -176,6 +177,20 @@ text* required_name(FunctionCallInfo fcinfo, int arg, const char* name) {
     text* value = required_text(fcinfo, arg, name);
     check_key(value, name);
     return value;
+}
+
+text* reason_or_null(FunctionCallInfo fcinfo, int arg) {
+    text* reason = text_or_null(fcinfo, arg);
+    if (reason == nullptr) return nullptr;
+    core::Name given = pg::name_of(reason);
+    bool too_long = given.chars > kMaxReasonChars;
+    if (!too_long && !core::has_control_character(given.bytes, given.utf8)) return reason;
+    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("invalid reason"),
+                    too_long ? errdetail("It has %zu characters; %zu are allowed.", given.chars,
+                                         kMaxReasonChars)
+                             : errdetail("It contains a control character."),
+                    errhint("Say it in one line.")));
+    pg_unreachable();
 }
 
 bool bool_or(FunctionCallInfo fcinfo, int arg, bool otherwise) {

@@ -28,6 +28,9 @@ text* required_text(FunctionCallInfo fcinfo, int arg, const char* name);
 // A text that names something: not null, not empty, up to 255 characters, no control characters.
 text* required_name(FunctionCallInfo fcinfo, int arg, const char* name);
 
+// A scope or a principal: not null, up to 255 characters, no control characters.
+text* label(FunctionCallInfo fcinfo, int arg, const char* name);
+
 bool bool_or(FunctionCallInfo fcinfo, int arg, bool otherwise);
 std::optional<std::int64_t> bigint_or_none(FunctionCallInfo fcinfo, int arg);
 
@@ -37,6 +40,9 @@ std::optional<std::int64_t> span_or_none(FunctionCallInfo fcinfo, int arg, const
 void check_span(std::int64_t micros, const char* what, core::SpanRange range);
 
 std::optional<TimestampTz> moment_or_none(FunctionCallInfo fcinfo, int arg, const char* name);
+
+// Why somebody decides; nullptr: not said. Up to 1000 characters in one line.
+text* reason_or_null(FunctionCallInfo fcinfo, int arg);
 
 // The key may be null only where the caller says so.
 store::Identity identity(FunctionCallInfo fcinfo, int key, int scope, int principal);

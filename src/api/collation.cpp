@@ -18,36 +18,48 @@ namespace {
 constexpr const char* kSetting = "idempotency_cluster.principal_collation";
 constexpr const char* kName = "'pg_catalog.' || pg_catalog.quote_ident(c.collname)";
 
-bool principals_have(const char* collation) {
+// The tables that are distributed by principal, with their views.
+struct Table {
+    const char* name;
+    const char* view;
+};
+constexpr Table kTables[] = {{"idempotency.record", "idempotency.records"},
+                             {"idempotency.attempt", "idempotency.attempts"}};
+
+bool principals_have(const char* collation, const char* table) {
     return holds(
         psprintf("(SELECT %s = %s FROM pg_catalog.pg_attribute a"
                  " JOIN pg_catalog.pg_collation c ON c.oid = a.attcollation"
-                 " WHERE a.attrelid = 'idempotency.record'::pg_catalog.regclass"
+                 " WHERE a.attrelid = '%s'::pg_catalog.regclass"
                  " AND a.attname = 'principal')",
-                 kName, quote_literal_cstr(collation)));
+                 kName, quote_literal_cstr(collation), table));
 }
 
 // The view has the column, which can't be changed under it: meanwhile it is a view of nothing, with
 // the same columns, so that views of users' own on it stay.
-void fit_here(const char* collation) {
-    if (principals_have(collation)) return;
+void fit_table(const Table& table, const char* collation) {
+    if (principals_have(collation, table.name)) return;
     const char* columns =
         ask(psprintf("SELECT pg_catalog.string_agg(pg_catalog.format('NULL::%%s%%s AS %%I',"
                      " pg_catalog.format_type(a.atttypid, a.atttypmod), ' COLLATE ' || %s,"
                      " a.attname), ', ' ORDER BY a.attnum)"
                      " FROM pg_catalog.pg_attribute a LEFT JOIN pg_catalog.pg_collation c"
                      " ON c.oid = a.attcollation"
-                     " WHERE a.attrelid = 'idempotency.records'::pg_catalog.regclass"
+                     " WHERE a.attrelid = '%s'::pg_catalog.regclass"
                      " AND a.attnum > 0",
-                     kName));
-    const char* definition = ask("SELECT pg_catalog.pg_get_viewdef('idempotency.records')");
+                     kName, table.view));
+    const char* definition = ask(psprintf("SELECT pg_catalog.pg_get_viewdef('%s')", table.view));
     int guc_level = NewGUCNestLevel();
     keep_to_this_node();
-    execute(psprintf("CREATE OR REPLACE VIEW idempotency.records AS SELECT %s", columns));
-    execute(psprintf("ALTER TABLE idempotency.record ALTER COLUMN principal TYPE text COLLATE %s",
+    execute(psprintf("CREATE OR REPLACE VIEW %s AS SELECT %s", table.view, columns));
+    execute(psprintf("ALTER TABLE %s ALTER COLUMN principal TYPE text COLLATE %s", table.name,
                      collation));
-    execute(psprintf("CREATE OR REPLACE VIEW idempotency.records AS %s", definition));
+    execute(psprintf("CREATE OR REPLACE VIEW %s AS %s", table.view, definition));
     AtEOXact_GUC(false, guc_level);
+}
+
+void fit_here(const char* collation) {
+    for (const Table& table : kTables) fit_table(table, collation);
 }
 
 // They may have been made before the setting was.

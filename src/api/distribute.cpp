@@ -126,7 +126,8 @@ void warn_of_missing_principals() {
 // the order in which a caller comes to the tables.
 void lock_tables() {
     execute(
-        "LOCK TABLE idempotency.policy, idempotency.record, idempotency.granted"
+        "LOCK TABLE idempotency.policy, idempotency.record, idempotency.attempt,"
+        " idempotency.granted"
         " IN ACCESS EXCLUSIVE MODE");
 }
 
@@ -139,18 +140,22 @@ void forget_backends() {
 
 // A shard lies on one node: of several copies ours would write to one alone. What Citus has copied
 // to the shards it leaves in the coordinator's table, where nobody sees it.
+void distribute_by_principal(const char* table, const char* beside) {
+    execute(
+        psprintf("SELECT pg_catalog.create_distributed_table('%s', 'principal',"
+                 " colocate_with => %s)",
+                 table, beside));
+    execute(
+        psprintf("SELECT pg_catalog.truncate_local_data_after_distributing_table('%s')", table));
+}
+
 void distribute_records(Oid beside) {
     pg::set_locally("citus.shard_replication_factor", "1");
-    const char* colocation = OidIsValid(beside)
-                                 ? psprintf("%u::pg_catalog.regclass::pg_catalog.text", beside)
-                                 : "'none'";
-    execute(
-        psprintf("SELECT pg_catalog.create_distributed_table('idempotency.record',"
-                 " 'principal', colocate_with => %s)",
-                 colocation));
-    execute(
-        "SELECT pg_catalog.truncate_local_data_after_distributing_table("
-        "'idempotency.record')");
+    distribute_by_principal("idempotency.record",
+                            OidIsValid(beside)
+                                ? psprintf("%u::pg_catalog.regclass::pg_catalog.text", beside)
+                                : "'none'");
+    distribute_by_principal("idempotency.attempt", "'idempotency.record'");
 }
 
 // A table that every node has a copy of.

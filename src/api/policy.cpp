@@ -1,11 +1,13 @@
-// idem_policy_set, idem_policy_drop, and the trigger that tells other backends.
+// idem_policy_set, idem_policy_drop, idem_policy, and the trigger that tells other backends.
 
 #include "core/key.hpp"
 
 #include "api/arguments.hpp"
+#include "claim/audit.hpp"
 #include "claim/fingerprint.hpp"
 #include "config/policy.hpp"
 #include "config/policy_change.hpp"
+#include "config/policy_in_force.hpp"
 #include "pg/boundary.hpp"
 
 namespace idem::api {
@@ -112,23 +114,64 @@ PolicyRow row_of(FunctionCallInfo fcinfo) {
     return row;
 }
 
-// idem_policy_set(scope_pattern, ttl, ...): the columns of the table, in the same order.
+// A change of the policy with that pattern, which says whether there was one. The policies are
+// locked first, so that nobody changes them between what the audit says and what was done.
+template <typename Change>
+bool audited(const char* action, text* pattern, const text* reason, Change change) {
+    (void)config::lock_policies(CurrentMemoryContext);
+    claim::Audited what{};
+    what.action = action;
+    what.scope = pattern;
+    what.reason = reason;
+    what.before = config::policy_as_json(pattern);
+    if (!change()) return false;
+    what.after = config::policy_as_json(pattern);
+    claim::audit(what);
+    return true;
+}
+
+// idem_policy_set(scope_pattern, ttl, ..., reason): the columns of the table, in the same order.
 Datum set(FunctionCallInfo fcinfo) {
     pg::require_writable("idem_policy_set()");
-    (void)required_text(fcinfo, config::kPattern, "scope_pattern");
+    text* pattern = required_text(fcinfo, config::kPattern, "scope_pattern");
     PolicyRow row = row_of(fcinfo);
     check_row(row);
+    const text* reason = reason_or_null(fcinfo, config::kOptions);
     row.nulls[config::kAllowedRole] = PG_ARGISNULL(config::kAllowedRole);
     if (!PG_ARGISNULL(config::kAllowedRole))
         row.values[config::kAllowedRole] = role_name(PG_GETARG_OID(config::kAllowedRole));
-    config::set_policy(&row);
+    (void)audited("policy_set", pattern, reason, [&row] {
+        config::set_policy(&row);
+        return true;
+    });
     PG_RETURN_VOID();
 }
 
-// idem_policy_drop(scope_pattern)
+// idem_policy_drop(scope_pattern, reason)
 Datum drop(FunctionCallInfo fcinfo) {
     pg::require_writable("idem_policy_drop()");
-    PG_RETURN_BOOL(config::drop_policy(required_text(fcinfo, 0, "scope_pattern")));
+    text* pattern = required_text(fcinfo, 0, "scope_pattern");
+    PG_RETURN_BOOL(audited("policy_drop", pattern, reason_or_null(fcinfo, 1),
+                           [pattern] { return config::drop_policy(pattern); }));
+}
+
+// idem_policy(scope): option, value, source, origin
+Datum in_force(FunctionCallInfo fcinfo) {
+    text* scope = label(fcinfo, 0, "scope");
+    InitMaterializedSRF(fcinfo, 0);
+    auto* result = reinterpret_cast<ReturnSetInfo*>(fcinfo->resultinfo);
+    config::PolicyInForce policy = config::policy_in_force(pg::bytes_of(scope), {});
+    for (const config::OptionInForce& row : policy.options) {
+        const char* fields[] = {row.option, row.value, config::word_of(row.source), row.origin};
+        Datum values[std::size(fields)] = {};
+        bool nulls[std::size(fields)];
+        for (std::size_t i = 0; i < std::size(fields); i++) {
+            nulls[i] = fields[i] == nullptr;
+            if (!nulls[i]) values[i] = CStringGetTextDatum(fields[i]);
+        }
+        tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+    }
+    return 0;
 }
 
 // Trigger on idempotency.policy, for each row.
@@ -144,4 +187,5 @@ Datum changed(FunctionCallInfo fcinfo) {
 
 IDEM_FUNCTION(idem_operator_policy_set, idem::api::set);
 IDEM_FUNCTION(idem_operator_policy_drop, idem::api::drop);
+IDEM_FUNCTION(idem_operator_policy, idem::api::in_force);
 IDEM_FUNCTION(idem_policy_changed, idem::api::changed);

@@ -8,8 +8,10 @@
 
 #include "api/arguments.hpp"
 #include "api/statements.hpp"
+#include "claim/audit.hpp"
 #include "pg/boundary.hpp"
 #include "pg/installed.hpp"
+#include "pg/jsonb.hpp"
 #include "pg/owner.hpp"
 #include "store/record_table.hpp"
 
@@ -42,11 +44,11 @@ const char* function_list(const char* which) {
 }
 
 void give(const char* role, const char* which) {
-    execute(psprintf("GRANT EXECUTE ON FUNCTION %s TO %s", function_list(which), role));
+    execute(psprintf("GRANT EXECUTE ON ROUTINE %s TO %s", function_list(which), role));
 }
 
 void take(const char* role, const char* which) {
-    execute(psprintf("REVOKE EXECUTE ON FUNCTION %s FROM %s", function_list(which), role));
+    execute(psprintf("REVOKE EXECUTE ON ROUTINE %s FROM %s", function_list(which), role));
 }
 
 void give_here(const char* role, bool with_operator) {
@@ -72,41 +74,56 @@ const char* role_argument(FunctionCallInfo fcinfo) {
 
 // By the functions themselves: a row of idempotency.granted outlives its role, and whoever is made
 // under the same name has nothing yet.
-bool is_operator_here(Oid role) {
+bool has_here(Oid role, const char* which) {
     return holds(
         psprintf("EXISTS (SELECT FROM pg_catalog.pg_extension e JOIN pg_catalog.pg_proc p"
                  " ON p.pronamespace = e.extnamespace, pg_catalog.aclexplode(p.proacl) a"
                  " WHERE e.extname = 'idempotency' AND %s AND a.grantee = %u)",
-                 kOperator, role));
+                 which, role));
 }
 
-// idem_grant(role, operator)
-Datum grant_rights(FunctionCallInfo fcinfo) {
-    const char* role = role_argument(fcinfo);
-    bool with_operator = bool_or(fcinfo, 1, false);
-    if (!store::is_distributed()) {
-        give_here(quote_identifier(role), with_operator);
-        PG_RETURN_VOID();
-    }
-    Oid oid = PG_GETARG_OID(0);
+// As the audit has them, with what this command has just changed.
+Jsonb* rights_of(Oid role) {
+    bool protocol;
+    bool decides;
+    CommandCounterIncrement();
+    PushActiveSnapshot(GetLatestSnapshot());
+    run([&] {
+        protocol = has_here(role, kProtocol);
+        decides = has_here(role, kOperator);
+    });
+    PopActiveSnapshot();
+    pg::JsonbObject rights = pg::begin_object();
+    pg::add_flag(&rights, "protocol", protocol);
+    pg::add_flag(&rights, "operator", decides);
+    return pg::end_object(&rights);
+}
+
+// Changes what a role may call.
+template <typename Change>
+void audited(const char* action, Oid role, const text* reason, Change change) {
+    claim::Audited what{};
+    what.action = action;
+    what.role = GetUserNameFromId(role, false);
+    what.reason = reason;
+    what.before = rights_of(role);
+    change();
+    what.after = rights_of(role);
+    claim::audit(what);
+}
+
+void give_everywhere(Oid oid, const char* role, bool with_operator) {
     run([oid, role, with_operator] {
-        bool is_operator = with_operator || is_operator_here(oid);
+        bool is_operator = with_operator || has_here(oid, kOperator);
         execute(
             psprintf("INSERT INTO idempotency.granted (role, operator) VALUES (%s, %s)"
                      " ON CONFLICT (role) DO UPDATE SET operator = EXCLUDED.operator",
                      quote_literal_cstr(role), is_operator ? "true" : "false"));
     });
-    PG_RETURN_VOID();
 }
 
-// idem_revoke(role). A row is written first, so that what was granted in another way is taken back,
-// too.
-Datum revoke_rights(FunctionCallInfo fcinfo) {
-    const char* role = role_argument(fcinfo);
-    if (!store::is_distributed()) {
-        take_here(quote_identifier(role));
-        PG_RETURN_VOID();
-    }
+// A row is written first, so that what was granted in another way is taken back, too.
+void take_everywhere(const char* role) {
     run([role] {
         const char* name = quote_literal_cstr(role);
         execute(
@@ -114,6 +131,31 @@ Datum revoke_rights(FunctionCallInfo fcinfo) {
                      " ON CONFLICT (role) DO NOTHING",
                      name));
         execute(psprintf("DELETE FROM idempotency.granted WHERE role = %s", name));
+    });
+}
+
+// idem_grant(role, operator, reason)
+Datum grant_rights(FunctionCallInfo fcinfo) {
+    const char* role = role_argument(fcinfo);
+    Oid oid = PG_GETARG_OID(0);
+    bool with_operator = bool_or(fcinfo, 1, false);
+    audited("grant", oid, reason_or_null(fcinfo, 2), [&] {
+        if (store::is_distributed())
+            give_everywhere(oid, role, with_operator);
+        else
+            give_here(quote_identifier(role), with_operator);
+    });
+    PG_RETURN_VOID();
+}
+
+// idem_revoke(role, reason)
+Datum revoke_rights(FunctionCallInfo fcinfo) {
+    const char* role = role_argument(fcinfo);
+    audited("revoke", PG_GETARG_OID(0), reason_or_null(fcinfo, 1), [&] {
+        if (store::is_distributed())
+            take_everywhere(role);
+        else
+            take_here(quote_identifier(role));
     });
     PG_RETURN_VOID();
 }

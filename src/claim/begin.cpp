@@ -91,9 +91,8 @@ Turn own_turn(const Question& question, const OpenClaim* claim) {
     Turn turn{};
     turn.answer.record = current_record(claim);
     turn.answer.has_record = true;
-    turn.answer.decision = core::kDecidedElsewhere;
-    if (!same_request(turn.answer.record, question))
-        turn.answer.decision->outcome = core::Outcome::Mismatch;
+    turn.answer.decision = core::kOwnClaim;
+    if (!same_request(turn.answer.record, question)) turn.answer.decision = core::kOtherRequest;
     return turn;
 }
 
@@ -199,6 +198,26 @@ Answer begin(const Question& given) {
         }
         locked = wait_for(turn, question, &patience);
     }
+}
+
+// An own claim is known without a look. Whoever has the lock at the first look may have committed
+// before it was asked for, so the second one decides, as under the lock.
+Forecast foresee(const Question& settled) {
+    Question question = settled;
+    question.fixed = nullptr;
+    if (const OpenClaim* own = open_claim(question.id)) {
+        Turn turn = own_turn(question, own);
+        return {*turn.answer.decision, GetCurrentTimestamp(), this_transaction(), turn.answer};
+    }
+    (void)judge(question);
+    KeyHolder holder = holder_of_lock(question.id);
+    Turn seen = judge(question);
+    Turn told = holder.exists && needs_lock(seen)
+                    ? decided_elsewhere(question, Blocker::Lock, InvalidTransactionId)
+                : may_grant(seen) ? seen
+                                  : turn_without_grant(question, seen);
+    if (TransactionIdIsValid(seen.writer)) holder = holder_of_row(seen.writer);
+    return {*told.answer.decision, seen.now, holder, seen.answer};
 }
 
 bool once(const Question& question) {

@@ -8,6 +8,7 @@
 
 #include "core/time.hpp"
 
+#include "claim/history.hpp"
 #include "claim/locks.hpp"
 #include "claim/open_claims.hpp"
 #include "claim/token.hpp"
@@ -150,6 +151,9 @@ bool grant(const Question& question, TimestampTz now, std::int64_t left, Answer*
     else if (!add_written(&claim, left))
         return false;
     come_first_at_commit();
+    if (answer->decision->execution == core::Execution::Takeover)
+        keep_attempt(config::policy_for(pg::bytes_of(record.id.scope)).values, answer->record,
+                     store::AttemptEnd::TakenOver);
     answer->record = record;
     answer->has_record = true;
     return true;

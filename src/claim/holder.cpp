@@ -5,6 +5,7 @@
 
 #include "core/time.hpp"
 
+#include "claim/history.hpp"
 #include "claim/locks.hpp"
 #include "claim/token.hpp"
 #include "pg/boundary.hpp"
@@ -145,6 +146,7 @@ void save_ended(FoundClaim* claim) {
 // the record of a first attempt is removed, and an earlier attempt's may be run again.
 void withdraw(const core::Policy& policy, FoundClaim* claim) {
     OpenClaim* open = claim->open;
+    if (open == nullptr) keep_attempt(policy, claim->record, store::AttemptEnd::Released);
     if (open == nullptr && claim->record.attempt > 1) {
         give_back_attempt(policy, claim);
     } else if (open == nullptr) {
@@ -211,6 +213,7 @@ bool end(const ClaimRef& ref, const Response& response, Mark mark) {
     allow_as_claimed(claim.record, &policy.values);
     keep_response(response, policy, &claim.record);
     save_ended(&claim);
+    keep_ended_attempt(policy.values, claim.record);
     stats::account_for_result(pg::bytes_of(ref.id.scope), claim.record.status);
     return true;
 }
@@ -271,6 +274,8 @@ void finish_silently(OpenClaim* claim) {
     FoundClaim found{claim, current_record(claim), false};
     mark_completed(std::nullopt, &found.record);
     save_ended(&found);
+    keep_ended_attempt(config::policy_for(pg::bytes_of(found.record.id.scope)).values,
+                       found.record);
     stats::account_for_result(pg::bytes_of(found.record.id.scope), found.record.status);
 }
 

@@ -6,6 +6,8 @@
 
 #include "core/outcome.hpp"
 
+#include "claim/audit.hpp"
+#include "claim/history.hpp"
 #include "claim/locks.hpp"
 #include "claim/token.hpp"
 #include "store/store.hpp"
@@ -13,6 +15,8 @@
 namespace idem::claim {
 
 namespace {
+
+constexpr std::string_view kForget = "forget";
 
 config::ScopePolicy enter_as_operator(const ClaimRef& ref) {
     if (open_claim(ref.id) != nullptr) raise_own_claim_open();
@@ -67,28 +71,87 @@ bool seen(const store::Identity& id, store::Record* record) {
     return store::find(id, record).found || store::find(id, record).found;
 }
 
-// No policy of today is asked: what it says will count for whoever begins.
-core::Status status_now(const store::Record& record) {
-    core::Terms terms{};
-    terms.now = GetCurrentTimestamp();
-    return core::status_at(facts_of(record, terms.now), terms);
+// The record that was found, under its lock, and is not final.
+void rule(const Ruling& ruling, const config::ScopePolicy& given, store::Record* record) {
+    config::ScopePolicy policy = given;
+    store::Version unresolved = store::version_of(*record);
+    Jsonb* before = state_of(*record);
+    bool attempt_ends = record->status == core::Status::InProgress;
+    mark_resolved(ruling.resolution, ruling.error, record);
+    keep_as_fresh(policy.values, record);
+    keep_if_undecided(policy.values, record);
+    allow_as_claimed(*record, &policy.values);
+    if (ruling.resolution != core::Resolution::Release)
+        keep_response(ruling.response, policy, record);
+    if (!store::update(*record, unresolved)) store::raise_claim_overtaken();
+    if (attempt_ends) keep_ended_attempt(policy.values, *record);
+    Audited audited{};
+    audited.action = core::entry_of(ruling.resolution).word;
+    audited.id = &record->id;
+    audited.before = before;
+    audited.after = state_of(*record);
+    audited.reason = ruling.reason;
+    audit(audited);
+}
+
+// What an operator forgets, whatever is kept beside the record. False if the record has changed.
+bool remove_for_good(const store::Record& record, const text* reason, bool erase) {
+    if (!store::remove(record.id, store::version_of(record))) return false;
+    (void)store::remove_attempts(record.id);
+    Audited audited{};
+    audited.action = kForget;
+    audited.id = &record.id;
+    audited.before = state_of(record);
+    audited.reason = reason;
+    audited.anonymous = erase;
+    audit(audited);
+    return true;
+}
+
+bool is_as_seen(const Sighting& seen, const store::Record& record) {
+    if (seen.claimed_at == pg::kNoTime) return true;
+    return seen.claimed_at == record.claimed_at && seen.status == record.status;
+}
+
+// Takes the key's lock if that is to be had, and looks. `Done`: the record stands still, and the
+// lock is kept. Whoever has the lock or has written the row is at work on the key, as is the holder
+// of a claim that lives.
+Settled look_at_idle(const store::Identity& id, const Sighting& seen, store::Record* record) {
+    if (open_claim(id) != nullptr || !try_lock(id)) return Settled::Running;
+    store::Look look = store::find(id, record);
+    Settled settled = Settled::Done;
+    if (TransactionIdIsValid(look.writer))
+        settled = Settled::Running;
+    else if (!look.found || !is_as_seen(seen, *record))
+        settled = Settled::Passed;
+    else if (claim_lives(*record))
+        settled = Settled::Running;
+    if (settled != Settled::Done) unlock(id);
+    return settled;
+}
+
+// Where the row guards its key by itself, a batch need not keep a lock for each of its keys.
+void unlock_written(const store::Identity& id) {
+    if (store::bypasses_executor(id)) unlock(id);
 }
 
 }  // namespace
 
-void resolve(const ClaimRef& ref, core::Resolution resolution, const Response& response,
-             text* error) {
+void resolve(const ClaimRef& ref, const Ruling& ruling) {
     config::ScopePolicy policy = enter_as_operator(ref);
     store::Record record;
     if (!lock_and_find(ref.id, &record)) raise_no_claim();
     if (is_final(record.status)) raise_final(word_of(record.status));
-    store::Version unresolved = store::version_of(record);
-    mark_resolved(resolution, error, &record);
-    keep_as_fresh(policy.values, &record);
-    keep_if_undecided(policy.values, &record);
-    allow_as_claimed(record, &policy.values);
-    if (resolution != core::Resolution::Release) keep_response(response, policy, &record);
-    if (!store::update(record, unresolved)) store::raise_claim_overtaken();
+    rule(ruling, policy, &record);
+}
+
+Settled resolve_idle(const ClaimRef& ref, const Ruling& ruling, const Sighting& seen) {
+    config::ScopePolicy policy = enter(ref);
+    store::Record record;
+    Settled settled = look_at_idle(ref.id, seen, &record);
+    if (settled == Settled::Done) rule(ruling, policy, &record);
+    if (settled == Settled::Done) unlock_written(ref.id);
+    return settled;
 }
 
 Answer get(const store::Identity& id) {
@@ -106,18 +169,28 @@ bool claim_lives(const store::Record& record) {
     return record.status == core::Status::InProgress && core::lives(facts_of(record, now), now);
 }
 
-bool forget(const ClaimRef& ref) {
+bool forget(const ClaimRef& ref, const text* reason) {
     (void)enter_as_operator(ref);
     store::Record record;
     while (lock_and_find(ref.id, &record)) {
         if (claim_lives(record)) raise_lease_lives();
-        if (store::remove(record.id, store::version_of(record))) return true;
+        if (remove_for_good(record, reason, false)) return true;
         // Somebody who ignores our lock has changed it since: what it says now counts.
         unlock(ref.id);
         CHECK_FOR_INTERRUPTS();
     }
     unlock(ref.id);
     return false;
+}
+
+Settled erase_idle(const ClaimRef& ref, const text* reason) {
+    (void)enter(ref);
+    store::Record record;
+    Settled settled = look_at_idle(ref.id, Sighting{}, &record);
+    if (settled != Settled::Done) return settled;
+    bool removed = remove_for_good(record, reason, true);
+    unlock_written(ref.id);
+    return removed ? Settled::Done : Settled::Running;
 }
 
 }  // namespace idem::claim

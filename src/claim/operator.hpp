@@ -8,11 +8,18 @@
 
 namespace idem::claim {
 
+// What is decided about a record, and why.
+struct Ruling {
+    core::Resolution resolution;
+    Response response;
+    text* error;
+    const text* reason;
+};
+
 // Ends whatever a record waits for: `Release` lets the next caller execute it once more, the others
 // record a final result. The old holder's token is void afterwards, and the record says who
 // decided. Errors: ID404; 55000 for a record that is final already.
-void resolve(const ClaimRef& ref, core::Resolution resolution, const Response& response,
-             text* error);
+void resolve(const ClaimRef& ref, const Ruling& ruling);
 
 // The record as it is, without deciding anything. Works on a standby.
 Answer get(const store::Identity& id);
@@ -21,6 +28,27 @@ Answer get(const store::Identity& id);
 bool claim_lives(const store::Record& record);
 
 // Removes the record. False if there is none. An error (55006) while a lease lives.
-bool forget(const ClaimRef& ref);
+bool forget(const ClaimRef& ref, const text* reason);
+
+// ---- one of many: nobody is waited for, and nothing that runs is touched ----
+
+enum class Settled {
+    Done,
+    Running,  // a transaction or a lease has the key
+    Passed,   // there is nothing to decide any more
+};
+
+// A record as it was when it was chosen. One that has gone on since is passed over; without a time,
+// none is.
+struct Sighting {
+    TimestampTz claimed_at = pg::kNoTime;
+    core::Status status = core::Status::InProgress;
+};
+
+// Errors: those of the policy and of the answer that is to be kept.
+Settled resolve_idle(const ClaimRef& ref, const Ruling& ruling, const Sighting& seen);
+
+// Removes the record, and leaves no name in the audit.
+Settled erase_idle(const ClaimRef& ref, const text* reason);
 
 }  // namespace idem::claim

@@ -118,6 +118,12 @@ ScopePolicy policy_for(std::string_view scope) {
     return result;
 }
 
+const PolicyRow* policy_row_for(std::string_view scope) {
+    pg::refresh(&cached);
+    const Candidate* best = best_candidate(scope);
+    return best == nullptr ? nullptr : best->row;
+}
+
 std::int64_t memory_since(std::string_view scope, TimestampTz first_sent) {
     pg::refresh(&cached);
     return core::memory_since(memory_of(cache.policies, core::pattern_rank, scope), first_sent);

@@ -8,6 +8,8 @@
 
 namespace idem::config {
 
+struct PolicyRow;  // policy_table.hpp
+
 // What holds for a scope. Arrays are nullptr where the policy says nothing.
 struct ScopePolicy {
     core::Policy values;
@@ -31,6 +33,10 @@ inline constexpr ListMember kListMembers[] = {
 // in the current memory context. An error (42501) if the policy names a role of which the current
 // user is no member, or that does not exist; another (55000) if it can't be gone by.
 ScopePolicy policy_for(std::string_view scope);
+
+// The row of that policy, whoever asks; nullptr: the settings hold. It is the cache's, until the
+// next question. An error (55000) if it can't be gone by.
+const PolicyRow* policy_row_for(std::string_view scope);
 
 // The shortest time for which keys of this scope have been remembered since then, as far as
 // policies know, in microseconds. Arguments of calls may have made it shorter, and a change of the

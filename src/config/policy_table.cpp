@@ -112,6 +112,14 @@ pg::Statement upsert = {kWrite.text, core::kPolicyColumnCount, kRow.types, pg::A
                         nullptr};
 pg::Statement delete_one = {kDelete.text, 1, kRow.types, pg::Access::ByIndex, nullptr};
 
+// What was set, for who reads of a change later.
+pg::Statement read_options = {
+    "SELECT pg_catalog.jsonb_strip_nulls(pg_catalog.to_jsonb(p)) OPERATOR(pg_catalog.-)"
+    " '{scope_pattern,since,memory_before,dropped}'::pg_catalog.text[]"
+    " FROM idempotency.policy p"
+    " WHERE p.scope_pattern OPERATOR(pg_catalog.=) $1 AND NOT p.dropped",
+    1, kRow.types, pg::Access::ByIndex, nullptr};
+
 // ---- a node's copy ----
 
 // In a cluster every node reads its own copy of the table, a plain one: Citus does not let each
@@ -264,6 +272,24 @@ void write_row(PolicyRow* row) {
 void delete_row(const PolicyRow& row) {
     Datum values[] = {row.values[kPattern]};
     (void)pg::write_alone(kPolicyTable, &delete_one, values, nullptr);
+}
+
+// Intervals are spelled in one way, however the session wants to see them.
+Jsonb* policy_as_json(text* pattern) {
+    Datum values[] = {PointerGetDatum(pattern)};
+    pg::AsOwner frame = pg::begin_as_owner(kPolicyTable);
+    pg::set_locally("IntervalStyle", "postgres");
+    std::uint64_t count = pg::run_read(&read_options, values, nullptr);
+    void* options = nullptr;
+    bool null;
+    if (count > 0) {
+        Datum found = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &null);
+        MemoryContext spi_context = MemoryContextSwitchTo(frame.caller_context);
+        options = PG_DETOAST_DATUM_COPY(found);
+        MemoryContextSwitchTo(spi_context);
+    }
+    pg::end_as_owner(frame);
+    return static_cast<Jsonb*>(options);
 }
 
 bool is_varlena(int column) {

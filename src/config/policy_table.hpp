@@ -72,6 +72,9 @@ constexpr CheckOrder check_order() {
 }
 inline constexpr CheckOrder kCheckOrder = check_order();
 
+// The options that the policy with this pattern has, as an object; nullptr: there is none.
+Jsonb* policy_as_json(text* pattern);
+
 // Whether its values may have to be detoasted.
 bool is_varlena(int column);
 

@@ -31,6 +31,7 @@ struct Policy {
     bool key_required = false;
     bool fingerprint_required = false;
     bool store_request = false;
+    bool keep_history = false;
     OnLeaseExpiry on_lease_expiry = OnLeaseExpiry::Takeover;
     std::int64_t max_body_bytes = 0;
     OnLargeBody on_large_body = OnLargeBody::Error;
@@ -62,8 +63,9 @@ struct PolicyColumn {
     // Puts the value into its member of Policy: microseconds, a number, 0 or 1, the place of a
     // word. nullptr: it has none.
     void (*put)(Policy* policy, std::int64_t value) noexcept = nullptr;
-    SpanRange range{};       // of a Span
-    std::int64_t least = 0;  // of a Number
+    std::int64_t (*get)(const Policy& policy) noexcept = nullptr;  // the same back
+    SpanRange range{};                                             // of a Span
+    std::int64_t least = 0;                                        // of a Number
     std::int64_t most = 0;
     const char* words = nullptr;                        // of a Word, in the order of its type
     bool (*fits)(std::string_view) noexcept = nullptr;  // of each element of a List
@@ -76,29 +78,34 @@ void put_member(Policy* policy, std::int64_t value) noexcept {
 }
 
 template <auto Member>
+std::int64_t get_member(const Policy& policy) noexcept {
+    return static_cast<std::int64_t>(policy.*Member);
+}
+
+template <auto Member>
 constexpr PolicyColumn span_option(const char* name, SpanRange range) noexcept {
-    return {name, OptionType::Span, put_member<Member>, range};
+    return {name, OptionType::Span, put_member<Member>, get_member<Member>, range};
 }
 
 template <auto Member>
 constexpr PolicyColumn number_option(const char* name, std::int64_t least,
                                      std::int64_t most) noexcept {
-    return {name, OptionType::Number, put_member<Member>, {}, least, most};
+    return {name, OptionType::Number, put_member<Member>, get_member<Member>, {}, least, most};
 }
 
 template <auto Member>
 constexpr PolicyColumn flag_option(const char* name) noexcept {
-    return {name, OptionType::Flag, put_member<Member>};
+    return {name, OptionType::Flag, put_member<Member>, get_member<Member>};
 }
 
 template <auto Member>
 constexpr PolicyColumn word_option(const char* name, const char* words) noexcept {
-    return {name, OptionType::Word, put_member<Member>, {}, 0, 0, words};
+    return {name, OptionType::Word, put_member<Member>, get_member<Member>, {}, 0, 0, words};
 }
 
 constexpr PolicyColumn list_option(const char* name, bool (*fits)(std::string_view) noexcept,
                                    Complaint complaint) noexcept {
-    return {name, OptionType::List, nullptr, {}, 0, 0, nullptr, fits, complaint};
+    return {name, OptionType::List, nullptr, nullptr, {}, 0, 0, nullptr, fits, complaint};
 }
 
 // Those up to "since" are the options: the arguments of idem_policy_set, in this order. Each may be
@@ -128,9 +135,10 @@ inline constexpr PolicyColumn kPolicyColumns[] = {
                  "58 and XX, which are nobody's answer.",
                  "List entries such as \"22\" or \"P0002\"."}),
     {"allowed_role", OptionType::Role},
+    flag_option<&Policy::keep_history>("keep_history"),
     // What is known of the time before the row became what it is.
     {"since", OptionType::Moment},
-    {"memory_before", OptionType::Span, nullptr, kRetentionRange},
+    {"memory_before", OptionType::Span, nullptr, nullptr, kRetentionRange},
     {"dropped", OptionType::Flag},
 };
 
@@ -175,6 +183,9 @@ inline constexpr SpansInOrder kSpansInOrder[] = {
 
 // Of the words that are separated by ", ", which one this is; -1: none.
 int place_of_word(std::string_view word, std::string_view words) noexcept;
+
+// The word at a place; empty: there is none.
+std::string_view word_at(std::int64_t place, std::string_view words) noexcept;
 
 // ---- memory: how long keys are remembered, and have been ----
 

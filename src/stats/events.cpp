@@ -49,10 +49,34 @@ void append_event(StringInfo line, const Event& event) {
     append_quoted(line, "key", event.key);
 }
 
-void log_event(const Event& event) {
+// JSON tells by itself where it ends.
+void append_json(StringInfo line, const char* name, std::string_view json) {
+    if (!json.empty()) append_word(line, name, json);
+}
+
+void append_if_given(StringInfo line, const char* name, std::string_view value) {
+    if (!value.empty()) append_quoted(line, name, value);
+}
+
+void append_verdict(StringInfo line, const Verdict& verdict) {
+    append_word(line, "decision", verdict.action);
+    append_if_given(line, "scope", verdict.scope);
+    if (verdict.role != nullptr) append_quoted(line, "role", verdict.role);
+    append_quoted(line, "decided_by", verdict.decided_by);
+    append_quoted(line, "acting_as", verdict.acting_as);
+    append_json(line, " before", verdict.before);
+    append_json(line, " after", verdict.after);
+    if (!config::log_keys) return;
+    append_if_given(line, "principal", verdict.principal);
+    append_if_given(line, "key", verdict.key);
+    append_if_given(line, "reason", verdict.reason);
+}
+
+template <typename Entry>
+void log_line(void (*append)(StringInfo line, const Entry& entry), const Entry& entry) {
     StringInfoData line;
     initStringInfo(&line);
-    append_event(&line, event);
+    append(&line, entry);
     ereport(LOG, (errmsg("idempotency: %s", line.data), errhidestmt(true), errhidecontext(true)));
     pfree(line.data);
 }
@@ -61,7 +85,11 @@ void log_event(const Event& event) {
 
 void account_for(const Event& event) {
     count_event(event);
-    if (is_wanted(event)) log_event(event);
+    if (is_wanted(event)) log_line(append_event, event);
+}
+
+void log_verdict(const Verdict& verdict) {
+    if (config::log_events != config::kLogOff) log_line(append_verdict, verdict);
 }
 
 void account_for_result(std::string_view scope, core::Status status) {

@@ -21,6 +21,24 @@ struct Event {
 // wants it.
 void account_for(const Event& event);
 
+// What an operator or the owner has decided about records, policies or rights.
+struct Verdict {
+    std::string_view action;
+    std::string_view scope;
+    const char* role;  // that was granted to, or revoked from; nullptr: none
+    const char* decided_by;
+    const char* acting_as;
+    std::string_view before;  // JSON; empty: there was nothing
+    std::string_view after;
+    std::string_view principal;  // this, the key and the reason are logged only with
+    std::string_view key;        // idempotency.log_keys
+    std::string_view reason;
+};
+
+// Writes its line, unless idempotency.log_events is off: that somebody steps in is no everyday
+// life.
+void log_verdict(const Verdict& verdict);
+
 // A result that was recorded, by the status that it was recorded with.
 void account_for_result(std::string_view scope, core::Status status);
 

@@ -22,6 +22,8 @@
 #include "pg/owner.hpp"
 #include "pg/wait.hpp"
 #include "stats/counters.hpp"
+#include "store/attempt.hpp"
+#include "store/audit.hpp"
 #include "store/record.hpp"
 #include "store/sweep.hpp"
 #include "worker/presence.hpp"
@@ -108,6 +110,15 @@ int batch_size(const Report& report) {
     return Max(config::cleanup_batch_size >> Min(report.failures_before, 20), 1);
 }
 
+// Of a table beside the records, what is left of a batch. DDL on it goes first as well.
+std::int64_t sweep_beside(const char* name, std::int64_t (*sweep)(std::int64_t),
+                          std::int64_t limit) {
+    Oid table = pg::find_table(name);
+    if (!OidIsValid(table) || !ConditionalLockRelationOid(table, RowExclusiveLock)) return 0;
+    if (!SearchSysCacheExists1(RELOID, ObjectIdGetDatum(table))) return 0;
+    return sweep(limit);
+}
+
 // One batch, one transaction.
 Visit sweep_batch(Report* report, std::int64_t* total, std::int64_t end) {
     begin_transaction(end);
@@ -117,10 +128,13 @@ Visit sweep_batch(Report* report, std::int64_t* total, std::int64_t end) {
                            GetCurrentTimestamp() - config::cleanup_grace * core::kSecond,
                            batch_size(*report), stats::count_swept};
         store::Swept swept = store::sweep(which);
+        std::int64_t rows = swept.rows;
+        rows += sweep_beside(store::kAttemptTable, store::sweep_attempts, which.limit - rows);
+        rows += sweep_beside(store::kAuditTable, store::sweep_audit, which.limit - rows);
         end_transaction();
         report->from = swept.last;
-        *total += swept.rows;
-        return swept.rows < which.limit ? Visit::Drained : Visit::More;
+        *total += rows;
+        return rows < which.limit ? Visit::Drained : Visit::More;
     }
     end_transaction();
     return visit;

@@ -43,6 +43,27 @@ TEST(OnLargeBodyWord, KnowsItsTwoWords) {
     }
 }
 
+TEST(Words, AreFoundAtTheirPlaces) {
+    for (const PolicyColumn& column : kPolicyColumns) {
+        if (column.words == nullptr) continue;
+        EXPECT_EQ(place_of_word(word_at(0, column.words), column.words), 0) << column.name;
+        EXPECT_EQ(place_of_word(word_at(1, column.words), column.words), 1) << column.name;
+    }
+    EXPECT_EQ(word_at(2, "a, bc, def"), "def");
+    EXPECT_EQ(word_at(3, "a, bc, def"), "");
+}
+
+TEST(PolicyColumns, GiveBackWhatWasPut) {
+    for (const PolicyColumn& column : kPolicyColumns) {
+        if (column.put == nullptr) continue;
+        Policy policy;
+        column.put(&policy, 1);
+        EXPECT_EQ(column.get(policy), 1) << column.name;
+        column.put(&policy, 0);
+        EXPECT_EQ(column.get(policy), 0) << column.name;
+    }
+}
+
 TEST(PolicyColumns, PutValuesWhereTheirNamesSay) {
     EXPECT_EQ(with("ttl", 7).ttl, 7);
     EXPECT_EQ(with("retention", 7).retention, 7);

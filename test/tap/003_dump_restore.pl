@@ -1,4 +1,4 @@
-# pg_dump carries records, policies and grants, and a restored record replays byte for byte.
+# pg_dump carries records, policies, grants and decisions, and a restored record replays byte for byte.
 use strict;
 use warnings FATAL => 'all';
 
@@ -14,8 +14,11 @@ use Idem;
 my $contents = q{
 	SELECT string_agg(r::text, chr(10) ORDER BY key) FROM idempotency.record AS r
 	UNION ALL
-	SELECT string_agg(p::text, chr(10) ORDER BY scope_pattern) FROM idempotency.policy AS p};
-my $rows = q{SELECT (SELECT count(*) FROM idempotency.record), count(*) FROM idempotency.policy};
+	SELECT string_agg(p::text, chr(10) ORDER BY scope_pattern) FROM idempotency.policy AS p
+	UNION ALL
+	SELECT string_agg(a::text, chr(10) ORDER BY decided_at) FROM idempotency.audit AS a};
+my $rows = q{SELECT (SELECT count(*) FROM idempotency.record), count(*),
+	(SELECT count(*) FROM idempotency.audit) FROM idempotency.policy};
 
 # All 256 bytes, and a body that is large enough to be stored out of line.
 my $all_bytes = q{(SELECT string_agg(set_byte('\x00', 0, n), '' ORDER BY n)
@@ -151,7 +154,7 @@ sub policies_and_grants_hold
 fill();
 my $original = $node->safe_psql('source', $contents);
 my $original_rows = $node->safe_psql('source', $rows);
-is($original_rows, '7|2', 'there is something to dump');
+is($original_rows, '7|2|3', 'there is something to dump');
 
 pg_dump('plain.sql');
 restore('plain.sql', 'plain');
@@ -174,7 +177,7 @@ is($node->safe_psql('custom', $contents), $original, 'clean: every column is the
 
 pg_dump('schema.sql', '--schema-only');
 restore('schema.sql', 'bare');
-is($node->safe_psql('bare', $rows), '0|0', 'schema only: neither records nor policies');
+is($node->safe_psql('bare', $rows), '0|0|0', 'schema only: neither records nor policies nor decisions');
 is(outcome_as('app', 'bare', 'payments/1', 'new'), 'execute', 'but the grants');
 
 # The functions may live in another schema than they did. A session that is there already has the
@@ -184,7 +187,7 @@ add_operations('elsewhere');
 my $early = session($node, 'elsewhere');
 my $without_key = q{SELECT outcome FROM other.idem_begin(NULL, scope => 'payments/1')};
 is(ask($early, $without_key), 'execute', 'before the restore no policy holds');
-$node->safe_psql('elsewhere', 'TRUNCATE idempotency.record');
+$node->safe_psql('elsewhere', 'TRUNCATE idempotency.record, idempotency.audit');
 $node->command_ok(
 	[ 'pg_restore', '--data-only', '--exit-on-error', '-d', 'elsewhere', "$dumps/custom.dump" ],
 	'the data alone is restored into another schema');

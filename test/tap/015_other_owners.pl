@@ -1,4 +1,4 @@
-# The tables of policies and of the sweeper's journal may have been given to other roles. What such an
+# The tables of policies, of decisions and of the sweeper's journal may have been given to other roles. What such an
 # owner puts on its table, or in its place, runs with its rights: not with those of the owner of the
 # records, nor of whoever calls, nor of the sweeper, which are superusers here.
 use strict;
@@ -21,6 +21,7 @@ $node->safe_psql('postgres', q{
 	GRANT ALL ON SCHEMA idempotency TO keeper;
 	ALTER TABLE idempotency.policy OWNER TO keeper;
 	ALTER TABLE idempotency.journal OWNER TO keeper;
+	ALTER TABLE idempotency.audit OWNER TO keeper;
 	CREATE SCHEMA kept AUTHORIZATION keeper;
 	SET ROLE keeper;
 	CREATE TABLE kept.notes (what text, by name DEFAULT current_user);
@@ -124,6 +125,20 @@ is(outcome_in($session, undef, scope => 'view'), '22004', '... and its rows hold
 $session->quit;
 is(notes(), 'view by keeper', '... and it runs as the owner');
 keeper(q{DROP VIEW idempotency.policy; ALTER TABLE idempotency.policy_table RENAME TO policy});
+
+# What is decided is written down, and swept.
+keeper('CREATE TRIGGER tried BEFORE INSERT OR DELETE ON idempotency.audit FOR EACH ROW EXECUTE FUNCTION kept.noted()');
+is(use_policies(), ' execute  t t', 'a trigger on the audit: policies work');
+is(notes(), 'BEFORE INSERT by keeper', '... and it runs as the owner');
+keeper(q{UPDATE idempotency.audit SET decided_at = '2000-01-01'});
+$node->safe_psql('postgres', 'SELECT idem_cleanup()');
+is(notes(), 'BEFORE DELETE by keeper', '... also where a decision is removed');
+keeper('DROP TRIGGER tried ON idempotency.audit');
+keeper('CREATE CONSTRAINT TRIGGER tried AFTER INSERT ON idempotency.audit'
+	  . ' DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION kept.noted()');
+is(use_policies(), '42501 execute 42501 f t', 'a deferred one: nothing is decided');
+is(notes(), '', '... and it does not run');
+keeper('DROP TRIGGER tried ON idempotency.audit');
 
 # The sweeper notes its visits in the journal.
 keeper('CREATE TRIGGER tried BEFORE UPDATE ON idempotency.journal FOR EACH ROW EXECUTE FUNCTION kept.noted()');

@@ -110,6 +110,37 @@ subtest 'grace' => sub {
 		'and goes without grace');
 };
 
+# Decisions are kept for a time of their own, and go in batches of the same size.
+subtest 'the audit' => sub {
+	my $left = q{SELECT string_agg(acting_as, ' ' ORDER BY acting_as) FROM idempotency.audit};
+	my $add = q{INSERT INTO idempotency.audit (decided_at, action, decided_by, acting_as)
+		SELECT now() - n * interval '1 day', 'forget', 'me', to_char(n, 'FM00') FROM generate_series(1, 35) n};
+
+	$node->safe_psql('postgres', "TRUNCATE idempotency.audit; $add");
+	configure($node, 'idempotency.cleanup_batch_size' => 10, 'idempotency.audit_retention' => '756h');
+	ok($node->poll_query_until('postgres', 'SELECT count(*) = 31 FROM idempotency.audit'),
+		'what is older goes');
+	wait_for_visits($node, 'postgres', 1);
+	is($node->safe_psql('postgres', $left),
+		join(' ', map { sprintf '%02d', $_ } 1 .. 31), 'and nothing else');
+	configure($node, 'idempotency.audit_retention' => 0);
+	wait_for_visits($node, 'postgres', 1);
+	is($node->safe_psql('postgres', 'SELECT count(*) FROM idempotency.audit'), '31',
+		'without a limit nothing goes');
+	# Somebody who alters the table is not waited for, and records go meanwhile.
+	my $ddl = session($node);
+	ask($ddl, 'BEGIN; LOCK TABLE idempotency.audit');
+	configure($node, 'idempotency.audit_retention' => '1d');
+	add_expired($node, 25);
+	is_swept($node, 'postgres', 'beside DDL on the audit');
+	is(in_view('failures'), '0', 'no visit fails');
+	ask($ddl, 'COMMIT');
+	$ddl->quit;
+	ok( $node->poll_query_until('postgres', 'SELECT count(*) = 0 FROM idempotency.audit'),
+		'and afterwards decisions, in more than one batch');
+	configure($node, 'idempotency.cleanup_batch_size' => 200, 'idempotency.audit_retention' => '365d');
+};
+
 subtest 'a living lease or retention' => sub {
 	my $long = begin_claim($node, 'leased', lease => '1 hour', ttl => '1 second')->{token};
 	my $lost = begin_claim($node, 'lost', lease => '1 ms', ttl => '1 second')->{token};

@@ -104,7 +104,8 @@ subtest 'off, problems and all' => sub {
 	foreach my $choice (qw(off problems all))
 	{
 		ask($session, "SET idempotency.log_events = '$choice'");
-		is_deeply(events(sub { every_outcome('s') }), $wanted{$choice}, $choice);
+		my @outcomes = grep { /^outcome=/ } @{ events(sub { every_outcome('s') }) };
+		is_deeply(\@outcomes, $wanted{$choice}, $choice);
 		$node->safe_psql('postgres', 'TRUNCATE idempotency.record');
 	}
 };
@@ -134,6 +135,49 @@ subtest 'principal and key' => sub {
 		is($answer, '22023', 'but an error');
 	}
 	is(scalar(log_since($node, 0, qr/^LOG:  forged/)), 0, 'no line can be forged');
+};
+
+# What somebody decides by hand is worth a line whatever is wanted of the rest.
+subtest 'decisions' => sub {
+	my $me = ask($session, 'SELECT session_user');
+	my $by = qq(decided_by="$me" acting_as="support");
+	my $decide = sub {
+		my ($key) = @_;
+		$node->safe_psql('postgres', "SELECT idem_begin('$key', scope => 'd', principal => 'p')");
+		return events(sub {
+			ask($session, 'SELECT ' . invocation('idem_resolve', key => $key, action => 'fail',
+				scope => 'd', principal => 'p', error => 'SECRET-8', reason => 'it "hangs"'));
+			ask($session, 'SELECT ' . invocation('idem_forget', key => $key, scope => 'd',
+				principal => 'p'));
+			ask($session, 'SELECT ' . invocation('idem_policy_set', scope_pattern => 'd*',
+				on_lease_expiry => 'unknown'));
+			ask($session, 'SELECT ' . invocation('idem_policy_drop', scope_pattern => 'd*'));
+		});
+	};
+	my $failed = '{"status": "failed", "attempt": 1}';
+	my @fail = (qq(decision=fail scope="d" $by before=)
+		  . qq({"alive": true, "status": "in_progress", "attempt": 1} after=$failed));
+	my @forget = (qq(decision=forget scope="d" $by before=$failed));
+	my @policy = (
+		qq(decision=policy_set scope="d*" $by after={"on_lease_expiry": "unknown"}),
+		qq(decision=policy_drop scope="d*" $by before={"on_lease_expiry": "unknown"}));
+
+	$node->safe_psql('postgres', q{CREATE ROLE support; SELECT idem_grant('support', true)});
+	ask($session, q{SET idempotency.log_events = 'off'; SET idempotency.log_keys = off; SET ROLE support});
+	is_deeply($decide->('off'), [], 'off');
+	ask($session, q{RESET ROLE; SET idempotency.log_events = 'problems'; SET ROLE support});
+	is_deeply($decide->('k'), [ @fail, @forget, @policy ], 'problems: all of them');
+	ask($session, q{RESET ROLE; SET idempotency.log_keys = on; SET ROLE support});
+	my $named = 'principal="p" key="k"';
+	is_deeply($decide->('k'),
+		[ qq($fail[0] $named reason="it \\"hangs\\""), "$forget[0] $named", @policy ],
+		'with log_keys: principal, key and reason');
+	ask($session, 'RESET ROLE');
+	is_deeply(events(sub { ask($session, q{SELECT idem_revoke('support')}) }),
+		[ qq(decision=revoke role="support" decided_by="$me" acting_as="$me")
+			. ' before={"operator": true, "protocol": true} after={"operator": false, "protocol": false}' ],
+		'rights');
+	ask($session, q{SET idempotency.log_events = 'all'});
 };
 
 subtest 'nothing of requests, answers and errors' => sub {

@@ -1,0 +1,54 @@
+// The outcome is that of begin(): the same question is settled in the same way, and foresee() goes
+// begin()'s own way. What is added here is what the two requests have to do with each other.
+
+#include "claim/explain.hpp"
+
+#include "claim/fingerprint.hpp"
+#include "config/policy.hpp"
+
+namespace idem::claim {
+
+namespace {
+
+// Nobody who only looks has to have the request.
+Question without_duty(const Question& given) {
+    Question question = given;
+    question.without_request = true;
+    return question;
+}
+
+bool lacks_fingerprint(const Question& settled) {
+    return settled.fingerprint == nullptr &&
+           config::policy_for(pg::bytes_of(settled.id.scope)).values.fingerprint_required;
+}
+
+std::optional<bool> compared(const store::Record& record, const Question& question) {
+    if (record.fingerprint == nullptr || question.fingerprint == nullptr) return std::nullopt;
+    return same_request(record, question);
+}
+
+// By the fields that the record's fingerprint was taken without: had these been the same, it would
+// be no mismatch.
+Differences* differences(const store::Record& record, const Question& question) {
+    if (record.request == nullptr || question.request == nullptr) return nullptr;
+    auto* found = static_cast<Differences*>(palloc(sizeof(Differences)));
+    *found = differences_of(record.request, question.request,
+                            excludes_of(record.excluded, "exclude_fields"));
+    return found;
+}
+
+}  // namespace
+
+Explanation explain(const Question& given) {
+    Explanation result{};
+    result.question = settle(without_duty(given));
+    result.lacks_fingerprint = lacks_fingerprint(result.question);
+    result.forecast = foresee(result.question);
+    if (!result.forecast.seen.has_record) return result;
+    const store::Record& record = result.forecast.seen.record;
+    result.same = compared(record, result.question);
+    if (result.same == false) result.differences = differences(record, result.question);
+    return result;
+}
+
+}  // namespace idem::claim

@@ -1,0 +1,26 @@
+#include "claim/history.hpp"
+
+namespace idem::claim {
+
+namespace {
+
+store::AttemptEnd end_with(core::Status status) {
+    if (status == core::Status::Completed) return store::AttemptEnd::Completed;
+    return status == core::Status::Failed ? store::AttemptEnd::Failed
+                                          : store::AttemptEnd::Retryable;
+}
+
+}  // namespace
+
+void keep_attempt(const core::Policy& policy, const store::Record& record, store::AttemptEnd how) {
+    if (!policy.keep_history) return;
+    TimestampTz ended = GetCurrentTimestamp();
+    std::int64_t span = Max(policy.retention, policy.ttl);
+    store::add_attempt({&record, how, ended, pg::after(ended, span)});
+}
+
+void keep_ended_attempt(const core::Policy& policy, const store::Record& record) {
+    keep_attempt(policy, record, end_with(record.status));
+}
+
+}  // namespace idem::claim

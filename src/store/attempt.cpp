@@ -1,0 +1,112 @@
+#include "store/attempt.hpp"
+
+#include <iterator>
+
+#include "pg/owner.hpp"
+#include "store/distribution.hpp"
+#include "store/record_table.hpp"
+
+namespace idem::store {
+
+namespace {
+
+constexpr const char* kWords[] = {"completed", "failed", "retryable", "released", "taken_over"};
+
+constexpr Oid kRowTypes[] = {TEXTOID, TEXTOID,        TEXTOID,        INT4OID, INT8OID,
+                             TEXTOID, TIMESTAMPTZOID, TIMESTAMPTZOID, TEXTOID, INT4OID,
+                             TEXTOID, TEXTOID,        TIMESTAMPTZOID};
+constexpr int kRowValues = static_cast<int>(std::size(kRowTypes));
+
+pg::Statement insert_row = {
+    "INSERT INTO idempotency.attempt (scope, principal, key, attempt, token, holder, begun, ended, "
+    "how,"
+    " status_code, error, resolved_by, retained_until)"
+    " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)",
+    kRowValues, kRowTypes, pg::Access::ByIndex, nullptr};
+
+constexpr Oid kKeyTypes[] = {TEXTOID, TEXTOID, TEXTOID};
+pg::Statement delete_rows = {
+    "DELETE FROM idempotency.attempt WHERE key OPERATOR(pg_catalog.=) $1"
+    " AND scope OPERATOR(pg_catalog.=) $2 AND principal OPERATOR(pg_catalog.=) $3",
+    static_cast<int>(std::size(kKeyTypes)), kKeyTypes, pg::Access::ByIndex, nullptr};
+
+pg::Statement delete_principal = {
+    "DELETE FROM idempotency.attempt WHERE principal OPERATOR(pg_catalog.=) $1", 1, kKeyTypes,
+    pg::Access::Whole, nullptr};
+
+// The value of a column, null where there is none.
+Datum or_null(const void* value, char* null) {
+    *null = value == nullptr ? 'n' : ' ';
+    return PointerGetDatum(value);
+}
+
+// As in sweep.cpp: the array is made once, and FOR UPDATE looks at each row again.
+char* sweep_sql(const char* table) {
+    return psprintf(
+        "DELETE FROM %s WHERE ctid OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT ctid FROM %s"
+        " WHERE retained_until OPERATOR(pg_catalog.<=) $1"
+        " ORDER BY retained_until USING OPERATOR(pg_catalog.<) LIMIT $2 FOR UPDATE SKIP LOCKED))"
+        " AND retained_until OPERATOR(pg_catalog.<=) $1",
+        table, table);
+}
+
+std::int64_t sweep_table(Oid table, std::int64_t limit) {
+    constexpr Oid kTypes[] = {TIMESTAMPTZOID, INT8OID};
+    const char* schema = get_namespace_name(get_rel_namespace(table));
+    if (schema == nullptr) return 0;  // it has gone meanwhile
+    pg::Statement statement = {sweep_sql(quote_qualified_identifier(schema, get_rel_name(table))),
+                               static_cast<int>(std::size(kTypes)), kTypes, pg::Access::ByIndex,
+                               nullptr};
+    Datum values[] = {TimestampTzGetDatum(GetCurrentTimestamp()), Int64GetDatum(limit)};
+    std::uint64_t rows = pg::write_alone(kAttemptTable, &statement, values, nullptr);
+    pg::drop_plan(&statement);
+    return static_cast<std::int64_t>(rows);
+}
+
+}  // namespace
+
+void add_attempt(const Attempt& attempt) {
+    const Record& record = *attempt.record;
+    char nulls[kRowValues];
+    memset(nulls, ' ', sizeof(nulls));
+    Datum values[] = {PointerGetDatum(record.id.scope),
+                      PointerGetDatum(record.id.principal),
+                      PointerGetDatum(record.id.key),
+                      Int32GetDatum(record.attempt),
+                      Int64GetDatum(record.token),
+                      or_null(record.holder, &nulls[5]),
+                      TimestampTzGetDatum(record.claimed_at),
+                      TimestampTzGetDatum(attempt.ended),
+                      CStringGetTextDatum(kWords[static_cast<int>(attempt.how)]),
+                      Int32GetDatum(record.status_code.value_or(0)),
+                      or_null(record.error, &nulls[10]),
+                      or_null(record.resolved_by, &nulls[11]),
+                      TimestampTzGetDatum(attempt.retained_until)};
+    if (!record.status_code) nulls[9] = 'n';
+    (void)pg::write_alone(kAttemptTable, &insert_row, values, nulls);
+}
+
+std::int64_t remove_attempts(const Identity& id) {
+    Datum values[] = {PointerGetDatum(id.key), PointerGetDatum(id.scope),
+                      PointerGetDatum(id.principal)};
+    return static_cast<std::int64_t>(pg::write_alone(kAttemptTable, &delete_rows, values, nullptr));
+}
+
+std::int64_t remove_attempts_of(const text* principal) {
+    Datum values[] = {PointerGetDatum(principal)};
+    return static_cast<std::int64_t>(
+        pg::write_alone(kAttemptTable, &delete_principal, values, nullptr));
+}
+
+std::int64_t sweep_attempts(std::int64_t limit) {
+    Oid table = pg::table_oid(kAttemptTable);
+    if (!is_distributed()) return limit <= 0 ? 0 : sweep_table(table, limit);
+    Distribution shards = distribution_of(table, "principal", CurrentMemoryContext);
+    std::int64_t rows = 0;
+    for (int i = 0; i < shards.count && rows < limit; i++)
+        if (OidIsValid(shards.shards[i].table))
+            rows += sweep_table(shards.shards[i].table, limit - rows);
+    return rows;
+}
+
+}  // namespace idem::store

@@ -1,0 +1,40 @@
+// The table idempotency.attempt: what became of each attempt, where a policy keeps the history. A
+// row is written when the attempt ends, in the transaction that ends it, and never changed.
+//
+// It is no table for the heap store: whoever wants a history pays for a statement of SQL. In a
+// cluster it is distributed beside the records.
+#pragma once
+
+#include "store/record.hpp"
+
+namespace idem::store {
+
+inline constexpr const char* kAttemptTable = "attempt";
+
+// How an attempt ended. With the status of its result, or without one.
+enum class AttemptEnd { Completed, Failed, Retryable, Released, TakenOver };
+
+// The attempt whose claim a record holds, or held until now; with the error and the status code
+// that the end has brought, if any. It is kept until then.
+struct Attempt {
+    const Record* record;
+    AttemptEnd how;
+    TimestampTz ended;
+    TimestampTz retained_until;
+};
+
+// With the rights of the table's owner. Where a trigger or rule of the owner's leaves the row out,
+// there is none.
+void add_attempt(const Attempt& attempt);
+
+// Removes those of one key. Returns how many.
+std::int64_t remove_attempts(const Identity& id);
+
+// Removes those of a principal. Reads the whole table. Returns how many.
+std::int64_t remove_attempts_of(const text* principal);
+
+// Removes up to `limit` whose time is over, oldest first, of those that this node has, passing over
+// those that others have locked. Returns how many.
+std::int64_t sweep_attempts(std::int64_t limit);
+
+}  // namespace idem::store

@@ -1,0 +1,105 @@
+#include "store/audit.hpp"
+
+#include "core/time.hpp"
+
+#include "config/settings.hpp"
+#include "pg/owner.hpp"
+
+namespace idem::store {
+
+namespace {
+
+constexpr Oid kRowTypes[] = {TIMESTAMPTZOID, TEXTOID,  TEXTOID, TEXTOID, TEXTOID, BOOLOID, TEXTOID,
+                             JSONBOID,       JSONBOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, BOOLOID};
+constexpr int kRowValues = static_cast<int>(std::size(kRowTypes));
+
+// $5 is the key, and $6 whether it may be seen. The digest is one that an auditor can compute.
+pg::Statement insert_row = {
+    "INSERT INTO idempotency.audit (decided_at, action, scope, principal, key, key_digest, role,"
+    " before, after, reason, decided_by, acting_as, application_name, client_addr, erased)"
+    " VALUES ($1, $2, $3, $4, CASE WHEN $6 THEN $5 END,"
+    " CASE WHEN NOT $6 THEN pg_catalog.sha256("
+    "pg_catalog.convert_to($5, pg_catalog.getdatabaseencoding())) END,"
+    " $7, $8, $9, $10, $11, $12, $13, pg_catalog.inet_client_addr(), $14)",
+    kRowValues, kRowTypes, pg::Access::Whole, nullptr};
+
+// As in sweep.cpp: the array is made once, and FOR UPDATE looks at each row again.
+constexpr Oid kTimeAndLimit[] = {TIMESTAMPTZOID, INT8OID};
+pg::Statement sweep_rows = {
+    "DELETE FROM idempotency.audit WHERE ctid OPERATOR(pg_catalog.=) ANY (ARRAY("
+    "SELECT ctid FROM idempotency.audit WHERE decided_at OPERATOR(pg_catalog.<=) $1"
+    " ORDER BY decided_at USING OPERATOR(pg_catalog.<) LIMIT $2 FOR UPDATE SKIP LOCKED))"
+    " AND decided_at OPERATOR(pg_catalog.<=) $1",
+    2, kTimeAndLimit, pg::Access::ByIndex, nullptr};
+
+constexpr Oid kPrincipal[] = {TEXTOID};
+pg::Statement make_anonymous = {
+    "UPDATE idempotency.audit SET principal = NULL, key = NULL, key_digest = NULL, erased = true"
+    " WHERE principal OPERATOR(pg_catalog.=) $1",
+    1, kPrincipal, pg::Access::Whole, nullptr};
+
+// The values of a row, in the order of the parameters.
+struct Values {
+    Datum values[kRowValues];
+    char nulls[kRowValues];
+    int count;
+};
+
+void add(Values* row, Datum value) {
+    row->nulls[row->count] = ' ';
+    row->values[row->count++] = value;
+}
+
+void add(Values* row, const void* value) {
+    row->nulls[row->count] = value == nullptr ? 'n' : ' ';
+    row->values[row->count++] = PointerGetDatum(value);
+}
+
+void add_name(Values* row, const char* name) {
+    add(row, name == nullptr ? nullptr : cstring_to_text(name));
+}
+
+[[noreturn]] void raise_not_audited() {
+    ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+                    errmsg("the decision could not be written to idempotency.audit"),
+                    errdetail("A trigger or rule on the table has left the row out."),
+                    errhint("Drop it, or let it keep every row.")));
+    pg_unreachable();
+}
+
+}  // namespace
+
+void add_audit_row(const AuditRow& row) {
+    Values values{};
+    add(&values, TimestampTzGetDatum(GetCurrentTimestamp()));
+    add(&values, row.action);
+    add(&values, row.scope);
+    add(&values, row.principal);
+    add(&values, row.key);
+    add(&values, BoolGetDatum(config::log_keys));
+    add_name(&values, row.role);
+    add(&values, row.before);
+    add(&values, row.after);
+    add(&values, row.reason);
+    add_name(&values, row.decided_by);
+    add_name(&values, row.acting_as);
+    add_name(&values, application_name);
+    add(&values, BoolGetDatum(row.erased));
+    if (pg::write_alone(kAuditTable, &insert_row, values.values, values.nulls) != 1)
+        raise_not_audited();
+}
+
+std::int64_t sweep_audit(std::int64_t limit) {
+    if (config::audit_retention == 0 || limit <= 0) return 0;
+    TimestampTz until = GetCurrentTimestamp() - config::audit_retention * core::kSecond;
+    Datum values[] = {TimestampTzGetDatum(until), Int64GetDatum(limit)};
+    return static_cast<std::int64_t>(pg::write_alone(kAuditTable, &sweep_rows, values, nullptr));
+}
+
+std::int64_t make_audit_anonymous(const text* principal) {
+    Datum values[] = {PointerGetDatum(principal)};
+    return static_cast<std::int64_t>(
+        pg::write_alone(kAuditTable, &make_anonymous, values, nullptr));
+}
+
+}  // namespace idem::store

@@ -1,0 +1,66 @@
+# The history of attempts lies beside the records, on whatever node they are.
+use strict;
+use warnings FATAL => 'all';
+
+use FindBin;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+use lib $FindBin::RealBin, "$FindBin::RealBin/../tap";
+use Citus;
+use Idem;
+
+my ($coordinator, $worker1, $worker2) = new_cluster();
+my @nodes = ($coordinator, $worker1, $worker2);
+
+# What was there before goes to the shards as well.
+$coordinator->safe_psql('postgres', q{SELECT idem_policy_set('kept', keep_history => true)});
+$coordinator->safe_psql('postgres', q{SELECT idem_once('before', scope => 'kept', principal => 'old')});
+distribute();
+my @principals = map { principal_on($_) } $worker1, $worker2;
+
+sub history
+{
+	my ($node, $principal) = @_;
+	return $node->safe_psql('postgres', 'SELECT string_agg(attempt || how, \' \' ORDER BY attempt, how)'
+		  . " FROM idempotency.attempts WHERE scope = 'kept' AND principal = '$principal'");
+}
+
+is(history($_, 'old'), '1completed', 'an attempt of before') foreach @nodes;
+
+subtest 'each end of an attempt, from each node' => sub {
+	foreach my $node (@nodes)
+	{
+		foreach my $principal (@principals)
+		{
+			my $name = $node->name . " for $principal";
+			$node->safe_psql('postgres', "SELECT idem_begin('$name', scope => 'kept', principal => '$principal', lease => '1 us')");
+			my $token = $node->safe_psql('postgres',
+				"SELECT token FROM idem_begin('$name', scope => 'kept', principal => '$principal', lease => '1 h')");
+			$node->safe_psql('postgres', "SELECT idem_fail('$name', scope => 'kept', principal => '$principal', token => $token, retryable => true)");
+			is( $nodes[0]->safe_psql('postgres',
+					"SELECT string_agg(attempt || how, ' ' ORDER BY attempt) FROM idempotency.attempts WHERE key = '$name'"),
+				'1taken_over 2retryable', $name);
+		}
+	}
+};
+
+subtest 'it moves with the shard, and is forgotten and swept' => sub {
+	my $before = history($coordinator, $principals[0]);
+	$coordinator->safe_psql('postgres', move_shard($principals[0], $worker2, 'block_writes'));
+	is(history($_, $principals[0]), $before, 'from ' . $_->name) foreach @nodes;
+
+	my $key = $coordinator->name . " for $principals[0]";
+	$worker1->safe_psql('postgres', "SELECT idem_forget('$key', 'kept', '$principals[0]')");
+	is($worker2->safe_psql('postgres', "SELECT count(*) FROM idempotency.attempts WHERE key = '$key'"), '0', 'forgotten');
+
+	$coordinator->safe_psql('postgres', q{SELECT idem_policy_set('kept', keep_history => true, ttl => '1 us', retention => '1 us')});
+	$worker1->safe_psql('postgres', "SELECT idem_once('brief', scope => 'kept', principal => '$_')") foreach @principals;
+	is($worker2->safe_psql('postgres', q{SELECT count(*) FROM idempotency.attempts WHERE key = 'brief'}), '2', 'kept');
+	$coordinator->safe_psql('postgres', 'SELECT idem_cleanup()');
+	is($worker2->safe_psql('postgres', q{SELECT count(*) FROM idempotency.attempts WHERE key = 'brief'}), '0', 'swept');
+};
+
+$_->stop foreach @nodes;
+done_testing();
