@@ -241,9 +241,10 @@ REVOKE ALL ON FUNCTION idempotency.fit_principals(text) FROM PUBLIC;
 SELECT idempotency.fit_principals();
 
 CREATE VIEW idempotency.policies AS
-SELECT scope_pattern, ttl, retention, lease, wait, max_attempts, retry_base, retry_cap, key_required,
-       fingerprint_required, store_request, on_lease_expiry, max_body_bytes, on_large_body,
-       exclude_fields, drop_headers, final_errors, allowed_role, since, memory_before,
+SELECT scope_pattern, ttl, retention, lease, wait, max_attempts, retry_base, retry_cap,
+       key_required, fingerprint_required, store_request, on_lease_expiry, max_body_bytes,
+       on_large_body, exclude_fields, drop_headers, final_errors, allowed_role, since,
+       memory_before,
        CASE WHEN allowed_role IS NOT NULL
             THEN EXISTS (SELECT FROM pg_catalog.pg_roles
                           WHERE rolname OPERATOR(pg_catalog.=) allowed_role)
@@ -745,6 +746,32 @@ CREATE FUNCTION @extschema@.idem_policy_set(
 COMMENT ON FUNCTION @extschema@.idem_policy_set(text, interval, interval, interval, interval, integer, interval, interval, boolean, boolean, boolean, text, integer, text, text[], text[], text[], regrole)
     IS 'set the whole policy of a scope, or of all scopes that begin alike';
 REVOKE ALL ON FUNCTION @extschema@.idem_policy_set(text, interval, interval, interval, interval, integer, interval, interval, boolean, boolean, boolean, text, integer, text, text[], text[], text[], regrole) FROM PUBLIC;
+
+CREATE FUNCTION @extschema@.idem_policy_alter(
+    scope_pattern text,
+    ttl interval DEFAULT NULL,
+    retention interval DEFAULT NULL,
+    lease interval DEFAULT NULL,
+    wait interval DEFAULT NULL,
+    max_attempts integer DEFAULT NULL,
+    retry_base interval DEFAULT NULL,
+    retry_cap interval DEFAULT NULL,
+    key_required boolean DEFAULT NULL,
+    fingerprint_required boolean DEFAULT NULL,
+    store_request boolean DEFAULT NULL,
+    on_lease_expiry text DEFAULT NULL,
+    max_body_bytes integer DEFAULT NULL,
+    on_large_body text DEFAULT NULL,
+    exclude_fields text[] DEFAULT NULL,
+    drop_headers text[] DEFAULT NULL,
+    final_errors text[] DEFAULT NULL,
+    allowed_role regrole DEFAULT NULL,
+    unset text[] DEFAULT NULL
+) RETURNS void
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_policy_alter';
+COMMENT ON FUNCTION @extschema@.idem_policy_alter(text, interval, interval, interval, interval, integer, interval, interval, boolean, boolean, boolean, text, integer, text, text[], text[], text[], regrole, text[])
+    IS 'change what is named of a policy, and leave the rest as it is';
+REVOKE ALL ON FUNCTION @extschema@.idem_policy_alter(text, interval, interval, interval, interval, integer, interval, interval, boolean, boolean, boolean, text, integer, text, text[], text[], text[], regrole, text[]) FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_policy_drop(scope_pattern text) RETURNS boolean
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_policy_drop';

@@ -148,6 +148,7 @@ PLAUSIBLE = {
     "max_body_bytes": (None, "100", "1000000"),
     "exclude_fields": (None, "{ts}"),
     "exclude": (None, "{ts}"),
+    "unset": (None, "{ttl}", "{lease,wait}"),
     "drop_headers": (None, "{Date}"),
     "final_errors": (None, "{P0001,22}"),
     "key_required": (None, "f"),
