@@ -91,12 +91,17 @@ CREATE TABLE idempotency.policy (
     scope_pattern        text COLLATE pg_catalog."C" NOT NULL,
     ttl                  interval,
     retention            interval,
+    max_ttl              interval,
     lease                interval,
+    max_lease            interval,
     wait                 interval,
     max_attempts         integer,
     retry_base           interval,
     retry_cap            interval,
-    key_required         boolean,
+    retry_jitter         text,
+    on_missing_key       text,
+    derive_window        interval,
+    principal_required   boolean,
     fingerprint_required boolean,
     store_request        boolean,
     on_lease_expiry      text,
@@ -114,6 +119,10 @@ CREATE TABLE idempotency.policy (
         CHECK (on_lease_expiry OPERATOR(pg_catalog.=) ANY ('{takeover,unknown}'::text[])),
     CONSTRAINT policy_on_large_body_known
         CHECK (on_large_body OPERATOR(pg_catalog.=) ANY ('{error,omit}'::text[])),
+    CONSTRAINT policy_retry_jitter_known
+        CHECK (retry_jitter OPERATOR(pg_catalog.=) ANY ('{full,none}'::text[])),
+    CONSTRAINT policy_on_missing_key_known
+        CHECK (on_missing_key OPERATOR(pg_catalog.=) ANY ('{generate,derive,error}'::text[])),
     CONSTRAINT policy_max_attempts_positive CHECK (max_attempts OPERATOR(pg_catalog.>) 0),
     CONSTRAINT policy_max_body_bytes_in_range
         CHECK (max_body_bytes OPERATOR(pg_catalog.>=) 0 AND max_body_bytes OPERATOR(pg_catalog.<=) 268435456),
@@ -125,6 +134,17 @@ CREATE TABLE idempotency.policy (
     CONSTRAINT policy_retention_covers_ttl CHECK (retention OPERATOR(pg_catalog.>=) ttl),
     CONSTRAINT policy_lease_in_range
         CHECK (lease OPERATOR(pg_catalog.>) '0'::interval AND lease OPERATOR(pg_catalog.<=) '36525 days'::interval),
+    CONSTRAINT policy_max_ttl_in_range
+        CHECK (max_ttl OPERATOR(pg_catalog.>) '0'::interval
+               AND max_ttl OPERATOR(pg_catalog.<=) '36525 days'::interval),
+    CONSTRAINT policy_ttl_within_max CHECK (ttl OPERATOR(pg_catalog.<=) max_ttl),
+    CONSTRAINT policy_max_lease_in_range
+        CHECK (max_lease OPERATOR(pg_catalog.>) '0'::interval
+               AND max_lease OPERATOR(pg_catalog.<=) '36525 days'::interval),
+    CONSTRAINT policy_lease_within_max CHECK (lease OPERATOR(pg_catalog.<=) max_lease),
+    CONSTRAINT policy_derive_window_in_range
+        CHECK (derive_window OPERATOR(pg_catalog.>) '0'::interval
+               AND derive_window OPERATOR(pg_catalog.<=) '36525 days'::interval),
     CONSTRAINT policy_wait_in_range
         CHECK (wait OPERATOR(pg_catalog.>=) '0'::interval AND wait OPERATOR(pg_catalog.<=) '1 day'::interval),
     CONSTRAINT policy_retry_base_in_range
@@ -241,10 +261,10 @@ REVOKE ALL ON FUNCTION idempotency.fit_principals(text) FROM PUBLIC;
 SELECT idempotency.fit_principals();
 
 CREATE VIEW idempotency.policies AS
-SELECT scope_pattern, ttl, retention, lease, wait, max_attempts, retry_base, retry_cap,
-       key_required, fingerprint_required, store_request, on_lease_expiry, max_body_bytes,
-       on_large_body, exclude_fields, drop_headers, final_errors, allowed_role, since,
-       memory_before,
+SELECT scope_pattern, ttl, retention, max_ttl, lease, max_lease, wait, max_attempts, retry_base,
+       retry_cap, retry_jitter, on_missing_key, derive_window, principal_required,
+       fingerprint_required, store_request, on_lease_expiry, max_body_bytes, on_large_body,
+       exclude_fields, drop_headers, final_errors, allowed_role, since, memory_before,
        CASE WHEN allowed_role IS NOT NULL
             THEN EXISTS (SELECT FROM pg_catalog.pg_roles
                           WHERE rolname OPERATOR(pg_catalog.=) allowed_role)
@@ -726,12 +746,17 @@ CREATE FUNCTION @extschema@.idem_policy_set(
     scope_pattern text,
     ttl interval DEFAULT NULL,
     retention interval DEFAULT NULL,
+    max_ttl interval DEFAULT NULL,
     lease interval DEFAULT NULL,
+    max_lease interval DEFAULT NULL,
     wait interval DEFAULT NULL,
     max_attempts integer DEFAULT NULL,
     retry_base interval DEFAULT NULL,
     retry_cap interval DEFAULT NULL,
-    key_required boolean DEFAULT NULL,
+    retry_jitter text DEFAULT NULL,
+    on_missing_key text DEFAULT NULL,
+    derive_window interval DEFAULT NULL,
+    principal_required boolean DEFAULT NULL,
     fingerprint_required boolean DEFAULT NULL,
     store_request boolean DEFAULT NULL,
     on_lease_expiry text DEFAULT NULL,
@@ -743,20 +768,25 @@ CREATE FUNCTION @extschema@.idem_policy_set(
     allowed_role regrole DEFAULT NULL
 ) RETURNS void
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_policy_set';
-COMMENT ON FUNCTION @extschema@.idem_policy_set(text, interval, interval, interval, interval, integer, interval, interval, boolean, boolean, boolean, text, integer, text, text[], text[], text[], regrole)
+COMMENT ON FUNCTION @extschema@.idem_policy_set(text, interval, interval, interval, interval, interval, interval, integer, interval, interval, text, text, interval, boolean, boolean, boolean, text, integer, text, text[], text[], text[], regrole)
     IS 'set the whole policy of a scope, or of all scopes that begin alike';
-REVOKE ALL ON FUNCTION @extschema@.idem_policy_set(text, interval, interval, interval, interval, integer, interval, interval, boolean, boolean, boolean, text, integer, text, text[], text[], text[], regrole) FROM PUBLIC;
+REVOKE ALL ON FUNCTION @extschema@.idem_policy_set(text, interval, interval, interval, interval, interval, interval, integer, interval, interval, text, text, interval, boolean, boolean, boolean, text, integer, text, text[], text[], text[], regrole) FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_policy_alter(
     scope_pattern text,
     ttl interval DEFAULT NULL,
     retention interval DEFAULT NULL,
+    max_ttl interval DEFAULT NULL,
     lease interval DEFAULT NULL,
+    max_lease interval DEFAULT NULL,
     wait interval DEFAULT NULL,
     max_attempts integer DEFAULT NULL,
     retry_base interval DEFAULT NULL,
     retry_cap interval DEFAULT NULL,
-    key_required boolean DEFAULT NULL,
+    retry_jitter text DEFAULT NULL,
+    on_missing_key text DEFAULT NULL,
+    derive_window interval DEFAULT NULL,
+    principal_required boolean DEFAULT NULL,
     fingerprint_required boolean DEFAULT NULL,
     store_request boolean DEFAULT NULL,
     on_lease_expiry text DEFAULT NULL,
@@ -769,9 +799,9 @@ CREATE FUNCTION @extschema@.idem_policy_alter(
     unset text[] DEFAULT NULL
 ) RETURNS void
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_policy_alter';
-COMMENT ON FUNCTION @extschema@.idem_policy_alter(text, interval, interval, interval, interval, integer, interval, interval, boolean, boolean, boolean, text, integer, text, text[], text[], text[], regrole, text[])
+COMMENT ON FUNCTION @extschema@.idem_policy_alter(text, interval, interval, interval, interval, interval, interval, integer, interval, interval, text, text, interval, boolean, boolean, boolean, text, integer, text, text[], text[], text[], regrole, text[])
     IS 'change what is named of a policy, and leave the rest as it is';
-REVOKE ALL ON FUNCTION @extschema@.idem_policy_alter(text, interval, interval, interval, interval, integer, interval, interval, boolean, boolean, boolean, text, integer, text, text[], text[], text[], regrole, text[]) FROM PUBLIC;
+REVOKE ALL ON FUNCTION @extschema@.idem_policy_alter(text, interval, interval, interval, interval, interval, interval, integer, interval, interval, text, text, interval, boolean, boolean, boolean, text, integer, text, text[], text[], text[], regrole, text[]) FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_policy_drop(scope_pattern text) RETURNS boolean
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_policy_drop';

@@ -78,12 +78,9 @@ using core::PolicyColumn;
 
 // Beside what was told before it. What the policy leaves open is compared as it is now.
 void check_beside_others(const PolicyRow& row, int which) {
-    for (const core::SpansInOrder& spans : core::kSpansInOrder) {
-        if (which != spans.longer || (spans.longer_follows && row.nulls[which])) continue;
-        core::Policy values = config::policy_of(config::given_in(row));
-        if (values.*spans.shorter_value > values.*spans.longer_value)
+    for (const core::SpansInOrder& spans : core::kSpansInOrder)
+        if (which == spans.longer && config::are_out_of_order(row, spans))
             raise_complaint(spans.blamed, spans.complaint);
-    }
 }
 
 void check_row(const PolicyRow& row) {

@@ -318,6 +318,13 @@ std::optional<std::string_view> utf8_of(const text* value) {
     return pg::as_utf8(pg::bytes_of(value));
 }
 
+bytea* digest_of(const core::FingerprintInput& input) {
+    unsigned char digest[core::kFingerprintBytes];
+    if (!core::fingerprint(input, digest)) raise_digest();
+    return pg::as_bytea(
+        pg::make_text({reinterpret_cast<const char*>(digest), core::kFingerprintBytes}));
+}
+
 }  // namespace
 
 core::Excludes excludes_of(ArrayType* exclude, const char* what) {
@@ -338,11 +345,24 @@ bytea* fingerprint_of(Jsonb* request, const text* method, const text* path, Arra
     input.path = utf8_of(path);
     core::Excludes excludes = excludes_of(exclude, "exclude");
     if (request != nullptr) input.request = canonical_form(request, excludes);
-    unsigned char digest[core::kFingerprintBytes];
-    if (!core::fingerprint(input, digest)) raise_digest();
+    bytea* result = digest_of(input);
     if (input.request) pfree(const_cast<char*>(input.request->data()));
-    return pg::as_bytea(
-        pg::make_text({reinterpret_cast<const char*>(digest), core::kFingerprintBytes}));
+    return result;
+}
+
+bytea* fingerprint_of_digest(const bytea* digest, const text* method, const text* path) {
+    core::FingerprintInput input;
+    input.method = utf8_of(method);
+    input.path = utf8_of(path);
+    input.request = psprintf("\"%s\"", text_to_cstring(in_hex(digest)));
+    return digest_of(input);
+}
+
+text* in_hex(const bytea* bytes) {
+    std::string_view raw = pg::bytes_of(bytes);
+    auto* hex = static_cast<char*>(palloc(2 * raw.size() + 1));
+    (void)hex_encode(raw.data(), raw.size(), hex);
+    return pg::make_text({hex, 2 * raw.size()});
 }
 
 }  // namespace idem::claim

@@ -14,4 +14,10 @@ core::Excludes excludes_of(ArrayType* exclude, const char* what);
 // nullptr. nullptr if there is nothing to take a fingerprint of.
 bytea* fingerprint_of(Jsonb* request, const text* method, const text* path, ArrayType* exclude);
 
+// SHA-256 likewise over a method, a path, and as the request a string with the digest in
+// hexadecimal digits.
+bytea* fingerprint_of_digest(const bytea* digest, const text* method, const text* path);
+
+text* in_hex(const bytea* bytes);
+
 }  // namespace idem::claim

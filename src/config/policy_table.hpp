@@ -83,6 +83,10 @@ bool fits(const PolicyRow& row, int column);
 // SQL can tell; this is for rows that came all the same.
 const char* unusable_column(const PolicyRow& row);
 
+// Whether the first of two spans is the longer one, in the row or in what holds now where the row
+// leaves one of them open.
+bool are_out_of_order(const PolicyRow& row, const core::SpansInOrder& spans);
+
 // What a row says that Policy has a member for: which column, and the value to put there.
 struct Given {
     struct {
@@ -93,7 +97,7 @@ struct Given {
 };
 Given given_in(const PolicyRow& row);
 
-// Over the settings as they are now.
+// Over the settings as they are now, which are capped as arguments are.
 core::Policy policy_of(const Given& given);
 
 }  // namespace idem::config
