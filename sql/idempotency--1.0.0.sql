@@ -52,6 +52,7 @@ CREATE TABLE idempotency.record (
     state           jsonb,
     holder          text,
     request         jsonb,
+    counted         text[],
     excluded        text[],
     resolved_by     text,
     -- The key first: it tells rows apart in one comparison, where scope and principal are mostly the
@@ -78,6 +79,7 @@ COMMENT ON COLUMN idempotency.record.operation IS 'the function that idem_execut
 COMMENT ON COLUMN idempotency.record.omit_large_body IS 'the policy at the claim: a body over the limit is left out';
 COMMENT ON COLUMN idempotency.record.body_limit IS 'the policy at the claim: so large may a body be, in bytes';
 COMMENT ON COLUMN idempotency.record.lease_us IS 'lease of the claim in microseconds';
+COMMENT ON COLUMN idempotency.record.counted IS 'the fields that the fingerprint was taken of; null: all, or the caller gave the fingerprint';
 COMMENT ON COLUMN idempotency.record.excluded IS 'the fields that the fingerprint was taken without; null: none, or the caller gave the fingerprint';
 COMMENT ON COLUMN idempotency.record.created_at IS 'first claim';
 COMMENT ON COLUMN idempotency.record.claimed_at IS 'claim of this attempt';
@@ -107,6 +109,7 @@ CREATE TABLE idempotency.policy (
     on_lease_expiry      text,
     max_body_bytes       integer,
     on_large_body        text,
+    fingerprint_fields   text[],
     exclude_fields       text[],
     drop_headers         text[],
     final_errors         text[],
@@ -145,6 +148,7 @@ CREATE TABLE idempotency.policy (
     CONSTRAINT policy_derive_window_in_range
         CHECK (derive_window OPERATOR(pg_catalog.>) '0'::interval
                AND derive_window OPERATOR(pg_catalog.<=) '36525 days'::interval),
+    CONSTRAINT policy_fingerprint_fields_given CHECK (pg_catalog.cardinality(fingerprint_fields) OPERATOR(pg_catalog.>) 0),
     CONSTRAINT policy_wait_in_range
         CHECK (wait OPERATOR(pg_catalog.>=) '0'::interval AND wait OPERATOR(pg_catalog.<=) '1 day'::interval),
     CONSTRAINT policy_retry_base_in_range
@@ -264,7 +268,8 @@ CREATE VIEW idempotency.policies AS
 SELECT scope_pattern, ttl, retention, max_ttl, lease, max_lease, wait, max_attempts, retry_base,
        retry_cap, retry_jitter, on_missing_key, derive_window, principal_required,
        fingerprint_required, store_request, on_lease_expiry, max_body_bytes, on_large_body,
-       exclude_fields, drop_headers, final_errors, allowed_role, since, memory_before,
+       fingerprint_fields, exclude_fields, drop_headers, final_errors, allowed_role, since,
+       memory_before,
        CASE WHEN allowed_role IS NOT NULL
             THEN EXISTS (SELECT FROM pg_catalog.pg_roles
                           WHERE rolname OPERATOR(pg_catalog.=) allowed_role)
@@ -762,15 +767,16 @@ CREATE FUNCTION @extschema@.idem_policy_set(
     on_lease_expiry text DEFAULT NULL,
     max_body_bytes integer DEFAULT NULL,
     on_large_body text DEFAULT NULL,
+    fingerprint_fields text[] DEFAULT NULL,
     exclude_fields text[] DEFAULT NULL,
     drop_headers text[] DEFAULT NULL,
     final_errors text[] DEFAULT NULL,
     allowed_role regrole DEFAULT NULL
 ) RETURNS void
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_policy_set';
-COMMENT ON FUNCTION @extschema@.idem_policy_set(text, interval, interval, interval, interval, interval, interval, integer, interval, interval, text, text, interval, boolean, boolean, boolean, text, integer, text, text[], text[], text[], regrole)
+COMMENT ON FUNCTION @extschema@.idem_policy_set(text, interval, interval, interval, interval, interval, interval, integer, interval, interval, text, text, interval, boolean, boolean, boolean, text, integer, text, text[], text[], text[], text[], regrole)
     IS 'set the whole policy of a scope, or of all scopes that begin alike';
-REVOKE ALL ON FUNCTION @extschema@.idem_policy_set(text, interval, interval, interval, interval, interval, interval, integer, interval, interval, text, text, interval, boolean, boolean, boolean, text, integer, text, text[], text[], text[], regrole) FROM PUBLIC;
+REVOKE ALL ON FUNCTION @extschema@.idem_policy_set(text, interval, interval, interval, interval, interval, interval, integer, interval, interval, text, text, interval, boolean, boolean, boolean, text, integer, text, text[], text[], text[], text[], regrole) FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_policy_alter(
     scope_pattern text,
@@ -792,6 +798,7 @@ CREATE FUNCTION @extschema@.idem_policy_alter(
     on_lease_expiry text DEFAULT NULL,
     max_body_bytes integer DEFAULT NULL,
     on_large_body text DEFAULT NULL,
+    fingerprint_fields text[] DEFAULT NULL,
     exclude_fields text[] DEFAULT NULL,
     drop_headers text[] DEFAULT NULL,
     final_errors text[] DEFAULT NULL,
@@ -799,9 +806,9 @@ CREATE FUNCTION @extschema@.idem_policy_alter(
     unset text[] DEFAULT NULL
 ) RETURNS void
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_policy_alter';
-COMMENT ON FUNCTION @extschema@.idem_policy_alter(text, interval, interval, interval, interval, interval, interval, integer, interval, interval, text, text, interval, boolean, boolean, boolean, text, integer, text, text[], text[], text[], regrole, text[])
+COMMENT ON FUNCTION @extschema@.idem_policy_alter(text, interval, interval, interval, interval, interval, interval, integer, interval, interval, text, text, interval, boolean, boolean, boolean, text, integer, text, text[], text[], text[], text[], regrole, text[])
     IS 'change what is named of a policy, and leave the rest as it is';
-REVOKE ALL ON FUNCTION @extschema@.idem_policy_alter(text, interval, interval, interval, interval, interval, interval, integer, interval, interval, text, text, interval, boolean, boolean, boolean, text, integer, text, text[], text[], text[], regrole, text[]) FROM PUBLIC;
+REVOKE ALL ON FUNCTION @extschema@.idem_policy_alter(text, interval, interval, interval, interval, interval, interval, integer, interval, interval, text, text, interval, boolean, boolean, boolean, text, integer, text, text[], text[], text[], text[], regrole, text[]) FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_policy_drop(scope_pattern text) RETURNS boolean
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_policy_drop';
@@ -845,10 +852,11 @@ CREATE FUNCTION @extschema@.idem_fingerprint(
     request jsonb,
     method text DEFAULT NULL,
     path text DEFAULT NULL,
-    exclude text[] DEFAULT NULL
+    exclude text[] DEFAULT NULL,
+    fields text[] DEFAULT NULL
 ) RETURNS bytea
     LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'idem_fingerprint';
-COMMENT ON FUNCTION @extschema@.idem_fingerprint(jsonb, text, text, text[])
+COMMENT ON FUNCTION @extschema@.idem_fingerprint(jsonb, text, text, text[], text[])
     IS 'SHA-256 over method, path and the canonical form of a request';
 
 CREATE FUNCTION @extschema@.idem_key(VARIADIC parts text[]) RETURNS text

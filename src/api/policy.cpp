@@ -87,8 +87,13 @@ void check_row(const PolicyRow& row) {
     for (int column : config::kCheckOrder.columns) {
         if (!config::fits(row, column)) raise_unfit(row, column);
         check_beside_others(row, column);
-        if (column == config::kExcludeFields && !row.nulls[column])
-            (void)claim::excludes_of(DatumGetArrayTypeP(row.values[column]), "exclude_fields");
+        if (row.nulls[column]) continue;
+        if (column == config::kExcludeFields)
+            (void)claim::fields_of(DatumGetArrayTypeP(row.values[column]), "exclude_fields",
+                                   "exclude");
+        if (column == config::kFingerprintFields)
+            (void)claim::fields_of(DatumGetArrayTypeP(row.values[column]), "fingerprint_fields",
+                                   "count");
     }
 }
 

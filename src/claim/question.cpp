@@ -15,10 +15,11 @@ namespace {
     pg_unreachable();
 }
 
-[[noreturn]] void raise_nothing_to_derive() {
+[[noreturn]] void raise_nothing_to_derive(const char* why) {
     ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("key can't be derived"),
                     errdetail("The policy of this scope derives a missing key from the request, "
-                              "and there is none."),
+                              "and %s.",
+                              why),
                     errhint("Pass key, request or fingerprint.")));
     pg_unreachable();
 }
@@ -31,7 +32,8 @@ text* generated_key() {
 // The same for the same request of the same principal in the same scope. The fingerprint counts,
 // and not the request: what may differ between two sendings of a request makes no other key.
 text* derived_key(const Question& question) {
-    if (question.fingerprint == nullptr) raise_nothing_to_derive();
+    if (question.fingerprint == nullptr) raise_nothing_to_derive("there is none");
+    if (question.nothing_counts) raise_nothing_to_derive("none of its fields counts");
     return in_hex(
         fingerprint_of_digest(question.fingerprint, question.id.principal, question.id.scope));
 }
@@ -58,9 +60,11 @@ void require_key(const core::Policy& policy, const Question& question) {
 void settle_fingerprint(const config::ScopePolicy& policy, Question* question) {
     if (question->fingerprint == nullptr && question->request != nullptr) {
         question->hashed = question->request;
+        question->counted = policy.fingerprint_fields;
         question->excluded = policy.exclude_fields;
         question->fingerprint =
-            fingerprint_of(question->request, nullptr, nullptr, question->excluded);
+            fingerprint_of(question->request, nullptr, nullptr,
+                           {question->counted, question->excluded}, &question->nothing_counts);
     }
     if (question->fingerprint == nullptr && policy.values.fingerprint_required &&
         !question->without_request)
@@ -123,11 +127,15 @@ bool same_fields(const ArrayType* a, const ArrayType* b) {
     return (a == nullptr) == (b == nullptr) && same_if_known(a, b);
 }
 
-// The policy may leave out other fields than it did when the record's fingerprint was taken.
+// The policy may count or leave out other fields than it did when the record's fingerprint was
+// taken.
 bool same_by_its_rule(const store::Record& record, const Question& question) {
-    if (question.hashed == nullptr || same_fields(record.excluded, question.excluded)) return false;
-    return same_if_known(record.fingerprint,
-                         fingerprint_of(question.hashed, nullptr, nullptr, record.excluded));
+    if (question.hashed == nullptr) return false;
+    if (same_fields(record.counted, question.counted) &&
+        same_fields(record.excluded, question.excluded))
+        return false;
+    return same_if_known(record.fingerprint, fingerprint_of(question.hashed, nullptr, nullptr,
+                                                            {record.counted, record.excluded}));
 }
 
 }  // namespace

@@ -183,11 +183,13 @@ bool is_between(std::int64_t value, const PolicyColumn& column) {
     return value >= column.least && value <= column.most;
 }
 
-// Whether each element is fit, and none is null.
+// Whether there are enough elements, each is fit, and none is null.
 bool are_all_fit(ArrayType* array, const PolicyColumn& column) {
     if (array_contains_nulls(array)) return false;
-    if (column.fits == nullptr) return true;
+    if (column.fits == nullptr && column.least == 0) return true;
     pg::TextList words = pg::text_list(array, column.name);
+    if (words.count < static_cast<std::size_t>(column.least)) return false;
+    if (column.fits == nullptr) return true;
     for (std::size_t i = 0; i < words.count; i++)
         if (!column.fits(words.items[i])) return false;
     return true;

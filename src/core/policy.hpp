@@ -73,11 +73,11 @@ struct PolicyColumn {
     void (*put)(Policy* policy, std::int64_t value) noexcept = nullptr;
     std::int64_t (*get)(const Policy& policy) noexcept = nullptr;  // the same back
     SpanRange range{};                                             // of a Span
-    std::int64_t least = 0;                                        // of a Number
+    std::int64_t least = 0;  // of a Number; of a List: so many elements
     std::int64_t most = 0;
     const char* words = nullptr;                        // of a Word, in the order of its type
     bool (*fits)(std::string_view) noexcept = nullptr;  // of each element of a List
-    Complaint complaint{};                              // about an element
+    Complaint complaint{};                              // about an element, or too few
 };
 
 template <auto Member>
@@ -112,8 +112,8 @@ constexpr PolicyColumn word_option(const char* name, const char* words) noexcept
 }
 
 constexpr PolicyColumn list_option(const char* name, bool (*fits)(std::string_view) noexcept,
-                                   Complaint complaint) noexcept {
-    return {name, OptionType::List, nullptr, nullptr, {}, 0, 0, nullptr, fits, complaint};
+                                   Complaint complaint, std::int64_t least = 0) noexcept {
+    return {name, OptionType::List, nullptr, nullptr, {}, least, 0, nullptr, fits, complaint};
 }
 
 // Those up to "since" are the options: the arguments of idem_policy_set, in this order. Each may be
@@ -138,8 +138,12 @@ inline constexpr PolicyColumn kPolicyColumns[] = {
     word_option<&Policy::on_lease_expiry>("on_lease_expiry", "takeover, unknown"),
     number_option<&Policy::max_body_bytes>("max_body_bytes", 0, kLargestBody),
     word_option<&Policy::on_large_body>("on_large_body", "error, omit"),
-    // What it says is read where a fingerprint is taken, which refuses the request before anything
-    // is granted.
+    // What these two say is read where a fingerprint is taken, which refuses the request before
+    // anything is granted.
+    list_option("fingerprint_fields", nullptr,
+                {"It is empty, so that all requests would be the same.",
+                 "Unset it to let every field count."},
+                1),
     list_option("exclude_fields", nullptr, {}),
     list_option("drop_headers", is_header_name,
                 {kNoHeaderName, "List names such as \"Set-Cookie\"."}),

@@ -147,6 +147,8 @@ PLAUSIBLE = {
     "on_large_body": (None, "error", "omit"),
     "max_body_bytes": (None, "100", "1000000"),
     "exclude_fields": (None, "{ts}"),
+    "fingerprint_fields": (None, "{a}", "{$.a,b}"),
+    "fields": (None, "{a}", "{$.a,b}"),
     "exclude": (None, "{ts}"),
     "unset": (None, "{ttl}", "{lease,wait}"),
     "drop_headers": (None, "{Date}"),
