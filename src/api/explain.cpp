@@ -256,7 +256,7 @@ Jsonb* differences_array(const claim::Differences& differences, bool show_values
 }
 
 Jsonb* names_array(ArrayType* names) {
-    pg::TextList list = pg::text_list(names, "exclude_fields");
+    pg::TextList list = pg::text_list(names, "fields");
     pg::JsonbArray array = pg::begin_array();
     for (std::size_t i = 0; i < list.count; i++) pg::add_element(&array, list.items[i]);
     return pg::end_array(&array);
@@ -267,6 +267,7 @@ Jsonb* request_object(const Explanation& explanation, const store::Record& recor
     JsonbObject object = pg::begin_object();
     if (explanation.same) pg::add_flag(&object, "same", *explanation.same);
     pg::add_flag(&object, "stored", record.request != nullptr);
+    if (record.counted != nullptr) pg::add_member(&object, "counted", names_array(record.counted));
     if (record.excluded != nullptr)
         pg::add_member(&object, "left_out", names_array(record.excluded));
     if (explanation.differences != nullptr) {

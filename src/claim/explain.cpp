@@ -27,13 +27,12 @@ std::optional<bool> compared(const store::Record& record, const Question& questi
     return same_request(record, question);
 }
 
-// By the fields that the record's fingerprint was taken without: had these been the same, it would
-// be no mismatch.
+// By the rule by which the record's fingerprint was taken: had the rest been the same, it would be
+// no mismatch.
 Differences* differences(const store::Record& record, const Question& question) {
     if (record.request == nullptr || question.request == nullptr) return nullptr;
     auto* found = static_cast<Differences*>(palloc(sizeof(Differences)));
-    *found = differences_of(record.request, question.request,
-                            excludes_of(record.excluded, "exclude_fields"));
+    *found = differences_of(record.request, question.request, {record.counted, record.excluded});
     return found;
 }
 

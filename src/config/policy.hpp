@@ -13,6 +13,7 @@ struct PolicyRow;  // policy_table.hpp
 // What holds for a scope. Arrays are nullptr where the policy says nothing.
 struct ScopePolicy {
     core::Policy values;
+    ArrayType* fingerprint_fields;
     ArrayType* exclude_fields;
     ArrayType* drop_headers;
     ArrayType* final_errors;
@@ -24,6 +25,7 @@ struct ListMember {
     ArrayType* ScopePolicy::*member;
 };
 inline constexpr ListMember kListMembers[] = {
+    {core::policy_column("fingerprint_fields"), &ScopePolicy::fingerprint_fields},
     {core::policy_column("exclude_fields"), &ScopePolicy::exclude_fields},
     {core::policy_column("drop_headers"), &ScopePolicy::drop_headers},
     {core::policy_column("final_errors"), &ScopePolicy::final_errors},

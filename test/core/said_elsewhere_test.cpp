@@ -281,16 +281,30 @@ TEST(PolicyTable, HasTheColumns) {
               expected);
 }
 
-TEST(PolicySet, HasTheOptionsAsArguments) {
+Lines options_as_arguments() {
     Lines expected;
     for (int i = 0; i < kOptions; ++i) {
         const bool is_role = kPolicyColumns[i].type == OptionType::Role;
         expected.push_back(kPolicyColumns[i].name + std::string(" ") +
                            (is_role ? "regrole" : sql_type(kPolicyColumns[i].type)));
     }
+    return expected;
+}
+
+Lines arguments_of(const std::string& function) {
     const std::string arguments =
-        between(install_script(), "CREATE FUNCTION @extschema@.idem_policy_set(", ") RETURNS");
-    EXPECT_EQ(found(arguments, "(\\w+) (\\w+(?:\\[\\])?)(?: DEFAULT NULL)?(?:,|\\s*$)"), expected);
+        between(install_script(), "CREATE FUNCTION @extschema@." + function + "(", ") RETURNS");
+    return found(arguments, "(\\w+) (\\w+(?:\\[\\])?)(?: DEFAULT NULL)?(?:,|\\s*$)");
+}
+
+TEST(PolicySet, HasTheOptionsAsArguments) {
+    EXPECT_EQ(arguments_of("idem_policy_set"), options_as_arguments());
+}
+
+TEST(PolicyAlter, HasTheOptionsAsArgumentsAndWhatToUnset) {
+    Lines expected = options_as_arguments();
+    expected.push_back("unset text[]");
+    EXPECT_EQ(arguments_of("idem_policy_alter"), expected);
 }
 
 TEST(PoliciesView, ShowsAllButTraces) {

@@ -3,12 +3,14 @@
 \a\pset footer off
 \set SHOW_CONTEXT never
 SET client_min_messages = warning;
+
 -- What looking could leave behind: the rows and their versions, locks of keys, a transaction id.
 CREATE FUNCTION test.traces(in_scope text) RETURNS text
     LANGUAGE sql AS $$
     SELECT concat_ws('/', (SELECT string_agg(concat_ws(' ', r.ctid, r.xmin, r.xmax, r.*::text), ';' ORDER BY key)
                              FROM idempotency.record r WHERE scope = in_scope),
                      (SELECT keys FROM test.locks()), pg_current_xact_id_if_assigned()) $$;
+
 -- Explains, and then begins in a subtransaction that is undone.
 CREATE FUNCTION test.explained(in_key text, request jsonb DEFAULT NULL, in_scope text DEFAULT 'explain',
                                first_sent timestamptz DEFAULT NULL, ttl interval DEFAULT NULL,
@@ -39,22 +41,15 @@ BEGIN
           AND coalesce(e.retry_after - c.retry_after BETWEEN 0 AND 60, true)
           AND coalesce(e.retry_at = e.explained_at + e.retry_after * interval '1 second', true);
 END $$;
+
 -- ---- each reason ----
+
 SELECT idem_policy_set('explain', ttl => '1 day', retention => '2 days', lease => '1 hour', store_request => true);
-idem_policy_set
-
 SELECT idem_policy_set('explain-once', max_attempts => 1);
-idem_policy_set
-
 SELECT idem_policy_set('explain-unknown', on_lease_expiry => 'unknown');
-idem_policy_set
-
 SELECT * FROM test.explained('new');
-outcome|reason|execution|agrees|unchanged
-execute|no_record|first|t|t
 SELECT * FROM test.explained('new', first_sent => now() - interval '10 days');
-outcome|reason|execution|agrees|unchanged
-expired|sent_before_memory||t|t
+
 CREATE TEMP TABLE claimed AS
     SELECT s AS scope, k AS key, c.token
       FROM (VALUES ('explain', 'leased'), ('explain', 'over'), ('explain', 'held'), ('explain', 'gone'), ('explain', 'done'),
@@ -62,98 +57,44 @@ CREATE TEMP TABLE claimed AS
                    ('explain-once', 'failed'), ('explain-once', 'silent'), ('explain-unknown', 'silent')) AS v (s, k),
            idem_begin(k, '{"amount": 5}', s, hold => k IN ('held', 'gone'), holder => 'worker-1') c;
 SELECT count(*) FROM claimed WHERE token IS NOT NULL;
-count
-12
 SELECT idem_complete('done', 201, 'made', '{"X": "y"}', 'explain', token => token) FROM claimed WHERE (scope, key) = ('explain', 'done');
-idem_complete
-t
 SELECT key, idem_fail(key, 'bank is down', key <> 'failed' OR scope <> 'explain', 503, scope => scope, token => token,
                       retry_after => CASE WHEN key = 'failed' AND scope = 'explain' THEN NULL WHEN key = 'paused' THEN interval '1 hour' ELSE '0' END)
   FROM claimed WHERE key IN ('failed', 'due', 'paused');
-key|idem_fail
-failed|t
-due|t
-paused|t
-failed|t
 SELECT idem_resolve('resolved', 'fail', 'explain', error => 'given up');
-idem_resolve
-t
 UPDATE idempotency.record SET lease_until = now() - interval '1 minute' WHERE scope LIKE 'explain%' AND key IN ('over', 'silent');
 UPDATE idempotency.record SET backend_start = backend_start - interval '1 second' WHERE scope = 'explain' AND key = 'gone';
+
 SELECT scope, key, e.* FROM claimed, test.explained(key, '{"amount": 5}', scope) e ORDER BY scope, key;
-scope|key|outcome|reason|execution|agrees|unchanged
-explain|done|replay|answered||t|t
-explain|due|execute|retry_due|retry|t|t
-explain|failed|replay|answered||t|t
-explain|gone|execute|session_ended|takeover|t|t
-explain|held|in_progress|leased||t|t
-explain|leased|in_progress|leased||t|t
-explain|over|execute|lease_over|takeover|t|t
-explain|paused|retry_later|pause||t|t
-explain|resolved|replay|answered||t|t
-explain-once|failed|exhausted|attempts_failed||t|t
-explain-once|silent|exhausted|attempts_silent||t|t
-explain-unknown|silent|unknown|takeover_forbidden||t|t
 SELECT key, e.* FROM claimed, test.explained(key, '{"amount": 6}') e WHERE scope = 'explain' AND key IN ('leased', 'done', 'due') ORDER BY key;
-key|outcome|reason|execution|agrees|unchanged
-done|mismatch|other_request||t|t
-due|mismatch|other_request||t|t
-leased|mismatch|other_request||t|t
 -- Nothing to compare: taken to be the same.
 SELECT key, e.* FROM claimed, test.explained(key) e WHERE scope = 'explain' AND key IN ('leased', 'done') ORDER BY key;
-key|outcome|reason|execution|agrees|unchanged
-done|replay|answered||t|t
-leased|in_progress|leased||t|t
+
 -- What is past its ttl, and past its retention.
 SELECT test.let_pass('30 hours', 'explain');
-let_pass
-
 SELECT * FROM test.explained('done', '{"amount": 6}');
-outcome|reason|execution|agrees|unchanged
-expired|ttl_over||t|t
 SELECT test.let_pass('30 hours', 'explain');
-let_pass
-
 SELECT * FROM test.explained('done', '{"amount": 6}');
-outcome|reason|execution|agrees|unchanged
-execute|retention_over|reuse|t|t
 SELECT * FROM test.explained('done', first_sent => now() - interval '61 hours', ttl => '10 days');
-outcome|reason|execution|agrees|unchanged
-expired|sent_before_claim||t|t
 SELECT * FROM test.explained('done', first_sent => now() - interval '1 hour');
-outcome|reason|execution|agrees|unchanged
-execute|retention_over|reuse|t|t
 SELECT test.let_pass('-60 hours', 'explain');
-let_pass
 
 -- This transaction's own claim, and another request for it.
 BEGIN;
 SELECT outcome FROM idem_begin('own', '{"amount": 5}', 'explain');
-outcome
-execute
 SELECT * FROM test.explained('own', '{"amount": 5}');
-outcome|reason|execution|agrees|unchanged
-in_progress|own_claim||t|t
 SELECT * FROM test.explained('own', '{"amount": 6}');
-outcome|reason|execution|agrees|unchanged
-mismatch|other_request||t|t
 SELECT holder ->> 'kind' AS kind, (holder ->> 'pid')::integer = pg_backend_pid() AS mine, record ->> 'status' AS status FROM idem_explain('own', scope => 'explain');
-kind|mine|status
-this_transaction|t|in_progress
 SELECT idem_complete('own', scope => 'explain');
-idem_complete
-t
 SELECT * FROM test.explained('own', '{"amount": 5}');
-outcome|reason|execution|agrees|unchanged
-replay|answered||t|t
 ROLLBACK;
+
 -- ---- whatever the record is ----
+
 -- Rows of any kind, for any caller, from a seed. Times lie hours away, so that none passes meanwhile.
 SELECT count(*) FROM (SELECT idem_policy_set('explain-random' || CASE WHEN m THEN '-some' ELSE '' END || CASE WHEN u THEN '-unknown' ELSE '' END,
                              retention => '3 days', max_attempts => CASE WHEN m THEN 2 END, on_lease_expiry => CASE WHEN u THEN 'unknown' END)
   FROM unnest('{t,f}'::boolean[]) m, unnest('{t,f}'::boolean[]) u) AS p;
-count
-4
 CREATE FUNCTION test.one_of(VARIADIC choices anyarray) RETURNS anyelement
     LANGUAGE sql VOLATILE AS $$ SELECT choices[1 + floor(random() * cardinality(choices))::integer] $$;
 CREATE PROCEDURE test.explain_at_random(rounds integer) LANGUAGE plpgsql AS $$
@@ -190,101 +131,55 @@ BEGIN
 END $$;
 SELECT setseed(0.17) \gset
 CALL test.explain_at_random(1000);
-INFO:  execute lease_over, execute no_record, execute retention_over, execute retry_due, execute session_ended, exhausted attempts_failed, exhausted attempts_silent, expired sent_before_claim, expired sent_before_memory, expired ttl_over, in_progress leased, mismatch other_request, replay answered, retry_later pause, unknown takeover_forbidden
 DELETE FROM idempotency.record WHERE scope LIKE 'explain-random%';
+
 -- ---- nothing is changed ----
+
 BEGIN READ ONLY;
 SELECT outcome, reason FROM idem_explain('new', scope => 'explain');
-outcome|reason
-execute|no_record
 SELECT outcome, reason FROM idem_explain('leased', scope => 'explain');
-outcome|reason
-in_progress|leased
 SELECT pg_current_xact_id_if_assigned() IS NULL AS no_transaction_id, * FROM test.locks();
-no_transaction_id|keys
-t|0
 COMMIT;
 -- What fixes a caller's snapshot says nothing of one whose work comes later.
 BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;
 SELECT outcome, reason FROM idem_explain('gone', scope => 'explain');
-outcome|reason
-execute|session_ended
 COMMIT;
+
 -- ---- the facts ----
+
 CREATE FUNCTION test.facts(what jsonb) RETURNS text
     LANGUAGE sql AS $$
     SELECT string_agg(key || '=' || CASE WHEN key ~ '(_at|_age|_since|since|until|age|left|overdue|pid|user|application_name|resolved_by)$' THEN 'set' ELSE value END, ' ' ORDER BY key)
       FROM jsonb_each_text(what) $$;
 SELECT c.key, test.facts(record) AS record, test.facts(lease) AS lease, test.facts(holder) AS holder, test.facts(request) AS request
   FROM claimed c, idem_explain(c.key, scope => c.scope) e WHERE c.scope = 'explain' ORDER BY c.key;
-key|record|lease|holder|request
-done|attempt=1 body_bytes=4 claimed_at=set created_at=set expires_at=set finished_at=set holder=worker-1 removable_at=set retained_until=set status=completed status_code=201|||stored=true
-due|attempt=1 claimed_at=set created_at=set error=bank is down expires_at=set finished_at=set holder=worker-1 next_attempt_at=set removable_at=set retained_until=set status=retryable status_code=503|||stored=true
-failed|attempt=1 claimed_at=set created_at=set error=bank is down expires_at=set finished_at=set holder=worker-1 removable_at=set retained_until=set status=failed status_code=503|||stored=true
-gone|attempt=1 claimed_at=set created_at=set expires_at=set holder=worker-1 retained_until=set status=in_progress|held=true left=set overdue=set seconds=3600 session_lives=false until=set||stored=true
-held|attempt=1 claimed_at=set created_at=set expires_at=set holder=worker-1 retained_until=set status=in_progress|held=true left=set overdue=set seconds=3600 session_lives=true until=set|age=set application_name=set kind=session pid=set query_age=set query_since=set since=set state=active user=set|stored=true
-leased|attempt=1 claimed_at=set created_at=set expires_at=set holder=worker-1 retained_until=set status=in_progress|held=false left=set overdue=set seconds=3600 until=set||stored=true
-over|attempt=1 claimed_at=set created_at=set expires_at=set holder=worker-1 retained_until=set status=in_progress|held=false left=set overdue=set seconds=3600 until=set||stored=true
-paused|attempt=1 claimed_at=set created_at=set error=bank is down expires_at=set finished_at=set holder=worker-1 next_attempt_at=set removable_at=set retained_until=set status=retryable status_code=503|||stored=true
-resolved|attempt=1 claimed_at=set created_at=set error=given up expires_at=set finished_at=set holder=worker-1 removable_at=set resolved_by=set retained_until=set status=failed|||stored=true
 SELECT (lease ->> 'until')::timestamptz - explained_at = (lease ->> 'left')::numeric * interval '1 second' AS left, lease ->> 'overdue' AS overdue
   FROM idem_explain('leased', scope => 'explain');
-left|overdue
-t|0
 SELECT explained_at - (lease ->> 'until')::timestamptz = (lease ->> 'overdue')::numeric * interval '1 second' AS overdue, lease ->> 'left' AS left
   FROM idem_explain('over', scope => 'explain');
-overdue|left
-t|0
 SELECT (e.record ->> 'expires_at')::timestamptz = r.expires_at AS expires, (e.record ->> 'removable_at')::timestamptz = r.retained_until AS removable
   FROM idem_explain('done', scope => 'explain') e, idempotency.records r WHERE (r.scope, r.key) = ('explain', 'done');
-expires|removable
-t|t
 -- Why and what next, in sentences; who is asked for what else.
 SELECT c.key, why, next FROM claimed c, idem_explain(c.key, scope => c.scope) e WHERE c.scope = 'explain' AND c.key IN ('leased', 'done') ORDER BY 1;
-key|why|next
-done|The result of the request is recorded, and its ttl is not over.|Every repeat gets this answer until the ttl is over, and is refused as expired until the retention is over.
-leased|A committed claim is being worked on: its lease is not over.|It ends with its holder's result, or with its lease.
 SELECT notes FROM idem_explain('leased', scope => 'explain', wait => '1 hour');
-notes
-{"Neither request nor fingerprint is given, so the request is taken to be the record's own.","idem_begin waits before it says so, as the policy's wait has it."}
 SELECT notes FROM idem_explain('leased', '{"amount": 5}', scope => 'explain');
-notes
-{}
 SELECT idem_policy_set('explain-strict', fingerprint_required => true);
-idem_policy_set
-
 SELECT outcome, notes FROM idem_explain('strict', scope => 'explain-strict');
-outcome|notes
-execute|{"idem_begin itself refuses a call with neither request nor fingerprint here (fingerprint_required)."}
 SELECT outcome, notes FROM idem_explain('strict', '{}', scope => 'explain-strict');
-outcome|notes
-execute|{}
+
 -- The policy in force, and who says so.
 SELECT option, policy -> option AS said FROM idem_explain('new', scope => 'explain', ttl => '2 hours', wait => '1 s'),
        unnest('{ttl,retention,lease,wait,max_attempts,store_request,on_lease_expiry,allowed_role}'::text[]) AS option;
-option|said
-ttl|{"value": "@ 2 hours", "source": "argument"}
-retention|{"value": "@ 2 days", "origin": "explain", "source": "policy"}
-lease|{"value": "@ 1 hour", "origin": "explain", "source": "policy"}
-wait|{"value": "@ 1 sec", "source": "argument"}
-max_attempts|{"source": "default"}
-store_request|{"value": true, "origin": "explain", "source": "policy"}
-on_lease_expiry|{"value": "takeover", "source": "default"}
-allowed_role|{"source": "default"}
 -- All of it, as idem_policy has it.
 SELECT count(*) > 10 AS options, bool_and(policy ? option AND policy -> option ->> 'source' = p.source AND policy -> option ->> 'origin' IS NOT DISTINCT FROM p.origin
                                     AND policy -> option ->> 'value' IS NOT DISTINCT FROM p.value) AS same
   FROM idem_explain('new', scope => 'explain') e, idem_policy('explain') p;
-options|same
-t|t
--- ---- what differs ----
-SELECT idem_policy_set('explain', store_request => true, exclude_fields => '{trace_id,$.meta.sent_at,$.tags[*].id}');
-idem_policy_set
 
+-- ---- what differs ----
+
+SELECT idem_policy_set('explain', store_request => true, exclude_fields => '{trace_id,$.meta.sent_at,$.tags[*].id}');
 SELECT token IS NOT NULL AS claimed FROM idem_begin('parts', '{"amount": 100, "to": {"name": "acme", "bank": [1, {"x": null}, true]}, "trace_id": "a",
     "meta": {"sent_at": 1, "by": "me"}, "tags": [{"id": 1, "t": "x"}], "odd name": 1, "a.b": 1, "\u0001\"": 1, "": 1, "big": 12345678901234567890.50}', 'explain');
-claimed
-t
 CREATE FUNCTION test.parts(given jsonb, show_values boolean DEFAULT false, in_key text DEFAULT 'parts') RETURNS text
     LANGUAGE sql AS $$
     SELECT concat_ws(E'\n', concat(e.outcome, ', same ', request ->> 'same', ', more ' || (request ->> 'more')),
@@ -293,171 +188,79 @@ CREATE FUNCTION test.parts(given jsonb, show_values boolean DEFAULT false, in_ke
 -- What is left out, the spelling of numbers and the order of members are no difference.
 SELECT test.parts('{"big": 12345678901234567890.5, "": 1.0, "\u0001\"": 1, "a.b": 10e-1, "odd name": 1, "tags": [{"t": "x", "id": 2}], "meta": {"by": "me", "sent_at": 2},
     "Trace_ID": "b", "to": {"bank": [1, {"x": null}, true], "name": "acme"}, "amount": 100}');
-parts
-in_progress, same true
 SELECT test.parts('{"amount": 100.01, "to": {"name": "acme", "bank": [1, {"x": 0}, true, false]}, "trace_id": "b",
     "meta": {"sent_at": 2, "by": "you"}, "tags": [{"id": 2, "t": "y"}, 3], "odd name": 2, "a.b": 2, "\u0001\"": 2, "": 2, "big": 12345678901234567890.51, "tip": {"a": 1}}');
-parts
-mismatch, same false, more false
-{"how": "changed", "path": "$.\"\""}
-{"how": "changed", "path": "$.\"\\u0001\\\"\""}
-{"how": "changed", "path": "$.to.bank[1].x"}
-{"how": "added", "path": "$.to.bank[3]"}
-{"how": "changed", "path": "$.\"a.b\""}
-{"how": "changed", "path": "$.big"}
-{"how": "added", "path": "$.tip"}
-{"how": "changed", "path": "$.meta.by"}
-{"how": "changed", "path": "$.tags[0].t"}
-{"how": "added", "path": "$.tags[1]"}
-{"how": "changed", "path": "$.amount"}
-{"how": "changed", "path": "$.\"odd name\""}
 SELECT test.parts('{"to": "acme"}');
-parts
-mismatch, same false, more false
-{"how": "missing", "path": "$.\"\""}
-{"how": "missing", "path": "$.\"\\u0001\\\"\""}
-{"how": "changed", "path": "$.to"}
-{"how": "missing", "path": "$.\"a.b\""}
-{"how": "missing", "path": "$.big"}
-{"how": "missing", "path": "$.meta"}
-{"how": "missing", "path": "$.tags"}
-{"how": "missing", "path": "$.amount"}
-{"how": "missing", "path": "$.\"odd name\""}
 SELECT test.parts('[]');
-parts
-mismatch, same false, more false
-{"how": "changed", "path": "$"}
 SELECT test.parts('"scalar"');
-parts
-mismatch, same false, more false
-{"how": "changed", "path": "$"}
 -- The paths are those of jsonpath.
 SELECT count(*) AS parts, bool_and(jsonb_path_exists(e.request, '$'::jsonpath) AND jsonb_path_query_first(r.request, (part ->> 'path')::jsonpath) = part -> 'stored') AS found
   FROM idempotency.records r, idem_explain('parts', '{"amount": 1, "to": {"name": 1, "bank": [0, {"x": 1}, 3]}, "meta": {"by": 1}, "tags": [{"t": 1}], "odd name": 2, "a.b": 2, "\u0001\"": 2, "": 2, "big": 2}',
        'explain', show_values => true) e, jsonb_array_elements(e.request -> 'differ') part
  WHERE (r.scope, r.key) = ('explain', 'parts');
-parts|found
-12|t
 -- With values, if the owner asks; large ones are left out.
 SELECT test.parts('{"amount": 1, "to": null}', true) LIKE '%"stored": 100%' AS shown;
-shown
-t
 SELECT part FROM idem_explain('parts', jsonb_build_object('amount', repeat('x', 9000), 'meta', jsonb_build_object('by', repeat('y', 8)), 'to', jsonb_build_object('bank', 1)), 'explain',
     show_values => true) e, jsonb_array_elements(e.request -> 'differ') part WHERE part ->> 'path' IN ('$.amount', '$.meta.by', '$.to.bank');
-part
-{"how": "changed", "path": "$.to.bank", "given": 1, "stored": [1, {"x": null}, true]}
-{"how": "changed", "path": "$.meta.by", "given": "yyyyyyyy", "stored": "me"}
-{"how": "changed", "path": "$.amount", "stored": 100}
 -- A caller's own fingerprint, without a request: nothing to list.
 SELECT outcome, request FROM idem_explain('parts', scope => 'explain', fingerprint => '\x00');
-outcome|request
-mismatch|{"same": false, "stored": true, "left_out": ["trace_id", "$.meta.sent_at", "$.tags[*].id"]}
 -- As many as make sense, and paths that can be read.
 SELECT jsonb_array_length(request -> 'differ') AS parts, request -> 'more' AS more FROM idem_explain('parts', (SELECT jsonb_object_agg(i, i) FROM generate_series(1, 1000) i), 'explain');
-parts|more
-20|true
 SELECT outcome FROM idem_begin('deep', (repeat('{"ä":', 400) || '1' || repeat('}', 400))::jsonb, 'explain');
-outcome
-execute
 SELECT octet_length(part ->> 'path') AS bytes, right(part ->> 'path', 4) AS ends, part ->> 'how' AS how
   FROM idem_explain('deep', (repeat('{"ä":', 400) || '2' || repeat('}', 400))::jsonb, 'explain') e, jsonb_array_elements(e.request -> 'differ') part;
-bytes|ends|how
-1003|ä...|changed
 -- The rule of then: by that of today nothing would differ.
 SELECT idem_policy_set('explain', store_request => true, exclude_fields => '{amount}');
-idem_policy_set
-
 SELECT test.parts('{"amount": 6}', in_key => 'leased');
-parts
-mismatch, same false, more false
-{"how": "changed", "path": "$.amount"}
 SELECT outcome FROM idem_begin('leased', '{"amount": 6}', 'explain');
-outcome
-mismatch
+-- Where only some fields count: what holds none of them is as if it were not there.
+SELECT idem_policy_set('explain', store_request => true, fingerprint_fields => '{id,$.to.name,$.list[*].n}', exclude_fields => '{$.meta.id}');
+SELECT outcome FROM idem_begin('some', '{"id": 1, "x": 1, "to": {"name": "acme", "y": 1}, "list": [{"z": 1}, {"n": 1}, {"n": 2, "z": [{"id": 3}]}], "meta": {"id": 1}, "rest": [[{"a": {}}]]}', 'explain');
+SELECT test.parts('{"id": 1.0, "x": 2, "to": {"name": "acme", "y": 2}, "list": [{"n": 1}, {"z": 1}, {"z": [{"id": 3}, {"q": 1}], "n": 2}], "meta": {"id": 2}, "more": {"a": [1]}}', in_key => 'some');
+SELECT test.parts('{"id": 2, "to": {"name": "other", "y": 2}, "list": [{"n": 1}, 5, {"n": 3, "z": [{"id": 4}]}, {"n": 5}], "rest": [[{"id": {}}]], "more": {"a": [1]}}', in_key => 'some');
+SELECT test.parts('{"id": 1, "to": 5, "list": {"n": 1}}', in_key => 'some');
+SELECT request -> 'counted' AS counted, request -> 'left_out' AS left_out FROM idem_explain('some', scope => 'explain');
 -- A record that has no request says that the fingerprints differ, and no more.
 SELECT outcome, request FROM idem_explain('silent', '{"amount": 6}', 'explain-unknown');
-outcome|request
-mismatch|{"same": false, "stored": false}
 -- Deeper than a fingerprint reads, with one of the caller's.
 SELECT outcome FROM idem_begin('deeper', (repeat('[', 1500) || '1' || repeat(']', 1500))::jsonb, 'explain', fingerprint => '\x01');
-outcome
-execute
 SELECT jsonb_array_length(request -> 'differ') AS parts, part ->> 'how' AS how
   FROM idem_explain('deeper', (repeat('[', 1500) || '2' || repeat(']', 1500))::jsonb, 'explain', fingerprint => '\x02') e, jsonb_array_elements(e.request -> 'differ') part;
-parts|how
-1|changed
+
 -- ---- who may, and what is refused ----
+
 CREATE ROLE regress_idem_clerk;
 SELECT idem_grant('regress_idem_clerk');
-idem_grant
-
 SET ROLE regress_idem_clerk;
 SELECT outcome FROM idem_explain('leased', scope => 'explain');
-ERROR:  permission denied for function idem_explain
 \echo :SQLSTATE
-42501
 RESET ROLE;
 SELECT idem_grant('regress_idem_clerk', operator => true);
-idem_grant
-
 SET ROLE regress_idem_clerk;
 SELECT outcome, holder ->> 'kind' AS kind, (holder ->> 'state') IS NULL AS state_hidden, (holder ->> 'application_name') IS NULL AS name_hidden
   FROM idem_explain('held', scope => 'explain');
-outcome|kind|state_hidden|name_hidden
-in_progress|session|t|f
 SELECT outcome, request -> 'differ' AS differ FROM idem_explain('leased', '{"amount": 7}', 'explain');
-outcome|differ
-mismatch|[{"how": "changed", "path": "$.amount"}]
 SELECT outcome FROM idem_explain('leased', scope => 'explain', show_values => true);
-ERROR:  permission denied to show values of requests
-DETAIL:  Only the owner of table idempotency.record may.
-HINT:  Leave show_values out to see the paths that differ.
 \echo :SQLSTATE
-42501
 RESET ROLE;
 SELECT idem_policy_set('explain-closed', allowed_role => 'pg_monitor');
-idem_policy_set
-
 SET ROLE regress_idem_clerk;
 SELECT outcome FROM idem_explain('k', scope => 'explain-closed');
-ERROR:  permission denied for this scope
-DETAIL:  Its policy admits only members of role "pg_monitor".
 \echo :SQLSTATE
-42501
 RESET ROLE;
 SELECT outcome FROM idem_explain(NULL);
-ERROR:  key must not be null
-HINT:  Pass a value.
 \echo :SQLSTATE
-22004
 SELECT outcome FROM idem_explain('');
-ERROR:  invalid key
-DETAIL:  It is empty.
-HINT:  Send a key that the client made for this one request, such as a UUID.
 \echo :SQLSTATE
-22023
 SELECT outcome FROM idem_explain('k', ttl => '-1 s');
-ERROR:  invalid ttl
-DETAIL:  It is negative.
-HINT:  Use an interval of more than zero and at most 36525 days.
 \echo :SQLSTATE
-22023
 SELECT idem_policy_set('explain-small', store_request => true, max_body_bytes => 5);
-idem_policy_set
-
 SELECT outcome FROM idem_explain('k', '{"amount": 5}', 'explain-small');
-ERROR:  size of request exceeds the limit
-DETAIL:  It has 13 bytes; 5 are allowed.
-HINT:  Raise max_body_bytes in the scope's policy or idempotency.max_body_bytes.
 \echo :SQLSTATE
-54000
-SELECT idem_revoke('regress_idem_clerk');
-idem_revoke
 
+SELECT idem_revoke('regress_idem_clerk');
 DROP ROLE regress_idem_clerk;
 DELETE FROM idempotency.record WHERE scope LIKE 'explain%';
 SELECT count(idem_policy_drop(scope_pattern)) AS dropped FROM idempotency.policies WHERE scope_pattern LIKE 'explain%';
-dropped
-10
 DROP FUNCTION test.parts, test.facts, test.one_of, test.explained, test.traces;
 DROP PROCEDURE test.explain_at_random;
