@@ -78,8 +78,8 @@ bool needs_lock(const Turn& turn) {
     return may_grant(turn) || (!turn.answer.has_record && !TransactionIdIsValid(turn.writer));
 }
 
-// A look with which nothing is granted.
-Turn turn_without_grant(const Question& question, const Turn& turn) {
+// A look with which nothing is granted. Each replay ends here, and a call would copy the record.
+pg_attribute_always_inline Turn turn_without_grant(const Question& question, const Turn& turn) {
     if (outcome_of(turn) == core::Outcome::Execute ||
         (!turn.answer.has_record && TransactionIdIsValid(turn.writer)))
         return decided_elsewhere(question, Blocker::Writer, turn.writer);
