@@ -85,7 +85,7 @@ bool backend_lives(std::int32_t pid, TimestampTz start) {
 // Whether the record names a backend that is gone.
 bool holder_is_gone(const store::Record& record) {
     return record.status == core::Status::InProgress && record.backend_pid != 0 &&
-           !backend_lives(record.backend_pid, record.backend_start);
+           !session_lives(record);
 }
 
 // Times that are absent never lie ahead.
@@ -169,6 +169,10 @@ void name_this_backend(store::Record* record) {
 void name_no_backend(store::Record* record) {
     record->backend_pid = 0;
     record->backend_start = pg::kNoTime;
+}
+
+bool session_lives(const store::Record& record) {
+    return record.backend_pid != 0 && backend_lives(record.backend_pid, record.backend_start);
 }
 
 core::Known facts_of(const store::Record& record, TimestampTz now) {

@@ -63,6 +63,9 @@ void wait_for_lease(Patience* patience, std::int64_t left);
 void name_this_backend(store::Record* record);
 void name_no_backend(store::Record* record);
 
+// Whether it names a backend, and that lives.
+bool session_lives(const store::Record& record);
+
 // The record as a decision sees it at `now`, but for the request, which is taken to be the same.
 core::Known facts_of(const store::Record& record, TimestampTz now);
 
