@@ -111,6 +111,8 @@ CREATE TABLE idempotency.policy (
     fingerprint_required boolean,
     store_request        boolean,
     on_lease_expiry      text,
+    abandon_after        interval,
+    on_abandon           text,
     max_body_bytes       integer,
     on_large_body        text,
     fingerprint_fields   text[],
@@ -130,6 +132,11 @@ CREATE TABLE idempotency.policy (
         CHECK (retry_jitter OPERATOR(pg_catalog.=) ANY ('{full,none}'::text[])),
     CONSTRAINT policy_on_missing_key_known
         CHECK (on_missing_key OPERATOR(pg_catalog.=) ANY ('{generate,derive,error}'::text[])),
+    CONSTRAINT policy_on_abandon_known
+        CHECK (on_abandon OPERATOR(pg_catalog.=) ANY ('{fail,release,unknown}'::text[])),
+    CONSTRAINT policy_abandon_after_in_range
+        CHECK (abandon_after OPERATOR(pg_catalog.>) '0'::interval
+               AND abandon_after OPERATOR(pg_catalog.<=) '36525 days'::interval),
     CONSTRAINT policy_max_attempts_positive CHECK (max_attempts OPERATOR(pg_catalog.>) 0),
     CONSTRAINT policy_max_body_bytes_in_range
         CHECK (max_body_bytes OPERATOR(pg_catalog.>=) 0 AND max_body_bytes OPERATOR(pg_catalog.<=) 268435456),
@@ -271,9 +278,9 @@ SELECT idempotency.fit_principals();
 CREATE VIEW idempotency.policies AS
 SELECT scope_pattern, ttl, retention, max_ttl, lease, max_lease, wait, max_attempts, retry_base,
        retry_cap, retry_jitter, on_missing_key, derive_window, principal_required,
-       fingerprint_required, store_request, on_lease_expiry, max_body_bytes, on_large_body,
-       fingerprint_fields, exclude_fields, drop_headers, final_errors, allowed_role, since,
-       memory_before,
+       fingerprint_required, store_request, on_lease_expiry, abandon_after, on_abandon,
+       max_body_bytes, on_large_body, fingerprint_fields, exclude_fields, drop_headers,
+       final_errors, allowed_role, since, memory_before,
        CASE WHEN allowed_role IS NOT NULL
             THEN EXISTS (SELECT FROM pg_catalog.pg_roles
                           WHERE rolname OPERATOR(pg_catalog.=) allowed_role)
@@ -378,6 +385,7 @@ CREATE FUNCTION idempotency.scope_stats(
     OUT waits bigint,
     OUT wait_micros bigint,
     OUT swept bigint,
+    OUT abandoned bigint,
     OUT since timestamptz
 ) RETURNS SETOF record
     LANGUAGE c AS 'MODULE_PATHNAME', 'idem_scope_stats';
@@ -403,6 +411,7 @@ SELECT scope, GROUPING(scope) OPERATOR(pg_catalog.=) 1 AS total,
        pg_catalog.sum(waits)::bigint AS waits,
        pg_catalog.sum(wait_micros)::double precision OPERATOR(pg_catalog./) 1000000 AS wait_seconds,
        pg_catalog.sum(swept)::bigint AS swept,
+       pg_catalog.sum(abandoned)::bigint AS abandoned,
        pg_catalog.min(since) AS since,
        idempotency.this_node() AS node
   FROM idempotency.scope_stats()
@@ -810,6 +819,8 @@ CREATE FUNCTION @extschema@.idem_policy_set(
     fingerprint_required boolean DEFAULT NULL,
     store_request boolean DEFAULT NULL,
     on_lease_expiry text DEFAULT NULL,
+    abandon_after interval DEFAULT NULL,
+    on_abandon text DEFAULT NULL,
     max_body_bytes integer DEFAULT NULL,
     on_large_body text DEFAULT NULL,
     fingerprint_fields text[] DEFAULT NULL,
@@ -819,9 +830,9 @@ CREATE FUNCTION @extschema@.idem_policy_set(
     allowed_role regrole DEFAULT NULL
 ) RETURNS void
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_policy_set';
-COMMENT ON FUNCTION @extschema@.idem_policy_set(text, interval, interval, interval, interval, interval, interval, integer, interval, interval, text, text, interval, boolean, boolean, boolean, text, integer, text, text[], text[], text[], text[], regrole)
+COMMENT ON FUNCTION @extschema@.idem_policy_set(text, interval, interval, interval, interval, interval, interval, integer, interval, interval, text, text, interval, boolean, boolean, boolean, text, interval, text, integer, text, text[], text[], text[], text[], regrole)
     IS 'set the whole policy of a scope, or of all scopes that begin alike';
-REVOKE ALL ON FUNCTION @extschema@.idem_policy_set(text, interval, interval, interval, interval, interval, interval, integer, interval, interval, text, text, interval, boolean, boolean, boolean, text, integer, text, text[], text[], text[], text[], regrole) FROM PUBLIC;
+REVOKE ALL ON FUNCTION @extschema@.idem_policy_set(text, interval, interval, interval, interval, interval, interval, integer, interval, interval, text, text, interval, boolean, boolean, boolean, text, interval, text, integer, text, text[], text[], text[], text[], regrole) FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_policy_alter(
     scope_pattern text,
@@ -841,6 +852,8 @@ CREATE FUNCTION @extschema@.idem_policy_alter(
     fingerprint_required boolean DEFAULT NULL,
     store_request boolean DEFAULT NULL,
     on_lease_expiry text DEFAULT NULL,
+    abandon_after interval DEFAULT NULL,
+    on_abandon text DEFAULT NULL,
     max_body_bytes integer DEFAULT NULL,
     on_large_body text DEFAULT NULL,
     fingerprint_fields text[] DEFAULT NULL,
@@ -851,9 +864,9 @@ CREATE FUNCTION @extschema@.idem_policy_alter(
     unset text[] DEFAULT NULL
 ) RETURNS void
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_policy_alter';
-COMMENT ON FUNCTION @extschema@.idem_policy_alter(text, interval, interval, interval, interval, interval, interval, integer, interval, interval, text, text, interval, boolean, boolean, boolean, text, integer, text, text[], text[], text[], text[], regrole, text[])
+COMMENT ON FUNCTION @extschema@.idem_policy_alter(text, interval, interval, interval, interval, interval, interval, integer, interval, interval, text, text, interval, boolean, boolean, boolean, text, interval, text, integer, text, text[], text[], text[], text[], regrole, text[])
     IS 'change what is named of a policy, and leave the rest as it is';
-REVOKE ALL ON FUNCTION @extschema@.idem_policy_alter(text, interval, interval, interval, interval, interval, interval, integer, interval, interval, text, text, interval, boolean, boolean, boolean, text, integer, text, text[], text[], text[], text[], regrole, text[]) FROM PUBLIC;
+REVOKE ALL ON FUNCTION @extschema@.idem_policy_alter(text, interval, interval, interval, interval, interval, interval, integer, interval, interval, text, text, interval, boolean, boolean, boolean, text, interval, text, integer, text, text[], text[], text[], text[], regrole, text[]) FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_policy_drop(scope_pattern text) RETURNS boolean
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_policy_drop';

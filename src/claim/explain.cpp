@@ -17,9 +17,11 @@ Question without_duty(const Question& given) {
     return question;
 }
 
-bool lacks_fingerprint(const Question& settled) {
-    return settled.fingerprint == nullptr &&
-           config::policy_for(pg::bytes_of(settled.id.scope)).values.fingerprint_required;
+void add_policy(Explanation* explanation) {
+    const Question& question = explanation->question;
+    core::Policy policy = config::policy_for(pg::bytes_of(question.id.scope)).values;
+    explanation->abandon_after = policy.abandon_after;
+    explanation->lacks_fingerprint = question.fingerprint == nullptr && policy.fingerprint_required;
 }
 
 std::optional<bool> compared(const store::Record& record, const Question& question) {
@@ -41,7 +43,7 @@ Differences* differences(const store::Record& record, const Question& question) 
 Explanation explain(const Question& given) {
     Explanation result{};
     result.question = settle(without_duty(given));
-    result.lacks_fingerprint = lacks_fingerprint(result.question);
+    add_policy(&result);
     result.forecast = foresee(result.question);
     if (!result.forecast.seen.has_record) return result;
     const store::Record& record = result.forecast.seen.record;

@@ -40,6 +40,13 @@ ScopePolicy policy_for(std::string_view scope);
 // next question. An error (55000) if it can't be gone by.
 const PolicyRow* policy_row_for(std::string_view scope);
 
+// The same policy for who acts in nobody's name: no role is asked for. False if it can't be gone
+// by.
+bool policy_in_nobodys_name(std::string_view scope, core::Policy* policy);
+
+// The shortest abandon_after of any policy, in microseconds; 0: none has one.
+std::int64_t shortest_abandonment();
+
 // The shortest time for which keys of this scope have been remembered since then, as far as
 // policies know, in microseconds. Arguments of calls may have made it shorter, and a change of the
 // settings.

@@ -23,6 +23,7 @@ constexpr int kMaxLease = core::policy_column("max_lease");
 constexpr int kDeriveWindow = core::policy_column("derive_window");
 constexpr int kWait = core::policy_column("wait");
 constexpr int kMaxAttempts = core::policy_column("max_attempts");
+constexpr int kAbandonAfter = core::policy_column("abandon_after");
 constexpr int kDropHeaders = core::policy_column("drop_headers");
 
 // Who speaks for an option.
@@ -62,6 +63,7 @@ void follow(Known* known, int option, int other) {
 }
 
 bool is_unlimited(int option, std::int64_t value) {
+    if (option == kAbandonAfter) return value == 0;
     return (option == kMaxTtl || option == kMaxLease) && value == core::kUncapped;
 }
 

@@ -16,6 +16,7 @@ namespace idem::core {
 enum class OnLargeBody { Error, Omit };
 enum class OnMissingKey { Generate, Derive, Error };
 enum class RetryJitter { Full, None };
+enum class OnAbandon { Fail, Release, Unknown };
 
 // A bytea's text form is twice as long, and no value may reach 1 GB.
 inline constexpr std::int64_t kLargestBody = 256LL * 1024 * 1024;
@@ -41,6 +42,8 @@ struct Policy {
     bool fingerprint_required = false;
     bool store_request = false;
     OnLeaseExpiry on_lease_expiry = OnLeaseExpiry::Takeover;
+    std::int64_t abandon_after = 0;  // 0: never
+    OnAbandon on_abandon = OnAbandon::Unknown;
     std::int64_t max_body_bytes = 0;
     OnLargeBody on_large_body = OnLargeBody::Error;
 };
@@ -58,6 +61,8 @@ enum class OptionType {
     Role,
     Moment,
 };
+
+inline constexpr const char* kOnAbandonWords = "fail, release, unknown";
 
 // What is said of what does not fit.
 struct Complaint {
@@ -136,6 +141,8 @@ inline constexpr PolicyColumn kPolicyColumns[] = {
     flag_option<&Policy::fingerprint_required>("fingerprint_required"),
     flag_option<&Policy::store_request>("store_request"),
     word_option<&Policy::on_lease_expiry>("on_lease_expiry", "takeover, unknown"),
+    span_option<&Policy::abandon_after>("abandon_after", kLeaseRange),
+    word_option<&Policy::on_abandon>("on_abandon", kOnAbandonWords),
     number_option<&Policy::max_body_bytes>("max_body_bytes", 0, kLargestBody),
     word_option<&Policy::on_large_body>("on_large_body", "error, omit"),
     // What these two say is read where a fingerprint is taken, which refuses the request before

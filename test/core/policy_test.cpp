@@ -52,6 +52,15 @@ TEST(OnMissingKeyWord, KnowsItsThreeWords) {
     EXPECT_EQ(meant("error"), OnMissingKey::Error);
 }
 
+TEST(OnAbandonWord, KnowsItsThreeWords) {
+    const auto meant = [](std::string_view word) {
+        return with("on_abandon", place_in("on_abandon", word)).on_abandon;
+    };
+    EXPECT_EQ(meant("fail"), OnAbandon::Fail);
+    EXPECT_EQ(meant("release"), OnAbandon::Release);
+    EXPECT_EQ(meant("unknown"), OnAbandon::Unknown);
+}
+
 TEST(RetryJitterWord, KnowsItsTwoWords) {
     const auto meant = [](std::string_view word) {
         return with("retry_jitter", place_in("retry_jitter", word)).retry_jitter;
@@ -91,6 +100,7 @@ TEST(PolicyColumns, PutValuesWhereTheirNamesSay) {
     EXPECT_EQ(with("retry_cap", 7).retry_cap, 7);
     EXPECT_EQ(with("max_ttl", 7).max_ttl, 7);
     EXPECT_EQ(with("max_lease", 7).max_lease, 7);
+    EXPECT_EQ(with("abandon_after", 7).abandon_after, 7);
     EXPECT_EQ(with("derive_window", 7).derive_window, 7);
     EXPECT_TRUE(with("principal_required", 1).principal_required);
     EXPECT_TRUE(with("fingerprint_required", 1).fingerprint_required);

@@ -144,6 +144,8 @@ PLAUSIBLE = {
     "hold": ("t", "f"),
     "first_sent": (None, "now", "yesterday"),
     "on_lease_expiry": (None, "takeover", "unknown"),
+    "abandon_after": (None, "1 ms", "1 hour"),
+    "on_abandon": (None, "fail", "release", "unknown"),
     "on_large_body": (None, "error", "omit"),
     "max_body_bytes": (None, "100", "1000000"),
     "exclude_fields": (None, "{ts}"),

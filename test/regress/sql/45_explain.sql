@@ -159,6 +159,9 @@ SELECT explained_at - (lease ->> 'until')::timestamptz = (lease ->> 'overdue')::
   FROM idem_explain('over', scope => 'explain');
 SELECT (e.record ->> 'expires_at')::timestamptz = r.expires_at AS expires, (e.record ->> 'removable_at')::timestamptz = r.retained_until AS removable
   FROM idem_explain('done', scope => 'explain') e, idempotency.records r WHERE (r.scope, r.key) = ('explain', 'done');
+SELECT idem_policy_set('explain', store_request => true, abandon_after => '10 min');
+SELECT (lease ->> 'given_up_at')::timestamptz - (lease ->> 'until')::timestamptz AS given_up FROM idem_explain('leased', scope => 'explain');
+SELECT idem_policy_set('explain', ttl => '1 day', retention => '2 days', lease => '1 hour', store_request => true);
 -- Why and what next, in sentences; who is asked for what else.
 SELECT c.key, why, next FROM claimed c, idem_explain(c.key, scope => c.scope) e WHERE c.scope = 'explain' AND c.key IN ('leased', 'done') ORDER BY 1;
 SELECT notes FROM idem_explain('leased', scope => 'explain', wait => '1 hour');
