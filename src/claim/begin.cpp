@@ -200,8 +200,8 @@ Answer begin(const Question& given) {
     }
 }
 
-// An own claim is known without a look. Whoever has the lock at the first look may have committed
-// before it was asked for, so the second one decides, as under the lock.
+// The lock is asked for before the look: whoever has had it may have committed by then, and the row
+// tells. What a record that is there says, the lock does not change, as in unlocked_turn().
 Forecast foresee(const Question& settled) {
     Question question = settled;
     question.fixed = nullptr;
@@ -209,7 +209,6 @@ Forecast foresee(const Question& settled) {
         Turn turn = own_turn(question, own);
         return {*turn.answer.decision, GetCurrentTimestamp(), this_transaction(), turn.answer};
     }
-    (void)judge(question);
     KeyHolder holder = holder_of_lock(question.id);
     Turn seen = judge(question);
     Turn told = holder.exists && needs_lock(seen)

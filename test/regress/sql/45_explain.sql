@@ -38,7 +38,8 @@ BEGIN
                                ELSE c.attempt IS NOT DISTINCT FROM (e.record ->> 'attempt')::integer + (c.outcome = 'execute')::integer END
           AND (c.outcome = 'execute' OR c.status IS NOT DISTINCT FROM e.record ->> 'status')
           AND (e.retry_after IS NULL) = (c.retry_after IS NULL)
-          AND coalesce(e.retry_after - c.retry_after BETWEEN 0 AND 60, true)
+          AND coalesce(e.retry_after >= c.retry_after, true)
+          AND coalesce(e.retry_at IN ((e.lease ->> 'until')::timestamptz, (e.record ->> 'next_attempt_at')::timestamptz), true)
           AND coalesce(e.retry_at = e.explained_at + e.retry_after * interval '1 second', true);
 END $$;
 
