@@ -4,8 +4,8 @@
 
 # shellcheck disable=SC2034 # for script/test
 GROUPS_IN_ORDER=(checks build core model fuzz regress isolation tap client regress-sql isolation-sql
-    tap-sql client-sql scale scale-sql docs examples recipes demo chaos private)
-GROUPS_ON_REQUEST=(clients upgrade failover)
+    tap-sql client-sql scale scale-sql docs examples demo chaos private)
+GROUPS_ON_REQUEST=(clients dotnet upgrade failover)
 # Those that need no more than the module does.
 GROUPS_OF_MODULE=(checks build regress isolation upgrade)
 
@@ -43,6 +43,7 @@ group_checks() {
     check "where packages come from is left to the machine's settings" "$ROOT/test/check_hosts"
     check "every promise of docs/reliability.md and docs/security.md names tests that exist, and excerpts are what they quote" \
         "$ROOT/test/check_promises"
+    check "the code of docs/drivers.md is what the drivers' programs run" "$ROOT/clients/drivers/check" code
     check "a server that does not say where it is is not copied" silent_server_is_not_copied
     ((CHECKS_FAILED == 0))
 }
@@ -77,12 +78,11 @@ group_build() {
     rm -rf "$(module_folder)"
     check "the module builds out of tree, with bitcode where the server has it" \
         builds_silently "$(module_folder)" "$SRC"
-    check "the module builds without bitcode" \
-        builds_silently "$WORK/build-without-llvm" "$SRC" with_llvm=no
     copy_sources "$WORK/in-tree"
     check "a server that was not tested is refused, unless it is asked for" \
         "$ROOT/test/check_server_versions"
-    check "the module builds in tree" builds_silently "$WORK/in-tree" "$WORK/in-tree"
+    check "the module builds in tree, without bitcode" \
+        builds_silently "$WORK/in-tree" "$WORK/in-tree" with_llvm=no
     check "the module exports what the server looks up and nothing else" \
         "$ROOT/test/check_exports" "$(module_folder)/idempotency.so"
     ((CHECKS_FAILED == 0))
@@ -312,18 +312,8 @@ group_examples() {
     return "$status"
 }
 
-# The recipes of docs/recipes.md that are programs.
-group_recipes() {
-    ensure_installed
-    start_test_cluster recipes
-    local status=0
-    "$ROOT/test/examples/run_recipes" || status=$?
-    ((status == 0)) || show_tail 60 "$WORK/recipes/server.log"
-    stop_cluster recipes
-    return "$status"
-}
-
-# Each client whose toolchain is there: its own tests, then the conformance suite against its server.
+# Each client whose toolchain is there: its own tests, then the conformance suite against its server,
+# then what docs/drivers.md says of the language's drivers.
 group_clients() {
     ensure_installed
     copy_clients
@@ -334,6 +324,7 @@ group_clients() {
         [[ " ${LANGUAGES:-$language} " == *" $language "* ]] || continue
         if missing=$("$needs"); then
             test_client "$language" || status=1
+            PG_BINDIR=$PG_BINDIR "$BUILD/languages/clients/drivers/check" "$language" || status=1
         else
             say "left out: $language. It needs ${missing:-what clients/$language/needs does not say}"
             check "$language: left out, for it needs ${missing:-something}" true
@@ -357,10 +348,10 @@ test_client() {
 }
 
 # The sources, beside what was made of them the last time: a language's tools put that next to them.
-# The server for C++ takes its HTTP from the example.
+# The server for C++ takes its HTTP from the example, and the drivers are compared with their page.
 copy_clients() {
     local list=$WORK/clients.list
-    (cd "$ROOT" && find clients examples/payments -type d \( -name node_modules -o -name dist -o -name target -o -name build \
+    (cd "$ROOT" && find clients examples/payments docs/drivers.md -type d \( -name node_modules -o -name dist -o -name target -o -name build \
         -o -name .venv -o -name __pycache__ -o -name '*.egg-info' \) -prune -o -type f -print | LC_ALL=C sort) >"$list"
     mkdir -p "$BUILD/languages"
     # What is there no longer.
@@ -377,6 +368,17 @@ start_clients_cluster() {
     TEST_SETTINGS+=("listen_addresses='127.0.0.1'" "port=$port")
     start_test_cluster clients
     export PGHOST=127.0.0.1 PGPORT=$port
+}
+
+# The recipe of docs/dotnet.md.
+group_dotnet() {
+    ensure_installed
+    start_clients_cluster
+    local status=0
+    "$ROOT/test/dotnet/run" || status=$?
+    ((status == 0)) || show_tail 60 "$WORK/clients/server.log"
+    stop_cluster clients
+    return "$status"
 }
 
 # The demo's verdict, and that it can fail.
