@@ -116,7 +116,7 @@ SELECT idem_checkpoint('beat', 'here', scope => 'options', token => :token, leas
 SELECT idem_extend('beat', :token, lease => '1 s', scope => 'options') <= clock_timestamp() + interval '1 s' AS shorter;
 -- The ttl of idem_complete.
 SELECT idem_complete('beat', 200, scope => 'options', token => :token, ttl => '5 days');
-SELECT expires_at - claimed_at <= interval '1 hour' AS capped FROM idempotency.record WHERE key = 'beat';
+SELECT expires_at - claimed_at <= interval '1 hour' AS capped FROM idempotency.record WHERE scope = 'options' AND key = 'beat';
 SELECT idem_once('once', 'options', ttl => '1 day');
 SELECT test.spans_of('once');
 -- A ttl that only seems to be longer than the retention is none.
@@ -133,10 +133,10 @@ BEGIN
     FOR n IN 1 .. attempts LOOP
         IF (idem_begin('pause', scope => 'options')).outcome <> 'execute' THEN RAISE 'attempt % refused', n; END IF;
         PERFORM idem_fail('pause', retryable => true, scope => 'options');
-        pauses := pauses || (SELECT next_attempt_at - finished_at FROM idempotency.record WHERE key = 'pause');
-        UPDATE idempotency.record SET next_attempt_at = finished_at WHERE key = 'pause';
+        pauses := pauses || (SELECT next_attempt_at - finished_at FROM idempotency.record WHERE scope = 'options' AND key = 'pause');
+        UPDATE idempotency.record SET next_attempt_at = finished_at WHERE scope = 'options' AND key = 'pause';
     END LOOP;
-    DELETE FROM idempotency.record WHERE key = 'pause';
+    DELETE FROM idempotency.record WHERE scope = 'options' AND key = 'pause';
     RETURN pauses;
 END $$;
 SELECT idem_policy_set('options', retry_base => '1 min', retry_cap => '1 hour', retry_jitter => 'none');
@@ -147,9 +147,9 @@ SELECT p[1] <= '1 min' AND p[2] <= '2 min' AND p[3] <= '4 min' AND p[4] <= '8 mi
   FROM (SELECT test.pauses(4)) f (p);
 -- What the holder says itself is exact anyhow.
 SELECT outcome FROM idem_begin('own', scope => 'options');
-SELECT token FROM idempotency.record WHERE key = 'own' \gset
+SELECT token FROM idempotency.record WHERE scope = 'options' AND key = 'own' \gset
 SELECT idem_fail('own', retryable => true, scope => 'options', token => :token, retry_after => '7 min');
-SELECT next_attempt_at - finished_at AS pause FROM idempotency.record WHERE key = 'own';
+SELECT next_attempt_at - finished_at AS pause FROM idempotency.record WHERE scope = 'options' AND key = 'own';
 SELECT idem_policy_set('options', retry_jitter => 'exact');
 \echo :SQLSTATE
 SELECT idem_policy_set('options', on_missing_key => 'refuse');

@@ -87,7 +87,9 @@ SELECT idem_policy_set('fields', fingerprint_fields => '{a,$.}');
 \echo :SQLSTATE
 SELECT idem_policy_set('fields', fingerprint_fields => '{a,NULL}');
 \echo :SQLSTATE
+\set VERBOSITY terse
 UPDATE idempotency.policy SET fingerprint_fields = '{}' WHERE scope_pattern = 'fields';
+\set VERBOSITY default
 \echo :SQLSTATE
 ALTER TABLE idempotency.policy DROP CONSTRAINT policy_fingerprint_fields_given;
 UPDATE idempotency.policy SET fingerprint_fields = '{}' WHERE scope_pattern = 'fields';

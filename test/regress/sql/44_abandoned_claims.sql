@@ -8,6 +8,8 @@ CREATE FUNCTION test.claims(in_scope text) RETURNS TABLE (key text, status text,
     SELECT r.key, r.status, r.attempt, r.status_code, r.error, r.lease_until IS NOT NULL, r.expires_at IS NULL
       FROM idempotency.records r WHERE scope = in_scope ORDER BY key $$;
 
+-- What other files have left behind.
+SELECT idem_cleanup() \gset
 -- Without the option a claim stays.
 SELECT outcome FROM idem_begin('k', scope => 'abandon-none');
 SELECT test.let_pass('1 year', 'abandon-none');
