@@ -30,6 +30,7 @@ enum class Counter {
     Waits,
     WaitMicros,
     Swept,
+    Abandoned,
 };
 
 struct CounterEntry {
@@ -53,6 +54,7 @@ inline constexpr CounterEntry kCounters[] = {
     {Counter::Waits, "waits"},
     {Counter::WaitMicros, "wait_micros"},
     {Counter::Swept, "swept"},
+    {Counter::Abandoned, "abandoned"},
 };
 inline constexpr int kCounterCount = std::size(kCounters);
 

@@ -54,6 +54,7 @@ struct Record {
     Jsonb* state;
     text* holder;
     Jsonb* request;
+    ArrayType* counted;   // the fields that the fingerprint was taken of; nullptr: all
     ArrayType* excluded;  // the fields that the fingerprint was taken without
     text* resolved_by;    // the operator who decided with idem_resolve
 };
@@ -125,6 +126,7 @@ inline constexpr std::tuple kColumns{
     nullable("state", JSONBOID, &Record::state, Seen::ByReaders),
     nullable("holder", TEXTOID, &Record::holder, Seen::ByMonitors),
     nullable("request", JSONBOID, &Record::request, Seen::ByReaders),
+    nullable("counted", TEXTARRAYOID, &Record::counted, Seen::Never),
     nullable("excluded", TEXTARRAYOID, &Record::excluded, Seen::Never),
     nullable("resolved_by", TEXTOID, &Record::resolved_by, Seen::ByMonitors),
 };
