@@ -3,6 +3,7 @@
 
 #include "claim/abandon.hpp"
 
+#include "claim/history.hpp"
 #include "claim/locks.hpp"
 #include "claim/open_claims.hpp"
 #include "claim/result.hpp"
@@ -52,6 +53,7 @@ bool abandon_if_due(const store::Identity& id, const core::Policy& policy) {
     int attempt = record.attempt;
     decide(policy, &record);
     if (!store::update(record, overdue)) return false;
+    if (record.status != core::Status::InProgress) keep_ended_attempt(policy, record);
     stats::account_for_abandoned({policy.on_abandon, pg::bytes_of(id.scope),
                                   pg::bytes_of(id.principal), pg::bytes_of(id.key), attempt});
     return true;
