@@ -4,8 +4,8 @@
 
 # shellcheck disable=SC2034 # for script/test
 GROUPS_IN_ORDER=(checks build core model fuzz regress isolation tap client regress-sql isolation-sql
-    tap-sql client-sql scale scale-sql docs examples recipes demo chaos private)
-GROUPS_ON_REQUEST=(clients upgrade failover)
+    tap-sql client-sql scale scale-sql docs examples demo chaos private)
+GROUPS_ON_REQUEST=(clients dotnet upgrade failover)
 # Those that need no more than the module does.
 GROUPS_OF_MODULE=(checks build regress isolation upgrade)
 
@@ -77,12 +77,11 @@ group_build() {
     rm -rf "$(module_folder)"
     check "the module builds out of tree, with bitcode where the server has it" \
         builds_silently "$(module_folder)" "$SRC"
-    check "the module builds without bitcode" \
-        builds_silently "$WORK/build-without-llvm" "$SRC" with_llvm=no
     copy_sources "$WORK/in-tree"
     check "a server that was not tested is refused, unless it is asked for" \
         "$ROOT/test/check_server_versions"
-    check "the module builds in tree" builds_silently "$WORK/in-tree" "$WORK/in-tree"
+    check "the module builds in tree, without bitcode" \
+        builds_silently "$WORK/in-tree" "$WORK/in-tree" with_llvm=no
     check "the module exports what the server looks up and nothing else" \
         "$ROOT/test/check_exports" "$(module_folder)/idempotency.so"
     ((CHECKS_FAILED == 0))
@@ -312,17 +311,6 @@ group_examples() {
     return "$status"
 }
 
-# The recipes of docs/recipes.md that are programs.
-group_recipes() {
-    ensure_installed
-    start_test_cluster recipes
-    local status=0
-    "$ROOT/test/examples/run_recipes" || status=$?
-    ((status == 0)) || show_tail 60 "$WORK/recipes/server.log"
-    stop_cluster recipes
-    return "$status"
-}
-
 # Each client whose toolchain is there: its own tests, then the conformance suite against its server.
 group_clients() {
     ensure_installed
@@ -377,6 +365,17 @@ start_clients_cluster() {
     TEST_SETTINGS+=("listen_addresses='127.0.0.1'" "port=$port")
     start_test_cluster clients
     export PGHOST=127.0.0.1 PGPORT=$port
+}
+
+# The recipe of docs/dotnet.md.
+group_dotnet() {
+    ensure_installed
+    start_clients_cluster
+    local status=0
+    "$ROOT/test/dotnet/run" || status=$?
+    ((status == 0)) || show_tail 60 "$WORK/clients/server.log"
+    stop_cluster clients
+    return "$status"
 }
 
 # The demo's verdict, and that it can fail.
