@@ -14,7 +14,7 @@ SELECT idem_policy_set('many-unknown', on_lease_expiry => 'unknown');
 CREATE FUNCTION test.fill() RETURNS TABLE (outcome text, count bigint) LANGUAGE sql AS $$
     SELECT outcome, count(*)
       FROM unnest('{many,many-unknown}'::text[]) s, unnest('{left-1,left-2,left-3,lives,failed,done,gone}'::text[]) k,
-           idem_begin(k, scope => s, principal => 'shop', lease => '1 hour', holder => CASE k WHEN 'left-3' THEN 'w-2' ELSE 'w-1' END) c
+           idem_begin(k, scope => s, principal => 'many-shop', lease => '1 hour', holder => CASE k WHEN 'left-3' THEN 'w-2' ELSE 'w-1' END) c
      GROUP BY 1 $$;
 CREATE FUNCTION test.settle() RETURNS void LANGUAGE sql AS $$
     SELECT idem_fail(key, 'busy', true, scope => scope, principal => principal, token => token, retry_after => '1 hour')
@@ -37,9 +37,9 @@ CALL idem_resolve_all('release', 'w-2 is gone', scope => 'many*', holder => 'w-2
 CALL idem_resolve_all('fail', scope => 'many-unknown', status => 'unknown', older_than => '3 hours');
 CALL idem_resolve_all('fail', scope => 'many-unknown', status => 'unknown', older_than => '1 hour', status_code => 410, body => 'gone', error => 'the bank has none', batch_size => 1);
 -- What runs is refused, and told. What is unknown is not in progress.
-CALL idem_resolve_all('complete', status => 'in_progress', principal => 'shop', scope => 'many*');
+CALL idem_resolve_all('complete', status => 'in_progress', principal => 'many-shop', scope => 'many*');
 CALL idem_resolve_all('complete', status => 'retryable', principal => 'other');
-CALL idem_resolve_all('complete', status => 'retryable', principal => 'shop', scope => 'many', status_code => 201);
+CALL idem_resolve_all('complete', status => 'retryable', principal => 'many-shop', scope => 'many', status_code => 201);
 CALL idem_resolve_all('release', scope => 'many*');
 -- What has been released is not released again.
 CALL idem_resolve_all('release', scope => 'many*', status => 'retryable');
@@ -68,7 +68,7 @@ CALL idem_forget_principal(NULL);
 \echo :SQLSTATE
 CALL idem_forget_principal('');
 \echo :SQLSTATE
-CALL idem_forget_principal('shop', batch_size => 10001);
+CALL idem_forget_principal('many-shop', batch_size => 10001);
 \echo :SQLSTATE
 -- It commits, so it is alone.
 BEGIN;
@@ -76,25 +76,25 @@ CALL idem_resolve_all('release', scope => '*');
 \echo :SQLSTATE
 ROLLBACK;
 BEGIN;
-CALL idem_forget_principal('shop');
+CALL idem_forget_principal('many-shop');
 \echo :SQLSTATE
 ROLLBACK;
-CREATE FUNCTION test.in_function() RETURNS void LANGUAGE plpgsql AS 'BEGIN EXECUTE ''CALL idem_forget_principal(''''shop'''')''; END';
+CREATE FUNCTION test.in_function() RETURNS void LANGUAGE plpgsql AS 'BEGIN EXECUTE ''CALL idem_forget_principal(''''many-shop'''')''; END';
 \set VERBOSITY sqlstate
 SELECT test.in_function();
 BEGIN READ ONLY;
-CALL idem_forget_principal('shop');
+CALL idem_forget_principal('many-shop');
 ROLLBACK;
 SET default_transaction_read_only = on;
-CALL idem_forget_principal('shop');
+CALL idem_forget_principal('many-shop');
 RESET default_transaction_read_only;
 -- Not for everybody.
 SET SESSION AUTHORIZATION regress_idem_app;
 CALL idem_resolve_all('release', scope => '*');
-CALL idem_forget_principal('shop');
-SELECT idem_resolve_idle('lives', 'release', 'many', 'shop');
-SELECT idem_erase('lives', 'many', 'shop');
-SELECT idem_erase_decisions('shop');
+CALL idem_forget_principal('many-shop');
+SELECT idem_resolve_idle('lives', 'release', 'many', 'many-shop');
+SELECT idem_erase('lives', 'many', 'many-shop');
+SELECT idem_erase_decisions('many-shop');
 RESET SESSION AUTHORIZATION;
 -- Nor in scopes that are reserved: what came before stays done.
 SELECT idem_policy_set('many-closed', allowed_role => 'regress_idem_app');
@@ -122,12 +122,12 @@ END $$;
 SELECT key, status FROM idempotency.records WHERE principal = 'me' ORDER BY key;
 
 -- The functions for one key. What was seen has to be so still.
-SELECT idem_resolve_idle('absent', 'release', 'many', 'shop') AS absent, idem_resolve_idle('done', 'release', 'many', 'shop') AS final,
-       idem_resolve_idle('lives', 'release', 'many', 'shop') AS alive, idem_resolve_idle('failed', 'fail', 'many-unknown', 'shop', status => 'unknown') AS other_status,
-       idem_resolve_idle('failed', 'fail', 'many-unknown', 'shop', claimed_at => 'epoch') AS other_claim;
+SELECT idem_resolve_idle('absent', 'release', 'many', 'many-shop') AS absent, idem_resolve_idle('done', 'release', 'many', 'many-shop') AS final,
+       idem_resolve_idle('lives', 'release', 'many', 'many-shop') AS alive, idem_resolve_idle('failed', 'fail', 'many-unknown', 'many-shop', status => 'unknown') AS other_status,
+       idem_resolve_idle('failed', 'fail', 'many-unknown', 'many-shop', claimed_at => 'epoch') AS other_claim;
 -- Where the row guards its key, the lock goes at once: a batch needs no lock for each of its keys.
 BEGIN;
-SELECT idem_resolve_idle('failed', 'fail', 'many-unknown', 'shop', status => 'retryable', claimed_at => claimed_at)
+SELECT idem_resolve_idle('failed', 'fail', 'many-unknown', 'many-shop', status => 'retryable', claimed_at => claimed_at)
   FROM idempotency.record WHERE (scope, key) = ('many-unknown', 'failed');
 SELECT keys = test.by_store(0, 1) AS given_back FROM test.locks();
 COMMIT;
@@ -135,21 +135,21 @@ COMMIT;
 -- A principal is forgotten: every record that nobody is at work on, and its names in the audit. What was
 -- decided, and why, stays.
 SET idempotency.log_keys = on;
-SELECT idem_forget('failed', 'many', 'shop', 'by hand'), idem_resolve('mine', 'fail', 'many', 'me');
+SELECT idem_forget('failed', 'many', 'many-shop', 'by hand'), idem_resolve('mine', 'fail', 'many', 'me');
 RESET idempotency.log_keys;
-SELECT count(*) AS decisions FROM idempotency.decisions WHERE principal = 'shop' \gset
+SELECT count(*) AS decisions FROM idempotency.decisions WHERE principal = 'many-shop' \gset
 SET SESSION AUTHORIZATION regress_idem_support;
-CALL idem_forget_principal('shop', 'ticket 7', batch_size => 3);
+CALL idem_forget_principal('many-shop', 'ticket 7', batch_size => 3);
 RESET SESSION AUTHORIZATION;
 SELECT * FROM test.many;
 SELECT count(*) - :decisions - 11 AS others, count(*) FILTER (WHERE principal IS NOT NULL OR key IS NOT NULL OR key_digest IS NOT NULL) AS named
   FROM idempotency.decisions WHERE erased;
-SELECT count(*) FROM idempotency.audit a WHERE a::text ~ 'shop';
+SELECT count(*) FROM idempotency.audit a WHERE a::text ~ 'many-shop';
 SELECT action, after, reason, erased FROM idempotency.decisions WHERE action = 'erase' ORDER BY decided_at;
 SELECT action, scope, principal, key, reason FROM idempotency.decisions WHERE reason = 'by hand' OR principal = 'me' ORDER BY decided_at;
 -- Again when the others have ended; the record of another principal is not touched.
-UPDATE idempotency.record SET lease_until = now() WHERE principal = 'shop';
-CALL idem_forget_principal('shop');
+UPDATE idempotency.record SET lease_until = now() WHERE principal = 'many-shop';
+CALL idem_forget_principal('many-shop');
 CALL idem_forget_principal('nobody');
 SELECT * FROM test.many;
 
