@@ -867,6 +867,78 @@ COMMENT ON FUNCTION @extschema@.idem_forget(text, text, text, text)
     IS 'remove a record; the key can be executed again';
 REVOKE ALL ON FUNCTION @extschema@.idem_forget(text, text, text, text) FROM PUBLIC;
 
+CREATE FUNCTION @extschema@.idem_resolve_idle(
+    key text,
+    action text,
+    scope text DEFAULT '',
+    principal text DEFAULT '',
+    status_code integer DEFAULT NULL,
+    body text DEFAULT NULL,
+    headers jsonb DEFAULT NULL,
+    error text DEFAULT NULL,
+    reason text DEFAULT NULL,
+    status text DEFAULT NULL,
+    claimed_at timestamptz DEFAULT NULL
+) RETURNS text
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_resolve_idle';
+COMMENT ON FUNCTION @extschema@.idem_resolve_idle(text, text, text, text, integer, text, jsonb, text, text, text, timestamptz)
+    IS 'decide a record unless somebody is at work on it: done, running, or passed over';
+REVOKE ALL ON FUNCTION @extschema@.idem_resolve_idle(text, text, text, text, integer, text, jsonb, text, text, text, timestamptz) FROM PUBLIC;
+
+CREATE FUNCTION @extschema@.idem_erase(
+    key text,
+    scope text DEFAULT '',
+    principal text DEFAULT '',
+    reason text DEFAULT NULL
+) RETURNS text
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_erase';
+COMMENT ON FUNCTION @extschema@.idem_erase(text, text, text, text)
+    IS 'forget a record unless somebody is at work on it, and name it nowhere: done, running, or passed over';
+REVOKE ALL ON FUNCTION @extschema@.idem_erase(text, text, text, text) FROM PUBLIC;
+
+-- Not called "principal": each node has decisions about each, so this is not delegated to one.
+CREATE FUNCTION @extschema@.idem_erase_decisions(of_principal text, reason text DEFAULT NULL) RETURNS bigint
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_erase_decisions';
+COMMENT ON FUNCTION @extschema@.idem_erase_decisions(text, text)
+    IS 'make the decisions about a principal anonymous that this node has; returns how many';
+REVOKE ALL ON FUNCTION @extschema@.idem_erase_decisions(text, text) FROM PUBLIC;
+
+CREATE PROCEDURE @extschema@.idem_resolve_all(
+    action text,
+    reason text DEFAULT NULL,
+    scope text DEFAULT NULL,
+    principal text DEFAULT NULL,
+    status text DEFAULT NULL,
+    older_than interval DEFAULT NULL,
+    holder text DEFAULT NULL,
+    status_code integer DEFAULT NULL,
+    body text DEFAULT NULL,
+    headers jsonb DEFAULT NULL,
+    error text DEFAULT NULL,
+    batch_size integer DEFAULT 500,
+    INOUT resolved bigint DEFAULT NULL,
+    INOUT running bigint DEFAULT NULL,
+    INOUT running_keys jsonb DEFAULT NULL
+)
+    LANGUAGE c AS 'MODULE_PATHNAME', 'idem_operator_resolve_all';
+COMMENT ON PROCEDURE @extschema@.idem_resolve_all(text, text, text, text, text, interval, text, integer, text, jsonb, text, integer, bigint, bigint, jsonb)
+    IS 'decide all records that match and that nobody is at work on, committing after each batch';
+REVOKE ALL ON PROCEDURE @extschema@.idem_resolve_all(text, text, text, text, text, interval, text, integer, text, jsonb, text, integer, bigint, bigint, jsonb) FROM PUBLIC;
+
+CREATE PROCEDURE @extschema@.idem_forget_principal(
+    principal text,
+    reason text DEFAULT NULL,
+    batch_size integer DEFAULT 500,
+    INOUT forgotten bigint DEFAULT NULL,
+    INOUT running bigint DEFAULT NULL,
+    INOUT running_keys jsonb DEFAULT NULL,
+    INOUT decisions bigint DEFAULT NULL
+)
+    LANGUAGE c AS 'MODULE_PATHNAME', 'idem_operator_forget_principal';
+COMMENT ON PROCEDURE @extschema@.idem_forget_principal(text, text, integer, bigint, bigint, jsonb, bigint)
+    IS 'forget all records of a principal that nobody is at work on, committing after each batch, and who it was in the audit';
+REVOKE ALL ON PROCEDURE @extschema@.idem_forget_principal(text, text, integer, bigint, bigint, jsonb, bigint) FROM PUBLIC;
+
 CREATE FUNCTION @extschema@.idem_cleanup(max_rows bigint DEFAULT 10000) RETURNS bigint
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_cleanup';
 COMMENT ON FUNCTION @extschema@.idem_cleanup(bigint)

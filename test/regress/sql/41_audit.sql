@@ -112,6 +112,7 @@ SELECT grantee, privilege_type FROM information_schema.role_table_grants
 
 -- A row stays for idempotency.audit_retention, and then goes as records do.
 SELECT reset_val, context FROM pg_settings WHERE name = 'idempotency.audit_retention';
+SELECT idem_cleanup(NULL) >= 0 AS nothing_else_is_left;
 TRUNCATE idempotency.audit;
 INSERT INTO idempotency.audit (decided_at, action, decided_by, acting_as)
 SELECT now() - n * interval '1 day', 'forget', n, '' FROM unnest('{364,366,400,500}'::integer[]) n;

@@ -29,7 +29,7 @@ DO $$
 DECLARE
     option text;
 BEGIN
-    FOREACH option IN ARRAY (SELECT proargnames[2:cardinality(proargnames) - 1] FROM pg_proc WHERE proname = 'idem_policy_alter') LOOP
+    FOREACH option IN ARRAY (SELECT proargnames[2:cardinality(proargnames) - 2] FROM pg_proc WHERE proname = 'idem_policy_alter') LOOP
         PERFORM idem_policy_alter('alter', unset => ARRAY[option]);
         IF test.said('alter') ? option THEN RAISE '% is left', option; END IF;
     END LOOP;
