@@ -76,27 +76,31 @@ struct Member {
 };
 
 // Of one value: the paths that exclude it or something in it, and those that count it or something
-// in it, unless it counts as a whole.
+// in it; nullptr: it counts as a whole.
 struct Place {
     core::Paths excluded;
-    core::Paths counted;
-    bool counts;
+    const core::Paths* counted;
 };
 
-Place element_place(const Place& array) {
-    Place place{core::element_paths(array.excluded), {}, array.counts};
-    if (place.counts) return place;
-    place.counted = core::element_paths(array.counted);
-    place.counts = core::paths_exclude(place.counted);
-    return place;
+bool counts(const Place& place) {
+    return place.counted == nullptr;
 }
 
-Place member_place(const Walk& walk, const Place& object, std::string_view member) {
-    Place place{core::member_paths(object.excluded, member), {}, object.counts};
-    if (place.counts) return place;
-    place.counted = core::member_paths(object.counted, member);
-    place.counts = core::names_exclude(walk.fields, member) || core::paths_exclude(place.counted);
-    return place;
+// `counted` has room for the place's.
+Place element_place(const Place& array, core::Paths* counted) {
+    core::Paths excluded = core::element_paths(array.excluded);
+    if (counts(array)) return {excluded, nullptr};
+    *counted = core::element_paths(*array.counted);
+    return {excluded, core::paths_exclude(*counted) ? nullptr : counted};
+}
+
+Place member_place(const Walk& walk, const Place& object, std::string_view member,
+                   core::Paths* counted) {
+    core::Paths excluded = core::member_paths(object.excluded, member);
+    if (counts(object)) return {excluded, nullptr};
+    *counted = core::member_paths(*object.counted, member);
+    bool named = core::names_exclude(walk.fields, member) || core::paths_exclude(*counted);
+    return {excluded, named ? nullptr : counted};
 }
 
 bool put_container(Walk& walk, JsonbContainer* container, const Place& place);
@@ -173,24 +177,24 @@ void put_number(Walk& walk, Numeric number) {
     put(walk, {spelling, core::spell_number(decimal, spelling)});
 }
 
-void put_scalar(Walk& walk, const JsonbValue& value) {
-    switch (value.type) {
-        case jbvBool:
-            return put(walk, value.val.boolean ? "true" : "false");
-        case jbvString:
-            return put_string(walk, value);
-        case jbvNumeric:
-            return put_number(walk, value.val.numeric);
-        default:
-            return put(walk, "null");
-    }
-}
-
 // What of the value counts. False if nothing does; then nothing was written.
 bool put_value(Walk& walk, const JsonbValue& value, const Place& place) {
     if (value.type == jbvBinary) return put_container(walk, value.val.binary.data, place);
-    if (place.counts) put_scalar(walk, value);
-    return place.counts;
+    if (!counts(place)) return false;
+    switch (value.type) {
+        case jbvBool:
+            put(walk, value.val.boolean ? "true" : "false");
+            break;
+        case jbvString:
+            put_string(walk, value);
+            break;
+        case jbvNumeric:
+            put_number(walk, value.val.numeric);
+            break;
+        default:
+            put(walk, "null");
+    }
+    return true;
 }
 
 // Whether there are any.
@@ -212,7 +216,8 @@ bool put_elements(Walk& walk, JsonbContainer* array, const Place& each) {
 }
 
 bool put_array(Walk& walk, JsonbContainer* array, const Place& place) {
-    Place each = element_place(place);
+    core::Paths counted;
+    Place each = element_place(place, &counted);
     put(walk, "[");
     bool any = !core::paths_exclude(each.excluded) && put_elements(walk, array, each);
     put(walk, "]");
@@ -241,7 +246,8 @@ bool put_member(Walk& walk, const Member& member, const Place& object, bool firs
     if (!first) put(walk, ",");
     put_quoted(walk, member.name);
     put(walk, ":");
-    bool any = put_value(walk, member.value, member_place(walk, object, member.name));
+    core::Paths counted;
+    bool any = put_value(walk, member.value, member_place(walk, object, member.name, &counted));
     if (!any) take_back(walk, before);
     free_converted(member.name, member.stored);
     return any;
@@ -343,8 +349,9 @@ bool put_container(Walk& walk, JsonbContainer* container, const Place& place) {
     bool any = JsonContainerIsObject(container) ? put_object(walk, container, place)
                                                 : put_array(walk, container, place);
     walk.depth--;
-    if (!any && !place.counts) take_back(walk, before);
-    return any || place.counts;
+    if (any || counts(place)) return true;
+    take_back(walk, before);
+    return false;
 }
 
 void put_request(Walk& walk, Jsonb* request, const Place& place) {
@@ -365,7 +372,8 @@ std::size_t counted(Walk& walk, Jsonb* request, const Place& place) {
 // In UTF-8, in memory that belongs to the current context; empty if nothing of it counts. Refuses
 // what is nested deeper than kMaxJsonDepth or longer than kMaxRequestBytes.
 std::string_view canonical_form(Walk& walk, Jsonb* request) {
-    Place place{core::root_paths(walk.excludes), core::root_paths(walk.fields), walk.all_count};
+    core::Paths fields = core::root_paths(walk.fields);
+    Place place{core::root_paths(walk.excludes), walk.all_count ? nullptr : &fields};
     std::size_t room = VARSIZE(request) * kLargestGrowth;
     if (room > core::kMaxRequestBytes) room = counted(walk, request, place);
     auto* form = static_cast<char*>(palloc_extended(room, MCXT_ALLOC_HUGE));
