@@ -87,20 +87,22 @@ bool counts(const Place& place) {
 }
 
 // `counted` has room for the place's.
-Place element_place(const Place& array, core::Paths* counted) {
-    core::Paths excluded = core::element_paths(array.excluded);
-    if (counts(array)) return {excluded, nullptr};
+inline Place element_place(const Place& array, core::Paths* counted) {
+    Place place{core::element_paths(array.excluded), nullptr};
+    if (counts(array)) return place;
     *counted = core::element_paths(*array.counted);
-    return {excluded, core::paths_exclude(*counted) ? nullptr : counted};
+    if (!core::paths_exclude(*counted)) place.counted = counted;
+    return place;
 }
 
-Place member_place(const Walk& walk, const Place& object, std::string_view member,
-                   core::Paths* counted) {
-    core::Paths excluded = core::member_paths(object.excluded, member);
-    if (counts(object)) return {excluded, nullptr};
+inline Place member_place(const Walk& walk, const Place& object, std::string_view member,
+                          core::Paths* counted) {
+    Place place{core::member_paths(object.excluded, member), nullptr};
+    if (counts(object)) return place;
     *counted = core::member_paths(*object.counted, member);
-    bool named = core::names_exclude(walk.fields, member) || core::paths_exclude(*counted);
-    return {excluded, named ? nullptr : counted};
+    if (!core::names_exclude(walk.fields, member) && !core::paths_exclude(*counted))
+        place.counted = counted;
+    return place;
 }
 
 bool put_container(Walk& walk, JsonbContainer* container, const Place& place);
