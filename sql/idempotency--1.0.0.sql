@@ -1099,7 +1099,7 @@ CREATE FUNCTION @extschema@.idem_backoff(attempt integer, base interval, cap int
     RETURNS interval
     LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'idem_backoff';
 COMMENT ON FUNCTION @extschema@.idem_backoff(integer, interval, interval)
-    IS 'the longest pause after an attempt; the actual one is random below it';
+    IS 'the longest pause after an attempt; with jitter the actual one is random below it';
 
 CREATE FUNCTION @extschema@.idem_response(status_code integer, headers jsonb, body text)
     RETURNS @extschema@.idem_response

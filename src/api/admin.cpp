@@ -60,7 +60,7 @@ void abandon_here(std::int64_t max_rows) {
     store::WalkPosition from{};
     auto left = static_cast<int>(Min(max_rows, kMostAbandoned));
     for (bool at_end = false; left > 0 && !at_end;) {
-        claim::Abandoned done = claim::abandon(&from, MaxBlockNumber, left);
+        claim::Abandoned done = claim::abandon(&from, left);
         left -= static_cast<int>(done.claims);
         at_end = done.at_end;
     }

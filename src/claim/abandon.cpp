@@ -71,16 +71,16 @@ bool abandon_one(const store::Identity& id) {
 
 }  // namespace
 
-Abandoned abandon(store::WalkPosition* from, BlockNumber blocks, int limit) {
+Abandoned abandon(store::WalkPosition* from, int limit) {
     std::int64_t shortest = config::shortest_abandonment();
     if (shortest == 0) {
         *from = store::WalkPosition{};
         return {0, true};
     }
     TimestampTz until = GetCurrentTimestamp() - shortest;
-    store::Overdue found = store::find_overdue(from, blocks, until, limit);
+    store::Overdue found = store::find_overdue(from, until, limit);
     Abandoned result{0, found.at_end};
-    for (int i = 0; i < found.count; i++) {
+    for (int i = 0; i < found.count && result.claims < limit; i++) {
         CHECK_FOR_INTERRUPTS();
         if (abandon_one(found.claims[i])) result.claims++;
     }

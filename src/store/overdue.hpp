@@ -1,5 +1,5 @@
-// Claims whose lease has been over for long: found by a walk over the records of this node, a slice
-// at a time, which no index has to serve.
+// Claims whose lease has been over for long, found by a walk over the claims in progress of this
+// node, a batch at a time.
 #pragma once
 
 #include "store/record.hpp"
@@ -9,8 +9,7 @@ namespace idem::store {
 // How far a walk has come. All zeros: at its beginning.
 struct WalkPosition {
     Oid table;
-    BlockNumber block;
-    OffsetNumber row;  // the last one that was looked at in that block
+    TimestampTz claimed_at;  // of the last claim that was looked at there
 };
 
 struct Overdue {
@@ -19,9 +18,9 @@ struct Overdue {
     bool at_end;  // the walk has come round, and `from` is at the beginning again
 };
 
-// The claims in progress, in the next so many blocks, whose lease ended before `until`; at most
-// `limit` of them, as they are in the newest snapshot. Moves `from` behind them. In the current
-// memory context.
-Overdue find_overdue(WalkPosition* from, BlockNumber blocks, TimestampTz until, int limit);
+// The next claims in progress whose lease ended before `until`, by their age; at least `limit` of
+// them, if there are so many, and those that were claimed at the same moment as the last. As they
+// are in the newest snapshot. Moves `from` behind them. In the current memory context.
+Overdue find_overdue(WalkPosition* from, TimestampTz until, int limit);
 
 }  // namespace idem::store

@@ -164,24 +164,21 @@ Visit sweep(Report* report, std::int64_t* total, std::int64_t start) {
     return visit;
 }
 
-// So many blocks are looked through for abandoned claims in one transaction: 32 MB.
-constexpr BlockNumber kSlice = 4096;
-
-Visit abandon_slice(Report* report, std::int64_t end) {
+Visit abandon_batch(Report* report, std::int64_t end) {
     begin_transaction(end);
     Visit visit = enter_table();
-    if (visit == Visit::More && claim::abandon(&report->walk, kSlice, batch_size(*report)).at_end)
+    if (visit == Visit::More && claim::abandon(&report->walk, batch_size(*report)).at_end)
         visit = Visit::Drained;
     end_transaction();
     return visit;
 }
 
-// At least one slice, however long the sweep was.
+// At least one batch, however long the sweep was.
 Visit abandon(Report* report, std::int64_t start) {
     Visit visit = Visit::More;
     std::int64_t now = pg::monotonic_micros();
     do {
-        visit = abandon_slice(report, start + kLongestVisit);
+        visit = abandon_batch(report, start + kLongestVisit);
         if (visit == Visit::More) rest(report, pg::monotonic_micros() - now, start + kVisit);
         CHECK_FOR_INTERRUPTS();
         reload_if_asked();

@@ -29,6 +29,7 @@ my @writing_calls = (
 	"idem_forget('done')",
 	"idem_cleanup()",
 	"idem_policy_set('s', ttl => '1 day')",
+	"idem_policy_alter('s', ttl => '1 day')",
 	"idem_policy_drop('s')",
 	"idem_grant('app')",
 	"idem_revoke('app')");
@@ -94,6 +95,8 @@ is(ask($reader, sprintf $look, 'done'), 'completed|201|00ff', 'the grant arrives
 call($primary, 'idem_policy_set', scope_pattern => '*', allowed_role => 'staff');
 $primary->wait_for_catchup($standby);
 is(ask($reader, sprintf $look, 'done'), '42501', 'so does a policy, at the next statement');
+is($standby->safe_psql('postgres', q{SELECT value, source FROM idem_policy('s') WHERE option = 'allowed_role'}),
+	'staff|policy', 'idem_policy tells what is in force there');
 call($primary, 'idem_policy_drop', scope_pattern => '*');
 $primary->wait_for_catchup($standby);
 is(ask($reader, sprintf $look, 'done'), 'completed|201|00ff', 'and its end');
