@@ -204,6 +204,8 @@ CREATE TABLE idempotency.journal (
 COMMENT ON TABLE idempotency.journal IS 'what the sweeper last did in this database; read it through idempotency.sweeper';
 INSERT INTO idempotency.journal DEFAULT VALUES;
 CREATE UNIQUE INDEX journal_one_row ON idempotency.journal ((true));
+-- A publication of all tables would refuse updates of a row that nothing identifies.
+ALTER TABLE idempotency.journal REPLICA IDENTITY FULL;
 
 -- What operators and the owner have decided. It is written by the functions that decide, in their
 -- transaction, and by nobody else. No record is referred to: a row outlives it.
@@ -233,6 +235,8 @@ COMMENT ON COLUMN idempotency.audit.acting_as IS 'the current user';
 COMMENT ON COLUMN idempotency.audit.erased IS 'principal and key were taken out for good';
 -- When a row may go.
 CREATE INDEX audit_decided_at ON idempotency.audit (decided_at);
+-- A publication of all tables would refuse to let rows go that nothing identifies.
+ALTER TABLE idempotency.audit REPLICA IDENTITY FULL;
 
 SELECT pg_catalog.pg_extension_config_dump('idempotency.audit', '');
 

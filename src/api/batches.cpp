@@ -68,12 +68,6 @@ void choose(const char* condition, const Parameters& parameters, const Chosen& c
     pg_unreachable();
 }
 
-// The next transaction needs a snapshot, as any statement has one.
-void commit_batch() {
-    SPI_commit();
-    EnsurePortalSnapshotExists();
-}
-
 void tell_progress(Tally* tally) {
     std::int64_t now = pg::monotonic_micros();
     if (now - tally->told_at < kTellEvery) return;
@@ -197,6 +191,12 @@ Tally* settle_all(const char* procedure, const char* condition, const Parameters
     Chosen chosen = nothing_chosen();
     choose_settle_and_free(condition, parameters, chosen, step, place, batch, tally);
     return tally;
+}
+
+void commit_batch() {
+    SPI_commit();
+    // The next transaction needs a snapshot, as any statement has one.
+    EnsurePortalSnapshotExists();
 }
 
 void connect_to_commit() {

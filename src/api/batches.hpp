@@ -65,8 +65,9 @@ using Place = void (*)(const Step& step, const Datum* row);
 Tally* settle_all(const char* procedure, const char* condition, const Parameters& parameters,
                   const Step& step, Place place, int batch);
 
-// SPI for a procedure that commits.
+// SPI for a procedure that commits, and its commit.
 void connect_to_commit();
+void commit_batch();
 
 // The keys that were told, as an array of objects.
 Jsonb* told_keys(const Tally& tally);

@@ -231,6 +231,8 @@ Datum forget_principal(FunctionCallInfo fcinfo) {
         *settle_all("idem_forget_principal()", "principal OPERATOR(pg_catalog.=) $1", whose, step,
                     place_for_erase, batch);
     audit_forgotten(tally, store::remove_attempts_of(principal), reason);
+    // What was forgotten stays so where a node can't be asked.
+    commit_batch();
     std::int64_t decisions = erase_decisions_everywhere(fcinfo);
     Datum values[] = {Int64GetDatum(tally.done), Int64GetDatum(tally.running),
                       JsonbPGetDatum(told_keys(tally)), Int64GetDatum(decisions)};

@@ -132,5 +132,22 @@ subtest 'many records, from any node' => sub {
 	}
 };
 
+subtest 'a node that is away' => sub {
+	forget_decisions();
+	abandon_claims($_, 'left') foreach $here, $there;
+	like(try_sql($coordinator, q{CALL idem_resolve_all('fail', holder => 'gone', scope => '*')}), qr/^2\|0\|/, 'decided');
+	$worker2->stop('immediate');
+	is(try_sql($coordinator, "CALL idem_forget_principal('$here', 'ticket 3')"), '08000', 'it is missed');
+	$worker2->start;
+	$worker2->poll_query_until('postgres', 'SELECT true');
+	is(try_sql($coordinator, "SELECT count(*) FROM idempotency.records WHERE principal = '$here'"), '0',
+		'the records of the others are forgotten all the same');
+	like(try_sql($coordinator, "CALL idem_forget_principal('$here', 'ticket 3')"), qr/^0\|0\|/, 'again when it is back');
+	is(from_everywhere("SELECT count(*) FROM idempotency.decisions d WHERE d::text LIKE '%$here\"%' OR principal = '$here'"), '0',
+		'then it is named nowhere');
+	is(from_everywhere(q{SELECT (after ->> 'forgotten')::integer > 0, reason FROM idempotency.decisions WHERE after ? 'forgotten' ORDER BY decided_at}),
+		"t|ticket 3\nf|ticket 3", 'and both calls are written down');
+};
+
 $_->stop foreach reverse @nodes;
 done_testing();

@@ -82,6 +82,15 @@ ROLLBACK;
 CREATE FUNCTION test.in_function() RETURNS void LANGUAGE plpgsql AS 'BEGIN EXECUTE ''CALL idem_forget_principal(''''many-shop'''')''; END';
 \set VERBOSITY sqlstate
 SELECT test.in_function();
+-- Nor where an error would have to be undone.
+DO $$
+DECLARE
+    forgotten bigint; running bigint; running_keys jsonb; decisions bigint;
+BEGIN
+    CALL idem_forget_principal('many-shop', NULL, 1, forgotten, running, running_keys, decisions);
+EXCEPTION WHEN active_sql_transaction THEN
+    RAISE;
+END $$;
 BEGIN READ ONLY;
 CALL idem_forget_principal('many-shop');
 ROLLBACK;
@@ -152,6 +161,13 @@ UPDATE idempotency.record SET lease_until = now() WHERE principal = 'many-shop';
 CALL idem_forget_principal('many-shop');
 CALL idem_forget_principal('nobody');
 SELECT * FROM test.many;
+
+-- In any isolation level.
+SET default_transaction_isolation = serializable;
+SELECT outcome FROM idem_begin('strict', scope => 'many', principal => 'strict', lease => '1 us');
+CALL idem_resolve_all('release', principal => 'strict', batch_size => 1);
+CALL idem_forget_principal('strict', batch_size => 1);
+RESET default_transaction_isolation;
 
 DROP VIEW test.many;
 DROP FUNCTION test.fill, test.settle, test.in_function;
