@@ -6,6 +6,7 @@
 #include "core/time.hpp"
 
 #include "claim/locks.hpp"
+#include "claim/sealing.hpp"
 #include "claim/token.hpp"
 #include "pg/boundary.hpp"
 #include "stats/events.hpp"
@@ -210,6 +211,7 @@ bool end(const ClaimRef& ref, const Response& response, Mark mark) {
     mark(policy.values, &claim.record);
     allow_as_claimed(claim.record, &policy.values);
     keep_response(response, policy, &claim.record);
+    seal(&claim.record, policy.values.encrypt);
     save_ended(&claim);
     stats::account_for_result(pg::bytes_of(ref.id.scope), claim.record.status);
     return true;
@@ -257,6 +259,7 @@ TimestampTz checkpoint(const ClaimRef& ref, text* recovery_point, Jsonb* state,
     check_size("state", state, policy.values);
     claim.record.recovery_point = recovery_point;
     claim.record.state = state;
+    seal(&claim.record, policy.values.encrypt);
     return prolong(&claim, lease);
 }
 

@@ -7,6 +7,7 @@
 #include "core/outcome.hpp"
 
 #include "claim/locks.hpp"
+#include "claim/sealing.hpp"
 #include "claim/token.hpp"
 #include "store/store.hpp"
 
@@ -88,6 +89,7 @@ void resolve(const ClaimRef& ref, core::Resolution resolution, const Response& r
     keep_if_undecided(policy.values, &record);
     allow_as_claimed(record, &policy.values);
     if (resolution != core::Resolution::Release) keep_response(response, policy, &record);
+    seal(&record, policy.values.encrypt);
     if (!store::update(record, unresolved)) store::raise_claim_overtaken();
 }
 

@@ -27,6 +27,7 @@ inline int cleanup_batch_size = 200;
 inline int cleanup_grace = 0;  // seconds after its retention for which a record is kept
 inline int log_events = 0;
 inline bool log_keys = false;
+inline char* encryption_key_file = nullptr;
 inline int store_setting = static_cast<int>(StoreChoice::Auto);
 
 // Values of log_events.
@@ -54,6 +55,7 @@ struct Setting {
     std::int64_t core::Policy::*otherwise = nullptr;  // the option that it holds for
     const config_enum_entry* words = nullptr;
     bool* flag = nullptr;
+    char** path = nullptr;  // of a file that only superusers may know of
 };
 
 // What decides how long a key is remembered, or when its request may be taken over, is not for
@@ -86,6 +88,9 @@ inline constexpr Setting kSettings[] = {
      &log_events, 0, 0, 0, nullptr, kLogEventsWords},
     {"idempotency.log_keys", "Whether these lines name the principal and the key.",
      "Keys may be secrets.", PGC_SUSET, nullptr, 0, 0, 0, nullptr, nullptr, &log_keys},
+    {"idempotency.encryption_key_file", "The file with the keys of encrypted records.",
+     "An absolute path outside of the data directory. It is read again at a reload.", PGC_SIGHUP,
+     nullptr, 0, 0, GUC_SUPERUSER_ONLY, nullptr, nullptr, nullptr, &encryption_key_file},
     {"idempotency.store", "How the table of records is read and written.",
      "auto: directly where it is a plain local table, else with SQL.", PGC_SIGHUP, &store_setting,
      0, 0, 0, nullptr, kStoreWords},

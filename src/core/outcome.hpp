@@ -29,6 +29,7 @@ enum class Counter {
     Waits,
     WaitMicros,
     Swept,
+    EncryptionErrors,
 };
 
 struct CounterEntry {
@@ -52,6 +53,7 @@ inline constexpr CounterEntry kCounters[] = {
     {Counter::Waits, "waits"},
     {Counter::WaitMicros, "wait_micros"},
     {Counter::Swept, "swept"},
+    {Counter::EncryptionErrors, "encryption_errors"},
 };
 inline constexpr int kCounterCount = std::size(kCounters);
 

@@ -34,6 +34,7 @@ struct Policy {
     OnLeaseExpiry on_lease_expiry = OnLeaseExpiry::Takeover;
     std::int64_t max_body_bytes = 0;
     OnLargeBody on_large_body = OnLargeBody::Error;
+    bool encrypt = false;
 };
 
 // ---- the table idempotency.policy ----
@@ -128,6 +129,7 @@ inline constexpr PolicyColumn kPolicyColumns[] = {
                  "58 and XX, which are nobody's answer.",
                  "List entries such as \"22\" or \"P0002\"."}),
     {"allowed_role", OptionType::Role},
+    flag_option<&Policy::encrypt>("encrypt"),
     // What is known of the time before the row became what it is.
     {"since", OptionType::Moment},
     {"memory_before", OptionType::Span, nullptr, kRetentionRange},
