@@ -54,6 +54,18 @@ CREATE TABLE idempotency.record (
     request         jsonb,
     excluded        text[],
     resolved_by     text,
+    -- Where the policy says encrypt: which key has sealed the values, and what they are sealed as. The
+    -- columns that they would have in the clear are null then.
+    sealed_by       text,
+    salt            bytea,
+    sealed_fingerprint bytea,
+    sealed_headers  bytea,
+    sealed_body     bytea,
+    sealed_error    bytea,
+    sealed_recovery_point bytea,
+    sealed_state    bytea,
+    sealed_holder   bytea,
+    sealed_request  bytea,
     -- The key first: it tells rows apart in one comparison, where scope and principal are mostly the
     -- same, and an operator who knows nothing but the key finds its record.
     CONSTRAINT record_pkey PRIMARY KEY (key, scope, principal),
@@ -79,10 +91,23 @@ COMMENT ON COLUMN idempotency.record.omit_large_body IS 'the policy at the claim
 COMMENT ON COLUMN idempotency.record.body_limit IS 'the policy at the claim: so large may a body be, in bytes';
 COMMENT ON COLUMN idempotency.record.lease_us IS 'lease of the claim in microseconds';
 COMMENT ON COLUMN idempotency.record.excluded IS 'the fields that the fingerprint was taken without; null: none, or the caller gave the fingerprint';
+COMMENT ON COLUMN idempotency.record.sealed_by IS 'the id of the key with which values of this record are encrypted';
+COMMENT ON COLUMN idempotency.record.salt IS 'from which, and from that key, the key of this record is derived';
 COMMENT ON COLUMN idempotency.record.created_at IS 'first claim';
 COMMENT ON COLUMN idempotency.record.claimed_at IS 'claim of this attempt';
 COMMENT ON COLUMN idempotency.record.expires_at IS 'the answer is replayed until then';
 COMMENT ON COLUMN idempotency.record.retained_until IS 'the key is remembered until then';
+
+-- What is sealed does not become smaller by compression.
+ALTER TABLE idempotency.record
+    ALTER COLUMN sealed_fingerprint SET STORAGE EXTERNAL,
+    ALTER COLUMN sealed_headers SET STORAGE EXTERNAL,
+    ALTER COLUMN sealed_body SET STORAGE EXTERNAL,
+    ALTER COLUMN sealed_error SET STORAGE EXTERNAL,
+    ALTER COLUMN sealed_recovery_point SET STORAGE EXTERNAL,
+    ALTER COLUMN sealed_state SET STORAGE EXTERNAL,
+    ALTER COLUMN sealed_holder SET STORAGE EXTERNAL,
+    ALTER COLUMN sealed_request SET STORAGE EXTERNAL;
 
 -- When a row may go.
 CREATE INDEX record_retained_until ON idempotency.record (retained_until);
@@ -106,6 +131,7 @@ CREATE TABLE idempotency.policy (
     drop_headers         text[],
     final_errors         text[],
     allowed_role         name,
+    encrypt              boolean,
     since                timestamptz,
     memory_before        interval,
     dropped              boolean NOT NULL DEFAULT false,
@@ -229,7 +255,7 @@ SELECT scope, principal COLLATE pg_catalog."C" AS principal, key,
        backend_pid IS NOT NULL AS held, created_at, claimed_at, finished_at, lease_until,
        next_attempt_at, NULLIF(expires_at, 'infinity') AS expires_at,
        NULLIF(retained_until, 'infinity') AS retained_until,
-       fingerprint, operation, request, resolved_by, idempotency.this_node() AS node
+       fingerprint, operation, request, resolved_by, sealed_by, idempotency.this_node() AS node
   FROM idempotency.record;
 COMMENT ON VIEW idempotency.records IS 'the records, with statuses as words and without tokens';
 
@@ -243,7 +269,7 @@ SELECT idempotency.fit_principals();
 CREATE VIEW idempotency.policies AS
 SELECT scope_pattern, ttl, retention, lease, wait, max_attempts, retry_base, retry_cap, key_required,
        fingerprint_required, store_request, on_lease_expiry, max_body_bytes, on_large_body,
-       exclude_fields, drop_headers, final_errors, allowed_role, since, memory_before,
+       exclude_fields, drop_headers, final_errors, allowed_role, encrypt, since, memory_before,
        CASE WHEN allowed_role IS NOT NULL
             THEN EXISTS (SELECT FROM pg_catalog.pg_roles
                           WHERE rolname OPERATOR(pg_catalog.=) allowed_role)
@@ -347,6 +373,7 @@ CREATE FUNCTION idempotency.scope_stats(
     OUT waits bigint,
     OUT wait_micros bigint,
     OUT swept bigint,
+    OUT encryption_errors bigint,
     OUT since timestamptz
 ) RETURNS SETOF record
     LANGUAGE c AS 'MODULE_PATHNAME', 'idem_scope_stats';
@@ -372,6 +399,7 @@ SELECT scope, GROUPING(scope) OPERATOR(pg_catalog.=) 1 AS total,
        pg_catalog.sum(waits)::bigint AS waits,
        pg_catalog.sum(wait_micros)::double precision OPERATOR(pg_catalog./) 1000000 AS wait_seconds,
        pg_catalog.sum(swept)::bigint AS swept,
+       pg_catalog.sum(encryption_errors)::bigint AS encryption_errors,
        pg_catalog.min(since) AS since,
        idempotency.this_node() AS node
   FROM idempotency.scope_stats()
@@ -401,6 +429,27 @@ COMMENT ON VIEW idempotency.stores_here IS 'what serves the records of this node
 CREATE VIEW idempotency.stores AS
 SELECT * FROM idempotency.of_nodes(NULL::idempotency.stores_here);
 COMMENT ON VIEW idempotency.stores IS 'where records are, and which store serves them: heap, or sql and why';
+
+CREATE FUNCTION idempotency.keys_here(
+    OUT key_id text,
+    OUT available boolean,
+    OUT current boolean,
+    OUT records bigint,
+    OUT why text
+) RETURNS SETOF record
+    LANGUAGE c AS 'MODULE_PATHNAME', 'idem_keys_here';
+COMMENT ON FUNCTION idempotency.keys_here() IS 'the keys of this node''s key file, and those that have sealed records of this node';
+REVOKE ALL ON FUNCTION idempotency.keys_here() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION idempotency.keys_here() TO pg_monitor;
+
+CREATE VIEW idempotency.encryption_keys_here AS
+SELECT key_id, available, current, records, why, idempotency.this_node() AS node
+  FROM idempotency.keys_here();
+COMMENT ON VIEW idempotency.encryption_keys_here IS 'the encryption keys of this node';
+
+CREATE VIEW idempotency.encryption_keys AS
+SELECT * FROM idempotency.of_nodes(NULL::idempotency.encryption_keys_here);
+COMMENT ON VIEW idempotency.encryption_keys IS 'the keys of encrypted records, by their ids, and how many records each has sealed';
 
 CREATE FUNCTION idempotency.policy_changed() RETURNS trigger
     LANGUAGE c AS 'MODULE_PATHNAME', 'idem_policy_changed';
@@ -739,17 +788,24 @@ CREATE FUNCTION @extschema@.idem_policy_set(
     exclude_fields text[] DEFAULT NULL,
     drop_headers text[] DEFAULT NULL,
     final_errors text[] DEFAULT NULL,
-    allowed_role regrole DEFAULT NULL
+    allowed_role regrole DEFAULT NULL,
+    encrypt boolean DEFAULT NULL
 ) RETURNS void
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_policy_set';
-COMMENT ON FUNCTION @extschema@.idem_policy_set(text, interval, interval, interval, interval, integer, interval, interval, boolean, boolean, boolean, text, integer, text, text[], text[], text[], regrole)
+COMMENT ON FUNCTION @extschema@.idem_policy_set(text, interval, interval, interval, interval, integer, interval, interval, boolean, boolean, boolean, text, integer, text, text[], text[], text[], regrole, boolean)
     IS 'set the whole policy of a scope, or of all scopes that begin alike';
-REVOKE ALL ON FUNCTION @extschema@.idem_policy_set(text, interval, interval, interval, interval, integer, interval, interval, boolean, boolean, boolean, text, integer, text, text[], text[], text[], regrole) FROM PUBLIC;
+REVOKE ALL ON FUNCTION @extschema@.idem_policy_set(text, interval, interval, interval, interval, integer, interval, interval, boolean, boolean, boolean, text, integer, text, text[], text[], text[], regrole, boolean) FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_policy_drop(scope_pattern text) RETURNS boolean
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_policy_drop';
 COMMENT ON FUNCTION @extschema@.idem_policy_drop(text) IS 'drop a policy; false if there is none';
 REVOKE ALL ON FUNCTION @extschema@.idem_policy_drop(text) FROM PUBLIC;
+
+CREATE PROCEDURE @extschema@.idem_reseal(batch bigint DEFAULT 200, INOUT remaining bigint DEFAULT NULL)
+    LANGUAGE c AS 'MODULE_PATHNAME', 'idem_operator_reseal';
+COMMENT ON PROCEDURE @extschema@.idem_reseal(bigint, bigint)
+    IS 'encrypt anew, with the current key, what other keys have encrypted; commits after each batch';
+REVOKE ALL ON PROCEDURE @extschema@.idem_reseal(bigint, bigint) FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_stats_reset() RETURNS void
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_stats_reset';
@@ -856,10 +912,11 @@ COMMENT ON FUNCTION @extschema@.idem_response(integer, jsonb, json) IS 'a respon
 
 GRANT USAGE ON SCHEMA idempotency TO pg_monitor;
 GRANT SELECT ON idempotency.policies, idempotency.in_flight, idempotency.abandoned, idempotency.sweeper,
-    idempotency.stats, idempotency.stores, idempotency.in_flight_here, idempotency.abandoned_here,
-    idempotency.sweeper_here, idempotency.stats_here, idempotency.stores_here
+    idempotency.stats, idempotency.stores, idempotency.encryption_keys, idempotency.in_flight_here,
+    idempotency.abandoned_here, idempotency.sweeper_here, idempotency.stats_here,
+    idempotency.stores_here, idempotency.encryption_keys_here
     TO pg_monitor;
 GRANT SELECT (scope, principal, key, status, attempt, status_code, body_omitted, recovery_point, holder,
               held, created_at, claimed_at, finished_at, lease_until, next_attempt_at, expires_at,
-              retained_until, operation, resolved_by, node)
+              retained_until, operation, resolved_by, sealed_by, node)
     ON idempotency.records TO pg_monitor;

@@ -42,11 +42,11 @@ const char* function_list(const char* which) {
 }
 
 void give(const char* role, const char* which) {
-    execute(psprintf("GRANT EXECUTE ON FUNCTION %s TO %s", function_list(which), role));
+    execute(psprintf("GRANT EXECUTE ON ROUTINE %s TO %s", function_list(which), role));
 }
 
 void take(const char* role, const char* which) {
-    execute(psprintf("REVOKE EXECUTE ON FUNCTION %s FROM %s", function_list(which), role));
+    execute(psprintf("REVOKE EXECUTE ON ROUTINE %s FROM %s", function_list(which), role));
 }
 
 void give_here(const char* role, bool with_operator) {

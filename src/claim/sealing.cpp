@@ -283,6 +283,14 @@ void require_key(const store::Identity& id) {
     (void)required_keys(id);
 }
 
+text* current_key(const store::Identity& id) {
+    return pg::make_text(core::current_key_id(*required_keys(id)));
+}
+
+bool is_sealed_otherwise(const Record& record) {
+    return record.sealed_by != nullptr && !is_current(*required_keys(record.id), record);
+}
+
 void seal(Record* record, bool encrypt) {
     if (!encrypt && record->sealed_by == nullptr) return;
     if (!is_anything_kept(*record)) {

@@ -19,6 +19,12 @@ void require_key(const store::Identity& id);
 // seal, no key is needed.
 void seal(store::Record* record, bool encrypt);
 
+// The id of the current key, in the current memory context. An error (ID503) if there is none.
+text* current_key(const store::Identity& id);
+
+// Whether another key than the current one has sealed the record.
+bool is_sealed_otherwise(const store::Record& record);
+
 // Seals all of the record anew. False if something of it does not open, which is not counted.
 bool reseal(store::Record* record);
 

@@ -1,7 +1,7 @@
 // Nothing here is of our own making but how the pieces are put together:
 // - The key of a record is HKDF with SHA-256 (RFC 5869) of a master key, with a random salt that
 //   lies in the row, as the AWS Encryption SDK derives a key per message and TLS 1.3 its traffic
-//   keys. A master key so never encrypts anything itself.
+//   keys. So a master key never encrypts anything itself.
 // - Values are sealed with AES-256-GCM (NIST SP 800-38D) under random nonces of 96 bits. Those may
 //   not come twice with one key, which with one key for everything would bound how much it may seal
 //   (2^32 values, section 8.3). With a key per record they can't run out: a record is written a few
@@ -16,7 +16,7 @@
 
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
-#include <openssl/kdf.h>
+#include <openssl/hmac.h>
 #include <openssl/rand.h>
 
 #include <algorithm>
@@ -35,6 +35,17 @@ constexpr unsigned char kVersion = 1;
 
 const unsigned char* bytes(std::string_view text) {
     return reinterpret_cast<const unsigned char*>(text.data());
+}
+
+std::string_view chars(const unsigned char* bytes, std::size_t count) {
+    return {reinterpret_cast<const char*>(bytes), count};
+}
+
+constexpr std::size_t kHashBytes = 32;
+
+bool hmac(std::string_view key, std::string_view data, unsigned char (&out)[kHashBytes]) {
+    return HMAC(EVP_sha256(), key.data(), static_cast<int>(key.size()), bytes(data), data.size(),
+                out, nullptr) != nullptr;
 }
 
 using Cipher = std::unique_ptr<EVP_CIPHER_CTX, decltype(&EVP_CIPHER_CTX_free)>;
@@ -102,6 +113,12 @@ bool bind_to(EVP_CIPHER_CTX* cipher, const SealPlace& place) {
     return data.finish();
 }
 
+bool bind_to(EVP_CIPHER_CTX* cipher, std::string_view bytes) {
+    AdditionalData data(cipher);
+    data.add(bytes);
+    return data.finish();
+}
+
 // GCM writes as many bytes as it reads, and its end writes none.
 bool pass(EVP_CIPHER_CTX* cipher, std::string_view from, unsigned char* to) {
     int written = 0;
@@ -121,24 +138,56 @@ bool set_tag(EVP_CIPHER_CTX* cipher, std::string_view tag) {
                                const_cast<char*>(tag.data())) == 1;
 }
 
+template <typename Place>
+bool encrypt_for(const Place& place, const Key& key, const unsigned char* nonce,
+                 std::string_view plain, unsigned char* out) {
+    const Cipher cipher = start(key, nonce, Direction::Seal);
+    return cipher != nullptr && bind_to(cipher.get(), place) && pass(cipher.get(), plain, out) &&
+           finish(cipher.get()) &&
+           EVP_CIPHER_CTX_ctrl(cipher.get(), EVP_CTRL_GCM_GET_TAG, kTagBytes, out + plain.size()) ==
+               1;
+}
+
 }  // namespace
+
+bool encrypt(const Key& key, const Nonce& nonce, std::string_view additional,
+             std::string_view plain, unsigned char* out) noexcept {
+    return encrypt_for(additional, key, nonce, plain, out);
+}
 
 bool random_bytes(unsigned char* out, std::size_t count) noexcept {
     return RAND_bytes(out, static_cast<int>(count)) == 1;
 }
 
+// By HMAC itself: OpenSSL's own HKDF takes five times as long, most of it to look algorithms up.
+bool hkdf(std::string_view secret, std::string_view salt, std::string_view info, unsigned char* key,
+          std::size_t length) noexcept {
+    constexpr std::size_t kLongestInfo = 128;
+    struct {
+        unsigned char extracted[kHashBytes];
+        unsigned char block[kHashBytes];
+        unsigned char input[kHashBytes + kLongestInfo + 1];
+    } own;
+    bool good = info.size() <= kLongestInfo && length <= 255 * kHashBytes &&
+                hmac(salt, secret, own.extracted);
+    std::size_t before = 0;  // bytes of the block before
+    for (unsigned char number = 1; good && length > 0; ++number) {
+        unsigned char* end = std::copy_n(own.block, before, own.input);
+        end = std::copy(info.begin(), info.end(), end);
+        *end++ = number;
+        good = hmac(chars(own.extracted, kHashBytes),
+                    chars(own.input, static_cast<std::size_t>(end - own.input)), own.block);
+        before = kHashBytes;
+        const std::size_t count = std::min(length, kHashBytes);
+        key = std::copy_n(own.block, count, key);
+        length -= count;
+    }
+    wipe(&own, sizeof own);
+    return good;
+}
+
 bool derive_key(const Key& master, std::string_view salt, Key& key) noexcept {
-    std::unique_ptr<EVP_PKEY_CTX, decltype(&EVP_PKEY_CTX_free)> hkdf(
-        EVP_PKEY_CTX_new_id(EVP_PKEY_HKDF, nullptr), EVP_PKEY_CTX_free);
-    std::size_t length = kKeyBytes;
-    return hkdf != nullptr && EVP_PKEY_derive_init(hkdf.get()) == 1 &&
-           EVP_PKEY_CTX_set_hkdf_md(hkdf.get(), EVP_sha256()) == 1 &&
-           EVP_PKEY_CTX_set1_hkdf_salt(hkdf.get(), bytes(salt), static_cast<int>(salt.size())) ==
-               1 &&
-           EVP_PKEY_CTX_set1_hkdf_key(hkdf.get(), master, kKeyBytes) == 1 &&
-           EVP_PKEY_CTX_add1_hkdf_info(hkdf.get(), bytes(kHeading),
-                                       static_cast<int>(kHeading.size())) == 1 &&
-           EVP_PKEY_derive(hkdf.get(), key, &length) == 1 && length == kKeyBytes;
+    return hkdf(chars(master, kKeyBytes), salt, kHeading, key, kKeyBytes);
 }
 
 bool seal(const Key& key, const SealPlace& place, std::string_view plain,
@@ -149,14 +198,9 @@ bool seal(const Key& key, const SealPlace& place, std::string_view plain,
 
 bool seal_with_nonce(const Key& key, const SealPlace& place, const Nonce& nonce,
                      std::string_view plain, unsigned char* out) noexcept {
-    const Cipher cipher = start(key, nonce, Direction::Seal);
-    if (cipher == nullptr) return false;
     *out = kVersion;
     unsigned char* encrypted = std::copy_n(nonce, kNonceBytes, out + 1);
-    return bind_to(cipher.get(), place) && pass(cipher.get(), plain, encrypted) &&
-           finish(cipher.get()) &&
-           EVP_CIPHER_CTX_ctrl(cipher.get(), EVP_CTRL_GCM_GET_TAG, kTagBytes,
-                               encrypted + plain.size()) == 1;
+    return encrypt_for(place, key, nonce, plain, encrypted);
 }
 
 // GCM deciphers before it knows the tag, so what it wrote is taken back if that is another.

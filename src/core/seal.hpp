@@ -29,6 +29,19 @@ struct SealPlace {
     std::string_view key;
 };
 
+// ---- the two algorithms, by which the known answers of others can be asked for ----
+
+// HKDF with SHA-256 (RFC 5869): fills `key`. False if OpenSSL refused.
+bool hkdf(std::string_view secret, std::string_view salt, std::string_view info, unsigned char* key,
+          std::size_t length) noexcept;
+
+// AES-256-GCM (NIST SP 800-38D): writes as many bytes as `plain` has, and the tag. False if OpenSSL
+// refused. A nonce must never come again with a key.
+bool encrypt(const Key& key, const Nonce& nonce, std::string_view additional,
+             std::string_view plain, unsigned char* out) noexcept;
+
+// ---- sealing ----
+
 // Random bytes for keys, salts and nonces. False if OpenSSL has none.
 bool random_bytes(unsigned char* out, std::size_t count) noexcept;
 
@@ -37,7 +50,7 @@ bool random_bytes(unsigned char* out, std::size_t count) noexcept;
 bool derive_key(const Key& master, std::string_view salt, Key& key) noexcept;
 
 // Writes plain.size() + kSealOverhead bytes. The first takes a random nonce; the second is for
-// known answers, and a nonce must never come again with a key. False if OpenSSL refused.
+// known answers. False if OpenSSL refused.
 bool seal(const Key& key, const SealPlace& place, std::string_view plain,
           unsigned char* out) noexcept;
 bool seal_with_nonce(const Key& key, const SealPlace& place, const Nonce& nonce,
