@@ -116,6 +116,12 @@ void reseal_each(const store::Identity* ids, int count, Progress* progress) {
     }
 }
 
+void report_progress(const Progress& progress) {
+    auto done = static_cast<unsigned long>(progress.done);
+    ereport(NOTICE, (errmsg_plural("%lu record has been sealed anew",
+                                   "%lu records have been sealed anew", done, done)));
+}
+
 // What is kept from one transaction to the next lies in the current memory context, which outlasts
 // them; all else in one of its own, which is emptied after each.
 void reseal_table(const store::RecordTable& table, text* key_id, int batch, Progress* progress) {
@@ -134,9 +140,7 @@ void reseal_table(const store::RecordTable& table, text* key_id, int batch, Prog
                     static_cast<text*>(pg::copy_varlena(ids[count - 1].key)), 0};
         SPI_commit();
         MemoryContextReset(each);
-        if (count > 0)
-            ereport(NOTICE, (errmsg("%lld records have been sealed anew",
-                                    static_cast<long long>(progress->done))));
+        if (count > 0) report_progress(*progress);
     }
     MemoryContextDelete(each);
 }
@@ -148,15 +152,19 @@ std::int64_t left_in(const store::RecordTable* tables, int count, text* key_id) 
 }
 
 void report(const Progress& progress, std::int64_t left) {
-    if (progress.unopened > 0)
-        ereport(WARNING, (errmsg("%lld records could not be opened, and are left as they are",
-                                 static_cast<long long>(progress.unopened)),
-                          errdetail("Their keys are not in the key file, or are others than then, "
-                                    "or the rows have been changed.")));
-    if (left > progress.unopened)
-        ereport(NOTICE, (errmsg("%lld records were in use",
-                                static_cast<long long>(left - progress.unopened)),
-                         errhint("Call idem_reseal again.")));
+    auto unopened = static_cast<unsigned long>(progress.unopened);
+    if (unopened > 0)
+        ereport(WARNING,
+                (errmsg_plural("%lu record could not be opened, and is left as it is",
+                               "%lu records could not be opened, and are left as they are",
+                               unopened, unopened),
+                 errdetail("The key is not in the key file, or is another one than then, or the "
+                           "row has been changed.")));
+    unsigned long in_use = static_cast<unsigned long>(Max(left - progress.unopened, 0));
+    if (in_use > 0)
+        ereport(NOTICE,
+                (errmsg_plural("%lu record was in use", "%lu records were in use", in_use, in_use),
+                 errhint("Call idem_reseal again.")));
 }
 
 // Of the tables that this node has. Answers how many are left.

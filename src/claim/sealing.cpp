@@ -166,34 +166,50 @@ struct Opening {
     const char* why;  // there are no keys
 };
 
-Opening try_to_open(const Record& record, const ColumnType& column, const bytea* sealed) {
-    if (record.sealed_by == nullptr || record.salt == nullptr)
-        return {nullptr, Fault::NotThis, nullptr};
-    const char* why = nullptr;
-    core::KeyRing* ring = config::encryption_keys(&why);
-    if (ring == nullptr) return {nullptr, Fault::NoKeys, why};
-    const core::Key* key = nullptr;
-    switch (
-        core::record_key(*ring, pg::bytes_of(record.sealed_by), pg::bytes_of(record.salt), &key)) {
-        case core::RecordKey::NoSuchId:
-            return {nullptr, Fault::NoSuchKey, nullptr};
-        case core::RecordKey::Refused:
-            return {nullptr, Fault::Refused, nullptr};
-        case core::RecordKey::Derived:
-            break;
+// The key of a record, from the ring or, where the ring does not have it, from the file as it is
+// now.
+Fault key_of(const Record& record, const core::Key** key, const char** why) {
+    core::KeyRing* ring = config::encryption_keys(why);
+    for (bool anew = false; ring != nullptr; anew = true) {
+        switch (core::record_key(*ring, pg::bytes_of(record.sealed_by), pg::bytes_of(record.salt),
+                                 key)) {
+            case core::RecordKey::Derived:
+                return Fault::None;
+            case core::RecordKey::Refused:
+                return Fault::Refused;
+            case core::RecordKey::NoSuchId:
+                break;
+        }
+        if (anew) return Fault::NoSuchKey;
+        ring = config::encryption_keys_anew(why);
     }
+    return Fault::NoKeys;
+}
+
+bytea* room_for_plain(std::string_view sealed) {
+    return new_bytea(sealed.size() < core::kSealOverhead ? 0 : sealed.size() - core::kSealOverhead);
+}
+
+Opening try_to_open(const Record& record, const ColumnType& column, const bytea* sealed) {
+    Opening opening{nullptr, Fault::NotThis, nullptr};
+    if (record.sealed_by == nullptr || record.salt == nullptr) return opening;
+    const core::Key* key = nullptr;
+    opening.fault = key_of(record, &key, &opening.why);
+    if (opening.fault != Fault::None) return opening;
     std::string_view bytes = pg::bytes_of(sealed);
-    bytea* plain =
-        new_bytea(bytes.size() < core::kSealOverhead ? 0 : bytes.size() - core::kSealOverhead);
+    bytea* plain = room_for_plain(bytes);
     switch (core::open(*key, place_of(record, column), bytes, data_of(plain))) {
         case core::Opened::Yes:
-            return {value_of(column.type, plain), Fault::None, nullptr};
+            opening.value = value_of(column.type, plain);
+            break;
         case core::Opened::Unknown:
-            return {nullptr, Fault::UnknownVersion, nullptr};
+            opening.fault = Fault::UnknownVersion;
+            break;
         case core::Opened::Not:
+            opening.fault = Fault::NotThis;
             break;
     }
-    return {nullptr, Fault::NotThis, nullptr};
+    return opening;
 }
 
 [[noreturn]] void raise_fault(const Record& record, const ColumnType& column,
@@ -245,19 +261,26 @@ Opening open_all(Record* record, const ColumnType** unopened) {
     return last;
 }
 
-void take_new_key(const core::KeyRing& ring, Record* record) {
+core::KeyRing* required_keys(const store::Identity& id) {
+    const char* why = nullptr;
+    core::KeyRing* ring = config::encryption_keys(&why);
+    if (ring == nullptr) raise_no_keys(id, why);
+    return ring;
+}
+
+void take_new_key(Record* record) {
     core::Salt salt;
     if (!core::random_bytes(salt, core::kSaltBytes)) raise_not_sealed();
-    record->sealed_by = pg::make_text(core::current_key_id(ring));
+    record->sealed_by = pg::make_text(core::current_key_id(*required_keys(record->id)));
     record->salt =
         pg::as_bytea(pg::make_text({reinterpret_cast<const char*>(salt), core::kSaltBytes}));
     store::visit_kept(*record, [](const ColumnType&, auto& value) { value.sealed = nullptr; });
 }
 
-void seal_rest(core::KeyRing* ring, Record* record) {
+void seal_rest(Record* record) {
     const core::Key* key = nullptr;
-    if (core::record_key(*ring, pg::bytes_of(record->sealed_by), pg::bytes_of(record->salt),
-                         &key) != core::RecordKey::Derived)
+    if (core::record_key(*required_keys(record->id), pg::bytes_of(record->sealed_by),
+                         pg::bytes_of(record->salt), &key) != core::RecordKey::Derived)
         raise_not_sealed();
     store::visit_kept(*record, [key, record](const ColumnType& column, auto& value) {
         if (value.plain != nullptr && value.sealed == nullptr)
@@ -268,13 +291,6 @@ void seal_rest(core::KeyRing* ring, Record* record) {
 bool is_current(const core::KeyRing& ring, const Record& record) {
     return record.sealed_by != nullptr && record.salt != nullptr &&
            pg::bytes_of(record.sealed_by) == core::current_key_id(ring);
-}
-
-core::KeyRing* required_keys(const store::Identity& id) {
-    const char* why = nullptr;
-    core::KeyRing* ring = config::encryption_keys(&why);
-    if (ring == nullptr) raise_no_keys(id, why);
-    return ring;
 }
 
 }  // namespace
@@ -298,22 +314,20 @@ void seal(Record* record, bool encrypt) {
         record->salt = nullptr;
     }
     if (!is_anything_unsealed(*record)) return;
-    core::KeyRing* ring = required_keys(record->id);
-    if (!is_current(*ring, *record)) {
+    if (!is_current(*required_keys(record->id), *record)) {
         const ColumnType* unopened = nullptr;
         Opening opening = open_all(record, &unopened);
         if (opening.fault != Fault::None) raise_fault(*record, *unopened, opening);
-        take_new_key(*ring, record);
+        take_new_key(record);
     }
-    seal_rest(ring, record);
+    seal_rest(record);
 }
 
 bool reseal(Record* record) {
-    core::KeyRing* ring = required_keys(record->id);
     const ColumnType* unopened = nullptr;
     if (open_all(record, &unopened).fault != Fault::None) return false;
-    take_new_key(*ring, record);
-    seal_rest(ring, record);
+    take_new_key(record);
+    seal_rest(record);
     return true;
 }
 

@@ -87,6 +87,10 @@ core::KeyRing* read_keys(const char** why) {
 // What could not be read is tried again at each call.
 core::KeyRing* encryption_keys(const char** why) {
     if (keys.ring != nullptr && keys.reloaded == PgReloadTime) return keys.ring;
+    return encryption_keys_anew(why);
+}
+
+core::KeyRing* encryption_keys_anew(const char** why) {
     core::wipe_key_ring(keys.ring);
     keys.ring = nullptr;
     keys.ring = read_keys(why);

@@ -12,4 +12,8 @@ namespace idem::config {
 // nothing of the file but what is wrong with it.
 core::KeyRing* encryption_keys(const char** why);
 
+// The same, read in any case: for whoever misses a key that another session knows already, which
+// has noticed a reload earlier.
+core::KeyRing* encryption_keys_anew(const char** why);
+
 }  // namespace idem::config
