@@ -16,9 +16,8 @@ COMMENT ON SCHEMA idempotency IS 'records and policies of the extension idempote
 -- Storage
 ----------------------------------------------------------------------------------------------------
 
--- Inserted once, updated at most a few times (a leased claim), deleted by age. The only index beside
--- the primary key is on a column that completing a claim in good time does not change, so that
--- update stays HOT.
+-- Inserted once, updated at most a few times (a leased claim), deleted by age. Signs of life change
+-- nothing that an index has, so these updates stay HOT.
 -- The key compares bytes: an upgrade of a collation's library must not reorder its index, for a record
 -- that is not found is executed again.
 CREATE TABLE idempotency.record (
@@ -111,6 +110,11 @@ ALTER TABLE idempotency.record
 
 -- When a row may go.
 CREATE INDEX record_retained_until ON idempotency.record (retained_until);
+
+-- Who is at work, the oldest first. A record that is written with its answer has no entry here; the
+-- end of a leased claim is no HOT update for its sake.
+CREATE INDEX record_in_progress ON idempotency.record (claimed_at)
+    WHERE status OPERATOR(pg_catalog.=) 'i'::"char";
 
 CREATE TABLE idempotency.policy (
     scope_pattern        text COLLATE pg_catalog."C" NOT NULL,
@@ -334,22 +338,23 @@ CREATE VIEW idempotency.abandoned AS
 SELECT * FROM idempotency.of_nodes(NULL::idempotency.abandoned_here);
 COMMENT ON VIEW idempotency.abandoned IS 'claims whose lease is over, or whose session has ended, and which nobody has taken over';
 
-CREATE FUNCTION idempotency.backlog(until timestamptz) RETURNS bigint
+CREATE FUNCTION idempotency.backlog(until timestamptz, OUT rows bigint, OUT oldest timestamptz)
     LANGUAGE c AS 'MODULE_PATHNAME', 'idem_backlog';
-COMMENT ON FUNCTION idempotency.backlog(timestamptz) IS 'how many records of this node may be removed';
+COMMENT ON FUNCTION idempotency.backlog(timestamptz) IS 'how many records of this node may be removed, counted to 100,000, and since when the oldest may';
 REVOKE ALL ON FUNCTION idempotency.backlog(timestamptz) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION idempotency.backlog(timestamptz) TO pg_monitor;
 
 CREATE VIEW idempotency.sweeper_here AS
 SELECT pg_catalog.current_database() AS database, j.last_run, j.last_duration, j.last_rows, j.total_rows,
-       idempotency.backlog(pg_catalog.now() OPERATOR(pg_catalog.-)
-                           COALESCE(pg_catalog.current_setting('idempotency.cleanup_grace', true), '0')::interval)
-           AS backlog,
+       b.rows AS backlog, g.until OPERATOR(pg_catalog.-) b.oldest AS behind,
        j.failures, j.last_error, j.last_error_at,
        (SELECT pg_catalog.min(a.pid) FROM pg_catalog.pg_stat_activity a
          WHERE a.backend_type OPERATOR(pg_catalog.=) 'idempotency launcher') AS launcher_pid,
        idempotency.this_node() AS node
-  FROM idempotency.journal j;
+  FROM idempotency.journal j
+ CROSS JOIN (SELECT pg_catalog.now() OPERATOR(pg_catalog.-)
+                    COALESCE(pg_catalog.current_setting('idempotency.cleanup_grace', true), '0')::interval AS until) g
+ CROSS JOIN LATERAL idempotency.backlog(g.until) b;
 COMMENT ON VIEW idempotency.sweeper_here IS 'the sweeper of this node';
 
 CREATE VIEW idempotency.sweeper AS

@@ -22,6 +22,7 @@
 //   change what the same statement has written.
 
 #include "store/implementation.hpp"
+#include "store/obstacle.hpp"
 
 namespace idem::store {
 
@@ -112,11 +113,19 @@ Look look_at_row(Relation table, Relation index, const Identity& id, TupleTableS
 
 // ---- index entries ----
 //
-// CatalogIndexInsert does it like this: where no index has an expression or a predicate, no unique
-// one is deferrable and none is an exclusion constraint, which is_plain() in record_table.cpp sees
-// to, the entries need no EState. Two things are as in ExecInsertIndexTuples: an update tells the
-// primary key that the key is unchanged, which lets a B-tree delete entries of dead versions before
-// it splits a page; and an index that only summarizes hears of HOT updates.
+// CatalogIndexInsert does it like this: where no index has an expression, or a predicate but the
+// one that is known here, no unique one is deferrable and none is an exclusion constraint, which
+// is_plain() in obstacle.cpp sees to, the entries need no EState. Two things are as in
+// ExecInsertIndexTuples: an update tells the primary key that the key is unchanged, which lets a
+// B-tree delete entries of dead versions before it splits a page; and an index that only summarizes
+// hears of HOT updates.
+
+bool is_left_out(Relation index, TupleTableSlot* slot) {
+    if (!has_claims_alone(index)) return false;
+    bool null;
+    Datum status = slot_getattr(slot, attribute_of(&Record::status), &null);
+    return DatumGetChar(status) != static_cast<char>(core::Status::InProgress);
+}
 
 void add_entry(Relation table, Relation index, TupleTableSlot* slot, bool key_unchanged) {
     IndexInfo* info = BuildIndexInfo(index);
@@ -139,7 +148,8 @@ void add_entries_if(Relation table, TupleTableSlot* slot, bool key_unchanged, Wa
     ListCell* cell;
     foreach (cell, indexes) {
         Relation index = index_open(lfirst_oid(cell), RowExclusiveLock);
-        if (wanted(index)) add_entry(table, index, slot, key_unchanged);
+        if (wanted(index) && !is_left_out(index, slot))
+            add_entry(table, index, slot, key_unchanged);
         index_close(index, NoLock);
     }
     list_free(indexes);

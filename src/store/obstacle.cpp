@@ -58,9 +58,23 @@ bool has_server_functions(Relation index) {
     return true;
 }
 
+// status = 'i', as the install script has it and a shard's copy of it. Then the index can't be
+// unique: an index on the key that knows some rows only would let a second one in.
+bool has_our_predicate(Relation index) {
+    List* conditions = RelationGetIndexPredicate(index);
+    if (index->rd_index->indisunique || list_length(conditions) != 1) return false;
+    auto* equals = static_cast<OpExpr*>(linitial(conditions));
+    if (!IsA(equals, OpExpr) || equals->opfuncid != F_CHAREQ) return false;
+    auto* column = static_cast<Var*>(linitial(equals->args));
+    auto* value = static_cast<Const*>(lsecond(equals->args));
+    return IsA(column, Var) && column->varattno == attribute_of(&Record::status) &&
+           IsA(value, Const) && !value->constisnull &&
+           DatumGetChar(value->constvalue) == static_cast<char>(core::Status::InProgress);
+}
+
 bool is_plain(Relation index) {
-    bool computed = RelationGetIndexExpressions(index) != NIL ||
-                    RelationGetIndexPredicate(index) != NIL || index->rd_index->indisexclusion;
+    bool computed = RelationGetIndexExpressions(index) != NIL || index->rd_index->indisexclusion ||
+                    (RelationGetIndexPredicate(index) != NIL && !has_our_predicate(index));
     if (computed || !has_server_functions(index)) return false;
     return !index->rd_index->indisunique || (index->rd_index->indimmediate && is_on_the_key(index));
 }
@@ -106,6 +120,10 @@ const char* obstacle_of(Relation table) {
 
 const char* obstacle_at_commit_of(Relation table) {
     return obstacle_to_rows(table, /* at_commit */ true);
+}
+
+bool has_claims_alone(Relation index) {
+    return !heap_attisnull(index->rd_indextuple, Anum_pg_index_indpred, nullptr);
 }
 
 }  // namespace idem::store

@@ -14,4 +14,8 @@ const char* obstacle_of(Relation table);
 // CONCURRENTLY, does not matter to it.
 const char* obstacle_at_commit_of(Relation table);
 
+// Whether an index of a plain table leaves rows out: it has those of claims in progress alone, for
+// no other predicate is plain.
+bool has_claims_alone(Relation index);
+
 }  // namespace idem::store

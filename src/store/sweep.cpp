@@ -88,6 +88,31 @@ void run(pg::Statement* statement, const Sweep& which, Swept* swept) {
     pg::end_as_owner(frame);
 }
 
+// How many there are, up to the limit, and the oldest.
+Sql backlog_sql(const char* table) {
+    Sql sql{};
+    sql.add("SELECT pg_catalog.count(*), pg_catalog.min(");
+    sql.add(kRetainedUntil.name);
+    sql.add(") FROM (SELECT ");
+    sql.add(kRetainedUntil.name);
+    sql.add(" FROM ");
+    sql.add(table);
+    sql.add(" WHERE ");
+    add_may_go(&sql);
+    sql.add(" ORDER BY ");
+    sql.add(kRetainedUntil.name);
+    sql.add(" USING OPERATOR(pg_catalog.<) LIMIT $3) AS counted");
+    return sql;
+}
+
+void add_answer(HeapTuple answer, TupleDesc desc, Backlog* backlog) {
+    bool none;
+    backlog->rows += DatumGetInt64(SPI_getbinval(answer, desc, 1, &none));
+    TimestampTz oldest = DatumGetTimestampTz(SPI_getbinval(answer, desc, 2, &none));
+    bool older = backlog->oldest == pg::kNoTime || oldest < backlog->oldest;
+    if (!none && older) backlog->oldest = oldest;
+}
+
 const char* qualified_name(Oid table) {
     return quote_qualified_identifier(get_namespace_name(get_rel_namespace(table)),
                                       get_rel_name(table));
@@ -123,27 +148,23 @@ Swept sweep(const Sweep& which) {
     return swept;
 }
 
-std::int64_t backlog(TimestampTz until) {
+Backlog backlog(TimestampTz until, std::int64_t limit) {
     int count;
     const RecordTable* tables = local_tables(&count);
-    std::int64_t rows = 0;
-    for (int i = 0; i < count; i++) {
-        Sql sql{};
-        sql.add("SELECT pg_catalog.count(*) FROM ");
-        sql.add(qualified_name(tables[i].table));
-        sql.add(" WHERE ");
-        add_may_go(&sql);
-        pg::Statement statement = {sql.text, 2, kTimesAndLimit, pg::Access::ByIndex, nullptr};
-        Datum values[] = {TimestampTzGetDatum(pg::kNoTime), TimestampTzGetDatum(until)};
+    Backlog backlog{0, pg::kNoTime};
+    for (int i = 0; i < count && backlog.rows < limit; i++) {
+        Sql sql = backlog_sql(qualified_name(tables[i].table));
+        pg::Statement statement = {sql.text, std::size(kTimesAndLimit), kTimesAndLimit,
+                                   pg::Access::ByIndex, nullptr};
+        Datum values[] = {TimestampTzGetDatum(pg::kNoTime), TimestampTzGetDatum(until),
+                          Int64GetDatum(limit - backlog.rows)};
         pg::AsOwner frame = pg::begin_as_owner(kRecordTable);
         (void)pg::run_read(&statement, values, nullptr);
-        bool null;
-        rows +=
-            DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &null));
+        add_answer(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, &backlog);
         pg::drop_plan(&statement);
         pg::end_as_owner(frame);
     }
-    return rows;
+    return backlog;
 }
 
 }  // namespace idem::store

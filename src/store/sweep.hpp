@@ -24,7 +24,13 @@ struct Swept {
 // without a result: it may still get one. An error where any access to a record is one.
 Swept sweep(const Sweep& which);
 
-// How many rows of this node a sweep until then would remove.
-std::int64_t backlog(TimestampTz until);
+// What a sweep of this node until then would remove.
+struct Backlog {
+    std::int64_t rows;  // counted up to a limit
+    TimestampTz
+        oldest;  // when the retention of the oldest of them ended; pg::kNoTime: there is none
+};
+
+Backlog backlog(TimestampTz until, std::int64_t limit);
 
 }  // namespace idem::store

@@ -44,23 +44,31 @@ UPDATE idempotency.record SET status = 'x' WHERE scope = 'records';
 UPDATE idempotency.record SET lease_until = NULL WHERE (scope, key) = ('records', 'in_progress');
 \echo :SQLSTATE
 \set VERBOSITY default
--- A record is found by its key alone, and removed by age: these indexes and no others.
+-- A record is found by its key alone, removed by age, and listed while it is in progress: these
+-- indexes and no others.
 SELECT indexdef FROM pg_indexes WHERE schemaname = 'idempotency' AND tablename = 'record' ORDER BY indexname;
 -- Keys and scopes compare byte by byte, principals as the database does.
 SELECT attname, collname FROM pg_attribute a JOIN pg_collation c ON c.oid = a.attcollation
  WHERE attrelid = 'idempotency.record'::regclass AND attname IN ('scope', 'principal', 'key') ORDER BY attnum;
--- Signs of life, and the end of a leased claim, change no indexed column: the updates stay HOT.
+-- Signs of life change no indexed column: the updates stay HOT.
 TRUNCATE idempotency.record;
 SELECT token FROM idem_begin('hot', '{"amount": 5}', 'records') \gset
 BEGIN;
-SELECT pg_stat_get_xact_tuples_updated(t) AS updates, pg_stat_get_xact_tuples_hot_updated(t) AS hot_updates
+SELECT pg_stat_get_xact_tuples_updated(t) AS updates, pg_stat_get_xact_tuples_hot_updated(t) AS hot_updates,
+       pg_stat_get_xact_numscans(t) AS scans
   FROM CAST('idempotency.record' AS regclass) t \gset
 SELECT idem_extend('hot', :token, scope => 'records') > now() AS prolonged;
 SELECT idem_checkpoint('hot', 'reserved', '{"seat": "12A"}', 'records', token => :token) > now() AS prolonged;
-SELECT idem_complete('hot', 201, 'made', '{"X": "y"}', 'records', token => :token);
 SELECT pg_stat_get_xact_tuples_updated(t) - :updates AS updates,
        pg_stat_get_xact_tuples_hot_updated(t) - :hot_updates AS hot_updates
   FROM CAST('idempotency.record' AS regclass) t;
+-- Who is at work, who has gone and what may be removed is found by an index, however small the table.
+SELECT (SELECT count(*) FROM idempotency.in_flight WHERE kind = 'leased') AS in_flight, (SELECT count(*) FROM idempotency.abandoned) AS abandoned,
+       (SELECT backlog FROM idempotency.sweeper) AS backlog;
+SELECT pg_stat_get_xact_numscans('idempotency.record'::regclass) - :scans AS reads_of_the_whole_table;
+-- With its answer a record leaves that index.
+SELECT idem_complete('hot', 201, 'made', '{"X": "y"}', 'records', token => :token);
+SELECT count(*) FROM idempotency.in_flight_here WHERE kind = 'leased';
 COMMIT;
 
 -- The settings: default, range, unit, and who may change them.
