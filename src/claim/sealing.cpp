@@ -277,11 +277,17 @@ void take_new_key(Record* record) {
     store::visit_kept(*record, [](const ColumnType&, auto& value) { value.sealed = nullptr; });
 }
 
-void seal_rest(Record* record) {
+// Of the record, whose key is the current one.
+const core::Key* key_to_seal(const Record& record) {
     const core::Key* key = nullptr;
-    if (core::record_key(*required_keys(record->id), pg::bytes_of(record->sealed_by),
-                         pg::bytes_of(record->salt), &key) != core::RecordKey::Derived)
+    if (core::record_key(*required_keys(record.id), pg::bytes_of(record.sealed_by),
+                         pg::bytes_of(record.salt), &key) != core::RecordKey::Derived)
         raise_not_sealed();
+    return key;
+}
+
+void seal_rest(Record* record) {
+    const core::Key* key = key_to_seal(*record);
     store::visit_kept(*record, [key, record](const ColumnType& column, auto& value) {
         if (value.plain != nullptr && value.sealed == nullptr)
             value.sealed = sealed_value(*key, *record, column, value.plain);
@@ -337,6 +343,24 @@ void* opened_value(const Record& record, const ColumnType& column, void* plain,
     Opening opening = try_to_open(record, column, sealed);
     if (opening.fault != Fault::None) raise_fault(record, column, opening);
     return opening.value;
+}
+
+SealedText seal_text(const store::Identity& id, const char* column, text* value) {
+    Record record{};
+    record.id = id;
+    take_new_key(&record);
+    const core::Key* key = key_to_seal(record);
+    return {record.sealed_by, record.salt,
+            sealed_value(*key, record, {column, TEXTOID, true, store::Seen::Never}, value)};
+}
+
+text* open_text(const store::Identity& id, const char* column, const SealedText& text) {
+    Record record{};
+    record.id = id;
+    record.sealed_by = text.sealed_by;
+    record.salt = text.salt;
+    return static_cast<::text*>(
+        opened_value(record, {column, TEXTOID, true, store::Seen::Never}, nullptr, text.sealed));
 }
 
 bool same_if_known(const bytea* a, const bytea* b) {
