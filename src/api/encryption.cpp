@@ -216,12 +216,12 @@ Datum reseal(FunctionCallInfo fcinfo) {
     std::int64_t batch = bigint_or_none(fcinfo, 0).value_or(kMostRows + 1);
     if (batch < 1 || batch > kMostRows) raise_number("batch", batch, 1, kMostRows);
     pg::require_writable("idem_reseal()");
-    if (asks_other_nodes()) return remaining_row(fcinfo, sum_of_nodes(reseal_statement, fcinfo));
     if (is_atomic(fcinfo))
         ereport(ERROR, (errcode(ERRCODE_INVALID_TRANSACTION_TERMINATION),
                         errmsg("idem_reseal cannot be called within a transaction"),
                         errdetail("It commits after each batch."),
                         errhint("Call it in a statement of its own.")));
+    if (asks_other_nodes()) return remaining_row(fcinfo, sum_of_nodes(reseal_statement, fcinfo));
     return remaining_row(fcinfo, reseal_in_batches(static_cast<int>(batch)));
 }
 
