@@ -8,10 +8,11 @@ namespace {
 // seal goes.
 bool check_path(char** path, void**, GucSource) {
     if (*path == nullptr || **path == '\0') return true;
-    char canonical[MAXPGPATH];
-    strlcpy(canonical, *path, sizeof(canonical));
+    char* canonical = pstrdup(*path);
     canonicalize_path(canonical);
-    if (is_absolute_path(canonical) && !path_is_prefix_of_path(DataDir, canonical)) return true;
+    bool good = is_absolute_path(canonical) && !path_is_prefix_of_path(DataDir, canonical);
+    pfree(canonical);
+    if (good) return true;
     GUC_check_errdetail("It has to be an absolute path outside of the data directory.");
     return false;
 }

@@ -421,12 +421,15 @@ sub record_token
 
 # ---- rotation ----
 
+# By an operator, who may read no table.
+$primary->safe_psql('postgres', "CREATE ROLE support LOGIN; SELECT idem_grant('support', operator => true)");
+
 sub reseal
 {
 	my (@options) = @_;
 
 	$primary->psql('postgres', 'CALL idem_reseal(' . join(', ', @options) . ')',
-		stdout => \my $remaining, stderr => \my $messages);
+		stdout => \my $remaining, stderr => \my $messages, extra_params => [ '-U', 'support' ]);
 	return ($remaining, $messages);
 }
 
