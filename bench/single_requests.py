@@ -141,7 +141,7 @@ def peers(server, options):
     return Findings("peers", table, figures, [], details)
 
 
-def first(names, script, counted):
+def both(names, script, counted):
     """The same work, in the clear and encrypted."""
     return [Contender(name, script, counted) for name in names]
 
@@ -161,10 +161,10 @@ def encryption(server, options):
         server.sql.rows(f"SELECT bench.complete_payments({KNOWN_RECORDS})")
         server.vacuum()
 
-    executions = [turns(server, options, f"encryption, {name}", first(names, "ours_kept", COMPLETED),
+    executions = [turns(server, options, f"encryption, {name}", both(names, "ours_kept", COMPLETED),
                         durable, prepare=keep)
                   for name, durable in (("durable", True), ("synchronous_commit off", False))]
-    replays = turns(server, options, "encryption, replays", first(names, "replay_kept", REPLAYED),
+    replays = turns(server, options, "encryption, replays", both(names, "replay_kept", REPLAYED),
                     prepare=keep_answers)
     server.sql.rows("SELECT idem_policy_drop('bench')")
     server.reset("idempotency.encryption_key_file")
@@ -172,8 +172,8 @@ def encryption(server, options):
     table = executions[0].table(clear, executions[1])
     for name, *cells in replays.table(clear)[1:]:
         table.append([f"replay: {name}", *cells] + [""] * (len(table[0]) - 1 - len(cells)))
-    figures = [executions[0].figure("first execution", sealed, clear, 0.85),
-               replays.figure("replay", sealed, clear, 0.50)]
+    figures = [executions[0].figure("first execution", sealed, clear, 0.75),
+               replays.figure("replay", sealed, clear, 0.60)]
     return Findings("encryption", table, figures, [],
                     {"durable": executions[0].details(), "replays": replays.details(),
                      "synchronous_commit_off": executions[1].details()})
