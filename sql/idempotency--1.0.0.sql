@@ -340,7 +340,7 @@ COMMENT ON VIEW idempotency.abandoned IS 'claims whose lease is over, or whose s
 
 CREATE FUNCTION idempotency.backlog(until timestamptz, OUT rows bigint, OUT oldest timestamptz)
     LANGUAGE c AS 'MODULE_PATHNAME', 'idem_backlog';
-COMMENT ON FUNCTION idempotency.backlog(timestamptz) IS 'how many records of this node may be removed, counted to 100,000, and since when the oldest may';
+COMMENT ON FUNCTION idempotency.backlog(timestamptz) IS 'how many records of this node may be removed, counted to 10,000, and since when the oldest may';
 REVOKE ALL ON FUNCTION idempotency.backlog(timestamptz) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION idempotency.backlog(timestamptz) TO pg_monitor;
 

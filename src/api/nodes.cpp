@@ -174,7 +174,7 @@ Datum claims_here(FunctionCallInfo fcinfo) {
 
 // idempotency.backlog(until): a million rows would take half a second at each look.
 Datum backlog(FunctionCallInfo fcinfo) {
-    constexpr std::int64_t kCounted = 100'000;
+    constexpr std::int64_t kCounted = 10'000;
     TupleDesc shape;
     if (get_call_result_type(fcinfo, nullptr, &shape) != TYPEFUNC_COMPOSITE)
         elog(ERROR, "idempotency.backlog() is not declared with a row");
