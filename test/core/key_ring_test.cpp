@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <fstream>
+#include <sstream>
 #include <string>
 
 namespace idem::core {
@@ -105,6 +108,34 @@ TEST(KeyRing, RefusesWhatItCannotGoBy) {
     EXPECT_EQ(Ring("\xc3\xa9 " + kZero).fault(), bad_id);
     EXPECT_EQ(Ring(std::string(64, 'i') + " " + kZero).fault(), bad_id);
     EXPECT_TRUE(Ring(std::string(63, 'i') + " " + kZero + " current").is_good());
+}
+
+// What the kernel says of the mapping that has this address: the line that begins with VmFlags.
+std::string flags_of(const void* address) {
+    std::ifstream maps("/proc/self/smaps");
+    const auto wanted = reinterpret_cast<std::uintptr_t>(address);
+    bool found = false;
+    for (std::string line; std::getline(maps, line);) {
+        std::uintptr_t begin = 0;
+        std::uintptr_t end = 0;
+        char dash = 0;
+        std::istringstream range(line);
+        if (range >> std::hex >> begin >> dash >> end && dash == '-')
+            found = begin <= wanted && wanted < end;
+        if (found && line.rfind("VmFlags:", 0) == 0) return line + ' ';
+    }
+    return "";
+}
+
+// "dd": no part of a core dump; "wf": wiped on fork. Whether it may be locked is the system's to
+// say.
+TEST(KeyRing, LiesInAPageOfItsOwn) {
+    const Ring ring("a " + kZero + " current");
+    const int elsewhere = 0;
+    const std::string flags = flags_of(&*ring);
+    EXPECT_NE(flags.find(" dd "), std::string::npos) << flags;
+    EXPECT_NE(flags.find(" wf "), std::string::npos) << flags;
+    EXPECT_EQ(flags_of(&elsewhere).find(" dd "), std::string::npos);
 }
 
 TEST(KeyRing, HasRoomForSomeKeys) {
