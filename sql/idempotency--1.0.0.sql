@@ -51,6 +51,7 @@ CREATE TABLE idempotency.record (
     state           jsonb,
     holder          text,
     request         jsonb,
+    counted         text[],
     excluded        text[],
     resolved_by     text,
     -- Where the policy says encrypt: which key has sealed the values, and what they are sealed as. The
@@ -89,6 +90,7 @@ COMMENT ON COLUMN idempotency.record.operation IS 'the function that idem_execut
 COMMENT ON COLUMN idempotency.record.omit_large_body IS 'the policy at the claim: a body over the limit is left out';
 COMMENT ON COLUMN idempotency.record.body_limit IS 'the policy at the claim: so large may a body be, in bytes';
 COMMENT ON COLUMN idempotency.record.lease_us IS 'lease of the claim in microseconds';
+COMMENT ON COLUMN idempotency.record.counted IS 'the fields that the fingerprint was taken of; null: all, or the caller gave the fingerprint';
 COMMENT ON COLUMN idempotency.record.excluded IS 'the fields that the fingerprint was taken without; null: none, or the caller gave the fingerprint';
 COMMENT ON COLUMN idempotency.record.sealed_by IS 'the id of the key with which values of this record are encrypted';
 COMMENT ON COLUMN idempotency.record.salt IS 'from which, and from that key, the key of this record is derived';
@@ -120,17 +122,25 @@ CREATE TABLE idempotency.policy (
     scope_pattern        text COLLATE pg_catalog."C" NOT NULL,
     ttl                  interval,
     retention            interval,
+    max_ttl              interval,
     lease                interval,
+    max_lease            interval,
     wait                 interval,
     max_attempts         integer,
     retry_base           interval,
     retry_cap            interval,
-    key_required         boolean,
+    retry_jitter         text,
+    on_missing_key       text,
+    derive_window        interval,
+    principal_required   boolean,
     fingerprint_required boolean,
     store_request        boolean,
     on_lease_expiry      text,
+    abandon_after        interval,
+    on_abandon           text,
     max_body_bytes       integer,
     on_large_body        text,
+    fingerprint_fields   text[],
     exclude_fields       text[],
     drop_headers         text[],
     final_errors         text[],
@@ -144,6 +154,15 @@ CREATE TABLE idempotency.policy (
         CHECK (on_lease_expiry OPERATOR(pg_catalog.=) ANY ('{takeover,unknown}'::text[])),
     CONSTRAINT policy_on_large_body_known
         CHECK (on_large_body OPERATOR(pg_catalog.=) ANY ('{error,omit}'::text[])),
+    CONSTRAINT policy_retry_jitter_known
+        CHECK (retry_jitter OPERATOR(pg_catalog.=) ANY ('{full,none}'::text[])),
+    CONSTRAINT policy_on_missing_key_known
+        CHECK (on_missing_key OPERATOR(pg_catalog.=) ANY ('{generate,derive,error}'::text[])),
+    CONSTRAINT policy_on_abandon_known
+        CHECK (on_abandon OPERATOR(pg_catalog.=) ANY ('{fail,release,unknown}'::text[])),
+    CONSTRAINT policy_abandon_after_in_range
+        CHECK (abandon_after OPERATOR(pg_catalog.>) '0'::interval
+               AND abandon_after OPERATOR(pg_catalog.<=) '36525 days'::interval),
     CONSTRAINT policy_max_attempts_positive CHECK (max_attempts OPERATOR(pg_catalog.>) 0),
     CONSTRAINT policy_max_body_bytes_in_range
         CHECK (max_body_bytes OPERATOR(pg_catalog.>=) 0 AND max_body_bytes OPERATOR(pg_catalog.<=) 268435456),
@@ -155,6 +174,18 @@ CREATE TABLE idempotency.policy (
     CONSTRAINT policy_retention_covers_ttl CHECK (retention OPERATOR(pg_catalog.>=) ttl),
     CONSTRAINT policy_lease_in_range
         CHECK (lease OPERATOR(pg_catalog.>) '0'::interval AND lease OPERATOR(pg_catalog.<=) '36525 days'::interval),
+    CONSTRAINT policy_max_ttl_in_range
+        CHECK (max_ttl OPERATOR(pg_catalog.>) '0'::interval
+               AND max_ttl OPERATOR(pg_catalog.<=) '36525 days'::interval),
+    CONSTRAINT policy_ttl_within_max CHECK (ttl OPERATOR(pg_catalog.<=) max_ttl),
+    CONSTRAINT policy_max_lease_in_range
+        CHECK (max_lease OPERATOR(pg_catalog.>) '0'::interval
+               AND max_lease OPERATOR(pg_catalog.<=) '36525 days'::interval),
+    CONSTRAINT policy_lease_within_max CHECK (lease OPERATOR(pg_catalog.<=) max_lease),
+    CONSTRAINT policy_derive_window_in_range
+        CHECK (derive_window OPERATOR(pg_catalog.>) '0'::interval
+               AND derive_window OPERATOR(pg_catalog.<=) '36525 days'::interval),
+    CONSTRAINT policy_fingerprint_fields_given CHECK (pg_catalog.cardinality(fingerprint_fields) OPERATOR(pg_catalog.>) 0),
     CONSTRAINT policy_wait_in_range
         CHECK (wait OPERATOR(pg_catalog.>=) '0'::interval AND wait OPERATOR(pg_catalog.<=) '1 day'::interval),
     CONSTRAINT policy_retry_base_in_range
@@ -271,9 +302,11 @@ REVOKE ALL ON FUNCTION idempotency.fit_principals(text) FROM PUBLIC;
 SELECT idempotency.fit_principals();
 
 CREATE VIEW idempotency.policies AS
-SELECT scope_pattern, ttl, retention, lease, wait, max_attempts, retry_base, retry_cap, key_required,
-       fingerprint_required, store_request, on_lease_expiry, max_body_bytes, on_large_body,
-       exclude_fields, drop_headers, final_errors, allowed_role, encrypt, since, memory_before,
+SELECT scope_pattern, ttl, retention, max_ttl, lease, max_lease, wait, max_attempts, retry_base,
+       retry_cap, retry_jitter, on_missing_key, derive_window, principal_required,
+       fingerprint_required, store_request, on_lease_expiry, abandon_after, on_abandon,
+       max_body_bytes, on_large_body, fingerprint_fields, exclude_fields, drop_headers,
+       final_errors, allowed_role, encrypt, since, memory_before,
        CASE WHEN allowed_role IS NOT NULL
             THEN EXISTS (SELECT FROM pg_catalog.pg_roles
                           WHERE rolname OPERATOR(pg_catalog.=) allowed_role)
@@ -378,6 +411,7 @@ CREATE FUNCTION idempotency.scope_stats(
     OUT waits bigint,
     OUT wait_micros bigint,
     OUT swept bigint,
+    OUT abandoned bigint,
     OUT encryption_errors bigint,
     OUT since timestamptz
 ) RETURNS SETOF record
@@ -404,6 +438,7 @@ SELECT scope, GROUPING(scope) OPERATOR(pg_catalog.=) 1 AS total,
        pg_catalog.sum(waits)::bigint AS waits,
        pg_catalog.sum(wait_micros)::double precision OPERATOR(pg_catalog./) 1000000 AS wait_seconds,
        pg_catalog.sum(swept)::bigint AS swept,
+       pg_catalog.sum(abandoned)::bigint AS abandoned,
        pg_catalog.sum(encryption_errors)::bigint AS encryption_errors,
        pg_catalog.min(since) AS since,
        idempotency.this_node() AS node
@@ -506,6 +541,29 @@ CREATE TYPE @extschema@.idem_response AS (
     body        bytea
 );
 COMMENT ON TYPE @extschema@.idem_response IS 'a response, as an operation of idem_execute may return it';
+
+CREATE TYPE @extschema@.idem_explanation AS (
+    outcome      text,
+    reason       text,
+    why          text,
+    next         text,
+    execution    text,
+    key          text,
+    scope        text,
+    principal    text,
+    retry_after  double precision,
+    retry_at     timestamptz,
+    record       jsonb,
+    lease        jsonb,
+    holder       jsonb,
+    request      jsonb,
+    policy       jsonb,
+    notes        text[],
+    is_standby   boolean,
+    explained_at timestamptz,
+    node         text
+);
+COMMENT ON TYPE @extschema@.idem_explanation IS 'the answer of idem_explain';
 
 ----------------------------------------------------------------------------------------------------
 -- The protocol. What decides is volatile, unsafe to run in parallel, and dear: a call may record a key,
@@ -759,6 +817,23 @@ COMMENT ON FUNCTION @extschema@.idem_resolve(text, text, text, text, integer, te
     IS 'decide a record that waits for its holder or for an operator: release, complete or fail';
 REVOKE ALL ON FUNCTION @extschema@.idem_resolve(text, text, text, text, integer, text, jsonb, text) FROM PUBLIC;
 
+CREATE FUNCTION @extschema@.idem_explain(
+    key text,
+    request jsonb DEFAULT NULL,
+    scope text DEFAULT '',
+    principal text DEFAULT '',
+    fingerprint bytea DEFAULT NULL,
+    ttl interval DEFAULT NULL,
+    lease interval DEFAULT NULL,
+    wait interval DEFAULT NULL,
+    first_sent timestamptz DEFAULT NULL,
+    show_values boolean DEFAULT false
+) RETURNS @extschema@.idem_explanation
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_explain';
+COMMENT ON FUNCTION @extschema@.idem_explain(text, jsonb, text, text, bytea, interval, interval, interval, timestamptz, boolean)
+    IS 'what idem_begin would answer now, and why; changes nothing, works on a standby';
+REVOKE ALL ON FUNCTION @extschema@.idem_explain(text, jsonb, text, text, bytea, interval, interval, interval, timestamptz, boolean) FROM PUBLIC;
+
 CREATE FUNCTION @extschema@.idem_forget(
     key text,
     scope text DEFAULT '',
@@ -779,17 +854,25 @@ CREATE FUNCTION @extschema@.idem_policy_set(
     scope_pattern text,
     ttl interval DEFAULT NULL,
     retention interval DEFAULT NULL,
+    max_ttl interval DEFAULT NULL,
     lease interval DEFAULT NULL,
+    max_lease interval DEFAULT NULL,
     wait interval DEFAULT NULL,
     max_attempts integer DEFAULT NULL,
     retry_base interval DEFAULT NULL,
     retry_cap interval DEFAULT NULL,
-    key_required boolean DEFAULT NULL,
+    retry_jitter text DEFAULT NULL,
+    on_missing_key text DEFAULT NULL,
+    derive_window interval DEFAULT NULL,
+    principal_required boolean DEFAULT NULL,
     fingerprint_required boolean DEFAULT NULL,
     store_request boolean DEFAULT NULL,
     on_lease_expiry text DEFAULT NULL,
+    abandon_after interval DEFAULT NULL,
+    on_abandon text DEFAULT NULL,
     max_body_bytes integer DEFAULT NULL,
     on_large_body text DEFAULT NULL,
+    fingerprint_fields text[] DEFAULT NULL,
     exclude_fields text[] DEFAULT NULL,
     drop_headers text[] DEFAULT NULL,
     final_errors text[] DEFAULT NULL,
@@ -797,14 +880,56 @@ CREATE FUNCTION @extschema@.idem_policy_set(
     encrypt boolean DEFAULT NULL
 ) RETURNS void
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_policy_set';
-COMMENT ON FUNCTION @extschema@.idem_policy_set(text, interval, interval, interval, interval, integer, interval, interval, boolean, boolean, boolean, text, integer, text, text[], text[], text[], regrole, boolean)
+COMMENT ON FUNCTION @extschema@.idem_policy_set(text, interval, interval, interval, interval, interval, interval, integer, interval, interval, text, text, interval, boolean, boolean, boolean, text, interval, text, integer, text, text[], text[], text[], text[], regrole, boolean)
     IS 'set the whole policy of a scope, or of all scopes that begin alike';
-REVOKE ALL ON FUNCTION @extschema@.idem_policy_set(text, interval, interval, interval, interval, integer, interval, interval, boolean, boolean, boolean, text, integer, text, text[], text[], text[], regrole, boolean) FROM PUBLIC;
+REVOKE ALL ON FUNCTION @extschema@.idem_policy_set(text, interval, interval, interval, interval, interval, interval, integer, interval, interval, text, text, interval, boolean, boolean, boolean, text, interval, text, integer, text, text[], text[], text[], text[], regrole, boolean) FROM PUBLIC;
+
+CREATE FUNCTION @extschema@.idem_policy_alter(
+    scope_pattern text,
+    ttl interval DEFAULT NULL,
+    retention interval DEFAULT NULL,
+    max_ttl interval DEFAULT NULL,
+    lease interval DEFAULT NULL,
+    max_lease interval DEFAULT NULL,
+    wait interval DEFAULT NULL,
+    max_attempts integer DEFAULT NULL,
+    retry_base interval DEFAULT NULL,
+    retry_cap interval DEFAULT NULL,
+    retry_jitter text DEFAULT NULL,
+    on_missing_key text DEFAULT NULL,
+    derive_window interval DEFAULT NULL,
+    principal_required boolean DEFAULT NULL,
+    fingerprint_required boolean DEFAULT NULL,
+    store_request boolean DEFAULT NULL,
+    on_lease_expiry text DEFAULT NULL,
+    abandon_after interval DEFAULT NULL,
+    on_abandon text DEFAULT NULL,
+    max_body_bytes integer DEFAULT NULL,
+    on_large_body text DEFAULT NULL,
+    fingerprint_fields text[] DEFAULT NULL,
+    exclude_fields text[] DEFAULT NULL,
+    drop_headers text[] DEFAULT NULL,
+    final_errors text[] DEFAULT NULL,
+    allowed_role regrole DEFAULT NULL,
+    encrypt boolean DEFAULT NULL,
+    unset text[] DEFAULT NULL
+) RETURNS void
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_policy_alter';
+COMMENT ON FUNCTION @extschema@.idem_policy_alter(text, interval, interval, interval, interval, interval, interval, integer, interval, interval, text, text, interval, boolean, boolean, boolean, text, interval, text, integer, text, text[], text[], text[], text[], regrole, boolean, text[])
+    IS 'change what is named of a policy, and leave the rest as it is';
+REVOKE ALL ON FUNCTION @extschema@.idem_policy_alter(text, interval, interval, interval, interval, interval, interval, integer, interval, interval, text, text, interval, boolean, boolean, boolean, text, interval, text, integer, text, text[], text[], text[], text[], regrole, boolean, text[]) FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_policy_drop(scope_pattern text) RETURNS boolean
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_policy_drop';
 COMMENT ON FUNCTION @extschema@.idem_policy_drop(text) IS 'drop a policy; false if there is none';
 REVOKE ALL ON FUNCTION @extschema@.idem_policy_drop(text) FROM PUBLIC;
+
+CREATE FUNCTION @extschema@.idem_policy(scope text DEFAULT '')
+    RETURNS TABLE (option text, value text, source text, origin text)
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_policy';
+COMMENT ON FUNCTION @extschema@.idem_policy(text)
+    IS 'what is in force for a scope, and who says so: policy, setting or default';
+REVOKE ALL ON FUNCTION @extschema@.idem_policy(text) FROM PUBLIC;
 
 CREATE PROCEDURE @extschema@.idem_reseal(batch bigint DEFAULT 200, INOUT remaining bigint DEFAULT NULL)
     LANGUAGE c AS 'MODULE_PATHNAME', 'idem_operator_reseal';
@@ -842,10 +967,11 @@ CREATE FUNCTION @extschema@.idem_fingerprint(
     request jsonb,
     method text DEFAULT NULL,
     path text DEFAULT NULL,
-    exclude text[] DEFAULT NULL
+    exclude text[] DEFAULT NULL,
+    fields text[] DEFAULT NULL
 ) RETURNS bytea
     LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'idem_fingerprint';
-COMMENT ON FUNCTION @extschema@.idem_fingerprint(jsonb, text, text, text[])
+COMMENT ON FUNCTION @extschema@.idem_fingerprint(jsonb, text, text, text[], text[])
     IS 'SHA-256 over method, path and the canonical form of a request';
 
 CREATE FUNCTION @extschema@.idem_key(VARIADIC parts text[]) RETURNS text

@@ -5,6 +5,7 @@
 #include "api/arguments.hpp"
 #include "api/forward.hpp"
 #include "api/nodes.hpp"
+#include "claim/abandon.hpp"
 #include "claim/operator.hpp"
 #include "pg/boundary.hpp"
 #include "stats/counters.hpp"
@@ -83,6 +84,20 @@ char* cleanup_statement(std::int64_t before, void* argument) {
     return call_there(everywhere->call, psprintf(INT64_FORMAT, everywhere->max_rows - before));
 }
 
+// The locks of their keys may have to be kept until the transaction ends, and room for them is not
+// without end.
+constexpr int kMostAbandoned = 1000;
+
+void abandon_here(std::int64_t max_rows) {
+    store::WalkPosition from{};
+    auto left = static_cast<int>(Min(max_rows, kMostAbandoned));
+    for (bool at_end = false; left > 0 && !at_end;) {
+        claim::Abandoned done = claim::abandon(&from, MaxBlockNumber, left);
+        left -= static_cast<int>(done.claims);
+        at_end = done.at_end;
+    }
+}
+
 // idem_cleanup(max_rows)
 Datum cleanup(FunctionCallInfo fcinfo) {
     std::int64_t max_rows = bigint_or_none(fcinfo, 0).value_or(INT64_MAX);
@@ -91,7 +106,9 @@ Datum cleanup(FunctionCallInfo fcinfo) {
     CleanupEverywhere everywhere{fcinfo, max_rows};
     if (asks_other_nodes()) PG_RETURN_INT64(sum_of_nodes(cleanup_statement, &everywhere));
     store::Sweep which{DT_NOBEGIN, GetCurrentTimestamp(), max_rows, stats::count_swept};
-    PG_RETURN_INT64(store::sweep(which).rows);
+    std::int64_t removed = store::sweep(which).rows;
+    abandon_here(max_rows);
+    PG_RETURN_INT64(removed);
 }
 
 // claim_lives(lease_until, backend_pid, backend_start), of a record in progress

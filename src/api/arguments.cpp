@@ -49,18 +49,6 @@ void check_key(const text* key, const char* what) {
     if (fault != core::NameFault::None) raise_name(what, fault, name);
 }
 
-text* label(FunctionCallInfo fcinfo, int arg, const char* name) {
-    if (PG_ARGISNULL(arg))
-        ereport(ERROR,
-                (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("%s must not be null", name),
-                 errhint("Leave the argument out to get its default.")));
-    text* value = PG_GETARG_TEXT_PP(arg);
-    core::Name given = pg::name_of(value);
-    core::NameFault fault = core::check_label(given);
-    if (fault != core::NameFault::None) raise_name(name, fault, given);
-    return value;
-}
-
 // The primary key's index can't hold more, and the caller should not learn that at COMMIT.
 void check_size(const store::Identity& id) {
     std::size_t bytes = pg::bytes_of(id.scope).size() + pg::bytes_of(id.principal).size();
@@ -165,6 +153,18 @@ bytea* bytea_or_null(FunctionCallInfo fcinfo, int arg) {
 
 Jsonb* jsonb_or_null(FunctionCallInfo fcinfo, int arg) {
     return PG_ARGISNULL(arg) ? nullptr : PG_GETARG_JSONB_P(arg);
+}
+
+text* label(FunctionCallInfo fcinfo, int arg, const char* name) {
+    if (PG_ARGISNULL(arg))
+        ereport(ERROR,
+                (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("%s must not be null", name),
+                 errhint("Leave the argument out to get its default.")));
+    text* value = PG_GETARG_TEXT_PP(arg);
+    core::Name given = pg::name_of(value);
+    core::NameFault fault = core::check_label(given);
+    if (fault != core::NameFault::None) raise_name(name, fault, given);
+    return value;
 }
 
 text* required_text(FunctionCallInfo fcinfo, int arg, const char* name) {

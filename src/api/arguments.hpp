@@ -28,6 +28,9 @@ text* required_text(FunctionCallInfo fcinfo, int arg, const char* name);
 // A text that names something: not null, not empty, up to 255 characters, no control characters.
 text* required_name(FunctionCallInfo fcinfo, int arg, const char* name);
 
+// A scope or a principal: not null, up to 255 characters, no control characters.
+text* label(FunctionCallInfo fcinfo, int arg, const char* name);
+
 bool bool_or(FunctionCallInfo fcinfo, int arg, bool otherwise);
 std::optional<std::int64_t> bigint_or_none(FunctionCallInfo fcinfo, int arg);
 

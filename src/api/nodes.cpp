@@ -26,8 +26,8 @@ void select(const char* query, bool read_only) {
         elog(ERROR, "idempotency: could not execute \"%s\"", query);
 }
 
-// A copy in that context.
-text* own_name(MemoryContext context) {
+text* own_name() {
+    MemoryContext context = CurrentMemoryContext;
     pg::connect_spi();
     const char* name =
         ask("SELECT n.nodename OPERATOR(pg_catalog.||) ':' OPERATOR(pg_catalog.||) n.nodeport"
@@ -50,7 +50,9 @@ const OwnName* cached_name(FunctionCallInfo fcinfo) {
     FmgrInfo* function = fcinfo->flinfo;
     if (function->fn_extra == nullptr) {
         auto* name = static_cast<OwnName*>(MemoryContextAlloc(function->fn_mcxt, sizeof(OwnName)));
-        name->name = store::is_distributed() ? own_name(function->fn_mcxt) : nullptr;
+        MemoryContext context = MemoryContextSwitchTo(function->fn_mcxt);
+        name->name = name_of_this_node();
+        MemoryContextSwitchTo(context);
         function->fn_extra = name;
     }
     return static_cast<OwnName*>(function->fn_extra);
@@ -186,6 +188,10 @@ Datum backlog(FunctionCallInfo fcinfo) {
 }
 
 }  // namespace
+
+text* name_of_this_node() {
+    return store::is_distributed() ? own_name() : nullptr;
+}
 
 bool asks_other_nodes() {
     constexpr std::string_view kAsked = "citus_run_command gpid=";

@@ -10,6 +10,9 @@ namespace idem::api {
 // it, with what the nodes before have returned.
 std::int64_t sum_of_nodes(char* (*statement)(std::int64_t before, void* argument), void* argument);
 
+// Host and port of this node of a cluster; nullptr on a single server.
+text* name_of_this_node();
+
 // Whether other nodes are to be asked as well: there are some, and none of them asks.
 bool asks_other_nodes();
 

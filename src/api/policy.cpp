@@ -1,4 +1,5 @@
-// idem_policy_set, idem_policy_drop, and the trigger that tells other backends.
+// idem_policy_set, idem_policy_alter, idem_policy_drop, idem_policy, and the trigger that tells
+// other backends.
 
 #include "core/key.hpp"
 
@@ -6,6 +7,7 @@
 #include "claim/fingerprint.hpp"
 #include "config/policy.hpp"
 #include "config/policy_change.hpp"
+#include "config/policy_in_force.hpp"
 #include "pg/boundary.hpp"
 
 namespace idem::api {
@@ -76,20 +78,22 @@ using core::PolicyColumn;
 
 // Beside what was told before it. What the policy leaves open is compared as it is now.
 void check_beside_others(const PolicyRow& row, int which) {
-    for (const core::SpansInOrder& spans : core::kSpansInOrder) {
-        if (which != spans.longer || (spans.longer_follows && row.nulls[which])) continue;
-        core::Policy values = config::policy_of(config::given_in(row));
-        if (values.*spans.shorter_value > values.*spans.longer_value)
+    for (const core::SpansInOrder& spans : core::kSpansInOrder)
+        if (which == spans.longer && config::are_out_of_order(row, spans))
             raise_complaint(spans.blamed, spans.complaint);
-    }
 }
 
 void check_row(const PolicyRow& row) {
     for (int column : config::kCheckOrder.columns) {
         if (!config::fits(row, column)) raise_unfit(row, column);
         check_beside_others(row, column);
-        if (column == config::kExcludeFields && !row.nulls[column])
-            (void)claim::excludes_of(DatumGetArrayTypeP(row.values[column]), "exclude_fields");
+        if (row.nulls[column]) continue;
+        if (column == config::kExcludeFields)
+            (void)claim::fields_of(DatumGetArrayTypeP(row.values[column]), "exclude_fields",
+                                   "exclude");
+        if (column == config::kFingerprintFields)
+            (void)claim::fields_of(DatumGetArrayTypeP(row.values[column]), "fingerprint_fields",
+                                   "count");
     }
 }
 
@@ -100,28 +104,80 @@ Datum role_name(Oid role) {
     return NameGetDatum(name);
 }
 
-// The options as they are given, not checked yet, with the role's name still missing.
-PolicyRow row_of(FunctionCallInfo fcinfo) {
-    PolicyRow row{};
-    for (int i = 0; i < core::kPolicyColumnCount; i++) {
-        row.nulls[i] = i >= config::kOptions || i == config::kAllowedRole || PG_ARGISNULL(i);
-        if (row.nulls[i]) continue;
-        row.values[i] =
+// Puts the options that are given into the row, not checked yet, and not the role: its name is
+// looked up when nothing else is at fault.
+void take_options(FunctionCallInfo fcinfo, PolicyRow* row) {
+    for (int i = 0; i < config::kOptions; i++) {
+        if (PG_ARGISNULL(i) || i == config::kAllowedRole) continue;
+        row->values[i] =
             config::is_varlena(i) ? PointerGetDatum(PG_GETARG_VARLENA_P(i)) : PG_GETARG_DATUM(i);
+        row->nulls[i] = false;
     }
-    return row;
+}
+
+void check_and_set(FunctionCallInfo fcinfo, PolicyRow* row) {
+    check_row(*row);
+    if (!PG_ARGISNULL(config::kAllowedRole)) {
+        row->values[config::kAllowedRole] = role_name(PG_GETARG_OID(config::kAllowedRole));
+        row->nulls[config::kAllowedRole] = false;
+    }
+    config::set_policy(row);
 }
 
 // idem_policy_set(scope_pattern, ttl, ...): the columns of the table, in the same order.
 Datum set(FunctionCallInfo fcinfo) {
     pg::require_writable("idem_policy_set()");
     (void)required_text(fcinfo, config::kPattern, "scope_pattern");
-    PolicyRow row = row_of(fcinfo);
-    check_row(row);
-    row.nulls[config::kAllowedRole] = PG_ARGISNULL(config::kAllowedRole);
-    if (!PG_ARGISNULL(config::kAllowedRole))
-        row.values[config::kAllowedRole] = role_name(PG_GETARG_OID(config::kAllowedRole));
-    config::set_policy(&row);
+    PolicyRow row{};
+    for (bool& null : row.nulls) null = true;
+    take_options(fcinfo, &row);
+    check_and_set(fcinfo, &row);
+    PG_RETURN_VOID();
+}
+
+[[noreturn]] void raise_no_policy() {
+    ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT),
+                    errmsg("there is no policy with this scope_pattern"),
+                    errdetail("Policies are found by their pattern as it was written."),
+                    errhint("Make one with idem_policy_set.")));
+    pg_unreachable();
+}
+
+[[noreturn]] void raise_unset(std::string_view name, const char* detail, const char* hint) {
+    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("invalid unset"),
+                    errdetail("\"%.*s\" %s", static_cast<int>(name.size()), name.data(), detail),
+                    errhint("%s", hint)));
+    pg_unreachable();
+}
+
+int option_of(std::string_view name) {
+    for (int i = config::kPattern + 1; i < config::kOptions; i++)
+        if (name == core::kPolicyColumns[i].name) return i;
+    raise_unset(name, "is no option.", "Name options as the arguments of this function are named.");
+}
+
+// The last argument: what is to be as if it had never been set.
+void unset_options(FunctionCallInfo fcinfo, PolicyRow* row) {
+    if (PG_ARGISNULL(config::kOptions)) return;
+    pg::TextList names = pg::text_list(PG_GETARG_ARRAYTYPE_P(config::kOptions), "unset");
+    for (std::size_t i = 0; i < names.count; i++) {
+        int option = option_of(names.items[i]);
+        if (!PG_ARGISNULL(option))
+            raise_unset(names.items[i], "is given a value as well.",
+                        "Give an option a value, or unset it.");
+        row->nulls[option] = true;
+    }
+}
+
+// idem_policy_alter(scope_pattern, ttl, ..., unset)
+Datum alter(FunctionCallInfo fcinfo) {
+    pg::require_writable("idem_policy_alter()");
+    PolicyRow row;
+    if (!config::policy_to_change(required_text(fcinfo, config::kPattern, "scope_pattern"), &row))
+        raise_no_policy();
+    unset_options(fcinfo, &row);
+    take_options(fcinfo, &row);
+    check_and_set(fcinfo, &row);
     PG_RETURN_VOID();
 }
 
@@ -129,6 +185,25 @@ Datum set(FunctionCallInfo fcinfo) {
 Datum drop(FunctionCallInfo fcinfo) {
     pg::require_writable("idem_policy_drop()");
     PG_RETURN_BOOL(config::drop_policy(required_text(fcinfo, 0, "scope_pattern")));
+}
+
+// idem_policy(scope): option, value, source, origin
+Datum in_force(FunctionCallInfo fcinfo) {
+    text* scope = label(fcinfo, 0, "scope");
+    InitMaterializedSRF(fcinfo, 0);
+    auto* result = reinterpret_cast<ReturnSetInfo*>(fcinfo->resultinfo);
+    config::PolicyInForce policy = config::policy_in_force(pg::bytes_of(scope), {});
+    for (const config::OptionInForce& row : policy.options) {
+        const char* fields[] = {row.option, row.value, config::word_of(row.source), row.origin};
+        Datum values[std::size(fields)] = {};
+        bool nulls[std::size(fields)];
+        for (std::size_t i = 0; i < std::size(fields); i++) {
+            nulls[i] = fields[i] == nullptr;
+            if (!nulls[i]) values[i] = CStringGetTextDatum(fields[i]);
+        }
+        tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+    }
+    return 0;
 }
 
 // Trigger on idempotency.policy, for each row.
@@ -143,5 +218,7 @@ Datum changed(FunctionCallInfo fcinfo) {
 }  // namespace idem::api
 
 IDEM_FUNCTION(idem_operator_policy_set, idem::api::set);
+IDEM_FUNCTION(idem_operator_policy_alter, idem::api::alter);
 IDEM_FUNCTION(idem_operator_policy_drop, idem::api::drop);
+IDEM_FUNCTION(idem_operator_policy, idem::api::in_force);
 IDEM_FUNCTION(idem_policy_changed, idem::api::changed);

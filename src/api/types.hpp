@@ -80,6 +80,55 @@ inline constexpr Field<ResponseField> kResponseFields[] = {
 };
 static_assert(in_order(kResponseFields), "each field of idem_response stands at its number");
 
+// The answer of idem_explain.
+enum class ExplanationField {
+    Outcome,
+    Reason,
+    Why,
+    Next,
+    Execution,
+    Key,
+    Scope,
+    Principal,
+    RetryAfter,
+    RetryAt,
+    Record,
+    Lease,
+    Holder,
+    Request,
+    Policy,
+    Notes,
+    IsStandby,
+    ExplainedAt,
+    Node,
+    Count
+};
+
+inline constexpr Field<ExplanationField> kExplanationFields[] = {
+    {ExplanationField::Outcome, "outcome", TEXTOID},
+    {ExplanationField::Reason, "reason", TEXTOID},
+    {ExplanationField::Why, "why", TEXTOID},
+    {ExplanationField::Next, "next", TEXTOID},
+    {ExplanationField::Execution, "execution", TEXTOID},
+    {ExplanationField::Key, "key", TEXTOID},
+    {ExplanationField::Scope, "scope", TEXTOID},
+    {ExplanationField::Principal, "principal", TEXTOID},
+    {ExplanationField::RetryAfter, "retry_after", FLOAT8OID},
+    {ExplanationField::RetryAt, "retry_at", TIMESTAMPTZOID},
+    {ExplanationField::Record, "record", JSONBOID},
+    {ExplanationField::Lease, "lease", JSONBOID},
+    {ExplanationField::Holder, "holder", JSONBOID},
+    {ExplanationField::Request, "request", JSONBOID},
+    {ExplanationField::Policy, "policy", JSONBOID},
+    {ExplanationField::Notes, "notes", TEXTARRAYOID},
+    {ExplanationField::IsStandby, "is_standby", BOOLOID},
+    {ExplanationField::ExplainedAt, "explained_at", TIMESTAMPTZOID},
+    {ExplanationField::Node, "node", TEXTOID},
+};
+static_assert(in_order(kExplanationFields), "each field of idem_explanation stands at its number");
+
+inline constexpr int kExplanationFieldCount = std::size(kExplanationFields);
+
 inline constexpr int kClaimFieldCount = std::size(kClaimFields);
 
 // A field of a row that somebody else has made: by name, for the type may have got others since.

@@ -78,8 +78,8 @@ bool needs_lock(const Turn& turn) {
     return may_grant(turn) || (!turn.answer.has_record && !TransactionIdIsValid(turn.writer));
 }
 
-// A look with which nothing is granted.
-Turn turn_without_grant(const Question& question, const Turn& turn) {
+// A look with which nothing is granted. Each replay ends here, and a call would copy the record.
+pg_attribute_always_inline Turn turn_without_grant(const Question& question, const Turn& turn) {
     if (outcome_of(turn) == core::Outcome::Execute ||
         (!turn.answer.has_record && TransactionIdIsValid(turn.writer)))
         return decided_elsewhere(question, Blocker::Writer, turn.writer);
@@ -91,9 +91,8 @@ Turn own_turn(const Question& question, const OpenClaim* claim) {
     Turn turn{};
     turn.answer.record = current_record(claim);
     turn.answer.has_record = true;
-    turn.answer.decision = core::kDecidedElsewhere;
-    if (!same_request(turn.answer.record, question))
-        turn.answer.decision->outcome = core::Outcome::Mismatch;
+    turn.answer.decision = core::kOwnClaim;
+    if (!same_request(turn.answer.record, question)) turn.answer.decision = core::kOtherRequest;
     return turn;
 }
 
@@ -199,6 +198,25 @@ Answer begin(const Question& given) {
         }
         locked = wait_for(turn, question, &patience);
     }
+}
+
+// The lock is asked for before the look: whoever has had it may have committed by then, and the row
+// tells. What a record that is there says, the lock does not change, as in unlocked_turn().
+Forecast foresee(const Question& settled) {
+    Question question = settled;
+    question.fixed = nullptr;
+    if (const OpenClaim* own = open_claim(question.id)) {
+        Turn turn = own_turn(question, own);
+        return {*turn.answer.decision, GetCurrentTimestamp(), this_transaction(), turn.answer};
+    }
+    KeyHolder holder = holder_of_lock(question.id);
+    Turn seen = judge(question);
+    Turn told = holder.exists && needs_lock(seen)
+                    ? decided_elsewhere(question, Blocker::Lock, InvalidTransactionId)
+                : may_grant(seen) ? seen
+                                  : turn_without_grant(question, seen);
+    if (TransactionIdIsValid(seen.writer)) holder = holder_of_row(seen.writer);
+    return {*told.answer.decision, seen.now, holder, seen.answer};
 }
 
 bool once(const Question& question) {

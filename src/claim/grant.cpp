@@ -32,6 +32,7 @@ store::Record inherited(const Answer& answer, TimestampTz now) {
     record.attempt = row.attempt;
     record.created_at = row.created_at;
     record.fingerprint = row.fingerprint;
+    record.counted = row.counted;
     record.excluded = row.excluded;
     record.operation = row.operation;
     record.request = row.request;
@@ -57,6 +58,7 @@ void set_times(const Question& question, TimestampTz now, store::Record* record)
 void set_request(const Question& question, store::Record* record) {
     if (question.fingerprint != nullptr) {
         record->fingerprint = question.fingerprint;
+        record->counted = question.counted;
         record->excluded = question.excluded;
     }
     if (question.operation != nullptr) record->operation = question.operation;

@@ -85,12 +85,21 @@ bool backend_lives(std::int32_t pid, TimestampTz start) {
 // Whether the record names a backend that is gone.
 bool holder_is_gone(const store::Record& record) {
     return record.status == core::Status::InProgress && record.backend_pid != 0 &&
-           !backend_lives(record.backend_pid, record.backend_start);
+           !session_lives(record);
 }
 
 // Times that are absent never lie ahead.
 std::int64_t or_past(TimestampTz time) {
     return time == pg::kNoTime ? 0 : time;
+}
+
+// A prepared transaction keeps the number that it had in its session, which may be in another one
+// by now; only after a restart has it none but its transaction id.
+TransactionId prepared_as(const VirtualTransactionId& transaction) {
+    if (VirtualTransactionIdIsRecoveredPreparedXact(transaction))
+        return transaction.localTransactionId;
+    bool more;
+    return TwoPhaseGetXidByVirtualXID(transaction, &more);
 }
 
 }  // namespace
@@ -117,6 +126,39 @@ bool lock_and_find(const store::Identity& id, store::Record* record) {
         unlock(id);
         pg::wait_for_transaction(look.writer);
     }
+}
+
+// The lock's own partition of the lock table is looked at, as whoever builds an index concurrently
+// looks for whom to wait for. Its count of those who ask has the one who was given it as well.
+KeyHolder holder_of_lock(const store::Identity& id) {
+    LOCKTAG tag = lock_tag(id);
+    const VirtualTransactionId* holders = GetLockConflicts(&tag, ExclusiveLock, nullptr);
+    KeyHolder holder{};
+    if (!VirtualTransactionIdIsValid(*holders)) return holder;
+    holder.exists = true;
+    holder.prepared = prepared_as(*holders);
+    if (!TransactionIdIsValid(holder.prepared)) holder.pid = pg::pid_of(*holders);
+    holder.waiting = Max(LockWaiterCount(&tag) - 1, 0);
+    return holder;
+}
+
+// A process of none of the server's backends has an id of 0: that of a prepared transaction, and on
+// a standby that of any.
+KeyHolder holder_of_row(TransactionId writer) {
+    KeyHolder holder{};
+    TransactionId top = SubTransGetTopmostTransaction(writer);
+    holder.exists = true;
+    holder.pid = BackendXidGetPid(top);
+    if (holder.pid == 0 && !RecoveryInProgress()) holder.prepared = top;
+    return holder;
+}
+
+KeyHolder this_transaction() {
+    KeyHolder holder{};
+    holder.exists = true;
+    holder.is_own = true;
+    holder.pid = MyProcPid;
+    return holder;
 }
 
 Patience patience_for(std::int64_t wait) {
@@ -169,6 +211,10 @@ void name_this_backend(store::Record* record) {
 void name_no_backend(store::Record* record) {
     record->backend_pid = 0;
     record->backend_start = pg::kNoTime;
+}
+
+bool session_lives(const store::Record& record) {
+    return record.backend_pid != 0 && backend_lives(record.backend_pid, record.backend_start);
 }
 
 core::Known facts_of(const store::Record& record, TimestampTz now) {

@@ -26,6 +26,22 @@ void unlock(const store::Identity& id);
 // transaction has ended, nobody knows. False if there is no record; the lock is taken all the same.
 bool lock_and_find(const store::Identity& id, store::Record* record);
 
+// A transaction that has the lock of a key, or has written its row, and has not ended.
+struct KeyHolder {
+    bool exists;
+    bool is_own;             // the current transaction
+    std::int32_t pid;        // 0: it is prepared, or runs on another server
+    TransactionId prepared;  // InvalidTransactionId: it is not
+    int waiting;             // others that wait for the lock; of one that has it
+};
+
+// Who has the lock beside this transaction, without taking it. On a standby nobody: that the
+// primary's transactions have it cannot be seen there.
+KeyHolder holder_of_lock(const store::Identity& id);
+// `writer` is a transaction, or a subtransaction, that has written the row.
+KeyHolder holder_of_row(TransactionId writer);
+KeyHolder this_transaction();
+
 // Microseconds that never end.
 inline constexpr std::int64_t kForEver = INT64_MAX;
 
@@ -62,6 +78,9 @@ void wait_for_lease(Patience* patience, std::int64_t left);
 // wait for a lease.
 void name_this_backend(store::Record* record);
 void name_no_backend(store::Record* record);
+
+// Whether it names a backend, and that lives.
+bool session_lives(const store::Record& record);
 
 // The record as a decision sees it at `now`, but for the request, which is taken to be the same.
 core::Known facts_of(const store::Record& record, TimestampTz now);

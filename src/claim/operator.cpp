@@ -53,16 +53,6 @@ void mark_resolved(core::Resolution resolution, text* error, store::Record* reco
     if (resolution == core::Resolution::Release) record->next_attempt_at = record->finished_at;
 }
 
-// What an operator decides is a fresh answer, for which the policy speaks: the span between claim
-// and expiry may have grown by an earlier end of the attempt.
-void keep_as_fresh(const core::Policy& policy, store::Record* record) {
-    std::int64_t retention = Max(policy.retention, policy.ttl);
-    if (TIMESTAMP_IS_NOEND(record->expires_at))
-        record->expires_at = record->retained_until = record->finished_at;
-    record->expires_at = Max(record->expires_at, pg::after(record->finished_at, policy.ttl));
-    record->retained_until = Max(record->retained_until, pg::after(record->finished_at, retention));
-}
-
 // A look without the lock can miss a row that is being moved; nobody moves one twice that fast.
 bool seen(const store::Identity& id, store::Record* record) {
     return store::find(id, record).found || store::find(id, record).found;

@@ -28,6 +28,9 @@ struct Question {
 
     // From here on settle() fills in.
     Jsonb* hashed;          // what the fingerprint was taken of; nullptr: the caller gave it
+    bool nothing_counts;    // of its fields
+    bool derived_key;       // the key was made of the request
+    ArrayType* counted;     // of which fields; nullptr: all
     ArrayType* excluded;    // and without which fields; nullptr: none
     Jsonb* stored_request;  // what the record keeps of the request; nullptr: nothing
     std::int64_t retention;

@@ -134,4 +134,12 @@ void keep_long_enough(TimestampTz end, store::Record* record) {
     record->retained_until = pg::after(end, retention);
 }
 
+void keep_as_fresh(const core::Policy& policy, store::Record* record) {
+    std::int64_t retention = Max(policy.retention, policy.ttl);
+    if (TIMESTAMP_IS_NOEND(record->expires_at))
+        record->expires_at = record->retained_until = record->finished_at;
+    record->expires_at = Max(record->expires_at, pg::after(record->finished_at, policy.ttl));
+    record->retained_until = Max(record->retained_until, pg::after(record->finished_at, retention));
+}
+
 }  // namespace idem::claim

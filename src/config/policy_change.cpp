@@ -40,20 +40,13 @@ const PolicyRow* live_row(const PolicyRows& policies, std::string_view pattern) 
     return nullptr;
 }
 
-// As somebody would write it: days and what is left.
-Interval* in_days(std::int64_t micros) {
-    Interval* span = pg::make_interval(micros % core::kDay);
-    span->day = static_cast<std::int32_t>(micros / core::kDay);
-    return span;
-}
-
 void set_past(const core::Memory& memory, PolicyRow* row) {
     bool none = memory.since == core::kUnchanged;
     row->nulls[kSince] = none;
     row->nulls[kMemoryBefore] = none;
     if (none) return;
     row->values[kSince] = TimestampTzGetDatum(memory.since);
-    row->values[kMemoryBefore] = IntervalPGetDatum(in_days(memory.before));
+    row->values[kMemoryBefore] = IntervalPGetDatum(pg::interval_in_days(memory.before));
 }
 
 void mark_dropped(bool dropped, PolicyRow* row) {
@@ -107,6 +100,12 @@ void set_policy(PolicyRow* row) {
     mark_dropped(false, row);
     write_row(row);
     remove_what_is_over(policies, pattern_of(*row), now);
+}
+
+bool policy_to_change(text* pattern, PolicyRow* row) {
+    const PolicyRow* found = live_row(lock_policies(CurrentMemoryContext), pg::bytes_of(pattern));
+    if (found != nullptr) *row = *found;
+    return found != nullptr;
 }
 
 bool drop_policy(text* pattern) {

@@ -57,8 +57,15 @@ StoreChoice store_choice() {
 core::Policy default_policy() {
     core::Policy policy;
     for (const Setting& s : kSettings)
-        if (s.otherwise != nullptr) policy.*s.otherwise = *s.number * scale_of(s.unit);
+        if (s.option != kNoOption)
+            core::kPolicyColumns[s.option].put(&policy, *s.number * scale_of(s.unit));
     return policy;
+}
+
+const Setting* setting_for(int option) {
+    for (const Setting& s : kSettings)
+        if (s.option == option) return &s;
+    return nullptr;
 }
 
 }  // namespace idem::config

@@ -43,6 +43,8 @@ inline constexpr config_enum_entry kStoreWords[] = {
     {"heap", static_cast<int>(StoreChoice::Heap), false},
     {nullptr, 0, false}};
 
+inline constexpr int kNoOption = -1;
+
 struct Setting {
     const char* name;
     const char* short_description;
@@ -52,7 +54,7 @@ struct Setting {
     int least = 0;  // of a number
     int most = 0;
     int unit = 0;
-    std::int64_t core::Policy::*otherwise = nullptr;  // the option that it holds for
+    int option = kNoOption;  // the option of a policy that it holds for
     const config_enum_entry* words = nullptr;
     bool* flag = nullptr;
     char** path = nullptr;  // of a file that only superusers may know of
@@ -63,20 +65,21 @@ struct Setting {
 inline constexpr Setting kSettings[] = {
     {"idempotency.default_ttl", "How long the answer of a request is replayed.",
      "Counted from the claim. A policy or an argument wins over it.", PGC_SUSET, &default_ttl, 1,
-     INT_MAX, GUC_UNIT_S, &core::Policy::ttl},
+     INT_MAX, GUC_UNIT_S, core::policy_column("ttl")},
     {"idempotency.default_retention", "How long a key is remembered at all.",
      "Between ttl and retention a late retry is refused. Zero: as long as the ttl.", PGC_SUSET,
-     &default_retention, 0, INT_MAX, GUC_UNIT_S, &core::Policy::retention},
+     &default_retention, 0, INT_MAX, GUC_UNIT_S, core::policy_column("retention")},
     {"idempotency.default_lease", "How long a committed claim may be silent.",
      "After that the next caller takes it over.", PGC_SUSET, &default_lease, 1, INT_MAX,
-     GUC_UNIT_MS, &core::Policy::lease},
+     GUC_UNIT_MS, core::policy_column("lease")},
     {"idempotency.default_wait", "How long idem_begin waits for a running execution.",
      "Zero: a duplicate is answered at once.", PGC_USERSET, &default_wait, 0,
-     static_cast<int>(core::kLongestWait / core::kMillisecond), GUC_UNIT_MS, &core::Policy::wait},
+     static_cast<int>(core::kLongestWait / core::kMillisecond), GUC_UNIT_MS,
+     core::policy_column("wait")},
     {"idempotency.max_body_bytes", "Largest response body that a record keeps.",
      "The limit of headers, of a checkpoint's state, and of a stored request, too.", PGC_SUSET,
      &max_body_bytes, 0, static_cast<int>(core::kLargestBody), GUC_UNIT_BYTE,
-     &core::Policy::max_body_bytes},
+     core::policy_column("max_body_bytes")},
     {"idempotency.cleanup_interval", "How often expired records are removed.",
      "Zero: never, except by idem_cleanup.", PGC_SIGHUP, &cleanup_interval, 0, 24 * 60 * 60,
      GUC_UNIT_S},
@@ -85,15 +88,15 @@ inline constexpr Setting kSettings[] = {
     {"idempotency.cleanup_grace", "How long the sweeper keeps a record after its retention.",
      nullptr, PGC_SIGHUP, &cleanup_grace, 0, INT_MAX, GUC_UNIT_S},
     {"idempotency.log_events", "Which decisions are written to the server log.", nullptr, PGC_SUSET,
-     &log_events, 0, 0, 0, nullptr, kLogEventsWords},
+     &log_events, 0, 0, 0, kNoOption, kLogEventsWords},
     {"idempotency.log_keys", "Whether these lines name the principal and the key.",
-     "Keys may be secrets.", PGC_SUSET, nullptr, 0, 0, 0, nullptr, nullptr, &log_keys},
+     "Keys may be secrets.", PGC_SUSET, nullptr, 0, 0, 0, kNoOption, nullptr, &log_keys},
     {"idempotency.encryption_key_file", "The file with the keys of encrypted records.",
      "An absolute path outside of the data directory. It is read again at a reload.", PGC_SIGHUP,
-     nullptr, 0, 0, GUC_SUPERUSER_ONLY, nullptr, nullptr, nullptr, &encryption_key_file},
+     nullptr, 0, 0, GUC_SUPERUSER_ONLY, kNoOption, nullptr, nullptr, &encryption_key_file},
     {"idempotency.store", "How the table of records is read and written.",
      "auto: directly where it is a plain local table, else with SQL.", PGC_SIGHUP, &store_setting,
-     0, 0, 0, nullptr, kStoreWords},
+     0, 0, 0, kNoOption, kStoreWords},
 };
 
 void define_settings();
@@ -104,5 +107,8 @@ StoreChoice store_choice();
 
 // The policy that holds where no row of idempotency.policy says otherwise.
 core::Policy default_policy();
+
+// The setting that holds for an option there; nullptr: none does.
+const Setting* setting_for(int option);
 
 }  // namespace idem::config

@@ -14,21 +14,21 @@ constexpr std::int64_t minus(std::int64_t a, std::int64_t b) noexcept {
     return b > 0 ? Limits::min() : Limits::max();
 }
 
-constexpr Decision refuse(Outcome outcome, std::int64_t retry_after = 0) noexcept {
-    return {outcome, Execution::None, retry_after};
+constexpr Decision refuse(Reason reason, std::int64_t retry_after = 0) noexcept {
+    return {entry_of(reason).outcome, Execution::None, reason, retry_after};
 }
 
-constexpr Decision execute(Execution execution) noexcept {
-    return {Outcome::Execute, execution, 0};
+constexpr Decision execute(Execution execution, Reason reason) noexcept {
+    return {Outcome::Execute, execution, reason, 0};
 }
 
 // Nothing is known of the key, or nothing any more. A request first sent before our memory begins
 // may have had its effect under a record that is gone, so it is refused.
-constexpr Decision begin_anew(const Terms& terms, Execution execution) noexcept {
+constexpr Decision begin_anew(const Terms& terms, Execution execution, Reason reason) noexcept {
     if (terms.first_sent && *terms.first_sent < minus(terms.now, terms.memory)) {
-        return refuse(Outcome::Expired);
+        return refuse(Reason::SentBeforeMemory);
     }
-    return execute(execution);
+    return execute(execution, reason);
 }
 
 // Until the ttl ends a key belongs to its payload. A record without a final answer keeps it for
@@ -45,20 +45,21 @@ constexpr bool attempts_used_up(const Known& record, const Terms& terms) noexcep
 
 Decision decide_in_progress(const Known& record, const Terms& terms) noexcept {
     if (lives(record, terms.now)) {
-        return refuse(Outcome::InProgress, minus(record.lease_until, terms.now));
+        return refuse(Reason::Leased, minus(record.lease_until, terms.now));
     }
-    if (attempts_used_up(record, terms)) return refuse(Outcome::Exhausted);
-    return execute(Execution::Takeover);
+    if (attempts_used_up(record, terms)) return refuse(Reason::AttemptsSilent);
+    return execute(Execution::Takeover,
+                   terms.now < record.lease_until ? Reason::SessionEnded : Reason::LeaseOver);
 }
 
 constexpr Decision decide_retryable(const Known& record, const Terms& terms) noexcept {
     if (attempts_used_up(record, terms) && !record.released_by_operator) {
-        return refuse(Outcome::Exhausted);
+        return refuse(Reason::AttemptsFailed);
     }
     if (terms.now < record.next_attempt_at) {
-        return refuse(Outcome::RetryLater, minus(record.next_attempt_at, terms.now));
+        return refuse(Reason::Pause, minus(record.next_attempt_at, terms.now));
     }
-    return execute(Execution::Retry);
+    return execute(Execution::Retry, Reason::RetryDue);
 }
 
 // The ttl is asked before the retention: should a retention ever end first, the answer is still
@@ -66,12 +67,14 @@ constexpr Decision decide_retryable(const Known& record, const Terms& terms) noe
 constexpr Decision decide_finished(const Known& record, const Terms& terms) noexcept {
     if (terms.now < record.expires_at) {
         return record.status == Status::Retryable ? decide_retryable(record, terms)
-                                                  : refuse(Outcome::Replay);
+                                                  : refuse(Reason::Answered);
     }
-    if (terms.now < record.retained_until) return refuse(Outcome::Expired);
+    if (terms.now < record.retained_until) return refuse(Reason::TtlOver);
     // Sent before this record was claimed: it may be this request's own.
-    if (terms.first_sent && *terms.first_sent <= record.claimed_at) return refuse(Outcome::Expired);
-    return begin_anew(terms, Execution::Reuse);
+    if (terms.first_sent && *terms.first_sent <= record.claimed_at) {
+        return refuse(Reason::SentBeforeClaim);
+    }
+    return begin_anew(terms, Execution::Reuse, Reason::RetentionOver);
 }
 
 }  // namespace
@@ -87,9 +90,9 @@ Status status_at(const Known& record, const Terms& terms) noexcept {
 }
 
 Decision decide(const Known* record, const Terms& terms) noexcept {
-    if (record == nullptr) return begin_anew(terms, Execution::First);
+    if (record == nullptr) return begin_anew(terms, Execution::First, Reason::NoRecord);
     if (!record->same_fingerprint && bound_to_payload(*record, terms.now)) {
-        return refuse(Outcome::Mismatch);
+        return refuse(Reason::OtherRequest);
     }
     switch (status_at(*record, terms)) {
         case Status::InProgress:
@@ -102,7 +105,7 @@ Decision decide(const Known* record, const Terms& terms) noexcept {
             break;
     }
     // Also for a status byte that is none of ours: what can't be understood is never run again.
-    return refuse(Outcome::Unknown);
+    return refuse(Reason::TakeoverForbidden);
 }
 
 }  // namespace idem::core

@@ -38,6 +38,7 @@ struct Terms {
 struct Decision {
     Outcome outcome;
     Execution execution;
+    Reason reason;
     std::int64_t retry_after;  // microseconds until asking again makes sense; 0: not known
 };
 
@@ -53,6 +54,10 @@ Status status_at(const Known& record, const Terms& terms) noexcept;
 Decision decide(const Known* record, const Terms& terms) noexcept;
 
 // What a caller is told while another transaction decides about the key.
-inline constexpr Decision kDecidedElsewhere{Outcome::InProgress, Execution::None, 0};
+inline constexpr Decision kDecidedElsewhere{Outcome::InProgress, Execution::None, Reason::Held, 0};
+// And the transaction that has claimed it itself: the same request, and another.
+inline constexpr Decision kOwnClaim{Outcome::InProgress, Execution::None, Reason::OwnClaim, 0};
+inline constexpr Decision kOtherRequest{Outcome::Mismatch, Execution::None, Reason::OtherRequest,
+                                        0};
 
 }  // namespace idem::core

@@ -36,6 +36,7 @@ constexpr bool is_whole(const Entry (&table)[size], Enum Entry::*of) noexcept {
 static_assert(is_whole(kCounters, &CounterEntry::counter));
 static_assert(is_whole(kOutcomes, &OutcomeEntry::outcome));
 static_assert(is_whole(kExecutions, &ExecutionEntry::execution));
+static_assert(is_whole(kReasons, &ReasonEntry::reason));
 static_assert(is_whole(kStatuses, &StatusEntry::status));
 static_assert(is_whole(kResolutions, &ResolutionEntry::resolution));
 static_assert(entry_of(static_cast<Status>('?')).status == Status::Unknown);

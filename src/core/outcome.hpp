@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <iterator>
 #include <optional>
 #include <string_view>
@@ -29,6 +30,7 @@ enum class Counter {
     Waits,
     WaitMicros,
     Swept,
+    Abandoned,
     EncryptionErrors,
 };
 
@@ -53,6 +55,7 @@ inline constexpr CounterEntry kCounters[] = {
     {Counter::Waits, "waits"},
     {Counter::WaitMicros, "wait_micros"},
     {Counter::Swept, "swept"},
+    {Counter::Abandoned, "abandoned"},
     {Counter::EncryptionErrors, "encryption_errors"},
 };
 inline constexpr int kCounterCount = std::size(kCounters);
@@ -129,7 +132,7 @@ constexpr const OutcomeEntry& entry_of(Outcome outcome) noexcept {
 // ---- kinds of execution ----
 
 // What an execution that was decided does with the row it found.
-enum class Execution {
+enum class Execution : std::uint16_t {
     None,      // the outcome is not Execute
     First,     // no row: attempt 1
     Reuse,     // a row past its retention: attempt 1 in its place
@@ -154,6 +157,99 @@ inline constexpr ExecutionEntry kExecutions[] = {
 
 constexpr const ExecutionEntry& entry_of(Execution execution) noexcept {
     return kExecutions[static_cast<std::size_t>(execution)];
+}
+
+// ---- reasons ----
+
+// Why an outcome is given: each decision names one, and idem_explain spells it out.
+enum class Reason : std::uint16_t {
+    NoRecord,
+    RetentionOver,
+    LeaseOver,
+    SessionEnded,
+    RetryDue,
+    Answered,
+    Leased,
+    Held,
+    OwnClaim,
+    OtherRequest,
+    TtlOver,
+    SentBeforeClaim,
+    SentBeforeMemory,
+    Pause,
+    AttemptsFailed,
+    AttemptsSilent,
+    TakeoverForbidden,
+};
+
+struct ReasonEntry {
+    Reason reason;
+    std::string_view word;
+    Outcome outcome;
+    std::string_view why;
+    std::string_view next;  // what ends it, or follows
+};
+
+inline constexpr ReasonEntry kReasons[] = {
+    {Reason::NoRecord, "no_record", Outcome::Execute, "Nothing is known of the key.",
+     "The caller executes the first attempt."},
+    {Reason::RetentionOver, "retention_over", Outcome::Execute,
+     "The retention of its record is over, so nothing is known of the key any more.",
+     "The caller executes the first attempt of a new record."},
+    {Reason::LeaseOver, "lease_over", Outcome::Execute,
+     "The lease of its claim is over, and nobody has recorded a result.",
+     "The next caller takes over; the old token is void from then on."},
+    {Reason::SessionEnded, "session_ended", Outcome::Execute,
+     "The session that claimed it with hold has ended, and nobody has recorded a result.",
+     "The next caller takes over; the old token is void from then on."},
+    {Reason::RetryDue, "retry_due", Outcome::Execute,
+     "The last attempt has failed, and it may be repeated now.",
+     "The next caller executes once more."},
+    {Reason::Answered, "answered", Outcome::Replay,
+     "The result of the request is recorded, and its ttl is not over.",
+     "Every repeat gets this answer until the ttl is over, and is refused as expired until the "
+     "retention is over."},
+    {Reason::Leased, "leased", Outcome::InProgress,
+     "A committed claim is being worked on: its lease is not over.",
+     "It ends with its holder's result, or with its lease."},
+    {Reason::Held, "held", Outcome::InProgress,
+     "Another transaction decides about the key or executes it, and has not ended.",
+     "Its commit tells what repeats get; its rollback leaves the key as it was before."},
+    {Reason::OwnClaim, "own_claim", Outcome::InProgress,
+     "This transaction itself has claimed the key, and has not ended the claim.",
+     "It ends with idem_complete, idem_fail or idem_release, and becomes leased at the commit "
+     "otherwise."},
+    {Reason::OtherRequest, "other_request", Outcome::Mismatch,
+     "The key belongs to a request with another fingerprint, or with another operation.",
+     "A new request needs a new key."},
+    {Reason::TtlOver, "ttl_over", Outcome::Expired,
+     "The ttl of its record is over, and its retention is not.",
+     "Every repeat is refused until the retention is over; then the key is as good as new."},
+    {Reason::SentBeforeClaim, "sent_before_claim", Outcome::Expired,
+     "The retention of its record is over, and the request was first sent before that record was "
+     "claimed: the record may be its own.",
+     "The key is as good as new for a request that was first sent later."},
+    {Reason::SentBeforeMemory, "sent_before_memory", Outcome::Expired,
+     "The request was first sent longer ago than its key can have been remembered, so its record "
+     "may be gone.",
+     "The key is as good as new for a request that was first sent later."},
+    {Reason::Pause, "pause", Outcome::RetryLater,
+     "The last attempt has failed, and the pause before the next one is not over.",
+     "After the pause the next caller executes once more."},
+    {Reason::AttemptsFailed, "attempts_failed", Outcome::Exhausted,
+     "The last attempt has failed, and max_attempts are used up.",
+     "An operator can decide with idem_resolve."},
+    {Reason::AttemptsSilent, "attempts_silent", Outcome::Exhausted,
+     "The last attempt was silent beyond its lease, and max_attempts are used up.",
+     "Its holder may still record a result; an operator can decide with idem_resolve."},
+    {Reason::TakeoverForbidden, "takeover_forbidden", Outcome::Unknown,
+     "Its claim was silent beyond its lease, and on_lease_expiry forbade to take it over when it "
+     "was claimed, or forbids it now.",
+     "Its holder may still record a result; an operator can decide with idem_resolve."},
+};
+
+constexpr const ReasonEntry& entry_of(Reason reason) noexcept {
+    return kReasons[static_cast<std::size_t>(reason)];
 }
 
 // ---- statuses of a record ----

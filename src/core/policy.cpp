@@ -26,6 +26,14 @@ int place_of_word(std::string_view word, std::string_view words) noexcept {
     return -1;
 }
 
+std::string_view word_at(std::int64_t place, std::string_view words) noexcept {
+    for (; place > 0; --place) {
+        const std::size_t comma = words.find(',');
+        words.remove_prefix(comma == words.npos ? words.size() : comma + 2);
+    }
+    return words.substr(0, words.find(','));
+}
+
 std::int64_t memory_since(const Memory& memory, std::int64_t first_sent) noexcept {
     return first_sent < memory.since ? std::min(memory.span, memory.before) : memory.span;
 }

@@ -22,8 +22,11 @@ extern "C" {
 #include "catalog/pg_namespace.h"
 #include "catalog/pg_proc.h"
 #include "fmgr.h"
+#include "storage/lock.h"
 #include "storage/lwlock.h"
 #include "storage/proc.h"
+#include "storage/procarray.h"
+#include "storage/sinvaladt.h"
 #include "utils/acl.h"
 #include "utils/backend_status.h"
 #include "utils/jsonb.h"
@@ -168,6 +171,19 @@ inline LocalTransactionId transaction_number() {
 #else
     return MyProc->lxid;
 #endif
+}
+
+// From 17 a virtual transaction names its process by the place in the array of processes. 0: that
+// process is not running it, for it has ended or is prepared.
+inline int pid_of(const VirtualTransactionId& transaction) {
+#if PG_VERSION_NUM >= 170000
+    const PGPROC* process = ProcNumberGetProc(transaction.procNumber);
+    bool runs = process != nullptr && process->vxid.lxid == transaction.localTransactionId;
+#else
+    const PGPROC* process = BackendIdGetProc(transaction.backendId);
+    bool runs = process != nullptr && process->lxid == transaction.localTransactionId;
+#endif
+    return runs ? process->pid : 0;
 }
 
 // From 17 an extension can name what it waits for.

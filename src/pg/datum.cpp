@@ -41,6 +41,12 @@ Interval* make_interval(std::int64_t micros) {
     return result;
 }
 
+Interval* interval_in_days(std::int64_t micros) {
+    Interval* result = make_interval(micros % core::kDay);
+    result->day = static_cast<std::int32_t>(micros / core::kDay);
+    return result;
+}
+
 std::int64_t micros_of(const Interval* span) {
     return core::interval_micros(span->month, span->day, span->time);
 }

@@ -37,6 +37,8 @@ inline bytea* as_bytea(text* value) {
 }
 
 Interval* make_interval(std::int64_t micros);
+// As somebody would write it: days and what is left.
+Interval* interval_in_days(std::int64_t micros);
 
 // Saturates where the interval is too long, which the range checks refuse.
 std::int64_t micros_of(const Interval* span);

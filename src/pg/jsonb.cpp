@@ -16,6 +16,27 @@ JsonbValue string_value(std::string_view text) {
     return value;
 }
 
+JsonbValue number_value(Datum numeric) {
+    JsonbValue value{};
+    value.type = jbvNumeric;
+    value.val.numeric = DatumGetNumeric(numeric);
+    return value;
+}
+
+// Whoever takes it in unpacks it.
+JsonbValue whole_value(Jsonb* whole) {
+    JsonbValue value{};
+    value.type = jbvBinary;
+    value.val.binary.data = &whole->root;
+    value.val.binary.len = static_cast<int>(VARSIZE(whole) - VARHDRSZ);
+    return value;
+}
+
+void add_value(JsonbObject* object, std::string_view name, JsonbValue value) {
+    JsonbValue key = string_value(name);
+    add_member(object, &key, &value);
+}
+
 // As escape_json() writes it. In each encoding that a database can have, a byte that needs an
 // escape is a character by itself.
 std::int64_t string_size(const JsonbValue& value) {
@@ -93,22 +114,59 @@ void add_member(JsonbObject* object, JsonbValue* name, JsonbValue* value) {
 }
 
 void add_member(JsonbObject* object, std::string_view name, std::string_view text) {
-    JsonbValue key = string_value(name);
-    JsonbValue value = string_value(text);
-    add_member(object, &key, &value);
+    add_value(object, name, string_value(text));
 }
 
 void add_member(JsonbObject* object, std::string_view name, std::int64_t number) {
-    JsonbValue key = string_value(name);
-    JsonbValue value{};
-    value.type = jbvNumeric;
-    value.val.numeric = DatumGetNumeric(DirectFunctionCall1(int8_numeric, Int64GetDatum(number)));
-    add_member(object, &key, &value);
+    add_value(object, name, number_value(DirectFunctionCall1(int8_numeric, Int64GetDatum(number))));
+}
+
+void add_member(JsonbObject* object, std::string_view name, Jsonb* value) {
+    add_value(object, name, whole_value(value));
+}
+
+void add_flag(JsonbObject* object, std::string_view name, bool value) {
+    JsonbValue flag{};
+    flag.type = jbvBool;
+    flag.val.boolean = value;
+    add_value(object, name, flag);
+}
+
+void add_seconds(JsonbObject* object, std::string_view name, std::int64_t micros) {
+    constexpr int kDecimals = 6;
+    Datum seconds = NumericGetDatum(int64_div_fast_to_numeric(micros, kDecimals));
+    add_value(object, name, number_value(DirectFunctionCall1(numeric_trim_scale, seconds)));
+}
+
+void add_moment(JsonbObject* object, std::string_view name, TimestampTz moment) {
+    char* text = JsonEncodeDateTime(nullptr, TimestampTzGetDatum(moment), TIMESTAMPTZOID, nullptr);
+    add_value(object, name, string_value(text));
 }
 
 Jsonb* end_object(JsonbObject* object) {
     push_jsonb_value(&object->state, WJB_END_OBJECT, nullptr);
     return JsonbValueToJsonb(object->state.result);
+}
+
+JsonbArray begin_array() {
+    JsonbArray array{};
+    push_jsonb_value(&array.state, WJB_BEGIN_ARRAY, nullptr);
+    return array;
+}
+
+void add_element(JsonbArray* array, Jsonb* value) {
+    JsonbValue element = whole_value(value);
+    push_jsonb_value(&array->state, WJB_ELEM, &element);
+}
+
+void add_element(JsonbArray* array, std::string_view text) {
+    JsonbValue element = string_value(text);
+    push_jsonb_value(&array->state, WJB_ELEM, &element);
+}
+
+Jsonb* end_array(JsonbArray* array) {
+    push_jsonb_value(&array->state, WJB_END_ARRAY, nullptr);
+    return JsonbValueToJsonb(array->state.result);
 }
 
 text* jsonb_text(Jsonb* value) {

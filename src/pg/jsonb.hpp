@@ -15,7 +15,23 @@ JsonbObject begin_object();
 void add_member(JsonbObject* object, JsonbValue* name, JsonbValue* value);
 void add_member(JsonbObject* object, std::string_view name, std::string_view text);
 void add_member(JsonbObject* object, std::string_view name, std::int64_t number);
+void add_member(JsonbObject* object, std::string_view name, Jsonb* value);
+void add_flag(JsonbObject* object, std::string_view name, bool value);
+// In seconds, to the microsecond.
+void add_seconds(JsonbObject* object, std::string_view name, std::int64_t micros);
+// As to_jsonb() writes it.
+void add_moment(JsonbObject* object, std::string_view name, TimestampTz moment);
 Jsonb* end_object(JsonbObject* object);
+
+// An array that is being put together, likewise.
+struct JsonbArray {
+    JsonbInState state;
+};
+
+JsonbArray begin_array();
+void add_element(JsonbArray* array, Jsonb* value);
+void add_element(JsonbArray* array, std::string_view text);
+Jsonb* end_array(JsonbArray* array);
 
 // The bytes of a string or of a name. The view lives as long as the jsonb.
 inline std::string_view string_of(const JsonbValue& value) {

@@ -70,6 +70,7 @@ struct Record {
     Kept<Jsonb> state;
     Kept<text> holder;
     Kept<Jsonb> request;
+    ArrayType* counted;   // the fields that the fingerprint was taken of; nullptr: all
     ArrayType* excluded;  // the fields that the fingerprint was taken without
     text* resolved_by;    // the operator who decided with idem_resolve
     text* sealed_by;      // the id of the key that its sealed values were sealed with
@@ -159,6 +160,7 @@ inline constexpr std::tuple kColumns{
     kept("state", JSONBOID, &Record::state, Seen::ByReaders),
     kept("holder", TEXTOID, &Record::holder, Seen::ByMonitors),
     kept("request", JSONBOID, &Record::request, Seen::ByReaders),
+    nullable("counted", TEXTARRAYOID, &Record::counted, Seen::Never),
     nullable("excluded", TEXTARRAYOID, &Record::excluded, Seen::Never),
     nullable("resolved_by", TEXTOID, &Record::resolved_by, Seen::ByMonitors),
     nullable("sealed_by", TEXTOID, &Record::sealed_by, Seen::ByMonitors),

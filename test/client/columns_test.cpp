@@ -152,6 +152,10 @@ TEST_F(Columns, OfTheResponse) {
     EXPECT_EQ(fields_of("idem_response"), lines_of(api::kResponseFields));
 }
 
+TEST_F(Columns, OfTheExplanation) {
+    EXPECT_EQ(fields_of("idem_explanation"), lines_of(api::kExplanationFields));
+}
+
 // A dump has all rows, and all of each.
 TEST_F(Columns, AreDumped) {
     EXPECT_EQ(

@@ -347,6 +347,52 @@ TEST(DecideUnknown, IsTheAnswerToAStatusThatIsNoneOfOurs) {
     }
 }
 
+// ---- reasons ----
+
+Reason reason_of(const Known& facts, const Terms& asked = at(kNow)) {
+    return decide(&facts, asked).reason;
+}
+
+TEST(DecideReason, WithoutARecord) {
+    EXPECT_EQ(decide(nullptr, at(kNow)).reason, Reason::NoRecord);
+    EXPECT_EQ(decide(nullptr, first_sent_at(kEarliest)).reason, Reason::SentBeforeMemory);
+}
+
+TEST(DecideReason, OfAnotherRequest) {
+    EXPECT_EQ(reason_of(other_payload(record(Status::Completed))), Reason::OtherRequest);
+}
+
+TEST(DecideReason, OfAClaim) {
+    EXPECT_EQ(reason_of(leased_until(kFuture)), Reason::Leased);
+    EXPECT_EQ(reason_of(leased_until(kPast)), Reason::LeaseOver);
+    Known gone = leased_until(kFuture);
+    gone.holder_gone = true;
+    EXPECT_EQ(reason_of(gone), Reason::SessionEnded);
+    gone.no_takeover = true;
+    EXPECT_EQ(reason_of(gone), Reason::TakeoverForbidden);
+    Known silent = leased_until(kPast);
+    silent.attempt = 3;
+    EXPECT_EQ(reason_of(silent), Reason::AttemptsSilent);
+}
+
+TEST(DecideReason, OfAFailure) {
+    EXPECT_EQ(reason_of(retryable(1, kFuture)), Reason::Pause);
+    EXPECT_EQ(reason_of(retryable(1, kPast)), Reason::RetryDue);
+    EXPECT_EQ(reason_of(retryable(3, kPast)), Reason::AttemptsFailed);
+}
+
+TEST(DecideReason, OfAnAnswer) {
+    EXPECT_EQ(reason_of(record(Status::Completed)), Reason::Answered);
+    EXPECT_EQ(reason_of(record(Status::Failed)), Reason::Answered);
+    EXPECT_EQ(reason_of(past_ttl(Status::Completed)), Reason::TtlOver);
+    EXPECT_EQ(reason_of(past_retention(Status::Completed)), Reason::RetentionOver);
+    Known later = past_retention(Status::Completed);
+    later.claimed_at = kPast;
+    EXPECT_EQ(reason_of(later, first_sent_at(kPast - 1)), Reason::SentBeforeClaim);
+    later.claimed_at = kEarliest;
+    EXPECT_EQ(reason_of(later, first_sent_at(kNow - 1001)), Reason::SentBeforeMemory);
+}
+
 // ---- every combination of a small grid ----
 
 struct Case {

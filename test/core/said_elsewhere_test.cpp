@@ -206,6 +206,33 @@ TEST(Readme, ListsEachOutcomeWithItsHttpStatus) {
     EXPECT_EQ(found(section, "\n\\| `(\\w+)` \\| ([^|]+) \\|"), expected);
 }
 
+// ---- explanations ----
+
+TEST(Explain, HasEachReasonDocumented) {
+    Lines expected;
+    for (const ReasonEntry& entry : kReasons) {
+        expected.push_back(as_string(entry.word) + ' ' + as_string(entry_of(entry.outcome).word) +
+                           ' ' + as_string(entry.why));
+    }
+    const std::string section =
+        between(contents(kRoot / "docs/explain.md"), "\n## Reasons\n", "\n## ");
+    EXPECT_EQ(found(section, "\n\\| `(\\w+)` \\| `(\\w+)` \\| ([^|]+) \\|"), expected);
+}
+
+TEST(Explain, HasEachFieldDocumented) {
+    const std::string type =
+        between(install_script(), "CREATE TYPE @extschema@.idem_explanation AS (", ");");
+    EXPECT_EQ(first_cells("docs/explain.md", "## The answer"), found(type, " (\\w+) [a-z ]+"));
+}
+
+// What ends a sentence stands in each.
+TEST(Explain, SpeaksInSentences) {
+    for (const ReasonEntry& entry : kReasons) {
+        EXPECT_EQ(entry.why.back(), '.') << entry.word;
+        EXPECT_EQ(entry.next.back(), '.') << entry.word;
+    }
+}
+
 // ---- policies ----
 
 std::string sql_type(OptionType type) {
@@ -254,16 +281,30 @@ TEST(PolicyTable, HasTheColumns) {
               expected);
 }
 
-TEST(PolicySet, HasTheOptionsAsArguments) {
+Lines options_as_arguments() {
     Lines expected;
     for (int i = 0; i < kOptions; ++i) {
         const bool is_role = kPolicyColumns[i].type == OptionType::Role;
         expected.push_back(kPolicyColumns[i].name + std::string(" ") +
                            (is_role ? "regrole" : sql_type(kPolicyColumns[i].type)));
     }
+    return expected;
+}
+
+Lines arguments_of(const std::string& function) {
     const std::string arguments =
-        between(install_script(), "CREATE FUNCTION @extschema@.idem_policy_set(", ") RETURNS");
-    EXPECT_EQ(found(arguments, "(\\w+) (\\w+(?:\\[\\])?)(?: DEFAULT NULL)?(?:,|\\s*$)"), expected);
+        between(install_script(), "CREATE FUNCTION @extschema@." + function + "(", ") RETURNS");
+    return found(arguments, "(\\w+) (\\w+(?:\\[\\])?)(?: DEFAULT NULL)?(?:,|\\s*$)");
+}
+
+TEST(PolicySet, HasTheOptionsAsArguments) {
+    EXPECT_EQ(arguments_of("idem_policy_set"), options_as_arguments());
+}
+
+TEST(PolicyAlter, HasTheOptionsAsArgumentsAndWhatToUnset) {
+    Lines expected = options_as_arguments();
+    expected.push_back("unset text[]");
+    EXPECT_EQ(arguments_of("idem_policy_alter"), expected);
 }
 
 TEST(PoliciesView, ShowsAllButTraces) {

@@ -37,7 +37,7 @@ sub is_everywhere
 
 subtest 'functions' => sub {
 	my %tested = map { $_ => 1 } qw(idem_begin idem_complete idem_fail idem_extend idem_checkpoint idem_release
-	  idem_once idem_execute idem_get idem_resolve idem_forget);
+	  idem_once idem_execute idem_get idem_explain idem_resolve idem_forget);
 	is($coordinator->safe_psql('postgres', q{
 			SELECT string_agg(DISTINCT proname, ' ' ORDER BY proname) FROM pg_proc
 			 WHERE 'principal' = ANY (proargnames) AND proallargtypes IS NULL AND proname LIKE 'idem\_%'}),
@@ -73,6 +73,7 @@ subtest 'functions' => sub {
 		is_everywhere(($claim . $sql) =~ s/KEY/$name/gr, $expected, $name);
 	}
 	is_everywhere(q{SELECT idem_get('nothing', principal => 'TENANT') IS NULL}, 't', 'get of nothing');
+	is_everywhere(q{SELECT outcome FROM idem_explain('nothing', principal => 'TENANT')}, 'execute', 'explain');
 	is_everywhere(q{SELECT (idem_get('nothing', principal => 'TENANT')).outcome IS NULL}, 't', 'a field of nothing');
 	is_everywhere(q{SELECT idem_once('once NODE', principal => 'TENANT'), idem_once('once NODE', principal => 'TENANT')}, 't|f', 'once');
 };

@@ -46,7 +46,7 @@ sub fill
 		CREATE ROLE outsider;
 		GRANT USAGE ON SCHEMA apps TO app, outsider;
 		SELECT apps.idem_grant('app');
-		SELECT apps.idem_policy_set('payments*', ttl => '7 days', key_required => true,
+		SELECT apps.idem_policy_set('payments*', ttl => '7 days', on_missing_key => 'error',
 			exclude_fields => '{sent_at,$.a.b}', drop_headers => '{X-Debug}');
 		SELECT apps.idem_policy_set('admin', allowed_role => 'app', on_lease_expiry => 'unknown');
 	});

@@ -12,7 +12,7 @@ use Idem;
 use Sweeping;
 
 my @counters = qw(executed replayed in_progress mismatches takeovers retries retry_later exhausted
-  expired unknown completed failed waits swept);
+  expired unknown completed failed waits swept abandoned);
 my $node = sweeping_node('main', -prepare => sub { add_database($_[0], 'other', 'public') });
 
 # What was counted under a condition, for instance "executed 1, completed 1".

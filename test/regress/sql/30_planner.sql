@@ -68,7 +68,7 @@ BEGIN
         "idem_extend(''m1'', 1)", "idem_checkpoint(''m1'', ''p'')", "idem_release(''m1'')",
         "idem_once(''m1'', ''planner'')", "idem_execute(''m1'', ''echo(jsonb)'', ''1'', ''planner'')",
         "idem_get(''m1'', ''planner'')", "idem_resolve(''m1'', ''fail'')", "idem_forget(''m1'')",
-        "idem_cleanup()", "idem_policy_set(''planner'')", "idem_policy_drop(''planner'')",
+        "idem_cleanup()", "idem_policy_set(''planner'')", "idem_policy_alter(''planner'')", "idem_policy_drop(''planner'')",
         "idem_grant(''pg_monitor'')", "idem_revoke(''pg_monitor'')"}'::text[]
     LOOP
         BEGIN

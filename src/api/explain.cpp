@@ -1,0 +1,468 @@
+// idem_explain: the answer of claim::explain as a row that people and programs can read. What there
+// is nothing to tell of is absent from its objects.
+
+#include "claim/explain.hpp"
+#include "api/arguments.hpp"
+#include "api/forward.hpp"
+#include "api/nodes.hpp"
+#include "api/statements.hpp"
+#include "api/types.hpp"
+#include "claim/sealing.hpp"
+#include "config/policy_in_force.hpp"
+#include "config/settings.hpp"
+#include "pg/boundary.hpp"
+#include "pg/jsonb.hpp"
+#include "store/record_table.hpp"
+
+namespace idem::api {
+
+namespace {
+
+using claim::Explanation;
+using pg::JsonbObject;
+
+std::string_view string_of(const text* value) {
+    return pg::bytes_of(value);
+}
+
+void add_text(JsonbObject* object, std::string_view name, const text* value) {
+    if (value != nullptr) pg::add_member(object, name, string_of(value));
+}
+
+void add_number(JsonbObject* object, std::string_view name, std::int64_t number) {
+    pg::add_member(object, name, number);
+}
+
+void add_time(JsonbObject* object, std::string_view name, TimestampTz time) {
+    if (!TIMESTAMP_NOT_FINITE(time)) pg::add_moment(object, name, time);
+}
+
+// ---- record ----
+
+const store::Record* record_of(const Explanation& explanation) {
+    const claim::Answer& seen = explanation.forecast.seen;
+    return seen.has_record ? &seen.record : nullptr;
+}
+
+// A sweeper removes what has a result, when it has been kept long enough; never what has none.
+TimestampTz removable_at(const store::Record& record) {
+    if (record.finished_at == pg::kNoTime || TIMESTAMP_NOT_FINITE(record.retained_until))
+        return pg::kNoTime;
+    return pg::after(record.retained_until, config::cleanup_grace * core::kSecond);
+}
+
+void add_times(const store::Record& record, JsonbObject* object) {
+    add_time(object, "created_at", record.created_at);
+    add_time(object, "claimed_at", record.claimed_at);
+    add_time(object, "finished_at", record.finished_at);
+    add_time(object, "next_attempt_at", record.next_attempt_at);
+    add_time(object, "expires_at", record.expires_at);
+    add_time(object, "retained_until", record.retained_until);
+    add_time(object, "removable_at", removable_at(record));
+}
+
+// Neither requests nor answers, which are the client's.
+Jsonb* record_object(const store::Record& record) {
+    JsonbObject object = pg::begin_object();
+    pg::add_member(&object, "status", core::entry_of(record.status).word);
+    add_number(&object, "attempt", record.attempt);
+    add_times(record, &object);
+    add_text(&object, "holder", claim::opened(record, &store::Record::holder));
+    add_text(&object, "operation", record.operation);
+    add_text(&object, "recovery_point", claim::opened(record, &store::Record::recovery_point));
+    if (record.status_code) add_number(&object, "status_code", *record.status_code);
+    if (const bytea* body = claim::opened(record, &store::Record::body))
+        add_number(&object, "body_bytes", static_cast<std::int64_t>(pg::bytes_of(body).size()));
+    if (record.body_omitted) pg::add_flag(&object, "body_omitted", true);
+    add_text(&object, "error", claim::opened(record, &store::Record::error));
+    add_text(&object, "resolved_by", record.resolved_by);
+    return pg::end_object(&object);
+}
+
+// ---- lease ----
+
+bool has_lease(const store::Record& record) {
+    return record.finished_at == pg::kNoTime && record.lease_until != pg::kNoTime;
+}
+
+Jsonb* lease_object(const Explanation& explanation, const store::Record& record) {
+    TimestampTz now = explanation.forecast.now;
+    JsonbObject object = pg::begin_object();
+    pg::add_seconds(&object, "seconds", record.lease);
+    pg::add_moment(&object, "until", record.lease_until);
+    pg::add_seconds(&object, "left", Max(record.lease_until - now, 0));
+    pg::add_seconds(&object, "overdue", Max(now - record.lease_until, 0));
+    pg::add_flag(&object, "held", record.backend_pid != 0);
+    if (record.backend_pid != 0 && !RecoveryInProgress())
+        pg::add_flag(&object, "session_lives", claim::session_lives(record));
+    if (explanation.abandon_after > 0)
+        pg::add_moment(&object, "given_up_at",
+                       pg::after(record.lease_until, explanation.abandon_after));
+    return pg::end_object(&object);
+}
+
+// ---- holder ----
+
+// What the caller may see of a backend in pg_stat_activity. No query.
+constexpr const char* kActivity =
+    "SELECT a.application_name, a.usename, a.state, a.xact_start, a.query_start"
+    " FROM pg_catalog.pg_stat_activity a WHERE a.pid OPERATOR(pg_catalog.=) $1";
+constexpr const char* kPrepared =
+    "SELECT p.gid, p.owner, p.prepared FROM pg_catalog.pg_prepared_xacts p"
+    " WHERE p.transaction OPERATOR(pg_catalog.=) $1";
+
+// One row, if there is any; in a connection to SPI.
+bool find_row(const char* query, Oid type, Datum value) {
+    if (SPI_execute_with_args(query, 1, &type, &value, nullptr, true, 1) != SPI_OK_SELECT)
+        elog(ERROR, "idempotency: could not execute \"%s\"", query);
+    return SPI_processed == 1;
+}
+
+void add_found_text(JsonbObject* object, const char* name, int column) {
+    const char* value = SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, column);
+    if (value != nullptr && *value != '\0') pg::add_member(object, name, value);
+}
+
+// With how long that is ago.
+void add_found_time(JsonbObject* object, const char* name, const char* age, int column,
+                    TimestampTz now) {
+    bool is_null;
+    Datum value = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, column, &is_null);
+    if (is_null) return;
+    pg::add_moment(object, name, DatumGetTimestampTz(value));
+    pg::add_seconds(object, age, Max(now - DatumGetTimestampTz(value), 0));
+}
+
+// Statuses of backends are kept for a transaction once they have been read.
+void add_activity(JsonbObject* object, std::int32_t pid) {
+    pgstat_clear_backend_activity_snapshot();
+    TimestampTz now = GetCurrentTimestamp();
+    if (!find_row(kActivity, INT4OID, Int32GetDatum(pid))) return;
+    add_found_text(object, "application_name", 1);
+    add_found_text(object, "user", 2);
+    add_found_text(object, "state", 3);
+    add_found_time(object, "since", "age", 4, now);
+    add_found_time(object, "query_since", "query_age", 5, now);
+}
+
+void add_prepared(JsonbObject* object, TransactionId transaction) {
+    if (!find_row(kPrepared, XIDOID, TransactionIdGetDatum(transaction))) return;
+    add_found_text(object, "gid", 1);
+    add_found_text(object, "user", 2);
+    add_found_time(object, "since", "age", 3, GetCurrentTimestamp());
+}
+
+// What was put together within SPI goes with it.
+Jsonb* end_within_spi(JsonbObject* object, MemoryContext context) {
+    Jsonb* result = pg::end_object(object);
+    MemoryContext spi_context = MemoryContextSwitchTo(context);
+    auto* copy = static_cast<Jsonb*>(pg::copy_varlena(result));
+    MemoryContextSwitchTo(spi_context);
+    return copy;
+}
+
+const char* kind_of(const claim::KeyHolder& holder) {
+    if (holder.is_own) return "this_transaction";
+    if (TransactionIdIsValid(holder.prepared)) return "prepared";
+    return holder.pid == 0 && RecoveryInProgress() ? "primary" : "transaction";
+}
+
+Jsonb* transaction_object(const claim::KeyHolder& holder) {
+    MemoryContext context = CurrentMemoryContext;
+    Jsonb* result = nullptr;
+    run([&] {
+        JsonbObject object = pg::begin_object();
+        pg::add_member(&object, "kind", kind_of(holder));
+        if (holder.pid != 0) add_number(&object, "pid", holder.pid);
+        if (holder.waiting > 0) add_number(&object, "waiting", holder.waiting);
+        if (holder.pid != 0) add_activity(&object, holder.pid);
+        if (TransactionIdIsValid(holder.prepared)) add_prepared(&object, holder.prepared);
+        result = end_within_spi(&object, context);
+    });
+    return result;
+}
+
+Jsonb* session_object(const store::Record& record) {
+    MemoryContext context = CurrentMemoryContext;
+    Jsonb* result = nullptr;
+    run([&] {
+        JsonbObject object = pg::begin_object();
+        pg::add_member(&object, "kind", "session");
+        add_number(&object, "pid", record.backend_pid);
+        add_activity(&object, record.backend_pid);
+        result = end_within_spi(&object, context);
+    });
+    return result;
+}
+
+// The transaction that has the key, else the session that holds its lease.
+Jsonb* holder_object(const Explanation& explanation) {
+    if (explanation.forecast.holder.exists) return transaction_object(explanation.forecast.holder);
+    const store::Record* record = record_of(explanation);
+    if (record == nullptr || RecoveryInProgress() || !claim::session_lives(*record)) return nullptr;
+    return session_object(*record);
+}
+
+// ---- request ----
+
+constexpr int kLargestValue = 8 * 1024;  // bytes, as the server keeps it
+
+const char* word_of(claim::Change change) {
+    switch (change) {
+        case claim::Change::Changed:
+            return "changed";
+        case claim::Change::Added:
+            return "added";
+        case claim::Change::Missing:
+            break;
+    }
+    return "missing";
+}
+
+int size_of(const JsonbValue& value) {
+    switch (value.type) {
+        case jbvString:
+            return value.val.string.len;
+        case jbvNumeric:
+            return static_cast<int>(VARSIZE_ANY(value.val.numeric));
+        case jbvBinary:
+            return value.val.binary.len;
+        default:
+            return 0;
+    }
+}
+
+void add_shown(JsonbObject* object, const char* name, JsonbValue value) {
+    if (size_of(value) > kLargestValue) return;
+    JsonbValue key{};
+    key.type = jbvString;
+    key.val.string.val = const_cast<char*>(name);
+    key.val.string.len = static_cast<int>(strlen(name));
+    pg::add_member(object, &key, &value);
+}
+
+Jsonb* difference_object(const claim::Difference& difference, bool show_values) {
+    JsonbObject object = pg::begin_object();
+    add_text(&object, "path", difference.path);
+    pg::add_member(&object, "how", word_of(difference.change));
+    if (show_values && difference.change != claim::Change::Added)
+        add_shown(&object, "stored", difference.stored);
+    if (show_values && difference.change != claim::Change::Missing)
+        add_shown(&object, "given", difference.given);
+    return pg::end_object(&object);
+}
+
+Jsonb* differences_array(const claim::Differences& differences, bool show_values) {
+    pg::JsonbArray array = pg::begin_array();
+    for (int i = 0; i < differences.count; i++)
+        pg::add_element(&array, difference_object(differences.list[i], show_values));
+    return pg::end_array(&array);
+}
+
+Jsonb* names_array(ArrayType* names) {
+    pg::TextList list = pg::text_list(names, "fields");
+    pg::JsonbArray array = pg::begin_array();
+    for (std::size_t i = 0; i < list.count; i++) pg::add_element(&array, list.items[i]);
+    return pg::end_array(&array);
+}
+
+Jsonb* request_object(const Explanation& explanation, const store::Record& record,
+                      bool show_values) {
+    JsonbObject object = pg::begin_object();
+    if (explanation.same) pg::add_flag(&object, "same", *explanation.same);
+    pg::add_flag(&object, "stored", !record.request.is_null());
+    if (record.counted != nullptr) pg::add_member(&object, "counted", names_array(record.counted));
+    if (record.excluded != nullptr)
+        pg::add_member(&object, "left_out", names_array(record.excluded));
+    if (explanation.differences != nullptr) {
+        pg::add_member(&object, "differ", differences_array(*explanation.differences, show_values));
+        pg::add_flag(&object, "more", explanation.differences->more);
+    }
+    return pg::end_object(&object);
+}
+
+// ---- policy ----
+
+// A number or a flag as such, all else as the server spells it.
+void add_value(JsonbObject* object, const config::OptionInForce& option) {
+    if (option.value == nullptr) return;
+    std::string_view value = option.value;
+    if (option.type == core::OptionType::Flag)
+        pg::add_flag(object, "value", value == "true");
+    else if (option.type == core::OptionType::Number)
+        pg::add_member(object, "value", pg_strtoint64(option.value));
+    else
+        pg::add_member(object, "value", value);
+}
+
+Jsonb* option_object(const config::OptionInForce& option) {
+    JsonbObject object = pg::begin_object();
+    add_value(&object, option);
+    pg::add_member(&object, "source", config::word_of(option.source));
+    if (option.origin != nullptr) pg::add_member(&object, "origin", option.origin);
+    return pg::end_object(&object);
+}
+
+Jsonb* policy_object(const config::PolicyInForce& policy) {
+    JsonbObject object = pg::begin_object();
+    for (const config::OptionInForce& option : policy.options)
+        pg::add_member(&object, option.option, option_object(option));
+    return pg::end_object(&object);
+}
+
+// ---- notes ----
+
+struct Notes {
+    Datum list[8];
+    int count;
+};
+
+void note(Notes* notes, const char* sentence) {
+    notes->list[notes->count++] = CStringGetTextDatum(sentence);
+}
+
+void note_what_is_not_seen(const Explanation& explanation, Notes* notes) {
+    if (RecoveryInProgress())
+        note(notes,
+             "This is a standby: transactions of the primary that hold the key are not seen here, "
+             "nor whether the session of a claim with hold lives.");
+    const claim::KeyHolder& holder = explanation.forecast.holder;
+    if (holder.exists && !holder.is_own && record_of(explanation) != nullptr)
+        note(notes,
+             "The record is the newest committed one; the transaction that has the key may "
+             "replace it.");
+}
+
+void note_what_was_asked(const Explanation& explanation, Notes* notes) {
+    const claim::Question& question = explanation.question;
+    if (question.fingerprint == nullptr && record_of(explanation) != nullptr)
+        note(notes,
+             "Neither request nor fingerprint is given, so the request is taken to be the "
+             "record's own.");
+    if (explanation.lacks_fingerprint)
+        note(notes,
+             "idem_begin itself refuses a call with neither request nor fingerprint here "
+             "(fingerprint_required).");
+    bool waits = explanation.forecast.decision.outcome == core::Outcome::InProgress &&
+                 explanation.forecast.decision.reason != core::Reason::OwnClaim &&
+                 *question.wait > 0;
+    if (waits) note(notes, "idem_begin waits before it says so, as the policy's wait has it.");
+}
+
+Datum notes_of(const Explanation& explanation) {
+    Notes notes{};
+    note_what_is_not_seen(explanation, &notes);
+    note_what_was_asked(explanation, &notes);
+    return PointerGetDatum(
+        construct_array(notes.list, notes.count, TEXTOID, -1, false, TYPALIGN_INT));
+}
+
+// ---- the row ----
+
+struct Row {
+    Datum values[kExplanationFieldCount];
+    bool nulls[kExplanationFieldCount];
+
+    void value(ExplanationField field, Datum datum) {
+        values[static_cast<int>(field)] = datum;
+        nulls[static_cast<int>(field)] = false;
+    }
+    void pointer(ExplanationField field, const void* pointer) {
+        if (pointer != nullptr) value(field, PointerGetDatum(pointer));
+    }
+    void word(ExplanationField field, std::string_view word) {
+        if (!word.empty()) value(field, PointerGetDatum(pg::make_text(word)));
+    }
+};
+
+void set_decision(const claim::Forecast& forecast, Row* row) {
+    const core::Decision& decision = forecast.decision;
+    const core::ReasonEntry& reason = core::entry_of(decision.reason);
+    row->word(ExplanationField::Outcome, core::entry_of(decision.outcome).word);
+    row->word(ExplanationField::Reason, reason.word);
+    row->word(ExplanationField::Why, reason.why);
+    row->word(ExplanationField::Next, reason.next);
+    row->word(ExplanationField::Execution, core::entry_of(decision.execution).word);
+    if (decision.retry_after <= 0) return;
+    row->value(ExplanationField::RetryAfter,
+               Float8GetDatum(static_cast<double>(decision.retry_after) / core::kSecond));
+    row->value(ExplanationField::RetryAt,
+               TimestampTzGetDatum(pg::after(forecast.now, decision.retry_after)));
+}
+
+void set_identity(const store::Identity& id, Row* row) {
+    row->pointer(ExplanationField::Key, id.key);
+    row->pointer(ExplanationField::Scope, id.scope);
+    row->pointer(ExplanationField::Principal, id.principal);
+}
+
+void set_facts(const Explanation& explanation, bool show_values, Row* row) {
+    row->pointer(ExplanationField::Holder, holder_object(explanation));
+    const store::Record* record = record_of(explanation);
+    if (record == nullptr) return;
+    row->pointer(ExplanationField::Record, record_object(*record));
+    row->pointer(ExplanationField::Request, request_object(explanation, *record, show_values));
+    if (has_lease(*record))
+        row->pointer(ExplanationField::Lease, lease_object(explanation, *record));
+}
+
+// What the call says, and what its answer is to show.
+struct Call {
+    config::CallSays says;
+    bool show_values;
+};
+
+Datum explanation_datum(FunctionCallInfo fcinfo, const Explanation& explanation, const Call& call) {
+    TupleDesc desc = lookup_rowtype_tupdesc(get_func_rettype(fcinfo->flinfo->fn_oid), -1);
+    if (desc->natts != kExplanationFieldCount)
+        elog(ERROR, "idempotency: idem_explanation is not the type this library knows");
+    Row row;
+    memset(row.nulls, true, sizeof(row.nulls));
+    memset(row.values, 0, sizeof(row.values));
+    set_decision(explanation.forecast, &row);
+    set_identity(explanation.question.id, &row);
+    set_facts(explanation, call.show_values, &row);
+    row.pointer(ExplanationField::Policy,
+                policy_object(config::policy_in_force(pg::bytes_of(explanation.question.id.scope),
+                                                      call.says)));
+    row.value(ExplanationField::Notes, notes_of(explanation));
+    row.value(ExplanationField::IsStandby, BoolGetDatum(RecoveryInProgress()));
+    row.value(ExplanationField::ExplainedAt, TimestampTzGetDatum(explanation.forecast.now));
+    row.pointer(ExplanationField::Node, name_of_this_node());
+    Datum result = HeapTupleGetDatum(heap_form_tuple(desc, row.values, row.nulls));
+    ReleaseTupleDesc(desc);
+    return result;
+}
+
+// Values are the client's: whoever owns the records reads them anyhow.
+void check_may_see_values() {
+    if (!has_privs_of_role(GetUserId(), store::record_table().owner))
+        ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+                        errmsg("permission denied to show values of requests"),
+                        errdetail("Only the owner of table idempotency.record may."),
+                        errhint("Leave show_values out to see the paths that differ.")));
+}
+
+// idem_explain(key, request, scope, principal, fingerprint, ttl, lease, wait, first_sent,
+//              show_values)
+Datum explain(FunctionCallInfo fcinfo) {
+    pg::require_no_parallel_mode("idem_explain()");
+    claim::Question question{};
+    question.function = "idem_explain()";
+    question.id = identity(fcinfo, 0, 2, 3);
+    question.request = jsonb_or_null(fcinfo, 1);
+    question.fingerprint = fingerprint_or_null(fcinfo, 4);
+    question.ttl = span_or_none(fcinfo, 5, "ttl", core::kTtlRange);
+    question.lease = span_or_none(fcinfo, 6, "lease", core::kLeaseRange);
+    question.wait = span_or_none(fcinfo, 7, "wait", core::kWaitRange);
+    question.first_sent = moment_or_none(fcinfo, 8, "first_sent");
+    Call call{{question.ttl, question.lease, question.wait}, bool_or(fcinfo, 9, false)};
+    if (call.show_values) check_may_see_values();
+    return explanation_datum(fcinfo, claim::explain(question), call);
+}
+
+}  // namespace
+
+}  // namespace idem::api
+
+IDEM_FUNCTION(idem_operator_explain, idem::api::at_its_records<idem::api::explain>);

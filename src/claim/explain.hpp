@@ -1,0 +1,23 @@
+// idem_explain: what idem_begin would answer now, and what that follows from.
+#pragma once
+
+#include "claim/begin.hpp"
+#include "claim/difference.hpp"
+
+namespace idem::claim {
+
+struct Explanation {
+    Question question;  // settled
+    Forecast forecast;
+    std::int64_t abandon_after;  // of the policy, in microseconds; 0: never
+    bool lacks_fingerprint;      // idem_begin itself would refuse the call for the want of one
+    std::optional<bool>
+        same;  // whether the record is of the same request; none: nothing to compare
+    Differences* differences;  // nullptr: not both requests are known
+};
+
+// Decides nothing and changes nothing. Errors as of begin(), but for what has to be given to begin
+// and not to look. Works on a standby.
+Explanation explain(const Question& question);
+
+}  // namespace idem::claim
