@@ -54,6 +54,18 @@ CREATE TABLE idempotency.record (
     counted         text[],
     excluded        text[],
     resolved_by     text,
+    -- Where the policy says encrypt: which key has sealed the values, and what they are sealed as. The
+    -- columns that they would have in the clear are null then.
+    sealed_by       text,
+    salt            bytea,
+    sealed_fingerprint bytea,
+    sealed_headers  bytea,
+    sealed_body     bytea,
+    sealed_error    bytea,
+    sealed_recovery_point bytea,
+    sealed_state    bytea,
+    sealed_holder   bytea,
+    sealed_request  bytea,
     -- The key first: it tells rows apart in one comparison, where scope and principal are mostly the
     -- same, and an operator who knows nothing but the key finds its record.
     CONSTRAINT record_pkey PRIMARY KEY (key, scope, principal),
@@ -80,10 +92,23 @@ COMMENT ON COLUMN idempotency.record.body_limit IS 'the policy at the claim: so 
 COMMENT ON COLUMN idempotency.record.lease_us IS 'lease of the claim in microseconds';
 COMMENT ON COLUMN idempotency.record.counted IS 'the fields that the fingerprint was taken of; null: all, or the caller gave the fingerprint';
 COMMENT ON COLUMN idempotency.record.excluded IS 'the fields that the fingerprint was taken without; null: none, or the caller gave the fingerprint';
+COMMENT ON COLUMN idempotency.record.sealed_by IS 'the id of the key with which values of this record are encrypted';
+COMMENT ON COLUMN idempotency.record.salt IS 'from which, and from that key, the key of this record is derived';
 COMMENT ON COLUMN idempotency.record.created_at IS 'first claim';
 COMMENT ON COLUMN idempotency.record.claimed_at IS 'claim of this attempt';
 COMMENT ON COLUMN idempotency.record.expires_at IS 'the answer is replayed until then';
 COMMENT ON COLUMN idempotency.record.retained_until IS 'the key is remembered until then';
+
+-- What is sealed does not become smaller by compression.
+ALTER TABLE idempotency.record
+    ALTER COLUMN sealed_fingerprint SET STORAGE EXTERNAL,
+    ALTER COLUMN sealed_headers SET STORAGE EXTERNAL,
+    ALTER COLUMN sealed_body SET STORAGE EXTERNAL,
+    ALTER COLUMN sealed_error SET STORAGE EXTERNAL,
+    ALTER COLUMN sealed_recovery_point SET STORAGE EXTERNAL,
+    ALTER COLUMN sealed_state SET STORAGE EXTERNAL,
+    ALTER COLUMN sealed_holder SET STORAGE EXTERNAL,
+    ALTER COLUMN sealed_request SET STORAGE EXTERNAL;
 
 -- When a row may go.
 CREATE INDEX record_retained_until ON idempotency.record (retained_until);
@@ -121,6 +146,7 @@ CREATE TABLE idempotency.policy (
     final_errors         text[],
     allowed_role         name,
     keep_history         boolean,
+    encrypt              boolean,
     since                timestamptz,
     memory_before        interval,
     dropped              boolean NOT NULL DEFAULT false,
@@ -249,11 +275,15 @@ CREATE TABLE idempotency.attempt (
     attempt        integer NOT NULL,
     token          bigint NOT NULL,
     holder         text,
+    sealed_holder  bytea,
     begun          timestamptz NOT NULL,
     ended          timestamptz NOT NULL,
     how            text COLLATE pg_catalog."C" NOT NULL,
     status_code    integer,
     error          text,
+    sealed_error   bytea,
+    sealed_by      text,
+    salt           bytea,
     resolved_by    text,
     retained_until timestamptz NOT NULL,
     CONSTRAINT attempt_pkey PRIMARY KEY (key, scope, principal, token)
@@ -322,13 +352,13 @@ SELECT scope, principal COLLATE pg_catalog."C" AS principal, key,
        backend_pid IS NOT NULL AS held, created_at, claimed_at, finished_at, lease_until,
        next_attempt_at, NULLIF(expires_at, 'infinity') AS expires_at,
        NULLIF(retained_until, 'infinity') AS retained_until,
-       fingerprint, operation, request, resolved_by, idempotency.this_node() AS node
+       fingerprint, operation, request, resolved_by, sealed_by, idempotency.this_node() AS node
   FROM idempotency.record;
 COMMENT ON VIEW idempotency.records IS 'the records, with statuses as words and without tokens';
 
 CREATE VIEW idempotency.attempts AS
 SELECT scope, principal COLLATE pg_catalog."C" AS principal, key, attempt, holder, begun, ended, how,
-       status_code, error, resolved_by, retained_until, idempotency.this_node() AS node
+       status_code, error, resolved_by, retained_until, sealed_by, idempotency.this_node() AS node
   FROM idempotency.attempt;
 COMMENT ON VIEW idempotency.attempts IS 'how attempts ended, where the policy has keep_history';
 
@@ -344,7 +374,7 @@ SELECT scope_pattern, ttl, retention, max_ttl, lease, max_lease, wait, max_attem
        retry_cap, retry_jitter, on_missing_key, derive_window, principal_required,
        fingerprint_required, store_request, on_lease_expiry, abandon_after, on_abandon,
        max_body_bytes, on_large_body, fingerprint_fields, exclude_fields, drop_headers,
-       final_errors, allowed_role, keep_history, since, memory_before,
+       final_errors, allowed_role, keep_history, encrypt, since, memory_before,
        CASE WHEN allowed_role IS NOT NULL
             THEN EXISTS (SELECT FROM pg_catalog.pg_roles
                           WHERE rolname OPERATOR(pg_catalog.=) allowed_role)
@@ -450,6 +480,7 @@ CREATE FUNCTION idempotency.scope_stats(
     OUT wait_micros bigint,
     OUT swept bigint,
     OUT abandoned bigint,
+    OUT encryption_errors bigint,
     OUT since timestamptz
 ) RETURNS SETOF record
     LANGUAGE c AS 'MODULE_PATHNAME', 'idem_scope_stats';
@@ -476,6 +507,7 @@ SELECT scope, GROUPING(scope) OPERATOR(pg_catalog.=) 1 AS total,
        pg_catalog.sum(wait_micros)::double precision OPERATOR(pg_catalog./) 1000000 AS wait_seconds,
        pg_catalog.sum(swept)::bigint AS swept,
        pg_catalog.sum(abandoned)::bigint AS abandoned,
+       pg_catalog.sum(encryption_errors)::bigint AS encryption_errors,
        pg_catalog.min(since) AS since,
        idempotency.this_node() AS node
   FROM idempotency.scope_stats()
@@ -515,6 +547,27 @@ COMMENT ON VIEW idempotency.decisions_here IS 'what was decided on this node';
 CREATE VIEW idempotency.decisions AS
 SELECT * FROM idempotency.of_nodes(NULL::idempotency.decisions_here);
 COMMENT ON VIEW idempotency.decisions IS 'what operators and the owner have decided, when, as whom and why';
+
+CREATE FUNCTION idempotency.keys_here(
+    OUT key_id text,
+    OUT available boolean,
+    OUT current boolean,
+    OUT records bigint,
+    OUT why text
+) RETURNS SETOF record
+    LANGUAGE c AS 'MODULE_PATHNAME', 'idem_keys_here';
+COMMENT ON FUNCTION idempotency.keys_here() IS 'the keys of this node''s key file, and those that have sealed records of this node';
+REVOKE ALL ON FUNCTION idempotency.keys_here() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION idempotency.keys_here() TO pg_monitor;
+
+CREATE VIEW idempotency.encryption_keys_here AS
+SELECT key_id, available, current, records, why, idempotency.this_node() AS node
+  FROM idempotency.keys_here();
+COMMENT ON VIEW idempotency.encryption_keys_here IS 'the encryption keys of this node';
+
+CREATE VIEW idempotency.encryption_keys AS
+SELECT * FROM idempotency.of_nodes(NULL::idempotency.encryption_keys_here);
+COMMENT ON VIEW idempotency.encryption_keys IS 'the keys of encrypted records, by their ids, and how many records each has sealed';
 
 CREATE FUNCTION idempotency.policy_changed() RETURNS trigger
     LANGUAGE c AS 'MODULE_PATHNAME', 'idem_policy_changed';
@@ -977,12 +1030,13 @@ CREATE FUNCTION @extschema@.idem_policy_set(
     final_errors text[] DEFAULT NULL,
     allowed_role regrole DEFAULT NULL,
     keep_history boolean DEFAULT NULL,
+    encrypt boolean DEFAULT NULL,
     reason text DEFAULT NULL
 ) RETURNS void
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_policy_set';
-COMMENT ON FUNCTION @extschema@.idem_policy_set(text, interval, interval, interval, interval, interval, interval, integer, interval, interval, text, text, interval, boolean, boolean, boolean, text, interval, text, integer, text, text[], text[], text[], text[], regrole, boolean, text)
+COMMENT ON FUNCTION @extschema@.idem_policy_set(text, interval, interval, interval, interval, interval, interval, integer, interval, interval, text, text, interval, boolean, boolean, boolean, text, interval, text, integer, text, text[], text[], text[], text[], regrole, boolean, boolean, text)
     IS 'set the whole policy of a scope, or of all scopes that begin alike';
-REVOKE ALL ON FUNCTION @extschema@.idem_policy_set(text, interval, interval, interval, interval, interval, interval, integer, interval, interval, text, text, interval, boolean, boolean, boolean, text, interval, text, integer, text, text[], text[], text[], text[], regrole, boolean, text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION @extschema@.idem_policy_set(text, interval, interval, interval, interval, interval, interval, integer, interval, interval, text, text, interval, boolean, boolean, boolean, text, interval, text, integer, text, text[], text[], text[], text[], regrole, boolean, boolean, text) FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_policy_alter(
     scope_pattern text,
@@ -1012,13 +1066,14 @@ CREATE FUNCTION @extschema@.idem_policy_alter(
     final_errors text[] DEFAULT NULL,
     allowed_role regrole DEFAULT NULL,
     keep_history boolean DEFAULT NULL,
+    encrypt boolean DEFAULT NULL,
     unset text[] DEFAULT NULL,
     reason text DEFAULT NULL
 ) RETURNS void
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_policy_alter';
-COMMENT ON FUNCTION @extschema@.idem_policy_alter(text, interval, interval, interval, interval, interval, interval, integer, interval, interval, text, text, interval, boolean, boolean, boolean, text, interval, text, integer, text, text[], text[], text[], text[], regrole, boolean, text[], text)
+COMMENT ON FUNCTION @extschema@.idem_policy_alter(text, interval, interval, interval, interval, interval, interval, integer, interval, interval, text, text, interval, boolean, boolean, boolean, text, interval, text, integer, text, text[], text[], text[], text[], regrole, boolean, boolean, text[], text)
     IS 'change what is named of a policy, and leave the rest as it is';
-REVOKE ALL ON FUNCTION @extschema@.idem_policy_alter(text, interval, interval, interval, interval, interval, interval, integer, interval, interval, text, text, interval, boolean, boolean, boolean, text, interval, text, integer, text, text[], text[], text[], text[], regrole, boolean, text[], text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION @extschema@.idem_policy_alter(text, interval, interval, interval, interval, interval, interval, integer, interval, interval, text, text, interval, boolean, boolean, boolean, text, interval, text, integer, text, text[], text[], text[], text[], regrole, boolean, boolean, text[], text) FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_policy_drop(scope_pattern text, reason text DEFAULT NULL) RETURNS boolean
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_policy_drop';
@@ -1031,6 +1086,12 @@ CREATE FUNCTION @extschema@.idem_policy(scope text DEFAULT '')
 COMMENT ON FUNCTION @extschema@.idem_policy(text)
     IS 'what is in force for a scope, and who says so: policy, setting or default';
 REVOKE ALL ON FUNCTION @extschema@.idem_policy(text) FROM PUBLIC;
+
+CREATE PROCEDURE @extschema@.idem_reseal(batch bigint DEFAULT 200, INOUT remaining bigint DEFAULT NULL)
+    LANGUAGE c AS 'MODULE_PATHNAME', 'idem_operator_reseal';
+COMMENT ON PROCEDURE @extschema@.idem_reseal(bigint, bigint)
+    IS 'encrypt anew, with the current key, what other keys have encrypted; commits after each batch';
+REVOKE ALL ON PROCEDURE @extschema@.idem_reseal(bigint, bigint) FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_stats_reset() RETURNS void
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_stats_reset';
@@ -1138,14 +1199,15 @@ COMMENT ON FUNCTION @extschema@.idem_response(integer, jsonb, json) IS 'a respon
 
 GRANT USAGE ON SCHEMA idempotency TO pg_monitor;
 GRANT SELECT ON idempotency.policies, idempotency.in_flight, idempotency.abandoned, idempotency.sweeper,
-    idempotency.stats, idempotency.stores, idempotency.in_flight_here, idempotency.abandoned_here,
+    idempotency.stats, idempotency.stores, idempotency.encryption_keys, idempotency.encryption_keys_here,
+    idempotency.in_flight_here, idempotency.abandoned_here,
     idempotency.sweeper_here, idempotency.stats_here, idempotency.stores_here,
     idempotency.decisions, idempotency.decisions_here
     TO pg_monitor;
 GRANT SELECT (scope, principal, key, status, attempt, status_code, body_omitted, recovery_point, holder,
               held, created_at, claimed_at, finished_at, lease_until, next_attempt_at, expires_at,
-              retained_until, operation, resolved_by, node)
+              retained_until, operation, resolved_by, sealed_by, node)
     ON idempotency.records TO pg_monitor;
 GRANT SELECT (scope, principal, key, attempt, holder, begun, ended, how, status_code, resolved_by,
-              retained_until, node)
+              retained_until, sealed_by, node)
     ON idempotency.attempts TO pg_monitor;

@@ -7,6 +7,7 @@
 #include "api/nodes.hpp"
 #include "api/statements.hpp"
 #include "api/types.hpp"
+#include "claim/sealing.hpp"
 #include "config/policy_in_force.hpp"
 #include "config/settings.hpp"
 #include "pg/boundary.hpp"
@@ -66,15 +67,14 @@ Jsonb* record_object(const store::Record& record) {
     pg::add_member(&object, "status", core::entry_of(record.status).word);
     add_number(&object, "attempt", record.attempt);
     add_times(record, &object);
-    add_text(&object, "holder", record.holder);
+    add_text(&object, "holder", claim::opened(record, &store::Record::holder));
     add_text(&object, "operation", record.operation);
-    add_text(&object, "recovery_point", record.recovery_point);
+    add_text(&object, "recovery_point", claim::opened(record, &store::Record::recovery_point));
     if (record.status_code) add_number(&object, "status_code", *record.status_code);
-    if (record.body != nullptr)
-        add_number(&object, "body_bytes",
-                   static_cast<std::int64_t>(pg::bytes_of(record.body).size()));
+    if (const bytea* body = claim::opened(record, &store::Record::body))
+        add_number(&object, "body_bytes", static_cast<std::int64_t>(pg::bytes_of(body).size()));
     if (record.body_omitted) pg::add_flag(&object, "body_omitted", true);
-    add_text(&object, "error", record.error);
+    add_text(&object, "error", claim::opened(record, &store::Record::error));
     add_text(&object, "resolved_by", record.resolved_by);
     return pg::end_object(&object);
 }
@@ -270,7 +270,7 @@ Jsonb* request_object(const Explanation& explanation, const store::Record& recor
                       bool show_values) {
     JsonbObject object = pg::begin_object();
     if (explanation.same) pg::add_flag(&object, "same", *explanation.same);
-    pg::add_flag(&object, "stored", record.request != nullptr);
+    pg::add_flag(&object, "stored", !record.request.is_null());
     if (record.counted != nullptr) pg::add_member(&object, "counted", names_array(record.counted));
     if (record.excluded != nullptr)
         pg::add_member(&object, "left_out", names_array(record.excluded));

@@ -7,6 +7,7 @@
 #include "claim/locks.hpp"
 #include "claim/open_claims.hpp"
 #include "claim/result.hpp"
+#include "claim/sealing.hpp"
 #include "claim/token.hpp"
 #include "config/policy.hpp"
 #include "stats/events.hpp"
@@ -40,6 +41,7 @@ void decide(const core::Policy& policy, store::Record* record) {
     if (!fails) record->next_attempt_at = record->finished_at;
     keep_as_fresh(policy, record);
     keep_if_undecided(policy, record);
+    seal(record, policy.encrypt);
 }
 
 // Under the key's lock.

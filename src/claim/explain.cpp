@@ -4,6 +4,7 @@
 #include "claim/explain.hpp"
 
 #include "claim/fingerprint.hpp"
+#include "claim/sealing.hpp"
 #include "config/policy.hpp"
 
 namespace idem::claim {
@@ -25,16 +26,17 @@ void add_policy(Explanation* explanation) {
 }
 
 std::optional<bool> compared(const store::Record& record, const Question& question) {
-    if (record.fingerprint == nullptr || question.fingerprint == nullptr) return std::nullopt;
+    if (record.fingerprint.is_null() || question.fingerprint == nullptr) return std::nullopt;
     return same_request(record, question);
 }
 
 // By the rule by which the record's fingerprint was taken: had the rest been the same, it would be
 // no mismatch.
 Differences* differences(const store::Record& record, const Question& question) {
-    if (record.request == nullptr || question.request == nullptr) return nullptr;
+    if (record.request.is_null() || question.request == nullptr) return nullptr;
     auto* found = static_cast<Differences*>(palloc(sizeof(Differences)));
-    *found = differences_of(record.request, question.request, {record.counted, record.excluded});
+    *found = differences_of(opened(record, &store::Record::request), question.request,
+                            {record.counted, record.excluded});
     return found;
 }
 

@@ -7,6 +7,7 @@
 
 #include "claim/history.hpp"
 #include "claim/locks.hpp"
+#include "claim/sealing.hpp"
 #include "claim/token.hpp"
 #include "pg/boundary.hpp"
 #include "stats/events.hpp"
@@ -208,6 +209,7 @@ bool end(const ClaimRef& ref, const Response& response, Mark mark) {
     mark(policy.values, &claim.record);
     allow_as_claimed(claim.record, &policy.values);
     keep_response(response, policy, &claim.record);
+    seal(&claim.record, policy.values.encrypt);
     save_ended(&claim);
     keep_ended_attempt(policy.values, claim.record);
     stats::account_for_result(pg::bytes_of(ref.id.scope), claim.record.status);
@@ -259,6 +261,7 @@ TimestampTz checkpoint(const ClaimRef& ref, text* recovery_point, Jsonb* state,
     check_size("state", state, policy.values);
     claim.record.recovery_point = recovery_point;
     claim.record.state = state;
+    seal(&claim.record, policy.values.encrypt);
     return prolong(policy.values, &claim, lease);
 }
 

@@ -9,6 +9,7 @@
 #include "claim/audit.hpp"
 #include "claim/history.hpp"
 #include "claim/locks.hpp"
+#include "claim/sealing.hpp"
 #include "claim/token.hpp"
 #include "store/store.hpp"
 
@@ -73,6 +74,7 @@ void rule(const Ruling& ruling, const config::ScopePolicy& given, store::Record*
     allow_as_claimed(*record, &policy.values);
     if (ruling.resolution != core::Resolution::Release)
         keep_response(ruling.response, policy, record);
+    seal(record, policy.values.encrypt);
     if (!store::update(*record, unresolved)) store::raise_claim_overtaken();
     if (attempt_ends) keep_ended_attempt(policy.values, *record);
     Audited audited{};

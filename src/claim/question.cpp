@@ -2,6 +2,7 @@
 
 #include "claim/fingerprint.hpp"
 #include "claim/result.hpp"
+#include "claim/sealing.hpp"
 #include "config/policy.hpp"
 #include "pg/snapshot.hpp"
 
@@ -91,6 +92,7 @@ void settle_spans(const core::Policy& policy, Question* question) {
 void settle_result(const core::Policy& policy, Question* question) {
     question->body_limit = static_cast<std::int32_t>(policy.max_body_bytes);
     question->omit_large_body = policy.on_large_body == core::OnLargeBody::Omit;
+    question->encrypt = policy.encrypt;
 }
 
 // The shortest that the key can have had since the request was first sent. A ttl that this call
@@ -119,23 +121,24 @@ void settle_snapshot(Question* question) {
     }
 }
 
-bool same_if_known(const void* a, const void* b) {
+bool same_bytes_if_known(const void* a, const void* b) {
     return a == nullptr || b == nullptr || pg::bytes_of(a) == pg::bytes_of(b);
 }
 
 bool same_fields(const ArrayType* a, const ArrayType* b) {
-    return (a == nullptr) == (b == nullptr) && same_if_known(a, b);
+    return (a == nullptr) == (b == nullptr) && same_bytes_if_known(a, b);
 }
 
 // The policy may count or leave out other fields than it did when the record's fingerprint was
 // taken.
-bool same_by_its_rule(const store::Record& record, const Question& question) {
+bool same_by_its_rule(const store::Record& record, const bytea* fingerprint,
+                      const Question& question) {
     if (question.hashed == nullptr) return false;
     if (same_fields(record.counted, question.counted) &&
         same_fields(record.excluded, question.excluded))
         return false;
-    return same_if_known(record.fingerprint, fingerprint_of(question.hashed, nullptr, nullptr,
-                                                            {record.counted, record.excluded}));
+    return same_if_known(fingerprint, fingerprint_of(question.hashed, nullptr, nullptr,
+                                                     {record.counted, record.excluded}));
 }
 
 }  // namespace
@@ -155,9 +158,11 @@ Question settle(Question question) {
 }
 
 bool same_request(const store::Record& record, const Question& question) {
-    return same_if_known(record.operation, question.operation) &&
-           (same_if_known(record.fingerprint, question.fingerprint) ||
-            same_by_its_rule(record, question));
+    if (!same_bytes_if_known(record.operation, question.operation)) return false;
+    if (question.fingerprint == nullptr) return true;
+    const bytea* fingerprint = opened(record, &store::Record::fingerprint);
+    return same_if_known(fingerprint, question.fingerprint) ||
+           same_by_its_rule(record, fingerprint, question);
 }
 
 }  // namespace idem::claim

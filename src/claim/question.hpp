@@ -36,6 +36,7 @@ struct Question {
     std::int64_t retention;
     std::int32_t body_limit;  // of the result, in bytes
     bool omit_large_body;
+    bool encrypt;
     core::Terms terms;  // `now` is set for each look
 
     // The snapshot with which the work will see the database, if that is taken already: then only

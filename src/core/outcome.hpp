@@ -31,6 +31,7 @@ enum class Counter {
     WaitMicros,
     Swept,
     Abandoned,
+    EncryptionErrors,
 };
 
 struct CounterEntry {
@@ -55,6 +56,7 @@ inline constexpr CounterEntry kCounters[] = {
     {Counter::WaitMicros, "wait_micros"},
     {Counter::Swept, "swept"},
     {Counter::Abandoned, "abandoned"},
+    {Counter::EncryptionErrors, "encryption_errors"},
 };
 inline constexpr int kCounterCount = std::size(kCounters);
 

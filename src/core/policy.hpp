@@ -47,6 +47,7 @@ struct Policy {
     OnAbandon on_abandon = OnAbandon::Unknown;
     std::int64_t max_body_bytes = 0;
     OnLargeBody on_large_body = OnLargeBody::Error;
+    bool encrypt = false;
 };
 
 // ---- the table idempotency.policy ----
@@ -161,6 +162,7 @@ inline constexpr PolicyColumn kPolicyColumns[] = {
                  "List entries such as \"22\" or \"P0002\"."}),
     {"allowed_role", OptionType::Role},
     flag_option<&Policy::keep_history>("keep_history"),
+    flag_option<&Policy::encrypt>("encrypt"),
     // What is known of the time before the row became what it is.
     {"since", OptionType::Moment},
     {"memory_before", OptionType::Span, nullptr, nullptr, kRetentionRange},

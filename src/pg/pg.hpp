@@ -60,6 +60,7 @@ extern "C" {
 #include "postmaster/interrupt.h"
 #include "storage/bufmgr.h"
 #include "storage/dsm.h"
+#include "storage/fd.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "storage/lmgr.h"

@@ -12,16 +12,17 @@ namespace {
 
 constexpr const char* kWords[] = {"completed", "failed", "retryable", "released", "taken_over"};
 
-constexpr Oid kRowTypes[] = {TEXTOID, TEXTOID,        TEXTOID,        INT4OID, INT8OID,
-                             TEXTOID, TIMESTAMPTZOID, TIMESTAMPTZOID, TEXTOID, INT4OID,
-                             TEXTOID, TEXTOID,        TIMESTAMPTZOID};
+constexpr Oid kRowTypes[] = {TEXTOID, TEXTOID,       TEXTOID,        INT4OID,        INT8OID,
+                             TEXTOID, BYTEAOID,      TIMESTAMPTZOID, TIMESTAMPTZOID, TEXTOID,
+                             INT4OID, TEXTOID,       BYTEAOID,       TEXTOID,        BYTEAOID,
+                             TEXTOID, TIMESTAMPTZOID};
 constexpr int kRowValues = static_cast<int>(std::size(kRowTypes));
 
 pg::Statement insert_row = {
-    "INSERT INTO idempotency.attempt (scope, principal, key, attempt, token, holder, begun, ended, "
-    "how,"
-    " status_code, error, resolved_by, retained_until)"
-    " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)",
+    "INSERT INTO idempotency.attempt (scope, principal, key, attempt, token, holder, sealed_holder,"
+    " begun, ended, how, status_code, error, sealed_error, sealed_by, salt, resolved_by,"
+    " retained_until)"
+    " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)",
     kRowValues, kRowTypes, pg::Access::ByIndex, nullptr};
 
 constexpr Oid kKeyTypes[] = {TEXTOID, TEXTOID, TEXTOID};
@@ -74,15 +75,19 @@ void add_attempt(const Attempt& attempt) {
                       PointerGetDatum(record.id.key),
                       Int32GetDatum(record.attempt),
                       Int64GetDatum(record.token),
-                      or_null(record.holder, &nulls[5]),
+                      or_null(record.holder.plain, &nulls[5]),
+                      or_null(record.holder.sealed, &nulls[6]),
                       TimestampTzGetDatum(record.claimed_at),
                       TimestampTzGetDatum(attempt.ended),
                       CStringGetTextDatum(kWords[static_cast<int>(attempt.how)]),
                       Int32GetDatum(record.status_code.value_or(0)),
-                      or_null(record.error, &nulls[10]),
-                      or_null(record.resolved_by, &nulls[11]),
+                      or_null(record.error.plain, &nulls[11]),
+                      or_null(record.error.sealed, &nulls[12]),
+                      or_null(record.sealed_by, &nulls[13]),
+                      or_null(record.salt, &nulls[14]),
+                      or_null(record.resolved_by, &nulls[15]),
                       TimestampTzGetDatum(attempt.retained_until)};
-    if (!record.status_code) nulls[9] = 'n';
+    if (!record.status_code) nulls[10] = 'n';
     (void)pg::write_alone(kAttemptTable, &insert_row, values, nulls);
 }
 

@@ -254,6 +254,9 @@ sub make_decisions
 	await_outcome('unknown', 'lost', scope => 'careful');
 	begin_private('left', scope => 'hopeless', lease => '1ms');
 	wait_until { record_state($node, "$private-left") eq 'failed' } 'the sweeper to give a claim up';
+	# This server has no keys.
+	call($node, 'idem_policy_set', scope_pattern => 'sealed', encrypt => \'true');
+	isnt($node->psql('postgres', q{SELECT idem_begin('k', scope => 'sealed')}), 0, 'an error of encryption');
 	return;
 }
 
@@ -329,7 +332,7 @@ subtest 'the counters are those of idempotency.stats' => sub {
 		cmp_ok($expected, '>', 0, "$outcome has happened");
 		is(sum_of(\@series, 'idempotency_decisions_total', $outcome), $expected, 'and is exported');
 	}
-	foreach my $event (qw(takeovers retries completed failed waits wait_seconds swept abandoned))
+	foreach my $event (qw(takeovers retries completed failed waits wait_seconds swept abandoned encryption_errors))
 	{
 		cmp_ok($counted->{$event}, '>', 0, "$event: has happened");
 		is(sum_of(\@series, "idempotency_${event}_total"), $counted->{$event}, 'and is exported');
