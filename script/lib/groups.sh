@@ -41,6 +41,7 @@ group_checks() {
     [[ ! -e $ROOT/.git ]] ||
         check "a release has the same bytes whenever and wherever it is made" releases_are_equal
     check "where packages come from is left to the machine's settings" "$ROOT/test/check_hosts"
+    check "its check sees what names a mirror or registry" "$ROOT/test/check_hosts_test"
     check "every promise of docs/reliability.md and docs/security.md names tests that exist, and excerpts are what they quote" \
         "$ROOT/test/check_promises"
     check "a server that does not say where it is is not copied" silent_server_is_not_copied
