@@ -65,7 +65,7 @@ async fn steps_that_are_done_at_once_are_all_remembered() {
     let request = Request::new("at once", &case.tenant, "k");
     let (meet, tenant) = (tokio::sync::Barrier::new(NAMES.len()), case.tenant.clone());
     let (meet, tenant) = (&meet, &tenant);
-    let failed: Result<(), Error> = leased(&case.store, request.clone(), |claim: Claim| async move {
+    let work = |claim: Claim| async move {
         let one = async |name: &'static str| -> Result<u64, Error> {
             if name < "d" {
                 let work = async || {
@@ -85,8 +85,8 @@ async fn steps_that_are_done_at_once_are_all_remembered() {
             done.0.is_ok() && done.1.is_ok() && done.2.is_ok() && done.3.is_ok() && done.4.is_ok() && done.5.is_ok()
         );
         Err::<(), _>("after the steps")
-    })
-    .await;
+    };
+    let failed: Result<(), Error> = Box::pin(leased(&case.store, request.clone(), work)).await;
     assert!(matches!(failed, Err(Error::Work(_))), "{failed:?}");
     case.resolve("at once", "release").await;
     let known: Vec<u64> = leased(&case.store, request, |claim: Claim| async move {
