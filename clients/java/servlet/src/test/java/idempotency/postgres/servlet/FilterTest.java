@@ -151,6 +151,11 @@ class FilterTest {
     }
 
     @Test
+    void anEventIsPrintedWithoutItsKey() {
+        assertEquals("Event[scope=s, attempt=1, outcome=replay]", new Event("s", key, 1, "replay").toString());
+    }
+
+    @Test
     void partsAreRefusedBeforeAnythingIsClaimed() throws Exception {
         HttpResponse<byte[]> answer = post("/paid/1", "Multipart/Form-Data; boundary=b", "--b--", (request, response) -> effect(request));
         assertEquals(415, answer.statusCode());
