@@ -12,7 +12,7 @@ import { copyable } from './statements.mjs';
 import { sweeper } from './sweeper.mjs';
 
 const PAGES = [now, outcomes, abandoned, key, decisions, policies, sweeper];
-const AGAIN_MS = 5000;
+const MOST_SECONDS = 5;
 
 const at = (id) => document.getElementById(id);
 const context = { role: '', schema: null, explain };
@@ -20,6 +20,7 @@ const context = { role: '', schema: null, explain };
 let current = null; // { page, view, content }
 let turn = 0; // answers of an earlier turn come too late
 let timer = null;
+let againMs = MOST_SECONDS * 1000;
 let paused = false;
 let asked = null; // the key that another page wants to be explained
 
@@ -55,8 +56,8 @@ async function reload() {
     const lost = showConnection(about, answer);
     if (!body) view.clear();
     else show(answer, lost);
-    const every = answer?.every ? Math.min(answer.every * 1000, AGAIN_MS) : AGAIN_MS;
-    timer = setTimeout(tick, every);
+    if (about.every) againMs = Math.min(about.every, MOST_SECONDS) * 1000;
+    timer = setTimeout(tick, againMs);
 }
 
 // What somebody marks or has paused stays as it is; so does a key that was looked up.
@@ -74,7 +75,7 @@ async function tick() {
     const about = await ask('about');
     if (mine !== turn) return;
     showConnection(about, null);
-    timer = setTimeout(tick, AGAIN_MS);
+    timer = setTimeout(tick, againMs);
 }
 
 function show(answer, lost) {

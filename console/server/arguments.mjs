@@ -18,7 +18,8 @@ is on this machine alone, and whose last part is a secret.
   -W, --password        ask for the password before the server does
   --role ROLE           look with the rights of this role (SET ROLE)
   --listen PORT         port of the page on 127.0.0.1 (default: a free one)
-  --every SECONDS       how often counters are sampled (default: 5)
+  --every SECONDS       how often counters are sampled (default: 5); pages are
+                        read as often, but every 5 seconds at least
 
 A password comes from PGPASSWORD, PGPASSFILE or ~/.pgpass, or is asked for.
 `;

@@ -39,6 +39,8 @@ export class Database {
     onChange = () => {};
     #pool = null;
     #tls;
+    #attempt = null;
+    #admitted = false;
     #refused = null; // a refused password or role: trying again by itself could lock the account
     #lost = null;
 
@@ -76,8 +78,26 @@ export class Database {
         };
     }
 
+    // Until somebody was let in, one tries and the others wait for it: a wrong password counts once.
     async #connect() {
+        while (this.#attempt) await this.#attempt;
         if (this.#refused) throw this.#refused;
+        if (this.#admitted) return this.#open();
+        let done;
+        this.#attempt = new Promise((resolve) => { done = resolve; });
+        try {
+            const client = await this.#open();
+            this.#admitted = true;
+            return client;
+        } catch (error) {
+            throw this.#noteLoss(error);
+        } finally {
+            this.#attempt = null;
+            done();
+        }
+    }
+
+    async #open() {
         if (!this.#pool) {
             this.#pool = new pg.Pool(this.#config());
             // A session that ends while nobody uses it: the next question finds out.
@@ -89,7 +109,7 @@ export class Database {
             if (this.#tls && mayGoWithoutTls(this.connection) && /does not support SSL/.test(error.message)) {
                 this.#tls = false;
                 await this.#forgetPool();
-                return this.#connect();
+                return this.#open();
             }
             throw error;
         }
@@ -129,6 +149,7 @@ export class Database {
         error.ofConnection = true;
         const problem = describe(error, this);
         if (problem.kind === 'password' || problem.kind === 'refused') this.#refused = error;
+        this.#admitted = false;
         if (this.#lost !== problem.message) this.onChange(problem);
         this.#lost = problem.message;
         return error;

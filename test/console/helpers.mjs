@@ -5,14 +5,14 @@ import { once } from 'node:events';
 import pg from 'pg';
 import { chromium } from 'playwright-core';
 
-export const PATIENCE = 60000; // what has not come by then hangs; a slow machine is no failure
+export const PATIENCE = 30000; // what has not come by then hangs; a slow machine is no failure
 
 // Keys are hostile: markup, quotes of every kind, a character that turns the direction of what follows.
 export const HOSTILE = '<img src=x onerror=window.hit=1>\'"\\`${hit}\u202e</script>';
 export const HOSTILE_SCOPE = '"><svg onload=window.hit=2>';
 
-export async function run(database, text, values) {
-    const client = new pg.Client({ database });
+export async function run(database, text, values, settings = {}) {
+    const client = new pg.Client({ database, ...settings });
     await client.connect();
     try {
         return (await client.query(text, values)).rows;
@@ -103,12 +103,13 @@ export async function visit(page, name) {
 }
 
 export async function lookUp(page, { scope = '', principal = '', key }) {
+    await visit(page, 'policies');
     await visit(page, 'key');
     await page.fill('#key-scope', scope);
     await page.fill('#key-principal', principal);
     await page.fill('#key-key', key);
     await page.press('#key-key', 'Enter');
-    await page.waitForSelector('text=Nothing was decided by hand, .scroll[aria-label="Decisions"], .problem >> nth=0');
+    await page.waitForSelector('#content h2:text-is("Decisions")');
 }
 
 // Of everything something: claims in flight and abandoned, tries that failed, policies, a decision.

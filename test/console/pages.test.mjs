@@ -8,15 +8,19 @@ import {
 
 let browser;
 let shared; // a console on the database `shop`
+let stop;
 
 before(async () => {
     browser = await launch();
     await createDatabase('empty', WITH_EXTENSION);
     await createDatabase('shop', WITH_EXTENSION);
     await seed('shop');
-    shared = await startConsole({ after: (stop) => after(stop) }, ['--every', '1', 'shop']);
+    shared = await startConsole({ after: (action) => { stop = action; } }, ['--every', '1', 'shop']);
 });
-after(() => browser.close());
+after(async () => {
+    await stop?.();
+    await browser.close();
+});
 
 const text = (page) => page.locator('#content').innerText();
 
@@ -156,29 +160,24 @@ test('what clients send stays text on every page', async (t) => {
 
 test('the page\'s own rules stop what would be run', async (t) => {
     const page = await openPage(t, browser, shared.address);
-    const stopped = await page.evaluate(() => {
+    // A task of its own, for what a debugger evaluates is excused.
+    const stopped = await page.evaluate(() => new Promise((resolve) => {
         const tried = (action) => {
             try {
                 action();
-                return false;
-            } catch {
-                return true;
+                return 'run';
+            } catch (error) {
+                return error.name;
             }
         };
-        return [
+        setTimeout(() => resolve([
             tried(() => { document.body.innerHTML = '<b>x</b>'; }),
-            tried(() => { Function('window.hit = 3')(); }),
-        ];
-    });
-    assert.deepEqual(stopped, [true, true]);
-    const script = page.evaluate(() => new Promise((resolve) => {
-        document.addEventListener('securitypolicyviolation', (event) => resolve(event.effectiveDirective));
-        const link = document.createElement('a');
-        link.setAttribute('onclick', 'window.hit = 4');
-        document.body.append(link);
-        link.click();
+            tried(() => document.body.setAttribute('onclick', 'window.hit = 3')),
+            tried(() => { document.createElement('script').src = 'data:text/javascript,window.hit=4'; }),
+            tried(() => { Function('window.hit = 5')(); }),
+        ]));
     }));
-    assert.match(await script, /script-src/);
+    assert.deepEqual(stopped, ['TypeError', 'TypeError', 'TypeError', 'EvalError']);
     assert.equal(await page.evaluate(() => window.hit), undefined);
 });
 
@@ -278,8 +277,8 @@ test('what is read anew leaves the focus where it is', async (t) => {
     await page.evaluate(() => { document.querySelector('#content button').dataset.old = 'yes'; });
     const asked = [];
     page.on('request', (request) => asked.push(request.url()));
-    await page.waitForTimeout(6000);
-    assert.deepEqual(asked, []);
+    await page.waitForTimeout(2500);
+    assert.deepEqual(asked, [], 'pages are read every second here');
 });
 
 // ---- colours ----

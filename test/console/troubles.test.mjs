@@ -119,7 +119,7 @@ test('a session that is ended is replaced without a word', async (t) => {
 });
 
 test('the console itself ends', async (t) => {
-    const { address, child, ended } = await startConsole(t, ['troubled']);
+    const { address, child, ended } = await startConsole(t, ['--every', '1', 'troubled']);
     const page = await openPage(t, browser, address);
     child.kill('SIGTERM');
     await ended;
