@@ -14,18 +14,26 @@ const color = (name) => getComputedStyle(document.documentElement).getPropertyVa
 
 const HEIGHT = 170;
 
+// What uPlot writes at the ticks of so many seconds, and below it where a day begins.
+const DAY = '{YYYY}-{MM}-{DD}';
+const TIMES = [[86400, DAY], [60, '{HH}:{mm}'], [1, '{HH}:{mm}:{ss}']]
+    .map(([seconds, shape]) => [seconds, shape, ...(seconds < 86400 ? [`\n${DAY}`, null, `\n${DAY}`] : [null, null, null]), null, null, null, 1]);
+
 // A picture of a series. It says how often each outcome came per second.
 export class Chart {
     #plot = null;
-    #box = el('div', {});
+    #box = el('div', { class: 'picture' });
     #colors = '';
 
+    #sizes = new ResizeObserver(() => this.#fit());
+
     constructor(title) {
-        this.title = title;
+        this.#sizes.observe(this.#box);
         this.legend = el('tbody', {});
         this.element = el('section', { class: 'chart' }, el('h2', {}, title), this.#box,
             el('table', {}, el('caption', {}, 'Outcomes'),
-                el('thead', {}, el('tr', {}, ...['Outcome', 'Per second', 'Since the counters began'].map((name) => el('th', { scope: 'col' }, name)))),
+                el('thead', {}, el('tr', {}, el('th', { scope: 'col' }, 'Outcome'),
+                    ...['Per second', 'Since the counters began'].map((name) => el('th', { scope: 'col', class: 'number' }, name)))),
                 this.legend));
     }
 
@@ -49,7 +57,6 @@ export class Chart {
         const width = this.#box.clientWidth;
         if (width === 0) return;
         if (this.#plot && this.#colors === colors) {
-            if (this.#plot.width !== width) this.#plot.setSize({ width, height: HEIGHT });
             this.#plot.setData(data);
             return;
         }
@@ -61,14 +68,20 @@ export class Chart {
             legend: { show: false },
             cursor: { show: false },
             scales: { y: { range: (plot, low, high) => [0, Math.max(high ?? 0, 1)] } },
-            axes: [axis, { ...axis, size: 45 }],
+            axes: [{ ...axis, values: TIMES }, { ...axis, size: 45 }],
             series: [{}, ...there.map(([name, label, dash]) => ({ label, stroke: color(name), width: 2, dash, points: { size: 4 } }))],
         }, data, this.#box);
         this.#plot.root.setAttribute('role', 'img');
         this.#plot.root.setAttribute('aria-label', 'Outcomes per second over time; the table has the last ones.');
     }
 
+    #fit() {
+        const width = this.#box.clientWidth;
+        if (this.#plot && width > 0 && this.#plot.width !== width) this.#plot.setSize({ width, height: HEIGHT });
+    }
+
     destroy() {
+        this.#sizes.disconnect();
         this.#plot?.destroy();
     }
 }

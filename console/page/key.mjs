@@ -16,9 +16,15 @@ function value(name, member) {
     return shown(typeof member === 'string' ? member : JSON.stringify(member));
 }
 
+// What one looks for first. The server gives members in an order of its own.
+const FIRST = ['kind', 'status', 'attempt', 'pid', 'holder', 'application_name', 'user', 'state', 'error', 'created_at', 'claimed_at',
+    'finished_at', 'until', 'left', 'overdue'];
+const place = (name) => (FIRST.includes(name) ? FIRST.indexOf(name) : FIRST.length);
+
 function object(title, members, without = []) {
     if (!members) return null;
-    const pairs = Object.entries(members).filter(([name]) => !without.includes(name));
+    const pairs = Object.entries(members).filter(([name]) => !without.includes(name))
+        .sort(([one], [other]) => place(one) - place(other));
     return el('section', {}, el('h2', {}, title), facts(title, pairs.map(([name, member]) => [name.replaceAll('_', ' '), value(name, member)])));
 }
 
@@ -55,7 +61,6 @@ function explanation(e) {
                 ...(e.node ? [', node ', shown(e.node)] : []), '. Said for ', moment(e.explained_at.replace('T', ' ')), '.'),
             ...(e.notes ?? []).map((note) => el('p', { class: 'note' }, note))),
         el('div', { class: 'facts' }, object('Record', e.record), object('Lease', e.lease), object('Who has it', e.holder), requestParts(e.request)),
-        policy(e.policy),
     ];
 }
 
@@ -167,6 +172,7 @@ class Key {
             el('h2', {}, 'Decisions'),
             part('idempotency.decisions', answer.decisions, context.role,
                 (rows) => table('Decisions', decisionColumns, rows, 'Nothing was decided by hand.')),
+            policy(found?.policy),
         ].filter(Boolean));
     }
 

@@ -1,10 +1,10 @@
 // What is in flight.
-import { el, moment, shown, span, word } from './build.mjs';
+import { el, shown, span, word } from './build.mjs';
 import { part } from './problems.mjs';
 import { nodeColumn, table } from './tables.mjs';
 
 export function explainButton(row, context) {
-    if (row.key === null || row.key === undefined) return null;
+    if (row.key === null || row.key === undefined) return '';
     const id = `explain ${JSON.stringify([row.scope, row.principal, row.key])}`;
     return el('button', { type: 'button', 'data-id': id, onclick: () => context.explain(row) }, 'Explain');
 }
@@ -21,8 +21,7 @@ const columns = (context) => [
     { title: 'Who', of: (row) => (row.kind === 'leased' ? shown(row.holder) : shown(row.application_name)), kind: 'text' },
     { title: 'Pid', of: (row) => row.pid, kind: 'number' },
     { title: 'Attempt', of: (row) => row.attempt, kind: 'number' },
-    { title: 'Since', of: (row) => moment(row.since) },
-    { title: 'Age', of: (row) => span(row.age), kind: 'number' },
+    { title: 'Age', of: (row) => (row.since ? el('time', { datetime: row.since, title: `since ${row.since}` }, span(row.age)) : null), kind: 'number' },
     { title: 'Lease left', of: (row) => (row.left === null ? null : span(row.left)), kind: 'number' },
     nodeColumn,
     { title: '', of: (row) => explainButton(row, context) },

@@ -57,9 +57,10 @@ class Outcomes {
         const scopes = answer.scopes === 0
             ? this.filter ? 'No scope is named like that.' : 'No scope has been used since the counters began.'
             : charts < answer.scopes ? `The ${charts} busiest of ${answer.scopes} scopes.` : '';
-        const wait = answer.times.length === 0 ? ` The first line comes with the second sample, ${answer.every} seconds after the first.` : '';
+        const every = answer.every === 1 ? 'every second' : `every ${answer.every} seconds`;
+        const wait = answer.times.length === 0 ? ' Lines begin with the second sample.' : '';
         return el('p', { class: answer.scopes === 0 ? 'empty' : 'faint' },
-            `Sampled every ${answer.every} seconds since script/console was started, and forgotten when it ends. ${scopes}${wait}`);
+            `Sampled ${every} since script/console was started, and forgotten when it ends. ${scopes}${wait}`);
     }
 }
 

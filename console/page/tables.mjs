@@ -9,7 +9,7 @@ export function table(name, columns, rows, empty) {
     return el('div', { class: 'scroll', role: 'region', tabindex: '0', 'aria-label': name, 'data-id': `table ${name}` },
         el('table', {},
             el('caption', {}, name),
-            el('thead', {}, el('tr', {}, ...there.map((column) => el('th', { scope: 'col' }, column.title)))),
+            el('thead', {}, el('tr', {}, ...there.map((column) => el('th', { scope: 'col', class: column.kind === 'number' ? 'number' : null }, column.title)))),
             el('tbody', {}, ...rows.map((row) => el('tr', {}, ...there.map((column) =>
                 el('td', { class: column.kind }, column.of(row) ?? none('–'))))))),
         more(rows));

@@ -30,6 +30,7 @@ console_tests_need() {
 prepare_console_tests() {
     ensure_installed
     install_console console-tests
+    [[ -z ${PICTURES:-} ]] || PICTURES=$(realpath -m "$PICTURES")
     rm -rf "$CONSOLE/tests"
     cp -R "$ROOT/test/console" "$CONSOLE/tests"
     start_clients_cluster

@@ -100,6 +100,13 @@ test('outcomes: a chart for each scope, with a line where something happened', a
         for (let i = 0; i < data.length; i += 4) if (wanted.every((value, at) => Math.abs(data[i + at] - value) < 3) && data[i + 3] > 250) found++;
         return found > 60;
     });
+    // As wide as there is room, also when that changes.
+    for (const width of [500, 1200]) {
+        await page.setViewportSize({ width, height: 800 });
+        await page.waitForFunction(() => [...document.querySelectorAll('.chart')].every((one) =>
+            one.querySelector('.uplot').getBoundingClientRect().width === one.querySelector('.picture').clientWidth));
+        assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `nothing sticks out at ${width}`);
+    }
     await page.fill('#filter', 'stri');
     await page.waitForFunction(() => document.querySelectorAll('.chart').length === 2);
     await page.fill('#filter', 'no such scope');
