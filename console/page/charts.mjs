@@ -68,7 +68,7 @@ export class Chart {
             legend: { show: false },
             cursor: { show: false },
             scales: { y: { range: (plot, low, high) => [0, Math.max(high ?? 0, 1)] } },
-            axes: [{ ...axis, values: TIMES }, { ...axis, size: 45 }],
+            axes: [{ ...axis, values: TIMES, space: 80 }, { ...axis, size: 45 }],
             series: [{}, ...there.map(([name, label, dash]) => ({ label, stroke: color(name), width: 2, dash, points: { size: 4 } }))],
         }, data, this.#box);
         this.#plot.root.setAttribute('role', 'img');

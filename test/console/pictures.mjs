@@ -59,9 +59,17 @@ async function main() {
         return client;
     };
     const busy = await connect();
-    let second = 0;
-    const waves = setInterval(() => traffic(busy, second++), 1000);
-    t.after(() => clearInterval(waves));
+    let goesOn = true;
+    const waves = (async () => {
+        for (let second = 0; goesOn; second++) {
+            await traffic(busy, second);
+            await new Promise((resolve) => setTimeout(resolve, 1000));
+        }
+    })();
+    t.after(() => {
+        goesOn = false;
+        return waves;
+    });
     await new Promise((resolve) => setTimeout(resolve, SECONDS * 1000));
     const client = await connect();
     await client.query("BEGIN; SELECT idem_begin('order-8', scope => 'stripe')");
