@@ -1,6 +1,6 @@
 // Without a browser: who gets answers, that nothing can be written, quoting, and what is printed.
 import assert from 'node:assert/strict';
-import { execFileSync, spawnSync } from 'node:child_process';
+import { execFileSync, spawn, spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { request } from 'node:http';
 import { createConnection } from 'node:net';
@@ -9,6 +9,7 @@ import { join } from 'node:path';
 import { before, test } from 'node:test';
 import { parseArguments, UsageError } from '../server/arguments.mjs';
 import { Database } from '../server/database.mjs';
+import { COUNTERS, Sampler } from '../server/samples.mjs';
 import { decision, quoteLiteral } from '../page/statements.mjs';
 import { createDatabase, HOSTILE, HOSTILE_SCOPE, run, startConsole, until, WITH_EXTENSION } from './helpers.mjs';
 
@@ -171,6 +172,62 @@ test('--help, a wrong option, and a machine without Node.js', () => {
     rmSync(folder, { recursive: true });
     assert.equal(without.status, 1);
     assert.match(without.stderr, /script\/console needs Node\.js 20 or newer with npm/);
+});
+
+test('at a terminal the password is asked for, without an echo, and again when it is wrong', async () => {
+    await run('guards', "CREATE ROLE locked LOGIN PASSWORD 'the right one'");
+    // util-linux's program gives it a terminal.
+    const terminal = spawn('script', ['-qec', `exec ${process.env.SCRIPT} -U locked guards`, '/dev/null'], { detached: true });
+    let printed = '';
+    const give = { 1: 'a wrong one\n', 2: 'the right one\n' };
+    terminal.stdout.on('data', (chunk) => {
+        printed += chunk;
+        const asked = printed.match(/Password for role locked: /g)?.length;
+        if (give[asked]) terminal.stdin.write(give[asked]);
+        delete give[asked];
+    });
+    try {
+        await until(() => /#token=/.test(printed), 'an address');
+    } finally {
+        process.kill(-terminal.pid);
+        await run('postgres', 'DROP ROLE locked');
+    }
+    assert.equal(printed.match(/Password for role locked: /g).length, 2);
+    assert.match(printed, /password authentication failed for user "locked"/);
+    assert.doesNotMatch(printed, /right one|wrong one/);
+});
+
+// ---- samples ----
+
+test('rates are those of the counters; where they were reset or unknown is a gap', async () => {
+    const row = (scope, total, executed) => ({ scope, total, ...Object.fromEntries(COUNTERS.map((name) => [name, 0])), executed });
+    const read = [
+        { rows: [row(null, true, 10), row('a', false, 10)] },
+        { rows: [row(null, true, 30), row('a', false, 20), row('b', false, 10)] },
+        { rows: [row(null, true, 2), row('a', false, 1), row('b', false, 1)] },
+        { problem: { kind: 'away' } },
+        { rows: [row(null, true, 4), row('a', false, 3), row('b', false, 1)] },
+        { rows: [row(null, true, 5), row('a', false, 4), row('b', false, 1)] },
+    ];
+    const clock = Date.now;
+    const sampler = new Sampler({ part: async () => read.shift() }, 2);
+    try {
+        for (let second = 0; second < 12; second += 2) {
+            Date.now = () => second * 1000;
+            await sampler.sample();
+        }
+    } finally {
+        Date.now = clock;
+    }
+    const { times, series, scopes } = sampler.answer({});
+    assert.deepEqual(times, [2, 4, 6, 8, 10]);
+    assert.equal(scopes, 2);
+    assert.deepEqual(series.map((one) => [one.total, one.scope, one.rates.executed]), [
+        [true, null, [10, null, null, null, 0.5]],
+        [false, 'a', [5, null, null, null, 0.5]],
+        [false, 'b', [5, null, null, null, 0]],
+    ]);
+    assert.deepEqual(sampler.answer({ filter: 'b' }).series.map((one) => one.scope), [null, 'b']);
 });
 
 // ---- what is printed ----
