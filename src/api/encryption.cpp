@@ -2,10 +2,12 @@
 
 #include "api/arguments.hpp"
 #include "api/nodes.hpp"
+#include "claim/audit.hpp"
 #include "claim/reseal.hpp"
 #include "claim/sealing.hpp"
 #include "config/encryption_keys.hpp"
 #include "pg/boundary.hpp"
+#include "pg/jsonb.hpp"
 #include "pg/owner.hpp"
 #include "store/sealed_rows.hpp"
 
@@ -197,11 +199,22 @@ Datum remaining_row(FunctionCallInfo fcinfo, std::int64_t left) {
     return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(shape), &value, &null));
 }
 
+// With the last batch: which key has taken the place of others, and how much is left to do.
+void audit_reseal(std::int64_t left) {
+    claim::Audited what{};
+    what.action = "reseal";
+    pg::JsonbObject after = pg::begin_object();
+    pg::add_member(&after, "remaining", left);
+    what.after = pg::end_object(&after);
+    claim::audit(what);
+}
+
 // A connection to SPI that may commit, if CALL is not part of a transaction.
 std::int64_t reseal_in_batches(int batch) {
     if (SPI_connect_ext(SPI_OPT_NONATOMIC) != SPI_OK_CONNECT)
         elog(ERROR, "idempotency: SPI_connect failed");
     std::int64_t left = reseal_here(batch);
+    audit_reseal(left);
     (void)SPI_finish();
     return left;
 }

@@ -1,0 +1,31 @@
+// Asking the console's server. The token came in the part of the address that is sent nowhere, and
+// stays in this tab alone: it outlives a reload, and ends with the tab.
+
+const STORED = 'idempotency-console-token';
+
+export function takeToken() {
+    const given = /^#token=([\w-]+)$/.exec(location.hash);
+    if (given) {
+        sessionStorage.setItem(STORED, given[1]);
+        // Neither in the history nor where somebody looks over the shoulder.
+        history.replaceState(null, '', '/');
+    }
+}
+
+// The answer, or { problem } in its place.
+export async function ask(what, body = {}) {
+    const token = sessionStorage.getItem(STORED);
+    let response;
+    try {
+        response = await fetch(`/api/${what}`, {
+            method: 'POST',
+            headers: { 'Content-Type': 'application/json', Authorization: `Bearer ${token ?? ''}` },
+            body: JSON.stringify(body),
+        });
+    } catch {
+        return { problem: { kind: 'console', message: 'script/console does not answer: it has ended' } };
+    }
+    if (response.status === 401) return { problem: { kind: 'token', message: 'this address has no token of this run' } };
+    if (!response.ok) return { problem: { kind: 'console', message: `the console says: ${await response.text()}` } };
+    return response.json();
+}

@@ -1,0 +1,35 @@
+// What is wrong, and what to do about it.
+import { el } from './build.mjs';
+import { copyable, quoteName } from './statements.mjs';
+
+// what: the view or function that was asked.
+export function problem(what, problem, role) {
+    const said = [];
+    if (problem.kind === 'denied') {
+        said.push(el('p', {}, `Role ${role} may not read ${what}. Members of pg_monitor may read the views, operators may explain keys. The owner of the extension, or a superuser, grants that:`));
+        said.push(copyable('Grant', what === 'idem_explain'
+            ? `SELECT idem_grant(${quoteRole(role)}, operator => true);`
+            : `GRANT pg_monitor TO ${quoteName(role)};`));
+    } else if (problem.kind === 'absent') {
+        said.push(el('p', {}, `${what} is not there, or has other columns: the extension is missing, or of another version than this console.`));
+    } else if (problem.kind === 'timeout') {
+        said.push(el('p', {}, `${what} took too long, and was given up so as not to be a burden.`));
+    } else {
+        said.push(el('p', {}, `${what} can't be read.`));
+    }
+    return el('div', { class: 'problem', 'data-kind': problem.kind }, ...said,
+        el('p', { class: 'faint' }, `The server says: ${problem.message}${problem.sqlstate ? ` (${problem.sqlstate})` : ''}`),
+        problem.hint ? el('p', { class: 'faint' }, problem.hint) : null);
+}
+
+const quoteRole = (role) => `'${quoteName(role).replace(/'/g, '\'\'')}'`;
+
+// A problem that is not of this part alone: it stands in the banner.
+export function concernsAll(found) {
+    return ['away', 'password', 'refused', 'console', 'token'].includes(found?.kind);
+}
+
+export function part(what, answer, role, show) {
+    if (!answer.problem) return show(answer.rows);
+    return concernsAll(answer.problem) ? null : problem(what, answer.problem, role);
+}

@@ -1,0 +1,74 @@
+// Statements for somebody to run: written, never run, by this page.
+
+const UNSEEN = /[\p{C}\p{Z}\u115f\u1160\u3164\uffa0\u034f\ufe00-\ufe0f]/u;
+
+// As PostgreSQL's quote_literal, whatever standard_conforming_strings is; what can't be seen is written
+// as its number, so that what is copied is what one has read.
+export function quoteLiteral(text) {
+    let escaped = '';
+    let plain = true;
+    for (const character of String(text)) {
+        if (character === '\'') escaped += '\'\'';
+        else if (character === '\\') { escaped += '\\\\'; plain = false; }
+        else if (character !== ' ' && UNSEEN.test(character)) {
+            const code = character.codePointAt(0);
+            escaped += code > 0xffff ? `\\U${code.toString(16).padStart(8, '0')}` : `\\u${code.toString(16).padStart(4, '0')}`;
+            plain = false;
+        } else escaped += character;
+    }
+    return `${plain ? '' : 'E'}'${escaped}'`;
+}
+
+export const quoteName = (name) => (/^[a-z_][a-z0-9_]*$/.test(name) ? name : `"${String(name).replace(/"/g, '""')}"`);
+
+// What goes with each action of idem_resolve, beside the reason.
+export const ARGUMENTS = {
+    release: ['error'],
+    complete: ['status_code', 'body'],
+    fail: ['error', 'status_code', 'body'],
+    forget: [],
+};
+
+// schema: where the functions are. given: what the form says, as text.
+export function decision({ schema, key, scope, principal, action, given }) {
+    const args = [quoteLiteral(key)];
+    if (action !== 'forget') args.push(quoteLiteral(action));
+    if (scope) args.push(`scope => ${quoteLiteral(scope)}`);
+    if (principal) args.push(`principal => ${quoteLiteral(principal)}`);
+    for (const name of [...ARGUMENTS[action], 'reason']) {
+        const value = given[name]?.trim() ?? '';
+        if (value === '') continue;
+        args.push(`${name} => ${name === 'status_code' ? String(Number.parseInt(value, 10)) : quoteLiteral(given[name])}`);
+    }
+    const name = action === 'forget' ? 'idem_forget' : 'idem_resolve';
+    const place = schema && schema !== 'public' ? `${quoteName(schema)}.` : '';
+    return `SELECT ${place}${name}(${args.join(', ')});`;
+}
+
+let copies = 0;
+
+// A statement and the button that copies it.
+export function copyable(title, text) {
+    const code = document.createElement('pre');
+    code.append(text);
+    code.tabIndex = 0;
+    code.setAttribute('aria-label', `${title}: statement`);
+    const button = document.createElement('button');
+    button.type = 'button';
+    button.append('Copy');
+    button.dataset.id = `copy ${title} ${++copies}`;
+    button.addEventListener('click', async () => {
+        try {
+            await navigator.clipboard.writeText(code.textContent);
+            button.textContent = 'Copied';
+        } catch {
+            // Not allowed here: it is marked, and the keyboard copies it.
+            getSelection().selectAllChildren(code);
+            button.textContent = 'Press Ctrl+C';
+        }
+    });
+    const both = document.createElement('div');
+    both.className = 'statement';
+    both.append(code, button);
+    return both;
+}

@@ -1,0 +1,220 @@
+// The way to the database: a few sessions that can only read, and what is wrong when they can't.
+import pg from 'pg';
+import { mayGoWithoutTls, tlsOptions } from './tls.mjs';
+
+const SESSIONS = 3;
+const CONNECT_MS = 5000;
+const STATEMENT_MS = 5000;
+const SILENCE_MS = 15000; // a server that is gone without a word
+
+// What the session is, whatever the role, the database or the user's PGOPTIONS say. Names in the
+// questions are qualified; nothing in somebody's search_path is to be run.
+const SETTINGS = {
+    default_transaction_read_only: 'on',
+    statement_timeout: `${STATEMENT_MS}`,
+    lock_timeout: '2000',
+    idle_in_transaction_session_timeout: '30000',
+    search_path: 'pg_catalog',
+    TimeZone: 'UTC',
+    DateStyle: 'ISO',
+    IntervalStyle: 'postgres',
+};
+
+const BOOL = 16;
+const NUMBERS = new Set([20, 21, 23, 26, 700, 701]);
+const JSONS = new Set([114, 3802]);
+
+// Moments, spans and the rest stay the server's text.
+const types = {
+    getTypeParser(type) {
+        if (type === BOOL) return (text) => text === 't';
+        if (NUMBERS.has(type)) return Number;
+        if (JSONS.has(type)) return JSON.parse;
+        return (text) => text;
+    },
+};
+
+export class Database {
+    // Called with a problem when the connection is lost, and with null when it is back.
+    onChange = () => {};
+    #pool = null;
+    #tls;
+    #attempt = null;
+    #admitted = false;
+    #refused = null; // a refused password or role: trying again by itself could lock the account
+    #lost = null;
+
+    constructor(connection, { role, expected } = {}) {
+        this.connection = connection;
+        this.role = role;
+        this.expected = expected; // the extension's version that this console knows
+        this.user = connection.user;
+        this.name = connection.dbname;
+        this.place = `${connection.host}:${connection.port}`;
+        this.password = connection.password;
+        this.#tls = tlsOptions(connection);
+        if (connection.passfile) process.env.PGPASSFILE = connection.passfile;
+    }
+
+    #config() {
+        const settings = { ...SETTINGS, ...(this.role ? { role: this.role } : {}) };
+        const options = Object.entries(settings)
+            .map(([name, value]) => `-c ${name}=${value.replace(/[\\ ]/g, '\\$&')}`);
+        return {
+            host: this.connection.host,
+            port: this.connection.port,
+            user: this.user,
+            database: this.name,
+            password: this.password,
+            ssl: this.#tls,
+            options: [this.connection.options ?? '', ...options].join(' ').trim(),
+            application_name: 'idempotency console',
+            connectionTimeoutMillis: CONNECT_MS,
+            query_timeout: SILENCE_MS,
+            keepAlive: true,
+            idleTimeoutMillis: 60000,
+            max: SESSIONS,
+            types,
+        };
+    }
+
+    // Until somebody was let in, one tries and the others wait for it: a wrong password counts once.
+    async #connect() {
+        while (this.#attempt) await this.#attempt;
+        if (this.#refused) throw this.#refused;
+        if (this.#admitted) return this.#open();
+        let done;
+        this.#attempt = new Promise((resolve) => { done = resolve; });
+        try {
+            const client = await this.#open();
+            this.#admitted = true;
+            return client;
+        } catch (error) {
+            throw this.#noteLoss(error);
+        } finally {
+            this.#attempt = null;
+            done();
+        }
+    }
+
+    async #open() {
+        if (!this.#pool) {
+            this.#pool = new pg.Pool(this.#config());
+            // A session that ends while nobody uses it: the next question finds out.
+            this.#pool.on('error', () => {});
+        }
+        try {
+            return await this.#pool.connect();
+        } catch (error) {
+            if (this.#tls && mayGoWithoutTls(this.connection) && /does not support SSL/.test(error.message)) {
+                this.#tls = false;
+                await this.#forgetPool();
+                return this.#open();
+            }
+            throw error;
+        }
+    }
+
+    async #forgetPool() {
+        const pool = this.#pool;
+        this.#pool = null;
+        await pool?.end().catch(() => {});
+    }
+
+    // The rows of one statement, in a read-only transaction of its own.
+    async rows(text, values = []) {
+        let client;
+        try {
+            client = await this.#connect();
+        } catch (error) {
+            throw this.#noteLoss(error);
+        }
+        let broken = false;
+        try {
+            await client.query('BEGIN READ ONLY');
+            const { rows } = await client.query(text, values);
+            await client.query('COMMIT');
+            this.#noteSuccess();
+            return rows;
+        } catch (error) {
+            broken = isOfConnection(error);
+            if (!broken) broken = !(await client.query('ROLLBACK').then(() => true, () => false));
+            throw broken ? this.#noteLoss(error) : error;
+        } finally {
+            client.release(broken);
+        }
+    }
+
+    #noteLoss(error) {
+        error.ofConnection = true;
+        const problem = describe(error, this);
+        if (problem.kind === 'password' || problem.kind === 'refused') this.#refused = error;
+        this.#admitted = false;
+        if (this.#lost !== problem.message) this.onChange(problem);
+        this.#lost = problem.message;
+        return error;
+    }
+
+    #noteSuccess() {
+        if (this.#lost) this.onChange(null);
+        this.#lost = null;
+    }
+
+    // After somebody has done something about it. Also reads the password file again.
+    async retry() {
+        this.#refused = null;
+        await this.#forgetPool();
+    }
+
+    // Null, or why there is no connection.
+    async check() {
+        await this.retry();
+        try {
+            await this.rows('SELECT 1');
+            return null;
+        } catch (error) {
+            return describe(error, this);
+        }
+    }
+
+    describe(error) {
+        return describe(error, this);
+    }
+
+    // The answer as the page takes it: { rows } or { problem }.
+    async part(text, values) {
+        try {
+            return { rows: await this.rows(text, values) };
+        } catch (error) {
+            return { problem: describe(error, this) };
+        }
+    }
+
+    end() {
+        return this.#forgetPool();
+    }
+}
+
+function isOfConnection(error) {
+    return !(error instanceof pg.DatabaseError) || /^(08|57P)/.test(error.code);
+}
+
+const WITHOUT_PASSWORD = /client password must be a|no password supplied/;
+
+// kind: what the page says beside the server's own words.
+export function describe(error, { user }) {
+    const code = error.code ?? '';
+    const problem = { kind: 'error', message: error.message || String(code || error), sqlstate: error instanceof pg.DatabaseError ? code : null };
+    if (error.hint) problem.hint = error.hint;
+    if (WITHOUT_PASSWORD.test(error.message)) {
+        return { ...problem, kind: 'password', message: `the server wants a password of role "${user}"` };
+    }
+    if (code === '28P01') problem.kind = 'password';
+    else if (code.startsWith('28') || (error.ofConnection && ['42501', '22023', '42704'].includes(code))) {
+        problem.kind = 'refused';
+    } else if (error.ofConnection || isOfConnection(error)) problem.kind = 'away';
+    else if (code === '42501') problem.kind = 'denied';
+    else if (['42P01', '42703', '42883', '3F000'].includes(code)) problem.kind = 'absent';
+    else if (code === '57014') problem.kind = 'timeout';
+    return problem;
+}

@@ -1,0 +1,141 @@
+// The page and its answers, on the loopback. Who may ask:
+//  - the address is bound to 127.0.0.1, so no other machine reaches it;
+//  - every answer from the database needs the token of this run, which is in the part of the address
+//    that browsers send nowhere: other users of the machine, who reach the port, don't have it. It is no
+//    cookie, for those go to every port of the host, also to somebody else's;
+//  - a Host other than ours is refused, so no foreign name that is pointed here (DNS rebinding) is
+//    served, and no other site's script can ask: it can neither know the token nor send the header.
+import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import { createServer } from 'node:http';
+import { createRequire } from 'node:module';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import * as questions from './questions.mjs';
+
+const MOST_BYTES = 1 << 20; // of what the page sends
+
+const HEADERS = {
+    'Content-Security-Policy': "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; " +
+        "img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; " +
+        "require-trusted-types-for 'script'; trusted-types 'none'",
+    'X-Content-Type-Options': 'nosniff',
+    'X-Frame-Options': 'DENY',
+    'Referrer-Policy': 'no-referrer',
+    'Cross-Origin-Opener-Policy': 'same-origin',
+    'Cross-Origin-Resource-Policy': 'same-origin',
+    'Cache-Control': 'no-store',
+};
+
+const TYPES = { html: 'text/html; charset=utf-8', css: 'text/css; charset=utf-8', mjs: 'text/javascript; charset=utf-8', js: 'text/javascript; charset=utf-8', svg: 'image/svg+xml' };
+
+const PAGE = join(dirname(fileURLToPath(import.meta.url)), '..', 'page');
+const UPLOT = dirname(createRequire(import.meta.url).resolve('uplot'));
+const FILES = ['index.html', 'style.css', 'icon.svg', 'main.mjs', 'ask.mjs', 'build.mjs', 'tables.mjs', 'problems.mjs',
+    'statements.mjs', 'charts.mjs', 'now.mjs', 'outcomes.mjs', 'abandoned.mjs', 'sweeper.mjs', 'policies.mjs',
+    'decisions.mjs', 'key.mjs'];
+
+// Read once: what is served is a list, and no path of a request ever names a file.
+function loadFiles() {
+    const files = new Map(FILES.map((name) => [`/${name}`, load(join(PAGE, name))]));
+    files.set('/', files.get('/index.html'));
+    files.set('/uPlot.js', load(join(UPLOT, 'uPlot.esm.js')));
+    files.set('/uPlot.css', load(join(UPLOT, 'uPlot.min.css')));
+    return files;
+}
+
+function load(path) {
+    return { type: TYPES[path.split('.').pop()], content: readFileSync(path) };
+}
+
+const digest = (text) => createHash('sha256').update(text).digest();
+
+// { address, close }
+export async function serve({ database, sampler, port, token = randomBytes(32).toString('base64url') }) {
+    const files = loadFiles();
+    const expected = digest(`Bearer ${token}`);
+    const answers = {
+        '/api/about': async () => ({ ...(await questions.about(database)), every: sampler.every }),
+        '/api/in_flight': () => questions.inFlight(database),
+        '/api/abandoned': () => questions.abandoned(database),
+        '/api/sweeper': () => questions.sweeper(database),
+        '/api/policies': () => questions.policies(database),
+        '/api/decisions': () => questions.decisions(database),
+        '/api/key': (asked) => questions.key(database, asked),
+        '/api/outcomes': (asked) => sampler.answer(asked),
+        '/api/retry': () => database.retry().then(() => questions.about(database)),
+    };
+    const server = createServer((request, response) => {
+        handle(request, response).catch(() => refuse(response, 500, 'the console has failed'));
+    });
+    server.maxConnections = 100;
+
+    async function handle(request, response) {
+        const own = server.address().port;
+        if (![`127.0.0.1:${own}`, `localhost:${own}`].includes(request.headers.host)) {
+            return refuse(response, 421, 'not a name of this console');
+        }
+        const path = request.url.split('?')[0];
+        if (!path.startsWith('/api/')) return sendFile(request, response, files.get(path));
+        if (!timingSafeEqual(digest(request.headers.authorization ?? ''), expected)) {
+            return refuse(response, 401, 'the token is missing or of another run');
+        }
+        if (isForeign(request.headers)) return refuse(response, 403, 'asked by another site');
+        if (!Object.hasOwn(answers, path)) return refuse(response, 404, 'no such answer');
+        if (request.method !== 'POST') return refuse(response, 405, 'POST is wanted');
+        const asked = await readJson(request);
+        if (!asked) return refuse(response, 400, 'a JSON object of a megabyte at most is wanted');
+        return send(response, 200, 'application/json; charset=utf-8', JSON.stringify(await answers[path](asked)));
+    }
+
+    await new Promise((resolve, reject) => {
+        server.once('error', reject);
+        server.listen(port, '127.0.0.1', resolve);
+    });
+    return {
+        address: `http://127.0.0.1:${server.address().port}/#token=${token}`,
+        close() {
+            server.close();
+            server.closeAllConnections();
+        },
+    };
+}
+
+function isForeign(headers) {
+    const site = headers['sec-fetch-site'];
+    return (site !== undefined && site !== 'same-origin') ||
+        (headers.origin !== undefined && headers.origin !== `http://${headers.host}`);
+}
+
+function sendFile(request, response, file) {
+    if (request.method !== 'GET') return refuse(response, 405, 'GET is wanted');
+    if (!file) return refuse(response, 404, 'no such page');
+    return send(response, 200, file.type, file.content);
+}
+
+function refuse(response, status, why) {
+    if (response.headersSent) response.destroy();
+    else send(response, status, 'text/plain; charset=utf-8', `${why}\n`);
+}
+
+function send(response, status, type, content) {
+    response.writeHead(status, { ...HEADERS, 'Content-Type': type });
+    response.end(content);
+}
+
+// An object, or null.
+async function readJson(request) {
+    const chunks = [];
+    let bytes = 0;
+    for await (const chunk of request) {
+        bytes += chunk.length;
+        if (bytes > MOST_BYTES) return null;
+        chunks.push(chunk);
+    }
+    try {
+        const value = JSON.parse(Buffer.concat(chunks).toString('utf8') || '{}');
+        return value !== null && typeof value === 'object' && !Array.isArray(value) ? value : null;
+    } catch {
+        return null;
+    }
+}

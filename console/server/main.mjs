@@ -1,0 +1,58 @@
+// The console's program: reads its arguments, finds a way to the database, and serves the page on the
+// loopback until it is stopped. It writes no key, scope or request anywhere.
+import { parseArguments, usage, UsageError } from './arguments.mjs';
+import { Database } from './database.mjs';
+import { serve } from './http.mjs';
+import { askForPassword } from './password.mjs';
+import { Sampler } from './samples.mjs';
+
+const ATTEMPTS = 3; // as often as one may mistype a password
+
+function say(text) {
+    process.stderr.write(`${text}\n`);
+}
+
+// Where somebody sits at the terminal, they may give the password that the server asks for. Anything
+// else that is wrong is told on the page, which goes on trying.
+async function connect(database, forcePrompt) {
+    for (let attempt = 0; attempt <= ATTEMPTS; attempt++) {
+        if (attempt > 0 || forcePrompt) {
+            database.password = await askForPassword(database.user);
+        }
+        const problem = await database.check();
+        if (!problem) return;
+        say(`idempotency console: ${problem.message}`);
+        if (problem.kind !== 'password' || !process.stdin.isTTY) return;
+    }
+}
+
+async function main() {
+    const options = parseArguments(process.argv.slice(2), process.env);
+    if (options.help) {
+        process.stdout.write(usage);
+        return;
+    }
+    const database = new Database(options.connection, { role: options.role, expected: process.env.IDEM_VERSION });
+    await connect(database, options.prompt);
+    const sampler = new Sampler(database, options.every);
+    const { address, close } = await serve({ database, sampler, port: options.listen });
+    sampler.start();
+    database.onChange = (problem) =>
+        say(`idempotency console: ${problem ? problem.message : 'connected'}`);
+    say(`idempotency console: role ${options.role ?? database.user}, database ${database.name} on ${database.place}; it only reads.`);
+    say('Whoever has this address sees what the role sees. Ctrl-C ends it.');
+    process.stdout.write(`${address}\n`);
+    for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) {
+        process.once(signal, async () => {
+            sampler.stop();
+            close();
+            await database.end();
+            process.exit(0);
+        });
+    }
+}
+
+main().catch((error) => {
+    say(error instanceof UsageError ? `idempotency console: ${error.message}; see --help` : `idempotency console: ${error.message}`);
+    process.exit(2);
+});

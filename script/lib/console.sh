@@ -1,0 +1,34 @@
+# The console's packages: where they are, and how they get there.
+# shellcheck shell=bash
+
+CONSOLE= # the folder that it runs from: its sources, beside the packages that they import
+
+# Says what is missing, if anything.
+console_needs() {
+    command -v npm >/dev/null &&
+        node -e 'process.exit(process.versions.node.split(".")[0] < 20 ? 1 : 0)' 2>/dev/null && return
+    echo "Node.js 20 or newer with npm (Debian's nodejs and npm, or another build in PATH)."
+    return 1
+}
+
+# install_console NAME [arguments of npm ci]: below build/, or the user's cache where that is not theirs. The
+# packages are those of the lock file, byte for byte, and no script of theirs is run. A copy that was
+# made of the same lock file, to the end, is taken as it is.
+install_console() {
+    local name=$1 wanted
+    shift
+    CONSOLE=$ROOT/build/$name
+    mkdir -p "$CONSOLE" 2>/dev/null && [[ -w $CONSOLE ]] ||
+        CONSOLE=${XDG_CACHE_HOME:-$HOME/.cache}/idempotency/$name
+    mkdir -p "$CONSOLE"
+    wanted=$(cat "$ROOT/console/package-lock.json" && echo "$*")
+    if [[ $(cat "$CONSOLE/installed" 2>/dev/null) != "$wanted" ]]; then
+        echo "installing the console's packages" >&2
+        rm -f "$CONSOLE/installed"
+        cp "$ROOT"/console/package{,-lock}.json "$CONSOLE"
+        (cd "$CONSOLE" && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error "$@" >&2)
+        printf '%s\n' "$wanted" >"$CONSOLE/installed"
+    fi
+    rm -rf "$CONSOLE/server" "$CONSOLE/page"
+    cp -R "$ROOT/console/server" "$ROOT/console/page" "$CONSOLE"
+}

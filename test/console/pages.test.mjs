@@ -1,0 +1,363 @@
+// Each page in a browser: empty, and with something to show; by keyboard and in the dark; with hostile keys.
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import pg from 'pg';
+import {
+    createDatabase, HOSTILE, HOSTILE_SCOPE, launch, lookUp, openPage, PAGES, run, seed, startConsole, visit, WITH_EXTENSION,
+} from './helpers.mjs';
+
+let browser;
+let shared; // a console on the database `shop`
+let stop;
+
+before(async () => {
+    browser = await launch();
+    await createDatabase('empty', WITH_EXTENSION);
+    await createDatabase('shop', WITH_EXTENSION);
+    await seed('shop');
+    shared = await startConsole({ after: (action) => { stop = action; } }, ['--every', '1', 'shop']);
+});
+after(async () => {
+    await stop?.();
+    await browser.close();
+});
+
+const text = (page) => page.locator('#content').innerText();
+
+// ---- each page ----
+
+const EMPTY = {
+    in_flight: /Nothing is in flight\./, outcomes: /No scope has been used/, abandoned: /No claim is abandoned\./,
+    key: /Which key\?/, decisions: /Nothing was decided by hand\./, policies: /There is no policy/, sweeper: /Backlog\s+0/,
+};
+
+test('pages of an empty database say so', async (t) => {
+    const { address } = await startConsole(t, ['--every', '1', 'empty']);
+    const page = await openPage(t, browser, address);
+    for (const name of PAGES) {
+        await visit(page, name);
+        await page.waitForFunction((wanted) => new RegExp(wanted).test(document.querySelector('#content').innerText), EMPTY[name].source);
+    }
+    await lookUp(page, { key: 'nothing' });
+    assert.match(await text(page), /idem_begin would answer execute \(first\)/);
+    assert.match(await text(page), /There is no record of this key, so there is nothing to decide\./);
+    assert.deepEqual(page.wrong, []);
+});
+
+test('the address loses the token, and the page says who looks at what', async (t) => {
+    const page = await openPage(t, browser, shared.address);
+    assert.equal(page.url(), shared.url);
+    assert.match(await page.innerText('#where'), /Role postgres, database shop on 127\.0\.0\.1:\d+, PostgreSQL \d+.*, idempotency [\d.]+, read only/);
+    // A reload keeps it; another tab has none.
+    await page.reload();
+    await page.waitForSelector('#where b');
+    const other = await page.context().newPage();
+    await other.goto(shared.url);
+    await other.waitForSelector('[data-kind=token]');
+});
+
+test('in flight: leased claims with their keys, transactions with their pids', async (t) => {
+    const holder = new pg.Client({ database: 'shop', application_name: 'checkout' });
+    await holder.connect();
+    t.after(() => holder.end());
+    await holder.query("BEGIN; SELECT idem_begin('open', scope => 'stripe')");
+    const page = await openPage(t, browser, shared.address);
+    await visit(page, 'in_flight');
+    const row = page.locator('#content tr', { hasText: 'order-7' });
+    assert.match(await row.innerText(), /leased\s+payments\/charge\s+acme\s+order-7\s+worker-3/);
+    assert.match(await page.locator('#content tr', { hasText: 'transactional' }).innerText(), /checkout/);
+    await holder.query('ROLLBACK');
+    await page.locator('#content tr', { hasText: 'transactional' }).waitFor({ state: 'detached' });
+    await row.getByRole('button', { name: 'Explain' }).click();
+    await page.waitForSelector('#answer');
+    assert.match(await page.innerText('#answer'), /would answer in_progress[\s\S]*A committed claim is being worked on/);
+    assert.equal(page.url(), `${shared.url}#key`, 'no key in the address');
+});
+
+test('abandoned: what is unknown is told from what is taken over', async (t) => {
+    const page = await openPage(t, browser, shared.address);
+    await visit(page, 'abandoned');
+    assert.match(await page.locator('#content tr', { hasText: 'r-815' }).innerText(), /^unknown\s+refunds\s+r-815\s+worker-1/);
+});
+
+test('outcomes: a chart for each scope, with a line where something happened', async (t) => {
+    const page = await openPage(t, browser, shared.address);
+    await visit(page, 'outcomes');
+    const chart = page.locator('.chart', { hasText: 'stripe' });
+    await chart.waitFor();
+    const before = Number(await chart.locator('tr', { hasText: 'replay' }).locator('td').nth(1).innerText());
+    await run('shop', "SELECT idem_once('event-1', scope => 'stripe') FROM generate_series(1, 50)");
+    // The table has them, and pixels of that line's colour are in the picture.
+    await page.waitForFunction((least) => {
+        const row = [...document.querySelectorAll('.chart')].find((one) => one.querySelector('h2').innerText === 'stripe').querySelectorAll('tbody tr')[1];
+        return Number(row.cells[2].innerText) >= least;
+    }, before + 50);
+    await page.waitForFunction(() => {
+        const canvas = [...document.querySelectorAll('.chart')].find((one) => one.querySelector('h2').innerText === 'stripe').querySelector('canvas');
+        const wanted = getComputedStyle(document.documentElement).getPropertyValue('--replayed').trim().match(/\w\w/g).map((part) => parseInt(part, 16));
+        const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+        let found = 0;
+        for (let i = 0; i < data.length; i += 4) if (wanted.every((value, at) => Math.abs(data[i + at] - value) < 3) && data[i + 3] > 250) found++;
+        return found > 60;
+    });
+    // As wide as there is room, also when that changes.
+    for (const width of [500, 1200]) {
+        await page.setViewportSize({ width, height: 800 });
+        await page.waitForFunction(() => [...document.querySelectorAll('.chart')].every((one) =>
+            one.querySelector('.uplot').getBoundingClientRect().width === one.querySelector('.picture').clientWidth));
+        assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `nothing sticks out at ${width}`);
+    }
+    await page.fill('#filter', 'stri');
+    await page.waitForFunction(() => document.querySelectorAll('.chart').length === 2);
+    await page.fill('#filter', 'no such scope');
+    await page.waitForSelector('text=No scope is named like that.');
+    assert.deepEqual(page.wrong, []);
+});
+
+test('key: attempts with their errors, the policy and who says so, and what differs', async (t) => {
+    const page = await openPage(t, browser, shared.address);
+    await lookUp(page, { scope: 'payments/hook', key: 'evt_7' });
+    assert.match(await page.innerText('#answer'), /would answer replay/);
+    const attempts = await page.locator('[aria-label=Attempts]').innerText();
+    assert.match(attempts, /2\s+completed\s+worker 2[\s\S]*1\s+retryable\s+worker 1[\s\S]*connection refused <b>/);
+    assert.match(await page.locator('[aria-label="Policy in force"]').innerText(), /retention\s+7 days\s+policy: payments\/\*/);
+    await lookUp(page, { scope: 'refunds', key: 'r-816' });
+    assert.match(await page.locator('[aria-label=Decisions]').innerText(), /fail\s+postgres\s+ticket 816: the bank says no/);
+    await page.fill('#key-scope', 'payments/charge');
+    await page.fill('#key-principal', 'acme');
+    await page.fill('#key-key', 'order-7');
+    await page.click('summary');
+    await page.fill('#key-request', '{"amount": 101, "to": "acme"}');
+    await page.click('button[type=submit]');
+    await page.waitForSelector('[aria-label="What differs"]');
+    assert.match(await page.innerText('#answer'), /would answer mismatch/);
+    assert.match(await page.locator('[aria-label="What differs"]').innerText(), /\$\.amount\s+changed/);
+    await page.fill('#key-request', '{"amount"');
+    await page.click('button[type=submit]');
+    await page.waitForSelector('.problem:has-text("22P02")');
+});
+
+test('policies, decisions, sweeper', async (t) => {
+    const page = await openPage(t, browser, shared.address);
+    await visit(page, 'policies');
+    assert.match(await text(page), /payments\/\*[\s\S]*store_request true/);
+    await visit(page, 'decisions');
+    assert.match(await page.locator('#content tr', { hasText: 'policy_set' }).first().innerText(), /postgres/);
+    assert.match(await text(page), /the bank cannot be asked twice/);
+    await visit(page, 'sweeper');
+    assert.match(await text(page), /Removed in all\s+0[\s\S]*idempotency\.record\s+(heap|sql)/);
+});
+
+// ---- hostile keys ----
+
+test('what clients send stays text on every page', async (t) => {
+    const page = await openPage(t, browser, shared.address);
+    for (const name of PAGES) {
+        await visit(page, name);
+        if (name === 'outcomes') await page.locator('.chart', { hasText: 'onload' }).waitFor();
+        if (['in_flight', 'abandoned'].includes(name)) assert.ok((await text(page)).includes('<img src=x onerror=window.hit=1>\'"\\`${hit}U+202E</script>'), name);
+        if (['in_flight', 'policies'].includes(name)) assert.ok((await text(page)).includes(HOSTILE_SCOPE), name);
+    }
+    await lookUp(page, { scope: 'refunds', key: HOSTILE });
+    await page.waitForSelector('#answer');
+    assert.equal(await page.locator('img, script:not([src]), svg[onload]').count(), 0);
+    assert.equal(await page.evaluate(() => window.hit), undefined);
+    assert.deepEqual(page.wrong, []);
+});
+
+test('the page\'s own rules stop what would be run', async (t) => {
+    const page = await openPage(t, browser, shared.address);
+    // A task of its own, for what a debugger evaluates is excused.
+    const stopped = await page.evaluate(() => new Promise((resolve) => {
+        const tried = (action) => {
+            try {
+                action();
+                return 'run';
+            } catch (error) {
+                return error.name;
+            }
+        };
+        setTimeout(() => resolve([
+            tried(() => { document.body.innerHTML = '<b>x</b>'; }),
+            tried(() => document.body.setAttribute('onclick', 'window.hit = 3')),
+            tried(() => { document.createElement('script').src = 'data:text/javascript,window.hit=4'; }),
+            tried(() => { Function('window.hit = 5')(); }),
+        ]));
+    }));
+    assert.deepEqual(stopped, ['TypeError', 'TypeError', 'TypeError', 'EvalError']);
+    assert.equal(await page.evaluate(() => window.hit), undefined);
+});
+
+test('the statement that is copied decides about that key and no other', async (t) => {
+    const page = await openPage(t, browser, shared.address);
+    await lookUp(page, { scope: 'refunds', key: HOSTILE });
+    await page.waitForSelector('#action');
+    await page.selectOption('#action', 'fail');
+    await page.fill('#decide-reason', 'it\'s "ticket" \\ 817; --');
+    await page.fill('#decide-status_code', '410');
+    await page.click('.statement button');
+    const copied = await page.evaluate(() => navigator.clipboard.readText());
+    assert.doesNotMatch(copied, /\u202e/);
+    assert.match(copied, /^SELECT idem_resolve\(E'/);
+    const count = async () => (await run('shop', "SELECT count(*)::int AS n FROM idempotency.records WHERE status = 'failed'"))[0].n;
+    const before = await count();
+    await run('shop', copied);
+    assert.equal(await count(), before + 1);
+    await page.click('button[type=submit]');
+    await page.waitForSelector('[aria-label=Decisions] tbody tr');
+    assert.match(await page.locator('[aria-label=Decisions]').innerText(), /it's "ticket" \\ 817; --/);
+    assert.match(await page.innerText('#answer'), /would answer replay/);
+});
+
+// ---- by keyboard ----
+
+const focused = (page) => page.evaluate(() => {
+    const { activeElement } = document;
+    const style = getComputedStyle(activeElement);
+    const { width, height } = activeElement.getBoundingClientRect();
+    return { tag: activeElement.tagName, name: activeElement.id || activeElement.hash || activeElement.getAttribute('aria-label') || activeElement.innerText,
+        ring: style.outlineStyle !== 'none' && Number.parseFloat(style.outlineWidth) >= 2, seen: width > 0 && height > 0 };
+});
+
+async function tabTo(page, name, most = 60) {
+    for (let i = 0; i < most; i++) {
+        await page.keyboard.press('Tab');
+        const now = await focused(page);
+        if (now.tag !== 'BODY') assert.ok(now.ring && now.seen, `${now.tag} ${now.name} shows that it has the focus`);
+        if (now.name === name) return;
+    }
+    assert.fail(`the Tab key does not come to ${name}`);
+}
+
+test('everything is reached and done by keyboard', async (t) => {
+    const page = await openPage(t, browser, shared.address);
+    await page.keyboard.press('Tab');
+    assert.equal((await focused(page)).name, 'skip');
+    await page.keyboard.press('Enter');
+    assert.equal((await focused(page)).name, 'main');
+    await page.reload();
+    await page.waitForSelector('#where b');
+    await tabTo(page, 'pause');
+    await page.keyboard.press('Space');
+    assert.equal(await page.getAttribute('#pause', 'aria-pressed'), 'true');
+    await page.keyboard.press('Space');
+    for (const name of PAGES) await tabTo(page, `#${name}`);
+    for (let i = 0; i < 3; i++) await page.keyboard.press('Shift+Tab');
+    assert.equal((await focused(page)).name, '#key');
+    await page.keyboard.press('Enter');
+    await page.waitForSelector('#lookup');
+    assert.equal((await focused(page)).name, 'main');
+    await tabTo(page, 'key-scope');
+    await page.keyboard.type('refunds');
+    await tabTo(page, 'key-key');
+    await page.keyboard.type('r-815');
+    await page.keyboard.press('Enter');
+    await page.waitForSelector('#answer');
+    await tabTo(page, 'action');
+    await page.keyboard.press('ArrowDown');
+    assert.equal(await page.inputValue('#action'), 'complete');
+    assert.equal((await focused(page)).name, 'action');
+    await tabTo(page, 'decide-reason');
+    await page.keyboard.type('ticket 1');
+    assert.equal((await focused(page)).name, 'decide-reason');
+    await tabTo(page, 'Copy');
+    await page.keyboard.press('Enter');
+    await page.waitForSelector('text=Copied');
+    assert.equal(await page.evaluate(() => navigator.clipboard.readText()),
+        "SELECT idem_resolve('r-815', 'complete', scope => 'refunds', reason => 'ticket 1');");
+});
+
+test('what is read anew leaves the focus where it is', async (t) => {
+    const page = await openPage(t, browser, shared.address);
+    await visit(page, 'abandoned');
+    await page.waitForSelector('#content button');
+    const mark = await page.evaluate(() => {
+        const button = document.querySelector('#content button');
+        button.focus();
+        button.dataset.old = 'yes';
+        return button.dataset.id;
+    });
+    await page.waitForFunction(() => !document.querySelector('[data-old]'));
+    assert.equal(await page.evaluate(() => document.activeElement.dataset.id), mark);
+    // Paused, it is not read.
+    await page.click('#pause');
+    await page.evaluate(() => { document.querySelector('#content button').dataset.old = 'yes'; });
+    const asked = [];
+    page.on('request', (request) => asked.push(request.url()));
+    await page.waitForTimeout(2500);
+    assert.deepEqual(asked, [], 'pages are read every second here');
+});
+
+// ---- colours ----
+
+// The least contrast of any text on the page with what is behind it.
+const contrast = (page) => page.evaluate(() => {
+    const luminance = (color) => {
+        const [r, g, b] = color.match(/[\d.]+/g).map((part) => part / 255).map((part) => (part <= 0.03928 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4));
+        return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+    };
+    const behind = (element) => {
+        for (let one = element; one; one = one.parentElement) {
+            const color = getComputedStyle(one).backgroundColor;
+            if (!/rgba\(.*, 0\)|transparent/.test(color)) return color;
+        }
+        return 'rgb(255, 255, 255)';
+    };
+    let least = { ratio: 99 };
+    const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+    while (texts.nextNode()) {
+        const element = texts.currentNode.parentElement;
+        if (!texts.currentNode.textContent.trim() || ['SCRIPT', 'NOSCRIPT', 'CAPTION', 'OPTION'].includes(element.tagName)) continue;
+        const [dark, light] = [luminance(getComputedStyle(element).color), luminance(behind(element))].sort((a, b) => a - b);
+        const ratio = (light + 0.05) / (dark + 0.05);
+        if (ratio < least.ratio) least = { ratio, text: texts.currentNode.textContent };
+    }
+    return { least, page: luminance(behind(document.body)) };
+});
+
+for (const colorScheme of ['light', 'dark']) {
+    test(`every page can be read in ${colorScheme} colours`, async (t) => {
+        const page = await openPage(t, browser, shared.address, { colorScheme });
+        for (const name of PAGES) {
+            await visit(page, name);
+            if (name === 'key') await lookUp(page, { scope: 'refunds', key: 'r-816' });
+            const { least, page: background } = await contrast(page);
+            assert.ok(least.ratio >= 4.5, `${name}: "${least.text}" has a contrast of ${least.ratio}`);
+            assert.ok(colorScheme === 'dark' ? background < 0.05 : background > 0.8, `${name}: background ${background}`);
+        }
+    });
+}
+
+test('charts follow when the colours change', async (t) => {
+    const page = await openPage(t, browser, shared.address, { colorScheme: 'light' });
+    await visit(page, 'outcomes');
+    await page.waitForSelector('.chart canvas');
+    const has = (hex) => page.waitForFunction((wanted) => {
+        const canvas = document.querySelector('.chart canvas');
+        const rgb = wanted.match(/\w\w/g).map((part) => parseInt(part, 16));
+        const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+        for (let i = 0; i < data.length; i += 4) if (data[i + 3] > 250 && rgb.every((value, at) => Math.abs(data[i + at] - value) < 3)) return true;
+        return false;
+    }, hex);
+    await has('1d4ed8');
+    await page.emulateMedia({ colorScheme: 'dark' });
+    await has('8ab4ff');
+});
+
+// ---- a cluster ----
+
+test('of a cluster, each row has its node', async (t) => {
+    const page = await openPage(t, browser, shared.address);
+    await visit(page, 'abandoned');
+    assert.equal(await page.locator('th', { hasText: 'Node' }).count(), 0, 'none on a single server');
+    await page.route('**/api/abandoned', async (route) => {
+        const response = await route.fetch();
+        const answer = await response.json();
+        answer.abandoned.rows.forEach((row, at) => { row.node = `worker${at}:5432`; });
+        await route.fulfill({ response, json: answer });
+    });
+    await visit(page, 'policies');
+    await visit(page, 'abandoned');
+    await page.waitForSelector('th:has-text("Node")');
+    assert.match(await text(page), /worker0:5432/);
+});

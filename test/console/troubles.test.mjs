@@ -1,0 +1,202 @@
+// In a browser: passwords, rights, a database that goes away, other versions, a standby.
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { after, before, test } from 'node:test';
+import {
+    control, createDatabase, launch, lookUp, openPage, PAGES, run, seed, startConsole, until, visit, WITH_EXTENSION,
+} from './helpers.mjs';
+
+let browser;
+
+before(async () => {
+    browser = await launch();
+    await createDatabase('troubled', WITH_EXTENSION);
+    await seed('troubled');
+    await run('postgres', "CREATE ROLE stranger LOGIN; CREATE ROLE watcher LOGIN IN ROLE pg_monitor; CREATE ROLE locked LOGIN PASSWORD 'right' IN ROLE pg_monitor");
+});
+after(() => browser.close());
+
+const kinds = (page) => page.locator('#content .problem').evaluateAll((boxes) => boxes.map((box) => box.dataset.kind));
+
+// ---- rights ----
+
+test('what a role may not read is said on the page, with the grant', async (t) => {
+    const { address } = await startConsole(t, ['--every', '1', '-U', 'stranger', 'troubled']);
+    const page = await openPage(t, browser, address);
+    for (const name of PAGES.filter((one) => one !== 'key')) {
+        await visit(page, name);
+        await page.waitForSelector('#content .problem');
+        for (const kind of await kinds(page)) assert.equal(kind, 'denied', name);
+        assert.match(await page.innerText('#content'), /GRANT pg_monitor TO stranger;/);
+    }
+    await lookUp(page, { key: 'k' });
+    await page.waitForSelector('#content .problem');
+    assert.match(await page.innerText('#content'), /SELECT idem_grant\('stranger', operator => true\);/);
+    assert.deepEqual(page.wrong, []);
+});
+
+test('who monitors sees a record that they may not have explained, without its error', async (t) => {
+    const { address } = await startConsole(t, ['-U', 'watcher', 'troubled']);
+    const page = await openPage(t, browser, address);
+    await lookUp(page, { scope: 'payments/hook', key: 'evt_7' });
+    await page.waitForSelector('[aria-label=Record]');
+    assert.deepEqual(await kinds(page), ['denied']);
+    assert.match(await page.locator('[aria-label=Record]').innerText(), /status\s+completed/);
+    const content = await page.innerText('#content');
+    assert.match(content, /Role watcher may not read why attempts failed/);
+    assert.doesNotMatch(content, /connection refused/);
+});
+
+// ---- passwords ----
+
+const refusals = () => readFileSync(process.env.SERVER_LOG, 'utf8').match(/password authentication failed for user "locked"/g)?.length ?? 0;
+
+test('a wrong password is said, tried once, and again when somebody asks', async (t) => {
+    const { address, ask } = await startConsole(t, ['--every', '1', '-U', 'locked', 'troubled'], { PGPASSWORD: 'wrong' });
+    const context = await browser.newContext();
+    t.after(() => context.close());
+    const page = await context.newPage();
+    await page.goto(address);
+    await page.waitForSelector('#banner [data-kind=password]');
+    assert.match(await page.innerText('#banner'), /does not accept the password[\s\S]*Role locked on .*password authentication failed for user "locked"/);
+    for (const name of PAGES) await ask(name, { key: 'k' });
+    assert.equal(refusals(), 1, 'once, whatever was asked since');
+    await page.click('#banner button');
+    await until(() => refusals() === 2, 'another try');
+    await page.waitForSelector('#banner [data-kind=password]');
+    await run('postgres', "ALTER ROLE locked PASSWORD 'wrong'");
+    await page.click('#banner button');
+    await page.waitForSelector('#where:has-text("Role locked")');
+    await page.waitForSelector('#banner:empty', { state: 'attached' });
+    await run('postgres', "ALTER ROLE locked PASSWORD 'right'");
+});
+
+test('no password at all', async (t) => {
+    const { address } = await startConsole(t, ['-U', 'locked', 'troubled'], { PGPASSFILE: '/nonexistent' });
+    const context = await browser.newContext();
+    t.after(() => context.close());
+    const page = await context.newPage();
+    await page.goto(address);
+    await page.waitForSelector('#banner [data-kind=password]:has-text("the server wants a password of role")');
+});
+
+// ---- a database that goes away ----
+
+test('a database that goes away and comes back', async (t) => {
+    const { address, printed } = await startConsole(t, ['--every', '1', 'troubled']);
+    const page = await openPage(t, browser, address);
+    await visit(page, 'abandoned');
+    await page.waitForSelector('#content tr:has-text("r-815")');
+    control('stop');
+    try {
+        await page.waitForSelector('#banner [data-kind=away]');
+        await page.waitForSelector('#content.stale tr:has-text("r-815")');
+        await page.click('nav a[href="#policies"]');
+        await page.waitForSelector('text=Nothing was read yet.');
+        await page.click('nav a[href="#outcomes"]');
+        await page.click('nav a[href="#abandoned"]');
+    } finally {
+        control('start');
+    }
+    await page.waitForSelector('#banner:empty', { state: 'attached' });
+    await page.waitForSelector('#content:not(.stale) tr:has-text("r-815")');
+    await visit(page, 'outcomes');
+    await page.waitForSelector('.chart');
+    await until(() => /connected/.test(printed()), 'word that it is back');
+    assert.match(printed(), /idempotency console: .*(ECONNREFUSED|terminat|shutting down|closed)/i);
+});
+
+test('a session that is ended is replaced without a word', async (t) => {
+    const { ask } = await startConsole(t, ['--every', '3600', 'troubled']);
+    await ask('policies');
+    await run('postgres', "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE application_name = 'idempotency console' AND datname = 'troubled'");
+    const answer = await until(async () => {
+        const { policies } = await (await ask('policies')).json();
+        return policies.rows;
+    }, 'rows');
+    assert.equal(answer.length, 3);
+});
+
+test('the console itself ends', async (t) => {
+    const { address, child, ended } = await startConsole(t, ['--every', '1', 'troubled']);
+    const page = await openPage(t, browser, address);
+    child.kill('SIGTERM');
+    await ended;
+    await page.waitForSelector('#banner [data-kind=console]');
+    assert.match(await page.innerText('#banner'), /Start script\/console anew/);
+});
+
+// ---- other databases ----
+
+test('no extension, and no database', async (t) => {
+    await createDatabase('bare');
+    const bare = await startConsole(t, ['--every', '1', 'bare']);
+    const page = await openPage(t, browser, bare.address);
+    await page.waitForSelector('#banner [data-kind=no-extension]');
+    assert.match(await page.innerText('#banner'), /CREATE EXTENSION idempotency;/);
+    for (const name of PAGES.filter((one) => one !== 'key')) {
+        await visit(page, name);
+        await page.waitForSelector('#content .problem');
+        for (const kind of await kinds(page)) assert.equal(kind, 'absent', name);
+    }
+    await lookUp(page, { key: 'k' });
+    await page.waitForSelector('#content .problem');
+    await run('bare', WITH_EXTENSION);
+    await page.waitForSelector('#banner:empty', { state: 'attached' });
+    const { address } = await startConsole(t, ['nowhere']);
+    const other = await (await browser.newContext()).newPage();
+    t.after(() => other.context().close());
+    await other.goto(address);
+    await other.waitForSelector('#banner [data-kind=away]:has-text("nowhere")');
+});
+
+test('an extension of another version: what is there is shown', async (t) => {
+    await createDatabase('older', WITH_EXTENSION);
+    await run('older', `SELECT idem_policy_set('p');
+        ALTER EXTENSION idempotency DROP VIEW idempotency.attempts; DROP VIEW idempotency.attempts;
+        UPDATE pg_extension SET extversion = '0.9.0' WHERE extname = 'idempotency'`);
+    const { address } = await startConsole(t, ['older']);
+    const page = await openPage(t, browser, address);
+    await page.waitForSelector('#banner [data-kind=version]');
+    assert.match(await page.innerText('#banner'), /of version 0\.9\.0, this console of \d/);
+    await visit(page, 'policies');
+    await page.waitForSelector('#content tr:has-text("p")');
+    await lookUp(page, { key: 'k' });
+    await page.waitForSelector('#content .problem[data-kind=absent]:has-text("idempotency.attempts")');
+});
+
+test('an extension in another schema', async (t) => {
+    await createDatabase('elsewhere', 'CREATE SCHEMA "Its Own"; CREATE EXTENSION idempotency SCHEMA "Its Own"');
+    await run('elsewhere', `SELECT "Its Own".idem_begin('k', lease => '1 hour')`);
+    const { address } = await startConsole(t, ['elsewhere']);
+    const page = await openPage(t, browser, address);
+    await lookUp(page, { key: 'k' });
+    await page.waitForSelector('#answer:has-text("in_progress")');
+    assert.match(await page.innerText('.statement pre'), /^SELECT "Its Own"\.idem_resolve\('k', 'release'\);$/);
+});
+
+const freePort = () => new Promise((resolve) => {
+    const server = createServer().listen(0, '127.0.0.1', () => {
+        const { port } = server.address();
+        server.close(() => resolve(port));
+    });
+});
+
+test('a standby', async (t) => {
+    const port = await freePort();
+    const folder = `${process.env.WORK}/standby`;
+    control('standby', folder, String(port));
+    t.after(() => control('stop_standby', folder));
+    const { address } = await startConsole(t, ['-p', String(port), '--every', '1', 'troubled']);
+    const page = await openPage(t, browser, address);
+    await page.waitForSelector('#banner [data-kind=standby]');
+    for (const name of PAGES.filter((one) => one !== 'key')) {
+        await visit(page, name);
+        await page.waitForFunction(() => document.querySelector('#content').innerText.length > 50);
+        assert.deepEqual(await kinds(page), [], name);
+    }
+    await lookUp(page, { scope: 'payments/charge', principal: 'acme', key: 'order-7' });
+    await page.waitForSelector('#answer:has-text("This is a standby")');
+    assert.deepEqual(page.wrong, []);
+});
