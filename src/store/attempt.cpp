@@ -41,6 +41,11 @@ Datum or_null(const void* value, char* null) {
     return PointerGetDatum(value);
 }
 
+// What is sealed is not written as well in the clear: whoever has sealed it has still both.
+const text* in_the_clear(const Kept<text>& value) {
+    return value.sealed == nullptr ? value.plain : nullptr;
+}
+
 // As in sweep.cpp: the array is made once, and FOR UPDATE looks at each row again.
 char* sweep_sql(const char* table) {
     return psprintf(
@@ -75,13 +80,13 @@ void add_attempt(const Attempt& attempt) {
                       PointerGetDatum(record.id.key),
                       Int32GetDatum(record.attempt),
                       Int64GetDatum(record.token),
-                      or_null(record.holder.plain, &nulls[5]),
+                      or_null(in_the_clear(record.holder), &nulls[5]),
                       or_null(record.holder.sealed, &nulls[6]),
                       TimestampTzGetDatum(record.claimed_at),
                       TimestampTzGetDatum(attempt.ended),
                       CStringGetTextDatum(kWords[static_cast<int>(attempt.how)]),
                       Int32GetDatum(record.status_code.value_or(0)),
-                      or_null(record.error.plain, &nulls[11]),
+                      or_null(in_the_clear(record.error), &nulls[11]),
                       or_null(record.error.sealed, &nulls[12]),
                       or_null(record.sealed_by, &nulls[13]),
                       or_null(record.salt, &nulls[14]),

@@ -117,7 +117,7 @@ sub fill
 	my ($scope) = @_;
 
 	call($primary, 'idem_policy_set', scope_pattern => $scope, store_request => \'true',
-		encrypt => $scope eq 'sealed' ? \'true' : \'false');
+		keep_history => \'true', encrypt => $scope eq 'sealed' ? \'true' : \'false');
 	complete_in($scope, 'done', begin_in($scope, 'done')->{token});
 	checkpoint_in($scope, 'running', begin_in($scope, 'running', lease => '1 hour')->{token});
 	fail_in($scope, 'failed', begin_in($scope, 'failed')->{token}, status_code => 422);
