@@ -101,6 +101,9 @@ func StepTx[T, Tx any](ctx context.Context, claim *Claim[Tx], name string,
 			if state, err = claim.with(name, result); err != nil {
 				return false, err
 			}
+			if claim.q.unprotected {
+				return true, ofDatabase(claim.store.db.Check(ctx, tx))
+			}
 			return true, claim.checkpoint(ctx, name, state, func(sql string, args ...any) Row {
 				return claim.store.db.Query(ctx, tx, sql, args...)
 			})

@@ -62,6 +62,11 @@ func isInDoubt(err error) bool {
 	return errors.As(err, &commit) && !isConflict(err) && !errors.Is(err, ErrEnded)
 }
 
+// An unrecordedError is of a COMMIT of which no record says whether it was done.
+type unrecordedError struct{ error }
+
+func (e unrecordedError) Unwrap() error { return e.error }
+
 // sqlState answers "" for an error that is not the server's.
 func sqlState(err error) string {
 	var server interface{ SQLState() string }
@@ -101,8 +106,12 @@ func isUnavailable(err error) bool {
 }
 
 // isRetryable is true of what a repetition from idem_begin on may cure. A COMMIT whose answer did not
-// come in time is: it is asked for again.
+// come in time is: it is asked for again, if there is a record.
 func isRetryable(err error) bool {
+	var unrecorded unrecordedError
+	if errors.As(err, &unrecorded) {
+		return false
+	}
 	return isConflict(err) || isLostConnection(err) || isInDoubt(err) && sqlState(err) == ""
 }
 

@@ -82,6 +82,9 @@ func Once[Tx any](ctx context.Context, store *Store[Tx], id, scope, principal st
 			}
 			err := work(ctx, tx)
 			clock.start()
+			if err == nil {
+				err = ofDatabase(store.db.Check(ctx, tx))
+			}
 			return true, err
 		})
 	})

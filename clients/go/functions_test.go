@@ -113,6 +113,29 @@ func TestOnce(t *testing.T) {
 	}
 }
 
+// Of a transaction in which a statement has failed COMMIT makes a ROLLBACK: the message is not handled.
+func TestOnceWithAHiddenError(t *testing.T) {
+	withEach(t, func(b *bench) {
+		runs := 0
+		handle := func(hidden bool) (bool, error) {
+			return b.once("m1", func(ctx context.Context, exec func(string, ...any) error) error {
+				runs++
+				if hidden {
+					_ = exec("SELECT 1/0")
+					return nil
+				}
+				return exec(try.Effect, b.Name(), "done")
+			})
+		}
+		if first, err := handle(true); first || err == nil || runs != 1 {
+			b.Error(first, err, runs)
+		}
+		if first, err := handle(false); !first || err != nil || b.effects() != "done" {
+			b.Error(first, err, b.effects())
+		}
+	})
+}
+
 // A handler on database/sql can end its transaction, which is found out and told.
 func TestAnEndedTransaction(t *testing.T) {
 	pool := try.Pool(t)

@@ -35,6 +35,7 @@ type bench struct {
 	leased        func(idempotency.Route) func(http.Handler) http.Handler
 	exec          func(ctx context.Context, query string, args ...any) error // in the claim's transaction
 	step          func(ctx context.Context, name, note string) (string, error)
+	once          func(id string, work func(ctx context.Context, exec func(query string, args ...any) error) error) (bool, error)
 }
 
 // withEach runs a test on each driver.
@@ -52,6 +53,14 @@ func withEach(t *testing.T, test func(*bench)) {
 					_, err := tx.Exec(ctx, try.Effect, t.Name(), note)
 					return err
 				})
+			},
+			once: func(id string, work func(context.Context, func(string, ...any) error) error) (bool, error) {
+				return idempotency.Once(t.Context(), store, id, "inbox", t.Name(), func(ctx context.Context, tx pgx.Tx) error {
+					return work(ctx, func(query string, args ...any) error {
+						_, err := tx.Exec(ctx, query, args...)
+						return err
+					})
+				})
 			}})
 	})
 	t.Run("sql", func(t *testing.T) {
@@ -68,6 +77,14 @@ func withEach(t *testing.T, test func(*bench)) {
 				return step(ctx, sqlidem.ClaimOf(ctx), name, func(ctx context.Context, tx *sql.Tx) error {
 					_, err := tx.ExecContext(ctx, try.Effect, t.Name(), note)
 					return err
+				})
+			},
+			once: func(id string, work func(context.Context, func(string, ...any) error) error) (bool, error) {
+				return idempotency.Once(t.Context(), store, id, "inbox", t.Name(), func(ctx context.Context, tx *sql.Tx) error {
+					return work(ctx, func(query string, args ...any) error {
+						_, err := tx.ExecContext(ctx, query, args...)
+						return err
+					})
 				})
 			}})
 	})
@@ -290,12 +307,20 @@ func TestALostConnectionCantBeHidden(t *testing.T) {
 
 func TestAnErrorOfTheTransactionCantBeAnswered(t *testing.T) {
 	withEach(t, func(b *bench) {
-		url := b.serve(b.transactional(b.route()), func(w http.ResponseWriter, r *http.Request) error {
+		route, runs := b.route(), 0
+		route.MissingKey = idempotency.Pass
+		url := b.serve(b.transactional(route), func(w http.ResponseWriter, r *http.Request) error {
+			runs++
 			_ = b.exec(r.Context(), "SELECT 1/0")
 			w.WriteHeader(http.StatusCreated)
 			return nil
 		})
-		try.Post(b, url, "k", `{}`).CheckProblem(b, 500, "internal")
+		for _, key := range []string{"k", ""} {
+			try.Post(b, url, key, `{}`).CheckProblem(b, 500, "internal")
+		}
+		if runs != 2 {
+			b.Error("it ran", runs, "times")
+		}
 	})
 }
 

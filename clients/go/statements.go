@@ -99,7 +99,7 @@ func (s *Store[Tx]) beginAlone(ctx context.Context, q *claimRequest) (*claimed, 
 // complete stores an answer in the transaction of its claim.
 func (s *Store[Tx]) complete(ctx context.Context, tx Tx, q *claimRequest, a *Answer) error {
 	if q.unprotected {
-		return nil
+		return ofDatabase(s.db.Check(ctx, tx))
 	}
 	var first *bool
 	return ofDatabase(s.db.Query(ctx, tx, completeSQL, completeArguments(q, a, nil)...).Scan(&first))

@@ -21,6 +21,10 @@ type Database[Tx any] interface {
 	// Commit and Rollback give the connection back, whatever becomes of it.
 	Commit(ctx context.Context, tx Tx) error
 	Rollback(ctx context.Context, tx Tx) error
+	// Check is an error where a statement of the transaction has failed and somebody has hidden that:
+	// PostgreSQL makes a ROLLBACK of its COMMIT. It is asked where no statement of ours comes last. Nil
+	// where Commit says so itself.
+	Check(ctx context.Context, tx Tx) error
 	// Query runs a statement in a transaction.
 	Query(ctx context.Context, tx Tx, sql string, args ...any) Row
 	// QueryAlone runs a statement that commits by itself.

@@ -13,7 +13,7 @@ type verdict struct {
 // runTransactional does work in the transaction of its claim, and stores its answer there; where work
 // says that it is not to be kept, nothing has happened. All of it is repeated after a conflict or the
 // loss of a connection. After a COMMIT whose answer is lost, the repetition finds the record, if it
-// was done.
+// was done; without a record nobody can say, and it is not repeated.
 func (s *Store[Tx]) runTransactional(ctx context.Context, q *claimRequest, attempts int,
 	work func(context.Context, Tx, *claimed) (*Answer, bool, error)) (v verdict, err error) {
 	once := func(ctx context.Context, tx Tx, clock *clock) (commit bool, err error) {
@@ -32,7 +32,11 @@ func (s *Store[Tx]) runTransactional(ctx context.Context, q *claimRequest, attem
 	err = again(ctx, attempts, func() error {
 		v.answer.close()
 		v.claim, v.answer = nil, nil
-		return s.inTransaction(ctx, q.wait, once)
+		err := s.inTransaction(ctx, q.wait, once)
+		if q.unprotected && isInDoubt(err) {
+			return unrecordedError{err}
+		}
+		return err
 	})
 	return v, err
 }

@@ -41,8 +41,10 @@ group_checks() {
     [[ ! -e $ROOT/.git ]] ||
         check "a release has the same bytes whenever and wherever it is made" releases_are_equal
     check "where packages come from is left to the machine's settings" "$ROOT/test/check_hosts"
+    check "its check sees what names a mirror or registry" "$ROOT/test/check_hosts_test"
     check "every promise of docs/reliability.md and docs/security.md names tests that exist, and excerpts are what they quote" \
         "$ROOT/test/check_promises"
+    check "the code of docs/drivers.md is what the drivers' programs run" "$ROOT/clients/drivers/check" code
     check "a server that does not say where it is is not copied" silent_server_is_not_copied
     ((CHECKS_FAILED == 0))
 }
@@ -237,15 +239,19 @@ prove_or_explain() {
     return "$status"
 }
 
-# The server's own Perl modules start the clusters. Their sockets lie below TMPDIR.
+# The server's own Perl modules start the clusters. Their sockets lie below TMPDIR. Most of the time
+# is spent waiting, for a lease or a sweeper, so there are two at work for each processor; those that
+# wait the longest come last by name, and begin first.
 prove_all() {
-    local pgxs
+    local pgxs files
     pgxs=$(dirname "$("$OUR_CONFIG" --pgxs)")
+    mapfile -t files < <(printf '%s\n' "$@" | sort -r)
     run_as_postgres env -C "$WORK/tap" "PATH=$PG_BINDIR:$PATH" "TMPDIR=$WORK/tap/tmp" \
         "PG_REGRESS=$pgxs/../../src/test/regress/pg_regress" "TESTDIR=$WORK/tap" \
         "TESTLOGDIR=$WORK/tap/tmp_check/log" "TESTDATADIR=$WORK/tap/tmp_check" \
         "PG_TEST_PORT_DIR=$WORK/tap/ports" "IDEM_STORE=${IDEM_STORE:-auto}" \
-        prove --jobs 2 -I "$pgxs/../../src/test/perl" -I "$WORK/tap-sources/test/tap" "$@"
+        prove --jobs "$((2 * $(nproc)))" --timer -I "$pgxs/../../src/test/perl" \
+        -I "$WORK/tap-sources/test/tap" "${files[@]}"
 }
 
 # What the tests that prove complains about have logged, and their servers; and why they failed, for
@@ -311,44 +317,65 @@ group_examples() {
     return "$status"
 }
 
-# Each client whose toolchain is there: its own tests, then the conformance suite against its server.
+# Each client whose toolchain is there: its own tests, then the conformance suite against its server,
+# then what docs/drivers.md says of the language's drivers.
 group_clients() {
     ensure_installed
     copy_clients
     start_clients_cluster
-    local needs language missing status=0
+    local needs language missing CONFORMING='' CONFORMANCE='' status=0
     for needs in "$BUILD"/languages/clients/*/needs; do
         language=$(basename "$(dirname "$needs")")
         [[ " ${LANGUAGES:-$language} " == *" $language "* ]] || continue
         if missing=$("$needs"); then
             test_client "$language" || status=1
+            end_conformance || status=1
+            begin_conformance "$language"
+            PG_BINDIR=$PG_BINDIR "$BUILD/languages/clients/drivers/check" "$language" || status=1
         else
             say "left out: $language. It needs ${missing:-what clients/$language/needs does not say}"
             check "$language: left out, for it needs ${missing:-something}" true
         fi
     done
+    end_conformance || status=1
     ((status == 0)) || show_tail 60 "$WORK/clients/server.log"
     stop_cluster clients
     return "$status"
 }
 
+# The suite mostly waits: that of one language runs while the next one compiles, in a database of its
+# own, and is shown when it has ended.
+begin_conformance() {
+    CONFORMING=$1
+    "$BUILD/languages/clients/conformance/run" --servers "$1" >"$WORK/conformance-$1" 2>&1 &
+    CONFORMANCE=$!
+}
+
+end_conformance() {
+    local status=0
+    [[ -n $CONFORMING ]] || return 0
+    wait "$CONFORMANCE" || status=$?
+    cat "$WORK/conformance-$CONFORMING"
+    CONFORMING=''
+    return "$status"
+}
+
 # test_client LANGUAGE
 test_client() {
-    local language=$1 status=0 failed=$CHECKS_FAILED
+    local language=$1 failed=$CHECKS_FAILED
     create_database "client_$language"
     check "$language: its statements are those of clients/README.md" \
         "$BUILD/languages/clients/conformance/check_statements" "$language"
     check "$language: the package's own tests" \
         timeout --kill-after=10 900 "$BUILD/languages/clients/$language/test"
-    "$BUILD/languages/clients/conformance/run" --servers "$language" || status=1
-    ((status == 0 && CHECKS_FAILED == failed))
+    ((CHECKS_FAILED == failed))
 }
 
 # The sources, beside what was made of them the last time: a language's tools put that next to them.
-# The server for C++ takes its HTTP from the example.
+# The server for C++ takes its HTTP from the example, and the drivers are compared with their page.
 copy_clients() {
     local list=$WORK/clients.list
-    (cd "$ROOT" && find clients examples/payments -type d \( -name node_modules -o -name dist -o -name target -o -name build \
+    (cd "$ROOT" && find clients examples/payments docs/drivers.md -type d \( -name node_modules -o -name dist -o -name target -o -name build \
         -o -name .venv -o -name __pycache__ -o -name '*.egg-info' \) -prune -o -type f -print | LC_ALL=C sort) >"$list"
     mkdir -p "$BUILD/languages"
     # What is there no longer.

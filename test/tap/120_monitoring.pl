@@ -358,7 +358,7 @@ subtest 'names and labels' => sub {
 	my %labels = map { map { $_ => 1 } keys %{ $_->{labels} } } @ours;
 	my ($untyped, $misnamed) = ('', '');
 
-	is(join(' ', sort keys %labels), 'datname outcome scope server', 'no other label');
+	is(join(' ', sort keys %labels), 'datname outcome scope server store', 'no other label');
 	unlike($text, qr/\Q$private\E/, 'no key, principal, holder, payload, body or error');
 	while ($text =~ /^# TYPE (idempotency_\w+) (\w+)$/mg)
 	{

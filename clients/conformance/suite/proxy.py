@@ -2,7 +2,7 @@
 
 A trap names a statement by a pattern, and a moment: its `request` on its way to the database, or its
 `answer` on the way back. `key` narrows it down to statements that carry it, or, where they carry
-nothing, as COMMIT, to connections whose last claim was of this key. What it does then:
+nothing, as COMMIT, to those of a transaction whose claim or effect carried it. What it does then:
 
 cut       both sides are closed; nothing of the message goes on
 hold      the connection stands still until `release`
@@ -17,8 +17,10 @@ import struct
 import threading
 
 SSL, GSS, CANCEL = 80877103, 80877104, 80877102
-SEVERAL = 1 << 30
 SYNC = None  # where the database will say that it is ready; some drivers ask for more before it has (pgjdbc behind its BEGIN)
+
+
+CARRIER = re.compile("idem_begin|INSERT INTO effect")  # what tells whose the transaction is
 
 
 class Trap:
@@ -34,7 +36,7 @@ class Trap:
         if self.left <= 0 or moment != self.moment or not self.statement.search(text):
             return False
         return self.key is None or self.key in link.values or (
-            link.begun is not None and self.key in link.begun and not link.has_values)
+            self.key in link.carried and not link.has_values)
 
 
 class Link:
@@ -49,7 +51,7 @@ class Link:
         self.started = False
         self.pid = None  # of the backend
         self.statements, self.portals = {}, {}  # names to texts; names to (text, values)
-        self.values, self.begun, self.has_values = b"", None, False
+        self.values, self.carried, self.has_values = b"", b"", False
         self.expected = []  # what the database has been asked and not answered: (text, values), and SYNC
         self.frozen = None  # the trap that holds, or True: swallowed
         self.open = True
@@ -111,17 +113,16 @@ class Link:
         """The text of the statement that this message runs, if it runs one."""
         text = self._statement_of(message)
         if text is not None and text.upper().startswith(("BEGIN", "START")):
-            self.begun = None  # a pooled connection: the last claim of before says nothing about this COMMIT
+            self.carried = b""  # a pooled connection: the claim of before says nothing about this COMMIT
+        elif text is not None and CARRIER.search(text):
+            self.carried += self.values
         return text
 
     def _statement_of(self, message):
         kind, content = message[:1], message[5:]
         if kind == b"Q":
             self.values, self.has_values = content, b"idem_" in content
-            text = content.rstrip(b"\0").decode(errors="replace")
-            if "idem_begin" in text:
-                self.begun = content
-            return text
+            return content.rstrip(b"\0").decode(errors="replace")
         if kind == b"P":
             name, text = content.split(b"\0")[:2]
             self.statements[name] = text.decode(errors="replace")
@@ -132,8 +133,6 @@ class Link:
         elif kind == b"E":
             text, self.values = self.portals.get(content.split(b"\0", 1)[0], ("", b""))
             self.has_values = "$1" in text
-            if "idem_begin" in text:
-                self.begun = self.values
             return text
         return None
 

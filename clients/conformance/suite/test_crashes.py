@@ -179,6 +179,14 @@ class Backend(Case):
         self.assert_effects(1)
         self.assertEqual(self.record()[0], "completed")
 
+    def test_answer_to_commit_without_a_claim_is_cut(self):
+        """Nobody can say whether it was done, so it is not done again."""
+        trap = self.server.proxy.trap(COMMIT, "answer", "cut", self.principal)
+        answer = self.send("/pass", {"effect": "done"}, key=None)
+        self.assertTrue(trap.reached.is_set(), "the trap")
+        self.assert_problem(answer, status=503)
+        self.assert_effects(1)
+
     def test_leased_begin_is_cut(self):
         self.check_cut("/leased", "idem_begin", "request")
 

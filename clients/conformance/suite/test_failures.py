@@ -15,6 +15,23 @@ class Failures(Case):
         self.assert_executed(self.send("/transactional", {"effect": "other"}))
         self.assert_effects(1, "other")
 
+    def check_hidden(self, path, **named):
+        answer = self.send(path, {"effect": "done", "hide_error": True}, **named)
+        self.assert_status(answer, 500)
+        self.assert_nothing()
+
+    def test_hidden_error(self):
+        """COMMIT of a transaction in which a statement has failed rolls it back without a word."""
+        self.check_hidden("/transactional")
+        self.assert_executed(self.send("/transactional", {"effect": "other"}))
+        self.assert_effects(1, "other")
+
+    def test_hidden_error_without_a_claim(self):
+        """Where no statement of the client's own comes after it, either."""
+        self.check_hidden("/pass", key=None)
+        self.assert_executed(self.send("/pass", {"effect": "other"}, key=None))
+        self.assert_effects(1, "other")
+
     def test_thrown_on_a_leased_route(self):
         order = {"effect": "done", "throw": True}
         self.assert_status(self.send("/leased", order), 500)

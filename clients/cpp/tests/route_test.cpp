@@ -107,6 +107,28 @@ TYPED_TEST(Routes, missing_key_is_what_the_route_says) {
     EXPECT_EQ(value_of(this->send(derived, without).headers, "Idempotent-Replayed"), "true");
 }
 
+TYPED_TEST(Routes, hidden_error_is_no_success_with_a_claim_or_without) {
+    Options options;
+    options.scope = "test";
+    options.principal = [](const Request&) { return std::string("me"); };
+    options.missing_key = MissingKey::Pass;
+    const auto route =
+        Idempotent<TypeParam>(this->pool).transactional(options, [this](auto& tx, const Exchange&) {
+            ++this->runs;
+            try {
+                TypeParam::run(tx, "SELECT 1/0", {});
+            } catch (const std::exception&) {
+            }
+            return Answer{201, {}, ""};
+        });
+    auto request = this->request();
+    EXPECT_EQ(this->send(route, request).status, 500);
+    EXPECT_EQ(status(this->key), "");
+    request.headers.erase(request.headers.begin());
+    EXPECT_EQ(this->send(route, request).status, 500);
+    EXPECT_EQ(this->runs, 2);
+}
+
 TYPED_TEST(Routes, database_away_is_503_and_nothing_runs) {
     Pool<TypeParam> nowhere("host=127.0.0.1 port=1", {});
     Options options;

@@ -29,7 +29,8 @@ type service struct {
 type task struct {
 	Gate                  *int64
 	Effect                *string
-	SerializationFailures int `json:"serialization_failures"`
+	HideError             bool `json:"hide_error"`
+	SerializationFailures int  `json:"serialization_failures"`
 	Hang, Throw, Exit     bool
 	Status                int
 	Headers               [][2]string
@@ -81,6 +82,9 @@ func (s *service) work(ctx context.Context, do *task) error {
 		if err := s.effect(ctx, *do.Effect); err != nil {
 			return err
 		}
+	}
+	if do.HideError {
+		_, _ = pgxidem.Tx(ctx).Exec(ctx, "SELECT 1/0")
 	}
 	if s.run(idempotency.InfoOf(ctx)) <= do.SerializationFailures {
 		return s.conflict(ctx)

@@ -63,6 +63,9 @@ func (database) Commit(ctx context.Context, tx pgx.Tx) error {
 	return ended(tx.(lent).Tx.Commit(ctx))
 }
 
+// Check: pgx looks at what COMMIT answers.
+func (database) Check(context.Context, pgx.Tx) error { return nil }
+
 func (database) Rollback(ctx context.Context, tx pgx.Tx) error {
 	err := tx.(lent).Tx.Rollback(ctx)
 	if errors.Is(err, pgx.ErrTxClosed) {

@@ -41,6 +41,12 @@ func (d database) Begin(ctx context.Context) (*sql.Tx, error) { return d.db.Begi
 
 func (database) Commit(_ context.Context, tx *sql.Tx) error { return ended(tx.Commit()) }
 
+// Check asks: not every driver tells of it at COMMIT, and those that do use errors of their own.
+func (database) Check(ctx context.Context, tx *sql.Tx) error {
+	_, err := tx.ExecContext(ctx, "SELECT 1")
+	return ended(err)
+}
+
 func (database) Rollback(_ context.Context, tx *sql.Tx) error {
 	err := tx.Rollback()
 	if errors.Is(err, sql.ErrTxDone) {

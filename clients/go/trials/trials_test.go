@@ -2,6 +2,7 @@
 package trials
 
 import (
+	"context"
 	"database/sql"
 	"errors"
 	"io"
@@ -114,5 +115,24 @@ func TestLibPQ(t *testing.T) {
 	try.Post(t, server.URL+"/leased", "k", `{}`).Check(t, 200, "\x00\xff", true)
 	if runs != 5 || try.Effects(t, pool) != "sql" {
 		t.Error(runs, try.Effects(t, pool))
+	}
+}
+
+// The driver's own words about a COMMIT of a transaction that has failed are no lost connection.
+func TestLibPQWithAHiddenError(t *testing.T) {
+	try.Pool(t)
+	db, err := sql.Open("postgres", "sslmode=disable")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	runs := 0
+	first, err := idempotency.Once(t.Context(), sqlidem.New(db), "m", "inbox", t.Name(), func(ctx context.Context, tx *sql.Tx) error {
+		runs++
+		_, _ = tx.ExecContext(ctx, "SELECT 1/0")
+		return nil
+	})
+	if first || err == nil || runs != 1 {
+		t.Error(first, err, runs)
 	}
 }

@@ -4,10 +4,10 @@
 // throws, and the claim is ended for it, once.
 import { type Answer, type Claim, type Name, type Refusal, claimOf, replayOf, storedHeaders } from './claim.js';
 import {
-  type Database, type Row, DatabaseAway, Deadline, LeaseLost, isTransient, pause, plainNames, sqlstate, statement,
+  type Database, type Row, DatabaseAway, Deadline, LeaseLost, isConnectionLost, isTransient, pause, plainNames, sqlstate, statement,
 } from './database.js';
 import { Heartbeat } from './heartbeat.js';
-import { BEGIN, CHECKPOINT, COMPLETE, EXTEND, FAIL, ONCE, type Value, bytea, number, textArray } from './statements.js';
+import { BEGIN, CHECK, CHECKPOINT, COMPLETE, EXTEND, FAIL, ONCE, type Value, bytea, number, textArray } from './statements.js';
 
 /** A request, as it is claimed. Times are milliseconds. */
 export interface Request extends Name {
@@ -56,6 +56,9 @@ class NotKept { constructor(readonly result: Result) {} }
 /** What the handler threw is told from what our own statements met. */
 class Thrown { constructor(readonly error: unknown) {} }
 
+/** COMMIT has no answer, and there is no record to look at: doing it again might do it twice. */
+class InDoubt extends DatabaseAway {}
+
 /** We have lost its connection; the server may notice later than we do. */
 class OwnTransaction extends Error {}
 
@@ -102,16 +105,19 @@ export async function once<Tx>(
       throw new Thrown(error);
     }
     deadline.start();
+    if (first) await db.query(tx, CHECK, []);
     return first;
   }));
 }
 
-/** In a transaction without a claim; with the same deadlines and retries. */
+/** In a transaction without a claim; with the same deadlines and retries, but for a COMMIT without an answer. */
 export async function unclaimed<Tx>(
   db: Database<Tx>, work: (tx: Tx) => Promise<Answer>, settings: Settings = {},
 ): Promise<Answer> {
-  const result = await again(settings, () => inTransaction<Tx, Result | Answer>(db, settings, async (tx, deadline) => {
+  let checked = false;
+  const run = () => inTransaction<Tx, Result | Answer>(db, settings, async (tx, deadline) => {
     deadline.stop();
+    checked = false;
     let answer: Answer;
     try {
       answer = await work(tx);
@@ -122,8 +128,18 @@ export async function unclaimed<Tx>(
     if (!(settings.keep ?? keepByDefault)(answer.status)) {
       throw new NotKept({ outcome: 'not_kept', answer, claim: null as unknown as Claim });
     }
+    await db.query(tx, CHECK, []);
+    checked = true;
     return answer;
-  }));
+  });
+  const result = await again(settings, async () => {
+    try {
+      return await run();
+    } catch (error) {
+      if (checked && isConnectionLost(error)) throw new InDoubt('nobody can say whether it was committed', { cause: error });
+      throw error;
+    }
+  });
   return 'answer' in result ? result.answer : result as Answer;
 }
 
@@ -162,7 +178,7 @@ async function again<T extends Result | Answer | boolean>(
       if (notKept) return notKept.result as T;
       const error = thrown ? thrown.error : raised;
       const transient = isTransient(raised, thrown !== undefined) || (thrown && isTransient(thrown.error, true));
-      if (!transient && !find(raised, OwnTransaction)) throw error;
+      if ((!transient && !find(raised, OwnTransaction)) || raised instanceof InDoubt) throw error;
       lost ||= !sqlstate(raised)?.startsWith('40');
       // Each of these has taken the whole of its time; a second one asks what became of a COMMIT.
       if (raised instanceof DatabaseAway) late += 1;

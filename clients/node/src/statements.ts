@@ -29,6 +29,12 @@ export const ONCE = 'SELECT idem_once($1::text, scope => $2::text, principal => 
 export const DERIVE = `
   SELECT encode(coalesce($5::bytea, idem_fingerprint($1::jsonb, $2::text, $3::text, $4::text[])), 'hex') AS key`;
 
+/**
+ * Before a COMMIT that comes straight after somebody else's statements: of a transaction in which one has
+ * failed PostgreSQL makes a ROLLBACK, which most drivers tell nobody.
+ */
+export const CHECK = 'SELECT 1';
+
 export const PROBLEM = 'SELECT idem_problem($1::text) AS problem';
 
 /** A parameter: text, or bytes where the cast is to bytea. */

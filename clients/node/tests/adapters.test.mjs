@@ -213,5 +213,15 @@ for (const [name, make] of Object.entries(drivers)) {
       const take = () => once(driver.database, { key: k, scope: 's', principal: 'p' }, (tx) => driver.insert(tx, k));
       assert.deepEqual([await take(), await take(), await db.effects(k)], [true, false, 1]);
     });
+
+    test('once: where an error was hidden, nothing is done, and it says so', async () => {
+      const k = key('hidden');
+      const take = (hides) => once(driver.database, { key: k, scope: 's', principal: 'p' }, async (tx) => {
+        await driver.insert(tx, k);
+        if (hides) await driver.database.query(tx, 'SELECT 1/0', []).catch(() => {});
+      });
+      await assert.rejects(take(true));
+      assert.deepEqual([await take(false), await db.effects(k)], [true, 1]);
+    });
   });
 }

@@ -5,12 +5,12 @@ import base64
 import json
 import os
 import signal
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import uvicorn
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
-from psycopg.errors import SerializationFailure
+from psycopg.errors import DivisionByZero, SerializationFailure
 from psycopg_pool import AsyncConnectionPool
 
 from idempotency_postgres.fastapi import Idempotency, bearer
@@ -93,6 +93,9 @@ async def handler(request: Request) -> Response:
         await gate(order["gate"])
     if "effect" in order:
         await effect(claim, order["effect"])
+    if order.get("hide_error"):
+        with suppress(DivisionByZero):
+            await claim.client.execute("SELECT 1/0")
     if order.get("serialization_failures"):
         runs[claim.key] = runs.get(claim.key, 0) + 1
         if runs[claim.key] <= order["serialization_failures"]:

@@ -241,6 +241,28 @@ async def test_once(tried, key, sql):
     assert sql("SELECT count(*) FROM effect WHERE note = %s", key) == [(1,)]
 
 
+async def test_once_with_a_hidden_error(tried, key, sql):
+    """PostgreSQL makes a ROLLBACK of its COMMIT: nothing is done, and it says so."""
+    broken = "SELECT 1/0"
+
+    async def hide(tx):
+        try:
+            await tried.execute(tx, broken)
+        except Exception:
+            pass
+
+    def hide_blocking(tx):
+        try:
+            tried.execute(tx, broken)
+        except Exception:
+            pass
+
+    with pytest.raises(Exception):
+        await tried.call(once(tried.db, key, hide if tried.is_async else hide_blocking))
+    apply = lambda tx: tried.execute(tx, effect(key))  # noqa: E731
+    assert await tried.call(once(tried.db, key, apply)) is True
+
+
 def leased_work(tried, steps, answer):
     if tried.is_async:
 

@@ -2,6 +2,8 @@
 
 import json
 import os
+import socket
+import threading
 
 import httpx
 import psycopg_pool
@@ -232,6 +234,50 @@ async def test_wsgi(pool, key, sql):
         return httpx.Response(answer.status_code, headers=list(answer.headers), content=answer.data)
 
     await check(call, key, sql)
+
+
+def wsgiref_server(app):
+    from wsgiref.simple_server import make_server
+
+    return make_server("127.0.0.1", 0, app)
+
+
+def flask_server(app):
+    from werkzeug.serving import make_server
+
+    return make_server("127.0.0.1", 0, app)
+
+
+def django_server(app):
+    """Of manage.py runserver."""
+    from django.core.servers.basehttp import WSGIRequestHandler, WSGIServer
+
+    server = WSGIServer(("127.0.0.1", 0), WSGIRequestHandler)
+    server.set_app(app)
+    return server
+
+
+@pytest.mark.parametrize("fields", [('"{0}"', '"{0}"'), ("{0}", "{0}"), ('"{0}"', ""), ("", '"{0}"')])
+@pytest.mark.parametrize("serve", [wsgiref_server, flask_server, django_server])
+def test_two_keys_are_none(serve, fields, pool, key, django_settings):
+    """WSGI has one field of each name, in which these servers put both; that is no key."""
+    from idempotency_postgres.psycopg import database
+    from idempotency_postgres.wsgi import Idempotency, bearer
+
+    def app(environ, start_response):
+        start_response("201 Created", [("Content-Type", "text/plain")])
+        return [b""]
+
+    server = serve(Idempotency(database(pool), principal=bearer).transactional(scope="pay", missing_key="pass")(app))
+    try:
+        threading.Thread(target=server.handle_request, daemon=True).start()
+        lines = ["POST /payments HTTP/1.0", "Host: test", "Authorization: Bearer tenant", "Content-Length: 0"]
+        lines += [f"Idempotency-Key: {field.format(key)}" for field in fields]
+        with socket.create_connection(server.server_address) as connection:
+            connection.sendall("\r\n".join([*lines, "", ""]).encode())
+            assert connection.makefile("rb").readline().split()[1] == b"400"
+    finally:
+        server.server_close()
 
 
 # ---- Django: this module is its ROOT_URLCONF ----

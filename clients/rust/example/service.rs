@@ -29,9 +29,11 @@ type Name = (String, String, String);
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
+#[allow(clippy::struct_excessive_bools)] // the suite's own
 struct Task {
     gate: Option<i64>,
     effect: Option<String>,
+    hide_error: bool,
     serialization_failures: u32,
     hang: bool,
     throw: bool,
@@ -95,6 +97,9 @@ impl Service {
         }
         if let Some(effect) = &task.effect {
             self.effect(given, effect).await?;
+        }
+        if let (true, Some(tx)) = (task.hide_error, &given.tx) {
+            let _ = tx.batch_execute("SELECT 1/0").await;
         }
         if self.run(&given.info) <= task.serialization_failures {
             self.conflict(given).await?;

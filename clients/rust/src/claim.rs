@@ -202,11 +202,14 @@ impl Claim {
             }
         };
         let state = self.with(name, &result)?;
-        if !self.0.request.unprotected {
+        let committed = if self.0.request.unprotected {
+            tx.commit_checked(within).await
+        } else {
             let note = statements::checkpoint(&tx, &self.0.request, self.token(), name, &state);
             timeout(within, note).await.unwrap_or(Err(Error::Timeout))?;
-        }
-        tx.commit(within).await.map(|()| (result, state))
+            tx.commit(within).await
+        };
+        committed.map(|()| (result, state))
     }
 
     /// Drops the work when the lease is lost.

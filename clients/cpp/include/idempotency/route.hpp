@@ -398,7 +398,10 @@ class Idempotent {
             const auto loan = this->pool_.lend();
             Transaction tx(**loan);
             auto answer = handler_(tx, exchange);
-            if (this->options_.keep(answer.status)) tx.commit();
+            if (!this->options_.keep(answer.status)) return answer;
+            const auto limit = loan->limit(this->pool_.options().timeout);
+            Driver::run(tx, kCheck, {});
+            tx.commit();
             return answer;
         }
 

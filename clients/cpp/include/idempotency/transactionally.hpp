@@ -9,6 +9,10 @@
 
 namespace idempotency {
 
+// Before a COMMIT that comes straight after somebody else's statements: of a transaction in which
+// one has failed PostgreSQL makes a ROLLBACK, which libpqxx tells nobody.
+inline constexpr char kCheck[] = "SELECT 1";
+
 // Runs the work if the key is free; else the decision says what to answer. Work is
 // Answer(Driver::Transaction&, const Decision&). There is nothing to complete: what it returns is
 // kept and committed, or rolled back if it is not to be kept; what it throws rolls back, and comes

@@ -14,6 +14,10 @@ class DatabaseLate(DatabaseAway):
     """It has taken the whole of its time."""
 
 
+class InDoubt(DatabaseAway):
+    """COMMIT has no answer, and there is no record to look at: doing it again might do it twice."""
+
+
 class LeaseLost(Exception):
     """The claim belongs to somebody else now, or may: what is done from here on is not recorded."""
 

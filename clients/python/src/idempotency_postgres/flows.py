@@ -18,9 +18,9 @@ from typing import Any, Generic, Literal, TypeVar, Union, overload
 from .claim import Answer, Record, Request, stored_headers
 from .database import AnyDatabase, AsyncDatabase, Database, Io, Rows, Tx, drive, io_of, settled
 from .deadline import Deadline
-from .errors import DatabaseAway, DatabaseLate, LeaseLost, is_lost, is_transient, sqlstate
+from .errors import DatabaseAway, DatabaseLate, InDoubt, LeaseLost, is_connection_lost, is_lost, is_transient, sqlstate
 from .heartbeat import Heartbeat, TaskHeartbeat, ThreadHeartbeat, now
-from .statements import BEGIN, CHECKPOINT, COMPLETE, EXTEND, FAIL, ONCE, Value, milliseconds, text_array
+from .statements import BEGIN, CHECK, CHECKPOINT, COMPLETE, EXTEND, FAIL, ONCE, Value, milliseconds, text_array
 
 T = TypeVar("T")
 Refusal = Literal["in_progress", "mismatch", "expired", "retry_later", "exhausted", "unknown"]
@@ -168,20 +168,29 @@ async def run_once(io: Io[Tx], request: Request, work: Callable[[Tx], Any], sett
             own.deadline.check()
             if row["first"]:
                 await own.let(work, own.tx)
+                await io.query(own.tx, CHECK, [])
             return bool(row["first"])
 
     return await _again(io, settings, call)
 
 
 async def run_unclaimed(io: Io[Tx], claim: Transactional[Any], work: TransactionalWork[Tx], settings: Settings) -> Answer:
-    """In a transaction without a claim, with the same deadlines and retries."""
+    """In a transaction without a claim, with the same deadlines and retries, but for a COMMIT without an answer."""
 
     async def call(_: _Attempt) -> Result:
-        async with _Transaction(io, settings) as own:
-            answer = await own.let(work, replace(claim, client=own.tx))
-            if not settings.keep(answer.status):
-                raise _NotKept(Result("not_kept", answer))
-            return Result("executed", answer)
+        checked = False
+        try:
+            async with _Transaction(io, settings) as own:
+                answer = await own.let(work, replace(claim, client=own.tx))
+                if not settings.keep(answer.status):
+                    raise _NotKept(Result("not_kept", answer))
+                await io.query(own.tx, CHECK, [])
+                checked = True
+                return Result("executed", answer)
+        except Exception as error:
+            if checked and is_connection_lost(error):
+                raise InDoubt("nobody can say whether it was committed") from error
+            raise
 
     answer = (await _again(io, settings, call)).answer
     assert answer is not None
@@ -243,6 +252,8 @@ async def _again(io: Io[Any], settings: Settings, call: Callable[[_Attempt], Awa
             return await call(_Attempt(lost, attempt >= settings.attempts))
         except _NotKept as end:
             return end.result  # type: ignore[return-value]
+        except InDoubt:
+            raise
         except Exception as caught:
             raised = caught
         cause = raised.error if isinstance(raised, _Thrown) else raised

@@ -40,6 +40,10 @@ ONCE = "SELECT idem_once($1::text, scope => $2::text, principal => $3::text) AS 
 DERIVE = """
   SELECT encode(coalesce($5::bytea, idem_fingerprint($1::jsonb, $2::text, $3::text, $4::text[])), 'hex') AS key"""
 
+# Before a COMMIT that comes straight after somebody else's statements: of a transaction in which one has failed
+# PostgreSQL makes a ROLLBACK, which drivers tell nobody.
+CHECK = "SELECT 1"
+
 PROBLEM = "SELECT idem_problem($1::text) AS problem"
 
 _PLACE = re.compile(r"\$(\d+)(::\w+(?:\[\])?)")

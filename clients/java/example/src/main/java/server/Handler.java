@@ -99,6 +99,9 @@ class Handler {
         if (order.has("effect")) {
             effect(order.get("effect").asText(), execution, claim);
         }
+        if (order.path("hide_error").asBoolean()) {
+            hideError();
+        }
         if (runs.merge(execution.toString(), 1, Integer::sum) <= order.path("serialization_failures").asInt()) {
             claims.execute("DO $$BEGIN RAISE EXCEPTION 'conflict' USING ERRCODE = 'serialization_failure'; END$$");
         }
@@ -111,6 +114,14 @@ class Handler {
         }
         if (order.path("exit").asBoolean()) {
             Runtime.getRuntime().halt(3);
+        }
+    }
+
+    private void hideError() {
+        try {
+            claims.execute("SELECT 1/0");
+        } catch (DataAccessException hidden) {
+            return;
         }
     }
 

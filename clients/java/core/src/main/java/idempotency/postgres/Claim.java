@@ -108,6 +108,9 @@ public final class Claim {
         T value = store.inTransaction(transaction -> {
             T result = work.run(Lent.of(transaction.connection()));
             after[0] = with(name, result);
+            if (request.isUnprotected()) {
+                store.check(transaction.connection());
+            }
             store.within(transaction.connection(), store.timeoutMillis, connection -> note(connection, name, after[0]));
             return new Store.Ended<>(result, true);
         });

@@ -106,6 +106,7 @@ public final class Idempotency {
                 boolean first = store.within(connection, 0, each -> Statements.once(each, id, scope, principal));
                 if (first) {
                     work.run(Lent.of(connection));
+                    store.check(connection);
                 }
                 return new Store.Ended<>(first, first);
             }));

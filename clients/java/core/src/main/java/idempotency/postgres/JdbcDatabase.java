@@ -24,34 +24,34 @@ public final class JdbcDatabase implements Database {
     @Override
     public Connection connect() throws SQLException {
         Connection connection = pool.getConnection();
-        return prepared(connection, true);
+        try {
+            return prepared(connection, true);
+        } catch (SQLException | RuntimeException e) {
+            closeQuietly(connection);
+            throw e;
+        }
     }
 
     @Override
     public Transaction begin() throws SQLException {
         Connection connection = pool.getConnection();
-        if (isolation != AS_IT_IS) {
-            try {
-                connection.setTransactionIsolation(isolation);
-            } catch (SQLException e) {
-                closeQuietly(connection);
-                throw e;
-            }
-        }
-        prepared(connection, false);
-        return new Own(connection, connection.getNetworkTimeout());
-    }
-
-    private static Connection prepared(Connection connection, boolean autocommit) throws SQLException {
         try {
-            if (connection.getAutoCommit() != autocommit) {
-                connection.setAutoCommit(autocommit);
+            if (isolation != AS_IT_IS) {
+                connection.setTransactionIsolation(isolation);
             }
-            return connection;
-        } catch (SQLException e) {
+            int networkTimeout = connection.getNetworkTimeout();
+            return new Own(prepared(connection, false), networkTimeout);
+        } catch (SQLException | RuntimeException e) {
             closeQuietly(connection);
             throw e;
         }
+    }
+
+    private static Connection prepared(Connection connection, boolean autocommit) throws SQLException {
+        if (connection.getAutoCommit() != autocommit) {
+            connection.setAutoCommit(autocommit);
+        }
+        return connection;
     }
 
     static void closeQuietly(Connection connection) {

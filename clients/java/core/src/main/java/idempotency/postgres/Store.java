@@ -67,6 +67,18 @@ final class Store {
     }
 
     /**
+     * An error where a statement of the transaction has failed and somebody has hidden that: PostgreSQL makes a
+     * ROLLBACK of its COMMIT, which the driver tells nobody. For where no statement of ours comes last.
+     */
+    void check(Connection connection) throws DatabaseFailure {
+        within(connection, timeoutMillis, each -> {
+            try (java.sql.Statement statement = each.createStatement()) {
+                return statement.execute("SELECT 1");
+            }
+        });
+    }
+
+    /**
      * A transaction that can't be rolled back has lost its connection, whatever the work made of that: its
      * failure says so, and may be cured by a repetition.
      */

@@ -6,7 +6,7 @@ import java.sql.Connection;
 /**
  * Work in the transaction of its claim, which stores its answer; where that is not to be kept, nothing has
  * happened. All of it is repeated after a conflict or the loss of a connection. After a COMMIT whose answer is
- * lost the repetition finds the record, if it was done.
+ * lost the repetition finds the record, if it was done; without a record nobody can say, and it is not repeated.
  */
 final class Transactional {
     private final Store store;
@@ -36,7 +36,8 @@ final class Transactional {
             // The transaction that has lost its connection may not have ended yet, and hold the key.
             boolean ownPredecessor = failure == null && before instanceof DatabaseFailure
                     && !DatabaseFailure.isConflict(before) && claimed.isInProgress();
-            boolean again = ownPredecessor || failure != null && DatabaseFailure.isRetryable(failure);
+            boolean unknown = request.isUnprotected() && DatabaseFailure.isInDoubt(failure);
+            boolean again = ownPredecessor || failure != null && DatabaseFailure.isRetryable(failure) && !unknown;
             if (!again || attempt >= request.attempts || !paused(attempt)) {
                 return new Verdict(claimed, answer, ran, false, failure);
             }
@@ -72,7 +73,9 @@ final class Transactional {
         if (transaction.isRollbackOnly()) {
             throw new IllegalStateException("the transaction was marked for rollback, but the answer says " + answer.status());
         }
-        if (!request.isUnprotected()) {
+        if (request.isUnprotected()) {
+            store.check(connection);
+        } else {
             store.within(connection, store.timeoutMillis, each -> {
                 Statements.complete(each, request, answer, null);
                 return null;

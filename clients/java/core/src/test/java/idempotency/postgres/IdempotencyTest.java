@@ -6,6 +6,8 @@ import static org.junit.jupiter.api.Assertions.assertNotEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.lang.reflect.InvocationHandler;
+import java.lang.reflect.Proxy;
 import java.sql.Connection;
 import java.sql.SQLException;
 import java.sql.Statement;
@@ -13,6 +15,7 @@ import java.time.Duration;
 import java.util.Map;
 import java.util.UUID;
 import java.util.concurrent.atomic.AtomicInteger;
+import javax.sql.DataSource;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
@@ -244,6 +247,47 @@ class IdempotencyTest {
             throw new IllegalStateException("no");
         }));
         assertTrue(idempotency.once(key, "inbox", "", connection -> null));
+    }
+
+    /** COMMIT of a transaction in which a statement has failed rolls it back; the driver looks at what it answers. */
+    @Test
+    void aMessageWhoseErrorIsHiddenIsNotApplied() throws SQLException {
+        AtomicInteger runs = new AtomicInteger();
+        assertThrows(IllegalStateException.class, () -> idempotency.once(key, "inbox", "", connection -> {
+            runs.incrementAndGet();
+            try (Statement statement = connection.createStatement()) {
+                assertThrows(SQLException.class, () -> statement.execute("SELECT 1/0"));
+            }
+            return null;
+        }));
+        assertEquals(1, runs.get());
+        assertTrue(idempotency.once(key, "inbox", "", connection -> null));
+    }
+
+    /** Whatever fails between the pool and the transaction, the connection goes back. */
+    @Test
+    void aConnectionThatIsOfNoUseIsGivenBack() throws SQLException {
+        for (String broken : new String[] {"getNetworkTimeout", "getAutoCommit", "setAutoCommit", "setTransactionIsolation"}) {
+            AtomicInteger lent = new AtomicInteger();
+            DataSource pool = instance(DataSource.class, (proxy, method, arguments) -> {
+                lent.incrementAndGet();
+                return instance(Connection.class, (connection, called, values) -> {
+                    if (called.getName().equals(broken)) {
+                        throw new SQLException("broken", "08006");
+                    }
+                    if (called.getName().equals("close")) {
+                        lent.decrementAndGet();
+                    }
+                    return called.getReturnType() == boolean.class ? (Object) true : called.getReturnType() == int.class ? 0 : null;
+                });
+            });
+            assertThrows(SQLException.class, () -> new JdbcDatabase(pool, Connection.TRANSACTION_SERIALIZABLE).begin(), broken);
+            assertEquals(0, lent.get(), broken);
+        }
+    }
+
+    private static <T> T instance(Class<T> type, InvocationHandler handler) {
+        return type.cast(Proxy.newProxyInstance(type.getClassLoader(), new Class<?>[] {type}, handler));
     }
 
     @Test

@@ -1,0 +1,12 @@
+import java.util.Map;
+
+interface Driver extends AutoCloseable {
+    String version();
+
+    Answer pay(String key, String tenant, String request) throws Exception;
+
+    /** The first row of a statement without parameters, which is a transaction by itself. */
+    Map<String, Object> row(String sql) throws Exception;
+
+    void tries(Tries tries) throws Exception;
+}

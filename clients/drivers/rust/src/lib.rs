@@ -1,0 +1,215 @@
+//! What the programs of the drivers have in common: they try, they look, and they print what they saw.
+
+use std::{collections::BTreeMap, error::Error};
+
+use serde_json::json;
+
+pub type BoxError = Box<dyn Error + Send + Sync>;
+pub type Outcome<T = ()> = Result<T, BoxError>;
+
+/// What a client sends as JSON with a backslash in it; an escape that is undone leaves no JSON.
+pub const PATH: &str = r#"{"path":"C:\\dir"}"#;
+
+const COLUMNS: &str = "outcome key scope principal token attempt status status_code headers body body_omitted error
+    recovery_point state holder retry_after created_at finished_at lease_until expires_at";
+
+/// A value that is not null, of a row.
+pub struct Cell {
+    pub name: String,
+    /// The type in Rust that it can be read as.
+    pub kind: &'static str,
+    /// Of text, of a number, of what is true or false.
+    pub shown: String,
+}
+
+/// Runs a statement without parameters, in autocommit, always on the same connection: the first row.
+type Rows<'a> = Box<dyn Fn(&str) -> Outcome<Vec<Cell>> + 'a>;
+
+pub struct Driver<'a> {
+    name: &'static str,
+    version: String,
+    rows: Rows<'a>,
+    code: fn(&BoxError) -> String,
+    columns: BTreeMap<String, &'static str>,
+    tries: Vec<serde_json::Value>,
+}
+
+/// A client of the pooler, that claims in a scope of its own and returns the scope that it was told.
+pub trait Pooled {
+    fn begin(&mut self) -> Outcome;
+    fn claim(&mut self, key: &str, scope: &str) -> Outcome<String>;
+    fn commit(&mut self) -> Outcome;
+}
+
+impl<'a> Driver<'a> {
+    pub fn new(
+        name: &'static str,
+        code: fn(&BoxError) -> String,
+        rows: impl Fn(&str) -> Outcome<Vec<Cell>> + 'a,
+    ) -> Self {
+        let version = format!("{name} {}", locked_version(name));
+        Driver { name, version, rows: Box::new(rows), code, columns: BTreeMap::new(), tries: Vec::new() }
+    }
+
+    fn look(&mut self, sql: &str) -> Vec<Cell> {
+        let cells = (self.rows)(sql).unwrap();
+        for cell in &cells {
+            self.columns.entry(cell.name.clone()).or_insert(cell.kind);
+        }
+        cells
+    }
+
+    fn value(&self, sql: &str) -> String {
+        (self.rows)(sql).unwrap().remove(0).shown
+    }
+
+    fn begin_with_token(&mut self, sql: &str) -> i64 {
+        let cells = self.look(sql);
+        cells.iter().find(|cell| cell.name == "token").unwrap().shown.parse().unwrap()
+    }
+
+    pub fn look_at_columns(&mut self) {
+        const NAMES: &str = "'columns-1', scope => 'columns', principal => 'acme'";
+        let begin = format!("SELECT * FROM idem_begin({NAMES}, lease => '1 minute', holder => 'me')");
+        let ended = |this: &Self, function: &str, arguments: &str, token: i64| {
+            this.value(&format!(
+                "SELECT {function}('columns-1', {arguments}, scope => 'columns', principal => 'acme', token => {token})::text"
+            ));
+        };
+        let token = self.begin_with_token(&begin);
+        self.look(&begin);
+        ended(self, "idem_checkpoint", "'charged', '{\"charge\": 1}'", token);
+        ended(self, "idem_fail", "'no', retryable => true, retry_after => '0'", token);
+        let token = self.begin_with_token(&begin);
+        ended(self, "idem_complete", "201, '{\"id\": 1}', '{\"X-A\": [\"1\", \"2\"]}'", token);
+        self.look(&begin);
+        for name in COLUMNS.split_whitespace() {
+            assert!(self.columns.contains_key(name), "nothing was seen in column {name}");
+        }
+    }
+
+    fn note(&mut self, about: &str, write: &str, gives: &str) {
+        self.tries.push(json!({"about": about, "write": write, "gives": gives}));
+    }
+
+    /// The code that the page shows does what it says.
+    pub fn check_pay(&self, mut pay: impl FnMut(&str, &str, i32) -> Outcome<Answer>) {
+        let first = pay("pay-1", "acme", 100).unwrap();
+        let again = pay("pay-1", "acme", 100).unwrap();
+        let other = pay("pay-1", "acme", 200).unwrap();
+        assert!(first.status == 201 && first.body.starts_with(b"{\"id\":"), "{first:?}");
+        assert!(again.status == 201 && again.body == first.body && again.headers == first.headers, "{again:?}");
+        assert!(other.status == 422 && String::from_utf8_lossy(&other.body).contains("mismatch"), "{other:?}");
+        assert_eq!(self.value("SELECT count(*) FROM payment"), "1");
+    }
+
+    /// An empty text says that it works.
+    pub fn attempt(&mut self, about: &str, write: &str, work: impl FnOnce() -> Outcome<String>) {
+        let gives = match work() {
+            Ok(text) if text.is_empty() => "works".to_owned(),
+            Ok(text) => text,
+            Err(error) => (self.code)(&error),
+        };
+        self.note(about, write, &gives);
+    }
+
+    pub fn token(&mut self, extend: impl FnOnce(i64) -> Outcome<bool>) {
+        let token = self.begin_with_token("SELECT token FROM idem_begin('token', lease => '1 minute')");
+        self.attempt("token", "the token as it came", || {
+            assert!(extend(token)?);
+            Ok(String::new())
+        });
+    }
+
+    pub fn autocommit(&mut self, write: &str) {
+        self.value("SELECT outcome FROM idem_begin('autocommit')");
+        let error = (self.rows)("SELECT idem_complete('autocommit', 200)").err().unwrap();
+        let status = self.value("SELECT status FROM idem_get('autocommit')");
+        self.note("autocommit", write, &format!("{}, and the key stays `{status}`", (self.code)(&error)));
+    }
+
+    /// How many prepared statements the session has of one that names itself so.
+    pub fn prepared(&mut self, call: impl Fn()) {
+        (0..10).for_each(|_| call());
+        let count = self
+            .value("SELECT count(*) FROM pg_prepared_statements WHERE position('ten' || ' times' IN statement) > 0");
+        let verb = if count == "1" { " stays" } else { "s stay" };
+        let left = format!("{count} prepared statement{verb} in the session");
+        self.note("prepared", "the same statement ten times", &left);
+    }
+
+    /// Through a pooler in transaction mode; the other client takes the server connection that was used last.
+    pub fn pooled<P: Pooled>(&mut self, write: &str, connect: impl Fn() -> P) {
+        fn claim(client: &mut impl Pooled, scope: &str) -> Outcome {
+            let claimed = client.claim("key", scope)?;
+            assert_eq!(claimed, scope);
+            Ok(())
+        }
+        let write = format!("behind a pooler in transaction mode{}{write}", if write.is_empty() { "" } else { ", " });
+        self.attempt("pooler", &write, || {
+            let (mut client, mut other) = (connect(), connect());
+            for _ in 0..10 {
+                for (one, scope) in [(&mut client, "mine"), (&mut other, "yours")] {
+                    one.begin()?;
+                    claim(one, scope)?;
+                    one.commit()?;
+                }
+                other.begin()?;
+                claim(&mut other, "yours")?;
+                client.begin()?;
+                claim(&mut client, "mine")?;
+                client.commit()?;
+                other.commit()?;
+            }
+            Ok(String::new())
+        });
+    }
+
+    pub fn print(self) {
+        let Driver { name, version, columns, tries, .. } = self;
+        println!(
+            "{}",
+            json!({"driver": format!("rust/{name}"), "version": version, "columns": columns, "tries": tries})
+        );
+    }
+}
+
+/// The version that Cargo.lock has of a crate.
+fn locked_version(name: &str) -> &'static str {
+    let lock = include_str!("../Cargo.lock");
+    let package = &lock[lock.find(&format!("name = \"{name}\"\n")).unwrap()..];
+    package.split('"').nth(3).unwrap()
+}
+
+/// A statement that tells how many seconds this lease has.
+pub fn lease_of(sql: &str) -> String {
+    format!("SELECT round(extract(epoch FROM lease_until - created_at))::integer FROM idem_begin('k', lease => {sql})")
+}
+
+/// Of a body that came back: as it was sent, or what has become of it.
+pub fn shown(stored: &[u8]) -> String {
+    if stored == PATH.as_bytes() {
+        return String::new();
+    }
+    format!("the body is `{}`", String::from_utf8_lossy(stored))
+}
+
+/// What a handler sends.
+#[derive(Debug)]
+pub struct Answer {
+    pub status: i32,
+    pub headers: serde_json::Value,
+    pub body: Vec<u8>,
+}
+
+pub fn port() -> String {
+    std::env::var("PGPORT").unwrap_or_else(|_| "5432".to_owned())
+}
+
+pub fn pooler_port() -> String {
+    std::env::var("POOLER_PORT").unwrap()
+}
+
+pub fn variable(name: &str) -> String {
+    std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set"))
+}
