@@ -129,9 +129,9 @@ async function readJson(request) {
     let bytes = 0;
     for await (const chunk of request) {
         bytes += chunk.length;
-        if (bytes > MOST_BYTES) return null;
-        chunks.push(chunk);
+        if (bytes <= MOST_BYTES) chunks.push(chunk);
     }
+    if (bytes > MOST_BYTES) return null; // read to its end, so that the answer is heard
     try {
         const value = JSON.parse(Buffer.concat(chunks).toString('utf8') || '{}');
         return value !== null && typeof value === 'object' && !Array.isArray(value) ? value : null;

@@ -4,7 +4,7 @@ const KEPT = 720; // samples; with the usual five seconds, an hour
 const SHOWN = 12; // scopes of an answer
 
 export const COUNTERS = ['executed', 'replayed', 'in_progress', 'mismatches', 'retry_later', 'exhausted',
-    'expired', 'unknown', 'completed', 'failed'];
+    'expired', 'unknown'];
 
 // Of a cluster, the sum over its nodes.
 const STATS = `

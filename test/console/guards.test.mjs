@@ -49,7 +49,7 @@ test('answers need the token, the host, the site and the method', async (t) => {
     assert.equal(await status({ headers: { authorization }, method: 'GET' }), 405, 'as a link');
     assert.equal(await status({ headers: { authorization }, path: '/api/constructor' }), 404, 'of what there is not');
     assert.equal(await status({ headers: { authorization }, body: '[' }), 400, 'of what is no JSON');
-    assert.equal(await status({ headers: { authorization }, body: `"${'x'.repeat(1 << 21)}"` }).catch(() => 400), 400, 'of too much');
+    assert.equal(await status({ headers: { authorization }, body: `{"x": "${'x'.repeat(1 << 21)}"}` }).catch((error) => error.code), 400, 'of too much');
 });
 
 test('no path leads to a file that is not the page\'s', async (t) => {

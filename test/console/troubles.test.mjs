@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { after, before, test } from 'node:test';
+import { Database } from '../server/database.mjs';
 import {
     control, createDatabase, launch, lookUp, openPage, PAGES, run, seed, startConsole, until, visit, WITH_EXTENSION,
 } from './helpers.mjs';
@@ -70,6 +71,15 @@ test('a wrong password is said, tried once, and again when somebody asks', async
     await page.waitForSelector('#where:has-text("Role locked")');
     await page.waitForSelector('#banner:empty', { state: 'attached' });
     await run('postgres', "ALTER ROLE locked PASSWORD 'right'");
+});
+
+test('a wrong password is tried once, however many ask at a time', async (t) => {
+    const before = refusals();
+    const database = new Database({ host: process.env.PGHOST, port: Number(process.env.PGPORT), user: 'locked', dbname: 'troubled', password: 'wrong' });
+    t.after(() => database.end());
+    const parts = await Promise.all([1, 2, 3, 4, 5].map(() => database.part('SELECT 1')));
+    assert.deepEqual(parts.map((part) => part.problem?.kind), Array(5).fill('password'));
+    assert.equal(refusals() - before, 1);
 });
 
 test('no password at all', async (t) => {
