@@ -16,24 +16,7 @@ namespace idem::api {
 
 namespace {
 
-struct Row {
-    Datum values[kClaimFieldCount];
-    bool nulls[kClaimFieldCount];
-
-    void value(ClaimField field, Datum datum) {
-        values[static_cast<int>(field)] = datum;
-        nulls[static_cast<int>(field)] = false;
-    }
-    void pointer(ClaimField field, const void* pointer) {
-        if (pointer != nullptr) value(field, PointerGetDatum(pointer));
-    }
-    void time(ClaimField field, TimestampTz time) {
-        if (!TIMESTAMP_NOT_FINITE(time)) value(field, TimestampTzGetDatum(time));
-    }
-    void word(ClaimField field, std::string_view word) {
-        value(field, PointerGetDatum(pg::make_text(word)));
-    }
-};
+using Row = FieldRow<ClaimField>;
 
 // Which parts of a record an answer shows: token and progress to the one who goes on with it, the
 // result to those who sent the same request, and to them also why the last attempt failed. Status

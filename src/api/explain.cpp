@@ -359,21 +359,7 @@ Datum notes_of(const Explanation& explanation) {
 
 // ---- the row ----
 
-struct Row {
-    Datum values[kExplanationFieldCount];
-    bool nulls[kExplanationFieldCount];
-
-    void value(ExplanationField field, Datum datum) {
-        values[static_cast<int>(field)] = datum;
-        nulls[static_cast<int>(field)] = false;
-    }
-    void pointer(ExplanationField field, const void* pointer) {
-        if (pointer != nullptr) value(field, PointerGetDatum(pointer));
-    }
-    void word(ExplanationField field, std::string_view word) {
-        if (!word.empty()) value(field, PointerGetDatum(pg::make_text(word)));
-    }
-};
+using Row = FieldRow<ExplanationField>;
 
 void set_decision(const claim::Forecast& forecast, Row* row) {
     const core::Decision& decision = forecast.decision;

@@ -5,6 +5,7 @@
 #include "pg/owner.hpp"
 #include "store/distribution.hpp"
 #include "store/record_table.hpp"
+#include "store/sweep.hpp"
 
 namespace idem::store {
 
@@ -44,29 +45,6 @@ Datum or_null(const void* value, char* null) {
 // What is sealed is not written as well in the clear: whoever has sealed it has still both.
 const text* in_the_clear(const Kept<text>& value) {
     return value.sealed == nullptr ? value.plain : nullptr;
-}
-
-// As in sweep.cpp: the array is made once, and FOR UPDATE looks at each row again.
-char* sweep_sql(const char* table) {
-    return psprintf(
-        "DELETE FROM %s WHERE ctid OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT ctid FROM %s"
-        " WHERE retained_until OPERATOR(pg_catalog.<=) $1"
-        " ORDER BY retained_until USING OPERATOR(pg_catalog.<) LIMIT $2 FOR UPDATE SKIP LOCKED))"
-        " AND retained_until OPERATOR(pg_catalog.<=) $1",
-        table, table);
-}
-
-std::int64_t sweep_table(Oid table, std::int64_t limit) {
-    constexpr Oid kTypes[] = {TIMESTAMPTZOID, INT8OID};
-    const char* schema = get_namespace_name(get_rel_namespace(table));
-    if (schema == nullptr) return 0;  // it has gone meanwhile
-    pg::Statement statement = {sweep_sql(quote_qualified_identifier(schema, get_rel_name(table))),
-                               static_cast<int>(std::size(kTypes)), kTypes, pg::Access::ByIndex,
-                               nullptr};
-    Datum values[] = {TimestampTzGetDatum(GetCurrentTimestamp()), Int64GetDatum(limit)};
-    std::uint64_t rows = pg::write_alone(kAttemptTable, &statement, values, nullptr);
-    pg::drop_plan(&statement);
-    return static_cast<std::int64_t>(rows);
 }
 
 }  // namespace
@@ -109,13 +87,14 @@ std::int64_t remove_attempts_of(const text* principal) {
 }
 
 std::int64_t sweep_attempts(std::int64_t limit) {
+    TimestampTz now = GetCurrentTimestamp();
     Oid table = pg::table_oid(kAttemptTable);
-    if (!is_distributed()) return limit <= 0 ? 0 : sweep_table(table, limit);
+    if (!is_distributed()) return sweep_aged(kAttemptTable, table, "retained_until", now, limit);
     Distribution shards = distribution_of(table, "principal", CurrentMemoryContext);
     std::int64_t rows = 0;
-    for (int i = 0; i < shards.count && rows < limit; i++)
-        if (OidIsValid(shards.shards[i].table))
-            rows += sweep_table(shards.shards[i].table, limit - rows);
+    for (int i = 0; i < shards.count; i++)
+        rows +=
+            sweep_aged(kAttemptTable, shards.shards[i].table, "retained_until", now, limit - rows);
     return rows;
 }
 
