@@ -9,7 +9,7 @@ import pyodbc
 
 from frame import PATH, Driver, pooler, shown
 
-# Its file, which needs no registration. Python's package brings a driver manager of its own.
+# Its file, which needs no registration.
 DRIVER = os.environ.get("PSQLODBC") or next(iter(glob.glob("/usr/lib/*/odbc/psqlodbcw.so")))
 
 pyodbc.pooling = False
