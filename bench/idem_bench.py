@@ -11,10 +11,11 @@ from cluster import cluster, nodes
 from figures import chart_of, draw, print_figures, print_table
 from many_records import backlog, live_rows, steady_state
 from server import Server, describe_machine
-from single_requests import first_execution, hot_key, once, peers, replay, resources
+from single_requests import (encryption, first_execution, hot_key, once, peers, replay,
+                             resources)
 
 SCENARIOS = {scenario.__name__: scenario for scenario in (
-    first_execution, once, replay, peers, hot_key, resources, live_rows, steady_state, backlog, cluster)}
+    first_execution, once, replay, encryption, peers, hot_key, resources, live_rows, steady_state, backlog, cluster)}
 
 # name: default, with --quick, most
 NUMBERS = {"clients": (4, 4, 64), "rounds": (7, 3, 100), "slice": (4, 1, 600), "pairs": (3, 2, 100),

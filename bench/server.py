@@ -70,6 +70,13 @@ class Server:
     def reset(self, setting):
         self.sql.rows(f"ALTER SYSTEM RESET {setting}; SELECT pg_reload_conf()")
 
+    def make_key_file(self):
+        """By the server's user, whose alone it has to be; beside the data directory, not in it."""
+        file = self.sql.text("SHOW data_directory") + ".key"
+        self.sql.rows("COPY (SELECT 'bench ' || encode(sha256(gen_random_uuid()::text::bytea),"
+                      f" 'base64') || ' current') TO PROGRAM 'umask 077; cat > {file}'")
+        self.set("idempotency.encryption_key_file", file)
+
     def sweep_every(self, seconds):
         """0: not at all, and then no sweeper is left when it returns."""
         self.set("idempotency.cleanup_interval", seconds)

@@ -141,6 +141,44 @@ def peers(server, options):
     return Findings("peers", table, figures, [], details)
 
 
+def both(names, script, counted):
+    """The same work, in the clear and encrypted."""
+    return [Contender(name, script, counted) for name in names]
+
+
+def encryption(server, options):
+    """What a policy with "encrypt" leaves of new requests and of replays. Request, headers and a body
+    of 200 bytes are given in both."""
+    clear, sealed = names = ("in the clear", "encrypted")
+    server.make_key_file()
+
+    def keep(contender):
+        server.begin_afresh()
+        server.sql.rows(f"SELECT idem_policy_set('bench', encrypt => {contender.name == sealed})")
+
+    def keep_answers(contender):
+        keep(contender)
+        server.sql.rows(f"SELECT bench.complete_payments({KNOWN_RECORDS})")
+        server.vacuum()
+
+    executions = [turns(server, options, f"encryption, {name}", both(names, "ours_kept", COMPLETED),
+                        durable, prepare=keep)
+                  for name, durable in (("durable", True), ("synchronous_commit off", False))]
+    replays = turns(server, options, "encryption, replays", both(names, "replay_kept", REPLAYED),
+                    prepare=keep_answers)
+    server.sql.rows("SELECT idem_policy_drop('bench')")
+    server.reset("idempotency.encryption_key_file")
+    server.begin_afresh()
+    table = executions[0].table(clear, executions[1])
+    for name, *cells in replays.table(clear)[1:]:
+        table.append([f"replay: {name}", *cells] + [""] * (len(table[0]) - 1 - len(cells)))
+    figures = [executions[0].figure("first execution", sealed, clear, 0.75),
+               replays.figure("replay", sealed, clear, 0.60)]
+    return Findings("encryption", table, figures, [],
+                    {"durable": executions[0].details(), "replays": replays.details(),
+                     "synchronous_commit_off": executions[1].details()})
+
+
 CONNECTIONS = 50
 REQUESTS_OF_EACH = 21  # one executes; the others are a thousand duplicates, and some
 DUPLICATES = (CONNECTIONS - 1) * REQUESTS_OF_EACH

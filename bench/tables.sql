@@ -69,3 +69,13 @@ BEGIN
         RAISE 'of % duplicates, % were told that their request is in progress', wanted, told;
     END IF;
 END $$;
+
+-- Records numbered 1 to `last` as the protocol makes them, in the clear or encrypted.
+CREATE FUNCTION bench.complete_payments(last bigint) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    FOR number IN 1..last LOOP
+        PERFORM idem_begin(bench.key_of(number), jsonb_build_object('payment', number), 'bench');
+        PERFORM idem_complete(bench.key_of(number), 201, repeat('x', 200),
+                              '{"Content-Type": "application/json"}', 'bench');
+    END LOOP;
+END $$;

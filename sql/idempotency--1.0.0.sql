@@ -51,8 +51,21 @@ CREATE TABLE idempotency.record (
     state           jsonb,
     holder          text,
     request         jsonb,
+    counted         text[],
     excluded        text[],
     resolved_by     text,
+    -- Where the policy says encrypt: which key has sealed the values, and what they are sealed as. The
+    -- columns that they would have in the clear are null then.
+    sealed_by       text,
+    salt            bytea,
+    sealed_fingerprint bytea,
+    sealed_headers  bytea,
+    sealed_body     bytea,
+    sealed_error    bytea,
+    sealed_recovery_point bytea,
+    sealed_state    bytea,
+    sealed_holder   bytea,
+    sealed_request  bytea,
     -- The key first: it tells rows apart in one comparison, where scope and principal are mostly the
     -- same, and an operator who knows nothing but the key finds its record.
     CONSTRAINT record_pkey PRIMARY KEY (key, scope, principal),
@@ -77,11 +90,25 @@ COMMENT ON COLUMN idempotency.record.operation IS 'the function that idem_execut
 COMMENT ON COLUMN idempotency.record.omit_large_body IS 'the policy at the claim: a body over the limit is left out';
 COMMENT ON COLUMN idempotency.record.body_limit IS 'the policy at the claim: so large may a body be, in bytes';
 COMMENT ON COLUMN idempotency.record.lease_us IS 'lease of the claim in microseconds';
+COMMENT ON COLUMN idempotency.record.counted IS 'the fields that the fingerprint was taken of; null: all, or the caller gave the fingerprint';
 COMMENT ON COLUMN idempotency.record.excluded IS 'the fields that the fingerprint was taken without; null: none, or the caller gave the fingerprint';
+COMMENT ON COLUMN idempotency.record.sealed_by IS 'the id of the key with which values of this record are encrypted';
+COMMENT ON COLUMN idempotency.record.salt IS 'from which, and from that key, the key of this record is derived';
 COMMENT ON COLUMN idempotency.record.created_at IS 'first claim';
 COMMENT ON COLUMN idempotency.record.claimed_at IS 'claim of this attempt';
 COMMENT ON COLUMN idempotency.record.expires_at IS 'the answer is replayed until then';
 COMMENT ON COLUMN idempotency.record.retained_until IS 'the key is remembered until then';
+
+-- What is sealed does not become smaller by compression.
+ALTER TABLE idempotency.record
+    ALTER COLUMN sealed_fingerprint SET STORAGE EXTERNAL,
+    ALTER COLUMN sealed_headers SET STORAGE EXTERNAL,
+    ALTER COLUMN sealed_body SET STORAGE EXTERNAL,
+    ALTER COLUMN sealed_error SET STORAGE EXTERNAL,
+    ALTER COLUMN sealed_recovery_point SET STORAGE EXTERNAL,
+    ALTER COLUMN sealed_state SET STORAGE EXTERNAL,
+    ALTER COLUMN sealed_holder SET STORAGE EXTERNAL,
+    ALTER COLUMN sealed_request SET STORAGE EXTERNAL;
 
 -- When a row may go.
 CREATE INDEX record_retained_until ON idempotency.record (retained_until);
@@ -95,22 +122,31 @@ CREATE TABLE idempotency.policy (
     scope_pattern        text COLLATE pg_catalog."C" NOT NULL,
     ttl                  interval,
     retention            interval,
+    max_ttl              interval,
     lease                interval,
+    max_lease            interval,
     wait                 interval,
     max_attempts         integer,
     retry_base           interval,
     retry_cap            interval,
-    key_required         boolean,
+    retry_jitter         text,
+    on_missing_key       text,
+    derive_window        interval,
+    principal_required   boolean,
     fingerprint_required boolean,
     store_request        boolean,
     on_lease_expiry      text,
+    abandon_after        interval,
+    on_abandon           text,
     max_body_bytes       integer,
     on_large_body        text,
+    fingerprint_fields   text[],
     exclude_fields       text[],
     drop_headers         text[],
     final_errors         text[],
     allowed_role         name,
     keep_history         boolean,
+    encrypt              boolean,
     since                timestamptz,
     memory_before        interval,
     dropped              boolean NOT NULL DEFAULT false,
@@ -119,6 +155,15 @@ CREATE TABLE idempotency.policy (
         CHECK (on_lease_expiry OPERATOR(pg_catalog.=) ANY ('{takeover,unknown}'::text[])),
     CONSTRAINT policy_on_large_body_known
         CHECK (on_large_body OPERATOR(pg_catalog.=) ANY ('{error,omit}'::text[])),
+    CONSTRAINT policy_retry_jitter_known
+        CHECK (retry_jitter OPERATOR(pg_catalog.=) ANY ('{full,none}'::text[])),
+    CONSTRAINT policy_on_missing_key_known
+        CHECK (on_missing_key OPERATOR(pg_catalog.=) ANY ('{generate,derive,error}'::text[])),
+    CONSTRAINT policy_on_abandon_known
+        CHECK (on_abandon OPERATOR(pg_catalog.=) ANY ('{fail,release,unknown}'::text[])),
+    CONSTRAINT policy_abandon_after_in_range
+        CHECK (abandon_after OPERATOR(pg_catalog.>) '0'::interval
+               AND abandon_after OPERATOR(pg_catalog.<=) '36525 days'::interval),
     CONSTRAINT policy_max_attempts_positive CHECK (max_attempts OPERATOR(pg_catalog.>) 0),
     CONSTRAINT policy_max_body_bytes_in_range
         CHECK (max_body_bytes OPERATOR(pg_catalog.>=) 0 AND max_body_bytes OPERATOR(pg_catalog.<=) 268435456),
@@ -130,6 +175,18 @@ CREATE TABLE idempotency.policy (
     CONSTRAINT policy_retention_covers_ttl CHECK (retention OPERATOR(pg_catalog.>=) ttl),
     CONSTRAINT policy_lease_in_range
         CHECK (lease OPERATOR(pg_catalog.>) '0'::interval AND lease OPERATOR(pg_catalog.<=) '36525 days'::interval),
+    CONSTRAINT policy_max_ttl_in_range
+        CHECK (max_ttl OPERATOR(pg_catalog.>) '0'::interval
+               AND max_ttl OPERATOR(pg_catalog.<=) '36525 days'::interval),
+    CONSTRAINT policy_ttl_within_max CHECK (ttl OPERATOR(pg_catalog.<=) max_ttl),
+    CONSTRAINT policy_max_lease_in_range
+        CHECK (max_lease OPERATOR(pg_catalog.>) '0'::interval
+               AND max_lease OPERATOR(pg_catalog.<=) '36525 days'::interval),
+    CONSTRAINT policy_lease_within_max CHECK (lease OPERATOR(pg_catalog.<=) max_lease),
+    CONSTRAINT policy_derive_window_in_range
+        CHECK (derive_window OPERATOR(pg_catalog.>) '0'::interval
+               AND derive_window OPERATOR(pg_catalog.<=) '36525 days'::interval),
+    CONSTRAINT policy_fingerprint_fields_given CHECK (pg_catalog.cardinality(fingerprint_fields) OPERATOR(pg_catalog.>) 0),
     CONSTRAINT policy_wait_in_range
         CHECK (wait OPERATOR(pg_catalog.>=) '0'::interval AND wait OPERATOR(pg_catalog.<=) '1 day'::interval),
     CONSTRAINT policy_retry_base_in_range
@@ -173,6 +230,8 @@ CREATE TABLE idempotency.journal (
 COMMENT ON TABLE idempotency.journal IS 'what the sweeper last did in this database; read it through idempotency.sweeper';
 INSERT INTO idempotency.journal DEFAULT VALUES;
 CREATE UNIQUE INDEX journal_one_row ON idempotency.journal ((true));
+-- A publication of all tables would refuse updates of a row that nothing identifies.
+ALTER TABLE idempotency.journal REPLICA IDENTITY FULL;
 
 -- What operators and the owner have decided. It is written by the functions that decide, in their
 -- transaction, and by nobody else. No record is referred to: a row outlives it.
@@ -202,6 +261,8 @@ COMMENT ON COLUMN idempotency.audit.acting_as IS 'the current user';
 COMMENT ON COLUMN idempotency.audit.erased IS 'principal and key were taken out for good';
 -- When a row may go.
 CREATE INDEX audit_decided_at ON idempotency.audit (decided_at);
+-- A publication of all tables would refuse to let rows go that nothing identifies.
+ALTER TABLE idempotency.audit REPLICA IDENTITY FULL;
 
 SELECT pg_catalog.pg_extension_config_dump('idempotency.audit', '');
 
@@ -214,11 +275,15 @@ CREATE TABLE idempotency.attempt (
     attempt        integer NOT NULL,
     token          bigint NOT NULL,
     holder         text,
+    sealed_holder  bytea,
     begun          timestamptz NOT NULL,
     ended          timestamptz NOT NULL,
     how            text COLLATE pg_catalog."C" NOT NULL,
     status_code    integer,
     error          text,
+    sealed_error   bytea,
+    sealed_by      text,
+    salt           bytea,
     resolved_by    text,
     retained_until timestamptz NOT NULL,
     CONSTRAINT attempt_pkey PRIMARY KEY (key, scope, principal, token)
@@ -287,13 +352,13 @@ SELECT scope, principal COLLATE pg_catalog."C" AS principal, key,
        backend_pid IS NOT NULL AS held, created_at, claimed_at, finished_at, lease_until,
        next_attempt_at, NULLIF(expires_at, 'infinity') AS expires_at,
        NULLIF(retained_until, 'infinity') AS retained_until,
-       fingerprint, operation, request, resolved_by, idempotency.this_node() AS node
+       fingerprint, operation, request, resolved_by, sealed_by, idempotency.this_node() AS node
   FROM idempotency.record;
 COMMENT ON VIEW idempotency.records IS 'the records, with statuses as words and without tokens';
 
 CREATE VIEW idempotency.attempts AS
 SELECT scope, principal COLLATE pg_catalog."C" AS principal, key, attempt, holder, begun, ended, how,
-       status_code, error, resolved_by, retained_until, idempotency.this_node() AS node
+       status_code, error, resolved_by, retained_until, sealed_by, idempotency.this_node() AS node
   FROM idempotency.attempt;
 COMMENT ON VIEW idempotency.attempts IS 'how attempts ended, where the policy has keep_history';
 
@@ -305,9 +370,11 @@ REVOKE ALL ON FUNCTION idempotency.fit_principals(text) FROM PUBLIC;
 SELECT idempotency.fit_principals();
 
 CREATE VIEW idempotency.policies AS
-SELECT scope_pattern, ttl, retention, lease, wait, max_attempts, retry_base, retry_cap, key_required,
-       fingerprint_required, store_request, on_lease_expiry, max_body_bytes, on_large_body,
-       exclude_fields, drop_headers, final_errors, allowed_role, keep_history, since, memory_before,
+SELECT scope_pattern, ttl, retention, max_ttl, lease, max_lease, wait, max_attempts, retry_base,
+       retry_cap, retry_jitter, on_missing_key, derive_window, principal_required,
+       fingerprint_required, store_request, on_lease_expiry, abandon_after, on_abandon,
+       max_body_bytes, on_large_body, fingerprint_fields, exclude_fields, drop_headers,
+       final_errors, allowed_role, keep_history, encrypt, since, memory_before,
        CASE WHEN allowed_role IS NOT NULL
             THEN EXISTS (SELECT FROM pg_catalog.pg_roles
                           WHERE rolname OPERATOR(pg_catalog.=) allowed_role)
@@ -412,6 +479,8 @@ CREATE FUNCTION idempotency.scope_stats(
     OUT waits bigint,
     OUT wait_micros bigint,
     OUT swept bigint,
+    OUT abandoned bigint,
+    OUT encryption_errors bigint,
     OUT since timestamptz
 ) RETURNS SETOF record
     LANGUAGE c AS 'MODULE_PATHNAME', 'idem_scope_stats';
@@ -437,6 +506,8 @@ SELECT scope, GROUPING(scope) OPERATOR(pg_catalog.=) 1 AS total,
        pg_catalog.sum(waits)::bigint AS waits,
        pg_catalog.sum(wait_micros)::double precision OPERATOR(pg_catalog./) 1000000 AS wait_seconds,
        pg_catalog.sum(swept)::bigint AS swept,
+       pg_catalog.sum(abandoned)::bigint AS abandoned,
+       pg_catalog.sum(encryption_errors)::bigint AS encryption_errors,
        pg_catalog.min(since) AS since,
        idempotency.this_node() AS node
   FROM idempotency.scope_stats()
@@ -476,6 +547,27 @@ COMMENT ON VIEW idempotency.decisions_here IS 'what was decided on this node';
 CREATE VIEW idempotency.decisions AS
 SELECT * FROM idempotency.of_nodes(NULL::idempotency.decisions_here);
 COMMENT ON VIEW idempotency.decisions IS 'what operators and the owner have decided, when, as whom and why';
+
+CREATE FUNCTION idempotency.keys_here(
+    OUT key_id text,
+    OUT available boolean,
+    OUT current boolean,
+    OUT records bigint,
+    OUT why text
+) RETURNS SETOF record
+    LANGUAGE c AS 'MODULE_PATHNAME', 'idem_keys_here';
+COMMENT ON FUNCTION idempotency.keys_here() IS 'the keys of this node''s key file, and those that have sealed records of this node';
+REVOKE ALL ON FUNCTION idempotency.keys_here() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION idempotency.keys_here() TO pg_monitor;
+
+CREATE VIEW idempotency.encryption_keys_here AS
+SELECT key_id, available, current, records, why, idempotency.this_node() AS node
+  FROM idempotency.keys_here();
+COMMENT ON VIEW idempotency.encryption_keys_here IS 'the encryption keys of this node';
+
+CREATE VIEW idempotency.encryption_keys AS
+SELECT * FROM idempotency.of_nodes(NULL::idempotency.encryption_keys_here);
+COMMENT ON VIEW idempotency.encryption_keys IS 'the keys of encrypted records, by their ids, and how many records each has sealed';
 
 CREATE FUNCTION idempotency.policy_changed() RETURNS trigger
     LANGUAGE c AS 'MODULE_PATHNAME', 'idem_policy_changed';
@@ -832,6 +924,78 @@ COMMENT ON FUNCTION @extschema@.idem_forget(text, text, text, text)
     IS 'remove a record; the key can be executed again';
 REVOKE ALL ON FUNCTION @extschema@.idem_forget(text, text, text, text) FROM PUBLIC;
 
+CREATE FUNCTION @extschema@.idem_resolve_idle(
+    key text,
+    action text,
+    scope text DEFAULT '',
+    principal text DEFAULT '',
+    status_code integer DEFAULT NULL,
+    body text DEFAULT NULL,
+    headers jsonb DEFAULT NULL,
+    error text DEFAULT NULL,
+    reason text DEFAULT NULL,
+    status text DEFAULT NULL,
+    claimed_at timestamptz DEFAULT NULL
+) RETURNS text
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_resolve_idle';
+COMMENT ON FUNCTION @extschema@.idem_resolve_idle(text, text, text, text, integer, text, jsonb, text, text, text, timestamptz)
+    IS 'decide a record unless somebody is at work on it: done, running, or passed over';
+REVOKE ALL ON FUNCTION @extschema@.idem_resolve_idle(text, text, text, text, integer, text, jsonb, text, text, text, timestamptz) FROM PUBLIC;
+
+CREATE FUNCTION @extschema@.idem_erase(
+    key text,
+    scope text DEFAULT '',
+    principal text DEFAULT '',
+    reason text DEFAULT NULL
+) RETURNS text
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_erase';
+COMMENT ON FUNCTION @extschema@.idem_erase(text, text, text, text)
+    IS 'forget a record unless somebody is at work on it, and name it nowhere: done, running, or passed over';
+REVOKE ALL ON FUNCTION @extschema@.idem_erase(text, text, text, text) FROM PUBLIC;
+
+-- Not called "principal": each node has decisions about each, so this is not delegated to one.
+CREATE FUNCTION @extschema@.idem_erase_decisions(of_principal text, reason text DEFAULT NULL) RETURNS bigint
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_erase_decisions';
+COMMENT ON FUNCTION @extschema@.idem_erase_decisions(text, text)
+    IS 'make the decisions about a principal anonymous that this node has; returns how many';
+REVOKE ALL ON FUNCTION @extschema@.idem_erase_decisions(text, text) FROM PUBLIC;
+
+CREATE PROCEDURE @extschema@.idem_resolve_all(
+    action text,
+    reason text DEFAULT NULL,
+    scope text DEFAULT NULL,
+    principal text DEFAULT NULL,
+    status text DEFAULT NULL,
+    older_than interval DEFAULT NULL,
+    holder text DEFAULT NULL,
+    status_code integer DEFAULT NULL,
+    body text DEFAULT NULL,
+    headers jsonb DEFAULT NULL,
+    error text DEFAULT NULL,
+    batch_size integer DEFAULT 500,
+    INOUT resolved bigint DEFAULT NULL,
+    INOUT running bigint DEFAULT NULL,
+    INOUT running_keys jsonb DEFAULT NULL
+)
+    LANGUAGE c AS 'MODULE_PATHNAME', 'idem_operator_resolve_all';
+COMMENT ON PROCEDURE @extschema@.idem_resolve_all(text, text, text, text, text, interval, text, integer, text, jsonb, text, integer, bigint, bigint, jsonb)
+    IS 'decide all records that match and that nobody is at work on, committing after each batch';
+REVOKE ALL ON PROCEDURE @extschema@.idem_resolve_all(text, text, text, text, text, interval, text, integer, text, jsonb, text, integer, bigint, bigint, jsonb) FROM PUBLIC;
+
+CREATE PROCEDURE @extschema@.idem_forget_principal(
+    principal text,
+    reason text DEFAULT NULL,
+    batch_size integer DEFAULT 500,
+    INOUT forgotten bigint DEFAULT NULL,
+    INOUT running bigint DEFAULT NULL,
+    INOUT running_keys jsonb DEFAULT NULL,
+    INOUT decisions bigint DEFAULT NULL
+)
+    LANGUAGE c AS 'MODULE_PATHNAME', 'idem_operator_forget_principal';
+COMMENT ON PROCEDURE @extschema@.idem_forget_principal(text, text, integer, bigint, bigint, jsonb, bigint)
+    IS 'forget all records of a principal that nobody is at work on, committing after each batch, and who it was in the audit';
+REVOKE ALL ON PROCEDURE @extschema@.idem_forget_principal(text, text, integer, bigint, bigint, jsonb, bigint) FROM PUBLIC;
+
 CREATE FUNCTION @extschema@.idem_cleanup(max_rows bigint DEFAULT 10000) RETURNS bigint
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_cleanup';
 COMMENT ON FUNCTION @extschema@.idem_cleanup(bigint)
@@ -842,28 +1006,74 @@ CREATE FUNCTION @extschema@.idem_policy_set(
     scope_pattern text,
     ttl interval DEFAULT NULL,
     retention interval DEFAULT NULL,
+    max_ttl interval DEFAULT NULL,
     lease interval DEFAULT NULL,
+    max_lease interval DEFAULT NULL,
     wait interval DEFAULT NULL,
     max_attempts integer DEFAULT NULL,
     retry_base interval DEFAULT NULL,
     retry_cap interval DEFAULT NULL,
-    key_required boolean DEFAULT NULL,
+    retry_jitter text DEFAULT NULL,
+    on_missing_key text DEFAULT NULL,
+    derive_window interval DEFAULT NULL,
+    principal_required boolean DEFAULT NULL,
     fingerprint_required boolean DEFAULT NULL,
     store_request boolean DEFAULT NULL,
     on_lease_expiry text DEFAULT NULL,
+    abandon_after interval DEFAULT NULL,
+    on_abandon text DEFAULT NULL,
     max_body_bytes integer DEFAULT NULL,
     on_large_body text DEFAULT NULL,
+    fingerprint_fields text[] DEFAULT NULL,
     exclude_fields text[] DEFAULT NULL,
     drop_headers text[] DEFAULT NULL,
     final_errors text[] DEFAULT NULL,
     allowed_role regrole DEFAULT NULL,
     keep_history boolean DEFAULT NULL,
+    encrypt boolean DEFAULT NULL,
     reason text DEFAULT NULL
 ) RETURNS void
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_policy_set';
-COMMENT ON FUNCTION @extschema@.idem_policy_set(text, interval, interval, interval, interval, integer, interval, interval, boolean, boolean, boolean, text, integer, text, text[], text[], text[], regrole, boolean, text)
+COMMENT ON FUNCTION @extschema@.idem_policy_set(text, interval, interval, interval, interval, interval, interval, integer, interval, interval, text, text, interval, boolean, boolean, boolean, text, interval, text, integer, text, text[], text[], text[], text[], regrole, boolean, boolean, text)
     IS 'set the whole policy of a scope, or of all scopes that begin alike';
-REVOKE ALL ON FUNCTION @extschema@.idem_policy_set(text, interval, interval, interval, interval, integer, interval, interval, boolean, boolean, boolean, text, integer, text, text[], text[], text[], regrole, boolean, text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION @extschema@.idem_policy_set(text, interval, interval, interval, interval, interval, interval, integer, interval, interval, text, text, interval, boolean, boolean, boolean, text, interval, text, integer, text, text[], text[], text[], text[], regrole, boolean, boolean, text) FROM PUBLIC;
+
+CREATE FUNCTION @extschema@.idem_policy_alter(
+    scope_pattern text,
+    ttl interval DEFAULT NULL,
+    retention interval DEFAULT NULL,
+    max_ttl interval DEFAULT NULL,
+    lease interval DEFAULT NULL,
+    max_lease interval DEFAULT NULL,
+    wait interval DEFAULT NULL,
+    max_attempts integer DEFAULT NULL,
+    retry_base interval DEFAULT NULL,
+    retry_cap interval DEFAULT NULL,
+    retry_jitter text DEFAULT NULL,
+    on_missing_key text DEFAULT NULL,
+    derive_window interval DEFAULT NULL,
+    principal_required boolean DEFAULT NULL,
+    fingerprint_required boolean DEFAULT NULL,
+    store_request boolean DEFAULT NULL,
+    on_lease_expiry text DEFAULT NULL,
+    abandon_after interval DEFAULT NULL,
+    on_abandon text DEFAULT NULL,
+    max_body_bytes integer DEFAULT NULL,
+    on_large_body text DEFAULT NULL,
+    fingerprint_fields text[] DEFAULT NULL,
+    exclude_fields text[] DEFAULT NULL,
+    drop_headers text[] DEFAULT NULL,
+    final_errors text[] DEFAULT NULL,
+    allowed_role regrole DEFAULT NULL,
+    keep_history boolean DEFAULT NULL,
+    encrypt boolean DEFAULT NULL,
+    unset text[] DEFAULT NULL,
+    reason text DEFAULT NULL
+) RETURNS void
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_policy_alter';
+COMMENT ON FUNCTION @extschema@.idem_policy_alter(text, interval, interval, interval, interval, interval, interval, integer, interval, interval, text, text, interval, boolean, boolean, boolean, text, interval, text, integer, text, text[], text[], text[], text[], regrole, boolean, boolean, text[], text)
+    IS 'change what is named of a policy, and leave the rest as it is';
+REVOKE ALL ON FUNCTION @extschema@.idem_policy_alter(text, interval, interval, interval, interval, interval, interval, integer, interval, interval, text, text, interval, boolean, boolean, boolean, text, interval, text, integer, text, text[], text[], text[], text[], regrole, boolean, boolean, text[], text) FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_policy_drop(scope_pattern text, reason text DEFAULT NULL) RETURNS boolean
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_policy_drop';
@@ -876,6 +1086,12 @@ CREATE FUNCTION @extschema@.idem_policy(scope text DEFAULT '')
 COMMENT ON FUNCTION @extschema@.idem_policy(text)
     IS 'what is in force for a scope, and who says so: policy, setting or default';
 REVOKE ALL ON FUNCTION @extschema@.idem_policy(text) FROM PUBLIC;
+
+CREATE PROCEDURE @extschema@.idem_reseal(batch bigint DEFAULT 200, INOUT remaining bigint DEFAULT NULL)
+    LANGUAGE c AS 'MODULE_PATHNAME', 'idem_operator_reseal';
+COMMENT ON PROCEDURE @extschema@.idem_reseal(bigint, bigint)
+    IS 'encrypt anew, with the current key, what other keys have encrypted; commits after each batch';
+REVOKE ALL ON PROCEDURE @extschema@.idem_reseal(bigint, bigint) FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_stats_reset() RETURNS void
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_stats_reset';
@@ -907,10 +1123,11 @@ CREATE FUNCTION @extschema@.idem_fingerprint(
     request jsonb,
     method text DEFAULT NULL,
     path text DEFAULT NULL,
-    exclude text[] DEFAULT NULL
+    exclude text[] DEFAULT NULL,
+    fields text[] DEFAULT NULL
 ) RETURNS bytea
     LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'idem_fingerprint';
-COMMENT ON FUNCTION @extschema@.idem_fingerprint(jsonb, text, text, text[])
+COMMENT ON FUNCTION @extschema@.idem_fingerprint(jsonb, text, text, text[], text[])
     IS 'SHA-256 over method, path and the canonical form of a request';
 
 CREATE FUNCTION @extschema@.idem_key(VARIADIC parts text[]) RETURNS text
@@ -947,7 +1164,7 @@ CREATE FUNCTION @extschema@.idem_backoff(attempt integer, base interval, cap int
     RETURNS interval
     LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'idem_backoff';
 COMMENT ON FUNCTION @extschema@.idem_backoff(integer, interval, interval)
-    IS 'the longest pause after an attempt; the actual one is random below it';
+    IS 'the longest pause after an attempt; with jitter the actual one is random below it';
 
 CREATE FUNCTION @extschema@.idem_response(status_code integer, headers jsonb, body text)
     RETURNS @extschema@.idem_response
@@ -982,14 +1199,15 @@ COMMENT ON FUNCTION @extschema@.idem_response(integer, jsonb, json) IS 'a respon
 
 GRANT USAGE ON SCHEMA idempotency TO pg_monitor;
 GRANT SELECT ON idempotency.policies, idempotency.in_flight, idempotency.abandoned, idempotency.sweeper,
-    idempotency.stats, idempotency.stores, idempotency.in_flight_here, idempotency.abandoned_here,
+    idempotency.stats, idempotency.stores, idempotency.encryption_keys, idempotency.encryption_keys_here,
+    idempotency.in_flight_here, idempotency.abandoned_here,
     idempotency.sweeper_here, idempotency.stats_here, idempotency.stores_here,
     idempotency.decisions, idempotency.decisions_here
     TO pg_monitor;
 GRANT SELECT (scope, principal, key, status, attempt, status_code, body_omitted, recovery_point, holder,
               held, created_at, claimed_at, finished_at, lease_until, next_attempt_at, expires_at,
-              retained_until, operation, resolved_by, node)
+              retained_until, operation, resolved_by, sealed_by, node)
     ON idempotency.records TO pg_monitor;
 GRANT SELECT (scope, principal, key, attempt, holder, begun, ended, how, status_code, resolved_by,
-              retained_until, node)
+              retained_until, sealed_by, node)
     ON idempotency.attempts TO pg_monitor;

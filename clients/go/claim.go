@@ -38,8 +38,10 @@ type Claim[Tx any] struct {
 	q     *claimRequest
 	token int64
 	heart *heartbeat
-	mu    sync.Mutex
-	steps map[string]json.RawMessage // the results of those that are done
+	// Held while a step is noted: a note is of all steps, so that of one must not pass over another's.
+	noting sync.Mutex
+	mu     sync.Mutex
+	steps  map[string]json.RawMessage // the results of those that are done
 }
 
 func newClaim[Tx any](s *Store[Tx], q *claimRequest, c *claimed, heart *heartbeat) *Claim[Tx] {
@@ -69,6 +71,8 @@ func Step[T, Tx any](ctx context.Context, claim *Claim[Tx], name string,
 	if result, err = work(ctx); err != nil {
 		return result, err
 	}
+	claim.noting.Lock()
+	defer claim.noting.Unlock()
 	state, err := claim.with(name, result)
 	if err != nil {
 		return result, err
@@ -89,11 +93,23 @@ func StepTx[T, Tx any](ctx context.Context, claim *Claim[Tx], name string,
 	if done, err := claim.done(name, &result); done || err != nil {
 		return result, err
 	}
+	noting := false
+	release := func() {
+		if noting {
+			noting = false
+			claim.noting.Unlock()
+		}
+	}
+	defer release()
 	var state []byte
 	for attempt := 1; ; attempt++ {
 		err = claim.store.inTransaction(ctx, 0, func(ctx context.Context, tx Tx, clock *clock) (bool, error) {
 			clock.stop()
 			result, err = work(ctx, tx)
+			if err == nil {
+				claim.noting.Lock() // until it has committed
+				noting = true
+			}
 			clock.start()
 			if err != nil {
 				return false, err
@@ -108,7 +124,11 @@ func StepTx[T, Tx any](ctx context.Context, claim *Claim[Tx], name string,
 				return claim.store.db.Query(ctx, tx, sql, args...)
 			})
 		})
-		if err == nil || attempt == defaultAttempts || isInDoubt(err) || !isRetryable(err) || !pause(ctx, attempt) {
+		if err == nil || attempt == defaultAttempts || isInDoubt(err) || !isRetryable(err) {
+			return result, claim.noted(err, state)
+		}
+		release()
+		if !pause(ctx, attempt) {
 			return result, claim.noted(err, state)
 		}
 	}

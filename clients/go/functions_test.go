@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"strings"
+	"sync"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -88,6 +90,55 @@ func TestLeased(t *testing.T) {
 	}
 	if len(keys) != 1 {
 		t.Error(keys)
+	}
+}
+
+// What several goroutines do at once is all known to the next attempt.
+func TestStepsAtOnce(t *testing.T) {
+	b := &bench{T: t, pool: try.Pool(t)}
+	store := pgxidem.New(b.pool)
+	names := []string{"a", "b", "c", "d", "tx"}
+	attempt := func(work func() string, failure error) (results []string, err error) {
+		request := idempotency.Request{Key: "k", Scope: "at once", Principal: t.Name()}
+		_, err = idempotency.Leased(t.Context(), store, request,
+			func(ctx context.Context, claim *pgxidem.Claim) (string, error) {
+				results = make([]string, len(names))
+				var all sync.WaitGroup
+				for i, name := range names {
+					all.Add(1)
+					go func() {
+						defer all.Done()
+						if name == "tx" {
+							results[i], _ = idempotency.StepTx(ctx, claim, name, func(context.Context, pgx.Tx) (string, error) {
+								return work(), nil
+							})
+							return
+						}
+						results[i], _ = idempotency.Step(ctx, claim, name, func(context.Context) (string, error) {
+							return work(), nil
+						})
+					}()
+				}
+				all.Wait()
+				return "", failure
+			})
+		return results, err
+	}
+	var met sync.WaitGroup
+	met.Add(len(names))
+	broken := errors.New("broken")
+	first := func() string {
+		met.Done()
+		met.Wait()
+		return "first"
+	}
+	if _, err := attempt(first, broken); !errors.Is(err, broken) {
+		t.Fatal(err)
+	}
+	try.Exec(t, b.pool, "SELECT idem_resolve('k', 'release', scope => 'at once', principal => $1)", t.Name())
+	results, err := attempt(func() string { return "second" }, nil)
+	if err != nil || strings.Join(results, " ") != "first first first first first" {
+		t.Error(results, err)
 	}
 }
 

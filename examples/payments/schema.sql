@@ -66,7 +66,7 @@ CREATE TABLE payments.event_log (
 
 -- Clients put the time of sending into the payload, so a retry differs there and nowhere else.
 SELECT idem_policy_set('POST /payments',
-                       key_required => true,
+                       on_missing_key => 'error',
                        exclude_fields => ARRAY['client_sent_at']);
 
 -- A failing handler of events gets three chances, with pauses that grow.

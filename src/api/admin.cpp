@@ -5,6 +5,8 @@
 #include "api/arguments.hpp"
 #include "api/forward.hpp"
 #include "api/nodes.hpp"
+#include "api/ruling.hpp"
+#include "claim/abandon.hpp"
 #include "claim/operator.hpp"
 #include "pg/boundary.hpp"
 #include "stats/counters.hpp"
@@ -16,45 +18,10 @@ namespace idem::api {
 
 namespace {
 
-[[noreturn]] void raise_action(const text* word) {
-    StringInfoData known;
-    initStringInfo(&known);
-    for (const core::ResolutionEntry& entry : core::kResolutions) append_word(&known, entry.word);
-    raise_word("action", text_to_cstring(word), known.data);
-}
-
-core::Resolution resolution_of(const text* word) {
-    for (const core::ResolutionEntry& entry : core::kResolutions)
-        if (entry.word == pg::bytes_of(word)) return entry.resolution;
-    raise_action(word);
-}
-
-[[noreturn]] void raise_unused(const char* what, const char* detail) {
-    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("invalid %s", what),
-                    errdetail("%s", detail), errhint("Leave it out.")));
-    pg_unreachable();
-}
-
-// What does not go with the decision is refused: whoever gave it believes that it is kept.
-void check_fits(core::Resolution resolution, const claim::Response& response, const text* error) {
-    if (resolution == core::Resolution::Complete && error != nullptr)
-        raise_unused("error", "A completed record has none.");
-    if (resolution != core::Resolution::Release) return;
-    constexpr const char* kDetail = "A record that is released has no answer.";
-    if (response.status_code) raise_unused("status_code", kDetail);
-    if (response.body != nullptr) raise_unused("body", kDetail);
-    if (response.headers != nullptr) raise_unused("headers", kDetail);
-}
-
 // idem_resolve(key, action, scope, principal, status_code, body, headers, error, reason)
 Datum resolve(FunctionCallInfo fcinfo) {
     claim::ClaimRef ref{"idem_resolve()", identity(fcinfo, 0, 2, 3), std::nullopt};
-    core::Resolution resolution = resolution_of(required_text(fcinfo, 1, "action"));
-    claim::Response response{status_code_or_none(fcinfo, 4), text_or_null(fcinfo, 5),
-                             headers_or_null(fcinfo, 6)};
-    claim::Ruling ruling{resolution, response, text_or_null(fcinfo, 7), reason_or_null(fcinfo, 8)};
-    check_fits(resolution, response, ruling.error);
-    claim::resolve(ref, ruling);
+    claim::resolve(ref, ruling_of(fcinfo, 1, 4, 8));
     PG_RETURN_BOOL(true);
 }
 
@@ -85,6 +52,20 @@ char* cleanup_statement(std::int64_t before, void* argument) {
     return call_there(everywhere->call, psprintf(INT64_FORMAT, everywhere->max_rows - before));
 }
 
+// The locks of their keys may have to be kept until the transaction ends, and room for them is not
+// without end.
+constexpr int kMostAbandoned = 1000;
+
+void abandon_here(std::int64_t max_rows) {
+    store::WalkPosition from{};
+    auto left = static_cast<int>(Min(max_rows, kMostAbandoned));
+    for (bool at_end = false; left > 0 && !at_end;) {
+        claim::Abandoned done = claim::abandon(&from, left);
+        left -= static_cast<int>(done.claims);
+        at_end = done.at_end;
+    }
+}
+
 // idem_cleanup(max_rows)
 Datum cleanup(FunctionCallInfo fcinfo) {
     std::int64_t max_rows = bigint_or_none(fcinfo, 0).value_or(INT64_MAX);
@@ -95,7 +76,9 @@ Datum cleanup(FunctionCallInfo fcinfo) {
     store::Sweep which{DT_NOBEGIN, GetCurrentTimestamp(), max_rows, stats::count_swept};
     std::int64_t rows = store::sweep(which).rows;
     rows += store::sweep_attempts(max_rows - rows);
-    PG_RETURN_INT64(rows + store::sweep_audit(max_rows - rows));
+    rows += store::sweep_audit(max_rows - rows);
+    abandon_here(max_rows);
+    PG_RETURN_INT64(rows);
 }
 
 // claim_lives(lease_until, backend_pid, backend_start), of a record in progress

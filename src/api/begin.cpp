@@ -8,6 +8,7 @@
 #include "claim/begin.hpp"
 #include "claim/locks.hpp"
 #include "claim/operator.hpp"
+#include "claim/sealing.hpp"
 #include "pg/boundary.hpp"
 #include "worker/presence.hpp"
 
@@ -15,24 +16,7 @@ namespace idem::api {
 
 namespace {
 
-struct Row {
-    Datum values[kClaimFieldCount];
-    bool nulls[kClaimFieldCount];
-
-    void value(ClaimField field, Datum datum) {
-        values[static_cast<int>(field)] = datum;
-        nulls[static_cast<int>(field)] = false;
-    }
-    void pointer(ClaimField field, const void* pointer) {
-        if (pointer != nullptr) value(field, PointerGetDatum(pointer));
-    }
-    void time(ClaimField field, TimestampTz time) {
-        if (!TIMESTAMP_NOT_FINITE(time)) value(field, TimestampTzGetDatum(time));
-    }
-    void word(ClaimField field, std::string_view word) {
-        value(field, PointerGetDatum(pg::make_text(word)));
-    }
-};
+using Row = FieldRow<ClaimField>;
 
 // Which parts of a record an answer shows: token and progress to the one who goes on with it, the
 // result to those who sent the same request, and to them also why the last attempt failed. Status
@@ -78,15 +62,15 @@ void set_decision(const core::Decision& decision, Row* row) {
 
 void set_result(const store::Record& record, Row* row) {
     if (record.status_code) row->value(ClaimField::StatusCode, Int32GetDatum(*record.status_code));
-    row->pointer(ClaimField::Headers, record.headers);
-    row->pointer(ClaimField::Body, record.body);
+    row->pointer(ClaimField::Headers, claim::opened(record, &store::Record::headers));
+    row->pointer(ClaimField::Body, claim::opened(record, &store::Record::body));
     row->value(ClaimField::BodyOmitted, BoolGetDatum(record.body_omitted));
 }
 
 void set_record(const store::Record& record, Row* row) {
     row->value(ClaimField::Attempt, Int32GetDatum(record.attempt));
     row->word(ClaimField::Status, core::entry_of(record.status).word);
-    row->pointer(ClaimField::Holder, record.holder);
+    row->pointer(ClaimField::Holder, claim::opened(record, &store::Record::holder));
     row->time(ClaimField::CreatedAt, record.created_at);
     row->time(ClaimField::FinishedAt, record.finished_at);
     row->time(ClaimField::LeaseUntil, record.lease_until);
@@ -96,10 +80,11 @@ void set_record(const store::Record& record, Row* row) {
 void set_shown(const store::Record& record, Shown shown, Row* row) {
     if (shown.token) row->value(ClaimField::Token, Int64GetDatum(record.token));
     if (shown.progress) {
-        row->pointer(ClaimField::RecoveryPoint, record.recovery_point);
-        row->pointer(ClaimField::State, record.state);
+        row->pointer(ClaimField::RecoveryPoint,
+                     claim::opened(record, &store::Record::recovery_point));
+        row->pointer(ClaimField::State, claim::opened(record, &store::Record::state));
     }
-    if (shown.error) row->pointer(ClaimField::Error, record.error);
+    if (shown.error) row->pointer(ClaimField::Error, claim::opened(record, &store::Record::error));
     if (shown.result) set_result(record, row);
 }
 

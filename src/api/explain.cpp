@@ -7,6 +7,7 @@
 #include "api/nodes.hpp"
 #include "api/statements.hpp"
 #include "api/types.hpp"
+#include "claim/sealing.hpp"
 #include "config/policy_in_force.hpp"
 #include "config/settings.hpp"
 #include "pg/boundary.hpp"
@@ -66,15 +67,14 @@ Jsonb* record_object(const store::Record& record) {
     pg::add_member(&object, "status", core::entry_of(record.status).word);
     add_number(&object, "attempt", record.attempt);
     add_times(record, &object);
-    add_text(&object, "holder", record.holder);
+    add_text(&object, "holder", claim::opened(record, &store::Record::holder));
     add_text(&object, "operation", record.operation);
-    add_text(&object, "recovery_point", record.recovery_point);
+    add_text(&object, "recovery_point", claim::opened(record, &store::Record::recovery_point));
     if (record.status_code) add_number(&object, "status_code", *record.status_code);
-    if (record.body != nullptr)
-        add_number(&object, "body_bytes",
-                   static_cast<std::int64_t>(pg::bytes_of(record.body).size()));
+    if (const bytea* body = claim::opened(record, &store::Record::body))
+        add_number(&object, "body_bytes", static_cast<std::int64_t>(pg::bytes_of(body).size()));
     if (record.body_omitted) pg::add_flag(&object, "body_omitted", true);
-    add_text(&object, "error", record.error);
+    add_text(&object, "error", claim::opened(record, &store::Record::error));
     add_text(&object, "resolved_by", record.resolved_by);
     return pg::end_object(&object);
 }
@@ -85,15 +85,19 @@ bool has_lease(const store::Record& record) {
     return record.finished_at == pg::kNoTime && record.lease_until != pg::kNoTime;
 }
 
-Jsonb* lease_object(const store::Record& record, TimestampTz now) {
+Jsonb* lease_object(const Explanation& explanation, const store::Record& record) {
+    TimestampTz now = explanation.forecast.now;
     JsonbObject object = pg::begin_object();
     pg::add_seconds(&object, "seconds", record.lease);
     pg::add_moment(&object, "until", record.lease_until);
     pg::add_seconds(&object, "left", Max(record.lease_until - now, 0));
     pg::add_seconds(&object, "overdue", Max(now - record.lease_until, 0));
     pg::add_flag(&object, "held", record.backend_pid != 0);
-    std::optional<bool> lives = claim::session_lives(record);
-    if (lives) pg::add_flag(&object, "session_lives", *lives);
+    if (record.backend_pid != 0 && !RecoveryInProgress())
+        pg::add_flag(&object, "session_lives", claim::session_lives(record));
+    if (explanation.abandon_after > 0)
+        pg::add_moment(&object, "given_up_at",
+                       pg::after(record.lease_until, explanation.abandon_after));
     return pg::end_object(&object);
 }
 
@@ -195,7 +199,7 @@ Jsonb* session_object(const store::Record& record) {
 Jsonb* holder_object(const Explanation& explanation) {
     if (explanation.forecast.holder.exists) return transaction_object(explanation.forecast.holder);
     const store::Record* record = record_of(explanation);
-    if (record == nullptr || claim::session_lives(*record) != true) return nullptr;
+    if (record == nullptr || RecoveryInProgress() || !claim::session_lives(*record)) return nullptr;
     return session_object(*record);
 }
 
@@ -256,7 +260,7 @@ Jsonb* differences_array(const claim::Differences& differences, bool show_values
 }
 
 Jsonb* names_array(ArrayType* names) {
-    pg::TextList list = pg::text_list(names, "exclude_fields");
+    pg::TextList list = pg::text_list(names, "fields");
     pg::JsonbArray array = pg::begin_array();
     for (std::size_t i = 0; i < list.count; i++) pg::add_element(&array, list.items[i]);
     return pg::end_array(&array);
@@ -266,7 +270,8 @@ Jsonb* request_object(const Explanation& explanation, const store::Record& recor
                       bool show_values) {
     JsonbObject object = pg::begin_object();
     if (explanation.same) pg::add_flag(&object, "same", *explanation.same);
-    pg::add_flag(&object, "stored", record.request != nullptr);
+    pg::add_flag(&object, "stored", !record.request.is_null());
+    if (record.counted != nullptr) pg::add_member(&object, "counted", names_array(record.counted));
     if (record.excluded != nullptr)
         pg::add_member(&object, "left_out", names_array(record.excluded));
     if (explanation.differences != nullptr) {
@@ -354,21 +359,7 @@ Datum notes_of(const Explanation& explanation) {
 
 // ---- the row ----
 
-struct Row {
-    Datum values[kExplanationFieldCount];
-    bool nulls[kExplanationFieldCount];
-
-    void value(ExplanationField field, Datum datum) {
-        values[static_cast<int>(field)] = datum;
-        nulls[static_cast<int>(field)] = false;
-    }
-    void pointer(ExplanationField field, const void* pointer) {
-        if (pointer != nullptr) value(field, PointerGetDatum(pointer));
-    }
-    void word(ExplanationField field, std::string_view word) {
-        if (!word.empty()) value(field, PointerGetDatum(pg::make_text(word)));
-    }
-};
+using Row = FieldRow<ExplanationField>;
 
 void set_decision(const claim::Forecast& forecast, Row* row) {
     const core::Decision& decision = forecast.decision;
@@ -398,7 +389,7 @@ void set_facts(const Explanation& explanation, bool show_values, Row* row) {
     row->pointer(ExplanationField::Record, record_object(*record));
     row->pointer(ExplanationField::Request, request_object(explanation, *record, show_values));
     if (has_lease(*record))
-        row->pointer(ExplanationField::Lease, lease_object(*record, explanation.forecast.now));
+        row->pointer(ExplanationField::Lease, lease_object(explanation, *record));
 }
 
 // What the call says, and what its answer is to show.

@@ -26,11 +26,12 @@ text* joined(const std::string_view* parts, std::size_t count) {
     return result;
 }
 
-// idem_fingerprint(request, method, path, exclude)
+// idem_fingerprint(request, method, path, exclude, fields)
 Datum fingerprint(FunctionCallInfo fcinfo) {
-    ArrayType* exclude = PG_ARGISNULL(3) ? nullptr : PG_GETARG_ARRAYTYPE_P(3);
+    claim::FingerprintRule rule{PG_ARGISNULL(4) ? nullptr : PG_GETARG_ARRAYTYPE_P(4),
+                                PG_ARGISNULL(3) ? nullptr : PG_GETARG_ARRAYTYPE_P(3)};
     bytea* result = claim::fingerprint_of(jsonb_or_null(fcinfo, 0), text_or_null(fcinfo, 1),
-                                          text_or_null(fcinfo, 2), exclude);
+                                          text_or_null(fcinfo, 2), rule);
     if (result == nullptr) PG_RETURN_NULL();
     PG_RETURN_BYTEA_P(result);
 }

@@ -1,4 +1,5 @@
-// idem_policy_set, idem_policy_drop, idem_policy, and the trigger that tells other backends.
+// idem_policy_set, idem_policy_alter, idem_policy_drop, idem_policy, and the trigger that tells
+// other backends.
 
 #include "core/key.hpp"
 
@@ -78,20 +79,22 @@ using core::PolicyColumn;
 
 // Beside what was told before it. What the policy leaves open is compared as it is now.
 void check_beside_others(const PolicyRow& row, int which) {
-    for (const core::SpansInOrder& spans : core::kSpansInOrder) {
-        if (which != spans.longer || (spans.longer_follows && row.nulls[which])) continue;
-        core::Policy values = config::policy_of(config::given_in(row));
-        if (values.*spans.shorter_value > values.*spans.longer_value)
+    for (const core::SpansInOrder& spans : core::kSpansInOrder)
+        if (which == spans.longer && config::are_out_of_order(row, spans))
             raise_complaint(spans.blamed, spans.complaint);
-    }
 }
 
 void check_row(const PolicyRow& row) {
     for (int column : config::kCheckOrder.columns) {
         if (!config::fits(row, column)) raise_unfit(row, column);
         check_beside_others(row, column);
-        if (column == config::kExcludeFields && !row.nulls[column])
-            (void)claim::excludes_of(DatumGetArrayTypeP(row.values[column]), "exclude_fields");
+        if (row.nulls[column]) continue;
+        if (column == config::kExcludeFields)
+            (void)claim::fields_of(DatumGetArrayTypeP(row.values[column]), "exclude_fields",
+                                   "exclude");
+        if (column == config::kFingerprintFields)
+            (void)claim::fields_of(DatumGetArrayTypeP(row.values[column]), "fingerprint_fields",
+                                   "count");
     }
 }
 
@@ -102,16 +105,22 @@ Datum role_name(Oid role) {
     return NameGetDatum(name);
 }
 
-// The options as they are given, not checked yet, with the role's name still missing.
-PolicyRow row_of(FunctionCallInfo fcinfo) {
-    PolicyRow row{};
-    for (int i = 0; i < core::kPolicyColumnCount; i++) {
-        row.nulls[i] = i >= config::kOptions || i == config::kAllowedRole || PG_ARGISNULL(i);
-        if (row.nulls[i]) continue;
-        row.values[i] =
+// Puts the options that are given into the row, not checked yet, and not the role: its name is
+// looked up when nothing else is at fault.
+void take_options(FunctionCallInfo fcinfo, PolicyRow* row) {
+    for (int i = 0; i < config::kOptions; i++) {
+        if (PG_ARGISNULL(i) || i == config::kAllowedRole) continue;
+        row->values[i] =
             config::is_varlena(i) ? PointerGetDatum(PG_GETARG_VARLENA_P(i)) : PG_GETARG_DATUM(i);
+        row->nulls[i] = false;
     }
-    return row;
+}
+
+void check(FunctionCallInfo fcinfo, PolicyRow* row) {
+    check_row(*row);
+    if (PG_ARGISNULL(config::kAllowedRole)) return;
+    row->values[config::kAllowedRole] = role_name(PG_GETARG_OID(config::kAllowedRole));
+    row->nulls[config::kAllowedRole] = false;
 }
 
 // A change of the policy with that pattern, which says whether there was one. The policies are
@@ -134,14 +143,67 @@ bool audited(const char* action, text* pattern, const text* reason, Change chang
 Datum set(FunctionCallInfo fcinfo) {
     pg::require_writable("idem_policy_set()");
     text* pattern = required_text(fcinfo, config::kPattern, "scope_pattern");
-    PolicyRow row = row_of(fcinfo);
-    check_row(row);
-    const text* reason = reason_or_null(fcinfo, config::kOptions);
-    row.nulls[config::kAllowedRole] = PG_ARGISNULL(config::kAllowedRole);
-    if (!PG_ARGISNULL(config::kAllowedRole))
-        row.values[config::kAllowedRole] = role_name(PG_GETARG_OID(config::kAllowedRole));
-    (void)audited("policy_set", pattern, reason, [&row] {
+    PolicyRow row{};
+    for (bool& null : row.nulls) null = true;
+    take_options(fcinfo, &row);
+    check(fcinfo, &row);
+    (void)audited("policy_set", pattern, reason_or_null(fcinfo, config::kOptions), [&row] {
         config::set_policy(&row);
+        return true;
+    });
+    PG_RETURN_VOID();
+}
+
+[[noreturn]] void raise_no_policy() {
+    ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT),
+                    errmsg("there is no policy with this scope_pattern"),
+                    errdetail("Policies are found by their pattern as it was written."),
+                    errhint("Make one with idem_policy_set.")));
+    pg_unreachable();
+}
+
+[[noreturn]] void raise_unset(std::string_view name, const char* detail, const char* hint) {
+    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("invalid unset"),
+                    errdetail("\"%.*s\" %s", static_cast<int>(name.size()), name.data(), detail),
+                    errhint("%s", hint)));
+    pg_unreachable();
+}
+
+int option_of(std::string_view name) {
+    for (int i = config::kPattern + 1; i < config::kOptions; i++)
+        if (name == core::kPolicyColumns[i].name) return i;
+    raise_unset(name, "is no option.", "Name options as the arguments of this function are named.");
+}
+
+// The argument behind the options: what is to be as if it had never been set.
+void unset_options(FunctionCallInfo fcinfo, PolicyRow* row) {
+    if (PG_ARGISNULL(config::kOptions)) return;
+    pg::TextList names = pg::text_list(PG_GETARG_ARRAYTYPE_P(config::kOptions), "unset");
+    for (std::size_t i = 0; i < names.count; i++) {
+        int option = option_of(names.items[i]);
+        if (!PG_ARGISNULL(option))
+            raise_unset(names.items[i], "is given a value as well.",
+                        "Give an option a value, or unset it.");
+        row->nulls[option] = true;
+    }
+}
+
+void change(FunctionCallInfo fcinfo, text* pattern) {
+    PolicyRow row;
+    if (!config::policy_to_change(pattern, &row)) raise_no_policy();
+    unset_options(fcinfo, &row);
+    take_options(fcinfo, &row);
+    check(fcinfo, &row);
+    config::set_policy(&row);
+}
+
+// idem_policy_alter(scope_pattern, ttl, ..., unset, reason)
+Datum alter(FunctionCallInfo fcinfo) {
+    pg::require_writable("idem_policy_alter()");
+    text* pattern = required_text(fcinfo, config::kPattern, "scope_pattern");
+    const text* reason = reason_or_null(fcinfo, config::kOptions + 1);
+    (void)audited("policy_alter", pattern, reason, [fcinfo, pattern] {
+        change(fcinfo, pattern);
         return true;
     });
     PG_RETURN_VOID();
@@ -186,6 +248,7 @@ Datum changed(FunctionCallInfo fcinfo) {
 }  // namespace idem::api
 
 IDEM_FUNCTION(idem_operator_policy_set, idem::api::set);
+IDEM_FUNCTION(idem_operator_policy_alter, idem::api::alter);
 IDEM_FUNCTION(idem_operator_policy_drop, idem::api::drop);
 IDEM_FUNCTION(idem_operator_policy, idem::api::in_force);
 IDEM_FUNCTION(idem_policy_changed, idem::api::changed);

@@ -137,6 +137,7 @@ void take_everywhere(const char* role) {
 // idem_grant(role, operator, reason)
 Datum grant_rights(FunctionCallInfo fcinfo) {
     const char* role = role_argument(fcinfo);
+    pg::require_writable("GRANT");
     Oid oid = PG_GETARG_OID(0);
     bool with_operator = bool_or(fcinfo, 1, false);
     audited("grant", oid, reason_or_null(fcinfo, 2), [&] {
@@ -151,6 +152,7 @@ Datum grant_rights(FunctionCallInfo fcinfo) {
 // idem_revoke(role, reason)
 Datum revoke_rights(FunctionCallInfo fcinfo) {
     const char* role = role_argument(fcinfo);
+    pg::require_writable("REVOKE");
     audited("revoke", PG_GETARG_OID(0), reason_or_null(fcinfo, 1), [&] {
         if (store::is_distributed())
             take_everywhere(role);

@@ -3,7 +3,7 @@
 // the script.
 #pragma once
 
-#include "pg/pg.hpp"
+#include "pg/datum.hpp"
 
 namespace idem::api {
 
@@ -20,6 +20,28 @@ constexpr bool in_order(const Field<Number> (&fields)[count]) {
         if (fields[i].number != static_cast<Number>(i)) return false;
     return count == static_cast<std::size_t>(Number::Count);
 }
+
+// A value of such a type, being put together; the caller begins with nulls. What there is not, a
+// null pointer, an empty word, a moment that never comes, stays null.
+template <typename Number>
+struct FieldRow {
+    Datum values[static_cast<int>(Number::Count)];
+    bool nulls[static_cast<int>(Number::Count)];
+
+    void value(Number field, Datum datum) {
+        values[static_cast<int>(field)] = datum;
+        nulls[static_cast<int>(field)] = false;
+    }
+    void pointer(Number field, const void* pointer) {
+        if (pointer != nullptr) value(field, PointerGetDatum(pointer));
+    }
+    void time(Number field, TimestampTz time) {
+        if (!TIMESTAMP_NOT_FINITE(time)) value(field, TimestampTzGetDatum(time));
+    }
+    void word(Number field, std::string_view word) {
+        if (!word.empty()) value(field, PointerGetDatum(pg::make_text(word)));
+    }
+};
 
 // The answer of idem_begin, idem_execute and idem_get.
 enum class ClaimField {

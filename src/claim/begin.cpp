@@ -78,8 +78,8 @@ bool needs_lock(const Turn& turn) {
     return may_grant(turn) || (!turn.answer.has_record && !TransactionIdIsValid(turn.writer));
 }
 
-// A look with which nothing is granted.
-Turn turn_without_grant(const Question& question, const Turn& turn) {
+// A look with which nothing is granted. Each replay ends here, and a call would copy the record.
+pg_attribute_always_inline Turn turn_without_grant(const Question& question, const Turn& turn) {
     if (outcome_of(turn) == core::Outcome::Execute ||
         (!turn.answer.has_record && TransactionIdIsValid(turn.writer)))
         return decided_elsewhere(question, Blocker::Writer, turn.writer);
@@ -200,8 +200,8 @@ Answer begin(const Question& given) {
     }
 }
 
-// An own claim is known without a look. Whoever has the lock at the first look may have committed
-// before it was asked for, so the second one decides, as under the lock.
+// The lock is asked for before the look: whoever has had it may have committed by then, and the row
+// tells. What a record that is there says, the lock does not change, as in unlocked_turn().
 Forecast foresee(const Question& settled) {
     Question question = settled;
     question.fixed = nullptr;
@@ -209,7 +209,6 @@ Forecast foresee(const Question& settled) {
         Turn turn = own_turn(question, own);
         return {*turn.answer.decision, GetCurrentTimestamp(), this_transaction(), turn.answer};
     }
-    (void)judge(question);
     KeyHolder holder = holder_of_lock(question.id);
     Turn seen = judge(question);
     Turn told = holder.exists && needs_lock(seen)

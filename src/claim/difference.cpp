@@ -12,14 +12,15 @@ namespace idem::claim {
 namespace {
 
 struct Comparison {
-    const core::Excludes& excludes;
+    core::Excludes excludes;
+    core::Excludes fields;  // what counts, where not everything does
     StringInfoData path;
     int depth;
     Differences* found;
 };
 
 void compare_values(Comparison& c, const JsonbValue& stored, const JsonbValue& given,
-                    const core::Paths& paths);
+                    const Place& place);
 
 constexpr JsonbValue absent() {
     JsonbValue value{};
@@ -84,12 +85,65 @@ void below(Comparison& c, Append append, Then then) {
     c.path.data[length] = '\0';
 }
 
+// ---- what counts ----
+
+// Of a member; false: it is left out.
+bool find_member_place(const Comparison& c, const Place& object, std::string_view name,
+                       Place* place) {
+    std::string_view utf8 = pg::as_utf8(name);
+    *place = member_place(c.fields, object, utf8);
+    bool left_out = core::names_exclude(c.excludes, utf8) || core::paths_exclude(place->excluded);
+    if (utf8.data() != name.data()) pfree(const_cast<char*>(utf8.data()));
+    return !left_out;
+}
+
+bool anything_counts(const Comparison& c, const JsonbValue& value, const Place& place);
+
+bool member_counts(const Comparison& c, JsonbContainer* object, const Place& place) {
+    JsonbValue name;
+    JsonbValue value;
+    JsonbIterator* it = JsonbIteratorInit(object);
+    (void)JsonbIteratorNext(&it, &name, true);
+    while (JsonbIteratorNext(&it, &name, true) == WJB_KEY) {
+        CHECK_FOR_INTERRUPTS();
+        (void)JsonbIteratorNext(&it, &value, true);
+        Place member;
+        if (find_member_place(c, place, pg::string_of(name), &member) &&
+            anything_counts(c, value, member))
+            return true;
+    }
+    return false;
+}
+
+bool element_counts(const Comparison& c, JsonbContainer* array, const Place& place) {
+    Place each = element_place(place);
+    if (core::paths_exclude(each.excluded)) return false;
+    JsonbValue element;
+    JsonbIterator* it = JsonbIteratorInit(array);
+    (void)JsonbIteratorNext(&it, &element, true);
+    while (JsonbIteratorNext(&it, &element, true) == WJB_ELEM) {
+        CHECK_FOR_INTERRUPTS();
+        if (anything_counts(c, element, each)) return true;
+    }
+    return false;
+}
+
+// What neither counts itself nor holds anything that does is as if it were not there.
+bool anything_counts(const Comparison& c, const JsonbValue& value, const Place& place) {
+    if (place.counts || value.type != jbvBinary) return place.counts;
+    check_stack_depth();
+    JsonbContainer* container = value.val.binary.data;
+    return JsonContainerIsObject(container) ? member_counts(c, container, place)
+                                            : element_counts(c, container, place);
+}
+
 // ---- objects ----
 
 struct Member {
     bool exists;
     std::string_view name;
     JsonbValue value;
+    Place place;
 };
 
 struct Members {
@@ -97,34 +151,27 @@ struct Members {
     Member next;
 };
 
-core::Paths paths_of_member(const core::Paths& object, std::string_view name, bool* left_out,
-                            const core::Excludes& excludes) {
-    std::string_view utf8 = pg::as_utf8(name);
-    core::Paths paths = core::member_paths(object, utf8);
-    *left_out = core::names_exclude(excludes, utf8) || core::paths_exclude(paths);
-    if (utf8.data() != name.data()) pfree(const_cast<char*>(utf8.data()));
-    return paths;
-}
-
-// The next member that counts.
-void advance(const Comparison& c, Members* members, const core::Paths& object) {
+// The next member of which something counts.
+void advance(const Comparison& c, Members* members, const Place& object) {
     JsonbValue name;
+    Member* next = &members->next;
     while (JsonbIteratorNext(&members->it, &name, true) == WJB_KEY) {
         CHECK_FOR_INTERRUPTS();
-        members->next = {true, pg::string_of(name), {}};
-        (void)JsonbIteratorNext(&members->it, &members->next.value, true);
-        bool left_out;
-        (void)paths_of_member(object, members->next.name, &left_out, c.excludes);
-        if (!left_out) return;
+        (void)JsonbIteratorNext(&members->it, &next->value, true);
+        next->exists = true;
+        next->name = pg::string_of(name);
+        if (find_member_place(c, object, next->name, &next->place) &&
+            anything_counts(c, next->value, next->place))
+            return;
     }
-    members->next.exists = false;
+    next->exists = false;
 }
 
-Members members_of(const Comparison& c, JsonbContainer* object, const core::Paths& paths) {
+Members members_of(const Comparison& c, JsonbContainer* object, const Place& place) {
     Members members{JsonbIteratorInit(object), {}};
     JsonbValue unused;
     (void)JsonbIteratorNext(&members.it, &unused, true);
-    advance(c, &members, paths);
+    advance(c, &members, place);
     return members;
 }
 
@@ -136,62 +183,73 @@ int compare_members(const Member& a, const Member& b) {
 }
 
 void compare_objects(Comparison& c, JsonbContainer* stored, JsonbContainer* given,
-                     const core::Paths& paths) {
-    Members ours = members_of(c, stored, paths);
-    Members theirs = members_of(c, given, paths);
+                     const Place& place) {
+    Members ours = members_of(c, stored, place);
+    Members theirs = members_of(c, given, place);
     while ((ours.next.exists || theirs.next.exists) && !is_full(c)) {
         int order = compare_members(ours.next, theirs.next);
-        std::string_view name = order <= 0 ? ours.next.name : theirs.next.name;
+        const Member& member = order <= 0 ? ours.next : theirs.next;
         below(
-            c, [name](StringInfo path) { append_member(path, name); },
+            c, [&member](StringInfo path) { append_member(path, member.name); },
             [&] {
-                bool left_out;
                 if (order < 0)
-                    note(c, Change::Missing, ours.next.value, absent());
+                    note(c, Change::Missing, member.value, absent());
                 else if (order > 0)
-                    note(c, Change::Added, absent(), theirs.next.value);
+                    note(c, Change::Added, absent(), member.value);
                 else
-                    compare_values(c, ours.next.value, theirs.next.value,
-                                   paths_of_member(paths, name, &left_out, c.excludes));
+                    compare_values(c, member.value, theirs.next.value, member.place);
             });
-        if (order <= 0) advance(c, &ours, paths);
-        if (order >= 0) advance(c, &theirs, paths);
+        if (order <= 0) advance(c, &ours, place);
+        if (order >= 0) advance(c, &theirs, place);
     }
 }
 
 // ---- arrays ----
 
-bool next_element(JsonbIterator** it, JsonbValue* element) {
-    return JsonbIteratorNext(it, element, true) == WJB_ELEM;
+struct Elements {
+    JsonbIterator* it;
+    bool exists;
+    int number;
+    JsonbValue value;
+};
+
+// The next element of which something counts.
+void advance(const Comparison& c, Elements* elements, const Place& each) {
+    while (JsonbIteratorNext(&elements->it, &elements->value, true) == WJB_ELEM) {
+        CHECK_FOR_INTERRUPTS();
+        elements->number++;
+        if (anything_counts(c, elements->value, each)) return;
+    }
+    elements->exists = false;
 }
 
-// By their places.
+Elements elements_of(const Comparison& c, JsonbContainer* array, const Place& each) {
+    Elements elements{JsonbIteratorInit(array), true, -1, {}};
+    (void)JsonbIteratorNext(&elements.it, &elements.value, true);
+    advance(c, &elements, each);
+    return elements;
+}
+
 void compare_arrays(Comparison& c, JsonbContainer* stored, JsonbContainer* given,
-                    const core::Paths& paths) {
-    core::Paths each = core::element_paths(paths);
-    if (core::paths_exclude(each)) return;
-    JsonbIterator* ours = JsonbIteratorInit(stored);
-    JsonbIterator* theirs = JsonbIteratorInit(given);
-    JsonbValue our_element;
-    JsonbValue their_element;
-    (void)JsonbIteratorNext(&ours, &our_element, true);
-    (void)JsonbIteratorNext(&theirs, &their_element, true);
-    bool we = next_element(&ours, &our_element);
-    bool they = next_element(&theirs, &their_element);
-    for (int place = 0; (we || they) && !is_full(c); place++) {
-        CHECK_FOR_INTERRUPTS();
+                    const Place& place) {
+    Place each = element_place(place);
+    if (core::paths_exclude(each.excluded)) return;
+    Elements ours = elements_of(c, stored, each);
+    Elements theirs = elements_of(c, given, each);
+    while ((ours.exists || theirs.exists) && !is_full(c)) {
+        int number = ours.exists ? ours.number : theirs.number;
         below(
-            c, [place](StringInfo path) { appendStringInfo(path, "[%d]", place); },
+            c, [number](StringInfo path) { appendStringInfo(path, "[%d]", number); },
             [&] {
-                if (!they)
-                    note(c, Change::Missing, our_element, absent());
-                else if (!we)
-                    note(c, Change::Added, absent(), their_element);
+                if (!theirs.exists)
+                    note(c, Change::Missing, ours.value, absent());
+                else if (!ours.exists)
+                    note(c, Change::Added, absent(), theirs.value);
                 else
-                    compare_values(c, our_element, their_element, each);
+                    compare_values(c, ours.value, theirs.value, each);
             });
-        we = we && next_element(&ours, &our_element);
-        they = they && next_element(&theirs, &their_element);
+        if (ours.exists) advance(c, &ours, each);
+        if (theirs.exists) advance(c, &theirs, each);
     }
 }
 
@@ -220,7 +278,7 @@ bool same_bytes(const JsonbValue& a, const JsonbValue& b) {
 
 // Deeper than a fingerprint reads, where the caller gave one, parts are not told apart.
 void compare_containers(Comparison& c, const JsonbValue& stored, const JsonbValue& given,
-                        const core::Paths& paths) {
+                        const Place& place) {
     check_stack_depth();
     if (same_bytes(stored, given)) return;
     JsonbContainer* ours = stored.val.binary.data;
@@ -232,16 +290,17 @@ void compare_containers(Comparison& c, const JsonbValue& stored, const JsonbValu
     }
     c.depth++;
     if (JsonContainerIsObject(ours))
-        compare_objects(c, ours, theirs, paths);
+        compare_objects(c, ours, theirs, place);
     else
-        compare_arrays(c, ours, theirs, paths);
+        compare_arrays(c, ours, theirs, place);
     c.depth--;
 }
 
+// Something counts in each of the two.
 void compare_values(Comparison& c, const JsonbValue& stored, const JsonbValue& given,
-                    const core::Paths& paths) {
+                    const Place& place) {
     if (stored.type == jbvBinary && given.type == jbvBinary)
-        compare_containers(c, stored, given, paths);
+        compare_containers(c, stored, given, place);
     else if (stored.type != given.type || !same_scalar(stored, given))
         note(c, Change::Changed, stored, given);
 }
@@ -258,13 +317,18 @@ JsonbValue value_of(Jsonb* request) {
 
 }  // namespace
 
-Differences differences_of(Jsonb* stored, Jsonb* given, const core::Excludes& excludes) {
+Differences differences_of(Jsonb* stored, Jsonb* given, const FingerprintRule& rule) {
     Differences found{};
-    Comparison comparison{excludes, {}, 0, &found};
-    initStringInfo(&comparison.path);
-    appendStringInfoChar(&comparison.path, '$');
-    compare_values(comparison, value_of(stored), value_of(given), core::root_paths(excludes));
-    pfree(comparison.path.data);
+    Comparison c{fields_of(rule.exclude, "exclude", "exclude"),
+                 fields_of(rule.fields, "fields", "count"),
+                 {},
+                 0,
+                 &found};
+    initStringInfo(&c.path);
+    appendStringInfoChar(&c.path, '$');
+    Place root{core::root_paths(c.excludes), core::root_paths(c.fields), rule.fields == nullptr};
+    compare_values(c, value_of(stored), value_of(given), root);
+    pfree(c.path.data);
     return found;
 }
 

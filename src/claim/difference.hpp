@@ -1,9 +1,7 @@
 // Where two requests differ, for whoever wonders why a key is a mismatch.
 #pragma once
 
-#include "core/fingerprint.hpp"
-
-#include "pg/pg.hpp"
+#include "claim/fingerprint.hpp"
 
 namespace idem::claim {
 
@@ -27,8 +25,8 @@ struct Differences {
     bool more;  // there are others
 };
 
-// The first ones. What `excludes` leaves out of a fingerprint does not count, nor how a number is
-// written, nor the order of members. Can be cancelled.
-Differences differences_of(Jsonb* stored, Jsonb* given, const core::Excludes& excludes);
+// The first ones. What does not count for a fingerprint by this rule is as if it were not there,
+// and how a number is written or members are ordered makes no difference. Can be cancelled.
+Differences differences_of(Jsonb* stored, Jsonb* given, const FingerprintRule& rule);
 
 }  // namespace idem::claim

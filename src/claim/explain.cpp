@@ -4,6 +4,7 @@
 #include "claim/explain.hpp"
 
 #include "claim/fingerprint.hpp"
+#include "claim/sealing.hpp"
 #include "config/policy.hpp"
 
 namespace idem::claim {
@@ -17,23 +18,25 @@ Question without_duty(const Question& given) {
     return question;
 }
 
-bool lacks_fingerprint(const Question& settled) {
-    return settled.fingerprint == nullptr &&
-           config::policy_for(pg::bytes_of(settled.id.scope)).values.fingerprint_required;
+void add_policy(Explanation* explanation) {
+    const Question& question = explanation->question;
+    core::Policy policy = config::policy_for(pg::bytes_of(question.id.scope)).values;
+    explanation->abandon_after = policy.abandon_after;
+    explanation->lacks_fingerprint = question.fingerprint == nullptr && policy.fingerprint_required;
 }
 
 std::optional<bool> compared(const store::Record& record, const Question& question) {
-    if (record.fingerprint == nullptr || question.fingerprint == nullptr) return std::nullopt;
+    if (record.fingerprint.is_null() || question.fingerprint == nullptr) return std::nullopt;
     return same_request(record, question);
 }
 
-// By the fields that the record's fingerprint was taken without: had these been the same, it would
-// be no mismatch.
+// By the rule by which the record's fingerprint was taken: had the rest been the same, it would be
+// no mismatch.
 Differences* differences(const store::Record& record, const Question& question) {
-    if (record.request == nullptr || question.request == nullptr) return nullptr;
+    if (record.request.is_null() || question.request == nullptr) return nullptr;
     auto* found = static_cast<Differences*>(palloc(sizeof(Differences)));
-    *found = differences_of(record.request, question.request,
-                            excludes_of(record.excluded, "exclude_fields"));
+    *found = differences_of(opened(record, &store::Record::request), question.request,
+                            {record.counted, record.excluded});
     return found;
 }
 
@@ -42,7 +45,7 @@ Differences* differences(const store::Record& record, const Question& question) 
 Explanation explain(const Question& given) {
     Explanation result{};
     result.question = settle(without_duty(given));
-    result.lacks_fingerprint = lacks_fingerprint(result.question);
+    add_policy(&result);
     result.forecast = foresee(result.question);
     if (!result.forecast.seen.has_record) return result;
     const store::Record& record = result.forecast.seen.record;

@@ -15,9 +15,9 @@ namespace idem::claim {
 
 namespace {
 
-[[noreturn]] void raise_exclude(std::size_t index) {
+[[noreturn]] void raise_field(const char* purpose, std::size_t index) {
     ereport(ERROR,
-            (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("invalid field to exclude"),
+            (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("invalid field to %s", purpose),
              errdetail("Entry %zu can't be read.", index + 1),
              errhint("Write a plain field name, or a path such as \"$.a.b\" or \"$.a[*].b\".")));
     pg_unreachable();
@@ -55,10 +55,15 @@ namespace {
 // A byte of a jsonb becomes no more than this many: a control character does.
 constexpr std::size_t kLargestGrowth = core::kLongestEscape;
 
+// Counted are `length`, of what stays, and `written`, of all that was ever written, what was taken
+// back included: room for that much is enough.
 struct Walk {
     core::Excludes excludes;
-    char* out;           // where the next byte goes; nullptr: it is only counted
-    std::size_t length;  // of what was counted
+    core::Excludes fields;  // what counts, where not everything does
+    bool all_count;
+    char* out;  // where the next byte goes; nullptr: it is only counted
+    std::size_t length;
+    std::size_t written;
     int depth;
     char* scratch;  // for a number's digits and its spelling
     std::size_t scratch_size;
@@ -70,7 +75,7 @@ struct Member {
     JsonbValue value;
 };
 
-void put_container(Walk& walk, JsonbContainer* container, const core::Paths& paths);
+bool put_container(Walk& walk, JsonbContainer* container, const Place& place);
 
 void free_converted(std::string_view utf8, const char* stored) {
     if (utf8.data() != stored) pfree(const_cast<char*>(utf8.data()));
@@ -79,10 +84,26 @@ void free_converted(std::string_view utf8, const char* stored) {
 void put(Walk& walk, std::string_view bytes) {
     if (walk.out == nullptr) {
         walk.length += bytes.size();
+        walk.written += bytes.size();
     } else {
         memcpy(walk.out, bytes.data(), bytes.size());
         walk.out += bytes.size();
     }
+}
+
+// What was written up to here.
+struct Mark {
+    char* out;
+    std::size_t length;
+};
+
+Mark mark_of(const Walk& walk) {
+    return {walk.out, walk.length};
+}
+
+void take_back(Walk& walk, const Mark& mark) {
+    walk.out = mark.out;
+    walk.length = mark.length;
 }
 
 void put_quoted(Walk& walk, std::string_view utf8) {
@@ -128,10 +149,8 @@ void put_number(Walk& walk, Numeric number) {
     put(walk, {spelling, core::spell_number(decimal, spelling)});
 }
 
-void put_value(Walk& walk, const JsonbValue& value, const core::Paths& paths) {
+void put_scalar(Walk& walk, const JsonbValue& value) {
     switch (value.type) {
-        case jbvNull:
-            return put(walk, "null");
         case jbvBool:
             return put(walk, value.val.boolean ? "true" : "false");
         case jbvString:
@@ -139,30 +158,45 @@ void put_value(Walk& walk, const JsonbValue& value, const core::Paths& paths) {
         case jbvNumeric:
             return put_number(walk, value.val.numeric);
         default:
-            return put_container(walk, value.val.binary.data, paths);
+            return put(walk, "null");
     }
 }
 
-void put_elements(Walk& walk, JsonbContainer* array, const core::Paths& each) {
+// What of the value counts. False if nothing does; then nothing was written.
+bool put_value(Walk& walk, const JsonbValue& value, const Place& place) {
+    if (value.type == jbvBinary) return put_container(walk, value.val.binary.data, place);
+    if (place.counts) put_scalar(walk, value);
+    return place.counts;
+}
+
+// Whether there are any.
+bool put_elements(Walk& walk, JsonbContainer* array, const Place& each) {
+    bool any = false;
     JsonbValue element;
     JsonbIterator* it = JsonbIteratorInit(array);
     (void)JsonbIteratorNext(&it, &element, true);
-    for (bool first = true; JsonbIteratorNext(&it, &element, true) == WJB_ELEM; first = false) {
+    while (JsonbIteratorNext(&it, &element, true) == WJB_ELEM) {
         CHECK_FOR_INTERRUPTS();
-        if (!first) put(walk, ",");
-        put_value(walk, element, each);
+        Mark before = mark_of(walk);
+        if (any) put(walk, ",");
+        if (put_value(walk, element, each))
+            any = true;
+        else
+            take_back(walk, before);
     }
+    return any;
 }
 
-void put_array(Walk& walk, JsonbContainer* array, const core::Paths& paths) {
-    core::Paths each = core::element_paths(paths);
+bool put_array(Walk& walk, JsonbContainer* array, const Place& place) {
+    Place each = element_place(place);
     put(walk, "[");
-    if (!core::paths_exclude(each)) put_elements(walk, array, each);
+    bool any = !core::paths_exclude(each.excluded) && put_elements(walk, array, each);
     put(walk, "]");
+    return any;
 }
 
 // The next member that is not left out; false at the end.
-bool next_member(const Walk& walk, JsonbIterator** it, const core::Paths& object, Member* member) {
+bool next_member(const Walk& walk, JsonbIterator** it, const Place& object, Member* member) {
     JsonbValue name;
     while (JsonbIteratorNext(it, &name, true) == WJB_KEY) {
         CHECK_FOR_INTERRUPTS();
@@ -170,19 +204,23 @@ bool next_member(const Walk& walk, JsonbIterator** it, const core::Paths& object
         member->stored = name.val.string.val;
         member->name = pg::as_utf8(pg::string_of(name));
         if (!core::names_exclude(walk.excludes, member->name) &&
-            !core::paths_exclude(core::member_paths(object, member->name)))
+            !core::paths_exclude(core::member_paths(object.excluded, member->name)))
             return true;
         free_converted(member->name, member->stored);
     }
     return false;
 }
 
-void put_member(Walk& walk, const Member& member, const core::Paths& object, bool first) {
+// Whether something of it counts.
+bool put_member(Walk& walk, const Member& member, const Place& object, bool first) {
+    Mark before = mark_of(walk);
     if (!first) put(walk, ",");
     put_quoted(walk, member.name);
     put(walk, ":");
-    put_value(walk, member.value, core::member_paths(object, member.name));
+    bool any = put_value(walk, member.value, member_place(walk.fields, object, member.name));
+    if (!any) take_back(walk, before);
     free_converted(member.name, member.stored);
+    return any;
 }
 
 JsonbIterator* members_of(JsonbContainer* object) {
@@ -192,11 +230,13 @@ JsonbIterator* members_of(JsonbContainer* object) {
     return it;
 }
 
-void count_members(Walk& walk, JsonbContainer* object, const core::Paths& paths) {
+bool count_members(Walk& walk, JsonbContainer* object, const Place& place) {
+    bool any = false;
     JsonbIterator* it = members_of(object);
     Member member;
-    for (bool first = true; next_member(walk, &it, paths, &member); first = false)
-        put_member(walk, member, paths, first);
+    while (next_member(walk, &it, place, &member))
+        if (put_member(walk, member, place, !any)) any = true;
+    return any;
 }
 
 bool member_less(const Member& a, const Member& b) {
@@ -213,10 +253,10 @@ struct Members {
 constexpr std::size_t kFirstRoom = 16;
 
 // Room for those that are not left out, which may be few.
-Members gathered(const Walk& walk, JsonbContainer* object, const core::Paths& paths) {
+Members gathered(const Walk& walk, JsonbContainer* object, const Place& place) {
     Members members{static_cast<Member*>(palloc(kFirstRoom * sizeof(Member))), 0, kFirstRoom};
     JsonbIterator* it = members_of(object);
-    while (next_member(walk, &it, paths, &members.begin[members.count])) {
+    while (next_member(walk, &it, place, &members.begin[members.count])) {
         if (++members.count < members.room) continue;
         members.room *= 2;
         members.begin =
@@ -251,61 +291,62 @@ void sort(Members& members) {
     pfree(spare);
 }
 
-void write_members(Walk& walk, JsonbContainer* object, const core::Paths& paths) {
-    Members members = gathered(walk, object, paths);
+bool write_members(Walk& walk, JsonbContainer* object, const Place& place) {
+    bool any = false;
+    Members members = gathered(walk, object, place);
     sort(members);
     for (std::size_t i = 0; i < members.count; i++) {
         CHECK_FOR_INTERRUPTS();
-        put_member(walk, members.begin[i], paths, i == 0);
+        if (put_member(walk, members.begin[i], place, !any)) any = true;
     }
     pfree(members.begin);
+    return any;
 }
 
-void put_object(Walk& walk, JsonbContainer* object, const core::Paths& paths) {
+bool put_object(Walk& walk, JsonbContainer* object, const Place& place) {
     put(walk, "{");
-    if (walk.out == nullptr)
-        count_members(walk, object, paths);
-    else
-        write_members(walk, object, paths);
+    bool any = walk.out == nullptr ? count_members(walk, object, place)
+                                   : write_members(walk, object, place);
     put(walk, "}");
+    return any;
 }
 
-void put_container(Walk& walk, JsonbContainer* container, const core::Paths& paths) {
+// What neither counts itself nor holds anything that does is as if it were not there.
+bool put_container(Walk& walk, JsonbContainer* container, const Place& place) {
     check_stack_depth();
     if (++walk.depth > core::kMaxJsonDepth) raise_too_deep();
-    if (JsonContainerIsObject(container))
-        put_object(walk, container, paths);
-    else
-        put_array(walk, container, paths);
+    Mark before = mark_of(walk);
+    bool any = JsonContainerIsObject(container) ? put_object(walk, container, place)
+                                                : put_array(walk, container, place);
     walk.depth--;
+    if (!any && !place.counts) take_back(walk, before);
+    return any || place.counts;
 }
 
-void put_request(Walk& walk, Jsonb* request) {
-    core::Paths paths = core::root_paths(walk.excludes);
+void put_request(Walk& walk, Jsonb* request, const Place& place) {
     JsonbValue scalar;
     if (JsonbExtractScalar(&request->root, &scalar))
-        put_value(walk, scalar, paths);
+        (void)put_value(walk, scalar, place);
     else
-        put_container(walk, &request->root, paths);
+        (void)put_container(walk, &request->root, place);
 }
 
-// Refuses what is too large.
-std::size_t counted(Walk& walk, Jsonb* request) {
-    put_request(walk, request);
+// How much room it takes. Refuses what is too large.
+std::size_t counted(Walk& walk, Jsonb* request, const Place& place) {
+    put_request(walk, request, place);
     if (walk.length > core::kMaxRequestBytes) raise_request_too_large(walk.length);
-    return walk.length;
+    return walk.written;
 }
 
-// In UTF-8, in memory that belongs to the current context. What `excludes` names is left out.
-// Refuses what is nested deeper than kMaxJsonDepth or longer than kMaxRequestBytes.
-std::string_view canonical_form(Jsonb* request, const core::Excludes& excludes) {
-    Walk walk{};
-    walk.excludes = excludes;
+// In UTF-8, in memory that belongs to the current context; empty if nothing of it counts. Refuses
+// what is nested deeper than kMaxJsonDepth or longer than kMaxRequestBytes.
+std::string_view canonical_form(Walk& walk, Jsonb* request) {
+    Place place{core::root_paths(walk.excludes), core::root_paths(walk.fields), walk.all_count};
     std::size_t room = VARSIZE(request) * kLargestGrowth;
-    if (room > core::kMaxRequestBytes) room = counted(walk, request);
-    auto* form = static_cast<char*>(palloc(room));
+    if (room > core::kMaxRequestBytes) room = counted(walk, request, place);
+    auto* form = static_cast<char*>(palloc_extended(room, MCXT_ALLOC_HUGE));
     walk.out = form;
-    put_request(walk, request);
+    put_request(walk, request, place);
     auto length = static_cast<std::size_t>(walk.out - form);
     Assert(length <= room);
     if (walk.scratch != nullptr) pfree(walk.scratch);
@@ -318,31 +359,56 @@ std::optional<std::string_view> utf8_of(const text* value) {
     return pg::as_utf8(pg::bytes_of(value));
 }
 
+bytea* digest_of(const core::FingerprintInput& input) {
+    unsigned char digest[core::kFingerprintBytes];
+    if (!core::fingerprint(input, digest)) raise_digest();
+    return pg::as_bytea(
+        pg::make_text({reinterpret_cast<const char*>(digest), core::kFingerprintBytes}));
+}
+
 }  // namespace
 
-core::Excludes excludes_of(ArrayType* exclude, const char* what) {
-    if (exclude == nullptr) return {};
-    pg::TextList list = pg::text_list(exclude, what);
+core::Excludes fields_of(ArrayType* fields, const char* what, const char* purpose) {
+    if (fields == nullptr) return {};
+    pg::TextList list = pg::text_list(fields, what);
     for (std::size_t i = 0; i < list.count; i++) {
         CHECK_FOR_INTERRUPTS();
         list.items[i] = pg::as_utf8(list.items[i]);
-        if (!core::valid_exclude(list.items[i])) raise_exclude(i);
+        if (!core::valid_exclude(list.items[i])) raise_field(purpose, i);
     }
     return core::sort_excludes(list.items, list.count);
 }
 
-bytea* fingerprint_of(Jsonb* request, const text* method, const text* path, ArrayType* exclude) {
+bytea* fingerprint_of(Jsonb* request, const text* method, const text* path,
+                      const FingerprintRule& rule, bool* empty) {
     if (request == nullptr && method == nullptr && path == nullptr) return nullptr;
     core::FingerprintInput input;
     input.method = utf8_of(method);
     input.path = utf8_of(path);
-    core::Excludes excludes = excludes_of(exclude, "exclude");
-    if (request != nullptr) input.request = canonical_form(request, excludes);
-    unsigned char digest[core::kFingerprintBytes];
-    if (!core::fingerprint(input, digest)) raise_digest();
+    Walk walk{};
+    walk.excludes = fields_of(rule.exclude, "exclude", "exclude");
+    walk.fields = fields_of(rule.fields, "fields", "count");
+    walk.all_count = rule.fields == nullptr;
+    if (request != nullptr) input.request = canonical_form(walk, request);
+    if (empty != nullptr) *empty = !input.request || input.request->empty();
+    bytea* result = digest_of(input);
     if (input.request) pfree(const_cast<char*>(input.request->data()));
-    return pg::as_bytea(
-        pg::make_text({reinterpret_cast<const char*>(digest), core::kFingerprintBytes}));
+    return result;
+}
+
+bytea* fingerprint_of_digest(const bytea* digest, const text* method, const text* path) {
+    core::FingerprintInput input;
+    input.method = utf8_of(method);
+    input.path = utf8_of(path);
+    input.request = psprintf("\"%s\"", text_to_cstring(in_hex(digest)));
+    return digest_of(input);
+}
+
+text* in_hex(const bytea* bytes) {
+    std::string_view raw = pg::bytes_of(bytes);
+    auto* hex = static_cast<char*>(palloc(2 * raw.size() + 1));
+    (void)hex_encode(raw.data(), raw.size(), hex);
+    return pg::make_text({hex, 2 * raw.size()});
 }
 
 }  // namespace idem::claim

@@ -11,6 +11,7 @@
 #include "claim/history.hpp"
 #include "claim/locks.hpp"
 #include "claim/open_claims.hpp"
+#include "claim/sealing.hpp"
 #include "claim/token.hpp"
 #include "pg/snapshot.hpp"
 #include "pg/wait.hpp"
@@ -32,6 +33,7 @@ store::Record inherited(const Answer& answer, TimestampTz now) {
     record.attempt = row.attempt;
     record.created_at = row.created_at;
     record.fingerprint = row.fingerprint;
+    record.counted = row.counted;
     record.excluded = row.excluded;
     record.operation = row.operation;
     record.request = row.request;
@@ -39,6 +41,8 @@ store::Record inherited(const Answer& answer, TimestampTz now) {
     record.resolved_by = row.resolved_by;
     record.recovery_point = row.recovery_point;
     record.state = row.state;
+    record.sealed_by = row.sealed_by;
+    record.salt = row.salt;
     return record;
 }
 
@@ -55,6 +59,7 @@ void set_times(const Question& question, TimestampTz now, store::Record* record)
 void set_request(const Question& question, store::Record* record) {
     if (question.fingerprint != nullptr) {
         record->fingerprint = question.fingerprint;
+        record->counted = question.counted;
         record->excluded = question.excluded;
     }
     if (question.operation != nullptr) record->operation = question.operation;
@@ -143,7 +148,9 @@ bool grant(const Question& question, TimestampTz now, std::int64_t left, Answer*
     // from here on but who writes rows like us.
     store::lock_for_writing(question.id);
     if (!sees_earlier_attempts(question, *answer, now)) raise_unseen_attempt();
+    if (question.encrypt) require_key(question.id);
     store::Record record = new_attempt(question, *answer, now);
+    seal(&record, question.encrypt);
     NewClaim claim{&record, answer->has_record ? &answer->record : nullptr, false};
     store::reserve(record.id);
     if (store::bypasses_executor(record.id))

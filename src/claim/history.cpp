@@ -1,5 +1,7 @@
 #include "claim/history.hpp"
 
+#include "claim/sealing.hpp"
+
 namespace idem::claim {
 
 namespace {
@@ -16,7 +18,9 @@ void keep_attempt(const core::Policy& policy, const store::Record& record, store
     if (!policy.keep_history) return;
     TimestampTz ended = GetCurrentTimestamp();
     std::int64_t span = Max(policy.retention, policy.ttl);
-    store::add_attempt({&record, how, ended, pg::after(ended, span)});
+    store::Record kept = record;
+    seal(&kept, policy.encrypt);
+    store::add_attempt({&kept, how, ended, pg::after(ended, span)});
 }
 
 void keep_ended_attempt(const core::Policy& policy, const store::Record& record) {

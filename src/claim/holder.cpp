@@ -7,6 +7,7 @@
 
 #include "claim/history.hpp"
 #include "claim/locks.hpp"
+#include "claim/sealing.hpp"
 #include "claim/token.hpp"
 #include "pg/boundary.hpp"
 #include "stats/events.hpp"
@@ -159,15 +160,16 @@ void withdraw(const core::Policy& policy, FoundClaim* claim) {
     }
 }
 
-void set_ttl(std::int64_t ttl, store::Record* record) {
-    record->expires_at = pg::after(record->claimed_at, ttl);
+void set_ttl(std::int64_t ttl, const core::Policy& policy, store::Record* record) {
+    record->expires_at = pg::after(record->claimed_at, Min(ttl, policy.max_ttl));
     record->retained_until = Max(record->retained_until, record->expires_at);
 }
 
 std::int64_t pause_before_retry(const Failure& failure, const core::Policy& policy, int attempt) {
     if (failure.retry_after) return *failure.retry_after;
-    return core::jittered(core::backoff_ceiling(policy.retry_base, policy.retry_cap, attempt),
-                          pg_prng_double(&pg_global_prng_state));
+    std::int64_t longest = core::backoff_ceiling(policy.retry_base, policy.retry_cap, attempt);
+    if (policy.retry_jitter == core::RetryJitter::None) return longest;
+    return core::jittered(longest, pg_prng_double(&pg_global_prng_state));
 }
 
 void mark_failed(const Failure& failure, const core::Policy& policy, store::Record* record) {
@@ -180,16 +182,11 @@ void mark_failed(const Failure& failure, const core::Policy& policy, store::Reco
     keep_if_undecided(policy, record);
 }
 
-void mark_completed(std::optional<std::int64_t> ttl, store::Record* record) {
-    mark_ended(core::Status::Completed, record);
-    if (ttl) set_ttl(*ttl, record);
-    keep_long_enough(record->finished_at, record);
-}
-
 // A lease that was given becomes the claim's own; without one, the claim's own counts again.
-TimestampTz prolong(FoundClaim* claim, std::optional<std::int64_t> lease) {
+TimestampTz prolong(const core::Policy& policy, FoundClaim* claim,
+                    std::optional<std::int64_t> lease) {
     store::Record* record = &claim->record;
-    record->lease = lease.value_or(record->lease);
+    record->lease = Min(lease.value_or(record->lease), policy.max_lease);
     record->lease_until = pg::after(GetCurrentTimestamp(), record->lease);
     save(claim);
     return record->lease_until;
@@ -212,6 +209,7 @@ bool end(const ClaimRef& ref, const Response& response, Mark mark) {
     mark(policy.values, &claim.record);
     allow_as_claimed(claim.record, &policy.values);
     keep_response(response, policy, &claim.record);
+    seal(&claim.record, policy.values.encrypt);
     save_ended(&claim);
     keep_ended_attempt(policy.values, claim.record);
     stats::account_for_result(pg::bytes_of(ref.id.scope), claim.record.status);
@@ -226,8 +224,11 @@ config::ScopePolicy enter(const ClaimRef& ref) {
 }
 
 bool complete(const ClaimRef& ref, const Response& response, std::optional<std::int64_t> ttl) {
-    return end(ref, response,
-               [ttl](const core::Policy&, store::Record* record) { mark_completed(ttl, record); });
+    return end(ref, response, [ttl](const core::Policy& policy, store::Record* record) {
+        mark_ended(core::Status::Completed, record);
+        if (ttl) set_ttl(*ttl, policy, record);
+        keep_long_enough(record->finished_at, record);
+    });
 }
 
 bool fail(const ClaimRef& ref, const Response& response, const Failure& failure) {
@@ -245,10 +246,10 @@ bool release(const ClaimRef& ref) {
 }
 
 TimestampTz extend(const ClaimRef& ref, std::optional<std::int64_t> lease) {
-    (void)enter(ref);
+    config::ScopePolicy policy = enter(ref);
     FoundClaim claim = find_claim(ref);
     if (claim.ended) raise_claim_ended();
-    return prolong(&claim, lease);
+    return prolong(policy.values, &claim, lease);
 }
 
 TimestampTz checkpoint(const ClaimRef& ref, text* recovery_point, Jsonb* state,
@@ -260,7 +261,8 @@ TimestampTz checkpoint(const ClaimRef& ref, text* recovery_point, Jsonb* state,
     check_size("state", state, policy.values);
     claim.record.recovery_point = recovery_point;
     claim.record.state = state;
-    return prolong(&claim, lease);
+    seal(&claim.record, policy.values.encrypt);
+    return prolong(policy.values, &claim, lease);
 }
 
 void raise_no_claim() {
@@ -272,7 +274,8 @@ void raise_no_claim() {
 
 void finish_silently(OpenClaim* claim) {
     FoundClaim found{claim, current_record(claim), false};
-    mark_completed(std::nullopt, &found.record);
+    mark_ended(core::Status::Completed, &found.record);
+    keep_long_enough(found.record.finished_at, &found.record);
     save_ended(&found);
     keep_ended_attempt(config::policy_for(pg::bytes_of(found.record.id.scope)).values,
                        found.record);

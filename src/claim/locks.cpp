@@ -85,7 +85,7 @@ bool backend_lives(std::int32_t pid, TimestampTz start) {
 // Whether the record names a backend that is gone.
 bool holder_is_gone(const store::Record& record) {
     return record.status == core::Status::InProgress && record.backend_pid != 0 &&
-           !backend_lives(record.backend_pid, record.backend_start);
+           !session_lives(record);
 }
 
 // Times that are absent never lie ahead.
@@ -161,11 +161,6 @@ KeyHolder this_transaction() {
     return holder;
 }
 
-std::optional<bool> session_lives(const store::Record& record) {
-    if (record.backend_pid == 0 || RecoveryInProgress()) return std::nullopt;
-    return backend_lives(record.backend_pid, record.backend_start);
-}
-
 Patience patience_for(std::int64_t wait) {
     std::int64_t now = pg::monotonic_micros();
     return {now, wait == kForEver ? kForEver : now + wait, 0, kFirstPause, false};
@@ -216,6 +211,10 @@ void name_this_backend(store::Record* record) {
 void name_no_backend(store::Record* record) {
     record->backend_pid = 0;
     record->backend_start = pg::kNoTime;
+}
+
+bool session_lives(const store::Record& record) {
+    return record.backend_pid != 0 && backend_lives(record.backend_pid, record.backend_start);
 }
 
 core::Known facts_of(const store::Record& record, TimestampTz now) {

@@ -42,10 +42,6 @@ KeyHolder holder_of_lock(const store::Identity& id);
 KeyHolder holder_of_row(TransactionId writer);
 KeyHolder this_transaction();
 
-// Whether the session that a claim names lives; none if it names no session, or if that runs on
-// another server.
-std::optional<bool> session_lives(const store::Record& record);
-
 // Microseconds that never end.
 inline constexpr std::int64_t kForEver = INT64_MAX;
 
@@ -82,6 +78,9 @@ void wait_for_lease(Patience* patience, std::int64_t left);
 // wait for a lease.
 void name_this_backend(store::Record* record);
 void name_no_backend(store::Record* record);
+
+// Whether it names a backend, and that lives.
+bool session_lives(const store::Record& record);
 
 // The record as a decision sees it at `now`, but for the request, which is taken to be the same.
 core::Known facts_of(const store::Record& record, TimestampTz now);

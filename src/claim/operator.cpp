@@ -9,6 +9,7 @@
 #include "claim/audit.hpp"
 #include "claim/history.hpp"
 #include "claim/locks.hpp"
+#include "claim/sealing.hpp"
 #include "claim/token.hpp"
 #include "store/store.hpp"
 
@@ -56,16 +57,6 @@ void mark_resolved(core::Resolution resolution, text* error, store::Record* reco
     if (resolution == core::Resolution::Release) record->next_attempt_at = record->finished_at;
 }
 
-// What an operator decides is a fresh answer, for which the policy speaks: the span between claim
-// and expiry may have grown by an earlier end of the attempt.
-void keep_as_fresh(const core::Policy& policy, store::Record* record) {
-    std::int64_t retention = Max(policy.retention, policy.ttl);
-    if (TIMESTAMP_IS_NOEND(record->expires_at))
-        record->expires_at = record->retained_until = record->finished_at;
-    record->expires_at = Max(record->expires_at, pg::after(record->finished_at, policy.ttl));
-    record->retained_until = Max(record->retained_until, pg::after(record->finished_at, retention));
-}
-
 // A look without the lock can miss a row that is being moved; nobody moves one twice that fast.
 bool seen(const store::Identity& id, store::Record* record) {
     return store::find(id, record).found || store::find(id, record).found;
@@ -83,6 +74,7 @@ void rule(const Ruling& ruling, const config::ScopePolicy& given, store::Record*
     allow_as_claimed(*record, &policy.values);
     if (ruling.resolution != core::Resolution::Release)
         keep_response(ruling.response, policy, record);
+    seal(record, policy.values.encrypt);
     if (!store::update(*record, unresolved)) store::raise_claim_overtaken();
     if (attempt_ends) keep_ended_attempt(policy.values, *record);
     Audited audited{};
@@ -108,21 +100,29 @@ bool remove_for_good(const store::Record& record, const text* reason, bool erase
     return true;
 }
 
+// Of a record that is not final.
 bool is_as_seen(const Sighting& seen, const store::Record& record) {
-    if (seen.claimed_at == pg::kNoTime) return true;
-    return seen.claimed_at == record.claimed_at && seen.status == record.status;
+    if (seen.claimed_at && *seen.claimed_at != record.claimed_at) return false;
+    return !seen.status || *seen.status == status_now(record);
+}
+
+// Whoever calls once more for many records means those that are left.
+bool is_released(core::Resolution resolution, const store::Record& record) {
+    return resolution == core::Resolution::Release && record.resolved_by != nullptr &&
+           record.status == core::Status::Retryable;
 }
 
 // Takes the key's lock if that is to be had, and looks. `Done`: the record stands still, and the
 // lock is kept. Whoever has the lock or has written the row is at work on the key, as is the holder
 // of a claim that lives.
-Settled look_at_idle(const store::Identity& id, const Sighting& seen, store::Record* record) {
+template <typename Wanted>
+Settled look_at_idle(const store::Identity& id, store::Record* record, Wanted is_wanted) {
     if (open_claim(id) != nullptr || !try_lock(id)) return Settled::Running;
     store::Look look = store::find(id, record);
     Settled settled = Settled::Done;
     if (TransactionIdIsValid(look.writer))
         settled = Settled::Running;
-    else if (!look.found || !is_as_seen(seen, *record))
+    else if (!look.found || !is_wanted(*record))
         settled = Settled::Passed;
     else if (claim_lives(*record))
         settled = Settled::Running;
@@ -148,7 +148,10 @@ void resolve(const ClaimRef& ref, const Ruling& ruling) {
 Settled resolve_idle(const ClaimRef& ref, const Ruling& ruling, const Sighting& seen) {
     config::ScopePolicy policy = enter(ref);
     store::Record record;
-    Settled settled = look_at_idle(ref.id, seen, &record);
+    Settled settled = look_at_idle(ref.id, &record, [&](const store::Record& found) {
+        return !is_final(found.status) && is_as_seen(seen, found) &&
+               !is_released(ruling.resolution, found);
+    });
     if (settled == Settled::Done) rule(ruling, policy, &record);
     if (settled == Settled::Done) unlock_written(ref.id);
     return settled;
@@ -186,7 +189,7 @@ bool forget(const ClaimRef& ref, const text* reason) {
 Settled erase_idle(const ClaimRef& ref, const text* reason) {
     (void)enter(ref);
     store::Record record;
-    Settled settled = look_at_idle(ref.id, Sighting{}, &record);
+    Settled settled = look_at_idle(ref.id, &record, [](const store::Record&) { return true; });
     if (settled != Settled::Done) return settled;
     bool removed = remove_for_good(record, reason, true);
     unlock_written(ref.id);

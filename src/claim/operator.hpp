@@ -38,11 +38,10 @@ enum class Settled {
     Passed,   // there is nothing to decide any more
 };
 
-// A record as it was when it was chosen. One that has gone on since is passed over; without a time,
-// none is.
+// What a record was when it was chosen, and is to be still: one that is no more is passed over.
 struct Sighting {
-    TimestampTz claimed_at = pg::kNoTime;
-    core::Status status = core::Status::InProgress;
+    std::optional<core::Status> status;
+    std::optional<TimestampTz> claimed_at;
 };
 
 // Errors: those of the policy and of the answer that is to be kept.

@@ -2,6 +2,7 @@
 
 #include "claim/fingerprint.hpp"
 #include "claim/result.hpp"
+#include "claim/sealing.hpp"
 #include "config/policy.hpp"
 #include "pg/snapshot.hpp"
 
@@ -15,24 +16,56 @@ namespace {
     pg_unreachable();
 }
 
+[[noreturn]] void raise_nothing_to_derive(const char* why) {
+    ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("key can't be derived"),
+                    errdetail("The policy of this scope derives a missing key from the request, "
+                              "and %s.",
+                              why),
+                    errhint("Pass key, request or fingerprint.")));
+    pg_unreachable();
+}
+
 text* generated_key() {
     Datum uuid = DirectFunctionCall1(gen_random_uuid, static_cast<Datum>(0));
     return cstring_to_text(DatumGetCString(DirectFunctionCall1(uuid_out, uuid)));
 }
 
+// The same for the same request of the same principal in the same scope. The fingerprint counts,
+// and not the request: what may differ between two sendings of a request makes no other key.
+text* derived_key(const Question& question) {
+    if (question.fingerprint == nullptr) raise_nothing_to_derive("there is none");
+    if (question.nothing_counts) raise_nothing_to_derive("none of its fields counts");
+    return in_hex(
+        fingerprint_of_digest(question.fingerprint, question.id.principal, question.id.scope));
+}
+
+void settle_principal(const core::Policy& policy, const Question& question) {
+    if (policy.principal_required && pg::bytes_of(question.id.principal).empty())
+        raise_required("principal", "Pass on whose behalf the request comes.");
+}
+
+// The request's fingerprint is known.
 void settle_key(const core::Policy& policy, Question* question) {
     const store::Identity& given = question->id;
     if (given.key != nullptr) return;
-    if (policy.key_required) raise_required("key", "Pass the key that the client sent.");
-    question->id = store::make_identity(given.scope, given.principal, generated_key());
+    question->derived_key = policy.on_missing_key == core::OnMissingKey::Derive;
+    text* key = question->derived_key ? derived_key(*question) : generated_key();
+    question->id = store::make_identity(given.scope, given.principal, key);
+}
+
+void require_key(const core::Policy& policy, const Question& question) {
+    if (question.id.key == nullptr && policy.on_missing_key == core::OnMissingKey::Error)
+        raise_required("key", "Pass the key that the client sent.");
 }
 
 void settle_fingerprint(const config::ScopePolicy& policy, Question* question) {
     if (question->fingerprint == nullptr && question->request != nullptr) {
         question->hashed = question->request;
+        question->counted = policy.fingerprint_fields;
         question->excluded = policy.exclude_fields;
         question->fingerprint =
-            fingerprint_of(question->request, nullptr, nullptr, question->excluded);
+            fingerprint_of(question->request, nullptr, nullptr,
+                           {question->counted, question->excluded}, &question->nothing_counts);
     }
     if (question->fingerprint == nullptr && policy.values.fingerprint_required &&
         !question->without_request)
@@ -46,15 +79,20 @@ void settle_stored_request(const core::Policy& policy, Question* question) {
 }
 
 void settle_spans(const core::Policy& policy, Question* question) {
-    question->ttl = question->ttl.value_or(policy.ttl);
-    question->lease = question->lease.value_or(policy.lease);
+    question->ttl = Min(question->ttl.value_or(policy.ttl), policy.max_ttl);
+    question->lease = Min(question->lease.value_or(policy.lease), policy.max_lease);
     question->wait = question->wait.value_or(policy.wait);
     question->retention = Max(policy.retention, *question->ttl);
+    if (!question->derived_key) return;
+    // What is forgotten then is a new request, and no late repeat.
+    question->retention = policy.derive_window == 0 ? *question->ttl : policy.derive_window;
+    question->ttl = Min(*question->ttl, question->retention);
 }
 
 void settle_result(const core::Policy& policy, Question* question) {
     question->body_limit = static_cast<std::int32_t>(policy.max_body_bytes);
     question->omit_large_body = policy.on_large_body == core::OnLargeBody::Omit;
+    question->encrypt = policy.encrypt;
 }
 
 // The shortest that the key can have had since the request was first sent. A ttl that this call
@@ -83,27 +121,34 @@ void settle_snapshot(Question* question) {
     }
 }
 
-bool same_if_known(const void* a, const void* b) {
+bool same_bytes_if_known(const void* a, const void* b) {
     return a == nullptr || b == nullptr || pg::bytes_of(a) == pg::bytes_of(b);
 }
 
 bool same_fields(const ArrayType* a, const ArrayType* b) {
-    return (a == nullptr) == (b == nullptr) && same_if_known(a, b);
+    return (a == nullptr) == (b == nullptr) && same_bytes_if_known(a, b);
 }
 
-// The policy may leave out other fields than it did when the record's fingerprint was taken.
-bool same_by_its_rule(const store::Record& record, const Question& question) {
-    if (question.hashed == nullptr || same_fields(record.excluded, question.excluded)) return false;
-    return same_if_known(record.fingerprint,
-                         fingerprint_of(question.hashed, nullptr, nullptr, record.excluded));
+// The policy may count or leave out other fields than it did when the record's fingerprint was
+// taken.
+bool same_by_its_rule(const store::Record& record, const bytea* fingerprint,
+                      const Question& question) {
+    if (question.hashed == nullptr) return false;
+    if (same_fields(record.counted, question.counted) &&
+        same_fields(record.excluded, question.excluded))
+        return false;
+    return same_if_known(fingerprint, fingerprint_of(question.hashed, nullptr, nullptr,
+                                                     {record.counted, record.excluded}));
 }
 
 }  // namespace
 
 Question settle(Question question) {
     config::ScopePolicy policy = config::policy_for(pg::bytes_of(question.id.scope));
-    settle_key(policy.values, &question);
+    require_key(policy.values, question);
+    settle_principal(policy.values, question);
     settle_fingerprint(policy, &question);
+    settle_key(policy.values, &question);
     settle_stored_request(policy.values, &question);
     settle_spans(policy.values, &question);
     settle_result(policy.values, &question);
@@ -113,9 +158,11 @@ Question settle(Question question) {
 }
 
 bool same_request(const store::Record& record, const Question& question) {
-    return same_if_known(record.operation, question.operation) &&
-           (same_if_known(record.fingerprint, question.fingerprint) ||
-            same_by_its_rule(record, question));
+    if (!same_bytes_if_known(record.operation, question.operation)) return false;
+    if (question.fingerprint == nullptr) return true;
+    const bytea* fingerprint = opened(record, &store::Record::fingerprint);
+    return same_if_known(fingerprint, question.fingerprint) ||
+           same_by_its_rule(record, fingerprint, question);
 }
 
 }  // namespace idem::claim

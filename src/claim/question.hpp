@@ -28,11 +28,15 @@ struct Question {
 
     // From here on settle() fills in.
     Jsonb* hashed;          // what the fingerprint was taken of; nullptr: the caller gave it
+    bool nothing_counts;    // of its fields
+    bool derived_key;       // the key was made of the request
+    ArrayType* counted;     // of which fields; nullptr: all
     ArrayType* excluded;    // and without which fields; nullptr: none
     Jsonb* stored_request;  // what the record keeps of the request; nullptr: nothing
     std::int64_t retention;
     std::int32_t body_limit;  // of the result, in bytes
     bool omit_large_body;
+    bool encrypt;
     core::Terms terms;  // `now` is set for each look
 
     // The snapshot with which the work will see the database, if that is taken already: then only

@@ -96,7 +96,7 @@ void keep_response(const Response& response, const config::ScopePolicy& policy,
     record->headers =
         response.headers == nullptr ? nullptr : kept_headers(response.headers, policy);
     record->body = kept_body(response.body, policy.values);
-    record->body_omitted = response.body != nullptr && record->body == nullptr;
+    record->body_omitted = response.body != nullptr && record->body.is_null();
 }
 
 void mark_ended(core::Status status, store::Record* record) {
@@ -121,7 +121,7 @@ void keep_if_undecided(const core::Policy& policy, store::Record* record) {
     if (record->status != core::Status::Retryable) return;
     bool exhausted = policy.max_attempts > 0 && record->attempt >= policy.max_attempts &&
                      record->resolved_by == nullptr;
-    if (!exhausted && record->recovery_point == nullptr) return;
+    if (!exhausted && record->recovery_point.is_null()) return;
     record->expires_at = DT_NOEND;
     record->retained_until = DT_NOEND;
 }
@@ -132,6 +132,14 @@ void keep_long_enough(TimestampTz end, store::Record* record) {
     if (record->expires_at - end >= ttl / 2) return;
     record->expires_at = pg::after(end, ttl);
     record->retained_until = pg::after(end, retention);
+}
+
+void keep_as_fresh(const core::Policy& policy, store::Record* record) {
+    std::int64_t retention = Max(policy.retention, policy.ttl);
+    if (TIMESTAMP_IS_NOEND(record->expires_at))
+        record->expires_at = record->retained_until = record->finished_at;
+    record->expires_at = Max(record->expires_at, pg::after(record->finished_at, policy.ttl));
+    record->retained_until = Max(record->retained_until, pg::after(record->finished_at, retention));
 }
 
 }  // namespace idem::claim

@@ -1,5 +1,6 @@
 // What a record says when an attempt has ended: the result, how long it is kept, and what of a
-// response. For those who end an attempt: its holder, or an operator.
+// response. For those who end an attempt: its holder, an operator, or a
+// sweeper.
 #pragma once
 
 #include "config/policy.hpp"
@@ -42,5 +43,9 @@ void keep_long_enough(TimestampTz end, store::Record* record);
 // record that is exhausted, or has a recovery point, stays until it is decided. Its times are
 // infinite.
 void keep_if_undecided(const core::Policy& policy, store::Record* record);
+
+// What somebody else decides than its holder is a fresh answer, for which the policy speaks: the
+// span between claim and expiry may have grown by an earlier end of the attempt.
+void keep_as_fresh(const core::Policy& policy, store::Record* record);
 
 }  // namespace idem::claim

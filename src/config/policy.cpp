@@ -62,10 +62,14 @@ pg::Watched cached = {kPolicyTable, load};
     pg_unreachable();
 }
 
-// What holds for the scope, or nullptr; an error if it can't be gone by: what was meant is not
-// known, so the scope is closed. Two rows of one rank have the same pattern, which the primary key
-// forbids.
-const Candidate* best_candidate(std::string_view scope) {
+// What holds for the scope, or nullptr; and the column for which it can't be gone by. Two rows of
+// one rank have the same pattern, which the primary key forbids.
+struct Best {
+    const Candidate* candidate;
+    const char* unusable;
+};
+
+Best best_of(std::string_view scope) {
     const Candidate* best = nullptr;
     std::size_t best_rank = 0;
     const char* unusable = nullptr;
@@ -77,8 +81,14 @@ const Candidate* best_candidate(std::string_view scope) {
         best_rank = rank;
         best = &candidate;
     }
-    if (unusable != nullptr) raise_unusable(unusable);
-    return best;
+    return {best, unusable};
+}
+
+// An error if it can't be gone by: what was meant is not known, so the scope is closed.
+const Candidate* best_candidate(std::string_view scope) {
+    Best best = best_of(scope);
+    if (best.unusable != nullptr) raise_unusable(best.unusable);
+    return best.candidate;
 }
 
 // By name, at every use: a role that does not exist admits nobody, not even a superuser, for a
@@ -122,6 +132,25 @@ const PolicyRow* policy_row_for(std::string_view scope) {
     pg::refresh(&cached);
     const Candidate* best = best_candidate(scope);
     return best == nullptr ? nullptr : best->row;
+}
+
+bool policy_in_nobodys_name(std::string_view scope, core::Policy* policy) {
+    pg::refresh(&cached);
+    Best best = best_of(scope);
+    if (best.unusable != nullptr) return false;
+    *policy = best.candidate == nullptr ? default_policy() : policy_of(best.candidate->given);
+    return true;
+}
+
+std::int64_t shortest_abandonment() {
+    pg::refresh(&cached);
+    std::int64_t shortest = 0;
+    for (std::size_t i = 0; i < cache.count; i++) {
+        if (cache.candidates[i].unusable != nullptr) continue;
+        std::int64_t span = policy_of(cache.candidates[i].given).abandon_after;
+        if (span != 0 && (shortest == 0 || span < shortest)) shortest = span;
+    }
+    return shortest;
 }
 
 std::int64_t memory_since(std::string_view scope, TimestampTz first_sent) {

@@ -13,6 +13,7 @@ struct PolicyRow;  // policy_table.hpp
 // What holds for a scope. Arrays are nullptr where the policy says nothing.
 struct ScopePolicy {
     core::Policy values;
+    ArrayType* fingerprint_fields;
     ArrayType* exclude_fields;
     ArrayType* drop_headers;
     ArrayType* final_errors;
@@ -24,6 +25,7 @@ struct ListMember {
     ArrayType* ScopePolicy::*member;
 };
 inline constexpr ListMember kListMembers[] = {
+    {core::policy_column("fingerprint_fields"), &ScopePolicy::fingerprint_fields},
     {core::policy_column("exclude_fields"), &ScopePolicy::exclude_fields},
     {core::policy_column("drop_headers"), &ScopePolicy::drop_headers},
     {core::policy_column("final_errors"), &ScopePolicy::final_errors},
@@ -37,6 +39,13 @@ ScopePolicy policy_for(std::string_view scope);
 // The row of that policy, whoever asks; nullptr: the settings hold. It is the cache's, until the
 // next question. An error (55000) if it can't be gone by.
 const PolicyRow* policy_row_for(std::string_view scope);
+
+// The same policy for who acts in nobody's name: no role is asked for. False if it can't be gone
+// by.
+bool policy_in_nobodys_name(std::string_view scope, core::Policy* policy);
+
+// The shortest abandon_after of any policy, in microseconds; 0: none has one.
+std::int64_t shortest_abandonment();
 
 // The shortest time for which keys of this scope have been remembered since then, as far as
 // policies know, in microseconds. Arguments of calls may have made it shorter, and a change of the

@@ -102,6 +102,12 @@ void set_policy(PolicyRow* row) {
     remove_what_is_over(policies, pattern_of(*row), now);
 }
 
+bool policy_to_change(text* pattern, PolicyRow* row) {
+    const PolicyRow* found = live_row(lock_policies(CurrentMemoryContext), pg::bytes_of(pattern));
+    if (found != nullptr) *row = *found;
+    return found != nullptr;
+}
+
 bool drop_policy(text* pattern) {
     PolicyRows policies = lock_policies(CurrentMemoryContext);
     std::string_view name = pg::bytes_of(pattern);

@@ -12,10 +12,13 @@ using Rank = std::size_t (*)(std::string_view pattern, std::string_view scopes);
 core::Memory memory_of(const PolicyRows& policies, Rank rank, std::string_view scopes,
                        const PolicyRow* without = nullptr);
 
-// Both make other changes of policies wait until this transaction ends.
+// These make other changes of policies wait until this transaction ends.
 
 // `row` has the options, none of which is at fault.
 void set_policy(PolicyRow* row);
+
+// What the policy with this pattern says, to be changed. False if there is none.
+bool policy_to_change(text* pattern, PolicyRow* row);
 
 // False if there is no such policy.
 bool drop_policy(text* pattern);

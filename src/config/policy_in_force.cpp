@@ -17,9 +17,13 @@ using core::PolicyColumn;
 
 constexpr int kTtl = core::policy_column("ttl");
 constexpr int kRetention = core::policy_column("retention");
+constexpr int kMaxTtl = core::policy_column("max_ttl");
 constexpr int kLease = core::policy_column("lease");
+constexpr int kMaxLease = core::policy_column("max_lease");
+constexpr int kDeriveWindow = core::policy_column("derive_window");
 constexpr int kWait = core::policy_column("wait");
 constexpr int kMaxAttempts = core::policy_column("max_attempts");
+constexpr int kAbandonAfter = core::policy_column("abandon_after");
 constexpr int kDropHeaders = core::policy_column("drop_headers");
 
 // Who speaks for an option.
@@ -42,17 +46,35 @@ Speaker speaker_for(const Known& known, int option) {
     return {Source::Default, nullptr};
 }
 
+std::int64_t value_of(const Known& known, int option) {
+    return core::kPolicyColumns[option].get(known.values);
+}
+
 void say(Known* known, int option, std::optional<std::int64_t> value) {
     if (!value) return;
     core::kPolicyColumns[option].put(&known->values, *value);
     known->speakers[option] = {Source::Argument, nullptr};
 }
 
-// A key is remembered at least as long as its answer is replayed, whoever says how long that is.
-void cover_ttl(Known* known) {
-    if (known->values.retention >= known->values.ttl) return;
-    known->values.retention = known->values.ttl;
-    known->speakers[kRetention] = known->speakers[kTtl];
+// The other option speaks for this one.
+void follow(Known* known, int option, int other) {
+    core::kPolicyColumns[option].put(&known->values, value_of(*known, other));
+    known->speakers[option] = known->speakers[other];
+}
+
+bool is_unlimited(int option, std::int64_t value) {
+    if (option == kAbandonAfter) return value == 0;
+    return (option == kMaxTtl || option == kMaxLease) && value == core::kUncapped;
+}
+
+// policy_of() has capped what it says already, so that the span may be as long as its cap.
+void cap(Known* known, int option, int most) {
+    bool given = known->row != nullptr && !known->row->nulls[option] &&
+                 known->speakers[option].source == Source::Policy;
+    bool argued = known->speakers[option].source == Source::Argument;
+    if (!given && !is_unlimited(most, value_of(*known, most)) &&
+        value_of(*known, option) >= value_of(*known, most) + (argued ? 1 : 0))
+        follow(known, option, most);
 }
 
 Known known_of(std::string_view scope, const CallSays& call) {
@@ -67,13 +89,18 @@ Known known_of(std::string_view scope, const CallSays& call) {
     say(&known, kTtl, call.ttl);
     say(&known, kLease, call.lease);
     say(&known, kWait, call.wait);
-    cover_ttl(&known);
+    cap(&known, kTtl, kMaxTtl);
+    cap(&known, kLease, kMaxLease);
+    // A key is remembered at least as long as its answer is replayed, whoever says how long.
+    if (known.values.retention < known.values.ttl) follow(&known, kRetention, kTtl);
+    if (known.values.derive_window == 0) follow(&known, kDeriveWindow, kTtl);
     return known;
 }
 
 // ---- values as text ----
 
-const char* text_of_span(std::int64_t micros) {
+const char* text_of_span(int option, std::int64_t micros) {
+    if (is_unlimited(option, micros)) return nullptr;
     Datum span = IntervalPGetDatum(pg::interval_in_days(micros));
     return DatumGetCString(DirectFunctionCall1(interval_out, span));
 }
@@ -107,13 +134,13 @@ const char* text_of(const Known& known, int option) {
     const PolicyColumn& column = core::kPolicyColumns[option];
     switch (column.type) {
         case OptionType::Span:
-            return text_of_span(column.get(known.values));
+            return text_of_span(option, value_of(known, option));
         case OptionType::Number:
-            return text_of_number(option, column.get(known.values));
+            return text_of_number(option, value_of(known, option));
         case OptionType::Flag:
-            return column.get(known.values) != 0 ? "true" : "false";
+            return value_of(known, option) != 0 ? "true" : "false";
         case OptionType::Word: {
-            std::string_view word = core::word_at(column.get(known.values), column.words);
+            std::string_view word = core::word_at(value_of(known, option), column.words);
             return pnstrdup(word.data(), word.size());
         }
         case OptionType::List:

@@ -191,11 +191,13 @@ bool is_between(std::int64_t value, const PolicyColumn& column) {
     return value >= column.least && value <= column.most;
 }
 
-// Whether each element is fit, and none is null.
+// Whether there are enough elements, each is fit, and none is null.
 bool are_all_fit(ArrayType* array, const PolicyColumn& column) {
     if (array_contains_nulls(array)) return false;
-    if (column.fits == nullptr) return true;
+    if (column.fits == nullptr && column.least == 0) return true;
     pg::TextList words = pg::text_list(array, column.name);
+    if (words.count < static_cast<std::size_t>(column.least)) return false;
+    if (column.fits == nullptr) return true;
     for (std::size_t i = 0; i < words.count; i++)
         if (!column.fits(words.items[i])) return false;
     return true;
@@ -328,6 +330,16 @@ const char* unusable_column(const PolicyRow& row) {
     return nullptr;
 }
 
+bool are_out_of_order(const PolicyRow& row, const core::SpansInOrder& spans) {
+    bool shorter_open = row.nulls[spans.shorter];
+    bool longer_open = row.nulls[spans.longer];
+    if (longer_open && spans.follows != core::Follows::Neither) return false;
+    if (shorter_open && spans.follows == core::Follows::Either) return false;
+    core::Policy held = policy_of(given_in(row));
+    return (shorter_open ? held.*spans.shorter_value : micros_at(row, spans.shorter)) >
+           (longer_open ? held.*spans.longer_value : micros_at(row, spans.longer));
+}
+
 Given given_in(const PolicyRow& row) {
     Given given{};
     for (int i = 0; i < kOptions; i++)
@@ -340,6 +352,8 @@ core::Policy policy_of(const Given& given) {
     core::Policy policy = default_policy();
     for (int i = 0; i < given.count; i++)
         core::kPolicyColumns[given.options[i].column].put(&policy, given.options[i].value);
+    policy.ttl = Min(policy.ttl, policy.max_ttl);
+    policy.lease = Min(policy.lease, policy.max_lease);
     return policy;
 }
 

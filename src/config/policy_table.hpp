@@ -11,6 +11,7 @@ namespace idem::config {
 inline constexpr const char* kPolicyTable = "policy";
 
 inline constexpr int kPattern = core::policy_column("scope_pattern");
+inline constexpr int kFingerprintFields = core::policy_column("fingerprint_fields");
 inline constexpr int kExcludeFields = core::policy_column("exclude_fields");
 inline constexpr int kAllowedRole = core::policy_column("allowed_role");
 inline constexpr int kSince = core::policy_column("since");
@@ -86,6 +87,10 @@ bool fits(const PolicyRow& row, int column);
 // SQL can tell; this is for rows that came all the same.
 const char* unusable_column(const PolicyRow& row);
 
+// Whether the first of two spans is the longer one, in the row or in what holds now where the row
+// leaves one of them open.
+bool are_out_of_order(const PolicyRow& row, const core::SpansInOrder& spans);
+
 // What a row says that Policy has a member for: which column, and the value to put there.
 struct Given {
     struct {
@@ -96,7 +101,7 @@ struct Given {
 };
 Given given_in(const PolicyRow& row);
 
-// Over the settings as they are now.
+// Over the settings as they are now, which are capped as arguments are.
 core::Policy policy_of(const Given& given);
 
 }  // namespace idem::config

@@ -4,6 +4,19 @@ namespace idem::config {
 
 namespace {
 
+// A base backup takes whatever lies in the data directory, and the keys must not go where what they
+// seal goes.
+bool check_path(char** path, void**, GucSource) {
+    if (*path == nullptr || **path == '\0') return true;
+    char* canonical = pstrdup(*path);
+    canonicalize_path(canonical);
+    bool good = is_absolute_path(canonical) && !path_is_prefix_of_path(DataDir, canonical);
+    pfree(canonical);
+    if (good) return true;
+    GUC_check_errdetail("It has to be an absolute path outside of the data directory.");
+    return false;
+}
+
 // The value of a variable is its default until then.
 void define(const Setting& s) {
     if (s.flag != nullptr)
@@ -12,6 +25,9 @@ void define(const Setting& s) {
     else if (s.words != nullptr)
         DefineCustomEnumVariable(s.name, s.short_description, s.long_description, s.number,
                                  *s.number, s.words, s.context, s.unit, nullptr, nullptr, nullptr);
+    else if (s.path != nullptr)
+        DefineCustomStringVariable(s.name, s.short_description, s.long_description, s.path, "",
+                                   s.context, s.unit, check_path, nullptr, nullptr);
     else
         DefineCustomIntVariable(s.name, s.short_description, s.long_description, s.number,
                                 *s.number, s.least, s.most, s.context, s.unit, nullptr, nullptr,

@@ -28,6 +28,7 @@ inline int cleanup_grace = 0;  // seconds after its retention for which a record
 inline int audit_retention = 365 * 24 * 60 * 60;  // seconds; 0: for ever
 inline int log_events = 0;
 inline bool log_keys = false;
+inline char* encryption_key_file = nullptr;
 inline int store_setting = static_cast<int>(StoreChoice::Auto);
 
 // Values of log_events.
@@ -57,6 +58,7 @@ struct Setting {
     int option = kNoOption;  // the option of a policy that it holds for
     const config_enum_entry* words = nullptr;
     bool* flag = nullptr;
+    char** path = nullptr;  // of a file that only superusers may know of
 };
 
 // What decides how long a key is remembered, or when its request may be taken over, is not for
@@ -92,6 +94,9 @@ inline constexpr Setting kSettings[] = {
      &log_events, 0, 0, 0, kNoOption, kLogEventsWords},
     {"idempotency.log_keys", "Whether these lines name the principal and the key.",
      "Keys may be secrets.", PGC_SUSET, nullptr, 0, 0, 0, kNoOption, nullptr, &log_keys},
+    {"idempotency.encryption_key_file", "The file with the keys of encrypted records.",
+     "An absolute path outside of the data directory. It is read again at a reload.", PGC_SIGHUP,
+     nullptr, 0, 0, GUC_SUPERUSER_ONLY, kNoOption, nullptr, nullptr, &encryption_key_file},
     {"idempotency.store", "How the table of records is read and written.",
      "auto: directly where it is a plain local table, else with SQL.", PGC_SIGHUP, &store_setting,
      0, 0, 0, kNoOption, kStoreWords},

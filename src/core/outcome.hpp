@@ -30,6 +30,8 @@ enum class Counter {
     Waits,
     WaitMicros,
     Swept,
+    Abandoned,
+    EncryptionErrors,
 };
 
 struct CounterEntry {
@@ -53,6 +55,8 @@ inline constexpr CounterEntry kCounters[] = {
     {Counter::Waits, "waits"},
     {Counter::WaitMicros, "wait_micros"},
     {Counter::Swept, "swept"},
+    {Counter::Abandoned, "abandoned"},
+    {Counter::EncryptionErrors, "encryption_errors"},
 };
 inline constexpr int kCounterCount = std::size(kCounters);
 

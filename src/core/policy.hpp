@@ -14,27 +14,40 @@
 namespace idem::core {
 
 enum class OnLargeBody { Error, Omit };
+enum class OnMissingKey { Generate, Derive, Error };
+enum class RetryJitter { Full, None };
+enum class OnAbandon { Fail, Release, Unknown };
 
 // A bytea's text form is twice as long, and no value may reach 1 GB.
 inline constexpr std::int64_t kLargestBody = 256LL * 1024 * 1024;
+
+inline constexpr std::int64_t kUncapped = INT64_MAX;
 
 // What holds where neither a policy nor a setting (config/settings.hpp) says otherwise. Spans
 // are microseconds.
 struct Policy {
     std::int64_t ttl = 0;
     std::int64_t retention = 0;  // at least ttl
+    std::int64_t max_ttl = kUncapped;
     std::int64_t lease = 0;
+    std::int64_t max_lease = kUncapped;
     std::int64_t wait = 0;
     int max_attempts = 0;  // 0: no limit
     std::int64_t retry_base = kSecond;
     std::int64_t retry_cap = 300 * kSecond;
-    bool key_required = false;
+    RetryJitter retry_jitter = RetryJitter::Full;
+    OnMissingKey on_missing_key = OnMissingKey::Generate;
+    std::int64_t derive_window = 0;  // 0: the ttl
+    bool principal_required = false;
     bool fingerprint_required = false;
     bool store_request = false;
     bool keep_history = false;
     OnLeaseExpiry on_lease_expiry = OnLeaseExpiry::Takeover;
+    std::int64_t abandon_after = 0;  // 0: never
+    OnAbandon on_abandon = OnAbandon::Unknown;
     std::int64_t max_body_bytes = 0;
     OnLargeBody on_large_body = OnLargeBody::Error;
+    bool encrypt = false;
 };
 
 // ---- the table idempotency.policy ----
@@ -51,6 +64,8 @@ enum class OptionType {
     Moment,
 };
 
+inline constexpr const char* kOnAbandonWords = "fail, release, unknown";
+
 // What is said of what does not fit.
 struct Complaint {
     const char* detail;
@@ -65,11 +80,11 @@ struct PolicyColumn {
     void (*put)(Policy* policy, std::int64_t value) noexcept = nullptr;
     std::int64_t (*get)(const Policy& policy) noexcept = nullptr;  // the same back
     SpanRange range{};                                             // of a Span
-    std::int64_t least = 0;                                        // of a Number
+    std::int64_t least = 0;  // of a Number; of a List: so many elements
     std::int64_t most = 0;
     const char* words = nullptr;                        // of a Word, in the order of its type
     bool (*fits)(std::string_view) noexcept = nullptr;  // of each element of a List
-    Complaint complaint{};                              // about an element
+    Complaint complaint{};                              // about an element, or too few
 };
 
 template <auto Member>
@@ -104,8 +119,8 @@ constexpr PolicyColumn word_option(const char* name, const char* words) noexcept
 }
 
 constexpr PolicyColumn list_option(const char* name, bool (*fits)(std::string_view) noexcept,
-                                   Complaint complaint) noexcept {
-    return {name, OptionType::List, nullptr, nullptr, {}, 0, 0, nullptr, fits, complaint};
+                                   Complaint complaint, std::int64_t least = 0) noexcept {
+    return {name, OptionType::List, nullptr, nullptr, {}, least, 0, nullptr, fits, complaint};
 }
 
 // Those up to "since" are the options: the arguments of idem_policy_set, in this order. Each may be
@@ -114,19 +129,30 @@ inline constexpr PolicyColumn kPolicyColumns[] = {
     {"scope_pattern", OptionType::Pattern},
     span_option<&Policy::ttl>("ttl", kTtlRange),
     span_option<&Policy::retention>("retention", kRetentionRange),
+    span_option<&Policy::max_ttl>("max_ttl", kTtlRange),
     span_option<&Policy::lease>("lease", kLeaseRange),
+    span_option<&Policy::max_lease>("max_lease", kLeaseRange),
     span_option<&Policy::wait>("wait", kWaitRange),
     number_option<&Policy::max_attempts>("max_attempts", 1, INT32_MAX),
     span_option<&Policy::retry_base>("retry_base", kRetryRange),
     span_option<&Policy::retry_cap>("retry_cap", kRetryRange),
-    flag_option<&Policy::key_required>("key_required"),
+    word_option<&Policy::retry_jitter>("retry_jitter", "full, none"),
+    word_option<&Policy::on_missing_key>("on_missing_key", "generate, derive, error"),
+    span_option<&Policy::derive_window>("derive_window", kTtlRange),
+    flag_option<&Policy::principal_required>("principal_required"),
     flag_option<&Policy::fingerprint_required>("fingerprint_required"),
     flag_option<&Policy::store_request>("store_request"),
     word_option<&Policy::on_lease_expiry>("on_lease_expiry", "takeover, unknown"),
+    span_option<&Policy::abandon_after>("abandon_after", kLeaseRange),
+    word_option<&Policy::on_abandon>("on_abandon", kOnAbandonWords),
     number_option<&Policy::max_body_bytes>("max_body_bytes", 0, kLargestBody),
     word_option<&Policy::on_large_body>("on_large_body", "error, omit"),
-    // What it says is read where a fingerprint is taken, which refuses the request before anything
-    // is granted.
+    // What these two say is read where a fingerprint is taken, which refuses the request before
+    // anything is granted.
+    list_option("fingerprint_fields", nullptr,
+                {"It is empty, so that all requests would be the same.",
+                 "Unset it to let every field count."},
+                1),
     list_option("exclude_fields", nullptr, {}),
     list_option("drop_headers", is_header_name,
                 {kNoHeaderName, "List names such as \"Set-Cookie\"."}),
@@ -136,6 +162,7 @@ inline constexpr PolicyColumn kPolicyColumns[] = {
                  "List entries such as \"22\" or \"P0002\"."}),
     {"allowed_role", OptionType::Role},
     flag_option<&Policy::keep_history>("keep_history"),
+    flag_option<&Policy::encrypt>("encrypt"),
     // What is known of the time before the row became what it is.
     {"since", OptionType::Moment},
     {"memory_before", OptionType::Span, nullptr, nullptr, kRetentionRange},
@@ -151,6 +178,9 @@ constexpr int policy_column(std::string_view name) noexcept {
     return place;
 }
 
+// What of two spans is left open and then never out of order.
+enum class Follows { Neither, Longer, Either };
+
 // Two spans of a row of which the first may not be the longer one: what a row says, and what holds
 // when it leaves one of them open.
 struct SpansInOrder {
@@ -158,7 +188,7 @@ struct SpansInOrder {
     int longer;
     std::int64_t Policy::*shorter_value;
     std::int64_t Policy::*longer_value;
-    bool longer_follows;  // left open, it is never below the other one
+    Follows follows;
     const char* blamed;
     Complaint complaint;
 };
@@ -168,7 +198,7 @@ inline constexpr SpansInOrder kSpansInOrder[] = {
      policy_column("retention"),
      &Policy::ttl,
      &Policy::retention,
-     true,
+     Follows::Longer,
      "retention",
      {"It is shorter than the ttl.",
       "A key has to be remembered at least as long as its answer is replayed."}},
@@ -176,9 +206,23 @@ inline constexpr SpansInOrder kSpansInOrder[] = {
      policy_column("retry_cap"),
      &Policy::retry_base,
      &Policy::retry_cap,
-     false,
+     Follows::Neither,
      "retry_base",
      {"It is longer than retry_cap.", "The pause after the first attempt is the shortest one."}},
+    {policy_column("ttl"),
+     policy_column("max_ttl"),
+     &Policy::ttl,
+     &Policy::max_ttl,
+     Follows::Either,
+     "ttl",
+     {"It is longer than max_ttl.", "max_ttl is the longest that anybody gets."}},
+    {policy_column("lease"),
+     policy_column("max_lease"),
+     &Policy::lease,
+     &Policy::max_lease,
+     Follows::Either,
+     "lease",
+     {"It is longer than max_lease.", "max_lease is the longest that anybody gets."}},
 };
 
 // Of the words that are separated by ", ", which one this is; -1: none.

@@ -26,6 +26,7 @@ inline constexpr SpanRange kRetentionRange{false, kLongest};
 inline constexpr SpanRange kLeaseRange{false, kLongest};
 inline constexpr SpanRange kWaitRange{true, kLongestWait};
 inline constexpr SpanRange kRetryRange{true, kLongest};
+inline constexpr SpanRange kAgeRange{true, kLongest};
 
 // An interval's fields as microseconds, a month counted as 30 days and a day as 24 hours.
 // Saturates at the ends of int64, where the range check refuses it; infinite intervals (server 17

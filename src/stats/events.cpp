@@ -37,6 +37,13 @@ void append_word(StringInfo line, const char* name, std::string_view word) {
     appendStringInfo(line, "%s=%.*s", name, static_cast<int>(word.size()), word.data());
 }
 
+// They may be secrets.
+void append_key(StringInfo line, std::string_view principal, std::string_view key) {
+    if (!config::log_keys) return;
+    append_quoted(line, "principal", principal);
+    append_quoted(line, "key", key);
+}
+
 void append_event(StringInfo line, const Event& event) {
     append_word(line, "outcome", core::entry_of(event.outcome).word);
     if (event.execution != core::Execution::None)
@@ -44,9 +51,7 @@ void append_event(StringInfo line, const Event& event) {
     append_quoted(line, "scope", event.scope);
     if (event.attempt > 0) appendStringInfo(line, " attempt=%d", event.attempt);
     appendStringInfo(line, " waited_ms=%.3f", static_cast<double>(event.waited) / 1000.0);
-    if (!config::log_keys) return;
-    append_quoted(line, "principal", event.principal);
-    append_quoted(line, "key", event.key);
+    append_key(line, event.principal, event.key);
 }
 
 // JSON tells by itself where it ends.
@@ -72,11 +77,19 @@ void append_verdict(StringInfo line, const Verdict& verdict) {
     append_if_given(line, "reason", verdict.reason);
 }
 
-template <typename Entry>
-void log_line(void (*append)(StringInfo line, const Entry& entry), const Entry& entry) {
+void append_abandoned(StringInfo line, const AbandonedClaim& claim) {
+    append_word(line, "abandoned",
+                core::word_at(static_cast<std::int64_t>(claim.what), core::kOnAbandonWords));
+    append_quoted(line, "scope", claim.scope);
+    appendStringInfo(line, " attempt=%d", claim.attempt);
+    append_key(line, claim.principal, claim.key);
+}
+
+template <typename Happened>
+void log(const Happened& happened, void (*append)(StringInfo line, const Happened& happened)) {
     StringInfoData line;
     initStringInfo(&line);
-    append(&line, entry);
+    append(&line, happened);
     ereport(LOG, (errmsg("idempotency: %s", line.data), errhidestmt(true), errhidecontext(true)));
     pfree(line.data);
 }
@@ -85,11 +98,16 @@ void log_line(void (*append)(StringInfo line, const Entry& entry), const Entry& 
 
 void account_for(const Event& event) {
     count_event(event);
-    if (is_wanted(event)) log_line(append_event, event);
+    if (is_wanted(event)) log(event, append_event);
 }
 
 void log_verdict(const Verdict& verdict) {
-    if (config::log_events != config::kLogOff) log_line(append_verdict, verdict);
+    if (config::log_events != config::kLogOff) log(verdict, append_verdict);
+}
+
+void account_for_abandoned(const AbandonedClaim& claim) {
+    count(claim.scope, Counter::Abandoned);
+    if (config::log_events != config::kLogOff) log(claim, append_abandoned);
 }
 
 void account_for_result(std::string_view scope, core::Status status) {

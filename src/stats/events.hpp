@@ -2,6 +2,7 @@
 #pragma once
 
 #include "core/outcome.hpp"
+#include "core/policy.hpp"
 
 #include "pg/pg.hpp"
 
@@ -41,5 +42,16 @@ void log_verdict(const Verdict& verdict);
 
 // A result that was recorded, by the status that it was recorded with.
 void account_for_result(std::string_view scope, core::Status status);
+
+// A claim that nobody came back for, and what became of it: counted, and logged if log_events is
+// not off.
+struct AbandonedClaim {
+    core::OnAbandon what;
+    std::string_view scope;
+    std::string_view principal;
+    std::string_view key;
+    int attempt;
+};
+void account_for_abandoned(const AbandonedClaim& claim);
 
 }  // namespace idem::stats

@@ -5,6 +5,7 @@
 #include "pg/owner.hpp"
 #include "store/distribution.hpp"
 #include "store/record_table.hpp"
+#include "store/sweep.hpp"
 
 namespace idem::store {
 
@@ -12,16 +13,17 @@ namespace {
 
 constexpr const char* kWords[] = {"completed", "failed", "retryable", "released", "taken_over"};
 
-constexpr Oid kRowTypes[] = {TEXTOID, TEXTOID,        TEXTOID,        INT4OID, INT8OID,
-                             TEXTOID, TIMESTAMPTZOID, TIMESTAMPTZOID, TEXTOID, INT4OID,
-                             TEXTOID, TEXTOID,        TIMESTAMPTZOID};
+constexpr Oid kRowTypes[] = {TEXTOID, TEXTOID,       TEXTOID,        INT4OID,        INT8OID,
+                             TEXTOID, BYTEAOID,      TIMESTAMPTZOID, TIMESTAMPTZOID, TEXTOID,
+                             INT4OID, TEXTOID,       BYTEAOID,       TEXTOID,        BYTEAOID,
+                             TEXTOID, TIMESTAMPTZOID};
 constexpr int kRowValues = static_cast<int>(std::size(kRowTypes));
 
 pg::Statement insert_row = {
-    "INSERT INTO idempotency.attempt (scope, principal, key, attempt, token, holder, begun, ended, "
-    "how,"
-    " status_code, error, resolved_by, retained_until)"
-    " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)",
+    "INSERT INTO idempotency.attempt (scope, principal, key, attempt, token, holder, sealed_holder,"
+    " begun, ended, how, status_code, error, sealed_error, sealed_by, salt, resolved_by,"
+    " retained_until)"
+    " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)",
     kRowValues, kRowTypes, pg::Access::ByIndex, nullptr};
 
 constexpr Oid kKeyTypes[] = {TEXTOID, TEXTOID, TEXTOID};
@@ -40,27 +42,9 @@ Datum or_null(const void* value, char* null) {
     return PointerGetDatum(value);
 }
 
-// As in sweep.cpp: the array is made once, and FOR UPDATE looks at each row again.
-char* sweep_sql(const char* table) {
-    return psprintf(
-        "DELETE FROM %s WHERE ctid OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT ctid FROM %s"
-        " WHERE retained_until OPERATOR(pg_catalog.<=) $1"
-        " ORDER BY retained_until USING OPERATOR(pg_catalog.<) LIMIT $2 FOR UPDATE SKIP LOCKED))"
-        " AND retained_until OPERATOR(pg_catalog.<=) $1",
-        table, table);
-}
-
-std::int64_t sweep_table(Oid table, std::int64_t limit) {
-    constexpr Oid kTypes[] = {TIMESTAMPTZOID, INT8OID};
-    const char* schema = get_namespace_name(get_rel_namespace(table));
-    if (schema == nullptr) return 0;  // it has gone meanwhile
-    pg::Statement statement = {sweep_sql(quote_qualified_identifier(schema, get_rel_name(table))),
-                               static_cast<int>(std::size(kTypes)), kTypes, pg::Access::ByIndex,
-                               nullptr};
-    Datum values[] = {TimestampTzGetDatum(GetCurrentTimestamp()), Int64GetDatum(limit)};
-    std::uint64_t rows = pg::write_alone(kAttemptTable, &statement, values, nullptr);
-    pg::drop_plan(&statement);
-    return static_cast<std::int64_t>(rows);
+// What is sealed is not written as well in the clear: whoever has sealed it has still both.
+const text* in_the_clear(const Kept<text>& value) {
+    return value.sealed == nullptr ? value.plain : nullptr;
 }
 
 }  // namespace
@@ -74,15 +58,19 @@ void add_attempt(const Attempt& attempt) {
                       PointerGetDatum(record.id.key),
                       Int32GetDatum(record.attempt),
                       Int64GetDatum(record.token),
-                      or_null(record.holder, &nulls[5]),
+                      or_null(in_the_clear(record.holder), &nulls[5]),
+                      or_null(record.holder.sealed, &nulls[6]),
                       TimestampTzGetDatum(record.claimed_at),
                       TimestampTzGetDatum(attempt.ended),
                       CStringGetTextDatum(kWords[static_cast<int>(attempt.how)]),
                       Int32GetDatum(record.status_code.value_or(0)),
-                      or_null(record.error, &nulls[10]),
-                      or_null(record.resolved_by, &nulls[11]),
+                      or_null(in_the_clear(record.error), &nulls[11]),
+                      or_null(record.error.sealed, &nulls[12]),
+                      or_null(record.sealed_by, &nulls[13]),
+                      or_null(record.salt, &nulls[14]),
+                      or_null(record.resolved_by, &nulls[15]),
                       TimestampTzGetDatum(attempt.retained_until)};
-    if (!record.status_code) nulls[9] = 'n';
+    if (!record.status_code) nulls[10] = 'n';
     (void)pg::write_alone(kAttemptTable, &insert_row, values, nulls);
 }
 
@@ -99,13 +87,14 @@ std::int64_t remove_attempts_of(const text* principal) {
 }
 
 std::int64_t sweep_attempts(std::int64_t limit) {
+    TimestampTz now = GetCurrentTimestamp();
     Oid table = pg::table_oid(kAttemptTable);
-    if (!is_distributed()) return limit <= 0 ? 0 : sweep_table(table, limit);
+    if (!is_distributed()) return sweep_aged(kAttemptTable, table, "retained_until", now, limit);
     Distribution shards = distribution_of(table, "principal", CurrentMemoryContext);
     std::int64_t rows = 0;
-    for (int i = 0; i < shards.count && rows < limit; i++)
-        if (OidIsValid(shards.shards[i].table))
-            rows += sweep_table(shards.shards[i].table, limit - rows);
+    for (int i = 0; i < shards.count; i++)
+        rows +=
+            sweep_aged(kAttemptTable, shards.shards[i].table, "retained_until", now, limit - rows);
     return rows;
 }
 

@@ -15,7 +15,7 @@ inline constexpr const char* kAttemptTable = "attempt";
 enum class AttemptEnd { Completed, Failed, Retryable, Released, TakenOver };
 
 // The attempt whose claim a record holds, or held until now; with the error and the status code
-// that the end has brought, if any. It is kept until then.
+// that the end has brought, if any, sealed if the record is. It is kept until then.
 struct Attempt {
     const Record* record;
     AttemptEnd how;

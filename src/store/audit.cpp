@@ -4,6 +4,7 @@
 
 #include "config/settings.hpp"
 #include "pg/owner.hpp"
+#include "store/sweep.hpp"
 
 namespace idem::store {
 
@@ -22,15 +23,6 @@ pg::Statement insert_row = {
     "pg_catalog.convert_to($5, pg_catalog.getdatabaseencoding())) END,"
     " $7, $8, $9, $10, $11, $12, $13, pg_catalog.inet_client_addr(), $14)",
     kRowValues, kRowTypes, pg::Access::Whole, nullptr};
-
-// As in sweep.cpp: the array is made once, and FOR UPDATE looks at each row again.
-constexpr Oid kTimeAndLimit[] = {TIMESTAMPTZOID, INT8OID};
-pg::Statement sweep_rows = {
-    "DELETE FROM idempotency.audit WHERE ctid OPERATOR(pg_catalog.=) ANY (ARRAY("
-    "SELECT ctid FROM idempotency.audit WHERE decided_at OPERATOR(pg_catalog.<=) $1"
-    " ORDER BY decided_at USING OPERATOR(pg_catalog.<) LIMIT $2 FOR UPDATE SKIP LOCKED))"
-    " AND decided_at OPERATOR(pg_catalog.<=) $1",
-    2, kTimeAndLimit, pg::Access::ByIndex, nullptr};
 
 constexpr Oid kPrincipal[] = {TEXTOID};
 pg::Statement make_anonymous = {
@@ -90,10 +82,9 @@ void add_audit_row(const AuditRow& row) {
 }
 
 std::int64_t sweep_audit(std::int64_t limit) {
-    if (config::audit_retention == 0 || limit <= 0) return 0;
+    if (config::audit_retention == 0) return 0;
     TimestampTz until = GetCurrentTimestamp() - config::audit_retention * core::kSecond;
-    Datum values[] = {TimestampTzGetDatum(until), Int64GetDatum(limit)};
-    return static_cast<std::int64_t>(pg::write_alone(kAuditTable, &sweep_rows, values, nullptr));
+    return sweep_aged(kAuditTable, pg::table_oid(kAuditTable), "decided_at", until, limit);
 }
 
 std::int64_t make_audit_anonymous(const text* principal) {

@@ -78,12 +78,20 @@ void release(T** value) {
 // ---- all of them ----
 
 template <typename AnyRecord, typename Value>
-auto& member_of(AnyRecord& record, Value Record::*member) {
-    return record.*member;
+auto& value_in(AnyRecord& record, const Column<Record, Value>& column) {
+    return record.*column.member;
 }
 template <typename AnyRecord, typename Value>
-auto& member_of(AnyRecord& record, Value Identity::*member) {
-    return record.id.*member;
+auto& value_in(AnyRecord& record, const Column<Identity, Value>& column) {
+    return record.id.*column.member;
+}
+template <typename AnyRecord, typename T>
+auto& value_in(AnyRecord& record, const Column<Record, Kept<T>, Part::Plain>& column) {
+    return (record.*column.member).plain;
+}
+template <typename AnyRecord, typename T>
+auto& value_in(AnyRecord& record, const Column<Record, Kept<T>, Part::Sealed>& column) {
+    return (record.*column.member).sealed;
 }
 
 // Calls visit(number, value) for each column. The number is a constant in its type, so that the
@@ -91,12 +99,35 @@ auto& member_of(AnyRecord& record, Value Identity::*member) {
 template <typename AnyRecord, typename Visit, std::size_t... number>
 void visit_columns(AnyRecord& record, Visit visit, std::index_sequence<number...>) {
     (visit(std::integral_constant<std::size_t, number>(),
-           member_of(record, std::get<number>(kColumns).member)),
+           value_in(record, std::get<number>(kColumns))),
      ...);
 }
 template <typename AnyRecord, typename Visit>
 void visit_columns(AnyRecord& record, Visit visit) {
     visit_columns(record, visit, std::make_index_sequence<kColumnCount>());
+}
+
+// Only sealed values are written of what is known in both forms.
+void forget_opened(Record* record) {
+    visit_kept(*record, [](const ColumnType&, auto& value) {
+        if (value.sealed != nullptr) value.plain = nullptr;
+    });
+}
+
+// Whoever forgets to seal a value writes nothing.
+void check_sealed(const Record& record) {
+    visit_kept(record, [](const ColumnType& column, const auto& value) {
+        if (value.plain != nullptr)
+            elog(ERROR, "idempotency: %s of a sealed record is not sealed", column.name);
+    });
+}
+
+void to_columns_as_is(const Record& record, Datum* values, bool* nulls) {
+    visit_columns(record, [values, nulls](auto number, const auto& value) {
+        constexpr bool may_be_null = kColumnTypes[number].may_be_null;
+        values[number] = datum_of(value);
+        nulls[number] = may_be_null && value == null_of<std::decay_t<decltype(value)>>;
+    });
 }
 
 }  // namespace
@@ -121,11 +152,11 @@ bool same_identity(const Identity& a, const Identity& b) {
 }
 
 void to_columns(const Record& record, Datum* values, bool* nulls) {
-    visit_columns(record, [values, nulls](auto number, const auto& value) {
-        constexpr bool may_be_null = kColumnTypes[number].may_be_null;
-        values[number] = datum_of(value);
-        nulls[number] = may_be_null && value == null_of<std::decay_t<decltype(value)>>;
-    });
+    if (record.sealed_by == nullptr) return to_columns_as_is(record, values, nulls);
+    Record written = record;
+    forget_opened(&written);
+    check_sealed(written);
+    to_columns_as_is(written, values, nulls);
 }
 
 void from_columns(const Datum* values, const bool* nulls, Record* record) {
@@ -138,8 +169,10 @@ void from_columns(const Datum* values, const bool* nulls, Record* record) {
     });
 }
 
+// Nor does what was opened stay in memory for longer than it is in use.
 Record copy_record(const Record& record) {
     Record result = record;
+    forget_opened(&result);
     visit_columns(result, [](auto, auto& value) { copy(&value); });
     return result;
 }

@@ -23,6 +23,22 @@ struct Identity {
 // A key that is yet to be made may be nullptr.
 Identity make_identity(text* scope, text* principal, text* key);
 
+// A value that a row keeps in the clear or sealed, each in a column of its own. In memory both may
+// be known; then the sealed one is what is written. claim/sealing.hpp seals and opens.
+template <typename T>
+struct Kept {
+    T* plain;
+    bytea* sealed;
+
+    // Whatever was kept before is over.
+    Kept& operator=(T* value) {
+        plain = value;
+        sealed = nullptr;
+        return *this;
+    }
+    bool is_null() const { return plain == nullptr && sealed == nullptr; }
+};
+
 // Where the row has null, pointers are nullptr, times pg::kNoTime, and backend_pid is 0. Each
 // member has its line in kColumns.
 struct Record {
@@ -45,17 +61,20 @@ struct Record {
     TimestampTz next_attempt_at;  // retryable
     TimestampTz finished_at;
     TimestampTz backend_start;  // tells that backend from a later one with the same pid
-    bytea* fingerprint;
+    Kept<bytea> fingerprint;
     text* operation;  // what idem_execute runs for it; nullptr: not known
-    Jsonb* headers;
-    bytea* body;
-    text* error;
-    text* recovery_point;
-    Jsonb* state;
-    text* holder;
-    Jsonb* request;
+    Kept<Jsonb> headers;
+    Kept<bytea> body;
+    Kept<text> error;
+    Kept<text> recovery_point;
+    Kept<Jsonb> state;
+    Kept<text> holder;
+    Kept<Jsonb> request;
+    ArrayType* counted;   // the fields that the fingerprint was taken of; nullptr: all
     ArrayType* excluded;  // the fields that the fingerprint was taken without
     text* resolved_by;    // the operator who decided with idem_resolve
+    text* sealed_by;      // the id of the key that its sealed values were sealed with
+    bytea* salt;          // and from which that of this record is derived
 };
 
 // Who reads a column in the view idempotency.records: members of pg_monitor too, who may not see
@@ -69,8 +88,11 @@ struct ColumnType {
     Seen seen;
 };
 
+// Of a Kept member, one of two columns.
+enum class Part { Whole, Plain, Sealed };
+
 // The member belongs to the Record or to its Identity.
-template <typename Owner, typename Value>
+template <typename Owner, typename Value, Part which = Part::Whole>
 struct Column : ColumnType {
     Value Owner::*member;
 };
@@ -87,10 +109,23 @@ constexpr Column<Owner, Value> nullable(const char* name, Oid type, Value Owner:
     return {{name, type, true, seen}, member};
 }
 
-// The bytes that the column's member takes of an Owner: none, if it is another's.
-template <typename Owner, typename Of, typename Value>
-constexpr std::size_t size_in(const Column<Of, Value>&) {
-    return std::is_same_v<Owner, Of> ? sizeof(Value) : 0;
+template <typename T>
+constexpr Column<Record, Kept<T>, Part::Plain> kept(const char* name, Oid type,
+                                                    Kept<T> Record::*member, Seen seen) {
+    return {{name, type, true, seen}, member};
+}
+
+template <typename T>
+constexpr Column<Record, Kept<T>, Part::Sealed> sealed(const char* name, Kept<T> Record::*member) {
+    return {{name, BYTEAOID, true, Seen::Never}, member};
+}
+
+// The bytes that the column's member takes of an Owner: none, if it is another's. Of a Kept member
+// each column counts half.
+template <typename Owner, typename Of, typename Value, Part which>
+constexpr std::size_t size_in(const Column<Of, Value, which>&) {
+    if (!std::is_same_v<Owner, Of>) return 0;
+    return which == Part::Whole ? sizeof(Value) : sizeof(Value) / 2;
 }
 
 // The columns of idempotency.record in their order, the identity first.
@@ -116,17 +151,28 @@ inline constexpr std::tuple kColumns{
     nullable("next_attempt_at", TIMESTAMPTZOID, &Record::next_attempt_at, Seen::ByMonitors),
     nullable("finished_at", TIMESTAMPTZOID, &Record::finished_at, Seen::ByMonitors),
     nullable("backend_start", TIMESTAMPTZOID, &Record::backend_start, Seen::Never),
-    nullable("fingerprint", BYTEAOID, &Record::fingerprint, Seen::ByReaders),
+    kept("fingerprint", BYTEAOID, &Record::fingerprint, Seen::ByReaders),
     nullable("operation", TEXTOID, &Record::operation, Seen::ByMonitors),
-    nullable("headers", JSONBOID, &Record::headers, Seen::ByReaders),
-    nullable("body", BYTEAOID, &Record::body, Seen::ByReaders),
-    nullable("error", TEXTOID, &Record::error, Seen::ByReaders),
-    nullable("recovery_point", TEXTOID, &Record::recovery_point, Seen::ByMonitors),
-    nullable("state", JSONBOID, &Record::state, Seen::ByReaders),
-    nullable("holder", TEXTOID, &Record::holder, Seen::ByMonitors),
-    nullable("request", JSONBOID, &Record::request, Seen::ByReaders),
+    kept("headers", JSONBOID, &Record::headers, Seen::ByReaders),
+    kept("body", BYTEAOID, &Record::body, Seen::ByReaders),
+    kept("error", TEXTOID, &Record::error, Seen::ByReaders),
+    kept("recovery_point", TEXTOID, &Record::recovery_point, Seen::ByMonitors),
+    kept("state", JSONBOID, &Record::state, Seen::ByReaders),
+    kept("holder", TEXTOID, &Record::holder, Seen::ByMonitors),
+    kept("request", JSONBOID, &Record::request, Seen::ByReaders),
+    nullable("counted", TEXTARRAYOID, &Record::counted, Seen::Never),
     nullable("excluded", TEXTARRAYOID, &Record::excluded, Seen::Never),
     nullable("resolved_by", TEXTOID, &Record::resolved_by, Seen::ByMonitors),
+    nullable("sealed_by", TEXTOID, &Record::sealed_by, Seen::ByMonitors),
+    nullable("salt", BYTEAOID, &Record::salt, Seen::Never),
+    sealed("sealed_fingerprint", &Record::fingerprint),
+    sealed("sealed_headers", &Record::headers),
+    sealed("sealed_body", &Record::body),
+    sealed("sealed_error", &Record::error),
+    sealed("sealed_recovery_point", &Record::recovery_point),
+    sealed("sealed_state", &Record::state),
+    sealed("sealed_holder", &Record::holder),
+    sealed("sealed_request", &Record::request),
 };
 
 inline constexpr int kColumnCount = std::tuple_size_v<decltype(kColumns)>;
@@ -158,14 +204,24 @@ constexpr bool is_same_member(A a, B b) {
         return false;
 }
 
-// The number of a member's column as the server counts: from 1.
+template <typename Owner, typename Value, Part which>
+constexpr Part part_of(const Column<Owner, Value, which>&) {
+    return which;
+}
+
+// The number of a member's column as the server counts: from 1. Of a Kept member that of the plain
+// value, unless the sealed one is asked for.
 template <typename Owner, typename Value>
-constexpr AttrNumber attribute_of(Value Owner::*member) {
+constexpr AttrNumber attribute_of(Value Owner::*member, bool is_sealed = false) {
     AttrNumber number = 0;
     AttrNumber found = 0;
     std::apply(
         [&](const auto&... column) {
-            ((++number, found = is_same_member(column.member, member) ? number : found), ...);
+            ((++number, found = is_same_member(column.member, member) &&
+                                        (part_of(column) == Part::Sealed) == is_sealed
+                                    ? number
+                                    : found),
+             ...);
         },
         kColumns);
     return found;
@@ -175,10 +231,11 @@ constexpr AttrNumber attribute_of(Value Owner::*member) {
 static_assert(std::apply(
                   [](const auto&... column) {
                       AttrNumber number = 0;
-                      return (... && (attribute_of(column.member) == ++number));
+                      return (... && (attribute_of(column.member,
+                                                   part_of(column) == Part::Sealed) == ++number));
                   },
                   kColumns),
-              "no member has two lines in kColumns");
+              "no member has two lines in kColumns, or three if it is Kept");
 
 template <typename Owner, typename Value>
 constexpr const ColumnType& column_of(Value Owner::*member) {
@@ -190,7 +247,22 @@ inline constexpr text* Identity::*kPrimaryKey[] = {&Identity::key, &Identity::sc
                                                    &Identity::principal};
 inline constexpr int kKeyColumns = std::size(kPrimaryKey);
 
-// As the columns' values. They point into the record.
+// Calls visit(column, value) for each Kept member, with the column of its plain value.
+template <typename AnyRecord, typename Visit>
+void visit_kept(AnyRecord& record, Visit visit) {
+    std::apply(
+        [&](const auto&... column) {
+            auto visit_plain = [&](const auto& one) {
+                if constexpr (part_of(std::decay_t<decltype(one)>{}) == Part::Plain)
+                    visit(static_cast<const ColumnType&>(one), record.*one.member);
+            };
+            (visit_plain(column), ...);
+        },
+        kColumns);
+}
+
+// As the columns' values. They point into the record. Of a value that is known in both forms, the
+// sealed one; an error if a sealed record has a value that is not.
 void to_columns(const Record& record, Datum* values, bool* nulls);
 
 // All but the identity, which whoever has found the row knows; copies in the current memory
@@ -232,7 +304,8 @@ struct Look {
 
 bool same_identity(const Identity& a, const Identity& b);
 
-// A copy in the current memory context that shares nothing with the original.
+// A copy in the current memory context that shares nothing with the original; what is sealed is
+// copied as such.
 Record copy_record(const Record& record);
 
 // Frees what copy_record made.

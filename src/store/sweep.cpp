@@ -148,6 +148,24 @@ Swept sweep(const Sweep& which) {
     return swept;
 }
 
+std::int64_t sweep_aged(const char* ours, Oid table, const char* column, TimestampTz until,
+                        std::int64_t limit) {
+    if (limit <= 0 || !OidIsValid(get_rel_namespace(table))) return 0;  // it has gone meanwhile
+    const char* name = qualified_name(table);
+    constexpr Oid kTimeAndLimit[] = {TIMESTAMPTZOID, INT8OID};
+    pg::Statement statement = {
+        psprintf("DELETE FROM %s WHERE ctid OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT ctid FROM %s"
+                 " WHERE %s OPERATOR(pg_catalog.<=) $1"
+                 " ORDER BY %s USING OPERATOR(pg_catalog.<) LIMIT $2 FOR UPDATE SKIP LOCKED))"
+                 " AND %s OPERATOR(pg_catalog.<=) $1",
+                 name, name, column, column, column),
+        std::size(kTimeAndLimit), kTimeAndLimit, pg::Access::ByIndex, nullptr};
+    Datum values[] = {TimestampTzGetDatum(until), Int64GetDatum(limit)};
+    std::uint64_t rows = pg::write_alone(ours, &statement, values, nullptr);
+    pg::drop_plan(&statement);
+    return static_cast<std::int64_t>(rows);
+}
+
 Backlog backlog(TimestampTz until, std::int64_t limit) {
     int count;
     const RecordTable* tables = local_tables(&count);

@@ -24,6 +24,11 @@ struct Swept {
 // without a result: it may still get one. An error where any access to a record is one.
 Swept sweep(const Sweep& which);
 
+// Of a table beside the records, one of ours or a shard of it: removes up to `limit` rows whose
+// `column` is not after `until`, likewise oldest first. Returns how many.
+std::int64_t sweep_aged(const char* ours, Oid table, const char* column, TimestampTz until,
+                        std::int64_t limit);
+
 // What a sweep of this node until then would remove.
 struct Backlog {
     std::int64_t rows;  // counted up to a limit

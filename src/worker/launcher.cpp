@@ -33,6 +33,7 @@ struct Database {
     int failures;                   // in a row
     std::int64_t due;               // next visit, by the monotonic clock; 0: at once
     TimestampTz from;               // where the next visit goes on; DT_NOBEGIN: at the start
+    store::WalkPosition walk;       // the same of the search for abandoned claims
     std::int64_t lag;               // see note_lag(); kNoLag outside of a backlog
     BackgroundWorkerHandle* stuck;  // a sweeper that did not end when it was told to
 };
@@ -51,7 +52,7 @@ bool is_swept(Form_pg_database form) {
 Database known_or_new(const Databases& known, Oid oid) {
     for (int i = 0; i < known.count; i++)
         if (known.items[i].oid == oid) return known.items[i];
-    return {oid, 0, 0, DT_NOBEGIN, kNoLag, nullptr};
+    return {oid, 0, 0, DT_NOBEGIN, {}, kNoLag, nullptr};
 }
 
 void add(Databases* list, const Database& database) {
@@ -155,6 +156,7 @@ void note_visit(Database* database, const Report& report) {
     database->failures = failed(report.visit) ? database->failures + 1 : 0;
     // After an error it goes on behind what the visit has removed before.
     database->from = report.visit == Visit::More || failed(report.visit) ? report.from : DT_NOBEGIN;
+    database->walk = report.walk;
     note_lag(database);
     pause(database, pause_after(*database, report));
 }
@@ -236,7 +238,8 @@ BackgroundWorkerHandle* start_sweeper(const Database& database, dsm_segment* seg
 void visit(Database* database, dsm_segment** segment) {
     if (is_stuck(database)) return;
     auto* report = static_cast<Report*>(dsm_segment_address(*segment));
-    *report = Report{Visit::Started, database->failures, database->from, behind(*database), 0};
+    *report = Report{Visit::Started,    database->failures, database->from,
+                     behind(*database), database->walk,     0};
     BackgroundWorkerHandle* handle = start_sweeper(*database, *segment);
     if (handle == nullptr) {
         pause(database, interval());
@@ -247,7 +250,7 @@ void visit(Database* database, dsm_segment** segment) {
         note_visit(database, *report);
     } else {
         leave_behind(database, handle, segment);
-        note_visit(database, Report{Visit::Failed, 0, DT_NOBEGIN, 0, 0});
+        note_visit(database, Report{Visit::Failed, 0, DT_NOBEGIN, 0, {}, 0});
     }
 }
 

@@ -2,14 +2,14 @@
 // their signals and naps.
 #pragma once
 
-#include "pg/pg.hpp"
+#include "store/overdue.hpp"
 
 namespace idem::worker {
 
 // What launcher and sweeper tell each other, through a segment that the launcher made.
 enum class Visit : int {
     Started,      // and, if it stays so, died
-    Drained,      // nothing is left that is past its retention
+    Drained,      // nothing is left that is past its retention, or abandoned
     More,         // its time was over before it was through
     NoExtension,  // nothing to do in this database
     NotOurs,      // its records come from another server, which sweeps them
@@ -19,10 +19,11 @@ enum class Visit : int {
 
 struct Report {
     Visit visit;
-    int failures_before;  // of this database in a row: only the first is logged
-    TimestampTz from;     // where to go on; the sweeper moves it
-    std::int64_t behind;  // by how much the backlog has grown older
-    std::int64_t rest;    // what the sweeper has not rested yet when it ends
+    int failures_before;       // of this database in a row: only the first is logged
+    TimestampTz from;          // where to go on; the sweeper moves it
+    std::int64_t behind;       // by how much the backlog has grown older
+    store::WalkPosition walk;  // and with the search for abandoned claims
+    std::int64_t rest;         // what the sweeper has not rested yet when it ends
 };
 
 // What a sweeper is started with; travels in bgw_extra.

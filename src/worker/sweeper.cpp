@@ -13,10 +13,13 @@
 //   OID means is asked again under the lock, for DROP EXTENSION may have come before.
 // - A row that somebody has locked is passed over (SKIP LOCKED): nobody who decides about a key is
 //   waited for.
+// - Claims that nobody came back for are looked for when what is past its retention is gone, or the
+//   time for it is over, so that what goes wrong there does not keep anything from being removed.
 // - Whatever ends it, the report says how far it came: it is written after each commit.
 
 #include "core/time.hpp"
 
+#include "claim/abandon.hpp"
 #include "config/settings.hpp"
 #include "pg/installed.hpp"
 #include "pg/owner.hpp"
@@ -161,6 +164,29 @@ Visit sweep(Report* report, std::int64_t* total, std::int64_t start) {
     return visit;
 }
 
+Visit abandon_batch(Report* report, std::int64_t end) {
+    begin_transaction(end);
+    Visit visit = enter_table();
+    if (visit == Visit::More && claim::abandon(&report->walk, batch_size(*report)).at_end)
+        visit = Visit::Drained;
+    end_transaction();
+    return visit;
+}
+
+// At least one batch, however long the sweep was.
+Visit abandon(Report* report, std::int64_t start) {
+    Visit visit = Visit::More;
+    std::int64_t now = pg::monotonic_micros();
+    do {
+        visit = abandon_batch(report, start + kLongestVisit);
+        if (visit == Visit::More) rest(report, pg::monotonic_micros() - now, start + kVisit);
+        CHECK_FOR_INTERRUPTS();
+        reload_if_asked();
+        now = pg::monotonic_micros();
+    } while (visit == Visit::More && now < start + kVisit);
+    return visit;
+}
+
 // ---- the journal: one row per database, in the database itself, so that it can be read however
 // the library was loaded, and on a standby ----
 
@@ -217,13 +243,22 @@ void note_in_journal(const JournalEntry& entry) {
     end_transaction();
 }
 
+// Where the sweep has come to its end, it begins anew with the next visit.
+Visit sweep_and_abandon(Report* report, JournalEntry* entry) {
+    Visit swept = sweep(report, &entry->rows, entry->start);
+    if (swept != Visit::Drained && swept != Visit::More) return swept;
+    if (swept == Visit::Drained) report->from = DT_NOBEGIN;
+    Visit abandoned = abandon(report, entry->start);
+    return abandoned == Visit::Drained ? swept : abandoned;
+}
+
 void visit_database(Report* report, JournalEntry* entry) {
     if (!become_sweeper()) {
         report->visit = Visit::Busy;
         return;
     }
     pgstat_report_activity(STATE_RUNNING, "removing expired records");
-    Visit visit = sweep(report, &entry->rows, entry->start);
+    Visit visit = sweep_and_abandon(report, entry);
     if (visit == Visit::Drained || visit == Visit::More) note_in_journal(*entry);
     report->visit = visit;
 }

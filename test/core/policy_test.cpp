@@ -43,6 +43,32 @@ TEST(OnLargeBodyWord, KnowsItsTwoWords) {
     }
 }
 
+TEST(OnMissingKeyWord, KnowsItsThreeWords) {
+    const auto meant = [](std::string_view word) {
+        return with("on_missing_key", place_in("on_missing_key", word)).on_missing_key;
+    };
+    EXPECT_EQ(meant("generate"), OnMissingKey::Generate);
+    EXPECT_EQ(meant("derive"), OnMissingKey::Derive);
+    EXPECT_EQ(meant("error"), OnMissingKey::Error);
+}
+
+TEST(OnAbandonWord, KnowsItsThreeWords) {
+    const auto meant = [](std::string_view word) {
+        return with("on_abandon", place_in("on_abandon", word)).on_abandon;
+    };
+    EXPECT_EQ(meant("fail"), OnAbandon::Fail);
+    EXPECT_EQ(meant("release"), OnAbandon::Release);
+    EXPECT_EQ(meant("unknown"), OnAbandon::Unknown);
+}
+
+TEST(RetryJitterWord, KnowsItsTwoWords) {
+    const auto meant = [](std::string_view word) {
+        return with("retry_jitter", place_in("retry_jitter", word)).retry_jitter;
+    };
+    EXPECT_EQ(meant("full"), RetryJitter::Full);
+    EXPECT_EQ(meant("none"), RetryJitter::None);
+}
+
 TEST(Words, AreFoundAtTheirPlaces) {
     for (const PolicyColumn& column : kPolicyColumns) {
         if (column.words == nullptr) continue;
@@ -72,7 +98,11 @@ TEST(PolicyColumns, PutValuesWhereTheirNamesSay) {
     EXPECT_EQ(with("max_attempts", 7).max_attempts, 7);
     EXPECT_EQ(with("retry_base", 7).retry_base, 7);
     EXPECT_EQ(with("retry_cap", 7).retry_cap, 7);
-    EXPECT_TRUE(with("key_required", 1).key_required);
+    EXPECT_EQ(with("max_ttl", 7).max_ttl, 7);
+    EXPECT_EQ(with("max_lease", 7).max_lease, 7);
+    EXPECT_EQ(with("abandon_after", 7).abandon_after, 7);
+    EXPECT_EQ(with("derive_window", 7).derive_window, 7);
+    EXPECT_TRUE(with("principal_required", 1).principal_required);
     EXPECT_TRUE(with("fingerprint_required", 1).fingerprint_required);
     EXPECT_TRUE(with("store_request", 1).store_request);
     EXPECT_EQ(with("max_body_bytes", 7).max_body_bytes, 7);

@@ -281,17 +281,33 @@ TEST(PolicyTable, HasTheColumns) {
               expected);
 }
 
-TEST(PolicySet, HasTheOptionsAsArguments) {
+Lines options_as_arguments() {
     Lines expected;
     for (int i = 0; i < kOptions; ++i) {
         const bool is_role = kPolicyColumns[i].type == OptionType::Role;
         expected.push_back(kPolicyColumns[i].name + std::string(" ") +
                            (is_role ? "regrole" : sql_type(kPolicyColumns[i].type)));
     }
-    expected.push_back("reason text");
+    return expected;
+}
+
+Lines arguments_of(const std::string& function) {
     const std::string arguments =
-        between(install_script(), "CREATE FUNCTION @extschema@.idem_policy_set(", ") RETURNS");
-    EXPECT_EQ(found(arguments, "(\\w+) (\\w+(?:\\[\\])?)(?: DEFAULT NULL)?(?:,|\\s*$)"), expected);
+        between(install_script(), "CREATE FUNCTION @extschema@." + function + "(", ") RETURNS");
+    return found(arguments, "(\\w+) (\\w+(?:\\[\\])?)(?: DEFAULT NULL)?(?:,|\\s*$)");
+}
+
+TEST(PolicySet, HasTheOptionsAsArguments) {
+    Lines expected = options_as_arguments();
+    expected.push_back("reason text");
+    EXPECT_EQ(arguments_of("idem_policy_set"), expected);
+}
+
+TEST(PolicyAlter, HasTheOptionsAsArgumentsAndWhatToUnset) {
+    Lines expected = options_as_arguments();
+    expected.push_back("unset text[]");
+    expected.push_back("reason text");
+    EXPECT_EQ(arguments_of("idem_policy_alter"), expected);
 }
 
 TEST(PoliciesView, ShowsAllButTraces) {

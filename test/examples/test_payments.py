@@ -133,7 +133,7 @@ class FirstRequestsAndRepeats(PaymentsTest):
             again = self.other.pay(payment("tok_large"), tenant=self.tenant, key=self.key)
         finally:
             self.database.run(
-                "SELECT idem_policy_set('POST /payments', key_required => true,"
+                "SELECT idem_policy_set('POST /payments', on_missing_key => 'error',"
                 " exclude_fields => ARRAY['client_sent_at'])"
             )
         self.assertEqual((again.status, again.body), (201, b""))

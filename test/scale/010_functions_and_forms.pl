@@ -37,7 +37,7 @@ sub is_everywhere
 
 subtest 'functions' => sub {
 	my %tested = map { $_ => 1 } qw(idem_begin idem_complete idem_fail idem_extend idem_checkpoint idem_release
-	  idem_once idem_execute idem_get idem_explain idem_resolve idem_forget);
+	  idem_once idem_execute idem_get idem_explain idem_resolve idem_forget idem_resolve_idle idem_erase);
 	is($coordinator->safe_psql('postgres', q{
 			SELECT string_agg(DISTINCT proname, ' ' ORDER BY proname) FROM pg_proc
 			 WHERE 'principal' = ANY (proargnames) AND proallargtypes IS NULL AND proname LIKE 'idem\_%'}),
@@ -67,6 +67,15 @@ subtest 'functions' => sub {
 		SELECT 1 FROM idem_begin('KEY NODE', principal => 'TENANT', lease => '1us');
 		SELECT idem_resolve('KEY NODE', 'complete', principal => 'TENANT', status_code => 204);
 		SELECT outcome, status_code FROM idem_begin('KEY NODE', principal => 'TENANT')}, 't 1 t replay|204' ];
+	$functions{resolve_idle} = [ q{SELECT idem_resolve_idle('KEY NODE', 'fail', principal => 'TENANT');
+		SELECT idem_release('KEY NODE', principal => 'TENANT', token => :t);
+		SELECT 1 FROM idem_begin('KEY NODE', principal => 'TENANT', lease => '1us');
+		SELECT idem_resolve_idle('KEY NODE', 'fail', principal => 'TENANT');
+		SELECT idem_resolve_idle('KEY NODE', 'fail', principal => 'TENANT')}, 'running t 1 done passed' ];
+	$functions{erase} = [ q{SELECT idem_erase('KEY NODE', principal => 'TENANT');
+		SELECT idem_complete('KEY NODE', 200, principal => 'TENANT', token => :t);
+		SELECT idem_erase('KEY NODE', principal => 'TENANT');
+		SELECT idem_erase('KEY NODE', principal => 'TENANT')}, 'running t done passed' ];
 	foreach my $name (sort keys %functions)
 	{
 		my ($sql, $expected) = @{ $functions{$name} };

@@ -49,9 +49,13 @@ sub fill
 		CREATE ROLE outsider;
 		GRANT USAGE ON SCHEMA apps TO app, outsider;
 		SELECT apps.idem_grant('app');
-		SELECT apps.idem_policy_set('payments*', ttl => '7 days', key_required => true,
+		SELECT apps.idem_policy_set('payments*', ttl => '7 days', on_missing_key => 'error',
 			exclude_fields => '{sent_at,$.a.b}', drop_headers => '{X-Debug}');
 		SELECT apps.idem_policy_set('admin', allowed_role => 'app', on_lease_expiry => 'unknown');
+		SELECT apps.idem_policy_set('more', fingerprint_fields => '{amount,$.card.number}', max_ttl => '2 days',
+			max_lease => '1 hour', retry_jitter => 'none', on_missing_key => 'derive', derive_window => '5 min',
+			principal_required => true, abandon_after => '1 hour', on_abandon => 'fail');
+		SELECT apps.idem_begin('counted', '{"amount": 1, "more": 2}', 'more', 'p');
 	});
 	add_operations('source');
 	outcome_of_operation('source', 'apps', 'pay');
@@ -154,7 +158,7 @@ sub policies_and_grants_hold
 fill();
 my $original = $node->safe_psql('source', $contents);
 my $original_rows = $node->safe_psql('source', $rows);
-is($original_rows, '7|2|3', 'there is something to dump');
+is($original_rows, '8|3|4', 'there is something to dump');
 
 pg_dump('plain.sql');
 restore('plain.sql', 'plain');

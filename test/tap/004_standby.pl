@@ -27,8 +27,12 @@ my @writing_calls = (
 	"idem_execute('new', 'operation(jsonb)', '{}')",
 	"idem_resolve('running', 'release')",
 	"idem_forget('done')",
+	"idem_resolve_idle('running', 'release')",
+	"idem_erase('done')",
+	"idem_erase_decisions('p')",
 	"idem_cleanup()",
 	"idem_policy_set('s', ttl => '1 day')",
+	"idem_policy_alter('s', ttl => '1 day')",
 	"idem_policy_drop('s')",
 	"idem_grant('app')",
 	"idem_revoke('app')");
@@ -41,6 +45,8 @@ sub refuses_to_write
 	my ($session, $where) = @_;
 
 	is(ask($session, "SELECT $_"), '25006', "$where: $_ is refused") foreach @writing_calls;
+	is(ask($session, "CALL $_"), '25006', "$where: $_ is refused")
+	  foreach q{idem_resolve_all('release', scope => '*')}, q{idem_forget_principal('p')};
 	return;
 }
 
@@ -77,6 +83,10 @@ is(ask($reader, "SELECT idem_get('absent') IS NULL"), 't', 'what is not there is
 is(ask($reader, "SELECT idem_get('prepared') IS NULL"), 't', 'nor is an uncommitted claim');
 is(ask($reader, "SELECT status FROM idempotency.records WHERE key = 'done'"),
 	'completed', 'the view can be read');
+$primary->safe_psql('postgres', q{SELECT idem_grant('staff', reason => 'ticket 5')});
+$primary->wait_for_catchup($standby);
+is(ask($reader, 'SELECT action, role, reason FROM idempotency.decisions'),
+	'grant|staff|ticket 5', 'and what was decided');
 refuses_to_write($reader, 'standby');
 
 my $read_only = session($primary);
@@ -94,6 +104,8 @@ is(ask($reader, sprintf $look, 'done'), 'completed|201|00ff', 'the grant arrives
 call($primary, 'idem_policy_set', scope_pattern => '*', allowed_role => 'staff');
 $primary->wait_for_catchup($standby);
 is(ask($reader, sprintf $look, 'done'), '42501', 'so does a policy, at the next statement');
+is($standby->safe_psql('postgres', q{SELECT value, source FROM idem_policy('s') WHERE option = 'allowed_role'}),
+	'staff|policy', 'idem_policy tells what is in force there');
 call($primary, 'idem_policy_drop', scope_pattern => '*');
 $primary->wait_for_catchup($standby);
 is(ask($reader, sprintf $look, 'done'), 'completed|201|00ff', 'and its end');

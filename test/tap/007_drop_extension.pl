@@ -36,7 +36,7 @@ subtest 'dropped and created in one session' => sub {
 	{
 		serves($session, 'key', "round $round");
 		is(ask($session, 'SELECT ask_again()'), 'replay', "round $round: also from PL/pgSQL");
-		ask($session, q{SELECT idem_policy_set('', key_required => true)});
+		ask($session, q{SELECT idem_policy_set('', on_missing_key => 'error')});
 		is(outcome_in($session, undef), '22004', "round $round: its policy holds");
 
 		is(ask($session, 'DROP EXTENSION idempotency'), '', "round $round: dropped");
@@ -52,7 +52,7 @@ subtest 'a session that has it all cached, and another that drops it' => sub {
 	my $session = session($node);
 
 	serves($session, 'cached', 'before');
-	ask($session, q{SELECT idem_policy_set('', key_required => true)});
+	ask($session, q{SELECT idem_policy_set('', on_missing_key => 'error')});
 	is(outcome_in($session, undef), '22004', 'a policy is cached');
 	$node->safe_psql('postgres', 'DROP EXTENSION idempotency; CREATE EXTENSION idempotency');
 	is(outcome_in($session, undef), 'execute', 'the old policies are forgotten');

@@ -23,7 +23,7 @@ $source->safe_psql('postgres', q{
 	SELECT idem_grant('app');
 	SELECT idem_policy_set('refunds*', allowed_role => '"Billing; team"', on_lease_expiry => 'unknown');
 	SELECT idem_policy_set('mail', on_lease_expiry => 'unknown');
-	SELECT idem_policy_set('payments*', ttl => '7 days', key_required => true)});
+	SELECT idem_policy_set('payments*', ttl => '7 days', on_missing_key => 'error')});
 
 # outcome_of($node, $scope, key => 'k', ...): or the SQLSTATE of the error.
 sub outcome_of

@@ -118,7 +118,7 @@ keeper(q{DROP POLICY tried ON idempotency.policy;
 keeper(q{
 	ALTER TABLE idempotency.policy RENAME TO policy_table;
 	CREATE VIEW idempotency.policy AS SELECT * FROM idempotency.policy_table WHERE kept.note('view')});
-$node->safe_psql('postgres', q{INSERT INTO idempotency.policy_table (scope_pattern, key_required) VALUES ('view', true)});
+$node->safe_psql('postgres', q{INSERT INTO idempotency.policy_table (scope_pattern, on_missing_key) VALUES ('view', 'error')});
 my $session = session($node);
 is(outcome_in($session, 'k', scope => 'view'), 'execute', 'a view: policies work');
 is(outcome_in($session, undef, scope => 'view'), '22004', '... and its rows hold');

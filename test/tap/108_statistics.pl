@@ -12,7 +12,7 @@ use Idem;
 use Sweeping;
 
 my @counters = qw(executed replayed in_progress mismatches takeovers retries retry_later exhausted
-  expired unknown completed failed waits swept);
+  expired unknown completed failed waits swept abandoned);
 my $node = sweeping_node('main', -prepare => sub { add_database($_[0], 'other', 'public') });
 
 # What was counted under a condition, for instance "executed 1, completed 1".
@@ -121,6 +121,18 @@ my @events = (
 			is_swept($node, 'postgres', 'a sweeper');
 		},
 		'swept 7'
+	],
+	[
+		'abandoned',
+		sub {
+			call($node, 'idem_policy_set', scope_pattern => $_[0], abandon_after => '1 ms', on_abandon => 'release');
+			begin_in(@_, lease => '1 ms');
+			wait_until {
+				$node->safe_psql('postgres', q{SELECT status FROM idempotency.records WHERE scope = 'abandoned'}) eq 'retryable'
+			}
+			'a sweeper';
+		},
+		'executed 1, abandoned 1'
 	]);
 
 subtest 'every counter' => sub {

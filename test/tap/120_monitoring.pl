@@ -230,13 +230,14 @@ sub fail_for_now
 	return begin_private($key, %named)->{outcome};
 }
 
-# Each outcome, takeovers, retries and waits.
+# Each outcome, takeovers, retries and waits, and a claim that is given up.
 sub make_decisions
 {
 	my @payload = (request => qq({"card": "$private"}));
 
 	$node->safe_psql('postgres', q{SELECT idem_policy_set('once', max_attempts => 1),
-		idem_policy_set('careful', on_lease_expiry => 'unknown')});
+		idem_policy_set('careful', on_lease_expiry => 'unknown'),
+		idem_policy_set('hopeless', abandon_after => '1ms', on_abandon => 'fail')});
 	my $token = begin_private('done', @payload)->{token};
 	end_private('idem_complete', 'done', token => $token, status_code => 200, body => \"'$private'::text");
 	is(begin_private('done', @payload)->{outcome}, 'replay', 'replay');
@@ -251,6 +252,11 @@ sub make_decisions
 	await_outcome('execute', 'slow');
 	begin_private('lost', scope => 'careful', lease => '1ms');
 	await_outcome('unknown', 'lost', scope => 'careful');
+	begin_private('left', scope => 'hopeless', lease => '1ms');
+	wait_until { record_state($node, "$private-left") eq 'failed' } 'the sweeper to give a claim up';
+	# This server has no keys.
+	call($node, 'idem_policy_set', scope_pattern => 'sealed', encrypt => \'true');
+	isnt($node->psql('postgres', q{SELECT idem_begin('k', scope => 'sealed')}), 0, 'an error of encryption');
 	return;
 }
 
@@ -326,7 +332,7 @@ subtest 'the counters are those of idempotency.stats' => sub {
 		cmp_ok($expected, '>', 0, "$outcome has happened");
 		is(sum_of(\@series, 'idempotency_decisions_total', $outcome), $expected, 'and is exported');
 	}
-	foreach my $event (qw(takeovers retries completed failed waits wait_seconds swept))
+	foreach my $event (qw(takeovers retries completed failed waits wait_seconds swept abandoned encryption_errors))
 	{
 		cmp_ok($counted->{$event}, '>', 0, "$event: has happened");
 		is(sum_of(\@series, "idempotency_${event}_total"), $counted->{$event}, 'and is exported');

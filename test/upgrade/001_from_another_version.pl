@@ -53,7 +53,7 @@ sub fill
 	finish('idem_fail', 'failed', error => 'declined', status_code => 402);
 	finish('idem_fail', 'retryable', retryable => \'true', retry_after => '1 hour');
 	finish('idem_checkpoint', 'running', recovery_point => 'half', lease => '1 hour');
-	call($old, 'idem_policy_set', scope_pattern => 'strict*', key_required => \'true',
+	call($old, 'idem_policy_set', scope_pattern => 'strict*', on_missing_key => 'error',
 		ttl => '7 days', exclude_fields => '{sent_at}');
 	add_expired($old, 10);
 	return;

@@ -295,6 +295,26 @@ function handleOf(
   claim: Claim, name: Name, heart: Heartbeat, run: (text: string, values: Value[]) => Promise<Row[]>, settings: Settings,
 ): Leased {
   const state: Record<string, unknown> = { ...(claim.state as Record<string, unknown> | null) };
+  // A note is of all steps, so that of one must not pass over another's: each waits for the one before.
+  let noting: Promise<unknown> = Promise.resolve();
+  const note = async (step: string, result: unknown): Promise<void> => {
+    const next = { ...state, [step]: result };
+    try {
+      await again(settings, async () => {
+        const sent = Heartbeat.now();
+        await run(CHECKPOINT, [name.key, step, JSON.stringify(next), name.scope, name.principal, claim.token]);
+        heart.succeeded(sent);
+        return true;
+      });
+    } catch (error) {
+      if (isLost(error)) {
+        heart.lose(error);
+        heart.signal.throwIfAborted();
+      }
+      throw error;
+    }
+    state[step] = result;
+  };
   return {
     ...name,
     attempt: claim.attempt ?? 1,
@@ -305,22 +325,9 @@ function handleOf(
       if (Object.hasOwn(state, step)) return state[step] as T;
       heart.signal.throwIfAborted();
       const result = await work(heart.signal);
-      const next = { ...state, [step]: result ?? null };
-      try {
-        await again(settings, async () => {
-          const sent = Heartbeat.now();
-          await run(CHECKPOINT, [name.key, step, JSON.stringify(next), name.scope, name.principal, claim.token]);
-          heart.succeeded(sent);
-          return true;
-        });
-      } catch (error) {
-        if (isLost(error)) {
-          heart.lose(error);
-          heart.signal.throwIfAborted();
-        }
-        throw error;
-      }
-      state[step] = result ?? null;
+      const noted = noting.then(() => note(step, result ?? null));
+      noting = noted.catch(() => undefined);
+      await noted;
       return result;
     },
   };

@@ -193,6 +193,21 @@ for (const [name, make] of Object.entries(drivers)) {
       assert.deepEqual((await leased(driver.database, request, () => assert.fail())).answer.body, BODY);
     });
 
+    test('leased: steps that are done at once are all remembered', async () => {
+      const k = key('at-once');
+      const names = ['a', 'b', 'c', 'd'];
+      const work = (result) => (claim) => Promise.all(names.map((name) => claim.step(name, () => result(name))));
+      await assert.rejects(leased(driver.database, { key: k, scope: 's', principal: 'p' }, async (claim) => {
+        await work((name) => `${name} is done`)(claim);
+        throw new Error('after the steps');
+      }), /after the steps/);
+      await db.pool.query("SELECT idem_resolve($1, 'release', scope => 's', principal => 'p')", [k]);
+      await leased(driver.database, { key: k, scope: 's', principal: 'p' }, async (claim) => {
+        assert.deepEqual(await work(() => 'again')(claim), names.map((name) => `${name} is done`));
+        return ANSWER;
+      });
+    });
+
     test('leased: heartbeats keep it', async () => {
       const k = key('heartbeat');
       const result = await leased(driver.database, { key: k, scope: 's', principal: 'p' }, async (claim) => {

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 
 import asyncpg as asyncpg_driver
@@ -303,6 +305,45 @@ async def test_leased_and_its_steps(tried, key, sql):
     assert (result.outcome, result.record.attempt, runs) == ("executed", 2, ["charge"])
     again = await tried.call(leased(tried.db, request(key), leased_work(tried, {"charge": charge}, ANSWER)))
     assert (again.outcome, again.answer.body) == ("replay", BYTES)
+
+
+async def test_steps_that_are_done_at_once(tried, key, sql):
+    names = ["a", "b", "c", "d"]
+
+    def work(result, error=None):
+        def end(results):
+            if error:
+                raise error
+            assert list(results) == ["first"] * len(names)
+            return ANSWER
+
+        if tried.is_async:
+
+            async def handler(claim):
+                async def step():
+                    return result
+
+                return end(await asyncio.gather(*(claim.step(name, step) for name in names)))
+        else:
+
+            def handler(claim):
+                meet = threading.Barrier(len(names))
+
+                def step():
+                    if error:
+                        meet.wait(30)
+                    return result
+
+                with ThreadPoolExecutor(len(names)) as threads:
+                    return end(list(threads.map(lambda name: claim.step(name, step), names)))
+
+        return handler
+
+    with pytest.raises(ZeroDivisionError):
+        await tried.call(leased(tried.db, request(key), work("first", ZeroDivisionError("after the steps"))))
+    sql("SELECT idem_resolve(%s, 'release', scope => 'test', principal => 'somebody')", key)
+    result = await tried.call(leased(tried.db, request(key), work("second")))
+    assert (result.outcome, result.record.attempt) == ("executed", 2)
 
 
 async def test_decorators(tried, key, sql):

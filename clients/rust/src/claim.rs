@@ -66,6 +66,8 @@ struct Inner {
     lost: CancellationToken,
     /// The results of the steps that are done.
     steps: Mutex<Map<String, Value>>,
+    /// Held while a step is noted: a note is of all steps, so that of one must not pass over another's.
+    noting: tokio::sync::Mutex<()>,
 }
 
 impl Claim {
@@ -78,7 +80,15 @@ impl Claim {
             steps.entry(point.as_str()).or_insert(Value::Null);
         }
         let info = Info::of(&request, granted.attempt);
-        Self(Arc::new(Inner { store, request, info, granted, lost, steps: Mutex::new(steps) }))
+        Self(Arc::new(Inner {
+            store,
+            request,
+            info,
+            granted,
+            lost,
+            steps: Mutex::new(steps),
+            noting: tokio::sync::Mutex::default(),
+        }))
     }
 
     /// Of work that nobody has claimed.
@@ -143,19 +153,27 @@ impl Claim {
             return Ok(result);
         }
         let result = self.unless_lost(work()).await?.map_err(|error| Error::Work(error.into()))?;
-        let state = self.with(name, &result)?;
-        let noted = again(ATTEMPTS, || self.note(name, &state)).await;
-        self.noted(noted, state).map(|()| result)
+        let noted = serde_json::to_value(&result).map_err(Error::Json)?;
+        again(ATTEMPTS, || self.note(name, &noted)).await.map_err(|error| self.told(error))?;
+        Ok(result)
     }
 
-    async fn note(&self, name: &str, state: &Value) -> Result<(), Error> {
+    async fn note(&self, name: &str, result: &Value) -> Result<(), Error> {
         if self.0.request.unprotected {
+            self.keep(self.with(name, result.clone()));
             return Ok(());
         }
+        // Whoever holds the lock has its connection already, and so waits for nobody who waits for the lock.
         let lent = self.0.store.lend(std::time::Duration::ZERO).await?;
-        let note = statements::checkpoint(&lent.connection, &self.0.request, self.token(), name, state);
-        let result = lent.within(note).await;
-        lent.finish(result)
+        let noted = async {
+            let _noting = self.0.noting.lock().await;
+            let state = self.with(name, result.clone());
+            statements::checkpoint(&lent.connection, &self.0.request, self.token(), name, &state).await?;
+            self.keep(state);
+            Ok(())
+        };
+        let noted = lent.within(noted).await;
+        lent.finish(noted)
     }
 
     /// A step whose work is SQL: effect and note commit together, so that it is done once. After a
@@ -176,14 +194,13 @@ impl Claim {
                 Err(error) if attempt < ATTEMPTS && error.is_retryable() && !error.is_in_doubt() => {
                     pause(attempt).await;
                 }
-                Ok((result, state)) => return self.noted(Ok(()), state).map(|()| result),
-                Err(error) => return self.noted(Err(error), Value::Null).map(|()| unreachable!("it is an error")),
+                done => return done.map_err(|error| self.told(error)),
             }
             attempt += 1;
         }
     }
 
-    async fn step_tx_once<T, E, F>(&self, name: &str, work: &mut impl FnMut(Tx) -> F) -> Result<(T, Value), Error>
+    async fn step_tx_once<T, E, F>(&self, name: &str, work: &mut impl FnMut(Tx) -> F) -> Result<T, Error>
     where
         T: Serialize,
         E: Into<BoxError>,
@@ -201,7 +218,9 @@ impl Claim {
                 };
             }
         };
-        let state = self.with(name, &result)?;
+        let noted = serde_json::to_value(&result).map_err(Error::Json)?;
+        let _noting = self.0.noting.lock().await;
+        let state = self.with(name, noted);
         let committed = if self.0.request.unprotected {
             tx.commit_checked(within).await
         } else {
@@ -209,7 +228,9 @@ impl Claim {
             timeout(within, note).await.unwrap_or(Err(Error::Timeout))?;
             tx.commit(within).await
         };
-        committed.map(|()| (result, state))
+        committed?;
+        self.keep(state);
+        Ok(result)
     }
 
     /// Drops the work when the lease is lost.
@@ -231,26 +252,25 @@ impl Claim {
     }
 
     /// The state after a step.
-    fn with(&self, name: &str, result: &impl Serialize) -> Result<Value, Error> {
+    fn with(&self, name: &str, result: Value) -> Value {
         let mut steps = self.steps().clone();
-        steps.insert(name.to_owned(), serde_json::to_value(result).map_err(Error::Json)?);
-        Ok(Value::Object(steps))
+        steps.insert(name.to_owned(), result);
+        Value::Object(steps)
     }
 
-    fn noted(&self, noted: Result<(), Error>, state: Value) -> Result<(), Error> {
-        match noted {
-            Ok(()) => {
-                if let Value::Object(steps) = state {
-                    *self.steps() = steps;
-                }
-                Ok(())
-            }
-            Err(error) if error.is_lost() => {
-                self.0.lost.cancel();
-                Err(Error::LeaseLost)
-            }
-            Err(error) => Err(error),
+    fn keep(&self, state: Value) {
+        if let Value::Object(steps) = state {
+            *self.steps() = steps;
         }
+    }
+
+    /// What the server says of a claim that it does not know, or that is somebody else's.
+    fn told(&self, error: Error) -> Error {
+        if error.is_lost() {
+            self.0.lost.cancel();
+            return Error::LeaseLost;
+        }
+        error
     }
 
     fn steps(&self) -> std::sync::MutexGuard<'_, Map<String, Value>> {

@@ -37,17 +37,40 @@ pub enum Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Database(error) => write!(f, "the database failed: {error}"),
-            Self::Unexpected(error) => write!(f, "the database has said what is not understood: {error}"),
-            Self::Commit(error) => write!(f, "COMMIT failed: {error}"),
+            Self::Database(error) => write!(f, "the database failed: {}", Causes(&**error)),
+            Self::Unexpected(error) => write!(f, "the database has said what is not understood: {}", Causes(&**error)),
+            Self::Commit(error) => write!(f, "COMMIT failed: {}", Causes(&**error)),
             Self::Timeout => f.write_str("the database did not answer in time"),
             Self::CommitTimeout => f.write_str("COMMIT was not answered in time"),
             Self::LeaseLost => f.write_str("the lease of this claim is lost"),
             Self::Refused(refusal) => refusal.fmt(f),
             Self::TransactionKept => f.write_str("a clone of Tx has outlived the handler"),
             Self::Json(error) => write!(f, "JSON: {error}"),
-            Self::Work(error) => error.fmt(f),
+            Self::Work(error) => Causes(&**error).fmt(f),
         }
+    }
+}
+
+/// An error with its causes, for the driver's own says no more than "db error". Of the server's only message
+/// and SQLSTATE: details quote what is in tables.
+struct Causes<'a>(&'a (dyn StdError + 'static));
+
+impl fmt::Display for Causes<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut said = String::new();
+        let mut next = Some(self.0);
+        while let Some(error) = next {
+            let one = match error.downcast_ref::<DbError>() {
+                Some(error) => format!("{} ({})", error.message(), error.code().code()),
+                None => error.to_string(),
+            };
+            // Some say what their cause says.
+            if !said.ends_with(&one) {
+                said = if said.is_empty() { one } else { format!("{said}: {one}") };
+            }
+            next = error.source();
+        }
+        f.write_str(&said)
     }
 }
 

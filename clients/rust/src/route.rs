@@ -25,8 +25,8 @@ pub enum MissingKey {
     Derive,
 }
 
-/// What hooks get.
-#[derive(Clone, Debug)]
+/// What hooks get. Printed, it is without the key, which may be a secret.
+#[derive(Clone)]
 #[non_exhaustive]
 pub struct Event {
     /// The operation.
@@ -37,6 +37,14 @@ pub struct Event {
     pub attempt: i32,
     /// What the hook is told of; of a refusal its reason.
     pub outcome: Outcome,
+}
+
+impl fmt::Debug for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { scope, attempt, outcome, .. } = self;
+        let mut printed = f.debug_struct("Event");
+        printed.field("scope", scope).field("attempt", attempt).field("outcome", outcome).finish_non_exhaustive()
+    }
 }
 
 type Of<T> = Arc<dyn Fn(&Parts) -> T + Send + Sync>;
@@ -261,6 +269,12 @@ pub(crate) fn tell(hook: Option<&(dyn Fn(Event) + Send + Sync)>, event: Event) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_event_is_printed_without_its_key() {
+        let event = Event { scope: "s".into(), key: "secret".into(), attempt: 1, outcome: Outcome::Replay };
+        assert_eq!(format!("{event:?}"), "Event { scope: \"s\", attempt: 1, outcome: Replay, .. }");
+    }
 
     #[test]
     fn what_is_kept() {

@@ -1,4 +1,4 @@
-"""The functions of the extension as the catalog has them, so that a new one is called by itself."""
+"""The functions and procedures of the extension as the catalog has them, so that a new one is called by itself."""
 
 import dataclasses
 
@@ -6,12 +6,13 @@ QUERY = """
 SELECT n.nspname || '.' || p.proname, p.proargnames, p.proargtypes::oid[]::int[],
        (SELECT coalesce(array_agg(t::regtype::text ORDER BY i), '{}')
           FROM unnest(p.proargtypes::oid[]) WITH ORDINALITY AS a (t, i)),
-       p.pronargdefaults, p.provariadic <> 0, p.prorettype = 'trigger'::regtype
+       p.pronargdefaults, p.provariadic <> 0, p.prorettype = 'trigger'::regtype,
+       p.prokind = 'p'
   FROM pg_proc p
   JOIN pg_namespace n ON n.oid = p.pronamespace
   JOIN pg_depend d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e'
   JOIN pg_extension e ON e.oid = d.refobjid AND d.refclassid = 'pg_extension'::regclass
- WHERE e.extname = 'idempotency'
+ WHERE e.extname = 'idempotency' AND p.prokind = 'f'
  ORDER BY p.oid::regprocedure::text COLLATE "C"
 """
 
@@ -30,6 +31,7 @@ class Function:
     arguments: tuple
     variadic: bool
     trigger: bool
+    procedure: bool
 
     def __str__(self):
         return f"{self.name}({', '.join(a.type for a in self.arguments)})"
@@ -46,6 +48,8 @@ class Function:
         for number, argument in enumerate(chosen, 1):
             variadic = "VARIADIC " if self.variadic and argument is self.arguments[-1] else ""
             given.append(f'{variadic}"{argument.name}" => ${number}::{argument.type}')
+        if self.procedure:
+            return f"CALL {self.name}({', '.join(given)})"
         source = "" if self.trigger else "* FROM "
         return f"SELECT {source}{self.name}({', '.join(given)})"
 
@@ -73,9 +77,9 @@ def of_shapes(row):
         yield name, names, unknown, called, *rest
 
 
-def function(name, names, oids, types, defaults, variadic, trigger):
+def function(name, names, oids, types, defaults, variadic, trigger, procedure):
     required = len(oids) - defaults
     arguments = tuple(
         Argument(names[i], oids[i], types[i], i >= required) for i in range(len(oids))
     )
-    return Function(name, arguments, variadic, trigger)
+    return Function(name, arguments, variadic, trigger, procedure)

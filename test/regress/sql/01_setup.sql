@@ -95,7 +95,8 @@ SELECT t.attrelid::regclass AS relation, string_agg(t.attname, ' ' ORDER BY t.at
  WHERE t.attrelid = 'idempotency.records'::regclass AND t.attnum > 0 GROUP BY 1;
 SELECT DISTINCT t.attrelid::regclass AS relation, a.grantee::regrole AS role, a.privilege_type AS right
   FROM pg_attribute t JOIN pg_class c ON c.oid = t.attrelid CROSS JOIN aclexplode(t.attacl) a
- WHERE c.relnamespace = 'idempotency'::regnamespace;
+ WHERE c.relnamespace = 'idempotency'::regnamespace
+ ORDER BY 1;
 
 -- Records survive a crash, and go into a dump together with policies.
 SELECT c.relname, c.relpersistence AS persistence, c.oid = ANY (e.extconfig) AS dumped

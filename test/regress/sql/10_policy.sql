@@ -32,10 +32,10 @@ SELECT * FROM test.spans('policy-args');
 SELECT idem_policy_drop('policy-*'), idem_policy_drop('policy-a*'), idem_policy_drop('policy-abc'),
        idem_policy_drop('policy-abc*'), idem_policy_drop('policy-abc*');
 -- A star alone fits every scope, the empty pattern only the empty scope.
-SELECT idem_policy_set('*', key_required => true);
+SELECT idem_policy_set('*', on_missing_key => 'error');
 SELECT outcome FROM idem_begin(NULL, scope => 'policy-any');
 \echo :SQLSTATE
-SELECT idem_policy_set('', key_required => false);
+SELECT idem_policy_set('', on_missing_key => 'generate');
 SELECT outcome FROM idem_begin(NULL);
 SELECT idem_policy_drop('*'), idem_policy_drop('');
 DELETE FROM idempotency.record WHERE scope = '';
@@ -49,7 +49,7 @@ SELECT idem_policy_set('policy', ttl => '24 hours', max_attempts => 3, exclude_f
 SELECT idem_policy_set('policy', lease => '1 min');
 SELECT * FROM idempotency.policy WHERE scope_pattern = 'policy' \gx
 BEGIN;
-SELECT idem_policy_set('policy', key_required => true);
+SELECT idem_policy_set('policy', on_missing_key => 'error');
 SAVEPOINT s;
 SELECT outcome FROM idem_begin(NULL, scope => 'policy');
 \echo :SQLSTATE
@@ -62,7 +62,7 @@ SELECT outcome FROM idem_begin(NULL, scope => 'policy');
 ROLLBACK;
 SELECT outcome FROM idem_begin(NULL, scope => 'policy');
 -- The same for a change by plain SQL, as a restore makes it.
-UPDATE idempotency.policy SET key_required = true WHERE scope_pattern = 'policy';
+UPDATE idempotency.policy SET on_missing_key = 'error' WHERE scope_pattern = 'policy';
 SELECT outcome FROM idem_begin(NULL, scope => 'policy');
 \echo :SQLSTATE
 TRUNCATE idempotency.policy;

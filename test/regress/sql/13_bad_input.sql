@@ -71,7 +71,7 @@ SELECT idem_resolve(NULL, 'fail', 'bad');
 \echo :SQLSTATE
 SELECT idem_forget(NULL, 'bad');
 \echo :SQLSTATE
-SELECT idem_policy_set('bad', key_required => true);
+SELECT idem_policy_set('bad', on_missing_key => 'error');
 SELECT outcome FROM idem_begin(NULL, scope => 'bad');
 \echo :SQLSTATE
 SELECT outcome FROM idem_execute(NULL, 'echo(jsonb)', '{}', 'bad');

@@ -31,7 +31,7 @@ BEGIN
     LOOP
         EXECUTE format('CREATE DOMAIN hostile.%I AS pg_catalog.int4', name);
     END LOOP;
-    FOREACH name IN ARRAY '{record,records,policy,pg_class,pg_proc,pg_depend,pg_extension,pg_namespace,pg_authid}'::text[]
+    FOREACH name IN ARRAY '{record,records,policy,audit,pg_class,pg_proc,pg_depend,pg_extension,pg_namespace,pg_authid}'::text[]
     LOOP
         EXECUTE format('CREATE TABLE hostile.%I (scope int, principal int, key int, token int)', name);
         EXECUTE format('CREATE TEMP TABLE %I (scope int, principal int, key int, token int)', name);
@@ -81,7 +81,13 @@ SELECT test.seen(c) FROM idem_execute('f', 'test.answer(pg_catalog.jsonb)', '{"a
 SELECT test.seen(c) FROM idem_get('b', 'path') c;
 SELECT outcome FROM idem_begin('g', scope => 'path');
 SELECT idem_resolve('g', 'fail', 'path', error => 'given up');
-SELECT idem_forget('g', 'path');
+SELECT idem_forget('g', 'path', reason => 'by hand');
+SELECT outcome FROM pg_catalog.unnest('{k,l}'::pg_catalog.text[]) k, idem_begin(k, scope => 'path', principal => 'p', lease => '1 us');
+SELECT idem_resolve_idle('k', 'release', 'path', 'p', status => 'in_progress');
+CALL idem_resolve_all('fail', 'all of them', 'path*', 'p', 'in_progress', '0', batch_size => 1);
+SELECT idem_erase('k', 'path', 'p');
+CALL idem_forget_principal('p', 'asked for');
+SELECT idem_erase_decisions('p');
 SELECT idem_cleanup() IS NOT NULL AS cleaned;
 SELECT idem_policy_drop('path*');
 SELECT idem_key('a', 'b'), idem_event_id('e', 'r', '1970-01-01 00:00:00+00'), idem_parse_key('"k"'), idem_http_status('expired'),
@@ -154,7 +160,7 @@ DROP DOMAIN hostile.idem_claim;
 CREATE EXTENSION idempotency SCHEMA hostile;
 \echo :SQLSTATE
 DROP DOMAIN hostile.idem_response;
-CREATE FUNCTION hostile.idem_forget(pg_catalog.text, pg_catalog.text, pg_catalog.text) RETURNS pg_catalog.bool
+CREATE FUNCTION hostile.idem_forget(pg_catalog.text, pg_catalog.text, pg_catalog.text, pg_catalog.text) RETURNS pg_catalog.bool
     LANGUAGE sql RETURN true;
 CREATE EXTENSION idempotency SCHEMA hostile;
 \echo :SQLSTATE

@@ -22,6 +22,15 @@ UPDATE idempotency.policy SET max_body_bytes = -1;
 UPDATE idempotency.policy SET max_body_bytes = 268435457;
 UPDATE idempotency.policy SET on_lease_expiry = 'maybe';
 UPDATE idempotency.policy SET on_large_body = 'truncate';
+UPDATE idempotency.policy SET max_ttl = '1 s', ttl = '2 s';
+UPDATE idempotency.policy SET max_lease = '0';
+UPDATE idempotency.policy SET max_lease = '1 s', lease = '2 s';
+UPDATE idempotency.policy SET derive_window = '-1 s';
+UPDATE idempotency.policy SET retry_jitter = 'exact';
+UPDATE idempotency.policy SET on_missing_key = 'refuse';
+UPDATE idempotency.policy SET abandon_after = '0';
+UPDATE idempotency.policy SET on_abandon = 'forget';
+UPDATE idempotency.policy SET fingerprint_fields = '{}';
 INSERT INTO idempotency.policy (scope_pattern) VALUES ('a*b');
 INSERT INTO idempotency.policy (scope_pattern) VALUES ('a**');
 INSERT INTO idempotency.policy (scope_pattern) VALUES (E'a\nb');
@@ -69,7 +78,9 @@ SELECT assignment, test.with_policy(assignment)
                     'ttl = ''2 s'', retention = ''1 s''', 'retention = ''-178000000 years''', 'lease = ''0''',
                     'lease = ''178000000 years''', 'wait = ''-1 s''', 'wait = ''25 hours''',
                     'retry_base = ''-1 s''', 'retry_cap = ''178000000 years''',
-                    'retry_base = ''2 s'', retry_cap = ''1 s''', 'max_attempts = 0', 'max_body_bytes = -1',
+                    'retry_base = ''2 s'', retry_cap = ''1 s''', 'max_ttl = ''0''', 'ttl = ''2 s'', max_ttl = ''1 s''',
+                    'max_lease = ''-1 s''', 'lease = ''2 s'', max_lease = ''1 s''', 'derive_window = ''0''',
+                    'retry_jitter = ''some''', 'on_missing_key = ''refuse''', 'abandon_after = ''-1 s''', 'on_abandon = ''forget''', 'fingerprint_fields = ''{}''', 'fingerprint_fields = ''{a,NULL}''', 'max_attempts = 0', 'max_body_bytes = -1',
                     'max_body_bytes = 2147483647', 'on_lease_expiry = ''maybe''', 'on_lease_expiry = ''''',
                     'on_large_body = ''truncate''', 'exclude_fields = ''{a,NULL}''', 'exclude_fields = ''{$.}''',
                     'drop_headers = ''{NULL}''', 'drop_headers = ''{"Set Cookie"}''',

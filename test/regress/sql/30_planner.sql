@@ -8,7 +8,7 @@ SELECT p.oid::regprocedure AS not_as_it_should_be, p.provolatile, p.proparallel,
   FROM pg_proc p JOIN pg_depend d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid
   JOIN pg_extension e ON d.refobjid = e.oid AND d.deptype = 'e'
  WHERE e.extname = 'idempotency' AND p.pronamespace <> 'idempotency'::regnamespace
-   AND (p.provolatile, p.proparallel, p.procost) IS DISTINCT FROM ('v', 'u', 10000)
+   AND p.prokind = 'f' AND (p.provolatile, p.proparallel, p.procost) IS DISTINCT FROM ('v', 'u', 10000)
    AND p.proname <> ALL ('{idem_fingerprint,idem_key,idem_event_id,idem_parse_key,idem_http_status,idem_problem,idem_backoff,idem_response}');
 -- The pure helpers are what they were.
 SELECT DISTINCT p.provolatile, p.proparallel
@@ -68,7 +68,7 @@ BEGIN
         "idem_extend(''m1'', 1)", "idem_checkpoint(''m1'', ''p'')", "idem_release(''m1'')",
         "idem_once(''m1'', ''planner'')", "idem_execute(''m1'', ''echo(jsonb)'', ''1'', ''planner'')",
         "idem_get(''m1'', ''planner'')", "idem_resolve(''m1'', ''fail'')", "idem_forget(''m1'')",
-        "idem_cleanup()", "idem_policy_set(''planner'')", "idem_policy_drop(''planner'')",
+        "idem_cleanup()", "idem_policy_set(''planner'')", "idem_policy_alter(''planner'')", "idem_policy_drop(''planner'')",
         "idem_grant(''pg_monitor'')", "idem_revoke(''pg_monitor'')"}'::text[]
     LOOP
         BEGIN

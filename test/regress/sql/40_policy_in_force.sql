@@ -30,7 +30,7 @@ SELECT (SELECT value::interval FROM idem_policy('in-force') WHERE option = 'ttl'
   FROM idempotency.record WHERE scope = 'in-force';
 -- Each option of idem_policy_set is there, once.
 SELECT count(*) = count(DISTINCT option) AS once,
-       array_agg(option) = (SELECT proargnames[2:] FROM pg_proc WHERE proname = 'idem_policy_set') AS all
+       array_agg(option) = (SELECT proargnames[2:cardinality(proargnames) - 1] FROM pg_proc WHERE proname = 'idem_policy_set') AS all
   FROM idem_policy('in-force');
 
 -- A role that is missing closes the scope; what is in force is told all the same.

@@ -112,13 +112,24 @@ SELECT grantee, privilege_type FROM information_schema.role_table_grants
 
 -- A row stays for idempotency.audit_retention, and then goes as records do.
 SELECT reset_val, context FROM pg_settings WHERE name = 'idempotency.audit_retention';
+SELECT idem_cleanup(NULL) >= 0 AS nothing_else_is_left;
 TRUNCATE idempotency.audit;
 INSERT INTO idempotency.audit (decided_at, action, decided_by, acting_as)
 SELECT now() - n * interval '1 day', 'forget', n, '' FROM unnest('{364,366,400,500}'::integer[]) n;
 SELECT idem_cleanup(2);
 SELECT decided_by FROM idempotency.decisions ORDER BY 1;
+-- Also where every table is published, as is what else the sweeper writes.
+SET client_min_messages = error;
+CREATE PUBLICATION regress_idem_all FOR ALL TABLES;
+RESET client_min_messages;
 SELECT idem_cleanup(), idem_cleanup();
 SELECT decided_by FROM idempotency.decisions;
+UPDATE idempotency.audit SET principal = 'p';
+SELECT idem_erase_decisions('p');
+BEGIN;
+UPDATE idempotency.journal SET total_rows = 0;
+ROLLBACK;
+DROP PUBLICATION regress_idem_all;
 -- By an index, so that a sweep of a large table reads what goes.
 SELECT indexdef FROM pg_indexes WHERE (schemaname, tablename) = ('idempotency', 'audit');
 

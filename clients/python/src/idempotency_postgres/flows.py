@@ -353,28 +353,38 @@ def _heartbeat(io: Io[Any]) -> Callable[..., Heartbeat]:
 
 def _handle(io: Io[Any], request: Request, record: Record, heart: Heartbeat, settings: Settings) -> _LeasedClaim:
     state: dict[str, Any] = dict(record.state or {})
+    # A note is of all steps, so that of one must not pass over another's.
+    noting = asyncio.Lock() if io.is_async else threading.Lock()
 
-    async def step(name: str, work: Callable[[], Any]) -> Any:
-        if name in state:
-            return state[name]
-        heart.check()
-        result = await settled(work())
+    async def note(name: str, result: Any) -> None:
         following = json.dumps({**state, name: result})
 
-        async def note(_: _Attempt) -> None:
+        async def checkpoint(_: _Attempt) -> None:
             sent = now()
             values: list[Value] = [record.key, name, following, request.scope, request.principal, str(record.token)]
             await io.statement(settings.database_timeout, CHECKPOINT, values)
             heart.succeeded(sent)
 
         try:
-            await _again(io, settings, note)
+            await _again(io, settings, checkpoint)
         except Exception as error:
             if is_lost(error):
                 heart.lose(error)
                 heart.check()
             raise
         state[name] = result
+
+    async def step(name: str, work: Callable[[], Any]) -> Any:
+        if name in state:
+            return state[name]
+        heart.check()
+        result = await settled(work())
+        if isinstance(noting, asyncio.Lock):
+            async with noting:
+                await note(name, result)
+        else:
+            with noting:
+                await note(name, result)
         return result
 
     kind = AsyncLeased if io.is_async else Leased

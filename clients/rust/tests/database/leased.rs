@@ -59,6 +59,62 @@ async fn steps_are_done_once() {
 }
 
 #[tokio::test]
+async fn steps_that_are_done_at_once_are_all_remembered() {
+    const NAMES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
+    let Some(case) = Case::new().await else { return };
+    let request = Request::new("at once", &case.tenant, "k");
+    let (meet, tenant) = (tokio::sync::Barrier::new(NAMES.len()), case.tenant.clone());
+    let (meet, tenant) = (&meet, &tenant);
+    let work = |claim: Claim| async move {
+        let one = async |name: &'static str| -> Result<u64, Error> {
+            if name < "d" {
+                let work = async || {
+                    meet.wait().await;
+                    Ok::<_, Error>(7)
+                };
+                return claim.step(name, work).await;
+            }
+            let work = |tx: Tx| async move {
+                meet.wait().await;
+                insert(tx, tenant.clone(), name).await
+            };
+            claim.step_tx(name, work).await
+        };
+        let done = tokio::join!(one("a"), one("b"), one("c"), one("d"), one("e"), one("f"));
+        assert!(
+            done.0.is_ok() && done.1.is_ok() && done.2.is_ok() && done.3.is_ok() && done.4.is_ok() && done.5.is_ok()
+        );
+        Err::<(), _>("after the steps")
+    };
+    let failed: Result<(), Error> = Box::pin(leased(&case.store, request.clone(), work)).await;
+    assert!(matches!(failed, Err(Error::Work(_))), "{failed:?}");
+    case.resolve("at once", "release").await;
+    let known: Vec<u64> = leased(&case.store, request, |claim: Claim| async move {
+        let mut results = vec![];
+        for name in NAMES {
+            results.push(claim.step(name, async || Err::<u64, _>(name)).await?);
+        }
+        Ok::<_, Error>(results)
+    })
+    .await
+    .expect("each is known");
+    assert_eq!(known, [7, 7, 7, 1, 1, 1]);
+}
+
+#[tokio::test]
+async fn errors_say_what_the_server_says() {
+    let Some(case) = Case::new().await else { return };
+    let refused = case.store.begin(&Request::new("errors", &case.tenant, "")).await.expect_err("the key is empty");
+    assert!(
+        refused.to_string().starts_with("the database failed: ") && refused.to_string().contains("key"),
+        "{refused}"
+    );
+    let work = async |tx: Tx| tx.execute("SELECT 1/0", &[]).await.map(drop);
+    let failed = once(&case.store, "errors", &case.tenant, "k", work).await.expect_err("it fails");
+    assert!(failed.to_string().ends_with("division by zero (22012)"), "{failed}");
+}
+
+#[tokio::test]
 async fn a_step_meets_conflicts_again() {
     let Some(case) = Case::new().await else { return };
     let runs = AtomicU32::new(0);

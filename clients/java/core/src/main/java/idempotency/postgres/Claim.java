@@ -1,7 +1,10 @@
 package idempotency.postgres;
 
+import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.sql.Connection;
+import java.sql.SQLException;
+import java.util.concurrent.locks.ReentrantLock;
 
 /**
  * A leased claim, held while its work runs. It can't be ended: what the work returns, or throws, does.
@@ -13,6 +16,8 @@ public final class Claim {
     private final Request request;
     private final Claimed claimed;
     private final Heartbeat heartbeat;
+    /** Held while a step is noted: a note is of all steps, so that of one must not pass over another's. */
+    private final ReentrantLock noting = new ReentrantLock();
     private ObjectNode steps;
 
     Claim(Store store, Request request, Claimed claimed, Heartbeat heartbeat) {
@@ -71,13 +76,13 @@ public final class Claim {
             return resultOf(name, type);
         }
         T result = work.run();
-        ObjectNode after = with(name, result);
+        JsonNode noted = store.json.toTree(result);
         try {
-            Store.again(request.attempts, () -> store.alone(connection -> note(connection, name, after)));
+            // Whoever holds the lock has its connection already, and so waits for nobody who waits for the lock.
+            Store.again(request.attempts, () -> store.alone(connection -> noteAlone(connection, name, noted)));
         } catch (Exception e) {
             throw noteFailed(e);
         }
-        done(after);
         return result;
     }
 
@@ -105,17 +110,25 @@ public final class Claim {
 
     private <T, X extends Exception> T inTransaction(String name, TransactionalWork<T, X> work) throws Exception {
         ObjectNode[] after = new ObjectNode[1];
-        T value = store.inTransaction(transaction -> {
-            T result = work.run(Lent.of(transaction.connection()));
-            after[0] = with(name, result);
-            if (request.isUnprotected()) {
-                store.check(transaction.connection());
+        try {
+            T value = store.inTransaction(transaction -> {
+                T result = work.run(Lent.of(transaction.connection()));
+                JsonNode noted = store.json.toTree(result);
+                noting.lock(); // until it has committed
+                after[0] = with(name, noted);
+                if (request.isUnprotected()) {
+                    store.check(transaction.connection());
+                }
+                store.within(transaction.connection(), store.timeoutMillis, connection -> note(connection, name, after[0]));
+                return new Store.Ended<>(result, true);
+            });
+            done(after[0]);
+            return value;
+        } finally {
+            if (noting.isHeldByCurrentThread()) {
+                noting.unlock();
             }
-            store.within(transaction.connection(), store.timeoutMillis, connection -> note(connection, name, after[0]));
-            return new Store.Ended<>(result, true);
-        });
-        done(after[0]);
-        return value;
+        }
     }
 
     private static void pause(int attempt) {
@@ -140,7 +153,19 @@ public final class Claim {
         return e instanceof RuntimeException same ? same : new DatabaseAway(e);
     }
 
-    private Void note(Connection connection, String name, ObjectNode after) throws java.sql.SQLException {
+    private Void noteAlone(Connection connection, String name, JsonNode result) throws SQLException {
+        noting.lock();
+        try {
+            ObjectNode after = with(name, result);
+            note(connection, name, after);
+            done(after);
+            return null;
+        } finally {
+            noting.unlock();
+        }
+    }
+
+    private Void note(Connection connection, String name, ObjectNode after) throws SQLException {
         if (!request.isUnprotected()) {
             Statements.checkpoint(connection, request, name, after.toString(), claimed.token());
         }
@@ -155,9 +180,9 @@ public final class Claim {
         return store.json.read(steps.get(name), type);
     }
 
-    private synchronized ObjectNode with(String name, Object result) {
+    private synchronized ObjectNode with(String name, JsonNode result) {
         ObjectNode after = steps.deepCopy();
-        after.set(name, store.json.toTree(result));
+        after.set(name, result);
         return after;
     }
 

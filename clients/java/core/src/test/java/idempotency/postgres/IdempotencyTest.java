@@ -12,8 +12,15 @@ import java.sql.Connection;
 import java.sql.SQLException;
 import java.sql.Statement;
 import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.Map;
 import java.util.UUID;
+import java.util.concurrent.Callable;
+import java.util.concurrent.CyclicBarrier;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
 import java.util.concurrent.atomic.AtomicInteger;
 import javax.sql.DataSource;
 import org.junit.jupiter.api.AfterAll;
@@ -194,6 +201,38 @@ class IdempotencyTest {
         assertEquals(1, sent.get());
         assertEquals(1, database.effects(key));
         assertEquals(new Charge(1), idempotency.leased(request(), Charge.class, claim -> new Charge(9)));
+    }
+
+    @Test
+    void stepsThatAreDoneAtOnceAreAllRemembered() throws Exception {
+        List<String> names = List.of("a", "b", "c", "d", "e", "f");
+        CyclicBarrier meet = new CyclicBarrier(names.size());
+        ExecutorService threads = Executors.newFixedThreadPool(names.size());
+        try {
+            assertThrows(IllegalStateException.class, () -> idempotency.leased(request(), Charge.class, claim -> {
+                List<Future<Integer>> results = new ArrayList<>();
+                for (String name : names) {
+                    Callable<Integer> step = name.compareTo("d") < 0 ? () -> claim.step(name, Integer.class, () -> meet.await() * 0 + 7)
+                            : () -> claim.stepInTransaction(name, Integer.class, connection -> meet.await() * 0 + 8);
+                    results.add(threads.submit(step));
+                }
+                for (Future<Integer> result : results) {
+                    result.get();
+                }
+                throw new IllegalStateException("after the steps");
+            }));
+        } finally {
+            threads.shutdownNow();
+        }
+        database.run("SELECT idem_resolve('" + key + "', 'release', scope => 'pay', principal => 'acme')");
+        List<Integer> known = new ArrayList<>();
+        idempotency.leased(request(), Charge.class, claim -> {
+            for (String name : names) {
+                known.add(claim.step(name, Integer.class, () -> 0));
+            }
+            return new Charge(1);
+        });
+        assertEquals(List.of(7, 7, 7, 8, 8, 8), known);
     }
 
     @Test

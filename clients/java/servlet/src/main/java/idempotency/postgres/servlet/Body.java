@@ -28,6 +28,9 @@ final class Body {
     /** The limit counts what is decoded: a little gzip may hold much. */
     static byte[] read(HttpServletRequest request, long limit) throws Refused {
         boolean zipped = isZipped(request);
+        if (mediaType(request).startsWith("multipart/")) {
+            throw new Refused(Problem.PARTS); // whose boundaries differ with each sending
+        }
         if (request.getContentLengthLong() > limit) {
             throw new Refused(Problem.TOO_LARGE);
         }

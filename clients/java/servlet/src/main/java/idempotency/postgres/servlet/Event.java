@@ -11,4 +11,10 @@ import java.util.function.Consumer;
 public record Event(String scope, String key, int attempt, String outcome) {
     /** A hook that nothing hangs on. */
     static final Consumer<Event> NOBODY = event -> { };
+
+    /** Without the key, which may be a secret: whoever prints an event means no such thing. */
+    @Override
+    public String toString() {
+        return "Event[scope=" + scope + ", attempt=" + attempt + ", outcome=" + outcome + "]";
+    }
 }

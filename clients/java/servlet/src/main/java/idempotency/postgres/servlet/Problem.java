@@ -15,6 +15,7 @@ record Problem(String word, String title, int status) {
     static final Problem TOO_LARGE = new Problem("body_too_large", "The body of the request is too large", 413);
     static final Problem CODING =
             new Problem("content_encoding", "The body of the request is in an encoding that is not understood", 415);
+    static final Problem PARTS = new Problem("multipart", "The body of the request may not be one of parts", 415);
     static final Problem BODY = new Problem("bad_body", "The body of the request could not be read", 400);
     static final Problem JSON = new Problem("bad_json", "The body of the request is not JSON", 400);
     static final Problem UNAVAILABLE =

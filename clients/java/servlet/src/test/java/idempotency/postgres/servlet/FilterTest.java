@@ -151,6 +151,20 @@ class FilterTest {
     }
 
     @Test
+    void anEventIsPrintedWithoutItsKey() {
+        assertEquals("Event[scope=s, attempt=1, outcome=replay]", new Event("s", key, 1, "replay").toString());
+    }
+
+    @Test
+    void partsAreRefusedBeforeAnythingIsClaimed() throws Exception {
+        HttpResponse<byte[]> answer = post("/paid/1", "Multipart/Form-Data; boundary=b", "--b--", (request, response) -> effect(request));
+        assertEquals(415, answer.statusCode());
+        assertTrue(text(answer).contains("\"/problems/idempotency/multipart\""), text(answer));
+        assertEquals(0, database.effects(key));
+        assertEquals(200, post("/paid/1", (request, response) -> effect(request)).statusCode());
+    }
+
+    @Test
     void aReplayIsTheFirstAnswer() throws Exception {
         HttpResponse<byte[]> first = post("/paid/1", this::pay);
         assertEquals(201, first.statusCode());

@@ -69,6 +69,17 @@ SELECT idem_policy_set('brief', keep_history => true, ttl => '1 us', retention =
 SELECT idem_once('gone', scope => 'brief');
 SELECT idem_cleanup() >= 2 AS record_and_attempt;
 SELECT count(*) FROM idempotency.attempts WHERE scope = 'brief';
+-- A principal that is forgotten has none, of keys whose records are gone as well.
+SELECT idem_once('first', scope => 'kept', principal => 'someone') AND idem_once('second', scope => 'kept', principal => 'someone') AS done;
+DELETE FROM idempotency.record WHERE key = 'second' AND principal = 'someone';
+SELECT count(*) FROM idempotency.attempts WHERE principal = 'someone';
+CALL idem_forget_principal('someone');
+SELECT count(*) FROM idempotency.attempts WHERE principal = 'someone';
+-- Nobody comes back for a claim: the policy ends it, and says so.
+SELECT idem_policy_alter('kept', abandon_after => '1 us', on_abandon => 'fail');
+SELECT outcome FROM idem_begin('left', scope => 'kept', holder => 'gone', lease => '1 us');
+SELECT idem_cleanup() >= 0 AS swept;
+SELECT attempt, how, error, holder FROM history('left');
 -- Nobody but the owner writes it; who monitors sees no errors.
 SET ROLE pg_monitor;
 SELECT count(*) > 0 AS seen FROM (SELECT scope, key, attempt, how FROM idempotency.attempts) a;

@@ -38,7 +38,8 @@ BEGIN
                                ELSE c.attempt IS NOT DISTINCT FROM (e.record ->> 'attempt')::integer + (c.outcome = 'execute')::integer END
           AND (c.outcome = 'execute' OR c.status IS NOT DISTINCT FROM e.record ->> 'status')
           AND (e.retry_after IS NULL) = (c.retry_after IS NULL)
-          AND coalesce(e.retry_after - c.retry_after BETWEEN 0 AND 60, true)
+          AND coalesce(e.retry_after >= c.retry_after, true)
+          AND coalesce(e.retry_at IN ((e.lease ->> 'until')::timestamptz, (e.record ->> 'next_attempt_at')::timestamptz), true)
           AND coalesce(e.retry_at = e.explained_at + e.retry_after * interval '1 second', true);
 END $$;
 
@@ -159,6 +160,9 @@ SELECT explained_at - (lease ->> 'until')::timestamptz = (lease ->> 'overdue')::
   FROM idem_explain('over', scope => 'explain');
 SELECT (e.record ->> 'expires_at')::timestamptz = r.expires_at AS expires, (e.record ->> 'removable_at')::timestamptz = r.retained_until AS removable
   FROM idem_explain('done', scope => 'explain') e, idempotency.records r WHERE (r.scope, r.key) = ('explain', 'done');
+SELECT idem_policy_set('explain', store_request => true, abandon_after => '10 min');
+SELECT (lease ->> 'given_up_at')::timestamptz - (lease ->> 'until')::timestamptz AS given_up FROM idem_explain('leased', scope => 'explain');
+SELECT idem_policy_set('explain', ttl => '1 day', retention => '2 days', lease => '1 hour', store_request => true);
 -- Why and what next, in sentences; who is asked for what else.
 SELECT c.key, why, next FROM claimed c, idem_explain(c.key, scope => c.scope) e WHERE c.scope = 'explain' AND c.key IN ('leased', 'done') ORDER BY 1;
 SELECT notes FROM idem_explain('leased', scope => 'explain', wait => '1 hour');
@@ -213,6 +217,13 @@ SELECT octet_length(part ->> 'path') AS bytes, right(part ->> 'path', 4) AS ends
 SELECT idem_policy_set('explain', store_request => true, exclude_fields => '{amount}');
 SELECT test.parts('{"amount": 6}', in_key => 'leased');
 SELECT outcome FROM idem_begin('leased', '{"amount": 6}', 'explain');
+-- Where only some fields count: what holds none of them is as if it were not there.
+SELECT idem_policy_set('explain', store_request => true, fingerprint_fields => '{id,$.to.name,$.list[*].n}', exclude_fields => '{$.meta.id}');
+SELECT outcome FROM idem_begin('some', '{"id": 1, "x": 1, "to": {"name": "acme", "y": 1}, "list": [{"z": 1}, {"n": 1}, {"n": 2, "z": [{"id": 3}]}], "meta": {"id": 1}, "rest": [[{"a": {}}]]}', 'explain');
+SELECT test.parts('{"id": 1.0, "x": 2, "to": {"name": "acme", "y": 2}, "list": [{"n": 1}, {"z": 1}, {"z": [{"id": 3}, {"q": 1}], "n": 2}], "meta": {"id": 2}, "more": {"a": [1]}}', in_key => 'some');
+SELECT test.parts('{"id": 2, "to": {"name": "other", "y": 2}, "list": [{"n": 1}, 5, {"n": 3, "z": [{"id": 4}]}, {"n": 5}], "rest": [[{"id": {}}]], "more": {"a": [1]}}', in_key => 'some');
+SELECT test.parts('{"id": 1, "to": 5, "list": {"n": 1}}', in_key => 'some');
+SELECT request -> 'counted' AS counted, request -> 'left_out' AS left_out FROM idem_explain('some', scope => 'explain');
 -- A record that has no request says that the fingerprints differ, and no more.
 SELECT outcome, request FROM idem_explain('silent', '{"amount": 6}', 'explain-unknown');
 -- Deeper than a fingerprint reads, with one of the caller's.

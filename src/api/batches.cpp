@@ -1,0 +1,234 @@
+// Which records are meant is asked once, and kept beside the transactions, as PersistHoldablePortal
+// keeps a cursor: one scan, whose snapshot is over before the first record is touched.
+
+#include "api/batches.hpp"
+
+#include "core/time.hpp"
+
+#include "api/arguments.hpp"
+#include "pg/boundary.hpp"
+#include "pg/jsonb.hpp"
+#include "pg/owner.hpp"
+#include "pg/wait.hpp"
+#include "store/record.hpp"
+
+namespace idem::api {
+
+namespace {
+
+constexpr std::int64_t kTellEvery = 5 * core::kSecond;
+constexpr std::int32_t kLargestBatch = 10000;
+
+// ---- which records ----
+
+constexpr int kChosenColumns = 4;
+
+struct Chosen {
+    TupleDesc columns;  // scope, principal, key, claimed_at
+    Tuplestorestate* rows;
+};
+
+// Some thousand names fit into memory, the others into a file.
+Chosen nothing_chosen() {
+    Chosen chosen{CreateTemplateTupleDesc(kChosenColumns),
+                  tuplestore_begin_heap(false, true, work_mem)};
+    AttrNumber number = 0;
+    for (const char* name : {"scope", "principal", "key"})
+        TupleDescInitEntry(chosen.columns, ++number, name, TEXTOID, -1, 0);
+    TupleDescInitEntry(chosen.columns, ++number, "claimed_at", TIMESTAMPTZOID, -1, 0);
+    return chosen;
+}
+
+// Oldest first, with the rights of the table's owner. In a cluster Citus asks all nodes.
+void choose(const char* condition, const Parameters& parameters, const Chosen& chosen) {
+    pg::AsOwner frame = pg::begin_as_owner(store::kRecordTable);
+    DestReceiver* receiver = CreateDestReceiver(DestTuplestore);
+    SetTuplestoreDestReceiverParams(receiver, chosen.rows, frame.caller_context, true, nullptr,
+                                    nullptr);
+    SPIExecuteOptions options{};
+    options.params = parameters.list;
+    options.read_only = true;
+    options.dest = receiver;
+    int code = SPI_execute_extended(
+        psprintf("SELECT scope, principal, key, claimed_at FROM idempotency.record WHERE %s"
+                 " ORDER BY claimed_at",
+                 condition),
+        &options);
+    if (code != SPI_OK_SELECT) elog(ERROR, "idempotency: the records could not be chosen");
+    pg::end_as_owner(frame);
+}
+
+// ---- in batches ----
+
+[[noreturn]] void raise_in_transaction(const char* procedure) {
+    ereport(ERROR, (errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
+                    errmsg("%s cannot run inside a transaction block", procedure),
+                    errdetail("It commits after each batch."),
+                    errhint("CALL it in a statement of its own, with autocommit on.")));
+    pg_unreachable();
+}
+
+void tell_progress(Tally* tally) {
+    std::int64_t now = pg::monotonic_micros();
+    if (now - tally->told_at < kTellEvery) return;
+    tally->told_at = now;
+    ereport(NOTICE,
+            (errmsg("%s: %lld of %lld records, of which %lld are being executed", tally->procedure,
+                    static_cast<long long>(tally->seen), static_cast<long long>(tally->total),
+                    static_cast<long long>(tally->running))));
+}
+
+// Names of keys are told to the caller, and not to the log.
+void note_running(Tally* tally, TupleTableSlot* row, MemoryContext context) {
+    if (tally->running < kMostToldKeys) {
+        MemoryContext previous = MemoryContextSwitchTo(context);
+        Told* told = &tally->keys[tally->running];
+        told->scope = datumCopy(row->tts_values[0], false, -1);
+        told->principal = datumCopy(row->tts_values[1], false, -1);
+        told->key = datumCopy(row->tts_values[2], false, -1);
+        MemoryContextSwitchTo(previous);
+    }
+    tally->running++;
+}
+
+void settle(const Step& step, TupleTableSlot* row, MemoryContext context, Tally* tally) {
+    step.call->isnull = false;
+    text* word = DatumGetTextPP(FunctionCallInvoke(step.call));
+    tally->seen++;
+    if (pg::bytes_of(word) == kDone) tally->done++;
+    if (pg::bytes_of(word) == kRunning) note_running(tally, row, context);
+}
+
+void settle_each(const Chosen& chosen, const Step& step, Place place, int batch, Tally* tally) {
+    MemoryContext outer = CurrentMemoryContext;
+    MemoryContext context = AllocSetContextCreate(outer, "idempotency step", ALLOCSET_SMALL_SIZES);
+    TupleTableSlot* row = MakeSingleTupleTableSlot(chosen.columns, &TTSOpsMinimalTuple);
+    tally->total = tuplestore_tuple_count(chosen.rows);
+    tally->told_at = pg::monotonic_micros();
+    while (tuplestore_gettupleslot(chosen.rows, true, false, row)) {
+        CHECK_FOR_INTERRUPTS();
+        slot_getallattrs(row);
+        place(step, row->tts_values);
+        MemoryContextSwitchTo(context);
+        settle(step, row, outer, tally);
+        MemoryContextSwitchTo(outer);
+        MemoryContextReset(context);
+        if (tally->seen % batch == 0) commit_batch();
+        tell_progress(tally);
+    }
+    commit_batch();
+    ExecDropSingleTupleTableSlot(row);
+}
+
+// The rows may lie in a file that no transaction closes.
+void choose_settle_and_free(const char* condition, const Parameters& parameters,
+                            const Chosen& chosen, const Step& step, Place place, int batch,
+                            Tally* tally) {
+    PG_TRY();
+    {
+        choose(condition, parameters, chosen);
+        settle_each(chosen, step, place, batch, tally);
+    }
+    PG_CATCH();
+    {
+        tuplestore_end(chosen.rows);
+        PG_RE_THROW();
+    }
+    PG_END_TRY();
+    tuplestore_end(chosen.rows);
+}
+
+}  // namespace
+
+void require_own_transactions(FunctionCallInfo fcinfo, const char* procedure) {
+    auto* context = reinterpret_cast<CallContext*>(fcinfo->context);
+    if (context == nullptr || !IsA(context, CallContext) || context->atomic)
+        raise_in_transaction(procedure);
+    pg::require_writable(procedure);
+}
+
+int batch_size(FunctionCallInfo fcinfo, int arg) {
+    if (PG_ARGISNULL(arg)) raise_null("batch_size");
+    std::int32_t size = PG_GETARG_INT32(arg);
+    if (size < 1 || size > kLargestBatch) raise_number("batch_size", size, 1, kLargestBatch);
+    return size;
+}
+
+Step step_of(FunctionCallInfo fcinfo, const char* name) {
+    char* schema = get_namespace_name(get_func_namespace(fcinfo->flinfo->fn_oid));
+    Oid oid = LookupFuncName(list_make2(makeString(schema), makeString(pstrdup(name))), -1, nullptr,
+                             false);
+    auto* function = static_cast<FmgrInfo*>(palloc0(sizeof(FmgrInfo)));
+    fmgr_info(oid, function);
+    auto count = static_cast<std::int16_t>(function->fn_nargs);
+    auto* call = static_cast<FunctionCallInfo>(palloc0(SizeForFunctionCallInfo(count)));
+    InitFunctionCallInfoData(*call, function, count, DEFAULT_COLLATION_OID, nullptr, nullptr);
+    for (int i = 0; i < count; i++) call->args[i].isnull = true;
+    return {call};
+}
+
+void set_argument(const Step& step, int arg, Datum value) {
+    step.call->args[arg] = {value, false};
+}
+
+void pass_argument(const Step& step, int arg, FunctionCallInfo fcinfo, int from) {
+    step.call->args[arg] = fcinfo->args[from];
+}
+
+Parameters room_for(int count) {
+    return {makeParamList(count), 0};
+}
+
+void add_parameter(Parameters* parameters, Oid type, NullableDatum value) {
+    parameters->list->params[parameters->count++] = {value.value, value.isnull, PARAM_FLAG_CONST,
+                                                     type};
+}
+
+Tally* settle_all(const char* procedure, const char* condition, const Parameters& parameters,
+                  const Step& step, Place place, int batch) {
+    auto* tally = static_cast<Tally*>(palloc0(sizeof(Tally)));
+    tally->procedure = procedure;
+    Chosen chosen = nothing_chosen();
+    choose_settle_and_free(condition, parameters, chosen, step, place, batch, tally);
+    return tally;
+}
+
+void commit_batch() {
+    SPI_commit();
+    // The next transaction needs a snapshot, as any statement has one.
+    EnsurePortalSnapshotExists();
+}
+
+void connect_to_commit() {
+    if (SPI_connect_ext(SPI_OPT_NONATOMIC) != SPI_OK_CONNECT)
+        elog(ERROR, "idempotency: SPI_connect failed");
+}
+
+Jsonb* told_keys(const Tally& tally) {
+    pg::JsonbObject list{};
+    pg::push_jsonb_value(&list.state, WJB_BEGIN_ARRAY, nullptr);
+    for (int i = 0; i < Min(tally.running, kMostToldKeys); i++) {
+        const Told& told = tally.keys[i];
+        pg::push_jsonb_value(&list.state, WJB_BEGIN_OBJECT, nullptr);
+        pg::add_member(&list, "scope", pg::bytes_of(DatumGetTextPP(told.scope)));
+        pg::add_member(&list, "principal", pg::bytes_of(DatumGetTextPP(told.principal)));
+        pg::add_member(&list, "key", pg::bytes_of(DatumGetTextPP(told.key)));
+        pg::push_jsonb_value(&list.state, WJB_END_OBJECT, nullptr);
+    }
+    pg::push_jsonb_value(&list.state, WJB_END_ARRAY, nullptr);
+    return JsonbValueToJsonb(list.state.result);
+}
+
+Datum end_with_row(FunctionCallInfo fcinfo, const Datum* values) {
+    TupleDesc desc;
+    if (get_call_result_type(fcinfo, nullptr, &desc) != TYPEFUNC_COMPOSITE)
+        elog(ERROR, "idempotency: a procedure without a result");
+    auto* nulls = static_cast<bool*>(palloc0(sizeof(bool) * static_cast<Size>(desc->natts)));
+    Datum row =
+        HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), const_cast<Datum*>(values), nulls));
+    Datum result = SPI_datumTransfer(row, false, -1);
+    (void)SPI_finish();
+    return result;
+}
+
+}  // namespace idem::api

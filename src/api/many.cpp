@@ -1,0 +1,250 @@
+// Many records at once: idem_resolve_all and idem_forget_principal, and the functions that they
+// call for each record.
+//
+// Nobody is waited for. A record that has gone on since it was chosen is not touched any more, and
+// one that is being executed at this moment is counted and told.
+
+#include "core/outcome.hpp"
+
+#include "api/arguments.hpp"
+#include "api/batches.hpp"
+#include "api/forward.hpp"
+#include "api/nodes.hpp"
+#include "api/ruling.hpp"
+#include "claim/audit.hpp"
+#include "claim/operator.hpp"
+#include "pg/boundary.hpp"
+#include "pg/jsonb.hpp"
+#include "pg/owner.hpp"
+#include "pg/wait.hpp"
+#include "store/attempt.hpp"
+#include "store/audit.hpp"
+
+namespace idem::api {
+
+namespace {
+
+Datum word_of(claim::Settled settled) {
+    return CStringGetTextDatum(settled == claim::Settled::Done      ? kDone
+                               : settled == claim::Settled::Running ? kRunning
+                                                                    : kPassed);
+}
+
+// Of those that are not final.
+core::Status status_of(const text* word) {
+    for (core::Status status :
+         {core::Status::InProgress, core::Status::Unknown, core::Status::Retryable})
+        if (core::entry_of(status).word == pg::bytes_of(word)) return status;
+    raise_word("status", text_to_cstring(word), "in_progress, unknown, retryable");
+}
+
+std::optional<core::Status> status_or_none(FunctionCallInfo fcinfo, int arg) {
+    if (PG_ARGISNULL(arg)) return std::nullopt;
+    return status_of(PG_GETARG_TEXT_PP(arg));
+}
+
+// idem_resolve_idle(key, action, scope, principal, status_code, body, headers, error, reason,
+// status, claimed_at)
+Datum resolve_idle(FunctionCallInfo fcinfo) {
+    claim::ClaimRef ref{"idem_resolve_idle()", identity(fcinfo, 0, 2, 3), std::nullopt};
+    claim::Ruling ruling = ruling_of(fcinfo, 1, 4, 8);
+    claim::Sighting seen{status_or_none(fcinfo, 9), moment_or_none(fcinfo, 10, "claimed_at")};
+    return word_of(claim::resolve_idle(ref, ruling, seen));
+}
+
+// idem_erase(key, scope, principal, reason)
+Datum erase(FunctionCallInfo fcinfo) {
+    claim::ClaimRef ref{"idem_erase()", identity(fcinfo, 0, 1, 2), std::nullopt};
+    return word_of(claim::erase_idle(ref, reason_or_null(fcinfo, 3)));
+}
+
+// ---- idem_resolve_all ----
+
+// Its arguments.
+enum ResolveAll {
+    kAction,
+    kReason,
+    kScope,
+    kPrincipal,
+    kStatus,
+    kOlderThan,
+    kHolder,
+    kStatusCode,
+    kBody,
+    kHeaders,
+    kError,
+    kBatchSize,
+};
+
+// And those of idem_resolve_idle that are the same for each record.
+constexpr int kPassedOn[][2] = {{1, kAction}, {4, kStatusCode}, {5, kBody},  {6, kHeaders},
+                                {7, kError},  {8, kReason},     {9, kStatus}};
+
+constexpr const char* kMatches =
+    "status OPERATOR(pg_catalog.=) ANY ('{i,r}'::pg_catalog.\"char\"[])"
+    " AND ($1 IS NULL OR scope OPERATOR(pg_catalog.=) $1)"
+    " AND ($2 IS NULL OR pg_catalog.starts_with(scope, $2))"
+    " AND ($3 IS NULL OR principal OPERATOR(pg_catalog.=) $3)"
+    " AND ($4 IS NULL OR claimed_at OPERATOR(pg_catalog.<=) $4)"
+    " AND ($5 IS NULL OR holder OPERATOR(pg_catalog.=) $5)"
+    " AND ($6 IS NULL OR status OPERATOR(pg_catalog.=) $6)";
+
+// Whoever wants all of them says scope => '*'.
+void require_filter(FunctionCallInfo fcinfo) {
+    for (int arg : {kScope, kPrincipal, kStatus, kOlderThan, kHolder})
+        if (!PG_ARGISNULL(arg)) return;
+    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("nothing says which records"),
+                    errdetail("All of scope, principal, status, older_than and holder are null."),
+                    errhint("For every record that is not final, pass scope => '*'.")));
+}
+
+// A scope, or the beginning of scopes and a "*".
+void add_scope(Parameters* parameters, FunctionCallInfo fcinfo) {
+    NullableDatum none{0, true};
+    NullableDatum exact = fcinfo->args[kScope];
+    NullableDatum prefix = none;
+    std::string_view pattern =
+        exact.isnull ? std::string_view{} : pg::bytes_of(DatumGetTextPP(exact.value));
+    if (!pattern.empty() && pattern.back() == '*') {
+        prefix = {PointerGetDatum(pg::make_text(pattern.substr(0, pattern.size() - 1))), false};
+        exact = none;
+    }
+    add_parameter(parameters, TEXTOID, exact);
+    add_parameter(parameters, TEXTOID, prefix);
+}
+
+Parameters filter_of(FunctionCallInfo fcinfo) {
+    std::optional<std::int64_t> age =
+        span_or_none(fcinfo, kOlderThan, "older_than", core::kAgeRange);
+    std::optional<core::Status> status = status_or_none(fcinfo, kStatus);
+    Parameters parameters = room_for(6);
+    add_scope(&parameters, fcinfo);
+    add_parameter(&parameters, TEXTOID, fcinfo->args[kPrincipal]);
+    add_parameter(&parameters, TIMESTAMPTZOID,
+                  {TimestampTzGetDatum(GetCurrentTimestamp() - age.value_or(0)), !age});
+    add_parameter(&parameters, TEXTOID, fcinfo->args[kHolder]);
+    // That a claim is unknown no row says: it is one in progress.
+    bool retryable = status && *status == core::Status::Retryable;
+    core::Status stored = retryable ? core::Status::Retryable : core::Status::InProgress;
+    add_parameter(&parameters, CHAROID, {CharGetDatum(static_cast<char>(stored)), !status});
+    return parameters;
+}
+
+void place_for_resolve(const Step& step, const Datum* row) {
+    set_argument(step, 0, row[2]);
+    set_argument(step, 2, row[0]);
+    set_argument(step, 3, row[1]);
+    set_argument(step, 10, row[3]);
+}
+
+// CALL idem_resolve_all(action, reason, scope, principal, status, older_than, holder, status_code,
+// body, headers, error, batch_size, resolved, running, running_keys)
+Datum resolve_all(FunctionCallInfo fcinfo) {
+    require_own_transactions(fcinfo, "idem_resolve_all()");
+    int batch = batch_size(fcinfo, kBatchSize);
+    (void)ruling_of(fcinfo, kAction, kStatusCode, kReason);
+    require_filter(fcinfo);
+    Parameters filter = filter_of(fcinfo);
+    connect_to_commit();
+    Step step = step_of(fcinfo, "idem_resolve_idle");
+    for (const auto& [to, from] : kPassedOn) pass_argument(step, to, fcinfo, from);
+    const Tally& tally =
+        *settle_all("idem_resolve_all()", kMatches, filter, step, place_for_resolve, batch);
+    Datum values[] = {Int64GetDatum(tally.done), Int64GetDatum(tally.running),
+                      JsonbPGetDatum(told_keys(tally))};
+    return end_with_row(fcinfo, values);
+}
+
+// ---- idem_forget_principal ----
+
+void place_for_erase(const Step& step, const Datum* row) {
+    set_argument(step, 0, row[2]);
+    set_argument(step, 1, row[0]);
+    set_argument(step, 2, row[1]);
+}
+
+// That somebody was meant to be forgotten, and what was found of them, without a name.
+void audit_erasure(Jsonb* found, const text* reason) {
+    claim::Audited what{};
+    what.action = "erase";
+    what.after = found;
+    what.reason = reason;
+    what.anonymous = true;
+    claim::audit(what);
+}
+
+std::int64_t erase_decisions_here(const text* principal, const text* reason) {
+    std::int64_t decisions = store::make_audit_anonymous(principal);
+    pg::JsonbObject found = pg::begin_object();
+    pg::add_member(&found, "decisions", decisions);
+    audit_erasure(pg::end_object(&found), reason);
+    return decisions;
+}
+
+// idem_erase_decisions(of_principal, reason), of this node
+Datum erase_decisions(FunctionCallInfo fcinfo) {
+    pg::require_writable("idem_erase_decisions()");
+    text* principal = required_name(fcinfo, 0, "of_principal");
+    PG_RETURN_INT64(erase_decisions_here(principal, reason_or_null(fcinfo, 1)));
+}
+
+const char* literal_of(FunctionCallInfo fcinfo, int arg) {
+    if (PG_ARGISNULL(arg)) return "NULL";
+    return quote_literal_cstr(text_to_cstring(PG_GETARG_TEXT_PP(arg)));
+}
+
+char* erase_decisions_statement(std::int64_t, void* argument) {
+    auto* fcinfo = static_cast<FunctionCallInfo>(argument);
+    char* schema = get_namespace_name(get_func_namespace(fcinfo->flinfo->fn_oid));
+    return psprintf("SELECT %s(%s, %s)", quote_qualified_identifier(schema, "idem_erase_decisions"),
+                    literal_of(fcinfo, 0), literal_of(fcinfo, 1));
+}
+
+// Each node has some.
+std::int64_t erase_decisions_everywhere(FunctionCallInfo fcinfo) {
+    if (asks_other_nodes()) return sum_of_nodes(erase_decisions_statement, fcinfo);
+    return erase_decisions_here(PG_GETARG_TEXT_PP(0), text_or_null(fcinfo, 1));
+}
+
+// What is left of keys whose records are gone already, and of those that run.
+void audit_forgotten(const Tally& tally, std::int64_t attempts, const text* reason) {
+    pg::JsonbObject found = pg::begin_object();
+    pg::add_member(&found, "forgotten", tally.done);
+    pg::add_member(&found, "attempts", attempts);
+    pg::add_member(&found, "running", tally.running);
+    audit_erasure(pg::end_object(&found), reason);
+}
+
+// CALL idem_forget_principal(principal, reason, batch_size, forgotten, running, running_keys,
+// decisions)
+Datum forget_principal(FunctionCallInfo fcinfo) {
+    require_own_transactions(fcinfo, "idem_forget_principal()");
+    text* principal = required_name(fcinfo, 0, "principal");
+    const text* reason = reason_or_null(fcinfo, 1);
+    int batch = batch_size(fcinfo, 2);
+    Parameters whose = room_for(1);
+    add_parameter(&whose, TEXTOID, {PointerGetDatum(principal), false});
+    connect_to_commit();
+    Step step = step_of(fcinfo, "idem_erase");
+    pass_argument(step, 3, fcinfo, 1);
+    const Tally& tally =
+        *settle_all("idem_forget_principal()", "principal OPERATOR(pg_catalog.=) $1", whose, step,
+                    place_for_erase, batch);
+    audit_forgotten(tally, store::remove_attempts_of(principal), reason);
+    // What was forgotten stays so where a node can't be asked.
+    commit_batch();
+    std::int64_t decisions = erase_decisions_everywhere(fcinfo);
+    Datum values[] = {Int64GetDatum(tally.done), Int64GetDatum(tally.running),
+                      JsonbPGetDatum(told_keys(tally)), Int64GetDatum(decisions)};
+    return end_with_row(fcinfo, values);
+}
+
+}  // namespace
+
+}  // namespace idem::api
+
+IDEM_FUNCTION(idem_operator_resolve_idle, idem::api::at_its_records<idem::api::resolve_idle>);
+IDEM_FUNCTION(idem_operator_erase, idem::api::at_its_records<idem::api::erase>);
+IDEM_FUNCTION(idem_operator_erase_decisions, idem::api::erase_decisions);
+IDEM_FUNCTION(idem_operator_resolve_all, idem::api::resolve_all);
+IDEM_FUNCTION(idem_operator_forget_principal, idem::api::forget_principal);

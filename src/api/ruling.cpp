@@ -1,0 +1,53 @@
+#include "api/ruling.hpp"
+
+#include "core/outcome.hpp"
+
+#include "api/arguments.hpp"
+
+namespace idem::api {
+
+namespace {
+
+[[noreturn]] void raise_action(const text* word) {
+    StringInfoData known;
+    initStringInfo(&known);
+    for (const core::ResolutionEntry& entry : core::kResolutions) append_word(&known, entry.word);
+    raise_word("action", text_to_cstring(word), known.data);
+}
+
+core::Resolution resolution_of(const text* word) {
+    for (const core::ResolutionEntry& entry : core::kResolutions)
+        if (entry.word == pg::bytes_of(word)) return entry.resolution;
+    raise_action(word);
+}
+
+[[noreturn]] void raise_unused(const char* what, const char* detail) {
+    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("invalid %s", what),
+                    errdetail("%s", detail), errhint("Leave it out.")));
+    pg_unreachable();
+}
+
+// What does not go with the decision is refused: whoever gave it believes that it is kept.
+void check_fits(core::Resolution resolution, const claim::Response& response, const text* error) {
+    if (resolution == core::Resolution::Complete && error != nullptr)
+        raise_unused("error", "A completed record has none.");
+    if (resolution != core::Resolution::Release) return;
+    constexpr const char* kDetail = "A record that is released has no answer.";
+    if (response.status_code) raise_unused("status_code", kDetail);
+    if (response.body != nullptr) raise_unused("body", kDetail);
+    if (response.headers != nullptr) raise_unused("headers", kDetail);
+}
+
+}  // namespace
+
+claim::Ruling ruling_of(FunctionCallInfo fcinfo, int action, int first, int reason) {
+    core::Resolution resolution = resolution_of(required_text(fcinfo, action, "action"));
+    claim::Response response{status_code_or_none(fcinfo, first), text_or_null(fcinfo, first + 1),
+                             headers_or_null(fcinfo, first + 2)};
+    claim::Ruling ruling{resolution, response, text_or_null(fcinfo, first + 3),
+                         reason_or_null(fcinfo, reason)};
+    check_fits(resolution, response, ruling.error);
+    return ruling;
+}
+
+}  // namespace idem::api

@@ -1,0 +1,13 @@
+// What an operator's decision about records is made of, in the arguments of each function that
+// takes one.
+#pragma once
+
+#include "claim/operator.hpp"
+
+namespace idem::api {
+
+// The action; from `first` on status_code, body, headers and error; the reason. What does not go
+// with the action is refused (22023): whoever gave it believes that it is kept.
+claim::Ruling ruling_of(FunctionCallInfo fcinfo, int action, int first, int reason);
+
+}  // namespace idem::api

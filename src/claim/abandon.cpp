@@ -1,0 +1,92 @@
+// What is done here is what an operator would do with idem_resolve, but by the policy and in
+// nobody's name: it allows no attempt beyond max_attempts, and asks for no role.
+
+#include "claim/abandon.hpp"
+
+#include "claim/history.hpp"
+#include "claim/locks.hpp"
+#include "claim/open_claims.hpp"
+#include "claim/result.hpp"
+#include "claim/sealing.hpp"
+#include "claim/token.hpp"
+#include "config/policy.hpp"
+#include "stats/events.hpp"
+#include "store/store.hpp"
+
+namespace idem::claim {
+
+namespace {
+
+using core::OnAbandon;
+
+constexpr const char* kError = "abandoned: the lease was over, and nobody had come back";
+
+bool is_due(const store::Record& record, const core::Policy& policy, TimestampTz now) {
+    if (record.status != core::Status::InProgress) return false;
+    if (pg::after(record.lease_until, policy.abandon_after) > now) return false;
+    if (policy.on_abandon == OnAbandon::Unknown && record.no_takeover) return false;
+    return !session_lives(record);
+}
+
+// The old holder's token dies where something is decided; what is unknown its holder may still end.
+void decide(const core::Policy& policy, store::Record* record) {
+    if (policy.on_abandon == OnAbandon::Unknown) {
+        record->no_takeover = true;
+        return;
+    }
+    bool fails = policy.on_abandon == OnAbandon::Fail;
+    mark_ended(fails ? core::Status::Failed : core::Status::Retryable, record);
+    record->token = new_token(record->token);
+    record->error = cstring_to_text(kError);
+    if (!fails) record->next_attempt_at = record->finished_at;
+    keep_as_fresh(policy, record);
+    keep_if_undecided(policy, record);
+    seal(record, policy.encrypt);
+}
+
+// Under the key's lock.
+bool abandon_if_due(const store::Identity& id, const core::Policy& policy) {
+    store::Record record;
+    record.id = id;
+    store::Look look = store::find(id, &record);
+    if (!look.found || TransactionIdIsValid(look.writer)) return false;
+    if (!is_due(record, policy, GetCurrentTimestamp())) return false;
+    store::Version overdue = store::version_of(record);
+    int attempt = record.attempt;
+    decide(policy, &record);
+    if (!store::update(record, overdue)) return false;
+    if (record.status != core::Status::InProgress) keep_ended_attempt(policy, record);
+    stats::account_for_abandoned({policy.on_abandon, pg::bytes_of(id.scope),
+                                  pg::bytes_of(id.principal), pg::bytes_of(id.key), attempt});
+    return true;
+}
+
+// The lock goes where the row guards the key by itself, as after each end of a claim.
+bool abandon_one(const store::Identity& id) {
+    core::Policy policy;
+    if (!config::policy_in_nobodys_name(pg::bytes_of(id.scope), &policy)) return false;
+    if (policy.abandon_after == 0 || open_claim(id) != nullptr || !try_lock(id)) return false;
+    bool abandoned = abandon_if_due(id, policy);
+    if (!abandoned || store::bypasses_executor(id)) unlock(id);
+    return abandoned;
+}
+
+}  // namespace
+
+Abandoned abandon(store::WalkPosition* from, int limit) {
+    std::int64_t shortest = config::shortest_abandonment();
+    if (shortest == 0) {
+        *from = store::WalkPosition{};
+        return {0, true};
+    }
+    TimestampTz until = GetCurrentTimestamp() - shortest;
+    store::Overdue found = store::find_overdue(from, until, limit);
+    Abandoned result{0, found.at_end};
+    for (int i = 0; i < found.count && result.claims < limit; i++) {
+        CHECK_FOR_INTERRUPTS();
+        if (abandon_one(found.claims[i])) result.claims++;
+    }
+    return result;
+}
+
+}  // namespace idem::claim

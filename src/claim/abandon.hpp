@@ -1,0 +1,21 @@
+// Claims that nobody came back for: a policy says after how long (abandon_after), and what becomes
+// of them (on_abandon).
+#pragma once
+
+#include "store/overdue.hpp"
+
+namespace idem::claim {
+
+struct Abandoned {
+    std::int64_t claims;
+    bool at_end;  // all claims have been looked at
+};
+
+// Looks at the next claims whose lease is over, ends, releases or marks as unknown what is due of
+// them, at most `limit` claims, and moves `from` behind them. Each under its key's lock, which is
+// not waited for: what somebody is deciding about is passed over, and so is a claim whose lease has
+// been prolonged, whose session lives, or whose policy can't be gone by. Nothing is read where no
+// policy says abandon_after.
+Abandoned abandon(store::WalkPosition* from, int limit);
+
+}  // namespace idem::claim

@@ -1,0 +1,370 @@
+// Sealed values are to be opened elsewhere, by clients and where a dump is restored into a database
+// of another encoding. So what is sealed is UTF-8, and JSON as text; and so is what it is bound to.
+// (SQL_ASCII says nothing of its bytes, so they are taken as they are.)
+
+#include "claim/sealing.hpp"
+
+#include "config/encryption_keys.hpp"
+#include "pg/jsonb.hpp"
+#include "stats/counters.hpp"
+
+namespace idem::claim {
+
+namespace {
+
+using store::ColumnType;
+using store::Record;
+
+// Our own class, beside ID404 and ID409: these are not the caller's fault.
+constexpr int kNotOpened = MAKE_SQLSTATE('I', 'D', '5', '0', '0');
+constexpr int kNoKey = MAKE_SQLSTATE('I', 'D', '5', '0', '3');
+
+// ---- errors ----
+
+void count_error(const store::Identity& id) {
+    stats::count(pg::bytes_of(id.scope), core::Counter::EncryptionErrors);
+}
+
+[[noreturn]] void raise_no_keys(const store::Identity& id, const char* why) {
+    count_error(id);
+    ereport(ERROR,
+            (errcode(kNoKey), errmsg("encryption keys are not available"), errdetail("%s", why),
+             errhint("An administrator has to provide the file that "
+                     "idempotency.encryption_key_file names, and reload.")));
+    pg_unreachable();
+}
+
+[[noreturn]] void raise_no_such_key(const Record& record) {
+    count_error(record.id);
+    ereport(ERROR, (errcode(kNoKey), errmsg("the key that has sealed this record is not available"),
+                    errdetail("The key file has no key with the id \"%s\".",
+                              text_to_cstring(record.sealed_by)),
+                    errhint("An administrator has to put it back into the key file, and reload.")));
+    pg_unreachable();
+}
+
+[[noreturn]] void raise_not_opened(const Record& record, const char* column, const char* why) {
+    count_error(record.id);
+    ereport(ERROR, (errcode(kNotOpened), errmsg("a sealed value could not be opened"),
+                    errdetail("Column %s of the record: %s", column, why),
+                    errhint("Compare the keys of this server with those of the one that wrote the "
+                            "record.")));
+    pg_unreachable();
+}
+
+[[noreturn]] void raise_not_sealed() {
+    ereport(ERROR, (errcode(ERRCODE_INTERNAL_ERROR), errmsg("could not seal a value"),
+                    errdetail("OpenSSL refused the computation.")));
+    pg_unreachable();
+}
+
+// ---- values as bytes, and back ----
+
+std::string_view portable(std::string_view bytes) {
+    return GetDatabaseEncoding() == PG_SQL_ASCII ? bytes : pg::as_utf8(bytes);
+}
+
+void wipe_and_free(std::string_view bytes) {
+    core::wipe(const_cast<char*>(bytes.data()), bytes.size());
+    pfree(const_cast<char*>(bytes.data()));
+}
+
+// Allocated at once, so that no shorter copy is left behind.
+std::string_view json_text(Jsonb* value) {
+    StringInfoData json;
+    initStringInfo(&json);
+    enlargeStringInfo(&json, static_cast<int>(pg::jsonb_text_size(value)) + 1);
+    (void)JsonbToCString(&json, &value->root, VARSIZE(value));
+    return {json.data, static_cast<std::size_t>(json.len)};
+}
+
+struct Plain {
+    std::string_view bytes;
+    std::string_view made;  // what has to be wiped when it has been sealed
+};
+
+Plain plain_text(std::string_view stored) {
+    std::string_view utf8 = portable(stored);
+    return {utf8, utf8.data() == stored.data() ? std::string_view() : utf8};
+}
+
+Plain plain_json(Jsonb* value) {
+    std::string_view json = json_text(value);
+    Plain plain = plain_text(json);
+    if (plain.made.data() == nullptr) return {json, json};
+    wipe_and_free(json);
+    return plain;
+}
+
+Plain plain_of(Oid type, void* value) {
+    if (type == JSONBOID) return plain_json(static_cast<Jsonb*>(value));
+    if (type == TEXTOID) return plain_text(pg::bytes_of(value));
+    return {pg::bytes_of(value), {}};
+}
+
+// Takes over `bytes`, a bytea that has just been opened.
+text* text_value(bytea* bytes) {
+    std::string_view utf8 = pg::bytes_of(bytes);
+    if (GetDatabaseEncoding() == PG_SQL_ASCII) return bytes;
+    char* stored = pg_any_to_server(utf8.data(), static_cast<int>(utf8.size()), PG_UTF8);
+    if (stored == utf8.data()) return bytes;
+    text* value = cstring_to_text(stored);
+    wipe_and_free({stored, strlen(stored)});
+    core::wipe(VARDATA(bytes), utf8.size());
+    pfree(bytes);
+    return value;
+}
+
+Jsonb* json_value(bytea* bytes) {
+    text* json = text_value(bytes);
+    char* cstring = text_to_cstring(json);
+    Datum value = DirectFunctionCall1(jsonb_in, CStringGetDatum(cstring));
+    wipe_and_free({cstring, strlen(cstring)});
+    core::wipe(VARDATA_ANY(json), VARSIZE_ANY_EXHDR(json));
+    pfree(json);
+    return DatumGetJsonbP(value);
+}
+
+void* value_of(Oid type, bytea* bytes) {
+    if (type == JSONBOID) return json_value(bytes);
+    if (type == TEXTOID) return text_value(bytes);
+    return bytes;
+}
+
+// ---- one value ----
+
+core::SealPlace place_of(const Record& record, const ColumnType& column) {
+    return {pg::bytes_of(record.sealed_by), column.name, portable(pg::bytes_of(record.id.scope)),
+            portable(pg::bytes_of(record.id.principal)), portable(pg::bytes_of(record.id.key))};
+}
+
+bytea* new_bytea(std::size_t size) {
+    auto* result = static_cast<bytea*>(palloc(VARHDRSZ + size));
+    SET_VARSIZE(result, VARHDRSZ + size);
+    return result;
+}
+
+unsigned char* data_of(bytea* value) {
+    return reinterpret_cast<unsigned char*>(VARDATA(value));
+}
+
+bytea* sealed_value(const core::Key& key, const Record& record, const ColumnType& column,
+                    void* value) {
+    Plain plain = plain_of(column.type, value);
+    bytea* result = new_bytea(plain.bytes.size() + core::kSealOverhead);
+    bool good = core::seal(key, place_of(record, column), plain.bytes, data_of(result));
+    if (plain.made.data() != nullptr) wipe_and_free(plain.made);
+    if (!good) raise_not_sealed();
+    return result;
+}
+
+enum class Fault { None, NoKeys, NoSuchKey, Refused, NotThis, UnknownVersion };
+
+struct Opening {
+    void* value;
+    Fault fault;
+    const char* why;  // there are no keys
+};
+
+// The key of a record, from the ring or, where the ring does not have it, from the file as it is
+// now.
+Fault key_of(const Record& record, const core::Key** key, const char** why) {
+    core::KeyRing* ring = config::encryption_keys(why);
+    for (bool anew = false; ring != nullptr; anew = true) {
+        switch (core::record_key(*ring, pg::bytes_of(record.sealed_by), pg::bytes_of(record.salt),
+                                 key)) {
+            case core::RecordKey::Derived:
+                return Fault::None;
+            case core::RecordKey::Refused:
+                return Fault::Refused;
+            case core::RecordKey::NoSuchId:
+                break;
+        }
+        if (anew) return Fault::NoSuchKey;
+        ring = config::encryption_keys_anew(why);
+    }
+    return Fault::NoKeys;
+}
+
+bytea* room_for_plain(std::string_view sealed) {
+    return new_bytea(sealed.size() < core::kSealOverhead ? 0 : sealed.size() - core::kSealOverhead);
+}
+
+Opening try_to_open(const Record& record, const ColumnType& column, const bytea* sealed) {
+    Opening opening{nullptr, Fault::NotThis, nullptr};
+    if (record.sealed_by == nullptr || record.salt == nullptr) return opening;
+    const core::Key* key = nullptr;
+    opening.fault = key_of(record, &key, &opening.why);
+    if (opening.fault != Fault::None) return opening;
+    std::string_view bytes = pg::bytes_of(sealed);
+    bytea* plain = room_for_plain(bytes);
+    switch (core::open(*key, place_of(record, column), bytes, data_of(plain))) {
+        case core::Opened::Yes:
+            opening.value = value_of(column.type, plain);
+            break;
+        case core::Opened::Unknown:
+            opening.fault = Fault::UnknownVersion;
+            break;
+        case core::Opened::Not:
+            opening.fault = Fault::NotThis;
+            break;
+    }
+    return opening;
+}
+
+[[noreturn]] void raise_fault(const Record& record, const ColumnType& column,
+                              const Opening& opening) {
+    switch (opening.fault) {
+        case Fault::NoKeys:
+            raise_no_keys(record.id, opening.why);
+        case Fault::NoSuchKey:
+            raise_no_such_key(record);
+        case Fault::Refused:
+            raise_not_opened(record, column.name, "its salt is damaged, or OpenSSL refused.");
+        case Fault::UnknownVersion:
+            raise_not_opened(record, column.name,
+                             "a newer version of the extension has sealed it, or it is damaged.");
+        case Fault::NotThis:
+        case Fault::None:
+            break;
+    }
+    raise_not_opened(record, column.name,
+                     "the key with this id is another one than then, or the row has been changed.");
+}
+
+// ---- a record ----
+
+bool is_anything_kept(const Record& record) {
+    bool found = false;
+    store::visit_kept(
+        record, [&found](const ColumnType&, const auto& value) { found |= !value.is_null(); });
+    return found;
+}
+
+bool is_anything_unsealed(const Record& record) {
+    bool found = false;
+    store::visit_kept(record, [&found](const ColumnType&, const auto& value) {
+        found |= value.plain != nullptr && value.sealed == nullptr;
+    });
+    return found;
+}
+
+// Opens what is sealed and not known yet. What did not open first, and why.
+Opening open_all(Record* record, const ColumnType** unopened) {
+    Opening last{};
+    store::visit_kept(*record, [&](const ColumnType& column, auto& value) {
+        if (value.sealed == nullptr || value.plain != nullptr || last.fault != Fault::None) return;
+        last = try_to_open(*record, column, value.sealed);
+        value.plain = static_cast<decltype(value.plain)>(last.value);
+        *unopened = &column;
+    });
+    return last;
+}
+
+core::KeyRing* required_keys(const store::Identity& id) {
+    const char* why = nullptr;
+    core::KeyRing* ring = config::encryption_keys(&why);
+    if (ring == nullptr) raise_no_keys(id, why);
+    return ring;
+}
+
+void take_new_key(Record* record) {
+    core::Salt salt;
+    if (!core::random_bytes(salt, core::kSaltBytes)) raise_not_sealed();
+    record->sealed_by = pg::make_text(core::current_key_id(*required_keys(record->id)));
+    record->salt =
+        pg::as_bytea(pg::make_text({reinterpret_cast<const char*>(salt), core::kSaltBytes}));
+    store::visit_kept(*record, [](const ColumnType&, auto& value) { value.sealed = nullptr; });
+}
+
+// Of the record, whose key is the current one.
+const core::Key* key_to_seal(const Record& record) {
+    const core::Key* key = nullptr;
+    if (core::record_key(*required_keys(record.id), pg::bytes_of(record.sealed_by),
+                         pg::bytes_of(record.salt), &key) != core::RecordKey::Derived)
+        raise_not_sealed();
+    return key;
+}
+
+void seal_rest(Record* record) {
+    const core::Key* key = key_to_seal(*record);
+    store::visit_kept(*record, [key, record](const ColumnType& column, auto& value) {
+        if (value.plain != nullptr && value.sealed == nullptr)
+            value.sealed = sealed_value(*key, *record, column, value.plain);
+    });
+}
+
+bool is_current(const core::KeyRing& ring, const Record& record) {
+    return record.sealed_by != nullptr && record.salt != nullptr &&
+           pg::bytes_of(record.sealed_by) == core::current_key_id(ring);
+}
+
+}  // namespace
+
+void require_key(const store::Identity& id) {
+    (void)required_keys(id);
+}
+
+text* current_key(const store::Identity& id) {
+    return pg::make_text(core::current_key_id(*required_keys(id)));
+}
+
+bool is_sealed_otherwise(const Record& record) {
+    return record.sealed_by != nullptr && !is_current(*required_keys(record.id), record);
+}
+
+void seal(Record* record, bool encrypt) {
+    if (!encrypt && record->sealed_by == nullptr) return;
+    if (!is_anything_kept(*record)) {
+        record->sealed_by = nullptr;
+        record->salt = nullptr;
+    }
+    if (!is_anything_unsealed(*record)) return;
+    if (!is_current(*required_keys(record->id), *record)) {
+        const ColumnType* unopened = nullptr;
+        Opening opening = open_all(record, &unopened);
+        if (opening.fault != Fault::None) raise_fault(*record, *unopened, opening);
+        take_new_key(record);
+    }
+    seal_rest(record);
+}
+
+bool reseal(Record* record) {
+    const ColumnType* unopened = nullptr;
+    if (open_all(record, &unopened).fault != Fault::None) return false;
+    take_new_key(record);
+    seal_rest(record);
+    return true;
+}
+
+void* opened_value(const Record& record, const ColumnType& column, void* plain,
+                   const bytea* sealed) {
+    if (plain != nullptr || sealed == nullptr) return plain;
+    Opening opening = try_to_open(record, column, sealed);
+    if (opening.fault != Fault::None) raise_fault(record, column, opening);
+    return opening.value;
+}
+
+SealedText seal_text(const store::Identity& id, const char* column, text* value) {
+    Record record{};
+    record.id = id;
+    take_new_key(&record);
+    const core::Key* key = key_to_seal(record);
+    return {record.sealed_by, record.salt,
+            sealed_value(*key, record, {column, TEXTOID, true, store::Seen::Never}, value)};
+}
+
+text* open_text(const store::Identity& id, const char* column, const SealedText& text) {
+    Record record{};
+    record.id = id;
+    record.sealed_by = text.sealed_by;
+    record.salt = text.salt;
+    return static_cast<::text*>(
+        opened_value(record, {column, TEXTOID, true, store::Seen::Never}, nullptr, text.sealed));
+}
+
+bool same_if_known(const bytea* a, const bytea* b) {
+    return a == nullptr || b == nullptr || core::same_secret(pg::bytes_of(a), pg::bytes_of(b));
+}
+
+}  // namespace idem::claim

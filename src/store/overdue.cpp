@@ -1,0 +1,102 @@
+// By SQL whatever store serves the table, as sweeping is. The index on claims in progress leads to
+// them, however many records there are. No lease ends before its claim, so that younger claims are
+// not looked at.
+
+#include "store/overdue.hpp"
+
+#include "pg/owner.hpp"
+#include "store/record_table.hpp"
+
+namespace idem::store {
+
+namespace {
+
+using Sql = pg::SqlText;
+
+constexpr const ColumnType& kClaimedAt = column_of(&Record::claimed_at);
+constexpr const ColumnType& kLeaseUntil = column_of(&Record::lease_until);
+constexpr Oid kTimesAndLimit[] = {kClaimedAt.type, kLeaseUntil.type, INT8OID};
+constexpr int kClaimedAtPlace = kKeyColumns + 1;
+
+// $1 from, $2 until, $3 limit
+Sql overdue_sql(const char* table) {
+    constexpr char in_progress[] = {static_cast<char>(core::Status::InProgress), '\0'};
+    Sql sql{};
+    sql.add("SELECT scope, principal, key, ");
+    sql.add(kClaimedAt.name);
+    sql.add(" FROM ");
+    sql.add(table);
+    sql.add(" WHERE status OPERATOR(pg_catalog.=) '");
+    sql.add(in_progress);
+    sql.add("'::pg_catalog.\"char\" AND ");
+    sql.add(kClaimedAt.name);
+    sql.add(" OPERATOR(pg_catalog.>) $1 AND ");
+    sql.add(kClaimedAt.name);
+    sql.add(" OPERATOR(pg_catalog.<=) $2 AND ");
+    sql.add(kLeaseUntil.name);
+    sql.add(" OPERATOR(pg_catalog.<=) $2 ORDER BY ");
+    sql.add(kClaimedAt.name);
+    sql.add(" USING OPERATOR(pg_catalog.<) FETCH FIRST ($3) ROWS WITH TIES");
+    return sql;
+}
+
+// The walk goes by OID, so that it goes on behind a table that has gone. InvalidOid: there is none.
+Oid first_table_from(Oid least) {
+    int count;
+    RecordTable* tables = local_tables(&count);
+    Oid first = InvalidOid;
+    for (int i = 0; i < count; i++)
+        if (tables[i].table >= least && (!OidIsValid(first) || tables[i].table < first))
+            first = tables[i].table;
+    return first;
+}
+
+text* text_in(HeapTuple row, int column) {
+    bool null;
+    return DatumGetTextPCopy(SPI_getbinval(row, SPI_tuptable->tupdesc, column, &null));
+}
+
+// Copies in the caller's context; and where the last one stands.
+void take_rows(MemoryContext context, Overdue* found, WalkPosition* last) {
+    MemoryContext previous = MemoryContextSwitchTo(context);
+    found->claims = static_cast<Identity*>(
+        palloc(sizeof(Identity) * (static_cast<std::size_t>(found->count) + 1)));
+    for (int i = 0; i < found->count; i++) {
+        HeapTuple row = SPI_tuptable->vals[i];
+        bool null;
+        found->claims[i] = make_identity(text_in(row, 1), text_in(row, 2), text_in(row, 3));
+        last->claimed_at =
+            DatumGetTimestampTz(SPI_getbinval(row, SPI_tuptable->tupdesc, kClaimedAtPlace, &null));
+    }
+    MemoryContextSwitchTo(previous);
+}
+
+void read_batch(WalkPosition* from, TimestampTz until, int limit, Overdue* found) {
+    Sql sql = overdue_sql(quote_qualified_identifier(
+        get_namespace_name(get_rel_namespace(from->table)), get_rel_name(from->table)));
+    pg::Statement statement = {sql.text, std::size(kTimesAndLimit), kTimesAndLimit,
+                               pg::Access::ByIndex, nullptr};
+    Datum values[] = {TimestampTzGetDatum(from->claimed_at), TimestampTzGetDatum(until),
+                      Int64GetDatum(limit)};
+    pg::AsOwner frame = pg::begin_as_owner(kRecordTable);
+    found->count = static_cast<int>(pg::run_read(&statement, values, nullptr));
+    take_rows(frame.caller_context, found, from);
+    pg::drop_plan(&statement);
+    pg::end_as_owner(frame);
+}
+
+}  // namespace
+
+Overdue find_overdue(WalkPosition* from, TimestampTz until, int limit) {
+    Overdue found{nullptr, 0, false};
+    Oid table = first_table_from(from->table);
+    if (table != from->table) *from = WalkPosition{table, DT_NOBEGIN};
+    if (OidIsValid(table)) {
+        if (OidIsValid(get_rel_namespace(table))) read_batch(from, until, limit, &found);
+        if (found.count < limit) *from = WalkPosition{first_table_from(table + 1), DT_NOBEGIN};
+    }
+    found.at_end = !OidIsValid(from->table);
+    return found;
+}
+
+}  // namespace idem::store

@@ -1,0 +1,153 @@
+# What is decided by hand in a cluster: every node keeps its own, a view shows all, and
+# many records are decided or forgotten from any node, wherever they are.
+use strict;
+use warnings FATAL => 'all';
+
+use FindBin;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+use lib $FindBin::RealBin, "$FindBin::RealBin/../tap";
+use Citus;
+use Idem;
+
+my @nodes = new_cluster('idempotency.log_keys' => 'on');
+my ($coordinator, $worker1, $worker2) = @nodes;
+distribute();
+my ($here, $there) = map { principal_on($_) } $worker1, $worker2;
+my %name = map { $_->name => $_->host . ':' . $_->port } @nodes;
+$coordinator->safe_psql('postgres', q{
+	CREATE ROLE support LOGIN;
+	CREATE ROLE app LOGIN;
+	CREATE ROLE watcher LOGIN IN ROLE pg_monitor});
+
+# The same answer from every node, once.
+sub from_everywhere
+{
+	my ($sql) = @_;
+
+	my %seen = map { $_ => 1 } on_each($sql);
+	return join("\n", sort keys %seen);
+}
+
+sub forget_decisions
+{
+	$_->safe_psql('postgres', 'TRUNCATE idempotency.audit') foreach @nodes;
+	return;
+}
+
+sub abandon_claims
+{
+	my ($tenant, @keys) = @_;
+
+	begin_claim($coordinator, $_, principal => $tenant, lease => '1us', holder => 'gone') foreach @keys;
+	return;
+}
+
+subtest 'rights' => sub {
+	forget_decisions();
+	$coordinator->safe_psql('postgres', q{SELECT idem_grant('support', true, 'ticket 1'), idem_grant('app')});
+	is(from_everywhere(q{SELECT action, role, before, after, reason, node FROM idempotency.decisions ORDER BY decided_at}),
+		qq(grant|support|{"operator": false, "protocol": false}|{"operator": true, "protocol": true}|ticket 1|$name{coordinator}\n)
+		  . qq(grant|app|{"operator": false, "protocol": false}|{"operator": false, "protocol": true}||$name{coordinator}),
+		'granted on one node, and seen from all');
+	is(join(' ', on_each(q{SELECT has_function_privilege('support', oid, 'execute') FROM pg_proc
+			WHERE proname = 'idem_resolve_all'})),
+		't t t', 'procedures are granted on every node');
+};
+
+subtest 'policies' => sub {
+	forget_decisions();
+	is(try_sql($worker1, q{SET ROLE support; SELECT idem_policy_set('p', ttl => '1 day', reason => 'shorter'), idem_policy_drop('p')}),
+		'|t', 'changed on a worker');
+	is(from_everywhere(q{SELECT action, scope, before, after, reason, acting_as, node FROM idempotency.decisions ORDER BY decided_at}),
+		qq(policy_set|p||{"ttl": "1 day"}|shorter|support|$name{worker1}\npolicy_drop|p|{"ttl": "1 day"}|||support|$name{worker1}),
+		'and written down there');
+};
+
+subtest 'records' => sub {
+	forget_decisions();
+	foreach my $node (@nodes)
+	{
+		abandon_claims($_, $node->name) foreach $here, $there;
+		foreach my $tenant ($here, $there)
+		{
+			is(try_sql($node, "SELECT idem_resolve('" . $node->name . "', 'fail', principal => '$tenant', reason => 'r')",
+				extra_params => [ '-U', 'support' ]), 't', $node->name . " decides for $tenant");
+		}
+	}
+	is(from_everywhere(q{SELECT key, principal, before ->> 'status', after ->> 'status', reason, decided_by, node
+			FROM idempotency.decisions ORDER BY 1, 2}),
+		join("\n", map { my $key = $_; map { "$key|$_->[0]|in_progress|failed|r|support|$_->[1]" }
+			sort { $a->[0] cmp $b->[0] } [ $here, $name{worker1} ], [ $there, $name{worker2} ] }
+			sort map { $_->name } @nodes),
+		'each is written down where the record is, with who decided');
+	is(try_sql($worker1, q{SET ROLE watcher; SELECT count(*) FROM idempotency.decisions}), '6', 'who monitors sees them');
+	is(try_sql($worker1, q{SELECT count(*) FROM idempotency.decisions}, extra_params => [ '-U', 'support' ]), '42501',
+		'an operator does not');
+
+	# What is undone on one node is undone on all.
+	my $session = session($coordinator);
+	ask($session, "BEGIN; SELECT idem_forget('worker1', principal => '$there'), idem_forget('worker1', principal => '$here'); ROLLBACK");
+	$session->quit;
+	is(from_everywhere('SELECT count(*) FROM idempotency.decisions'), '6', 'a rollback leaves no decision anywhere');
+};
+
+subtest 'many records, from any node' => sub {
+	foreach my $node (@nodes)
+	{
+		forget_decisions();
+		$coordinator->safe_psql('postgres', 'DELETE FROM idempotency.record');
+		abandon_claims($_, map { "left-$_" } 1 .. 5) foreach $here, $there;
+		begin_claim($coordinator, 'lives', principal => $there, lease => '1 hour');
+		# Another transaction is at work on one of them.
+		my $taker = session($coordinator);
+		ask($taker, 'BEGIN');
+		is(outcome_in($taker, 'left-3', principal => $here), 'execute', 'somebody takes over');
+		is(try_sql($node, q{CALL idem_resolve_all('fail', 'the bank is gone', scope => '*', holder => 'gone', batch_size => 4)},
+				extra_params => [ '-U', 'support' ]),
+			qq(9|1|[{"key": "left-3", "scope": "", "principal": "$here"}]), $node->name . ': decided, but for what runs');
+		ask($taker, 'ROLLBACK');
+		$taker->quit;
+		is(try_sql($node, q{CALL idem_resolve_all('fail', status => 'in_progress')}),
+			qq(1|1|[{"key": "lives", "scope": "", "principal": "$there"}]), 'nor what has a lease');
+		is(from_everywhere(q{SELECT status, count(*) FROM idempotency.records GROUP BY 1 ORDER BY 1}),
+			"failed|10\nin_progress|1", 'all nodes see it');
+		is(from_everywhere(q{SELECT action, principal, count(*), count(*) FILTER (WHERE decided_by = 'support'), node
+				FROM idempotency.decisions GROUP BY 2, 1, 5 ORDER BY 2}),
+			join("\n", map { $_->[1] } sort { $a->[0] cmp $b->[0] }
+				  [ $here, "fail|$here|5|4|$name{worker1}" ], [ $there, "fail|$there|5|5|$name{worker2}" ]), 'each is written down at its record');
+
+		is(try_sql($node, "CALL idem_forget_principal('$there', 'ticket 2', batch_size => 2)", extra_params => [ '-U', 'support' ]),
+			qq(5|1|[{"key": "lives", "scope": "", "principal": "$there"}]|5), $node->name . ': a principal is forgotten');
+		is(from_everywhere(q{SELECT principal, key FROM idempotency.records ORDER BY 1, 2}),
+			join("\n", map { $_->[1] } sort { $a->[0] cmp $b->[0] }
+				  [ $here, join "\n", map { "$here|left-$_" } 1 .. 5 ], [ $there, "$there|lives" ]),
+			'and no other');
+		is(from_everywhere("SELECT count(*) FROM idempotency.decisions d WHERE d::text LIKE '%$there%'"), '0', 'not named on any node');
+		is(from_everywhere(q{SELECT sum((after ->> 'decisions')::integer), sum((after ->> 'forgotten')::integer), count(DISTINCT node)
+				FROM idempotency.decisions WHERE action = 'erase' AND reason = 'ticket 2'}),
+			'5|5|3', 'but that it was done');
+	}
+};
+
+subtest 'a node that is away' => sub {
+	forget_decisions();
+	abandon_claims($_, 'left') foreach $here, $there;
+	like(try_sql($coordinator, q{CALL idem_resolve_all('fail', holder => 'gone', scope => '*')}), qr/^2\|0\|/, 'decided');
+	$worker2->stop('immediate');
+	is(try_sql($coordinator, "CALL idem_forget_principal('$here', 'ticket 3')"), '08000', 'it is missed');
+	$worker2->start;
+	$worker2->poll_query_until('postgres', 'SELECT true');
+	is(try_sql($coordinator, "SELECT count(*) FROM idempotency.records WHERE principal = '$here'"), '0',
+		'the records of the others are forgotten all the same');
+	like(try_sql($coordinator, "CALL idem_forget_principal('$here', 'ticket 3')"), qr/^0\|0\|/, 'again when it is back');
+	is(from_everywhere("SELECT count(*) FROM idempotency.decisions d WHERE d::text LIKE '%$here\"%' OR principal = '$here'"), '0',
+		'then it is named nowhere');
+	is(from_everywhere(q{SELECT (after ->> 'forgotten')::integer > 0, reason FROM idempotency.decisions WHERE after ? 'forgotten' ORDER BY decided_at}),
+		"t|ticket 3\nf|ticket 3", 'and both calls are written down');
+};
+
+$_->stop foreach reverse @nodes;
+done_testing();

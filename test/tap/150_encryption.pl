@@ -1,0 +1,527 @@
+# What a policy with "encrypt" keeps lies nowhere in the clear, and answers all the same; without its
+# key, or changed, it answers nothing, and nothing is executed again.
+use strict;
+use warnings FATAL => 'all';
+
+use File::Find qw(find);
+use FindBin;
+use IPC::Run ();
+use MIME::Base64 qw(encode_base64);
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+use lib $FindBin::RealBin;
+use Idem;
+
+# ---- key files ----
+
+my $folder = PostgreSQL::Test::Utils::tempdir('keys');
+
+sub key_of
+{
+	my ($letter) = @_;
+
+	return encode_base64($letter x 32, '');
+}
+
+# keys('main', 'b', 'a'): the file that says so, the first of them current. A pair is an id and the
+# letter of another key than the id's own.
+sub keys_in
+{
+	my ($name, @keys) = @_;
+	my $file = "$folder/$name";
+	my @lines = map { ref $_ ? "$_->[0] " . key_of($_->[1]) : "$_ " . key_of($_) } @keys;
+
+	$lines[0] .= ' current' if @lines;
+	# As is advised: a new file takes the place of the old one, so nobody reads half of it.
+	unlink "$file.new";
+	append_to_file("$file.new", join('', map { "$_\n" } @lines));
+	chmod 0600, "$file.new" or die "chmod: $!";
+	rename "$file.new", $file or die "rename: $!";
+	return $file;
+}
+
+# A reload that every session has noticed that begins after it.
+sub take_keys
+{
+	my ($node, @keys) = @_;
+
+	keys_in($node->name, @keys);
+	my $before = $node->safe_psql('postgres', 'SELECT pg_conf_load_time()');
+	$node->reload;
+	$node->poll_query_until('postgres', "SELECT pg_conf_load_time() > '$before'")
+	  or die 'no reload';
+	return;
+}
+
+sub key_rows
+{
+	my ($node) = @_;
+
+	return $node->safe_psql('postgres',
+		q{SELECT string_agg(concat_ws(' ', key_id, available, current, records), ', ' ORDER BY key_id)
+		    FROM idempotency.encryption_keys});
+}
+
+my $primary = new_node('primary',
+	-init => [ allows_streaming => 1 ],
+	shared_preload_libraries => 'idempotency',
+	log_statement => 'none',
+	'idempotency.encryption_key_file' => keys_in('primary', 'a'));
+my $session = session($primary);
+
+sub begin_in
+{
+	my ($scope, $key, %named) = @_;
+
+	return begin_claim($primary, $key, scope => $scope, principal => 'shop',
+		request => \qq('{"card": "$scope-request"}'), holder => "$scope-holder", %named);
+}
+
+sub end_in
+{
+	my ($function, $scope, $key, $token, %named) = @_;
+
+	return call($primary, $function, key => $key, scope => $scope, principal => 'shop',
+		token => $token, %named);
+}
+
+sub checkpoint_in
+{
+	my ($scope, $key, $token) = @_;
+
+	return end_in('idem_checkpoint', $scope, $key, $token, recovery_point => "$scope-point",
+		state => \qq('{"seat": "$scope-state"}'));
+}
+
+sub complete_in
+{
+	my ($scope, $key, $token) = @_;
+
+	return end_in('idem_complete', $scope, $key, $token, status_code => 201,
+		body => \"'$scope-body'::text", headers => \qq('{"X-Secret": "$scope-headers"}'));
+}
+
+sub fail_in
+{
+	my ($scope, $key, $token, %named) = @_;
+
+	return end_in('idem_fail', $scope, $key, $token, error => "$scope-error", %named);
+}
+
+# Everything that a record can keep, in every way in which it comes to be kept: in one transaction,
+# with a lease, by a retry and a takeover, by an operation and by an operator.
+sub fill
+{
+	my ($scope) = @_;
+
+	call($primary, 'idem_policy_set', scope_pattern => $scope, store_request => \'true',
+		keep_history => \'true', encrypt => $scope eq 'sealed' ? \'true' : \'false');
+	complete_in($scope, 'done', begin_in($scope, 'done')->{token});
+	checkpoint_in($scope, 'running', begin_in($scope, 'running', lease => '1 hour')->{token});
+	fail_in($scope, 'failed', begin_in($scope, 'failed')->{token}, status_code => 422);
+	my $claim = begin_in($scope, 'retried');
+	checkpoint_in($scope, 'retried', $claim->{token});
+	fail_in($scope, 'retried', $claim->{token}, retryable => \'true', retry_after => '0');
+	fail_in($scope, 'retried', begin_in($scope, 'retried')->{token},
+		retryable => \'true', retry_after => '0');
+	checkpoint_in($scope, 'taken', begin_in($scope, 'taken', lease => '1 ms')->{token});
+	$primary->poll_query_until('postgres',
+		"SELECT outcome = 'execute' FROM idem_begin('taken', scope => '$scope', principal => 'shop', lease => '1 hour')")
+	  or die 'not taken over';
+	begin_in($scope, 'executed', -function => 'idem_execute', operation => 'echo(jsonb)');
+	begin_in($scope, 'resolved', lease => '1 hour');
+	call($primary, 'idem_resolve', key => 'resolved', action => 'fail', scope => $scope,
+		principal => 'shop', body => \"'$scope-body'::text", error => "$scope-error");
+	ask($session, 'BEGIN');
+	outcome_in($session, 'transactional', scope => $scope, principal => 'shop',
+		request => \qq('{"card": "$scope-request"}'));
+	ask($session, "SELECT idem_complete('transactional', 200, '$scope-body'::text, NULL, '$scope', 'shop')");
+	ask($session, 'COMMIT');
+	return;
+}
+
+# What a record has, as idem_get tells it.
+sub told
+{
+	my ($node, $scope, $key) = @_;
+
+	return $node->safe_psql('postgres',
+		q{SELECT concat_ws(' ', status, status_code, headers, convert_from(body, 'UTF8'), error,
+			recovery_point, state, holder) FROM }
+		  . invocation('idem_get', key => $key, scope => $scope, principal => 'shop'));
+}
+
+$primary->safe_psql('postgres',
+	'CREATE FUNCTION echo(jsonb) RETURNS jsonb LANGUAGE sql RETURN $1');
+$primary->backup('base');
+my $standby = PostgreSQL::Test::Cluster->new('standby');
+$standby->init_from_backup($primary, 'base', has_streaming => 1);
+keys_in('standby', 'a');
+$standby->append_conf('postgresql.conf',
+	"idempotency.encryption_key_file = '$folder/standby'");
+$standby->start;
+
+my @keys = qw(done running failed retried taken executed resolved transactional);
+my @markers = qw(request headers body state point holder error);
+
+subtest 'answers are those of a scope that is not encrypted' => sub {
+	fill($_) foreach qw(plain sealed);
+	foreach my $key (@keys)
+	{
+		is(told($primary, 'sealed', $key) =~ s/sealed-/plain-/gr, told($primary, 'plain', $key), $key);
+	}
+	like(told($primary, 'sealed', 'done'),
+		qr/^completed 201 \{"X-Secret": "sealed-headers"\} sealed-body sealed-holder$/, 'in full');
+	my $repeat = begin_in('sealed', 'done');
+	is("$repeat->{outcome} $repeat->{body}", 'replay \x' . unpack('H*', 'sealed-body'), 'a replay');
+	is(begin_in('sealed', 'done', request => \q('{"card": "another"}'))->{outcome},
+		'mismatch', 'another request with the key');
+	my $retry = begin_in('sealed', 'retried', lease => '1 hour');
+	is("$retry->{attempt} $retry->{recovery_point} $retry->{state}{seat} $retry->{error}",
+		'3 sealed-point sealed-state sealed-error', 'a retry goes on where the last attempt stopped');
+	is($primary->safe_psql('postgres', q{SELECT count(*) FROM idempotency.record WHERE scope = 'sealed'
+		AND coalesce(fingerprint, body, headers::text::bytea, error::bytea, recovery_point::bytea,
+			state::text::bytea, holder::bytea, request::text::bytea) IS NOT NULL}),
+		'0', 'no column has a value in the clear');
+	is($primary->safe_psql('postgres', q{SELECT count(*) FROM idempotency.records WHERE scope = 'sealed'
+		AND sealed_by = 'a'}), scalar(@keys), 'the view says which key has sealed them');
+};
+
+# ---- where nothing is to be found ----
+
+# The files below a folder that have a marker of the scope.
+sub files_with
+{
+	my ($marker, @folders) = @_;
+	my @found;
+
+	find({ no_chdir => 1, wanted => sub {
+		push @found, $File::Find::name if -f $_ && index(slurp_file($_), $marker) >= 0;
+	} }, @folders);
+	return @found;
+}
+
+subtest 'nothing lies in the clear' => sub {
+	$primary->safe_psql('postgres', 'CHECKPOINT');
+	$primary->wait_for_catchup($standby);
+	$standby->safe_psql('postgres', 'CHECKPOINT');
+	$primary->run_log([ 'pg_dump', '-f', "$folder/dump.sql", $primary->connstr('postgres') ]);
+	foreach my $what (@markers)
+	{
+		foreach my $place ([ 'data directory', $primary->data_dir . '/base' ],
+			[ 'WAL', $primary->data_dir . '/pg_wal' ], [ 'standby', $standby->data_dir ])
+		{
+			my ($name, $where) = @$place;
+			is_deeply([ files_with("sealed-$what", $where) ], [], "$what: $name");
+			cmp_ok(scalar(files_with("plain-$what", $where)), '>', 0, "$what: $name: can be found");
+		}
+		# pg_dump writes a bytea as hexadecimal digits.
+		my $dump = slurp_file("$folder/dump.sql");
+		my $hex = sub { unpack 'H*', $_[0] };
+		unlike($dump, qr/sealed-$what/, "$what: dump");
+		is(index($dump, $hex->("sealed-$what")), -1, "$what: dump, as bytes");
+		cmp_ok(index($dump, "plain-$what") + index($dump, $hex->("plain-$what")), '>', -2,
+			"$what: dump: can be found");
+	}
+	my $log = slurp_file($primary->logfile);
+	unlike($log, qr/sealed-(request|headers|body|state|point|holder|error)/, 'log');
+};
+
+subtest 'a standby with the keys opens them' => sub {
+	is(told($standby, 'sealed', 'done'), told($primary, 'sealed', 'done'), 'idem_get');
+	my $reader = session($standby);
+	unlink "$folder/standby";
+	$standby->reload;
+	wait_until { ask($reader, "SELECT idem_get('done', 'sealed', 'shop')") eq 'ID503' }
+	  'the standby has no keys';
+	is(ask($reader, "SELECT status FROM idem_get('done', 'plain', 'shop')"),
+		'completed', 'others are told all the same');
+	$reader->quit;
+	$standby->stop;
+};
+
+# ---- keys that are missing or wrong ----
+
+# What everybody is told while the values of the record "done" can't be opened.
+sub is_closed
+{
+	my ($sqlstate, $why) = @_;
+	my $row = q{SELECT md5(r::text) FROM idempotency.record r WHERE (scope, key) = ('sealed', 'done')};
+	my $before = ask($session, $row);
+	my $counted = q{SELECT coalesce(sum(encryption_errors), 0) FROM idempotency.stats WHERE scope = 'sealed'};
+	my $errors = ask($session, $counted);
+
+	is(outcome_in($session, 'done', scope => 'sealed', principal => 'shop', request => \$_),
+		$sqlstate, "$why: idem_begin") foreach q('{"card": "sealed-request"}'), q('{"card": "other"}'), 'NULL';
+	is(ask($session, "SELECT idem_get('done', 'sealed', 'shop')"), $sqlstate, "$why: idem_get");
+	is(ask($session, 'SELECT ' . invocation('idem_execute', key => 'done', scope => 'sealed',
+		principal => 'shop', operation => 'echo(jsonb)', request => \q('{"card": "sealed-request"}'))),
+		$sqlstate, "$why: idem_execute");
+	is(ask($session, $row), $before, "$why: the record is as it was");
+	is(ask($session, $counted) - $errors, 5, "$why: counted");
+	is(outcome_in($session, 'done', scope => 'plain', principal => 'shop'), 'replay',
+		"$why: others are answered");
+	return;
+}
+
+# A key that nobody knows is refused before anything is granted.
+sub is_refused
+{
+	my ($why) = @_;
+
+	is(outcome_in($session, 'new', scope => 'sealed'), 'ID503', "$why: a new key");
+	is(ask($session, "SELECT count(*) FROM idempotency.record WHERE key = 'new'"), '0',
+		"$why: nothing is granted");
+	return;
+}
+
+subtest 'without a key file everything encrypted is closed' => sub {
+	my $token = begin_in('sealed', 'alive', lease => '1 hour')->{token};
+	my $resolved = begin_in('sealed', 'dropped', lease => '1 hour')->{token};
+	ask($session, "SELECT idem_once('once', 'sealed')");
+	unlink "$folder/primary";
+	$primary->reload;
+	wait_until { ask($session, "SELECT idem_get('done', 'sealed', 'shop')") eq 'ID503' } 'no keys';
+	is_closed('ID503', 'no file');
+	is_refused('no file');
+	is(ask($session, "SELECT idem_complete('alive', 200, 'sealed-body'::text, scope => 'sealed', principal => 'shop', token => $token)"),
+		'ID503', 'no file: a result that can\'t be sealed is not recorded');
+	is(ask($session, "SELECT idem_extend('alive', $token, scope => 'sealed', principal => 'shop') > now()"),
+		't', 'no file: a heartbeat needs no key');
+	is(ask($session, "SELECT idem_once('once', 'sealed')"), 'f', 'no file: nor does what keeps nothing');
+	is(ask($session, "SELECT idem_resolve('dropped', 'release', 'sealed', 'shop'), idem_forget('dropped', 'sealed', 'shop')"),
+		't|t', 'no file: nor does an operator who lets go');
+	is(ask($session, "SELECT why FROM idempotency.encryption_keys WHERE key_id IS NULL"),
+		'The key file can\'t be opened: No such file or directory.', 'no file: the view says so');
+	is(ask($session, 'CALL idem_reseal()'), 'ID503', 'no file: nothing to seal with');
+	take_keys($primary, 'a');
+	is(ask($session, "SELECT idem_complete('alive', 200, 'sealed-body'::text, scope => 'sealed', principal => 'shop', token => $token)"),
+		't', 'with the file again: it is recorded');
+	like(told($primary, 'sealed', 'done'), qr/^completed 201/, 'and answered');
+};
+
+subtest 'files that are not taken' => sub {
+	my $file = "$folder/primary";
+	my $why = sub { ask($session, "SELECT why FROM idempotency.encryption_keys WHERE key_id IS NULL") };
+
+	chmod 0640, $file or die "chmod: $!";
+	$primary->reload;
+	wait_until { $why->() ne '' } 'the file is read again';
+	like($why->(), qr/^The key file has group or world access/, 'readable by others');
+	is_closed('ID503', 'readable by others');
+	unlink $file;
+	append_to_file($file, "a short\n");
+	chmod 0600, $file or die "chmod: $!";
+	is($why->(), 'Line 1 of the key file can\'t be used. Its key is not the base64 of 32 bytes.',
+		'a line that makes no sense');
+	unlink $file;
+	append_to_file($file, '#' x 20000);
+	chmod 0600, $file or die "chmod: $!";
+	is($why->(), 'The key file has more than 16384 bytes.', 'a large one');
+	unlink $file;
+	mkdir $file or die "mkdir: $!";
+	is($why->(), 'The key file is not a regular file.', 'a folder');
+	rmdir $file;
+	take_keys($primary, 'a');
+
+	foreach my $path ('keys', $primary->data_dir . '/keys', $primary->data_dir . '/base/../keys')
+	{
+		$primary->append_conf('postgresql.conf', "idempotency.encryption_key_file = '$path'");
+		my $offset = -s $primary->logfile;
+		$primary->reload;
+		$primary->wait_for_log(qr/invalid value for parameter "idempotency.encryption_key_file"/, $offset);
+		is(ask($session, 'SHOW idempotency.encryption_key_file'), $file, "not $path");
+	}
+	$primary->append_conf('postgresql.conf', "idempotency.encryption_key_file = '$file'");
+	$primary->reload;
+	$primary->safe_psql('postgres', "CREATE ROLE app LOGIN; SELECT idem_grant('app')");
+	is($primary->safe_psql('postgres',
+		"SELECT count(*) FROM pg_settings WHERE name = 'idempotency.encryption_key_file'",
+		extra_params => [ '-U', 'app' ]), '0', 'nobody else learns where it is');
+};
+
+subtest 'a wrong key opens nothing' => sub {
+	take_keys($primary, [ 'a', 'x' ]);
+	is_closed('ID500', 'another key of that id');
+	take_keys($primary, 'b');
+	is_closed('ID503', 'no key of that id');
+	is(key_rows($primary), 'a f f 9, b t t 0', 'the view tells which one is missing');
+	my ($remaining, undef, $warning) = (0);
+	$primary->psql('postgres', 'CALL idem_reseal()', stdout => \$remaining, stderr => \$warning);
+	is($remaining, '9', 'nothing can be sealed anew');
+	like($warning, qr/WARNING:  9 records could not be opened/, 'and that is told');
+	take_keys($primary, 'a');
+	is(key_rows($primary), 'a t t 9', 'nothing has changed');
+};
+
+# ---- rows that were changed ----
+
+subtest 'what was sealed for one place opens in no other' => sub {
+	my $at = "WHERE (scope, key) = ('sealed', 'done')";
+	my $save = "CREATE TABLE saved AS SELECT * FROM idempotency.record $at";
+	my @damage = (
+		[ 'a bit', "UPDATE idempotency.record SET sealed_body = set_bit(sealed_body, 200, 1 - get_bit(sealed_body, 200)) $at" ],
+		[ 'the version', "UPDATE idempotency.record SET sealed_body = set_byte(sealed_body, 0, 2) $at" ],
+		[ 'the end', "UPDATE idempotency.record SET sealed_body = substr(sealed_body, 1, 20) $at" ],
+		[ 'nothing', "UPDATE idempotency.record SET sealed_body = '' $at" ],
+		[ 'the salt', "UPDATE idempotency.record SET salt = set_byte(salt, 0, 255 - get_byte(salt, 0)) $at" ],
+		[ 'no salt', "UPDATE idempotency.record SET salt = NULL $at" ],
+		[ 'a short salt', "UPDATE idempotency.record SET salt = substr(salt, 2) $at" ],
+		[ 'another column', "UPDATE idempotency.record SET sealed_body = sealed_headers $at" ],
+		[ 'another row', "UPDATE idempotency.record r SET sealed_body = o.sealed_body FROM idempotency.record o WHERE (r.scope, r.key, o.scope, o.key) = ('sealed', 'done', 'sealed', 'executed')" ],
+		[ 'all of another row', "UPDATE idempotency.record r SET (sealed_body, sealed_by, salt, sealed_fingerprint, sealed_headers, sealed_holder) = (o.sealed_body, o.sealed_by, o.salt, o.sealed_fingerprint, o.sealed_headers, o.sealed_holder) FROM idempotency.record o WHERE (r.scope, r.key, o.scope, o.key) = ('sealed', 'done', 'sealed', 'resolved')" ]);
+
+	ask($session, $save);
+	foreach my $damage (@damage)
+	{
+		my ($what, $sql) = @$damage;
+		ask($session, $sql);
+		is(ask($session, "SELECT idem_get('done', 'sealed', 'shop')"), 'ID500', "$what: idem_get");
+		is(outcome_in($session, 'done', scope => 'sealed', principal => 'shop',
+			request => \q('{"card": "sealed-request"}')), 'ID500', "$what: idem_begin");
+		ask($session, "DELETE FROM idempotency.record $at");
+		ask($session, 'INSERT INTO idempotency.record SELECT * FROM saved');
+	}
+	is(begin_in('sealed', 'done')->{outcome}, 'replay', 'as it was, it is replayed');
+	ask($session, "UPDATE saved SET principal = 'thief'");
+	ask($session, 'INSERT INTO idempotency.record SELECT * FROM saved');
+	is(ask($session, "SELECT idem_get('done', 'sealed', 'thief')"), 'ID500', 'another principal');
+	is(ask($session, "SELECT idem_forget('done', 'sealed', 'thief')"), 't', 'it can be forgotten');
+};
+
+# ---- policies that change ----
+
+subtest 'what was written before a policy changed stays readable' => sub {
+	my $token = begin_in('plain', 'changed', lease => '1 hour')->{token};
+	call($primary, 'idem_policy_set', scope_pattern => 'plain', store_request => \'true', encrypt => \'true');
+	like(told($primary, 'plain', 'done'), qr/plain-body plain-holder$/, 'in the clear');
+	complete_in('plain', 'changed', $token);
+	like(told($primary, 'plain', 'changed'), qr/plain-body plain-holder$/, 'half and half');
+	is($primary->safe_psql('postgres', q{SELECT sealed_by, holder, sealed_holder IS NOT NULL, request, fingerprint
+		FROM idempotency.record WHERE (scope, key) = ('plain', 'changed')}),
+		'a||t||', 'what it had in the clear is sealed with its answer');
+	call($primary, 'idem_policy_set', scope_pattern => 'sealed', encrypt => \'false');
+	like(told($primary, 'sealed', 'done'), qr/sealed-body sealed-holder$/, 'sealed');
+	checkpoint_in('sealed', 'running', record_token('running'));
+	like(told($primary, 'sealed', 'running'), qr/sealed-point/, 'and what is sealed stays so');
+	is($primary->safe_psql('postgres', q{SELECT count(recovery_point) FROM idempotency.record WHERE scope = 'sealed'}),
+		'0', 'also where more is kept');
+	call($primary, 'idem_policy_set', scope_pattern => 'sealed', store_request => \'true', encrypt => \'true');
+};
+
+sub record_token
+{
+	my ($key) = @_;
+
+	return $primary->safe_psql('postgres',
+		"SELECT token FROM idempotency.record WHERE (scope, key) = ('sealed', '$key')");
+}
+
+# ---- rotation ----
+
+# By an operator, who may read no table.
+$primary->safe_psql('postgres', "CREATE ROLE support LOGIN; SELECT idem_grant('support', operator => true)");
+
+sub reseal
+{
+	my (@options) = @_;
+
+	$primary->psql('postgres', 'CALL idem_reseal(' . join(', ', @options) . ')',
+		stdout => \my $remaining, stderr => \my $messages, extra_params => [ '-U', 'support' ]);
+	return ($remaining, $messages);
+}
+
+# Statements that have begun before a reload may still go by the older keys.
+sub wait_for_statements
+{
+	my $now = $primary->safe_psql('postgres', 'SELECT clock_timestamp()');
+
+	$primary->poll_query_until('postgres', "SELECT NOT EXISTS (SELECT FROM pg_stat_activity
+		WHERE state = 'active' AND query_start < '$now' AND backend_type = 'client backend')")
+	  or die 'a statement does not end';
+	return;
+}
+
+subtest 'keys are changed while there is work' => sub {
+	call($primary, 'idem_policy_set', scope_pattern => 'load', store_request => \'true', encrypt => \'true');
+	append_to_file("$folder/load.sql", <<'END');
+\set number random(1, 300)
+BEGIN;
+SELECT outcome = 'execute' AS go FROM idem_begin(:number::text, jsonb_build_object('n', :number), 'load') \gset
+\if :go
+SELECT idem_complete(:number::text, 200, :number::text, '{"X": "y"}', 'load');
+\endif
+COMMIT;
+END
+	my $output = '';
+	my $load = IPC::Run::start(
+		[ 'pgbench', '-n', '-c', '4', '-T', '3600', '-f', "$folder/load.sql",
+			$primary->connstr('postgres') ],
+		'<', \undef, '>&', \$output);
+	my $executed = "SELECT count(*) FROM idempotency.record WHERE scope = 'load'";
+	wait_until { ask($session, $executed) > 20 } 'some requests';
+	my @old = ('a');
+	foreach my $new (qw(b c d))
+	{
+		take_keys($primary, $new, @old);
+		my $answered = "SELECT replayed FROM idempotency.stats WHERE scope = 'load'";
+		my $before = ask($session, $answered);
+		wait_until { (reseal(7))[0] eq '0' } "nothing is left that $old[0] has sealed";
+		wait_until { ask($session, $answered) > $before } 'requests go on';
+		wait_for_statements();
+		wait_until { (reseal(7))[0] eq '0' } "nor by statements that had not noticed";
+		take_keys($primary, $new);
+		@old = ($new);
+		unlike(key_rows($primary), qr/\w f f \d/, "$new: no key is missing");
+	}
+	$load->signal('TERM');
+	eval { $load->finish };
+	unlike($output, qr/error|abort/i, 'nobody has met an error');
+	is(ask($session, "SELECT sum(encryption_errors) FROM idempotency.stats WHERE scope = 'load'"), '0',
+		'none is counted');
+	like(told($primary, 'sealed', 'done'), qr/sealed-body sealed-holder$/, 'older answers are told');
+	is(begin_in('sealed', 'done')->{outcome}, 'replay', 'and replayed');
+};
+
+subtest 'a record that is in use is left, and told' => sub {
+	take_keys($primary, 'e', 'd');
+	my $holder = session($primary);
+	my $token = record_token('running');
+	ask($holder, 'BEGIN');
+	is(ask($holder, "SELECT idem_extend('running', $token, scope => 'sealed', principal => 'shop') > now()"),
+		't', 'somebody is at work on it');
+	my ($remaining, $messages) = reseal();
+	is($remaining, '1', 'it is left');
+	like($messages, qr/NOTICE:  1 record was in use/, 'and told');
+	ask($holder, 'COMMIT');
+	is((reseal())[0], '0', 'none afterwards');
+	is(ask($holder, 'BEGIN; CALL idem_reseal()'), '2D000', 'not within a transaction');
+	$holder->quit;
+	is(ask($session, 'CALL idem_reseal(0)'), '22023', 'a batch has at least one record');
+};
+
+# ---- elsewhere ----
+
+subtest 'a dump opens where the keys are' => sub {
+	$primary->run_log([ 'pg_dump', '-Fc', '-f', "$folder/dump", $primary->connstr('postgres') ]);
+	my $other = new_node('other', -extension => 0,
+		'idempotency.encryption_key_file' => keys_in('other', 'z', 'e'));
+	$other->safe_psql('postgres', "CREATE DATABASE latin ENCODING 'LATIN1' TEMPLATE template0");
+	foreach my $database (qw(postgres latin))
+	{
+		$other->run_log([ 'pg_restore', '--no-owner', '--no-privileges', '-d', $other->connstr($database), "$folder/dump" ]);
+		is($other->safe_psql($database, q{SELECT convert_from(body, 'UTF8'), holder FROM idem_get('done', 'sealed', 'shop')}),
+			'sealed-body|sealed-holder', "$database: opened");
+	}
+	my ($remaining) = (0);
+	is($other->safe_psql('postgres', 'CALL idem_reseal()'), '0', 'and sealed with a key of its own');
+	unlike($other->safe_psql('postgres', q{SELECT string_agg(DISTINCT sealed_by, '') FROM idempotency.record}),
+		qr/[^z]/, 'all of it');
+	$other->stop;
+};
+
+$session->quit;
+$primary->stop;
+done_testing();
