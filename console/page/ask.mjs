@@ -15,17 +15,16 @@ export function takeToken() {
 // The answer, or { problem } in its place.
 export async function ask(what, body = {}) {
     const token = sessionStorage.getItem(STORED);
-    let response;
     try {
-        response = await fetch(`/api/${what}`, {
+        const response = await fetch(`/api/${what}`, {
             method: 'POST',
             headers: { 'Content-Type': 'application/json', Authorization: `Bearer ${token ?? ''}` },
             body: JSON.stringify(body),
         });
+        if (response.status === 401) return { problem: { kind: 'token', message: 'this address has no token of this run' } };
+        if (!response.ok) return { problem: { kind: 'console', message: `the console says: ${await response.text()}` } };
+        return await response.json();
     } catch {
         return { problem: { kind: 'console', message: 'script/console does not answer: it has ended' } };
     }
-    if (response.status === 401) return { problem: { kind: 'token', message: 'this address has no token of this run' } };
-    if (!response.ok) return { problem: { kind: 'console', message: `the console says: ${await response.text()}` } };
-    return response.json();
 }

@@ -102,6 +102,9 @@ export class Database {
             this.#pool = new pg.Pool(this.#config());
             // A session that ends while nobody uses it: the next question finds out.
             this.#pool.on('error', () => {});
+            // One that is cut in the middle of a question says so twice: to the question, and here, where it
+            // would end the program if nobody listened.
+            this.#pool.on('connect', (client) => client.on('error', () => {}));
         }
         try {
             return await this.#pool.connect();

@@ -43,11 +43,12 @@ async function main() {
     say('Whoever has this address sees what the role sees. Ctrl-C ends it.');
     process.stdout.write(`${address}\n`);
     for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) {
-        process.once(signal, async () => {
+        process.once(signal, () => {
             sampler.stop();
             close();
-            await database.end();
-            process.exit(0);
+            // A server that is gone may never say goodbye.
+            setTimeout(() => process.exit(0), 1000);
+            database.end().finally(() => process.exit(0));
         });
     }
 }
