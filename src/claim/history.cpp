@@ -23,6 +23,10 @@ void keep_attempt(const core::Policy& policy, const store::Record& record, store
     store::add_attempt({&kept, how, ended, pg::after(ended, span)});
 }
 
+void take_back_attempt(const store::Record& taken_over) {
+    store::remove_attempt(taken_over.id, taken_over.token);
+}
+
 void keep_ended_attempt(const core::Policy& policy, const store::Record& record) {
     keep_attempt(policy, record, end_with(record.status));
 }

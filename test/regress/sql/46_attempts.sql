@@ -50,6 +50,25 @@ SELECT token FROM idem_begin('lost', scope => 'kept', holder => 'crashed', lease
 SELECT attempt, token FROM idem_begin('lost', scope => 'kept', holder => 'next', lease => '1 h') \gset
 SELECT idem_release('lost', scope => 'kept', token => :token);
 SELECT * FROM history('lost');
+-- A takeover that is given back in its transaction was none: the attempt goes on, and ends once.
+SELECT token FROM idem_begin('back', scope => 'kept', holder => 'slow', lease => '1 us') \gset
+BEGIN;
+SELECT outcome, attempt FROM idem_begin('back', scope => 'kept', holder => 'busy');
+SELECT attempt, how FROM history('back');
+SELECT idem_release('back', scope => 'kept');
+COMMIT;
+SELECT count(*) FROM history('back');
+BEGIN;
+SELECT outcome, attempt FROM idem_begin('back', scope => 'kept', holder => 'busy');
+SAVEPOINT s;
+SELECT idem_release('back', scope => 'kept');
+ROLLBACK TO s;
+SELECT attempt, how FROM history('back');
+SELECT idem_checkpoint('back', 'looked at', scope => 'kept') > now() AS written;
+SELECT idem_release('back', scope => 'kept');
+COMMIT;
+SELECT idem_complete('back', 200, token => :token, scope => 'kept');
+SELECT attempt, how, status_code, holder FROM history('back');
 SELECT outcome FROM idem_begin('ruled', scope => 'kept', lease => '1 h');
 SELECT idem_resolve('ruled', 'fail', 'kept', error => 'the bank says no');
 SELECT * FROM history('ruled');
