@@ -77,6 +77,14 @@ SELECT token FROM idem_begin('idle', scope => 'kept', lease => '1 h') \gset
 SELECT idem_fail('idle', error => 'once', retryable => true, token => :token, scope => 'kept');
 SELECT idem_resolve('idle', 'complete', 'kept', status_code => 200);
 SELECT attempt, how, error FROM history('idle');
+-- Who ends without a result has neither the error of the attempt before, nor its judge.
+SELECT outcome FROM idem_begin('heir', scope => 'kept', holder => 'first', lease => '1 h');
+SELECT idem_resolve('heir', 'release', 'kept', error => 'stuck');
+SELECT token, error FROM idem_begin('heir', scope => 'kept', holder => 'second', lease => '1 h') \gset
+SELECT idem_release('heir', scope => 'kept', token => :token);
+SELECT outcome FROM idem_begin('heir', scope => 'kept', holder => 'third', lease => '1 us');
+SELECT outcome FROM idem_begin('heir', scope => 'kept', holder => 'fourth', lease => '1 h');
+SELECT attempt, how, error, holder, resolved FROM history('heir');
 -- Without the option there is none, and a repeat adds nothing.
 SELECT idem_once('plain', scope => 'other');
 SELECT outcome FROM idem_begin('hook', scope => 'kept');
