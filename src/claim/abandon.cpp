@@ -51,6 +51,9 @@ bool abandon_if_due(const store::Identity& id, const core::Policy& policy) {
     store::Look look = store::find(id, &record);
     if (!look.found || TransactionIdIsValid(look.writer)) return false;
     if (!is_due(record, policy, GetCurrentTimestamp())) return false;
+    // Nor does one whose error could not be sealed keep others from being given up.
+    if (policy.on_abandon != OnAbandon::Unknown && !can_be_sealed(&record, policy.encrypt))
+        return false;
     store::Version overdue = store::version_of(record);
     int attempt = record.attempt;
     decide(policy, &record);

@@ -12,6 +12,17 @@ store::AttemptEnd end_with(core::Status status) {
                                           : store::AttemptEnd::Retryable;
 }
 
+// Until an attempt brings a result, its record shows that of the one before.
+void leave_out_result(store::Record* record) {
+    record->error = nullptr;
+    record->status_code.reset();
+    record->resolved_by = nullptr;
+}
+
+bool has_result(store::AttemptEnd how) {
+    return how != store::AttemptEnd::Released && how != store::AttemptEnd::TakenOver;
+}
+
 }  // namespace
 
 void keep_attempt(const core::Policy& policy, const store::Record& record, store::AttemptEnd how) {
@@ -19,8 +30,13 @@ void keep_attempt(const core::Policy& policy, const store::Record& record, store
     TimestampTz ended = GetCurrentTimestamp();
     std::int64_t span = Max(policy.retention, policy.ttl);
     store::Record kept = record;
+    if (!has_result(how)) leave_out_result(&kept);
     seal(&kept, policy.encrypt);
     store::add_attempt({&kept, how, ended, pg::after(ended, span)});
+}
+
+void take_back_attempt(const store::Record& taken_over) {
+    store::remove_attempt(taken_over.id, taken_over.token);
 }
 
 void keep_ended_attempt(const core::Policy& policy, const store::Record& record) {

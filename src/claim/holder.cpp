@@ -148,6 +148,8 @@ void save_ended(FoundClaim* claim) {
 void withdraw(const core::Policy& policy, FoundClaim* claim) {
     OpenClaim* open = claim->open;
     if (open == nullptr) keep_attempt(policy, claim->record, store::AttemptEnd::Released);
+    if (open != nullptr && open->has_before && open->before.status == core::Status::InProgress)
+        take_back_attempt(open->before);
     if (open == nullptr && claim->record.attempt > 1) {
         give_back_attempt(policy, claim);
     } else if (open == nullptr) {

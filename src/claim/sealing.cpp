@@ -299,10 +299,28 @@ bool is_current(const core::KeyRing& ring, const Record& record) {
            pg::bytes_of(record.sealed_by) == core::current_key_id(ring);
 }
 
+bool opens_to_be_sealed(Record* record) {
+    const char* why = nullptr;
+    core::KeyRing* ring = config::encryption_keys(&why);
+    if (ring == nullptr) return false;
+    const ColumnType* unopened = nullptr;
+    if (!is_current(*ring, *record)) return open_all(record, &unopened).fault == Fault::None;
+    const core::Key* key = nullptr;
+    return core::record_key(*ring, pg::bytes_of(record->sealed_by), pg::bytes_of(record->salt),
+                            &key) == core::RecordKey::Derived;
+}
+
 }  // namespace
 
 void require_key(const store::Identity& id) {
     (void)required_keys(id);
+}
+
+bool can_be_sealed(Record* record, bool encrypt) {
+    if (!encrypt && record->sealed_by == nullptr) return true;
+    bool can = opens_to_be_sealed(record);
+    if (!can) count_error(record->id);
+    return can;
 }
 
 text* current_key(const store::Identity& id) {

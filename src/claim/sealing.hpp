@@ -19,6 +19,10 @@ void require_key(const store::Identity& id);
 // seal, no key is needed.
 void seal(store::Record* record, bool encrypt);
 
+// Whether seal() would raise none of these errors now, which are counted here as well: for whoever
+// decides about many records in nobody's name, and leaves alone what can't be sealed.
+bool can_be_sealed(store::Record* record, bool encrypt);
+
 // The id of the current key, in the current memory context. An error (ID503) if there is none.
 text* current_key(const store::Identity& id);
 

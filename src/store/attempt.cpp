@@ -26,6 +26,13 @@ pg::Statement insert_row = {
     " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)",
     kRowValues, kRowTypes, pg::Access::ByIndex, nullptr};
 
+constexpr Oid kClaimTypes[] = {TEXTOID, TEXTOID, TEXTOID, INT8OID};
+pg::Statement delete_row = {
+    "DELETE FROM idempotency.attempt WHERE key OPERATOR(pg_catalog.=) $1"
+    " AND scope OPERATOR(pg_catalog.=) $2 AND principal OPERATOR(pg_catalog.=) $3"
+    " AND token OPERATOR(pg_catalog.=) $4",
+    static_cast<int>(std::size(kClaimTypes)), kClaimTypes, pg::Access::ByIndex, nullptr};
+
 constexpr Oid kKeyTypes[] = {TEXTOID, TEXTOID, TEXTOID};
 pg::Statement delete_rows = {
     "DELETE FROM idempotency.attempt WHERE key OPERATOR(pg_catalog.=) $1"
@@ -72,6 +79,12 @@ void add_attempt(const Attempt& attempt) {
                       TimestampTzGetDatum(attempt.retained_until)};
     if (!record.status_code) nulls[10] = 'n';
     (void)pg::write_alone(kAttemptTable, &insert_row, values, nulls);
+}
+
+void remove_attempt(const Identity& id, std::int64_t token) {
+    Datum values[] = {PointerGetDatum(id.key), PointerGetDatum(id.scope),
+                      PointerGetDatum(id.principal), Int64GetDatum(token)};
+    (void)pg::write_alone(kAttemptTable, &delete_row, values, nullptr);
 }
 
 std::int64_t remove_attempts(const Identity& id) {

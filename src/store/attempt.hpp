@@ -27,6 +27,9 @@ struct Attempt {
 // there is none.
 void add_attempt(const Attempt& attempt);
 
+// Removes the one of a claim, if there is one: its end has been undone, and it may end once more.
+void remove_attempt(const Identity& id, std::int64_t token);
+
 // Removes those of one key. Returns how many.
 std::int64_t remove_attempts(const Identity& id);
 

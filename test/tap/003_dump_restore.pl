@@ -1,4 +1,4 @@
-# pg_dump carries records, policies, grants and decisions, and a restored record replays byte for byte.
+# pg_dump carries records, policies, grants and decisions, the history of attempts as well, and a restored record replays byte for byte.
 use strict;
 use warnings FATAL => 'all';
 
@@ -16,9 +16,11 @@ my $contents = q{
 	UNION ALL
 	SELECT string_agg(p::text, chr(10) ORDER BY scope_pattern) FROM idempotency.policy AS p
 	UNION ALL
-	SELECT string_agg(a::text, chr(10) ORDER BY decided_at) FROM idempotency.audit AS a};
+	SELECT string_agg(a::text, chr(10) ORDER BY decided_at) FROM idempotency.audit AS a
+	UNION ALL
+	SELECT string_agg(t::text, chr(10) ORDER BY token) FROM idempotency.attempt AS t};
 my $rows = q{SELECT (SELECT count(*) FROM idempotency.record), count(*),
-	(SELECT count(*) FROM idempotency.audit) FROM idempotency.policy};
+	(SELECT count(*) FROM idempotency.audit), (SELECT count(*) FROM idempotency.attempt) FROM idempotency.policy};
 
 # All 256 bytes, and a body that is large enough to be stored out of line.
 my $all_bytes = q{(SELECT string_agg(set_byte('\x00', 0, n), '' ORDER BY n)
@@ -55,6 +57,8 @@ sub fill
 		SELECT apps.idem_policy_set('more', fingerprint_fields => '{amount,$.card.number}', max_ttl => '2 days',
 			max_lease => '1 hour', retry_jitter => 'none', on_missing_key => 'derive', derive_window => '5 min',
 			principal_required => true, abandon_after => '1 hour', on_abandon => 'fail');
+		SELECT apps.idem_policy_set('hooks', keep_history => true);
+		SELECT apps.idem_once('delivered', 'hooks');
 		SELECT apps.idem_begin('counted', '{"amount": 1, "more": 2}', 'more', 'p');
 	});
 	add_operations('source');
@@ -158,7 +162,7 @@ sub policies_and_grants_hold
 fill();
 my $original = $node->safe_psql('source', $contents);
 my $original_rows = $node->safe_psql('source', $rows);
-is($original_rows, '8|3|4', 'there is something to dump');
+is($original_rows, '9|4|5|1', 'there is something to dump');
 
 pg_dump('plain.sql');
 restore('plain.sql', 'plain');
@@ -181,7 +185,7 @@ is($node->safe_psql('custom', $contents), $original, 'clean: every column is the
 
 pg_dump('schema.sql', '--schema-only');
 restore('schema.sql', 'bare');
-is($node->safe_psql('bare', $rows), '0|0|0', 'schema only: neither records nor policies nor decisions');
+is($node->safe_psql('bare', $rows), '0|0|0|0', 'schema only: neither records nor policies nor decisions nor attempts');
 is(outcome_as('app', 'bare', 'payments/1', 'new'), 'execute', 'but the grants');
 
 # The functions may live in another schema than they did. A session that is there already has the

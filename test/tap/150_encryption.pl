@@ -281,6 +281,11 @@ subtest 'without a key file everything encrypted is closed' => sub {
 	my $token = begin_in('sealed', 'alive', lease => '1 hour')->{token};
 	my $resolved = begin_in('sealed', 'dropped', lease => '1 hour')->{token};
 	ask($session, "SELECT idem_once('once', 'sealed')");
+	foreach my $scope ('left', 'left plain')
+	{
+		ask($session, "SELECT idem_policy_set('$scope', encrypt => '$scope' = 'left', abandon_after => '1 us', on_abandon => 'fail')");
+		begin_in($scope, 'k', lease => '1 us');
+	}
 	unlink "$folder/primary";
 	$primary->reload;
 	wait_until { ask($session, "SELECT idem_get('done', 'sealed', 'shop')") eq 'ID503' } 'no keys';
@@ -296,7 +301,14 @@ subtest 'without a key file everything encrypted is closed' => sub {
 	is(ask($session, "SELECT why FROM idempotency.encryption_keys WHERE key_id IS NULL"),
 		'The key file can\'t be opened: No such file or directory.', 'no file: the view says so');
 	is(ask($session, 'CALL idem_reseal()'), 'ID503', 'no file: nothing to seal with');
+	my $left = "SELECT string_agg(scope || ' ' || status, ', ' ORDER BY scope) FROM idempotency.records WHERE scope LIKE 'left%'";
+	is(ask($session, 'SELECT idem_cleanup() >= 0'), 't', 'no file: who cleans up needs none');
+	is(ask($session, $left), 'left in_progress, left plain failed',
+		'no file: a claim whose end can\'t be sealed keeps no other from being given up');
 	take_keys($primary, 'a');
+	is(ask($session, 'SELECT idem_cleanup() >= 0'), 't', 'with the file again: cleaned up');
+	is(ask($session, $left), 'left failed, left plain failed', 'with the file again: all are given up');
+	is(ask($session, "SELECT idem_forget('k', 'left', 'shop')"), 't', 'and forgotten');
 	is(ask($session, "SELECT idem_complete('alive', 200, 'sealed-body'::text, scope => 'sealed', principal => 'shop', token => $token)"),
 		't', 'with the file again: it is recorded');
 	like(told($primary, 'sealed', 'done'), qr/^completed 201/, 'and answered');

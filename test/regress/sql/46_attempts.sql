@@ -50,6 +50,25 @@ SELECT token FROM idem_begin('lost', scope => 'kept', holder => 'crashed', lease
 SELECT attempt, token FROM idem_begin('lost', scope => 'kept', holder => 'next', lease => '1 h') \gset
 SELECT idem_release('lost', scope => 'kept', token => :token);
 SELECT * FROM history('lost');
+-- A takeover that is given back in its transaction was none: the attempt goes on, and ends once.
+SELECT token FROM idem_begin('back', scope => 'kept', holder => 'slow', lease => '1 us') \gset
+BEGIN;
+SELECT outcome, attempt FROM idem_begin('back', scope => 'kept', holder => 'busy');
+SELECT attempt, how FROM history('back');
+SELECT idem_release('back', scope => 'kept');
+COMMIT;
+SELECT count(*) FROM history('back');
+BEGIN;
+SELECT outcome, attempt FROM idem_begin('back', scope => 'kept', holder => 'busy');
+SAVEPOINT s;
+SELECT idem_release('back', scope => 'kept');
+ROLLBACK TO s;
+SELECT attempt, how FROM history('back');
+SELECT idem_checkpoint('back', 'looked at', scope => 'kept') > now() AS written;
+SELECT idem_release('back', scope => 'kept');
+COMMIT;
+SELECT idem_complete('back', 200, token => :token, scope => 'kept');
+SELECT attempt, how, status_code, holder FROM history('back');
 SELECT outcome FROM idem_begin('ruled', scope => 'kept', lease => '1 h');
 SELECT idem_resolve('ruled', 'fail', 'kept', error => 'the bank says no');
 SELECT * FROM history('ruled');
@@ -58,6 +77,14 @@ SELECT token FROM idem_begin('idle', scope => 'kept', lease => '1 h') \gset
 SELECT idem_fail('idle', error => 'once', retryable => true, token => :token, scope => 'kept');
 SELECT idem_resolve('idle', 'complete', 'kept', status_code => 200);
 SELECT attempt, how, error FROM history('idle');
+-- Who ends without a result has neither the error of the attempt before, nor its judge.
+SELECT outcome FROM idem_begin('heir', scope => 'kept', holder => 'first', lease => '1 h');
+SELECT idem_resolve('heir', 'release', 'kept', error => 'stuck');
+SELECT token, error FROM idem_begin('heir', scope => 'kept', holder => 'second', lease => '1 h') \gset
+SELECT idem_release('heir', scope => 'kept', token => :token);
+SELECT outcome FROM idem_begin('heir', scope => 'kept', holder => 'third', lease => '1 us');
+SELECT outcome FROM idem_begin('heir', scope => 'kept', holder => 'fourth', lease => '1 h');
+SELECT attempt, how, error, holder, resolved FROM history('heir');
 -- Without the option there is none, and a repeat adds nothing.
 SELECT idem_once('plain', scope => 'other');
 SELECT outcome FROM idem_begin('hook', scope => 'kept');
