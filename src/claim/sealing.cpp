@@ -261,6 +261,20 @@ Opening open_all(Record* record, const ColumnType** unopened) {
     return last;
 }
 
+// Opens one value, unless some are known anyhow: what follows tells nothing of a key that has the
+// id of another one.
+Opening open_first(Record* record, const ColumnType** unopened) {
+    Opening first{};
+    store::visit_kept(*record, [&](const ColumnType& column, auto& value) {
+        if (value.sealed == nullptr || *unopened != nullptr) return;
+        *unopened = &column;
+        if (value.plain != nullptr) return;
+        first = try_to_open(*record, column, value.sealed);
+        value.plain = static_cast<decltype(value.plain)>(first.value);
+    });
+    return first;
+}
+
 core::KeyRing* required_keys(const store::Identity& id) {
     const char* why = nullptr;
     core::KeyRing* ring = config::encryption_keys(&why);
@@ -320,12 +334,11 @@ void seal(Record* record, bool encrypt) {
         record->salt = nullptr;
     }
     if (!is_anything_unsealed(*record)) return;
-    if (!is_current(*required_keys(record->id), *record)) {
-        const ColumnType* unopened = nullptr;
-        Opening opening = open_all(record, &unopened);
-        if (opening.fault != Fault::None) raise_fault(*record, *unopened, opening);
-        take_new_key(record);
-    }
+    bool anew = !is_current(*required_keys(record->id), *record);
+    const ColumnType* unopened = nullptr;
+    Opening opening = anew ? open_all(record, &unopened) : open_first(record, &unopened);
+    if (opening.fault != Fault::None) raise_fault(*record, *unopened, opening);
+    if (anew) take_new_key(record);
     seal_rest(record);
 }
 

@@ -16,7 +16,8 @@ void require_key(const store::Identity& id);
 
 // Seals what is not sealed yet, if it is to be, or if the record is sealed already. What another
 // key than the current one has sealed is sealed anew on this occasion; where there is nothing to
-// seal, no key is needed.
+// seal, no key is needed. What is added to sealed values is sealed only if those open: with another
+// key of the same id the record would otherwise have values of two.
 void seal(store::Record* record, bool encrypt);
 
 // The id of the current key, in the current memory context. An error (ID503) if there is none.

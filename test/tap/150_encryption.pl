@@ -343,17 +343,25 @@ subtest 'files that are not taken' => sub {
 };
 
 subtest 'a wrong key opens nothing' => sub {
+	my $token = begin_in('sealed', 'mixed', lease => '1 hour')->{token};
 	take_keys($primary, [ 'a', 'x' ]);
 	is_closed('ID500', 'another key of that id');
+	is(ask($session, "SELECT idem_complete('mixed', 200, 'sealed-body'::text, scope => 'sealed', principal => 'shop', token => $token)"),
+		'ID500', 'another key of that id: nothing is added to what it does not open');
+	is(ask($session, "SELECT idem_checkpoint('mixed', 'sealed-point', scope => 'sealed', principal => 'shop', token => $token)"),
+		'ID500', 'another key of that id: nor by a checkpoint');
 	take_keys($primary, 'b');
 	is_closed('ID503', 'no key of that id');
-	is(key_rows($primary), 'a f f 9, b t t 0', 'the view tells which one is missing');
+	is(key_rows($primary), 'a f f 10, b t t 0', 'the view tells which one is missing');
 	my ($remaining, undef, $warning) = (0);
 	$primary->psql('postgres', 'CALL idem_reseal()', stdout => \$remaining, stderr => \$warning);
-	is($remaining, '9', 'nothing can be sealed anew');
-	like($warning, qr/WARNING:  9 records could not be opened/, 'and that is told');
+	is($remaining, '10', 'nothing can be sealed anew');
+	like($warning, qr/WARNING:  10 records could not be opened/, 'and that is told');
 	take_keys($primary, 'a');
-	is(key_rows($primary), 'a t t 9', 'nothing has changed');
+	is(key_rows($primary), 'a t t 10', 'nothing has changed');
+	complete_in('sealed', 'mixed', $token);
+	like(told($primary, 'sealed', 'mixed'), qr/sealed-body/, 'and the answer is recorded with the right one');
+	is(ask($session, "SELECT idem_forget('mixed', 'sealed', 'shop')"), 't', 'and forgotten');
 };
 
 # ---- rows that were changed ----
