@@ -342,6 +342,17 @@ void seal(Record* record, bool encrypt) {
     seal_rest(record);
 }
 
+bool can_be_sealed(Record* record, bool encrypt) {
+    if (!encrypt && record->sealed_by == nullptr) return true;
+    const char* why = nullptr;
+    const ColumnType* unopened = nullptr;
+    if (config::encryption_keys(&why) != nullptr &&
+        open_all(record, &unopened).fault == Fault::None)
+        return true;
+    count_error(record->id);
+    return false;
+}
+
 bool reseal(Record* record) {
     const ColumnType* unopened = nullptr;
     if (open_all(record, &unopened).fault != Fault::None) return false;

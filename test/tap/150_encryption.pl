@@ -277,7 +277,45 @@ sub is_refused
 	return;
 }
 
+# Claims that nobody came back for: one in a scope that is encrypted, and one behind it that is not.
+my $abandoned = q{SELECT string_agg(scope || ' ' || status, ', ' ORDER BY scope) FROM idempotency.records WHERE key = 'left'};
+
+sub abandon_claims
+{
+	foreach my $scope (qw(left_plain left_sealed))
+	{
+		call($primary, 'idem_policy_set', scope_pattern => $scope, abandon_after => '1 ms', on_abandon => 'fail',
+			keep_history => \'true', encrypt => $scope eq 'left_sealed' ? \'true' : \'false');
+		begin_in($scope, 'left', lease => '1 ms');
+	}
+	return;
+}
+
+# Nobody but the sweeper of the test sweeps here.
+sub is_passed_over
+{
+	my ($why) = @_;
+
+	like(ask($session, 'SELECT idem_cleanup()'), qr/^\d+$/, "$why: cleaning up goes on");
+	is(ask($session, $abandoned), 'left_plain failed, left_sealed in_progress',
+		"$why: what can't be sealed is passed over");
+	cmp_ok(ask($session, "SELECT coalesce(sum(encryption_errors), 0) FROM idempotency.stats WHERE scope = 'left_sealed'"),
+		'>', 0, "$why: and counted");
+	return;
+}
+
+sub is_given_up
+{
+	ask($session, 'SELECT idem_cleanup()');
+	is(ask($session, $abandoned), 'left_plain failed, left_sealed failed', 'with the file again: it is given up');
+	$primary->safe_psql('postgres', "SELECT idem_forget('left', scope, 'shop') FROM idempotency.records WHERE key = 'left'");
+	return;
+}
+
 subtest 'without a key file everything encrypted is closed' => sub {
+	$primary->append_conf('postgresql.conf', 'idempotency.cleanup_interval = 0');
+	$primary->reload;
+	abandon_claims();
 	my $token = begin_in('sealed', 'alive', lease => '1 hour')->{token};
 	my $resolved = begin_in('sealed', 'dropped', lease => '1 hour')->{token};
 	ask($session, "SELECT idem_once('once', 'sealed')");
@@ -296,7 +334,9 @@ subtest 'without a key file everything encrypted is closed' => sub {
 	is(ask($session, "SELECT why FROM idempotency.encryption_keys WHERE key_id IS NULL"),
 		'The key file can\'t be opened: No such file or directory.', 'no file: the view says so');
 	is(ask($session, 'CALL idem_reseal()'), 'ID503', 'no file: nothing to seal with');
+	is_passed_over('no file');
 	take_keys($primary, 'a');
+	is_given_up();
 	is(ask($session, "SELECT idem_complete('alive', 200, 'sealed-body'::text, scope => 'sealed', principal => 'shop', token => $token)"),
 		't', 'with the file again: it is recorded');
 	like(told($primary, 'sealed', 'done'), qr/^completed 201/, 'and answered');
