@@ -369,6 +369,32 @@ void* opened_value(const Record& record, const ColumnType& column, void* plain,
     return opening.value;
 }
 
+const char* why_closed(Record* record) {
+    const ColumnType* unopened = nullptr;
+    Opening opening = open_all(record, &unopened);
+    switch (opening.fault) {
+        case Fault::None:
+            return nullptr;
+        case Fault::NoKeys:
+            return opening.why;
+        case Fault::NoSuchKey:
+            return psprintf("The key file has no key with the id \"%s\".",
+                            text_to_cstring(record->sealed_by));
+        case Fault::Refused:
+        case Fault::NotThis:
+        case Fault::UnknownVersion:
+            break;
+    }
+    return psprintf("Column %s of the record could not be opened with the key \"%s\".",
+                    unopened->name,
+                    record->sealed_by == nullptr ? "" : text_to_cstring(record->sealed_by));
+}
+
+const char* why_no_keys() {
+    const char* why = nullptr;
+    return config::encryption_keys(&why) == nullptr ? why : nullptr;
+}
+
 SealedText seal_text(const store::Identity& id, const char* column, text* value) {
     Record record{};
     record.id = id;

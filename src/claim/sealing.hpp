@@ -46,6 +46,13 @@ T* opened(const store::Record& record, store::Kept<T> store::Record::*member) {
         opened_value(record, store::column_of(member), value.plain, value.sealed));
 }
 
+// For whoever goes on without the values: a sentence why those of the record, or one of them, do
+// not open now; nullptr if they do. Not counted.
+const char* why_closed(store::Record* record);
+
+// A sentence why nothing can be sealed now; nullptr if it can.
+const char* why_no_keys();
+
 // A text that another table keeps about a record, an error of an earlier attempt for example: three
 // columns there. It opens under the same identity and column name alone.
 struct SealedText {

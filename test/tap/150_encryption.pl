@@ -335,6 +335,14 @@ subtest 'without a key file everything encrypted is closed' => sub {
 		'The key file can\'t be opened: No such file or directory.', 'no file: the view says so');
 	is(ask($session, 'CALL idem_reseal()'), 'ID503', 'no file: nothing to seal with');
 	is_passed_over('no file');
+	my $note = q{SELECT outcome, record->>'status', record ? 'holder', request->>'stored', notes[1] FROM };
+	is(ask($session, $note . q{idem_explain('done', '{"card": "sealed-request"}', 'sealed', 'shop')}),
+		"replay|completed|f|true|Encrypted values of the record can't be opened here: idem_begin raises an error, and"
+		  . " the request is taken to be the record's own. The key file can't be opened: No such file or directory.",
+		'no file: idem_explain says why');
+	like(ask($session, $note . q{idem_explain('unknown', NULL, 'sealed', 'shop')}),
+		qr/^execute\|.*Nothing can be encrypted here, so idem_begin raises an error \(ID503\)/,
+		'no file: also of a new key');
 	take_keys($primary, 'a');
 	is_given_up();
 	is(ask($session, "SELECT idem_complete('alive', 200, 'sealed-body'::text, scope => 'sealed', principal => 'shop', token => $token)"),
@@ -386,6 +394,8 @@ subtest 'a wrong key opens nothing' => sub {
 	my $token = begin_in('sealed', 'mixed', lease => '1 hour')->{token};
 	take_keys($primary, [ 'a', 'x' ]);
 	is_closed('ID500', 'another key of that id');
+	like(ask($session, q{SELECT notes FROM idem_explain('done', NULL, 'sealed', 'shop')}),
+		qr/Column \w+ of the record could not be opened with the key \\"a\\"\./, 'another key of that id: idem_explain');
 	is(ask($session, "SELECT idem_complete('mixed', 200, 'sealed-body'::text, scope => 'sealed', principal => 'shop', token => $token)"),
 		'ID500', 'another key of that id: nothing is added to what it does not open');
 	is(ask($session, "SELECT idem_checkpoint('mixed', 'sealed-point', scope => 'sealed', principal => 'shop', token => $token)"),
@@ -393,6 +403,8 @@ subtest 'a wrong key opens nothing' => sub {
 	take_keys($primary, 'b');
 	is_closed('ID503', 'no key of that id');
 	is(key_rows($primary), 'a f f 10, b t t 0', 'the view tells which one is missing');
+	like(ask($session, q{SELECT notes FROM idem_explain('done', NULL, 'sealed', 'shop')}),
+		qr/The key file has no key with the id \\"a\\"\./, 'and idem_explain');
 	my ($remaining, undef, $warning) = (0);
 	$primary->psql('postgres', 'CALL idem_reseal()', stdout => \$remaining, stderr => \$warning);
 	is($remaining, '10', 'nothing can be sealed anew');
