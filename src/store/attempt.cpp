@@ -51,6 +51,7 @@ const text* in_the_clear(const Kept<text>& value) {
 
 void add_attempt(const Attempt& attempt) {
     const Record& record = *attempt.record;
+    bool sealed = record.holder.sealed != nullptr || record.error.sealed != nullptr;
     char nulls[kRowValues];
     memset(nulls, ' ', sizeof(nulls));
     Datum values[] = {PointerGetDatum(record.id.scope),
@@ -66,8 +67,8 @@ void add_attempt(const Attempt& attempt) {
                       Int32GetDatum(record.status_code.value_or(0)),
                       or_null(in_the_clear(record.error), &nulls[11]),
                       or_null(record.error.sealed, &nulls[12]),
-                      or_null(record.sealed_by, &nulls[13]),
-                      or_null(record.salt, &nulls[14]),
+                      or_null(sealed ? record.sealed_by : nullptr, &nulls[13]),
+                      or_null(sealed ? record.salt : nullptr, &nulls[14]),
                       or_null(record.resolved_by, &nulls[15]),
                       TimestampTzGetDatum(attempt.retained_until)};
     if (!record.status_code) nulls[10] = 'n';

@@ -1,5 +1,6 @@
 // The table idempotency.attempt: what became of each attempt, where a policy keeps the history. A
-// row is written when the attempt ends, in the transaction that ends it, and never changed.
+// row is written when the attempt ends, in the transaction that ends it, and never changed, but
+// that what is sealed is sealed anew.
 //
 // It is no table for the heap store: whoever wants a history pays for a statement of SQL. In a
 // cluster it is distributed beside the records.
