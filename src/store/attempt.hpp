@@ -28,6 +28,16 @@ struct Attempt {
 // there is none.
 void add_attempt(const Attempt& attempt);
 
+// A row as it lies there: of its record identity, attempt, holder, error, status code, resolved_by
+// and what has sealed them, with begun as claimed_at, ended as finished_at, and retained_until.
+struct KeptAttempt {
+    Record record;
+    text* how;
+};
+
+// Those of one key in the order of their ends, in the current memory context.
+KeptAttempt* attempts_of(const Identity& id, int* count);
+
 // Removes those of one key. Returns how many.
 std::int64_t remove_attempts(const Identity& id);
 

@@ -153,6 +153,16 @@ sub told
 		  . invocation('idem_get', key => $key, scope => $scope, principal => 'shop'));
 }
 
+# Its attempts, as idem_attempts tells them.
+sub history
+{
+	my ($node, $scope, $key) = @_;
+
+	return $node->safe_psql('postgres',
+		q{SELECT concat_ws(' ', attempt, holder, how, status_code, error, resolved_by) FROM }
+		  . invocation('idem_attempts', key => $key, scope => $scope, principal => 'shop'));
+}
+
 $primary->safe_psql('postgres',
 	'CREATE FUNCTION echo(jsonb) RETURNS jsonb LANGUAGE sql RETURN $1');
 $primary->backup('base');
@@ -171,7 +181,10 @@ subtest 'answers are those of a scope that is not encrypted' => sub {
 	foreach my $key (@keys)
 	{
 		is(told($primary, 'sealed', $key) =~ s/sealed-/plain-/gr, told($primary, 'plain', $key), $key);
+		is(history($primary, 'sealed', $key) =~ s/sealed-/plain-/gr, history($primary, 'plain', $key), "$key: its attempts");
 	}
+	is(history($primary, 'sealed', 'retried'),
+		"1 sealed-holder retryable sealed-error\n2 sealed-holder retryable sealed-error", 'attempts in full');
 	like(told($primary, 'sealed', 'done'),
 		qr/^completed 201 \{"X-Secret": "sealed-headers"\} sealed-body sealed-holder$/, 'in full');
 	my $repeat = begin_in('sealed', 'done');
@@ -231,6 +244,7 @@ subtest 'nothing lies in the clear' => sub {
 
 subtest 'a standby with the keys opens them' => sub {
 	is(told($standby, 'sealed', 'done'), told($primary, 'sealed', 'done'), 'idem_get');
+	is(history($standby, 'sealed', 'retried'), history($primary, 'sealed', 'retried'), 'idem_attempts');
 	my $reader = session($standby);
 	unlink "$folder/standby";
 	$standby->reload;
@@ -335,6 +349,8 @@ subtest 'without a key file everything encrypted is closed' => sub {
 		'The key file can\'t be opened: No such file or directory.', 'no file: the view says so');
 	is(ask($session, 'CALL idem_reseal()'), 'ID503', 'no file: nothing to seal with');
 	is_passed_over('no file');
+	is(ask($session, "SELECT idem_attempts('retried', 'sealed', 'shop')"), 'ID503', 'no file: idem_attempts');
+	is(ask($session, "SELECT count(*) FROM idem_attempts('retried', 'plain', 'shop')"), '2', 'no file: of others it tells');
 	my $note = q{SELECT outcome, record->>'status', record ? 'holder', request->>'stored', notes[1] FROM };
 	is(ask($session, $note . q{idem_explain('done', '{"card": "sealed-request"}', 'sealed', 'shop')}),
 		"replay|completed|f|true|Encrypted values of the record can't be opened here: idem_begin raises an error, and"
@@ -388,6 +404,9 @@ subtest 'files that are not taken' => sub {
 	is($primary->safe_psql('postgres',
 		"SELECT count(*) FROM pg_settings WHERE name = 'idempotency.encryption_key_file'",
 		extra_params => [ '-U', 'app' ]), '0', 'nobody else learns where it is');
+	$primary->psql('postgres', "SELECT idem_attempts('retried', 'sealed', 'shop')",
+		stderr => \my $refusal, extra_params => [ '-U', 'app' ]);
+	like($refusal, qr/permission denied for function idem_attempts/, 'nor what attempts were made');
 };
 
 subtest 'a wrong key opens nothing' => sub {
@@ -537,6 +556,7 @@ END
 		unlike(key_rows($primary), qr/\w f f \d/, "$new: no key is missing");
 		is($primary->safe_psql('postgres', "SELECT string_agg(DISTINCT sealed_by, ' ') FROM idempotency.attempt"),
 			$new, "$new: nor has an older one sealed an attempt");
+		like(history($primary, 'sealed', 'failed'), qr/^1 sealed-holder failed 422 sealed-error$/, "$new: which open");
 	}
 	$load->signal('TERM');
 	eval { $load->finish };
