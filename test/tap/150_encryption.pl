@@ -587,6 +587,7 @@ subtest 'a record that is in use is left, and told' => sub {
 # ---- elsewhere ----
 
 subtest 'a dump opens where the keys are' => sub {
+	begin_in('sealed', 'cyrillic', lease => '1 hour', holder => \q(U&'\0437\0438\043c\0430'));
 	$primary->run_log([ 'pg_dump', '-Fc', '-f', "$folder/dump", $primary->connstr('postgres') ]);
 	my $other = new_node('other', -extension => 0,
 		'idempotency.encryption_key_file' => keys_in('other', 'z', 'e'));
@@ -598,6 +599,8 @@ subtest 'a dump opens where the keys are' => sub {
 			'sealed-body|sealed-holder', "$database: opened");
 	}
 	my ($remaining) = (0);
+	is($other->safe_psql('latin', 'CALL idem_reseal()'), '0',
+		'also what the encoding of the database does not have can be sealed anew');
 	is($other->safe_psql('postgres', 'CALL idem_reseal()'), '0', 'and sealed with a key of its own');
 	unlike($other->safe_psql('postgres', q{SELECT string_agg(DISTINCT sealed_by, '') FROM idempotency.record}),
 		qr/[^z]/, 'all of it');
