@@ -913,6 +913,27 @@ COMMENT ON FUNCTION @extschema@.idem_explain(text, jsonb, text, text, bytea, int
     IS 'what idem_begin would answer now, and why; changes nothing, works on a standby';
 REVOKE ALL ON FUNCTION @extschema@.idem_explain(text, jsonb, text, text, bytea, interval, interval, interval, timestamptz, boolean) FROM PUBLIC;
 
+CREATE FUNCTION @extschema@.idem_attempts(
+    key text,
+    scope text DEFAULT '',
+    principal text DEFAULT ''
+) RETURNS TABLE (
+    attempt        integer,
+    holder         text,
+    begun          timestamptz,
+    ended          timestamptz,
+    how            text,
+    status_code    integer,
+    error          text,
+    resolved_by    text,
+    retained_until timestamptz,
+    sealed_by      text
+)
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_attempts';
+COMMENT ON FUNCTION @extschema@.idem_attempts(text, text, text)
+    IS 'how the attempts of a key ended, with what is encrypted of them';
+REVOKE ALL ON FUNCTION @extschema@.idem_attempts(text, text, text) FROM PUBLIC;
+
 CREATE FUNCTION @extschema@.idem_forget(
     key text,
     scope text DEFAULT '',

@@ -59,17 +59,17 @@ List* rows_of_file(const core::KeyRing& ring) {
 
 List* add_records(List* rows, const store::SealedBy& sealed, const char* why) {
     KeyRow* row = row_of(rows, pg::bytes_of(sealed.key_id));
-    if (row == nullptr) return add_row(rows, {sealed.key_id, false, false, sealed.records, why});
-    row->records += sealed.records;
+    if (row == nullptr) return add_row(rows, {sealed.key_id, false, false, sealed.rows, why});
+    row->records += sealed.rows;
     return rows;
 }
 
 List* add_records_here(List* rows, const char* why) {
     int tables;
-    store::RecordTable* table = store::local_tables(&tables);
+    store::SealedTable* table = store::local_sealed_tables(&tables);
     for (int i = 0; i < tables; i++) {
         int keys;
-        store::SealedBy* sealed = store::sealed_records(table[i], &keys);
+        store::SealedBy* sealed = store::sealed_rows(table[i], &keys);
         for (int k = 0; k < keys; k++) rows = add_records(rows, sealed[k], why);
     }
     return rows;
@@ -126,7 +126,7 @@ void report_progress(const Progress& progress) {
 
 // What is kept from one transaction to the next lies in the current memory context, which outlasts
 // them; all else in one of its own, which is emptied after each.
-void reseal_table(const store::RecordTable& table, text* key_id, int batch, Progress* progress) {
+void reseal_records(const store::SealedTable& table, text* key_id, int batch, Progress* progress) {
     MemoryContext walk = CurrentMemoryContext;
     MemoryContext each = AllocSetContextCreate(walk, "idempotency sealing", ALLOCSET_DEFAULT_SIZES);
     auto* ids = static_cast<store::Identity*>(palloc(sizeof(store::Identity) * batch));
@@ -147,7 +147,46 @@ void reseal_table(const store::RecordTable& table, text* key_id, int batch, Prog
     MemoryContextDelete(each);
 }
 
-std::int64_t left_in(const store::RecordTable* tables, int count, text* key_id) {
+text* kept(const text* value) {
+    return static_cast<text*>(pg::copy_varlena(value));
+}
+
+// Likewise.
+void reseal_attempts(const store::SealedTable& table, text* key_id, int batch, Progress* progress) {
+    MemoryContext walk = CurrentMemoryContext;
+    MemoryContext each = AllocSetContextCreate(walk, "idempotency sealing", ALLOCSET_DEFAULT_SIZES);
+    store::Record last{};
+    last.id = {cstring_to_text(""), cstring_to_text(""), cstring_to_text(""), 0};
+    for (int count = batch; count == batch;) {
+        MemoryContextSwitchTo(each);
+        auto* rows = static_cast<store::Record*>(palloc(sizeof(store::Record) * batch));
+        count = store::next_attempts_sealed_otherwise(table, key_id, last, batch, rows);
+        MemoryContextSwitchTo(walk);
+        if (count > 0) {
+            const store::Record& end = rows[count - 1];
+            last.id = {kept(end.id.scope), kept(end.id.principal), kept(end.id.key), 0};
+            last.token = end.token;
+        }
+        MemoryContextSwitchTo(each);
+        int done = claim::reseal_attempts(table, rows, count);
+        progress->done += done;
+        progress->unopened += count - done;
+        MemoryContextSwitchTo(walk);
+        SPI_commit();
+        MemoryContextReset(each);
+        if (count > 0) report_progress(*progress);
+    }
+    MemoryContextDelete(each);
+}
+
+void reseal_table(const store::SealedTable& table, text* key_id, int batch, Progress* progress) {
+    if (store::has_attempts(table))
+        reseal_attempts(table, key_id, batch, progress);
+    else
+        reseal_records(table, key_id, batch, progress);
+}
+
+std::int64_t left_in(const store::SealedTable* tables, int count, text* key_id) {
     std::int64_t left = 0;
     for (int i = 0; i < count; i++) left += store::sealed_otherwise(tables[i], key_id);
     return left;
@@ -173,7 +212,7 @@ void report(const Progress& progress, std::int64_t left) {
 std::int64_t reseal_here(int batch) {
     text* key_id = claim::current_key(store::make_identity(cstring_to_text(""), nullptr, nullptr));
     int count;
-    const store::RecordTable* tables = store::local_tables(&count);
+    const store::SealedTable* tables = store::local_sealed_tables(&count);
     Progress progress{};
     for (int i = 0; i < count; i++) reseal_table(tables[i], key_id, batch, &progress);
     std::int64_t left = left_in(tables, count, key_id);

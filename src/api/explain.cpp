@@ -61,20 +61,24 @@ void add_times(const store::Record& record, JsonbObject* object) {
     add_time(object, "removable_at", removable_at(record));
 }
 
+void add_opened(const store::Record& record, JsonbObject* object) {
+    add_text(object, "holder", claim::opened(record, &store::Record::holder));
+    add_text(object, "recovery_point", claim::opened(record, &store::Record::recovery_point));
+    if (const bytea* body = claim::opened(record, &store::Record::body))
+        add_number(object, "body_bytes", static_cast<std::int64_t>(pg::bytes_of(body).size()));
+    add_text(object, "error", claim::opened(record, &store::Record::error));
+}
+
 // Neither requests nor answers, which are the client's.
-Jsonb* record_object(const store::Record& record) {
+Jsonb* record_object(const store::Record& record, bool closed) {
     JsonbObject object = pg::begin_object();
     pg::add_member(&object, "status", core::entry_of(record.status).word);
     add_number(&object, "attempt", record.attempt);
     add_times(record, &object);
-    add_text(&object, "holder", claim::opened(record, &store::Record::holder));
+    if (!closed) add_opened(record, &object);
     add_text(&object, "operation", record.operation);
-    add_text(&object, "recovery_point", claim::opened(record, &store::Record::recovery_point));
     if (record.status_code) add_number(&object, "status_code", *record.status_code);
-    if (const bytea* body = claim::opened(record, &store::Record::body))
-        add_number(&object, "body_bytes", static_cast<std::int64_t>(pg::bytes_of(body).size()));
     if (record.body_omitted) pg::add_flag(&object, "body_omitted", true);
-    add_text(&object, "error", claim::opened(record, &store::Record::error));
     add_text(&object, "resolved_by", record.resolved_by);
     return pg::end_object(&object);
 }
@@ -349,8 +353,21 @@ void note_what_was_asked(const Explanation& explanation, Notes* notes) {
     if (waits) note(notes, "idem_begin waits before it says so, as the policy's wait has it.");
 }
 
+void note_what_is_closed(const Explanation& explanation, Notes* notes) {
+    if (explanation.closed != nullptr)
+        note(notes, psprintf("Encrypted values of the record can't be opened here: idem_begin "
+                             "raises an error, and the request is taken to be the record's own. %s",
+                             explanation.closed));
+    if (explanation.no_keys != nullptr &&
+        explanation.forecast.decision.outcome == core::Outcome::Execute)
+        note(notes, psprintf("Nothing can be encrypted here, so idem_begin raises an error "
+                             "(ID503) and grants nothing. %s",
+                             explanation.no_keys));
+}
+
 Datum notes_of(const Explanation& explanation) {
     Notes notes{};
+    note_what_is_closed(explanation, &notes);
     note_what_is_not_seen(explanation, &notes);
     note_what_was_asked(explanation, &notes);
     return PointerGetDatum(
@@ -386,7 +403,7 @@ void set_facts(const Explanation& explanation, bool show_values, Row* row) {
     row->pointer(ExplanationField::Holder, holder_object(explanation));
     const store::Record* record = record_of(explanation);
     if (record == nullptr) return;
-    row->pointer(ExplanationField::Record, record_object(*record));
+    row->pointer(ExplanationField::Record, record_object(*record, explanation.closed != nullptr));
     row->pointer(ExplanationField::Request, request_object(explanation, *record, show_values));
     if (has_lease(*record))
         row->pointer(ExplanationField::Lease, lease_object(explanation, *record));

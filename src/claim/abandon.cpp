@@ -44,6 +44,12 @@ void decide(const core::Policy& policy, store::Record* record) {
     seal(record, policy.encrypt);
 }
 
+// Of a claim whose record can't be sealed nothing is decided: the next visit may have its key, and
+// other claims are not to wait for that.
+bool may_decide(const core::Policy& policy, store::Record* record) {
+    return policy.on_abandon == OnAbandon::Unknown || can_be_sealed(record, policy.encrypt);
+}
+
 // Under the key's lock.
 bool abandon_if_due(const store::Identity& id, const core::Policy& policy) {
     store::Record record;
@@ -51,9 +57,7 @@ bool abandon_if_due(const store::Identity& id, const core::Policy& policy) {
     store::Look look = store::find(id, &record);
     if (!look.found || TransactionIdIsValid(look.writer)) return false;
     if (!is_due(record, policy, GetCurrentTimestamp())) return false;
-    // Nor does one whose error could not be sealed keep others from being given up.
-    if (policy.on_abandon != OnAbandon::Unknown && !can_be_sealed(&record, policy.encrypt))
-        return false;
+    if (!may_decide(policy, &record)) return false;
     store::Version overdue = store::version_of(record);
     int attempt = record.attempt;
     decide(policy, &record);

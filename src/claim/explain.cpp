@@ -4,6 +4,7 @@
 #include "claim/explain.hpp"
 
 #include "claim/fingerprint.hpp"
+#include "claim/operator.hpp"
 #include "claim/sealing.hpp"
 #include "config/policy.hpp"
 
@@ -23,6 +24,21 @@ void add_policy(Explanation* explanation) {
     core::Policy policy = config::policy_for(pg::bytes_of(question.id.scope)).values;
     explanation->abandon_after = policy.abandon_after;
     explanation->lacks_fingerprint = question.fingerprint == nullptr && policy.fingerprint_required;
+}
+
+// begin() would raise an error; who wants to know why is told.
+void add_keys(Explanation* explanation) {
+    const Question& question = explanation->question;
+    Answer seen = get(question.id);
+    if (seen.has_record) explanation->closed = why_closed(&seen.record);
+    if (question.encrypt) explanation->no_keys = why_no_keys();
+}
+
+// What can't be compared is taken to be the same.
+Forecast forecast_of(const Explanation& explanation) {
+    Question question = explanation.question;
+    if (explanation.closed != nullptr) question.fingerprint = nullptr;
+    return foresee(question);
 }
 
 std::optional<bool> compared(const store::Record& record, const Question& question) {
@@ -46,8 +62,9 @@ Explanation explain(const Question& given) {
     Explanation result{};
     result.question = settle(without_duty(given));
     add_policy(&result);
-    result.forecast = foresee(result.question);
-    if (!result.forecast.seen.has_record) return result;
+    add_keys(&result);
+    result.forecast = forecast_of(result);
+    if (!result.forecast.seen.has_record || result.closed != nullptr) return result;
     const store::Record& record = result.forecast.seen.record;
     result.same = compared(record, result.question);
     if (result.same == false) result.differences = differences(record, result.question);

@@ -14,10 +14,13 @@ struct Explanation {
     std::optional<bool>
         same;  // whether the record is of the same request; none: nothing to compare
     Differences* differences;  // nullptr: not both requests are known
+    const char* closed;        // why the record's values can't be opened; nullptr: they can
+    const char* no_keys;       // why idem_begin could grant nothing here that has to be sealed
 };
 
 // Decides nothing and changes nothing. Errors as of begin(), but for what has to be given to begin
-// and not to look. Works on a standby.
+// and not to look, and for keys that are missing: then what is sealed is not looked at. Works on a
+// standby.
 Explanation explain(const Question& question);
 
 }  // namespace idem::claim

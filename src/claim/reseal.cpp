@@ -27,4 +27,15 @@ Resealed reseal_record(const store::Identity& id) {
     return result;
 }
 
+int reseal_attempts(const store::SealedTable& table, store::Record* attempts, int count) {
+    int opened = 0;
+    for (int i = 0; i < count; i++) {
+        CHECK_FOR_INTERRUPTS();
+        if (!reseal(&attempts[i])) continue;
+        attempts[opened++] = attempts[i];
+    }
+    store::replace_sealed(table, attempts, opened);
+    return opened;
+}
+
 }  // namespace idem::claim

@@ -1,7 +1,7 @@
-// Records are sealed anew with the current key, so that older keys can go.
+// Records and attempts are sealed anew with the current key, so that older keys can go.
 #pragma once
 
-#include "store/record.hpp"
+#include "store/sealed_rows.hpp"
 
 namespace idem::claim {
 
@@ -15,5 +15,8 @@ enum class Resealed {
 // Waits for nobody. The lock of the key is kept until the transaction ends only where the row would
 // not guard the key by itself.
 Resealed reseal_record(const store::Identity& id);
+
+// Of attempts, which the transaction has locked: how many could be opened, and were replaced.
+int reseal_attempts(const store::SealedTable& table, store::Record* attempts, int count);
 
 }  // namespace idem::claim

@@ -148,13 +148,19 @@ unsigned char* data_of(bytea* value) {
     return reinterpret_cast<unsigned char*>(VARDATA(value));
 }
 
+// nullptr if OpenSSL refused.
+bytea* sealed_bytes(const core::Key& key, const Record& record, const ColumnType& column,
+                    std::string_view plain) {
+    bytea* result = new_bytea(plain.size() + core::kSealOverhead);
+    return core::seal(key, place_of(record, column), plain, data_of(result)) ? result : nullptr;
+}
+
 bytea* sealed_value(const core::Key& key, const Record& record, const ColumnType& column,
                     void* value) {
     Plain plain = plain_of(column.type, value);
-    bytea* result = new_bytea(plain.bytes.size() + core::kSealOverhead);
-    bool good = core::seal(key, place_of(record, column), plain.bytes, data_of(result));
+    bytea* result = sealed_bytes(key, record, column, plain.bytes);
     if (plain.made.data() != nullptr) wipe_and_free(plain.made);
-    if (!good) raise_not_sealed();
+    if (result == nullptr) raise_not_sealed();
     return result;
 }
 
@@ -190,7 +196,8 @@ bytea* room_for_plain(std::string_view sealed) {
     return new_bytea(sealed.size() < core::kSealOverhead ? 0 : sealed.size() - core::kSealOverhead);
 }
 
-Opening try_to_open(const Record& record, const ColumnType& column, const bytea* sealed) {
+// As the bytes that were sealed.
+Opening open_bytes(const Record& record, const ColumnType& column, const bytea* sealed) {
     Opening opening{nullptr, Fault::NotThis, nullptr};
     if (record.sealed_by == nullptr || record.salt == nullptr) return opening;
     const core::Key* key = nullptr;
@@ -200,7 +207,7 @@ Opening try_to_open(const Record& record, const ColumnType& column, const bytea*
     bytea* plain = room_for_plain(bytes);
     switch (core::open(*key, place_of(record, column), bytes, data_of(plain))) {
         case core::Opened::Yes:
-            opening.value = value_of(column.type, plain);
+            opening.value = plain;
             break;
         case core::Opened::Unknown:
             opening.fault = Fault::UnknownVersion;
@@ -209,6 +216,13 @@ Opening try_to_open(const Record& record, const ColumnType& column, const bytea*
             opening.fault = Fault::NotThis;
             break;
     }
+    return opening;
+}
+
+Opening try_to_open(const Record& record, const ColumnType& column, const bytea* sealed) {
+    Opening opening = open_bytes(record, column, sealed);
+    if (opening.fault == Fault::None)
+        opening.value = value_of(column.type, static_cast<bytea*>(opening.value));
     return opening;
 }
 
@@ -249,17 +263,27 @@ bool is_anything_unsealed(const Record& record) {
     return found;
 }
 
-// Opens what is sealed and not known yet. What did not open first, and why.
-Opening open_all(Record* record, const ColumnType** unopened) {
+void drop_bytes(bytea* plain) {
+    if (plain == nullptr) return;
+    core::wipe(VARDATA(plain), VARSIZE(plain) - VARHDRSZ);
+    pfree(plain);
+}
+
+// Opens what is sealed and not known yet, up to `most` values, to see that it does. What did not
+// open first, and why.
+Opening try_some(const Record& record, int most, const ColumnType** unopened) {
     Opening last{};
-    store::visit_kept(*record, [&](const ColumnType& column, auto& value) {
+    store::visit_kept(record, [&](const ColumnType& column, const auto& value) {
         if (value.sealed == nullptr || value.plain != nullptr || last.fault != Fault::None) return;
-        last = try_to_open(*record, column, value.sealed);
-        value.plain = static_cast<decltype(value.plain)>(last.value);
+        if (most-- <= 0) return;
+        last = open_bytes(record, column, value.sealed);
+        drop_bytes(static_cast<bytea*>(last.value));
         *unopened = &column;
     });
     return last;
 }
+
+constexpr int kAll = INT_MAX;
 
 core::KeyRing* required_keys(const store::Identity& id) {
     const char* why = nullptr;
@@ -294,33 +318,45 @@ void seal_rest(Record* record) {
     });
 }
 
+// From bytes to bytes, so that it needs no text that the encoding of this database does not have.
+// Before anything is changed, all of it has opened.
+Opening seal_anew(Record* record, const ColumnType** unopened) {
+    Opening last{};
+    bytea* plain[store::kColumnCount];
+    int count = 0;
+    store::visit_kept(*record, [&](const ColumnType& column, auto& value) {
+        plain[count++] = nullptr;
+        if (value.sealed == nullptr || value.plain != nullptr || last.fault != Fault::None) return;
+        last = open_bytes(*record, column, value.sealed);
+        plain[count - 1] = static_cast<bytea*>(last.value);
+        *unopened = &column;
+    });
+    bool good = last.fault == Fault::None;
+    if (good) take_new_key(record);
+    const core::Key* key = good ? key_to_seal(*record) : nullptr;
+    int at = 0;
+    bool sealed = true;
+    store::visit_kept(*record, [&](const ColumnType& column, auto& value) {
+        bytea* bytes = plain[at++];
+        if (bytes == nullptr) return;
+        if (good) value.sealed = sealed_bytes(*key, *record, column, pg::bytes_of(bytes));
+        sealed = sealed && (!good || value.sealed != nullptr);
+        drop_bytes(bytes);
+    });
+    if (!sealed) raise_not_sealed();
+    if (good) seal_rest(record);
+    return last;
+}
+
 bool is_current(const core::KeyRing& ring, const Record& record) {
     return record.sealed_by != nullptr && record.salt != nullptr &&
            pg::bytes_of(record.sealed_by) == core::current_key_id(ring);
-}
-
-bool opens_to_be_sealed(Record* record) {
-    const char* why = nullptr;
-    core::KeyRing* ring = config::encryption_keys(&why);
-    if (ring == nullptr) return false;
-    const ColumnType* unopened = nullptr;
-    if (!is_current(*ring, *record)) return open_all(record, &unopened).fault == Fault::None;
-    const core::Key* key = nullptr;
-    return core::record_key(*ring, pg::bytes_of(record->sealed_by), pg::bytes_of(record->salt),
-                            &key) == core::RecordKey::Derived;
 }
 
 }  // namespace
 
 void require_key(const store::Identity& id) {
     (void)required_keys(id);
-}
-
-bool can_be_sealed(Record* record, bool encrypt) {
-    if (!encrypt && record->sealed_by == nullptr) return true;
-    bool can = opens_to_be_sealed(record);
-    if (!can) count_error(record->id);
-    return can;
 }
 
 text* current_key(const store::Identity& id) {
@@ -338,21 +374,27 @@ void seal(Record* record, bool encrypt) {
         record->salt = nullptr;
     }
     if (!is_anything_unsealed(*record)) return;
-    if (!is_current(*required_keys(record->id), *record)) {
-        const ColumnType* unopened = nullptr;
-        Opening opening = open_all(record, &unopened);
-        if (opening.fault != Fault::None) raise_fault(*record, *unopened, opening);
-        take_new_key(record);
-    }
-    seal_rest(record);
+    bool anew = !is_current(*required_keys(record->id), *record);
+    const ColumnType* unopened = nullptr;
+    Opening opening = anew ? seal_anew(record, &unopened) : try_some(*record, 1, &unopened);
+    if (opening.fault != Fault::None) raise_fault(*record, *unopened, opening);
+    if (!anew) seal_rest(record);
+}
+
+bool can_be_sealed(Record* record, bool encrypt) {
+    if (!encrypt && record->sealed_by == nullptr) return true;
+    const char* why = nullptr;
+    const ColumnType* unopened = nullptr;
+    if (config::encryption_keys(&why) != nullptr &&
+        try_some(*record, kAll, &unopened).fault == Fault::None)
+        return true;
+    count_error(record->id);
+    return false;
 }
 
 bool reseal(Record* record) {
     const ColumnType* unopened = nullptr;
-    if (open_all(record, &unopened).fault != Fault::None) return false;
-    take_new_key(record);
-    seal_rest(record);
-    return true;
+    return seal_anew(record, &unopened).fault == Fault::None;
 }
 
 void* opened_value(const Record& record, const ColumnType& column, void* plain,
@@ -361,6 +403,32 @@ void* opened_value(const Record& record, const ColumnType& column, void* plain,
     Opening opening = try_to_open(record, column, sealed);
     if (opening.fault != Fault::None) raise_fault(record, column, opening);
     return opening.value;
+}
+
+const char* why_closed(Record* record) {
+    const ColumnType* unopened = nullptr;
+    Opening opening = try_some(*record, kAll, &unopened);
+    switch (opening.fault) {
+        case Fault::None:
+            return nullptr;
+        case Fault::NoKeys:
+            return opening.why;
+        case Fault::NoSuchKey:
+            return psprintf("The key file has no key with the id \"%s\".",
+                            text_to_cstring(record->sealed_by));
+        case Fault::Refused:
+        case Fault::NotThis:
+        case Fault::UnknownVersion:
+            break;
+    }
+    return psprintf("Column %s of the record could not be opened with the key \"%s\".",
+                    unopened->name,
+                    record->sealed_by == nullptr ? "" : text_to_cstring(record->sealed_by));
+}
+
+const char* why_no_keys() {
+    const char* why = nullptr;
+    return config::encryption_keys(&why) == nullptr ? why : nullptr;
 }
 
 SealedText seal_text(const store::Identity& id, const char* column, text* value) {

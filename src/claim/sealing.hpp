@@ -16,11 +16,12 @@ void require_key(const store::Identity& id);
 
 // Seals what is not sealed yet, if it is to be, or if the record is sealed already. What another
 // key than the current one has sealed is sealed anew on this occasion; where there is nothing to
-// seal, no key is needed.
+// seal, no key is needed. What is added to sealed values is sealed only if those open: with another
+// key of the same id the record would otherwise have values of two.
 void seal(store::Record* record, bool encrypt);
 
-// Whether seal() would raise none of these errors now, which are counted here as well: for whoever
-// decides about many records in nobody's name, and leaves alone what can't be sealed.
+// Whether seal() could do its work on whatever is put into the record; counted as an error if not.
+// For whoever passes over such a record and goes on with others.
 bool can_be_sealed(store::Record* record, bool encrypt);
 
 // The id of the current key, in the current memory context. An error (ID503) if there is none.
@@ -44,6 +45,13 @@ T* opened(const store::Record& record, store::Kept<T> store::Record::*member) {
     return static_cast<T*>(
         opened_value(record, store::column_of(member), value.plain, value.sealed));
 }
+
+// For whoever goes on without the values: a sentence why those of the record, or one of them, do
+// not open now; nullptr if they do. Not counted.
+const char* why_closed(store::Record* record);
+
+// A sentence why nothing can be sealed now; nullptr if it can.
+const char* why_no_keys();
 
 // A text that another table keeps about a record, an error of an earlier attempt for example: three
 // columns there. It opens under the same identity and column name alone.

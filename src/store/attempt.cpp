@@ -43,6 +43,55 @@ pg::Statement delete_principal = {
     "DELETE FROM idempotency.attempt WHERE principal OPERATOR(pg_catalog.=) $1", 1, kKeyTypes,
     pg::Access::Whole, nullptr};
 
+pg::Statement select_rows = {
+    "SELECT attempt, holder, sealed_holder, begun, ended, how, status_code, error, sealed_error,"
+    " sealed_by, salt, resolved_by, retained_until FROM idempotency.attempt"
+    " WHERE key OPERATOR(pg_catalog.=) $1 AND scope OPERATOR(pg_catalog.=) $2"
+    " AND principal OPERATOR(pg_catalog.=) $3"
+    " ORDER BY ended USING OPERATOR(pg_catalog.<), token USING OPERATOR(pg_catalog.<)",
+    static_cast<int>(std::size(kKeyTypes)), kKeyTypes, pg::Access::ByIndex, nullptr};
+
+// A row of SPI, whose values are copied into the current memory context.
+class FoundRow {
+  public:
+    FoundRow(HeapTuple row, TupleDesc shape) : row_(row), shape_(shape) {}
+
+    Datum value(int column) const {
+        bool null;
+        return SPI_getbinval(row_, shape_, column, &null);
+    }
+    bool is_null(int column) const {
+        bool null;
+        (void)SPI_getbinval(row_, shape_, column, &null);
+        return null;
+    }
+    text* text_at(int column) const {
+        return is_null(column) ? nullptr : DatumGetTextPCopy(value(column));
+    }
+
+  private:
+    HeapTuple row_;
+    TupleDesc shape_;
+};
+
+KeptAttempt kept_attempt(const FoundRow& row, const Identity& id) {
+    KeptAttempt attempt{};
+    Record* record = &attempt.record;
+    record->id = id;
+    record->attempt = DatumGetInt32(row.value(1));
+    record->holder = {row.text_at(2), row.text_at(3)};
+    record->claimed_at = DatumGetTimestampTz(row.value(4));
+    record->finished_at = DatumGetTimestampTz(row.value(5));
+    attempt.how = row.text_at(6);
+    if (!row.is_null(7)) record->status_code = DatumGetInt32(row.value(7));
+    record->error = {row.text_at(8), row.text_at(9)};
+    record->sealed_by = row.text_at(10);
+    record->salt = row.text_at(11);
+    record->resolved_by = row.text_at(12);
+    record->retained_until = DatumGetTimestampTz(row.value(13));
+    return attempt;
+}
+
 // The value of a column, null where there is none.
 Datum or_null(const void* value, char* null) {
     *null = value == nullptr ? 'n' : ' ';
@@ -58,6 +107,7 @@ const text* in_the_clear(const Kept<text>& value) {
 
 void add_attempt(const Attempt& attempt) {
     const Record& record = *attempt.record;
+    bool sealed = record.holder.sealed != nullptr || record.error.sealed != nullptr;
     char nulls[kRowValues];
     memset(nulls, ' ', sizeof(nulls));
     Datum values[] = {PointerGetDatum(record.id.scope),
@@ -73,8 +123,8 @@ void add_attempt(const Attempt& attempt) {
                       Int32GetDatum(record.status_code.value_or(0)),
                       or_null(in_the_clear(record.error), &nulls[11]),
                       or_null(record.error.sealed, &nulls[12]),
-                      or_null(record.sealed_by, &nulls[13]),
-                      or_null(record.salt, &nulls[14]),
+                      or_null(sealed ? record.sealed_by : nullptr, &nulls[13]),
+                      or_null(sealed ? record.salt : nullptr, &nulls[14]),
                       or_null(record.resolved_by, &nulls[15]),
                       TimestampTzGetDatum(attempt.retained_until)};
     if (!record.status_code) nulls[10] = 'n';
@@ -85,6 +135,22 @@ void remove_attempt(const Identity& id, std::int64_t token) {
     Datum values[] = {PointerGetDatum(id.key), PointerGetDatum(id.scope),
                       PointerGetDatum(id.principal), Int64GetDatum(token)};
     (void)pg::write_alone(kAttemptTable, &delete_row, values, nullptr);
+}
+
+KeptAttempt* attempts_of(const Identity& id, int* count) {
+    Datum values[] = {PointerGetDatum(id.key), PointerGetDatum(id.scope),
+                      PointerGetDatum(id.principal)};
+    pg::AsOwner frame = pg::begin_as_owner(kAttemptTable);
+    std::uint64_t rows = pg::run_read(&select_rows, values, nullptr);
+    SPITupleTable* found = SPI_tuptable;
+    MemoryContext spi_context = MemoryContextSwitchTo(frame.caller_context);
+    auto* kept = static_cast<KeptAttempt*>(palloc(sizeof(KeptAttempt) * (rows + 1)));
+    for (std::uint64_t i = 0; i < rows; i++)
+        kept[i] = kept_attempt({found->vals[i], found->tupdesc}, id);
+    MemoryContextSwitchTo(spi_context);
+    pg::end_as_owner(frame);
+    *count = static_cast<int>(rows);
+    return kept;
 }
 
 std::int64_t remove_attempts(const Identity& id) {

@@ -1,5 +1,6 @@
 // The table idempotency.attempt: what became of each attempt, where a policy keeps the history. A
-// row is written when the attempt ends, in the transaction that ends it, and never changed.
+// row is written when the attempt ends, in the transaction that ends it, and never changed, but
+// that what is sealed is sealed anew.
 //
 // It is no table for the heap store: whoever wants a history pays for a statement of SQL. In a
 // cluster it is distributed beside the records.
@@ -29,6 +30,16 @@ void add_attempt(const Attempt& attempt);
 
 // Removes the one of a claim, if there is one: its end has been undone, and it may end once more.
 void remove_attempt(const Identity& id, std::int64_t token);
+
+// A row as it lies there: of its record identity, attempt, holder, error, status code, resolved_by
+// and what has sealed them, with begun as claimed_at, ended as finished_at, and retained_until.
+struct KeptAttempt {
+    Record record;
+    text* how;
+};
+
+// Those of one key in the order of their ends, in the current memory context.
+KeptAttempt* attempts_of(const Identity& id, int* count);
 
 // Removes those of one key. Returns how many.
 std::int64_t remove_attempts(const Identity& id);

@@ -1,27 +1,48 @@
-// Which keys have sealed the records that this node has. Nothing indexes that: each question is one
-// walk over the table, asked when keys are changed, by SQL and as the owner, whatever store serves.
+// Which keys have sealed the records and attempts that this node has. Nothing indexes that: each
+// question is one walk over the table, asked when keys are changed, by SQL and as the owner,
+// whatever store serves.
 #pragma once
 
-#include "store/record.hpp"
-#include "store/record_table.hpp"
+#include "store/attempt.hpp"
 
 namespace idem::store {
 
-struct SealedBy {
-    text* key_id;
-    std::int64_t records;
+// A table of records or of attempts: one of ours, or a shard of it.
+struct SealedTable {
+    const char* ours;
+    Oid table;
 };
 
-// How many records each key has sealed in a table, in the current memory context.
-SealedBy* sealed_records(const RecordTable& table, int* count);
+// Those that this node has, in the current memory context.
+SealedTable* local_sealed_tables(int* count);
+
+inline bool has_attempts(const SealedTable& table) {
+    return table.ours == kAttemptTable;
+}
+
+struct SealedBy {
+    text* key_id;
+    std::int64_t rows;
+};
+
+// How many rows each key has sealed in a table, in the current memory context.
+SealedBy* sealed_rows(const SealedTable& table, int* count);
 
 // How many were sealed with other keys than this one.
-std::int64_t sealed_otherwise(const RecordTable& table, text* key_id);
+std::int64_t sealed_otherwise(const SealedTable& table, text* key_id);
 
-// The next of those, up to `limit`, in the order of the primary key after `after`, whose texts are
-// empty at the beginning: no key is. Fills `found`, whose texts are copies in the current memory
-// context, and answers how many there are.
-int next_sealed_otherwise(const RecordTable& table, text* key_id, const Identity& after, int limit,
+// Of records: the next of those, up to `limit`, in the order of the primary key after `after`,
+// whose texts are empty at the beginning: no key is. Fills `found`, whose texts are copies in the
+// current memory context, and answers how many there are.
+int next_sealed_otherwise(const SealedTable& table, text* key_id, const Identity& after, int limit,
                           Identity* found);
+
+// Of attempts likewise, after that one, of which identity and token count: as records that have
+// what is sealed, and nothing else. Locked, passing over those that others have locked.
+int next_attempts_sealed_otherwise(const SealedTable& table, text* key_id, const Record& after,
+                                   int limit, Record* found);
+
+// Replaces what is sealed of them.
+void replace_sealed(const SealedTable& table, const Record* attempts, int count);
 
 }  // namespace idem::store

@@ -34,6 +34,8 @@ distribute();
 my @principals = map { principal_on($_) } $worker1, $worker2;
 my $body = q{SELECT convert_from(body, 'UTF8') FROM idem_get('k', 'pay', '%s')};
 
+my $attempts = q{SELECT concat_ws(' ', attempt, holder, how, error) FROM idem_attempts('k', 'pay', '%s')};
+
 # New sessions on every node have read the file again.
 sub take_keys
 {
@@ -57,7 +59,7 @@ sub sealed
 }
 
 subtest 'from any node' => sub {
-	$worker2->safe_psql('postgres', q{SELECT idem_policy_set('pay', encrypt => true, store_request => true)});
+	$worker2->safe_psql('postgres', q{SELECT idem_policy_set('pay', encrypt => true, store_request => true, keep_history => true)});
 	foreach my $principal (@principals)
 	{
 		$coordinator->safe_psql('postgres', qq{
@@ -67,25 +69,28 @@ subtest 'from any node' => sub {
 			COMMIT});
 		is($_->safe_psql('postgres', sprintf $body, $principal), 'secret answer', "opened by a call on " . $_->name)
 		  foreach @nodes;
+		is($_->safe_psql('postgres', sprintf $attempts, $principal), '1 h completed', "its attempt by a call on " . $_->name)
+		  foreach @nodes;
 	}
 	is($coordinator->safe_psql('postgres', q{SELECT count(*), count(sealed_body), count(body), count(request), count(holder), count(fingerprint)
 		FROM idempotency.record}), '2|2|0|0|0|0', 'nothing lies in the clear');
-	is(sealed($_), 'a 1, a 1', 'the view of all nodes, on ' . $_->name) foreach @nodes;
+	is(sealed($_), 'a 2, a 2', 'the view of all nodes, on ' . $_->name) foreach @nodes;
 };
 
 subtest 'keys are changed for all nodes from one' => sub {
 	take_keys('b', 'a');
 	is($worker1->safe_psql('postgres', sprintf $body, $_), 'secret answer', "$_ with both keys") foreach @principals;
 	is($worker1->safe_psql('postgres', 'CALL idem_reseal()'), '0', 'nothing is left on any node');
-	is(sealed($coordinator), 'b 1, b 1', 'all are of the new key');
+	is(sealed($coordinator), 'b 2, b 2', 'all are of the new key');
 	take_keys('b');
 	is($coordinator->safe_psql('postgres', sprintf $body, $_), 'secret answer', "$_ without the old key") foreach @principals;
+	is($worker1->safe_psql('postgres', sprintf $attempts, $_), '1 h completed', "$_ without the old key: its attempt") foreach @principals;
 };
 
 subtest 'a shard that moves is opened where it is' => sub {
 	$coordinator->safe_psql('postgres', move_shard($principals[0], $worker2, 'block_writes'));
 	is($coordinator->safe_psql('postgres', sprintf $body, $principals[0]), 'secret answer', 'moved');
-	is(sealed($coordinator), 'b 2', 'and counted there');
+	is(sealed($coordinator), 'b 4', 'and counted there');
 };
 
 subtest 'a node without keys answers nothing of its own' => sub {

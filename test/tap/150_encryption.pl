@@ -153,6 +153,16 @@ sub told
 		  . invocation('idem_get', key => $key, scope => $scope, principal => 'shop'));
 }
 
+# Its attempts, as idem_attempts tells them.
+sub history
+{
+	my ($node, $scope, $key) = @_;
+
+	return $node->safe_psql('postgres',
+		q{SELECT concat_ws(' ', attempt, holder, how, status_code, error, resolved_by) FROM }
+		  . invocation('idem_attempts', key => $key, scope => $scope, principal => 'shop'));
+}
+
 $primary->safe_psql('postgres',
 	'CREATE FUNCTION echo(jsonb) RETURNS jsonb LANGUAGE sql RETURN $1');
 $primary->backup('base');
@@ -171,7 +181,10 @@ subtest 'answers are those of a scope that is not encrypted' => sub {
 	foreach my $key (@keys)
 	{
 		is(told($primary, 'sealed', $key) =~ s/sealed-/plain-/gr, told($primary, 'plain', $key), $key);
+		is(history($primary, 'sealed', $key) =~ s/sealed-/plain-/gr, history($primary, 'plain', $key), "$key: its attempts");
 	}
+	is(history($primary, 'sealed', 'retried'),
+		"1 sealed-holder retryable sealed-error\n2 sealed-holder retryable sealed-error", 'attempts in full');
 	like(told($primary, 'sealed', 'done'),
 		qr/^completed 201 \{"X-Secret": "sealed-headers"\} sealed-body sealed-holder$/, 'in full');
 	my $repeat = begin_in('sealed', 'done');
@@ -231,6 +244,7 @@ subtest 'nothing lies in the clear' => sub {
 
 subtest 'a standby with the keys opens them' => sub {
 	is(told($standby, 'sealed', 'done'), told($primary, 'sealed', 'done'), 'idem_get');
+	is(history($standby, 'sealed', 'retried'), history($primary, 'sealed', 'retried'), 'idem_attempts');
 	my $reader = session($standby);
 	unlink "$folder/standby";
 	$standby->reload;
@@ -277,15 +291,48 @@ sub is_refused
 	return;
 }
 
+# Claims that nobody came back for: one in a scope that is encrypted, and one behind it that is not.
+my $abandoned = q{SELECT string_agg(scope || ' ' || status, ', ' ORDER BY scope) FROM idempotency.records WHERE key = 'left'};
+
+sub abandon_claims
+{
+	foreach my $scope (qw(left_plain left_sealed))
+	{
+		call($primary, 'idem_policy_set', scope_pattern => $scope, abandon_after => '1 ms', on_abandon => 'fail',
+			keep_history => \'true', encrypt => $scope eq 'left_sealed' ? \'true' : \'false');
+		begin_in($scope, 'left', lease => '1 ms');
+	}
+	return;
+}
+
+# Nobody but the sweeper of the test sweeps here.
+sub is_passed_over
+{
+	my ($why) = @_;
+
+	like(ask($session, 'SELECT idem_cleanup()'), qr/^\d+$/, "$why: cleaning up goes on");
+	is(ask($session, $abandoned), 'left_plain failed, left_sealed in_progress',
+		"$why: what can't be sealed is passed over");
+	cmp_ok(ask($session, "SELECT coalesce(sum(encryption_errors), 0) FROM idempotency.stats WHERE scope = 'left_sealed'"),
+		'>', 0, "$why: and counted");
+	return;
+}
+
+sub is_given_up
+{
+	ask($session, 'SELECT idem_cleanup()');
+	is(ask($session, $abandoned), 'left_plain failed, left_sealed failed', 'with the file again: it is given up');
+	$primary->safe_psql('postgres', "SELECT idem_forget('left', scope, 'shop') FROM idempotency.records WHERE key = 'left'");
+	return;
+}
+
 subtest 'without a key file everything encrypted is closed' => sub {
+	$primary->append_conf('postgresql.conf', 'idempotency.cleanup_interval = 0');
+	$primary->reload;
+	abandon_claims();
 	my $token = begin_in('sealed', 'alive', lease => '1 hour')->{token};
 	my $resolved = begin_in('sealed', 'dropped', lease => '1 hour')->{token};
 	ask($session, "SELECT idem_once('once', 'sealed')");
-	foreach my $scope ('left', 'left plain')
-	{
-		ask($session, "SELECT idem_policy_set('$scope', encrypt => '$scope' = 'left', abandon_after => '1 us', on_abandon => 'fail')");
-		begin_in($scope, 'k', lease => '1 us');
-	}
 	unlink "$folder/primary";
 	$primary->reload;
 	wait_until { ask($session, "SELECT idem_get('done', 'sealed', 'shop')") eq 'ID503' } 'no keys';
@@ -301,14 +348,19 @@ subtest 'without a key file everything encrypted is closed' => sub {
 	is(ask($session, "SELECT why FROM idempotency.encryption_keys WHERE key_id IS NULL"),
 		'The key file can\'t be opened: No such file or directory.', 'no file: the view says so');
 	is(ask($session, 'CALL idem_reseal()'), 'ID503', 'no file: nothing to seal with');
-	my $left = "SELECT string_agg(scope || ' ' || status, ', ' ORDER BY scope) FROM idempotency.records WHERE scope LIKE 'left%'";
-	is(ask($session, 'SELECT idem_cleanup() >= 0'), 't', 'no file: who cleans up needs none');
-	is(ask($session, $left), 'left in_progress, left plain failed',
-		'no file: a claim whose end can\'t be sealed keeps no other from being given up');
+	is_passed_over('no file');
+	is(ask($session, "SELECT idem_attempts('retried', 'sealed', 'shop')"), 'ID503', 'no file: idem_attempts');
+	is(ask($session, "SELECT count(*) FROM idem_attempts('retried', 'plain', 'shop')"), '2', 'no file: of others it tells');
+	my $note = q{SELECT outcome, record->>'status', record ? 'holder', request->>'stored', notes[1] FROM };
+	is(ask($session, $note . q{idem_explain('done', '{"card": "sealed-request"}', 'sealed', 'shop')}),
+		"replay|completed|f|true|Encrypted values of the record can't be opened here: idem_begin raises an error, and"
+		  . " the request is taken to be the record's own. The key file can't be opened: No such file or directory.",
+		'no file: idem_explain says why');
+	like(ask($session, $note . q{idem_explain('unknown', NULL, 'sealed', 'shop')}),
+		qr/^execute\|.*Nothing can be encrypted here, so idem_begin raises an error \(ID503\)/,
+		'no file: also of a new key');
 	take_keys($primary, 'a');
-	is(ask($session, 'SELECT idem_cleanup() >= 0'), 't', 'with the file again: cleaned up');
-	is(ask($session, $left), 'left failed, left plain failed', 'with the file again: all are given up');
-	is(ask($session, "SELECT idem_forget('k', 'left', 'shop')"), 't', 'and forgotten');
+	is_given_up();
 	is(ask($session, "SELECT idem_complete('alive', 200, 'sealed-body'::text, scope => 'sealed', principal => 'shop', token => $token)"),
 		't', 'with the file again: it is recorded');
 	like(told($primary, 'sealed', 'done'), qr/^completed 201/, 'and answered');
@@ -352,20 +404,35 @@ subtest 'files that are not taken' => sub {
 	is($primary->safe_psql('postgres',
 		"SELECT count(*) FROM pg_settings WHERE name = 'idempotency.encryption_key_file'",
 		extra_params => [ '-U', 'app' ]), '0', 'nobody else learns where it is');
+	$primary->psql('postgres', "SELECT idem_attempts('retried', 'sealed', 'shop')",
+		stderr => \my $refusal, extra_params => [ '-U', 'app' ]);
+	like($refusal, qr/permission denied for function idem_attempts/, 'nor what attempts were made');
 };
 
 subtest 'a wrong key opens nothing' => sub {
+	my $token = begin_in('sealed', 'mixed', lease => '1 hour')->{token};
 	take_keys($primary, [ 'a', 'x' ]);
 	is_closed('ID500', 'another key of that id');
+	like(ask($session, q{SELECT notes FROM idem_explain('done', NULL, 'sealed', 'shop')}),
+		qr/Column \w+ of the record could not be opened with the key \\"a\\"\./, 'another key of that id: idem_explain');
+	is(ask($session, "SELECT idem_complete('mixed', 200, 'sealed-body'::text, scope => 'sealed', principal => 'shop', token => $token)"),
+		'ID500', 'another key of that id: nothing is added to what it does not open');
+	is(ask($session, "SELECT idem_checkpoint('mixed', 'sealed-point', scope => 'sealed', principal => 'shop', token => $token)"),
+		'ID500', 'another key of that id: nor by a checkpoint');
 	take_keys($primary, 'b');
 	is_closed('ID503', 'no key of that id');
-	is(key_rows($primary), 'a f f 9, b t t 0', 'the view tells which one is missing');
+	is(key_rows($primary), 'a f f 18, b t t 0', 'the view tells which one is missing');
+	like(ask($session, q{SELECT notes FROM idem_explain('done', NULL, 'sealed', 'shop')}),
+		qr/The key file has no key with the id \\"a\\"\./, 'and idem_explain');
 	my ($remaining, undef, $warning) = (0);
 	$primary->psql('postgres', 'CALL idem_reseal()', stdout => \$remaining, stderr => \$warning);
-	is($remaining, '9', 'nothing can be sealed anew');
-	like($warning, qr/WARNING:  9 records could not be opened/, 'and that is told');
+	is($remaining, '18', 'nothing can be sealed anew');
+	like($warning, qr/WARNING:  18 records could not be opened/, 'and that is told');
 	take_keys($primary, 'a');
-	is(key_rows($primary), 'a t t 9', 'nothing has changed');
+	is(key_rows($primary), 'a t t 18', 'nothing has changed');
+	complete_in('sealed', 'mixed', $token);
+	like(told($primary, 'sealed', 'mixed'), qr/sealed-body/, 'and the answer is recorded with the right one');
+	is(ask($session, "SELECT idem_forget('mixed', 'sealed', 'shop')"), 't', 'and forgotten');
 };
 
 # ---- rows that were changed ----
@@ -487,6 +554,9 @@ END
 		take_keys($primary, $new);
 		@old = ($new);
 		unlike(key_rows($primary), qr/\w f f \d/, "$new: no key is missing");
+		is($primary->safe_psql('postgres', "SELECT string_agg(DISTINCT sealed_by, ' ') FROM idempotency.attempt"),
+			$new, "$new: nor has an older one sealed an attempt");
+		like(history($primary, 'sealed', 'failed'), qr/^1 sealed-holder failed 422 sealed-error$/, "$new: which open");
 	}
 	$load->signal('TERM');
 	eval { $load->finish };
@@ -517,6 +587,7 @@ subtest 'a record that is in use is left, and told' => sub {
 # ---- elsewhere ----
 
 subtest 'a dump opens where the keys are' => sub {
+	begin_in('sealed', 'cyrillic', lease => '1 hour', holder => \q(U&'\0437\0438\043c\0430'));
 	$primary->run_log([ 'pg_dump', '-Fc', '-f', "$folder/dump", $primary->connstr('postgres') ]);
 	my $other = new_node('other', -extension => 0,
 		'idempotency.encryption_key_file' => keys_in('other', 'z', 'e'));
@@ -528,6 +599,8 @@ subtest 'a dump opens where the keys are' => sub {
 			'sealed-body|sealed-holder', "$database: opened");
 	}
 	my ($remaining) = (0);
+	is($other->safe_psql('latin', 'CALL idem_reseal()'), '0',
+		'also what the encoding of the database does not have can be sealed anew');
 	is($other->safe_psql('postgres', 'CALL idem_reseal()'), '0', 'and sealed with a key of its own');
 	unlike($other->safe_psql('postgres', q{SELECT string_agg(DISTINCT sealed_by, '') FROM idempotency.record}),
 		qr/[^z]/, 'all of it');
