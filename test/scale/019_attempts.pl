@@ -46,6 +46,20 @@ subtest 'each end of an attempt, from each node' => sub {
 	}
 };
 
+# What a transaction takes over and gives back was never taken over: the next one says so again.
+subtest 'a takeover that is given back' => sub {
+	foreach my $node (@nodes)
+	{
+		my $name = 'given back from ' . $node->name;
+		my $claim = "'$name', scope => 'kept', principal => '$principals[0]'";
+		$node->safe_psql('postgres', "SELECT idem_begin($claim, lease => '1 us')");
+		$node->safe_psql('postgres', "BEGIN; SELECT idem_begin($claim); SELECT idem_release($claim); COMMIT");
+		$node->safe_psql('postgres', "SELECT idem_begin($claim, lease => '1 h')");
+		is($node->safe_psql('postgres', "SELECT string_agg(attempt || how, ' ') FROM idempotency.attempts WHERE key = '$name'"),
+			'1taken_over', $name);
+	}
+};
+
 subtest 'it moves with the shard, and is forgotten and swept' => sub {
 	my $before = history($coordinator, $principals[0]);
 	$coordinator->safe_psql('postgres', move_shard($principals[0], $worker2, 'block_writes'));
