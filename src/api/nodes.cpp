@@ -161,9 +161,7 @@ Datum claims_here(FunctionCallInfo fcinfo) {
             "SELECT scope, principal, key, attempt, holder, recovery_point, no_takeover,"
             " backend_pid, backend_start, claimed_at, lease_until FROM %s"
             " WHERE status OPERATOR(pg_catalog.=) '%c'::pg_catalog.\"char\"",
-            quote_qualified_identifier(get_namespace_name(get_rel_namespace(tables[i].table)),
-                                       get_rel_name(tables[i].table)),
-            static_cast<char>(core::Status::InProgress));
+            pg::qualified_name(tables[i].table), static_cast<char>(core::Status::InProgress));
         pg::Statement claims = {sql, 0, nullptr, pg::Access::ByIndex, nullptr};
         pg::AsOwner frame = pg::begin_as_owner(store::kRecordTable);
         (void)pg::run_read(&claims, nullptr, nullptr);

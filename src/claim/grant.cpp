@@ -159,8 +159,7 @@ bool grant(const Question& question, TimestampTz now, std::int64_t left, Answer*
         return false;
     come_first_at_commit();
     if (answer->decision->execution == core::Execution::Takeover)
-        keep_attempt(config::policy_for(pg::bytes_of(record.id.scope)).values, answer->record,
-                     store::AttemptEnd::TakenOver);
+        keep_attempt(granted_policy(record.id), answer->record, store::AttemptEnd::TakenOver);
     answer->record = record;
     answer->has_record = true;
     return true;

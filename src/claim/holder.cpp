@@ -279,8 +279,7 @@ void finish_silently(OpenClaim* claim) {
     mark_ended(core::Status::Completed, &found.record);
     keep_long_enough(found.record.finished_at, &found.record);
     save_ended(&found);
-    keep_ended_attempt(config::policy_for(pg::bytes_of(found.record.id.scope)).values,
-                       found.record);
+    keep_ended_attempt(granted_policy(found.record.id), found.record);
     stats::account_for_result(pg::bytes_of(found.record.id.scope), found.record.status);
 }
 

@@ -95,4 +95,9 @@ std::uint64_t write_alone(const char* table, Statement* statement, Datum* values
     return rows;
 }
 
+const char* qualified_name(Oid table) {
+    return quote_qualified_identifier(get_namespace_name(get_rel_namespace(table)),
+                                      get_rel_name(table));
+}
+
 }  // namespace idem::pg

@@ -85,6 +85,35 @@ struct Statement {
 std::uint64_t run_read(Statement* statement, Datum* values, const char* nulls);
 std::uint64_t run_write(Statement* statement, Datum* values, const char* nulls);
 
+// One of the rows of a query that was just run. Columns count from 1; texts and bytes are copies in
+// the current memory context.
+class FoundRow {
+  public:
+    FoundRow(HeapTuple row, TupleDesc shape) : row_(row), shape_(shape) {}
+
+    Datum value(int column) const {
+        bool null;
+        return SPI_getbinval(row_, shape_, column, &null);
+    }
+    bool is_null(int column) const {
+        bool null;
+        (void)SPI_getbinval(row_, shape_, column, &null);
+        return null;
+    }
+    std::int64_t number(int column) const { return DatumGetInt64(value(column)); }
+    // Also bytes, which are stored alike; nullptr: null.
+    text* text_at(int column) const {
+        return is_null(column) ? nullptr : DatumGetTextPCopy(value(column));
+    }
+
+  private:
+    HeapTuple row_;
+    TupleDesc shape_;
+};
+
+// A table with its schema, as a statement of ours spells it.
+const char* qualified_name(Oid table);
+
 // Of a statement that will not come again.
 void drop_plan(Statement* statement);
 

@@ -51,30 +51,7 @@ pg::Statement select_rows = {
     " ORDER BY ended USING OPERATOR(pg_catalog.<), token USING OPERATOR(pg_catalog.<)",
     static_cast<int>(std::size(kKeyTypes)), kKeyTypes, pg::Access::ByIndex, nullptr};
 
-// A row of SPI, whose values are copied into the current memory context.
-class FoundRow {
-  public:
-    FoundRow(HeapTuple row, TupleDesc shape) : row_(row), shape_(shape) {}
-
-    Datum value(int column) const {
-        bool null;
-        return SPI_getbinval(row_, shape_, column, &null);
-    }
-    bool is_null(int column) const {
-        bool null;
-        (void)SPI_getbinval(row_, shape_, column, &null);
-        return null;
-    }
-    text* text_at(int column) const {
-        return is_null(column) ? nullptr : DatumGetTextPCopy(value(column));
-    }
-
-  private:
-    HeapTuple row_;
-    TupleDesc shape_;
-};
-
-KeptAttempt kept_attempt(const FoundRow& row, const Identity& id) {
+KeptAttempt kept_attempt(const pg::FoundRow& row, const Identity& id) {
     KeptAttempt attempt{};
     Record* record = &attempt.record;
     record->id = id;
@@ -165,15 +142,25 @@ std::int64_t remove_attempts_of(const text* principal) {
         pg::write_alone(kAttemptTable, &delete_principal, values, nullptr));
 }
 
+Oid* local_attempt_tables(int* count) {
+    Oid table = pg::table_oid(kAttemptTable);
+    Distribution shards{};
+    if (is_distributed()) shards = distribution_of(table, "principal", CurrentMemoryContext);
+    auto* tables = static_cast<Oid*>(palloc(sizeof(Oid) * static_cast<Size>(shards.count + 1)));
+    *count = 0;
+    if (!is_distributed()) tables[(*count)++] = table;
+    for (int i = 0; i < shards.count; i++)
+        if (OidIsValid(shards.shards[i].table)) tables[(*count)++] = shards.shards[i].table;
+    return tables;
+}
+
 std::int64_t sweep_attempts(std::int64_t limit) {
     TimestampTz now = GetCurrentTimestamp();
-    Oid table = pg::table_oid(kAttemptTable);
-    if (!is_distributed()) return sweep_aged(kAttemptTable, table, "retained_until", now, limit);
-    Distribution shards = distribution_of(table, "principal", CurrentMemoryContext);
+    int count;
+    const Oid* tables = local_attempt_tables(&count);
     std::int64_t rows = 0;
-    for (int i = 0; i < shards.count; i++)
-        rows +=
-            sweep_aged(kAttemptTable, shards.shards[i].table, "retained_until", now, limit - rows);
+    for (int i = 0; i < count; i++)
+        rows += sweep_aged(kAttemptTable, tables[i], "retained_until", now, limit - rows);
     return rows;
 }
 

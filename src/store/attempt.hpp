@@ -47,6 +47,9 @@ std::int64_t remove_attempts(const Identity& id);
 // Removes those of a principal. Reads the whole table. Returns how many.
 std::int64_t remove_attempts_of(const text* principal);
 
+// The tables with attempts that this node has, in the current memory context.
+Oid* local_attempt_tables(int* count);
+
 // Removes up to `limit` whose time is over, oldest first, of those that this node has, passing over
 // those that others have locked. Returns how many.
 std::int64_t sweep_attempts(std::int64_t limit);

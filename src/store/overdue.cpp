@@ -51,29 +51,21 @@ Oid first_table_from(Oid least) {
     return first;
 }
 
-text* text_in(HeapTuple row, int column) {
-    bool null;
-    return DatumGetTextPCopy(SPI_getbinval(row, SPI_tuptable->tupdesc, column, &null));
-}
-
 // Copies in the caller's context; and where the last one stands.
 void take_rows(MemoryContext context, Overdue* found, WalkPosition* last) {
     MemoryContext previous = MemoryContextSwitchTo(context);
     found->claims = static_cast<Identity*>(
         palloc(sizeof(Identity) * (static_cast<std::size_t>(found->count) + 1)));
     for (int i = 0; i < found->count; i++) {
-        HeapTuple row = SPI_tuptable->vals[i];
-        bool null;
-        found->claims[i] = make_identity(text_in(row, 1), text_in(row, 2), text_in(row, 3));
-        last->claimed_at =
-            DatumGetTimestampTz(SPI_getbinval(row, SPI_tuptable->tupdesc, kClaimedAtPlace, &null));
+        pg::FoundRow row(SPI_tuptable->vals[i], SPI_tuptable->tupdesc);
+        found->claims[i] = make_identity(row.text_at(1), row.text_at(2), row.text_at(3));
+        last->claimed_at = DatumGetTimestampTz(row.value(kClaimedAtPlace));
     }
     MemoryContextSwitchTo(previous);
 }
 
 void read_batch(WalkPosition* from, TimestampTz until, int limit, Overdue* found) {
-    Sql sql = overdue_sql(quote_qualified_identifier(
-        get_namespace_name(get_rel_namespace(from->table)), get_rel_name(from->table)));
+    Sql sql = overdue_sql(pg::qualified_name(from->table));
     pg::Statement statement = {sql.text, std::size(kTimesAndLimit), kTimesAndLimit,
                                pg::Access::ByIndex, nullptr};
     Datum values[] = {TimestampTzGetDatum(from->claimed_at), TimestampTzGetDatum(until),

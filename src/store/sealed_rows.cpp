@@ -1,7 +1,6 @@
 #include "store/sealed_rows.hpp"
 
 #include "pg/owner.hpp"
-#include "store/distribution.hpp"
 #include "store/record_table.hpp"
 
 namespace idem::store {
@@ -13,8 +12,7 @@ using Sql = pg::SqlText;
 constexpr const char* kSealedBy = column_of(&Record::sealed_by).name;
 
 void add_table(Sql* sql, const SealedTable& table) {
-    sql->add(quote_qualified_identifier(get_namespace_name(get_rel_namespace(table.table)),
-                                        get_rel_name(table.table)));
+    sql->add(pg::qualified_name(table.table));
 }
 
 void add_key_columns(Sql* sql, const char* before = "") {
@@ -35,57 +33,32 @@ void run(const SealedTable& table, const Sql& sql, int count, const Oid* types, 
                                              : pg::run_read(&statement, values, nulls);
     SPITupleTable* found = SPI_tuptable;
     MemoryContext spi_context = MemoryContextSwitchTo(frame.caller_context);
-    for (std::uint64_t i = 0; i < rows; i++) take(i, rows, found->vals[i], found->tupdesc);
+    for (std::uint64_t i = 0; i < rows; i++)
+        take(rows, pg::FoundRow(found->vals[i], found->tupdesc));
     MemoryContextSwitchTo(spi_context);
     pg::drop_plan(&statement);
     pg::end_as_owner(frame);
 }
 
-std::int64_t number_at(HeapTuple row, TupleDesc shape, int column) {
-    bool null;
-    return DatumGetInt64(SPI_getbinval(row, shape, column, &null));
-}
-
-text* text_at(HeapTuple row, TupleDesc shape, int column) {
-    bool null;
-    return DatumGetTextPCopy(SPI_getbinval(row, shape, column, &null));
-}
-
 constexpr Oid kKeyIdAndPlace[] = {TEXTOID, TEXTOID, TEXTOID, TEXTOID, INT8OID};
-
-bytea* bytea_at(HeapTuple row, TupleDesc shape, int column) {
-    bool null;
-    Datum value = SPI_getbinval(row, shape, column, &null);
-    return null ? nullptr : DatumGetByteaPCopy(value);
-}
-
 constexpr Oid kAttemptsPlace[] = {TEXTOID, TEXTOID, TEXTOID, TEXTOID, INT8OID, INT8OID};
 
 constexpr Oid kReplaced[] = {TEXTOID, TEXTOID,  TEXTOID,  INT8OID,
                              TEXTOID, BYTEAOID, BYTEAOID, BYTEAOID};
 constexpr int kReplacedValues = static_cast<int>(std::size(kReplaced));
 
-void add_shards_with_attempts(SealedTable* found, int* count, const Distribution& shards) {
-    for (int i = 0; i < shards.count; i++)
-        if (OidIsValid(shards.shards[i].table))
-            found[(*count)++] = {kAttemptTable, shards.shards[i].table};
-}
-
 }  // namespace
 
 SealedTable* local_sealed_tables(int* count) {
     int records;
-    const RecordTable* tables = local_tables(&records);
-    Oid attempts = pg::table_oid(kAttemptTable);
-    Distribution shards = distribution_of(attempts, "principal", CurrentMemoryContext);
+    int attempts;
+    const RecordTable* with_records = local_tables(&records);
+    const Oid* with_attempts = local_attempt_tables(&attempts);
     auto* found = static_cast<SealedTable*>(
-        palloc(sizeof(SealedTable) * static_cast<Size>(records + shards.count + 1)));
-    for (*count = 0; *count < records; (*count)++)
-        found[*count] = {kRecordTable, tables[*count].table};
-    if (is_distributed())
-        add_shards_with_attempts(found, count, shards);
-    else
-        found[(*count)++] = {kAttemptTable, attempts};
+        palloc(sizeof(SealedTable) * static_cast<Size>(records + attempts)));
+    *count = 0;
+    for (int i = 0; i < records; i++) found[(*count)++] = {kRecordTable, with_records[i].table};
+    for (int i = 0; i < attempts; i++) found[(*count)++] = {kAttemptTable, with_attempts[i]};
     return found;
 }
 
@@ -101,9 +74,9 @@ SealedBy* sealed_rows(const SealedTable& table, int* count) {
     SealedBy* result = nullptr;
     *count = 0;
     run(table, sql, 0, nullptr, nullptr, nullptr, pg::Access::Whole,
-        [&](std::uint64_t, std::uint64_t rows, HeapTuple row, TupleDesc shape) {
+        [&](std::uint64_t rows, const pg::FoundRow& row) {
             if (result == nullptr) result = static_cast<SealedBy*>(palloc(sizeof(SealedBy) * rows));
-            result[(*count)++] = {text_at(row, shape, 1), number_at(row, shape, 2)};
+            result[(*count)++] = {row.text_at(1), row.number(2)};
         });
     return result;
 }
@@ -118,9 +91,7 @@ std::int64_t sealed_otherwise(const SealedTable& table, text* key_id) {
     Datum value = PointerGetDatum(key_id);
     std::int64_t records = 0;
     run(table, sql, 1, kKeyIdAndPlace, &value, nullptr, pg::Access::Whole,
-        [&records](std::uint64_t, std::uint64_t, HeapTuple row, TupleDesc shape) {
-            records = number_at(row, shape, 1);
-        });
+        [&records](std::uint64_t, const pg::FoundRow& row) { records = row.number(1); });
     return records;
 }
 
@@ -146,9 +117,9 @@ int next_sealed_otherwise(const SealedTable& table, text* key_id, const Identity
     for (int i = 0; i < kKeyColumns; i++) values[1 + i] = PointerGetDatum(after.*kPrimaryKey[i]);
     int count = 0;
     run(table, sql, std::size(kKeyIdAndPlace), kKeyIdAndPlace, values, nullptr, pg::Access::ByIndex,
-        [&count, found](std::uint64_t, std::uint64_t, HeapTuple row, TupleDesc shape) {
+        [&count, found](std::uint64_t, const pg::FoundRow& row) {
             Identity id{};
-            for (int i = 0; i < kKeyColumns; i++) id.*kPrimaryKey[i] = text_at(row, shape, i + 1);
+            for (int i = 0; i < kKeyColumns; i++) id.*kPrimaryKey[i] = row.text_at(i + 1);
             found[count++] = make_identity(id.scope, id.principal, id.key);
         });
     return count;
@@ -171,15 +142,14 @@ int next_attempts_sealed_otherwise(const SealedTable& table, text* key_id, const
                       Int64GetDatum(after.token),      Int64GetDatum(limit)};
     int count = 0;
     run(table, sql, std::size(kAttemptsPlace), kAttemptsPlace, values, nullptr, pg::Access::ByIndex,
-        [&count, found](std::uint64_t, std::uint64_t, HeapTuple row, TupleDesc shape) {
+        [&count, found](std::uint64_t, const pg::FoundRow& row) {
             Record record{};
-            record.id = make_identity(text_at(row, shape, 2), text_at(row, shape, 3),
-                                      text_at(row, shape, 1));
-            record.token = number_at(row, shape, 4);
-            record.sealed_by = text_at(row, shape, 5);
-            record.salt = bytea_at(row, shape, 6);
-            record.holder.sealed = bytea_at(row, shape, 7);
-            record.error.sealed = bytea_at(row, shape, 8);
+            record.id = make_identity(row.text_at(2), row.text_at(3), row.text_at(1));
+            record.token = row.number(4);
+            record.sealed_by = row.text_at(5);
+            record.salt = row.text_at(6);
+            record.holder.sealed = row.text_at(7);
+            record.error.sealed = row.text_at(8);
             found[count++] = record;
         });
     return count;

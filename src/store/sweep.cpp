@@ -113,11 +113,6 @@ void add_answer(HeapTuple answer, TupleDesc desc, Backlog* backlog) {
     if (!none && older) backlog->oldest = oldest;
 }
 
-const char* qualified_name(Oid table) {
-    return quote_qualified_identifier(get_namespace_name(get_rel_namespace(table)),
-                                      get_rel_name(table));
-}
-
 // Of as many shards as the limit allows. Each has an oldest row of its own, so a caller who goes on
 // begins where it began.
 Swept sweep_shards(const Sweep& which) {
@@ -127,7 +122,7 @@ Swept sweep_shards(const Sweep& which) {
         if (all.rows >= which.limit) break;
         Oid table = lfirst_oid(cell);
         if (!OidIsValid(get_rel_namespace(table))) continue;  // it has gone meanwhile
-        Sql sql = sweep_sql(qualified_name(table));
+        Sql sql = sweep_sql(pg::qualified_name(table));
         pg::Statement statement = {sql.text, std::size(kTimesAndLimit), kTimesAndLimit,
                                    pg::Access::ByIndex, nullptr};
         Swept swept{0, which.from};
@@ -151,7 +146,7 @@ Swept sweep(const Sweep& which) {
 std::int64_t sweep_aged(const char* ours, Oid table, const char* column, TimestampTz until,
                         std::int64_t limit) {
     if (limit <= 0 || !OidIsValid(get_rel_namespace(table))) return 0;  // it has gone meanwhile
-    const char* name = qualified_name(table);
+    const char* name = pg::qualified_name(table);
     constexpr Oid kTimeAndLimit[] = {TIMESTAMPTZOID, INT8OID};
     pg::Statement statement = {
         psprintf("DELETE FROM %s WHERE ctid OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT ctid FROM %s"
@@ -171,7 +166,7 @@ Backlog backlog(TimestampTz until, std::int64_t limit) {
     const RecordTable* tables = local_tables(&count);
     Backlog backlog{0, pg::kNoTime};
     for (int i = 0; i < count && backlog.rows < limit; i++) {
-        Sql sql = backlog_sql(qualified_name(tables[i].table));
+        Sql sql = backlog_sql(pg::qualified_name(tables[i].table));
         pg::Statement statement = {sql.text, std::size(kTimesAndLimit), kTimesAndLimit,
                                    pg::Access::ByIndex, nullptr};
         Datum values[] = {TimestampTzGetDatum(pg::kNoTime), TimestampTzGetDatum(until),
