@@ -133,6 +133,22 @@ class Driver:
 
         self.attempt("pooler", f"behind a pooler in transaction mode{write and ', ' + write}", told)
 
+    def asks(self, rolled_back):
+        """begun, completed and lease. `rolled_back` runs statements, each a tuple with its values, answers
+        with the last one's value, and rolls back."""
+
+        def begun(sql, *values):
+            rolled_back((f"SELECT outcome FROM idem_begin({sql})", *values))
+
+        def completed(sql, *values):
+            complete = (f"SELECT idem_complete('k', 200, {sql})", *values)
+            return rolled_back(("SELECT idem_begin('k')",), complete, ("SELECT body FROM idem_get('k')",))
+
+        def lease(sql, value):
+            return f"{rolled_back((self.lease(sql), value))} seconds"
+
+        return begun, completed, lease
+
     def print(self):
         driver = f"python/{self.name}"
         columns = {name: self.seen[name] for name in COLUMNS}

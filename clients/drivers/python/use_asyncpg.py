@@ -43,15 +43,7 @@ def tries(driver, conn, wait):
         finally:
             await transaction.rollback()
 
-    def begun(sql, *values):
-        wait(rolled_back((f"SELECT outcome FROM idem_begin({sql})", *values)))
-
-    def completed(sql, *values):
-        complete = (f"SELECT idem_complete('k', 200, {sql})", *values)
-        return wait(rolled_back(("SELECT idem_begin('k')",), complete, ("SELECT body FROM idem_get('k')",)))
-
-    def lease(sql, value):
-        return f"{wait(rolled_back((driver.lease(sql), value)))} seconds"
+    begun, completed, lease = driver.asks(lambda *statements: wait(rolled_back(*statements)))
 
     def with_codec(value):
         """Which JSON the server takes it for, where a codec has been set."""

@@ -65,15 +65,7 @@ def tries(driver, conn, auto):
         finally:
             on.rollback()
 
-    def begun(sql, *values):
-        rolled_back((f"SELECT outcome FROM idem_begin({sql})", *values))
-
-    def completed(sql, *values):
-        complete = (f"SELECT idem_complete('k', 200, {sql})", *values)
-        return rolled_back(("SELECT idem_begin('k')",), complete, ("SELECT body FROM idem_get('k')",))
-
-    def lease(sql, value):
-        return f"{rolled_back((driver.lease(sql), value))} seconds"
+    begun, completed, lease = driver.asks(rolled_back)
 
     def other_key(value):
         key = rolled_back(("SELECT key FROM idem_begin(?)", value))
