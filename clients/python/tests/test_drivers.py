@@ -3,6 +3,7 @@
 import asyncio
 import json
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 
@@ -232,6 +233,12 @@ async def test_a_late_database_is_away(tried, key, sql):
         holder.execute("LOCK TABLE idempotency.record")
         with pytest.raises(DatabaseAway):
             await tried.call(transactionally(tried.db, request(key), tried.work(ANSWER), Settings(database_timeout=0.3)))
+    # The claim that nobody waits for any more gets its lock now, and is in progress until the server notices.
+    busy = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() AND state <> 'idle'"
+    deadline = time.monotonic() + 10
+    while sql(busy) != [(0,)]:
+        assert time.monotonic() < deadline, "the server still serves whoever has gone"
+        await asyncio.sleep(0.01)
     result = await tried.call(transactionally(tried.db, request(key), tried.work(ANSWER)))
     assert result.outcome == "executed"
 
