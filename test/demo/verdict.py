@@ -82,7 +82,8 @@ class Story:
         for charge in charges:
             key = self.key(charge["tenant"], charge["key"] or "")
             entries.append({"effect": {"id": charge["name"], "transaction": 0, "key": key}})
-        calls = [*map(self.call, self.sendings), *self.looks(records)]
+        calls = [*map(self.call, self.sendings), *map(self.first_try, self.sendings),
+                 *self.looks(records)]
         for number, call in enumerate(filter(None, calls), start=1):
             entries.append({"call": {"transaction": number, "alone": True, **call}})
         with open(file, "w", encoding="utf-8") as out:
@@ -111,6 +112,17 @@ class Story:
         if 0 < sending.status < 500:
             call.update(result="ok", returned=sending.returned,
                         answer=self.answer(sending, asked.get("body", "")))
+        return call
+
+    def first_try(self, sending):
+        """A service whose COMMIT got no answer asks again, as its client library has it, and finds
+        what it did itself: a client is told of a replay, and nobody of the execution."""
+        told = self.told.get(self.name_of(sending))
+        if not (sending.ending == "answered" and sending.replayed and told and told.replayed):
+            return None
+        call = self.call(sending)
+        call.update(result="info")  # with the end that it has: by then it is over
+        del call["answer"]
         return call
 
     @staticmethod

@@ -96,6 +96,16 @@ class Verdict(unittest.TestCase):
         self.sendings.append(self.sending(3, 3000))
         self.assertIn(1, self.violated())
 
+    def test_a_service_that_lost_its_commit_replays_to_itself(self):
+        self.sendings = [self.sending(1, 1000, replayed=True), self.sending(2, 2000, replayed=True)]
+        self.assertEqual(self.violated(), set())
+        self.charges.append({"name": "pay_2 acme CUS 1.00 EUR", "tenant": "acme", "key": "k"})
+        self.assertEqual(self.violated(), {1})
+
+    def test_a_replay_that_came_before_its_execution_is_seen(self):
+        self.sendings = [self.sending(1, 0, replayed=True), self.sending(2, 1000)]
+        self.assertIn(2, self.violated())
+
     def test_a_second_charge_is_seen(self):
         self.charges.append({"name": "pay_2 acme CUS 1.00 EUR", "tenant": "acme", "key": "k"})
         self.assertEqual(self.violated(), {1})
