@@ -342,7 +342,12 @@ void Session::abandon() {
     call.function = Function::Rollback;
     call.transaction = transaction_;
     call.invoked = undone_since();
-    if (client_.connected() && client_.silently("ROLLBACK") == Status::Ok) call.returned = now();
+    if (client_.connected()) {
+        if (client_.silently("ROLLBACK") == Status::Ok)
+            call.returned = now();
+        else
+            call.invoked = undone_since();  // its backend was gone before we asked
+    }
     client_.note(call);
 }
 
