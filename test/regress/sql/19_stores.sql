@@ -56,6 +56,7 @@ CREATE VIEW indexed AS
     SELECT by_table(), by_index(),
            (SELECT count(bt_index_check(indexrelid, heapallindexed => true)::text)
               FROM pg_index WHERE indrelid = 'idempotency.record'::regclass) AS whole;
+TRUNCATE idempotency.record;
 CALL come_about('as installed');
 TABLE indexed;
 CREATE INDEX by_lease ON idempotency.record (lease_until) WHERE status = 'i';
