@@ -213,11 +213,9 @@ Datum erase_decisions(FunctionCallInfo fcinfo) {
     PG_RETURN_INT64(erase_decisions_here(principal, reason_or_null(fcinfo, 1)));
 }
 
-// Of a type, so that no function of a user fits better.
 const char* literal_of(FunctionCallInfo fcinfo, int arg) {
-    if (PG_ARGISNULL(arg)) return "NULL::pg_catalog.text";
-    return psprintf("%s::pg_catalog.text",
-                    quote_literal_cstr(text_to_cstring(PG_GETARG_TEXT_PP(arg))));
+    if (PG_ARGISNULL(arg)) return "NULL";
+    return quote_literal_cstr(text_to_cstring(PG_GETARG_TEXT_PP(arg)));
 }
 
 char* erase_decisions_statement(std::int64_t, void* argument) {
