@@ -146,6 +146,17 @@ RESET SESSION AUTHORIZATION;
 CALL idem_forget_principal('mall', 'ticket 6');
 SELECT count(*) FROM idempotency.attempts WHERE principal = 'mall';
 
+-- A hundred scopes are named, and all records counted.
+SELECT idem_policy_set('many/*', allowed_role => 'regress_idem_app');
+SELECT count(*) FROM (SELECT FROM generate_series(1, 101) s, generate_series(1, 2) k, idem_begin('k' || k, scope => 'many/' || s, principal => 'mall') OFFSET 0) b;
+SET SESSION AUTHORIZATION regress_idem_support;
+CALL idem_forget_principal('mall') \gset
+RESET SESSION AUTHORIZATION;
+SELECT :forgotten AS forgotten, :closed AS closed, jsonb_array_length(:'closed_scopes') AS named, :'complete' AS complete;
+SELECT count(*) FROM idempotency.record WHERE principal = 'mall';
+DELETE FROM idempotency.record WHERE principal = 'mall';
+SELECT idem_policy_drop('many/*');
+
 -- Functions of users that are called alike, with other arguments, are none of ours.
 CREATE FUNCTION public.idem_resolve_idle(integer) RETURNS text LANGUAGE sql RETURN 'passed';
 CREATE FUNCTION public.idem_erase(integer) RETURNS text LANGUAGE sql RETURN 'passed';
