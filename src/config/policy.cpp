@@ -87,39 +87,62 @@ const Candidate* usable_candidate(std::string_view scope) {
 
 // By name, at every use: a role that does not exist admits nobody, not even a superuser, for a
 // restore or a DROP ROLE must not open what was closed.
-void check_role(const char* name) {
+const char* role_not_held(const Candidate* best) {
+    if (best == nullptr || best->row->nulls[kAllowedRole]) return nullptr;
+    const char* name = NameStr(*DatumGetName(best->row->values[kAllowedRole]));
     Oid role = get_role_oid(name, true);
-    if (!OidIsValid(role))
+    return OidIsValid(role) && has_privs_of_role(GetUserId(), role) ? nullptr : name;
+}
+
+[[noreturn]] void raise_closed(const char* role) {
+    if (!OidIsValid(get_role_oid(role, true)))
         ereport(
             ERROR,
             (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE), errmsg("permission denied for this scope"),
              errdetail("Its policy admits only members of role \"%s\", which does not exist.",
-                       name),
+                       role),
              errhint("Create the role, or give the scope another policy with "
                      "idem_policy_set.")));
-    if (!has_privs_of_role(GetUserId(), role))
-        ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-                        errmsg("permission denied for this scope"),
-                        errdetail("Its policy admits only members of role \"%s\".", name)));
+    ereport(ERROR,
+            (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE), errmsg("permission denied for this scope"),
+             errdetail("Its policy admits only members of role \"%s\".", role)));
+    pg_unreachable();
+}
+
+ScopePolicy policy_by(const Candidate* best) {
+    ScopePolicy result{};
+    if (best == nullptr) {
+        result.values = default_policy();
+        return result;
+    }
+    const PolicyRow& row = *best->row;
+    result.values = policy_of(best->given);
+    for (const ListMember& list : kListMembers)
+        if (!row.nulls[list.column])
+            result.*list.member = DatumGetArrayTypePCopy(row.values[list.column]);
+    return result;
 }
 
 }  // namespace
 
 ScopePolicy policy_for(std::string_view scope) {
     pg::refresh(&cached);
-    ScopePolicy result{};
     const Candidate* best = usable_candidate(scope);
-    if (best == nullptr) {
-        result.values = default_policy();
-        return result;
-    }
-    const PolicyRow& row = *best->row;
-    if (!row.nulls[kAllowedRole]) check_role(NameStr(*DatumGetName(row.values[kAllowedRole])));
-    result.values = policy_of(best->given);
-    for (const ListMember& list : kListMembers)
-        if (!row.nulls[list.column])
-            result.*list.member = DatumGetArrayTypePCopy(row.values[list.column]);
-    return result;
+    const char* role = role_not_held(best);
+    if (role != nullptr) raise_closed(role);
+    return policy_by(best);
+}
+
+std::optional<ScopePolicy> policy_if_open(std::string_view scope) {
+    pg::refresh(&cached);
+    const Candidate* best = usable_candidate(scope);
+    if (role_not_held(best) != nullptr) return std::nullopt;
+    return policy_by(best);
+}
+
+const char* closing_role(std::string_view scope) {
+    pg::refresh(&cached);
+    return role_not_held(usable_candidate(scope));
 }
 
 const PolicyRow* policy_row_for(std::string_view scope) {
