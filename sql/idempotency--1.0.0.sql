@@ -261,6 +261,9 @@ COMMENT ON COLUMN idempotency.audit.acting_as IS 'the current user';
 COMMENT ON COLUMN idempotency.audit.erased IS 'principal and key were taken out for good';
 -- When a row may go.
 CREATE INDEX audit_decided_at ON idempotency.audit (decided_at);
+-- What was decided about a key. A row has an entry in one of them, or in none.
+CREATE INDEX audit_key ON idempotency.audit (key) WHERE key IS NOT NULL;
+CREATE INDEX audit_key_digest ON idempotency.audit (key_digest) WHERE key_digest IS NOT NULL;
 -- A publication of all tables would refuse to let rows go that nothing identifies.
 ALTER TABLE idempotency.audit REPLICA IDENTITY FULL;
 

@@ -162,6 +162,12 @@ SELECT (e.record ->> 'expires_at')::timestamptz = r.expires_at AS expires, (e.re
   FROM idem_explain('done', scope => 'explain') e, idempotency.records r WHERE (r.scope, r.key) = ('explain', 'done');
 SELECT idem_policy_set('explain', store_request => true, abandon_after => '10 min');
 SELECT (lease ->> 'given_up_at')::timestamptz - (lease ->> 'until')::timestamptz AS given_up FROM idem_explain('leased', scope => 'explain');
+-- Nothing is left to be done about what nobody takes over anyhow.
+SELECT idem_policy_set('explain-unknown', lease => '1 hour', on_lease_expiry => 'unknown', abandon_after => '10 min', on_abandon => 'unknown');
+SELECT outcome FROM idem_begin('unknown', scope => 'explain-unknown');
+SELECT lease ? 'given_up_at' AS given_up FROM idem_explain('unknown', scope => 'explain-unknown');
+SELECT idem_policy_alter('explain-unknown', on_abandon => 'release');
+SELECT lease ? 'given_up_at' AS given_up FROM idem_explain('unknown', scope => 'explain-unknown');
 SELECT idem_policy_set('explain', ttl => '1 day', retention => '2 days', lease => '1 hour', store_request => true);
 -- Why and what next, in sentences; who is asked for what else.
 SELECT c.key, why, next FROM claimed c, idem_explain(c.key, scope => c.scope) e WHERE c.scope = 'explain' AND c.key IN ('leased', 'done') ORDER BY 1;
