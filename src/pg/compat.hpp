@@ -18,6 +18,7 @@ extern "C" {
 #include "access/amapi.h"
 #include "access/genam.h"
 #include "access/tableam.h"
+#include "access/tupdesc.h"
 #include "catalog/pg_database.h"
 #include "catalog/pg_namespace.h"
 #include "catalog/pg_proc.h"
@@ -107,6 +108,16 @@ inline bool may_be_pruned_under(TimestampTz snapshot_taken, TimestampTz now) {
 #else
     return old_snapshot_threshold >= 0 &&
            now - snapshot_taken >= old_snapshot_threshold * USECS_PER_MINUTE;
+#endif
+}
+
+// From 19 a row type that was put together has to be told that it is complete, or its rows are read
+// as if it had no columns.
+inline void finish_row_type(TupleDesc columns) {
+#if PG_VERSION_NUM >= 190000
+    TupleDescFinalize(columns);
+#else
+    (void)columns;
 #endif
 }
 
