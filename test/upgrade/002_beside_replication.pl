@@ -86,7 +86,7 @@ $publisher->safe_psql('postgres',
 	'CREATE PUBLICATION payments FOR TABLE payment, idempotency.record');
 $subscriber->safe_psql('postgres', sprintf q{
 	CREATE SUBSCRIPTION payments CONNECTION '%s' PUBLICATION payments},
-	$publisher->connstr('postgres'));
+	$publisher->connstr . ' dbname=postgres');
 $subscriber->wait_for_subscription_sync($publisher, 'payments');
 is(pay('before'), 'execute', 'a payment');
 is(begin_claim($publisher, 'leased', lease => '1 day', ttl => '1 day')->{outcome}, 'execute',
@@ -109,7 +109,7 @@ $publisher->safe_psql('postgres', q{SELECT pg_create_logical_replication_slot('p
   unless $kept;
 is($publisher->safe_psql('postgres', 'SELECT slot_name, plugin FROM pg_replication_slots'),
 	'payments|pgoutput', 'its slot is there');
-subscription("CONNECTION '" . $publisher->connstr('postgres') . q{'});
+subscription("CONNECTION '" . $publisher->connstr . ' dbname=postgres' . q{'});
 is(pay('before'), 'replay', 'what was paid is not paid again');
 is(begin_claim($publisher, 'leased')->{outcome}, 'in_progress', 'a lease runs on');
 is(pay('between'), 'execute', 'what was not is paid');
