@@ -29,6 +29,7 @@ Chosen nothing_chosen() {
     for (const char* name : {"scope", "principal", "key"})
         TupleDescInitEntry(chosen.columns, ++number, name, TEXTOID, -1, 0);
     TupleDescInitEntry(chosen.columns, ++number, "claimed_at", TIMESTAMPTZOID, -1, 0);
+    pg::finish_row_type(chosen.columns);
     return chosen;
 }
 

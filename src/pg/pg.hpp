@@ -21,6 +21,7 @@ extern "C" {
 #include "access/subtrans.h"
 #include "access/table.h"
 #include "access/tableam.h"
+#include "access/tupconvert.h"
 #include "access/twophase.h"
 #include "access/xact.h"
 #include "catalog/dependency.h"

@@ -326,8 +326,8 @@ TM_Result replace_version(Relation table, Oid index_of_claims, ItemPointer place
     LockTupleMode lock_mode;
     pg::NeedsEntries needs;
     TM_Result result =
-        table_tuple_update(table, place, slot, GetCurrentCommandId(true), GetActiveSnapshot(),
-                           InvalidSnapshot, /* wait */ true, &failure, &lock_mode, &needs.which);
+        pg::table_tuple_update(table, place, slot, GetCurrentCommandId(true), GetActiveSnapshot(),
+                               InvalidSnapshot, /* wait */ true, &failure, &lock_mode, &needs);
     if (result == TM_Ok) update_index_entries(table, index_of_claims, slot, needs);
     ExecDropSingleTupleTableSlot(slot);
     return result;
@@ -344,9 +344,8 @@ bool remove(const RecordTable& in, const Identity& id, const Version& expected) 
     OpenRow row = open_row(open_for_writing(in, CMD_DELETE), in.primary_key, id);
     return change_row(row, id, expected, [](Relation table, ItemPointer place) {
         TM_FailureData failure;
-        return table_tuple_delete(table, place, GetCurrentCommandId(true), GetActiveSnapshot(),
-                                  InvalidSnapshot, /* wait */ true, &failure,
-                                  /* changingPart */ false);
+        return pg::table_tuple_delete(table, place, GetCurrentCommandId(true), GetActiveSnapshot(),
+                                      InvalidSnapshot, /* wait */ true, &failure);
     });
 }
 
