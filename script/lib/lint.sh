@@ -44,8 +44,8 @@ run_linter() {
     shift 2
     if [[ ! -x $program ]]; then
         rm -rf "$folder.part"
-        mkdir -p "$folder.part/bin"
-        "install_$name" "$folder.part" "${LINTER_VERSION[$name]}" || return
+        mkdir -p "$(dirname "$folder")"
+        "install_$name" "$folder.part" "${LINTER_VERSION[$name]}" && [[ -x $folder.part/bin/$name ]] || return
         rm -rf "$folder"
         mv "$folder.part" "$folder" || return
     fi
