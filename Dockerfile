@@ -3,10 +3,13 @@
 ARG PG_MAJOR=18
 
 FROM postgres:${PG_MAJOR} AS build
+# Without their versions: the image's release offers one of each, and tomorrow another.
+# hadolint ignore=DL3008
 RUN apt-get update && apt-get install -y --no-install-recommends \
-        g++ libssl-dev make postgresql-server-dev-${PG_MAJOR}
+        g++ libssl-dev make "postgresql-server-dev-${PG_MAJOR}"
 COPY . /src
-RUN mkdir /build && cd /build && make -f /src/Makefile -j "$(nproc)" with_llvm=no \
+WORKDIR /build
+RUN make -f /src/Makefile -j "$(nproc)" with_llvm=no \
     && make -f /src/Makefile with_llvm=no DESTDIR=/out install
 
 FROM postgres:${PG_MAJOR}

@@ -112,6 +112,12 @@ clean_up() {
     exit "$status"
 }
 
+# cache_folder NAME: where what was installed for tests stays for the next run: the machine's cache, or the
+# user's.
+cache_folder() {
+    if ((EUID == 0)); then echo "/var/cache/idempotency/$1"; else echo "${XDG_CACHE_HOME:-$HOME/.cache}/idempotency/$1"; fi
+}
+
 # ---- how ----
 
 # Runs a command or function in a process group of its own, for at most $TIME_LIMIT seconds, and

@@ -14,16 +14,8 @@ FAILOVER_SETTINGS=(
     client_min_messages=warning
 )
 
-# Where it stays for the next run: the machine's cache, or the user's.
-patroni_folder() {
-    if [[ ${IDEM_PATRONI:-} ]]; then
-        echo "$IDEM_PATRONI"
-    elif ((EUID == 0)); then
-        echo /var/cache/idempotency/patroni
-    else
-        echo "${XDG_CACHE_HOME:-$HOME/.cache}/idempotency/patroni"
-    fi
-}
+# Where it stays for the next run.
+patroni_folder() { echo "${IDEM_PATRONI:-$(cache_folder patroni)}"; }
 
 patroni_is_there() { "$(patroni_folder)/bin/patroni" --version 2>/dev/null | grep -qwF "$PATRONI_VERSION"; }
 

