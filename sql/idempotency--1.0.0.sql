@@ -484,6 +484,7 @@ CREATE FUNCTION idempotency.scope_stats(
     OUT swept bigint,
     OUT abandoned bigint,
     OUT encryption_errors bigint,
+    OUT store_errors bigint,
     OUT since timestamptz
 ) RETURNS SETOF record
     LANGUAGE c AS 'MODULE_PATHNAME', 'idem_scope_stats';
@@ -511,6 +512,7 @@ SELECT scope, GROUPING(scope) OPERATOR(pg_catalog.=) 1 AS total,
        pg_catalog.sum(swept)::bigint AS swept,
        pg_catalog.sum(abandoned)::bigint AS abandoned,
        pg_catalog.sum(encryption_errors)::bigint AS encryption_errors,
+       pg_catalog.sum(store_errors)::bigint AS store_errors,
        pg_catalog.min(since) AS since,
        idempotency.this_node() AS node
   FROM idempotency.scope_stats()

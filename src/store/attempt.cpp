@@ -6,6 +6,7 @@
 #include "store/distribution.hpp"
 #include "store/record_table.hpp"
 #include "store/sweep.hpp"
+#include "store/trouble.hpp"
 
 namespace idem::store {
 
@@ -112,13 +113,14 @@ void add_attempt(const Attempt& attempt) {
                       or_null(record.resolved_by, &nulls[15]),
                       TimestampTzGetDatum(attempt.retained_until)};
     if (!record.status_code) nulls[10] = 'n';
-    (void)pg::write_alone(kAttemptTable, &insert_row, values, nulls);
+    watched(record.id.scope,
+            [&] { (void)pg::write_alone(kAttemptTable, &insert_row, values, nulls); });
 }
 
 void remove_attempt(const Identity& id, std::int64_t token) {
     Datum values[] = {PointerGetDatum(id.key), PointerGetDatum(id.scope),
                       PointerGetDatum(id.principal), Int64GetDatum(token)};
-    (void)pg::write_alone(kAttemptTable, &delete_row, values, nullptr);
+    watched(id.scope, [&] { (void)pg::write_alone(kAttemptTable, &delete_row, values, nullptr); });
 }
 
 KeptAttempt* attempts_of(const Identity& id, int* count) {
