@@ -2,6 +2,7 @@
 // other backends.
 
 #include "core/key.hpp"
+#include "core/pattern.hpp"
 
 #include "api/arguments.hpp"
 #include "claim/audit.hpp"

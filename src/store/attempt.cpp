@@ -40,9 +40,16 @@ pg::Statement delete_rows = {
     " AND scope OPERATOR(pg_catalog.=) $2 AND principal OPERATOR(pg_catalog.=) $3",
     static_cast<int>(std::size(kKeyTypes)), kKeyTypes, pg::Access::ByIndex, nullptr};
 
+constexpr Oid kPrincipalAndScopes[] = {TEXTOID, TEXTARRAYOID};
+pg::Statement count_by_scope = {
+    "SELECT scope, pg_catalog.count(*) FROM idempotency.attempt"
+    " WHERE principal OPERATOR(pg_catalog.=) $1 GROUP BY scope",
+    1, kPrincipalAndScopes, pg::Access::Whole, nullptr};
 pg::Statement delete_principal = {
-    "DELETE FROM idempotency.attempt WHERE principal OPERATOR(pg_catalog.=) $1", 1, kKeyTypes,
-    pg::Access::Whole, nullptr};
+    "DELETE FROM idempotency.attempt WHERE principal OPERATOR(pg_catalog.=) $1"
+    " AND scope OPERATOR(pg_catalog.<>) ALL ($2)",
+    static_cast<int>(std::size(kPrincipalAndScopes)), kPrincipalAndScopes, pg::Access::Whole,
+    nullptr};
 
 pg::Statement select_rows = {
     "SELECT attempt, holder, sealed_holder, begun, ended, how, status_code, error, sealed_error,"
@@ -138,8 +145,25 @@ std::int64_t remove_attempts(const Identity& id) {
     return static_cast<std::int64_t>(pg::write_alone(kAttemptTable, &delete_rows, values, nullptr));
 }
 
-std::int64_t remove_attempts_of(const text* principal) {
+ScopeAttempts* attempts_by_scope(const text* principal, int* count) {
     Datum values[] = {PointerGetDatum(principal)};
+    pg::AsOwner frame = pg::begin_as_owner(kAttemptTable);
+    std::uint64_t rows = pg::run_read(&count_by_scope, values, nullptr);
+    SPITupleTable* found = SPI_tuptable;
+    MemoryContext spi_context = MemoryContextSwitchTo(frame.caller_context);
+    auto* scopes = static_cast<ScopeAttempts*>(palloc(sizeof(ScopeAttempts) * (rows + 1)));
+    for (std::uint64_t i = 0; i < rows; i++) {
+        pg::FoundRow row(found->vals[i], found->tupdesc);
+        scopes[i] = {row.text_at(1), row.number(2)};
+    }
+    MemoryContextSwitchTo(spi_context);
+    pg::end_as_owner(frame);
+    *count = static_cast<int>(rows);
+    return scopes;
+}
+
+std::int64_t remove_attempts_of(const text* principal, const ArrayType* but_scopes) {
+    Datum values[] = {PointerGetDatum(principal), PointerGetDatum(but_scopes)};
     return static_cast<std::int64_t>(
         pg::write_alone(kAttemptTable, &delete_principal, values, nullptr));
 }
