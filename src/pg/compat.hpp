@@ -186,6 +186,19 @@ inline int pid_of(const VirtualTransactionId& transaction) {
     return runs ? process->pid : 0;
 }
 
+// Takes a lock that nobody has, if there is room in the lock table: who has not to have it is told
+// false where LockAcquire would raise an error. From 18 a lock that is not had may be logged.
+inline bool lock_if_room(const LOCKTAG& tag, LOCKMODE mode) {
+    constexpr bool session = false, dont_wait = true, report_full = false;
+#if PG_VERSION_NUM >= 180000
+    return ::LockAcquireExtended(&tag, mode, session, dont_wait, report_full, nullptr, false) !=
+           LOCKACQUIRE_NOT_AVAIL;
+#else
+    return ::LockAcquireExtended(&tag, mode, session, dont_wait, report_full, nullptr) !=
+           LOCKACQUIRE_NOT_AVAIL;
+#endif
+}
+
 // From 17 an extension can name what it waits for.
 inline std::uint32_t new_wait_event(const char* name) {
 #if PG_VERSION_NUM >= 170000

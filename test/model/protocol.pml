@@ -260,6 +260,7 @@ look: /* unlocked_turn() */
         replaced_token = token;
 #endif
         if
+        :: lock == NOBODY -> lock = me; goto decide /* who has executed last does not look first */
         :: MAY_GRANT
         :: !MAY_GRANT && WRITER_SEEN -> /* and moves the row to another page: it is missed */
 #ifdef NO_SECOND_LOOK
