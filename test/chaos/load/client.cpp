@@ -42,7 +42,7 @@ bool is_doubtful(const pqxx::sql_error& error) {
 // libpqxx 6 names some errors by their class alone.
 std::string state_of(const pqxx::sql_error& error) {
     if (is_dropped(error)) return "42883";
-    if (!error.sqlstate().empty()) return error.sqlstate();
+    if (!error.sqlstate().empty()) return std::string(error.sqlstate());
     if (dynamic_cast<const pqxx::insufficient_privilege*>(&error) != nullptr) return "42501";
     if (dynamic_cast<const pqxx::undefined_function*>(&error) != nullptr) return "42883";
     if (dynamic_cast<const pqxx::undefined_table*>(&error) != nullptr) return "42P01";

@@ -1,4 +1,6 @@
 // Primaries that take over from each other, and go on when they have a successor.
+#include <algorithm>
+
 #include "check/branches.hpp"
 #include "story.hpp"
 
