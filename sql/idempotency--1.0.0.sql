@@ -261,6 +261,9 @@ COMMENT ON COLUMN idempotency.audit.acting_as IS 'the current user';
 COMMENT ON COLUMN idempotency.audit.erased IS 'principal and key were taken out for good';
 -- When a row may go.
 CREATE INDEX audit_decided_at ON idempotency.audit (decided_at);
+-- What was decided about a key. A row has an entry in one of them, or in none.
+CREATE INDEX audit_key ON idempotency.audit (key) WHERE key IS NOT NULL;
+CREATE INDEX audit_key_digest ON idempotency.audit (key_digest) WHERE key_digest IS NOT NULL;
 -- A publication of all tables would refuse to let rows go that nothing identifies.
 ALTER TABLE idempotency.audit REPLICA IDENTITY FULL;
 
@@ -481,6 +484,7 @@ CREATE FUNCTION idempotency.scope_stats(
     OUT swept bigint,
     OUT abandoned bigint,
     OUT encryption_errors bigint,
+    OUT store_errors bigint,
     OUT since timestamptz
 ) RETURNS SETOF record
     LANGUAGE c AS 'MODULE_PATHNAME', 'idem_scope_stats';
@@ -508,6 +512,7 @@ SELECT scope, GROUPING(scope) OPERATOR(pg_catalog.=) 1 AS total,
        pg_catalog.sum(swept)::bigint AS swept,
        pg_catalog.sum(abandoned)::bigint AS abandoned,
        pg_catalog.sum(encryption_errors)::bigint AS encryption_errors,
+       pg_catalog.sum(store_errors)::bigint AS store_errors,
        pg_catalog.min(since) AS since,
        idempotency.this_node() AS node
   FROM idempotency.scope_stats()
@@ -960,7 +965,7 @@ CREATE FUNCTION @extschema@.idem_resolve_idle(
 ) RETURNS text
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_resolve_idle';
 COMMENT ON FUNCTION @extschema@.idem_resolve_idle(text, text, text, text, integer, text, jsonb, text, text, text, timestamptz)
-    IS 'decide a record unless somebody is at work on it: done, running, or passed over';
+    IS 'decide a record unless somebody is at work on it: done, running, passed over, or closed';
 REVOKE ALL ON FUNCTION @extschema@.idem_resolve_idle(text, text, text, text, integer, text, jsonb, text, text, text, timestamptz) FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_erase(
@@ -971,7 +976,7 @@ CREATE FUNCTION @extschema@.idem_erase(
 ) RETURNS text
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_erase';
 COMMENT ON FUNCTION @extschema@.idem_erase(text, text, text, text)
-    IS 'forget a record unless somebody is at work on it, and name it nowhere: done, running, or passed over';
+    IS 'forget a record unless somebody is at work on it, and name it nowhere: done, running, passed over, or closed';
 REVOKE ALL ON FUNCTION @extschema@.idem_erase(text, text, text, text) FROM PUBLIC;
 
 -- Not called "principal": each node has decisions about each, so this is not delegated to one.
@@ -996,12 +1001,14 @@ CREATE PROCEDURE @extschema@.idem_resolve_all(
     batch_size integer DEFAULT 500,
     INOUT resolved bigint DEFAULT NULL,
     INOUT running bigint DEFAULT NULL,
-    INOUT running_keys jsonb DEFAULT NULL
+    INOUT running_keys jsonb DEFAULT NULL,
+    INOUT closed bigint DEFAULT NULL,
+    INOUT closed_scopes jsonb DEFAULT NULL
 )
     LANGUAGE c AS 'MODULE_PATHNAME', 'idem_operator_resolve_all';
-COMMENT ON PROCEDURE @extschema@.idem_resolve_all(text, text, text, text, text, interval, text, integer, text, jsonb, text, integer, bigint, bigint, jsonb)
+COMMENT ON PROCEDURE @extschema@.idem_resolve_all(text, text, text, text, text, interval, text, integer, text, jsonb, text, integer, bigint, bigint, jsonb, bigint, jsonb)
     IS 'decide all records that match and that nobody is at work on, committing after each batch';
-REVOKE ALL ON PROCEDURE @extschema@.idem_resolve_all(text, text, text, text, text, interval, text, integer, text, jsonb, text, integer, bigint, bigint, jsonb) FROM PUBLIC;
+REVOKE ALL ON PROCEDURE @extschema@.idem_resolve_all(text, text, text, text, text, interval, text, integer, text, jsonb, text, integer, bigint, bigint, jsonb, bigint, jsonb) FROM PUBLIC;
 
 CREATE PROCEDURE @extschema@.idem_forget_principal(
     principal text,
@@ -1010,12 +1017,15 @@ CREATE PROCEDURE @extschema@.idem_forget_principal(
     INOUT forgotten bigint DEFAULT NULL,
     INOUT running bigint DEFAULT NULL,
     INOUT running_keys jsonb DEFAULT NULL,
-    INOUT decisions bigint DEFAULT NULL
+    INOUT closed bigint DEFAULT NULL,
+    INOUT closed_scopes jsonb DEFAULT NULL,
+    INOUT decisions bigint DEFAULT NULL,
+    INOUT complete boolean DEFAULT NULL
 )
     LANGUAGE c AS 'MODULE_PATHNAME', 'idem_operator_forget_principal';
-COMMENT ON PROCEDURE @extschema@.idem_forget_principal(text, text, integer, bigint, bigint, jsonb, bigint)
+COMMENT ON PROCEDURE @extschema@.idem_forget_principal(text, text, integer, bigint, bigint, jsonb, bigint, jsonb, bigint, boolean)
     IS 'forget all records of a principal that nobody is at work on, committing after each batch, and who it was in the audit';
-REVOKE ALL ON PROCEDURE @extschema@.idem_forget_principal(text, text, integer, bigint, bigint, jsonb, bigint) FROM PUBLIC;
+REVOKE ALL ON PROCEDURE @extschema@.idem_forget_principal(text, text, integer, bigint, bigint, jsonb, bigint, jsonb, bigint, boolean) FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_cleanup(max_rows bigint DEFAULT 10000) RETURNS bigint
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_cleanup';

@@ -1,7 +1,7 @@
 // What happens when the library is loaded: settings, hooks, shared memory, launcher, nothing else.
 
-#include "claim/token.hpp"
 #include "claim/open_claims.hpp"
+#include "claim/token.hpp"
 #include "config/policy.hpp"
 #include "config/settings.hpp"
 #include "pg/boundary.hpp"
@@ -10,6 +10,7 @@
 #include "stats/counters.hpp"
 #include "store/record.hpp"
 #include "store/record_table.hpp"
+#include "store/trouble.hpp"
 #include "worker/presence.hpp"
 
 extern "C" {
@@ -26,6 +27,7 @@ void _PG_init(void) {
     idem::config::define_settings();
     idem::config::watch_policy_changes();
     idem::store::watch_record_table();
+    idem::store::watch_trouble(idem::stats::count_store_error);
     idem::claim::watch_transactions();
     // Preloading adds statistics and a launcher from the start; the rest works without.
     if (!process_shared_preload_libraries_in_progress || IsBinaryUpgrade) return;

@@ -3,6 +3,7 @@ import { abandoned } from './abandoned.mjs';
 import { ask, takeToken } from './ask.mjs';
 import { el, none, shown } from './build.mjs';
 import { decisions } from './decisions.mjs';
+import { encryption } from './encryption.mjs';
 import { key } from './key.mjs';
 import { now } from './now.mjs';
 import { outcomes } from './outcomes.mjs';
@@ -11,7 +12,7 @@ import { concernsAll } from './problems.mjs';
 import { copyable } from './statements.mjs';
 import { sweeper } from './sweeper.mjs';
 
-const PAGES = [now, outcomes, abandoned, key, decisions, policies, sweeper];
+const PAGES = [now, outcomes, abandoned, key, decisions, policies, sweeper, encryption];
 const MOST_SECONDS = 5;
 
 const at = (id) => document.getElementById(id);
@@ -60,7 +61,7 @@ async function reload() {
     timer = setTimeout(tick, againMs);
 }
 
-// What somebody marks or has paused stays as it is; so does a key that was looked up.
+// What somebody marks or has paused stays as it is; so does what is read only when somebody asks.
 async function tick() {
     const marks = !getSelection().isCollapsed && at('content').contains(getSelection().anchorNode);
     if (paused || document.hidden || marks) {
@@ -81,7 +82,9 @@ async function tick() {
 function show(answer, lost) {
     current.content.classList.toggle('stale', lost);
     if (lost) {
-        if (!current.shown && !current.view) current.content.replaceChildren(el('p', { class: 'empty' }, 'Nothing was read yet.'));
+        if (current.shown) return;
+        if (!current.view) current.content.replaceChildren(el('p', { class: 'empty' }, 'Nothing was read yet.'));
+        else current.view.unread?.();
         return;
     }
     const focused = document.activeElement?.dataset?.id;

@@ -21,6 +21,9 @@ export function quoteLiteral(text) {
 
 export const quoteName = (name) => (/^[a-z_][a-z0-9_]*$/.test(name) ? name : `"${String(name).replace(/"/g, '""')}"`);
 
+// A function by its name; schema: where the functions are.
+export const placed = (schema, name) => (schema && schema !== 'public' ? `${quoteName(schema)}.` : '') + name;
+
 // What goes with each action of idem_resolve, beside the reason.
 export const ARGUMENTS = {
     release: ['error'],
@@ -29,7 +32,7 @@ export const ARGUMENTS = {
     forget: [],
 };
 
-// schema: where the functions are. given: what the form says, as text.
+// given: what the form says, as text.
 export function decision({ schema, key, scope, principal, action, given }) {
     const args = [quoteLiteral(key)];
     if (action !== 'forget') args.push(quoteLiteral(action));
@@ -41,8 +44,7 @@ export function decision({ schema, key, scope, principal, action, given }) {
         args.push(`${name} => ${name === 'status_code' ? String(Number.parseInt(value, 10)) : quoteLiteral(given[name])}`);
     }
     const name = action === 'forget' ? 'idem_forget' : 'idem_resolve';
-    const place = schema && schema !== 'public' ? `${quoteName(schema)}.` : '';
-    return `SELECT ${place}${name}(${args.join(', ')});`;
+    return `SELECT ${placed(schema, name)}(${args.join(', ')});`;
 }
 
 let copies = 0;

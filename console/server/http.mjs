@@ -33,7 +33,7 @@ const PAGE = join(dirname(fileURLToPath(import.meta.url)), '..', 'page');
 const UPLOT = dirname(createRequire(import.meta.url).resolve('uplot'));
 const FILES = ['index.html', 'style.css', 'icon.svg', 'main.mjs', 'ask.mjs', 'build.mjs', 'tables.mjs', 'problems.mjs',
     'statements.mjs', 'charts.mjs', 'now.mjs', 'outcomes.mjs', 'abandoned.mjs', 'sweeper.mjs', 'policies.mjs',
-    'decisions.mjs', 'key.mjs'];
+    'decisions.mjs', 'encryption.mjs', 'key.mjs'];
 
 // Read once: what is served is a list, and no path of a request ever names a file.
 function loadFiles() {
@@ -61,6 +61,7 @@ export async function serve({ database, sampler, port, token = randomBytes(32).t
         '/api/sweeper': () => questions.sweeper(database),
         '/api/policies': () => questions.policies(database),
         '/api/decisions': () => questions.decisions(database),
+        '/api/encryption': () => questions.encryption(database),
         '/api/key': (asked) => questions.key(database, asked),
         '/api/outcomes': (asked) => sampler.answer(asked),
         '/api/retry': () => database.retry().then(() => questions.about(database)),

@@ -47,16 +47,22 @@ const POLICIES = `
 SELECT pg_catalog.jsonb_strip_nulls(pg_catalog.to_jsonb(p)) AS policy, pg_catalog.count(*) OVER () AS of_all
   FROM idempotency.policies p ORDER BY p.scope_pattern LIMIT ${MOST}`;
 
+const ENCRYPTION_KEYS = `
+SELECT key_id, available, current, records, why, node, pg_catalog.count(*) OVER () AS of_all
+  FROM idempotency.encryption_keys ORDER BY current DESC, available DESC, key_id, node LIMIT ${MOST}`;
+
+const ENCRYPTING = 'SELECT pg_catalog.count(*) AS encrypting FROM idempotency.policies WHERE encrypt';
+
 const DECISION = `decided_at, action, scope, principal, key, pg_catalog.encode(key_digest, 'hex') AS key_digest,
        role, before, after, reason, decided_by, acting_as, application_name, client_addr, erased, node`;
 
-const DECISIONS = `
-SELECT ${DECISION} FROM idempotency.decisions ORDER BY decided_at DESC LIMIT ${MOST}`;
+const latestDecisions = (view) => `
+SELECT ${DECISION} FROM ${view} ORDER BY decided_at DESC LIMIT ${MOST}`;
 
 const OF_KEY = 'WHERE scope = $2 AND principal = $3';
 
-const DECISIONS_OF_KEY = `
-SELECT ${DECISION} FROM idempotency.decisions
+const decisionsOfKey = (view) => `
+SELECT ${DECISION} FROM ${view}
  ${OF_KEY}
    AND (key = $1 OR key_digest = pg_catalog.sha256(pg_catalog.convert_to($1, pg_catalog.getdatabaseencoding())))
  ORDER BY decided_at DESC LIMIT ${MOST}`;
@@ -95,8 +101,21 @@ export async function policies(database) {
     return { policies: await database.part(POLICIES) };
 }
 
+export async function encryption(database) {
+    const [keys, encrypting] = await Promise.all([database.part(ENCRYPTION_KEYS), database.part(ENCRYPTING)]);
+    return { keys, policies: encrypting };
+}
+
 export async function decisions(database) {
-    return { decisions: await database.part(DECISIONS) };
+    return { decisions: await decided(database, latestDecisions) };
+}
+
+// The view of all nodes reads all that each has; that of this node leads to an index, and on a single
+// server it is all there is.
+async function decided(database, question, values) {
+    const node = await database.part('SELECT idempotency.this_node() AS name');
+    const alone = node.rows?.[0].name === null;
+    return database.part(question(alone ? 'idempotency.decisions_here' : 'idempotency.decisions'), values);
 }
 
 // `error` is a column that not everybody may read who may read the others.
@@ -123,11 +142,11 @@ export async function key(database, asked) {
     const values = [text(asked.key), text(asked.scope), text(asked.principal)];
     const request = text(asked.request).trim() || null;
     const caught = (promise) => promise.catch((error) => ({ problem: database.describe(error) }));
-    const [explained, record, tries, decided] = await Promise.all([
+    const [explained, record, tries, decisionsOfIt] = await Promise.all([
         caught(explanation(database, values, request)),
         database.part(RECORD, values),
         attempts(database, values),
-        database.part(DECISIONS_OF_KEY, values),
+        decided(database, decisionsOfKey, values),
     ]);
-    return { explanation: explained, record, attempts: tries, decisions: decided };
+    return { explanation: explained, record, attempts: tries, decisions: decisionsOfIt };
 }

@@ -13,9 +13,10 @@ console_needs() {
 
 # install_console NAME [arguments of npm ci]: below build/, or the user's cache where that is not theirs. The
 # packages are those of the lock file, byte for byte, and no script of theirs is run. A copy that was
-# made of the same lock file, to the end, is taken as it is.
+# made of the same lock file, to the end, is taken as it is; so are sources that are the same, which
+# another console may be starting from.
 install_console() {
-    local name=$1 wanted
+    local name=$1 wanted part
     shift
     CONSOLE=$ROOT/build/$name
     mkdir -p "$CONSOLE" 2>/dev/null && [[ -w $CONSOLE ]] ||
@@ -29,6 +30,9 @@ install_console() {
         (cd "$CONSOLE" && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error "$@" >&2)
         printf '%s\n' "$wanted" >"$CONSOLE/installed"
     fi
-    rm -rf "$CONSOLE/server" "$CONSOLE/page"
-    cp -R "$ROOT/console/server" "$ROOT/console/page" "$CONSOLE"
+    for part in server page; do
+        diff -r "$ROOT/console/$part" "$CONSOLE/$part" >/dev/null 2>&1 && continue
+        rm -rf "${CONSOLE:?}/$part"
+        cp -R "$ROOT/console/$part" "$CONSOLE"
+    done
 }

@@ -40,9 +40,19 @@ bootstrap_script() {
 # the old one is newer than the new one. A mirror that lags behind is better than none.
 set_up_apt() {
     local security
+    echo 'Acquire::Check-Valid-Until "false";' >"$2/etc/apt/apt.conf.d/mirror"
+    [[ $1 != sid ]] || { add_experimental "$2"; return; }
     security=$(mirror Debian-Security)
     [[ -z $security ]] || echo "deb $security $1-security main" >"$2/etc/apt/sources.list.d/security.list"
-    echo 'Acquire::Check-Valid-Until "false";' >"$2/etc/apt/apt.conf.d/mirror"
+}
+
+# A server that is not released yet comes from there, and nothing else does. Unstable, which has no
+# security updates of its own, will have the release: that is the newer version, and so is taken.
+NEXT_SERVER=postgresql-19
+add_experimental() {
+    sed -n 's/ sid / experimental /p' "$1/etc/apt/sources.list" >"$1/etc/apt/sources.list.d/experimental.list"
+    printf '%s\n' "Package: src:$NEXT_SERVER" 'Pin: release a=experimental' 'Pin-Priority: 500' \
+        >"$1/etc/apt/preferences.d/experimental"
 }
 
 # Only the packages' programs are wanted there, and no cluster "main". What is lost in a crash of
@@ -77,7 +87,7 @@ install_in_root() {
     # shellcheck disable=SC2016 # expanded by dpkg-query
     if ! in_root "$name" dpkg-query -W -f '${db:Status-Status}\n' "$@" 2>&1 |
         awk '$0 != "installed" { exit 1 }'; then
-        in_root "$name" apt-get -qq update
+        in_root "$name" apt-get -qq update || say "apt-get update failed; trying with the lists at hand"
         in_root "$name" apt-get -qq -y --no-install-recommends install "$@"
     fi
 }

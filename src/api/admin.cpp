@@ -49,7 +49,9 @@ struct CleanupEverywhere {
 char* cleanup_statement(std::int64_t before, void* argument) {
     auto* everywhere = static_cast<CleanupEverywhere*>(argument);
     if (before >= everywhere->max_rows) return pstrdup("SELECT 0");
-    return call_there(everywhere->call, psprintf(INT64_FORMAT, everywhere->max_rows - before));
+    // With its type, so that no function of a user fits better.
+    return call_there(everywhere->call,
+                      psprintf(INT64_FORMAT "::pg_catalog.int8", everywhere->max_rows - before));
 }
 
 // The locks of their keys may have to be kept until the transaction ends, and room for them is not

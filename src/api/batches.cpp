@@ -3,21 +3,14 @@
 
 #include "api/batches.hpp"
 
-#include "core/time.hpp"
-
 #include "api/arguments.hpp"
 #include "pg/boundary.hpp"
-#include "pg/jsonb.hpp"
 #include "pg/owner.hpp"
-#include "pg/wait.hpp"
 #include "store/record.hpp"
 
 namespace idem::api {
 
 namespace {
-
-constexpr std::int64_t kTellEvery = 5 * core::kSecond;
-constexpr std::int32_t kLargestBatch = 10000;
 
 // ---- which records ----
 
@@ -36,6 +29,7 @@ Chosen nothing_chosen() {
     for (const char* name : {"scope", "principal", "key"})
         TupleDescInitEntry(chosen.columns, ++number, name, TEXTOID, -1, 0);
     TupleDescInitEntry(chosen.columns, ++number, "claimed_at", TIMESTAMPTZOID, -1, 0);
+    pg::finish_row_type(chosen.columns);
     return chosen;
 }
 
@@ -68,49 +62,19 @@ void choose(const char* condition, const Parameters& parameters, const Chosen& c
     pg_unreachable();
 }
 
-void tell_progress(Tally* tally) {
-    std::int64_t now = pg::monotonic_micros();
-    if (now - tally->told_at < kTellEvery) return;
-    tally->told_at = now;
-    ereport(NOTICE,
-            (errmsg("%s: %lld of %lld records, of which %lld are being executed", tally->procedure,
-                    static_cast<long long>(tally->seen), static_cast<long long>(tally->total),
-                    static_cast<long long>(tally->running))));
-}
-
-// Names of keys are told to the caller, and not to the log.
-void note_running(Tally* tally, TupleTableSlot* row, MemoryContext context) {
-    if (tally->running < kMostToldKeys) {
-        MemoryContext previous = MemoryContextSwitchTo(context);
-        Told* told = &tally->keys[tally->running];
-        told->scope = datumCopy(row->tts_values[0], false, -1);
-        told->principal = datumCopy(row->tts_values[1], false, -1);
-        told->key = datumCopy(row->tts_values[2], false, -1);
-        MemoryContextSwitchTo(previous);
-    }
-    tally->running++;
-}
-
-void settle(const Step& step, TupleTableSlot* row, MemoryContext context, Tally* tally) {
-    step.call->isnull = false;
-    text* word = DatumGetTextPP(FunctionCallInvoke(step.call));
-    tally->seen++;
-    if (pg::bytes_of(word) == kDone) tally->done++;
-    if (pg::bytes_of(word) == kRunning) note_running(tally, row, context);
-}
-
 void settle_each(const Chosen& chosen, const Step& step, Place place, int batch, Tally* tally) {
     MemoryContext outer = CurrentMemoryContext;
     MemoryContext context = AllocSetContextCreate(outer, "idempotency step", ALLOCSET_SMALL_SIZES);
     TupleTableSlot* row = MakeSingleTupleTableSlot(chosen.columns, &TTSOpsMinimalTuple);
     tally->total = tuplestore_tuple_count(chosen.rows);
-    tally->told_at = pg::monotonic_micros();
     while (tuplestore_gettupleslot(chosen.rows, true, false, row)) {
         CHECK_FOR_INTERRUPTS();
         slot_getallattrs(row);
         place(step, row->tts_values);
         MemoryContextSwitchTo(context);
-        settle(step, row, outer, tally);
+        step.call->isnull = false;
+        text* word = DatumGetTextPP(FunctionCallInvoke(step.call));
+        count_record(tally, word, row->tts_values);
         MemoryContextSwitchTo(outer);
         MemoryContextReset(context);
         if (tally->seen % batch == 0) commit_batch();
@@ -155,11 +119,8 @@ int batch_size(FunctionCallInfo fcinfo, int arg) {
 }
 
 Step step_of(FunctionCallInfo fcinfo, const char* name) {
-    char* schema = get_namespace_name(get_func_namespace(fcinfo->flinfo->fn_oid));
-    Oid oid = LookupFuncName(list_make2(makeString(schema), makeString(pstrdup(name))), -1, nullptr,
-                             false);
     auto* function = static_cast<FmgrInfo*>(palloc0(sizeof(FmgrInfo)));
-    fmgr_info(oid, function);
+    fmgr_info(pg::own_function(get_func_namespace(fcinfo->flinfo->fn_oid), name), function);
     auto count = static_cast<std::int16_t>(function->fn_nargs);
     auto* call = static_cast<FunctionCallInfo>(palloc0(SizeForFunctionCallInfo(count)));
     InitFunctionCallInfoData(*call, function, count, DEFAULT_COLLATION_OID, nullptr, nullptr);
@@ -184,13 +145,10 @@ void add_parameter(Parameters* parameters, Oid type, NullableDatum value) {
                                                      type};
 }
 
-Tally* settle_all(const char* procedure, const char* condition, const Parameters& parameters,
-                  const Step& step, Place place, int batch) {
-    auto* tally = static_cast<Tally*>(palloc0(sizeof(Tally)));
-    tally->procedure = procedure;
+void settle_all(const char* condition, const Parameters& parameters, const Step& step, Place place,
+                int batch, Tally* tally) {
     Chosen chosen = nothing_chosen();
     choose_settle_and_free(condition, parameters, chosen, step, place, batch, tally);
-    return tally;
 }
 
 void commit_batch() {
@@ -202,21 +160,6 @@ void commit_batch() {
 void connect_to_commit() {
     if (SPI_connect_ext(SPI_OPT_NONATOMIC) != SPI_OK_CONNECT)
         elog(ERROR, "idempotency: SPI_connect failed");
-}
-
-Jsonb* told_keys(const Tally& tally) {
-    pg::JsonbObject list{};
-    pg::push_jsonb_value(&list.state, WJB_BEGIN_ARRAY, nullptr);
-    for (int i = 0; i < Min(tally.running, kMostToldKeys); i++) {
-        const Told& told = tally.keys[i];
-        pg::push_jsonb_value(&list.state, WJB_BEGIN_OBJECT, nullptr);
-        pg::add_member(&list, "scope", pg::bytes_of(DatumGetTextPP(told.scope)));
-        pg::add_member(&list, "principal", pg::bytes_of(DatumGetTextPP(told.principal)));
-        pg::add_member(&list, "key", pg::bytes_of(DatumGetTextPP(told.key)));
-        pg::push_jsonb_value(&list.state, WJB_END_OBJECT, nullptr);
-    }
-    pg::push_jsonb_value(&list.state, WJB_END_ARRAY, nullptr);
-    return JsonbValueToJsonb(list.state.result);
 }
 
 Datum end_with_row(FunctionCallInfo fcinfo, const Datum* values) {

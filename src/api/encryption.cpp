@@ -1,6 +1,7 @@
 // The keys of encrypted records: which there are, what they have sealed, and sealing anew.
 
 #include "api/arguments.hpp"
+#include "api/batches.hpp"
 #include "api/nodes.hpp"
 #include "claim/audit.hpp"
 #include "claim/reseal.hpp"
@@ -93,66 +94,24 @@ Datum keys_here(FunctionCallInfo fcinfo) {
 
 // ---- sealing anew ----
 
-constexpr std::int64_t kMostRows = 10000;
-
-// How far a walk over a table has come.
-struct Progress {
-    std::int64_t done;
-    std::int64_t unopened;
-};
-
-void reseal_each(const store::Identity* ids, int count, Progress* progress) {
-    for (int i = 0; i < count; i++) {
-        CHECK_FOR_INTERRUPTS();
-        switch (claim::reseal_record(ids[i])) {
-            case claim::Resealed::Done:
-                progress->done++;
-                break;
-            case claim::Resealed::Unopened:
-                progress->unopened++;
-                break;
-            case claim::Resealed::Nothing:
-            case claim::Resealed::Busy:
-                break;
-        }
-    }
-}
-
-void report_progress(const Progress& progress) {
-    auto done = static_cast<unsigned long>(progress.done);
+void report_progress(const claim::Resealed& sum) {
+    auto done = static_cast<unsigned long>(sum.done);
     ereport(NOTICE, (errmsg_plural("%lu record has been sealed anew",
                                    "%lu records have been sealed anew", done, done)));
 }
 
+// What says where a walk has come to.
+store::Record copy_of_place(const store::Record& row) {
+    auto kept = [](const text* value) { return static_cast<text*>(pg::copy_varlena(value)); };
+    store::Record place{};
+    place.id = {kept(row.id.scope), kept(row.id.principal), kept(row.id.key), 0};
+    place.token = row.token;
+    return place;
+}
+
 // What is kept from one transaction to the next lies in the current memory context, which outlasts
 // them; all else in one of its own, which is emptied after each.
-void reseal_records(const store::SealedTable& table, text* key_id, int batch, Progress* progress) {
-    MemoryContext walk = CurrentMemoryContext;
-    MemoryContext each = AllocSetContextCreate(walk, "idempotency sealing", ALLOCSET_DEFAULT_SIZES);
-    auto* ids = static_cast<store::Identity*>(palloc(sizeof(store::Identity) * batch));
-    store::Identity last{cstring_to_text(""), cstring_to_text(""), cstring_to_text(""), 0};
-    for (int count = batch; count == batch;) {
-        MemoryContextSwitchTo(each);
-        count = store::next_sealed_otherwise(table, key_id, last, batch, ids);
-        reseal_each(ids, count, progress);
-        MemoryContextSwitchTo(walk);
-        if (count > 0)
-            last = {static_cast<text*>(pg::copy_varlena(ids[count - 1].scope)),
-                    static_cast<text*>(pg::copy_varlena(ids[count - 1].principal)),
-                    static_cast<text*>(pg::copy_varlena(ids[count - 1].key)), 0};
-        SPI_commit();
-        MemoryContextReset(each);
-        if (count > 0) report_progress(*progress);
-    }
-    MemoryContextDelete(each);
-}
-
-text* kept(const text* value) {
-    return static_cast<text*>(pg::copy_varlena(value));
-}
-
-// Likewise.
-void reseal_attempts(const store::SealedTable& table, text* key_id, int batch, Progress* progress) {
+void reseal_table(const store::SealedTable& table, text* key_id, int batch, claim::Resealed* sum) {
     MemoryContext walk = CurrentMemoryContext;
     MemoryContext each = AllocSetContextCreate(walk, "idempotency sealing", ALLOCSET_DEFAULT_SIZES);
     store::Record last{};
@@ -160,30 +119,18 @@ void reseal_attempts(const store::SealedTable& table, text* key_id, int batch, P
     for (int count = batch; count == batch;) {
         MemoryContextSwitchTo(each);
         auto* rows = static_cast<store::Record*>(palloc(sizeof(store::Record) * batch));
-        count = store::next_attempts_sealed_otherwise(table, key_id, last, batch, rows);
+        count = store::next_sealed_otherwise(table, key_id, last, batch, rows);
         MemoryContextSwitchTo(walk);
-        if (count > 0) {
-            const store::Record& end = rows[count - 1];
-            last.id = {kept(end.id.scope), kept(end.id.principal), kept(end.id.key), 0};
-            last.token = end.token;
-        }
+        if (count > 0) last = copy_of_place(rows[count - 1]);
         MemoryContextSwitchTo(each);
-        int done = claim::reseal_attempts(table, rows, count);
-        progress->done += done;
-        progress->unopened += count - done;
+        claim::Resealed more = claim::reseal_rows(table, rows, count);
         MemoryContextSwitchTo(walk);
-        SPI_commit();
+        *sum = {sum->done + more.done, sum->unopened + more.unopened};
+        commit_batch();
         MemoryContextReset(each);
-        if (count > 0) report_progress(*progress);
+        if (count > 0) report_progress(*sum);
     }
     MemoryContextDelete(each);
-}
-
-void reseal_table(const store::SealedTable& table, text* key_id, int batch, Progress* progress) {
-    if (store::has_attempts(table))
-        reseal_attempts(table, key_id, batch, progress);
-    else
-        reseal_records(table, key_id, batch, progress);
 }
 
 std::int64_t left_in(const store::SealedTable* tables, int count, text* key_id) {
@@ -192,8 +139,8 @@ std::int64_t left_in(const store::SealedTable* tables, int count, text* key_id) 
     return left;
 }
 
-void report(const Progress& progress, std::int64_t left) {
-    auto unopened = static_cast<unsigned long>(progress.unopened);
+void report(const claim::Resealed& sum, std::int64_t left) {
+    auto unopened = static_cast<unsigned long>(sum.unopened);
     if (unopened > 0)
         ereport(WARNING,
                 (errmsg_plural("%lu record could not be opened, and is left as it is",
@@ -201,11 +148,27 @@ void report(const Progress& progress, std::int64_t left) {
                                unopened, unopened),
                  errdetail("The key is not in the key file, or is another one than then, or the "
                            "row has been changed.")));
-    unsigned long in_use = static_cast<unsigned long>(Max(left - progress.unopened, 0));
+    unsigned long in_use = static_cast<unsigned long>(Max(left - sum.unopened, 0));
     if (in_use > 0)
         ereport(NOTICE,
                 (errmsg_plural("%lu record was in use", "%lu records were in use", in_use, in_use),
                  errhint("Call idem_reseal again.")));
+}
+
+// Which key takes the place of others. The row of the beginning commits with the first batch, so
+// that nothing is sealed anew that nobody has signed for, however the call ends; one with the end
+// says what was done and what is left.
+void audit_reseal(const text* key_id, const claim::Resealed* sum, std::int64_t left) {
+    claim::Audited what{};
+    what.action = "reseal";
+    pg::JsonbObject after = pg::begin_object();
+    pg::add_member(&after, "key", pg::bytes_of(key_id));
+    if (sum != nullptr) {
+        pg::add_member(&after, "sealed", sum->done);
+        pg::add_member(&after, "remaining", left);
+    }
+    what.after = pg::end_object(&after);
+    claim::audit(what);
 }
 
 // Of the tables that this node has. Answers how many are left.
@@ -213,68 +176,34 @@ std::int64_t reseal_here(int batch) {
     text* key_id = claim::current_key(store::make_identity(cstring_to_text(""), nullptr, nullptr));
     int count;
     const store::SealedTable* tables = store::local_sealed_tables(&count);
-    Progress progress{};
-    for (int i = 0; i < count; i++) reseal_table(tables[i], key_id, batch, &progress);
+    claim::Resealed sum{};
+    audit_reseal(key_id, nullptr, 0);
+    for (int i = 0; i < count; i++) reseal_table(tables[i], key_id, batch, &sum);
     std::int64_t left = left_in(tables, count, key_id);
-    report(progress, left);
+    audit_reseal(key_id, &sum, left);
+    report(sum, left);
     return left;
 }
 
 char* reseal_statement(std::int64_t, void* argument) {
     auto* call = static_cast<FunctionCallInfo>(argument);
     Oid procedure = call->flinfo->fn_oid;
-    return psprintf("CALL %s(%lld)",
+    // With the types of its arguments, so that no procedure of a user fits better.
+    return psprintf("CALL %s(%lld::pg_catalog.int8, NULL::pg_catalog.int8)",
                     quote_qualified_identifier(get_namespace_name(get_func_namespace(procedure)),
                                                get_func_name(procedure)),
                     static_cast<long long>(bigint_or_none(call, 0).value_or(1)));
 }
 
-Datum remaining_row(FunctionCallInfo fcinfo, std::int64_t left) {
-    TupleDesc shape;
-    if (get_call_result_type(fcinfo, nullptr, &shape) != TYPEFUNC_COMPOSITE)
-        elog(ERROR, "idempotency: idem_reseal is not the procedure this library knows");
-    Datum value = Int64GetDatum(left);
-    bool null = false;
-    return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(shape), &value, &null));
-}
-
-// With the last batch: which key has taken the place of others, and how much is left to do.
-void audit_reseal(std::int64_t left) {
-    claim::Audited what{};
-    what.action = "reseal";
-    pg::JsonbObject after = pg::begin_object();
-    pg::add_member(&after, "remaining", left);
-    what.after = pg::end_object(&after);
-    claim::audit(what);
-}
-
-// A connection to SPI that may commit, if CALL is not part of a transaction.
-std::int64_t reseal_in_batches(int batch) {
-    if (SPI_connect_ext(SPI_OPT_NONATOMIC) != SPI_OK_CONNECT)
-        elog(ERROR, "idempotency: SPI_connect failed");
-    std::int64_t left = reseal_here(batch);
-    audit_reseal(left);
-    (void)SPI_finish();
-    return left;
-}
-
-bool is_atomic(FunctionCallInfo fcinfo) {
-    return fcinfo->context == nullptr || !IsA(fcinfo->context, CallContext) ||
-           castNode(CallContext, fcinfo->context)->atomic;
-}
-
 // idem_reseal(batch, INOUT remaining)
 Datum reseal(FunctionCallInfo fcinfo) {
-    std::int64_t batch = bigint_or_none(fcinfo, 0).value_or(kMostRows + 1);
-    if (batch < 1 || batch > kMostRows) raise_number("batch", batch, 1, kMostRows);
-    pg::require_writable("idem_reseal()");
-    if (is_atomic(fcinfo))
-        ereport(ERROR, (errcode(ERRCODE_INVALID_TRANSACTION_TERMINATION),
-                        errmsg("idem_reseal cannot be called within a transaction"),
-                        errdetail("It commits after each batch."),
-                        errhint("Call it in a statement of its own.")));
-    if (asks_other_nodes()) return remaining_row(fcinfo, sum_of_nodes(reseal_statement, fcinfo));
-    return remaining_row(fcinfo, reseal_in_batches(static_cast<int>(batch)));
+    std::int64_t batch = bigint_or_none(fcinfo, 0).value_or(kLargestBatch + 1);
+    if (batch < 1 || batch > kLargestBatch) raise_number("batch", batch, 1, kLargestBatch);
+    require_own_transactions(fcinfo, "idem_reseal()");
+    connect_to_commit();
+    Datum left = Int64GetDatum(asks_other_nodes() ? sum_of_nodes(reseal_statement, fcinfo)
+                                                  : reseal_here(static_cast<int>(batch)));
+    return end_with_row(fcinfo, &left);
 }
 
 }  // namespace

@@ -99,9 +99,8 @@ Jsonb* lease_object(const Explanation& explanation, const store::Record& record)
     pg::add_flag(&object, "held", record.backend_pid != 0);
     if (record.backend_pid != 0 && !RecoveryInProgress())
         pg::add_flag(&object, "session_lives", claim::session_lives(record));
-    if (explanation.abandon_after > 0)
-        pg::add_moment(&object, "given_up_at",
-                       pg::after(record.lease_until, explanation.abandon_after));
+    if (explanation.given_up_at != pg::kNoTime)
+        pg::add_moment(&object, "given_up_at", explanation.given_up_at);
     return pg::end_object(&object);
 }
 

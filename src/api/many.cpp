@@ -2,7 +2,8 @@
 // call for each record.
 //
 // Nobody is waited for. A record that has gone on since it was chosen is not touched any more, and
-// one that is being executed at this moment is counted and told.
+// one that is being executed at this moment is counted and told, as is one of a scope that is
+// closed to whoever calls.
 
 #include "core/outcome.hpp"
 
@@ -13,10 +14,10 @@
 #include "api/ruling.hpp"
 #include "claim/audit.hpp"
 #include "claim/operator.hpp"
+#include "config/policy.hpp"
 #include "pg/boundary.hpp"
 #include "pg/jsonb.hpp"
 #include "pg/owner.hpp"
-#include "pg/wait.hpp"
 #include "store/attempt.hpp"
 #include "store/audit.hpp"
 
@@ -25,9 +26,17 @@ namespace idem::api {
 namespace {
 
 Datum word_of(claim::Settled settled) {
-    return CStringGetTextDatum(settled == claim::Settled::Done      ? kDone
-                               : settled == claim::Settled::Running ? kRunning
-                                                                    : kPassed);
+    switch (settled) {
+        case claim::Settled::Done:
+            return CStringGetTextDatum(kDone);
+        case claim::Settled::Running:
+            return CStringGetTextDatum(kRunning);
+        case claim::Settled::Passed:
+            return CStringGetTextDatum(kPassed);
+        case claim::Settled::Closed:
+            return CStringGetTextDatum(kClosed);
+    }
+    pg_unreachable();
 }
 
 // Of those that are not final.
@@ -137,8 +146,22 @@ void place_for_resolve(const Step& step, const Datum* row) {
     set_argument(step, 10, row[3]);
 }
 
+void tell_what_is_closed(const Tally& tally) {
+    if (tally.closed == 0) return;
+    auto closed = static_cast<unsigned long>(tally.closed);
+    ereport(
+        NOTICE,
+        (errmsg_plural("%s: %lu record is left, for its scope is closed to the current user",
+                       "%s: %lu records are left, for their scopes are closed to the current "
+                       "user",
+                       closed, tally.procedure, closed),
+         errdetail("Their policies admit only members of roles that the current user is not in, or "
+                   "that do not exist."),
+         errhint("Call it again as a member of the roles that closed_scopes names.")));
+}
+
 // CALL idem_resolve_all(action, reason, scope, principal, status, older_than, holder, status_code,
-// body, headers, error, batch_size, resolved, running, running_keys)
+// body, headers, error, batch_size, resolved, running, running_keys, closed, closed_scopes)
 Datum resolve_all(FunctionCallInfo fcinfo) {
     require_own_transactions(fcinfo, "idem_resolve_all()");
     int batch = batch_size(fcinfo, kBatchSize);
@@ -148,10 +171,12 @@ Datum resolve_all(FunctionCallInfo fcinfo) {
     connect_to_commit();
     Step step = step_of(fcinfo, "idem_resolve_idle");
     for (const auto& [to, from] : kPassedOn) pass_argument(step, to, fcinfo, from);
-    const Tally& tally =
-        *settle_all("idem_resolve_all()", kMatches, filter, step, place_for_resolve, batch);
-    Datum values[] = {Int64GetDatum(tally.done), Int64GetDatum(tally.running),
-                      JsonbPGetDatum(told_keys(tally))};
+    Tally* tally = begin_tally("idem_resolve_all()");
+    settle_all(kMatches, filter, step, place_for_resolve, batch, tally);
+    tell_what_is_closed(*tally);
+    Datum values[] = {Int64GetDatum(tally->done), Int64GetDatum(tally->running),
+                      JsonbPGetDatum(running_keys(*tally)), Int64GetDatum(tally->closed),
+                      JsonbPGetDatum(closed_scopes(*tally))};
     return end_with_row(fcinfo, values);
 }
 
@@ -206,17 +231,47 @@ std::int64_t erase_decisions_everywhere(FunctionCallInfo fcinfo) {
     return erase_decisions_here(PG_GETARG_TEXT_PP(0), text_or_null(fcinfo, 1));
 }
 
-// What is left of keys whose records are gone already, and of those that run.
+// The history that is left of keys whose records are gone already, and of those that run; but for
+// scopes that are closed. Answers how many attempts have gone.
+std::int64_t remove_history(const text* principal, Tally* tally) {
+    int count;
+    const store::ScopeAttempts* scopes = store::attempts_by_scope(principal, &count);
+    auto* closed = static_cast<Datum*>(palloc(sizeof(Datum) * static_cast<Size>(count + 1)));
+    int spared = 0;
+    for (int i = 0; i < count; i++) {
+        if (config::closing_role(pg::bytes_of(scopes[i].scope)) == nullptr) continue;
+        count_closed_attempts(tally, scopes[i].scope, scopes[i].attempts);
+        closed[spared++] = PointerGetDatum(scopes[i].scope);
+    }
+    ArrayType* but = construct_array(closed, spared, TEXTOID, -1, false, TYPALIGN_INT);
+    return store::remove_attempts_of(principal, but);
+}
+
 void audit_forgotten(const Tally& tally, std::int64_t attempts, const text* reason) {
     pg::JsonbObject found = pg::begin_object();
     pg::add_member(&found, "forgotten", tally.done);
     pg::add_member(&found, "attempts", attempts);
     pg::add_member(&found, "running", tally.running);
+    pg::add_member(&found, "closed", tally.closed);
+    pg::add_member(&found, "closed_attempts", tally.closed_attempts);
     audit_erasure(pg::end_object(&found), reason);
 }
 
+// Whoever has to erase somebody must not take this for the end of it.
+void warn_unless_complete(const Tally& tally) {
+    if (is_complete(tally)) return;
+    ereport(WARNING,
+            (errmsg("%s: the principal is not wholly erased", tally.procedure),
+             errdetail("Records that are being executed: %lld. In scopes that are closed to the "
+                       "current user: %lld records, %lld attempts.",
+                       static_cast<long long>(tally.running), static_cast<long long>(tally.closed),
+                       static_cast<long long>(tally.closed_attempts)),
+             errhint("Call it again when the former have ended, and as a member of the roles that "
+                     "closed_scopes names.")));
+}
+
 // CALL idem_forget_principal(principal, reason, batch_size, forgotten, running, running_keys,
-// decisions)
+// closed, closed_scopes, decisions, complete)
 Datum forget_principal(FunctionCallInfo fcinfo) {
     require_own_transactions(fcinfo, "idem_forget_principal()");
     text* principal = required_name(fcinfo, 0, "principal");
@@ -227,15 +282,21 @@ Datum forget_principal(FunctionCallInfo fcinfo) {
     connect_to_commit();
     Step step = step_of(fcinfo, "idem_erase");
     pass_argument(step, 3, fcinfo, 1);
-    const Tally& tally =
-        *settle_all("idem_forget_principal()", "principal OPERATOR(pg_catalog.=) $1", whose, step,
-                    place_for_erase, batch);
-    audit_forgotten(tally, store::remove_attempts_of(principal), reason);
+    Tally* tally = begin_tally("idem_forget_principal()");
+    settle_all("principal OPERATOR(pg_catalog.=) $1", whose, step, place_for_erase, batch, tally);
+    std::int64_t attempts = remove_history(principal, tally);
+    audit_forgotten(*tally, attempts, reason);
     // What was forgotten stays so where a node can't be asked.
     commit_batch();
     std::int64_t decisions = erase_decisions_everywhere(fcinfo);
-    Datum values[] = {Int64GetDatum(tally.done), Int64GetDatum(tally.running),
-                      JsonbPGetDatum(told_keys(tally)), Int64GetDatum(decisions)};
+    warn_unless_complete(*tally);
+    Datum values[] = {Int64GetDatum(tally->done),
+                      Int64GetDatum(tally->running),
+                      JsonbPGetDatum(running_keys(*tally)),
+                      Int64GetDatum(tally->closed),
+                      JsonbPGetDatum(closed_scopes(*tally)),
+                      Int64GetDatum(decisions),
+                      BoolGetDatum(is_complete(*tally))};
     return end_with_row(fcinfo, values);
 }
 

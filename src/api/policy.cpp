@@ -2,6 +2,7 @@
 // other backends.
 
 #include "core/key.hpp"
+#include "core/pattern.hpp"
 
 #include "api/arguments.hpp"
 #include "claim/audit.hpp"
@@ -240,7 +241,7 @@ Datum in_force(FunctionCallInfo fcinfo) {
 Datum changed(FunctionCallInfo fcinfo) {
     check_is_trigger(fcinfo);
     config::announce_policy_change();
-    PG_RETURN_POINTER(nullptr);
+    return 0;
 }
 
 }  // namespace

@@ -184,7 +184,7 @@ Datum revoked_here(FunctionCallInfo fcinfo) {
     Datum column = heap_getattr(data->tg_trigtuple, 1, RelationGetDescr(data->tg_relation), &null);
     const char* role = NameStr(*DatumGetName(column));
     if (counts_here(role)) take_here(quote_identifier(role));
-    PG_RETURN_POINTER(nullptr);
+    return 0;
 }
 
 }  // namespace

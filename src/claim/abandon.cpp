@@ -22,10 +22,8 @@ using core::OnAbandon;
 constexpr const char* kError = "abandoned: the lease was over, and nobody had come back";
 
 bool is_due(const store::Record& record, const core::Policy& policy, TimestampTz now) {
-    if (record.status != core::Status::InProgress) return false;
-    if (pg::after(record.lease_until, policy.abandon_after) > now) return false;
-    if (policy.on_abandon == OnAbandon::Unknown && record.no_takeover) return false;
-    return !session_lives(record);
+    TimestampTz due = given_up_at(record, policy);
+    return due != pg::kNoTime && due <= now && !session_lives(record);
 }
 
 // The old holder's token dies where something is decided; what is unknown its holder may still end.
@@ -79,6 +77,12 @@ bool abandon_one(const store::Identity& id) {
 }
 
 }  // namespace
+
+TimestampTz given_up_at(const store::Record& record, const core::Policy& policy) {
+    if (record.status != core::Status::InProgress || policy.abandon_after == 0) return pg::kNoTime;
+    if (policy.on_abandon == OnAbandon::Unknown && record.no_takeover) return pg::kNoTime;
+    return pg::after(record.lease_until, policy.abandon_after);
+}
 
 Abandoned abandon(store::WalkPosition* from, int limit) {
     std::int64_t shortest = config::shortest_abandonment();

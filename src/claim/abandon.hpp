@@ -2,7 +2,9 @@
 // of them (on_abandon).
 #pragma once
 
+#include "core/policy.hpp"
 #include "store/overdue.hpp"
+#include "store/record.hpp"
 
 namespace idem::claim {
 
@@ -10,6 +12,10 @@ struct Abandoned {
     std::int64_t claims;
     bool at_end;  // all claims have been looked at
 };
+
+// From when on a claim is given up, if its session does not live; kNoTime: the policy says nothing
+// of it, or it is already what on_abandon makes of it.
+TimestampTz given_up_at(const store::Record& record, const core::Policy& policy);
 
 // Looks at the next claims whose lease is over, ends, releases or marks as unknown what is due of
 // them, at most `limit` claims, and moves `from` behind them. Each under its key's lock, which is

@@ -1,7 +1,8 @@
 // A caller looks at the record, and only if that says "execute" does it try the lock of the key and
 // look again: under the lock nobody else changes the record, so the second look decides, and a
-// replay takes no lock at all. A caller who is told to come back waits for whatever stands in its
-// way and begins again, until the answer is final or `wait` is over.
+// replay needs no lock. Where the answer will be "execute", as the last one was, the first look is
+// of no use, and the lock is tried at once. A caller who is told to come back waits for whatever
+// stands in its way and begins again, until the answer is final or `wait` is over.
 
 #include "claim/begin.hpp"
 
@@ -19,6 +20,10 @@ namespace {
 
 // What a caller who is told to come back could wait for.
 enum class Blocker { None, Lock, Writer, Lease };
+
+// This backend's last answer. Sessions with new requests mostly go on with new ones, and those that
+// repeat go on repeating.
+bool last_was_execute;
 
 // One turn of a caller: what it found, what was decided of it, and what there is to wait for.
 struct Turn {
@@ -108,8 +113,11 @@ Turn locked_turn(const Question& question, std::int64_t left) {
     return decided_elsewhere(question, Blocker::Lock, InvalidTransactionId);
 }
 
-// Looks first and locks only where it must, so that a replay takes no lock.
+// Looks first and locks only where it must, unless the lock will be needed anyhow. That is a guess:
+// whoever can't have the lock goes on as if it had not been tried, and a full lock table keeps no
+// replay from being answered.
 Turn unlocked_turn(const Question& question, std::int64_t left) {
+    if (last_was_execute && try_lock_if_room(question.id)) return locked_turn(question, left);
     Turn turn = judge(question);
     if (!needs_lock(turn)) return turn_without_grant(question, turn);
     if (try_lock(question.id)) return locked_turn(question, left);
@@ -194,6 +202,7 @@ Answer begin(const Question& given) {
         Turn turn = take_turn(question, locked, left);
         if (turn.blocker == Blocker::None || left <= 0) {
             account_for(turn.answer, time_waited(patience));
+            last_was_execute = outcome_of(turn) == core::Outcome::Execute;
             return turn.answer;
         }
         locked = wait_for(turn, question, &patience);

@@ -3,6 +3,7 @@
 
 #include "claim/explain.hpp"
 
+#include "claim/abandon.hpp"
 #include "claim/fingerprint.hpp"
 #include "claim/operator.hpp"
 #include "claim/sealing.hpp"
@@ -19,10 +20,10 @@ Question without_duty(const Question& given) {
     return question;
 }
 
-void add_policy(Explanation* explanation) {
+void add_policy(const core::Policy& policy, Explanation* explanation) {
     const Question& question = explanation->question;
-    core::Policy policy = config::policy_for(pg::bytes_of(question.id.scope)).values;
-    explanation->abandon_after = policy.abandon_after;
+    const Answer& seen = explanation->forecast.seen;
+    explanation->given_up_at = seen.has_record ? given_up_at(seen.record, policy) : pg::kNoTime;
     explanation->lacks_fingerprint = question.fingerprint == nullptr && policy.fingerprint_required;
 }
 
@@ -61,9 +62,10 @@ Differences* differences(const store::Record& record, const Question& question) 
 Explanation explain(const Question& given) {
     Explanation result{};
     result.question = settle(without_duty(given));
-    add_policy(&result);
+    core::Policy policy = config::policy_for(pg::bytes_of(result.question.id.scope)).values;
     add_keys(&result);
     result.forecast = forecast_of(result);
+    add_policy(policy, &result);
     if (!result.forecast.seen.has_record || result.closed != nullptr) return result;
     const store::Record& record = result.forecast.seen.record;
     result.same = compared(record, result.question);

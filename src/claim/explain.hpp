@@ -9,8 +9,8 @@ namespace idem::claim {
 struct Explanation {
     Question question;  // settled
     Forecast forecast;
-    std::int64_t abandon_after;  // of the policy, in microseconds; 0: never
-    bool lacks_fingerprint;      // idem_begin itself would refuse the call for the want of one
+    TimestampTz given_up_at;  // by a sweeper; kNoTime: never
+    bool lacks_fingerprint;   // idem_begin itself would refuse the call for the want of one
     std::optional<bool>
         same;  // whether the record is of the same request; none: nothing to compare
     Differences* differences;  // nullptr: not both requests are known

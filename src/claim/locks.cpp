@@ -108,6 +108,11 @@ bool try_lock(const store::Identity& id) {
     return acquire(id, true) != LOCKACQUIRE_NOT_AVAIL;
 }
 
+bool try_lock_if_room(const store::Identity& id) {
+    LOCKTAG tag = lock_tag(id);
+    return as_transaction([&] { return pg::lock_if_room(tag, ExclusiveLock); });
+}
+
 void lock(const store::Identity& id) {
     (void)acquire(id, false);
 }

@@ -15,6 +15,9 @@ namespace idem::claim {
 // The lock belongs to the current (sub)transaction and ends with it at the latest.
 bool try_lock(const store::Identity& id);
 
+// The same for who has not to have it: also false where the lock table is full.
+bool try_lock_if_room(const store::Identity& id);
+
 // Waits in the lock manager: honours cancel, statement_timeout, lock_timeout (55P03) and deadlock
 // detection (40P01).
 void lock(const store::Identity& id);

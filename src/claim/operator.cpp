@@ -11,6 +11,7 @@
 #include "claim/locks.hpp"
 #include "claim/sealing.hpp"
 #include "claim/token.hpp"
+#include "pg/boundary.hpp"
 #include "store/store.hpp"
 
 namespace idem::claim {
@@ -130,6 +131,12 @@ Settled look_at_idle(const store::Identity& id, store::Record* record, Wanted is
     return settled;
 }
 
+// Of one of many: where the scope is closed to the caller, the others are not to suffer from it.
+std::optional<config::ScopePolicy> enter_if_open(const ClaimRef& ref) {
+    pg::require_writable(ref.function);
+    return config::policy_if_open(pg::bytes_of(ref.id.scope));
+}
+
 // Where the row guards its key by itself, a batch need not keep a lock for each of its keys.
 void unlock_written(const store::Identity& id) {
     if (store::bypasses_executor(id)) unlock(id);
@@ -146,13 +153,14 @@ void resolve(const ClaimRef& ref, const Ruling& ruling) {
 }
 
 Settled resolve_idle(const ClaimRef& ref, const Ruling& ruling, const Sighting& seen) {
-    config::ScopePolicy policy = enter(ref);
+    std::optional<config::ScopePolicy> policy = enter_if_open(ref);
+    if (!policy) return Settled::Closed;
     store::Record record;
     Settled settled = look_at_idle(ref.id, &record, [&](const store::Record& found) {
         return !is_final(found.status) && is_as_seen(seen, found) &&
                !is_released(ruling.resolution, found);
     });
-    if (settled == Settled::Done) rule(ruling, policy, &record);
+    if (settled == Settled::Done) rule(ruling, *policy, &record);
     if (settled == Settled::Done) unlock_written(ref.id);
     return settled;
 }
@@ -187,7 +195,7 @@ bool forget(const ClaimRef& ref, const text* reason) {
 }
 
 Settled erase_idle(const ClaimRef& ref, const text* reason) {
-    (void)enter(ref);
+    if (!enter_if_open(ref)) return Settled::Closed;
     store::Record record;
     Settled settled = look_at_idle(ref.id, &record, [](const store::Record&) { return true; });
     if (settled != Settled::Done) return settled;

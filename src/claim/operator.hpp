@@ -36,6 +36,7 @@ enum class Settled {
     Done,
     Running,  // a transaction or a lease has the key
     Passed,   // there is nothing to decide any more
+    Closed,   // the scope's policy admits only members of a role that the caller is not in
 };
 
 // What a record was when it was chosen, and is to be still: one that is no more is passed over.

@@ -10,32 +10,49 @@ namespace {
 
 // Under the lock of the key.
 Resealed reseal_locked(const store::Identity& id) {
+    constexpr Resealed kNothing{};
     store::Record record{};
     store::Look look = store::find(id, &record);
-    if (TransactionIdIsValid(look.writer)) return Resealed::Busy;
-    if (!look.found || !is_sealed_otherwise(record)) return Resealed::Nothing;
-    if (!reseal(&record)) return Resealed::Unopened;
-    return store::update(record, store::version_of(record)) ? Resealed::Done : Resealed::Busy;
+    if (TransactionIdIsValid(look.writer) || !look.found || !is_sealed_otherwise(record))
+        return kNothing;
+    if (!reseal(&record)) return {0, 1};
+    return store::update(record, store::version_of(record)) ? Resealed{1, 0} : kNothing;
+}
+
+Resealed reseal_record(const store::Identity& id) {
+    if (!try_lock(id)) return {};
+    Resealed result = reseal_locked(id);
+    if (result.done == 0 || store::bypasses_executor(id)) unlock(id);
+    return result;
+}
+
+Resealed reseal_records(const store::Record* records, int count) {
+    Resealed sum{};
+    for (int i = 0; i < count; i++) {
+        CHECK_FOR_INTERRUPTS();
+        Resealed one = reseal_record(records[i].id);
+        sum.done += one.done;
+        sum.unopened += one.unopened;
+    }
+    return sum;
+}
+
+// The transaction has locked them.
+Resealed reseal_attempts(const store::SealedTable& table, store::Record* attempts, int count) {
+    int opened = 0;
+    for (int i = 0; i < count; i++) {
+        CHECK_FOR_INTERRUPTS();
+        if (reseal(&attempts[i])) attempts[opened++] = attempts[i];
+    }
+    store::replace_sealed(table, attempts, opened);
+    return {opened, count - opened};
 }
 
 }  // namespace
 
-Resealed reseal_record(const store::Identity& id) {
-    if (!try_lock(id)) return Resealed::Busy;
-    Resealed result = reseal_locked(id);
-    if (result != Resealed::Done || store::bypasses_executor(id)) unlock(id);
-    return result;
-}
-
-int reseal_attempts(const store::SealedTable& table, store::Record* attempts, int count) {
-    int opened = 0;
-    for (int i = 0; i < count; i++) {
-        CHECK_FOR_INTERRUPTS();
-        if (!reseal(&attempts[i])) continue;
-        attempts[opened++] = attempts[i];
-    }
-    store::replace_sealed(table, attempts, opened);
-    return opened;
+Resealed reseal_rows(const store::SealedTable& table, store::Record* rows, int count) {
+    return store::has_attempts(table) ? reseal_attempts(table, rows, count)
+                                      : reseal_records(rows, count);
 }
 
 }  // namespace idem::claim

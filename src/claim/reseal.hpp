@@ -5,18 +5,15 @@
 
 namespace idem::claim {
 
-enum class Resealed {
-    Done,
-    Nothing,   // the record has gone, or somebody has sealed it anew
-    Busy,      // somebody is deciding about the key
-    Unopened,  // its key is not there, or the row is damaged
+struct Resealed {
+    std::int64_t done;
+    std::int64_t unopened;  // the key is not there, or the row is damaged
 };
 
-// Waits for nobody. The lock of the key is kept until the transaction ends only where the row would
-// not guard the key by itself.
-Resealed reseal_record(const store::Identity& id);
-
-// Of attempts, which the transaction has locked: how many could be opened, and were replaced.
-int reseal_attempts(const store::SealedTable& table, store::Record* attempts, int count);
+// Of rows that store::next_sealed_otherwise() has found. Waits for nobody: a record that somebody
+// is deciding about, that has gone or that somebody has sealed anew counts as neither. The lock of
+// a record's key is kept until the transaction ends only where the row would not guard the key by
+// itself. Changes `rows`.
+Resealed reseal_rows(const store::SealedTable& table, store::Record* rows, int count);
 
 }  // namespace idem::claim

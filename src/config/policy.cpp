@@ -6,7 +6,7 @@
 
 #include "config/policy.hpp"
 
-#include "core/key.hpp"
+#include "core/pattern.hpp"
 
 #include "config/policy_change.hpp"
 #include "config/settings.hpp"
@@ -19,8 +19,7 @@ namespace {
 // What a call asks of a row that is no trace of a dropped one.
 struct Candidate {
     const PolicyRow* row;
-    std::string_view reach;  // core::pattern_reach()
-    const char* unusable;    // the column that makes no sense, or nullptr
+    const char* unusable;  // the column that makes no sense, or nullptr
     Given given;
 };
 
@@ -28,18 +27,29 @@ struct Cache {
     MemoryContext context;
     PolicyRows policies;
     Candidate* candidates;
-    std::size_t count;
+    core::Reach* reaches;  // in their order, of the candidates
+    std::size_t count;     // of both
 };
 Cache cache;
 
+// Two rows that reach equally far were written by hand: which is meant is not known.
 void find_candidates() {
-    cache.candidates = static_cast<Candidate*>(
-        MemoryContextAlloc(cache.context, sizeof(Candidate) * (cache.policies.count + 1)));
+    std::size_t most = cache.policies.count + 1;
+    cache.candidates =
+        static_cast<Candidate*>(MemoryContextAlloc(cache.context, sizeof(Candidate) * most));
+    cache.reaches =
+        static_cast<core::Reach*>(MemoryContextAlloc(cache.context, sizeof(core::Reach) * most));
     cache.count = 0;
-    for (const PolicyRow& row : cache.policies)
-        if (!is_dropped(row))
-            cache.candidates[cache.count++] = {&row, core::pattern_reach(pattern_of(row)),
-                                               unusable_column(row), given_in(row)};
+    for (const PolicyRow& row : cache.policies) {
+        if (is_dropped(row)) continue;
+        cache.candidates[cache.count] = {&row, unusable_column(row), given_in(row)};
+        cache.reaches[cache.count] = {core::pattern_reach(pattern_of(row)), cache.count, false, 0};
+        cache.count++;
+    }
+    core::order_reaches(cache.reaches, cache.count);
+    for (std::size_t i = 0; i < cache.count; i++)
+        if (cache.reaches[i].twice)
+            cache.candidates[cache.reaches[i].owner].unusable = core::kPolicyColumns[kPattern].name;
 }
 
 void load(Oid) {
@@ -62,65 +72,50 @@ pg::Watched cached = {kPolicyTable, load};
     pg_unreachable();
 }
 
-// What holds for the scope, or nullptr; and the column for which it can't be gone by. Two rows of
-// one rank have the same pattern, which the primary key forbids.
-struct Best {
-    const Candidate* candidate;
-    const char* unusable;
-};
-
-Best best_of(std::string_view scope) {
-    const Candidate* best = nullptr;
-    std::size_t best_rank = 0;
-    const char* unusable = nullptr;
-    for (std::size_t i = 0; i < cache.count; i++) {
-        const Candidate& candidate = cache.candidates[i];
-        std::size_t rank = core::pattern_rank(candidate.reach, scope);
-        if (rank == 0 || rank < best_rank) continue;
-        unusable = rank > best_rank ? candidate.unusable : core::kPolicyColumns[kPattern].name;
-        best_rank = rank;
-        best = &candidate;
-    }
-    return {best, unusable};
+// What holds for the scope, or nullptr: the settings.
+const Candidate* best_candidate(std::string_view scope) {
+    std::size_t best = core::best_reach(cache.reaches, cache.count, scope);
+    return best == core::kNoReach ? nullptr : &cache.candidates[cache.reaches[best].owner];
 }
 
 // An error if it can't be gone by: what was meant is not known, so the scope is closed.
-const Candidate* best_candidate(std::string_view scope) {
-    Best best = best_of(scope);
-    if (best.unusable != nullptr) raise_unusable(best.unusable);
-    return best.candidate;
+const Candidate* usable_candidate(std::string_view scope) {
+    const Candidate* best = best_candidate(scope);
+    if (best != nullptr && best->unusable != nullptr) raise_unusable(best->unusable);
+    return best;
 }
 
 // By name, at every use: a role that does not exist admits nobody, not even a superuser, for a
 // restore or a DROP ROLE must not open what was closed.
-void check_role(const char* name) {
+const char* role_not_held(const Candidate* best) {
+    if (best == nullptr || best->row->nulls[kAllowedRole]) return nullptr;
+    const char* name = NameStr(*DatumGetName(best->row->values[kAllowedRole]));
     Oid role = get_role_oid(name, true);
-    if (!OidIsValid(role))
+    return OidIsValid(role) && has_privs_of_role(GetUserId(), role) ? nullptr : name;
+}
+
+[[noreturn]] void raise_closed(const char* role) {
+    if (!OidIsValid(get_role_oid(role, true)))
         ereport(
             ERROR,
             (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE), errmsg("permission denied for this scope"),
              errdetail("Its policy admits only members of role \"%s\", which does not exist.",
-                       name),
+                       role),
              errhint("Create the role, or give the scope another policy with "
                      "idem_policy_set.")));
-    if (!has_privs_of_role(GetUserId(), role))
-        ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-                        errmsg("permission denied for this scope"),
-                        errdetail("Its policy admits only members of role \"%s\".", name)));
+    ereport(ERROR,
+            (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE), errmsg("permission denied for this scope"),
+             errdetail("Its policy admits only members of role \"%s\".", role)));
+    pg_unreachable();
 }
 
-}  // namespace
-
-ScopePolicy policy_for(std::string_view scope) {
-    pg::refresh(&cached);
+ScopePolicy policy_by(const Candidate* best) {
     ScopePolicy result{};
-    const Candidate* best = best_candidate(scope);
     if (best == nullptr) {
         result.values = default_policy();
         return result;
     }
     const PolicyRow& row = *best->row;
-    if (!row.nulls[kAllowedRole]) check_role(NameStr(*DatumGetName(row.values[kAllowedRole])));
     result.values = policy_of(best->given);
     for (const ListMember& list : kListMembers)
         if (!row.nulls[list.column])
@@ -128,17 +123,39 @@ ScopePolicy policy_for(std::string_view scope) {
     return result;
 }
 
+}  // namespace
+
+ScopePolicy policy_for(std::string_view scope) {
+    pg::refresh(&cached);
+    const Candidate* best = usable_candidate(scope);
+    const char* role = role_not_held(best);
+    if (role != nullptr) raise_closed(role);
+    return policy_by(best);
+}
+
+std::optional<ScopePolicy> policy_if_open(std::string_view scope) {
+    pg::refresh(&cached);
+    const Candidate* best = usable_candidate(scope);
+    if (role_not_held(best) != nullptr) return std::nullopt;
+    return policy_by(best);
+}
+
+const char* closing_role(std::string_view scope) {
+    pg::refresh(&cached);
+    return role_not_held(usable_candidate(scope));
+}
+
 const PolicyRow* policy_row_for(std::string_view scope) {
     pg::refresh(&cached);
-    const Candidate* best = best_candidate(scope);
+    const Candidate* best = usable_candidate(scope);
     return best == nullptr ? nullptr : best->row;
 }
 
 bool policy_in_nobodys_name(std::string_view scope, core::Policy* policy) {
     pg::refresh(&cached);
-    Best best = best_of(scope);
-    if (best.unusable != nullptr) return false;
-    *policy = best.candidate == nullptr ? default_policy() : policy_of(best.candidate->given);
+    const Candidate* best = best_candidate(scope);
+    if (best != nullptr && best->unusable != nullptr) return false;
+    *policy = best == nullptr ? default_policy() : policy_of(best->given);
     return true;
 }
 

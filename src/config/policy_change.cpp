@@ -7,7 +7,7 @@
 
 #include "config/policy_change.hpp"
 
-#include "core/key.hpp"
+#include "core/pattern.hpp"
 
 #include "config/settings.hpp"
 #include "pg/datum.hpp"

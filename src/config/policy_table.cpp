@@ -5,7 +5,7 @@
 
 #include "config/policy_table.hpp"
 
-#include "core/key.hpp"
+#include "core/pattern.hpp"
 
 #include "config/settings.hpp"
 #include "pg/owner.hpp"

@@ -1,5 +1,4 @@
-// What may be a key, a scope or a principal; how keys are composed from parts; and which scopes a
-// policy's pattern fits.
+// What may be a key, a scope or a principal, and how keys are composed from parts.
 #pragma once
 
 #include <cstddef>
@@ -53,22 +52,5 @@ std::size_t joined_size(const std::string_view* parts, std::size_t count) noexce
 // that different lists never give the same key; only no part and one empty part both give the empty
 // text, which is no key. `out` has room for joined_size() bytes.
 void join_parts(const std::string_view* parts, std::size_t count, char* out) noexcept;
-
-// ---- scope patterns of policies: an exact scope, or a prefix ending in '*' ----
-
-enum class PatternFault { None, TooLong, ControlCharacter, InnerStar };
-
-PatternFault check_pattern(std::string_view pattern, std::size_t chars, bool utf8) noexcept;
-
-// What a pattern that check_pattern() would refuse is taken for, so that it covers no less than was
-// meant: all scopes that begin like it, up to its first '*'. Other patterns are what they are.
-std::string_view pattern_reach(std::string_view pattern) noexcept;
-
-// How well a pattern fits a scope: 0 not at all, larger is more specific, an exact match above any
-// prefix. '*' alone fits everything.
-std::size_t pattern_rank(std::string_view pattern, std::string_view scope) noexcept;
-
-// The same for all scopes that `narrow` fits: 0 if the pattern does not fit each of them.
-std::size_t cover_rank(std::string_view pattern, std::string_view narrow) noexcept;
 
 }  // namespace idem::core

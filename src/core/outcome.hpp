@@ -32,6 +32,7 @@ enum class Counter {
     Swept,
     Abandoned,
     EncryptionErrors,
+    StoreErrors,
 };
 
 struct CounterEntry {
@@ -57,6 +58,7 @@ inline constexpr CounterEntry kCounters[] = {
     {Counter::Swept, "swept"},
     {Counter::Abandoned, "abandoned"},
     {Counter::EncryptionErrors, "encryption_errors"},
+    {Counter::StoreErrors, "store_errors"},
 };
 inline constexpr int kCounterCount = std::size(kCounters);
 

@@ -16,6 +16,10 @@ constexpr std::string_view kReservedClasses[] = {"F0", "HV", "P0", "XX", "ID"};
 // Of transactions, resources, operators, the system and faults within.
 constexpr std::string_view kNeverFinal[] = {"40", "53", "57", "58", "XX"};
 
+// Success, warnings, no data; transaction states, conflicts, operators.
+constexpr std::string_view kNoTrouble[] = {"00", "01", "02", "25", "40", "57"};
+constexpr std::string_view kLockNotAvailable = "55P03";
+
 constexpr std::size_t kClassLength = 2;
 constexpr std::size_t kStateLength = 5;
 
@@ -44,6 +48,11 @@ bool is_fault_of_request(std::string_view sqlstate) noexcept {
     const std::string_view name = sqlstate.substr(0, kClassLength);
     return is_one_of(name, kClassesOfRequest) || is_users_class(name) ||
            sqlstate == kRaiseException;
+}
+
+bool is_trouble(std::string_view sqlstate) noexcept {
+    return !is_one_of(sqlstate.substr(0, kClassLength), kNoTrouble) &&
+           sqlstate != kLockNotAvailable;
 }
 
 bool may_be_final(std::string_view entry) noexcept {

@@ -13,14 +13,15 @@ extern "C" {
 
 #if PG_VERSION_NUM < 150000
 #error "idempotency needs PostgreSQL 15 or later"
-#elif PG_VERSION_NUM >= 190000 && !defined(IDEM_UNTESTED_SERVER)
-#error "not tested with a server newer than PostgreSQL 18: try with make UNTESTED_SERVER=1"
+#elif PG_VERSION_NUM >= 200000 && !defined(IDEM_UNTESTED_SERVER)
+#error "not tested with a server newer than PostgreSQL 19: try with make UNTESTED_SERVER=1"
 #endif
 
 extern "C" {
 #include "access/amapi.h"
 #include "access/genam.h"
 #include "access/tableam.h"
+#include "access/tupdesc.h"
 #include "catalog/pg_database.h"
 #include "catalog/pg_namespace.h"
 #include "catalog/pg_proc.h"
@@ -59,6 +60,16 @@ inline IndexScanDesc index_beginscan(Relation table, Relation index, Snapshot sn
     return ::index_beginscan(table, index, snapshot, nullptr, keys, 0);
 #else
     return ::index_beginscan(table, index, snapshot, keys, 0);
+#endif
+}
+
+// From 19 a scan of a table can be told so as well.
+inline TableScanDesc table_beginscan(Relation table, Snapshot snapshot, int keys,
+                                     ScanKeyData* key) {
+#if PG_VERSION_NUM >= 190000
+    return ::table_beginscan(table, snapshot, keys, key, SO_NONE);
+#else
+    return ::table_beginscan(table, snapshot, keys, key);
 #endif
 }
 
@@ -103,6 +114,16 @@ inline bool may_be_pruned_under(TimestampTz snapshot_taken, TimestampTz now) {
 #endif
 }
 
+// From 19 a row type that was put together has to be told that it is complete, or its rows are read
+// as if it had no columns.
+inline void finish_row_type(TupleDesc columns) {
+#if PG_VERSION_NUM >= 190000
+    TupleDescFinalize(columns);
+#else
+    (void)columns;
+#endif
+}
+
 // How many support functions an access method knows per column.
 inline int support_functions(Relation index) {
     return index->rd_indam->amsupport;
@@ -129,6 +150,31 @@ struct NeedsEntries {
     }
 #endif
 };
+
+// From 19 whoever changes a row can say more of it, of which nothing is true of our rows: none
+// moves to another partition, and decoding is to see each.
+inline TM_Result table_tuple_update(Relation table, ItemPointer place, TupleTableSlot* slot,
+                                    CommandId command, Snapshot snapshot, Snapshot crosscheck,
+                                    bool wait, TM_FailureData* failure, LockTupleMode* lock_mode,
+                                    NeedsEntries* needs) {
+#if PG_VERSION_NUM >= 190000
+    return ::table_tuple_update(table, place, slot, command, 0, snapshot, crosscheck, wait, failure,
+                                lock_mode, &needs->which);
+#else
+    return ::table_tuple_update(table, place, slot, command, snapshot, crosscheck, wait, failure,
+                                lock_mode, &needs->which);
+#endif
+}
+
+inline TM_Result table_tuple_delete(Relation table, ItemPointer place, CommandId command,
+                                    Snapshot snapshot, Snapshot crosscheck, bool wait,
+                                    TM_FailureData* failure) {
+#if PG_VERSION_NUM >= 190000
+    return ::table_tuple_delete(table, place, command, 0, snapshot, crosscheck, wait, failure);
+#else
+    return ::table_tuple_delete(table, place, command, snapshot, crosscheck, wait, failure, false);
+#endif
+}
 
 // From 16 one function checks every kind of object.
 inline AclResult function_aclcheck(Oid function, Oid role, AclMode mode) {
@@ -187,6 +233,19 @@ inline int pid_of(const VirtualTransactionId& transaction) {
     bool runs = process != nullptr && process->lxid == transaction.localTransactionId;
 #endif
     return runs ? process->pid : 0;
+}
+
+// Takes a lock that nobody has, if there is room in the lock table: who has not to have it is told
+// false where LockAcquire would raise an error. From 18 a lock that is not had may be logged.
+inline bool lock_if_room(const LOCKTAG& tag, LOCKMODE mode) {
+    constexpr bool session = false, dont_wait = true, report_full = false;
+#if PG_VERSION_NUM >= 180000
+    return ::LockAcquireExtended(&tag, mode, session, dont_wait, report_full, nullptr, false) !=
+           LOCKACQUIRE_NOT_AVAIL;
+#else
+    return ::LockAcquireExtended(&tag, mode, session, dont_wait, report_full, nullptr) !=
+           LOCKACQUIRE_NOT_AVAIL;
+#endif
 }
 
 // From 17 an extension can name what it waits for.

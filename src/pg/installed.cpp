@@ -88,6 +88,21 @@ void raise_not_installed() {
     pg_unreachable();
 }
 
+Oid own_function(Oid schema, const char* name) {
+    Oid extension = get_extension_oid(kExtension, false);
+    CatCList* alike = SearchSysCacheList1(PROCNAMEARGSNSP, CStringGetDatum(name));
+    Oid function = InvalidOid;
+    for (int i = 0; i < alike->n_members && !OidIsValid(function); i++) {
+        auto* form = reinterpret_cast<Form_pg_proc>(GETSTRUCT(&alike->members[i]->tuple));
+        if (form->pronamespace == schema &&
+            getExtensionOfObject(ProcedureRelationId, form->oid) == extension)
+            function = form->oid;
+    }
+    ReleaseSysCacheList(alike);
+    if (!OidIsValid(function)) elog(ERROR, "idempotency: there is no function \"%s\"", name);
+    return function;
+}
+
 bool has_citus() {
     return OidIsValid(get_extension_oid("citus", true));
 }

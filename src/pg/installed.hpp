@@ -16,6 +16,10 @@ inline constexpr const char* kExtension = "idempotency";
 Oid find_table(const char* name);
 Oid table_oid(const char* name);
 
+// The extension's function of this name, of which it has one. Users may have made others that are
+// called alike, in the same schema, with other arguments.
+Oid own_function(Oid schema, const char* name);
+
 // Whether the database has the extension of Citus, too.
 bool has_citus();
 

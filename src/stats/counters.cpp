@@ -175,6 +175,12 @@ void count_swept(std::string_view scope, std::int64_t rows) {
     count(scope, Counter::Swept, static_cast<std::uint64_t>(rows));
 }
 
+// To attach to a named segment could fail, in the middle of another error: a session whose first
+// call it is is not counted then. Where the library is preloaded there is nothing to attach to.
+void count_store_error(std::string_view scope) {
+    if (shared != nullptr || memory.memory != nullptr) count(scope, Counter::StoreErrors);
+}
+
 int read_all(ScopeCounts** rows) {
     *rows = static_cast<ScopeCounts*>(palloc(sizeof(ScopeCounts) * (kSlots + 1)));
     int count = 0;

@@ -6,6 +6,7 @@
 #include "store/distribution.hpp"
 #include "store/record_table.hpp"
 #include "store/sweep.hpp"
+#include "store/trouble.hpp"
 
 namespace idem::store {
 
@@ -39,9 +40,16 @@ pg::Statement delete_rows = {
     " AND scope OPERATOR(pg_catalog.=) $2 AND principal OPERATOR(pg_catalog.=) $3",
     static_cast<int>(std::size(kKeyTypes)), kKeyTypes, pg::Access::ByIndex, nullptr};
 
+constexpr Oid kPrincipalAndScopes[] = {TEXTOID, TEXTARRAYOID};
+pg::Statement count_by_scope = {
+    "SELECT scope, pg_catalog.count(*) FROM idempotency.attempt"
+    " WHERE principal OPERATOR(pg_catalog.=) $1 GROUP BY scope",
+    1, kPrincipalAndScopes, pg::Access::Whole, nullptr};
 pg::Statement delete_principal = {
-    "DELETE FROM idempotency.attempt WHERE principal OPERATOR(pg_catalog.=) $1", 1, kKeyTypes,
-    pg::Access::Whole, nullptr};
+    "DELETE FROM idempotency.attempt WHERE principal OPERATOR(pg_catalog.=) $1"
+    " AND scope OPERATOR(pg_catalog.<>) ALL ($2)",
+    static_cast<int>(std::size(kPrincipalAndScopes)), kPrincipalAndScopes, pg::Access::Whole,
+    nullptr};
 
 pg::Statement select_rows = {
     "SELECT attempt, holder, sealed_holder, begun, ended, how, status_code, error, sealed_error,"
@@ -105,13 +113,14 @@ void add_attempt(const Attempt& attempt) {
                       or_null(record.resolved_by, &nulls[15]),
                       TimestampTzGetDatum(attempt.retained_until)};
     if (!record.status_code) nulls[10] = 'n';
-    (void)pg::write_alone(kAttemptTable, &insert_row, values, nulls);
+    watched(record.id.scope,
+            [&] { (void)pg::write_alone(kAttemptTable, &insert_row, values, nulls); });
 }
 
 void remove_attempt(const Identity& id, std::int64_t token) {
     Datum values[] = {PointerGetDatum(id.key), PointerGetDatum(id.scope),
                       PointerGetDatum(id.principal), Int64GetDatum(token)};
-    (void)pg::write_alone(kAttemptTable, &delete_row, values, nullptr);
+    watched(id.scope, [&] { (void)pg::write_alone(kAttemptTable, &delete_row, values, nullptr); });
 }
 
 KeptAttempt* attempts_of(const Identity& id, int* count) {
@@ -136,8 +145,25 @@ std::int64_t remove_attempts(const Identity& id) {
     return static_cast<std::int64_t>(pg::write_alone(kAttemptTable, &delete_rows, values, nullptr));
 }
 
-std::int64_t remove_attempts_of(const text* principal) {
+ScopeAttempts* attempts_by_scope(const text* principal, int* count) {
     Datum values[] = {PointerGetDatum(principal)};
+    pg::AsOwner frame = pg::begin_as_owner(kAttemptTable);
+    std::uint64_t rows = pg::run_read(&count_by_scope, values, nullptr);
+    SPITupleTable* found = SPI_tuptable;
+    MemoryContext spi_context = MemoryContextSwitchTo(frame.caller_context);
+    auto* scopes = static_cast<ScopeAttempts*>(palloc(sizeof(ScopeAttempts) * (rows + 1)));
+    for (std::uint64_t i = 0; i < rows; i++) {
+        pg::FoundRow row(found->vals[i], found->tupdesc);
+        scopes[i] = {row.text_at(1), row.number(2)};
+    }
+    MemoryContextSwitchTo(spi_context);
+    pg::end_as_owner(frame);
+    *count = static_cast<int>(rows);
+    return scopes;
+}
+
+std::int64_t remove_attempts_of(const text* principal, const ArrayType* but_scopes) {
+    Datum values[] = {PointerGetDatum(principal), PointerGetDatum(but_scopes)};
     return static_cast<std::int64_t>(
         pg::write_alone(kAttemptTable, &delete_principal, values, nullptr));
 }

@@ -44,8 +44,16 @@ KeptAttempt* attempts_of(const Identity& id, int* count);
 // Removes those of one key. Returns how many.
 std::int64_t remove_attempts(const Identity& id);
 
-// Removes those of a principal. Reads the whole table. Returns how many.
-std::int64_t remove_attempts_of(const text* principal);
+struct ScopeAttempts {
+    text* scope;
+    std::int64_t attempts;
+};
+
+// How many a principal has in each scope, in the current memory context. Reads the whole table.
+ScopeAttempts* attempts_by_scope(const text* principal, int* count);
+
+// Removes those of a principal but in some scopes. Reads the whole table. Returns how many.
+std::int64_t remove_attempts_of(const text* principal, const ArrayType* but_scopes);
 
 // The tables with attempts that this node has, in the current memory context.
 Oid* local_attempt_tables(int* count);

@@ -120,11 +120,10 @@ Look look_at_row(Relation table, Relation index, const Identity& id, TupleTableS
 // B-tree delete entries of dead versions before it splits a page; and an index that only summarizes
 // hears of HOT updates.
 
-bool is_left_out(Relation index, TupleTableSlot* slot) {
-    if (!has_claims_alone(index)) return false;
-    bool null;
-    Datum status = slot_getattr(slot, attribute_of(&Record::status), &null);
-    return DatumGetChar(status) != static_cast<char>(core::Status::InProgress);
+core::Status status_in(TupleTableSlot* slot) {
+    bool is_null;
+    Datum status = slot_getattr(slot, attribute_of(&Record::status), &is_null);
+    return static_cast<core::Status>(DatumGetChar(status));
 }
 
 void add_entry(Relation table, Relation index, TupleTableSlot* slot, bool key_unchanged) {
@@ -142,13 +141,19 @@ void add_entry(Relation table, Relation index, TupleTableSlot* slot, bool key_un
     pfree(info);
 }
 
+// Most rows are written with their answer, so the index of claims in progress is not opened for
+// them. It may be another one than is known, built or replaced CONCURRENTLY since, or there may be
+// several: what an index is, is asked of whatever is opened.
 template <typename Wanted>
-void add_entries_if(Relation table, TupleTableSlot* slot, bool key_unchanged, Wanted wanted) {
+void add_entries_if(Relation table, Oid index_of_claims, TupleTableSlot* slot, bool key_unchanged,
+                    Wanted wanted) {
+    bool in_progress = status_in(slot) == core::Status::InProgress;
     List* indexes = RelationGetIndexList(table);
     ListCell* cell;
     foreach (cell, indexes) {
+        if (!in_progress && lfirst_oid(cell) == index_of_claims) continue;
         Relation index = index_open(lfirst_oid(cell), RowExclusiveLock);
-        if (wanted(index) && !is_left_out(index, slot))
+        if (wanted(index) && (in_progress || !has_claims_alone(index)))
             add_entry(table, index, slot, key_unchanged);
         index_close(index, NoLock);
     }
@@ -156,14 +161,16 @@ void add_entries_if(Relation table, TupleTableSlot* slot, bool key_unchanged, Wa
 }
 
 // Of a new row in `slot`, which knows its place. An error (23505) if its key is there already.
-void add_index_entries(Relation table, TupleTableSlot* slot) {
-    add_entries_if(table, slot, false, [](Relation) { return true; });
+void add_index_entries(Relation table, Oid index_of_claims, TupleTableSlot* slot) {
+    add_entries_if(table, index_of_claims, slot, false, [](Relation) { return true; });
 }
 
 // Of a new version of a row whose key is the same.
-void update_index_entries(Relation table, TupleTableSlot* slot, pg::NeedsEntries needs) {
+void update_index_entries(Relation table, Oid index_of_claims, TupleTableSlot* slot,
+                          pg::NeedsEntries needs) {
     if (!needs.any()) return;
-    add_entries_if(table, slot, true, [needs](Relation index) { return needs.in(index); });
+    add_entries_if(table, index_of_claims, slot, true,
+                   [needs](Relation index) { return needs.in(index); });
 }
 
 // ---- the row of a key, open ----
@@ -219,12 +226,11 @@ void close_row(const OpenRow& row) {
 
 Version version_in(TupleTableSlot* slot) {
     constexpr AttrNumber token = attribute_of(&Record::token);
-    constexpr AttrNumber status = attribute_of(&Record::status);
     constexpr AttrNumber lease_until = attribute_of(&Record::lease_until);
     bool is_null;
     Version version{};
     version.token = DatumGetInt64(slot_getattr(slot, token, &is_null));
-    version.status = static_cast<core::Status>(DatumGetChar(slot_getattr(slot, status, &is_null)));
+    version.status = status_in(slot);
     Datum until = slot_getattr(slot, lease_until, &is_null);
     version.lease_until = is_null ? pg::kNoTime : DatumGetTimestampTz(until);
     return version;
@@ -247,12 +253,12 @@ void rethrow_unless_taken(MemoryContext context) {
     raise_claim_overtaken();
 }
 
-void insert_slot(Relation table, TupleTableSlot* slot) {
+void insert_slot(Relation table, Oid index_of_claims, TupleTableSlot* slot) {
     MemoryContext context = CurrentMemoryContext;
     PG_TRY();
     {
         table_tuple_insert(table, slot, GetCurrentCommandId(true), 0, nullptr);
-        add_index_entries(table, slot);
+        add_index_entries(table, index_of_claims, slot);
     }
     PG_CATCH();
     { rethrow_unless_taken(context); }
@@ -287,7 +293,7 @@ bool insert(const RecordTable& in, const Record& record) {
     Relation table = open_for_writing(in, CMD_INSERT);
     bool snapshot_pushed = push_snapshot();
     TupleTableSlot* slot = slot_of(record, table);
-    insert_slot(table, slot);
+    insert_slot(table, in.index_of_claims, slot);
     ExecDropSingleTupleTableSlot(slot);
     if (snapshot_pushed) PopActiveSnapshot();
     table_close(table, NoLock);
@@ -313,23 +319,24 @@ bool change_row(const OpenRow& opened, const Identity& id, const Version& expect
     return changed;
 }
 
-TM_Result replace_version(Relation table, ItemPointer place, const Record& record) {
+TM_Result replace_version(Relation table, Oid index_of_claims, ItemPointer place,
+                          const Record& record) {
     TupleTableSlot* slot = slot_of(record, table);
     TM_FailureData failure;
     LockTupleMode lock_mode;
     pg::NeedsEntries needs;
     TM_Result result =
-        table_tuple_update(table, place, slot, GetCurrentCommandId(true), GetActiveSnapshot(),
-                           InvalidSnapshot, /* wait */ true, &failure, &lock_mode, &needs.which);
-    if (result == TM_Ok) update_index_entries(table, slot, needs);
+        pg::table_tuple_update(table, place, slot, GetCurrentCommandId(true), GetActiveSnapshot(),
+                               InvalidSnapshot, /* wait */ true, &failure, &lock_mode, &needs);
+    if (result == TM_Ok) update_index_entries(table, index_of_claims, slot, needs);
     ExecDropSingleTupleTableSlot(slot);
     return result;
 }
 
 bool update(const RecordTable& in, const Record& record, const Version& expected) {
     OpenRow row = open_row(open_for_writing(in, CMD_UPDATE), in.primary_key, record.id);
-    return change_row(row, record.id, expected, [&record](Relation table, ItemPointer place) {
-        return replace_version(table, place, record);
+    return change_row(row, record.id, expected, [&](Relation table, ItemPointer place) {
+        return replace_version(table, in.index_of_claims, place, record);
     });
 }
 
@@ -337,9 +344,8 @@ bool remove(const RecordTable& in, const Identity& id, const Version& expected) 
     OpenRow row = open_row(open_for_writing(in, CMD_DELETE), in.primary_key, id);
     return change_row(row, id, expected, [](Relation table, ItemPointer place) {
         TM_FailureData failure;
-        return table_tuple_delete(table, place, GetCurrentCommandId(true), GetActiveSnapshot(),
-                                  InvalidSnapshot, /* wait */ true, &failure,
-                                  /* changingPart */ false);
+        return pg::table_tuple_delete(table, place, GetCurrentCommandId(true), GetActiveSnapshot(),
+                                      InvalidSnapshot, /* wait */ true, &failure);
     });
 }
 

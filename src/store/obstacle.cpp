@@ -126,4 +126,17 @@ bool has_claims_alone(Relation index) {
     return !heap_attisnull(index->rd_indextuple, Anum_pg_index_indpred, nullptr);
 }
 
+Oid index_of_claims(Relation table) {
+    List* indexes = RelationGetIndexList(table);
+    Oid found = InvalidOid;
+    ListCell* cell;
+    foreach (cell, indexes) {
+        Relation index = index_open(lfirst_oid(cell), AccessShareLock);
+        if (has_our_predicate(index)) found = RelationGetRelid(index);
+        index_close(index, AccessShareLock);
+    }
+    list_free(indexes);
+    return found;
+}
+
 }  // namespace idem::store

@@ -18,4 +18,8 @@ const char* obstacle_at_commit_of(Relation table);
 // no other predicate is plain.
 bool has_claims_alone(Relation index);
 
+// Such an index of any table, by which it is known without being opened: an index keeps its
+// predicate for as long as it has its OID. InvalidOid: there is none.
+Oid index_of_claims(Relation table);
+
 }  // namespace idem::store

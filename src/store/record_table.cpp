@@ -43,6 +43,7 @@ RecordTable describe(Oid oid, const Shard& shard) {
     table.table = oid;
     table.owner = relation->rd_rel->relowner;
     table.primary_key = pg::primary_key_of(relation);
+    table.index_of_claims = index_of_claims(relation);
     table.obstacle = obstacle_of(relation);
     table.obstacle_at_commit = obstacle_at_commit_of(relation);
     table.shard = shard.number;

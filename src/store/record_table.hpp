@@ -11,6 +11,7 @@ struct RecordTable {
     Oid table;
     Oid owner;
     Oid primary_key;
+    Oid index_of_claims;   // one that has claims in progress alone; InvalidOid: none is known
     const char* obstacle;  // why only SQL can serve it; nullptr: it is a plain local table
     const char* obstacle_at_commit;  // of that, what is left at commit: see obstacle.hpp
     std::int64_t shard;              // its number; 0: it is idempotency.record itself

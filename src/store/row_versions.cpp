@@ -136,7 +136,7 @@ bool found_by_index(Relation table, Relation index, const Search& search) {
 // A child without a primary key.
 bool found_by_table(Relation table, const Search& search) {
     TupleTableSlot* version = table_slot_create(table, nullptr);
-    TableScanDesc scan = table_beginscan(table, SnapshotAny, 0, nullptr);
+    TableScanDesc scan = pg::table_beginscan(table, SnapshotAny, 0, nullptr);
     bool found = false;
     while (!found && table_scan_getnextslot(scan, ForwardScanDirection, version)) {
         CHECK_FOR_INTERRUPTS();

@@ -15,12 +15,16 @@ void add_table(Sql* sql, const SealedTable& table) {
     sql->add(pg::qualified_name(table.table));
 }
 
-void add_key_columns(Sql* sql, const char* before = "") {
+// The columns of the primary key.
+void add_place(Sql* sql, const SealedTable& table, const char* after_each = "") {
     for (int i = 0; i < kKeyColumns; i++) {
         if (i > 0) sql->add(", ");
         sql->add(column_of(kPrimaryKey[i]).name);
-        sql->add(before);
+        sql->add(after_each);
     }
+    if (!has_attempts(table)) return;
+    sql->add(", token");
+    sql->add(after_each);
 }
 
 // One run of a statement of this table; `take` is called with each row.
@@ -40,8 +44,26 @@ void run(const SealedTable& table, const Sql& sql, int count, const Oid* types, 
     pg::end_as_owner(frame);
 }
 
-constexpr Oid kKeyIdAndPlace[] = {TEXTOID, TEXTOID, TEXTOID, TEXTOID, INT8OID};
-constexpr Oid kAttemptsPlace[] = {TEXTOID, TEXTOID, TEXTOID, TEXTOID, INT8OID, INT8OID};
+Record named_record(const pg::FoundRow& row) {
+    Identity id{};
+    for (int i = 0; i < kKeyColumns; i++) id.*kPrimaryKey[i] = row.text_at(i + 1);
+    Record record{};
+    record.id = make_identity(id.scope, id.principal, id.key);
+    return record;
+}
+
+Record sealed_attempt(const pg::FoundRow& row) {
+    Record attempt = named_record(row);
+    attempt.token = row.number(kKeyColumns + 1);
+    attempt.sealed_by = row.text_at(kKeyColumns + 2);
+    attempt.salt = row.text_at(kKeyColumns + 3);
+    attempt.holder.sealed = row.text_at(kKeyColumns + 4);
+    attempt.error.sealed = row.text_at(kKeyColumns + 5);
+    return attempt;
+}
+
+// The id of a key, the place of a row, and a limit; a record's place has no token.
+constexpr Oid kKeyIdAndPlace[] = {TEXTOID, TEXTOID, TEXTOID, TEXTOID, INT8OID, INT8OID};
 
 constexpr Oid kReplaced[] = {TEXTOID, TEXTOID,  TEXTOID,  INT8OID,
                              TEXTOID, BYTEAOID, BYTEAOID, BYTEAOID};
@@ -97,60 +119,35 @@ std::int64_t sealed_otherwise(const SealedTable& table, text* key_id) {
 
 // A look for each batch goes on where the last one ended, by the index; it would otherwise pass the
 // rows of all batches before it again.
-int next_sealed_otherwise(const SealedTable& table, text* key_id, const Identity& after, int limit,
-                          Identity* found) {
+int next_sealed_otherwise(const SealedTable& table, text* key_id, const Record& after, int limit,
+                          Record* found) {
+    bool attempts = has_attempts(table);
+    int place = attempts ? kKeyColumns + 1 : kKeyColumns;
     Sql sql{};
     sql.add("SELECT ");
-    add_key_columns(&sql);
+    add_place(&sql, table);
+    if (attempts) sql.add(", sealed_by, salt, sealed_holder, sealed_error");
     sql.add(" FROM ");
     add_table(&sql, table);
     sql.add(" WHERE ");
     sql.add(kSealedBy);
     sql.add(" OPERATOR(pg_catalog.<>) $1 AND ROW(");
-    add_key_columns(&sql);
+    add_place(&sql, table);
     sql.add(") OPERATOR(pg_catalog.>) ROW(");
-    sql.parameters(2, 1 + kKeyColumns);
+    sql.parameters(2, 1 + place);
     sql.add(") ORDER BY ");
-    add_key_columns(&sql, " USING OPERATOR(pg_catalog.<)");
-    sql.add(" LIMIT $5");
-    Datum values[] = {PointerGetDatum(key_id), 0, 0, 0, Int64GetDatum(limit)};
-    for (int i = 0; i < kKeyColumns; i++) values[1 + i] = PointerGetDatum(after.*kPrimaryKey[i]);
+    add_place(&sql, table, " USING OPERATOR(pg_catalog.<)");
+    sql.add(" LIMIT ");
+    sql.parameter(2 + place);
+    if (attempts) sql.add(" FOR UPDATE SKIP LOCKED");
+    Datum values[std::size(kKeyIdAndPlace)] = {PointerGetDatum(key_id)};
+    for (int i = 0; i < kKeyColumns; i++) values[1 + i] = PointerGetDatum(after.id.*kPrimaryKey[i]);
+    values[1 + kKeyColumns] = Int64GetDatum(after.token);
+    values[1 + place] = Int64GetDatum(limit);
     int count = 0;
-    run(table, sql, std::size(kKeyIdAndPlace), kKeyIdAndPlace, values, nullptr, pg::Access::ByIndex,
-        [&count, found](std::uint64_t, const pg::FoundRow& row) {
-            Identity id{};
-            for (int i = 0; i < kKeyColumns; i++) id.*kPrimaryKey[i] = row.text_at(i + 1);
-            found[count++] = make_identity(id.scope, id.principal, id.key);
-        });
-    return count;
-}
-
-int next_attempts_sealed_otherwise(const SealedTable& table, text* key_id, const Record& after,
-                                   int limit, Record* found) {
-    Sql sql{};
-    sql.add(
-        "SELECT key, scope, principal, token, sealed_by, salt, sealed_holder, sealed_error FROM ");
-    add_table(&sql, table);
-    sql.add(
-        " WHERE sealed_by OPERATOR(pg_catalog.<>) $1 AND ROW(key, scope, principal, token)"
-        " OPERATOR(pg_catalog.>) ROW($2, $3, $4, $5)"
-        " ORDER BY key USING OPERATOR(pg_catalog.<), scope USING OPERATOR(pg_catalog.<),"
-        " principal USING OPERATOR(pg_catalog.<), token USING OPERATOR(pg_catalog.<)"
-        " LIMIT $6 FOR UPDATE SKIP LOCKED");
-    Datum values[] = {PointerGetDatum(key_id),         PointerGetDatum(after.id.key),
-                      PointerGetDatum(after.id.scope), PointerGetDatum(after.id.principal),
-                      Int64GetDatum(after.token),      Int64GetDatum(limit)};
-    int count = 0;
-    run(table, sql, std::size(kAttemptsPlace), kAttemptsPlace, values, nullptr, pg::Access::ByIndex,
-        [&count, found](std::uint64_t, const pg::FoundRow& row) {
-            Record record{};
-            record.id = make_identity(row.text_at(2), row.text_at(3), row.text_at(1));
-            record.token = row.number(4);
-            record.sealed_by = row.text_at(5);
-            record.salt = row.text_at(6);
-            record.holder.sealed = row.text_at(7);
-            record.error.sealed = row.text_at(8);
-            found[count++] = record;
+    run(table, sql, 2 + place, kKeyIdAndPlace, values, nullptr, pg::Access::ByIndex,
+        [&](std::uint64_t, const pg::FoundRow& row) {
+            found[count++] = attempts ? sealed_attempt(row) : named_record(row);
         });
     return count;
 }

@@ -31,18 +31,14 @@ SealedBy* sealed_rows(const SealedTable& table, int* count);
 // How many were sealed with other keys than this one.
 std::int64_t sealed_otherwise(const SealedTable& table, text* key_id);
 
-// Of records: the next of those, up to `limit`, in the order of the primary key after `after`,
-// whose texts are empty at the beginning: no key is. Fills `found`, whose texts are copies in the
-// current memory context, and answers how many there are.
-int next_sealed_otherwise(const SealedTable& table, text* key_id, const Identity& after, int limit,
-                          Identity* found);
+// The next of those, up to `limit`, in the order of the primary key after `after`, whose texts are
+// empty at the beginning: no key is. Fills `found`, whose texts are copies in the current memory
+// context, and answers how many there are. Of records only the identity; of attempts also the token
+// and what is sealed: they are locked, passing over those that others have locked.
+int next_sealed_otherwise(const SealedTable& table, text* key_id, const Record& after, int limit,
+                          Record* found);
 
-// Of attempts likewise, after that one, of which identity and token count: as records that have
-// what is sealed, and nothing else. Locked, passing over those that others have locked.
-int next_attempts_sealed_otherwise(const SealedTable& table, text* key_id, const Record& after,
-                                   int limit, Record* found);
-
-// Replaces what is sealed of them.
+// Replaces what is sealed of attempts.
 void replace_sealed(const SealedTable& table, const Record* attempts, int count);
 
 }  // namespace idem::store

@@ -9,6 +9,7 @@
 #include "config/settings.hpp"
 #include "store/implementation.hpp"
 #include "store/row_versions.hpp"
+#include "store/trouble.hpp"
 
 namespace idem::store {
 
@@ -47,40 +48,53 @@ Place place_of(const Identity& id, LOCKMODE mode) {
 }  // namespace
 
 Look find(const Identity& id, Record* record) {
-    Place place = place_of(id, AccessShareLock);
-    return place.store.find(place.table, id, record);
+    return watched(id.scope, [&] {
+        Place place = place_of(id, AccessShareLock);
+        return place.store.find(place.table, id, record);
+    });
 }
 
 bool known_to(Snapshot snapshot, const Identity& id) {
-    return versions_known_to(place_of(id, AccessShareLock).table, snapshot, id);
+    return watched(id.scope, [&] {
+        return versions_known_to(place_of(id, AccessShareLock).table, snapshot, id);
+    });
 }
 
 bool is_busy(const Identity& id) {
-    return versions_busy(place_of(id, AccessShareLock).table, id);
+    return watched(id.scope,
+                   [&] { return versions_busy(place_of(id, AccessShareLock).table, id); });
 }
 
 void lock_for_writing(const Identity& id) {
-    (void)lock_table_of(id.principal, RowExclusiveLock);
+    watched(id.scope, [&] { (void)lock_table_of(id.principal, RowExclusiveLock); });
 }
 
 void reserve(const Identity& id) {
-    Place place = place_of(id, RowExclusiveLock);
-    place.store.reserve(place.table);
+    watched(id.scope, [&] {
+        Place place = place_of(id, RowExclusiveLock);
+        place.store.reserve(place.table);
+    });
 }
 
 bool insert(const Record& record) {
-    Place place = place_of(record.id, RowExclusiveLock);
-    return place.store.insert(place.table, record);
+    return watched(record.id.scope, [&] {
+        Place place = place_of(record.id, RowExclusiveLock);
+        return place.store.insert(place.table, record);
+    });
 }
 
 bool update(const Record& record, const Version& expected) {
-    Place place = place_of(record.id, RowExclusiveLock);
-    return place.store.update(place.table, record, expected);
+    return watched(record.id.scope, [&] {
+        Place place = place_of(record.id, RowExclusiveLock);
+        return place.store.update(place.table, record, expected);
+    });
 }
 
 bool remove(const Identity& id, const Version& expected) {
-    Place place = place_of(id, RowExclusiveLock);
-    return place.store.remove(place.table, id, expected);
+    return watched(id.scope, [&] {
+        Place place = place_of(id, RowExclusiveLock);
+        return place.store.remove(place.table, id, expected);
+    });
 }
 
 bool bypasses_executor(const Identity& id) {

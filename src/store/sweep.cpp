@@ -36,7 +36,9 @@ constexpr void add_may_go(Sql* sql) {
 
 // FOR UPDATE looks at the newest version of each row again, so a row that has just been taken over
 // is not deleted. The array is made once; a plain IN could run again and go past the limit. The
-// conditions stand twice because in a partitioned table a ctid alone does not name a row.
+// conditions stand twice because in a partitioned table a ctid alone does not name a row. The
+// second time they are an expression that no index serves: on a small table the planner would read
+// the whole backlog by the index, for each batch, and have the array for a filter.
 constexpr Sql sweep_sql(const char* table) {
     Sql sql{};
     sql.add("WITH deleted AS (DELETE FROM ");
@@ -47,9 +49,9 @@ constexpr Sql sweep_sql(const char* table) {
     add_may_go(&sql);
     sql.add(" ORDER BY ");
     sql.add(kRetainedUntil.name);
-    sql.add(" USING OPERATOR(pg_catalog.<) LIMIT $3 FOR UPDATE SKIP LOCKED)) AND ");
+    sql.add(" USING OPERATOR(pg_catalog.<) LIMIT $3 FOR UPDATE SKIP LOCKED)) AND (");
     add_may_go(&sql);
-    sql.add(" RETURNING ");
+    sql.add(") IS TRUE RETURNING ");
     sql.add(kScope.name);
     sql.add(", ");
     sql.add(kRetainedUntil.name);
@@ -152,7 +154,7 @@ std::int64_t sweep_aged(const char* ours, Oid table, const char* column, Timesta
         psprintf("DELETE FROM %s WHERE ctid OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT ctid FROM %s"
                  " WHERE %s OPERATOR(pg_catalog.<=) $1"
                  " ORDER BY %s USING OPERATOR(pg_catalog.<) LIMIT $2 FOR UPDATE SKIP LOCKED))"
-                 " AND %s OPERATOR(pg_catalog.<=) $1",
+                 " AND (%s OPERATOR(pg_catalog.<=) $1) IS TRUE",
                  name, name, column, column, column),
         std::size(kTimeAndLimit), kTimeAndLimit, pg::Access::ByIndex, nullptr};
     Datum values[] = {TimestampTzGetDatum(until), Int64GetDatum(limit)};

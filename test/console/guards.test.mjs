@@ -1,7 +1,7 @@
 // Without a browser: who gets answers, that nothing can be written, quoting, and what is printed.
 import assert from 'node:assert/strict';
 import { execFileSync, spawn, spawnSync } from 'node:child_process';
-import { mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
 import { request } from 'node:http';
 import { createConnection } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -70,6 +70,14 @@ test('every answer forbids scripts and frames of others, and sets no cookie', as
         assert.equal(headers['set-cookie'], undefined);
         assert.equal(headers['access-control-allow-origin'], undefined);
     }
+});
+
+test('who starts it leaves alone what another one is starting from', async (t) => {
+    const first = await startConsole(t, ['guards']);
+    const program = readFileSync(`/proc/${first.child.pid}/cmdline`, 'utf8').split('\0')[1];
+    const before = statSync(program).ctimeMs;
+    await startConsole(t, ['guards']);
+    assert.equal(statSync(program).ctimeMs, before, 'it was not copied anew');
 });
 
 test('only the loopback is listened to', async (t) => {

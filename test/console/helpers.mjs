@@ -92,7 +92,7 @@ export async function openPage(t, browser, address, options = {}) {
     return page;
 }
 
-export const PAGES = ['in_flight', 'outcomes', 'abandoned', 'key', 'decisions', 'policies', 'sweeper'];
+export const PAGES = ['in_flight', 'outcomes', 'abandoned', 'key', 'decisions', 'policies', 'sweeper', 'encryption'];
 
 // Follows the link, and waits for what the page has read.
 export async function visit(page, name) {

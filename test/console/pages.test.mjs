@@ -1,9 +1,10 @@
 // Each page in a browser: empty, and with something to show; by keyboard and in the dark; with hostile keys.
 import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
 import { after, before, test } from 'node:test';
 import pg from 'pg';
 import {
-    createDatabase, HOSTILE, HOSTILE_SCOPE, launch, lookUp, openPage, PAGES, run, seed, startConsole, visit, WITH_EXTENSION,
+    createDatabase, HOSTILE, HOSTILE_SCOPE, launch, lookUp, openPage, PAGES, run, seed, startConsole, until, visit, WITH_EXTENSION,
 } from './helpers.mjs';
 
 let browser;
@@ -29,6 +30,7 @@ const text = (page) => page.locator('#content').innerText();
 const EMPTY = {
     in_flight: /Nothing is in flight\./, outcomes: /No scope has been used/, abandoned: /No claim is abandoned\./,
     key: /Which key\?/, decisions: /Nothing was decided by hand\./, policies: /There is no policy/, sweeper: /Backlog\s+0/,
+    encryption: /There are no keys, and no policy says encrypt\./,
 };
 
 test('pages of an empty database say so', async (t) => {
@@ -148,6 +150,97 @@ test('policies, decisions, sweeper', async (t) => {
     assert.match(await text(page), /Removed in all\s+0[\s\S]*idempotency\.record\s+(heap|sql)/);
 });
 
+// ---- encryption ----
+
+const KEY_FILE = `${process.env.WORK}/console.keys`;
+
+// A key file of these ids, the first of them the current one; no id: there is no file.
+async function useKeys(...ids) {
+    const lines = ids.map((id, at) => `('${id} ${createHash('sha256').update(id).digest('base64')}${at === 0 ? ' current' : ''}')`);
+    if (ids.length > 0) await run('postgres', `COPY (VALUES ${lines.join(', ')}) TO PROGRAM 'umask 077 && cat >"${KEY_FILE}.new" && mv "${KEY_FILE}.new" "${KEY_FILE}"'`);
+    await run('postgres', ids.length > 0 ? `ALTER SYSTEM SET idempotency.encryption_key_file = '${KEY_FILE}'` : 'ALTER SYSTEM RESET idempotency.encryption_key_file');
+    await run('postgres', 'SELECT pg_reload_conf()');
+    await until(async () => (await run('sealed', 'SELECT string_agg(key_id, \' \' ORDER BY current DESC, key_id) AS ids FROM idempotency.keys_here() WHERE available'))[0].ids
+        === (ids.length > 0 ? [ids[0], ...ids.slice(1).sort()].join(' ') : null), `the keys ${ids}`);
+}
+
+// Sessions of the console hear of a reload when they next do something, one after the other.
+async function counted(page, pattern) {
+    await until(async () => {
+        await Promise.all([page.waitForResponse(/api\/encryption/), page.click('#count')]);
+        return pattern.test(await text(page));
+    }, `${pattern} on the page`);
+}
+
+const seal = (...keys) => Promise.all(keys.map((key) => run('sealed', `SELECT idem_begin($1, '{"card": 4711}', scope => 'cards', holder => 'till', lease => '1 hour')`, [key])));
+
+test('encryption: which keys there are, what they have sealed, and what to do next', async (t) => {
+    await createDatabase('sealed', 'CREATE SCHEMA "Its Own"; CREATE EXTENSION idempotency SCHEMA "Its Own"', 'ALTER DATABASE sealed SET search_path = "Its Own", public',
+        "SELECT \"Its Own\".idem_policy_set('cards', store_request => true, encrypt => true)");
+    t.after(() => useKeys());
+    const { address } = await startConsole(t, ['--every', '1', 'sealed']);
+    const page = await openPage(t, browser, address);
+    await visit(page, 'encryption');
+    assert.match(await page.innerText('.problem[data-kind=keys]'), /A policy says encrypt, and there are no keys[\s\S]*encryption_key_file is empty[\s\S]*SELECT pg_reload_conf\(\);/);
+
+    await useKeys('2025-03');
+    await seal('one', 'two', 'three');
+    await counted(page, /2025-03\s+current\s+3/);
+    assert.match(await text(page), /There is nothing to do\./);
+    assert.equal(await page.locator('#content .statement').count(), 0);
+
+    // By keyboard: counted anew, and the statement copied.
+    await useKeys('2026-11', '2025-03');
+    await seal('four');
+    await counted(page, /2026-11\s+current\s+1\s+2025-03\s+known\s+3/);
+    assert.match(await text(page), /To seal anew, with the current key: 3 records or attempts of 2025-03\./);
+    await seal('five');
+    await page.focus('#pause');
+    await tabTo(page, 'count');
+    await page.keyboard.press('Enter');
+    await page.waitForSelector('#content td.number:text-is("2")');
+    assert.equal((await focused(page)).name, 'count');
+    await tabTo(page, 'Copy');
+    await page.keyboard.press('Enter');
+    await page.waitForSelector('text=Copied');
+    const copied = await page.evaluate(() => navigator.clipboard.readText());
+    assert.equal(copied, 'CALL "Its Own".idem_reseal();');
+    await run('sealed', copied);
+    await counted(page, /2026-11\s+current\s+5\s+2025-03\s+known\s+0/);
+    assert.match(await text(page), /Nothing is sealed any more with 2025-03\./);
+
+    await useKeys('2025-03');
+    await counted(page, /2025-03\s+current\s+0\s+–\s+2026-11\s+missing\s+5/);
+    assert.match(await page.innerText('.problem[data-kind=keys]'), /Can't be opened: 5 records or attempts, sealed with 2026-11\./);
+    for (const colorScheme of ['light', 'dark']) {
+        await page.emulateMedia({ colorScheme });
+        const { least } = await contrast(page);
+        assert.ok(least.ratio >= 4.5, `${colorScheme}: "${least.text}" has a contrast of ${least.ratio}`);
+    }
+    assert.deepEqual(page.wrong, []);
+});
+
+test('encryption: it is counted when somebody asks, and too much is said to be', async (t) => {
+    const page = await openPage(t, browser, shared.address);
+    const asked = [];
+    page.on('request', (request) => { if (/api\/encryption/.test(request.url())) asked.push(request.url()); });
+    await visit(page, 'encryption');
+    for (let i = 0; i < 3; i++) await page.waitForResponse(/api\/about/);
+    assert.equal(asked.length, 1, 'the connection is looked at every second here, and nothing is counted');
+    const answer = (keys) => page.route('**/api/encryption', (route) => route.fulfill({ json: { keys, policies: { rows: [{ encrypting: 2 }] } } }));
+    await answer({ problem: { kind: 'timeout', message: 'canceling statement due to statement timeout', sqlstate: '57014' } });
+    await page.click('#count');
+    await page.waitForSelector('.problem[data-kind=timeout]');
+    assert.match(await text(page), /SELECT \* FROM idempotency\.encryption_keys;/);
+    // Of a cluster, whose nodes may differ.
+    const row = { available: true, current: true, records: 1, why: null, of_all: 3 };
+    await answer({ rows: [{ ...row, key_id: 'a', node: 'one:5432' }, { ...row, key_id: 'b', node: 'two:5432' },
+        { ...row, key_id: null, available: false, current: false, records: 0, why: 'The file is gone.', node: 'three:5432' }] });
+    await page.click('#count');
+    await page.waitForSelector('[data-kind=nodes]');
+    assert.match(await text(page), /2 policies say encrypt, and there are no keys[\s\S]*Node three:5432: The file is gone\.[\s\S]*Node\s+a\s+current\s+1\s+one:5432/);
+});
+
 // ---- hostile keys ----
 
 test('what clients send stays text on every page', async (t) => {
@@ -242,7 +335,7 @@ test('everything is reached and done by keyboard', async (t) => {
     assert.equal(await page.getAttribute('#pause', 'aria-pressed'), 'true');
     await page.keyboard.press('Space');
     for (const name of PAGES) await tabTo(page, `#${name}`);
-    for (let i = 0; i < 3; i++) await page.keyboard.press('Shift+Tab');
+    for (let i = PAGES.indexOf('key') + 1; i < PAGES.length; i++) await page.keyboard.press('Shift+Tab');
     assert.equal((await focused(page)).name, '#key');
     await page.keyboard.press('Enter');
     await page.waitForSelector('#lookup');

@@ -49,6 +49,19 @@ test('who monitors sees a record that they may not have explained, without its e
     assert.doesNotMatch(content, /connection refused/);
 });
 
+// With a million decisions the view of all nodes takes seconds, and it would be asked every few.
+test('on a single server the decisions of all nodes are not asked for', async (t) => {
+    await createDatabase('alone', WITH_EXTENSION);
+    await seed('alone');
+    await run('alone', 'REVOKE ALL ON idempotency.decisions FROM pg_monitor');
+    const { address } = await startConsole(t, ['-U', 'watcher', 'alone']);
+    const page = await openPage(t, browser, address);
+    await visit(page, 'decisions');
+    assert.match(await page.innerText('#content'), /ticket 816: the bank says no/);
+    await lookUp(page, { scope: 'refunds', key: 'r-816' });
+    assert.match(await page.locator('[aria-label=Decisions]').innerText(), /ticket 816: the bank says no/);
+});
+
 // ---- passwords ----
 
 const refusals = () => readFileSync(process.env.SERVER_LOG, 'utf8').match(/password authentication failed for user "locked"/g)?.length ?? 0;
@@ -104,6 +117,8 @@ test('a database that goes away and comes back', async (t) => {
         await page.waitForSelector('#banner [data-kind=away]');
         await page.waitForSelector('#content.stale tr:has-text("r-815")');
         await page.click('nav a[href="#policies"]');
+        await page.waitForSelector('text=Nothing was read yet.');
+        await page.click('nav a[href="#encryption"]');
         await page.waitForSelector('text=Nothing was read yet.');
         await page.click('nav a[href="#outcomes"]');
         await page.click('nav a[href="#abandoned"]');

@@ -34,6 +34,21 @@ TEST(FaultOfRequest, IsNotWhatIsNoState) {
     }
 }
 
+TEST(Trouble, IsWhatSomebodyHasToLookAfter) {
+    for (const char* state : {"53100", "53200", "54000", "58030", "XX001", "XX002", "23514", "42P01",
+                              "0A000", "P0001", "ID500"})
+        EXPECT_TRUE(is_trouble(state)) << state;
+}
+
+TEST(Trouble, IsNotWhatSaysAgainOrStop) {
+    for (const char* state : {"40001", "40P01", "55P03", "57014", "57P01", "25006", "25P02"})
+        EXPECT_FALSE(is_trouble(state)) << state;
+}
+
+TEST(Trouble, IsNoMessageBelowAnError) {
+    for (const char* state : {"00000", "01000", "02000"}) EXPECT_FALSE(is_trouble(state)) << state;
+}
+
 TEST(MayBeFinal, IsAClassOrAState) {
     for (const auto entry : {"22", "22012", "P0002", "38", "0A", "ZZ", "08006"}) {
         EXPECT_TRUE(may_be_final(entry)) << entry;

@@ -1,6 +1,6 @@
 /*
- * The protocol of one key: three callers, an operator who forgets the record, and the clock that
- * ends leases. README.md says what is modelled and what is not. A function named in a comment is
+ * The protocol of one key: three callers, an operator who forgets the record, a sweeper that removes
+ * it or gives its claim up, and the clock that ends leases. README.md says what is modelled and what is not. A function named in a comment is
  * one of src/claim/; what the server does is named as PostgreSQL names it.
  *
  * Macros choose the configuration
@@ -11,13 +11,13 @@
  * and plant a mistake, which is described where it is made
  *   NO_SECOND_LOOK, EARLY_UNLOCK, UNLOCK_IN_SAVEPOINT, CLEAN_LOOK, NO_TOKEN_TEST, NO_LOCK_BY_TOKEN,
  *   NO_SNAPSHOT_TEST, SNAPSHOT_TEST_BEFORE_LOCK, SNAPSHOT_TEST_IGNORES_DEAD,
- *   NO_LEASE_TEST_OF_SNAPSHOT, HOLD_SHORTENS_LEASE
+ *   NO_LEASE_TEST_OF_SNAPSHOT, HOLD_SHORTENS_LEASE, GIVE_UP_WITHOUT_LOCK, GIVE_UP_BY_FIRST_LOOK
  */
 
 #define ONCE      1 /* at most one effect is committed in a generation of the key */
 #define FENCE     2 /* nothing is committed under a token older than the newest grant */
 #define SIGHT     4 /* whoever executes sees every effect of the attempts before */
-#define EXCLUSIVE 8 /* no key is granted that somebody has, or that has its answer */
+#define EXCLUSIVE 8 /* no key is granted that somebody has, or that has its answer; nor given up */
 
 #ifndef PROPERTIES
 #define PROPERTIES (ONCE + FENCE + SIGHT + EXCLUSIVE)
@@ -39,6 +39,7 @@ mtype status = absent;
 byte token;       /* of the last grant that was committed; later ones exceed it, row or no row */
 bool lease_lives; /* now < lease_until */
 bool holder_gone; /* the session that made the claim with `hold` has ended */
+bool no_takeover; /* a sweeper has found that the result of the claim is unknown */
 bool effect;      /* an effect of this generation is committed */
 
 /* What a transaction has written over it and not committed. */
@@ -90,6 +91,9 @@ inline drop_snapshot(by) {
 #define LEASED (LEASE_LIVES && (!holder_gone || fixed))
 #endif
 
+/* Nobody is granted what was given up as unknown. Its holder may still end it, or prolong its lease. */
+#define UNKNOWN (status == in_progress && no_takeover && !LEASED)
+
 /* A dirty look meets the version that somebody is writing, but not who is removing one. */
 #if defined(SQL_STORE) || defined(CLEAN_LOOK) /* CLEAN_LOOK: the heap store looks like the other */
 #define WRITER_SEEN false
@@ -97,7 +101,7 @@ inline drop_snapshot(by) {
 #define WRITER_SEEN (writer != NOBODY && writer != me && written != absent)
 #endif
 
-#define MAY_GRANT (!REPLAY && !LEASED && !WRITER_SEEN)
+#define MAY_GRANT (!REPLAY && !LEASED && !UNKNOWN && !WRITER_SEEN)
 
 /* ---- The rule for a grant under a fixed snapshot ---- */
 
@@ -135,6 +139,7 @@ inline become_visible(me, did, new_token) {
         status = written;
         token = new_token;
         lease_lives = (written == in_progress);
+        no_takeover = no_takeover && written == in_progress;
         lease_was_alive[0] = false;
         lease_was_alive[1] = false;
         lease_was_alive[2] = false;
@@ -204,8 +209,9 @@ inline claim_lost() {
 inline refused() {
     if
     :: REPLAY -> printf("caller %d: replay\n", me); roll_back(); goto idle
-    :: !REPLAY -> printf("caller %d: in_progress\n", me); roll_back(); goto idle
-    :: !REPLAY -> printf("caller %d waits\n", me); goto wait
+    :: UNKNOWN -> printf("caller %d: unknown\n", me); roll_back(); goto idle
+    :: !REPLAY && !UNKNOWN -> printf("caller %d: in_progress\n", me); roll_back(); goto idle
+    :: !REPLAY && !UNKNOWN -> printf("caller %d waits\n", me); goto wait
     fi
 }
 
@@ -254,6 +260,7 @@ look: /* unlocked_turn() */
         replaced_token = token;
 #endif
         if
+        :: lock == NOBODY -> lock = me; goto decide /* who has executed last does not look first */
         :: MAY_GRANT
         :: !MAY_GRANT && WRITER_SEEN -> /* and moves the row to another page: it is missed */
 #ifdef NO_SECOND_LOOK
@@ -528,7 +535,19 @@ done:
     skip
 }
 
-/* ---- idem_forget(), and the sweeper, which takes no lock; once ---- */
+/* ---- idem_forget(), and the sweeper: it takes no lock to remove a row, and that of the key to give a
+ * claim up; once ---- */
+
+#ifdef GIVE_UP_WITHOUT_LOCK /* the row alone tells whether somebody is at work on the key */
+#define FREE_TO_GIVE_UP true
+#else
+#define FREE_TO_GIVE_UP (lock == NOBODY)
+#endif
+#ifdef GIVE_UP_BY_FIRST_LOOK /* whether the lease is over is not asked again */
+#define STILL_OVERDUE (status == in_progress)
+#else
+#define STILL_OVERDUE (status == in_progress && !lease_lives)
+#endif
 
 proctype Operator(byte me) {
 end_nobody_comes:
@@ -545,6 +564,8 @@ end_nobody_comes:
             lock = me;
             writer = me;
             printf("the operator removes the row\n")
+        :: status == in_progress && !lease_lives && !no_takeover -> /* find_overdue() */
+            goto overdue
         fi
     }
     atomic {
@@ -553,11 +574,47 @@ end_nobody_comes:
             status = absent;
             lease_lives = false;
             holder_gone = false;
+            no_takeover = false;
             effect = false;
             outdate(row_is_newer, me)
         :: printf("the operator rolls back\n")
         fi;
         undo(me)
+    }
+    unlock(me);
+    goto done;
+
+overdue: /* abandon_one(): the lock is tried, and what was found before is asked again under it */
+    atomic {
+        if
+        :: FREE_TO_GIVE_UP && STILL_OVERDUE && !WRITER_SEEN && MAY_WRITE
+        :: else -> printf("the sweeper passes over the claim\n"); goto end_nobody_comes
+        fi;
+        must(EXCLUSIVE, "exclusive: gave up what a transaction is executing\n", executing == 0);
+        must(EXCLUSIVE, "exclusive: gave up a claim that lives\n", !LEASE_LIVES);
+#ifdef SQL_STORE
+        lock = me;
+#endif
+        writer = me;
+        if
+        :: written = completed /* on_abandon => 'fail': final like an answer, and without effect */
+        :: written = retryable
+        :: written = in_progress /* 'unknown' */
+        fi
+    }
+    atomic {
+        if
+        :: printf("the sweeper gives the claim up: %e\n", written);
+            if
+            :: written == in_progress ->
+                become_visible(me, false, token);
+                lease_lives = false;
+                no_takeover = true
+            :: else -> become_visible(me, false, token + 1) /* the old holder's dies */
+            fi
+        :: printf("the sweeper rolls back\n");
+            undo(me)
+        fi
     }
     unlock(me);
 done:

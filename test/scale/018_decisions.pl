@@ -107,11 +107,11 @@ subtest 'many records, from any node' => sub {
 		is(outcome_in($taker, 'left-3', principal => $here), 'execute', 'somebody takes over');
 		is(try_sql($node, q{CALL idem_resolve_all('fail', 'the bank is gone', scope => '*', holder => 'gone', batch_size => 4)},
 				extra_params => [ '-U', 'support' ]),
-			qq(9|1|[{"key": "left-3", "scope": "", "principal": "$here"}]), $node->name . ': decided, but for what runs');
+			qq(9|1|[{"key": "left-3", "scope": "", "principal": "$here"}]|0|[]), $node->name . ': decided, but for what runs');
 		ask($taker, 'ROLLBACK');
 		$taker->quit;
 		is(try_sql($node, q{CALL idem_resolve_all('fail', status => 'in_progress')}),
-			qq(1|1|[{"key": "lives", "scope": "", "principal": "$there"}]), 'nor what has a lease');
+			qq(1|1|[{"key": "lives", "scope": "", "principal": "$there"}]|0|[]), 'nor what has a lease');
 		is(from_everywhere(q{SELECT status, count(*) FROM idempotency.records GROUP BY 1 ORDER BY 1}),
 			"failed|10\nin_progress|1", 'all nodes see it');
 		is(from_everywhere(q{SELECT action, principal, count(*), count(*) FILTER (WHERE decided_by = 'support'), node
@@ -120,7 +120,7 @@ subtest 'many records, from any node' => sub {
 				  [ $here, "fail|$here|5|4|$name{worker1}" ], [ $there, "fail|$there|5|5|$name{worker2}" ]), 'each is written down at its record');
 
 		is(try_sql($node, "CALL idem_forget_principal('$there', 'ticket 2', batch_size => 2)", extra_params => [ '-U', 'support' ]),
-			qq(5|1|[{"key": "lives", "scope": "", "principal": "$there"}]|5), $node->name . ': a principal is forgotten');
+			qq(5|1|[{"key": "lives", "scope": "", "principal": "$there"}]|0|[]|5|f), $node->name . ': a principal is forgotten');
 		is(from_everywhere(q{SELECT principal, key FROM idempotency.records ORDER BY 1, 2}),
 			join("\n", map { $_->[1] } sort { $a->[0] cmp $b->[0] }
 				  [ $here, join "\n", map { "$here|left-$_" } 1 .. 5 ], [ $there, "$there|lives" ]),
@@ -130,6 +130,38 @@ subtest 'many records, from any node' => sub {
 				FROM idempotency.decisions WHERE action = 'erase' AND reason = 'ticket 2'}),
 			'5|5|3', 'but that it was done');
 	}
+};
+
+subtest 'scopes that are closed to the operator, and functions that are called alike' => sub {
+	forget_decisions();
+	$coordinator->safe_psql('postgres', q{
+		DELETE FROM idempotency.record;
+		SELECT idem_policy_set('closed', allowed_role => 'app', keep_history => true)});
+	# Of users.
+	foreach my $node (@nodes)
+	{
+		$node->safe_psql('postgres', q{
+			SET citus.enable_ddl_propagation = off;
+			CREATE FUNCTION idem_erase(integer) RETURNS text LANGUAGE sql RETURN 'passed';
+			CREATE FUNCTION idem_cleanup(integer) RETURNS bigint LANGUAGE sql RETURN 1000});
+	}
+	begin_claim($coordinator, 'left', principal => $there, scope => $_, lease => '1us') foreach qw(closed open);
+	is(try_sql($coordinator, qq(SELECT idem_resolve('left', 'fail', 'closed', '$there'))), 't', 'it has a history');
+	foreach my $node (@nodes)
+	{
+		is(try_sql($node, "CALL idem_forget_principal('$there', 'ticket 5')", extra_params => [ '-U', 'support' ]),
+			($node == $nodes[0] ? 1 : 0) . '|0|[]|1|[{"role": "app", "scope": "closed", "records": 1, "attempts": 1}]|'
+			  . ($node == $nodes[0] ? 1 : 0) . '|f',
+			$node->name . ': left, and told');
+	}
+	is(try_sql($coordinator, 'SELECT idem_cleanup() < 1000'), 't', 'nor is another function than ours called on other nodes');
+	$coordinator->safe_psql('postgres', 'GRANT app TO support');
+	is(try_sql($worker1, "CALL idem_forget_principal('$there', 'ticket 5')", extra_params => [ '-U', 'support' ]),
+		'1|0|[]|0|[]|0|t', 'by a member nothing is left');
+	$coordinator->safe_psql('postgres', q{REVOKE app FROM support; SELECT idem_policy_drop('closed')});
+	$_->safe_psql('postgres', q{
+		SET citus.enable_ddl_propagation = off;
+		DROP FUNCTION idem_erase(integer), idem_cleanup(integer)}) foreach @nodes;
 };
 
 subtest 'a node that is away' => sub {

@@ -80,7 +80,13 @@ subtest 'from any node' => sub {
 subtest 'keys are changed for all nodes from one' => sub {
 	take_keys('b', 'a');
 	is($worker1->safe_psql('postgres', sprintf $body, $_), 'secret answer', "$_ with both keys") foreach @principals;
+	# A procedure of a user fits a number better.
+	$_->safe_psql('postgres', q{
+		SET citus.enable_ddl_propagation = off;
+		CREATE PROCEDURE idem_reseal(batch integer, INOUT remaining bigint DEFAULT NULL) LANGUAGE sql AS 'SELECT 1000::bigint'}) foreach @nodes;
 	is($worker1->safe_psql('postgres', 'CALL idem_reseal()'), '0', 'nothing is left on any node');
+	is($worker1->safe_psql('postgres', q{SELECT count(DISTINCT node), count(*), sum((after ->> 'sealed')::integer) FROM idempotency.decisions WHERE action = 'reseal'}),
+		'3|6|4', 'each node has written down its beginning and its end');
 	is(sealed($coordinator), 'b 2, b 2', 'all are of the new key');
 	take_keys('b');
 	is($coordinator->safe_psql('postgres', sprintf $body, $_), 'secret answer', "$_ without the old key") foreach @principals;

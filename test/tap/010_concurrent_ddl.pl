@@ -11,7 +11,7 @@ use Test::More;
 use lib $FindBin::RealBin;
 use Idem;
 
-my $node = new_node('main');
+my $node = new_node('main', wal_level => 'replica');
 my $holder = session($node);
 my $other = session($node);
 my $operator = session($node);
@@ -69,6 +69,8 @@ my %rewriting = (
 	# A claim has every lock that its write needs, so there is no deadlock in it.
 	'REINDEX' => 'REINDEX TABLE idempotency.record',
 	'REINDEX CONCURRENTLY' => 'REINDEX TABLE CONCURRENTLY idempotency.record');
+# It copies the table while the claim is open, and has to take along what the claim writes then.
+$rewriting{'REPACK CONCURRENTLY'} = 'REPACK (CONCURRENTLY) idempotency.record' if $node->pg_version >= 19;
 
 foreach my $name (sort keys %rewriting)
 {

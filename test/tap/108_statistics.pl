@@ -12,7 +12,7 @@ use Idem;
 use Sweeping;
 
 my @counters = qw(executed replayed in_progress mismatches takeovers retries retry_later exhausted
-  expired unknown completed failed waits swept abandoned);
+  expired unknown completed failed waits swept abandoned store_errors);
 my $node = sweeping_node('main', -prepare => sub { add_database($_[0], 'other', 'public') });
 
 # What was counted under a condition, for instance "executed 1, completed 1".
@@ -40,6 +40,17 @@ sub end_in
 	my ($scope, $function, $token, %named) = @_;
 
 	return call($node, $function, key => 'key', scope => $scope, token => $token, %named);
+}
+
+# A claim in the scope that ends with an error, in a connection of its own.
+sub refused_in
+{
+	my ($scope, $state) = @_;
+	my $session = session($node);
+
+	is(ask($session, "SELECT outcome FROM idem_begin('key', scope => '$scope')"), $state, "$scope: $state");
+	$session->quit;
+	return;
 }
 
 # Scope, what happens in it, and what is counted then. Each call is a connection of its own, so
@@ -133,6 +144,15 @@ my @events = (
 			'a sweeper';
 		},
 		'executed 1, abandoned 1'
+	],
+	[
+		'store error',
+		sub {
+			$node->safe_psql('postgres', q{ALTER TABLE idempotency.record ADD CONSTRAINT narrow CHECK (scope <> 'store error')});
+			refused_in(@_, '23514');
+			$node->safe_psql('postgres', 'ALTER TABLE idempotency.record DROP CONSTRAINT narrow');
+		},
+		'store_errors 1'
 	]);
 
 subtest 'every counter' => sub {
@@ -178,6 +198,23 @@ subtest 'reset' => sub {
 	is($node->safe_psql('postgres', "SELECT ($since) > '$before'"), 't', 'since now');
 	begin_in('executed');
 	is(counted(q{scope = 'executed'}), 'in_progress 1', 'and counting goes on');
+};
+
+subtest 'what can be tried again is no error of the store' => sub {
+	my ($ddl, $session) = map { session($node) } 1 .. 2;
+	my $begin = q{SELECT outcome FROM idem_begin('key', scope => 'again')};
+
+	is(ask($session, $begin), 'execute', 'what is looked up once per session has been');
+	ask($ddl, 'BEGIN; LOCK TABLE idempotency.record');
+	foreach ([ lock_timeout => '55P03' ], [ statement_timeout => '57014' ])
+	{
+		my ($limit, $state) = @$_;
+		ask($session, "SET $limit = '10 ms'");
+		is(ask($session, $begin), $state, $limit);
+		ask($session, "RESET $limit");
+	}
+	$_->quit foreach $ddl, $session;
+	is(counted(q{scope = 'again'}), 'executed 1', 'neither is counted');
 };
 
 subtest 'rights' => sub {
@@ -252,6 +289,19 @@ subtest 'without preloading' => sub {
 	is(begin_claim($plain, 'key')->{outcome}, 'execute', 'answers are given');
 	$plain->pg_version >= 17 ? counts_all_the_same($plain) : asks_for_preloading($plain);
 	$plain->stop;
+};
+
+# A block of the index that nobody can read: no code of SQL is needed for an error of the store.
+subtest 'a damaged file' => sub {
+	my $file = $node->data_dir . '/'
+	  . $node->safe_psql('postgres', q{SELECT pg_relation_filepath('idempotency.record_pkey')});
+	$node->stop;
+	open my $index, '+<:raw', $file or die "$file: $!";
+	print $index 'x' x 8192 or die "$file: $!";
+	close $index or die "$file: $!";
+	$node->start;
+	refused_in('damaged', 'XX001') foreach 1 .. 2;
+	is(counted(q{scope = 'damaged'}), 'store_errors 2', 'each call is counted');
 };
 
 $node->stop;

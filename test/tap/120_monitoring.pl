@@ -257,6 +257,9 @@ sub make_decisions
 	# This server has no keys.
 	call($node, 'idem_policy_set', scope_pattern => 'sealed', encrypt => \'true');
 	isnt($node->psql('postgres', q{SELECT idem_begin('k', scope => 'sealed')}), 0, 'an error of encryption');
+	$node->safe_psql('postgres', q{ALTER TABLE idempotency.record ADD CONSTRAINT narrow CHECK (scope <> 'refused')});
+	isnt($node->psql('postgres', q{SELECT idem_begin('k', scope => 'refused')}), 0, 'an error of the store');
+	$node->safe_psql('postgres', 'ALTER TABLE idempotency.record DROP CONSTRAINT narrow');
 	return;
 }
 
@@ -332,7 +335,7 @@ subtest 'the counters are those of idempotency.stats' => sub {
 		cmp_ok($expected, '>', 0, "$outcome has happened");
 		is(sum_of(\@series, 'idempotency_decisions_total', $outcome), $expected, 'and is exported');
 	}
-	foreach my $event (qw(takeovers retries completed failed waits wait_seconds swept abandoned encryption_errors))
+	foreach my $event (qw(takeovers retries completed failed waits wait_seconds swept abandoned encryption_errors store_errors))
 	{
 		cmp_ok($counted->{$event}, '>', 0, "$event: has happened");
 		is(sum_of(\@series, "idempotency_${event}_total"), $counted->{$event}, 'and is exported');

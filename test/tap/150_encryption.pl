@@ -567,8 +567,48 @@ END
 	is(begin_in('sealed', 'done')->{outcome}, 'replay', 'and replayed');
 };
 
+# What the audit has of calls since: the key, and whether something is said of the end.
+sub reseals_since
+{
+	my ($moment) = @_;
+
+	return $primary->safe_psql('postgres', qq{
+		SELECT decided_by, after ->> 'key', (after ->> 'sealed')::integer > 0, after ->> 'remaining' FROM idempotency.decisions
+		WHERE action = 'reseal' AND decided_at > '$moment' ORDER BY decided_at});
+}
+
+subtest 'a call that is cancelled has signed for what it has done' => sub {
+	take_keys($primary, 'x', 'd');
+	my $before = $primary->safe_psql('postgres', q{
+		CREATE FUNCTION at_gate() RETURNS trigger LANGUAGE plpgsql AS $$
+		BEGIN
+			PERFORM pg_advisory_xact_lock(7);
+			RETURN NEW;
+		END $$;
+		CREATE TRIGGER at_gate BEFORE UPDATE ON idempotency.record
+			FOR EACH ROW WHEN (OLD.key = 'done') EXECUTE FUNCTION at_gate();
+		SELECT clock_timestamp()});
+	my ($keeper, $support) = (session($primary), session($primary, undef, '-U', 'support'));
+	my $pid = pid_of($support);
+	ask($keeper, 'SELECT pg_advisory_lock(7)');
+	ask_later($support, 'CALL idem_reseal(1)');
+	wait_until_blocked($primary, $pid);
+	is(reseals_since($before), 'support|x||', 'whoever is about it is named');
+	$primary->safe_psql('postgres', "SELECT pg_cancel_backend($pid)");
+	is(ask($support), '57014', 'cancelled');
+	is(reseals_since($before), 'support|x||', 'and stays so');
+	ask($keeper, 'SELECT pg_advisory_unlock(7)');
+	$keeper->quit;
+	$primary->safe_psql('postgres', q{
+		DROP TRIGGER at_gate ON idempotency.record;
+		DROP FUNCTION at_gate()});
+	is(ask($support, 'CALL idem_reseal()'), '0', 'the next call does the rest');
+	is(reseals_since($before), "support|x||\nsupport|x||\nsupport|x|t|0", 'and says so with its end');
+	$support->quit;
+};
+
 subtest 'a record that is in use is left, and told' => sub {
-	take_keys($primary, 'e', 'd');
+	take_keys($primary, 'e', 'x');
 	my $holder = session($primary);
 	my $token = record_token('running');
 	ask($holder, 'BEGIN');
@@ -579,7 +619,7 @@ subtest 'a record that is in use is left, and told' => sub {
 	like($messages, qr/NOTICE:  1 record was in use/, 'and told');
 	ask($holder, 'COMMIT');
 	is((reseal())[0], '0', 'none afterwards');
-	is(ask($holder, 'BEGIN; CALL idem_reseal()'), '2D000', 'not within a transaction');
+	is(ask($holder, 'BEGIN; CALL idem_reseal()'), '25001', 'not within a transaction');
 	$holder->quit;
 	is(ask($session, 'CALL idem_reseal(0)'), '22023', 'a batch has at least one record');
 };

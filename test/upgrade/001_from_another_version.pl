@@ -3,33 +3,23 @@
 use strict;
 use warnings FATAL => 'all';
 
-use File::Basename qw(dirname);
 use FindBin;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-use lib "$FindBin::RealBin/../tap";
+use lib $FindBin::RealBin, "$FindBin::RealBin/../tap";
 use Idem;
 use Sweeping;
+use Upgrade;
 
 my @contents = (
 	'SELECT string_agg(r::text, chr(10) ORDER BY scope, key) FROM idempotency.record AS r',
 	'SELECT string_agg(p::text, chr(10) ORDER BY scope_pattern) FROM idempotency.policy AS p');
 
-my $old = PostgreSQL::Test::Cluster->new('old', install_path => dirname($ENV{OLD_BINDIR}));
+my %conf = (shared_preload_libraries => 'idempotency', 'idempotency.cleanup_interval' => 0);
+my $old = older_node('old', %conf);
 my %token;
-
-# Without what newer servers do by default and older ones cannot.
-sub init
-{
-	my ($node, %conf) = @_;
-	my @without = $node->pg_version >= 18 ? ('--no-data-checksums') : ();
-
-	$node->init(extra => [ '--encoding=UTF8', '--locale=C', @without ]);
-	$node->append_conf('postgresql.conf', "$_ = '$conf{$_}'") foreach sort keys %conf;
-	return;
-}
 
 sub contents
 {
@@ -80,42 +70,8 @@ sub goes_on
 	return;
 }
 
-# Both servers are stopped; the new one has nothing in it. Returns whether pg_upgrade succeeds.
-sub pg_upgrade
-{
-	my ($from, $to) = @_;
-
-	# It leaves files where it is called.
-	chdir PostgreSQL::Test::Utils::tempdir() or die "cannot change folder: $!";
-	local %ENV = $to->_get_env;
-	return run_log([
-		'pg_upgrade', '--no-sync',
-		'--old-bindir' => $ENV{OLD_BINDIR}, '--new-bindir' => $to->config_data('--bindir'),
-		'--old-datadir' => $from->data_dir, '--new-datadir' => $to->data_dir,
-		'--old-port' => $from->port, '--new-port' => $to->port,
-		'--socketdir' => $to->host
-	]);
-}
-
-# Two minor releases may not fit together, whatever is in the database: the old one can be newer
-# than the new one.
-sub servers_fit
-{
-	my $from =
-	  PostgreSQL::Test::Cluster->new('plain_old', install_path => dirname($ENV{OLD_BINDIR}));
-	my $to = PostgreSQL::Test::Cluster->new('plain_new');
-
-	init($_) foreach $from, $to;
-	$from->start;
-	$from->safe_psql('postgres', 'CREATE TABLE plain (key text PRIMARY KEY, body bytea)');
-	$from->stop;
-	return pg_upgrade($from, $to);
-}
-
 # ---- an older server with records, and the dump of it ----
 
-my %conf = (shared_preload_libraries => 'idempotency', 'idempotency.cleanup_interval' => 0);
-init($old, %conf);
 $old->start;
 $old->safe_psql('postgres', 'CREATE EXTENSION idempotency');
 fill();
@@ -128,9 +84,8 @@ $new->command_ok([ 'pg_dump', '--file', $dump, '--dbname', $old->connstr('postgr
 $old->stop;
 
 subtest 'dump and restore' => sub {
-	my $fresh = PostgreSQL::Test::Cluster->new('fresh');
+	my $fresh = newer_node('fresh', %conf);
 
-	init($fresh, %conf);
 	$fresh->start;
 	$fresh->safe_psql('postgres', 'CREATE DATABASE restored');
 	$fresh->command_ok([ 'psql', '-XAtq', '-v', 'ON_ERROR_STOP=1', '-d', 'restored', '-f', $dump ],

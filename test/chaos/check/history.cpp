@@ -39,12 +39,16 @@ NLOHMANN_JSON_SERIALIZE_ENUM(PartKind, {{PartKind::Once, "once"},
                                         {PartKind::Alone, "alone"},
                                         {PartKind::Other, "other"}})
 
+NLOHMANN_JSON_SERIALIZE_ENUM(OnAbandon, {{OnAbandon::Unknown, "unknown"},
+                                         {OnAbandon::Release, "release"},
+                                         {OnAbandon::Fail, "fail"}})
+
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Key, scope, principal, key)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Asked, fingerprint, token, ttl, lease, retry_after, retryable,
                                    too_large, status_code, body, point, action, effect, part,
                                    savepoint, hold)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Answer, outcome, yes, found, token, attempt, status, status_code,
-                                   body, point, generation)
+                                   body, point, error, generation)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Call, session, connection, timeline, node, transaction, alone,
                                    function, key, asked, result, sqlstate, answer, invoked,
                                    returned)
@@ -54,7 +58,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Look, transaction, key, token, latest, point,
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Read, transaction, object, ordered, writers)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ForeignRow, id, transaction)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Rules, ttl, retention, lease, max_attempts, unknown_on_expiry,
-                                   closed)
+                                   closed, abandon_after, on_abandon)
 
 namespace {
 
@@ -130,7 +134,8 @@ History load_history(const std::string& file) {
         if (entry.contains("call")) {
             history.calls.push_back(with_defaults(entry["call"], Call{}).get<Call>());
         } else if (entry.contains("scopes")) {
-            history.scopes = entry.at("scopes").get<std::map<std::string, Rules>>();
+            for (const auto& [scope, rules] : entry.at("scopes").items())
+                history.scopes[scope] = with_defaults(rules, Rules{}).get<Rules>();
             history.forgetful_failovers =
                 entry.value("forgetful_failovers", history.forgetful_failovers);
             history.takeovers = entry.value("takeovers", history.takeovers);

@@ -89,6 +89,7 @@ struct Answer {
     int status_code = 0;
     std::string body;
     std::string point;
+    std::string error;
     std::string generation;  // execute: when the key was first claimed, which later attempts keep
 };
 
@@ -161,6 +162,12 @@ struct ForeignRow {
     std::int64_t transaction = 0;
 };
 
+// What a sweeper makes of a claim that nobody came back for.
+enum class OnAbandon { Unknown, Release, Fail };
+
+// The error of what it has failed.
+inline constexpr const char* kGivenUp = "abandoned: the lease was over, and nobody had come back";
+
 // What holds in a scope.
 struct Rules {
     Micros ttl = 0;
@@ -168,7 +175,9 @@ struct Rules {
     Micros lease = 0;
     int max_attempts = 0;
     bool unknown_on_expiry = false;
-    bool closed = false;  // to everybody who asks in the run
+    bool closed = false;       // to everybody who asks in the run
+    Micros abandon_after = 0;  // the end of the lease; 0: never
+    OnAbandon on_abandon = OnAbandon::Unknown;
 };
 
 struct History {

@@ -76,6 +76,11 @@ void keep_long_enough(const Range& end, Record* record) {
     }
 }
 
+// A takeover is forbidden by the policy, or was by a sweeper.
+bool is_unknown_when_silent(const Record& record, const Rules& rules) {
+    return rules.unknown_on_expiry || record.doubted;
+}
+
 // What cannot go on by itself, or has come half of the way, is not forgotten by age.
 void keep_if_undecided(const Rules& rules, Record* record) {
     if (exhausted(*record, rules) || !record->point.empty())
@@ -118,11 +123,12 @@ Record next_claim(const Record& old, const Step& step, const Rules& rules, const
     if (record.fingerprint == 0) record.fingerprint = old.fingerprint;
     record.point = old.point;
     record.by_operator = old.by_operator;
+    record.given_up = old.given_up;
     return record;
 }
 
 bool may_be_taken_over(const Record& record, const Rules& rules, const Window& now) {
-    return lease_may_be_over(record, now) && !rules.unknown_on_expiry &&
+    return lease_may_be_over(record, now) && !is_unknown_when_silent(record, rules) &&
            !attempts_used_up(record, rules);
 }
 
@@ -276,7 +282,7 @@ class Move {
         if (outcome == "in_progress") return in_progress_is_legal(record);
         if (outcome == "replay") return replay_is_legal(record);
         if (outcome == "unknown")
-            return lease_may_be_over(record, now_) && rules_.unknown_on_expiry;
+            return lease_may_be_over(record, now_) && is_unknown_when_silent(record, rules_);
         if (outcome == "exhausted" && takeovers_used_up()) return true;
         if (record.kind != Kind::Retryable || !may_be_ahead(record.expires, now_)) return false;
         if (outcome == "exhausted") return exhausted(record, rules_);
@@ -284,7 +290,7 @@ class Move {
     }
 
     bool takeovers_used_up() const {
-        return lease_may_be_over(view(), now_) && !rules_.unknown_on_expiry &&
+        return lease_may_be_over(view(), now_) && !is_unknown_when_silent(view(), rules_) &&
                attempts_used_up(view(), rules_);
     }
 
@@ -300,7 +306,8 @@ class Move {
     bool shows(const Record& record) const {
         const Answer& answer = call_.answer;
         return answer.attempt == record.attempt && answer.body == record.body &&
-               answer.status_code == record.status_code;
+               answer.status_code == record.status_code &&
+               (answer.error == kGivenUp) == record.given_up;
     }
 
     // ---- execute and once: a claim and its end in one call ----
@@ -339,6 +346,7 @@ class Move {
         record.body = call_.asked.body;
         record.status_code = call_.asked.status_code;
         record.by_operator = false;
+        record.doubted = record.given_up = false;
         Range end{now_.from, now_.to};
         if (kind == Kind::Retryable) {
             end = record.next_attempt = pause_end();
@@ -405,6 +413,7 @@ class Move {
 
     Record given_back(Record record) const {
         record.kind = Kind::Retryable;
+        record.doubted = false;
         record.attempt--;
         record.token = 0;  // that of the attempt has died with it
         record.next_attempt = {now_.from, now_.to};
@@ -432,10 +441,15 @@ class Move {
         if (record.kind == Kind::Absent || call_.answer.attempt != record.attempt) return false;
         const std::string& status = call_.answer.status;
         if (record.kind == Kind::InProgress)
-            return status == "in_progress" ||
+            return (status == "in_progress" && !must_be_unknown(record)) ||
                    (status == "unknown" && lease_may_be_over(record, now_) &&
-                    rules_.unknown_on_expiry);
+                    is_unknown_when_silent(record, rules_));
         return shows(record) && status == word_of(record.kind);
+    }
+
+    // What a sweeper has written down is in force for everybody, unless the lease was prolonged.
+    bool must_be_unknown(const Record& record) const {
+        return record.doubted && !may_be_ahead(record.lease_until, now_);
     }
 
     static std::string word_of(Kind kind) {
@@ -466,6 +480,7 @@ class Move {
         const Range now{now_.from, now_.to};
         if (action == "release") {
             record.kind = Kind::Retryable;
+            record.doubted = record.given_up = false;
             record.next_attempt = now;
             record.by_operator = true;
         } else {
@@ -553,7 +568,7 @@ class Move {
         if (call_.function == Function::Resolve) return is_final(view());
         if (call_.function != Function::Once) return false;
         return exhausted(view(), rules_) || takeovers_used_up() ||
-               (rules_.unknown_on_expiry && lease_may_be_over(view(), now_));
+               (is_unknown_when_silent(view(), rules_) && lease_may_be_over(view(), now_));
     }
 
     const State& state_;
@@ -563,7 +578,48 @@ class Move {
     const Window now_;
 };
 
+// ---- what nobody has asked for ----
+
+// The old token dies, and with it what its holder might still say. It is as with an operator who
+// decides, but that no attempt is allowed beyond the limit.
+Record as_given_up(Record record, const Range& then, const Rules& rules) {
+    record.doubted = rules.on_abandon == OnAbandon::Unknown;
+    if (record.doubted) return record;
+    record.given_up = true;
+    const bool fails = rules.on_abandon == OnAbandon::Fail;
+    record.kind = fails ? Kind::Failed : Kind::Retryable;
+    record.token = 0;
+    record.by_operator = false;
+    record.next_attempt = then;
+    if (fails) record.point.clear();
+    keep_as_fresh(then, rules, &record);
+    if (!fails) keep_if_undecided(rules, &record);
+    return record;
+}
+
+// When a sweeper might first do so.
+Micros given_up_from(const Record& record, const Rules& rules) {
+    const Micros due = plus(record.lease_until.lo, rules.abandon_after);
+    return record.gone_from == kNever ? due : std::max(due, record.gone_from);
+}
+
+bool is_undecided(const Record& record, const Rules& rules) {
+    return record.kind == Kind::InProgress &&
+           !(rules.on_abandon == OnAbandon::Unknown && record.doubted);
+}
+
 }  // namespace
+
+std::optional<State> given_up(const State& state, Micros by, const Rules& rules) {
+    const bool has_owner = state.owner != 0 && !state.frames.back().released;
+    if (rules.abandon_after == 0 || has_owner || !is_undecided(state.committed, rules))
+        return std::nullopt;
+    const Micros from = given_up_from(state.committed, rules);
+    if (by < from) return std::nullopt;
+    State next;
+    next.committed = as_given_up(state.committed, {from, by}, rules);
+    return next;
+}
 
 std::vector<State> after(const State& state, const Step& step, const Rules& rules) {
     return Move(state, step, rules).run();
@@ -595,6 +651,8 @@ std::string describe(const Record& record) {
                                          "retryable"};
     std::string text = kWords[static_cast<int>(record.kind)];
     if (record.kind == Kind::Absent) return text;
+    if (record.doubted) text += ", doubted";
+    if (record.given_up) text += ", given up";
     text +=
         " (attempt " + std::to_string(record.attempt) + ", token " + std::to_string(record.token);
     if (record.kind == Kind::InProgress)

@@ -4,6 +4,8 @@
 // make it so.
 #pragma once
 
+#include <optional>
+
 #include "check/history.hpp"
 
 namespace idem::chaos {
@@ -24,6 +26,8 @@ struct Record {
     std::string body;
     std::string point;
     bool by_operator = false;
+    bool doubted = false;   // a sweeper has given it up as unknown
+    bool given_up = false;  // its error says so of a sweeper; the next attempt has it till its end
     Micros ttl = 0;
     Micros retention = 0;
     Micros lease = 0;
@@ -67,6 +71,11 @@ struct Step {
 
 // The states that a step can lead to; none if it cannot have answered like that.
 std::vector<State> after(const State& state, const Step& step, const Rules& rules);
+
+// What a sweeper may have made of the state by then, if anything: nobody calls, so nobody is told.
+// The policy gives up claims whose lease has been over for long and whose session, if they are
+// held, has ended; under the key's lock, so not while a transaction has the key.
+std::optional<State> given_up(const State& state, Micros by, const Rules& rules);
 
 // Whether the step leaves the key alone, whatever the state.
 bool only_looks(const Call& call);

@@ -148,6 +148,13 @@ class GivenAnswers {
     std::multimap<std::pair<std::string, int>, const Call*> given_;
 };
 
+// Whether it may be so is the search's business.
+bool is_failed_by_sweeper(const History& history, const Call& replay) {
+    const auto rules = history.scopes.find(replay.key.scope);
+    return replay.answer.error == kGivenUp && rules != history.scopes.end() &&
+           rules->second.abandon_after > 0 && rules->second.on_abandon == OnAbandon::Fail;
+}
+
 }  // namespace
 
 std::vector<Violation> check_answers(const History& history) {
@@ -155,6 +162,7 @@ std::vector<Violation> check_answers(const History& history) {
     const GivenAnswers given(history);
     for (const Call& call : history.calls) {
         if (call.result != Result::Ok || call.answer.outcome != "replay") continue;
+        if (is_failed_by_sweeper(history, call)) continue;
         for (const Violation& violation : given.judge(call)) found.push_back(violation);
     }
     return found;
@@ -347,7 +355,11 @@ std::vector<Violation> check_waits(const History& history) {
     for (const Call& call : history.calls) {
         // Where idem_begin writes the row it may meet a sweeper that is removing the one before,
         // for which it waits a millisecond at least.
-        const bool sweeping = history.early_rows && call.returned - call.invoked >= kMillisecond;
+        // One that looks whether a claim is to be given up has the lock of the key meanwhile.
+        const auto rules = history.scopes.find(call.key.scope);
+        const bool sweeping =
+            (history.early_rows && call.returned - call.invoked >= kMillisecond) ||
+            (rules != history.scopes.end() && rules->second.abandon_after > 0);
         const bool bare = call.result == Result::Ok && call.answer.outcome == "in_progress" &&
                           !call.answer.found && !sweeping;
         if (bare) {

@@ -109,7 +109,7 @@ void Client::lose() {
 
 void Client::receive(const pqxx::result& rows) {
     answer_ = Answer{};
-    if (rows.empty() || rows.columns() < 8) return;
+    if (rows.empty() || rows.columns() < 9) return;
     const auto row = rows[0];
     answer_.outcome = text_of(row[0]);
     answer_.yes = answer_.outcome == "t";
@@ -121,6 +121,7 @@ void Client::receive(const pqxx::result& rows) {
     answer_.body = digest(text_of(row[5]));
     answer_.point = text_of(row[6]);
     if (answer_.outcome == "execute") answer_.generation = text_of(row[7]);
+    answer_.error = text_of(row[8]);
 }
 
 Client::Status Client::silently(const std::string& sql) {

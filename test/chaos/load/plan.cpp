@@ -144,6 +144,31 @@ void draw_relay(Random& random, Plan* plan) {
     plan->retry_after = random.one_in(3) ? kMillisecond : 0;
 }
 
+// Keys whose claims are given up by their policy: some of the holders never come back, some come in
+// time, some do not; others ask meanwhile.
+void draw_left(Random& random, std::int64_t turn, Plan* plan) {
+    const std::vector<Key> left = left_keys(turn);
+    plan->keys = {left[static_cast<std::size_t>(
+        random.between(0, static_cast<std::int64_t>(left.size()) - 1))]};
+    plan->shape = random.weighted<Shape>({{Shape::Leased, 12},
+                                          {Shape::Look, 4},
+                                          {Shape::Stale, 4},
+                                          {Shape::Transactional, 2},
+                                          {Shape::Execute, 1},
+                                          {Shape::Operate, 1}});
+    plan->ending = random.weighted<Ending>({{Ending::LeaveOpen, 8},
+                                            {Ending::Complete, 6},
+                                            {Ending::FailRetryable, 3},
+                                            {Ending::Release, 1}});
+    plan->knocks = false;
+    plan->extend = random.one_in(3);
+    plan->fingerprint = 0;
+    plan->body_size = 40;
+    plan->lease = random.spread(kMillisecond, 100 * kMillisecond);
+    plan->pause = random.one_in(2) ? random.spread(kMillisecond, 500 * kMillisecond) : 0;
+    plan->retry_after = 0;
+}
+
 }  // namespace
 
 Plan draw_plan(const Mix& mix, std::uint64_t seed, int session, std::int64_t turn) {
@@ -155,15 +180,26 @@ Plan draw_plan(const Mix& mix, std::uint64_t seed, int session, std::int64_t tur
     draw_terms(mix, random, &plan);
     draw_work(mix, random, turn, &plan);
     if (mix.relay_every > 0 && random.one_in(mix.relay_every)) draw_relay(random, &plan);
+    if (mix.left_every > 0 && random.one_in(mix.left_every)) draw_left(random, turn, &plan);
     return plan;
 }
 
 std::map<std::string, Rules> scopes() {
-    return {{"keep", {kHour, kHour, kSecond, 0, false}},
-            {"brief", {300 * kMillisecond, 600 * kMillisecond, kSecond, 0, false}},
-            {"careful", {kHour, kHour, kSecond, 0, true}},
-            {"limited", {kHour, kHour, kSecond, 3, false}},
-            {"closed", {kHour, kHour, kSecond, 0, false, true}}};
+    return {
+        {"keep", {kHour, kHour, kSecond, 0, false}},
+        {"brief", {300 * kMillisecond, 600 * kMillisecond, kSecond, 0, false}},
+        {"careful", {kHour, kHour, kSecond, 0, true}},
+        {"limited", {kHour, kHour, kSecond, 3, false}},
+        {"closed", {kHour, kHour, kSecond, 0, false, true}},
+        {"doubted", {kHour, kHour, kSecond, 0, false, false, 50 * kMillisecond}},
+        {"freed", {kHour, kHour, kSecond, 4, false, false, 120 * kMillisecond, OnAbandon::Release}},
+        {"failed", {kHour, kHour, kSecond, 0, false, false, 300 * kMillisecond, OnAbandon::Fail}}};
+}
+
+// Others after a while: what has failed or is unknown has nothing left to be given up.
+std::vector<Key> left_keys(std::int64_t turn) {
+    const std::string name = "left-" + std::to_string(turn / 16);
+    return {{"doubted", "acme", name}, {"freed", "acme", name}, {"failed", "acme", name}};
 }
 
 std::vector<Key> relay_keys() {

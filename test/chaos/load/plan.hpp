@@ -12,6 +12,7 @@ struct Mix {
     int hot_keys = 12;
     int cold_every = 6;   // turns
     int relay_every = 4;  // turns
+    int left_every = 5;   // turns: keys whose holders may not come back
     bool prepare = true;
     bool savepoints = true;
     bool operators = true;        // forget and resolve
@@ -77,6 +78,7 @@ Plan draw_plan(const Mix& mix, std::uint64_t seed, int session, std::int64_t tur
 std::map<std::string, Rules> scopes();
 std::vector<Key> hot_keys(const Mix& mix);
 std::vector<Key> relay_keys();
+std::vector<Key> left_keys(std::int64_t turn);
 Key closed_key();
 
 // Groups of accounts, each with a list in every slot.

@@ -10,11 +10,11 @@ namespace {
 
 constexpr const char* kClaimColumns =
     "SELECT outcome, token, attempt, status, status_code, convert_from(body, 'UTF8'),"
-    " recovery_point, (extract(epoch FROM created_at) * 1000000)::bigint FROM ";
+    " recovery_point, (extract(epoch FROM created_at) * 1000000)::bigint, error FROM ";
 
 // Answers of one value, in the same columns.
 std::string single(const std::string& call) {
-    return "SELECT " + call + ", NULL, NULL, NULL, NULL, NULL, NULL, NULL";
+    return "SELECT " + call + ", NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL";
 }
 
 const char* const kOneStatement = R"(
@@ -38,7 +38,7 @@ effect AS (
     INSERT INTO chaos.effect SELECT %effect%, %transaction%, %key% FROM granted RETURNING id),
 done AS (SELECT idem_complete(%complete%) FROM effect)
 SELECT outcome, token, attempt, CASE outcome WHEN 'execute' THEN 'completed' ELSE status END,
-    status_code, convert_from(body, 'UTF8'), recovery_point, generation
+    status_code, convert_from(body, 'UTF8'), recovery_point, generation, error
 FROM claim LEFT JOIN done ON true)";
 
 const char* const kWhole =

@@ -16,6 +16,11 @@ std::string milliseconds(Micros duration) {
     return "'" + std::to_string(duration / kMillisecond) + " ms'";
 }
 
+std::string word_of(OnAbandon what) {
+    if (what == OnAbandon::Fail) return "fail";
+    return what == OnAbandon::Release ? "release" : "unknown";
+}
+
 std::string policies(std::int64_t body_limit) {
     std::string sql;
     for (const auto& [scope, rules] : scopes()) {
@@ -26,6 +31,9 @@ std::string policies(std::int64_t body_limit) {
         if (rules.max_attempts > 0)
             sql += ", max_attempts => " + std::to_string(rules.max_attempts);
         if (rules.unknown_on_expiry) sql += ", on_lease_expiry => 'unknown'";
+        if (rules.abandon_after > 0)
+            sql += ", abandon_after => " + milliseconds(rules.abandon_after) + ", on_abandon => '" +
+                   word_of(rules.on_abandon) + "'";
         if (rules.closed) sql += ", allowed_role => 'chaos_keeper'";
         sql += ");\n";
     }
@@ -47,8 +55,10 @@ void expect(const Server& server, int invariant, const std::string& what, const 
 
 void check_leaks(const Server& server, std::vector<Violation>* found) {
     expect(server, 18, "locks of ours",
-           "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 18756", "0",
-           found);
+           "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 18756"
+           " AND pid NOT IN (SELECT pid FROM pg_stat_activity"
+           "                 WHERE backend_type = 'idempotency sweeper')",
+           "0", found);
     expect(server, 18, "prepared transactions", "SELECT count(*) FROM pg_prepared_xacts", "0",
            found);
     expect(server, 18, "open transactions",

@@ -51,6 +51,7 @@ void Load::ask(Client* reader, const Key& key, std::int64_t* transaction,
                std::vector<Violation>* found) const {
     Plan plan;
     plan.lease = kMillisecond;
+    plan.wait = kSecond;  // for a sweeper, who has the lock for a moment
     const Protocol protocol(plan, *reader, mix_);
     std::vector<Question> questions{protocol.get(key)};
     const bool hot = key.key.compare(0, 5, "cold-") != 0;

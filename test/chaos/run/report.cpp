@@ -52,12 +52,14 @@ void print_report(const History& history, const std::map<std::string, int>& fire
     std::map<std::string, int> outcomes;
     std::map<std::string, int> errors;
     std::size_t info = 0;
+    std::size_t given_up = 0;
     for (const Call& call : history.calls) {
         ++functions[name_of(call.function)];
         if (!call.answer.outcome.empty() && call.function == Function::Begin)
             ++outcomes[call.answer.outcome];
         if (call.result == Result::Error) ++errors[call.sqlstate];
         info += call.result == Result::Info;
+        given_up += call.answer.error == kGivenUp;
     }
     std::cout << "  calls: " << history.calls.size() << " (" << counted(functions) << ")\n"
               << "  outcomes of begin: " << counted(outcomes) << "\n"
@@ -65,6 +67,7 @@ void print_report(const History& history, const std::map<std::string, int>& fire
               << "  unknown: " << info << ", "
               << (history.calls.empty() ? 0 : 1000 * info / history.calls.size()) / 10.0
               << " % of the calls\n"
+              << "  told of claims that were given up: " << given_up << "\n"
               << "  effects: " << history.effects.size() << "\n"
               << "  work: " << history.parts.size() << " parts, " << history.looks.size()
               << " looks, " << count_reads(history.reads) << " reads, " << history.foreign.size()

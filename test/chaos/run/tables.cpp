@@ -58,7 +58,7 @@ CREATE FUNCTION chaos.whole(p text, s text, k text, t bigint, part text, effect 
     claim_ttl interval, claim_lease interval, claim_wait interval, claim_fingerprint bytea,
     code int, result text)
 RETURNS TABLE (outcome text, token bigint, attempt int, status text, status_code int, body text,
-    point text, generation text) LANGUAGE plpgsql AS $$
+    point text, generation text, error text) LANGUAGE plpgsql AS $$
 DECLARE
     c idem_claim;
     first_claimed text;
@@ -75,7 +75,7 @@ BEGIN
         status := 'completed';
     END IF;
     RETURN QUERY SELECT c.outcome, c.token, c.attempt, status, c.status_code,
-        convert_from(c.body, 'UTF8'), c.recovery_point, first_claimed;
+        convert_from(c.body, 'UTF8'), c.recovery_point, first_claimed, c.error;
 END $$;
 )";
 

@@ -280,5 +280,163 @@ TEST(EarlyRows, MayBeTakenOverALeaseAfterTheClaim) {
     EXPECT_EQ(story(false), Wrong{15});
 }
 
+// A leased claim that its policy gives up after ten seconds more, and what is asked then.
+Story left_alone(OnAbandon what) {
+    Story story;
+    story.rules().abandon_after = 10 * kSecond;
+    story.rules().on_abandon = what;
+    story.alone().begin("execute", 10);
+    return story;
+}
+
+TEST(Abandonment, FailsForGood) {
+    const auto story = [](Micros later, const char* error) {
+        Story told = left_alone(OnAbandon::Fail);
+        told.later(later).replay("").answer.error = error;
+        return told.violated();
+    };
+    EXPECT_EQ(story(30 * kSecond, kGivenUp), kNothing);
+    EXPECT_NE(story(30 * kSecond, "it did not work"), kNothing);
+    EXPECT_EQ(story(15 * kSecond, kGivenUp), Wrong{2});
+}
+
+TEST(Abandonment, NeedsAPolicyThatSaysSo) {
+    const auto story = [](OnAbandon what, Micros after) {
+        Story told = left_alone(what);
+        told.rules().abandon_after = after;
+        told.later(30 * kSecond).replay("").answer.error = kGivenUp;
+        return told.violated();
+    };
+    EXPECT_EQ(story(OnAbandon::Fail, kSecond), kNothing);
+    EXPECT_NE(story(OnAbandon::Fail, 0), kNothing);
+    EXPECT_NE(story(OnAbandon::Release, kSecond), kNothing);
+    EXPECT_NE(story(OnAbandon::Unknown, kSecond), kNothing);
+}
+
+TEST(Abandonment, LeavesTheTokenGoodForNothing) {
+    const auto story = [](OnAbandon what, Micros later, Result result) {
+        Story told = left_alone(what);
+        told.later(later);
+        if (result == Result::Error)
+            told.error(Function::Complete, "ID409", 10);
+        else
+            told.complete("a", 10);
+        return told.violated();
+    };
+    for (const OnAbandon what : {OnAbandon::Fail, OnAbandon::Release}) {
+        EXPECT_EQ(story(what, 30 * kSecond, Result::Error), kNothing);
+        EXPECT_EQ(story(what, 15 * kSecond, Result::Error), Wrong{12});
+        EXPECT_EQ(story(what, 30 * kSecond, Result::Ok), kNothing);  // nobody came by
+    }
+    // What is unknown its holder may still end.
+    EXPECT_EQ(story(OnAbandon::Unknown, 30 * kSecond, Result::Error), Wrong{12});
+    EXPECT_EQ(story(OnAbandon::Unknown, 30 * kSecond, Result::Ok), kNothing);
+}
+
+TEST(Abandonment, IsOverWithTheTokenThatItHasRefused) {
+    Story story = left_alone(OnAbandon::Release);
+    story.later(30 * kSecond).error(Function::Complete, "ID409", 10);
+    story.complete("a", 10);
+    EXPECT_EQ(story.violated(), Wrong{7});
+}
+
+TEST(Abandonment, OfAFreedClaimOthersExecute) {
+    const auto story = [](const char* outcome, int limit) {
+        Story told = left_alone(OnAbandon::Release);
+        told.rules().max_attempts = limit;
+        Call& seen = told.later(30 * kSecond).call(Function::Get);
+        seen.answer.found = true;
+        seen.answer.attempt = 1;
+        seen.answer.status = "retryable";
+        seen.answer.error = kGivenUp;
+        told.begin(outcome, 20, outcome == std::string("execute") ? 2 : 1);
+        return told.violated();
+    };
+    EXPECT_EQ(story("execute", 0), kNothing);
+    EXPECT_EQ(story("exhausted", 1), kNothing);
+    EXPECT_EQ(story("execute", 1), Wrong{16});
+    EXPECT_NE(story("retry_later", 0), kNothing);
+}
+
+TEST(Abandonment, IsToldUntilTheNextAttemptHasEnded) {
+    const auto story = [](Function end, const char* error) {
+        Story told = left_alone(OnAbandon::Release);
+        told.later(30 * kSecond).begin("execute", 20, 2);
+        Call& ended = told.call(end);
+        ended.asked.token = 20;
+        ended.asked.retryable = true;
+        ended.answer.yes = true;
+        Call& seen = told.call(Function::Get);
+        seen.answer.found = true;
+        seen.answer.attempt = end == Function::Release ? 1 : 2;
+        seen.answer.status = "retryable";
+        seen.answer.error = error;
+        return told.violated();
+    };
+    EXPECT_EQ(story(Function::Release, kGivenUp), kNothing);
+    EXPECT_EQ(story(Function::Fail, "it did not work"), kNothing);
+    EXPECT_EQ(story(Function::Fail, kGivenUp), Wrong{8});
+}
+
+TEST(Abandonment, OfADoubtedClaimForbidsATakeover) {
+    const auto story = [](Micros later, const char* first, const char* second) {
+        Story told = left_alone(OnAbandon::Unknown);
+        told.later(later);
+        for (const char* outcome : {first, second})
+            told.begin(outcome, 20, outcome == std::string("execute") ? 2 : 1);
+        return told.violated();
+    };
+    EXPECT_EQ(story(30 * kSecond, "unknown", "unknown"), kNothing);
+    EXPECT_EQ(story(30 * kSecond, "execute", "in_progress"), Wrong{13});  // of the second attempt
+    EXPECT_EQ(story(15 * kSecond, "unknown", "unknown"), Wrong{13});
+    EXPECT_EQ(story(30 * kSecond, "unknown", "execute"), Wrong{15});
+}
+
+TEST(Abandonment, CountsFromTheLeaseThatWasProlonged) {
+    const auto story = [](Micros later) {
+        Story told = left_alone(OnAbandon::Fail);
+        told.later(8 * kSecond).call(Function::Extend).asked.token = 10;
+        told.later(later).replay("").answer.error = kGivenUp;
+        return told.violated();
+    };
+    EXPECT_EQ(story(15 * kSecond), Wrong{2});
+    EXPECT_EQ(story(25 * kSecond), kNothing);
+}
+
+TEST(Abandonment, ATakeoverThatCameFirstWins) {
+    Story story = left_alone(OnAbandon::Fail);
+    story.later(15 * kSecond).begin("execute", 20, 2);
+    story.later(8 * kSecond).replay("").answer.error = kGivenUp;
+    EXPECT_EQ(story.violated(), Wrong{2});
+}
+
+TEST(Abandonment, LeavesAloneWhatATransactionHas) {
+    const auto story = [](bool ended) {
+        Story told = left_alone(OnAbandon::Fail);
+        told.later(15 * kSecond).transaction().begin("execute", 20, 2);
+        if (ended) told.rollback();
+        told.later(60 * kSecond).alone().replay("").answer.error = kGivenUp;
+        if (!ended) told.back_to(2).commit();
+        return told.violated();
+    };
+    EXPECT_EQ(story(true), kNothing);
+    EXPECT_EQ(story(false), Wrong{2});
+}
+
+TEST(Abandonment, WaitsForASessionThatHolds) {
+    const auto story = [](bool hold) {
+        Story told = left_alone(OnAbandon::Fail);
+        Call& begun = told.history().calls.back();
+        begun.asked.hold = hold;
+        begun.connection = 1;
+        told.later(30 * kSecond).replay("").answer.error = kGivenUp;
+        Call& later = told.later(30 * kSecond).key("other").begin("execute", 10);
+        later.connection = 1;
+        return told.violated();
+    };
+    EXPECT_EQ(story(false), kNothing);
+    EXPECT_EQ(story(true), Wrong{2});
+}
+
 }  // namespace
 }  // namespace idem::chaos

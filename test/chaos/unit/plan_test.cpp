@@ -101,6 +101,27 @@ TEST(Plan, RelayedKeysAreMostlyWaitedFor) {
     EXPECT_GT(waiting, all / 2);
 }
 
+TEST(Plan, SomeHoldersNeverComeBack) {
+    const std::map<std::string, Rules> rules = scopes();
+    std::set<OnAbandon> decided;
+    std::set<Key> keys;
+    int all = 0;
+    int left = 0;
+    for (int turn = 0; turn < kTurns; ++turn) {
+        const Plan plan = draw_plan(Mix{}, 1, 1, turn);
+        const Rules& of_scope = rules.at(plan.keys[0].scope);
+        if (of_scope.abandon_after == 0) continue;
+        ++all;
+        left += plan.shape == Shape::Leased && plan.ending == Ending::LeaveOpen;
+        decided.insert(of_scope.on_abandon);
+        keys.insert(plan.keys[0]);
+    }
+    EXPECT_GT(all, kTurns / 8);
+    EXPECT_GT(left, all / 10);
+    EXPECT_EQ(decided.size(), 3u);
+    EXPECT_GT(keys.size(), static_cast<std::size_t>(kTurns / 16));
+}
+
 TEST(Plan, AForeignServerIsNotPrepared) {
     Mix mix;
     mix.foreign = true;

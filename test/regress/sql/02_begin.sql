@@ -31,6 +31,14 @@ BEGIN;
 SELECT outcome FROM idem_begin('leased', scope => 'begin');
 SELECT * FROM test.locks();
 COMMIT;
+-- Nor does a session that has just executed, and takes the lock before it looks.
+BEGIN;
+SELECT outcome FROM idem_begin('guessed', scope => 'begin');
+ROLLBACK;
+BEGIN;
+SELECT outcome FROM idem_begin('leased', scope => 'begin');
+SELECT * FROM test.locks();
+COMMIT;
 
 -- Lease over: taken over, with the last recovery point and state. The old token is fenced off.
 SELECT token AS first_token, created_at AS first_created, lease_until AS first_lease

@@ -127,8 +127,9 @@ SELECT what FROM hostile.log;
 -- Dropped and created again under that path, in another schema, in the same session.
 DROP FUNCTION test.answer;
 DROP EXTENSION idempotency;
+\set VERBOSITY sqlstate
 SELECT outcome FROM idem_begin('k');
-\echo :SQLSTATE
+\set VERBOSITY default
 CREATE SCHEMA second;
 CREATE EXTENSION idempotency SCHEMA second;
 SELECT what FROM hostile.log;

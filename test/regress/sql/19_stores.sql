@@ -28,6 +28,66 @@ RESET client_min_messages;
 SELECT bt_index_check('idempotency.by_creation', heapallindexed => true);
 DROP INDEX idempotency.by_creation;
 
+-- An index of claims in progress has those and no others, whichever way a record comes about and
+-- whatever its owner does about the index: told by both ways to the rows, and by amcheck.
+CREATE PROCEDURE come_about(name text) LANGUAGE plpgsql AS $$
+DECLARE
+    prolonged bigint;
+    claimed bigint;
+BEGIN
+    PERFORM idem_once(name || ', once', 'stores');
+    PERFORM FROM idem_begin(name || ', at once', scope => 'stores');
+    PERFORM idem_complete(name || ', at once', 200, 'made'::text, scope => 'stores');
+    COMMIT;
+    SELECT token INTO prolonged FROM idem_begin(name || ', left', scope => 'stores');
+    SELECT token INTO claimed FROM idem_begin(name || ', later', scope => 'stores');
+    COMMIT;
+    PERFORM idem_extend(name || ', left', prolonged, scope => 'stores');
+    PERFORM idem_complete(name || ', later', 200, 'made'::text, scope => 'stores', token => claimed);
+    COMMIT;
+END $$;
+CREATE FUNCTION by_table() RETURNS bigint LANGUAGE sql
+    SET enable_indexscan = off SET enable_indexonlyscan = off SET enable_bitmapscan = off
+    AS $$ SELECT count(*) FROM idempotency.record WHERE status = 'i' AND claimed_at > '-infinity' $$;
+CREATE FUNCTION by_index() RETURNS bigint LANGUAGE sql
+    SET enable_seqscan = off SET enable_bitmapscan = off
+    AS $$ SELECT count(*) FROM idempotency.record WHERE status = 'i' AND claimed_at > '-infinity' $$;
+CREATE VIEW indexed AS
+    SELECT by_table(), by_index(),
+           (SELECT count(bt_index_check(indexrelid, heapallindexed => true)::text)
+              FROM pg_index WHERE indrelid = 'idempotency.record'::regclass) AS whole;
+TRUNCATE idempotency.record;
+CALL come_about('as installed');
+TABLE indexed;
+CREATE INDEX by_lease ON idempotency.record (lease_until) WHERE status = 'i';
+CALL come_about('two of them');
+TABLE indexed;
+DROP INDEX idempotency.by_lease;
+REINDEX INDEX CONCURRENTLY idempotency.record_in_progress;
+CALL come_about('built anew');
+TABLE indexed;
+ALTER INDEX idempotency.record_in_progress RENAME TO at_work;
+CALL come_about('by another name');
+TABLE indexed;
+CREATE INDEX record_in_progress ON idempotency.record (claimed_at);
+CALL come_about('its name for one of all records');
+TABLE indexed;
+DROP INDEX idempotency.at_work;
+CALL come_about('without it');
+TABLE indexed;
+DROP INDEX idempotency.record_in_progress;
+CREATE INDEX record_in_progress ON idempotency.record (claimed_at) WHERE status <> 'i';
+CALL come_about('its name for the others');
+TABLE indexed;
+DROP INDEX idempotency.record_in_progress;
+CREATE INDEX record_in_progress ON idempotency.record (claimed_at)
+    WHERE status OPERATOR(pg_catalog.=) 'i'::"char";
+CALL come_about('made again');
+TABLE indexed;
+DROP VIEW indexed;
+DROP FUNCTION by_table, by_index;
+DROP PROCEDURE come_about;
+
 -- The table moves, and the indexes are built anew.
 SELECT idem_once('moved', 'stores');
 VACUUM FULL idempotency.record;

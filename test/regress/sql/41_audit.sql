@@ -131,7 +131,13 @@ UPDATE idempotency.journal SET total_rows = 0;
 ROLLBACK;
 DROP PUBLICATION regress_idem_all;
 -- By an index, so that a sweep of a large table reads what goes.
-SELECT indexdef FROM pg_indexes WHERE (schemaname, tablename) = ('idempotency', 'audit');
+SELECT indexdef FROM pg_indexes WHERE (schemaname, tablename) = ('idempotency', 'audit') ORDER BY indexname;
+-- Likewise what was decided about a key, whether it is named or not; and the latest decisions.
+SET enable_seqscan = off;
+EXPLAIN (COSTS OFF) SELECT * FROM idempotency.decisions_here
+ WHERE scope = 's' AND principal = 'p' AND (key = 'k' OR key_digest = '\x00');
+EXPLAIN (COSTS OFF) SELECT * FROM idempotency.decisions_here ORDER BY decided_at DESC LIMIT 200;
+RESET enable_seqscan;
 
 DROP VIEW test.decided;
 SELECT idem_policy_drop('audit-unknown'), idem_revoke('regress_idem_support');

@@ -85,9 +85,9 @@ SELECT test.in_function();
 -- Nor where an error would have to be undone.
 DO $$
 DECLARE
-    forgotten bigint; running bigint; running_keys jsonb; decisions bigint;
+    forgotten bigint; running bigint; running_keys jsonb; closed bigint; closed_scopes jsonb; decisions bigint; complete boolean;
 BEGIN
-    CALL idem_forget_principal('many-shop', NULL, 1, forgotten, running, running_keys, decisions);
+    CALL idem_forget_principal('many-shop', NULL, 1, forgotten, running, running_keys, closed, closed_scopes, decisions, complete);
 EXCEPTION WHEN active_sql_transaction THEN
     RAISE;
 END $$;
@@ -105,27 +105,76 @@ SELECT idem_resolve_idle('lives', 'release', 'many', 'many-shop');
 SELECT idem_erase('lives', 'many', 'many-shop');
 SELECT idem_erase_decisions('many-shop');
 RESET SESSION AUTHORIZATION;
--- Nor in scopes that are reserved: what came before stays done.
-SELECT idem_policy_set('many-closed', allowed_role => 'regress_idem_app');
-SELECT count(*) FROM (SELECT FROM unnest('{many-open,many-closed}'::text[]) s, idem_begin('k', scope => s, principal => 'mall') OFFSET 0) b;
-UPDATE idempotency.record SET lease_until = now() WHERE principal = 'mall';
-SET SESSION AUTHORIZATION regress_idem_support;
-CALL idem_resolve_all('release', scope => 'many-closed');
-CALL idem_resolve_all('release', scope => 'many-open');
-RESET SESSION AUTHORIZATION;
 \set VERBOSITY default
-SELECT scope, status FROM idempotency.records WHERE principal = 'mall' ORDER BY scope;
+
+-- Scopes that are reserved for others, or for nobody any more, are left as they are, and told with the
+-- roles that they admit. All else is done, whatever stands between.
+CREATE ROLE regress_idem_gone;
+SELECT idem_policy_set('many-closed', allowed_role => 'regress_idem_app', keep_history => true),
+       idem_policy_set('many-lost', allowed_role => 'regress_idem_gone'), idem_policy_set('many-open', keep_history => true);
+SELECT count(*) FROM (SELECT FROM unnest('{1,2}'::text[]) k, unnest('{many-closed,many-open,many-lost}'::text[]) s, idem_begin(s || k, scope => s, principal => 'mall') OFFSET 0) b;
+SELECT idem_once('once', scope => s, principal => 'mall') FROM unnest('{many-closed,many-open}'::text[]) s;
+DROP ROLE regress_idem_gone;
+UPDATE idempotency.record SET lease_until = now() WHERE principal = 'mall' AND status = 'i' AND key <> 'many-open2';
+SET SESSION AUTHORIZATION regress_idem_support;
+SELECT idem_resolve_idle('many-closed1', 'release', 'many-closed', 'mall') AS reserved, idem_resolve_idle('many-lost1', 'release', 'many-lost', 'mall') AS nobodys,
+       idem_resolve_idle('many-open1', 'release', 'many-open', 'mall') AS open, idem_resolve_idle('absent', 'release', 'many-closed', 'mall') AS absent,
+       idem_erase('many-closed1', 'many-closed', 'mall') AS erased;
+CALL idem_resolve_all('release', scope => 'many-*', principal => 'mall', batch_size => 1);
+CALL idem_resolve_all('release', scope => 'many-closed');
+CALL idem_forget_principal('mall', 'ticket 6', batch_size => 1);
+RESET SESSION AUTHORIZATION;
+SELECT key, status FROM idempotency.records WHERE principal = 'mall' ORDER BY key;
+-- So is the history there, also of keys whose records are gone.
+DELETE FROM idempotency.record WHERE (scope, key) = ('many-closed', 'once');
+SELECT scope, key FROM idempotency.attempts WHERE principal = 'mall';
+SELECT after FROM idempotency.decisions WHERE action = 'erase' AND after ? 'forgotten' ORDER BY decided_at;
+SELECT idem_policy_drop('many-lost');
+GRANT regress_idem_app TO regress_idem_support;
+SET SESSION AUTHORIZATION regress_idem_support;
+CALL idem_forget_principal('mall', 'ticket 6');
+RESET SESSION AUTHORIZATION;
+UPDATE idempotency.record SET lease_until = now() WHERE principal = 'mall';
+REVOKE regress_idem_app FROM regress_idem_support;
+-- What is left may be history alone.
+SELECT outcome FROM idem_begin('late', scope => 'many-closed', principal => 'mall', lease => '1 us');
+SELECT idem_resolve('late', 'fail', scope => 'many-closed', principal => 'mall');
+DELETE FROM idempotency.record WHERE (scope, key) = ('many-closed', 'late');
+SET SESSION AUTHORIZATION regress_idem_support;
+CALL idem_forget_principal('mall', 'ticket 6');
+RESET SESSION AUTHORIZATION;
+CALL idem_forget_principal('mall', 'ticket 6');
+SELECT count(*) FROM idempotency.attempts WHERE principal = 'mall';
+
+-- A hundred scopes are named, and all records counted.
+SELECT idem_policy_set('many/*', allowed_role => 'regress_idem_app');
+SELECT count(*) FROM (SELECT FROM generate_series(1, 101) s, generate_series(1, 2) k, idem_begin('k' || k, scope => 'many/' || s, principal => 'mall') OFFSET 0) b;
+SET SESSION AUTHORIZATION regress_idem_support;
+CALL idem_forget_principal('mall') \gset
+RESET SESSION AUTHORIZATION;
+SELECT :forgotten AS forgotten, :closed AS closed, jsonb_array_length(:'closed_scopes') AS named, :'complete' AS complete;
+SELECT count(*) FROM idempotency.record WHERE principal = 'mall';
+DELETE FROM idempotency.record WHERE principal = 'mall';
+SELECT idem_policy_drop('many/*');
+
+-- Functions of users that are called alike, with other arguments, are none of ours.
+CREATE FUNCTION public.idem_resolve_idle(integer) RETURNS text LANGUAGE sql RETURN 'passed';
+CREATE FUNCTION public.idem_erase(integer) RETURNS text LANGUAGE sql RETURN 'passed';
+SELECT outcome FROM idem_begin('k', scope => 'many', principal => 'alike', lease => '1 us');
+CALL idem_resolve_all('release', principal => 'alike');
+CALL idem_forget_principal('alike');
+DROP FUNCTION public.idem_resolve_idle(integer), public.idem_erase(integer);
 
 -- From a procedure or a DO block that may commit as well; what the caller has open is committed, too.
 DO $$
 DECLARE
-    resolved bigint; running bigint; running_keys jsonb;
+    resolved bigint; running bigint; running_keys jsonb; closed bigint; closed_scopes jsonb;
 BEGIN
     PERFORM idem_begin('mine', scope => 'many', principal => 'me');
-    CALL idem_resolve_all('release', NULL, 'many', 'me', NULL, NULL, NULL, NULL, NULL, NULL, NULL, 500, resolved, running, running_keys);
+    CALL idem_resolve_all('release', NULL, 'many', 'me', NULL, NULL, NULL, NULL, NULL, NULL, NULL, 500, resolved, running, running_keys, closed, closed_scopes);
     RAISE NOTICE '%', resolved;
     PERFORM idem_begin('mine too', scope => 'many', principal => 'me');
-    CALL idem_resolve_all('release', NULL, 'many', 'me', NULL, NULL, NULL, NULL, NULL, NULL, NULL, 500, resolved, running, running_keys);
+    CALL idem_resolve_all('release', NULL, 'many', 'me', NULL, NULL, NULL, NULL, NULL, NULL, NULL, 500, resolved, running, running_keys, closed, closed_scopes);
     RAISE NOTICE '%', resolved;
 END $$;
 SELECT key, status FROM idempotency.records WHERE principal = 'me' ORDER BY key;
@@ -171,6 +220,6 @@ RESET default_transaction_isolation;
 
 DROP VIEW test.many;
 DROP FUNCTION test.fill, test.settle, test.in_function;
-SELECT idem_policy_drop('many-unknown'), idem_policy_drop('many-closed'), idem_revoke('regress_idem_support'), idem_revoke('regress_idem_app');
+SELECT idem_policy_drop('many-unknown'), idem_policy_drop('many-closed'), idem_policy_drop('many-open'), idem_revoke('regress_idem_support'), idem_revoke('regress_idem_app');
 TRUNCATE idempotency.audit, idempotency.record;
 DROP ROLE regress_idem_support, regress_idem_app;

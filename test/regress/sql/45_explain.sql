@@ -162,6 +162,12 @@ SELECT (e.record ->> 'expires_at')::timestamptz = r.expires_at AS expires, (e.re
   FROM idem_explain('done', scope => 'explain') e, idempotency.records r WHERE (r.scope, r.key) = ('explain', 'done');
 SELECT idem_policy_set('explain', store_request => true, abandon_after => '10 min');
 SELECT (lease ->> 'given_up_at')::timestamptz - (lease ->> 'until')::timestamptz AS given_up FROM idem_explain('leased', scope => 'explain');
+-- Nothing is left to be done about what nobody takes over anyhow.
+SELECT idem_policy_set('explain-unknown', lease => '1 hour', on_lease_expiry => 'unknown', abandon_after => '10 min', on_abandon => 'unknown');
+SELECT outcome FROM idem_begin('unknown', scope => 'explain-unknown');
+SELECT lease ? 'given_up_at' AS given_up FROM idem_explain('unknown', scope => 'explain-unknown');
+SELECT idem_policy_alter('explain-unknown', on_abandon => 'release');
+SELECT lease ? 'given_up_at' AS given_up FROM idem_explain('unknown', scope => 'explain-unknown');
 SELECT idem_policy_set('explain', ttl => '1 day', retention => '2 days', lease => '1 hour', store_request => true);
 -- Why and what next, in sentences; who is asked for what else.
 SELECT c.key, why, next FROM claimed c, idem_explain(c.key, scope => c.scope) e WHERE c.scope = 'explain' AND c.key IN ('leased', 'done') ORDER BY 1;
@@ -213,6 +219,21 @@ SELECT jsonb_array_length(request -> 'differ') AS parts, request -> 'more' AS mo
 SELECT outcome FROM idem_begin('deep', (repeat('{"ä":', 400) || '1' || repeat('}', 400))::jsonb, 'explain');
 SELECT octet_length(part ->> 'path') AS bytes, right(part ->> 'path', 4) AS ends, part ->> 'how' AS how
   FROM idem_explain('deep', (repeat('{"ä":', 400) || '2' || repeat('}', 400))::jsonb, 'explain') e, jsonb_array_elements(e.request -> 'differ') part;
+-- A comparison that takes long can be cancelled in its midst: each level looks first whether all below it
+-- is the same bytes. What comes after it in the same row would be done if only the statement's end heard
+-- of the timeout.
+SELECT idem_policy_set('explain-long', store_request => true, max_body_bytes => 100000000);
+CREATE TEMP TABLE long AS
+    SELECT id, (repeat('{"a":', 900) || jsonb_build_object('a', array_agg(repeat('x', 80)), 'id', id) || repeat('}', 900))::jsonb AS request
+      FROM generate_series(1, 200000) n, generate_series(1, 2) id GROUP BY id;
+SELECT outcome FROM long, idem_begin('long', request, 'explain-long', fingerprint => '\x01') WHERE id = 1;
+SET statement_timeout = '100ms';
+\set VERBOSITY sqlstate
+SELECT idem_explain('long', request, 'explain-long', fingerprint => '\x02') IS NULL, pg_advisory_lock(45) FROM long WHERE id = 2;
+\set VERBOSITY default
+RESET statement_timeout;
+SELECT count(*) AS came_to_its_end FROM pg_locks WHERE locktype = 'advisory' AND objid = 45 AND pid = pg_backend_pid();
+DROP TABLE long;
 -- The rule of then: by that of today nothing would differ.
 SELECT idem_policy_set('explain', store_request => true, exclude_fields => '{amount}');
 SELECT test.parts('{"amount": 6}', in_key => 'leased');

@@ -1,0 +1,112 @@
+// The keys of encrypted records: which are known, what each has sealed, and what to do next.
+import { el, shown } from './build.mjs';
+import { part } from './problems.mjs';
+import { copyable, placed } from './statements.mjs';
+import { nodeColumn, table } from './tables.mjs';
+
+const VIEW = 'idempotency.encryption_keys';
+
+const standing = (row) => (row.current ? el('span', { class: 'word good' }, 'current')
+    : row.available ? el('span', { class: 'word warn' }, 'known') : el('span', { class: 'word bad' }, 'missing'));
+
+const columns = [
+    { title: 'Key', of: (row) => shown(row.key_id), kind: 'text' },
+    { title: 'In the key file', of: standing },
+    { title: 'Has sealed', of: (row) => String(row.records), kind: 'number' },
+    { title: 'Why it is missing', of: (row) => (row.why ? shown(row.why) : null), kind: 'text', if: (row) => row.why },
+    nodeColumn,
+];
+
+const problemBox = (...content) => el('div', { class: 'problem bad', 'data-kind': 'keys' }, ...content);
+const records = (count) => (count === 1 ? '1 record or attempt' : `${count} records or attempts`);
+const sealedBy = (rows) => records(rows.reduce((sum, row) => sum + row.records, 0));
+// Each named once, however many nodes have it.
+const names = (rows) => [...new Set(rows.map((row) => row.key_id))].flatMap((id, at) => [at > 0 ? ', ' : '', shown(id)]);
+
+const again = [el('p', {}, 'When the file is as it should be, every node reads it after:'), copyable('Reload', 'SELECT pg_reload_conf();')];
+
+// Nodes without a key file that can be used; `encrypting`: how many policies want one.
+function withoutKeys(rows, encrypting) {
+    if (rows.length === 0) return null;
+    const why = rows.map((row) => el('p', { class: 'faint' }, ...(row.node ? ['Node ', shown(row.node), ': '] : []), shown(row.why)));
+    if (!encrypting) return el('div', { class: 'empty' }, el('p', {}, 'There are no keys, and no policy says encrypt.'), ...why);
+    return problemBox(el('p', {}, encrypting === 1 ? 'A policy says encrypt, and there are no keys: its scope is refused (ID503).'
+        : `${encrypting} policies say encrypt, and there are no keys: their scopes are refused (ID503).`), ...why, ...again);
+}
+
+// Keys that somebody has to bring back.
+function missing(rows) {
+    if (rows.length === 0) return null;
+    return problemBox(el('p', {}, `Can't be opened: ${sealedBy(rows)}, sealed with `, ...names(rows),
+        '. What needs their values is refused, and nothing of it is executed again. Put the key back into the key file.'), ...again);
+}
+
+function differingNodes(keys) {
+    if (new Set(keys.filter((row) => row.current).map((row) => row.key_id)).size < 2) return null;
+    return el('div', { class: 'note', 'data-kind': 'nodes' }, 'Nodes have different current keys: give each the same key file.');
+}
+
+// What is sealed with keys that are there and no longer the current one.
+function next(keys, schema) {
+    if (!keys.some((row) => row.current)) return null;
+    const old = keys.filter((row) => row.available && !row.current);
+    const used = old.filter((row) => row.records > 0);
+    if (used.length > 0) {
+        return el('div', {}, el('p', {}, `To seal anew, with the current key: ${sealedBy(used)} of `, ...names(used),
+            '. Nothing stops meanwhile. Run it as an operator, outside of a transaction, until what it answers as remaining is 0:'),
+        copyable('Seal anew', `CALL ${placed(schema, 'idem_reseal')}();`));
+    }
+    if (old.length === 0) return el('p', {}, 'What is sealed is sealed with the current key. There is nothing to do.');
+    return el('p', {}, 'Nothing is sealed any more with ', ...names(old),
+        '. When transactions that began before the last reload have ended, prepared ones included, it can be taken out of the key file. Backups of before need it.');
+}
+
+// Counting reads the tables, so it is done when somebody asks.
+class Encryption {
+    body = {};
+    #found = el('div', {}, el('p', { class: 'faint' }, 'Reading…'));
+
+    constructor(reload) {
+        this.content = [
+            el('p', { class: 'faint' }, 'The keys of the key file, by their ids, and those that have sealed something and are not in it. Records and attempts are counted by reading their tables, once, and not anew by itself.'),
+            el('p', {}, el('button', { type: 'button', id: 'count', onclick: reload }, 'Count again')),
+            this.#found,
+        ];
+    }
+
+    unread() {
+        this.#found.replaceChildren(el('p', { class: 'empty' }, 'Nothing was read yet.'));
+    }
+
+    show(answer, context) {
+        const encrypting = answer.policies.rows?.[0].encrypting ?? 0;
+        const shownRows = part(VIEW, answer.keys, context.role, (rows) => this.#rows(rows, encrypting, context.schema));
+        this.#found.replaceChildren(...[shownRows, this.#tooMany(answer.keys.problem)].flat().filter(Boolean));
+    }
+
+    #rows(rows, encrypting, schema) {
+        const keys = rows.filter((row) => row.key_id !== null);
+        const without = rows.filter((row) => row.key_id === null);
+        const todo = next(keys, schema);
+        return [
+            withoutKeys(without, encrypting),
+            missing(keys.filter((row) => !row.available)),
+            differingNodes(keys),
+            keys.length > 0 ? table('Keys', columns, keys, '') : null,
+            todo ? el('h2', {}, 'What to do next') : null, todo,
+        ];
+    }
+
+    #tooMany(problem) {
+        if (problem?.kind !== 'timeout') return null;
+        return el('div', {}, el('p', {}, 'There is much to count. psql has the time for it:'),
+            copyable('Count', `SELECT * FROM ${VIEW};`));
+    }
+}
+
+export const encryption = {
+    title: 'Encryption',
+    name: 'encryption',
+    once: true,
+    start: (reload) => new Encryption(reload),
+};

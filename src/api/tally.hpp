@@ -1,0 +1,67 @@
+// What has become of many records: how many, and some of them by name. Names are told to the
+// caller, and not to the log.
+#pragma once
+
+#include "pg/pg.hpp"
+
+namespace idem::api {
+
+// What a function returns that is called for each record.
+inline constexpr const char* kDone = "done";
+inline constexpr const char* kRunning = "running";  // a transaction or a lease has the key
+inline constexpr const char* kPassed = "passed";    // there is nothing to do any more
+inline constexpr const char* kClosed = "closed";    // the scope's policy does not admit the caller
+
+// A record that is being executed.
+struct RunningKey {
+    Datum scope;
+    Datum principal;
+    Datum key;
+};
+
+// A scope that is closed to the caller, and what is left there.
+struct ClosedScope {
+    const text* scope;
+    const text* role;  // that its policy admits; nullptr: it has been opened since
+    std::int64_t records;
+    std::int64_t attempts;
+};
+
+inline constexpr int kMostTold = 100;
+
+struct Tally {
+    const char* procedure;
+    MemoryContext context;  // of what is told
+    std::int64_t total;
+    std::int64_t seen;
+    std::int64_t done;
+    std::int64_t running;
+    std::int64_t closed;
+    std::int64_t closed_attempts;
+    std::int64_t told_at;  // by the monotonic clock
+    RunningKey keys[kMostTold];
+    ClosedScope scopes[kMostTold];
+    int told_scopes;
+};
+
+// In the current memory context, where the names will be as well. `procedure` is its name, with
+// parentheses.
+Tally* begin_tally(const char* procedure);
+
+// What was returned for a record: its scope, principal and key.
+void count_record(Tally* tally, const text* word, const Datum* row);
+
+// Beside records: what is left of the history of a scope that is closed.
+void count_closed_attempts(Tally* tally, const text* scope, std::int64_t attempts);
+
+// A notice, if the last one was some time ago.
+void tell_progress(Tally* tally);
+
+// Whether nothing was left, for whatever reason.
+bool is_complete(const Tally& tally);
+
+// What is told, as arrays of objects.
+Jsonb* running_keys(const Tally& tally);
+Jsonb* closed_scopes(const Tally& tally);
+
+}  // namespace idem::api

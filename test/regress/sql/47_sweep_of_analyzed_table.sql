@@ -1,0 +1,33 @@
+-- Promise: a batch of a sweep reads what it removes, however small the table is and whatever the
+-- planner thinks of it, and not the whole backlog each time.
+\a\pset footer off
+
+-- One batch of 100, of the 2,000 that are there.
+CREATE FUNCTION test.read_by(index regclass) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE removed bigint; entries bigint := pg_stat_get_xact_tuples_returned(index);
+BEGIN
+    removed := idem_cleanup(100);
+    entries := pg_stat_get_xact_tuples_returned(index) - entries;
+    RETURN format('%s removed, %s', removed, CASE WHEN entries < 2 * removed THEN 'and no more was read' ELSE 'read: ' || entries END);
+END $$;
+
+-- All expired, and the statistics know it.
+SELECT count(*) FROM generate_series(1, 2000) i, idem_once(i::text, 'small') once;
+UPDATE idempotency.record SET expires_at = now() - interval '1 hour', retained_until = now() - interval '1 hour' + key::int * interval '1 ms'
+ WHERE scope = 'small';
+VACUUM ANALYZE idempotency.record;
+SELECT test.read_by('idempotency.record_retained_until');
+DELETE FROM idempotency.record WHERE scope = 'small';
+
+-- The same for what lies beside the records: attempts, and decisions.
+INSERT INTO idempotency.attempt (scope, principal, key, attempt, token, begun, ended, how, retained_until)
+SELECT 'small', '', i::text, 1, i, now() - interval '2 hours', now() - interval '2 hours', 'failed', now() - interval '1 hour' + i * interval '1 ms'
+  FROM generate_series(1, 2000) i;
+VACUUM ANALYZE idempotency.attempt;
+SELECT test.read_by('idempotency.attempt_retained_until');
+DELETE FROM idempotency.attempt WHERE scope = 'small';
+INSERT INTO idempotency.audit (decided_at, action, role, decided_by, acting_as)
+SELECT now() - interval '9 years' + i * interval '1 ms', 'forget', 'nobody', 'nobody', 'nobody' FROM generate_series(1, 2000) i;
+VACUUM ANALYZE idempotency.audit;
+SELECT test.read_by('idempotency.audit_decided_at');
+DELETE FROM idempotency.audit WHERE role = 'nobody';
