@@ -136,7 +136,9 @@ void check_log(const Server& server, std::vector<Violation>* found) {
 
 // ---- what the work has written ----
 
-Key key_of(const pqxx::row& row, int column) {
+// From libpqxx 8 on a row of a result is of another type than one alone.
+template <typename Row>
+Key key_of(const Row& row, int column) {
     return {row[column].c_str(), row[column + 1].c_str(), row[column + 2].c_str()};
 }
 
