@@ -135,8 +135,9 @@ class World {
   public:
     explicit World(const std::string& store) : store_(store) {
         for (Session& session : sessions_) {
-            const auto row = session.work.exec("SHOW idempotency.store").at(0);
-            EXPECT_EQ(row[0].as<std::string>(), store);
+            // From libpqxx 8 on a row of a result does not keep it.
+            const pqxx::result shown = session.work.exec("SHOW idempotency.store");
+            EXPECT_EQ(shown.at(0)[0].as<std::string>(), store);
             session.work.exec("SELECT idem_get('a', 'client', '')");
             session.work.exec("SET lock_timeout = '10 ms'");
         }
