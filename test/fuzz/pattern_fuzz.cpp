@@ -1,5 +1,6 @@
 // Scope patterns. The input is a pattern, a newline, and a scope.
 #include "check.hpp"
+#include "core/key.hpp"
 #include "core/pattern.hpp"
 
 namespace {
