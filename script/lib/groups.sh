@@ -4,8 +4,8 @@
 
 # shellcheck disable=SC2034 # for script/test
 GROUPS_IN_ORDER=(checks build core model fuzz regress isolation tap client regress-sql isolation-sql
-    tap-sql client-sql scale scale-sql docs examples demo chaos private)
-GROUPS_ON_REQUEST=(lint clients console dotnet upgrade failover)
+    tap-sql client-sql scale scale-sql docs examples demo chaos)
+GROUPS_ON_REQUEST=(private lint clients console dotnet upgrade failover)
 # Those that need no more than the module does.
 GROUPS_OF_MODULE=(checks build regress isolation upgrade)
 
