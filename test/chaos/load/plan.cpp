@@ -23,10 +23,7 @@ Key cold_key(const Mix& mix, int session, std::int64_t turn) {
 std::vector<Key> draw_keys(const Mix& mix, Random& random, int session, std::int64_t turn) {
     if (mix.cold_every > 0 && random.one_in(mix.cold_every)) return {cold_key(mix, session, turn)};
     const std::vector<Key> hot = hot_keys(mix);
-    const auto any = [&] {
-        return hot[static_cast<std::size_t>(
-            random.between(0, static_cast<std::int64_t>(hot.size()) - 1))];
-    };
+    const auto any = [&] { return random.pick(hot); };
     std::vector<Key> keys{any()};
     if (random.one_in(12)) {
         const Key other = any();
@@ -147,9 +144,7 @@ void draw_relay(Random& random, Plan* plan) {
 // Keys whose claims are given up by their policy: some of the holders never come back, some come in
 // time, some do not; others ask meanwhile.
 void draw_left(Random& random, std::int64_t turn, Plan* plan) {
-    const std::vector<Key> left = left_keys(turn);
-    plan->keys = {left[static_cast<std::size_t>(
-        random.between(0, static_cast<std::int64_t>(left.size()) - 1))]};
+    plan->keys = {random.pick(left_keys(turn))};
     plan->shape = random.weighted<Shape>({{Shape::Leased, 12},
                                           {Shape::Look, 4},
                                           {Shape::Stale, 4},
