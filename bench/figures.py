@@ -6,6 +6,7 @@ from pathlib import Path
 from statistics import median
 
 BARS = Path(__file__).with_name("bars.gnuplot")
+LINES = Path(__file__).with_name("lines.gnuplot")
 MOST_SHARE = 3  # more would make the other bars too short to be compared
 
 
@@ -49,6 +50,31 @@ class Chart:
     labels: list
     series: dict  # of values, one for each label
     limit: float = 0  # where a line is drawn
+    script = BARS
+
+    def rows(self):
+        return [["label", *self.series]] + list(zip(self.labels, *self.series.values()))
+
+    def settings(self):
+        return {"title": self.title, "limit": self.limit, "series": len(self.series),
+                "labels": len(self.labels)}
+
+
+@dataclass
+class Curves:
+    """What came of something while time went by."""
+    file: str
+    title: str
+    unit: str
+    minutes: list
+    series: dict  # of values, one for each moment
+    script = LINES
+
+    def settings(self):
+        return {"title": self.title, "unit": self.unit, "series": len(self.series)}
+
+    def rows(self):
+        return [["minutes", *self.series]] + list(zip(self.minutes, *self.series.values()))
 
 
 @dataclass
@@ -90,9 +116,7 @@ def draw(folder, chart):
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     data = folder / f"{chart.file}.data"
-    lines = [["label", *chart.series]] + list(zip(chart.labels, *chart.series.values()))
-    data.write_text("".join(" ".join(map(quoted, line)) + "\n" for line in lines))
-    settings = {"file": str(data.with_suffix("")), "title": chart.title, "limit": chart.limit,
-                "series": len(chart.series), "labels": len(chart.labels)}
-    given = "; ".join(f"{name}={quoted(value)}" for name, value in settings.items())
-    subprocess.run(["gnuplot", "-e", given, str(BARS)], check=True)
+    data.write_text("".join(" ".join(map(quoted, line)) + "\n" for line in chart.rows()))
+    given = "; ".join(f"{name}={quoted(value)}" for name, value in
+                      {"file": str(data.with_suffix("")), **chart.settings()}.items())
+    subprocess.run(["gnuplot", "-e", given, str(chart.script)], check=True)

@@ -6,7 +6,7 @@ import unittest
 from pathlib import Path
 
 from cluster import WORK, ticks_of
-from figures import Figure, chart_of
+from figures import Curves, Figure, chart_of, draw
 from load import Calls, Comparison, Contender, Sample, sample
 from many_records import busiest_over_last
 from single_requests import FIRST_EXECUTIONS
@@ -31,6 +31,13 @@ class Figures(unittest.TestCase):
     def test_are_drawn_as_the_share_of_what_is_wanted(self):
         chart = chart_of([Figure("", [0.9], 0.6), Figure("", [4], 5, at_most=True)])
         self.assertEqual([round(share, 9) for share in chart.series["measured"]], [1.5, 1.25])
+
+    def test_curves_have_a_line_for_each_moment(self):
+        with tempfile.TemporaryDirectory() as folder:
+            draw(folder, Curves("size", "Size of it", "MiB", [0, 0.5], {"table": [1, 2], "all": [3, 4]}))
+            self.assertEqual(Path(folder, "size.data").read_text(),
+                             '"minutes" "table" "all"\n0 1 3\n0.5 2 4\n')
+            self.assertIn("Size of it", Path(folder, "size.svg").read_text())
 
 
 class Logs(unittest.TestCase):

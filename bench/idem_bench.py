@@ -9,18 +9,24 @@ import sys
 
 from cluster import cluster, nodes
 from figures import chart_of, draw, print_figures, print_table
+from large import large
+from long_run import hour
 from many_records import backlog, live_rows, steady_state
+from pooler import connections
 from server import Server, describe_machine
 from single_requests import (encryption, first_execution, hot_key, once, peers, replay,
                              resources)
 
 SCENARIOS = {scenario.__name__: scenario for scenario in (
     first_execution, once, replay, encryption, peers, hot_key, resources, live_rows, steady_state, backlog, cluster)}
+# They take an hour, or a third of the disk.
+ON_REQUEST = {scenario.__name__: scenario for scenario in (hour, large, connections)}
 
 # name: default, with --quick, most
 NUMBERS = {"clients": (4, 4, 64), "rounds": (7, 3, 100), "slice": (4, 1, 600), "pairs": (3, 2, 100),
            "seconds": (45, 8, 3600), "ttl": (30, 15, 3600), "rows": (10**6, 200000, 10**8),
-           "rate": (200, 200, 10**5), "live": (20 * 10**6, 10**6, 10**9)}
+           "rate": (200, 200, 10**5), "live": (20 * 10**6, 10**6, 10**9), "minutes": (60, 2, 10**5),
+           "records": (None, 10**6, 10**9)}
 
 
 class Quick(argparse.Action):
@@ -42,7 +48,7 @@ def parse():
     parser = argparse.ArgumentParser(add_help=False, usage="see script/bench --help",
                                      allow_abbrev=False)
     parser.add_argument("--quick", action=Quick, nargs=0)
-    parser.add_argument("--scenario", action="append", choices=SCENARIOS)
+    parser.add_argument("--scenario", action="append", choices={**SCENARIOS, **ON_REQUEST})
     parser.add_argument("--store", default="auto")
     parser.add_argument("--json")
     parser.add_argument("--plots")
@@ -65,9 +71,9 @@ def main():
     server.set("idempotency.store", options.store)
     machine = describe_machine(server.sql)
     found = []
-    left_out = set() if nodes() else {"cluster"}
-    for name, scenario in SCENARIOS.items():
-        if name not in left_out and (not options.scenario or name in options.scenario):
+    wanted = set(options.scenario or SCENARIOS) - (set() if nodes() else {"cluster"})
+    for name, scenario in {**SCENARIOS, **ON_REQUEST}.items():
+        if name in wanted:
             found.append(scenario(server, options))
             print_table(name, found[-1].table)
     figures = [figure for findings in found for figure in findings.figures]

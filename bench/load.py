@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 
@@ -15,6 +15,7 @@ from server import say
 
 SCRIPTS = Path(__file__).with_name("scripts")
 BODY = "x" * 200
+KNOWN_RECORDS = 10000
 WARM_UP = 1  # seconds: preparing, and filling the caches of new sessions
 
 
@@ -28,6 +29,7 @@ class Contender:
     database: str = ""
     host: str = ""  # '': that of libpq's environment
     tenant: str = ""
+    records: int = KNOWN_RECORDS  # what is asked for once more: those numbered 1 to this
 
     def round_trips(self):
         """A statement outside of pipelines, or a pipeline."""
@@ -101,6 +103,7 @@ class Load:
                        f"--client={clients}", f"--jobs={threads or clients}",
                        f"--define=body={BODY}"]
             command += [f"--define=tenant={contender.tenant}"] if contender.tenant else []
+            command += [f"--define=records={contender.records}"]
             command += [f"--{name}={value}" for name, value in options.items()]
         self.process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL,
                                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -161,6 +164,7 @@ class Course:
     finish: object = lambda contender: None
     sql_of: object = None  # a session in the database of a contender
     durable: bool = True
+    options: dict = field(default_factory=dict)  # pgbench's own, beside those that Load knows
 
 
 class Comparison:
@@ -206,7 +210,7 @@ class Comparison:
 def take_turn(contender, course):
     course.prepare(contender)
     calls = Load(contender, course.sql_of(contender), course.clients, course.durable,
-                 time=WARM_UP + course.seconds).ended()
+                 time=WARM_UP + course.seconds, **course.options).ended()
     course.finish(contender)
     return sample(calls, course.seconds)
 

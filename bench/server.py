@@ -9,6 +9,9 @@ from pathlib import Path
 
 DAY = 24 * 60 * 60
 TABLES = Path(__file__).with_name("tables.sql")
+# Of bench.records.
+RECORD_COLUMNS = ("scope, principal, key, status, status_code, attempt, token, lease_us, created_at,"
+                  " claimed_at, expires_at, retained_until, finished_at, body")
 
 
 def say(line):
@@ -23,10 +26,14 @@ class Sql:
     END = "--- end of answer ---"
 
     def __init__(self, database=None, host=None):
-        self.psql = subprocess.Popen(
-            ["psql", "-XqAt", "-F", "\t", "-v", "ON_ERROR_STOP=1",
-             *(["--host", host] if host else []), *([database] if database else [])],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.command = ["psql", "-XqAt", "-F", "\t", "-v", "ON_ERROR_STOP=1",
+                        *(["--host", host] if host else []), *([database] if database else [])]
+        self.open()
+
+    def open(self):
+        """Also once more, after `close`."""
+        self.psql = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                     text=True)
         self.rows("SET client_min_messages = warning")
 
     def rows(self, statements):
@@ -96,7 +103,7 @@ class Server:
                       " bench.request_key; SELECT idem_stats_reset()")
 
     def insert_records(self, scope, first, last, starts, ends, by_key=True):
-        self.sql.rows("SELECT bench.insert_records("
+        self.sql.rows(f"INSERT INTO idempotency.record ({RECORD_COLUMNS}) SELECT * FROM bench.records("
                       f"'{scope}', {first}, {last}, {starts}, {ends}, {by_key})")
 
     def vacuum(self, table="idempotency.record"):
@@ -124,6 +131,16 @@ class Server:
     def swept(self, scope):
         return self.sql.number("SELECT coalesce(sum(swept), 0) FROM idempotency.stats"
                                f" WHERE NOT total AND scope = '{scope}'")
+
+
+def as_server(*command, given=None, wait=True):
+    """A program by the server's user. A process if it is not to be waited for."""
+    command = [*os.environ["IDEM_AS_SERVER"].split(), *command]
+    if not wait:
+        return subprocess.Popen(command, cwd="/", stdin=subprocess.DEVNULL,
+                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return subprocess.run(command, check=True, cwd="/", input=given, text=True,
+                          stdin=None if given else subprocess.DEVNULL, stdout=subprocess.DEVNULL)
 
 
 def redis(*command, lines=None):

@@ -2,7 +2,7 @@
 leaves the server as it found it, but for the records, which are gone."""
 
 from figures import Chart, Figure, Findings
-from load import Contender, Course, Load, side_by_side
+from load import KNOWN_RECORDS, Contender, Course, Load, side_by_side
 from server import DAY, redis, say
 
 def counter(names):
@@ -78,9 +78,6 @@ def once(server, options):
     figures = [durable.figure("once", ours.name, theirs.name, 0.85),
                durable.figure("once", our_transaction.name, their_transaction.name, 0.85)]
     return Findings("once", table, figures, [], details)
-
-
-KNOWN_RECORDS = 10000
 
 
 def store_answers(server):

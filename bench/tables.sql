@@ -40,13 +40,14 @@ $$;
 -- Completed records numbered `first` to `last`, whose retention ends are spread evenly from `starts`
 -- to `ends`, seconds from now. In the order of their keys, which saves the time of jumping from page
 -- to page of the index, or as they arrive and so expire.
-CREATE FUNCTION bench.insert_records(scope text, first bigint, last bigint,
-                                     starts float8, ends float8, by_key boolean)
-    RETURNS void LANGUAGE sql AS $$
-    INSERT INTO idempotency.record (scope, principal, key, status, status_code, attempt, token,
-                                    lease_us, created_at, claimed_at, expires_at, retained_until,
-                                    finished_at, body)
-    SELECT scope, '', bench.key_of(i), 'c', 201, 1, i, 60000000, made, made,
+CREATE FUNCTION bench.records(scope text, first bigint, last bigint,
+                              starts float8, ends float8, by_key boolean)
+    RETURNS TABLE (scope text, principal text, key text, status "char", status_code integer,
+                   attempt integer, token bigint, lease_us bigint, created_at timestamptz,
+                   claimed_at timestamptz, expires_at timestamptz, retained_until timestamptz,
+                   finished_at timestamptz, body bytea)
+    STABLE LANGUAGE sql AS $$
+    SELECT $1, '', bench.key_of(i), 'c'::"char", 201, 1, i, 60000000, made, made,
            made + interval '1 day', made + interval '1 day', made,
            convert_to(repeat('x', 200), 'UTF8')
       FROM generate_series(first, last) i,
