@@ -26,6 +26,7 @@ class Contender:
     # What a transaction adds one to, if answered as it should be; '': the client looks itself.
     counted: str = ""
     by_peers: bool = False
+    redis: str = "REDIS_SOCKET"  # which variable of the environment has its address
     database: str = ""
     host: str = ""  # '': that of libpq's environment
     tenant: str = ""
@@ -95,6 +96,7 @@ class Load:
             environment["PGOPTIONS"] = "-c synchronous_commit=off"
         prefix = f"{self.logs}/log"
         if contender.by_peers:
+            environment["REDIS_ADDRESS"] = os.environ[contender.redis]
             command = [os.environ["IDEM_PEERS"], contender.script, str(clients),
                        str(options["time"]), prefix]
         else:

@@ -1,8 +1,8 @@
 // idem_peers WORK CLIENTS SECONDS PREFIX: what pgbench cannot do, for want of Redis, and the same
 // work of ours by the same program, to be compared with it. Clients, each a thread, do the work
 // over and over, as fast as they are answered, and check every answer. PREFIX.N gets a line for
-// each time, as pgbench's log has it. libpq's environment names the database, REDIS_SOCKET the
-// other server.
+// each time, as pgbench's log has it. libpq's environment names the database, REDIS_ADDRESS the
+// other server: a Unix socket's path, or a TCP port of this machine.
 
 #include <hiredis/hiredis.h>
 #include <libpq-fe.h>
@@ -127,7 +127,7 @@ class Sql {
 
 class Redis {
   public:
-    Redis() : handle_(redisConnectUnix(std::getenv("REDIS_SOCKET")), redisFree) {
+    Redis() : handle_(connect(std::getenv("REDIS_ADDRESS")), redisFree) {
         require(handle_ != nullptr && handle_->err == 0);
     }
 
@@ -169,6 +169,12 @@ class Redis {
     }
 
   private:
+    // hiredis turns Nagle's algorithm off by itself.
+    static redisContext* connect(const std::string& address) {
+        return address.front() == '/' ? redisConnectUnix(address.c_str())
+                                      : redisConnect("127.0.0.1", std::stoi(address));
+    }
+
     void require(bool ok) const {
         if (!ok)
             throw std::runtime_error(handle_ == nullptr ? "Redis: no memory" : handle_->errstr);
@@ -221,6 +227,16 @@ void redis_keys_overlapped(Sql& sql, Redis& redis) {
     expect(redis.set(key, kBody, kTtlMillis, false), "OK");
 }
 
+// [BEGIN] [idem_begin] [payment] [idem_complete] [COMMIT]
+void ours(Sql& sql, Redis&) {
+    std::string key = random_key();
+    sql.round_trip({start()});
+    expect(sql.round_trip({{"claim", {key}}}).front(), "execute");
+    pay(sql);
+    expect(sql.round_trip({{"complete", {key, kBody}}}).front(), "t");
+    sql.round_trip({commit()});
+}
+
 // [BEGIN + idem_begin] [payment] [idem_complete + COMMIT]
 void ours_pipelined(Sql& sql, Redis&) {
     std::string key = random_key();
@@ -263,6 +279,7 @@ const std::map<std::string, Work> kWorks{
     {"bare", bare},
     {"redis", redis_keys},
     {"redis_overlapped", redis_keys_overlapped},
+    {"ours", ours},
     {"ours_pipelined", ours_pipelined},
     {"ours_execute", ours_execute},
     {"replay_redis", replay_redis},
@@ -289,9 +306,9 @@ void live(int number, Work work, std::chrono::seconds span, const std::string& p
 }
 
 void run(int argc, char** argv) {
-    if (argc != 5 || kWorks.count(argv[1]) == 0 || std::getenv("REDIS_SOCKET") == nullptr)
+    if (argc != 5 || kWorks.count(argv[1]) == 0 || std::getenv("REDIS_ADDRESS") == nullptr)
         throw std::invalid_argument(
-            "usage: REDIS_SOCKET=... idem_peers WORK CLIENTS SECONDS PREFIX");
+            "usage: REDIS_ADDRESS=... idem_peers WORK CLIENTS SECONDS PREFIX");
     std::vector<std::future<void>> clients;
     for (int i = 0; i < std::stoi(argv[2]); i++)
         clients.push_back(std::async(std::launch::async, live, i, kWorks.at(argv[1]),

@@ -21,6 +21,7 @@ BARE_STATEMENT = Contender("bare, one statement", "bare_statement", PAYMENTS)
 UNIQUE_KEY = Contender("unique key", "unique_key", KEYED_PAYMENTS)
 KEYS_TABLE = Contender("keys table", "keys_table", FINISHED_KEYS)
 KEYS_TABLE_PIPELINED = Contender("keys table, pipelined", "keys_table_pipelined", FINISHED_KEYS)
+KEYS_TABLE_STATEMENT = Contender("keys table, one statement", "keys_table_statement", FINISHED_KEYS)
 THREE_COMMITS = Contender("keys table, three commits", "keys_table_three_commits", FINISHED_KEYS)
 OURS = Contender("ours", "ours", COMPLETED)
 PIPELINED = Contender("ours, pipelined", "ours_pipelined", COMPLETED)
@@ -29,7 +30,7 @@ WITH = Contender("ours, one WITH", "ours_with", COMPLETED)
 LEASED = Contender("ours, leased", "ours_leased", COMPLETED)
 ONCE = Contender("idem_once", "ours_once", COMPLETED)
 FIRST_EXECUTIONS = [BARE, BARE_STATEMENT, UNIQUE_KEY, KEYS_TABLE, KEYS_TABLE_PIPELINED,
-                    THREE_COMMITS, OURS, PIPELINED, LEASED, ONCE, EXECUTE, WITH]
+                    KEYS_TABLE_STATEMENT, THREE_COMMITS, OURS, PIPELINED, LEASED, ONCE, EXECUTE, WITH]
 
 
 def turns(server, options, name, contenders, durable=True, prepare=None):
@@ -56,6 +57,7 @@ def first_execution(server, options):
     durable, fast, table, details = compare(server, options, "first_execution",
                                             FIRST_EXECUTIONS, BARE.name)
     wanted = [(EXECUTE, BARE, 1.0), (EXECUTE, BARE_STATEMENT, 0.75), (WITH, BARE, 1.0), (PIPELINED, BARE, 0.80),
+              (EXECUTE, KEYS_TABLE_STATEMENT, 1.0),
               (OURS, KEYS_TABLE, 1.1), (OURS, THREE_COMMITS, 1.9)]
     figures = [durable.figure("first execution", ours.name, against.name, limit)
                for ours, against, limit in wanted]
@@ -117,12 +119,15 @@ def peers(server, options):
         Contender("bare transaction", "bare", PAYMENTS, by_peers=True),
         Contender("Redis", "redis", PAYMENTS, by_peers=True),
         Contender("Redis, overlapped", "redis_overlapped", PAYMENTS, by_peers=True),
+        Contender("Redis over TCP", "redis", PAYMENTS, by_peers=True, redis="REDIS_PORT"),
+        Contender("ours", "ours", COMPLETED, by_peers=True),
         Contender("ours, pipelined", "ours_pipelined", COMPLETED, by_peers=True),
         Contender("ours, one statement", "ours_execute", COMPLETED, by_peers=True),
     ]
     again = [
         Contender("Redis", "replay_redis", by_peers=True),
         Contender("Redis, pipelined", "replay_redis_pipelined", by_peers=True),
+        Contender("Redis over TCP", "replay_redis", by_peers=True, redis="REDIS_PORT"),
         Contender("ours", "replay_ours", REPLAYED, by_peers=True),
     ]
     durable, _, table, details = compare(server, options, "peers, first executions", first, "Redis")
