@@ -267,6 +267,21 @@ CREATE INDEX audit_key_digest ON idempotency.audit (key_digest) WHERE key_digest
 -- A publication of all tables would refuse to let rows go that nothing identifies.
 ALTER TABLE idempotency.audit REPLICA IDENTITY FULL;
 
+CREATE FUNCTION idempotency.owner_writes() RETURNS trigger
+    LANGUAGE c AS 'MODULE_PATHNAME', 'idem_owner_writes';
+COMMENT ON FUNCTION idempotency.owner_writes() IS 'refuses to let anybody but its owner write to a table';
+REVOKE ALL ON FUNCTION idempotency.owner_writes() FROM PUBLIC;
+-- Per row and always, as those of policies are: neither a subscription nor the replica role gets past
+-- it.
+CREATE TRIGGER owner_writes
+    BEFORE INSERT OR UPDATE OR DELETE ON idempotency.audit
+    FOR EACH ROW EXECUTE FUNCTION idempotency.owner_writes();
+CREATE TRIGGER owner_truncates
+    BEFORE TRUNCATE ON idempotency.audit
+    FOR EACH STATEMENT EXECUTE FUNCTION idempotency.owner_writes();
+ALTER TABLE idempotency.audit ENABLE ALWAYS TRIGGER owner_writes;
+ALTER TABLE idempotency.audit ENABLE ALWAYS TRIGGER owner_truncates;
+
 SELECT pg_catalog.pg_extension_config_dump('idempotency.audit', '');
 
 -- What became of each attempt, where the policy keeps the history. A row is inserted when an attempt
