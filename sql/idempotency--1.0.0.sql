@@ -980,7 +980,7 @@ CREATE FUNCTION @extschema@.idem_resolve_idle(
 ) RETURNS text
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_resolve_idle';
 COMMENT ON FUNCTION @extschema@.idem_resolve_idle(text, text, text, text, integer, text, jsonb, text, text, text, timestamptz)
-    IS 'decide a record unless somebody is at work on it: done, running, passed over, or closed';
+    IS 'decide a record unless somebody is at work on it: done, running, passed over, closed, or why it could not be';
 REVOKE ALL ON FUNCTION @extschema@.idem_resolve_idle(text, text, text, text, integer, text, jsonb, text, text, text, timestamptz) FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_erase(
@@ -1018,12 +1018,14 @@ CREATE PROCEDURE @extschema@.idem_resolve_all(
     INOUT running bigint DEFAULT NULL,
     INOUT running_keys jsonb DEFAULT NULL,
     INOUT closed bigint DEFAULT NULL,
-    INOUT closed_scopes jsonb DEFAULT NULL
+    INOUT closed_scopes jsonb DEFAULT NULL,
+    INOUT undecided bigint DEFAULT NULL,
+    INOUT undecided_scopes jsonb DEFAULT NULL
 )
     LANGUAGE c AS 'MODULE_PATHNAME', 'idem_operator_resolve_all';
-COMMENT ON PROCEDURE @extschema@.idem_resolve_all(text, text, text, text, text, interval, text, integer, text, jsonb, text, integer, bigint, bigint, jsonb, bigint, jsonb)
+COMMENT ON PROCEDURE @extschema@.idem_resolve_all(text, text, text, text, text, interval, text, integer, text, jsonb, text, integer, bigint, bigint, jsonb, bigint, jsonb, bigint, jsonb)
     IS 'decide all records that match and that nobody is at work on, committing after each batch';
-REVOKE ALL ON PROCEDURE @extschema@.idem_resolve_all(text, text, text, text, text, interval, text, integer, text, jsonb, text, integer, bigint, bigint, jsonb, bigint, jsonb) FROM PUBLIC;
+REVOKE ALL ON PROCEDURE @extschema@.idem_resolve_all(text, text, text, text, text, interval, text, integer, text, jsonb, text, integer, bigint, bigint, jsonb, bigint, jsonb, bigint, jsonb) FROM PUBLIC;
 
 CREATE PROCEDURE @extschema@.idem_forget_principal(
     principal text,
