@@ -267,6 +267,21 @@ CREATE INDEX audit_key_digest ON idempotency.audit (key_digest) WHERE key_digest
 -- A publication of all tables would refuse to let rows go that nothing identifies.
 ALTER TABLE idempotency.audit REPLICA IDENTITY FULL;
 
+CREATE FUNCTION idempotency.owner_writes() RETURNS trigger
+    LANGUAGE c AS 'MODULE_PATHNAME', 'idem_owner_writes';
+COMMENT ON FUNCTION idempotency.owner_writes() IS 'refuses to let anybody but its owner write to a table';
+REVOKE ALL ON FUNCTION idempotency.owner_writes() FROM PUBLIC;
+-- Per row and always, as those of policies are: neither a subscription nor the replica role gets past
+-- it.
+CREATE TRIGGER owner_writes
+    BEFORE INSERT OR UPDATE OR DELETE ON idempotency.audit
+    FOR EACH ROW EXECUTE FUNCTION idempotency.owner_writes();
+CREATE TRIGGER owner_truncates
+    BEFORE TRUNCATE ON idempotency.audit
+    FOR EACH STATEMENT EXECUTE FUNCTION idempotency.owner_writes();
+ALTER TABLE idempotency.audit ENABLE ALWAYS TRIGGER owner_writes;
+ALTER TABLE idempotency.audit ENABLE ALWAYS TRIGGER owner_truncates;
+
 SELECT pg_catalog.pg_extension_config_dump('idempotency.audit', '');
 
 -- What became of each attempt, where the policy keeps the history. A row is inserted when an attempt
@@ -965,7 +980,7 @@ CREATE FUNCTION @extschema@.idem_resolve_idle(
 ) RETURNS text
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_resolve_idle';
 COMMENT ON FUNCTION @extschema@.idem_resolve_idle(text, text, text, text, integer, text, jsonb, text, text, text, timestamptz)
-    IS 'decide a record unless somebody is at work on it: done, running, passed over, or closed';
+    IS 'decide a record unless somebody is at work on it: done, running, passed over, closed, or why it could not be';
 REVOKE ALL ON FUNCTION @extschema@.idem_resolve_idle(text, text, text, text, integer, text, jsonb, text, text, text, timestamptz) FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_erase(
@@ -1003,12 +1018,14 @@ CREATE PROCEDURE @extschema@.idem_resolve_all(
     INOUT running bigint DEFAULT NULL,
     INOUT running_keys jsonb DEFAULT NULL,
     INOUT closed bigint DEFAULT NULL,
-    INOUT closed_scopes jsonb DEFAULT NULL
+    INOUT closed_scopes jsonb DEFAULT NULL,
+    INOUT undecided bigint DEFAULT NULL,
+    INOUT undecided_scopes jsonb DEFAULT NULL
 )
     LANGUAGE c AS 'MODULE_PATHNAME', 'idem_operator_resolve_all';
-COMMENT ON PROCEDURE @extschema@.idem_resolve_all(text, text, text, text, text, interval, text, integer, text, jsonb, text, integer, bigint, bigint, jsonb, bigint, jsonb)
+COMMENT ON PROCEDURE @extschema@.idem_resolve_all(text, text, text, text, text, interval, text, integer, text, jsonb, text, integer, bigint, bigint, jsonb, bigint, jsonb, bigint, jsonb)
     IS 'decide all records that match and that nobody is at work on, committing after each batch';
-REVOKE ALL ON PROCEDURE @extschema@.idem_resolve_all(text, text, text, text, text, interval, text, integer, text, jsonb, text, integer, bigint, bigint, jsonb, bigint, jsonb) FROM PUBLIC;
+REVOKE ALL ON PROCEDURE @extschema@.idem_resolve_all(text, text, text, text, text, interval, text, integer, text, jsonb, text, integer, bigint, bigint, jsonb, bigint, jsonb, bigint, jsonb) FROM PUBLIC;
 
 CREATE PROCEDURE @extschema@.idem_forget_principal(
     principal text,

@@ -3,7 +3,7 @@
 //
 // Nobody is waited for. A record that has gone on since it was chosen is not touched any more, and
 // one that is being executed at this moment is counted and told, as is one of a scope that is
-// closed to whoever calls.
+// closed to whoever calls, and one that can't be decided for a reason of its own.
 
 #include "core/outcome.hpp"
 
@@ -35,6 +35,10 @@ Datum word_of(claim::Settled settled) {
             return CStringGetTextDatum(kPassed);
         case claim::Settled::Closed:
             return CStringGetTextDatum(kClosed);
+        case claim::Settled::NoKey:
+            return CStringGetTextDatum(kNoKey);
+        case claim::Settled::TooLarge:
+            return CStringGetTextDatum(kTooLarge);
     }
     pg_unreachable();
 }
@@ -147,8 +151,8 @@ void place_for_resolve(const Step& step, const Datum* row) {
 }
 
 void tell_what_is_closed(const Tally& tally) {
-    if (tally.closed == 0) return;
-    auto closed = static_cast<unsigned long>(tally.closed);
+    if (tally.closed.records == 0) return;
+    auto closed = static_cast<unsigned long>(tally.closed.records);
     ereport(
         NOTICE,
         (errmsg_plural("%s: %lu record is left, for its scope is closed to the current user",
@@ -156,12 +160,28 @@ void tell_what_is_closed(const Tally& tally) {
                        "user",
                        closed, tally.procedure, closed),
          errdetail("Their policies admit only members of roles that the current user is not in, or "
-                   "that do not exist."),
-         errhint("Call it again as a member of the roles that closed_scopes names.")));
+                   "that do not exist, or are not valid."),
+         errhint("Call it again as a member of the roles that closed_scopes names, or when the "
+                 "policies have been set anew.")));
+}
+
+void tell_what_is_undecided(const Tally& tally) {
+    if (tally.undecided.records == 0) return;
+    auto undecided = static_cast<unsigned long>(tally.undecided.records);
+    ereport(NOTICE, (errmsg_plural("%s: %lu record is left, for it could not be decided",
+                                   "%s: %lu records are left, for they could not be decided",
+                                   undecided, tally.procedure, undecided),
+                     errdetail("Without their encryption keys: %lld. For which the answer is too "
+                               "large: %lld.",
+                               static_cast<long long>(tally.no_key),
+                               static_cast<long long>(tally.undecided.records - tally.no_key)),
+                     errhint("Call it again when the keys are there, and with an answer that the "
+                             "policies of undecided_scopes allow.")));
 }
 
 // CALL idem_resolve_all(action, reason, scope, principal, status, older_than, holder, status_code,
-// body, headers, error, batch_size, resolved, running, running_keys, closed, closed_scopes)
+// body, headers, error, batch_size, resolved, running, running_keys, closed, closed_scopes,
+// undecided, undecided_scopes)
 Datum resolve_all(FunctionCallInfo fcinfo) {
     require_own_transactions(fcinfo, "idem_resolve_all()");
     int batch = batch_size(fcinfo, kBatchSize);
@@ -174,9 +194,14 @@ Datum resolve_all(FunctionCallInfo fcinfo) {
     Tally* tally = begin_tally("idem_resolve_all()");
     settle_all(kMatches, filter, step, place_for_resolve, batch, tally);
     tell_what_is_closed(*tally);
-    Datum values[] = {Int64GetDatum(tally->done), Int64GetDatum(tally->running),
-                      JsonbPGetDatum(running_keys(*tally)), Int64GetDatum(tally->closed),
-                      JsonbPGetDatum(closed_scopes(*tally))};
+    tell_what_is_undecided(*tally);
+    Datum values[] = {Int64GetDatum(tally->done),
+                      Int64GetDatum(tally->running),
+                      JsonbPGetDatum(running_keys(*tally)),
+                      Int64GetDatum(tally->closed.records),
+                      JsonbPGetDatum(scopes_of(tally->closed)),
+                      Int64GetDatum(tally->undecided.records),
+                      JsonbPGetDatum(scopes_of(tally->undecided))};
     return end_with_row(fcinfo, values);
 }
 
@@ -239,7 +264,7 @@ std::int64_t remove_history(const text* principal, Tally* tally) {
     auto* closed = static_cast<Datum*>(palloc(sizeof(Datum) * static_cast<Size>(count + 1)));
     int spared = 0;
     for (int i = 0; i < count; i++) {
-        if (config::closing_role(pg::bytes_of(scopes[i].scope)) == nullptr) continue;
+        if (!config::is_closed(config::closure_of(pg::bytes_of(scopes[i].scope)))) continue;
         count_closed_attempts(tally, scopes[i].scope, scopes[i].attempts);
         closed[spared++] = PointerGetDatum(scopes[i].scope);
     }
@@ -252,8 +277,8 @@ void audit_forgotten(const Tally& tally, std::int64_t attempts, const text* reas
     pg::add_member(&found, "forgotten", tally.done);
     pg::add_member(&found, "attempts", attempts);
     pg::add_member(&found, "running", tally.running);
-    pg::add_member(&found, "closed", tally.closed);
-    pg::add_member(&found, "closed_attempts", tally.closed_attempts);
+    pg::add_member(&found, "closed", tally.closed.records);
+    pg::add_member(&found, "closed_attempts", tally.closed.attempts);
     audit_erasure(pg::end_object(&found), reason);
 }
 
@@ -263,11 +288,13 @@ void warn_unless_complete(const Tally& tally) {
     ereport(WARNING,
             (errmsg("%s: the principal is not wholly erased", tally.procedure),
              errdetail("Records that are being executed: %lld. In scopes that are closed to the "
-                       "current user: %lld records, %lld attempts.",
-                       static_cast<long long>(tally.running), static_cast<long long>(tally.closed),
-                       static_cast<long long>(tally.closed_attempts)),
+                       "current user, or to all by a policy that is not valid: %lld records, %lld "
+                       "attempts.",
+                       static_cast<long long>(tally.running),
+                       static_cast<long long>(tally.closed.records),
+                       static_cast<long long>(tally.closed.attempts)),
              errhint("Call it again when the former have ended, and as a member of the roles that "
-                     "closed_scopes names.")));
+                     "closed_scopes names, or when the policies have been set anew.")));
 }
 
 // CALL idem_forget_principal(principal, reason, batch_size, forgotten, running, running_keys,
@@ -293,8 +320,8 @@ Datum forget_principal(FunctionCallInfo fcinfo) {
     Datum values[] = {Int64GetDatum(tally->done),
                       Int64GetDatum(tally->running),
                       JsonbPGetDatum(running_keys(*tally)),
-                      Int64GetDatum(tally->closed),
-                      JsonbPGetDatum(closed_scopes(*tally)),
+                      Int64GetDatum(tally->closed.records),
+                      JsonbPGetDatum(scopes_of(tally->closed)),
                       Int64GetDatum(decisions),
                       BoolGetDatum(is_complete(*tally))};
     return end_with_row(fcinfo, values);

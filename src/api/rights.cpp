@@ -187,6 +187,24 @@ Datum revoked_here(FunctionCallInfo fcinfo) {
     return 0;
 }
 
+// ---- a table that nobody but its owner writes ----
+
+// The trigger before each row, and before TRUNCATE. Members of pg_write_all_data have the
+// privileges on every table, and row security would keep members of pg_read_all_data from dumping
+// it.
+Datum owner_writes(FunctionCallInfo fcinfo) {
+    check_is_trigger(fcinfo);
+    auto* data = reinterpret_cast<TriggerData*>(fcinfo->context);
+    if (!has_privs_of_role(GetUserId(), data->tg_relation->rd_rel->relowner))
+        ereport(ERROR,
+                (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+                 errmsg("permission denied for table %s",
+                        RelationGetRelationName(data->tg_relation)),
+                 errdetail("Nobody but its owner may write to it, whatever was granted.")));
+    bool updates = TRIGGER_FIRED_BY_UPDATE(data->tg_event);
+    return PointerGetDatum(updates ? data->tg_newtuple : data->tg_trigtuple);
+}
+
 }  // namespace
 
 }  // namespace idem::api
@@ -195,3 +213,4 @@ IDEM_FUNCTION(idem_owner_grant, idem::api::grant_rights);
 IDEM_FUNCTION(idem_owner_revoke, idem::api::revoke_rights);
 IDEM_FUNCTION(idem_owner_granted_here, idem::api::granted_here);
 IDEM_FUNCTION(idem_owner_revoked_here, idem::api::revoked_here);
+IDEM_FUNCTION(idem_owner_writes, idem::api::owner_writes);

@@ -25,24 +25,41 @@ void note_running(Tally* tally, const Datum* row) {
     tally->running++;
 }
 
+// What is in the way, and its name.
+struct Reason {
+    const char* what;
+    const char* name;
+};
+
+bool is_told(const LeftInScope& told, const text* scope, const Reason& why) {
+    return pg::bytes_of(told.scope) == pg::bytes_of(scope) &&
+           (told.what == nullptr) == (why.what == nullptr) &&
+           (why.what == nullptr || pg::bytes_of(told.name) == why.name);
+}
+
 // Where it is told; nullptr: it is one too many.
-ClosedScope* closed_scope(Tally* tally, const text* scope) {
-    for (int i = 0; i < tally->told_scopes; i++)
-        if (pg::bytes_of(tally->scopes[i].scope) == pg::bytes_of(scope)) return &tally->scopes[i];
-    if (tally->told_scopes == kMostTold) return nullptr;
+LeftInScope* place_of(Tally* tally, Left* left, const text* scope, const Reason& why) {
+    for (int i = 0; i < left->told; i++)
+        if (is_told(left->scopes[i], scope, why)) return &left->scopes[i];
+    if (left->told == kMostTold) return nullptr;
     MemoryContext previous = MemoryContextSwitchTo(tally->context);
-    const char* role = config::closing_role(pg::bytes_of(scope));
-    ClosedScope* told = &tally->scopes[tally->told_scopes++];
-    *told = {static_cast<text*>(pg::copy_varlena(scope)),
-             role == nullptr ? nullptr : cstring_to_text(role), 0, 0};
+    LeftInScope* told = &left->scopes[left->told++];
+    *told = {static_cast<text*>(pg::copy_varlena(scope)), why.what,
+             why.what == nullptr ? nullptr : cstring_to_text(why.name), 0, 0};
     MemoryContextSwitchTo(previous);
     return told;
 }
 
-void note_closed(Tally* tally, const text* scope) {
-    ClosedScope* told = closed_scope(tally, scope);
+void note_left(Tally* tally, Left* left, const text* scope, const Reason& why) {
+    LeftInScope* told = place_of(tally, left, scope, why);
     if (told != nullptr) told->records++;
-    tally->closed++;
+    left->records++;
+}
+
+Reason why_closed(const text* scope) {
+    config::Closure closure = config::closure_of(pg::bytes_of(scope));
+    if (closure.column != nullptr) return {"invalid", closure.column};
+    return {closure.role == nullptr ? nullptr : "role", closure.role};
 }
 
 }  // namespace
@@ -60,13 +77,17 @@ void count_record(Tally* tally, const text* word, const Datum* row) {
     tally->seen++;
     if (said == kDone) tally->done++;
     if (said == kRunning) note_running(tally, row);
-    if (said == kClosed) note_closed(tally, DatumGetTextPP(row[0]));
+    const text* scope = DatumGetTextPP(row[0]);
+    if (said == kClosed) note_left(tally, &tally->closed, scope, why_closed(scope));
+    for (const char* why : {kNoKey, kTooLarge})
+        if (said == why) note_left(tally, &tally->undecided, scope, {"why", why});
+    if (said == kNoKey) tally->no_key++;
 }
 
 void count_closed_attempts(Tally* tally, const text* scope, std::int64_t attempts) {
-    ClosedScope* told = closed_scope(tally, scope);
+    LeftInScope* told = place_of(tally, &tally->closed, scope, why_closed(scope));
     if (told != nullptr) told->attempts += attempts;
-    tally->closed_attempts += attempts;
+    tally->closed.attempts += attempts;
 }
 
 void tell_progress(Tally* tally) {
@@ -80,7 +101,7 @@ void tell_progress(Tally* tally) {
 }
 
 bool is_complete(const Tally& tally) {
-    return tally.running == 0 && tally.closed == 0 && tally.closed_attempts == 0;
+    return tally.running == 0 && tally.closed.records == 0 && tally.closed.attempts == 0;
 }
 
 Jsonb* running_keys(const Tally& tally) {
@@ -96,13 +117,13 @@ Jsonb* running_keys(const Tally& tally) {
     return pg::end_array(&list);
 }
 
-Jsonb* closed_scopes(const Tally& tally) {
+Jsonb* scopes_of(const Left& left) {
     pg::JsonbArray list = pg::begin_array();
-    for (int i = 0; i < tally.told_scopes; i++) {
-        const ClosedScope& told = tally.scopes[i];
+    for (int i = 0; i < left.told; i++) {
+        const LeftInScope& told = left.scopes[i];
         pg::JsonbObject object = pg::begin_object();
         pg::add_member(&object, "scope", pg::bytes_of(told.scope));
-        if (told.role != nullptr) pg::add_member(&object, "role", pg::bytes_of(told.role));
+        if (told.what != nullptr) pg::add_member(&object, told.what, pg::bytes_of(told.name));
         pg::add_member(&object, "records", told.records);
         if (told.attempts > 0) pg::add_member(&object, "attempts", told.attempts);
         pg::add_element(&list, pg::end_object(&object));

@@ -8,9 +8,11 @@ namespace idem::api {
 
 // What a function returns that is called for each record.
 inline constexpr const char* kDone = "done";
-inline constexpr const char* kRunning = "running";  // a transaction or a lease has the key
-inline constexpr const char* kPassed = "passed";    // there is nothing to do any more
-inline constexpr const char* kClosed = "closed";    // the scope's policy does not admit the caller
+inline constexpr const char* kRunning = "running";     // a transaction or a lease has the key
+inline constexpr const char* kPassed = "passed";       // there is nothing to do any more
+inline constexpr const char* kClosed = "closed";       // its policy does not admit the caller
+inline constexpr const char* kNoKey = "no_key";        // it can't be sealed, or does not open
+inline constexpr const char* kTooLarge = "too_large";  // the answer, for the scope's policy
 
 // A record that is being executed.
 struct RunningKey {
@@ -19,15 +21,25 @@ struct RunningKey {
     Datum key;
 };
 
-// A scope that is closed to the caller, and what is left there.
-struct ClosedScope {
+// What is left in a scope, and what is in the way there. It has a name: the role that a policy
+// admits, the option by which it is not valid, or why a record can't be decided.
+struct LeftInScope {
     const text* scope;
-    const text* role;  // that its policy admits; nullptr: it has been opened since
+    const char* what;  // nullptr: it has been opened since
+    const text* name;
     std::int64_t records;
     std::int64_t attempts;
 };
 
 inline constexpr int kMostTold = 100;
+
+// Of all scopes, and of the first ones each.
+struct Left {
+    std::int64_t records;
+    std::int64_t attempts;
+    LeftInScope scopes[kMostTold];
+    int told;
+};
 
 struct Tally {
     const char* procedure;
@@ -36,12 +48,11 @@ struct Tally {
     std::int64_t seen;
     std::int64_t done;
     std::int64_t running;
-    std::int64_t closed;
-    std::int64_t closed_attempts;
+    Left closed;           // in scopes that are closed to the caller
+    Left undecided;        // for a reason of each record
+    std::int64_t no_key;   // of these
     std::int64_t told_at;  // by the monotonic clock
     RunningKey keys[kMostTold];
-    ClosedScope scopes[kMostTold];
-    int told_scopes;
 };
 
 // In the current memory context, where the names will be as well. `procedure` is its name, with
@@ -62,6 +73,6 @@ bool is_complete(const Tally& tally);
 
 // What is told, as arrays of objects.
 Jsonb* running_keys(const Tally& tally);
-Jsonb* closed_scopes(const Tally& tally);
+Jsonb* scopes_of(const Left& left);
 
 }  // namespace idem::api

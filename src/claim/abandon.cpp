@@ -27,10 +27,12 @@ bool is_due(const store::Record& record, const core::Policy& policy, TimestampTz
 }
 
 // The old holder's token dies where something is decided; what is unknown its holder may still end.
-void decide(const core::Policy& policy, store::Record* record) {
+// False: the record can't be sealed, and nothing is decided, for the next visit may have its key,
+// and other claims are not to wait for that.
+bool decide(const core::Policy& policy, store::Record* record) {
     if (policy.on_abandon == OnAbandon::Unknown) {
         record->no_takeover = true;
-        return;
+        return true;
     }
     bool fails = policy.on_abandon == OnAbandon::Fail;
     mark_ended(fails ? core::Status::Failed : core::Status::Retryable, record);
@@ -39,13 +41,7 @@ void decide(const core::Policy& policy, store::Record* record) {
     if (!fails) record->next_attempt_at = record->finished_at;
     keep_as_fresh(policy, record);
     keep_if_undecided(policy, record);
-    seal(record, policy.encrypt);
-}
-
-// Of a claim whose record can't be sealed nothing is decided: the next visit may have its key, and
-// other claims are not to wait for that.
-bool may_decide(const core::Policy& policy, store::Record* record) {
-    return policy.on_abandon == OnAbandon::Unknown || can_be_sealed(record, policy.encrypt);
+    return try_seal(record, policy.encrypt);
 }
 
 // Under the key's lock.
@@ -55,10 +51,9 @@ bool abandon_if_due(const store::Identity& id, const core::Policy& policy) {
     store::Look look = store::find(id, &record);
     if (!look.found || TransactionIdIsValid(look.writer)) return false;
     if (!is_due(record, policy, GetCurrentTimestamp())) return false;
-    if (!may_decide(policy, &record)) return false;
     store::Version overdue = store::version_of(record);
     int attempt = record.attempt;
-    decide(policy, &record);
+    if (!decide(policy, &record)) return false;
     if (!store::update(record, overdue)) return false;
     if (record.status != core::Status::InProgress) keep_ended_attempt(policy, record);
     stats::account_for_abandoned({policy.on_abandon, pg::bytes_of(id.scope),

@@ -147,14 +147,15 @@ KeyHolder holder_of_lock(const store::Identity& id) {
     return holder;
 }
 
-// A process of none of the server's backends has an id of 0: that of a prepared transaction, and on
-// a standby that of any.
+// A process of none of the server's backends has an id of 0: that of a prepared transaction, on a
+// standby that of any, and that of one that has ended since its row was seen.
 KeyHolder holder_of_row(TransactionId writer) {
     KeyHolder holder{};
     TransactionId top = SubTransGetTopmostTransaction(writer);
     holder.exists = true;
     holder.pid = BackendXidGetPid(top);
-    if (holder.pid == 0 && !RecoveryInProgress()) holder.prepared = top;
+    if (holder.pid == 0 && !RecoveryInProgress() && TransactionIdIsInProgress(top))
+        holder.prepared = top;
     return holder;
 }
 

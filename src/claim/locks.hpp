@@ -33,7 +33,7 @@ bool lock_and_find(const store::Identity& id, store::Record* record);
 struct KeyHolder {
     bool exists;
     bool is_own;             // the current transaction
-    std::int32_t pid;        // 0: it is prepared, or runs on another server
+    std::int32_t pid;        // 0: it is prepared, runs on another server, or has just ended
     TransactionId prepared;  // InvalidTransactionId: it is not
     int waiting;             // others that wait for the lock; of one that has it
 };

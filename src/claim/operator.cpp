@@ -63,28 +63,61 @@ bool seen(const store::Identity& id, store::Record* record) {
     return store::find(id, record).found || store::find(id, record).found;
 }
 
-// The record that was found, under its lock, and is not final.
-void rule(const Ruling& ruling, const config::ScopePolicy& given, store::Record* record) {
-    config::ScopePolicy policy = given;
-    store::Version unresolved = store::version_of(*record);
-    Jsonb* before = state_of(*record);
-    bool attempt_ends = record->status == core::Status::InProgress;
+bool has_answer(const Ruling& ruling) {
+    return ruling.resolution != core::Resolution::Release;
+}
+
+// A record that is being decided, and what it was.
+struct Ruled {
+    config::ScopePolicy policy;
+    store::Version unresolved;
+    Jsonb* before;
+    bool attempt_ends;
+};
+
+// Puts all but the answer into the record that was found, under its lock, and is not final. Nothing
+// is written yet.
+Ruled mark_ruled(const Ruling& ruling, const config::ScopePolicy& policy, store::Record* record) {
+    Ruled ruled{policy, store::version_of(*record), state_of(*record),
+                record->status == core::Status::InProgress};
     mark_resolved(ruling.resolution, ruling.error, record);
     keep_as_fresh(policy.values, record);
     keep_if_undecided(policy.values, record);
-    allow_as_claimed(*record, &policy.values);
-    if (ruling.resolution != core::Resolution::Release)
-        keep_response(ruling.response, policy, record);
-    seal(record, policy.values.encrypt);
-    if (!store::update(*record, unresolved)) store::raise_claim_overtaken();
-    if (attempt_ends) keep_ended_attempt(policy.values, *record);
+    allow_as_claimed(*record, &ruled.policy.values);
+    return ruled;
+}
+
+// With its answer, and sealed.
+void write_ruled(const Ruling& ruling, const Ruled& ruled, const store::Record& record) {
+    if (!store::update(record, ruled.unresolved)) store::raise_claim_overtaken();
+    if (ruled.attempt_ends) keep_ended_attempt(ruled.policy.values, record);
     Audited audited{};
     audited.action = core::entry_of(ruling.resolution).word;
-    audited.id = &record->id;
-    audited.before = before;
-    audited.after = state_of(*record);
+    audited.id = &record.id;
+    audited.before = ruled.before;
+    audited.after = state_of(record);
     audited.reason = ruling.reason;
     audit(audited);
+}
+
+void rule(const Ruling& ruling, const config::ScopePolicy& policy, store::Record* record) {
+    Ruled ruled = mark_ruled(ruling, policy, record);
+    if (has_answer(ruling)) keep_response(ruling.response, ruled.policy, record);
+    seal(record, ruled.policy.values.encrypt);
+    write_ruled(ruling, ruled, *record);
+}
+
+// Of one of many, which the others are not to suffer from.
+Settled rule_if_possible(const Ruling& ruling, const config::ScopePolicy& policy,
+                         store::Record* record) {
+    Ruled ruled = mark_ruled(ruling, policy, record);
+    if (has_answer(ruling)) {
+        if (!fits(ruling.response, ruled.policy)) return Settled::TooLarge;
+        keep_response(ruling.response, ruled.policy, record);
+    }
+    if (!try_seal(record, ruled.policy.values.encrypt)) return Settled::NoKey;
+    write_ruled(ruling, ruled, *record);
+    return Settled::Done;
 }
 
 // What an operator forgets, whatever is kept beside the record. False if the record has changed.
@@ -131,7 +164,7 @@ Settled look_at_idle(const store::Identity& id, store::Record* record, Wanted is
     return settled;
 }
 
-// Of one of many: where the scope is closed to the caller, the others are not to suffer from it.
+// Of one of many.
 std::optional<config::ScopePolicy> enter_if_open(const ClaimRef& ref) {
     pg::require_writable(ref.function);
     return config::policy_if_open(pg::bytes_of(ref.id.scope));
@@ -160,8 +193,12 @@ Settled resolve_idle(const ClaimRef& ref, const Ruling& ruling, const Sighting& 
         return !is_final(found.status) && is_as_seen(seen, found) &&
                !is_released(ruling.resolution, found);
     });
-    if (settled == Settled::Done) rule(ruling, *policy, &record);
-    if (settled == Settled::Done) unlock_written(ref.id);
+    if (settled != Settled::Done) return settled;
+    settled = rule_if_possible(ruling, *policy, &record);
+    if (settled == Settled::Done)
+        unlock_written(ref.id);
+    else
+        unlock(ref.id);
     return settled;
 }
 

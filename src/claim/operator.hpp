@@ -34,9 +34,11 @@ bool forget(const ClaimRef& ref, const text* reason);
 
 enum class Settled {
     Done,
-    Running,  // a transaction or a lease has the key
-    Passed,   // there is nothing to decide any more
-    Closed,   // the scope's policy admits only members of a role that the caller is not in
+    Running,   // a transaction or a lease has the key
+    Passed,    // there is nothing to decide any more
+    Closed,    // the scope's policy does not admit the caller, or is not valid
+    NoKey,     // it could not be sealed, for want of a key or because a value does not open
+    TooLarge,  // the answer is, for the scope's policy
 };
 
 // What a record was when it was chosen, and is to be still: one that is no more is passed over.
@@ -45,7 +47,7 @@ struct Sighting {
     std::optional<TimestampTz> claimed_at;
 };
 
-// Errors: those of the policy and of the answer that is to be kept.
+// Where it is not `Done`, the record is as it was.
 Settled resolve_idle(const ClaimRef& ref, const Ruling& ruling, const Sighting& seen);
 
 // Removes the record, and leaves no name in the audit.

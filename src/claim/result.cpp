@@ -52,18 +52,24 @@ Jsonb* without_dropped(Jsonb* headers, const pg::TextList& dropped) {
 }
 
 Jsonb* kept_headers(Jsonb* headers, const config::ScopePolicy& policy) {
-    Jsonb* kept = without_dropped(headers, policy.drop_headers != nullptr
-                                               ? pg::text_list(policy.drop_headers, "drop_headers")
-                                               : default_drop_list());
-    // Where nothing is left, there is nothing to count.
-    if (JB_ROOT_COUNT(kept) > 0) check_size("headers", kept, policy.values);
-    return kept;
+    if (headers == nullptr) return nullptr;
+    return without_dropped(headers, policy.drop_headers != nullptr
+                                        ? pg::text_list(policy.drop_headers, "drop_headers")
+                                        : default_drop_list());
+}
+
+// Where no header is left, there is nothing to count.
+std::int64_t size_of_headers(Jsonb* kept) {
+    return kept == nullptr || JB_ROOT_COUNT(kept) == 0 ? 0 : pg::jsonb_text_size(kept);
+}
+
+std::int64_t size_of_body(const bytea* body) {
+    return body == nullptr ? 0 : static_cast<std::int64_t>(VARSIZE_ANY_EXHDR(body));
 }
 
 // nullptr where the policy says so; else an error (54000) if it is over the limit.
 bytea* kept_body(bytea* body, const core::Policy& policy) {
-    if (body == nullptr) return nullptr;
-    auto bytes = static_cast<std::int64_t>(VARSIZE_ANY_EXHDR(body));
+    std::int64_t bytes = size_of_body(body);
     if (bytes <= policy.max_body_bytes) return body;
     if (policy.on_large_body == core::OnLargeBody::Omit) return nullptr;
     raise_too_large("body", bytes, policy.max_body_bytes,
@@ -90,11 +96,20 @@ text* clipped_error(text* error) {
         0, static_cast<std::size_t>(pg_mbcliplen(bytes.data(), length, kLongestError))));
 }
 
+bool fits(const Response& response, const config::ScopePolicy& policy) {
+    std::int64_t limit = policy.values.max_body_bytes;
+    return size_of_headers(kept_headers(response.headers, policy)) <= limit &&
+           (size_of_body(response.body) <= limit ||
+            policy.values.on_large_body == core::OnLargeBody::Omit);
+}
+
 void keep_response(const Response& response, const config::ScopePolicy& policy,
                    store::Record* record) {
+    Jsonb* headers = kept_headers(response.headers, policy);
+    if (size_of_headers(headers) > policy.values.max_body_bytes)
+        check_size("headers", headers, policy.values);
     record->status_code = response.status_code;
-    record->headers =
-        response.headers == nullptr ? nullptr : kept_headers(response.headers, policy);
+    record->headers = headers;
     record->body = kept_body(response.body, policy.values);
     record->body_omitted = response.body != nullptr && record->body.is_null();
 }

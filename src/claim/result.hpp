@@ -15,6 +15,9 @@ struct Response {
     Jsonb* headers;
 };
 
+// Whether keep_response() takes it.
+bool fits(const Response& response, const config::ScopePolicy& policy);
+
 // Puts the response into the record: without the headers that the policy drops, and without a body
 // over its limit if it says so, else that is an error (54000).
 void keep_response(const Response& response, const config::ScopePolicy& policy,

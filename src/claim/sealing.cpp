@@ -381,15 +381,17 @@ void seal(Record* record, bool encrypt) {
     if (!anew) seal_rest(record);
 }
 
-bool can_be_sealed(Record* record, bool encrypt) {
-    if (!encrypt && record->sealed_by == nullptr) return true;
+bool try_seal(Record* record, bool encrypt) {
+    bool by_key = (encrypt || record->sealed_by != nullptr) && is_anything_unsealed(*record);
     const char* why = nullptr;
     const ColumnType* unopened = nullptr;
-    if (config::encryption_keys(&why) != nullptr &&
-        try_some(*record, kAll, &unopened).fault == Fault::None)
-        return true;
-    count_error(record->id);
-    return false;
+    if (by_key && (config::encryption_keys(&why) == nullptr ||
+                   try_some(*record, kAll, &unopened).fault != Fault::None)) {
+        count_error(record->id);
+        return false;
+    }
+    seal(record, encrypt);
+    return true;
 }
 
 bool reseal(Record* record) {

@@ -20,9 +20,10 @@ void require_key(const store::Identity& id);
 // key of the same id the record would otherwise have values of two.
 void seal(store::Record* record, bool encrypt);
 
-// Whether seal() could do its work on whatever is put into the record; counted as an error if not.
-// For whoever passes over such a record and goes on with others.
-bool can_be_sealed(store::Record* record, bool encrypt);
+// The same for whoever passes over a record that can't be sealed and goes on with others: false,
+// where seal() would have raised an error for want of a key or because a value does not open. That
+// is counted, and the record is not to be written.
+bool try_seal(store::Record* record, bool encrypt);
 
 // The id of the current key, in the current memory context. An error (ID503) if there is none.
 text* current_key(const store::Identity& id);

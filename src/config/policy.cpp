@@ -94,6 +94,11 @@ const char* role_not_held(const Candidate* best) {
     return OidIsValid(role) && has_privs_of_role(GetUserId(), role) ? nullptr : name;
 }
 
+Closure closure_by(const Candidate* best) {
+    if (best != nullptr && best->unusable != nullptr) return {nullptr, best->unusable};
+    return {role_not_held(best), nullptr};
+}
+
 [[noreturn]] void raise_closed(const char* role) {
     if (!OidIsValid(get_role_oid(role, true)))
         ereport(
@@ -135,14 +140,14 @@ ScopePolicy policy_for(std::string_view scope) {
 
 std::optional<ScopePolicy> policy_if_open(std::string_view scope) {
     pg::refresh(&cached);
-    const Candidate* best = usable_candidate(scope);
-    if (role_not_held(best) != nullptr) return std::nullopt;
+    const Candidate* best = best_candidate(scope);
+    if (is_closed(closure_by(best))) return std::nullopt;
     return policy_by(best);
 }
 
-const char* closing_role(std::string_view scope) {
+Closure closure_of(std::string_view scope) {
     pg::refresh(&cached);
-    return role_not_held(usable_candidate(scope));
+    return closure_by(best_candidate(scope));
 }
 
 const PolicyRow* policy_row_for(std::string_view scope) {

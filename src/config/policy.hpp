@@ -36,14 +36,22 @@ inline constexpr ListMember kListMembers[] = {
 // user is no member, or that does not exist; another (55000) if it can't be gone by.
 ScopePolicy policy_for(std::string_view scope);
 
-// The same for who passes over scopes that are closed to the current user: nullopt instead of
-// 42501.
+// What closes a scope to the current user, if anything does.
+struct Closure {
+    const char* role;    // who is no member of it, or which does not exist
+    const char* column;  // by which the policy can't be gone: the scope is closed to everybody
+};
+
+// The same for who passes over scopes that are closed to the current user: nullopt instead of an
+// error.
 std::optional<ScopePolicy> policy_if_open(std::string_view scope);
 
-// The role that closes the scope to the current user, who is no member of it, or which does not
-// exist; nullptr: it is open. It is the cache's, until the next question. An error (55000) if the
-// policy can't be gone by.
-const char* closing_role(std::string_view scope);
+// The names are the cache's, until the next question.
+Closure closure_of(std::string_view scope);
+
+inline bool is_closed(const Closure& closure) {
+    return closure.role != nullptr || closure.column != nullptr;
+}
 
 // The row of that policy, whoever asks; nullptr: the settings hold. It is the cache's, until the
 // next question. An error (55000) if it can't be gone by.

@@ -107,11 +107,11 @@ subtest 'many records, from any node' => sub {
 		is(outcome_in($taker, 'left-3', principal => $here), 'execute', 'somebody takes over');
 		is(try_sql($node, q{CALL idem_resolve_all('fail', 'the bank is gone', scope => '*', holder => 'gone', batch_size => 4)},
 				extra_params => [ '-U', 'support' ]),
-			qq(9|1|[{"key": "left-3", "scope": "", "principal": "$here"}]|0|[]), $node->name . ': decided, but for what runs');
+			qq(9|1|[{"key": "left-3", "scope": "", "principal": "$here"}]|0|[]|0|[]), $node->name . ': decided, but for what runs');
 		ask($taker, 'ROLLBACK');
 		$taker->quit;
 		is(try_sql($node, q{CALL idem_resolve_all('fail', status => 'in_progress')}),
-			qq(1|1|[{"key": "lives", "scope": "", "principal": "$there"}]|0|[]), 'nor what has a lease');
+			qq(1|1|[{"key": "lives", "scope": "", "principal": "$there"}]|0|[]|0|[]), 'nor what has a lease');
 		is(from_everywhere(q{SELECT status, count(*) FROM idempotency.records GROUP BY 1 ORDER BY 1}),
 			"failed|10\nin_progress|1", 'all nodes see it');
 		is(from_everywhere(q{SELECT action, principal, count(*), count(*) FILTER (WHERE decided_by = 'support'), node

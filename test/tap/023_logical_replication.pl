@@ -191,4 +191,31 @@ subtest 'with a filter that a change can not pass' => sub {
 	$session->quit;
 };
 
+# Whoever may write every table and owns a subscription: row by row the server asks for no more than the
+# privilege. (From 16 on it becomes the table's owner instead, unless told not to.)
+subtest 'decisions of somebody else' => sub {
+	my $writer = sweeping_node('writer');
+	my $run_as_writer = $writer->pg_version < 16 ? '' : ', run_as_owner, password_required = false';
+
+	$publisher->safe_psql('postgres', 'CREATE PUBLICATION decisions FOR TABLE idempotency.audit');
+	$writer->safe_psql('postgres', 'CREATE ROLE writer LOGIN SUPERUSER IN ROLE pg_write_all_data');
+	$writer->safe_psql('postgres', sprintf q{CREATE SUBSCRIPTION writer CONNECTION '%s' PUBLICATION decisions
+		WITH (copy_data = false%s)}, $publisher->connstr . ' dbname=postgres', $run_as_writer);
+	$writer->safe_psql('postgres', $_)
+	  foreach 'ALTER SUBSCRIPTION writer OWNER TO writer', 'ALTER ROLE writer NOSUPERUSER';
+	$publisher->safe_psql('postgres', q{SELECT idem_policy_set('forged', ttl => '1 day')});
+	wait_until
+	{
+		slurp_file($writer->logfile) =~ /ERROR:  permission denied for table audit/
+		  || $writer->safe_psql('postgres', 'SELECT count(*) FROM idempotency.audit') > 0;
+	}
+	'the row to come';
+	is($writer->safe_psql('postgres', 'SELECT count(*) FROM idempotency.audit'), 0, 'do not get in');
+	$writer->safe_psql('postgres', 'ALTER ROLE writer SUPERUSER');
+	ok($writer->poll_query_until('postgres', 'SELECT count(*) = 1 FROM idempotency.audit'),
+		'but with the rights of the owner');
+	$writer->safe_psql('postgres', 'DROP SUBSCRIPTION writer');
+	$writer->stop;
+};
+
 done_testing();

@@ -118,11 +118,20 @@ sub labels_of
 
 # ---- what the dashboard and the alerts ask for ----
 
+sub dashboard
+{
+	return JSON::PP->new->decode(slurp_file("$monitoring/dashboard.json"));
+}
+
+sub dashboard_panels
+{
+	return @{ dashboard()->{panels} };
+}
+
 sub dashboard_expressions
 {
-	my $dashboard = JSON::PP->new->decode(slurp_file("$monitoring/dashboard.json"));
-
-	my @targets = map { @{ $_->{targets} // [] } } @{ $dashboard->{panels} };
+	my $dashboard = dashboard();
+	my @targets = map { @{ $_->{targets} // [] } } dashboard_panels();
 	my @variables = grep { $_->{type} eq 'query' } @{ $dashboard->{templating}{list} };
 
 	return (map { $_->{expr} } @targets),
@@ -314,6 +323,28 @@ subtest 'the exporter likes the queries' => sub {
 subtest 'what the dashboard and the alerts select is there' => sub {
 	finds_what_is_asked_for('dashboard', \@series, dashboard_expressions());
 	finds_what_is_asked_for('alerts', \@series, alert_expressions());
+};
+
+subtest 'the dashboard has what is scraped' => sub {
+	my %shown = map { $_->[0] => 1 } map { selectors_in($_) } dashboard_expressions();
+	my %scraped = map { $_->{name} => 1 } grep { $_->{name} =~ /^idempotency_/ } @series;
+
+	is(join(' ', grep { !$shown{$_} } sort keys %scraped), '', 'every metric has a panel');
+	my ($taken, $overlaps, $undescribed, %ids) = ({}, '', '');
+	foreach my $panel (dashboard_panels())
+	{
+		my ($x, $y, $w, $h) = @{ $panel->{gridPos} }{qw(x y w h)};
+		$ids{ $panel->{id} }++;
+		foreach my $place (map { my $row = $_; map { "$_,$row" } $x .. $x + $w - 1 } $y .. $y + $h - 1)
+		{
+			$overlaps .= " $panel->{id}" if $taken->{$place}++;
+		}
+		$overlaps .= " $panel->{id}" if $x + $w > 24;
+		$undescribed .= " $panel->{id}" unless $panel->{type} eq 'row' || $panel->{description};
+	}
+	is($overlaps, '', 'no panel lies on another');
+	is($undescribed, '', 'each says what it shows');
+	is(scalar(grep { $_ > 1 } values %ids), 0, 'and has an id of its own');
 };
 
 subtest 'a wrong name or label would be noticed' => sub {

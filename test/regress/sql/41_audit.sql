@@ -6,6 +6,7 @@
 CREATE ROLE regress_idem_support;
 CREATE ROLE regress_idem_app;
 CREATE ROLE regress_idem_watcher IN ROLE pg_monitor;
+CREATE ROLE regress_idem_writer IN ROLE pg_write_all_data, pg_read_all_data;
 TRUNCATE idempotency.audit;
 -- What does not differ from run to run. (Rows of one transaction keep their order.)
 CREATE VIEW test.decided AS
@@ -108,6 +109,47 @@ SELECT * FROM idempotency.audit;
 RESET SESSION AUTHORIZATION;
 SELECT grantee, privilege_type FROM information_schema.role_table_grants
  WHERE (table_schema, table_name) = ('idempotency', 'audit') AND grantee <> session_user;
+-- Not who may write every table, whatever the statement, the view and the session's role in replication;
+-- nor who was given the table by mistake.
+\set VERBOSITY default
+SELECT count(*) AS decisions FROM idempotency.audit \gset
+GRANT TRUNCATE ON idempotency.audit TO regress_idem_writer;
+SET session_replication_role = replica;
+SET SESSION AUTHORIZATION regress_idem_writer;
+INSERT INTO idempotency.audit (decided_at, action, decided_by, acting_as) VALUES (now(), 'forget', 'me', 'me');
+\echo :SQLSTATE
+\set VERBOSITY sqlstate
+COPY idempotency.audit (decided_at, action, decided_by, acting_as) FROM stdin;
+2000-01-01	forget	me	me
+\.
+INSERT INTO idempotency.decisions_here (decided_at, action, decided_by, acting_as) VALUES (now(), 'forget', 'me', 'me');
+UPDATE idempotency.audit SET decided_by = 'somebody';
+UPDATE idempotency.decisions_here SET decided_by = 'somebody';
+DELETE FROM idempotency.audit;
+DELETE FROM idempotency.decisions_here;
+WITH gone AS (DELETE FROM idempotency.audit RETURNING *) SELECT count(*) FROM gone;
+TRUNCATE idempotency.audit;
+SELECT idempotency.owner_writes();
+RESET SESSION AUTHORIZATION;
+RESET session_replication_role;
+REVOKE TRUNCATE ON idempotency.audit FROM regress_idem_writer;
+SELECT count(*) - :decisions AS more FROM idempotency.audit;
+-- Who may act as the owner is the owner.
+SELECT relowner::regrole AS owner FROM pg_class WHERE oid = 'idempotency.audit'::regclass \gset
+CREATE ROLE regress_idem_auditor;
+GRANT USAGE, CREATE ON SCHEMA idempotency TO regress_idem_auditor;
+ALTER TABLE idempotency.audit OWNER TO regress_idem_auditor;
+GRANT regress_idem_auditor TO regress_idem_watcher;
+SELECT idem_grant('regress_idem_app');
+SET SESSION AUTHORIZATION regress_idem_watcher;
+UPDATE idempotency.audit SET reason = 'the owner' WHERE role = 'regress_idem_app';
+RESET SESSION AUTHORIZATION;
+SELECT count(*) FROM idempotency.decisions WHERE reason = 'the owner';
+REVOKE regress_idem_auditor FROM regress_idem_watcher;
+ALTER TABLE idempotency.audit OWNER TO :owner;
+REVOKE ALL ON SCHEMA idempotency FROM regress_idem_auditor;
+SELECT idem_revoke('regress_idem_app');
+DELETE FROM idempotency.audit WHERE role = 'regress_idem_app';
 \set VERBOSITY default
 
 -- A row stays for idempotency.audit_retention, and then goes as records do.
@@ -142,4 +184,4 @@ RESET enable_seqscan;
 DROP VIEW test.decided;
 SELECT idem_policy_drop('audit-unknown'), idem_revoke('regress_idem_support');
 TRUNCATE idempotency.audit;
-DROP ROLE regress_idem_support, regress_idem_app, regress_idem_watcher;
+DROP ROLE regress_idem_support, regress_idem_app, regress_idem_watcher, regress_idem_writer, regress_idem_auditor;

@@ -157,6 +157,44 @@ SELECT count(*) FROM idempotency.record WHERE principal = 'mall';
 DELETE FROM idempotency.record WHERE principal = 'mall';
 SELECT idem_policy_drop('many/*');
 
+-- What can't be decided for a reason of its own stops nothing either, and is told with the reason: a
+-- policy that nobody can make sense of closes its scope, of one record the key is missing, of another
+-- the answer is too large. Each is as it was, and its key is not locked.
+SELECT idem_policy_set('many-broken', keep_history => true), idem_policy_set('many-small', max_body_bytes => 5);
+SELECT count(*) FROM (SELECT FROM unnest('{1,2}'::text[]) k, unnest('{many-broken,many-small,many-sealed,many-plain}'::text[]) s,
+    idem_begin(s || k, scope => s, principal => 'torn', holder => 'h', lease => '1 us') OFFSET 0) b;
+SELECT idem_once('once', 'many-broken', 'torn');
+SELECT idem_begin('bare', scope => 'many-sealed', principal => 'torn', lease => '1 us') IS NULL;
+SELECT idem_policy_set('many-sealed', encrypt => true);
+ALTER TABLE idempotency.policy DROP CONSTRAINT policy_fingerprint_fields_given;
+UPDATE idempotency.policy SET fingerprint_fields = '{}' WHERE scope_pattern = 'many-broken';
+SET SESSION AUTHORIZATION regress_idem_support;
+BEGIN;
+SELECT idem_resolve_idle('many-broken1', 'fail', 'many-broken', 'torn') AS invalid, idem_resolve_idle('many-sealed1', 'fail', 'many-sealed', 'torn') AS sealed,
+       idem_resolve_idle('many-small1', 'fail', 'many-small', 'torn', body => 'too much') AS large_body,
+       idem_resolve_idle('many-small1', 'fail', 'many-small', 'torn', headers => '{"X-Too": "much"}') AS large_headers,
+       idem_erase('many-broken1', 'many-broken', 'torn') AS erased;
+RESET SESSION AUTHORIZATION;
+SELECT keys FROM test.locks();
+COMMIT;
+SET SESSION AUTHORIZATION regress_idem_support;
+CALL idem_resolve_all('fail', 'ticket 8', principal => 'torn', body => 'too much', error => 'gone', batch_size => 1);
+RESET SESSION AUTHORIZATION;
+SELECT key, status, error FROM idempotency.records WHERE principal = 'torn' ORDER BY key;
+SELECT scope, count(*) FROM idempotency.decisions WHERE reason = 'ticket 8' GROUP BY 1;
+-- What fits, and what needs no key, is decided.
+CALL idem_resolve_all('fail', principal => 'torn', body => 'fits', headers => '{"Set-Cookie": "is dropped"}');
+CALL idem_resolve_all('release', scope => 'many-sealed');
+-- An erasure needs no key; the scope that is closed to everybody, and its history, it leaves, and says so.
+CALL idem_forget_principal('torn', 'ticket 8', batch_size => 1);
+SELECT scope, key FROM idempotency.attempts WHERE principal = 'torn';
+SELECT after FROM idempotency.decisions WHERE action = 'erase' AND after ? 'forgotten' AND reason = 'ticket 8';
+SELECT idem_policy_drop('many-broken');
+ALTER TABLE idempotency.policy ADD CONSTRAINT policy_fingerprint_fields_given CHECK (pg_catalog.cardinality(fingerprint_fields) OPERATOR(pg_catalog.>) 0);
+CALL idem_forget_principal('torn');
+SELECT count(*) FROM idempotency.attempts WHERE principal = 'torn';
+SELECT idem_policy_drop('many-small'), idem_policy_drop('many-sealed');
+
 -- Functions of users that are called alike, with other arguments, are none of ours.
 CREATE FUNCTION public.idem_resolve_idle(integer) RETURNS text LANGUAGE sql RETURN 'passed';
 CREATE FUNCTION public.idem_erase(integer) RETURNS text LANGUAGE sql RETURN 'passed';
@@ -168,13 +206,13 @@ DROP FUNCTION public.idem_resolve_idle(integer), public.idem_erase(integer);
 -- From a procedure or a DO block that may commit as well; what the caller has open is committed, too.
 DO $$
 DECLARE
-    resolved bigint; running bigint; running_keys jsonb; closed bigint; closed_scopes jsonb;
+    resolved bigint; running bigint; running_keys jsonb; closed bigint; closed_scopes jsonb; undecided bigint; undecided_scopes jsonb;
 BEGIN
     PERFORM idem_begin('mine', scope => 'many', principal => 'me');
-    CALL idem_resolve_all('release', NULL, 'many', 'me', NULL, NULL, NULL, NULL, NULL, NULL, NULL, 500, resolved, running, running_keys, closed, closed_scopes);
+    CALL idem_resolve_all('release', NULL, 'many', 'me', NULL, NULL, NULL, NULL, NULL, NULL, NULL, 500, resolved, running, running_keys, closed, closed_scopes, undecided, undecided_scopes);
     RAISE NOTICE '%', resolved;
     PERFORM idem_begin('mine too', scope => 'many', principal => 'me');
-    CALL idem_resolve_all('release', NULL, 'many', 'me', NULL, NULL, NULL, NULL, NULL, NULL, NULL, 500, resolved, running, running_keys, closed, closed_scopes);
+    CALL idem_resolve_all('release', NULL, 'many', 'me', NULL, NULL, NULL, NULL, NULL, NULL, NULL, 500, resolved, running, running_keys, closed, closed_scopes, undecided, undecided_scopes);
     RAISE NOTICE '%', resolved;
 END $$;
 SELECT key, status FROM idempotency.records WHERE principal = 'me' ORDER BY key;
