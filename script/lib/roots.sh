@@ -53,6 +53,9 @@ add_experimental() {
     sed -n 's/ sid / experimental /p' "$1/etc/apt/sources.list" >"$1/etc/apt/sources.list.d/experimental.list"
     printf '%s\n' "Package: src:$NEXT_SERVER" 'Pin: release a=experimental' 'Pin-Priority: 500' \
         >"$1/etc/apt/preferences.d/experimental"
+    # Packages are built for it, and not for the version that unstable itself goes by.
+    mkdir -p "$1/etc/postgresql-common"
+    echo "${NEXT_SERVER##*-}" >"$1/etc/postgresql-common/supported_versions"
 }
 
 # Only the packages' programs are wanted there, and no cluster "main". What is lost in a crash of
