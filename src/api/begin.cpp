@@ -97,6 +97,15 @@ TupleDesc claim_type(FunctionCallInfo fcinfo) {
     return desc;
 }
 
+// A FROM, the one that calls with a ReturnSetInfo, takes the row apart at once
+// (ExecMakeTableFunctionResult), so the row may say where in the TOAST table the body is, as a
+// table's row does: the body is fetched by whoever looks into it, and a scan that keeps the row
+// needs no temporary file for it. A value has to have all of it.
+Datum row_or_value(FunctionCallInfo fcinfo, HeapTuple row) {
+    bool is_row = fcinfo->resultinfo != nullptr && IsA(fcinfo->resultinfo, ReturnSetInfo);
+    return is_row ? PointerGetDatum(row->t_data) : HeapTupleGetDatum(row);
+}
+
 // idem_begin(key, request, scope, principal, fingerprint, ttl, lease, wait, first_sent, hold,
 //            holder, same_statement)
 Datum begin(FunctionCallInfo fcinfo) {
@@ -150,7 +159,7 @@ Datum claim_datum(FunctionCallInfo fcinfo, const claim::Answer& answer) {
         set_record(answer.record, &row);
         set_shown(answer.record, shown_in(answer), &row);
     }
-    Datum result = HeapTupleGetDatum(heap_form_tuple(desc, row.values, row.nulls));
+    Datum result = row_or_value(fcinfo, heap_form_tuple(desc, row.values, row.nulls));
     ReleaseTupleDesc(desc);
     return result;
 }

@@ -99,7 +99,7 @@ Plain plain_json(Jsonb* value) {
 Plain plain_of(Oid type, void* value) {
     if (type == JSONBOID) return plain_json(static_cast<Jsonb*>(value));
     if (type == TEXTOID) return plain_text(pg::bytes_of(value));
-    return {pg::bytes_of(value), {}};
+    return {pg::bytes_of(pg_detoast_datum(static_cast<bytea*>(value))), {}};
 }
 
 // Takes over `bytes`, a bytea that has just been opened.

@@ -14,6 +14,8 @@
 // security context, settings, snapshots and SPI.
 #pragma once
 
+#include <type_traits>
+
 #include "pg/installed.hpp"
 #include "pg/pg.hpp"
 
@@ -110,6 +112,27 @@ class FoundRow {
     HeapTuple row_;
     TupleDesc shape_;
 };
+
+// Calls take(FoundRow) with each row of the query that was just run, in the caller's memory
+// context.
+template <typename Take>
+void take_rows(const AsOwner& frame, std::uint64_t rows, Take take) {
+    SPITupleTable* found = SPI_tuptable;
+    MemoryContext spi_context = MemoryContextSwitchTo(frame.caller_context);
+    for (std::uint64_t i = 0; i < rows; i++) take(FoundRow(found->vals[i], found->tupdesc));
+    MemoryContextSwitchTo(spi_context);
+}
+
+// What make(FoundRow) makes of each row, in the caller's memory context.
+template <typename Make>
+auto* made_of_rows(const AsOwner& frame, std::uint64_t rows, Make make) {
+    using Made = std::invoke_result_t<Make, FoundRow>;
+    auto* made = static_cast<Made*>(
+        MemoryContextAlloc(frame.caller_context, sizeof(Made) * (static_cast<Size>(rows) + 1)));
+    Made* next = made;
+    take_rows(frame, rows, [&](const FoundRow& row) { *next++ = make(row); });
+    return made;
+}
 
 // A table with its schema, as a statement of ours spells it.
 const char* qualified_name(Oid table);

@@ -17,6 +17,7 @@
 extern "C" {
 #include "access/amapi.h"
 #include "access/attnum.h"
+#include "access/detoast.h"
 #include "access/genam.h"
 #include "access/heapam.h"
 #include "access/htup.h"

@@ -128,12 +128,8 @@ KeptAttempt* attempts_of(const Identity& id, int* count) {
                       PointerGetDatum(id.principal)};
     pg::AsOwner frame = pg::begin_as_owner(kAttemptTable);
     std::uint64_t rows = pg::run_read(&select_rows, values, nullptr);
-    SPITupleTable* found = SPI_tuptable;
-    MemoryContext spi_context = MemoryContextSwitchTo(frame.caller_context);
-    auto* kept = static_cast<KeptAttempt*>(palloc(sizeof(KeptAttempt) * (rows + 1)));
-    for (std::uint64_t i = 0; i < rows; i++)
-        kept[i] = kept_attempt({found->vals[i], found->tupdesc}, id);
-    MemoryContextSwitchTo(spi_context);
+    KeptAttempt* kept = pg::made_of_rows(
+        frame, rows, [&id](const pg::FoundRow& row) { return kept_attempt(row, id); });
     pg::end_as_owner(frame);
     *count = static_cast<int>(rows);
     return kept;
@@ -149,14 +145,9 @@ ScopeAttempts* attempts_by_scope(const text* principal, int* count) {
     Datum values[] = {PointerGetDatum(principal)};
     pg::AsOwner frame = pg::begin_as_owner(kAttemptTable);
     std::uint64_t rows = pg::run_read(&count_by_scope, values, nullptr);
-    SPITupleTable* found = SPI_tuptable;
-    MemoryContext spi_context = MemoryContextSwitchTo(frame.caller_context);
-    auto* scopes = static_cast<ScopeAttempts*>(palloc(sizeof(ScopeAttempts) * (rows + 1)));
-    for (std::uint64_t i = 0; i < rows; i++) {
-        pg::FoundRow row(found->vals[i], found->tupdesc);
-        scopes[i] = {row.text_at(1), row.number(2)};
-    }
-    MemoryContextSwitchTo(spi_context);
+    ScopeAttempts* scopes = pg::made_of_rows(frame, rows, [](const pg::FoundRow& row) {
+        return ScopeAttempts{row.text_at(1), row.number(2)};
+    });
     pg::end_as_owner(frame);
     *count = static_cast<int>(rows);
     return scopes;

@@ -51,19 +51,6 @@ Oid first_table_from(Oid least) {
     return first;
 }
 
-// Copies in the caller's context; and where the last one stands.
-void take_rows(MemoryContext context, Overdue* found, WalkPosition* last) {
-    MemoryContext previous = MemoryContextSwitchTo(context);
-    found->claims = static_cast<Identity*>(
-        palloc(sizeof(Identity) * (static_cast<std::size_t>(found->count) + 1)));
-    for (int i = 0; i < found->count; i++) {
-        pg::FoundRow row(SPI_tuptable->vals[i], SPI_tuptable->tupdesc);
-        found->claims[i] = make_identity(row.text_at(1), row.text_at(2), row.text_at(3));
-        last->claimed_at = DatumGetTimestampTz(row.value(kClaimedAtPlace));
-    }
-    MemoryContextSwitchTo(previous);
-}
-
 void read_batch(WalkPosition* from, TimestampTz until, int limit, Overdue* found) {
     Sql sql = overdue_sql(pg::qualified_name(from->table));
     pg::Statement statement = {sql.text, std::size(kTimesAndLimit), kTimesAndLimit,
@@ -71,8 +58,12 @@ void read_batch(WalkPosition* from, TimestampTz until, int limit, Overdue* found
     Datum values[] = {TimestampTzGetDatum(from->claimed_at), TimestampTzGetDatum(until),
                       Int64GetDatum(limit)};
     pg::AsOwner frame = pg::begin_as_owner(kRecordTable);
-    found->count = static_cast<int>(pg::run_read(&statement, values, nullptr));
-    take_rows(frame.caller_context, found, from);
+    std::uint64_t rows = pg::run_read(&statement, values, nullptr);
+    found->count = static_cast<int>(rows);
+    found->claims = pg::made_of_rows(frame, rows, [from](const pg::FoundRow& row) {
+        from->claimed_at = DatumGetTimestampTz(row.value(kClaimedAtPlace));
+        return make_identity(row.text_at(1), row.text_at(2), row.text_at(3));
+    });
     pg::drop_plan(&statement);
     pg::end_as_owner(frame);
 }

@@ -61,6 +61,11 @@ void take(Datum datum, T** value) {
     *value = reinterpret_cast<T*>(PG_DETOAST_DATUM_COPY(datum));
 }
 
+// The largest value, and most looks are about others.
+void take_as_stored(Datum datum, bytea** value) {
+    *value = reinterpret_cast<bytea*>(DatumGetPointer(datumCopy(datum, false, -1)));
+}
+
 template <typename Value>
 void copy(Value*) {}
 template <typename T>
@@ -164,6 +169,8 @@ void from_columns(const Datum* values, const bool* nulls, Record* record) {
         if constexpr (number < kKeyColumns) return;
         if (kColumnTypes[number].may_be_null && nulls[number])
             value = null_of<std::decay_t<decltype(value)>>;
+        else if constexpr (number + 1 == attribute_of(&Record::body))
+            take_as_stored(values[number], &value);
         else
             take(values[number], &value);
     });

@@ -64,7 +64,8 @@ struct Record {
     Kept<bytea> fingerprint;
     text* operation;  // what idem_execute runs for it; nullptr: not known
     Kept<Jsonb> headers;
-    Kept<bytea> body;
+    Kept<bytea> body;  // in the clear as the row has it, compressed or in the TOAST table: nobody
+                       // but the one who is answered looks into it. pg_detoast_datum() first
     Kept<text> error;
     Kept<text> recovery_point;
     Kept<Jsonb> state;

@@ -35,11 +35,7 @@ void run(const SealedTable& table, const Sql& sql, int count, const Oid* types, 
     pg::AsOwner frame = pg::begin_as_owner(table.ours);
     std::uint64_t rows = has_attempts(table) ? pg::run_write(&statement, values, nulls)
                                              : pg::run_read(&statement, values, nulls);
-    SPITupleTable* found = SPI_tuptable;
-    MemoryContext spi_context = MemoryContextSwitchTo(frame.caller_context);
-    for (std::uint64_t i = 0; i < rows; i++)
-        take(rows, pg::FoundRow(found->vals[i], found->tupdesc));
-    MemoryContextSwitchTo(spi_context);
+    pg::take_rows(frame, rows, [&](const pg::FoundRow& row) { take(rows, row); });
     pg::drop_plan(&statement);
     pg::end_as_owner(frame);
 }
