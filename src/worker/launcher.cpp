@@ -21,6 +21,7 @@
 #include "pg/wait.hpp"
 #include "worker/presence.hpp"
 #include "worker/process.hpp"
+#include "worker/quiet.hpp"
 
 namespace idem::worker {
 
@@ -35,6 +36,7 @@ struct Database {
     TimestampTz from;               // where the next visit goes on; DT_NOBEGIN: at the start
     store::WalkPosition walk;       // the same of the search for abandoned claims
     std::int64_t lag;               // see note_lag(); kNoLag outside of a backlog
+    Quiet quiet;                    // since the last visit
     BackgroundWorkerHandle* stuck;  // a sweeper that did not end when it was told to
 };
 
@@ -52,7 +54,7 @@ bool is_swept(Form_pg_database form) {
 Database known_or_new(const Databases& known, Oid oid) {
     for (int i = 0; i < known.count; i++)
         if (known.items[i].oid == oid) return known.items[i];
-    return {oid, 0, 0, DT_NOBEGIN, {}, kNoLag, nullptr};
+    return {oid, 0, 0, DT_NOBEGIN, {}, kNoLag, {{}, 0, DT_NOBEGIN}, nullptr};
 }
 
 void add(Databases* list, const Database& database) {
@@ -157,6 +159,7 @@ void note_visit(Database* database, const Report& report) {
     // After an error it goes on behind what the visit has removed before.
     database->from = report.visit == Visit::More || failed(report.visit) ? report.from : DT_NOBEGIN;
     database->walk = report.walk;
+    database->quiet.until = report.next;
     note_lag(database);
     pause(database, pause_after(*database, report));
 }
@@ -239,7 +242,9 @@ void visit(Database* database, dsm_segment** segment) {
     if (is_stuck(database)) return;
     auto* report = static_cast<Report*>(dsm_segment_address(*segment));
     *report = Report{Visit::Started,    database->failures, database->from,
-                     behind(*database), database->walk,     0};
+                     behind(*database), database->walk,     0,
+                     DT_NOBEGIN};
+    database->quiet = before_visit(database->oid);
     BackgroundWorkerHandle* handle = start_sweeper(*database, *segment);
     if (handle == nullptr) {
         pause(database, interval());
@@ -250,25 +255,31 @@ void visit(Database* database, dsm_segment** segment) {
         note_visit(database, *report);
     } else {
         leave_behind(database, handle, segment);
-        note_visit(database, Report{Visit::Failed, 0, DT_NOBEGIN, 0, {}, 0});
+        note_visit(database, Report{Visit::Failed, 0, DT_NOBEGIN, 0, {}, 0, DT_NOBEGIN});
     }
 }
 
 // A pause that was fixed under a longer interval must not outlast a shorter one. Back-off stays.
+// What is due when may have changed with the settings.
 void apply_reload(Databases* databases) {
     if (!reload_if_asked() || config::cleanup_interval == 0) return;
     std::int64_t latest = pg::monotonic_micros() + interval();
     for (int i = 0; i < databases->count; i++) {
         Database* database = &databases->items[i];
         if (database->failures == 0) database->due = Min(database->due, latest);
+        database->quiet.until = DT_NOBEGIN;
     }
 }
 
 void visit_due(Databases* databases, dsm_segment** segment) {
     for (int i = 0; i < databases->count; i++) {
         apply_reload(databases);
-        if (config::cleanup_interval > 0 && databases->items[i].due <= pg::monotonic_micros())
-            visit(&databases->items[i], segment);
+        Database* database = &databases->items[i];
+        if (config::cleanup_interval == 0 || database->due > pg::monotonic_micros()) continue;
+        if (is_quiet(database->oid, database->quiet))
+            pause(database, interval());
+        else
+            visit(database, segment);
     }
 }
 

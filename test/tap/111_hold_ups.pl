@@ -16,6 +16,8 @@ my $node = sweeping_node('main',
 	-prepare => sub {
 		my ($node) = @_;
 		add_database($node, 'held', 'public');
+		# Nobody can write there while it is held.
+		stay_due($node, $_) foreach 'held', 'postgres';
 	});
 my $launcher = launcher($node);
 
