@@ -39,8 +39,8 @@ namespace {
 
 // A visit begins no batch after that even if there is more to do.
 constexpr std::int64_t kVisit = 2 * core::kSecond;
-// And no transaction of it goes on for longer than that: the launcher waits for us, and so do all
-// other databases and, for five seconds, DROP DATABASE. Nobody who holds a row or keeps a trigger
+// And no transaction of it goes on for longer than that: sweepers are few, so other databases wait
+// for our end and, for five seconds, DROP DATABASE. Nobody who holds a row or keeps a trigger
 // running may stop them.
 constexpr std::int64_t kLongestVisit = 4 * core::kSecond;
 // What the journal gets even then.
