@@ -71,6 +71,17 @@ bool abandon_one(const store::Identity& id) {
     return abandoned;
 }
 
+// kNoTime: by the policy of now never.
+TimestampTz due_of(const store::FirstLease& lease) {
+    core::Policy policy;
+    if (!config::policy_in_nobodys_name(pg::bytes_of(lease.scope), &policy)) return pg::kNoTime;
+    store::Record record;
+    record.status = core::Status::InProgress;
+    record.no_takeover = lease.no_takeover;
+    record.lease_until = lease.lease_until;
+    return given_up_at(record, policy);
+}
+
 }  // namespace
 
 TimestampTz given_up_at(const store::Record& record, const core::Policy& policy) {
@@ -93,6 +104,17 @@ Abandoned abandon(store::WalkPosition* from, int limit) {
         if (abandon_one(found.claims[i])) result.claims++;
     }
     return result;
+}
+
+TimestampTz next_abandonment() {
+    if (config::shortest_abandonment() == 0) return DT_NOEND;
+    store::FirstLeases leases = store::first_leases();
+    TimestampTz next = leases.complete ? DT_NOEND : DT_NOBEGIN;
+    for (int i = 0; i < leases.count; i++) {
+        TimestampTz due = due_of(leases.items[i]);
+        if (due != pg::kNoTime) next = Min(next, due);
+    }
+    return next;
 }
 
 }  // namespace idem::claim

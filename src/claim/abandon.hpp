@@ -24,4 +24,9 @@ TimestampTz given_up_at(const store::Record& record, const core::Policy& policy)
 // policy says abandon_after.
 Abandoned abandon(store::WalkPosition* from, int limit);
 
+// When the first claim is due to be given up, if nobody writes until then; DT_NOEND: none is.
+// It may be too early, but never too late: a claim that is due and left alone is one that is due,
+// and among too many claims one may be.
+TimestampTz next_abandonment();
+
 }  // namespace idem::claim

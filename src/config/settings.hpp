@@ -24,6 +24,8 @@ inline int max_body_bytes = 4 * 1024 * 1024;
 inline int cleanup_interval = 60;  // 0: no sweeping
 // A batch works for less than a slice of the scheduler's time, so that callers hardly wait for it.
 inline int cleanup_batch_size = 200;
+// They rest for nine tenths of the time, so a few of them are felt as little as one.
+inline int cleanup_max_workers = 3;
 inline int cleanup_grace = 0;  // seconds after its retention for which a record is kept
 inline int audit_retention = 365 * 24 * 60 * 60;  // seconds; 0: for ever
 inline int log_events = 0;
@@ -86,6 +88,9 @@ inline constexpr Setting kSettings[] = {
      GUC_UNIT_S},
     {"idempotency.cleanup_batch_size", "Most records that one transaction of the sweeper removes.",
      nullptr, PGC_SIGHUP, &cleanup_batch_size, 1, 100000},
+    {"idempotency.cleanup_max_workers", "Most sweepers that are at work at the same time.",
+     "Each is in another database, and needs one of max_worker_processes.", PGC_SIGHUP,
+     &cleanup_max_workers, 1, 32},
     {"idempotency.cleanup_grace", "How long the sweeper keeps a record after its retention.",
      nullptr, PGC_SIGHUP, &cleanup_grace, 0, INT_MAX, GUC_UNIT_S},
     {"idempotency.audit_retention", "How long decisions are kept in idempotency.audit.",

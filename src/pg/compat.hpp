@@ -26,6 +26,7 @@ extern "C" {
 #include "catalog/pg_namespace.h"
 #include "catalog/pg_proc.h"
 #include "fmgr.h"
+#include "pgstat.h"
 #include "storage/lock.h"
 #include "storage/lwlock.h"
 #include "storage/proc.h"
@@ -79,6 +80,25 @@ inline LocalPgBackendStatus* backend_status(int number) {
     return pgstat_get_local_beentry_by_index(number);
 #else
     return pgstat_fetch_stat_local_beentry(number);
+#endif
+}
+
+// What has been written in a database, as the server counts it. From 16 the counters have other
+// names.
+struct WriteCounts {
+    std::int64_t inserted;
+    std::int64_t updated;
+    std::int64_t deleted;
+    TimestampTz since;  // their last reset
+};
+
+inline WriteCounts write_counts(const PgStat_StatDBEntry& entry) {
+#if PG_VERSION_NUM >= 160000
+    return {entry.tuples_inserted, entry.tuples_updated, entry.tuples_deleted,
+            entry.stat_reset_timestamp};
+#else
+    return {entry.n_tuples_inserted, entry.n_tuples_updated, entry.n_tuples_deleted,
+            entry.stat_reset_timestamp};
 #endif
 }
 

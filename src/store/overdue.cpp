@@ -17,6 +17,8 @@ constexpr const ColumnType& kClaimedAt = column_of(&Record::claimed_at);
 constexpr const ColumnType& kLeaseUntil = column_of(&Record::lease_until);
 constexpr Oid kTimesAndLimit[] = {kClaimedAt.type, kLeaseUntil.type, INT8OID};
 constexpr int kClaimedAtPlace = kKeyColumns + 1;
+// Of so many claims in a table the leases are looked at, which is done in some milliseconds.
+constexpr int kMostLeases = 10000;
 
 // $1 from, $2 until, $3 limit
 Sql overdue_sql(const char* table) {
@@ -68,7 +70,57 @@ void read_batch(WalkPosition* from, TimestampTz until, int limit, Overdue* found
     pg::end_as_owner(frame);
 }
 
+Sql leases_sql(const char* table) {
+    constexpr char in_progress[] = {static_cast<char>(core::Status::InProgress), '\0'};
+    Sql sql{};
+    sql.add("SELECT scope, no_takeover, pg_catalog.min(lease_until), pg_catalog.count(*) FROM"
+            " (SELECT scope, no_takeover, lease_until FROM ");
+    sql.add(table);
+    sql.add(" WHERE status OPERATOR(pg_catalog.=) '");
+    sql.add(in_progress);
+    sql.add("'::pg_catalog.\"char\" LIMIT $1) AS claims GROUP BY scope, no_takeover");
+    return sql;
+}
+
+void add_leases(MemoryContext context, std::uint64_t groups, FirstLeases* leases) {
+    MemoryContext previous = MemoryContextSwitchTo(context);
+    Size size = sizeof(FirstLease) * (static_cast<Size>(leases->count) + groups + 1);
+    leases->items = static_cast<FirstLease*>(
+        leases->items == nullptr ? palloc(size) : repalloc(leases->items, size));
+    std::int64_t claims = 0;
+    for (std::uint64_t i = 0; i < groups; i++) {
+        pg::FoundRow row(SPI_tuptable->vals[i], SPI_tuptable->tupdesc);
+        claims += row.number(4);
+        if (row.is_null(3)) continue;
+        leases->items[leases->count++] = {row.text_at(1), DatumGetBool(row.value(2)),
+                                          DatumGetTimestampTz(row.value(3))};
+    }
+    if (claims >= kMostLeases) leases->complete = false;
+    MemoryContextSwitchTo(previous);
+}
+
+void read_leases(Oid table, FirstLeases* leases) {
+    constexpr Oid kLimit[] = {INT8OID};
+    Sql sql = leases_sql(pg::qualified_name(table));
+    pg::Statement statement = {sql.text, std::size(kLimit), kLimit, pg::Access::ByIndex, nullptr};
+    Datum values[] = {Int64GetDatum(kMostLeases)};
+    pg::AsOwner frame = pg::begin_as_owner(kRecordTable);
+    std::uint64_t groups = pg::run_read(&statement, values, nullptr);
+    add_leases(frame.caller_context, groups, leases);
+    pg::drop_plan(&statement);
+    pg::end_as_owner(frame);
+}
+
 }  // namespace
+
+FirstLeases first_leases() {
+    int count;
+    const RecordTable* tables = local_tables(&count);
+    FirstLeases leases{nullptr, 0, true};
+    for (int i = 0; i < count && leases.complete; i++)
+        if (OidIsValid(get_rel_namespace(tables[i].table))) read_leases(tables[i].table, &leases);
+    return leases;
+}
 
 Overdue find_overdue(WalkPosition* from, TimestampTz until, int limit) {
     Overdue found{nullptr, 0, false};

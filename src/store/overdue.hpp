@@ -23,4 +23,20 @@ struct Overdue {
 // are in the newest snapshot. Moves `from` behind them. In the current memory context.
 Overdue find_overdue(WalkPosition* from, TimestampTz until, int limit);
 
+// The first end of a lease among the claims in progress of a scope that are alike.
+struct FirstLease {
+    text* scope;
+    bool no_takeover;
+    TimestampTz lease_until;
+};
+
+struct FirstLeases {
+    FirstLease* items;
+    int count;
+    bool complete;  // false: there are so many claims that not all were looked at
+};
+
+// Of all claims in progress of this node. In the current memory context.
+FirstLeases first_leases();
+
 }  // namespace idem::store

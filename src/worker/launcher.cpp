@@ -1,165 +1,22 @@
-// The launcher: connected to no database, it starts a sweeper in one database after the other and
-// learns from each when to come again. States and transitions are in README.md.
+// The launcher: connected to no database, it sends sweepers into the databases, a few at the same
+// time, and learns from each when to come again. States and transitions are in README.md.
 //
-// It is what autovacuum's launcher and its get_database_list() are, made of dynamic background
-// workers: RegisterDynamicBackgroundWorker, then a wait like WaitForBackgroundWorkerShutdown, but
-// with an end.
+// It is what autovacuum's launcher is, made of dynamic background workers.
 //
-// What holds at any time:
-// - There is one sweeper at work that this process knows of; those that did not end when they were
-//   told to are remembered with their database, which gets no other.
-// - Nothing waits without an end: one database must not keep the sweepers from the others.
-// - A report belongs to one sweeper. Where that is left behind, the segment is given up as well.
-// - Spans are measured by the monotonic clock; the time of day decides about records alone.
-//
-// A wake-up may be for something else (a sweeper's end, SIGHUP). So the latch is reset before
-// anything is looked at, and whatever may have changed is looked at again.
+// A wake-up may be for anything: a sweeper has started or ended, SIGHUP. So the latch is reset
+// before anything is looked at, and whatever may have changed is looked at again.
 
 #include "core/time.hpp"
 
 #include "config/settings.hpp"
 #include "pg/wait.hpp"
+#include "worker/databases.hpp"
 #include "worker/presence.hpp"
-#include "worker/process.hpp"
+#include "worker/sweepers.hpp"
 
 namespace idem::worker {
 
 namespace {
-
-// ---- the list of databases ----
-
-struct Database {
-    Oid oid;
-    int failures;                   // in a row
-    std::int64_t due;               // next visit, by the monotonic clock; 0: at once
-    TimestampTz from;               // where the next visit goes on; DT_NOBEGIN: at the start
-    store::WalkPosition walk;       // the same of the search for abandoned claims
-    std::int64_t lag;               // see note_lag(); kNoLag outside of a backlog
-    BackgroundWorkerHandle* stuck;  // a sweeper that did not end when it was told to
-};
-
-constexpr std::int64_t kNoLag = PG_INT64_MAX;
-
-struct Databases {
-    Database* items;
-    int count;
-};
-
-bool is_swept(Form_pg_database form) {
-    return form->datallowconn && !form->datistemplate && !pg::is_invalid_database(form);
-}
-
-Database known_or_new(const Databases& known, Oid oid) {
-    for (int i = 0; i < known.count; i++)
-        if (known.items[i].oid == oid) return known.items[i];
-    return {oid, 0, 0, DT_NOBEGIN, {}, kNoLag, nullptr};
-}
-
-void add(Databases* list, const Database& database) {
-    std::size_t size = sizeof(Database) * static_cast<std::size_t>(list->count + 1);
-    list->items =
-        static_cast<Database*>(list->items == nullptr ? MemoryContextAlloc(TopMemoryContext, size)
-                                                      : repalloc(list->items, size));
-    list->items[list->count++] = database;
-}
-
-Databases read_databases(const Databases& known) {
-    Databases fresh{};
-    (void)GetTransactionSnapshot();
-    Relation relation = table_open(DatabaseRelationId, NoLock);
-    TableScanDesc scan = table_beginscan_catalog(relation, 0, nullptr);
-    while (HeapTuple tuple = heap_getnext(scan, ForwardScanDirection)) {
-        auto* form = reinterpret_cast<Form_pg_database>(GETSTRUCT(tuple));
-        if (is_swept(form)) add(&fresh, known_or_new(known, form->oid));
-    }
-    table_endscan(scan);
-    table_close(relation, NoLock);
-    return fresh;
-}
-
-// Reads the list anew: new databases are due at once, known ones stay as they are, those that are
-// gone, templates, closed for connections or invalid are left out. Where somebody has locked the
-// list it stays as it is.
-// pg_database is the only catalog that can be read without being in a database, and in a
-// transaction of its own. The launcher waits for nobody's lock on it, VACUUM FULL's for example.
-void refresh_databases(Databases* databases) {
-    StartTransactionCommand();
-    if (ConditionalLockRelationOid(DatabaseRelationId, AccessShareLock)) {
-        Databases fresh = read_databases(*databases);
-        if (databases->items != nullptr) pfree(databases->items);
-        *databases = fresh;
-    }
-    CommitTransactionCommand();
-}
-
-// ---- when to visit ----
-
-// A database must be without sweeper now and then: DROP DATABASE looks ten times a second for a
-// moment in which nobody is connected, and gives up after five seconds.
-constexpr std::int64_t kGap = 250 * core::kMillisecond;
-constexpr std::int64_t kBusyPause = core::kSecond;
-constexpr std::int64_t kLongestBackoff = 300 * core::kSecond;
-// Databases without the extension are looked at this many intervals apart.
-constexpr int kRediscovery = 10;
-// A sweeper has bounds of its own, and ends long before that. This is for one that can't keep them:
-// it is stopped, waits for a disk, or somebody's code in a trigger hears no signal.
-constexpr std::int64_t kPatience = 8 * core::kSecond;
-// And that for one that was told to end.
-constexpr std::int64_t kLastPatience = 2 * core::kSecond;
-
-std::int64_t interval() {
-    return config::cleanup_interval * core::kSecond;
-}
-
-std::int64_t pause_after(const Database& database, const Report& report) {
-    switch (report.visit) {
-        case Visit::Drained:
-            return interval();
-        case Visit::More:
-            return Max(kGap, report.rest);
-        case Visit::NoExtension:
-        case Visit::NotOurs:
-            return interval() * kRediscovery;
-        case Visit::Busy:
-            return kBusyPause;
-        case Visit::Started:
-        case Visit::Failed:
-            break;
-    }
-    return Max(interval(),
-               core::backoff_ceiling(core::kSecond, kLongestBackoff, database.failures));
-}
-
-std::int64_t lag(const Database& database) {
-    return GetCurrentTimestamp() - config::cleanup_grace * core::kSecond - database.from;
-}
-
-std::int64_t behind(const Database& database) {
-    return database.lag == kNoLag ? 0 : lag(database) - database.lag;
-}
-
-bool failed(Visit visit) {
-    return visit == Visit::Started || visit == Visit::Failed;
-}
-
-void pause(Database* database, std::int64_t micros) {
-    database->due = pg::monotonic_micros() + micros;
-}
-
-// How old the oldest record is that is left in a backlog; kept is the least since it began, for it
-// may have been old then.
-void note_lag(Database* database) {
-    database->lag = database->from == DT_NOBEGIN ? kNoLag : Min(database->lag, lag(*database));
-}
-
-void note_visit(Database* database, const Report& report) {
-    database->failures = failed(report.visit) ? database->failures + 1 : 0;
-    // After an error it goes on behind what the visit has removed before.
-    database->from = report.visit == Visit::More || failed(report.visit) ? report.from : DT_NOBEGIN;
-    database->walk = report.walk;
-    note_lag(database);
-    pause(database, pause_after(*database, report));
-}
 
 // ---- a visit ----
 
@@ -173,127 +30,90 @@ void note_slot(bool had_one) {
     logged = !had_one;
 }
 
-void log_stuck(Oid database) {
-    ereport(LOG,
-            (errmsg("idempotency: a sweeper does not end by itself"),
-             errdetail("It is in the database with OID %u, and is terminated. Even if that does "
-                       "not help, the other databases are swept.",
-                       database)));
-}
-
-// Whether the sweeper has ended within that time. Microseconds.
-bool wait_for_end(BackgroundWorkerHandle* handle, std::int64_t micros) {
-    std::int64_t end = pg::monotonic_micros() + micros;
-    pid_t pid;
-    while (GetBackgroundWorkerPid(handle, &pid) != BGWH_STOPPED) {
-        std::int64_t left = end - pg::monotonic_micros();
-        if (left <= 0) return false;
-        nap(left, WAIT_EVENT_BGWORKER_SHUTDOWN);
-    }
+// False if there is room for no more than are at work already. Where none is, the database is
+// tried again later.
+bool visit(Database* database, Sweepers* sweepers) {
+    Quiet quiet = before_visit(database->oid);
+    bool sent = send_sweeper(sweepers, database->oid, order_for(*database));
+    if (!sent && at_work(*sweepers) > 0) return false;
+    note_slot(sent);
+    database->quiet = quiet;
+    pause(database, interval());
     return true;
 }
 
-bool wait_or_end(BackgroundWorkerHandle* handle, Oid database) {
-    if (wait_for_end(handle, kPatience)) return true;
-    log_stuck(database);
-    TerminateBackgroundWorker(handle);
-    return wait_for_end(handle, kLastPatience);
-}
-
-dsm_segment* create_segment() {
-    dsm_segment* segment = dsm_create(sizeof(Report), 0);
-    dsm_pin_mapping(segment);
-    return segment;
-}
-
-// It may still write its report, which must not be taken for another's.
-void leave_behind(Database* database, BackgroundWorkerHandle* handle, dsm_segment** segment) {
-    database->stuck = handle;
-    dsm_detach(*segment);
-    *segment = create_segment();
-}
-
-// Whether a sweeper that was left behind is still there. If so, another look is taken later.
-bool is_stuck(Database* database) {
-    if (database->stuck == nullptr) return false;
-    if (!wait_for_end(database->stuck, 0)) {
-        pause(database, kBusyPause);
-        return true;
+// The one that is due for longest, so that one that is always due again does not keep others
+// waiting; nullptr: none is due.
+Database* next_due(const Databases& databases, const Sweepers& sweepers) {
+    std::int64_t now = pg::monotonic_micros();
+    Database* next = nullptr;
+    for (int i = 0; i < databases.count; i++) {
+        Database* database = &databases.items[i];
+        if (database->due > now || has_sweeper(sweepers, database->oid)) continue;
+        if (next == nullptr || database->due < next->due) next = database;
     }
-    pfree(database->stuck);
-    database->stuck = nullptr;
+    return next;
+}
+
+// False if there may be some left that are due, but no more sweepers can be sent.
+bool visit_due(const Databases& databases, Sweepers* sweepers) {
+    while (at_work(*sweepers) < config::cleanup_max_workers) {
+        Database* database = next_due(databases, *sweepers);
+        if (database == nullptr) return true;
+        if (is_quiet(database->oid, database->quiet))
+            pause(database, interval());
+        else if (!visit(database, sweepers))
+            return false;
+    }
     return false;
 }
 
-BackgroundWorkerHandle* start_sweeper(const Database& database, dsm_segment* segment) {
-    BackgroundWorker worker;
-    describe_sweeper(&worker, {database.oid, dsm_segment_handle(segment)});
-    BackgroundWorkerHandle* handle;
-    bool started = RegisterDynamicBackgroundWorker(&worker, &handle);
-    note_slot(started);
-    return started ? handle : nullptr;
-}
-
-// Starts a sweeper and waits for its end, but not for ever.
-void visit(Database* database, dsm_segment** segment) {
-    if (is_stuck(database)) return;
-    auto* report = static_cast<Report*>(dsm_segment_address(*segment));
-    *report = Report{Visit::Started,    database->failures, database->from,
-                     behind(*database), database->walk,     0};
-    BackgroundWorkerHandle* handle = start_sweeper(*database, *segment);
-    if (handle == nullptr) {
-        pause(database, interval());
-        return;
-    }
-    if (wait_or_end(handle, database->oid)) {
-        pfree(handle);
-        note_visit(database, *report);
-    } else {
-        leave_behind(database, handle, segment);
-        note_visit(database, Report{Visit::Failed, 0, DT_NOBEGIN, 0, {}, 0});
+void take_reports(const Databases& databases, Sweepers* sweepers) {
+    Oid oid;
+    Report report;
+    while (take_report(sweepers, &oid, &report)) {
+        Database* database = find_database(databases, oid);
+        if (database != nullptr) note_visit(database, report);
     }
 }
 
-// A pause that was fixed under a longer interval must not outlast a shorter one. Back-off stays.
-void apply_reload(Databases* databases) {
-    if (!reload_if_asked() || config::cleanup_interval == 0) return;
-    std::int64_t latest = pg::monotonic_micros() + interval();
-    for (int i = 0; i < databases->count; i++) {
-        Database* database = &databases->items[i];
-        if (database->failures == 0) database->due = Min(database->due, latest);
-    }
-}
+// ---- the loop ----
 
-void visit_due(Databases* databases, dsm_segment** segment) {
-    for (int i = 0; i < databases->count; i++) {
-        apply_reload(databases);
-        if (config::cleanup_interval > 0 && databases->items[i].due <= pg::monotonic_micros())
-            visit(&databases->items[i], segment);
-    }
+void apply_reload(Databases* databases, Sweepers* sweepers) {
+    if (!reload_if_asked()) return;
+    note_reload(databases);
+    note_reload(sweepers);
 }
 
 // How long nothing is due. New databases are noticed at least once an interval.
-std::int64_t time_to_next(const Databases& databases) {
-    if (config::cleanup_interval == 0) return core::kDay;
+std::int64_t time_to_next(const Databases& databases, const Sweepers& sweepers) {
     std::int64_t now = pg::monotonic_micros();
     std::int64_t left = interval();
-    for (int i = 0; i < databases.count; i++) left = Min(left, databases.items[i].due - now);
+    for (int i = 0; i < databases.count; i++)
+        if (!has_sweeper(sweepers, databases.items[i].oid))
+            left = Min(left, databases.items[i].due - now);
     return left;
+}
+
+// Microseconds until something is to be done without a wake-up. Where no sweeper can be sent, the
+// end of one is such.
+std::int64_t look_around(Databases* databases, Sweepers* sweepers) {
+    take_reports(*databases, sweepers);
+    if (config::cleanup_interval == 0) return core::kDay;
+    refresh_databases(databases);
+    return visit_due(*databases, sweepers) ? time_to_next(*databases, *sweepers) : interval();
 }
 
 [[noreturn]] void run() {
     std::uint32_t wait_event = pg::new_wait_event("IdempotencyLauncher");
-    dsm_segment* segment = create_segment();
     Databases databases{};
+    Sweepers sweepers{};
     for (;;) {
-        apply_reload(&databases);
-        if (config::cleanup_interval > 0) {
-            refresh_databases(&databases);
-            visit_due(&databases, &segment);
-        }
-        // Waiting for a sweeper may have swallowed the wake-up of a reload.
-        apply_reload(&databases);
-        nap(time_to_next(databases), wait_event);
+        apply_reload(&databases, &sweepers);
+        std::int64_t left = look_around(&databases, &sweepers);
+        std::uint32_t reason = wait_event;
+        if (at_work(sweepers) > 0) reason = WAIT_EVENT_BGWORKER_SHUTDOWN;
+        nap(patience(sweepers, left), reason);
     }
 }
 

@@ -24,6 +24,7 @@ struct Report {
     std::int64_t behind;       // by how much the backlog has grown older
     store::WalkPosition walk;  // and with the search for abandoned claims
     std::int64_t rest;         // what the sweeper has not rested yet when it ends
+    TimestampTz next;          // nothing is due before, if nobody writes; DT_NOBEGIN: not known
 };
 
 // What a sweeper is started with; travels in bgw_extra.

@@ -27,6 +27,7 @@
 #include "stats/counters.hpp"
 #include "store/attempt.hpp"
 #include "store/audit.hpp"
+#include "store/outlook.hpp"
 #include "store/record.hpp"
 #include "store/sweep.hpp"
 #include "worker/presence.hpp"
@@ -38,8 +39,8 @@ namespace {
 
 // A visit begins no batch after that even if there is more to do.
 constexpr std::int64_t kVisit = 2 * core::kSecond;
-// And no transaction of it goes on for longer than that: the launcher waits for us, and so do all
-// other databases and, for five seconds, DROP DATABASE. Nobody who holds a row or keeps a trigger
+// And no transaction of it goes on for longer than that: sweepers are few, so other databases wait
+// for our end and, for five seconds, DROP DATABASE. Nobody who holds a row or keeps a trigger
 // running may stop them.
 constexpr std::int64_t kLongestVisit = 4 * core::kSecond;
 // What the journal gets even then.
@@ -113,13 +114,17 @@ int batch_size(const Report& report) {
     return Max(config::cleanup_batch_size >> Min(report.failures_before, 20), 1);
 }
 
-// Of a table beside the records, what is left of a batch. DDL on it goes first as well.
+// A table beside the records. DDL on it goes first as well.
+bool enter_beside(const char* name) {
+    Oid table = pg::find_table(name);
+    return OidIsValid(table) && ConditionalLockRelationOid(table, RowExclusiveLock) &&
+           SearchSysCacheExists1(RELOID, ObjectIdGetDatum(table));
+}
+
+// What is left of a batch.
 std::int64_t sweep_beside(const char* name, std::int64_t (*sweep)(std::int64_t),
                           std::int64_t limit) {
-    Oid table = pg::find_table(name);
-    if (!OidIsValid(table) || !ConditionalLockRelationOid(table, RowExclusiveLock)) return 0;
-    if (!SearchSysCacheExists1(RELOID, ObjectIdGetDatum(table))) return 0;
-    return sweep(limit);
+    return enter_beside(name) ? sweep(limit) : 0;
 }
 
 // One batch, one transaction.
@@ -185,6 +190,28 @@ Visit abandon(Report* report, std::int64_t start) {
         now = pg::monotonic_micros();
     } while (visit == Visit::More && now < start + kVisit);
     return visit;
+}
+
+// ---- when to come again ----
+
+TimestampTz next_beside(const char* name, TimestampTz (*next)()) {
+    return enter_beside(name) ? next() : DT_NOBEGIN;
+}
+
+TimestampTz next_of_all() {
+    TimestampTz record = store::next_expired_record();
+    TimestampTz claim = claim::next_abandonment();
+    TimestampTz attempt = next_beside(store::kAttemptTable, store::next_expired_attempt);
+    TimestampTz audit = next_beside(store::kAuditTable, store::next_expired_audit);
+    return Min(Min(record, claim), Min(attempt, audit));
+}
+
+// A visit that has removed something has written itself, so that another one comes anyway.
+void look_ahead(Report* report, std::int64_t rows, std::int64_t start) {
+    if (rows > 0 || pg::monotonic_micros() >= start + kVisit) return;
+    begin_transaction(start + kLongestVisit);
+    if (enter_table() == Visit::More) report->next = next_of_all();
+    end_transaction();
 }
 
 // ---- the journal: one row per database, in the database itself, so that it can be read however
@@ -259,6 +286,9 @@ void visit_database(Report* report, JournalEntry* entry) {
     }
     pgstat_report_activity(STATE_RUNNING, "removing expired records");
     Visit visit = sweep_and_abandon(report, entry);
+    // Nothing is due here unless somebody writes: creates the extension, drops the subscription.
+    if (visit == Visit::NoExtension || visit == Visit::NotOurs) report->next = DT_NOEND;
+    if (visit == Visit::Drained) look_ahead(report, entry->rows, entry->start);
     if (visit == Visit::Drained || visit == Visit::More) note_in_journal(*entry);
     report->visit = visit;
 }

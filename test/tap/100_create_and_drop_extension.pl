@@ -62,6 +62,7 @@ subtest 'CREATE EXTENSION' => sub {
 	is_swept($plain, 'postgres', 'starts the launcher, which visits the database');
 	my $launcher = launcher($plain);
 
+	stay_due($plain, 'postgres');
 	add_database($plain, 'late', 'public');
 	add_expired($plain, 10, database => 'late');
 	my $size = log_size($plain);

@@ -81,6 +81,13 @@ subtest 'no free worker slot' => sub {
 	is_deeply([ workers($node) ], ['launcher'], 'none runs');
 	give_slot_back($node, @taken);
 	is_swept($node, 'postgres', 'it is tried again');
+
+	# Where there are slots for fewer sweepers than may be at work, nothing is wrong.
+	add_database($node, "d$_", 'public') foreach 1 .. 3;
+	$size = log_size($node);
+	add_expired($node, 10, database => "d$_") foreach 1 .. 3;
+	is_swept($node, "d$_", "one slot for all: database $_") foreach 1 .. 3;
+	is(scalar(log_since($node, $size, $shortage)), 0, 'which is no shortage');
 	$node->stop;
 
 	my $plain = new_node('launcher', @no_other_worker, max_worker_processes => 1);

@@ -16,6 +16,8 @@ my $node = sweeping_node('main',
 	-prepare => sub {
 		my ($node) = @_;
 		add_database($node, 'held', 'public');
+		# Nobody can write there while it is held.
+		stay_due($node, $_) foreach 'held', 'postgres';
 	});
 my $launcher = launcher($node);
 
@@ -137,6 +139,8 @@ subtest 'a sweeper that stands still' => sub {
 	add_expired($node, 10, database => 'held');
 	my $pid = stop_at_the_gate();
 	others_are_swept('the others are swept meanwhile');
+	# For which nobody waited until the launcher had lost its patience.
+	$node->wait_for_log(qr/a sweeper does not end by itself/, $size);
 	wait_for_visits_of_others($pid);
 	is(scalar(log_since($node, $size, qr/LOG:  idempotency: a sweeper does not end by itself/)),
 		1, 'the log tells once');

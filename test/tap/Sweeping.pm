@@ -11,7 +11,7 @@ use Test::More;
 
 our @EXPORT = qw(
   sweeping_node configure hold_back let_go add_expired records is_swept workers launcher logged_at
-  visits wait_for_visits trigger_on_delete untrigger close_gate open_gate wait_for_sweeper
+  visits knock stay_due wait_for_visits trigger_on_delete untrigger close_gate open_gate wait_for_sweeper
   no_sweeper log_size log_since trouble);
 
 # sweeping_node('main', setting => value, ...): a preloaded server that sweeps every second, with
@@ -163,13 +163,39 @@ sub logged_at
 	} log_since($node, $size, $pattern);
 }
 
-# wait_for_visits($node, $database, 2): until that many more visits have begun and ended.
+# knock($node, $database): a visit to a database in which nothing is due comes when somebody has
+# written something there. This does, and leaves nothing behind.
+sub knock
+{
+	my ($node, $database) = @_;
+
+	$node->safe_psql($database, 'CREATE TEMPORARY TABLE knock ()');
+	return;
+}
+
+# stay_due($node, $database): from now on there is always something to do, so that each interval has
+# its visit: a record that is over, also when others are held back, and cannot be removed.
+sub stay_due
+{
+	my ($node, $database) = @_;
+
+	$node->safe_psql($database, q{
+		CREATE FUNCTION public.spare() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$;
+		CREATE TRIGGER a_spare BEFORE DELETE ON idempotency.record
+			FOR EACH ROW WHEN (OLD.key = 'due-1') EXECUTE FUNCTION public.spare()});
+	add_expired($node, 1, database => $database, key => 'due-', ended => '2 days');
+	return;
+}
+
+# wait_for_visits($node, $database, 2): until that many more visits have begun and ended, if need be
+# because somebody knocks.
 sub wait_for_visits
 {
 	my ($node, $database, $more) = @_;
 	my $seen = visits($node, $database);
 
-	wait_until { visits($node, $database) >= $seen + $more } "visits of $database";
+	wait_until { knock($node, $database); visits($node, $database) >= $seen + $more }
+	"visits of $database";
 	no_sweeper($node);
 	return;
 }

@@ -1,0 +1,92 @@
+#include "store/outlook.hpp"
+
+#include "core/time.hpp"
+
+#include "config/settings.hpp"
+#include "pg/datum.hpp"
+#include "pg/owner.hpp"
+#include "store/attempt.hpp"
+#include "store/audit.hpp"
+#include "store/record.hpp"
+#include "store/record_table.hpp"
+
+namespace idem::store {
+
+namespace {
+
+// Claims in progress go by no age, but stand in the same index. So many are passed over at most:
+// what comes behind them is due no sooner than they would be.
+constexpr const char* kMostPassedOver = "1000";
+
+// The moment in the first row of the answer.
+TimestampTz first_moment(const char* ours, const char* sql) {
+    pg::Statement statement = {sql, 0, nullptr, pg::Access::ByIndex, nullptr};
+    pg::AsOwner frame = pg::begin_as_owner(ours);
+    TimestampTz moment = DT_NOEND;
+    if (pg::run_read(&statement, nullptr, nullptr) > 0)
+        moment = DatumGetTimestampTz(
+            pg::FoundRow(SPI_tuptable->vals[0], SPI_tuptable->tupdesc).value(1));
+    pg::drop_plan(&statement);
+    pg::end_as_owner(frame);
+    return moment;
+}
+
+// A shard may have gone since, here and below.
+TimestampTz oldest_record(Oid table) {
+    if (!OidIsValid(get_rel_namespace(table))) return DT_NOEND;
+    constexpr char in_progress[] = {static_cast<char>(core::Status::InProgress), '\0'};
+    const char* time = column_of(&Record::retained_until).name;
+    const char* status = column_of(&Record::status).name;
+    const char* sql = psprintf(
+        "SELECT %s FROM (SELECT %s, %s, pg_catalog.row_number() OVER"
+        " (ORDER BY %s USING OPERATOR(pg_catalog.<)) AS number FROM %s) AS walked"
+        " WHERE %s OPERATOR(pg_catalog.<>) '%s'::pg_catalog.\"char\""
+        " OR number OPERATOR(pg_catalog.=) %s::pg_catalog.int8"
+        " ORDER BY %s USING OPERATOR(pg_catalog.<) LIMIT 1",
+        time, time, status, time, pg::qualified_name(table), status, in_progress, kMostPassedOver,
+        time);
+    return first_moment(kRecordTable, sql);
+}
+
+TimestampTz oldest_row(const char* ours, Oid table, const char* time) {
+    if (!OidIsValid(get_rel_namespace(table))) return DT_NOEND;
+    return first_moment(ours, psprintf("SELECT %s FROM %s ORDER BY %s USING"
+                                       " OPERATOR(pg_catalog.<) LIMIT 1",
+                                       time, pg::qualified_name(table), time));
+}
+
+TimestampTz delayed(TimestampTz moment, int seconds) {
+    return TIMESTAMP_NOT_FINITE(moment) ? moment : pg::after(moment, seconds * core::kSecond);
+}
+
+}  // namespace
+
+TimestampTz next_expired_record() {
+    int count;
+    const RecordTable* tables = local_tables(&count);
+    TimestampTz next = DT_NOEND;
+    for (int i = 0; i < count; i++) {
+        TimestampTz oldest = oldest_record(tables[i].table);
+        next = Min(next, oldest);
+    }
+    return delayed(next, config::cleanup_grace);
+}
+
+TimestampTz next_expired_attempt() {
+    int count;
+    const Oid* tables = local_attempt_tables(&count);
+    TimestampTz next = DT_NOEND;
+    for (int i = 0; i < count; i++) {
+        TimestampTz oldest = oldest_row(kAttemptTable, tables[i], "retained_until");
+        next = Min(next, oldest);
+    }
+    return next;
+}
+
+TimestampTz next_expired_audit() {
+    if (config::audit_retention == 0) return DT_NOEND;
+    return delayed(oldest_row(kAuditTable, pg::table_oid(kAuditTable), "decided_at"),
+                   config::audit_retention);
+}
+
+}  // namespace idem::store

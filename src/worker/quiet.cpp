@@ -1,0 +1,38 @@
+#include "worker/quiet.hpp"
+
+#include "core/time.hpp"
+
+#include "pg/wait.hpp"
+
+namespace idem::worker {
+
+namespace {
+
+// A visit comes after that long in any case.
+constexpr std::int64_t kLongestQuiet = 300 * core::kSecond;
+
+// As they are now. Of a database to which nobody has been connected nothing is counted.
+pg::WriteCounts writes_in(Oid database) {
+    pgstat_clear_snapshot();
+    const PgStat_StatDBEntry* entry = pgstat_fetch_stat_dbentry(database);
+    return entry == nullptr ? pg::WriteCounts{} : pg::write_counts(*entry);
+}
+
+bool same(const pg::WriteCounts& a, const pg::WriteCounts& b) {
+    return a.inserted == b.inserted && a.updated == b.updated && a.deleted == b.deleted &&
+           a.since == b.since;
+}
+
+}  // namespace
+
+Quiet before_visit(Oid database) {
+    return {writes_in(database), pg::monotonic_micros(), DT_NOBEGIN};
+}
+
+bool is_quiet(Oid database, const Quiet& quiet) {
+    return pgstat_track_counts && GetCurrentTimestamp() < quiet.until &&
+           pg::monotonic_micros() - quiet.visited < kLongestQuiet &&
+           same(writes_in(database), quiet.writes);
+}
+
+}  // namespace idem::worker
