@@ -196,11 +196,10 @@ Datum owner_writes(FunctionCallInfo fcinfo) {
     check_is_trigger(fcinfo);
     auto* data = reinterpret_cast<TriggerData*>(fcinfo->context);
     if (!has_privs_of_role(GetUserId(), data->tg_relation->rd_rel->relowner))
-        ereport(ERROR,
-                (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-                 errmsg("permission denied for table %s",
-                        RelationGetRelationName(data->tg_relation)),
-                 errdetail("Nobody but its owner may write to it, whatever was granted.")));
+        ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+                        errmsg("permission denied for table %s",
+                               RelationGetRelationName(data->tg_relation)),
+                        errdetail("Nobody but its owner may write to it, whatever was granted.")));
     bool updates = TRIGGER_FIRED_BY_UPDATE(data->tg_event);
     return PointerGetDatum(updates ? data->tg_newtuple : data->tg_trigtuple);
 }

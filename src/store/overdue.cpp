@@ -73,8 +73,9 @@ void read_batch(WalkPosition* from, TimestampTz until, int limit, Overdue* found
 Sql leases_sql(const char* table) {
     constexpr char in_progress[] = {static_cast<char>(core::Status::InProgress), '\0'};
     Sql sql{};
-    sql.add("SELECT scope, no_takeover, pg_catalog.min(lease_until), pg_catalog.count(*) FROM"
-            " (SELECT scope, no_takeover, lease_until FROM ");
+    sql.add(
+        "SELECT scope, no_takeover, pg_catalog.min(lease_until), pg_catalog.count(*) FROM"
+        " (SELECT scope, no_takeover, lease_until FROM ");
     sql.add(table);
     sql.add(" WHERE status OPERATOR(pg_catalog.=) '");
     sql.add(in_progress);
