@@ -64,10 +64,10 @@ void add_times(const store::Record& record, JsonbObject* object) {
 void add_opened(const store::Record& record, JsonbObject* object) {
     add_text(object, "holder", claim::opened(record, &store::Record::holder));
     add_text(object, "recovery_point", claim::opened(record, &store::Record::recovery_point));
-    if (const bytea* body = claim::opened(record, &store::Record::body))
-        add_number(
-            object, "body_bytes",
-            static_cast<std::int64_t>(toast_raw_datum_size(PointerGetDatum(body)) - VARHDRSZ));
+    if (const bytea* body = claim::opened(record, &store::Record::body)) {
+        Size bytes = toast_raw_datum_size(PointerGetDatum(body)) - VARHDRSZ;
+        add_number(object, "body_bytes", static_cast<std::int64_t>(bytes));
+    }
     add_text(object, "error", claim::opened(record, &store::Record::error));
 }
 
