@@ -5,6 +5,7 @@
 #include <array>
 #include <iostream>
 #include <map>
+#include <optional>
 #include <random>
 
 #include "support.hpp"
@@ -32,8 +33,10 @@ class Generator {
 
     Step next() {
         leases_ = false;
+        if (after_release_) return after_release();
         const int session = below(kSessions);
         const std::string sql = below(3) == 0 ? control() : call();
+        if (sql.find("idem_release") != std::string::npos) after_release_ = session;
         return {session, sql, static_cast<std::size_t>(below(4)), leases_};
     }
 
@@ -51,6 +54,16 @@ class Generator {
                   "SAVEPOINT s", "ROLLBACK TO s", "RELEASE s"});
         leases_ = command == "COMMIT";
         return command;
+    }
+
+    // Where a claim of an open transaction is released, the lock of its key is given back at once
+    // by one store and kept until the transaction ends by the other (docs/operations.md, "The two
+    // stores"), so that nobody else is to ask meanwhile.
+    Step after_release() {
+        const int session = *after_release_;
+        after_release_.reset();
+        leases_ = true;
+        return {session, pick({"COMMIT", "ROLLBACK", "ROLLBACK TO s"}), 0, leases_};
     }
 
     // Whose claim the call speaks of: this transaction's, or the one with a token.
@@ -121,6 +134,7 @@ class Generator {
 
     std::mt19937_64 random_;
     bool leases_ = false;
+    std::optional<int> after_release_;  // the session that has just released
 };
 
 std::string replaced(std::string sql, const std::string& mark, const std::string& value) {
