@@ -11,11 +11,19 @@ namespace {
 // A visit comes after that long in any case.
 constexpr std::int64_t kLongestQuiet = 300 * core::kSecond;
 
-// As they are now. Of a database to which nobody has been connected nothing is counted.
+// As they are now. Of a database to which nobody has been connected nothing is counted. Where
+// stats_fetch_consistency is "none", the entry is a copy in the current memory context, and that of
+// the launcher lives as long as it does.
 pg::WriteCounts writes_in(Oid database) {
     pgstat_clear_snapshot();
+    MemoryContext context =
+        AllocSetContextCreate(CurrentMemoryContext, "idempotency counts", ALLOCSET_SMALL_SIZES);
+    MemoryContext previous = MemoryContextSwitchTo(context);
     const PgStat_StatDBEntry* entry = pgstat_fetch_stat_dbentry(database);
-    return entry == nullptr ? pg::WriteCounts{} : pg::write_counts(*entry);
+    pg::WriteCounts counts = entry == nullptr ? pg::WriteCounts{} : pg::write_counts(*entry);
+    MemoryContextSwitchTo(previous);
+    MemoryContextDelete(context);
+    return counts;
 }
 
 bool same(const pg::WriteCounts& a, const pg::WriteCounts& b) {

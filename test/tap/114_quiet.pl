@@ -50,6 +50,22 @@ sub is_visited
 	return;
 }
 
+# What the launcher has allocated for as long as it lives, in bytes.
+sub memory
+{
+	my $size = log_size($node);
+	my $used;
+
+	$node->safe_psql('postgres', 'SELECT pg_log_backend_memory_contexts(' . launcher($node) . ')');
+	wait_until
+	{
+		($used) = map { /(\d+) used/ } log_since($node, $size, qr/TopMemoryContext: /);
+		defined $used
+	}
+	'the memory of the launcher';
+	return $used;
+}
+
 # become($sql, 'why'): until the answer is true, without anybody's writing.
 sub become
 {
@@ -149,6 +165,15 @@ subtest 'what is due changes with the settings' => sub {
 	is_left_alone($node, 'postgres');
 	let_go($node);
 	is_swept($node, 'postgres', 'a shorter grace');
+};
+
+# The server then gives each look a copy of its own.
+subtest 'looks leave nothing behind' => sub {
+	configure($node, stats_fetch_consistency => 'none');
+	is_left_alone($node, 'postgres');
+	my $before = memory();
+	is_left_alone($node, 'postgres') foreach 1 .. 3;
+	cmp_ok(memory() - $before, '<', 1000, 'nine visits later');
 };
 
 $node->stop;
