@@ -100,7 +100,9 @@ TupleDesc claim_type(FunctionCallInfo fcinfo) {
 // A FROM, the one that calls with a ReturnSetInfo, takes the row apart at once
 // (ExecMakeTableFunctionResult), so the row may say where in the TOAST table the body is, as a
 // table's row does: the body is fetched by whoever looks into it, and a scan that keeps the row
-// needs no temporary file for it. A value has to have all of it.
+// needs no temporary file for it. A value has to have all of it. Our lock on the table keeps others
+// from replacing it before the transaction ends; a cursor of a transaction that truncates it itself
+// finds no body any more (XX000).
 Datum row_or_value(FunctionCallInfo fcinfo, HeapTuple row) {
     bool is_row = fcinfo->resultinfo != nullptr && IsA(fcinfo->resultinfo, ReturnSetInfo);
     return is_row ? PointerGetDatum(row->t_data) : HeapTupleGetDatum(row);

@@ -68,6 +68,8 @@ void take_as_stored(Datum datum, bytea** value) {
 
 template <typename Value>
 void copy(Value*) {}
+// All of it: an open claim keeps what its row was before, and gives it back when the row in the
+// TOAST table may be gone.
 template <typename T>
 void copy(T** value) {
     *value = static_cast<T*>(pg::copy_varlena(*value));
