@@ -9,6 +9,7 @@
 
 #include "core/pattern.hpp"
 
+#include "config/policy_guard.hpp"
 #include "config/settings.hpp"
 #include "pg/datum.hpp"
 #include "pg/installed.hpp"
@@ -94,6 +95,7 @@ core::Memory memory_of(const PolicyRows& policies, Rank rank, std::string_view s
 
 void set_policy(PolicyRow* row) {
     PolicyRows policies = lock_policies(CurrentMemoryContext);
+    check_may_change(policies, pattern_of(*row), row);
     TimestampTz now = GetCurrentTimestamp();
     core::Memory old = memory_of(policies, core::cover_rank, pattern_of(*row));
     set_past(core::changed_memory(old, span_of(policy_of(given_in(*row))), now), row);
@@ -113,6 +115,7 @@ bool drop_policy(text* pattern) {
     std::string_view name = pg::bytes_of(pattern);
     const PolicyRow* row = live_row(policies, name);
     if (row == nullptr) return false;
+    check_may_change(policies, name, nullptr);
     TimestampTz now = GetCurrentTimestamp();
     core::Memory old = memory_of(policies, core::cover_rank, name);
     core::Memory left = memory_of(policies, core::cover_rank, name, row);

@@ -12,7 +12,8 @@ using Rank = std::size_t (*)(std::string_view pattern, std::string_view scopes);
 core::Memory memory_of(const PolicyRows& policies, Rank rank, std::string_view scopes,
                        const PolicyRow* without = nullptr);
 
-// These make other changes of policies wait until this transaction ends.
+// These make other changes of policies wait until this transaction ends. An error (42501) if the
+// policy in force does not let the current user change it: policy_guard.hpp.
 
 // `row` has the options, none of which is at fault.
 void set_policy(PolicyRow* row);
