@@ -44,7 +44,7 @@ group_checks() {
     check "its check sees what names a mirror or registry" "$ROOT/test/check_hosts_test"
     check "every promise of docs/reliability.md and docs/security.md names tests that exist, and excerpts are what they quote" \
         "$ROOT/test/check_promises"
-    check "the code of docs/drivers.md is what the drivers' programs run" "$ROOT/clients/drivers/check" code
+    check "the code of docs/drivers/ is what the drivers' programs run" "$ROOT/clients/drivers/check" code
     check "a server that does not say where it is is not copied" silent_server_is_not_copied
     ((CHECKS_FAILED == 0))
 }
@@ -322,7 +322,7 @@ group_examples() {
 }
 
 # Each client whose toolchain is there: its own tests, then the conformance suite against its server,
-# then what docs/drivers.md says of the language's drivers.
+# then what docs/drivers/ says of the language's drivers.
 group_clients() {
     ensure_installed
     copy_clients
@@ -379,7 +379,7 @@ test_client() {
 # The server for C++ takes its HTTP from the example, and the drivers are compared with their page.
 copy_clients() {
     local list=$WORK/clients.list
-    (cd "$ROOT" && find clients examples/payments docs/drivers.md -type d \( -name node_modules -o -name dist -o -name target -o -name build \
+    (cd "$ROOT" && find clients examples/payments docs/drivers.md docs/drivers -type d \( -name node_modules -o -name dist -o -name target -o -name build \
         -o -name .venv -o -name __pycache__ -o -name '*.egg-info' \) -prune -o -type f -print | LC_ALL=C sort) >"$list"
     mkdir -p "$BUILD/languages"
     # What is there no longer.

@@ -1,4 +1,4 @@
-// The program that tries libpqxx: what docs/drivers.md says of it is what this prints. From 6.4
+// The program that tries libpqxx: what docs/drivers/cpp.md says of it is what this prints. From 6.4
 // to 7.
 #include <cstdlib>
 #include <functional>

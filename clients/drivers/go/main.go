@@ -1,4 +1,4 @@
-// Programs that try PostgreSQL's drivers for Go: what docs/drivers.md says of them is what these print.
+// Programs that try PostgreSQL's drivers for Go: what docs/drivers/go.md says of them is what these print.
 package main
 
 import (

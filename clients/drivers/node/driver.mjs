@@ -288,7 +288,7 @@ async function commonTries(tries) {
     return `no error, and ${record.status ? 'it is committed' : 'nothing is committed'}`;
   });
 
-  await tries.add('error', `\`${sqlstate}\` for a token of somebody else`, async (key, sql) => {
+  await tries.add('error', `\`${sqlstate}\` with a wrong token`, async (key, sql) => {
     await sql`SELECT outcome FROM idem_begin(${key}, scope => 'tried', lease => '1 minute')`;
     const error = await sql`SELECT idem_complete(${key}, 201, scope => 'tried', token => 1)`.then(() => undefined, (e) => e);
     return `\`${at(error, sqlstate)}\``;

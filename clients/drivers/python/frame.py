@@ -1,7 +1,7 @@
 """What the programs of the drivers have in common: they try, they look, and they print what they saw.
 
 One line of JSON: the types in which the columns of idem_begin arrive, and of each try what was written
-and what came of it, word for word as docs/drivers.md has it.
+and what came of it, word for word as docs/drivers/python.md has it.
 """
 
 import json

@@ -227,7 +227,7 @@ class Jdbc implements Driver {
             Map<String, Object> claim = run(connection, "SELECT outcome, state ?? 'charge' AS has FROM idem_begin(?, scope => 'tried')", key, s -> {});
             return claim.get("outcome").equals("execute") ? "works" : claim.toString();
         });
-        tries.add("error", "`e.getSQLState()` for a token of somebody else", key -> {
+        tries.add("error", "`e.getSQLState()` with a wrong token", key -> {
             tries.claim(key);
             try {
                 run(connection, "SELECT idem_complete(?, 201, scope => 'tried', token => 1)", key, s -> {});

@@ -190,7 +190,7 @@ class R2dbc implements Driver {
         });
         tries.add("record", "`SELECT idem_begin(...)`", key ->
             "a `" + Main.typeOf(run("SELECT idem_begin($1, scope => 'tried')", key, s -> s).get("idem_begin").getClass()) + "`");
-        tries.add("error", "`e.getSqlState()` for a token of somebody else", key -> {
+        tries.add("error", "`e.getSqlState()` with a wrong token", key -> {
             tries.claim(key);
             try {
                 run("SELECT idem_complete($1, 201, scope => 'tried', token => 1)", key, s -> s);
@@ -199,7 +199,7 @@ class R2dbc implements Driver {
                 return "`" + e.getSqlState() + "`";
             }
         });
-        tries.add("subscribe", "`statement.execute()` that nobody subscribes to", key -> on(factory, connection -> {
+        tries.add("subscribe", "`statement.execute()` without a subscriber", key -> on(factory, connection -> {
             connection.createStatement("SELECT idem_begin($1, scope => 'tried')").bind("$1", key).execute();
             return Mono.fromCallable(() -> tries.status(key) == null ? "nothing is claimed" : "works");
         }));
