@@ -413,6 +413,7 @@ group_dotnet() {
 group_demo() {
     check "the demo's verdict holds" "$ROOT/script/demo"
     check "without idempotency the same demo fails" demo_fails
+    check "the picture of the README is what a run draws" "$ROOT/script/story" --check
     ((CHECKS_FAILED == 0))
 }
 
