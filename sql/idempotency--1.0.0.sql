@@ -144,6 +144,7 @@ CREATE TABLE idempotency.policy (
     exclude_fields       text[],
     drop_headers         text[],
     final_errors         text[],
+    error_statuses       jsonb,
     allowed_role         name,
     keep_history         boolean,
     encrypt              boolean,
@@ -187,6 +188,8 @@ CREATE TABLE idempotency.policy (
         CHECK (derive_window OPERATOR(pg_catalog.>) '0'::interval
                AND derive_window OPERATOR(pg_catalog.<=) '36525 days'::interval),
     CONSTRAINT policy_fingerprint_fields_given CHECK (pg_catalog.cardinality(fingerprint_fields) OPERATOR(pg_catalog.>) 0),
+    CONSTRAINT policy_error_statuses_map
+        CHECK (pg_catalog.jsonb_typeof(error_statuses) OPERATOR(pg_catalog.=) 'object'),
     CONSTRAINT policy_wait_in_range
         CHECK (wait OPERATOR(pg_catalog.>=) '0'::interval AND wait OPERATOR(pg_catalog.<=) '1 day'::interval),
     CONSTRAINT policy_retry_base_in_range
@@ -392,7 +395,7 @@ SELECT scope_pattern, ttl, retention, max_ttl, lease, max_lease, wait, max_attem
        retry_cap, retry_jitter, on_missing_key, derive_window, principal_required,
        fingerprint_required, store_request, on_lease_expiry, abandon_after, on_abandon,
        max_body_bytes, on_large_body, fingerprint_fields, exclude_fields, drop_headers,
-       final_errors, allowed_role, keep_history, encrypt, since, memory_before,
+       final_errors, error_statuses, allowed_role, keep_history, encrypt, since, memory_before,
        CASE WHEN allowed_role IS NOT NULL
             THEN EXISTS (SELECT FROM pg_catalog.pg_roles
                           WHERE rolname OPERATOR(pg_catalog.=) allowed_role)
@@ -1076,15 +1079,16 @@ CREATE FUNCTION @extschema@.idem_policy_set(
     exclude_fields text[] DEFAULT NULL,
     drop_headers text[] DEFAULT NULL,
     final_errors text[] DEFAULT NULL,
+    error_statuses jsonb DEFAULT NULL,
     allowed_role regrole DEFAULT NULL,
     keep_history boolean DEFAULT NULL,
     encrypt boolean DEFAULT NULL,
     reason text DEFAULT NULL
 ) RETURNS void
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_policy_set';
-COMMENT ON FUNCTION @extschema@.idem_policy_set(text, interval, interval, interval, interval, interval, interval, integer, interval, interval, text, text, interval, boolean, boolean, boolean, text, interval, text, integer, text, text[], text[], text[], text[], regrole, boolean, boolean, text)
+COMMENT ON FUNCTION @extschema@.idem_policy_set(text, interval, interval, interval, interval, interval, interval, integer, interval, interval, text, text, interval, boolean, boolean, boolean, text, interval, text, integer, text, text[], text[], text[], text[], jsonb, regrole, boolean, boolean, text)
     IS 'set the whole policy of a scope, or of all scopes that begin alike';
-REVOKE ALL ON FUNCTION @extschema@.idem_policy_set(text, interval, interval, interval, interval, interval, interval, integer, interval, interval, text, text, interval, boolean, boolean, boolean, text, interval, text, integer, text, text[], text[], text[], text[], regrole, boolean, boolean, text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION @extschema@.idem_policy_set(text, interval, interval, interval, interval, interval, interval, integer, interval, interval, text, text, interval, boolean, boolean, boolean, text, interval, text, integer, text, text[], text[], text[], text[], jsonb, regrole, boolean, boolean, text) FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_policy_alter(
     scope_pattern text,
@@ -1112,6 +1116,7 @@ CREATE FUNCTION @extschema@.idem_policy_alter(
     exclude_fields text[] DEFAULT NULL,
     drop_headers text[] DEFAULT NULL,
     final_errors text[] DEFAULT NULL,
+    error_statuses jsonb DEFAULT NULL,
     allowed_role regrole DEFAULT NULL,
     keep_history boolean DEFAULT NULL,
     encrypt boolean DEFAULT NULL,
@@ -1119,9 +1124,9 @@ CREATE FUNCTION @extschema@.idem_policy_alter(
     reason text DEFAULT NULL
 ) RETURNS void
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_policy_alter';
-COMMENT ON FUNCTION @extschema@.idem_policy_alter(text, interval, interval, interval, interval, interval, interval, integer, interval, interval, text, text, interval, boolean, boolean, boolean, text, interval, text, integer, text, text[], text[], text[], text[], regrole, boolean, boolean, text[], text)
+COMMENT ON FUNCTION @extschema@.idem_policy_alter(text, interval, interval, interval, interval, interval, interval, integer, interval, interval, text, text, interval, boolean, boolean, boolean, text, interval, text, integer, text, text[], text[], text[], text[], jsonb, regrole, boolean, boolean, text[], text)
     IS 'change what is named of a policy, and leave the rest as it is';
-REVOKE ALL ON FUNCTION @extschema@.idem_policy_alter(text, interval, interval, interval, interval, interval, interval, integer, interval, interval, text, text, interval, boolean, boolean, boolean, text, interval, text, integer, text, text[], text[], text[], text[], regrole, boolean, boolean, text[], text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION @extschema@.idem_policy_alter(text, interval, interval, interval, interval, interval, interval, integer, interval, interval, text, text, interval, boolean, boolean, boolean, text, interval, text, integer, text, text[], text[], text[], text[], jsonb, regrole, boolean, boolean, text[], text) FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_policy_drop(scope_pattern text, reason text DEFAULT NULL) RETURNS boolean
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_policy_drop';

@@ -19,6 +19,8 @@ struct Operation {
     bool returns_response;  // else jsonb
     bool strict;
     text* name;  // with its schema, the same in every session and after a restore
+    Datum result;
+    bool returned_null;
 };
 
 [[noreturn]] void raise_operation(const char* detail) {
@@ -104,11 +106,14 @@ void take_response(HeapTupleHeader row, claim::Response* response) {
     if (!null) response->body = DatumGetByteaPCopy(value);
 }
 
-void take_result(const Operation& operation, Datum result, claim::Response* response) {
+// What it has returned, as an answer.
+void take_result(void* argument, claim::Response* response) {
+    const auto& operation = *static_cast<const Operation*>(argument);
+    if (operation.returned_null) return;
     if (operation.returns_response)
-        take_response(DatumGetHeapTupleHeader(result), response);
+        take_response(DatumGetHeapTupleHeader(operation.result), response);
     else
-        response->body = body_of_jsonb(result);
+        response->body = body_of_jsonb(operation.result);
 }
 
 // Checks the signature (42P13) and that the caller may execute it (42501).
@@ -120,7 +125,8 @@ Operation operation_argument(FunctionCallInfo fcinfo, int arg) {
     if (!HeapTupleIsValid(tuple)) raise_operation("There is no such function.");
     const auto* form = reinterpret_cast<Form_pg_proc>(GETSTRUCT(tuple));
     const char* fault = fault_of(*form, response);
-    Operation operation{function, form->prorettype == response, form->proisstrict, nullptr};
+    Operation operation{function, form->prorettype == response, form->proisstrict, nullptr,
+                        0,        false};
     ReleaseSysCache(tuple);
     if (fault != nullptr) raise_operation(fault);
     check_right(function);
@@ -128,10 +134,10 @@ Operation operation_argument(FunctionCallInfo fcinfo, int arg) {
     return operation;
 }
 
-// Calls it as the current user and takes its result apart. It sees what had committed when it was
-// granted, also where it is declared STABLE and the statement around it began before.
-void run_operation(void* argument, Jsonb* request, claim::Response* response) {
-    const auto& operation = *static_cast<const Operation*>(argument);
+// Calls it as the current user. It sees what had committed when it was granted, also where it is
+// declared STABLE and the statement around it began before.
+void run_operation(void* argument, Jsonb* request) {
+    auto& operation = *static_cast<Operation*>(argument);
     FmgrInfo function;
     fmgr_info(operation.function, &function);
     PushActiveSnapshot(GetTransactionSnapshot());
@@ -139,8 +145,8 @@ void run_operation(void* argument, Jsonb* request, claim::Response* response) {
     InitFunctionCallInfoData(*call, &function, 1, InvalidOid, nullptr, nullptr);
     call->args[0].value = PointerGetDatum(request);
     call->args[0].isnull = request == nullptr;
-    Datum result = FunctionCallInvoke(call);
-    if (!call->isnull) take_result(operation, result, response);
+    operation.result = FunctionCallInvoke(call);
+    operation.returned_null = call->isnull;
     PopActiveSnapshot();
 }
 
@@ -169,7 +175,7 @@ Datum execute(FunctionCallInfo fcinfo) {
                 (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("operation needs a request"),
                  errdetail("It is a strict function, which is not called with null."),
                  errhint("Pass a request, or drop STRICT from the function.")));
-    return claim_datum(fcinfo, claim::execute(question, run_operation, &operation));
+    return claim_datum(fcinfo, claim::execute(question, {run_operation, take_result, &operation}));
 }
 
 }  // namespace

@@ -69,6 +69,8 @@ using core::PolicyColumn;
             raise_word(column.name, TextDatumGetCString(value), column.words);
         case OptionType::List:
             raise_list(DatumGetArrayTypeP(value), column);
+        case OptionType::Map:
+            raise_complaint(column.name, column.complaint);
         case OptionType::Flag:
         case OptionType::Role:
         case OptionType::Moment:

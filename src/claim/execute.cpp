@@ -8,6 +8,7 @@
 #include "claim/begin.hpp"
 #include "claim/holder.hpp"
 #include "claim/operator.hpp"
+#include "config/error_statuses.hpp"
 #include "config/policy.hpp"
 #include "pg/boundary.hpp"
 
@@ -15,21 +16,21 @@ namespace idem::claim {
 
 namespace {
 
-// What runs, of what, and what it has answered.
-struct Run {
-    Operation operation;
-    void* argument;
-    Jsonb* request;
-    Response response;
+// What became of an operation. No error: it has returned.
+struct End {
+    text* error;
+    std::optional<std::int32_t> status_code;  // with which it refuses, if the policy says so
 };
 
-// nullptr if it succeeded, else its error, which is over.
-ErrorData* run_guarded(Run* run) {
+// nullptr if it returned, else its error, which is over.
+ErrorData* run_guarded(const Operation& operation, Jsonb* request, pg::UserCode* code) {
     ErrorData* volatile error = nullptr;
     pg::Subtransaction outer = pg::begin_subtransaction();
     PG_TRY();
     {
-        run->operation(run->argument, run->request, &run->response);
+        pg::enter_user_code(code);
+        operation.run(operation.argument, request);
+        pg::leave_user_code(*code);
         pg::commit_subtransaction(outer);
     }
     PG_CATCH();
@@ -38,50 +39,54 @@ ErrorData* run_guarded(Run* run) {
     return error;
 }
 
-bool is_final(const ErrorData& error, const text* scope) {
-    const char* sqlstate = unpack_sql_state(error.sqlerrcode);
-    config::ScopePolicy policy = config::policy_for(pg::bytes_of(scope));
+bool is_final(const char* sqlstate, const config::ScopePolicy& policy) {
+    if (config::status_of_error(policy.error_statuses, sqlstate)) return true;
     if (policy.final_errors == nullptr) return core::is_fault_of_request(sqlstate);
     pg::TextList entries = pg::text_list(policy.final_errors, "final_errors");
     return core::is_listed(sqlstate, entries.items, entries.count);
 }
 
 // Why the operation failed, if that is final. Else the error again: the transaction rolls back, and
-// the retry runs.
-text* failure_of(ErrorData* error, const text* scope) {
-    if (error == nullptr) return nullptr;
-    if (!is_final(*error, scope)) ReThrowError(error);
-    text* message =
-        cstring_to_text(psprintf("%s: %s", unpack_sql_state(error->sqlerrcode), error->message));
+// the retry runs. An error of the extension says nothing about the request.
+End failure_of(ErrorData* error, const pg::UserCode& code, const text* scope) {
+    const char* sqlstate = unpack_sql_state(error->sqlerrcode);
+    config::ScopePolicy policy = config::policy_for(pg::bytes_of(scope));
+    if (pg::is_our_error(code, *error) || !is_final(sqlstate, policy)) ReThrowError(error);
+    text* message = cstring_to_text(psprintf("%s: %s", sqlstate, error->message));
+    End end{message, config::status_of_error(policy.error_statuses, sqlstate)};
     FreeErrorData(error);
-    return message;
+    return end;
 }
 
-// Why the operation failed; nullptr if it succeeded. Meanwhile nobody ends the claim. An error that
-// goes on takes claim and mark along.
-text* run_under_claim(const store::Identity& id, Run* run) {
+// Meanwhile nobody ends the claim. An error that goes on takes claim and mark along.
+End run_under_claim(const store::Identity& id, const Operation& operation, Jsonb* request) {
+    pg::UserCode code;
     open_claim(id)->operated = true;
-    text* failure = failure_of(run_guarded(run), id.scope);
+    ErrorData* error = run_guarded(operation, request, &code);
+    End end = error == nullptr ? End{} : failure_of(error, code, id.scope);
     open_claim(id)->operated = false;
-    return failure;
+    return end;
 }
 
-void record_result(const ClaimRef& ref, text* failure, const Response& response) {
-    if (failure == nullptr)
+void record_result(const ClaimRef& ref, const End& end, const Operation& operation) {
+    Response response{};
+    if (end.error == nullptr) {
+        operation.answer(operation.argument, &response);
         (void)complete(ref, response, std::nullopt);
-    else
-        (void)fail(ref, Response{}, Failure{failure, false, std::nullopt});
+    } else {
+        response.status_code = end.status_code;
+        (void)fail(ref, response, Failure{end.error, false, std::nullopt});
+    }
 }
 
 }  // namespace
 
-Answer execute(const Question& question, Operation operation, void* argument) {
+Answer execute(const Question& question, const Operation& operation) {
     Answer answer = begin(question);
     if (answer.decision->outcome != core::Outcome::Execute) return answer;
     const store::Record& granted = answer.record;
-    Run run{operation, argument, question.request, {}};
-    text* failure = run_under_claim(granted.id, &run);
-    record_result({question.function, granted.id, granted.token}, failure, run.response);
+    End end = run_under_claim(granted.id, operation, question.request);
+    record_result({question.function, granted.id, granted.token}, end, operation);
     Answer recorded = get(granted.id);
     if (recorded.has_record) answer.record = recorded.record;
     return answer;

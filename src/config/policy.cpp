@@ -125,6 +125,8 @@ ScopePolicy policy_by(const Candidate* best) {
     for (const ListMember& list : kListMembers)
         if (!row.nulls[list.column])
             result.*list.member = DatumGetArrayTypePCopy(row.values[list.column]);
+    if (!row.nulls[kErrorStatuses])
+        result.error_statuses = DatumGetJsonbPCopy(row.values[kErrorStatuses]);
     return result;
 }
 

@@ -10,13 +10,14 @@ namespace idem::config {
 
 struct PolicyRow;  // policy_table.hpp
 
-// What holds for a scope. Arrays are nullptr where the policy says nothing.
+// What holds for a scope. Arrays and the map are nullptr where the policy says nothing.
 struct ScopePolicy {
     core::Policy values;
     ArrayType* fingerprint_fields;
     ArrayType* exclude_fields;
     ArrayType* drop_headers;
     ArrayType* final_errors;
+    Jsonb* error_statuses;
 };
 
 // The columns that fill the arrays.
@@ -31,9 +32,10 @@ inline constexpr ListMember kListMembers[] = {
     {core::policy_column("final_errors"), &ScopePolicy::final_errors},
 };
 
-// The exact pattern's policy, else that of the longest prefix, else the settings. Arrays are copies
-// in the current memory context. An error (42501) if the policy names a role of which the current
-// user is no member, or that does not exist; another (55000) if it can't be gone by.
+// The exact pattern's policy, else that of the longest prefix, else the settings. Arrays and the
+// map are copies in the current memory context. An error (42501) if the policy names a role of
+// which the current user is no member, or that does not exist; another (55000) if it can't be gone
+// by.
 ScopePolicy policy_for(std::string_view scope);
 
 // What closes a scope to the current user, if anything does.

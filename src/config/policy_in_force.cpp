@@ -7,6 +7,7 @@
 
 #include "config/policy.hpp"
 #include "config/settings.hpp"
+#include "pg/jsonb.hpp"
 
 namespace idem::config {
 
@@ -125,6 +126,11 @@ const char* text_of_own_list(const Known& known, int option) {
     return nullptr;
 }
 
+const char* text_of_map(const Known& known, int option) {
+    if (known.row == nullptr || known.row->nulls[option]) return "{}";
+    return text_to_cstring(pg::jsonb_text(DatumGetJsonbP(known.row->values[option])));
+}
+
 const char* text_of_number(int option, std::int64_t number) {
     if (option == kMaxAttempts && number == 0) return nullptr;
     return psprintf(INT64_FORMAT, number);
@@ -145,6 +151,8 @@ const char* text_of(const Known& known, int option) {
         }
         case OptionType::List:
             return text_of_own_list(known, option);
+        case OptionType::Map:
+            return text_of_map(known, option);
         case OptionType::Role:
             if (known.row == nullptr || known.row->nulls[option]) return nullptr;
             return pstrdup(NameStr(*DatumGetName(known.row->values[option])));

@@ -7,6 +7,7 @@
 
 #include "core/pattern.hpp"
 
+#include "config/error_statuses.hpp"
 #include "config/settings.hpp"
 #include "pg/owner.hpp"
 
@@ -33,6 +34,8 @@ constexpr SqlType sql_type_of(OptionType type) {
             return {INT4OID, false};
         case OptionType::List:
             return {TEXTARRAYOID, true};
+        case OptionType::Map:
+            return {JSONBOID, true};
         case OptionType::Flag:
             return {BOOLOID, false};
         case OptionType::Role:
@@ -226,6 +229,7 @@ std::int64_t scalar_at(const PolicyRow& row, int column) {
             return core::place_of_word(text_at(row, column), core::kPolicyColumns[column].words);
         case OptionType::Pattern:
         case OptionType::List:
+        case OptionType::Map:
         case OptionType::Role:
         case OptionType::Moment:
             break;
@@ -312,6 +316,8 @@ bool fits(const PolicyRow& row, int column) {
             return scalar_at(row, column) >= 0;
         case OptionType::List:
             return are_all_fit(DatumGetArrayTypeP(row.values[column]), ours);
+        case OptionType::Map:
+            return are_error_statuses(DatumGetJsonbP(row.values[column]));
         case OptionType::Flag:
         case OptionType::Role:
         case OptionType::Moment:

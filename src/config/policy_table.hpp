@@ -13,6 +13,7 @@ inline constexpr const char* kPolicyTable = "policy";
 inline constexpr int kPattern = core::policy_column("scope_pattern");
 inline constexpr int kFingerprintFields = core::policy_column("fingerprint_fields");
 inline constexpr int kExcludeFields = core::policy_column("exclude_fields");
+inline constexpr int kErrorStatuses = core::policy_column("error_statuses");
 inline constexpr int kAllowedRole = core::policy_column("allowed_role");
 inline constexpr int kSince = core::policy_column("since");
 inline constexpr int kMemoryBefore = core::policy_column("memory_before");

@@ -59,6 +59,7 @@ enum class OptionType {
     Number,
     Word,
     List,
+    Map,
     Flag,
     Role,
     Moment,
@@ -84,7 +85,7 @@ struct PolicyColumn {
     std::int64_t most = 0;
     const char* words = nullptr;                        // of a Word, in the order of its type
     bool (*fits)(std::string_view) noexcept = nullptr;  // of each element of a List
-    Complaint complaint{};                              // about an element, or too few
+    Complaint complaint{};                              // about an element, or too few; about a Map
 };
 
 template <auto Member>
@@ -121,6 +122,10 @@ constexpr PolicyColumn word_option(const char* name, const char* words) noexcept
 constexpr PolicyColumn list_option(const char* name, bool (*fits)(std::string_view) noexcept,
                                    Complaint complaint, std::int64_t least = 0) noexcept {
     return {name, OptionType::List, nullptr, nullptr, {}, least, 0, nullptr, fits, complaint};
+}
+
+constexpr PolicyColumn map_option(const char* name, Complaint complaint) noexcept {
+    return {name, OptionType::Map, nullptr, nullptr, {}, 0, 0, nullptr, nullptr, complaint};
 }
 
 // Those up to "since" are the options: the arguments of idem_policy_set, in this order. Each may be
@@ -160,6 +165,10 @@ inline constexpr PolicyColumn kPolicyColumns[] = {
                 {"An entry is no SQLSTATE and no class of them, or one of the classes 40, 53, 57, "
                  "58 and XX, which are nobody's answer.",
                  "List entries such as \"22\" or \"P0002\"."}),
+    map_option("error_statuses",
+               {"It is no object, or a member is no SQLSTATE and no class of them, or one of the "
+                "classes 40, 53, 57, 58 and XX, or its value is no status from 400 to 599.",
+                "Write members such as \"P0001\": 402."}),
     {"allowed_role", OptionType::Role},
     flag_option<&Policy::keep_history>("keep_history"),
     flag_option<&Policy::encrypt>("encrypt"),

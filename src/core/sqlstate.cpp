@@ -9,6 +9,10 @@ namespace {
 constexpr std::string_view kClassesOfRequest[] = {"22", "23", "45"};
 constexpr std::string_view kRaiseException = "P0001";
 
+// A row that is referred to may commit a moment later, one that refers may be gone: restrict and
+// foreign key violations.
+constexpr std::string_view kOfOtherRows[] = {"23001", "23503"};
+
 // Those of the server that begin like a user's: configuration files, foreign data, PL/pgSQL, faults
 // within; and our own, by which an operation learns about another key.
 constexpr std::string_view kReservedClasses[] = {"F0", "HV", "P0", "XX", "ID"};
@@ -46,6 +50,7 @@ bool is_users_class(std::string_view name) noexcept {
 bool is_fault_of_request(std::string_view sqlstate) noexcept {
     if (sqlstate.size() != kStateLength) return false;
     const std::string_view name = sqlstate.substr(0, kClassLength);
+    if (is_one_of(sqlstate, kOfOtherRows)) return false;
     return is_one_of(name, kClassesOfRequest) || is_users_class(name) ||
            sqlstate == kRaiseException;
 }
@@ -66,6 +71,16 @@ bool is_listed(std::string_view sqlstate, const std::string_view* entries,
     return std::any_of(entries, entries + count, [sqlstate](std::string_view entry) {
         return entry == sqlstate || entry == sqlstate.substr(0, kClassLength);
     });
+}
+
+std::optional<int> refusal_status(std::string_view number) noexcept {
+    constexpr std::size_t kDigits = 3;
+    const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+    if (number.size() != kDigits || !std::all_of(number.begin(), number.end(), is_digit)) return {};
+    int status = 0;
+    for (const char digit : number) status = status * 10 + (digit - '0');
+    if (status < kFirstRefusal || status > kLastRefusal) return {};
+    return status;
 }
 
 }  // namespace idem::core

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string_view>
 
 namespace idem::core {
@@ -9,7 +10,7 @@ namespace idem::core {
 // Whether an error of an operation is its request's own fault, so that another try of the same
 // request would meet it again: bad data, a violated constraint, or what the operation itself says
 // about the request. Everything else is of the surroundings and may have passed by the next try: a
-// deploy, a lost right, a limit, a conflict, a fault in the operation.
+// deploy, a lost right, a limit, a conflict, a fault in the operation, a row that is referred to.
 bool is_fault_of_request(std::string_view sqlstate) noexcept;
 
 // Whether somebody has to look after the server, or the tables, if an access to the records ends
@@ -25,5 +26,10 @@ bool may_be_final(std::string_view entry) noexcept;
 // Whether an SQLSTATE is one of the entries, or of their classes.
 bool is_listed(std::string_view sqlstate, const std::string_view* entries,
                std::size_t count) noexcept;
+
+// HTTP's statuses of refusals, from a number as JSON writes it; nullopt: it is none of them.
+inline constexpr int kFirstRefusal = 400;
+inline constexpr int kLastRefusal = 599;
+std::optional<int> refusal_status(std::string_view number) noexcept;
 
 }  // namespace idem::core

@@ -27,6 +27,37 @@ Caught run(SqlFunction body, FunctionCallInfo fcinfo, Datum* result) {
     }
 }
 
+// Marks on the stack of error contexts that a function of ours is running.
+void in_function(void*) {}
+
+void note_raiser(void* argument);
+
+// The innermost of the two marks says whose code is running.
+bool is_in_our_function() {
+    for (ErrorContextCallback* frame = error_context_stack; frame != nullptr;
+         frame = frame->previous) {
+        if (frame->callback == in_function) return true;
+        if (frame->callback == note_raiser) return false;
+    }
+    return false;
+}
+
+// Messages below an error come here as well, with SQLSTATEs of their own.
+bool is_message(int sqlstate) {
+    return sqlstate == ERRCODE_SUCCESSFUL_COMPLETION ||
+           ERRCODE_TO_CATEGORY(sqlstate) == ERRCODE_WARNING;
+}
+
+void note_raiser(void* argument) {
+    auto* code = static_cast<UserCode*>(argument);
+    int sqlstate = geterrcode();
+    if (is_message(sqlstate)) return;
+    int& raiser = is_in_our_function() ? code->ours : code->users;
+    int& other = &raiser == &code->ours ? code->users : code->ours;
+    raiser = sqlstate;
+    if (other == sqlstate) other = 0;
+}
+
 void restore(const Subtransaction& outer) {
     MemoryContextSwitchTo(outer.context);
     CurrentResourceOwner = outer.owner;
@@ -35,8 +66,12 @@ void restore(const Subtransaction& outer) {
 }  // namespace
 
 Datum guarded(SqlFunction body, FunctionCallInfo fcinfo) {
+    ErrorContextCallback frame{error_context_stack, in_function, nullptr};
+    error_context_stack = &frame;
     Datum result = 0;
-    switch (run(body, fcinfo, &result)) {
+    Caught caught = run(body, fcinfo, &result);
+    error_context_stack = frame.previous;
+    switch (caught) {
         case Caught::Nothing:
             return result;
         case Caught::BadAlloc:
@@ -52,6 +87,19 @@ Datum guarded(SqlFunction body, FunctionCallInfo fcinfo) {
 
 void end_session_on_terminate() {
     std::set_terminate(terminate_session);
+}
+
+void enter_user_code(UserCode* code) {
+    *code = {{error_context_stack, note_raiser, code}, 0, 0};
+    error_context_stack = &code->frame;
+}
+
+void leave_user_code(const UserCode& code) {
+    error_context_stack = code.frame.previous;
+}
+
+bool is_our_error(const UserCode& code, const ErrorData& error) {
+    return error.sqlerrcode == code.ours;
 }
 
 Subtransaction begin_subtransaction() {

@@ -24,6 +24,22 @@ void require_writable(const char* function);
 // session instead. Called once, when the library is loaded.
 void end_session_on_terminate();
 
+// User code that runs below one of our functions, and who has raised an error meanwhile: that
+// code, or a function of ours that it has called. The server calls back for each error while it is
+// raised. One that a handler raises again comes without a call, so the last of its SQLSTATE counts.
+struct UserCode {
+    ErrorContextCallback frame;
+    int ours;   // the last SQLSTATE that a function of ours has raised
+    int users;  // and the last one of the code's own
+};
+
+// Until the one that leaves it; whoever stops an error puts error_context_stack back by itself.
+void enter_user_code(UserCode* code);
+void leave_user_code(const UserCode& code);
+
+// Whether an error that has ended it was raised by a function of ours.
+bool is_our_error(const UserCode& code, const ErrorData& error);
+
 // What was current before the subtransaction, to be so again after it.
 struct Subtransaction {
     MemoryContext context;

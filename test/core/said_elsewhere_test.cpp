@@ -246,6 +246,8 @@ std::string sql_type(OptionType type) {
             return "integer";
         case OptionType::List:
             return "text[]";
+        case OptionType::Map:
+            return "jsonb";
         case OptionType::Flag:
             return "boolean";
         case OptionType::Role:
@@ -338,6 +340,7 @@ std::string range_of(const PolicyColumn& column) {
                                     "}'::text[])");
         case OptionType::Pattern:
         case OptionType::List:
+        case OptionType::Map:
         case OptionType::Flag:
         case OptionType::Role:
         case OptionType::Moment:

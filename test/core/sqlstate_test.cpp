@@ -28,6 +28,11 @@ TEST(FaultOfRequest, IsNotWhatTheServerMeans) {
     }
 }
 
+TEST(FaultOfRequest, IsNotWhatAnotherRowMayMend) {
+    EXPECT_FALSE(is_fault_of_request("23503"));
+    EXPECT_FALSE(is_fault_of_request("23001"));
+}
+
 TEST(FaultOfRequest, IsNotWhatIsNoState) {
     for (const auto state : {"", "2", "22", "2201", "220120", "ab123"}) {
         EXPECT_FALSE(is_fault_of_request(state)) << state;
@@ -74,6 +79,16 @@ TEST(IsListed, GoesByClassAndState) {
         EXPECT_FALSE(is_listed(state, entries, 2)) << state;
     }
     EXPECT_FALSE(is_listed("22012", nullptr, 0));
+}
+
+TEST(RefusalStatus, IsAWholeNumberFrom400To599) {
+    EXPECT_EQ(refusal_status("400"), 400);
+    EXPECT_EQ(refusal_status("402"), 402);
+    EXPECT_EQ(refusal_status("599"), 599);
+    for (const auto number : {"", "4", "40", "399", "600", "4020", "402.5", "402.0", "-40", "+40",
+                              "4e2", "NaN", " 402"}) {
+        EXPECT_FALSE(refusal_status(number)) << number;
+    }
 }
 
 }  // namespace

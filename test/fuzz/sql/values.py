@@ -155,6 +155,7 @@ PLAUSIBLE = {
     "unset": (None, "{ttl}", "{lease,wait}"),
     "drop_headers": (None, "{Date}"),
     "final_errors": (None, "{P0001,22}"),
+    "error_statuses": (None, '{"P0001": 402}'),
     "on_missing_key": (None, "generate", "derive", "derive"),
     "derive_window": (None, "1 hour", "5 ms"),
     "principal_required": (None, "f"),

@@ -66,13 +66,16 @@ SELECT what FROM test.effect;
 SELECT code, outcome, status, error
   FROM unnest('{23505,22012,99999}'::text[]) code,
        idem_execute('final ' || code, 'test.fail_with(jsonb)', jsonb_build_object('code', code), 'execute');
--- A response that could never be sent is the operation's failure as well.
+-- A response that could never be sent is nobody's answer: it is raised, and nothing is kept.
 CREATE FUNCTION test.bad_status(jsonb) RETURNS idem_response LANGUAGE sql AS
     $$ SELECT idem_response(999, NULL, 'made') $$;
 CREATE FUNCTION test.bad_headers(jsonb) RETURNS idem_response LANGUAGE sql AS
     $$ SELECT idem_response(200, '{"X-Number": 1}', 'made') $$;
 SELECT status, error FROM idem_execute('bad status', 'test.bad_status(jsonb)', '{}', 'execute');
+\echo :SQLSTATE
 SELECT status, error FROM idem_execute('bad headers', 'test.bad_headers(jsonb)', '{}', 'execute');
+\echo :SQLSTATE
+SELECT count(*) AS records FROM idempotency.records WHERE scope = 'execute' AND key LIKE 'bad %';
 
 -- Any other failure is raised again, with everything said, and the key is free.
 TRUNCATE test.effect;

@@ -14,7 +14,7 @@ CREATE ROLE regress_idem_teller;
 SELECT idem_policy_set('in-*', lease => '90 s', max_attempts => 7);
 SELECT idem_policy_set('in-force*', ttl => '7 days', retry_base => '0', store_request => true,
                        on_lease_expiry => 'unknown', on_large_body => 'omit', max_body_bytes => 10,
-                       exclude_fields => '{sent_at,"a b"}', drop_headers => '{}', final_errors => '{22,P0002}',
+                       exclude_fields => '{sent_at,"a b"}', drop_headers => '{}', final_errors => '{22,P0002}', error_statuses => '{"22": 400}',
                        allowed_role => 'regress_idem_teller');
 SELECT * FROM idem_policy('in-force') WHERE source <> 'default';
 SELECT * FROM idem_policy('in-formed') WHERE source = 'policy';
