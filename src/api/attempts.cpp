@@ -44,9 +44,9 @@ void put_attempt(ReturnSetInfo* result, const store::KeptAttempt& attempt) {
 
 // idem_attempts(key, scope, principal)
 Datum attempts(FunctionCallInfo fcinfo) {
+    InitMaterializedSRF(fcinfo, 0);
     store::Identity id = identity(fcinfo, 0, 1, 2);
     (void)config::policy_for(pg::bytes_of(id.scope));
-    InitMaterializedSRF(fcinfo, 0);
     auto* result = reinterpret_cast<ReturnSetInfo*>(fcinfo->resultinfo);
     if (result->setDesc->natts != kAttemptColumns)
         elog(ERROR, "idempotency: idem_attempts is not the function this library knows");

@@ -163,6 +163,7 @@ void connect_to_commit() {
 }
 
 Datum end_with_row(FunctionCallInfo fcinfo, const Datum* values) {
+    pg::check_called(fcinfo->flinfo->fn_oid);
     TupleDesc desc;
     if (get_call_result_type(fcinfo, nullptr, &desc) != TYPEFUNC_COMPOSITE)
         elog(ERROR, "idempotency: a procedure without a result");

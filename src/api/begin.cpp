@@ -10,6 +10,7 @@
 #include "claim/operator.hpp"
 #include "claim/sealing.hpp"
 #include "pg/boundary.hpp"
+#include "pg/installed.hpp"
 #include "worker/presence.hpp"
 
 namespace idem::api {
@@ -90,8 +91,7 @@ void set_shown(const store::Record& record, Shown shown, Row* row) {
 
 // Straight from the server's type cache: the general way to ask copies it for every call.
 TupleDesc claim_type(FunctionCallInfo fcinfo) {
-    Oid type = get_func_rettype(fcinfo->flinfo->fn_oid);
-    TupleDesc desc = lookup_rowtype_tupdesc(type, -1);
+    TupleDesc desc = pg::row_of_called(fcinfo->flinfo->fn_oid);
     if (desc->natts != kClaimFieldCount)
         elog(ERROR, "idempotency: idem_claim is not the type this library knows");
     return desc;

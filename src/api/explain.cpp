@@ -11,6 +11,7 @@
 #include "config/policy_in_force.hpp"
 #include "config/settings.hpp"
 #include "pg/boundary.hpp"
+#include "pg/installed.hpp"
 #include "pg/jsonb.hpp"
 #include "store/record_table.hpp"
 
@@ -417,7 +418,7 @@ struct Call {
 };
 
 Datum explanation_datum(FunctionCallInfo fcinfo, const Explanation& explanation, const Call& call) {
-    TupleDesc desc = lookup_rowtype_tupdesc(get_func_rettype(fcinfo->flinfo->fn_oid), -1);
+    TupleDesc desc = pg::row_of_called(fcinfo->flinfo->fn_oid);
     if (desc->natts != kExplanationFieldCount)
         elog(ERROR, "idempotency: idem_explanation is not the type this library knows");
     Row row;

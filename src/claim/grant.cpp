@@ -15,6 +15,7 @@
 #include "claim/token.hpp"
 #include "pg/snapshot.hpp"
 #include "pg/wait.hpp"
+#include "store/attempt.hpp"
 #include "store/record_table.hpp"
 #include "store/store.hpp"
 
@@ -153,6 +154,7 @@ bool grant(const Question& question, TimestampTz now, std::int64_t left, Answer*
     seal(&record, question.encrypt);
     NewClaim claim{&record, answer->has_record ? &answer->record : nullptr, false};
     store::reserve(record.id);
+    if (question.keep_history) store::reserve_attempt();
     if (store::bypasses_executor(record.id))
         (void)add_claim(record, claim.before);
     else if (!add_written(&claim, left))

@@ -93,6 +93,7 @@ void settle_result(const core::Policy& policy, Question* question) {
     question->body_limit = static_cast<std::int32_t>(policy.max_body_bytes);
     question->omit_large_body = policy.on_large_body == core::OnLargeBody::Omit;
     question->encrypt = policy.encrypt;
+    question->keep_history = policy.keep_history;
 }
 
 // The shortest that the key can have had since the request was first sent. A ttl that this call

@@ -37,6 +37,7 @@ struct Question {
     std::int32_t body_limit;  // of the result, in bytes
     bool omit_large_body;
     bool encrypt;
+    bool keep_history;
     core::Terms terms;  // `now` is set for each look
 
     // The snapshot with which the work will see the database, if that is taken already: then only

@@ -103,6 +103,27 @@ Oid own_function(Oid schema, const char* name) {
     return function;
 }
 
+// The server locks no function that is being called.
+void raise_dropped() {
+    ereport(ERROR,
+            (errcode(ERRCODE_UNDEFINED_TABLE),
+             errmsg("an object of extension \"idempotency\" was dropped during this call"),
+             errhint("If the extension was created again, repeat the call.")));
+    pg_unreachable();
+}
+
+void check_called(Oid function) {
+    if (!SearchSysCacheExists1(PROCOID, ObjectIdGetDatum(function))) raise_dropped();
+}
+
+TupleDesc row_of_called(Oid function) {
+    HeapTuple tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
+    if (!HeapTupleIsValid(tuple)) raise_dropped();
+    Oid type = reinterpret_cast<Form_pg_proc>(GETSTRUCT(tuple))->prorettype;
+    ReleaseSysCache(tuple);
+    return lookup_rowtype_tupdesc(type, -1);
+}
+
 bool has_citus() {
     return OidIsValid(get_extension_oid("citus", true));
 }
@@ -118,8 +139,14 @@ Oid table_oid(const char* name) {
     return table;
 }
 
-void lock_table(const char* table, LOCKMODE mode) {
-    LockRelationOid(table_oid(table), mode);
+// As RangeVarGetRelidExtended does: whoever was waited for may have dropped the table.
+Oid lock_table(const char* name, LOCKMODE mode) {
+    for (;;) {
+        Oid table = table_oid(name);
+        LockRelationOid(table, mode);
+        if (find_table(name) == table) return table;
+        UnlockRelationOid(table, mode);
+    }
 }
 
 void watch(Watched* watched) {
@@ -131,10 +158,12 @@ void watch(Watched* watched) {
 // An error leaves it not current, so that the next use looks again.
 void look_at(Watched* watched) {
     watched->is_current = false;
-    watched->oid = table_oid(watched->table);
+    watched->oid = watched->opens ? lock_table(watched->table, AccessShareLock)
+                                  : table_oid(watched->table);
     watched->changed = false;
     watched->look(watched->oid);
     watched->is_current = !watched->changed;
+    if (watched->opens) UnlockRelationOid(watched->oid, AccessShareLock);
 }
 
 // Invalidation messages are taken in with a lock, and a transaction that has its locks already

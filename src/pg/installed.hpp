@@ -20,20 +20,33 @@ Oid table_oid(const char* name);
 // called alike, in the same schema, with other arguments.
 Oid own_function(Oid schema, const char* name);
 
+// After a wait: somebody has dropped the extension, or a shard has gone (42P01).
+[[noreturn]] void raise_dropped();
+
+// After a wait: this error if the function that is being called has been dropped meanwhile,
+// also if the extension was created again, with another one of this name.
+void check_called(Oid function);
+
+// The row type that the called function returns, as the server's type cache has it. Its user
+// releases it. The same error.
+TupleDesc row_of_called(Oid function);
+
 // Whether the database has the extension of Citus, too.
 bool has_citus();
 
-// Takes a lock of such a table until the transaction ends.
-void lock_table(const char* table, LOCKMODE mode);
+// Takes a lock of such a table until the transaction ends, and returns its OID.
+Oid lock_table(const char* name, LOCKMODE mode);
 
 // ---- what is kept of a table ----
 
 // Something that was learned by a look at a table, and holds until the table changes. One per use,
-// with static storage; `table`, `look` and `is_part` are given, the rest is ours.
+// with static storage; `table`, `look`, `is_part` and `opens` are given, the rest is
+// ours.
 struct Watched {
     const char* table;
     void (*look)(Oid table);  // learns it; may raise an error, and is called again then
     bool (*is_part)(Oid relation) = nullptr;  // whose changes are the table's as well
+    bool opens = false;                       // the look opens the table, which is locked for it
     Oid oid = InvalidOid;                     // of the table, as of the last look
     bool is_current = false;                  // what that look has learned still holds
     bool changed = false;                     // since it began

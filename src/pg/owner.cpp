@@ -8,9 +8,9 @@ namespace idem::pg {
 
 namespace {
 
-Oid table_owner(const char* table) {
+Oid owner_of(Oid table) {
     check_version();
-    HeapTuple tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(table_oid(table)));
+    HeapTuple tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(table));
     if (!HeapTupleIsValid(tuple)) raise_not_installed();
     Oid owner = reinterpret_cast<Form_pg_class>(GETSTRUCT(tuple))->relowner;
     ReleaseSysCache(tuple);
@@ -52,8 +52,7 @@ AsOwner begin_as_owner(const char* table) {
     AsOwner frame;
     frame.caller_context = CurrentMemoryContext;
     // Who owns a table that others are changing is known after the wait for them.
-    lock_table(table, AccessShareLock);
-    Oid owner = table_owner(table);
+    Oid owner = owner_of(lock_table(table, AccessShareLock));
     GetUserIdAndSecContext(&frame.user, &frame.security_context);
     SetUserIdAndSecContext(owner, frame.security_context | SECURITY_LOCAL_USERID_CHANGE |
                                       SECURITY_RESTRICTED_OPERATION | SECURITY_NOFORCE_RLS);
@@ -96,8 +95,9 @@ std::uint64_t write_alone(const char* table, Statement* statement, Datum* values
 }
 
 const char* qualified_name(Oid table) {
-    return quote_qualified_identifier(get_namespace_name(get_rel_namespace(table)),
-                                      get_rel_name(table));
+    const char* name = get_rel_name(table);
+    if (name == nullptr) raise_dropped();
+    return quote_qualified_identifier(get_namespace_name(get_rel_namespace(table)), name);
 }
 
 }  // namespace idem::pg

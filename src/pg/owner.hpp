@@ -134,7 +134,7 @@ auto* made_of_rows(const AsOwner& frame, std::uint64_t rows, Make make) {
     return made;
 }
 
-// A table with its schema, as a statement of ours spells it.
+// A table with its schema, as a statement of ours spells it. An error (42P01) if it has gone.
 const char* qualified_name(Oid table);
 
 // Of a statement that will not come again.

@@ -3,6 +3,7 @@
 #include <iterator>
 
 #include "pg/owner.hpp"
+#include "store/deferred.hpp"
 #include "store/distribution.hpp"
 #include "store/record_table.hpp"
 #include "store/sweep.hpp"
@@ -89,6 +90,13 @@ const text* in_the_clear(const Kept<text>& value) {
 }
 
 }  // namespace
+
+void reserve_attempt() {
+    Relation table =
+        table_open(pg::lock_table(kAttemptTable, RowExclusiveLock), /* locked */ NoLock);
+    refuse_deferred_trigger(table);
+    table_close(table, NoLock);
+}
 
 void add_attempt(const Attempt& attempt) {
     const Record& record = *attempt.record;

@@ -24,6 +24,10 @@ struct Attempt {
     TimestampTz retained_until;
 };
 
+// Whoever is granted a key will be able to add its attempt: locks the table as that needs it. An
+// error (55000) if it has a deferred trigger.
+void reserve_attempt();
+
 // With the rights of the table's owner. Where a trigger or rule of the owner's leaves the row out,
 // there is none.
 void add_attempt(const Attempt& attempt);

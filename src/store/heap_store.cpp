@@ -236,10 +236,13 @@ Version version_in(TupleTableSlot* slot) {
     return version;
 }
 
-// A record as a slot that the table access method takes. The values point into the record.
+// A record as a slot that the table access method takes. The values point into the record. Columns
+// behind ours have been dropped.
 TupleTableSlot* slot_of(const Record& record, Relation table) {
     TupleTableSlot* slot = MakeSingleTupleTableSlot(RelationGetDescr(table), &TTSOpsVirtual);
     to_columns(record, slot->tts_values, slot->tts_isnull);
+    int columns = slot->tts_tupleDescriptor->natts;
+    for (int i = kColumnCount; i < columns; i++) slot->tts_isnull[i] = true;
     return ExecStoreVirtualTuple(slot);
 }
 

@@ -10,8 +10,7 @@ namespace idem::store {
 
 namespace {
 
-// Of the install script; the values of a record always pass them.
-const char* const kOwnChecks[] = {"record_status_known", "record_leased"};
+// ---- columns ----
 
 bool is_column(Form_pg_attribute column, const ColumnType& ours) {
     return !column->attisdropped && column->attgenerated == '\0' && column->attidentity == '\0' &&
@@ -19,18 +18,89 @@ bool is_column(Form_pg_attribute column, const ColumnType& ours) {
            !(column->attnotnull && ours.may_be_null);
 }
 
+// Columns that were added and dropped again stay behind ours, and are null.
 bool has_our_columns(Relation table) {
     TupleDesc desc = RelationGetDescr(table);
-    if (desc->natts != kColumnCount) return false;
+    if (desc->natts < kColumnCount) return false;
     for (int i = 0; i < kColumnCount; i++)
         if (!is_column(TupleDescAttr(desc, i), kColumnTypes[i])) return false;
+    for (int i = kColumnCount; i < desc->natts; i++)
+        if (!TupleDescAttr(desc, i)->attisdropped) return false;
     return true;
 }
 
-bool is_own_check(const ConstrCheck& check) {
-    for (const char* own : kOwnChecks)
-        if (strcmp(check.ccname, own) == 0) return true;
+// ---- expressions ----
+//
+// Those of the install script are known by what they say. A name proves nothing: whoever owns the
+// table can give it to another expression.
+
+bool is_our_column(void* node, AttrNumber column) {
+    auto* var = static_cast<Var*>(node);
+    return IsA(var, Var) && var->varattno == column;
+}
+
+bool is_status(void* node) {
+    return is_our_column(node, attribute_of(&Record::status));
+}
+
+const Const* constant_of(void* node, Oid type) {
+    auto* value = static_cast<Const*>(node);
+    return IsA(value, Const) && !value->constisnull && value->consttype == type ? value : nullptr;
+}
+
+bool is_in_progress(void* node) {
+    const Const* value = constant_of(node, CHAROID);
+    return value != nullptr &&
+           DatumGetChar(value->constvalue) == static_cast<char>(core::Status::InProgress);
+}
+
+// A comparison of the status with 'i', by one of the server's functions.
+bool compares_with_in_progress(void* node, Oid function) {
+    auto* comparison = static_cast<OpExpr*>(node);
+    return IsA(comparison, OpExpr) && get_opcode(comparison->opno) == function &&
+           is_status(linitial(comparison->args)) && is_in_progress(lsecond(comparison->args));
+}
+
+bool has_element(ArrayType* array, core::Status status) {
+    Datum* elements;
+    bool* nulls;
+    int count;
+    deconstruct_array(array, CHAROID, 1, true, TYPALIGN_CHAR, &elements, &nulls, &count);
+    for (int i = 0; i < count; i++)
+        if (!nulls[i] && DatumGetChar(elements[i]) == static_cast<char>(status)) return true;
     return false;
+}
+
+// status = ANY ('{i,c,f,r}'), with each status that is ever written.
+bool is_status_known(void* node) {
+    auto* any = static_cast<ScalarArrayOpExpr*>(node);
+    if (!IsA(any, ScalarArrayOpExpr) || !any->useOr || get_opcode(any->opno) != F_CHAREQ)
+        return false;
+    const Const* list = constant_of(lsecond(any->args), CHARARRAYOID);
+    if (list == nullptr || !is_status(linitial(any->args))) return false;
+    ArrayType* array = DatumGetArrayTypeP(list->constvalue);
+    for (const core::StatusEntry& entry : core::kStatuses) {
+        bool is_stored = entry.status != core::Status::Unknown;
+        if (is_stored && !has_element(array, entry.status)) return false;
+    }
+    return true;
+}
+
+// status <> 'i' OR lease_until IS NOT NULL
+bool is_leased(void* node) {
+    auto* either = static_cast<BoolExpr*>(node);
+    if (!IsA(either, BoolExpr) || either->boolop != OR_EXPR || list_length(either->args) != 2)
+        return false;
+    auto* test = static_cast<NullTest*>(lsecond(either->args));
+    return compares_with_in_progress(linitial(either->args), F_CHARNE) && IsA(test, NullTest) &&
+           test->nulltesttype == IS_NOT_NULL &&
+           is_our_column(test->arg, attribute_of(&Record::lease_until));
+}
+
+// One that the values of a record always pass.
+bool is_own_check(const ConstrCheck& check) {
+    void* expression = stringToNode(check.ccbin);
+    return is_status_known(expression) || is_leased(expression);
 }
 
 bool has_foreign_checks(Relation table) {
@@ -40,6 +110,8 @@ bool has_foreign_checks(Relation table) {
         if (!is_own_check(constraints->check[i])) return true;
     return false;
 }
+
+// ---- indexes ----
 
 bool is_on_the_key(Relation index) {
     if (index->rd_index->indnkeyatts != kKeyColumns) return false;
@@ -62,14 +134,8 @@ bool has_server_functions(Relation index) {
 // unique: an index on the key that knows some rows only would let a second one in.
 bool has_our_predicate(Relation index) {
     List* conditions = RelationGetIndexPredicate(index);
-    if (index->rd_index->indisunique || list_length(conditions) != 1) return false;
-    auto* equals = static_cast<OpExpr*>(linitial(conditions));
-    if (!IsA(equals, OpExpr) || equals->opfuncid != F_CHAREQ) return false;
-    auto* column = static_cast<Var*>(linitial(equals->args));
-    auto* value = static_cast<Const*>(lsecond(equals->args));
-    return IsA(column, Var) && column->varattno == attribute_of(&Record::status) &&
-           IsA(value, Const) && !value->constisnull &&
-           DatumGetChar(value->constvalue) == static_cast<char>(core::Status::InProgress);
+    return !index->rd_index->indisunique && list_length(conditions) == 1 &&
+           compares_with_in_progress(linitial(conditions), F_CHAREQ);
 }
 
 bool is_plain(Relation index) {
@@ -112,6 +178,17 @@ const char* obstacle_to_rows(Relation table, bool at_commit) {
 }
 
 }  // namespace
+
+const char* folding_column_of(Relation table) {
+    for (auto part : kPrimaryKey) {
+        const char* name = column_of(part).name;
+        AttrNumber number = get_attnum(RelationGetRelid(table), name);
+        if (number == InvalidAttrNumber) continue;
+        Oid collation = TupleDescAttr(RelationGetDescr(table), number - 1)->attcollation;
+        if (OidIsValid(collation) && !get_collation_isdeterministic(collation)) return name;
+    }
+    return nullptr;
+}
 
 const char* obstacle_of(Relation table) {
     if (table->rd_rel->relhassubclass) return "It has parent or child tables.";

@@ -14,6 +14,9 @@ const char* obstacle_of(Relation table);
 // CONCURRENTLY, does not matter to it.
 const char* obstacle_at_commit_of(Relation table);
 
+// The column of the primary key under whose collation different keys are equal; nullptr: none.
+const char* folding_column_of(Relation table);
+
 // Whether an index of a plain table leaves rows out: it has those of claims in progress alone, for
 // no other predicate is plain.
 bool has_claims_alone(Relation index);

@@ -37,8 +37,10 @@ struct Known {
 };
 Known known;
 
+// The whole table is locked for the look; a shard may have been dropped where it has moved away.
 RecordTable describe(Oid oid, const Shard& shard) {
-    Relation relation = table_open(oid, AccessShareLock);
+    Relation relation = try_relation_open(oid, AccessShareLock);
+    if (relation == nullptr) raise_elsewhere();
     RecordTable table{};
     table.table = oid;
     table.owner = relation->rd_rel->relowner;
@@ -46,6 +48,7 @@ RecordTable describe(Oid oid, const Shard& shard) {
     table.index_of_claims = index_of_claims(relation);
     table.obstacle = obstacle_of(relation);
     table.obstacle_at_commit = obstacle_at_commit_of(relation);
+    table.folding_column = folding_column_of(relation);
     table.shard = shard.number;
     table.came_with = shard.came_with;
     table_close(relation, AccessShareLock);
@@ -84,7 +87,7 @@ const RecordTable* described(const Shard& shard) {
     return table;
 }
 
-pg::Watched watched = {kRecordTable, learn, is_shard};
+pg::Watched watched = {kRecordTable, learn, is_shard, /* opens */ true};
 
 // An open claim outlasts the change to another version, which can't touch the table beside it. What
 // is no longer true when the look is over is found out by the next caller, who may have a lock.

@@ -14,6 +14,7 @@ struct RecordTable {
     Oid index_of_claims;   // one that has claims in progress alone; InvalidOid: none is known
     const char* obstacle;  // why only SQL can serve it; nullptr: it is a plain local table
     const char* obstacle_at_commit;  // of that, what is left at commit: see obstacle.hpp
+    const char* folding_column;      // no store can serve it: see obstacle.hpp; nullptr: none
     std::int64_t shard;              // its number; 0: it is idempotency.record itself
     TransactionId came_with;         // of a shard: who made this node the one that has it
 };

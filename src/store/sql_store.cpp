@@ -14,6 +14,7 @@
 // - Code of users may run in each write, but never later than that: see reserve().
 
 #include "pg/owner.hpp"
+#include "store/deferred.hpp"
 #include "store/implementation.hpp"
 
 namespace idem::store {
@@ -174,37 +175,13 @@ Look find(const RecordTable&, const Identity& id, Record* record) {
     return {found, InvalidTransactionId};
 }
 
-// The name of a trigger on the table that the server would run at commit, as whoever commits;
-// nullptr: there is none. One that SET CONSTRAINTS defers is refused by the server itself, since
-// our statements are restricted operations; unique_key_recheck of a deferrable constraint is the
-// server's own.
-const char* deferred_trigger(Relation table) {
-    const TriggerDesc* triggers = table->trigdesc;
-    const char* name = nullptr;
-    for (int i = 0; triggers != nullptr && i < triggers->numtriggers; i++) {
-        const Trigger& trigger = triggers->triggers[i];
-        if (trigger.tginitdeferred && trigger.tgenabled != TRIGGER_DISABLED &&
-            trigger.tgfoid != F_UNIQUE_KEY_RECHECK)
-            name = trigger.tgisinternal ? get_constraint_name(trigger.tgconstraint)
-                                        : pstrdup(trigger.tgname);
-    }
-    return name;
-}
-
 // Each write is done when it returns, but for a deferred trigger, which would run at commit, as
 // whoever commits. Also an error, the server's own, where a publication could not pass an update
 // on: the table lacks the replica identity, or its filter names other columns. Partitions are
 // judged each by itself, when a row of theirs changes.
 void reserve(const RecordTable& record_table) {
     Relation table = table_open(record_table.table, AccessShareLock);
-    const char* deferred = deferred_trigger(table);
-    if (deferred != nullptr)
-        ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-                        errmsg("table idempotency.record has a deferred trigger"),
-                        errdetail("Trigger \"%s\" would run at commit, with the rights of whoever "
-                                  "commits.",
-                                  deferred),
-                        errhint("Make it INITIALLY IMMEDIATE, or drop it.")));
+    refuse_deferred_trigger(table);
     if (table->rd_rel->relkind == RELKIND_RELATION) CheckCmdReplicaIdentity(table, CMD_UPDATE);
     table_close(table, NoLock);
 }

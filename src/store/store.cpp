@@ -28,7 +28,18 @@ struct Place {
     pg_unreachable();
 }
 
+// The row of another key would be found, and its answer replayed.
+[[noreturn]] void raise_folds(const char* column) {
+    ereport(ERROR,
+            (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+             errmsg("table idempotency.record does not keep keys apart"),
+             errdetail("Column %s has a collation that is not deterministic.", column),
+             errhint("Give the column the collation \"C\", as CREATE EXTENSION does.")));
+    pg_unreachable();
+}
+
 const Store& store_of(const RecordTable& table) {
+    if (table.folding_column != nullptr) raise_folds(table.folding_column);
     config::StoreChoice choice = config::store_choice();
     if (choice == config::StoreChoice::Sql) return sql_store;
     const char* obstacle = obstacle_now(table);
@@ -40,7 +51,7 @@ const Store& store_of(const RecordTable& table) {
 // Where only SQL is wanted, its statements take their own locks, but for a shard's.
 Place place_of(const Identity& id, LOCKMODE mode) {
     bool only_sql = config::store_choice() == config::StoreChoice::Sql;
-    if (only_sql && !is_distributed()) return {sql_store, record_table()};
+    if (only_sql && !is_distributed()) return {store_of(record_table()), record_table()};
     const RecordTable& table = lock_table_of(id.principal, mode);
     return {store_of(table), table};
 }

@@ -1,0 +1,132 @@
+-- Promise: what an owner does to the tables is noticed by what it is, and not by its name: the heap store
+-- serves what it can, SQL serves the rest, and what no store can serve is refused before anybody executes.
+\a\pset footer off
+\set SHOW_CONTEXT never
+\set VERBOSITY terse
+
+-- Where SQL is wanted nobody asks what the heap store could serve.
+CREATE FUNCTION test.served(expected text) RETURNS text LANGUAGE sql AS
+    $$ SELECT test.by_store(concat_ws(': ', store, why), expected) FROM idempotency.stores $$;
+
+-- A column that was added and dropped again, once or more, leaves the heap store in charge.
+SELECT idem_once('before', 'changed');
+ALTER TABLE idempotency.record ADD COLUMN tenant text NOT NULL DEFAULT 'none';
+SELECT test.served('sql: Its columns are not those of this version.');
+SELECT idem_once('between', 'changed');
+ALTER TABLE idempotency.record DROP COLUMN tenant;
+SELECT test.served('heap');
+ALTER TABLE idempotency.record ADD COLUMN tenant integer, ADD COLUMN more jsonb;
+ALTER TABLE idempotency.record DROP COLUMN tenant;
+SELECT test.served('sql: Its columns are not those of this version.');
+ALTER TABLE idempotency.record DROP COLUMN more;
+SELECT test.served('heap');
+-- Rows of before, between and after, in a whole life.
+SELECT key, idem_once(key, 'changed') AS new FROM unnest('{before,between,after}'::text[]) AS key;
+SELECT token FROM idem_begin('life', '{"a": 1}', 'changed') \gset
+SELECT idem_extend('life', :token, scope => 'changed') IS NOT NULL AS extended,
+       idem_checkpoint('life', 'half', '{"n": 1}', scope => 'changed', token => :token) IS NOT NULL AS checkpoint;
+SELECT idem_complete('life', 201, 'made', scope => 'changed', token => :token);
+SELECT outcome, status_code, convert_from(body, 'UTF8') AS body FROM idem_begin('life', '{"a": 1}', 'changed');
+SELECT idem_forget('life', 'changed'), idem_forget('before', 'changed');
+BEGIN;
+SELECT outcome FROM idem_begin('at commit', scope => 'changed');
+COMMIT;
+SELECT key, status, attempt FROM idempotency.records WHERE scope = 'changed' ORDER BY key;
+
+-- A check is known by what it says.
+CREATE FUNCTION test.with_checks(leased text, status_known text, is_ours boolean) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE served text;
+BEGIN
+    ALTER TABLE idempotency.record DROP CONSTRAINT record_leased, DROP CONSTRAINT record_status_known;
+    EXECUTE 'ALTER TABLE idempotency.record ADD CONSTRAINT record_leased CHECK (' || leased || ') NOT VALID,'
+            ' ADD CONSTRAINT record_status_known CHECK (' || status_known || ') NOT VALID';
+    served := test.served(CASE WHEN is_ours THEN 'heap' ELSE 'sql: It has check constraints of its own.' END);
+    BEGIN
+        PERFORM idem_begin('longer than ten', scope => 'changed');
+    EXCEPTION WHEN OTHERS THEN served := concat_ws(' ', served, SQLSTATE);
+    END;
+    RAISE SQLSTATE 'TT000' USING MESSAGE = served;
+EXCEPTION WHEN SQLSTATE 'TT000' THEN RETURN SQLERRM;
+END $$;
+\set leased 'status <> ''i'' OR lease_until IS NOT NULL'
+\set known 'status = ANY (''{i,c,f,r}''::"char"[])'
+SELECT leased, known, test.with_checks(leased, known, ours) FROM (VALUES
+    (:'leased', :'known', true),
+    (:'leased', 'status = ANY (''{i,c,f,r,x}''::"char"[])', true),
+    (:'leased', :'leased', true),
+    (:'known', 'true', false),
+    ('length(key) < 10', :'known', false),
+    ('status <> ''i'' OR finished_at IS NOT NULL', :'known', false),
+    ('status <> ''i'' OR lease_until IS NULL', :'known', false),
+    ('status <> ''i'' AND lease_until IS NOT NULL', :'known', false),
+    ('status <> ''c'' OR lease_until IS NOT NULL', :'known', false),
+    (:'leased' || ' OR false', :'known', false),
+    (:'leased', 'status <> ALL (''{i,c,f,r}''::"char"[])', false),
+    (:'leased', 'status = ANY (''{c,f,r}''::"char"[])', false),
+    (:'leased', 'status::text = ANY (''{i,c,f,r}''::text[])', false),
+    (:'leased', 'status = ANY (ARRAY[''i'', ''c'', ''f'', left(key, 1)]::"char"[])', false)) AS c (leased, known, ours);
+SELECT test.served('heap');
+
+-- Where a collation takes different keys for the same one, no store keeps them apart. (The views are in
+-- the way of such a change.)
+CREATE COLLATION test.careless (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
+SELECT idem_once('Order', 'changed');
+CREATE FUNCTION test.tried(statement text, OUT came_of_it text) LANGUAGE plpgsql AS $$
+DECLARE detail text;
+BEGIN
+    EXECUTE statement INTO came_of_it;
+EXCEPTION WHEN OTHERS THEN
+    GET STACKED DIAGNOSTICS detail = PG_EXCEPTION_DETAIL;
+    came_of_it := concat_ws(' ', SQLSTATE, SQLERRM || ':', detail);
+END $$;
+BEGIN;
+ALTER EXTENSION idempotency DROP VIEW idempotency.records;
+DROP VIEW idempotency.records CASCADE;
+ALTER TABLE idempotency.record ALTER COLUMN key TYPE text COLLATE test.careless;
+SELECT test.tried($$SELECT idem_once('order', 'changed')$$);
+SELECT test.tried($$SELECT outcome FROM idem_begin('order', scope => 'changed')$$);
+SELECT test.tried($$SELECT status FROM idem_get('order', 'changed')$$);
+SELECT test.tried($$SELECT idem_forget('order', 'changed')$$);
+ALTER TABLE idempotency.record ALTER COLUMN key TYPE text COLLATE "C", ALTER COLUMN scope TYPE text COLLATE test.careless;
+SELECT test.tried($$SELECT outcome FROM idem_begin('Order', scope => 'Changed')$$);
+ALTER TABLE idempotency.record ALTER COLUMN scope TYPE text COLLATE "C", ALTER COLUMN principal TYPE text COLLATE test.careless;
+SELECT test.tried($$SELECT outcome FROM idem_begin('Order', scope => 'changed', principal => 'P')$$);
+-- One that only orders otherwise does no harm.
+ALTER TABLE idempotency.record ALTER COLUMN principal TYPE text COLLATE "und-x-icu", ALTER COLUMN key TYPE text COLLATE "und-x-icu";
+SELECT test.tried($$SELECT outcome FROM idem_begin('order', scope => 'changed')$$),
+       test.tried($$SELECT outcome FROM idem_begin('Order', scope => 'changed')$$), test.served('heap');
+ROLLBACK;
+SELECT idem_once('Order', 'changed'), idem_once('order', 'changed');
+
+-- With keep_history an attempt that could not be kept is not begun.
+SELECT idem_policy_set('changed history', keep_history => true);
+SELECT token FROM idem_begin('ended late', scope => 'changed history') \gset
+CREATE FUNCTION test.noted() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';
+CREATE CONSTRAINT TRIGGER noted AFTER INSERT ON idempotency.attempt DEFERRABLE INITIALLY DEFERRED
+    FOR EACH ROW EXECUTE FUNCTION test.noted();
+SELECT outcome FROM idem_begin('k', scope => 'changed history');
+\echo :SQLSTATE
+SELECT idem_once('k', 'changed history');
+\echo :SQLSTATE
+SELECT outcome FROM idem_execute('k', 'echo(jsonb)', '{}', 'changed history');
+\echo :SQLSTATE
+SELECT count(*) FROM idempotency.record WHERE scope = 'changed history' AND key = 'k';
+-- Replays and scopes without a history go on.
+SELECT outcome FROM idem_begin('ended late', scope => 'changed history');
+SELECT idem_once('k', 'changed');
+ALTER TABLE idempotency.attempt DISABLE TRIGGER noted;
+SELECT idem_once('k', 'changed history');
+ALTER TABLE idempotency.attempt ENABLE TRIGGER noted;
+-- While a claim is open nobody makes one.
+DROP TRIGGER noted ON idempotency.attempt;
+BEGIN;
+SELECT outcome FROM idem_begin('open', scope => 'changed history');
+SELECT mode FROM pg_locks WHERE relation = 'idempotency.attempt'::regclass AND pid = pg_backend_pid();
+SELECT idem_complete('open', scope => 'changed history');
+COMMIT;
+SELECT idem_complete('ended late', scope => 'changed history', token => :token);
+
+SELECT idem_policy_drop('changed history');
+DROP FUNCTION test.served, test.with_checks, test.tried, test.noted;
+DROP COLLATION test.careless;
+TRUNCATE idempotency.record, idempotency.attempt, idempotency.policy, idempotency.audit;

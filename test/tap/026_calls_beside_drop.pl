@@ -1,0 +1,99 @@
+# Every call that meets DROP EXTENSION on its way: it waits for it, and then says that the extension is
+# not installed (42P01), or goes on with the one that was created again. Whether the session has called
+# before makes no difference.
+use strict;
+use warnings FATAL => 'all';
+
+use FindBin;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+use lib $FindBin::RealBin;
+use Idem;
+
+my $node = new_node('main', shared_preload_libraries => 'idempotency', 'idempotency.cleanup_interval' => 0);
+$node->safe_psql('postgres', 'CREATE FUNCTION op(jsonb) RETURNS jsonb LANGUAGE sql RETURN $1');
+
+my @calls = (
+	q{SELECT idem_begin('k')},
+	q{SELECT outcome FROM idem_begin('k')},
+	q{SELECT idem_complete('k', token => 1)},
+	q{SELECT idem_fail('k', token => 1)},
+	q{SELECT idem_extend('k', 1)},
+	q{SELECT idem_checkpoint('k', 'p', token => 1)},
+	q{SELECT idem_release('k', token => 1)},
+	q{SELECT idem_once('k')},
+	q{SELECT outcome FROM idem_execute('k', 'op(jsonb)', '{}')},
+	q{SELECT status FROM idem_get('k')},
+	q{SELECT idem_resolve('k', 'release')},
+	q{SELECT outcome FROM idem_explain('k')},
+	q{SELECT * FROM idem_attempts('k')},
+	q{SELECT idem_forget('k')},
+	q{SELECT idem_resolve_idle('k', 'release')},
+	q{SELECT idem_erase('k')},
+	q{SELECT idem_erase_decisions('p')},
+	q{CALL idem_resolve_all('release', 'because', status => 'retryable')},
+	q{CALL idem_forget_principal('p')},
+	q{SELECT idem_cleanup()},
+	q{SELECT idem_policy_set('s', ttl => '1 day')},
+	q{SELECT idem_policy_alter('s', ttl => '1 day')},
+	q{SELECT idem_policy_drop('s')},
+	q{SELECT * FROM idem_policy('s')},
+	q{CALL idem_reseal()},
+	q{SELECT * FROM idempotency.claims_here()},
+	q{SELECT * FROM idempotency.tables_here()},
+	q{SELECT * FROM idempotency.keys_here()},
+	q{SELECT * FROM idempotency.backlog(now())});
+
+# What a call answers beside a transaction that does this, and what it waits for: a relation of that
+# kind, or nothing.
+sub answer_beside
+{
+	my ($call, $warm, @ddl) = @_;
+	my ($caller, $dropper) = (session($node), session($node));
+	my $pid = pid_of($caller);
+
+	ask($caller, $call) if $warm;
+	ask($dropper, $_) foreach 'BEGIN', @ddl;
+	ask_later($caller, $call);
+	$node->poll_query_until('postgres', qq{
+		SELECT cardinality(pg_blocking_pids($pid)) > 0 OR state NOT IN ('active', 'fastpath function call')
+		  FROM pg_stat_activity WHERE pid = $pid}) or die "$call neither waits nor ends";
+	my $kind = $node->safe_psql('postgres', qq{
+		SELECT c.relkind FROM pg_locks l JOIN pg_class c ON c.oid = l.relation
+		 WHERE l.pid = $pid AND NOT l.granted});
+	ask($dropper, 'COMMIT');
+	my $answer = ask($caller);
+	is(ask($caller, 'SELECT 1'), '1', "the session goes on after $call");
+	$_->quit foreach $caller, $dropper;
+	return ($answer, $kind);
+}
+
+# A call in FROM waits before it is called: the server opens the row type that it returns, and says XX000
+# itself if that has gone.
+sub is_answered
+{
+	my ($name, $expected, $call, $warm, @ddl) = @_;
+	my ($answer, $kind) = answer_beside($call, $warm, @ddl);
+
+	if ($kind eq 'c') { like($answer, qr/^(42P01|42883|XX000)$/, "$name (by the server)"); }
+	elsif ($kind eq '') { unlike($answer, qr/^(XX|42)/, "$name (which waits for nobody)"); }
+	else { like($answer, $expected, $name); }
+	return;
+}
+
+foreach my $warm (0, 1)
+{
+	my $when = $warm ? 'called before' : 'the first call';
+	foreach my $call (@calls)
+	{
+		is_answered("dropped, $when: $call", qr/^42P01$/, $call, $warm, 'DROP EXTENSION idempotency');
+		$node->safe_psql('postgres', 'CREATE EXTENSION idempotency');
+		# With functions and types of its own, which are not those that the call was parsed with.
+		is_answered("created again, $when: $call", qr/^(?!XX)/, $call, $warm,
+			'DROP EXTENSION idempotency', 'CREATE EXTENSION idempotency');
+	}
+}
+$node->stop;
+done_testing();
