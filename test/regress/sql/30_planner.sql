@@ -1,5 +1,5 @@
 -- Promise: the planner takes no function that decides for a cheap or a harmless one: each is volatile,
--- unsafe to run in parallel, and dear, so that it comes after every other condition.
+-- unsafe to run in parallel, and dear, so that it comes after every other condition of the same scan.
 \a\pset footer off
 \set SHOW_CONTEXT never
 
@@ -32,6 +32,26 @@ WITH message AS MATERIALIZED (
 )
 SELECT id FROM asked WHERE first;
 SELECT key FROM idempotency.records WHERE scope = 'planner-cte';
+
+-- As a condition it is asked by the scan of its table, whatever a join or a limit leaves out later: such a
+-- message is recorded and lost. Where the join comes first, nothing is recorded.
+CREATE TABLE test.account (message text, open boolean);
+INSERT INTO test.account VALUES ('elsewhere', true), ('m1', false);
+SET enable_nestloop = off;
+SET enable_mergejoin = off;
+SELECT m.id FROM test.message m JOIN test.account a ON a.message = m.id WHERE a.open AND idem_once(m.id, 'planner-join');
+SELECT id FROM test.message WHERE idem_once(id, 'planner-limit') ORDER BY kind LIMIT 1;
+WITH joined AS MATERIALIZED (
+    SELECT m.id FROM test.message m JOIN test.account a ON a.message = m.id WHERE a.open
+), asked AS MATERIALIZED (
+    SELECT id, idem_once(id, 'planner-first', same_statement => true) AS first FROM joined
+)
+SELECT id FROM asked WHERE first;
+RESET enable_nestloop;
+RESET enable_mergejoin;
+SELECT scope, count(*) FROM idempotency.records
+ WHERE scope IN ('planner-join', 'planner-limit', 'planner-first') GROUP BY scope ORDER BY scope;
+DROP TABLE test.account;
 
 -- A wrapper that says of itself that it may run in parallel is told so, whoever runs it: the leader
 -- or a worker. Errors of internal consistency are for nobody's eyes.
