@@ -52,7 +52,8 @@ sub fill
 		GRANT USAGE ON SCHEMA apps TO app, outsider;
 		SELECT apps.idem_grant('app');
 		SELECT apps.idem_policy_set('payments*', ttl => '7 days', on_missing_key => 'error',
-			exclude_fields => '{sent_at,$.a.b}', drop_headers => '{X-Debug}');
+			exclude_fields => '{sent_at,$.a.b}', drop_headers => '{X-Debug}',
+			error_statuses => '{"P0001": 402}');
 		SELECT apps.idem_policy_set('admin', allowed_role => 'app', on_lease_expiry => 'unknown');
 		SELECT apps.idem_policy_set('more', fingerprint_fields => '{amount,$.card.number}', max_ttl => '2 days',
 			max_lease => '1 hour', retry_jitter => 'none', on_missing_key => 'derive', derive_window => '5 min',
