@@ -148,6 +148,7 @@ CREATE TABLE idempotency.policy (
     allowed_role         name,
     keep_history         boolean,
     encrypt              boolean,
+    transactional_only   boolean,
     since                timestamptz,
     memory_before        interval,
     dropped              boolean NOT NULL DEFAULT false,
@@ -395,7 +396,8 @@ SELECT scope_pattern, ttl, retention, max_ttl, lease, max_lease, wait, max_attem
        retry_cap, retry_jitter, on_missing_key, derive_window, principal_required,
        fingerprint_required, store_request, on_lease_expiry, abandon_after, on_abandon,
        max_body_bytes, on_large_body, fingerprint_fields, exclude_fields, drop_headers,
-       final_errors, error_statuses, allowed_role, keep_history, encrypt, since, memory_before,
+       final_errors, error_statuses, allowed_role, keep_history, encrypt,
+       transactional_only, since, memory_before,
        CASE WHEN allowed_role IS NOT NULL
             THEN EXISTS (SELECT FROM pg_catalog.pg_roles
                           WHERE rolname OPERATOR(pg_catalog.=) allowed_role)
@@ -683,12 +685,13 @@ CREATE FUNCTION @extschema@.idem_begin(
     first_sent timestamptz DEFAULT NULL,
     hold boolean DEFAULT false,
     holder text DEFAULT NULL,
-    same_statement boolean DEFAULT false
+    same_statement boolean DEFAULT false,
+    transactional boolean DEFAULT false
 ) RETURNS @extschema@.idem_claim
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_begin';
-COMMENT ON FUNCTION @extschema@.idem_begin(text, jsonb, text, text, bytea, interval, interval, interval, timestamptz, boolean, text, boolean)
+COMMENT ON FUNCTION @extschema@.idem_begin(text, jsonb, text, text, bytea, interval, interval, interval, timestamptz, boolean, text, boolean, boolean)
     IS 'claim a key, or learn what became of its request';
-REVOKE ALL ON FUNCTION @extschema@.idem_begin(text, jsonb, text, text, bytea, interval, interval, interval, timestamptz, boolean, text, boolean) FROM PUBLIC;
+REVOKE ALL ON FUNCTION @extschema@.idem_begin(text, jsonb, text, text, bytea, interval, interval, interval, timestamptz, boolean, text, boolean, boolean) FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_complete(
     key text,
@@ -1083,12 +1086,13 @@ CREATE FUNCTION @extschema@.idem_policy_set(
     allowed_role regrole DEFAULT NULL,
     keep_history boolean DEFAULT NULL,
     encrypt boolean DEFAULT NULL,
+    transactional_only boolean DEFAULT NULL,
     reason text DEFAULT NULL
 ) RETURNS void
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_policy_set';
-COMMENT ON FUNCTION @extschema@.idem_policy_set(text, interval, interval, interval, interval, interval, interval, integer, interval, interval, text, text, interval, boolean, boolean, boolean, text, interval, text, integer, text, text[], text[], text[], text[], jsonb, regrole, boolean, boolean, text)
+COMMENT ON FUNCTION @extschema@.idem_policy_set(text, interval, interval, interval, interval, interval, interval, integer, interval, interval, text, text, interval, boolean, boolean, boolean, text, interval, text, integer, text, text[], text[], text[], text[], jsonb, regrole, boolean, boolean, boolean, text)
     IS 'set the whole policy of a scope, or of all scopes that begin alike';
-REVOKE ALL ON FUNCTION @extschema@.idem_policy_set(text, interval, interval, interval, interval, interval, interval, integer, interval, interval, text, text, interval, boolean, boolean, boolean, text, interval, text, integer, text, text[], text[], text[], text[], jsonb, regrole, boolean, boolean, text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION @extschema@.idem_policy_set(text, interval, interval, interval, interval, interval, interval, integer, interval, interval, text, text, interval, boolean, boolean, boolean, text, interval, text, integer, text, text[], text[], text[], text[], jsonb, regrole, boolean, boolean, boolean, text) FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_policy_alter(
     scope_pattern text,
@@ -1120,13 +1124,14 @@ CREATE FUNCTION @extschema@.idem_policy_alter(
     allowed_role regrole DEFAULT NULL,
     keep_history boolean DEFAULT NULL,
     encrypt boolean DEFAULT NULL,
+    transactional_only boolean DEFAULT NULL,
     unset text[] DEFAULT NULL,
     reason text DEFAULT NULL
 ) RETURNS void
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_policy_alter';
-COMMENT ON FUNCTION @extschema@.idem_policy_alter(text, interval, interval, interval, interval, interval, interval, integer, interval, interval, text, text, interval, boolean, boolean, boolean, text, interval, text, integer, text, text[], text[], text[], text[], jsonb, regrole, boolean, boolean, text[], text)
+COMMENT ON FUNCTION @extschema@.idem_policy_alter(text, interval, interval, interval, interval, interval, interval, integer, interval, interval, text, text, interval, boolean, boolean, boolean, text, interval, text, integer, text, text[], text[], text[], text[], jsonb, regrole, boolean, boolean, boolean, text[], text)
     IS 'change what is named of a policy, and leave the rest as it is';
-REVOKE ALL ON FUNCTION @extschema@.idem_policy_alter(text, interval, interval, interval, interval, interval, interval, integer, interval, interval, text, text, interval, boolean, boolean, boolean, text, interval, text, integer, text, text[], text[], text[], text[], jsonb, regrole, boolean, boolean, text[], text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION @extschema@.idem_policy_alter(text, interval, interval, interval, interval, interval, interval, integer, interval, interval, text, text, interval, boolean, boolean, boolean, text, interval, text, integer, text, text[], text[], text[], text[], jsonb, regrole, boolean, boolean, boolean, text[], text) FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_policy_drop(scope_pattern text, reason text DEFAULT NULL) RETURNS boolean
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_policy_drop';

@@ -273,6 +273,8 @@ std::optional<std::int32_t> status_code_or_none(FunctionCallInfo fcinfo, int arg
     return code;
 }
 
+namespace {
+
 void check_headers(Jsonb* headers) {
     if (!JB_ROOT_IS_OBJECT(headers)) raise_headers("It is not a JSON object.");
     auto* names = static_cast<std::string_view*>(MemoryContextAllocHuge(
@@ -291,10 +293,21 @@ void check_headers(Jsonb* headers) {
     pfree(names);
 }
 
-Jsonb* headers_or_null(FunctionCallInfo fcinfo, int arg) {
-    Jsonb* headers = jsonb_or_null(fcinfo, arg);
-    if (headers != nullptr) check_headers(headers);
+bool is_json_null(Jsonb* value) {
+    JsonbValue scalar;
+    return JsonbExtractScalar(&value->root, &scalar) && scalar.type == jbvNull;
+}
+
+}  // namespace
+
+Jsonb* checked_headers(Jsonb* headers) {
+    if (headers == nullptr || is_json_null(headers)) return nullptr;
+    check_headers(headers);
     return headers;
+}
+
+Jsonb* headers_or_null(FunctionCallInfo fcinfo, int arg) {
+    return checked_headers(jsonb_or_null(fcinfo, arg));
 }
 
 }  // namespace idem::api

@@ -55,8 +55,9 @@ bytea* fingerprint_or_null(FunctionCallInfo fcinfo, int arg);
 std::optional<std::int32_t> status_code_or_none(FunctionCallInfo fcinfo, int arg);
 
 // An object from header names to strings or arrays of strings, each name once, without line breaks.
+// A JSON null says what SQL's null does: there are none.
 Jsonb* headers_or_null(FunctionCallInfo fcinfo, int arg);
-void check_headers(Jsonb* headers);
+Jsonb* checked_headers(Jsonb* headers);
 void check_status_code(std::int32_t code);
 
 }  // namespace idem::api

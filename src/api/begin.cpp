@@ -109,7 +109,7 @@ Datum row_or_value(FunctionCallInfo fcinfo, HeapTuple row) {
 }
 
 // idem_begin(key, request, scope, principal, fingerprint, ttl, lease, wait, first_sent, hold,
-//            holder, same_statement)
+//            holder, same_statement, transactional)
 Datum begin(FunctionCallInfo fcinfo) {
     worker::ensure_launcher();
     claim::Question question{};
@@ -124,6 +124,7 @@ Datum begin(FunctionCallInfo fcinfo) {
     question.hold = bool_or(fcinfo, 9, false);
     if (!PG_ARGISNULL(10)) question.holder = required_name(fcinfo, 10, "holder");
     question.same_statement = bool_or(fcinfo, 11, false);
+    question.transactional = bool_or(fcinfo, 12, false);
     return claim_datum(fcinfo, claim::begin(question));
 }
 

@@ -98,10 +98,7 @@ void take_response(HeapTupleHeader row, claim::Response* response) {
         response->status_code = DatumGetInt32(value);
     }
     value = field_of(row, ResponseField::Headers, &null);
-    if (!null) {
-        response->headers = DatumGetJsonbPCopy(value);
-        check_headers(response->headers);
-    }
+    if (!null) response->headers = checked_headers(DatumGetJsonbPCopy(value));
     value = field_of(row, ResponseField::Body, &null);
     if (!null) response->body = DatumGetByteaPCopy(value);
 }

@@ -44,6 +44,14 @@ Datum key(FunctionCallInfo fcinfo) {
     PG_RETURN_TEXT_P(joined(parts.items, parts.count));
 }
 
+// What no key may be, for its length or a control character, is hashed. No joined text is a digest:
+// each has a ':'.
+text* as_key(text* joined) {
+    if (core::check_key(pg::name_of(joined)) == core::NameFault::None) return joined;
+    Datum digest = DirectFunctionCall1(sha256_bytea, PointerGetDatum(joined));
+    return claim::in_hex(DatumGetByteaPP(digest));
+}
+
 // idem_event_id(event_type, resource_id, updated_at): the moment in microseconds since 1970, so
 // that no setting of the session changes it.
 Datum event_id(FunctionCallInfo fcinfo) {
@@ -61,7 +69,7 @@ Datum event_id(FunctionCallInfo fcinfo) {
     std::string_view parts[] = {pg::bytes_of(event_type),
                                 pg::bytes_of(resource_id),
                                 {moment, static_cast<std::size_t>(length)}};
-    PG_RETURN_TEXT_P(joined(parts, 3));
+    PG_RETURN_TEXT_P(as_key(joined(parts, 3)));
 }
 
 // idem_parse_key(header)

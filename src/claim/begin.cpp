@@ -167,6 +167,16 @@ void account_for(const Answer& answer, std::int64_t waited) {
     pg_unreachable();
 }
 
+[[noreturn]] void raise_deadlock() {
+    ereport(ERROR,
+            (errcode(ERRCODE_T_R_DEADLOCK_DETECTED),
+             errmsg("waiting for the lease of this key may be a deadlock"),
+             errdetail("Another session waits for a lock of this transaction, and may be the "
+                       "holder of the lease."),
+             errhint("Roll back and retry the transaction.")));
+    pg_unreachable();
+}
+
 [[noreturn]] void raise_retry_pending() {
     ereport(ERROR,
             (errcode(ERRCODE_LOCK_NOT_AVAILABLE),
@@ -203,6 +213,7 @@ Answer begin(const Question& given) {
         if (turn.blocker == Blocker::None || left <= 0) {
             account_for(turn.answer, time_waited(patience));
             last_was_execute = outcome_of(turn) == core::Outcome::Execute;
+            turn.answer.gave_way = patience.gave_way;
             return turn.answer;
         }
         locked = wait_for(turn, question, &patience);
@@ -248,6 +259,7 @@ bool once(const Question& question) {
             break;
     }
     if (open_claim(answer.record.id) != nullptr) raise_own_claim_open();
+    if (answer.gave_way) raise_deadlock();
     raise_still_deciding();
 }
 

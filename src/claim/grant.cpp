@@ -117,13 +117,14 @@ bool sees_earlier_attempts(const Question& question, const Answer& answer, Times
 struct NewClaim {
     const store::Record* record;
     const store::Record* before;
+    bool transactional;
     bool written;
 };
 
 // In the subtransaction of the wait, if there is one: where time runs out, the claim goes with it.
 void add_and_write(void* argument) {
     auto* claim = static_cast<NewClaim*>(argument);
-    OpenClaim* open = add_claim(*claim->record, claim->before);
+    OpenClaim* open = add_claim(*claim->record, claim->before, claim->transactional);
     claim->written = write_early(open);
     if (!claim->written) cancel_claim(open);
 }
@@ -152,11 +153,12 @@ bool grant(const Question& question, TimestampTz now, std::int64_t left, Answer*
     if (question.encrypt) require_key(question.id);
     store::Record record = new_attempt(question, *answer, now);
     seal(&record, question.encrypt);
-    NewClaim claim{&record, answer->has_record ? &answer->record : nullptr, false};
+    NewClaim claim{&record, answer->has_record ? &answer->record : nullptr, question.transactional,
+                   false};
     store::reserve(record.id);
     if (question.keep_history) store::reserve_attempt();
     if (store::bypasses_executor(record.id))
-        (void)add_claim(record, claim.before);
+        (void)add_claim(record, claim.before, claim.transactional);
     else if (!add_written(&claim, left))
         return false;
     come_first_at_commit();

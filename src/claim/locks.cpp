@@ -54,12 +54,28 @@ void wait_for_end(void* transaction) {
     pg::wait_for_transaction(*static_cast<const TransactionId*>(transaction));
 }
 
+std::int64_t deadlock_timeout() {
+    return DeadlockTimeout * core::kMillisecond;
+}
+
+void begin_wait_for_lease(std::int64_t now, Patience* patience) {
+    patience->lease_wait_start = now;
+    patience->next_check = now + deadlock_timeout();
+}
+
 // Until lock_timeout ends the wait for a lease; kForEver: never.
-std::int64_t lock_timeout_left(Patience* patience) {
-    std::int64_t now = pg::monotonic_micros();
-    if (patience->lease_wait_start == 0) patience->lease_wait_start = now;
+std::int64_t lock_timeout_left(const Patience& patience, std::int64_t now) {
     if (LockTimeout == 0) return kForEver;
-    return patience->lease_wait_start + LockTimeout * core::kMillisecond - now;
+    return patience.lease_wait_start + LockTimeout * core::kMillisecond - now;
+}
+
+// A lease is no lock, so CheckDeadLock() does not see who waits for it. Sessions that wait for a key
+// of this transaction are left out: those are repeats as a rule, and repeats hold no lease.
+void give_way_if_due(Patience* patience) {
+    std::int64_t now = pg::monotonic_micros();
+    if (now < patience->next_check) return;
+    patience->next_check = now + deadlock_timeout();
+    patience->gave_way = pg::is_waited_for(core::kClaimLockClass);
 }
 
 // When the backend with this pid began. Everybody's status is copied, as pg_stat_activity does; an
@@ -169,10 +185,11 @@ KeyHolder this_transaction() {
 
 Patience patience_for(std::int64_t wait) {
     std::int64_t now = pg::monotonic_micros();
-    return {now, wait == kForEver ? kForEver : now + wait, 0, kFirstPause, false};
+    return {now, wait == kForEver ? kForEver : now + wait, 0, 0, kFirstPause, false, false};
 }
 
 std::int64_t time_left(const Patience& patience) {
+    if (patience.gave_way) return 0;
     if (patience.deadline == kForEver) return kForEver;
     return patience.deadline - pg::monotonic_micros();
 }
@@ -196,17 +213,21 @@ void wait_for_writer(TransactionId writer, std::int64_t left) {
 }
 
 void wait_for_lease(Patience* patience, std::int64_t left) {
-    std::int64_t until_timeout = lock_timeout_left(patience);
+    std::int64_t now = pg::monotonic_micros();
+    if (patience->lease_wait_start == 0) begin_wait_for_lease(now, patience);
+    std::int64_t until_timeout = lock_timeout_left(*patience, now);
     if (until_timeout <= 0)
         ereport(ERROR, (errcode(ERRCODE_LOCK_NOT_AVAILABLE),
                         errmsg("canceling statement due to lock timeout"),
                         errdetail("The claim that it waited for is still leased.")));
-    std::int64_t pause = Min(Min(patience->pause, left), until_timeout);
+    std::int64_t until_check = patience->next_check - now;
+    std::int64_t pause = Min(Min(patience->pause, left), Min(until_timeout, until_check));
     (void)WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
                     static_cast<long>(Max(pause / core::kMillisecond, 1)), PG_WAIT_EXTENSION);
     ResetLatch(MyLatch);
     CHECK_FOR_INTERRUPTS();
     patience->pause = Min(patience->pause * 2, kLongestPause);
+    give_way_if_due(patience);
 }
 
 void name_this_backend(store::Record* record) {

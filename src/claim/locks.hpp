@@ -54,8 +54,10 @@ struct Patience {
     std::int64_t start;
     std::int64_t deadline;
     std::int64_t lease_wait_start;  // of the present one; 0: none
+    std::int64_t next_check;        // of the present one: whether it holds others up
     std::int64_t pause;             // the next one
     bool waited;
+    bool gave_way;  // it held others up, and has ended for that
 };
 
 // `wait` counts from now; kForEver has no end.
@@ -72,7 +74,8 @@ void wait_for_writer(TransactionId writer, std::int64_t left);
 
 // A leased claim ends without a signal that another session could sleep on: pauses, longer each
 // time, and returns. Honours cancel, statement_timeout, and lock_timeout (55P03), as if the lease
-// were a lock.
+// were a lock. After each deadlock_timeout it looks whether another session waits for a lock of this
+// transaction. The holder may be one of them, or wait for one of them; so then no time is left.
 void wait_for_lease(Patience* patience, std::int64_t left);
 
 // A claim with `hold` names the backend of its holder in the record. A session-level lock would say

@@ -163,13 +163,27 @@ void write_open_claim(OpenClaim* claim) {
     pg_unreachable();
 }
 
+// In a callback, so nothing but the server's own code runs: the scope is copied, and no look-up is
+// made.
+[[noreturn]] void raise_not_ended(const store::Identity& id) {
+    ereport(ERROR,
+            (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+             errmsg("a transactional claim is still open at the end of its transaction"),
+             errdetail("It was begun in scope \"%s\".", text_to_cstring(id.scope)),
+             errhint("End the claim with idem_complete, idem_fail or idem_release before COMMIT or "
+                     "PREPARE TRANSACTION.")));
+    pg_unreachable();
+}
+
 // The lease counts from the commit: it says how long a committed claim may be silent. Every lock
 // that this needs was taken when the key was granted, so the table has changed only if this very
 // transaction has changed it.
 void write_open_claims() {
     if (claims.context == nullptr) return;
     for (OpenClaim* claim = claims.newest; claim != nullptr; claim = claim->older) {
-        if (claim->ended_level > 0 || claim->leased) continue;
+        if (claim->ended_level > 0) continue;
+        if (claim->transactional) raise_not_ended(claim->begun.id);
+        if (claim->leased) continue;
         if (!store::bypasses_executor(claim->begun.id)) raise_table_changed();
         write_open_claim(claim);
         claim->leased = true;
@@ -222,13 +236,15 @@ void at_subtransaction_event(SubXactEvent event, SubTransactionId, SubTransactio
 
 }  // namespace
 
-OpenClaim* add_claim(const store::Record& record, const store::Record* before) {
+OpenClaim* add_claim(const store::Record& record, const store::Record* before,
+                     bool transactional) {
     prepare_memory();
     MemoryContext previous = MemoryContextSwitchTo(claims.context);
     auto* claim = static_cast<OpenClaim*>(palloc0(sizeof(OpenClaim)));
     claim->begun = store::copy_record(record);
     claim->has_before = before != nullptr;
     if (before != nullptr) claim->before = store::copy_record(*before);
+    claim->transactional = transactional;
     claim->claimed_level = current_level(claim);
     Bucket* bucket = bucket_of(claim->begun.id.hash, HASH_ENTER);
     claim->older_in_bucket = bucket->newest;

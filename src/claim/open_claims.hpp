@@ -25,11 +25,13 @@ struct OpenClaim {
     bool operated;   // idem_execute is running its operation, which must not end it
     bool leased;     // its row says so already: nothing is left to write at commit
     bool released;   // ended by idem_release
+    bool transactional;  // it has to end before the commit, as the policy of the grant has it
 };
 
 // Remembers a claim of the current (sub)transaction. Copies the record and the row that it takes
-// the place of (nullptr: there is none).
-OpenClaim* add_claim(const store::Record& record, const store::Record* before);
+// the place of (nullptr: there is none). A `transactional` claim that is still open at the commit
+// is an error (55000) then.
+OpenClaim* add_claim(const store::Record& record, const store::Record* before, bool transactional);
 
 // Forgets a claim that was not granted after all.
 void cancel_claim(OpenClaim* claim);

@@ -39,6 +39,24 @@ text* derived_key(const Question& question) {
         fingerprint_of_digest(question.fingerprint, question.id.principal, question.id.scope));
 }
 
+[[noreturn]] void raise_transactional(const char* argument) {
+    ereport(ERROR,
+            (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+             errmsg("%s is not possible for a claim that has to end in its transaction", argument),
+             errdetail("The call says transactional, or the policy of this scope says "
+                       "transactional_only."),
+             errhint("Omit %s, or use a scope for claims that outlast their transaction.",
+                     argument)));
+    pg_unreachable();
+}
+
+void settle_end(const core::Policy& policy, Question* question) {
+    question->transactional |= policy.transactional_only;
+    if (!question->transactional) return;
+    if (question->hold) raise_transactional("hold");
+    if (question->lease) raise_transactional("lease");
+}
+
 void settle_principal(const core::Policy& policy, const Question& question) {
     if (policy.principal_required && pg::bytes_of(question.id.principal).empty())
         raise_required("principal", "Pass on whose behalf the request comes.");
@@ -148,6 +166,7 @@ Question settle(Question question) {
     config::ScopePolicy policy = config::policy_for(pg::bytes_of(question.id.scope));
     require_key(policy.values, question);
     settle_principal(policy.values, question);
+    settle_end(policy.values, &question);
     settle_fingerprint(policy, &question);
     settle_key(policy.values, &question);
     settle_stored_request(policy.values, &question);

@@ -24,6 +24,7 @@ struct Question {
     bool without_request;  // a message has no payload to compare: no policy can ask for one
     bool hold;
     bool same_statement;  // the work is part of the calling statement, and sees with its snapshot
+    bool transactional;   // the claim has to end in its transaction; once settled, the policy counts
     text* holder;
 
     // From here on settle() fills in.
@@ -49,6 +50,7 @@ struct Question {
 struct Answer {
     std::optional<core::Decision> decision;  // none when only asked for information
     bool has_record;                         // false: nothing but the identity is known
+    bool gave_way;                           // its wait for a lease held others up, and was ended
     store::Record record;
 };
 

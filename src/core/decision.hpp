@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "core/outcome.hpp"
+#include "core/time.hpp"
 
 namespace idem::core {
 
@@ -53,10 +54,15 @@ Status status_at(const Known& record, const Terms& terms) noexcept;
 // `record` is nullptr when there is none (or only another transaction's uncommitted one).
 Decision decide(const Known* record, const Terms& terms) noexcept;
 
+// How long a transaction takes is not known, so this is no more than a hint.
+inline constexpr std::int64_t kTransactionHint = kSecond;
+
 // What a caller is told while another transaction decides about the key.
-inline constexpr Decision kDecidedElsewhere{Outcome::InProgress, Execution::None, Reason::Held, 0};
+inline constexpr Decision kDecidedElsewhere{Outcome::InProgress, Execution::None, Reason::Held,
+                                            kTransactionHint};
 // And the transaction that has claimed it itself: the same request, and another.
-inline constexpr Decision kOwnClaim{Outcome::InProgress, Execution::None, Reason::OwnClaim, 0};
+inline constexpr Decision kOwnClaim{Outcome::InProgress, Execution::None, Reason::OwnClaim,
+                                    kTransactionHint};
 inline constexpr Decision kOtherRequest{Outcome::Mismatch, Execution::None, Reason::OtherRequest,
                                         0};
 

@@ -219,8 +219,8 @@ inline constexpr ReasonEntry kReasons[] = {
      "Its commit tells what repeats get; its rollback leaves the key as it was before."},
     {Reason::OwnClaim, "own_claim", Outcome::InProgress,
      "This transaction itself has claimed the key, and has not ended the claim.",
-     "It ends with idem_complete, idem_fail or idem_release, and becomes leased at the commit "
-     "otherwise."},
+     "It ends with idem_complete, idem_fail or idem_release. Otherwise it becomes leased at the "
+     "commit, or the commit fails where the claim is transactional."},
     {Reason::OtherRequest, "other_request", Outcome::Mismatch,
      "The key belongs to a request with another fingerprint, or with another operation.",
      "A new request needs a new key."},

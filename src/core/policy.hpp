@@ -48,6 +48,7 @@ struct Policy {
     std::int64_t max_body_bytes = 0;
     OnLargeBody on_large_body = OnLargeBody::Error;
     bool encrypt = false;
+    bool transactional_only = false;
 };
 
 // ---- the table idempotency.policy ----
@@ -172,6 +173,7 @@ inline constexpr PolicyColumn kPolicyColumns[] = {
     {"allowed_role", OptionType::Role},
     flag_option<&Policy::keep_history>("keep_history"),
     flag_option<&Policy::encrypt>("encrypt"),
+    flag_option<&Policy::transactional_only>("transactional_only"),
     // What is known of the time before the row became what it is.
     {"since", OptionType::Moment},
     {"memory_before", OptionType::Span, nullptr, nullptr, kRetentionRange},

@@ -74,6 +74,16 @@ inline TableScanDesc table_beginscan(Relation table, Snapshot snapshot, int keys
 #endif
 }
 
+// The head of the list of our own locks (PROCLOCK::procLink) in a partition of the lock table. From
+// 16 it is one of the general kind.
+inline auto own_locks(int partition) {
+#if PG_VERSION_NUM >= 160000
+    return &MyProc->myProcLocks[partition].head;
+#else
+    return &MyProc->myProcLocks[partition];
+#endif
+}
+
 // From 16 the number in the list of backends is told from the backend's id.
 inline LocalPgBackendStatus* backend_status(int number) {
 #if PG_VERSION_NUM >= 160000

@@ -33,7 +33,44 @@ void swallow_timeout(const Subtransaction& outer) {
     FreeErrorData(error);
 }
 
+// LockHasWaiters(), for a lock of any kind. The caller has the lock of its partition.
+bool has_waiters(const PROCLOCK& own) {
+    const LOCK& lock = *own.tag.myLock;
+    LockMethod method = GetLocksMethodTable(&lock);
+    for (LOCKMODE mode = 1; mode <= method->numLockModes; mode++)
+        if ((own.holdMask & LOCKBIT_ON(mode)) && (method->conflictTab[mode] & lock.waitMask))
+            return true;
+    return false;
+}
+
+bool is_of_class(const LOCKTAG& tag, std::uint16_t advisory_class) {
+    return tag.locktag_type == LOCKTAG_ADVISORY && tag.locktag_field4 == advisory_class;
+}
+
+bool is_waited_for_in(int partition, std::uint16_t except_class) {
+    auto* head = own_locks(partition);
+    for (auto* link = head->next; link != nullptr && link != head; link = link->next) {
+        auto* own = reinterpret_cast<PROCLOCK*>(reinterpret_cast<char*>(link) -
+                                                offsetof(PROCLOCK, procLink));
+        if (!is_of_class(own->tag.myLock->tag, except_class) && has_waiters(*own)) return true;
+    }
+    return false;
+}
+
 }  // namespace
+
+// Walks our locks as LockReleaseAll() does. A lock that we have by the fast path is in its partition
+// as soon as another backend wants it (FastPathTransferRelationLocks, VirtualXactLock).
+bool is_waited_for(std::uint16_t except_class) {
+    bool found = false;
+    for (int partition = 0; partition < NUM_LOCK_PARTITIONS && !found; partition++) {
+        LWLock* lock = LockHashPartitionLockByIndex(partition);
+        (void)LWLockAcquire(lock, LW_SHARED);
+        found = is_waited_for_in(partition, except_class);
+        LWLockRelease(lock);
+    }
+    return found;
+}
 
 void wait_for_transaction(TransactionId transaction) {
     XactLockTableWait(transaction, nullptr, nullptr, XLTW_None);

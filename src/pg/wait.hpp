@@ -17,6 +17,9 @@ inline std::int64_t monotonic_micros() {
 // and deadlock detection (40P01).
 void wait_for_transaction(TransactionId transaction);
 
+// Whether another backend waits for a lock that this one has, advisory ones of that class left out.
+bool is_waited_for(std::uint16_t except_class);
+
 // Runs `wait`, which waits for locks of the server and honours what they honour, each at most
 // `micros` long. False when that time is over: then all that it did is undone, else it belongs to
 // the current (sub)transaction.

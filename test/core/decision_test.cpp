@@ -111,7 +111,7 @@ TEST(DecideWithoutRecord, RetentionLongerThanTimeReachesBackForEver) {
 }
 
 TEST(DecideWithoutRecord, HeldElsewhereIsInProgress) {
-    expect_refused(kDecidedElsewhere, Outcome::InProgress);
+    expect_refused(kDecidedElsewhere, Outcome::InProgress, kTransactionHint);
 }
 
 // ---- mismatch: before everything below ----

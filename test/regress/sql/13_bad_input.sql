@@ -211,7 +211,7 @@ SELECT idem_complete('open', headers => '[]', scope => 'bad', token => :token);
 \echo :SQLSTATE
 SELECT idem_complete('open', headers => '"Date"', scope => 'bad', token => :token);
 \echo :SQLSTATE
-SELECT idem_complete('open', headers => 'null', scope => 'bad', token => :token);
+SELECT idem_complete('open', headers => '"none"', scope => 'bad', token => :token);
 \echo :SQLSTATE
 SELECT idem_complete('open', headers => '{"A": 1}', scope => 'bad', token => :token);
 \echo :SQLSTATE
