@@ -34,6 +34,7 @@ CREATE TABLE idempotency.record (
     token           bigint NOT NULL,
     lease_us        bigint NOT NULL,
     backend_pid     integer,
+    fingerprint_of  integer,
     created_at      timestamptz NOT NULL,
     claimed_at      timestamptz NOT NULL,
     expires_at      timestamptz NOT NULL,
@@ -84,6 +85,8 @@ COMMENT ON TABLE idempotency.record IS 'one row per scope, principal and key; re
 COMMENT ON COLUMN idempotency.record.status IS 'i in progress, c completed, f failed, r retryable';
 COMMENT ON COLUMN idempotency.record.token IS 'fencing token of the current claim';
 COMMENT ON COLUMN idempotency.record.backend_pid IS 'the backend of a holder that claimed with hold: once it is gone, so is the holder';
+COMMENT ON COLUMN idempotency.record.fingerprint_of IS
+    'the sum of 1, the method; 2, the path; 4, the caller gave the fingerprint; 8, the key was derived from it; null: the request alone, or no fingerprint';
 COMMENT ON COLUMN idempotency.record.backend_start IS 'when that backend began, for its pid may come again';
 COMMENT ON COLUMN idempotency.record.no_takeover IS 'once its lease is over, its result is unknown and an operator decides';
 COMMENT ON COLUMN idempotency.record.operation IS 'the function that idem_execute runs for it';
@@ -686,12 +689,15 @@ CREATE FUNCTION @extschema@.idem_begin(
     hold boolean DEFAULT false,
     holder text DEFAULT NULL,
     same_statement boolean DEFAULT false,
-    transactional boolean DEFAULT false
+    transactional boolean DEFAULT false,
+    method text DEFAULT NULL,
+    path text DEFAULT NULL,
+    exclude text[] DEFAULT NULL
 ) RETURNS @extschema@.idem_claim
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_begin';
-COMMENT ON FUNCTION @extschema@.idem_begin(text, jsonb, text, text, bytea, interval, interval, interval, timestamptz, boolean, text, boolean, boolean)
+COMMENT ON FUNCTION @extschema@.idem_begin(text, jsonb, text, text, bytea, interval, interval, interval, timestamptz, boolean, text, boolean, boolean, text, text, text[])
     IS 'claim a key, or learn what became of its request';
-REVOKE ALL ON FUNCTION @extschema@.idem_begin(text, jsonb, text, text, bytea, interval, interval, interval, timestamptz, boolean, text, boolean, boolean) FROM PUBLIC;
+REVOKE ALL ON FUNCTION @extschema@.idem_begin(text, jsonb, text, text, bytea, interval, interval, interval, timestamptz, boolean, text, boolean, boolean, text, text, text[]) FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_complete(
     key text,
@@ -885,12 +891,14 @@ CREATE FUNCTION @extschema@.idem_execute(
     ttl interval DEFAULT NULL,
     wait interval DEFAULT NULL,
     first_sent timestamptz DEFAULT NULL,
-    holder text DEFAULT NULL
+    holder text DEFAULT NULL,
+    method text DEFAULT NULL,
+    path text DEFAULT NULL
 ) RETURNS @extschema@.idem_claim
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_execute';
-COMMENT ON FUNCTION @extschema@.idem_execute(text, regprocedure, jsonb, text, text, bytea, interval, interval, timestamptz, text)
+COMMENT ON FUNCTION @extschema@.idem_execute(text, regprocedure, jsonb, text, text, bytea, interval, interval, timestamptz, text, text, text)
     IS 'run a function of jsonb exactly once and keep what it returns';
-REVOKE ALL ON FUNCTION @extschema@.idem_execute(text, regprocedure, jsonb, text, text, bytea, interval, interval, timestamptz, text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION @extschema@.idem_execute(text, regprocedure, jsonb, text, text, bytea, interval, interval, timestamptz, text, text, text) FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_get(
     key text,
@@ -932,12 +940,14 @@ CREATE FUNCTION @extschema@.idem_explain(
     lease interval DEFAULT NULL,
     wait interval DEFAULT NULL,
     first_sent timestamptz DEFAULT NULL,
-    show_values boolean DEFAULT false
+    show_values boolean DEFAULT false,
+    method text DEFAULT NULL,
+    path text DEFAULT NULL
 ) RETURNS @extschema@.idem_explanation
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_explain';
-COMMENT ON FUNCTION @extschema@.idem_explain(text, jsonb, text, text, bytea, interval, interval, interval, timestamptz, boolean)
+COMMENT ON FUNCTION @extschema@.idem_explain(text, jsonb, text, text, bytea, interval, interval, interval, timestamptz, boolean, text, text)
     IS 'what idem_begin would answer now, and why; changes nothing, works on a standby';
-REVOKE ALL ON FUNCTION @extschema@.idem_explain(text, jsonb, text, text, bytea, interval, interval, interval, timestamptz, boolean) FROM PUBLIC;
+REVOKE ALL ON FUNCTION @extschema@.idem_explain(text, jsonb, text, text, bytea, interval, interval, interval, timestamptz, boolean, text, text) FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_attempts(
     key text,

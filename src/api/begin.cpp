@@ -109,7 +109,8 @@ Datum row_or_value(FunctionCallInfo fcinfo, HeapTuple row) {
 }
 
 // idem_begin(key, request, scope, principal, fingerprint, ttl, lease, wait, first_sent, hold,
-//            holder, same_statement, transactional)
+//            holder, same_statement, transactional, method, path,
+//            exclude)
 Datum begin(FunctionCallInfo fcinfo) {
     worker::ensure_launcher();
     claim::Question question{};
@@ -125,6 +126,9 @@ Datum begin(FunctionCallInfo fcinfo) {
     if (!PG_ARGISNULL(10)) question.holder = required_name(fcinfo, 10, "holder");
     question.same_statement = bool_or(fcinfo, 11, false);
     question.transactional = bool_or(fcinfo, 12, false);
+    question.method = text_or_null(fcinfo, 13);
+    question.path = text_or_null(fcinfo, 14);
+    if (!PG_ARGISNULL(15)) question.exclude = PG_GETARG_ARRAYTYPE_P(15);
     return claim_datum(fcinfo, claim::begin(question));
 }
 

@@ -158,11 +158,13 @@ claim::Question question_of(FunctionCallInfo fcinfo, const Operation& operation)
     question.wait = span_or_none(fcinfo, 7, "wait", core::kWaitRange);
     question.first_sent = moment_or_none(fcinfo, 8, "first_sent");
     if (!PG_ARGISNULL(9)) question.holder = required_name(fcinfo, 9, "holder");
+    question.method = text_or_null(fcinfo, 10);
+    question.path = text_or_null(fcinfo, 11);
     return question;
 }
 
 // idem_execute(key, operation, request, scope, principal, fingerprint, ttl, wait, first_sent,
-// holder)
+//              holder, method, path)
 Datum execute(FunctionCallInfo fcinfo) {
     worker::ensure_launcher();
     Operation operation = operation_argument(fcinfo, 1);

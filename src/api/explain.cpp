@@ -276,6 +276,8 @@ Jsonb* request_object(const Explanation& explanation, const store::Record& recor
                       bool show_values) {
     JsonbObject object = pg::begin_object();
     if (explanation.same) pg::add_flag(&object, "same", *explanation.same);
+    if (explanation.incomparable != nullptr)
+        pg::add_member(&object, "not_comparable", explanation.incomparable);
     pg::add_flag(&object, "stored", !record.request.is_null());
     if (record.counted != nullptr) pg::add_member(&object, "counted", names_array(record.counted));
     if (record.excluded != nullptr)
@@ -339,12 +341,22 @@ void note_what_is_not_seen(const Explanation& explanation, Notes* notes) {
              "replace it.");
 }
 
+const char* sentence_of(const Explanation& explanation) {
+    if (strcmp(explanation.incomparable, "digest") == 0)
+        return "One of the two fingerprints is a digest that the caller made, so they can't be "
+               "compared, and the request is taken to be the record's own.";
+    return "One of the two fingerprints was taken with a method or path and the other without, so "
+           "they can't be compared, and the request is taken to be the record's own.";
+}
+
 void note_what_was_asked(const Explanation& explanation, Notes* notes) {
     const claim::Question& question = explanation.question;
     if (question.fingerprint == nullptr && record_of(explanation) != nullptr)
         note(notes,
              "Neither request nor fingerprint is given, so the request is taken to be the "
              "record's own.");
+    if (explanation.incomparable != nullptr)
+        note(notes, sentence_of(explanation));
     if (explanation.lacks_fingerprint)
         note(notes,
              "idem_begin itself refuses a call with neither request nor fingerprint here "
@@ -449,7 +461,7 @@ void check_may_see_values() {
 }
 
 // idem_explain(key, request, scope, principal, fingerprint, ttl, lease, wait, first_sent,
-//              show_values)
+//              show_values, method, path)
 Datum explain(FunctionCallInfo fcinfo) {
     pg::require_no_parallel_mode("idem_explain()");
     claim::Question question{};
@@ -461,6 +473,8 @@ Datum explain(FunctionCallInfo fcinfo) {
     question.lease = span_or_none(fcinfo, 6, "lease", core::kLeaseRange);
     question.wait = span_or_none(fcinfo, 7, "wait", core::kWaitRange);
     question.first_sent = moment_or_none(fcinfo, 8, "first_sent");
+    question.method = text_or_null(fcinfo, 10);
+    question.path = text_or_null(fcinfo, 11);
     Call call{{question.ttl, question.lease, question.wait}, bool_or(fcinfo, 9, false)};
     if (call.show_values) check_may_see_values();
     return explanation_datum(fcinfo, claim::explain(question), call);

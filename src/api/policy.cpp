@@ -48,8 +48,17 @@ using core::PolicyColumn;
     pg_unreachable();
 }
 
-[[noreturn]] void raise_list(ArrayType* array, const PolicyColumn& column) {
+// Whether each entry can be read as one of a request's fields, in UTF-8.
+void check_fields(ArrayType* array, int which) {
+    const char* name = core::kPolicyColumns[which].name;
+    if (which == config::kExcludeFields) (void)claim::fields_of(array, name, "exclude");
+    if (which == config::kFingerprintFields) (void)claim::fields_of(array, name, "count");
+}
+
+[[noreturn]] void raise_list(ArrayType* array, int which) {
+    const PolicyColumn& column = core::kPolicyColumns[which];
     (void)pg::text_list(array, column.name);  // refuses null elements
+    check_fields(array, which);
     raise_complaint(column.name, column.complaint);
 }
 
@@ -68,7 +77,7 @@ using core::PolicyColumn;
         case OptionType::Word:
             raise_word(column.name, TextDatumGetCString(value), column.words);
         case OptionType::List:
-            raise_list(DatumGetArrayTypeP(value), column);
+            raise_list(DatumGetArrayTypeP(value), which);
         case OptionType::Map:
             raise_complaint(column.name, column.complaint);
         case OptionType::Flag:
@@ -91,13 +100,8 @@ void check_row(const PolicyRow& row) {
     for (int column : config::kCheckOrder.columns) {
         if (!config::fits(row, column)) raise_unfit(row, column);
         check_beside_others(row, column);
-        if (row.nulls[column]) continue;
-        if (column == config::kExcludeFields)
-            (void)claim::fields_of(DatumGetArrayTypeP(row.values[column]), "exclude_fields",
-                                   "exclude");
-        if (column == config::kFingerprintFields)
-            (void)claim::fields_of(DatumGetArrayTypeP(row.values[column]), "fingerprint_fields",
-                                   "count");
+        if (!row.nulls[column] && core::kPolicyColumns[column].type == OptionType::List)
+            check_fields(DatumGetArrayTypeP(row.values[column]), column);
     }
 }
 

@@ -35,16 +35,41 @@ void add_keys(Explanation* explanation) {
     if (question.encrypt) explanation->no_keys = why_no_keys();
 }
 
-// What can't be compared is taken to be the same.
-Forecast forecast_of(const Explanation& explanation) {
-    Question question = explanation.question;
-    if (explanation.closed != nullptr) question.fingerprint = nullptr;
+Forecast forecast_of_same(const Question& given) {
+    Question question = given;
+    question.fingerprint = nullptr;
     return foresee(question);
 }
 
-std::optional<bool> compared(const store::Record& record, const Question& question) {
-    if (record.fingerprint.is_null() || question.fingerprint == nullptr) return std::nullopt;
-    return same_request(record, question);
+bool has_both(const store::Record& record, const Question& question) {
+    return !record.fingerprint.is_null() && question.fingerprint != nullptr;
+}
+
+// A digest of the caller's may leave out and count what it likes, and nobody says what it was
+// taken of.
+const char* why_incomparable(const store::Record& record, const Question& question) {
+    std::int32_t unlike = (record.fingerprint_of ^ question.fingerprint_of) & ~store::kForKey;
+    if (unlike == 0) return nullptr;
+    return (unlike & store::kOfCaller) != 0 ? "digest" : "method_and_path";
+}
+
+void add_comparison(Explanation* explanation) {
+    const store::Record& record = explanation->forecast.seen.record;
+    const Question& question = explanation->question;
+    if (!has_both(record, question)) return;
+    bool same = same_request(record, question);
+    if (!same) explanation->incomparable = why_incomparable(record, question);
+    if (explanation->incomparable == nullptr) explanation->same = same;
+}
+
+// What can't be compared is taken to be the same.
+void add_forecast(Explanation* explanation) {
+    const Question& question = explanation->question;
+    explanation->forecast =
+        explanation->closed != nullptr ? forecast_of_same(question) : foresee(question);
+    if (explanation->closed != nullptr || !explanation->forecast.seen.has_record) return;
+    add_comparison(explanation);
+    if (explanation->incomparable != nullptr) explanation->forecast = forecast_of_same(question);
 }
 
 // By the rule by which the record's fingerprint was taken: had the rest been the same, it would be
@@ -53,7 +78,7 @@ Differences* differences(const store::Record& record, const Question& question) 
     if (record.request.is_null() || question.request == nullptr) return nullptr;
     auto* found = static_cast<Differences*>(palloc(sizeof(Differences)));
     *found = differences_of(opened(record, &store::Record::request), question.request,
-                            {record.counted, record.excluded});
+                            rule_of(record, question));
     return found;
 }
 
@@ -64,12 +89,10 @@ Explanation explain(const Question& given) {
     result.question = settle(without_duty(given));
     core::Policy policy = config::policy_for(pg::bytes_of(result.question.id.scope)).values;
     add_keys(&result);
-    result.forecast = forecast_of(result);
+    add_forecast(&result);
     add_policy(policy, &result);
-    if (!result.forecast.seen.has_record || result.closed != nullptr) return result;
-    const store::Record& record = result.forecast.seen.record;
-    result.same = compared(record, result.question);
-    if (result.same == false) result.differences = differences(record, result.question);
+    if (result.same == false || result.incomparable != nullptr)
+        result.differences = differences(result.forecast.seen.record, result.question);
     return result;
 }
 

@@ -13,6 +13,7 @@ struct Explanation {
     bool lacks_fingerprint;   // idem_begin itself would refuse the call for the want of one
     std::optional<bool>
         same;  // whether the record is of the same request; none: nothing to compare
+    const char* incomparable;  // why fingerprints that differ say nothing; nullptr: they do
     Differences* differences;  // nullptr: not both requests are known
     const char* closed;        // why the record's values can't be opened; nullptr: they can
     const char* no_keys;       // why idem_begin could grant nothing here that has to be sealed

@@ -19,7 +19,8 @@ namespace {
     ereport(ERROR,
             (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("invalid field to %s", purpose),
              errdetail("Entry %zu can't be read.", index + 1),
-             errhint("Write a plain field name, or a path such as \"$.a.b\" or \"$.a[*].b\".")));
+             errhint("Write a plain field name, a path such as $.a.b or $.a[*].b, or, in double "
+                     "quotes, a name that has \".\", \"[\", \"]\", \"*\" or outer blanks.")));
     pg_unreachable();
 }
 
@@ -376,7 +377,9 @@ core::Excludes fields_of(ArrayType* fields, const char* what, const char* purpos
         list.items[i] = pg::as_utf8(list.items[i]);
         if (!core::valid_exclude(list.items[i])) raise_field(purpose, i);
     }
-    return core::sort_excludes(list.items, list.count);
+    std::size_t room = core::room_for_names(list.items, list.count);
+    return core::sort_excludes(list.items, list.count,
+                               room == 0 ? nullptr : static_cast<char*>(palloc(room)));
 }
 
 bytea* fingerprint_of(Jsonb* request, const text* method, const text* path,
@@ -390,7 +393,7 @@ bytea* fingerprint_of(Jsonb* request, const text* method, const text* path,
     walk.fields = fields_of(rule.fields, "fields", "count");
     walk.all_count = rule.fields == nullptr;
     if (request != nullptr) input.request = canonical_form(walk, request);
-    if (empty != nullptr) *empty = !input.request || input.request->empty();
+    if (empty != nullptr) *empty = input.request && input.request->empty();
     bytea* result = digest_of(input);
     if (input.request) pfree(const_cast<char*>(input.request->data()));
     return result;

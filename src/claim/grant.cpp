@@ -34,6 +34,7 @@ store::Record inherited(const Answer& answer, TimestampTz now) {
     record.attempt = row.attempt;
     record.created_at = row.created_at;
     record.fingerprint = row.fingerprint;
+    record.fingerprint_of = row.fingerprint_of;
     record.counted = row.counted;
     record.excluded = row.excluded;
     record.operation = row.operation;
@@ -44,13 +45,17 @@ store::Record inherited(const Answer& answer, TimestampTz now) {
     record.state = row.state;
     record.sealed_by = row.sealed_by;
     record.salt = row.salt;
+    record.expires_at = row.expires_at;
+    record.retained_until = row.retained_until;
     return record;
 }
 
 void set_times(const Question& question, TimestampTz now, store::Record* record) {
     record->claimed_at = now;
-    record->expires_at = pg::after(now, *question.ttl);
-    record->retained_until = pg::after(now, question.retention);
+    if (!store::is_derived(*record)) {
+        record->expires_at = pg::after(now, *question.ttl);
+        record->retained_until = pg::after(now, question.retention);
+    }
     record->lease = *question.lease;
     record->lease_until = pg::after(now, *question.lease);
     record->next_attempt_at = pg::kNoTime;
@@ -60,6 +65,8 @@ void set_times(const Question& question, TimestampTz now, store::Record* record)
 void set_request(const Question& question, store::Record* record) {
     if (question.fingerprint != nullptr) {
         record->fingerprint = question.fingerprint;
+        record->fingerprint_of =
+            question.fingerprint_of | (record->fingerprint_of & store::kForKey);
         record->counted = question.counted;
         record->excluded = question.excluded;
     }
@@ -93,10 +100,15 @@ bool lease_ended_before(const Question& question, const store::Record& record, T
     return question.fixed_since > record.lease_until && question.fixed_since <= now;
 }
 
+// Whether the attempt before was never ended.
+bool follows_silence(const Answer& answer) {
+    return answer.has_record && answer.record.status == core::Status::InProgress;
+}
+
 // Whether the work will see every effect of the attempts before.
 bool sees_earlier_attempts(const Question& question, const Answer& answer, TimestampTz now) {
     if (question.fixed == nullptr) return true;
-    bool in_time = answer.decision->execution != core::Execution::Takeover ||
+    bool in_time = !follows_silence(answer) ||
                    lease_ended_before(question, answer.record, now) ||
                    pg::is_as_good_as_new(question.fixed);
     return in_time && !pg::may_be_pruned_under(question.fixed_since, now) &&
@@ -162,7 +174,7 @@ bool grant(const Question& question, TimestampTz now, std::int64_t left, Answer*
     else if (!add_written(&claim, left))
         return false;
     come_first_at_commit();
-    if (answer->decision->execution == core::Execution::Takeover)
+    if (follows_silence(*answer))
         keep_attempt(granted_policy(record.id), answer->record, store::AttemptEnd::TakenOver);
     answer->record = record;
     answer->has_record = true;

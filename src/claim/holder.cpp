@@ -164,7 +164,10 @@ void withdraw(const core::Policy& policy, FoundClaim* claim) {
 
 void set_ttl(std::int64_t ttl, const core::Policy& policy, store::Record* record) {
     record->expires_at = pg::after(record->claimed_at, Min(ttl, policy.max_ttl));
-    record->retained_until = Max(record->retained_until, record->expires_at);
+    if (store::is_derived(*record))
+        record->expires_at = Min(record->expires_at, record->retained_until);
+    else
+        record->retained_until = Max(record->retained_until, record->expires_at);
 }
 
 std::int64_t pause_before_retry(const Failure& failure, const core::Policy& policy, int attempt) {

@@ -257,6 +257,7 @@ core::Known facts_of(const store::Record& record, TimestampTz now) {
     facts.no_takeover = record.no_takeover;
     facts.same_fingerprint = true;
     facts.claimed_at = record.claimed_at;
+    facts.derived = store::is_derived(record);
     return facts;
 }
 

@@ -1,6 +1,7 @@
 #include "claim/question.hpp"
 
-#include "claim/fingerprint.hpp"
+#include <algorithm>
+
 #include "claim/result.hpp"
 #include "claim/sealing.hpp"
 #include "config/policy.hpp"
@@ -22,6 +23,17 @@ namespace {
                               "and %s.",
                               why),
                     errhint("Pass key, request or fingerprint.")));
+    pg_unreachable();
+}
+
+[[noreturn]] void raise_digest() {
+    ereport(ERROR,
+            (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+             errmsg("fingerprint can't be given in this scope"),
+             errdetail("Its policy says which fields of a request count, or derives keys from "
+                       "requests, and a digest tells no fields apart."),
+             errhint("Pass request, with method and path, and let the server take the "
+                     "fingerprint.")));
     pg_unreachable();
 }
 
@@ -67,6 +79,7 @@ void settle_key(const core::Policy& policy, Question* question) {
     const store::Identity& given = question->id;
     if (given.key != nullptr) return;
     question->derived_key = policy.on_missing_key == core::OnMissingKey::Derive;
+    if (question->derived_key) question->fingerprint_of |= store::kForKey;
     text* key = question->derived_key ? derived_key(*question) : generated_key();
     question->id = store::make_identity(given.scope, given.principal, key);
 }
@@ -76,14 +89,50 @@ void require_key(const core::Policy& policy, const Question& question) {
         raise_required("key", "Pass the key that the client sent.");
 }
 
+int count_of(ArrayType* array) {
+    return array == nullptr ? 0 : ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array));
+}
+
+// The entries of both, either of which may be nullptr.
+ArrayType* united(ArrayType* a, ArrayType* b) {
+    if (count_of(b) == 0) return a;
+    if (count_of(a) == 0) return b;
+    Datum* entries[2];
+    bool* nulls;
+    int counts[2];
+    deconstruct_array(a, TEXTOID, -1, false, TYPALIGN_INT, &entries[0], &nulls, &counts[0]);
+    (void)pg::text_list(b, "exclude");  // refuses null elements
+    deconstruct_array(b, TEXTOID, -1, false, TYPALIGN_INT, &entries[1], &nulls, &counts[1]);
+    auto count = static_cast<std::size_t>(counts[0]) + static_cast<std::size_t>(counts[1]);
+    auto* all = static_cast<Datum*>(palloc(sizeof(Datum) * count));
+    std::copy_n(entries[1], counts[1], std::copy_n(entries[0], counts[0], all));
+    return construct_array(all, static_cast<int>(count), TEXTOID, -1, false, TYPALIGN_INT);
+}
+
+// A digest of the caller's can't do what the policy says of fields.
+void check_digest(const config::ScopePolicy& policy) {
+    if (policy.fingerprint_fields != nullptr || count_of(policy.exclude_fields) > 0 ||
+        policy.values.on_missing_key == core::OnMissingKey::Derive)
+        raise_digest();
+}
+
+void take_fingerprint(const config::ScopePolicy& policy, Question* question) {
+    question->hashed = question->request;
+    question->counted = policy.fingerprint_fields;
+    question->excluded = united(policy.exclude_fields, question->exclude);
+    question->fingerprint =
+        fingerprint_of(question->request, question->method, question->path,
+                       {question->counted, question->excluded}, &question->nothing_counts);
+    if (question->method != nullptr) question->fingerprint_of |= store::kOfMethod;
+    if (question->path != nullptr) question->fingerprint_of |= store::kOfPath;
+}
+
 void settle_fingerprint(const config::ScopePolicy& policy, Question* question) {
-    if (question->fingerprint == nullptr && question->request != nullptr) {
-        question->hashed = question->request;
-        question->counted = policy.fingerprint_fields;
-        question->excluded = policy.exclude_fields;
-        question->fingerprint =
-            fingerprint_of(question->request, nullptr, nullptr,
-                           {question->counted, question->excluded}, &question->nothing_counts);
+    if (question->fingerprint == nullptr) {
+        take_fingerprint(policy, question);
+    } else {
+        check_digest(policy);
+        question->fingerprint_of = store::kOfCaller;
     }
     if (question->fingerprint == nullptr && policy.values.fingerprint_required &&
         !question->without_request)
@@ -153,14 +202,20 @@ bool same_fields(const ArrayType* a, const ArrayType* b) {
 bool same_by_its_rule(const store::Record& record, const bytea* fingerprint,
                       const Question& question) {
     if (question.hashed == nullptr) return false;
-    if (same_fields(record.counted, question.counted) &&
-        same_fields(record.excluded, question.excluded))
+    FingerprintRule rule = rule_of(record, question);
+    if (same_fields(rule.fields, question.counted) && same_fields(rule.exclude, question.excluded))
         return false;
-    return same_if_known(fingerprint, fingerprint_of(question.hashed, nullptr, nullptr,
-                                                     {record.counted, record.excluded}));
+    return same_if_known(fingerprint, fingerprint_of(question.hashed, question.method,
+                                                     question.path, rule));
 }
 
 }  // namespace
+
+// A client that has made a digest left out what it asks the server to leave out now.
+FingerprintRule rule_of(const store::Record& record, const Question& question) {
+    if ((record.fingerprint_of & store::kOfCaller) != 0) return {nullptr, question.exclude};
+    return {record.counted, record.excluded};
+}
 
 Question settle(Question question) {
     config::ScopePolicy policy = config::policy_for(pg::bytes_of(question.id.scope));

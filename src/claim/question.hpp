@@ -5,6 +5,7 @@
 
 #include "core/decision.hpp"
 
+#include "claim/fingerprint.hpp"
 #include "store/record.hpp"
 
 namespace idem::claim {
@@ -15,7 +16,10 @@ struct Question {
     const char* function;             // for error messages, such as "idem_begin()"
     store::Identity id;               // once settled it has a key
     Jsonb* request;                   // what the fingerprint is taken of
-    bytea* fingerprint;               // wins over the request's
+    text* method;                     // these two likewise
+    text* path;
+    ArrayType* exclude;               // which of its fields do not count, beside the policy's
+    bytea* fingerprint;               // wins over all of these
     text* operation;                  // what is to be run; nullptr: the caller's own affair
     std::optional<std::int64_t> ttl;  // these three are never nullopt once settled
     std::optional<std::int64_t> lease;
@@ -29,6 +33,7 @@ struct Question {
 
     // From here on settle() fills in.
     Jsonb* hashed;          // what the fingerprint was taken of; nullptr: the caller gave it
+    std::int32_t fingerprint_of;  // store::FingerprintOf
     bool nothing_counts;    // of its fields
     bool derived_key;       // the key was made of the request
     ArrayType* counted;     // of which fields; nullptr: all
@@ -61,5 +66,8 @@ Question settle(Question question);
 // fingerprints differ, by the fields that are excluded now and by those that were excluded when the
 // record's was taken.
 bool same_request(const store::Record& record, const Question& question);
+
+// The rule by which the record's fingerprint was taken, as far as that is known.
+FingerprintRule rule_of(const store::Record& record, const Question& question);
 
 }  // namespace idem::claim

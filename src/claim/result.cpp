@@ -77,6 +77,14 @@ bytea* kept_body(bytea* body, const core::Policy& policy) {
                     "or set on_large_body to \"omit\".");
 }
 
+// Nothing that happens within the window of a derived key makes it longer. The answer of work that
+// has outlasted it is kept for as long once more, for those who were told to wait for it.
+void keep_for_window(TimestampTz end, store::Record* record) {
+    if (end < record->retained_until || record->status == core::Status::Retryable) return;
+    record->retained_until = pg::after(end, record->retained_until - record->created_at);
+    record->expires_at = record->retained_until;
+}
+
 }  // namespace
 
 void check_size(const char* what, Jsonb* value, const core::Policy& policy) {
@@ -133,7 +141,7 @@ void allow_as_claimed(const store::Record& record, core::Policy* policy) {
 }
 
 void keep_if_undecided(const core::Policy& policy, store::Record* record) {
-    if (record->status != core::Status::Retryable) return;
+    if (record->status != core::Status::Retryable || store::is_derived(*record)) return;
     bool exhausted = policy.max_attempts > 0 && record->attempt >= policy.max_attempts &&
                      record->resolved_by == nullptr;
     if (!exhausted && record->recovery_point.is_null()) return;
@@ -142,6 +150,7 @@ void keep_if_undecided(const core::Policy& policy, store::Record* record) {
 }
 
 void keep_long_enough(TimestampTz end, store::Record* record) {
+    if (store::is_derived(*record)) return keep_for_window(end, record);
     std::int64_t ttl = record->expires_at - record->claimed_at;
     std::int64_t retention = record->retained_until - record->claimed_at;
     if (record->expires_at - end >= ttl / 2) return;
@@ -150,6 +159,7 @@ void keep_long_enough(TimestampTz end, store::Record* record) {
 }
 
 void keep_as_fresh(const core::Policy& policy, store::Record* record) {
+    if (store::is_derived(*record)) return keep_for_window(record->finished_at, record);
     std::int64_t retention = Max(policy.retention, policy.ttl);
     if (TIMESTAMP_IS_NOEND(record->expires_at))
         record->expires_at = record->retained_until = record->finished_at;

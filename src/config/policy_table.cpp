@@ -194,9 +194,10 @@ bool is_between(std::int64_t value, const PolicyColumn& column) {
     return value >= column.least && value <= column.most;
 }
 
-// Whether there are enough elements, each is fit, and none is null.
+// Whether there are enough elements and not too many, each is fit, and none is null.
 bool are_all_fit(ArrayType* array, const PolicyColumn& column) {
     if (array_contains_nulls(array)) return false;
+    if (ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array)) > pg::kMaxListItems) return false;
     if (column.fits == nullptr && column.least == 0) return true;
     pg::TextList words = pg::text_list(array, column.name);
     if (words.count < static_cast<std::size_t>(column.least)) return false;

@@ -43,10 +43,21 @@ constexpr bool attempts_used_up(const Known& record, const Terms& terms) noexcep
     return terms.max_attempts > 0 && record.attempt >= terms.max_attempts;
 }
 
+// Nothing of the record counts any more.
+constexpr Decision begin_after(const Known& record, const Terms& terms) noexcept {
+    // Sent before this record was claimed: it may be this request's own.
+    if (terms.first_sent && *terms.first_sent <= record.claimed_at) {
+        return refuse(Reason::SentBeforeClaim);
+    }
+    return begin_anew(terms, Execution::Reuse, Reason::RetentionOver);
+}
+
+// After its window a derived key stands for another request, which goes on with nobody's work.
 Decision decide_in_progress(const Known& record, const Terms& terms) noexcept {
     if (lives(record, terms.now)) {
         return refuse(Reason::Leased, minus(record.lease_until, terms.now));
     }
+    if (record.derived && terms.now >= record.retained_until) return begin_after(record, terms);
     if (attempts_used_up(record, terms)) return refuse(Reason::AttemptsSilent);
     return execute(Execution::Takeover,
                    terms.now < record.lease_until ? Reason::SessionEnded : Reason::LeaseOver);
@@ -70,11 +81,7 @@ constexpr Decision decide_finished(const Known& record, const Terms& terms) noex
                                                   : refuse(Reason::Answered);
     }
     if (terms.now < record.retained_until) return refuse(Reason::TtlOver);
-    // Sent before this record was claimed: it may be this request's own.
-    if (terms.first_sent && *terms.first_sent <= record.claimed_at) {
-        return refuse(Reason::SentBeforeClaim);
-    }
-    return begin_anew(terms, Execution::Reuse, Reason::RetentionOver);
+    return begin_after(record, terms);
 }
 
 }  // namespace

@@ -25,6 +25,7 @@ struct Known {
     bool no_takeover;              // the policy at its claim forbids to take it over
     bool same_fingerprint;         // false only if both fingerprints are known and differ
     std::int64_t claimed_at;       // of its last attempt
+    bool derived;                  // the key was made of the request: forgotten by age alone
 };
 
 // What else a decision follows from.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdint>
 #include <cstring>
 #include <memory>
 
@@ -189,6 +190,100 @@ bool valid_path(std::string_view path) {
     return true;
 }
 
+// ---- names in quotes ----
+
+bool is_quoted(std::string_view entry) {
+    return !entry.empty() && entry.front() == '"';
+}
+
+// Where a name is written to; nullptr: it is only read.
+struct Unquoted {
+    char* out;
+    std::size_t length;
+
+    void add(std::uint32_t byte) {
+        if (out != nullptr) out[length] = static_cast<char>(byte);
+        ++length;
+    }
+};
+
+void add_character(Unquoted* name, std::uint32_t code) {
+    if (code < 0x80) return name->add(code);
+    if (code < 0x800) {
+        name->add(0xC0 | code >> 6);
+    } else {
+        if (code < 0x10000) {
+            name->add(0xE0 | code >> 12);
+        } else {
+            name->add(0xF0 | code >> 18);
+            name->add(0x80 | (code >> 12 & 0x3F));
+        }
+        name->add(0x80 | (code >> 6 & 0x3F));
+    }
+    name->add(0x80 | (code & 0x3F));
+}
+
+// The unit of UTF-16 that "\\uXXXX" spells at the beginning of `text`; none: it spells none.
+std::optional<std::uint32_t> unit_at(std::string_view text) {
+    constexpr std::size_t kLength = 6;
+    if (text.size() < kLength || text.substr(0, 2) != "\\u") return std::nullopt;
+    std::uint32_t unit = 0;
+    const char* end = text.data() + kLength;
+    const auto read = std::from_chars(text.data() + 2, end, unit, 16);
+    return read.ec == std::errc() && read.ptr == end ? std::optional(unit) : std::nullopt;
+}
+
+bool is_between(std::uint32_t unit, std::uint32_t first, std::uint32_t last) {
+    return unit >= first && unit <= last;
+}
+
+// How many bytes of `text`, which begins with a backslash, the escape takes; 0: it is none. A
+// member can't have U+0000 in its name, nor half of a surrogate pair.
+std::size_t add_escaped(Unquoted* name, std::string_view text) {
+    constexpr std::string_view kSpelled = "\"\\/bfnrt";
+    constexpr std::string_view kMeant = "\"\\/\b\f\n\r\t";
+    if (text.size() < 2) return 0;
+    const std::size_t which = kSpelled.find(text[1]);
+    if (which != std::string_view::npos) {
+        name->add(static_cast<unsigned char>(kMeant[which]));
+        return 2;
+    }
+    const auto unit = unit_at(text);
+    if (!unit || *unit == 0 || is_between(*unit, 0xDC00, 0xDFFF)) return 0;
+    if (!is_between(*unit, 0xD800, 0xDBFF)) {
+        add_character(name, *unit);
+        return 6;
+    }
+    const auto low = unit_at(text.substr(6));
+    if (!low || !is_between(*low, 0xDC00, 0xDFFF)) return 0;
+    add_character(name, 0x10000 + ((*unit - 0xD800) << 10) + (*low - 0xDC00));
+    return 12;
+}
+
+// False if `quoted` is no string of JSON, from its first quote to its last.
+bool unquote(std::string_view quoted, Unquoted* name) {
+    if (quoted.size() < 2 || quoted.back() != '"') return false;
+    std::string_view rest = quoted.substr(1, quoted.size() - 2);
+    while (!rest.empty()) {
+        std::size_t taken = 1;
+        if (rest.front() == '\\')
+            taken = add_escaped(name, rest);
+        else if (rest.front() == '"')
+            return false;
+        else
+            name->add(static_cast<unsigned char>(rest.front()));
+        if (taken == 0) return false;
+        rest.remove_prefix(taken);
+    }
+    return true;
+}
+
+// One that can't be taken for a path that lacks its "$.".
+bool valid_name(std::string_view entry) {
+    return entry.front() != ' ' && entry.back() != ' ' &&
+           entry.find_first_of(".[]*\"") == std::string_view::npos;
+}
+
 unsigned char ascii_lower(char c) {
     return static_cast<unsigned char>(c >= 'A' && c <= 'Z' ? c + ('a' - 'A') : c);
 }
@@ -242,14 +337,30 @@ Paths next_paths(const Paths& paths, const Step& step, std::size_t length) {
 
 bool valid_exclude(std::string_view entry) noexcept {
     if (entry.empty() || has_control_character(entry, false)) return false;
-    return !is_path(entry) || valid_path(entry.substr(1));
+    if (is_path(entry)) return valid_path(entry.substr(1));
+    Unquoted name{nullptr, 0};
+    return is_quoted(entry) ? unquote(entry, &name) : valid_name(entry);
 }
 
-Excludes sort_excludes(std::string_view* entries, std::size_t count) noexcept {
+std::size_t room_for_names(const std::string_view* entries, std::size_t count) noexcept {
+    std::size_t room = 0;
+    for (std::size_t i = 0; i < count; ++i)
+        if (is_quoted(entries[i])) room += entries[i].size();
+    return room;
+}
+
+Excludes sort_excludes(std::string_view* entries, std::size_t count, char* room) noexcept {
     std::string_view* end = entries + count;
     std::string_view* paths =
         std::partition(entries, end, [](std::string_view entry) { return !is_path(entry); });
     std::for_each(paths, end, [](std::string_view& path) { path.remove_prefix(1); });
+    for (std::string_view* name = entries; name != paths; ++name) {
+        if (!is_quoted(*name)) continue;
+        Unquoted unquoted{room, 0};
+        (void)unquote(*name, &unquoted);
+        *name = {room, unquoted.length};
+        room += unquoted.length;
+    }
     std::sort(entries, paths, name_less);
     std::sort(paths, end, path_less);
     return {entries, paths, end};

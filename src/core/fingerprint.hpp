@@ -43,12 +43,14 @@ std::size_t spell_number(const Decimal& number, char* out) noexcept;
 
 // Entries, by example:
 //   trace_id     the member at every depth, ASCII letter case ignored
+//   "a.b"        likewise, a name in quotes, with the escapes of JSON
 //   $.a.b        the member b of the member a of the request, letter case counts
 //   $.a[*].b     the member b of each element of the array a
 //   $.a[*]       every element of the array a, which stays as []
 //   $[*][*].b    likewise, where the request itself is an array of arrays
-// What begins with '$' is a path. In the names of a path '.', '[', ']', '*', '"' and control
-// characters are refused: such an entry is meant for a richer language, and would match nothing.
+// What begins with '$' is a path. In the names of a path and in a name without quotes '.', '[',
+// ']', '*', '"' and control characters are refused, and blanks around the latter: such an entry is
+// meant for a richer language, or is a path that lacks its "$.", and would match nothing.
 bool valid_exclude(std::string_view entry) noexcept;
 
 // Entries in order, so that one look-up finds what they say of a member.
@@ -58,8 +60,12 @@ struct Excludes {
     const std::string_view* end;
 };
 
-// Brings `entries`, each of which is a valid_exclude(), into order where they are.
-Excludes sort_excludes(std::string_view* entries, std::size_t count) noexcept;
+// How many bytes sort_excludes() needs for the names that stand in quotes.
+std::size_t room_for_names(const std::string_view* entries, std::size_t count) noexcept;
+
+// Brings `entries`, each of which is a valid_exclude(), into order where they are. Names in quotes
+// are written to `room`, which lives as long as the result.
+Excludes sort_excludes(std::string_view* entries, std::size_t count, char* room) noexcept;
 
 // Whether a plain name leaves the member out, wherever it is.
 bool names_exclude(const Excludes& excludes, std::string_view member) noexcept;

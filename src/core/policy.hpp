@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "core/decision.hpp"
+#include "core/fingerprint.hpp"
 #include "core/header.hpp"
 #include "core/sqlstate.hpp"
 #include "core/time.hpp"
@@ -153,13 +154,12 @@ inline constexpr PolicyColumn kPolicyColumns[] = {
     word_option<&Policy::on_abandon>("on_abandon", kOnAbandonWords),
     number_option<&Policy::max_body_bytes>("max_body_bytes", 0, kLargestBody),
     word_option<&Policy::on_large_body>("on_large_body", "error, omit"),
-    // What these two say is read where a fingerprint is taken, which refuses the request before
-    // anything is granted.
-    list_option("fingerprint_fields", nullptr,
+    // An entry that is no field is told of by claim/fingerprint.hpp.
+    list_option("fingerprint_fields", valid_exclude,
                 {"It is empty, so that all requests would be the same.",
                  "Unset it to let every field count."},
                 1),
-    list_option("exclude_fields", nullptr, {}),
+    list_option("exclude_fields", valid_exclude, {}),
     list_option("drop_headers", is_header_name,
                 {kNoHeaderName, "List names such as \"Set-Cookie\"."}),
     list_option("final_errors", may_be_final,

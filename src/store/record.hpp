@@ -39,8 +39,16 @@ struct Kept {
     bool is_null() const { return plain == nullptr && sealed == nullptr; }
 };
 
-// Where the row has null, pointers are nullptr, times pg::kNoTime, and backend_pid is 0. Each
-// member has its line in kColumns.
+// Of and for what a fingerprint was taken, as bits.
+enum FingerprintOf : std::int32_t {
+    kOfMethod = 1,
+    kOfPath = 2,
+    kOfCaller = 4,  // the caller gave it, and what it was taken of is not known
+    kForKey = 8,    // the key was derived from it
+};
+
+// Where the row has null, pointers are nullptr, times pg::kNoTime, and backend_pid and
+// fingerprint_of are 0. Each member has its line in kColumns.
 struct Record {
     Identity id;
     core::Status status;
@@ -51,6 +59,7 @@ struct Record {
     std::optional<std::int32_t> status_code;
     std::int32_t attempt;
     std::int32_t backend_pid;  // claimed with `hold`: the backend of the holder; 0: without
+    std::int32_t fingerprint_of;  // FingerprintOf; 0: of the request alone, or there is none
     std::int64_t token;
     std::int64_t lease;           // microseconds; the default of heartbeats
     TimestampTz created_at;       // first claim of the record
@@ -144,6 +153,7 @@ inline constexpr std::tuple kColumns{
     not_null("token", INT8OID, &Record::token, Seen::Never),
     not_null("lease_us", INT8OID, &Record::lease, Seen::Never),
     nullable("backend_pid", INT4OID, &Record::backend_pid, Seen::Never),
+    nullable("fingerprint_of", INT4OID, &Record::fingerprint_of, Seen::Never),
     not_null("created_at", TIMESTAMPTZOID, &Record::created_at, Seen::ByMonitors),
     not_null("claimed_at", TIMESTAMPTZOID, &Record::claimed_at, Seen::ByMonitors),
     not_null("expires_at", TIMESTAMPTZOID, &Record::expires_at, Seen::ByMonitors),
@@ -290,6 +300,11 @@ inline bool is_version(const Version& row, const Version& expected) {
 
 inline Version any_lease_of(const Record& record) {
     return {record.token, record.status, pg::kNoTime};
+}
+
+// A derived key is forgotten with its window.
+inline bool is_derived(const Record& record) {
+    return (record.fingerprint_of & kForKey) != 0;
 }
 
 // For a caller who has found another version than the expected one: a serialization failure

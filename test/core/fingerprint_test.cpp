@@ -225,7 +225,8 @@ using Place = std::vector<std::string_view>;
 // Whether the entries leave that place out, or one on the way to it.
 bool excluded(std::vector<std::string_view> entries, const Place& place) {
     for (const std::string_view entry : entries) EXPECT_TRUE(valid_exclude(entry)) << entry;
-    const Excludes excludes = sort_excludes(entries.data(), entries.size());
+    std::string room(room_for_names(entries.data(), entries.size()), '\0');
+    const Excludes excludes = sort_excludes(entries.data(), entries.size(), room.data());
     Paths paths = root_paths(excludes);
     for (const std::string_view step : place) {
         const bool element = step == "[*]";
@@ -253,11 +254,25 @@ TEST(Exclude, APlainNameIgnoresAsciiLetterCaseOnly) {
     EXPECT_TRUE(excluded({"a@z"}, {"A@Z"}));
 }
 
-TEST(Exclude, APlainNameIsTakenLiterally) {
-    EXPECT_TRUE(excluded({"a.b"}, {"a.b"}));
-    EXPECT_FALSE(excluded({"a.b"}, {"a", "b"}));
-    EXPECT_TRUE(excluded({"a[*]"}, {"a[*]"}));
-    EXPECT_FALSE(excluded({"a[*]"}, {"a", "[*]"}));
+TEST(Exclude, ANameInQuotesIsTakenLiterally) {
+    EXPECT_TRUE(excluded({"\"a.b\""}, {"a.b"}));
+    EXPECT_TRUE(excluded({"\"a.b\""}, {"c", "[*]", "A.B"}));
+    EXPECT_FALSE(excluded({"\"a.b\""}, {"a", "b"}));
+    EXPECT_FALSE(excluded({"\"a.b\""}, {"\"a.b\""}));
+    EXPECT_TRUE(excluded({"\"a[*]\""}, {"a[*]"}));
+    EXPECT_FALSE(excluded({"\"a[*]\""}, {"a", "[*]"}));
+    EXPECT_TRUE(excluded({"\"$.a\""}, {"$.a"}));
+    EXPECT_FALSE(excluded({"\"$.a\""}, {"a"}));
+    EXPECT_TRUE(excluded({"\" a \""}, {" a "}));
+    EXPECT_TRUE(excluded({"\"a\"", "$.b", "\"c.d\""}, {"c.d"}));
+}
+
+TEST(Exclude, QuotesHaveTheEscapesOfJson) {
+    EXPECT_TRUE(excluded({R"("a\"b")"}, {"a\"b"}));
+    EXPECT_TRUE(excluded({R"("a\\b")"}, {"a\\b"}));
+    EXPECT_TRUE(excluded({R"("\/\b\f\n\r\t")"}, {"/\b\f\n\r\t"}));
+    EXPECT_TRUE(excluded({R"("\u0041\u00e9\u20ac")"}, {"A\u00e9\u20ac"}));
+    EXPECT_TRUE(excluded({R"("\ud83d\uDE00")"}, {"\U0001F600"}));
 }
 
 TEST(Exclude, APathRemovesOnePlace) {
@@ -331,7 +346,7 @@ TEST(Exclude, EntriesAddUp) {
 
 TEST(Exclude, AcceptsNamesAndPaths) {
     for (const std::string_view entry :
-         {"a", " ", "a b", "a$", "a.b", "\u20ac", "$.a", "$.a.b.c", "$.a[*]", "$.a[*][*].b[*]",
+         {"a", "a b", "a$", "a-b", "\"\"", "\"a.b\"", R"("\ud83d\ude00")", "\u20ac", "$.a", "$.a.b.c", "$.a[*]", "$.a[*][*].b[*]",
           "$[*]", "$[*].a", "$.a b", "$.$ref", "$.@type", "$.\u20ac"}) {
         EXPECT_TRUE(valid_exclude(entry)) << entry;
     }
@@ -344,7 +359,11 @@ TEST(Exclude, RefusesWhatCannotBeRead) {
         "$.a[0]", "$.a[]", "$.a[**]",   "$.a[ * ]", "$.a[*",   "$.a[*]b", "$.a[*].",
         "$[",     "$[0]",  "$[*]a",     "$a",       "$ref",    "$$.a",    "$.a]",
         "$.*",    "$.a*",  "$.\"a b\"", "$['a']",   "$.['a']", "$.[*]",   "a\n",
-        "\t",     "a\x7f", "a\0b"s,     "$.a\n",    "$.a\0"s,  "$.\x1f"};
+        "\t",     "a\x7f", "a\0b"s,     "$.a\n",    "$.a\0"s,  "$.\x1f",
+        "a.b",    "a[*]",  "a[0]",      "*",        "a]",      " a",      "a ",      " ",
+        "a\"b",   "\"",    "\"a",       "a\"",      "\"a\"b",  "\"a\"b\"", "\"a\\\"",
+        R"("\x")", R"("\u12")", R"("\u0000")", R"("\ud83d")", R"("\ude00")",
+        R"("\ud83d\u0041")", R"("\u+123")", "\"a\n\""};
     for (const std::string& entry : refused) EXPECT_FALSE(valid_exclude(entry)) << entry;
 }
 

@@ -74,7 +74,7 @@ SELECT outcome FROM idem_begin('f', scope => 'policy');
 \echo :SQLSTATE
 SELECT outcome FROM idem_begin('f', '{}', 'policy');
 SELECT outcome FROM idem_begin('g', scope => 'policy', fingerprint => '\x01');
--- exclude_fields: not part of what the request is. A fingerprint given is taken as it is.
+-- exclude_fields: not part of what the request is. A fingerprint given is refused.
 SELECT idem_policy_set('policy', exclude_fields => '{sent_at,$.meta.retry,$.items[*].id}');
 SELECT outcome FROM idem_begin('e', '{"amount": 5, "sent_at": 1, "meta": {"retry": 0, "a": 1}, "items": [{"id": 1, "n": 1}]}', 'policy');
 SELECT outcome FROM idem_begin('e', '{"amount": 5, "SENT_AT": 2, "meta": {"retry": 1, "a": 1}, "items": [{"id": 2, "n": 1}]}', 'policy');

@@ -34,14 +34,17 @@ SELECT test.asked('two', '{"amount": 1, "sent": 2}') AS other_sent, test.asked('
        test.asked('one', '{"amount": 1, "trace": "b", "sent": 1}') AS older, test.asked('none', '{"amount": 1, "trace": "a"}') AS oldest;
 SELECT * FROM test.rules;
 
--- A caller's own fingerprint follows no rule of ours, on neither side.
-SELECT idem_policy_set('rules', exclude_fields => '{trace}');
+-- A caller's own fingerprint follows no rule of ours, on neither side. It is compared with what the
+-- server makes of all fields, and with what it makes of those of now.
 SELECT outcome FROM idem_begin('own', scope => 'rules', fingerprint => idem_fingerprint('{"amount": 1}'));
-SELECT test.asked('own', '{"amount": 1, "trace": "a"}') AS by_the_present_rule, test.asked('own', '{"amount": 2}') AS other_amount;
-SELECT idem_policy_set('rules', exclude_fields => '{sent}');
+SELECT idem_policy_set('rules', exclude_fields => '{trace}');
+SELECT test.asked('own', '{"amount": 1}') AS by_all, test.asked('own', '{"amount": 1, "trace": "a"}') AS by_the_present_rule,
+       test.asked('own', '{"amount": 2}') AS other_amount;
+SELECT idem_policy_drop('rules');
 SELECT outcome FROM idem_begin('one', scope => 'rules', fingerprint => idem_fingerprint('{"amount": 1, "sent": 1}'));
 SELECT outcome FROM idem_begin('one', scope => 'rules', fingerprint => idem_fingerprint('{"amount": 1, "trace": "b", "sent": 1}'));
 SELECT outcome FROM idem_begin('one', scope => 'rules');
+SELECT idem_policy_set('rules', exclude_fields => '{sent}');
 
 -- An attempt is recorded by the rule of its own request; without one it goes by what is there. Within
 -- the transaction of a claim the rule counts as well.

@@ -212,8 +212,10 @@ SELECT count(*) AS parts, bool_and(jsonb_path_exists(e.request, '$'::jsonpath) A
 SELECT test.parts('{"amount": 1, "to": null}', true) LIKE '%"stored": 100%' AS shown;
 SELECT part FROM idem_explain('parts', jsonb_build_object('amount', repeat('x', 9000), 'meta', jsonb_build_object('by', repeat('y', 8)), 'to', jsonb_build_object('bank', 1)), 'explain',
     show_values => true) e, jsonb_array_elements(e.request -> 'differ') part WHERE part ->> 'path' IN ('$.amount', '$.meta.by', '$.to.bank');
--- A caller's own fingerprint, without a request: nothing to list.
-SELECT outcome, request FROM idem_explain('parts', scope => 'explain', fingerprint => '\x00');
+-- A caller's own fingerprint: nothing to say.
+SELECT idem_policy_set('explain', store_request => true);
+SELECT outcome, request, notes FROM idem_explain('parts', scope => 'explain', fingerprint => '\x00');
+SELECT idem_policy_set('explain', store_request => true, exclude_fields => '{trace_id,$.meta.sent_at,$.tags[*].id}');
 -- As many as make sense, and paths that can be read.
 SELECT jsonb_array_length(request -> 'differ') AS parts, request -> 'more' AS more FROM idem_explain('parts', (SELECT jsonb_object_agg(i, i) FROM generate_series(1, 1000) i), 'explain');
 SELECT outcome FROM idem_begin('deep', (repeat('{"ä":', 400) || '1' || repeat('}', 400))::jsonb, 'explain');
@@ -248,6 +250,7 @@ SELECT request -> 'counted' AS counted, request -> 'left_out' AS left_out FROM i
 -- A record that has no request says that the fingerprints differ, and no more.
 SELECT outcome, request FROM idem_explain('silent', '{"amount": 6}', 'explain-unknown');
 -- Deeper than a fingerprint reads, with one of the caller's.
+SELECT idem_policy_set('explain', store_request => true);
 SELECT outcome FROM idem_begin('deeper', (repeat('[', 1500) || '1' || repeat(']', 1500))::jsonb, 'explain', fingerprint => '\x01');
 SELECT jsonb_array_length(request -> 'differ') AS parts, part ->> 'how' AS how
   FROM idem_explain('deeper', (repeat('[', 1500) || '2' || repeat(']', 1500))::jsonb, 'explain', fingerprint => '\x02') e, jsonb_array_elements(e.request -> 'differ') part;
