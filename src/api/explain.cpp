@@ -225,6 +225,10 @@ const char* word_of(claim::Change change) {
     return "missing";
 }
 
+const char* word_of(claim::Incomparable why) {
+    return why == claim::Incomparable::Digest ? "digest" : "method_and_path";
+}
+
 int size_of(const JsonbValue& value) {
     switch (value.type) {
         case jbvString:
@@ -276,8 +280,8 @@ Jsonb* request_object(const Explanation& explanation, const store::Record& recor
                       bool show_values) {
     JsonbObject object = pg::begin_object();
     if (explanation.same) pg::add_flag(&object, "same", *explanation.same);
-    if (explanation.incomparable != nullptr)
-        pg::add_member(&object, "not_comparable", explanation.incomparable);
+    if (explanation.incomparable != claim::Incomparable::No)
+        pg::add_member(&object, "not_comparable", word_of(explanation.incomparable));
     pg::add_flag(&object, "stored", !record.request.is_null());
     if (record.counted != nullptr) pg::add_member(&object, "counted", names_array(record.counted));
     if (record.excluded != nullptr)
@@ -341,22 +345,20 @@ void note_what_is_not_seen(const Explanation& explanation, Notes* notes) {
              "replace it.");
 }
 
-const char* sentence_of(const Explanation& explanation) {
-    if (strcmp(explanation.incomparable, "digest") == 0)
-        return "One of the two fingerprints is a digest that the caller made, so they can't be "
-               "compared, and the request is taken to be the record's own.";
-    return "One of the two fingerprints was taken with a method or path and the other without, so "
-           "they can't be compared, and the request is taken to be the record's own.";
-}
-
 void note_what_was_asked(const Explanation& explanation, Notes* notes) {
     const claim::Question& question = explanation.question;
     if (question.fingerprint == nullptr && record_of(explanation) != nullptr)
         note(notes,
              "Neither request nor fingerprint is given, so the request is taken to be the "
              "record's own.");
-    if (explanation.incomparable != nullptr)
-        note(notes, sentence_of(explanation));
+    if (explanation.incomparable == claim::Incomparable::Digest)
+        note(notes,
+             "One of the two fingerprints is a digest that the caller made, so they can't be "
+             "compared, and the request is taken to be the record's own.");
+    if (explanation.incomparable == claim::Incomparable::MethodAndPath)
+        note(notes,
+             "One of the two fingerprints was taken with a method or path and the other without, "
+             "so they can't be compared, and the request is taken to be the record's own.");
     if (explanation.lacks_fingerprint)
         note(notes,
              "idem_begin itself refuses a call with neither request nor fingerprint here "

@@ -47,10 +47,10 @@ bool has_both(const store::Record& record, const Question& question) {
 
 // A digest of the caller's may leave out and count what it likes, and nobody says what it was
 // taken of.
-const char* why_incomparable(const store::Record& record, const Question& question) {
+Incomparable incomparable(const store::Record& record, const Question& question) {
     std::int32_t unlike = (record.fingerprint_of ^ question.fingerprint_of) & ~store::kForKey;
-    if (unlike == 0) return nullptr;
-    return (unlike & store::kOfCaller) != 0 ? "digest" : "method_and_path";
+    if (unlike == 0) return Incomparable::No;
+    return (unlike & store::kOfCaller) != 0 ? Incomparable::Digest : Incomparable::MethodAndPath;
 }
 
 void add_comparison(Explanation* explanation) {
@@ -58,8 +58,8 @@ void add_comparison(Explanation* explanation) {
     const Question& question = explanation->question;
     if (!has_both(record, question)) return;
     bool same = same_request(record, question);
-    if (!same) explanation->incomparable = why_incomparable(record, question);
-    if (explanation->incomparable == nullptr) explanation->same = same;
+    if (!same) explanation->incomparable = incomparable(record, question);
+    if (explanation->incomparable == Incomparable::No) explanation->same = same;
 }
 
 // What can't be compared is taken to be the same.
@@ -69,7 +69,8 @@ void add_forecast(Explanation* explanation) {
         explanation->closed != nullptr ? forecast_of_same(question) : foresee(question);
     if (explanation->closed != nullptr || !explanation->forecast.seen.has_record) return;
     add_comparison(explanation);
-    if (explanation->incomparable != nullptr) explanation->forecast = forecast_of_same(question);
+    if (explanation->incomparable != Incomparable::No)
+        explanation->forecast = forecast_of_same(question);
 }
 
 // By the rule by which the record's fingerprint was taken: had the rest been the same, it would be
@@ -91,7 +92,7 @@ Explanation explain(const Question& given) {
     add_keys(&result);
     add_forecast(&result);
     add_policy(policy, &result);
-    if (result.same == false || result.incomparable != nullptr)
+    if (result.same == false || result.incomparable != Incomparable::No)
         result.differences = differences(result.forecast.seen.record, result.question);
     return result;
 }

@@ -6,6 +6,9 @@
 
 namespace idem::claim {
 
+// Why two fingerprints that differ say nothing.
+enum class Incomparable { No, Digest, MethodAndPath };
+
 struct Explanation {
     Question question;  // settled
     Forecast forecast;
@@ -13,7 +16,7 @@ struct Explanation {
     bool lacks_fingerprint;   // idem_begin itself would refuse the call for the want of one
     std::optional<bool>
         same;  // whether the record is of the same request; none: nothing to compare
-    const char* incomparable;  // why fingerprints that differ say nothing; nullptr: they do
+    Incomparable incomparable;
     Differences* differences;  // nullptr: not both requests are known
     const char* closed;        // why the record's values can't be opened; nullptr: they can
     const char* no_keys;       // why idem_begin could grant nothing here that has to be sealed

@@ -16,9 +16,9 @@ struct Question {
     const char* function;             // for error messages, such as "idem_begin()"
     store::Identity id;               // once settled it has a key
     Jsonb* request;                   // what the fingerprint is taken of
-    text* method;                     // these two likewise
+    text* method;                     // and of these two
     text* path;
-    ArrayType* exclude;               // which of its fields do not count, beside the policy's
+    ArrayType* exclude;               // fields that do not count, beside the policy's
     bytea* fingerprint;               // wins over all of these
     text* operation;                  // what is to be run; nullptr: the caller's own affair
     std::optional<std::int64_t> ttl;  // these three are never nullopt once settled
@@ -32,13 +32,13 @@ struct Question {
     text* holder;
 
     // From here on settle() fills in.
-    Jsonb* hashed;          // what the fingerprint was taken of; nullptr: the caller gave it
+    Jsonb* hashed;                // what the fingerprint was taken of; nullptr: the caller gave it
     std::int32_t fingerprint_of;  // store::FingerprintOf
-    bool nothing_counts;    // of its fields
-    bool derived_key;       // the key was made of the request
-    ArrayType* counted;     // of which fields; nullptr: all
-    ArrayType* excluded;    // and without which fields; nullptr: none
-    Jsonb* stored_request;  // what the record keeps of the request; nullptr: nothing
+    bool nothing_counts;          // of its fields
+    bool derived_key;             // the key was made of the request
+    ArrayType* counted;           // of which fields; nullptr: all
+    ArrayType* excluded;          // and without which fields; nullptr: none
+    Jsonb* stored_request;        // what the record keeps of the request; nullptr: nothing
     std::int64_t retention;
     std::int32_t body_limit;  // of the result, in bytes
     bool omit_large_body;

@@ -58,7 +58,7 @@ struct Record {
     std::int32_t body_limit;  // the policy at its claim, in bytes
     std::optional<std::int32_t> status_code;
     std::int32_t attempt;
-    std::int32_t backend_pid;  // claimed with `hold`: the backend of the holder; 0: without
+    std::int32_t backend_pid;     // claimed with `hold`: the backend of the holder; 0: without
     std::int32_t fingerprint_of;  // FingerprintOf; 0: of the request alone, or there is none
     std::int64_t token;
     std::int64_t lease;           // microseconds; the default of heartbeats

@@ -210,6 +210,25 @@ TEST(DecideInProgress, TtlAndRetentionDoNotEndAClaim) {
     expect_refused(decide(&facts, at(kNow)), Outcome::InProgress, 100);
 }
 
+TEST(DecideInProgress, TheWindowOfADerivedKeyEndsASilentClaim) {
+    Known silent = past_retention(Status::InProgress);
+    silent.derived = true;
+    expect(decide(&silent, at(kNow)), Outcome::Execute, Execution::Reuse);
+    silent.attempt = 3;
+    expect(decide(&silent, at(kNow)), Outcome::Execute, Execution::Reuse);
+    silent.retained_until = kNow + 1;
+    silent.attempt = 1;
+    expect(decide(&silent, at(kNow)), Outcome::Execute, Execution::Takeover);
+    Known living = past_retention(Status::InProgress);
+    living.derived = true;
+    living.lease_until = kNow + 5;
+    expect(decide(&living, at(kNow)), Outcome::InProgress, Execution::None, 5);
+    Known unknown = past_retention(Status::InProgress);
+    unknown.derived = true;
+    unknown.no_takeover = true;
+    expect(decide(&unknown, at(kNow)), Outcome::Unknown, Execution::None);
+}
+
 TEST(DecideInProgress, MaxAttemptsBoundsTakeovers) {
     Known facts = leased_until(kPast);
     facts.attempt = 2;
