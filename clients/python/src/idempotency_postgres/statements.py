@@ -16,7 +16,7 @@ BEGIN = """
   SELECT outcome, key, token, attempt, status, status_code, headers, body, body_omitted, error, recovery_point,
          state, retry_after
     FROM idem_begin($1::text, request => $2::jsonb,
-                    fingerprint => coalesce($3::bytea, idem_fingerprint($2::jsonb, $4::text, $5::text, $6::text[])),
+                    fingerprint => $3::bytea, method => $4::text, path => $5::text, exclude => $6::text[],
                     scope => $7::text, principal => $8::text,
                     ttl => $9::bigint * interval '1 ms', lease => $10::bigint * interval '1 ms',
                     wait => $11::bigint * interval '1 ms', holder => $12::text)"""

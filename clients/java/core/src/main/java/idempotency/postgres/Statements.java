@@ -16,7 +16,7 @@ final class Statements {
             SELECT outcome, key, token, attempt, status, status_code, headers, body, body_omitted, error, recovery_point,
                    state, retry_after
               FROM idem_begin(?::text, request => ?::jsonb,
-                              fingerprint => coalesce(?::bytea, idem_fingerprint(?::jsonb, ?::text, ?::text, ?::text[])),
+                              fingerprint => ?::bytea, method => ?::text, path => ?::text, exclude => ?::text[],
                               scope => ?::text, principal => ?::text,
                               ttl => ?::bigint * interval '1 ms', lease => ?::bigint * interval '1 ms',
                               wait => ?::bigint * interval '1 ms', holder => ?::text)""";
@@ -39,7 +39,7 @@ final class Statements {
 
     static Claimed begin(Connection connection, Request request, Identity identity, String holder) throws SQLException {
         try (PreparedStatement statement = connection.prepareStatement(BEGIN)) {
-            new Places(statement).text(request.key).text(identity.json()).bytes(identity.digest()).text(identity.json())
+            new Places(statement).text(request.key).text(identity.json()).bytes(identity.digest())
                     .text(identity.method()).text(identity.target()).array(identity.exclude())
                     .text(request.scope).text(request.principal)
                     .span(request.ttl).span(request.lease).span(request.wait).text(holder);
