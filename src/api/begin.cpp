@@ -109,8 +109,7 @@ Datum row_or_value(FunctionCallInfo fcinfo, HeapTuple row) {
 }
 
 // idem_begin(key, request, scope, principal, fingerprint, ttl, lease, wait, first_sent, hold,
-//            holder, same_statement, transactional, method, path,
-//            exclude)
+//            holder, same_statement, transactional, method, path, exclude)
 Datum begin(FunctionCallInfo fcinfo) {
     worker::ensure_launcher();
     claim::Question question{};
