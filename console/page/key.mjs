@@ -134,6 +134,9 @@ class Key {
         const field = (name, title, attributes = {}) => el('label', {}, title,
             el('input', { id: `key-${name}`, name, type: 'text', value: asked?.[name] ?? '', maxlength: 255, autocomplete: 'off', spellcheck: 'false', ...attributes }));
         this.request = el('textarea', { id: 'key-request', spellcheck: 'false' });
+        const part = (name) => el('input', { id: `key-${name}`, type: 'text', autocomplete: 'off', spellcheck: 'false' });
+        this.method = part('method');
+        this.path = part('path');
         this.form = el('form', { id: 'lookup', onsubmit: (event) => {
             event.preventDefault();
             const of = (name) => this.form.elements[name].value;
@@ -145,13 +148,15 @@ class Key {
         field('scope', 'Scope'), field('principal', 'Principal'), field('key', 'Key', { required: true }),
         el('div', {}, el('button', { type: 'submit', class: 'main' }, 'Explain')),
         el('details', { class: 'wide' }, el('summary', {}, 'Compare with a request'),
+            el('label', {}, 'Method', this.method),
+            el('label', {}, 'Path', this.path),
             el('label', {}, el('span', { class: 'hint' }, 'JSON as the client sends it. It goes to the database as a parameter, and is kept nowhere.'), this.request)));
         this.results = el('div', {});
         this.content = [this.form, this.results];
     }
 
     get body() {
-        return this.searched ? { ...this.asked, request: this.request.value } : null;
+        return this.searched ? { ...this.asked, request: this.request.value, method: this.method.value, path: this.path.value } : null;
     }
 
     clear() {

@@ -125,25 +125,26 @@ async function attempts(database, values) {
     return { ...(await database.part(attemptsOfKey(''), values)), without: 'error' };
 }
 
-async function explanation(database, values, request) {
+async function explanation(database, values, sent) {
     const [extension] = await database.rows(
         `SELECT n.nspname::text AS schema FROM pg_catalog.pg_extension e
            JOIN pg_catalog.pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'idempotency'`);
     if (!extension) return { problem: { kind: 'absent', message: 'extension "idempotency" is not in this database' } };
     return database.part(
         `SELECT pg_catalog.to_jsonb(e) AS explanation
-           FROM ${quoteName(extension.schema)}.idem_explain($1::text, request => $4::jsonb, scope => $2::text, principal => $3::text) e`,
-        [...values, request]);
+           FROM ${quoteName(extension.schema)}.idem_explain($1::text, request => $4::jsonb, scope => $2::text, principal => $3::text,
+                method => $5::text, path => $6::text) e`,
+        [...values, ...sent]);
 }
 
 const text = (value) => (typeof value === 'string' ? value : '');
 
 export async function key(database, asked) {
     const values = [text(asked.key), text(asked.scope), text(asked.principal)];
-    const request = text(asked.request).trim() || null;
+    const sent = [asked.request, asked.method, asked.path].map((value) => text(value).trim() || null);
     const caught = (promise) => promise.catch((error) => ({ problem: database.describe(error) }));
     const [explained, record, tries, decisionsOfIt] = await Promise.all([
-        caught(explanation(database, values, request)),
+        caught(explanation(database, values, sent)),
         database.part(RECORD, values),
         attempts(database, values),
         decided(database, decisionsOfKey, values),
