@@ -83,6 +83,10 @@ func (route *Route) problemAnswerOf(word string, document map[string]any, retryA
 	}
 	document["status"] = status
 	a := &Answer{Status: status, Header: http.Header{"Content-Type": {"application/problem+json"}}}
+	if retryAfter == nil && word == outcomeInProgress {
+		hint := 1.0
+		retryAfter = &hint
+	}
 	if retryAfter != nil {
 		seconds := int(math.Ceil(*retryAfter))
 		document["retry_after"] = seconds

@@ -58,7 +58,7 @@ sub fill
 		SELECT apps.idem_policy_set('more', fingerprint_fields => '{amount,$.card.number}', max_ttl => '2 days',
 			max_lease => '1 hour', retry_jitter => 'none', on_missing_key => 'derive', derive_window => '5 min',
 			principal_required => true, abandon_after => '1 hour', on_abandon => 'fail');
-		SELECT apps.idem_policy_set('hooks', keep_history => true);
+		SELECT apps.idem_policy_set('hooks', keep_history => true, transactional_only => false);
 		SELECT apps.idem_once('delivered', 'hooks');
 		SELECT apps.idem_begin('counted', '{"amount": 1, "more": 2}', 'more', 'p');
 	});

@@ -83,6 +83,8 @@ class Case(unittest.TestCase):
         if expected:
             self.assertEqual(document.get("type"), expected["type"])
             self.assertEqual(document.get("title"), expected["title"])
+        if word == "in_progress":
+            self.assertGreaterEqual(int(answer.one("Retry-After") or 0), 1, answer)
 
     def assert_nothing(self):
         self.assertEqual((self.effects(), self.record()), (0, None))

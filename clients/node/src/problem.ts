@@ -42,7 +42,8 @@ export class Problems {
   async answer(word: Word, retryAfter: number | null = null): Promise<Answer> {
     const document: Document = { ...await this.#document(word) };
     document.status = this.statuses[word] ?? document.status;
-    if (retryAfter !== null) document.retry_after = Math.max(1, Math.ceil(retryAfter));
+    const seconds = retryAfter ?? (word === 'in_progress' ? 1 : null);
+    if (seconds !== null) document.retry_after = Math.max(1, Math.ceil(seconds));
     return documentAnswer(document);
   }
 

@@ -132,7 +132,7 @@ fn answer(
     document.insert("status".into(), status.as_u16().into());
     let mut headers = HeaderMap::new();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
-    if let Some(seconds) = retry_after {
+    if let Some(seconds) = retry_after.or((outcome == Outcome::InProgress).then_some(1.0)) {
         let seconds = seconds.ceil().max(0.0) as u64;
         document.insert("retry_after".into(), seconds.into());
         headers.insert(header::RETRY_AFTER, seconds.into());
@@ -164,5 +164,12 @@ mod tests {
         assert_eq!((found.status.as_u16(), &document["status"]), (425, &json!(425)));
         assert_eq!((&found.headers["retry-after"], &document["retry_after"]), (&HeaderValue::from(2), &json!(2)));
         assert_eq!(document["type"], "/problems/idempotency/in-progress");
+    }
+
+    #[test]
+    fn who_is_to_ask_again_is_told_when() {
+        let of = |outcome: Outcome| answer(&HashMap::new(), outcome, outcome.document(), None);
+        assert_eq!(of(Outcome::InProgress).headers["retry-after"], HeaderValue::from(1));
+        assert!(!of(Outcome::Mismatch).headers.contains_key("retry-after"));
     }
 }

@@ -159,6 +159,8 @@ PLAUSIBLE = {
     "on_missing_key": (None, "generate", "derive", "derive"),
     "derive_window": (None, "1 hour", "5 ms"),
     "principal_required": (None, "f"),
+    "transactional": (None, "f", "f", "t"),
+    "transactional_only": (None, None, None, "t"),
     "retry_jitter": (None, "full", "none"),
     "max_ttl": (None, "1 hour", "3 days"),
     "max_lease": (None, "1 hour", "3 days"),

@@ -49,6 +49,8 @@ class Problems:
     async def answer(self, word: str, retry_after: float | None = None) -> Answer:
         document = dict(await self._document(word))
         document["status"] = self._statuses.get(word, document["status"])
+        if retry_after is None and word == "in_progress":
+            retry_after = 1
         if retry_after is not None:
             document["retry_after"] = max(1, math.ceil(retry_after))
         return document_answer(document)

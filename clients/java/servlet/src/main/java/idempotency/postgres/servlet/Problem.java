@@ -5,6 +5,7 @@ import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import idempotency.postgres.Answer;
 import idempotency.postgres.Idempotency;
+import idempotency.postgres.Outcome;
 import java.nio.charset.StandardCharsets;
 import java.util.List;
 import java.util.Map;
@@ -50,8 +51,9 @@ record Problem(String word, String title, int status) {
         document.put("status", status);
         Map<String, List<String>> headers = Answer.noHeaders();
         headers.put("Content-Type", List.of("application/problem+json"));
-        if (retryAfter != null) {
-            long seconds = (long) Math.ceil(retryAfter);
+        Double after = retryAfter == null && word.equals(Outcome.IN_PROGRESS) ? Double.valueOf(1) : retryAfter;
+        if (after != null) {
+            long seconds = (long) Math.ceil(after);
             document.put("retry_after", seconds);
             headers.put("Retry-After", List.of(Long.toString(seconds)));
         }
