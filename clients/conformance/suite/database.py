@@ -22,6 +22,7 @@ CREATE TABLE hook (name text, scope text, key text, attempt integer, outcome tex
 SELECT idem_policy_set('POST /leased', retry_base => '1 day', retry_cap => '1 day', max_body_bytes => 100000);
 SELECT idem_policy_set('POST /streamed', max_body_bytes => 100000);
 SELECT idem_policy_set('POST /pass', max_body_bytes => 2000, on_large_body => 'omit');
+SELECT idem_policy_set('POST /configured', exclude_fields => '{trace_id,$.meta.sent_at}');
 SELECT idem_policy_set('POST /omit', retention => '1 day');
 SELECT idem_policy_set('POST /small', max_attempts => 1);
 SELECT idem_policy_set('POST /unprotected', on_lease_expiry => 'unknown');

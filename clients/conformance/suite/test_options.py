@@ -1,5 +1,7 @@
 """The options of a route, and its hooks."""
 
+import json
+
 from .support import Case
 from .waiting import wait_until
 
@@ -36,6 +38,25 @@ class Options(Case):
         first = self.configured({"effect": "done", "ts": 1})
         self.assert_replay_of(first, self.configured({"effect": "done", "ts": 2}), replay_header="X-Replay")
         self.assert_problem(self.configured({"effect": "done", "ts": 2, "other": 1}), "mismatch", 400)
+
+    def test_fields_that_the_policy_excludes(self):
+        order = {"effect": "done", "ts": 1, "trace_id": "a", "meta": {"sent_at": 1, "by": "me"}}
+        first = self.configured(order)
+        repeat = {**order, "ts": 2, "trace_id": "b", "meta": {"sent_at": 2, "by": "me"}}
+        self.assert_replay_of(first, self.configured(repeat), replay_header="X-Replay")
+        self.assert_problem(self.configured({**order, "meta": {"by": "you"}}), "mismatch", 400)
+        self.assert_effects(1)
+
+    def test_an_operator_is_told_the_same(self):
+        order = {"effect": "done", "ts": 1, "trace_id": "a"}
+        self.configured(order)
+        explain = """SELECT request ->> 'same', request ->> 'not_comparable'
+                       FROM idem_explain(%s, %s::jsonb, 'POST /configured', %s, method => %s, path => %s)"""
+        told = lambda body, *target: self.database.rows(  # noqa: E731
+            explain, self.key, json.dumps(body), self.principal, *(target or (None, None)))
+        self.assertEqual(told({**order, "ts": 2, "trace_id": "b"}, "POST", "/configured"), [("true", None)])
+        self.assertEqual(told({**order, "other": 1}, "POST", "/configured"), [("false", None)])
+        self.assertEqual(told({**order, "other": 1}), [(None, "method_and_path")])
 
     def test_everything_is_kept(self):
         for status in (500, 503, 429):
