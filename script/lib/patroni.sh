@@ -77,7 +77,7 @@ run_failover() {
         run_child failover "$mode" "$WORK/$mode" --seed "$seed" \
             --seconds "${SECONDS_EACH:-$((MINUTES * 60 / ${#MODES[@]}))}" "${OPTIONS[@]}" || status=$?
         rm -rf "${WORK:?}/$mode"
-        ((status == 0)) || worst=$((worst == 1 ? 1 : status))
+        worst=$(worse "$worst" "$status")
     done
     say "seed $seed"
     return "$worst"

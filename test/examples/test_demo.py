@@ -73,18 +73,36 @@ class Verdict(unittest.TestCase):
         at = self.start + moment
         return Sending(line, invoked=at, returned=at + 500, **{**usual, **said})
 
-    def violated(self):
-        """The numbers of the claims that do not hold."""
+    def found(self, checker=None):
         with tempfile.TemporaryDirectory() as folder:
             history = folder + "/history.jsonl"
             verdict.Story(self.lines, self.sendings).write(history, self.charges, self.records)
-            found = verdict.violations(types.SimpleNamespace(chaos=program("idem_chaos")), history)
+            options = types.SimpleNamespace(chaos=checker or program("idem_chaos"))
+            return verdict.violations(options, history)
+
+    def violated(self):
+        """The numbers of the claims that do not hold."""
+        found = self.found()
         claims = list(enumerate((invariants for _, invariants in verdict.CLAIMS), start=1))
         return {next(number for number, invariants in claims if invariant in invariants)
                 for invariant in found}
 
     def test_a_sound_story_holds(self):
         self.assertEqual(self.violated(), set())
+
+    def test_the_whole_reason_is_told(self):
+        self.sendings = [self.sending(1, 0, replayed=True), self.sending(2, 1000)]
+        reasons = [reason for reasons in self.found().values() for reason in reasons]
+        told = next(reason for reason in reasons if "no order explains" in reason)
+        self.assertIn('"outcome":"replay"', told)
+        self.assertRegex(told, "the key was absent$")
+
+    def test_what_the_checker_cannot_decide_is_no_verdict(self):
+        with tempfile.TemporaryDirectory() as folder:
+            checker = pathlib.Path(folder, "checker")
+            checker.write_text("#!/bin/sh\necho '    undecided: too many orders'\nexit 4\n")
+            checker.chmod(0o755)
+            self.assertEqual(self.found(checker), {verdict.UNDECIDED: ["too many orders"]})
 
     def test_answers_that_were_lost_excuse_nothing_that_was_not_asked(self):
         self.sendings.insert(0, self.sending(1, 0, ending="lost", status=0))

@@ -20,12 +20,17 @@ std::map<Key, Verdict> check_keys(const History& history, const std::map<Key, Ve
     std::map<Key, Verdict> verdicts;
     for (const Timeline& timeline : timelines(history)) {
         const auto before = earlier.find(timeline.key);
-        std::vector<Record> initial{Record{}};
-        if (before != earlier.end()) initial = before->second.passed;
+        const bool goes_on = before != earlier.end();
+        const std::vector<Record> initial =
+            goes_on ? before->second.passed : std::vector<Record>{Record{}};
         Verdict verdict = linearize(timeline, history.scopes.at(timeline.key.scope), initial);
+        // The key may have begun with another record, which was left out.
+        const bool uncertain = goes_on && before->second.cut_off;
         ++judgement->keys;
         judgement->steps += timeline.steps.size();
-        if (!verdict.legal)
+        if (verdict.fit == Fit::Undecided || (verdict.fit == Fit::Illegal && uncertain))
+            judgement->undecided.push_back(verdict.explanation);
+        else if (verdict.fit == Fit::Illegal)
             judgement->violations.push_back({verdict.invariant, verdict.explanation});
         verdicts.emplace(timeline.key, std::move(verdict));
     }

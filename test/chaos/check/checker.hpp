@@ -7,6 +7,7 @@ namespace idem::chaos {
 
 struct Judgement {
     std::vector<Violation> violations;
+    std::vector<std::string> undecided;  // keys that the search for an order has given up
     std::size_t keys = 0;
     std::size_t steps = 0;
 };

@@ -6,34 +6,134 @@
 namespace idem::chaos {
 namespace {
 
-constexpr std::size_t kTooMany =
-    50000;  // orders of the same moment; a key never needed a hundredth
+// Where there are more orders the search goes on with the first of them, and knows no longer that
+// there is none. A sound history needed a hundredth of this.
+constexpr std::size_t kMost = 1000;
+constexpr int kCuts = 10;  // returns before which that may happen, until the search gives up
 
 struct Order {
     State state;
-    std::set<int> done;  // of the steps under way: those that have had their effect
+    std::set<int> done;   // of the steps under way: those that have had their effect,
+    std::set<int> spent;  // and of those that may be skipped
 };
 
-std::string fingerprint_of(const Record& record) {
-    std::ostringstream text;
-    text << static_cast<int>(record.kind) << ' ' << record.token << ' ' << record.attempt << ' '
-         << record.fingerprint << ' ' << record.status_code << ' ' << record.body << ' '
-         << record.point << ' ' << record.by_operator << ' ' << record.doubted << record.given_up
-         << ' ' << record.lease << ' ' << record.gone_from;
-    for (const Range& range :
-         {record.claimed, record.expires, record.retained, record.lease_until, record.next_attempt})
-        text << ' ' << range.lo << '-' << range.hi;
-    return text.str();
+// ---- orders that allow the same, or more ----
+
+bool is_for_ever(const Range& range) {
+    return range.lo == kNever;
 }
 
-std::string fingerprint_of(const Order& order) {
-    std::ostringstream text;
-    text << fingerprint_of(order.state.committed) << '|' << order.state.owner;
-    for (const Frame& frame : order.state.frames)
-        text << '|' << frame.depth << frame.open << frame.written << frame.ended << frame.released
-             << fingerprint_of(frame.record);
-    for (const int step : order.done) text << ',' << step;
-    return text.str();
+// All of a record but its moments.
+void add_words(const Record& record, const std::vector<Range>& ranges, std::ostream* words) {
+    *words << static_cast<int>(record.kind) << ' ' << record.token << ' ' << record.attempt << ' '
+           << record.fingerprint << ' ' << record.status_code << ' ' << record.body << ' '
+           << record.point << ' ' << record.by_operator << ' ' << record.doubted << record.given_up
+           << ' ' << record.ttl << ' ' << record.retention << ' ' << record.lease << ' '
+           << record.gone_from << ' ';
+    for (const Range& range : ranges) *words << is_for_ever(range);
+}
+
+std::vector<Range> ranges_of(const Record& record) {
+    return {record.claimed, record.expires, record.retained, record.lease_until,
+            record.next_attempt};
+}
+
+// What a call by now can tell of an order, apart: its words, and the ranges of its moments.
+struct Sketch {
+    std::string words;
+    std::vector<Range> ranges;
+
+    explicit Sketch(const Order& order) {
+        std::ostringstream text;
+        add(order.state.committed, &text);
+        text << '|' << order.state.owner;
+        for (const Frame& frame : order.state.frames) {
+            text << '|' << frame.depth << frame.open << frame.written << frame.ended
+                 << frame.released;
+            add(frame.record, &text);
+            add(frame.before, &text);
+        }
+        for (const int step : order.done) text << ',' << step;
+        words = text.str();
+    }
+
+  private:
+    void add(const Record& record, std::ostream* text) {
+        const std::vector<Range> more = ranges_of(record);
+        add_words(record, more, text);
+        ranges.insert(ranges.end(), more.begin(), more.end());
+    }
+};
+
+bool holds(const Range& wide, const Range& narrow) {
+    return wide.lo <= narrow.lo && wide.hi >= narrow.hi;
+}
+
+// Orders, without those that another makes needless: it has come to the same, its moments may be
+// any of theirs, and it has spent no call that they have not.
+class Frontier {
+  public:
+    // Whether the order is news.
+    bool add(const Order& order) {
+        const Sketch sketch(order);
+        std::vector<std::size_t>& alike = alike_[sketch.words];
+        for (const std::size_t other : alike)
+            if (allows_more(entries_[other], sketch.ranges, order.spent)) return false;
+        Entry entry{sketch.ranges, order, false};
+        for (const std::size_t other : alike)
+            entries_[other].needless |=
+                allows_more(entry, entries_[other].ranges, entries_[other].order.spent);
+        alike.push_back(entries_.size());
+        entries_.push_back(std::move(entry));
+        return true;
+    }
+
+    std::vector<Order> take() {
+        std::vector<Order> orders;
+        for (Entry& entry : entries_)
+            if (!entry.needless) orders.push_back(std::move(entry.order));
+        return orders;
+    }
+
+  private:
+    struct Entry {
+        std::vector<Range> ranges;
+        Order order;
+        bool needless;
+    };
+
+    static bool allows_more(const Entry& entry, const std::vector<Range>& ranges,
+                            const std::set<int>& spent) {
+        return std::equal(entry.ranges.begin(), entry.ranges.end(), ranges.begin(), holds) &&
+               std::includes(spent.begin(), spent.end(), entry.order.spent.begin(),
+                             entry.order.spent.end());
+    }
+
+    std::vector<Entry> entries_;
+    std::map<std::string, std::vector<std::size_t>> alike_;
+};
+
+// ---- unanswered calls ----
+
+// What they asked for, and nothing of who and when.
+std::string shape_of(Call call) {
+    const Call unknown;
+    call.session = unknown.session;
+    call.connection = unknown.connection;
+    call.timeline = unknown.timeline;
+    call.node = unknown.node;
+    call.transaction = unknown.transaction;
+    call.invoked = unknown.invoked;
+    call.returned = unknown.returned;
+    return describe(call);
+}
+
+// Of two calls of one shape: whether the first can have done whatever the second could, and the
+// second can stand in for the first from then on.
+bool serves_as_well(const Step& first, const Step& second) {
+    const bool same_hold = (first.gone_from == kNever) == (second.gone_from == kNever);
+    return same_hold && first.gone_from <= second.gone_from && first.invoked <= second.invoked &&
+           first.returned <= second.returned;
 }
 
 class Search {
@@ -49,24 +149,25 @@ class Search {
     }
 
     Verdict run() {
-        for (const auto& [moment, is_return, step] : events()) {
+        for (const auto& [moment, is_return, skipped, index] : events()) {
             if (!is_return) {
-                invoke(step);
-            } else if (!complete(step)) {
-                break;
+                invoke(index);
+            } else if (!complete(index) || (skipped && moment == kNever)) {
+                break;  // Now all that is left may be skipped, and what it can have done is known.
             }
         }
+        verdict_.cut_off = cuts_ > 0;
         return verdict_;
     }
 
   private:
-    using Event = std::tuple<Micros, bool, int>;
+    using Event = std::tuple<Micros, bool, bool, int>;
 
     std::vector<Event> events() const {
         std::vector<Event> all;
         for (int i = 0; i < static_cast<int>(timeline_.steps.size()); ++i) {
-            all.emplace_back(step(i).invoked, false, i);
-            all.emplace_back(step(i).returned, true, i);
+            all.emplace_back(step(i).invoked, false, false, i);
+            all.emplace_back(step(i).returned, true, step(i).may_be_skipped, i);
         }
         std::sort(all.begin(), all.end());
         return all;
@@ -75,8 +176,18 @@ class Search {
     const Step& step(int index) const { return timeline_.steps[static_cast<std::size_t>(index)]; }
 
     void invoke(int index) {
-        under_way_.insert(index);
+        if (step(index).may_be_skipped)
+            unanswered_[shape_of(*step(index).call)].push_back(index);
+        else
+            under_way_.insert(index);
         for (Order& order : orders_) settle(order);
+    }
+
+    void forget(int index) {
+        under_way_.erase(index);
+        if (!step(index).may_be_skipped) return;
+        std::vector<int>& alike = unanswered_[shape_of(*step(index).call)];
+        alike.erase(std::remove(alike.begin(), alike.end(), index), alike.end());
     }
 
     // What leaves the key alone had better come as soon as it fits: that forbids nothing later.
@@ -102,62 +213,111 @@ class Search {
 
     // Keeps the orders in which the step has had its effect by now.
     bool complete(int index) {
-        std::vector<Order> found;
-        seen_.clear();
-        for (const Order& order : orders_) explore(order, index, &found);
-        if (found.empty() || seen_.size() > kTooMany) return fail(index, found.empty());
-        for (Order& order : found) order.done.erase(index);
-        under_way_.erase(index);
-        orders_ = unique(found);
+        bool cut = false;
+        std::vector<Order> orders = explore(index, &cut);
+        if (cut) ++cuts_;
+        if (orders.empty() || cuts_ > kCuts) return fail(index);
+        orders_ = std::move(orders);
+        for (Order& order : orders_) {
+            order.done.erase(index);
+            order.spent.erase(index);
+        }
+        forget(index);
         return true;
     }
 
-    void explore(Order order, int target, std::vector<Order>* found) {
+    // In breadth: those that take the fewest calls before the step come first.
+    std::vector<Order> explore(int target, bool* cut) {
+        Frontier tried;
+        Frontier found;
+        std::vector<Order> level;
+        for (const Order& order : orders_) consider(order, &tried, &level);
+        while (!level.empty()) {
+            std::vector<Order> next;
+            for (const Order& order : level) {
+                if (next.size() > kMost) break;
+                const bool done = order.done.count(target) + order.spent.count(target) > 0;
+                if (done || step(target).may_be_skipped) (void)found.add(order);
+                if (done) continue;
+                for (const Order& longer : continued(order, target))
+                    consider(longer, &tried, &next);
+            }
+            shorten(&next, cut);
+            level = std::move(next);
+        }
+        std::vector<Order> orders = found.take();
+        shorten(&orders, cut);
+        return orders;
+    }
+
+    void consider(Order order, Frontier* tried, std::vector<Order>* level) const {
         settle(order);
-        if (seen_.size() > kTooMany || !seen_.insert(fingerprint_of(order)).second) return;
-        if (order.done.count(target) > 0) {
-            found->push_back(order);
-            return;
-        }
-        if (step(target).may_be_skipped) found->push_back(order);
-        for (const int index : under_way_) {
-            if (!is_next(order, index)) continue;
-            take(order, order.state, index, target, found);
-            // Sweepers come between two calls. What they do has to come before a call that shows
-            // it, and nothing is missed if it comes just before one.
-            if (auto swept = given_up(order.state, step(target).returned, rules_))
-                take(order, *swept, index, target, found);
-        }
+        if (tried->add(order)) level->push_back(std::move(order));
     }
 
-    // The step, in a state that the order has led to.
-    void take(const Order& order, const State& before, int index, int target,
-              std::vector<Order>* found) {
-        for (State& state : after(before, step(index), rules_)) {
-            Order next{std::move(state), order.done};
-            next.done.insert(index);
-            note(next.state.committed);
-            explore(std::move(next), target, found);
-        }
+    static void shorten(std::vector<Order>* orders, bool* cut) {
+        if (orders->size() <= kMost) return;
+        orders->resize(kMost);
+        *cut = true;
     }
 
-    static std::vector<Order> unique(const std::vector<Order>& orders) {
-        std::vector<Order> result;
-        std::set<std::string> seen;
-        for (const Order& order : orders)
-            if (seen.insert(fingerprint_of(order)).second) result.push_back(order);
+    // The orders with one step more.
+    std::vector<Order> continued(const Order& order, int target) {
+        std::vector<Order> next;
+        // Sweepers come between two calls. What they do has to come before a call that shows it,
+        // and nothing is missed if it comes just before one.
+        const auto swept = given_up(order.state, step(target).returned, rules_);
+        for (const int index : takeable(order)) {
+            take(order, order.state, index, target, &next);
+            if (swept) take(order, *swept, index, target, &next);
+        }
+        return next;
+    }
+
+    // Unanswered calls of one shape take turns: of two that could have done the same, the one that
+    // was sent first.
+    std::vector<int> takeable(const Order& order) const {
+        std::vector<int> result;
+        for (const int index : under_way_)
+            if (is_next(order, index)) result.push_back(index);
+        for (const auto& [shape, alike] : unanswered_) {
+            const auto first = static_cast<std::ptrdiff_t>(result.size());
+            for (const int index : alike) {
+                if (order.spent.count(index) > 0) continue;
+                if (std::none_of(result.begin() + first, result.end(), [&](int other) {
+                        return serves_as_well(step(other), step(index));
+                    }))
+                    result.push_back(index);
+            }
+        }
         return result;
     }
 
-    void note(const Record& record) {
-        if (noted_.insert(fingerprint_of(record)).second) verdict_.passed.push_back(record);
+    // The step, in a state that the order has led to. It comes before the target, and so before the
+    // target has returned, even if it was never answered itself.
+    void take(const Order& order, const State& before, int index, int target,
+              std::vector<Order>* next) {
+        Step taken = step(index);
+        taken.returned = std::min(taken.returned, step(target).returned);
+        for (State& state : after(before, taken, rules_)) {
+            next->push_back({std::move(state), order.done, order.spent});
+            (taken.may_be_skipped ? next->back().spent : next->back().done).insert(index);
+            note(next->back().state.committed);
+        }
     }
 
-    bool fail(int index, bool contradiction) {
-        verdict_.legal = false;
-        verdict_.invariant = contradiction ? invariant_of(index) : 13;
-        verdict_.explanation = (contradiction ? "no order explains " : "too many orders before ") +
-                               describe(*step(index).call) + possible();
+    void note(const Record& record) {
+        Order order;
+        order.state.committed = record;
+        if (noted_.add(order)) verdict_.passed.push_back(record);
+    }
+
+    bool fail(int index) {
+        verdict_.fit = cuts_ > 0 ? Fit::Undecided : Fit::Illegal;
+        verdict_.invariant = invariant_of(index);
+        verdict_.explanation =
+            (cuts_ > 0 ? "too many orders to try all before " : "no order explains ") +
+            describe(*step(index).call) + possible();
         return false;
     }
 
@@ -195,9 +355,10 @@ class Search {
     const Timeline& timeline_;
     const Rules& rules_;
     std::vector<Order> orders_;
-    std::set<int> under_way_;
-    std::set<std::string> seen_;
-    std::set<std::string> noted_;
+    std::set<int> under_way_;                             // but for those that may be skipped:
+    std::map<std::string, std::vector<int>> unanswered_;  // by shape, as they were sent
+    Frontier noted_;
+    int cuts_ = 0;
     Verdict verdict_;
 };
 

@@ -167,14 +167,8 @@ class FailoverRun {
         print_losses(history_);
         print_verdict(judgement);
         std::cout << "  time: " << (now() - start) / kSecond << " s" << std::endl;
-        if (!judgement.violations.empty()) {
-            keep_history(history_, options_.keep, std::string("patroni-") + name_of(mode_),
-                         options_.seed);
-            return Conclusion::Broken;
-        }
-        if (hits.total > 0) return Conclusion::Sound;
-        std::cout << "  does not count: no fault hit an open claim" << std::endl;
-        return Conclusion::DoesNotCount;
+        return conclude_run(judgement, hits, history_, options_,
+                            std::string("patroni-") + name_of(mode_));
     }
 
     void print_strikes() const {

@@ -21,7 +21,7 @@ Conclusion judge_file(const std::string& file) {
     print_report(history, {}, count_hits(history));
     if (!history.takeovers.empty()) print_losses(history);
     print_verdict(judgement);
-    return judgement.violations.empty() ? Conclusion::Sound : Conclusion::Broken;
+    return conclusion_of(judgement);
 }
 
 // Harms a service that others load and judge, until standard input ends, and says how often.

@@ -110,14 +110,31 @@ void print_verdict(const Judgement& judgement) {
     for (const Violation& violation : judgement.violations)
         if (++shown[violation.invariant] <= kShown)
             std::cout << "    " << violation.invariant << ": " << violation.what << "\n";
+    if (judgement.undecided.empty()) return;
+    std::cout << "  UNDECIDED: " << judgement.undecided.size() << " keys\n";
+    for (const std::string& what : judgement.undecided)
+        std::cout << "    undecided: " << what << "\n";
 }
 
-void keep_history(const History& history, const std::string& folder, const std::string& name,
-                  std::uint64_t seed) {
-    if (folder.empty()) return;
-    const std::string file = folder + "/" + name + "-" + std::to_string(seed) + ".jsonl";
-    save(history, file);
-    std::cout << "  history: " << file << std::endl;
+Conclusion conclusion_of(const Judgement& judgement) {
+    if (!judgement.violations.empty()) return Conclusion::Broken;
+    return judgement.undecided.empty() ? Conclusion::Sound : Conclusion::Undecided;
+}
+
+Conclusion conclude_run(const Judgement& judgement, const Hits& hits, const History& history,
+                        const Options& options, const std::string& name) {
+    const Conclusion conclusion = conclusion_of(judgement);
+    if (conclusion != Conclusion::Sound) {
+        if (options.keep.empty()) return conclusion;
+        const std::string file =
+            options.keep + "/" + name + "-" + std::to_string(options.seed) + ".jsonl";
+        save(history, file);
+        std::cout << "  history: " << file << std::endl;
+        return conclusion;
+    }
+    if (hits.total > 0) return Conclusion::Sound;
+    std::cout << "  does not count: no fault hit an open claim" << std::endl;
+    return Conclusion::DoesNotCount;
 }
 
 }  // namespace idem::chaos

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "check/checker.hpp"
+#include "run/options.hpp"
 
 namespace idem::chaos {
 
@@ -22,8 +23,14 @@ void print_nodes(const History& history);
 void print_losses(const History& history);
 void print_verdict(const Judgement& judgement);
 
-// Keeps a history that was found wrong, and says where. Without a folder it does not.
-void keep_history(const History& history, const std::string& folder, const std::string& name,
-                  std::uint64_t seed);
+// The exit status. Undecided is neither of the first two: the search for an order was cut off.
+enum class Conclusion { Sound = 0, Broken = 1, DoesNotCount = 3, Undecided = 4 };
+
+Conclusion conclusion_of(const Judgement& judgement);
+
+// What a run was worth. Keeps its history unless it was sound, and says where; without a folder it
+// does not.
+Conclusion conclude_run(const Judgement& judgement, const Hits& hits, const History& history,
+                        const Options& options, const std::string& name);
 
 }  // namespace idem::chaos

@@ -106,13 +106,7 @@ class Run {
         print_report(history_, fired_, hits);
         print_verdict(judgement);
         std::cout << "  time: " << (now() - start) / kSecond << " s" << std::endl;
-        if (!judgement.violations.empty()) {
-            keep_history(history_, options_.keep, scenario_.name, options_.seed);
-            return Conclusion::Broken;
-        }
-        if (hits.total > 0) return Conclusion::Sound;
-        std::cout << "  does not count: no fault hit an open claim" << std::endl;
-        return Conclusion::DoesNotCount;
+        return conclude_run(judgement, hits, history_, options_, scenario_.name);
     }
 
     Options options_;

@@ -107,13 +107,7 @@ class ScaleoutRun {
         print_nodes(history_);
         print_verdict(judgement);
         std::cout << "  time: " << (now() - start) / kSecond << " s" << std::endl;
-        if (!judgement.violations.empty()) {
-            keep_history(history_, options_.keep, "citus", options_.seed);
-            return Conclusion::Broken;
-        }
-        if (hits.total > 0) return Conclusion::Sound;
-        std::cout << "  does not count: no fault hit an open claim" << std::endl;
-        return Conclusion::DoesNotCount;
+        return conclude_run(judgement, hits, history_, options_, "citus");
     }
 
     Options options_;
