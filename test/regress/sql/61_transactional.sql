@@ -77,13 +77,13 @@ BEGIN;
 SELECT outcome FROM idem_begin('n1', scope => 'tx', transactional => true);
 SELECT outcome FROM idem_begin('n4', scope => 'tx', lease => '1 hour');
 COMMIT;
-SELECT count(*) FROM idempotency.records WHERE key ~ '^n';
+SELECT count(*) FROM idempotency.records WHERE scope ~ '^tx' AND key ~ '^n';
 BEGIN;
 SELECT outcome FROM idem_begin('n1', scope => 'tx', transactional => true);
 SELECT outcome FROM idem_begin('n4', scope => 'tx', lease => '1 hour');
 SELECT idem_complete('n1', scope => 'tx');
 COMMIT;
-SELECT key, status FROM idempotency.records WHERE key ~ '^n' ORDER BY key;
+SELECT key, status FROM idempotency.records WHERE scope ~ '^tx' AND key ~ '^n' ORDER BY key;
 
 -- A checkpoint and a longer lease end nothing, though they write the row.
 BEGIN;
@@ -145,7 +145,7 @@ DO $$ BEGIN
     EXCEPTION WHEN OTHERS THEN NULL;
     END;
 END $$;
-SELECT key, status FROM idempotency.records WHERE key ~ '^s[1-6]' ORDER BY key;
+SELECT key, status FROM idempotency.records WHERE scope = 'tx' AND key ~ '^s[1-6]' ORDER BY key;
 SELECT count(*) FROM tx_effect;
 
 -- Deferred triggers run before the commit is judged: what they begin has to be ended, what they end
@@ -229,7 +229,7 @@ BEGIN;
 SELECT outcome FROM idem_begin('g2', scope => 'txp/1');
 SELECT idem_policy_alter('txp*', transactional_only => true);
 COMMIT;
-SELECT key, status FROM idempotency.records WHERE key ~ '^g' ORDER BY key;
+SELECT key, status FROM idempotency.records WHERE scope = 'txp/1' AND key ~ '^g' ORDER BY key;
 -- A lease of before is ended by its token, or taken over by a claim that has to end.
 SELECT token FROM idempotency.record WHERE key = 'g2' \gset
 SELECT idem_extend('g2', :token, '1 us', scope => 'txp/1') IS NOT NULL AS extended;
