@@ -291,6 +291,52 @@ ALTER TABLE idempotency.audit ENABLE ALWAYS TRIGGER owner_truncates;
 
 SELECT pg_catalog.pg_extension_config_dump('idempotency.audit', '');
 
+-- What the locks of keys are made with, so that nobody finds keys that have the same lock: one row. A
+-- restore brings that of the dump, which takes the place of the one that is made here.
+CREATE TABLE idempotency.seed (
+    value   bytea NOT NULL,
+    made_at timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp(),
+    CONSTRAINT seed_fits CHECK (pg_catalog.octet_length(value) OPERATOR(pg_catalog.=) 16)
+);
+COMMENT ON TABLE idempotency.seed IS 'the secret of the locks: one row, for nobody but the owner';
+-- A publication of all tables would refuse to let rows go that nothing identifies.
+ALTER TABLE idempotency.seed REPLICA IDENTITY FULL;
+-- A UUID has 122 random bits, from the server's source of strong ones.
+INSERT INTO idempotency.seed (value)
+SELECT pg_catalog.substr(pg_catalog.sha256(pg_catalog.uuid_send(pg_catalog.gen_random_uuid())
+                                           OPERATOR(pg_catalog.||) pg_catalog.uuid_send(pg_catalog.gen_random_uuid())), 1, 16);
+
+CREATE FUNCTION idempotency.seed_coming() RETURNS trigger
+    LANGUAGE c AS 'MODULE_PATHNAME', 'idem_seed_coming';
+COMMENT ON FUNCTION idempotency.seed_coming() IS 'removes the seed that was there';
+REVOKE ALL ON FUNCTION idempotency.seed_coming() FROM PUBLIC;
+CREATE FUNCTION idempotency.seed_changed() RETURNS trigger
+    LANGUAGE c AS 'MODULE_PATHNAME', 'idem_seed_changed';
+COMMENT ON FUNCTION idempotency.seed_changed() IS 'tells every backend that the seed has changed';
+REVOKE ALL ON FUNCTION idempotency.seed_changed() FROM PUBLIC;
+-- As those of the audit and of policies. They fire in the order of their names.
+CREATE TRIGGER owner_writes
+    BEFORE INSERT OR UPDATE OR DELETE ON idempotency.seed
+    FOR EACH ROW EXECUTE FUNCTION idempotency.owner_writes();
+CREATE TRIGGER owner_truncates
+    BEFORE TRUNCATE ON idempotency.seed
+    FOR EACH STATEMENT EXECUTE FUNCTION idempotency.owner_writes();
+CREATE TRIGGER seed_coming
+    BEFORE INSERT ON idempotency.seed
+    FOR EACH ROW EXECUTE FUNCTION idempotency.seed_coming();
+CREATE TRIGGER seed_changed
+    AFTER INSERT OR UPDATE OR DELETE ON idempotency.seed
+    FOR EACH ROW EXECUTE FUNCTION idempotency.seed_changed();
+CREATE TRIGGER seed_truncated
+    AFTER TRUNCATE ON idempotency.seed
+    FOR EACH STATEMENT EXECUTE FUNCTION idempotency.seed_changed();
+ALTER TABLE idempotency.seed ENABLE ALWAYS TRIGGER owner_writes;
+ALTER TABLE idempotency.seed ENABLE ALWAYS TRIGGER owner_truncates;
+ALTER TABLE idempotency.seed ENABLE ALWAYS TRIGGER seed_coming;
+ALTER TABLE idempotency.seed ENABLE ALWAYS TRIGGER seed_changed;
+ALTER TABLE idempotency.seed ENABLE ALWAYS TRIGGER seed_truncated;
+SELECT pg_catalog.pg_extension_config_dump('idempotency.seed', '');
+
 -- What became of each attempt, where the policy keeps the history. A row is inserted when an attempt
 -- ends, and deleted by age. A record's numbers of attempts may come again, its tokens do not.
 CREATE TABLE idempotency.attempt (

@@ -10,6 +10,7 @@
 #include "stats/counters.hpp"
 #include "store/record.hpp"
 #include "store/record_table.hpp"
+#include "store/seed.hpp"
 #include "store/trouble.hpp"
 #include "worker/presence.hpp"
 
@@ -27,6 +28,7 @@ void _PG_init(void) {
     idem::config::define_settings();
     idem::config::watch_policy_changes();
     idem::store::watch_record_table();
+    idem::store::watch_seed();
     idem::store::watch_trouble(idem::stats::count_store_error);
     idem::claim::watch_transactions();
     // Preloading adds statistics and a launcher from the start; the rest works without.

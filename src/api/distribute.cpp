@@ -3,7 +3,7 @@
 // All of it is what Citus offers to everybody: records are a distributed table, policies a
 // reference table, the protocol's functions are delegated to the node that has the principal's
 // shard. Three things are less plain:
-// - Policies have triggers, which tell every backend of a change. Citus takes them where it is told
+// - Policies and the seed of the locks have triggers, which tell every backend of a change. Citus takes them where it is told
 //   to (citus.enable_unsafe_triggers); what it warns of, triggers that ask other nodes, ours do
 //   not. Each node's copy of the table has them, so a change is heard of wherever it was made.
 // - On workers, and on those that join later, tables of an extension are made by CREATE EXTENSION
@@ -126,7 +126,7 @@ void warn_of_missing_principals() {
 // the order in which a caller comes to the tables.
 void lock_tables() {
     execute(
-        "LOCK TABLE idempotency.policy, idempotency.record, idempotency.attempt,"
+        "LOCK TABLE idempotency.seed, idempotency.policy, idempotency.record, idempotency.attempt,"
         " idempotency.granted"
         " IN ACCESS EXCLUSIVE MODE");
 }
@@ -209,6 +209,8 @@ Datum distribute(FunctionCallInfo fcinfo) {
         forget_backends();
         warn_of_missing_principals();
         take_on_collation(collation);
+        // First: no node serves before it has the seed.
+        distribute_copies("idempotency.seed");
         distribute_records(beside);
         distribute_copies("idempotency.policy");
         distribute_functions();

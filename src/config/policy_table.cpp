@@ -123,25 +123,7 @@ pg::Statement read_options = {
     " WHERE p.scope_pattern OPERATOR(pg_catalog.=) $1 AND NOT p.dropped",
     1, kRow.types, pg::Access::ByIndex, nullptr};
 
-// ---- a node's copy ----
-
-// In a cluster every node reads its own copy of the table, a plain one: Citus does not let each
-// call ask it, one that is part of a query on a shard for example. Nullptr: the table is no table
-// of Citus, or this node has no copy yet.
-const char* own_copy() {
-    if (!pg::has_citus()) return nullptr;
-    const char* query = psprintf(
-        "SELECT s.shardid FROM pg_catalog.pg_dist_shard s"
-        " JOIN pg_catalog.pg_dist_placement p ON p.shardid OPERATOR(pg_catalog.=) s.shardid"
-        " JOIN pg_catalog.pg_dist_local_group g ON g.groupid OPERATOR(pg_catalog.=) p.groupid"
-        " WHERE s.logicalrelid OPERATOR(pg_catalog.=) %u AND p.shardstate OPERATOR(pg_catalog.=) 1",
-        pg::table_oid(kPolicyTable));
-    if (SPI_execute(query, true, 1) != SPI_OK_SELECT)
-        elog(ERROR, "idempotency: the copies of policies could not be looked up");
-    if (SPI_processed == 0) return nullptr;
-    return psprintf("%s_%s", kPolicyTable,
-                    SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1));
-}
+// ---- a lock for all nodes ----
 
 // What locks the rows of a table of Citus locks the whole table for all nodes
 // (SerializeNonCommutativeWrites), and without Citus what is locked anyway.
@@ -242,7 +224,7 @@ std::int64_t scalar_at(const PolicyRow& row, int column) {
 
 PolicyRows read_policies(MemoryContext context) {
     pg::AsOwner frame = pg::begin_as_owner(kPolicyTable);
-    const char* copy = own_copy();
+    const char* copy = pg::own_copy(kPolicyTable);
     pg::SqlText sql = read_sql(copy == nullptr ? kPolicyTable : copy);
     pg::Statement read_copy = {sql.text, 0, nullptr, pg::Access::Whole, nullptr};
     std::uint64_t count = pg::run_read(copy == nullptr ? &read_all : &read_copy, nullptr, nullptr);
@@ -261,7 +243,7 @@ PolicyRows read_policies(MemoryContext context) {
 PolicyRows lock_policies(MemoryContext context) {
     pg::lock_table(kPolicyTable, ShareRowExclusiveLock);
     pg::AsOwner frame = pg::begin_as_owner(kPolicyTable);
-    const char* copy = own_copy();
+    const char* copy = pg::own_copy(kPolicyTable);
     if (copy != nullptr) {
         (void)pg::run_write(&lock_all, nullptr, nullptr);
         pg::lock_table(copy, ShareRowExclusiveLock);

@@ -1,17 +1,15 @@
 #include "store/record.hpp"
 
+#include "core/siphash.hpp"
+
+#include "store/seed.hpp"
+
 namespace idem::store {
 
 namespace {
 
 bool same_text(const text* a, const text* b) {
     return pg::bytes_of(a) == pg::bytes_of(b);
-}
-
-std::uint64_t hash_text(const text* value, std::uint64_t seed) {
-    std::string_view bytes = pg::bytes_of(value);
-    return DatumGetUInt64(hash_any_extended(reinterpret_cast<const unsigned char*>(bytes.data()),
-                                            static_cast<int>(bytes.size()), seed));
 }
 
 // ---- a value of a record ----
@@ -147,10 +145,11 @@ void raise_claim_overtaken() {
     pg_unreachable();
 }
 
-// Each hash seeds the next, so that ('a', 'b') and ('ab', '') differ.
 Identity make_identity(text* scope, text* principal, text* key) {
     if (key == nullptr) return {scope, principal, key, 0};
-    return {scope, principal, key, hash_text(key, hash_text(principal, hash_text(scope, 0)))};
+    std::uint64_t hash =
+        core::sip_hash(seed(), pg::bytes_of(scope), pg::bytes_of(principal), pg::bytes_of(key));
+    return {scope, principal, key, hash};
 }
 
 bool same_identity(const Identity& a, const Identity& b) {

@@ -17,7 +17,7 @@ struct Identity {
     text* principal;
     text* key;
     std::uint64_t hash;  // of the three, equal in every backend; for locks and hash tables, where a
-                         // collision is harmless: the row decides
+                         // collision is harmless, for the row decides, and nobody can make one
 };
 
 // A key that is yet to be made may be nullptr.

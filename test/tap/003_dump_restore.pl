@@ -18,7 +18,9 @@ my $contents = q{
 	UNION ALL
 	SELECT string_agg(a::text, chr(10) ORDER BY decided_at) FROM idempotency.audit AS a
 	UNION ALL
-	SELECT string_agg(t::text, chr(10) ORDER BY token) FROM idempotency.attempt AS t};
+	SELECT string_agg(t::text, chr(10) ORDER BY token) FROM idempotency.attempt AS t
+	UNION ALL
+	SELECT string_agg(s::text, chr(10)) FROM idempotency.seed AS s};
 my $rows = q{SELECT (SELECT count(*) FROM idempotency.record), count(*),
 	(SELECT count(*) FROM idempotency.audit), (SELECT count(*) FROM idempotency.attempt) FROM idempotency.policy};
 
@@ -188,6 +190,8 @@ pg_dump('schema.sql', '--schema-only');
 restore('schema.sql', 'bare');
 is($node->safe_psql('bare', $rows), '0|0|0|0', 'schema only: neither records nor policies nor decisions nor attempts');
 is(outcome_as('app', 'bare', 'payments/1', 'new'), 'execute', 'but the grants');
+isnt($node->safe_psql('bare', 'SELECT value FROM idempotency.seed'),
+	$node->safe_psql('source', 'SELECT value FROM idempotency.seed'), 'and the locks have a seed of their own');
 
 # The functions may live in another schema than they did. A session that is there already has the
 # policies cached.
@@ -204,6 +208,29 @@ is($node->safe_psql('elsewhere', $contents), $original, 'elsewhere: every column
 replays('elsewhere', 'other');
 is(ask($early, $without_key), '22004', 'an open session sees the restored policies');
 $early->quit;
+
+# What keeps a restore from firing triggers leaves the seed that was made here behind, and the one of the
+# dump counts.
+my $locks = q{
+	BEGIN;
+	CREATE FUNCTION pg_temp.lock_of(key text) RETURNS text LANGUAGE plpgsql AS $$
+	BEGIN
+		PERFORM SCHEMA.idem_begin(key, scope => 'seed');
+		RETURN (SELECT classid || '.' || objid FROM pg_locks
+			WHERE locktype = 'advisory' AND objsubid = 18756 AND pid = pg_backend_pid());
+	END $$;
+	SELECT pg_temp.lock_of('k');
+	ROLLBACK};
+add_database($node, 'untriggered', 'apps');
+add_operations('untriggered');
+$node->command_ok(
+	[ 'pg_restore', '--data-only', '--disable-triggers', '--exit-on-error', '-d', 'untriggered', "$dumps/custom.dump" ],
+	'the data alone is restored without triggers');
+my ($here, $there) = map {
+	my ($database, $schema) = @$_;
+	$node->safe_psql($database, $locks =~ s/SCHEMA/$schema/r) }
+  [ source => 'apps' ], [ untriggered => 'apps' ];
+is($there, $here, 'a key has the lock that it had');
 
 is($node->safe_psql('source', $contents), $original, 'the source is untouched');
 $node->stop;
