@@ -7,23 +7,31 @@
  *   SQL_STORE   idempotency.store = sql: idem_begin writes the row, looks see committed rows only,
  *               the lock is kept until the transaction ends. Without it: the heap store.
  *   TURNS       how many transactions may ask for the key, of all callers together
+ *   ACTS        how many of these may remove the record or decide first, or release their claim
  *   PROPERTIES  which properties are looked at, a sum of the numbers below
  * and plant a mistake, which is described where it is made
  *   NO_SECOND_LOOK, EARLY_UNLOCK, UNLOCK_IN_SAVEPOINT, CLEAN_LOOK, NO_TOKEN_TEST, NO_LOCK_BY_TOKEN,
  *   NO_SNAPSHOT_TEST, SNAPSHOT_TEST_BEFORE_LOCK, SNAPSHOT_TEST_IGNORES_DEAD,
- *   NO_LEASE_TEST_OF_SNAPSHOT, HOLD_SHORTENS_LEASE, GIVE_UP_WITHOUT_LOCK, GIVE_UP_BY_FIRST_LOOK
+ *   NO_LEASE_TEST_OF_SNAPSHOT, HOLD_SHORTENS_LEASE, GIVE_UP_WITHOUT_LOCK, GIVE_UP_BY_FIRST_LOOK,
+ *   REMOVER_UNSEEN, FORGOTTEN_IS_INHERITED, OWN_DECISION_HIDES_LEASE, RELEASE_WITHOUT_VERSION
  */
 
 #define ONCE      1 /* at most one effect is committed in a generation of the key */
 #define FENCE     2 /* nothing is committed under a token older than the newest grant */
 #define SIGHT     4 /* whoever executes sees every effect of the attempts before */
 #define EXCLUSIVE 8 /* no key is granted that somebody has, or that has its answer; nor given up */
+#define FORGOTTEN 16 /* no claim inherits from a record that was removed before it was written */
 
 #ifndef PROPERTIES
-#define PROPERTIES (ONCE + FENCE + SIGHT + EXCLUSIVE)
+#define PROPERTIES (ONCE + FENCE + SIGHT + EXCLUSIVE + FORGOTTEN)
 #endif
 #ifndef TURNS
 #define TURNS 3
+#endif
+#if defined(REMOVER_UNSEEN) /* else a caller that removes and one that waits for it block each other */
+#define ACTS 0
+#elif !defined(ACTS)
+#define ACTS 1
 #endif
 
 #define CALLERS  3
@@ -58,6 +66,7 @@ bool effect_unseen[CALLERS];
 /* ---- The model's own ---- */
 
 byte turns = TURNS;
+byte acts = ACTS;
 byte arrived;   /* callers are alike, so they come in order: fewer histories, the same cases */
 byte executing; /* transactions with a claim in memory */
 
@@ -82,23 +91,27 @@ inline drop_snapshot(by) {
 
 /* ---- Looks: judge() and core::decide() ---- */
 
-#define REPLAY (status == completed)
+/* A transaction sees what it has decided itself. */
+#define MINE (writer == me)
+#define REPLAY (!MINE && status == completed)
 #define LEASE_LIVES (status == in_progress && lease_lives)
 /* That a session with `hold` has ended frees the key early, but not for who keeps a snapshot. */
 #ifdef HOLD_SHORTENS_LEASE /* for everybody */
-#define LEASED (LEASE_LIVES && !holder_gone)
+#define LEASED (!MINE && LEASE_LIVES && !holder_gone)
 #else
-#define LEASED (LEASE_LIVES && (!holder_gone || fixed))
+#define LEASED (!MINE && LEASE_LIVES && (!holder_gone || fixed))
 #endif
 
 /* Nobody is granted what was given up as unknown. Its holder may still end it, or prolong its lease. */
-#define UNKNOWN (status == in_progress && no_takeover && !LEASED)
+#define UNKNOWN (!MINE && status == in_progress && no_takeover && !LEASED)
 
-/* A dirty look meets the version that somebody is writing, but not who is removing one. */
+/* A dirty look meets the version that somebody is writing, and who is removing one. */
 #if defined(SQL_STORE) || defined(CLEAN_LOOK) /* CLEAN_LOOK: the heap store looks like the other */
 #define WRITER_SEEN false
-#else
+#elif defined(REMOVER_UNSEEN) /* it meets inserters only */
 #define WRITER_SEEN (writer != NOBODY && writer != me && written != absent)
+#else
+#define WRITER_SEEN (writer != NOBODY && writer != me)
 #endif
 
 #define MAY_GRANT (!REPLAY && !LEASED && !UNKNOWN && !WRITER_SEEN)
@@ -120,20 +133,31 @@ inline drop_snapshot(by) {
 #if defined(NO_LEASE_TEST_OF_SNAPSHOT) || defined(NO_SNAPSHOT_TEST)
 #define LEASE_TOO_NEW false
 #else
-#define LEASE_TOO_NEW (status == in_progress && lease_was_alive[me])
+#define LEASE_TOO_NEW (MINE -> outlived : status == in_progress && lease_was_alive[me])
+#endif
+
+/* ... and so it is with a claim that the transaction has ended itself: its lease is remembered. */
+#ifdef OWN_DECISION_HIDES_LEASE
+#define OUTLIVED false
+#else
+#define OUTLIVED (status == in_progress && (lease_lives || lease_was_alive[me]))
 #endif
 
 /* ---- Transactions ---- */
 
-/* The transaction becomes visible: effects and row at one moment, its locks are released later. */
-inline become_visible(me, did, new_token) {
+inline effect_becomes_visible(me, did) {
     if
     :: did ->
         must(ONCE, "once: a second effect in this generation\n", !effect);
         effect = true;
         outdate(effect_unseen, me)
     :: else
-    fi;
+    fi
+}
+
+/* The transaction becomes visible: effects and row at one moment, its locks are released later. */
+inline become_visible(me, did, new_token) {
+    effect_becomes_visible(me, did);
     if
     :: writer == me ->
         status = written;
@@ -149,6 +173,15 @@ inline become_visible(me, did, new_token) {
         outdate(row_is_newer, me)
     :: else
     fi
+}
+
+/* What the record held is gone, and with it the generation. */
+inline record_goes() {
+    status = absent;
+    lease_lives = false;
+    holder_gone = false;
+    no_takeover = false;
+    effect = false
 }
 
 inline undo(me) {
@@ -176,6 +209,8 @@ inline end_transaction() {
     did = false;
     early = false;
     nested = false;
+    decided = 0;
+    outlived = false;
     replaced = absent;
     replaced_token = 0
 }
@@ -215,6 +250,25 @@ inline refused() {
     fi
 }
 
+/* In the SQL store who has written has the lock as well. */
+#define FREE (lock == NOBODY || lock == me)
+
+/* A decision about what is committed, under the key's lock. Who would wait for it decides later. */
+#define MAY_ACT (acts > 0 && lock == NOBODY && writer == NOBODY)
+
+inline decide_that(outcome) {
+    acts--;
+    outlived = OUTLIVED;
+    writer = me;
+    written = outcome;
+    decided = outcome;
+#ifdef SQL_STORE
+    lock = me; /* the heap store gives it back at once: the row is written */
+#endif
+    printf("caller %d decides: %e\n", me, written);
+    goto look
+}
+
 proctype Caller(byte me) {
     bool fixed;   /* REPEATABLE READ, SERIALIZABLE, or claim and work in one statement */
     bool granted; /* has a claim in memory */
@@ -223,11 +277,16 @@ proctype Caller(byte me) {
     bool early;   /* the claim's row was written before the claim has ended */
     bool nested;  /* it was ended in a savepoint */
     bool open;    /* it was not ended, so its holder has a lease now */
+    mtype decided = 0; /* what the transaction has made of the record before its claim, if anything */
+    bool outlived;     /* it has ended a claim whose lease ended after its snapshot, if at all */
     mtype replaced = absent; /* the version that the claim replaces: its status */
     byte replaced_token;     /* and its token */
     byte claim;   /* token of the claim, in memory or committed; 0: none */
 #ifdef SNAPSHOT_TEST_BEFORE_LOCK
     bool too_new;
+#endif
+#ifdef FORGOTTEN_IS_INHERITED
+    bool inherits; /* the claim has the data of the record that the unlocked look has met */
 #endif
 
 idle: /* A request arrives, or is sent again; a transaction begins. */
@@ -259,8 +318,16 @@ look: /* unlocked_turn() */
         replaced = status;
         replaced_token = token;
 #endif
+#ifdef FORGOTTEN_IS_INHERITED
+        inherits = !MINE && status == retryable;
+#endif
         if
-        :: lock == NOBODY -> lock = me; goto decide /* who has executed last does not look first */
+        :: FREE -> lock = me; goto decide /* who has executed last does not look first */
+        :: MAY_ACT && status != absent && !(LEASE_LIVES && !holder_gone) -> /* idem_forget() */
+            decide_that(absent)
+        :: MAY_ACT && status == in_progress && !lease_lives -> /* idem_resolve(), 'release' */
+            decide_that(retryable)
+        :: MINE -> goto acted /* COMMIT, without a claim */
         :: MAY_GRANT
         :: !MAY_GRANT && WRITER_SEEN -> /* and moves the row to another page: it is missed */
 #ifdef NO_SECOND_LOOK
@@ -273,7 +340,7 @@ look: /* unlocked_turn() */
 
     atomic { /* try_lock() */
         if
-        :: lock == NOBODY -> lock = me; goto decide
+        :: FREE -> lock = me; goto decide
         :: else
         fi
     }
@@ -301,7 +368,7 @@ decide: /* locked_turn() and grant(). What they see does not change under the lo
 #else
         :: !MAY_GRANT -> unlock(me); refused()
         :: MAY_GRANT ->
-            replaced = status;
+            replaced = (MINE -> written : status);
             replaced_token = token;
 #endif
             claim = token + 1;
@@ -318,8 +385,13 @@ decide: /* locked_turn() and grant(). What they see does not change under the lo
                  !LEASED && !REPLAY);
             must(SIGHT, "sight: the snapshot lacks an effect of an earlier attempt\n",
                  !effect_unseen[me]);
+#ifdef FORGOTTEN_IS_INHERITED
+            must(FORGOTTEN, "forgotten: inherited from a record that is gone\n",
+                 !inherits || replaced != absent);
+#endif
             executing++;
             granted = true;
+            outlived = false;
             fixed = false; /* it has served */
             row_is_newer[me] = false;
             lease_was_alive[me] = false;
@@ -338,10 +410,25 @@ decide: /* locked_turn() and grant(). What they see does not change under the lo
 #define AS_EXPECTED (writer == me || status == absent || \
                      (status == replaced && token == replaced_token))
 
+/* Where there is no row left a new one is written, with what the claim has from the old one. */
+#define not_forgotten() \
+    must(FORGOTTEN, "forgotten: the claim brings back what was removed\n", \
+         MINE || status != absent || replaced == absent)
+
+/* Without an effect it is as if the claim had been rolled back. A takeover that is released after an
+ * effect is not modelled: its old holder could still come. */
+#define MAY_RELEASE (acts > 0 && did && decided == 0 && !nested && replaced != in_progress)
+#ifdef RELEASE_WITHOUT_VERSION
+#define LEAVES_VERSION early
+#else
+#define LEAVES_VERSION true
+#endif
+
 #ifdef SQL_STORE
     atomic { /* write_claim(), still in idem_begin */
         if
         :: MAY_WRITE && AS_EXPECTED ->
+            not_forgotten();
             writer = me; written = in_progress; early = true;
             goto execute
         :: MAY_WRITE && !AS_EXPECTED -> overtaken()
@@ -354,26 +441,43 @@ execute: /* The claim is open; write_claim() waits for whoever is writing the ro
     atomic {
         if
         :: !worked -> /* "insert unless there is one": what it does depends on what it sees */
-            did = !effect || effect_unseen[me];
+            did = decided == absent || !effect || effect_unseen[me];
             worked = true;
             has_snapshot[me] = true;
             printf("caller %d works: makes an effect %d\n", me, did);
             goto execute
         :: !early && MAY_WRITE && AS_EXPECTED -> /* idem_checkpoint */
+            not_forgotten();
             writer = me; written = in_progress; early = true;
             printf("caller %d: checkpoint\n", me);
             goto execute
         :: worked && MAY_WRITE && AS_EXPECTED -> /* idem_complete: save_ended() */
+            not_forgotten();
             writer = me; written = completed;
             printf("caller %d: complete\n", me);
             goto end_claim
         :: MAY_WRITE && AS_EXPECTED -> /* idem_fail */
+            not_forgotten();
             writer = me; written = retryable;
             printf("caller %d: fail, retryable\n", me);
             goto end_claim
         :: MAY_WRITE && AS_EXPECTED -> /* COMMIT: write_open_claims() */
+            not_forgotten();
             writer = me; written = in_progress;
             goto commit
+        :: MAY_RELEASE && MAY_WRITE && AS_EXPECTED -> /* idem_release: back to what was replaced */
+            printf("caller %d releases its claim\n", me);
+            acts--;
+            executing--;
+            granted = false;
+            if
+            :: LEAVES_VERSION -> writer = me; written = replaced /* written, and undone again */
+            :: else
+            fi;
+#ifndef SQL_STORE
+            unlock(me);
+#endif
+            goto released
         :: MAY_WRITE && !AS_EXPECTED -> overtaken()
         :: printf("caller %d crashes\n", me); roll_back(); goto idle
         fi
@@ -382,7 +486,7 @@ execute: /* The claim is open; write_claim() waits for whoever is writing the ro
 end_claim: /* unlock_written_claim() */
     atomic {
         if
-        :: nested = true
+        :: decided == 0 -> nested = true
         :: nested = false
         fi;
 #ifndef SQL_STORE
@@ -420,11 +524,47 @@ commit:
         must(FENCE, "fence: committed under a token that is not the newest\n", claim > token);
         must(SIGHT, "sight: an effect came while it was executing\n", !effect_unseen[me]);
         open = (written == in_progress);
+        if
+        :: decided != 0 -> no_takeover = false
+        :: else
+        fi;
+        if
+        :: decided == absent -> effect = false
+        :: else
+        fi;
         become_visible(me, did, claim);
         executing--;
         granted = false;
         goto committed
     }
+
+acted:
+    atomic {
+        if
+        :: printf("caller %d commits its decision\n", me);
+            if
+            :: decided == absent -> undo(me); record_goes(); outdate(row_is_newer, me)
+            :: else -> become_visible(me, false, token + 1) /* the old holder's dies */
+            fi
+        :: printf("caller %d crashes\n", me); undo(me)
+        fi
+    }
+    atomic { end_transaction(); goto idle }
+
+released:
+    atomic {
+        if
+        :: printf("caller %d commits what it did without its claim, an effect %d\n", me, did);
+            effect_becomes_visible(me, did);
+            if
+            :: MINE -> undo(me); outdate(row_is_newer, me) /* the row is as it was */
+            :: else
+            fi
+        :: printf("caller %d crashes\n", me); undo(me)
+        fi;
+        claim = 0
+    }
+    atomic { end_transaction(); goto idle }
 
 committed:
     atomic {
@@ -561,7 +701,9 @@ end_nobody_comes:
             goto done
         :: lock == NOBODY && writer == NOBODY && status != absent &&
            !(LEASE_LIVES && !holder_gone) ->
-            lock = me;
+#ifdef SQL_STORE
+            lock = me; /* the heap store gives it back at once */
+#endif
             writer = me;
             printf("the operator removes the row\n")
         :: status == in_progress && !lease_lives && !no_takeover -> /* find_overdue() */
@@ -571,11 +713,7 @@ end_nobody_comes:
     atomic {
         if
         :: printf("the operator commits\n");
-            status = absent;
-            lease_lives = false;
-            holder_gone = false;
-            no_takeover = false;
-            effect = false;
+            record_goes();
             outdate(row_is_newer, me)
         :: printf("the operator rolls back\n")
         fi;
