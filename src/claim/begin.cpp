@@ -59,6 +59,10 @@ Turn judge(const Question& question) {
     turn.writer = look.writer;
     turn.now = GetCurrentTimestamp();
     turn.answer.decision = decide(question, &turn);
+    // What takes the place of an old record goes on with nothing of it, so that a sweeper who is
+    // removing it is not waited for.
+    bool afresh = turn.answer.decision->execution == core::Execution::Reuse;
+    if (afresh && !look.has_new_version) turn.writer = InvalidTransactionId;
     if (outcome_of(turn) == core::Outcome::InProgress) turn.blocker = Blocker::Lease;
     return turn;
 }

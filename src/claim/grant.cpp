@@ -2,7 +2,8 @@
 // takes its snapshot after the grant and sees them. A snapshot that is taken already is asked
 // whether it knows them, as ExecUpdate says "could not serialize access" where heap_update has met
 // a newer version (TM_Updated) under IsolationUsesXactSnapshot: for each version of the row, and
-// for the end of a lease, which leaves no version.
+// for the end of a lease, which leaves no version. That this very transaction has ended a claim, as
+// an operator or by its token, tells nothing of the holder's effects: the lease still counts.
 
 #include "claim/grant.hpp"
 
@@ -93,26 +94,17 @@ store::Record new_attempt(const Question& question, const Answer& answer, Timest
     return record;
 }
 
-// A takeover follows no version of the row but the end of a lease, and until then the holder may
-// have committed effects in transactions of their own. A moment that is yet to come says that the
-// clock has been set back, and proves nothing.
-bool lease_ended_before(const Question& question, const store::Record& record, TimestampTz now) {
-    return question.fixed_since > record.lease_until && question.fixed_since <= now;
-}
-
 // Whether the attempt before was never ended.
 bool follows_silence(const Answer& answer) {
     return answer.has_record && answer.record.status == core::Status::InProgress;
 }
 
-// Whether the work will see every effect of the attempts before.
-bool sees_earlier_attempts(const Question& question, const Answer& answer, TimestampTz now) {
-    if (question.fixed == nullptr) return true;
-    bool in_time = !follows_silence(answer) ||
-                   lease_ended_before(question, answer.record, now) ||
-                   pg::is_as_good_as_new(question.fixed);
-    return in_time && !pg::may_be_pruned_under(question.fixed_since, now) &&
-           store::known_to(question.fixed, question.id);
+// Until its lease ended the holder of a claim may have committed effects in transactions of their
+// own, of which no version of the row tells. A moment that is yet to come says that the clock has
+// been set back, and proves nothing.
+bool lease_ended_before(const Question& question, TimestampTz leased_until, TimestampTz now) {
+    return leased_until == pg::kNoTime ||
+           (question.fixed_since > leased_until && question.fixed_since <= now);
 }
 
 // The retry has a snapshot that knows the attempt.
@@ -124,6 +116,38 @@ bool sees_earlier_attempts(const Question& question, const Answer& answer, Times
          errdetail("The snapshot is older than that attempt's end and may not see its effects."),
          errhint("Roll back and retry the transaction.")));
     pg_unreachable();
+}
+
+// The retry has a snapshot that was taken after the lease, or knows the decision.
+[[noreturn]] void raise_decided_here() {
+    ereport(ERROR,
+            (errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+             errmsg("could not serialize access due to an earlier attempt with this key"),
+             errdetail("This transaction has ended that attempt, and its snapshot may not see "
+                       "all effects of it."),
+             errhint("Roll back, end the attempt in a transaction of its own, and retry.")));
+    pg_unreachable();
+}
+
+// An error unless the work will see every effect of the attempts before.
+void require_sight(const Question& question, const Answer& answer, TimestampTz now) {
+    if (question.fixed == nullptr) return;
+    bool was_silent = follows_silence(answer);
+    store::Past past = store::past_of(question.id, question.fixed);
+    // That of a table whose versions can't be looked at.
+    if (was_silent) past.leased_until = Max(past.leased_until, answer.record.lease_until);
+    if (!past.known || pg::may_be_pruned_under(question.fixed_since, now)) raise_unseen_attempt();
+    if (lease_ended_before(question, past.leased_until, now)) return;
+    if (pg::is_as_good_as_new(question.fixed)) return;
+    if (was_silent) raise_unseen_attempt();
+    raise_decided_here();
+}
+
+// The row that was written early may have waited for somebody who ignores our lock, or who has
+// given it back.
+void require_sight_again(const Question& question) {
+    if (question.fixed != nullptr && !store::past_of(question.id, question.fixed).known)
+        raise_unseen_attempt();
 }
 
 struct NewClaim {
@@ -161,7 +185,7 @@ bool grant(const Question& question, TimestampTz now, std::int64_t left, Answer*
     // Whoever is waited for here may have changed how rows are written, and the row; nobody does
     // from here on but who writes rows like us.
     store::lock_for_writing(question.id);
-    if (!sees_earlier_attempts(question, *answer, now)) raise_unseen_attempt();
+    require_sight(question, *answer, now);
     if (question.encrypt) require_key(question.id);
     store::Record record = new_attempt(question, *answer, now);
     seal(&record, question.encrypt);
@@ -169,10 +193,12 @@ bool grant(const Question& question, TimestampTz now, std::int64_t left, Answer*
                    false};
     store::reserve(record.id);
     if (question.keep_history) store::reserve_attempt();
-    if (store::bypasses_executor(record.id))
+    if (store::bypasses_executor(record.id)) {
         (void)add_claim(record, claim.before, claim.transactional);
-    else if (!add_written(&claim, left))
-        return false;
+    } else {
+        if (!add_written(&claim, left)) return false;
+        require_sight_again(question);
+    }
     come_first_at_commit();
     if (follows_silence(*answer))
         keep_attempt(granted_policy(record.id), answer->record, store::AttemptEnd::TakenOver);

@@ -154,11 +154,8 @@ void withdraw(const core::Policy& policy, FoundClaim* claim) {
         give_back_attempt(policy, claim);
     } else if (open == nullptr) {
         remove_row(claim->record);
-    } else if (open->written_level == 0) {
-        withdraw_claim(open);
     } else {
-        restore_before(open);
-        end_claim(open, true);
+        withdraw_claim(open);
     }
 }
 

@@ -137,11 +137,18 @@ store::Version row_version(const OpenClaim& claim) {
     return claim.has_before ? store::version_of(claim.before) : store::Version{};
 }
 
-// The row that a claim replaces may have been swept meanwhile; then it is inserted.
+// A first attempt goes on with no other. Later ones have inherited what their row said.
+bool is_afresh(const OpenClaim& claim) {
+    return claim.begun.attempt == 1;
+}
+
+// The row that a claim replaces may have been removed meanwhile, by a sweeper or by hand. Then it
+// is inserted, but nothing is brought back that was in the row which has gone.
 bool try_to_write(OpenClaim* claim, const store::Record& record) {
     store::Version row = row_version(*claim);
     claim->busy_level = current_level(claim);
-    bool written = (row.token != 0 && store::update(record, row)) || store::insert(record);
+    bool written = (row.token != 0 && store::update(record, row)) ||
+                   ((row.token == 0 || is_afresh(*claim)) && store::insert(record));
     claim->busy_level = 0;
     if (written && claim->written_level == 0) claim->written_level = current_level(claim);
     return written;
@@ -151,6 +158,33 @@ void write_open_claim(OpenClaim* claim) {
     store::Record record = current_record(claim);
     record.lease_until = Max(record.lease_until, pg::after(GetCurrentTimestamp(), record.lease));
     write_claim(claim, record);
+}
+
+// A transaction without an id has written nothing yet, be it in a savepoint.
+bool has_written_anything() {
+    return TransactionIdIsValid(GetTopTransactionIdIfAny());
+}
+
+// Brings the row back to what it was before the claim, or removes it.
+void restore_before(OpenClaim* claim) {
+    store::Version row = row_version(*claim);
+    claim->busy_level = current_level(claim);
+    bool restored = claim->has_before ? store::update(claim->before, row)
+                                      : store::remove(claim->begun.id, row);
+    claim->busy_level = 0;
+    if (!restored) store::raise_claim_overtaken();
+}
+
+// What was done under the claim may stay. So others are to meet a version of the row that this
+// transaction has made: they wait for its end, and whose snapshot is older is refused
+// (row_versions.cpp).
+void leave_versions(OpenClaim* claim) {
+    if (claim->written_level == 0 && !claim->has_before) {
+        store::Record trace = claim->begun;
+        trace.request = nullptr;
+        write_claim(claim, trace);
+    }
+    restore_before(claim);
 }
 
 [[noreturn]] void raise_table_changed() {
@@ -284,15 +318,6 @@ bool write_early(OpenClaim* claim) {
     return try_to_write(claim, claim->begun);
 }
 
-void restore_before(OpenClaim* claim) {
-    store::Version written = row_version(*claim);
-    claim->busy_level = current_level(claim);
-    bool restored = claim->has_before ? store::update(claim->before, written)
-                                      : store::remove(claim->begun.id, written);
-    claim->busy_level = 0;
-    if (!restored) store::raise_claim_overtaken();
-}
-
 void end_claim(OpenClaim* claim, bool released) {
     claim->ended_level = current_level(claim);
     claim->released = released;
@@ -305,10 +330,15 @@ void unlock_written_claim(OpenClaim* claim) {
 }
 
 void withdraw_claim(OpenClaim* claim) {
+    bool has_versions = claim->written_level > 0 || has_written_anything();
+    if (has_versions) leave_versions(claim);
     end_claim(claim, true);
-    if (claim->claimed_level < claim->ended_level) return;
-    unlock(claim->begun.id);
-    drop(claim);
+    if (has_versions) {
+        unlock_written_claim(claim);
+    } else if (claim->claimed_level == claim->ended_level) {
+        unlock(claim->begun.id);
+        drop(claim);
+    }
 }
 
 void forget_ended_claim(OpenClaim* claim) {

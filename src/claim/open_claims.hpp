@@ -51,9 +51,6 @@ void write_claim(OpenClaim* claim, const store::Record& record);
 // Writes the record of a claim that is just being granted. False if another transaction got in.
 bool write_early(OpenClaim* claim);
 
-// Brings the row that the claim has written back to what it was before, or removes it.
-void restore_before(OpenClaim* claim);
-
 // Marks it ended in the current (sub)transaction, by idem_release or with a result.
 void end_claim(OpenClaim* claim, bool released);
 
@@ -62,9 +59,9 @@ void end_claim(OpenClaim* claim, bool released);
 // row and leave the claim unguarded.
 void unlock_written_claim(OpenClaim* claim);
 
-// Ends a claim of which nothing was written as if it had never been begun: a row that it was to
-// replace stays as it is. The key is free at once, unless a rollback to a savepoint could bring the
-// claim back.
+// Ends a claim as if it had never been begun: the row is what it was before, or there is none. The
+// key is free when the transaction ends; at once if that has written nothing at all, unless a
+// rollback to a savepoint could bring the claim back.
 void withdraw_claim(OpenClaim* claim);
 
 // Drops the memory of a claim that was begun, written and ended in the current (sub)transaction:

@@ -53,22 +53,23 @@ void set_keys(Relation index, const Identity& id, ScanKey keys) {
                                PointerGetDatum(id.*kPrimaryKey[i]));
 }
 
-// HeapTupleSatisfiesDirty leaves in the snapshot who is inserting the version just met, or deleting
-// it; who has only locked it is not told.
+// HeapTupleSatisfiesDirty leaves in the snapshot who is inserting the version just met, or else who
+// is replacing or removing it; who has only locked it is not told. Each of them is a writer: a row
+// that is being removed is still found, and nothing may go on with it before that is decided.
 void note_others(const SnapshotData& snapshot, Walk* walk) {
     TransactionId other = TransactionIdIsValid(snapshot.xmin) ? snapshot.xmin : snapshot.xmax;
-    if (TransactionIdIsValid(other)) walk->others = list_append_unique_oid(walk->others, other);
+    if (!TransactionIdIsValid(other)) return;
+    walk->look.writer = other;
+    if (TransactionIdIsValid(snapshot.xmin)) walk->look.has_new_version = true;
+    walk->others = list_append_unique_oid(walk->others, other);
 }
 
 Walk walk_versions(IndexScanDesc scan, const SnapshotData& snapshot, TupleTableSlot* version,
                    TupleTableSlot* found) {
-    Walk walk{{false, InvalidTransactionId}, NIL};
+    Walk walk{{false, InvalidTransactionId, false}, NIL};
     while (index_getnext_slot(scan, ForwardScanDirection, version)) {
         note_others(snapshot, &walk);
-        if (TransactionIdIsValid(snapshot.xmin)) {
-            walk.look.writer = snapshot.xmin;
-            continue;
-        }
+        if (TransactionIdIsValid(snapshot.xmin)) continue;
         ExecCopySlot(found, version);
         walk.look.found = true;
     }

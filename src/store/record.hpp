@@ -314,8 +314,16 @@ inline bool is_derived(const Record& record) {
 // What a look at the row of a key has found.
 struct Look {
     bool found;            // there is a row
-    TransactionId writer;  // another transaction that has written the row and may yet commit;
-                           // InvalidTransactionId: none, or a store that cannot see it
+    TransactionId writer;  // another transaction that has written or removed the row and may yet
+                           // commit; InvalidTransactionId: none, or a store that cannot see it
+    bool has_new_version;  // of a writer's; else the row is only being removed
+};
+
+// What others have done to the row of a key, beside a snapshot.
+struct Past {
+    bool known;                // all who have made or removed a version the snapshot sees
+    TimestampTz leased_until;  // of the claim that others have committed and not ended, also where
+                               // this transaction has ended it; pg::kNoTime: none
 };
 
 bool same_identity(const Identity& a, const Identity& b);

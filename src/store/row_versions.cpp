@@ -29,6 +29,12 @@ bool is_news(TransactionId xid, Snapshot snapshot) {
            XidInMVCCSnapshot(xid, snapshot) && TransactionIdDidCommit(xid);
 }
 
+// A transaction of somebody else that has committed, whenever that was.
+bool is_settled(TransactionId xid) {
+    if (!TransactionIdIsNormal(xid)) return TransactionIdIsValid(xid);
+    return !TransactionIdIsCurrentTransactionId(xid) && TransactionIdDidCommit(xid);
+}
+
 // Who has removed or replaced the version; a row lock is neither.
 TransactionId remover_of(HeapTupleHeader header) {
     bool none = (header->t_infomask & HEAP_XMAX_INVALID) != 0 ||
@@ -46,12 +52,15 @@ HeapTupleHeaderData header_in(TupleTableSlot* slot) {
     return header;
 }
 
-// What a version is looked for by. `snapshot` belongs to has_news, and is nullptr for is_busy.
-using Condition = bool (*)(HeapTupleHeader header, Snapshot snapshot);
-
 bool has_news(HeapTupleHeader header, Snapshot snapshot) {
     return is_news(HeapTupleHeaderGetXmin(header), snapshot) ||
            is_news(remover_of(header), snapshot);
+}
+
+// What others have committed and no other has ended: the row as it is for them, also where this
+// transaction has changed or removed it.
+bool is_last_of_others(HeapTupleHeader header) {
+    return is_settled(HeapTupleHeaderGetXmin(header)) && !is_settled(remover_of(header));
 }
 
 bool is_others(TransactionId xid) {
@@ -61,7 +70,7 @@ bool is_others(TransactionId xid) {
 
 // As HeapTupleSatisfiesUpdate finds TM_BeingModified. A row lock counts: whoever writes waits for
 // it.
-bool is_busy(HeapTupleHeader header, Snapshot) {
+bool is_busy(HeapTupleHeader header) {
     if (is_others(HeapTupleHeaderGetXmin(header))) return true;
     if ((header->t_infomask & HEAP_XMAX_INVALID) != 0) return false;
     TransactionId xmax = HeapTupleHeaderGetRawXmax(header);
@@ -69,14 +78,40 @@ bool is_busy(HeapTupleHeader header, Snapshot) {
     return MultiXactIdIsRunning(xmax, HEAP_XMAX_IS_LOCKED_ONLY(header->t_infomask));
 }
 
+// The versions that are looked for, and what becomes of them.
 struct Search {
     const Identity* id;
+    bool (*is_wanted)(HeapTupleHeader header, const Search& search);
+    bool (*ends_with)(HeapTupleHeader header, TupleTableSlot* version, Search* search);
     Snapshot snapshot;
-    Condition condition;
+    TimestampTz leased_until;
 };
 
-// The part of the identity that a column holds; nullptr for any other column. By name: partitions
-// and children may have their columns in another order.
+// Columns are known by name: partitions and children may have them in another order.
+
+// Null where there is no such column.
+NullableDatum value_of(const ColumnType& wanted, TupleTableSlot* version) {
+    TupleDesc desc = version->tts_tupleDescriptor;
+    NullableDatum value{0, true};
+    for (int i = 0; i < desc->natts; i++) {
+        Form_pg_attribute column = TupleDescAttr(desc, i);
+        if (column->attisdropped || column->atttypid != wanted.type) continue;
+        if (strcmp(NameStr(column->attname), wanted.name) != 0) continue;
+        value.value = slot_getattr(version, i + 1, &value.isnull);
+    }
+    return value;
+}
+
+// kNoTime: of no claim in progress.
+TimestampTz lease_in(TupleTableSlot* version) {
+    NullableDatum status = value_of(column_of(&Record::status), version);
+    NullableDatum until = value_of(column_of(&Record::lease_until), version);
+    constexpr char in_progress = static_cast<char>(core::Status::InProgress);
+    bool claimed = !status.isnull && DatumGetChar(status.value) == in_progress;
+    return claimed && !until.isnull ? DatumGetTimestampTz(until.value) : pg::kNoTime;
+}
+
+// The part of the identity that a column holds; nullptr for any other column.
 const text* part_of(const Identity& id, Form_pg_attribute column) {
     if (column->atttypid != TEXTOID || column->attisdropped) return nullptr;
     for (auto part : kPrimaryKey)
@@ -96,6 +131,24 @@ bool is_of(const Identity& id, TupleTableSlot* version) {
     return true;
 }
 
+bool matters_to_snapshot(HeapTupleHeader header, const Search& search) {
+    return has_news(header, search.snapshot) || is_last_of_others(header);
+}
+
+bool ends_with_news(HeapTupleHeader header, TupleTableSlot* version, Search* search) {
+    if (has_news(header, search->snapshot)) return true;
+    search->leased_until = Max(search->leased_until, lease_in(version));
+    return false;
+}
+
+bool is_busy_version(HeapTupleHeader header, const Search&) {
+    return is_busy(header);
+}
+
+bool ends_at_once(HeapTupleHeader, TupleTableSlot*, Search*) {
+    return true;
+}
+
 int set_keys(Relation table, Relation index, const Identity& id, ScanKey keys) {
     int count = 0;
     for (int i = 0; i < index->rd_index->indnkeyatts; i++) {
@@ -110,23 +163,24 @@ int set_keys(Relation table, Relation index, const Identity& id, ScanKey keys) {
     return count;
 }
 
-// The header first: vacuum may have taken the toasted values of a version that is dead to
-// everybody, and such a one meets no condition.
-bool meets(const Search& search, TupleTableSlot* version) {
+// Whether the search is over. The header first: vacuum may have taken the toasted values of a
+// version that is dead to everybody, and such a one is never wanted.
+bool ends_at(TupleTableSlot* version, Search* search) {
     HeapTupleHeaderData header = header_in(version);
-    return search.condition(&header, search.snapshot) && is_of(*search.id, version);
+    return search->is_wanted(&header, *search) && is_of(*search->id, version) &&
+           search->ends_with(&header, version, search);
 }
 
-bool found_by_index(Relation table, Relation index, const Search& search) {
+bool found_by_index(Relation table, Relation index, Search* search) {
     ScanKeyData keys[kKeyColumns];
-    int count = set_keys(table, index, *search.id, keys);
+    int count = set_keys(table, index, *search->id, keys);
     TupleTableSlot* version = table_slot_create(table, nullptr);
     IndexScanDesc scan = pg::index_beginscan(table, index, SnapshotAny, count);
     index_rescan(scan, keys, count, nullptr, 0);
     bool found = false;
     while (!found && index_getnext_slot(scan, ForwardScanDirection, version)) {
         CHECK_FOR_INTERRUPTS();
-        found = meets(search, version);
+        found = ends_at(version, search);
     }
     index_endscan(scan);
     ExecDropSingleTupleTableSlot(version);
@@ -134,20 +188,20 @@ bool found_by_index(Relation table, Relation index, const Search& search) {
 }
 
 // A child without a primary key.
-bool found_by_table(Relation table, const Search& search) {
+bool found_by_table(Relation table, Search* search) {
     TupleTableSlot* version = table_slot_create(table, nullptr);
     TableScanDesc scan = pg::table_beginscan(table, SnapshotAny, 0, nullptr);
     bool found = false;
     while (!found && table_scan_getnextslot(scan, ForwardScanDirection, version)) {
         CHECK_FOR_INTERRUPTS();
-        found = meets(search, version);
+        found = ends_at(version, search);
     }
     table_endscan(scan);
     ExecDropSingleTupleTableSlot(version);
     return found;
 }
 
-bool found_in(Relation table, const Search& search) {
+bool found_in(Relation table, Search* search) {
     Oid primary_key = pg::primary_key_of(table);
     if (!OidIsValid(primary_key)) return found_by_table(table, search);
     Relation index = index_open(primary_key, AccessShareLock);
@@ -160,9 +214,9 @@ bool has_versions(Relation table) {
     return table->rd_rel->relam == HEAP_TABLE_AM_OID;
 }
 
-// Whether a version meets the condition; `unknown` is what is said of a table that has none to look
-// at, but a partitioned one, whose rows are its partitions'.
-bool any_version(const RecordTable& top, const Search& search, bool unknown) {
+// Whether the search ends with a version; `unknown` is what is said of a table that has none to
+// look at, but a partitioned one, whose rows are its partitions'.
+bool any_version(const RecordTable& top, Search* search, bool unknown) {
     List* tables = find_all_inheritors(top.table, AccessShareLock, nullptr);
     bool found = false;
     ListCell* cell;
@@ -180,13 +234,16 @@ bool any_version(const RecordTable& top, const Search& search, bool unknown) {
 
 }  // namespace
 
-bool versions_known_to(const RecordTable& table, Snapshot snapshot, const Identity& id) {
-    return !is_news(table.came_with, snapshot) &&
-           !any_version(table, {&id, snapshot, has_news}, /* unknown */ false);
+Past past_of_versions(const RecordTable& table, Snapshot snapshot, const Identity& id) {
+    Search search{&id, matters_to_snapshot, ends_with_news, snapshot, pg::kNoTime};
+    bool known = !is_news(table.came_with, snapshot) &&
+                 !any_version(table, &search, /* unknown */ false);
+    return {known, search.leased_until};
 }
 
 bool versions_busy(const RecordTable& table, const Identity& id) {
-    return any_version(table, {&id, nullptr, is_busy}, /* unknown */ true);
+    Search search{&id, is_busy_version, ends_at_once, nullptr, pg::kNoTime};
+    return any_version(table, &search, /* unknown */ true);
 }
 
 }  // namespace idem::store

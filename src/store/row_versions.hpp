@@ -7,9 +7,9 @@
 
 namespace idem::store {
 
-// See known_to in store.hpp. Looks into the table, its partitions and its children, as far as
-// they are heaps of this server; of a foreign table's past nothing is known here.
-bool versions_known_to(const RecordTable& table, Snapshot snapshot, const Identity& id);
+// See past_of in store.hpp. Looks into the table, its partitions and its children, as far as they
+// are heaps of this server; of a foreign table's past nothing is known here.
+Past past_of_versions(const RecordTable& table, Snapshot snapshot, const Identity& id);
 
 // Whether another transaction that has not ended has made, removed or locked a version. Where that
 // can't be known, it is taken for granted.

@@ -172,7 +172,7 @@ Look find(const RecordTable&, const Identity& id, Record* record) {
         MemoryContextSwitchTo(spi_context);
     }
     pg::end_as_owner(frame);
-    return {found, InvalidTransactionId};
+    return {found, InvalidTransactionId, false};
 }
 
 // Each write is done when it returns, but for a deferred trigger, which would run at commit, as

@@ -65,9 +65,9 @@ Look find(const Identity& id, Record* record) {
     });
 }
 
-bool known_to(Snapshot snapshot, const Identity& id) {
+Past past_of(const Identity& id, Snapshot snapshot) {
     return watched(id.scope, [&] {
-        return versions_known_to(place_of(id, AccessShareLock).table, snapshot, id);
+        return past_of_versions(place_of(id, AccessShareLock).table, snapshot, id);
     });
 }
 

@@ -19,10 +19,10 @@ namespace idem::store {
 // key's lock, a row that another transaction moves at this very moment may be missed.
 Look find(const Identity& id, Record* record);
 
-// Whether the snapshot knows all that other transactions have done to the row: no version of it,
-// dead ones included, was made or removed by one that the snapshot does not see. Without this a
-// caller who keeps its snapshot could be granted a key and not see what an earlier attempt did.
-bool known_to(Snapshot snapshot, const Identity& id);
+// What other transactions have done to the row, in versions that are dead by now as well. Without
+// this a caller who keeps its snapshot could be granted a key and not see what an earlier attempt
+// did.
+Past past_of(const Identity& id, Snapshot snapshot);
 
 // Whether another transaction is writing the row, or has locked it, and has not ended; also where
 // that can't be known. For who has written early and waited in vain.
