@@ -10,9 +10,9 @@ namespace {
 
 using Rule = std::vector<Violation> (*)(const History&);
 
-constexpr Rule kRules[] = {check_effects, check_answers,     check_tokens,  check_grants,
-                           check_errors,  check_waits,       check_foreign, check_closed,
-                           check_sight,   check_serializable};
+constexpr Rule kRules[] = {check_effects, check_answers,      check_tokens,   check_grants,
+                           check_errors,  check_waits,        check_foreign,  check_closed,
+                           check_sight,   check_serializable, check_forgotten};
 
 // Every key must fit an order of its own; keys are independent (invariants 10 and 13).
 std::map<Key, Verdict> check_keys(const History& history, const std::map<Key, Verdict>& earlier,

@@ -19,7 +19,11 @@ NLOHMANN_JSON_SERIALIZE_ENUM(Function, {{Function::Begin, "begin"},
                                         {Function::Get, "get"},
                                         {Function::Forget, "forget"},
                                         {Function::Resolve, "resolve"},
+                                        {Function::Erase, "erase"},
+                                        {Function::Cleanup, "cleanup"},
                                         {Function::Drop, "drop"},
+                                        {Function::ForgetAll, "forget all"},
+                                        {Function::Scan, "scan"},
                                         {Function::Work, "work"},
                                         {Function::Foreign, "foreign"},
                                         {Function::Effect, "effect"},
@@ -46,7 +50,7 @@ NLOHMANN_JSON_SERIALIZE_ENUM(OnAbandon, {{OnAbandon::Unknown, "unknown"},
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Key, scope, principal, key)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Asked, fingerprint, token, ttl, lease, retry_after, retryable,
                                    too_large, status_code, body, point, action, effect, part,
-                                   savepoint, hold)
+                                   secret, savepoint, hold)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Answer, outcome, yes, found, token, attempt, status, status_code,
                                    body, point, error, generation)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Call, session, connection, timeline, node, transaction, alone,
@@ -58,7 +62,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Look, transaction, key, token, latest, point,
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Read, transaction, object, ordered, writers)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ForeignRow, id, transaction)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Rules, ttl, retention, lease, max_attempts, unknown_on_expiry,
-                                   closed, abandon_after, on_abandon)
+                                   closed, abandon_after, on_abandon, personal)
 
 namespace {
 

@@ -41,7 +41,11 @@ enum class Function {
     Get,
     Forget,
     Resolve,
-    Drop,     // DROP EXTENSION and CREATE EXTENSION: every record goes
+    Erase,
+    Cleanup,    // of all keys; written down with the one that its transaction goes on with
+    Drop,       // DROP EXTENSION and CREATE EXTENSION: every record goes
+    ForgetAll,  // idem_forget_principal: a procedure, which commits as it goes
+    Scan,       // what the tables hold of a principal
     Work,     // rows of the work: what it saw, and what it did because of it
     Foreign,  // a row that a foreign server writes
     Effect,
@@ -75,12 +79,13 @@ struct Asked {
     std::string action;
     std::string effect;  // of the call that ends the claim: the row that its transaction writes
     std::string part;    // Work, Foreign: the row that it writes
+    std::string secret;  // a value of the principal's that the call gives into safekeeping
     int savepoint = 0;   // Savepoint, RollbackTo: its number in the transaction, from 1
     bool hold = false;   // the claim ends with its connection
 };
 
 struct Answer {
-    std::string outcome;
+    std::string outcome;  // of Scan: the secrets that it met, with spaces between them
     bool yes = false;    // of functions that return boolean
     bool found = false;  // begin, get: the record is known
     std::int64_t token = 0;
@@ -178,6 +183,7 @@ struct Rules {
     bool closed = false;       // to everybody who asks in the run
     Micros abandon_after = 0;  // the end of the lease; 0: never
     OnAbandon on_abandon = OnAbandon::Unknown;
+    bool personal = false;  // requests and attempts are kept, with the principal's secrets
 };
 
 struct History {

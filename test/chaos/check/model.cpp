@@ -148,6 +148,44 @@ std::vector<Record> grants(const Record& record, const Step& step, const Rules& 
     return result;
 }
 
+// ---- what nobody has asked for ----
+
+// The old token dies, and with it what its holder might still say. It is as with an operator who
+// decides, but that no attempt is allowed beyond the limit.
+Record as_given_up(Record record, const Range& then, const Rules& rules) {
+    record.doubted = rules.on_abandon == OnAbandon::Unknown;
+    if (record.doubted) return record;
+    record.given_up = true;
+    const bool fails = rules.on_abandon == OnAbandon::Fail;
+    record.kind = fails ? Kind::Failed : Kind::Retryable;
+    record.token = 0;
+    record.by_operator = false;
+    record.next_attempt = then;
+    if (fails) record.point.clear();
+    keep_as_fresh(then, rules, &record);
+    if (!fails) keep_if_undecided(rules, &record);
+    return record;
+}
+
+// When a sweeper might first do so.
+Micros given_up_from(const Record& record, const Rules& rules) {
+    const Micros due = plus(record.lease_until.lo, rules.abandon_after);
+    return record.gone_from == kNever ? due : std::max(due, record.gone_from);
+}
+
+bool is_undecided(const Record& record, const Rules& rules) {
+    return record.kind == Kind::InProgress &&
+           !(rules.on_abandon == OnAbandon::Unknown && record.doubted);
+}
+
+// What the policy may have made of the record by then, if anything.
+std::optional<Record> given_up_by(const Record& record, Micros by, const Rules& rules) {
+    if (rules.abandon_after == 0 || !is_undecided(record, rules)) return std::nullopt;
+    const Micros from = given_up_from(record, rules);
+    if (by < from) return std::nullopt;
+    return as_given_up(record, {from, by}, rules);
+}
+
 // ---- one call ----
 
 class Move {
@@ -160,6 +198,7 @@ class Move {
           now_{step.invoked, step.returned} {}
 
     std::vector<State> run() {
+        if (call_.function == Function::ForgetAll) return forget_all();
         if (call_.result == Result::Error) return looked(error_is_legal());
         switch (call_.function) {
             case Function::Begin:
@@ -181,6 +220,10 @@ class Move {
                 return forget();
             case Function::Resolve:
                 return resolve();
+            case Function::Erase:
+                return erase();
+            case Function::Cleanup:
+                return clean();
             case Function::Drop:
                 return drop();
             default:
@@ -251,6 +294,8 @@ class Move {
         next.before = view();
         next.record = record;
         next.open = true;
+        // What this transaction has done to the key before keeps it when the claim is given back.
+        next.written = owns() && !own()->released;
         return changed(next);
     }
 
@@ -458,11 +503,46 @@ class Move {
     }
 
     std::vector<State> forget() const {
-        const Record& record = view();
-        if (told() && !call_.answer.yes) return looked(may_be_gone(record, now_));
-        const bool lives = record.kind == Kind::InProgress && !lease_may_be_over(record, now_);
-        if (!may_write() || own_open() || record.kind == Kind::Absent || lives) return {};
+        if (told() && !call_.answer.yes) return looked(may_be_gone(view(), now_));
+        return forgotten();
+    }
+
+    std::vector<State> forgotten() const {
+        if (!may_write() || own_open() || !is_idle(view())) return {};
         return {changed(Frame{})};
+    }
+
+    // There is a record, and its claim, if it has one, may be over.
+    bool is_idle(const Record& record) const {
+        const bool lives = record.kind == Kind::InProgress && !lease_may_be_over(record, now_);
+        return record.kind != Kind::Absent && !lives;
+    }
+
+    // Whoever is at work on the key, if only to look, makes it busy.
+    std::vector<State> erase() const {
+        if (!told() || call_.answer.outcome == "done") return forgotten();
+        return looked(call_.answer.outcome == "running" || may_be_gone(view(), now_));
+    }
+
+    // All of a principal. Told that it is complete, nothing that was committed has been left.
+    std::vector<State> forget_all() const {
+        std::vector<State> result;
+        const bool complete = told() && call_.answer.yes;
+        if (!complete || may_be_gone(state_.committed, now_)) result.push_back(state_);
+        if (is_free() && is_idle(state_.committed)) result.emplace_back();
+        return result;
+    }
+
+    // The policy's decision, if it was due; undone with the transaction.
+    std::vector<State> clean() const {
+        std::vector<State> result{state_};
+        if (state_.owner != 0) return result;
+        if (const auto record = given_up_by(state_.committed, now_.to, rules_)) {
+            Frame next;
+            next.record = *record;
+            result.push_back(changed(next));
+        }
+        return result;
     }
 
     std::vector<State> resolve() const {
@@ -578,46 +658,14 @@ class Move {
     const Window now_;
 };
 
-// ---- what nobody has asked for ----
-
-// The old token dies, and with it what its holder might still say. It is as with an operator who
-// decides, but that no attempt is allowed beyond the limit.
-Record as_given_up(Record record, const Range& then, const Rules& rules) {
-    record.doubted = rules.on_abandon == OnAbandon::Unknown;
-    if (record.doubted) return record;
-    record.given_up = true;
-    const bool fails = rules.on_abandon == OnAbandon::Fail;
-    record.kind = fails ? Kind::Failed : Kind::Retryable;
-    record.token = 0;
-    record.by_operator = false;
-    record.next_attempt = then;
-    if (fails) record.point.clear();
-    keep_as_fresh(then, rules, &record);
-    if (!fails) keep_if_undecided(rules, &record);
-    return record;
-}
-
-// When a sweeper might first do so.
-Micros given_up_from(const Record& record, const Rules& rules) {
-    const Micros due = plus(record.lease_until.lo, rules.abandon_after);
-    return record.gone_from == kNever ? due : std::max(due, record.gone_from);
-}
-
-bool is_undecided(const Record& record, const Rules& rules) {
-    return record.kind == Kind::InProgress &&
-           !(rules.on_abandon == OnAbandon::Unknown && record.doubted);
-}
-
 }  // namespace
 
 std::optional<State> given_up(const State& state, Micros by, const Rules& rules) {
     const bool has_owner = state.owner != 0 && !state.frames.back().released;
-    if (rules.abandon_after == 0 || has_owner || !is_undecided(state.committed, rules))
-        return std::nullopt;
-    const Micros from = given_up_from(state.committed, rules);
-    if (by < from) return std::nullopt;
+    const auto record = has_owner ? std::nullopt : given_up_by(state.committed, by, rules);
+    if (!record) return std::nullopt;
     State next;
-    next.committed = as_given_up(state.committed, {from, by}, rules);
+    next.committed = *record;
     return next;
 }
 
@@ -626,6 +674,7 @@ std::vector<State> after(const State& state, const Step& step, const Rules& rule
 }
 
 bool only_looks(const Call& call) {
+    if (call.function == Function::ForgetAll) return false;
     if (call.result == Result::Error) return true;
     if (call.function == Function::Get) return true;
     if (call.result == Result::Info) return false;
@@ -639,6 +688,8 @@ bool only_looks(const Call& call) {
         case Function::Release:
         case Function::Forget:
             return !call.answer.yes;
+        case Function::Erase:
+            return call.answer.outcome != "done";
         case Function::Savepoint:
             return true;
         default:

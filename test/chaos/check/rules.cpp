@@ -1,6 +1,7 @@
 #include "check/rules.hpp"
 
 #include <algorithm>
+#include <sstream>
 
 #include "check/timeline.hpp"
 
@@ -203,7 +204,7 @@ std::vector<Violation> check_tokens(const History& history) {
 }
 
 // Claims that have not been committed yet exclude each other from the grant to the transaction's
-// end. (Leases are the search's business.)
+// end, or until they are given back with nothing done. (Leases are the search's business.)
 std::vector<Violation> check_grants(const History& history) {
     struct Held {
         Micros from;
@@ -213,9 +214,10 @@ std::vector<Violation> check_grants(const History& history) {
     const Transactions transactions(history);
     std::map<std::int64_t, Micros> undone;
     std::set<std::pair<std::int64_t, Key>> given_back;
+    const Releases releases(history, transactions);
     for (const Call& call : history.calls) {
         // What comes back before the end needs a closer look, which the search takes.
-        if (call.function == Function::Release) given_back.insert({call.transaction, call.key});
+        if (releases.frees(call)) given_back.insert({call.transaction, call.key});
         if (call.function == Function::RollbackTo) undone.emplace(call.transaction, call.invoked);
     }
     std::map<Key, std::vector<Held>> held;
@@ -346,32 +348,131 @@ std::vector<Violation> check_waits(const History& history) {
         if (!fresh) span->second.from = std::min(span->second.from, call.invoked);
     }
     std::map<Key, std::vector<Span>> holders;
+    std::vector<Span> of_all;  // of those who may be at any key
+    for (const Call& call : history.calls) {
+        if (call.function != Function::Cleanup && call.function != Function::ForgetAll) continue;
+        const auto end = ends.find(call.transaction);
+        const Micros to = end == ends.end() ? kNever : end->second;
+        of_all.push_back({call.invoked, to, call.transaction});
+    }
     for (auto& [where, span] : spans) {
         const auto end = ends.find(span.transaction);
         if (end != ends.end()) span.to = end->second;
         holders[where.second].push_back(span);
     }
     std::vector<Violation> found;
+    Micros began = kNever;
+    for (const Call& call : history.calls) began = std::min(began, call.invoked);
     for (const Call& call : history.calls) {
-        // Where idem_begin writes the row it may meet a sweeper that is removing the one before,
-        // for which it waits a millisecond at least.
-        // One that looks whether a claim is to be given up has the lock of the key meanwhile.
+        // It may meet a sweeper that is removing the record before, for which it waits a
+        // millisecond at least where idem_begin writes the row. One that looks whether a claim is
+        // to be given up has the lock of the key meanwhile.
         const auto rules = history.scopes.find(call.key.scope);
         const bool sweeping =
             (history.early_rows && call.returned - call.invoked >= kMillisecond) ||
-            (rules != history.scopes.end() && rules->second.abandon_after > 0);
+            (rules != history.scopes.end() &&
+             (rules->second.abandon_after > 0 ||
+              call.returned - began >= rules->second.retention));
         const bool bare = call.result == Result::Ok && call.answer.outcome == "in_progress" &&
                           !call.answer.found && !sweeping;
         if (bare) {
             const auto& others = holders[call.key];
-            if (std::none_of(others.begin(), others.end(), [&](const Span& other) {
-                    return other.transaction != call.transaction && other.from <= call.returned &&
-                           other.to >= call.invoked;
-                }))
+            const auto overlaps = [&](const Span& other) {
+                return other.transaction != call.transaction && other.from <= call.returned &&
+                       other.to >= call.invoked;
+            };
+            if (std::none_of(others.begin(), others.end(), overlaps) &&
+                std::none_of(of_all.begin(), of_all.end(), overlaps))
                 found.push_back({17, "nobody else could hold the key: " + describe(call)});
         }
         if (call.returned != kNever && call.returned - call.invoked > kPatience)
             found.push_back({17, "the call took too long: " + describe(call)});
+    }
+    return found;
+}
+
+namespace {
+
+// Which secrets were in the table before whose forgetting, and must not be met after it.
+class Forgotten {
+  public:
+    explicit Forgotten(const History& history) : transactions_(history) {
+        for (const Call& call : history.calls)
+            if (ends_transaction(call) && call.result == Result::Ok)
+                committed_[call.transaction] = call.returned;
+        for (const Call& call : history.calls) {
+            if (!call.asked.secret.empty() && is_certain(call))
+                kept_[call.asked.secret] = {call.key, committed_.at(call.transaction)};
+            if (forgets(call) && is_certain(call))
+                forgettings_[call.key.principal].push_back(
+                    {call.key, call.invoked, committed_.at(call.transaction)});
+        }
+    }
+
+    // What is wrong with what was met, if anything is.
+    std::vector<Violation> judge(const Call& scan) const {
+        std::vector<Violation> found;
+        std::istringstream secrets(scan.answer.outcome);
+        for (std::string secret; secrets >> secret;) {
+            const auto kept = kept_.find(secret);
+            if (kept != kept_.end() && is_forgotten(kept->second, scan.invoked))
+                found.push_back({25, "what was forgotten is there: " + secret + " of key " +
+                                         kept->second.key.key + ", met by " + describe(scan)});
+        }
+        return found;
+    }
+
+  private:
+    struct Kept {
+        Key key;
+        Micros since;
+    };
+    struct Forgetting {
+        Key key;  // without a name: all of the principal
+        Micros began;
+        Micros done;
+    };
+
+    static bool ends_transaction(const Call& call) {
+        return call.alone || call.function == Function::Commit ||
+               call.function == Function::CommitPrepared;
+    }
+
+    static bool forgets(const Call& call) {
+        if (call.function == Function::Erase) return call.answer.outcome == "done";
+        return call.answer.yes &&
+               (call.function == Function::Forget || call.function == Function::ForgetAll);
+    }
+
+    bool is_certain(const Call& call) const {
+        return call.result == Result::Ok && transactions_.survives(call) &&
+               committed_.count(call.transaction) > 0;
+    }
+
+    bool is_forgotten(const Kept& kept, Micros at) const {
+        const auto all = forgettings_.find(kept.key.principal);
+        if (all == forgettings_.end()) return false;
+        return std::any_of(all->second.begin(), all->second.end(), [&](const Forgetting& one) {
+            const bool concerns = one.key.key.empty() || one.key == kept.key;
+            return concerns && kept.since < one.began && one.done <= at;
+        });
+    }
+
+    const Transactions transactions_;
+    std::map<std::int64_t, Micros> committed_;  // by when
+    std::map<std::string, Kept> kept_;
+    std::map<std::string, std::vector<Forgetting>> forgettings_;
+};
+
+}  // namespace
+
+// Whatever commits meanwhile, and inherits from what it has seen before.
+std::vector<Violation> check_forgotten(const History& history) {
+    std::vector<Violation> found;
+    const Forgotten forgotten(history);
+    for (const Call& call : history.calls) {
+        if (call.function != Function::Scan || call.result != Result::Ok) continue;
+        for (const Violation& violation : forgotten.judge(call)) found.push_back(violation);
     }
     return found;
 }

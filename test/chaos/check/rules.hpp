@@ -20,4 +20,7 @@ std::vector<Violation> check_waits(const History& history);    // 17
 std::vector<Violation> check_foreign(const History& history);  // 14
 std::vector<Violation> check_closed(const History& history);   // 24
 
+// 25; of a history without failovers that forget.
+std::vector<Violation> check_forgotten(const History& history);
+
 }  // namespace idem::chaos

@@ -20,18 +20,32 @@ bool locks(const Call& call) {
         case Function::Once:
         case Function::Complete:
         case Function::Fail:
+        case Function::Release:
+        case Function::Forget:
             return call.answer.yes;
+        case Function::Resolve:
+            return true;
+        case Function::Erase:
+            return call.answer.outcome == "done";
         default:
             return false;
     }
 }
 
+// Ends a claim without its holder, who may go on until he learns of it.
+bool overrules(const Call& call) {
+    if (call.result == Result::Error) return false;
+    const bool ends = call.function == Function::Complete || call.function == Function::Fail ||
+                      call.function == Function::Release;
+    return call.function == Function::Resolve || (ends && call.asked.token != 0);
+}
+
 class Sight {
   public:
-    explicit Sight(const History& history) : history_(history), transactions_(history) {
+    explicit Sight(const History& history)
+        : history_(history), transactions_(history), releases_(history, transactions_) {
         for (const Call& call : history.calls) note(call);
         for (const Part& part : history.parts) parts_[part.key].push_back(&part);
-        for (const Place& place : given_back_) locked_.erase(place);
     }
 
     std::vector<Violation> run() {
@@ -45,12 +59,12 @@ class Sight {
 
     void note(const Call& call) {
         if (call.function == Function::Drop) drops_.push_back(&call);
-        if (call.function == Function::Resolve) resolved_[call.key].push_back(&call);
+        if (overrules(call)) overruled_[call.key].push_back(&call);
         if (call.function == Function::Work && call.alone) alone_[call.asked.part] = &call;
         if (!transactions_.survives(call)) return;
         const Place place{call.transaction, call.key};
-        if (call.function == Function::Release) given_back_.insert(place);
-        if (!locks(call)) return;
+        if (releases_.frees(call)) locked_.erase(place);
+        if (!locks(call) || releases_.frees(call)) return;
         auto [first, fresh] = locked_.emplace(place, &call);
         if (!fresh && call.returned < first->second->returned) first->second = &call;
         if (call.function == Function::Begin) grants_[{call.answer.token, call.key}] = &call;
@@ -101,8 +115,8 @@ class Sight {
         return lock.returned < by && !dropped_between(lock.invoked, grant.returned);
     }
 
-    // Committed while the lease of its claim could not be over. An operator who decides about a
-    // claim that lives makes no promise to its holder.
+    // Committed while the lease of its claim could not be over, and before anybody ended it: who
+    // decides about a claim that lives makes no promise to its holder.
     bool is_in_time(const Part& part, const Call& grant, Micros by) const {
         const auto found = grants_.find({part.token, part.key});
         const auto written = alone_.find(part.id);
@@ -114,15 +128,15 @@ class Sight {
         return work.result == Result::Ok && work.returned < claim.invoked + lease &&
                claim.transaction != grant.transaction && claim.returned < by &&
                work.returned < by && !dropped_between(claim.invoked, grant.returned) &&
-               !resolved_between(part.key, claim.invoked, grant.returned);
+               !overruled_between(part.key, claim.invoked, work.returned);
     }
 
     // Records that were dropped protect nothing.
     bool dropped_between(Micros from, Micros to) const { return any_between(drops_, from, to); }
 
-    bool resolved_between(const Key& key, Micros from, Micros to) const {
-        const auto found = resolved_.find(key);
-        return found != resolved_.end() && any_between(found->second, from, to);
+    bool overruled_between(const Key& key, Micros from, Micros to) const {
+        const auto found = overruled_.find(key);
+        return found != overruled_.end() && any_between(found->second, from, to);
     }
 
     static bool any_between(const std::vector<const Call*>& calls, Micros from, Micros to) {
@@ -153,13 +167,13 @@ class Sight {
 
     const History& history_;
     const Transactions transactions_;
+    const Releases releases_;
     std::map<Key, std::vector<const Part*>> parts_;
     std::map<Place, const Call*> locked_;  // the first of a transaction's calls that lock the key
-    std::set<Place> given_back_;
     std::map<std::pair<std::int64_t, Key>, const Call*> grants_;  // by token
     std::map<Place, const Call*> calls_;                          // that grant and end at once
     std::map<std::string, const Call*> alone_;
-    std::map<Key, std::vector<const Call*>> resolved_;
+    std::map<Key, std::vector<const Call*>> overruled_;
     std::vector<const Call*> drops_;
     std::vector<Violation> found_;
 };

@@ -58,6 +58,8 @@ class Builder {
     void add(const Call& call) {
         if (call.function == Function::Drop) {
             drops_.push_back(&call);
+        } else if (call.function == Function::ForgetAll) {
+            forgettings_.push_back(&call);
         } else if (is_protocol(call)) {
             add_protocol(call);
         } else {
@@ -115,6 +117,13 @@ class Builder {
         return step;
     }
 
+    // It commits in batches: where it failed, or was lost, it may have come to this key before.
+    Step forgetting_step(const Call& call) {
+        Step step = step_of(call);
+        step.may_be_skipped = call.result != Result::Ok;
+        return step;
+    }
+
     Timeline& timeline(const Key& key) {
         Timeline& timeline = keys_[key];
         timeline.key = key;
@@ -123,6 +132,9 @@ class Builder {
 
     void sort(Timeline& timeline) {
         for (const Call* drop : drops_) timeline.steps.push_back(step_of(*drop));
+        for (const Call* forgetting : forgettings_)
+            if (forgetting->key.principal == timeline.key.principal)
+                timeline.steps.push_back(forgetting_step(*forgetting));
         std::stable_sort(timeline.steps.begin(), timeline.steps.end(),
                          [](const Step& a, const Step& b) { return a.invoked < b.invoked; });
         std::map<std::int64_t, int> last;
@@ -142,6 +154,7 @@ class Builder {
     std::map<std::int64_t, std::set<Key>> touched_;
     std::map<std::int64_t, int> depth_;
     std::vector<const Call*> drops_;
+    std::vector<const Call*> forgettings_;
     // Of commits that the effects have shown to be none. They live as long as the program: steps
     // point to them.
     static std::vector<std::unique_ptr<Call>> rollbacks_;
@@ -195,6 +208,17 @@ Micros Transactions::earliest_end(std::int64_t transaction) const {
 
 bool Transactions::survives(const Call& call) const {
     return undone_.count(&call) == 0;
+}
+
+Releases::Releases(const History& history, const Transactions& transactions) {
+    std::set<std::int64_t> written;
+    for (const Call& call : history.calls) {
+        const bool writes = call.function == Function::Work || call.function == Function::Effect;
+        if (writes && !call.alone && call.result == Result::Ok && transactions.survives(call))
+            written.insert(call.transaction);
+        const bool of_its_own = call.function == Function::Release && call.asked.token == 0;
+        if (of_its_own && written.count(call.transaction) == 0) freeing_.insert(&call);
+    }
 }
 
 std::vector<Timeline> timelines(const History& history) {

@@ -30,6 +30,17 @@ class Transactions {
     std::set<const Call*> undone_;
 };
 
+// Whether a release gives the key back at once. Where its transaction has written something, the
+// key stays taken until the transaction ends.
+class Releases {
+  public:
+    explicit Releases(const History& history, const Transactions& transactions);
+    bool frees(const Call& release) const { return freeing_.count(&release) > 0; }
+
+  private:
+    std::set<const Call*> freeing_;
+};
+
 std::vector<Timeline> timelines(const History& history);
 
 }  // namespace idem::chaos

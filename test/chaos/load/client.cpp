@@ -109,6 +109,8 @@ void Client::lose() {
 
 void Client::receive(const pqxx::result& rows) {
     answer_ = Answer{};
+    if (rows.columns() > 0 && rows.column_name(0) == std::string("forgotten"))
+        answer_.yes = rows.at(0)["complete"].as<bool>();
     if (rows.empty() || rows.columns() < 9) return;
     const auto row = rows[0];
     answer_.outcome = text_of(row[0]);

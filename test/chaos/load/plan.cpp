@@ -64,8 +64,8 @@ void draw_shape(const Mix& mix, Random& random, Plan* plan) {
                                             {Finish::PrepareCommit, mix.prepare ? 6 : 0},
                                             {Finish::PrepareRollback, mix.prepare ? 3 : 0},
                                             {Finish::HangUp, mix.harm ? 9 : 0}});
-    plan->action =
-        random.weighted<const char*>({{"forget", 4}, {"release", 2}, {"complete", 1}, {"fail", 1}});
+    plan->action = random.weighted<const char*>(
+        {{"forget", 3}, {"erase", 1}, {"release", 2}, {"complete", 1}, {"fail", 1}});
 }
 
 void draw_transaction(const Mix& mix, Random& random, Plan* plan) {
@@ -164,6 +164,56 @@ void draw_left(Random& random, std::int64_t turn, Plan* plan) {
     plan->retry_after = 0;
 }
 
+// Keys that the same transaction decides about and claims, beside the claims of others: holders who
+// do some of their work alone and never come back, and snapshots from before that work.
+void draw_decided(const Mix& mix, Random& random, std::int64_t turn, Plan* plan) {
+    plan->keys = {random.pick(decided_keys(turn))};
+    plan->shape = random.weighted<Shape>({{Shape::Decide, 12},
+                                          {Shape::Leased, 8},
+                                          {Shape::Transactional, 3},
+                                          {Shape::ForgetAll, 2},
+                                          {Shape::Operate, 1},
+                                          {Shape::Execute, 1},
+                                          {Shape::Stale, 1}});
+    plan->decision = random.weighted<Decision>({{Decision::ReleaseOwn, 4},
+                                                {Decision::ReleaseByToken, 2},
+                                                {Decision::FailByToken, 2},
+                                                {Decision::Resolve, 3},
+                                                {Decision::Forget, 2},
+                                                {Decision::Erase, 3},
+                                                {Decision::Cleanup, 2}});
+    plan->undo_decision = mix.savepoints && random.one_in(6);
+    plan->claims_after = !random.one_in(4);
+    plan->hesitation = random.one_in(2) ? random.spread(100, 20 * kMillisecond) : 0;
+    plan->ending = random.weighted<Ending>({{Ending::Complete, 2},
+                                            {Ending::FailRetryable, 4},
+                                            {Ending::Release, 3},
+                                            {Ending::LeaveOpen, 6}});
+    plan->action = random.pick(std::vector<const char*>{"release", "forget", "erase"});
+    if (plan->shape == Shape::Decide) plan->action = "release";
+    plan->isolation = random.weighted<const char*>(
+        {{"READ COMMITTED", 2}, {"REPEATABLE READ", 3}, {"SERIALIZABLE", 2}});
+    plan->old_snapshot = !random.one_in(3);
+    plan->snapshot_age = random.spread(kMillisecond, 80 * kMillisecond);
+    plan->tells = random.one_in(2);
+    plan->checkpoint = random.one_in(3);
+    plan->looks = true;
+    plan->sums = false;
+    plan->works_alone = !random.one_in(4);
+    plan->fingerprint = 1;
+    plan->body_size = 40;
+    plan->lease = random.spread(2 * kMillisecond, 60 * kMillisecond);
+    plan->pause = random.one_in(2) ? random.spread(100, 10 * kMillisecond) : 0;
+    // Between the claim and its holder's work others take their snapshots.
+    if (plan->shape == Shape::Leased) {
+        plan->extend = false;
+        plan->lease = random.spread(10 * kMillisecond, 80 * kMillisecond);
+        plan->pause = random.spread(kMillisecond, plan->lease / 2);
+    }
+    plan->wait = random.one_in(3) ? random.spread(kMillisecond, 100 * kMillisecond) : 0;
+    plan->retry_after = 0;
+}
+
 }  // namespace
 
 Plan draw_plan(const Mix& mix, std::uint64_t seed, int session, std::int64_t turn) {
@@ -176,6 +226,8 @@ Plan draw_plan(const Mix& mix, std::uint64_t seed, int session, std::int64_t tur
     draw_work(mix, random, turn, &plan);
     if (mix.relay_every > 0 && random.one_in(mix.relay_every)) draw_relay(random, &plan);
     if (mix.left_every > 0 && random.one_in(mix.left_every)) draw_left(random, turn, &plan);
+    if (mix.decided_every > 0 && random.one_in(mix.decided_every))
+        draw_decided(mix, random, turn, &plan);
     return plan;
 }
 
@@ -188,13 +240,20 @@ std::map<std::string, Rules> scopes() {
         {"closed", {kHour, kHour, kSecond, 0, false, true}},
         {"doubted", {kHour, kHour, kSecond, 0, false, false, 50 * kMillisecond}},
         {"freed", {kHour, kHour, kSecond, 4, false, false, 120 * kMillisecond, OnAbandon::Release}},
-        {"failed", {kHour, kHour, kSecond, 0, false, false, 300 * kMillisecond, OnAbandon::Fail}}};
+        {"failed", {kHour, kHour, kSecond, 0, false, false, 300 * kMillisecond, OnAbandon::Fail}},
+        {"decided",
+         {kHour, kHour, kSecond, 0, false, false, 40 * kMillisecond, OnAbandon::Release, true}}};
 }
 
 // Others after a while: what has failed or is unknown has nothing left to be given up.
 std::vector<Key> left_keys(std::int64_t turn) {
     const std::string name = "left-" + std::to_string(turn / 16);
     return {{"doubted", "acme", name}, {"freed", "acme", name}, {"failed", "acme", name}};
+}
+
+std::vector<Key> decided_keys(std::int64_t turn) {
+    const std::string person = "person-" + std::to_string(turn / 40);
+    return {{"decided", person, "order-1"}, {"decided", person, "order-2"}};
 }
 
 std::vector<Key> relay_keys() {

@@ -13,6 +13,7 @@ struct Mix {
     int cold_every = 6;   // turns
     int relay_every = 4;  // turns
     int left_every = 5;   // turns: keys whose holders may not come back
+    int decided_every = 5;  // turns: keys about which those decide who claim them
     bool prepare = true;
     bool savepoints = true;
     bool operators = true;        // forget and resolve
@@ -29,9 +30,30 @@ struct Mix {
     std::int64_t body_limit = 65536;
 };
 
-enum class Shape { Transactional, Leased, Once, Execute, Look, Operate, Stale };
+enum class Shape {
+    Transactional,
+    Leased,
+    Once,
+    Execute,
+    Look,
+    Operate,
+    Stale,
+    Decide,
+    ForgetAll
+};
 enum class Ending { Complete, Fail, FailRetryable, Release, LeaveOpen };
 enum class Finish { Commit, Rollback, PrepareCommit, PrepareRollback, HangUp };
+// What is done to a key in the transaction that then claims it. By token: to another session's
+// claim.
+enum class Decision {
+    ReleaseOwn,  // a claim of the same transaction, with work
+    ReleaseByToken,
+    FailByToken,
+    Resolve,
+    Forget,
+    Erase,
+    Cleanup
+};
 // What drivers and frameworks do with a connection that they give back.
 enum class Reset { Nothing, UnlockAll, DiscardAll };
 
@@ -55,6 +77,12 @@ struct Plan {
     bool hold = false;           // Leased, Look
     bool foreign = false;        // some of the work on a foreign server
     bool knocks = false;         // Look: asks a closed scope
+    Decision decision = Decision::Resolve;  // Decide
+    bool undo_decision = false;             // ... in a savepoint, rolled back before the claim
+    bool claims_after = false;              // ... and goes on with a claim
+    Micros hesitation = 0;                  // ... this much later
+    bool tells = false;                     // ... which has secrets of its own
+    std::string secret;                     // what a call of now gives into safekeeping
     Reset reset = Reset::Nothing;
     int group = 0;  // of accounts
     int slot = 0;
@@ -79,6 +107,8 @@ std::map<std::string, Rules> scopes();
 std::vector<Key> hot_keys(const Mix& mix);
 std::vector<Key> relay_keys();
 std::vector<Key> left_keys(std::int64_t turn);
+// Of a principal who may be forgotten; another one after a while.
+std::vector<Key> decided_keys(std::int64_t turn);
 Key closed_key();
 
 // Groups of accounts, each with a list in every slot.

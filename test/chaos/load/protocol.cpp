@@ -106,9 +106,20 @@ Question Protocol::begin(const Key& key) const {
     asked.ttl = plan_.ttl;
     asked.lease = plan_.lease;
     asked.hold = plan_.hold && mix_.hold;
-    question.sql = kClaimColumns + ("idem_begin(" + begin_arguments(key) +
+    // Where it tells nothing, all that is there of an earlier attempt is inherited.
+    std::string kept;
+    if (plan_.tells)
+        kept = secret_of(&question.call, ", request => '{\"iban\": \"", "\"}'") +
+               secret_of(&question.call, ", holder => '", "'");
+    question.sql = kClaimColumns + ("idem_begin(" + begin_arguments(key) + kept +
                                     (plan_.hold ? ", hold => true" : "") + ")");
     return question;
+}
+
+std::string Protocol::secret_of(Call* call, const char* before, const char* after) const {
+    if (plan_.secret.empty() || call->key.scope != "decided") return {};
+    call->asked.secret = plan_.secret;
+    return before + plan_.secret + after;
 }
 
 std::string Protocol::begin_arguments(const Key& key) const {
@@ -244,7 +255,9 @@ Question Protocol::end(const Key& key, Ending ending, std::int64_t token,
         call.asked.retry_after = plan_.retry_after;
         if (plan_.retry_after >= 0) arguments += ", retry_after => " + interval(plan_.retry_after);
     }
-    if (!completes) arguments += ", error => 'it did not work'";
+    arguments += secret_of(&call, ", headers => '{\"X-Iban\": \"", "\"}'");
+    if (!completes)
+        arguments += ", error => 'it did not work" + secret_of(&call, " for ", "") + "'";
     question.sql = single((completes ? "idem_complete(" : "idem_fail(") + arguments + ")");
     return question;
 }
@@ -262,9 +275,10 @@ Question Protocol::checkpoint(const Key& key, std::int64_t token, const std::str
     Question question{call_of(Function::Checkpoint, key), {}};
     question.call.asked.token = token;
     question.call.asked.point = point;
+    const std::string kept = secret_of(&question.call, ", \"iban\": \"", "\"");
     question.sql =
         single("idem_checkpoint(" + names(key) + token_argument(token) + ", recovery_point => '" +
-               question.call.asked.point + "', state => '{\"n\": 1}')");
+               question.call.asked.point + "', state => '{\"n\": 1" + kept + "}')");
     return question;
 }
 
@@ -310,6 +324,32 @@ Question Protocol::get(const Key& key) const {
 
 Question Protocol::forget(const Key& key) const {
     return {call_of(Function::Forget, key), single("idem_forget(" + names(key) + ")")};
+}
+
+Question Protocol::erase(const Key& key) const {
+    return {call_of(Function::Erase, key), single("idem_erase(" + names(key) + ")")};
+}
+
+Question Protocol::cleanup(const Key& key) const {
+    return {call_of(Function::Cleanup, key), single("idem_cleanup(1000)")};
+}
+
+Question Protocol::forget_all(const Key& key) const {
+    const Key all{"", key.principal, ""};
+    return {call_of(Function::ForgetAll, all), "CALL idem_forget_principal(" +
+                                                   client_.quote(key.principal) +
+                                                   ", batch_size => 1)"};
+}
+
+Question Protocol::scan(const Key& key) const {
+    std::string tables;
+    for (const char* const table : {"record", "attempt"})
+        tables += (tables.empty() ? "" : " UNION ALL ") +
+                  std::string("SELECT kept::text FROM idempotency.") + table + " AS kept WHERE scope = " + client_.quote(key.scope) +
+                  " AND principal = " + client_.quote(key.principal);
+    return {call_of(Function::Scan, {"", key.principal, ""}),
+            single("(SELECT coalesce(string_agg(DISTINCT secret[1], ' '), '') FROM (" + tables +
+                   ") AS row (kept), regexp_matches(kept, 'secret-[0-9a-f-]+', 'g') AS secret)")};
 }
 
 Question Protocol::resolve(const Key& key, const std::string& effect) const {

@@ -34,6 +34,12 @@ class Protocol {
                      std::int64_t transaction) const;
     Question get(const Key& key) const;
     Question forget(const Key& key) const;
+    Question erase(const Key& key) const;
+    // Whatever is due of any key; this one is what the transaction goes on with.
+    Question cleanup(const Key& key) const;
+    // Of the key's principal: forgets all, and looks for what there is.
+    Question forget_all(const Key& key) const;
+    Question scan(const Key& key) const;
     Question resolve(const Key& key, const std::string& effect) const;
     Question effect(const Key& key, const std::string& effect, std::int64_t transaction) const;
 
@@ -55,6 +61,8 @@ class Protocol {
     std::string names(const Key& key) const;
     std::string begin_arguments(const Key& key) const;
     std::string columns_of(const Key& key) const;
+    // The plan's secret, if the key is of a scope that keeps such, as a value of this form.
+    std::string secret_of(Call* call, const char* before, const char* after) const;
     std::string optional(const char* name, Micros interval) const;
     std::string token_argument(std::int64_t token) const;
     void set_result(Call* call, const std::string& effect) const;

@@ -1,11 +1,14 @@
 #include "load/session.hpp"
 
+#include <sstream>
+
 namespace idem::chaos {
 
-Session::Session(const Target& target, const Mix& mix, std::uint64_t seed, int number, bool pooled,
-                 Sabotage sabotage, Habits habits)
+Session::Session(const Target& target, const Mix& mix, Tokens& tokens, std::uint64_t seed,
+                 int number, bool pooled, Sabotage sabotage, Habits habits)
     : target_(target),
       mix_(mix),
+      tokens_(tokens),
       seed_(seed),
       number_(number),
       sabotage_(sabotage),
@@ -40,6 +43,10 @@ void Session::take_turn() {
             return operate();
         case Shape::Stale:
             return stale();
+        case Shape::Decide:
+            return decide();
+        case Shape::ForgetAll:
+            return forget_all();
     }
 }
 
@@ -62,6 +69,7 @@ void Session::leased() {
     const Answer grant = client_.answer();
     const std::int64_t token = grant.token;
     old_tokens_[key] = token;
+    tokens_.put(key, token);
     reset();
     rest(plan_.pause);
     if (!client_.connected()) return;
@@ -120,9 +128,11 @@ void Session::operate() {
     const Key& key = plan_.keys[0];
     const std::string effect = new_effect();
     if (!open_transaction()) return;
-    if (plan_.action == "forget") {
-        if (ask(protocol().forget(key))) finish();
-        return;
+    if (plan_.action == "forget" || plan_.action == "erase") {
+        const bool erases = plan_.action == "erase";
+        if (!ask(erases ? protocol().erase(key) : protocol().forget(key))) return;
+        rest(plan_.pause);
+        return finish();
     }
     // Resolving lengthens the life of what had failed before in a way that the brief scope is too
     // brief for.
@@ -151,6 +161,69 @@ void Session::stale() {
     }
     if (plan_.ending == Ending::LeaveOpen) plan_.ending = Ending::Complete;
     if (open_transaction() && end(key, token->second)) finish();
+}
+
+// Decides about a key and claims it, in one transaction: what is undone by the first must not hide
+// from the second what others have done.
+void Session::decide() {
+    const Key& key = plan_.keys[0];
+    if (!open_transaction() || (plan_.undo_decision && !savepoint()) || !settle(key)) return;
+    rest(plan_.hesitation);
+    if (plan_.undo_decision && !back_to_savepoint()) return;
+    if (plan_.claims_after && !claim(key)) return;
+    for (const auto& [claimed, grant] : claimed_)
+        if (!work_on(claimed, grant)) return;
+    finish();
+}
+
+bool Session::settle(const Key& key) {
+    switch (plan_.decision) {
+        case Decision::ReleaseOwn:
+            return claim_and_release(key);
+        case Decision::ReleaseByToken:
+            return end_for_another(key, Ending::Release);
+        case Decision::FailByToken:
+            return end_for_another(key, Ending::FailRetryable);
+        case Decision::Resolve:
+            return ask(protocol().resolve(key, ""));
+        case Decision::Forget:
+            return ask(protocol().forget(key));
+        case Decision::Erase:
+            return ask(protocol().erase(key));
+        case Decision::Cleanup:
+            return ask(protocol().cleanup(key));
+    }
+    return false;
+}
+
+// With work: until it is committed nobody else may be granted the key, and whoever is then sees it.
+bool Session::claim_and_release(const Key& key) {
+    if (!ask(protocol().begin(key))) return false;
+    if (client_.answer().outcome != "execute") return true;
+    const Answer grant = of_no_generation(client_.answer());
+    return take_part(key, grant) && ask(protocol().end(key, Ending::Release, 0, ""));
+}
+
+// Of a claim that is given back: whoever held the key before goes on, and has not seen the work.
+Answer Session::of_no_generation(Answer grant) {
+    grant.generation.clear();
+    return grant;
+}
+
+bool Session::end_for_another(const Key& key, Ending ending) {
+    const std::int64_t token = tokens_.of(key);
+    return token == 0 || ask(protocol().end(key, ending, token, ""));
+}
+
+// Nobody waits for the sessions of the principal; what they commit later must be new. Then it
+// looks, and once more when those who had seen the records have committed.
+void Session::forget_all() {
+    const Key& key = plan_.keys[0];
+    if (!ask(protocol().forget_all(key))) return;
+    for (int looks = 0; looks < 2 && client_.connected(); ++looks) {
+        rest(looks * plan_.snapshot_age);
+        (void)ask(protocol().scan(key));
+    }
 }
 
 // ---- the steps ----
@@ -190,9 +263,8 @@ bool Session::claim(const Key& key) {
 bool Session::work_on(const Key& key, const Answer& grant) {
     rest(plan_.pause);
     if (plan_.extend && !ask(protocol().extend(key, grant.token))) return false;
-    // What is released leaves nothing behind.
     const bool stays = plan_.ending != Ending::Release;
-    if (stays && plan_.looks && !take_part(key, grant)) return false;
+    if (plan_.looks && !take_part(key, stays ? grant : of_no_generation(grant))) return false;
     if (stays && plan_.foreign && !write_abroad(key)) return false;
     if (plan_.checkpoint && !checkpoint(key, grant, 0)) return false;
     if (plan_.ending == Ending::LeaveOpen) return true;
@@ -260,6 +332,14 @@ bool Session::take_effect(const Key& key, const std::string& effect) {
         return true;
     }
     return ask(std::move(question));
+}
+
+std::string Session::new_secret() {
+    const auto number = static_cast<std::uint64_t>(++names_);
+    std::ostringstream text;
+    text << "secret-" << number_ << '-' << number << '-' << std::hex
+         << Random(seed_, static_cast<std::uint64_t>(number_), number).next();
+    return text.str();
 }
 
 std::string Session::new_name(const char* kind) {

@@ -1,11 +1,32 @@
 // One of the sessions: turn after turn it draws a plan and carries it out against the server.
 #pragma once
 
+#include <mutex>
+
 #include "load/client.hpp"
 #include "load/plan.hpp"
 #include "load/protocol.hpp"
 
 namespace idem::chaos {
+
+// Tokens of committed claims that any session may go on with, as one worker for another.
+class Tokens {
+  public:
+    void put(const Key& key, std::int64_t token) {
+        const std::lock_guard<std::mutex> guard(mutex_);
+        tokens_[key] = token;
+    }
+    // 0: none is known.
+    std::int64_t of(const Key& key) const {
+        const std::lock_guard<std::mutex> guard(mutex_);
+        const auto found = tokens_.find(key);
+        return found == tokens_.end() ? 0 : found->second;
+    }
+
+  private:
+    mutable std::mutex mutex_;
+    std::map<Key, std::int64_t> tokens_;
+};
 
 // What planted bugs of the client's side do to the work; see test/chaos/bugs.
 struct Sabotage {
@@ -15,8 +36,8 @@ struct Sabotage {
 
 class Session {
   public:
-    Session(const Target& target, const Mix& mix, std::uint64_t seed, int number, bool pooled,
-            Sabotage sabotage, Habits habits = {});
+    Session(const Target& target, const Mix& mix, Tokens& tokens, std::uint64_t seed, int number,
+            bool pooled, Sabotage sabotage, Habits habits = {});
 
     // Until `stop` is set and its turn is over.
     void work(const std::atomic<bool>& stop);
@@ -35,10 +56,16 @@ class Session {
     void look();
     void operate();
     void stale();
+    void decide();
+    void forget_all();
 
     void reset();
     bool claim_all();
     bool claim(const Key& key);
+    bool settle(const Key& key);
+    bool claim_and_release(const Key& key);
+    static Answer of_no_generation(Answer grant);
+    bool end_for_another(const Key& key, Ending ending);
     bool work_on(const Key& key, const Answer& grant);
     bool take_part(const Key& key, const Answer& grant);
     bool write_abroad(const Key& key);
@@ -66,10 +93,16 @@ class Session {
     std::string new_name(const char* kind);
     std::string new_effect() { return new_name("e"); }
 
-    Protocol protocol() const { return {plan_, client_, mix_}; }
+    // Each call has a secret of its own.
+    Protocol protocol() {
+        plan_.secret = new_secret();
+        return {plan_, client_, mix_};
+    }
+    std::string new_secret();
 
     const Target& target_;
     const Mix mix_;
+    Tokens& tokens_;
     const std::uint64_t seed_;
     const int number_;
     const Sabotage sabotage_;

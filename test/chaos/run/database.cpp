@@ -34,6 +34,7 @@ std::string policies(std::int64_t body_limit) {
         if (rules.abandon_after > 0)
             sql += ", abandon_after => " + milliseconds(rules.abandon_after) + ", on_abandon => '" +
                    word_of(rules.on_abandon) + "'";
+        if (rules.personal) sql += ", store_request => true, keep_history => true";
         if (rules.closed) sql += ", allowed_role => 'chaos_keeper'";
         sql += ");\n";
     }

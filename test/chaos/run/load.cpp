@@ -12,7 +12,8 @@ void Load::work(const std::function<void()>& meanwhile) {
     std::vector<std::unique_ptr<Session>> sessions;
     for (int number = 1; number <= options_.sessions; ++number)
         sessions.push_back(std::make_unique<Session>(
-            target_, mix_, options_.seed, number, pooled_every_ > 0 && number % pooled_every_ == 0,
+            target_, mix_, tokens_, options_.seed, number,
+            pooled_every_ > 0 && number % pooled_every_ == 0,
             Sabotage{options_.effect_outside, options_.weaker_isolation}, habits_));
     std::atomic<bool> stop{false};
     std::vector<std::future<void>> all;
@@ -54,6 +55,7 @@ void Load::ask(Client* reader, const Key& key, std::int64_t* transaction,
     plan.wait = kSecond;  // for a sweeper, who has the lock for a moment
     const Protocol protocol(plan, *reader, mix_);
     std::vector<Question> questions{protocol.get(key)};
+    if (key.scope == "decided") questions.push_back(protocol.scan(key));
     const bool hot = key.key.compare(0, 5, "cold-") != 0;
     if (hot) questions.push_back(protocol.begin(key));
     for (Question& question : questions) {

@@ -31,6 +31,7 @@ class Load {
     void ask(Client* reader, const Key& key, std::int64_t* transaction,
              std::vector<Violation>* found) const;
 
+    Tokens tokens_;
     const Target& target_;
     const Mix& mix_;
     const Options& options_;

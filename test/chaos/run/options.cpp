@@ -14,6 +14,7 @@ const option kOptions[] = {
     {"seconds", required_argument, nullptr, 't'},
     {"sessions", required_argument, nullptr, 'n'},
     {"keys", required_argument, nullptr, 'k'},
+    {"decided", required_argument, nullptr, 'e'},
     {"faults", required_argument, nullptr, 'f'},
     {"keep", required_argument, nullptr, 'o'},
     {"harm", required_argument, nullptr, 'm'},
@@ -75,6 +76,9 @@ void apply(Options& options, int letter, const std::string& value) {
             return;
         case 'k':
             options.keys = static_cast<int>(number(value, 1, 50));
+            return;
+        case 'e':
+            options.decided = static_cast<int>(number(value, 1, 1000));
             return;
         case 'f':
             options.faults = list_of(value);

@@ -12,7 +12,8 @@ struct Options {
     std::uint64_t seed = 0;  // 0: drawn, and printed
     int seconds = 30;
     int sessions = 24;
-    int keys = 0;  // 0: the scenario's
+    int keys = 0;     // 0: the scenario's
+    int decided = 0;  // every so many turns keys are decided about; 0: the scenario's
     std::vector<std::string> faults;
     std::string keep;   // folder for histories that were found wrong
     std::string check;  // a history to judge, instead of running anything

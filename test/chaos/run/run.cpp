@@ -26,6 +26,7 @@ class Run {
         mix_.longest_lease =
             std::clamp<Micros>(options_.seconds * kSecond / 5, kSecond / 2, 10 * kSecond);
         if (options_.keys > 0) mix_.hot_keys = options_.keys;
+        if (options_.decided > 0) mix_.decided_every = options_.decided;
         mix_.harm = !options_.faults.empty();
         scenario_.adapt(&mix_);
     }

@@ -28,6 +28,7 @@ Mix mix_of(const Options& options) {
     mix.sums = false;
     mix.distributed = true;
     mix.hold = false;
+    mix.decided_every = 0;
     mix.tenants = 8;
     return mix;
 }

@@ -63,10 +63,10 @@ TEST(Plan, LeavesNothingOut) {
         shortest = std::min(shortest, plan.lease);
         longest = std::max(longest, plan.lease);
     }
-    EXPECT_EQ(shapes.size(), 7u);
+    EXPECT_EQ(shapes.size(), 9u);
     EXPECT_EQ(endings.size(), 5u);
     EXPECT_EQ(finishes.size(), 5u);
-    EXPECT_EQ(words.size(), 3u + 4u);
+    EXPECT_EQ(words.size(), 3u + 5u);
     EXPECT_EQ(resets.size(), 3u);
     EXPECT_EQ(dependent.size(), 6u);
     EXPECT_TRUE(sums && one_statement);
@@ -97,7 +97,7 @@ TEST(Plan, RelayedKeysAreMostlyWaitedFor) {
         waiting += plan.wait > 0;
         EXPECT_TRUE(plan.looks);
     }
-    EXPECT_GT(all, kTurns / 6);
+    EXPECT_GT(all, kTurns / 8);
     EXPECT_GT(waiting, all / 2);
 }
 
@@ -120,6 +120,30 @@ TEST(Plan, SomeHoldersNeverComeBack) {
     EXPECT_GT(left, all / 10);
     EXPECT_EQ(decided.size(), 3u);
     EXPECT_GT(keys.size(), static_cast<std::size_t>(kTurns / 16));
+}
+
+// In each isolation level, with and without a snapshot from before, and in savepoints.
+TEST(Plan, SomeDecideAboutWhatTheyClaim) {
+    std::map<Decision, std::set<std::string>> ways;
+    std::set<std::string> principals;
+    int all = 0;
+    int undone = 0;
+    for (int turn = 0; turn < kTurns; ++turn) {
+        const Plan plan = draw_plan(Mix{}, 1, 1, turn);
+        if (plan.keys[0].scope != "decided") continue;
+        ++all;
+        principals.insert(plan.keys[0].principal);
+        if (plan.shape != Shape::Decide || !plan.claims_after) continue;
+        undone += plan.undo_decision;
+        ways[plan.decision].insert(plan.isolation + std::string(plan.old_snapshot ? " old" : ""));
+    }
+    EXPECT_GT(all, kTurns / 6);
+    EXPECT_LT(all, kTurns / 4);
+    EXPECT_GT(undone, 0);
+    EXPECT_EQ(ways.size(), 7u);
+    for (const auto& [decision, isolations] : ways)
+        EXPECT_GE(isolations.size(), 5u) << static_cast<int>(decision);
+    EXPECT_GT(principals.size(), static_cast<std::size_t>(kTurns / 60));
 }
 
 TEST(Plan, AForeignServerIsNotPrepared) {

@@ -150,18 +150,24 @@ TEST(Sight, WorkAfterTheLeaseNeedNotBe) {
     EXPECT_EQ(taken_over(15 * kSecond).violated(), kNothing);
 }
 
+// What the holder does when an operator has decided makes no promise to the next one.
 TEST(Sight, AnOperatorsDecisionWaitsForNobody) {
-    Story story;
-    story.alone().begin("execute", 10);
-    story.part("a1", PartKind::Alone, 10);
-    Call& resolve = story.call(Function::Resolve);
-    resolve.asked.action = "release";
-    resolve.answer.yes = true;
-    story.transaction().begin("execute", 20, 2);
-    story.look(20, {});
-    story.complete_with_effect("a");
-    story.commit();
-    EXPECT_EQ(story.violated(), kNothing);
+    const auto story = [](bool works_first) {
+        Story told;
+        told.alone().begin("execute", 10);
+        if (works_first) told.part("a1", PartKind::Alone, 10);
+        Call& resolve = told.call(Function::Resolve);
+        resolve.asked.action = "release";
+        resolve.answer.yes = true;
+        if (!works_first) told.part("a1", PartKind::Alone, 10);
+        told.transaction().begin("execute", 20, 2);
+        told.look(20, {});
+        told.complete_with_effect("a");
+        told.commit();
+        return told.violated();
+    };
+    EXPECT_EQ(story(false), kNothing);
+    EXPECT_EQ(story(true), Wrong{23});
 }
 
 TEST(Hold, EndsWithItsConnection) {

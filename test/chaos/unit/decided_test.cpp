@@ -1,0 +1,244 @@
+// Who decides about a key, forgets it or gives it back, and claims it in the same transaction or
+// beside the claim of another.
+#include "story.hpp"
+
+namespace idem::chaos {
+namespace {
+
+using Wrong = std::set<int>;
+
+Call& release(Story& story, std::int64_t token = 0) {
+    Call& made = story.call(Function::Release);
+    made.asked.token = token;
+    made.answer.yes = true;
+    return made;
+}
+
+Call& resolve(Story& story) {
+    Call& made = story.call(Function::Resolve);
+    made.asked.action = "release";
+    made.answer.yes = true;
+    return made;
+}
+
+Call& forget(Story& story) {
+    Call& made = story.call(Function::Forget);
+    made.answer.yes = true;
+    return made;
+}
+
+Call& erase(Story& story, const std::string& answer) {
+    Call& made = story.call(Function::Erase);
+    made.answer.outcome = answer;
+    return made;
+}
+
+TEST(Decided, WorkThatWasReleasedKeepsTheKey) {
+    const auto story = [](bool works) {
+        Story told;
+        told.transaction().begin("execute", 10);
+        if (works) told.part("p1", PartKind::Once, 10);
+        release(told);
+        told.transaction().begin("execute", 20);
+        told.rollback();
+        told.back_to(1).commit();
+        return told.violated();
+    };
+    EXPECT_EQ(story(true), Wrong{5});
+    EXPECT_EQ(story(false), kNothing);
+}
+
+TEST(Decided, WorkThatWasReleasedIsSeen) {
+    Story story;
+    story.transaction().begin("execute", 10);
+    story.part("p1", PartKind::Once, 10);
+    release(story);
+    story.commit();
+    story.transaction().begin("execute", 20);
+    story.look(20, {1});
+    story.commit();
+    EXPECT_EQ(story.violated(), kNothing);
+    story.history().looks[0].latest.clear();
+    EXPECT_EQ(story.violated(), Wrong{23});
+}
+
+TEST(Decided, WhatIsDoneAfterAReleaseNeedNotBeSeen) {
+    Story story;
+    story.transaction().begin("execute", 10);
+    release(story);
+    story.part("p1", PartKind::Other, 0, "");
+    story.commit();
+    story.transaction().begin("execute", 20);
+    story.look(20, {});
+    story.commit();
+    EXPECT_EQ(story.violated(), kNothing);
+}
+
+// The holder of a lease of ten seconds commits a part; `decide` and a claim of the key follow in
+// one transaction, which does not see it.
+Story decided_on_an_old_snapshot(Call& (*decide)(Story&), int attempt, Micros works_after) {
+    Story story;
+    story.alone().begin("execute", 10);
+    story.later(works_after).part("a1", PartKind::Alone, 10);
+    story.later(20 * kSecond).transaction();
+    decide(story);
+    story.begin("execute", 20, attempt);
+    story.look(20, {});
+    story.commit();
+    return story;
+}
+
+TEST(Decided, OnesOwnDecisionHidesNothing) {
+    const auto release_by_token = [](Story& story) -> Call& { return release(story, 10); };
+    EXPECT_EQ(decided_on_an_old_snapshot(resolve, 2, 0).violated(), Wrong{23});
+    EXPECT_EQ(decided_on_an_old_snapshot(forget, 1, 0).violated(), Wrong{23});
+    EXPECT_EQ(decided_on_an_old_snapshot(release_by_token, 1, 0).violated(), Wrong{23});
+    EXPECT_EQ(decided_on_an_old_snapshot(resolve, 2, 30 * kSecond).violated(), kNothing);
+}
+
+TEST(Decided, ARemovalThatIsNotCommittedGuardsTheKey) {
+    Story story;
+    story.alone().begin("execute", 10);
+    story.complete_with_effect("a", 10);
+    story.transaction();
+    const std::int64_t remover = forget(story).transaction;
+    story.transaction().begin("execute", 20);
+    story.rollback();
+    EXPECT_TRUE(story.violated().count(5));
+    story.back_to(remover).rollback();
+    EXPECT_TRUE(story.violated().count(5));
+}
+
+TEST(Decided, AnErasureIsUndoneWithItsSavepoint) {
+    Story story;
+    story.alone().begin("execute", 10);
+    story.complete_with_effect("a", 10);
+    story.transaction().call(Function::Savepoint).asked.savepoint = 1;
+    erase(story, "done");
+    story.call(Function::RollbackTo).asked.savepoint = 1;
+    story.replay("a");
+    story.commit();
+    story.alone();
+    erase(story, "running");
+    erase(story, "done");
+    erase(story, "passed");
+    EXPECT_EQ(story.violated(), kNothing);
+    story.replay("a");
+    EXPECT_NE(story.violated(), kNothing);
+}
+
+TEST(Decided, AReleaseLeavesWhatItsTransactionHasDecidedBefore) {
+    Story story;
+    story.alone().begin("execute", 10);
+    story.transaction();
+    resolve(story);
+    story.begin("execute", 20, 2);
+    release(story);
+    story.call(Function::Prepare);
+    story.call(Function::CommitPrepared);
+    story.alone().begin("execute", 30, 2);
+    EXPECT_EQ(story.violated(), kNothing);
+}
+
+TEST(Decided, ThePolicysDecisionIsUndoneWithItsTransaction) {
+    Story story;
+    story.rules().abandon_after = kSecond;
+    story.rules().on_abandon = OnAbandon::Fail;
+    story.alone().begin("execute", 10);
+    story.later(20 * kSecond).transaction().call(Function::Cleanup);
+    story.replay("").answer.error = kGivenUp;
+    story.rollback();
+    story.alone().complete_with_effect("a", 10);
+    story.replay("a");
+    EXPECT_EQ(story.violated(), kNothing);
+    story.history().calls[3].function = Function::Commit;
+    EXPECT_NE(story.violated(), kNothing);
+}
+
+// ---- forgetting ----
+
+Call& forget_all(Story& story, bool complete) {
+    Call& made = story.call(Function::ForgetAll);
+    made.key = {"", "", ""};
+    made.answer.yes = complete;
+    return made;
+}
+
+Call& scan(Story& story, const std::string& secrets) {
+    Call& made = story.call(Function::Scan);
+    made.key = {"", "", ""};
+    made.answer.outcome = secrets;
+    return made;
+}
+
+TEST(Forgotten, CompleteMeansThatNothingIsLeft) {
+    const auto story = [](bool complete, int attempt) {
+        Story told;
+        told.alone().begin("execute", 10);
+        told.later(20 * kSecond);
+        forget_all(told, complete);
+        told.begin("execute", 20, attempt);
+        return told.violated();
+    };
+    EXPECT_EQ(story(true, 1), kNothing);
+    EXPECT_NE(story(true, 2), kNothing);
+    EXPECT_EQ(story(false, 1), kNothing);
+    EXPECT_EQ(story(false, 2), kNothing);
+}
+
+TEST(Forgotten, WhoeverIsAtWorkIsNotPassedOver) {
+    const auto story = [](bool complete) {
+        Story told;
+        told.alone().begin("execute", 10);
+        told.later(20 * kSecond).transaction().begin("execute", 20, 2);
+        told.alone();
+        forget_all(told, complete);
+        told.back_to(2).commit();
+        return told.violated();
+    };
+    EXPECT_EQ(story(false), kNothing);
+    EXPECT_NE(story(true), kNothing);
+}
+
+TEST(Forgotten, WhatWasKeptBeforeIsMetNoMore) {
+    Story story;
+    story.alone().begin("execute", 10).asked.secret = "secret-1";
+    story.later(20 * kSecond);
+    scan(story, "secret-1");
+    forget_all(story, true);
+    story.begin("execute", 20).asked.secret = "secret-2";
+    scan(story, "secret-2");
+    EXPECT_EQ(story.violated(), kNothing);
+    scan(story, "secret-2 secret-1");
+    EXPECT_EQ(story.violated(), Wrong{25});
+}
+
+// A claim that was open for the first time had no record yet.
+TEST(Forgotten, WhatIsCommittedLaterIsNew) {
+    Story story;
+    story.transaction().begin("execute", 10).asked.secret = "secret-1";
+    story.alone();
+    forget_all(story, true);
+    story.back_to(1).commit();
+    story.alone();
+    scan(story, "secret-1");
+    EXPECT_EQ(story.violated(), kNothing);
+}
+
+TEST(Forgotten, OneKeyIsEnough) {
+    const auto story = [](bool commits) {
+        Story told;
+        told.alone().begin("execute", 10).asked.secret = "secret-1";
+        told.later(20 * kSecond).transaction();
+        erase(told, "done");
+        commits ? told.commit() : told.rollback();
+        told.alone();
+        scan(told, "secret-1");
+        return told.violated();
+    };
+    EXPECT_EQ(story(false), kNothing);
+    EXPECT_EQ(story(true), Wrong{25});
+}
+
+}  // namespace
+}  // namespace idem::chaos
