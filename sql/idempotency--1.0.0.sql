@@ -25,7 +25,7 @@ CREATE TABLE idempotency.record (
     principal       text COLLATE pg_catalog."C" NOT NULL,
     key             text COLLATE pg_catalog."C" NOT NULL,
     status          "char" NOT NULL,
-    no_takeover     boolean NOT NULL DEFAULT false,
+    if_silent       "char" NOT NULL DEFAULT 't',
     body_omitted    boolean NOT NULL DEFAULT false,
     omit_large_body boolean NOT NULL DEFAULT false,
     status_code     integer,
@@ -48,6 +48,7 @@ CREATE TABLE idempotency.record (
     headers         jsonb,
     body            bytea,
     error           text,
+    reference       text,
     recovery_point  text,
     state           jsonb,
     holder          text,
@@ -63,6 +64,7 @@ CREATE TABLE idempotency.record (
     sealed_headers  bytea,
     sealed_body     bytea,
     sealed_error    bytea,
+    sealed_reference bytea,
     sealed_recovery_point bytea,
     sealed_state    bytea,
     sealed_holder   bytea,
@@ -71,7 +73,7 @@ CREATE TABLE idempotency.record (
     -- same, and an operator who knows nothing but the key finds its record.
     CONSTRAINT record_pkey PRIMARY KEY (key, scope, principal),
     CONSTRAINT record_status_known
-        CHECK (status OPERATOR(pg_catalog.=) ANY ('{i,c,f,r}'::"char"[])),
+        CHECK (status OPERATOR(pg_catalog.=) ANY ('{i,c,f,r,x,u}'::"char"[])),
     CONSTRAINT record_leased
         CHECK (status OPERATOR(pg_catalog.<>) 'i'::"char" OR lease_until IS NOT NULL)
 ) WITH (
@@ -82,13 +84,14 @@ CREATE TABLE idempotency.record (
     toast.autovacuum_vacuum_scale_factor = 0.02
 );
 COMMENT ON TABLE idempotency.record IS 'one row per scope, principal and key; read it through idempotency.records';
-COMMENT ON COLUMN idempotency.record.status IS 'i in progress, c completed, f failed, r retryable';
+COMMENT ON COLUMN idempotency.record.status IS 'i in progress, c completed, f failed, r retryable, x exhausted, u unknown';
 COMMENT ON COLUMN idempotency.record.token IS 'fencing token of the current claim';
 COMMENT ON COLUMN idempotency.record.backend_pid IS 'the backend of a holder that claimed with hold: once it is gone, so is the holder';
 COMMENT ON COLUMN idempotency.record.fingerprint_of IS
     'the sum of 1, the method; 2, the path; 4, the caller gave the fingerprint; 8, the key was derived from it; null: the request alone, or no fingerprint';
 COMMENT ON COLUMN idempotency.record.backend_start IS 'when that backend began, for its pid may come again';
-COMMENT ON COLUMN idempotency.record.no_takeover IS 'once its lease is over, its result is unknown and an operator decides';
+COMMENT ON COLUMN idempotency.record.if_silent IS 'what it is once its lease is over: t to be taken over, u unknown, x exhausted';
+COMMENT ON COLUMN idempotency.record.reference IS 'of the provider that knows what became of an unknown attempt';
 COMMENT ON COLUMN idempotency.record.operation IS 'the function that idem_execute runs for it';
 COMMENT ON COLUMN idempotency.record.omit_large_body IS 'the policy at the claim: a body over the limit is left out';
 COMMENT ON COLUMN idempotency.record.body_limit IS 'the policy at the claim: so large may a body be, in bytes';
@@ -108,6 +111,7 @@ ALTER TABLE idempotency.record
     ALTER COLUMN sealed_headers SET STORAGE EXTERNAL,
     ALTER COLUMN sealed_body SET STORAGE EXTERNAL,
     ALTER COLUMN sealed_error SET STORAGE EXTERNAL,
+    ALTER COLUMN sealed_reference SET STORAGE EXTERNAL,
     ALTER COLUMN sealed_recovery_point SET STORAGE EXTERNAL,
     ALTER COLUMN sealed_state SET STORAGE EXTERNAL,
     ALTER COLUMN sealed_holder SET STORAGE EXTERNAL,
@@ -116,10 +120,10 @@ ALTER TABLE idempotency.record
 -- When a row may go.
 CREATE INDEX record_retained_until ON idempotency.record (retained_until);
 
--- Who is at work, the oldest first. A record that is written with its answer has no entry here; the
--- end of a leased claim is no HOT update for its sake.
-CREATE INDEX record_in_progress ON idempotency.record (claimed_at)
-    WHERE status OPERATOR(pg_catalog.=) 'i'::"char";
+-- Who is at work, and what has to be decided, the oldest first. A record that is written with its
+-- answer has no entry here; the end of a leased claim is no HOT update for its sake.
+CREATE INDEX record_outstanding ON idempotency.record (claimed_at)
+    WHERE status OPERATOR(pg_catalog.=) ANY ('{i,u,x}'::"char"[]);
 
 CREATE TABLE idempotency.policy (
     scope_pattern        text COLLATE pg_catalog."C" NOT NULL,
@@ -139,6 +143,7 @@ CREATE TABLE idempotency.policy (
     fingerprint_required boolean,
     store_request        boolean,
     on_lease_expiry      text,
+    unknown_retry_after  interval,
     abandon_after        interval,
     on_abandon           text,
     max_body_bytes       integer,
@@ -166,6 +171,9 @@ CREATE TABLE idempotency.policy (
         CHECK (on_missing_key OPERATOR(pg_catalog.=) ANY ('{generate,derive,error}'::text[])),
     CONSTRAINT policy_on_abandon_known
         CHECK (on_abandon OPERATOR(pg_catalog.=) ANY ('{fail,release,unknown}'::text[])),
+    CONSTRAINT policy_unknown_retry_after_in_range
+        CHECK (unknown_retry_after OPERATOR(pg_catalog.>) '0'::interval
+               AND unknown_retry_after OPERATOR(pg_catalog.<=) '36525 days'::interval),
     CONSTRAINT policy_abandon_after_in_range
         CHECK (abandon_after OPERATOR(pg_catalog.>) '0'::interval
                AND abandon_after OPERATOR(pg_catalog.<=) '36525 days'::interval),
@@ -353,6 +361,8 @@ CREATE TABLE idempotency.attempt (
     status_code    integer,
     error          text,
     sealed_error   bytea,
+    reference      text,
+    sealed_reference bytea,
     sealed_by      text,
     salt           bytea,
     resolved_by    text,
@@ -415,11 +425,15 @@ SELECT scope, principal COLLATE pg_catalog."C" AS principal, key,
            WHEN status OPERATOR(pg_catalog.=) 'c' THEN 'completed'
            WHEN status OPERATOR(pg_catalog.=) 'f' THEN 'failed'
            WHEN status OPERATOR(pg_catalog.=) 'r' THEN 'retryable'
-           WHEN no_takeover AND NOT idempotency.claim_lives(lease_until, backend_pid, backend_start)
-               THEN 'unknown'
-           ELSE 'in_progress'
+           WHEN status OPERATOR(pg_catalog.=) 'x' THEN 'exhausted'
+           WHEN status OPERATOR(pg_catalog.=) 'u' THEN 'unknown'
+           WHEN if_silent OPERATOR(pg_catalog.=) 't'
+                OR idempotency.claim_lives(lease_until, backend_pid, backend_start)
+               THEN 'in_progress'
+           WHEN if_silent OPERATOR(pg_catalog.=) 'x' THEN 'exhausted'
+           ELSE 'unknown'
        END AS status,
-       attempt, status_code, headers, body, body_omitted, error, recovery_point, state, holder,
+       attempt, status_code, headers, body, body_omitted, error, reference, recovery_point, state, holder,
        backend_pid IS NOT NULL AS held, created_at, claimed_at, finished_at, lease_until,
        next_attempt_at, NULLIF(expires_at, 'infinity') AS expires_at,
        NULLIF(retained_until, 'infinity') AS retained_until,
@@ -429,7 +443,8 @@ COMMENT ON VIEW idempotency.records IS 'the records, with statuses as words and 
 
 CREATE VIEW idempotency.attempts AS
 SELECT scope, principal COLLATE pg_catalog."C" AS principal, key, attempt, holder, begun, ended, how,
-       status_code, error, resolved_by, retained_until, sealed_by, idempotency.this_node() AS node
+       status_code, error, reference, resolved_by, retained_until, sealed_by,
+       idempotency.this_node() AS node
   FROM idempotency.attempt;
 COMMENT ON VIEW idempotency.attempts IS 'how attempts ended, where the policy has keep_history';
 
@@ -443,7 +458,7 @@ SELECT idempotency.fit_principals();
 CREATE VIEW idempotency.policies AS
 SELECT scope_pattern, ttl, retention, max_ttl, lease, max_lease, wait, max_attempts, retry_base,
        retry_cap, retry_jitter, on_missing_key, derive_window, principal_required,
-       fingerprint_required, store_request, on_lease_expiry, abandon_after, on_abandon,
+       fingerprint_required, store_request, on_lease_expiry, unknown_retry_after, abandon_after, on_abandon,
        max_body_bytes, on_large_body, fingerprint_fields, exclude_fields, drop_headers,
        final_errors, error_statuses, allowed_role, keep_history, encrypt,
        transactional_only, since, memory_before,
@@ -460,17 +475,22 @@ CREATE FUNCTION idempotency.claims_here(
     OUT scope text,
     OUT principal text,
     OUT key text,
+    OUT status "char",
+    OUT if_silent "char",
     OUT attempt integer,
     OUT holder text,
     OUT recovery_point text,
-    OUT no_takeover boolean,
+    OUT error text,
+    OUT reference text,
     OUT backend_pid integer,
     OUT backend_start timestamptz,
     OUT claimed_at timestamptz,
-    OUT lease_until timestamptz
+    OUT lease_until timestamptz,
+    OUT finished_at timestamptz,
+    OUT retained_until timestamptz
 ) RETURNS SETOF record
     LANGUAGE c AS 'MODULE_PATHNAME', 'idem_claims_here';
-COMMENT ON FUNCTION idempotency.claims_here() IS 'records in progress of this node';
+COMMENT ON FUNCTION idempotency.claims_here() IS 'records of this node that are in progress, unknown or exhausted; error and reference only for those who may read idempotency.records';
 REVOKE ALL ON FUNCTION idempotency.claims_here() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION idempotency.claims_here() TO pg_monitor;
 
@@ -481,7 +501,8 @@ SELECT 'leased' AS kind, scope, principal, key, attempt, holder, backend_pid AS 
        NULL::text AS application_name, claimed_at AS since,
        pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) claimed_at AS age, lease_until, idempotency.this_node() AS node
   FROM idempotency.claims_here()
- WHERE idempotency.claim_lives(lease_until, backend_pid, backend_start)
+ WHERE status OPERATOR(pg_catalog.=) 'i'
+   AND idempotency.claim_lives(lease_until, backend_pid, backend_start)
 UNION ALL
 SELECT CASE WHEN l.pid IS NULL THEN 'prepared' ELSE 'transactional' END, NULL, NULL, NULL, NULL, NULL,
        l.pid, a.application_name, a.xact_start,
@@ -499,17 +520,49 @@ SELECT * FROM idempotency.of_nodes(NULL::idempotency.in_flight_here);
 COMMENT ON VIEW idempotency.in_flight IS 'leased claims, and transactions that hold the lock of a key';
 
 CREATE VIEW idempotency.abandoned_here AS
-SELECT scope, principal, key, CASE WHEN no_takeover THEN 'unknown' ELSE 'in_progress' END AS status,
+SELECT scope, principal, key,
+       CASE if_silent WHEN 't' THEN 'in_progress' WHEN 'x' THEN 'exhausted' ELSE 'unknown' END AS status,
        attempt, holder, recovery_point, claimed_at, lease_until,
        GREATEST(pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) lease_until, '0') AS overdue,
        idempotency.this_node() AS node
   FROM idempotency.claims_here()
- WHERE NOT idempotency.claim_lives(lease_until, backend_pid, backend_start);
+ WHERE status OPERATOR(pg_catalog.=) 'i'
+   AND NOT idempotency.claim_lives(lease_until, backend_pid, backend_start);
 COMMENT ON VIEW idempotency.abandoned_here IS 'of this node, claims that nobody is at work on';
 
 CREATE VIEW idempotency.abandoned AS
 SELECT * FROM idempotency.of_nodes(NULL::idempotency.abandoned_here);
 COMMENT ON VIEW idempotency.abandoned IS 'claims whose lease is over, or whose session has ended, and which nobody has taken over';
+
+CREATE VIEW idempotency.unknown_here AS
+SELECT scope, principal, key, attempt, holder, recovery_point, error, reference,
+       lease_until IS NOT NULL AS silent, claimed_at, COALESCE(lease_until, finished_at) AS since,
+       GREATEST(pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) COALESCE(lease_until, finished_at), '0') AS age,
+       idempotency.this_node() AS node
+  FROM idempotency.claims_here()
+ WHERE status OPERATOR(pg_catalog.=) 'u'
+    OR (status OPERATOR(pg_catalog.=) 'i' AND if_silent OPERATOR(pg_catalog.=) 'u'
+        AND NOT idempotency.claim_lives(lease_until, backend_pid, backend_start));
+COMMENT ON VIEW idempotency.unknown_here IS 'records of this node whose outcome is unknown';
+
+CREATE VIEW idempotency.unknown AS
+SELECT * FROM idempotency.of_nodes(NULL::idempotency.unknown_here);
+COMMENT ON VIEW idempotency.unknown IS 'records whose outcome is unknown: ended with idem_unknown, or silent where on_lease_expiry is unknown';
+
+CREATE VIEW idempotency.exhausted_here AS
+SELECT scope, principal, key, attempt, holder, recovery_point, error, reference,
+       lease_until IS NOT NULL AS silent, claimed_at, COALESCE(lease_until, finished_at) AS since,
+       GREATEST(pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) COALESCE(lease_until, finished_at), '0') AS age,
+       CASE WHEN status OPERATOR(pg_catalog.=) 'x' THEN retained_until END AS retained_until, idempotency.this_node() AS node
+  FROM idempotency.claims_here()
+ WHERE status OPERATOR(pg_catalog.=) 'x'
+    OR (status OPERATOR(pg_catalog.=) 'i' AND if_silent OPERATOR(pg_catalog.=) 'x'
+        AND NOT idempotency.claim_lives(lease_until, backend_pid, backend_start));
+COMMENT ON VIEW idempotency.exhausted_here IS 'records of this node whose attempts are used up';
+
+CREATE VIEW idempotency.exhausted AS
+SELECT * FROM idempotency.of_nodes(NULL::idempotency.exhausted_here);
+COMMENT ON VIEW idempotency.exhausted IS 'records whose last attempt has failed or is silent, with max_attempts used up';
 
 CREATE FUNCTION idempotency.backlog(until timestamptz, OUT rows bigint, OUT oldest timestamptz)
     LANGUAGE c AS 'MODULE_PATHNAME', 'idem_backlog';
@@ -676,6 +729,7 @@ CREATE TYPE @extschema@.idem_claim AS (
     body           bytea,
     body_omitted   boolean,
     error          text,
+    reference      text,
     recovery_point text,
     state          jsonb,
     holder         text,
@@ -873,6 +927,19 @@ COMMENT ON FUNCTION @extschema@.idem_fail(text, text, boolean, integer, json, js
     IS 'end a claim with a failure, final or to be tried again';
 REVOKE ALL ON FUNCTION @extschema@.idem_fail(text, text, boolean, integer, json, jsonb, text, text, bigint, interval) FROM PUBLIC;
 
+CREATE FUNCTION @extschema@.idem_unknown(
+    key text,
+    error text DEFAULT NULL,
+    reference text DEFAULT NULL,
+    scope text DEFAULT '',
+    principal text DEFAULT '',
+    token bigint DEFAULT NULL
+) RETURNS boolean
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_unknown';
+COMMENT ON FUNCTION @extschema@.idem_unknown(text, text, text, text, text, bigint)
+    IS 'end a claim whose outcome is not known, until its token or an operator says what became of it';
+REVOKE ALL ON FUNCTION @extschema@.idem_unknown(text, text, text, text, text, bigint) FROM PUBLIC;
+
 CREATE FUNCTION @extschema@.idem_extend(
     key text,
     token bigint,
@@ -973,7 +1040,7 @@ CREATE FUNCTION @extschema@.idem_resolve(
 ) RETURNS boolean
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_resolve';
 COMMENT ON FUNCTION @extschema@.idem_resolve(text, text, text, text, integer, text, jsonb, text, text)
-    IS 'decide a record that waits for its holder or for an operator: release, complete or fail';
+    IS 'decide a record that waits for its holder or for an operator: release, complete, fail or reopen';
 REVOKE ALL ON FUNCTION @extschema@.idem_resolve(text, text, text, text, integer, text, jsonb, text, text) FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_explain(
@@ -1007,6 +1074,7 @@ CREATE FUNCTION @extschema@.idem_attempts(
     how            text,
     status_code    integer,
     error          text,
+    reference      text,
     resolved_by    text,
     retained_until timestamptz,
     sealed_by      text
@@ -1130,6 +1198,7 @@ CREATE FUNCTION @extschema@.idem_policy_set(
     fingerprint_required boolean DEFAULT NULL,
     store_request boolean DEFAULT NULL,
     on_lease_expiry text DEFAULT NULL,
+    unknown_retry_after interval DEFAULT NULL,
     abandon_after interval DEFAULT NULL,
     on_abandon text DEFAULT NULL,
     max_body_bytes integer DEFAULT NULL,
@@ -1146,9 +1215,9 @@ CREATE FUNCTION @extschema@.idem_policy_set(
     reason text DEFAULT NULL
 ) RETURNS void
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_policy_set';
-COMMENT ON FUNCTION @extschema@.idem_policy_set(text, interval, interval, interval, interval, interval, interval, integer, interval, interval, text, text, interval, boolean, boolean, boolean, text, interval, text, integer, text, text[], text[], text[], text[], jsonb, regrole, boolean, boolean, boolean, text)
+COMMENT ON FUNCTION @extschema@.idem_policy_set(text, interval, interval, interval, interval, interval, interval, integer, interval, interval, text, text, interval, boolean, boolean, boolean, text, interval, interval, text, integer, text, text[], text[], text[], text[], jsonb, regrole, boolean, boolean, boolean, text)
     IS 'set the whole policy of a scope, or of all scopes that begin alike';
-REVOKE ALL ON FUNCTION @extschema@.idem_policy_set(text, interval, interval, interval, interval, interval, interval, integer, interval, interval, text, text, interval, boolean, boolean, boolean, text, interval, text, integer, text, text[], text[], text[], text[], jsonb, regrole, boolean, boolean, boolean, text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION @extschema@.idem_policy_set(text, interval, interval, interval, interval, interval, interval, integer, interval, interval, text, text, interval, boolean, boolean, boolean, text, interval, interval, text, integer, text, text[], text[], text[], text[], jsonb, regrole, boolean, boolean, boolean, text) FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_policy_alter(
     scope_pattern text,
@@ -1168,6 +1237,7 @@ CREATE FUNCTION @extschema@.idem_policy_alter(
     fingerprint_required boolean DEFAULT NULL,
     store_request boolean DEFAULT NULL,
     on_lease_expiry text DEFAULT NULL,
+    unknown_retry_after interval DEFAULT NULL,
     abandon_after interval DEFAULT NULL,
     on_abandon text DEFAULT NULL,
     max_body_bytes integer DEFAULT NULL,
@@ -1185,9 +1255,9 @@ CREATE FUNCTION @extschema@.idem_policy_alter(
     reason text DEFAULT NULL
 ) RETURNS void
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_policy_alter';
-COMMENT ON FUNCTION @extschema@.idem_policy_alter(text, interval, interval, interval, interval, interval, interval, integer, interval, interval, text, text, interval, boolean, boolean, boolean, text, interval, text, integer, text, text[], text[], text[], text[], jsonb, regrole, boolean, boolean, boolean, text[], text)
+COMMENT ON FUNCTION @extschema@.idem_policy_alter(text, interval, interval, interval, interval, interval, interval, integer, interval, interval, text, text, interval, boolean, boolean, boolean, text, interval, interval, text, integer, text, text[], text[], text[], text[], jsonb, regrole, boolean, boolean, boolean, text[], text)
     IS 'change what is named of a policy, and leave the rest as it is';
-REVOKE ALL ON FUNCTION @extschema@.idem_policy_alter(text, interval, interval, interval, interval, interval, interval, integer, interval, interval, text, text, interval, boolean, boolean, boolean, text, interval, text, integer, text, text[], text[], text[], text[], jsonb, regrole, boolean, boolean, boolean, text[], text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION @extschema@.idem_policy_alter(text, interval, interval, interval, interval, interval, interval, integer, interval, interval, text, text, interval, boolean, boolean, boolean, text, interval, interval, text, integer, text, text[], text[], text[], text[], jsonb, regrole, boolean, boolean, boolean, text[], text) FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_policy_drop(scope_pattern text, reason text DEFAULT NULL) RETURNS boolean
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_policy_drop';
@@ -1312,9 +1382,11 @@ COMMENT ON FUNCTION @extschema@.idem_response(integer, jsonb, json) IS 'a respon
 ----------------------------------------------------------------------------------------------------
 
 GRANT USAGE ON SCHEMA idempotency TO pg_monitor;
-GRANT SELECT ON idempotency.policies, idempotency.in_flight, idempotency.abandoned, idempotency.sweeper,
+GRANT SELECT ON idempotency.policies, idempotency.in_flight, idempotency.abandoned,
+    idempotency.unknown, idempotency.exhausted, idempotency.sweeper,
     idempotency.stats, idempotency.stores, idempotency.encryption_keys, idempotency.encryption_keys_here,
-    idempotency.in_flight_here, idempotency.abandoned_here,
+    idempotency.in_flight_here, idempotency.abandoned_here, idempotency.unknown_here,
+    idempotency.exhausted_here,
     idempotency.sweeper_here, idempotency.stats_here, idempotency.stores_here,
     idempotency.decisions, idempotency.decisions_here
     TO pg_monitor;

@@ -21,7 +21,7 @@ export const abandoned = {
     name: 'abandoned',
     show(answer, context) {
         return [
-            el('p', { class: 'faint' }, 'Claims without a result whose lease is over. The next caller takes over what is in_progress; what is unknown waits for its holder, or for somebody to decide: Explain shows the statement.'),
+            el('p', { class: 'faint' }, 'Records that nobody is at work on. The next caller takes over what is in_progress; what is unknown waits for its holder or an operator, and what is exhausted for an operator: Explain shows the statement.'),
             part('idempotency.abandoned', answer.abandoned, context.role,
                 (rows) => table('Abandoned', columns(context), rows, 'No claim is abandoned.')),
         ];

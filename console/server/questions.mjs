@@ -27,9 +27,17 @@ SELECT kind, scope, principal, key, attempt, holder, pid, application_name, sinc
  ORDER BY age DESC NULLS FIRST LIMIT ${MOST}`;
 
 const ABANDONED = `
-SELECT status, scope, principal, key, attempt, holder, recovery_point, claimed_at, lease_until,
-       EXTRACT(epoch FROM overdue)::float8 AS overdue, node, pg_catalog.count(*) OVER () AS of_all
-  FROM idempotency.abandoned
+SELECT status, scope, principal, key, attempt, holder, recovery_point, claimed_at, since,
+       EXTRACT(epoch FROM age)::float8 AS overdue, node, pg_catalog.count(*) OVER () AS of_all
+  FROM (SELECT 'in_progress' AS status, scope, principal, key, attempt, holder, recovery_point,
+               claimed_at, lease_until AS since, overdue AS age, node
+          FROM idempotency.abandoned WHERE status = 'in_progress'
+        UNION ALL
+        SELECT 'unknown', scope, principal, key, attempt, holder, recovery_point, claimed_at, since, age, node
+          FROM idempotency.unknown
+        UNION ALL
+        SELECT 'exhausted', scope, principal, key, attempt, holder, recovery_point, claimed_at, since, age, node
+          FROM idempotency.exhausted) AS left_behind
  ORDER BY status DESC, overdue DESC LIMIT ${MOST}`;
 
 const SWEEPER = `

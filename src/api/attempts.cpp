@@ -11,13 +11,14 @@ namespace idem::api {
 
 namespace {
 
-constexpr int kAttemptColumns = 10;
+constexpr int kAttemptColumns = 11;
 
 // An error (ID503, ID500) if the row has something that does not open.
 void put_attempt(ReturnSetInfo* result, const store::KeptAttempt& attempt) {
     const store::Record& record = attempt.record;
     text* holder = claim::opened(record, &store::Record::holder);
     text* error = claim::opened(record, &store::Record::error);
+    text* reference = claim::opened(record, &store::Record::reference);
     Datum values[] = {Int32GetDatum(record.attempt),
                       PointerGetDatum(holder),
                       TimestampTzGetDatum(record.claimed_at),
@@ -25,6 +26,7 @@ void put_attempt(ReturnSetInfo* result, const store::KeptAttempt& attempt) {
                       PointerGetDatum(attempt.how),
                       Int32GetDatum(record.status_code.value_or(0)),
                       PointerGetDatum(error),
+                      PointerGetDatum(reference),
                       PointerGetDatum(record.resolved_by),
                       TimestampTzGetDatum(record.retained_until),
                       PointerGetDatum(record.sealed_by)};
@@ -35,6 +37,7 @@ void put_attempt(ReturnSetInfo* result, const store::KeptAttempt& attempt) {
                     false,
                     !record.status_code.has_value(),
                     error == nullptr,
+                    reference == nullptr,
                     record.resolved_by == nullptr,
                     false,
                     record.sealed_by == nullptr};

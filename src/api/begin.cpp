@@ -20,32 +20,33 @@ namespace {
 using Row = FieldRow<ClaimField>;
 
 // Which parts of a record an answer shows: token and progress to the one who goes on with it, the
-// result to those who sent the same request, and to them also why the last attempt failed. Status
-// and times are for everybody.
+// result to those who sent the same request, and to them also why the last attempt failed. The
+// provider's reference is for operators, who ask idem_get; status and times are for everybody.
 struct Shown {
     bool progress;
     bool result;
     bool token;
     bool error;
+    bool reference;
 };
 
 Shown shown_in(const claim::Answer& answer) {
-    if (!answer.decision) return {true, true, false, true};
+    if (!answer.decision) return {true, true, false, true, true};
     switch (answer.decision->outcome) {
         case core::Outcome::Execute:  // the result is there when idem_execute has recorded it
-            return {true, answer.record.status != core::Status::InProgress, true, true};
+            return {true, answer.record.status != core::Status::InProgress, true, true, false};
         case core::Outcome::Replay:
-            return {false, true, false, true};
+            return {false, true, false, true, false};
         case core::Outcome::RetryLater:
         case core::Outcome::Exhausted:
-            return {false, false, false, true};
+            return {false, false, false, true, false};
         case core::Outcome::InProgress:
         case core::Outcome::Mismatch:
         case core::Outcome::Expired:
         case core::Outcome::Unknown:
             break;
     }
-    return {false, false, false, false};
+    return {false, false, false, false, false};
 }
 
 void set_identity(const store::Identity& id, Row* row) {
@@ -86,6 +87,8 @@ void set_shown(const store::Record& record, Shown shown, Row* row) {
         row->pointer(ClaimField::State, claim::opened(record, &store::Record::state));
     }
     if (shown.error) row->pointer(ClaimField::Error, claim::opened(record, &store::Record::error));
+    if (shown.reference)
+        row->pointer(ClaimField::Reference, claim::opened(record, &store::Record::reference));
     if (shown.result) set_result(record, row);
 }
 

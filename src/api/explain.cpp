@@ -47,7 +47,7 @@ const store::Record* record_of(const Explanation& explanation) {
 
 // A sweeper removes what has a result, when it has been kept long enough; never what has none.
 TimestampTz removable_at(const store::Record& record) {
-    if (record.finished_at == pg::kNoTime || TIMESTAMP_NOT_FINITE(record.retained_until))
+    if (record.finished_at == pg::kNoTime || record.status == core::Status::Unknown || TIMESTAMP_NOT_FINITE(record.retained_until))
         return pg::kNoTime;
     return pg::after(record.retained_until, config::cleanup_grace * core::kSecond);
 }
@@ -70,6 +70,7 @@ void add_opened(const store::Record& record, JsonbObject* object) {
         add_number(object, "body_bytes", static_cast<std::int64_t>(bytes));
     }
     add_text(object, "error", claim::opened(record, &store::Record::error));
+    add_text(object, "reference", claim::opened(record, &store::Record::reference));
 }
 
 // Neither requests nor answers, which are the client's.

@@ -1,4 +1,4 @@
-// idem_complete, idem_fail, idem_release, idem_extend, idem_checkpoint. The first two come in three
+// idem_complete, idem_fail, idem_unknown, idem_release, idem_extend, idem_checkpoint. The first two come in three
 // signatures each, which differ only in how the body turns into bytes.
 
 #include "api/arguments.hpp"
@@ -78,6 +78,12 @@ Datum fail_jsonb(FunctionCallInfo fcinfo) {
     return fail(fcinfo, jsonb_body);
 }
 
+// idem_unknown(key, error, reference, scope, principal, token)
+Datum unknown(FunctionCallInfo fcinfo) {
+    claim::ClaimRef ref = claim_ref(fcinfo, "idem_unknown()", 3, 4, 5);
+    PG_RETURN_BOOL(claim::end_unknown(ref, text_or_null(fcinfo, 1), text_or_null(fcinfo, 2)));
+}
+
 // idem_release(key, scope, principal, token)
 Datum release(FunctionCallInfo fcinfo) {
     PG_RETURN_BOOL(claim::release(claim_ref(fcinfo, "idem_release()", 1, 2, 3)));
@@ -108,6 +114,7 @@ IDEM_FUNCTION(idem_complete_jsonb, idem::api::at_its_records<idem::api::complete
 IDEM_FUNCTION(idem_fail_text, idem::api::at_its_records<idem::api::fail_text>);
 IDEM_FUNCTION(idem_fail_bytea, idem::api::at_its_records<idem::api::fail_bytea>);
 IDEM_FUNCTION(idem_fail_jsonb, idem::api::at_its_records<idem::api::fail_jsonb>);
+IDEM_FUNCTION(idem_unknown, idem::api::at_its_records<idem::api::unknown>);
 IDEM_FUNCTION(idem_release, idem::api::at_its_records<idem::api::release>);
 IDEM_FUNCTION(idem_extend, idem::api::at_its_records<idem::api::extend>);
 IDEM_FUNCTION(idem_checkpoint, idem::api::at_its_records<idem::api::checkpoint>);

@@ -43,12 +43,39 @@ Datum word_of(claim::Settled settled) {
     pg_unreachable();
 }
 
-// Of those that are not final.
+// Of those that can be decided.
 core::Status status_of(const text* word) {
     for (core::Status status :
-         {core::Status::InProgress, core::Status::Unknown, core::Status::Retryable})
+         {core::Status::InProgress, core::Status::Unknown, core::Status::Retryable,
+          core::Status::Exhausted, core::Status::Failed})
         if (core::entry_of(status).word == pg::bytes_of(word)) return status;
-    raise_word("status", text_to_cstring(word), "in_progress, unknown, retryable");
+    raise_word("status", text_to_cstring(word),
+               "in_progress, unknown, retryable, exhausted, failed");
+}
+
+// As which it may be stored: of claims in progress that are silent no row says what they are.
+const char* stored_as(core::Status status) {
+    switch (status) {
+        case core::Status::InProgress:
+            return "{i}";
+        case core::Status::Unknown:
+            return "{i,u}";
+        case core::Status::Exhausted:
+            return "{i,x}";
+        case core::Status::Retryable:
+            return "{r}";
+        case core::Status::Failed:
+            return "{f}";
+        case core::Status::Completed:
+            break;
+    }
+    return "{}";
+}
+
+// All that an action is for, if no status is given. What is run again by itself after a pause is
+// not released before, unless retryable records are asked for.
+const char* all_for(core::Resolution resolution) {
+    return resolution == core::Resolution::Reopen ? "{i,x,f}" : "{i,u,x,r}";
 }
 
 std::optional<core::Status> status_or_none(FunctionCallInfo fcinfo, int arg) {
@@ -94,13 +121,14 @@ constexpr int kPassedOn[][2] = {{1, kAction}, {4, kStatusCode}, {5, kBody},  {6,
                                 {7, kError},  {8, kReason},     {9, kStatus}};
 
 constexpr const char* kMatches =
-    "status OPERATOR(pg_catalog.=) ANY ('{i,r}'::pg_catalog.\"char\"[])"
+    "status OPERATOR(pg_catalog.=) ANY ($6::pg_catalog.\"char\"[])"
+    " AND ($7 IS NULL OR next_attempt_at IS NULL"
+    " OR next_attempt_at OPERATOR(pg_catalog.<=) $7)"
     " AND ($1 IS NULL OR scope OPERATOR(pg_catalog.=) $1)"
     " AND ($2 IS NULL OR pg_catalog.starts_with(scope, $2))"
     " AND ($3 IS NULL OR principal OPERATOR(pg_catalog.=) $3)"
     " AND ($4 IS NULL OR claimed_at OPERATOR(pg_catalog.<=) $4)"
-    " AND ($5 IS NULL OR holder OPERATOR(pg_catalog.=) $5)"
-    " AND ($6 IS NULL OR status OPERATOR(pg_catalog.=) $6)";
+    " AND ($5 IS NULL OR holder OPERATOR(pg_catalog.=) $5)";
 
 // Whoever wants all of them says scope => '*'.
 void require_filter(FunctionCallInfo fcinfo) {
@@ -108,7 +136,7 @@ void require_filter(FunctionCallInfo fcinfo) {
         if (!PG_ARGISNULL(arg)) return;
     ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("nothing says which records"),
                     errdetail("All of scope, principal, status, older_than and holder are null."),
-                    errhint("For every record that is not final, pass scope => '*'.")));
+                    errhint("For every record that the action is for, pass scope => '*'.")));
 }
 
 // A scope, or the beginning of scopes and a "*".
@@ -126,20 +154,21 @@ void add_scope(Parameters* parameters, FunctionCallInfo fcinfo) {
     add_parameter(parameters, TEXTOID, prefix);
 }
 
-Parameters filter_of(FunctionCallInfo fcinfo) {
+Parameters filter_of(FunctionCallInfo fcinfo, core::Resolution resolution) {
     std::optional<std::int64_t> age =
         span_or_none(fcinfo, kOlderThan, "older_than", core::kAgeRange);
     std::optional<core::Status> status = status_or_none(fcinfo, kStatus);
-    Parameters parameters = room_for(6);
+    Parameters parameters = room_for(7);
     add_scope(&parameters, fcinfo);
     add_parameter(&parameters, TEXTOID, fcinfo->args[kPrincipal]);
     add_parameter(&parameters, TIMESTAMPTZOID,
                   {TimestampTzGetDatum(GetCurrentTimestamp() - age.value_or(0)), !age});
     add_parameter(&parameters, TEXTOID, fcinfo->args[kHolder]);
-    // That a claim is unknown no row says: it is one in progress.
-    bool retryable = status && *status == core::Status::Retryable;
-    core::Status stored = retryable ? core::Status::Retryable : core::Status::InProgress;
-    add_parameter(&parameters, CHAROID, {CharGetDatum(static_cast<char>(stored)), !status});
+    const char* stored = status ? stored_as(*status) : all_for(resolution);
+    add_parameter(&parameters, TEXTOID, {CStringGetTextDatum(stored), false});
+    bool spares_pauses = resolution == core::Resolution::Release && !status;
+    add_parameter(&parameters, TIMESTAMPTZOID,
+                  {TimestampTzGetDatum(GetCurrentTimestamp()), !spares_pauses});
     return parameters;
 }
 
@@ -185,9 +214,9 @@ void tell_what_is_undecided(const Tally& tally) {
 Datum resolve_all(FunctionCallInfo fcinfo) {
     require_own_transactions(fcinfo, "idem_resolve_all()");
     int batch = batch_size(fcinfo, kBatchSize);
-    (void)ruling_of(fcinfo, kAction, kStatusCode, kReason);
+    claim::Ruling ruling = ruling_of(fcinfo, kAction, kStatusCode, kReason);
     require_filter(fcinfo);
-    Parameters filter = filter_of(fcinfo);
+    Parameters filter = filter_of(fcinfo, ruling.resolution);
     connect_to_commit();
     Step step = step_of(fcinfo, "idem_resolve_idle");
     for (const auto& [to, from] : kPassedOn) pass_argument(step, to, fcinfo, from);

@@ -150,18 +150,24 @@ Datum tables_here(FunctionCallInfo fcinfo) {
     return 0;
 }
 
+// Members of pg_monitor may call it, but not see what clients sent and got.
+bool reads_whole_records() {
+    return pg_class_aclcheck(pg::table_oid("records"), GetUserId(), ACL_SELECT) == ACLCHECK_OK;
+}
+
 // idempotency.claims_here()
 Datum claims_here(FunctionCallInfo fcinfo) {
     InitMaterializedSRF(fcinfo, 0);
+    const char* of_readers = reads_whole_records() ? "error, reference" : "NULL, NULL";
     auto* result = reinterpret_cast<ReturnSetInfo*>(fcinfo->resultinfo);
     int count;
     store::RecordTable* tables = store::local_tables(&count);
     for (int i = 0; i < count; i++) {
         const char* sql = psprintf(
-            "SELECT scope, principal, key, attempt, holder, recovery_point, no_takeover,"
-            " backend_pid, backend_start, claimed_at, lease_until FROM %s"
-            " WHERE status OPERATOR(pg_catalog.=) '%c'::pg_catalog.\"char\"",
-            pg::qualified_name(tables[i].table), static_cast<char>(core::Status::InProgress));
+            "SELECT scope, principal, key, status, if_silent, attempt, holder, recovery_point, %s,"
+            " backend_pid, backend_start, claimed_at, lease_until, finished_at, retained_until"
+            " FROM %s WHERE status OPERATOR(pg_catalog.=) ANY ('{i,u,x}'::pg_catalog.\"char\"[])",
+            of_readers, pg::qualified_name(tables[i].table));
         pg::Statement claims = {sql, 0, nullptr, pg::Access::ByIndex, nullptr};
         pg::AsOwner frame = pg::begin_as_owner(store::kRecordTable);
         (void)pg::run_read(&claims, nullptr, nullptr);

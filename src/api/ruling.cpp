@@ -27,12 +27,19 @@ core::Resolution resolution_of(const text* word) {
     pg_unreachable();
 }
 
+[[noreturn]] void raise_no_reason() {
+    ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("reason is required"),
+                    errdetail("A record that is reopened has told its clients that it failed."),
+                    errhint("Say why it may be executed again.")));
+    pg_unreachable();
+}
+
 // What does not go with the decision is refused: whoever gave it believes that it is kept.
 void check_fits(core::Resolution resolution, const claim::Response& response, const text* error) {
     if (resolution == core::Resolution::Complete && error != nullptr)
         raise_unused("error", "A completed record has none.");
-    if (resolution != core::Resolution::Release) return;
-    constexpr const char* kDetail = "A record that is released has no answer.";
+    if (core::entry_of(resolution).status != core::Status::Retryable) return;
+    constexpr const char* kDetail = "A record that is executed again has no answer.";
     if (response.status_code) raise_unused("status_code", kDetail);
     if (response.body != nullptr) raise_unused("body", kDetail);
     if (response.headers != nullptr) raise_unused("headers", kDetail);
@@ -47,6 +54,7 @@ claim::Ruling ruling_of(FunctionCallInfo fcinfo, int action, int first, int reas
     claim::Ruling ruling{resolution, response, text_or_null(fcinfo, first + 3),
                          reason_or_null(fcinfo, reason)};
     check_fits(resolution, response, ruling.error);
+    if (resolution == core::Resolution::Reopen && ruling.reason == nullptr) raise_no_reason();
     return ruling;
 }
 

@@ -21,6 +21,21 @@ using core::OnAbandon;
 
 constexpr const char* kError = "abandoned: the lease was over, and nobody had come back";
 
+// Once it is silent nothing takes it over, for its attempts are used up, and its outcome is not said
+// to be unknown.
+bool is_last(const store::Record& record, const core::Policy& policy) {
+    bool unknown = record.if_silent == core::IfSilent::Unknown ||
+                   policy.on_lease_expiry == core::OnLeaseExpiry::Unknown;
+    return !unknown && (record.if_silent == core::IfSilent::Exhausted ||
+                        attempts_used_up(policy, record));
+}
+
+// Whether that is all that becomes of it, or on_abandon would make more of it.
+bool exhausts(const store::Record& record, const core::Policy& policy) {
+    return is_last(record, policy) &&
+           (policy.abandon_after == 0 || policy.on_abandon == OnAbandon::Release);
+}
+
 bool is_due(const store::Record& record, const core::Policy& policy, TimestampTz now) {
     TimestampTz due = given_up_at(record, policy);
     return due != pg::kNoTime && due <= now && !session_lives(record);
@@ -30,8 +45,12 @@ bool is_due(const store::Record& record, const core::Policy& policy, TimestampTz
 // False: the record can't be sealed, and nothing is decided, for the next visit may have its key,
 // and other claims are not to wait for that.
 bool decide(const core::Policy& policy, store::Record* record) {
+    if (exhausts(*record, policy)) {
+        mark_silent(policy, record);
+        return true;
+    }
     if (policy.on_abandon == OnAbandon::Unknown) {
-        record->no_takeover = true;
+        record->if_silent = core::IfSilent::Unknown;
         return true;
     }
     bool fails = policy.on_abandon == OnAbandon::Fail;
@@ -40,8 +59,13 @@ bool decide(const core::Policy& policy, store::Record* record) {
     record->error = cstring_to_text(kError);
     if (!fails) record->next_attempt_at = record->finished_at;
     keep_as_fresh(policy, record);
-    keep_if_undecided(policy, record);
+    keep_if_half_way(record);
     return try_seal(record, policy.encrypt);
+}
+
+std::string_view what_became_of(const core::Policy& policy, const store::Record& record) {
+    if (record.status == core::Status::Exhausted) return core::entry_of(record.status).word;
+    return core::word_at(static_cast<std::int64_t>(policy.on_abandon), core::kOnAbandonWords);
 }
 
 // Under the key's lock.
@@ -55,8 +79,11 @@ bool abandon_if_due(const store::Identity& id, const core::Policy& policy) {
     int attempt = record.attempt;
     if (!decide(policy, &record)) return false;
     if (!store::update(record, overdue)) return false;
-    if (record.status != core::Status::InProgress) keep_ended_attempt(policy, record);
-    stats::account_for_abandoned({policy.on_abandon, pg::bytes_of(id.scope),
+    if (record.status == core::Status::Exhausted)
+        keep_attempt(policy, record, store::AttemptEnd::Silent);
+    else if (record.status != core::Status::InProgress)
+        keep_ended_attempt(policy, record);
+    stats::account_for_abandoned({what_became_of(policy, record), pg::bytes_of(id.scope),
                                   pg::bytes_of(id.principal), pg::bytes_of(id.key), attempt});
     return true;
 }
@@ -65,7 +92,7 @@ bool abandon_if_due(const store::Identity& id, const core::Policy& policy) {
 bool abandon_one(const store::Identity& id) {
     core::Policy policy;
     if (!config::policy_in_nobodys_name(pg::bytes_of(id.scope), &policy)) return false;
-    if (policy.abandon_after == 0 || open_claim(id) != nullptr || !try_lock(id)) return false;
+    if (open_claim(id) != nullptr || !try_lock(id)) return false;
     bool abandoned = abandon_if_due(id, policy);
     if (!abandoned || store::bypasses_executor(id)) unlock(id);
     return abandoned;
@@ -76,8 +103,9 @@ TimestampTz due_of(const store::FirstLease& lease) {
     core::Policy policy;
     if (!config::policy_in_nobodys_name(pg::bytes_of(lease.scope), &policy)) return pg::kNoTime;
     store::Record record;
-    record.status = core::Status::InProgress;
-    record.no_takeover = lease.no_takeover;
+    record.finished_at = pg::kNoTime;
+    record.attempt = 0;
+    record.if_silent = lease.if_silent;
     record.lease_until = lease.lease_until;
     return given_up_at(record, policy);
 }
@@ -85,18 +113,21 @@ TimestampTz due_of(const store::FirstLease& lease) {
 }  // namespace
 
 TimestampTz given_up_at(const store::Record& record, const core::Policy& policy) {
-    if (record.status != core::Status::InProgress || policy.abandon_after == 0) return pg::kNoTime;
-    if (policy.on_abandon == OnAbandon::Unknown && record.no_takeover) return pg::kNoTime;
+    if (record.finished_at != pg::kNoTime) return pg::kNoTime;
+    if (policy.abandon_after == 0)
+        return is_last(record, policy) ? record.lease_until : pg::kNoTime;
+    if (policy.on_abandon == OnAbandon::Unknown && record.if_silent == core::IfSilent::Unknown)
+        return pg::kNoTime;
     return pg::after(record.lease_until, policy.abandon_after);
 }
 
 Abandoned abandon(store::WalkPosition* from, int limit) {
-    std::int64_t shortest = config::shortest_abandonment();
-    if (shortest == 0) {
+    std::optional<std::int64_t> shortest = config::shortest_abandonment();
+    if (!shortest) {
         *from = store::WalkPosition{};
         return {0, true};
     }
-    TimestampTz until = GetCurrentTimestamp() - shortest;
+    TimestampTz until = GetCurrentTimestamp() - *shortest;
     store::Overdue found = store::find_overdue(from, until, limit);
     Abandoned result{0, found.at_end};
     for (int i = 0; i < found.count && result.claims < limit; i++) {
@@ -107,7 +138,7 @@ Abandoned abandon(store::WalkPosition* from, int limit) {
 }
 
 TimestampTz next_abandonment() {
-    if (config::shortest_abandonment() == 0) return DT_NOEND;
+    if (!config::shortest_abandonment()) return DT_NOEND;
     store::FirstLeases leases = store::first_leases();
     TimestampTz next = leases.complete ? DT_NOEND : DT_NOBEGIN;
     for (int i = 0; i < leases.count; i++) {

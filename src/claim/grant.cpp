@@ -75,6 +75,12 @@ void set_request(const Question& question, store::Record* record) {
     if (question.stored_request != nullptr) record->request = question.stored_request;
 }
 
+core::IfSilent if_silent(const core::Terms& terms, int attempt) {
+    if (terms.on_lease_expiry == core::OnLeaseExpiry::Unknown) return core::IfSilent::Unknown;
+    bool last = terms.max_attempts > 0 && attempt >= terms.max_attempts;
+    return last ? core::IfSilent::Exhausted : core::IfSilent::Takeover;
+}
+
 store::Record new_attempt(const Question& question, const Answer& answer, TimestampTz now) {
     store::Record record = inherited(answer, now);
     record.status = core::Status::InProgress;
@@ -90,7 +96,7 @@ store::Record new_attempt(const Question& question, const Answer& answer, Timest
         name_no_backend(&record);
     record.body_limit = question.body_limit;
     record.omit_large_body = question.omit_large_body;
-    record.no_takeover = question.terms.on_lease_expiry == core::OnLeaseExpiry::Unknown;
+    record.if_silent = if_silent(question.terms, record.attempt);
     return record;
 }
 

@@ -7,9 +7,20 @@ namespace idem::claim {
 namespace {
 
 store::AttemptEnd end_with(core::Status status) {
-    if (status == core::Status::Completed) return store::AttemptEnd::Completed;
-    return status == core::Status::Failed ? store::AttemptEnd::Failed
-                                          : store::AttemptEnd::Retryable;
+    switch (status) {
+        case core::Status::Completed:
+            return store::AttemptEnd::Completed;
+        case core::Status::Failed:
+            return store::AttemptEnd::Failed;
+        case core::Status::Exhausted:
+            return store::AttemptEnd::Exhausted;
+        case core::Status::Unknown:
+            return store::AttemptEnd::Unknown;
+        case core::Status::InProgress:
+        case core::Status::Retryable:
+            break;
+    }
+    return store::AttemptEnd::Retryable;
 }
 
 // Until an attempt brings a result, its record shows that of the one before.
@@ -20,7 +31,8 @@ void leave_out_result(store::Record* record) {
 }
 
 bool has_result(store::AttemptEnd how) {
-    return how != store::AttemptEnd::Released && how != store::AttemptEnd::TakenOver;
+    return how != store::AttemptEnd::Released && how != store::AttemptEnd::TakenOver &&
+           how != store::AttemptEnd::Silent;
 }
 
 }  // namespace

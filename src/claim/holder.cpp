@@ -59,12 +59,34 @@ constexpr int kClaimLost = MAKE_SQLSTATE('I', 'D', '4', '0', '9');
     pg_unreachable();
 }
 
+// The claim is no longer in progress, and may get its result, but nothing that a lease is for.
+[[noreturn]] void raise_no_lease(core::Status status) {
+    bool unknown = status == core::Status::Unknown;
+    ereport(ERROR,
+            (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+             unknown ? errmsg("the outcome of this attempt is unknown")
+                     : errmsg("the attempts of this key are used up"),
+             unknown ? errdetail("The claim was ended with idem_unknown and has no lease.")
+                     : errdetail("The claim was silent beyond its lease, which is not renewed."),
+             unknown ? errhint("Call idem_complete or idem_fail without retryable when the outcome "
+                               "is known, or let an operator call idem_resolve.")
+                     : errhint("Call idem_complete, idem_fail or idem_unknown.")));
+    pg_unreachable();
+}
+
 // The claim that a caller speaks of.
 struct FoundClaim {
-    OpenClaim* open;  // nullptr: the claim was committed before
+    OpenClaim* open;  // nullptr: the row has it, committed or ended as unknown by this transaction
     store::Record record;
-    bool ended;  // the token has recorded a result already; the record may be empty then
+    bool ended;            // the token has recorded a result already; the record may be empty then
+    store::Version found;  // what the row was, whatever its lease
 };
+
+// Whether the current token may still record a result.
+bool takes_result(const store::Record& record) {
+    return record.status == core::Status::InProgress || record.status == core::Status::Unknown ||
+           (record.status == core::Status::Exhausted && record.lease_until != pg::kNoTime);
+}
 
 bool speaks_of(const ClaimRef& ref, const OpenClaim* claim) {
     return !ref.token || *ref.token == claim->begun.token;
@@ -78,19 +100,15 @@ FoundClaim committed_claim(const ClaimRef& ref) {
     if (!found) raise_no_claim();
     if (!ref.token) raise_token_required();
     if (claim.record.token != *ref.token) raise_claim_lost();
-    claim.ended = claim.record.status != core::Status::InProgress;
+    claim.ended = !takes_result(claim.record);
+    claim.found = store::any_lease_of(claim.record);
     if (claim.ended) unlock(ref.id);
     return claim;
 }
 
-// What the row of a committed claim is before its holder changes it, whatever its lease.
-store::Version version_in_progress(std::int64_t token) {
-    return {token, core::Status::InProgress, pg::kNoTime};
-}
-
 // An earlier attempt was overwritten when this one was committed; what is left of it may run again.
 // The token that is given back dies: nothing is recorded under it.
-void give_back_attempt(const core::Policy& policy, FoundClaim* claim) {
+void give_back_attempt(FoundClaim* claim) {
     store::Record* record = &claim->record;
     record->status = core::Status::Retryable;
     record->attempt--;
@@ -98,10 +116,9 @@ void give_back_attempt(const core::Policy& policy, FoundClaim* claim) {
     record->lease_until = pg::kNoTime;
     record->next_attempt_at = GetCurrentTimestamp();
     keep_long_enough(record->next_attempt_at, record);
-    keep_if_undecided(policy, record);
-    store::Version open = version_in_progress(record->token);
+    keep_if_half_way(record);
     record->token = new_token(record->token);
-    if (!store::update(*record, open)) store::raise_claim_overtaken();
+    if (!store::update(*record, claim->found)) store::raise_claim_overtaken();
 }
 
 void remove_row(const store::Record& record) {
@@ -114,12 +131,20 @@ FoundClaim find_claim(const ClaimRef& ref) {
     if (OpenClaim* claim = open_claim(ref.id)) {
         if (claim->busy_level > 0) raise_being_written();
         if (!speaks_of(ref, claim)) raise_claim_lost();
-        return {claim, current_record(claim), false};
+        return {claim, current_record(claim), false, {}};
     }
     OpenClaim* ended = ended_claim(ref.id);
     if (ended == nullptr || !speaks_of(ref, ended)) return committed_claim(ref);
-    if (ended->released) raise_no_claim();
-    return {ended, {}, true};
+    if (ended->how == ClaimEnd::Released) raise_no_claim();
+    if (ended->how == ClaimEnd::Unknown)
+        return committed_claim({ref.function, ref.id, ended->begun.token});
+    return {ended, {}, true, {}};
+}
+
+// The same, for what only a claim with a lease can be asked for.
+void require_lease(const FoundClaim& claim) {
+    if (!claim.ended && claim.record.status != core::Status::InProgress)
+        raise_no_lease(claim.record.status);
 }
 
 // Writes the changed record.
@@ -128,15 +153,15 @@ void save(FoundClaim* claim) {
         write_claim(claim->open, claim->record);
         return;
     }
-    if (!store::update(claim->record, version_in_progress(claim->record.token)))
-        store::raise_claim_overtaken();
+    if (!store::update(claim->record, claim->found)) store::raise_claim_overtaken();
 }
 
 // The same, and the claim has ended.
 void save_ended(FoundClaim* claim) {
     save(claim);
     if (claim->open != nullptr) {
-        end_claim(claim->open, false);
+        bool unknown = claim->record.status == core::Status::Unknown;
+        end_claim(claim->open, unknown ? ClaimEnd::Unknown : ClaimEnd::Result);
         unlock_written_claim(claim->open);
     } else if (store::bypasses_executor(claim->record.id)) {
         unlock(claim->record.id);
@@ -151,7 +176,7 @@ void withdraw(const core::Policy& policy, FoundClaim* claim) {
     if (open != nullptr && open->has_before && open->before.status == core::Status::InProgress)
         take_back_attempt(open->before);
     if (open == nullptr && claim->record.attempt > 1) {
-        give_back_attempt(policy, claim);
+        give_back_attempt(claim);
     } else if (open == nullptr) {
         remove_row(claim->record);
     } else {
@@ -174,14 +199,23 @@ std::int64_t pause_before_retry(const Failure& failure, const core::Policy& poli
     return core::jittered(longest, pg_prng_double(&pg_global_prng_state));
 }
 
+// What an attempt that has failed for now is: it may go on after a pause, or is the last one.
+core::Status status_of_failed(const Failure& failure, const core::Policy& policy,
+                              const store::Record& record) {
+    if (!failure.retryable) return core::Status::Failed;
+    bool last = record.status == core::Status::Exhausted || attempts_used_up(policy, record);
+    return last ? core::Status::Exhausted : core::Status::Retryable;
+}
+
 void mark_failed(const Failure& failure, const core::Policy& policy, store::Record* record) {
-    mark_ended(failure.retryable ? core::Status::Retryable : core::Status::Failed, record);
+    mark_ended(status_of_failed(failure, policy, *record), record);
     record->error = clipped_error(failure.error);
-    if (failure.retryable)
+    if (record->status == core::Status::Exhausted) return keep_exhausted(policy, record);
+    if (record->status == core::Status::Retryable)
         record->next_attempt_at =
             pg::after(record->finished_at, pause_before_retry(failure, policy, record->attempt));
-    keep_long_enough(failure.retryable ? record->next_attempt_at : record->finished_at, record);
-    keep_if_undecided(policy, record);
+    keep_long_enough(Max(record->finished_at, record->next_attempt_at), record);
+    keep_if_half_way(record);
 }
 
 // A lease that was given becomes the claim's own; without one, the claim's own counts again.
@@ -202,17 +236,27 @@ FoundClaim claim_to_end(const ClaimRef& ref) {
     return claim;
 }
 
+// The ttl of a silent claim that was stored as exhausted is forgotten.
+void keep_as_answered(const core::Policy& policy, store::Record* record) {
+    if (store::is_derived(*record)) return;
+    record->expires_at = pg::after(record->claimed_at, policy.ttl);
+    record->retained_until = pg::after(record->claimed_at, Max(policy.retention, policy.ttl));
+}
+
 // Records the result that `mark` puts into the record, and the response.
 template <typename Mark>
-bool end(const ClaimRef& ref, const Response& response, Mark mark) {
+bool end(const ClaimRef& ref, const Response& response, Mark mark, bool as_unknown = false) {
     config::ScopePolicy policy = enter(ref);
     FoundClaim claim = claim_to_end(ref);
-    if (claim.ended) return false;
+    if (claim.ended || (as_unknown && claim.record.status == core::Status::Unknown)) return false;
+    bool has_history = claim.record.status != core::Status::InProgress;
+    if (claim.record.status == core::Status::Exhausted) keep_as_answered(policy.values, &claim.record);
     mark(policy.values, &claim.record);
     allow_as_claimed(claim.record, &policy.values);
     keep_response(response, policy, &claim.record);
     seal(&claim.record, policy.values.encrypt);
     save_ended(&claim);
+    if (has_history) take_back_attempt(claim.record);
     keep_ended_attempt(policy.values, claim.record);
     stats::account_for_result(pg::bytes_of(ref.id.scope), claim.record.status);
     return true;
@@ -235,14 +279,26 @@ bool complete(const ClaimRef& ref, const Response& response, std::optional<std::
 
 bool fail(const ClaimRef& ref, const Response& response, const Failure& failure) {
     return end(ref, response, [&failure](const core::Policy& policy, store::Record* record) {
+        if (failure.retryable && record->status == core::Status::Unknown)
+            raise_no_lease(record->status);
         mark_failed(failure, policy, record);
     });
+}
+
+bool end_unknown(const ClaimRef& ref, text* error, text* reference) {
+    auto mark = [=](const core::Policy&, store::Record* record) {
+        mark_ended(core::Status::Unknown, record);
+        record->error = clipped_error(error);
+        record->reference = clipped_error(reference);
+    };
+    return end(ref, Response{}, mark, /* as_unknown */ true);
 }
 
 bool release(const ClaimRef& ref) {
     config::ScopePolicy policy = enter(ref);
     FoundClaim claim = claim_to_end(ref);
     if (claim.ended) return false;
+    require_lease(claim);
     withdraw(policy.values, &claim);
     return true;
 }
@@ -251,6 +307,7 @@ TimestampTz extend(const ClaimRef& ref, std::optional<std::int64_t> lease) {
     config::ScopePolicy policy = enter(ref);
     FoundClaim claim = find_claim(ref);
     if (claim.ended) raise_claim_ended();
+    require_lease(claim);
     return prolong(policy.values, &claim, lease);
 }
 
@@ -259,6 +316,7 @@ TimestampTz checkpoint(const ClaimRef& ref, text* recovery_point, Jsonb* state,
     config::ScopePolicy policy = enter(ref);
     FoundClaim claim = find_claim(ref);
     if (claim.ended) raise_claim_ended();
+    require_lease(claim);
     allow_as_claimed(claim.record, &policy.values);
     check_size("state", state, policy.values);
     claim.record.recovery_point = recovery_point;
@@ -275,7 +333,7 @@ void raise_no_claim() {
 }
 
 void finish_silently(OpenClaim* claim) {
-    FoundClaim found{claim, current_record(claim), false};
+    FoundClaim found{claim, current_record(claim), false, {}};
     mark_ended(core::Status::Completed, &found.record);
     keep_long_enough(found.record.finished_at, &found.record);
     save_ended(&found);

@@ -254,7 +254,7 @@ core::Known facts_of(const store::Record& record, TimestampTz now) {
     facts.retained_until = record.retained_until;
     facts.holder_gone = now < record.lease_until && holder_is_gone(record);
     facts.released_by_operator = record.resolved_by != nullptr;
-    facts.no_takeover = record.no_takeover;
+    facts.if_silent = record.if_silent;
     facts.same_fingerprint = true;
     facts.claimed_at = record.claimed_at;
     facts.derived = store::is_derived(record);

@@ -318,9 +318,9 @@ bool write_early(OpenClaim* claim) {
     return try_to_write(claim, claim->begun);
 }
 
-void end_claim(OpenClaim* claim, bool released) {
+void end_claim(OpenClaim* claim, ClaimEnd how) {
     claim->ended_level = current_level(claim);
-    claim->released = released;
+    claim->how = how;
 }
 
 void unlock_written_claim(OpenClaim* claim) {
@@ -332,7 +332,7 @@ void unlock_written_claim(OpenClaim* claim) {
 void withdraw_claim(OpenClaim* claim) {
     bool has_versions = claim->written_level > 0 || has_written_anything();
     if (has_versions) leave_versions(claim);
-    end_claim(claim, true);
+    end_claim(claim, ClaimEnd::Released);
     if (has_versions) {
         unlock_written_claim(claim);
     } else if (claim->claimed_level == claim->ended_level) {

@@ -8,6 +8,8 @@
 
 namespace idem::claim {
 
+enum class ClaimEnd { Result, Unknown, Released };
+
 // Levels are transaction nesting levels; 0 means that it has not happened. A rollback to a
 // savepoint undoes what happened at its level or deeper.
 struct OpenClaim {
@@ -20,11 +22,11 @@ struct OpenClaim {
     bool has_before;
     int claimed_level;
     int written_level;  // from here on the row carries our token and is the newer truth
-    int ended_level;    // completed, failed or released
+    int ended_level;    // with a result, as unknown, or released
     int busy_level;  // its row is being written: a trigger on the table must not end it meanwhile
     bool operated;       // idem_execute is running its operation, which must not end it
     bool leased;         // its row says so already: nothing is left to write at commit
-    bool released;       // ended by idem_release
+    ClaimEnd how;        // it has ended
     bool transactional;  // it has to end before the commit, as the policy of the grant has it
 };
 
@@ -51,8 +53,8 @@ void write_claim(OpenClaim* claim, const store::Record& record);
 // Writes the record of a claim that is just being granted. False if another transaction got in.
 bool write_early(OpenClaim* claim);
 
-// Marks it ended in the current (sub)transaction, by idem_release or with a result.
-void end_claim(OpenClaim* claim, bool released);
+// Marks it ended in the current (sub)transaction.
+void end_claim(OpenClaim* claim, ClaimEnd how);
 
 // Gives back the lock of a claim whose result has just been written, if the row guards the key from
 // now on. Not if the claim was begun outside the current savepoint: a rollback to it would undo the

@@ -29,7 +29,16 @@ config::ScopePolicy enter_as_operator(const ClaimRef& ref) {
     ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
                     errmsg("the record of this key is already %s", status),
                     errdetail("A result that clients have seen is never changed."),
-                    errhint("idem_forget removes the record.")));
+                    errhint("Action \"reopen\" gives a failed record back to execution; "
+                            "idem_forget removes the record.")));
+    pg_unreachable();
+}
+
+[[noreturn]] void raise_not_to_reopen(const char* status) {
+    ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+                    errmsg("the record of this key is %s", status),
+                    errdetail("Only a failed or exhausted record can be reopened."),
+                    errhint("Action \"release\" gives back a record that is not final.")));
     pg_unreachable();
 }
 
@@ -49,13 +58,26 @@ const char* word_of(core::Status status) {
     return pnstrdup(word.data(), word.size());
 }
 
-// The old holder's token dies, and the record says who decided.
+bool runs_again(core::Resolution resolution) {
+    return core::entry_of(resolution).status == core::Status::Retryable;
+}
+
+// Whether the decision is one for such a record.
+bool is_for(core::Resolution resolution, core::Status status) {
+    if (resolution != core::Resolution::Reopen) return !is_final(status);
+    return status == core::Status::Failed || status == core::Status::Exhausted;
+}
+
+// The old holder's token dies, and the record says who decided. What is run again keeps its last
+// error, unless another one is given.
 void mark_resolved(core::Resolution resolution, text* error, store::Record* record) {
+    store::Kept<text> last_error = record->error;
     mark_ended(core::entry_of(resolution).status, record);
     record->token = new_token(record->token);
     record->error = clipped_error(error);
+    if (error == nullptr && runs_again(resolution)) record->error = last_error;
     record->resolved_by = cstring_to_text(GetUserNameFromId(GetSessionUserId(), false));
-    if (resolution == core::Resolution::Release) record->next_attempt_at = record->finished_at;
+    if (runs_again(resolution)) record->next_attempt_at = record->finished_at;
 }
 
 // A look without the lock can miss a row that is being moved; nobody moves one twice that fast.
@@ -64,7 +86,7 @@ bool seen(const store::Identity& id, store::Record* record) {
 }
 
 bool has_answer(const Ruling& ruling) {
-    return ruling.resolution != core::Resolution::Release;
+    return !runs_again(ruling.resolution);
 }
 
 // A record that is being decided, and what it was.
@@ -75,14 +97,13 @@ struct Ruled {
     bool attempt_ends;
 };
 
-// Puts all but the answer into the record that was found, under its lock, and is not final. Nothing
-// is written yet.
+// Puts all but the answer into the record that was found, under its lock. Nothing is written yet.
 Ruled mark_ruled(const Ruling& ruling, const config::ScopePolicy& policy, store::Record* record) {
-    Ruled ruled{policy, store::version_of(*record), state_of(*record),
-                record->status == core::Status::InProgress};
+    bool ends = record->status == core::Status::InProgress || record->status == core::Status::Unknown;
+    Ruled ruled{policy, store::version_of(*record), state_of(*record), ends};
     mark_resolved(ruling.resolution, ruling.error, record);
     keep_as_fresh(policy.values, record);
-    keep_if_undecided(policy.values, record);
+    keep_if_half_way(record);
     allow_as_claimed(*record, &ruled.policy.values);
     return ruled;
 }
@@ -134,7 +155,6 @@ bool remove_for_good(const store::Record& record, const text* reason, bool erase
     return true;
 }
 
-// Of a record that is not final.
 bool is_as_seen(const Sighting& seen, const store::Record& record) {
     if (seen.claimed_at && *seen.claimed_at != record.claimed_at) return false;
     return !seen.status || *seen.status == status_now(record);
@@ -142,7 +162,7 @@ bool is_as_seen(const Sighting& seen, const store::Record& record) {
 
 // Whoever calls once more for many records means those that are left.
 bool is_released(core::Resolution resolution, const store::Record& record) {
-    return resolution == core::Resolution::Release && record.resolved_by != nullptr &&
+    return runs_again(resolution) && record.resolved_by != nullptr &&
            record.status == core::Status::Retryable;
 }
 
@@ -181,7 +201,10 @@ void resolve(const ClaimRef& ref, const Ruling& ruling) {
     config::ScopePolicy policy = enter_as_operator(ref);
     store::Record record;
     if (!lock_and_find(ref.id, &record)) raise_no_claim();
-    if (is_final(record.status)) raise_final(word_of(record.status));
+    core::Status status = status_now(record);
+    bool reopens = ruling.resolution == core::Resolution::Reopen;
+    if (!is_for(ruling.resolution, status))
+        reopens ? raise_not_to_reopen(word_of(status)) : raise_final(word_of(status));
     rule(ruling, policy, &record);
 }
 
@@ -190,7 +213,7 @@ Settled resolve_idle(const ClaimRef& ref, const Ruling& ruling, const Sighting& 
     if (!policy) return Settled::Closed;
     store::Record record;
     Settled settled = look_at_idle(ref.id, &record, [&](const store::Record& found) {
-        return !is_final(found.status) && is_as_seen(seen, found) &&
+        return is_for(ruling.resolution, status_now(found)) && is_as_seen(seen, found) &&
                !is_released(ruling.resolution, found);
     });
     if (settled != Settled::Done) return settled;

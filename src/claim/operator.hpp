@@ -16,9 +16,10 @@ struct Ruling {
     const text* reason;
 };
 
-// Ends whatever a record waits for: `Release` lets the next caller execute it once more, the others
-// record a final result. The old holder's token is void afterwards, and the record says who
-// decided. Errors: ID404; 55000 for a record that is final already.
+// Ends whatever a record waits for: `Release` lets the next caller execute it once more, `Complete`
+// and `Fail` record a final result. `Reopen` lets the next caller execute a failed or exhausted one
+// once more. The old holder's token is void afterwards, and the record says who decided. Errors:
+// ID404; 55000 for a record that the decision is not for.
 void resolve(const ClaimRef& ref, const Ruling& ruling);
 
 // The record as it is, without deciding anything. Works on a standby.

@@ -176,6 +176,7 @@ void settle_terms(const core::Policy& policy, Question* question) {
     question->terms.first_sent = question->first_sent;
     question->terms.max_attempts = policy.max_attempts;
     question->terms.on_lease_expiry = policy.on_lease_expiry;
+    question->terms.unknown_retry_after = policy.unknown_retry_after;
 }
 
 // From REPEATABLE READ on a transaction keeps its first snapshot; a statement always keeps its own.

@@ -130,7 +130,7 @@ void mark_ended(core::Status status, store::Record* record) {
     name_no_backend(record);
     record->error = nullptr;
     record->resolved_by = nullptr;
-    if (status == core::Status::Retryable) return;
+    if (status != core::Status::Completed && status != core::Status::Failed) return;
     record->recovery_point = nullptr;
     record->state = nullptr;
 }
@@ -140,13 +140,33 @@ void allow_as_claimed(const store::Record& record, core::Policy* policy) {
     if (record.omit_large_body) policy->on_large_body = core::OnLargeBody::Omit;
 }
 
-void keep_if_undecided(const core::Policy& policy, store::Record* record) {
-    if (record->status != core::Status::Retryable || store::is_derived(*record)) return;
-    bool exhausted = policy.max_attempts > 0 && record->attempt >= policy.max_attempts &&
-                     record->resolved_by == nullptr;
-    if (!exhausted && record->recovery_point.is_null()) return;
+void keep_if_half_way(store::Record* record) {
+    bool half_way = record->status == core::Status::Retryable && !record->recovery_point.is_null();
+    if (!half_way || store::is_derived(*record)) return;
     record->expires_at = DT_NOEND;
     record->retained_until = DT_NOEND;
+}
+
+bool attempts_used_up(const core::Policy& policy, const store::Record& record) {
+    return policy.max_attempts > 0 && record.attempt >= policy.max_attempts;
+}
+
+void keep_exhausted(const core::Policy& policy, store::Record* record) {
+    std::int64_t retention = TIMESTAMP_IS_NOEND(record->retained_until)
+                                 ? Max(policy.retention, policy.ttl)
+                                 : record->retained_until - record->claimed_at;
+    if (!store::is_derived(*record))
+        record->retained_until = pg::after(record->finished_at, retention);
+    record->expires_at = record->retained_until;
+}
+
+void mark_silent(const core::Policy& policy, store::Record* record) {
+    TimestampTz silent_since = record->lease_until;
+    store::Kept<text> last_error = record->error;
+    mark_ended(core::Status::Exhausted, record);
+    record->lease_until = silent_since;
+    record->error = last_error;
+    keep_exhausted(policy, record);
 }
 
 void keep_long_enough(TimestampTz end, store::Record* record) {

@@ -42,10 +42,19 @@ void allow_as_claimed(const store::Record& record, core::Policy* policy);
 // the answer must get it, and not be told to run the request again.
 void keep_long_enough(TimestampTz end, store::Record* record);
 
-// What cannot go on by itself, or has come half of the way, is not forgotten by age: a retryable
-// record that is exhausted, or has a recovery point, stays until it is decided. Its times are
-// infinite.
-void keep_if_undecided(const core::Policy& policy, store::Record* record);
+// What has come half of the way is not forgotten by age: a retryable record with a recovery point
+// stays until it goes on or is decided. Its times are infinite.
+void keep_if_half_way(store::Record* record);
+
+bool attempts_used_up(const core::Policy& policy, const store::Record& record);
+
+// A record that is exhausted is kept for its retention, which counts from its end; it is never
+// expired before.
+void keep_exhausted(const core::Policy& policy, store::Record* record);
+
+// The last attempt was silent beyond its lease. Its token stays, so that its holder may still record
+// a result, and so does the end of the lease, which says so.
+void mark_silent(const core::Policy& policy, store::Record* record);
 
 // What somebody else decides than its holder is a fresh answer, for which the policy speaks: the
 // span between claim and expiry may have grown by an earlier end of the attempt.

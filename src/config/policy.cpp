@@ -166,13 +166,14 @@ bool policy_in_nobodys_name(std::string_view scope, core::Policy* policy) {
     return true;
 }
 
-std::int64_t shortest_abandonment() {
+std::optional<std::int64_t> shortest_abandonment() {
     pg::refresh(&cached);
-    std::int64_t shortest = 0;
+    std::optional<std::int64_t> shortest;
     for (std::size_t i = 0; i < cache.count; i++) {
         if (cache.candidates[i].unusable != nullptr) continue;
-        std::int64_t span = policy_of(cache.candidates[i].given).abandon_after;
-        if (span != 0 && (shortest == 0 || span < shortest)) shortest = span;
+        core::Policy policy = policy_of(cache.candidates[i].given);
+        if (policy.abandon_after == 0 && policy.max_attempts == 0) continue;
+        shortest = Min(policy.abandon_after, shortest.value_or(policy.abandon_after));
     }
     return shortest;
 }

@@ -63,8 +63,9 @@ const PolicyRow* policy_row_for(std::string_view scope);
 // by.
 bool policy_in_nobodys_name(std::string_view scope, core::Policy* policy);
 
-// The shortest abandon_after of any policy, in microseconds; 0: none has one.
-std::int64_t shortest_abandonment();
+// How soon after its lease any policy has a claim given up, in microseconds: abandon_after, or at once
+// where max_attempts alone may have it exhausted. None: no policy does.
+std::optional<std::int64_t> shortest_abandonment();
 
 // The shortest time for which keys of this scope have been remembered since then, as far as
 // policies know, in microseconds. Arguments of calls may have made it shorter, and a change of the

@@ -58,7 +58,6 @@ Decision decide_in_progress(const Known& record, const Terms& terms) noexcept {
         return refuse(Reason::Leased, minus(record.lease_until, terms.now));
     }
     if (record.derived && terms.now >= record.retained_until) return begin_after(record, terms);
-    if (attempts_used_up(record, terms)) return refuse(Reason::AttemptsSilent);
     return execute(Execution::Takeover,
                    terms.now < record.lease_until ? Reason::SessionEnded : Reason::LeaseOver);
 }
@@ -73,13 +72,17 @@ constexpr Decision decide_retryable(const Known& record, const Terms& terms) noe
     return execute(Execution::Retry, Reason::RetryDue);
 }
 
+// What a result says to a repeat while it is kept.
+constexpr Decision decide_kept(const Known& record, const Terms& terms) noexcept {
+    if (record.status == Status::Retryable) return decide_retryable(record, terms);
+    if (record.status != Status::Exhausted) return refuse(Reason::Answered);
+    return refuse(record.lease_until > 0 ? Reason::AttemptsSilent : Reason::AttemptsFailed);
+}
+
 // The ttl is asked before the retention: should a retention ever end first, the answer is still
 // replayed and not run again.
 constexpr Decision decide_finished(const Known& record, const Terms& terms) noexcept {
-    if (terms.now < record.expires_at) {
-        return record.status == Status::Retryable ? decide_retryable(record, terms)
-                                                  : refuse(Reason::Answered);
-    }
+    if (terms.now < record.expires_at) return decide_kept(record, terms);
     if (terms.now < record.retained_until) return refuse(Reason::TtlOver);
     return begin_after(record, terms);
 }
@@ -91,9 +94,12 @@ bool lives(const Known& record, std::int64_t now) noexcept {
 }
 
 Status status_at(const Known& record, const Terms& terms) noexcept {
-    bool forbidden = record.no_takeover || terms.on_lease_expiry == OnLeaseExpiry::Unknown;
-    bool abandoned = record.status == Status::InProgress && !lives(record, terms.now);
-    return abandoned && forbidden ? Status::Unknown : record.status;
+    if (record.status != Status::InProgress || lives(record, terms.now)) return record.status;
+    bool forbidden = record.if_silent == IfSilent::Unknown;
+    if (forbidden || terms.on_lease_expiry == OnLeaseExpiry::Unknown) return Status::Unknown;
+    bool forgotten = record.derived && terms.now >= record.retained_until;
+    bool used_up = record.if_silent == IfSilent::Exhausted || attempts_used_up(record, terms);
+    return used_up && !forgotten ? Status::Exhausted : Status::InProgress;
 }
 
 Decision decide(const Known* record, const Terms& terms) noexcept {
@@ -108,11 +114,16 @@ Decision decide(const Known* record, const Terms& terms) noexcept {
         case Status::Failed:
         case Status::Retryable:
             return decide_finished(*record, terms);
+        case Status::Exhausted:
+            if (record->status == Status::InProgress) return refuse(Reason::AttemptsSilent);
+            return decide_finished(*record, terms);
         case Status::Unknown:
             break;
     }
+    if (record->status == Status::Unknown)
+        return refuse(Reason::OutcomeUnknown, terms.unknown_retry_after);
     // Also for a status byte that is none of ours: what can't be understood is never run again.
-    return refuse(Reason::TakeoverForbidden);
+    return refuse(Reason::TakeoverForbidden, terms.unknown_retry_after);
 }
 
 }  // namespace idem::core

@@ -16,13 +16,13 @@ enum class OnLeaseExpiry { Takeover, Unknown };
 struct Known {
     Status status;
     int attempt;
-    std::int64_t lease_until;      // in progress: silent until then
+    std::int64_t lease_until;      // in progress: silent until then; exhausted: it was silent
     std::int64_t next_attempt_at;  // retryable: not before then
     std::int64_t expires_at;       // end of the ttl
     std::int64_t retained_until;   // end of the retention
     bool holder_gone;              // the session that held it with `hold` has ended
     bool released_by_operator;     // retryable: one more attempt is allowed whatever the limit
-    bool no_takeover;              // the policy at its claim forbids to take it over
+    IfSilent if_silent;            // what the policy at its claim makes of it then
     bool same_fingerprint;         // false only if both fingerprints are known and differ
     std::int64_t claimed_at;       // of its last attempt
     bool derived;                  // the key was made of the request: forgotten by age alone
@@ -35,6 +35,7 @@ struct Terms {
     std::optional<std::int64_t> first_sent;  // when the client first sent this request
     int max_attempts;                        // 0: no limit
     OnLeaseExpiry on_lease_expiry;
+    std::int64_t unknown_retry_after;
 };
 
 struct Decision {
@@ -48,8 +49,8 @@ struct Decision {
 // Nobody takes it over, and nobody may forget it.
 bool lives(const Known& record, std::int64_t now) noexcept;
 
-// What a record is. That one is unknown no row says: it follows from a claim that no longer lives
-// and that nobody may take over, by the policy at the claim or by today's.
+// What a record is. A claim that no longer lives and that nobody may take over, by the policy at the
+// claim or by today's, is unknown or exhausted before any row says so.
 Status status_at(const Known& record, const Terms& terms) noexcept;
 
 // `record` is nullptr when there is none (or only another transaction's uncommitted one).

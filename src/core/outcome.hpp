@@ -123,8 +123,8 @@ inline constexpr OutcomeEntry kOutcomes[] = {
              "service before sending it with a new one."}},
     {Outcome::Unknown, "unknown", Counter::Unknown, true,
      Problem{409, "/problems/idempotency/unknown", "The result of the request is not known",
-             "The request was interrupted and may have taken effect; an operator has to resolve "
-             "it, so don't send it with a new key."}},
+             "The request may have taken effect, and its result is not known yet; repeat it later "
+             "with the same key, and don't send it with a new key."}},
 };
 
 constexpr const OutcomeEntry& entry_of(Outcome outcome) noexcept {
@@ -182,6 +182,7 @@ enum class Reason : std::uint16_t {
     AttemptsFailed,
     AttemptsSilent,
     TakeoverForbidden,
+    OutcomeUnknown,
 };
 
 struct ReasonEntry {
@@ -240,7 +241,7 @@ inline constexpr ReasonEntry kReasons[] = {
      "After the pause the next caller executes once more."},
     {Reason::AttemptsFailed, "attempts_failed", Outcome::Exhausted,
      "The last attempt has failed, and max_attempts are used up.",
-     "An operator can decide with idem_resolve."},
+     "An operator can decide with idem_resolve; the key is forgotten when the retention is over."},
     {Reason::AttemptsSilent, "attempts_silent", Outcome::Exhausted,
      "The last attempt was silent beyond its lease, and max_attempts are used up.",
      "Its holder may still record a result; an operator can decide with idem_resolve."},
@@ -248,6 +249,10 @@ inline constexpr ReasonEntry kReasons[] = {
      "Its claim was silent beyond its lease, and on_lease_expiry forbade to take it over when it "
      "was claimed, or forbids it now.",
      "Its holder may still record a result; an operator can decide with idem_resolve."},
+    {Reason::OutcomeUnknown, "outcome_unknown", Outcome::Unknown,
+     "The last attempt was ended with idem_unknown: it may have taken effect.",
+     "It ends with idem_complete or a final idem_fail by its token, or with idem_resolve; no time "
+     "ends it."},
 };
 
 constexpr const ReasonEntry& entry_of(Reason reason) noexcept {
@@ -262,10 +267,24 @@ enum class Status : char {
     Completed = 'c',
     Failed = 'f',     // final, replayed
     Retryable = 'r',  // failed, may run again
-    // Lease ran out, and the policy forbids running again blindly. Follows from the others with
-    // time, so it is never stored; a holder who comes late may still record the result.
+    // Failed or silent with its attempts used up. Before a sweeper stores it, it follows from a claim
+    // in progress whose lease is over; the holder of a silent one may still record the result.
+    Exhausted = 'x',
+    // The holder said so, or its lease ran out and the policy forbids to run again blindly, which
+    // follows from a claim in progress and is never stored. The holder may still record the result.
     Unknown = 'u',
 };
+
+// What a claim in progress becomes once its lease is over: fixed when it is made, for neither may an
+// attempt that was forbidden be allowed later, nor the other way round.
+enum class IfSilent : char { Takeover = 't', Unknown = 'u', Exhausted = 'x' };
+
+// Somebody is at work on such a record, or has to decide about it: an index leads to them.
+inline constexpr std::string_view kOutstanding = "iux";
+
+constexpr bool is_outstanding(Status status) noexcept {
+    return kOutstanding.find(static_cast<char>(status)) != std::string_view::npos;
+}
 
 struct StatusEntry {
     Status status;
@@ -279,7 +298,8 @@ inline constexpr StatusEntry kStatuses[] = {
     {Status::Completed, "completed", Outcome::Replay, Counter::Completed},
     {Status::Failed, "failed", Outcome::Replay, Counter::Failed},
     {Status::Retryable, "retryable", Outcome::RetryLater, Counter::Failed},
-    {Status::Unknown, "unknown", Outcome::Unknown, std::nullopt},  // stays the last
+    {Status::Exhausted, "exhausted", Outcome::Exhausted, Counter::Failed},
+    {Status::Unknown, "unknown", Outcome::Unknown, Counter::Failed},  // stays the last
 };
 
 // That of a byte that is none of ours is Unknown's.
@@ -292,7 +312,7 @@ constexpr const StatusEntry& entry_of(Status status) noexcept {
 
 // ---- what an operator decides ----
 
-enum class Resolution { Release, Complete, Fail };
+enum class Resolution { Release, Complete, Fail, Reopen };
 
 struct ResolutionEntry {
     Resolution resolution;
@@ -304,6 +324,7 @@ inline constexpr ResolutionEntry kResolutions[] = {
     {Resolution::Release, "release", Status::Retryable},
     {Resolution::Complete, "complete", Status::Completed},
     {Resolution::Fail, "fail", Status::Failed},
+    {Resolution::Reopen, "reopen", Status::Retryable},
 };
 
 constexpr const ResolutionEntry& entry_of(Resolution resolution) noexcept {

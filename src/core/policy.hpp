@@ -44,6 +44,7 @@ struct Policy {
     bool store_request = false;
     bool keep_history = false;
     OnLeaseExpiry on_lease_expiry = OnLeaseExpiry::Takeover;
+    std::int64_t unknown_retry_after = 60 * kSecond;
     std::int64_t abandon_after = 0;  // 0: never
     OnAbandon on_abandon = OnAbandon::Unknown;
     std::int64_t max_body_bytes = 0;
@@ -150,6 +151,7 @@ inline constexpr PolicyColumn kPolicyColumns[] = {
     flag_option<&Policy::fingerprint_required>("fingerprint_required"),
     flag_option<&Policy::store_request>("store_request"),
     word_option<&Policy::on_lease_expiry>("on_lease_expiry", "takeover, unknown"),
+    span_option<&Policy::unknown_retry_after>("unknown_retry_after", kLeaseRange),
     span_option<&Policy::abandon_after>("abandon_after", kLeaseRange),
     word_option<&Policy::on_abandon>("on_abandon", kOnAbandonWords),
     number_option<&Policy::max_body_bytes>("max_body_bytes", 0, kLargestBody),

@@ -78,8 +78,7 @@ void append_verdict(StringInfo line, const Verdict& verdict) {
 }
 
 void append_abandoned(StringInfo line, const AbandonedClaim& claim) {
-    append_word(line, "abandoned",
-                core::word_at(static_cast<std::int64_t>(claim.what), core::kOnAbandonWords));
+    append_word(line, "abandoned", claim.what);
     append_quoted(line, "scope", claim.scope);
     appendStringInfo(line, " attempt=%d", claim.attempt);
     append_key(line, claim.principal, claim.key);

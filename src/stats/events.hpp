@@ -46,7 +46,7 @@ void account_for_result(std::string_view scope, core::Status status);
 // A claim that nobody came back for, and what became of it: counted, and logged if log_events is
 // not off.
 struct AbandonedClaim {
-    core::OnAbandon what;
+    std::string_view what;
     std::string_view scope;
     std::string_view principal;
     std::string_view key;

@@ -13,19 +13,21 @@ namespace idem::store {
 
 namespace {
 
-constexpr const char* kWords[] = {"completed", "failed", "retryable", "released", "taken_over"};
+constexpr const char* kWords[] = {"completed", "failed",   "retryable", "exhausted",
+                                  "unknown",   "silent",   "released",  "taken_over"};
 
 constexpr Oid kRowTypes[] = {TEXTOID, TEXTOID,       TEXTOID,        INT4OID,        INT8OID,
                              TEXTOID, BYTEAOID,      TIMESTAMPTZOID, TIMESTAMPTZOID, TEXTOID,
                              INT4OID, TEXTOID,       BYTEAOID,       TEXTOID,        BYTEAOID,
-                             TEXTOID, TIMESTAMPTZOID};
+                             TEXTOID, TIMESTAMPTZOID, TEXTOID,        BYTEAOID};
 constexpr int kRowValues = static_cast<int>(std::size(kRowTypes));
 
 pg::Statement insert_row = {
     "INSERT INTO idempotency.attempt (scope, principal, key, attempt, token, holder, sealed_holder,"
     " begun, ended, how, status_code, error, sealed_error, sealed_by, salt, resolved_by,"
-    " retained_until)"
-    " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)",
+    " retained_until, reference, sealed_reference)"
+    " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18,"
+    " $19)",
     kRowValues, kRowTypes, pg::Access::ByIndex, nullptr};
 
 constexpr Oid kClaimTypes[] = {TEXTOID, TEXTOID, TEXTOID, INT8OID};
@@ -54,7 +56,8 @@ pg::Statement delete_principal = {
 
 pg::Statement select_rows = {
     "SELECT attempt, holder, sealed_holder, begun, ended, how, status_code, error, sealed_error,"
-    " sealed_by, salt, resolved_by, retained_until FROM idempotency.attempt"
+    " sealed_by, salt, resolved_by, retained_until, reference, sealed_reference"
+    " FROM idempotency.attempt"
     " WHERE key OPERATOR(pg_catalog.=) $1 AND scope OPERATOR(pg_catalog.=) $2"
     " AND principal OPERATOR(pg_catalog.=) $3"
     " ORDER BY ended USING OPERATOR(pg_catalog.<), token USING OPERATOR(pg_catalog.<)",
@@ -75,6 +78,7 @@ KeptAttempt kept_attempt(const pg::FoundRow& row, const Identity& id) {
     record->salt = row.text_at(11);
     record->resolved_by = row.text_at(12);
     record->retained_until = DatumGetTimestampTz(row.value(13));
+    record->reference = {row.text_at(14), row.text_at(15)};
     return attempt;
 }
 
@@ -100,7 +104,8 @@ void reserve_attempt() {
 
 void add_attempt(const Attempt& attempt) {
     const Record& record = *attempt.record;
-    bool sealed = record.holder.sealed != nullptr || record.error.sealed != nullptr;
+    bool sealed = record.holder.sealed != nullptr || record.error.sealed != nullptr ||
+                  record.reference.sealed != nullptr;
     char nulls[kRowValues];
     memset(nulls, ' ', sizeof(nulls));
     Datum values[] = {PointerGetDatum(record.id.scope),
@@ -119,7 +124,9 @@ void add_attempt(const Attempt& attempt) {
                       or_null(sealed ? record.sealed_by : nullptr, &nulls[13]),
                       or_null(sealed ? record.salt : nullptr, &nulls[14]),
                       or_null(record.resolved_by, &nulls[15]),
-                      TimestampTzGetDatum(attempt.retained_until)};
+                      TimestampTzGetDatum(attempt.retained_until),
+                      or_null(in_the_clear(record.reference), &nulls[17]),
+                      or_null(record.reference.sealed, &nulls[18])};
     if (!record.status_code) nulls[10] = 'n';
     watched(record.id.scope,
             [&] { (void)pg::write_alone(kAttemptTable, &insert_row, values, nulls); });

@@ -13,10 +13,19 @@ namespace idem::store {
 inline constexpr const char* kAttemptTable = "attempt";
 
 // How an attempt ended. With the status of its result, or without one.
-enum class AttemptEnd { Completed, Failed, Retryable, Released, TakenOver };
+enum class AttemptEnd {
+    Completed,
+    Failed,
+    Retryable,
+    Exhausted,
+    Unknown,
+    Silent,
+    Released,
+    TakenOver
+};
 
-// The attempt whose claim a record holds, or held until now; with the error and the status code
-// that the end has brought, if any, sealed if the record is. It is kept until then.
+// The attempt whose claim a record holds, or held until now; with the error, the reference and the
+// status code that the end has brought, if any, sealed if the record is. It is kept until then.
 struct Attempt {
     const Record* record;
     AttemptEnd how;
@@ -35,8 +44,8 @@ void add_attempt(const Attempt& attempt);
 // Removes the one of a claim, if there is one: its end has been undone, and it may end once more.
 void remove_attempt(const Identity& id, std::int64_t token);
 
-// A row as it lies there: of its record identity, attempt, holder, error, status code, resolved_by
-// and what has sealed them, with begun as claimed_at, ended as finished_at, and retained_until.
+// A row as it lies there: of its record identity, attempt, holder, error, reference, status code,
+// resolved_by and what has sealed them, with begun as claimed_at, ended as finished_at, and retained_until.
 struct KeptAttempt {
     Record record;
     text* how;

@@ -142,19 +142,19 @@ void add_entry(Relation table, Relation index, TupleTableSlot* slot, bool key_un
     pfree(info);
 }
 
-// Most rows are written with their answer, so the index of claims in progress is not opened for
+// Most rows are written with their answer, so the index of outstanding ones is not opened for
 // them. It may be another one than is known, built or replaced CONCURRENTLY since, or there may be
 // several: what an index is, is asked of whatever is opened.
 template <typename Wanted>
 void add_entries_if(Relation table, Oid index_of_claims, TupleTableSlot* slot, bool key_unchanged,
                     Wanted wanted) {
-    bool in_progress = status_in(slot) == core::Status::InProgress;
+    bool outstanding = core::is_outstanding(status_in(slot));
     List* indexes = RelationGetIndexList(table);
     ListCell* cell;
     foreach (cell, indexes) {
-        if (!in_progress && lfirst_oid(cell) == index_of_claims) continue;
+        if (!outstanding && lfirst_oid(cell) == index_of_claims) continue;
         Relation index = index_open(lfirst_oid(cell), RowExclusiveLock);
-        if (wanted(index) && (in_progress || !has_claims_alone(index)))
+        if (wanted(index) && (outstanding || !has_claims_alone(index)))
             add_entry(table, index, slot, key_unchanged);
         index_close(index, NoLock);
     }

@@ -71,18 +71,32 @@ bool has_element(ArrayType* array, core::Status status) {
     return false;
 }
 
-// status = ANY ('{i,c,f,r}'), with each status that is ever written.
-bool is_status_known(void* node) {
+// The statuses of status = ANY (...), or nullptr.
+ArrayType* listed_statuses(void* node) {
     auto* any = static_cast<ScalarArrayOpExpr*>(node);
     if (!IsA(any, ScalarArrayOpExpr) || !any->useOr || get_opcode(any->opno) != F_CHAREQ)
-        return false;
+        return nullptr;
     const Const* list = constant_of(lsecond(any->args), CHARARRAYOID);
-    if (list == nullptr || !is_status(linitial(any->args))) return false;
-    ArrayType* array = DatumGetArrayTypeP(list->constvalue);
-    for (const core::StatusEntry& entry : core::kStatuses) {
-        bool is_stored = entry.status != core::Status::Unknown;
-        if (is_stored && !has_element(array, entry.status)) return false;
-    }
+    if (list == nullptr || !is_status(linitial(any->args))) return nullptr;
+    return DatumGetArrayTypeP(list->constvalue);
+}
+
+// status = ANY ('{i,c,f,r,x,u}'), with each status that is ever written.
+bool is_status_known(void* node) {
+    ArrayType* array = listed_statuses(node);
+    if (array == nullptr) return false;
+    for (const core::StatusEntry& entry : core::kStatuses)
+        if (!has_element(array, entry.status)) return false;
+    return true;
+}
+
+// status = ANY ('{i,u,x}'), as the install script has it and a shard's copy of it: these and no
+// others.
+bool is_outstanding(void* node) {
+    ArrayType* array = listed_statuses(node);
+    if (array == nullptr) return false;
+    for (const core::StatusEntry& entry : core::kStatuses)
+        if (has_element(array, entry.status) != core::is_outstanding(entry.status)) return false;
     return true;
 }
 
@@ -130,12 +144,12 @@ bool has_server_functions(Relation index) {
     return true;
 }
 
-// status = 'i', as the install script has it and a shard's copy of it. Then the index can't be
-// unique: an index on the key that knows some rows only would let a second one in.
+// Then the index can't be unique: an index on the key that knows some rows only would let a second
+// one in.
 bool has_our_predicate(Relation index) {
     List* conditions = RelationGetIndexPredicate(index);
     return !index->rd_index->indisunique && list_length(conditions) == 1 &&
-           compares_with_in_progress(linitial(conditions), F_CHAREQ);
+           is_outstanding(linitial(conditions));
 }
 
 bool is_plain(Relation index) {

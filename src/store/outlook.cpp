@@ -9,12 +9,13 @@
 #include "store/audit.hpp"
 #include "store/record.hpp"
 #include "store/record_table.hpp"
+#include "store/sweep.hpp"
 
 namespace idem::store {
 
 namespace {
 
-// Claims in progress go by no age, but stand in the same index. So many are passed over at most:
+// Claims in progress and unknown records go by no age, but stand in the same index. So many are passed over at most:
 // what comes behind them is due no sooner than they would be.
 constexpr const char* kMostPassedOver = "1000";
 
@@ -34,16 +35,15 @@ TimestampTz first_moment(const char* ours, const char* sql) {
 // A shard may have gone since, here and below.
 TimestampTz oldest_record(Oid table) {
     if (!OidIsValid(get_rel_namespace(table))) return DT_NOEND;
-    constexpr char in_progress[] = {static_cast<char>(core::Status::InProgress), '\0'};
     const char* time = column_of(&Record::retained_until).name;
     const char* status = column_of(&Record::status).name;
     const char* sql = psprintf(
         "SELECT %s FROM (SELECT %s, %s, pg_catalog.row_number() OVER"
         " (ORDER BY %s USING OPERATOR(pg_catalog.<)) AS number FROM %s) AS walked"
-        " WHERE %s OPERATOR(pg_catalog.<>) '%s'::pg_catalog.\"char\""
+        " WHERE %s%s"
         " OR number OPERATOR(pg_catalog.=) %s::pg_catalog.int8"
         " ORDER BY %s USING OPERATOR(pg_catalog.<) LIMIT 1",
-        time, time, status, time, pg::qualified_name(table), status, in_progress, kMostPassedOver,
+        time, time, status, time, pg::qualified_name(table), status, kGoesByAge, kMostPassedOver,
         time);
     return first_moment(kRecordTable, sql);
 }

@@ -74,12 +74,12 @@ Sql leases_sql(const char* table) {
     constexpr char in_progress[] = {static_cast<char>(core::Status::InProgress), '\0'};
     Sql sql{};
     sql.add(
-        "SELECT scope, no_takeover, pg_catalog.min(lease_until), pg_catalog.count(*) FROM"
-        " (SELECT scope, no_takeover, lease_until FROM ");
+        "SELECT scope, if_silent, pg_catalog.min(lease_until), pg_catalog.count(*) FROM"
+        " (SELECT scope, if_silent, lease_until FROM ");
     sql.add(table);
     sql.add(" WHERE status OPERATOR(pg_catalog.=) '");
     sql.add(in_progress);
-    sql.add("'::pg_catalog.\"char\" LIMIT $1) AS claims GROUP BY scope, no_takeover");
+    sql.add("'::pg_catalog.\"char\" LIMIT $1) AS claims GROUP BY scope, if_silent");
     return sql;
 }
 
@@ -93,7 +93,8 @@ void add_leases(MemoryContext context, std::uint64_t groups, FirstLeases* leases
         pg::FoundRow row(SPI_tuptable->vals[i], SPI_tuptable->tupdesc);
         claims += row.number(4);
         if (row.is_null(3)) continue;
-        leases->items[leases->count++] = {row.text_at(1), DatumGetBool(row.value(2)),
+        leases->items[leases->count++] = {row.text_at(1),
+                                          static_cast<core::IfSilent>(DatumGetChar(row.value(2))),
                                           DatumGetTimestampTz(row.value(3))};
     }
     if (claims >= kMostLeases) leases->complete = false;

@@ -26,7 +26,7 @@ Overdue find_overdue(WalkPosition* from, TimestampTz until, int limit);
 // The first end of a lease among the claims in progress of a scope that are alike.
 struct FirstLease {
     text* scope;
-    bool no_takeover;
+    core::IfSilent if_silent;
     TimestampTz lease_until;
 };
 

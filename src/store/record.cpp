@@ -35,6 +35,9 @@ Datum datum_of(std::int64_t value) {
 Datum datum_of(core::Status value) {
     return CharGetDatum(static_cast<char>(value));
 }
+Datum datum_of(core::IfSilent value) {
+    return CharGetDatum(static_cast<char>(value));
+}
 Datum datum_of(const void* value) {
     return PointerGetDatum(value);
 }
@@ -53,6 +56,9 @@ void take(Datum datum, std::int64_t* value) {
 }
 void take(Datum datum, core::Status* value) {
     *value = static_cast<core::Status>(DatumGetChar(datum));
+}
+void take(Datum datum, core::IfSilent* value) {
+    *value = static_cast<core::IfSilent>(DatumGetChar(datum));
 }
 template <typename T>
 void take(Datum datum, T** value) {

@@ -52,7 +52,7 @@ enum FingerprintOf : std::int32_t {
 struct Record {
     Identity id;
     core::Status status;
-    bool no_takeover;         // the policy at its claim: once silent, its result is unknown
+    core::IfSilent if_silent; // the policy at its claim: what it is once it is silent
     bool body_omitted;        // the body was over the limit and the policy said to leave it out
     bool omit_large_body;     // the policy at its claim: it says so
     std::int32_t body_limit;  // the policy at its claim, in bytes
@@ -76,6 +76,7 @@ struct Record {
     Kept<bytea> body;  // in the clear as the row has it, compressed or in the TOAST table: nobody
                        // but the one who is answered looks into it. pg_detoast_datum() first
     Kept<text> error;
+    Kept<text> reference;  // of the provider that knows what became of the attempt
     Kept<text> recovery_point;
     Kept<Jsonb> state;
     Kept<text> holder;
@@ -144,7 +145,7 @@ inline constexpr std::tuple kColumns{
     not_null("principal", TEXTOID, &Identity::principal, Seen::ByMonitors),
     not_null("key", TEXTOID, &Identity::key, Seen::ByMonitors),
     not_null("status", CHAROID, &Record::status, Seen::ByMonitors),
-    not_null("no_takeover", BOOLOID, &Record::no_takeover, Seen::Never),
+    not_null("if_silent", CHAROID, &Record::if_silent, Seen::Never),
     not_null("body_omitted", BOOLOID, &Record::body_omitted, Seen::ByMonitors),
     not_null("omit_large_body", BOOLOID, &Record::omit_large_body, Seen::Never),
     nullable("status_code", INT4OID, &Record::status_code, Seen::ByMonitors),
@@ -167,6 +168,7 @@ inline constexpr std::tuple kColumns{
     kept("headers", JSONBOID, &Record::headers, Seen::ByReaders),
     kept("body", BYTEAOID, &Record::body, Seen::ByReaders),
     kept("error", TEXTOID, &Record::error, Seen::ByReaders),
+    kept("reference", TEXTOID, &Record::reference, Seen::ByReaders),
     kept("recovery_point", TEXTOID, &Record::recovery_point, Seen::ByMonitors),
     kept("state", JSONBOID, &Record::state, Seen::ByReaders),
     kept("holder", TEXTOID, &Record::holder, Seen::ByMonitors),
@@ -180,6 +182,7 @@ inline constexpr std::tuple kColumns{
     sealed("sealed_headers", &Record::headers),
     sealed("sealed_body", &Record::body),
     sealed("sealed_error", &Record::error),
+    sealed("sealed_reference", &Record::reference),
     sealed("sealed_recovery_point", &Record::recovery_point),
     sealed("sealed_state", &Record::state),
     sealed("sealed_holder", &Record::holder),

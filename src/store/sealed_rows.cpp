@@ -55,6 +55,7 @@ Record sealed_attempt(const pg::FoundRow& row) {
     attempt.salt = row.text_at(kKeyColumns + 3);
     attempt.holder.sealed = row.text_at(kKeyColumns + 4);
     attempt.error.sealed = row.text_at(kKeyColumns + 5);
+    attempt.reference.sealed = row.text_at(kKeyColumns + 6);
     return attempt;
 }
 
@@ -62,7 +63,7 @@ Record sealed_attempt(const pg::FoundRow& row) {
 constexpr Oid kKeyIdAndPlace[] = {TEXTOID, TEXTOID, TEXTOID, TEXTOID, INT8OID, INT8OID};
 
 constexpr Oid kReplaced[] = {TEXTOID, TEXTOID,  TEXTOID,  INT8OID,
-                             TEXTOID, BYTEAOID, BYTEAOID, BYTEAOID};
+                             TEXTOID, BYTEAOID, BYTEAOID, BYTEAOID, BYTEAOID};
 constexpr int kReplacedValues = static_cast<int>(std::size(kReplaced));
 
 }  // namespace
@@ -122,7 +123,7 @@ int next_sealed_otherwise(const SealedTable& table, text* key_id, const Record& 
     Sql sql{};
     sql.add("SELECT ");
     add_place(&sql, table);
-    if (attempts) sql.add(", sealed_by, salt, sealed_holder, sealed_error");
+    if (attempts) sql.add(", sealed_by, salt, sealed_holder, sealed_error, sealed_reference");
     sql.add(" FROM ");
     add_table(&sql, table);
     sql.add(" WHERE ");
@@ -153,7 +154,8 @@ void replace_sealed(const SealedTable& table, const Record* attempts, int count)
     sql.add("UPDATE ");
     add_table(&sql, table);
     sql.add(
-        " SET sealed_by = $5, salt = $6, sealed_holder = $7, sealed_error = $8"
+        " SET sealed_by = $5, salt = $6, sealed_holder = $7, sealed_error = $8,"
+        " sealed_reference = $9"
         " WHERE key OPERATOR(pg_catalog.=) $1 AND scope OPERATOR(pg_catalog.=) $2"
         " AND principal OPERATOR(pg_catalog.=) $3 AND token OPERATOR(pg_catalog.=) $4");
     pg::Statement statement = {sql.text, kReplacedValues, kReplaced, pg::Access::ByIndex, nullptr};
@@ -162,7 +164,8 @@ void replace_sealed(const SealedTable& table, const Record* attempts, int count)
         Datum values[] = {PointerGetDatum(row.id.key),        PointerGetDatum(row.id.scope),
                           PointerGetDatum(row.id.principal),  Int64GetDatum(row.token),
                           PointerGetDatum(row.sealed_by),     PointerGetDatum(row.salt),
-                          PointerGetDatum(row.holder.sealed), PointerGetDatum(row.error.sealed)};
+                          PointerGetDatum(row.holder.sealed), PointerGetDatum(row.error.sealed),
+                          PointerGetDatum(row.reference.sealed)};
         char nulls[kReplacedValues];
         for (int k = 0; k < kReplacedValues; k++)
             nulls[k] = k != 3 && DatumGetPointer(values[k]) == nullptr ? 'n' : ' ';

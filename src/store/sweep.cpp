@@ -23,15 +23,12 @@ constexpr const ColumnType& kRetainedUntil = column_of(&Record::retained_until);
 constexpr const ColumnType& kStatus = column_of(&Record::status);
 
 constexpr void add_may_go(Sql* sql) {
-    constexpr char in_progress[] = {static_cast<char>(core::Status::InProgress), '\0'};
     sql->add(kRetainedUntil.name);
     sql->add(" OPERATOR(pg_catalog.>=) $1 AND ");
     sql->add(kRetainedUntil.name);
     sql->add(" OPERATOR(pg_catalog.<=) $2 AND ");
     sql->add(kStatus.name);
-    sql->add(" OPERATOR(pg_catalog.<>) '");
-    sql->add(in_progress);
-    sql->add("'::pg_catalog.\"char\"");
+    sql->add(kGoesByAge);
 }
 
 // FOR UPDATE looks at the newest version of each row again, so a row that has just been taken over

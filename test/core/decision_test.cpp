@@ -22,7 +22,12 @@ constexpr Micros kPast = kNow - 100;
 constexpr Micros kFuture = kNow + 100;
 
 Terms at(Micros now) {
-    return {now, /*memory=*/1000, std::nullopt, /*max_attempts=*/3, OnLeaseExpiry::Takeover};
+    return {now,
+            /*memory=*/1000,
+            std::nullopt,
+            /*max_attempts=*/3,
+            OnLeaseExpiry::Takeover,
+            /*unknown_retry_after=*/60};
 }
 
 Terms first_sent_at(Micros first_sent) {
@@ -84,7 +89,8 @@ void expect_refused(const Decision& got, Outcome outcome, Micros retry_after = 0
     expect(got, outcome, Execution::None, retry_after);
 }
 
-constexpr Status kFinalStatuses[] = {Status::Completed, Status::Failed, Status::Retryable};
+constexpr Status kFinalStatuses[] = {Status::Completed, Status::Failed, Status::Retryable,
+                                     Status::Exhausted};
 
 // ---- no record ----
 
@@ -118,7 +124,7 @@ TEST(DecideWithoutRecord, HeldElsewhereIsInProgress) {
 
 TEST(DecideMismatch, ComesFirstInEveryStateBeforeTtl) {
     for (const Status status : {Status::InProgress, Status::Completed, Status::Failed,
-                                Status::Retryable, Status::Unknown}) {
+                                Status::Retryable, Status::Exhausted, Status::Unknown}) {
         const Known facts = other_payload(record(status));
         expect_refused(decide(&facts, at(kNow)), Outcome::Mismatch);
     }
@@ -177,29 +183,31 @@ TEST(DecideInProgress, PolicyCanForbidTakingOver) {
     Terms asked = at(kNow);
     asked.on_lease_expiry = OnLeaseExpiry::Unknown;
     Known facts = leased_until(kNow);
-    expect_refused(decide(&facts, asked), Outcome::Unknown);
+    expect_refused(decide(&facts, asked), Outcome::Unknown, 60);
     facts = leased_until(kFuture);
     expect_refused(decide(&facts, asked), Outcome::InProgress, 100);
     facts.holder_gone = true;
-    expect_refused(decide(&facts, asked), Outcome::Unknown);
+    expect_refused(decide(&facts, asked), Outcome::Unknown, 60);
 }
 
 TEST(DecideInProgress, ThePolicyAtTheClaimCountsAsToday) {
     Known facts = leased_until(kNow);
-    facts.no_takeover = true;
-    expect_refused(decide(&facts, at(kNow)), Outcome::Unknown);
+    facts.if_silent = IfSilent::Unknown;
+    expect_refused(decide(&facts, at(kNow)), Outcome::Unknown, 60);
     EXPECT_EQ(status_at(facts, at(kNow)), Status::Unknown);
     facts.lease_until = kFuture;
     expect_refused(decide(&facts, at(kNow)), Outcome::InProgress, 100);
     EXPECT_EQ(status_at(facts, at(kNow)), Status::InProgress);
 }
 
-TEST(DecideInProgress, OnlyAClaimBecomesUnknown) {
-    for (const Status status : {Status::Completed, Status::Failed, Status::Retryable}) {
-        Known facts = leased_until(kPast);
-        facts.status = status;
-        facts.no_takeover = true;
-        EXPECT_EQ(status_at(facts, at(kNow)), status);
+TEST(DecideInProgress, OnlyAClaimBecomesSomethingElse) {
+    for (const Status status : kFinalStatuses) {
+        for (const IfSilent if_silent : {IfSilent::Unknown, IfSilent::Exhausted}) {
+            Known facts = leased_until(kPast);
+            facts.status = status;
+            facts.if_silent = if_silent;
+            EXPECT_EQ(status_at(facts, at(kNow)), status);
+        }
     }
 }
 
@@ -225,8 +233,8 @@ TEST(DecideInProgress, TheWindowOfADerivedKeyEndsASilentClaim) {
     expect(decide(&living, at(kNow)), Outcome::InProgress, Execution::None, 5);
     Known unknown = past_retention(Status::InProgress);
     unknown.derived = true;
-    unknown.no_takeover = true;
-    expect(decide(&unknown, at(kNow)), Outcome::Unknown, Execution::None);
+    unknown.if_silent = IfSilent::Unknown;
+    expect(decide(&unknown, at(kNow)), Outcome::Unknown, Execution::None, 60);
 }
 
 TEST(DecideInProgress, MaxAttemptsBoundsTakeovers) {
@@ -240,6 +248,37 @@ TEST(DecideInProgress, MaxAttemptsBoundsTakeovers) {
     expect_refused(decide(&facts, at(kNow)), Outcome::Exhausted);
     facts.lease_until = kFuture;
     expect_refused(decide(&facts, at(kNow)), Outcome::InProgress, 100);
+}
+
+TEST(DecideInProgress, TheLimitAtTheClaimCountsAsToday) {
+    Known facts = leased_until(kPast);
+    facts.if_silent = IfSilent::Exhausted;
+    Terms asked = at(kNow);
+    asked.max_attempts = 0;
+    expect_refused(decide(&facts, asked), Outcome::Exhausted);
+    EXPECT_EQ(status_at(facts, asked), Status::Exhausted);
+    facts.lease_until = kFuture;
+    expect_refused(decide(&facts, asked), Outcome::InProgress, 100);
+    EXPECT_EQ(status_at(facts, asked), Status::InProgress);
+}
+
+TEST(DecideInProgress, WhatMayBeUnknownIsNeverExhausted) {
+    Known facts = leased_until(kPast);
+    facts.attempt = 3;
+    facts.if_silent = IfSilent::Unknown;
+    expect_refused(decide(&facts, at(kNow)), Outcome::Unknown, 60);
+    facts.if_silent = IfSilent::Exhausted;
+    Terms asked = at(kNow);
+    asked.on_lease_expiry = OnLeaseExpiry::Unknown;
+    expect_refused(decide(&facts, asked), Outcome::Unknown, 60);
+}
+
+TEST(DecideInProgress, NoAgeEndsASilentOne) {
+    Known facts = past_retention(Status::InProgress);
+    facts.if_silent = IfSilent::Exhausted;
+    expect_refused(decide(&facts, at(kNow)), Outcome::Exhausted);
+    facts.same_fingerprint = false;
+    expect_refused(decide(&facts, at(kNow)), Outcome::Mismatch);
 }
 
 TEST(DecideInProgress, EndlessLeaseDoesNotOverflow) {
@@ -288,6 +327,25 @@ TEST(DecideRetryable, OperatorAllowsOneMoreAttempt) {
     expect(decide(&facts, at(kNow)), Outcome::Execute, Execution::Retry);
     facts.next_attempt_at = kFuture;
     expect_refused(decide(&facts, at(kNow)), Outcome::RetryLater, 100);
+}
+
+// ---- exhausted ----
+
+TEST(DecideExhausted, IsNotRevivedByALimitThatIsRaised) {
+    const Known facts = record(Status::Exhausted);
+    Terms asked = at(kNow);
+    for (const int max_attempts : {0, 1, 100}) {
+        asked.max_attempts = max_attempts;
+        expect_refused(decide(&facts, asked), Outcome::Exhausted);
+    }
+}
+
+TEST(DecideExhausted, IsForgottenWithItsRetention) {
+    Known facts = record(Status::Exhausted);
+    facts.expires_at = facts.retained_until = kNow + 1;
+    expect_refused(decide(&facts, at(kNow)), Outcome::Exhausted);
+    facts.expires_at = facts.retained_until = kNow;
+    expect(decide(&facts, at(kNow)), Outcome::Execute, Execution::Reuse);
 }
 
 // ---- completed, failed ----
@@ -355,14 +413,14 @@ TEST(DecideAfterTtl, RetentionShorterThanTtlStillReplays) {
 
 TEST(DecideUnknown, StaysUntilResolved) {
     const Known fresh = record(Status::Unknown);
-    expect_refused(decide(&fresh, at(kNow)), Outcome::Unknown);
+    expect_refused(decide(&fresh, at(kNow)), Outcome::Unknown, 60);
     const Known old = past_retention(Status::Unknown);
-    expect_refused(decide(&old, at(kNow)), Outcome::Unknown);
+    expect_refused(decide(&old, at(kNow)), Outcome::Unknown, 60);
 }
 
 TEST(DecideUnknown, IsTheAnswerToAStatusThatIsNoneOfOurs) {
     for (Known facts : {record(Status{'?'}), past_retention(Status{'?'})}) {
-        expect_refused(decide(&facts, at(kNow)), Outcome::Unknown);
+        expect_refused(decide(&facts, at(kNow)), Outcome::Unknown, 60);
     }
 }
 
@@ -387,11 +445,17 @@ TEST(DecideReason, OfAClaim) {
     Known gone = leased_until(kFuture);
     gone.holder_gone = true;
     EXPECT_EQ(reason_of(gone), Reason::SessionEnded);
-    gone.no_takeover = true;
+    gone.if_silent = IfSilent::Unknown;
     EXPECT_EQ(reason_of(gone), Reason::TakeoverForbidden);
     Known silent = leased_until(kPast);
     silent.attempt = 3;
     EXPECT_EQ(reason_of(silent), Reason::AttemptsSilent);
+    silent.status = Status::Exhausted;
+    EXPECT_EQ(reason_of(silent), Reason::AttemptsSilent);
+    silent.lease_until = 0;
+    EXPECT_EQ(reason_of(silent), Reason::AttemptsFailed);
+    EXPECT_EQ(reason_of(record(Status::Unknown)), Reason::OutcomeUnknown);
+    EXPECT_EQ(reason_of(record(Status{'?'})), Reason::TakeoverForbidden);
 }
 
 TEST(DecideReason, OfAFailure) {
@@ -437,19 +501,21 @@ struct Case {
 
 std::vector<Known> every_record() {
     const Micros times[] = {kNow - 1, kNow, kNow + 1};
+    const IfSilent silences[] = {IfSilent::Takeover, IfSilent::Unknown, IfSilent::Exhausted};
     std::vector<Known> all;
     for (const Status status : {Status::InProgress, Status::Completed, Status::Failed,
-                                Status::Retryable, Status::Unknown})
+                                Status::Retryable, Status::Exhausted, Status::Unknown})
         for (const int attempt : {1, 2, 3})
             for (const Micros lease_until : times)
                 for (const Micros next_attempt_at : times)
                     for (const Micros expires_at : times)
                         for (const Micros retained_until : times)
-                            for (int flags = 0; flags < 16; ++flags)
+                            for (int flags = 0; flags < 24; ++flags)
                                 all.push_back({status, attempt, lease_until, next_attempt_at,
                                                expires_at, retained_until, (flags & 1) != 0,
-                                               (flags & 2) != 0, (flags & 4) != 0, (flags & 8) != 0,
-                                               /*claimed_at=*/kNow - 1000});
+                                               (flags & 2) != 0, silences[flags / 8],
+                                               (flags & 4) != 0,
+                                               /*claimed_at=*/kNow - 1000, /*derived=*/false});
     return all;
 }
 
@@ -459,7 +525,8 @@ std::vector<Terms> every_question() {
     for (const auto& first_sent : first_sents)
         for (const int max_attempts : {0, 1, 2})
             for (const auto policy : {OnLeaseExpiry::Takeover, OnLeaseExpiry::Unknown})
-                all.push_back({kNow, /*memory=*/10, first_sent, max_attempts, policy});
+                all.push_back({kNow, /*memory=*/10, first_sent, max_attempts, policy,
+                               /*unknown_retry_after=*/60});
     return all;
 }
 
@@ -580,10 +647,24 @@ TEST_F(DecideGrid, UnknownIsNeverExecuted) {
            [](const Case& c) { return !c.executes(); });
 }
 
+TEST_F(DecideGrid, ExhaustedIsNeverExecutedWhileRemembered) {
+    always([](const Case& c) { return c.record.status == Status::Exhausted && c.remembered(); },
+           [](const Case& c) { return !c.executes(); });
+}
+
+TEST_F(DecideGrid, ExhaustedWhereNoAttemptIsLeft) {
+    always([](const Case& c) { return c.decision.outcome == Outcome::Exhausted; },
+           [](const Case& c) {
+               return c.record.status == Status::Exhausted || !c.attempts_left() ||
+                      c.record.if_silent == IfSilent::Exhausted ||
+                      (c.record.status == Status::InProgress && c.record.released_by_operator);
+           });
+}
+
 TEST_F(DecideGrid, PolicyUnknownNeverTakesOver) {
     always(
         [](const Case& c) {
-            return c.asked.on_lease_expiry == OnLeaseExpiry::Unknown || c.record.no_takeover;
+            return c.asked.on_lease_expiry == OnLeaseExpiry::Unknown || c.record.if_silent == IfSilent::Unknown;
         },
         [](const Case& c) { return c.decision.execution != Execution::Takeover; });
 }
@@ -614,19 +695,23 @@ TEST_F(DecideGrid, RowIsReusedExactlyWhenForgotten) {
 
 TEST_F(DecideGrid, RetryAfterIsGivenExactlyWithOutcomesThatPass) {
     always(any, [](const Case& c) {
-        const bool passes =
-            c.decision.outcome == Outcome::InProgress || c.decision.outcome == Outcome::RetryLater;
+        const bool passes = c.decision.outcome == Outcome::InProgress ||
+                            c.decision.outcome == Outcome::RetryLater ||
+                            c.decision.outcome == Outcome::Unknown;
         return passes ? c.decision.retry_after > 0 : c.decision.retry_after == 0;
     });
 }
 
 TEST_F(DecideGrid, WhoWaitsForRetryAfterGetsAnotherAnswer) {
-    always([](const Case& c) { return c.decision.retry_after > 0; },
-           [](const Case& c) {
-               Terms later = c.asked;
-               later.now += c.decision.retry_after;
-               return decide(&c.record, later).outcome != c.decision.outcome;
-           });
+    always(
+        [](const Case& c) {
+            return c.decision.retry_after > 0 && c.decision.outcome != Outcome::Unknown;
+        },
+        [](const Case& c) {
+            Terms later = c.asked;
+            later.now += c.decision.retry_after;
+            return decide(&c.record, later).outcome != c.decision.outcome;
+        });
 }
 
 }  // namespace

@@ -25,6 +25,7 @@ TEST(StatusWord, IsTheWordOfTheContract) {
     EXPECT_EQ(entry_of(Status::Completed).word, "completed");
     EXPECT_EQ(entry_of(Status::Failed).word, "failed");
     EXPECT_EQ(entry_of(Status::Retryable).word, "retryable");
+    EXPECT_EQ(entry_of(Status::Exhausted).word, "exhausted");
     EXPECT_EQ(entry_of(Status::Unknown).word, "unknown");
 }
 
@@ -36,6 +37,7 @@ TEST(Resolution, IsTheWordOfTheContract) {
     EXPECT_EQ(entry_of(Resolution::Release).word, "release");
     EXPECT_EQ(entry_of(Resolution::Complete).word, "complete");
     EXPECT_EQ(entry_of(Resolution::Fail).word, "fail");
+    EXPECT_EQ(entry_of(Resolution::Reopen).word, "reopen");
 }
 
 constexpr std::string_view kRefusals[] = {

@@ -114,7 +114,7 @@ SELECT key, outcome FROM unnest('{m-progress,m-silent,m-retryable,m-completed,m-
 SELECT idem_checkpoint(key, 'secret', '{}', scope, token => token) > now() AS written
   FROM idempotency.record WHERE scope = 'begin-mismatch';
 UPDATE idempotency.record SET lease_until = now() WHERE (scope, key) = ('begin-mismatch', 'm-silent');
-UPDATE idempotency.record SET lease_until = now(), no_takeover = true WHERE (scope, key) = ('begin-mismatch', 'm-unknown');
+UPDATE idempotency.record SET lease_until = now(), if_silent = 'u' WHERE (scope, key) = ('begin-mismatch', 'm-unknown');
 SELECT idem_fail(key, 'later', true, scope => scope, token => token)
   FROM idempotency.record WHERE (scope, key) = ('begin-mismatch', 'm-retryable');
 SELECT idem_complete(key, 201, 'secret', '{"X-Secret": "1"}', scope, token => token)

@@ -118,7 +118,7 @@ SELECT idem_forget('open', 'admin', 'shop');
 SELECT test.let_pass('1 hour', 'admin');
 SELECT idem_forget('open', 'admin', 'shop');
 SELECT outcome FROM idem_begin('unknown', scope => 'admin');
-UPDATE idempotency.record SET lease_until = now(), no_takeover = true WHERE (scope, key) = ('admin', 'unknown');
+UPDATE idempotency.record SET lease_until = now(), if_silent = 'u' WHERE (scope, key) = ('admin', 'unknown');
 SELECT idem_forget('unknown', 'admin');
 BEGIN;
 SELECT idem_forget('complete', 'admin-leased');
@@ -153,7 +153,7 @@ BEGIN;
 UPDATE idempotency.record SET retained_until = now() - interval '1 year' WHERE scope = 'admin-clean';
 UPDATE idempotency.record SET lease_until = now() - interval '1 s'
  WHERE scope = 'admin-clean' AND key IN ('over', 'unknown');
-UPDATE idempotency.record SET no_takeover = true WHERE (scope, key) = ('admin-clean', 'unknown');
+UPDATE idempotency.record SET if_silent = 'u' WHERE (scope, key) = ('admin-clean', 'unknown');
 SELECT idem_cleanup();
 SELECT key, status FROM idempotency.records WHERE scope = 'admin-clean' ORDER BY key;
 COMMIT;

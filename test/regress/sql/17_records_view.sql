@@ -15,7 +15,7 @@ SELECT idem_fail(key, 'declined', key = 'retryable', scope => scope, principal =
   FROM idempotency.record WHERE scope = 'records' AND key IN ('failed', 'retryable') ORDER BY key;
 SELECT idem_checkpoint(key, 'reserved', '{"seat": "12A"}', scope, principal, token) > now() AS written
   FROM idempotency.record WHERE (scope, key) = ('records', 'in_progress');
-UPDATE idempotency.record SET lease_until = now(), no_takeover = true WHERE (scope, key) = ('records', 'unknown');
+UPDATE idempotency.record SET lease_until = now(), if_silent = 'u' WHERE (scope, key) = ('records', 'unknown');
 SELECT key, status, attempt, status_code, headers, convert_from(body, 'UTF8') AS body, body_omitted, error
   FROM idempotency.records WHERE scope = 'records' ORDER BY key;
 SELECT key, recovery_point, state, holder, held, fingerprint = idem_fingerprint('{"amount": 5}') AS fingerprint, request, resolved_by
@@ -39,7 +39,7 @@ DROP ROLE regress_idem_watcher;
 
 -- The table takes no status that has no word, and no claim without a lease.
 \set VERBOSITY terse
-UPDATE idempotency.record SET status = 'x' WHERE scope = 'records';
+UPDATE idempotency.record SET status = 'y' WHERE scope = 'records';
 \echo :SQLSTATE
 UPDATE idempotency.record SET lease_until = NULL WHERE (scope, key) = ('records', 'in_progress');
 \echo :SQLSTATE

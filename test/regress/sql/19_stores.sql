@@ -59,29 +59,29 @@ CREATE VIEW indexed AS
 TRUNCATE idempotency.record;
 CALL come_about('as installed');
 TABLE indexed;
-CREATE INDEX by_lease ON idempotency.record (lease_until) WHERE status = 'i';
+CREATE INDEX by_lease ON idempotency.record (lease_until) WHERE status = ANY ('{i,u,x}');
 CALL come_about('two of them');
 TABLE indexed;
 DROP INDEX idempotency.by_lease;
-REINDEX INDEX CONCURRENTLY idempotency.record_in_progress;
+REINDEX INDEX CONCURRENTLY idempotency.record_outstanding;
 CALL come_about('built anew');
 TABLE indexed;
-ALTER INDEX idempotency.record_in_progress RENAME TO at_work;
+ALTER INDEX idempotency.record_outstanding RENAME TO at_work;
 CALL come_about('by another name');
 TABLE indexed;
-CREATE INDEX record_in_progress ON idempotency.record (claimed_at);
+CREATE INDEX record_outstanding ON idempotency.record (claimed_at);
 CALL come_about('its name for one of all records');
 TABLE indexed;
 DROP INDEX idempotency.at_work;
 CALL come_about('without it');
 TABLE indexed;
-DROP INDEX idempotency.record_in_progress;
-CREATE INDEX record_in_progress ON idempotency.record (claimed_at) WHERE status <> 'i';
+DROP INDEX idempotency.record_outstanding;
+CREATE INDEX record_outstanding ON idempotency.record (claimed_at) WHERE status <> 'i';
 CALL come_about('its name for the others');
 TABLE indexed;
-DROP INDEX idempotency.record_in_progress;
-CREATE INDEX record_in_progress ON idempotency.record (claimed_at)
-    WHERE status OPERATOR(pg_catalog.=) 'i'::"char";
+DROP INDEX idempotency.record_outstanding;
+CREATE INDEX record_outstanding ON idempotency.record (claimed_at)
+    WHERE status OPERATOR(pg_catalog.=) ANY ('{i,u,x}'::"char"[]);
 CALL come_about('made again');
 TABLE indexed;
 DROP VIEW indexed;

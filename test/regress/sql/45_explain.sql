@@ -110,14 +110,14 @@ BEGIN
     FOR i IN 1 .. rounds LOOP
         scope := 'explain-random' || test.one_of(''::text, '-some') || test.one_of(''::text, '-unknown');
         DELETE FROM idempotency.record r WHERE r.scope LIKE 'explain-random%';
-        INSERT INTO idempotency.record (scope, principal, key, status, no_takeover, attempt, token, lease_us, backend_pid, backend_start,
+        INSERT INTO idempotency.record (scope, principal, key, status, if_silent, attempt, token, lease_us, backend_pid, backend_start,
                                         created_at, claimed_at, expires_at, retained_until, lease_until, next_attempt_at, finished_at,
                                         fingerprint, operation, error, resolved_by, request)
-        SELECT scope, '', 'k', status, test.one_of(true, false), test.one_of(1, 2, 3), 1, 60000000, b.pid, CASE WHEN b.pid IS NOT NULL THEN now() - 100 * hour END,
+        SELECT scope, '', 'k', status, test.one_of('t'::"char", 'u', 'x'), test.one_of(1, 2, 3), 1, 60000000, b.pid, CASE WHEN b.pid IS NOT NULL THEN now() - 100 * hour END,
                now() - 9 * hour, now() - test.one_of(5, 9) * hour, e, e + test.one_of(0, 4) * hour, now() + test.one_of(-1, 1) * hour,
                CASE WHEN status = 'r' THEN now() + test.one_of(-1, 1) * hour END, CASE WHEN status <> 'i' THEN now() - hour END,
                idem_fingerprint(asked.r), test.one_of(NULL, 'public.echo(jsonb)'::text), test.one_of(NULL, 'e'::text), test.one_of(NULL, 'someone'::text), test.one_of(NULL, asked.r)
-          FROM (SELECT test.one_of('i'::"char", 'c', 'f', 'r') AS status, now() + test.one_of(-6, -2, 2, 6) * hour AS e OFFSET 0) AS s,
+          FROM (SELECT test.one_of('i'::"char", 'i', 'c', 'f', 'r', 'r', 'x', 'u') AS status, now() + test.one_of(-6, -2, 2, 6) * hour AS e OFFSET 0) AS s,
                (SELECT test.one_of(NULL, '{"a": 1}'::jsonb, '{"a": 2}') AS r OFFSET 0) AS asked, (SELECT test.one_of(NULL, 1) AS pid OFFSET 0) AS b
          WHERE i % 20 > 0;
         sent := now() - test.one_of(NULL, 0, 2, 7, 20, 200) * hour;

@@ -28,7 +28,7 @@ SELECT outcome, length(body) FROM idem_execute('new', 'test.answers_large(jsonb)
 WITH claim AS MATERIALIZED (SELECT * FROM idem_begin('hard', scope => 'large', same_statement => true))
 SELECT outcome, length(body) FROM claim;
 SELECT n, outcome, length(body) FROM ROWS FROM (idem_begin('hard', scope => 'large'), generate_series(1, 1)) WITH ORDINALITY AS c
-  (outcome, key, scope, principal, token, attempt, status, status_code, headers, body, body_omitted, error, recovery_point, state, holder, retry_after, created_at, finished_at, lease_until, expires_at, n, o);
+  (outcome, key, scope, principal, token, attempt, status, status_code, headers, body, body_omitted, error, reference, recovery_point, state, holder, retry_after, created_at, finished_at, lease_until, expires_at, n, o);
 SELECT record -> 'body_bytes' AS hard, (SELECT record -> 'body_bytes' FROM idem_explain('soft', scope => 'large')) AS soft
   FROM idem_explain('hard', scope => 'large');
 -- Where no key is, the row is of nulls.

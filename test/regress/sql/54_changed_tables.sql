@@ -49,10 +49,10 @@ BEGIN
 EXCEPTION WHEN SQLSTATE 'TT000' THEN RETURN SQLERRM;
 END $$;
 \set leased 'status <> ''i'' OR lease_until IS NOT NULL'
-\set known 'status = ANY (''{i,c,f,r}''::"char"[])'
+\set known 'status = ANY (''{i,c,f,r,x,u}''::"char"[])'
 SELECT leased, known, test.with_checks(leased, known, ours) FROM (VALUES
     (:'leased', :'known', true),
-    (:'leased', 'status = ANY (''{i,c,f,r,x}''::"char"[])', true),
+    (:'leased', 'status = ANY (''{i,c,f,r,x,u,y}''::"char"[])', true),
     (:'leased', :'leased', true),
     (:'known', 'true', false),
     ('length(key) < 10', :'known', false),
@@ -61,9 +61,9 @@ SELECT leased, known, test.with_checks(leased, known, ours) FROM (VALUES
     ('status <> ''i'' AND lease_until IS NOT NULL', :'known', false),
     ('status <> ''c'' OR lease_until IS NOT NULL', :'known', false),
     (:'leased' || ' OR false', :'known', false),
-    (:'leased', 'status <> ALL (''{i,c,f,r}''::"char"[])', false),
+    (:'leased', 'status <> ALL (''{i,c,f,r,x,u}''::"char"[])', false),
     (:'leased', 'status = ANY (''{c,f,r}''::"char"[])', false),
-    (:'leased', 'status::text = ANY (''{i,c,f,r}''::text[])', false),
+    (:'leased', 'status::text = ANY (''{i,c,f,r,x,u}''::text[])', false),
     (:'leased', 'status = ANY (ARRAY[''i'', ''c'', ''f'', left(key, 1)]::"char"[])', false)) AS c (leased, known, ours);
 SELECT test.served('heap');
 
