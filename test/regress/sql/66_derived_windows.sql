@@ -106,7 +106,7 @@ SELECT outcome, attempt FROM test.buy();
 DELETE FROM test.window;
 
 -- A key that is sent is not forgotten so: it is exhausted for its retention.
-SELECT idem_policy_set('window', on_missing_key => 'derive', derive_window => '1 min', max_attempts => 1, ttl => '1 min', retention => '1 min');
+SELECT idem_policy_set('window', on_missing_key => 'derive', derive_window => '1 min', max_attempts => 1, ttl => '1 min', retention => '2 hours');
 SELECT outcome FROM idem_begin('sent', '{"item": 1}', 'window', 'mira');
 SELECT idem_fail(key, 'down', retryable => true, scope => scope, principal => principal, token => token, retry_after => '0') FROM test.window;
 SELECT test.let_pass('1 hour', 'window');
