@@ -3,7 +3,8 @@
 // All of it is what Citus offers to everybody: records are a distributed table, policies a
 // reference table, the protocol's functions are delegated to the node that has the principal's
 // shard. Three things are less plain:
-// - Policies and the seed of the locks have triggers, which tell every backend of a change. Citus takes them where it is told
+// - Policies and the seed of the locks have triggers, which tell every backend of a change. Citus
+// takes them where it is told
 //   to (citus.enable_unsafe_triggers); what it warns of, triggers that ask other nodes, ours do
 //   not. Each node's copy of the table has them, so a change is heard of wherever it was made.
 // - On workers, and on those that join later, tables of an extension are made by CREATE EXTENSION

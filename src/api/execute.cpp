@@ -122,8 +122,8 @@ Operation operation_argument(FunctionCallInfo fcinfo, int arg) {
     if (!HeapTupleIsValid(tuple)) raise_operation("There is no such function.");
     const auto* form = reinterpret_cast<Form_pg_proc>(GETSTRUCT(tuple));
     const char* fault = fault_of(*form, response);
-    Operation operation{function, form->prorettype == response, form->proisstrict, nullptr,
-                        0,        false};
+    Operation operation{function, form->prorettype == response, form->proisstrict, nullptr, 0,
+                        false};
     ReleaseSysCache(tuple);
     if (fault != nullptr) raise_operation(fault);
     check_right(function);

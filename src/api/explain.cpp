@@ -47,7 +47,8 @@ const store::Record* record_of(const Explanation& explanation) {
 
 // A sweeper removes what has a result, when it has been kept long enough; never what has none.
 TimestampTz removable_at(const store::Record& record) {
-    if (record.finished_at == pg::kNoTime || record.status == core::Status::Unknown || TIMESTAMP_NOT_FINITE(record.retained_until))
+    if (record.finished_at == pg::kNoTime || record.status == core::Status::Unknown ||
+        TIMESTAMP_NOT_FINITE(record.retained_until))
         return pg::kNoTime;
     return pg::after(record.retained_until, config::cleanup_grace * core::kSecond);
 }

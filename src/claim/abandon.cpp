@@ -21,13 +21,13 @@ using core::OnAbandon;
 
 constexpr const char* kError = "abandoned: the lease was over, and nobody had come back";
 
-// Once it is silent nothing takes it over, for its attempts are used up, and its outcome is not said
-// to be unknown.
+// Once it is silent nothing takes it over, for its attempts are used up, and its outcome is not
+// said to be unknown.
 bool is_last(const store::Record& record, const core::Policy& policy) {
     bool unknown = record.if_silent == core::IfSilent::Unknown ||
                    policy.on_lease_expiry == core::OnLeaseExpiry::Unknown;
-    return !unknown && (record.if_silent == core::IfSilent::Exhausted ||
-                        attempts_used_up(policy, record));
+    return !unknown &&
+           (record.if_silent == core::IfSilent::Exhausted || attempts_used_up(policy, record));
 }
 
 // Whether that is all that becomes of it, or on_abandon would make more of it.

@@ -250,7 +250,8 @@ bool end(const ClaimRef& ref, const Response& response, Mark mark, bool as_unkno
     FoundClaim claim = claim_to_end(ref);
     if (claim.ended || (as_unknown && claim.record.status == core::Status::Unknown)) return false;
     bool has_history = claim.record.status != core::Status::InProgress;
-    if (claim.record.status == core::Status::Exhausted) keep_as_answered(policy.values, &claim.record);
+    if (claim.record.status == core::Status::Exhausted)
+        keep_as_answered(policy.values, &claim.record);
     mark(policy.values, &claim.record);
     allow_as_claimed(claim.record, &policy.values);
     keep_response(response, policy, &claim.record);

@@ -69,8 +69,8 @@ std::int64_t lock_timeout_left(const Patience& patience, std::int64_t now) {
     return patience.lease_wait_start + LockTimeout * core::kMillisecond - now;
 }
 
-// A lease is no lock, so CheckDeadLock() does not see who waits for it. Sessions that wait for a key
-// of this transaction are left out: those are repeats as a rule, and repeats hold no lease.
+// A lease is no lock, so CheckDeadLock() does not see who waits for it. Sessions that wait for a
+// key of this transaction are left out: those are repeats as a rule, and repeats hold no lease.
 void give_way_if_due(Patience* patience) {
     std::int64_t now = pg::monotonic_micros();
     if (now < patience->next_check) return;

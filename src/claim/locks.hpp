@@ -74,8 +74,9 @@ void wait_for_writer(TransactionId writer, std::int64_t left);
 
 // A leased claim ends without a signal that another session could sleep on: pauses, longer each
 // time, and returns. Honours cancel, statement_timeout, and lock_timeout (55P03), as if the lease
-// were a lock. After each deadlock_timeout it looks whether another session waits for a lock of this
-// transaction. The holder may be one of them, or wait for one of them; so then no time is left.
+// were a lock. After each deadlock_timeout it looks whether another session waits for a lock of
+// this transaction. The holder may be one of them, or wait for one of them; so then no time is
+// left.
 void wait_for_lease(Patience* patience, std::int64_t left);
 
 // A claim with `hold` names the backend of its holder in the record. A session-level lock would say

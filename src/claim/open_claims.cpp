@@ -169,8 +169,8 @@ bool has_written_anything() {
 void restore_before(OpenClaim* claim) {
     store::Version row = row_version(*claim);
     claim->busy_level = current_level(claim);
-    bool restored = claim->has_before ? store::update(claim->before, row)
-                                      : store::remove(claim->begun.id, row);
+    bool restored =
+        claim->has_before ? store::update(claim->before, row) : store::remove(claim->begun.id, row);
     claim->busy_level = 0;
     if (!restored) store::raise_claim_overtaken();
 }
@@ -270,8 +270,7 @@ void at_subtransaction_event(SubXactEvent event, SubTransactionId, SubTransactio
 
 }  // namespace
 
-OpenClaim* add_claim(const store::Record& record, const store::Record* before,
-                     bool transactional) {
+OpenClaim* add_claim(const store::Record& record, const store::Record* before, bool transactional) {
     prepare_memory();
     MemoryContext previous = MemoryContextSwitchTo(claims.context);
     auto* claim = static_cast<OpenClaim*>(palloc0(sizeof(OpenClaim)));

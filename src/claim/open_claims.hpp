@@ -24,9 +24,9 @@ struct OpenClaim {
     int written_level;  // from here on the row carries our token and is the newer truth
     int ended_level;    // with a result, as unknown, or released
     int busy_level;  // its row is being written: a trigger on the table must not end it meanwhile
-    bool operated;       // idem_execute is running its operation, which must not end it
-    bool leased;         // its row says so already: nothing is left to write at commit
-    ClaimEnd how;        // it has ended
+    bool operated;   // idem_execute is running its operation, which must not end it
+    bool leased;     // its row says so already: nothing is left to write at commit
+    ClaimEnd how;    // it has ended
     bool transactional;  // it has to end before the commit, as the policy of the grant has it
 };
 

@@ -99,7 +99,8 @@ struct Ruled {
 
 // Puts all but the answer into the record that was found, under its lock. Nothing is written yet.
 Ruled mark_ruled(const Ruling& ruling, const config::ScopePolicy& policy, store::Record* record) {
-    bool ends = record->status == core::Status::InProgress || record->status == core::Status::Unknown;
+    bool ends =
+        record->status == core::Status::InProgress || record->status == core::Status::Unknown;
     Ruled ruled{policy, store::version_of(*record), state_of(*record), ends};
     mark_resolved(ruling.resolution, ruling.error, record);
     keep_as_fresh(policy.values, record);

@@ -52,13 +52,13 @@ text* derived_key(const Question& question) {
 }
 
 [[noreturn]] void raise_transactional(const char* argument) {
-    ereport(ERROR,
-            (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-             errmsg("%s is not possible for a claim that has to end in its transaction", argument),
-             errdetail("The call says transactional, or the policy of this scope says "
-                       "transactional_only."),
-             errhint("Omit %s, or use a scope for claims that outlast their transaction.",
-                     argument)));
+    ereport(
+        ERROR,
+        (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+         errmsg("%s is not possible for a claim that has to end in its transaction", argument),
+         errdetail("The call says transactional, or the policy of this scope says "
+                   "transactional_only."),
+         errhint("Omit %s, or use a scope for claims that outlast their transaction.", argument)));
     pg_unreachable();
 }
 
@@ -206,8 +206,8 @@ bool same_by_its_rule(const store::Record& record, const bytea* fingerprint,
     FingerprintRule rule = rule_of(record, question);
     if (same_fields(rule.fields, question.counted) && same_fields(rule.exclude, question.excluded))
         return false;
-    return same_if_known(fingerprint, fingerprint_of(question.hashed, question.method,
-                                                     question.path, rule));
+    return same_if_known(fingerprint,
+                         fingerprint_of(question.hashed, question.method, question.path, rule));
 }
 
 }  // namespace

@@ -13,10 +13,10 @@ namespace idem::claim {
 // The first part is as the caller gave it, each argument checked by itself; nullptr and nullopt are
 // "not given". Durations are microseconds.
 struct Question {
-    const char* function;             // for error messages, such as "idem_begin()"
-    store::Identity id;               // once settled it has a key
-    Jsonb* request;                   // what the fingerprint is taken of
-    text* method;                     // and of these two
+    const char* function;  // for error messages, such as "idem_begin()"
+    store::Identity id;    // once settled it has a key
+    Jsonb* request;        // what the fingerprint is taken of
+    text* method;          // and of these two
     text* path;
     ArrayType* exclude;               // fields that do not count, beside the policy's
     bytea* fingerprint;               // wins over all of these
@@ -28,7 +28,7 @@ struct Question {
     bool without_request;  // a message has no payload to compare: no policy can ask for one
     bool hold;
     bool same_statement;  // the work is part of the calling statement, and sees with its snapshot
-    bool transactional;   // the claim has to end in its transaction; once settled, the policy counts
+    bool transactional;  // the claim has to end in its transaction; once settled, the policy counts
     text* holder;
 
     // From here on settle() fills in.

@@ -52,8 +52,8 @@ bool attempts_used_up(const core::Policy& policy, const store::Record& record);
 // expired before.
 void keep_exhausted(const core::Policy& policy, store::Record* record);
 
-// The last attempt was silent beyond its lease. Its token stays, so that its holder may still record
-// a result, and so does the end of the lease, which says so.
+// The last attempt was silent beyond its lease. Its token stays, so that its holder may still
+// record a result, and so does the end of the lease, which says so.
 void mark_silent(const core::Policy& policy, store::Record* record);
 
 // What somebody else decides than its holder is a fresh answer, for which the policy speaks: the

@@ -20,8 +20,7 @@ std::optional<std::int32_t> status_in(const JsonbValue& value) {
 std::optional<std::int32_t> member(Jsonb* map, std::string_view name) {
     JsonbValue found;
     const auto length = static_cast<int>(name.size());
-    const JsonbValue* value =
-        getKeyJsonValueFromContainer(&map->root, name.data(), length, &found);
+    const JsonbValue* value = getKeyJsonValueFromContainer(&map->root, name.data(), length, &found);
     return value == nullptr ? std::nullopt : status_in(*value);
 }
 

@@ -63,8 +63,8 @@ const PolicyRow* policy_row_for(std::string_view scope);
 // by.
 bool policy_in_nobodys_name(std::string_view scope, core::Policy* policy);
 
-// How soon after its lease any policy has a claim given up, in microseconds: abandon_after, or at once
-// where max_attempts alone may have it exhausted. None: no policy does.
+// How soon after its lease any policy has a claim given up, in microseconds: abandon_after, or at
+// once where max_attempts alone may have it exhausted. None: no policy does.
 std::optional<std::int64_t> shortest_abandonment();
 
 // The shortest time for which keys of this scope have been remembered since then, as far as

@@ -49,8 +49,8 @@ struct Decision {
 // Nobody takes it over, and nobody may forget it.
 bool lives(const Known& record, std::int64_t now) noexcept;
 
-// What a record is. A claim that no longer lives and that nobody may take over, by the policy at the
-// claim or by today's, is unknown or exhausted before any row says so.
+// What a record is. A claim that no longer lives and that nobody may take over, by the policy at
+// the claim or by today's, is unknown or exhausted before any row says so.
 Status status_at(const Known& record, const Terms& terms) noexcept;
 
 // `record` is nullptr when there is none (or only another transaction's uncommitted one).

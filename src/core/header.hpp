@@ -33,9 +33,19 @@ bool is_header_value(std::string_view value, bool utf8) noexcept;
 // Headers that are never stored unless a policy names its own list: they carry credentials, say how
 // one message is framed, or belong to one connection (RFC 9110, 7.6.1) or moment.
 inline constexpr std::string_view kDroppedHeaders[] = {
-    "Set-Cookie", "Authorization", "Proxy-Authenticate", "WWW-Authenticate",
-    "Date", "Content-Length", "Connection", "Keep-Alive", "Proxy-Connection", "TE", "Trailer",
-    "Transfer-Encoding", "Upgrade",
+    "Set-Cookie",
+    "Authorization",
+    "Proxy-Authenticate",
+    "WWW-Authenticate",
+    "Date",
+    "Content-Length",
+    "Connection",
+    "Keep-Alive",
+    "Proxy-Connection",
+    "TE",
+    "Trailer",
+    "Transfer-Encoding",
+    "Upgrade",
 };
 
 }  // namespace idem::core

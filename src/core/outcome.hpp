@@ -267,16 +267,17 @@ enum class Status : char {
     Completed = 'c',
     Failed = 'f',     // final, replayed
     Retryable = 'r',  // failed, may run again
-    // Failed or silent with its attempts used up. Before a sweeper stores it, it follows from a claim
-    // in progress whose lease is over; the holder of a silent one may still record the result.
+    // Failed or silent with its attempts used up. Before a sweeper stores it, it follows from a
+    // claim in progress whose lease is over; the holder of a silent one may still record the
+    // result.
     Exhausted = 'x',
     // The holder said so, or its lease ran out and the policy forbids to run again blindly, which
     // follows from a claim in progress and is never stored. The holder may still record the result.
     Unknown = 'u',
 };
 
-// What a claim in progress becomes once its lease is over: fixed when it is made, for neither may an
-// attempt that was forbidden be allowed later, nor the other way round.
+// What a claim in progress becomes once its lease is over: fixed when it is made, for neither may
+// an attempt that was forbidden be allowed later, nor the other way round.
 enum class IfSilent : char { Takeover = 't', Unknown = 'u', Exhausted = 'x' };
 
 // Somebody is at work on such a record, or has to decide about it: an index leads to them.

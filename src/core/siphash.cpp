@@ -34,8 +34,10 @@ std::uint64_t rest_of(std::string_view text) noexcept {
 class Hash {
   public:
     explicit Hash(const SipKey& key) noexcept
-        : v0_(key.low ^ 0x736f6d6570736575), v1_(key.high ^ 0x646f72616e646f6d),
-          v2_(key.low ^ 0x6c7967656e657261), v3_(key.high ^ 0x7465646279746573) {}
+        : v0_(key.low ^ 0x736f6d6570736575),
+          v1_(key.high ^ 0x646f72616e646f6d),
+          v2_(key.low ^ 0x6c7967656e657261),
+          v3_(key.high ^ 0x7465646279746573) {}
 
     // The bytes follow those that were added before, wherever in a word these end.
     void add(std::string_view text) noexcept {

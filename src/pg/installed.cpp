@@ -105,10 +105,9 @@ Oid own_function(Oid schema, const char* name) {
 
 // The server locks no function that is being called.
 void raise_dropped() {
-    ereport(ERROR,
-            (errcode(ERRCODE_UNDEFINED_TABLE),
-             errmsg("an object of extension \"idempotency\" was dropped during this call"),
-             errhint("If the extension was created again, repeat the call.")));
+    ereport(ERROR, (errcode(ERRCODE_UNDEFINED_TABLE),
+                    errmsg("an object of extension \"idempotency\" was dropped during this call"),
+                    errhint("If the extension was created again, repeat the call.")));
     pg_unreachable();
 }
 
@@ -158,8 +157,8 @@ void watch(Watched* watched) {
 // An error leaves it not current, so that the next use looks again.
 void look_at(Watched* watched) {
     watched->is_current = false;
-    watched->oid = watched->opens ? lock_table(watched->table, AccessShareLock)
-                                  : table_oid(watched->table);
+    watched->oid =
+        watched->opens ? lock_table(watched->table, AccessShareLock) : table_oid(watched->table);
     watched->changed = false;
     watched->look(watched->oid);
     watched->is_current = !watched->changed;

@@ -59,8 +59,8 @@ bool is_waited_for_in(int partition, std::uint16_t except_class) {
 
 }  // namespace
 
-// Walks our locks as LockReleaseAll() does. A lock that we have by the fast path is in its partition
-// as soon as another backend wants it (FastPathTransferRelationLocks, VirtualXactLock).
+// Walks our locks as LockReleaseAll() does. A lock that we have by the fast path is in its
+// partition as soon as another backend wants it (FastPathTransferRelationLocks, VirtualXactLock).
 bool is_waited_for(std::uint16_t except_class) {
     bool found = false;
     for (int partition = 0; partition < NUM_LOCK_PARTITIONS && !found; partition++) {

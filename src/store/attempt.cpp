@@ -13,12 +13,12 @@ namespace idem::store {
 
 namespace {
 
-constexpr const char* kWords[] = {"completed", "failed",   "retryable", "exhausted",
-                                  "unknown",   "silent",   "released",  "taken_over"};
+constexpr const char* kWords[] = {"completed", "failed", "retryable", "exhausted",
+                                  "unknown",   "silent", "released",  "taken_over"};
 
-constexpr Oid kRowTypes[] = {TEXTOID, TEXTOID,       TEXTOID,        INT4OID,        INT8OID,
-                             TEXTOID, BYTEAOID,      TIMESTAMPTZOID, TIMESTAMPTZOID, TEXTOID,
-                             INT4OID, TEXTOID,       BYTEAOID,       TEXTOID,        BYTEAOID,
+constexpr Oid kRowTypes[] = {TEXTOID, TEXTOID,        TEXTOID,        INT4OID,        INT8OID,
+                             TEXTOID, BYTEAOID,       TIMESTAMPTZOID, TIMESTAMPTZOID, TEXTOID,
+                             INT4OID, TEXTOID,        BYTEAOID,       TEXTOID,        BYTEAOID,
                              TEXTOID, TIMESTAMPTZOID, TEXTOID,        BYTEAOID};
 constexpr int kRowValues = static_cast<int>(std::size(kRowTypes));
 

@@ -45,7 +45,8 @@ void add_attempt(const Attempt& attempt);
 void remove_attempt(const Identity& id, std::int64_t token);
 
 // A row as it lies there: of its record identity, attempt, holder, error, reference, status code,
-// resolved_by and what has sealed them, with begun as claimed_at, ended as finished_at, and retained_until.
+// resolved_by and what has sealed them, with begun as claimed_at, ended as finished_at, and
+// retained_until.
 struct KeptAttempt {
     Record record;
     text* how;

@@ -15,8 +15,8 @@ namespace idem::store {
 
 namespace {
 
-// Claims in progress and unknown records go by no age, but stand in the same index. So many are passed over at most:
-// what comes behind them is due no sooner than they would be.
+// Claims in progress and unknown records go by no age, but stand in the same index. So many are
+// passed over at most: what comes behind them is due no sooner than they would be.
 constexpr const char* kMostPassedOver = "1000";
 
 // The moment in the first row of the answer.

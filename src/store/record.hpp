@@ -52,10 +52,10 @@ enum FingerprintOf : std::int32_t {
 struct Record {
     Identity id;
     core::Status status;
-    core::IfSilent if_silent; // the policy at its claim: what it is once it is silent
-    bool body_omitted;        // the body was over the limit and the policy said to leave it out
-    bool omit_large_body;     // the policy at its claim: it says so
-    std::int32_t body_limit;  // the policy at its claim, in bytes
+    core::IfSilent if_silent;  // the policy at its claim: what it is once it is silent
+    bool body_omitted;         // the body was over the limit and the policy said to leave it out
+    bool omit_large_body;      // the policy at its claim: it says so
+    std::int32_t body_limit;   // the policy at its claim, in bytes
     std::optional<std::int32_t> status_code;
     std::int32_t attempt;
     std::int32_t backend_pid;     // claimed with `hold`: the backend of the holder; 0: without

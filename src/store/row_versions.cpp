@@ -236,8 +236,8 @@ bool any_version(const RecordTable& top, Search* search, bool unknown) {
 
 Past past_of_versions(const RecordTable& table, Snapshot snapshot, const Identity& id) {
     Search search{&id, matters_to_snapshot, ends_with_news, snapshot, pg::kNoTime};
-    bool known = !is_news(table.came_with, snapshot) &&
-                 !any_version(table, &search, /* unknown */ false);
+    bool known =
+        !is_news(table.came_with, snapshot) && !any_version(table, &search, /* unknown */ false);
     return {known, search.leased_until};
 }
 

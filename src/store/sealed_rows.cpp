@@ -62,8 +62,8 @@ Record sealed_attempt(const pg::FoundRow& row) {
 // The id of a key, the place of a row, and a limit; a record's place has no token.
 constexpr Oid kKeyIdAndPlace[] = {TEXTOID, TEXTOID, TEXTOID, TEXTOID, INT8OID, INT8OID};
 
-constexpr Oid kReplaced[] = {TEXTOID, TEXTOID,  TEXTOID,  INT8OID,
-                             TEXTOID, BYTEAOID, BYTEAOID, BYTEAOID, BYTEAOID};
+constexpr Oid kReplaced[] = {TEXTOID,  TEXTOID,  TEXTOID,  INT8OID, TEXTOID,
+                             BYTEAOID, BYTEAOID, BYTEAOID, BYTEAOID};
 constexpr int kReplacedValues = static_cast<int>(std::size(kReplaced));
 
 }  // namespace
@@ -161,10 +161,10 @@ void replace_sealed(const SealedTable& table, const Record* attempts, int count)
     pg::Statement statement = {sql.text, kReplacedValues, kReplaced, pg::Access::ByIndex, nullptr};
     for (int i = 0; i < count; i++) {
         const Record& row = attempts[i];
-        Datum values[] = {PointerGetDatum(row.id.key),        PointerGetDatum(row.id.scope),
-                          PointerGetDatum(row.id.principal),  Int64GetDatum(row.token),
-                          PointerGetDatum(row.sealed_by),     PointerGetDatum(row.salt),
-                          PointerGetDatum(row.holder.sealed), PointerGetDatum(row.error.sealed),
+        Datum values[] = {PointerGetDatum(row.id.key),          PointerGetDatum(row.id.scope),
+                          PointerGetDatum(row.id.principal),    Int64GetDatum(row.token),
+                          PointerGetDatum(row.sealed_by),       PointerGetDatum(row.salt),
+                          PointerGetDatum(row.holder.sealed),   PointerGetDatum(row.error.sealed),
                           PointerGetDatum(row.reference.sealed)};
         char nulls[kReplacedValues];
         for (int k = 0; k < kReplacedValues; k++)

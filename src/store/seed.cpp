@@ -16,12 +16,13 @@ core::SipKey known;
 LocalTransactionId used_in = InvalidLocalTransactionId;
 
 [[noreturn]] void raise_no_seed() {
-    ereport(ERROR,
-            (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-             errmsg("the seed of the locks is missing"),
-             errdetail("Table idempotency.seed has no row with %zu bytes.", core::kSipKeyBytes),
-             errhint("Restore the row from a dump. If there is none, the owner of the table inserts "
-                     "random bytes.")));
+    ereport(
+        ERROR,
+        (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+         errmsg("the seed of the locks is missing"),
+         errdetail("Table idempotency.seed has no row with %zu bytes.", core::kSipKeyBytes),
+         errhint("Restore the row from a dump. If there is none, the owner of the table inserts "
+                 "random bytes.")));
     pg_unreachable();
 }
 

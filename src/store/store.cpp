@@ -30,11 +30,10 @@ struct Place {
 
 // The row of another key would be found, and its answer replayed.
 [[noreturn]] void raise_folds(const char* column) {
-    ereport(ERROR,
-            (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-             errmsg("table idempotency.record does not keep keys apart"),
-             errdetail("Column %s has a collation that is not deterministic.", column),
-             errhint("Give the column the collation \"C\", as CREATE EXTENSION does.")));
+    ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+                    errmsg("table idempotency.record does not keep keys apart"),
+                    errdetail("Column %s has a collation that is not deterministic.", column),
+                    errhint("Give the column the collation \"C\", as CREATE EXTENSION does.")));
     pg_unreachable();
 }
 

@@ -62,10 +62,9 @@ class Generator {
 
     // A lease counts from the commit, where its row is written then.
     std::string control() {
-        const std::string command =
-            pick({"BEGIN", "BEGIN ISOLATION LEVEL REPEATABLE READ",
-                  "BEGIN ISOLATION LEVEL SERIALIZABLE", "COMMIT", "COMMIT", "ROLLBACK",
-                  "SAVEPOINT s", "ROLLBACK TO s", "RELEASE s"});
+        const std::string command = pick({"BEGIN", "BEGIN ISOLATION LEVEL REPEATABLE READ",
+                                          "BEGIN ISOLATION LEVEL SERIALIZABLE", "COMMIT", "COMMIT",
+                                          "ROLLBACK", "SAVEPOINT s", "ROLLBACK TO s", "RELEASE s"});
         leases_ = command == "COMMIT";
         return command;
     }
@@ -93,8 +92,8 @@ class Generator {
         add(script_session_, "ROLLBACK");
         if (has_holder) add(other, "ROLLBACK");
         if (has_holder) add(other, begin_call());
-        add(script_session_, "BEGIN ISOLATION LEVEL " +
-                                 pick({"READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"}));
+        add(script_session_,
+            "BEGIN ISOLATION LEVEL " + pick({"READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"}));
         add(script_session_, "SELECT count(*) FROM client_test.effect");
         if (has_holder) add(other, work_call());
         if (has_holder && below(2) == 0) add(other, decision_call());
@@ -131,7 +130,8 @@ class Generator {
     }
 
     std::string decision_call() {
-        return pick({worked_and_released(), "SELECT idem_fail(" + named() +
+        return pick({worked_and_released(),
+                     "SELECT idem_fail(" + named() +
                          ", retryable => true, retry_after => '0', token => @t)",
                      "SELECT idem_resolve(" + named() + ", action => 'release')",
                      "SELECT idem_forget(" + named() + ")", "SELECT idem_erase(" + named() + ")",
@@ -185,8 +185,7 @@ class Generator {
     std::string other_call() {
         const std::string extend = "SELECT idem_extend(" + named() + ", token => @t) IS NULL";
         const std::string call =
-            pick({released(), extend,
-                  "SELECT idem_once(" + named() + ", wait => '5 ms')",
+            pick({released(), extend, "SELECT idem_once(" + named() + ", wait => '5 ms')",
                   "SELECT status, attempt, body FROM idem_get(" + named() + ")",
                   "SELECT idem_forget(" + named() + ")", "SELECT idem_erase(" + named() + ")",
                   "SELECT idem_cleanup()",

@@ -664,7 +664,8 @@ TEST_F(DecideGrid, ExhaustedWhereNoAttemptIsLeft) {
 TEST_F(DecideGrid, PolicyUnknownNeverTakesOver) {
     always(
         [](const Case& c) {
-            return c.asked.on_lease_expiry == OnLeaseExpiry::Unknown || c.record.if_silent == IfSilent::Unknown;
+            return c.asked.on_lease_expiry == OnLeaseExpiry::Unknown ||
+                   c.record.if_silent == IfSilent::Unknown;
         },
         [](const Case& c) { return c.decision.execution != Execution::Takeover; });
 }

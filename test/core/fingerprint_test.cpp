@@ -346,24 +346,72 @@ TEST(Exclude, EntriesAddUp) {
 
 TEST(Exclude, AcceptsNamesAndPaths) {
     for (const std::string_view entry :
-         {"a", "a b", "a$", "a-b", "\"\"", "\"a.b\"", R"("\ud83d\ude00")", "\u20ac", "$.a", "$.a.b.c", "$.a[*]", "$.a[*][*].b[*]",
-          "$[*]", "$[*].a", "$.a b", "$.$ref", "$.@type", "$.\u20ac"}) {
+         {"a", "a b", "a$", "a-b", "\"\"", "\"a.b\"", R"("\ud83d\ude00")", "\u20ac", "$.a",
+          "$.a.b.c", "$.a[*]", "$.a[*][*].b[*]", "$[*]", "$[*].a", "$.a b", "$.$ref", "$.@type",
+          "$.\u20ac"}) {
         EXPECT_TRUE(valid_exclude(entry)) << entry;
     }
 }
 
 TEST(Exclude, RefusesWhatCannotBeRead) {
     using namespace std::string_literals;
-    const std::string refused[] = {
-        "",       "$",     "$.",        "$..a",     "$.a.",    "$.a..b",  "$.a[",
-        "$.a[0]", "$.a[]", "$.a[**]",   "$.a[ * ]", "$.a[*",   "$.a[*]b", "$.a[*].",
-        "$[",     "$[0]",  "$[*]a",     "$a",       "$ref",    "$$.a",    "$.a]",
-        "$.*",    "$.a*",  "$.\"a b\"", "$['a']",   "$.['a']", "$.[*]",   "a\n",
-        "\t",     "a\x7f", "a\0b"s,     "$.a\n",    "$.a\0"s,  "$.\x1f",
-        "a.b",    "a[*]",  "a[0]",      "*",        "a]",      " a",      "a ",      " ",
-        "a\"b",   "\"",    "\"a",       "a\"",      "\"a\"b",  "\"a\"b\"", "\"a\\\"",
-        R"("\x")", R"("\u12")", R"("\u0000")", R"("\ud83d")", R"("\ude00")",
-        R"("\ud83d\u0041")", R"("\u+123")", "\"a\n\""};
+    const std::string refused[] = {"",
+                                   "$",
+                                   "$.",
+                                   "$..a",
+                                   "$.a.",
+                                   "$.a..b",
+                                   "$.a[",
+                                   "$.a[0]",
+                                   "$.a[]",
+                                   "$.a[**]",
+                                   "$.a[ * ]",
+                                   "$.a[*",
+                                   "$.a[*]b",
+                                   "$.a[*].",
+                                   "$[",
+                                   "$[0]",
+                                   "$[*]a",
+                                   "$a",
+                                   "$ref",
+                                   "$$.a",
+                                   "$.a]",
+                                   "$.*",
+                                   "$.a*",
+                                   "$.\"a b\"",
+                                   "$['a']",
+                                   "$.['a']",
+                                   "$.[*]",
+                                   "a\n",
+                                   "\t",
+                                   "a\x7f",
+                                   "a\0b"s,
+                                   "$.a\n",
+                                   "$.a\0"s,
+                                   "$.\x1f",
+                                   "a.b",
+                                   "a[*]",
+                                   "a[0]",
+                                   "*",
+                                   "a]",
+                                   " a",
+                                   "a ",
+                                   " ",
+                                   "a\"b",
+                                   "\"",
+                                   "\"a",
+                                   "a\"",
+                                   "\"a\"b",
+                                   "\"a\"b\"",
+                                   "\"a\\\"",
+                                   R"("\x")",
+                                   R"("\u12")",
+                                   R"("\u0000")",
+                                   R"("\ud83d")",
+                                   R"("\ude00")",
+                                   R"("\ud83d\u0041")",
+                                   R"("\u+123")",
+                                   "\"a\n\""};
     for (const std::string& entry : refused) EXPECT_FALSE(valid_exclude(entry)) << entry;
 }
 

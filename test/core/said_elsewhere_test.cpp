@@ -160,8 +160,9 @@ TEST(RecordTable, HasAnIndexOfWhatIsOutstanding) {
 TEST(AbandonedView, SpellsEachStatusOut) {
     const std::string view =
         between(install_script(), "CREATE VIEW idempotency.abandoned_here AS", ";");
-    EXPECT_EQ(found(view, "CASE if_silent WHEN '(\\w)' THEN '(\\w+)' WHEN '(\\w)' THEN '(\\w+)'"
-                          " ELSE '(\\w+)' END AS status"),
+    EXPECT_EQ(found(view,
+                    "CASE if_silent WHEN '(\\w)' THEN '(\\w+)' WHEN '(\\w)' THEN '(\\w+)'"
+                    " ELSE '(\\w+)' END AS status"),
               Lines{std::string(1, static_cast<char>(IfSilent::Takeover)) + ' ' +
                     as_string(entry_of(Status::InProgress).word) + ' ' +
                     static_cast<char>(IfSilent::Exhausted) + ' ' +

@@ -22,8 +22,8 @@ std::string counting(std::size_t count) {
     return bytes;
 }
 
-// Appendix A has 15 bytes; the others are vectors_sip64 of the reference implementation, whose bytes
-// come the least significant first.
+// Appendix A has 15 bytes; the others are vectors_sip64 of the reference implementation, whose
+// bytes come the least significant first.
 TEST(SipHash, IsTheOneOfThePaper) {
     const SipKey key = key_of_paper();
     EXPECT_EQ(sip_hash(key, counting(15)), 0xa129ca6149be45e5);

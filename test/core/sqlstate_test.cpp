@@ -40,8 +40,8 @@ TEST(FaultOfRequest, IsNotWhatIsNoState) {
 }
 
 TEST(Trouble, IsWhatSomebodyHasToLookAfter) {
-    for (const char* state : {"53100", "53200", "54000", "58030", "XX001", "XX002", "23514", "42P01",
-                              "0A000", "P0001", "ID500"})
+    for (const char* state : {"53100", "53200", "54000", "58030", "XX001", "XX002", "23514",
+                              "42P01", "0A000", "P0001", "ID500"})
         EXPECT_TRUE(is_trouble(state)) << state;
 }
 

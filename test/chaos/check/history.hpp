@@ -46,8 +46,8 @@ enum class Function {
     Drop,       // DROP EXTENSION and CREATE EXTENSION: every record goes
     ForgetAll,  // idem_forget_principal: a procedure, which commits as it goes
     Scan,       // what the tables hold of a principal
-    Work,     // rows of the work: what it saw, and what it did because of it
-    Foreign,  // a row that a foreign server writes
+    Work,       // rows of the work: what it saw, and what it did because of it
+    Foreign,    // a row that a foreign server writes
     Effect,
     Savepoint,
     RollbackTo,
@@ -86,8 +86,8 @@ struct Asked {
 
 struct Answer {
     std::string outcome;  // of Scan: the secrets that it met, with spaces between them
-    bool yes = false;    // of functions that return boolean
-    bool found = false;  // begin, get: the record is known
+    bool yes = false;     // of functions that return boolean
+    bool found = false;   // begin, get: the record is known
     std::int64_t token = 0;
     int attempt = 0;
     std::string status;

@@ -371,8 +371,7 @@ std::vector<Violation> check_waits(const History& history) {
         const bool sweeping =
             (history.early_rows && call.returned - call.invoked >= kMillisecond) ||
             (rules != history.scopes.end() &&
-             (rules->second.abandon_after > 0 ||
-              call.returned - began >= rules->second.retention));
+             (rules->second.abandon_after > 0 || call.returned - began >= rules->second.retention));
         const bool bare = call.result == Result::Ok && call.answer.outcome == "in_progress" &&
                           !call.answer.found && !sweeping;
         if (bare) {

@@ -10,9 +10,9 @@ namespace idem::chaos {
 // What is the same for all turns of a run.
 struct Mix {
     int hot_keys = 12;
-    int cold_every = 6;   // turns
-    int relay_every = 4;  // turns
-    int left_every = 5;   // turns: keys whose holders may not come back
+    int cold_every = 6;     // turns
+    int relay_every = 4;    // turns
+    int left_every = 5;     // turns: keys whose holders may not come back
     int decided_every = 5;  // turns: keys about which those decide who claim them
     bool prepare = true;
     bool savepoints = true;
@@ -30,17 +30,7 @@ struct Mix {
     std::int64_t body_limit = 65536;
 };
 
-enum class Shape {
-    Transactional,
-    Leased,
-    Once,
-    Execute,
-    Look,
-    Operate,
-    Stale,
-    Decide,
-    ForgetAll
-};
+enum class Shape { Transactional, Leased, Once, Execute, Look, Operate, Stale, Decide, ForgetAll };
 enum class Ending { Complete, Fail, FailRetryable, Release, LeaveOpen };
 enum class Finish { Commit, Rollback, PrepareCommit, PrepareRollback, HangUp };
 // What is done to a key in the transaction that then claims it. By token: to another session's

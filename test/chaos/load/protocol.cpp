@@ -336,16 +336,16 @@ Question Protocol::cleanup(const Key& key) const {
 
 Question Protocol::forget_all(const Key& key) const {
     const Key all{"", key.principal, ""};
-    return {call_of(Function::ForgetAll, all), "CALL idem_forget_principal(" +
-                                                   client_.quote(key.principal) +
-                                                   ", batch_size => 1)"};
+    return {call_of(Function::ForgetAll, all),
+            "CALL idem_forget_principal(" + client_.quote(key.principal) + ", batch_size => 1)"};
 }
 
 Question Protocol::scan(const Key& key) const {
     std::string tables;
     for (const char* const table : {"record", "attempt"})
         tables += (tables.empty() ? "" : " UNION ALL ") +
-                  std::string("SELECT kept::text FROM idempotency.") + table + " AS kept WHERE scope = " + client_.quote(key.scope) +
+                  std::string("SELECT kept::text FROM idempotency.") + table +
+                  " AS kept WHERE scope = " + client_.quote(key.scope) +
                   " AND principal = " + client_.quote(key.principal);
     return {call_of(Function::Scan, {"", key.principal, ""}),
             single("(SELECT coalesce(string_agg(DISTINCT secret[1], ' '), '') FROM (" + tables +

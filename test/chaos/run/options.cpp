@@ -9,24 +9,15 @@ namespace idem::chaos {
 namespace {
 
 const option kOptions[] = {
-    {"scenario", required_argument, nullptr, 'c'},
-    {"seed", required_argument, nullptr, 's'},
-    {"seconds", required_argument, nullptr, 't'},
-    {"sessions", required_argument, nullptr, 'n'},
-    {"keys", required_argument, nullptr, 'k'},
-    {"decided", required_argument, nullptr, 'e'},
-    {"faults", required_argument, nullptr, 'f'},
-    {"keep", required_argument, nullptr, 'o'},
-    {"harm", required_argument, nullptr, 'm'},
-    {"pause", required_argument, nullptr, 'p'},
-    {"check", required_argument, nullptr, 'h'},
-    {"disk", required_argument, nullptr, 'd'},
-    {"patroni", required_argument, nullptr, 'P'},
-    {"folder", required_argument, nullptr, 'F'},
-    {"setting", required_argument, nullptr, 'S'},
-    {"citus", no_argument, nullptr, 'C'},
-    {"sabotage", required_argument, nullptr, 'b'},
-    {nullptr, 0, nullptr, 0},
+    {"scenario", required_argument, nullptr, 'c'}, {"seed", required_argument, nullptr, 's'},
+    {"seconds", required_argument, nullptr, 't'},  {"sessions", required_argument, nullptr, 'n'},
+    {"keys", required_argument, nullptr, 'k'},     {"decided", required_argument, nullptr, 'e'},
+    {"faults", required_argument, nullptr, 'f'},   {"keep", required_argument, nullptr, 'o'},
+    {"harm", required_argument, nullptr, 'm'},     {"pause", required_argument, nullptr, 'p'},
+    {"check", required_argument, nullptr, 'h'},    {"disk", required_argument, nullptr, 'd'},
+    {"patroni", required_argument, nullptr, 'P'},  {"folder", required_argument, nullptr, 'F'},
+    {"setting", required_argument, nullptr, 'S'},  {"citus", no_argument, nullptr, 'C'},
+    {"sabotage", required_argument, nullptr, 'b'}, {nullptr, 0, nullptr, 0},
 };
 
 std::uint64_t number(const std::string& text, std::uint64_t least, std::uint64_t most) {
