@@ -7,7 +7,7 @@ function sweep(row) {
     return el('section', {},
         row.node ? el('h2', {}, 'Node ', shown(row.node)) : null,
         row.failures > 0 ? el('div', { class: 'problem bad' }, `The last ${row.failures} visits ended with an error.`) : null,
-        row.launcher_pid === null ? el('div', { class: 'note' }, 'No launcher runs, so nothing sweeps by itself: docs/operations.md, "When records stay".') : null,
+        row.launcher_pid === null ? el('div', { class: 'note' }, 'No launcher runs, so nothing sweeps by itself: docs/operations/workers.md, "When records stay".') : null,
         facts(row.node ? `Sweeper of ${row.node}` : 'Sweeper', [
             ['Backlog', row.backlog >= 10000 ? '10000 or more' : String(row.backlog)],
             ['Oldest is behind by', span(row.behind)],

@@ -70,7 +70,7 @@ class Generator {
     }
 
     // Where a claim is released whose transaction has written nothing, the key is free at once by
-    // one store and when the transaction ends by the other (docs/operations.md, "The two stores"),
+    // one store and when the transaction ends by the other (docs/operations/sizing.md, "The two stores"),
     // so that nobody else is to ask meanwhile.
     Step after_release() {
         const int session = *after_release_;
@@ -373,7 +373,7 @@ class Stores : public ClientTest {
 };
 
 // A serialization failure that the SQL store meets in a SERIALIZABLE transaction may be a false one
-// (docs/operations.md, "The two stores"): there both roll back.
+// (docs/operations/sizing.md, "The two stores"): there both roll back.
 void Stores::expect_same_round(std::uint64_t seed, std::map<std::string, int>* answers) {
     World sql = world_of("sql");
     World heap = world_of("heap");

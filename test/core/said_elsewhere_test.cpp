@@ -108,7 +108,7 @@ TEST(StatsView, SumsEachCounter) {
 }
 
 TEST(StatsView, IsDocumentedWithEachCounter) {
-    Lines documented = first_cells("docs/operations.md", "## Statistics");
+    Lines documented = first_cells("docs/operations/views.md", "## Statistics");
     for (const std::string& name : counter_names()) {
         EXPECT_NE(std::find(documented.begin(), documented.end(), view_name(name)),
                   documented.end())
