@@ -3,7 +3,8 @@
 // whether it knows them, as ExecUpdate says "could not serialize access" where heap_update has met
 // a newer version (TM_Updated) under IsolationUsesXactSnapshot: for each version of the row, and
 // for the end of a lease, which leaves no version. That this very transaction has ended a claim, as
-// an operator or by its token, tells nothing of the holder's effects: the lease still counts.
+// an operator or by its token, tells nothing of the holder's effects: the lease still counts, and
+// an unknown attempt has lasted until then.
 
 #include "claim/grant.hpp"
 

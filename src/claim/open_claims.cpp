@@ -142,13 +142,27 @@ bool is_afresh(const OpenClaim& claim) {
     return claim.begun.attempt == 1;
 }
 
+// The row that the claim replaces has been removed by another transaction. The claim no longer knows
+// what was in it: a release would bring that back.
+void forget_before(OpenClaim* claim) {
+    if (!claim->has_before) return;
+    store::free_record(&claim->before);
+    claim->has_before = false;
+}
+
+bool insert_afresh(OpenClaim* claim, const store::Record& record) {
+    if (!store::insert(record)) return false;
+    forget_before(claim);
+    return true;
+}
+
 // The row that a claim replaces may have been removed meanwhile, by a sweeper or by hand. Then it
 // is inserted, but nothing is brought back that was in the row which has gone.
 bool try_to_write(OpenClaim* claim, const store::Record& record) {
     store::Version row = row_version(*claim);
     claim->busy_level = current_level(claim);
     bool written = (row.token != 0 && store::update(record, row)) ||
-                   ((row.token == 0 || is_afresh(*claim)) && store::insert(record));
+                   ((row.token == 0 || is_afresh(*claim)) && insert_afresh(claim, record));
     claim->busy_level = 0;
     if (written && claim->written_level == 0) claim->written_level = current_level(claim);
     return written;

@@ -102,13 +102,17 @@ NullableDatum value_of(const ColumnType& wanted, TupleTableSlot* version) {
     return value;
 }
 
-// kNoTime: of no claim in progress.
+// kNoTime: of no claim in progress. An unknown attempt has no lease, and its token may end it as
+// long as nobody has decided.
 TimestampTz lease_in(TupleTableSlot* version) {
     NullableDatum status = value_of(column_of(&Record::status), version);
     NullableDatum until = value_of(column_of(&Record::lease_until), version);
-    constexpr char in_progress = static_cast<char>(core::Status::InProgress);
-    bool claimed = !status.isnull && DatumGetChar(status.value) == in_progress;
-    return claimed && !until.isnull ? DatumGetTimestampTz(until.value) : pg::kNoTime;
+    auto is = [&](core::Status wanted) {
+        return !status.isnull && DatumGetChar(status.value) == static_cast<char>(wanted);
+    };
+    if (is(core::Status::Unknown)) return DT_NOEND;
+    bool leased = is(core::Status::InProgress) && !until.isnull;
+    return leased ? DatumGetTimestampTz(until.value) : pg::kNoTime;
 }
 
 // The part of the identity that a column holds; nullptr for any other column.
