@@ -142,8 +142,8 @@ bool is_afresh(const OpenClaim& claim) {
     return claim.begun.attempt == 1;
 }
 
-// The row that the claim replaces has been removed by another transaction. The claim no longer knows
-// what was in it: a release would bring that back.
+// The row that the claim replaces has been removed by another transaction. The claim no longer
+// knows what was in it: a release would bring that back.
 void forget_before(OpenClaim* claim) {
     if (!claim->has_before) return;
     store::free_record(&claim->before);
