@@ -27,6 +27,10 @@ core::Resolution resolution_of(const text* word) {
     pg_unreachable();
 }
 
+bool is_blank(const text* reason) {
+    return pg::bytes_of(reason).find_first_not_of(' ') == std::string_view::npos;
+}
+
 [[noreturn]] void raise_no_reason() {
     ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("reason is required"),
                     errdetail("A record that is reopened has told its clients that it failed."),
@@ -54,7 +58,8 @@ claim::Ruling ruling_of(FunctionCallInfo fcinfo, int action, int first, int reas
     claim::Ruling ruling{resolution, response, text_or_null(fcinfo, first + 3),
                          reason_or_null(fcinfo, reason)};
     check_fits(resolution, response, ruling.error);
-    if (resolution == core::Resolution::Reopen && ruling.reason == nullptr) raise_no_reason();
+    const bool gives_reason = ruling.reason != nullptr && !is_blank(ruling.reason);
+    if (resolution == core::Resolution::Reopen && !gives_reason) raise_no_reason();
     return ruling;
 }
 

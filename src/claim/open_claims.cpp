@@ -218,8 +218,8 @@ void leave_versions(OpenClaim* claim) {
             (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
              errmsg("a transactional claim is still open at the end of its transaction"),
              errdetail("It was begun in scope \"%s\".", text_to_cstring(id.scope)),
-             errhint("End the claim with idem_complete, idem_fail or idem_release before COMMIT or "
-                     "PREPARE TRANSACTION.")));
+             errhint("End the claim with idem_complete, idem_fail, idem_unknown or idem_release "
+                     "before COMMIT or PREPARE TRANSACTION.")));
     pg_unreachable();
 }
 

@@ -22,7 +22,7 @@ namespace {
                     errdetail("The policy of this scope derives a missing key from the request, "
                               "and %s.",
                               why),
-                    errhint("Pass key, request or fingerprint.")));
+                    errhint("Pass key or request.")));
     pg_unreachable();
 }
 

@@ -10,6 +10,10 @@ SELECT key, status, error, status_code FROM idempotency.records WHERE scope = 'r
 -- Not without a reason, and not what is neither.
 SELECT idem_resolve('failed', 'reopen', 'redrive');
 \echo :SQLSTATE
+SELECT idem_resolve('failed', 'reopen', 'redrive', reason => '  ');
+\echo :SQLSTATE
+CALL idem_resolve_all('reopen', '', 'redrive', status => 'failed');
+\echo :SQLSTATE
 SELECT idem_resolve('failed', 'release', 'redrive', reason => 'r');
 \echo :SQLSTATE
 SELECT idem_resolve('failed', 'reopen', 'redrive', reason => 'r', status_code => 200);
