@@ -74,11 +74,9 @@ SELECT idem_policy_set('webhooks',
                        max_attempts => 3, retry_base => '100 ms', retry_cap => '2 s');
 
 CREATE VIEW payments.failed_events AS
-SELECT r.key AS event_id, r.attempt AS attempts, r.error, r.next_attempt_at,
-       r.attempt >= p.max_attempts AS given_up
-  FROM idempotency.records r
-  JOIN idempotency.policy p ON p.scope_pattern = r.scope
- WHERE r.scope = 'webhooks' AND r.status = 'retryable';
+SELECT key AS event_id, attempt AS attempts, error, next_attempt_at, status = 'exhausted' AS given_up
+  FROM idempotency.records
+ WHERE scope = 'webhooks' AND status IN ('retryable', 'exhausted');
 
 -- The role the application works as. It gets the protocol functions and no table of the extension.
 -- Roles belong to the cluster, so it may be there from an earlier run.

@@ -199,13 +199,15 @@ class StrangeEvents(WebhookTest):
     def test_event_that_no_key_can_name_is_refused_and_not_sent_for_ever(self):
         whole = self.event()
         for name in ("type", "resource_id"):
-            for text in ("x" * 12_000, "x" * 300, "a\nb", "a\0b", ":" * 100):
+            for text in ("x" * 12_000, "x" * 300, "a\nb", "a\0b"):
                 with self.subTest(name, text=text[:5]):
-                    both = {**whole, name: text} if text != ":" * 100 else {
-                        **whole, "type": text, "resource_id": text,
-                    }
-                    self.assert_problem(self.deliver(both), 422)
+                    self.assert_problem(self.deliver({**whole, name: text}), 422)
         self.assertEqual(self.applied(), [])
+
+    def test_event_whose_parts_are_longer_than_a_key_has_a_digest_as_its_id(self):
+        event = {**self.event(), "type": ":" * 100, "resource_id": ":" * 100}
+        self.assertRegex(self.event_id(event), r"^[0-9a-f]{64}$")
+        self.assertEqual(self.deliver(event).status, 204)
 
     def test_event_without_its_parts_is_refused(self):
         whole = self.event()
