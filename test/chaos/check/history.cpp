@@ -11,6 +11,7 @@ using nlohmann::json;
 NLOHMANN_JSON_SERIALIZE_ENUM(Function, {{Function::Begin, "begin"},
                                         {Function::Complete, "complete"},
                                         {Function::Fail, "fail"},
+                                        {Function::Unknown, "unknown"},
                                         {Function::Release, "release"},
                                         {Function::Extend, "extend"},
                                         {Function::Checkpoint, "checkpoint"},

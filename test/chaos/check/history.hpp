@@ -33,6 +33,7 @@ enum class Function {
     Begin,
     Complete,
     Fail,
+    Unknown,  // idem_unknown
     Release,
     Extend,
     Checkpoint,
@@ -207,6 +208,11 @@ struct History {
 inline bool before_last_forgetting(const History& history, const Call& call) {
     return !history.forgetful_failovers.empty() &&
            call.invoked < history.forgetful_failovers.back();
+}
+
+// Of Resolve: whether the decision allows another attempt.
+inline bool runs_again(const std::string& action) {
+    return action == "release" || action == "reopen";
 }
 
 const char* name_of(Function function);

@@ -28,8 +28,8 @@ void add_words(const Record& record, const std::vector<Range>& ranges, std::ostr
     *words << static_cast<int>(record.kind) << ' ' << record.token << ' ' << record.attempt << ' '
            << record.fingerprint << ' ' << record.status_code << ' ' << record.body << ' '
            << record.point << ' ' << record.by_operator << ' ' << record.doubted << record.given_up
-           << ' ' << record.ttl << ' ' << record.retention << ' ' << record.lease << ' '
-           << record.gone_from << ' ';
+           << record.silent << ' ' << record.ttl << ' ' << record.retention << ' ' << record.lease
+           << ' ' << record.gone_from << ' ';
     for (const Range& range : ranges) *words << is_for_ever(range);
 }
 
@@ -125,6 +125,7 @@ std::string shape_of(Call call) {
     call.transaction = unknown.transaction;
     call.invoked = unknown.invoked;
     call.returned = unknown.returned;
+    call.asked.secret = unknown.asked.secret;
     return describe(call);
 }
 
@@ -349,7 +350,7 @@ class Search {
 
     static int granted_against(Kind kind) {
         if (kind == Kind::Completed || kind == Kind::Failed) return 4;
-        return kind == Kind::InProgress ? 15 : 16;
+        return kind == Kind::InProgress || kind == Kind::Unknown ? 15 : 16;
     }
 
     const Timeline& timeline_;

@@ -33,8 +33,15 @@ bool is_final(const Record& record) {
     return record.kind == Kind::Completed || record.kind == Kind::Failed;
 }
 
+// Ages, and is gone with its retention.
 bool has_ended(const Record& record) {
-    return is_final(record) || record.kind == Kind::Retryable;
+    return is_final(record) || record.kind == Kind::Retryable || record.kind == Kind::Exhausted;
+}
+
+// The holder may still say what became of its attempt.
+bool takes_result(const Record& record) {
+    return record.kind == Kind::InProgress || record.kind == Kind::Unknown ||
+           (record.kind == Kind::Exhausted && record.silent);
 }
 
 // Also when nobody has removed it yet.
@@ -47,7 +54,7 @@ bool same_payload(int a, int b) {
 }
 
 bool is_bound(const Record& record, const Window& now) {
-    return record.kind == Kind::InProgress ||
+    return record.kind == Kind::InProgress || record.kind == Kind::Unknown ||
            (has_ended(record) && may_be_ahead(record.expires, now));
 }
 
@@ -56,7 +63,7 @@ bool attempts_used_up(const Record& record, const Rules& rules) {
     return rules.max_attempts > 0 && record.attempt >= rules.max_attempts;
 }
 
-bool exhausted(const Record& record, const Rules& rules) {
+bool retries_used_up(const Record& record, const Rules& rules) {
     return attempts_used_up(record, rules) && !record.by_operator;
 }
 
@@ -81,10 +88,16 @@ bool is_unknown_when_silent(const Record& record, const Rules& rules) {
     return rules.unknown_on_expiry || record.doubted;
 }
 
-// What cannot go on by itself, or has come half of the way, is not forgotten by age.
-void keep_if_undecided(const Rules& rules, Record* record) {
-    if (exhausted(*record, rules) || !record->point.empty())
+// What has come half of the way, and may go on, is not forgotten by age.
+void keep_if_half_way(Record* record) {
+    if (record->kind == Kind::Retryable && !record->point.empty())
         record->expires = record->retained = {kNever, kNever};
+}
+
+// A dead letter says so for its whole retention, which counts from when it became one.
+void keep_exhausted(const Range& end, Record* record) {
+    record->retained = {plus(end.lo, record->retention), plus(end.hi, record->retention)};
+    record->expires = record->retained;
 }
 
 // After an operator's decision both count from there, if they would end earlier.
@@ -134,7 +147,7 @@ bool may_be_taken_over(const Record& record, const Rules& rules, const Window& n
 
 bool may_be_retried(const Record& record, const Rules& rules, const Window& now) {
     return record.kind == Kind::Retryable && may_be_over(record.next_attempt, now) &&
-           may_be_ahead(record.expires, now) && !exhausted(record, rules);
+           may_be_ahead(record.expires, now) && !retries_used_up(record, rules);
 }
 
 // Every claim that could be granted on a record.
@@ -150,9 +163,30 @@ std::vector<Record> grants(const Record& record, const Step& step, const Rules& 
 
 // ---- what nobody has asked for ----
 
+// Silence of the last attempt, where it is not said to be unknown.
+bool is_last(const Record& record, const Rules& rules) {
+    return attempts_used_up(record, rules) && !is_unknown_when_silent(record, rules);
+}
+
+// Nothing else is decided about it.
+bool exhausts(const Record& record, const Rules& rules) {
+    return is_last(record, rules) &&
+           (rules.abandon_after == 0 || rules.on_abandon == OnAbandon::Release);
+}
+
+// Its holder may still come.
+Record as_exhausted(Record record, const Range& then) {
+    record.kind = Kind::Exhausted;
+    record.silent = true;
+    record.by_operator = false;
+    keep_exhausted(then, &record);
+    return record;
+}
+
 // The old token dies, and with it what its holder might still say. It is as with an operator who
 // decides, but that no attempt is allowed beyond the limit.
 Record as_given_up(Record record, const Range& then, const Rules& rules) {
+    if (exhausts(record, rules)) return as_exhausted(std::move(record), then);
     record.doubted = rules.on_abandon == OnAbandon::Unknown;
     if (record.doubted) return record;
     record.given_up = true;
@@ -163,7 +197,7 @@ Record as_given_up(Record record, const Range& then, const Rules& rules) {
     record.next_attempt = then;
     if (fails) record.point.clear();
     keep_as_fresh(then, rules, &record);
-    if (!fails) keep_if_undecided(rules, &record);
+    keep_if_half_way(&record);
     return record;
 }
 
@@ -174,13 +208,14 @@ Micros given_up_from(const Record& record, const Rules& rules) {
 }
 
 bool is_undecided(const Record& record, const Rules& rules) {
-    return record.kind == Kind::InProgress &&
-           !(rules.on_abandon == OnAbandon::Unknown && record.doubted);
+    if (record.kind != Kind::InProgress) return false;
+    if (rules.abandon_after == 0) return is_last(record, rules);
+    return !(rules.on_abandon == OnAbandon::Unknown && record.doubted);
 }
 
 // What the policy may have made of the record by then, if anything.
 std::optional<Record> given_up_by(const Record& record, Micros by, const Rules& rules) {
-    if (rules.abandon_after == 0 || !is_undecided(record, rules)) return std::nullopt;
+    if (!is_undecided(record, rules)) return std::nullopt;
     const Micros from = given_up_from(record, rules);
     if (by < from) return std::nullopt;
     return as_given_up(record, {from, by}, rules);
@@ -209,6 +244,7 @@ class Move {
                 return once();
             case Function::Complete:
             case Function::Fail:
+            case Function::Unknown:
             case Function::Release:
                 return end_claim();
             case Function::Extend:
@@ -318,25 +354,33 @@ class Move {
         const bool same = same_payload(record.fingerprint, call_.asked.fingerprint);
         if (outcome == "mismatch") return !same && is_bound(record, now_);
         if (outcome == "expired")
-            return has_ended(record) && may_be_over(record.expires, now_) &&
-                   may_be_ahead(record.retained, now_);
+            return has_ended(record) && record.kind != Kind::Exhausted &&
+                   may_be_over(record.expires, now_) && may_be_ahead(record.retained, now_);
         // Without a record the answer speaks of a lock; whether there was one is asked elsewhere.
         if (outcome == "in_progress" && !call_.answer.found) return true;
         // What else is told of a record is not for those who ask with another payload.
         if (!same) return false;
         if (outcome == "in_progress") return in_progress_is_legal(record);
         if (outcome == "replay") return replay_is_legal(record);
-        if (outcome == "unknown")
-            return lease_may_be_over(record, now_) && is_unknown_when_silent(record, rules_);
-        if (outcome == "exhausted" && takeovers_used_up()) return true;
-        if (record.kind != Kind::Retryable || !may_be_ahead(record.expires, now_)) return false;
-        if (outcome == "exhausted") return exhausted(record, rules_);
-        return outcome == "retry_later" && may_be_ahead(record.next_attempt, now_);
+        if (outcome == "unknown") return is_unknown();
+        if (outcome == "exhausted") return is_exhausted();
+        return outcome == "retry_later" && record.kind == Kind::Retryable &&
+               may_be_ahead(record.expires, now_) && may_be_ahead(record.next_attempt, now_);
     }
 
-    bool takeovers_used_up() const {
-        return lease_may_be_over(view(), now_) && !is_unknown_when_silent(view(), rules_) &&
-               attempts_used_up(view(), rules_);
+    // Its holder has said so, or is silent.
+    bool is_unknown() const {
+        return view().kind == Kind::Unknown ||
+               (lease_may_be_over(view(), now_) && is_unknown_when_silent(view(), rules_));
+    }
+
+    bool is_exhausted() const {
+        const Record& record = view();
+        if (record.kind == Kind::InProgress)
+            return lease_may_be_over(record, now_) && is_last(record, rules_);
+        const bool used_up = record.kind == Kind::Exhausted ||
+                             (record.kind == Kind::Retryable && retries_used_up(record, rules_));
+        return used_up && may_be_ahead(record.expires, now_);
     }
 
     bool in_progress_is_legal(const Record& record) const {
@@ -381,7 +425,8 @@ class Move {
 
     std::vector<State> once() const {
         if (!told() || call_.answer.yes) return ended_grants(Kind::Completed);
-        return looked(has_ended(view()) && (is_final(view()) || may_be_over(view().expires, now_)));
+        return looked(is_final(view()) ||
+                      (view().kind == Kind::Retryable && may_be_over(view().expires, now_)));
     }
 
     // ---- ends ----
@@ -391,15 +436,16 @@ class Move {
         record.body = call_.asked.body;
         record.status_code = call_.asked.status_code;
         record.by_operator = false;
-        record.doubted = record.given_up = false;
+        record.doubted = record.given_up = record.silent = false;
         Range end{now_.from, now_.to};
-        if (kind == Kind::Retryable) {
-            end = record.next_attempt = pause_end();
-        } else {
-            record.point.clear();
-        }
-        keep_long_enough(end, &record);
-        if (kind == Kind::Retryable) keep_if_undecided(rules_, &record);
+        if (kind == Kind::Unknown) return record;
+        if (kind == Kind::Retryable) end = record.next_attempt = pause_end();
+        if (is_final(record)) record.point.clear();
+        if (kind == Kind::Exhausted)
+            keep_exhausted(end, &record);
+        else
+            keep_long_enough(end, &record);
+        keep_if_half_way(&record);
         return record;
     }
 
@@ -412,30 +458,49 @@ class Move {
 
     // Whether the call speaks of the claim that is there, and may change it.
     bool has_current_token() const {
-        if (own_open()) return call_.asked.token == 0 || call_.asked.token == view().token;
+        const bool own_unknown = owns() && own()->ended && view().kind == Kind::Unknown;
+        if (own_open() || own_unknown)
+            return call_.asked.token == 0 || call_.asked.token == view().token;
         return call_.asked.token != 0 && call_.asked.token == view().token;
     }
 
     // A claim that was begun and ended in this transaction needs no token to be known.
     bool was_ended() const {
+        const bool again = call_.function == Function::Unknown && view().kind == Kind::Unknown;
+        if (takes_result(view()) && !again) return false;
         if (owns() && own()->ended && !own()->released && call_.asked.token == 0) return true;
-        return call_.asked.token != 0 && call_.asked.token == view().token && has_ended(view());
+        return call_.asked.token != 0 && call_.asked.token == view().token &&
+               view().kind != Kind::Absent;
     }
 
     std::vector<State> end_claim() const {
         if (told() && !call_.answer.yes) return looked(was_ended());
-        if (!may_write() || !has_current_token() || view().kind != Kind::InProgress) return {};
-        if (call_.function == Function::Release) return {changed(released())};
+        if (!may_write() || !has_current_token() || !takes_result(view())) return {};
+        if (call_.function == Function::Release) return release();
+        if (view().kind == Kind::Unknown && goes_on_unknown()) return {};
         Frame next = frame();
         next.record = ended(view(), kind_asked());
-        next.ended = next.open;
+        next.ended |= next.open;
         next.open = false;
         return {changed(next)};
     }
 
+    // An attempt that may have had its effect does not make room for another.
+    bool goes_on_unknown() const {
+        return call_.function == Function::Unknown || call_.asked.retryable;
+    }
+
     Kind kind_asked() const {
         if (call_.function == Function::Complete) return Kind::Completed;
-        return call_.asked.retryable ? Kind::Retryable : Kind::Failed;
+        if (call_.function == Function::Unknown) return Kind::Unknown;
+        if (!call_.asked.retryable) return Kind::Failed;
+        const bool last = view().kind == Kind::Exhausted || attempts_used_up(view(), rules_);
+        return last ? Kind::Exhausted : Kind::Retryable;
+    }
+
+    std::vector<State> release() const {
+        if (view().kind != Kind::InProgress) return {};
+        return {changed(released())};
     }
 
     // One step back: to what was there before its transaction, to the attempt before, or to
@@ -463,7 +528,7 @@ class Move {
         record.token = 0;  // that of the attempt has died with it
         record.next_attempt = {now_.from, now_.to};
         keep_long_enough(record.next_attempt, &record);
-        keep_if_undecided(rules_, &record);
+        keep_if_half_way(&record);
         return record;
     }
 
@@ -486,20 +551,24 @@ class Move {
         if (record.kind == Kind::Absent || call_.answer.attempt != record.attempt) return false;
         const std::string& status = call_.answer.status;
         if (record.kind == Kind::InProgress)
-            return (status == "in_progress" && !must_be_unknown(record)) ||
-                   (status == "unknown" && lease_may_be_over(record, now_) &&
-                    is_unknown_when_silent(record, rules_));
+            return (status == "in_progress" && !must_be_silent(record)) ||
+                   (status == "unknown" && is_unknown()) ||
+                   (status == "exhausted" && is_exhausted());
         return shows(record) && status == word_of(record.kind);
     }
 
-    // What a sweeper has written down is in force for everybody, unless the lease was prolonged.
-    bool must_be_unknown(const Record& record) const {
-        return record.doubted && !may_be_ahead(record.lease_until, now_);
+    // What a sweeper has written down is in force for everybody, unless the lease was prolonged. Of
+    // a last attempt nothing need be written.
+    bool must_be_silent(const Record& record) const {
+        return (record.doubted || is_last(record, rules_)) && !own_open() &&
+               !may_be_ahead(record.lease_until, now_);
     }
 
     static std::string word_of(Kind kind) {
         if (kind == Kind::Completed) return "completed";
-        return kind == Kind::Failed ? "failed" : "retryable";
+        if (kind == Kind::Failed) return "failed";
+        if (kind == Kind::Unknown) return "unknown";
+        return kind == Kind::Exhausted ? "exhausted" : "retryable";
     }
 
     std::vector<State> forget() const {
@@ -546,28 +615,37 @@ class Move {
     }
 
     std::vector<State> resolve() const {
-        const bool undecided = view().kind == Kind::InProgress || view().kind == Kind::Retryable;
-        if (!may_write() || own_open() || !undecided) return {};
+        const bool reopens = call_.asked.action == "reopen";
+        const bool decidable = reopens ? may_be_reopened() : may_be_decided();
+        if (!may_write() || own_open() || !decidable) return {};
         Frame next;
         next.record = resolved();
         return {changed(next)};
     }
 
+    bool may_be_decided() const { return view().kind != Kind::Absent && !is_final(view()); }
+
+    bool may_be_reopened() const {
+        const bool silent = view().kind == Kind::InProgress && is_exhausted();
+        return view().kind == Kind::Failed || view().kind == Kind::Exhausted || silent;
+    }
+
+    // Of what runs again the last error is kept.
     Record resolved() const {
         const std::string& action = call_.asked.action;
         Record record = view();
         record.token = 0;
         const Range now{now_.from, now_.to};
-        if (action == "release") {
+        if (runs_again(action)) {
             record.kind = Kind::Retryable;
-            record.doubted = record.given_up = false;
+            record.doubted = record.silent = false;
             record.next_attempt = now;
             record.by_operator = true;
         } else {
             record = ended(record, action == "fail" ? Kind::Failed : Kind::Completed);
         }
         keep_as_fresh(now, rules_, &record);
-        if (action == "release") keep_if_undecided(rules_, &record);
+        keep_if_half_way(&record);
         return record;
     }
 
@@ -638,17 +716,32 @@ class Move {
     bool lost_is_legal() const {
         const bool must_be_running =
             call_.function == Function::Extend || call_.function == Function::Checkpoint;
-        if (must_be_running && has_ended(view())) return true;
+        if (must_be_running && has_ended(view()) && !takes_result(view())) return true;
         if (view().kind == Kind::Absent) return false;
         return call_.asked.token != 0 && call_.asked.token != view().token;
     }
 
     bool state_error_is_legal() const {
         if (own_open()) return true;
-        if (call_.function == Function::Resolve) return is_final(view());
-        if (call_.function != Function::Once) return false;
-        return exhausted(view(), rules_) || takeovers_used_up() ||
-               (is_unknown_when_silent(view(), rules_) && lease_may_be_over(view(), now_));
+        if (call_.function == Function::Resolve)
+            return call_.asked.action == "reopen" ? !must_be_dead() : is_final(view());
+        if (call_.function == Function::Once) return is_exhausted() || is_unknown();
+        return has_current_token() && has_no_lease();
+    }
+
+    // Reopening it is no mistake.
+    bool must_be_dead() const {
+        return view().kind == Kind::Failed || view().kind == Kind::Exhausted;
+    }
+
+    // What the claim is asked for needs one.
+    bool has_no_lease() const {
+        if (call_.function == Function::Fail)
+            return call_.asked.retryable && view().kind == Kind::Unknown;
+        const bool needs = call_.function == Function::Release ||
+                           call_.function == Function::Extend ||
+                           call_.function == Function::Checkpoint;
+        return needs && view().kind != Kind::InProgress && takes_result(view());
     }
 
     const State& state_;
@@ -685,6 +778,7 @@ bool only_looks(const Call& call) {
         case Function::Once:
         case Function::Complete:
         case Function::Fail:
+        case Function::Unknown:
         case Function::Release:
         case Function::Forget:
             return !call.answer.yes;
@@ -698,11 +792,12 @@ bool only_looks(const Call& call) {
 }
 
 std::string describe(const Record& record) {
-    static const char* const kWords[] = {"absent", "in progress", "completed", "failed",
-                                         "retryable"};
+    static const char* const kWords[] = {"absent",    "in progress", "completed", "failed",
+                                         "retryable", "exhausted",   "unknown"};
     std::string text = kWords[static_cast<int>(record.kind)];
     if (record.kind == Kind::Absent) return text;
     if (record.doubted) text += ", doubted";
+    if (record.silent) text += ", silent";
     if (record.given_up) text += ", given up";
     text +=
         " (attempt " + std::to_string(record.attempt) + ", token " + std::to_string(record.token);

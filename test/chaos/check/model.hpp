@@ -15,7 +15,7 @@ struct Range {
     Micros hi = 0;
 };
 
-enum class Kind { Absent, InProgress, Completed, Failed, Retryable };
+enum class Kind { Absent, InProgress, Completed, Failed, Retryable, Exhausted, Unknown };
 
 struct Record {
     Kind kind = Kind::Absent;
@@ -27,6 +27,7 @@ struct Record {
     std::string point;
     bool by_operator = false;
     bool doubted = false;   // a sweeper has given it up as unknown
+    bool silent = false;    // Exhausted: nobody has ended the last attempt
     bool given_up = false;  // its error says so of a sweeper; the next attempt has it till its end
     Micros ttl = 0;
     Micros retention = 0;

@@ -28,7 +28,7 @@ bool is_final_result(const Call& call) {
         case Function::Fail:
             return !call.asked.retryable;
         case Function::Resolve:
-            return call.asked.action != "release";
+            return !runs_again(call.asked.action);
         default:
             return false;
     }

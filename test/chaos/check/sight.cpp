@@ -20,6 +20,7 @@ bool locks(const Call& call) {
         case Function::Once:
         case Function::Complete:
         case Function::Fail:
+        case Function::Unknown:
         case Function::Release:
         case Function::Forget:
             return call.answer.yes;
@@ -36,7 +37,7 @@ bool locks(const Call& call) {
 bool overrules(const Call& call) {
     if (call.result == Result::Error) return false;
     const bool ends = call.function == Function::Complete || call.function == Function::Fail ||
-                      call.function == Function::Release;
+                      call.function == Function::Unknown || call.function == Function::Release;
     return call.function == Function::Resolve || (ends && call.asked.token != 0);
 }
 

@@ -57,6 +57,7 @@ void draw_shape(const Mix& mix, Random& random, Plan* plan) {
     plan->ending = random.weighted<Ending>({{Ending::Complete, 60},
                                             {Ending::Fail, 8},
                                             {Ending::FailRetryable, 14},
+                                            {Ending::Unknown, 4},
                                             {Ending::Release, 8},
                                             {Ending::LeaveOpen, 10}});
     plan->finish = random.weighted<Finish>({{Finish::Commit, 70},
@@ -65,7 +66,7 @@ void draw_shape(const Mix& mix, Random& random, Plan* plan) {
                                             {Finish::PrepareRollback, mix.prepare ? 3 : 0},
                                             {Finish::HangUp, mix.harm ? 9 : 0}});
     plan->action = random.weighted<const char*>(
-        {{"forget", 3}, {"erase", 1}, {"release", 2}, {"complete", 1}, {"fail", 1}});
+        {{"forget", 6}, {"erase", 2}, {"release", 3}, {"reopen", 3}, {"complete", 2}, {"fail", 2}});
 }
 
 void draw_transaction(const Mix& mix, Random& random, Plan* plan) {
@@ -80,6 +81,7 @@ void draw_transaction(const Mix& mix, Random& random, Plan* plan) {
     plan->checkpoint = random.one_in(8);
     plan->repeat_end = random.one_in(5);
     plan->fails = random.one_in(6);
+    plan->learns = !random.one_in(4);
     const bool hurried = random.one_in(12);
     plan->statement_timeout = hurried && mix.harm ? static_cast<int>(random.between(1, 30)) : 0;
 }
@@ -154,6 +156,7 @@ void draw_left(Random& random, std::int64_t turn, Plan* plan) {
     plan->ending = random.weighted<Ending>({{Ending::LeaveOpen, 8},
                                             {Ending::Complete, 6},
                                             {Ending::FailRetryable, 3},
+                                            {Ending::Unknown, 1},
                                             {Ending::Release, 1}});
     plan->knocks = false;
     plan->extend = random.one_in(3);
@@ -187,6 +190,7 @@ void draw_decided(const Mix& mix, Random& random, std::int64_t turn, Plan* plan)
     plan->hesitation = random.one_in(2) ? random.spread(100, 20 * kMillisecond) : 0;
     plan->ending = random.weighted<Ending>({{Ending::Complete, 2},
                                             {Ending::FailRetryable, 4},
+                                            {Ending::Unknown, 1},
                                             {Ending::Release, 3},
                                             {Ending::LeaveOpen, 6}});
     plan->action = random.pick(std::vector<const char*>{"release", "forget", "erase"});

@@ -31,7 +31,7 @@ struct Mix {
 };
 
 enum class Shape { Transactional, Leased, Once, Execute, Look, Operate, Stale, Decide, ForgetAll };
-enum class Ending { Complete, Fail, FailRetryable, Release, LeaveOpen };
+enum class Ending { Complete, Fail, FailRetryable, Unknown, Release, LeaveOpen };
 enum class Finish { Commit, Rollback, PrepareCommit, PrepareRollback, HangUp };
 // What is done to a key in the transaction that then claims it. By token: to another session's
 // claim.
@@ -86,6 +86,7 @@ struct Plan {
     std::int64_t body_size = 0;
     int status_code = 200;
     Ending ending = Ending::Complete;
+    bool learns = false;  // Unknown: hears what became of the attempt
     Finish finish = Finish::Commit;
     std::string action;  // Operate
 };

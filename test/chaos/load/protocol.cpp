@@ -242,6 +242,7 @@ Question Protocol::end(const Key& key, Ending ending, std::int64_t token,
         question.sql = single("idem_release(" + names(key) + token_argument(token) + ")");
         return question;
     }
+    if (ending == Ending::Unknown) return end_unknown(key, token);
     const bool completes = ending == Ending::Complete;
     Question question{call_of(completes ? Function::Complete : Function::Fail, key), {}};
     Call& call = question.call;
@@ -259,6 +260,16 @@ Question Protocol::end(const Key& key, Ending ending, std::int64_t token,
     if (!completes)
         arguments += ", error => 'it did not work" + secret_of(&call, " for ", "") + "'";
     question.sql = single((completes ? "idem_complete(" : "idem_fail(") + arguments + ")");
+    return question;
+}
+
+Question Protocol::end_unknown(const Key& key, std::int64_t token) const {
+    Question question{call_of(Function::Unknown, key), {}};
+    question.call.asked.token = token;
+    const std::string kept = secret_of(&question.call, " for ", "");
+    question.sql =
+        single("idem_unknown(" + names(key) + token_argument(token) +
+               ", error => 'no answer in time" + kept + "', reference => 'charge" + kept + "')");
     return question;
 }
 
@@ -357,7 +368,7 @@ Question Protocol::resolve(const Key& key, const std::string& effect) const {
     Call& call = question.call;
     call.asked.action = plan_.action;
     std::string arguments = names(key) + ", action => '" + plan_.action + "'";
-    if (plan_.action != "release") {
+    if (!runs_again(plan_.action)) {
         call.asked.effect = effect;
         set_result(&call, effect);
         arguments += result_arguments(call, effect);

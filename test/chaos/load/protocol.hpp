@@ -27,6 +27,7 @@ class Protocol {
     // `token` 0: the claim was begun in the same transaction.
     Question end(const Key& key, Ending ending, std::int64_t token,
                  const std::string& effect) const;
+    Question end_unknown(const Key& key, std::int64_t token) const;
     Question extend(const Key& key, std::int64_t token) const;
     Question checkpoint(const Key& key, std::int64_t token, const std::string& point) const;
     Question once(const Key& key, const std::string& effect) const;

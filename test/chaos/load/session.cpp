@@ -82,6 +82,10 @@ void Session::leased() {
     if (plan_.sums && !sum_up()) return;
     if (plan_.looks && plan_.ending != Ending::Release && !take_part(key, grant)) return;
     if (end(key, token)) finish();
+    if (plan_.ending == Ending::Unknown && plan_.learns && client_.connected()) {
+        rest(plan_.pause);
+        if (open_transaction() && learn(key, token)) finish();
+    }
     // A client that does not trust the first answer asks again.
     if (plan_.repeat_end && client_.connected() && plan_.ending == Ending::Complete) {
         Question again = protocol().end(key, plan_.ending, token, "");
@@ -137,7 +141,7 @@ void Session::operate() {
     // Resolving lengthens the life of what had failed before in a way that the brief scope is too
     // brief for.
     if (key.scope == "brief") return abandon();
-    const bool decides = plan_.action != "release";
+    const bool decides = !runs_again(plan_.action);
     if (decides && !take_effect(key, effect)) return;
     if (ask(protocol().resolve(key, effect))) finish();
 }
@@ -269,7 +273,14 @@ bool Session::work_on(const Key& key, const Answer& grant) {
     if (plan_.checkpoint && !checkpoint(key, grant, 0)) return false;
     if (plan_.ending == Ending::LeaveOpen) return true;
     if (plan_.undo_end && !end_undone(key, 0)) return false;
-    return end(key, 0);
+    if (!end(key, 0)) return false;
+    return plan_.ending != Ending::Unknown || !plan_.learns || learn(key, 0);
+}
+
+// The outcome was unknown, and is known now.
+bool Session::learn(const Key& key, std::int64_t token) {
+    plan_.ending = Ending::Complete;
+    return end(key, token);
 }
 
 bool Session::take_part(const Key& key, const Answer& grant) {

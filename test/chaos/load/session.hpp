@@ -74,6 +74,7 @@ class Session {
     bool checkpoint_committed(const Key& key, const Answer& grant);
     void knock();
     bool end(const Key& key, std::int64_t token);
+    bool learn(const Key& key, std::int64_t token);
     bool end_undone(const Key& key, std::int64_t token);
     bool take_effect(const Key& key, const std::string& effect);
 

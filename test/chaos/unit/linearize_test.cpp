@@ -195,6 +195,15 @@ TEST_P(Linearize, AnAttemptThatNobodyCanHaveMadeIsNot) {
     expect(Fit::Illegal);
 }
 
+TEST_P(Linearize, SecretsTellNoCallsApart) {
+    crowd_.claim();
+    crowd_.later(Function::Begin).answer.attempt += 2 * kUnanswered;
+    int number = 0;
+    for (Call& call : crowd_.history().calls)
+        call.asked.secret = "secret-" + std::to_string(++number);
+    expect(Fit::Illegal);
+}
+
 TEST_P(Linearize, OneExecutionIsLegal) {
     crowd_.execute(false);
     expect(Fit::Legal);

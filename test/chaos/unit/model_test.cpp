@@ -211,19 +211,140 @@ TEST(Undecided, ARecoveryPointOutlivesTheRetention) {
     EXPECT_EQ(story(1, ""), Wrong{16});
 }
 
-TEST(Undecided, AnExhaustedRecordStays) {
-    const auto story = [](const char* outcome) {
+TEST(Exhausted, StaysForItsRetentionAndNeverExpires) {
+    const auto story = [](Micros later, const char* outcome) {
         Story told;
-        told.rules().ttl = told.rules().retention = 5 * kSecond;
+        told.rules().ttl = 5 * kSecond;
+        told.rules().retention = 100 * kSecond;
         told.rules().max_attempts = 1;
         told.transaction().begin("execute", 10);
         fail_retryable(told);
         told.commit();
-        told.later(60 * kSecond).alone().begin(outcome, 20);
+        told.later(later).alone().begin(outcome, 20);
         return told.violated();
     };
-    EXPECT_EQ(story("exhausted"), kNothing);
-    EXPECT_EQ(story("execute"), Wrong{16});
+    EXPECT_EQ(story(60 * kSecond, "exhausted"), kNothing);
+    EXPECT_EQ(story(60 * kSecond, "execute"), Wrong{16});
+    EXPECT_EQ(story(60 * kSecond, "expired"), Wrong{13});
+    EXPECT_EQ(story(200 * kSecond, "execute"), kNothing);
+    EXPECT_EQ(story(200 * kSecond, "exhausted"), Wrong{13});
+}
+
+// One attempt, whose holder is silent.
+Story silent_for_good() {
+    Story story;
+    story.rules().max_attempts = 1;
+    story.alone().begin("execute", 10);
+    story.later(60 * kSecond).begin("exhausted");
+    return story;
+}
+
+TEST(Exhausted, OfSilenceHasNoLeaseAndTakesAResult) {
+    for (const Function function : {Function::Extend, Function::Checkpoint, Function::Release}) {
+        Story story = silent_for_good();
+        story.error(function, "55000", 10);
+        story.complete_with_effect("a", 10);
+        story.replay("a");
+        EXPECT_EQ(story.violated(), kNothing);
+    }
+}
+
+TEST(Exhausted, OfSilenceIsStoredOnceAndForAll) {
+    Story story = silent_for_good();
+    story.error(Function::Extend, "55000", 10);
+    story.call(Function::Extend).asked.token = 10;
+    EXPECT_NE(story.violated(), kNothing);
+}
+
+TEST(Exhausted, TheLastFailureIsAnEnd) {
+    const auto story = [](const char* sqlstate) {
+        Story told;
+        told.rules().max_attempts = 1;
+        told.transaction().begin("execute", 10);
+        fail_retryable(told);
+        told.commit();
+        told.alone().error(Function::Extend, sqlstate, 10);
+        told.complete("a", 10, false);
+        return told.violated();
+    };
+    EXPECT_EQ(story("ID409"), kNothing);
+    EXPECT_EQ(story("55000"), Wrong{12});
+}
+
+Call& end_unknown(Story& story, std::int64_t token, bool yes = true) {
+    Call& call = story.call(Function::Unknown);
+    call.asked.token = token;
+    call.answer.yes = yes;
+    return call;
+}
+
+TEST(Unknown, IsNeverExecutedAgainUntilItIsEnded) {
+    const auto story = [](const char* outcome) {
+        Story told;
+        told.rules().abandon_after = kSecond;
+        told.rules().on_abandon = OnAbandon::Release;
+        told.alone().begin("execute", 10);
+        end_unknown(told, 10);
+        end_unknown(told, 10, false);
+        told.later(60 * kSecond).begin(outcome, 20, 2);
+        return told.violated();
+    };
+    EXPECT_EQ(story("unknown"), kNothing);
+    EXPECT_EQ(story("execute"), Wrong{15});
+}
+
+TEST(Unknown, ItsTokenEndsItAndHasNoLease) {
+    Story story;
+    story.alone().begin("execute", 10);
+    end_unknown(story, 10);
+    for (const Function function : {Function::Extend, Function::Checkpoint, Function::Release})
+        story.error(function, "55000", 10);
+    story.error(Function::Fail, "55000", 10).asked.retryable = true;
+    story.complete_with_effect("a", 10);
+    end_unknown(story, 10, false);
+    story.replay("a");
+    EXPECT_EQ(story.violated(), kNothing);
+}
+
+TEST(Unknown, MakesNoRoomForARetry) {
+    Story story;
+    story.alone().begin("execute", 10);
+    end_unknown(story, 10);
+    Call& fail = story.call(Function::Fail);
+    fail.asked.token = 10;
+    fail.asked.retryable = true;
+    fail.answer.yes = true;
+    EXPECT_NE(story.violated(), kNothing);
+}
+
+TEST(Unknown, MayBeEndedInItsTransaction) {
+    Story story;
+    story.transaction().begin("execute", 10);
+    end_unknown(story, 0);
+    story.complete_with_effect("a");
+    story.commit();
+    story.alone().replay("a");
+    EXPECT_EQ(story.violated(), kNothing);
+}
+
+TEST(Reopening, IsForWhatHasFailed) {
+    const auto story = [](bool fails, Result result) {
+        Story told;
+        told.alone().begin("execute", 10);
+        Call& end = fails ? told.call(Function::Fail) : told.complete("a", 10);
+        end.asked.token = 10;
+        end.answer.yes = true;
+        Call& reopen = told.call(Function::Resolve);
+        reopen.asked.action = "reopen";
+        reopen.result = result;
+        if (result == Result::Error) reopen.sqlstate = "55000";
+        if (result == Result::Ok) told.begin("execute", 20, 2);
+        return told.violated();
+    };
+    EXPECT_EQ(story(true, Result::Ok), kNothing);
+    EXPECT_NE(story(true, Result::Error), kNothing);
+    EXPECT_NE(story(false, Result::Ok), kNothing);
+    EXPECT_EQ(story(false, Result::Error), kNothing);
 }
 
 TEST(Undecided, CrashesAreBoundedToo) {
@@ -341,9 +462,8 @@ TEST(Abandonment, IsOverWithTheTokenThatItHasRefused) {
 }
 
 TEST(Abandonment, OfAFreedClaimOthersExecute) {
-    const auto story = [](const char* outcome, int limit) {
+    const auto story = [](const char* outcome) {
         Story told = left_alone(OnAbandon::Release);
-        told.rules().max_attempts = limit;
         Call& seen = told.later(30 * kSecond).call(Function::Get);
         seen.answer.found = true;
         seen.answer.attempt = 1;
@@ -352,10 +472,25 @@ TEST(Abandonment, OfAFreedClaimOthersExecute) {
         told.begin(outcome, 20, outcome == std::string("execute") ? 2 : 1);
         return told.violated();
     };
-    EXPECT_EQ(story("execute", 0), kNothing);
-    EXPECT_EQ(story("exhausted", 1), kNothing);
-    EXPECT_EQ(story("execute", 1), Wrong{16});
-    EXPECT_NE(story("retry_later", 0), kNothing);
+    EXPECT_EQ(story("execute"), kNothing);
+    EXPECT_NE(story("retry_later"), kNothing);
+}
+
+TEST(Abandonment, OfTheLastAttemptFreesNothing) {
+    const auto story = [](const char* outcome, const char* status, const char* error) {
+        Story told = left_alone(OnAbandon::Release);
+        told.rules().max_attempts = 1;
+        Call& seen = told.later(30 * kSecond).call(Function::Get);
+        seen.answer.found = true;
+        seen.answer.attempt = 1;
+        seen.answer.status = status;
+        seen.answer.error = error;
+        told.begin(outcome, 20, outcome == std::string("execute") ? 2 : 1);
+        return told.violated();
+    };
+    EXPECT_EQ(story("exhausted", "exhausted", ""), kNothing);
+    EXPECT_NE(story("execute", "exhausted", ""), kNothing);
+    EXPECT_NE(story("exhausted", "retryable", kGivenUp), kNothing);
 }
 
 TEST(Abandonment, IsToldUntilTheNextAttemptHasEnded) {

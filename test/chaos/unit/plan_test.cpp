@@ -64,9 +64,9 @@ TEST(Plan, LeavesNothingOut) {
         longest = std::max(longest, plan.lease);
     }
     EXPECT_EQ(shapes.size(), 9u);
-    EXPECT_EQ(endings.size(), 5u);
+    EXPECT_EQ(endings.size(), 6u);
     EXPECT_EQ(finishes.size(), 5u);
-    EXPECT_EQ(words.size(), 3u + 5u);
+    EXPECT_EQ(words.size(), 3u + 6u);
     EXPECT_EQ(resets.size(), 3u);
     EXPECT_EQ(dependent.size(), 6u);
     EXPECT_TRUE(sums && one_statement);
