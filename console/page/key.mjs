@@ -79,15 +79,18 @@ const attemptColumns = [
 const LABELS = { error: 'Error', status_code: 'Status code', body: 'Body', reason: 'Reason, for the audit' };
 const WHAT = {
     release: 'release: the next caller executes it again',
+    reopen: 'reopen: the next caller executes what has failed; say why',
     complete: 'complete: record a result, which every repeat gets',
     fail: 'fail: record a failure, which every repeat gets',
     forget: 'forget: the key is new again',
 };
 
+const OF_STATUS = { completed: [], failed: ['reopen'], exhausted: ['reopen', 'complete', 'fail'] };
+
 // What may be decided about a record as it is.
 export function actionsFor(record, lease, explained) {
     if (!record) return [];
-    const actions = record.status === 'completed' || record.status === 'failed' ? [] : ['release', 'complete', 'fail'];
+    const actions = OF_STATUS[record.status] ?? ['release', 'complete', 'fail'];
     const runs = ['leased', 'held'].includes(explained?.reason) || (lease?.left ?? 0) > 0 && lease?.session_lives !== false;
     return runs && actions.length > 0 ? actions : [...actions, 'forget'];
 }

@@ -27,6 +27,7 @@ export const placed = (schema, name) => (schema && schema !== 'public' ? `${quot
 // What goes with each action of idem_resolve, beside the reason.
 export const ARGUMENTS = {
     release: ['error'],
+    reopen: ['error'],
     complete: ['status_code', 'body'],
     fail: ['error', 'status_code', 'body'],
     forget: [],

@@ -10,6 +10,7 @@ import { before, test } from 'node:test';
 import { parseArguments, UsageError } from '../server/arguments.mjs';
 import { Database } from '../server/database.mjs';
 import { COUNTERS, Sampler } from '../server/samples.mjs';
+import { actionsFor } from '../page/key.mjs';
 import { decision, quoteLiteral } from '../page/statements.mjs';
 import { createDatabase, HOSTILE, HOSTILE_SCOPE, run, startConsole, until, WITH_EXTENSION } from './helpers.mjs';
 
@@ -147,6 +148,16 @@ test('a decision names what it needs and nothing else', () => {
         "SELECT \"my Schema\".idem_forget('k', scope => 's');");
     assert.equal(decision({ schema: 'public', key: 'k', scope: '', principal: 'p\'', action: 'complete', given: { status_code: '200; DROP', body: 'b' } }),
         "SELECT idem_resolve('k', 'complete', principal => 'p''', status_code => 200, body => 'b');");
+});
+
+test('a record that has failed can be given back, one with an answer can only be forgotten', () => {
+    const offered = (status) => actionsFor({ status }, null, {});
+    assert.deepEqual(offered('failed'), ['reopen', 'forget']);
+    assert.deepEqual(offered('exhausted'), ['reopen', 'complete', 'fail', 'forget']);
+    assert.deepEqual(offered('unknown'), ['release', 'complete', 'fail', 'forget']);
+    assert.deepEqual(offered('completed'), ['forget']);
+    assert.equal(decision({ schema: 'public', key: 'k', scope: 's', principal: '', action: 'reopen', given: { error: 'was down', reason: 'ticket 1' } }),
+        "SELECT idem_resolve('k', 'reopen', scope => 's', error => 'was down', reason => 'ticket 1');");
 });
 
 // ---- arguments ----
