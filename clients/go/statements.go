@@ -15,7 +15,7 @@ const (
                   fingerprint => $3::bytea, method => $4::text, path => $5::text, exclude => $6::text[],
                   scope => $7::text, principal => $8::text,
                   ttl => $9::bigint * interval '1 ms', lease => $10::bigint * interval '1 ms',
-                  wait => $11::bigint * interval '1 ms', holder => $12::text)`
+                  wait => $11::bigint * interval '1 ms', holder => $12::text, transactional => $13::boolean)`
 	completeSQL = `SELECT idem_complete($1::text, $2::integer, $3::bytea, $4::jsonb, scope => $5::text,
                      principal => $6::text, token => $7::bigint)`
 	failSQL = `SELECT idem_fail($1::text, $2::text, retryable => true, scope => $3::text, principal => $4::text,
@@ -73,18 +73,20 @@ func scanClaim(row Row) (*claimed, error) {
 	return c, nil
 }
 
-func (s *Store[Tx]) beginArguments(q *claimRequest) []any {
+func (s *Store[Tx]) beginArguments(q *claimRequest, lease time.Duration) []any {
 	i := &q.identity
 	return []any{q.key, null(i.json), nullBytes(i.digest), null(i.method), null(i.target), nullArray(i.exclude),
-		q.scope, q.principal, nullSpan(q.ttl), nullSpan(q.lease), nullSpan(q.wait), s.holder}
+		q.scope, q.principal, nullSpan(q.ttl), nullSpan(lease), nullSpan(q.wait), s.holder,
+		lease == 0}
 }
 
-// begin is for a transactional claim, beginAlone for one that commits by itself.
+// begin is for a transactional claim, which has no lease and has to end before COMMIT; beginAlone
+// for one that commits by itself.
 func (s *Store[Tx]) begin(ctx context.Context, tx Tx, q *claimRequest) (*claimed, error) {
 	if q.unprotected {
 		return &claimed{outcome: outcomeExecute}, nil
 	}
-	return scanClaim(s.db.Query(ctx, tx, beginSQL, s.beginArguments(q)...))
+	return scanClaim(s.db.Query(ctx, tx, beginSQL, s.beginArguments(q, 0)...))
 }
 
 func (s *Store[Tx]) beginAlone(ctx context.Context, q *claimRequest) (*claimed, error) {
@@ -93,7 +95,7 @@ func (s *Store[Tx]) beginAlone(ctx context.Context, q *claimRequest) (*claimed, 
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, s.DatabaseTimeout+q.wait, errTimeout)
 	defer cancel()
-	return scanClaim(s.db.QueryAlone(ctx, beginSQL, s.beginArguments(q)...))
+	return scanClaim(s.db.QueryAlone(ctx, beginSQL, s.beginArguments(q, q.lease)...))
 }
 
 // complete stores an answer in the transaction of its claim.

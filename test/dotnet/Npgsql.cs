@@ -128,6 +128,7 @@ namespace Npgsql
                     case DBNull _: continue;                        // of an unknown type
                     case string s: types[i] = 25; bytes = Encoding.UTF8.GetBytes(s); break;
                     case byte[] b: types[i] = 17; bytes = b; break;
+                    case bool v: types[i] = 16; bytes = BitConverter.GetBytes(v); break;
                     case int v: types[i] = 23; bytes = BitConverter.GetBytes(v).Reverse().ToArray(); break;
                     case long v: types[i] = 20; bytes = BitConverter.GetBytes(v).Reverse().ToArray(); break;
                     case string[] a when a.Length == 0: types[i] = 1009; bytes = new byte[] { 0,0,0,0, 0,0,0,0, 0,0,0,25 }; break;

@@ -82,6 +82,7 @@ static class Server
             await Run(c, "SELECT pg_advisory_unlock_shared($1)", gate.GetInt64());
         }
         if (d.TryGetValue("effect", out var effect)) await EffectOf(claim, effect.GetString());
+        if (d.ContainsKey("commit")) await Run(claim.Connection, "COMMIT");
         if (d.TryGetValue("serialization_failures", out var failures) &&
             runs.AddOrUpdate(claim.Request.Principal + claim.Key, 1, (_, n) => n + 1) <= failures.GetInt32())
             await Run(claim.Connection,

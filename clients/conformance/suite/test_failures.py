@@ -32,6 +32,19 @@ class Failures(Case):
         self.assert_executed(self.send("/pass", {"effect": "other"}, key=None))
         self.assert_effects(1, "other")
 
+    def check_committed(self, way):
+        self.assert_status(self.send("/transactional", {"effect": "done", "commit": way}), 500)
+        self.assert_nothing()
+        self.assert_executed(self.send("/transactional", {"effect": "other"}))
+        self.assert_effects(1, "other")
+
+    def test_handler_commits(self):
+        """The effects would stay without their answer, and be done again."""
+        self.check_committed("sql")
+
+    def test_handler_commits_by_its_driver(self):
+        self.check_committed("driver")
+
     def test_thrown_on_a_leased_route(self):
         order = {"effect": "done", "throw": True}
         self.assert_status(self.send("/leased", order), 500)

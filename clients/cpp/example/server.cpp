@@ -67,6 +67,7 @@ std::string from_base64(const std::string& text) {
 // Where the kinds of route differ.
 struct Ways {
     std::function<void(const std::string& note)> effect;
+    std::function<void(const std::string& way)> commit;
     std::function<void()> hide_error;
     std::function<void()> fail_to_serialize;
     std::function<void()> hang;
@@ -87,6 +88,7 @@ class Handler {
         }
         if (order.contains("gate")) wait_at_gate(order["gate"].get<long long>());
         if (order.contains("effect")) ways.effect(order["effect"].get<std::string>());
+        if (order.contains("commit")) ways.commit(order["commit"].get<std::string>());
         if (order.value("hide_error", false)) ways.hide_error();
         if (is_to_fail(exchange.key, order.value("serialization_failures", 0))) {
             ways.fail_to_serialize();
@@ -202,6 +204,14 @@ class Server {
         return options;
     }
 
+    static void commit(pqxx::work& tx, const std::string& way) {
+        if (way == "sql") {
+            Pqxx::run(tx, "COMMIT", {});
+        } else {
+            tx.commit();
+        }
+    }
+
     static void hide_error(pqxx::work& tx) try {
         Pqxx::run(tx, "SELECT 1/0", {});
     } catch (const pqxx::sql_error&) {  // as careless handlers do
@@ -213,14 +223,14 @@ class Server {
             {[&](const auto& note) {
                  Pqxx::run(tx, Handler::kInsert, {exchange.principal, exchange.key, note});
              },
-             [&] { hide_error(tx); }, [&] { Pqxx::run(tx, Handler::kFailToSerialize, {}); },
-             [] {}});
+             [&](const auto& way) { commit(tx, way); }, [&] { hide_error(tx); },
+             [&] { Pqxx::run(tx, Handler::kFailToSerialize, {}); }, [] {}});
     }
 
     Answer without_transaction(const Exchange& exchange) {
-        return handler_(exchange,
-                        {[&](const auto& note) { handler_.insert(exchange, note); }, [] {},
-                         [&] { ::run(others_, Handler::kFailToSerialize, {}); }, [] {}});
+        return handler_(exchange, {[&](const auto& note) { handler_.insert(exchange, note); },
+                                   [](const auto&) {}, [] {},
+                                   [&] { ::run(others_, Handler::kFailToSerialize, {}); }, [] {}});
     }
 
     Ended leased(Claim claim, const Exchange& exchange) {
@@ -236,7 +246,7 @@ class Server {
             }
         };
         const auto fail = [&] { ::run(others_, Handler::kFailToSerialize, {}); };
-        auto answer = handler_(exchange, {effect, [] {}, fail, hang});
+        auto answer = handler_(exchange, {effect, [](const auto&) {}, [] {}, fail, hang});
         return std::move(claim).finish(std::move(answer));
     }
 

@@ -29,6 +29,7 @@ type service struct {
 type task struct {
 	Gate                  *int64
 	Effect                *string
+	Commit                string
 	HideError             bool `json:"hide_error"`
 	SerializationFailures int  `json:"serialization_failures"`
 	Hang, Throw, Exit     bool
@@ -83,6 +84,11 @@ func (s *service) work(ctx context.Context, do *task) error {
 			return err
 		}
 	}
+	if do.Commit != "" {
+		if err := commit(ctx, do.Commit); err != nil {
+			return err
+		}
+	}
 	if do.HideError {
 		_, _ = pgxidem.Tx(ctx).Exec(ctx, "SELECT 1/0")
 	}
@@ -101,6 +107,15 @@ func (s *service) work(ctx context.Context, do *task) error {
 		os.Exit(3)
 	}
 	return nil
+}
+
+// commit is what no handler should do.
+func commit(ctx context.Context, way string) error {
+	if way == "driver" {
+		return pgxidem.Tx(ctx).Commit(ctx)
+	}
+	_, err := pgxidem.Tx(ctx).Exec(ctx, "COMMIT")
+	return err
 }
 
 // pass waits for a gate that the suite opens.

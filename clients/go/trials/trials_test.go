@@ -25,7 +25,7 @@ func route(t *testing.T) idempotency.Route {
 	return idempotency.Route{
 		Principal: func(*http.Request) string { return t.Name() },
 		Logger:    slog.New(slog.DiscardHandler),
-		Exclude:   []string{"ts", `a"b`},
+		Exclude:   []string{"ts", `"a\"b"`},
 	}
 }
 

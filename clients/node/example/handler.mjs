@@ -80,6 +80,7 @@ export async function perform(claim, order, rawBody, contentType) {
   }
   if (order.gate !== undefined) await gate(order.gate);
   if (order.effect !== undefined) await effect(claim, order.effect);
+  if (order.commit) await claim.client.query('COMMIT'); // pg knows no other way
   if (order.hide_error) await claim.client.query('SELECT 1/0').catch(() => {});
   if (order.serialization_failures) await failToSerialize(claim, order.serialization_failures);
   if (order.hang) await hang(claim);

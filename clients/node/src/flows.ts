@@ -341,7 +341,7 @@ async function begin(
   const rows = await query(BEGIN, [
     request.key, request.json ?? null, bytea(request.fingerprint ?? null), request.method ?? null, request.target ?? null,
     textArray(request.exclude ?? []), request.scope, request.principal, number(request.ttl), number(lease),
-    number(request.wait), request.holder ?? null,
+    number(request.wait), request.holder ?? null, String(lease === null),
   ]);
   return claimOf(plainNames(rows[0]!));
 }

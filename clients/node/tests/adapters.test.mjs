@@ -115,7 +115,7 @@ for (const [name, make] of Object.entries(drivers)) {
       await run(k, async () => ANSWER, { json: null, fingerprint });
       assert.equal((await run(k, () => assert.fail(), { json: null, fingerprint })).outcome, 'replay');
       assert.equal((await run(k, () => assert.fail(), { json: null, fingerprint: Buffer.from([0]) })).outcome, 'mismatch');
-      const exclude = ['ts', 'odd " \\ , {name}'];
+      const exclude = ['ts', JSON.stringify('odd " \\ , {name}')];
       await run(`${k} 2`, async () => ANSWER, { json: '{"ts": 1}', exclude });
       assert.equal((await run(`${k} 2`, () => assert.fail(), { json: '{"ts": 2}', exclude })).outcome, 'replay');
     });

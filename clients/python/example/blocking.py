@@ -73,6 +73,10 @@ def work(claim, body, kind):
         gate(order["gate"])
     if "effect" in order:
         effect(claim, order["effect"])
+    if order.get("commit") == "sql":
+        run_in(claim.client, "COMMIT")
+    if order.get("commit") == "driver":
+        claim.client.commit()
     if order.get("hide_error"):
         with contextlib.suppress(Exception):
             run_in(claim.client, "SELECT 1/0")

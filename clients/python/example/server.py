@@ -93,6 +93,10 @@ async def handler(request: Request) -> Response:
         await gate(order["gate"])
     if "effect" in order:
         await effect(claim, order["effect"])
+    if order.get("commit") == "sql":
+        await claim.client.execute("COMMIT")
+    if order.get("commit") == "driver":
+        await claim.client.commit()
     if order.get("hide_error"):
         with suppress(DivisionByZero):
             await claim.client.execute("SELECT 1/0")

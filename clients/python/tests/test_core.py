@@ -109,7 +109,7 @@ def test_errors_wherever_drivers_put_them():
 def test_statements_for_each_driver():
     assert "CAST(CAST(:p9 AS text) AS bigint) * interval '1 ms'" in named(BEGIN) and "$" not in named(BEGIN)
     assert "%(p6)s::text[]" in pyformat(BEGIN) and "$" not in pyformat(BEGIN) and BEGIN.count("%") == DERIVE.count("%") == 0
-    assert "$9::text::bigint" in untyped(BEGIN) and "coalesce($3::bytea," in untyped(BEGIN)
+    assert "$9::text::bigint" in untyped(BEGIN) and "=> $3::bytea," in untyped(BEGIN)
     assert text_array(['a"b', "c\\d"]) == '{"a\\"b","c\\\\d"}'
 
 

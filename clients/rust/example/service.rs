@@ -33,6 +33,7 @@ type Name = (String, String, String);
 struct Task {
     gate: Option<i64>,
     effect: Option<String>,
+    commit: Option<String>,
     hide_error: bool,
     serialization_failures: u32,
     hang: bool,
@@ -97,6 +98,9 @@ impl Service {
         }
         if let Some(effect) = &task.effect {
             self.effect(given, effect).await?;
+        }
+        if let (Some(_), Some(tx)) = (&task.commit, &given.tx) {
+            tx.batch_execute("COMMIT").await?; // tokio-postgres commits by an object that handlers don't get
         }
         if let (true, Some(tx)) = (task.hide_error, &given.tx) {
             let _ = tx.batch_execute("SELECT 1/0").await;

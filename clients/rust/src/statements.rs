@@ -21,7 +21,7 @@ SELECT outcome, key, token, attempt, status, status_code, headers, body, body_om
                   fingerprint => $3::bytea, method => $4::text, path => $5::text, exclude => $6::text[],
                   scope => $7::text, principal => $8::text,
                   ttl => $9::bigint * interval '1 ms', lease => $10::bigint * interval '1 ms',
-                  wait => $11::bigint * interval '1 ms', holder => $12::text)";
+                  wait => $11::bigint * interval '1 ms', holder => $12::text, transactional => $13::boolean)";
 const COMPLETE: &str = "
 SELECT idem_complete($1::text, $2::integer, $3::bytea, $4::jsonb, scope => $5::text,
                      principal => $6::text, token => $7::bigint)";
@@ -87,6 +87,7 @@ pub(crate) async fn begin(
     holder: &str,
 ) -> Result<(Begun<Granted>, i32), Error> {
     let i = &q.identity;
+    let transactional = lease.is_none();
     let (ttl, lease, wait) = (milliseconds(q.ttl), milliseconds(lease), milliseconds(q.wait));
     let arguments: Arguments = &[
         &q.key,
@@ -101,6 +102,7 @@ pub(crate) async fn begin(
         &lease,
         &wait,
         &holder,
+        &transactional,
     ];
     begun(&one(client, BEGIN, arguments).await?).map_err(unexpected)
 }

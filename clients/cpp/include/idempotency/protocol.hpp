@@ -133,7 +133,7 @@ SELECT outcome, key, token, attempt, status, status_code, headers, body, body_om
                   fingerprint => $3::bytea, method => $4::text, path => $5::text, exclude => $6::text[],
                   scope => $7::text, principal => $8::text,
                   ttl => $9::bigint * interval '1 ms', lease => $10::bigint * interval '1 ms',
-                  wait => $11::bigint * interval '1 ms', holder => $12::text))";
+                  wait => $11::bigint * interval '1 ms', holder => $12::text, transactional => $13::boolean))";
 inline constexpr char kComplete[] = R"(
 SELECT idem_complete($1::text, $2::integer, $3::bytea, $4::jsonb, scope => $5::text,
                      principal => $6::text, token => $7::bigint))";
@@ -168,7 +168,7 @@ inline Decision begin(const Run& run, const Call& call) {
     const Row row =
         run(kBegin, {call.key, call.request, bytes(call.digest), call.method, call.target,
                      to_array(call.exclude), call.scope, call.principal, number(call.ttl),
-                     number(call.lease), number(call.wait), call.holder});
+                     number(call.lease), number(call.wait), call.holder, call.lease ? "f" : "t"});
     Decision decision;
     decision.outcome = row.at(0).value();
     decision.claim = {row.at(1).value_or(""), call.scope, call.principal, row.at(2)};

@@ -25,6 +25,7 @@ std::pair<Decision, std::optional<Answer>> transactionally(
     Pool<Driver>& pool, Call call, const Rules& rules, const Work& work,
     const std::function<void(const Decision&)>& on_execute = {}) {
     using Transaction = typename Driver::Transaction;
+    call.lease.reset();  // with one the claim might stay open at COMMIT
     for (int attempt = 1;; ++attempt) {
         bool connected = false;
         try {

@@ -400,7 +400,7 @@ async def _begin(query: Callable[[str, list[Value]], Awaitable[Rows]], request: 
     values: list[Value] = [
         request.key, request.json, request.fingerprint, request.method, request.target, text_array(request.exclude),
         request.scope, request.principal, milliseconds(request.ttl), milliseconds(lease), milliseconds(request.wait),
-        request.holder,
+        request.holder, "true" if lease is None else "false",
     ]  # fmt: skip
     (row,) = await query(BEGIN, values)
     return Record.of(row)

@@ -19,7 +19,7 @@ BEGIN = """
                     fingerprint => $3::bytea, method => $4::text, path => $5::text, exclude => $6::text[],
                     scope => $7::text, principal => $8::text,
                     ttl => $9::bigint * interval '1 ms', lease => $10::bigint * interval '1 ms',
-                    wait => $11::bigint * interval '1 ms', holder => $12::text)"""
+                    wait => $11::bigint * interval '1 ms', holder => $12::text, transactional => $13::boolean)"""
 
 COMPLETE = """
   SELECT idem_complete($1::text, $2::integer, $3::bytea, $4::jsonb, scope => $5::text,

@@ -99,6 +99,9 @@ class Handler {
         if (order.has("effect")) {
             effect(order.get("effect").asText(), execution, claim);
         }
+        if (order.has("commit")) {
+            commit(order.get("commit").asText());
+        }
         if (order.path("hide_error").asBoolean()) {
             hideError();
         }
@@ -114,6 +117,17 @@ class Handler {
         }
         if (order.path("exit").asBoolean()) {
             Runtime.getRuntime().halt(3);
+        }
+    }
+
+    private void commit(String way) {
+        if (way.equals("sql")) {
+            claims.execute("COMMIT");
+        } else {
+            claims.execute((Connection connection) -> {
+                connection.commit();
+                return null;
+            });
         }
     }
 

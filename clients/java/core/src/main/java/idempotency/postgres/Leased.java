@@ -50,7 +50,7 @@ final class Leased {
         Identity identity = request.identity(store.json);
         return Store.again(request.attempts, () -> store.alone(store.timeoutMillis + request.waitMillis(), connection -> {
             sent = System.nanoTime();
-            return Statements.begin(connection, request, identity, store.holder);
+            return Statements.begin(connection, request, identity, store.holder, false);
         }));
     }
 

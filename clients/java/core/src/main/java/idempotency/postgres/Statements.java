@@ -19,7 +19,7 @@ final class Statements {
                               fingerprint => ?::bytea, method => ?::text, path => ?::text, exclude => ?::text[],
                               scope => ?::text, principal => ?::text,
                               ttl => ?::bigint * interval '1 ms', lease => ?::bigint * interval '1 ms',
-                              wait => ?::bigint * interval '1 ms', holder => ?::text)""";
+                              wait => ?::bigint * interval '1 ms', holder => ?::text, transactional => ?::boolean)""";
     private static final String COMPLETE = """
             SELECT idem_complete(?::text, ?::integer, ?::bytea, ?::jsonb, scope => ?::text,
                                  principal => ?::text, token => ?::bigint)""";
@@ -37,12 +37,15 @@ final class Statements {
 
     private Statements() {}
 
-    static Claimed begin(Connection connection, Request request, Identity identity, String holder) throws SQLException {
+    /** A transactional claim has to end before COMMIT, and has no lease. */
+    static Claimed begin(Connection connection, Request request, Identity identity, String holder, boolean transactional)
+            throws SQLException {
         try (PreparedStatement statement = connection.prepareStatement(BEGIN)) {
             new Places(statement).text(request.key).text(identity.json()).bytes(identity.digest())
                     .text(identity.method()).text(identity.target()).array(identity.exclude())
                     .text(request.scope).text(request.principal)
-                    .span(request.ttl).span(request.lease).span(request.wait).text(holder);
+                    .span(request.ttl).span(transactional ? null : request.lease).span(request.wait).text(holder)
+                    .flag(transactional);
             try (ResultSet row = statement.executeQuery()) {
                 row.next();
                 return claimed(row);
@@ -126,6 +129,11 @@ final class Statements {
 
         Places number(Long value) throws SQLException {
             statement.setObject(++place, value, Types.BIGINT);
+            return this;
+        }
+
+        Places flag(boolean value) throws SQLException {
+            statement.setBoolean(++place, value);
             return this;
         }
 

@@ -59,7 +59,7 @@ final class Transactional {
         Connection connection = transaction.connection();
         claimed = request.isUnprotected() ? Claimed.UNPROTECTED
                 : store.within(connection, store.timeoutMillis + request.waitMillis(),
-                        each -> Statements.begin(each, request, request.identity(store.json), store.holder));
+                        each -> Statements.begin(each, request, request.identity(store.json), store.holder, true));
         if (!claimed.isExecution()) {
             return new Store.Ended<>(null, false);
         }
