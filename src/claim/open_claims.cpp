@@ -125,7 +125,10 @@ bool undo_from(OpenClaim* claim, int level) {
         drop(claim);
         return false;
     }
-    if (claim->written_level >= level) claim->written_level = 0;
+    if (claim->written_level >= level) {
+        claim->written_level = 0;
+        claim->before_is_gone = false;
+    }
     if (claim->ended_level >= level) claim->ended_level = 0;
     if (claim->busy_level >= level) claim->busy_level = 0;
     return true;
@@ -142,18 +145,9 @@ bool is_afresh(const OpenClaim& claim) {
     return claim.begun.attempt == 1;
 }
 
-// The row that the claim replaces has been removed by another transaction. The claim no longer
-// knows what was in it: a release would bring that back.
-void forget_before(OpenClaim* claim) {
-    if (!claim->has_before) return;
-    store::free_record(&claim->before);
-    claim->has_before = false;
-}
-
 bool insert_afresh(OpenClaim* claim, const store::Record& record) {
-    if (!store::insert(record)) return false;
-    forget_before(claim);
-    return true;
+    claim->before_is_gone = store::insert(record);
+    return claim->before_is_gone;
 }
 
 // The row that a claim replaces may have been removed meanwhile, by a sweeper or by hand. Then it
@@ -179,12 +173,14 @@ bool has_written_anything() {
     return TransactionIdIsValid(GetTopTransactionIdIfAny());
 }
 
-// Brings the row back to what it was before the claim, or removes it.
+// Brings the row back to what it was before the claim, or removes it. What others have removed
+// stays so: it may have been forgotten.
 void restore_before(OpenClaim* claim) {
     store::Version row = row_version(*claim);
+    bool comes_back = claim->has_before && !claim->before_is_gone;
     claim->busy_level = current_level(claim);
     bool restored =
-        claim->has_before ? store::update(claim->before, row) : store::remove(claim->begun.id, row);
+        comes_back ? store::update(claim->before, row) : store::remove(claim->begun.id, row);
     claim->busy_level = 0;
     if (!restored) store::raise_claim_overtaken();
 }

@@ -20,6 +20,7 @@ struct OpenClaim {
     store::Record begun;         // as idem_begin made it; never changes
     store::Record before;        // the row it takes the place of, if `has_before`
     bool has_before;
+    bool before_is_gone;  // that row was removed meanwhile, and the claim has inserted its own
     int claimed_level;
     int written_level;  // from here on the row carries our token and is the newer truth
     int ended_level;    // with a result, as unknown, or released
