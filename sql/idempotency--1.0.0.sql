@@ -1124,6 +1124,12 @@ COMMENT ON FUNCTION @extschema@.idem_erase(text, text, text, text)
     IS 'forget a record unless somebody is at work on it, and name it nowhere: done, running, passed over, or closed';
 REVOKE ALL ON FUNCTION @extschema@.idem_erase(text, text, text, text) FROM PUBLIC;
 
+CREATE FUNCTION @extschema@.idem_await_claims(principal text, at_most interval DEFAULT '10 seconds') RETURNS bigint
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_await_claims';
+COMMENT ON FUNCTION @extschema@.idem_await_claims(text, interval)
+    IS 'wait for the transactions that write records now, where those of a principal are; returns how many have not ended';
+REVOKE ALL ON FUNCTION @extschema@.idem_await_claims(text, interval) FROM PUBLIC;
+
 -- Not called "principal": each node has decisions about each, so this is not delegated to one.
 CREATE FUNCTION @extschema@.idem_erase_decisions(of_principal text, reason text DEFAULT NULL) RETURNS bigint
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_erase_decisions';

@@ -66,7 +66,7 @@ void settle_each(const Chosen& chosen, const Step& step, Place place, int batch,
     MemoryContext outer = CurrentMemoryContext;
     MemoryContext context = AllocSetContextCreate(outer, "idempotency step", ALLOCSET_SMALL_SIZES);
     TupleTableSlot* row = MakeSingleTupleTableSlot(chosen.columns, &TTSOpsMinimalTuple);
-    tally->total = tuplestore_tuple_count(chosen.rows);
+    tally->total += tuplestore_tuple_count(chosen.rows);
     while (tuplestore_gettupleslot(chosen.rows, true, false, row)) {
         CHECK_FOR_INTERRUPTS();
         slot_getallattrs(row);

@@ -1,7 +1,7 @@
 // Many records at once: idem_resolve_all and idem_forget_principal, and the functions that they
 // call for each record.
 //
-// Nobody is waited for. A record that has gone on since it was chosen is not touched any more, and
+// No record is waited for. One that has gone on since it was chosen is not touched any more, and
 // one that is being executed at this moment is counted and told, as is one of a scope that is
 // closed to whoever calls, and one that can't be decided for a reason of its own.
 
@@ -18,8 +18,10 @@
 #include "pg/boundary.hpp"
 #include "pg/jsonb.hpp"
 #include "pg/owner.hpp"
+#include "pg/wait.hpp"
 #include "store/attempt.hpp"
 #include "store/audit.hpp"
+#include "store/record_table.hpp"
 
 namespace idem::api {
 
@@ -236,6 +238,29 @@ Datum resolve_all(FunctionCallInfo fcinfo) {
 
 // ---- idem_forget_principal ----
 
+constexpr std::int64_t kWaitForClaims = 10 * core::kSecond;
+
+// idem_await_claims(principal, at_most): a claim has the table locked for writing from its grant
+// on, and so has each transaction that has ended one.
+Datum await_claims(FunctionCallInfo fcinfo) {
+    pg::require_writable("idem_await_claims()");
+    const text* principal = required_name(fcinfo, 0, "principal");
+    std::int64_t at_most = span_or_none(fcinfo, 1, "at_most", core::kWaitRange).value_or(0);
+    Oid table = store::lock_table_of(principal, AccessShareLock).table;
+    PG_RETURN_INT64(pg::wait_for_lockers(table, ShareLock, at_most));
+}
+
+// Where the records are. The next scan sees what those have committed that have ended.
+std::int64_t open_after(const Step& await, std::int64_t at_most) {
+    auto* span = static_cast<Interval*>(palloc0(sizeof(Interval)));
+    span->time = at_most;
+    set_argument(await, 1, IntervalPGetDatum(span));
+    await.call->isnull = false;
+    std::int64_t open = DatumGetInt64(FunctionCallInvoke(await.call));
+    commit_batch();
+    return open;
+}
+
 void place_for_erase(const Step& step, const Datum* row) {
     set_argument(step, 0, row[2]);
     set_argument(step, 1, row[0]);
@@ -326,6 +351,34 @@ void warn_unless_complete(const Tally& tally) {
                      "closed_scopes names, or when the policies have been set anew.")));
 }
 
+void tell_what_is_open(const Tally& tally) {
+    if (tally.open == 0) return;
+    auto open = static_cast<unsigned long>(tally.open);
+    ereport(NOTICE, (errmsg_plural("%s: %lu transaction is open that may write such records",
+                                   "%s: %lu transactions are open that may write such records",
+                                   open, tally.procedure, open),
+                     errdetail("The call has waited for 10 seconds."),
+                     errhint("Call it again when the transactions that are open now have ended.")));
+}
+
+// A claim that is new shows in no scan until it commits. So those that may have one are waited for
+// before another scan, as by CREATE INDEX CONCURRENTLY. A first look tells if there is none.
+void erase_all(FunctionCallInfo fcinfo, const text* principal, int batch, Tally* tally) {
+    Parameters whose = room_for(1);
+    add_parameter(&whose, TEXTOID, {PointerGetDatum(principal), false});
+    Step erase = step_of(fcinfo, "idem_erase");
+    pass_argument(erase, 3, fcinfo, 1);
+    Step await = step_of(fcinfo, "idem_await_claims");
+    set_argument(await, 0, PointerGetDatum(principal));
+    constexpr const char* kOfPrincipal = "principal OPERATOR(pg_catalog.=) $1";
+    bool alone = open_after(await, 0) == 0;
+    settle_all(kOfPrincipal, whose, erase, place_for_erase, batch, tally);
+    if (alone || !is_complete(*tally)) return;
+    tally->open = open_after(await, kWaitForClaims);
+    settle_all(kOfPrincipal, whose, erase, place_for_erase, batch, tally);
+    tell_what_is_open(*tally);
+}
+
 // CALL idem_forget_principal(principal, reason, batch_size, forgotten, running, running_keys,
 // closed, closed_scopes, decisions, complete)
 Datum forget_principal(FunctionCallInfo fcinfo) {
@@ -333,13 +386,9 @@ Datum forget_principal(FunctionCallInfo fcinfo) {
     text* principal = required_name(fcinfo, 0, "principal");
     const text* reason = reason_or_null(fcinfo, 1);
     int batch = batch_size(fcinfo, 2);
-    Parameters whose = room_for(1);
-    add_parameter(&whose, TEXTOID, {PointerGetDatum(principal), false});
     connect_to_commit();
-    Step step = step_of(fcinfo, "idem_erase");
-    pass_argument(step, 3, fcinfo, 1);
     Tally* tally = begin_tally("idem_forget_principal()");
-    settle_all("principal OPERATOR(pg_catalog.=) $1", whose, step, place_for_erase, batch, tally);
+    erase_all(fcinfo, principal, batch, tally);
     std::int64_t attempts = remove_history(principal, tally);
     audit_forgotten(*tally, attempts, reason);
     // What was forgotten stays so where a node can't be asked.
@@ -362,6 +411,7 @@ Datum forget_principal(FunctionCallInfo fcinfo) {
 
 IDEM_FUNCTION(idem_operator_resolve_idle, idem::api::at_its_records<idem::api::resolve_idle>);
 IDEM_FUNCTION(idem_operator_erase, idem::api::at_its_records<idem::api::erase>);
+IDEM_FUNCTION(idem_operator_await_claims, idem::api::at_its_records<idem::api::await_claims>);
 IDEM_FUNCTION(idem_operator_erase_decisions, idem::api::erase_decisions);
 IDEM_FUNCTION(idem_operator_resolve_all, idem::api::resolve_all);
 IDEM_FUNCTION(idem_operator_forget_principal, idem::api::forget_principal);

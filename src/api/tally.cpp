@@ -101,7 +101,7 @@ void tell_progress(Tally* tally) {
 }
 
 bool is_complete(const Tally& tally) {
-    return tally.running == 0 && tally.closed.records == 0 && tally.closed.attempts == 0;
+    return tally.running == 0 && tally.open == 0 && tally.closed.records == 0 && tally.closed.attempts == 0;
 }
 
 Jsonb* running_keys(const Tally& tally) {

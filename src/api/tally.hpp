@@ -48,6 +48,7 @@ struct Tally {
     std::int64_t seen;
     std::int64_t done;
     std::int64_t running;
+    std::int64_t open;     // transactions that may still write such records
     Left closed;           // in scopes that are closed to the caller
     Left undecided;        // for a reason of each record
     std::int64_t no_key;   // of these

@@ -252,9 +252,9 @@ inline LocalTransactionId transaction_number() {
 #endif
 }
 
-// From 17 a virtual transaction names its process by the place in the array of processes. 0: that
-// process is not running it, for it has ended or is prepared.
-inline int pid_of(const VirtualTransactionId& transaction) {
+// From 17 a virtual transaction names its process by the place in the array of processes. nullptr:
+// that process is not running it, for it has ended or is prepared.
+inline const PGPROC* process_of(const VirtualTransactionId& transaction) {
 #if PG_VERSION_NUM >= 170000
     const PGPROC* process = ProcNumberGetProc(transaction.procNumber);
     bool runs = process != nullptr && process->vxid.lxid == transaction.localTransactionId;
@@ -262,7 +262,13 @@ inline int pid_of(const VirtualTransactionId& transaction) {
     const PGPROC* process = BackendIdGetProc(transaction.backendId);
     bool runs = process != nullptr && process->lxid == transaction.localTransactionId;
 #endif
-    return runs ? process->pid : 0;
+    return runs ? process : nullptr;
+}
+
+// 0: it has none.
+inline int pid_of(const VirtualTransactionId& transaction) {
+    const PGPROC* process = process_of(transaction);
+    return process == nullptr ? 0 : process->pid;
 }
 
 // Takes a lock that nobody has, if there is room in the lock table: who has not to have it is told

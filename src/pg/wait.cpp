@@ -57,6 +57,16 @@ bool is_waited_for_in(int partition, std::uint16_t except_class) {
     return false;
 }
 
+// It writes no row, and may take hours.
+bool is_vacuum(const VirtualTransactionId& transaction) {
+    const PGPROC* process = process_of(transaction);
+    return process != nullptr && (process->statusFlags & PROC_IN_VACUUM) != 0;
+}
+
+void wait_for_virtual(void* transaction) {
+    (void)VirtualXactLock(*static_cast<const VirtualTransactionId*>(transaction), true);
+}
+
 }  // namespace
 
 // Walks our locks as LockReleaseAll() does. A lock that we have by the fast path is in its
@@ -74,6 +84,21 @@ bool is_waited_for(std::uint16_t except_class) {
 
 void wait_for_transaction(TransactionId transaction) {
     XactLockTableWait(transaction, nullptr, nullptr, XLTW_None);
+}
+
+// As WaitForLockersMultiple() does for CREATE INDEX CONCURRENTLY, with a limit.
+int wait_for_lockers(Oid table, LOCKMODE mode, std::int64_t micros) {
+    LOCKTAG tag;
+    SET_LOCKTAG_RELATION(tag, MyDatabaseId, table);
+    std::int64_t deadline = monotonic_micros() + micros;
+    int left = 0;
+    VirtualTransactionId* each = GetLockConflicts(&tag, mode, nullptr);
+    for (; VirtualTransactionIdIsValid(*each); each++) {
+        if (is_vacuum(*each) || VirtualXactLock(*each, false)) continue;
+        std::int64_t time = deadline - monotonic_micros();
+        if (time <= 0 || !wait_at_most(time, wait_for_virtual, each)) left++;
+    }
+    return left;
 }
 
 // The server can only end a lock wait with an error, so the wait runs in a subtransaction of its

@@ -17,6 +17,10 @@ inline std::int64_t monotonic_micros() {
 // and deadlock detection (40P01).
 void wait_for_transaction(TransactionId transaction);
 
+// Waits until every transaction that has now a lock on the table, in conflict with `mode`, has
+// ended, but for VACUUM: prepared ones too, and at most `micros` for all. Returns how many have not.
+int wait_for_lockers(Oid table, LOCKMODE mode, std::int64_t micros);
+
 // Whether another backend waits for a lock that this one has, advisory ones of that class left out.
 bool is_waited_for(std::uint16_t except_class);
 

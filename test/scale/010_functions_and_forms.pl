@@ -37,7 +37,8 @@ sub is_everywhere
 
 subtest 'functions' => sub {
 	my %tested = map { $_ => 1 } qw(idem_begin idem_complete idem_fail idem_extend idem_checkpoint idem_release
-	  idem_once idem_execute idem_get idem_explain idem_resolve idem_forget idem_resolve_idle idem_erase);
+	  idem_once idem_execute idem_get idem_explain idem_resolve idem_forget idem_resolve_idle idem_erase
+	  idem_await_claims);
 	is($coordinator->safe_psql('postgres', q{
 			SELECT string_agg(DISTINCT proname, ' ' ORDER BY proname) FROM pg_proc
 			 WHERE 'principal' = ANY (proargnames) AND proallargtypes IS NULL AND proname LIKE 'idem\_%'}),
@@ -76,6 +77,7 @@ subtest 'functions' => sub {
 		SELECT idem_complete('KEY NODE', 200, principal => 'TENANT', token => :t);
 		SELECT idem_erase('KEY NODE', principal => 'TENANT');
 		SELECT idem_erase('KEY NODE', principal => 'TENANT')}, 'running t done passed' ];
+	$functions{await_claims} = [ q{SELECT idem_await_claims('TENANT', at_most => '1 minute')}, '0' ];
 	foreach my $name (sort keys %functions)
 	{
 		my ($sql, $expected) = @{ $functions{$name} };

@@ -29,6 +29,7 @@ my @writing_calls = (
 	"idem_forget('done')",
 	"idem_resolve_idle('running', 'release')",
 	"idem_erase('done')",
+	"idem_await_claims('p')",
 	"idem_erase_decisions('p')",
 	"idem_cleanup()",
 	"idem_policy_set('s', ttl => '1 day')",

@@ -32,6 +32,7 @@ my @calls = (
 	q{SELECT idem_forget('k')},
 	q{SELECT idem_resolve_idle('k', 'release')},
 	q{SELECT idem_erase('k')},
+	q{SELECT idem_await_claims('p')},
 	q{SELECT idem_erase_decisions('p')},
 	q{CALL idem_resolve_all('release', 'because', status => 'retryable')},
 	q{CALL idem_forget_principal('p')},

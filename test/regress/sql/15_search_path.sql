@@ -87,6 +87,7 @@ SELECT idem_resolve_idle('k', 'release', 'path', 'p', status => 'in_progress');
 CALL idem_resolve_all('fail', 'all of them', 'path*', 'p', 'in_progress', '0', batch_size => 1);
 SELECT idem_erase('k', 'path', 'p');
 CALL idem_forget_principal('p', 'asked for');
+SELECT idem_await_claims('p');
 SELECT idem_erase_decisions('p');
 SELECT idem_cleanup() IS NOT NULL AS cleaned;
 SELECT idem_policy_drop('path*');
