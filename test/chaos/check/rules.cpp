@@ -253,7 +253,8 @@ std::vector<Violation> check_errors(const History& history) {
         "08000", "08001", "08003", "08006", "08P01",                    // the connection is
         "25006",                                                        // a standby
         "25P02"};                                                       // a lost transaction
-    static const std::set<std::string> kWithoutExtension = {"42883", "42P01", "3F000"};
+    // An operation that returns idem_response goes with the extension: 42P13 where a call has it.
+    static const std::set<std::string> kWithoutExtension = {"42883", "42P01", "42P13", "3F000"};
     static const std::string kUsersTrigger = "CH001";
     const bool drops = std::any_of(history.calls.begin(), history.calls.end(),
                                    [](const Call& c) { return c.function == Function::Drop; });
