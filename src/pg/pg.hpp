@@ -23,6 +23,7 @@ extern "C" {
 #include "access/htup.h"
 #include "access/htup_details.h"
 #include "access/multixact.h"
+#include "access/relation.h"
 #include "access/relscan.h"
 #include "access/sdir.h"
 #include "access/skey.h"

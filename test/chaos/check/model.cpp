@@ -593,10 +593,11 @@ class Move {
         return looked(call_.answer.outcome == "running" || may_be_gone(view(), now_));
     }
 
-    // All of a principal. Told that it is complete, nothing that was committed has been left.
+    // All of a principal, by one scan of the call. Told that it is complete, the last scan has left
+    // nothing that was committed.
     std::vector<State> forget_all() const {
         std::vector<State> result;
-        const bool complete = told() && call_.answer.yes;
+        const bool complete = told() && call_.answer.yes && !step_.scans_again;
         if (!complete || may_be_gone(state_.committed, now_)) result.push_back(state_);
         if (is_free() && is_idle(state_.committed)) result.emplace_back();
         return result;

@@ -67,6 +67,7 @@ struct Step {
     bool may_be_skipped = false;  // unknown: it may not have happened
     bool may_be_undone = false;   // Commit: it may have been a rollback
     bool early_rows = false;      // see History
+    bool scans_again = false;     // ForgetAll: another scan of the same call follows
     Micros gone_from = kNever;    // a claim with `hold`: its connection may have ended by then
 };
 

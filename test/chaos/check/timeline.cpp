@@ -117,11 +117,15 @@ class Builder {
         return step;
     }
 
-    // It commits in batches: where it failed, or was lost, it may have come to this key before.
-    Step forgetting_step(const Call& call) {
+    // It scans twice, to meet the claims that were open at first, and commits in batches: where it
+    // failed, or was lost, it may have come to this key before.
+    void add_forgetting(const Call& call, Timeline& timeline) {
         Step step = step_of(call);
         step.may_be_skipped = call.result != Result::Ok;
-        return step;
+        step.scans_again = true;
+        timeline.steps.push_back(step);
+        step.scans_again = false;
+        timeline.steps.push_back(step);
     }
 
     Timeline& timeline(const Key& key) {
@@ -134,7 +138,7 @@ class Builder {
         for (const Call* drop : drops_) timeline.steps.push_back(step_of(*drop));
         for (const Call* forgetting : forgettings_)
             if (forgetting->key.principal == timeline.key.principal)
-                timeline.steps.push_back(forgetting_step(*forgetting));
+                add_forgetting(*forgetting, timeline);
         std::stable_sort(timeline.steps.begin(), timeline.steps.end(),
                          [](const Step& a, const Step& b) { return a.invoked < b.invoked; });
         std::map<std::int64_t, int> last;

@@ -186,6 +186,29 @@ TEST(Forgotten, CompleteMeansThatNothingIsLeft) {
     EXPECT_EQ(story(false, 2), kNothing);
 }
 
+// The first scan may meet the record, and the second one that came meanwhile; there is no third.
+TEST(Forgotten, TheCallScansTwice) {
+    const auto story = [](int executions) {
+        Story told;
+        told.alone().begin("execute", 10);
+        told.complete("body-10", 10);
+        told.later(20 * kSecond);
+        forget_all(told, true);
+        const std::size_t forgetting = told.history().calls.size() - 1;
+        for (int token = 20; token < 20 + executions; ++token) {
+            told.begin("execute", token);
+            told.complete("body-" + std::to_string(token), token);
+        }
+        told.begin("replay");
+        told.history().calls[forgetting].returned = told.history().calls.back().returned;
+        told.history().calls.pop_back();
+        return told.violated();
+    };
+    EXPECT_EQ(story(1), kNothing);
+    EXPECT_EQ(story(2), kNothing);
+    EXPECT_NE(story(3), kNothing);
+}
+
 TEST(Forgotten, WhoeverIsAtWorkIsNotPassedOver) {
     const auto story = [](bool complete) {
         Story told;
