@@ -36,9 +36,11 @@ bool exhausts(const store::Record& record, const core::Policy& policy) {
            (policy.abandon_after == 0 || policy.on_abandon == OnAbandon::Release);
 }
 
+// What was in progress when the walk met it may have ended since.
 bool is_due(const store::Record& record, const core::Policy& policy, TimestampTz now) {
     TimestampTz due = given_up_at(record, policy);
-    return due != pg::kNoTime && due <= now && !session_lives(record);
+    return record.status == core::Status::InProgress && due != pg::kNoTime && due <= now &&
+           !session_lives(record);
 }
 
 // The old holder's token dies where something is decided; what is unknown its holder may still end.
@@ -113,7 +115,8 @@ TimestampTz due_of(const store::FirstLease& lease) {
 }  // namespace
 
 TimestampTz given_up_at(const store::Record& record, const core::Policy& policy) {
-    if (record.finished_at != pg::kNoTime) return pg::kNoTime;
+    // An attempt that was given back has neither: its holder has come back.
+    if (record.finished_at != pg::kNoTime || record.lease_until == pg::kNoTime) return pg::kNoTime;
     if (policy.abandon_after == 0)
         return is_last(record, policy) ? record.lease_until : pg::kNoTime;
     if (policy.on_abandon == OnAbandon::Unknown && record.if_silent == core::IfSilent::Unknown)
