@@ -361,6 +361,8 @@ void tell_what_is_open(const Tally& tally) {
                      errhint("Call it again when the transactions that are open now have ended.")));
 }
 
+constexpr long kPauseAfterClaims = 100 * 1000L;  // microseconds
+
 // A claim that is new shows in no scan until it commits. So those that may have one are waited for
 // before another scan, as by CREATE INDEX CONCURRENTLY. A first look tells if there is none.
 void erase_all(FunctionCallInfo fcinfo, const text* principal, int batch, Tally* tally) {
@@ -375,6 +377,9 @@ void erase_all(FunctionCallInfo fcinfo, const text* principal, int batch, Tally*
     settle_all(kOfPrincipal, whose, erase, place_for_erase, batch, tally);
     if (alone || !is_complete(*tally)) return;
     tally->open = open_after(await, kWaitForClaims);
+    // A transaction gives its key locks back a moment after it has ended (ResourceOwnerRelease).
+    pg_usleep(kPauseAfterClaims);
+    CHECK_FOR_INTERRUPTS();
     settle_all(kOfPrincipal, whose, erase, place_for_erase, batch, tally);
     tell_what_is_open(*tally);
 }
