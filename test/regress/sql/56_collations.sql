@@ -3,7 +3,8 @@
 \set SHOW_CONTEXT never
 
 -- A server that was built without ICU has no collation that could do harm.
-SELECT NOT EXISTS (SELECT FROM pg_collation WHERE collprovider = 'i') AS no_icu \gset
+-- (The catalogs of 16 and later name "unicode" as one of ICU's there too.)
+SELECT NOT EXISTS (SELECT FROM pg_collation WHERE collname = 'und-x-icu') AS no_icu \gset
 \if :no_icu
 \quit
 \endif
