@@ -116,7 +116,7 @@ TEST_F(Columns, OfTheViewsForMonitors) {
         " WHERE oid = 'idempotency.claims_here()'::regprocedure"
         "   AND has_function_privilege('pg_monitor', oid, 'EXECUTE')");
     EXPECT_FALSE(shown.empty());
-    // Of claims_here() these two are null for them: test/regress/sql/57_unknown.sql.
+    // Of claims_here() these two are null for them: sql/57_unknown.sql.
     kept_from_them.erase("error");
     kept_from_them.erase("reference");
     for (const std::string& column : shown)

@@ -16,7 +16,7 @@ namespace {
 
 // ---- canonical form ----
 
-// The course of a whole request is in test/regress/sql/11_fingerprint.sql.
+// The course of a whole request is in sql/11_fingerprint.sql.
 
 std::string spelled(const Decimal& number) {
     std::string out(number.digits.size() + kNumberOverhead, '?');
@@ -217,7 +217,7 @@ TEST(Canonical, SortsByUtf16CodeUnits) {
 
 // ---- fields that are left out ----
 
-// The course of a whole request is in test/regress/sql/11_fingerprint.sql.
+// The course of a whole request is in sql/11_fingerprint.sql.
 
 // A place in a request: names of members, and "[*]" for each element of an array.
 using Place = std::vector<std::string_view>;
