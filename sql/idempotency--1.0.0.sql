@@ -776,6 +776,12 @@ COMMENT ON TYPE @extschema@.idem_explanation IS 'the answer of idem_explain';
 -- so the planner is to try every other condition first.
 ----------------------------------------------------------------------------------------------------
 
+CREATE FUNCTION idempotency.without_defaults(internal) RETURNS internal
+    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'idem_without_defaults';
+COMMENT ON FUNCTION idempotency.without_defaults(internal)
+    IS 'planner support: drops trailing arguments that say no more than their defaults';
+REVOKE ALL ON FUNCTION idempotency.without_defaults(internal) FROM PUBLIC;
+
 CREATE FUNCTION @extschema@.idem_begin(
     key text,
     request jsonb DEFAULT NULL,
@@ -792,12 +798,14 @@ CREATE FUNCTION @extschema@.idem_begin(
     transactional boolean DEFAULT false,
     method text DEFAULT NULL,
     path text DEFAULT NULL,
-    exclude text[] DEFAULT NULL
+    exclude text[] DEFAULT NULL,
+    derive interval DEFAULT NULL
 ) RETURNS @extschema@.idem_claim
-    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_begin';
-COMMENT ON FUNCTION @extschema@.idem_begin(text, jsonb, text, text, bytea, interval, interval, interval, timestamptz, boolean, text, boolean, boolean, text, text, text[])
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 SUPPORT idempotency.without_defaults
+    AS 'MODULE_PATHNAME', 'idem_begin';
+COMMENT ON FUNCTION @extschema@.idem_begin(text, jsonb, text, text, bytea, interval, interval, interval, timestamptz, boolean, text, boolean, boolean, text, text, text[], interval)
     IS 'claim a key, or learn what became of its request';
-REVOKE ALL ON FUNCTION @extschema@.idem_begin(text, jsonb, text, text, bytea, interval, interval, interval, timestamptz, boolean, text, boolean, boolean, text, text, text[]) FROM PUBLIC;
+REVOKE ALL ON FUNCTION @extschema@.idem_begin(text, jsonb, text, text, bytea, interval, interval, interval, timestamptz, boolean, text, boolean, boolean, text, text, text[], interval) FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_complete(
     key text,
@@ -1008,7 +1016,8 @@ CREATE FUNCTION @extschema@.idem_execute(
     method text DEFAULT NULL,
     path text DEFAULT NULL
 ) RETURNS @extschema@.idem_claim
-    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_execute';
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 SUPPORT idempotency.without_defaults
+    AS 'MODULE_PATHNAME', 'idem_execute';
 COMMENT ON FUNCTION @extschema@.idem_execute(text, regprocedure, jsonb, text, text, bytea, interval, interval, timestamptz, text, text, text)
     IS 'run a function of jsonb exactly once and keep what it returns';
 REVOKE ALL ON FUNCTION @extschema@.idem_execute(text, regprocedure, jsonb, text, text, bytea, interval, interval, timestamptz, text, text, text) FROM PUBLIC;

@@ -3,6 +3,7 @@
 #include "api/begin.hpp"
 
 #include "api/arguments.hpp"
+#include "api/defaults.hpp"
 #include "api/forward.hpp"
 #include "api/types.hpp"
 #include "claim/begin.hpp"
@@ -112,7 +113,7 @@ Datum row_or_value(FunctionCallInfo fcinfo, HeapTuple row) {
 }
 
 // idem_begin(key, request, scope, principal, fingerprint, ttl, lease, wait, first_sent, hold,
-//            holder, same_statement, transactional, method, path, exclude)
+//            holder, same_statement, transactional, method, path, exclude, derive)
 Datum begin(FunctionCallInfo fcinfo) {
     worker::ensure_launcher();
     claim::Question question{};
@@ -131,6 +132,7 @@ Datum begin(FunctionCallInfo fcinfo) {
     question.method = text_or_null(fcinfo, 13);
     question.path = text_or_null(fcinfo, 14);
     if (!PG_ARGISNULL(15)) question.exclude = PG_GETARG_ARRAYTYPE_P(15);
+    question.derive = span_or_none(fcinfo, 16, "derive", core::kTtlRange);
     return claim_datum(fcinfo, claim::begin(question));
 }
 
@@ -175,6 +177,6 @@ Datum claim_datum(FunctionCallInfo fcinfo, const claim::Answer& answer) {
 
 }  // namespace idem::api
 
-IDEM_FUNCTION(idem_begin, idem::api::at_its_records<idem::api::begin>);
+IDEM_FUNCTION(idem_begin, idem::api::with_defaults<idem::api::at_its_records<idem::api::begin>>);
 IDEM_FUNCTION(idem_once, idem::api::at_its_records<idem::api::once>);
 IDEM_FUNCTION(idem_get, idem::api::at_its_records<idem::api::get>);

@@ -3,6 +3,7 @@
 #include "claim/execute.hpp"
 #include "api/arguments.hpp"
 #include "api/begin.hpp"
+#include "api/defaults.hpp"
 #include "api/forward.hpp"
 #include "api/types.hpp"
 #include "pg/boundary.hpp"
@@ -181,4 +182,5 @@ Datum execute(FunctionCallInfo fcinfo) {
 
 }  // namespace idem::api
 
-IDEM_FUNCTION(idem_execute, idem::api::at_its_records<idem::api::execute>);
+IDEM_FUNCTION(idem_execute,
+              idem::api::with_defaults<idem::api::at_its_records<idem::api::execute>>);

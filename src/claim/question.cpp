@@ -18,11 +18,12 @@ namespace {
 }
 
 [[noreturn]] void raise_nothing_to_derive(const char* why) {
-    ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("key can't be derived"),
-                    errdetail("The policy of this scope derives a missing key from the request, "
-                              "and %s.",
-                              why),
-                    errhint("Pass key or request.")));
+    ereport(ERROR,
+            (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("key can't be derived"),
+             errdetail("The call, or the policy of this scope, derives a missing key from the "
+                       "request, and %s.",
+                       why),
+             errhint("Pass key or request.")));
     pg_unreachable();
 }
 
@@ -78,14 +79,15 @@ void settle_principal(const core::Policy& policy, const Question& question) {
 void settle_key(const core::Policy& policy, Question* question) {
     const store::Identity& given = question->id;
     if (given.key != nullptr) return;
-    question->derived_key = policy.on_missing_key == core::OnMissingKey::Derive;
+    question->derived_key = question->derive || policy.on_missing_key == core::OnMissingKey::Derive;
     if (question->derived_key) question->fingerprint_of |= store::kForKey;
     text* key = question->derived_key ? derived_key(*question) : generated_key();
     question->id = store::make_identity(given.scope, given.principal, key);
 }
 
 void require_key(const core::Policy& policy, const Question& question) {
-    if (question.id.key == nullptr && policy.on_missing_key == core::OnMissingKey::Error)
+    if (question.id.key == nullptr && !question.derive &&
+        policy.on_missing_key == core::OnMissingKey::Error)
         raise_required("key", "Pass the key that the client sent.");
 }
 
@@ -145,6 +147,12 @@ void settle_stored_request(const core::Policy& policy, Question* question) {
     question->stored_request = question->request;
 }
 
+// How long a derived key is remembered. The policy's word is the last.
+std::int64_t window_of(const core::Policy& policy, const Question& question) {
+    if (policy.on_missing_key != core::OnMissingKey::Derive) return *question.derive;
+    return policy.derive_window == 0 ? *question.ttl : policy.derive_window;
+}
+
 void settle_spans(const core::Policy& policy, Question* question) {
     question->ttl = Min(question->ttl.value_or(policy.ttl), policy.max_ttl);
     question->lease = Min(question->lease.value_or(policy.lease), policy.max_lease);
@@ -152,7 +160,7 @@ void settle_spans(const core::Policy& policy, Question* question) {
     question->retention = Max(policy.retention, *question->ttl);
     if (!question->derived_key) return;
     // What is forgotten then is a new request, and no late repeat.
-    question->retention = policy.derive_window == 0 ? *question->ttl : policy.derive_window;
+    question->retention = window_of(policy, *question);
     question->ttl = Min(*question->ttl, question->retention);
 }
 

@@ -25,6 +25,7 @@ struct Question {
     std::optional<std::int64_t> lease;
     std::optional<std::int64_t> wait;  // kForEver: without limit
     std::optional<TimestampTz> first_sent;
+    std::optional<std::int64_t> derive;  // a missing key is made of the request, for so long
     bool without_request;  // a message has no payload to compare: no policy can ask for one
     bool hold;
     bool same_statement;  // the work is part of the calling statement, and sees with its snapshot

@@ -76,6 +76,7 @@ extern "C" {
 #include "nodes/pg_list.h"
 #include "nodes/plannodes.h"
 #include "nodes/primnodes.h"
+#include "nodes/supportnodes.h"
 #include "nodes/value.h"
 #include "parser/parse_func.h"
 #include "pgstat.h"

@@ -1,0 +1,41 @@
+#include "api/defaults.hpp"
+
+#include "pg/boundary.hpp"
+
+namespace idem::api {
+
+namespace {
+
+// Key, scope and principal are among the first five of each function that asks for this. They stay:
+// Citus reads the principal at its place (TryToDelegateFunctionCall), and their defaults are not
+// null.
+constexpr int kKept = 5;
+
+// A null, or false, which the functions take for the same.
+bool says_nothing(const Node* argument) {
+    if (!IsA(argument, Const)) return false;
+    const auto* value = reinterpret_cast<const Const*>(argument);
+    return value->constisnull || (value->consttype == BOOLOID && !DatumGetBool(value->constvalue));
+}
+
+// idempotency.without_defaults(internal): SupportRequestSimplify. simplify_function() has put the
+// defaults in; the copy of the call that it gets back has none at its end.
+Datum without_defaults(FunctionCallInfo fcinfo) {
+    auto* request = reinterpret_cast<SupportRequestSimplify*>(PG_GETARG_POINTER(0));
+    if (!IsA(request, SupportRequestSimplify)) PG_RETURN_POINTER(nullptr);
+    List* arguments = request->fcall->args;
+    int count = list_length(arguments);
+    while (count > kKept && says_nothing(static_cast<Node*>(list_nth(arguments, count - 1))))
+        count--;
+    if (count == list_length(arguments)) PG_RETURN_POINTER(nullptr);
+    FuncExpr* call = makeNode(FuncExpr);
+    *call = *request->fcall;
+    call->args = list_truncate(list_copy(arguments), count);
+    PG_RETURN_POINTER(call);
+}
+
+}  // namespace
+
+}  // namespace idem::api
+
+IDEM_FUNCTION(idem_without_defaults, idem::api::without_defaults);
