@@ -17,8 +17,8 @@ SHLIB_EXPORTS = exports.txt
 DATA = $(patsubst $(TOP)/%,%,$(wildcard $(TOP)/sql/idempotency--*.sql))
 
 # Tests begin with a number, which tells them from the install scripts in sql/. `make installcheck` needs
-# a running server that has the module installed and the settings of test/server.conf;
-# 07_prepared also has the output of a server without prepared transactions.
+# a running server with the module installed and max_prepared_transactions = 10. It passes with and
+# without the library preloaded. script/test starts such a server, with the settings of test/server.conf.
 REGRESS = $(sort $(patsubst $(TOP)/sql/%.sql,%,$(wildcard $(TOP)/sql/[0-9]*.sql)))
 REGRESS_OPTS = --encoding=UTF8 --no-locale
 ISOLATION = $(sort $(patsubst $(TOP)/test/isolation/specs/%.spec,%,$(wildcard $(TOP)/test/isolation/specs/*.spec)))

@@ -5,12 +5,6 @@
 -- A wait that should not be there ends as an error.
 SET statement_timeout = '30 s';
 
--- A server without prepared transactions has nothing to show.
-SELECT current_setting('max_prepared_transactions') = '0' AS switched_off \gset
-\if :switched_off
-\quit
-\endif
-
 -- Completed, then committed.
 BEGIN;
 SELECT outcome FROM idem_begin('completed', '{"amount": 5}', 'prepared');
