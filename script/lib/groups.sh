@@ -44,6 +44,9 @@ group_checks() {
     check "its check sees what names a mirror or registry" "$ROOT/test/check_hosts_test"
     check "every promise of docs/reliability.md and docs/security.md names tests that exist, and excerpts are what they quote" \
         "$ROOT/test/check_promises"
+    check "files and functions that documents and comments name are there, and none is listed twice" \
+        "$ROOT/test/check_names"
+    check "its check sees what is stale" "$ROOT/test/check_names_test"
     check "the code of docs/drivers/ is what the drivers' programs run" "$ROOT/clients/drivers/check" code
     check "a server that does not say where it is is not copied" silent_server_is_not_copied
     ((CHECKS_FAILED == 0))
