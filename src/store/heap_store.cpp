@@ -1,7 +1,7 @@
 // Reads and writes the table of records through index scan, table access method and index insert:
-// no executor, no SPI, no change of user, and so no code of users. obstacle.cpp looks for everything
-// else that the executor would do (triggers, rules, partitions, generated columns, check
-// constraints); if it finds any, the SQL store serves. No code here knows which table it is.
+// no executor, no SPI, no change of user, and so no code of users. obstacle.cpp looks for all else
+// that the executor would do (triggers, rules, partitions, generated columns, check constraints).
+// If it finds any, the SQL store serves. No code here knows which table it is.
 //
 // PostgreSQL does the same in two places. Its catalogs are written by CatalogTupleInsert and
 // CatalogTupleUpdate, with index entries by CatalogIndexInsert. Logical replication finds a row
