@@ -36,6 +36,26 @@ CREATE FUNCTION test.stored() RETURNS text
                coalesce((SELECT string_agg(p::text, ' ' ORDER BY scope_pattern)
                            FROM idempotency.policy p), '')) $$;
 
+-- A table of refused statements: each ends with a semicolon at the end of its line. ":token" in them is
+-- the second argument. One that is not refused is rolled back, and its error says so.
+CREATE FUNCTION public.refused(statements text, token bigint DEFAULT NULL, OUT statement text,
+                               OUT code text, OUT error text, OUT detail text, OUT hint text)
+    RETURNS SETOF record LANGUAGE plpgsql AS $$
+BEGIN
+    statements := regexp_replace(statements, '^--.*$', '', 'gn');
+    FOR statement IN SELECT btrim(s, E' \n') FROM regexp_split_to_table(statements, ';\s*\n') s LOOP
+        CONTINUE WHEN statement = '';
+        BEGIN
+            EXECUTE replace(statement, ':token', coalesce(token::text, 'NULL'));
+            RAISE 'the statement was accepted';
+        EXCEPTION WHEN OTHERS OR query_canceled THEN
+            GET STACKED DIAGNOSTICS code = RETURNED_SQLSTATE, error = MESSAGE_TEXT,
+                                    detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
+        END;
+        RETURN NEXT;
+    END LOOP;
+END $$;
+
 -- An operation that everybody may run.
 CREATE FUNCTION public.echo(request jsonb) RETURNS jsonb
     LANGUAGE sql IMMUTABLE RETURN request;

@@ -99,12 +99,11 @@ SELECT idem_complete('fenced', 200, scope => 'finish', principal => 'shop', toke
 SELECT idem_complete('fenced', 200, token => :fenced);
 \echo :SQLSTATE
 -- The token may only be left out in the transaction of the claim.
+SELECT * FROM refused($$
 SELECT idem_complete('fenced', 200, scope => 'finish');
-\echo :SQLSTATE
 SELECT idem_fail('fenced', scope => 'finish');
-\echo :SQLSTATE
 SELECT idem_complete('twice', 200, scope => 'finish');
-\echo :SQLSTATE
+$$);
 SELECT test.stored() = :'before' AS unchanged;
 
 -- Retryable failures keep error, attempt and the time of the next one; by default a random pause

@@ -77,12 +77,11 @@ SELECT idem_extend('race', :foreign_token, scope => 'lease');
 SELECT idem_release('race', 'lease', token => :foreign_token);
 \echo :SQLSTATE
 -- Nor does any call do without a token, or without a record.
+SELECT * FROM refused($$
 SELECT idem_extend('race', NULL, scope => 'lease');
-\echo :SQLSTATE
 SELECT idem_checkpoint('race', 'here', scope => 'lease');
-\echo :SQLSTATE
 SELECT idem_release('race', 'lease');
-\echo :SQLSTATE
+$$);
 SELECT idem_extend('nobody', :new, scope => 'lease');
 \echo :SQLSTATE
 SELECT idem_checkpoint('nobody', 'here', scope => 'lease', token => :new);

@@ -61,24 +61,17 @@ SELECT idem_checkpoint('open', 'here', scope => 'levels', token => :open_token);
 \echo :SQLSTATE
 SELECT idem_release('open', 'levels', token => :open_token);
 \echo :SQLSTATE
+SELECT * FROM refused($$
 SELECT idem_once('once', 'levels');
-\echo :SQLSTATE
 SELECT outcome FROM idem_execute('new', 'echo(jsonb)', scope => 'levels');
-\echo :SQLSTATE
 SELECT idem_resolve('open', 'release', 'levels');
-\echo :SQLSTATE
 SELECT idem_forget('open', 'levels');
-\echo :SQLSTATE
 SELECT idem_cleanup();
-\echo :SQLSTATE
 SELECT idem_policy_set('levels', ttl => '1 hour');
-\echo :SQLSTATE
 SELECT idem_policy_drop('levels');
-\echo :SQLSTATE
 SELECT idem_grant('pg_monitor');
-\echo :SQLSTATE
 SELECT idem_revoke('pg_monitor');
-\echo :SQLSTATE
+$$);
 SELECT test.seen(c) FROM idem_get('repeatable', 'levels') c;
 SELECT test.seen(c) FROM idem_get('open', 'levels') c;
 SELECT idem_get('new', 'levels') IS NULL AS absent;

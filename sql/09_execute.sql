@@ -79,20 +79,15 @@ SELECT count(*) AS records FROM idempotency.records WHERE scope = 'execute' AND 
 
 -- Any other failure is raised again, with everything said, and the key is free.
 TRUNCATE test.effect;
+SELECT * FROM refused($$
 SELECT outcome FROM idem_execute('transient', 'test.fail_with(jsonb)', '{"code": "40001"}', 'execute');
-\echo :SQLSTATE
 SELECT outcome FROM idem_execute('transient', 'test.fail_with(jsonb)', '{"code": "08006"}', 'execute');
-\echo :SQLSTATE
 SELECT outcome FROM idem_execute('transient', 'test.fail_with(jsonb)', '{"code": "53100"}', 'execute');
-\echo :SQLSTATE
 SELECT outcome FROM idem_execute('transient', 'test.fail_with(jsonb)', '{"code": "55P03"}', 'execute');
-\echo :SQLSTATE
 SELECT outcome FROM idem_execute('transient', 'test.fail_with(jsonb)', '{"code": "57014"}', 'execute');
-\echo :SQLSTATE
 SELECT outcome FROM idem_execute('transient', 'test.fail_with(jsonb)', '{"code": "58030"}', 'execute');
-\echo :SQLSTATE
 SELECT outcome FROM idem_execute('transient', 'test.fail_with(jsonb)', '{"code": "XX000"}', 'execute');
-\echo :SQLSTATE
+$$);
 SELECT count(*) AS effects FROM test.effect;
 SELECT count(*) AS records FROM idempotency.records WHERE (scope, key) = ('execute', 'transient');
 SELECT outcome, attempt FROM idem_execute('transient', 'test.charge(jsonb)', '{"amount": 8}', 'execute');
@@ -169,26 +164,17 @@ CREATE FUNCTION test.text_result(jsonb) RETURNS text LANGUAGE sql AS $$ SELECT '
 CREATE FUNCTION test.many(jsonb) RETURNS SETOF jsonb LANGUAGE sql AS $$ SELECT $1 $$;
 CREATE PROCEDURE test.procedure(jsonb) LANGUAGE sql AS $$ SELECT 1 $$;
 SELECT test.stored() AS before \gset
+SELECT * FROM refused($$
 SELECT outcome FROM idem_execute('wrong', 'test.two(jsonb, jsonb)', '{}', 'execute');
-\echo :SQLSTATE
 SELECT outcome FROM idem_execute('wrong', 'test.json_argument(json)', '{}', 'execute');
-\echo :SQLSTATE
 SELECT outcome FROM idem_execute('wrong', 'test.text_result(jsonb)', '{}', 'execute');
-\echo :SQLSTATE
 SELECT outcome FROM idem_execute('wrong', 'test.many(jsonb)', '{}', 'execute');
-\echo :SQLSTATE
 SELECT outcome FROM idem_execute('wrong', 'test.procedure(jsonb)', '{}', 'execute');
-\echo :SQLSTATE
 SELECT outcome FROM idem_execute('wrong', 'jsonb_agg(anyelement)', '{}', 'execute');
-\echo :SQLSTATE
-\set VERBOSITY terse
 SELECT outcome FROM idem_execute('wrong', NULL, '{}', 'execute');
-\echo :SQLSTATE
-\set VERBOSITY default
 SELECT outcome FROM idem_execute('wrong', 4294967295::oid::regprocedure, '{}', 'execute');
-\echo :SQLSTATE
 SELECT outcome FROM idem_execute('wrong', 'test.missing(jsonb)', '{}', 'execute');
-\echo :SQLSTATE
+$$);
 SELECT test.stored() = :'before' AS unchanged;
 
 -- A result over the limit is not kept, so the operation has not happened either.

@@ -129,14 +129,12 @@ SELECT * FROM (VALUES
     ('{$.a,$.a,a}', '{"a":1,"b":2}', '{"b":2}')) v (exclude, request, canonical)
  WHERE idem_fingerprint(request::jsonb, exclude => exclude::text[])
        IS DISTINCT FROM test.framed(NULL, NULL, canonical);
+SELECT * FROM refused($$
 SELECT idem_fingerprint('{}', exclude => '{$}');
-\echo :SQLSTATE
 SELECT idem_fingerprint('{}', exclude => '{$..a}');
-\echo :SQLSTATE
 SELECT idem_fingerprint('{}', exclude => '{ok,$.a[1]}');
-\echo :SQLSTATE
 SELECT idem_fingerprint('{}', exclude => ARRAY[E'a\tb']);
-\echo :SQLSTATE
+$$);
 
 -- idem_begin takes the fingerprint of its request alone.
 SELECT outcome FROM idem_begin('k', '{"amount": 5}', 'fingerprint');

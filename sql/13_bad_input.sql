@@ -12,104 +12,66 @@ SELECT token AS small_token FROM idem_begin('small', scope => 'bad-small', lease
 SELECT test.stored() AS before \gset
 
 -- Keys.
+SELECT * FROM refused($$
 SELECT outcome FROM idem_begin('', scope => 'bad');
-\echo :SQLSTATE
 SELECT outcome FROM idem_begin(repeat('k', 256), scope => 'bad');
-\echo :SQLSTATE
 SELECT outcome FROM idem_begin(repeat(U&'\00e9', 256), scope => 'bad');
-\echo :SQLSTATE
 SELECT outcome FROM idem_begin(repeat('k', 1000000), scope => 'bad');
-\echo :SQLSTATE
 SELECT outcome FROM idem_begin('   ', scope => 'bad');
-\echo :SQLSTATE
 SELECT outcome FROM idem_begin(E'a\nb', scope => 'bad');
-\echo :SQLSTATE
 SELECT outcome FROM idem_begin(E'\t', scope => 'bad');
-\echo :SQLSTATE
 SELECT outcome FROM idem_begin(E'a\x7f', scope => 'bad');
-\echo :SQLSTATE
 SELECT outcome FROM idem_begin(U&'a\0085b', scope => 'bad');
-\echo :SQLSTATE
 -- The same rules for every function that takes a key.
 SELECT idem_complete('', scope => 'bad');
-\echo :SQLSTATE
 SELECT idem_fail(repeat('k', 256), scope => 'bad');
-\echo :SQLSTATE
 SELECT idem_extend(' ', :token, scope => 'bad');
-\echo :SQLSTATE
 SELECT idem_checkpoint(E'\x01', 'here', scope => 'bad');
-\echo :SQLSTATE
 SELECT idem_release('', 'bad');
-\echo :SQLSTATE
 SELECT idem_once('', 'bad');
-\echo :SQLSTATE
 SELECT outcome FROM idem_execute('', 'echo(jsonb)', '{}', 'bad');
-\echo :SQLSTATE
 SELECT idem_get('', 'bad');
-\echo :SQLSTATE
 SELECT idem_resolve('', 'fail', 'bad');
-\echo :SQLSTATE
 SELECT idem_forget('', 'bad');
-\echo :SQLSTATE
 -- Only idem_begin and idem_execute make one up.
-\set VERBOSITY terse
 SELECT idem_complete(NULL, scope => 'bad');
-\echo :SQLSTATE
 SELECT idem_fail(NULL, scope => 'bad');
-\echo :SQLSTATE
 SELECT idem_extend(NULL, :token, scope => 'bad');
-\echo :SQLSTATE
 SELECT idem_checkpoint(NULL, 'here', scope => 'bad');
-\echo :SQLSTATE
 SELECT idem_release(NULL, 'bad');
-\echo :SQLSTATE
 SELECT idem_once(NULL, 'bad');
-\echo :SQLSTATE
 SELECT idem_get(NULL, 'bad');
-\echo :SQLSTATE
 SELECT idem_resolve(NULL, 'fail', 'bad');
-\echo :SQLSTATE
 SELECT idem_forget(NULL, 'bad');
-\echo :SQLSTATE
+$$, :token);
 SELECT idem_policy_set('bad', on_missing_key => 'error');
+SELECT * FROM refused($$
 SELECT outcome FROM idem_begin(NULL, scope => 'bad');
-\echo :SQLSTATE
 SELECT outcome FROM idem_execute(NULL, 'echo(jsonb)', '{}', 'bad');
-\echo :SQLSTATE
+$$);
 SELECT idem_policy_drop('bad');
-\set VERBOSITY default
 
 -- Scope and principal.
+SELECT * FROM refused($$
 SELECT outcome FROM idem_begin('k', scope => NULL);
-\echo :SQLSTATE
 SELECT outcome FROM idem_begin('k', scope => repeat('s', 256));
-\echo :SQLSTATE
 SELECT outcome FROM idem_begin('k', scope => E'a\rb');
-\echo :SQLSTATE
 SELECT outcome FROM idem_begin('k', scope => ' ');
-\echo :SQLSTATE
 SELECT outcome FROM idem_begin('k', scope => 'bad', principal => NULL);
-\echo :SQLSTATE
 SELECT outcome FROM idem_begin('k', scope => 'bad', principal => repeat(U&'\+01F600', 256));
-\echo :SQLSTATE
 SELECT outcome FROM idem_begin('k', scope => 'bad', principal => E'a\x1fb');
-\echo :SQLSTATE
 SELECT idem_complete('open', scope => NULL, token => :token);
-\echo :SQLSTATE
 SELECT idem_once('k', 'bad', NULL);
-\echo :SQLSTATE
 SELECT idem_get('open', repeat('s', 256));
-\echo :SQLSTATE
+$$, :token);
 
 -- Times: zero where it makes no sense, negative, beyond any calendar.
+SELECT * FROM refused($$
 SELECT outcome FROM idem_begin('k', scope => 'bad', ttl => '0');
-\echo :SQLSTATE
 SELECT outcome FROM idem_begin('k', scope => 'bad', ttl => '200000 years');
-\echo :SQLSTATE
 SELECT outcome FROM idem_begin('k', scope => 'bad', lease => '0');
-\echo :SQLSTATE
 SELECT outcome FROM idem_begin('k', scope => 'bad', lease => '178000000 years');
-\echo :SQLSTATE
+$$);
 -- Servers before 17 refuse it before we do.
 DO $$
 DECLARE
@@ -123,116 +85,70 @@ BEGIN
         END;
     END LOOP;
 END $$;
+SELECT * FROM refused($$
 SELECT idem_complete('open', scope => 'bad', token => :token, ttl => '0');
-\echo :SQLSTATE
 SELECT idem_complete('open', scope => 'bad', token => :token, ttl => '200000 years');
-\echo :SQLSTATE
 SELECT idem_extend('open', :token, '0', 'bad');
-\echo :SQLSTATE
 SELECT idem_extend('open', :token, '200000 years', 'bad');
-\echo :SQLSTATE
 SELECT idem_checkpoint('open', 'here', scope => 'bad', token => :token, lease => '0');
-\echo :SQLSTATE
 SELECT idem_fail('open', retryable => true, scope => 'bad', token => :token, retry_after => '200000 years');
-\echo :SQLSTATE
 SELECT idem_fail('open', scope => 'bad', token => :token, retry_after => '1 s');
-\echo :SQLSTATE
 SELECT idem_policy_set('bad', retention => '0');
-\echo :SQLSTATE
 SELECT idem_policy_set('bad', retention => '200000 years');
-\echo :SQLSTATE
 SELECT outcome FROM idem_begin('k', scope => 'bad', first_sent => 'infinity');
-\echo :SQLSTATE
 SELECT outcome FROM idem_begin('k', scope => 'bad', first_sent => '-infinity');
-\echo :SQLSTATE
-\set VERBOSITY terse
 SELECT outcome FROM idem_begin('k', scope => 'bad', ttl => '-1 s');
-\echo :SQLSTATE
 SELECT outcome FROM idem_begin('k', scope => 'bad', ttl => '-178000000 years');
-\echo :SQLSTATE
 SELECT outcome FROM idem_begin('k', scope => 'bad', ttl => '1 mon -31 days');
-\echo :SQLSTATE
 SELECT outcome FROM idem_begin('k', scope => 'bad', lease => '-1 us');
-\echo :SQLSTATE
 SELECT outcome FROM idem_begin('open', scope => 'bad', wait => '-1 s');
-\echo :SQLSTATE
 SELECT outcome FROM idem_begin('open', scope => 'bad', wait => '200000 years');
-\echo :SQLSTATE
 SELECT outcome FROM idem_begin('open', scope => 'bad', wait => '24 hours 1 us');
-\echo :SQLSTATE
 SELECT idem_once('open', 'bad', wait => '-1 s');
-\echo :SQLSTATE
 SELECT idem_once('k', 'bad', ttl => '-1 s');
-\echo :SQLSTATE
 SELECT idem_extend('open', :token, '-1 s', 'bad');
-\echo :SQLSTATE
 SELECT idem_checkpoint('open', 'here', scope => 'bad', token => :token, lease => '-1 s');
-\echo :SQLSTATE
 SELECT idem_fail('open', retryable => true, scope => 'bad', token => :token, retry_after => '-1 s');
-\echo :SQLSTATE
 SELECT idem_policy_set('bad', retention => '-1 s');
-\echo :SQLSTATE
-\set VERBOSITY default
+$$, :token);
 
 -- Fingerprint, holder, recovery point.
+SELECT * FROM refused($$
 SELECT outcome FROM idem_begin('k', scope => 'bad', fingerprint => '');
-\echo :SQLSTATE
 SELECT outcome FROM idem_begin('k', scope => 'bad', fingerprint => decode(repeat('00', 65), 'hex'));
-\echo :SQLSTATE
 SELECT outcome FROM idem_begin('k', scope => 'bad', holder => '');
-\echo :SQLSTATE
 SELECT outcome FROM idem_begin('k', scope => 'bad', holder => repeat('h', 256));
-\echo :SQLSTATE
 SELECT idem_checkpoint('open', '', scope => 'bad', token => :token);
-\echo :SQLSTATE
 SELECT idem_checkpoint('open', E'a\nb', scope => 'bad', token => :token);
-\echo :SQLSTATE
 SELECT idem_checkpoint('open', repeat('r', 256), scope => 'bad', token => :token);
-\echo :SQLSTATE
-\set VERBOSITY terse
 SELECT idem_checkpoint('open', NULL, scope => 'bad', token => :token);
-\echo :SQLSTATE
-\set VERBOSITY default
+$$, :token);
 
 -- Status codes.
+SELECT * FROM refused($$
 SELECT idem_complete('open', 99, scope => 'bad', token => :token);
-\echo :SQLSTATE
 SELECT idem_complete('open', 600, 'x'::bytea, scope => 'bad', token => :token);
-\echo :SQLSTATE
 SELECT idem_complete('open', 0, '{}'::jsonb, scope => 'bad', token => :token);
-\echo :SQLSTATE
 SELECT idem_fail('open', status_code => -1, scope => 'bad', token => :token);
-\echo :SQLSTATE
 SELECT idem_fail('open', status_code => 2147483647, scope => 'bad', token => :token);
-\echo :SQLSTATE
+$$, :token);
 
 -- Headers.
+SELECT * FROM refused($$
 SELECT idem_complete('open', headers => '[]', scope => 'bad', token => :token);
-\echo :SQLSTATE
 SELECT idem_complete('open', headers => '"Date"', scope => 'bad', token => :token);
-\echo :SQLSTATE
 SELECT idem_complete('open', headers => '"none"', scope => 'bad', token => :token);
-\echo :SQLSTATE
 SELECT idem_complete('open', headers => '{"A": 1}', scope => 'bad', token => :token);
-\echo :SQLSTATE
 SELECT idem_complete('open', headers => '{"A": "ok", "B": null}', scope => 'bad', token => :token);
-\echo :SQLSTATE
 SELECT idem_complete('open', headers => '{"A": {"B": "c"}}', scope => 'bad', token => :token);
-\echo :SQLSTATE
 SELECT idem_complete('open', headers => '{"A": ["ok", 1]}', scope => 'bad', token => :token);
-\echo :SQLSTATE
 SELECT idem_complete('open', headers => '{"A": ["ok", ["b"]]}', scope => 'bad', token => :token);
-\echo :SQLSTATE
 SELECT idem_complete('open', headers => '{"A": [{}]}', scope => 'bad', token => :token);
-\echo :SQLSTATE
 SELECT idem_complete('open', headers => '{"": "x"}', scope => 'bad', token => :token);
-\echo :SQLSTATE
 SELECT idem_complete('open', headers => '{"A B": "x"}', scope => 'bad', token => :token);
-\echo :SQLSTATE
 SELECT idem_complete('open', headers => '{"A\r\nSet-Cookie": "x"}', scope => 'bad', token => :token);
-\echo :SQLSTATE
 SELECT idem_fail('open', headers => '{"A": 1}', scope => 'bad', token => :token);
-\echo :SQLSTATE
+$$, :token);
 
 -- Sizes: the policy's limit and the setting's default of 4 MB.
 SELECT idem_complete('small', 200, '12345678901', scope => 'bad-small', token => :small_token);
@@ -250,30 +166,23 @@ SELECT idem_complete('open', scope => 'bad', token => :token + 1);
 \echo :SQLSTATE
 SELECT idem_complete('open', scope => 'bad', token => :done_token);
 \echo :SQLSTATE
+SELECT * FROM refused($$
 SELECT idem_fail('open', scope => 'bad', token => -9223372036854775808);
-\echo :SQLSTATE
 SELECT idem_complete('nobody', scope => 'bad');
-\echo :SQLSTATE
 SELECT idem_fail('nobody', scope => 'bad', token => :token);
-\echo :SQLSTATE
+$$, :token);
 
 -- Words and numbers.
+SELECT * FROM refused($$
 SELECT idem_resolve('open', 'retry', 'bad');
-\echo :SQLSTATE
 SELECT idem_resolve('open', '', 'bad');
-\echo :SQLSTATE
 SELECT idem_resolve('open', 'complete', 'bad', status_code => 99);
-\echo :SQLSTATE
 SELECT idem_resolve('open', 'complete', 'bad', headers => '[]');
-\echo :SQLSTATE
 SELECT idem_policy_set('bad', on_lease_expiry => 'later');
-\echo :SQLSTATE
 SELECT idem_policy_set('bad', on_large_body => 'drop');
-\echo :SQLSTATE
 SELECT idem_cleanup(0);
-\echo :SQLSTATE
 SELECT idem_cleanup(-1);
-\echo :SQLSTATE
+$$);
 
 -- A request without a canonical form.
 SELECT outcome FROM idem_begin('k', (repeat('[', 1001) || repeat(']', 1001))::jsonb, 'bad');
@@ -286,12 +195,11 @@ SELECT outcome FROM idem_begin('k', scope => 'bad');
 ROLLBACK;
 CREATE ROLE regress_idem_stranger;
 SET ROLE regress_idem_stranger;
+SELECT * FROM refused($$
 SELECT outcome FROM idem_begin('k', scope => 'bad');
-\echo :SQLSTATE
 SELECT idem_complete('open', scope => 'bad', token => :token);
-\echo :SQLSTATE
 SELECT idem_fail('open', scope => 'bad', token => :token);
-\echo :SQLSTATE
+$$, :token);
 RESET ROLE;
 DROP ROLE regress_idem_stranger;
 

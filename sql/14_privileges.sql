@@ -12,14 +12,12 @@ SET SESSION AUTHORIZATION regress_idem_app;
 SELECT idem_key('a', 'b'), idem_http_status('expired'), length(idem_fingerprint('{}')) AS fingerprint_bytes,
        idem_parse_key('"k"'), idem_event_id('e', 'r', 'epoch'), idem_backoff(1, '1 s', '1 s'),
        idem_problem('missing_key') ->> 'status' AS problem, (idem_response(200, NULL, 'x'::text)).status_code;
+SELECT * FROM refused($$
 SELECT outcome FROM idem_begin('k', scope => 'privileges');
-\echo :SQLSTATE
 SELECT idem_once('k', 'privileges');
-\echo :SQLSTATE
 SELECT outcome FROM idem_execute('k', 'echo(jsonb)', '{}', 'privileges');
-\echo :SQLSTATE
 SELECT idem_get('k', 'privileges');
-\echo :SQLSTATE
+$$);
 RESET SESSION AUTHORIZATION;
 SELECT idem_grant('regress_idem_app');
 SELECT idem_grant('regress_idem_app');
@@ -51,32 +49,21 @@ SELECT idem_once('once', 'privileges'), idem_once('once', 'privileges');
 SELECT outcome FROM idem_execute('executed', 'echo(jsonb)', '{}', 'privileges');
 
 -- Tables, views and everything for operators are closed.
+SELECT * FROM refused($$
 SELECT * FROM idempotency.record;
-\echo :SQLSTATE
 SELECT * FROM idempotency.records;
-\echo :SQLSTATE
 SELECT * FROM idempotency.policy;
-\echo :SQLSTATE
 DELETE FROM idempotency.record;
-\echo :SQLSTATE
 SELECT idempotency.policy_changed();
-\echo :SQLSTATE
 SELECT idem_resolve('completed', 'fail', 'privileges');
-\echo :SQLSTATE
 SELECT idem_forget('completed', 'privileges');
-\echo :SQLSTATE
 SELECT idem_cleanup();
-\echo :SQLSTATE
 SELECT idem_policy_set('privileges', ttl => '1 s');
-\echo :SQLSTATE
 SELECT idem_policy_drop('privileges');
-\echo :SQLSTATE
 SELECT idem_stats_reset();
-\echo :SQLSTATE
 SELECT idem_grant('regress_idem_other');
-\echo :SQLSTATE
 SELECT idem_revoke('regress_idem_app');
-\echo :SQLSTATE
+$$);
 -- Nor after an error within a call, whose identity is restored.
 DO $$
 BEGIN
@@ -146,13 +133,10 @@ SELECT outcome FROM idem_begin('completed', '{"amount": 5}', 'privileges');
 SELECT idem_revoke(oid::regrole) FROM pg_roles WHERE rolname = 'regress idem "odd''';
 
 -- Roles that can't be granted to.
+SELECT * FROM refused($$
 SELECT idem_grant('regress_idem_nobody');
-\echo :SQLSTATE
 SELECT idem_grant(4294967295::oid::regrole);
-\echo :SQLSTATE
-\set VERBOSITY terse
 SELECT idem_grant(NULL);
-\echo :SQLSTATE
 SELECT idem_revoke(NULL);
-\echo :SQLSTATE
+$$);
 DROP ROLE regress_idem_app, regress_idem_other, "regress idem ""odd'";

@@ -81,18 +81,13 @@ SELECT outcome, attempt FROM idem_begin('bound', '{"amount": 5}', 'admin');
 
 -- What clients have been told is never changed, and there has to be something to decide.
 SELECT test.stored() AS before \gset
+SELECT * FROM refused($$
 SELECT idem_resolve('complete', 'fail', 'admin-leased');
-\echo :SQLSTATE
 SELECT idem_resolve('fail', 'release', 'admin-leased');
-\echo :SQLSTATE
 SELECT idem_resolve('absent', 'release', 'admin');
-\echo :SQLSTATE
 SELECT idem_resolve('complete', 'Complete', 'admin-leased');
-\echo :SQLSTATE
-\set VERBOSITY terse
 SELECT idem_resolve('complete', NULL, 'admin-leased');
-\echo :SQLSTATE
-\set VERBOSITY default
+$$);
 SELECT test.stored() = :'before' AS unchanged;
 -- Undone with its transaction, and not for the transaction's own claim.
 BEGIN;

@@ -37,14 +37,12 @@ SELECT idem_fingerprint(('[' || repeat('1e131000,', 2999) || '-1e-16383]')::json
 SELECT idem_fingerprint(to_jsonb(10::numeric ^ 131071 - 1)) = test.framed(NULL, NULL, '9.' || repeat('9', 131070) || 'e+131070') AS long;
 
 -- Lists have a limit too, wherever they are given.
+SELECT * FROM refused($$
 SELECT idem_fingerprint('{}', exclude => (SELECT array_agg('f' || i) FROM generate_series(1, 1001) i));
-\echo :SQLSTATE
 SELECT idem_policy_set('large', exclude_fields => (SELECT array_agg('f' || i) FROM generate_series(1, 1001) i));
-\echo :SQLSTATE
 SELECT idem_policy_set('large', drop_headers => (SELECT array_agg('f' || i) FROM generate_series(1, 1001) i));
-\echo :SQLSTATE
 SELECT idem_key(VARIADIC array_agg(''::text)) FROM generate_series(1, 1001);
-\echo :SQLSTATE
+$$);
 SELECT length(idem_key(VARIADIC array_agg(':'::text))) AS longest FROM generate_series(1, 1000);
 SELECT idem_policy_set('large', exclude_fields => array_agg('f' || i), drop_headers => array_agg('f' || i)) FROM generate_series(1, 1000) i;
 SELECT outcome FROM idem_begin('k', '{"a": 1, "F1000": 2}', 'large');
@@ -68,16 +66,13 @@ RESET client_connection_check_interval;
 RESET statement_timeout;
 
 -- A cancel that has been asked for is met in each loop: before what is wrong behind it is found.
+SELECT * FROM refused($$
 WITH r AS MATERIALIZED (SELECT (repeat('[', 1001) || repeat(']', 1001))::jsonb AS j) SELECT pg_cancel_backend(pg_backend_pid()), idem_fingerprint(j) FROM r;
-\echo :SQLSTATE
 WITH r AS MATERIALIZED (SELECT (repeat('{"a":', 1001) || '1' || repeat('}', 1001))::jsonb AS j) SELECT pg_cancel_backend(pg_backend_pid()), idem_fingerprint(j) FROM r;
-\echo :SQLSTATE
 WITH r AS MATERIALIZED (SELECT to_jsonb(repeat(E'\x01', 3 * 1024 * 1024)) AS j) SELECT pg_cancel_backend(pg_backend_pid()), idem_fingerprint(j) FROM r;
-\echo :SQLSTATE
 WITH r AS MATERIALIZED (SELECT '{a,$}'::text[] AS a) SELECT pg_cancel_backend(pg_backend_pid()), idem_fingerprint('{}', exclude => a) FROM r;
-\echo :SQLSTATE
 WITH r AS MATERIALIZED (SELECT '{a,NULL}'::text[] AS a) SELECT pg_cancel_backend(pg_backend_pid()), idem_key(VARIADIC a) FROM r;
-\echo :SQLSTATE
+$$);
 BEGIN;
 SELECT outcome FROM idem_begin('headers', scope => 'large');
 SELECT pg_cancel_backend(pg_backend_pid()), idem_complete('headers', 200, repeat('x', 5000000), '{"A": "b"}', 'large');

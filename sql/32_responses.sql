@@ -101,14 +101,12 @@ CREATE FUNCTION test.continues(jsonb) RETURNS idem_response LANGUAGE sql AS
 SELECT status, error FROM idem_execute('i3', 'test.continues(jsonb)', '{}', 'headers');
 
 -- An operator's decision keeps what fits it, and says what does not.
+SELECT * FROM refused($$
 SELECT idem_resolve('r1', 'complete', 'headers', error => 'none');
-\echo :SQLSTATE
 SELECT idem_resolve('r1', 'release', 'headers', status_code => 200);
-\echo :SQLSTATE
 SELECT idem_resolve('r1', 'release', 'headers', body => 'x');
-\echo :SQLSTATE
 SELECT idem_resolve('r1', 'release', 'headers', headers => '{}');
-\echo :SQLSTATE
+$$);
 SELECT status, attempt FROM idem_get('r1', 'headers');
 SELECT idem_resolve('r1', 'release', 'headers', error => 'the provider says that nothing arrived');
 SELECT outcome, attempt, error, token FROM idem_begin('r1', scope => 'headers') \gset

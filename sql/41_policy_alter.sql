@@ -38,33 +38,22 @@ SELECT test.said('alter');
 
 -- What is refused, and leaves the policy as it was.
 SELECT idem_policy_set('alter', ttl => '1 day', retention => '2 days', retry_cap => '1 min');
+SELECT * FROM refused($$
 SELECT idem_policy_alter('alter', unset => '{ttl,tlt}');
-\echo :SQLSTATE
 SELECT idem_policy_alter('alter', unset => '{scope_pattern}');
-\echo :SQLSTATE
 SELECT idem_policy_alter('alter', unset => '{since}');
-\echo :SQLSTATE
 SELECT idem_policy_alter('alter', ttl => '2 days', unset => '{ttl}');
-\echo :SQLSTATE
 SELECT idem_policy_alter('alter', unset => '{ttl,NULL}');
-\echo :SQLSTATE
 SELECT idem_policy_alter('alt*', ttl => '1 day');
-\echo :SQLSTATE
 SELECT idem_policy_alter(NULL, ttl => '1 day');
-\echo :SQLSTATE
 SELECT idem_policy_alter('alter', lease => '0');
-\echo :SQLSTATE
 SELECT idem_policy_alter('alter', on_large_body => 'truncate');
-\echo :SQLSTATE
 SELECT idem_policy_alter('alter', exclude_fields => '{$.}');
-\echo :SQLSTATE
 SELECT idem_policy_alter('alter', allowed_role => 0);
-\echo :SQLSTATE
 -- Beside what the policy says already.
 SELECT idem_policy_alter('alter', ttl => '3 days');
-\echo :SQLSTATE
 SELECT idem_policy_alter('alter', retry_base => '2 min');
-\echo :SQLSTATE
+$$);
 SELECT idem_policy_alter('alter', ttl => '3 days', unset => '{retention}');
 SELECT test.said('alter');
 

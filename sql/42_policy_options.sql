@@ -65,12 +65,11 @@ DELETE FROM idempotency.record WHERE scope IN ('options', 'options2');
 
 -- principal_required.
 SELECT idem_policy_set('options', principal_required => true);
+SELECT * FROM refused($$
 SELECT outcome FROM idem_begin('k', scope => 'options');
-\echo :SQLSTATE
 SELECT idem_once('k', 'options');
-\echo :SQLSTATE
 SELECT outcome FROM idem_execute('k', 'echo(jsonb)', '{}', 'options');
-\echo :SQLSTATE
+$$);
 SELECT count(*) FROM idempotency.record WHERE scope = 'options';
 SELECT outcome FROM idem_begin('k', scope => 'options', principal => 'p');
 SELECT idem_once('o', 'options', 'p');
@@ -84,12 +83,11 @@ SELECT idem_forget('k', 'options');
 DELETE FROM idempotency.record WHERE scope = 'options';
 
 -- max_ttl and max_lease: arguments, settings and later calls are cut down; the policy's own are refused.
+SELECT * FROM refused($$
 SELECT idem_policy_set('options', ttl => '2 hours', max_ttl => '1 hour');
-\echo :SQLSTATE
 SELECT idem_policy_set('options', lease => '2 min', max_lease => '1 min');
-\echo :SQLSTATE
 SELECT idem_policy_set('options', max_ttl => '0');
-\echo :SQLSTATE
+$$);
 SELECT idem_policy_set('options', max_ttl => '1 hour', max_lease => '20 s');
 CREATE FUNCTION test.spans_of(in_key text) RETURNS text LANGUAGE sql AS $$
     SELECT concat_ws(' / ', expires_at - claimed_at, retained_until - claimed_at, lease_us * interval '1 us')

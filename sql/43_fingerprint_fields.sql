@@ -78,15 +78,13 @@ SELECT outcome FROM idem_begin('all', '{"amount": 5, "note": "b"}', 'fields');
 SELECT idem_policy_set('fields', fingerprint_fields => '{amount}', on_missing_key => 'derive');
 SELECT outcome FROM idem_begin(NULL, '{"amount": 9, "at": 1}', 'fields');
 SELECT outcome FROM idem_begin(NULL, '{"amount": 9, "at": 2}', 'fields');
+SELECT * FROM refused($$
 SELECT outcome FROM idem_begin(NULL, '{"ammount": 9}', 'fields');
-\echo :SQLSTATE
 -- What is refused.
 SELECT idem_policy_set('fields', fingerprint_fields => '{}');
-\echo :SQLSTATE
 SELECT idem_policy_set('fields', fingerprint_fields => '{a,$.}');
-\echo :SQLSTATE
 SELECT idem_policy_set('fields', fingerprint_fields => '{a,NULL}');
-\echo :SQLSTATE
+$$);
 \set VERBOSITY terse
 UPDATE idempotency.policy SET fingerprint_fields = '{}' WHERE scope_pattern = 'fields';
 \set VERBOSITY default

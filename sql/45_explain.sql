@@ -276,12 +276,11 @@ SET ROLE regress_idem_clerk;
 SELECT outcome FROM idem_explain('k', scope => 'explain-closed');
 \echo :SQLSTATE
 RESET ROLE;
+SELECT * FROM refused($$
 SELECT outcome FROM idem_explain(NULL);
-\echo :SQLSTATE
 SELECT outcome FROM idem_explain('');
-\echo :SQLSTATE
 SELECT outcome FROM idem_explain('k', ttl => '-1 s');
-\echo :SQLSTATE
+$$);
 SELECT idem_policy_set('explain-small', store_request => true, max_body_bytes => 5);
 SELECT outcome FROM idem_explain('k', '{"amount": 5}', 'explain-small');
 \echo :SQLSTATE

@@ -73,12 +73,11 @@ SELECT token FROM idem_begin('ended late', scope => 'changed history') \gset
 CREATE FUNCTION test.noted() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';
 CREATE CONSTRAINT TRIGGER noted AFTER INSERT ON idempotency.attempt DEFERRABLE INITIALLY DEFERRED
     FOR EACH ROW EXECUTE FUNCTION test.noted();
+SELECT * FROM refused($$
 SELECT outcome FROM idem_begin('k', scope => 'changed history');
-\echo :SQLSTATE
 SELECT idem_once('k', 'changed history');
-\echo :SQLSTATE
 SELECT outcome FROM idem_execute('k', 'echo(jsonb)', '{}', 'changed history');
-\echo :SQLSTATE
+$$);
 SELECT count(*) FROM idempotency.record WHERE scope = 'changed history' AND key = 'k';
 -- Replays and scopes without a history go on.
 SELECT outcome FROM idem_begin('ended late', scope => 'changed history');

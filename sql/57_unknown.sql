@@ -29,26 +29,17 @@ SELECT idem_once('lost', 'un');
 \set VERBOSITY default
 
 -- The token has no lease.
+SELECT * FROM refused($$
 SELECT idem_extend('lost', :token, scope => 'un');
-\echo :SQLSTATE
 SELECT idem_checkpoint('lost', 'sent', scope => 'un', token => :token);
-\echo :SQLSTATE
 SELECT idem_release('lost', 'un', token => :token);
-\echo :SQLSTATE
 SELECT idem_fail('lost', 'no', true, scope => 'un', token => :token);
-\echo :SQLSTATE
-\set VERBOSITY terse
 SELECT idem_unknown('lost', scope => 'un');
-\echo :SQLSTATE
 SELECT idem_complete('lost', 200, scope => 'un', token => :token - 1);
-\echo :SQLSTATE
 SELECT idem_unknown('lost', scope => 'un', token => :token - 1);
-\echo :SQLSTATE
 SELECT idem_unknown('no such key', scope => 'un', token => :token);
-\echo :SQLSTATE
 SELECT idem_unknown(NULL);
-\echo :SQLSTATE
-\set VERBOSITY default
+$$, :token);
 
 -- Neither age nor abandon_after ends it, and no policy that comes later.
 SELECT test.let_pass('10 years', 'un');

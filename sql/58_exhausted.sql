@@ -61,14 +61,11 @@ SELECT key, status FROM idempotency.abandoned WHERE scope = 'dead';
 SELECT attempt, how, error FROM idem_attempts('silent', 'dead');
 SELECT idem_cleanup();
 -- Its holder comes late: it has no lease any more, and may still say what became of it.
+SELECT * FROM refused($$
 SELECT idem_extend('silent', :token, scope => 'dead');
-\echo :SQLSTATE
-\set VERBOSITY terse
 SELECT idem_checkpoint('silent', 'p', scope => 'dead', token => :token);
-\echo :SQLSTATE
 SELECT idem_release('silent', 'dead', token => :token);
-\echo :SQLSTATE
-\set VERBOSITY default
+$$, :token);
 BEGIN;
 SELECT idem_fail('silent', 'busy', true, scope => 'dead', token => :token);
 SELECT * FROM test.dead('dead');

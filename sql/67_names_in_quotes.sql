@@ -20,14 +20,12 @@ SELECT entry, test.taken(entry) FROM (VALUES
     ('"\u0000"'), ('"\ud83d"'), ('"\u12"'), (''),
     ('"payment.amount"'), ('"a[*]"'), ('"*"'), ('"  a"'), ('"a\"b"'), ('"$.a"'), ('""'), ('"\ud83d\ude00"'), ('a b'), ('$.a.b'), ('a$')) v (entry);
 -- Each place refuses by itself.
+SELECT * FROM refused($$
 SELECT idem_policy_set('names', fingerprint_fields => '{payment.amount,currency}');
-\echo :SQLSTATE
 SELECT idem_policy_alter('names', exclude_fields => '{ok,"a[*]"}');
-\echo :SQLSTATE
 SELECT idem_fingerprint('{}', fields => '{"  a"}');
-\echo :SQLSTATE
 SELECT outcome FROM idem_begin('k', '{}', 'names-free', exclude => '{*}');
-\echo :SQLSTATE
+$$);
 -- Also where somebody has written the row by hand.
 UPDATE idempotency.policy SET fingerprint_fields = '{payment.amount}' WHERE scope_pattern = 'names';
 SELECT outcome FROM idem_begin('k', '{}', 'names');
