@@ -40,7 +40,7 @@ async function main() {
     database.onChange = (problem) =>
         say(`idempotency console: ${problem ? problem.message : 'connected'}`);
     say(`idempotency console: role ${options.role ?? database.user}, database ${database.name} on ${database.place}; it only reads.`);
-    say('Whoever has this address sees what the role sees. Ctrl-C ends it.');
+    say('This address shows everything that the role can see. Ctrl-C ends it.');
     process.stdout.write(`${address}\n`);
     for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) {
         process.once(signal, () => {
