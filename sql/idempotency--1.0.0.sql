@@ -547,7 +547,7 @@ COMMENT ON VIEW idempotency.unknown_here IS 'records of this node whose outcome 
 
 CREATE VIEW idempotency.unknown AS
 SELECT * FROM idempotency.of_nodes(NULL::idempotency.unknown_here);
-COMMENT ON VIEW idempotency.unknown IS 'records whose outcome is unknown: ended with idem_unknown, or silent where on_lease_expiry is unknown';
+COMMENT ON VIEW idempotency.unknown IS 'records whose outcome is unknown: ended as such, or silent where on_lease_expiry is unknown';
 
 CREATE VIEW idempotency.exhausted_here AS
 SELECT scope, principal, key, attempt, holder, recovery_point, error, reference,
@@ -877,12 +877,13 @@ CREATE FUNCTION @extschema@.idem_fail(
     scope text DEFAULT '',
     principal text DEFAULT '',
     token bigint DEFAULT NULL,
-    retry_after interval DEFAULT NULL
+    retry_after interval DEFAULT NULL,
+    uncertain boolean DEFAULT false
 ) RETURNS boolean
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_fail_text';
-COMMENT ON FUNCTION @extschema@.idem_fail(text, text, boolean, integer, text, jsonb, text, text, bigint, interval)
+COMMENT ON FUNCTION @extschema@.idem_fail(text, text, boolean, integer, text, jsonb, text, text, bigint, interval, boolean)
     IS 'end a claim with a failure, final or to be tried again';
-REVOKE ALL ON FUNCTION @extschema@.idem_fail(text, text, boolean, integer, text, jsonb, text, text, bigint, interval) FROM PUBLIC;
+REVOKE ALL ON FUNCTION @extschema@.idem_fail(text, text, boolean, integer, text, jsonb, text, text, bigint, interval, boolean) FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_fail(
     key text,
@@ -894,12 +895,13 @@ CREATE FUNCTION @extschema@.idem_fail(
     scope text DEFAULT '',
     principal text DEFAULT '',
     token bigint DEFAULT NULL,
-    retry_after interval DEFAULT NULL
+    retry_after interval DEFAULT NULL,
+    uncertain boolean DEFAULT false
 ) RETURNS boolean
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_fail_bytea';
-COMMENT ON FUNCTION @extschema@.idem_fail(text, text, boolean, integer, bytea, jsonb, text, text, bigint, interval)
+COMMENT ON FUNCTION @extschema@.idem_fail(text, text, boolean, integer, bytea, jsonb, text, text, bigint, interval, boolean)
     IS 'end a claim with a failure, final or to be tried again';
-REVOKE ALL ON FUNCTION @extschema@.idem_fail(text, text, boolean, integer, bytea, jsonb, text, text, bigint, interval) FROM PUBLIC;
+REVOKE ALL ON FUNCTION @extschema@.idem_fail(text, text, boolean, integer, bytea, jsonb, text, text, bigint, interval, boolean) FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_fail(
     key text,
@@ -911,12 +913,13 @@ CREATE FUNCTION @extschema@.idem_fail(
     scope text DEFAULT '',
     principal text DEFAULT '',
     token bigint DEFAULT NULL,
-    retry_after interval DEFAULT NULL
+    retry_after interval DEFAULT NULL,
+    uncertain boolean DEFAULT false
 ) RETURNS boolean
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_fail_jsonb';
-COMMENT ON FUNCTION @extschema@.idem_fail(text, text, boolean, integer, jsonb, jsonb, text, text, bigint, interval)
+COMMENT ON FUNCTION @extschema@.idem_fail(text, text, boolean, integer, jsonb, jsonb, text, text, bigint, interval, boolean)
     IS 'end a claim with a failure, final or to be tried again';
-REVOKE ALL ON FUNCTION @extschema@.idem_fail(text, text, boolean, integer, jsonb, jsonb, text, text, bigint, interval) FROM PUBLIC;
+REVOKE ALL ON FUNCTION @extschema@.idem_fail(text, text, boolean, integer, jsonb, jsonb, text, text, bigint, interval, boolean) FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_fail(
     key text,
@@ -928,12 +931,13 @@ CREATE FUNCTION @extschema@.idem_fail(
     scope text DEFAULT '',
     principal text DEFAULT '',
     token bigint DEFAULT NULL,
-    retry_after interval DEFAULT NULL
+    retry_after interval DEFAULT NULL,
+    uncertain boolean DEFAULT false
 ) RETURNS boolean
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_fail_text';
-COMMENT ON FUNCTION @extschema@.idem_fail(text, text, boolean, integer, json, jsonb, text, text, bigint, interval)
+COMMENT ON FUNCTION @extschema@.idem_fail(text, text, boolean, integer, json, jsonb, text, text, bigint, interval, boolean)
     IS 'end a claim with a failure, final or to be tried again';
-REVOKE ALL ON FUNCTION @extschema@.idem_fail(text, text, boolean, integer, json, jsonb, text, text, bigint, interval) FROM PUBLIC;
+REVOKE ALL ON FUNCTION @extschema@.idem_fail(text, text, boolean, integer, json, jsonb, text, text, bigint, interval, boolean) FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_unknown(
     key text,

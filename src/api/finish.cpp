@@ -42,15 +42,22 @@ Datum complete(FunctionCallInfo fcinfo, BodyReader body_reader) {
 }
 
 // idem_fail(key, error, retryable, status_code, body, headers, scope, principal, token,
-// retry_after)
+// retry_after, uncertain)
 Datum fail(FunctionCallInfo fcinfo, BodyReader body_reader) {
     claim::ClaimRef ref = claim_ref(fcinfo, "idem_fail()", 6, 7, 8);
     claim::Failure failure{text_or_null(fcinfo, 1), bool_or(fcinfo, 2, false),
-                           span_or_none(fcinfo, 9, "retry_after", core::kRetryRange)};
+                           span_or_none(fcinfo, 9, "retry_after", core::kRetryRange),
+                           bool_or(fcinfo, 10, false)};
     if (failure.retry_after && !failure.retryable)
         ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("invalid retry_after"),
                         errdetail("A final failure is not run again."),
                         errhint("Add retryable => true, or leave retry_after out.")));
+    if (failure.uncertain && !failure.retryable)
+        ereport(ERROR,
+                (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("invalid uncertain"),
+                 errdetail("A final failure is an outcome, and not uncertain."),
+                 errhint("Add retryable => true, or call idem_unknown if the request must not be "
+                         "run again under any policy.")));
     PG_RETURN_BOOL(claim::fail(ref, response(fcinfo, 3, body_reader), failure));
 }
 

@@ -24,9 +24,7 @@ constexpr const char* kError = "abandoned: the lease was over, and nobody had co
 // Once it is silent nothing takes it over, for its attempts are used up, and its outcome is not
 // said to be unknown.
 bool is_last(const store::Record& record, const core::Policy& policy) {
-    bool unknown = record.if_silent == core::IfSilent::Unknown ||
-                   policy.on_lease_expiry == core::OnLeaseExpiry::Unknown;
-    return !unknown &&
+    return !is_unknown_if_silent(policy, record) &&
            (record.if_silent == core::IfSilent::Exhausted || attempts_used_up(policy, record));
 }
 

@@ -75,7 +75,7 @@ void record_result(const ClaimRef& ref, const End& end, const Operation& operati
         (void)complete(ref, response, std::nullopt);
     } else {
         response.status_code = end.status_code;
-        (void)fail(ref, response, Failure{end.error, false, std::nullopt});
+        (void)fail(ref, response, Failure{end.error, false, std::nullopt, false});
     }
 }
 

@@ -66,7 +66,7 @@ constexpr int kClaimLost = MAKE_SQLSTATE('I', 'D', '4', '0', '9');
             (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
              unknown ? errmsg("the outcome of this attempt is unknown")
                      : errmsg("the attempts of this key are used up"),
-             unknown ? errdetail("The claim was ended with idem_unknown and has no lease.")
+             unknown ? errdetail("The claim was ended as unknown and has no lease.")
                      : errdetail("The claim was silent beyond its lease, which is not renewed."),
              unknown ? errhint("Call idem_complete or idem_fail without retryable when the outcome "
                                "is known, or let an operator call idem_resolve.")
@@ -218,6 +218,12 @@ void mark_failed(const Failure& failure, const core::Policy& policy, store::Reco
     keep_if_half_way(record);
 }
 
+void mark_unknown(text* error, text* reference, store::Record* record) {
+    mark_ended(core::Status::Unknown, record);
+    record->error = clipped_error(error);
+    record->reference = clipped_error(reference);
+}
+
 // A lease that was given becomes the claim's own; without one, the claim's own counts again.
 TimestampTz prolong(const core::Policy& policy, FoundClaim* claim,
                     std::optional<std::int64_t> lease) {
@@ -243,7 +249,8 @@ void keep_as_answered(const core::Policy& policy, store::Record* record) {
     record->retained_until = pg::after(record->claimed_at, Max(policy.retention, policy.ttl));
 }
 
-// Records the result that `mark` puts into the record, and the response.
+// Records the result that `mark` puts into the record, and the response, which an unknown outcome
+// has not. With `as_unknown` a record that is unknown says so already.
 template <typename Mark>
 bool end(const ClaimRef& ref, const Response& response, Mark mark, bool as_unknown = false) {
     config::ScopePolicy policy = enter(ref);
@@ -254,7 +261,8 @@ bool end(const ClaimRef& ref, const Response& response, Mark mark, bool as_unkno
         keep_as_answered(policy.values, &claim.record);
     mark(policy.values, &claim.record);
     allow_as_claimed(claim.record, &policy.values);
-    keep_response(response, policy, &claim.record);
+    bool unknown = claim.record.status == core::Status::Unknown;
+    keep_response(unknown ? Response{} : response, policy, &claim.record);
     seal(&claim.record, policy.values.encrypt);
     save_ended(&claim);
     if (has_history) take_back_attempt(claim.record);
@@ -279,18 +287,20 @@ bool complete(const ClaimRef& ref, const Response& response, std::optional<std::
 }
 
 bool fail(const ClaimRef& ref, const Response& response, const Failure& failure) {
-    return end(ref, response, [&failure](const core::Policy& policy, store::Record* record) {
+    auto mark = [&failure](const core::Policy& policy, store::Record* record) {
         if (failure.retryable && record->status == core::Status::Unknown)
             raise_no_lease(record->status);
-        mark_failed(failure, policy, record);
-    });
+        if (failure.uncertain && is_unknown_if_silent(policy, *record))
+            mark_unknown(failure.error, nullptr, record);
+        else
+            mark_failed(failure, policy, record);
+    };
+    return end(ref, response, mark, /* as_unknown */ failure.uncertain);
 }
 
 bool end_unknown(const ClaimRef& ref, text* error, text* reference) {
     auto mark = [=](const core::Policy&, store::Record* record) {
-        mark_ended(core::Status::Unknown, record);
-        record->error = clipped_error(error);
-        record->reference = clipped_error(reference);
+        mark_unknown(error, reference, record);
     };
     return end(ref, Response{}, mark, /* as_unknown */ true);
 }

@@ -18,6 +18,7 @@ struct Failure {
     text* error;
     bool retryable;
     std::optional<std::int64_t> retry_after;  // microseconds; by default the policy's backoff
+    bool uncertain;  // the work may have had its effect: unknown where silence would be
 };
 
 // True if this call recorded the result, false if the same token had recorded one before. Errors:

@@ -151,6 +151,11 @@ bool attempts_used_up(const core::Policy& policy, const store::Record& record) {
     return policy.max_attempts > 0 && record.attempt >= policy.max_attempts;
 }
 
+bool is_unknown_if_silent(const core::Policy& policy, const store::Record& record) {
+    return record.if_silent == core::IfSilent::Unknown ||
+           policy.on_lease_expiry == core::OnLeaseExpiry::Unknown;
+}
+
 void keep_exhausted(const core::Policy& policy, store::Record* record) {
     std::int64_t retention = TIMESTAMP_IS_NOEND(record->retained_until)
                                  ? Max(policy.retention, policy.ttl)

@@ -48,6 +48,10 @@ void keep_if_half_way(store::Record* record);
 
 bool attempts_used_up(const core::Policy& policy, const store::Record& record);
 
+// Whether silence makes the claim unknown, by the policy at the claim or by `policy`
+// (core::status_at says the same of a record that is silent).
+bool is_unknown_if_silent(const core::Policy& policy, const store::Record& record);
+
 // A record that is exhausted is kept for its retention, which counts from its end; it is never
 // expired before.
 void keep_exhausted(const core::Policy& policy, store::Record* record);

@@ -250,7 +250,7 @@ inline constexpr ReasonEntry kReasons[] = {
      "was claimed, or forbids it now.",
      "Its holder may still record a result; an operator can decide with idem_resolve."},
     {Reason::OutcomeUnknown, "outcome_unknown", Outcome::Unknown,
-     "The last attempt was ended with idem_unknown: it may have taken effect.",
+     "The last attempt was ended as unknown: it may have taken effect.",
      "It ends with idem_complete or a final idem_fail by its token, or with idem_resolve; no time "
      "ends it."},
 };

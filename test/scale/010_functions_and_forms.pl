@@ -36,13 +36,14 @@ sub is_everywhere
 }
 
 subtest 'functions' => sub {
-	my %tested = map { $_ => 1 } qw(idem_begin idem_complete idem_fail idem_extend idem_checkpoint idem_release
+	my %tested = map { $_ => 1 } qw(idem_begin idem_complete idem_fail idem_unknown idem_extend idem_checkpoint idem_release
 	  idem_once idem_execute idem_get idem_explain idem_resolve idem_forget idem_resolve_idle idem_erase
 	  idem_await_claims);
 	is($coordinator->safe_psql('postgres', q{
 			SELECT string_agg(DISTINCT proname, ' ' ORDER BY proname) FROM pg_proc
 			 WHERE 'principal' = ANY (proargnames) AND proallargtypes IS NULL AND proname LIKE 'idem\_%'}),
 		join(' ', sort keys %tested), 'these have a principal');
+	$coordinator->safe_psql('postgres', q{SELECT idem_policy_set('silent', on_lease_expiry => 'unknown')});
 	my $claim = q{SELECT token AS t FROM idem_begin('KEY NODE', principal => 'TENANT') \gset
 		};
 	my %functions = (
@@ -56,6 +57,11 @@ subtest 'functions' => sub {
 		'fail, jsonb' => [ q{SELECT idem_fail('KEY NODE', 'e', true, 500, '{}'::jsonb, principal => 'TENANT', token => :t, retry_after => '1h');
 			SELECT outcome FROM idem_begin('KEY NODE', principal => 'TENANT')}, 't retry_later' ],
 		'fail, json' => [ q{SELECT idem_fail('KEY NODE', 'e', false, 500, '{}'::json, principal => 'TENANT', token => :t)}, 't' ],
+		'fail, uncertain' => [ q{SELECT token AS t FROM idem_begin('KEY NODE', scope => 'silent', principal => 'TENANT') \gset
+			SELECT idem_fail('KEY NODE', 'e', true, scope => 'silent', principal => 'TENANT', token => :t, uncertain => true);
+			SELECT outcome FROM idem_begin('KEY NODE', scope => 'silent', principal => 'TENANT')}, 't unknown' ],
+		'unknown' => [ q{SELECT idem_unknown('KEY NODE', 'e', 'ch_1', principal => 'TENANT', token => :t);
+			SELECT outcome FROM idem_begin('KEY NODE', principal => 'TENANT')}, 't unknown' ],
 		'extend' => [ q{SELECT idem_extend('KEY NODE', :t, '1h', principal => 'TENANT') > now() + interval '50 min'}, 't' ],
 		'checkpoint' => [ q{SELECT idem_checkpoint('KEY NODE', 'half', '{"a": 1}', principal => 'TENANT', token => :t) > now();
 			SELECT recovery_point, state FROM idem_get('KEY NODE', principal => 'TENANT')}, 't half|{"a": 1}' ],
