@@ -167,6 +167,11 @@ CREATE FUNCTION hostile.idem_forget(pg_catalog.text, pg_catalog.text, pg_catalog
 CREATE EXTENSION idempotency SCHEMA hostile;
 \echo :SQLSTATE
 DROP FUNCTION hostile.idem_forget;
+-- Nor is its comment, or its rights, given to another function of the same name.
+CREATE FUNCTION hostile.idem_forget() RETURNS pg_catalog.bool LANGUAGE sql RETURN true;
+CREATE EXTENSION idempotency SCHEMA hostile;
+\echo :SQLSTATE
+DROP FUNCTION hostile.idem_forget;
 CREATE SCHEMA idempotency;
 CREATE EXTENSION idempotency SCHEMA hostile;
 \echo :SQLSTATE

@@ -7,6 +7,8 @@
 
 \echo Use "CREATE EXTENSION idempotency" to load this file. \quit
 
+-- Names and operators without a schema are PostgreSQL's: pg_catalog comes first, and PostgreSQL looks up
+-- neither functions nor operators in pg_temp.
 SET LOCAL search_path TO pg_catalog, pg_temp;
 
 CREATE SCHEMA idempotency;
@@ -21,9 +23,9 @@ COMMENT ON SCHEMA idempotency IS 'records and policies of the extension idempote
 -- The key compares bytes: an upgrade of a collation's library must not reorder its index, for a record
 -- that is not found is executed again.
 CREATE TABLE idempotency.record (
-    scope           text COLLATE pg_catalog."C" NOT NULL,
-    principal       text COLLATE pg_catalog."C" NOT NULL,
-    key             text COLLATE pg_catalog."C" NOT NULL,
+    scope           text COLLATE "C" NOT NULL,
+    principal       text COLLATE "C" NOT NULL,
+    key             text COLLATE "C" NOT NULL,
     status          "char" NOT NULL,
     if_silent       "char" NOT NULL DEFAULT 't',
     body_omitted    boolean NOT NULL DEFAULT false,
@@ -72,10 +74,8 @@ CREATE TABLE idempotency.record (
     -- The key first: it tells rows apart in one comparison, where scope and principal are mostly the
     -- same, and an operator who knows nothing but the key finds its record.
     CONSTRAINT record_pkey PRIMARY KEY (key, scope, principal),
-    CONSTRAINT record_status_known
-        CHECK (status OPERATOR(pg_catalog.=) ANY ('{i,c,f,r,x,u}'::"char"[])),
-    CONSTRAINT record_leased
-        CHECK (status OPERATOR(pg_catalog.<>) 'i'::"char" OR lease_until IS NOT NULL)
+    CONSTRAINT record_status_known CHECK (status = ANY ('{i,c,f,r,x,u}'::"char"[])),
+    CONSTRAINT record_leased CHECK (status <> 'i'::"char" OR lease_until IS NOT NULL)
 ) WITH (
     fillfactor = 90,
     autovacuum_vacuum_scale_factor = 0.02,
@@ -122,11 +122,10 @@ CREATE INDEX record_retained_until ON idempotency.record (retained_until);
 
 -- Who is at work, and what has to be decided, the oldest first. A record that is written with its
 -- answer has no entry here; the end of a leased claim is no HOT update for its sake.
-CREATE INDEX record_outstanding ON idempotency.record (claimed_at)
-    WHERE status OPERATOR(pg_catalog.=) ANY ('{i,u,x}'::"char"[]);
+CREATE INDEX record_outstanding ON idempotency.record (claimed_at) WHERE status = ANY ('{i,u,x}'::"char"[]);
 
 CREATE TABLE idempotency.policy (
-    scope_pattern        text COLLATE pg_catalog."C" NOT NULL,
+    scope_pattern        text COLLATE "C" NOT NULL,
     ttl                  interval,
     retention            interval,
     max_ttl              interval,
@@ -162,67 +161,60 @@ CREATE TABLE idempotency.policy (
     dropped              boolean NOT NULL DEFAULT false,
     CONSTRAINT policy_pkey PRIMARY KEY (scope_pattern),
     CONSTRAINT policy_on_lease_expiry_known
-        CHECK (on_lease_expiry OPERATOR(pg_catalog.=) ANY ('{takeover,unknown}'::text[])),
-    CONSTRAINT policy_on_large_body_known
-        CHECK (on_large_body OPERATOR(pg_catalog.=) ANY ('{error,omit}'::text[])),
-    CONSTRAINT policy_retry_jitter_known
-        CHECK (retry_jitter OPERATOR(pg_catalog.=) ANY ('{full,none}'::text[])),
+        CHECK (on_lease_expiry = ANY ('{takeover,unknown}'::text[])),
+    CONSTRAINT policy_on_large_body_known CHECK (on_large_body = ANY ('{error,omit}'::text[])),
+    CONSTRAINT policy_retry_jitter_known CHECK (retry_jitter = ANY ('{full,none}'::text[])),
     CONSTRAINT policy_on_missing_key_known
-        CHECK (on_missing_key OPERATOR(pg_catalog.=) ANY ('{generate,derive,error}'::text[])),
-    CONSTRAINT policy_on_abandon_known
-        CHECK (on_abandon OPERATOR(pg_catalog.=) ANY ('{fail,release,unknown}'::text[])),
+        CHECK (on_missing_key = ANY ('{generate,derive,error}'::text[])),
+    CONSTRAINT policy_on_abandon_known CHECK (on_abandon = ANY ('{fail,release,unknown}'::text[])),
     CONSTRAINT policy_unknown_retry_after_in_range
-        CHECK (unknown_retry_after OPERATOR(pg_catalog.>) '0'::interval
-               AND unknown_retry_after OPERATOR(pg_catalog.<=) '36525 days'::interval),
+        CHECK (unknown_retry_after > '0'::interval
+               AND unknown_retry_after <= '36525 days'::interval),
     CONSTRAINT policy_abandon_after_in_range
-        CHECK (abandon_after OPERATOR(pg_catalog.>) '0'::interval
-               AND abandon_after OPERATOR(pg_catalog.<=) '36525 days'::interval),
-    CONSTRAINT policy_max_attempts_positive CHECK (max_attempts OPERATOR(pg_catalog.>) 0),
+        CHECK (abandon_after > '0'::interval
+               AND abandon_after <= '36525 days'::interval),
+    CONSTRAINT policy_max_attempts_positive CHECK (max_attempts > 0),
     CONSTRAINT policy_max_body_bytes_in_range
-        CHECK (max_body_bytes OPERATOR(pg_catalog.>=) 0 AND max_body_bytes OPERATOR(pg_catalog.<=) 268435456),
-    CONSTRAINT policy_ttl_in_range
-        CHECK (ttl OPERATOR(pg_catalog.>) '0'::interval AND ttl OPERATOR(pg_catalog.<=) '36525 days'::interval),
+        CHECK (max_body_bytes >= 0 AND max_body_bytes <= 268435456),
+    CONSTRAINT policy_ttl_in_range CHECK (ttl > '0'::interval AND ttl <= '36525 days'::interval),
     CONSTRAINT policy_retention_in_range
-        CHECK (retention OPERATOR(pg_catalog.>) '0'::interval
-               AND retention OPERATOR(pg_catalog.<=) '36525 days'::interval),
-    CONSTRAINT policy_retention_covers_ttl CHECK (retention OPERATOR(pg_catalog.>=) ttl),
+        CHECK (retention > '0'::interval
+               AND retention <= '36525 days'::interval),
+    CONSTRAINT policy_retention_covers_ttl CHECK (retention >= ttl),
     CONSTRAINT policy_lease_in_range
-        CHECK (lease OPERATOR(pg_catalog.>) '0'::interval AND lease OPERATOR(pg_catalog.<=) '36525 days'::interval),
+        CHECK (lease > '0'::interval AND lease <= '36525 days'::interval),
     CONSTRAINT policy_max_ttl_in_range
-        CHECK (max_ttl OPERATOR(pg_catalog.>) '0'::interval
-               AND max_ttl OPERATOR(pg_catalog.<=) '36525 days'::interval),
-    CONSTRAINT policy_ttl_within_max CHECK (ttl OPERATOR(pg_catalog.<=) max_ttl),
+        CHECK (max_ttl > '0'::interval
+               AND max_ttl <= '36525 days'::interval),
+    CONSTRAINT policy_ttl_within_max CHECK (ttl <= max_ttl),
     CONSTRAINT policy_max_lease_in_range
-        CHECK (max_lease OPERATOR(pg_catalog.>) '0'::interval
-               AND max_lease OPERATOR(pg_catalog.<=) '36525 days'::interval),
-    CONSTRAINT policy_lease_within_max CHECK (lease OPERATOR(pg_catalog.<=) max_lease),
+        CHECK (max_lease > '0'::interval
+               AND max_lease <= '36525 days'::interval),
+    CONSTRAINT policy_lease_within_max CHECK (lease <= max_lease),
     CONSTRAINT policy_derive_window_in_range
-        CHECK (derive_window OPERATOR(pg_catalog.>) '0'::interval
-               AND derive_window OPERATOR(pg_catalog.<=) '36525 days'::interval),
-    CONSTRAINT policy_fingerprint_fields_given CHECK (pg_catalog.cardinality(fingerprint_fields) OPERATOR(pg_catalog.>) 0),
-    CONSTRAINT policy_error_statuses_map
-        CHECK (pg_catalog.jsonb_typeof(error_statuses) OPERATOR(pg_catalog.=) 'object'),
-    CONSTRAINT policy_wait_in_range
-        CHECK (wait OPERATOR(pg_catalog.>=) '0'::interval AND wait OPERATOR(pg_catalog.<=) '1 day'::interval),
+        CHECK (derive_window > '0'::interval
+               AND derive_window <= '36525 days'::interval),
+    CONSTRAINT policy_fingerprint_fields_given CHECK (cardinality(fingerprint_fields) > 0),
+    CONSTRAINT policy_error_statuses_map CHECK (jsonb_typeof(error_statuses) = 'object'),
+    CONSTRAINT policy_wait_in_range CHECK (wait >= '0'::interval AND wait <= '1 day'::interval),
     CONSTRAINT policy_retry_base_in_range
-        CHECK (retry_base OPERATOR(pg_catalog.>=) '0'::interval
-               AND retry_base OPERATOR(pg_catalog.<=) '36525 days'::interval),
+        CHECK (retry_base >= '0'::interval
+               AND retry_base <= '36525 days'::interval),
     CONSTRAINT policy_retry_cap_in_range
-        CHECK (retry_cap OPERATOR(pg_catalog.>=) '0'::interval
-               AND retry_cap OPERATOR(pg_catalog.<=) '36525 days'::interval),
-    CONSTRAINT policy_retry_base_below_cap CHECK (retry_base OPERATOR(pg_catalog.<=) retry_cap),
+        CHECK (retry_cap >= '0'::interval
+               AND retry_cap <= '36525 days'::interval),
+    CONSTRAINT policy_retry_base_below_cap CHECK (retry_base <= retry_cap),
     CONSTRAINT policy_memory_before_in_range
-        CHECK (memory_before OPERATOR(pg_catalog.>) '0'::interval
-               AND memory_before OPERATOR(pg_catalog.<=) '36525 days'::interval),
+        CHECK (memory_before > '0'::interval
+               AND memory_before <= '36525 days'::interval),
     CONSTRAINT policy_past_complete
-        CHECK ((since IS NULL) OPERATOR(pg_catalog.=) (memory_before IS NULL)
+        CHECK ((since IS NULL) = (memory_before IS NULL)
                AND (since IS NOT NULL OR NOT dropped)),
     -- 255 characters of four bytes: what fits must not depend on the encoding of the database into
     -- which a dump is restored.
-    CONSTRAINT policy_scope_pattern_fits CHECK (pg_catalog.octet_length(scope_pattern) OPERATOR(pg_catalog.<=) 1020),
-    CONSTRAINT policy_scope_pattern_printable
-        CHECK (scope_pattern OPERATOR(pg_catalog.!~) E'[\\u0001-\\u001f\\u007f]'),
-    CONSTRAINT policy_star_at_the_end CHECK (scope_pattern OPERATOR(pg_catalog.!~~) '%*_%')
+    CONSTRAINT policy_scope_pattern_fits CHECK (octet_length(scope_pattern) <= 1020),
+    CONSTRAINT policy_scope_pattern_printable CHECK (scope_pattern !~ E'[\\u0001-\\u001f\\u007f]'),
+    CONSTRAINT policy_star_at_the_end CHECK (scope_pattern !~~ '%*_%')
 );
 COMMENT ON TABLE idempotency.policy IS 'what holds in which scopes; write it with idem_policy_set and idem_policy_drop';
 COMMENT ON COLUMN idempotency.policy.since IS 'a request first sent before is judged by memory_before as well';
@@ -252,10 +244,10 @@ ALTER TABLE idempotency.journal REPLICA IDENTITY FULL;
 -- transaction, and by nobody else. No record is referred to: a row outlives it.
 CREATE TABLE idempotency.audit (
     decided_at       timestamptz NOT NULL,
-    action           text COLLATE pg_catalog."C" NOT NULL,
-    scope            text COLLATE pg_catalog."C",
-    principal        text COLLATE pg_catalog."C",
-    key              text COLLATE pg_catalog."C",
+    action           text COLLATE "C" NOT NULL,
+    scope            text COLLATE "C",
+    principal        text COLLATE "C",
+    key              text COLLATE "C",
     key_digest       bytea,
     role             text,
     before           jsonb,
@@ -284,8 +276,7 @@ ALTER TABLE idempotency.audit REPLICA IDENTITY FULL;
 
 CREATE FUNCTION idempotency.owner_writes() RETURNS trigger
     LANGUAGE c AS 'MODULE_PATHNAME', 'idem_owner_writes';
-COMMENT ON FUNCTION idempotency.owner_writes() IS 'refuses to let anybody but its owner write to a table';
-REVOKE ALL ON FUNCTION idempotency.owner_writes() FROM PUBLIC;
+COMMENT ON FUNCTION idempotency.owner_writes IS 'refuses to let anybody but its owner write to a table';
 -- Per row and always, as those of policies are: neither a subscription nor the replica role gets past
 -- it.
 CREATE TRIGGER owner_writes
@@ -297,31 +288,28 @@ CREATE TRIGGER owner_truncates
 ALTER TABLE idempotency.audit ENABLE ALWAYS TRIGGER owner_writes;
 ALTER TABLE idempotency.audit ENABLE ALWAYS TRIGGER owner_truncates;
 
-SELECT pg_catalog.pg_extension_config_dump('idempotency.audit', '');
+SELECT pg_extension_config_dump('idempotency.audit', '');
 
 -- What the locks of keys are made with, so that nobody finds keys that have the same lock: one row. A
 -- restore brings that of the dump, which takes the place of the one that is made here.
 CREATE TABLE idempotency.seed (
     value   bytea NOT NULL,
-    made_at timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp(),
-    CONSTRAINT seed_fits CHECK (pg_catalog.octet_length(value) OPERATOR(pg_catalog.=) 16)
+    made_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    CONSTRAINT seed_fits CHECK (octet_length(value) = 16)
 );
 COMMENT ON TABLE idempotency.seed IS 'the secret of the locks: one row, for nobody but the owner';
 -- A publication of all tables would refuse to let rows go that nothing identifies.
 ALTER TABLE idempotency.seed REPLICA IDENTITY FULL;
 -- A UUID has 122 random bits, from the server's source of strong ones.
 INSERT INTO idempotency.seed (value)
-SELECT pg_catalog.substr(pg_catalog.sha256(pg_catalog.uuid_send(pg_catalog.gen_random_uuid())
-                                           OPERATOR(pg_catalog.||) pg_catalog.uuid_send(pg_catalog.gen_random_uuid())), 1, 16);
+SELECT substr(sha256(uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid())), 1, 16);
 
 CREATE FUNCTION idempotency.seed_coming() RETURNS trigger
     LANGUAGE c AS 'MODULE_PATHNAME', 'idem_seed_coming';
-COMMENT ON FUNCTION idempotency.seed_coming() IS 'removes the seed that was there';
-REVOKE ALL ON FUNCTION idempotency.seed_coming() FROM PUBLIC;
+COMMENT ON FUNCTION idempotency.seed_coming IS 'removes the seed that was there';
 CREATE FUNCTION idempotency.seed_changed() RETURNS trigger
     LANGUAGE c AS 'MODULE_PATHNAME', 'idem_seed_changed';
-COMMENT ON FUNCTION idempotency.seed_changed() IS 'tells every backend that the seed has changed';
-REVOKE ALL ON FUNCTION idempotency.seed_changed() FROM PUBLIC;
+COMMENT ON FUNCTION idempotency.seed_changed IS 'tells every backend that the seed has changed';
 -- As those of the audit and of policies. They fire in the order of their names.
 CREATE TRIGGER owner_writes
     BEFORE INSERT OR UPDATE OR DELETE ON idempotency.seed
@@ -343,21 +331,21 @@ ALTER TABLE idempotency.seed ENABLE ALWAYS TRIGGER owner_truncates;
 ALTER TABLE idempotency.seed ENABLE ALWAYS TRIGGER seed_coming;
 ALTER TABLE idempotency.seed ENABLE ALWAYS TRIGGER seed_changed;
 ALTER TABLE idempotency.seed ENABLE ALWAYS TRIGGER seed_truncated;
-SELECT pg_catalog.pg_extension_config_dump('idempotency.seed', '');
+SELECT pg_extension_config_dump('idempotency.seed', '');
 
 -- What became of each attempt, where the policy keeps the history. A row is inserted when an attempt
 -- ends, and deleted by age. A record's numbers of attempts may come again, its tokens do not.
 CREATE TABLE idempotency.attempt (
-    scope          text COLLATE pg_catalog."C" NOT NULL,
-    principal      text COLLATE pg_catalog."C" NOT NULL,
-    key            text COLLATE pg_catalog."C" NOT NULL,
+    scope          text COLLATE "C" NOT NULL,
+    principal      text COLLATE "C" NOT NULL,
+    key            text COLLATE "C" NOT NULL,
     attempt        integer NOT NULL,
     token          bigint NOT NULL,
     holder         text,
     sealed_holder  bytea,
     begun          timestamptz NOT NULL,
     ended          timestamptz NOT NULL,
-    how            text COLLATE pg_catalog."C" NOT NULL,
+    how            text COLLATE "C" NOT NULL,
     status_code    integer,
     error          text,
     sealed_error   bytea,
@@ -372,20 +360,18 @@ CREATE TABLE idempotency.attempt (
 COMMENT ON TABLE idempotency.attempt IS 'how attempts ended, where the policy has keep_history; read it through idempotency.attempts';
 CREATE INDEX attempt_retained_until ON idempotency.attempt (retained_until);
 
-SELECT pg_catalog.pg_extension_config_dump('idempotency.attempt', '');
-SELECT pg_catalog.pg_extension_config_dump('idempotency.record', '');
-SELECT pg_catalog.pg_extension_config_dump('idempotency.policy', '');
+SELECT pg_extension_config_dump('idempotency.attempt', '');
+SELECT pg_extension_config_dump('idempotency.record', '');
+SELECT pg_extension_config_dump('idempotency.policy', '');
 
 -- Who may call what, in a cluster: see rights.cpp.
 CREATE FUNCTION idempotency.granted_here(role name, operator boolean) RETURNS boolean
     LANGUAGE c STRICT AS 'MODULE_PATHNAME', 'idem_owner_granted_here';
-COMMENT ON FUNCTION idempotency.granted_here(name, boolean) IS 'does on this node as a row of idempotency.granted says';
-REVOKE ALL ON FUNCTION idempotency.granted_here(name, boolean) FROM PUBLIC;
+COMMENT ON FUNCTION idempotency.granted_here IS 'does on this node as a row of idempotency.granted says';
 
 CREATE FUNCTION idempotency.revoked_here() RETURNS trigger
     LANGUAGE c AS 'MODULE_PATHNAME', 'idem_owner_revoked_here';
-COMMENT ON FUNCTION idempotency.revoked_here() IS 'takes back on this node what a row of idempotency.granted gave';
-REVOKE ALL ON FUNCTION idempotency.revoked_here() FROM PUBLIC;
+COMMENT ON FUNCTION idempotency.revoked_here IS 'takes back on this node what a row of idempotency.granted gave';
 
 CREATE TABLE idempotency.granted (
     role     name NOT NULL,
@@ -397,40 +383,33 @@ COMMENT ON TABLE idempotency.granted IS 'what idem_grant has given in a cluster,
 CREATE TRIGGER revoked_here
     AFTER DELETE ON idempotency.granted
     FOR EACH ROW EXECUTE FUNCTION idempotency.revoked_here();
-SELECT pg_catalog.pg_extension_config_dump('idempotency.granted', '');
+SELECT pg_extension_config_dump('idempotency.granted', '');
 
 CREATE FUNCTION idempotency.claim_lives(lease_until timestamptz, backend_pid integer, backend_start timestamptz)
     RETURNS boolean
     LANGUAGE c PARALLEL RESTRICTED AS 'MODULE_PATHNAME', 'idem_claim_lives';
-COMMENT ON FUNCTION idempotency.claim_lives(timestamptz, integer, timestamptz)
+COMMENT ON FUNCTION idempotency.claim_lives
     IS 'whether the lease of a claim runs and the backend that it names, if any, has not ended';
-REVOKE ALL ON FUNCTION idempotency.claim_lives(timestamptz, integer, timestamptz) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION idempotency.claim_lives(timestamptz, integer, timestamptz) TO pg_monitor;
 
 CREATE FUNCTION idempotency.this_node() RETURNS text
     LANGUAGE c STABLE AS 'MODULE_PATHNAME', 'idem_this_node';
-COMMENT ON FUNCTION idempotency.this_node() IS 'host and port of this node of a cluster; null on a single server';
-REVOKE ALL ON FUNCTION idempotency.this_node() FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION idempotency.this_node() TO pg_monitor;
+COMMENT ON FUNCTION idempotency.this_node IS 'host and port of this node of a cluster; null on a single server';
 
 CREATE FUNCTION idempotency.of_nodes(shape anyelement) RETURNS SETOF anyelement
     LANGUAGE c AS 'MODULE_PATHNAME', 'idem_of_nodes';
-COMMENT ON FUNCTION idempotency.of_nodes(anyelement) IS 'the rows of a view of this schema, of every node of a cluster';
-REVOKE ALL ON FUNCTION idempotency.of_nodes(anyelement) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION idempotency.of_nodes(anyelement) TO pg_monitor;
+COMMENT ON FUNCTION idempotency.of_nodes IS 'the rows of a view of this schema, of every node of a cluster';
 
 CREATE VIEW idempotency.records AS
-SELECT scope, principal COLLATE pg_catalog."C" AS principal, key,
+SELECT scope, principal COLLATE "C" AS principal, key,
        CASE
-           WHEN status OPERATOR(pg_catalog.=) 'c' THEN 'completed'
-           WHEN status OPERATOR(pg_catalog.=) 'f' THEN 'failed'
-           WHEN status OPERATOR(pg_catalog.=) 'r' THEN 'retryable'
-           WHEN status OPERATOR(pg_catalog.=) 'x' THEN 'exhausted'
-           WHEN status OPERATOR(pg_catalog.=) 'u' THEN 'unknown'
-           WHEN if_silent OPERATOR(pg_catalog.=) 't'
-                OR idempotency.claim_lives(lease_until, backend_pid, backend_start)
+           WHEN status = 'c' THEN 'completed'
+           WHEN status = 'f' THEN 'failed'
+           WHEN status = 'r' THEN 'retryable'
+           WHEN status = 'x' THEN 'exhausted'
+           WHEN status = 'u' THEN 'unknown'
+           WHEN if_silent = 't' OR idempotency.claim_lives(lease_until, backend_pid, backend_start)
                THEN 'in_progress'
-           WHEN if_silent OPERATOR(pg_catalog.=) 'x' THEN 'exhausted'
+           WHEN if_silent = 'x' THEN 'exhausted'
            ELSE 'unknown'
        END AS status,
        attempt, status_code, headers, body, body_omitted, error, reference, recovery_point, state, holder,
@@ -442,7 +421,7 @@ SELECT scope, principal COLLATE pg_catalog."C" AS principal, key,
 COMMENT ON VIEW idempotency.records IS 'the records, with statuses as words and without tokens';
 
 CREATE VIEW idempotency.attempts AS
-SELECT scope, principal COLLATE pg_catalog."C" AS principal, key, attempt, holder, begun, ended, how,
+SELECT scope, principal COLLATE "C" AS principal, key, attempt, holder, begun, ended, how,
        status_code, error, reference, resolved_by, retained_until, sealed_by,
        idempotency.this_node() AS node
   FROM idempotency.attempt;
@@ -451,8 +430,7 @@ COMMENT ON VIEW idempotency.attempts IS 'how attempts ended, where the policy ha
 -- Where Citus is, the table may be distributed beside others, and principals have their collation.
 CREATE FUNCTION idempotency.fit_principals(collation text DEFAULT NULL) RETURNS void
     LANGUAGE c AS 'MODULE_PATHNAME', 'idem_owner_fit_principals';
-COMMENT ON FUNCTION idempotency.fit_principals(text) IS 'gives principals the collation that they have in a cluster, as long as there are no shards';
-REVOKE ALL ON FUNCTION idempotency.fit_principals(text) FROM PUBLIC;
+COMMENT ON FUNCTION idempotency.fit_principals IS 'gives principals the collation that they have in a cluster, as long as there are no shards';
 SELECT idempotency.fit_principals();
 
 CREATE VIEW idempotency.policies AS
@@ -463,8 +441,7 @@ SELECT scope_pattern, ttl, retention, max_ttl, lease, max_lease, wait, max_attem
        final_errors, error_statuses, allowed_role, keep_history, encrypt,
        transactional_only, since, memory_before,
        CASE WHEN allowed_role IS NOT NULL
-            THEN EXISTS (SELECT FROM pg_catalog.pg_roles
-                          WHERE rolname OPERATOR(pg_catalog.=) allowed_role)
+            THEN EXISTS (SELECT FROM pg_roles WHERE rolname = allowed_role)
        END AS role_exists
   FROM idempotency.policy
  WHERE NOT dropped;
@@ -490,29 +467,26 @@ CREATE FUNCTION idempotency.claims_here(
     OUT retained_until timestamptz
 ) RETURNS SETOF record
     LANGUAGE c AS 'MODULE_PATHNAME', 'idem_claims_here';
-COMMENT ON FUNCTION idempotency.claims_here() IS 'records of this node that are in progress, unknown or exhausted; error and reference only for those who may read idempotency.records';
-REVOKE ALL ON FUNCTION idempotency.claims_here() FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION idempotency.claims_here() TO pg_monitor;
+COMMENT ON FUNCTION idempotency.claims_here IS 'records of this node that are in progress, unknown or exhausted; error and reference only for those who may read idempotency.records';
 
 -- Who executes something now. A leased claim is a row; a transactional one is known by its lock
 -- only, for its row is not written yet.
 CREATE VIEW idempotency.in_flight_here AS
 SELECT 'leased' AS kind, scope, principal, key, attempt, holder, backend_pid AS pid,
        NULL::text AS application_name, claimed_at AS since,
-       pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) claimed_at AS age, lease_until, idempotency.this_node() AS node
+       clock_timestamp() - claimed_at AS age, lease_until, idempotency.this_node() AS node
   FROM idempotency.claims_here()
- WHERE status OPERATOR(pg_catalog.=) 'i'
+ WHERE status = 'i'
    AND idempotency.claim_lives(lease_until, backend_pid, backend_start)
 UNION ALL
 SELECT CASE WHEN l.pid IS NULL THEN 'prepared' ELSE 'transactional' END, NULL, NULL, NULL, NULL, NULL,
        l.pid, a.application_name, a.xact_start,
-       pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) a.xact_start, NULL, idempotency.this_node()
-  FROM pg_catalog.pg_locks l
-  LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid OPERATOR(pg_catalog.=) l.pid
- WHERE l.locktype OPERATOR(pg_catalog.=) 'advisory' AND l.objsubid OPERATOR(pg_catalog.=) 18756
-   AND l.granted AND l.mode OPERATOR(pg_catalog.=) 'ExclusiveLock'
-   AND l.database OPERATOR(pg_catalog.=) (SELECT d.oid FROM pg_catalog.pg_database d
-                                           WHERE d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database());
+       clock_timestamp() - a.xact_start, NULL, idempotency.this_node()
+  FROM pg_locks l
+  LEFT JOIN pg_stat_activity a ON a.pid = l.pid
+ WHERE l.locktype = 'advisory' AND l.objsubid = 18756
+   AND l.granted AND l.mode = 'ExclusiveLock'
+   AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database());
 COMMENT ON VIEW idempotency.in_flight_here IS 'of this node, leased claims and transactions that hold the lock of a key';
 
 CREATE VIEW idempotency.in_flight AS
@@ -523,10 +497,10 @@ CREATE VIEW idempotency.abandoned_here AS
 SELECT scope, principal, key,
        CASE if_silent WHEN 't' THEN 'in_progress' WHEN 'x' THEN 'exhausted' ELSE 'unknown' END AS status,
        attempt, holder, recovery_point, claimed_at, lease_until,
-       GREATEST(pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) lease_until, '0') AS overdue,
+       GREATEST(clock_timestamp() - lease_until, '0') AS overdue,
        idempotency.this_node() AS node
   FROM idempotency.claims_here()
- WHERE status OPERATOR(pg_catalog.=) 'i'
+ WHERE status = 'i'
    AND NOT idempotency.claim_lives(lease_until, backend_pid, backend_start);
 COMMENT ON VIEW idempotency.abandoned_here IS 'of this node, claims that nobody is at work on';
 
@@ -537,11 +511,11 @@ COMMENT ON VIEW idempotency.abandoned IS 'claims whose lease is over, or whose s
 CREATE VIEW idempotency.unknown_here AS
 SELECT scope, principal, key, attempt, holder, recovery_point, error, reference,
        lease_until IS NOT NULL AS silent, claimed_at, COALESCE(lease_until, finished_at) AS since,
-       GREATEST(pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) COALESCE(lease_until, finished_at), '0') AS age,
+       GREATEST(clock_timestamp() - COALESCE(lease_until, finished_at), '0') AS age,
        idempotency.this_node() AS node
   FROM idempotency.claims_here()
- WHERE status OPERATOR(pg_catalog.=) 'u'
-    OR (status OPERATOR(pg_catalog.=) 'i' AND if_silent OPERATOR(pg_catalog.=) 'u'
+ WHERE status = 'u'
+    OR (status = 'i' AND if_silent = 'u'
         AND NOT idempotency.claim_lives(lease_until, backend_pid, backend_start));
 COMMENT ON VIEW idempotency.unknown_here IS 'records of this node whose outcome is unknown';
 
@@ -552,11 +526,11 @@ COMMENT ON VIEW idempotency.unknown IS 'records whose outcome is unknown: ended 
 CREATE VIEW idempotency.exhausted_here AS
 SELECT scope, principal, key, attempt, holder, recovery_point, error, reference,
        lease_until IS NOT NULL AS silent, claimed_at, COALESCE(lease_until, finished_at) AS since,
-       GREATEST(pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) COALESCE(lease_until, finished_at), '0') AS age,
-       CASE WHEN status OPERATOR(pg_catalog.=) 'x' THEN retained_until END AS retained_until, idempotency.this_node() AS node
+       GREATEST(clock_timestamp() - COALESCE(lease_until, finished_at), '0') AS age,
+       CASE WHEN status = 'x' THEN retained_until END AS retained_until, idempotency.this_node() AS node
   FROM idempotency.claims_here()
- WHERE status OPERATOR(pg_catalog.=) 'x'
-    OR (status OPERATOR(pg_catalog.=) 'i' AND if_silent OPERATOR(pg_catalog.=) 'x'
+ WHERE status = 'x'
+    OR (status = 'i' AND if_silent = 'x'
         AND NOT idempotency.claim_lives(lease_until, backend_pid, backend_start));
 COMMENT ON VIEW idempotency.exhausted_here IS 'records of this node whose attempts are used up';
 
@@ -566,20 +540,17 @@ COMMENT ON VIEW idempotency.exhausted IS 'records whose last attempt has failed 
 
 CREATE FUNCTION idempotency.backlog(until timestamptz, OUT rows bigint, OUT oldest timestamptz)
     LANGUAGE c AS 'MODULE_PATHNAME', 'idem_backlog';
-COMMENT ON FUNCTION idempotency.backlog(timestamptz) IS 'how many records of this node may be removed, counted to 10,000, and since when the oldest may';
-REVOKE ALL ON FUNCTION idempotency.backlog(timestamptz) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION idempotency.backlog(timestamptz) TO pg_monitor;
+COMMENT ON FUNCTION idempotency.backlog IS 'how many records of this node may be removed, counted to 10,000, and since when the oldest may';
 
 CREATE VIEW idempotency.sweeper_here AS
-SELECT pg_catalog.current_database() AS database, j.last_run, j.last_duration, j.last_rows, j.total_rows,
-       b.rows AS backlog, g.until OPERATOR(pg_catalog.-) b.oldest AS behind,
+SELECT current_database() AS database, j.last_run, j.last_duration, j.last_rows, j.total_rows,
+       b.rows AS backlog, g.until - b.oldest AS behind,
        j.failures, j.last_error, j.last_error_at,
-       (SELECT pg_catalog.min(a.pid) FROM pg_catalog.pg_stat_activity a
-         WHERE a.backend_type OPERATOR(pg_catalog.=) 'idempotency launcher') AS launcher_pid,
+       (SELECT min(a.pid) FROM pg_stat_activity a
+         WHERE a.backend_type = 'idempotency launcher') AS launcher_pid,
        idempotency.this_node() AS node
   FROM idempotency.journal j
- CROSS JOIN (SELECT pg_catalog.now() OPERATOR(pg_catalog.-)
-                    COALESCE(pg_catalog.current_setting('idempotency.cleanup_grace', true), '0')::interval AS until) g
+ CROSS JOIN (SELECT now() - COALESCE(current_setting('idempotency.cleanup_grace', true), '0')::interval AS until) g
  CROSS JOIN LATERAL idempotency.backlog(g.until) b;
 COMMENT ON VIEW idempotency.sweeper_here IS 'the sweeper of this node';
 
@@ -610,32 +581,30 @@ CREATE FUNCTION idempotency.scope_stats(
     OUT since timestamptz
 ) RETURNS SETOF record
     LANGUAGE c AS 'MODULE_PATHNAME', 'idem_scope_stats';
-COMMENT ON FUNCTION idempotency.scope_stats() IS 'counters of this database, a row per scope; null: scopes for which there was no room';
-REVOKE ALL ON FUNCTION idempotency.scope_stats() FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION idempotency.scope_stats() TO pg_monitor;
+COMMENT ON FUNCTION idempotency.scope_stats IS 'counters of this database, a row per scope; null: scopes for which there was no room';
 
 -- The total is the row in which "total" is true.
 CREATE VIEW idempotency.stats_here AS
-SELECT scope, GROUPING(scope) OPERATOR(pg_catalog.=) 1 AS total,
-       pg_catalog.sum(executed)::bigint AS executed,
-       pg_catalog.sum(replayed)::bigint AS replayed,
-       pg_catalog.sum(in_progress)::bigint AS in_progress,
-       pg_catalog.sum(mismatches)::bigint AS mismatches,
-       pg_catalog.sum(takeovers)::bigint AS takeovers,
-       pg_catalog.sum(retries)::bigint AS retries,
-       pg_catalog.sum(retry_later)::bigint AS retry_later,
-       pg_catalog.sum(exhausted)::bigint AS exhausted,
-       pg_catalog.sum(expired)::bigint AS expired,
-       pg_catalog.sum(unknown)::bigint AS unknown,
-       pg_catalog.sum(completed)::bigint AS completed,
-       pg_catalog.sum(failed)::bigint AS failed,
-       pg_catalog.sum(waits)::bigint AS waits,
-       pg_catalog.sum(wait_micros)::double precision OPERATOR(pg_catalog./) 1000000 AS wait_seconds,
-       pg_catalog.sum(swept)::bigint AS swept,
-       pg_catalog.sum(abandoned)::bigint AS abandoned,
-       pg_catalog.sum(encryption_errors)::bigint AS encryption_errors,
-       pg_catalog.sum(store_errors)::bigint AS store_errors,
-       pg_catalog.min(since) AS since,
+SELECT scope, GROUPING(scope) = 1 AS total,
+       sum(executed)::bigint AS executed,
+       sum(replayed)::bigint AS replayed,
+       sum(in_progress)::bigint AS in_progress,
+       sum(mismatches)::bigint AS mismatches,
+       sum(takeovers)::bigint AS takeovers,
+       sum(retries)::bigint AS retries,
+       sum(retry_later)::bigint AS retry_later,
+       sum(exhausted)::bigint AS exhausted,
+       sum(expired)::bigint AS expired,
+       sum(unknown)::bigint AS unknown,
+       sum(completed)::bigint AS completed,
+       sum(failed)::bigint AS failed,
+       sum(waits)::bigint AS waits,
+       sum(wait_micros)::double precision / 1000000 AS wait_seconds,
+       sum(swept)::bigint AS swept,
+       sum(abandoned)::bigint AS abandoned,
+       sum(encryption_errors)::bigint AS encryption_errors,
+       sum(store_errors)::bigint AS store_errors,
+       min(since) AS since,
        idempotency.this_node() AS node
   FROM idempotency.scope_stats()
  GROUP BY GROUPING SETS ((scope), ());
@@ -652,9 +621,7 @@ CREATE FUNCTION idempotency.tables_here(
     OUT why text
 ) RETURNS SETOF record
     LANGUAGE c AS 'MODULE_PATHNAME', 'idem_tables_here';
-COMMENT ON FUNCTION idempotency.tables_here() IS 'the tables with the records that this node has';
-REVOKE ALL ON FUNCTION idempotency.tables_here() FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION idempotency.tables_here() TO pg_monitor;
+COMMENT ON FUNCTION idempotency.tables_here IS 'the tables with the records that this node has';
 
 CREATE VIEW idempotency.stores_here AS
 SELECT shard, "table"::text AS "table", store, why, idempotency.this_node() AS node
@@ -683,9 +650,7 @@ CREATE FUNCTION idempotency.keys_here(
     OUT why text
 ) RETURNS SETOF record
     LANGUAGE c AS 'MODULE_PATHNAME', 'idem_keys_here';
-COMMENT ON FUNCTION idempotency.keys_here() IS 'the keys of this node''s key file, and those that have sealed records of this node';
-REVOKE ALL ON FUNCTION idempotency.keys_here() FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION idempotency.keys_here() TO pg_monitor;
+COMMENT ON FUNCTION idempotency.keys_here IS 'the keys of this node''s key file, and those that have sealed records of this node';
 
 CREATE VIEW idempotency.encryption_keys_here AS
 SELECT key_id, available, current, records, why, idempotency.this_node() AS node
@@ -698,8 +663,7 @@ COMMENT ON VIEW idempotency.encryption_keys IS 'the keys of encrypted records, b
 
 CREATE FUNCTION idempotency.policy_changed() RETURNS trigger
     LANGUAGE c AS 'MODULE_PATHNAME', 'idem_policy_changed';
-COMMENT ON FUNCTION idempotency.policy_changed() IS 'tells every backend that policies have changed';
-REVOKE ALL ON FUNCTION idempotency.policy_changed() FROM PUBLIC;
+COMMENT ON FUNCTION idempotency.policy_changed IS 'tells every backend that policies have changed';
 
 -- Per row, because a logical replication subscriber fires no statement triggers; always, so that
 -- the replica role does not go unnoticed.
@@ -778,9 +742,8 @@ COMMENT ON TYPE @extschema@.idem_explanation IS 'the answer of idem_explain';
 
 CREATE FUNCTION idempotency.without_defaults(internal) RETURNS internal
     LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'idem_without_defaults';
-COMMENT ON FUNCTION idempotency.without_defaults(internal)
+COMMENT ON FUNCTION idempotency.without_defaults
     IS 'planner support: drops trailing arguments that say no more than their defaults';
-REVOKE ALL ON FUNCTION idempotency.without_defaults(internal) FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_begin(
     key text,
@@ -803,9 +766,8 @@ CREATE FUNCTION @extschema@.idem_begin(
 ) RETURNS @extschema@.idem_claim
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 SUPPORT idempotency.without_defaults
     AS 'MODULE_PATHNAME', 'idem_begin';
-COMMENT ON FUNCTION @extschema@.idem_begin(text, jsonb, text, text, bytea, interval, interval, interval, timestamptz, boolean, text, boolean, boolean, text, text, text[], interval)
-    IS 'claim a key, or learn what became of its request';
-REVOKE ALL ON FUNCTION @extschema@.idem_begin(text, jsonb, text, text, bytea, interval, interval, interval, timestamptz, boolean, text, boolean, boolean, text, text, text[], interval) FROM PUBLIC;
+COMMENT ON FUNCTION @extschema@.idem_begin IS 'claim a key, or learn what became of its request';
+REVOKE ALL ON FUNCTION @extschema@.idem_begin FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_complete(
     key text,
@@ -948,9 +910,9 @@ CREATE FUNCTION @extschema@.idem_unknown(
     token bigint DEFAULT NULL
 ) RETURNS boolean
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_unknown';
-COMMENT ON FUNCTION @extschema@.idem_unknown(text, text, text, text, text, bigint)
+COMMENT ON FUNCTION @extschema@.idem_unknown
     IS 'end a claim whose outcome is not known, until its token or an operator says what became of it';
-REVOKE ALL ON FUNCTION @extschema@.idem_unknown(text, text, text, text, text, bigint) FROM PUBLIC;
+REVOKE ALL ON FUNCTION @extschema@.idem_unknown FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_extend(
     key text,
@@ -960,9 +922,8 @@ CREATE FUNCTION @extschema@.idem_extend(
     principal text DEFAULT ''
 ) RETURNS timestamptz
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_extend';
-COMMENT ON FUNCTION @extschema@.idem_extend(text, bigint, interval, text, text)
-    IS 'heartbeat: prolong the lease of a claim; returns its new end';
-REVOKE ALL ON FUNCTION @extschema@.idem_extend(text, bigint, interval, text, text) FROM PUBLIC;
+COMMENT ON FUNCTION @extschema@.idem_extend IS 'heartbeat: prolong the lease of a claim; returns its new end';
+REVOKE ALL ON FUNCTION @extschema@.idem_extend FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_checkpoint(
     key text,
@@ -974,9 +935,9 @@ CREATE FUNCTION @extschema@.idem_checkpoint(
     lease interval DEFAULT NULL
 ) RETURNS timestamptz
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_checkpoint';
-COMMENT ON FUNCTION @extschema@.idem_checkpoint(text, text, jsonb, text, text, bigint, interval)
+COMMENT ON FUNCTION @extschema@.idem_checkpoint
     IS 'note how far an operation has come, and prolong its lease; returns its new end';
-REVOKE ALL ON FUNCTION @extschema@.idem_checkpoint(text, text, jsonb, text, text, bigint, interval) FROM PUBLIC;
+REVOKE ALL ON FUNCTION @extschema@.idem_checkpoint FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_release(
     key text,
@@ -985,9 +946,8 @@ CREATE FUNCTION @extschema@.idem_release(
     token bigint DEFAULT NULL
 ) RETURNS boolean
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_release';
-COMMENT ON FUNCTION @extschema@.idem_release(text, text, text, bigint)
-    IS 'give a claim back as if it had never been begun';
-REVOKE ALL ON FUNCTION @extschema@.idem_release(text, text, text, bigint) FROM PUBLIC;
+COMMENT ON FUNCTION @extschema@.idem_release IS 'give a claim back as if it had never been begun';
+REVOKE ALL ON FUNCTION @extschema@.idem_release FROM PUBLIC;
 
 ----------------------------------------------------------------------------------------------------
 -- Shortcuts
@@ -1002,9 +962,9 @@ CREATE FUNCTION @extschema@.idem_once(
     same_statement boolean DEFAULT false
 ) RETURNS boolean
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_once';
-COMMENT ON FUNCTION @extschema@.idem_once(text, text, text, interval, interval, boolean)
+COMMENT ON FUNCTION @extschema@.idem_once
     IS 'true the first time, false after: for one message, in the transaction that handles it, never as a condition of a query';
-REVOKE ALL ON FUNCTION @extschema@.idem_once(text, text, text, interval, interval, boolean) FROM PUBLIC;
+REVOKE ALL ON FUNCTION @extschema@.idem_once FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_execute(
     key text,
@@ -1022,9 +982,9 @@ CREATE FUNCTION @extschema@.idem_execute(
 ) RETURNS @extschema@.idem_claim
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 SUPPORT idempotency.without_defaults
     AS 'MODULE_PATHNAME', 'idem_execute';
-COMMENT ON FUNCTION @extschema@.idem_execute(text, regprocedure, jsonb, text, text, bytea, interval, interval, timestamptz, text, text, text)
+COMMENT ON FUNCTION @extschema@.idem_execute
     IS 'run a function of jsonb exactly once and keep what it returns';
-REVOKE ALL ON FUNCTION @extschema@.idem_execute(text, regprocedure, jsonb, text, text, bytea, interval, interval, timestamptz, text, text, text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION @extschema@.idem_execute FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_get(
     key text,
@@ -1032,9 +992,8 @@ CREATE FUNCTION @extschema@.idem_get(
     principal text DEFAULT ''
 ) RETURNS @extschema@.idem_claim
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_get';
-COMMENT ON FUNCTION @extschema@.idem_get(text, text, text)
-    IS 'look at a record without deciding anything; works on a standby';
-REVOKE ALL ON FUNCTION @extschema@.idem_get(text, text, text) FROM PUBLIC;
+COMMENT ON FUNCTION @extschema@.idem_get IS 'look at a record without deciding anything; works on a standby';
+REVOKE ALL ON FUNCTION @extschema@.idem_get FROM PUBLIC;
 
 ----------------------------------------------------------------------------------------------------
 -- For operators
@@ -1052,9 +1011,9 @@ CREATE FUNCTION @extschema@.idem_resolve(
     reason text DEFAULT NULL
 ) RETURNS boolean
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_resolve';
-COMMENT ON FUNCTION @extschema@.idem_resolve(text, text, text, text, integer, text, jsonb, text, text)
+COMMENT ON FUNCTION @extschema@.idem_resolve
     IS 'decide a record that waits for its holder or for an operator: release, complete, fail or reopen';
-REVOKE ALL ON FUNCTION @extschema@.idem_resolve(text, text, text, text, integer, text, jsonb, text, text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION @extschema@.idem_resolve FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_explain(
     key text,
@@ -1071,9 +1030,9 @@ CREATE FUNCTION @extschema@.idem_explain(
     path text DEFAULT NULL
 ) RETURNS @extschema@.idem_explanation
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_explain';
-COMMENT ON FUNCTION @extschema@.idem_explain(text, jsonb, text, text, bytea, interval, interval, interval, timestamptz, boolean, text, text)
+COMMENT ON FUNCTION @extschema@.idem_explain
     IS 'what idem_begin would answer now, and why; changes nothing, works on a standby';
-REVOKE ALL ON FUNCTION @extschema@.idem_explain(text, jsonb, text, text, bytea, interval, interval, interval, timestamptz, boolean, text, text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION @extschema@.idem_explain FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_attempts(
     key text,
@@ -1093,9 +1052,9 @@ CREATE FUNCTION @extschema@.idem_attempts(
     sealed_by      text
 )
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_attempts';
-COMMENT ON FUNCTION @extschema@.idem_attempts(text, text, text)
+COMMENT ON FUNCTION @extschema@.idem_attempts
     IS 'how the attempts of a key ended, with what is encrypted of them';
-REVOKE ALL ON FUNCTION @extschema@.idem_attempts(text, text, text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION @extschema@.idem_attempts FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_forget(
     key text,
@@ -1104,9 +1063,8 @@ CREATE FUNCTION @extschema@.idem_forget(
     reason text DEFAULT NULL
 ) RETURNS boolean
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_forget';
-COMMENT ON FUNCTION @extschema@.idem_forget(text, text, text, text)
-    IS 'remove a record; the key can be executed again';
-REVOKE ALL ON FUNCTION @extschema@.idem_forget(text, text, text, text) FROM PUBLIC;
+COMMENT ON FUNCTION @extschema@.idem_forget IS 'remove a record; the key can be executed again';
+REVOKE ALL ON FUNCTION @extschema@.idem_forget FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_resolve_idle(
     key text,
@@ -1122,9 +1080,9 @@ CREATE FUNCTION @extschema@.idem_resolve_idle(
     claimed_at timestamptz DEFAULT NULL
 ) RETURNS text
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_resolve_idle';
-COMMENT ON FUNCTION @extschema@.idem_resolve_idle(text, text, text, text, integer, text, jsonb, text, text, text, timestamptz)
+COMMENT ON FUNCTION @extschema@.idem_resolve_idle
     IS 'decide a record unless somebody is at work on it: done, running, passed over, closed, or why it could not be';
-REVOKE ALL ON FUNCTION @extschema@.idem_resolve_idle(text, text, text, text, integer, text, jsonb, text, text, text, timestamptz) FROM PUBLIC;
+REVOKE ALL ON FUNCTION @extschema@.idem_resolve_idle FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_erase(
     key text,
@@ -1133,22 +1091,22 @@ CREATE FUNCTION @extschema@.idem_erase(
     reason text DEFAULT NULL
 ) RETURNS text
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_erase';
-COMMENT ON FUNCTION @extschema@.idem_erase(text, text, text, text)
+COMMENT ON FUNCTION @extschema@.idem_erase
     IS 'forget a record unless somebody is at work on it, and name it nowhere: done, running, passed over, or closed';
-REVOKE ALL ON FUNCTION @extschema@.idem_erase(text, text, text, text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION @extschema@.idem_erase FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_await_claims(principal text, at_most interval DEFAULT '10 seconds') RETURNS bigint
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_await_claims';
-COMMENT ON FUNCTION @extschema@.idem_await_claims(text, interval)
+COMMENT ON FUNCTION @extschema@.idem_await_claims
     IS 'wait for the transactions that write records now, where those of a principal are; returns how many have not ended';
-REVOKE ALL ON FUNCTION @extschema@.idem_await_claims(text, interval) FROM PUBLIC;
+REVOKE ALL ON FUNCTION @extschema@.idem_await_claims FROM PUBLIC;
 
 -- Not called "principal": each node has decisions about each, so this is not delegated to one.
 CREATE FUNCTION @extschema@.idem_erase_decisions(of_principal text, reason text DEFAULT NULL) RETURNS bigint
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_erase_decisions';
-COMMENT ON FUNCTION @extschema@.idem_erase_decisions(text, text)
+COMMENT ON FUNCTION @extschema@.idem_erase_decisions
     IS 'make the decisions about a principal anonymous that this node has; returns how many';
-REVOKE ALL ON FUNCTION @extschema@.idem_erase_decisions(text, text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION @extschema@.idem_erase_decisions FROM PUBLIC;
 
 CREATE PROCEDURE @extschema@.idem_resolve_all(
     action text,
@@ -1172,9 +1130,9 @@ CREATE PROCEDURE @extschema@.idem_resolve_all(
     INOUT undecided_scopes jsonb DEFAULT NULL
 )
     LANGUAGE c AS 'MODULE_PATHNAME', 'idem_operator_resolve_all';
-COMMENT ON PROCEDURE @extschema@.idem_resolve_all(text, text, text, text, text, interval, text, integer, text, jsonb, text, integer, bigint, bigint, jsonb, bigint, jsonb, bigint, jsonb)
+COMMENT ON PROCEDURE @extschema@.idem_resolve_all
     IS 'decide all records that match and that nobody is at work on, committing after each batch';
-REVOKE ALL ON PROCEDURE @extschema@.idem_resolve_all(text, text, text, text, text, interval, text, integer, text, jsonb, text, integer, bigint, bigint, jsonb, bigint, jsonb, bigint, jsonb) FROM PUBLIC;
+REVOKE ALL ON PROCEDURE @extschema@.idem_resolve_all FROM PUBLIC;
 
 CREATE PROCEDURE @extschema@.idem_forget_principal(
     principal text,
@@ -1189,15 +1147,15 @@ CREATE PROCEDURE @extschema@.idem_forget_principal(
     INOUT complete boolean DEFAULT NULL
 )
     LANGUAGE c AS 'MODULE_PATHNAME', 'idem_operator_forget_principal';
-COMMENT ON PROCEDURE @extschema@.idem_forget_principal(text, text, integer, bigint, bigint, jsonb, bigint, jsonb, bigint, boolean)
+COMMENT ON PROCEDURE @extschema@.idem_forget_principal
     IS 'forget all records of a principal that nobody is at work on, committing after each batch, and who it was in the audit';
-REVOKE ALL ON PROCEDURE @extschema@.idem_forget_principal(text, text, integer, bigint, bigint, jsonb, bigint, jsonb, bigint, boolean) FROM PUBLIC;
+REVOKE ALL ON PROCEDURE @extschema@.idem_forget_principal FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_cleanup(max_rows bigint DEFAULT 10000) RETURNS bigint
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_cleanup';
-COMMENT ON FUNCTION @extschema@.idem_cleanup(bigint)
+COMMENT ON FUNCTION @extschema@.idem_cleanup
     IS 'remove up to max_rows records whose retention is over; returns how many';
-REVOKE ALL ON FUNCTION @extschema@.idem_cleanup(bigint) FROM PUBLIC;
+REVOKE ALL ON FUNCTION @extschema@.idem_cleanup FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_policy_set(
     scope_pattern text,
@@ -1234,9 +1192,9 @@ CREATE FUNCTION @extschema@.idem_policy_set(
     reason text DEFAULT NULL
 ) RETURNS void
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_policy_set';
-COMMENT ON FUNCTION @extschema@.idem_policy_set(text, interval, interval, interval, interval, interval, interval, integer, interval, interval, text, text, interval, boolean, boolean, boolean, text, interval, interval, text, integer, text, text[], text[], text[], text[], jsonb, regrole, boolean, boolean, boolean, text)
+COMMENT ON FUNCTION @extschema@.idem_policy_set
     IS 'set the whole policy of a scope, or of all scopes that begin alike';
-REVOKE ALL ON FUNCTION @extschema@.idem_policy_set(text, interval, interval, interval, interval, interval, interval, integer, interval, interval, text, text, interval, boolean, boolean, boolean, text, interval, interval, text, integer, text, text[], text[], text[], text[], jsonb, regrole, boolean, boolean, boolean, text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION @extschema@.idem_policy_set FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_policy_alter(
     scope_pattern text,
@@ -1274,49 +1232,49 @@ CREATE FUNCTION @extschema@.idem_policy_alter(
     reason text DEFAULT NULL
 ) RETURNS void
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_policy_alter';
-COMMENT ON FUNCTION @extschema@.idem_policy_alter(text, interval, interval, interval, interval, interval, interval, integer, interval, interval, text, text, interval, boolean, boolean, boolean, text, interval, interval, text, integer, text, text[], text[], text[], text[], jsonb, regrole, boolean, boolean, boolean, text[], text)
+COMMENT ON FUNCTION @extschema@.idem_policy_alter
     IS 'change what is named of a policy, and leave the rest as it is';
-REVOKE ALL ON FUNCTION @extschema@.idem_policy_alter(text, interval, interval, interval, interval, interval, interval, integer, interval, interval, text, text, interval, boolean, boolean, boolean, text, interval, interval, text, integer, text, text[], text[], text[], text[], jsonb, regrole, boolean, boolean, boolean, text[], text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION @extschema@.idem_policy_alter FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_policy_drop(scope_pattern text, reason text DEFAULT NULL) RETURNS boolean
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_policy_drop';
-COMMENT ON FUNCTION @extschema@.idem_policy_drop(text, text) IS 'drop a policy; false if there is none';
-REVOKE ALL ON FUNCTION @extschema@.idem_policy_drop(text, text) FROM PUBLIC;
+COMMENT ON FUNCTION @extschema@.idem_policy_drop IS 'drop a policy; false if there is none';
+REVOKE ALL ON FUNCTION @extschema@.idem_policy_drop FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_policy(scope text DEFAULT '')
     RETURNS TABLE (option text, value text, source text, origin text)
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_policy';
-COMMENT ON FUNCTION @extschema@.idem_policy(text)
+COMMENT ON FUNCTION @extschema@.idem_policy
     IS 'what is in force for a scope, and who says so: policy, setting or default';
-REVOKE ALL ON FUNCTION @extschema@.idem_policy(text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION @extschema@.idem_policy FROM PUBLIC;
 
 CREATE PROCEDURE @extschema@.idem_reseal(batch bigint DEFAULT 200, INOUT remaining bigint DEFAULT NULL)
     LANGUAGE c AS 'MODULE_PATHNAME', 'idem_operator_reseal';
-COMMENT ON PROCEDURE @extschema@.idem_reseal(bigint, bigint)
+COMMENT ON PROCEDURE @extschema@.idem_reseal
     IS 'encrypt anew, with the current key, what other keys have encrypted; commits after each batch';
-REVOKE ALL ON PROCEDURE @extschema@.idem_reseal(bigint, bigint) FROM PUBLIC;
+REVOKE ALL ON PROCEDURE @extschema@.idem_reseal FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_stats_reset() RETURNS void
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_stats_reset';
-COMMENT ON FUNCTION @extschema@.idem_stats_reset() IS 'set the counters of this database to zero';
-REVOKE ALL ON FUNCTION @extschema@.idem_stats_reset() FROM PUBLIC;
+COMMENT ON FUNCTION @extschema@.idem_stats_reset IS 'set the counters of this database to zero';
+REVOKE ALL ON FUNCTION @extschema@.idem_stats_reset FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_grant(role regrole, operator boolean DEFAULT false, reason text DEFAULT NULL) RETURNS void
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_owner_grant';
-COMMENT ON FUNCTION @extschema@.idem_grant(regrole, boolean, text)
+COMMENT ON FUNCTION @extschema@.idem_grant
     IS 'let a role use the protocol, and the functions for operators if wanted';
-REVOKE ALL ON FUNCTION @extschema@.idem_grant(regrole, boolean, text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION @extschema@.idem_grant FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_revoke(role regrole, reason text DEFAULT NULL) RETURNS void
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_owner_revoke';
-COMMENT ON FUNCTION @extschema@.idem_revoke(regrole, text) IS 'take back what idem_grant gave';
-REVOKE ALL ON FUNCTION @extschema@.idem_revoke(regrole, text) FROM PUBLIC;
+COMMENT ON FUNCTION @extschema@.idem_revoke IS 'take back what idem_grant gave';
+REVOKE ALL ON FUNCTION @extschema@.idem_revoke FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_distribute(colocate_with regclass DEFAULT NULL) RETURNS void
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_owner_distribute';
-COMMENT ON FUNCTION @extschema@.idem_distribute(regclass)
+COMMENT ON FUNCTION @extschema@.idem_distribute
     IS 'distribute the records over the nodes of a Citus cluster, by principal';
-REVOKE ALL ON FUNCTION @extschema@.idem_distribute(regclass) FROM PUBLIC;
+REVOKE ALL ON FUNCTION @extschema@.idem_distribute FROM PUBLIC;
 
 ----------------------------------------------------------------------------------------------------
 -- Pure helpers
@@ -1330,27 +1288,26 @@ CREATE FUNCTION @extschema@.idem_fingerprint(
     fields text[] DEFAULT NULL
 ) RETURNS bytea
     LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'idem_fingerprint';
-COMMENT ON FUNCTION @extschema@.idem_fingerprint(jsonb, text, text, text[], text[])
+COMMENT ON FUNCTION @extschema@.idem_fingerprint
     IS 'SHA-256 over method, path and the canonical form of a request';
 
 CREATE FUNCTION @extschema@.idem_key(VARIADIC parts text[]) RETURNS text
     LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'idem_key';
-COMMENT ON FUNCTION @extschema@.idem_key(text[]) IS 'a key composed of parts, unambiguously';
+COMMENT ON FUNCTION @extschema@.idem_key IS 'a key composed of parts, unambiguously';
 
 CREATE FUNCTION @extschema@.idem_event_id(event_type text, resource_id text, updated_at timestamptz)
     RETURNS text
     LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'idem_event_id';
-COMMENT ON FUNCTION @extschema@.idem_event_id(text, text, timestamptz)
-    IS 'the same id for the same event, whoever computes it';
+COMMENT ON FUNCTION @extschema@.idem_event_id IS 'the same id for the same event, whoever computes it';
 
 CREATE FUNCTION @extschema@.idem_parse_key(header text) RETURNS text
     LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'idem_parse_key';
-COMMENT ON FUNCTION @extschema@.idem_parse_key(text)
+COMMENT ON FUNCTION @extschema@.idem_parse_key
     IS 'the key in an HTTP Idempotency-Key field; null if it holds none';
 
 CREATE FUNCTION @extschema@.idem_http_status(outcome text) RETURNS integer
     LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'idem_http_status';
-COMMENT ON FUNCTION @extschema@.idem_http_status(text)
+COMMENT ON FUNCTION @extschema@.idem_http_status
     IS 'the HTTP status of an outcome; null for execute and replay, which have their own';
 
 CREATE FUNCTION @extschema@.idem_problem(claim @extschema@.idem_claim) RETURNS jsonb
@@ -1366,14 +1323,13 @@ COMMENT ON FUNCTION @extschema@.idem_problem(text)
 CREATE FUNCTION @extschema@.idem_backoff(attempt integer, base interval, cap interval)
     RETURNS interval
     LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'idem_backoff';
-COMMENT ON FUNCTION @extschema@.idem_backoff(integer, interval, interval)
+COMMENT ON FUNCTION @extschema@.idem_backoff
     IS 'the longest pause after an attempt; with jitter the actual one is random below it';
 
 CREATE FUNCTION @extschema@.idem_response(status_code integer, headers jsonb, body text)
     RETURNS @extschema@.idem_response
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
-    RETURN ROW(status_code, headers,
-               pg_catalog.convert_to(body, pg_catalog.getdatabaseencoding()));
+    RETURN ROW(status_code, headers, convert_to(body, getdatabaseencoding()));
 COMMENT ON FUNCTION @extschema@.idem_response(integer, jsonb, text) IS 'a response with a text body';
 
 CREATE FUNCTION @extschema@.idem_response(status_code integer, headers jsonb, body bytea)
@@ -1385,30 +1341,30 @@ COMMENT ON FUNCTION @extschema@.idem_response(integer, jsonb, bytea) IS 'a respo
 CREATE FUNCTION @extschema@.idem_response(status_code integer, headers jsonb, body jsonb)
     RETURNS @extschema@.idem_response
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
-    RETURN ROW(status_code, headers,
-               pg_catalog.convert_to(body::pg_catalog.text, pg_catalog.getdatabaseencoding()));
+    RETURN ROW(status_code, headers, convert_to(body::text, getdatabaseencoding()));
 COMMENT ON FUNCTION @extschema@.idem_response(integer, jsonb, jsonb) IS 'a response with a JSON body';
 
 CREATE FUNCTION @extschema@.idem_response(status_code integer, headers jsonb, body json)
     RETURNS @extschema@.idem_response
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
-    RETURN ROW(status_code, headers,
-               pg_catalog.convert_to(body::pg_catalog.text, pg_catalog.getdatabaseencoding()));
+    RETURN ROW(status_code, headers, convert_to(body::text, getdatabaseencoding()));
 COMMENT ON FUNCTION @extschema@.idem_response(integer, jsonb, json) IS 'a response with a JSON body';
 
 ----------------------------------------------------------------------------------------------------
--- Those who monitor see everything but what clients sent and got.
+-- Rights in the schema idempotency. Members of pg_monitor see all but requests and answers.
 ----------------------------------------------------------------------------------------------------
 
+REVOKE ALL ON ALL ROUTINES IN SCHEMA idempotency FROM PUBLIC;
 GRANT USAGE ON SCHEMA idempotency TO pg_monitor;
+GRANT EXECUTE ON FUNCTION idempotency.claim_lives, idempotency.this_node, idempotency.of_nodes,
+    idempotency.claims_here, idempotency.backlog, idempotency.scope_stats, idempotency.tables_here,
+    idempotency.keys_here TO pg_monitor;
 GRANT SELECT ON idempotency.policies, idempotency.in_flight, idempotency.abandoned,
     idempotency.unknown, idempotency.exhausted, idempotency.sweeper,
     idempotency.stats, idempotency.stores, idempotency.encryption_keys, idempotency.encryption_keys_here,
     idempotency.in_flight_here, idempotency.abandoned_here, idempotency.unknown_here,
-    idempotency.exhausted_here,
-    idempotency.sweeper_here, idempotency.stats_here, idempotency.stores_here,
-    idempotency.decisions, idempotency.decisions_here
-    TO pg_monitor;
+    idempotency.exhausted_here, idempotency.sweeper_here, idempotency.stats_here, idempotency.stores_here,
+    idempotency.decisions, idempotency.decisions_here TO pg_monitor;
 GRANT SELECT (scope, principal, key, status, attempt, status_code, body_omitted, recovery_point, holder,
               held, created_at, claimed_at, finished_at, lease_until, next_attempt_at, expires_at,
               retained_until, operation, resolved_by, sealed_by, node)
