@@ -11,7 +11,7 @@
 #include "store/record.hpp"
 #include "store/record_table.hpp"
 #include "store/seed.hpp"
-#include "store/trouble.hpp"
+#include "store/store_errors.hpp"
 #include "worker/presence.hpp"
 
 extern "C" {
@@ -29,7 +29,7 @@ void _PG_init(void) {
     idem::config::watch_policy_changes();
     idem::store::watch_record_table();
     idem::store::watch_seed();
-    idem::store::watch_trouble(idem::stats::count_store_error);
+    idem::store::watch_store_errors(idem::stats::count_store_error);
     idem::claim::watch_transactions();
     // Preloading adds statistics and a launcher from the start; the rest works without.
     if (!process_shared_preload_libraries_in_progress || IsBinaryUpgrade) return;

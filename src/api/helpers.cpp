@@ -10,9 +10,9 @@
 
 #include "api/arguments.hpp"
 #include "api/types.hpp"
-#include "claim/fingerprint.hpp"
 #include "pg/boundary.hpp"
 #include "pg/jsonb.hpp"
+#include "request/fingerprint.hpp"
 
 namespace idem::api {
 
@@ -28,10 +28,10 @@ text* joined(const std::string_view* parts, std::size_t count) {
 
 // idem_fingerprint(request, method, path, exclude, fields)
 Datum fingerprint(FunctionCallInfo fcinfo) {
-    claim::FingerprintRule rule{PG_ARGISNULL(4) ? nullptr : PG_GETARG_ARRAYTYPE_P(4),
-                                PG_ARGISNULL(3) ? nullptr : PG_GETARG_ARRAYTYPE_P(3)};
-    bytea* result = claim::fingerprint_of(jsonb_or_null(fcinfo, 0), text_or_null(fcinfo, 1),
-                                          text_or_null(fcinfo, 2), rule);
+    request::FingerprintRule rule{PG_ARGISNULL(4) ? nullptr : PG_GETARG_ARRAYTYPE_P(4),
+                                  PG_ARGISNULL(3) ? nullptr : PG_GETARG_ARRAYTYPE_P(3)};
+    bytea* result = request::fingerprint_of(jsonb_or_null(fcinfo, 0), text_or_null(fcinfo, 1),
+                                            text_or_null(fcinfo, 2), rule);
     if (result == nullptr) PG_RETURN_NULL();
     PG_RETURN_BYTEA_P(result);
 }
@@ -49,7 +49,7 @@ Datum key(FunctionCallInfo fcinfo) {
 text* as_key(text* joined) {
     if (core::check_key(pg::name_of(joined)) == core::NameFault::None) return joined;
     Datum digest = DirectFunctionCall1(sha256_bytea, PointerGetDatum(joined));
-    return claim::in_hex(DatumGetByteaPP(digest));
+    return request::in_hex(DatumGetByteaPP(digest));
 }
 
 // idem_event_id(event_type, resource_id, updated_at): the moment in microseconds since 1970, so

@@ -91,7 +91,7 @@ bool abandon_if_due(const store::Identity& id, const core::Policy& policy) {
 // The lock goes where the row guards the key by itself, as after each end of a claim.
 bool abandon_one(const store::Identity& id) {
     core::Policy policy;
-    if (!config::policy_in_nobodys_name(pg::bytes_of(id.scope), &policy)) return false;
+    if (!config::policy_ignoring_role(pg::bytes_of(id.scope), &policy)) return false;
     if (open_claim(id) != nullptr || !try_lock(id)) return false;
     bool abandoned = abandon_if_due(id, policy);
     if (!abandoned || store::bypasses_executor(id)) unlock(id);
@@ -101,7 +101,7 @@ bool abandon_one(const store::Identity& id) {
 // kNoTime: by the policy of now never.
 TimestampTz due_of(const store::FirstLease& lease) {
     core::Policy policy;
-    if (!config::policy_in_nobodys_name(pg::bytes_of(lease.scope), &policy)) return pg::kNoTime;
+    if (!config::policy_ignoring_role(pg::bytes_of(lease.scope), &policy)) return pg::kNoTime;
     store::Record record;
     record.finished_at = pg::kNoTime;
     record.attempt = 0;

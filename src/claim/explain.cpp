@@ -4,10 +4,10 @@
 #include "claim/explain.hpp"
 
 #include "claim/abandon.hpp"
-#include "claim/fingerprint.hpp"
 #include "claim/operator.hpp"
 #include "claim/sealing.hpp"
 #include "config/policy.hpp"
+#include "request/fingerprint.hpp"
 
 namespace idem::claim {
 
@@ -75,11 +75,11 @@ void add_forecast(Explanation* explanation) {
 
 // By the rule by which the record's fingerprint was taken: had the rest been the same, it would be
 // no mismatch.
-Differences* differences(const store::Record& record, const Question& question) {
+request::Differences* differences(const store::Record& record, const Question& question) {
     if (record.request.is_null() || question.request == nullptr) return nullptr;
-    auto* found = static_cast<Differences*>(palloc(sizeof(Differences)));
-    *found = differences_of(opened(record, &store::Record::request), question.request,
-                            rule_of(record, question));
+    auto* found = static_cast<request::Differences*>(palloc(sizeof(request::Differences)));
+    *found = request::differences_of(opened(record, &store::Record::request), question.request,
+                                     rule_of(record, question));
     return found;
 }
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "claim/begin.hpp"
-#include "claim/difference.hpp"
+#include "request/difference.hpp"
 
 namespace idem::claim {
 
@@ -17,9 +17,9 @@ struct Explanation {
     std::optional<bool>
         same;  // whether the record is of the same request; none: nothing to compare
     Incomparable incomparable;
-    Differences* differences;  // nullptr: not both requests are known
-    const char* closed;        // why the record's values can't be opened; nullptr: they can
-    const char* no_keys;       // why idem_begin could grant nothing here that has to be sealed
+    request::Differences* differences;  // nullptr: not both requests are known
+    const char* closed;   // why the record's values can't be opened; nullptr: they can
+    const char* no_keys;  // why idem_begin could grant nothing here that has to be sealed
 };
 
 // Decides nothing and changes nothing. Errors as of begin(), but for what has to be given to begin

@@ -49,7 +49,7 @@ void keep_attempt(const core::Policy& policy, const store::Record& record, store
 
 core::Policy granted_policy(const store::Identity& id) {
     core::Policy policy{};
-    (void)config::policy_in_nobodys_name(pg::bytes_of(id.scope), &policy);
+    (void)config::policy_ignoring_role(pg::bytes_of(id.scope), &policy);
     return policy;
 }
 

@@ -85,8 +85,8 @@ bool seen(const store::Identity& id, store::Record* record) {
     return store::find(id, record).found || store::find(id, record).found;
 }
 
-bool has_answer(const Ruling& ruling) {
-    return !runs_again(ruling.resolution);
+bool has_answer(const Resolution& resolution) {
+    return !runs_again(resolution.action);
 }
 
 // A record that is being decided, and what it was.
@@ -98,11 +98,12 @@ struct Ruled {
 };
 
 // Puts all but the answer into the record that was found, under its lock. Nothing is written yet.
-Ruled mark_ruled(const Ruling& ruling, const config::ScopePolicy& policy, store::Record* record) {
+Ruled mark_ruled(const Resolution& resolution, const config::ScopePolicy& policy,
+                 store::Record* record) {
     bool ends =
         record->status == core::Status::InProgress || record->status == core::Status::Unknown;
     Ruled ruled{policy, store::version_of(*record), state_of(*record), ends};
-    mark_resolved(ruling.resolution, ruling.error, record);
+    mark_resolved(resolution.action, resolution.error, record);
     keep_as_fresh(policy.values, record);
     keep_if_half_way(record);
     allow_as_claimed(*record, &ruled.policy.values);
@@ -110,36 +111,36 @@ Ruled mark_ruled(const Ruling& ruling, const config::ScopePolicy& policy, store:
 }
 
 // With its answer, and sealed.
-void write_ruled(const Ruling& ruling, const Ruled& ruled, const store::Record& record) {
+void write_ruled(const Resolution& resolution, const Ruled& ruled, const store::Record& record) {
     if (!store::update(record, ruled.unresolved)) store::raise_claim_overtaken();
     if (ruled.attempt_ends) keep_ended_attempt(ruled.policy.values, record);
     Audited audited{};
-    audited.action = core::entry_of(ruling.resolution).word;
+    audited.action = core::entry_of(resolution.action).word;
     audited.id = &record.id;
     audited.before = ruled.before;
     audited.after = state_of(record);
-    audited.reason = ruling.reason;
+    audited.reason = resolution.reason;
     audit(audited);
 }
 
-void rule(const Ruling& ruling, const config::ScopePolicy& policy, store::Record* record) {
-    Ruled ruled = mark_ruled(ruling, policy, record);
-    if (has_answer(ruling)) keep_response(ruling.response, ruled.policy, record);
+void rule(const Resolution& resolution, const config::ScopePolicy& policy, store::Record* record) {
+    Ruled ruled = mark_ruled(resolution, policy, record);
+    if (has_answer(resolution)) keep_response(resolution.response, ruled.policy, record);
     seal(record, ruled.policy.values.encrypt);
-    write_ruled(ruling, ruled, *record);
+    write_ruled(resolution, ruled, *record);
 }
 
 // Of one of many, which the others are not to suffer from.
-Settled rule_if_possible(const Ruling& ruling, const config::ScopePolicy& policy,
+Verdict rule_if_possible(const Resolution& resolution, const config::ScopePolicy& policy,
                          store::Record* record) {
-    Ruled ruled = mark_ruled(ruling, policy, record);
-    if (has_answer(ruling)) {
-        if (!fits(ruling.response, ruled.policy)) return Settled::TooLarge;
-        keep_response(ruling.response, ruled.policy, record);
+    Ruled ruled = mark_ruled(resolution, policy, record);
+    if (has_answer(resolution)) {
+        if (!fits(resolution.response, ruled.policy)) return Verdict::TooLarge;
+        keep_response(resolution.response, ruled.policy, record);
     }
-    if (!try_seal(record, ruled.policy.values.encrypt)) return Settled::NoKey;
-    write_ruled(ruling, ruled, *record);
-    return Settled::Done;
+    if (!try_seal(record, ruled.policy.values.encrypt)) return Verdict::NoKey;
+    write_ruled(resolution, ruled, *record);
+    return Verdict::Done;
 }
 
 // What an operator forgets, whatever is kept beside the record. False if the record has changed.
@@ -156,7 +157,7 @@ bool remove_for_good(const store::Record& record, const text* reason, bool erase
     return true;
 }
 
-bool is_as_seen(const Sighting& seen, const store::Record& record) {
+bool is_as_seen(const ExpectedState& seen, const store::Record& record) {
     if (seen.claimed_at && *seen.claimed_at != record.claimed_at) return false;
     return !seen.status || *seen.status == status_now(record);
 }
@@ -171,17 +172,17 @@ bool is_released(core::Resolution resolution, const store::Record& record) {
 // lock is kept. Whoever has the lock or has written the row is at work on the key, as is the holder
 // of a claim that lives.
 template <typename Wanted>
-Settled look_at_idle(const store::Identity& id, store::Record* record, Wanted is_wanted) {
-    if (open_claim(id) != nullptr || !try_lock(id)) return Settled::Running;
+Verdict look_at_idle(const store::Identity& id, store::Record* record, Wanted is_wanted) {
+    if (open_claim(id) != nullptr || !try_lock(id)) return Verdict::Running;
     store::Look look = store::find(id, record);
-    Settled settled = Settled::Done;
+    Verdict settled = Verdict::Done;
     if (TransactionIdIsValid(look.writer))
-        settled = Settled::Running;
+        settled = Verdict::Running;
     else if (!look.found || !is_wanted(*record))
-        settled = Settled::Passed;
+        settled = Verdict::Skipped;
     else if (claim_lives(*record))
-        settled = Settled::Running;
-    if (settled != Settled::Done) unlock(id);
+        settled = Verdict::Running;
+    if (settled != Verdict::Done) unlock(id);
     return settled;
 }
 
@@ -198,28 +199,28 @@ void unlock_written(const store::Identity& id) {
 
 }  // namespace
 
-void resolve(const ClaimRef& ref, const Ruling& ruling) {
+void resolve(const ClaimRef& ref, const Resolution& resolution) {
     config::ScopePolicy policy = enter_as_operator(ref);
     store::Record record;
     if (!lock_and_find(ref.id, &record)) raise_no_claim();
     core::Status status = status_now(record);
-    bool reopens = ruling.resolution == core::Resolution::Reopen;
-    if (!is_for(ruling.resolution, status))
+    bool reopens = resolution.action == core::Resolution::Reopen;
+    if (!is_for(resolution.action, status))
         reopens ? raise_not_to_reopen(word_of(status)) : raise_final(word_of(status));
-    rule(ruling, policy, &record);
+    rule(resolution, policy, &record);
 }
 
-Settled resolve_idle(const ClaimRef& ref, const Ruling& ruling, const Sighting& seen) {
+Verdict resolve_idle(const ClaimRef& ref, const Resolution& resolution, const ExpectedState& seen) {
     std::optional<config::ScopePolicy> policy = enter_if_open(ref);
-    if (!policy) return Settled::Closed;
+    if (!policy) return Verdict::Closed;
     store::Record record;
-    Settled settled = look_at_idle(ref.id, &record, [&](const store::Record& found) {
-        return is_for(ruling.resolution, status_now(found)) && is_as_seen(seen, found) &&
-               !is_released(ruling.resolution, found);
+    Verdict settled = look_at_idle(ref.id, &record, [&](const store::Record& found) {
+        return is_for(resolution.action, status_now(found)) && is_as_seen(seen, found) &&
+               !is_released(resolution.action, found);
     });
-    if (settled != Settled::Done) return settled;
-    settled = rule_if_possible(ruling, *policy, &record);
-    if (settled == Settled::Done)
+    if (settled != Verdict::Done) return settled;
+    settled = rule_if_possible(resolution, *policy, &record);
+    if (settled == Verdict::Done)
         unlock_written(ref.id);
     else
         unlock(ref.id);
@@ -255,14 +256,14 @@ bool forget(const ClaimRef& ref, const text* reason) {
     return false;
 }
 
-Settled erase_idle(const ClaimRef& ref, const text* reason) {
-    if (!enter_if_open(ref)) return Settled::Closed;
+Verdict erase_idle(const ClaimRef& ref, const text* reason) {
+    if (!enter_if_open(ref)) return Verdict::Closed;
     store::Record record;
-    Settled settled = look_at_idle(ref.id, &record, [](const store::Record&) { return true; });
-    if (settled != Settled::Done) return settled;
+    Verdict settled = look_at_idle(ref.id, &record, [](const store::Record&) { return true; });
+    if (settled != Verdict::Done) return settled;
     bool removed = remove_for_good(record, reason, true);
     unlock_written(ref.id);
-    return removed ? Settled::Done : Settled::Running;
+    return removed ? Verdict::Done : Verdict::Running;
 }
 
 }  // namespace idem::claim

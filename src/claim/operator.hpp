@@ -9,8 +9,8 @@
 namespace idem::claim {
 
 // What is decided about a record, and why.
-struct Ruling {
-    core::Resolution resolution;
+struct Resolution {
+    core::Resolution action;
     Response response;
     text* error;
     const text* reason;
@@ -20,7 +20,7 @@ struct Ruling {
 // and `Fail` record a final result. `Reopen` lets the next caller execute a failed or exhausted one
 // once more. The old holder's token is void afterwards, and the record says who decided. Errors:
 // ID404; 55000 for a record that the decision is not for.
-void resolve(const ClaimRef& ref, const Ruling& ruling);
+void resolve(const ClaimRef& ref, const Resolution& resolution);
 
 // The record as it is, without deciding anything. Works on a standby.
 Answer get(const store::Identity& id);
@@ -33,25 +33,25 @@ bool forget(const ClaimRef& ref, const text* reason);
 
 // ---- one of many: nobody is waited for, and nothing that runs is touched ----
 
-enum class Settled {
+enum class Verdict {
     Done,
     Running,   // a transaction or a lease has the key
-    Passed,    // there is nothing to decide any more
+    Skipped,   // there is nothing to decide any more
     Closed,    // the scope's policy does not admit the caller, or is not valid
     NoKey,     // it could not be sealed, for want of a key or because a value does not open
     TooLarge,  // the answer is, for the scope's policy
 };
 
 // What a record was when it was chosen, and is to be still: one that is no more is passed over.
-struct Sighting {
+struct ExpectedState {
     std::optional<core::Status> status;
     std::optional<TimestampTz> claimed_at;
 };
 
 // Where it is not `Done`, the record is as it was.
-Settled resolve_idle(const ClaimRef& ref, const Ruling& ruling, const Sighting& seen);
+Verdict resolve_idle(const ClaimRef& ref, const Resolution& resolution, const ExpectedState& seen);
 
 // Removes the record, and leaves no name in the audit.
-Settled erase_idle(const ClaimRef& ref, const text* reason);
+Verdict erase_idle(const ClaimRef& ref, const text* reason);
 
 }  // namespace idem::claim

@@ -48,8 +48,8 @@ text* generated_key() {
 text* derived_key(const Question& question) {
     if (question.fingerprint == nullptr) raise_nothing_to_derive("there is none");
     if (question.nothing_counts) raise_nothing_to_derive("none of its fields counts");
-    return in_hex(
-        fingerprint_of_digest(question.fingerprint, question.id.principal, question.id.scope));
+    return request::in_hex(request::fingerprint_of_digest(
+        question.fingerprint, question.id.principal, question.id.scope));
 }
 
 [[noreturn]] void raise_transactional(const char* argument) {
@@ -123,8 +123,8 @@ void take_fingerprint(const config::ScopePolicy& policy, Question* question) {
     question->counted = policy.fingerprint_fields;
     question->excluded = united(policy.exclude_fields, question->exclude);
     question->fingerprint =
-        fingerprint_of(question->request, question->method, question->path,
-                       {question->counted, question->excluded}, &question->nothing_counts);
+        request::fingerprint_of(question->request, question->method, question->path,
+                                {question->counted, question->excluded}, &question->nothing_counts);
     if (question->method != nullptr) question->fingerprint_of |= store::kOfMethod;
     if (question->path != nullptr) question->fingerprint_of |= store::kOfPath;
 }
@@ -211,17 +211,17 @@ bool same_fields(const ArrayType* a, const ArrayType* b) {
 bool same_by_its_rule(const store::Record& record, const bytea* fingerprint,
                       const Question& question) {
     if (question.hashed == nullptr) return false;
-    FingerprintRule rule = rule_of(record, question);
+    request::FingerprintRule rule = rule_of(record, question);
     if (same_fields(rule.fields, question.counted) && same_fields(rule.exclude, question.excluded))
         return false;
-    return same_if_known(fingerprint,
-                         fingerprint_of(question.hashed, question.method, question.path, rule));
+    return same_if_known(fingerprint, request::fingerprint_of(question.hashed, question.method,
+                                                              question.path, rule));
 }
 
 }  // namespace
 
 // A client that has made a digest left out what it asks the server to leave out now.
-FingerprintRule rule_of(const store::Record& record, const Question& question) {
+request::FingerprintRule rule_of(const store::Record& record, const Question& question) {
     if ((record.fingerprint_of & store::kOfCaller) != 0) return {nullptr, question.exclude};
     return {record.counted, record.excluded};
 }

@@ -5,7 +5,7 @@
 
 #include "core/decision.hpp"
 
-#include "claim/fingerprint.hpp"
+#include "request/fingerprint.hpp"
 #include "store/record.hpp"
 
 namespace idem::claim {
@@ -69,6 +69,6 @@ Question settle(Question question);
 bool same_request(const store::Record& record, const Question& question);
 
 // The rule by which the record's fingerprint was taken, as far as that is known.
-FingerprintRule rule_of(const store::Record& record, const Question& question);
+request::FingerprintRule rule_of(const store::Record& record, const Question& question);
 
 }  // namespace idem::claim

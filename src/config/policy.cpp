@@ -158,7 +158,7 @@ const PolicyRow* policy_row_for(std::string_view scope) {
     return best == nullptr ? nullptr : best->row;
 }
 
-bool policy_in_nobodys_name(std::string_view scope, core::Policy* policy) {
+bool policy_ignoring_role(std::string_view scope, core::Policy* policy) {
     pg::refresh(&cached);
     const Candidate* best = best_candidate(scope);
     if (best != nullptr && best->unusable != nullptr) return false;

@@ -61,7 +61,7 @@ const PolicyRow* policy_row_for(std::string_view scope);
 
 // The same policy for who acts in nobody's name: no role is asked for. False if it can't be gone
 // by.
-bool policy_in_nobodys_name(std::string_view scope, core::Policy* policy);
+bool policy_ignoring_role(std::string_view scope, core::Policy* policy);
 
 // How soon after its lease any policy has a claim given up, in microseconds: abandon_after, or at
 // once where max_attempts alone may have it exhausted. None: no policy does.

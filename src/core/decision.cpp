@@ -76,7 +76,7 @@ constexpr Decision decide_retryable(const Known& record, const Terms& terms) noe
 constexpr Decision decide_kept(const Known& record, const Terms& terms) noexcept {
     if (record.status == Status::Retryable) return decide_retryable(record, terms);
     if (record.status != Status::Exhausted) return refuse(Reason::Answered);
-    return refuse(record.lease_until > 0 ? Reason::AttemptsSilent : Reason::AttemptsFailed);
+    return refuse(record.lease_until > 0 ? Reason::AttemptsTimedOut : Reason::AttemptsFailed);
 }
 
 // The ttl is asked before the retention: should a retention ever end first, the answer is still
@@ -115,7 +115,7 @@ Decision decide(const Known* record, const Terms& terms) noexcept {
         case Status::Retryable:
             return decide_finished(*record, terms);
         case Status::Exhausted:
-            if (record->status == Status::InProgress) return refuse(Reason::AttemptsSilent);
+            if (record->status == Status::InProgress) return refuse(Reason::AttemptsTimedOut);
             return decide_finished(*record, terms);
         case Status::Unknown:
             break;

@@ -180,7 +180,7 @@ enum class Reason : std::uint16_t {
     SentBeforeMemory,
     Pause,
     AttemptsFailed,
-    AttemptsSilent,
+    AttemptsTimedOut,
     TakeoverForbidden,
     OutcomeUnknown,
 };
@@ -242,7 +242,7 @@ inline constexpr ReasonEntry kReasons[] = {
     {Reason::AttemptsFailed, "attempts_failed", Outcome::Exhausted,
      "The last attempt has failed, and max_attempts are used up.",
      "An operator can decide with idem_resolve; the key is forgotten when the retention is over."},
-    {Reason::AttemptsSilent, "attempts_silent", Outcome::Exhausted,
+    {Reason::AttemptsTimedOut, "attempts_timed_out", Outcome::Exhausted,
      "The last attempt was silent beyond its lease, and max_attempts are used up.",
      "Its holder may still record a result; an operator can decide with idem_resolve."},
     {Reason::TakeoverForbidden, "takeover_forbidden", Outcome::Unknown,

@@ -156,7 +156,7 @@ inline constexpr PolicyColumn kPolicyColumns[] = {
     word_option<&Policy::on_abandon>("on_abandon", kOnAbandonWords),
     number_option<&Policy::max_body_bytes>("max_body_bytes", 0, kLargestBody),
     word_option<&Policy::on_large_body>("on_large_body", "error, omit"),
-    // An entry that is no field is told of by claim/fingerprint.hpp.
+    // An entry that is no field is told of by request/fingerprint.hpp.
     list_option("fingerprint_fields", valid_exclude,
                 {"It is empty, so that all requests would be the same.",
                  "Unset it to let every field count."},

@@ -55,7 +55,7 @@ bool is_fault_of_request(std::string_view sqlstate) noexcept {
            sqlstate == kRaiseException;
 }
 
-bool is_trouble(std::string_view sqlstate) noexcept {
+bool is_store_error(std::string_view sqlstate) noexcept {
     return !is_one_of(sqlstate.substr(0, kClassLength), kNoTrouble) &&
            sqlstate != kLockNotAvailable;
 }

@@ -17,7 +17,7 @@ bool is_fault_of_request(std::string_view sqlstate) noexcept;
 // so: a full disk, a damaged page, a constraint that somebody has added. Not what says "again" (a
 // conflict, a lock that was not to be had) or "stop" (a cancel, a shutdown, a transaction that may
 // not write), and no message below an error.
-bool is_trouble(std::string_view sqlstate) noexcept;
+bool is_store_error(std::string_view sqlstate) noexcept;
 
 // Whether an entry names what a policy may call final: a class, or a whole SQLSTATE, but none of
 // conflicts, resources, cancels, the system and faults within, which are nobody's answer.

@@ -18,7 +18,8 @@ inline std::int64_t monotonic_micros() {
 void wait_for_transaction(TransactionId transaction);
 
 // Waits until every transaction that has now a lock on the table, in conflict with `mode`, has
-// ended, but for VACUUM: prepared ones too, and at most `micros` for all. Returns how many have not.
+// ended, but for VACUUM: prepared ones too, and at most `micros` for all. Returns how many have
+// not.
 int wait_for_lockers(Oid table, LOCKMODE mode, std::int64_t micros);
 
 // Whether another backend waits for a lock that this one has, advisory ones of that class left out.

@@ -22,7 +22,7 @@ void count(std::string_view scope, Counter counter, std::uint64_t amount = 1);
 // For store::Sweep.
 void count_swept(std::string_view scope, std::int64_t rows);
 
-// For store::watch_trouble(): raises no error.
+// For store::watch_store_errors(): raises no error.
 void count_store_error(std::string_view scope);
 
 // One row of the view. `scope` is nullptr for the overflow slot, which all databases share.

@@ -6,8 +6,8 @@
 #include "store/deferred.hpp"
 #include "store/distribution.hpp"
 #include "store/record_table.hpp"
+#include "store/store_errors.hpp"
 #include "store/sweep.hpp"
-#include "store/trouble.hpp"
 
 namespace idem::store {
 

@@ -9,7 +9,7 @@
 #include "config/settings.hpp"
 #include "store/implementation.hpp"
 #include "store/row_versions.hpp"
-#include "store/trouble.hpp"
+#include "store/store_errors.hpp"
 
 namespace idem::store {
 

@@ -27,7 +27,7 @@
 #include "stats/counters.hpp"
 #include "store/attempt.hpp"
 #include "store/audit.hpp"
-#include "store/outlook.hpp"
+#include "store/next_due.hpp"
 #include "store/record.hpp"
 #include "store/sweep.hpp"
 #include "worker/presence.hpp"
@@ -115,7 +115,7 @@ int batch_size(const Report& report) {
 }
 
 // A table beside the records. DDL on it goes first as well.
-bool enter_beside(const char* name) {
+bool lock_side_table(const char* name) {
     Oid table = pg::find_table(name);
     return OidIsValid(table) && ConditionalLockRelationOid(table, RowExclusiveLock) &&
            SearchSysCacheExists1(RELOID, ObjectIdGetDatum(table));
@@ -124,7 +124,7 @@ bool enter_beside(const char* name) {
 // What is left of a batch.
 std::int64_t sweep_beside(const char* name, std::int64_t (*sweep)(std::int64_t),
                           std::int64_t limit) {
-    return enter_beside(name) ? sweep(limit) : 0;
+    return lock_side_table(name) ? sweep(limit) : 0;
 }
 
 // One batch, one transaction.
@@ -195,7 +195,7 @@ Visit abandon(Report* report, std::int64_t start) {
 // ---- when to come again ----
 
 TimestampTz next_beside(const char* name, TimestampTz (*next)()) {
-    return enter_beside(name) ? next() : DT_NOBEGIN;
+    return lock_side_table(name) ? next() : DT_NOBEGIN;
 }
 
 TimestampTz next_of_all() {

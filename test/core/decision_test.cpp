@@ -449,9 +449,9 @@ TEST(DecideReason, OfAClaim) {
     EXPECT_EQ(reason_of(gone), Reason::TakeoverForbidden);
     Known silent = leased_until(kPast);
     silent.attempt = 3;
-    EXPECT_EQ(reason_of(silent), Reason::AttemptsSilent);
+    EXPECT_EQ(reason_of(silent), Reason::AttemptsTimedOut);
     silent.status = Status::Exhausted;
-    EXPECT_EQ(reason_of(silent), Reason::AttemptsSilent);
+    EXPECT_EQ(reason_of(silent), Reason::AttemptsTimedOut);
     silent.lease_until = 0;
     EXPECT_EQ(reason_of(silent), Reason::AttemptsFailed);
     EXPECT_EQ(reason_of(record(Status::Unknown)), Reason::OutcomeUnknown);

@@ -42,16 +42,16 @@ TEST(FaultOfRequest, IsNotWhatIsNoState) {
 TEST(Trouble, IsWhatSomebodyHasToLookAfter) {
     for (const char* state : {"53100", "53200", "54000", "58030", "XX001", "XX002", "23514",
                               "42P01", "0A000", "P0001", "ID500"})
-        EXPECT_TRUE(is_trouble(state)) << state;
+        EXPECT_TRUE(is_store_error(state)) << state;
 }
 
 TEST(Trouble, IsNotWhatSaysAgainOrStop) {
     for (const char* state : {"40001", "40P01", "55P03", "57014", "57P01", "25006", "25P02"})
-        EXPECT_FALSE(is_trouble(state)) << state;
+        EXPECT_FALSE(is_store_error(state)) << state;
 }
 
 TEST(Trouble, IsNoMessageBelowAnError) {
-    for (const char* state : {"00000", "01000", "02000"}) EXPECT_FALSE(is_trouble(state)) << state;
+    for (const char* state : {"00000", "01000", "02000"}) EXPECT_FALSE(is_store_error(state)) << state;
 }
 
 TEST(MayBeFinal, IsAClassOrAState) {

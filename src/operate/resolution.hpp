@@ -4,10 +4,10 @@
 
 #include "claim/operator.hpp"
 
-namespace idem::api {
+namespace idem::operate {
 
 // The action; from `first` on status_code, body, headers and error; the reason. What does not go
 // with the action is refused (22023): whoever gave it believes that it is kept.
-claim::Ruling ruling_of(FunctionCallInfo fcinfo, int action, int first, int reason);
+claim::Resolution resolution_of(FunctionCallInfo fcinfo, int action, int first, int reason);
 
-}  // namespace idem::api
+}  // namespace idem::operate

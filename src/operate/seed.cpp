@@ -5,7 +5,9 @@
 #include "api/arguments.hpp"
 #include "pg/boundary.hpp"
 
-namespace idem::api {
+namespace idem::operate {
+
+using namespace api;
 
 namespace {
 
@@ -26,7 +28,7 @@ Datum changed(FunctionCallInfo fcinfo) {
 
 }  // namespace
 
-}  // namespace idem::api
+}  // namespace idem::operate
 
-IDEM_FUNCTION(idem_seed_coming, idem::api::coming);
-IDEM_FUNCTION(idem_seed_changed, idem::api::changed);
+IDEM_FUNCTION(idem_seed_coming, idem::operate::coming);
+IDEM_FUNCTION(idem_seed_changed, idem::operate::changed);

@@ -4,24 +4,26 @@
 
 #include "api/arguments.hpp"
 #include "api/forward.hpp"
-#include "api/nodes.hpp"
-#include "api/ruling.hpp"
 #include "claim/abandon.hpp"
 #include "claim/operator.hpp"
+#include "operate/nodes.hpp"
+#include "operate/resolution.hpp"
 #include "pg/boundary.hpp"
 #include "stats/counters.hpp"
 #include "store/attempt.hpp"
 #include "store/audit.hpp"
 #include "store/sweep.hpp"
 
-namespace idem::api {
+namespace idem::operate {
+
+using namespace api;
 
 namespace {
 
 // idem_resolve(key, action, scope, principal, status_code, body, headers, error, reason)
 Datum resolve(FunctionCallInfo fcinfo) {
     claim::ClaimRef ref{"idem_resolve()", identity(fcinfo, 0, 2, 3), std::nullopt};
-    claim::resolve(ref, ruling_of(fcinfo, 1, 4, 8));
+    claim::resolve(ref, resolution_of(fcinfo, 1, 4, 8));
     PG_RETURN_BOOL(true);
 }
 
@@ -147,11 +149,11 @@ Datum stats_reset(FunctionCallInfo fcinfo) {
 
 }  // namespace
 
-}  // namespace idem::api
+}  // namespace idem::operate
 
-IDEM_FUNCTION(idem_operator_resolve, idem::api::at_its_records<idem::api::resolve>);
-IDEM_FUNCTION(idem_operator_forget, idem::api::at_its_records<idem::api::forget>);
-IDEM_FUNCTION(idem_operator_cleanup, idem::api::cleanup);
-IDEM_FUNCTION(idem_claim_lives, idem::api::claim_lives);
-IDEM_FUNCTION(idem_scope_stats, idem::api::scope_stats);
-IDEM_FUNCTION(idem_operator_stats_reset, idem::api::stats_reset);
+IDEM_FUNCTION(idem_operator_resolve, idem::operate::at_its_records<idem::operate::resolve>);
+IDEM_FUNCTION(idem_operator_forget, idem::operate::at_its_records<idem::operate::forget>);
+IDEM_FUNCTION(idem_operator_cleanup, idem::operate::cleanup);
+IDEM_FUNCTION(idem_claim_lives, idem::operate::claim_lives);
+IDEM_FUNCTION(idem_scope_stats, idem::operate::scope_stats);
+IDEM_FUNCTION(idem_operator_stats_reset, idem::operate::stats_reset);

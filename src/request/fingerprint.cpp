@@ -2,7 +2,7 @@
 // large is walked twice: once to count, so that nothing is gathered, sorted or written in vain, and
 // once to write. Each loop can be cancelled.
 
-#include "claim/fingerprint.hpp"
+#include "request/fingerprint.hpp"
 
 #include <algorithm>
 
@@ -11,7 +11,7 @@
 #include "pg/datum.hpp"
 #include "pg/jsonb.hpp"
 
-namespace idem::claim {
+namespace idem::request {
 
 namespace {
 
@@ -414,4 +414,4 @@ text* in_hex(const bytea* bytes) {
     return pg::make_text({hex, 2 * raw.size()});
 }
 
-}  // namespace idem::claim
+}  // namespace idem::request

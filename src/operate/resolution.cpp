@@ -1,10 +1,12 @@
-#include "api/ruling.hpp"
+#include "operate/resolution.hpp"
 
 #include "core/outcome.hpp"
 
 #include "api/arguments.hpp"
 
-namespace idem::api {
+namespace idem::operate {
+
+using namespace api;
 
 namespace {
 
@@ -39,10 +41,10 @@ bool is_blank(const text* reason) {
 }
 
 // What does not go with the decision is refused: whoever gave it believes that it is kept.
-void check_fits(core::Resolution resolution, const claim::Response& response, const text* error) {
-    if (resolution == core::Resolution::Complete && error != nullptr)
+void check_fits(core::Resolution action, const claim::Response& response, const text* error) {
+    if (action == core::Resolution::Complete && error != nullptr)
         raise_unused("error", "A completed record has none.");
-    if (core::entry_of(resolution).status != core::Status::Retryable) return;
+    if (core::entry_of(action).status != core::Status::Retryable) return;
     constexpr const char* kDetail = "A record that is executed again has no answer.";
     if (response.status_code) raise_unused("status_code", kDetail);
     if (response.body != nullptr) raise_unused("body", kDetail);
@@ -51,16 +53,16 @@ void check_fits(core::Resolution resolution, const claim::Response& response, co
 
 }  // namespace
 
-claim::Ruling ruling_of(FunctionCallInfo fcinfo, int action, int first, int reason) {
-    core::Resolution resolution = resolution_of(required_text(fcinfo, action, "action"));
+claim::Resolution resolution_of(FunctionCallInfo fcinfo, int action, int first, int reason) {
+    core::Resolution chosen = resolution_of(required_text(fcinfo, action, "action"));
     claim::Response response{status_code_or_none(fcinfo, first), text_or_null(fcinfo, first + 1),
                              headers_or_null(fcinfo, first + 2)};
-    claim::Ruling ruling{resolution, response, text_or_null(fcinfo, first + 3),
-                         reason_or_null(fcinfo, reason)};
-    check_fits(resolution, response, ruling.error);
-    const bool gives_reason = ruling.reason != nullptr && !is_blank(ruling.reason);
-    if (resolution == core::Resolution::Reopen && !gives_reason) raise_no_reason();
-    return ruling;
+    claim::Resolution resolution{chosen, response, text_or_null(fcinfo, first + 3),
+                                 reason_or_null(fcinfo, reason)};
+    check_fits(chosen, response, resolution.error);
+    const bool gives_reason = resolution.reason != nullptr && !is_blank(resolution.reason);
+    if (chosen == core::Resolution::Reopen && !gives_reason) raise_no_reason();
+    return resolution;
 }
 
-}  // namespace idem::api
+}  // namespace idem::operate

@@ -4,18 +4,20 @@
 #include "claim/explain.hpp"
 #include "api/arguments.hpp"
 #include "api/forward.hpp"
-#include "api/nodes.hpp"
-#include "api/statements.hpp"
 #include "api/types.hpp"
 #include "claim/sealing.hpp"
 #include "config/policy_in_force.hpp"
 #include "config/settings.hpp"
+#include "operate/nodes.hpp"
+#include "operate/statements.hpp"
 #include "pg/boundary.hpp"
 #include "pg/installed.hpp"
 #include "pg/jsonb.hpp"
 #include "store/record_table.hpp"
 
-namespace idem::api {
+namespace idem::operate {
+
+using namespace api;
 
 namespace {
 
@@ -215,13 +217,13 @@ Jsonb* holder_object(const Explanation& explanation) {
 
 constexpr int kLargestValue = 8 * 1024;  // bytes, as the server keeps it
 
-const char* word_of(claim::Change change) {
+const char* word_of(request::Change change) {
     switch (change) {
-        case claim::Change::Changed:
+        case request::Change::Changed:
             return "changed";
-        case claim::Change::Added:
+        case request::Change::Added:
             return "added";
-        case claim::Change::Missing:
+        case request::Change::Missing:
             break;
     }
     return "missing";
@@ -253,18 +255,18 @@ void add_shown(JsonbObject* object, const char* name, JsonbValue value) {
     pg::add_member(object, &key, &value);
 }
 
-Jsonb* difference_object(const claim::Difference& difference, bool show_values) {
+Jsonb* difference_object(const request::Difference& difference, bool show_values) {
     JsonbObject object = pg::begin_object();
     add_text(&object, "path", difference.path);
     pg::add_member(&object, "how", word_of(difference.change));
-    if (show_values && difference.change != claim::Change::Added)
+    if (show_values && difference.change != request::Change::Added)
         add_shown(&object, "stored", difference.stored);
-    if (show_values && difference.change != claim::Change::Missing)
+    if (show_values && difference.change != request::Change::Missing)
         add_shown(&object, "given", difference.given);
     return pg::end_object(&object);
 }
 
-Jsonb* differences_array(const claim::Differences& differences, bool show_values) {
+Jsonb* differences_array(const request::Differences& differences, bool show_values) {
     pg::JsonbArray array = pg::begin_array();
     for (int i = 0; i < differences.count; i++)
         pg::add_element(&array, difference_object(differences.list[i], show_values));
@@ -486,6 +488,6 @@ Datum explain(FunctionCallInfo fcinfo) {
 
 }  // namespace
 
-}  // namespace idem::api
+}  // namespace idem::operate
 
-IDEM_FUNCTION(idem_operator_explain, idem::api::at_its_records<idem::api::explain>);
+IDEM_FUNCTION(idem_operator_explain, idem::operate::at_its_records<idem::operate::explain>);

@@ -1,8 +1,8 @@
-#include "api/statements.hpp"
+#include "operate/statements.hpp"
 
 #include "pg/installed.hpp"
 
-namespace idem::api {
+namespace idem::operate {
 
 void keep_to_this_node() {
     if (pg::has_citus()) pg::set_locally("citus.enable_ddl_propagation", "off");
@@ -42,4 +42,4 @@ void execute_each(const char* query) {
     SPI_freetuptable(commands);
 }
 
-}  // namespace idem::api
+}  // namespace idem::operate

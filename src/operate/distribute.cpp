@@ -14,13 +14,15 @@
 // - What was granted on functions of an extension does not reach nodes that join later: rights.cpp.
 
 #include "api/arguments.hpp"
-#include "api/collation.hpp"
-#include "api/statements.hpp"
+#include "operate/collation.hpp"
+#include "operate/statements.hpp"
 #include "pg/boundary.hpp"
 #include "pg/installed.hpp"
 #include "pg/owner.hpp"
 
-namespace idem::api {
+namespace idem::operate {
+
+using namespace api;
 
 namespace {
 
@@ -224,6 +226,6 @@ Datum distribute(FunctionCallInfo fcinfo) {
 
 }  // namespace
 
-}  // namespace idem::api
+}  // namespace idem::operate
 
-IDEM_FUNCTION(idem_owner_distribute, idem::api::distribute);
+IDEM_FUNCTION(idem_owner_distribute, idem::operate::distribute);

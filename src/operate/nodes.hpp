@@ -3,7 +3,7 @@
 
 #include "pg/pg.hpp"
 
-namespace idem::api {
+namespace idem::operate {
 
 // Runs a statement that returns one number on each node, this one included, and returns the sum.
 // Each node commits by itself. An error if one of them can't be asked or fails. `statement` makes
@@ -16,4 +16,4 @@ text* name_of_this_node();
 // Whether other nodes are to be asked as well: there are some, and none of them asks.
 bool asks_other_nodes();
 
-}  // namespace idem::api
+}  // namespace idem::operate

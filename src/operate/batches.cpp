@@ -1,14 +1,16 @@
 // Which records are meant is asked once, and kept beside the transactions, as PersistHoldablePortal
 // keeps a cursor: one scan, whose snapshot is over before the first record is touched.
 
-#include "api/batches.hpp"
+#include "operate/batches.hpp"
 
 #include "api/arguments.hpp"
 #include "pg/boundary.hpp"
 #include "pg/owner.hpp"
 #include "store/record.hpp"
 
-namespace idem::api {
+namespace idem::operate {
+
+using namespace api;
 
 namespace {
 
@@ -175,4 +177,4 @@ Datum end_with_row(FunctionCallInfo fcinfo, const Datum* values) {
     return result;
 }
 
-}  // namespace idem::api
+}  // namespace idem::operate

@@ -5,13 +5,13 @@
 // before extensions do are settings of the database (SendNodeWideObjectsSyncCommands): one of them,
 // which nobody else reads, says it.
 
-#include "api/collation.hpp"
+#include "operate/collation.hpp"
 
-#include "api/statements.hpp"
+#include "operate/statements.hpp"
 #include "pg/boundary.hpp"
 #include "pg/installed.hpp"
 
-namespace idem::api {
+namespace idem::operate {
 
 namespace {
 
@@ -136,6 +136,6 @@ void take_on_collation(const char* collation) {
     note(collation);
 }
 
-}  // namespace idem::api
+}  // namespace idem::operate
 
-IDEM_FUNCTION(idem_owner_fit_principals, idem::api::fit_principals);
+IDEM_FUNCTION(idem_owner_fit_principals, idem::operate::fit_principals);

@@ -5,7 +5,7 @@
 
 #include "pg/pg.hpp"
 
-namespace idem::claim {
+namespace idem::request {
 
 // Which fields of a request count.
 struct FingerprintRule {
@@ -55,4 +55,4 @@ bytea* fingerprint_of_digest(const bytea* digest, const text* method, const text
 
 text* in_hex(const bytea* bytes);
 
-}  // namespace idem::claim
+}  // namespace idem::request

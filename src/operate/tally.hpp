@@ -4,7 +4,7 @@
 
 #include "pg/pg.hpp"
 
-namespace idem::api {
+namespace idem::operate {
 
 // What a function returns that is called for each record.
 inline constexpr const char* kDone = "done";
@@ -76,4 +76,4 @@ bool is_complete(const Tally& tally);
 Jsonb* running_keys(const Tally& tally);
 Jsonb* scopes_of(const Left& left);
 
-}  // namespace idem::api
+}  // namespace idem::operate

@@ -3,9 +3,9 @@
 // batch everything is committed, so a cancel leaves whole batches, and who calls again goes on.
 #pragma once
 
-#include "api/tally.hpp"
+#include "operate/tally.hpp"
 
-namespace idem::api {
+namespace idem::operate {
 
 // An error (25001) unless the call may commit. `procedure` is its name, with parentheses.
 void require_own_transactions(FunctionCallInfo fcinfo, const char* procedure);
@@ -49,4 +49,4 @@ void commit_batch();
 // A row of the INOUT arguments, in the memory of whoever calls the procedure; ends the connection.
 Datum end_with_row(FunctionCallInfo fcinfo, const Datum* values);
 
-}  // namespace idem::api
+}  // namespace idem::operate

@@ -1,4 +1,4 @@
-#include "api/tally.hpp"
+#include "operate/tally.hpp"
 
 #include "core/time.hpp"
 
@@ -7,7 +7,7 @@
 #include "pg/jsonb.hpp"
 #include "pg/wait.hpp"
 
-namespace idem::api {
+namespace idem::operate {
 
 namespace {
 
@@ -101,7 +101,8 @@ void tell_progress(Tally* tally) {
 }
 
 bool is_complete(const Tally& tally) {
-    return tally.running == 0 && tally.open == 0 && tally.closed.records == 0 && tally.closed.attempts == 0;
+    return tally.running == 0 && tally.open == 0 && tally.closed.records == 0 &&
+           tally.closed.attempts == 0;
 }
 
 Jsonb* running_keys(const Tally& tally) {
@@ -131,4 +132,4 @@ Jsonb* scopes_of(const Left& left) {
     return pg::end_array(&list);
 }
 
-}  // namespace idem::api
+}  // namespace idem::operate

@@ -5,9 +5,9 @@
 //
 // Where there is no cluster, a view of this server is all, and no node is named.
 
-#include "api/nodes.hpp"
+#include "operate/nodes.hpp"
 
-#include "api/statements.hpp"
+#include "operate/statements.hpp"
 #include "pg/boundary.hpp"
 #include "pg/installed.hpp"
 #include "pg/owner.hpp"
@@ -16,7 +16,7 @@
 #include "store/store.hpp"
 #include "store/sweep.hpp"
 
-namespace idem::api {
+namespace idem::operate {
 
 namespace {
 
@@ -233,10 +233,10 @@ std::int64_t sum_of_nodes(char* (*statement)(std::int64_t before, void* argument
     return sum;
 }
 
-}  // namespace idem::api
+}  // namespace idem::operate
 
-IDEM_FUNCTION(idem_this_node, idem::api::this_node);
-IDEM_FUNCTION(idem_of_nodes, idem::api::of_nodes);
-IDEM_FUNCTION(idem_claims_here, idem::api::claims_here);
-IDEM_FUNCTION(idem_backlog, idem::api::backlog);
-IDEM_FUNCTION(idem_tables_here, idem::api::tables_here);
+IDEM_FUNCTION(idem_this_node, idem::operate::this_node);
+IDEM_FUNCTION(idem_of_nodes, idem::operate::of_nodes);
+IDEM_FUNCTION(idem_claims_here, idem::operate::claims_here);
+IDEM_FUNCTION(idem_backlog, idem::operate::backlog);
+IDEM_FUNCTION(idem_tables_here, idem::operate::tables_here);

@@ -2,12 +2,12 @@
 // in the same order in each, by the length of their names and then by their bytes, so one pass
 // finds the name that only one of them has. Parts that are the same bytes are not walked.
 
-#include "claim/difference.hpp"
+#include "request/difference.hpp"
 
 #include "pg/datum.hpp"
 #include "pg/jsonb.hpp"
 
-namespace idem::claim {
+namespace idem::request {
 
 namespace {
 
@@ -332,4 +332,4 @@ Differences differences_of(Jsonb* stored, Jsonb* given, const FingerprintRule& r
     return found;
 }
 
-}  // namespace idem::claim
+}  // namespace idem::request

@@ -1,4 +1,4 @@
-#include "store/trouble.hpp"
+#include "store/store_errors.hpp"
 
 #include "core/sqlstate.hpp"
 
@@ -8,18 +8,18 @@ namespace idem::store {
 
 namespace {
 
-TroubleCount told;
+StoreErrorCount told;
 
 }  // namespace
 
-void watch_trouble(TroubleCount count) {
+void watch_store_errors(StoreErrorCount count) {
     told = count;
 }
 
 // Warnings and notices come here as well, and have states of their own.
-void count_trouble(void* argument) {
+void count_store_error(void* argument) {
     const char* state = unpack_sql_state(geterrcode());
-    if (told != nullptr && core::is_trouble(state))
+    if (told != nullptr && core::is_store_error(state))
         told(pg::bytes_of(static_cast<text*>(argument)));
 }
 

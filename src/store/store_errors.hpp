@@ -10,20 +10,20 @@
 
 namespace idem::store {
 
-using TroubleCount = void (*)(std::string_view scope);
+using StoreErrorCount = void (*)(std::string_view scope);
 
 // Who is told, with the scope of the key; set when the library is loaded. Called while the error is
 // being raised, so it must raise none. Errors that say "again" or "stop" are no trouble of the
-// store (core::is_trouble).
-void watch_trouble(TroubleCount count);
+// store (core::is_store_error).
+void watch_store_errors(StoreErrorCount count);
 
 // ErrorContextCallback, of an access to a record of the scope `argument`, a text.
-void count_trouble(void* argument);
+void count_store_error(void* argument);
 
 // Runs an access. Whoever stops an error puts error_context_stack back where it was.
 template <typename Access>
 auto watched(const text* scope, Access access) {
-    ErrorContextCallback frame{error_context_stack, count_trouble, const_cast<text*>(scope)};
+    ErrorContextCallback frame{error_context_stack, count_store_error, const_cast<text*>(scope)};
     error_context_stack = &frame;
     if constexpr (std::is_void_v<decltype(access())>) {
         access();

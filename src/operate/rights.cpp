@@ -7,15 +7,17 @@
 // it makes the triggers; and by a trigger, where a row goes.
 
 #include "api/arguments.hpp"
-#include "api/statements.hpp"
 #include "claim/audit.hpp"
+#include "operate/statements.hpp"
 #include "pg/boundary.hpp"
 #include "pg/installed.hpp"
 #include "pg/jsonb.hpp"
 #include "pg/owner.hpp"
 #include "store/record_table.hpp"
 
-namespace idem::api {
+namespace idem::operate {
+
+using namespace api;
 
 namespace {
 
@@ -206,10 +208,10 @@ Datum owner_writes(FunctionCallInfo fcinfo) {
 
 }  // namespace
 
-}  // namespace idem::api
+}  // namespace idem::operate
 
-IDEM_FUNCTION(idem_owner_grant, idem::api::grant_rights);
-IDEM_FUNCTION(idem_owner_revoke, idem::api::revoke_rights);
-IDEM_FUNCTION(idem_owner_granted_here, idem::api::granted_here);
-IDEM_FUNCTION(idem_owner_revoked_here, idem::api::revoked_here);
-IDEM_FUNCTION(idem_owner_writes, idem::api::owner_writes);
+IDEM_FUNCTION(idem_owner_grant, idem::operate::grant_rights);
+IDEM_FUNCTION(idem_owner_revoke, idem::operate::revoke_rights);
+IDEM_FUNCTION(idem_owner_granted_here, idem::operate::granted_here);
+IDEM_FUNCTION(idem_owner_revoked_here, idem::operate::revoked_here);
+IDEM_FUNCTION(idem_owner_writes, idem::operate::owner_writes);

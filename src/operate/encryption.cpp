@@ -1,18 +1,20 @@
 // The keys of encrypted records: which there are, what they have sealed, and sealing anew.
 
 #include "api/arguments.hpp"
-#include "api/batches.hpp"
-#include "api/nodes.hpp"
 #include "claim/audit.hpp"
 #include "claim/reseal.hpp"
 #include "claim/sealing.hpp"
 #include "config/encryption_keys.hpp"
+#include "operate/batches.hpp"
+#include "operate/nodes.hpp"
 #include "pg/boundary.hpp"
 #include "pg/jsonb.hpp"
 #include "pg/owner.hpp"
 #include "store/sealed_rows.hpp"
 
-namespace idem::api {
+namespace idem::operate {
+
+using namespace api;
 
 namespace {
 
@@ -208,7 +210,7 @@ Datum reseal(FunctionCallInfo fcinfo) {
 
 }  // namespace
 
-}  // namespace idem::api
+}  // namespace idem::operate
 
-IDEM_FUNCTION(idem_keys_here, idem::api::keys_here);
-IDEM_FUNCTION(idem_operator_reseal, idem::api::reseal);
+IDEM_FUNCTION(idem_keys_here, idem::operate::keys_here);
+IDEM_FUNCTION(idem_operator_reseal, idem::operate::reseal);

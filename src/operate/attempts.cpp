@@ -7,7 +7,9 @@
 #include "pg/boundary.hpp"
 #include "store/attempt.hpp"
 
-namespace idem::api {
+namespace idem::operate {
+
+using namespace api;
 
 namespace {
 
@@ -61,6 +63,6 @@ Datum attempts(FunctionCallInfo fcinfo) {
 
 }  // namespace
 
-}  // namespace idem::api
+}  // namespace idem::operate
 
-IDEM_FUNCTION(idem_operator_attempts, idem::api::attempts);
+IDEM_FUNCTION(idem_operator_attempts, idem::operate::attempts);

@@ -1,9 +1,9 @@
 // Where two requests differ, for whoever wonders why a key is a mismatch.
 #pragma once
 
-#include "claim/fingerprint.hpp"
+#include "request/fingerprint.hpp"
 
-namespace idem::claim {
+namespace idem::request {
 
 enum class Change { Changed, Added, Missing };
 
@@ -29,4 +29,4 @@ struct Differences {
 // and how a number is written or members are ordered makes no difference. Can be cancelled.
 Differences differences_of(Jsonb* stored, Jsonb* given, const FingerprintRule& rule);
 
-}  // namespace idem::claim
+}  // namespace idem::request

@@ -4,7 +4,7 @@
 
 #include "pg/owner.hpp"
 
-namespace idem::api {
+namespace idem::operate {
 
 // With pg_catalog alone on the search_path, in a connection to SPI.
 template <typename Statements>
@@ -33,4 +33,4 @@ bool is_table_of_citus(const char* table);
 // Executes what a query has put together, row by row.
 void execute_each(const char* query);
 
-}  // namespace idem::api
+}  // namespace idem::operate

@@ -4,7 +4,7 @@
 
 #include "pg/pg.hpp"
 
-namespace idem::api {
+namespace idem::operate {
 
 inline constexpr const char* kDefaultCollation = "pg_catalog.\"default\"";
 
@@ -16,4 +16,4 @@ const char* name_everywhere(Oid collation);
 // nodes do so at once and by themselves, which harms nothing as long as there are no records.
 void take_on_collation(const char* collation);
 
-}  // namespace idem::api
+}  // namespace idem::operate

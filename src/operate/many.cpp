@@ -8,13 +8,13 @@
 #include "core/outcome.hpp"
 
 #include "api/arguments.hpp"
-#include "api/batches.hpp"
 #include "api/forward.hpp"
-#include "api/nodes.hpp"
-#include "api/ruling.hpp"
 #include "claim/audit.hpp"
 #include "claim/operator.hpp"
 #include "config/policy.hpp"
+#include "operate/batches.hpp"
+#include "operate/nodes.hpp"
+#include "operate/resolution.hpp"
 #include "pg/boundary.hpp"
 #include "pg/jsonb.hpp"
 #include "pg/owner.hpp"
@@ -23,23 +23,25 @@
 #include "store/audit.hpp"
 #include "store/record_table.hpp"
 
-namespace idem::api {
+namespace idem::operate {
+
+using namespace api;
 
 namespace {
 
-Datum word_of(claim::Settled settled) {
+Datum word_of(claim::Verdict settled) {
     switch (settled) {
-        case claim::Settled::Done:
+        case claim::Verdict::Done:
             return CStringGetTextDatum(kDone);
-        case claim::Settled::Running:
+        case claim::Verdict::Running:
             return CStringGetTextDatum(kRunning);
-        case claim::Settled::Passed:
+        case claim::Verdict::Skipped:
             return CStringGetTextDatum(kPassed);
-        case claim::Settled::Closed:
+        case claim::Verdict::Closed:
             return CStringGetTextDatum(kClosed);
-        case claim::Settled::NoKey:
+        case claim::Verdict::NoKey:
             return CStringGetTextDatum(kNoKey);
-        case claim::Settled::TooLarge:
+        case claim::Verdict::TooLarge:
             return CStringGetTextDatum(kTooLarge);
     }
     pg_unreachable();
@@ -89,9 +91,9 @@ std::optional<core::Status> status_or_none(FunctionCallInfo fcinfo, int arg) {
 // status, claimed_at)
 Datum resolve_idle(FunctionCallInfo fcinfo) {
     claim::ClaimRef ref{"idem_resolve_idle()", identity(fcinfo, 0, 2, 3), std::nullopt};
-    claim::Ruling ruling = ruling_of(fcinfo, 1, 4, 8);
-    claim::Sighting seen{status_or_none(fcinfo, 9), moment_or_none(fcinfo, 10, "claimed_at")};
-    return word_of(claim::resolve_idle(ref, ruling, seen));
+    claim::Resolution resolution = resolution_of(fcinfo, 1, 4, 8);
+    claim::ExpectedState seen{status_or_none(fcinfo, 9), moment_or_none(fcinfo, 10, "claimed_at")};
+    return word_of(claim::resolve_idle(ref, resolution, seen));
 }
 
 // idem_erase(key, scope, principal, reason)
@@ -216,9 +218,9 @@ void tell_what_is_undecided(const Tally& tally) {
 Datum resolve_all(FunctionCallInfo fcinfo) {
     require_own_transactions(fcinfo, "idem_resolve_all()");
     int batch = batch_size(fcinfo, kBatchSize);
-    claim::Ruling ruling = ruling_of(fcinfo, kAction, kStatusCode, kReason);
+    claim::Resolution resolution = resolution_of(fcinfo, kAction, kStatusCode, kReason);
     require_filter(fcinfo);
-    Parameters filter = filter_of(fcinfo, ruling.resolution);
+    Parameters filter = filter_of(fcinfo, resolution.action);
     connect_to_commit();
     Step step = step_of(fcinfo, "idem_resolve_idle");
     for (const auto& [to, from] : kPassedOn) pass_argument(step, to, fcinfo, from);
@@ -412,11 +414,13 @@ Datum forget_principal(FunctionCallInfo fcinfo) {
 
 }  // namespace
 
-}  // namespace idem::api
+}  // namespace idem::operate
 
-IDEM_FUNCTION(idem_operator_resolve_idle, idem::api::at_its_records<idem::api::resolve_idle>);
-IDEM_FUNCTION(idem_operator_erase, idem::api::at_its_records<idem::api::erase>);
-IDEM_FUNCTION(idem_operator_await_claims, idem::api::at_its_records<idem::api::await_claims>);
-IDEM_FUNCTION(idem_operator_erase_decisions, idem::api::erase_decisions);
-IDEM_FUNCTION(idem_operator_resolve_all, idem::api::resolve_all);
-IDEM_FUNCTION(idem_operator_forget_principal, idem::api::forget_principal);
+IDEM_FUNCTION(idem_operator_resolve_idle,
+              idem::operate::at_its_records<idem::operate::resolve_idle>);
+IDEM_FUNCTION(idem_operator_erase, idem::operate::at_its_records<idem::operate::erase>);
+IDEM_FUNCTION(idem_operator_await_claims,
+              idem::operate::at_its_records<idem::operate::await_claims>);
+IDEM_FUNCTION(idem_operator_erase_decisions, idem::operate::erase_decisions);
+IDEM_FUNCTION(idem_operator_resolve_all, idem::operate::resolve_all);
+IDEM_FUNCTION(idem_operator_forget_principal, idem::operate::forget_principal);

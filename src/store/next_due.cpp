@@ -1,4 +1,4 @@
-#include "store/outlook.hpp"
+#include "store/next_due.hpp"
 
 #include "core/time.hpp"
 

@@ -6,13 +6,15 @@
 
 #include "api/arguments.hpp"
 #include "claim/audit.hpp"
-#include "claim/fingerprint.hpp"
 #include "config/policy.hpp"
 #include "config/policy_change.hpp"
 #include "config/policy_in_force.hpp"
 #include "pg/boundary.hpp"
+#include "request/fingerprint.hpp"
 
-namespace idem::api {
+namespace idem::operate {
+
+using namespace api;
 
 namespace {
 
@@ -51,8 +53,8 @@ using core::PolicyColumn;
 // Whether each entry can be read as one of a request's fields, in UTF-8.
 void check_fields(ArrayType* array, int which) {
     const char* name = core::kPolicyColumns[which].name;
-    if (which == config::kExcludeFields) (void)claim::fields_of(array, name, "exclude");
-    if (which == config::kFingerprintFields) (void)claim::fields_of(array, name, "count");
+    if (which == config::kExcludeFields) (void)request::fields_of(array, name, "exclude");
+    if (which == config::kFingerprintFields) (void)request::fields_of(array, name, "count");
 }
 
 [[noreturn]] void raise_list(ArrayType* array, int which) {
@@ -252,10 +254,10 @@ Datum changed(FunctionCallInfo fcinfo) {
 
 }  // namespace
 
-}  // namespace idem::api
+}  // namespace idem::operate
 
-IDEM_FUNCTION(idem_operator_policy_set, idem::api::set);
-IDEM_FUNCTION(idem_operator_policy_alter, idem::api::alter);
-IDEM_FUNCTION(idem_operator_policy_drop, idem::api::drop);
-IDEM_FUNCTION(idem_operator_policy, idem::api::in_force);
-IDEM_FUNCTION(idem_policy_changed, idem::api::changed);
+IDEM_FUNCTION(idem_operator_policy_set, idem::operate::set);
+IDEM_FUNCTION(idem_operator_policy_alter, idem::operate::alter);
+IDEM_FUNCTION(idem_operator_policy_drop, idem::operate::drop);
+IDEM_FUNCTION(idem_operator_policy, idem::operate::in_force);
+IDEM_FUNCTION(idem_policy_changed, idem::operate::changed);
