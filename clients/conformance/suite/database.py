@@ -20,6 +20,9 @@ CREATE TABLE effect (id bigserial, principal text, key text, note text, at times
 CREATE TABLE hook (name text, scope text, key text, attempt integer, outcome text);
 -- A failure that may be retried is not due while a case looks at it.
 SELECT idem_policy_set('POST /leased', retry_base => '1 day', retry_cap => '1 day', max_body_bytes => 100000);
+SELECT idem_policy_set('POST /uncertain', on_lease_expiry => 'unknown', retry_base => '1 day', retry_cap => '1 day');
+-- Longer than the window of /derive.
+SELECT idem_policy_set('POST /derive', retention => '1 day');
 SELECT idem_policy_set('POST /streamed', max_body_bytes => 100000);
 SELECT idem_policy_set('POST /pass', max_body_bytes => 2000, on_large_body => 'omit');
 SELECT idem_policy_set('POST /configured', exclude_fields => '{trace_id,$.meta.sent_at}');
@@ -70,6 +73,11 @@ class Database:
             key,
         )
         return found[0] if found else None
+
+    def told(self, principal):
+        """(status, error, reference) of a principal's record."""
+        (found,) = self.rows("SELECT status, error, reference FROM idempotency.records WHERE principal = %s", principal)
+        return found
 
     def hooks(self, name, key):
         return self.rows("SELECT scope, attempt, outcome FROM hook WHERE name = %s AND key = %s", name, key)

@@ -4,7 +4,7 @@ import json
 
 from .http_raw import Connection, head
 from .support import Case
-from .waiting import in_background, wait_until
+from .waiting import in_background, unique, wait_until
 
 
 class Failures(Case):
@@ -132,6 +132,88 @@ class Failures(Case):
         self.assert_effects(1)
 
 
+class Uncertain(Case):
+    """A leased route whose scope has on_lease_expiry => 'unknown', and claims that say themselves how they ended."""
+
+    def check_unknown(self, order, status, path="/uncertain"):
+        answer = self.send(path, order)
+        self.assert_executed(answer, status)
+        again = self.send(path, order)
+        self.assert_problem(again, "unknown")
+        self.assertEqual((again.one("Retry-After"), again.json()["retry_after"]), ("60", 60))
+        self.assertEqual(self.record()[:2], ("unknown", 1))
+        self.assert_effects(1)
+        return answer
+
+    def test_thrown(self):
+        self.check_unknown({"effect": "done", "throw": True}, 500)
+
+    def test_not_kept(self):
+        for status in (503, 429):
+            with self.subTest(status):
+                self.principal = unique("tenant")
+                order = {"effect": "done", "status": status, "body": self.encoded(b"why")}
+                self.assertEqual(self.check_unknown(order, status).body, b"why")
+
+    def test_too_large(self):
+        self.check_unknown({"effect": "done", "body": self.encoded(bytes(1024)), "repeat": 1025}, 500)
+
+    def test_4xx_is_kept(self):
+        order = {"effect": "done", "status": 422}
+        first = self.send("/uncertain", order)
+        self.assert_replay_of(first, self.send("/uncertain", order))
+
+    def check_nothing_happened(self, path):
+        order = {"nothing_happened": True}
+        self.assert_status(self.send(path, order), 500)
+        self.assertEqual(self.database.told(self.principal), ("retryable", "nothing happened", None))
+        self.assert_problem(self.send(path, order), "retry_later")
+        scope = f"POST {path}"
+        self.database.run("SELECT idem_resolve(%s, 'release', scope => %s, principal => %s)", self.key, scope, self.principal)
+        self.assert_status(self.send(path, order), 500)
+        self.assertEqual(self.record()[:2], ("retryable", 2))
+
+    def test_nothing_happened(self):
+        self.check_nothing_happened("/uncertain")
+
+    def test_nothing_happened_in_another_scope(self):
+        self.check_nothing_happened("/leased")
+
+    def test_nothing_happened_in_a_transaction(self):
+        self.assert_status(self.send("/transactional", {"effect": "done", "nothing_happened": True}), 500)
+        self.assert_nothing()
+
+    def test_the_claim_says_unknown(self):
+        """Whatever the policy says. The answer is sent and not stored."""
+        for path in ("/leased", "/uncertain"):
+            with self.subTest(path):
+                self.principal = unique("tenant")
+                order = {"effect": "done", "unknown": ["timeout", "ch_4711"], "status": 202, "body": self.encoded(b"wait")}
+                self.assertEqual(self.check_unknown(order, 202, path).body, b"wait")
+                self.assertEqual(self.database.told(self.principal), ("unknown", "timeout", "ch_4711"))
+
+    def test_the_claim_says_unknown_and_fails(self):
+        for end in ("throw", "nothing_happened"):
+            with self.subTest(end):
+                self.principal = unique("tenant")
+                self.check_unknown({"effect": "done", "unknown": ["timeout", None], end: True}, 500, "/leased")
+                self.assertEqual(self.database.told(self.principal), ("unknown", "timeout", None))
+
+    def test_the_answer_to_unknown_is_cut(self):
+        trap = self.server.proxy.trap("idem_unknown", "answer", "cut", self.key)
+        self.check_unknown({"effect": "done", "unknown": ["timeout", "ch_4711"]}, 201)
+        self.assertTrue(trap.reached.is_set(), "the trap")
+
+    def test_an_operator_decides(self):
+        order = {"effect": "done", "unknown": ["timeout", "ch_4711"]}
+        self.check_unknown(order, 201)
+        self.database.run(
+            "SELECT idem_resolve(%s, 'complete', scope => 'POST /uncertain', principal => %s, status_code => 200, body => 'paid')",
+            self.key, self.principal)  # fmt: skip
+        answer = self.send("/uncertain", order)
+        self.assertEqual((answer.status, answer.body, answer.all("Idempotent-Replayed")), (200, b"paid", ["true"]))
+
+
 class Running(Case):
     def check_running(self, path, word="in_progress", status=None, header="Idempotency-Key"):
         with self.database.gate() as gate:
@@ -223,4 +305,5 @@ class Crowd(Case):
             wait_until("19 are answered", lambda: sum(c.done() for c in calls) == 19 or gate.waiting() > 1)
             gate.open()
             self.assertEqual(sorted(call.result().status for call in calls), [201] + [409] * 19)
+            self.assertEqual(len({call.result().one("Idempotency-Key") for call in calls}), 1)
         self.assert_effects(1)

@@ -101,12 +101,19 @@ class Keys(Case):
         self.assert_effects(2)
 
     def test_derived_for_a_window(self):
+        """Then it is forgotten, though the policy's retention is longer."""
         first = self.send("/derive", {"effect": "done"}, key=None)
         self.assert_replay_of(first, self.send("/derive", {"effect": "done"}, key=None))
         wait_until("the window is over", lambda: self.database.value(
             "SELECT created_at + interval '2 s' < now() FROM idempotency.records WHERE principal = %s", self.principal))  # fmt: skip
         self.assert_executed(self.send("/derive", {"effect": "done"}, key=None))
         self.assert_effects(2)
+
+    def test_derived_and_failed(self):
+        """A run that rolls back leaves no key."""
+        for _ in range(2):
+            self.assert_executed(self.send("/derive", {"effect": "done", "status": 503}, key=None), 503)
+        self.assert_nothing()
 
     def test_derived_for_each_tenant(self):
         other = self.principal + "-other"

@@ -3,7 +3,7 @@
 import json
 
 from .support import Case
-from .waiting import wait_until
+from .waiting import unique, wait_until
 
 BYTES = bytes(range(256)) * 3
 HEADERS = [
@@ -217,6 +217,59 @@ class Identity(Case):
                 self.assert_replay_of(first, self.send("/transactional", body=b" " + body, key=key))
 
 
+class RefusedByJsonb(Case):
+    """JSON that jsonb can't hold is compared byte by byte, like anything that is not JSON."""
+
+    BODIES = {
+        "an escaped NUL": (b'{"effect": "a", "x": "\\u0000"}', b'{"effect": "a", "x": "\\u0000 "}'),
+        "a number beyond numeric": (b'{"effect": "a", "x": 1e200000}', b'{"effect": "a", "x": 1e200001}'),
+    }
+
+    def each(self, check):
+        for name, bodies in self.BODIES.items():
+            with self.subTest(name):
+                self.principal = unique("tenant")
+                check(*bodies)
+
+    def executed(self, answer):
+        self.assertIn(answer.status, (200, 201), answer)
+        self.assertEqual(answer.all("Idempotent-Replayed"), [])
+        return answer
+
+    def check(self, path):
+        def check(body, other):
+            first = self.executed(self.send(path, body=body))
+            self.assert_replay_of(first, self.send(path, body=body))
+            self.assert_problem(self.send(path, body=other), "mismatch")
+            self.assert_effects(1)
+
+        self.each(check)
+
+    def test_transactional(self):
+        self.check("/transactional")
+
+    def test_leased(self):
+        self.check("/leased")
+
+    def test_derived(self):
+        def check(body, other):
+            first = self.executed(self.send("/derive", body=body, key=None))
+            self.assert_replay_of(first, self.send("/derive", body=body, key=None))
+            self.executed(self.send("/derive", body=other, key=None))
+            self.assert_effects(2)
+
+        self.each(check)
+
+    def test_where_the_policy_names_fields(self):
+        """No field can be told from a digest."""
+
+        def check(body, _):
+            self.assertIn(self.send("/configured", body=body, header="X-Request-Key").status, (400, 500))
+            self.assert_nothing()
+
+        self.each(check)
+
+
 class BadJson(Case):
     BODIES = {
         "cut off": b'{"effect": "a"',
@@ -227,7 +280,6 @@ class BadJson(Case):
         "an overlong form": b'{"effect": "\xc0\xaf"}',
         "a byte order mark": b'\xef\xbb\xbf{"effect": "a"}',
         "half a surrogate pair": b'{"effect": "\\ud800"}',
-        "an escaped NUL": b'{"effect": "\\u0000"}',
         "nothing": b"",
         "a comma too many": b'{"effect": "a",}',
         "a comment": b'{"effect": "a"} // x',

@@ -1,4 +1,5 @@
 // What the handler of clients/conformance/README.md does, whatever the framework.
+import { NothingHappened } from 'idempotency-postgres';
 import pg from 'pg';
 
 const settings = { application_name: process.env.PGAPPNAME, connectionTimeoutMillis: 5000 };
@@ -19,6 +20,7 @@ export const common = {
 export const routes = {
   '/transactional': {},
   '/leased': { lease: 2000 },
+  '/uncertain': { lease: 2000 },
   '/generate': { missingKey: 'generate' },
   '/derive': { missingKey: 'derive', window: 2000 },
   '/pass': { missingKey: 'pass' },
@@ -31,7 +33,7 @@ export const routes = {
   '/unprotected': { unprotectedWithoutDatabase: true },
   '/streamed': {},
 };
-export const kindOf = (path) => (path === '/leased' ? 'leased' : 'transactional');
+export const kindOf = (path) => (['/leased', '/uncertain'].includes(path) ? 'leased' : 'transactional');
 
 async function gate(number) {
   const client = await others.connect();
@@ -80,10 +82,12 @@ export async function perform(claim, order, rawBody, contentType) {
   }
   if (order.gate !== undefined) await gate(order.gate);
   if (order.effect !== undefined) await effect(claim, order.effect);
+  if (order.unknown) await claim.unknown(...order.unknown);
   if (order.commit) await claim.client.query('COMMIT'); // pg knows no other way
   if (order.hide_error) await claim.client.query('SELECT 1/0').catch(() => {});
   if (order.serialization_failures) await failToSerialize(claim, order.serialization_failures);
   if (order.hang) await hang(claim);
+  if (order.nothing_happened) throw new NothingHappened('nothing happened');
   if (order.throw) throw new Error('thrown by the handler');
   if (order.exit) process.exit(3);
   const once = Buffer.from(order.body ?? '', 'base64');

@@ -11,7 +11,9 @@ export function drizzle<Tx extends Session>(db: DrizzleDatabase<Tx>): Database<T
   const { $client: client } = db as { $client?: unknown };
   if (isPgPool(client)) tolerant(client);
   const run = async (on: Session, text: string, values: Value[]): Promise<Row[]> => {
-    const pieces = text.split(/\$(\d+)/); // text and numbers in turn
+    // postgres.js would encode what it is told is a boolean; a text stays as it is.
+    const untyped = text.replace(/(\$\d+)::(?!bytea|text)/g, '$1::text::');
+    const pieces = untyped.split(/\$(\d+)/); // text and numbers in turn
     const query = sql.join(pieces.map((piece, i) => (i % 2 ? sql`${values[Number(piece) - 1]!}` : sql.raw(piece))));
     const result = await on.execute(query) as Row[] | { rows: Row[] };
     return Array.isArray(result) ? [...result] : result.rows;

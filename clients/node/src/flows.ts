@@ -7,10 +7,16 @@ import {
   type Database, type Row, DatabaseAway, Deadline, LeaseLost, isConnectionLost, isTransient, pause, plainNames, sqlstate, statement,
 } from './database.js';
 import { Heartbeat } from './heartbeat.js';
-import { BEGIN, CHECK, CHECKPOINT, COMPLETE, EXTEND, FAIL, ONCE, type Value, bytea, number, textArray } from './statements.js';
+import {
+  BEGIN, CHECK, CHECKPOINT, COMPLETE, EXTEND, FAIL, ONCE, UNKNOWN, type Value, bytea, number, textArray,
+} from './statements.js';
 
 /** A request, as it is claimed. Times are milliseconds. */
-export interface Request extends Name {
+export interface Request extends Omit<Name, 'key'> {
+  /** Null where the server derives it, see `derive`. */
+  readonly key: string | null;
+  /** The server derives a key from the request, and forgets it after this time. */
+  readonly derive?: number | null;
   /** The request's JSON, as it was sent. */
   readonly json?: string | null;
   /** Of what is not JSON. */
@@ -84,7 +90,7 @@ export async function transactionally<Tx>(
     }
     deadline.start();
     if (!(settings.keep ?? keepByDefault)(answer.status)) throw new NotKept({ outcome: 'not_kept', answer, claim });
-    await db.query(tx, COMPLETE, completion(request, answer, claim.token, settings));
+    await db.query(tx, COMPLETE, completion(nameOf(request, claim), answer, claim.token, settings));
     deadline.check();
     return { outcome: 'executed', answer, claim };
   }));
@@ -196,6 +202,11 @@ function find<T>(error: unknown, type: new (...args: any[]) => T): T | undefined
 
 // ---- leased ----
 
+/** Thrown by the work of a leased claim: nothing has happened, so the next request may try again. */
+export class NothingHappened extends Error {
+  override name = 'NothingHappened';
+}
+
 /** A claim that is committed before the work, and kept alive during it. */
 export interface Leased {
   readonly key: string;
@@ -215,6 +226,12 @@ export interface Leased {
    * note does it again: what it calls has to know keys, too; derive one from this claim's.
    */
   step<T>(name: string, work: (signal: AbortSignal) => Promise<T> | T): Promise<T>;
+  /**
+   * Ends the claim: the outcome of the work is not known. Repeats are told `unknown` until an operator
+   * decides. `reference` is the provider's name for the attempt. The work's answer is still sent, and
+   * not stored. The first call counts.
+   */
+  unknown(error?: string | null, reference?: string | null): Promise<void>;
 }
 
 export interface LeasedSettings extends Settings {
@@ -223,67 +240,170 @@ export interface LeasedSettings extends Settings {
 }
 
 /**
- * The claim is committed first, and the answer with its token afterwards. What `work` throws, and
- * answers that are not to be kept, end it retryably: the work may have had an effect.
+ * The claim is committed first, and the answer with its token afterwards. An answer that is not to be
+ * kept, and an exception other than NothingHappened, leave the outcome open: the scope's policy says
+ * whether the request may be tried again.
  */
 export async function leased<Tx>(
   db: Database<Tx>, request: Request, work: (claim: Leased) => Promise<Answer>, settings: LeasedSettings = {},
 ): Promise<Result> {
   const limit = settings.databaseTimeout ?? DATABASE_TIMEOUT;
-  const lease = settings.lease ?? LEASE;
-  const run = (text: string, values: Value[], within = limit) => statement(db, within, text, values);
+  const run: Run = (text, values, within = limit) => statement(db, within, text, values);
   let sent = 0;
   const claim = await again(settings, async () => {
     sent = Heartbeat.now();
-    return begin((text, values) => run(text, values, limit + (request.wait ?? 0)), request, lease) as Promise<any>;
+    return begin((text, values) => run(text, values, limit + (request.wait ?? 0)), request, settings.lease ?? LEASE) as Promise<any>;
   }) as Claim;
   if (claim.outcome !== 'execute') return refusalOrReplay(claim);
   settings.onClaim?.(claim);
-  const name: Name = { key: claim.key, scope: request.scope, principal: request.principal };
-  const heart = new Heartbeat(
-    lease, sent,
-    (within) => run(EXTEND, [name.key, claim.token, name.scope, name.principal], Math.min(limit, within)),
-    isLost, () => settings.onLeaseLost?.(claim), (message, cause) => new LeaseLost(message, { cause }),
-  );
-  const lost: Result = { outcome: 'in_progress', claim: null };
-  const end = async (text: string, values: Value[]): Promise<boolean> => {
+  return new Held(claim, nameOf(request, claim), run, settings, sent).settle(work);
+}
+
+type Run = (text: string, values: Value[], within?: number) => Promise<Row[]>;
+
+/** A claim with a lease, from its grant to its end. */
+class Held {
+  readonly #heart: Heartbeat;
+  #state: Record<string, unknown>;
+  // A note is of all steps, so that of one must not pass over another's: each waits for the one before.
+  #noting: Promise<unknown> = Promise.resolve();
+  #unknown: Promise<void> | undefined;
+
+  constructor(readonly claim: Claim, readonly name: Name, readonly run: Run, readonly settings: LeasedSettings, sent: number) {
+    const limit = settings.databaseTimeout ?? DATABASE_TIMEOUT;
+    this.#state = { ...(claim.state as Record<string, unknown> | null) };
+    this.#heart = new Heartbeat(
+      settings.lease ?? LEASE, sent,
+      (within) => run(EXTEND, [name.key, claim.token, name.scope, name.principal], Math.min(limit, within)),
+      isLost, () => settings.onLeaseLost?.(claim), (message, cause) => new LeaseLost(message, { cause }),
+    );
+  }
+
+  /** Does the work, and ends the claim by what became of it. */
+  async settle(work: (claim: Leased) => Promise<Answer>): Promise<Result> {
+    const { claim, settings } = this;
+    const lost: Result = { outcome: 'in_progress', claim: null };
+    let answer: Answer;
     try {
-      await again(settings, async () => { await run(text, values); return true; });
+      answer = await work(this.#handle());
+      if (await this.#endedUnknown()) return { outcome: 'not_kept', answer, claim };
+      this.#heart.stop();
+      if (this.#heart.signal.aborted) return lost;
+      if (!(settings.keep ?? keepByDefault)(answer.status)) {
+        return await this.#fail(`status ${answer.status}`) ? { outcome: 'not_kept', answer, claim } : lost;
+      }
+    } catch (error) {
+      if (await this.#endedUnknown()) throw error;
+      this.#heart.stop();
+      if (this.#heart.signal.aborted) return lost;
+      // That the work has failed is told even if that can't be noted.
+      const message = error instanceof Error ? error.message : String(error);
+      if (!await this.#fail(message, !(error instanceof NothingHappened)).catch(() => true)) return lost;
+      throw error;
+    }
+    return await this.#complete(answer) ? { outcome: 'executed', answer, claim } : lost;
+  }
+
+  async #complete(answer: Answer): Promise<boolean> {
+    const { claim, name, settings } = this;
+    try {
+      const kept = await this.#end(COMPLETE, completion(name, answer, claim.token, settings));
+      if (!kept) settings.onLeaseLost?.(claim);
+      return kept;
+    } catch (error) {
+      // It can't be kept; the work is done nevertheless.
+      if (!(error instanceof DatabaseAway)) await this.#fail(`the answer can't be stored: ${(error as Error).message}`).catch(() => {});
+      throw error;
+    }
+  }
+
+  /** `uncertain`: it does not follow that nothing has happened. */
+  #fail(reason: string, uncertain = true): Promise<boolean> {
+    const { key, scope, principal } = this.name;
+    return this.#end(FAIL, [key, text(reason), scope, principal, this.claim.token, String(uncertain)]);
+  }
+
+  /** False where the claim is lost. */
+  async #end(statementText: string, values: Value[]): Promise<boolean> {
+    try {
+      await this.#repeated(statementText, values);
       return true;
     } catch (error) {
       if (isLost(error)) return false;
       throw error;
     }
-  };
-  const fail = (reason: string) =>
-    end(FAIL, [name.key, reason.replaceAll('\0', ''), name.scope, name.principal, claim.token]);
+  }
 
-  let answer: Answer;
-  try {
-    answer = await work(handleOf(claim, name, heart, run, settings));
-    heart.stop();
-    if (heart.signal.aborted) return lost;
-    if (!(settings.keep ?? keepByDefault)(answer.status)) {
-      return await fail(`status ${answer.status}`) ? { outcome: 'not_kept', answer, claim } : lost;
-    }
-  } catch (error) {
-    heart.stop();
-    if (heart.signal.aborted) return lost;
-    // That the work has failed is told even if that can't be noted.
-    if (!await fail(error instanceof Error ? error.message : String(error)).catch(() => true)) return lost;
-    throw error;
+  #repeated(statementText: string, values: Value[]): Promise<boolean> {
+    return again(this.settings, async () => { await this.run(statementText, values); return true; });
   }
-  try {
-    if (!await end(COMPLETE, completion(name, answer, claim.token, settings))) {
-      settings.onLeaseLost?.(claim);
-      return lost;
-    }
-  } catch (error) {
-    // It can't be kept; the work is done nevertheless.
-    if (!(error instanceof DatabaseAway)) await fail(`the answer can't be stored: ${(error as Error).message}`).catch(() => {});
-    throw error;
+
+  /** What the work is given. */
+  #handle(): Leased {
+    return {
+      ...this.name,
+      attempt: this.claim.attempt ?? 1,
+      recoveryPoint: this.claim.recoveryPoint,
+      state: this.#state,
+      signal: this.#heart.signal,
+      step: (name, work) => this.#step(name, work),
+      unknown: (error = null, reference = null) => {
+        this.#unknown ??= this.#endAsUnknown(error, reference).catch((failure) => {
+          this.#unknown = undefined;
+          throw failure;
+        });
+        this.#unknown.catch(() => {}); // the work may not look at it
+        return this.#unknown;
+      },
+    };
   }
-  return { outcome: 'executed', answer, claim };
+
+  async #endAsUnknown(error: string | null, reference: string | null): Promise<void> {
+    const { key, scope, principal } = this.name;
+    await this.#heldStill(() => this.#repeated(UNKNOWN, [key, text(error), text(reference), scope, principal, this.claim.token]));
+    this.#heart.stop();
+  }
+
+  /** Also where the work has not waited for it. */
+  async #endedUnknown(): Promise<boolean> {
+    return this.#unknown === undefined ? false : this.#unknown.then(() => true, () => false);
+  }
+
+  async #step<T>(name: string, work: (signal: AbortSignal) => Promise<T> | T): Promise<T> {
+    if (Object.hasOwn(this.#state, name)) return this.#state[name] as T;
+    if (this.#unknown) throw new Error('idempotency: the claim has ended as unknown');
+    const { signal } = this.#heart;
+    signal.throwIfAborted();
+    const result = await work(signal);
+    const noted = this.#noting.then(() => this.#heldStill(() => this.#note(name, result ?? null)));
+    this.#noting = noted.catch(() => undefined);
+    await noted;
+    return result;
+  }
+
+  async #note(step: string, result: unknown): Promise<void> {
+    const { key, scope, principal } = this.name;
+    const next = JSON.stringify({ ...this.#state, [step]: result });
+    await again(this.settings, async () => {
+      const sent = Heartbeat.now();
+      await this.run(CHECKPOINT, [key, step, next, scope, principal, this.claim.token]);
+      this.#heart.succeeded(sent);
+      return true;
+    });
+    this.#state[step] = result;
+  }
+
+  /** Where the server says that the claim is lost, the work is told to stop. */
+  async #heldStill(call: () => Promise<unknown>): Promise<void> {
+    try {
+      await call();
+    } catch (error) {
+      if (!isLost(error)) throw error;
+      this.#heart.lose(error);
+      this.#heart.signal.throwIfAborted();
+      throw error;
+    }
+  }
 }
 
 /** ID404 and ID409: no claim with this token. */
@@ -291,60 +411,25 @@ function isLost(error: unknown): boolean {
   return ['ID404', 'ID409'].includes(sqlstate(error) ?? '');
 }
 
-function handleOf(
-  claim: Claim, name: Name, heart: Heartbeat, run: (text: string, values: Value[]) => Promise<Row[]>, settings: Settings,
-): Leased {
-  const state: Record<string, unknown> = { ...(claim.state as Record<string, unknown> | null) };
-  // A note is of all steps, so that of one must not pass over another's: each waits for the one before.
-  let noting: Promise<unknown> = Promise.resolve();
-  const note = async (step: string, result: unknown): Promise<void> => {
-    const next = { ...state, [step]: result };
-    try {
-      await again(settings, async () => {
-        const sent = Heartbeat.now();
-        await run(CHECKPOINT, [name.key, step, JSON.stringify(next), name.scope, name.principal, claim.token]);
-        heart.succeeded(sent);
-        return true;
-      });
-    } catch (error) {
-      if (isLost(error)) {
-        heart.lose(error);
-        heart.signal.throwIfAborted();
-      }
-      throw error;
-    }
-    state[step] = result;
-  };
-  return {
-    ...name,
-    attempt: claim.attempt ?? 1,
-    recoveryPoint: claim.recoveryPoint,
-    state,
-    signal: heart.signal,
-    async step<T>(step: string, work: (signal: AbortSignal) => Promise<T> | T): Promise<T> {
-      if (Object.hasOwn(state, step)) return state[step] as T;
-      heart.signal.throwIfAborted();
-      const result = await work(heart.signal);
-      const noted = noting.then(() => note(step, result ?? null));
-      noting = noted.catch(() => undefined);
-      await noted;
-      return result;
-    },
-  };
-}
+/** PostgreSQL's text has no NUL. */
+const text = (value: string | null): Value => value?.replaceAll('\0', '') ?? null;
 
 // ---- what both have ----
 
 async function begin(
   query: (text: string, values: Value[]) => Promise<Row[]>, request: Request, lease: number | null,
 ): Promise<Claim> {
+  // A key that the server generates would be another one if the statement has to be repeated.
+  if (request.key === null && !request.derive) throw new TypeError('idempotency: a request needs `key` or `derive`');
   const rows = await query(BEGIN, [
     request.key, request.json ?? null, bytea(request.fingerprint ?? null), request.method ?? null, request.target ?? null,
     textArray(request.exclude ?? []), request.scope, request.principal, number(request.ttl), number(lease),
-    number(request.wait), request.holder ?? null, String(lease === null),
+    number(request.wait), request.holder ?? null, String(lease === null), number(request.derive),
   ]);
   return claimOf(plainNames(rows[0]!));
 }
+
+const nameOf = ({ scope, principal }: Request, { key }: Claim): Name => ({ key, scope, principal });
 
 function completion(name: Name, answer: Answer, token: string | null, settings: Settings): Value[] {
   const body = typeof answer.body === 'string' ? Buffer.from(answer.body) : answer.body ?? null;

@@ -2,7 +2,7 @@
 export type { Answer, Claim, Name, Refusal } from './claim.js';
 export { type Database, type Row, DatabaseAway, LeaseLost } from './database.js';
 export {
-  type Leased, type LeasedSettings, type Request, type Result, type Settings, leased, once, transactionally,
+  type Leased, type LeasedSettings, NothingHappened, type Request, type Result, type Settings, leased, once, transactionally,
 } from './flows.js';
 export {
   AnswerTooLarge, type Context, type Event, type Hook, type LeasedRequest, type Options, type Transactional,

@@ -3,14 +3,13 @@ import { createHash, randomUUID } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
 import type { Readable } from 'node:stream';
 import { type Answer, type Claim } from './claim.js';
-import { type Database, DatabaseAway, isConnectionLost, sqlstate, statement } from './database.js';
+import { type Database, DatabaseAway, sqlstate } from './database.js';
 import {
   ATTEMPTS, DATABASE_TIMEOUT, LEASE, type Leased, type Request, type Result, leased, transactionally, unclaimed,
 } from './flows.js';
 import { digest, isJson, mediaType, notJson, readBody, textOf } from './body.js';
 import { parseKey, quoteKey } from './key.js';
 import { HttpProblem, Problems, type Statuses, type Word } from './problem.js';
-import { DERIVE, bytea, textArray } from './statements.js';
 
 /** What hooks are told. */
 export interface Event {
@@ -31,7 +30,7 @@ export interface Options<Req> {
   /** Which methods need a key; others pass. */
   methods?: readonly string[];
   missingKey?: 'refuse' | 'pass' | 'generate' | 'derive';
-  /** How long a derived key takes effect once. */
+  /** How long a derived key takes effect once; then it is forgotten. */
   window?: number;
   /** Fields of the JSON body that may differ between two sendings. */
   exclude?: readonly string[];
@@ -178,21 +177,18 @@ export class Route<Req, Tx> {
 
   async #run(exchange: Exchange<Req, Tx>, scope: string, principal: string, sent: string | null, body: Buffer): Promise<Reply> {
     const mode = this.concerns(exchange.incoming.method!) ? this.options.missingKey ?? 'refuse' : 'pass';
-    let key = sent;
-    let derived = false;
+    const key = sent ?? (mode === 'generate' ? randomUUID() : null);
+    const derive = key === null && mode === 'derive' ? this.options.window ?? 86_400_000 : null;
     try {
       const identity = await this.#identity(exchange, body);
-      if (key === null && mode === 'generate') key = randomUUID();
-      if (key === null && mode === 'derive') {
-        key = await this.#derive(identity);
-        derived = true;
+      if ((key === null && derive === null) || !this.concerns(exchange.incoming.method!)) {
+        return await this.#unprotected(exchange, scope, principal, key);
       }
-      if (key === null || !this.concerns(exchange.incoming.method!)) return await this.#unprotected(exchange, scope, principal, key);
       const request: Request = {
-        ...identity, key, scope, principal, exclude: this.options.exclude ?? [], holder: null,
-        ttl: derived ? this.options.window ?? 86_400_000 : this.options.ttl ?? null, wait: this.options.wait ?? null,
+        ...identity, key, derive, scope, principal, exclude: this.options.exclude ?? [], holder: null,
+        ttl: derive ?? this.options.ttl ?? null, wait: this.options.wait ?? null,
       };
-      return await this.#claimed(exchange, request, sent === null);
+      return await this.#claimed(exchange, request, body, sent === null);
     } catch (error) {
       if (!(error instanceof DatabaseAway)) throw error;
       return this.#refuse('unavailable', scope, key, 1, false, sent === null);
@@ -202,24 +198,22 @@ export class Route<Req, Tx> {
   async #identity(exchange: Exchange<Req, Tx>, body: Buffer) {
     const method = exchange.incoming.method!;
     const { target } = exchange;
-    const type = mediaType(exchange.incoming.headers['content-type']);
-    const json = isJson(type) ? textOf(body) : null;
+    const json = isJson(mediaType(exchange.incoming.headers['content-type'])) ? textOf(body) : null;
     const own = this.options.fingerprint ? await this.options.fingerprint(exchange.request, body) : null;
     const fingerprint = own !== null ? createHash('sha256').update(own).digest()
-      : json === null ? digest(method, target, type, body) : null;
+      : json === null ? this.#digest(exchange, body) : null;
     return { json, fingerprint, method, target };
   }
 
-  async #derive({ json, fingerprint, method, target }: Identity): Promise<string> {
-    const values = [json, method, target, textArray(this.options.exclude ?? []), bytea(fingerprint)];
-    const [row] = await asked(statement(this.db, this.#patience, DERIVE, values));
-    return String(row!.key);
+  #digest({ incoming, target }: Exchange<Req, Tx>, body: Buffer): Buffer {
+    return digest(incoming.method!, target, mediaType(incoming.headers['content-type']), body);
   }
 
-  async #claimed(exchange: Exchange<Req, Tx>, request: Request, ours: boolean): Promise<Reply> {
+  async #claimed(exchange: Exchange<Req, Tx>, request: Request, body: Buffer, ours: boolean): Promise<Reply> {
     let executed = false; // the handler has begun: what fails is not the request's JSON any more
+    let { key } = request; // or the one that the server derives
     const event = (claim: Claim | null, outcome: string): Event =>
-      ({ scope: request.scope, key: request.key, attempt: claim?.attempt ?? null, outcome });
+      ({ scope: request.scope, key, attempt: claim?.attempt ?? null, outcome });
     const settings = {
       attempts: this.options.attempts ?? ATTEMPTS,
       databaseTimeout: this.#patience,
@@ -228,6 +222,7 @@ export class Route<Req, Tx> {
       lease: this.options.lease ?? LEASE,
       onClaim: (claim: Claim) => {
         executed = true;
+        key = claim.key;
         call(this.options.onExecute, event(claim, 'execute'));
       },
       onLeaseLost: (claim: Claim) => call(this.options.onLeaseLost, event(claim, 'lease_lost')),
@@ -243,26 +238,31 @@ export class Route<Req, Tx> {
       result = await flow;
     } catch (error) {
       if (executed) throw error;
+      if (request.json !== null && isRefusedByJsonb(error)) {
+        const fingerprint = request.fingerprint ?? this.#digest(exchange, body);
+        return this.#claimed(exchange, { ...request, json: null, fingerprint }, body, ours);
+      }
       if (this.options.unprotectedWithoutDatabase && error instanceof DatabaseAway) {
         return this.#unprotected(exchange, request.scope, request.principal, request.key, true);
       }
       throw ofBegin(error);
     }
+    key = result.claim?.key ?? key;
     switch (result.outcome) {
       case 'executed':
       case 'not_kept':
-        return { answer: whole(result.answer), fields: this.#keyFields(request.key, ours), close: false };
+        return { answer: whole(result.answer), fields: this.#keyFields(key, ours), close: false };
       case 'replay':
       case 'failed': {
         call(this.options.onReplay, event(result.claim, 'replay'));
         const answer = result.outcome === 'replay' ? result.answer : await this.#problems.answer('failed');
-        return { answer, fields: [[this.#replayHeader, 'true'], ...this.#keyFields(request.key, ours)], close: false };
+        return { answer, fields: [[this.#replayHeader, 'true'], ...this.#keyFields(key, ours)], close: false };
       }
       default:
         call(this.options.onRefusal, event(result.claim, result.outcome));
         return {
           answer: await this.#problems.answer(result.outcome, result.claim?.retryAfter ?? null),
-          fields: this.#keyFields(request.key, ours), close: false,
+          fields: this.#keyFields(key, ours), close: false,
         };
     }
   }
@@ -273,7 +273,7 @@ export class Route<Req, Tx> {
     if (this.kind === 'leased') {
       answer = await this.#answer(exchange, {
         ...names, kind: 'leased', key: key ?? '', recoveryPoint: null, state: {}, signal: new AbortController().signal,
-        step: async (_name, work) => work(new AbortController().signal),
+        step: async (_name, work) => work(new AbortController().signal), unknown: async () => {},
       });
     } else if (withoutDatabase) {
       answer = await this.#answer(exchange, {
@@ -284,7 +284,7 @@ export class Route<Req, Tx> {
       const settings = { attempts: this.options.attempts, databaseTimeout: this.#patience, keep: this.options.keep } as any;
       answer = await unclaimed(this.db, (client) => this.#answer(exchange, { ...names, kind: 'transactional', client }), settings);
     }
-    return { answer: whole(answer), fields: key === null ? [] : this.#keyFields(key, false), close: false };
+    return { answer: whole(answer), fields: this.#keyFields(key, false), close: false };
   }
 
   async #answer(exchange: Exchange<Req, Tx>, context: Context<Tx>): Promise<Answer> {
@@ -297,17 +297,15 @@ export class Route<Req, Tx> {
 
   async #refuse(word: Word, scope: string, key: string | null, retryAfter: number | null, close: boolean, ours = false): Promise<Reply> {
     call(this.options.onRefusal, { scope, key, attempt: null, outcome: word });
-    const fields = key === null ? [] : this.#keyFields(key, ours);
-    return { answer: await this.#problems.answer(word, retryAfter), fields, close };
+    return { answer: await this.#problems.answer(word, retryAfter), fields: this.#keyFields(key, ours), close };
   }
 
-  #keyFields(key: string, ours: boolean): [string, string][] {
-    return ours || this.options.echoKey ? [[this.#keyHeader, quoteKey(key)]] : [];
+  #keyFields(key: string | null, ours: boolean): [string, string][] {
+    return key !== null && (ours || this.options.echoKey) ? [[this.#keyHeader, quoteKey(key)]] : [];
   }
 }
 
 export interface Admitted { scope: string; principal: string; key: string | null }
-interface Identity { json: string | null; fingerprint: Buffer | null; method: string; target: string }
 
 /** Stored is its status alone; what is sent the first time is the whole. */
 class Omitted implements Answer {
@@ -318,20 +316,15 @@ class Omitted implements Answer {
 }
 const whole = (answer: Answer): Answer => (answer instanceof Omitted ? answer.whole : answer);
 
-/** What idem_begin and idem_fingerprint say of a body that calls itself JSON. */
+/** JSON that jsonb can't hold: an escaped NUL, a number beyond numeric. */
+const isRefusedByJsonb = (error: unknown): boolean => ['22P05', '22003'].includes(sqlstate(error) ?? '');
+
+/** What idem_begin says of a body that calls itself JSON. */
 function ofBegin(error: unknown): unknown {
   const state = sqlstate(error);
   if (state === '54000' || state === '54001') return new HttpProblem(413, 'The body is too large or nested too deeply');
-  if (state && ['22P02', '22P05', '22021', '22003', '22032', '22030'].includes(state)) return notJson();
+  if (state && ['22P02', '22021', '22032', '22030'].includes(state)) return notJson();
   return error;
-}
-
-async function asked<T>(statements: Promise<T>): Promise<T> {
-  try {
-    return await statements;
-  } catch (error) {
-    throw isConnectionLost(error) ? new DatabaseAway('the database is away', { cause: error }) : ofBegin(error);
-  }
 }
 
 function call(hook: Hook | undefined, event: Event): void {

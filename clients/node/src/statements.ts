@@ -8,7 +8,8 @@ export const BEGIN = `
                     fingerprint => $3::bytea, method => $4::text, path => $5::text, exclude => $6::text[],
                     scope => $7::text, principal => $8::text,
                     ttl => $9::bigint * interval '1 ms', lease => $10::bigint * interval '1 ms',
-                    wait => $11::bigint * interval '1 ms', holder => $12::text, transactional => $13::boolean)`;
+                    wait => $11::bigint * interval '1 ms', holder => $12::text, transactional => $13::boolean,
+                    derive => $14::bigint * interval '1 ms')`;
 
 export const COMPLETE = `
   SELECT idem_complete($1::text, $2::integer, $3::bytea, $4::jsonb, scope => $5::text,
@@ -16,7 +17,10 @@ export const COMPLETE = `
 
 export const FAIL = `
   SELECT idem_fail($1::text, $2::text, retryable => true, scope => $3::text, principal => $4::text,
-                   token => $5::bigint)`;
+                   token => $5::bigint, uncertain => $6::boolean)`;
+
+export const UNKNOWN = `
+  SELECT idem_unknown($1::text, $2::text, $3::text, scope => $4::text, principal => $5::text, token => $6::bigint)`;
 
 export const EXTEND = 'SELECT idem_extend($1::text, $2::bigint, scope => $3::text, principal => $4::text)';
 
@@ -25,9 +29,6 @@ export const CHECKPOINT = `
                          token => $6::bigint)`;
 
 export const ONCE = 'SELECT idem_once($1::text, scope => $2::text, principal => $3::text) AS first';
-
-export const DERIVE = `
-  SELECT encode(coalesce($5::bytea, idem_fingerprint($1::jsonb, $2::text, $3::text, $4::text[])), 'hex') AS key`;
 
 /**
  * Before a COMMIT that comes straight after somebody else's statements: of a transaction in which one has

@@ -11,7 +11,7 @@ import { CamelCasePlugin, Kysely, PostgresDialect, sql as kyselySql } from 'kyse
 import pgLibrary from 'pg';
 import postgresLibrary from 'postgres';
 import { DataSource } from 'typeorm';
-import { leased, once, transactionally } from 'idempotency-postgres';
+import { NothingHappened, leased, once, transactionally } from 'idempotency-postgres';
 import { drizzle } from 'idempotency-postgres/drizzle';
 import { knex } from 'idempotency-postgres/knex';
 import { kysely, tolerant } from 'idempotency-postgres/kysely';
@@ -131,6 +131,16 @@ for (const [name, make] of Object.entries(drivers)) {
       assert.equal(await db.record(k), undefined);
     });
 
+    test('a handler that commits is refused', async () => {
+      const k = key('commits');
+      await assert.rejects(run(k, async (tx) => {
+        await driver.insert(tx, k);
+        await driver.database.query(tx, 'COMMIT', []);
+        return ANSWER;
+      }));
+      assert.deepEqual([await db.effects(k), await db.record(k)], [0, undefined]);
+    });
+
     test('an answer that is not kept rolls back', async () => {
       const k = key('not kept');
       const result = await run(k, async (tx) => {
@@ -206,6 +216,59 @@ for (const [name, make] of Object.entries(drivers)) {
         assert.deepEqual(await work(() => 'again')(claim), names.map((name) => `${name} is done`));
         return ANSWER;
       });
+    });
+
+    test('leased: unknown keeps error and reference, and the answer is not stored', async () => {
+      const k = key('unknown');
+      const request = { key: k, scope: 's', principal: 'p' };
+      const result = await leased(driver.database, request, async (claim) => {
+        await claim.unknown('time\0out', 'ch_"1"\\');
+        await claim.unknown('a second call', null);
+        await assert.rejects(claim.step('late', () => assert.fail()), /ended as unknown/);
+        return ANSWER;
+      });
+      assert.deepEqual([result.outcome, result.answer], ['not_kept', ANSWER]);
+      const { status, error, reference } = await db.record(k);
+      assert.deepEqual({ status, error, reference }, { status: 'unknown', error: 'timeout', reference: 'ch_"1"\\' });
+      const again = await leased(driver.database, request, () => assert.fail());
+      assert.deepEqual([again.outcome, again.claim.retryAfter], ['unknown', 60]);
+    });
+
+    test('leased: unknown without a wait for it, and an exception after it', async () => {
+      const k = key('unknown, thrown');
+      await assert.rejects(leased(driver.database, { key: k, scope: 's', principal: 'p' }, async (claim) => {
+        claim.unknown();
+        throw new NothingHappened('too late to say');
+      }), NothingHappened);
+      const { status, error } = await db.record(k);
+      assert.deepEqual({ status, error }, { status: 'unknown', error: null });
+    });
+
+    test('leased: a failure is uncertain, unless nothing has happened', async () => {
+      const scope = `uncertain ${name}`;
+      await db.pool.query("SELECT idem_policy_set($1, on_lease_expiry => 'unknown')", [scope]);
+      const fail = async (k, work) => {
+        await leased(driver.database, { key: k, scope, principal: 'p' }, work).catch(() => {});
+        return (await db.record(k)).status;
+      };
+      assert.equal(await fail(key('raised'), () => { throw new Error('timeout'); }), 'unknown');
+      assert.equal(await fail(key('5xx'), () => ({ status: 502 })), 'unknown');
+      assert.equal(await fail(key('nothing'), () => { throw new NothingHappened('no connection'); }), 'retryable');
+    });
+
+    test('a derived key', async () => {
+      const scope = `derived ${name}`;
+      await db.pool.query("SELECT idem_policy_set($1, retention => '1 day')", [scope]);
+      const run = (json, more) => transactionally(driver.database, { key: null, scope, principal: 'p', json, derive: 60_000, ...more }, async () => ANSWER);
+      const first = await run('{"a": 1, "b": 2}');
+      assert.equal(first.outcome, 'executed');
+      const again = await run('{"b": 2.0, "a": 1}');
+      assert.deepEqual([again.outcome, again.claim.key], ['replay', first.claim.key]);
+      assert.equal((await run('{"a": 2}')).outcome, 'executed');
+      const digest = { json: null, fingerprint: Buffer.from([0, 255]) };
+      assert.equal((await leased(driver.database, { key: null, scope, principal: 'p', derive: 60_000, ...digest }, async () => ANSWER)).outcome, 'executed');
+      assert.equal((await run(null, digest)).outcome, 'replay');
+      await assert.rejects(run('{}', { derive: null }), /needs `key` or `derive`/);
     });
 
     test('leased: heartbeats keep it', async () => {

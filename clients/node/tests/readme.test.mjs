@@ -1,4 +1,4 @@
-// The route that README.md and docs/recipes.md show first, as it stands there.
+// Routes as README.md shows them; docs/recipes.md has the first one as well.
 import assert from 'node:assert/strict';
 import { readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -8,7 +8,9 @@ import { testDatabase } from './database.mjs';
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
 const FILE = join(ROOT, `readme-${process.pid}.mjs`); // here the package finds itself by its name
-const [, shown] = /^## A route\n+```ts\n(.*?)^```/ms.exec(readFileSync(join(ROOT, 'README.md'), 'utf8'));
+const README = readFileSync(join(ROOT, 'README.md'), 'utf8');
+const [, shown] = /^## A route\n+```ts\n(.*?)^```/ms.exec(README);
+const [, leased] = /^```ts\n(import \{ NothingHappened \}.*?)^```/ms.exec(README);
 
 let db, server;
 before(async () => {
@@ -16,7 +18,7 @@ before(async () => {
   await db.pool.query('CREATE TABLE payment (id serial, amount integer)');
   process.env.PGDATABASE = db.name;
   process.env.PGUSER ??= db.user;
-  writeFileSync(FILE, `${shown}\nfunction tenantOf(token) { return token; }\nexport const end = () => pool.end();\nexport { app };\n`
+  writeFileSync(FILE, `${shown}\n${leased}\nimport { gateway } from './tests/gateway.mjs';\nfunction tenantOf(token) { return token; }\nexport const end = () => pool.end();\nexport { app };\n`
     .replace('pg(new Pool())', 'pg(pool)').replace('const keys', 'const pool = new Pool();\nconst keys'));
   const service = await import(pathToFileURL(FILE));
   await new Promise((done) => { server = service.app.listen(0, '127.0.0.1', done); });
@@ -31,16 +33,31 @@ after(async () => {
   await db.drop();
 });
 
+async function post(path, key, order) {
+  const answer = await fetch(`http://127.0.0.1:${server.address().port}${path}`, {
+    method: 'POST', body: JSON.stringify(order),
+    headers: { Authorization: 'Bearer acme', 'Content-Type': 'application/json', 'Idempotency-Key': `"${key}"` },
+  });
+  return [answer.status, answer.headers.get('Idempotent-Replayed'), await answer.text()];
+}
+
 test('a payment is made once', async () => {
-  const pay = async (amount) => {
-    const answer = await fetch(`http://127.0.0.1:${server.address().port}/payments`, {
-      method: 'POST', body: JSON.stringify({ amount }),
-      headers: { Authorization: 'Bearer acme', 'Content-Type': 'application/json', 'Idempotency-Key': '"k1"' },
-    });
-    return [answer.status, answer.headers.get('Idempotent-Replayed'), await answer.text()];
-  };
+  const pay = (amount) => post('/payments', 'k1', { amount });
   assert.deepEqual(await pay(5), [201, null, '{"id":1}']);
   assert.deepEqual(await pay(5), [201, 'true', '{"id":1}']);
   assert.equal((await pay(6))[0], 422);
   assert.equal((await db.pool.query('SELECT count(*)::int AS n FROM payment')).rows[0].n, 1);
+});
+
+test('a refund whose outcome is not known is not tried again', async () => {
+  const told = async (key) => {
+    const { status, error, reference } = await db.record(key);
+    return [status, error, reference];
+  };
+  assert.deepEqual(await post('/refunds', 'r1', { id: 're_1' }), [201, null, '{"refund":"re_1"}']);
+  assert.deepEqual(await post('/refunds', 'r2', { late: 're_2' }), [202, null, '{"refund":null}']);
+  assert.deepEqual(await told('r2'), ['unknown', 'no answer', 're_2']);
+  assert.equal((await post('/refunds', 'r2', { late: 're_2' }))[0], 409);
+  assert.equal((await post('/refunds', 'r3', { down: true }))[0], 500);
+  assert.deepEqual(await told('r3'), ['retryable', 'the gateway is down', null]);
 });

@@ -9,6 +9,8 @@ import signal
 from psycopg_pool import ConnectionPool
 from werkzeug.serving import WSGIRequestHandler, make_server
 
+from idempotency_postgres import NothingHappened
+
 INFO = f"application_name={os.environ.get('PGAPPNAME', 'example')} connect_timeout=5"
 others = ConnectionPool(INFO, min_size=2, max_size=40, open=True, reconnect_timeout=1, kwargs={"autocommit": True})
 runs = {}  # of handlers that are to fail, by key
@@ -73,6 +75,8 @@ def work(claim, body, kind):
         gate(order["gate"])
     if "effect" in order:
         effect(claim, order["effect"])
+    if "unknown" in order:
+        claim.unknown(*order["unknown"])
     if order.get("commit") == "sql":
         run_in(claim.client, "COMMIT")
     if order.get("commit") == "driver":
@@ -87,6 +91,8 @@ def work(claim, body, kind):
     if order.get("hang"):
         claim.lost.wait()
         insert_aside(claim, "lost")
+    if order.get("nothing_happened"):
+        raise NothingHappened("nothing happened")
     if order.get("throw"):
         raise RuntimeError("thrown by the handler")
     if order.get("exit"):
@@ -102,6 +108,7 @@ def pieces(content):
 ROUTES = {
     "/transactional": {},
     "/leased": {"lease": 2},
+    "/uncertain": {"lease": 2},
     "/generate": {"missing_key": "generate"},
     "/derive": {"missing_key": "derive", "window": 2},
     "/pass": {"missing_key": "pass"},
@@ -117,7 +124,7 @@ ROUTES = {
 
 
 def protected(keys, path):
-    return (keys.leased if path == "/leased" else keys.transactional)(**ROUTES[path])
+    return (keys.leased if path in ("/leased", "/uncertain") else keys.transactional)(**ROUTES[path])
 
 
 def flask_app():

@@ -13,6 +13,7 @@ from fastapi.responses import JSONResponse, StreamingResponse
 from psycopg.errors import DivisionByZero, SerializationFailure
 from psycopg_pool import AsyncConnectionPool
 
+from idempotency_postgres import NothingHappened
 from idempotency_postgres.fastapi import Idempotency, bearer
 from idempotency_postgres.psycopg import database
 from idempotency_postgres.route import claim as current_claim
@@ -93,6 +94,8 @@ async def handler(request: Request) -> Response:
         await gate(order["gate"])
     if "effect" in order:
         await effect(claim, order["effect"])
+    if "unknown" in order:
+        await claim.unknown(*order["unknown"])
     if order.get("commit") == "sql":
         await claim.client.execute("COMMIT")
     if order.get("commit") == "driver":
@@ -107,6 +110,8 @@ async def handler(request: Request) -> Response:
             raise SerializationFailure
     if order.get("hang"):
         await hang(claim)
+    if order.get("nothing_happened"):
+        raise NothingHappened("nothing happened")
     if order.get("throw"):
         raise RuntimeError("thrown by the handler")
     if order.get("exit"):
@@ -163,7 +168,8 @@ for path, options in {
     "/streamed": {},
 }.items():
     app.post(path)(keys.transactional(**options)(handler))
-app.post("/leased")(keys.leased(lease=2)(handler))
+for path in ("/leased", "/uncertain"):
+    app.post(path)(keys.leased(lease=2)(handler))
 
 
 class Server(uvicorn.Server):

@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import async_sessionmaker, create_async_engine
 from sqlalchemy.orm import sessionmaker
 
 from idempotency_postgres import (
-    Answer, DatabaseAway, Refused, Request, Settings, exactly_once, idempotent, leased, once, transactionally,
+    Answer, DatabaseAway, NothingHappened, Refused, Request, Settings, exactly_once, idempotent, leased, once, transactionally,
 )  # fmt: skip
 from idempotency_postgres.database import InThreads, is_async
 
@@ -312,6 +312,79 @@ async def test_leased_and_its_steps(tried, key, sql):
     assert (result.outcome, result.record.attempt, runs) == ("executed", 2, ["charge"])
     again = await tried.call(leased(tried.db, request(key), leased_work(tried, {"charge": charge}, ANSWER)))
     assert (again.outcome, again.answer.body) == ("replay", BYTES)
+
+
+async def end(tried, key, *ends, scope="test"):
+    """A leased claim whose work calls `unknown` with each tuple, and raises or answers what comes last."""
+    *calls, last = ends
+    if tried.is_async:
+
+        async def work(claim):
+            for call in calls:
+                await claim.unknown(*call)
+            with pytest.raises(RuntimeError if calls else ZeroDivisionError):
+                await claim.step("late", lambda: 1 / 0)
+            if isinstance(last, BaseException):
+                raise last
+            return last
+    else:
+
+        def work(claim):
+            for call in calls:
+                claim.unknown(*call)
+            with pytest.raises(RuntimeError if calls else ZeroDivisionError):
+                claim.step("late", lambda: 1 / 0)
+            if isinstance(last, BaseException):
+                raise last
+            return last
+
+    return await tried.call(leased(tried.db, Request(key, scope, "somebody", json="{}"), work))
+
+
+TOLD = "SELECT status, error, reference FROM idempotency.records WHERE key = %s"
+
+
+async def test_unknown(tried, key, sql):
+    result = await end(tried, key, ("time\0out \ud800", 'ch_"1"\\'), ("a second call", None), ANSWER)
+    assert (result.outcome, result.answer) == ("not_kept", ANSWER)
+    assert sql(TOLD, key) == [("unknown", "timeout ?", 'ch_"1"\\')]
+    again = await end(tried, key, ANSWER)
+    assert (again.outcome, again.record.retry_after) == ("unknown", 60)
+
+
+async def test_what_fails_after_unknown(tried, key, sql):
+    with pytest.raises(NothingHappened):
+        await end(tried, key, (), NothingHappened("too late to say"))
+    assert sql(TOLD, key) == [("unknown", None, None)]
+
+
+@pytest.mark.parametrize("last, status", [
+    (ValueError("timeout"), "unknown"), (Answer(502), "unknown"), (NothingHappened("no connection"), "retryable"),
+    (Answer(402), "completed"),
+])  # fmt: skip
+async def test_a_failure_is_uncertain(tried, key, sql, last, status):
+    sql("SELECT idem_policy_set('uncertain', on_lease_expiry => 'unknown')")
+    try:
+        await end(tried, key, last, scope="uncertain")
+    except (ValueError, NothingHappened) as error:
+        assert error is last
+    assert sql(TOLD, key)[0][0] == status
+
+
+async def test_a_derived_key(tried, sql, key):
+    sql("SELECT idem_policy_set('derived', retention => '1 day')")
+
+    async def run(**named):
+        asked = Request(**{"key": None, "scope": "derived", "principal": key, "json": "{}", "derive": 60, **named})
+        return await tried.call(transactionally(tried.db, asked, tried.work(ANSWER)))
+
+    first = await run(json='{"a": 1, "b": 2}')
+    again = await run(json='{"b": 2.0, "a": 1}')
+    assert (first.outcome, again.outcome, again.record.key) == ("executed", "replay", first.record.key)
+    digest = {"json": None, "fingerprint": b"\0\xff"}
+    assert [(await run(**one)).outcome for one in ({}, digest, digest)] == ["executed", "executed", "replay"]
+    with pytest.raises(TypeError, match="`key` or `derive`"):
+        await run(derive=None)
 
 
 async def test_steps_that_are_done_at_once(tried, key, sql):

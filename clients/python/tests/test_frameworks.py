@@ -137,6 +137,59 @@ async def test_fastapi_with_a_blocking_session(dsn, key, sql):
     engine.dispose()
 
 
+@pytest.fixture
+def uncertain(sql):
+    sql("SELECT idem_policy_set('uncertain', on_lease_expiry => 'unknown')")
+    return lambda key: sql("SELECT status, error FROM idempotency.records WHERE key = %s", key)
+
+
+async def test_fastapi_answers_that_nothing_happened(async_pool, key, uncertain):
+    """The application's answer to the exception is sent. The claim still knows of it."""
+    from fastapi import FastAPI
+    from fastapi.responses import JSONResponse
+
+    from idempotency_postgres import NothingHappened
+    from idempotency_postgres.fastapi import Idempotency, bearer
+    from idempotency_postgres.psycopg import database
+
+    keys, app = Idempotency(database(async_pool), principal=bearer), FastAPI()
+    app.router.route_class = keys.route_class
+
+    @app.exception_handler(NothingHappened)
+    async def unavailable(request, error):
+        return JSONResponse({"error": str(error)}, 503)
+
+    @app.post("/payments")
+    @keys.leased(scope="uncertain")
+    async def pay():
+        raise NothingHappened("no connection")
+
+    async with client(app, headers=headers(key)) as http:
+        answer = await http.post("/payments", json=BODY)
+    assert (answer.status_code, answer.json()) == (503, {"error": "no connection"})
+    assert uncertain(key) == [("retryable", "no connection")]
+
+
+async def test_flask_answers_that_nothing_happened(pool, key, uncertain):
+    import flask
+
+    from idempotency_postgres import NothingHappened
+    from idempotency_postgres.flask import Idempotency, bearer
+    from idempotency_postgres.psycopg import database
+
+    app, keys = flask.Flask(__name__), Idempotency(database(pool), principal=bearer)
+    app.errorhandler(NothingHappened)(lambda error: ({"error": str(error)}, 503))
+
+    @app.post("/payments")
+    @keys.leased(scope="uncertain")
+    def pay():
+        raise NothingHappened("no connection")
+
+    answer = app.test_client().post("/payments", json=BODY, headers=headers(key))
+    assert (answer.status_code, answer.json) == (503, {"error": "no connection"})
+    assert uncertain(key) == [("retryable", "no connection")]
+
+
 async def test_starlette(async_pool, key, sql):
     from starlette.applications import Starlette
     from starlette.middleware import Middleware

@@ -17,8 +17,8 @@ BLOCKS = {
 }
 
 
-def run(heading, dsn, **names):
-    module = types.ModuleType("service")
+def run(heading, dsn, module=None, **names):
+    module = module or types.ModuleType("service")
     vars(module).update(names)
     sys.modules["service"] = module
     exec(compile(BLOCKS[heading].replace("dbname=shop", f"dbname={dsn}"), heading, "exec", dont_inherit=True), vars(module))
@@ -44,6 +44,9 @@ class Gateway:
         self.calls += 1
         return {"id": f"ch_{amount}"}
 
+    async def refund(self, amount, key):
+        raise {1: ConnectionRefusedError(), 2: TimeoutError("re_1")}[amount]
+
 
 async def test_fastapi(dsn, key, payments):
     gateway = Gateway()
@@ -52,6 +55,17 @@ async def test_fastapi(dsn, key, payments):
         await check(lambda body: http.post("/payments", json=body), key, payments)
         answers = [await http.post("/transfers", json=BODY) for _ in range(2)]
         assert [(a.status_code, a.json()) for a in answers] == [(201, {"charge": "ch_5"})] * 2 and gateway.calls == 1
+
+
+async def test_leased_claims(dsn, key, sql):
+    service = run("Leased claims", dsn, run("FastAPI", dsn, gateway=Gateway()))
+    async with service.lifespan(service.app), client(service.app) as http:
+        for amount, status, told in ((1, 500, ("retryable", "the gateway is down", None)), (2, 202, ("unknown", "no answer in time", "re_1"))):
+            answer = await http.post("/refunds", json={"amount": amount}, headers=headers(f"{key}-{amount}"))
+            assert answer.status_code == status
+            assert sql("SELECT status, error, reference FROM idempotency.records WHERE key = %s", f"{key}-{amount}") == [told]
+        repeat = await http.post("/refunds", json={"amount": 2}, headers=headers(f"{key}-2"))
+        assert repeat.json()["type"].endswith("/unknown")
 
 
 async def test_starlette(dsn, key, payments):
@@ -73,6 +87,6 @@ async def test_flask(dsn, key, payments):
 
 
 def test_the_others_are_python():
-    assert {"FastAPI", "Starlette", "Flask", "Django", "Options", "Functions and messages"} <= set(BLOCKS)
+    assert {"FastAPI", "Starlette", "Flask", "Django", "Leased claims", "Options", "Functions and messages"} <= set(BLOCKS)
     for name, code in BLOCKS.items():
         compile(code, name, "exec")

@@ -6,7 +6,7 @@ What needs no driver and no framework; those are in modules of their names.
 from .claim import Answer, Record, Request
 from .database import AsyncDatabase, Database
 from .decorators import Refused, exactly_once, idempotent
-from .errors import AnswerTooLarge, DatabaseAway, LeaseLost
+from .errors import AnswerTooLarge, DatabaseAway, LeaseLost, NothingHappened
 from .flows import AsyncLeased, Leased, Result, Settings, Transactional, keep_by_default, leased, once, transactionally
 from .key import parse_key, quote_key
 from .route import Event, Options, claim
@@ -15,6 +15,7 @@ __version__ = "1.0.0"
 
 __all__ = [
     "Answer", "AnswerTooLarge", "AsyncDatabase", "AsyncLeased", "Database", "DatabaseAway", "Event", "LeaseLost",
-    "Leased", "Options", "Record", "Refused", "Request", "Result", "Settings", "Transactional", "claim",
-    "exactly_once", "idempotent", "keep_by_default", "leased", "once", "parse_key", "quote_key", "transactionally",
+    "Leased", "NothingHappened", "Options", "Record", "Refused", "Request", "Result", "Settings", "Transactional",
+    "claim", "exactly_once", "idempotent", "keep_by_default", "leased", "once", "parse_key", "quote_key",
+    "transactionally",
 ]  # fmt: skip

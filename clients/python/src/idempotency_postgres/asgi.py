@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from .claim import Answer
 from .database import AnyDatabase, InThreads, Tx, is_async
-from .errors import AnswerTooLarge
+from .errors import AnswerTooLarge, NothingHappened
 from .identity import BodyReader
 from .route import Kind, Options, Reply, Route, bearer_token, claim, values_of, with_length
 
@@ -112,6 +112,12 @@ class AsgiExchange:
         headers = [pair for pair in self.scope["headers"] if pair[0].lower() not in left]
         headers.append((b"content-length", str(len(body)).encode()))
         scope = {**self.scope, "headers": headers, "extensions": {}, "state": dict(self.scope.get("state") or {})}
+        if "starlette.exception_handlers" in scope:
+            # Starlette answers exceptions within the route. This one has to reach the claim first.
+            handlers, *others = scope["starlette.exception_handlers"]
+            left_out = {kind for kind in handlers if isinstance(kind, type) and issubclass(kind, NothingHappened)}
+            inside = {kind: handler for kind, handler in handlers.items() if kind not in left_out}
+            scope["starlette.exception_handlers"] = (inside, *others)
         await self.app(scope, _receive_once(body), catch.send)
         return catch.answer()
 

@@ -23,7 +23,8 @@ class Answer:
 class Request:
     """What is claimed. Times are seconds."""
 
-    key: str
+    key: str | None
+    """None where the server derives it, see `derive`."""
     scope: str
     principal: str
     json: str | None = None
@@ -37,6 +38,8 @@ class Request:
     wait: float | None = None
     holder: str | None = None
     """Who executes, for the eyes of operators."""
+    derive: float | None = None
+    """The server derives a key from the request, and forgets it after this time."""
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,10 @@ class LeaseLost(Exception):
     """The claim belongs to somebody else now, or may: what is done from here on is not recorded."""
 
 
+class NothingHappened(Exception):
+    """Raised by the work of a leased claim: nothing has happened, so the next request may try again."""
+
+
 class AnswerTooLarge(Exception):
     """An answer that can't be kept."""
 
@@ -82,6 +86,11 @@ def _is_misuse(error: BaseException) -> bool:
 def is_transient(error: BaseException, from_handler: bool = False) -> bool:
     """Another run of the transaction may succeed."""
     return (sqlstate(error) or "").startswith("40") or is_connection_lost(error, from_handler)
+
+
+def is_refused_by_jsonb(error: BaseException) -> bool:
+    """JSON that jsonb can't hold: an escaped NUL, a number beyond numeric."""
+    return sqlstate(error) in ("22P05", "22003")
 
 
 def is_lost(error: BaseException) -> bool:

@@ -11,7 +11,7 @@ from werkzeug.exceptions import HTTPException
 
 from .claim import Answer
 from .database import Tx, drive
-from .errors import AnswerTooLarge, is_transient
+from .errors import AnswerTooLarge, NothingHappened, is_transient
 from .route import Route, claim
 from .wsgi import Blocking, F, bearer, headers_of, read_limited, set_body, target_of, wsgi_headers
 
@@ -71,8 +71,8 @@ class _FlaskExchange:
         try:
             response = make_response(self.view())
         except Exception as error:
-            # What the application has an answer for is an answer; another attempt may do better than some.
-            if is_transient(error, from_handler=True):
+            # What the application has an answer for is an answer. Some errors the route has to see first.
+            if isinstance(error, NothingHappened) or is_transient(error, from_handler=True):
                 raise
             if not isinstance(error, HTTPException) and current_app._find_error_handler(error, request.blueprints) is None:
                 raise

@@ -18,9 +18,11 @@ from typing import Any, Generic, Literal, TypeVar, Union, overload
 from .claim import Answer, Record, Request, stored_headers
 from .database import AnyDatabase, AsyncDatabase, Database, Io, Rows, Tx, drive, io_of, settled
 from .deadline import Deadline
-from .errors import DatabaseAway, DatabaseLate, InDoubt, LeaseLost, is_connection_lost, is_lost, is_transient, sqlstate
+from .errors import (
+    DatabaseAway, DatabaseLate, InDoubt, LeaseLost, NothingHappened, is_connection_lost, is_lost, is_transient, sqlstate,
+)  # fmt: skip
 from .heartbeat import Heartbeat, TaskHeartbeat, ThreadHeartbeat, now
-from .statements import BEGIN, CHECK, CHECKPOINT, COMPLETE, EXTEND, FAIL, ONCE, Value, milliseconds, text_array
+from .statements import BEGIN, CHECK, CHECKPOINT, COMPLETE, EXTEND, FAIL, ONCE, UNKNOWN, Value, milliseconds, text_array
 
 T = TypeVar("T")
 Refusal = Literal["in_progress", "mismatch", "expired", "retry_later", "exhausted", "unknown"]
@@ -81,6 +83,7 @@ class _LeasedClaim:
     lost: threading.Event
     """Set when the lease is lost or may have ended: the work has to stop."""
     _step: Callable[[str, Callable[[], Any]], Any] = field(repr=False)
+    _unknown: Callable[[str | None, str | None], Any] = field(repr=False)
     protected: bool = True
     kind: str = "leased"
 
@@ -101,12 +104,23 @@ class Leased(_LeasedClaim):
         """
         return drive(self._step(name, work))
 
+    def unknown(self, error: str | None = None, reference: str | None = None) -> None:
+        """Ends the claim: the outcome of the work is not known.
+
+        Repeats are told `unknown` until an operator decides. `reference` is the provider's name for the
+        attempt. The work's answer is still sent, and not stored. The first call counts.
+        """
+        drive(self._unknown(error, reference))
+
 
 class AsyncLeased(_LeasedClaim):
     """The same in a task, which is cancelled when the lease is lost."""
 
     async def step(self, name: str, work: Callable[[], Awaitable[T] | T]) -> T:
         return await self._step(name, work)
+
+    async def unknown(self, error: str | None = None, reference: str | None = None) -> None:
+        await self._unknown(error, reference)
 
 
 # ---- transactional ----
@@ -154,7 +168,7 @@ async def run_transactionally(io: Io[Tx], request: Request, work: TransactionalW
             answer = await own.let(work, claim)
             if not settings.keep(answer.status):
                 raise _NotKept(Result("not_kept", answer, record))
-            await io.query(own.tx, COMPLETE, _completion(request, answer, record.token, settings))
+            await io.query(own.tx, COMPLETE, _completion(request, record, answer, settings))
             own.deadline.check()
             return Result("executed", answer, record)
 
@@ -273,70 +287,150 @@ LeasedWork = Callable[[Any], Union[Answer, Awaitable[Answer]]]
 
 
 async def run_leased(io: Io[Tx], request: Request, work: LeasedWork, settings: Settings) -> Result:
-    limit = settings.database_timeout
     sent = 0.0
 
     async def claim(_: _Attempt) -> Record:
         nonlocal sent
         sent = now()
-        within = limit + (request.wait or 0)
+        within = settings.database_timeout + (request.wait or 0)
         return await _begin(lambda text, values: io.statement(within, text, values), request, settings.lease)
 
     record = await _again(io, settings, claim)
     if record.outcome != "execute":
         return _refusal_or_replay(record)
     settings.on_claim(record)
-    name: list[Value] = [request.scope, request.principal]
-    token = str(record.token)
-    lost = Result("in_progress")
-    heart = _heartbeat(io)(
-        settings.lease, sent, io.after,
-        lambda within: io.statement(min(limit, within), EXTEND, [record.key, token, *name]),
-        lambda: settings.on_lease_lost(record),
-    )  # fmt: skip
+    return await _Held(io, request, record, settings, sent).settle(work)
 
-    async def end(text: str, values: list[Value]) -> bool:
+
+class _Held:
+    """A claim with a lease, from its grant to its end."""
+
+    def __init__(self, io: Io[Any], request: Request, record: Record, settings: Settings, sent: float) -> None:
+        self._io, self._request, self._record, self._settings = io, request, record, settings
+        self._name: list[Value] = [request.scope, request.principal]
+        self._token = str(record.token)
+        self._unknown = False
+        self._state: dict[str, Any] = dict(record.state or {})
+        # A note is of all steps, so that of one must not pass over another's.
+        self._noting = asyncio.Lock() if io.is_async else threading.Lock()
+        extend: list[Value] = [record.key, self._token, *self._name]
+        self._heart = _heartbeat(io)(
+            settings.lease, sent, io.after,
+            lambda within: io.statement(min(settings.database_timeout, within), EXTEND, extend),
+            lambda: settings.on_lease_lost(record),
+        )  # fmt: skip
+
+    async def settle(self, work: LeasedWork) -> Result:
+        """Does the work, and ends the claim by what became of it."""
+        lost = Result("in_progress")
         try:
-            await _again(io, settings, lambda _: io.statement(limit, text, values))
+            answer = await self._heart.run(lambda: settled(work(self._handle())))
+        except BaseException as error:
+            if self._unknown:
+                raise
+            if self._heart.lost.is_set() and isinstance(error, (Exception, asyncio.CancelledError)):
+                return lost
+            # That the work has failed is told even if that can't be noted.
+            try:
+                if not await self._fail(str(error) or type(error).__name__, not isinstance(error, NothingHappened)):
+                    return lost
+            except Exception:
+                pass
+            raise
+        if self._unknown:
+            return Result("not_kept", answer, self._record)
+        if self._heart.lost.is_set():
+            return lost
+        if not self._settings.keep(answer.status):
+            return Result("not_kept", answer, self._record) if await self._fail(f"status {answer.status}") else lost
+        return Result("executed", answer, self._record) if await self._complete(answer) else lost
+
+    async def _complete(self, answer: Answer) -> bool:
+        try:
+            kept = await self._end(COMPLETE, _completion(self._request, self._record, answer, self._settings))
+        except DatabaseAway:
+            raise
+        except Exception as error:
+            # It can't be kept; the work is done nevertheless.
+            try:
+                await self._fail(f"the answer can't be stored: {error}")
+            except Exception:
+                pass
+            raise
+        if not kept:
+            self._settings.on_lease_lost(self._record)
+        return kept
+
+    async def _fail(self, reason: str, uncertain: bool = True) -> bool:
+        """`uncertain`: it does not follow that nothing has happened."""
+        return await self._end(FAIL, [self._record.key, _text(reason), *self._name, self._token, _boolean(uncertain)])
+
+    async def _end(self, text: str, values: list[Value]) -> bool:
+        """False where the claim is lost."""
+        try:
+            await self._repeated(text, values)
         except Exception as error:
             if is_lost(error):
                 return False
             raise
         return True
 
-    async def fail(reason: str) -> bool:
-        return await end(FAIL, [record.key, reason.replace("\0", ""), *name, token])
+    async def _repeated(self, text: str, values: list[Value]) -> None:
+        limit = self._settings.database_timeout
+        await _again(self._io, self._settings, lambda _: self._io.statement(limit, text, values))
 
-    try:
-        answer = await heart.run(lambda: settled(work(_handle(io, request, record, heart, settings))))
-    except BaseException as error:
-        if heart.lost.is_set() and isinstance(error, (Exception, asyncio.CancelledError)):
-            return lost
-        # That the work has failed is told even if that can't be noted.
+    def _handle(self) -> _LeasedClaim:
+        """What the work is given."""
+        record, request = self._record, self._request
+        return (AsyncLeased if self._io.is_async else Leased)(
+            record.key, request.scope, request.principal, record.attempt or 1, record.recovery_point, self._state,
+            self._heart.lost, self._step, self._end_as_unknown,
+        )  # fmt: skip
+
+    async def _end_as_unknown(self, error: str | None, reference: str | None) -> None:
+        if self._unknown:
+            return
+        values: list[Value] = [self._record.key, _text(error), _text(reference), *self._name, self._token]
+        await self._held_still(lambda: self._repeated(UNKNOWN, values))
+        self._unknown = True
+        self._heart.stop()
+
+    async def _step(self, name: str, work: Callable[[], Any]) -> Any:
+        if name in self._state:
+            return self._state[name]
+        if self._unknown:
+            raise RuntimeError("idempotency: the claim has ended as unknown")
+        self._heart.check()
+        result = await settled(work())
+        if isinstance(self._noting, asyncio.Lock):
+            async with self._noting:
+                await self._held_still(lambda: self._note(name, result))
+        else:
+            with self._noting:
+                await self._held_still(lambda: self._note(name, result))
+        return result
+
+    async def _note(self, name: str, result: Any) -> None:
+        following = json.dumps({**self._state, name: result})
+
+        async def checkpoint(_: _Attempt) -> None:
+            sent = now()
+            values: list[Value] = [self._record.key, name, following, *self._name, self._token]
+            await self._io.statement(self._settings.database_timeout, CHECKPOINT, values)
+            self._heart.succeeded(sent)
+
+        await _again(self._io, self._settings, checkpoint)
+        self._state[name] = result
+
+    async def _held_still(self, call: Callable[[], Awaitable[None]]) -> None:
+        """Where the server says that the claim is lost, the work is told to stop."""
         try:
-            if not await fail(str(error) or type(error).__name__):
-                return lost
-        except Exception:
-            pass
-        raise
-    if heart.lost.is_set():
-        return lost
-    if not settings.keep(answer.status):
-        return Result("not_kept", answer, record) if await fail(f"status {answer.status}") else lost
-    try:
-        if not await end(COMPLETE, _completion(request, answer, record.token, settings)):
-            settings.on_lease_lost(record)
-            return lost
-    except DatabaseAway:
-        raise
-    except Exception as error:
-        # It can't be kept; the work is done nevertheless.
-        try:
-            await fail(f"the answer can't be stored: {error}")
-        except Exception:
-            pass
-        raise
-    return Result("executed", answer, record)
+            await call()
+        except Exception as error:
+            if is_lost(error):
+                self._heart.lose(error)
+                self._heart.check()
+            raise
 
 
 def _heartbeat(io: Io[Any]) -> Callable[..., Heartbeat]:
@@ -351,65 +445,35 @@ def _heartbeat(io: Io[Any]) -> Callable[..., Heartbeat]:
     return make
 
 
-def _handle(io: Io[Any], request: Request, record: Record, heart: Heartbeat, settings: Settings) -> _LeasedClaim:
-    state: dict[str, Any] = dict(record.state or {})
-    # A note is of all steps, so that of one must not pass over another's.
-    noting = asyncio.Lock() if io.is_async else threading.Lock()
-
-    async def note(name: str, result: Any) -> None:
-        following = json.dumps({**state, name: result})
-
-        async def checkpoint(_: _Attempt) -> None:
-            sent = now()
-            values: list[Value] = [record.key, name, following, request.scope, request.principal, str(record.token)]
-            await io.statement(settings.database_timeout, CHECKPOINT, values)
-            heart.succeeded(sent)
-
-        try:
-            await _again(io, settings, checkpoint)
-        except Exception as error:
-            if is_lost(error):
-                heart.lose(error)
-                heart.check()
-            raise
-        state[name] = result
-
-    async def step(name: str, work: Callable[[], Any]) -> Any:
-        if name in state:
-            return state[name]
-        heart.check()
-        result = await settled(work())
-        if isinstance(noting, asyncio.Lock):
-            async with noting:
-                await note(name, result)
-        else:
-            with noting:
-                await note(name, result)
-        return result
-
-    kind = AsyncLeased if io.is_async else Leased
-    return kind(
-        record.key, request.scope, request.principal, record.attempt or 1, record.recovery_point, state, heart.lost, step
-    )
+def _text(value: str | None) -> Value:
+    """PostgreSQL's text has no NUL, and nothing that is no character."""
+    return None if value is None else value.replace("\0", "").encode(errors="replace").decode()
 
 
 # ---- what both have ----
 
 
 async def _begin(query: Callable[[str, list[Value]], Awaitable[Rows]], request: Request, lease: float | None) -> Record:
+    if request.key is None and not request.derive:
+        # A key that the server generates would be another one if the statement has to be repeated.
+        raise TypeError("idempotency: a request needs `key` or `derive`")
     values: list[Value] = [
         request.key, request.json, request.fingerprint, request.method, request.target, text_array(request.exclude),
         request.scope, request.principal, milliseconds(request.ttl), milliseconds(lease), milliseconds(request.wait),
-        request.holder, "true" if lease is None else "false",
+        request.holder, _boolean(lease is None), milliseconds(request.derive),
     ]  # fmt: skip
     (row,) = await query(BEGIN, values)
     return Record.of(row)
 
 
-def _completion(request: Request, answer: Answer, token: int | None, settings: Settings) -> list[Value]:
+def _boolean(value: bool) -> Value:
+    return "true" if value else "false"
+
+
+def _completion(request: Request, record: Record, answer: Answer, settings: Settings) -> list[Value]:
     headers = stored_headers(answer.headers, settings.drop_headers)
-    number = None if token is None else str(token)
-    return [request.key, str(answer.status), answer.body, headers, request.scope, request.principal, number]
+    number = None if record.token is None else str(record.token)
+    return [record.key, str(answer.status), answer.body, headers, request.scope, request.principal, number]
 
 
 def _refusal_or_replay(record: Record) -> Result:
@@ -448,7 +512,8 @@ def leased(db: Database[Any], request: Request, work: Callable[[Leased], Answer]
 def leased(db: AnyDatabase[Any], request: Request, work: Any, settings: Settings = Settings()) -> Any:
     """The claim is committed first, and the answer with its token afterwards.
 
-    What `work` raises, and answers that are not to be kept, end it retryably: the work may have had an effect.
+    An answer that is not to be kept, and an exception other than NothingHappened, leave the outcome open: the
+    scope's policy says whether the request may be tried again.
     """
     return _called(db, lambda io: run_leased(io, request, work, settings))
 

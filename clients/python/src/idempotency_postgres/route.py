@@ -16,14 +16,13 @@ from typing import Any, Generic, Literal, Protocol, TypeVar, Union
 
 from .claim import Answer, Record, Request
 from .database import AnyDatabase, Tx, io_of, settled
-from .errors import AnswerTooLarge, DatabaseAway, is_connection_lost, sqlstate
+from .errors import AnswerTooLarge, DatabaseAway, is_connection_lost, is_refused_by_jsonb, sqlstate
 from .flows import (
     AsyncLeased, Leased, Settings, Transactional, keep_by_default, run_leased, run_transactionally, run_unclaimed,
 )  # fmt: skip
 from .identity import digest, is_json, media_type, not_json, text_of, too_large
 from .key import parse_key, quote_key
 from .problem import HttpProblem, Problems
-from .statements import DERIVE, text_array
 
 log = logging.getLogger("idempotency_postgres")
 T = TypeVar("T")
@@ -60,7 +59,7 @@ class Options(Generic[Req]):
     """Which methods need a key; others pass."""
     missing_key: MissingKey = "refuse"
     window: Seconds = 86400.0
-    """How long a derived key takes effect once."""
+    """How long a derived key takes effect once; then it is forgotten."""
     exclude: Sequence[str] = ()
     """Fields of the JSON body that may differ between two sendings."""
     fingerprint: Callable[[Req, bytes], Any] | None = None
@@ -210,53 +209,41 @@ class Route(Generic[Req, Tx]):
         return self.options.missing_key if self.concerns(exchange.method) else "pass"
 
     async def _with_body(self, exchange: Exchange, body: bytes, scope: str, principal: str, sent: str | None) -> Reply:
-        key, options = sent, self.options
         mode = self._mode(exchange)
+        key = str(uuid.uuid4()) if sent is None and mode == "generate" else sent
+        derive: Any = self.options.window if key is None and mode == "derive" else None
         try:
             request = await self._identity(exchange, body, scope, principal)
-            if key is None and mode == "generate":
-                key = str(uuid.uuid4())
-            ttl: Any = options.ttl
-            if key is None and mode == "derive":
-                key, ttl = await self._derive(request), options.window
-            if key is None or not self.concerns(exchange.method):
+            if key is derive is None or not self.concerns(exchange.method):
                 return await self._unprotected(exchange, body, scope, principal, key)
-            request = replace(request, key=key, ttl=ttl)
-            return await self._claimed(exchange, body, request, ours=sent is None)
+            ttl: Any = derive or self.options.ttl
+            return await self._claimed(exchange, body, replace(request, key=key, derive=derive, ttl=ttl), ours=sent is None)
         except DatabaseAway:
             return await self._refuse("unavailable", scope, key, 1, ours=sent is None)
 
     async def _identity(self, exchange: Exchange, body: bytes, scope: str, principal: str) -> Request:
         method, target, options = exchange.method, exchange.target, self.options
-        media = media_type(", ".join(values_of(exchange.headers, "Content-Type")))
-        text = text_of(body) if is_json(media) else None
-        fingerprint = None if text is not None else digest(method, target, media, body)
+        text = text_of(body) if is_json(_media_of(exchange)) else None
+        fingerprint = None if text is not None else _digest_of(exchange, body)
         if options.fingerprint is not None:
             own = await settled(options.fingerprint(exchange.request, body))
             fingerprint = hashlib.sha256(own.encode() if isinstance(own, str) else own).digest()
         return Request(
-            "", scope, principal, json=text, fingerprint=fingerprint, method=method, target=target,
+            None, scope, principal, json=text, fingerprint=fingerprint, method=method, target=target,
             exclude=options.exclude, wait=options.wait,  # type: ignore[arg-type]
         )  # fmt: skip
-
-    async def _derive(self, request: Request) -> str:
-        values = [request.json, request.method, request.target, text_array(request.exclude), request.fingerprint]
-        try:
-            (row,) = await self._io.statement(self._patience, DERIVE, values)
-        except Exception as error:
-            raise _of_begin(error) from error
-        return str(row["key"])
 
     async def _claimed(self, exchange: Exchange, body: bytes, request: Request, ours: bool) -> Reply:
         executed = False  # the handler has begun: what fails is not the request's JSON any more
         options = self.options
+        key = request.key  # or the one that the server derives
 
         def event(record: Record | None, outcome: str) -> Event:
-            return Event(request.scope, request.key, record.attempt if record else None, outcome)
+            return Event(request.scope, key, record.attempt if record else None, outcome)
 
         def on_claim(record: Record) -> None:
-            nonlocal executed
-            executed = True
+            nonlocal executed, key
+            executed, key = True, record.key
             self._call(options.on_execute, event(record, "execute"))
 
         settings = replace(
@@ -272,10 +259,14 @@ class Route(Generic[Req, Tx]):
         except Exception as error:
             if executed:
                 raise
+            if request.json is not None and is_refused_by_jsonb(error):
+                own = request.fingerprint or _digest_of(exchange, body)
+                return await self._claimed(exchange, body, replace(request, json=None, fingerprint=own), ours)
             if options.unprotected_without_database and isinstance(error, DatabaseAway):
                 return await self._unprotected(exchange, body, request.scope, request.principal, request.key, away=True)
             raise _of_begin(error) from error
-        key_fields = self._key_fields(request.key, ours)
+        key = result.record.key if result.record else key
+        key_fields = self._key_fields(key, ours)
         if result.outcome in ("executed", "not_kept"):
             return Reply(_whole(result.answer), key_fields)
         if result.outcome in ("replay", "failed"):
@@ -297,15 +288,18 @@ class Route(Generic[Req, Tx]):
             async def step(name: str, work: Callable[[], Any]) -> Any:
                 return await settled(work())
 
+            async def unknown(error: str | None, reference: str | None) -> None:
+                pass
+
             kind = AsyncLeased if self._io.is_async else Leased
-            own = kind(key, scope, principal, 1, None, {}, threading.Event(), step, protected=False)
+            own = kind(key, scope, principal, 1, None, {}, threading.Event(), step, unknown, protected=False)
             answer = await self._answer(exchange, body, own)
         elif away:
             answer = await self._answer(exchange, body, bare)
         else:
             work = lambda own: self._answer(exchange, body, own)  # noqa: E731
             answer = await run_unclaimed(self._io, bare, work, self._settings())
-        return Reply(_whole(answer), [] if key is None else self._key_fields(key, False))
+        return Reply(_whole(answer), self._key_fields(key, False))
 
     async def _answer(self, exchange: Exchange, body: bytes, own: Context) -> Answer:
         limit = self.options.max_answer_bytes
@@ -324,11 +318,12 @@ class Route(Generic[Req, Tx]):
         self, word: str, scope: str, key: str | None, retry_after: float | None, close: bool = False, ours: bool = False
     ) -> Reply:
         self._call(self.options.on_refusal, Event(scope, key, None, word))
-        fields = [] if key is None else self._key_fields(key, ours)
-        return Reply(await self._problems.answer(word, retry_after), fields, close)
+        return Reply(await self._problems.answer(word, retry_after), self._key_fields(key, ours), close)
 
-    def _key_fields(self, key: str, ours: bool) -> list[tuple[str, str]]:
-        return [(self.options.key_header, quote_key(key))] if ours or self.options.echo_key else []
+    def _key_fields(self, key: str | None, ours: bool) -> list[tuple[str, str]]:
+        if key is None or not (ours or self.options.echo_key):
+            return []
+        return [(self.options.key_header, quote_key(key))]
 
     def _call(self, hook: Hook | None, event: Event, aside: bool = False) -> None:
         """A hook's failure is none of the request's. `aside`: the caller's thread is not the request's."""
@@ -354,12 +349,20 @@ async def _logged(result: Awaitable[Any]) -> None:
         log.exception("a hook has failed")
 
 
+def _media_of(exchange: Exchange) -> str | None:
+    return media_type(", ".join(values_of(exchange.headers, "Content-Type")))
+
+
+def _digest_of(exchange: Exchange, body: bytes) -> bytes:
+    return digest(exchange.method, exchange.target, _media_of(exchange), body)
+
+
 def _of_begin(error: Exception) -> Exception:
-    """What idem_begin and idem_fingerprint say of a body that calls itself JSON."""
+    """What idem_begin says of a body that calls itself JSON."""
     state = sqlstate(error)
     if state in ("54000", "54001"):
         return HttpProblem(413, "The body is too large or nested too deeply")
-    if state in ("22P02", "22P05", "22021", "22003", "22032", "22030"):
+    if state in ("22P02", "22021", "22032", "22030"):
         return not_json()
     if is_connection_lost(error) and not isinstance(error, DatabaseAway):
         return DatabaseAway("the database is away")

@@ -19,7 +19,8 @@ BEGIN = """
                     fingerprint => $3::bytea, method => $4::text, path => $5::text, exclude => $6::text[],
                     scope => $7::text, principal => $8::text,
                     ttl => $9::bigint * interval '1 ms', lease => $10::bigint * interval '1 ms',
-                    wait => $11::bigint * interval '1 ms', holder => $12::text, transactional => $13::boolean)"""
+                    wait => $11::bigint * interval '1 ms', holder => $12::text, transactional => $13::boolean,
+                    derive => $14::bigint * interval '1 ms')"""
 
 COMPLETE = """
   SELECT idem_complete($1::text, $2::integer, $3::bytea, $4::jsonb, scope => $5::text,
@@ -27,7 +28,10 @@ COMPLETE = """
 
 FAIL = """
   SELECT idem_fail($1::text, $2::text, retryable => true, scope => $3::text, principal => $4::text,
-                   token => $5::bigint)"""
+                   token => $5::bigint, uncertain => $6::boolean)"""
+
+UNKNOWN = """
+  SELECT idem_unknown($1::text, $2::text, $3::text, scope => $4::text, principal => $5::text, token => $6::bigint)"""
 
 EXTEND = "SELECT idem_extend($1::text, $2::bigint, scope => $3::text, principal => $4::text)"
 
@@ -36,9 +40,6 @@ CHECKPOINT = """
                          token => $6::bigint)"""
 
 ONCE = "SELECT idem_once($1::text, scope => $2::text, principal => $3::text) AS first"
-
-DERIVE = """
-  SELECT encode(coalesce($5::bytea, idem_fingerprint($1::jsonb, $2::text, $3::text, $4::text[])), 'hex') AS key"""
 
 # Before a COMMIT that comes straight after somebody else's statements: of a transaction in which one has failed
 # PostgreSQL makes a ROLLBACK, which drivers tell nobody.
