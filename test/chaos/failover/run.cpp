@@ -1,16 +1,14 @@
-#include "failover/run.hpp"
+#include "run/run.hpp"
 
 #include <algorithm>
 #include <cstdio>
 #include <iostream>
-#include <random>
+#include <optional>
 
 #include "check/branches.hpp"
-#include "check/checker.hpp"
 #include "failover/strikes.hpp"
 #include "run/database.hpp"
-#include "run/load.hpp"
-#include "run/report.hpp"
+#include "run/trial.hpp"
 
 namespace idem::chaos {
 namespace {
@@ -58,78 +56,55 @@ Micros gap_of(const Strike& strike, const std::vector<Micros>& moments) {
     return longest;
 }
 
-class FailoverRun {
+class FailoverRun : public Trial {
   public:
     explicit FailoverRun(const Options& options)
-        : options_(options),
+        : Trial(options),
           mode_(mode_of(options.patroni)),
           cluster_(options.folder, options.async_as_sync ? Mode::Async : mode_, options.settings) {
-        if (options_.seed == 0) options_.seed = std::random_device{}() | 1u;
-        if (options_.keys > 0) mix_.hot_keys = options_.keys;
         mix_.longest_lease = 2 * kSecond;
         mix_.cold_every = 2;
         mix_.pace = 25 * kMillisecond;
         // Sessions would look in vain for what is prepared on a server that is lost.
         mix_.prepare = false;
+        habits_ = {true, kPatience, options_.trusts_warnings};
         options_.faults.erase(
             std::remove(options_.faults.begin(), options_.faults.end(), "default"),
             options_.faults.end());
     }
 
-    Conclusion play() {
-        std::cout << "chaos: Patroni, mode " << name_of(mode_) << ", seed " << options_.seed << ", "
-                  << options_.sessions << " sessions, " << options_.seconds << " s" << std::endl;
+  private:
+    std::string title() const override { return std::string("Patroni, mode ") + name_of(mode_); }
+    std::string name() const override { return std::string("patroni-") + name_of(mode_); }
+    const Server& server() override { return cluster_.primary().server; }
+
+    void bring_up() override {
         const Micros start = now();
         cluster_.start();
         std::cout << "  three servers stream after " << seconds(now() - start) << std::endl;
-        set_up(cluster_.primary().server, mix_.body_limit);
-        mix_.same_statement = has_same_statement(cluster_.primary().server);
-        find_servers();
-        work();
-        history_.scopes = scopes();
-        read_work(cluster_.primary().server, false, &history_);
-        if (mode_ == Mode::Async) history_.forgetful_failovers = takeovers_of(history_);
-        look_at_nodes();
-        return conclude(start);
-    }
-
-  private:
-    void find_servers() {
+        set_up(server(), mix_.body_limit);
         std::vector<std::pair<std::string, int>> servers;
         for (const auto& node : cluster_.nodes())
             servers.emplace_back(node->folder, node->server.port());
         target_.set_cluster(servers, "user=postgres dbname=chaos");
+        watch_.emplace(cluster_);
     }
 
-    void work() {
-        const Watch watch(cluster_);
-        Load load(target_, mix_, options_, Habits{true, kPatience, options_.trusts_warnings}, 0);
-        Strikes strikes(cluster_, watch, options_.seed, options_.faults);
-        load.work([&] { strikes.go_on_until(now() + options_.seconds * kSecond); });
-        add(load.take_calls());
-        await_end_of_leases(cluster_.primary().server);
-        add(load.look_at_all(history_.calls));
-        add(load.take_calls());
-        for (const auto& [timeline, takeover] : watch.takeovers())
-            history_.takeovers[timeline] = takeover.since;
-        for (const std::string& both : watch.doubles())
-            at_rest_.push_back({5, "two primaries of one timeline: " + both});
+    void disturb() override {
+        Strikes strikes(cluster_, *watch_, options_.seed, options_.faults);
+        strikes.go_on_until(now() + options_.seconds * kSecond);
         add(strikes.failures());
         strikes_ = strikes.done();
-        fired_ = strikes.fired();
+        add(strikes.fired());
     }
 
-    void add(std::vector<Call> calls) {
-        history_.calls.insert(history_.calls.end(), std::make_move_iterator(calls.begin()),
-                              std::make_move_iterator(calls.end()));
-    }
-    void add(const std::vector<Violation>& violations) {
-        at_rest_.insert(at_rest_.end(), violations.begin(), violations.end());
-    }
-
-    // ---- every node ----
-
-    void look_at_nodes() {
+    void look_at_rest() override {
+        for (const auto& [timeline, takeover] : watch_->takeovers())
+            history_.takeovers[timeline] = takeover.since;
+        for (const std::string& both : watch_->doubles())
+            at_rest_.push_back({5, "two primaries of one timeline: " + both});
+        watch_.reset();
+        if (mode_ == Mode::Async) history_.forgetful_failovers = takeovers_of(history_);
         if (!are_equal()) at_rest_.push_back({20, "the nodes do not become equal"});
         for (const auto& node : cluster_.nodes()) {
             const bool primary = node.get() == &cluster_.primary();
@@ -156,19 +131,9 @@ class FailoverRun {
         if (count != "0") at_rest_.push_back({14, "on " + node.name + " " + count + " " + what});
     }
 
-    // ---- report ----
-
-    Conclusion conclude(Micros start) {
-        Judgement judgement = judge(history_);
-        judgement.violations.insert(judgement.violations.begin(), at_rest_.begin(), at_rest_.end());
-        const Hits hits = count_hits(history_);
-        print_report(history_, fired_, hits);
+    void print_more() const override {
         print_strikes();
         print_losses(history_);
-        print_verdict(judgement);
-        std::cout << "  time: " << (now() - start) / kSecond << " s" << std::endl;
-        return conclude_run(judgement, hits, history_, options_,
-                            std::string("patroni-") + name_of(mode_));
     }
 
     void print_strikes() const {
@@ -188,15 +153,10 @@ class FailoverRun {
         std::cout << "  rewound: " << cluster_.rewinds() << " times\n";
     }
 
-    Options options_;
     const Mode mode_;
     Cluster cluster_;
-    Target target_;
-    Mix mix_;
-    History history_;
+    std::optional<Watch> watch_;
     std::vector<Strike> strikes_;
-    std::map<std::string, int> fired_;
-    std::vector<Violation> at_rest_;
 };
 
 }  // namespace

@@ -5,11 +5,9 @@
 #include <stdexcept>
 
 #include "check/checker.hpp"
-#include "failover/run.hpp"
 #include "faults/service_faults.hpp"
 #include "run/report.hpp"
 #include "run/run.hpp"
-#include "scaleout/run.hpp"
 
 namespace {
 

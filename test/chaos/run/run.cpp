@@ -1,57 +1,42 @@
 #include "run/run.hpp"
 
 #include <algorithm>
-#include <iostream>
-#include <random>
 
-#include "check/checker.hpp"
 #include "run/database.hpp"
-#include "run/load.hpp"
-#include "run/report.hpp"
 #include "run/scenario.hpp"
+#include "run/trial.hpp"
 
 namespace idem::chaos {
 namespace {
 
-constexpr int kPooledEvery = 3;  // sessions
-
-class Run {
+class Run : public Trial {
   public:
     explicit Run(const Options& options)
-        : options_(options),
+        : Trial(options),
           scenario_(scenario_of(options.scenario)),
           server_(Server::from_environment()),
           pooler_(server_, server_.folder() + "/pooler") {
-        if (options_.seed == 0) options_.seed = std::random_device{}() | 1u;
-        mix_.longest_lease =
-            std::clamp<Micros>(options_.seconds * kSecond / 5, kSecond / 2, 10 * kSecond);
-        if (options_.keys > 0) mix_.hot_keys = options_.keys;
         if (options_.decided > 0) mix_.decided_every = options_.decided;
         mix_.harm = !options_.faults.empty();
+        pooled_every_ = 3;
         scenario_.adapt(&mix_);
     }
 
-    Conclusion play() {
-        std::cout << "chaos: scenario " << scenario_.name << " (" << scenario_.about << "), seed "
-                  << options_.seed << ", " << options_.sessions << " sessions, " << options_.seconds
-                  << " s" << std::endl;
-        const Micros start = now();
+  private:
+    std::string title() const override {
+        return std::string("scenario ") + scenario_.name + " (" + scenario_.about + ")";
+    }
+    std::string name() const override { return scenario_.name; }
+    const Server& server() override { return server_; }
+
+    void bring_up() override {
         set_up(server_, mix_.body_limit);
         scenario_.prepare(server_, options_);
-        mix_.same_statement = has_same_statement(server_);
         history_.early_rows = writes_early();
         target_.set(server_.connection_string(), pooler_.connection_string());
-        Load load(target_, mix_, options_, Habits{}, kPooledEvery);
-        load.work([this] { disturb(); });
-        add(load.take_calls());
-        fired_.insert(load.resets().begin(), load.resets().end());
-        last_look(&load);
-        read_work(server_, mix_.foreign, &history_);
-        return conclude(start);
     }
 
-  private:
-    void disturb() {
+    void disturb() override {
         std::vector<std::unique_ptr<ServerFaults>> injectors;
         for (const Lane lane : {Lane::Moments, Lane::Maintenance, Lane::Users})
             injectors.push_back(std::make_unique<ServerFaults>(
@@ -64,10 +49,12 @@ class Run {
         for (auto& injector : injectors) injector->stop();
         history_.forgetful_failovers = stage.forgetful_failovers;
         add(std::move(stage.calls));
-        fired_.insert(stage.fired.begin(), stage.fired.end());
-        for (const auto& injector : injectors)
-            fired_.insert(injector->fired().begin(), injector->fired().end());
+        add(stage.fired);
+        for (const auto& injector : injectors) add(injector->fired());
     }
+
+    void come_to_rest() override { server_.await_ready(); }
+    void look_at_rest() override { add(check_at_rest(server_)); }
 
     // Claims that are not written straight to the table have rows that idem_begin writes.
     bool writes_early() const {
@@ -84,41 +71,9 @@ class Run {
         return kinds;
     }
 
-    void add(std::vector<Call> calls) {
-        history_.calls.insert(history_.calls.end(), std::make_move_iterator(calls.begin()),
-                              std::make_move_iterator(calls.end()));
-    }
-
-    // After every lease.
-    void last_look(Load* load) {
-        server_.await_ready();
-        await_end_of_leases(server_);
-        for (const Violation& violation : load->look_at_all(history_.calls))
-            at_rest_.push_back(violation);
-        add(load->take_calls());
-    }
-
-    Conclusion conclude(Micros start) {
-        history_.scopes = scopes();
-        Judgement judgement = judge(history_);
-        for (const Violation& violation : check_at_rest(server_)) at_rest_.push_back(violation);
-        judgement.violations.insert(judgement.violations.begin(), at_rest_.begin(), at_rest_.end());
-        const Hits hits = count_hits(history_);
-        print_report(history_, fired_, hits);
-        print_verdict(judgement);
-        std::cout << "  time: " << (now() - start) / kSecond << " s" << std::endl;
-        return conclude_run(judgement, hits, history_, options_, scenario_.name);
-    }
-
-    Options options_;
     const Scenario& scenario_;
     Server server_;
     Pooler pooler_;
-    Target target_;
-    Mix mix_;
-    History history_;
-    std::vector<Violation> at_rest_;
-    std::map<std::string, int> fired_;
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// One run: sessions and faults for a while, then rest, a last look at everything, and judgement.
+// The runs: a scenario on one server, a cluster of Patroni's, a cluster of Citus's.
 #pragma once
 
 #include "run/report.hpp"
@@ -6,5 +6,7 @@
 namespace idem::chaos {
 
 Conclusion run(const Options& options);
+Conclusion run_failover(const Options& options);
+Conclusion run_scaleout(const Options& options);
 
 }  // namespace idem::chaos
