@@ -359,7 +359,8 @@ void tell_what_is_open(const Tally& tally) {
     ereport(NOTICE, (errmsg_plural("%s: %lu transaction is open that may write such records",
                                    "%s: %lu transactions are open that may write such records",
                                    open, tally.procedure, open),
-                     errdetail("The call has waited for 10 seconds."),
+                     errdetail("The call has waited for %d seconds.",
+                               static_cast<int>(kWaitForClaims / core::kSecond)),
                      errhint("Call it again when the transactions that are open now have ended.")));
 }
 
