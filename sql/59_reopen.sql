@@ -30,6 +30,8 @@ SELECT idem_resolve('done', 'reopen', 'redrive', reason => 'r');
 SELECT idem_resolve('failed', 'reopen', 'redrive', reason => 'the bank was down');
 SELECT idem_resolve('exhausted', 'reopen', 'redrive', reason => 'the bank was down', error => 'was busy');
 SELECT key, status, error, resolved_by IS NOT NULL AS resolved FROM idempotency.records WHERE scope = 'redrive' AND key <> 'done' ORDER BY key;
+-- A record that is open for execution has no result.
+SELECT k, (idem_get(k, 'redrive')).status_code, (idem_get(k, 'redrive')).body FROM unnest('{failed,exhausted}'::text[]) k;
 SELECT action, key, before ->> 'status' AS before, after ->> 'status' AS after, reason FROM idempotency.decisions WHERE scope = 'redrive' AND action = 'reopen' ORDER BY key;
 -- One more attempt at least, which may be the last one again.
 SELECT outcome, attempt, error FROM idem_begin('failed', '{"amount": 6}', 'redrive');

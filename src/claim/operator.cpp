@@ -85,10 +85,6 @@ bool seen(const store::Identity& id, store::Record* record) {
     return store::find(id, record).found || store::find(id, record).found;
 }
 
-bool has_answer(const Resolution& resolution) {
-    return !runs_again(resolution.action);
-}
-
 // A record that is being decided, and what it was.
 struct Ruled {
     config::ScopePolicy policy;
@@ -123,9 +119,10 @@ void write_ruled(const Resolution& resolution, const Ruled& ruled, const store::
     audit(audited);
 }
 
+// What runs again has none: that of an earlier failure goes.
 void rule(const Resolution& resolution, const config::ScopePolicy& policy, store::Record* record) {
     Ruled ruled = mark_ruled(resolution, policy, record);
-    if (has_answer(resolution)) keep_response(resolution.response, ruled.policy, record);
+    keep_response(resolution.response, ruled.policy, record);
     seal(record, ruled.policy.values.encrypt);
     write_ruled(resolution, ruled, *record);
 }
@@ -134,10 +131,8 @@ void rule(const Resolution& resolution, const config::ScopePolicy& policy, store
 Verdict rule_if_possible(const Resolution& resolution, const config::ScopePolicy& policy,
                          store::Record* record) {
     Ruled ruled = mark_ruled(resolution, policy, record);
-    if (has_answer(resolution)) {
-        if (!fits(resolution.response, ruled.policy)) return Verdict::TooLarge;
-        keep_response(resolution.response, ruled.policy, record);
-    }
+    if (!fits(resolution.response, ruled.policy)) return Verdict::TooLarge;
+    keep_response(resolution.response, ruled.policy, record);
     if (!try_seal(record, ruled.policy.values.encrypt)) return Verdict::NoKey;
     write_ruled(resolution, ruled, *record);
     return Verdict::Done;
