@@ -26,8 +26,7 @@ func (i Info) Derived(name string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// A Claim is a leased one, held while its handler runs. It can't be ended: what the handler returns
-// does.
+// A Claim is a leased one, held while its handler runs. What the handler returns ends it, or Unknown.
 type Claim[Tx any] struct {
 	Info
 	// RecoveryPoint is the last step that an attempt before has done, and State what it left.
@@ -42,6 +41,13 @@ type Claim[Tx any] struct {
 	noting sync.Mutex
 	mu     sync.Mutex
 	steps  map[string]json.RawMessage // the results of those that are done
+	end    *unknown                   // what Unknown was told
+}
+
+// unknown is an outcome that is not known.
+type unknown struct {
+	reason, reference string
+	stored            bool
 }
 
 func newClaim[Tx any](s *Store[Tx], q *claimRequest, c *claimed, heart *heartbeat) *Claim[Tx] {
@@ -134,12 +140,78 @@ func StepTx[T, Tx any](ctx context.Context, claim *Claim[Tx], name string,
 	}
 }
 
+// Unknown ends the claim with an outcome that is not known: a gateway's answer did not come, say.
+// Repeats are answered with the problem unknown and never executed, until an operator decides.
+// Operators see the error, and the reference by which the provider knows the attempt, "" if there is
+// none. What the handler answers or returns afterwards is told to its client alone.
+//
+// An error of Unknown means that this could not be stored yet. It is tried once more when the handler
+// has returned. The end of ctx is ignored, since the work may have used up its time.
+func (c *Claim[Tx]) Unknown(ctx context.Context, cause error, reference string) error {
+	c.mu.Lock()
+	if c.end == nil {
+		c.end = &unknown{reference: sanitize(reference)}
+		if cause != nil {
+			c.end.reason = sanitize(cause.Error())
+		}
+	}
+	c.mu.Unlock()
+	return c.storeUnknown(context.WithoutCancel(ctx), defaultAttempts)
+}
+
+func (c *Claim[Tx]) storeUnknown(ctx context.Context, attempts int) error {
+	c.noting.Lock() // of what ends the claim and of steps one at a time
+	defer c.noting.Unlock()
+	if c.heart.isLost() {
+		return ErrLeaseLost
+	}
+	if c.end.stored || c.q.unprotected {
+		return nil
+	}
+	err := again(ctx, attempts, func() error { return c.store.unknownAlone(ctx, c.q, c.token, c.end) })
+	if err == nil {
+		c.end.stored = true
+		c.heart.settle()
+	}
+	return c.told(err)
+}
+
+// fail ends the claim retryably, unless Unknown was called. Where that can't be stored, the lease ends
+// by itself.
+func (c *Claim[Tx]) fail(ctx context.Context, attempts int, reason string, uncertain bool) {
+	switch {
+	case c.isUnknown():
+		_ = c.storeUnknown(ctx, attempts)
+	case !c.heart.isLost() && !c.q.unprotected:
+		_ = c.told(again(ctx, attempts, func() error { return c.store.failAlone(ctx, c.q, c.token, reason, uncertain) }))
+	}
+}
+
+// told takes the server's word that the claim is lost.
+func (c *Claim[Tx]) told(err error) error {
+	if isLost(err) {
+		c.heart.lose()
+		return ErrLeaseLost
+	}
+	return err
+}
+
+// isUnknown says whether Unknown was called.
+func (c *Claim[Tx]) isUnknown() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.end != nil
+}
+
 func (c *Claim[Tx]) done(name string, result any) (bool, error) {
 	if c.heart.isLost() {
 		return false, ErrLeaseLost
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.end != nil {
+		return false, errUnknown
+	}
 	raw, done := c.steps[name]
 	if raw == nil {
 		return done, nil
@@ -170,11 +242,7 @@ func (c *Claim[Tx]) checkpoint(ctx context.Context, name string, state []byte,
 }
 
 func (c *Claim[Tx]) noted(err error, state []byte) error {
-	if isLost(err) {
-		c.heart.lose()
-		return ErrLeaseLost
-	}
-	if err == nil {
+	if err = c.told(err); err == nil {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		return json.Unmarshal(state, &c.steps)

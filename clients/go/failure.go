@@ -15,6 +15,25 @@ var ErrLeaseLost = errors.New("idempotency: the lease of this claim is lost")
 // ErrAnswerTooLarge is what a handler gets that writes more than Route.MaxAnswerBytes.
 var ErrAnswerTooLarge = errors.New("idempotency: the answer is too large to be kept")
 
+// ErrNothingHappened is what errors of NothingHappened are, by errors.Is.
+var ErrNothingHappened = errors.New("idempotency: nothing happened")
+
+// NothingHappened says of the error with which leased work fails that the work has had no effect: the
+// gateway refused the connection, for instance. The request may then be tried again, even where the
+// policy of the scope has on_lease_expiry => 'unknown'. NothingHappened(nil) is nil.
+func NothingHappened(err error) error {
+	if err == nil {
+		return nil
+	}
+	return nothingHappened{err}
+}
+
+type nothingHappened struct{ error }
+
+func (e nothingHappened) Unwrap() []error { return []error{e.error, ErrNothingHappened} }
+
+var errUnknown = errors.New("idempotency: the outcome of this claim was declared unknown")
+
 var errTimeout = errors.New("idempotency: the database did not answer in time")
 
 // A Refusal says why work was not done.

@@ -32,7 +32,7 @@ func (r Request) claim() (*claimRequest, int, error) {
 			return nil, 0, err
 		}
 		text := string(content)
-		q.identity = identity{json: &text, exclude: r.Exclude}
+		q.identity = identity{json: &text, mediaType: "application/json", exclude: r.Exclude}
 	}
 	return q, r.Attempts, nil
 }
@@ -54,8 +54,10 @@ func Transactionally[T, Tx any](ctx context.Context, store *Store[Tx], request R
 }
 
 // Leased does work outside the database, under a claim that commits before it and is prolonged while
-// it runs. An error of work fails the claim retryably. When the claim is lost, the context of work
-// ends with the cause ErrLeaseLost, and so does Leased.
+// it runs. An error of work ends the claim: it may be tried again, or its outcome is unknown where the
+// policy of the scope has on_lease_expiry => 'unknown'. An error made by NothingHappened may always be
+// tried again. When the claim is lost, the context of work ends with the cause ErrLeaseLost, and so
+// does Leased.
 func Leased[T, Tx any](ctx context.Context, store *Store[Tx], request Request,
 	work func(context.Context, *Claim[Tx]) (T, error)) (result T, err error) {
 	q, attempts, err := request.claim()

@@ -113,14 +113,19 @@ func (h *heartbeat) stopBeating() {
 	<-h.done
 }
 
-func (h *heartbeat) end() {
+// settle when the claim has ended and the work goes on: there is no lease to lose any more.
+func (h *heartbeat) settle() {
 	h.stopBeating()
 	h.mu.Lock()
+	defer h.mu.Unlock()
 	h.ended = true
 	if h.deadline != nil {
 		h.deadline.Stop()
 	}
-	h.mu.Unlock()
+}
+
+func (h *heartbeat) end() {
+	h.settle()
 	h.telling.Wait()
 	h.cancel(nil)
 }

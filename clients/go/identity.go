@@ -11,6 +11,29 @@ import (
 	"strings"
 )
 
+// identity is what makes two requests the same one. All drivers take text for every type, so lists
+// and JSON travel as text.
+type identity struct {
+	json           *string // the body, if it is JSON
+	digest         []byte  // of a body that is not, or of the option Fingerprint
+	method, target *string
+	mediaType      string
+	exclude        []string
+}
+
+// becomesDigest says whether the server has refused JSON for what jsonb can't hold, \u0000 or a number
+// beyond numeric. Then the body counts byte by byte, like one that is not JSON.
+func (i *identity) becomesDigest(err error) bool {
+	if i.json == nil || !stateIn(err, "22P05", "22003") {
+		return false
+	}
+	if i.digest == nil {
+		i.digest = digest(value(i.method), value(i.target), i.mediaType, *i.json)
+	}
+	i.json = nil
+	return true
+}
+
 // readBody reads a body of at most limit bytes. Whatever decodes it has to stand before the
 // middleware: what is still encoded has no content that could be compared.
 func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, *localProblem) {
@@ -38,7 +61,7 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, *loc
 func (route *Route) identify(r *http.Request, body []byte) identity {
 	method, target := r.Method, target(r)
 	mediaType, isJSON := mediaTypeOf(r)
-	i := identity{method: &method, target: &target, exclude: route.Exclude}
+	i := identity{method: &method, target: &target, mediaType: mediaType, exclude: route.Exclude}
 	if isJSON {
 		text := string(body)
 		i.json = &text

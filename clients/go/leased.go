@@ -2,13 +2,15 @@ package idempotency
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 )
 
 // runLeased does work under a claim that commits before it, and stores its answer with the token.
 // Where work says that its answer is not to be kept, fails or panics, the claim is failed retryably,
-// never released: the work may have had an effect.
+// never released: the work may have had an effect. Only an error by NothingHappened is not uncertain.
+// Where work has declared its outcome unknown, nothing else is stored.
 func (s *Store[Tx]) runLeased(ctx context.Context, q *claimRequest, attempts int, onLost func(*claimed),
 	work func(context.Context, *Claim[Tx]) (*Answer, bool, error)) (v verdict, err error) {
 	var sent time.Time
@@ -31,31 +33,23 @@ func (s *Store[Tx]) runLeased(ctx context.Context, q *claimRequest, attempts int
 		defer cancel()
 	}
 
-	fail := func(reason string) {
-		if heart.isLost() || q.unprotected {
-			return
-		}
-		failure := again(held, attempts, func() error { return s.failAlone(held, q, v.claim.token, sanitize(reason)) })
-		if isLost(failure) {
-			heart.lose()
-		}
-	}
+	claim := newClaim(s, q, v.claim, heart)
 	defer func() {
 		if !v.ran {
-			fail("the handler panicked")
+			claim.fail(held, attempts, "the handler panicked", true)
 		}
 	}()
-	answer, keep, err := work(working, newClaim(s, q, v.claim, heart))
+	answer, keep, err := work(working, claim)
 	v.answer, v.ran = answer, true
 	heart.stopBeating()
 	switch {
 	case err != nil:
-		fail(err.Error())
-	case !keep:
-		fail(fmt.Sprint("status ", answer.Status))
+		claim.fail(held, attempts, err.Error(), !errors.Is(err, ErrNothingHappened))
+	case !keep || claim.isUnknown():
+		claim.fail(held, attempts, fmt.Sprint("status ", answer.Status), true)
 	default:
-		if err = s.completeLeased(heart, q, v.claim.token, answer); err != nil && !isUnavailable(err) {
-			fail(err.Error())
+		if err = s.completeLeased(heart, q, claim.token, answer); err != nil && !isUnavailable(err) {
+			claim.fail(held, attempts, err.Error(), true)
 		}
 		// Nobody knows whether it was stored when the database is away until the lease ends.
 		if isUnavailable(err) {

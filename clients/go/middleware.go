@@ -20,14 +20,15 @@ func (s *Store[Tx]) Leased(route Route) func(http.Handler) http.Handler {
 	return s.middleware(route.withDefaults(), (*exchange[Tx]).runLeased)
 }
 
-func (s *Store[Tx]) middleware(route *Route, run func(*exchange[Tx], *claimRequest) (verdict, error)) func(http.Handler) http.Handler {
+func (s *Store[Tx]) middleware(route *Route, run func(*exchange[Tx]) (verdict, error)) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if !slices.Contains(route.Methods, r.Method) {
 				next.ServeHTTP(w, r)
 				return
 			}
-			e := &exchange[Tx]{store: s, route: route, w: w, r: r, next: next}
+			q := &claimRequest{scope: route.scope(r), ttl: route.TTL, lease: route.Lease, wait: route.Wait}
+			e := &exchange[Tx]{store: s, route: route, w: w, r: r, next: next, q: q, showKey: route.EchoKey}
 			e.serve(run)
 		})
 	}
@@ -41,18 +42,15 @@ type exchange[Tx any] struct {
 	r     *http.Request
 	next  http.Handler
 
+	q       *claimRequest
 	body    []byte
-	scope   string
-	key     string
 	showKey bool
 	told    bool // OnExecute was called
 }
 
-func (e *exchange[Tx]) serve(run func(*exchange[Tx], *claimRequest) (verdict, error)) {
-	e.scope, e.showKey = e.route.scope(e.r), e.route.EchoKey
+func (e *exchange[Tx]) serve(run func(*exchange[Tx]) (verdict, error)) {
 	// Who asks, before anything of the body is read.
-	principal := e.route.Principal(e.r)
-	if principal == "" {
+	if e.q.principal = e.route.Principal(e.r); e.q.principal == "" {
 		e.refuseUnread(&problemPrincipal)
 		return
 	}
@@ -66,19 +64,13 @@ func (e *exchange[Tx]) serve(run func(*exchange[Tx], *claimRequest) (verdict, er
 		e.refuseUnread(problem)
 		return
 	}
-	e.body = body
-	q := &claimRequest{scope: e.scope, principal: principal, identity: e.route.identify(e.r, body),
-		ttl: e.route.TTL, lease: e.route.Lease, wait: e.route.Wait}
-	if e.key == "" {
-		if err := e.withoutKey(q); err != nil {
-			e.answerError(q, verdict{}, err)
-			return
-		}
+	e.body, e.q.identity = body, e.route.identify(e.r, body)
+	if e.q.key == "" {
+		e.withoutKey()
 	}
-	q.key = e.key
-	v, err := run(e, q)
+	v, err := run(e)
 	defer v.answer.close()
-	e.conclude(q, v, err)
+	e.conclude(v, err)
 }
 
 // readKey takes the field as it was sent; net/http undoes nothing in it. It answers with the word of
@@ -95,37 +87,31 @@ func (e *exchange[Tx]) readKey() (word string) {
 	if !ok || len(fields) > 1 {
 		return outcomeBadKey
 	}
-	e.key = key
+	e.q.key = key
 	return ""
 }
 
-func (e *exchange[Tx]) withoutKey(q *claimRequest) (err error) {
+func (e *exchange[Tx]) withoutKey() {
 	switch e.route.MissingKey {
 	case Generate:
-		e.key, e.showKey = generateKey(), true
+		e.q.key, e.showKey = generateKey(), true
 	case Derive:
-		q.ttl = e.route.Window
-		err = again(e.r.Context(), e.route.Attempts, func() error {
-			e.key, err = e.store.deriveAlone(e.r.Context(), &q.identity)
-			return err
-		})
-		e.showKey = err == nil
+		e.q.derive, e.q.ttl, e.showKey = e.route.Window, e.route.Window, true
 	default:
-		q.unprotected = true
+		e.q.unprotected = true
 	}
-	return err
 }
 
-func (e *exchange[Tx]) runTransactional(q *claimRequest) (verdict, error) {
-	return e.store.runTransactional(e.r.Context(), q, e.route.Attempts,
+func (e *exchange[Tx]) runTransactional() (verdict, error) {
+	return e.store.runTransactional(e.r.Context(), e.q, e.route.Attempts,
 		func(ctx context.Context, tx Tx, c *claimed) (*Answer, bool, error) {
-			return e.handle(ctx, c, &current[Tx]{info: infoOf(q, c), tx: tx})
+			return e.handle(ctx, c, &current[Tx]{info: infoOf(e.q, c), tx: tx})
 		})
 }
 
-func (e *exchange[Tx]) runLeased(q *claimRequest) (verdict, error) {
+func (e *exchange[Tx]) runLeased() (verdict, error) {
 	onLost := func(c *claimed) { e.tell(e.route.OnLeaseLost, "lost", c) }
-	return e.store.runLeased(e.r.Context(), q, e.route.Attempts, onLost,
+	return e.store.runLeased(e.r.Context(), e.q, e.route.Attempts, onLost,
 		func(ctx context.Context, claim *Claim[Tx]) (*Answer, bool, error) {
 			return e.handle(ctx, &claimed{attempt: claim.Attempt}, &current[Tx]{info: claim.Info, claim: claim})
 		})
@@ -167,12 +153,12 @@ func (e *exchange[Tx]) handle(ctx context.Context, c *claimed, current *current[
 }
 
 // conclude answers the client.
-func (e *exchange[Tx]) conclude(q *claimRequest, v verdict, err error) {
+func (e *exchange[Tx]) conclude(v verdict, err error) {
 	switch {
 	case v.lost: // whoever has taken over will answer
 		e.answerProblem(outcomeInProgress, e.store.documentOf(e.r.Context(), outcomeInProgress), nil)
 	case err != nil:
-		e.answerError(q, v, err)
+		e.answerError(v, err)
 	case v.claim.outcome == outcomeExecute:
 		e.answer(v.answer, false)
 	case v.claim.outcome == outcomeReplay:
@@ -197,7 +183,7 @@ func (e *exchange[Tx]) replay(c *claimed) {
 }
 
 // answerError is for what no outcome describes.
-func (e *exchange[Tx]) answerError(q *claimRequest, v verdict, err error) {
+func (e *exchange[Tx]) answerError(v verdict, err error) {
 	problem := &problemInternal
 	var ours databaseError
 	handlers := v.answer != nil && v.answer.Status >= 400 && !errors.As(err, &ours) && !isRetryable(err)
@@ -206,7 +192,7 @@ func (e *exchange[Tx]) answerError(q *claimRequest, v verdict, err error) {
 		e.log(err)
 		e.answer(v.answer, false)
 		return
-	case v.claim == nil && q.identity.json != nil && stateIn(err, "22P02", "22P05", "22003", "22021"):
+	case v.claim == nil && e.q.identity.json != nil && stateIn(err, "22P02", "22021"):
 		e.refuse(problemJSON.word, problemJSON.document(), nil)
 		return
 	case v.claim == nil && stateIn(err, "54000", "54001"):
@@ -215,7 +201,7 @@ func (e *exchange[Tx]) answerError(q *claimRequest, v verdict, err error) {
 	case isUnavailable(err):
 		if e.route.UnprotectedWithoutDatabase && !v.ran {
 			e.log(err)
-			e.runUnprotected(q)
+			e.runUnprotected()
 			return
 		}
 		problem = &problemUnavailable
@@ -232,12 +218,11 @@ func (e *exchange[Tx]) answerError(q *claimRequest, v verdict, err error) {
 }
 
 // runUnprotected gives the handler no transaction, for there is none, and a claim that nobody keeps.
-func (e *exchange[Tx]) runUnprotected(q *claimRequest) {
-	free := *q
-	free.unprotected = true
-	heart := e.store.startHeartbeat(e.r.Context(), &free, 0, time.Now(), func() {})
+func (e *exchange[Tx]) runUnprotected() {
+	e.q.unprotected = true
+	heart := e.store.startHeartbeat(e.r.Context(), e.q, 0, time.Now(), func() {})
 	defer heart.end()
-	claim := newClaim(e.store, &free, new(claimed), heart)
+	claim := newClaim(e.store, e.q, new(claimed), heart)
 	answer, _, err := e.handle(heart.ctx, new(claimed), &current[Tx]{info: claim.Info, claim: claim})
 	defer answer.close()
 	if err != nil && (answer == nil || answer.Status < 400) {
@@ -273,8 +258,8 @@ func (e *exchange[Tx]) answerProblem(word string, document map[string]any, retry
 
 func (e *exchange[Tx]) answer(a *Answer, replayed bool) {
 	fields := http.Header{}
-	if e.showKey && e.key != "" {
-		fields.Set(e.route.KeyHeader, FormatKey(e.key))
+	if e.showKey && e.q.key != "" {
+		fields.Set(e.route.KeyHeader, FormatKey(e.q.key))
 	}
 	if replayed {
 		fields.Set(e.route.ReplayHeader, "true")
@@ -284,10 +269,10 @@ func (e *exchange[Tx]) answer(a *Answer, replayed bool) {
 
 // tell calls a hook, which may outlive the client.
 func (e *exchange[Tx]) tell(hook Hook, outcome string, c *claimed) {
-	e.route.call(context.WithoutCancel(e.r.Context()), hook, Event{e.scope, e.key, c.attempt, outcome})
+	e.route.call(context.WithoutCancel(e.r.Context()), hook, Event{e.q.scope, e.q.key, c.attempt, outcome})
 }
 
 // The key is not logged: it may be a secret.
 func (e *exchange[Tx]) log(err error) {
-	e.route.Logger.ErrorContext(e.r.Context(), "idempotency: "+err.Error(), "scope", e.scope)
+	e.route.Logger.ErrorContext(e.r.Context(), "idempotency: "+err.Error(), "scope", e.q.scope)
 }

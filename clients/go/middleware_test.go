@@ -16,6 +16,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -35,6 +36,7 @@ type bench struct {
 	leased        func(idempotency.Route) func(http.Handler) http.Handler
 	exec          func(ctx context.Context, query string, args ...any) error // in the claim's transaction
 	step          func(ctx context.Context, name, note string) (string, error)
+	unknown       func(ctx context.Context, cause error, reference string) error
 	once          func(id string, work func(ctx context.Context, exec func(query string, args ...any) error) error) (bool, error)
 }
 
@@ -53,6 +55,9 @@ func withEach(t *testing.T, test func(*bench)) {
 					_, err := tx.Exec(ctx, try.Effect, t.Name(), note)
 					return err
 				})
+			},
+			unknown: func(ctx context.Context, cause error, reference string) error {
+				return pgxidem.ClaimOf(ctx).Unknown(ctx, cause, reference)
 			},
 			once: func(id string, work func(context.Context, func(string, ...any) error) error) (bool, error) {
 				return idempotency.Once(t.Context(), store, id, "inbox", t.Name(), func(ctx context.Context, tx pgx.Tx) error {
@@ -78,6 +83,9 @@ func withEach(t *testing.T, test func(*bench)) {
 					_, err := tx.ExecContext(ctx, try.Effect, t.Name(), note)
 					return err
 				})
+			},
+			unknown: func(ctx context.Context, cause error, reference string) error {
+				return sqlidem.ClaimOf(ctx).Unknown(ctx, cause, reference)
 			},
 			once: func(id string, work func(context.Context, func(string, ...any) error) error) (bool, error) {
 				return idempotency.Once(t.Context(), store, id, "inbox", t.Name(), func(ctx context.Context, tx *sql.Tx) error {
@@ -407,7 +415,7 @@ func TestBodies(t *testing.T) {
 			_, err := io.Copy(w, r.Body)
 			return err
 		})
-		for _, bad := range []string{"", "{", `{"a":1}x`, "{\"a\":\"\xff\"}", `"\u0000"`, `"\ud800"`, "[1e400000]", "{}\x00"} {
+		for _, bad := range []string{"", "{", `{"a":1}x`, "{\"a\":\"\xff\"}", `"\ud800"`, "{}\x00"} {
 			try.Post(b, url, "k", bad).CheckProblem(b, 400, "bad-json")
 		}
 		try.Post(b, url, "k", strings.Repeat("[", 1200)+strings.Repeat("]", 1200)).CheckProblem(b, 413, "body-too-large")
@@ -431,6 +439,90 @@ func TestBodies(t *testing.T) {
 		plain("\x00\xff", "text/plain").Check(b, 200, "\x00\xff", true)
 		plain("\x00\xff", "").CheckProblem(b, 422, "mismatch")
 		plain("\x00", "text/plain").CheckProblem(b, 422, "mismatch")
+	})
+}
+
+// JSON that jsonb can't hold counts byte by byte.
+func TestJSONThatJsonbRefuses(t *testing.T) {
+	withEach(t, func(b *bench) {
+		handler := func(w http.ResponseWriter, r *http.Request) error {
+			_, err := io.Copy(w, r.Body)
+			return err
+		}
+		fingerprint := b.route()
+		fingerprint.Fingerprint = func(r *http.Request) []byte { return []byte(r.URL.RawQuery) }
+		for name, url := range map[string]string{
+			"transactional": b.serve(b.transactional(b.route()), handler),
+			"leased":        b.serve(b.leased(b.route()), handler),
+		} {
+			for i, pair := range [][2]string{{`"\u0000"`, `"\u0000 "`}, {"[1e400000]", "[1e400001]"}} {
+				key := fmt.Sprint(name, i)
+				try.Post(b, url, key, pair[0]).Check(b, 200, pair[0], false)
+				try.Post(b, url, key, pair[0]).Check(b, 200, pair[0], true)
+				try.Post(b, url, key, pair[1]).CheckProblem(b, 422, "mismatch")
+			}
+		}
+		url := b.serve(b.transactional(fingerprint), handler)
+		try.Post(b, url+"?one", "own", "[1e400000]").Check(b, 200, "[1e400000]", false)
+		try.Post(b, url+"?one", "own", "[1e400001]").Check(b, 200, "[1e400000]", true)
+		try.Post(b, url+"?two", "own", "[1e400000]").CheckProblem(b, 422, "mismatch")
+	})
+}
+
+// A derived key is forgotten with its window, however long the policy keeps keys, and counts for a
+// body that is not JSON, too.
+func TestDerivedKeysAreForgottenWithTheirWindow(t *testing.T) {
+	withEach(t, func(b *bench) {
+		try.Exec(b, b.pool, "SELECT idem_policy_set($1, retention => '30 days')", b.Name())
+		route := b.route()
+		route.Scope, route.MissingKey, route.Window = b.Name(), idempotency.Derive, 500*time.Millisecond
+		var runs atomic.Int32
+		handler := func(w http.ResponseWriter, r *http.Request) error {
+			_, err := fmt.Fprint(w, runs.Add(1), idempotency.InfoOf(r.Context()).Key)
+			return err
+		}
+		for name, url := range map[string]string{
+			"transactional": b.serve(b.transactional(route), handler), "leased": b.serve(b.leased(route), handler),
+		} {
+			for _, mediaType := range []string{"application/json", "text/plain"} {
+				body := `"` + name + `"`
+				post := func() try.Answer { return try.Post(b, url, "", body, "Content-Type", mediaType) }
+				first := post()
+				first.Check(b, 200, first.Body, false)
+				next := post()
+				for deadline := time.Now().Add(time.Minute); next.Body == first.Body && time.Now().Before(deadline); {
+					next = post()
+				}
+				next.Check(b, 200, next.Body, false)
+				if next.Body == first.Body || next.Body[1:] != first.Body[1:] ||
+					first.Header.Get("Idempotency-Key") != idempotency.FormatKey(first.Body[1:]) {
+					b.Error(first, next)
+				}
+			}
+		}
+	})
+}
+
+// A handler that is run again has the key that was derived for its first run.
+func TestADerivedKeyOutlivesAConflict(t *testing.T) {
+	withEach(t, func(b *bench) {
+		route := b.route()
+		route.MissingKey = idempotency.Derive
+		keys := map[string]int{}
+		url := b.serve(b.transactional(route), func(w http.ResponseWriter, r *http.Request) error {
+			key := idempotency.InfoOf(r.Context()).Key
+			if keys[key]++; keys[key] == 1 {
+				return b.exec(r.Context(), "DO $$BEGIN RAISE EXCEPTION 'x' USING ERRCODE = '40001'; END$$")
+			}
+			_, err := io.WriteString(w, key)
+			return err
+		})
+		first := try.Post(b, url, "", `{}`)
+		first.Check(b, 200, first.Body, false)
+		try.Post(b, url, "", `{}`).Check(b, 200, first.Body, true)
+		if len(keys) != 1 || keys[first.Body] != 2 {
+			b.Error(keys, first)
+		}
 	})
 }
 

@@ -1,10 +1,17 @@
 package idempotency_test
 
 import (
+	"context"
+	"encoding/json"
+	"errors"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"regexp"
+	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"postgres.example/idempotency"
@@ -12,7 +19,7 @@ import (
 	"postgres.example/idempotency/pgxidem"
 )
 
-// The service that README.md and docs/recipes.md show.
+// The services that README.md and docs/recipes.md show.
 
 func payments(pool *pgxpool.Pool, tenant func(*http.Request) string) http.Handler {
 	store := pgxidem.New(pool)
@@ -44,5 +51,104 @@ func TestTheServiceThatIsShown(t *testing.T) {
 	var count int
 	if err := pool.QueryRow(t.Context(), "SELECT count(*) FROM payment").Scan(&count); err != nil || count != 1 {
 		t.Error(count, err)
+	}
+}
+
+type receipt struct{ ID string }
+
+var errRefused = errors.New("the gateway refuses connections")
+
+// sending is a gateway.
+type sending func(key string, amount int) (receipt, error)
+
+func (f sending) Send(_ context.Context, key string, amount int) (receipt, error) {
+	return f(key, amount)
+}
+
+var gateway sending
+
+func transfers(store *pgxidem.Store, route idempotency.Route) http.Handler {
+	return store.Leased(route)(idempotency.HandlerFunc(transfer))
+}
+
+func transfer(w http.ResponseWriter, r *http.Request) error {
+	ctx := r.Context()
+	claim := pgxidem.ClaimOf(ctx)
+	sent, err := idempotency.Step(ctx, claim, "sent", func(ctx context.Context) (receipt, error) {
+		return gateway.Send(ctx, claim.Derived("gateway"), 100) // the same key after a crash
+	})
+	switch {
+	case errors.Is(err, errRefused): // before anything was sent
+		return idempotency.NothingHappened(err)
+	case errors.Is(err, context.DeadlineExceeded): // the gateway has it, or has it not
+		if err := claim.Unknown(ctx, err, claim.Derived("gateway")); err != nil {
+			return err
+		}
+		w.WriteHeader(http.StatusGatewayTimeout)
+		return nil
+	case err != nil:
+		return err
+	}
+	_, err = idempotency.StepTx(ctx, claim, "booked", func(ctx context.Context, tx pgx.Tx) (int64, error) {
+		done, err := tx.Exec(ctx, "INSERT INTO booking (receipt) VALUES ($1)", sent.ID)
+		return done.RowsAffected(), err
+	})
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(w).Encode(sent)
+}
+
+func TestTheTransferThatIsShown(t *testing.T) {
+	b := &bench{T: t, pool: try.Pool(t)}
+	try.Exec(t, b.pool, "CREATE TABLE IF NOT EXISTS booking (receipt text)")
+	try.Exec(t, b.pool, "DELETE FROM booking")
+	server := httptest.NewServer(transfers(pgxidem.New(b.pool), b.uncertain()))
+	defer server.Close()
+	answers := []error{errRefused, nil}
+	gateway = func(key string, amount int) (receipt, error) {
+		err := answers[0]
+		answers = answers[1:]
+		return receipt{key}, err
+	}
+	try.Post(t, server.URL, "k", "{}").CheckProblem(t, http.StatusInternalServerError, "internal")
+	b.due()
+	first := try.Post(t, server.URL, "k", "{}")
+	first.Check(t, http.StatusOK, first.Body, false)
+	try.Post(t, server.URL, "k", "{}").Check(t, http.StatusOK, first.Body, true)
+
+	answers = []error{context.DeadlineExceeded}
+	try.Post(t, server.URL, "late", "{}").Check(t, http.StatusGatewayTimeout, "", false)
+	b.checkUnknown("late", "context deadline exceeded",
+		idempotency.Info{Key: "late", Scope: b.Name(), Principal: b.Name()}.Derived("gateway"))
+	try.Post(t, server.URL, "late", "{}").CheckProblem(t, http.StatusConflict, "unknown")
+	var count int
+	if err := b.pool.QueryRow(t.Context(), "SELECT count(*) FROM booking").Scan(&count); err != nil || count != 1 {
+		t.Error(count, err)
+	}
+}
+
+// The code of README.md is that of the tests, but for what concerns other modules.
+func TestTheREADMEShowsWhatIsTested(t *testing.T) {
+	page, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tested, err := os.ReadFile("readme_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, title := range []string{"### net/http", "## Work outside the database"} {
+		_, section, _ := strings.Cut(string(page), "\n"+title+"\n")
+		code := regexp.MustCompile("(?s)```go\n(.*?)```").FindStringSubmatch(section)
+		functions := regexp.MustCompile(`(?ms)^func .*?^}$`).FindAllString(code[1], -1)
+		for _, function := range functions {
+			if !strings.Contains(string(tested), function) {
+				t.Errorf("%s: this is not in readme_test.go:\n%s", title, function)
+			}
+		}
+		if functions == nil {
+			t.Error(title, "shows no function")
+		}
 	}
 }

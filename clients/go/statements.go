@@ -15,34 +15,36 @@ const (
                   fingerprint => $3::bytea, method => $4::text, path => $5::text, exclude => $6::text[],
                   scope => $7::text, principal => $8::text,
                   ttl => $9::bigint * interval '1 ms', lease => $10::bigint * interval '1 ms',
-                  wait => $11::bigint * interval '1 ms', holder => $12::text, transactional => $13::boolean)`
+                  wait => $11::bigint * interval '1 ms', holder => $12::text, transactional => $13::boolean,
+                  derive => $14::bigint * interval '1 ms')`
 	completeSQL = `SELECT idem_complete($1::text, $2::integer, $3::bytea, $4::jsonb, scope => $5::text,
                      principal => $6::text, token => $7::bigint)`
 	failSQL = `SELECT idem_fail($1::text, $2::text, retryable => true, scope => $3::text, principal => $4::text,
-                 token => $5::bigint)`
+                 token => $5::bigint, uncertain => $6::boolean)`
+	unknownSQL = `SELECT idem_unknown($1::text, $2::text, $3::text, scope => $4::text, principal => $5::text,
+                    token => $6::bigint)`
 	extendSQL     = `SELECT idem_extend($1::text, $2::bigint, scope => $3::text, principal => $4::text)`
 	checkpointSQL = `SELECT idem_checkpoint($1::text, $2::text, $3::jsonb, scope => $4::text, principal => $5::text,
                        token => $6::bigint)`
 	onceSQL    = `SELECT idem_once($1::text, scope => $2::text, principal => $3::text) AS first`
-	deriveSQL  = `SELECT encode(coalesce($5::bytea, idem_fingerprint($1::jsonb, $2::text, $3::text, $4::text[])), 'hex') AS key`
 	problemSQL = `SELECT idem_problem($1::text) AS problem`
 )
-
-// identity is what makes two requests the same one. All drivers take text for every type, so lists
-// and JSON travel as text.
-type identity struct {
-	json           *string // the body, if it is JSON
-	digest         []byte  // of a body that is not, or of the option Fingerprint
-	method, target *string
-	exclude        []string
-}
 
 // claimRequest has the arguments of idem_begin.
 type claimRequest struct {
 	key, scope, principal string
 	identity              identity
 	ttl, lease, wait      time.Duration
-	unprotected           bool // there is no key, and the work is done without a claim
+	derive                time.Duration // the window of a key that the server derives, or 0
+	unprotected           bool          // there is no key, and the work is done without a claim
+}
+
+// granted notes the key of a claim: the server says it where it has derived one.
+func (q *claimRequest) granted(c *claimed, err error) (*claimed, error) {
+	if err == nil {
+		q.key = c.key
+	}
+	return c, err
 }
 
 // claimed is what idem_begin said.
@@ -75,9 +77,13 @@ func scanClaim(row Row) (*claimed, error) {
 
 func (s *Store[Tx]) beginArguments(q *claimRequest, lease time.Duration) []any {
 	i := &q.identity
-	return []any{q.key, null(i.json), nullBytes(i.digest), null(i.method), null(i.target), nullArray(i.exclude),
+	key := &q.key
+	if q.derive > 0 {
+		key = nil
+	}
+	return []any{null(key), null(i.json), nullBytes(i.digest), null(i.method), null(i.target), nullArray(i.exclude),
 		q.scope, q.principal, nullSpan(q.ttl), nullSpan(lease), nullSpan(q.wait), s.holder,
-		lease == 0}
+		lease == 0, nullSpan(q.derive)}
 }
 
 // begin is for a transactional claim, which has no lease and has to end before COMMIT; beginAlone
@@ -86,7 +92,7 @@ func (s *Store[Tx]) begin(ctx context.Context, tx Tx, q *claimRequest) (*claimed
 	if q.unprotected {
 		return &claimed{outcome: outcomeExecute}, nil
 	}
-	return scanClaim(s.db.Query(ctx, tx, beginSQL, s.beginArguments(q, 0)...))
+	return q.granted(scanClaim(s.db.Query(ctx, tx, beginSQL, s.beginArguments(q, 0)...)))
 }
 
 func (s *Store[Tx]) beginAlone(ctx context.Context, q *claimRequest) (*claimed, error) {
@@ -95,7 +101,14 @@ func (s *Store[Tx]) beginAlone(ctx context.Context, q *claimRequest) (*claimed, 
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, s.DatabaseTimeout+q.wait, errTimeout)
 	defer cancel()
-	return scanClaim(s.db.QueryAlone(ctx, beginSQL, s.beginArguments(q, q.lease)...))
+	ask := func() (*claimed, error) {
+		return q.granted(scanClaim(s.db.QueryAlone(ctx, beginSQL, s.beginArguments(q, q.lease)...)))
+	}
+	c, err := ask()
+	if q.identity.becomesDigest(err) {
+		c, err = ask()
+	}
+	return c, err
 }
 
 // complete stores an answer in the transaction of its claim.
@@ -118,9 +131,18 @@ func completeArguments(q *claimRequest, a *Answer, token any) []any {
 	return []any{q.key, int64(a.Status), nullBytes(body), headers, q.scope, q.principal, token}
 }
 
-func (s *Store[Tx]) failAlone(ctx context.Context, q *claimRequest, token int64, reason string) error {
+// failAlone ends a claim retryably. An uncertain failure may have had an effect, so that the policy
+// may make the claim unknown instead.
+func (s *Store[Tx]) failAlone(ctx context.Context, q *claimRequest, token int64, reason string, uncertain bool) error {
 	var first *bool
-	return s.alone(ctx, failSQL, []any{q.key, reason, q.scope, q.principal, token}).Scan(&first)
+	arguments := []any{q.key, sanitize(reason), q.scope, q.principal, token, uncertain}
+	return s.alone(ctx, failSQL, arguments).Scan(&first)
+}
+
+func (s *Store[Tx]) unknownAlone(ctx context.Context, q *claimRequest, token int64, u *unknown) error {
+	var first *bool
+	arguments := []any{q.key, nullEmpty(u.reason), nullEmpty(u.reference), q.scope, q.principal, token}
+	return s.alone(ctx, unknownSQL, arguments).Scan(&first)
 }
 
 func (s *Store[Tx]) extendAlone(ctx context.Context, q *claimRequest, token int64) error {
@@ -130,12 +152,6 @@ func (s *Store[Tx]) extendAlone(ctx context.Context, q *claimRequest, token int6
 
 func checkpointArguments(q *claimRequest, token int64, point string, state []byte) []any {
 	return []any{q.key, point, string(state), q.scope, q.principal, token}
-}
-
-func (s *Store[Tx]) deriveAlone(ctx context.Context, i *identity) (key string, err error) {
-	err = s.alone(ctx, deriveSQL, []any{null(i.json), null(i.method), null(i.target), nullArray(i.exclude),
-		nullBytes(i.digest)}).Scan(&key)
-	return key, err
 }
 
 // A document of the server never changes, so each is asked for once.
@@ -182,6 +198,13 @@ func null(text *string) any {
 		return nil
 	}
 	return *text
+}
+
+func nullEmpty(text string) any {
+	if text == "" {
+		return nil
+	}
+	return text
 }
 
 func nullBytes(b []byte) any {

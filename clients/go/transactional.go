@@ -33,6 +33,9 @@ func (s *Store[Tx]) runTransactional(ctx context.Context, q *claimRequest, attem
 		v.answer.close()
 		v.claim, v.answer = nil, nil
 		err := s.inTransaction(ctx, q.wait, once)
+		if v.claim == nil && q.identity.becomesDigest(err) {
+			err = s.inTransaction(ctx, q.wait, once)
+		}
 		if q.unprotected && isInDoubt(err) {
 			return unrecordedError{err}
 		}

@@ -56,6 +56,8 @@ func TestEcho(t *testing.T) {
 			return errors.New("broken")
 		case id == "bare":
 			return c.NoContent(http.StatusAccepted)
+		case id == "nothing":
+			return idempotency.NothingHappened(echo.NewHTTPError(http.StatusConflict, "not yet"))
 		case id == "declined":
 			return echo.NewHTTPError(http.StatusPaymentRequired, "declined")
 		}
@@ -80,7 +82,12 @@ func TestEcho(t *testing.T) {
 	for range 2 {
 		post("broken", `{}`).Check(t, 500, "{\"message\":\"Internal Server Error\"}\n", false)
 	}
-	if runs["7"] != 3 || runs["broken"] != 2 || try.Effects(t, pool) != "7 bare declined" {
+	for range 2 {
+		if a := post("nothing", `{}`); a.Header.Get("Idempotent-Replayed") != "" || a.Status < 400 {
+			t.Error(a)
+		}
+	}
+	if runs["nothing"] != 2 || runs["7"] != 3 || runs["broken"] != 2 || try.Effects(t, pool) != "7 bare declined" {
 		t.Error(runs, try.Effects(t, pool))
 	}
 }

@@ -15,8 +15,8 @@ import (
 //	e.POST("/payments", pay, echoidem.Middleware(store.Transactional(route)))
 //
 // An error that a handler returns becomes an answer before the claim ends (echo.WrapMiddleware would
-// let it pass by): an *echo.HTTPError below 500 is kept like others. Any other error means that the
-// handler has failed, as idempotency.Fail does.
+// let it pass by): an *echo.HTTPError below 500 is kept like others. Any other error, and one by
+// idempotency.NothingHappened, means that the handler has failed, as idempotency.Fail does.
 func Middleware(protect func(http.Handler) http.Handler) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
@@ -27,7 +27,7 @@ func Middleware(protect func(http.Handler) http.Handler) echo.MiddlewareFunc {
 				c.SetRequest(r)
 				if err := next(c); err != nil {
 					var answer *echo.HTTPError
-					if !errors.As(err, &answer) || answer.Code >= 500 {
+					if !errors.As(err, &answer) || answer.Code >= 500 || errors.Is(err, idempotency.ErrNothingHappened) {
 						idempotency.Fail(r.Context(), err)
 					}
 					c.Error(err)

@@ -94,7 +94,9 @@ func routes(store *pgxidem.Store, s *service) http.Handler {
 	}
 	protect("/transactional", store.Transactional(plain))
 	protect("/streamed", store.Transactional(plain))
-	protect("/leased", store.Leased(with(func(o *options) { o.Lease = 2 * time.Second })))
+	leased := with(func(o *options) { o.Lease = 2 * time.Second })
+	protect("/leased", store.Leased(leased))
+	protect("/uncertain", store.Leased(leased))
 	protect("/generate", store.Transactional(with(func(o *options) { o.MissingKey = idempotency.Generate })))
 	protect("/derive", store.Transactional(with(func(o *options) {
 		o.MissingKey, o.Window = idempotency.Derive, 2*time.Second

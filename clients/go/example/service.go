@@ -29,9 +29,11 @@ type service struct {
 type task struct {
 	Gate                  *int64
 	Effect                *string
+	Unknown               *[2]string
 	Commit                string
 	HideError             bool `json:"hide_error"`
 	SerializationFailures int  `json:"serialization_failures"`
+	NothingHappened       bool `json:"nothing_happened"`
 	Hang, Throw, Exit     bool
 	Status                int
 	Headers               [][2]string
@@ -84,6 +86,11 @@ func (s *service) work(ctx context.Context, do *task) error {
 			return err
 		}
 	}
+	if do.Unknown != nil {
+		if err := pgxidem.ClaimOf(ctx).Unknown(ctx, errors.New(do.Unknown[0]), do.Unknown[1]); err != nil {
+			return err
+		}
+	}
 	if do.Commit != "" {
 		if err := commit(ctx, do.Commit); err != nil {
 			return err
@@ -99,6 +106,9 @@ func (s *service) work(ctx context.Context, do *task) error {
 		<-ctx.Done()
 		_, err := s.own.Exec(context.WithoutCancel(ctx), insertEffect, s.row(ctx, "lost")...)
 		return err
+	}
+	if do.NothingHappened {
+		return idempotency.NothingHappened(errors.New("nothing happened"))
 	}
 	if do.Throw {
 		return errors.New("the handler was told to fail")

@@ -3,6 +3,7 @@ package ginidem
 
 import (
 	"bufio"
+	"errors"
 	"maps"
 	"net"
 	"net/http"
@@ -18,17 +19,18 @@ import (
 //
 // It may run the handler several times, so it is no middleware of gin's, which can go on but once. An
 // error that the handler leaves in c.Errors means that it has failed, as idempotency.Fail does, unless
-// it has written an answer below 500.
+// it has written an answer below 500. One by idempotency.NothingHappened always does.
 func Handler(protect func(http.Handler) http.Handler, handler gin.HandlerFunc) gin.HandlerFunc {
 	return func(c *gin.Context) {
-		outer, request, keys, errors := c.Writer, c.Request, c.Keys, c.Errors
+		outer, request, keys, left := c.Writer, c.Request, c.Keys, c.Errors
 		defer func() { c.Writer, c.Request = outer, request }()
 		protected := protect(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			inner := &writer{ResponseWriter: w, outer: outer, status: http.StatusOK}
 			c.Writer, c.Request = inner, r
-			c.Keys, c.Errors = maps.Clone(keys), errors[:len(errors):len(errors)]
+			c.Keys, c.Errors = maps.Clone(keys), left[:len(left):len(left)]
 			handler(c)
-			if last := c.Errors.Last(); len(c.Errors) > len(errors) && (!inner.decided || inner.status >= 500) {
+			if last := c.Errors.Last(); len(c.Errors) > len(left) &&
+				(!inner.decided || inner.status >= 500 || errors.Is(last.Err, idempotency.ErrNothingHappened)) {
 				idempotency.Fail(r.Context(), last.Err)
 			}
 			if inner.decided {

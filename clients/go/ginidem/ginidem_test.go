@@ -58,6 +58,9 @@ func TestGin(t *testing.T) {
 			_ = c.Error(errors.New("broken"))
 		case id == "bare":
 			c.Status(http.StatusAccepted)
+		case id == "nothing":
+			c.JSON(http.StatusConflict, gin.H{"later": true})
+			_ = c.Error(idempotency.NothingHappened(errors.New("not yet")))
 		case id == "declined":
 			c.AbortWithStatusJSON(http.StatusPaymentRequired, gin.H{"declined": true})
 		default:
@@ -84,7 +87,10 @@ func TestGin(t *testing.T) {
 	post("unbound", `[]`).Check(t, 400, "", true)
 	post("broken", `{}`).CheckProblem(t, 500, "internal")
 	post("broken", `{}`).CheckProblem(t, 500, "internal")
-	if runs["7"] != 3 || runs["broken"] != 2 || try.Effects(t, pool) != "7 bare declined" {
+	for range 2 {
+		post("nothing", `{}`).Check(t, 409, `{"later":true}`, false)
+	}
+	if runs["nothing"] != 2 || runs["7"] != 3 || runs["broken"] != 2 || try.Effects(t, pool) != "7 bare declined" {
 		t.Error(runs, try.Effects(t, pool))
 	}
 }

@@ -77,6 +77,7 @@ fn routes(store: &Store, service: Service) -> Router {
         .route("/transactional", protect(store.transactional(plain.clone())))
         .route("/streamed", protect(store.transactional(plain.clone())))
         .route("/leased", protect(store.leased(plain.clone().lease(2 * second))))
+        .route("/uncertain", protect(store.leased(plain.clone().lease(2 * second))))
         .route("/generate", protect(missing(MissingKey::Generate)))
         .route("/derive", protect(missing(MissingKey::Derive)))
         .route("/pass", protect(missing(MissingKey::Pass)))

@@ -14,7 +14,7 @@ use axum::{
 };
 use base64::{Engine, engine::general_purpose::STANDARD};
 use deadpool_postgres::Pool;
-use idempotency_postgres::{Claim, Event, Failure, Info, Tx};
+use idempotency_postgres::{Claim, Error, Event, Failure, Info, Tx};
 use serde::Deserialize;
 
 #[derive(Clone)]
@@ -33,10 +33,12 @@ type Name = (String, String, String);
 struct Task {
     gate: Option<i64>,
     effect: Option<String>,
+    unknown: Option<(String, String)>,
     commit: Option<String>,
     hide_error: bool,
     serialization_failures: u32,
     hang: bool,
+    nothing_happened: bool,
     throw: bool,
     exit: bool,
     status: Option<u16>,
@@ -99,6 +101,9 @@ impl Service {
         if let Some(effect) = &task.effect {
             self.effect(given, effect).await?;
         }
+        if let (Some((error, reference)), Some(claim)) = (&task.unknown, &given.claim) {
+            claim.unknown(error, Some(reference)).await?;
+        }
         if let (Some(_), Some(tx)) = (&task.commit, &given.tx) {
             tx.batch_execute("COMMIT").await?; // tokio-postgres commits by an object that handlers don't get
         }
@@ -114,6 +119,9 @@ impl Service {
             }
             let info = &given.info;
             self.own.get().await?.execute(INSERT_EFFECT, &[&info.principal, &info.key, &"lost"]).await?;
+        }
+        if task.nothing_happened {
+            return Err(Error::nothing_happened("nothing happened").into());
         }
         if task.throw {
             return Err("the handler was told to fail".into());

@@ -1,6 +1,6 @@
 //! Leased claims, as work sees them.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     Error, Request, Store, Tx,
     error::{BoxError, again, pause},
+    heartbeat::Heart,
     identity::{hex, sha256},
     request::{ATTEMPTS, Granted},
     statements,
@@ -35,7 +36,7 @@ pub struct Info {
 impl Info {
     pub(crate) fn of(request: &Request, attempt: i32) -> Self {
         Self {
-            key: request.key.clone(),
+            key: request.key.as_str().to_owned(),
             scope: request.scope.clone(),
             principal: request.principal.clone(),
             attempt: attempt.max(1),
@@ -53,7 +54,7 @@ impl Info {
     }
 }
 
-/// A leased claim, while its work is done. It can't be ended by this; what the work returns ends it.
+/// A leased claim, while its work is done. What the work returns ends it, or [`unknown`](Self::unknown).
 #[derive(Clone, Debug)]
 pub struct Claim(Arc<Inner>);
 
@@ -64,6 +65,9 @@ struct Inner {
     info: Info,
     granted: Granted,
     lost: CancellationToken,
+    over: CancellationToken,
+    /// What [`Claim::unknown`] was told: error and reference.
+    declared: OnceLock<(String, Option<String>)>,
     /// The results of the steps that are done.
     steps: Mutex<Map<String, Value>>,
     /// Held while a step is noted: a note is of all steps, so that of one must not pass over another's.
@@ -71,7 +75,7 @@ struct Inner {
 }
 
 impl Claim {
-    pub(crate) fn new(store: Store, request: Arc<Request>, granted: Granted, lost: CancellationToken) -> Self {
+    pub(crate) fn new(store: Store, request: Arc<Request>, granted: Granted, heart: &Heart) -> Self {
         let mut steps = match &granted.state {
             Some(Value::Object(steps)) => steps.clone(),
             _ => Map::new(),
@@ -85,7 +89,9 @@ impl Claim {
             request,
             info,
             granted,
-            lost,
+            lost: heart.lost.clone(),
+            over: heart.over.clone(),
+            declared: OnceLock::new(),
             steps: Mutex::new(steps),
             noting: tokio::sync::Mutex::default(),
         }))
@@ -93,7 +99,7 @@ impl Claim {
 
     /// Of work that nobody has claimed.
     pub(crate) fn unprotected(store: &Store, request: Arc<Request>) -> Self {
-        Self::new(store.clone(), request, Granted::default(), CancellationToken::new())
+        Self::new(store.clone(), request, Granted::default(), &Heart::still())
     }
 
     /// Which request it is.
@@ -125,6 +131,46 @@ impl Claim {
     #[must_use]
     pub fn lost(&self) -> &CancellationToken {
         &self.0.lost
+    }
+
+    /// Ends the claim with an outcome that is not known: a gateway's answer did not come, say. Repeats are
+    /// answered with the problem `unknown` and never executed, until an operator decides. Operators see the
+    /// error, and the reference by which the provider knows the attempt. What the handler answers afterwards
+    /// is told to its client alone.
+    ///
+    /// An error means that this could not be stored yet. It is tried once more when the handler has returned.
+    pub async fn unknown(&self, error: impl std::fmt::Display, reference: Option<&str>) -> Result<(), Error> {
+        self.0.declared.get_or_init(|| (text(&error.to_string()), reference.map(text)));
+        self.store_unknown().await
+    }
+
+    pub(crate) fn is_unknown(&self) -> bool {
+        self.0.declared.get().is_some()
+    }
+
+    async fn store_unknown(&self) -> Result<(), Error> {
+        let Inner { store, request, lost, over, declared, .. } = &*self.0;
+        if lost.is_cancelled() {
+            return Err(Error::LeaseLost);
+        }
+        let Some((error, reference)) = declared.get().filter(|_| !over.is_cancelled() && !request.unprotected) else {
+            return Ok(());
+        };
+        let unknown = || store.unknown(request, self.token(), error, reference.as_deref());
+        again(request.attempts, unknown).await.map_err(|error| self.told(error))?;
+        over.cancel();
+        Ok(())
+    }
+
+    /// Ends the claim retryably, unless its outcome was declared unknown.
+    pub(crate) async fn fail(&self, reason: &str, uncertain: bool) -> Result<(), Error> {
+        if self.is_unknown() {
+            return self.store_unknown().await;
+        }
+        let Inner { store, request, .. } = &*self.0;
+        let reason = text(reason);
+        let fail = || store.fail(request, self.token(), &reason, uncertain);
+        again(request.attempts, fail).await.map_err(|error| self.told(error))
     }
 
     pub(crate) fn token(&self) -> i64 {
@@ -247,6 +293,9 @@ impl Claim {
         if self.0.lost.is_cancelled() {
             return Err(Error::LeaseLost);
         }
+        if self.is_unknown() {
+            return Err(Error::Unknown);
+        }
         let found = self.steps().get(name).cloned();
         found.map(serde_json::from_value).transpose().map_err(Error::Json)
     }
@@ -276,6 +325,11 @@ impl Claim {
     fn steps(&self) -> std::sync::MutexGuard<'_, Map<String, Value>> {
         self.0.steps.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// No text of the server's has NUL.
+fn text(text: &str) -> String {
+    text.replace('\0', " ")
 }
 
 #[cfg(test)]

@@ -32,6 +32,10 @@ pub enum Error {
     Json(serde_json::Error),
     /// The work itself has failed.
     Work(BoxError),
+    /// Leased work has failed, and has had no effect: [`Error::nothing_happened`].
+    NothingHappened(BoxError),
+    /// The claim has ended by [`Claim::unknown`](crate::Claim::unknown).
+    Unknown,
 }
 
 impl fmt::Display for Error {
@@ -46,7 +50,8 @@ impl fmt::Display for Error {
             Self::Refused(refusal) => refusal.fmt(f),
             Self::TransactionKept => f.write_str("a clone of Tx has outlived the handler"),
             Self::Json(error) => write!(f, "JSON: {error}"),
-            Self::Work(error) => Causes(&**error).fmt(f),
+            Self::Work(error) | Self::NothingHappened(error) => Causes(&**error).fmt(f),
+            Self::Unknown => f.write_str("the outcome of this claim was declared unknown"),
         }
     }
 }
@@ -78,7 +83,7 @@ impl StdError for Error {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         match self {
             Self::Database(error) | Self::Unexpected(error) | Self::Commit(error) => Some(&**error),
-            Self::Work(error) => error.source(),
+            Self::Work(error) | Self::NothingHappened(error) => error.source(),
             Self::Json(error) => error.source(),
             _ => None,
         }
@@ -111,9 +116,21 @@ impl fmt::Display for Refusal {
 }
 
 impl Error {
+    /// Says of the error with which leased work fails that the work has had no effect: the gateway refused the
+    /// connection, for instance. The request may then be tried again, even where the policy of the scope has
+    /// `on_lease_expiry => 'unknown'`.
+    pub fn nothing_happened(error: impl Into<BoxError>) -> Self {
+        Self::NothingHappened(error.into())
+    }
+
+    /// Whether the work may have had an effect.
+    pub(crate) fn is_uncertain(&self) -> bool {
+        !says_nothing_happened(self)
+    }
+
     fn db_error(&self) -> Option<&DbError> {
         let error: &BoxError = match self {
-            Self::Database(error) | Self::Commit(error) | Self::Work(error) => error,
+            Self::Database(error) | Self::Commit(error) | Self::Work(error) | Self::NothingHappened(error) => error,
             _ => return None,
         };
         let mut error: Option<&(dyn StdError + 'static)> = Some(&**error);
@@ -172,6 +189,15 @@ impl Error {
     /// Somebody else has the claim, or nobody.
     pub(crate) fn is_lost(&self) -> bool {
         matches!(self, Self::LeaseLost) || self.state_in(&["ID404", "ID409"])
+    }
+}
+
+/// By the error itself, by that of work, or by a cause.
+fn says_nothing_happened(error: &(dyn StdError + 'static)) -> bool {
+    match error.downcast_ref() {
+        Some(Error::NothingHappened(_)) => true,
+        Some(Error::Work(error)) => says_nothing_happened(&**error),
+        _ => error.source().is_some_and(says_nothing_happened),
     }
 }
 
@@ -267,6 +293,16 @@ mod tests {
         let work = Failure::from(io::Error::from(io::ErrorKind::ConnectionReset)).into_error();
         assert!(!work.is_retryable() && !work.is_unavailable(), "a handler's connection is not ours");
         assert!(Error::LeaseLost.is_lost() && !Error::LeaseLost.is_unavailable());
+    }
+
+    #[test]
+    fn nothing_happened_is_found_in_causes() {
+        let error = || Error::nothing_happened("refused");
+        let step = Error::Work(error().into());
+        assert!(!error().is_uncertain() && !step.is_uncertain());
+        assert!(!Failure::from(step).into_error().is_uncertain());
+        assert!(Failure::from("refused").into_error().is_uncertain());
+        assert_eq!(error().to_string(), "refused");
     }
 
     #[tokio::test(start_paused = true)]

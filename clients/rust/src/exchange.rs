@@ -16,9 +16,9 @@ use tracing::Instrument;
 use crate::{
     Answer, Error, MissingKey, Outcome, Request, ResponseBody, Route, Store, answer,
     body::{Read, read},
-    error::{BoxError, again},
+    error::BoxError,
     identity::{Identity, sha256},
-    key::{format_key, generate_key, parse_key},
+    key::{Key, format_key, generate_key, parse_key},
     problem::problem,
     route::{Event, target, tell},
 };
@@ -36,7 +36,7 @@ pub(crate) struct Exchange {
     kind: Kind,
     parts: Parts,
     scope: String,
-    key: String,
+    key: Key,
     show_key: bool,
     /// The handler was run, and `on_execute` was called.
     ran: AtomicBool,
@@ -48,7 +48,7 @@ impl Exchange {
     pub fn new(store: Store, route: Arc<Route>, kind: Kind, parts: Parts) -> Self {
         let scope = route.scope_for(&parts);
         let show_key = route.echo_key;
-        Self { store, route, kind, parts, scope, key: String::new(), show_key, ran: AtomicBool::new(false) }
+        Self { store, route, kind, parts, scope, key: Key::default(), show_key, ran: AtomicBool::new(false) }
     }
 
     pub async fn serve<S, B, R>(mut self, inner: S, body: B) -> Ran<R, S::Error>
@@ -96,6 +96,7 @@ impl Exchange {
             lease: self.route.lease,
             wait: self.route.wait,
             attempts: self.route.attempts.max(1),
+            derive: None,
             unprotected: false,
         };
         Ok((request, body))
@@ -108,7 +109,7 @@ impl Exchange {
             (None, _) if self.route.missing_key == MissingKey::Refuse => Err(Outcome::MissingKey),
             (None, _) => Ok(()),
             (Some(field), None) => {
-                self.key = parse_key(field.as_bytes()).ok_or(Outcome::BadKey)?;
+                self.key.learn(parse_key(field.as_bytes()).ok_or(Outcome::BadKey)?);
                 Ok(())
             }
             (Some(_), Some(_)) => Err(Outcome::BadKey),
@@ -128,27 +129,22 @@ impl Exchange {
         }
     }
 
-    async fn without_key(&mut self, request: &mut Request) -> Result<(), Error> {
+    fn without_key(&mut self, request: &mut Request) {
         match self.route.missing_key {
-            MissingKey::Generate => request.key = generate_key(),
+            MissingKey::Generate => self.key.learn(generate_key()),
             MissingKey::Derive => {
-                request.ttl = Some(self.route.window);
-                request.key = again(request.attempts, || self.store.derive(&request.identity)).await?;
+                request.derive = Some(self.route.window);
+                request.ttl = request.derive;
             }
-            MissingKey::Refuse | MissingKey::Pass => {
-                request.unprotected = true;
-                return Ok(());
-            }
+            MissingKey::Refuse | MissingKey::Pass => return request.unprotected = true,
         }
-        self.key.clone_from(&request.key);
         self.show_key = true;
-        Ok(())
     }
 
     // ---- answering ----
 
     fn event(&self, outcome: Outcome, attempt: i32) -> Event {
-        Event { scope: self.scope.clone(), key: self.key.clone(), attempt, outcome }
+        Event { scope: self.scope.clone(), key: self.key.as_str().to_owned(), attempt, outcome }
     }
 
     /// The key is not logged: it may be a secret.
@@ -182,8 +178,8 @@ impl Exchange {
     }
 
     fn with_key<R>(&self, mut response: Response<ResponseBody<R>>) -> Response<ResponseBody<R>> {
-        if self.show_key && !self.key.is_empty() {
-            if let Ok(value) = HeaderValue::try_from(format_key(&self.key)) {
+        if self.show_key && !self.key.as_str().is_empty() {
+            if let Ok(value) = HeaderValue::try_from(format_key(self.key.as_str())) {
                 response.headers_mut().insert(&self.route.key_header, value);
             }
         }

@@ -38,7 +38,8 @@ where
 }
 
 /// Does work outside the database, under a claim that commits before it and is kept while it runs. An
-/// error of the work fails the claim retryably. When the lease is lost, [`Claim::lost`] is cancelled, and
+/// error of the work ends the claim: it may be tried again, or its outcome is unknown where the policy of the
+/// scope has `on_lease_expiry => 'unknown'`. An [`Error::nothing_happened`] may always be tried again. When the lease is lost, [`Claim::lost`] is cancelled, and
 /// the result is [`Error::LeaseLost`].
 pub async fn leased<T, E, F>(store: &Store, request: Request, work: impl FnOnce(Claim) -> F) -> Result<T, Error>
 where

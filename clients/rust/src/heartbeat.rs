@@ -20,6 +20,8 @@ type OnLost = Box<dyn FnOnce() + Send>;
 /// cancelled.
 pub(crate) struct Heart {
     pub lost: CancellationToken,
+    /// The claim has ended, and there is no lease to lose.
+    pub over: CancellationToken,
     /// No more beats; the deadline stays.
     quiet: CancellationToken,
     on_lost: Arc<Mutex<Option<OnLost>>>,
@@ -29,7 +31,13 @@ pub(crate) struct Heart {
 impl Heart {
     /// Of work that nobody has claimed.
     pub fn still() -> Self {
-        Self { lost: CancellationToken::new(), quiet: CancellationToken::new(), on_lost: Arc::default(), task: None }
+        Self {
+            lost: CancellationToken::new(),
+            over: CancellationToken::new(),
+            quiet: CancellationToken::new(),
+            on_lost: Arc::default(),
+            task: None,
+        }
     }
 
     /// `sent` is when the claim was asked for.
@@ -45,8 +53,11 @@ impl Heart {
         let mut heart = Self::still();
         heart.on_lost = Arc::new(Mutex::new(Some(on_lost)));
         let (lost, quiet, on_lost) = (heart.lost.clone(), heart.quiet.clone(), heart.on_lost.clone());
+        let over = heart.over.clone();
         heart.task = Some(tokio::spawn(async move {
             tokio::select! {
+                biased;
+                () = over.cancelled() => return,
                 () = beat(lease, sent, &quiet, extend) => {}
                 () = lost.cancelled() => {} // a step was told
             }
@@ -164,6 +175,14 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_server_says_so() {
         assert_eq!(lost_after(|_| Some(Err(Error::LeaseLost))).await, (10, 1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_end_of_a_claim_that_is_over() {
+        let heart = Heart::start(LEASE, Instant::now(), Box::new(|| unreachable!("lost")), || async { Ok(()) });
+        heart.over.cancel();
+        tokio::time::sleep(2 * LEASE).await;
+        assert!(!heart.is_lost());
     }
 
     #[tokio::test(start_paused = true)]

@@ -4,6 +4,8 @@ use bytes::Bytes;
 use http::{header, request::Parts};
 use sha2::{Digest, Sha256};
 
+use crate::Error;
+
 /// The arguments from which `idem_begin` takes the fingerprint.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Identity {
@@ -13,6 +15,7 @@ pub(crate) struct Identity {
     pub digest: Option<Vec<u8>>,
     pub method: Option<String>,
     pub target: Option<String>,
+    pub media_type: String,
     pub exclude: Option<Vec<String>>,
 }
 
@@ -22,12 +25,22 @@ impl Identity {
         let is_json = media_type == "application/json" || media_type.ends_with("+json");
         let method = parts.method.as_str();
         Self {
-            digest: (!is_json).then(|| digest(&[method.as_bytes(), target.as_bytes(), media_type.as_bytes(), body])),
+            digest: (!is_json).then(|| digest(method, target, &media_type, body)),
             json: is_json.then(|| body.clone()),
             method: Some(method.to_owned()),
             target: Some(target.to_owned()),
+            media_type,
             exclude: (!exclude.is_empty()).then(|| exclude.to_vec()),
         }
+    }
+
+    /// If the server has refused JSON for what jsonb can't hold, \u0000 or a number beyond numeric: the body
+    /// counts byte by byte then, like one that is not JSON.
+    pub fn as_digest(&self, refusal: &Error) -> Option<Self> {
+        let body = self.json.as_ref().filter(|_| refusal.state_in(&["22P05", "22003"]))?;
+        let text = |part: &Option<String>| part.clone().unwrap_or_default();
+        let of_body = || digest(&text(&self.method), &text(&self.target), &self.media_type, body);
+        Some(Self { json: None, digest: Some(self.digest.clone().unwrap_or_else(of_body)), ..self.clone() })
     }
 }
 
@@ -39,9 +52,9 @@ fn media_type(parts: &Parts) -> String {
 }
 
 /// As docs/fingerprint.md has it, of more parts.
-fn digest(parts: &[&[u8]]) -> Vec<u8> {
+fn digest(method: &str, target: &str, media_type: &str, body: &[u8]) -> Vec<u8> {
     let mut hash = Sha256::new_with_prefix("idempotency fingerprint 1\n");
-    for part in parts {
+    for part in [method.as_bytes(), target.as_bytes(), media_type.as_bytes(), body] {
         hash.update(format!("{}:", part.len()));
         hash.update(part);
         hash.update("\n");

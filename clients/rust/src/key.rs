@@ -1,6 +1,29 @@
 //! The key's field, read as `idem_parse_key` does; each client reads it itself to keep its call one that
 //! a cluster can delegate.
 
+use std::sync::{Arc, OnceLock};
+
+/// The key of a request. Where the server derives it, it is learned with the claim; clones learn it, too.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Key(Arc<OnceLock<String>>);
+
+impl From<String> for Key {
+    fn from(key: String) -> Self {
+        Self(Arc::new(key.into()))
+    }
+}
+
+impl Key {
+    /// Empty while it is not known.
+    pub fn as_str(&self) -> &str {
+        self.0.get().map_or("", String::as_str)
+    }
+
+    pub fn learn(&self, key: String) {
+        let _ = self.0.set(key); // the first stays
+    }
+}
+
 const LONGEST: usize = 255;
 
 /// Reads the value of an `Idempotency-Key` field: a String of RFC 9651, whose parameters are checked and

@@ -9,14 +9,15 @@ use crate::{
     answer::Stored,
     error::{again, pause},
     heartbeat::Heart,
-    request::Begun,
+    request::{Begun, Granted},
     statements,
     transaction::{Verdict, Work},
 };
 
 /// A key that is ours for as long as beats go on, which they do as long as this value is there.
-/// [`complete`](Self::complete) and [`fail`](Self::fail) consume it. Dropped, it fails retryably, since
-/// the work may have had an effect.
+/// [`complete`](Self::complete), [`fail`](Self::fail), [`unknown`](Self::unknown) and
+/// [`nothing_happened`](Self::nothing_happened) consume it. Dropped, it fails, since the work may have had
+/// an effect.
 #[must_use = "a claim that is dropped is failed"]
 pub struct Lease {
     claim: Claim,
@@ -44,22 +45,27 @@ impl Store {
     ) -> Result<(Begun<Lease>, i32), Error> {
         if request.unprotected {
             let heart = Heart::still();
-            let claim =
-                Claim::new(self.clone(), request.clone(), crate::request::Granted::default(), heart.lost.clone());
+            let claim = Claim::new(self.clone(), request.clone(), Granted::default(), &heart);
             return Ok((Begun::Execute(Lease { claim, heart, open: false }), 0));
         }
-        let (sent, begun, attempt) = again(request.attempts, || self.ask(request)).await?;
+        let (sent, begun, attempt) = match again(request.attempts, || self.ask(request)).await {
+            Err(error) => match request.as_digest(&error) {
+                Some(digest) => again(request.attempts, || self.ask(&digest)).await?,
+                None => return Err(error),
+            },
+            asked => asked?,
+        };
         let begun = begun.map(|granted| {
             let (store, asked, token) = (self.clone(), request.clone(), granted.token);
             let on_lost = Box::new(move || on_lost(attempt));
             let heart = Heart::start(request.lease, sent, on_lost, move || extend(store.clone(), asked.clone(), token));
-            let claim = Claim::new(self.clone(), request.clone(), granted, heart.lost.clone());
+            let claim = Claim::new(self.clone(), request.clone(), granted, &heart);
             Lease { claim, heart, open: true }
         });
         Ok((begun, attempt))
     }
 
-    async fn ask(&self, request: &Request) -> Result<(Instant, Begun<crate::request::Granted>, i32), Error> {
+    async fn ask(&self, request: &Request) -> Result<(Instant, Begun<Granted>, i32), Error> {
         let lent = self.lend(request.wait.unwrap_or_default()).await?;
         let sent = Instant::now();
         let begin = statements::begin(&lent.connection, request, Some(request.lease), &self.holder);
@@ -82,13 +88,20 @@ impl Lease {
     }
 
     /// Stores the answer. It tries for as long as the claim is held: the work is done, and its answer
-    /// worth the wait. An answer that can't be stored fails the claim.
+    /// worth the wait. An answer that can't be stored fails the claim. After [`Claim::unknown`] it is
+    /// [`Error::Unknown`].
     pub async fn complete(self, answer: &Answer) -> Result<(), Error> {
         self.store(&Stored::of(answer)).await
     }
 
     pub(crate) async fn store(mut self, answer: &Stored) -> Result<(), Error> {
         self.heart.stop_beating();
+        if self.claim.is_unknown() {
+            return match self.end("", true).await {
+                Err(lost) if lost.is_lost() => Err(lost),
+                _ => Err(Error::Unknown),
+            };
+        }
         for attempt in 1.. {
             if self.heart.is_lost() {
                 break;
@@ -101,7 +114,7 @@ impl Lease {
                 Err(error) if error.is_lost() => self.heart.lose(),
                 Err(error) if error.is_unavailable() => pause(attempt).await,
                 Err(error) => {
-                    self.fail(&error.to_string()).await?;
+                    self.end(&error.to_string(), true).await?;
                     return Err(error);
                 }
             }
@@ -120,22 +133,35 @@ impl Lease {
         lent.finish(result)
     }
 
-    /// The work has failed: it is done again after the policy's pause, with what its steps have noted.
-    pub async fn fail(mut self, reason: &str) -> Result<(), Error> {
+    /// The work has failed, and may have had an effect. It is done again after the policy's pause, with what
+    /// its steps have noted. Where the policy has `on_lease_expiry => 'unknown'`, the outcome is unknown.
+    pub async fn fail(self, reason: &str) -> Result<(), Error> {
+        self.end(reason, true).await
+    }
+
+    /// The work has failed, and has had no effect. It is done again after the policy's pause.
+    pub async fn nothing_happened(self, reason: &str) -> Result<(), Error> {
+        self.end(reason, false).await
+    }
+
+    /// [`Claim::unknown`].
+    pub async fn unknown(self, error: impl std::fmt::Display, reference: Option<&str>) -> Result<(), Error> {
+        let declared = self.claim.unknown(error, reference).await;
+        match declared {
+            Ok(()) | Err(Error::LeaseLost) => self.end("", true).await,
+            error => error, // stored once more when this is dropped
+        }
+    }
+
+    async fn end(mut self, reason: &str, uncertain: bool) -> Result<(), Error> {
         self.heart.stop_beating();
+        let open = std::mem::take(&mut self.open) && !self.heart.is_lost();
+        let ended = if open { self.claim.fail(reason, uncertain).await } else { Ok(()) };
         if self.heart.is_lost() {
+            self.heart.lose(); // and tell
             return Err(Error::LeaseLost);
         }
-        if !std::mem::take(&mut self.open) {
-            return Ok(());
-        }
-        let (store, request) = (self.claim.store(), self.claim.request());
-        let failed = again(request.attempts, || store.fail(request, self.claim.token(), reason)).await;
-        if failed.as_ref().is_err_and(Error::is_lost) {
-            self.heart.lose();
-            return Err(Error::LeaseLost);
-        }
-        failed
+        ended
     }
 }
 
@@ -148,10 +174,9 @@ impl Drop for Lease {
         if let Ok(runtime) = Handle::try_current() {
             let claim = self.claim.clone();
             runtime.spawn(async move {
-                let (store, request) = (claim.store(), claim.request());
-                let reason = "the work was given up, or panicked";
-                if let Err(error) = again(request.attempts, || store.fail(request, claim.token(), reason)).await {
-                    tracing::error!(%error, scope = request.scope, "idempotency: a claim could not be failed");
+                if let Err(error) = claim.fail("the work was given up, or panicked", true).await {
+                    let scope = &claim.request().scope;
+                    tracing::error!(%error, scope, "idempotency: a claim could not be failed");
                 }
             });
         }
@@ -159,7 +184,8 @@ impl Drop for Lease {
 }
 
 /// Does work under a claim that commits before it, and stores its answer with the token. Where work says
-/// that its answer is not to be kept, or fails, the claim is failed retryably, never released.
+/// that its answer is not to be kept, or fails, the claim is failed retryably, never released. Where work has
+/// declared its outcome unknown, nothing else is stored.
 pub(crate) async fn leased<A, F>(
     store: &Store,
     request: &Arc<Request>,
@@ -176,10 +202,10 @@ where
     };
     let Work { answer, stored, failure } = work(lease.claim().clone()).await;
     let ended = match (&failure, stored) {
-        (Some(failure), _) => lease.fail(&failure.to_string()).await,
-        (None, Err(reason)) => lease.fail(&reason).await,
+        (Some(failure), _) => lease.end(&failure.to_string(), failure.is_uncertain()).await,
+        (None, Err(reason)) => lease.end(&reason, true).await,
         (None, Ok(stored)) => match lease.store(&stored).await {
-            Err(error) if !error.is_lost() => return Err(error),
+            Err(error) if !error.is_lost() && !matches!(error, Error::Unknown) => return Err(error),
             ended => ended,
         },
     };

@@ -1,12 +1,12 @@
 //! What is asked for, and what the server says to it.
 
-use std::{collections::HashMap, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::StatusCode;
 use serde::Serialize;
 
-use crate::{Answer, Error, Outcome, Refusal, answer, identity::Identity};
+use crate::{Answer, Error, Outcome, Refusal, answer, identity::Identity, key::Key};
 
 pub(crate) const LEASE: Duration = Duration::from_secs(30);
 pub(crate) const ATTEMPTS: u32 = 5;
@@ -15,7 +15,7 @@ pub(crate) const ATTEMPTS: u32 = 5;
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Request {
-    pub(crate) key: String,
+    pub(crate) key: Key,
     pub(crate) scope: String,
     pub(crate) principal: String,
     pub(crate) identity: Identity,
@@ -23,6 +23,8 @@ pub struct Request {
     pub(crate) lease: Duration,
     pub(crate) wait: Option<Duration>,
     pub(crate) attempts: u32,
+    /// The window of a key that the server derives.
+    pub(crate) derive: Option<Duration>,
     /// There is no key, and the work is done without a claim.
     pub(crate) unprotected: bool,
 }
@@ -31,7 +33,7 @@ impl Request {
     /// With the defaults of a [`Route`](crate::Route).
     pub fn new(scope: impl Into<String>, principal: impl Into<String>, key: impl Into<String>) -> Self {
         Self {
-            key: key.into(),
+            key: Key::from(key.into()),
             scope: scope.into(),
             principal: principal.into(),
             identity: Identity::default(),
@@ -39,8 +41,15 @@ impl Request {
             lease: LEASE,
             wait: None,
             attempts: ATTEMPTS,
+            derive: None,
             unprotected: false,
         }
+    }
+
+    /// The same request with a digest of its body, if the server has refused the JSON.
+    pub(crate) fn as_digest(&self, refusal: &Error) -> Option<Arc<Self>> {
+        let identity = self.identity.as_digest(refusal)?;
+        Some(Arc::new(Self { identity, ..self.clone() }))
     }
 
     /// What has to be the same in every repeat: compared as JSON, without the fields in `exclude`.
@@ -48,6 +57,7 @@ impl Request {
         let json = serde_json::to_vec(content).map_err(Error::Json)?;
         self.identity = Identity {
             json: Some(json.into()),
+            media_type: "application/json".to_owned(),
             exclude: (!exclude.is_empty()).then(|| exclude.iter().map(ToString::to_string).collect()),
             ..Identity::default()
         };

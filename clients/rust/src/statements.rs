@@ -21,20 +21,22 @@ SELECT outcome, key, token, attempt, status, status_code, headers, body, body_om
                   fingerprint => $3::bytea, method => $4::text, path => $5::text, exclude => $6::text[],
                   scope => $7::text, principal => $8::text,
                   ttl => $9::bigint * interval '1 ms', lease => $10::bigint * interval '1 ms',
-                  wait => $11::bigint * interval '1 ms', holder => $12::text, transactional => $13::boolean)";
+                  wait => $11::bigint * interval '1 ms', holder => $12::text, transactional => $13::boolean,
+                  derive => $14::bigint * interval '1 ms')";
 const COMPLETE: &str = "
 SELECT idem_complete($1::text, $2::integer, $3::bytea, $4::jsonb, scope => $5::text,
                      principal => $6::text, token => $7::bigint)";
 const FAIL: &str = "
 SELECT idem_fail($1::text, $2::text, retryable => true, scope => $3::text, principal => $4::text,
-                 token => $5::bigint)";
+                 token => $5::bigint, uncertain => $6::boolean)";
+const UNKNOWN: &str = "
+SELECT idem_unknown($1::text, $2::text, $3::text, scope => $4::text, principal => $5::text,
+                    token => $6::bigint)";
 const EXTEND: &str = "SELECT idem_extend($1::text, $2::bigint, scope => $3::text, principal => $4::text)";
 const CHECKPOINT: &str = "
 SELECT idem_checkpoint($1::text, $2::text, $3::jsonb, scope => $4::text, principal => $5::text,
                        token => $6::bigint)";
 const ONCE: &str = "SELECT idem_once($1::text, scope => $2::text, principal => $3::text) AS first";
-const DERIVE: &str =
-    "SELECT encode(coalesce($5::bytea, idem_fingerprint($1::jsonb, $2::text, $3::text, $4::text[])), 'hex') AS key";
 const PROBLEM: &str = "SELECT idem_problem($1::text) AS problem";
 
 /// The text of a body, which the server reads: what is JSON is its word.
@@ -88,9 +90,11 @@ pub(crate) async fn begin(
 ) -> Result<(Begun<Granted>, i32), Error> {
     let i = &q.identity;
     let transactional = lease.is_none();
-    let (ttl, lease, wait) = (milliseconds(q.ttl), milliseconds(lease), milliseconds(q.wait));
+    let (ttl, lease, wait, derive) =
+        (milliseconds(q.ttl), milliseconds(lease), milliseconds(q.wait), milliseconds(q.derive));
+    let key = q.derive.is_none().then_some(q.key.as_str());
     let arguments: Arguments = &[
-        &q.key,
+        &key,
         &unread(i),
         &i.digest,
         &i.method,
@@ -103,8 +107,11 @@ pub(crate) async fn begin(
         &wait,
         &holder,
         &transactional,
+        &derive,
     ];
-    begun(&one(client, BEGIN, arguments).await?).map_err(unexpected)
+    let row = one(client, BEGIN, arguments).await?;
+    q.key.learn(row.try_get("key").map_err(unexpected)?);
+    begun(&row).map_err(unexpected)
 }
 
 pub(crate) async fn complete(
@@ -115,16 +122,35 @@ pub(crate) async fn complete(
 ) -> Result<(), Error> {
     let status = i32::from(answer.status.as_u16());
     let body = answer.body.as_deref();
-    let arguments: Arguments = &[&q.key, &status, &body, &answer.headers, &q.scope, &q.principal, &token];
+    let key = q.key.as_str();
+    let arguments: Arguments = &[&key, &status, &body, &answer.headers, &q.scope, &q.principal, &token];
     one(client, COMPLETE, arguments).await.map(drop)
 }
 
-pub(crate) async fn fail(client: &ClientWrapper, q: &Request, token: i64, reason: &str) -> Result<(), Error> {
-    one(client, FAIL, &[&q.key, &reason, &q.scope, &q.principal, &token]).await.map(drop)
+pub(crate) async fn fail(
+    client: &ClientWrapper,
+    q: &Request,
+    token: i64,
+    reason: &str,
+    uncertain: bool,
+) -> Result<(), Error> {
+    let arguments: Arguments = &[&q.key.as_str(), &reason, &q.scope, &q.principal, &token, &uncertain];
+    one(client, FAIL, arguments).await.map(drop)
+}
+
+pub(crate) async fn unknown(
+    client: &ClientWrapper,
+    q: &Request,
+    token: i64,
+    error: &str,
+    reference: Option<&str>,
+) -> Result<(), Error> {
+    let arguments: Arguments = &[&q.key.as_str(), &error, &reference, &q.scope, &q.principal, &token];
+    one(client, UNKNOWN, arguments).await.map(drop)
 }
 
 pub(crate) async fn extend(client: &ClientWrapper, q: &Request, token: i64) -> Result<(), Error> {
-    one(client, EXTEND, &[&q.key, &token, &q.scope, &q.principal]).await.map(drop)
+    one(client, EXTEND, &[&q.key.as_str(), &token, &q.scope, &q.principal]).await.map(drop)
 }
 
 pub(crate) async fn checkpoint(
@@ -134,16 +160,11 @@ pub(crate) async fn checkpoint(
     point: &str,
     state: &serde_json::Value,
 ) -> Result<(), Error> {
-    one(client, CHECKPOINT, &[&q.key, &point, state, &q.scope, &q.principal, &token]).await.map(drop)
+    one(client, CHECKPOINT, &[&q.key.as_str(), &point, state, &q.scope, &q.principal, &token]).await.map(drop)
 }
 
 pub(crate) async fn once(client: &ClientWrapper, key: &str, scope: &str, principal: &str) -> Result<bool, Error> {
     one(client, ONCE, &[&key, &scope, &principal]).await?.try_get("first").map_err(unexpected)
-}
-
-pub(crate) async fn derive(client: &ClientWrapper, i: &Identity) -> Result<String, Error> {
-    let arguments: Arguments = &[&unread(i), &i.method, &i.target, &i.exclude, &i.digest];
-    one(client, DERIVE, arguments).await?.try_get("key").map_err(unexpected)
 }
 
 pub(crate) async fn problem(client: &ClientWrapper, word: &str) -> Result<serde_json::Value, Error> {

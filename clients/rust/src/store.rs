@@ -11,7 +11,7 @@ use deadpool_postgres::{ClientWrapper, Object, Pool, PoolError};
 use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 
-use crate::{Error, Request, identity::Identity, statements};
+use crate::{Error, Request, statements};
 
 /// The records of requests, in a PostgreSQL that a pool reaches. Clones are the same store.
 #[derive(Clone, Debug)]
@@ -69,16 +69,23 @@ impl Store {
         }
     }
 
-    pub(crate) async fn fail(&self, q: &Request, token: i64, reason: &str) -> Result<(), Error> {
-        let reason = reason.replace('\0', " "); // which no text of the server's has
+    pub(crate) async fn fail(&self, q: &Request, token: i64, reason: &str, uncertain: bool) -> Result<(), Error> {
         let lent = self.lend(Duration::ZERO).await?;
-        let result = lent.within(statements::fail(&lent.connection, q, token, &reason)).await;
+        let fail = statements::fail(&lent.connection, q, token, reason, uncertain);
+        let result = lent.within(fail).await;
         lent.finish(result)
     }
 
-    pub(crate) async fn derive(&self, identity: &Identity) -> Result<String, Error> {
+    pub(crate) async fn unknown(
+        &self,
+        q: &Request,
+        token: i64,
+        error: &str,
+        reference: Option<&str>,
+    ) -> Result<(), Error> {
         let lent = self.lend(Duration::ZERO).await?;
-        let result = lent.within(statements::derive(&lent.connection, identity)).await;
+        let unknown = statements::unknown(&lent.connection, q, token, error, reference);
+        let result = lent.within(unknown).await;
         lent.finish(result)
     }
 

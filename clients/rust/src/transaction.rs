@@ -146,6 +146,16 @@ impl Store {
     }
 
     async fn begin_held(&self, request: &Arc<Request>) -> Result<(Begun<Held>, i32), Error> {
+        match self.ask_held(request).await {
+            Err(error) => match request.as_digest(&error) {
+                Some(digest) => self.ask_held(&digest).await,
+                None => Err(error),
+            },
+            asked => asked,
+        }
+    }
+
+    async fn ask_held(&self, request: &Arc<Request>) -> Result<(Begun<Held>, i32), Error> {
         let end = Instant::now() + self.timeout + request.wait.unwrap_or_default();
         let tx = Tx::begin(self, end).await?;
         let held = |tx, info| Held { tx, store: self.clone(), request: request.clone(), info };

@@ -68,12 +68,14 @@ func Post(t testing.TB, url, key, body string, fields ...string) Answer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Header.Set("Content-Type", "application/json")
 	if key != "" {
 		r.Header.Set("Idempotency-Key", key)
 	}
 	for i := 0; i+1 < len(fields); i += 2 {
 		r.Header[fields[i]] = append(r.Header[fields[i]], fields[i+1])
+	}
+	if r.Header.Get("Content-Type") == "" {
+		r.Header.Set("Content-Type", "application/json")
 	}
 	response, err := http.DefaultClient.Do(r)
 	if err != nil {

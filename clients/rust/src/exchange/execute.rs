@@ -49,10 +49,8 @@ where
     R::Error: Into<BoxError> + Send,
 {
     pub async fn execute(mut self, mut request: Request) -> Ran<R, S::Error> {
-        if request.key.is_empty() {
-            if let Err(error) = self.exchange.without_key(&mut request).await {
-                return self.answer_error(request, error).await;
-            }
+        if request.key.as_str().is_empty() {
+            self.exchange.without_key(&mut request);
         }
         let request = Arc::new(request);
         let result = match self.exchange.kind {
@@ -61,7 +59,11 @@ where
             }
             Kind::Leased => {
                 let (route, event) = (self.exchange.route.clone(), self.exchange.event(Outcome::Lost, 0));
-                let on_lost = move |attempt| tell(route.on_lease_lost.as_deref(), Event { attempt, ..event });
+                let key = request.key.clone(); // which is not known yet if it is derived
+                let on_lost = move |attempt| {
+                    let event = Event { attempt, key: key.as_str().to_owned(), ..event };
+                    tell(route.on_lease_lost.as_deref(), event);
+                };
                 let run = |claim: Claim| {
                     let info = claim.info().clone();
                     self.run(Given::Claim(claim), info)
@@ -105,7 +107,7 @@ where
     async fn answer_error(&self, request: Request, error: Error) -> Ran<R, S::Error> {
         let exchange = &self.exchange;
         let ran = exchange.ran.load(Relaxed);
-        if !ran && request.identity.json.is_some() && error.state_in(&["22P02", "22P05", "22003", "22021"]) {
+        if !ran && request.identity.json.is_some() && error.state_in(&["22P02", "22021"]) {
             return Ok(exchange.refuse(Outcome::BadJson).await);
         }
         if !ran && error.state_in(&["54000", "54001"]) {

@@ -3,3 +3,4 @@
 mod leased;
 mod support;
 mod transactional;
+mod uncertain;

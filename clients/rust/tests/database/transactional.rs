@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use crate::support::{Case, away, route, send};
+use crate::support::{Answer, Case, away, route, send};
 use axum::{
     Json, Router,
     body::Bytes,
@@ -18,7 +18,7 @@ use axum::{
     routing::post,
 };
 use http_body_util::{BodyExt, Full};
-use idempotency_postgres::{Failure, Info, MissingKey, Outcome, Tx};
+use idempotency_postgres::{Failure, Info, MissingKey, Outcome, Tx, format_key};
 use tokio::sync::{Notify, mpsc};
 use tower::{Layer, ServiceExt};
 
@@ -213,6 +213,75 @@ async fn keys_that_are_missing() {
     assert!(!first.is_replay() && again.is_replay());
     assert_eq!(first.headers["idempotency-key"], again.headers["idempotency-key"]);
     assert_eq!(case.count("done").await, 3);
+}
+
+#[tokio::test]
+async fn derived_keys_are_forgotten_with_their_window() {
+    let Some(case) = Case::new().await else { return };
+    let client = case.pool.get().await.unwrap();
+    client.execute("SELECT idem_policy_set($1, retention => '30 days')", &[&case.tenant]).await.unwrap();
+    let derive = route().scope(&case.tenant).missing_key(MissingKey::Derive).window(Duration::from_millis(500));
+    let runs = Arc::new(AtomicU32::new(0));
+    let handler = async move |info: Info| format!("{} {}", info.key, runs.fetch_add(1, SeqCst));
+    let app = Router::new()
+        .route("/transactional", post(handler.clone()).layer(case.store.transactional(derive.clone())))
+        .route("/leased", post(handler).layer(case.store.leased(derive)));
+    for (path, media_type) in [("/transactional", "text/plain"), ("/transactional", "application/json")]
+        .into_iter()
+        .chain([("/leased", "text/plain"), ("/leased", "application/json")])
+    {
+        let post = async || {
+            let mut request = case.request(path, "1");
+            request.headers_mut().remove("idempotency-key");
+            request.headers_mut().insert("content-type", media_type.parse().unwrap());
+            send(&app, request).await
+        };
+        let first = post().await;
+        assert!(first.status == StatusCode::OK && !first.is_replay(), "{first:?}");
+        let mut next = post().await;
+        for _ in 0..1000 {
+            if next.body != first.body {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            next = post().await;
+        }
+        assert!(next.status == StatusCode::OK && next.body != first.body, "{next:?}");
+        let key = |answer: &Answer| String::from_utf8_lossy(&answer.body).split(' ').next().map(str::to_owned).unwrap();
+        assert_eq!(key(&next), key(&first));
+        assert_eq!(first.headers["idempotency-key"], format_key(&key(&first)));
+    }
+}
+
+#[tokio::test]
+async fn json_that_jsonb_refuses_counts_byte_by_byte() {
+    let Some(case) = Case::new().await else { return };
+    let echo = async |body: Bytes| body;
+    let of_path = route().fingerprint(|parts, _| parts.uri.query().unwrap_or_default().into());
+    let app = Router::new()
+        .route("/transactional", post(echo).layer(case.store.transactional(route())))
+        .route("/leased", post(echo).layer(case.store.leased(route())))
+        .route("/own", post(echo).layer(case.store.transactional(of_path)));
+    for path in ["/transactional", "/leased"] {
+        for (run, [one, other]) in [["\"\\u0000\"", "\"\\u0000 \""], ["[1e400000]", "[1e400001]"]].iter().enumerate() {
+            let post = async |body: &str| {
+                let mut request = case.request(path, body);
+                request.headers_mut().insert("idempotency-key", run.into());
+                send(&app, request).await
+            };
+            let (first, again) = (post(one).await, post(one).await);
+            assert_eq!((first.status, first.is_replay(), &*first.body), (StatusCode::OK, false, one.as_bytes()));
+            assert_eq!((again.is_replay(), again.body), (true, first.body));
+            assert_eq!(post(other).await.status, StatusCode::UNPROCESSABLE_ENTITY);
+        }
+    }
+    assert!(!case.post(&app, "/own?one", "[1e400000]").await.is_replay());
+    assert!(case.post(&app, "/own?one", "[1e400001]").await.is_replay());
+    assert_eq!(case.post(&app, "/own?two", "[1e400000]").await.status, StatusCode::UNPROCESSABLE_ENTITY);
+    for malformed in ["{", "\"\\ud800\"", "{}\0"] {
+        assert_eq!(case.post(&app, "/leased", malformed).await.status, StatusCode::BAD_REQUEST, "{malformed}");
+        assert_eq!(case.post(&app, "/transactional", malformed).await.status, StatusCode::BAD_REQUEST, "{malformed}");
+    }
 }
 
 #[tokio::test]
