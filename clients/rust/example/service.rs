@@ -33,7 +33,7 @@ type Name = (String, String, String);
 struct Task {
     gate: Option<i64>,
     effect: Option<String>,
-    unknown: Option<(String, String)>,
+    unknown: Option<(String, Option<String>)>,
     commit: Option<String>,
     hide_error: bool,
     serialization_failures: u32,
@@ -102,7 +102,7 @@ impl Service {
             self.effect(given, effect).await?;
         }
         if let (Some((error, reference)), Some(claim)) = (&task.unknown, &given.claim) {
-            claim.unknown(error, Some(reference)).await?;
+            claim.unknown(error, reference.as_deref()).await?;
         }
         if let (Some(_), Some(tx)) = (&task.commit, &given.tx) {
             tx.batch_execute("COMMIT").await?; // tokio-postgres commits by an object that handlers don't get
