@@ -1,9 +1,9 @@
 -- The objects of extension "idempotency". Functions go to the schema of CREATE EXTENSION, tables
 -- and views always to the schema "idempotency".
 --
--- A function is everybody's unless its rights are revoked here. Those that are, idem_grant gives: to
--- operators alone where the symbol in the library begins with idem_operator_, to nobody where it begins
--- with idem_owner_, else to every role that it is called for.
+-- Every role may call a function unless its rights are revoked here. idem_grant grants the revoked ones
+-- by the beginning of their symbol in the library: idem_operator_ to operators only, idem_owner_ to no
+-- role, all others to every role that it is called for.
 
 \echo Use "CREATE EXTENSION idempotency" to load this file. \quit
 
@@ -18,10 +18,10 @@ COMMENT ON SCHEMA idempotency IS 'records and policies of the extension idempote
 -- Storage
 ----------------------------------------------------------------------------------------------------
 
--- Inserted once, updated at most a few times (a leased claim), deleted by age. Signs of life change
--- nothing that an index has, so these updates stay HOT.
--- The key compares bytes: an upgrade of a collation's library must not reorder its index, for a record
--- that is not found is executed again.
+-- Rows are inserted once, updated a few times at most (leased claims), and deleted by age. Heartbeats
+-- change no indexed column, so these updates stay HOT.
+-- The key compares bytes: an upgrade of a collation's library must not reorder its index, because a
+-- record that is not found is executed again.
 CREATE TABLE idempotency.record (
     scope           text COLLATE "C" NOT NULL,
     principal       text COLLATE "C" NOT NULL,
@@ -58,8 +58,8 @@ CREATE TABLE idempotency.record (
     counted         text[],
     excluded        text[],
     resolved_by     text,
-    -- Where the policy says encrypt: which key has sealed the values, and what they are sealed as. The
-    -- columns that they would have in the clear are null then.
+    -- With the policy's encrypt: the key that encrypted the values, and the encrypted values. Their
+    -- columns in plain text are null then.
     sealed_by       text,
     salt            bytea,
     sealed_fingerprint bytea,
@@ -71,8 +71,8 @@ CREATE TABLE idempotency.record (
     sealed_state    bytea,
     sealed_holder   bytea,
     sealed_request  bytea,
-    -- The key first: it tells rows apart in one comparison, where scope and principal are mostly the
-    -- same, and an operator who knows nothing but the key finds its record.
+    -- The key first: it distinguishes rows in one comparison, while scope and principal are mostly the
+    -- same. An operator who knows only the key can use the index, too.
     CONSTRAINT record_pkey PRIMARY KEY (key, scope, principal),
     CONSTRAINT record_status_known CHECK (status = ANY ('{i,c,f,r,x,u}'::"char"[])),
     CONSTRAINT record_leased CHECK (status <> 'i'::"char" OR lease_until IS NOT NULL)
@@ -86,26 +86,26 @@ CREATE TABLE idempotency.record (
 COMMENT ON TABLE idempotency.record IS 'one row per scope, principal and key; read it through idempotency.records';
 COMMENT ON COLUMN idempotency.record.status IS 'i in progress, c completed, f failed, r retryable, x exhausted, u unknown';
 COMMENT ON COLUMN idempotency.record.token IS 'fencing token of the current claim';
-COMMENT ON COLUMN idempotency.record.backend_pid IS 'the backend of a holder that claimed with hold: once it is gone, so is the holder';
+COMMENT ON COLUMN idempotency.record.backend_pid IS 'the backend of a claim with hold: the claim lapses when that backend exits';
 COMMENT ON COLUMN idempotency.record.fingerprint_of IS
-    'the sum of 1, the method; 2, the path; 4, the caller gave the fingerprint; 8, the key was derived from it; null: the request alone, or no fingerprint';
-COMMENT ON COLUMN idempotency.record.backend_start IS 'when that backend began, for its pid may come again';
-COMMENT ON COLUMN idempotency.record.if_silent IS 'what it is once its lease is over: t to be taken over, u unknown, x exhausted';
-COMMENT ON COLUMN idempotency.record.reference IS 'of the provider that knows what became of an unknown attempt';
-COMMENT ON COLUMN idempotency.record.operation IS 'the function that idem_execute runs for it';
-COMMENT ON COLUMN idempotency.record.omit_large_body IS 'the policy at the claim: a body over the limit is left out';
-COMMENT ON COLUMN idempotency.record.body_limit IS 'the policy at the claim: so large may a body be, in bytes';
+    'sum of 1: has the method; 2: has the path; 4: given by the caller; 8: the key was derived from it; null: the request alone, or no fingerprint';
+COMMENT ON COLUMN idempotency.record.backend_start IS 'when that backend began, because pids are reused';
+COMMENT ON COLUMN idempotency.record.if_silent IS 'status after its lease: t may be taken over, u unknown, x exhausted';
+COMMENT ON COLUMN idempotency.record.reference IS 'the provider''s reference of an unknown attempt';
+COMMENT ON COLUMN idempotency.record.operation IS 'the function that idem_execute runs for this key';
+COMMENT ON COLUMN idempotency.record.omit_large_body IS 'policy at the claim: whether a body over the limit is left out';
+COMMENT ON COLUMN idempotency.record.body_limit IS 'policy at the claim: largest body in bytes';
 COMMENT ON COLUMN idempotency.record.lease_us IS 'lease of the claim in microseconds';
-COMMENT ON COLUMN idempotency.record.counted IS 'the fields that the fingerprint was taken of; null: all, or the caller gave the fingerprint';
-COMMENT ON COLUMN idempotency.record.excluded IS 'the fields that the fingerprint was taken without; null: none, or the caller gave the fingerprint';
-COMMENT ON COLUMN idempotency.record.sealed_by IS 'the id of the key with which values of this record are encrypted';
-COMMENT ON COLUMN idempotency.record.salt IS 'from which, and from that key, the key of this record is derived';
+COMMENT ON COLUMN idempotency.record.counted IS 'fields that the fingerprint covers; null: all, or the caller gave the fingerprint';
+COMMENT ON COLUMN idempotency.record.excluded IS 'fields that the fingerprint leaves out; null: none, or the caller gave the fingerprint';
+COMMENT ON COLUMN idempotency.record.sealed_by IS 'id of the key that encrypted values of this record';
+COMMENT ON COLUMN idempotency.record.salt IS 'the key of this record is derived from this and from that key';
 COMMENT ON COLUMN idempotency.record.created_at IS 'first claim';
 COMMENT ON COLUMN idempotency.record.claimed_at IS 'claim of this attempt';
-COMMENT ON COLUMN idempotency.record.expires_at IS 'the answer is replayed until then';
-COMMENT ON COLUMN idempotency.record.retained_until IS 'the key is remembered until then';
+COMMENT ON COLUMN idempotency.record.expires_at IS 'end of the replay';
+COMMENT ON COLUMN idempotency.record.retained_until IS 'end of the key''s memory';
 
--- What is sealed does not become smaller by compression.
+-- Encrypted values do not compress.
 ALTER TABLE idempotency.record
     ALTER COLUMN sealed_fingerprint SET STORAGE EXTERNAL,
     ALTER COLUMN sealed_headers SET STORAGE EXTERNAL,
@@ -117,11 +117,11 @@ ALTER TABLE idempotency.record
     ALTER COLUMN sealed_holder SET STORAGE EXTERNAL,
     ALTER COLUMN sealed_request SET STORAGE EXTERNAL;
 
--- When a row may go.
+-- The end of retention.
 CREATE INDEX record_retained_until ON idempotency.record (retained_until);
 
--- Who is at work, and what has to be decided, the oldest first. A record that is written with its
--- answer has no entry here; the end of a leased claim is no HOT update for its sake.
+-- Claims in progress and records to decide, oldest first. A record that is written with its result has
+-- no entry. Because of this index, the end of a leased claim is not a HOT update.
 CREATE INDEX record_outstanding ON idempotency.record (claimed_at) WHERE status = ANY ('{i,u,x}'::"char"[]);
 
 CREATE TABLE idempotency.policy (
@@ -210,19 +210,19 @@ CREATE TABLE idempotency.policy (
     CONSTRAINT policy_past_complete
         CHECK ((since IS NULL) = (memory_before IS NULL)
                AND (since IS NOT NULL OR NOT dropped)),
-    -- 255 characters of four bytes: what fits must not depend on the encoding of the database into
-    -- which a dump is restored.
+    -- 255 characters of four bytes: a dump must fit whatever the encoding of the database into which
+    -- it is restored.
     CONSTRAINT policy_scope_pattern_fits CHECK (octet_length(scope_pattern) <= 1020),
     CONSTRAINT policy_scope_pattern_printable CHECK (scope_pattern !~ E'[\\u0001-\\u001f\\u007f]'),
     CONSTRAINT policy_star_at_the_end CHECK (scope_pattern !~~ '%*_%')
 );
-COMMENT ON TABLE idempotency.policy IS 'what holds in which scopes; write it with idem_policy_set and idem_policy_drop';
-COMMENT ON COLUMN idempotency.policy.since IS 'a request first sent before is judged by memory_before as well';
+COMMENT ON TABLE idempotency.policy IS 'policies of scopes; write with idem_policy_set, idem_policy_alter and idem_policy_drop';
+COMMENT ON COLUMN idempotency.policy.since IS 'requests first sent before this moment are judged by memory_before as well';
 COMMENT ON COLUMN idempotency.policy.memory_before IS 'the shortest time for which keys were remembered before';
-COMMENT ON COLUMN idempotency.policy.dropped IS 'the policy is gone, and kept for what it said about memory';
+COMMENT ON COLUMN idempotency.policy.dropped IS 'the policy was dropped; its row is kept for its memory';
 -- A name, so that a dump can be restored where the role does not exist (yet): the scope is closed
--- there. A regrole would make COPY fail, and leave every scope without its policy.
-COMMENT ON COLUMN idempotency.policy.allowed_role IS 'only members of the role with this name may use the scope; nobody, if there is none';
+-- there. With a regrole, COPY would fail and leave every scope without its policy.
+COMMENT ON COLUMN idempotency.policy.allowed_role IS 'only members of the role with this name may use the scope; closed if there is no such role';
 
 -- The sweeper's journal: exactly one row.
 CREATE TABLE idempotency.journal (
@@ -234,14 +234,14 @@ CREATE TABLE idempotency.journal (
     last_error    text,
     last_error_at timestamptz
 );
-COMMENT ON TABLE idempotency.journal IS 'what the sweeper last did in this database; read it through idempotency.sweeper';
+COMMENT ON TABLE idempotency.journal IS 'last visit of a sweeper to this database; read it through idempotency.sweeper';
 INSERT INTO idempotency.journal DEFAULT VALUES;
 CREATE UNIQUE INDEX journal_one_row ON idempotency.journal ((true));
--- A publication of all tables would refuse updates of a row that nothing identifies.
+-- Without an identity, a publication of all tables would refuse updates.
 ALTER TABLE idempotency.journal REPLICA IDENTITY FULL;
 
--- What operators and the owner have decided. It is written by the functions that decide, in their
--- transaction, and by nobody else. No record is referred to: a row outlives it.
+-- Decisions of operators and of the owner. Only the functions that decide write here, in their own
+-- transaction. Rows do not refer to records, because they outlive them.
 CREATE TABLE idempotency.audit (
     decided_at       timestamptz NOT NULL,
     action           text COLLATE "C" NOT NULL,
@@ -259,26 +259,26 @@ CREATE TABLE idempotency.audit (
     client_addr      inet,
     erased           boolean NOT NULL DEFAULT false
 );
-COMMENT ON TABLE idempotency.audit IS 'what was decided, by whom and why; read it through idempotency.decisions';
+COMMENT ON TABLE idempotency.audit IS 'decisions of operators and of the owner; read it through idempotency.decisions';
 COMMENT ON COLUMN idempotency.audit.scope IS 'of the record, or the pattern of the policy';
-COMMENT ON COLUMN idempotency.audit.key_digest IS 'SHA-256 of the key, where idempotency.log_keys was off';
-COMMENT ON COLUMN idempotency.audit.role IS 'that was granted to, or revoked from';
+COMMENT ON COLUMN idempotency.audit.key_digest IS 'SHA-256 of the key if idempotency.log_keys was off';
+COMMENT ON COLUMN idempotency.audit.role IS 'the role of a grant or revoke';
 COMMENT ON COLUMN idempotency.audit.decided_by IS 'the user of the session';
 COMMENT ON COLUMN idempotency.audit.acting_as IS 'the current user';
-COMMENT ON COLUMN idempotency.audit.erased IS 'principal and key were taken out for good';
--- When a row may go.
+COMMENT ON COLUMN idempotency.audit.erased IS 'principal and key were removed for good';
+-- The end of retention.
 CREATE INDEX audit_decided_at ON idempotency.audit (decided_at);
--- What was decided about a key. A row has an entry in one of them, or in none.
+-- Decisions about a key. A row has an entry in one of them, or in none.
 CREATE INDEX audit_key ON idempotency.audit (key) WHERE key IS NOT NULL;
 CREATE INDEX audit_key_digest ON idempotency.audit (key_digest) WHERE key_digest IS NOT NULL;
--- A publication of all tables would refuse to let rows go that nothing identifies.
+-- Without an identity, a publication of all tables would refuse deletes.
 ALTER TABLE idempotency.audit REPLICA IDENTITY FULL;
 
 CREATE FUNCTION idempotency.owner_writes() RETURNS trigger
     LANGUAGE c AS 'MODULE_PATHNAME', 'idem_owner_writes';
-COMMENT ON FUNCTION idempotency.owner_writes IS 'refuses to let anybody but its owner write to a table';
--- Per row and always, as those of policies are: neither a subscription nor the replica role gets past
--- it.
+COMMENT ON FUNCTION idempotency.owner_writes IS 'refuses writes by any role but the owner of the table';
+-- Per row and ENABLE ALWAYS, like those of policies: they also fire for a subscription and in the
+-- replica role.
 CREATE TRIGGER owner_writes
     BEFORE INSERT OR UPDATE OR DELETE ON idempotency.audit
     FOR EACH ROW EXECUTE FUNCTION idempotency.owner_writes();
@@ -290,27 +290,27 @@ ALTER TABLE idempotency.audit ENABLE ALWAYS TRIGGER owner_truncates;
 
 SELECT pg_extension_config_dump('idempotency.audit', '');
 
--- What the locks of keys are made with, so that nobody finds keys that have the same lock: one row. A
--- restore brings that of the dump, which takes the place of the one that is made here.
+-- The secret seed of the locks of keys: without it, clients could compute keys that share a lock. One
+-- row. A restore replaces the row made here by that of the dump.
 CREATE TABLE idempotency.seed (
     value   bytea NOT NULL,
     made_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     CONSTRAINT seed_fits CHECK (octet_length(value) = 16)
 );
-COMMENT ON TABLE idempotency.seed IS 'the secret of the locks: one row, for nobody but the owner';
--- A publication of all tables would refuse to let rows go that nothing identifies.
+COMMENT ON TABLE idempotency.seed IS 'secret seed of the locks: one row, readable by the owner only';
+-- Without an identity, a publication of all tables would refuse deletes.
 ALTER TABLE idempotency.seed REPLICA IDENTITY FULL;
--- A UUID has 122 random bits, from the server's source of strong ones.
+-- A UUID has 122 strong random bits.
 INSERT INTO idempotency.seed (value)
 SELECT substr(sha256(uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid())), 1, 16);
 
 CREATE FUNCTION idempotency.seed_coming() RETURNS trigger
     LANGUAGE c AS 'MODULE_PATHNAME', 'idem_seed_coming';
-COMMENT ON FUNCTION idempotency.seed_coming IS 'removes the seed that was there';
+COMMENT ON FUNCTION idempotency.seed_coming IS 'removes the previous seed';
 CREATE FUNCTION idempotency.seed_changed() RETURNS trigger
     LANGUAGE c AS 'MODULE_PATHNAME', 'idem_seed_changed';
 COMMENT ON FUNCTION idempotency.seed_changed IS 'tells every backend that the seed has changed';
--- As those of the audit and of policies. They fire in the order of their names.
+-- Like those of the audit and of policies. They fire in the order of their names.
 CREATE TRIGGER owner_writes
     BEFORE INSERT OR UPDATE OR DELETE ON idempotency.seed
     FOR EACH ROW EXECUTE FUNCTION idempotency.owner_writes();
@@ -333,8 +333,8 @@ ALTER TABLE idempotency.seed ENABLE ALWAYS TRIGGER seed_changed;
 ALTER TABLE idempotency.seed ENABLE ALWAYS TRIGGER seed_truncated;
 SELECT pg_extension_config_dump('idempotency.seed', '');
 
--- What became of each attempt, where the policy keeps the history. A row is inserted when an attempt
--- ends, and deleted by age. A record's numbers of attempts may come again, its tokens do not.
+-- The end of each attempt, where the policy has keep_history. A row is inserted when an attempt ends,
+-- and deleted by age. Attempt numbers of a record may repeat, its tokens do not.
 CREATE TABLE idempotency.attempt (
     scope          text COLLATE "C" NOT NULL,
     principal      text COLLATE "C" NOT NULL,
@@ -364,14 +364,14 @@ SELECT pg_extension_config_dump('idempotency.attempt', '');
 SELECT pg_extension_config_dump('idempotency.record', '');
 SELECT pg_extension_config_dump('idempotency.policy', '');
 
--- Who may call what, in a cluster: see rights.cpp.
+-- The grants of a cluster: see rights.cpp.
 CREATE FUNCTION idempotency.granted_here(role name, operator boolean) RETURNS boolean
     LANGUAGE c STRICT AS 'MODULE_PATHNAME', 'idem_owner_granted_here';
-COMMENT ON FUNCTION idempotency.granted_here IS 'does on this node as a row of idempotency.granted says';
+COMMENT ON FUNCTION idempotency.granted_here IS 'applies a row of idempotency.granted on this node';
 
 CREATE FUNCTION idempotency.revoked_here() RETURNS trigger
     LANGUAGE c AS 'MODULE_PATHNAME', 'idem_owner_revoked_here';
-COMMENT ON FUNCTION idempotency.revoked_here IS 'takes back on this node what a row of idempotency.granted gave';
+COMMENT ON FUNCTION idempotency.revoked_here IS 'revokes a row of idempotency.granted on this node';
 
 CREATE TABLE idempotency.granted (
     role     name NOT NULL,
@@ -379,7 +379,7 @@ CREATE TABLE idempotency.granted (
     CONSTRAINT granted_pkey PRIMARY KEY (role),
     CONSTRAINT granted_here CHECK (idempotency.granted_here(role, operator))
 );
-COMMENT ON TABLE idempotency.granted IS 'what idem_grant has given in a cluster, on every node; empty on a single server';
+COMMENT ON TABLE idempotency.granted IS 'grants of idem_grant in a cluster, on every node; empty on a single server';
 CREATE TRIGGER revoked_here
     AFTER DELETE ON idempotency.granted
     FOR EACH ROW EXECUTE FUNCTION idempotency.revoked_here();
@@ -389,7 +389,7 @@ CREATE FUNCTION idempotency.claim_lives(lease_until timestamptz, backend_pid int
     RETURNS boolean
     LANGUAGE c PARALLEL RESTRICTED AS 'MODULE_PATHNAME', 'idem_claim_lives';
 COMMENT ON FUNCTION idempotency.claim_lives
-    IS 'whether the lease of a claim runs and the backend that it names, if any, has not ended';
+    IS 'whether the lease of a claim is alive, and its backend too if it names one';
 
 CREATE FUNCTION idempotency.this_node() RETURNS text
     LANGUAGE c STABLE AS 'MODULE_PATHNAME', 'idem_this_node';
@@ -397,7 +397,7 @@ COMMENT ON FUNCTION idempotency.this_node IS 'host and port of this node of a cl
 
 CREATE FUNCTION idempotency.of_nodes(shape anyelement) RETURNS SETOF anyelement
     LANGUAGE c AS 'MODULE_PATHNAME', 'idem_of_nodes';
-COMMENT ON FUNCTION idempotency.of_nodes IS 'the rows of a view of this schema, of every node of a cluster';
+COMMENT ON FUNCTION idempotency.of_nodes IS 'rows of a view of this schema from every node of a cluster';
 
 CREATE VIEW idempotency.records AS
 SELECT scope, principal COLLATE "C" AS principal, key,
@@ -427,10 +427,10 @@ SELECT scope, principal COLLATE "C" AS principal, key, attempt, holder, begun, e
   FROM idempotency.attempt;
 COMMENT ON VIEW idempotency.attempts IS 'how attempts ended, where the policy has keep_history';
 
--- Where Citus is, the table may be distributed beside others, and principals have their collation.
+-- With Citus, the table may be colocated with others; principals then have the collation of those.
 CREATE FUNCTION idempotency.fit_principals(collation text DEFAULT NULL) RETURNS void
     LANGUAGE c AS 'MODULE_PATHNAME', 'idem_owner_fit_principals';
-COMMENT ON FUNCTION idempotency.fit_principals IS 'gives principals the collation that they have in a cluster, as long as there are no shards';
+COMMENT ON FUNCTION idempotency.fit_principals IS 'gives principals the collation of the cluster, while there are no shards';
 SELECT idempotency.fit_principals();
 
 CREATE VIEW idempotency.policies AS
@@ -447,7 +447,7 @@ SELECT scope_pattern, ttl, retention, max_ttl, lease, max_lease, wait, max_attem
  WHERE NOT dropped;
 COMMENT ON VIEW idempotency.policies IS 'the policies, and whether the roles that they admit exist';
 
--- Read as the owner of the table, also where it lies in shards.
+-- Read as the owner of the table, also if it consists of shards.
 CREATE FUNCTION idempotency.claims_here(
     OUT scope text,
     OUT principal text,
@@ -467,10 +467,10 @@ CREATE FUNCTION idempotency.claims_here(
     OUT retained_until timestamptz
 ) RETURNS SETOF record
     LANGUAGE c AS 'MODULE_PATHNAME', 'idem_claims_here';
-COMMENT ON FUNCTION idempotency.claims_here IS 'records of this node that are in progress, unknown or exhausted; error and reference only for those who may read idempotency.records';
+COMMENT ON FUNCTION idempotency.claims_here IS 'records of this node that are in progress, unknown or exhausted; error and reference only for roles that may read idempotency.records';
 
--- Who executes something now. A leased claim is a row; a transactional one is known by its lock
--- only, for its row is not written yet.
+-- Running executions. A leased claim is a row. A transactional one shows only its lock, because its row
+-- is not written yet.
 CREATE VIEW idempotency.in_flight_here AS
 SELECT 'leased' AS kind, scope, principal, key, attempt, holder, backend_pid AS pid,
        NULL::text AS application_name, claimed_at AS since,
@@ -502,11 +502,11 @@ SELECT scope, principal, key,
   FROM idempotency.claims_here()
  WHERE status = 'i'
    AND NOT idempotency.claim_lives(lease_until, backend_pid, backend_start);
-COMMENT ON VIEW idempotency.abandoned_here IS 'of this node, claims that nobody is at work on';
+COMMENT ON VIEW idempotency.abandoned_here IS 'claims of this node whose lease has expired, or whose session has ended';
 
 CREATE VIEW idempotency.abandoned AS
 SELECT * FROM idempotency.of_nodes(NULL::idempotency.abandoned_here);
-COMMENT ON VIEW idempotency.abandoned IS 'claims whose lease is over, or whose session has ended, and which nobody has taken over';
+COMMENT ON VIEW idempotency.abandoned IS 'claims whose lease has expired, or whose session has ended, and that no session has taken over';
 
 CREATE VIEW idempotency.unknown_here AS
 SELECT scope, principal, key, attempt, holder, recovery_point, error, reference,
@@ -536,11 +536,11 @@ COMMENT ON VIEW idempotency.exhausted_here IS 'records of this node whose attemp
 
 CREATE VIEW idempotency.exhausted AS
 SELECT * FROM idempotency.of_nodes(NULL::idempotency.exhausted_here);
-COMMENT ON VIEW idempotency.exhausted IS 'records whose last attempt has failed or is silent, with max_attempts used up';
+COMMENT ON VIEW idempotency.exhausted IS 'records whose last attempt failed or timed out, max_attempts reached';
 
 CREATE FUNCTION idempotency.backlog(until timestamptz, OUT rows bigint, OUT oldest timestamptz)
     LANGUAGE c AS 'MODULE_PATHNAME', 'idem_backlog';
-COMMENT ON FUNCTION idempotency.backlog IS 'how many records of this node may be removed, counted to 10,000, and since when the oldest may';
+COMMENT ON FUNCTION idempotency.backlog IS 'records of this node that are due for removal, counted to 10,000, and since when the oldest is due';
 
 CREATE VIEW idempotency.sweeper_here AS
 SELECT current_database() AS database, j.last_run, j.last_duration, j.last_rows, j.total_rows,
@@ -556,7 +556,7 @@ COMMENT ON VIEW idempotency.sweeper_here IS 'the sweeper of this node';
 
 CREATE VIEW idempotency.sweeper AS
 SELECT * FROM idempotency.of_nodes(NULL::idempotency.sweeper_here);
-COMMENT ON VIEW idempotency.sweeper IS 'what the sweeper last did in this database, and what it has to do';
+COMMENT ON VIEW idempotency.sweeper IS 'last visit of a sweeper to this database, and its backlog';
 
 CREATE FUNCTION idempotency.scope_stats(
     OUT scope text,
@@ -581,9 +581,9 @@ CREATE FUNCTION idempotency.scope_stats(
     OUT since timestamptz
 ) RETURNS SETOF record
     LANGUAGE c AS 'MODULE_PATHNAME', 'idem_scope_stats';
-COMMENT ON FUNCTION idempotency.scope_stats IS 'counters of this database, a row per scope; null: scopes for which there was no room';
+COMMENT ON FUNCTION idempotency.scope_stats IS 'counters of this database, one row per scope; null: the shared row of further scopes';
 
--- The total is the row in which "total" is true.
+-- In the row of the total, "total" is true.
 CREATE VIEW idempotency.stats_here AS
 SELECT scope, GROUPING(scope) = 1 AS total,
        sum(executed)::bigint AS executed,
@@ -612,7 +612,7 @@ COMMENT ON VIEW idempotency.stats_here IS 'the counters of this node';
 
 CREATE VIEW idempotency.stats AS
 SELECT * FROM idempotency.of_nodes(NULL::idempotency.stats_here);
-COMMENT ON VIEW idempotency.stats IS 'what idem_begin decided and what came of it, per scope and in total';
+COMMENT ON VIEW idempotency.stats IS 'outcomes and results, per scope and in total';
 
 CREATE FUNCTION idempotency.tables_here(
     OUT shard bigint,
@@ -621,26 +621,26 @@ CREATE FUNCTION idempotency.tables_here(
     OUT why text
 ) RETURNS SETOF record
     LANGUAGE c AS 'MODULE_PATHNAME', 'idem_tables_here';
-COMMENT ON FUNCTION idempotency.tables_here IS 'the tables with the records that this node has';
+COMMENT ON FUNCTION idempotency.tables_here IS 'the tables with the records of this node';
 
 CREATE VIEW idempotency.stores_here AS
 SELECT shard, "table"::text AS "table", store, why, idempotency.this_node() AS node
   FROM idempotency.tables_here();
-COMMENT ON VIEW idempotency.stores_here IS 'what serves the records of this node';
+COMMENT ON VIEW idempotency.stores_here IS 'the stores of this node';
 
 CREATE VIEW idempotency.stores AS
 SELECT * FROM idempotency.of_nodes(NULL::idempotency.stores_here);
-COMMENT ON VIEW idempotency.stores IS 'where records are, and which store serves them: heap, or sql and why';
+COMMENT ON VIEW idempotency.stores IS 'tables with records, and the store of each: heap, or sql and why';
 
 CREATE VIEW idempotency.decisions_here AS
 SELECT decided_at, action, scope, principal, key, key_digest, role, before, after, reason, decided_by,
        acting_as, application_name, client_addr, erased, idempotency.this_node() AS node
   FROM idempotency.audit;
-COMMENT ON VIEW idempotency.decisions_here IS 'what was decided on this node';
+COMMENT ON VIEW idempotency.decisions_here IS 'decisions made on this node';
 
 CREATE VIEW idempotency.decisions AS
 SELECT * FROM idempotency.of_nodes(NULL::idempotency.decisions_here);
-COMMENT ON VIEW idempotency.decisions IS 'what operators and the owner have decided, when, as whom and why';
+COMMENT ON VIEW idempotency.decisions IS 'decisions of operators and of the owner: when, by which user and why';
 
 CREATE FUNCTION idempotency.keys_here(
     OUT key_id text,
@@ -650,7 +650,7 @@ CREATE FUNCTION idempotency.keys_here(
     OUT why text
 ) RETURNS SETOF record
     LANGUAGE c AS 'MODULE_PATHNAME', 'idem_keys_here';
-COMMENT ON FUNCTION idempotency.keys_here IS 'the keys of this node''s key file, and those that have sealed records of this node';
+COMMENT ON FUNCTION idempotency.keys_here IS 'keys in the key file of this node, and those that encrypted records of this node';
 
 CREATE VIEW idempotency.encryption_keys_here AS
 SELECT key_id, available, current, records, why, idempotency.this_node() AS node
@@ -659,14 +659,14 @@ COMMENT ON VIEW idempotency.encryption_keys_here IS 'the encryption keys of this
 
 CREATE VIEW idempotency.encryption_keys AS
 SELECT * FROM idempotency.of_nodes(NULL::idempotency.encryption_keys_here);
-COMMENT ON VIEW idempotency.encryption_keys IS 'the keys of encrypted records, by their ids, and how many records each has sealed';
+COMMENT ON VIEW idempotency.encryption_keys IS 'keys of encrypted records by id, and how many records each has encrypted';
 
 CREATE FUNCTION idempotency.policy_changed() RETURNS trigger
     LANGUAGE c AS 'MODULE_PATHNAME', 'idem_policy_changed';
 COMMENT ON FUNCTION idempotency.policy_changed IS 'tells every backend that policies have changed';
 
--- Per row, because a logical replication subscriber fires no statement triggers; always, so that
--- the replica role does not go unnoticed.
+-- Per row, because a logical replication subscriber fires no statement triggers. ENABLE ALWAYS, because
+-- the replica role must fire them, too.
 CREATE TRIGGER policy_changed
     AFTER INSERT OR UPDATE OR DELETE ON idempotency.policy
     FOR EACH ROW EXECUTE FUNCTION idempotency.policy_changed();
@@ -703,14 +703,14 @@ CREATE TYPE @extschema@.idem_claim AS (
     lease_until    timestamptz,
     expires_at     timestamptz
 );
-COMMENT ON TYPE @extschema@.idem_claim IS 'the answer of idem_begin, idem_execute and idem_get';
+COMMENT ON TYPE @extschema@.idem_claim IS 'result of idem_begin, idem_execute and idem_get';
 
 CREATE TYPE @extschema@.idem_response AS (
     status_code integer,
     headers     jsonb,
     body        bytea
 );
-COMMENT ON TYPE @extschema@.idem_response IS 'a response, as an operation of idem_execute may return it';
+COMMENT ON TYPE @extschema@.idem_response IS 'a response that an operation of idem_execute may return';
 
 CREATE TYPE @extschema@.idem_explanation AS (
     outcome      text,
@@ -733,17 +733,17 @@ CREATE TYPE @extschema@.idem_explanation AS (
     explained_at timestamptz,
     node         text
 );
-COMMENT ON TYPE @extschema@.idem_explanation IS 'the answer of idem_explain';
+COMMENT ON TYPE @extschema@.idem_explanation IS 'result of idem_explain';
 
 ----------------------------------------------------------------------------------------------------
--- The protocol. What decides is volatile, unsafe to run in parallel, and dear: a call may record a key,
--- so the planner is to try every other condition first.
+-- The protocol. Functions that decide are VOLATILE, PARALLEL UNSAFE and COST 10000: a call may record a
+-- key, so the planner should evaluate every other condition first.
 ----------------------------------------------------------------------------------------------------
 
 CREATE FUNCTION idempotency.without_defaults(internal) RETURNS internal
     LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'idem_without_defaults';
 COMMENT ON FUNCTION idempotency.without_defaults
-    IS 'planner support: drops trailing arguments that say no more than their defaults';
+    IS 'planner support: drops trailing arguments that equal their defaults';
 
 CREATE FUNCTION @extschema@.idem_begin(
     key text,
@@ -766,7 +766,7 @@ CREATE FUNCTION @extschema@.idem_begin(
 ) RETURNS @extschema@.idem_claim
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 SUPPORT idempotency.without_defaults
     AS 'MODULE_PATHNAME', 'idem_begin';
-COMMENT ON FUNCTION @extschema@.idem_begin IS 'claim a key, or learn what became of its request';
+COMMENT ON FUNCTION @extschema@.idem_begin IS 'claim a key, or get the outcome of its request';
 REVOKE ALL ON FUNCTION @extschema@.idem_begin FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_complete(
@@ -781,7 +781,7 @@ CREATE FUNCTION @extschema@.idem_complete(
 ) RETURNS boolean
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_complete_text';
 COMMENT ON FUNCTION @extschema@.idem_complete(text, integer, text, jsonb, text, text, bigint, interval)
-    IS 'end a claim with the response that every repeat will get';
+    IS 'end a claim with the response that every repeat gets';
 REVOKE ALL ON FUNCTION @extschema@.idem_complete(text, integer, text, jsonb, text, text, bigint, interval) FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_complete(
@@ -796,7 +796,7 @@ CREATE FUNCTION @extschema@.idem_complete(
 ) RETURNS boolean
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_complete_bytea';
 COMMENT ON FUNCTION @extschema@.idem_complete(text, integer, bytea, jsonb, text, text, bigint, interval)
-    IS 'end a claim with the response that every repeat will get';
+    IS 'end a claim with the response that every repeat gets';
 REVOKE ALL ON FUNCTION @extschema@.idem_complete(text, integer, bytea, jsonb, text, text, bigint, interval) FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_complete(
@@ -811,7 +811,7 @@ CREATE FUNCTION @extschema@.idem_complete(
 ) RETURNS boolean
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_complete_jsonb';
 COMMENT ON FUNCTION @extschema@.idem_complete(text, integer, jsonb, jsonb, text, text, bigint, interval)
-    IS 'end a claim with the response that every repeat will get';
+    IS 'end a claim with the response that every repeat gets';
 REVOKE ALL ON FUNCTION @extschema@.idem_complete(text, integer, jsonb, jsonb, text, text, bigint, interval) FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_complete(
@@ -826,7 +826,7 @@ CREATE FUNCTION @extschema@.idem_complete(
 ) RETURNS boolean
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_complete_text';
 COMMENT ON FUNCTION @extschema@.idem_complete(text, integer, json, jsonb, text, text, bigint, interval)
-    IS 'end a claim with the response that every repeat will get';
+    IS 'end a claim with the response that every repeat gets';
 REVOKE ALL ON FUNCTION @extschema@.idem_complete(text, integer, json, jsonb, text, text, bigint, interval) FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_fail(
@@ -844,7 +844,7 @@ CREATE FUNCTION @extschema@.idem_fail(
 ) RETURNS boolean
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_fail_text';
 COMMENT ON FUNCTION @extschema@.idem_fail(text, text, boolean, integer, text, jsonb, text, text, bigint, interval, boolean)
-    IS 'end a claim with a failure, final or to be tried again';
+    IS 'end a claim with a failure, final or retryable';
 REVOKE ALL ON FUNCTION @extschema@.idem_fail(text, text, boolean, integer, text, jsonb, text, text, bigint, interval, boolean) FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_fail(
@@ -862,7 +862,7 @@ CREATE FUNCTION @extschema@.idem_fail(
 ) RETURNS boolean
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_fail_bytea';
 COMMENT ON FUNCTION @extschema@.idem_fail(text, text, boolean, integer, bytea, jsonb, text, text, bigint, interval, boolean)
-    IS 'end a claim with a failure, final or to be tried again';
+    IS 'end a claim with a failure, final or retryable';
 REVOKE ALL ON FUNCTION @extschema@.idem_fail(text, text, boolean, integer, bytea, jsonb, text, text, bigint, interval, boolean) FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_fail(
@@ -880,7 +880,7 @@ CREATE FUNCTION @extschema@.idem_fail(
 ) RETURNS boolean
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_fail_jsonb';
 COMMENT ON FUNCTION @extschema@.idem_fail(text, text, boolean, integer, jsonb, jsonb, text, text, bigint, interval, boolean)
-    IS 'end a claim with a failure, final or to be tried again';
+    IS 'end a claim with a failure, final or retryable';
 REVOKE ALL ON FUNCTION @extschema@.idem_fail(text, text, boolean, integer, jsonb, jsonb, text, text, bigint, interval, boolean) FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_fail(
@@ -898,7 +898,7 @@ CREATE FUNCTION @extschema@.idem_fail(
 ) RETURNS boolean
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_fail_text';
 COMMENT ON FUNCTION @extschema@.idem_fail(text, text, boolean, integer, json, jsonb, text, text, bigint, interval, boolean)
-    IS 'end a claim with a failure, final or to be tried again';
+    IS 'end a claim with a failure, final or retryable';
 REVOKE ALL ON FUNCTION @extschema@.idem_fail(text, text, boolean, integer, json, jsonb, text, text, bigint, interval, boolean) FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_unknown(
@@ -911,7 +911,7 @@ CREATE FUNCTION @extschema@.idem_unknown(
 ) RETURNS boolean
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_unknown';
 COMMENT ON FUNCTION @extschema@.idem_unknown
-    IS 'end a claim whose outcome is not known, until its token or an operator says what became of it';
+    IS 'end a claim whose outcome is unknown, until its token or an operator decides';
 REVOKE ALL ON FUNCTION @extschema@.idem_unknown FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_extend(
@@ -922,7 +922,7 @@ CREATE FUNCTION @extschema@.idem_extend(
     principal text DEFAULT ''
 ) RETURNS timestamptz
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_extend';
-COMMENT ON FUNCTION @extschema@.idem_extend IS 'heartbeat: prolong the lease of a claim; returns its new end';
+COMMENT ON FUNCTION @extschema@.idem_extend IS 'heartbeat: extend the lease of a claim; returns its new end';
 REVOKE ALL ON FUNCTION @extschema@.idem_extend FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_checkpoint(
@@ -936,7 +936,7 @@ CREATE FUNCTION @extschema@.idem_checkpoint(
 ) RETURNS timestamptz
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_checkpoint';
 COMMENT ON FUNCTION @extschema@.idem_checkpoint
-    IS 'note how far an operation has come, and prolong its lease; returns its new end';
+    IS 'store the progress of an operation, and extend its lease; returns its new end';
 REVOKE ALL ON FUNCTION @extschema@.idem_checkpoint FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_release(
@@ -946,7 +946,7 @@ CREATE FUNCTION @extschema@.idem_release(
     token bigint DEFAULT NULL
 ) RETURNS boolean
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_release';
-COMMENT ON FUNCTION @extschema@.idem_release IS 'give a claim back as if it had never been begun';
+COMMENT ON FUNCTION @extschema@.idem_release IS 'give a claim back as if it had never begun';
 REVOKE ALL ON FUNCTION @extschema@.idem_release FROM PUBLIC;
 
 ----------------------------------------------------------------------------------------------------
@@ -963,7 +963,7 @@ CREATE FUNCTION @extschema@.idem_once(
 ) RETURNS boolean
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_once';
 COMMENT ON FUNCTION @extschema@.idem_once
-    IS 'true the first time, false after: for one message, in the transaction that handles it, never as a condition of a query';
+    IS 'true the first time, false after; call it in the transaction that handles the message, never as a condition of a query';
 REVOKE ALL ON FUNCTION @extschema@.idem_once FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_execute(
@@ -983,7 +983,7 @@ CREATE FUNCTION @extschema@.idem_execute(
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 SUPPORT idempotency.without_defaults
     AS 'MODULE_PATHNAME', 'idem_execute';
 COMMENT ON FUNCTION @extschema@.idem_execute
-    IS 'run a function of jsonb exactly once and keep what it returns';
+    IS 'run a function of jsonb exactly once and store its result';
 REVOKE ALL ON FUNCTION @extschema@.idem_execute FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_get(
@@ -992,7 +992,7 @@ CREATE FUNCTION @extschema@.idem_get(
     principal text DEFAULT ''
 ) RETURNS @extschema@.idem_claim
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_get';
-COMMENT ON FUNCTION @extschema@.idem_get IS 'look at a record without deciding anything; works on a standby';
+COMMENT ON FUNCTION @extschema@.idem_get IS 'read a record and decide nothing; works on a standby';
 REVOKE ALL ON FUNCTION @extschema@.idem_get FROM PUBLIC;
 
 ----------------------------------------------------------------------------------------------------
@@ -1031,7 +1031,7 @@ CREATE FUNCTION @extschema@.idem_explain(
 ) RETURNS @extschema@.idem_explanation
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_explain';
 COMMENT ON FUNCTION @extschema@.idem_explain
-    IS 'what idem_begin would answer now, and why; changes nothing, works on a standby';
+    IS 'what idem_begin would return now, and why; changes nothing, works on a standby';
 REVOKE ALL ON FUNCTION @extschema@.idem_explain FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_attempts(
@@ -1053,7 +1053,7 @@ CREATE FUNCTION @extschema@.idem_attempts(
 )
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_attempts';
 COMMENT ON FUNCTION @extschema@.idem_attempts
-    IS 'how the attempts of a key ended, with what is encrypted of them';
+    IS 'how the attempts of a key ended, encrypted values included';
 REVOKE ALL ON FUNCTION @extschema@.idem_attempts FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_forget(
@@ -1081,7 +1081,7 @@ CREATE FUNCTION @extschema@.idem_resolve_idle(
 ) RETURNS text
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_resolve_idle';
 COMMENT ON FUNCTION @extschema@.idem_resolve_idle
-    IS 'decide a record unless somebody is at work on it: done, running, passed over, closed, or why it could not be';
+    IS 'decide a record that is not running: done, running, passed, closed, or why it could not be decided';
 REVOKE ALL ON FUNCTION @extschema@.idem_resolve_idle FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_erase(
@@ -1092,20 +1092,20 @@ CREATE FUNCTION @extschema@.idem_erase(
 ) RETURNS text
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_erase';
 COMMENT ON FUNCTION @extschema@.idem_erase
-    IS 'forget a record unless somebody is at work on it, and name it nowhere: done, running, passed over, or closed';
+    IS 'forget a record that is not running, without its names in the audit: done, running, passed or closed';
 REVOKE ALL ON FUNCTION @extschema@.idem_erase FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_await_claims(principal text, at_most interval DEFAULT '10 seconds') RETURNS bigint
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_await_claims';
 COMMENT ON FUNCTION @extschema@.idem_await_claims
-    IS 'wait for the transactions that write records now, where those of a principal are; returns how many have not ended';
+    IS 'wait for the transactions that write records, on the node of a principal; returns how many are still open';
 REVOKE ALL ON FUNCTION @extschema@.idem_await_claims FROM PUBLIC;
 
--- Not called "principal": each node has decisions about each, so this is not delegated to one.
+-- Not named "principal": every node has decisions about every principal, so no call is delegated.
 CREATE FUNCTION @extschema@.idem_erase_decisions(of_principal text, reason text DEFAULT NULL) RETURNS bigint
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_erase_decisions';
 COMMENT ON FUNCTION @extschema@.idem_erase_decisions
-    IS 'make the decisions about a principal anonymous that this node has; returns how many';
+    IS 'make this node''s decisions about a principal anonymous; returns how many';
 REVOKE ALL ON FUNCTION @extschema@.idem_erase_decisions FROM PUBLIC;
 
 CREATE PROCEDURE @extschema@.idem_resolve_all(
@@ -1131,7 +1131,7 @@ CREATE PROCEDURE @extschema@.idem_resolve_all(
 )
     LANGUAGE c AS 'MODULE_PATHNAME', 'idem_operator_resolve_all';
 COMMENT ON PROCEDURE @extschema@.idem_resolve_all
-    IS 'decide all records that match and that nobody is at work on, committing after each batch';
+    IS 'decide all matching records that are not running; commits after each batch';
 REVOKE ALL ON PROCEDURE @extschema@.idem_resolve_all FROM PUBLIC;
 
 CREATE PROCEDURE @extschema@.idem_forget_principal(
@@ -1148,13 +1148,13 @@ CREATE PROCEDURE @extschema@.idem_forget_principal(
 )
     LANGUAGE c AS 'MODULE_PATHNAME', 'idem_operator_forget_principal';
 COMMENT ON PROCEDURE @extschema@.idem_forget_principal
-    IS 'forget all records of a principal that nobody is at work on, committing after each batch, and who it was in the audit';
+    IS 'forget all records of a principal that are not running, and its names in the audit; commits after each batch';
 REVOKE ALL ON PROCEDURE @extschema@.idem_forget_principal FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_cleanup(max_rows bigint DEFAULT 10000) RETURNS bigint
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_cleanup';
 COMMENT ON FUNCTION @extschema@.idem_cleanup
-    IS 'remove up to max_rows records whose retention is over; returns how many';
+    IS 'remove up to max_rows expired records; returns how many';
 REVOKE ALL ON FUNCTION @extschema@.idem_cleanup FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_policy_set(
@@ -1193,7 +1193,7 @@ CREATE FUNCTION @extschema@.idem_policy_set(
 ) RETURNS void
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_policy_set';
 COMMENT ON FUNCTION @extschema@.idem_policy_set
-    IS 'set the whole policy of a scope, or of all scopes that begin alike';
+    IS 'set the whole policy of a scope, or of all scopes with the same beginning';
 REVOKE ALL ON FUNCTION @extschema@.idem_policy_set FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_policy_alter(
@@ -1233,7 +1233,7 @@ CREATE FUNCTION @extschema@.idem_policy_alter(
 ) RETURNS void
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_policy_alter';
 COMMENT ON FUNCTION @extschema@.idem_policy_alter
-    IS 'change what is named of a policy, and leave the rest as it is';
+    IS 'change the named options of a policy';
 REVOKE ALL ON FUNCTION @extschema@.idem_policy_alter FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_policy_drop(scope_pattern text, reason text DEFAULT NULL) RETURNS boolean
@@ -1245,13 +1245,13 @@ CREATE FUNCTION @extschema@.idem_policy(scope text DEFAULT '')
     RETURNS TABLE (option text, value text, source text, origin text)
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_policy';
 COMMENT ON FUNCTION @extschema@.idem_policy
-    IS 'what is in force for a scope, and who says so: policy, setting or default';
+    IS 'options in force for a scope, and their sources: policy, setting or default';
 REVOKE ALL ON FUNCTION @extschema@.idem_policy FROM PUBLIC;
 
 CREATE PROCEDURE @extschema@.idem_reseal(batch bigint DEFAULT 200, INOUT remaining bigint DEFAULT NULL)
     LANGUAGE c AS 'MODULE_PATHNAME', 'idem_operator_reseal';
 COMMENT ON PROCEDURE @extschema@.idem_reseal
-    IS 'encrypt anew, with the current key, what other keys have encrypted; commits after each batch';
+    IS 'encrypt again, with the current key, all values of other keys; commits after each batch';
 REVOKE ALL ON PROCEDURE @extschema@.idem_reseal FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_stats_reset() RETURNS void
@@ -1262,12 +1262,12 @@ REVOKE ALL ON FUNCTION @extschema@.idem_stats_reset FROM PUBLIC;
 CREATE FUNCTION @extschema@.idem_grant(role regrole, operator boolean DEFAULT false, reason text DEFAULT NULL) RETURNS void
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_owner_grant';
 COMMENT ON FUNCTION @extschema@.idem_grant
-    IS 'let a role use the protocol, and the functions for operators if wanted';
+    IS 'let a role call the protocol, and the operators'' functions if wanted';
 REVOKE ALL ON FUNCTION @extschema@.idem_grant FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_revoke(role regrole, reason text DEFAULT NULL) RETURNS void
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_owner_revoke';
-COMMENT ON FUNCTION @extschema@.idem_revoke IS 'take back what idem_grant gave';
+COMMENT ON FUNCTION @extschema@.idem_revoke IS 'take back the grants of idem_grant';
 REVOKE ALL ON FUNCTION @extschema@.idem_revoke FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_distribute(colocate_with regclass DEFAULT NULL) RETURNS void
@@ -1293,17 +1293,17 @@ COMMENT ON FUNCTION @extschema@.idem_fingerprint
 
 CREATE FUNCTION @extschema@.idem_key(VARIADIC parts text[]) RETURNS text
     LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'idem_key';
-COMMENT ON FUNCTION @extschema@.idem_key IS 'a key composed of parts, unambiguously';
+COMMENT ON FUNCTION @extschema@.idem_key IS 'a key of parts, joined unambiguously';
 
 CREATE FUNCTION @extschema@.idem_event_id(event_type text, resource_id text, updated_at timestamptz)
     RETURNS text
     LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'idem_event_id';
-COMMENT ON FUNCTION @extschema@.idem_event_id IS 'the same id for the same event, whoever computes it';
+COMMENT ON FUNCTION @extschema@.idem_event_id IS 'the same id for the same event, on every machine';
 
 CREATE FUNCTION @extschema@.idem_parse_key(header text) RETURNS text
     LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'idem_parse_key';
 COMMENT ON FUNCTION @extschema@.idem_parse_key
-    IS 'the key in an HTTP Idempotency-Key field; null if it holds none';
+    IS 'the key in an HTTP Idempotency-Key field; null if there is none';
 
 CREATE FUNCTION @extschema@.idem_http_status(outcome text) RETURNS integer
     LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'idem_http_status';
@@ -1313,7 +1313,7 @@ COMMENT ON FUNCTION @extschema@.idem_http_status
 CREATE FUNCTION @extschema@.idem_problem(claim @extschema@.idem_claim) RETURNS jsonb
     LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'idem_problem';
 COMMENT ON FUNCTION @extschema@.idem_problem(@extschema@.idem_claim)
-    IS 'the RFC 9457 problem document of a claim; null where the answer is the stored one';
+    IS 'the RFC 9457 problem document of a claim; null if the stored response is sent';
 
 CREATE FUNCTION @extschema@.idem_problem(outcome text) RETURNS jsonb
     LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'idem_problem_text';

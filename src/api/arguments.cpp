@@ -160,7 +160,7 @@ text* label(FunctionCallInfo fcinfo, int arg, const char* name) {
     if (PG_ARGISNULL(arg))
         ereport(ERROR,
                 (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("%s must not be null", name),
-                 errhint("Leave the argument out to get its default.")));
+                 errhint("Omit the argument to get its default.")));
     text* value = PG_GETARG_TEXT_PP(arg);
     core::Name given = pg::name_of(value);
     core::NameFault fault = core::check_label(given);
@@ -189,7 +189,7 @@ text* reason_or_null(FunctionCallInfo fcinfo, int arg) {
                     too_long ? errdetail("It has %zu characters; %zu are allowed.", given.chars,
                                          kMaxReasonChars)
                              : errdetail("It contains a control character."),
-                    errhint("Say it in one line.")));
+                    errhint("Write the reason in one line.")));
     pg_unreachable();
 }
 

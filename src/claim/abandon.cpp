@@ -19,7 +19,7 @@ namespace {
 
 using core::OnAbandon;
 
-constexpr const char* kError = "abandoned: the lease was over, and nobody had come back";
+constexpr const char* kError = "abandoned: the lease expired and no caller took over";
 
 // Once it is silent nothing takes it over, for its attempts are used up, and its outcome is not
 // said to be unknown.

@@ -166,7 +166,7 @@ void account_for(const Answer& answer, std::int64_t waited) {
 [[noreturn]] void raise_still_deciding() {
     ereport(ERROR, (errcode(ERRCODE_LOCK_NOT_AVAILABLE),
                     errmsg("another execution of this key has not ended"),
-                    errdetail("Neither true nor false would be right yet."),
+                    errdetail("The other execution may still succeed or fail."),
                     errhint("Retry later, or allow a longer wait.")));
     pg_unreachable();
 }
@@ -182,17 +182,17 @@ void account_for(const Answer& answer, std::int64_t waited) {
 }
 
 [[noreturn]] void raise_retry_pending() {
-    ereport(ERROR,
-            (errcode(ERRCODE_LOCK_NOT_AVAILABLE),
-             errmsg("the last execution of this key failed and may not be repeated yet"),
-             errdetail("The pause before its next attempt is not over."), errhint("Retry later.")));
+    ereport(ERROR, (errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+                    errmsg("the last execution of this key failed and may not be repeated yet"),
+                    errdetail("The pause before its next attempt has not ended."),
+                    errhint("Retry later.")));
     pg_unreachable();
 }
 
 [[noreturn]] void raise_needs_operator(const char* status) {
     ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
                     errmsg("the record of this key is %s", status),
-                    errdetail("It can't be executed again by itself."),
+                    errdetail("No call executes it again."),
                     errhint("An operator can decide with idem_resolve.")));
     pg_unreachable();
 }

@@ -357,7 +357,7 @@ void forget_ended_claim(OpenClaim* claim) {
 
 void raise_own_claim_open() {
     ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-                    errmsg("this transaction has begun this key and not ended it"),
+                    errmsg("this transaction already has an open claim on this key"),
                     errhint("End the claim with idem_complete, idem_fail or idem_release.")));
     pg_unreachable();
 }

@@ -44,7 +44,7 @@ config::ScopePolicy enter_as_operator(const ClaimRef& ref) {
 
 [[noreturn]] void raise_lease_lives() {
     ereport(ERROR, (errcode(ERRCODE_OBJECT_IN_USE), errmsg("the key is being executed"),
-                    errdetail("The lease of its claim has not run out."),
+                    errdetail("The lease of its claim has not expired."),
                     errhint("Wait for it, or end it with idem_resolve.")));
     pg_unreachable();
 }

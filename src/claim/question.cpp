@@ -28,13 +28,14 @@ namespace {
 }
 
 [[noreturn]] void raise_digest() {
-    ereport(ERROR,
-            (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-             errmsg("fingerprint can't be given in this scope"),
-             errdetail("Its policy says which fields of a request count, or derives keys from "
-                       "requests, and a digest tells no fields apart."),
-             errhint("Pass request, with method and path, and let the server take the "
-                     "fingerprint.")));
+    ereport(
+        ERROR,
+        (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+         errmsg("fingerprint can't be given in this scope"),
+         errdetail("Its policy compares fields of requests, or derives keys from them, and a "
+                   "digest has no fields."),
+         errhint(
+             "Pass request, with method and path, and let the server compute the fingerprint.")));
     pg_unreachable();
 }
 
@@ -56,7 +57,7 @@ text* derived_key(const Question& question) {
     ereport(
         ERROR,
         (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-         errmsg("%s is not possible for a claim that has to end in its transaction", argument),
+         errmsg("%s is not possible for a claim that must end in its transaction", argument),
          errdetail("The call says transactional, or the policy of this scope says "
                    "transactional_only."),
          errhint("Omit %s, or use a scope for claims that outlast their transaction.", argument)));

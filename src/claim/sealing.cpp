@@ -36,7 +36,7 @@ void count_error(const store::Identity& id) {
 
 [[noreturn]] void raise_no_such_key(const Record& record) {
     count_error(record.id);
-    ereport(ERROR, (errcode(kNoKey), errmsg("the key that has sealed this record is not available"),
+    ereport(ERROR, (errcode(kNoKey), errmsg("the encryption key of this record is not available"),
                     errdetail("The key file has no key with the id \"%s\".",
                               text_to_cstring(record.sealed_by)),
                     errhint("An administrator has to put it back into the key file, and reload.")));
@@ -45,7 +45,7 @@ void count_error(const store::Identity& id) {
 
 [[noreturn]] void raise_not_opened(const Record& record, const char* column, const char* why) {
     count_error(record.id);
-    ereport(ERROR, (errcode(kNotOpened), errmsg("a sealed value could not be opened"),
+    ereport(ERROR, (errcode(kNotOpened), errmsg("a value could not be decrypted"),
                     errdetail("Column %s of the record: %s", column, why),
                     errhint("Compare the keys of this server with those of the one that wrote the "
                             "record.")));
@@ -53,7 +53,7 @@ void count_error(const store::Identity& id) {
 }
 
 [[noreturn]] void raise_not_sealed() {
-    ereport(ERROR, (errcode(ERRCODE_INTERNAL_ERROR), errmsg("could not seal a value"),
+    ereport(ERROR, (errcode(ERRCODE_INTERNAL_ERROR), errmsg("could not encrypt a value"),
                     errdetail("OpenSSL refused the computation.")));
     pg_unreachable();
 }

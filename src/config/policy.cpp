@@ -67,7 +67,7 @@ pg::Watched cached = {kPolicyTable, load};
     ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
                     errmsg("the policy of this scope is not valid"),
                     errdetail("Its %s is not what idem_policy_set accepts.", column),
-                    errhint("Set it anew with idem_policy_set, or drop it with "
+                    errhint("Set it again with idem_policy_set, or drop it with "
                             "idem_policy_drop.")));
     pg_unreachable();
 }

@@ -166,7 +166,7 @@ inline constexpr PolicyColumn kPolicyColumns[] = {
                 {kNoHeaderName, "List names such as \"Set-Cookie\"."}),
     list_option("final_errors", may_be_final,
                 {"An entry is no SQLSTATE and no class of them, or one of the classes 40, 53, 57, "
-                 "58 and XX, which are nobody's answer.",
+                 "58 and XX, which no request causes.",
                  "List entries such as \"22\" or \"P0002\"."}),
     map_option("error_statuses",
                {"It is no object, or a member is no SQLSTATE and no class of them, or one of the "
@@ -228,14 +228,14 @@ inline constexpr SpansInOrder kSpansInOrder[] = {
      &Policy::max_ttl,
      Follows::Either,
      "ttl",
-     {"It is longer than max_ttl.", "max_ttl is the longest that anybody gets."}},
+     {"It is longer than max_ttl.", "max_ttl is the longest ttl."}},
     {policy_column("lease"),
      policy_column("max_lease"),
      &Policy::lease,
      &Policy::max_lease,
      Follows::Either,
      "lease",
-     {"It is longer than max_lease.", "max_lease is the longest that anybody gets."}},
+     {"It is longer than max_lease.", "max_lease is the longest lease."}},
 };
 
 // Of the words that are separated by ", ", which one this is; -1: none.

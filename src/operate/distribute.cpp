@@ -118,10 +118,11 @@ const char* check_table_beside(Oid table) {
 
 void warn_of_missing_principals() {
     if (holds("EXISTS (SELECT FROM idempotency.record WHERE principal = '')"))
-        ereport(WARNING,
-                (errmsg("records without a principal are all on one shard"),
-                 errdetail("The principal says which node has a record, and some have ''."),
-                 errhint("Pass principal, the tenant for example, with every call.")));
+        ereport(
+            WARNING,
+            (errmsg("records without a principal are all on one shard"),
+             errdetail("The principal determines the node of a record, and some records have ''."),
+             errhint("Pass principal, the tenant for example, with every call.")));
 }
 
 // All that is emptied in the end is locked at first as that will need it: who looks up a key and

@@ -98,8 +98,8 @@ Datum keys_here(FunctionCallInfo fcinfo) {
 
 void report_progress(const claim::Resealed& sum) {
     auto done = static_cast<unsigned long>(sum.done);
-    ereport(NOTICE, (errmsg_plural("%lu record has been sealed anew",
-                                   "%lu records have been sealed anew", done, done)));
+    ereport(NOTICE, (errmsg_plural("%lu record has been encrypted again",
+                                   "%lu records have been encrypted again", done, done)));
 }
 
 // What says where a walk has come to.
@@ -145,11 +145,11 @@ void report(const claim::Resealed& sum, std::int64_t left) {
     auto unopened = static_cast<unsigned long>(sum.unopened);
     if (unopened > 0)
         ereport(WARNING,
-                (errmsg_plural("%lu record could not be opened, and is left as it is",
-                               "%lu records could not be opened, and are left as they are",
+                (errmsg_plural("%lu record could not be decrypted, and is left unchanged",
+                               "%lu records could not be decrypted, and are left unchanged",
                                unopened, unopened),
-                 errdetail("The key is not in the key file, or is another one than then, or the "
-                           "row has been changed.")));
+                 errdetail("The key is not in the key file, or is not the one that encrypted the "
+                           "value, or the row was changed.")));
     unsigned long in_use = static_cast<unsigned long>(Max(left - sum.unopened, 0));
     if (in_use > 0)
         ereport(NOTICE,

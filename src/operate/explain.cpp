@@ -460,10 +460,11 @@ Datum explanation_datum(FunctionCallInfo fcinfo, const Explanation& explanation,
 // Values are the client's: whoever owns the records reads them anyhow.
 void check_may_see_values() {
     if (!has_privs_of_role(GetUserId(), store::record_table().owner))
-        ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-                        errmsg("permission denied to show values of requests"),
-                        errdetail("Only the owner of table idempotency.record may."),
-                        errhint("Leave show_values out to see the paths that differ.")));
+        ereport(ERROR,
+                (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+                 errmsg("permission denied to show values of requests"),
+                 errdetail("Only the owner of table idempotency.record may use show_values."),
+                 errhint("Omit show_values to see the paths that differ.")));
 }
 
 // idem_explain(key, request, scope, principal, fingerprint, ttl, lease, wait, first_sent,

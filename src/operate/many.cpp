@@ -138,9 +138,9 @@ constexpr const char* kMatches =
 void require_filter(FunctionCallInfo fcinfo) {
     for (int arg : {kScope, kPrincipal, kStatus, kOlderThan, kHolder})
         if (!PG_ARGISNULL(arg)) return;
-    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("nothing says which records"),
+    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("no records are selected"),
                     errdetail("All of scope, principal, status, older_than and holder are null."),
-                    errhint("For every record that the action is for, pass scope => '*'.")));
+                    errhint("For every record that fits the action, pass scope => '*'.")));
 }
 
 // A scope, or the beginning of scopes and a "*".
@@ -188,21 +188,21 @@ void tell_what_is_closed(const Tally& tally) {
     auto closed = static_cast<unsigned long>(tally.closed.records);
     ereport(
         NOTICE,
-        (errmsg_plural("%s: %lu record is left, for its scope is closed to the current user",
-                       "%s: %lu records are left, for their scopes are closed to the current "
+        (errmsg_plural("%s: %lu record is left because its scope is closed to the current user",
+                       "%s: %lu records are left because their scopes are closed to the current "
                        "user",
                        closed, tally.procedure, closed),
          errdetail("Their policies admit only members of roles that the current user is not in, or "
                    "that do not exist, or are not valid."),
          errhint("Call it again as a member of the roles that closed_scopes names, or when the "
-                 "policies have been set anew.")));
+                 "policies are valid again.")));
 }
 
 void tell_what_is_undecided(const Tally& tally) {
     if (tally.undecided.records == 0) return;
     auto undecided = static_cast<unsigned long>(tally.undecided.records);
-    ereport(NOTICE, (errmsg_plural("%s: %lu record is left, for it could not be decided",
-                                   "%s: %lu records are left, for they could not be decided",
+    ereport(NOTICE, (errmsg_plural("%s: %lu record is left because it could not be decided",
+                                   "%s: %lu records are left because they could not be decided",
                                    undecided, tally.procedure, undecided),
                      errdetail("Without their encryption keys: %lld. For which the answer is too "
                                "large: %lld.",
@@ -342,7 +342,7 @@ void audit_forgotten(const Tally& tally, std::int64_t attempts, const text* reas
 void warn_unless_complete(const Tally& tally) {
     if (is_complete(tally)) return;
     ereport(WARNING,
-            (errmsg("%s: the principal is not wholly erased", tally.procedure),
+            (errmsg("%s: the principal is not completely erased", tally.procedure),
              errdetail("Records that are being executed: %lld. In scopes that are closed to the "
                        "current user, or to all by a policy that is not valid: %lld records, %lld "
                        "attempts.",
@@ -350,7 +350,7 @@ void warn_unless_complete(const Tally& tally) {
                        static_cast<long long>(tally.closed.records),
                        static_cast<long long>(tally.closed.attempts)),
              errhint("Call it again when the former have ended, and as a member of the roles that "
-                     "closed_scopes names, or when the policies have been set anew.")));
+                     "closed_scopes names, or when the policies are valid again.")));
 }
 
 void tell_what_is_open(const Tally& tally) {

@@ -166,8 +166,8 @@ Datum set(FunctionCallInfo fcinfo) {
 [[noreturn]] void raise_no_policy() {
     ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT),
                     errmsg("there is no policy with this scope_pattern"),
-                    errdetail("Policies are found by their pattern as it was written."),
-                    errhint("Make one with idem_policy_set.")));
+                    errdetail("Policies are found by their exact pattern."),
+                    errhint("Create one with idem_policy_set.")));
     pg_unreachable();
 }
 

@@ -35,7 +35,7 @@ bool is_blank(const text* reason) {
 
 [[noreturn]] void raise_no_reason() {
     ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("reason is required"),
-                    errdetail("A record that is reopened has told its clients that it failed."),
+                    errdetail("Clients of a reopened record already got the failure."),
                     errhint("Say why it may be executed again.")));
     pg_unreachable();
 }

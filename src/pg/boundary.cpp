@@ -75,8 +75,9 @@ Datum guarded(SqlFunction body, FunctionCallInfo fcinfo) {
         case Caught::Nothing:
             return result;
         case Caught::BadAlloc:
-            ereport(ERROR, (errcode(ERRCODE_OUT_OF_MEMORY), errmsg("out of memory"),
-                            errdetail("Memory for the rules of idempotency could not be had.")));
+            ereport(ERROR,
+                    (errcode(ERRCODE_OUT_OF_MEMORY), errmsg("out of memory"),
+                     errdetail("Memory for the rules of idempotency could not be allocated.")));
         case Caught::Other:
             break;
     }

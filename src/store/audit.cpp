@@ -54,7 +54,7 @@ void add_name(Values* row, const char* name) {
 [[noreturn]] void raise_not_audited() {
     ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
                     errmsg("the decision could not be written to idempotency.audit"),
-                    errdetail("A trigger or rule on the table has left the row out."),
+                    errdetail("A trigger or rule on the table dropped the row."),
                     errhint("Drop it, or let it keep every row.")));
     pg_unreachable();
 }

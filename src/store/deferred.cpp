@@ -25,12 +25,13 @@ const char* deferred_trigger(Relation table) {
 void refuse_deferred_trigger(Relation table) {
     const char* deferred = deferred_trigger(table);
     if (deferred == nullptr) return;
-    ereport(ERROR,
-            (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-             errmsg("table idempotency.%s has a deferred trigger", RelationGetRelationName(table)),
-             errdetail("Trigger \"%s\" would run at commit, with the rights of whoever commits.",
-                       deferred),
-             errhint("Make it INITIALLY IMMEDIATE, or drop it.")));
+    ereport(
+        ERROR,
+        (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+         errmsg("table idempotency.%s has a deferred trigger", RelationGetRelationName(table)),
+         errdetail("Trigger \"%s\" would run at commit, with the rights of the committing user.",
+                   deferred),
+         errhint("Make it INITIALLY IMMEDIATE, or drop it.")));
     pg_unreachable();
 }
 

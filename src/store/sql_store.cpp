@@ -202,7 +202,7 @@ void check_not_swallowed(const RecordTable& table, const Identity& id, const Ver
     if (as_expected)
         ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
                         errmsg("the record of this key could not be written"),
-                        errdetail("A trigger or rule on idempotency.record has left the row out."),
+                        errdetail("A trigger or rule on idempotency.record dropped the row."),
                         errhint("Drop the trigger or rule, or let it keep every row.")));
 }
 

@@ -31,7 +31,7 @@ struct Place {
 // The row of another key would be found, and its answer replayed.
 [[noreturn]] void raise_folds(const char* column) {
     ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-                    errmsg("table idempotency.record does not keep keys apart"),
+                    errmsg("table idempotency.record has a nondeterministic collation"),
                     errdetail("Column %s has a collation that is not deterministic.", column),
                     errhint("Give the column the collation \"C\", as CREATE EXTENSION does.")));
     pg_unreachable();

@@ -172,7 +172,7 @@ struct ForeignRow {
 enum class OnAbandon { Unknown, Release, Fail };
 
 // The error of what it has failed.
-inline constexpr const char* kGivenUp = "abandoned: the lease was over, and nobody had come back";
+inline constexpr const char* kGivenUp = "abandoned: the lease expired and no caller took over";
 
 // What holds in a scope.
 struct Rules {
