@@ -168,6 +168,19 @@ class Backend(Case):
         """Nobody knows whether it was done; the same key does."""
         self.check_cut("/transactional", COMMIT, "answer")
 
+    def test_answer_to_commit_is_cut_under_a_derived_key(self):
+        """The second run gets the same key, and the first one's answer."""
+        for attempt in range(3):  # a machine that stands still may outlast the window, but not each time
+            self.principal = f"{self.principal}-{attempt}"
+            trap = self.server.proxy.trap(COMMIT, "answer", "cut", self.principal)
+            answer = self.send("/derive", {"effect": "done"}, key=None)
+            self.assertTrue(trap.reached.is_set(), "the trap")
+            self.assert_status(answer, 201)
+            self.assertRegex(answer.one("Idempotency-Key"), '^"[0-9a-f]{64}"$')
+            if self.effects() == 1:
+                return
+        self.fail("executed twice")
+
     def test_answers_to_commit_are_cut_again(self):
         self.check_cut("/transactional", COMMIT, "answer", times=2)
 
