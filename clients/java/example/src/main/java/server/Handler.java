@@ -7,6 +7,7 @@ import com.zaxxer.hikari.HikariConfig;
 import com.zaxxer.hikari.HikariDataSource;
 import idempotency.postgres.Claim;
 import idempotency.postgres.Execution;
+import idempotency.postgres.NothingHappenedException;
 import idempotency.postgres.servlet.Event;
 import jakarta.servlet.http.HttpServletRequest;
 import jakarta.servlet.http.HttpServletResponse;
@@ -99,6 +100,9 @@ class Handler {
         if (order.has("effect")) {
             effect(order.get("effect").asText(), execution, claim);
         }
+        if (order.has("unknown")) {
+            claim.unknown(order.get("unknown").path(0).textValue(), order.get("unknown").path(1).textValue());
+        }
         if (order.has("commit")) {
             commit(order.get("commit").asText());
         }
@@ -111,6 +115,9 @@ class Handler {
         if (order.path("hang").asBoolean()) {
             claim.awaitLoss();
             own.update(INSERT, execution.principal(), execution.key(), "lost");
+        }
+        if (order.path("nothing_happened").asBoolean()) {
+            throw new NothingHappenedException("nothing happened");
         }
         if (order.path("throw").asBoolean()) {
             throw new IllegalStateException("the handler was told to fail");

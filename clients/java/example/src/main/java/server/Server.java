@@ -84,6 +84,12 @@ public class Server {
             handler.handle(body, request, response, claim.execution(), claim);
         }
 
+        @PostMapping("/uncertain")
+        @Idempotent(leased = true, lease = "2s")
+        void uncertain(@RequestBody(required = false) byte[] body, HttpServletRequest request, HttpServletResponse response, Claim claim) throws Exception {
+            handler.handle(body, request, response, claim.execution(), claim);
+        }
+
         @PostMapping("/generate")
         @Idempotent(missingKey = MissingKey.GENERATE)
         void generate(@RequestBody(required = false) byte[] body, HttpServletRequest request, HttpServletResponse response, Execution execution)

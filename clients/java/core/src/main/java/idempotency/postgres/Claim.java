@@ -7,7 +7,7 @@ import java.sql.SQLException;
 import java.util.concurrent.locks.ReentrantLock;
 
 /**
- * A leased claim, held while its work runs. It can't be ended: what the work returns, or throws, does.
+ * A leased claim, held while its work runs. The end of the work ends it, unless {@link #unknown} has done so.
  *
  * <p>When it is lost the thread that runs the work is interrupted, and {@link #isLost} answers true.
  */
@@ -19,6 +19,7 @@ public final class Claim {
     /** Held while a step is noted: a note is of all steps, so that of one must not pass over another's. */
     private final ReentrantLock noting = new ReentrantLock();
     private ObjectNode steps;
+    private volatile boolean unknown;
 
     Claim(Store store, Request request, Claimed claimed, Heartbeat heartbeat) {
         this.store = store;
@@ -66,12 +67,60 @@ public final class Claim {
     }
 
     /**
+     * Ends the claim: whether the work had its effect is not known. Repeats are refused as {@code unknown} and
+     * not executed, until an operator decides. What the work returns or throws after that is told, and not
+     * stored.
+     *
+     * @param reference the other side's name for the attempt; null if there is none
+     */
+    public void unknown(String error, String reference) {
+        throwIfNotHeld();
+        heartbeat.stopBeating();
+        if (isKept() && !recordUnknown(error, reference)) {
+            throw new LeaseLost();
+        }
+        unknown = true;
+        heartbeat.end();
+    }
+
+    private boolean recordUnknown(String error, String reference) {
+        try {
+            return Leased.whileHeld(store, heartbeat, connection -> {
+                Statements.unknown(connection, request, Statements.sanitized(error),
+                        reference == null ? null : Statements.sanitized(reference), claimed.token());
+                return null;
+            });
+        } catch (DatabaseFailure e) {
+            throw new IllegalStateException("the database has refused a statement of idempotency", e);
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+            throw new DatabaseAway(e);
+        }
+    }
+
+    boolean isUnknown() {
+        return unknown;
+    }
+
+    private void throwIfNotHeld() {
+        if (unknown) {
+            throw new IllegalStateException("the claim has ended: its outcome is unknown");
+        }
+        throwIfLost();
+    }
+
+    /** Not so where work runs unprotected. */
+    private boolean isKept() {
+        return claimed.token() != null;
+    }
+
+    /**
      * Does a part of the work and notes that it is done, with its result, which has to fit into JSON. An
      * attempt after a crash does not do it again, but gets the result. A crash between the work and the note
      * repeats the work: what is called outside has to know a repetition, by {@link Execution#derived}.
      */
     public <T, X extends Exception> T step(String name, Class<T> type, Step<T, X> work) throws X {
-        throwIfLost();
+        throwIfNotHeld();
         if (isDone(name)) {
             return resultOf(name, type);
         }
@@ -79,7 +128,11 @@ public final class Claim {
         JsonNode noted = store.json.toTree(result);
         try {
             // Whoever holds the lock has its connection already, and so waits for nobody who waits for the lock.
-            Store.again(request.attempts, () -> store.alone(connection -> noteAlone(connection, name, noted)));
+            if (isKept()) {
+                Store.again(request.attempts, () -> store.alone(connection -> noteAlone(connection, name, noted)));
+            } else {
+                noteAlone(null, name, noted);
+            }
         } catch (Exception e) {
             throw noteFailed(e);
         }
@@ -92,7 +145,7 @@ public final class Claim {
      * error, and the next attempt sees whether it was done.
      */
     public <T, X extends Exception> T stepInTransaction(String name, Class<T> type, TransactionalWork<T, X> work) throws X {
-        throwIfLost();
+        throwIfNotHeld();
         if (isDone(name)) {
             return resultOf(name, type);
         }
@@ -116,7 +169,7 @@ public final class Claim {
                 JsonNode noted = store.json.toTree(result);
                 noting.lock(); // until it has committed
                 after[0] = with(name, noted);
-                if (request.isUnprotected()) {
+                if (!isKept()) {
                     store.check(transaction.connection());
                 }
                 store.within(transaction.connection(), store.timeoutMillis, connection -> note(connection, name, after[0]));
@@ -166,7 +219,7 @@ public final class Claim {
     }
 
     private Void note(Connection connection, String name, ObjectNode after) throws SQLException {
-        if (!request.isUnprotected()) {
+        if (isKept()) {
             Statements.checkpoint(connection, request, name, after.toString(), claimed.token());
         }
         return null;

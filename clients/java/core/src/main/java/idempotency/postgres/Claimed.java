@@ -1,10 +1,10 @@
 package idempotency.postgres;
 
-/** What {@code idem_begin} said. Numbers that it does not know are null. */
-public record Claimed(String outcome, Long token, int attempt, String status, Integer statusCode, String headers,
-        byte[] body, boolean bodyOmitted, String error, String recoveryPoint, String state, Double retryAfter) {
+/** The answer of {@code idem_begin}. What it does not know is null. */
+public record Claimed(String outcome, String key, Long token, int attempt, String status, Integer statusCode,
+        String headers, byte[] body, boolean bodyOmitted, String error, String recoveryPoint, String state, Double retryAfter) {
     static final Claimed UNPROTECTED =
-            new Claimed(Outcome.EXECUTE, null, 1, null, null, null, null, false, null, null, null, null);
+            new Claimed(Outcome.EXECUTE, null, null, 1, null, null, null, null, false, null, null, null, null);
 
     public boolean isExecution() {
         return Outcome.EXECUTE.equals(outcome);

@@ -35,7 +35,7 @@ public final class DatabaseFailure extends Exception {
         return found[0];
     }
 
-    private static boolean anyCause(Throwable failure, Predicate<Throwable> test) {
+    static boolean anyCause(Throwable failure, Predicate<Throwable> test) {
         Set<Throwable> seen = Collections.newSetFromMap(new IdentityHashMap<>());
         for (Throwable cause = failure; cause != null && seen.add(cause); cause = cause.getCause()) {
             if (test.test(cause)) {

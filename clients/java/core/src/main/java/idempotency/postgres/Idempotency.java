@@ -82,7 +82,9 @@ public final class Idempotency {
 
     /**
      * Does work outside the database, under a claim that commits before it and is prolonged while it runs. An
-     * exception of work fails the claim retryably.
+     * exception of work fails the claim, as an attempt that may have had its effect: where the policy has {@code
+     * on_lease_expiry => 'unknown'} a repeat is refused as unknown, else it is executed again. After a {@link
+     * NothingHappenedException} it always is.
      *
      * @throws LeaseLost if somebody else may have the claim: the result is not stored
      * @throws Refused if the work is not done
@@ -173,11 +175,6 @@ public final class Idempotency {
     /** A claim that nobody keeps, for work while the database is away. */
     public Claim claimOfNobody(Request request) {
         return new Claim(store, request, Claimed.UNPROTECTED, Heartbeat.none());
-    }
-
-    /** A key for a request without one: a digest of its identity. */
-    public String derivedKey(Identity identity, int attempts) throws Exception {
-        return Store.again(attempts, () -> store.alone(connection -> Statements.derive(connection, identity)));
     }
 
     /** The server's problem document of a word; null where the server can't be asked. It never changes. */

@@ -4,31 +4,44 @@ import java.nio.charset.StandardCharsets;
 import java.security.MessageDigest;
 import java.security.NoSuchAlgorithmException;
 import java.util.List;
+import java.util.Set;
 
 /**
- * What makes two requests the same one: JSON, compared in its canonical form without the fields in {@code
- * exclude}; or a digest of what is not JSON.
+ * Two requests with the same identity are the same request. It is JSON, compared in its canonical form without
+ * the fields in {@code exclude}; or a digest of a body that is not JSON.
  */
-public record Identity(String json, byte[] digest, String method, String target, List<String> exclude) {
-    static final Identity NONE = new Identity(null, null, null, null, List.of());
+public record Identity(String json, String mediaType, byte[] digest, String method, String target, List<String> exclude) {
+    static final Identity NONE = new Identity(null, null, null, null, null, List.of());
 
     static Identity ofJson(String json, List<String> exclude) {
-        return new Identity(json, null, null, null, exclude);
+        return new Identity(json, "application/json", null, null, null, exclude);
     }
 
     /** Of a request whose body is JSON. */
-    public static Identity ofJson(String method, String target, String json, List<String> exclude) {
-        return new Identity(json, null, method, target, exclude);
+    public static Identity ofJson(String method, String target, String mediaType, String json, List<String> exclude) {
+        return new Identity(json, mediaType, null, method, target, exclude);
     }
 
     /** Of a request whose body is something else. */
     public static Identity ofBytes(String method, String target, String mediaType, byte[] body) {
-        return new Identity(null, digest(utf8(method), utf8(target), utf8(mediaType), body), method, target, List.of());
+        byte[] digest = digest(utf8(method), utf8(target), utf8(mediaType), body);
+        return new Identity(null, mediaType, digest, method, target, List.of());
     }
 
     /** The same request, of which something else is compared. */
     public Identity comparing(byte[] content) {
-        return new Identity(json, sha256().digest(content), method, target, exclude);
+        return new Identity(json, mediaType, sha256().digest(content), method, target, exclude);
+    }
+
+    /** Whether the failure says that this JSON cannot be stored as jsonb: a NUL, or a number that is too large. */
+    boolean isRefusedByJsonb(Throwable failure) {
+        return json != null && Set.of("22P05", "22003").contains(DatabaseFailure.sqlState(failure));
+    }
+
+    /** The same request, with a digest in place of JSON that jsonb refuses. */
+    Identity asBytes() {
+        byte[] instead = digest == null ? digest(utf8(method), utf8(target), utf8(mediaType), utf8(json)) : digest;
+        return new Identity(null, mediaType, instead, method, target, List.of());
     }
 
     /** As docs/fingerprint.md has it, of more parts. */
@@ -52,6 +65,6 @@ public record Identity(String json, byte[] digest, String method, String target,
     }
 
     static byte[] utf8(String text) {
-        return text.getBytes(StandardCharsets.UTF_8);
+        return text == null ? new byte[0] : text.getBytes(StandardCharsets.UTF_8);
     }
 }

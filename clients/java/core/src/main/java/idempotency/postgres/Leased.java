@@ -4,13 +4,13 @@ import idempotency.postgres.Verdict.Kept;
 import java.util.function.Consumer;
 
 /**
- * Work under a claim that commits before it, whose answer is stored with the token. Where the work says that
- * it is not to be kept, or fails, the claim is failed retryably, never released: the work may have had an
- * effect.
+ * Work under a claim that commits before it, whose answer is stored with the token. If the answer is not to be
+ * kept, or the work fails, the claim is failed retryably, never released. The work may have had its effect: the
+ * server is told so, except after a {@link NothingHappenedException}.
  */
 final class Leased {
     private final Store store;
-    private final Request request;
+    private Request request;
     private final Idempotency.LeasedHandler work;
     private Heartbeat heartbeat = Heartbeat.none();
     private Claimed claimed = Claimed.UNPROTECTED;
@@ -28,6 +28,7 @@ final class Leased {
         if (!request.isUnprotected()) {
             try {
                 claimed = begin();
+                request = request.claimed(claimed);
             } catch (Exception e) {
                 return new Verdict(null, null, false, false, e);
             }
@@ -48,6 +49,17 @@ final class Leased {
 
     private Claimed begin() throws Exception {
         Identity identity = request.identity(store.json);
+        try {
+            return begin(request, identity);
+        } catch (DatabaseFailure failure) {
+            if (!identity.isRefusedByJsonb(failure)) {
+                throw failure;
+            }
+            return begin(request, identity.asBytes());
+        }
+    }
+
+    private Claimed begin(Request request, Identity identity) throws Exception {
         return Store.again(request.attempts, () -> store.alone(store.timeoutMillis + request.waitMillis(), connection -> {
             sent = System.nanoTime();
             return Statements.begin(connection, request, identity, store.holder, false);
@@ -63,34 +75,48 @@ final class Leased {
     }
 
     private Exception held() {
+        Claim claim = new Claim(store, request, claimed, heartbeat);
         Kept kept;
         try (Interruption working = heartbeat.working()) {
-            kept = work.run(new Claim(store, request, claimed, heartbeat));
+            kept = work.run(claim);
         } catch (Exception e) {
-            heartbeat.stopBeating();
-            fail(e.toString());
+            fail(claim, e);
             return e;
         } catch (Throwable e) {
-            heartbeat.stopBeating();
-            fail(e.toString());
+            fail(claim, e);
             throw e;
         }
         heartbeat.stopBeating();
         answer = kept.answer();
+        stored = claim.isUnknown();
+        if (stored) {
+            return null;
+        }
         if (!kept.keep()) {
-            fail("status " + answer.status());
+            fail(kept.failure(), "status " + answer.status());
             return null;
         }
         return complete();
     }
 
-    private void fail(String reason) {
+    private void fail(Claim claim, Throwable failure) {
+        heartbeat.stopBeating();
+        stored = claim.isUnknown();
+        if (!stored) {
+            fail(failure, null);
+        }
+    }
+
+    /** With this reason where nothing has failed. */
+    private void fail(Throwable failure, String otherwise) {
         if (request.isUnprotected() || heartbeat.isLost()) {
             return;
         }
+        NothingHappenedException nothing = NothingHappenedException.of(failure);
+        String reason = nothing != null ? nothing.getMessage() : failure != null ? failure.toString() : otherwise;
         try {
             Store.again(request.attempts, () -> store.alone(connection -> {
-                Statements.fail(connection, request, Statements.sanitized(reason), claimed.token());
+                Statements.fail(connection, request, Statements.sanitized(reason), claimed.token(), nothing == null);
                 return null;
             }));
         } catch (Exception e) {
@@ -101,41 +127,46 @@ final class Leased {
         }
     }
 
-    /**
-     * Tries for as long as the claim is held: the work is done, and its answer is worth the wait. The second
-     * time changes nothing.
-     */
     private Exception complete() {
         if (request.isUnprotected()) {
             return null;
         }
-        for (int attempt = 1;; attempt++) {
-            if (heartbeat.isLost()) {
+        try {
+            stored = whileHeld(store, heartbeat, connection -> {
+                Statements.complete(connection, request, answer, claimed.token());
                 return null;
-            }
+            });
+            return null;
+        } catch (DatabaseFailure e) {
+            fail(e.getCause(), null);
+            return e;
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+            return e;
+        }
+    }
+
+    /**
+     * Tries for as long as the claim is held: the work is done, and its end is worth the wait. The second time
+     * changes nothing. False if the claim is lost.
+     */
+    static boolean whileHeld(Store store, Heartbeat heartbeat, Store.Statement<Void> end)
+            throws DatabaseFailure, InterruptedException {
+        for (int attempt = 1; !heartbeat.isLost(); attempt++) {
             try {
-                store.alone(connection -> {
-                    Statements.complete(connection, request, answer, claimed.token());
-                    return null;
-                });
-                stored = true;
-                return null;
+                store.alone(end);
+                return true;
             } catch (DatabaseFailure e) {
                 if (DatabaseFailure.isLost(e)) {
                     heartbeat.lose();
-                    return null;
+                    return false;
                 }
                 if (!DatabaseFailure.isUnavailable(e)) {
-                    fail(String.valueOf(e.getCause()));
-                    return e;
+                    throw e;
                 }
             }
-            try {
-                Store.pause(attempt);
-            } catch (InterruptedException e) {
-                Thread.currentThread().interrupt();
-                return e;
-            }
+            Store.pause(attempt);
         }
+        return false;
     }
 }

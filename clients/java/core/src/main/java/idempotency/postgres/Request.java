@@ -3,82 +3,102 @@ package idempotency.postgres;
 import java.time.Duration;
 import java.util.List;
 import java.util.Objects;
+import java.util.function.Consumer;
 
 /**
  * What is asked for. {@code key} and {@code scope} name it, within what {@code principal} asks for; its
- * content, if there is one, has to be the same in every repeat.
+ * content, if there is one, has to be the same in every repeat. A request does not change: each method makes
+ * another one.
  */
-public final class Request {
+public final class Request implements Cloneable {
     static final Duration LEASE = Duration.ofSeconds(30);
     static final int ATTEMPTS = 5;
 
-    final String key;
-    final String scope;
-    final String principal;
-    final Object content;
-    final List<String> exclude;
-    final Identity identity;
-    final Duration ttl;
-    final Duration lease;
-    final Duration wait;
-    final int attempts;
+    String key;
+    String scope;
+    String principal;
+    Duration derive;
+    private Object content;
+    private List<String> exclude = List.of();
+    private Identity identity = Identity.NONE;
+    Duration ttl;
+    Duration lease = LEASE;
+    Duration wait;
+    int attempts = ATTEMPTS;
 
-    private Request(String key, String scope, String principal, Object content, List<String> exclude,
-            Identity identity, Duration ttl, Duration lease, Duration wait, int attempts) {
+    private Request(String key, String scope, String principal) {
         this.key = key;
-        this.scope = scope;
-        this.principal = principal;
-        this.content = content;
-        this.exclude = exclude;
-        this.identity = identity;
-        this.ttl = ttl;
-        this.lease = lease;
-        this.wait = wait;
-        this.attempts = attempts;
+        this.scope = Objects.requireNonNull(scope, "scope");
+        this.principal = Objects.requireNonNull(principal, "principal");
     }
 
     public static Request of(String key, String scope, String principal) {
-        return new Request(Objects.requireNonNull(key, "key"), Objects.requireNonNull(scope, "scope"),
-                Objects.requireNonNull(principal, "principal"), null, List.of(), Identity.NONE, null, LEASE, null,
-                ATTEMPTS);
+        return new Request(Objects.requireNonNull(key, "key"), scope, principal);
+    }
+
+    /** A request without a key. The server derives one from the content, and forgets it after the window. */
+    public static Request derived(Duration window, String scope, String principal) {
+        Objects.requireNonNull(window, "window");
+        return new Request(null, scope, principal).with(made -> made.derive = window).ttl(window);
     }
 
     /** A request that nobody remembers: the work is done without a claim. */
     public static Request unprotected(String scope, String principal) {
-        return new Request(null, scope, principal, null, List.of(), Identity.NONE, null, LEASE, null, ATTEMPTS);
+        return new Request(null, scope, principal);
     }
 
     /** Compared as JSON, without these fields. */
     public Request content(Object content, String... exclude) {
-        return new Request(key, scope, principal, content, List.of(exclude), identity, ttl, lease, wait, attempts);
+        return with(made -> {
+            made.content = content;
+            made.exclude = List.of(exclude);
+        });
     }
 
     public Request identity(Identity identity) {
-        return new Request(key, scope, principal, null, List.of(), identity, ttl, lease, wait, attempts);
+        return with(made -> {
+            made.content = null;
+            made.identity = identity;
+        });
     }
 
     /** How long the answer is replayed: by default as the policy says. */
     public Request ttl(Duration ttl) {
-        return new Request(key, scope, principal, content, exclude, identity, ttl, lease, wait, attempts);
+        return with(made -> made.ttl = ttl);
     }
 
     /** How long a leased claim may be silent: by default 30 s. */
     public Request lease(Duration lease) {
-        return new Request(key, scope, principal, content, exclude, identity, ttl, lease, wait, attempts);
+        return with(made -> made.lease = lease);
     }
 
     /** How long to wait for a running execution: by default not at all. */
     public Request wait(Duration wait) {
-        return new Request(key, scope, principal, content, exclude, identity, ttl, lease, wait, attempts);
+        return with(made -> made.wait = wait);
     }
 
     /** How often work is run whose transaction fails to serialize or loses its connection: by default 5. */
     public Request attempts(int attempts) {
-        return new Request(key, scope, principal, content, exclude, identity, ttl, lease, wait, attempts);
+        return with(made -> made.attempts = attempts);
+    }
+
+    /** The same request, by the key under which it was claimed. */
+    Request claimed(Claimed claimed) {
+        return with(made -> made.key = claimed.key());
+    }
+
+    private Request with(Consumer<Request> change) {
+        try {
+            Request made = (Request) clone();
+            change.accept(made);
+            return made;
+        } catch (CloneNotSupportedException itIsCloneable) {
+            throw new AssertionError(itIsCloneable);
+        }
     }
 
     boolean isUnprotected() {
-        return key == null;
+        return key == null && derive == null;
     }
 
     Identity identity(Json json) {

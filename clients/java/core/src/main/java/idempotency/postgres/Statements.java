@@ -19,20 +19,22 @@ final class Statements {
                               fingerprint => ?::bytea, method => ?::text, path => ?::text, exclude => ?::text[],
                               scope => ?::text, principal => ?::text,
                               ttl => ?::bigint * interval '1 ms', lease => ?::bigint * interval '1 ms',
-                              wait => ?::bigint * interval '1 ms', holder => ?::text, transactional => ?::boolean)""";
+                              wait => ?::bigint * interval '1 ms', holder => ?::text, transactional => ?::boolean,
+                              derive => ?::bigint * interval '1 ms')""";
     private static final String COMPLETE = """
             SELECT idem_complete(?::text, ?::integer, ?::bytea, ?::jsonb, scope => ?::text,
                                  principal => ?::text, token => ?::bigint)""";
     private static final String FAIL = """
             SELECT idem_fail(?::text, ?::text, retryable => true, scope => ?::text, principal => ?::text,
-                             token => ?::bigint)""";
+                             token => ?::bigint, uncertain => ?::boolean)""";
+    private static final String UNKNOWN = """
+            SELECT idem_unknown(?::text, ?::text, ?::text, scope => ?::text, principal => ?::text,
+                                token => ?::bigint)""";
     private static final String EXTEND = "SELECT idem_extend(?::text, ?::bigint, scope => ?::text, principal => ?::text)";
     private static final String CHECKPOINT = """
             SELECT idem_checkpoint(?::text, ?::text, ?::jsonb, scope => ?::text, principal => ?::text,
                                    token => ?::bigint)""";
     private static final String ONCE = "SELECT idem_once(?::text, scope => ?::text, principal => ?::text) AS first";
-    private static final String DERIVE =
-            "SELECT encode(coalesce(?::bytea, idem_fingerprint(?::jsonb, ?::text, ?::text, ?::text[])), 'hex') AS key";
     private static final String PROBLEM = "SELECT idem_problem(?::text) AS problem";
 
     private Statements() {}
@@ -45,7 +47,7 @@ final class Statements {
                     .text(identity.method()).text(identity.target()).array(identity.exclude())
                     .text(request.scope).text(request.principal)
                     .span(request.ttl).span(transactional ? null : request.lease).span(request.wait).text(holder)
-                    .flag(transactional);
+                    .flag(transactional).span(request.derive);
             try (ResultSet row = statement.executeQuery()) {
                 row.next();
                 return claimed(row);
@@ -54,9 +56,8 @@ final class Statements {
     }
 
     private static Claimed claimed(ResultSet row) throws SQLException {
-        return new Claimed(row.getString("outcome"), row.getObject("token", Long.class), row.getInt("attempt"),
-                row.getString("status"), row.getObject("status_code", Integer.class), row.getString("headers"),
-                row.getBytes("body"), row.getBoolean("body_omitted"), row.getString("error"),
+        return new Claimed(row.getString("outcome"), row.getString("key"), row.getObject("token", Long.class), row.getInt("attempt"), row.getString("status"), row.getObject("status_code", Integer.class),
+                row.getString("headers"), row.getBytes("body"), row.getBoolean("body_omitted"), row.getString("error"),
                 row.getString("recovery_point"), row.getString("state"), row.getObject("retry_after", Double.class));
     }
 
@@ -66,9 +67,17 @@ final class Statements {
                 .text(answer.storedHeaders()).text(request.scope).text(request.principal).number(token));
     }
 
-    static void fail(Connection connection, Request request, String reason, Long token) throws SQLException {
+    /** Uncertain: the work may have had its effect, and the policy may forbid to run it again. */
+    static void fail(Connection connection, Request request, String reason, Long token, boolean uncertain)
+            throws SQLException {
         run(connection, FAIL, places -> places.text(request.key).text(reason).text(request.scope).text(request.principal)
-                .number(token));
+                .number(token).flag(uncertain));
+    }
+
+    static void unknown(Connection connection, Request request, String error, String reference, Long token)
+            throws SQLException {
+        run(connection, UNKNOWN, places -> places.text(request.key).text(error).text(reference).text(request.scope)
+                .text(request.principal).number(token));
     }
 
     static void extend(Connection connection, Request request, Long token) throws SQLException {
@@ -83,11 +92,6 @@ final class Statements {
 
     static boolean once(Connection connection, String id, String scope, String principal) throws SQLException {
         return "t".equals(run(connection, ONCE, places -> places.text(id).text(scope).text(principal)));
-    }
-
-    static String derive(Connection connection, Identity identity) throws SQLException {
-        return run(connection, DERIVE, places -> places.bytes(identity.digest()).text(identity.json())
-                .text(identity.method()).text(identity.target()).array(identity.exclude()));
     }
 
     static String problem(Connection connection, String word) throws SQLException {

@@ -12,6 +12,7 @@ final class Transactional {
     private final Store store;
     private final Request request;
     private final Idempotency.TransactionHandler work;
+    private Identity identity;
     private Claimed claimed;
     private Answer answer;
     private boolean ran;
@@ -29,7 +30,7 @@ final class Transactional {
             answer = null;
             Exception failure = null;
             try {
-                store.inTransaction(this::once);
+                transact();
             } catch (Exception e) {
                 failure = e;
             }
@@ -55,16 +56,27 @@ final class Transactional {
         }
     }
 
+    /** JSON that jsonb refuses has failed its transaction. */
+    private void transact() throws Exception {
+        try {
+            store.inTransaction(this::once);
+        } catch (DatabaseFailure failure) {
+            if (claimed != null || identity == null || !identity.isRefusedByJsonb(failure)) {
+                throw failure;
+            }
+            identity = identity.asBytes();
+            store.inTransaction(this::once);
+        }
+    }
+
     private Store.Ended<Void> once(Database.Transaction transaction) throws Exception {
         Connection connection = transaction.connection();
-        claimed = request.isUnprotected() ? Claimed.UNPROTECTED
-                : store.within(connection, store.timeoutMillis + request.waitMillis(),
-                        each -> Statements.begin(each, request, request.identity(store.json), store.holder, true));
+        claimed = request.isUnprotected() ? Claimed.UNPROTECTED : begin(connection);
         if (!claimed.isExecution()) {
             return new Store.Ended<>(null, false);
         }
         ran = true;
-        Kept kept = work.run(new Execution(request.key, request.scope, request.principal, claimed.attempt()),
+        Kept kept = work.run(new Execution(claimed.key(), request.scope, request.principal, claimed.attempt()),
                 Lent.of(connection));
         answer = kept.answer();
         if (!kept.keep()) {
@@ -77,10 +89,18 @@ final class Transactional {
             store.check(connection);
         } else {
             store.within(connection, store.timeoutMillis, each -> {
-                Statements.complete(each, request, answer, null);
+                Statements.complete(each, request.claimed(claimed), answer, null);
                 return null;
             });
         }
         return new Store.Ended<>(null, true);
+    }
+
+    private Claimed begin(Connection connection) throws DatabaseFailure {
+        if (identity == null) {
+            identity = request.identity(store.json);
+        }
+        return store.within(connection, store.timeoutMillis + request.waitMillis(),
+                each -> Statements.begin(each, request, identity, store.holder, true));
     }
 }

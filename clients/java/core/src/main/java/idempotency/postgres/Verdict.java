@@ -10,6 +10,15 @@ package idempotency.postgres;
  * @param failure of the work, or of the database
  */
 public record Verdict(Claimed claimed, Answer answer, boolean ran, boolean lost, Exception failure) {
-    /** What work answered, and whether it is to be stored. */
-    public record Kept(Answer answer, boolean keep) {}
+    /**
+     * The answer of work.
+     *
+     * @param keep whether it is to be stored
+     * @param failure of work that has answered nevertheless, else null
+     */
+    public record Kept(Answer answer, boolean keep, Exception failure) {
+        public Kept(Answer answer, boolean keep) {
+            this(answer, keep, null);
+        }
+    }
 }

@@ -38,6 +38,8 @@ class IdempotencyTest {
     @BeforeAll
     static void connect() {
         database = TestDatabase.create();
+        database.run("SELECT idem_policy_set('unsure', on_lease_expiry => 'unknown', unknown_retry_after => '1 minute')");
+        database.run("SELECT idem_policy_set('window', retention => '1 day')");
         idempotency = Idempotency.on(database.shared()).build();
     }
 
@@ -267,6 +269,126 @@ class IdempotencyTest {
         assertEquals("completed", recorded());
     }
 
+    private Request unsure() {
+        return Request.of(key, "unsure", "acme");
+    }
+
+    private void assertUnknown() {
+        Refused refused = assertThrows(Refused.class, () -> idempotency.leased(unsure(), Charge.class, claim -> new Charge(9)));
+        assertEquals(Outcome.UNKNOWN, refused.outcome());
+        assertEquals(Duration.ofMinutes(1), refused.retryAfter().orElseThrow());
+        assertEquals("unknown", recorded());
+    }
+
+    @Test
+    void aFailureOfLeasedWorkIsUnknownWhereThePolicySaysSo() {
+        assertThrows(IllegalStateException.class, () -> idempotency.leased(unsure(), Charge.class, claim -> {
+            throw new IllegalStateException("no answer");
+        }));
+        assertUnknown();
+    }
+
+    @Test
+    void workThatHasHadNoEffectIsExecutedAgain() {
+        for (Exception failure : List.of(new NothingHappenedException("refused"),
+                new RuntimeException(new NothingHappenedException("refused", new SQLException("no"))))) {
+            assertThrows(RuntimeException.class, () -> idempotency.leased(unsure(), Charge.class, claim -> {
+                throw failure;
+            }));
+            assertEquals("retryable", recorded());
+            assertEquals("refused", database.value("SELECT error FROM idempotency.records WHERE key = '" + key + "'"));
+            database.run("SELECT idem_resolve('" + key + "', 'release', scope => 'unsure', principal => 'acme')");
+        }
+        assertEquals(new Charge(5), idempotency.leased(unsure(), Charge.class, claim -> new Charge(5)));
+    }
+
+    @Test
+    void workCanSayThatItsOutcomeIsUnknown() {
+        AtomicInteger told = new AtomicInteger();
+        Idempotency.LeasedHandler work = claim -> {
+            claim.unknown("no answer within 30 s", "ch_1");
+            assertThrows(IllegalStateException.class, () -> claim.unknown("again", null));
+            assertThrows(IllegalStateException.class, () -> claim.step("more", Integer.class, () -> 1));
+            String ended = "SELECT created_at + interval '1.5 s' < clock_timestamp() FROM idempotency.records WHERE key = '" + key + "'";
+            while (database.value(ended).equals("f")) {
+                Thread.onSpinWait();
+            }
+            return new Verdict.Kept(Answer.omitted(502), false);
+        };
+        Verdict verdict = idempotency.runLeased(unsure().lease(Duration.ofSeconds(1)), claimed -> told.incrementAndGet(), work);
+        assertEquals(502, verdict.answer().status());
+        assertFalse(verdict.lost());
+        assertEquals(0, told.get());
+        assertEquals("no answer within 30 s|ch_1",
+                database.value("SELECT error || '|' || reference FROM idem_get('" + key + "', 'unsure', 'acme')"));
+        assertUnknown();
+    }
+
+    @Test
+    void anUnknownOutcomeStaysUnknownWhateverIsThrown() {
+        assertThrows(NothingHappenedException.class, () -> idempotency.leased(unsure(), Charge.class, claim -> {
+            claim.unknown("no answer", null);
+            throw new NothingHappenedException("a contradiction");
+        }));
+        assertUnknown();
+    }
+
+    @Test
+    void aClaimThatIsLostHasNoUnknownOutcome() {
+        assertThrows(LeaseLost.class, () -> idempotency.leased(unsure(), Charge.class, claim -> {
+            database.run("SELECT idem_resolve('" + key + "', 'complete', scope => 'unsure', principal => 'acme', body => '{\"amount\":7}')");
+            claim.unknown("no answer", null);
+            return new Charge(8);
+        }));
+        assertEquals("completed", recorded());
+    }
+
+    @Test
+    void keysAreDerivedFromTheContentForAWindow() throws SQLException {
+        Request derived = Request.derived(Duration.ofSeconds(2), "window", "acme").content(Map.of("item", key));
+        Request other = derived.content(Map.of("item", "another " + key));
+        assertEquals(new Charge(5), idempotency.transactionally(derived, Charge.class, this::pay));
+        assertEquals(new Charge(5), idempotency.leased(derived, Charge.class, claim -> new Charge(6)));
+        assertEquals(new Charge(6), idempotency.leased(other, Charge.class, claim -> {
+            assertEquals(64, claim.execution().key().length());
+            return claim.step("done", Charge.class, () -> new Charge(6));
+        }));
+        String over = "SELECT max(created_at) + interval '2 s' < clock_timestamp() FROM idempotency.records WHERE scope = 'window'";
+        while (database.value(over).equals("f")) {
+            Thread.onSpinWait();
+        }
+        assertEquals(new Charge(7), idempotency.transactionally(derived, Charge.class, connection -> new Charge(7)));
+    }
+
+    @Test
+    void aDerivedKeyCountsForAllOfItsWindow() throws SQLException {
+        Request derived = Request.derived(Duration.ofDays(7), "week", "acme").content(key);
+        idempotency.transactionally(derived, Charge.class, this::pay);
+        assertEquals("t", database.value("SELECT expires_at > now() + interval '6 days' FROM idempotency.records WHERE scope = 'week'"));
+    }
+
+    @Test
+    void contentThatJsonbRefusesIsComparedAsBytes() throws SQLException {
+        for (Object odd : List.of("a\0b", new java.math.BigDecimal("1E+200000"))) {
+            Request request = Request.of(key + odd.hashCode(), "pay", "acme").content(List.of(odd));
+            assertEquals(new Charge(5), idempotency.transactionally(request, Charge.class, connection -> new Charge(5)));
+            assertEquals(new Charge(5), idempotency.leased(request, Charge.class, claim -> new Charge(6)));
+            assertEquals(new Charge(7), idempotency.leased(
+                    Request.of(key + "-2" + odd.hashCode(), "pay", "acme").content(List.of(odd)), Charge.class, claim -> new Charge(7)));
+            Refused refused = assertThrows(Refused.class, () -> idempotency.transactionally(request.content(List.of(odd, 1)),
+                    Charge.class, connection -> new Charge(8)));
+            assertEquals(Outcome.MISMATCH, refused.outcome());
+        }
+    }
+
+    @Test
+    void unprotectedWorkDoesItsStepsWithoutADatabase() {
+        Claim claim = Idempotency.on(nowhere()).build().claimOfNobody(request());
+        assertEquals(7, claim.<Integer, RuntimeException>step("done", Integer.class, () -> 7));
+        assertEquals(7, claim.<Integer, RuntimeException>step("done", Integer.class, () -> 8));
+        claim.unknown("no answer", null);
+    }
+
     @Test
     void aMessageIsAppliedOnce() throws SQLException {
         assertTrue(idempotency.once(key, "inbox", "", connection -> {
@@ -329,12 +451,16 @@ class IdempotencyTest {
         return type.cast(Proxy.newProxyInstance(type.getClassLoader(), new Class<?>[] {type}, handler));
     }
 
+    private static DataSource nowhere() {
+        PGSimpleDataSource nowhere = new PGSimpleDataSource();
+        nowhere.setURL("jdbc:postgresql://127.0.0.1:1/nowhere");
+        return nowhere;
+    }
+
     @Test
     void withoutADatabaseNothingIsDone() {
-        PGSimpleDataSource nobody = new PGSimpleDataSource();
-        nobody.setURL("jdbc:postgresql://127.0.0.1:1/nobody");
         AtomicInteger runs = new AtomicInteger();
-        assertThrows(DatabaseAway.class, () -> Idempotency.on(nobody).build().transactionally(request(), Charge.class, connection -> {
+        assertThrows(DatabaseAway.class, () -> Idempotency.on(nowhere()).build().transactionally(request(), Charge.class, connection -> {
             runs.incrementAndGet();
             return new Charge(1);
         }));

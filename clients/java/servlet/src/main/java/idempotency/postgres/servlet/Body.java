@@ -62,7 +62,7 @@ final class Body {
         String target = request.getRequestURI() + (request.getQueryString() == null ? "" : "?" + request.getQueryString());
         String type = mediaType(request);
         Identity identity = type.equals("application/json") || type.endsWith("+json")
-                ? Identity.ofJson(request.getMethod(), target, text(body), route.exclude)
+                ? Identity.ofJson(request.getMethod(), target, type, text(body), route.exclude)
                 : Identity.ofBytes(request.getMethod(), target, type, body);
         return route.fingerprint == null ? identity : identity.comparing(route.fingerprint.apply(request, body));
     }

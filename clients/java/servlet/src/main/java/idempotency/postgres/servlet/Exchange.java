@@ -37,7 +37,7 @@ final class Exchange {
 
     private String scope;
     private String principal;
-    private String key;
+    private volatile String key; // also read by the thread that tells of a loss
     private boolean showKey;
     private byte[] body;
     private Request asked;
@@ -84,18 +84,15 @@ final class Exchange {
     }
 
     private Verdict run(Identity identity) {
-        try {
-            asked = asked(identity);
-        } catch (Exception e) {
-            asked = Request.unprotected(scope, principal);
-            return new Verdict(null, null, false, false, e);
+        asked = asked(identity);
+        Verdict verdict = !leased
+                ? idempotency.runTransactional(asked, (execution, connection) -> handle(new Current(execution, connection, null)))
+                : idempotency.runLeased(asked, claimed -> tell(route.onLeaseLost, "lost", claimed.attempt()),
+                        claim -> handle(new Current(claim.execution(), null, claim)));
+        if (verdict.claimed() != null) {
+            key = verdict.claimed().key(); // the server may have derived it
         }
-        if (leased) {
-            return idempotency.runLeased(asked, claimed -> tell(route.onLeaseLost, "lost", claimed.attempt()),
-                    claim -> handle(new Current(claim.execution(), null, claim)));
-        }
-        return idempotency.runTransactional(asked,
-                (execution, connection) -> handle(new Current(execution, connection, null)));
+        return verdict;
     }
 
     /** Takes the field as it was sent. Answers with the word of a refusal, or null. */
@@ -112,22 +109,24 @@ final class Exchange {
         return null;
     }
 
-    private Request asked(Identity identity) throws Exception {
-        boolean derived = key == null && route.missingKey == MissingKey.DERIVE;
-        if (derived) {
-            key = idempotency.derivedKey(identity, route.attempts);
-            showKey = true;
-        } else if (key == null && route.missingKey == MissingKey.GENERATE) {
-            key = Key.generate();
-            showKey = true;
+    private Request asked(Identity identity) {
+        return named().identity(identity).lease(route.lease).wait(route.wait).attempts(route.attempts);
+    }
+
+    private Request named() {
+        showKey |= key == null;
+        if (key == null && route.missingKey == MissingKey.DERIVE) {
+            return Request.derived(route.window, scope, principal);
         }
-        Request named = key == null ? Request.unprotected(scope, principal) : Request.of(key, scope, principal);
-        return named.identity(identity).ttl(derived ? route.window : route.ttl).lease(route.lease).wait(route.wait)
-                .attempts(route.attempts);
+        if (key == null && route.missingKey == MissingKey.GENERATE) {
+            key = Key.generate();
+        }
+        return (key == null ? Request.unprotected(scope, principal) : Request.of(key, scope, principal)).ttl(route.ttl);
     }
 
     /** Runs the handler once. */
     private Kept handle(Current current) throws Exception {
+        key = current.execution().key();
         if (!told) {
             told = true;
             tell(route.onExecute, Outcome.EXECUTE, current.execution().attempt());
@@ -152,7 +151,8 @@ final class Exchange {
         }
         boolean keep = failure == null && route.keep.test(captured.getStatus());
         // What is not kept may still be an error for the container's page.
-        return new Kept(keep || !captured.isError() ? captured.answer() : Answer.omitted(captured.getStatus()), keep);
+        Answer answer = keep || !captured.isError() ? captured.answer() : Answer.omitted(captured.getStatus());
+        return new Kept(answer, keep, failure);
     }
 
     /** Answers the client. */
@@ -186,7 +186,7 @@ final class Exchange {
         String state = DatabaseFailure.sqlState(failure);
         boolean ours = failure instanceof DatabaseFailure;
         boolean beforeWork = verdict.claimed() == null && ours;
-        if (beforeWork && identity.json() != null && Set.of("22P02", "22P05", "22003", "22021").contains(state)) {
+        if (beforeWork && identity.json() != null && Set.of("22P02", "22021").contains(state)) {
             refuse(Problem.JSON, null);
         } else if (beforeWork && Set.of("54000", "54001").contains(state)) {
             refuse(Problem.TOO_LARGE, null);

@@ -8,6 +8,6 @@ public enum MissingKey {
     PASS,
     /** Runs under a new key, which the answer names. */
     GENERATE,
-    /** Under a digest of method, target and canonical body, so that identical requests take effect once within the window. */
+    /** Under a key that the server derives from method, target and body: identical requests take effect once within the window. */
     DERIVE
 }

@@ -77,7 +77,7 @@ public final class Route implements Cloneable {
         return this;
     }
 
-    /** How long a derived key counts: by default a day. */
+    /** How long a derived key counts: by default a day. Then the server forgets it, whatever the policy retains. */
     public Route window(Duration window) {
         this.window = window;
         return this;

@@ -7,6 +7,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import idempotency.postgres.Claim;
 import idempotency.postgres.Idempotency;
+import idempotency.postgres.NothingHappenedException;
 import idempotency.postgres.TestDatabase;
 import jakarta.servlet.Filter;
 import jakarta.servlet.ServletException;
@@ -68,6 +69,7 @@ class FilterTest {
     @BeforeAll
     static void start() throws Exception {
         database = TestDatabase.create();
+        database.run("SELECT idem_policy_set('POST /sent', on_lease_expiry => 'unknown')");
         Idempotency idempotency = Idempotency.on(database.shared()).build();
         Route route = Route.of(request -> request.getHeader("X-Tenant")).onExecute(EVENTS::add).onReplay(EVENTS::add)
                 .onRefusal(EVENTS::add);
@@ -80,9 +82,12 @@ class FilterTest {
         context.addServletMappingDecoded("/paid/*", "all");
         context.addServletMappingDecoded("/sent", "all");
         context.addServletMappingDecoded("/small", "all");
+        context.addServletMappingDecoded("/derived", "all");
         protect(context, "/paid/*", IdempotencyFilter.transactional(idempotency, route));
         protect(context, "/sent", IdempotencyFilter.leased(idempotency, route));
         protect(context, "/small", IdempotencyFilter.transactional(idempotency, route.copy().maxRequestBytes(100).maxAnswerBytes(100)));
+        protect(context, "/derived", IdempotencyFilter.transactional(idempotency,
+                route.copy().missingKey(MissingKey.DERIVE).keyHeader("X-Key")));
         tomcat.start();
     }
 
@@ -307,6 +312,75 @@ class FilterTest {
         assertEquals("17", text(first));
         assertReplayed(first, post("/sent", handler));
         assertEquals(1, runs);
+    }
+
+    private String recorded() {
+        return database.value("SELECT status FROM idempotency.records WHERE key = '" + key + "'");
+    }
+
+    @Test
+    void aLeasedRouteThatFailsLeavesItsOutcomeUnknownWhereThePolicySaysSo() throws Exception {
+        assertEquals(503, post("/sent", (request, response) -> {
+            runs++;
+            response.setStatus(503);
+        }).statusCode());
+        assertEquals("unknown", recorded());
+        HttpResponse<byte[]> again = post("/sent", (request, response) -> runs++);
+        assertEquals(409, again.statusCode());
+        assertTrue(again.headers().firstValue("Retry-After").isPresent());
+        assertTrue(text(again).contains("/problems/idempotency/unknown"), text(again));
+        assertEquals(1, runs);
+    }
+
+    @Test
+    void aLeasedRouteWhereNothingHappenedMayBeTriedAgain() throws Exception {
+        assertEquals(500, post("/sent", (request, response) -> {
+            throw new ServletException(new NothingHappenedException("no connection"));
+        }).statusCode());
+        assertEquals("retryable", recorded());
+    }
+
+    @Test
+    void nothingHappenedThatWasReportedMayBeTriedAgain() throws Exception {
+        assertEquals(502, post("/sent", (request, response) -> {
+            response.setStatus(502);
+            Current.fail(request, new NothingHappenedException("no connection"));
+        }).statusCode());
+        assertEquals("retryable", recorded());
+    }
+
+    @Test
+    void theAnswerAfterAnUnknownOutcomeIsSentAndNotStored() throws Exception {
+        HttpResponse<byte[]> answer = post("/sent", (request, response) -> {
+            Current.of(request).claim().unknown("no answer", "ch_1");
+            response.setStatus(202);
+            response.getWriter().print("we will see");
+        });
+        assertEquals(202, answer.statusCode());
+        assertEquals("we will see", text(answer));
+        assertEquals("unknown", recorded());
+        assertEquals(409, post("/sent", this::pay).statusCode());
+    }
+
+    @Test
+    void aDerivedKeyIsNamed() throws Exception {
+        String body = "{\"order\":\"" + key + "\"}";
+        HttpResponse<byte[]> first = post("/derived", "application/json", body, this::pay);
+        assertTrue(first.headers().firstValue("X-Key").orElse("").matches("\"[0-9a-f]{64}\""), first.headers().toString());
+        HttpResponse<byte[]> again = post("/derived", "application/json", " " + body, this::pay);
+        assertReplayed(first, again);
+        assertEquals(first.headers().firstValue("X-Key"), again.headers().firstValue("X-Key"));
+        assertEquals(1, runs);
+    }
+
+    @Test
+    void jsonThatJsonbRefusesIsComparedByteByByte() throws Exception {
+        String odd = "{\"text\":\"\\u0000\",\"number\":1e200000}";
+        HttpResponse<byte[]> first = post("/paid/1", "application/json", odd, this::pay);
+        assertEquals(201, first.statusCode());
+        assertReplayed(first, post("/paid/1", "application/json", odd, this::pay));
+        assertEquals(422, post("/paid/1", "application/json", odd.replace("1e", "2e"), this::pay).statusCode());
+        assertEquals(1, database.effects(key));
     }
 
     @Test

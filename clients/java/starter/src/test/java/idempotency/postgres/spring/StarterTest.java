@@ -7,6 +7,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import idempotency.postgres.Claim;
 import idempotency.postgres.Execution;
 import idempotency.postgres.Idempotency;
+import idempotency.postgres.NothingHappenedException;
 import idempotency.postgres.Request;
 import idempotency.postgres.TestDatabase;
 import jakarta.persistence.Entity;
@@ -193,6 +194,21 @@ class StarterTest {
             return order;
         }
 
+        @PostMapping("/unsure")
+        @Idempotent(leased = true)
+        Order unsure(@RequestBody Order order) {
+            RUNS.incrementAndGet();
+            if (order.amount() == 0) {
+                throw new NothingHappenedException("refused before anything was sent");
+            }
+            throw new ResponseStatusException(HttpStatus.BAD_GATEWAY, "no answer");
+        }
+
+        @ExceptionHandler(NothingHappenedException.class)
+        ResponseEntity<String> notYet() {
+            return ResponseEntity.status(503).body("later");
+        }
+
         @PostMapping("/free")
         Order free(@RequestBody Order order) {
             RUNS.incrementAndGet();
@@ -277,6 +293,22 @@ class StarterTest {
         assertEquals(200, first.getStatusCode().value());
         assertReplayed(first, post("/leased", 5));
         assertEquals(1, RUNS.get());
+    }
+
+    @Test
+    void aLeasedMethodThatThrowsMayHaveHadItsEffect() {
+        DATABASE.run("SELECT idem_policy_set('POST /unsure', on_lease_expiry => 'unknown')");
+        assertEquals(502, post("/unsure", 5).getStatusCode().value());
+        assertEquals("unknown", recorded("status"));
+        assertEquals(409, post("/unsure", 5).getStatusCode().value());
+        assertEquals(1, RUNS.get());
+    }
+
+    @Test
+    void anExceptionCanSayThatNothingHappened() {
+        DATABASE.run("SELECT idem_policy_set('POST /unsure', on_lease_expiry => 'unknown')");
+        assertEquals(503, post("/unsure", 0).getStatusCode().value());
+        assertEquals("retryable", recorded("status"));
     }
 
     @Test
