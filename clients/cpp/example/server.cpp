@@ -71,6 +71,8 @@ struct Ways {
     std::function<void()> hide_error;
     std::function<void()> fail_to_serialize;
     std::function<void()> hang;
+    // With an error, a reference and the answer.
+    std::function<void(const json& what, const Answer& answer)> unknown;
 };
 
 class Handler {
@@ -88,6 +90,7 @@ class Handler {
         }
         if (order.contains("gate")) wait_at_gate(order["gate"].get<long long>());
         if (order.contains("effect")) ways.effect(order["effect"].get<std::string>());
+        if (order.contains("unknown")) ways.unknown(order["unknown"], answer_of(order));
         if (order.contains("commit")) ways.commit(order["commit"].get<std::string>());
         if (order.value("hide_error", false)) ways.hide_error();
         if (is_to_fail(exchange.key, order.value("serialization_failures", 0))) {
@@ -97,8 +100,15 @@ class Handler {
             ways.hang();
             insert(exchange, "lost");
         }
+        if (order.value("nothing_happened", false)) {
+            throw idempotency::NothingHappened("nothing happened");
+        }
         if (order.value("throw", false)) throw std::runtime_error("thrown by the handler");
         if (order.value("exit", false)) _exit(3);
+        return answer_of(order);
+    }
+
+    static Answer answer_of(const json& order) {
         Answer answer{order.value("status", 201), {}, ""};
         const auto part = from_base64(order.value("body", ""));
         for (int i = order.value("repeat", 1); i > 0; --i) answer.body += part;
@@ -146,7 +156,8 @@ class Server {
         Options options;
         add("/transactional", options);
         add("/streamed", options);
-        add_leased();
+        add_leased("/leased");
+        add_leased("/uncertain");
         options.missing_key = idempotency::MissingKey::Generate;
         add("/generate", options);
         options.missing_key = idempotency::MissingKey::Pass;
@@ -224,13 +235,15 @@ class Server {
                  Pqxx::run(tx, Handler::kInsert, {exchange.principal, exchange.key, note});
              },
              [&](const auto& way) { commit(tx, way); }, [&] { hide_error(tx); },
-             [&] { Pqxx::run(tx, Handler::kFailToSerialize, {}); }, [] {}});
+             [&] { Pqxx::run(tx, Handler::kFailToSerialize, {}); }, [] {},
+             [](const auto&, const auto&) {}});
     }
 
     Answer without_transaction(const Exchange& exchange) {
         return handler_(exchange, {[&](const auto& note) { handler_.insert(exchange, note); },
                                    [](const auto&) {}, [] {},
-                                   [&] { ::run(others_, Handler::kFailToSerialize, {}); }, [] {}});
+                                   [&] { ::run(others_, Handler::kFailToSerialize, {}); }, [] {},
+                                   [](const auto&, const auto&) {}});
     }
 
     Ended leased(Claim claim, const Exchange& exchange) {
@@ -246,8 +259,15 @@ class Server {
             }
         };
         const auto fail = [&] { ::run(others_, Handler::kFailToSerialize, {}); };
-        auto answer = handler_(exchange, {effect, [](const auto&) {}, [] {}, fail, hang});
-        return std::move(claim).finish(std::move(answer));
+        std::optional<Ended> ended;
+        const auto unknown = [&](const json& what, const Answer& answer) {
+            const auto error = what.at(0).get<std::string>();
+            const auto reference =
+                what.at(1).is_null() ? std::nullopt : std::optional<std::string>(what.at(1));
+            ended.emplace(std::move(claim).unknown(error, reference, answer));
+        };
+        auto answer = handler_(exchange, {effect, [](const auto&) {}, [] {}, fail, hang, unknown});
+        return ended ? *ended : std::move(claim).finish(std::move(answer));
     }
 
     void add(const std::string& path, const Options& options) {
@@ -259,11 +279,11 @@ class Server {
                              &lane_);
     }
 
-    void add_leased() {
+    void add_leased(const std::string& path) {
         Options options;
         options.lease = Milliseconds(2000);
-        server_.routes().add("POST", "/leased",
-                             idempotent_.leased(complete(options, "/leased"),
+        server_.routes().add("POST", path,
+                             idempotent_.leased(complete(options, path),
                                                 [this](Claim claim, const auto& exchange) {
                                                     return leased(std::move(claim), exchange);
                                                 }),

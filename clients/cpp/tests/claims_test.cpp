@@ -216,6 +216,189 @@ TYPED_TEST(Claims, lease_is_lost_when_somebody_else_has_decided) {
     EXPECT_EQ(status(this->key), "retryable");
 }
 
+// ---- outcomes that are not known ----
+
+template <typename Driver>
+class Unsure : public Claims<Driver> {
+  protected:
+    auto lease(const std::function<Ended(LeasedClaim<Driver>)>& work) {
+        Call call = call_for(this->key);
+        call.scope = "unsure";
+        return leased(this->pool, call, this->rules, work);
+    }
+
+    std::string recorded() { return status(this->key, "unsure"); }
+
+    std::string repeated() {
+        const auto never = [](LeasedClaim<Driver> claim) {
+            ADD_FAILURE() << "it runs again";
+            return std::move(claim).finish(Answer{});
+        };
+        return lease(never).first.outcome;
+    }
+};
+
+TYPED_TEST_SUITE(Unsure, Drivers);
+
+TYPED_TEST(Unsure, exception_leaves_the_outcome_unknown) {
+    const auto fail = [](LeasedClaim<TypeParam>) -> Ended { throw std::domain_error("no"); };
+    EXPECT_THROW(this->lease(fail), std::domain_error);
+    EXPECT_EQ(this->recorded(), "unknown");
+    EXPECT_EQ(this->repeated(), "unknown");
+}
+
+TYPED_TEST(Unsure, answer_that_is_not_kept_leaves_the_outcome_unknown) {
+    const auto work = [](LeasedClaim<TypeParam> claim) {
+        return std::move(claim).finish(Answer{502, {}, ""});
+    };
+    EXPECT_EQ(this->lease(work).second->status, 502);
+    EXPECT_EQ(this->repeated(), "unknown");
+}
+
+TYPED_TEST(Unsure, work_that_gives_up_leaves_the_outcome_unknown) {
+    const auto work = [](LeasedClaim<TypeParam> claim) {
+        return std::move(claim).fail("no", Answer{503, {}, ""});
+    };
+    EXPECT_EQ(this->lease(work).second->status, 503);
+    EXPECT_EQ(this->repeated(), "unknown");
+}
+
+TYPED_TEST(Unsure, nothing_happened_is_executed_again) {
+    const auto give_up = [](LeasedClaim<TypeParam> claim) {
+        return std::move(claim).nothing_happened("refused", Answer{503, {}, ""});
+    };
+    EXPECT_EQ(this->lease(give_up).second->status, 503);
+    EXPECT_EQ(this->recorded(), "retryable");
+    ask("SELECT idem_resolve($1, 'release', 'unsure', 'me')", {this->key});
+    const auto fail = [](LeasedClaim<TypeParam>) -> Ended { throw NothingHappened("refused"); };
+    EXPECT_THROW(this->lease(fail), NothingHappened);
+    EXPECT_EQ(this->recorded(), "retryable");
+    EXPECT_EQ(ask("SELECT error FROM idem_get($1, 'unsure', 'me')", {this->key}), "refused");
+}
+
+TYPED_TEST(Unsure, work_can_say_that_its_outcome_is_unknown) {
+    const auto work = [](LeasedClaim<TypeParam> claim) {
+        auto ended = std::move(claim).unknown("no answer", "ch_1", Answer{202, {}, "we will see"});
+        EXPECT_THROW((void)std::move(claim).finish(Answer{201, {}, ""}), std::logic_error);
+        return ended;
+    };
+    EXPECT_EQ(this->lease(work).second->status, 202);
+    EXPECT_EQ(
+        ask("SELECT error || ' ' || reference FROM idem_get($1, 'unsure', 'me')", {this->key}),
+        "no answer ch_1");
+    EXPECT_EQ(this->repeated(), "unknown");
+}
+
+TYPED_TEST(Unsure, exception_after_the_end_changes_nothing) {
+    const auto work = [](LeasedClaim<TypeParam> claim) -> Ended {
+        (void)std::move(claim).unknown("no answer", std::nullopt, Answer{});
+        throw NothingHappened("a contradiction");
+    };
+    EXPECT_THROW(this->lease(work), NothingHappened);
+    EXPECT_EQ(this->repeated(), "unknown");
+}
+
+TYPED_TEST(Unsure, lost_claim_has_no_unknown_outcome) {
+    const auto work = [&](LeasedClaim<TypeParam> claim) {
+        ask("SELECT idem_resolve($1, 'complete', 'unsure', 'me')", {this->key});
+        return std::move(claim).unknown("no answer", std::nullopt, Answer{});
+    };
+    EXPECT_THROW(this->lease(work), ClaimLost);
+    EXPECT_EQ(this->recorded(), "completed");
+}
+
+// ---- requests without a key, and without a place in jsonb ----
+
+TYPED_TEST(Claims, derived_key_is_forgotten_with_its_window) {
+    Call call = call_for("", "\"" + this->key + "\"");
+    call.key.reset();
+    call.scope = "window";
+    call.derive = Milliseconds(1000);
+    const auto pay = [&](auto& tx, const Decision&) { return this->pay(tx); };
+    const auto first = transactionally(this->pool, call, this->rules, pay).first;
+    EXPECT_TRUE(first.execute());
+    EXPECT_EQ(first.claim.key.size(), 64U);
+    const auto again = transactionally(this->pool, call, this->rules, pay).first;
+    EXPECT_EQ(again.outcome, "replay");
+    EXPECT_EQ(again.claim.key, first.claim.key);
+    while (ask("SELECT created_at + interval '1 s' > clock_timestamp()"
+               " FROM idem_get($1, 'window', 'me')",
+               {first.claim.key}) == "t") {
+        std::this_thread::yield();
+    }
+    EXPECT_TRUE(transactionally(this->pool, call, this->rules, pay).first.execute());
+}
+
+TYPED_TEST(Claims, derived_key_counts_for_all_of_its_window) {
+    Call call = call_for("", "\"" + this->key + "\"");
+    call.key.reset();
+    call.derive = std::chrono::hours(7 * 24);
+    const auto pay = [&](auto& tx, const Decision&) { return this->pay(tx); };
+    const auto first = transactionally(this->pool, call, this->rules, pay).first;
+    EXPECT_EQ(ask("SELECT expires_at > now() + interval '6 days' FROM idem_get($1, 'test', 'me')",
+                  {first.claim.key}),
+              "t");
+}
+
+TYPED_TEST(Claims, leased_work_ends_under_its_derived_key) {
+    Call call = call_for("", "\"" + this->key + "\"");
+    call.key.reset();
+    call.derive = std::chrono::hours(1);
+    const auto work = [](LeasedClaim<TypeParam> claim) {
+        return std::move(claim).finish(Answer{201, {}, claim.key()});
+    };
+    const auto answer = leased(this->pool, call, this->rules, work).second;
+    ASSERT_TRUE(answer);
+    EXPECT_EQ(leased(this->pool, call, this->rules, work).first.body, answer->body);
+}
+
+TYPED_TEST(Claims, window_of_a_derived_key_survives_a_second_run) {
+    Call call = call_for("", "\"" + this->key + "\"");
+    call.key.reset();
+    call.derive = std::chrono::hours(1);
+    int runs = 0;
+    const auto work = [&](auto& tx, const Decision&) {
+        auto answer = this->pay(tx);
+        if (++runs < 2) TypeParam::run(tx, "DO $$ BEGIN RAISE SQLSTATE '40001'; END $$", {});
+        return answer;
+    };
+    const auto [first, answer] = transactionally(this->pool, call, this->rules, work);
+    ASSERT_TRUE(answer);
+    EXPECT_EQ(transactionally(this->pool, call, this->rules, work).first.outcome, "replay");
+    EXPECT_EQ(runs, 2);
+    EXPECT_EQ(ask("SELECT expires_at <= created_at + interval '1 hour'"
+                  " FROM idem_get($1, 'test', 'me')",
+                  {first.claim.key}),
+              "t");
+}
+
+TYPED_TEST(Claims, request_that_jsonb_refuses_is_compared_as_bytes) {
+    const auto pay = [&](auto& tx) { return this->pay(tx); };
+    for (const std::string odd : kNulOrTooLarge) {
+        this->key = unique("odd");
+        EXPECT_TRUE(this->run(pay, odd).first.execute()) << odd;
+        EXPECT_EQ(this->run(pay, odd).first.outcome, "replay") << odd;
+        EXPECT_EQ(this->run(pay, odd + ' ').first.outcome, "mismatch") << odd;
+        Call call = call_for(unique("odd"), odd);
+        const auto work = [](LeasedClaim<TypeParam> claim) {
+            return std::move(claim).finish(Answer{201, {}, ""});
+        };
+        EXPECT_TRUE(leased(this->pool, call, this->rules, work).first.execute()) << odd;
+        EXPECT_EQ(leased(this->pool, call, this->rules, work).first.outcome, "replay") << odd;
+    }
+}
+
+TYPED_TEST(Claims, error_of_the_work_says_nothing_about_the_request) {
+    int runs = 0;
+    const auto fail = [&](auto& tx) -> Answer {
+        ++runs;
+        TypeParam::run(tx, "SELECT '1e200000'::numeric", {});
+        return {};
+    };
+    EXPECT_ANY_THROW(this->run(fail));
+    EXPECT_EQ(runs, 1);
+}
+
 // ---- beats that are lost ----
 
 // Drops some beats, as a network does.

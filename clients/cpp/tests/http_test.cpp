@@ -157,8 +157,16 @@ struct CanFinish : std::false_type {};
 template <typename C>
 struct CanFinish<C, std::void_t<decltype(std::declval<C>().finish(Answer{}))>> : std::true_type {};
 
+template <typename C, typename = void>
+struct CanSayUnknown : std::false_type {};
+template <typename C>
+struct CanSayUnknown<C,
+                     std::void_t<decltype(std::declval<C>().unknown("", std::nullopt, Answer{}))>>
+    : std::true_type {};
+
 static_assert(CanFinish<Claim&&>::value, "a claim is ended by giving it away");
 static_assert(!CanFinish<Claim&>::value, "a claim that is kept can't be ended");
+static_assert(CanSayUnknown<Claim&&>::value && !CanSayUnknown<Claim&>::value, "nor so");
 static_assert(!std::is_copy_constructible_v<Claim>, "there is one right to work");
 static_assert(!std::is_default_constructible_v<Ended>, "only ending a claim makes its end");
 static_assert(!std::is_constructible_v<Ended, Answer>, "only ending a claim makes its end");

@@ -67,7 +67,7 @@ TYPED_TEST(Routes, identity_is_method_target_and_body) {
 TYPED_TEST(Routes, body_that_is_no_json_is_400_and_one_without_a_canonical_form_413) {
     const auto route = this->route();
     for (const std::string& body : {std::string(""), std::string("{"), std::string("\"\xFF\""),
-                                    std::string("{}\0x", 4), std::string("\"\\u0000\"")}) {
+                                    std::string("{}\0x", 4), std::string("\"\\ud800\"")}) {
         EXPECT_EQ(this->send(route, this->request(body)).status, 400) << body;
     }
     const auto deep = std::string(1001, '[') + std::string(1001, ']');
@@ -75,6 +75,20 @@ TYPED_TEST(Routes, body_that_is_no_json_is_400_and_one_without_a_canonical_form_
     const auto large = '"' + std::string(17 << 20, 'x') + '"';
     EXPECT_EQ(this->send(route, this->request(large)).status, 413);
     EXPECT_EQ(this->runs, 0);
+}
+
+TYPED_TEST(Routes, body_that_jsonb_refuses_is_compared_as_bytes) {
+    const auto route = this->route();
+    for (const std::string odd : kNulOrTooLarge) {
+        this->key = unique("odd");
+        const auto first = this->send(route, this->request(odd));
+        EXPECT_EQ(first.status, 201);
+        EXPECT_EQ(first.body, odd);
+        EXPECT_EQ(value_of(this->send(route, this->request(odd)).headers, "Idempotent-Replayed"),
+                  "true");
+        EXPECT_EQ(this->send(route, this->request(" " + odd)).status, 422);
+    }
+    EXPECT_EQ(this->runs, 2);
 }
 
 TYPED_TEST(Routes, refusals_are_documents_with_the_routes_status) {
@@ -103,8 +117,37 @@ TYPED_TEST(Routes, missing_key_is_what_the_route_says) {
     options.missing_key = MissingKey::Derive;
     without.body = "\"" + this->key + "\"";
     const auto derived = this->route(options);
-    EXPECT_EQ(this->send(derived, without).status, 201);
-    EXPECT_EQ(value_of(this->send(derived, without).headers, "Idempotent-Replayed"), "true");
+    const auto first = this->send(derived, without);
+    EXPECT_EQ(first.status, 201);
+    EXPECT_EQ(parse_key(value_of(first.headers, "Idempotency-Key"))->size(), 64U);
+    const auto again = this->send(derived, without);
+    EXPECT_EQ(value_of(again.headers, "Idempotent-Replayed"), "true");
+    EXPECT_EQ(value_of(again.headers, "Idempotency-Key"),
+              value_of(first.headers, "Idempotency-Key"));
+}
+
+TYPED_TEST(Routes, leased_work_says_whether_anything_happened) {
+    Options options;
+    options.scope = "unsure";
+    options.principal = [](const Request&) { return std::string("me"); };
+    bool nothing = true;
+    const auto route = Idempotent<TypeParam>(this->pool)
+                           .leased(options, [&](LeasedClaim<TypeParam>, const Exchange&) -> Ended {
+                               ++this->runs;
+                               if (nothing) throw NothingHappened("refused");
+                               throw std::runtime_error("no answer");
+                           });
+    const auto refused = this->send(route, this->request());
+    EXPECT_EQ(refused.status, 500);
+    EXPECT_EQ(refused.body, rolled_back().body);
+    EXPECT_EQ(status(this->key, "unsure"), "retryable");
+    nothing = false;
+    ask("SELECT idem_resolve($1, 'release', 'unsure', 'me')", {this->key});
+    EXPECT_EQ(this->send(route, this->request()).body, half_done().body);
+    const auto unknown = this->send(route, this->request());
+    EXPECT_EQ(unknown.status, 409);
+    EXPECT_NE(value_of(unknown.headers, "Retry-After"), "");
+    EXPECT_EQ(this->runs, 2);
 }
 
 TYPED_TEST(Routes, hidden_error_is_no_success_with_a_claim_or_without) {

@@ -25,6 +25,8 @@ inline void prepare_database() {
     ask("SET client_min_messages = warning");
     ask("CREATE EXTENSION IF NOT EXISTS idempotency");
     ask("CREATE TABLE IF NOT EXISTS client_effect (key text NOT NULL)");
+    ask("SELECT idem_policy_set('unsure', on_lease_expiry => 'unknown')");
+    ask("SELECT idem_policy_set('window', retention => '1 day')");
 }
 
 inline constexpr char kEffect[] = "INSERT INTO client_effect VALUES ($1)";
@@ -33,9 +35,11 @@ inline int effects(const std::string& key) {
     return std::stoi(*ask("SELECT count(*) FROM client_effect WHERE key = $1", {key}));
 }
 
-inline std::string status(const std::string& key) {
-    return ask("SELECT status FROM idem_get($1, 'test', 'me')", {key}).value_or("");
+inline std::string status(const std::string& key, const std::string& scope = "test") {
+    return ask("SELECT status FROM idem_get($1, $2, 'me')", {key, scope}).value_or("");
 }
+
+inline constexpr auto kNulOrTooLarge = {R"("\u0000")", "1e200000"};  // JSON, but not jsonb
 
 inline Call call_for(const std::string& key, const std::string& request = "{}") {
     Call call;

@@ -51,9 +51,10 @@ struct Failure {
     // Another holder has the claim, or nobody has.
     bool is_lost_claim() const { return in({"ID409", "ID404"}); }
 
-    // The text is no JSON, or none that the database can hold: no other error of class 22 says
-    // anything about the request.
-    bool is_bad_json() const { return in({"22P02", "22P05", "22021", "22003", "22030", "22032"}); }
+    // The text is no JSON, or JSON that jsonb cannot hold: an escaped NUL, or a number that is too
+    // large. No other error of class 22 says anything about the request.
+    bool is_bad_json() const { return in({"22P02", "22021", "22030", "22032"}); }
+    bool is_refused_by_jsonb() const { return in({"22P05", "22003"}); }
     bool is_too_large() const { return in({"54000", "54001"}); }
 };
 

@@ -26,6 +26,13 @@ struct Rules {
     int attempts = 5;
 };
 
+// Thrown by leased work that knows that it has had no effect: the request is executed again, also
+// where the policy says that an attempt with an uncertain outcome is not.
+class NothingHappened : public std::runtime_error {
+  public:
+    using std::runtime_error::runtime_error;
+};
+
 // The answer can't be kept, so the work is not done.
 class AnswerTooLarge : public std::exception {
   public:
@@ -114,25 +121,49 @@ struct LeasedWork {
     };
 };
 
-// Retryably, never as if nothing had happened. Of an answer that was lost, "the claim has ended" is
-// the answer.
-template <typename Driver>
-void give_up(LeasedWork<Driver>& work, const std::string& error) {
+// Ends the claim by its token, which makes a repetition harmless. Of an answer that was lost, "the
+// claim has ended" is the answer.
+template <typename Driver, typename Statement>
+void end(LeasedWork<Driver>& work, const Statement& statement) {
+    const typename LeasedWork<Driver>::Ending ending(work);
     bool in_doubt = false;
     for (int attempt = 1;; ++attempt) {
         try {
-            return alone(work.pool, Milliseconds(0), [&](const protocol::Run& run) {
-                protocol::fail(run, work.found.claim, error);
-            });
+            alone(work.pool, Milliseconds(0), statement);
+            break;
         } catch (const std::exception& problem) {
             const auto failure = failure_of<Driver>(problem);
-            if (in_doubt && failure.is_lost_claim()) return;
+            if (in_doubt && failure.is_lost_claim()) break;
             in_doubt = failure.is_connection();
             const bool again = in_doubt || failure.is_serialization();
             if (!again || attempt >= work.rules.attempts) throw;
         }
         pause_before_attempt(attempt);
     }
+    work.ended = true;
+}
+
+// Retryably, and never released.
+template <typename Driver>
+void give_up(LeasedWork<Driver>& work, const std::string& error, bool uncertain) {
+    end(work,
+        [&](const protocol::Run& run) { protocol::fail(run, work.found.claim, error, uncertain); });
+}
+
+// After work that has thrown. Where this fails for want of the database, the lease runs out by
+// itself, and says as much. Throws ClaimLost.
+template <typename Driver>
+void settle(LeasedWork<Driver>& work, const std::string& error, bool uncertain) {
+    if (work.ended) return;
+    bool lost = work.lease.lost();
+    try {
+        if (!lost) give_up(work, error, uncertain);
+    } catch (const std::exception& problem) {
+        lost = failure_of<Driver>(problem).is_lost_claim();
+    }
+    if (!lost) return;
+    work.tell_lost();
+    throw ClaimLost();
 }
 
 }  // namespace detail
@@ -182,8 +213,7 @@ class LeasedClaim {
         work().found.state = std::move(state);
     }
 
-    // The answer; one that is not to be kept fails the claim retryably, since the work may have had
-    // effects.
+    // The answer. One that is not to be kept fails the claim, since the work may have had effects.
     Ended finish(Answer answer) && {
         return std::move(*this).finish([&](Transaction&) { return answer; });
     }
@@ -213,17 +243,37 @@ class LeasedClaim {
         return Ended(std::move(answer));
     }
 
-    // Gives the claim up, to be tried again from the last recovery point.
+    // Gives the claim up. The work may have had its effect: where the policy has on_lease_expiry
+    // 'unknown' repeats are refused, else one is executed, from the last recovery point.
     Ended fail(const std::string& error, Answer answer) && {
+        return std::move(*this).give_up(error, /* uncertain */ true, std::move(answer));
+    }
+
+    // Gives the claim up, to be tried again under any policy.
+    Ended nothing_happened(const std::string& error, Answer answer) && {
+        return std::move(*this).give_up(error, /* uncertain */ false, std::move(answer));
+    }
+
+    // Whether the work had its effect is not known: repeats are refused until an operator decides.
+    // The reference is the other side's name for the attempt.
+    Ended unknown(const std::string& error, const std::optional<std::string>& reference,
+                  Answer answer) && {
         ensure_held();
-        const typename detail::LeasedWork<Driver>::Ending ending(work());
-        detail::give_up(work(), error);
-        work().ended = true;
+        detail::end(work(), [&](const protocol::Run& run) {
+            protocol::unknown(run, work().found.claim, error, reference);
+        });
         work_ = nullptr;
         return Ended(storable(std::move(answer)));
     }
 
   private:
+    Ended give_up(const std::string& error, bool uncertain, Answer answer) && {
+        ensure_held();
+        detail::give_up(work(), error, uncertain);
+        work_ = nullptr;
+        return Ended(storable(std::move(answer)));
+    }
+
     detail::LeasedWork<Driver>& work() const {
         if (work_ == nullptr) throw std::logic_error("the claim has ended");
         return *work_;
@@ -260,7 +310,7 @@ class LeasedClaim {
 
 // Runs the work if the key is free; else the decision says what to answer. Work is
 // Ended(LeasedClaim<Driver>). What it throws comes out again, when the claim has been failed
-// retryably: it may have had effects, so it is never released.
+// retryably: except after NothingHappened it may have had effects.
 template <typename Driver, typename Work>
 std::pair<Decision, std::optional<Answer>> leased(
     Pool<Driver>& pool, Call call, const Rules& rules, const Work& work,
@@ -270,7 +320,7 @@ std::pair<Decision, std::optional<Answer>> leased(
     call.lease = duration;
     auto sent = Clock::now();
     Decision decision;
-    for (int attempt = 1;; ++attempt) {
+    for (int attempt = 1;;) {
         bool connected = false;
         try {
             // Committed on its own, so that the claim outlives this process. If only the answer is
@@ -284,10 +334,14 @@ std::pair<Decision, std::optional<Answer>> leased(
             break;
         } catch (const std::exception& error) {
             const auto failure = failure_of<Driver>(error);
+            if (call.request && failure.is_refused_by_jsonb()) {
+                compare_as_bytes(call);
+                continue;
+            }
             const bool again = failure.is_serialization() || (failure.is_connection() && connected);
             if (!again || attempt >= rules.attempts) throw;
         }
-        detail::pause_before_attempt(attempt);
+        detail::pause_before_attempt(attempt++);
     }
     if (!decision.execute()) return {std::move(decision), std::nullopt};
 
@@ -300,22 +354,11 @@ std::pair<Decision, std::optional<Answer>> leased(
         });
         Ended ended = work(LeasedClaim<Driver>(state));
         return {decision, ended.answer()};
+    } catch (const NothingHappened& failure) {
+        detail::settle(state, failure.what(), /* uncertain */ false);
+        throw;
     } catch (...) {
-        if (state.ended) throw;
-        if (state.lease.lost()) {
-            state.tell_lost();
-            throw ClaimLost();
-        }
-        // Where this fails, the lease runs out by itself, and the next request goes on from the
-        // last recovery point.
-        try {
-            detail::give_up(state, "the handler failed");
-        } catch (const std::exception& error) {
-            if (failure_of<Driver>(error).is_lost_claim()) {
-                state.tell_lost();
-                throw ClaimLost();
-            }
-        }
+        detail::settle(state, "the handler failed", /* uncertain */ true);
         throw;
     }
 }

@@ -58,7 +58,7 @@ inline Answer claim_lost(int status = 409) {
                 "Retry-After", "1");
 }
 
-// A transaction that was rolled back.
+// A transaction that was rolled back, or work that says that it has had no effect.
 inline Answer rolled_back() {
     return problem(500, "/problems/internal-error", "Internal error",
                    "The request failed and left nothing behind; it may be sent again.");
@@ -68,7 +68,7 @@ inline Answer rolled_back() {
 inline Answer half_done() {
     return problem(500, "/problems/internal-error", "Internal error",
                    "The request failed and may have had effects; repeat it with the same key, and "
-                   "it goes on from where it came to.");
+                   "it goes on from where it came to, or you are told why not.");
 }
 
 inline Answer answer_too_large() {

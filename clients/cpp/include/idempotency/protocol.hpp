@@ -27,9 +27,10 @@ struct ClaimId {
 
 // What idem_begin is asked.
 struct Call {
-    std::optional<std::string> key;      // none: one is generated
-    std::optional<std::string> request;  // JSON
-    std::optional<std::string> digest;   // of what is no JSON
+    std::optional<std::string> key;               // none: one is generated, or derived
+    std::optional<std::string> request;           // JSON
+    std::string media_type = "application/json";  // of the request
+    std::optional<std::string> digest;            // of a body that is not JSON
     std::optional<std::string> method;
     std::optional<std::string> target;
     std::vector<std::string> exclude;
@@ -39,7 +40,18 @@ struct Call {
     std::optional<Milliseconds> lease;
     std::optional<Milliseconds> wait;
     std::optional<std::string> holder;
+    // Without a key: the server derives one from the request, and forgets it after this time.
+    std::optional<Milliseconds> derive;
 };
+
+// JSON that jsonb refuses is compared as bytes.
+inline void compare_as_bytes(Call& call) {
+    if (!call.digest) {
+        call.digest = digest_of_bytes(call.method.value_or(""), call.target.value_or(""),
+                                      call.media_type, *call.request);
+    }
+    call.request.reset();
+}
 
 // What it answers.
 struct Decision {
@@ -133,13 +145,17 @@ SELECT outcome, key, token, attempt, status, status_code, headers, body, body_om
                   fingerprint => $3::bytea, method => $4::text, path => $5::text, exclude => $6::text[],
                   scope => $7::text, principal => $8::text,
                   ttl => $9::bigint * interval '1 ms', lease => $10::bigint * interval '1 ms',
-                  wait => $11::bigint * interval '1 ms', holder => $12::text, transactional => $13::boolean))";
+                  wait => $11::bigint * interval '1 ms', holder => $12::text, transactional => $13::boolean,
+                  derive => $14::bigint * interval '1 ms'))";
 inline constexpr char kComplete[] = R"(
 SELECT idem_complete($1::text, $2::integer, $3::bytea, $4::jsonb, scope => $5::text,
                      principal => $6::text, token => $7::bigint))";
 inline constexpr char kFail[] = R"(
 SELECT idem_fail($1::text, $2::text, retryable => true, scope => $3::text, principal => $4::text,
-                 token => $5::bigint))";
+                 token => $5::bigint, uncertain => $6::boolean))";
+inline constexpr char kUnknown[] = R"(
+SELECT idem_unknown($1::text, $2::text, $3::text, scope => $4::text, principal => $5::text,
+                    token => $6::bigint))";
 inline constexpr char kExtend[] = R"(
 SELECT idem_extend($1::text, $2::bigint, scope => $3::text, principal => $4::text))";
 inline constexpr char kCheckpoint[] = R"(
@@ -147,8 +163,6 @@ SELECT idem_checkpoint($1::text, $2::text, $3::jsonb, scope => $4::text, princip
                        token => $6::bigint))";
 inline constexpr char kOnce[] = R"(
 SELECT idem_once($1::text, scope => $2::text, principal => $3::text) AS first)";
-inline constexpr char kDerive[] = R"(
-SELECT encode(coalesce($5::bytea, idem_fingerprint($1::jsonb, $2::text, $3::text, $4::text[])), 'hex') AS key)";
 inline constexpr char kProblem[] = R"(
 SELECT idem_problem($1::text) AS problem)";
 
@@ -167,8 +181,9 @@ inline nlohmann::json json_of(const Value& value) {
 inline Decision begin(const Run& run, const Call& call) {
     const Row row =
         run(kBegin, {call.key, call.request, bytes(call.digest), call.method, call.target,
-                     to_array(call.exclude), call.scope, call.principal, number(call.ttl),
-                     number(call.lease), number(call.wait), call.holder, call.lease ? "f" : "t"});
+                     to_array(call.exclude), call.scope, call.principal,
+                     number(call.ttl ? call.ttl : call.derive), number(call.lease),
+                     number(call.wait), call.holder, call.lease ? "f" : "t", number(call.derive)});
     Decision decision;
     decision.outcome = row.at(0).value();
     decision.claim = {row.at(1).value_or(""), call.scope, call.principal, row.at(2)};
@@ -194,9 +209,17 @@ inline bool complete(const Run& run, const ClaimId& claim, int status,
     return row.at(0) == "t";
 }
 
-inline void fail(const Run& run, const ClaimId& claim, const std::string& error) {
-    run(kFail,
-        {claim.key, is_utf8(error) ? error : "failed", claim.scope, claim.principal, claim.token});
+// Uncertain: the work may have had its effect, and the policy may forbid to run it again.
+inline void fail(const Run& run, const ClaimId& claim, const std::string& error, bool uncertain) {
+    run(kFail, {claim.key, is_utf8(error) ? error : "failed", claim.scope, claim.principal,
+                claim.token, uncertain ? "t" : "f"});
+}
+
+inline void unknown(const Run& run, const ClaimId& claim, const std::string& error,
+                    const std::optional<std::string>& reference) {
+    run(kUnknown, {claim.key, is_utf8(error) ? error : "unknown",
+                   reference && is_utf8(*reference) ? reference : std::nullopt, claim.scope,
+                   claim.principal, claim.token});
 }
 
 inline void extend(const Run& run, const ClaimId& claim) {
@@ -211,13 +234,6 @@ inline void checkpoint(const Run& run, const ClaimId& claim, const std::string& 
 inline bool once(const Run& run, const std::string& key, const std::string& scope,
                  const std::string& principal) {
     return run(kOnce, {key, scope, principal}).at(0) == "t";
-}
-
-inline std::string derive(const Run& run, const Call& call) {
-    return run(kDerive,
-               {call.request, call.method, call.target, to_array(call.exclude), bytes(call.digest)})
-        .at(0)
-        .value();
 }
 
 inline nlohmann::json problem(const Run& run, const std::string& word) {

@@ -24,7 +24,7 @@ enum class MissingKey {
     Refuse,    // 400
     Pass,      // run unprotected, as the client asked for
     Generate,  // run under a new key, and say which in the answer
-    Derive,    // the key is a digest of method, target and body
+    Derive,    // the server derives the key from method, target and body
 };
 
 // What hooks are told.
@@ -42,7 +42,8 @@ struct Options {
     // On whose behalf a request comes, from its head: nothing is 401. Must be given.
     std::function<std::optional<std::string>(const Request&)> principal;
     MissingKey missing_key = MissingKey::Refuse;
-    Milliseconds window{std::chrono::hours(24)};  // of Derive: how long such keys are remembered
+    // Of Derive: when the server forgets such a key, whatever the policy retains.
+    Milliseconds window{std::chrono::hours(24)};
     std::vector<std::string> exclude;  // fields that may differ between two sendings of a request
     std::function<std::string(const Request&)> fingerprint;  // bytes, instead of target and body
     std::optional<Milliseconds> ttl;  // how long answers are replayed; else the policy's
@@ -191,6 +192,9 @@ class Idempotent {
                 return refusal.answer();
             } catch (const AnswerTooLarge&) {
                 return answer_too_large();
+            } catch (const NothingHappened& failure) {
+                report(failure, {});
+                return rolled_back();
             } catch (const std::exception& error) {
                 const auto failure = failure_of<Driver>(error);
                 if (failure.is_lost_claim()) return refused(exchange, "in_progress", claim_lost());
@@ -235,8 +239,8 @@ class Idempotent {
         Answer with_key(Exchange& exchange) try {
             Call call = call_of(exchange);
             if (exchange.key.empty() && options_.missing_key == MissingKey::Derive) {
-                call.key = exchange.key = derived(call);
-                call.ttl = options_.window;
+                call.derive = options_.window;
+                call.ttl.reset();
             }
             auto [decision, answered] = claimed(std::move(call), exchange);
             exchange.key = decision.claim.key;
@@ -270,6 +274,7 @@ class Idempotent {
         // The server reads JSON itself, so only what would harm it or the line to it is looked at.
         void identify(Call& call, const Request& request) {
             const auto type = media_type(request.headers);
+            call.media_type = type;
             if (options_.fingerprint) {
                 call.digest = sha256(options_.fingerprint(request));
             } else if (!is_json(type)) {
@@ -281,12 +286,6 @@ class Idempotent {
             } else {
                 call.request = request.body;
             }
-        }
-
-        std::string derived(const Call& call) {
-            return detail::alone(pool_, Milliseconds(0), [&](const protocol::Run& run) {
-                return protocol::derive(run, call);
-            });
         }
 
         Answer told(const Decision& decision, Exchange& exchange) {
@@ -333,7 +332,7 @@ class Idempotent {
         Answer document(const std::string& word, std::optional<double> retry_after,
                         const Exchange&) {
             Answer answer = document_of(word);
-            const bool later = word == "in_progress" || word == "retry_later";
+            const bool later = retry_after || word == "in_progress" || word == "retry_later";
             if (!later) return answer;
             const auto seconds = std::max(1L, std::lround(std::ceil(retry_after.value_or(1.0))));
             auto json = nlohmann::json::parse(answer.body);

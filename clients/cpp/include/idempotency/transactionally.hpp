@@ -26,8 +26,8 @@ std::pair<Decision, std::optional<Answer>> transactionally(
     const std::function<void(const Decision&)>& on_execute = {}) {
     using Transaction = typename Driver::Transaction;
     call.lease.reset();  // with one the claim might stay open at COMMIT
-    for (int attempt = 1;; ++attempt) {
-        bool connected = false;
+    for (int attempt = 1;;) {
+        bool connected = false, begun = false;
         try {
             const auto loan = pool.lend();
             connected = true;
@@ -38,9 +38,10 @@ std::pair<Decision, std::optional<Answer>> transactionally(
             const auto run = detail::run_in<Driver>(tx);
             Decision decision = protocol::begin(run, call);
             limit.reset();
+            begun = true;
             if (!decision.execute()) return {std::move(decision), std::nullopt};
 
-            call.key = decision.claim.key;  // also where the server has made it
+            if (!call.derive) call.key = decision.claim.key;  // also where the server has made it
             if (on_execute) on_execute(decision);
             Answer answer = storable(work(tx, std::as_const(decision)));
             if (!rules.keep(answer.status)) return {std::move(decision), std::move(answer)};
@@ -50,12 +51,16 @@ std::pair<Decision, std::optional<Answer>> transactionally(
             return {std::move(decision), std::move(answer)};
         } catch (const std::exception& error) {
             const auto failure = failure_of<Driver>(error);
+            if (!begun && call.request && failure.is_refused_by_jsonb()) {
+                compare_as_bytes(call);
+                continue;
+            }
             const bool again = failure.is_serialization() || (connected && failure.is_connection());
             if (!again || attempt >= rules.attempts) throw;
             // The first try's backend may still be busy with its COMMIT.
             call.wait = std::max(call.wait.value_or(Milliseconds(0)), Milliseconds(1000));
         }
-        detail::pause_before_attempt(attempt);
+        detail::pause_before_attempt(attempt++);
     }
 }
 
