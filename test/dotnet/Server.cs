@@ -82,6 +82,7 @@ static class Server
             await Run(c, "SELECT pg_advisory_unlock_shared($1)", gate.GetInt64());
         }
         if (d.TryGetValue("effect", out var effect)) await EffectOf(claim, effect.GetString());
+        if (d.TryGetValue("unknown", out var unknown)) await claim.Unknown(unknown[0].GetString(), unknown[1].GetString());
         if (d.ContainsKey("commit")) await Run(claim.Connection, "COMMIT");
         if (d.TryGetValue("serialization_failures", out var failures) &&
             runs.AddOrUpdate(claim.Request.Principal + claim.Key, 1, (_, n) => n + 1) <= failures.GetInt32())
@@ -94,6 +95,7 @@ static class Server
             await using var c = await own.OpenConnectionAsync();
             await Effect(claim, "lost", c);
         }
+        if (d.ContainsKey("nothing_happened")) throw new NothingHappened("nothing happened");
         if (d.ContainsKey("throw")) throw new InvalidOperationException("told to");
         if (d.ContainsKey("exit")) _exit(3);
         context.Response.StatusCode = d.TryGetValue("status", out var status) ? status.GetInt32() : 201;
@@ -122,9 +124,12 @@ static class Server
                     Route R(string path) => new Route { Scope = "POST " + path, Principal = Tenant };
                     e.MapPost("/transactional", claims.Transactional(R("/transactional"), Handle));
                     e.MapPost("/streamed", Handle).Idempotent(claims.Transactional, R("/streamed"));
-                    var leased = R("/leased");
-                    leased.Lease = TimeSpan.FromSeconds(2);
-                    e.MapPost("/leased", claims.Leased(leased, Handle));
+                    foreach (var path in new[] { "/leased", "/uncertain" })
+                    {
+                        var leased = R(path);
+                        leased.Lease = TimeSpan.FromSeconds(2);
+                        e.MapPost(path, claims.Leased(leased, Handle));
+                    }
                     foreach (var path in new[] { "/omit", "/unprotected", "/pass", "/generate", "/derive" })
                         e.MapPost(path, claims.Transactional(R(path), Handle));
                     var small = R("/small");
