@@ -15,8 +15,8 @@ import (
 	"postgres.example/idempotency/pgxidem"
 )
 
-// nowhere is a store whose database is at an address where somebody takes connections, and says
-// nothing, or at one where nobody is.
+// nowhere is a store whose database is at an address that takes connections and says nothing, or at
+// one that refuses them.
 func nowhere(t *testing.T, silent bool) *pgxidem.Store {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -17,7 +17,7 @@ type Info struct {
 	Attempt int
 }
 
-// Derived gives a key for a request to somebody else, a function of this one and of a name: after a
+// Derived gives a key for a request to another service, a function of this one and of a name: after a
 // crash the same call is made with the same key.
 func (i Info) Derived(name string) string {
 	escape := strings.NewReplacer(`\`, `\\`, `:`, `\:`)

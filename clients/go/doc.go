@@ -4,7 +4,7 @@
 // A Store is made by the package of a driver, pgxidem or sqlidem. Its methods Transactional and Leased
 // are middlewares for net/http; the functions Transactionally, Leased and Once are the same without
 // HTTP. A claim lives for the length of a callback, so it can be neither forgotten nor completed
-// twice: whoever returns a value completes it, whoever returns an error, or panics, gives it back.
+// twice: to return a value completes it, to return an error or to panic ends it, too.
 //
 // The README describes options, hooks, and what is stored.
 package idempotency

@@ -71,7 +71,7 @@ func ofDatabase(err error) error {
 	return databaseError{err}
 }
 
-// A commitError is of a COMMIT. Without an SQLSTATE nobody knows whether it was done.
+// A commitError is of a COMMIT. Without an SQLSTATE it is not known whether it was done.
 type commitError struct{ error }
 
 func (e commitError) Unwrap() error { return e.error }
@@ -134,7 +134,7 @@ func isRetryable(err error) bool {
 	return isConflict(err) || isLostConnection(err) || isInDoubt(err) && sqlState(err) == ""
 }
 
-// isLost: somebody else has the claim, or nobody.
+// isLost: another session has the claim, or none has.
 func isLost(err error) bool { return stateIn(err, "ID404", "ID409") || errors.Is(err, ErrLeaseLost) }
 
 // again repeats a call while its error is one that a repetition cures.

@@ -51,7 +51,7 @@ func (s *Store[Tx]) runLeased(ctx context.Context, q *claimRequest, attempts int
 		if err = s.completeLeased(heart, q, claim.token, answer); err != nil && !isUnavailable(err) {
 			claim.fail(held, attempts, err.Error(), true)
 		}
-		// Nobody knows whether it was stored when the database is away until the lease ends.
+		// The database is away until the lease ends: whether it was stored is not known.
 		if isUnavailable(err) {
 			return v, err
 		}

@@ -181,7 +181,7 @@ func (t faultyTx) Commit(ctx context.Context) error {
 
 var errCut = errors.New("the connection is cut")
 
-// The first beat is lost: the next keeps the lease, and nobody takes over.
+// The first beat is lost: the next keeps the lease, and no other session takes over.
 func TestALostBeatKeepsTheLease(t *testing.T) {
 	b := &bench{T: t, pool: try.Pool(t)}
 	var beats atomic.Int32
@@ -277,7 +277,7 @@ func TestALostCommit(t *testing.T) {
 	}
 }
 
-// The handler has run, nobody knows whether its transaction was committed, and then the database is
+// The handler has run, whether its transaction was committed is not known, and then the database is
 // away: no option lets it run again without a claim.
 func TestADoubtIsNotRunUnprotected(t *testing.T) {
 	b := &bench{T: t, pool: try.Pool(t)}

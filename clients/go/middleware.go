@@ -155,7 +155,7 @@ func (e *exchange[Tx]) handle(ctx context.Context, c *claimed, current *current[
 // conclude answers the client.
 func (e *exchange[Tx]) conclude(v verdict, err error) {
 	switch {
-	case v.lost: // whoever has taken over will answer
+	case v.lost: // the new holder will answer
 		e.answerProblem(outcomeInProgress, e.store.documentOf(e.r.Context(), outcomeInProgress), nil)
 	case err != nil:
 		e.answerError(v, err)
@@ -217,7 +217,7 @@ func (e *exchange[Tx]) answerError(v verdict, err error) {
 	e.answerProblem(problem.word, problem.document(), nil)
 }
 
-// runUnprotected gives the handler no transaction, for there is none, and a claim that nobody keeps.
+// runUnprotected gives the handler no transaction, for there is none, and a claim without a record.
 func (e *exchange[Tx]) runUnprotected() {
 	e.q.unprotected = true
 	heart := e.store.startHeartbeat(e.r.Context(), e.q, 0, time.Now(), func() {})

@@ -21,7 +21,7 @@ type Database[Tx any] interface {
 	// Commit and Rollback give the connection back, whatever becomes of it.
 	Commit(ctx context.Context, tx Tx) error
 	Rollback(ctx context.Context, tx Tx) error
-	// Check is an error where a statement of the transaction has failed and somebody has hidden that:
+	// Check is an error where a statement of the transaction has failed and the handler has hidden that:
 	// PostgreSQL makes a ROLLBACK of its COMMIT. It is asked where no statement of ours comes last. Nil
 	// where Commit says so itself.
 	Check(ctx context.Context, tx Tx) error

@@ -7,13 +7,13 @@ type verdict struct {
 	claim  *claimed // what idem_begin said last, nil if nothing
 	answer *Answer  // of the work, whether kept or not
 	ran    bool     // the work has run
-	lost   bool     // somebody else has the claim
+	lost   bool     // another session has the claim, or none has
 }
 
 // runTransactional does work in the transaction of its claim, and stores its answer there; where work
 // says that it is not to be kept, nothing has happened. All of it is repeated after a conflict or the
 // loss of a connection. After a COMMIT whose answer is lost, the repetition finds the record, if it
-// was done; without a record nobody can say, and it is not repeated.
+// was done; without a record that is not known, and it is not repeated.
 func (s *Store[Tx]) runTransactional(ctx context.Context, q *claimRequest, attempts int,
 	work func(context.Context, Tx, *claimed) (*Answer, bool, error)) (v verdict, err error) {
 	once := func(ctx context.Context, tx Tx, clock *clock) (commit bool, err error) {

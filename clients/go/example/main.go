@@ -43,7 +43,7 @@ func main() {
 		soon, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
 		defer cancel()
 		_ = server.Shutdown(soon)
-		os.Exit(0) // whoever still works is interrupted, as by a crash
+		os.Exit(0) // running handlers are interrupted, as by a crash
 	}()
 	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 		log.Fatal(err)

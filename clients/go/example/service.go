@@ -76,7 +76,7 @@ func (s *service) handle(w http.ResponseWriter, r *http.Request) error {
 
 func (s *service) work(ctx context.Context, do *task) error {
 	if do.Gate != nil {
-		// Whoever has lost its claim stands there, too.
+		// A handler that has lost its claim waits there, too.
 		if err := s.pass(context.WithoutCancel(ctx), *do.Gate); err != nil {
 			return err
 		}

@@ -29,7 +29,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     std::io::stdout().flush()?;
     tokio::select! {
         result = axum::serve(listener, routes(&store, service)) => result?,
-        // Whoever still works is interrupted, as by a crash.
+        // Running handlers are interrupted, as by a crash.
         _ = terminate.recv() => std::process::exit(0),
     }
     Ok(())

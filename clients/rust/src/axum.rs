@@ -20,7 +20,7 @@ macro_rules! extractor {
             async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Failure> {
                 let found = parts.extensions.get().cloned();
                 found.ok_or_else(|| {
-                    // Where there is no layer nobody else says so.
+                    // Where there is no layer, this alone says so.
                     const NONE: &str = concat!("this request has no ", stringify!($type));
                     tracing::error!(path = parts.uri.path(), "idempotency: {NONE}: has its route the layer for it?");
                     NONE.into()

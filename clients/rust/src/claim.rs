@@ -44,7 +44,7 @@ impl Info {
         }
     }
 
-    /// A key for a request to somebody else, a function of this one and of a name: after a crash the same
+    /// A key for a request to another service, a function of this one and of a name: after a crash the same
     /// call is made with the same key.
     #[must_use]
     pub fn derived(&self, name: &str) -> String {
@@ -97,7 +97,7 @@ impl Claim {
         }))
     }
 
-    /// Of work that nobody has claimed.
+    /// Of work without a claim.
     pub(crate) fn unprotected(store: &Store, request: Arc<Request>) -> Self {
         Self::new(store.clone(), request, Granted::default(), &Heart::still())
     }
@@ -126,8 +126,7 @@ impl Claim {
         self.0.granted.state.as_ref()
     }
 
-    /// Cancelled when somebody else has the claim, or when nobody can say any more whether it is ours:
-    /// have no further effect.
+    /// Cancelled when another session has the claim, or may have it: have no further effect.
     #[must_use]
     pub fn lost(&self) -> &CancellationToken {
         &self.0.lost
@@ -209,7 +208,7 @@ impl Claim {
             self.keep(self.with(name, result.clone()));
             return Ok(());
         }
-        // Whoever holds the lock has its connection already, and so waits for nobody who waits for the lock.
+        // The holder of the lock has its connection already, and so waits for none that waits for the lock.
         let lent = self.0.store.lend(std::time::Duration::ZERO).await?;
         let noted = async {
             let _noting = self.0.noting.lock().await;
@@ -223,7 +222,7 @@ impl Claim {
     }
 
     /// A step whose work is SQL: effect and note commit together, so that it is done once. After a
-    /// conflict or the loss of its connection it is repeated, but not when nobody knows whether it has
+    /// conflict or the loss of its connection it is repeated, but not when it is not known whether it has
     /// committed: that is an error, and the next attempt sees whether it was done.
     pub async fn step_tx<T, E, F>(&self, name: &str, mut work: impl FnMut(Tx) -> F) -> Result<T, Error>
     where
@@ -313,7 +312,7 @@ impl Claim {
         }
     }
 
-    /// What the server says of a claim that it does not know, or that is somebody else's.
+    /// What the server says of a claim that it does not know, or that another session has.
     fn told(&self, error: Error) -> Error {
         if error.is_lost() {
             self.0.lost.cancel();

@@ -8,7 +8,7 @@ use crate::Outcome;
 
 pub(crate) type BoxError = Box<dyn StdError + Send + Sync>;
 
-/// Why something was not done, or why nobody knows.
+/// Why something was not done, or why that is not known.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
@@ -16,13 +16,13 @@ pub enum Error {
     Database(BoxError),
     /// The server has said what this crate does not understand: is the extension of this version there?
     Unexpected(BoxError),
-    /// Of COMMIT. Without an SQLSTATE nobody knows whether it was done.
+    /// Of COMMIT. Without an SQLSTATE it is not known whether it was done.
     Commit(BoxError),
     /// The database did not answer in time.
     Timeout,
-    /// COMMIT had no answer in time: nobody knows whether it was done.
+    /// COMMIT had no answer in time: it is not known whether it was done.
     CommitTimeout,
-    /// Somebody else has the claim, or may have: the work must have no further effect.
+    /// Another session has the claim, or may have it: the work must have no further effect.
     LeaseLost,
     /// The claim was not granted.
     Refused(Refusal),
@@ -173,7 +173,7 @@ impl Error {
         self.is_conflict() || self.is_lost_connection() || self.is_stale() || matches!(self, Self::CommitTimeout)
     }
 
-    /// Nobody knows whether the transaction has committed.
+    /// It is not known whether the transaction has committed.
     pub(crate) fn is_in_doubt(&self) -> bool {
         matches!(self, Self::CommitTimeout) || matches!(self, Self::Commit(_)) && !self.is_conflict()
     }
@@ -186,7 +186,7 @@ impl Error {
             || self.state_in(&["25006", "55P03", "57014"])
     }
 
-    /// Somebody else has the claim, or nobody.
+    /// Another session has the claim, or none has.
     pub(crate) fn is_lost(&self) -> bool {
         matches!(self, Self::LeaseLost) || self.state_in(&["ID404", "ID409"])
     }

@@ -29,7 +29,7 @@ pub(crate) struct Heart {
 }
 
 impl Heart {
-    /// Of work that nobody has claimed.
+    /// Of work without a claim.
     pub fn still() -> Self {
         Self {
             lost: CancellationToken::new(),
@@ -179,7 +179,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn no_end_of_a_claim_that_is_over() {
-        let heart = Heart::start(LEASE, Instant::now(), Box::new(|| unreachable!("lost")), || async { Ok(()) });
+        let heart = Heart::start(LEASE, Instant::now(), Box::new(|| {}), || async { Err(connection_lost()) });
         heart.over.cancel();
         tokio::time::sleep(2 * LEASE).await;
         assert!(!heart.is_lost());

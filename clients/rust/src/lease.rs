@@ -170,7 +170,7 @@ impl Drop for Lease {
         if !self.open || self.heart.is_lost() {
             return;
         }
-        // Without a runtime there is nobody to say so, and the lease ends by itself.
+        // Without a runtime this can't be said, and the lease ends by itself.
         if let Ok(runtime) = Handle::try_current() {
             let claim = self.claim.clone();
             runtime.spawn(async move {

@@ -239,7 +239,7 @@ impl Route {
     }
 }
 
-/// As the router knows it; a path that nobody has matched stands for itself.
+/// As the router knows it; a path that no route has matched stands for itself.
 fn path(parts: &Parts) -> &str {
     #[cfg(feature = "axum")]
     if let Some(matched) = parts.extensions.get::<::axum::extract::MatchedPath>() {

@@ -120,7 +120,7 @@ impl Lent {
         timeout_at(self.end, statement).await.unwrap_or(Err(Error::Timeout))
     }
 
-    /// Of a connection whose statement took too long, nobody knows what it is doing: it is closed.
+    /// A connection whose statement took too long is closed: it may still be at it.
     pub fn finish<T>(self, result: Result<T, Error>) -> Result<T, Error> {
         if result.as_ref().map_or_else(|error| error.state().is_some(), |_| true) {
             self.connection.give_back();

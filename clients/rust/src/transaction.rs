@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// The transaction that holds the claim, as handlers get it: a [`tokio_postgres::Client`] all of whose
-/// methods on `&self` can be used. It is ended by whoever has begun it. A clone that is kept when the
+/// methods on `&self` can be used. The layer that has begun it ends it. A clone that is kept when the
 /// handler has returned makes the request fail.
 #[derive(Clone, Debug)]
 pub struct Tx(Arc<Connection>);
@@ -36,12 +36,12 @@ impl Tx {
         Ok(Self(Arc::new(connection)))
     }
 
-    /// The connection, if nobody else has it.
+    /// The connection, if there is no clone.
     async fn alone(self, within: Duration) -> Result<Connection, Error> {
         match Arc::try_unwrap(self.0) {
             Ok(connection) => Ok(connection),
             Err(kept) => {
-                // Whoever keeps it finds a transaction that has failed, and so holds nothing.
+                // The clone finds a transaction that has failed, and so holds nothing.
                 let _ = timeout(within, kept.batch_execute("SELECT 1/0")).await;
                 Err(Error::TransactionKept)
             }
@@ -196,7 +196,7 @@ pub(crate) enum Verdict<A> {
     Failed(A, Error),
     Replay(Answer, bool, i32),
     Refused(Refusal, i32),
-    /// Somebody else has the claim.
+    /// Another session has the claim, or none has.
     Lost,
 }
 
@@ -215,7 +215,7 @@ where
     for attempt in 1.. {
         let last = attempt >= request.attempts;
         match transactional_once(store, request, &mut work).await {
-            // Without a record nobody can say whether it was done.
+            // Without a record it is not known whether it was done.
             Err(error) if request.unprotected && error.is_in_doubt() => return Err(error),
             Err(error) if error.is_retryable() && !last => again = true,
             // Our own predecessor may not have ended on the server.

@@ -88,7 +88,7 @@ where
                 let retry_after = refusal.retry_after.map(|span| span.as_secs_f64());
                 Ok(exchange.refuse_with(refusal.outcome, attempt, retry_after).await)
             }
-            // Whoever has taken over will answer.
+            // The new holder will answer.
             Ok(Verdict::Lost) => Ok(exchange.problem(Outcome::InProgress, None).await),
             Err(error) => self.answer_error(Arc::unwrap_or_clone(request), error).await,
         }
@@ -124,7 +124,7 @@ where
         Ok(exchange.problem(outcome, None).await)
     }
 
-    /// The handler gets no transaction, for there is none, and a claim that nobody keeps.
+    /// The handler gets no transaction, for there is none, and a claim without a record.
     async fn run_unprotected(&self, mut request: Request) -> Ran<R, S::Error> {
         request.unprotected = true;
         let info = Info::of(&request, 0);

@@ -158,7 +158,7 @@ async fn who_has_lost_the_claim_is_told_to_stop() {
         // Dropped where it waits.
         let step = claim.step("never", pending::<Result<(), String>>).await;
         assert!(matches!(step, Err(Error::LeaseLost)) && claim.lost().is_cancelled());
-        "what nobody is told".into_response()
+        "what no client gets".into_response()
     };
     let lost = route().lease(Duration::from_secs(3)).on_lease_lost(move |event| tell.send(event).unwrap());
     let app = Router::new().route("/", post(handler).layer(case.store.leased(lost)));

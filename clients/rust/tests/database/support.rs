@@ -82,7 +82,7 @@ impl Case {
     }
 }
 
-/// Where nobody listens.
+/// A store whose database is away.
 pub fn away() -> Store {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     Store::new(pool_at("127.0.0.1", port))
