@@ -6,7 +6,7 @@ nothing, as COMMIT, to those of a transaction whose claim or effect carried it. 
 
 cut       both sides are closed; nothing of the message goes on
 hold      the connection stands still until `release`
-swallow   nothing goes on any more, for ever, and nobody is told
+swallow   nothing goes on any more, for ever, and neither side is told
 """
 
 import os

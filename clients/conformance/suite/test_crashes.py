@@ -216,7 +216,7 @@ class Backend(Case):
         self.check_cut("/leased", "idem_checkpoint", "answer")
 
     def test_answer_to_leased_begin_is_cut(self):
-        """Its claim is nobody's, until the lease has ended; then it is taken over."""
+        """No request gets its claim until the lease has ended; then one takes it over."""
         order = {"effect": "done"}
         trap = self.server.proxy.trap("idem_begin", "answer", "cut", self.key)
         first = self.send("/leased", order)
@@ -242,7 +242,7 @@ class Pool(Case):
     lone = True
 
     def test_killed_idle(self):
-        """Connections that wait in a pool are gone; nobody notices."""
+        """Connections that wait in a pool are gone; no request notices."""
         self.assert_executed(self.send("/transactional"))
         self.database.run(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"

@@ -56,7 +56,7 @@ class Leases(Case):
         return found[0][0] if found else None
 
     def test_told_to_stop(self):
-        """No beat comes through, and nobody says so: the work ends by our own clock, in time."""
+        """No beat comes through, without an error: the work ends by the client's own clock, in time."""
         late = []
         for attempt in range(3):  # a machine that stands still may make it late, but not each time
             self.principal, self.key = f"{self.principal}-{attempt}", f"{self.key}-{attempt}"

@@ -20,7 +20,7 @@ export type Refusal = 'in_progress' | 'mismatch' | 'expired' | 'retry_later' | '
 export interface Claim {
   readonly outcome: 'execute' | 'replay' | Refusal;
   readonly key: string;
-  /** A bigint. Drivers give a string, a number or a BigInt; nobody calculates with it. */
+  /** A bigint. Drivers give a string, a number or a BigInt; no code calculates with it. */
   readonly token: string | null;
   readonly attempt: number | null;
   readonly status: string | null;

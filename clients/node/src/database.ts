@@ -21,7 +21,7 @@ export class DatabaseAway extends Error {
   override name = 'DatabaseAway';
 }
 
-/** The claim belongs to somebody else now, or may: what is done from here on is not recorded. */
+/** Another request has the claim now, or may have it: nothing done from here on is recorded. */
 export class LeaseLost extends Error {
   override name = 'LeaseLost';
 }
@@ -85,8 +85,8 @@ export function isTransient(error: unknown, fromHandler = false): boolean {
 }
 
 /**
- * Counts the time that the database takes, and not the handler's. What is late is given up: nobody
- * waits for it any longer, and nothing is done when it comes after all.
+ * Counts the time that the database takes, and not the handler's. A late call is given up: the caller
+ * stops waiting, and ignores the result if it comes after all.
  */
 export class Deadline {
   readonly #controller = new AbortController();

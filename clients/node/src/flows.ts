@@ -1,7 +1,7 @@
 // The three ways to do a thing once, without HTTP.
 //
-// No function here hands out a claim that somebody has to complete: work returns its answer, or
-// throws, and the claim is ended for it, once.
+// No function here hands out a claim that its caller has to complete: work returns its answer, or
+// throws, and the function ends the claim, once.
 import { type Answer, type Claim, type Name, type Refusal, claimOf, replayOf, storedHeaders } from './claim.js';
 import {
   type Database, type Row, DatabaseAway, Deadline, LeaseLost, isConnectionLost, isTransient, pause, plainNames, sqlstate, statement,
@@ -77,7 +77,7 @@ export async function transactionally<Tx>(
 ): Promise<Result> {
   return again(settings, (lost, last) => inTransaction(db, settings, async (tx, deadline) => {
     const claim = await begin((text, values) => db.query(tx, text, values), request, null);
-    deadline.check(); // nobody waits for this any more: the work must not be done
+    deadline.check(); // the caller has stopped waiting: the work must not be done
     if (claim.outcome === 'in_progress' && lost && !last) throw new OwnTransaction('the transaction before has not ended');
     if (claim.outcome !== 'execute') return refusalOrReplay(claim);
     deadline.stop();
@@ -142,7 +142,7 @@ export async function unclaimed<Tx>(
     try {
       return await run();
     } catch (error) {
-      if (checked && isConnectionLost(error)) throw new InDoubt('nobody can say whether it was committed', { cause: error });
+      if (checked && isConnectionLost(error)) throw new InDoubt('it is not known whether the transaction committed', { cause: error });
       throw error;
     }
   });
@@ -167,7 +167,7 @@ async function inTransaction<Tx, T>(
 
 /**
  * Repeats what a conflict or a lost connection has ended, the whole of it. Also where the answer to
- * COMMIT got lost and nobody knows: the same key is told `replay` if it was done, `execute` if not.
+ * COMMIT got lost: the same key is told `replay` if it was committed, `execute` if not.
  */
 async function again<T extends Result | Answer | boolean>(
   settings: Settings, call: (lost: boolean, last: boolean) => Promise<T>,

@@ -15,7 +15,7 @@ export class Heartbeat {
   #until = 0;
 
   /**
-   * `extend` sends one beat; `isLost` tells whether its error means that somebody else has the claim.
+   * `extend` sends one beat; `isLost` tells whether its error means that another request has the claim.
    * `sent` is when the request that began the claim was sent.
    */
   constructor(
@@ -48,7 +48,7 @@ export class Heartbeat {
     clearTimeout(this.#end);
   }
 
-  lose(cause: unknown): void { this.#lose(this.lostError('the claim belongs to somebody else', cause)); }
+  lose(cause: unknown): void { this.#lose(this.lostError('another request has the claim', cause)); }
 
   #next(delay: number): void {
     if (this.#stopped || this.signal.aborted) return;

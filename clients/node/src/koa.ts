@@ -44,7 +44,7 @@ function bodyOf(context: KoaContext): { stream: IncomingMessage | null; body: Bu
   const { rawBody } = context.request as { rawBody?: Buffer | string };
   if (rawBody !== undefined) return { stream: null, body: Buffer.from(rawBody as string) };
   if (!context.req.readableEnded && !context.req.readableDidRead) return { stream: context.req, body: null };
-  throw new Error('idempotency: somebody has read the body before. Put the route before body parsers, or let them keep `rawBody`');
+  throw new Error('idempotency: the body was read before the route. Put the route before body parsers, or let them keep `rawBody`');
 }
 
 /** Each run of the handler begins with the response as it was before the first. */

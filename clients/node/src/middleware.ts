@@ -89,7 +89,7 @@ export interface Exchange<Req, Tx> {
   readonly defaultScope: () => string;
   /** Where the body has not been read yet. */
   readonly stream: Readable | null;
-  /** The body that somebody has read before, undecoded by us. */
+  /** The body that an earlier middleware has read, not decoded here. */
   readonly body: Buffer | null;
   /** Gives the handler a body that it has not read itself. */
   readonly setBody: (body: Buffer) => void;

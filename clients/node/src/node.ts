@@ -30,7 +30,7 @@ export function idempotency<Tx>(common: Defaults & { database: Database<Tx> }) {
       try {
         send(response, await route.handle(exchangeOf(request, response, request.url!, () => merged.scope, handler as any)));
       } catch (error) {
-        // There is nobody to give it to.
+        // There is no framework to pass it to.
         process.emitWarning(error instanceof Error ? error.stack ?? error.message : String(error), 'IdempotencyHandler');
         const body = JSON.stringify({ type: 'about:blank', title: 'Internal server error', status: 500 });
         send(response, { answer: { status: 500, headers: [['Content-Type', 'application/problem+json']], body }, fields: [], close: false });
@@ -71,7 +71,7 @@ function bodyOf(request: IncomingMessage & { body?: unknown; rawBody?: unknown }
   if (Buffer.isBuffer(request.rawBody)) return { stream: null, body: request.rawBody };
   if (Buffer.isBuffer(request.body)) return { stream: null, body: request.body };
   if (!request.readableEnded && !request.readableDidRead) return { stream: request, body: null };
-  throw new Error('idempotency: somebody has read the body before. Put the route before body parsers, or let them keep `rawBody`');
+  throw new Error('idempotency: the body was read before the route. Put the route before body parsers, or let them keep `rawBody`');
 }
 
 function giveBody(request: any, body: Buffer): void {

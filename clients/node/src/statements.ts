@@ -31,8 +31,8 @@ export const CHECKPOINT = `
 export const ONCE = 'SELECT idem_once($1::text, scope => $2::text, principal => $3::text) AS first';
 
 /**
- * Before a COMMIT that comes straight after somebody else's statements: of a transaction in which one has
- * failed PostgreSQL makes a ROLLBACK, which most drivers tell nobody.
+ * Before a COMMIT that comes straight after the handler's statements: PostgreSQL rolls a transaction back
+ * in which one has failed, and most drivers do not report that.
  */
 export const CHECK = 'SELECT 1';
 

@@ -19,7 +19,7 @@ runs = {}  # of handlers that are to fail, by key
 def hook(name):
     def tell(event):
         if event.outcome == "unavailable":
-            return  # nobody could be told
+            return  # there is no database to tell
         with others.connection(timeout=2) as connection:
             connection.execute(
                 "INSERT INTO hook (name, scope, key, attempt, outcome) VALUES (%s, %s, %s, %s, %s)",

@@ -135,7 +135,7 @@ class Deadline:
 
 @contextmanager
 def breaking(connection: Any, deadline: Deadline) -> Iterator[None]:
-    """Lets `deadline` break a driver's connection: whoever waits for it wakes up."""
+    """Lets `deadline` break a driver's connection: the thread that waits for it wakes up."""
     if hasattr(connection, "terminate"):  # asyncpg
         with deadline.watch(connection.terminate):
             yield

@@ -47,7 +47,7 @@ class database:
 
     @contextmanager
     def transaction(self, deadline: Deadline) -> Iterator[Any]:
-        # Within another transaction, nobody but its owner would know when the claim is committed.
+        # Within another transaction, only its owner would know when the claim is committed.
         with self._connection(deadline) as connection, transaction.atomic(self.using, durable=True):
             yield connection
 
@@ -130,7 +130,7 @@ class _DjangoExchange:
         if hasattr(self.request, "_body"):
             return bytes(self.request.body)
         if self.request._read_started:  # type: ignore[attr-defined]
-            raise RuntimeError("idempotency: somebody has read the body before the view")
+            raise RuntimeError("idempotency: the body was read before the view")
         meta = self.request.META
         # Django's own stream is empty where there is no Content-Length; ASGI's is a file.
         if meta.get("CONTENT_LENGTH") or "wsgi.input" not in meta:

@@ -19,7 +19,7 @@ class InDoubt(DatabaseAway):
 
 
 class LeaseLost(Exception):
-    """The claim belongs to somebody else now, or may: what is done from here on is not recorded."""
+    """Another request has the claim now, or may have it: nothing done from here on is recorded."""
 
 
 class NothingHappened(Exception):

@@ -59,7 +59,7 @@ class _FlaskExchange:
         if "_cached_data" in known:
             return bytes(known["_cached_data"])
         if "form" in known:
-            raise RuntimeError("idempotency: somebody has parsed the body before the route")
+            raise RuntimeError("idempotency: the body was parsed before the route")
         return read_limited(self.request.environ, limit)
 
     async def run(self, body: bytes, limit: int | None) -> Answer:

@@ -1,7 +1,7 @@
 """The three ways to do a thing once, without HTTP.
 
-No function here hands out a claim that somebody has to complete: work returns its answer, or raises, and
-the claim is ended for it, once.
+No function here hands out a claim that its caller has to complete: work returns its answer, or raises, and
+the function ends the claim, once.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ async def run_transactionally(io: Io[Tx], request: Request, work: TransactionalW
     async def call(attempt: _Attempt) -> Result:
         async with _Transaction(io, settings) as own:
             record = await _begin(functools.partial(io.query, own.tx), request, None)
-            own.deadline.check()  # nobody waits for this any more: the work must not be done
+            own.deadline.check()  # the caller has stopped waiting: the work must not be done
             if record.outcome == "in_progress" and attempt.lost and not attempt.last:
                 raise _OwnTransaction
             if record.outcome != "execute":
@@ -203,7 +203,7 @@ async def run_unclaimed(io: Io[Tx], claim: Transactional[Any], work: Transaction
                 return Result("executed", answer)
         except Exception as error:
             if checked and is_connection_lost(error):
-                raise InDoubt("nobody can say whether it was committed") from error
+                raise InDoubt("it is not known whether the transaction committed") from error
             raise
 
     answer = (await _again(io, settings, call)).answer
@@ -255,8 +255,8 @@ class _Transaction(Generic[Tx]):
 async def _again(io: Io[Any], settings: Settings, call: Callable[[_Attempt], Awaitable[T]]) -> T:
     """Repeats what a conflict or a lost connection has ended, the whole of it.
 
-    Also where the answer to COMMIT got lost and nobody knows: the same key is told `replay` if it was
-    done, `execute` if not.
+    Also where the answer to COMMIT got lost: the same key is told `replay` if it was committed, `execute`
+    if not.
     """
     late = attempt = 0
     lost = False

@@ -184,7 +184,7 @@ class Route(Generic[Req, Tx]):
         return method in self.options.methods
 
     async def handle(self, exchange: Exchange) -> Reply:
-        """An HttpProblem before the body has been read leaves a connection that nobody can use any more."""
+        """An HttpProblem before the body has been read leaves a connection that is of no further use."""
         read = False
         try:
             scope = self.options.scope or exchange.default_scope()

@@ -41,8 +41,8 @@ CHECKPOINT = """
 
 ONCE = "SELECT idem_once($1::text, scope => $2::text, principal => $3::text) AS first"
 
-# Before a COMMIT that comes straight after somebody else's statements: of a transaction in which one has failed
-# PostgreSQL makes a ROLLBACK, which drivers tell nobody.
+# Before a COMMIT that comes straight after the handler's statements: PostgreSQL rolls a transaction back in which
+# one has failed, and drivers do not report that.
 CHECK = "SELECT 1"
 
 PROBLEM = "SELECT idem_problem($1::text) AS problem"
