@@ -19,6 +19,18 @@ idempotency::Answer unsupported_media_type() {
                                 "Send the body as application/json.");
 }
 
+// A NUL in a string has no place in a text of PostgreSQL, and libpq would take the part before it
+// for the whole.
+bool has_nul(const std::string& text) {
+    if (text.find("\\u0000") == text.npos) return false;
+    bool found = false;
+    const auto look = [&](int, json::parse_event_t, const json& part) {
+        found |= part.is_string() && part.get_ref<const std::string&>().find('\0') != text.npos;
+        return true;
+    };
+    return !json::parse(text, look, /* allow_exceptions */ false).is_discarded() && found;
+}
+
 }  // namespace
 
 json parse_json(const std::string& text) {
@@ -35,7 +47,7 @@ idempotency::Route json_only(idempotency::Route route) {
         const auto type = idempotency::media_type(request.headers);
         if (!idempotency::is_json(type)) return unsupported_media_type();
         refuse_depth(request.body);
-        if (!json::accept(request.body)) return idempotency::bad_json();
+        if (!json::accept(request.body) || has_nul(request.body)) return idempotency::bad_json();
         return answer(request, principal);
     };
     return route;
