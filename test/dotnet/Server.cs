@@ -84,6 +84,10 @@ static class Server
         if (d.TryGetValue("effect", out var effect)) await EffectOf(claim, effect.GetString());
         if (d.TryGetValue("unknown", out var unknown)) await claim.Unknown(unknown[0].GetString(), unknown[1].GetString());
         if (d.ContainsKey("commit")) await Run(claim.Connection, "COMMIT");
+        if (d.ContainsKey("hide_error"))
+        {
+            try { await Run(claim.Connection, "SELECT 1/0"); } catch (PostgresException) { }
+        }
         if (d.TryGetValue("serialization_failures", out var failures) &&
             runs.AddOrUpdate(claim.Request.Principal + claim.Key, 1, (_, n) => n + 1) <= failures.GetInt32())
             await Run(claim.Connection,
