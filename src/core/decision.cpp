@@ -5,8 +5,8 @@
 namespace idem::core {
 namespace {
 
-// Timestamps may be infinite, which is the end of int64: a difference saturates instead of
-// wrapping around into the opposite answer.
+// Timestamps may be infinite, which is the end of int64. A difference saturates: wrapping around
+// would give the opposite answer.
 constexpr std::int64_t minus(std::int64_t a, std::int64_t b) noexcept {
     std::int64_t difference = 0;
     if (!__builtin_sub_overflow(a, b, &difference)) return difference;
@@ -22,8 +22,8 @@ constexpr Decision execute(Execution execution, Reason reason) noexcept {
     return {Outcome::Execute, execution, reason, 0};
 }
 
-// Nothing is known of the key, or nothing any more. A request first sent before our memory begins
-// may have had its effect under a record that is gone, so it is refused.
+// There is no record of the key, or none that still counts. A request first sent before our memory
+// begins is refused: it may have had its effect under a record that was removed.
 constexpr Decision begin_anew(const Terms& terms, Execution execution, Reason reason) noexcept {
     if (terms.first_sent && *terms.first_sent < minus(terms.now, terms.memory)) {
         return refuse(Reason::SentBeforeMemory);
@@ -31,28 +31,29 @@ constexpr Decision begin_anew(const Terms& terms, Execution execution, Reason re
     return execute(execution, reason);
 }
 
-// Until the ttl ends a key belongs to its payload. A record without a final answer keeps it for
-// ever: another payload must not continue from this one's recovery point.
+// A key belongs to its payload until the ttl ends, and as long as its record has no final answer:
+// another payload must not continue from this one's recovery point.
 constexpr bool bound_to_payload(const Known& record, std::int64_t now) noexcept {
     return now < record.expires_at || record.status == Status::InProgress ||
            record.status == Status::Unknown;
 }
 
-// Attempts that nobody ended count as well: a request that kills its worker does not run for ever.
+// Counts attempts that never ended, too: a request that kills its worker must not run for ever.
 constexpr bool attempts_used_up(const Known& record, const Terms& terms) noexcept {
     return terms.max_attempts > 0 && record.attempt >= terms.max_attempts;
 }
 
-// Nothing of the record counts any more.
+// The record is past its retention.
 constexpr Decision begin_after(const Known& record, const Terms& terms) noexcept {
-    // Sent before this record was claimed: it may be this request's own.
+    // A request sent before this record was claimed may be the record's own request.
     if (terms.first_sent && *terms.first_sent <= record.claimed_at) {
         return refuse(Reason::SentBeforeClaim);
     }
     return begin_anew(terms, Execution::Reuse, Reason::RetentionOver);
 }
 
-// After its window a derived key stands for another request, which goes on with nobody's work.
+// After its window a derived key stands for another request, which starts anew instead of taking
+// over.
 Decision decide_in_progress(const Known& record, const Terms& terms) noexcept {
     if (lives(record, terms.now)) {
         return refuse(Reason::Leased, minus(record.lease_until, terms.now));
@@ -72,14 +73,14 @@ constexpr Decision decide_retryable(const Known& record, const Terms& terms) noe
     return execute(Execution::Retry, Reason::RetryDue);
 }
 
-// What a result says to a repeat while it is kept.
+// The answer to a repeat while the result is kept.
 constexpr Decision decide_kept(const Known& record, const Terms& terms) noexcept {
     if (record.status == Status::Retryable) return decide_retryable(record, terms);
     if (record.status != Status::Exhausted) return refuse(Reason::Answered);
     return refuse(record.lease_until > 0 ? Reason::AttemptsTimedOut : Reason::AttemptsFailed);
 }
 
-// The ttl is asked before the retention: should a retention ever end first, the answer is still
+// The ttl is checked before the retention: if a retention ended first, the answer would still be
 // replayed and not run again.
 constexpr Decision decide_finished(const Known& record, const Terms& terms) noexcept {
     if (terms.now < record.expires_at) return decide_kept(record, terms);
@@ -122,7 +123,7 @@ Decision decide(const Known* record, const Terms& terms) noexcept {
     }
     if (record->status == Status::Unknown)
         return refuse(Reason::OutcomeUnknown, terms.unknown_retry_after);
-    // Also for a status byte that is none of ours: what can't be understood is never run again.
+    // Also for a status byte that this library does not know: such a record is never run again.
     return refuse(Reason::TakeoverForbidden, terms.unknown_retry_after);
 }
 

@@ -1,5 +1,5 @@
-// The decision: from what is known of a key to what idem_begin answers. Pure, so that every
-// row of its table can be tested without a server.
+// The decision: from the record of a key to the answer of idem_begin. Pure, so that tests check
+// every row of its table without a server.
 #pragma once
 
 #include <cstdint>
@@ -16,22 +16,22 @@ enum class OnLeaseExpiry { Takeover, Unknown };
 struct Known {
     Status status;
     int attempt;
-    std::int64_t lease_until;      // in progress: silent until then; exhausted: it was silent
+    std::int64_t lease_until;  // in progress: the lease ends then; exhausted: the lease ended then
     std::int64_t next_attempt_at;  // retryable: not before then
     std::int64_t expires_at;       // end of the ttl
     std::int64_t retained_until;   // end of the retention
     bool holder_gone;              // the session that held it with `hold` has ended
     bool released_by_operator;     // retryable: one more attempt is allowed whatever the limit
-    IfSilent if_silent;            // what the policy at its claim makes of it then
+    IfSilent if_silent;            // the policy at its claim: what the record becomes then
     bool same_fingerprint;         // false only if both fingerprints are known and differ
     std::int64_t claimed_at;       // of its last attempt
     bool derived;                  // the key was made of the request: forgotten by age alone
 };
 
-// What else a decision follows from.
+// The other inputs of a decision.
 struct Terms {
     std::int64_t now;
-    std::int64_t memory;                     // the shortest a key can have had since first_sent
+    std::int64_t memory;  // the shortest time the key can have been remembered since first_sent
     std::optional<std::int64_t> first_sent;  // when the client first sent this request
     int max_attempts;                        // 0: no limit
     OnLeaseExpiry on_lease_expiry;
@@ -42,27 +42,28 @@ struct Decision {
     Outcome outcome;
     Execution execution;
     Reason reason;
-    std::int64_t retry_after;  // microseconds until asking again makes sense; 0: not known
+    std::int64_t retry_after;  // microseconds until the client should ask again; 0: not known
 };
 
-// Whether the claim of a record in progress lives: its lease runs, and its holder is not gone.
-// Nobody takes it over, and nobody may forget it.
+// Whether the claim of a record in progress lives: its lease runs, and its holder is not gone. Such
+// a claim is neither taken over nor removed.
 bool lives(const Known& record, std::int64_t now) noexcept;
 
-// What a record is. A claim that no longer lives and that nobody may take over, by the policy at
-// the claim or by today's, is unknown or exhausted before any row says so.
+// The status of a record. The policy at the claim or today's may forbid to take over a claim that
+// no longer lives. Such a record is unknown or exhausted before any row says so.
 Status status_at(const Known& record, const Terms& terms) noexcept;
 
 // `record` is nullptr when there is none (or only another transaction's uncommitted one).
 Decision decide(const Known* record, const Terms& terms) noexcept;
 
-// How long a transaction takes is not known, so this is no more than a hint.
+// A hint only: the duration of a transaction is not known.
 inline constexpr std::int64_t kTransactionHint = kSecond;
 
-// What a caller is told while another transaction decides about the key.
+// The answer while another transaction decides about the key.
 inline constexpr Decision kDecidedElsewhere{Outcome::InProgress, Execution::None, Reason::Held,
                                             kTransactionHint};
-// And the transaction that has claimed it itself: the same request, and another.
+// The answers to the transaction that claimed the key itself: for the same request, and for
+// another.
 inline constexpr Decision kOwnClaim{Outcome::InProgress, Execution::None, Reason::OwnClaim,
                                     kTransactionHint};
 inline constexpr Decision kOtherRequest{Outcome::Mismatch, Execution::None, Reason::OtherRequest,

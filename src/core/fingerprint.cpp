@@ -14,14 +14,14 @@ namespace idem::core {
 
 // ---- canonical form ----
 
-// Numbers are never turned into floating point. Their decimal digits are laid out by the rules of
-// ECMAScript's Number::toString, which RFC 8785 prescribes. For a number written with the shortest
-// digits that identify its double, such as 0.1 or 1e30, that is RFC 8785 to the byte. Any other
-// keeps its digits where RFC 8785 would round them, so different numbers never become equal.
+// Numbers never become floating point. Their decimal digits are laid out as ECMAScript's
+// Number::toString does, which RFC 8785 prescribes. A number written with the shortest digits that
+// identify its double, such as 0.1 or 1e30, is RFC 8785 to the byte. Any other number keeps digits
+// that RFC 8785 would round away, so different numbers never become equal.
 
 namespace {
 
-// Strings are looked at by words: they are most of what a request consists of.
+// Strings are most of a request, so they are scanned a word at a time.
 using Word = std::uint64_t;
 constexpr std::size_t kWord = sizeof(Word);
 constexpr Word kOnes = ~Word{0} / 255;  // one in each byte
@@ -41,7 +41,7 @@ bool has_byte(Word word, char c) {
     return has_less(word ^ kOnes * static_cast<unsigned char>(c), 1);
 }
 
-// Those that have an escape of one letter, and the letters.
+// The characters with a one-letter escape, and their letters.
 constexpr std::string_view kMeanings = "\"\\\b\f\n\r\t";
 constexpr std::string_view kLetters = "\"\\bfnrt";
 
@@ -60,7 +60,7 @@ std::size_t first_difference(const char* a, const char* b, std::size_t length) {
     return at;
 }
 
-// Without the zeros at both ends. No digits: zero.
+// Without the zeros at both ends. Zero has no digits.
 Decimal trimmed(Decimal number) {
     const std::size_t zeros = std::min(number.digits.find_first_not_of('0'), number.digits.size());
     number.digits.remove_prefix(zeros);
@@ -111,7 +111,7 @@ char* put_number(const Decimal& number, char* out) {
 
 }  // namespace
 
-// UTF-8 sorts by code point. UTF-16 does too, but for one thing: its surrogates, which are the
+// UTF-8 sorts by code point. So does UTF-16, with one exception: its surrogates, which are the
 // four-byte sequences (lead F0 to F4), come before U+E000 to U+FFFF (lead EE and EF).
 bool utf16_less(std::string_view a, std::string_view b) noexcept {
     const std::size_t length = std::min(a.size(), b.size());
@@ -154,7 +154,7 @@ std::size_t spell_number(const Decimal& number, char* out) noexcept {
     return static_cast<std::size_t>(put_number(trimmed(number), out) - out);
 }
 
-// ---- fields that are left out ----
+// ---- excluded fields ----
 
 namespace {
 
@@ -196,7 +196,7 @@ bool is_quoted(std::string_view entry) {
     return !entry.empty() && entry.front() == '"';
 }
 
-// Where a name is written to; nullptr: it is only read.
+// The buffer for the unquoted name; nullptr: the name is only read.
 struct Unquoted {
     char* out;
     std::size_t length;
@@ -223,7 +223,7 @@ void add_character(Unquoted* name, std::uint32_t code) {
     name->add(0x80 | (code & 0x3F));
 }
 
-// The unit of UTF-16 that "\\uXXXX" spells at the beginning of `text`; none: it spells none.
+// The UTF-16 unit that "\\uXXXX" spells at the beginning of `text`; none: it spells none.
 std::optional<std::uint32_t> unit_at(std::string_view text) {
     constexpr std::size_t kLength = 6;
     if (text.size() < kLength || text.substr(0, 2) != "\\u") return std::nullopt;
@@ -237,8 +237,8 @@ bool is_between(std::uint32_t unit, std::uint32_t first, std::uint32_t last) {
     return unit >= first && unit <= last;
 }
 
-// How many bytes of `text`, which begins with a backslash, the escape takes; 0: it is none. A
-// member can't have U+0000 in its name, nor half of a surrogate pair.
+// The length in bytes of the escape at the head of `text`, which begins with a backslash; 0: not an
+// escape. A member's name can contain neither U+0000 nor half of a surrogate pair.
 std::size_t add_escaped(Unquoted* name, std::string_view text) {
     constexpr std::string_view kSpelled = "\"\\/bfnrt";
     constexpr std::string_view kMeant = "\"\\/\b\f\n\r\t";
@@ -260,7 +260,7 @@ std::size_t add_escaped(Unquoted* name, std::string_view text) {
     return 12;
 }
 
-// False if `quoted` is no string of JSON, from its first quote to its last.
+// False if `quoted`, from its first quote to its last, is not a JSON string.
 bool unquote(std::string_view quoted, Unquoted* name) {
     if (quoted.size() < 2 || quoted.back() != '"') return false;
     std::string_view rest = quoted.substr(1, quoted.size() - 2);
@@ -278,7 +278,7 @@ bool unquote(std::string_view quoted, Unquoted* name) {
     return true;
 }
 
-// One that can't be taken for a path that lacks its "$.".
+// A name that cannot be mistaken for a path without its "$.".
 bool valid_name(std::string_view entry) {
     return entry.front() != ' ' && entry.back() != ' ' &&
            entry.find_first_of(".[]*\"") == std::string_view::npos;
@@ -288,7 +288,7 @@ unsigned char ascii_lower(char c) {
     return static_cast<unsigned char>(c >= 'A' && c <= 'Z' ? c + ('a' - 'A') : c);
 }
 
-// By length first, which tells most names apart.
+// By length first: most names differ in it.
 bool name_less(std::string_view a, std::string_view b) {
     if (a.size() != b.size()) return a.size() < b.size();
     return std::lexicographical_compare(a.begin(), a.end(), b.begin(), b.end(), [](char x, char y) {
@@ -296,7 +296,7 @@ bool name_less(std::string_view a, std::string_view b) {
     });
 }
 
-// By steps: what ends a name comes before whatever else may follow it.
+// By steps: the end of a name sorts before anything that may follow it.
 bool path_less(std::string_view a, std::string_view b) {
     const auto rank = [](char c) {
         return c == '.' ? 0 : c == '[' ? 1 : 2 + static_cast<unsigned char>(c);
@@ -305,7 +305,7 @@ bool path_less(std::string_view a, std::string_view b) {
                                         [rank](char x, char y) { return rank(x) < rank(y); });
 }
 
-// A step without its dot; that to each element comes after every name. None if the path ends.
+// A step without its dot; the step to each element sorts after every name. None if the path ends.
 struct Step {
     bool named;
     std::string_view name;
@@ -366,8 +366,8 @@ Excludes sort_excludes(std::string_view* entries, std::size_t count, char* room)
     return {entries, paths, end};
 }
 
-// Searched, not hashed: a set would be made for each call and would hash every member's name, while
-// among a thousand names, which are the most, ten lengths are compared.
+// Searched, not hashed: a set would be built in each call and hash every member's name. A search
+// among a thousand names, the most there are, compares ten lengths.
 bool names_exclude(const Excludes& excludes, std::string_view member) noexcept {
     return std::binary_search(excludes.names, excludes.paths, member, name_less);
 }
@@ -396,7 +396,7 @@ constexpr std::string_view kHeading = "idempotency fingerprint 1\n";
 
 using Field = std::optional<std::string_view>;
 
-// SHA-256 in progress. The first failure sticks, so that only finish() needs to be asked.
+// SHA-256 in progress. The first failure is kept, so callers only check finish().
 class Sha256 {
   public:
     Sha256() : context_(EVP_MD_CTX_new(), EVP_MD_CTX_free) {
@@ -417,7 +417,7 @@ class Sha256 {
     bool good_;
 };
 
-// The length comes first, so that no byte can move from one field into its neighbour unseen.
+// The length comes first: a byte that moves from one field to the next changes the digest.
 void add_field(Sha256& hash, const Field& field) {
     if (!field) return hash.add("-\n");
     char length[24];

@@ -7,7 +7,7 @@
 namespace idem::core {
 namespace {
 
-// The classes of <cctype> depend on the locale; HTTP's don't.
+// The classes of <cctype> depend on the locale; those of HTTP do not.
 constexpr bool is_digit(char c) noexcept {
     return c >= '0' && c <= '9';
 }
@@ -43,7 +43,7 @@ constexpr bool is_bare_character(char c) noexcept {
     return is_printable(c) && !is_space(c) && !one_of(c, "\"\\,;");
 }
 
-// The unread rest of a field. After a read_ function has answered false, it stands anywhere.
+// The unread rest of a field. Its position is undefined after a read_ function returned false.
 class Cursor {
   public:
     explicit Cursor(std::string_view text) noexcept : rest_(text) {}
@@ -64,7 +64,7 @@ class Cursor {
         return true;
     }
 
-    // Takes characters as long as they are of the class; answers how many.
+    // Takes characters while they are of the class; returns how many.
     template <typename Class>
     std::size_t skip(Class is_member) noexcept {
         const auto end = std::find_if_not(rest_.begin(), rest_.end(), is_member);
@@ -77,10 +77,9 @@ class Cursor {
     std::string_view rest_;
 };
 
-// The readers below follow RFC 8941 and 9651, section 4.2. What they read of parameters is checked
-// and dropped.
+// The readers below follow RFC 8941 and 9651, section 4.2. They check parameters and drop them.
 
-// A String. Its unescaped text goes to `out` unless that is nullptr; answers its length, or -1.
+// A String. Writes its unescaped text to `out` unless that is nullptr; returns its length, or -1.
 long read_string(Cursor& in, char* out) noexcept {
     if (!in.take('"')) return -1;
     for (long length = 0; !in.done(); ++length) {
@@ -123,7 +122,7 @@ bool read_boolean(Cursor& in) noexcept {
     return in.take('?') && (in.take('0') || in.take('1'));
 }
 
-// A Display String (RFC 9651). Whether the escaped bytes are UTF-8 is nobody's concern here.
+// A Display String (RFC 9651). The escaped bytes need not be UTF-8: parameters are dropped.
 bool read_display_string(Cursor& in) noexcept {
     const auto is_hex = [](char c) { return is_digit(c) || (c >= 'a' && c <= 'f'); };
     if (!in.take('%') || !in.take('"')) return false;

@@ -35,8 +35,8 @@ std::size_t joined_size(const std::string_view* parts, std::size_t count) noexce
     return size;
 }
 
-// Works on bytes, so the text's encoding must be one in which ':' and '\' never occur inside a
-// character; every encoding that a PostgreSQL database can have is.
+// Works on bytes, so ':' and '\' must never occur inside a character of the text's encoding. This
+// holds for every encoding that a PostgreSQL database can have.
 void join_parts(const std::string_view* parts, std::size_t count, char* out) noexcept {
     for (std::size_t i = 0; i < count; ++i) {
         if (i > 0) *out++ = kSeparator;

@@ -1,4 +1,4 @@
-// What may be a key, a scope or a principal, and how keys are composed from parts.
+// The rules of keys, scopes and principals, and how keys are composed from parts.
 #pragma once
 
 #include <cstddef>
@@ -7,8 +7,8 @@
 namespace idem::core {
 
 // Whether there is a character that no name and no header's value may have: C0, DELETE and, where
-// the bytes are UTF-8, C1: U+0080 to U+009F are C2 80 to C2 9F. C2 only ever leads a character
-// there, so looking at neighbouring bytes is enough. `allowed` may be there; NUL allows none.
+// the bytes are UTF-8, C1. U+0080 to U+009F are C2 80 to C2 9F, and C2 only ever leads a character,
+// so looking at neighbouring bytes is enough. `allowed` may be there; NUL allows none.
 constexpr bool has_control_character(std::string_view bytes, bool utf8,
                                      char allowed = '\0') noexcept {
     unsigned char previous = 0;
@@ -26,13 +26,13 @@ constexpr bool has_control_character(std::string_view bytes, bool utf8,
 
 // Longest key, scope and principal, in characters (not bytes).
 inline constexpr std::size_t kMaxNameChars = 255;
-// The bytes that they take at most, in whatever encoding a database can have.
+// Their longest length in bytes, in any encoding that a database can have.
 inline constexpr std::size_t kMaxNameBytes = 4 * kMaxNameChars;
 
 enum class NameFault { None, Empty, Blank, TooLong, ControlCharacter };
 
 // A text as the caller gave it, with its length in characters of its own encoding. `utf8` says
-// whether the bytes are UTF-8, so that the C1 control characters can be told from letters.
+// whether the bytes are UTF-8: then C1 control characters can be told from letters.
 struct Name {
     std::string_view bytes;
     std::size_t chars;
@@ -49,8 +49,8 @@ NameFault check_label(const Name& label) noexcept;
 std::size_t joined_size(const std::string_view* parts, std::size_t count) noexcept;
 
 // Writes the parts separated by ':' into `out`, with '\' before each ':' and '\' inside a part, so
-// that different lists never give the same key; only no part and one empty part both give the empty
-// text, which is no key. `out` has room for joined_size() bytes.
+// that different lists give different keys. The one exception: no part and one empty part both give
+// the empty text, which is not a key. `out` has room for joined_size() bytes.
 void join_parts(const std::string_view* parts, std::size_t count, char* out) noexcept;
 
 }  // namespace idem::core

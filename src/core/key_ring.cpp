@@ -27,7 +27,7 @@ class KeyRing {
     std::size_t count;
     std::size_t current;  // kMostKeys: none is marked
 
-    // The record whose key was asked for last; kMostKeys: none.
+    // The record whose key was derived last; kMostKeys: none.
     std::size_t derived_from;
     char salt[kSaltBytes];
     Key derived;
@@ -40,8 +40,8 @@ constexpr std::string_view kCurrent = "current";
 
 // ---- memory ----
 
-// A page of its own, so that what is said of it concerns nothing else. That it can't be locked is
-// no reason to do without encryption.
+// A page of its own, so that locking and dump flags concern nothing else. Encryption works without
+// the lock, too.
 KeyRing* new_ring() {
     void* memory =
         mmap(nullptr, sizeof(KeyRing), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -61,7 +61,7 @@ KeyRing* new_ring() {
 
 // ---- lines ----
 
-// The first word of what is left of a line, which is taken from it; empty: there is none.
+// Takes the first word off the rest of a line; empty: there is none.
 std::string_view next_word(std::string_view* line) {
     line->remove_prefix(std::min(line->find_first_not_of(kBlanks), line->size()));
     const std::string_view word = line->substr(0, line->find_first_of(kBlanks));
@@ -76,7 +76,7 @@ bool is_id(std::string_view word) {
            });
 }
 
-// 32 bytes are 43 digits and one '='. EVP_DecodeBlock passes over blanks, of which a word has none,
+// 32 bytes are 43 digits and one '='. EVP_DecodeBlock skips blanks, which a word does not contain,
 // and writes whole groups of three bytes.
 bool decode(std::string_view base64, Key& key) {
     constexpr std::size_t kDigits = 44;
@@ -95,7 +95,7 @@ std::size_t place_of(const KeyRing& ring, std::string_view id) {
     return place;
 }
 
-// What is wrong with the line; nullptr: nothing.
+// The fault of the line; nullptr: none.
 const char* add_line(KeyRing& ring, std::string_view line) {
     const std::string_view id = next_word(&line);
     if (id.empty() || id.front() == '#') return nullptr;

@@ -1,4 +1,4 @@
-// Master keys: the lines of a key file, and the memory that they are kept in.
+// Master keys: the lines of a key file, and the memory that keeps them.
 #pragma once
 
 #include <cstddef>
@@ -8,34 +8,34 @@
 
 namespace idem::core {
 
-// A key file is not larger, and has not more keys.
+// Limits of a key file: its size, and the number of its keys.
 inline constexpr std::size_t kMostKeys = 32;
 inline constexpr std::size_t kLongestKeyId = 63;
 inline constexpr std::size_t kLargestKeyFile = 16384;
 
-// What is wrong with a key file, and in which line; 0: in none of them.
+// A fault of a key file, and its line; 0: the fault has no line.
 struct KeyFault {
     const char* detail;  // nullptr: nothing
     std::size_t line;
 };
 
-// The keys of a file, in pages of their own, which are neither swapped out nor part of a core dump
-// where the system allows it.
+// The keys of a file, in pages of their own: neither swapped out nor part of a core dump where the
+// system allows it.
 class KeyRing;
 
 // Each line is
 //
 //   id base64-of-32-bytes [current]
 //
-// with blanks or tabs between; or it is empty, or a comment, which begins with '#'. An id has up to
-// 63 letters, digits and ".", "_", "-". One line is marked current. nullptr if it can't be gone by;
-// the caller wipes the text.
+// with blanks or tabs between. A line may also be empty, or a comment that begins with '#'. An id
+// has up to 63 letters, digits and ".", "_", "-". One line is marked current. Returns nullptr if
+// the file is invalid; the caller wipes the text.
 KeyRing* read_key_ring(std::string_view text, KeyFault* fault) noexcept;
 
-// Overwrites the keys and gives back the memory. nullptr is nothing.
+// Overwrites the keys and frees the memory. nullptr is allowed.
 void wipe_key_ring(KeyRing* ring) noexcept;
 
-// The id of the key that seals.
+// The id of the current key, which seals.
 std::string_view current_key_id(const KeyRing& ring) noexcept;
 
 // The ids in the order of the file; empty past the last one.
@@ -43,8 +43,8 @@ std::string_view key_id_at(const KeyRing& ring, std::size_t number) noexcept;
 
 enum class RecordKey { Derived, NoSuchId, Refused };
 
-// The key of a record, which is kept until another record's is asked for: a record's values are
-// mostly opened one after the other. `key` points into the ring.
+// The key of a record. It is kept until another record's is asked for: a record's values are mostly
+// opened one after the other. `key` points into the ring.
 RecordKey record_key(KeyRing& ring, std::string_view id, std::string_view salt,
                      const Key** key) noexcept;
 

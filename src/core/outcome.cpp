@@ -5,8 +5,8 @@
 namespace idem::core {
 namespace {
 
-// Whether the type of `Value` has an enumerator of that value. The compiler tells: it writes a
-// value without a name as a cast, "(Enum)7".
+// Whether the type of `Value` has an enumerator of that value: the compiler writes a value without
+// a name as a cast, "(Enum)7".
 template <auto Value>
 constexpr bool has_name() noexcept {
     return std::string_view(__PRETTY_FUNCTION__).find("= (") == std::string_view::npos;
@@ -24,7 +24,7 @@ constexpr std::size_t names_of() noexcept {
 // Neither all nor none of them.
 static_assert(has_name<Status::Unknown>() && !has_name<static_cast<Status>('?')>());
 
-// A table is as long as its type, and each entry is found again: by its place or its value.
+// A table has as many entries as its type, and each entry is found again by its place or its value.
 template <typename Entry, std::size_t size, typename Enum>
 constexpr bool is_whole(const Entry (&table)[size], Enum Entry::*of) noexcept {
     for (const Entry& entry : table) {
@@ -50,7 +50,7 @@ constexpr const OutcomeEntry* find_outcome(std::string_view word) noexcept {
 
 }  // namespace
 
-// A record that is only looked at has the document that a repeat would be told.
+// For a record that is only looked at: the document that a repeat would get.
 std::string_view problem_word(const ClaimWords& claim) noexcept {
     std::string_view outcome = claim.outcome;
     for (const StatusEntry& entry : kStatuses) {

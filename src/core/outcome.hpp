@@ -1,8 +1,7 @@
-// What idem_begin can answer, how a record can stand, and what an operator can make of it. The
-// tables here say all there is to say of each: its word, what it means over HTTP, what is counted,
-// and what is logged as a problem. Each enumerator has its entry, at its place, or the compiler
-// says so (outcome.cpp). The columns of SQL and the tables of the documentation are compared with
-// them by a test.
+// The outcomes of idem_begin, the statuses of a record, and an operator's resolutions. The tables
+// here define everything about each: its word, its HTTP response, its counter, and whether it is
+// logged as a problem. The compiler checks that each enumerator has its entry, at its place
+// (outcome.cpp). A test compares them with the columns of SQL and the tables of the documentation.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +12,7 @@
 
 namespace idem::core {
 
-// What is counted per scope. In the order of the columns of idempotency.scope_stats().
+// The counters of a scope, in the order of the columns of idempotency.scope_stats().
 enum class Counter {
     Executed,
     Replayed,
@@ -66,7 +65,7 @@ constexpr const CounterEntry& entry_of(Counter counter) noexcept {
     return kCounters[static_cast<std::size_t>(counter)];
 }
 
-// One way in which a request is refused over HTTP. Status codes and titles follow
+// How a request is refused over HTTP. Status codes and titles follow
 // draft-ietf-httpapi-idempotency-key-header-07, section 2.7, where it has any.
 struct Problem {
     int http_status;
@@ -92,7 +91,7 @@ struct OutcomeEntry {
     Outcome outcome;
     std::string_view word;
     Counter counter;
-    bool is_problem;                 // somebody should look at it: log_events = problems
+    bool is_problem;                 // an operator should look at it: log_events = problems
     std::optional<Problem> problem;  // none: the response is the request's own
 };
 
@@ -133,12 +132,12 @@ constexpr const OutcomeEntry& entry_of(Outcome outcome) noexcept {
 
 // ---- kinds of execution ----
 
-// What an execution that was decided does with the row it found.
+// How a granted execution uses the row that it found.
 enum class Execution : std::uint16_t {
     None,      // the outcome is not Execute
     First,     // no row: attempt 1
     Reuse,     // a row past its retention: attempt 1 in its place
-    Takeover,  // lease over: attempt + 1
+    Takeover,  // lease expired: attempt + 1
     Retry,     // retryable and due: attempt + 1
 };
 
@@ -163,7 +162,7 @@ constexpr const ExecutionEntry& entry_of(Execution execution) noexcept {
 
 // ---- reasons ----
 
-// Why an outcome is given: each decision names one, and idem_explain spells it out.
+// The reason of an outcome: each decision names one, and idem_explain spells it out.
 enum class Reason : std::uint16_t {
     NoRecord,
     RetentionOver,
@@ -257,26 +256,27 @@ constexpr const ReasonEntry& entry_of(Reason reason) noexcept {
 
 // ---- statuses of a record ----
 
-// How a record stands in the table, one byte; the views spell it out.
+// The status of a record in the table, one byte; the views spell it out.
 enum class Status : char {
     InProgress = 'i',
     Completed = 'c',
     Failed = 'f',     // final, replayed
     Retryable = 'r',  // failed, may run again
     // Failed or silent with its attempts used up. Before a sweeper stores it, it follows from a
-    // claim in progress whose lease is over; the holder of a silent one may still record the
+    // claim in progress whose lease expired. The holder of a silent one may still record the
     // result.
     Exhausted = 'x',
-    // The holder said so, or its lease ran out and the policy forbids to run again blindly, which
-    // follows from a claim in progress and is never stored. The holder may still record the result.
+    // The holder said so, or its lease expired and the policy forbids to run again blindly. The
+    // latter follows from a claim in progress and is never stored. The holder may still record the
+    // result.
     Unknown = 'u',
 };
 
-// What a claim in progress becomes once its lease is over: fixed when it is made, for neither may
-// an attempt that was forbidden be allowed later, nor the other way round.
+// The status of a claim in progress once its lease expires. It is fixed at the claim: a forbidden
+// attempt must not be allowed later, nor an allowed one forbidden.
 enum class IfSilent : char { Takeover = 't', Unknown = 'u', Exhausted = 'x' };
 
-// Somebody is at work on such a record, or has to decide about it: an index leads to them.
+// Records with a holder at work, or with a decision due; an index finds them.
 inline constexpr std::string_view kOutstanding = "iux";
 
 constexpr bool is_outstanding(Status status) noexcept {
@@ -286,8 +286,8 @@ constexpr bool is_outstanding(Status status) noexcept {
 struct StatusEntry {
     Status status;
     std::string_view word;
-    Outcome repeat;                  // what a repeat is told, as far as the status says it
-    std::optional<Counter> counter;  // of a result that was recorded with it
+    Outcome repeat;                  // of a repeat, as far as the status determines it
+    std::optional<Counter> counter;  // of a result recorded with this status
 };
 
 inline constexpr StatusEntry kStatuses[] = {
@@ -299,7 +299,7 @@ inline constexpr StatusEntry kStatuses[] = {
     {Status::Unknown, "unknown", Outcome::Unknown, Counter::Failed},  // stays the last
 };
 
-// That of a byte that is none of ours is Unknown's.
+// A byte that this library does not know is Unknown's.
 constexpr const StatusEntry& entry_of(Status status) noexcept {
     for (const StatusEntry& entry : kStatuses) {
         if (entry.status == status) return entry;
@@ -314,7 +314,7 @@ enum class Resolution { Release, Complete, Fail, Reopen };
 struct ResolutionEntry {
     Resolution resolution;
     std::string_view word;
-    Status status;  // of the record then
+    Status status;  // of the record after it
 };
 
 inline constexpr ResolutionEntry kResolutions[] = {
@@ -330,8 +330,8 @@ constexpr const ResolutionEntry& entry_of(Resolution resolution) noexcept {
 
 // ---- problems ----
 
-// Problems that are no outcome: of a request that never comes to idem_begin, and of an answer that
-// has failed and has no status of its own.
+// Problems that are not outcomes: of a request that never reaches idem_begin, and of a failed
+// answer without a status code of its own.
 struct WordProblem {
     std::string_view word;
     Problem problem;
@@ -352,21 +352,20 @@ inline constexpr WordProblem kOtherProblems[] = {
       "characters."}},
 };
 
-// What a claim says of itself; empty is null.
+// A claim's own words; empty is null.
 struct ClaimWords {
     std::string_view outcome;
     std::string_view status;
     bool has_status_code;
 };
 
-// The word by which problem_of knows the document of a claim: its outcome; without one, what its
-// status makes of a repeat; 'failed' for an answer that has failed and has no status of its own.
-// May be empty.
+// The word by which problem_of finds the document of a claim: its outcome, or without one the
+// outcome of a repeat by its status. 'failed' for a failed answer without a status code. May be
+// empty.
 std::string_view problem_word(const ClaimWords& claim) noexcept;
 
 // The problem of an outcome word; also of 'missing_key' and 'bad_key', which no record has, and of
-// 'failed'.
-// nullptr where there is no problem (execute, replay) and for a word that is none of ours; `known`
+// 'failed'. nullptr where there is no problem (execute, replay) and for an unknown word; `known`
 // tells these apart.
 const Problem* problem_of(std::string_view outcome_word, bool* known) noexcept;
 

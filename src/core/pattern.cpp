@@ -27,7 +27,7 @@ PatternFault check_pattern(std::string_view pattern, std::size_t chars, bool utf
             return PatternFault::TooLong;
         case NameFault::ControlCharacter:
             return PatternFault::ControlCharacter;
-        // A blank pattern fits no scope, which harms nobody.
+        // A blank pattern is harmless: it fits no scope.
         case NameFault::None:
         case NameFault::Empty:
         case NameFault::Blank:
@@ -61,8 +61,8 @@ std::size_t cover_rank(std::string_view pattern, std::string_view narrow) noexce
 
 namespace {
 
-// Exact ones first, then the prefixes without their stars, both by their bytes: so a prefix stands
-// before all that begins with it.
+// Exact patterns first, then prefixes without their stars, each sorted by bytes: a prefix stands
+// before every text that begins with it.
 struct Place {
     bool prefix;
     std::string_view bytes;
@@ -77,7 +77,7 @@ bool is_before(const Place& a, const Place& b) noexcept {
     return a.prefix != b.prefix ? b.prefix : a.bytes < b.bytes;
 }
 
-// The last one that stands there or before, or kNoReach.
+// The last entry at or before that place, or kNoReach.
 std::size_t last_until(const Reach* reaches, std::size_t count, const Place& place) noexcept {
     const Reach* end = std::upper_bound(
         reaches, reaches + count, place,
@@ -91,9 +91,9 @@ bool is_at(const Reach* reaches, std::size_t at, const Place& place) noexcept {
     return its.prefix == place.prefix && its.bytes == place.bytes;
 }
 
-// From one prefix to those around it, the first that the text begins with. Whatever stands between
-// a prefix of the text and the text itself begins with that prefix, too: so from the last one
-// before the text the way leads past each that fits.
+// Walks from one prefix to its outer ones, up to the first that the text begins with. Every entry
+// between a prefix of the text and the text itself begins with that prefix, too. So a walk from the
+// last one before the text passes each prefix that fits.
 std::size_t first_around(const Reach* reaches, std::size_t at, std::string_view text) noexcept {
     while (at != kNoReach && !(is_prefix_pattern(reaches[at].pattern) &&
                                begins_with(text, prefix_of(reaches[at].pattern))))

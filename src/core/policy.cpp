@@ -10,7 +10,7 @@ constexpr std::int64_t sum(std::int64_t moment, std::int64_t span) noexcept {
     return __builtin_add_overflow(moment, span, &result) ? INT64_MAX : result;
 }
 
-// As short as it can have been until now.
+// The shortest memory until now.
 std::int64_t shortest(const Memory& memory, std::int64_t now) noexcept {
     return past_matters(memory, now) ? std::min(memory.span, memory.before) : memory.span;
 }
@@ -49,7 +49,7 @@ Memory with_past(const Memory& memory, const Memory& other) noexcept {
             std::min(memory.before, other.before)};
 }
 
-// A shorter memory is shorter than what was before as well, so only one that grows begins a past.
+// A shorter memory is shorter than the one before as well, so only one that grows begins a past.
 Memory changed_memory(const Memory& old, std::int64_t span, std::int64_t now) noexcept {
     if (span > old.span) return {span, sum(now, kTimeToCommit), shortest(old, now)};
     if (past_matters(old, now)) return {span, old.since, old.before};

@@ -1,4 +1,4 @@
-// What a policy may say, and how long keys are remembered under it.
+// The fields of a policy, their limits, and how long keys are remembered.
 #pragma once
 
 #include <cstdint>
@@ -19,13 +19,13 @@ enum class OnMissingKey { Generate, Derive, Error };
 enum class RetryJitter { Full, None };
 enum class OnAbandon { Fail, Release, Unknown };
 
-// A bytea's text form is twice as long, and no value may reach 1 GB.
+// A bytea's text form is twice as long, and a value must stay below 1 GB.
 inline constexpr std::int64_t kLargestBody = 256LL * 1024 * 1024;
 
 inline constexpr std::int64_t kUncapped = INT64_MAX;
 
-// What holds where neither a policy nor a setting (config/settings.hpp) says otherwise. Spans
-// are microseconds.
+// Defaults where neither a policy nor a setting (config/settings.hpp) gives a value. Spans are
+// microseconds.
 struct Policy {
     std::int64_t ttl = 0;
     std::int64_t retention = 0;  // at least ttl
@@ -55,7 +55,7 @@ struct Policy {
 
 // ---- the table idempotency.policy ----
 
-// In the order in which faults of a row are told; the last three have none.
+// In the order in which faults of a row are reported; the last three have none.
 enum class OptionType {
     Pattern,
     Span,
@@ -70,7 +70,7 @@ enum class OptionType {
 
 inline constexpr const char* kOnAbandonWords = "fail, release, unknown";
 
-// What is said of what does not fit.
+// The error text for a value that does not fit.
 struct Complaint {
     const char* detail;
     const char* hint;
@@ -80,11 +80,11 @@ struct PolicyColumn {
     const char* name;
     OptionType type;
     // Puts the value into its member of Policy: microseconds, a number, 0 or 1, the place of a
-    // word. nullptr: it has none.
+    // word. nullptr: it has no member.
     void (*put)(Policy* policy, std::int64_t value) noexcept = nullptr;
-    std::int64_t (*get)(const Policy& policy) noexcept = nullptr;  // the same back
+    std::int64_t (*get)(const Policy& policy) noexcept = nullptr;  // the reverse
     SpanRange range{};                                             // of a Span
-    std::int64_t least = 0;  // of a Number; of a List: so many elements
+    std::int64_t least = 0;  // of a Number; of a List: its fewest elements
     std::int64_t most = 0;
     const char* words = nullptr;                        // of a Word, in the order of its type
     bool (*fits)(std::string_view) noexcept = nullptr;  // of each element of a List
@@ -131,8 +131,8 @@ constexpr PolicyColumn map_option(const char* name, Complaint complaint) noexcep
     return {name, OptionType::Map, nullptr, nullptr, {}, 0, 0, nullptr, nullptr, complaint};
 }
 
-// Those up to "since" are the options: the arguments of idem_policy_set, in this order. Each may be
-// null, which leaves it open; the pattern may not, nor may "dropped".
+// Those up to "since" are the options: the arguments of idem_policy_set, in this order. An option
+// may be null, which leaves it open; "pattern" and "dropped" may not.
 inline constexpr PolicyColumn kPolicyColumns[] = {
     {"scope_pattern", OptionType::Pattern},
     span_option<&Policy::ttl>("ttl", kTtlRange),
@@ -156,7 +156,7 @@ inline constexpr PolicyColumn kPolicyColumns[] = {
     word_option<&Policy::on_abandon>("on_abandon", kOnAbandonWords),
     number_option<&Policy::max_body_bytes>("max_body_bytes", 0, kLargestBody),
     word_option<&Policy::on_large_body>("on_large_body", "error, omit"),
-    // An entry that is no field is told of by request/fingerprint.hpp.
+    // request/fingerprint.hpp reports an entry that is not a field.
     list_option("fingerprint_fields", valid_exclude,
                 {"It is empty, so that all requests would be the same.",
                  "Unset it to let every field count."},
@@ -176,7 +176,7 @@ inline constexpr PolicyColumn kPolicyColumns[] = {
     flag_option<&Policy::keep_history>("keep_history"),
     flag_option<&Policy::encrypt>("encrypt"),
     flag_option<&Policy::transactional_only>("transactional_only"),
-    // What is known of the time before the row became what it is.
+    // The memory before the row's last change.
     {"since", OptionType::Moment},
     {"memory_before", OptionType::Span, nullptr, nullptr, kRetentionRange},
     {"dropped", OptionType::Flag},
@@ -184,18 +184,18 @@ inline constexpr PolicyColumn kPolicyColumns[] = {
 
 inline constexpr int kPolicyColumnCount = std::size(kPolicyColumns);
 
-// Where a column stands; one that is not there is found by the compiler, as no constant.
+// The place of a column. A missing column does not compile: the result is then not a constant.
 constexpr int policy_column(std::string_view name) noexcept {
     int place = 0;
     while (kPolicyColumns[place].name != name) ++place;
     return place;
 }
 
-// What of two spans is left open and then never out of order.
+// Which of two spans, if left open, is never out of order with the other.
 enum class Follows { Neither, Longer, Either };
 
-// Two spans of a row of which the first may not be the longer one: what a row says, and what holds
-// when it leaves one of them open.
+// Two spans of a row, the first at most as long as the second: the columns, and the default where
+// the row leaves one open.
 struct SpansInOrder {
     int shorter;
     int longer;
@@ -238,7 +238,7 @@ inline constexpr SpansInOrder kSpansInOrder[] = {
      {"It is longer than max_lease.", "max_lease is the longest lease."}},
 };
 
-// Of the words that are separated by ", ", which one this is; -1: none.
+// The place of a word in a list separated by ", "; -1: not in it.
 int place_of_word(std::string_view word, std::string_view words) noexcept;
 
 // The word at a place; empty: there is none.
@@ -247,8 +247,8 @@ std::string_view word_at(std::int64_t place, std::string_view words) noexcept;
 // ---- memory: how long keys are remembered, and have been ----
 
 // A request that says when it was first sent is judged by it. Microseconds; moments of one clock.
-// Before `since` keys may have been remembered for as short as `before`; kUnchanged: for as long as
-// now.
+// Before `since` keys may have been remembered for as short as `before`. kUnchanged: always for
+// `span`.
 struct Memory {
     std::int64_t span;
     std::int64_t since;
@@ -257,8 +257,8 @@ struct Memory {
 
 inline constexpr std::int64_t kUnchanged = INT64_MIN;
 
-// A change counts that much later, for the transaction that makes it takes some time to commit, and
-// until then others go by what was before.
+// A change counts from that much later: its transaction takes time to commit, and until then other
+// sessions use the previous policy.
 inline constexpr std::int64_t kTimeToCommit = 60'000'000;
 
 constexpr Memory unchanged_memory(std::int64_t span) noexcept {
@@ -268,13 +268,13 @@ constexpr Memory unchanged_memory(std::int64_t span) noexcept {
 // The shortest memory that the key of a request can have had since it was first sent.
 std::int64_t memory_since(const Memory& memory, std::int64_t first_sent) noexcept;
 
-// False once whatever was sent before the change is refused for its age alone.
+// False once every request sent before the change is refused for its age alone.
 bool past_matters(const Memory& memory, std::int64_t now) noexcept;
 
-// With what else is known of the past.
+// Combined with another record of the past.
 Memory with_past(const Memory& memory, const Memory& other) noexcept;
 
-// When keys are remembered for `span` from now on.
+// The memory after a change to `span` at `now`.
 Memory changed_memory(const Memory& old, std::int64_t span, std::int64_t now) noexcept;
 
 }  // namespace idem::core

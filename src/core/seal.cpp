@@ -1,16 +1,16 @@
-// Nothing here is of our own making but how the pieces are put together:
+// Only the combination of the pieces is our own:
 // - The key of a record is HKDF with SHA-256 (RFC 5869) of a master key, with a random salt that
-//   lies in the row, as the AWS Encryption SDK derives a key per message and TLS 1.3 its traffic
-//   keys. So a master key never encrypts anything itself.
-// - Values are sealed with AES-256-GCM (NIST SP 800-38D) under random nonces of 96 bits. Those may
-//   not come twice with one key, which with one key for everything would bound how much it may seal
-//   (2^32 values, section 8.3). With a key per record they can't run out: a record is written a few
-//   times, by checkpoints perhaps some thousands, and among 2^20 nonces two are equal with a
+//   lies in the row. The AWS Encryption SDK derives a key per message in this way, TLS 1.3 its
+//   traffic keys. So a master key never encrypts anything itself.
+// - Values are sealed with AES-256-GCM (NIST SP 800-38D) under random nonces of 96 bits. A nonce
+//   must not repeat with one key. With one key for everything, that would limit how much it may
+//   seal (2^32 values, section 8.3). A key per record does not reach the limit: a record is written
+//   a few times, by checkpoints perhaps some thousands, and among 2^20 nonces two are equal with a
 //   probability below 2^-56. Two records share a key only if their salts are equal, which is below
-//   2^-48 for 2^40 records, and even then only equal nonces would matter. A counter instead would
-//   have to survive crashes, failovers and restored backups, and would not.
-// - What a value belongs to is additional data: each part with its length, as in a fingerprint, so
-//   that no byte can move from one to the next.
+//   2^-48 for 2^40 records, and even then only equal nonces would matter. A counter would not
+//   survive crashes, failovers and restored backups.
+// - The place of a value is additional data: each part with its length, as in a fingerprint, so
+//   that a byte that moves from one part to the next is noticed.
 
 #include "core/seal.hpp"
 
@@ -28,8 +28,8 @@
 namespace idem::core {
 namespace {
 
-// Of the format: it is the first line of the additional data, what HKDF derives a key for, and as a
-// number the first byte of a sealed value.
+// Version of the format: the first line of the additional data, the info of HKDF, and as a number
+// the first byte of a sealed value.
 constexpr std::string_view kHeading = "idempotency seal 1\n";
 constexpr unsigned char kVersion = 1;
 
@@ -52,7 +52,7 @@ using Cipher = std::unique_ptr<EVP_CIPHER_CTX, decltype(&EVP_CIPHER_CTX_free)>;
 
 enum class Direction { Open = 0, Seal = 1 };
 
-// The lengths of GCM's nonce and tag are those that OpenSSL takes unless told otherwise.
+// GCM's nonce and tag have OpenSSL's default lengths.
 Cipher start(const Key& key, const unsigned char* nonce, Direction direction) {
     Cipher cipher(EVP_CIPHER_CTX_new(), EVP_CIPHER_CTX_free);
     if (cipher != nullptr && EVP_CipherInit_ex(cipher.get(), EVP_aes_256_gcm(), nullptr, key, nonce,
@@ -61,7 +61,7 @@ Cipher start(const Key& key, const unsigned char* nonce, Direction direction) {
     return cipher;
 }
 
-// Additional data, gathered to be passed on in few calls. The first failure sticks.
+// Gathers additional data, to pass it on in few calls. The first failure is kept.
 class AdditionalData {
   public:
     explicit AdditionalData(EVP_CIPHER_CTX* cipher) : cipher_(cipher) {}
@@ -119,7 +119,7 @@ bool bind_to(EVP_CIPHER_CTX* cipher, std::string_view bytes) {
     return data.finish();
 }
 
-// GCM writes as many bytes as it reads, and its end writes none.
+// GCM writes as many bytes as it reads; its final call writes none.
 bool pass(EVP_CIPHER_CTX* cipher, std::string_view from, unsigned char* to) {
     int written = 0;
     return from.empty() ||
@@ -159,7 +159,7 @@ bool random_bytes(unsigned char* out, std::size_t count) noexcept {
     return RAND_bytes(out, static_cast<int>(count)) == 1;
 }
 
-// By HMAC itself: OpenSSL's own HKDF takes five times as long, most of it to look algorithms up.
+// By HMAC directly: OpenSSL's own HKDF takes five times as long, mostly to look algorithms up.
 bool hkdf(std::string_view secret, std::string_view salt, std::string_view info, unsigned char* key,
           std::size_t length) noexcept {
     constexpr std::size_t kLongestInfo = 128;
@@ -203,7 +203,7 @@ bool seal_with_nonce(const Key& key, const SealPlace& place, const Nonce& nonce,
     return encrypt_for(place, key, nonce, plain, encrypted);
 }
 
-// GCM deciphers before it knows the tag, so what it wrote is taken back if that is another.
+// GCM deciphers before it checks the tag, so the output is wiped if the tag differs.
 Opened open(const Key& key, const SealPlace& place, std::string_view sealed,
             unsigned char* out) noexcept {
     if (!sealed.empty() && static_cast<unsigned char>(sealed.front()) != kVersion)

@@ -1,6 +1,6 @@
-// Sealing: AES-256-GCM with a key per record, so that what a row keeps can be read, or passed off
-// as another's, by nobody who has no master key. docs/encryption.md has the format byte by byte,
-// and test/core/seal_vectors.json examples of it.
+// Sealing: AES-256-GCM with a key per record. Without a master key, the values of a row cannot be
+// read, nor passed off as another row's. docs/encryption.md has the format byte by byte, and
+// test/core/seal_vectors.json has examples.
 #pragma once
 
 #include <cstddef>
@@ -13,14 +13,14 @@ inline constexpr std::size_t kSaltBytes = 16;   // of a record, from which its k
 inline constexpr std::size_t kNonceBytes = 12;  // of a sealing
 inline constexpr std::size_t kTagBytes = 16;
 
-// What a sealed value has beside as many bytes as the plain one: version, nonce, tag.
+// The extra bytes of a sealed value: version, nonce, tag.
 inline constexpr std::size_t kSealOverhead = 1 + kNonceBytes + kTagBytes;
 
 using Key = unsigned char[kKeyBytes];
 using Salt = unsigned char[kSaltBytes];
 using Nonce = unsigned char[kNonceBytes];
 
-// Where a value belongs, in UTF-8. It opens nowhere else.
+// The place of a value, in UTF-8. It opens nowhere else.
 struct SealPlace {
     std::string_view key_id;  // of the master key
     std::string_view column;
@@ -29,14 +29,14 @@ struct SealPlace {
     std::string_view key;
 };
 
-// ---- the two algorithms, by which the known answers of others can be asked for ----
+// ---- the two algorithms, for tests against published vectors ----
 
 // HKDF with SHA-256 (RFC 5869): fills `key`. False if OpenSSL refused.
 bool hkdf(std::string_view secret, std::string_view salt, std::string_view info, unsigned char* key,
           std::size_t length) noexcept;
 
 // AES-256-GCM (NIST SP 800-38D): writes as many bytes as `plain` has, and the tag. False if OpenSSL
-// refused. A nonce must never come again with a key.
+// refused. A nonce must never repeat with a key.
 bool encrypt(const Key& key, const Nonce& nonce, std::string_view additional,
              std::string_view plain, unsigned char* out) noexcept;
 
@@ -49,8 +49,8 @@ bool random_bytes(unsigned char* out, std::size_t count) noexcept;
 // refused.
 bool derive_key(const Key& master, std::string_view salt, Key& key) noexcept;
 
-// Writes plain.size() + kSealOverhead bytes. The first takes a random nonce; the second is for
-// known answers. False if OpenSSL refused.
+// Writes plain.size() + kSealOverhead bytes. The first takes a random nonce; the second is for test
+// vectors. False if OpenSSL refused.
 bool seal(const Key& key, const SealPlace& place, std::string_view plain,
           unsigned char* out) noexcept;
 bool seal_with_nonce(const Key& key, const SealPlace& place, const Nonce& nonce,
@@ -62,14 +62,14 @@ enum class Opened {
     Unknown,  // of a version that this library does not know
 };
 
-// Writes sealed.size() - kSealOverhead bytes; nothing that could be read unless it answers Yes.
+// Writes sealed.size() - kSealOverhead bytes; nothing readable unless it returns Yes.
 Opened open(const Key& key, const SealPlace& place, std::string_view sealed,
             unsigned char* out) noexcept;
 
-// In a time that tells nothing but the lengths.
+// In a time that depends on nothing but the lengths.
 bool same_secret(std::string_view a, std::string_view b) noexcept;
 
-// Overwrites, also where nothing reads it any more.
+// Overwrites, even if nothing reads the memory afterwards.
 void wipe(void* bytes, std::size_t count) noexcept;
 
 }  // namespace idem::core

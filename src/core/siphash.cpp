@@ -19,8 +19,7 @@ std::uint64_t word_at(const char* bytes) noexcept {
     return word;
 }
 
-// What is left behind the whole words of a text, fewer than eight bytes. A longer text is read from
-// its end.
+// The bytes after the whole words of a text, fewer than eight. A longer text is read from its end.
 std::uint64_t rest_of(std::string_view text) noexcept {
     const std::size_t left = text.size() % 8;
     if (left == 0) return 0;
@@ -39,7 +38,7 @@ class Hash {
           v2_(key.low ^ 0x6c7967656e657261),
           v3_(key.high ^ 0x7465646279746573) {}
 
-    // The bytes follow those that were added before, wherever in a word these end.
+    // The bytes follow those added before, at any place of a word.
     void add(std::string_view text) noexcept {
         for (std::size_t i = 0; i + 8 <= text.size(); i += 8) add_bytes(word_at(&text[i]), 8);
         if (text.size() % 8 != 0) add_bytes(rest_of(text), text.size() % 8);
@@ -86,8 +85,8 @@ class Hash {
     }
 
     std::uint64_t v0_, v1_, v2_, v3_;
-    std::uint64_t waiting_ = 0;  // the bytes that do not make a word yet
-    std::size_t held_ = 0;       // how many they are
+    std::uint64_t waiting_ = 0;  // bytes that do not fill a word yet
+    std::size_t held_ = 0;       // how many
     std::uint64_t length_ = 0;   // of all; its lowest byte counts
 };
 

@@ -1,5 +1,5 @@
-// SipHash-2-4 (Aumasson and Bernstein, 2012): a hash with a key. Who does not know the key can
-// neither find two inputs with the same hash nor learn the key from hashes that they see.
+// SipHash-2-4 (Aumasson and Bernstein, 2012): a hash with a key. Without the key, an attacker can
+// neither find two inputs with the same hash nor learn the key from hashes.
 #pragma once
 
 #include <array>
@@ -21,7 +21,7 @@ SipKey sip_key(const std::array<unsigned char, kSipKeyBytes>& bytes) noexcept;
 
 std::uint64_t sip_hash(const SipKey& key, std::string_view bytes) noexcept;
 
-// Of several texts in their order; ('a', 'b') and ('ab', '') have different hashes.
+// Of several texts in order; ('a', 'b') and ('ab', '') have different hashes.
 std::uint64_t sip_hash(const SipKey& key, std::string_view first, std::string_view second,
                        std::string_view third) noexcept;
 

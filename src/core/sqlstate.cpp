@@ -5,19 +5,19 @@
 namespace idem::core {
 namespace {
 
-// Data exceptions, integrity constraints, and what SQL/PSM has for exceptions of the user's.
+// Data exceptions, integrity constraints, and SQL/PSM's user-defined exceptions.
 constexpr std::string_view kClassesOfRequest[] = {"22", "23", "45"};
 constexpr std::string_view kRaiseException = "P0001";
 
-// A row that is referred to may commit a moment later, one that refers may be gone: restrict and
-// foreign key violations.
+// Restrict and foreign key violations: a referenced row may commit a moment later, a referencing
+// row may disappear.
 constexpr std::string_view kOfOtherRows[] = {"23001", "23503"};
 
-// Those of the server that begin like a user's: configuration files, foreign data, PL/pgSQL, faults
-// within; and our own, by which an operation learns about another key.
+// The server's own that begin like a user's: configuration files, foreign data, PL/pgSQL, internal
+// errors; and ours, which report another key to an operation.
 constexpr std::string_view kReservedClasses[] = {"F0", "HV", "P0", "XX", "ID"};
 
-// Of transactions, resources, operators, the system and faults within.
+// Of transactions, resources, operators, the system and internal errors.
 constexpr std::string_view kNeverFinal[] = {"40", "53", "57", "58", "XX"};
 
 // Success, warnings, no data; transaction states, conflicts, operators.
@@ -36,8 +36,8 @@ bool is_one_of(std::string_view word, const std::string_view (&words)[N]) noexce
     return std::find(words, words + N, word) != words + N;
 }
 
-// Classes that nobody but an author of functions has given a meaning. The standard has 0 to 4, and
-// the server adds to 5 and 7.
+// Classes that only the author of a function gives a meaning. The standard has 0 to 4; the server
+// adds to 5 and 7.
 bool is_users_class(std::string_view name) noexcept {
     const char first = name.front();
     const bool letter = first >= 'A' && first <= 'Z';

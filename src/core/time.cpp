@@ -14,8 +14,8 @@ constexpr std::int64_t kLongestWork = 3600 * kSecond;
 }  // namespace
 
 std::int64_t interval_micros(std::int32_t months, std::int32_t days, std::int64_t micros) noexcept {
-    // Whole days of `micros` join the days first, so that two large fields of opposite sign cancel
-    // out before anything can overflow.
+    // Whole days of `micros` join the days first: two large fields of opposite sign cancel out
+    // before an overflow.
     const std::int64_t all_days = std::int64_t{months} * 30 + days + micros / kDay;
     std::int64_t sum = 0;
     if (!__builtin_mul_overflow(all_days, kDay, &sum) &&
@@ -41,13 +41,13 @@ SpanFault check_span(std::int64_t micros, SpanRange range) noexcept {
 std::int64_t backoff_ceiling(std::int64_t base, std::int64_t cap, int attempt) noexcept {
     if (base <= 0 || cap <= 0) return 0;
     const int doublings = std::max(attempt, 1) - 1;
-    // Asking the cap backwards: base * 2^doublings itself may not fit.
+    // Compares the cap with base: base * 2^doublings itself may overflow.
     if (doublings >= 63 || base > cap >> doublings) return cap;
     return base << doublings;
 }
 
 std::int64_t jittered(std::int64_t ceiling, double fraction) noexcept {
-    // Written so that NaN counts as zero too.
+    // Written so that NaN also gives zero.
     if (ceiling <= 0 || !(fraction > 0.0)) return 0;
     if (fraction >= 1.0) return ceiling;
     // Above 2^53 the product may be rounded up past the ceiling.

@@ -1,5 +1,4 @@
-// Spans of time and the ranges in which each makes sense, and how long to wait before something is
-// tried again or gone on with.
+// Spans of time and their valid ranges, and pauses: between attempts, and between batches.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +8,9 @@ namespace idem::core {
 inline constexpr std::int64_t kMillisecond = 1000;
 inline constexpr std::int64_t kSecond = 1000 * kMillisecond;
 inline constexpr std::int64_t kDay = 86400 * kSecond;
-// Far enough for any retention, near enough that now + span is always a valid timestamp.
+// Longer than any useful retention, and now + span is always a valid timestamp.
 inline constexpr std::int64_t kLongest = 36525 * kDay;
-// The lock manager counts milliseconds in an int; a day is more than anyone should wait.
+// The lock manager counts milliseconds in an int; a day is the longest useful wait.
 inline constexpr std::int64_t kLongestWait = kDay;
 
 enum class SpanFault { None, Negative, Zero, TooLong };
@@ -33,7 +32,7 @@ inline constexpr SpanRange kAgeRange{true, kLongest};
 // and later: all three fields at their extreme) saturate too.
 std::int64_t interval_micros(std::int32_t months, std::int32_t days, std::int64_t micros) noexcept;
 
-// A moment and a span, within the moments that a clock can tell: never beyond them, nor around.
+// A moment plus a span, saturated to the moments that a clock can tell.
 struct Clock {
     std::int64_t first;
     std::int64_t last;
@@ -54,10 +53,10 @@ std::int64_t jittered(std::int64_t ceiling, double fraction) noexcept;
 
 // ---- a sweeper's rest between batches ----
 
-// The rest after a batch that took `worked`: nine times as long, so that callers hardly feel that a
-// million records expire at once; they are gone in a minute or two. Where more expire than can be
-// removed in that way, the oldest that is left becomes older and older: once it is more than five
-// minutes older than it was (`behind`), the rest shrinks in proportion, until the sweeper keeps up.
+// The rest after a batch that took `worked`: nine times as long. So callers hardly feel that a
+// million records expire at once; those are gone in a minute or two. Where more records expire than
+// can be removed at this pace, the backlog ages. Once its age has grown by more than five minutes
+// (`behind`), the rest shrinks in proportion, until the sweeper keeps up.
 std::int64_t rest_after(std::int64_t worked, std::int64_t behind) noexcept;
 
 }  // namespace idem::core

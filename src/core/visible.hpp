@@ -1,13 +1,13 @@
-// What the server shows of us to everybody who looks: the install script's views look for it, and
-// so do users' queries.
+// Names of ours that the server shows to every user: the install script's views and users' queries
+// look for them.
 #pragma once
 
 #include <cstdint>
 
 namespace idem::core {
 
-// Classes of advisory locks (objsubid in pg_locks): of claims, and of the workers themselves. Those
-// that users take have 1 and 2.
+// Classes of advisory locks (objsubid in pg_locks): of claims, and of the workers themselves.
+// Users' own locks have 1 and 2.
 inline constexpr std::uint16_t kClaimLockClass = 18756;
 inline constexpr std::uint16_t kWorkerLockClass = 18758;
 
