@@ -1,5 +1,5 @@
-# Crashes at every step of the protocol: a key is afterwards exactly one of absent, in progress and
-# completed, the one that its transaction's fate calls for, and nobody has to wait.
+# Crashes at every step of the protocol. Afterwards each key is exactly one of absent, in progress
+# and completed, as the fate of its transaction demands, and no caller has to wait.
 use strict;
 use warnings FATAL => 'all';
 
@@ -80,7 +80,7 @@ sub check_states
 	return;
 }
 
-# What was not committed may run at once, what was committed is neither lost nor run again.
+# Work that was not committed may run at once. Committed work is neither lost nor run again.
 sub check_outcomes
 {
 	my ($prefix, $token) = @_;
@@ -143,8 +143,8 @@ sub stop_and_start
 	return;
 }
 
-# The server takes the death of one backend for damage to shared memory: it ends all the others and
-# recovers.
+# When one backend is killed, the server assumes damaged shared memory: it ends all other processes
+# and recovers.
 sub kill_a_backend
 {
 	my ($session) = @_;
@@ -186,8 +186,8 @@ $node->safe_psql('postgres', join('', map { sprintf $pay, $_ } $kept + 1 .. 200)
 is($node->safe_psql('postgres', 'SELECT count(*), count(DISTINCT key) FROM payment'),
 	'200|200', 'the requests that were lost are executed when they come again');
 
-# A commit that nobody confirms to its client, here because it waits for a standby that does not
-# exist: in progress until the crash, done after it.
+# A commit that the server has not confirmed to its client, here because it waits for a standby that
+# does not exist. The key is in progress until the crash, completed after it.
 $node->append_conf('postgresql.conf', "synchronous_standby_names = 'nobody'");
 $node->restart;
 my $client = session($node);

@@ -1,4 +1,5 @@
-# pg_dump carries records, policies, grants and decisions, the history of attempts as well, and a restored record replays byte for byte.
+# pg_dump carries records, policies, grants and decisions, and the history of attempts. A restored
+# record replays byte for byte.
 use strict;
 use warnings FATAL => 'all';
 
@@ -10,7 +11,7 @@ use Test::More;
 use lib $FindBin::RealBin;
 use Idem;
 
-# Everything that a database knows, in one text that can be compared.
+# All contents of a database as one text, for comparison.
 my $contents = q{
 	SELECT string_agg(r::text, chr(10) ORDER BY key) FROM idempotency.record AS r
 	UNION ALL
@@ -98,7 +99,7 @@ sub restore
 	return;
 }
 
-# Who begins in the scope, and is admitted or refused with an SQLSTATE.
+# The roles that begin in the scope: each is admitted, or refused with an SQLSTATE.
 sub outcome_as
 {
 	my ($role, $database, $scope, $key) = @_;
@@ -193,8 +194,7 @@ is(outcome_as('app', 'bare', 'payments/1', 'new'), 'execute', 'but the grants');
 isnt($node->safe_psql('bare', 'SELECT value FROM idempotency.seed'),
 	$node->safe_psql('source', 'SELECT value FROM idempotency.seed'), 'and the locks have a seed of their own');
 
-# The functions may live in another schema than they did. A session that is there already has the
-# policies cached.
+# The functions may live in another schema than before. An existing session has the policies cached.
 add_database($node, 'elsewhere', 'other');
 add_operations('elsewhere');
 my $early = session($node, 'elsewhere');
@@ -209,8 +209,8 @@ replays('elsewhere', 'other');
 is(ask($early, $without_key), '22004', 'an open session sees the restored policies');
 $early->quit;
 
-# What keeps a restore from firing triggers leaves the seed that was made here behind, and the one of the
-# dump counts.
+# A restore that fires no triggers does not replace the seed created here. The seed of the dump
+# counts.
 my $locks = q{
 	BEGIN;
 	CREATE FUNCTION pg_temp.lock_of(key text) RETURNS text LANGUAGE plpgsql AS $$

@@ -1,5 +1,5 @@
-# A streaming standby informs and never decides; after its promotion it goes on where the primary
-# stopped.
+# A streaming standby answers questions and never decides. After its promotion it continues where
+# the primary stopped.
 use strict;
 use warnings FATAL => 'all';
 
@@ -38,7 +38,7 @@ my @writing_calls = (
 	"idem_grant('app')",
 	"idem_revoke('app')");
 
-# What idem_get tells of a key.
+# The answer of idem_get for a key.
 my $look = q{SELECT status, status_code, encode(body, 'hex') FROM idem_get('%s')};
 
 sub refuses_to_write

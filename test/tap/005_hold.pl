@@ -1,5 +1,5 @@
-# hold => true: a claim whose connection dies is taken over at once, although its lease lives; nothing
-# else that happens to the session gives it up.
+# hold => true: when the connection of a claim dies, another caller takes it over at once, although
+# its lease has not expired. Nothing else that happens to the session ends the claim.
 use strict;
 use warnings FATAL => 'all';
 

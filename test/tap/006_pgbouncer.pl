@@ -1,5 +1,5 @@
-# Behind a pooler in transaction mode each transaction may run on another server connection. A claim
-# does not care: what it needs is in the record and in the token.
+# Behind a pooler in transaction mode each transaction may run on another server connection. Claims
+# work there, because all their state is in the record and the token.
 use strict;
 use warnings FATAL => 'all';
 
@@ -13,7 +13,7 @@ use Test::More;
 use lib $FindBin::RealBin;
 use Idem;
 
-# Debian has it where only root's PATH leads.
+# Debian installs it in a folder that only root's PATH has.
 my ($pgbouncer) = grep { -x } map { "$_/pgbouncer" } split(/:/, $ENV{PATH}), '/usr/sbin';
 plan skip_all => 'pgbouncer is not installed' unless $pgbouncer;
 
@@ -50,15 +50,15 @@ sub pooled_session
 	return session($node, 'postgres', '-d', "host=$folder port=$port dbname=postgres user=$user");
 }
 
-# The server connection that the running transaction has.
+# The server connection that runs the transaction.
 sub server_of
 {
 	my ($session) = @_;
 	return ask($session, 'SELECT pg_backend_pid()');
 }
 
-# Runs code while another client keeps the pooler's favourite server connection, the one that was
-# used last.
+# Runs code while another client occupies the most recently used server connection, which the pooler
+# prefers.
 sub on_another_server
 {
 	my ($code) = @_;
@@ -100,7 +100,7 @@ on_another_server(sub {
 		'replay|done', 'the answer is replayed on any connection');
 });
 
-# Two clients take turns on one server connection, which remembers neither.
+# Two clients take turns on one server connection, which keeps no state of either.
 ask($client, 'BEGIN');
 my $shared = server_of($client);
 is(outcome_in($client, 'one-go'), 'execute', 'begun');
@@ -113,7 +113,7 @@ is(ask($next, completion('one-go')), '22004', 'and needs the token, as anybody e
 ask($next, 'ROLLBACK');
 is(outcome_in($next, 'one-go'), 'replay', 'it gets the answer');
 
-# A client that goes away in its transaction. The pooler closes that server connection.
+# A client disconnects inside its transaction. The pooler closes that server connection.
 ask($client, 'BEGIN');
 my $lost = server_of($client);
 is(outcome_in($client, 'lost'), 'execute', 'begun by a client that goes away');

@@ -1,5 +1,5 @@
-# DROP EXTENSION while sessions have claims, plans and policies of it: they wait, or get a clear
-# error, and a new extension starts from nothing.
+# DROP EXTENSION while sessions have claims, plans and policies of it: they wait or get a clear
+# error, and a new extension starts empty.
 use strict;
 use warnings FATAL => 'all';
 
@@ -102,7 +102,7 @@ subtest 'DROP in the transaction that has a claim open' => sub {
 	ask($session, 'BEGIN');
 	is(outcome_in($session, 'orphan'), 'execute', 'begun');
 	is(ask($session, 'DROP EXTENSION idempotency'), '', 'dropped');
-	# The SQL store has written the row before, which goes with the table.
+	# The SQL store has already written the row, which goes with the table.
 	my $written = $node->safe_psql('postgres', 'SHOW idempotency.store') eq 'sql';
 	is(ask($session, 'COMMIT'), $written ? '' : '42P01', 'a claim that can not be recorded can not be committed');
 	$node->safe_psql('postgres', 'CREATE EXTENSION idempotency') if $written;

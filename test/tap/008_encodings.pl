@@ -1,5 +1,5 @@
-# Databases in other encodings than UTF-8: keys are compared and bodies kept as they are, and equal
-# requests have equal fingerprints, whichever database they reach.
+# Databases in encodings other than UTF-8: keys are compared and bodies kept unchanged, and equal
+# requests have equal fingerprints in every database.
 use strict;
 use warnings FATAL => 'all';
 
@@ -100,7 +100,8 @@ create_database($_) foreach @encodings;
 keeps_key_and_bodies($_, $umlauts) foreach qw(UTF8 LATIN1 SQL_ASCII);
 keeps_key_and_bodies($_, $kana) foreach qw(UTF8 EUC_JP SQL_ASCII);
 
-# Where the server takes any bytes, a character is a byte, and what is not UTF-8 has no fingerprint.
+# Where the server takes any bytes, each byte is a character. Bytes that are not UTF-8 have no
+# fingerprint.
 {
 	my ($utf8, $ascii) = map { connect_to($_) } qw(UTF8 SQL_ASCII);
 	my $call = q{SELECT outcome FROM idem_begin(repeat(%s, %d), scope => 'lengths')};
@@ -120,8 +121,8 @@ same_fingerprints('plain JSON', q('{"b": 1.50, "a": [true, null, "x"]}'),
 	qw(LATIN1 EUC_JP SQL_ASCII));
 same_fingerprints('umlauts', qq('{"$umlauts": "$umlauts", "z": 1}'), qw(LATIN1 SQL_ASCII));
 same_fingerprints('kana', qq('{"$kana": "$kana", "z": 1}'), qw(EUC_JP SQL_ASCII));
-# Names are sorted by their characters, not by the database's bytes for them. The larger ones are
-# counted before they are written.
+# Names are sorted by their characters, not by their bytes in the database's encoding. The larger
+# ones are counted before they are written.
 my @katakana = map { "\xe3\x82$_" } "\xa2", "\xbd", "\x93";
 my $names = join ',', map { "'$_', 1" } 'z', $kana, @katakana, "\xe4\xba\x9c", "\xef\xbd\xb1", "\xc2\xb0";
 same_fingerprints('order of names', "jsonb_build_object($names)", qw(EUC_JP SQL_ASCII));
@@ -135,7 +136,7 @@ is( fingerprint('LATIN1', qq('{"$umlauts": {"$umlauts": 1}, "a": 1}', exclude =>
 	fingerprint('UTF8', qq('{"a": 1, "$umlauts": {}}')),
 	'and a path');
 
-# SQL_ASCII lets bytes in that are no text in UTF-8, which a canonical form has to be.
+# SQL_ASCII accepts bytes that are not UTF-8. A canonical form must be UTF-8.
 my $ascii = connect_to('SQL_ASCII');
 is(outcome_in($ascii, "\xfc"), 'execute', 'a key may be any bytes there');
 is(outcome_in($ascii, "\xfc-2", request => qq({"a": "\xfc"})), '22021', 'a request may not');
@@ -153,7 +154,7 @@ foreach my $encoding (qw(UTF8 LATIN1))
 	$session->quit;
 }
 
-# One record, two clients that speak differently.
+# One record, two clients with different encodings.
 my $utf8 = connect_to('LATIN1');
 my $latin1 = connect_to('LATIN1');
 ask($latin1, q(SET client_encoding = 'LATIN1'));

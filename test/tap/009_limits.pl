@@ -1,5 +1,5 @@
-# A full lock table, cancelled statements and timeouts: an error ends that transaction, and only
-# that; neither a lock nor a row of it stays.
+# A full lock table, cancelled statements and timeouts: an error ends only that transaction, and
+# neither a lock nor a row of it stays.
 use strict;
 use warnings FATAL => 'all';
 
@@ -20,7 +20,7 @@ my $session = session($node);
 my $other = session($node);
 my $pid = pid_of($session);
 
-# Claims as many keys as the lock table allows, and keeps them: only the call that fails is undone.
+# Claims as many keys as the lock table allows and keeps them: only the failing call is undone.
 $node->safe_psql('postgres', q{
 	CREATE FUNCTION fill_lock_table() RETURNS text LANGUAGE plpgsql AS $$
 	DECLARE
@@ -43,7 +43,7 @@ $node->safe_psql('postgres', q{
 
 my $claim_locks = q{SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 18756};
 
-# A claim that $other holds: by an open transaction.
+# A claim that $other holds in an open transaction.
 sub held_by_other
 {
 	my ($key) = @_;
@@ -62,7 +62,7 @@ sub nothing_is_left
 	return;
 }
 
-# Runs a call that has to wait, then cancels it while it does.
+# Runs a call that has to wait, and cancels it during the wait.
 sub cancelled
 {
 	my ($what, $sql) = @_;
@@ -74,8 +74,8 @@ sub cancelled
 	return;
 }
 
-# One message to the server: the setting holds for this statement alone, which fails, and the setting
-# is gone with it. Anything sent later might not be quick enough for it.
+# One message to the server: the setting applies to this statement alone, which fails, and ends with
+# it. A second message might come too late to reset it.
 sub with_setting
 {
 	my ($setting, $sql) = @_;
@@ -179,8 +179,8 @@ subtest 'idem_execute' => sub {
 	is(ask($session, $execute), 'execute|completed', 'the next try runs it');
 };
 
-# A table lock that lets look-ups pass stops whoever is to write, which is where a key is granted: from
-# then on nobody comes between.
+# A table lock that admits look-ups stops writers, and thus the call that grants a key. From then on
+# no other writer comes between.
 subtest 'where the row is written' => sub {
 	my $stop_writers = 'LOCK TABLE idempotency.record IN SHARE MODE';
 

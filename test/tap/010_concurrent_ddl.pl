@@ -1,5 +1,5 @@
-# Maintenance of the table while claims are open: it waits for them or passes them by, and the
-# sessions that have plans for it go on.
+# Maintenance of the table while claims are open: it waits for them or passes them, and sessions
+# with cached plans continue.
 use strict;
 use warnings FATAL => 'all';
 
@@ -23,8 +23,8 @@ sub filenode
 		pg_relation_filenode('idempotency.record_pkey')});
 }
 
-# A command that has to wait until the holder's transaction ends. Meanwhile the holder can complete,
-# and nobody is let in twice.
+# A command that waits until the holder's transaction ends. Meanwhile the holder can complete, and
+# no second caller is granted the key.
 sub waits_for_the_claim
 {
 	my ($name, $command) = @_;
@@ -49,7 +49,7 @@ sub waits_for_the_claim
 	return;
 }
 
-# The same command when claims are leased only: nothing to wait for.
+# The same command when claims are only leased does not wait.
 sub passes_by_a_lease
 {
 	my ($name, $command) = @_;
@@ -66,10 +66,11 @@ sub passes_by_a_lease
 my %rewriting = (
 	'VACUUM FULL' => 'VACUUM FULL idempotency.record',
 	'CLUSTER' => 'CLUSTER idempotency.record USING record_pkey',
-	# A claim has every lock that its write needs, so there is no deadlock in it.
+	# A claim already has every lock that its write needs, so no deadlock can occur.
 	'REINDEX' => 'REINDEX TABLE idempotency.record',
 	'REINDEX CONCURRENTLY' => 'REINDEX TABLE CONCURRENTLY idempotency.record');
-# It copies the table while the claim is open, and has to take along what the claim writes then.
+# The command copies the table while the claim is open, and has to include the row that the claim
+# writes meanwhile.
 $rewriting{'REPACK CONCURRENTLY'} = 'REPACK (CONCURRENTLY) idempotency.record' if $node->pg_version >= 19;
 
 foreach my $name (sort keys %rewriting)
@@ -78,14 +79,14 @@ foreach my $name (sort keys %rewriting)
 	passes_by_a_lease($name, $rewriting{$name});
 }
 
-# A plain VACUUM waits for nobody.
+# A plain VACUUM does not wait for claims.
 ask($holder, 'BEGIN');
 is(outcome_in($holder, 'vacuumed'), 'execute', 'a claim is open');
 is(ask($operator, 'VACUUM (ANALYZE) idempotency.record'), '', 'VACUUM does not wait for it');
 is(ask($holder, completion('vacuumed')), 't', 'completed');
 is(ask($holder, 'COMMIT'), '', 'and committed');
 
-# An index more or less changes the plans, not the answers.
+# Adding or dropping an index changes the plans, not the answers.
 is(ask($operator, 'CREATE INDEX CONCURRENTLY extra ON idempotency.record (holder)'),
 	'', 'an index of the operator');
 is(outcome_in($holder, 'vacuumed'), 'replay', 'does no harm');
@@ -93,7 +94,7 @@ is(outcome_in($holder, 'indexed'), 'execute', 'nor to new claims');
 is(ask($operator, 'DROP INDEX idempotency.extra'), '', 'neither does its end');
 is(outcome_in($other, 'indexed'), 'in_progress', 'to others');
 
-# TRUNCATE forgets everything. It waits for the open claim, whose row goes with the others.
+# TRUNCATE removes all records. It waits for the open claim, whose row goes with the others.
 ask($holder, 'BEGIN');
 is(outcome_in($holder, 'truncated'), 'execute', 'a claim is open');
 ask_later($operator, 'TRUNCATE idempotency.record');
@@ -103,7 +104,8 @@ is(ask($holder, 'COMMIT'), '', 'and committed');
 is(ask($operator), '', 'then the table is emptied');
 is(outcome_in($other, $_), 'execute', "$_ is not known any more") foreach qw(truncated vacuumed);
 
-# Between the looks of one transaction the table may be rewritten only if it holds no lock on it.
+# Between two look-ups of one transaction the table may be rewritten only if the transaction holds
+# no lock on it.
 ask($holder, 'BEGIN ISOLATION LEVEL REPEATABLE READ');
 is(ask($holder, 'SELECT 1'), '1', 'a snapshot is taken');
 is(ask($operator, 'VACUUM FULL idempotency.record'), '', 'and then the table is rewritten');

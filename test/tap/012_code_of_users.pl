@@ -1,6 +1,6 @@
-# Code of users on the table of records: triggers, rules, checks, defaults, operator classes, domains.
-# It runs as the owner of the table, never at commit and never with the rights of whoever calls, and
-# whatever it does, the server neither warns nor crashes.
+# Users' code on the table of records: triggers, rules, checks, defaults, operator classes, domains.
+# It runs as the owner of the table, never at commit and never with the caller's rights. Whatever it
+# does, the server neither warns nor crashes.
 use strict;
 use warnings FATAL => 'all';
 
@@ -12,7 +12,7 @@ use Test::More;
 use lib $FindBin::RealBin;
 use Idem;
 
-# The heap store itself is an error where the table has code of users.
+# An explicitly chosen heap store is an error where the table has users' code.
 my $node = new_node('main', max_prepared_transactions => 2, 'idempotency.store' => 'auto');
 
 $node->safe_psql('postgres', q{
@@ -78,7 +78,7 @@ sub keeper
 
 sub value { return $node->safe_psql('postgres', $_[0]); }
 
-# What the server has logged since, but for what a trigger was asked to raise.
+# The server's log since then, without the messages that a trigger was asked to raise.
 my $logged = 0;
 sub is_quiet
 {
@@ -90,8 +90,8 @@ sub is_quiet
 	return;
 }
 
-# A whole life in one session of a superuser's: a claim kept by commit and completed by token, one
-# completed in its transaction, one released, one prepared. Returns the SQLSTATEs that were met.
+# A whole life cycle in one superuser session: a claim committed and completed by token, one
+# completed in its transaction, one released, one prepared. Returns the SQLSTATEs of all errors.
 my $round = 0;
 sub live
 {
@@ -119,7 +119,7 @@ sub live
 	return join ' ', sort grep { !$seen{$_}++ } @met;
 }
 
-# with_trigger(function, when): SQLSTATEs of a life beside such a trigger.
+# with_trigger(function, when): SQLSTATEs of a life cycle with such a trigger.
 sub with_trigger
 {
 	my ($function, $when, $kind) = @_;
@@ -140,7 +140,8 @@ my $deferred = 'AFTER INSERT OR UPDATE ON idempotency.record DEFERRABLE INITIALL
 
 is(live(), '34000', 'a life without any trigger has no cursor');
 subtest 'opening a cursor' => sub {
-	# Within a transaction the name is taken the second time, which is the trigger's own error.
+	# Within a transaction the name is already taken the second time, which is the trigger's own
+	# error.
 	is(with_trigger('opens_a_cursor', $_), '25P02 34000 42P03', $_) foreach $before, $after, $statement;
 };
 subtest 'raising' => sub {
@@ -181,7 +182,7 @@ subtest 'rights' => sub {
 
 # ---- not only triggers ----
 
-# Whoever asks is a superuser, and what runs must not be.
+# The caller is a superuser. The users' code must not run as one.
 sub runs_as_keeper
 {
 	my ($name, $make, $drop) = @_;

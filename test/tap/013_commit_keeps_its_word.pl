@@ -1,5 +1,5 @@
-# What could be known when a key was granted does not fail at commit: other servers may have committed
-# their part of the transaction by then. postgres_fdw stands for them.
+# An error that can be detected when a key is granted is not raised at commit: by then other servers
+# may have committed their part of the transaction. postgres_fdw stands for them.
 use strict;
 use warnings FATAL => 'all';
 
@@ -31,7 +31,7 @@ sub effects_of
 	return $node->safe_psql('remote', "SELECT count(*) FROM effect WHERE key = '$key'");
 }
 
-# A session in whose transaction a key is granted and the effect has happened elsewhere.
+# A session whose transaction was granted a key and has had its effect on the other server.
 sub half_done
 {
 	my ($key, @before) = @_;
@@ -60,7 +60,7 @@ subtest 'read only since the claim' => sub {
 	is_whole('read-only', $session);
 };
 
-# Every lock that the write needs is there already, so the commit waits for nobody.
+# The transaction already has every lock that the write needs, so the commit does not wait.
 subtest 'a lock that is in the way' => sub {
 	my $session = half_done('locked', q{SET lock_timeout = '100 ms'});
 	my $other = session($node);
@@ -88,7 +88,8 @@ subtest 'REINDEX' => sub {
 	$other->quit;
 };
 
-# What does fail at commit takes the other half along, if the wrapper is not new to the session.
+# A failure at commit also rolls back the other server's half, if the session had loaded the wrapper
+# before.
 subtest 'the table was changed by the transaction itself' => sub {
 	my $session = half_done('changed', 'SELECT count(*) FROM effect');
 	my $early = $node->safe_psql('postgres', 'SHOW idempotency.store') eq 'sql';

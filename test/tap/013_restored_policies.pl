@@ -1,5 +1,5 @@
-# Policies outlive a restore, also into a cluster that lacks the role a scope is reserved for: the
-# scope stays closed, and what else a policy said holds on.
+# Policies survive a restore, also into a cluster that lacks the role a scope is reserved for: the
+# scope stays closed, and the rest of the policy still applies.
 use strict;
 use warnings FATAL => 'all';
 
@@ -44,7 +44,7 @@ my $original = $source->safe_psql('postgres', $policies);
 
 my $dump = $source->basedir . '/custom.dump';
 $source->command_ok([ 'pg_dump', '--format=custom', '--file', $dump, 'postgres' ], 'a dump');
-# Grants to roles that are not there fail, and pg_restore goes on.
+# Grants to missing roles fail, and pg_restore continues.
 my ($stdout, $stderr) =
   run_command([ 'pg_restore', '-h', $target->host, '-p', $target->port, '-d', 'postgres', $dump ]);
 unlike($stderr, qr/COPY failed|error: COPY/, 'no table is refused');
@@ -67,7 +67,7 @@ is( $target->safe_psql('postgres', q{
 		SELECT string_agg(scope_pattern, ' ') FROM idempotency.policies WHERE NOT role_exists}),
 	'refunds*', 'as does the view');
 
-# A name is a name: whoever gets it is meant.
+# A policy names a role: any later role of that name is meant.
 $target->safe_psql('postgres', 'CREATE ROLE "Billing; team"');
 is(outcome_of($target, 'app', 'refunds/1'), '42501', 'a role of that name admits its members');
 $target->safe_psql('postgres', 'GRANT "Billing; team" TO app');

@@ -1,5 +1,6 @@
-# idempotency.store: which store a table allows, noticed at once; one choice for the whole server, which
-# a session keeps for its life; and sessions that still have another one, after a reload, do no harm.
+# idempotency.store: which store a table allows, noticed at once; one choice for the whole server,
+# which a session keeps until it ends; sessions that still have the old choice after a reload do no
+# harm.
 use strict;
 use warnings FATAL => 'all';
 
@@ -11,8 +12,8 @@ use Test::More;
 use lib $FindBin::RealBin;
 use Idem;
 
-# A written row gives its key's lock back with the heap store, and keeps it with the SQL store. So
-# the locks tell which of them is at work.
+# With the heap store a written row releases its key's lock; with the SQL store the lock stays. So
+# the locks tell which store is at work.
 my $store_at_work = q{
 	CREATE FUNCTION store_at_work() RETURNS text LANGUAGE plpgsql AS $$
 	DECLARE
@@ -38,20 +39,20 @@ foreach my $choice (sort keys %node)
 	$session{$choice} = session($node{$choice});
 }
 
-# What the choices come to, in sessions that are there all the time.
+# The effect of each choice in sessions that exist throughout.
 sub at_work
 {
 	return join ' ', map { ask($session{$_}, 'SELECT store_at_work()') } qw(auto heap);
 }
 
-# What only the executor sees to is left to it; the choice "heap" is then an error. Each is done and
-# undone.
+# Only the executor handles these, so they need the SQL store, and the choice "heap" is an error.
+# Each is added and removed again.
 my @obstacles = (
 	[ 'a trigger',
 		q{CREATE FUNCTION noticed() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';
 		  CREATE TRIGGER noticed BEFORE INSERT ON idempotency.record FOR EACH ROW EXECUTE FUNCTION noticed()},
 		q{DROP TRIGGER noticed ON idempotency.record} ],
-	# The server remembers a rule until it looks again.
+	# The server remembers a rule until its next check.
 	[ 'a rule',
 		q{CREATE RULE noticed AS ON DELETE TO idempotency.record DO ALSO NOTIFY deleted},
 		q{DROP RULE noticed ON idempotency.record}, q{VACUUM idempotency.record} ],
@@ -94,7 +95,7 @@ subtest 'what a table allows' => sub {
 	  foreach $auto, $heap;
 	is(at_work(), 'heap heap', 'an index on plain columns is no obstacle');
 
-	# A column that is dropped stays in the layout of the rows, behind ours.
+	# A dropped column stays in the layout of the rows, behind ours.
 	$_->safe_psql('postgres', 'ALTER TABLE idempotency.record ADD COLUMN tenant text')
 	  foreach $auto, $heap;
 	is(at_work(), 'sql refused', 'a further column');
@@ -102,7 +103,7 @@ subtest 'what a table allows' => sub {
 	  foreach $auto, $heap;
 	is(at_work(), 'heap heap', '... until it is dropped');
 
-	# One of ours that was dropped and made again comes after the others.
+	# One of our columns that was dropped and added again comes after the others.
 	$_->safe_psql('postgres', q{ALTER TABLE idempotency.record DROP COLUMN salt CASCADE;
 		ALTER TABLE idempotency.record ADD COLUMN salt bytea})
 	  foreach $auto, $heap;
@@ -118,7 +119,7 @@ subtest 'what a table allows' => sub {
 $session{heap}->quit;
 $heap->stop;
 
-# set_store($choice): for connections that are made from now on.
+# set_store($choice): for connections made from now on.
 sub set_store
 {
 	my ($choice) = @_;
@@ -140,7 +141,8 @@ subtest 'one choice for the server' => sub {
 	like(ask($session, 'SET idempotency.store = redis'), qr/^(22023|55P02)$/, 'as is nonsense');
 	$session->quit;
 
-	# What was set while the library was not there, and what a client asks for, does not count.
+	# A setting made before the library was loaded does not count, nor does one that a client asks
+	# for.
 	$auto->safe_psql('postgres', 'ALTER ROLE app SET idempotency.store = sql');
 	local $ENV{PGOPTIONS} = '-c idempotency.store=sql';
 	foreach my $user ('app', $auto->safe_psql('postgres', 'SELECT current_user'))
@@ -166,9 +168,9 @@ subtest 'a session keeps its own' => sub {
 	$_->quit foreach $idle, $new;
 };
 
-# Until old connections have ended both stores are in use. Whoever uses the SQL store does not see a
-# row that the heap store has written and not committed, whose lock it has given back, and meets it
-# when it writes its own.
+# Until old connections have ended both stores are in use. A session with the SQL store does not see
+# a row that the heap store has written and not committed, and whose lock it has released. It meets
+# that row when it writes its own.
 subtest 'both at once' => sub {
 	my $holder = $session{auto};
 	set_store('sql');

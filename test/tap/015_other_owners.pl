@@ -1,6 +1,6 @@
-# The tables of policies, of decisions and of the sweeper's journal may have been given to other roles. What such an
-# owner puts on its table, or in its place, runs with its rights: not with those of the owner of the
-# records, nor of whoever calls, nor of the sweeper, which are superusers here.
+# The tables of policies, of decisions and of the sweeper's journal may belong to other roles. Code
+# that such an owner puts on its table, or in its place, runs with that owner's rights: not with
+# those of the records' owner, the caller or the sweeper, which are superusers here.
 use strict;
 use warnings FATAL => 'all';
 
@@ -15,7 +15,7 @@ use Idem;
 my $node = new_node('main', shared_preload_libraries => 'idempotency',
 	'idempotency.cleanup_interval' => 0);
 
-# What is written down is readable by everybody; each of the functions tries to rise as well.
+# Every role can read the notes. Each of the functions also tries to gain rights.
 $node->safe_psql('postgres', q{
 	CREATE ROLE keeper LOGIN;
 	GRANT ALL ON SCHEMA idempotency TO keeper;
@@ -49,7 +49,7 @@ sub keeper
 	return;
 }
 
-# What was noted, by whom; and an end to it.
+# The notes and the role that made each; then removes them.
 sub notes
 {
 	return $node->safe_psql('postgres', q{
@@ -63,7 +63,7 @@ sub superusers
 		WHERE rolsuper AND rolname = 'keeper'});
 }
 
-# Calls that write policies and read them, as a superuser.
+# Calls that write and read policies, as a superuser.
 sub use_policies
 {
 	my $session = session($node);
@@ -126,7 +126,7 @@ $session->quit;
 is(notes(), 'view by keeper', '... and it runs as the owner');
 keeper(q{DROP VIEW idempotency.policy; ALTER TABLE idempotency.policy_table RENAME TO policy});
 
-# What is decided is written down, and swept.
+# Decisions are recorded, and swept.
 keeper('CREATE TRIGGER tried BEFORE INSERT OR DELETE ON idempotency.audit FOR EACH ROW EXECUTE FUNCTION kept.noted()');
 is(use_policies(), ' execute  t t', 'a trigger on the audit: policies work');
 is(notes(), 'BEFORE INSERT by keeper', '... and it runs as the owner');

@@ -1,5 +1,5 @@
-# A snapshot may be older than the transaction or the statement that works with it: one that is imported,
-# one of a cursor. And it asks about versions that vacuum is taking away.
+# A snapshot may be older than the transaction or statement that uses it: an imported one, or one of
+# a cursor. It may also ask about row versions that vacuum is removing.
 use strict;
 use warnings FATAL => 'all';
 
@@ -11,7 +11,7 @@ use Test::More;
 use lib $FindBin::RealBin;
 use Idem;
 
-# Nobody but the test ends a transaction.
+# Only the test ends transactions.
 my $node = new_node('main', autovacuum => 'off', 'idempotency.cleanup_interval' => 0);
 my ($holder, $taker, $exporter) = map { session($node) } 1 .. 3;
 
@@ -23,7 +23,7 @@ $node->safe_psql('postgres', q{
 		RETURN 'done';
 	END $$});
 
-# The holder has an effect in a transaction of its own, and then the lease ends.
+# The holder has an effect in a separate transaction, and then the lease expires.
 sub works_and_falls_silent
 {
 	my ($key) = @_;
@@ -63,7 +63,8 @@ foreach my $level ('REPEATABLE READ', 'SERIALIZABLE')
 	ask($taker, 'ROLLBACK');
 }
 
-# Nothing has ended since: then an imported snapshot is as good as another.
+# The lease expires before the snapshot and nothing ends later: an imported snapshot is as good as
+# any other.
 is(outcome_in($holder, 'quiet', lease => '1 ms'), 'execute', 'quiet: claimed');
 $node->poll_query_until('postgres', q{SELECT lease_until < clock_timestamp() FROM idempotency.record WHERE key = 'quiet'});
 ask($exporter, 'BEGIN ISOLATION LEVEL SERIALIZABLE');
@@ -87,7 +88,7 @@ foreach my $hold ('', ' WITH HOLD')
 				THEN work('$key') ELSE outcome END
 			FROM idem_begin('$key', same_statement => true)});
 		last if lease_runs($key);
-		# The cursor may have come too late for it.
+		# The lease may have expired before the cursor was opened.
 		ask($taker, 'ROLLBACK');
 	}
 	works_and_falls_silent($key);
@@ -96,7 +97,8 @@ foreach my $hold ('', ' WITH HOLD')
 	is(effects_of($key), 'holder', 'one effect');
 }
 
-# Versions that are dead to everybody may have lost their toasted values, and nobody needs them.
+# Row versions that are dead to all snapshots may have lost their toasted values, and are not
+# needed.
 subtest 'toast that vacuum has taken' => sub {
 	my ($scope, $principal, $key) = map { join '', map { chr(0x10000 + int rand 0x10000) } 1 .. $_ } 200, 110, 200;
 	my $where = "idem_begin(convert_from('\\x%s', 'UTF8'), scope => convert_from('\\x%s', 'UTF8'), principal => convert_from('\\x%s', 'UTF8'))";
@@ -115,7 +117,8 @@ subtest 'toast that vacuum has taken' => sub {
 	}
 };
 
-# Others may make a child of the table beside an open claim, or an index that is not ready: a commit bears both.
+# Another session may add a child table or leave an invalid index while a claim is open. The commit
+# succeeds with both.
 subtest 'what others do beside an open claim' => sub {
 	my $operator = session($node);
 	my $operator_pid = pid_of($operator);

@@ -1,6 +1,6 @@
-# Crash recovery that is itself broken off, by a crash or a shutdown: in the end all is as after one
-# crash. And recovery to a moment before something was acknowledged: what came later has not been,
-# and its tokens are of no use.
+# Crash recovery that is itself interrupted, by a crash or a shutdown: the result is the same as
+# after one crash. And recovery to a point before some acknowledged work: that work is gone, and its
+# tokens are rejected.
 use strict;
 use warnings FATAL => 'all';
 
@@ -14,7 +14,7 @@ use Idem;
 
 my %durable = (fsync => 'on', synchronous_commit => 'on', full_page_writes => 'on');
 
-# Every row, as text; the effects beside it.
+# Every row, as text; beside it the effects.
 sub content
 {
 	my ($node) = @_;
@@ -52,7 +52,7 @@ sub pay
 subtest 'crash and shutdown during crash recovery' => sub {
 	my $node = new_node('main', %durable,
 		max_prepared_transactions => 10,
-		# There shall be much to recover, slowly.
+		# Makes recovery long and slow.
 		checkpoint_timeout => '1h',
 		max_wal_size => '10GB',
 		shared_buffers => '1MB',
@@ -102,16 +102,16 @@ subtest 'crash and shutdown during crash recovery' => sub {
 	$_->stop foreach $node, $once;
 };
 
-# Starts the server, and ends it in the midst of its recovery by that signal to the postmaster. The
-# recovering process is stopped meanwhile, so that it can't get through. KILL is for all of them, as
-# where a machine dies: one that waits for an LWLock of the killed would never end by itself.
+# Starts the server and sends that signal to the postmaster during recovery. The recovering process
+# is stopped meanwhile, so that it can't finish. KILL goes to all processes, as when a machine dies:
+# one that waits for an LWLock of a killed process would never end.
 sub break_off_recovery
 {
 	my ($node, $signal) = @_;
 	my $size = -s $node->logfile;
 	my $log = sub { slurp_file($node->logfile, $size) };
 
-	# Until nobody uses the memory that the last one left behind.
+	# Until no process uses the memory that the previous server left behind.
 	wait_until
 	{
 		system_log('pg_ctl', '--no-wait', '--pgdata', $node->data_dir, '--log', $node->logfile, 'start');
@@ -132,7 +132,8 @@ sub break_off_recovery
 	}
 	else
 	{
-		# It has been told, too, before it goes on: signals do not overtake each other.
+		# The startup process must have its own signal before it continues: signals do not overtake
+		# each other.
 		$node->wait_for_log(qr/received (?:fast|immediate) shutdown request/, $size);
 		kill 'CONT', $startup;
 	}
@@ -155,7 +156,7 @@ subtest 'recovery to a moment before' => sub {
 
 	$node->safe_psql('postgres', q{SELECT pg_create_restore_point('before')});
 	my $before = content($node);
-	# All this will not have been.
+	# The recovery ends before all of this.
 	pay($session, 'leased', $leased);
 	ask($session, 'COMMIT');
 	pay($session, 'new');

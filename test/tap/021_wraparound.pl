@@ -1,5 +1,5 @@
-# Transaction ids come to an end and begin anew. Records outlive that, and where no id is left
-# requests are refused while answers are still replayed.
+# Transaction ids wrap around. Records survive that. When no ids are left, requests are refused
+# while answers are still replayed.
 use strict;
 use warnings FATAL => 'all';
 
@@ -11,14 +11,14 @@ use Test::More;
 use lib $FindBin::RealBin;
 use Idem;
 
-# Of the status of transactions: a segment of it, and how many of them that is.
+# The transaction status files: a segment, and how many transactions it holds.
 use constant { SEGMENT => 256 * 1024, IDS_OF_SEGMENT => 1024 * 1024 };
-# The server refuses writes this far before the ids of today meet those of the oldest rows.
+# The server refuses writes this many ids before the current ids meet those of the oldest rows.
 use constant { HALF => 2**31 - 1, RESERVE => 3_000_000 };
 
 my $node = new_node('main', wal_level => 'logical', autovacuum_naptime => '1s');
 
-# The next transaction gets that id, as if the ones between had been used.
+# The next transaction gets that id, as if the ids in between had been used.
 sub go_on_with
 {
 	my ($id) = @_;
@@ -31,7 +31,7 @@ sub go_on_with
 	return;
 }
 
-# Every row of every database stands for itself then, whatever the id in it.
+# Freezes every row of every database, so that the id in it no longer matters.
 sub freeze
 {
 	$node->safe_psql('postgres', 'ALTER DATABASE template0 ALLOW_CONNECTIONS true');
@@ -93,8 +93,8 @@ subtest 'over the wrap' => sub {
 
 subtest 'no ids left' => sub {
 	my $running = begin_claim($node, 'running', lease => '1 day');
-	# As long as it is there, no newer row of the catalogs can be frozen. What can be is frozen then, in
-	# each database, and autovacuum can't help.
+	# While the slot exists, newer rows of the catalogs can't be frozen. Each database freezes all
+	# it can, and autovacuum can't help.
 	$node->safe_psql('postgres', q{SELECT pg_create_logical_replication_slot('old', 'pgoutput')});
 	freeze();
 	is($node->safe_psql('postgres', 'SELECT count(DISTINCT datfrozenxid::text) FROM pg_database'),
@@ -103,7 +103,7 @@ subtest 'no ids left' => sub {
 	go_on_with(($oldest + HALF - RESERVE - 20) % 2**32);
 	my $session = session($node);
 
-	# Autovacuum may take some of them.
+	# Autovacuum may use some of them.
 	my $last;
 	for my $i (1 .. 100)
 	{

@@ -1,5 +1,5 @@
-# A transaction with more subtransactions than the server keeps at hand (64): then it has to look up
-# to whom one belongs. Answers are the same as with a few.
+# A transaction with more subtransactions than the server caches (64): it then has to look up the
+# parent of each. Answers are the same as with a few.
 use strict;
 use warnings FATAL => 'all';
 
@@ -14,7 +14,7 @@ use Idem;
 my $node = new_node('main', max_prepared_transactions => 10);
 $node->safe_psql('postgres', 'CREATE TABLE effect (key text)');
 
-# Savepoints that each have a transaction id, one within the other.
+# Nested savepoints, each with a transaction id.
 sub deepen
 {
 	my ($session, $depth) = @_;
@@ -23,7 +23,7 @@ sub deepen
 	return;
 }
 
-# What everybody is told, step by step, in a course of events with that many savepoints.
+# The answers of all sessions, step by step, with that many savepoints.
 sub answers
 {
 	my ($depth) = @_;
@@ -53,7 +53,7 @@ sub answers
 	$others->('undone');
 	ask($holder, 'ROLLBACK TO undone');
 	$others->('undone');
-	# Snapshots that were taken meanwhile know that they can't know all of them.
+	# Snapshots taken meanwhile are marked as not knowing all of them.
 	ask($other, $_) foreach 'BEGIN ISOLATION LEVEL REPEATABLE READ', 'SELECT count(*) FROM effect';
 	$others->('inside');
 	ask($other, 'ROLLBACK');
@@ -64,7 +64,7 @@ sub answers
 	$see->('waiter', ask($waiter));
 	$others->($_) foreach 'outside', 'inside';
 
-	# Half of them rolled back, with what they held.
+	# Half of them rolled back, with the claims that they held.
 	ask($holder, 'BEGIN');
 	deepen($holder, int($depth / 2));
 	$see->('begun', (claim_in($holder, $key->('kept')))[0, 1]);

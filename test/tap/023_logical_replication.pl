@@ -1,4 +1,4 @@
-# The table of records as a publication's: what the extension writes, by whatever way, arrives row by
+# The table of records in a publication: every write of the extension, on every path, arrives row by
 # row, with a sweeper on either side.
 use strict;
 use warnings FATAL => 'all';
@@ -111,15 +111,15 @@ subtest 'whatever is written' => sub {
 	$session->quit;
 };
 
-# The one over there must not remove a record whose key may be used again here: the change would find
-# no row, and the record be missing there.
+# The subscriber's sweeper must not remove a record whose key may be used again here: the change
+# would find no row, and the record would be missing there.
 subtest 'two sweepers' => sub {
 	my $session = session($publisher);
 
 	configure($publisher, 'idempotency.cleanup_interval' => 0);
 	add_expired($publisher, 10, ended => '1 hour');
 	is_equal($subscriber, 'expired records arrive');
-	# Whatever a sweeper does there, it has done when the database has been visited.
+	# A visit of the database completes all work of a sweeper there.
 	$subscriber->restart;
 	wait_for_visits($subscriber, 'postgres', 1);
 	is(outcome_in($session, 'old-1', ttl => '1 day'), 'execute', 'an expired record is used again');
@@ -133,10 +133,10 @@ subtest 'two sweepers' => sub {
 	is_equal($subscriber, 'and there');
 	is(begin_claim($subscriber, 'old-1')->{outcome}, 'in_progress', 'the new claim stays');
 
-	# After a failover, say.
+	# For example after a failover.
 	$subscriber->safe_psql('postgres', 'DROP SUBSCRIPTION everything');
 	add_expired($subscriber, 10, key => 'old-later-');
-	# It would come by itself after ten intervals.
+	# The visit would come unprompted after ten intervals.
 	$subscriber->restart;
 	ok( $subscriber->poll_query_until('postgres',
 			q{SELECT NOT EXISTS (SELECT FROM idempotency.record WHERE key LIKE 'old-later-%')}),
@@ -169,7 +169,7 @@ subtest 'with a filter of rows' => sub {
 	$publisher->safe_psql('postgres', 'DROP PUBLICATION shared');
 };
 
-# The server refuses changes of which it could not tell on which side of the filter a row was.
+# The server refuses changes for which it can't tell on which side of the filter the old row was.
 subtest 'with a filter that a change can not pass' => sub {
 	my $session = session($publisher);
 	my $late = begin_claim($publisher, 'late', lease => '1 ms', ttl => '1 day');
@@ -191,8 +191,8 @@ subtest 'with a filter that a change can not pass' => sub {
 	$session->quit;
 };
 
-# Whoever may write every table and owns a subscription: row by row the server asks for no more than the
-# privilege. (From 16 on it becomes the table's owner instead, unless told not to.)
+# A role that may write every table and owns a subscription: for each row the server requires only
+# the privilege. (From 16 on it switches to the table's owner, unless told not to.)
 subtest 'decisions of somebody else' => sub {
 	my $writer = sweeping_node('writer');
 	my $run_as_writer = $writer->pg_version < 16 ? '' : ', run_as_owner, password_required = false';

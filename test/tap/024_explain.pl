@@ -1,5 +1,5 @@
-# idem_explain names the session behind a key as far as the one who asks may know it, counts nothing and
-# writes nothing, and says on a standby what can't be seen there.
+# idem_explain names the session behind a key as far as the caller may see it, counts nothing,
+# writes nothing, and says on a standby which facts it can't see there.
 use strict;
 use warnings FATAL => 'all';
 
@@ -28,7 +28,7 @@ $node->safe_psql('postgres', q{
 	SELECT idem_grant('clerk', operator => true), idem_grant('watcher', operator => true);
 });
 
-# explained($key, @session_options): the answer as a hash, asked by a session of its own.
+# explained($key, @session_options): the answer as a hash, asked in a new session.
 sub explained
 {
 	my ($key, %options) = @_;

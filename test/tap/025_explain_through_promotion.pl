@@ -1,5 +1,5 @@
-# idem_explain on a standby and across its promotion: it says what it sees, and nothing that can't be
-# known there; a session from before goes on with what has become of the server.
+# idem_explain on a standby and across its promotion: it reports what it sees, and nothing that
+# can't be known there. A session from before the promotion continues with the promoted server.
 use strict;
 use warnings FATAL => 'all';
 
@@ -18,7 +18,7 @@ my $primary = new_node('primary',
 	shared_preload_libraries => 'idempotency',
 	'idempotency.cleanup_interval' => 0,
 	max_prepared_transactions => 10);
-# For later, when it would have to wait for transactions that have read the policies.
+# Created now: later it would have to wait for transactions that have read the policies.
 $primary->safe_psql('postgres',
 	'ALTER TABLE idempotency.policy DROP CONSTRAINT policy_fingerprint_fields_given');
 $primary->backup('base');
@@ -38,16 +38,16 @@ sub told
 
 sub caught_up
 {
-	# What flushes the log: a transaction that runs has not.
+	# Flushes the log, which a transaction that is still running has not done.
 	begin_claim($primary, 'flush', lease => '1 us');
 	$primary->wait_for_catchup($standby);
 	return;
 }
 
-# What a row of the primary's that is being written looks like.
+# How a row looks that the primary is writing.
 sub of_primary { return $is_heap ? 'in_progress held primary t' : $_[0] . ' - t' }
 
-# A key that is begun, and its row written, at whatever depth.
+# Begins a key and writes its row, at any depth of subtransactions.
 my @writers;
 
 sub writes
@@ -64,7 +64,8 @@ sub writes
 }
 
 subtest 'transactions of the primary' => sub {
-	# An own number for the row's subtransaction, with more of them than a standby is told of at once.
+	# A separate id for the row's subtransaction, with more of them than a standby learns of at
+	# once.
 	writes('deep', 'CREATE TEMP TABLE t ()', map { ("SAVEPOINT s$_", "SELECT pg_current_xact_id()") } 1 .. 70);
 	begin_claim($primary, 'over', lease => '1 us');
 	writes('over');
@@ -115,8 +116,8 @@ subtest 'policies and encryption as they arrive' => sub {
 	is(told($reader, 'k', scope => 'sealed'), 'execute no_record - t', 'and its end');
 };
 
-# A primary that dies tells nobody of its transactions. When it is back, a standby takes what is younger
-# than the oldest prepared one for running still (ProcArrayApplyRecoveryInfo).
+# A primary that dies reports nothing about its transactions. When it is back, a standby treats
+# transactions younger than the oldest prepared one as still running (ProcArrayApplyRecoveryInfo).
 subtest 'the primary crashes and comes back' => sub {
 	my $lost = writes('lost');
 	caught_up();

@@ -1,6 +1,6 @@
-# Every call that meets DROP EXTENSION on its way: it waits for it, and then says that the extension is
-# not installed (42P01), or goes on with the one that was created again. Whether the session has called
-# before makes no difference.
+# Every call that meets DROP EXTENSION waits for it. Then it says that the extension is not
+# installed (42P01), or continues with a newly created one. It makes no difference whether the
+# session has called before.
 use strict;
 use warnings FATAL => 'all';
 
@@ -47,8 +47,8 @@ my @calls = (
 	q{SELECT * FROM idempotency.keys_here()},
 	q{SELECT * FROM idempotency.backlog(now())});
 
-# What a call answers beside a transaction that does this, and what it waits for: a relation of that
-# kind, or nothing.
+# The answer of a call beside a transaction that runs this SQL, and the kind of relation that it
+# waits for, if any.
 sub answer_beside
 {
 	my ($call, $warm, @ddl) = @_;
@@ -71,8 +71,8 @@ sub answer_beside
 	return ($answer, $kind);
 }
 
-# A call in FROM waits before it is called: the server opens the row type that it returns, and says XX000
-# itself if that has gone.
+# A call in FROM waits before the function is called: the server opens the row type that it returns,
+# and itself raises XX000 if the type is gone.
 sub is_answered
 {
 	my ($name, $expected, $call, $warm, @ddl) = @_;
@@ -91,7 +91,7 @@ foreach my $warm (0, 1)
 	{
 		is_answered("dropped, $when: $call", qr/^42P01$/, $call, $warm, 'DROP EXTENSION idempotency');
 		$node->safe_psql('postgres', 'CREATE EXTENSION idempotency');
-		# With functions and types of its own, which are not those that the call was parsed with.
+		# The new extension has new functions and types, not those that the call was parsed with.
 		is_answered("created again, $when: $call", qr/^(?!XX)/, $call, $warm,
 			'DROP EXTENSION idempotency', 'CREATE EXTENSION idempotency');
 	}

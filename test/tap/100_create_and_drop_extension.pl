@@ -11,7 +11,7 @@ use lib $FindBin::RealBin;
 use Idem;
 use Sweeping;
 
-# A table like ours, in a schema of our name, that somebody else made.
+# A table like ours, in a schema of our name, made by a user.
 my $look_alike = q{
 	CREATE SCHEMA idempotency;
 	CREATE TABLE idempotency.record (scope text, principal text, key text, status "char",
@@ -38,11 +38,11 @@ subtest 'schema of our name without the extension' => sub {
 
 subtest 'CREATE EXTENSION rolled back' => sub {
 	wait_until { visits($node, 'bare') > 0 } 'a visit before the commit';
-	# It does not wait for the one who creates the extension.
+	# The sweeper does not wait for the session that creates the extension.
 	no_sweeper($node);
 	ask($creator, 'ROLLBACK');
 	$creator->quit;
-	# All databases are new to a new launcher.
+	# A new launcher has seen no database yet.
 	$node->stop;
 	my $size = log_size($node);
 	$node->start;
@@ -67,7 +67,7 @@ subtest 'CREATE EXTENSION' => sub {
 	add_expired($plain, 10, database => 'late');
 	my $size = log_size($plain);
 	is_swept($plain, 'late', 'a launcher that runs already finds it');
-	# Meanwhile the other database is visited once in an interval.
+	# Meanwhile the other database is visited once per interval.
 	my @late = (visits($plain, 'late', $size))[0] // ();
 	cmp_ok(scalar(grep { !@late || $_ < $late[0] } visits($plain, 'postgres', $size)),
 		'<=', 10, 'within ten intervals');
@@ -116,7 +116,7 @@ sub is_dropped
 		WHERE pid = $pid AND query LIKE 'DROP%' AND state = 'idle in transaction'});
 }
 
-# A sweeper stays at a gate for four seconds. Where it did not stay for long enough, the DROP is undone.
+# A sweeper stays at a gate for four seconds. If that was too short, the DROP is undone.
 sub too_late
 {
 	my ($session, $size) = @_;
@@ -145,7 +145,7 @@ subtest 'DROP EXTENSION during a sweep' => sub {
 		ask($session, 'BEGIN');
 		ask_later($session, 'DROP EXTENSION idempotency');
 		wait_until { blocked_by_a_sweeper($dropper) || is_dropped($dropper) } 'DROP to wait';
-		# From now on a batch takes long enough to see that none comes between.
+		# From now on a batch takes long enough to show that no other comes between.
 		trigger_on_delete($node, 'swept', 'PERFORM pg_catalog.pg_sleep(3600)');
 		open_gate($gate);
 	} while (too_late($session, $size));

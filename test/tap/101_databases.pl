@@ -1,5 +1,5 @@
-# What happens to databases while sweepers are at work in them. The databases here come from a
-# template whose records take minutes to remove, so that one visit follows the other.
+# Databases are dropped, renamed and copied while sweepers are at work in them. They come from a
+# template whose records take minutes to remove, so that one visit follows another.
 use strict;
 use warnings FATAL => 'all';
 
@@ -39,7 +39,7 @@ sub create_busy
 	return;
 }
 
-# A utility command succeeds, although a sweeper is there when it starts.
+# A utility command succeeds, although a sweeper is at work when it starts.
 sub succeeds
 {
 	my ($database, $command) = @_;
@@ -94,7 +94,7 @@ subtest 'DROP DATABASE' => sub {
 	succeeds('dropped', 'DROP DATABASE dropped');
 };
 
-# The rest after such a batch would be much longer than DROP DATABASE waits.
+# The rest after such a batch would exceed the time that DROP DATABASE waits.
 subtest 'DROP DATABASE after a batch that took long' => sub {
 	create_busy('slow');
 	trigger_on_delete($node, 'slow', 'PERFORM pg_catalog.pg_sleep(2.5)');
@@ -131,7 +131,7 @@ subtest 'DROP DATABASE FORCE' => sub {
 	is_swept($node, 'postgres', 'the launcher goes on elsewhere');
 	wait_for_visits($node, 'postgres', 2);
 	is(launcher($node), $launcher, 'it is the same');
-	# What ends a sweeper that is in the trigger for longer than it may is none.
+	# A timeout that ends a sweeper in the trigger is not an error of interest.
 	is_deeply([ grep { !/statement timeout/ } trouble($node, $size) ], [], 'and it forgets the database');
 };
 

@@ -1,4 +1,4 @@
-# Crashes of the processes at work: nothing is lost, and sweeping is taken up again by itself.
+# Crashes of the workers: nothing is lost, and sweeping resumes without intervention.
 use strict;
 use warnings FATAL => 'all';
 
@@ -14,7 +14,7 @@ use Sweeping;
 my $node = sweeping_node('main', restart_after_crash => 'on');
 my $endless = 'PERFORM pg_catalog.pg_sleep(3600)';
 
-# Gives the sweeper a row at which it stays.
+# Gives the sweeper a row at which it waits.
 sub get_stuck
 {
 	my ($node) = @_;
@@ -31,8 +31,9 @@ sub stuck_one
 	return wait_for_sweeper($node, 'postgres', q{wait_event = 'PgSleep'});
 }
 
-# Kills whomever the code finds with signal 9, which the server takes for damage to shared memory: it
-# ends all its processes and starts again. A sweeper that ended by itself before is looked for anew.
+# Kills the process that the code finds with signal 9. The server assumes damaged shared memory,
+# ends all its processes and starts again. If a sweeper has ended before that, another is looked
+# for.
 sub kill_hard
 {
 	my ($node, $who) = @_;
@@ -44,8 +45,8 @@ sub kill_hard
 	return;
 }
 
-# Kills the postmaster and starts it again, which it refuses as long as anybody uses the memory that
-# the old one left behind.
+# Kills the postmaster and starts it again. The start is refused while a process uses the memory
+# that the old one left behind.
 sub start_again_without_postmaster
 {
 	my ($node, @workers) = @_;
@@ -80,7 +81,7 @@ subtest 'crash of a sweeper' => sub {
 	add_expired($node, 10);
 	$node->poll_query_until('postgres', 'SELECT failures >= 3 FROM idempotency.sweeper')
 	  or die 'no failures are counted';
-	# The last three at least have failed. A pause may be longer than it should, but never shorter.
+	# At least the last three have failed. A pause may be too long, never too short.
 	my @at = (visits($node, 'postgres', $size))[ -3 .. -1 ];
 	cmp_ok($at[1] - $at[0], '>=', 1, 'failed: the launcher comes again after a pause');
 	cmp_ok($at[2] - $at[1], '>=', 2, 'which grows');
@@ -98,7 +99,7 @@ subtest 'crash of the launcher' => sub {
 	isnt($second, $first, 'terminated: it is started again');
 	my ($ended) = logged_at($node, $size, qr/"idempotency launcher" \(PID $first\) exited/);
 	my ($started) = logged_at($node, $size, qr/starting background worker process "idempotency launcher"/);
-	# The server counts from just before it says so.
+	# The server counts from a moment before it writes the message.
 	cmp_ok($started - $ended, '>', 4.9, 'after five seconds');
 	add_expired($node, 10);
 	is_swept($node, 'postgres', 'and goes on');

@@ -1,4 +1,4 @@
-# A standby has no workers until it is promoted, however its library is loaded.
+# A standby has no workers until it is promoted, whichever way its library is loaded.
 use strict;
 use warnings FATAL => 'all';
 
@@ -11,7 +11,7 @@ use lib $FindBin::RealBin;
 use Idem;
 use Sweeping;
 
-# A standby of the primary that sweeps every second, as soon as it may.
+# A standby of the primary; it sweeps every second as soon as it may.
 sub new_standby
 {
 	my ($primary, $name, $libraries) = @_;
@@ -26,7 +26,7 @@ sub new_standby
 	return $standby;
 }
 
-# Calls the protocol, as far as a standby lets one, and looks for workers.
+# Calls the protocol, as far as a standby allows, and looks for workers.
 sub is_without_workers
 {
 	my ($standby) = @_;
@@ -59,11 +59,11 @@ subtest 'standby and promotion' => sub {
 		$primary->wait_for_catchup($_);
 		is_without_workers($_);
 	}
-	# Whoever had been started wrongly would have had its time by now.
+	# A worker started by mistake would be visible by now.
 	add_expired($primary, 1, key => 'old-late-');
 	$primary->wait_for_catchup($_) foreach $preloaded, $plain;
 	is(records($_), '11', $_->name . ': nothing is removed') foreach $preloaded, $plain;
-	# A worker that may not start before promotion would keep its slot until then.
+	# A worker that may not start before promotion would occupy its slot until then.
 	is(scalar(log_since($plain, 0, qr/registering background worker "idempotency launcher"/)),
 		0, 'plain: nothing is registered');
 	$primary->stop;

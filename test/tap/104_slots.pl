@@ -1,4 +1,4 @@
-# Too few worker slots: answers stay right, expired records stay where they are.
+# Too few worker slots: answers stay right, expired records stay in the table.
 use strict;
 use warnings FATAL => 'all';
 
@@ -42,7 +42,7 @@ sub give_slot_back
 	return;
 }
 
-# Execute, complete, replay; and a record whose time is over counts as none.
+# Execute, complete, replay; and an expired record counts as absent.
 sub answers_stay_right
 {
 	my ($node) = @_;
@@ -75,14 +75,14 @@ subtest 'no free worker slot' => sub {
 	configure($node, 'idempotency.cleanup_interval' => '1s');
 	$node->wait_for_log($shortage, $size);
 	answers_stay_right($node);
-	# Three times the interval, so that it is tried some more times.
+	# Three times the interval, so that the launcher tries a few more times.
 	$node->safe_psql('postgres', 'SELECT pg_sleep(3)');
 	is(scalar(log_since($node, $size, $shortage)), 1, 'a sweeper: logged once');
 	is_deeply([ workers($node) ], ['launcher'], 'none runs');
 	give_slot_back($node, @taken);
 	is_swept($node, 'postgres', 'it is tried again');
 
-	# Where there are slots for fewer sweepers than may be at work, nothing is wrong.
+	# Fewer slots than sweepers that may run is not an error.
 	add_database($node, "d$_", 'public') foreach 1 .. 3;
 	$size = log_size($node);
 	add_expired($node, 10, database => "d$_") foreach 1 .. 3;

@@ -38,7 +38,7 @@ sub claim_at_once
 	return;
 }
 
-# One launcher runs and sweeps, and it stays the only one if it has to be started again.
+# One launcher runs and sweeps, and it stays the only one after a restart.
 sub there_is_one_launcher
 {
 	my ($node, $name) = @_;

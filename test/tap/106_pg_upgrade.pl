@@ -1,4 +1,4 @@
-# pg_upgrade: workers stay away from it, and records are the same after it.
+# pg_upgrade: no workers run during it, and records are the same after it.
 use strict;
 use warnings FATAL => 'all';
 
@@ -14,7 +14,7 @@ use Sweeping;
 my $content = 'SELECT md5(string_agg(r::text, chr(10) ORDER BY scope, key)), count(*)'
   . ' FROM idempotency.record AS r';
 
-# What the server says of it at level debug1.
+# What the server logs of it at level debug1.
 my $registration = qr/(?:register|start)ing background worker .*"idempotency launcher"/;
 
 # Starts a server as pg_upgrade does, and claims a key in it.
@@ -43,12 +43,12 @@ subtest 'pg_upgrade' => sub {
 	my $old = new_node('old',
 		log_min_messages => 'debug1',
 		'idempotency.cleanup_interval' => '1s');
-	# Without a claim, which would start the launcher.
+	# Adds records without a claim, which would start the launcher.
 	add_expired($old, 10);
 	$old->stop;
 	stays_silent($old, '');
 	stays_silent($old, 'idempotency');
-	# What has to be kept must not be swept before.
+	# Records to keep must not be swept before.
 	$old->append_conf('postgresql.conf', q{idempotency.cleanup_interval = '0'});
 	$old->start;
 	my $token = begin_claim($old, 'done')->{token};

@@ -1,4 +1,4 @@
-# What a sweep removes and what it spares, in which portions, and what it does in bad times.
+# What a sweep removes and spares, in which batches, and how it acts under errors and timeouts.
 use strict;
 use warnings FATAL => 'all';
 
@@ -60,7 +60,7 @@ subtest 'a shorter interval by reload' => sub {
 	add_expired($node, 10);
 	configure($node, 'idempotency.cleanup_interval' => '1s');
 	is_swept($node, 'postgres', 'does not wait for the end of the long one');
-	# Whatever came of it, the other tests go on.
+	# Restored whatever the result, so that the other tests can run.
 	$node->safe_psql('postgres', 'TRUNCATE idempotency.record');
 	$node->restart;
 };
@@ -110,7 +110,7 @@ subtest 'grace' => sub {
 		'and goes without grace');
 };
 
-# Decisions are kept for a time of their own, and go in batches of the same size.
+# Decisions are kept for a time of their own, and are removed in batches of the same size.
 subtest 'the audit' => sub {
 	my $left = q{SELECT string_agg(acting_as, ' ' ORDER BY acting_as) FROM idempotency.audit};
 	my $add = q{INSERT INTO idempotency.audit (decided_at, action, decided_by, acting_as)
@@ -127,7 +127,8 @@ subtest 'the audit' => sub {
 	wait_for_visits($node, 'postgres', 1);
 	is($node->safe_psql('postgres', 'SELECT count(*) FROM idempotency.audit'), '31',
 		'without a limit nothing goes');
-	# Somebody who alters the table is not waited for, and records go meanwhile.
+	# The sweeper does not wait for a session that alters the table, and records are removed
+	# meanwhile.
 	my $ddl = session($node);
 	ask($ddl, 'BEGIN; LOCK TABLE idempotency.audit');
 	configure($node, 'idempotency.audit_retention' => '1d');
@@ -162,7 +163,7 @@ subtest 'a living lease or retention' => sub {
 	$node->safe_psql('postgres', 'DELETE FROM idempotency.record');
 };
 
-# A sweeper stays at a gate for four seconds. Where it did not stay for long enough, all is undone.
+# A sweeper stays at a gate for four seconds. If that was too short, all is undone.
 sub too_late
 {
 	my ($session, $size) = @_;
@@ -176,7 +177,7 @@ sub too_late
 	return 1;
 }
 
-# With triggers on the table, as here, records are written with SQL and when they are begun.
+# With triggers on the table, as here, records are written with SQL and at the beginning.
 subtest 'a record that is used again while the sweeper comes to it' => sub {
 	my $session = session($node);
 	my $pid = pid_of($session);
@@ -190,7 +191,7 @@ subtest 'a record that is used again while the sweeper comes to it' => sub {
 		add_expired($node, 1, ended => '2 hours');
 		add_expired($node, 1, ended => '1 hour', key => 'again-');
 		let_go($node);
-		# It has its snapshot, in which both are over, and is at the older one.
+		# It has its snapshot, in which both records are expired, and waits at the older one.
 		wait_for_sweeper($node, 'postgres', q{wait_event = 'advisory'});
 		$size = log_size($node);
 		@told = outcome_in($session, 'again-1');
@@ -215,7 +216,7 @@ subtest 'a record that is used again while the sweeper comes to it' => sub {
 };
 
 subtest 'a record that could be swept while it is used again' => sub {
-	# Without triggers the heap store serves, which writes the record when it is completed.
+	# Without triggers the heap store is used, which writes the record at completion.
 	my $early = ($ENV{IDEM_STORE} // '') eq 'sql';
 
 	foreach my $database ('postgres', 'plain')
@@ -285,7 +286,7 @@ subtest '100,000 expired rows' => sub {
 	$node->safe_psql('postgres', 'TRUNCATE batch');
 	my $before = $node->safe_psql('postgres', $deleted);
 	add_expired($node, 100_000);
-	# It takes as long as it takes, if it goes on.
+	# Only progress counts, not the time that it takes.
 	foreach my $left (map { $_ * 10_000 } reverse 1 .. 9)
 	{
 		$node->poll_query_until('postgres', "SELECT count(*) <= $left FROM idempotency.record")
@@ -362,7 +363,7 @@ subtest 'streak of errors' => sub {
 	}
 };
 
-# A batch that takes too long would fail for ever.
+# Without smaller batches, one that takes too long would fail forever.
 subtest 'a batch that is too large' => sub {
 	hold_back($node);
 	$node->safe_psql('postgres', q{
@@ -381,7 +382,7 @@ subtest 'a batch that is too large' => sub {
 	$node->safe_psql('postgres', 'DROP FUNCTION refuse_many() CASCADE');
 };
 
-# Sweepers are few, so whoever could hold up one of them for long would hold up other databases.
+# Sweepers are few: a session that held one up for long would also delay other databases.
 subtest 'a lock in one database' => sub {
 	add_database($node, 'other', 'public');
 	my $session = session($node, 'other');
@@ -396,7 +397,7 @@ subtest 'a lock in one database' => sub {
 	$session->quit;
 };
 
-# What the database has set is meant for its users.
+# The database's settings are meant for its users, not for the sweeper.
 subtest 'settings of the database' => sub {
 	hold_back($node);
 	add_expired($node, 10);
@@ -436,9 +437,10 @@ subtest 'a table that belongs to somebody else' => sub {
 
 $node->stop;
 
-# A plan that looks dear is compiled, which takes far longer than what a visit has to do.
+# The server compiles a plan of high estimated cost, which takes far longer than the work of a
+# visit.
 subtest 'nothing is compiled' => sub {
-	# All plans are dear enough to be compiled here; ours shall not be seen.
+	# All plans cost enough to be compiled here; the test's own session must not be counted.
 	local $ENV{PGOPTIONS} = '-c jit=off';
 	my $watched = sweeping_node('watched',
 		jit_above_cost => 0,

@@ -15,7 +15,7 @@ my @counters = qw(executed replayed in_progress mismatches takeovers retries ret
   expired unknown completed failed waits swept abandoned store_errors);
 my $node = sweeping_node('main', -prepare => sub { add_database($_[0], 'other', 'public') });
 
-# What was counted under a condition, for instance "executed 1, completed 1".
+# The counters under a condition, for instance "executed 1, completed 1".
 sub counted
 {
 	my ($condition, $database) = @_;
@@ -27,7 +27,7 @@ sub counted
 		WHERE value > 0 AND $condition});
 }
 
-# A claim in the scope, in a connection of its own.
+# A claim in the scope, in a new connection.
 sub begin_in
 {
 	my ($scope, %named) = @_;
@@ -42,7 +42,7 @@ sub end_in
 	return call($node, $function, key => 'key', scope => $scope, token => $token, %named);
 }
 
-# A claim in the scope that ends with an error, in a connection of its own.
+# A claim in the scope that ends with an error, in a new connection.
 sub refused_in
 {
 	my ($scope, $state) = @_;
@@ -53,8 +53,8 @@ sub refused_in
 	return;
 }
 
-# Scope, what happens in it, and what is counted then. Each call is a connection of its own, so
-# the counters outlive backends.
+# Scope, actions in it, and the expected counters. Each call uses a new connection, so the counters
+# outlive backends.
 my @events = (
 	[ 'executed', sub { begin_in(@_) }, 'executed 1' ],
 	[ 'completed', sub { end_in(@_, 'idem_complete', begin_in(@_)->{token}) },
@@ -254,7 +254,7 @@ subtest 'more scopes than there is room for' => sub {
 	is(counted(q{scope = 'executed'}), 'in_progress 1', 'an old scope keeps its row');
 };
 
-# A server that can't share memory later says what to do.
+# A server that can't add shared memory after its start tells how to enable the counters.
 sub asks_for_preloading
 {
 	my ($plain) = @_;
@@ -269,7 +269,7 @@ sub asks_for_preloading
 	return;
 }
 
-# Each call is a connection of its own, so the counters outlive the one that made them.
+# Each call uses a new connection, so the counters outlive the one that made them.
 sub counts_all_the_same
 {
 	my ($plain) = @_;
@@ -291,7 +291,7 @@ subtest 'without preloading' => sub {
 	$plain->stop;
 };
 
-# A block of the index that nobody can read: no code of SQL is needed for an error of the store.
+# An unreadable block of the index: the store can fail without any SQL code.
 subtest 'a damaged file' => sub {
 	my $file = $node->data_dir . '/'
 	  . $node->safe_psql('postgres', q{SELECT pg_relation_filepath('idempotency.record_pkey')});

@@ -101,12 +101,12 @@ subtest 'sweeper' => sub {
 	is(rows($columns), 'postgres|0|0|0|0|', 'what has its grace is no backlog');
 	let_go($node);
 	wait_for_sweeper($node, 'postgres', q{wait_event = 'advisory'});
-	# Whatever becomes of a sweeper that stands there for longer than it may.
+	# Whatever happens to a sweeper that waits there for too long.
 	is(rows('SELECT database, last_rows, total_rows, backlog FROM idempotency.sweeper'),
 		'postgres|0|0|10', 'a backlog, without what has no result');
 	my $before = rows('SELECT now()');
 	open_gate($gate);
-	# An idle run afterwards leaves the journal as it is for a while.
+	# A following idle visit leaves the journal unchanged for a while.
 	$node->poll_query_until('postgres', 'SELECT total_rows = 10 FROM idempotency.sweeper')
 	  or die 'no removal is noted';
 	like(rows($columns), qr/^postgres\|(?:10|0)\|10\|0\|0\|/, 'it is gone');

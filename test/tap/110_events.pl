@@ -1,4 +1,4 @@
-# idempotency.log_events: a line per decision, and nothing in it that should not be.
+# idempotency.log_events: a line per decision, and no client data in it.
 use strict;
 use warnings FATAL => 'all';
 
@@ -11,7 +11,7 @@ use lib $FindBin::RealBin;
 use Idem;
 use Sweeping;
 
-# The server itself must not write what is looked for.
+# The server itself must not log the strings that the test looks for.
 my $node = new_node('main',
 	log_statement => 'none',
 	log_min_error_statement => 'panic',
@@ -28,7 +28,7 @@ sub events
 	return [ map { s/^.*? LOG:  idempotency: //r } log_since($node, $size, qr/idempotency: /) ];
 }
 
-# Calls that lead to every outcome, in a scope of their own.
+# Calls that lead to every outcome, in the given scope.
 sub every_outcome
 {
 	my ($scope) = @_;
@@ -75,7 +75,7 @@ sub every_outcome
 	return;
 }
 
-# The lines of those calls, and whether somebody should look at them.
+# The lines of those calls, and whether an operator should look at them.
 my @lines = (
 	[ 0, 'outcome=execute claim=first scope="s" attempt=1 waited_ms=0.000' ],
 	[ 0, 'outcome=in_progress scope="s" attempt=1 waited_ms=0.000' ],

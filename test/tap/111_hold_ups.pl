@@ -1,5 +1,6 @@
-# Whoever holds up the sweeper of one database, or the sweeper itself, does not hold up the others.
-# Each subtest adds records to another database while something is stuck, and waits for their end.
+# A session that holds up the sweeper of one database, or a sweeper that hangs, does not delay the
+# other databases. Each subtest adds expired records to another database while something is stuck,
+# and waits for their removal.
 use strict;
 use warnings FATAL => 'all';
 
@@ -16,7 +17,7 @@ my $node = sweeping_node('main',
 	-prepare => sub {
 		my ($node) = @_;
 		add_database($node, 'held', 'public');
-		# Nobody can write there while it is held.
+		# No session can write there while the lock is held.
 		stay_due($node, $_) foreach 'held', 'postgres';
 	});
 my $launcher = launcher($node);
@@ -29,7 +30,7 @@ sub visits_by_oid
 		log_since($node, 0, qr/starting background worker process "idempotency sweeper for database $oid"/));
 }
 
-# Who has not come in is no backend yet, so pg_stat_activity does not have it.
+# A session that is still connecting is no backend yet, so pg_stat_activity does not list it.
 sub somebody_waits_for_the_database
 {
 	$node->poll_query_until('postgres', q{
@@ -48,7 +49,7 @@ sub others_are_swept
 	return;
 }
 
-# Three visits in a row fail, and the log says it once.
+# Three visits in a row fail, and the log says so once.
 sub is_told_once
 {
 	my ($size, $database) = @_;
@@ -57,7 +58,7 @@ sub is_told_once
 
 	wait_until { visits_by_oid($oid) >= $before + 3 } 'three more visits';
 	is(scalar(log_since($node, $size, qr/ERROR:/)), 1, 'the log tells once');
-	# From 19 on the server has said before what was waited for.
+	# From 19 on the server first logs the lock that was waited for.
 	is(scalar(log_since($node, $size, qr/(?:CONTEXT:  |^\t)idempotency sweeper of database $oid$/)),
 		1, 'and of which database');
 	return;
@@ -79,7 +80,7 @@ subtest 'a rename left open' => sub {
 	$session->quit;
 };
 
-# A copy that takes long: it waits for a lock, while it has that of its template.
+# A slow copy: it waits for a lock while it holds that of its template.
 subtest 'a copy that takes long' => sub {
 	my ($blocker, $session) = (session($node), session($node));
 
@@ -96,7 +97,7 @@ subtest 'a copy that takes long' => sub {
 	$node->safe_psql('postgres', 'DROP DATABASE copy WITH (FORCE)');
 };
 
-# Nobody comes in then, but the launcher does not get stuck either.
+# No session can connect then, but the launcher does not get stuck.
 subtest 'the list of databases is locked' => sub {
 	my $session = session($node);
 	my $oid = ask($session, q{SELECT oid FROM pg_database WHERE datname = 'postgres'});
@@ -112,7 +113,7 @@ subtest 'the list of databases is locked' => sub {
 	$session->quit;
 };
 
-# It gives up after four seconds, and the next one comes; one that is stopped stays.
+# A sweeper gives up after four seconds, and the next one comes; a stopped one stays.
 sub stop_at_the_gate
 {
 	my $at_the_gate = q{wait_event = 'advisory'};
@@ -131,7 +132,7 @@ sub stop_at_the_gate
 	return $pid;
 }
 
-# One that hears no signal, as in an endless loop of somebody's C function.
+# A sweeper that reacts to no signal, as in an endless loop of a user's C function.
 subtest 'a sweeper that stands still' => sub {
 	my $size = log_size($node);
 	my $gate = close_gate($node, 'held');
@@ -139,7 +140,7 @@ subtest 'a sweeper that stands still' => sub {
 	add_expired($node, 10, database => 'held');
 	my $pid = stop_at_the_gate();
 	others_are_swept('the others are swept meanwhile');
-	# For which nobody waited until the launcher had lost its patience.
+	# The other databases were swept before the launcher's time limit for this sweeper passed.
 	$node->wait_for_log(qr/a sweeper does not end by itself/, $size);
 	wait_for_visits_of_others($pid);
 	is(scalar(log_since($node, $size, qr/LOG:  idempotency: a sweeper does not end by itself/)),
@@ -165,7 +166,7 @@ sub wait_for_visits_of_others
 	return;
 }
 
-# Sweepers of other databases may end by themselves meanwhile, with 0.
+# Sweepers of other databases may meanwhile end normally, with 0.
 subtest 'fast shutdown while a sweeper can not come in' => sub {
 	my $session = session($node);
 	my $size = log_size($node);

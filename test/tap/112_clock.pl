@@ -1,5 +1,5 @@
-# What is a span is not measured by the time of day: the clock of the server's machine may be set
-# while sweepers are at work. The server here asks a clock that the test can set.
+# Intervals are not measured by the time of day: the clock of the server's machine may be set while
+# sweepers are at work. The server here reads a clock that the test can set.
 use strict;
 use warnings FATAL => 'all';
 
@@ -25,10 +25,10 @@ sub shift_in_a_batch
 	my ($seconds) = @_;
 
 	my $gate = close_gate($node, 'postgres');
-	# Who has been woken up from a wait for a lock may be woken up from the next wait, too early.
+	# A process woken from a wait for a lock may be woken too early from its next wait.
 	trigger_on_delete($node, 'postgres', q{PERFORM pg_catalog.pg_advisory_xact_lock(1);
 		PERFORM pg_catalog.pg_sleep(0.01)});
-	# Over by any clock.
+	# Expired by any clock.
 	add_expired($node, 30, ended => '1 day');
 	wait_for_sweeper($node, 'postgres', q{wait_event = 'advisory'});
 	$clock->shift($seconds);
@@ -66,9 +66,9 @@ subtest 'forward, and back again when the visit is over' => sub {
 	untrigger($node, 'postgres');
 };
 
-# More expire than are removed, going by the age of the oldest. A batch takes a tenth of a second or
-# more here, so that full rests leave time for two or three in a visit, which begins none after two
-# seconds.
+# Records expire faster than they are removed, by the age of the oldest. A batch takes a tenth of a
+# second or more here. So full rests leave time for two or three batches in a visit, which begins
+# none after two seconds.
 subtest 'a backlog that grows older and older' => sub {
 	my $rows = sub { $node->safe_psql('postgres', 'SELECT last_rows FROM idempotency.sweeper') };
 
@@ -88,8 +88,9 @@ subtest 'a backlog that grows older and older' => sub {
 	untrigger($node, 'postgres');
 };
 
-# docs/reliability.md, "A clock that is set under an open transaction": the one case in which a fixed
-# snapshot is granted a key and misses an effect. If this fails because it is refused, say so there.
+# docs/reliability.md, "A clock that is set under an open transaction": the only case in which a
+# fixed snapshot is granted a key and misses an effect. If this test fails because the claim is
+# refused, change that section.
 subtest 'ahead at BEGIN, set back, and ahead again before the claim' => sub {
 	$node->safe_psql('postgres', q{CREATE TABLE effect (by text)});
 	$node->safe_psql('postgres', q{SELECT 1 FROM idem_begin('clock', lease => '1 hour')});

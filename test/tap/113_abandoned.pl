@@ -1,5 +1,5 @@
-# Claims that nobody came back for, as the sweeper gives them up: behind however many others, with its
-# line in the log and its count, and without standing in the way of what is to be removed.
+# The sweeper decides abandoned claims: behind any number of others, with a line in the log and a
+# count, and without delaying the removal of expired records.
 use strict;
 use warnings FATAL => 'all';
 
@@ -12,7 +12,7 @@ use lib $FindBin::RealBin;
 use Idem;
 use Sweeping;
 
-# The server itself must not write what is looked for.
+# The server itself must not log the strings that the test looks for.
 my $node = sweeping_node('main',
 	log_statement => 'none',
 	log_min_error_statement => 'panic',
@@ -80,7 +80,7 @@ subtest 'a session that holds' => sub {
 	become('fail', 'after failed, held failed, k failed, long in_progress, silent failed');
 };
 
-# A walk over claims that are not due, in batches of one; some of them were claimed at one moment.
+# A pass over claims that are not due, in batches of one; some have the same claim time.
 subtest 'behind many others' => sub {
 	configure($node, 'idempotency.cleanup_interval' => 0);
 	begin_claim($node, "k$_", scope => 'others', lease => '1 ms') foreach 1 .. 10;
@@ -97,7 +97,7 @@ subtest 'behind many others' => sub {
 	configure($node, 'idempotency.cleanup_batch_size' => 200);
 };
 
-# The policies can't be read: nothing is claimed, and nothing given up, but what is over goes.
+# The policies can't be read: the sweeper decides no claim, but removes expired records.
 subtest 'a broken table of policies' => sub {
 	$node->safe_psql('postgres', q{
 		DELETE FROM idempotency.record;

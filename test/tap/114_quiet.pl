@@ -1,5 +1,5 @@
-# A database in which nothing is due is left alone, however short the interval is: until something
-# is due there, or somebody has written.
+# The launcher does not visit a database in which nothing is due, however short the interval, until
+# something is due there or a session has written.
 use strict;
 use warnings FATAL => 'all';
 
@@ -23,8 +23,8 @@ my $node = sweeping_node('main',
 		  foreach 'CREATE TABLE kept AS SELECT * FROM idempotency.record', 'CREATE DATABASE without';
 	});
 
-# is_left_alone($node, $database): until it has no visit while another database, which is due at
-# each interval, has three.
+# is_left_alone($node, $database): waits until another database, which is due at each interval, has
+# had three visits and this one none.
 sub is_left_alone
 {
 	my ($node, $database, $why) = @_;
@@ -50,7 +50,7 @@ sub is_visited
 	return;
 }
 
-# What the launcher has allocated for as long as it lives, in bytes.
+# The launcher's long-lived allocations, in bytes.
 sub memory
 {
 	my $size = log_size($node);
@@ -66,7 +66,7 @@ sub memory
 	return $used;
 }
 
-# become($sql, 'why'): until the answer is true, without anybody's writing.
+# become($sql, 'why'): waits until the answer is true, and writes nothing meanwhile.
 sub become
 {
 	my ($sql, $why) = @_;
@@ -79,7 +79,7 @@ subtest 'nothing is due' => sub {
 	is_left_alone($node, 'postgres', 'an empty table');
 	is_left_alone($node, 'without', 'a database without the extension');
 	add_expired($node, 10, ended => '-1 hour', key => 'young-');
-	# However many of them there are, claims in progress go by no age.
+	# Claims in progress, however many, never become due by age.
 	$node->safe_psql('postgres', q{
 		INSERT INTO idempotency.record (scope, principal, key, status, attempt, token, lease_us,
 			created_at, claimed_at, lease_until, expires_at, retained_until)
@@ -88,7 +88,7 @@ subtest 'nothing is due' => sub {
 	is_left_alone($node, 'postgres', 'records whose time has not come, and claims without a result');
 };
 
-# What comes is written with its time, and then nobody writes.
+# Each due time is written in advance, and then no session writes.
 subtest 'the time comes' => sub {
 	configure($node, 'idempotency.audit_retention' => '1h');
 	add_expired($node, 10, ended => '-10 seconds');
@@ -107,7 +107,7 @@ subtest 'the time comes' => sub {
 	is_left_alone($node, 'postgres');
 	become(q{NOT EXISTS (SELECT FROM idempotency.audit WHERE action = 'forget')}, 'of decisions');
 
-	# Claims of other scopes, whose leases are over, are never due.
+	# Claims of other scopes with expired leases are never due.
 	$node->safe_psql('postgres', 'SELECT '
 		  . invocation('idem_policy_set', scope_pattern => 's', abandon_after => '5 s', on_abandon => 'fail'));
 	begin_claim($node, 'k', scope => 's', lease => '5 s');
@@ -167,7 +167,7 @@ subtest 'what is due changes with the settings' => sub {
 	is_swept($node, 'postgres', 'a shorter grace');
 };
 
-# The server then gives each look a copy of its own.
+# The server then gives each look-up a separate copy.
 subtest 'looks leave nothing behind' => sub {
 	configure($node, stats_fetch_consistency => 'none');
 	is_left_alone($node, 'postgres');

@@ -1,5 +1,5 @@
-# Sweepers of several databases are at work at the same time, but no more than may be, and one in a
-# database at most.
+# Sweepers of several databases work at the same time, within the limit, and at most one per
+# database.
 use strict;
 use warnings FATAL => 'all';
 
@@ -20,10 +20,10 @@ my $node = sweeping_node('main',
 		add_database($node, $_, 'public') foreach @databases;
 	});
 my $launcher = launcher($node);
-# The most sweepers that were seen at a time, in all and in one database.
+# The highest number of concurrent sweepers seen, in all and in one database.
 my ($most, $most_in_one) = (0, 0);
 
-# at_gates(): in how many databases a sweeper stands at a gate at this moment.
+# at_gates(): the number of databases in which a sweeper now waits at a gate.
 sub at_gates
 {
 	my ($gates, $all, $in_one) =
@@ -44,7 +44,7 @@ subtest 'side by side' => sub {
 	# Each gives up after four seconds and comes again.
 	wait_until { at_gates() == 2 } 'two sweepers at work';
 	pass('two are at work');
-	# One that stands at its gate is no hindrance for what is due elsewhere.
+	# A sweeper that waits at its gate does not delay what is due elsewhere.
 	open_gate(delete $gates{a});
 	is_swept($node, 'a', 'behind an open gate a database is swept');
 	add_expired($node, 10);
@@ -70,7 +70,7 @@ subtest 'fewer or more by reload' => sub {
 	is_swept($node, $_, "$_: swept by one") foreach @databases;
 };
 
-# What is due for long goes before what is due again.
+# A database that has been due for long goes before one that is due again.
 subtest 'busy databases' => sub {
 	configure($node, 'idempotency.cleanup_batch_size' => 1);
 	foreach my $database (@databases)

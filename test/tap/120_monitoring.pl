@@ -1,6 +1,6 @@
-# monitoring/ against the real postgres_exporter: a role that has pg_monitor and nothing else sees
-# every series that the dashboard and the alerts select, with the numbers of the views, and nothing
-# that a client sent.
+# monitoring/ against the real postgres_exporter: a role with pg_monitor alone sees every series
+# that the dashboard and the alerts select, with the numbers of the views, and no data that a client
+# sent.
 use strict;
 use warnings FATAL => 'all';
 
@@ -24,7 +24,7 @@ if (!$exporter)
 	plan skip_all => $why;
 }
 
-# What clients send. None of it may be scraped.
+# Data that clients send. None of it may be scraped.
 my $private = 'do-not-scrape';
 my $monitoring = "$FindBin::RealBin/../../monitoring";
 my @outcomes = qw(execute replay in_progress mismatch retry_later exhausted expired unknown);
@@ -41,14 +41,14 @@ sub in_path
 
 # ---- the exporter ----
 
-# scrape($node, $database): starts an exporter for that database, asks it once, and ends it. It
-# keeps answers for minutes, so each scrape has its own.
+# scrape($node, $database): starts an exporter for that database, asks it once, and ends it. An
+# exporter caches answers for minutes, so each scrape starts a new one.
 sub scrape
 {
 	my ($node, $database) = @_;
 	my $answer;
 
-	# A port that was free may be somebody's by the time the exporter wants it.
+	# Another process may have taken the free port by the time the exporter wants it.
 	for my $try (1 .. 5)
 	{
 		$answer = ask_exporter($node, $database);
@@ -144,8 +144,8 @@ sub alert_expressions
 	return slurp_file("$monitoring/alerts.yaml") =~ /^\ +expr:\ ((?:\|\n(?:\ {10,}.*\n)+)|.*\n)/gmx;
 }
 
-# selectors_in($expression): [name, matchers] of each series selector. What is left of an expression
-# without labels, ranges, numbers and functions is names.
+# selectors_in($expression): [name, matchers] of each series selector. After labels, ranges, numbers
+# and functions are removed, the rest is names.
 sub selectors_in
 {
 	my ($expression) = @_;
@@ -162,8 +162,8 @@ sub selectors_in
 	return @found;
 }
 
-# Whether a series has the labels that a selector asks for. A variable of the dashboard, and the
-# label "instance", which Prometheus adds, stand for anything.
+# Whether a series has the labels that a selector asks for. A variable of the dashboard matches any
+# value, as does the label "instance", which Prometheus adds.
 sub selects
 {
 	my ($selector, $series) = @_;
@@ -195,7 +195,7 @@ sub finds_what_is_asked_for
 	return;
 }
 
-# ---- something to count ----
+# ---- the workload that is counted ----
 
 my $node = new_node('main',
 	shared_preload_libraries => 'idempotency',
@@ -220,7 +220,7 @@ sub end_private
 	return call($node, $function, key => "$private-$key", principal => "$private-tenant", %named);
 }
 
-# Asks until the answer is what it will be once a lease is over.
+# Repeats the query until it has the answer expected after the lease expires.
 sub await_outcome
 {
 	my ($outcome, $key, %named) = @_;
@@ -239,7 +239,7 @@ sub fail_for_now
 	return begin_private($key, %named)->{outcome};
 }
 
-# Each outcome, takeovers, retries and waits, and a claim that is given up.
+# Each outcome, takeovers, retries, waits, and an abandoned claim.
 sub make_decisions
 {
 	my @payload = (request => qq({"card": "$private"}));
@@ -272,7 +272,7 @@ sub make_decisions
 	return;
 }
 
-# Claims of every kind that stay, one that nobody comes back for, and something for the sweeper.
+# Claims of every kind that stay, an abandoned one, and a record for the sweeper.
 sub leave_claims
 {
 	my ($session) = @_;
@@ -295,7 +295,7 @@ sub counted
 		'SELECT row_to_json(s) FROM idempotency.stats s WHERE total'));
 }
 
-# The sum of a metric over the scopes, of one outcome if named.
+# The sum of a metric over the scopes, of one outcome if given.
 sub sum_of
 {
 	my ($series, $name, $outcome) = @_;
@@ -312,7 +312,7 @@ subtest 'something happens' => sub { make_decisions(); leave_claims($session) };
 my $text = scrape($node, 'postgres');
 my @series = series_of($text);
 
-# ---- what is scraped ----
+# ---- the scraped series ----
 
 subtest 'the exporter likes the queries' => sub {
 	is(sum_of(\@series, 'pg_exporter_user_queries_load_error'), 0, 'the file is loaded');
@@ -415,9 +415,9 @@ subtest 'the rules' => sub {
 	command_ok([ $promtool, 'test', 'rules', "$monitoring/alerts.test.yaml" ], 'fire when they should');
 };
 
-# ---- where the exporter must not stumble ----
+# ---- cases in which the exporter must not fail ----
 
-# Their row has no scope, which as a label is the same as the scope ''.
+# Their row has no scope; as a label this equals the scope ''.
 subtest 'more scopes than there is room for' => sub {
 	$node->safe_psql('postgres',
 		q{SELECT count(*) FROM generate_series(1, 600) AS n, idem_once('x', scope => 'scope-' || n)});

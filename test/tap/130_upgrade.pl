@@ -1,5 +1,5 @@
-# The time between installing a new library and updating the SQL objects, or the reverse, when the two
-# are of different versions. There is one version so far, so the other one is made up.
+# The time between installing a new library and updating the SQL objects, or the reverse, while the
+# two have different versions. So far one version exists, so the other one is made up.
 use strict;
 use warnings FATAL => 'all';
 
@@ -19,7 +19,7 @@ my $older = '0.0.1';
 my $half_updated = qr/ERROR:  55000: extension "idempotency" is half updated\n.*/s;
 my $node = sweeping_node('main', max_prepared_transactions => 10);
 
-# Makes the objects claim another version than they have, as a script to that version would.
+# Makes the objects claim a different version, as a script to that version would.
 sub pretend
 {
 	my ($database, $version) = @_;
@@ -30,7 +30,7 @@ sub pretend
 	return;
 }
 
-# What the server says of a statement, with everything.
+# The server's full answer to a statement.
 sub complaint
 {
 	my ($database, $sql) = @_;
@@ -100,7 +100,7 @@ subtest 'library older than the objects' => sub {
 
 # ---- under load ----
 
-# Each round is a transaction with two effects, one of which the other workers try as well.
+# Each round is a transaction with two effects; the other workers also try one of them.
 my $load = q{
 	CREATE TABLE stop ();
 	CREATE TABLE effect (worker int, round int, key text);

@@ -1,4 +1,4 @@
-# What newer servers show of the extension, where they can.
+# Facts that newer servers show about the extension, where the server has them.
 use strict;
 use warnings FATAL => 'all';
 
@@ -15,13 +15,13 @@ my ($version) = slurp_file("$FindBin::RealBin/../../META.json") =~ /^    "versio
 my $node = sweeping_node('main');
 my $pid = launcher($node);
 
-# From 17 on an extension can name what it waits for.
+# From 17 on an extension can name its wait events.
 my $name = $node->pg_version >= 17 ? 'IdempotencyLauncher' : 'Extension';
 ok( $node->poll_query_until('postgres',
 		"SELECT wait_event = '$name' FROM pg_stat_activity WHERE pid = $pid"),
 	"the launcher waits for $name");
 
-# From 18 on a library tells its name and version.
+# From 18 on a library reports its name and version.
 SKIP:
 {
 	skip 'the server cannot tell', 1 if $node->pg_version < 18;

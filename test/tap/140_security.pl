@@ -1,5 +1,5 @@
-# What docs/security.md claims and no other test shows: who owns what, what is open to whom, what
-# errors tell, and how much one caller can ask for.
+# The claims of docs/security.md that no other test covers: who owns what, what each role may use,
+# what errors reveal, and how much one caller can ask for.
 use strict;
 use warnings FATAL => 'all';
 
@@ -112,7 +112,7 @@ subtest 'whoever owns the tables, callers need no right on them' => sub {
 	$session->quit;
 };
 
-# Knowing the names of a record is knowing the record, for whoever may call at all.
+# A role that may call the functions and knows the names of a record can read the record.
 subtest 'a principal is what the caller says' => sub {
 	call($node, 'idem_policy_set', scope_pattern => 'own', allowed_role => 'support');
 	my $session = session($node);
@@ -127,7 +127,7 @@ subtest 'a principal is what the caller says' => sub {
 	$session->quit;
 };
 
-# A table of calls that fail, each full of what must not be repeated.
+# Calls that fail, each full of data that the error must not repeat.
 subtest 'errors name nothing of the request' => sub {
 	$node->safe_psql('postgres', q{
 		CREATE FUNCTION told(call text) RETURNS text LANGUAGE plpgsql AS $$
@@ -171,7 +171,7 @@ subtest 'errors name nothing of the request' => sub {
 	}
 };
 
-# Limits on what one call may ask for. Each value is one above what is allowed.
+# Limits of one call. Each value is one above the maximum.
 subtest 'what one call may ask for' => sub {
 	my $session = session($node);
 	my $call = sub { ask($session, 'SELECT outcome FROM ' . invocation('idem_begin', @_)) };
@@ -196,7 +196,7 @@ subtest 'what one call may ask for' => sub {
 	$session->quit;
 };
 
-# Also one that is set while the library is not there yet, which the server then takes for anything.
+# Also for a setting made before the library is loaded, when the server accepts any value.
 subtest 'no caller shortens the memory' => sub {
 	local $ENV{PGOPTIONS} = '-c idempotency.default_retention=1';
 	my $session = $node->background_psql('postgres', on_error_stop => 0,

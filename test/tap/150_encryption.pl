@@ -1,5 +1,6 @@
-# What a policy with "encrypt" keeps lies nowhere in the clear, and answers all the same; without its
-# key, or changed, it answers nothing, and nothing is executed again.
+# Under a policy with "encrypt" no stored value lies anywhere in the clear, and every call still
+# answers. A record whose key is missing, or that was changed, answers nothing, and nothing is
+# executed again.
 use strict;
 use warnings FATAL => 'all';
 
@@ -25,8 +26,8 @@ sub key_of
 	return encode_base64($letter x 32, '');
 }
 
-# keys('main', 'b', 'a'): the file that says so, the first of them current. A pair is an id and the
-# letter of another key than the id's own.
+# keys('main', 'b', 'a'): the key file with these keys, the first of them current. A pair is an id
+# and the letter of a key other than the id's own.
 sub keys_in
 {
 	my ($name, @keys) = @_;
@@ -34,7 +35,7 @@ sub keys_in
 	my @lines = map { ref $_ ? "$_->[0] " . key_of($_->[1]) : "$_ " . key_of($_) } @keys;
 
 	$lines[0] .= ' current' if @lines;
-	# As is advised: a new file takes the place of the old one, so nobody reads half of it.
+	# As documented: a new file replaces the old one, so no process reads half a file.
 	unlink "$file.new";
 	append_to_file("$file.new", join('', map { "$_\n" } @lines));
 	chmod 0600, "$file.new" or die "chmod: $!";
@@ -42,7 +43,7 @@ sub keys_in
 	return $file;
 }
 
-# A reload that every session has noticed that begins after it.
+# Reloads; every session that begins afterwards has noticed it.
 sub take_keys
 {
 	my ($node, @keys) = @_;
@@ -110,8 +111,8 @@ sub fail_in
 	return end_in('idem_fail', $scope, $key, $token, error => "$scope-error", %named);
 }
 
-# Everything that a record can keep, in every way in which it comes to be kept: in one transaction,
-# with a lease, by a retry and a takeover, by an operation and by an operator.
+# All values that a record can keep, stored in every way: in one transaction, with a lease, by a
+# retry and a takeover, by an operation and by an operator.
 sub fill
 {
 	my ($scope) = @_;
@@ -142,7 +143,7 @@ sub fill
 	return;
 }
 
-# What a record has, as idem_get tells it.
+# The values of a record, from idem_get.
 sub told
 {
 	my ($node, $scope, $key) = @_;
@@ -153,7 +154,7 @@ sub told
 		  . invocation('idem_get', key => $key, scope => $scope, principal => 'shop'));
 }
 
-# Its attempts, as idem_attempts tells them.
+# Its attempts, from idem_attempts.
 sub history
 {
 	my ($node, $scope, $key) = @_;
@@ -202,9 +203,9 @@ subtest 'answers are those of a scope that is not encrypted' => sub {
 		AND sealed_by = 'a'}), scalar(@keys), 'the view says which key has sealed them');
 };
 
-# ---- where nothing is to be found ----
+# ---- places where no value may be found ----
 
-# The files below a folder that have a marker of the scope.
+# The files below a folder that contain a marker of the scope.
 sub files_with
 {
 	my ($marker, @folders) = @_;
@@ -258,7 +259,7 @@ subtest 'a standby with the keys opens them' => sub {
 
 # ---- keys that are missing or wrong ----
 
-# What everybody is told while the values of the record "done" can't be opened.
+# The answers to all calls while the values of the record "done" can't be decrypted.
 sub is_closed
 {
 	my ($sqlstate, $why) = @_;
@@ -280,7 +281,7 @@ sub is_closed
 	return;
 }
 
-# A key that nobody knows is refused before anything is granted.
+# A new idempotency key is refused before anything is granted.
 sub is_refused
 {
 	my ($why) = @_;
@@ -291,7 +292,7 @@ sub is_refused
 	return;
 }
 
-# Claims that nobody came back for: one in a scope that is encrypted, and one behind it that is not.
+# Abandoned claims: one in an encrypted scope, and behind it one in a plain scope.
 my $abandoned = q{SELECT string_agg(scope || ' ' || status, ', ' ORDER BY scope) FROM idempotency.records WHERE key = 'left'};
 
 sub abandon_claims
@@ -305,7 +306,7 @@ sub abandon_claims
 	return;
 }
 
-# Nobody but the sweeper of the test sweeps here.
+# Only the test's own sweeper sweeps here.
 sub is_passed_over
 {
 	my ($why) = @_;
@@ -512,7 +513,7 @@ sub reseal
 	return ($remaining, $messages);
 }
 
-# Statements that have begun before a reload may still go by the older keys.
+# Statements that began before a reload may still use the older keys.
 sub wait_for_statements
 {
 	my $now = $primary->safe_psql('postgres', 'SELECT clock_timestamp()');
@@ -567,7 +568,8 @@ END
 	is(begin_in('sealed', 'done')->{outcome}, 'replay', 'and replayed');
 };
 
-# What the audit has of calls since: the key, and whether something is said of the end.
+# The audit rows of later calls: the caller, the key, whether any record was resealed, and how many
+# remain.
 sub reseals_since
 {
 	my ($moment) = @_;

@@ -1,5 +1,5 @@
-# Procedures that commit after each batch: what a cancel or an error leaves, what is told meanwhile,
-# and that nothing of a call outlives it.
+# Procedures that commit after each batch: what a cancel or an error leaves, what they report
+# meanwhile, and that no state outlives a call.
 use strict;
 use warnings FATAL => 'all';
 
@@ -11,11 +11,12 @@ use Test::More;
 use lib $FindBin::RealBin;
 use Idem;
 
-# So that the names of some thousand records lie in a file.
+# Makes the names of some thousand records spill to a file.
 my $node = new_node('main', work_mem => '64kB', jit => 'off',
 	log_min_messages => 'notice');
 
-# Whoever writes or removes the record of a key that stands there waits for the lock of that number.
+# A session that writes or removes the record of a key listed there waits for the lock of that
+# number.
 $node->safe_psql('postgres', q{
 	CREATE TABLE gate (key text PRIMARY KEY, number integer);
 	CREATE FUNCTION at_gate() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -32,7 +33,7 @@ $node->safe_psql('postgres', q{
 	CREATE TRIGGER at_gate BEFORE UPDATE OR DELETE ON idempotency.record
 		FOR EACH ROW EXECUTE FUNCTION at_gate()});
 
-# abandoned(25): as many claims whose lease is over, in order.
+# abandoned(25): that many claims with expired leases, in order.
 sub abandoned
 {
 	my ($count) = @_;
@@ -51,7 +52,7 @@ sub answer
 	return $node->safe_psql('postgres', @_);
 }
 
-# Records that are left as they were, and rows of the audit.
+# Unchanged records, and rows of the audit.
 my $state = q{SELECT count(*) FILTER (WHERE status = 'i'), (SELECT count(*) FROM idempotency.audit) FROM idempotency.record};
 my $files = q{SELECT count(*) FROM pg_ls_tmpdir()};
 my %calls = (
@@ -92,7 +93,7 @@ foreach my $call (sort keys %calls)
 	$session->quit;
 }
 
-# What takes long says how far it has come.
+# A long call reports its progress.
 abandoned(3);
 $node->safe_psql('postgres', q{INSERT INTO gate VALUES ('k1', 7)});
 my $keeper = session($node);
@@ -110,7 +111,7 @@ like($session->{stderr},
 	qr/NOTICE:  idem_resolve_all\(\): 1 of 3 records, of which 0 are being executed/, 'progress');
 $session->quit;
 
-# A hundred keys are told of those that are being executed, and all are counted.
+# The procedure names a hundred keys that are being executed, and counts all of them.
 abandoned(150);
 $node->safe_psql('postgres', q{UPDATE idempotency.record SET lease_until = now() + interval '1 hour' WHERE key <> 'k7'});
 $session = session($node);

@@ -1,6 +1,6 @@
-# Helper of the TAP tests that set the clock: that of one server, not the machine's. A library that
-# is loaded before the server's own takes the place of gettimeofday(), which is where the server
-# has the time of day from.
+# Helper of the TAP tests that set the clock: that of one server, not of the machine. A library
+# loaded before the server's own replaces gettimeofday(), from which the server takes the time of
+# day.
 package Clock;
 
 use strict;
@@ -41,7 +41,7 @@ int gettimeofday(struct timeval *restrict tv, void *restrict zone)
 }
 C
 
-# Undef where there is no compiler.
+# Undef without a compiler.
 sub new
 {
 	my ($class) = @_;
@@ -55,7 +55,7 @@ sub new
 	  ? $self : undef;
 }
 
-# run(sub { ... }): whatever starts a server in there starts one with this clock.
+# run(sub { ... }): any server started in the code uses this clock.
 sub run
 {
 	my ($self, $start) = @_;
@@ -65,13 +65,13 @@ sub run
 	return $start->();
 }
 
-# shift(seconds): from now on the clock shows that much more, or less.
+# shift(seconds): from now on the clock shows that much more (or less, if negative).
 sub shift
 {
 	my ($self, $seconds) = @_;
 
 	$self->{offset} += $seconds;
-	# In place and of one length, so that nobody reads half of it.
+	# Written in place and with a fixed length, so that no server reads half of it.
 	open my $file, -e $self->{file} ? '+<' : '>', $self->{file} or die "$self->{file}: $!";
 	syswrite $file, sprintf("%-20d\n", $self->{offset});
 	close $file;

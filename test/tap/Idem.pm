@@ -16,8 +16,8 @@ our @EXPORT = qw(
   wait_until_gone abandon wait_until_blocked);
 
 # new_node('main', setting => value, ...): a running server with the extension in its database
-# "postgres". Two names are not settings: -init, an array of arguments for init(), and
-# -extension => 0 to go without.
+# "postgres". Two names are not settings: -init, an array of arguments for init(), and -extension =>
+# 0, which omits the extension.
 sub new_node
 {
 	my ($name, %conf) = @_;
@@ -28,7 +28,7 @@ sub new_node
 	$conf{'idempotency.store'} //= $ENV{IDEM_STORE} // 'auto';
 
 	my $node = PostgreSQL::Test::Cluster->new($name);
-	# The same whatever the locale of the caller.
+	# The same under any locale of the caller.
 	$node->init(extra => [ '--encoding=UTF8', '--locale=C' ], @$init);
 	$node->append_conf('postgresql.conf', "$_ = " . literal($conf{$_})) foreach sort keys %conf;
 	$node->start;
@@ -55,7 +55,7 @@ sub literal
 	return 'NULL' unless defined $value;
 	return $$value if ref $value;
 	$value =~ s/'/''/g;
-	# The E form reads a backslash in the same way under any standard_conforming_strings.
+	# The E form reads a backslash the same way under any standard_conforming_strings.
 	return $value =~ s/\\/\\\\/gr eq $value ? "'$value'" : "E'" . $value =~ s/\\/\\\\/gr . "'";
 }
 
@@ -80,7 +80,7 @@ sub call
 }
 
 # begin_claim($node, 'k', scope => 's', ...): the fields of the claim as a hash. The transaction
-# ends here, so a claim that says "execute" is a leased one.
+# ends here, so a claim with the outcome "execute" is leased.
 sub begin_claim
 {
 	my ($node, $key, %named) = @_;
@@ -92,7 +92,7 @@ sub begin_claim
 	return JSON::PP->new->decode($json);
 }
 
-# record_state($node, 'k', $database): the status of the key's record as others see it, or "absent".
+# record_state($node, 'k', $database): the record's status as other sessions see it, or "absent".
 sub record_state
 {
 	my ($node, $key, $database) = @_;
@@ -103,8 +103,8 @@ sub record_state
 		  . "), 'absent')");
 }
 
-# session($node, $database, @psql_options): a psql that stays open, also after an error. Each of its
-# answers may take as long as anything else that is waited for, and it may be open for longer.
+# session($node, $database, @psql_options): a psql that stays open, also after an error. Each answer
+# may take as long as any other wait of a test, and the session may be open for longer.
 sub session
 {
 	my ($node, $database, @options) = @_;
@@ -116,8 +116,8 @@ sub session
 	return $session;
 }
 
-# ask($session, 'SELECT ...'): what the session answers; of an error, the SQLSTATE alone. Without
-# SQL: the answer to ask_later.
+# ask($session, 'SELECT ...'): the session's answer; of an error, the SQLSTATE alone. Without SQL:
+# the answer to ask_later.
 sub ask
 {
 	my ($session, $sql) = @_;
@@ -128,7 +128,7 @@ sub ask
 	return $sqlstate // $answer;
 }
 
-# ask_later($session, 'SELECT ...'): sends what will have to wait, and does not wait for it.
+# ask_later($session, 'SELECT ...'): sends SQL that will have to wait, and returns at once.
 sub ask_later
 {
 	my ($session, $sql) = @_;
@@ -160,7 +160,7 @@ sub outcome_in
 }
 
 # completion('k', $token): SQL that ends a claim with status 201 and the body "done". Without a
-# token it serves the transaction that began the claim.
+# token it is for the transaction that began the claim.
 sub completion
 {
 	my ($key, $token) = @_;
@@ -170,7 +170,7 @@ sub completion
 		body => \"'done'::text");
 }
 
-# end_backend($node, $pid): as a lost connection would, and waits until it is gone.
+# end_backend($node, $pid): as a lost connection would, and waits until the backend is gone.
 sub end_backend
 {
 	my ($node, $pid) = @_;
@@ -190,8 +190,8 @@ sub wait_until_gone
 	return;
 }
 
-# abandon($session): instead of quit, for a psql that may have ended by itself, because it was
-# waiting for an answer when its server went away.
+# abandon($session): instead of quit, for a psql that may have ended already, because it was waiting
+# for an answer when its server went away.
 sub abandon
 {
 	my ($session) = @_;
@@ -200,7 +200,7 @@ sub abandon
 	return;
 }
 
-# wait_until_blocked($node, $pid): until that backend waits for somebody else's lock.
+# wait_until_blocked($node, $pid): until that backend waits for another session's lock.
 sub wait_until_blocked
 {
 	my ($node, $pid) = @_;
@@ -210,7 +210,7 @@ sub wait_until_blocked
 	return;
 }
 
-# wait_until { condition } 'what is waited for': ends the test if it does not come true in time.
+# wait_until { condition } 'the event': ends the test if the condition does not come true in time.
 sub wait_until (&$)
 {
 	my ($condition, $what) = @_;

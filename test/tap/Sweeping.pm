@@ -15,8 +15,8 @@ our @EXPORT = qw(
   no_sweeper log_size log_since trouble);
 
 # sweeping_node('main', setting => value, ...): a preloaded server that sweeps every second, with
-# the extension in "postgres". -prepare is called before the launcher looks at the databases for
-# the first time: what it makes is found at once and not after ten intervals.
+# the extension in "postgres". -prepare is called before the launcher looks at the databases for the
+# first time: objects that it makes are found at once, not after ten intervals.
 sub sweeping_node
 {
 	my ($name, %conf) = @_;
@@ -26,7 +26,7 @@ sub sweeping_node
 	my $node = new_node($name,
 		shared_preload_libraries => 'idempotency',
 		'idempotency.cleanup_interval' => 0,
-		# Which says when a worker is started.
+		# At this level the server logs when a worker is started.
 		log_min_messages => 'debug1',
 		%conf);
 	$prepare->($node) if $prepare;
@@ -35,8 +35,8 @@ sub sweeping_node
 }
 
 # configure($node, setting => value, ...): by reload, the values as SHOW prints them. Afterwards no
-# sweeper is at work that began with the old ones, and none comes: a launcher that sleeps has been
-# told, and reads them before it looks what is due.
+# sweeper with the old values is at work, and none comes: a sleeping launcher has had the signal,
+# and reads the values before it looks for due databases.
 sub configure
 {
 	my ($node, %conf) = @_;
@@ -53,7 +53,8 @@ sub configure
 	return;
 }
 
-# hold_back($node), let_go($node): between the two the sweeper spares what the tests add.
+# hold_back($node), let_go($node): between the two the sweeper spares the records that the tests
+# add.
 sub hold_back
 {
 	my ($node) = @_;
@@ -62,7 +63,7 @@ sub hold_back
 	return;
 }
 
-# Does not wait for anything: the next sweeper may be meant to get stuck.
+# Does not wait: the next sweeper may be meant to get stuck.
 sub let_go
 {
 	my ($node) = @_;
@@ -136,7 +137,7 @@ sub launcher
 }
 
 # visits($node, $database, $size): when each visit of the database began, in seconds; without $size,
-# since the server was made.
+# since the server was created.
 sub visits
 {
 	my ($node, $database, $size) = @_;
@@ -147,7 +148,7 @@ sub visits
 		qr/starting background worker process "idempotency sweeper for database $oid"/);
 }
 
-# logged_at($node, $size, qr/.../): when each of the lines was written, in seconds of some day on.
+# logged_at($node, $size, qr/.../): when each of the lines was written, in seconds of some day.
 sub logged_at
 {
 	my ($node, $size, $pattern) = @_;
@@ -156,15 +157,15 @@ sub logged_at
 	return map {
 		my ($hours, $minutes, $seconds) = / (\d+):(\d+):([\d.]+) / or die "when? $_";
 		my $at = $hours * 3600 + $minutes * 60 + $seconds;
-		# The test may run through midnight. The clock of some tests is set, by hours.
+		# The test may run through midnight. Some tests set the clock, by hours.
 		$days++ if $at < $last - 20 * 3600;
 		$last = $at;
 		$at + $days * 86400
 	} log_since($node, $size, $pattern);
 }
 
-# knock($node, $database): a visit to a database in which nothing is due comes when somebody has
-# written something there. This does, and leaves nothing behind.
+# knock($node, $database): a database in which nothing is due is visited when a session has written
+# there. This writes, and leaves nothing behind.
 sub knock
 {
 	my ($node, $database) = @_;
@@ -173,8 +174,8 @@ sub knock
 	return;
 }
 
-# stay_due($node, $database): from now on there is always something to do, so that each interval has
-# its visit: a record that is over, also when others are held back, and cannot be removed.
+# stay_due($node, $database): from now on each interval has a visit, because an expired record is
+# always there, also when others are held back, and can't be removed.
 sub stay_due
 {
 	my ($node, $database) = @_;
@@ -187,8 +188,8 @@ sub stay_due
 	return;
 }
 
-# wait_for_visits($node, $database, 2): until that many more visits have begun and ended, if need be
-# because somebody knocks.
+# wait_for_visits($node, $database, 2): until that many more visits have begun and ended; knocks if
+# need be.
 sub wait_for_visits
 {
 	my ($node, $database, $more) = @_;
@@ -200,7 +201,7 @@ sub wait_for_visits
 	return;
 }
 
-# no_sweeper($node): until the visit that has begun is over.
+# no_sweeper($node): until a visit that has begun is finished.
 sub no_sweeper
 {
 	my ($node) = @_;
@@ -209,9 +210,9 @@ sub no_sweeper
 	return;
 }
 
-# trigger_on_delete($node, $database, $statement): PL/pgSQL that runs for each row before it goes.
-# Said again, it takes the place of what was said before, also for a sweeper that is at work. A lock
-# in it may take longer than a sweeper usually waits for one.
+# trigger_on_delete($node, $database, $statement): PL/pgSQL that runs for each row before its
+# removal. A second call replaces the first, also for a sweeper that is at work. A lock in it may
+# take longer than a sweeper usually waits for one.
 sub trigger_on_delete
 {
 	my ($node, $database, $statement) = @_;
@@ -229,7 +230,8 @@ sub trigger_on_delete
 	return;
 }
 
-# untrigger($node, $database): deletes are as ever, also for a sweeper that is in the trigger now.
+# untrigger($node, $database): deletes are normal again, also for a sweeper that is in the trigger
+# now.
 sub untrigger
 {
 	my ($node, $database) = @_;
@@ -241,7 +243,8 @@ sub untrigger
 	return;
 }
 
-# close_gate($node, $database): a sweeper stops at its first row. Returns what open_gate wants.
+# close_gate($node, $database): a sweeper stops at its first row. Returns the argument for
+# open_gate.
 sub close_gate
 {
 	my ($node, $database) = @_;
@@ -260,8 +263,8 @@ sub open_gate
 	return;
 }
 
-# wait_for_sweeper($node, $database, $condition): until one is in that database for which the
-# condition on its row of pg_stat_activity holds. Returns its process id.
+# wait_for_sweeper($node, $database, $condition): until a sweeper in that database has a row in
+# pg_stat_activity that meets the condition. Returns its process id.
 sub wait_for_sweeper
 {
 	my ($node, $database, $condition) = @_;
@@ -285,7 +288,7 @@ sub log_size
 	return -s $node->logfile;
 }
 
-# log_since($node, $size, qr/.../): the lines that match, since the log had that size.
+# log_since($node, $size, qr/.../): the matching lines logged since the log had that size.
 sub log_since
 {
 	my ($node, $size, $pattern) = @_;
@@ -293,8 +296,8 @@ sub log_since
 	return grep { /$pattern/ } split /\n/, slurp_file($node->logfile, $size);
 }
 
-# trouble($node, $size): what an operator would have to look at, since the log had that size. Who is
-# sent away by a restart is none: a connection may outlive its client for a moment.
+# trouble($node, $size): lines that an operator would have to look at, since the log had that size.
+# Sessions that a restart terminates do not count: a connection may outlive its client for a moment.
 sub trouble
 {
 	my ($node, $size) = @_;
