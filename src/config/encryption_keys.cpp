@@ -1,6 +1,6 @@
-// Each backend reads the file by itself, as it reads postgresql.conf: nothing has to be shared, and
-// the postmaster and backends that meet no encrypted record have no keys. Whom the file may belong
-// to, and who else may read it, is what the server asks of ssl_key_file
+// Each backend reads the file by itself, as it reads postgresql.conf. So no memory is shared, and
+// the postmaster and backends that meet no encrypted record have no keys. The file's owner and
+// permissions must be those that the server requires of ssl_key_file
 // (check_ssl_key_file_permissions).
 
 #include <cerrno>
@@ -37,7 +37,7 @@ const char* unfit(const struct stat& file) {
     return nullptr;
 }
 
-// Fills `text`, which has kRoom bytes. What is wrong with the file, or nullptr.
+// Fills `text`, which has kRoom bytes. Returns the fault of the file, or nullptr.
 const char* read_all(int file, char* text, std::size_t* length) {
     struct stat status;
     if (fstat(file, &status) != 0) return psprintf("The key file can't be examined: %m.");
@@ -49,7 +49,7 @@ const char* read_all(int file, char* text, std::size_t* length) {
     return *length == kRoom ? "The key file has more than 16384 bytes." : nullptr;
 }
 
-// Past the standard library's buffers, which would not be wiped.
+// Bypasses the standard library's buffers, which would not be wiped.
 const char* read_file(const char* path, char* text, std::size_t* length) {
     int file = OpenTransientFile(path, O_RDONLY | PG_BINARY | O_NONBLOCK);
     if (file < 0) return psprintf("The key file can't be opened: %m.");
@@ -84,7 +84,7 @@ core::KeyRing* read_keys(const char** why) {
 
 }  // namespace
 
-// What could not be read is tried again at each call.
+// A file that could not be read is tried again at each call.
 core::KeyRing* encryption_keys(const char** why) {
     if (keys.ring != nullptr && keys.reloaded == PgReloadTime) return keys.ring;
     return encryption_keys_anew(why);

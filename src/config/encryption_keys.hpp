@@ -1,4 +1,4 @@
-// The master keys of encrypted records, as idempotency.encryption_key_file has them.
+// The master keys of encrypted records, from idempotency.encryption_key_file.
 #pragma once
 
 #include "core/key_ring.hpp"
@@ -7,13 +7,13 @@
 
 namespace idem::config {
 
-// This backend's copy of the file: read when it is first asked for, and again after a reload. It
-// holds until the next call. nullptr if there are none to be had; `why` is a sentence, which tells
-// nothing of the file but what is wrong with it.
+// This backend's copy of the file, read at the first call and again after a reload. Valid until the
+// next call. nullptr if there are no keys; `why` is then a sentence, which tells only the fault of
+// the file, not its content.
 core::KeyRing* encryption_keys(const char** why);
 
-// The same, read in any case: for whoever misses a key that another session knows already, which
-// has noticed a reload earlier.
+// Reads the file in any case: for a backend that lacks a key which another session already uses,
+// because that session noticed a reload earlier.
 core::KeyRing* encryption_keys_anew(const char** why);
 
 }  // namespace idem::config

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::size_t kClassLength = 2;
 
-// By its digits, so that 402.5 and a number that no integer holds are no status.
+// By its digits: 402.5, or a number that no integer holds, is not a status.
 std::optional<std::int32_t> status_in(const JsonbValue& value) {
     if (value.type != jbvNumeric) return std::nullopt;
     Datum digits = DirectFunctionCall1(numeric_out, NumericGetDatum(value.val.numeric));

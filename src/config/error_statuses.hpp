@@ -1,5 +1,5 @@
-// The option error_statuses: from errors of an operation to the HTTP statuses with which it
-// refuses.
+// The option error_statuses: a map from SQLSTATEs of an operation to the HTTP statuses of its
+// refusals.
 #pragma once
 
 #include <optional>
@@ -8,7 +8,8 @@
 
 namespace idem::config {
 
-// Whether it is an object from SQLSTATEs and classes that may be final to statuses of refusals.
+// Whether it is an object from SQLSTATEs and classes that may be final to HTTP statuses of
+// refusals.
 bool are_error_statuses(Jsonb* map);
 
 // The status of the SQLSTATE, else that of its class; nullopt: it has none, or there is no map.

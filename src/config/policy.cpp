@@ -1,8 +1,8 @@
-// The policies are read whole and kept until their table changes (pg::Watched). A change of a row
-// says so by a row trigger, which subscribers fire as well: it sends an invalidation of the table's
-// relcache entry to all backends when its transaction commits (CacheInvalidateRelcacheByRelid). One
-// that arrives while the rows are read makes us read them again: if the table was locked, they were
-// read as of before the wait.
+// A backend reads all policies and keeps them until their table changes (pg::Watched). A row
+// trigger, which subscribers fire as well, reports each change: it sends an invalidation of the
+// table's relcache entry to all backends when its transaction commits
+// (CacheInvalidateRelcacheByRelid). If one arrives while the rows are read, they are read again: if
+// the table was locked, they may be from before the wait.
 
 #include "config/policy.hpp"
 
@@ -16,10 +16,10 @@ namespace idem::config {
 
 namespace {
 
-// What a call asks of a row that is no trace of a dropped one.
+// The facts that calls need of a row, unless it is the trace of a dropped policy.
 struct Candidate {
     const PolicyRow* row;
-    const char* unusable;  // the column that makes no sense, or nullptr
+    const char* unusable;  // the column that is invalid, or nullptr
     Given given;
 };
 
@@ -32,7 +32,7 @@ struct Cache {
 };
 Cache cache;
 
-// Two rows that reach equally far were written by hand: which is meant is not known.
+// Two rows that reach equally far were written by hand: which one is meant is unknown.
 void find_candidates() {
     std::size_t most = cache.policies.count + 1;
     cache.candidates =
@@ -72,21 +72,21 @@ pg::Watched cached = {kPolicyTable, load};
     pg_unreachable();
 }
 
-// What holds for the scope, or nullptr: the settings.
+// The policy for the scope, or nullptr: the settings.
 const Candidate* best_candidate(std::string_view scope) {
     std::size_t best = core::best_reach(cache.reaches, cache.count, scope);
     return best == core::kNoReach ? nullptr : &cache.candidates[cache.reaches[best].owner];
 }
 
-// An error if it can't be gone by: what was meant is not known, so the scope is closed.
+// An error if the row is invalid: its meaning is unknown, so the scope is closed.
 const Candidate* usable_candidate(std::string_view scope) {
     const Candidate* best = best_candidate(scope);
     if (best != nullptr && best->unusable != nullptr) raise_unusable(best->unusable);
     return best;
 }
 
-// By name, at every use: a role that does not exist admits nobody, not even a superuser, for a
-// restore or a DROP ROLE must not open what was closed.
+// By name, at every use: a role that does not exist admits no user, not even a superuser. A restore
+// or a DROP ROLE must not open a closed scope.
 const char* role_not_held(const Candidate* best) {
     if (best == nullptr || best->row->nulls[kAllowedRole]) return nullptr;
     const char* name = NameStr(*DatumGetName(best->row->values[kAllowedRole]));

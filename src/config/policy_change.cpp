@@ -1,9 +1,10 @@
-// What a policy says counts from now on, but what it has said before decides about requests that
-// are under way: one that was first sent when keys were remembered for a day is not judged by a
-// year. So each change writes down what the memory was before and until when (core::Memory), and a
-// policy that is dropped leaves a row that says nothing else, until it cannot matter any more.
+// A change of a policy counts from now on, but the previous memory still decides about requests
+// under way: a request first sent when keys were remembered for a day must not be judged by a year.
+// So each change records the previous memory and when it ended (core::Memory). A dropped policy
+// leaves a row with only that, until it no longer matters.
 //
-// Changes take turns (ShareRowExclusiveLock, as CREATE TRIGGER takes it); readers are not held up.
+// Changes wait for each other (ShareRowExclusiveLock, as CREATE TRIGGER takes it); readers do not
+// wait.
 
 #include "config/policy_change.hpp"
 
@@ -18,15 +19,15 @@ namespace idem::config {
 
 namespace {
 
-// What can't be read may have been anything, so it counts as the least: for as long as it stands
-// there nothing is claimed under it.
+// An unreadable value may have been any, so it counts as the shortest: while it stands there, no
+// claim is made under it.
 constexpr std::int64_t kLeast = 1;
 
 std::int64_t span_of(const core::Policy& policy) {
     return Max(policy.ttl, policy.retention);
 }
 
-// Of a row by itself.
+// Of one row alone.
 core::Memory memory_of_row(const PolicyRow& row) {
     if (unusable_column(row) != nullptr) return {kLeast, PG_INT64_MAX, kLeast};
     std::int64_t span = span_of(policy_of(given_in(row)));
@@ -55,7 +56,7 @@ void mark_dropped(bool dropped, PolicyRow* row) {
     row->values[kDropped] = BoolGetDatum(dropped);
 }
 
-// A row that says nothing but what memory was.
+// A row that keeps only the former memory.
 PolicyRow only_past(Datum pattern, const core::Memory& memory) {
     PolicyRow row{};
     for (bool& null : row.nulls) null = true;
@@ -66,7 +67,7 @@ PolicyRow only_past(Datum pattern, const core::Memory& memory) {
     return row;
 }
 
-// What nobody has to know any more of policies that were dropped.
+// Removes traces of dropped policies that no longer matter.
 void remove_what_is_over(const PolicyRows& policies, std::string_view but, TimestampTz now) {
     for (const PolicyRow& row : policies) {
         if (!is_dropped(row) || pattern_of(row) == but) continue;

@@ -1,8 +1,8 @@
 // A pattern takes scopes from the most specific pattern around it, and gives them back when it is
-// dropped. Two prefixes contain one another or have no scope in common. So one policy is in force
-// wherever a change has an effect: that of the pattern itself, or the one around it. Patterns that
-// were written by hand are taken for what they reach (core::pattern_reach). Several may reach
-// equally far: each is asked.
+// dropped. Of two prefixes, one contains the other or they share no scope. So a change affects
+// scopes of one policy only: that of the pattern itself, or the one around it. Patterns that were
+// written by hand count for the scopes that they reach (core::pattern_reach). Several may reach
+// equally far: each is checked.
 
 #include "config/policy_guard.hpp"
 
@@ -26,7 +26,7 @@ bool is_live(const PolicyRow& row, std::string_view pattern) {
     return pattern_of(row) == pattern && !is_dropped(row);
 }
 
-// What is in force for the scopes of a pattern.
+// The policies in force for the scopes of a pattern.
 struct InForce {
     std::size_t rank;
     bool encrypts;
@@ -37,7 +37,7 @@ bool encrypts(const PolicyRow& row) {
     return row.nulls[kEncrypt] ? default_policy().encrypt : DatumGetBool(row.values[kEncrypt]);
 }
 
-// `dropped`: as if the policy with this pattern were not there.
+// `dropped`: ignore the policy with this pattern.
 InForce in_force(const PolicyRows& policies, std::string_view pattern, bool dropped) {
     InForce result{0, default_policy().encrypt, false};
     for (const PolicyRow& row : policies) {
@@ -94,7 +94,8 @@ void check_may_change(const PolicyRows& policies, std::string_view pattern, cons
     }
     bool will_encrypt =
         next != nullptr ? encrypts(*next) : in_force(policies, pattern, true).encrypts;
-    // Whoever could name a role could name one of theirs, and end the encryption as its member.
+    // A user who could name a role could name one of their own, and end the encryption as its
+    // member.
     bool will_name_role = next != nullptr && !next->nulls[kAllowedRole];
     if (now.encrypts && !now.names_role && (!will_encrypt || will_name_role)) raise_encrypted();
 }

@@ -1,14 +1,14 @@
-// Who may change a policy: more than EXECUTE is asked for where the policy in force closes a scope
-// or encrypts it.
+// The right to change a policy: EXECUTE is not enough where the policy in force closes a scope or
+// encrypts it.
 #pragma once
 
 #include "config/policy_table.hpp"
 
 namespace idem::config {
 
-// Before the policy with this pattern becomes `next`, or is dropped (nullptr). The rows are all
-// policies, locked. An error (42501) unless the current user owns table idempotency.policy, or is a
-// member of the role that the policy in force names.
+// Called before the policy with this pattern becomes `next`, or is dropped (nullptr). `rows` are
+// all policies, locked. An error (42501) unless the current user owns table idempotency.policy, or
+// is a member of the role that the policy in force names.
 void check_may_change(const PolicyRows& policies, std::string_view pattern, const PolicyRow* next);
 
 }  // namespace idem::config

@@ -1,5 +1,4 @@
-// The values are those that policy_for() answers with. What is found out here is where each comes
-// from.
+// The values are those of policy_for(). This file finds the origin of each.
 
 #include "config/policy_in_force.hpp"
 
@@ -27,7 +26,7 @@ constexpr int kMaxAttempts = core::policy_column("max_attempts");
 constexpr int kAbandonAfter = core::policy_column("abandon_after");
 constexpr int kDropHeaders = core::policy_column("drop_headers");
 
-// Who speaks for an option.
+// The origin of an option's value.
 struct Speaker {
     Source source;
     const char* origin;
@@ -57,7 +56,7 @@ void say(Known* known, int option, std::optional<std::int64_t> value) {
     known->speakers[option] = {Source::Argument, nullptr};
 }
 
-// The other option speaks for this one.
+// The value follows from the other option.
 void follow(Known* known, int option, int other) {
     core::kPolicyColumns[option].put(&known->values, value_of(*known, other));
     known->speakers[option] = known->speakers[other];
@@ -68,7 +67,7 @@ bool is_unlimited(int option, std::int64_t value) {
     return (option == kMaxTtl || option == kMaxLease) && value == core::kUncapped;
 }
 
-// policy_of() has capped what it says already, so that the span may be as long as its cap.
+// policy_of() has capped the row's value, so the span may equal its cap.
 void cap(Known* known, int option, int most) {
     bool given = known->row != nullptr && !known->row->nulls[option] &&
                  known->speakers[option].source == Source::Policy;
@@ -92,7 +91,7 @@ Known known_of(std::string_view scope, const CallSays& call) {
     say(&known, kWait, call.wait);
     cap(&known, kTtl, kMaxTtl);
     cap(&known, kLease, kMaxLease);
-    // A key is remembered at least as long as its answer is replayed, whoever says how long.
+    // Retention is at least the ttl, whatever the origin of either.
     if (known.values.retention < known.values.ttl) follow(&known, kRetention, kTtl);
     if (known.values.derive_window == 0) follow(&known, kDeriveWindow, kTtl);
     return known;

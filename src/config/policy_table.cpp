@@ -1,7 +1,7 @@
-// Everything here follows from core::kPolicyColumns: the statements, at compile time; the types
-// that the table has to have; how a value is read, judged and put into a core::Policy. Rows may
-// have been written by hand, so each is judged again when it is read, by what idem_policy_set would
-// refuse.
+// This file derives everything from core::kPolicyColumns: the statements, at compile time; the
+// column types that the table must have; how a value is read, checked and put into a core::Policy.
+// Rows may have been written by hand, so each is checked when it is read, by the rules of
+// idem_policy_set.
 
 #include "config/policy_table.hpp"
 
@@ -77,7 +77,7 @@ constexpr pg::SqlText read_sql(const char* table) {
     return sql;
 }
 
-// One statement, so that the row changes at once and no duplicate can stop it.
+// One statement: the row changes at once, and a duplicate cannot stop it.
 constexpr pg::SqlText write_sql() {
     pg::SqlText sql{};
     sql.add("INSERT INTO ");
@@ -115,7 +115,7 @@ pg::Statement upsert = {kWrite.text, core::kPolicyColumnCount, kRow.types, pg::A
                         nullptr};
 pg::Statement delete_one = {kDelete.text, 1, kRow.types, pg::Access::ByIndex, nullptr};
 
-// What was set, for who reads of a change later.
+// The options, for later readers of a change.
 pg::Statement read_options = {
     "SELECT pg_catalog.jsonb_strip_nulls(pg_catalog.to_jsonb(p)) OPERATOR(pg_catalog.-)"
     " '{scope_pattern,since,memory_before,dropped}'::pg_catalog.text[]"
@@ -125,8 +125,8 @@ pg::Statement read_options = {
 
 // ---- a lock for all nodes ----
 
-// What locks the rows of a table of Citus locks the whole table for all nodes
-// (SerializeNonCommutativeWrites), and without Citus what is locked anyway.
+// In a table of Citus, a row lock locks the whole table for all nodes
+// (SerializeNonCommutativeWrites). Without Citus it locks rows that are locked anyway.
 pg::Statement lock_all = {"SELECT scope_pattern FROM idempotency.policy FOR UPDATE", 0, nullptr,
                           pg::Access::Whole, nullptr};
 
@@ -141,7 +141,7 @@ pg::Statement lock_all = {"SELECT scope_pattern FROM idempotency.policy FOR UPDA
     pg_unreachable();
 }
 
-// Whoever owns the table may change it; what is another type is not read as if it were ours.
+// The table's owner may change it: a column of another type is an error.
 void check_types(TupleDesc desc) {
     for (int i = 0; i < core::kPolicyColumnCount; i++)
         if (TupleDescAttr(desc, i)->atttypid != kRow.types[i]) raise_policy_table(i);
@@ -176,7 +176,7 @@ bool is_between(std::int64_t value, const PolicyColumn& column) {
     return value >= column.least && value <= column.most;
 }
 
-// Whether there are enough elements and not too many, each is fit, and none is null.
+// Whether the number of elements is within limits, each fits, and none is null.
 bool are_all_fit(ArrayType* array, const PolicyColumn& column) {
     if (array_contains_nulls(array)) return false;
     if (ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array)) > pg::kMaxListItems) return false;
@@ -189,7 +189,7 @@ bool are_all_fit(ArrayType* array, const PolicyColumn& column) {
     return true;
 }
 
-// The column that does not go with another one; core::kPolicyColumnCount: none.
+// The first column in conflict with another one; core::kPolicyColumnCount: none.
 int misfit(const PolicyRow& row) {
     for (const core::SpansInOrder& spans : core::kSpansInOrder)
         if (!row.nulls[spans.shorter] && !row.nulls[spans.longer] &&
@@ -198,7 +198,7 @@ int misfit(const PolicyRow& row) {
     return row.nulls[kSince] != row.nulls[kMemoryBefore] ? kMemoryBefore : core::kPolicyColumnCount;
 }
 
-// What Policy keeps of a value.
+// A value as Policy keeps it.
 std::int64_t scalar_at(const PolicyRow& row, int column) {
     Datum value = row.values[column];
     switch (core::kPolicyColumns[column].type) {
@@ -239,7 +239,7 @@ PolicyRows read_policies(MemoryContext context) {
     return result;
 }
 
-// What another node has prepared and not yet committed here holds a lock of this node's copy.
+// Another node's change, prepared but not yet committed here, holds a lock of this node's copy.
 PolicyRows lock_policies(MemoryContext context) {
     pg::lock_table(kPolicyTable, ShareRowExclusiveLock);
     pg::AsOwner frame = pg::begin_as_owner(kPolicyTable);
@@ -263,7 +263,7 @@ void delete_row(const PolicyRow& row) {
     (void)pg::write_alone(kPolicyTable, &delete_one, values, nullptr);
 }
 
-// Intervals are spelled in one way, however the session wants to see them.
+// Intervals have one spelling, whatever the session's IntervalStyle.
 Jsonb* policy_as_json(text* pattern) {
     Datum values[] = {PointerGetDatum(pattern)};
     pg::AsOwner frame = pg::begin_as_owner(kPolicyTable);

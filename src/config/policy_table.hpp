@@ -1,5 +1,5 @@
-// The table idempotency.policy: its rows, which of them can be gone by, and what they say. Its
-// columns are those of core/policy.hpp.
+// The table idempotency.policy: its rows, their validity, and their values. Its columns are those
+// of core/policy.hpp.
 #pragma once
 
 #include "core/policy.hpp"
@@ -18,7 +18,7 @@ inline constexpr int kAllowedRole = core::policy_column("allowed_role");
 inline constexpr int kSince = core::policy_column("since");
 inline constexpr int kMemoryBefore = core::policy_column("memory_before");
 inline constexpr int kDropped = core::policy_column("dropped");
-// What idem_policy_set is told, and the row says.
+// The options: arguments of idem_policy_set, and columns of the row.
 inline constexpr int kOptions = kSince;
 
 struct PolicyRow {
@@ -34,15 +34,15 @@ struct PolicyRows {
     PolicyRow* end() const { return rows + count; }
 };
 
-// All rows, copied into `context`. Each has a pattern; what else they say is as somebody wrote it.
-// An error (55000) if the table is not as the install script makes it.
+// All rows, copied into `context`. Each has a pattern; the other values may be invalid, since rows
+// can be written by hand. An error (55000) if the table is not as the install script makes it.
 PolicyRows read_policies(MemoryContext context);
 
-// The same, as they are now and will be until this transaction ends, on whichever node others
-// change them. Readers are not held up.
+// The same, locked: rows stay as they are until this transaction ends, whichever node others change
+// them on. Readers do not wait.
 PolicyRows lock_policies(MemoryContext context);
 
-// Adds the row, or puts it in the place of the one with the same pattern.
+// Adds the row, or replaces the one with the same pattern.
 void write_row(PolicyRow* row);
 
 void delete_row(const PolicyRow& row);
@@ -55,12 +55,12 @@ inline std::string_view pattern_of(const PolicyRow& row) {
     return text_at(row, kPattern);
 }
 
-// A policy that is gone says no more than for how long keys were remembered under it.
+// The row of a dropped policy says only how long keys were remembered under it.
 inline bool is_dropped(const PolicyRow& row) {
     return DatumGetBool(row.values[kDropped]);
 }
 
-// The columns in the order in which their faults are told.
+// The columns in the order in which faults are reported.
 struct CheckOrder {
     int columns[core::kPolicyColumnCount];
 };
@@ -74,25 +74,25 @@ constexpr CheckOrder check_order() {
 }
 inline constexpr CheckOrder kCheckOrder = check_order();
 
-// The options that the policy with this pattern has, as an object; nullptr: there is none.
+// The options of the policy with this pattern, as an object; nullptr: there is no such policy.
 Jsonb* policy_as_json(text* pattern);
 
-// Whether its values may have to be detoasted.
+// Whether its values may need detoasting.
 bool is_varlena(int column);
 
-// Whether a value makes sense by itself. Null does.
+// Whether a value is valid by itself. Null is.
 bool fits(const PolicyRow& row, int column);
 
-// The first column whose value makes no sense, alone or beside the others; nullptr if the row can
-// be gone by. idem_policy_set lets no such row in, and neither do the table's constraints as far as
-// SQL can tell; this is for rows that came all the same.
+// The first column whose value is invalid, alone or beside the others; nullptr: the row is valid.
+// idem_policy_set refuses such a row, and so do the table's constraints as far as SQL can check.
+// This is for rows that came in by other ways.
 const char* unusable_column(const PolicyRow& row);
 
-// Whether the first of two spans is the longer one, in the row or in what holds now where the row
-// leaves one of them open.
+// Whether the first of two spans is the longer one; the value in force stands in for one that the
+// row leaves open.
 bool are_out_of_order(const PolicyRow& row, const core::SpansInOrder& spans);
 
-// What a row says that Policy has a member for: which column, and the value to put there.
+// A value of the row that Policy has a member for: its column, and the value to put there.
 struct Given {
     struct {
         int column;
@@ -102,7 +102,7 @@ struct Given {
 };
 Given given_in(const PolicyRow& row);
 
-// Over the settings as they are now, which are capped as arguments are.
+// Puts the row over today's settings, which are capped as arguments are.
 core::Policy policy_of(const Given& given);
 
 }  // namespace idem::config

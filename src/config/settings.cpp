@@ -4,8 +4,8 @@ namespace idem::config {
 
 namespace {
 
-// A base backup takes whatever lies in the data directory, and the keys must not go where what they
-// seal goes.
+// A base backup copies every file of the data directory. The keys must not travel with the data
+// that they seal.
 bool check_path(char** path, void**, GucSource) {
     if (*path == nullptr || **path == '\0') return true;
     char* canonical = pstrdup(*path);
@@ -17,7 +17,7 @@ bool check_path(char** path, void**, GucSource) {
     return false;
 }
 
-// The value of a variable is its default until then.
+// Until then the variable's value is its default.
 void define(const Setting& s) {
     if (s.flag != nullptr)
         DefineCustomBoolVariable(s.name, s.short_description, s.long_description, s.flag, *s.flag,

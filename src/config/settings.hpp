@@ -1,5 +1,5 @@
 // Every setting of the extension, prefix "idempotency.". A new one is a variable and a line of the
-// table, both here; nothing else defines one.
+// table, both here and nowhere else.
 #pragma once
 
 #include "core/policy.hpp"
@@ -15,16 +15,16 @@ enum class StoreChoice {
     Heap,  // an error where the table does not allow it
 };
 
-// What stands here is the default; the unit is that of the table.
+// The initial values are the defaults; the table has the units.
 inline int default_ttl = 24 * 60 * 60;
 inline int default_retention = 0;
 inline int default_lease = 60 * 1000;
 inline int default_wait = 0;
 inline int max_body_bytes = 4 * 1024 * 1024;
 inline int cleanup_interval = 60;  // 0: no sweeping
-// A batch works for less than a slice of the scheduler's time, so that callers hardly wait for it.
+// A batch is shorter than a slice of the scheduler's time, so callers hardly wait for it.
 inline int cleanup_batch_size = 200;
-// They rest for nine tenths of the time, so a few of them are felt as little as one.
+// Sweepers rest for nine tenths of the time, so a few of them cost callers as little as one.
 inline int cleanup_max_workers = 3;
 inline int cleanup_grace = 0;  // seconds after its retention for which a record is kept
 inline int audit_retention = 365 * 24 * 60 * 60;  // seconds; 0: for ever
@@ -57,14 +57,13 @@ struct Setting {
     int least = 0;  // of a number
     int most = 0;
     int unit = 0;
-    int option = kNoOption;  // the option of a policy that it holds for
+    int option = kNoOption;  // the option of a policy that it is the default of
     const config_enum_entry* words = nullptr;
     bool* flag = nullptr;
     char** path = nullptr;  // of a file that only superusers may know of
 };
 
-// What decides how long a key is remembered, or when its request may be taken over, is not for
-// callers.
+// Callers may not set how long a key is remembered, or when its request may be taken over.
 inline constexpr Setting kSettings[] = {
     {"idempotency.default_ttl", "How long the answer of a request is replayed.",
      "Counted from the claim. A policy or an argument wins over it.", PGC_SUSET, &default_ttl, 1,
@@ -109,14 +108,14 @@ inline constexpr Setting kSettings[] = {
 
 void define_settings();
 
-// What the setting was when this process first asked: claims of one transaction, and of sessions
-// that meet, are not to be kept in two ways.
+// The setting's value when this process first asked. It stays fixed: claims of one transaction, and
+// of sessions that meet, must use one way.
 StoreChoice store_choice();
 
-// The policy that holds where no row of idempotency.policy says otherwise.
+// The policy where no row of idempotency.policy holds.
 core::Policy default_policy();
 
-// The setting that holds for an option there; nullptr: none does.
+// The setting that an option falls back to; nullptr: none.
 const Setting* setting_for(int option);
 
 }  // namespace idem::config

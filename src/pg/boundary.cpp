@@ -15,7 +15,7 @@ void terminate_session() {
     pg_unreachable();
 }
 
-// In a frame of its own, so that the handlers have been left before anything is raised.
+// A separate frame: its handlers have been left before the error is raised.
 Caught run(SqlFunction body, FunctionCallInfo fcinfo, Datum* result) {
     try {
         *result = body(fcinfo);
@@ -32,7 +32,7 @@ void in_function(void*) {}
 
 void note_raiser(void* argument);
 
-// The innermost of the two marks says whose code is running.
+// The innermost of the two marks tells whose code runs.
 bool is_in_our_function() {
     for (ErrorContextCallback* frame = error_context_stack; frame != nullptr;
          frame = frame->previous) {
@@ -42,7 +42,7 @@ bool is_in_our_function() {
     return false;
 }
 
-// Messages below an error come here as well, with SQLSTATEs of their own.
+// Messages below an error come here as well, with their own SQLSTATEs.
 bool is_message(int sqlstate) {
     return sqlstate == ERRCODE_SUCCESSFUL_COMPLETION ||
            ERRCODE_TO_CATEGORY(sqlstate) == ERRCODE_WARNING;

@@ -1,8 +1,10 @@
-// Where calls begin and errors stop. C++ exceptions: each SQL function enters through
-// IDEM_FUNCTION, which lets none out; an error is raised after the handler has been left, because a
-// longjmp out of a catch block would leak the exception. Core entries are noexcept, so this is a
-// second net. The server's errors: at a subtransaction of ours, as PL/pgSQL's exception blocks have
-// one.
+// The boundary between C++ and the server's errors.
+//
+// C++ exceptions: each SQL function enters through IDEM_FUNCTION, which catches all of them. It
+// raises an error after the handler has been left, because a longjmp out of a catch block would
+// leak the exception. Core entries are noexcept, so this is a second net.
+//
+// The server's errors stop at a subtransaction, as in PL/pgSQL's exception blocks.
 #pragma once
 
 #include "pg/pg.hpp"
@@ -14,33 +16,33 @@ using SqlFunction = Datum (*)(FunctionCallInfo);
 // Calls `body`; a C++ exception becomes an ERROR (53200 for want of memory, XX000 otherwise).
 Datum guarded(SqlFunction body, FunctionCallInfo fcinfo);
 
-// What a function that writes asks first. The one is an error (25000) only while a parallel plan
-// runs, as the server's own parts say it; the other also (25006) in a read-only transaction or on a
-// standby.
+// A function that writes calls one of these first. The first raises an error (25000) only while a
+// parallel plan runs, with the server's own text. The second raises one (25006) also in a read-only
+// transaction or on a standby.
 void require_no_parallel_mode(const char* function);
 void require_writable(const char* function);
 
-// An exception that nothing caught would abort(), and SIGABRT restarts the whole cluster: end this
+// An exception that is never caught would abort(), and SIGABRT restarts the whole cluster: end this
 // session instead. Called once, when the library is loaded.
 void end_session_on_terminate();
 
-// User code that runs below one of our functions, and who has raised an error meanwhile: that
-// code, or a function of ours that it has called. The server calls back for each error while it is
-// raised. One that a handler raises again comes without a call, so the last of its SQLSTATE counts.
+// User code that runs below one of our functions. Records who raised an error: that code, or a
+// function of ours that it called. The server calls back for each error while it is raised. A
+// handler that raises an error again causes no call, so the last SQLSTATE of each counts.
 struct UserCode {
     ErrorContextCallback frame;
     int ours;   // the last SQLSTATE that a function of ours has raised
-    int users;  // and the last one of the code's own
+    int users;  // the last one that the user's code has raised
 };
 
-// Until the one that leaves it; whoever stops an error puts error_context_stack back by itself.
+// Between these the mark is set. Code that stops an error restores error_context_stack itself.
 void enter_user_code(UserCode* code);
 void leave_user_code(const UserCode& code);
 
-// Whether an error that has ended it was raised by a function of ours.
+// Whether a function of ours raised the error that ended the user code.
 bool is_our_error(const UserCode& code, const ErrorData& error);
 
-// What was current before the subtransaction, to be so again after it.
+// The state before the subtransaction, to be restored after it.
 struct Subtransaction {
     MemoryContext context;
     ResourceOwner owner;
@@ -49,11 +51,11 @@ struct Subtransaction {
 // The memory context stays the caller's.
 Subtransaction begin_subtransaction();
 
-// Keeps what was done.
+// Commits the subtransaction.
 void commit_subtransaction(const Subtransaction& outer);
 
-// In a PG_CATCH: undoes what was done and returns the error, which is over then. The caller raises
-// it again with ReThrowError, or frees it.
+// In a PG_CATCH: rolls the subtransaction back and returns the error, no longer in progress. The
+// caller raises it again with ReThrowError, or frees it.
 ErrorData* abort_subtransaction(const Subtransaction& outer);
 
 }  // namespace idem::pg

@@ -1,7 +1,6 @@
-// Differences between server versions, as functions of ours with the newest signature; nowhere else
-// is a version tested (test/check_layers). Included by pg.hpp before any other server header, so
-// that a server that is refused is refused by a sentence, and not for the first thing that it
-// lacks.
+// Differences between server versions, as functions with the newest signature. Only this file tests
+// versions (test/check_layers). pg.hpp includes it before any other server header, so an
+// unsupported server gives this file's #error, not an unrelated one.
 #pragma once
 
 #include <cstddef>
@@ -53,7 +52,7 @@ extern "C" {
 
 namespace idem::pg {
 
-// From 18 index scans can be instrumented, and from 19 told what their rows are wanted for.
+// From 18 index scans can be instrumented; from 19 they are told why their rows are wanted.
 inline IndexScanDesc index_beginscan(Relation table, Relation index, Snapshot snapshot, int keys) {
 #if PG_VERSION_NUM >= 190000
     return ::index_beginscan(table, index, snapshot, nullptr, keys, 0, SO_NONE);
@@ -64,7 +63,7 @@ inline IndexScanDesc index_beginscan(Relation table, Relation index, Snapshot sn
 #endif
 }
 
-// From 19 a scan of a table can be told so as well.
+// From 19 a table scan can be told so, too.
 inline TableScanDesc table_beginscan(Relation table, Snapshot snapshot, int keys,
                                      ScanKeyData* key) {
 #if PG_VERSION_NUM >= 190000
@@ -75,7 +74,7 @@ inline TableScanDesc table_beginscan(Relation table, Snapshot snapshot, int keys
 }
 
 // The head of the list of our own locks (PROCLOCK::procLink) in a partition of the lock table. From
-// 16 it is one of the general kind.
+// 16 it is a dlist.
 inline auto own_locks(int partition) {
 #if PG_VERSION_NUM >= 160000
     return &MyProc->myProcLocks[partition].head;
@@ -84,7 +83,7 @@ inline auto own_locks(int partition) {
 #endif
 }
 
-// From 16 the number in the list of backends is told from the backend's id.
+// The number is a place in the list of backends. From 16 the server tells it from a backend's id.
 inline LocalPgBackendStatus* backend_status(int number) {
 #if PG_VERSION_NUM >= 160000
     return pgstat_get_local_beentry_by_index(number);
@@ -93,8 +92,7 @@ inline LocalPgBackendStatus* backend_status(int number) {
 #endif
 }
 
-// What has been written in a database, as the server counts it. From 16 the counters have other
-// names.
+// The server's counters of writes in a database. From 16 they have other names.
 struct WriteCounts {
     std::int64_t inserted;
     std::int64_t updated;
@@ -112,7 +110,7 @@ inline WriteCounts write_counts(const PgStat_StatDBEntry& entry) {
 #endif
 }
 
-// From 17 an index may keep something open from one entry to the next, as a block range index does.
+// From 17 an index may keep state from one entry to the next, as a block range index does.
 inline void index_insert_cleanup(Relation index, IndexInfo* info) {
 #if PG_VERSION_NUM >= 170000
     ::index_insert_cleanup(index, info);
@@ -122,7 +120,7 @@ inline void index_insert_cleanup(Relation index, IndexInfo* info) {
 #endif
 }
 
-// From 18 a deferrable key has to be asked for; without one there is none.
+// From 18 a deferrable key is returned only on request, which is not made here.
 inline Oid primary_key_of(Relation table) {
 #if PG_VERSION_NUM >= 180000
     return RelationGetPrimaryKeyIndex(table, false);
@@ -131,8 +129,8 @@ inline Oid primary_key_of(Relation table) {
 #endif
 }
 
-// Until 16, old_snapshot_threshold (minutes) lets versions go that an older snapshot could not
-// know.
+// Until 16, old_snapshot_threshold (minutes) may remove versions that an older snapshot still
+// needs.
 inline bool may_be_pruned_under(TimestampTz snapshot_taken, TimestampTz now) {
 #if PG_VERSION_NUM >= 170000
     (void)snapshot_taken;
@@ -144,8 +142,7 @@ inline bool may_be_pruned_under(TimestampTz snapshot_taken, TimestampTz now) {
 #endif
 }
 
-// From 19 a row type that was put together has to be told that it is complete, or its rows are read
-// as if it had no columns.
+// From 19 a new row type must be marked complete, or its rows are read as if it had no columns.
 inline void finish_row_type(TupleDesc columns) {
 #if PG_VERSION_NUM >= 190000
     TupleDescFinalize(columns);
@@ -159,8 +156,8 @@ inline int support_functions(Relation index) {
     return index->rd_indam->amsupport;
 }
 
-// Which indexes need an entry for the new version of a row. From 16 there are indexes that only
-// summarize ranges of rows, and need to hear even of a row that stays on its page.
+// The indexes that need an entry for the new version of a row. From 16, indexes that summarize
+// ranges of rows must be told even of a row that stays on its page.
 struct NeedsEntries {
 #if PG_VERSION_NUM >= 160000
     TU_UpdateIndexes which;
@@ -181,8 +178,8 @@ struct NeedsEntries {
 #endif
 };
 
-// From 19 whoever changes a row can say more of it, of which nothing is true of our rows: none
-// moves to another partition, and decoding is to see each.
+// From 19 a caller can pass more about an update. Nothing of it is true of our rows: none moves to
+// another partition, and logical decoding must see each.
 inline TM_Result table_tuple_update(Relation table, ItemPointer place, TupleTableSlot* slot,
                                     CommandId command, Snapshot snapshot, Snapshot crosscheck,
                                     bool wait, TM_FailureData* failure, LockTupleMode* lock_mode,
@@ -223,8 +220,8 @@ inline AclResult schema_aclcheck(Oid schema, Oid role, AclMode mode) {
 #endif
 }
 
-// From 17 a module that was not preloaded can have shared memory: nullptr where it can't. From 19
-// `init` can be given an argument, which ours does not need.
+// From 17 a module that was not preloaded can have shared memory; nullptr where it cannot. From 19
+// `init` can take an argument, which ours does not need.
 inline void* named_segment(const char* name, std::size_t size, void (*init)(void*)) {
 #if PG_VERSION_NUM >= 190000
     bool found;
@@ -243,7 +240,7 @@ inline void* named_segment(const char* name, std::size_t size, void (*init)(void
 #endif
 }
 
-// What tells a transaction of this backend from the one before it.
+// Tells a transaction of this backend from the one before it.
 inline LocalTransactionId transaction_number() {
 #if PG_VERSION_NUM >= 170000
     return MyProc->vxid.lxid;
@@ -253,7 +250,7 @@ inline LocalTransactionId transaction_number() {
 }
 
 // From 17 a virtual transaction names its process by the place in the array of processes. nullptr:
-// that process is not running it, for it has ended or is prepared.
+// that process no longer runs it, for it has ended or is prepared.
 inline const PGPROC* process_of(const VirtualTransactionId& transaction) {
 #if PG_VERSION_NUM >= 170000
     const PGPROC* process = ProcNumberGetProc(transaction.procNumber);
@@ -265,14 +262,15 @@ inline const PGPROC* process_of(const VirtualTransactionId& transaction) {
     return runs ? process : nullptr;
 }
 
-// 0: it has none.
+// 0: no backend has it.
 inline int pid_of(const VirtualTransactionId& transaction) {
     const PGPROC* process = process_of(transaction);
     return process == nullptr ? 0 : process->pid;
 }
 
-// Takes a lock that nobody has, if there is room in the lock table: who has not to have it is told
-// false where LockAcquire would raise an error. From 18 a lock that is not had may be logged.
+// Takes a lock that is free, if the lock table has room; else returns false, where LockAcquire
+// would raise an error. For callers that can do without the lock. From 18 a failed try may be
+// logged.
 inline bool lock_if_room(const LOCKTAG& tag, LOCKMODE mode) {
     constexpr bool session = false, dont_wait = true, report_full = false;
 #if PG_VERSION_NUM >= 180000
@@ -294,8 +292,8 @@ inline std::uint32_t new_wait_event(const char* name) {
 #endif
 }
 
-// From 19 the server keeps the name of a tranche; until then each process that waits in one has to
-// say it.
+// From 19 the server keeps the name of a tranche; until then each process that waits in one must
+// register it.
 inline int new_lock_tranche(const char* name) {
 #if PG_VERSION_NUM >= 190000
     return LWLockNewTrancheId(name);
@@ -314,8 +312,7 @@ inline void know_lock_tranche(int tranche, const char* name) {
 #endif
 }
 
-// From 19 a jsonb that is being put together keeps its result itself; until then each step answers
-// with it.
+// From 19 a jsonb under construction keeps its result itself; until then each step returns it.
 #if PG_VERSION_NUM >= 190000
 using ::JsonbInState;
 #else
@@ -333,8 +330,8 @@ inline void push_jsonb_value(JsonbInState* state, JsonbIteratorToken token, Json
 #endif
 }
 
-// Whether DROP DATABASE was broken off. Until 15.3 such a database cannot be told from others, and
-// the server has no function for it; where it has one, that compares the same number.
+// Whether DROP DATABASE was interrupted. Until 15.3 such a database cannot be told from others, and
+// the server has no function for it. The later function compares the same number.
 inline bool is_invalid_database(Form_pg_database form) {
     constexpr int kInvalid = -2;
 #ifdef DATCONNLIMIT_INVALID_DB

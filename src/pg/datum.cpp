@@ -12,7 +12,7 @@ bool is_ascii(std::string_view bytes) {
 
 }  // namespace
 
-// As UTF-8 where that can be had: control characters are told by code point.
+// As UTF-8 where possible: control characters are told by code point.
 core::Name name_of(const text* value) {
     std::string_view bytes = bytes_of(value);
     auto chars = static_cast<std::size_t>(
@@ -21,7 +21,7 @@ core::Name name_of(const text* value) {
     return {as_utf8(bytes), chars, true};
 }
 
-// To look a conversion up costs more than most texts that need none: each encoding that a database
+// Looking a conversion up costs more than most texts that need none. Each encoding that a database
 // can have contains ASCII.
 std::string_view as_utf8(std::string_view bytes) {
     if (GetDatabaseEncoding() == PG_UTF8 || is_ascii(bytes)) return bytes;

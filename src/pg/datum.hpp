@@ -1,4 +1,4 @@
-// Between the server's values and plain ones.
+// Conversions between the server's values and plain ones.
 #pragma once
 
 #include "core/key.hpp"
@@ -19,11 +19,11 @@ inline text* make_text(std::string_view value) {
     return cstring_to_text_with_len(value.data(), static_cast<int>(value.size()));
 }
 
-// Microseconds between 1970, where the world counts from, and 2000, where the server does.
+// Microseconds between 1970, the Unix epoch, and 2000, the server's.
 inline constexpr std::int64_t kUnixEpochShift =
     (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY;
 
-// Text of the server's encoding as UTF-8; the same bytes where it is that already.
+// Text of the server's encoding as UTF-8; the same bytes where it is UTF-8 already.
 std::string_view as_utf8(std::string_view bytes);
 
 core::Name name_of(const text* value);
@@ -31,27 +31,27 @@ core::Name name_of(const text* value);
 // A copy in the current memory context; null stays null.
 void* copy_varlena(const void* value);
 
-// The bytes of a text as a bytea: same layout, another type.
+// The bytes of a text as a bytea: same layout, other type.
 inline bytea* as_bytea(text* value) {
     return value;
 }
 
 Interval* make_interval(std::int64_t micros);
-// As somebody would write it: days and what is left.
+// In days and the rest, as a user would write it.
 Interval* interval_in_days(std::int64_t micros);
 
-// Saturates where the interval is too long, which the range checks refuse.
+// Saturates where the interval is too long; the range checks refuse the result.
 std::int64_t micros_of(const Interval* span);
 
-// now + micros, within what a timestamp can say: a span may come from a row that somebody wrote by
-// hand.
+// now + micros, limited to valid timestamps: a span may come from a row that was written by hand.
 inline TimestampTz after(TimestampTz now, std::int64_t micros) {
     return core::later(now, micros, {MIN_TIMESTAMP, END_TIMESTAMP - 1});
 }
 
 inline constexpr int kMaxListItems = 1000;
 
-// Elements of a text array. Null ones, and more than kMaxListItems, are an error that names `what`.
+// Elements of a text array. A null element, or more than kMaxListItems, is an error that names
+// `what`.
 struct TextList {
     std::string_view* items;
     std::size_t count;

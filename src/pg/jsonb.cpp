@@ -23,7 +23,7 @@ JsonbValue number_value(Datum numeric) {
     return value;
 }
 
-// Whoever takes it in unpacks it.
+// The server unpacks it when it is added.
 JsonbValue whole_value(Jsonb* whole) {
     JsonbValue value{};
     value.type = jbvBinary;
@@ -74,7 +74,7 @@ std::int64_t scalar_size(const JsonbValue& value) {
     pg_unreachable();
 }
 
-// What a token of the iterator adds, but for the comma before it.
+// The length that a token of the iterator adds, without the comma before it.
 std::int64_t token_size(JsonbIteratorToken token, const JsonbValue& value) {
     switch (token) {
         case WJB_KEY:
@@ -87,7 +87,7 @@ std::int64_t token_size(JsonbIteratorToken token, const JsonbValue& value) {
     }
 }
 
-// What is sent: the number of groups, the weight of the first, sign, scale, and the groups.
+// The format of numeric_send: number of groups, weight of the first, sign, scale, groups.
 constexpr int kWeight = 1;
 constexpr int kSign = 2;
 constexpr int kFirstGroup = 4;
@@ -180,12 +180,12 @@ text* jsonb_text(Jsonb* value) {
 
 // As JsonbToCString() writes it: ", " between members, ": " behind a name, nothing else.
 std::int64_t jsonb_text_size(Jsonb* value) {
-    // A scalar is kept as an array of one, whose brackets are not shown.
+    // A scalar is kept as an array of one, whose brackets are not printed.
     std::int64_t size = JB_ROOT_IS_SCALAR(value) ? -2 : 0;
     JsonbIterator* it = JsonbIteratorInit(&value->root);
     JsonbValue part;
     JsonbIteratorToken token;
-    bool follows = false;  // something on the same level
+    bool follows = false;  // a value came before on the same level
     while ((token = JsonbIteratorNext(&it, &part, false)) != WJB_DONE) {
         CHECK_FOR_INTERRUPTS();
         bool ends = token == WJB_END_ARRAY || token == WJB_END_OBJECT;

@@ -1,12 +1,12 @@
-// Making a jsonb, and what the server's own functions do not tell of one without writing all of it:
-// how long its text is, and the digits of its numbers.
+// Building a jsonb, and two measures of one that the server gives only by writing all of it: the
+// length of its text, and the digits of its numbers.
 #pragma once
 
 #include "pg/pg.hpp"
 
 namespace idem::pg {
 
-// An object that is being put together. Keys and values are kept as they are given, up to the end.
+// An object under construction. Keys and values must live until the end.
 struct JsonbObject {
     JsonbInState state;
 };
@@ -23,7 +23,7 @@ void add_seconds(JsonbObject* object, std::string_view name, std::int64_t micros
 void add_moment(JsonbObject* object, std::string_view name, TimestampTz moment);
 Jsonb* end_object(JsonbObject* object);
 
-// An array that is being put together, likewise.
+// An array under construction, likewise.
 struct JsonbArray {
     JsonbInState state;
 };
@@ -41,8 +41,8 @@ inline std::string_view string_of(const JsonbValue& value) {
 // JSON text, in the server's encoding.
 text* jsonb_text(Jsonb* value);
 
-// The bytes of that text, without making it: a number that takes a few
-// bytes in a jsonb may have a hundred thousand digits. Can be cancelled.
+// The length in bytes of that text, without making it: a number that takes a few bytes in a jsonb
+// may have a hundred thousand digits. Can be cancelled.
 std::int64_t jsonb_text_size(Jsonb* value);
 
 // A group is four decimal digits.
@@ -56,8 +56,8 @@ struct SentNumeric {
     std::int64_t exponent;  // of ten, at the first digit
 };
 
-// Only the digits that the number has: the zeros that its exponent stands for may be 131,072, and
-// are not made. The caller frees `sent`.
+// Only the digits that the number stores: not the zeros that its exponent stands for, which may be
+// 131,072. The caller frees `sent`.
 SentNumeric send_numeric(Numeric number);
 
 // Writes groups * kDigitsInGroup digits.

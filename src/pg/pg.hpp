@@ -1,6 +1,6 @@
-// The one place where server headers enter. Standard and core headers come before this one: the
-// server's macros (gettext, snprintf, Min, LOG, ...) would break them. Each of the server's that
-// src/ uses is named, even if others bring it along: in another version they may not
+// Other files get server headers only through this one. Standard and core headers come before it:
+// the server's macros (gettext, snprintf, Min, LOG, ...) would break them. Every server header that
+// src/ uses is named, even if another one includes it: in another version it may not
 // (test/check_includes).
 #pragma once
 

@@ -1,10 +1,11 @@
-// Shared memory of ours: reserved when the server starts if the library is preloaded, as
-// pg_stat_statements does it (shmem_request_hook, ShmemInitStruct under AddinShmemInitLock); else
-// in a named segment where the server has those (GetNamedDSMSegment, from 17 on), else not at all.
+// Shared memory of the extension. A preloaded library reserves it when the server starts, as
+// pg_stat_statements does (shmem_request_hook, ShmemInitStruct under AddinShmemInitLock). Otherwise
+// it is a named segment on servers that have those (GetNamedDSMSegment, from 17); else there is
+// none.
 //
-// Either way `init` runs once, before anybody else can reach the memory, and the memory stays until
-// the server stops: no backend detaches, and a crash of one makes the postmaster set all of it up
-// anew. The two are never mixed, because preloading is the whole server's.
+// Either way `init` runs once, before any other backend can reach the memory. The memory stays
+// until the server stops: no backend detaches, and after a crash of one the postmaster sets it up
+// anew. The two ways are never mixed, because preloading is a setting of the whole server.
 #pragma once
 
 #include "pg/pg.hpp"
@@ -23,7 +24,7 @@ struct SharedMemory {
 // Called while the library is preloaded.
 void request_shared_memory(SharedMemory* which);
 
-// nullptr if there is none.
+// nullptr: there is none.
 void* attach(SharedMemory* which);
 
 }  // namespace idem::pg

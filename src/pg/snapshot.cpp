@@ -26,8 +26,8 @@ void forget_import(XactEvent event, void*) {
         imported = false;
 }
 
-// A query that a cursor or the extended protocol runs piece by piece keeps the snapshot of its
-// portal's beginning. A CALL keeps none from one statement to the next.
+// A query that a cursor or the extended protocol runs in pieces keeps the snapshot from the start
+// of its portal. A CALL keeps none from one statement to the next.
 bool keeps_snapshot(Portal portal) {
     return portal != nullptr && portal->strategy != PORTAL_MULTI_QUERY;
 }
@@ -46,15 +46,15 @@ TimestampTz active_snapshot_since() {
 }
 
 // As GetSnapshotData() fills it: xmax is one more than the newest xid that has ended, and xip has
-// those below it that are running. With the same xmax nobody has begun and ended since (who has
-// only begun has an xid above it), and no xid is added below it, so as many running ones are the
-// same ones.
+// the running ones below. With the same xmax, no transaction has both begun and ended since: one
+// that only began has an xid above it. No xid is added below xmax, so an equal count of running
+// ones means the same ones.
 bool is_as_good_as_new(Snapshot snapshot) {
     Snapshot latest = GetLatestSnapshot();
     return latest->xmax == snapshot->xmax && latest->xcnt == snapshot->xcnt;
 }
 
-// Loaded in the middle of a transaction, the library can't know what that has done before.
+// A library loaded in the middle of a transaction cannot know its earlier statements.
 void watch_imported_snapshots() {
     imported = IsTransactionState();
     previous_hook = ProcessUtility_hook;

@@ -1,5 +1,6 @@
-// The lock manager ends a wait by lock_timeout with an error and in no other way, so a bounded wait
-// is a subtransaction in which lock_timeout is set: PL/pgSQL's exception block around a SET LOCAL.
+// lock_timeout is the only limit of a wait in the lock manager, and it raises an error. So a
+// bounded wait is a subtransaction in which lock_timeout is set: PL/pgSQL's exception block around
+// a SET LOCAL.
 
 #include "pg/wait.hpp"
 
@@ -12,8 +13,8 @@ namespace idem::pg {
 
 namespace {
 
-// The milliseconds to hand to lock_timeout, or 0 if the caller's own lock_timeout is shorter: then
-// its error is what the caller asked for.
+// The milliseconds for lock_timeout, or 0 if the caller's own lock_timeout is shorter: then the
+// caller gets its error.
 int timeout_for(std::int64_t micros) {
     std::int64_t millis = (micros + core::kMillisecond - 1) / core::kMillisecond;
     if (LockTimeout > 0 && LockTimeout <= millis) return 0;
@@ -26,14 +27,14 @@ void set_lock_timeout(int millis) {
     set_locally("lock_timeout", value);
 }
 
-// Our own timeout is an answer; anything else is the caller's to see.
+// Our own timeout is a result; any other error goes to the caller.
 void swallow_timeout(const Subtransaction& outer) {
     ErrorData* error = abort_subtransaction(outer);
     if (error->sqlerrcode != ERRCODE_LOCK_NOT_AVAILABLE) ReThrowError(error);
     FreeErrorData(error);
 }
 
-// LockHasWaiters(), for a lock of any kind. The caller has the lock of its partition.
+// LockHasWaiters(), for a lock of any kind. The caller holds the lock of its partition.
 bool has_waiters(const PROCLOCK& own) {
     const LOCK& lock = *own.tag.myLock;
     LockMethod method = GetLocksMethodTable(&lock);
@@ -57,7 +58,7 @@ bool is_waited_for_in(int partition, std::uint16_t except_class) {
     return false;
 }
 
-// It writes no row, and may take hours.
+// VACUUM writes no row, and may take hours.
 bool is_vacuum(const VirtualTransactionId& transaction) {
     const PGPROC* process = process_of(transaction);
     return process != nullptr && (process->statusFlags & PROC_IN_VACUUM) != 0;
@@ -69,8 +70,8 @@ void wait_for_virtual(void* transaction) {
 
 }  // namespace
 
-// Walks our locks as LockReleaseAll() does. A lock that we have by the fast path is in its
-// partition as soon as another backend wants it (FastPathTransferRelationLocks, VirtualXactLock).
+// Walks our locks as LockReleaseAll() does. A fast-path lock moves to its partition as soon as
+// another backend wants it (FastPathTransferRelationLocks, VirtualXactLock).
 bool is_waited_for(std::uint16_t except_class) {
     bool found = false;
     for (int partition = 0; partition < NUM_LOCK_PARTITIONS && !found; partition++) {
@@ -101,8 +102,8 @@ int wait_for_lockers(Oid table, LOCKMODE mode, std::int64_t micros) {
     return left;
 }
 
-// The server can only end a lock wait with an error, so the wait runs in a subtransaction of its
-// own, which is rolled back when lock_timeout ends it. A lock outlives its successful end.
+// A lock wait can only end early with an error, so the wait runs in its own subtransaction, which
+// is rolled back when lock_timeout ends it. After a success, its locks stay.
 bool wait_at_most(std::int64_t micros, void (*wait)(void*), void* argument) {
     int millis = timeout_for(micros);
     if (millis == 0) {
