@@ -1,4 +1,4 @@
-// What happens when the library is loaded: settings, hooks, shared memory, launcher, nothing else.
+// Loading the library: settings, hooks, shared memory, launcher, nothing else.
 
 #include "claim/open_claims.hpp"
 #include "claim/token.hpp"
@@ -31,7 +31,7 @@ void _PG_init(void) {
     idem::store::watch_seed();
     idem::store::watch_store_errors(idem::stats::count_store_error);
     idem::claim::watch_transactions();
-    // Preloading adds statistics and a launcher from the start; the rest works without.
+    // Preloading adds statistics and a launcher from the start; the rest works without it.
     if (!process_shared_preload_libraries_in_progress || IsBinaryUpgrade) return;
     idem::stats::request_shared_memory();
     idem::claim::request_token_memory();

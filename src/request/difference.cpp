@@ -1,6 +1,6 @@
-// Both requests are walked side by side, as the server keeps them: the members of an object stand
-// in the same order in each, by the length of their names and then by their bytes, so one pass
-// finds the name that only one of them has. Parts that are the same bytes are not walked.
+// Walks both requests side by side, as the server keeps them. The members of an object have the
+// same order in each, by the length of their names and then by their bytes, so one pass finds a
+// name that only one of them has. Parts with the same bytes are not walked.
 
 #include "request/difference.hpp"
 
@@ -39,7 +39,7 @@ bool is_plain_name(std::string_view name) {
     return true;
 }
 
-// No name has more of it than a path shows.
+// A path shows no more than this of a name.
 void append_member(StringInfo path, std::string_view name) {
     auto length = static_cast<int>(name.size());
     if (length > kLongestPath) length = pg_mbcliplen(name.data(), length, kLongestPath);
@@ -75,7 +75,7 @@ void note(Comparison& c, Change change, const JsonbValue& stored, const JsonbVal
     found->list[found->count++] = {path_text(c.path), change, stored, given};
 }
 
-// With the path of a member or an element, which `append` adds, for as long as `then` runs.
+// Calls `then` with `append`'s member or element added to the path.
 template <typename Append, typename Then>
 void below(Comparison& c, Append append, Then then) {
     int length = c.path.len;
@@ -85,9 +85,9 @@ void below(Comparison& c, Append append, Then then) {
     c.path.data[length] = '\0';
 }
 
-// ---- what counts ----
+// ---- which parts count ----
 
-// Of a member; false: it is left out.
+// Of a member; false: it is excluded.
 bool find_member_place(const Comparison& c, const Place& object, std::string_view name,
                        Place* place) {
     std::string_view utf8 = pg::as_utf8(name);
@@ -128,7 +128,7 @@ bool element_counts(const Comparison& c, JsonbContainer* array, const Place& pla
     return false;
 }
 
-// What neither counts itself nor holds anything that does is as if it were not there.
+// A value that does not count, and holds none that does, is treated as absent.
 bool anything_counts(const Comparison& c, const JsonbValue& value, const Place& place) {
     if (place.counts || value.type != jbvBinary) return place.counts;
     check_stack_depth();
@@ -151,7 +151,7 @@ struct Members {
     Member next;
 };
 
-// The next member of which something counts.
+// The next member of which a part counts.
 void advance(const Comparison& c, Members* members, const Place& object) {
     JsonbValue name;
     Member* next = &members->next;
@@ -175,7 +175,7 @@ Members members_of(const Comparison& c, JsonbContainer* object, const Place& pla
     return members;
 }
 
-// As the server orders the members of an object; what is at its end comes last.
+// In the server's order of members; the end sorts last.
 int compare_members(const Member& a, const Member& b) {
     if (!a.exists || !b.exists) return a.exists ? -1 : 1;
     if (a.name.size() != b.name.size()) return a.name.size() < b.name.size() ? -1 : 1;
@@ -213,7 +213,7 @@ struct Elements {
     JsonbValue value;
 };
 
-// The next element of which something counts.
+// The next element of which a part counts.
 void advance(const Comparison& c, Elements* elements, const Place& each) {
     while (JsonbIteratorNext(&elements->it, &elements->value, true) == WJB_ELEM) {
         CHECK_FOR_INTERRUPTS();
@@ -276,7 +276,8 @@ bool same_bytes(const JsonbValue& a, const JsonbValue& b) {
            memcmp(a.val.binary.data, b.val.binary.data, static_cast<Size>(a.val.binary.len)) == 0;
 }
 
-// Deeper than a fingerprint reads, where the caller gave one, parts are not told apart.
+// If the caller gave the fingerprint, a request may be deeper than a fingerprint reads. Parts below
+// that depth are not told apart.
 void compare_containers(Comparison& c, const JsonbValue& stored, const JsonbValue& given,
                         const Place& place) {
     check_stack_depth();
@@ -296,7 +297,7 @@ void compare_containers(Comparison& c, const JsonbValue& stored, const JsonbValu
     c.depth--;
 }
 
-// Something counts in each of the two.
+// A part of each of the two counts.
 void compare_values(Comparison& c, const JsonbValue& stored, const JsonbValue& given,
                     const Place& place) {
     if (stored.type == jbvBinary && given.type == jbvBinary)

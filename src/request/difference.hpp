@@ -1,4 +1,4 @@
-// Where two requests differ, for whoever wonders why a key is a mismatch.
+// Where two requests differ: the reason of a mismatch, for people.
 #pragma once
 
 #include "request/fingerprint.hpp"
@@ -7,8 +7,8 @@ namespace idem::request {
 
 enum class Change { Changed, Added, Missing };
 
-// `path` reads in the language of jsonpath; what is longer than kLongestPath is cut and ends with
-// "...". The values point into the requests; one that is not there has the type jbvNull.
+// `path` is in the language of jsonpath; a path over kLongestPath is cut and ends with "...". The
+// values point into the requests; a missing one has the type jbvNull.
 struct Difference {
     text* path;
     Change change;
@@ -22,11 +22,11 @@ inline constexpr int kLongestPath = 1000;  // bytes
 struct Differences {
     Difference list[kMaxDifferences];
     int count;
-    bool more;  // there are others
+    bool more;  // there are more differences
 };
 
-// The first ones. What does not count for a fingerprint by this rule is as if it were not there,
-// and how a number is written or members are ordered makes no difference. Can be cancelled.
+// The first differences. Parts that do not count for a fingerprint under this rule are ignored; so
+// are the spelling of a number and the order of members. Can be cancelled.
 Differences differences_of(Jsonb* stored, Jsonb* given, const FingerprintRule& rule);
 
 }  // namespace idem::request

@@ -1,6 +1,6 @@
-// The canonical form of a request comes from walking it as the server keeps it. What may be too
-// large is walked twice: once to count, so that nothing is gathered, sorted or written in vain, and
-// once to write. Each loop can be cancelled.
+// Walks a request as the server keeps it, to write its canonical form. One that may be too large is
+// walked twice: first to count, so that memory is not spent in vain, then to write. Each loop can
+// be cancelled.
 
 #include "request/fingerprint.hpp"
 
@@ -30,7 +30,7 @@ namespace {
     pg_unreachable();
 }
 
-// Not one that the server itself lets into a jsonb.
+// The server itself never lets such a number into a jsonb.
 [[noreturn]] void raise_no_canonical_form() {
     ereport(ERROR,
             (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("request has no canonical form"),
@@ -53,11 +53,11 @@ namespace {
     pg_unreachable();
 }
 
-// A byte of a jsonb becomes no more than this many: a control character does.
+// A byte of a jsonb becomes at most this many: a control character does.
 constexpr std::size_t kLargestGrowth = core::kLongestEscape;
 
-// Counted are `length`, of what stays, and `written`, of all that was ever written, what was taken
-// back included: room for that much is enough.
+// Counts `length`, of the final text, and `written`, of all that was ever written, also if taken
+// back: room for `written` is enough.
 struct Walk {
     core::Excludes excludes;
     core::Excludes fields;  // what counts, where not everything does
@@ -92,7 +92,7 @@ void put(Walk& walk, std::string_view bytes) {
     }
 }
 
-// What was written up to here.
+// The text written so far.
 struct Mark {
     char* out;
     std::size_t length;
@@ -163,7 +163,7 @@ void put_scalar(Walk& walk, const JsonbValue& value) {
     }
 }
 
-// What of the value counts. False if nothing does; then nothing was written.
+// Writes the part of the value that counts. False if none does; then nothing was written.
 bool put_value(Walk& walk, const JsonbValue& value, const Place& place) {
     if (value.type == jbvBinary) return put_container(walk, value.val.binary.data, place);
     if (place.counts) put_scalar(walk, value);
@@ -196,7 +196,7 @@ bool put_array(Walk& walk, JsonbContainer* array, const Place& place) {
     return any;
 }
 
-// The next member that is not left out; false at the end.
+// The next member that is not excluded; false at the end.
 bool next_member(const Walk& walk, JsonbIterator** it, const Place& object, Member* member) {
     JsonbValue name;
     while (JsonbIteratorNext(it, &name, true) == WJB_KEY) {
@@ -212,7 +212,7 @@ bool next_member(const Walk& walk, JsonbIterator** it, const Place& object, Memb
     return false;
 }
 
-// Whether something of it counts.
+// Whether a part of it counts.
 bool put_member(Walk& walk, const Member& member, const Place& object, bool first) {
     Mark before = mark_of(walk);
     if (!first) put(walk, ",");
@@ -253,7 +253,7 @@ struct Members {
 
 constexpr std::size_t kFirstRoom = 16;
 
-// Room for those that are not left out, which may be few.
+// Room for the members that are not excluded, which may be few.
 Members gathered(const Walk& walk, JsonbContainer* object, const Place& place) {
     Members members{static_cast<Member*>(palloc(kFirstRoom * sizeof(Member))), 0, kFirstRoom};
     JsonbIterator* it = members_of(object);
@@ -266,7 +266,7 @@ Members gathered(const Walk& walk, JsonbContainer* object, const Place& place) {
     return members;
 }
 
-// Each two runs, of which the first begins at `from`, become one.
+// Merges each two runs, the first of which begins at `from`.
 void merge_runs(const Member* from, const Member* end, Member* out) {
     while (from != end) {
         const Member* middle = std::is_sorted_until(from, end, member_less);
@@ -276,8 +276,8 @@ void merge_runs(const Member* from, const Member* end, Member* out) {
     }
 }
 
-// The server keeps members by the length of their names, and those of one length by their bytes,
-// so there are few runs to merge.
+// The server sorts members by the length of their names, and those of one length by their bytes, so
+// there are few runs to merge.
 void sort(Members& members) {
     auto is_sorted = [&members] {
         return std::is_sorted(members.begin, members.begin + members.count, member_less);
@@ -312,7 +312,7 @@ bool put_object(Walk& walk, JsonbContainer* object, const Place& place) {
     return any;
 }
 
-// What neither counts itself nor holds anything that does is as if it were not there.
+// A value that does not count, and holds none that does, is treated as absent.
 bool put_container(Walk& walk, JsonbContainer* container, const Place& place) {
     check_stack_depth();
     if (++walk.depth > core::kMaxJsonDepth) raise_too_deep();
@@ -332,15 +332,15 @@ void put_request(Walk& walk, Jsonb* request, const Place& place) {
         (void)put_container(walk, &request->root, place);
 }
 
-// How much room it takes. Refuses what is too large.
+// The room that it needs. Refuses a request that is too large.
 std::size_t counted(Walk& walk, Jsonb* request, const Place& place) {
     put_request(walk, request, place);
     if (walk.length > core::kMaxRequestBytes) raise_request_too_large(walk.length);
     return walk.written;
 }
 
-// In UTF-8, in memory that belongs to the current context; empty if nothing of it counts. Refuses
-// what is nested deeper than kMaxJsonDepth or longer than kMaxRequestBytes.
+// In UTF-8, in memory of the current context; empty if no part of it counts. Refuses a request
+// nested deeper than kMaxJsonDepth or longer than kMaxRequestBytes.
 std::string_view canonical_form(Walk& walk, Jsonb* request) {
     Place place{core::root_paths(walk.excludes), core::root_paths(walk.fields), walk.all_count};
     std::size_t room = VARSIZE(request) * kLargestGrowth;
@@ -354,7 +354,7 @@ std::string_view canonical_form(Walk& walk, Jsonb* request) {
     return {form, length};
 }
 
-// What is hashed is UTF-8, whatever the database's encoding.
+// The hash is of UTF-8, whatever the database's encoding.
 std::optional<std::string_view> utf8_of(const text* value) {
     if (value == nullptr) return std::nullopt;
     return pg::as_utf8(pg::bytes_of(value));

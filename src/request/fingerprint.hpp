@@ -7,18 +7,18 @@
 
 namespace idem::request {
 
-// Which fields of a request count.
+// The fields of a request that count.
 struct FingerprintRule {
-    ArrayType* fields;   // these, and what is in them; nullptr: all
-    ArrayType* exclude;  // but for these; nullptr: none
+    ArrayType* fields;   // these and their contents; nullptr: all
+    ArrayType* exclude;  // except these; nullptr: none
 };
 
-// The entries of an argument of this name, to be looked up; nullptr: none. `purpose` is what the
-// fields are to: "exclude" or "count". Refuses what can't be read.
+// The entries of an argument of this name, ready for look-ups; nullptr: none. `purpose` is
+// "exclude" or "count". Refuses invalid entries.
 core::Excludes fields_of(ArrayType* fields, const char* what, const char* purpose);
 
-// Of one value of a request: the paths that exclude it or something in it, and those that count it
-// or something in it, unless it counts as a whole.
+// Of one value of a request: the paths that exclude it or a part of it, and those that count it or
+// a part of it, unless all of it counts.
 struct Place {
     core::Paths excluded;
     core::Paths counted;
@@ -33,7 +33,7 @@ inline Place element_place(const Place& array) {
     return place;
 }
 
-// `fields` are those that count, where not everything does.
+// `fields` are those that count, where not all do.
 inline Place member_place(const core::Excludes& fields, const Place& object,
                           std::string_view member) {
     Place place{core::member_paths(object.excluded, member), {}, object.counts};
@@ -44,8 +44,8 @@ inline Place member_place(const core::Excludes& fields, const Place& object,
 }
 
 // SHA-256 over method, path and canonical request, as far as it counts; each may be nullptr.
-// nullptr if there is nothing to take a fingerprint of. `empty`, if it is asked for, says whether
-// nothing of the request counts.
+// nullptr if there is no input for a fingerprint. `empty`, unless nullptr, tells whether no part of
+// the request counts.
 bytea* fingerprint_of(Jsonb* request, const text* method, const text* path,
                       const FingerprintRule& rule, bool* empty = nullptr);
 

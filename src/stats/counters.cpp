@@ -1,20 +1,19 @@
-// Counting is on the way of every call, so it takes no lock: a scope's slot is found without one,
-// and its counters are atomic. Only the first use of a scope in the life of a server takes the
-// lock, to take a slot.
+// Every call counts, so counting takes no lock: a search finds a scope's slot without one, and the
+// counters are atomic. Only the first use of a scope in the life of a server takes the lock, to
+// take a slot.
 //
-// A slot is published as RegisterDynamicBackgroundWorker() publishes one to the postmaster: all of
-// it is written, then a write barrier, then the word that makes it count, here `hash`; readers look
-// at that word, pass a read barrier, and only then at the rest. Slots are never given back and
-// never move, so a search needs no lock and may end at the first free slot: whatever was put behind
-// it before would have been put into it.
+// A slot is published as RegisterDynamicBackgroundWorker() publishes one to the postmaster. The
+// writer fills all of it, then passes a write barrier, then writes the word that makes it valid,
+// here `hash`. Readers read that word, pass a read barrier, and only then read the rest. Slots are
+// never freed and never move, so a search needs no lock and ends at the first free slot: a later
+// slot was taken when that one was already in use.
 //
-// Races. Two backends that meet a new scope together both find it absent; the one that comes second
-// to the lock searches again under it and finds the slot of the first. A reset writes zeros while
-// others count: an addition of that moment is lost or survives, either of which is a moment at
-// which the reset may be said to have happened. Numbers of one row are read one by one, so they may
-// differ by what is counted meanwhile.
+// Races. Two backends that meet a new scope together both find it absent. The second to get the
+// lock searches again under it and finds the slot of the first. A reset writes zeros while others
+// count: a concurrent addition is lost or survives, as if the reset came just after or just before
+// it. The numbers of a row are read one by one, so they may differ by concurrent counts.
 //
-// The memory is asked for and attached as pg_stat_statements does it (pgss_shmem_request,
+// The memory is requested and attached as in pg_stat_statements (pgss_shmem_request,
 // pgss_shmem_startup); see pg/shared_memory.cpp.
 
 #include "stats/counters.hpp"
@@ -28,12 +27,12 @@ namespace idem::stats {
 
 namespace {
 
-// Of the memory, and of what is waited for at its lock.
+// The name of the memory, and of the wait event of its lock.
 constexpr const char* kName = "idempotency";
 constexpr int kSlots = 512;
 
-// `hash` is 0 as long as the slot is free. Whoever sees another value sees the whole slot, and all
-// but the counters stays as it is until the server restarts.
+// `hash` is 0 while the slot is free. A reader that finds another value sees the whole slot. All
+// but the counters then stays the same until the server restarts.
 struct Slot {
     pg_atomic_uint64 hash;
     Oid database;
@@ -85,8 +84,8 @@ bool is_of(const Slot& slot, std::string_view scope) {
     return slot.database == MyDatabaseId && std::string_view(slot.scope, slot.length) == scope;
 }
 
-// Open addressing from the place the hash names, up to the first free slot. nullptr if the scope
-// has none, with the free slot, if there is one, in `*free`.
+// Open addressing from the place of the hash to the first free slot. nullptr if the scope has no
+// slot; `*free` is then the free slot, if there is one.
 Slot* search(std::uint64_t hash, std::string_view scope, Slot** free) {
     *free = nullptr;
     for (int i = 0; i < kSlots; i++) {
@@ -105,7 +104,7 @@ Slot* search(std::uint64_t hash, std::string_view scope, Slot** free) {
 Slot* take_slot(std::uint64_t hash, std::string_view scope) {
     Slot* free;
     LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
-    // Somebody else may have taken one for the same scope since we looked.
+    // Another backend may have taken a slot for the same scope since our search.
     Slot* slot = search(hash, scope, &free);
     if (slot == nullptr && free != nullptr && scope.size() <= core::kMaxNameBytes) {
         slot = free;
@@ -175,8 +174,8 @@ void count_swept(std::string_view scope, std::int64_t rows) {
     count(scope, Counter::Swept, static_cast<std::uint64_t>(rows));
 }
 
-// To attach to a named segment could fail, in the middle of another error: a session whose first
-// call it is is not counted then. Where the library is preloaded there is nothing to attach to.
+// Attaching to a named segment could fail in the middle of another error, so a session does not
+// count the error if this is its first call. A preloaded library has nothing to attach to.
 void count_store_error(std::string_view scope) {
     if (shared != nullptr || memory.memory != nullptr) count(scope, Counter::StoreErrors);
 }

@@ -11,10 +11,10 @@ namespace idem::stats {
 using core::Counter;
 using core::kCounterCount;
 
-// Called while the library is preloaded; without that there are no statistics before server 17.
+// Called while the library is preloaded; before server 17 there are no statistics otherwise.
 void request_shared_memory();
 
-// Whether there are statistics at all; attaches to the named segment where the server has those.
+// Whether statistics exist; attaches to the named segment on servers that have those.
 bool available();
 
 void count(std::string_view scope, Counter counter, std::uint64_t amount = 1);

@@ -17,13 +17,13 @@ void count_event(const Event& event) {
     count(event.scope, Counter::WaitMicros, static_cast<std::uint64_t>(event.waited));
 }
 
-// Problems are what somebody should look at; the rest is everyday life.
+// Problems need an operator's attention; other events are routine.
 bool is_wanted(const Event& event) {
     if (config::log_events != config::kLogProblems) return config::log_events == config::kLogAll;
     return core::entry_of(event.outcome).is_problem || core::entry_of(event.execution).is_problem;
 }
 
-// A word in quotes, so that a line can be taken apart whatever the caller sent.
+// A quoted word, so that the log line can be parsed whatever the caller sent.
 void append_quoted(StringInfo line, const char* name, std::string_view value) {
     appendStringInfo(line, " %s=\"", name);
     for (char c : value) {
@@ -37,7 +37,7 @@ void append_word(StringInfo line, const char* name, std::string_view word) {
     appendStringInfo(line, "%s=%.*s", name, static_cast<int>(word.size()), word.data());
 }
 
-// They may be secrets.
+// Keys and principals may be secrets.
 void append_key(StringInfo line, std::string_view principal, std::string_view key) {
     if (!config::log_keys) return;
     append_quoted(line, "principal", principal);
@@ -54,7 +54,7 @@ void append_event(StringInfo line, const Event& event) {
     append_key(line, event.principal, event.key);
 }
 
-// JSON tells by itself where it ends.
+// JSON needs no quotes: a parser finds its end.
 void append_json(StringInfo line, const char* name, std::string_view json) {
     if (!json.empty()) append_word(line, name, json);
 }

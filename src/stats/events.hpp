@@ -1,4 +1,4 @@
-// What was decided, and what was recorded, for the counters and the server log.
+// Reports decisions and recorded results to the counters and the server log.
 #pragma once
 
 #include "core/outcome.hpp"
@@ -18,33 +18,31 @@ struct Event {
     std::int64_t waited;  // microseconds; 0: not at all
 };
 
-// A decision: counts it, and writes one structured line to the server log if idempotency.log_events
-// wants it.
+// A decision: counted, and written to the server log as one structured line if
+// idempotency.log_events asks for it.
 void account_for(const Event& event);
 
-// What an operator or the owner has decided about records, policies or rights.
+// A decision of an operator or the owner about records, policies or rights.
 struct Verdict {
     std::string_view action;
     std::string_view scope;
-    const char* role;  // that was granted to, or revoked from; nullptr: none
+    const char* role;  // the role of a grant or revocation; nullptr: none
     const char* decided_by;
     const char* acting_as;
-    std::string_view before;  // JSON; empty: there was nothing
+    std::string_view before;  // JSON; empty: it did not exist
     std::string_view after;
     std::string_view principal;  // this, the key and the reason are logged only with
     std::string_view key;        // idempotency.log_keys
     std::string_view reason;
 };
 
-// Writes its line, unless idempotency.log_events is off: that somebody steps in is no everyday
-// life.
+// Writes its line, unless idempotency.log_events is off: an intervention is not routine.
 void log_verdict(const Verdict& verdict);
 
-// A result that was recorded, by the status that it was recorded with.
+// A recorded result, by its status.
 void account_for_result(std::string_view scope, core::Status status);
 
-// A claim that nobody came back for, and what became of it: counted, and logged if log_events is
-// not off.
+// An abandoned claim, and its new status: counted, and logged unless log_events is off.
 struct AbandonedClaim {
     std::string_view what;
     std::string_view scope;

@@ -47,12 +47,12 @@ Databases read_databases(const Databases& known) {
 
 // ---- when to visit ----
 
-// A database must be without sweeper now and then: DROP DATABASE looks ten times a second for a
-// moment in which nobody is connected, and gives up after five seconds.
+// A database must be without a sweeper now and then: DROP DATABASE checks ten times a second that
+// no session is connected, and gives up after five seconds.
 constexpr std::int64_t kGap = 250 * core::kMillisecond;
 constexpr std::int64_t kBusyPause = core::kSecond;
 constexpr std::int64_t kLongestBackoff = 300 * core::kSecond;
-// Databases without the extension are looked at this many intervals apart.
+// Databases without the extension are visited at this many intervals.
 constexpr int kRediscovery = 10;
 
 std::int64_t pause_after(const Database& database, const Report& report) {
@@ -86,16 +86,16 @@ bool failed(Visit visit) {
     return visit == Visit::Started || visit == Visit::Failed;
 }
 
-// How old the oldest record is that is left in a backlog; kept is the least since it began, for it
-// may have been old then.
+// Keeps the smallest age of the oldest remaining record since the backlog began: it may have been
+// old then.
 void note_lag(Database* database) {
     database->lag = database->from == DT_NOBEGIN ? kNoLag : Min(database->lag, lag(*database));
 }
 
 }  // namespace
 
-// pg_database is the only catalog that can be read without being in a database, and in a
-// transaction of its own. The launcher waits for nobody's lock on it, VACUUM FULL's for example.
+// pg_database is the only catalog that can be read without a connection to a database. Read in its
+// own transaction. The launcher does not wait for a lock on it, VACUUM FULL's for example.
 void refresh_databases(Databases* databases) {
     StartTransactionCommand();
     if (ConditionalLockRelationOid(DatabaseRelationId, AccessShareLock)) {
@@ -127,7 +127,7 @@ Report order_for(const Database& database) {
 
 void note_visit(Database* database, const Report& report) {
     database->failures = failed(report.visit) ? database->failures + 1 : 0;
-    // After an error it goes on behind what the visit has removed before.
+    // After an error the next visit continues where the visit's removals ended.
     database->from = report.visit == Visit::More || failed(report.visit) ? report.from : DT_NOBEGIN;
     database->walk = report.walk;
     database->quiet.until = report.next;

@@ -1,10 +1,10 @@
-// The launcher: connected to no database, it sends sweepers into the databases, a few at the same
-// time, and learns from each when to come again. States and transitions are in README.md.
+// The launcher: connected to no database, it sends sweepers into the databases, several at a time,
+// and learns from each when to send the next. States and transitions are in README.md.
 //
-// It is what autovacuum's launcher is, made of dynamic background workers.
+// It works as autovacuum's launcher does, with dynamic background workers.
 //
-// A wake-up may be for anything: a sweeper has started or ended, SIGHUP. So the latch is reset
-// before anything is looked at, and whatever may have changed is looked at again.
+// The latch is set for any event: a sweeper has started or ended, SIGHUP. So the loop resets it
+// first, then checks everything that may have changed.
 
 #include "core/time.hpp"
 
@@ -30,8 +30,8 @@ void note_slot(bool had_one) {
     logged = !had_one;
 }
 
-// False if there is room for no more than are at work already. Where none is, the database is
-// tried again later.
+// False if only the running sweepers have a worker slot. If none runs, the database is tried again
+// later.
 bool visit(Database* database, Sweepers* sweepers) {
     Quiet quiet = before_visit(database->oid);
     bool sent = send_sweeper(sweepers, database->oid, order_for(*database));
@@ -42,8 +42,8 @@ bool visit(Database* database, Sweepers* sweepers) {
     return true;
 }
 
-// The one that is due for longest, so that one that is always due again does not keep others
-// waiting; nullptr: none is due.
+// The database that has been due longest: one that is always due again must not keep others
+// waiting. nullptr: none is due.
 Database* next_due(const Databases& databases, const Sweepers& sweepers) {
     std::int64_t now = pg::monotonic_micros();
     Database* next = nullptr;
@@ -55,7 +55,7 @@ Database* next_due(const Databases& databases, const Sweepers& sweepers) {
     return next;
 }
 
-// False if there may be some left that are due, but no more sweepers can be sent.
+// False if databases may still be due, but no more sweepers can be sent.
 bool visit_due(const Databases& databases, Sweepers* sweepers) {
     while (at_work(*sweepers) < config::cleanup_max_workers) {
         Database* database = next_due(databases, *sweepers);
@@ -85,7 +85,7 @@ void apply_reload(Databases* databases, Sweepers* sweepers) {
     note_reload(sweepers);
 }
 
-// How long nothing is due. New databases are noticed at least once an interval.
+// How long until a database is due. New databases are noticed at least once an interval.
 std::int64_t time_to_next(const Databases& databases, const Sweepers& sweepers) {
     std::int64_t now = pg::monotonic_micros();
     std::int64_t left = interval();
@@ -95,8 +95,8 @@ std::int64_t time_to_next(const Databases& databases, const Sweepers& sweepers) 
     return left;
 }
 
-// Microseconds until something is to be done without a wake-up. Where no sweeper can be sent, the
-// end of one is such.
+// Microseconds until the launcher must act without a wake-up. If no sweeper can be sent, the end of
+// one wakes it.
 std::int64_t look_around(Databases* databases, Sweepers* sweepers) {
     take_reports(*databases, sweepers);
     if (config::cleanup_interval == 0) return core::kDay;
@@ -124,7 +124,7 @@ std::int64_t look_around(Databases* databases, Sweepers* sweepers) {
 extern "C" {
 __attribute__((visibility("default"))) void idem_launcher_main(Datum);
 
-// Entry point of the launcher. Ends with 0, so that it is not started again, only if another one
+// Entry point of the launcher. Exits with 0, so that it is not restarted, only if another launcher
 // runs already.
 void idem_launcher_main(Datum) {
     idem::worker::accept_signals();

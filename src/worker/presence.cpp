@@ -15,7 +15,7 @@ constexpr std::int64_t kPauseBetweenTries = 60 * core::kSecond;
 
 bool preloaded = false;
 
-// The launcher serves all databases and is in none: its tag has no database.
+// The launcher serves all databases and is connected to none: its lock tag has no database.
 LOCKTAG worker_tag(Oid database) {
     LOCKTAG tag;
     SET_LOCKTAG_ADVISORY(tag, database, 0, 0, core::kWorkerLockClass);
@@ -27,8 +27,8 @@ bool take_for_life(Oid database) {
     return LockAcquire(&tag, ExclusiveLock, true, true) != LOCKACQUIRE_NOT_AVAIL;
 }
 
-// A launcher that begins at the very moment of this look misses the lock, takes us for another
-// launcher and ends for good. But then we have seen none, and start one.
+// A launcher that starts at the moment of this check fails to get the lock, takes us for another
+// launcher and exits for good. But then we found no launcher, and start one.
 bool launcher_runs() {
     LOCKTAG tag = worker_tag(InvalidOid);
     if (LockAcquire(&tag, ShareLock, false, true) == LOCKACQUIRE_NOT_AVAIL) return true;
@@ -53,7 +53,7 @@ bool start_launcher() {
     return false;
 }
 
-// On a standby nothing may be registered: the postmaster would not start it before promotion, and
+// On a standby no worker is registered: the postmaster would not start it before promotion, and
 // each try would keep a worker slot until then.
 bool may_start() {
     return !preloaded && !IsBinaryUpgrade && config::cleanup_interval > 0 && !RecoveryInProgress();
@@ -68,8 +68,8 @@ void register_launcher_at_start() {
     RegisterBackgroundWorker(&worker);
 }
 
-// Several backends may find none at the same moment and register one each; all but one of those
-// meet the launcher's lock and exit at once.
+// Several backends may find no launcher at the same moment and register one each. All but one of
+// those find the launcher's lock held and exit at once.
 void ensure_launcher() {
     static bool settled = false;
     static std::int64_t next_try = 0;

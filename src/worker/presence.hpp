@@ -1,9 +1,9 @@
-// Whether a launcher runs, and starting one where the library was not preloaded.
+// Checks for a running launcher, and starts one where the library was not preloaded.
 //
-// A launcher, and a sweeper in its database, is alone because it has an advisory lock of the
-// workers' class, taken like pg_try_advisory_lock(): session level, without waiting. A process that
-// ends in whatever way gives it back (LockReleaseAll in ShutdownPostgres), so there is no state
-// that could be stale.
+// The launcher is single, and so is a sweeper in its database, because it holds an advisory lock of
+// the workers' class. The lock is taken like pg_try_advisory_lock(): session level, without
+// waiting. The server releases it however the process ends (LockReleaseAll in ShutdownPostgres), so
+// no state can become stale.
 #pragma once
 
 #include "pg/pg.hpp"
@@ -17,7 +17,7 @@ void register_launcher_at_start();
 // shortage of worker slots is logged once and tried again later.
 void ensure_launcher();
 
-// The launcher's lock, for as long as its process lives. False if another one has it.
+// Takes the launcher's lock, until its process exits. False if another process has it.
 bool become_launcher();
 
 // The lock of a database's sweeper, likewise.

@@ -48,7 +48,7 @@ bool reload_if_asked() {
     return true;
 }
 
-// A negative timeout would mean for ever.
+// A negative timeout would wait for ever.
 void nap(std::int64_t micros, std::uint32_t wait_event) {
     auto millis = static_cast<long>(Min(Max(micros, 0), core::kDay) / core::kMillisecond + 1);
     (void)WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, millis, wait_event);

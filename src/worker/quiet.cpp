@@ -8,12 +8,12 @@ namespace idem::worker {
 
 namespace {
 
-// A visit comes after that long in any case.
+// A database is visited at least this often.
 constexpr std::int64_t kLongestQuiet = 300 * core::kSecond;
 
-// As they are now. Of a database to which nobody has been connected nothing is counted. Where
-// stats_fetch_consistency is "none", the entry is a copy in the current memory context, and that of
-// the launcher lives as long as it does.
+// The current counters. A database that never had a connection has none. If stats_fetch_consistency
+// is "none", the entry is a copy in the current memory context, and the launcher's would live as
+// long as the launcher.
 pg::WriteCounts writes_in(Oid database) {
     pgstat_clear_snapshot();
     MemoryContext context =

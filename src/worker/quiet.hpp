@@ -1,12 +1,12 @@
-// Whether a visit to a database would find nothing to do, as far as that can be known without being
-// connected to it: a visit that has found nothing says when the first thing there is due, and until
-// then that changes only if somebody writes, which the server counts.
+// Whether a visit to a database would find nothing to do, judged without a connection to it. A
+// visit that finds nothing reports when the first thing there is due. Only a write can change that,
+// and the server counts writes.
 //
-// They are the counters by which autovacuum's launcher looks at databases. They count whatever
-// writes, COPY and the workers of logical replication as well, and need no library to be loaded.
-// They come late, by ten seconds from an idle session, but never before the commit; so they are
-// compared with those from before the visit began. A reset shows. What is not counted is what
-// sessions with track_counts off write; that waits for the visit that comes in any case.
+// Autovacuum's launcher judges databases by the same counters. They count every write, those of
+// COPY and of logical replication's workers as well, and need no library to be loaded. They come
+// late, by ten seconds from an idle session, but never before the commit. So they are compared with
+// those from before the visit began. A reset shows. Sessions with track_counts off are not counted;
+// their writes wait for the visit that takes place in any case.
 #pragma once
 
 #include "pg/pg.hpp"
@@ -14,12 +14,12 @@
 namespace idem::worker {
 
 struct Quiet {
-    pg::WriteCounts writes;  // as counted before the visit began
-    std::int64_t visited;    // when that was, by the monotonic clock
-    TimestampTz until;       // the next thing is due then; DT_NOBEGIN: not known, or at once
+    pg::WriteCounts writes;  // the counters before the visit began
+    std::int64_t visited;    // the time of that, by the monotonic clock
+    TimestampTz until;       // when the next thing is due; DT_NOBEGIN: not known, or at once
 };
 
-// To be called before a visit begins; `until` is not known.
+// Called before a visit begins; `until` is not known.
 Quiet before_visit(Oid database);
 
 bool is_quiet(Oid database, const Quiet& quiet);

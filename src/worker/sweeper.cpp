@@ -1,21 +1,20 @@
-// A sweeper: visits one database, removes what is past its retention in small transactions, and
-// ends. It never stays: a worker that is connected stands in the way of DROP DATABASE.
+// A sweeper: visits one database, removes records past their retention in small transactions, and
+// exits. It never stays: a connected worker would block DROP DATABASE.
 //
-// It is a worker as autovacuum's is (AutoVacWorkerMain: settings that no database or role may
-// change, which must be in force before InitPostgres), its transactions begin and end as
-// PostgresMain's do, with statement_timeout as the alarm, and an error is cleaned up as
-// PostgresMain's handler does it.
+// Core functions mirrored: AutoVacWorkerMain (settings that no database or role may change, in
+// force before InitPostgres); PostgresMain (begin and end of transactions, with statement_timeout
+// as the alarm, and the clean-up of an error in its handler).
 //
-// What holds at any time:
-// - One sweeper works in a database: the lock of presence.hpp is taken before anything is looked
-//   at. The launcher that sent it may have ended, and the next one sent another.
-// - In a batch the table is locked (RowExclusiveLock) without waiting, so DDL goes first; what the
-//   OID means is asked again under the lock, for DROP EXTENSION may have come before.
-// - A row that somebody has locked is passed over (SKIP LOCKED): nobody who decides about a key is
-//   waited for.
-// - Claims that nobody came back for are looked for when what is past its retention is gone, or the
-//   time for it is over, so that what goes wrong there does not keep anything from being removed.
-// - Whatever ends it, the report says how far it came: it is written after each commit.
+// Invariants:
+// - One sweeper works in a database: it takes the lock of presence.hpp first. Its launcher may have
+//   ended, and the next one sent another sweeper.
+// - In a batch the table is locked (RowExclusiveLock) without waiting, so DDL goes first. The OID
+//   is looked up again under the lock, for DROP EXTENSION may have come before.
+// - A row that another session has locked is skipped (SKIP LOCKED): the sweeper does not wait for a
+//   decision about a key.
+// - The search for abandoned claims comes when no record is left past its retention, or the time
+//   for those is used up. So an error there does not stop removals.
+// - The report says how far the visit came, however it ends: it is written after each commit.
 
 #include "core/time.hpp"
 
@@ -37,18 +36,18 @@ namespace idem::worker {
 
 namespace {
 
-// A visit begins no batch after that even if there is more to do.
+// After that a visit begins no batch, even if there is more to do.
 constexpr std::int64_t kVisit = 2 * core::kSecond;
-// And no transaction of it goes on for longer than that: sweepers are few, so other databases wait
-// for our end and, for five seconds, DROP DATABASE. Nobody who holds a row or keeps a trigger
-// running may stop them.
+// No transaction of a visit runs longer than that. Sweepers are few, so other databases wait for
+// our end, and DROP DATABASE waits, for five seconds. A locked row or a slow trigger must not delay
+// them.
 constexpr std::int64_t kLongestVisit = 4 * core::kSecond;
-// What the journal gets even then.
+// The extra time for the journal.
 constexpr std::int64_t kForJournal = core::kSecond / 2;
 
-// As autovacuum does: what the database or the role has set is meant for its users. A deletion that
-// a crash forgets is made again, so no commit waits for disk or standby. They are in force before
-// we are connected, which takes locks, too: whoever renames or copies the database has them.
+// As autovacuum does: settings of the database or the role are for its users. A deletion lost in a
+// crash is made again, so no commit waits for disk or standby. These are in force before we are
+// connected, because connecting takes locks, too, which a rename or copy of the database holds.
 constexpr const char* kSettings[][2] = {
     {"lock_timeout", "1000"},
     {"synchronous_commit", "off"},
@@ -56,7 +55,7 @@ constexpr const char* kSettings[][2] = {
     {"default_transaction_read_only", "off"},
     {"default_transaction_deferrable", "off"},
     {"jit", "off"},
-    // From server 17 on: it would end the process, and ours has limits of its own.
+    // From server 17 on. It would end the process, which has limits of its own.
     {"transaction_timeout", "0"},
 };
 
@@ -66,8 +65,8 @@ void apply_settings() {
             SetConfigOption(name, value, PGC_SUSET, PGC_S_OVERRIDE);
 }
 
-// Rows that come from another server go when they go there. If we removed one before, and its key
-// is used again over there, the change would find no row here.
+// Rows from another server are removed by its own sweeper, and the deletion arrives here. If we
+// removed one before, and its key is used again over there, that change would find no row here.
 bool is_subscribed(Oid table) {
     CatCList* subscriptions = SearchSysCacheList1(SUBSCRIPTIONRELMAP, ObjectIdGetDatum(table));
     bool any = subscriptions->n_members > 0;
@@ -75,8 +74,8 @@ bool is_subscribed(Oid table) {
     return any;
 }
 
-// Whether the extension is here, and its table is not under DDL. A schema of our name that does
-// not belong to the extension is none of our business. The lock is kept until the commit.
+// Whether the extension is here, and no DDL has its table. A schema with our name that does not
+// belong to the extension is ignored. The lock is kept until the commit.
 Visit enter_table() {
     Oid extension = get_extension_oid(pg::kExtension, true);
     Oid table = pg::find_table(store::kRecordTable);
@@ -84,13 +83,13 @@ Visit enter_table() {
         getExtensionOfObject(RelationRelationId, table) != extension)
         return Visit::NoExtension;
     if (!ConditionalLockRelationOid(table, RowExclusiveLock)) return Visit::Busy;
-    // It may have been dropped while we came for the lock.
+    // It may have been dropped before we got the lock.
     if (!SearchSysCacheExists1(RELOID, ObjectIdGetDatum(table))) return Visit::NoExtension;
     return is_subscribed(table) ? Visit::NotOurs : Visit::More;
 }
 
-// A security-restricted operation: a deferred trigger, which would run at commit with the rights of
-// the bootstrap superuser, is refused. STATEMENT_TIMEOUT cancels what is still running at `end`.
+// A security-restricted operation: a deferred trigger is refused, which would run at commit with
+// the rights of the bootstrap superuser. STATEMENT_TIMEOUT cancels the transaction at `end`.
 void begin_transaction(std::int64_t end) {
     std::int64_t left = (end - pg::monotonic_micros()) / core::kMillisecond;
     SetCurrentStatementStartTimestamp();
@@ -100,7 +99,7 @@ void begin_transaction(std::int64_t end) {
     enable_timeout_after(STATEMENT_TIMEOUT, static_cast<int>(Max(left, 1)));
 }
 
-// Statistics are flushed at once: autovacuum has to see the deletes, and we may end now.
+// Flushes statistics at once: autovacuum must see the deletes, and we may end now.
 void end_transaction() {
     disable_timeout(STATEMENT_TIMEOUT, false);
     PopActiveSnapshot();
@@ -109,19 +108,19 @@ void end_transaction() {
     (void)pgstat_report_stat(true);
 }
 
-// Halved with each failure in a row: a batch that takes too long would never be done.
+// Halved with each failure in a row: a batch that takes too long would never finish.
 int batch_size(const Report& report) {
     return Max(config::cleanup_batch_size >> Min(report.failures_before, 20), 1);
 }
 
-// A table beside the records. DDL on it goes first as well.
+// A table beside the records. DDL on it also goes first.
 bool lock_side_table(const char* name) {
     Oid table = pg::find_table(name);
     return OidIsValid(table) && ConditionalLockRelationOid(table, RowExclusiveLock) &&
            SearchSysCacheExists1(RELOID, ObjectIdGetDatum(table));
 }
 
-// What is left of a batch.
+// Removes rows of a side table with the remainder of a batch.
 std::int64_t sweep_beside(const char* name, std::int64_t (*sweep)(std::int64_t),
                           std::int64_t limit) {
     return lock_side_table(name) ? sweep(limit) : 0;
@@ -148,8 +147,8 @@ Visit sweep_batch(Report* report, std::int64_t* total, std::int64_t end) {
     return visit;
 }
 
-// Rests until the visit is over. What is left then the launcher lets pass before it sends the next
-// sweeper: resting takes no connection.
+// Rests until the visit ends. The launcher adds the remainder to the gap before the next sweeper:
+// resting needs no connection.
 void rest(Report* report, std::int64_t worked, std::int64_t end) {
     std::int64_t due = core::rest_after(worked, report->behind);
     std::int64_t here = Min(due, Max(end - pg::monotonic_micros(), 0));
@@ -178,7 +177,7 @@ Visit abandon_batch(Report* report, std::int64_t end) {
     return visit;
 }
 
-// At least one batch, however long the sweep was.
+// At least one batch, however long the sweep took.
 Visit abandon(Report* report, std::int64_t start) {
     Visit visit = Visit::More;
     std::int64_t now = pg::monotonic_micros();
@@ -206,7 +205,7 @@ TimestampTz next_of_all() {
     return Min(Min(record, claim), Min(attempt, audit));
 }
 
-// A visit that has removed something has written itself, so that another one comes anyway.
+// A visit that removed records has written, so another visit follows anyway.
 void look_ahead(Report* report, std::int64_t rows, std::int64_t start) {
     if (rows > 0 || pg::monotonic_micros() >= start + kVisit) return;
     begin_transaction(start + kLongestVisit);
@@ -228,8 +227,8 @@ constexpr const char* kJournalTable = "journal";
 
 constexpr Oid kTypes[] = {TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID, TEXTOID};
 
-// $1 start, $2 end, $3 rows, $4 error. The last error stays visible after the next good run, with
-// "failures" back at zero.
+// $1 start, $2 end, $3 rows, $4 error. The last error stays visible after the next successful run,
+// with "failures" back at zero.
 constexpr pg::SqlText write_sql() {
     pg::SqlText sql{};
     sql.add("UPDATE ");
@@ -253,8 +252,8 @@ constexpr pg::SqlText kWrite = write_sql();
 
 pg::Statement write_entry = {kWrite.text, 4, kTypes, pg::Access::Whole, nullptr};
 
-// In the caller's transaction. A run that found nothing is written only now and then: an idle
-// database should cost next to nothing.
+// In the caller's transaction. Writes a run that found nothing only every ten minutes: an idle
+// database should cost almost nothing.
 void write_journal(const JournalEntry& entry) {
     TimestampTz ended = entry.started + (pg::monotonic_micros() - entry.start);
     Datum values[] = {TimestampTzGetDatum(entry.started), TimestampTzGetDatum(ended),
@@ -270,7 +269,7 @@ void note_in_journal(const JournalEntry& entry) {
     end_transaction();
 }
 
-// Where the sweep has come to its end, it begins anew with the next visit.
+// A sweep that reached its end starts from the beginning in the next visit.
 Visit sweep_and_abandon(Report* report, JournalEntry* entry) {
     Visit swept = sweep(report, &entry->rows, entry->start);
     if (swept != Visit::Drained && swept != Visit::More) return swept;
@@ -286,14 +285,14 @@ void visit_database(Report* report, JournalEntry* entry) {
     }
     pgstat_report_activity(STATE_RUNNING, "removing expired records");
     Visit visit = sweep_and_abandon(report, entry);
-    // Nothing is due here unless somebody writes: creates the extension, drops the subscription.
+    // Only a write makes work here: it creates the extension, or drops the subscription.
     if (visit == Visit::NoExtension || visit == Visit::NotOurs) report->next = DT_NOEND;
     if (visit == Visit::Drained) look_ahead(report, entry->rows, entry->start);
     if (visit == Visit::Drained || visit == Visit::More) note_in_journal(*entry);
     report->visit = visit;
 }
 
-// Ends what the error broke off. The message survives in `context`.
+// Cleans up after an error. The message survives in `context`.
 char* take_error(MemoryContext context, bool log) {
     MemoryContextSwitchTo(context);
     ErrorData* error = CopyErrorData();
@@ -308,7 +307,7 @@ char* take_error(MemoryContext context, bool log) {
     return error->message;
 }
 
-// Runs a step; nullptr if it went well, else the message of its error.
+// Runs a step. nullptr on success, else the message of its error.
 template <typename Step>
 char* run_guarded(Step step, bool log) {
     MemoryContext context = CurrentMemoryContext;
@@ -321,8 +320,8 @@ char* run_guarded(Step step, bool log) {
     return message;
 }
 
-// An error ends the visit, not the server: the launcher comes again after a pause. Only the first
-// of a streak is logged; the journal, if it can be written, has the last.
+// An error ends the visit, not the server: the launcher sends another sweeper after a pause. Only
+// the first of a streak is logged; the journal has the last, if it can be written.
 void visit_guarded(Report* report) {
     bool log = report->failures_before == 0;
     JournalEntry entry{GetCurrentTimestamp(), pg::monotonic_micros(), 0, nullptr};
@@ -332,12 +331,12 @@ void visit_guarded(Report* report) {
     (void)run_guarded([&entry] { note_in_journal(entry); }, false);
 }
 
-// Which database, for the messages do not say it, and where there is no way in nothing else does.
+// The database's OID: the message may lack it, and without a connection nothing else says it.
 void add_context(void* database) {
     errcontext("idempotency sweeper of database %u", *static_cast<Oid*>(database));
 }
 
-// Without a way in there is nothing to clean up: the process ends.
+// Without a connection there is nothing to clean up: the process ends.
 void connect(const SweeperOrder& order, Report* report) {
     PG_TRY();
     { BackgroundWorkerInitializeConnectionByOid(order.database, InvalidOid, 0); }
@@ -368,7 +367,7 @@ void run(SweeperOrder order, dsm_segment* segment) {
 extern "C" {
 __attribute__((visibility("default"))) void idem_sweeper_main(Datum);
 
-// Entry point of a sweeper. It is never restarted; the launcher starts another when it is due.
+// Entry point of a sweeper. It is never restarted; the launcher starts another when one is due.
 void idem_sweeper_main(Datum) {
     idem::worker::SweeperOrder order;
     memcpy(&order, MyBgworkerEntry->bgw_extra, sizeof(order));

@@ -1,4 +1,4 @@
-// Starting is RegisterDynamicBackgroundWorker; the postmaster wakes the launcher when one has
+// RegisterDynamicBackgroundWorker starts a sweeper. The postmaster wakes the launcher when one has
 // started or ended, and GetBackgroundWorkerPid tells which.
 
 #include "worker/sweepers.hpp"
@@ -11,10 +11,10 @@ namespace idem::worker {
 
 namespace {
 
-// A sweeper has bounds of its own, and ends long before that. This is for one that can't keep them:
-// it is stopped, waits for a disk, or somebody's code in a trigger hears no signal.
+// A sweeper has its own limits, and ends long before that. This is for one that cannot keep them:
+// it is stopped, waits for a disk, or runs a trigger that ignores signals.
 constexpr std::int64_t kPatience = 8 * core::kSecond;
-// And that for one that was told to end.
+// The same after it was told to end.
 constexpr std::int64_t kLastPatience = 2 * core::kSecond;
 
 dsm_segment* create_segment() {
@@ -23,7 +23,7 @@ dsm_segment* create_segment() {
     return segment;
 }
 
-// There are never more places than sweepers at one time, of those that were left behind as well.
+// There are never more places than sweepers at one time, those left behind included.
 Sweeper* free_place(Sweepers* sweepers) {
     for (int i = 0; i < sweepers->count; i++)
         if (sweepers->items[i].phase == Phase::Free) return &sweepers->items[i];
@@ -71,7 +71,7 @@ bool is_at_work(const Sweeper& sweeper) {
     return sweeper.phase == Phase::AtWork || sweeper.phase == Phase::ToldToEnd;
 }
 
-// Whether there is a report of it, which is copied.
+// Whether it has a report, which is copied.
 bool take_report_of(Sweeper* sweeper, Report* report) {
     if (sweeper->phase == Phase::Free) return false;
     bool awaited = is_at_work(*sweeper);

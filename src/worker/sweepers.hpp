@@ -1,11 +1,11 @@
-// The sweepers that the launcher has sent and that have not ended yet.
+// The sweepers that the launcher has sent and that have not ended.
 //
-// What holds at any time:
-// - A database has one at most, also one that did not end when it was told to: that is left behind,
-//   and counts no more as one at work, but its database gets no other.
-// - A report belongs to one sweeper. The place of one that was left behind, which may still write,
-//   is not taken by another before it has ended.
-// - Nobody is waited for without an end: one database must not keep the sweepers from the others.
+// Invariants:
+// - A database has at most one. A sweeper that did not end when told to is left behind: it no
+//   longer counts as at work, but its database gets no other.
+// - A report belongs to one sweeper. The place of one left behind, which may still write, is not
+//   reused before it ends.
+// - Every wait has a limit: one database must not keep the sweepers from the others.
 #pragma once
 
 #include "worker/process.hpp"
@@ -14,13 +14,13 @@ namespace idem::worker {
 
 enum class Phase : int { Free, AtWork, ToldToEnd, LeftBehind };
 
-// A place for one.
+// The place of one sweeper.
 struct Sweeper {
     Phase phase;
     Oid database;
     BackgroundWorkerHandle* handle;
     dsm_segment* segment;   // with its report; stays with the place
-    std::int64_t deadline;  // until when it is waited for, by the monotonic clock
+    std::int64_t deadline;  // how long the launcher waits for it, by the monotonic clock
     bool outdated;          // the settings have changed since it began
 };
 
@@ -29,22 +29,22 @@ struct Sweepers {
     int count;
 };
 
-// Of those that may be at work at the same time.
+// The number of sweepers at work.
 int at_work(const Sweepers& sweepers);
 
 bool has_sweeper(const Sweepers& sweepers, Oid database);
 
-// False if there is no worker slot for it.
+// False if no worker slot is free for it.
 bool send_sweeper(Sweepers* sweepers, Oid database, const Report& order);
 
-// The report of one that has ended, or was given up; false: there is none. Who has been at work
-// for too long is told to end.
+// The report of a sweeper that has ended, or was given up; false: there is none. A sweeper that
+// works too long is told to end.
 bool take_report(Sweepers* sweepers, Oid* database, Report* report);
 
-// How long all of them may go on before take_report() has to be called again, at most `micros`.
+// How long until take_report() must be called again for one of them, at most `micros`.
 std::int64_t patience(const Sweepers& sweepers, std::int64_t micros);
 
-// What those at work say of the future does not hold any more.
+// Their reports about the future no longer hold.
 void note_reload(Sweepers* sweepers);
 
 }  // namespace idem::worker
