@@ -1,4 +1,4 @@
-// Has a request answered: asks again, with the same key, until an answer is final or patience ends.
+// A client that asks again, with the same key, until an answer is final or its attempts end.
 #pragma once
 
 #include <functional>
@@ -13,16 +13,17 @@ namespace payments::client {
 
 class Client {
   public:
-    // Told of each attempt. `pause` is the time until the next one; none follows if it is empty.
+    // Called after each attempt. `pause` is the time until the next one; empty: none follows.
     using Observer =
         std::function<void(int number, const Attempt& attempt, std::optional<Milliseconds> pause)>;
 
     // Each retry goes to the next of the servers (URLs without a path), of which there is at least
-    // one: a service that is gone takes its address with it. The transport must outlive the client.
+    // one: a service that is down no longer listens at its address. The transport must outlive the
+    // client.
     Client(std::vector<std::string> servers, Transport& transport, const RetryRules& rules);
 
     void observe(Observer observer) { observer_ = std::move(observer); }
-    // The final answer, or the last attempt's if they are used up.
+    // The final answer, or the last attempt's if the attempts are used up.
     Attempt send(const Request& request);
 
   private:

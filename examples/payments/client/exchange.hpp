@@ -1,4 +1,4 @@
-// What goes over the network: a request, and what became of one attempt to have it answered.
+// A request, and the result of one attempt to have it answered.
 #pragma once
 
 #include <map>
@@ -7,13 +7,13 @@
 
 namespace payments::client {
 
-// By names in small letters. Fields that occur twice are joined by a comma, as HTTP has it.
+// By names in lower case. Fields that occur twice are joined by a comma, as in HTTP.
 using Headers = std::map<std::string, std::string>;
 
 struct Request {
     std::string method;
     std::string path;
-    // Fields beside those of the body. The value of Idempotency-Key is sent as it stands here.
+    // Fields beside those of the body. The value of Idempotency-Key is sent unchanged.
     Headers headers;
     std::string body;
     std::string content_type = "application/json";
@@ -25,12 +25,12 @@ struct Answer {
     std::string body;
 };
 
-// Why there is no answer. Only after `Unreached` is it certain that the server did nothing.
+// The reason of a missing answer. Only after `Unreached` is it certain that the server did nothing.
 enum class Silence { Unreached, Lost };
 
 struct Attempt {
     std::optional<Answer> answer;
-    Silence silence = Silence::Lost;  // without an answer
+    Silence silence = Silence::Lost;  // if there is no answer
 };
 
 }  // namespace payments::client

@@ -99,7 +99,7 @@ Options parse_options(int argc, char** argv) {
     for (int option; (option = getopt_long(argc, argv, "", kOptions, nullptr)) != -1;) {
         try {
             apply(options, option, optarg ? optarg : "");
-        } catch (const std::logic_error& e) {  // what std::stoi and number_from throw, too
+        } catch (const std::logic_error& e) {  // std::stoi and number_from throw it, too
             throw std::invalid_argument(std::string("invalid option value: ") + e.what());
         }
     }

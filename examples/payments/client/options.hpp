@@ -15,7 +15,7 @@ struct Options {
     Request request;
 };
 
-// Throws std::invalid_argument on what makes no sense. Prints the usage and exits on --help.
+// Throws std::invalid_argument on invalid arguments. Prints the usage and exits on --help.
 Options parse_options(int argc, char** argv);
 
 }  // namespace payments::client

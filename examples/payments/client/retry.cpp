@@ -26,7 +26,7 @@ std::optional<std::time_t> parse_date(const std::string& field) {
     return timegm(&moment);
 }
 
-// Beyond a year nobody waits, and so nothing overflows.
+// A year is the longest pause, which also prevents overflow.
 Milliseconds from_seconds(long long seconds) {
     constexpr long long kYear = 365 * 86400;
     return std::chrono::seconds(std::clamp(seconds, 0LL, kYear));

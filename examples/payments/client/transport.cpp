@@ -17,8 +17,8 @@ std::string small_letters(std::string text) {
     return text;
 }
 
-// White space around a field is no part of it (RFC 9110, section 5.5), and some versions of httplib
-// would send nothing at all and wait for the answer.
+// White space around a field does not belong to it (RFC 9110, section 5.5), and some versions of
+// httplib would send nothing at all and wait for the answer.
 std::string trimmed(const std::string& field) {
     constexpr char kWhite[] = " \t";
     const auto first = field.find_first_not_of(kWhite);
@@ -42,7 +42,7 @@ httplib::Request spell(const Request& request) {
     spelled.method = request.method;
     spelled.path = request.path;
     for (const auto& [name, value] : request.headers) spelled.headers.emplace(name, trimmed(value));
-    spelled.headers.emplace("Accept-Encoding", "identity");  // the very bytes that are stored
+    spelled.headers.emplace("Accept-Encoding", "identity");  // the bytes as they are stored
     const bool has_body = request.method != "GET" && request.method != "HEAD";
     if (has_body) spelled.headers.emplace("Content-Type", request.content_type);
     spelled.body = request.body;
@@ -62,7 +62,7 @@ Attempt HttpTransport::send(const std::string& server, const Request& request) {
     connection.set_connection_timeout(kConnecting);
     connection.set_read_timeout(patience_);
     connection.set_write_timeout(patience_);
-    connection.set_url_encode(false);  // the path is sent as it is
+    connection.set_url_encode(false);  // the path is sent unchanged
     const auto result = connection.send(spell(request));
     if (!result) return {std::nullopt, silence_of(result.error())};
     return {answer_of(*result)};

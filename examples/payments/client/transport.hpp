@@ -11,15 +11,15 @@ namespace payments::client {
 class Transport {
   public:
     virtual ~Transport() = default;
-    // `server` is a URL without a path. Never throws because of what the network does.
+    // `server` is a URL without a path. Never throws because of the network.
     virtual Attempt send(const std::string& server, const Request& request) = 0;
 };
 
-// A connection of its own for each attempt: after a failure the old one is not to be trusted, and a
-// server's threads are not kept from others between two requests.
+// Makes a connection for each attempt: after a failure the old one cannot be trusted, and an idle
+// one would keep a server's thread from other clients.
 class HttpTransport : public Transport {
   public:
-    // `patience` is the longest silence while waiting for an answer; then it is given up.
+    // `patience` is the longest silence while waiting for an answer; the attempt then ends.
     explicit HttpTransport(std::chrono::milliseconds patience) : patience_(patience) {}
     Attempt send(const std::string& server, const Request& request) override;
 

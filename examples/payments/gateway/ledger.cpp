@@ -12,7 +12,7 @@ bool is_declined(const nlohmann::json& order) {
 
 }  // namespace
 
-// One lock around look-up and charge: two requests with one key can't both find nothing.
+// One lock around look-up and charge: two requests with one key cannot both find no charge.
 Verdict Ledger::charge(const std::string& key, const nlohmann::json& order) {
     const std::lock_guard<std::mutex> lock(mutex_);
     const auto delay = mood_.delay;

@@ -24,15 +24,15 @@ struct Verdict {
     nlohmann::json charge;
     std::chrono::milliseconds delay{0};
     bool drop = false;
-    std::uint64_t release = 0;  // the one that the answer waits for; 0: none
+    std::uint64_t release = 0;  // the release that the answer waits for; 0: none
 };
 
 class Ledger {
   public:
-    // An empty key protects nothing.
+    // An empty key gives no protection.
     Verdict charge(const std::string& key, const nlohmann::json& order);
     void set(const Mood& mood);
-    // Lets go all answers that are held.
+    // Sends all answers that are held.
     void release();
     void await(std::uint64_t release);
     nlohmann::json charges() const;

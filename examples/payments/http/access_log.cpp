@@ -8,14 +8,14 @@
 namespace http {
 namespace {
 
-// One word, whatever the client sent: it must not forge a line, nor a column.
+// One word, whatever the client sent: a value must forge neither a line nor a column.
 std::string word(std::string text) {
     const auto is_unfit = [](unsigned char c) { return c <= ' ' || c > '~'; };
     std::replace_if(text.begin(), text.end(), is_unfit, '?');
     return text.empty() ? "-" : text;
 }
 
-// The last word of a problem's type is what has become of the request.
+// The last word of a problem's type is the outcome of the request.
 std::string problem_word(const Answer& answer) {
     const auto document = nlohmann::json::parse(answer.body, nullptr, false);
     const bool has_type =

@@ -1,4 +1,4 @@
-// One line a request: method, path, status, outcome, milliseconds. Never a key or a body.
+// One line for each request: method, path, status, outcome, milliseconds. Never a key or a body.
 #pragma once
 
 #include <chrono>

@@ -38,7 +38,7 @@ short Connection::events() const noexcept {
     }
 }
 
-// False when there is nothing more for now.
+// False if no bytes are ready.
 bool Connection::receive() {
     char part[16384];
     const auto size = recv(descriptor_, part, sizeof(part), 0);
@@ -73,8 +73,8 @@ std::optional<Answer> Connection::read() {
     return std::nullopt;
 }
 
-// True when it is complete: then it is known whose request it is, and how long it may be, before
-// anything of its body is looked at.
+// True when the head is complete: its sender and the longest allowed body are then known, before
+// any byte of the body is looked at.
 bool Connection::read_head() {
     const auto end = input_.find("\r\n\r\n", scanned_);
     if (std::min(end, input_.size()) > kLongestHead) throw Fault{431, "The head is too long."};
@@ -91,7 +91,8 @@ bool Connection::read_head() {
     if (framing_.length > limit) throw Fault{413, "The body is too large."};
     if (framing_.chunked) chunks_.emplace(limit);
     if (framing_.expects_continue && framing_.has_body() && input_.empty()) {
-        // Two dozen bytes on a fresh connection: they fit, or the client sends without.
+        // Two dozen bytes on a fresh connection: if they do not fit, the client sends its body
+        // without them.
         (void)!send(descriptor_, kContinue, sizeof(kContinue) - 1, MSG_NOSIGNAL);
     }
     return true;
@@ -130,7 +131,7 @@ void Connection::write(Clock::time_point linger_deadline) {
     finish(linger_deadline);
 }
 
-// Who closes with bytes unread takes the answer from the client that is still sending.
+// Closing with unread bytes would destroy the answer for a client that is still sending.
 void Connection::finish(Clock::time_point linger_deadline) {
     shutdown(descriptor_, SHUT_WR);
     phase_ = complete_ && input_.empty() ? Done : Lingering;
@@ -141,7 +142,7 @@ void Connection::hurry(Clock::time_point deadline) {
     if (phase_ == Reading || phase_ == Lingering) deadline_ = std::min(deadline_, deadline);
 }
 
-// A request that did not come in time is told so, if it ever began.
+// Answers a request that did not arrive in time, if it ever began.
 void Connection::expire(Clock::time_point linger_deadline) {
     if (phase_ == Reading && has_begun_) {
         answer(fault_answer({408, "The request did not come in time."}), linger_deadline);

@@ -1,4 +1,4 @@
-// One connection, one request: it is read as bytes come, without a thread, up to a deadline.
+// One connection, one request: read as bytes come, without a thread, up to a deadline.
 #pragma once
 
 #include <chrono>
@@ -26,17 +26,17 @@ class Connection {
     Clock::time_point deadline() const noexcept { return deadline_; }
     Clock::time_point begun() const noexcept { return begun_; }
     bool has_begun() const noexcept { return has_begun_; }
-    short events() const noexcept;  // that poll is to wait for
+    short events() const noexcept;  // that poll waits for
 
-    // Does what it can without waiting. An answer that is known by now is returned; it is to be
-    // given back by `answer`, as is that of a request that is complete: then `phase` is Working.
+    // Does everything possible without waiting. Returns an answer that is known by now; the caller
+    // passes it to `answer`. Does the same for a complete request: `phase` is then Working.
     std::optional<Answer> read();
     void answer(const Answer& answer, Clock::time_point deadline);
     void write(Clock::time_point linger_deadline);
     void expire(Clock::time_point linger_deadline);
     void hurry(Clock::time_point deadline);
 
-    // Of a request that is complete.
+    // The principal and route of a complete request.
     const Admission& admission() const { return *admission_; }
     Request& request() { return request_; }
 
@@ -52,7 +52,7 @@ class Connection {
     Clock::time_point deadline_;
     Phase phase_ = Reading;
     bool has_begun_ = false;
-    bool refused_ = false;   // whatever its body is
+    bool refused_ = false;   // whatever its body
     bool complete_ = false;  // the request has been read to its end
     bool hung_up_ = false;
     std::string input_;

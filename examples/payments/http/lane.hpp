@@ -1,4 +1,4 @@
-// Threads for one kind of work: what is slow there waits there, and holds up nothing else.
+// Threads for one kind of work: slow work waits there and delays no other kind.
 #pragma once
 
 #include <condition_variable>
@@ -18,7 +18,7 @@ class Lane {
         for (std::size_t i = 0; i < threads; ++i) threads_.emplace_back([this] { run(); });
     }
 
-    // After what has been taken is done.
+    // Ends after the accepted jobs are done.
     ~Lane() {
         {
             const std::lock_guard<std::mutex> lock(mutex_);
@@ -30,7 +30,7 @@ class Lane {
     Lane(const Lane&) = delete;
     Lane& operator=(const Lane&) = delete;
 
-    // False where too many wait already: whoever came last had better come again.
+    // False if too many jobs wait already: the client should come again.
     bool take(Job job) {
         {
             const std::lock_guard<std::mutex> lock(mutex_);

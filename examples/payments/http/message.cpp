@@ -52,7 +52,7 @@ std::string_view trimmed(std::string_view text) {
     return text.substr(begin, text.find_last_not_of(" \t") - begin + 1);
 }
 
-// No blank before the colon, no line that goes on on the next: others would read them otherwise.
+// No blank before the colon, and no folded lines: other servers would read those differently.
 void parse_field(std::string_view line, Request& request) {
     const auto colon = line.find(':');
     if (colon == line.npos) throw Fault{400, "A header field is malformed."};
@@ -77,7 +77,7 @@ std::size_t parse_length(const std::string& text) {
     return length;
 }
 
-// At most one; a list is none that is known here.
+// The field's value in lower case; refuses two fields. A list is no known value.
 std::string single(const Request& head, const char* name) {
     const auto values = idempotency::values_of(head.headers, name);
     if (values.size() > 1) throw Fault{400, "A header field that stands once is there twice."};

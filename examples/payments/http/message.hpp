@@ -1,5 +1,5 @@
-// HTTP/1.1 requests from bytes, and answers to bytes. Strict (RFC 9112), since what is guessed here
-// is guessed otherwise by whoever stands in front: and raw, since a key is what was sent.
+// HTTP/1.1 requests from bytes, and answers to bytes. Strict (RFC 9112): a proxy in front may guess
+// differently. Raw: a key must stay as it was sent.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@ namespace http {
 using idempotency::Answer;
 using idempotency::Request;
 
-// How a body is delimited and coded.
+// The framing and coding of a body.
 struct Framing {
     std::size_t length = 0;
     bool chunked = false;
@@ -23,25 +23,25 @@ struct Framing {
     bool has_body() const { return chunked || length > 0; }
 };
 
-// Something that is answered with this status, whoever asks.
+// A fault that is answered with this status.
 struct Fault {
     int status;
     const char* what;
 };
 
-// From the first byte to the empty line. Both throw Fault.
+// The head: from the first byte to the empty line. Both throw Fault.
 Request parse_head(std::string_view head);
 Framing framing_of(const Request& head);
 
 // Without the query string.
 std::string path_of(const Request& request);
 
-// Undoes chunks as they come.
+// Decodes a chunked body as it arrives.
 class Chunks {
   public:
     explicit Chunks(std::size_t limit) : limit_(limit) {}
 
-    // Takes what it understands from `input`; true when the body is complete. Throws Fault.
+    // Consumes complete parts of `input`; true when the body is complete. Throws Fault.
     bool take(std::string& input);
     std::string& content() { return content_; }
 
@@ -55,16 +55,16 @@ class Chunks {
     std::string content_;
 };
 
-// Throws Fault, also where there would be more than `limit`: 413.
+// Throws Fault: 413 if the body would exceed `limit`.
 std::string gunzip(const std::string& packed, std::size_t limit);
 
-// The bytes to send; the body is left out for HEAD, and where a status has none.
+// The bytes to send; without the body for HEAD, and for a status that has none.
 std::string to_bytes(const Answer& answer, bool with_body);
 
-// An answer that is none: the connection ends without a byte.
+// No answer: the connection ends without a byte.
 Answer hang_up();
 
-// The problem document of what goes wrong outside of the handlers.
+// The problem document of an error outside the handlers.
 Answer fault_answer(const Fault& fault);
 
 }  // namespace http

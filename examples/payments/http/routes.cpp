@@ -16,7 +16,7 @@ const Routes::Entry* Routes::find(const std::string& method, const std::string& 
     return nullptr;
 }
 
-// A regex recurses with the length of its text, so that is looked at first.
+// A regex recurses with the length of its text, so the length is checked first.
 Admission Routes::admit(const Request& head) const {
     constexpr std::size_t kLongestPath = 1000;
     const auto path = path_of(head);

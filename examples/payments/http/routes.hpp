@@ -1,4 +1,4 @@
-// The routes of a server: by method and path, each with the lane that its work is done in.
+// The routes of a server: by method and path, each with the lane for its work.
 #pragma once
 
 #include <idempotency/route.hpp>
@@ -11,7 +11,7 @@
 
 namespace http {
 
-// A request whose head has been looked at, and nothing else.
+// A request of which only the head has been read.
 struct Admission {
     const idempotency::Route* route;
     Lane* lane;  // none: at once, in the thread that reads
@@ -20,14 +20,14 @@ struct Admission {
 
 class Routes {
   public:
-    // Without a principal the route is everybody's.
+    // Without a principal the route needs no authentication.
     void add(const std::string& method, const std::string& path, idempotency::Route route,
              Lane* lane = nullptr);
 
     // Throws Fault (404, 405) or idempotency::Refusal (401).
     Admission admit(const Request& head) const;
 
-    // As the header Allow wants it.
+    // In the form of the header Allow.
     std::string methods_of(const std::string& path) const;
 
   private:

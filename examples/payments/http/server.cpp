@@ -43,7 +43,7 @@ int port_of(int socket) {
                                                : reinterpret_cast<sockaddr_in&>(address).sin_port);
 }
 
-// What a handler throws in spite of everything is nobody else's request.
+// An unexpected exception of a handler must not affect other requests.
 Answer answer_of(const idempotency::Route& route, const Request& request,
                  const std::string& principal) noexcept try {
     return route.answer(request, principal);
@@ -79,8 +79,8 @@ bool Server::run(const Address& address, const std::string& ready) {
     return !is_working();
 }
 
-// A server that is started again finds its port free. SO_REUSEPORT would also let two servers have
-// one, and each would get some of the other's requests.
+// A restarted server can bind its port again. SO_REUSEPORT would also let two servers share one,
+// and each would get some of the other's requests.
 int Server::bind(const Address& address) {
     addrinfo hints{};
     hints.ai_socktype = SOCK_STREAM;
@@ -103,7 +103,7 @@ int Server::bind(const Address& address) {
     return port_of(listener_);
 }
 
-// One round: whatever is ready, and whatever is overdue.
+// One round: handles all ready connections and all overdue ones.
 void Server::wait() {
     const bool open = !ending_ && connections_.size() < kMostConnections;
     std::vector<pollfd> polled = {
@@ -189,7 +189,7 @@ void Server::give(Connection& connection, const Answer& answer) {
     connection.write(Clock::now() + limits_.linger);
 }
 
-// Whoever is about to send a request had better have sent it.
+// Gives a client that is about to send a request the time to send it.
 void Server::begin_end() {
     ending_ = true;
     end_ = Clock::now() + limits_.end;

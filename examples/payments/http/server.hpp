@@ -1,7 +1,7 @@
-// A server process: listens, says where, and ends in good order on SIGTERM or SIGINT.
+// A server process: listens, prints its address, and shuts down cleanly on SIGTERM or SIGINT.
 //
-// One thread reads and writes all connections, so those that are slow cost nothing but a place;
-// complete requests are worked on in the lanes of their routes.
+// One thread reads and writes all connections, so a slow connection costs only its place. The lanes
+// of the routes work on complete requests.
 #pragma once
 
 #include <signal.h>
@@ -22,13 +22,13 @@ namespace http {
 struct Limits {
     std::chrono::milliseconds request{10000};  // to arrive, from the first byte to the last
     std::chrono::milliseconds answer{10000};   // to be taken by the client
-    std::chrono::milliseconds linger{1000};    // of what is still sent after the answer
-    std::chrono::milliseconds end{10000};      // of what is being worked on, after SIGTERM
+    std::chrono::milliseconds linger{1000};    // for bytes that arrive after the answer
+    std::chrono::milliseconds end{10000};      // for work in progress, after SIGTERM
 };
 
 class Server {
   public:
-    // To be made before any thread is started: it blocks the signals, for all.
+    // Create it before any thread: it blocks the signals for all threads.
     explicit Server(Limits limits = {});
     ~Server();
     Server(const Server&) = delete;
@@ -36,9 +36,9 @@ class Server {
 
     Routes& routes() { return routes_; }
 
-    // Prints "listening on HOST:PORT", or `ready`, when it does; returns after SIGTERM or SIGINT.
-    // False if some request could not be ended in time: then its thread is still busy, and the
-    // process should _exit. Throws std::runtime_error when it can't listen.
+    // Prints "listening on HOST:PORT", or `ready`, when it listens; returns after SIGTERM or
+    // SIGINT. False if a request could not be ended in time: its thread is still busy, and the
+    // process should _exit. Throws std::runtime_error if it cannot listen.
     bool run(const Address& address, const std::string& ready = "");
 
   private:
@@ -63,7 +63,7 @@ class Server {
     Clock::time_point end_;
     Connections connections_;
 
-    // What the lanes leave; they may outlive this object where they could not be ended.
+    // The answers of the lanes; they may outlive this object if a lane could not be ended.
     struct Finished {
         std::mutex mutex;
         std::vector<std::pair<std::shared_ptr<Connection>, Answer>> answers;

@@ -1,4 +1,4 @@
-// The responses that several routes give.
+// Responses that several routes give.
 #pragma once
 
 #include <idempotency/http.hpp>

@@ -4,8 +4,9 @@
 
 namespace payments {
 
-// The application works as a role that has the protocol functions and its own tables, and nothing
-// else. Longer than the longest `wait` of a route, or statements that wait would be cut off.
+// The application's role has the protocol functions and the application's own tables, and no other
+// rights. The timeout is longer than the longest `wait` of a route, or it would cut off waiting
+// statements.
 Pool::Setup connection_setup(const std::string& application_name) {
     return [application_name](pqxx::connection& connection) {
         pqxx::nontransaction tx(connection);

@@ -1,4 +1,4 @@
-// How the service uses its connections.
+// The service's use of its connections.
 #pragma once
 
 #include <chrono>
@@ -14,7 +14,7 @@ using Pool = idempotency::Pool<Driver>;
 
 Pool::Setup connection_setup(const std::string& application_name);
 
-// The answer of a route that has no key: what a failure means to its client.
+// Runs a route without a key; tells its client the meaning of a database failure.
 idempotency::Answer answered(const std::function<idempotency::Answer()>& work);
 
 }  // namespace payments

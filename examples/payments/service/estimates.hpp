@@ -1,4 +1,4 @@
-// POST /estimates: adds up, and has no use for a database.
+// POST /estimates: adds up, without a database.
 #pragma once
 
 #include <idempotency/route.hpp>

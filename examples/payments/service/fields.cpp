@@ -39,7 +39,7 @@ std::string Fields::text(const std::string& name, const std::string& otherwise) 
     return faulty() ? otherwise : value.get<std::string>();
 }
 
-// A decimal string: a JSON number would have to pass through a binary fraction.
+// A decimal string: a JSON number would pass through a binary fraction.
 Money Fields::money(const std::string& name) {
     const auto object = body_.find(name);
     if (object == body_.end() || !object->is_object()) {
@@ -57,7 +57,7 @@ std::string Fields::matching(const nlohmann::json& object, const char* name, con
     const auto found = object.find(name);
     if (found != object.end() && found->is_string()) {
         auto value = found->get<std::string>();
-        // A regex recurses with the length of its text, so that is looked at first.
+        // A regex recurses with the length of its text, so the length is checked first.
         if (value.size() < 20 && std::regex_match(value, std::regex(pattern))) return value;
     }
     blame(name, "is missing or malformed");

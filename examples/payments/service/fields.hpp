@@ -1,5 +1,5 @@
-// Reads the members of a request body. The first one that is missing or of the wrong kind is kept
-// as the fault; what is read after it has no meaning.
+// Reads the members of a request body. Keeps the first missing or mistyped member as the fault;
+// values read after it have no meaning.
 #pragma once
 
 #include <idempotency/http.hpp>
@@ -25,7 +25,7 @@ class Fields {
     bool has(const std::string& name) const { return body_.contains(name); }
 
     bool faulty() const { return !fault_.empty(); }
-    // 422: the same request will never be right, so the answer is kept like any other.
+    // 422: the same request can never succeed, so the answer is kept like any other.
     idempotency::Answer refusal() const;
 
   private:

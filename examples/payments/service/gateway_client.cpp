@@ -16,7 +16,7 @@ constexpr std::chrono::milliseconds kConnectTimeout{2000};
 constexpr std::size_t kLongestId = 200;
 constexpr std::size_t kLongestAnswer = 65536;
 
-// An answer that could not be given again to the client, or looked up at the gateway, is none.
+// Ignores an answer that could neither be repeated to the client nor looked up at the gateway.
 bool is_id(const json& id) {
     if (!id.is_string()) return false;
     const auto& text = id.get_ref<const std::string&>();
@@ -34,8 +34,8 @@ std::optional<GatewayAnswer> charged(const std::string& body, const Money& amoun
     return GatewayAnswer{GatewayAnswer::Charged, charge["id"].get<std::string>()};
 }
 
-// Refusals that say "later", or that whoever runs this service has to mend: the same request may
-// succeed then.
+// Refusals that say "later", or that an operator of this service must mend: the same request may
+// succeed afterwards.
 bool says_later(int status) {
     return status == 401 || status == 403 || status == 408 || status == 409 || status == 425 ||
            status == 429;
@@ -53,8 +53,8 @@ std::optional<GatewayAnswer> understood(int status, const std::string& body, con
 
 }  // namespace
 
-// A client for each call: they are cheap, and not made for several threads. Its own limits are for
-// each read, so a gateway that drips is cut off from outside.
+// A new client for each call: it is cheap, and not thread-safe. Its timeouts are for each read, so
+// a watchdog stops a gateway that sends slowly.
 std::optional<GatewayAnswer> GatewayClient::charge(const std::string& key, const Money& amount,
                                                    const std::string& reference,
                                                    const std::string& card) {

@@ -1,4 +1,4 @@
-// The external payment provider, as the service sees it.
+// The external payment provider, as the service calls it.
 #pragma once
 
 #include <chrono>
@@ -14,18 +14,18 @@ struct GatewayAnswer {
     enum Kind {
         Charged,
         Declined,
-        Refused,  // otherwise, and would be again
+        Refused,  // for another reason; a repeat would be refused, too
     } kind;
     std::string charge;
 };
 
 class GatewayClient {
   public:
-    // The timeout is that of a whole call, however slowly its answer comes.
+    // The timeout is for a whole call, however slowly its answer arrives.
     GatewayClient(std::string url, std::chrono::milliseconds timeout)
         : url_(std::move(url)), timeout_(timeout) {}
 
-    // Nothing: no answer, or none that says what happened. The same key may be sent again.
+    // None: no answer, or one that does not tell the result. The same key may be sent again.
     std::optional<GatewayAnswer> charge(const std::string& key, const Money& amount,
                                         const std::string& reference, const std::string& card);
 

@@ -19,8 +19,8 @@ idempotency::Answer unsupported_media_type() {
                                 "Send the body as application/json.");
 }
 
-// A NUL in a string has no place in a text of PostgreSQL, and libpq would take the part before it
-// for the whole.
+// A text of PostgreSQL cannot contain a NUL, and libpq would take the part before it for the whole
+// string.
 bool has_nul(const std::string& text) {
     if (text.find("\\u0000") == text.npos) return false;
     bool found = false;

@@ -7,8 +7,7 @@
 
 namespace payments {
 
-// With a limit on nesting: what is copied or printed recursively must not be as deep as a client
-// likes. Throws idempotency::Refusal: 400 or 413.
+// Limits the nesting, because copies and printing recurse. Throws idempotency::Refusal: 400 or 413.
 nlohmann::json parse_json(const std::string& text);
 
 // Refuses other bodies (415, 400, 413) before anything is claimed.

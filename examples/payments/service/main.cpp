@@ -1,4 +1,4 @@
-// payments_service: a stateless process. Start as many as you like over one database.
+// payments_service: a stateless process. Any number of them can share one database.
 #include <unistd.h>
 
 #include <filesystem>

@@ -13,7 +13,7 @@ using nlohmann::json;
 
 constexpr char kDeclinedCard[] = "tok_declined";
 
-// A random id: a second execution could not hide behind the same bytes.
+// A random id, so that a second execution gives a different answer.
 constexpr char kCharge[] = R"(
 INSERT INTO payments.charge (id, tenant, key, customer, currency, amount, description, charged_at)
 VALUES ('pay_' || replace(gen_random_uuid()::text, '-', ''), $1, nullif($2, ''), $3, $4, $5, $6,
@@ -71,7 +71,7 @@ idempotency::Answer created(const pqxx::row& charge, const Order& order) {
     return response;
 }
 
-// A row is of one type where it stands alone, and of another in its result (libpqxx 8).
+// libpqxx 8: a row alone has another type than a row in its result.
 template <typename Row>
 json representation(const Row& row) {
     const Money amount{row["amount"].template as<std::string>(),
@@ -91,7 +91,7 @@ std::string id_in(const idempotency::Request& request) {
 
 }  // namespace
 
-// What can be refused is refused before the first write: an answer below 500 commits.
+// Checks everything before the first write: an answer below 500 commits.
 idempotency::Answer Payments::create(pqxx::work& tx, const Exchange& call) const {
     Fields fields(parse_json(call.request.body));
     const Order order = read_order(fields);

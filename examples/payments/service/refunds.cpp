@@ -10,7 +10,7 @@ namespace {
 
 using idempotency::Exchange;
 
-// Locked, so that two refunds with different keys don't both find the whole amount left.
+// Locks the payment: two refunds with different keys must not both find the whole amount left.
 constexpr char kFind[] = R"(
 SELECT c.amount, c.currency, c.customer
   FROM payments.charge c

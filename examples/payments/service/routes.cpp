@@ -28,14 +28,14 @@ Options options_for(const std::string& scope) {
     return options;
 }
 
-// Clients put the time of sending into the body, so a retry differs there and nowhere else.
+// Clients put the time of sending into the body, so a retry differs in that field only.
 Options payment_options() {
     Options options = options_for("POST /payments");
     options.exclude = {"client_sent_at"};
     return options;
 }
 
-// A duplicate rather waits for the answer than hears that there will be one.
+// A duplicate waits for the answer instead of getting 409.
 Options refund_options() {
     Options options = options_for("POST /refunds");
     options.wait = std::chrono::seconds(5);
@@ -54,7 +54,7 @@ Options transfer_options(std::chrono::milliseconds lease) {
     return options;
 }
 
-// Worth answering without protection: an estimate twice is an estimate.
+// May run without protection: a second estimate does no harm.
 Options estimate_options() {
     Options options = options_for("POST /estimates");
     options.missing_key = MissingKey::Pass;

@@ -1,4 +1,4 @@
-// All routes of the service, and what each wants of the idempotency middleware.
+// All routes of the service, with their options of the idempotency middleware.
 #pragma once
 
 #include <chrono>
@@ -10,14 +10,14 @@
 
 namespace payments {
 
-// Threads, each of which may use a connection: those that wait for the gateway are others than
-// those that wait for the database alone.
+// Threads, each of which may use a connection. Handlers that call the gateway and those that only
+// use the database have separate threads.
 struct Lanes {
     http::Lane& database;
     http::Lane& gateway;
 };
 
-// Everything passed by reference must outlive the server.
+// All objects passed by reference must outlive the server.
 void add_routes(http::Routes& routes, Lanes lanes, Pool& pool, const Payments& payments,
                 const Transfers& transfers, std::chrono::milliseconds lease);
 

@@ -12,8 +12,7 @@ bool is_tenant_character(char c) {
     return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
 }
 
-// The scheme in any letter case, one blank or more, the token (RFC 9110). Of two fields neither
-// counts.
+// The scheme in any letter case, one blank or more, the token (RFC 9110). Two fields count as none.
 std::string bearer_token(const idempotency::Request& head) {
     const auto field = idempotency::value_of(head.headers, "Authorization");
     const auto blank = field.find(' ');

@@ -1,4 +1,4 @@
-// Who is calling: "Authorization: Bearer sk_<tenant>". A real service would look the key up.
+// The caller: "Authorization: Bearer sk_<tenant>". A real service would look the key up.
 #pragma once
 
 #include <idempotency/http.hpp>

@@ -17,7 +17,7 @@ constexpr char kSlow[] = "tok_slow_";
 constexpr std::size_t kLargeBody = 1 << 20;
 constexpr int kLongestSleep = 60000;
 
-// Whether this call has created the file.
+// True if this call has created the file.
 bool create(const std::filesystem::path& file) {
     const int descriptor = open(file.c_str(), O_CREAT | O_EXCL | O_WRONLY, 0600);
     if (descriptor >= 0) close(descriptor);

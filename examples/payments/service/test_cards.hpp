@@ -1,5 +1,4 @@
-// Cards that make a handler misbehave, for the tests. Without --test-cards they are cards like any
-// other.
+// Cards that make a handler misbehave, for the tests. Without --test-cards they are ordinary cards.
 #pragma once
 
 #include <filesystem>
@@ -19,10 +18,10 @@ class TestCards {
     // tok_crash: SIGKILL, once for each tenant and key; a file in crash_dir remembers it.
     void crash_once(const std::string& card, const std::string& tenant,
                     const std::string& key) const;
-    // The same for who knows by itself which attempt this is.
+    // The same for a caller that knows the number of its attempt.
     void crash_at_first(const std::string& card, int attempt) const;
 
-    // tok_cookie, tok_large, tok_binary: an answer of another kind.
+    // tok_cookie, tok_large, tok_binary: another kind of answer.
     void disguise(const std::string& card, idempotency::Answer& response) const;
 
   private:

@@ -12,8 +12,8 @@ using idempotency::Ended;
 using idempotency::Exchange;
 using nlohmann::json;
 
-// What the gateway is told is a function of the client's key: however often this is run again, also
-// after the record has expired, the gateway sees one request, and there is one row of it.
+// The gateway's key is a function of the client's key. However often the request runs again, also
+// after the record has expired, the gateway sees one request, and the table has one row of it.
 constexpr char kReserve[] = R"(
 WITH gateway AS (SELECT idem_key('transfer', $1, $2) AS key),
      request AS (SELECT key, 'tr_' || left(encode(sha256(convert_to(key, 'UTF8')), 'hex'), 32) AS id
@@ -23,7 +23,8 @@ WITH gateway AS (SELECT idem_key('transfer', $1, $2) AS key),
                   ON CONFLICT (id) DO NOTHING)
 SELECT id, key AS gateway_key FROM request)";
 
-// Of a transfer that was done long ago, a refusal of the same key with something else says nothing.
+// For a transfer that was done long ago, a refusal of the same key with another payload tells
+// nothing.
 constexpr char kDecline[] =
     "UPDATE payments.transfer SET status = 'declined' WHERE id = $1 AND status = 'reserved'";
 constexpr char kSettle[] = R"(
@@ -37,7 +38,7 @@ json reserve(pqxx::work& tx, const Exchange& call, const Money& amount) {
             {"gateway_key", row["gateway_key"].as<std::string>()}};
 }
 
-// The same request would be refused again.
+// The gateway would refuse the same request again.
 idempotency::Answer refused_by_gateway() {
     return idempotency::problem(422, "/problems/refused-by-gateway", "Refused by the gateway",
                                 "The payment gateway does not accept this transfer; send another "
@@ -65,8 +66,7 @@ idempotency::Answer bad_gateway() {
 
 }  // namespace
 
-// Each step is skipped by an attempt that finds it done. The gateway's answer is noted before
-// anything is made of it.
+// An attempt skips each step that is done already. It notes the gateway's answer before using it.
 Ended Transfers::create(idempotency::LeasedClaim<Driver> claim, const Exchange& call) const {
     Fields fields(parse_json(call.request.body));
     const Money amount = fields.money("amount");

@@ -1,4 +1,4 @@
-// POST /transfers: money that an external gateway has to move.
+// POST /transfers: moves money through an external gateway.
 #pragma once
 
 #include <idempotency/route.hpp>

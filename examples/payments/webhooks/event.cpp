@@ -25,9 +25,9 @@ json parse(const std::string& body) {
 }
 
 constexpr std::size_t kLongestText = 100;
-constexpr std::size_t kLongestId = 255;  // of a key, that is
+constexpr std::size_t kLongestId = 255;  // the limit of a key
 
-// Without control characters, which no key can hold.
+// Without control characters, which a key cannot contain.
 std::string text(const json& object, const char* name) {
     const auto found = object.find(name);
     if (found == object.end() || !found->is_string()) throw invalid();
@@ -40,7 +40,8 @@ std::string text(const json& object, const char* name) {
     return value;
 }
 
-// The server would also take "now" and "tomorrow", which are another moment at each sending.
+// The server would also take "now" and "tomorrow", which mean another moment each time they are
+// sent.
 std::string moment(const json& object, const char* name) {
     static const std::regex form(
         "[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt][0-9]{2}:[0-9]{2}:[0-9]{2}(\\.[0-9]{1,9})?"

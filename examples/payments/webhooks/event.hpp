@@ -1,4 +1,4 @@
-// An event as a sender reports it: maybe twice, maybe late, maybe after newer ones.
+// An event as a sender reports it: it may come twice, late, or after newer ones.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -26,14 +26,14 @@ idempotency::Answer come_again(int seconds) {
     return response;
 }
 
-// Stands for a handler with a bad day: fails at the first data.failures attempts, or always.
+// Simulates a failing handler: fails at the first data.failures attempts, or always.
 void handle_event(pqxx::transaction_base&, const Event& event, int attempt) {
     const json failures = event.data.is_object() ? event.data.value("failures", json()) : json();
     if (failures.is_number_integer() && failures < attempt) return;
     throw std::runtime_error("flaky handler failed at attempt " + std::to_string(attempt));
 }
 
-// In a savepoint: what a failing handler wrote is undone, and the failure itself is recorded.
+// In a savepoint: the writes of a failing handler are undone, and the failure itself is recorded.
 idempotency::Answer attempt_event(pqxx::work& tx, const Event& event, int attempt) {
     try {
         pqxx::subtransaction savepoint(tx);
@@ -49,8 +49,8 @@ idempotency::Answer attempt_event(pqxx::work& tx, const Event& event, int attemp
 
 }  // namespace
 
-// `replay` has been handled before; `exhausted` is given up, and acknowledged so that the sender
-// stops. The last error is in payments.failed_events.
+// `replay`: the event was handled before. `exhausted`: it is given up, and acknowledged so that the
+// sender stops. The last error is in payments.failed_events.
 idempotency::Answer handle_flaky(pqxx::work& tx, const Event& event) {
     const auto claim = tx.exec_params1(kBegin, event.id);
     const auto outcome = claim["outcome"].as<std::string>();

@@ -1,5 +1,4 @@
-// Events whose handler may fail, and is then tried again as the policy of the scope "webhooks"
-// says.
+// Events whose handler may fail; the policy of the scope "webhooks" decides about its retries.
 #pragma once
 
 #include <idempotency/http.hpp>
@@ -9,7 +8,7 @@
 
 namespace webhooks {
 
-// 204 when the event is dealt with, or given up; 503 when the sender is to send it again.
+// 204 when the event is handled, or given up; 503 when the sender should send it again.
 idempotency::Answer handle_flaky(pqxx::work& tx, const Event& event);
 
 }  // namespace webhooks

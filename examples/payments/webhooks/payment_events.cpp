@@ -3,7 +3,7 @@
 namespace webhooks {
 namespace {
 
-// In the transaction of its effects: if they don't happen, the event has not been here.
+// In the transaction of its effects: if they roll back, the event counts as not received.
 constexpr char kOnce[] = "SELECT idem_once($1, scope => 'webhooks', wait => '5s')";
 
 constexpr char kApply[] = R"(

@@ -7,9 +7,8 @@
 
 namespace webhooks {
 
-// Does nothing for an event that has been here. One that is older than what is known of its
-// resource is remembered, and changes nothing; of two of one moment, the one that comes later
-// counts.
+// Does nothing for an event received before. An event older than the known state of its resource is
+// stored, and changes nothing. Of two with the same time, the one that arrives later counts.
 void apply_once(pqxx::work& tx, const Event& event);
 
 }  // namespace webhooks

@@ -14,7 +14,7 @@ idempotency::Answer acknowledged() {
 idempotency::Answer handle(pqxx::work& tx, const Event& event) {
     if (event.type == "flaky") return handle_flaky(tx, event);
     if (event.type.rfind("payment.", 0) == 0) apply_once(tx, event);
-    return acknowledged();  // also what nobody here cares for: or it would come again for ever
+    return acknowledged();  // also events of other types: the sender would repeat them for ever
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// POST /webhooks: takes each event once, in whatever order and number they come.
+// POST /webhooks: handles each event once, in whatever order and number they come.
 #pragma once
 
 #include "service/database.hpp"
