@@ -25,7 +25,7 @@ ISOLATION = $(sort $(patsubst $(TOP)/test/isolation/specs/%.spec,%,$(wildcard $(
 ISOLATION_OPTS = --inputdir=$(TOP)/test/isolation --encoding=UTF8 --no-locale
 
 PG_CONFIG ?= pg_config
-# Server headers are not ours to warn about: -isystem silences them, our own files get everything.
+# -isystem silences the warnings of server headers; our own files get all warnings.
 PG_CPPFLAGS = -isystem $(shell $(PG_CONFIG) --includedir-server) -I$(TOP)/src \
 	-DIDEM_VERSION='"$(IDEM_VERSION)"' -DIDEM_RELEASE='"$(IDEM_RELEASE)"' \
 	$(if $(UNTESTED_SERVER),-DIDEM_UNTESTED_SERVER)
@@ -45,14 +45,14 @@ include $(PGXS)
 
 # Bitcode is compiled by clang with its own defaults unless told our standard.
 COMPILE.cxx.bc += $(PG_CXXFLAGS)
-# Out of tree, the folders of the objects have to exist before the first compiler runs.
+# Out of tree, the folders of the objects have to exist before the first compilation.
 $(shell mkdir -p $(sort $(dir $(OBJS))))
-# PGXS tracks no headers.
+# PGXS does not track headers.
 $(OBJS): override CXXFLAGS += -MMD -MP
 -include $(OBJS:.o=.d)
 src/idempotency.o src/pg/installed.o: $(TOP)/idempotency.control $(TOP)/META.json
 
-# What a release consists of: the files of the last commit, the same bytes whenever and wherever.
+# The contents of a release: the files of the last commit, the same bytes at any time and place.
 DIST = idempotency-$(IDEM_RELEASE)
 dist:
 	TZ=UTC git -C $(TOP) archive --format=zip --prefix=$(DIST)/ HEAD > $(DIST).zip

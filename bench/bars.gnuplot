@@ -1,5 +1,5 @@
-# Bars that lie, so that names of any length can be read, each with its value. Set by figures.py:
-# file (without suffix), title, series and labels (their numbers), limit (where a line is; 0: none).
+# Horizontal bars, so that long names can be read, each with its value. figures.py sets file
+# (without suffix), title, series and labels (their numbers), limit (where a line is; 0: none).
 set terminal svg size 960, 110 + 20 * series * labels font 'sans-serif,12' background 'white'
 set output file . '.svg'
 set title title noenhanced

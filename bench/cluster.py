@@ -13,7 +13,7 @@ from server import Sql
 
 TABLES = Path(__file__).with_name("cluster.sql")
 PAYMENTS = "SELECT count(*) FROM bench.tenant_payment"
-# With what was done, and beside it, on whichever node.
+# Payments with their completed record beside them, on any node.
 COMPLETED = PAYMENTS + (" p JOIN idempotency.record r ON r.principal = p.tenant AND r.key = p.id"
                         " AND r.status = 'c'")
 WORK = [("bare transaction", "cluster_bare", PAYMENTS),

@@ -19,7 +19,7 @@ from single_requests import (encryption, first_execution, hot_key, once, peers, 
 
 SCENARIOS = {scenario.__name__: scenario for scenario in (
     first_execution, once, replay, encryption, peers, hot_key, resources, live_rows, steady_state, backlog, cluster)}
-# They take an hour, or a third of the disk.
+# These take an hour, or a third of the disk.
 ON_REQUEST = {scenario.__name__: scenario for scenario in (hour, large, connections)}
 
 # name: default, with --quick, most

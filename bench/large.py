@@ -16,7 +16,7 @@ BYTES_OF_RECORD = 650  # in the table and its indexes, and room for what vacuum 
 EXPIRING = 300 * 1000
 CRASH_AFTER = 10  # seconds of load since the checkpoint
 PATIENCE = 1800  # seconds
-# When they expire, seconds from their loading: not while they are asked for.
+# When records expire, in seconds from their loading: not while the load asks for them.
 LIVES = (DAY // 4, DAY)
 
 SIZES = ("SELECT pg_relation_size('idempotency.record'),"
@@ -44,7 +44,7 @@ class Filled(Database):
     def __init__(self, admin, name, rows):
         super().__init__(admin, name)
         self.rows, self.seconds = rows, 0
-        # Their keys are spread over the whole index, where new ones go, too.
+        # Their keys are spread over the whole index, where new ones also go.
         for first in range(1, rows + 1, BATCH_ROWS):
             last = min(first + BATCH_ROWS - 1, rows)
             say(f"large: {in_words(last)} of {in_words(rows)}")
@@ -149,7 +149,7 @@ def speeds(few, many, options):
 def large(server, options):
     rows = options.records or a_third_of_the_disk(server.sql)
     with Filled(server.sql, "idem_bench_few", FEW_ROWS) as few:
-        # Before there is anything else that a restart could have to do.
+        # Measured first, while a restart has no other work to do.
         of_few = costs(few, server)
         with Filled(server.sql, "idem_bench_many", rows) as many:
             of_many = costs(many, server, few)

@@ -23,7 +23,8 @@ WARM_UP = 1  # seconds: preparing, and filling the caches of new sessions
 class Contender:
     name: str
     script: str  # a file of scripts/, or what idem_peers knows
-    # What a transaction adds one to, if answered as it should be; '': the client looks itself.
+    # The table whose count a transaction raises by one if the answer is right; '': the client
+    # checks itself.
     counted: str = ""
     by_peers: bool = False
     redis: str = "REDIS_SOCKET"  # which variable of the environment has its address

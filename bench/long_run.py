@@ -64,7 +64,7 @@ def hour(server, options):
                       *(f"{of_it.quantile(q):.2f}" for q in (0.5, 0.99, 0.999)),
                       *(f"{max(values[span]):.0f}" for values in (table_mib, index_mib, dead,
                                                                   overdue))])
-    # The third is the first in which as many have expired as arrive all the time.
+    # The third generation is the first in which records expire as fast as they arrive throughout.
     third, last = slice(2 * share, 3 * share + 1), slice(-share, None)
     figures = [
         Figure("hour: the table's size, last generation / third",

@@ -18,7 +18,7 @@ def in_words(rows):
 
 FEW_ROWS = 100 * 1000
 BATCH_ROWS = 1000 * 1000
-# What 2,000 requests per second add in half of the default checkpoint_timeout.
+# The records that 2,000 requests per second add in half of the default checkpoint_timeout.
 SINCE_CHECKPOINT = 300 * 1000
 
 
@@ -206,7 +206,7 @@ def backlog_round(server, options):
     server.insert_records("backlog", 1, options.rows, -61 * 60, -60, by_key=False)
     server.vacuum()
     server.sql.rows("CHECKPOINT")
-    # The foreground's own records do not expire while we look.
+    # The foreground's own records do not expire during the measurement.
     load = Load(WITHOUT_BUSINESS, server.sql, options.clients, rate=options.rate,
                 time=GIVE_UP_SECONDS + 2 * options.seconds, define=f"ttl={DAY}")
     time.sleep(5)
@@ -250,7 +250,8 @@ def phase_row(name, start, end, calls):
 
 def backlog(server, options):
     """A large number of records has expired at once, and sweeping starts: do callers notice?"""
-    # So that autovacuum comes while it is drained, for which the default of a minute is too long.
+    # Makes autovacuum come while the backlog is drained, for which the default of a minute is too
+    # long.
     server.set("autovacuum_naptime", 20)
     rounds = [backlog_round(server, options) for _ in range(options.pairs)]
     server.sweep_every(0)

@@ -1,8 +1,8 @@
-// idem_peers WORK CLIENTS SECONDS PREFIX: what pgbench cannot do, for want of Redis, and the same
-// work of ours by the same program, to be compared with it. Clients, each a thread, do the work
-// over and over, as fast as they are answered, and check every answer. PREFIX.N gets a line for
-// each time, as pgbench's log has it. libpq's environment names the database, REDIS_ADDRESS the
-// other server: a Unix socket's path, or a TCP port of this machine.
+// idem_peers WORK CLIENTS SECONDS PREFIX: the work that pgbench can't do because it involves Redis,
+// and the same work of ours by the same program, for comparison. Each client is a thread that
+// repeats the work as fast as it is answered, and checks every answer. PREFIX.N gets a line for
+// each time, as in pgbench's log. libpq's environment names the database, REDIS_ADDRESS the other
+// server: the path of a Unix socket, or a TCP port of this machine.
 
 #include <hiredis/hiredis.h>
 #include <libpq-fe.h>
@@ -54,7 +54,7 @@ std::string known_key() {
     return key_of(1'000'000'000'000'000'000 + record * 1103515245 % 2147483648 * 3800000000);
 }
 
-// ---- connections: what is sent together and answered together is a round trip ----
+// ---- connections: requests sent together and answered together are one round trip ----
 
 // A prepared statement, and its arguments as text.
 struct Call {
@@ -91,7 +91,7 @@ class Sql {
         require(PQpipelineSync(handle_.get()) == 1);
     }
 
-    // The first value of each answer, or the number of rows that were changed.
+    // The first value of each answer, or the number of changed rows.
     std::vector<std::string> receive() {
         std::vector<std::string> answers;
         for (;;) {
@@ -145,7 +145,7 @@ class Redis {
         for (int done = 0; done == 0;) require(redisBufferWrite(handle_.get(), &done) == REDIS_OK);
     }
 
-    // '' for nil, as SET NX answers where the key was there already.
+    // '' for nil, as SET NX answers if the key was already there.
     std::string receive() {
         void* raw = nullptr;
         require(redisGetReply(handle_.get(), &raw) == REDIS_OK);
@@ -169,7 +169,7 @@ class Redis {
     }
 
   private:
-    // hiredis turns Nagle's algorithm off by itself.
+    // hiredis itself turns Nagle's algorithm off.
     static redisContext* connect(const std::string& address) {
         return address.front() == '/' ? redisConnectUnix(address.c_str())
                                       : redisConnect("127.0.0.1", std::stoi(address));
@@ -205,8 +205,8 @@ void bare(Sql& sql, Redis&) {
     sql.round_trip({commit()});
 }
 
-// [SET NX] [BEGIN] [payment] [COMMIT] [SET response]. Not safe: a crash between COMMIT and the
-// second SET forgets that the payment was made.
+// [SET NX] [BEGIN] [payment] [COMMIT] [SET response]. Not safe: after a crash between COMMIT and
+// the second SET, Redis does not know of the payment.
 void redis_keys(Sql& sql, Redis& redis) {
     std::string key = random_key();
     expect(redis.set(key, "running", kLeaseMillis, true), "OK");

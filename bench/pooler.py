@@ -15,7 +15,8 @@ from single_requests import BARE, EXECUTE, OURS, OUTCOMES, PIPELINED, REPLAYED, 
 
 CONNECTIONS = 2000
 POOL = 40
-# Poolers before pgbouncer 1.21 can't take a prepared statement from one server connection to another.
+# Poolers before pgbouncer 1.21 can't carry a prepared statement from one server connection to
+# another.
 LOAD = {"protocol": "extended", "threads": 2}
 
 

@@ -223,7 +223,7 @@ def cost_of(server, contender):
     server.begin_afresh()
     before = server.sql.rows(COUNTERS)[0]
     Load(contender, server.sql, 1, transactions=REQUESTS).ended()
-    # A backend hands in its counters when it ends.
+    # A backend reports its counters when it ends.
     server.sql.wait_until("NOT EXISTS (SELECT FROM pg_stat_activity"
                           " WHERE application_name = 'pgbench')")
     after = server.sql.rows(COUNTERS)[0]

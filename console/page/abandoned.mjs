@@ -1,4 +1,4 @@
-// Claims that nobody is at work on.
+// Abandoned claims.
 import { el, moment, shown, span, word } from './build.mjs';
 import { explainButton, keyColumns } from './now.mjs';
 import { part } from './problems.mjs';

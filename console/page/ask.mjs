@@ -1,5 +1,5 @@
-// Asking the console's server. The token came in the part of the address that is sent nowhere, and
-// stays in this tab alone: it outlives a reload, and ends with the tab.
+// Requests to the console's server. The token came in the part of the address that browsers send
+// nowhere. It stays in this tab: it survives a reload, and ends with the tab.
 
 const STORED = 'idempotency-console-token';
 
@@ -7,7 +7,7 @@ export function takeToken() {
     const given = /^#token=([\w-]+)$/.exec(location.hash);
     if (given) {
         sessionStorage.setItem(STORED, given[1]);
-        // Neither in the history nor where somebody looks over the shoulder.
+        // Keeps the token out of the history and off the screen.
         history.replaceState(null, '', '/');
     }
 }

@@ -1,5 +1,5 @@
-// Elements, made of text. Nothing here or elsewhere on the page reads HTML: what clients have sent stays
-// text, and the server's Content-Security-Policy forbids the rest.
+// Elements, built from text. No code on the page parses HTML: data from clients stays text, and the
+// server's Content-Security-Policy forbids the rest.
 
 // el('td', { class: 'number', onclick }, children...)
 export function el(tag, properties = {}, ...children) {
@@ -13,12 +13,13 @@ export function el(tag, properties = {}, ...children) {
     return element;
 }
 
-// What can't be seen, or turns the direction of what follows: it would let one key look like another.
+// Characters that are invisible or reverse the direction of the text: with them one key could look
+// like another.
 export const UNSEEN = /[\p{Cc}\p{Cf}\p{Co}\p{Cn}\p{Zl}\p{Zp}\u00a0\u2000-\u200a\u202f\u205f\u3000\u115f\u1160\u3164\uffa0\u034f\ufe00-\ufe0f]/u;
 
 export const codeOf = (character) => character.codePointAt(0).toString(16).toUpperCase().padStart(4, '0');
 
-// A text of somebody else's.
+// A text that a client chose.
 export function shown(text) {
     if (text === null || text === undefined) return none('none');
     if (text === '') return none('(empty)');
@@ -36,7 +37,7 @@ export function none(word = 'none') {
     return el('span', { class: 'faint' }, word);
 }
 
-// A moment of the server's, in the reader's time zone; in full where one points at it.
+// A server's timestamp in the reader's time zone; in full as a tooltip.
 export function moment(text) {
     if (!text) return none('–');
     const date = new Date(text.replace(' ', 'T').replace(/\+00(:00)?$/, 'Z'));

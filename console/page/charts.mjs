@@ -1,5 +1,5 @@
-// Outcomes over time, drawn by uPlot. Each chart has a table with the same numbers: for those who don't see
-// it, and as its legend.
+// Outcomes over time, drawn by uPlot. Each chart has a table with the same numbers: for readers who
+// can't see it, and as its legend.
 import uPlot from './uPlot.js';
 import { el } from './build.mjs';
 
@@ -14,12 +14,12 @@ const color = (name) => getComputedStyle(document.documentElement).getPropertyVa
 
 const HEIGHT = 170;
 
-// What uPlot writes at the ticks of so many seconds, and below it where a day begins.
+// The text that uPlot writes at ticks of so many seconds, and below it where a day begins.
 const DAY = '{YYYY}-{MM}-{DD}';
 const TIMES = [[86400, DAY], [60, '{HH}:{mm}'], [1, '{HH}:{mm}:{ss}']]
     .map(([seconds, shape]) => [seconds, shape, ...(seconds < 86400 ? [`\n${DAY}`, null, `\n${DAY}`] : [null, null, null]), null, null, null, 1]);
 
-// A picture of a series. It says how often each outcome came per second.
+// A picture of a series, described by how often each outcome came per second.
 export class Chart {
     #plot = null;
     #box = el('div', { class: 'picture' });
@@ -50,7 +50,7 @@ export class Chart {
             el('td', { class: 'number' }, String(series[name])))));
     }
 
-    // Made anew where its lines or the scheme of colours change; otherwise it gets new data.
+    // Recreated when its lines or the colour scheme change; otherwise it gets new data.
     #draw(times, series, there) {
         const data = [times, ...there.map(([name]) => series.rates[name])];
         const colors = [color('faint'), color('grid'), ...there.map(([name]) => color(name))].join();

@@ -1,4 +1,4 @@
-// What was decided by hand.
+// Operators' decisions.
 import { el, moment, none, shown, word } from './build.mjs';
 import { part } from './problems.mjs';
 import { nodeColumn, table } from './tables.mjs';

@@ -1,4 +1,4 @@
-// The keys of encrypted records: which are known, what each has sealed, and what to do next.
+// The keys of encrypted records: which are known, which records each has sealed, and the next step.
 import { el, shown } from './build.mjs';
 import { part } from './problems.mjs';
 import { copyable, placed } from './statements.mjs';
@@ -20,12 +20,12 @@ const columns = [
 const problemBox = (...content) => el('div', { class: 'problem bad', 'data-kind': 'keys' }, ...content);
 const records = (count) => (count === 1 ? '1 record or attempt' : `${count} records or attempts`);
 const sealedBy = (rows) => records(rows.reduce((sum, row) => sum + row.records, 0));
-// Each named once, however many nodes have it.
+// Each key once, however many nodes have it.
 const names = (rows) => [...new Set(rows.map((row) => row.key_id))].flatMap((id, at) => [at > 0 ? ', ' : '', shown(id)]);
 
 const again = [el('p', {}, 'When the file is as it should be, every node reads it after:'), copyable('Reload', 'SELECT pg_reload_conf();')];
 
-// Nodes without a key file that can be used; `encrypting`: how many policies want one.
+// Nodes without a usable key file; `encrypting`: how many policies need one.
 function withoutKeys(rows, encrypting) {
     if (rows.length === 0) return null;
     const why = rows.map((row) => el('p', { class: 'faint' }, ...(row.node ? ['Node ', shown(row.node), ': '] : []), shown(row.why)));
@@ -34,7 +34,7 @@ function withoutKeys(rows, encrypting) {
         : `${encrypting} policies say encrypt, and there are no keys: their scopes are refused (ID503).`), ...why, ...again);
 }
 
-// Keys that somebody has to bring back.
+// Missing keys, which an operator has to restore.
 function missing(rows) {
     if (rows.length === 0) return null;
     return problemBox(el('p', {}, `Can't be opened: ${sealedBy(rows)}, sealed with `, ...names(rows),
@@ -46,7 +46,7 @@ function differingNodes(keys) {
     return el('div', { class: 'note', 'data-kind': 'nodes' }, 'Nodes have different current keys: give each the same key file.');
 }
 
-// What is sealed with keys that are there and no longer the current one.
+// Records sealed with keys that exist and are no longer current.
 function next(keys, schema) {
     if (!keys.some((row) => row.current)) return null;
     const old = keys.filter((row) => row.available && !row.current);
@@ -61,7 +61,7 @@ function next(keys, schema) {
         '. When transactions that began before the last reload have ended, prepared ones included, it can be taken out of the key file. Backups of before need it.');
 }
 
-// Counting reads the tables, so it is done when somebody asks.
+// Counting reads the tables, so it waits for a click.
 class Encryption {
     body = {};
     #found = el('div', {}, el('p', { class: 'faint' }, 'Reading…'));

@@ -1,4 +1,4 @@
-// One key: looked up, explained, its attempts and decisions, and the statement that decides about it.
+// One key: look-up, explanation, its attempts and decisions, and the statement that decides it.
 import { el, moment, none, shown, span, word } from './build.mjs';
 import { decisionColumns } from './decisions.mjs';
 import { concernsAll, part, problem } from './problems.mjs';
@@ -16,7 +16,7 @@ function value(name, member) {
     return shown(typeof member === 'string' ? member : JSON.stringify(member));
 }
 
-// What one looks for first. The server gives members in an order of its own.
+// The most wanted members first. The server's order is another.
 const FIRST = ['kind', 'status', 'attempt', 'pid', 'holder', 'application_name', 'user', 'state', 'error', 'created_at', 'claimed_at',
     'finished_at', 'until', 'left', 'overdue'];
 const place = (name) => (FIRST.includes(name) ? FIRST.indexOf(name) : FIRST.length);
@@ -87,7 +87,7 @@ const WHAT = {
 
 const OF_STATUS = { completed: [], failed: ['reopen'], exhausted: ['reopen', 'complete', 'fail'] };
 
-// What may be decided about a record as it is.
+// The decisions possible in the record's current state.
 export function actionsFor(record, lease, explained) {
     if (!record) return [];
     const actions = OF_STATUS[record.status] ?? ['release', 'complete', 'fail'];

@@ -1,4 +1,4 @@
-// The page: which of its pages is shown, when it asks again, and what is said of the connection.
+// The page: which view is shown, when it refreshes, and the state of the connection.
 import { abandoned } from './abandoned.mjs';
 import { ask, takeToken } from './ask.mjs';
 import { el, none, shown } from './build.mjs';
@@ -61,7 +61,7 @@ async function reload() {
     timer = setTimeout(tick, againMs);
 }
 
-// What somebody marks or has paused stays as it is; so does what is read only when somebody asks.
+// A refresh spares a selection, a paused view, and data that is read only on request.
 async function tick() {
     const marks = !getSelection().isCollapsed && at('content').contains(getSelection().anchorNode);
     if (paused || document.hidden || marks) {
@@ -103,14 +103,14 @@ function show(answer, lost) {
 const firstLoss = (about, answer) => [about.problem, about.about?.problem, answer?.problem,
     ...Object.values(answer ?? {}).map((part) => part?.problem)].find(concernsAll);
 
-// Whether there is none; and what is to be said of it above every page.
+// Shows a problem of the connection above every view. Returns whether it is lost.
 function showConnection(about, answer) {
     const loss = firstLoss(about, answer);
     const known = about.about?.rows?.[0];
     if (known) describeRole(known, about);
     const said = loss ? [lossBox(loss, about)] : known ? notes(known, about) : [];
     const text = said.map((box) => box.textContent).join('\n');
-    // Said once, not at every turn, to those who hear it; and what has the focus there keeps it.
+    // Announced once to screen readers, not at every refresh; an element there keeps the focus.
     if (at('banner').textContent !== text) at('banner').replaceChildren(...said);
     return Boolean(loss);
 }

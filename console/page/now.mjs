@@ -1,4 +1,4 @@
-// What is in flight.
+// Claims in flight.
 import { el, shown, span, word } from './build.mjs';
 import { part } from './problems.mjs';
 import { nodeColumn, table } from './tables.mjs';

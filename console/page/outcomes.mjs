@@ -1,4 +1,4 @@
-// What idem_begin has answered, over the time since the console runs.
+// The answers of idem_begin since the console started.
 import { el, shown } from './build.mjs';
 import { Chart } from './charts.mjs';
 import { part, concernsAll, problem } from './problems.mjs';
@@ -6,7 +6,7 @@ import { part, concernsAll, problem } from './problems.mjs';
 const titleOf = (row) => (row.total ? 'All scopes' : row.scope === null ? 'Scopes without room of their own' : row.scope === '' ? 'Scope (empty)' : row.scope);
 const nameOf = (row) => (row.total ? 'total' : row.scope === null ? 'others' : `scope ${row.scope}`);
 
-// The charts stay while the page is there; only what they show changes.
+// The charts stay while the page is there; only their data changes.
 class Outcomes {
     #charts = new Map();
     #said = el('div', {});

@@ -1,4 +1,4 @@
-// The policies, each with what it says and nothing of what it leaves open.
+// The policies, each with the options that it sets.
 import { el, shown } from './build.mjs';
 import { part } from './problems.mjs';
 import { table } from './tables.mjs';

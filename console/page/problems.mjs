@@ -1,8 +1,8 @@
-// What is wrong, and what to do about it.
+// Problems, and what to do about each.
 import { el } from './build.mjs';
 import { copyable, quoteName } from './statements.mjs';
 
-// what: the view or function that was asked.
+// what: the view or function that was queried.
 export function problem(what, problem, role) {
     const said = [];
     if (problem.kind === 'denied') {
@@ -24,7 +24,7 @@ export function problem(what, problem, role) {
 
 const quoteRole = (role) => `'${quoteName(role).replace(/'/g, '\'\'')}'`;
 
-// A problem that is not of this part alone: it stands in the banner.
+// A problem of more than this part: it stands in the banner.
 export function concernsAll(found) {
     return ['away', 'password', 'refused', 'console', 'token'].includes(found?.kind);
 }

@@ -1,9 +1,9 @@
-// Statements for somebody to run: written, never run, by this page.
+// Statements for a user to run: this page writes them and never runs them.
 
 const UNSEEN = /[\p{C}\p{Z}\u115f\u1160\u3164\uffa0\u034f\ufe00-\ufe0f]/u;
 
-// As PostgreSQL's quote_literal, whatever standard_conforming_strings is; what can't be seen is written
-// as its number, so that what is copied is what one has read.
+// As PostgreSQL's quote_literal, under any standard_conforming_strings. An invisible character is
+// written as its number, so that the copied text is the text on the screen.
 export function quoteLiteral(text) {
     let escaped = '';
     let plain = true;
@@ -24,7 +24,7 @@ export const quoteName = (name) => (/^[a-z_][a-z0-9_]*$/.test(name) ? name : `"$
 // A function by its name; schema: where the functions are.
 export const placed = (schema, name) => (schema && schema !== 'public' ? `${quoteName(schema)}.` : '') + name;
 
-// What goes with each action of idem_resolve, beside the reason.
+// The arguments of each action of idem_resolve, beside the reason.
 export const ARGUMENTS = {
     release: ['error'],
     reopen: ['error'],
@@ -33,7 +33,7 @@ export const ARGUMENTS = {
     forget: [],
 };
 
-// given: what the form says, as text.
+// given: the contents of the form, as text.
 export function decision({ schema, key, scope, principal, action, given }) {
     const args = [quoteLiteral(key)];
     if (action !== 'forget') args.push(quoteLiteral(action));
@@ -65,7 +65,7 @@ export function copyable(title, text) {
             await navigator.clipboard.writeText(code.textContent);
             button.textContent = 'Copied';
         } catch {
-            // Not allowed here: it is marked, and the keyboard copies it.
+            // Copying is not allowed here: the text is selected, for the keyboard to copy.
             getSelection().selectAllChildren(code);
             button.textContent = 'Press Ctrl+C';
         }

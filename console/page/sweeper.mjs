@@ -1,4 +1,4 @@
-// What removes records, and what keeps them.
+// The sweeper and the records that it may not remove.
 import { el, moment, none, shown, span } from './build.mjs';
 import { part } from './problems.mjs';
 import { facts, nodeColumn, table } from './tables.mjs';

@@ -1,8 +1,8 @@
-// Tables, also of nothing.
+// Tables, also empty ones.
 import { el, none } from './build.mjs';
 
-// columns: [{ title, of: row => content, kind: 'number' | 'text' }]; a column with `if` is there where that is
-// true of a row.
+// columns: [{ title, of: row => content, kind: 'number' | 'text' }]; a column with `if` is shown if
+// that is true of a row.
 export function table(name, columns, rows, empty) {
     if (rows.length === 0) return el('p', { class: 'empty' }, empty);
     const there = columns.filter((column) => !column.if || rows.some(column.if));
@@ -23,7 +23,7 @@ function more(rows) {
 // Where records are spread over the nodes of a cluster.
 export const nodeColumn = { title: 'Node', of: (row) => row.node, kind: 'text', if: (row) => row.node };
 
-// Names and values of one thing.
+// Names and values of one object.
 export function facts(name, pairs) {
     const rows = pairs.filter(([, value]) => value !== null && value !== undefined);
     return el('div', { class: 'scroll', role: 'region', tabindex: '0', 'aria-label': name, 'data-id': `facts ${name}` },

@@ -24,14 +24,14 @@ is on this machine alone, and whose last part is a secret.
 A password comes from PGPASSWORD, PGPASSFILE or ~/.pgpass, or is asked for.
 `;
 
-// Parameters of libpq that mean something here, by the variable that sets them.
+// Parameters of libpq that the console supports, by the variable that sets them.
 const VARIABLES = {
     PGHOST: 'host', PGPORT: 'port', PGUSER: 'user', PGDATABASE: 'dbname', PGPASSWORD: 'password',
     PGPASSFILE: 'passfile', PGSSLMODE: 'sslmode', PGSSLROOTCERT: 'sslrootcert', PGSSLCERT: 'sslcert',
     PGSSLKEY: 'sslkey', PGOPTIONS: 'options', PGCONNECT_TIMEOUT: 'connect_timeout', PGSERVICE: 'service',
 };
 const KNOWN = new Set(Object.values(VARIABLES));
-// They change nothing of what the console does.
+// Parameters without an effect on the console.
 const IGNORED = new Set(['application_name', 'fallback_application_name', 'client_encoding', 'gssencmode',
     'keepalives', 'keepalives_idle', 'keepalives_interval', 'keepalives_count', 'target_session_attrs']);
 

@@ -1,4 +1,4 @@
-// The way to the database: a few sessions that can only read, and what is wrong when they can't.
+// The connection to the database: a few read-only sessions, and the problem when they fail.
 import pg from 'pg';
 import { mayGoWithoutTls, tlsOptions } from './tls.mjs';
 
@@ -7,8 +7,8 @@ const CONNECT_MS = 5000;
 const STATEMENT_MS = 5000;
 const SILENCE_MS = 15000; // a server that is gone without a word
 
-// What the session is, whatever the role, the database or the user's PGOPTIONS say. Names in the
-// questions are qualified; nothing in somebody's search_path is to be run.
+// Session settings, which override those of the role, the database and the user's PGOPTIONS. Names
+// in the queries are qualified, so no object in a user's search_path is run.
 const SETTINGS = {
     default_transaction_read_only: 'on',
     statement_timeout: `${STATEMENT_MS}`,
@@ -24,7 +24,7 @@ const BOOL = 16;
 const NUMBERS = new Set([20, 21, 23, 26, 700, 701]);
 const JSONS = new Set([114, 3802]);
 
-// Moments, spans and the rest stay the server's text.
+// Timestamps, intervals and other types stay the server's text.
 const types = {
     getTypeParser(type) {
         if (type === BOOL) return (text) => text === 't';
@@ -78,7 +78,8 @@ export class Database {
         };
     }
 
-    // Until somebody was let in, one tries and the others wait for it: a wrong password counts once.
+    // Until a session is admitted, one connects and the others wait for it: a wrong password counts
+    // once.
     async #connect() {
         while (this.#attempt) await this.#attempt;
         if (this.#refused) throw this.#refused;
@@ -100,10 +101,10 @@ export class Database {
     async #open() {
         if (!this.#pool) {
             this.#pool = new pg.Pool(this.#config());
-            // A session that ends while nobody uses it: the next question finds out.
+            // An idle session that ends: the next query notices it.
             this.#pool.on('error', () => {});
-            // One that is cut in the middle of a question says so twice: to the question, and here, where it
-            // would end the program if nobody listened.
+            // A session cut during a query reports it twice: to the query, and here, where an
+            // unhandled event would end the program.
             this.#pool.on('connect', (client) => client.on('error', () => {}));
         }
         try {
@@ -124,7 +125,7 @@ export class Database {
         await pool?.end().catch(() => {});
     }
 
-    // The rows of one statement, in a read-only transaction of its own.
+    // The rows of one statement, run in a read-only transaction.
     async rows(text, values = []) {
         let client;
         try {
@@ -163,7 +164,7 @@ export class Database {
         this.#lost = null;
     }
 
-    // After somebody has done something about it. Also reads the password file again.
+    // After an operator has mended the cause. Also reads the password file again.
     async retry() {
         this.#refused = null;
         await this.#forgetPool();
@@ -184,7 +185,7 @@ export class Database {
         return describe(error, this);
     }
 
-    // The answer as the page takes it: { rows } or { problem }.
+    // The answer in the page's format: { rows } or { problem }.
     async part(text, values) {
         try {
             return { rows: await this.rows(text, values) };
@@ -204,7 +205,7 @@ function isOfConnection(error) {
 
 const WITHOUT_PASSWORD = /client password must be a|no password supplied/;
 
-// kind: what the page says beside the server's own words.
+// kind: selects the page's text beside the server's message.
 export function describe(error, { user }) {
     const code = error.code ?? '';
     const problem = { kind: 'error', message: error.message || String(code || error), sqlstate: error instanceof pg.DatabaseError ? code : null };

@@ -1,10 +1,10 @@
-// The page and its answers, on the loopback. Who may ask:
-//  - the address is bound to 127.0.0.1, so no other machine reaches it;
-//  - every answer from the database needs the token of this run, which is in the part of the address
-//    that browsers send nowhere: other users of the machine, who reach the port, don't have it. It is no
-//    cookie, for those go to every port of the host, also to somebody else's;
-//  - a Host other than ours is refused, so no foreign name that is pointed here (DNS rebinding) is
-//    served, and no other site's script can ask: it can neither know the token nor send the header.
+// The page and its answers, on the loopback. The access rules:
+//  - The address is bound to 127.0.0.1, so no other machine reaches it.
+//  - Every answer from the database needs the token of this run. It is in the part of the address that
+//    browsers send nowhere: other users of the machine reach the port, but do not have it. It is no
+//    cookie, because browsers send cookies to every port of the host, also to other users' programs.
+//  - A Host other than ours is refused, so a foreign name that points here (DNS rebinding) is not served.
+//    Scripts of other sites can't ask: they neither know the token nor can send the header.
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { createServer } from 'node:http';
@@ -35,7 +35,7 @@ const FILES = ['index.html', 'style.css', 'icon.svg', 'main.mjs', 'ask.mjs', 'bu
     'statements.mjs', 'charts.mjs', 'now.mjs', 'outcomes.mjs', 'abandoned.mjs', 'sweeper.mjs', 'policies.mjs',
     'decisions.mjs', 'encryption.mjs', 'key.mjs'];
 
-// Read once: what is served is a list, and no path of a request ever names a file.
+// Read once at the start: the list of files is fixed, and no path of a request ever names a file.
 function loadFiles() {
     const files = new Map(FILES.map((name) => [`/${name}`, load(join(PAGE, name))]));
     files.set('/', files.get('/index.html'));

@@ -1,4 +1,4 @@
-// The console's program: reads its arguments, finds a way to the database, and serves the page on the
+// The console's program: reads its arguments, connects to the database, and serves the page on the
 // loopback until it is stopped. It writes no key, scope or request anywhere.
 import { parseArguments, usage, UsageError } from './arguments.mjs';
 import { Database } from './database.mjs';
@@ -12,8 +12,8 @@ function say(text) {
     process.stderr.write(`${text}\n`);
 }
 
-// Where somebody sits at the terminal, they may give the password that the server asks for. Anything
-// else that is wrong is told on the page, which goes on trying.
+// At a terminal, the user may enter the password that the server asks for. The page shows any other
+// problem and keeps trying.
 async function connect(database, forcePrompt) {
     for (let attempt = 0; attempt <= ATTEMPTS; attempt++) {
         if (attempt > 0 || forcePrompt) {
@@ -46,7 +46,7 @@ async function main() {
         process.once(signal, () => {
             sampler.stop();
             close();
-            // A server that is gone may never say goodbye.
+            // A server that is gone may never close its end.
             setTimeout(() => process.exit(0), 1000);
             database.end().finally(() => process.exit(0));
         });

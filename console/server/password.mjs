@@ -1,4 +1,4 @@
-// Asks at the terminal, without an echo.
+// Asks for the password at the terminal, without an echo.
 import { createInterface } from 'node:readline';
 import { Writable } from 'node:stream';
 

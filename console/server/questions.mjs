@@ -1,5 +1,5 @@
-// What each page asks the database. Every answer is an object of parts, each of which has rows or a
-// problem of its own: what a role may not read leaves the rest of the page as it is.
+// The queries of each page. Every answer is an object of parts, each with rows or with its own
+// problem: a part that a role may not read leaves the rest of the page unchanged.
 
 const MOST = 200; // rows of a table
 
@@ -50,7 +50,8 @@ const STORES = `
 SELECT shard, "table", store, why, node, pg_catalog.count(*) OVER () AS of_all
   FROM idempotency.stores ORDER BY node, shard LIMIT ${MOST}`;
 
-// All columns, for policies get options as the extension grows; a row is an object of what is set.
+// All columns, because policies get options as the extension grows; a row is an object of the
+// options set.
 const POLICIES = `
 SELECT pg_catalog.jsonb_strip_nulls(pg_catalog.to_jsonb(p)) AS policy, pg_catalog.count(*) OVER () AS of_all
   FROM idempotency.policies p ORDER BY p.scope_pattern LIMIT ${MOST}`;
@@ -79,7 +80,7 @@ const attemptsOfKey = (columns) => `
 SELECT attempt, holder, begun, ended, how, status_code, ${columns} resolved_by, retained_until, node
   FROM idempotency.attempts ${OF_KEY} AND key = $1 ORDER BY attempt DESC LIMIT ${MOST}`;
 
-// For those who may read records and not explain.
+// For roles that may read records but not explain.
 const RECORD = `
 SELECT status, attempt, holder, held, status_code, body_omitted, recovery_point, created_at, claimed_at,
        finished_at, lease_until, next_attempt_at, expires_at, retained_until, operation, resolved_by, node
@@ -118,15 +119,15 @@ export async function decisions(database) {
     return { decisions: await decided(database, latestDecisions) };
 }
 
-// The view of all nodes reads all that each has; that of this node leads to an index, and on a single
-// server it is all there is.
+// The view of all nodes reads every record of each; the view of this node uses an index, and on a
+// single server shows everything.
 async function decided(database, question, values) {
     const node = await database.part('SELECT idempotency.this_node() AS name');
     const alone = node.rows?.[0].name === null;
     return database.part(question(alone ? 'idempotency.decisions_here' : 'idempotency.decisions'), values);
 }
 
-// `error` is a column that not everybody may read who may read the others.
+// Fewer roles may read the column `error` than the others.
 async function attempts(database, values) {
     const all = await database.part(attemptsOfKey('error,'), values);
     if (all.problem?.kind !== 'denied') return all;

@@ -1,4 +1,5 @@
-// Counters of idempotency.stats, sampled while the console runs. They are in memory alone, and end with it.
+// Counters of idempotency.stats, sampled while the console runs. They are only in memory and end
+// with it.
 
 const KEPT = 720; // samples; with the usual five seconds, an hour
 const SHOWN = 12; // scopes of an answer
@@ -11,7 +12,7 @@ const STATS = `
 SELECT scope, total, ${COUNTERS.map((name) => `COALESCE(pg_catalog.sum(${name}), 0)::float8 AS ${name}`).join(', ')}
   FROM idempotency.stats GROUP BY scope, total`;
 
-// A scope may have any name, also that of the rows that are none.
+// A scope may have any name, also that of the rows that are no scope.
 const nameOf = (row) => (row.total ? 'total' : row.scope === null ? 'others' : `scope ${row.scope}`);
 
 export class Sampler {
@@ -74,8 +75,8 @@ export class Sampler {
         };
     }
 
-    // Per second, between each sample and the one before. Null where one of them is missing, or
-    // counters were set back in between.
+    // Per second, between consecutive samples. Null where one of them is missing, or the counters
+    // were reset in between.
     #rates(name) {
         const rates = Object.fromEntries(COUNTERS.map((counter) => [counter, []]));
         for (let i = 1; i < this.#samples.length; i++) {
@@ -92,7 +93,7 @@ export class Sampler {
 
 const ZEROS = new Float64Array(COUNTERS.length);
 
-// A scope begins to count when it is first used.
+// A scope's counters begin when it is first used.
 function countersOf(sample, name) {
     return sample.counters ? sample.counters.get(name) ?? ZEROS : null;
 }

@@ -1,12 +1,12 @@
-// What libpq's sslmode means, for Node's TLS.
+// Translates libpq's sslmode for Node's TLS.
 import { existsSync, readFileSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
 
 const MODES = ['disable', 'allow', 'prefer', 'require', 'verify-ca', 'verify-full'];
 
-// False, or what node-postgres passes to TLS. `prefer` goes on in the clear where the server has no TLS,
-// which is for the caller to find out.
+// False, or the options that node-postgres passes to TLS. `prefer` continues in the clear if the
+// server has no TLS; the caller has to find that out.
 export function tlsOptions(connection) {
     const mode = connection.sslmode ?? 'prefer';
     if (!MODES.includes(mode)) throw new Error(`sslmode '${mode}' is not one of ${MODES.join(', ')}`);
