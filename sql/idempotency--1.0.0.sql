@@ -74,9 +74,8 @@ CREATE TABLE idempotency.record (
     -- The key first: it distinguishes rows in one comparison, while scope and principal are mostly the
     -- same. An operator who knows only the key can use the index, too.
     CONSTRAINT record_pkey PRIMARY KEY (key, scope, principal),
-    -- One constraint, for the executor reads the text of each for every row that SQL writes.
-    CONSTRAINT record_status_valid
-        CHECK (status = ANY ('{c,f,r,x,u}'::"char"[]) OR status = 'i'::"char" AND lease_until IS NOT NULL)
+    CONSTRAINT record_status_known CHECK (status = ANY ('{i,c,f,r,x,u}'::"char"[])),
+    CONSTRAINT record_leased CHECK (status <> 'i'::"char" OR lease_until IS NOT NULL)
 ) WITH (
     fillfactor = 90,
     autovacuum_vacuum_scale_factor = 0.02,

@@ -54,10 +54,10 @@ bool is_in_progress(void* node) {
            DatumGetChar(value->constvalue) == static_cast<char>(core::Status::InProgress);
 }
 
-// status = 'i'
-bool compares_with_in_progress(void* node) {
+// A comparison of the status with 'i', by one of the server's functions.
+bool compares_with_in_progress(void* node, Oid function) {
     auto* comparison = static_cast<OpExpr*>(node);
-    return IsA(comparison, OpExpr) && get_opcode(comparison->opno) == F_CHAREQ &&
+    return IsA(comparison, OpExpr) && get_opcode(comparison->opno) == function &&
            is_status(linitial(comparison->args)) && is_in_progress(lsecond(comparison->args));
 }
 
@@ -81,6 +81,15 @@ ArrayType* listed_statuses(void* node) {
     return DatumGetArrayTypeP(list->constvalue);
 }
 
+// status = ANY ('{i,c,f,r,x,u}'), with each status that is ever written.
+bool is_status_known(void* node) {
+    ArrayType* array = listed_statuses(node);
+    if (array == nullptr) return false;
+    for (const core::StatusEntry& entry : core::kStatuses)
+        if (!has_element(array, entry.status)) return false;
+    return true;
+}
+
 // status = ANY ('{i,u,x}'), as the install script has it and a shard's copy of it: these and no
 // others.
 bool is_outstanding(void* node) {
@@ -91,34 +100,21 @@ bool is_outstanding(void* node) {
     return true;
 }
 
-// The arguments of an OR or AND of two; nullptr: the node is none.
-List* both_of(void* node, BoolExprType type) {
-    auto* both = static_cast<BoolExpr*>(node);
-    return IsA(both, BoolExpr) && both->boolop == type && list_length(both->args) == 2 ? both->args
-                                                                                       : nullptr;
-}
-
-// status = 'i' AND lease_until IS NOT NULL
+// status <> 'i' OR lease_until IS NOT NULL
 bool is_leased(void* node) {
-    List* both = both_of(node, AND_EXPR);
-    if (both == nullptr) return false;
-    auto* test = static_cast<NullTest*>(lsecond(both));
-    return compares_with_in_progress(linitial(both)) && IsA(test, NullTest) &&
+    auto* either = static_cast<BoolExpr*>(node);
+    if (!IsA(either, BoolExpr) || either->boolop != OR_EXPR || list_length(either->args) != 2)
+        return false;
+    auto* test = static_cast<NullTest*>(lsecond(either->args));
+    return compares_with_in_progress(linitial(either->args), F_CHARNE) && IsA(test, NullTest) &&
            test->nulltesttype == IS_NOT_NULL &&
            is_our_column(test->arg, attribute_of(&Record::lease_until));
 }
 
-// One that the values of a record always pass: status = ANY ('{c,f,r,x,u}') with each status that
-// is ever written, or is_leased().
+// One that the values of a record always pass.
 bool is_own_check(const ConstrCheck& check) {
-    List* either = both_of(stringToNode(check.ccbin), OR_EXPR);
-    if (either == nullptr || !is_leased(lsecond(either))) return false;
-    ArrayType* listed = listed_statuses(linitial(either));
-    if (listed == nullptr) return false;
-    for (const core::StatusEntry& entry : core::kStatuses)
-        if (entry.status != core::Status::InProgress && !has_element(listed, entry.status))
-            return false;
-    return true;
+    void* expression = stringToNode(check.ccbin);
+    return is_status_known(expression) || is_leased(expression);
 }
 
 bool has_foreign_checks(Relation table) {
