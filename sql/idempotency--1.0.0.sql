@@ -18,6 +18,11 @@ COMMENT ON SCHEMA idempotency IS 'records and policies of the extension idempote
 -- Storage
 ----------------------------------------------------------------------------------------------------
 
+-- A call, because the executor reads the text of a check anew for each row that SQL writes.
+CREATE FUNCTION idempotency.is_record(status "char", lease_until timestamptz) RETURNS boolean
+    LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'idem_is_record';
+COMMENT ON FUNCTION idempotency.is_record IS 'whether a record has a known status, and a lease if it is in progress';
+
 -- Rows are inserted once, updated a few times at most (leased claims), and deleted by age. Heartbeats
 -- change no indexed column, so these updates stay HOT.
 -- The key compares bytes: an upgrade of a collation's library must not reorder its index, because a
@@ -74,8 +79,7 @@ CREATE TABLE idempotency.record (
     -- The key first: it distinguishes rows in one comparison, while scope and principal are mostly the
     -- same. An operator who knows only the key can use the index, too.
     CONSTRAINT record_pkey PRIMARY KEY (key, scope, principal),
-    CONSTRAINT record_status_known CHECK (status = ANY ('{i,c,f,r,x,u}'::"char"[])),
-    CONSTRAINT record_leased CHECK (status <> 'i'::"char" OR lease_until IS NOT NULL)
+    CONSTRAINT record_valid CHECK (idempotency.is_record(status, lease_until))
 ) WITH (
     fillfactor = 90,
     autovacuum_vacuum_scale_factor = 0.02,

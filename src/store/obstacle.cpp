@@ -4,7 +4,10 @@
 
 #include "store/obstacle.hpp"
 
+#include "pg/boundary.hpp"
 #include "store/record.hpp"
+
+extern "C" Datum idem_is_record(PG_FUNCTION_ARGS);
 
 namespace idem::store {
 
@@ -48,19 +51,6 @@ const Const* constant_of(void* node, Oid type) {
     return IsA(value, Const) && !value->constisnull && value->consttype == type ? value : nullptr;
 }
 
-bool is_in_progress(void* node) {
-    const Const* value = constant_of(node, CHAROID);
-    return value != nullptr &&
-           DatumGetChar(value->constvalue) == static_cast<char>(core::Status::InProgress);
-}
-
-// A comparison of the status with 'i', by one of the server's functions.
-bool compares_with_in_progress(void* node, Oid function) {
-    auto* comparison = static_cast<OpExpr*>(node);
-    return IsA(comparison, OpExpr) && get_opcode(comparison->opno) == function &&
-           is_status(linitial(comparison->args)) && is_in_progress(lsecond(comparison->args));
-}
-
 bool has_element(ArrayType* array, core::Status status) {
     Datum* elements;
     bool* nulls;
@@ -81,15 +71,6 @@ ArrayType* listed_statuses(void* node) {
     return DatumGetArrayTypeP(list->constvalue);
 }
 
-// status = ANY ('{i,c,f,r,x,u}'), with each status that is ever written.
-bool is_status_known(void* node) {
-    ArrayType* array = listed_statuses(node);
-    if (array == nullptr) return false;
-    for (const core::StatusEntry& entry : core::kStatuses)
-        if (!has_element(array, entry.status)) return false;
-    return true;
-}
-
 // status = ANY ('{i,u,x}'), as the install script has it and a shard's copy of it: these and no
 // others.
 bool is_outstanding(void* node) {
@@ -100,21 +81,15 @@ bool is_outstanding(void* node) {
     return true;
 }
 
-// status <> 'i' OR lease_until IS NOT NULL
-bool is_leased(void* node) {
-    auto* either = static_cast<BoolExpr*>(node);
-    if (!IsA(either, BoolExpr) || either->boolop != OR_EXPR || list_length(either->args) != 2)
-        return false;
-    auto* test = static_cast<NullTest*>(lsecond(either->args));
-    return compares_with_in_progress(linitial(either->args), F_CHARNE) && IsA(test, NullTest) &&
-           test->nulltesttype == IS_NOT_NULL &&
-           is_our_column(test->arg, attribute_of(&Record::lease_until));
-}
-
-// One that the values of a record always pass.
+// is_record(status, lease_until), which the values of a record always pass. The function is known
+// by its code: its name can be given to another one.
 bool is_own_check(const ConstrCheck& check) {
-    void* expression = stringToNode(check.ccbin);
-    return is_status_known(expression) || is_leased(expression);
+    auto* call = static_cast<FuncExpr*>(stringToNode(check.ccbin));
+    if (!IsA(call, FuncExpr) || list_length(call->args) != 2) return false;
+    FmgrInfo function;
+    fmgr_info(call->funcid, &function);
+    return function.fn_addr == idem_is_record && is_status(linitial(call->args)) &&
+           is_our_column(lsecond(call->args), attribute_of(&Record::lease_until));
 }
 
 bool has_foreign_checks(Relation table) {
@@ -191,6 +166,15 @@ const char* obstacle_to_rows(Relation table, bool at_commit) {
     return nullptr;
 }
 
+// idempotency.is_record(status, lease_until)
+Datum is_record(FunctionCallInfo fcinfo) {
+    auto status = static_cast<core::Status>(PG_GETARG_CHAR(0));
+    for (const core::StatusEntry& entry : core::kStatuses)
+        if (!PG_ARGISNULL(0) && entry.status == status)
+            PG_RETURN_BOOL(status != core::Status::InProgress || !PG_ARGISNULL(1));
+    PG_RETURN_BOOL(false);
+}
+
 }  // namespace
 
 const char* folding_column_of(Relation table) {
@@ -231,3 +215,5 @@ Oid index_of_claims(Relation table) {
 }
 
 }  // namespace idem::store
+
+IDEM_FUNCTION(idem_is_record, idem::store::is_record);

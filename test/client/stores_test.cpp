@@ -70,8 +70,8 @@ class Generator {
     }
 
     // Where a claim is released whose transaction has written nothing, the key is free at once by
-    // one store and when the transaction ends by the other (docs/operations/sizing.md, "The two stores"),
-    // so that nobody else is to ask meanwhile.
+    // one store and when the transaction ends by the other (docs/operations/sizing.md, "The two
+    // stores"), so that nobody else is to ask meanwhile.
     Step after_release() {
         const int session = *after_release_;
         after_release_.reset();
@@ -133,7 +133,7 @@ class Generator {
         return pick({worked_and_released(),
                      "SELECT idem_fail(" + named() +
                          ", retryable => true, retry_after => '0', token => @t)",
-                     "SELECT idem_resolve(" + named() + ", action => 'release')",
+                     "SELECT idem_resolve(" + named() + ", action => 'release')", unknown_call(),
                      "SELECT idem_forget(" + named() + ")", "SELECT idem_erase(" + named() + ")",
                      "SELECT idem_cleanup()"});
     }
@@ -158,7 +158,8 @@ class Generator {
         const std::string lease = pick({"1 hour", "1 hour", "1 ms"});
         leases_ = lease == "1 ms";
         return "SELECT outcome, token, attempt, status, status_code, headers, body, body_omitted,"
-               " error, recovery_point, state, holder, retry_after IS NULL FROM idem_begin(" +
+               " error, reference, recovery_point, state, holder, retry_after IS NULL FROM "
+               "idem_begin(" +
                named() + ", lease => '" + lease + "', request => '" + pick({"1", "1", "1", "2"}) +
                "', wait => '" + pick({"0", "0", "5 ms"}) + "')";
     }
@@ -171,8 +172,19 @@ class Generator {
 
     std::string fail_call() {
         return "SELECT idem_fail(" + named() + ", error => 'broken', retryable => " +
-               pick({"false", "true, retry_after => '0'", "true, retry_after => '1 hour'"}) +
+               pick({"false", "true, retry_after => '0'", "true, retry_after => '1 hour'",
+                     "true, uncertain => true"}) +
                holder() + ")";
+    }
+
+    std::string unknown_call() {
+        return "SELECT idem_unknown(" + named() + ", error => 'timeout', reference => " +
+               pick({"NULL", "'ch_1'"}) + holder() + ")";
+    }
+
+    std::string resolve_call() {
+        return "SELECT idem_resolve(" + named() + ", action => '" +
+               pick({"release", "complete", "fail", "reopen"}) + "', reason => 'decided')";
     }
 
     // A sign of life begins the claim's own lease anew.
@@ -188,9 +200,7 @@ class Generator {
             pick({released(), extend, "SELECT idem_once(" + named() + ", wait => '5 ms')",
                   "SELECT status, attempt, body FROM idem_get(" + named() + ")",
                   "SELECT idem_forget(" + named() + ")", "SELECT idem_erase(" + named() + ")",
-                  "SELECT idem_cleanup()",
-                  "SELECT idem_resolve(" + named() + ", action => '" +
-                      pick({"release", "complete", "fail"}) + "')"});
+                  "SELECT idem_cleanup()", unknown_call(), resolve_call(), resolve_call()});
         leases_ = call == extend;
         return call;
     }
@@ -327,7 +337,8 @@ class Stores : public ClientTest {
         run(connection, "CREATE TABLE client_test.work (done int)");
         run(connection,
             "SELECT idem_policy_set('client', on_lease_expiry => 'takeover', store_request => true,"
-            " keep_history => true, abandon_after => '1 ms', on_abandon => 'release')");
+            " keep_history => true, abandon_after => '1 ms', on_abandon => 'release',"
+            " max_attempts => 3)");
     }
 
     void drop_database(const std::string& name) {
@@ -356,7 +367,8 @@ class Stores : public ClientTest {
         return value<std::string>(
             connection,
             "SELECT coalesce(string_agg(concat_ws('|', key, status, attempt, status_code,"
-            "  md5(body), headers, error, recovery_point, state, resolved_by, fingerprint), ';'"
+            "  md5(body), headers, error, reference, recovery_point, state, resolved_by, "
+            "fingerprint), ';'"
             "  ORDER BY key), '') || (SELECT count(*) FROM client_test.effect)"
             " FROM idempotency.records WHERE scope = 'client'");
     }
@@ -398,9 +410,10 @@ void Stores::expect_same_round(std::uint64_t seed, std::map<std::string, int>* a
 }
 
 // What the steps have to meet, or the comparison says little.
-constexpr const char* kWanted[] = {"execute", "replay", "in_progress", "mismatch", "retry_later",
-                                   "ID404",   "ID409",  "55P03",       "t",        "f",
-                                   "40001",   "done",   "running",     "passed"};
+constexpr const char* kWanted[] = {"execute",     "replay", "in_progress", "mismatch",
+                                   "retry_later", "ID404",  "ID409",       "55P03",
+                                   "t",           "f",      "40001",       "done",
+                                   "running",     "passed", "unknown",     "exhausted"};
 
 bool all_met(const std::map<std::string, int>& answers) {
     return std::all_of(std::begin(kWanted), std::end(kWanted),
