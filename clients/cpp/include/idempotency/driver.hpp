@@ -23,7 +23,7 @@ using Value = std::optional<std::string>;
 using Values = std::vector<Value>;
 using Row = std::vector<Value>;
 
-// What an exception says about the database.
+// The meaning of an exception of the database.
 struct Failure {
     enum Kind { Other, Statement, Connection } kind = Other;
     std::string sqlstate;
@@ -37,28 +37,28 @@ struct Failure {
         return false;
     }
 
-    // The connection is broken or can't be had; what it was doing may or may not have been done.
-    // Class 08 is the connection, 53 no room for it, 57P a server on its way up or down, 25006 a
-    // standby.
+    // The connection is broken or cannot be made; its last statement may or may not have taken
+    // effect. Class 08 is the connection, 53 no room for it, 57P a server that starts or stops,
+    // 25006 a standby.
     bool is_connection() const { return kind == Connection || in({"08", "53", "57P", "25006"}); }
 
-    // Deadlocks and serialization failures: rolled back, and likely to pass next time.
+    // Deadlocks and serialization failures: rolled back, and likely to succeed next time.
     bool is_serialization() const { return in({"40001", "40P01"}); }
 
     // Timeouts of locks and statements, and all other rollbacks.
     bool is_passing() const { return in({"40", "55P03", "57014"}); }
 
-    // Another holder has the claim, or nobody has.
+    // The claim has ended, or another holder has it.
     bool is_lost_claim() const { return in({"ID409", "ID404"}); }
 
-    // The text is no JSON, or JSON that jsonb cannot hold: an escaped NUL, or a number that is too
-    // large. No other error of class 22 says anything about the request.
+    // The text is not JSON, or JSON that jsonb cannot hold: an escaped NUL, or a number that is too
+    // large. No other error of class 22 is about the request.
     bool is_bad_json() const { return in({"22P02", "22021", "22030", "22032"}); }
     bool is_refused_by_jsonb() const { return in({"22P05", "22003"}); }
     bool is_too_large() const { return in({"54000", "54001"}); }
 };
 
-// The claim that was being worked on has another holder, or may have.
+// Another holder has the claim of this work, or may have it.
 class ClaimLost : public std::exception {
   public:
     const char* what() const noexcept override { return "the claim is lost"; }

@@ -14,9 +14,9 @@
 
 namespace idempotency {
 
-// What the work is told of its lease. It may have ended once as much time has passed as the server
-// gave, counted from the moment at which the last request that succeeded was sent: so the deadline
-// here never outlasts the server's. A beat that fails says nothing about who owns the claim.
+// The state of a lease, for the work. The lease may have expired after the server's time, counted
+// from the moment at which the last successful request was sent: so this deadline never outlasts
+// the server's. A failed beat does not tell who owns the claim.
 class Lease {
   public:
     Lease(Clock::time_point sent, Milliseconds duration)
@@ -27,7 +27,7 @@ class Lease {
         return lost_ || Clock::now() >= ends_;
     }
 
-    // True as soon as it is lost, false if it is not for that long.
+    // True as soon as the lease is lost; false if it is not lost for that long.
     bool wait_for_loss(Milliseconds patience) const {
         std::unique_lock<std::mutex> lock(mutex_);
         const auto until = Clock::now() + patience;
@@ -63,14 +63,14 @@ class Lease {
     bool lost_ = false;
 };
 
-// Beats from a thread of its own, over a connection of its own: the holder's may be busy for longer
-// than the lease. Both end with the object.
+// Sends beats from a separate thread, over a separate connection: the holder's may be busy for
+// longer than the lease. Both end with the object.
 template <typename Driver>
 class Heartbeat {
   public:
     using Notice = std::function<void()>;  // called once, from the thread, when the lease is lost
 
-    // Throws std::system_error if there can be no thread.
+    // Throws std::system_error if no thread can be started.
     Heartbeat(Pool<Driver>& pool, Lease& lease, ClaimId claim, Notice on_lost)
         : pool_(pool),
           lease_(lease),
@@ -90,9 +90,9 @@ class Heartbeat {
     Heartbeat& operator=(const Heartbeat&) = delete;
 
   private:
-    // At a third of the lease, and after a beat that failed again after a tenth of it: two more may
-    // fail before the lease is over. The connection is made for the first beat: most claims end
-    // before and never need one.
+    // A beat comes at a third of the lease; after a failed one, the next comes a tenth of the lease
+    // later. So two more may fail before the lease expires. The first beat makes the connection:
+    // most claims end before it and never need one.
     void run() {
         std::unique_ptr<typename Driver::Connection> connection;
         auto next = lease_.ends() - lease_.duration() * 2 / 3;
@@ -110,13 +110,13 @@ class Heartbeat {
         if (lease_.lost()) tell();
     }
 
-    // False when it is time to end.
+    // False when the thread should end.
     bool pause_until(Clock::time_point moment) {
         std::unique_lock<std::mutex> lock(mutex_);
         return !stop_.wait_until(lock, moment, [this] { return stopping_; });
     }
 
-    // One that has no answer after a sixth of the lease has failed.
+    // A beat without an answer after a sixth of the lease has failed.
     bool beat(std::unique_ptr<typename Driver::Connection>& connection) try {
         if (!connection) connection = pool_.connect();
         std::atomic<bool> cut{false};
@@ -133,7 +133,7 @@ class Heartbeat {
 
     void tell() noexcept try {
         if (on_lost_) on_lost_();
-    } catch (...) {  // a hook's failure is nobody's
+    } catch (...) {  // a hook's exception is ignored
     }
 
     Pool<Driver>& pool_;

@@ -1,4 +1,4 @@
-// Requests and answers as the rules see them, whatever library has read them from the network.
+// Requests and answers for the rules, independent of the HTTP library.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace idempotency {
 
-// In their order; a name may occur more than once.
+// In order; a name may occur more than once.
 using Fields = std::vector<std::pair<std::string, std::string>>;
 
 inline bool same_name(std::string_view a, std::string_view b) {
@@ -29,7 +29,7 @@ inline std::vector<std::string> values_of(const Fields& fields, std::string_view
     return values;
 }
 
-// The only value of a field; "" where there is none or more than one.
+// The only value of a field; "" if there is none or more than one.
 inline std::string value_of(const Fields& fields, std::string_view name) {
     const auto values = values_of(fields, name);
     return values.size() == 1 ? values[0] : "";
@@ -47,7 +47,7 @@ inline void set(Fields& fields, std::string_view name, std::string value) {
 
 struct Request {
     std::string method;
-    std::string target;  // as it was sent, with the query string
+    std::string target;  // unchanged, with the query string
     Fields headers;      // the raw values: nothing is unescaped, unfolded or joined
     std::string body;    // decoded
 };
@@ -71,7 +71,7 @@ class Refusal : public std::exception {
 
 // ---- which answers are kept ----
 
-// 408, 425, 429 and 5xx say that the request has not been dealt with.
+// 408, 425, 429 and 5xx mean that the request has not been handled.
 inline bool keep_by_default(int status) {
     return status < 500 && status != 408 && status != 425 && status != 429;
 }
@@ -82,7 +82,7 @@ namespace detail {
 
 inline constexpr std::size_t kLongestKey = 255;
 
-// What RFC 9651 says of the parameters behind an item: checked and ignored.
+// Parameters after an item (RFC 9651): checked and ignored.
 class Parameters {
   public:
     explicit Parameters(std::string_view text) : rest_(text) {}
@@ -151,7 +151,7 @@ class Parameters {
         return take(':');
     }
 
-    // A Display String. Whether the escaped bytes are UTF-8 is nobody's concern here.
+    // A Display String. The escaped bytes need not be UTF-8: parameters are ignored.
     bool display() {
         const auto hex = [this] {
             const bool good = !rest_.empty() && one_of(rest_.front(), "0123456789abcdef");
@@ -252,7 +252,7 @@ struct KeyField {
     std::string key;
 };
 
-// Two fields, or an empty one beside another, are no key.
+// Two fields are not a key, even if one is empty.
 inline KeyField key_of(const Fields& headers, std::string_view name) {
     const auto values = values_of(headers, name);
     if (values.empty()) return {};
@@ -282,7 +282,7 @@ inline bool is_json(const std::string& type) {
             type.compare(type.size() - kSuffix.size(), kSuffix.size(), kSuffix) == 0);
 }
 
-// How deep arrays and objects are nested, in one pass. Of what is no JSON it says nothing.
+// How deep arrays and objects are nested, in one pass. Not meaningful for a text that is not JSON.
 inline std::size_t json_depth(std::string_view text) {
     std::size_t depth = 0, deepest = 0;
     bool in_string = false;

@@ -1,4 +1,4 @@
-// Work that calls the outside, in steps: a committed claim with a lease, which survives the
+// Work that calls other services, in steps: a committed claim with a lease, which survives the
 // process.
 #pragma once
 
@@ -18,7 +18,7 @@
 
 namespace idempotency {
 
-// What the library has to be told beside the call itself.
+// The library's rules for a call.
 struct Rules {
     std::function<bool(int status)> keep = keep_by_default;
     std::size_t max_answer_bytes = 1 << 20;
@@ -26,14 +26,14 @@ struct Rules {
     int attempts = 5;
 };
 
-// Thrown by leased work that knows that it has had no effect: the request is executed again, also
-// where the policy says that an attempt with an uncertain outcome is not.
+// Thrown by leased work that has certainly had no effect. The request is then executed again, even
+// if the policy refuses to repeat attempts with an uncertain outcome.
 class NothingHappened : public std::runtime_error {
   public:
     using std::runtime_error::runtime_error;
 };
 
-// The answer can't be kept, so the work is not done.
+// The answer cannot be stored, so the work is not done.
 class AnswerTooLarge : public std::exception {
   public:
     const char* what() const noexcept override { return "the answer is too large to be kept"; }
@@ -46,7 +46,7 @@ auto run_in(typename Driver::Transaction& tx) {
     return [&tx](const char* sql, const Values& values) { return Driver::run(tx, sql, values); };
 }
 
-// One statement in a transaction of its own, on a connection of its own.
+// One statement, in a separate transaction on a separate connection.
 template <typename Driver, typename Statement>
 auto alone(Pool<Driver>& pool, Milliseconds longer, const Statement& statement) {
     const auto loan = pool.lend();
@@ -66,7 +66,7 @@ inline bool complete(const protocol::Run& run, const ClaimId& claim, const Answe
                               {{"Idempotent-Body", "omitted"}});
 }
 
-// Random, so that those who have met once don't meet again.
+// Random, so that transactions that conflicted once do not conflict again.
 inline void pause_before_attempt(int attempt) {
     thread_local std::minstd_rand random{std::random_device{}()};
     const int longest = std::min(5 << attempt, 200);
@@ -75,7 +75,8 @@ inline void pause_before_attempt(int attempt) {
 
 }  // namespace detail
 
-// What a handler of leased work returns: only ending the claim makes one, so it can't be forgotten.
+// The return value of a leased handler. Only ending the claim makes one, so a handler cannot forget
+// to end it.
 class [[nodiscard]] Ended {
   public:
     const Answer& answer() const noexcept { return answer_; }
@@ -102,7 +103,7 @@ struct LeasedWork {
     Lease lease;
     std::function<void()> on_lost;
     std::atomic<bool> told{false};
-    // While it is being ended, a beat that finds no claim any more says nothing.
+    // While the claim is being ended, a beat that finds no claim does not count as a loss.
     std::atomic<bool> ending{false};
     std::atomic<bool> ended{false};
 
@@ -110,7 +111,7 @@ struct LeasedWork {
         if (ended || told.exchange(true) || !on_lost) return;
         try {
             on_lost();
-        } catch (...) {  // a hook's failure is nobody's
+        } catch (...) {  // a hook's exception is ignored
         }
     }
 
@@ -121,8 +122,8 @@ struct LeasedWork {
     };
 };
 
-// Ends the claim by its token, which makes a repetition harmless. Of an answer that was lost, "the
-// claim has ended" is the answer.
+// Ends the claim by its token, so a repetition is harmless. If an answer was lost, the error "the
+// claim has ended" means success.
 template <typename Driver, typename Statement>
 void end(LeasedWork<Driver>& work, const Statement& statement) {
     const typename LeasedWork<Driver>::Ending ending(work);
@@ -143,15 +144,15 @@ void end(LeasedWork<Driver>& work, const Statement& statement) {
     work.ended = true;
 }
 
-// Retryably, and never released.
+// Retryable, never released.
 template <typename Driver>
 void give_up(LeasedWork<Driver>& work, const std::string& error, bool uncertain) {
     end(work,
         [&](const protocol::Run& run) { protocol::fail(run, work.found.claim, error, uncertain); });
 }
 
-// After work that has thrown. Where this fails for want of the database, the lease runs out by
-// itself, and says as much. Throws ClaimLost.
+// After work that threw. If this fails because the database is away, the lease expires by itself,
+// with the same effect. Throws ClaimLost.
 template <typename Driver>
 void settle(LeasedWork<Driver>& work, const std::string& error, bool uncertain) {
     if (work.ended) return;
@@ -168,7 +169,7 @@ void settle(LeasedWork<Driver>& work, const std::string& error, bool uncertain) 
 
 }  // namespace detail
 
-// The right to work. It moves, and each way to end it takes it away: what is used after that throws
+// The right to work. Movable; each way to end it consumes it, and later use throws
 // std::logic_error.
 template <typename Driver>
 class LeasedClaim {
@@ -183,23 +184,23 @@ class LeasedClaim {
 
     const std::string& key() const { return work().found.claim.key; }
     int attempt() const { return work().found.attempt; }
-    // Where an attempt before this one came to, and what it noted there; "" and null at the start.
+    // The recovery point and state of an earlier attempt; "" and null at the start.
     const std::string& recovery_point() const { return work().found.recovery_point; }
     const nlohmann::json& state() const { return work().found.state; }
 
-    // Whether somebody else may be working on the request by now.
+    // Whether another worker may have the request by now.
     bool lost() const { return work().lease.lost(); }
     // True as soon as that is so; false if it is not for that long.
     bool wait_for_loss(Milliseconds patience) const { return work().lease.wait_for_loss(patience); }
-    // To be called before each effect outside the database. Throws ClaimLost. The claim can still
-    // be lost a moment later: so the effect carries a key of its own.
+    // Call it before each effect outside the database. Throws ClaimLost. The claim can still be
+    // lost a moment later, so the effect needs an idempotency key of its own.
     void ensure_held() const {
         if (lost()) throw ClaimLost();
     }
 
-    // A step's effects in the database and the recovery point behind it, in one transaction. A
-    // holder that has lost its claim changes nothing. Whether a COMMIT without an answer has
-    // happened, the record says, to the next attempt: so that is a failure here.
+    // A step's effects in the database and its recovery point, in one transaction. A holder that
+    // has lost its claim changes nothing. A COMMIT without an answer is a failure here: the record
+    // tells the next attempt whether it took effect.
     void step(const std::string& recovery_point, const Step& effects) {
         nlohmann::json state;
         const auto note = [&](Transaction& tx) {
@@ -213,14 +214,14 @@ class LeasedClaim {
         work().found.state = std::move(state);
     }
 
-    // The answer. One that is not to be kept fails the claim, since the work may have had effects.
+    // The answer. An answer that is not kept fails the claim, since the work may have had effects.
     Ended finish(Answer answer) && {
         return std::move(*this).finish([&](Transaction&) { return answer; });
     }
 
-    // The last step's effects and the answer, in one transaction. Where its COMMIT has had no
-    // answer it is done again: of a claim that has ended, the effects are rolled back, and the
-    // answer is that of the first time.
+    // The last step's effects and the answer, in one transaction. It is repeated after a COMMIT
+    // without an answer: if the claim had ended, the effects of the repetition are rolled back, and
+    // the answer is that of the first time.
     Ended finish(const LastStep& effects) && {
         const typename detail::LeasedWork<Driver>::Ending ending(work());
         Answer answer;
@@ -243,19 +244,19 @@ class LeasedClaim {
         return Ended(std::move(answer));
     }
 
-    // Gives the claim up. The work may have had its effect: where the policy has on_lease_expiry
-    // 'unknown' repeats are refused, else one is executed, from the last recovery point.
+    // Gives the claim up. The work may have had its effect: if the policy has on_lease_expiry
+    // 'unknown', repeats are refused. Else one is executed, from the last recovery point.
     Ended fail(const std::string& error, Answer answer) && {
         return std::move(*this).give_up(error, /* uncertain */ true, std::move(answer));
     }
 
-    // Gives the claim up, to be tried again under any policy.
+    // Gives the claim up; a repeat is executed under any policy.
     Ended nothing_happened(const std::string& error, Answer answer) && {
         return std::move(*this).give_up(error, /* uncertain */ false, std::move(answer));
     }
 
-    // Whether the work had its effect is not known: repeats are refused until an operator decides.
-    // The reference is the other side's name for the attempt.
+    // It is not known whether the work had its effect: repeats are refused until an operator
+    // decides. The reference is the other service's name for the attempt.
     Ended unknown(const std::string& error, const std::optional<std::string>& reference,
                   Answer answer) && {
         ensure_held();
@@ -279,7 +280,7 @@ class LeasedClaim {
         return *work_;
     }
 
-    // Commits where the effects say so. Again where it fails to serialize or loses its connection.
+    // Commits if the effects say so. Repeats after a serialization failure or a lost connection.
     template <typename Effects>
     void in_transaction(const Effects& effects, bool again_after_commit) {
         for (int attempt = 1;; ++attempt) {
@@ -308,9 +309,9 @@ class LeasedClaim {
     detail::LeasedWork<Driver>* work_;
 };
 
-// Runs the work if the key is free; else the decision says what to answer. Work is
-// Ended(LeasedClaim<Driver>). What it throws comes out again, when the claim has been failed
-// retryably: except after NothingHappened it may have had effects.
+// Runs the work if the key is free; else the decision gives the answer. Work is
+// Ended(LeasedClaim<Driver>). An exception of the work is thrown again after the claim was failed
+// retryably. Except for NothingHappened, such work counts as possibly having had effects.
 template <typename Driver, typename Work>
 std::pair<Decision, std::optional<Answer>> leased(
     Pool<Driver>& pool, Call call, const Rules& rules, const Work& work,
@@ -323,8 +324,9 @@ std::pair<Decision, std::optional<Answer>> leased(
     for (int attempt = 1;;) {
         bool connected = false;
         try {
-            // Committed on its own, so that the claim outlives this process. If only the answer is
-            // lost, the claim is nobody's until its lease has ended, and we are told so.
+            // Committed separately, so that the claim outlives this process. If only its answer is
+            // lost, the claim has no worker until its lease expires, and the retry below is told
+            // so.
             decision = detail::alone(pool, call.wait.value_or(Milliseconds(0)),
                                      [&](const protocol::Run& run) {
                                          connected = true;

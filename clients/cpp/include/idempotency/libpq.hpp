@@ -1,4 +1,4 @@
-// The driver for libpq alone.
+// The driver for plain libpq.
 #pragma once
 
 #include <libpq-fe.h>
@@ -13,7 +13,7 @@
 
 namespace idempotency {
 
-// An empty sqlstate: the server said nothing, because it is gone.
+// An empty sqlstate: no answer of the server, the connection is lost.
 class SqlError : public std::runtime_error {
   public:
     SqlError(const std::string& message, std::string sqlstate)
@@ -66,7 +66,7 @@ class LibpqTransaction {
         if (ended_) return;
         try {
             connection_.run("ROLLBACK");
-        } catch (const SqlError&) {  // then the connection is gone, and the transaction with it
+        } catch (const SqlError&) {  // the connection is lost, and the transaction with it
         }
     }
     LibpqTransaction(const LibpqTransaction&) = delete;
@@ -76,7 +76,7 @@ class LibpqTransaction {
         return connection_.run(statement, values);
     }
 
-    // A transaction in which a statement has failed is rolled back by COMMIT, without an error.
+    // COMMIT rolls back a transaction in which a statement failed, without an error.
     void commit() {
         if (PQtransactionStatus(connection_.get()) == PQTRANS_INERROR) {
             throw SqlError("the transaction has failed", "25P02");
@@ -116,7 +116,7 @@ struct Libpq {
     }
 };
 
-// In the transaction of the message's effects: true the first time.
+// Call it in the transaction of the message's effects. True for the first delivery.
 inline bool once(LibpqTransaction& tx, const std::string& key, const std::string& scope,
                  const std::string& principal = "") {
     return protocol::once([&](const char* sql, const Values& v) { return tx.run(sql, v); }, key,

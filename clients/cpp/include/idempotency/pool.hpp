@@ -20,14 +20,14 @@
 
 namespace idempotency {
 
-// There is no connection to be had: all are lent, for too long.
+// No connection became free in time.
 class NoConnection : public std::runtime_error {
   public:
     NoConnection() : std::runtime_error("no connection is free") {}
 };
 
-// For a connection that hears nothing any more: what is sent and not received, and what is silent,
-// is found dead. The caller's own words stand behind these and win.
+// Detects a dead connection: data sent and not acknowledged, or silence. The caller's own
+// parameters come after these and win.
 inline std::string with_keepalives(const std::string& conninfo,
                                    std::chrono::milliseconds connect_timeout) {
     const auto seconds = std::chrono::ceil<std::chrono::seconds>(connect_timeout).count();
@@ -52,16 +52,16 @@ inline std::string with_keepalives(const std::string& conninfo,
 
 struct PoolOptions {
     std::size_t size = 16;
-    std::chrono::milliseconds patience{5000};       // for a connection that others have
+    std::chrono::milliseconds patience{5000};       // to wait for a connection of the pool
     std::chrono::milliseconds timeout{10000};       // of a statement of this library, and of COMMIT
-    std::chrono::milliseconds longest_loan{60000};  // of everything between lending and giving back
+    std::chrono::milliseconds longest_loan{60000};  // from lending to return
 };
 
 template <typename Driver>
 class Pool {
   public:
     using Connection = typename Driver::Connection;
-    // What every new connection is to do first: take a role, set timeouts.
+    // Runs first on every new connection: takes a role, sets timeouts.
     using Setup = std::function<void(Connection&)>;
 
     // Does not connect yet: a service may start before its database.
@@ -69,11 +69,11 @@ class Pool {
         : conninfo_(with_keepalives(conninfo, options.timeout)),
           options_(options),
           setup_(std::move(setup)) {
-        idle_.reserve(options_.size);  // so that taking back can't fail
+        idle_.reserve(options_.size);  // so that a return cannot fail
     }
 
-    // A connection on loan; it goes back, if it is still good, when the loan ends. Transactions on
-    // it must end first, which is the natural order of declaration.
+    // A connection on loan. If it is still good, it returns to the pool when the loan ends.
+    // Transactions on it must end first, which is the natural order of declaration.
     class Loan {
       public:
         explicit Loan(Pool& pool) : pool_(pool) {}
@@ -85,7 +85,7 @@ class Pool {
         Loan& operator=(const Loan&) = delete;
         Connection& operator*() const { return *connection_; }
 
-        // Until this guard ends, and no longer than that, the database may be silent.
+        // Until this guard ends, at most that long, the database may be silent.
         Watchdog::Guard limit(std::chrono::milliseconds duration) {
             return pool_.cut_at(Clock::now() + duration, *connection_, cut_);
         }
@@ -98,17 +98,17 @@ class Pool {
         std::optional<Watchdog::Guard> guard_;
     };
 
-    // Throw what the driver throws where there is no database; lend also NoConnection.
+    // These throw the driver's exception if there is no database; lend also throws NoConnection.
     std::unique_ptr<Loan> lend() {
         auto idle = wait_for_place();
-        auto loan = std::make_unique<Loan>(*this);  // from here on its end gives the place back
+        auto loan = std::make_unique<Loan>(*this);  // from here on its end frees the place
         loan->connection_ = idle && is_quiet(*idle) ? std::move(idle) : connect();
         loan->guard_.emplace(
             cut_at(Clock::now() + options_.longest_loan, *loan->connection_, loan->cut_));
         return loan;
     }
 
-    // Beside the pool, for who needs one of his own.
+    // A connection outside the pool, for callers that need one.
     std::unique_ptr<Connection> connect() {
         auto connection = Driver::connect(conninfo_);
         std::atomic<bool> cut{false};
@@ -117,8 +117,9 @@ class Pool {
         return connection;
     }
 
-    // A peer that says nothing ends like one that has hung up. By a descriptor of our own: libpq
-    // may have closed its one by then, and somebody else's connection may have its number.
+    // Shuts a silent peer's connection down, as if it had hung up. Uses a duplicate of the
+    // descriptor: libpq may have closed its own by then, and another connection may have its
+    // number.
     Watchdog::Guard cut_at(Clock::time_point moment, Connection& connection,
                            std::atomic<bool>& cut) {
         const auto ours = std::make_shared<Descriptor>(Driver::socket(connection));
@@ -141,8 +142,8 @@ class Pool {
         const int number;
     };
 
-    // An idle connection has nothing to hear. What is there to read is the server's good-bye, and
-    // noticing it here spares the next request an error after each restart of the database.
+    // The server sends nothing to an idle connection except its farewell. Noticing that here saves
+    // the next request an error after each restart of the database.
     static bool is_quiet(Connection& connection) {
         pollfd descriptor{Driver::socket(connection), POLLIN, 0};
         return poll(&descriptor, 1, 0) == 0;
@@ -159,7 +160,7 @@ class Pool {
         return connection;
     }
 
-    // Where one peer has said nothing for too long, the others are not to be waited for as well.
+    // After one peer was silent for too long, the others are not waited for.
     void take_back(std::unique_ptr<Connection> connection, bool cut) noexcept {
         std::vector<std::unique_ptr<Connection>> given_up;
         {
@@ -186,7 +187,7 @@ class Pool {
     std::vector<std::unique_ptr<Connection>> idle_;
 };
 
-// What an exception says: the driver's word, and what this library throws itself.
+// The meaning of an exception: the driver's, or this library's own.
 template <typename Driver>
 Failure failure_of(const std::exception& error) {
     if (dynamic_cast<const NoConnection*>(&error) != nullptr) return {Failure::Connection, ""};

@@ -16,8 +16,8 @@ struct BasicPqxx {
     using Connection = pqxx::connection;
     using Transaction = PqxxTransaction;
 
-    // libpqxx 6 would replace a lost connection silently, and with it what the pool's Setup did:
-    // the new one would work with the rights of the login role. libpqxx 7 never does that.
+    // libpqxx 6 would replace a lost connection silently, without the pool's Setup: the new one
+    // would have the rights of the login role. libpqxx 7 never does that.
     static std::unique_ptr<Connection> connect(const std::string& conninfo) {
         auto connection = std::make_unique<Connection>(conninfo);
 #if PQXX_VERSION_MAJOR < 7
@@ -56,8 +56,8 @@ struct BasicPqxx {
         return row;
     }
 
-    // An error without a number comes from libpq: the server said nothing, because it is gone. In
-    // libpqxx 6 rollbacks have no number either.
+    // An error without a number comes from libpq: the server did not answer, the connection is
+    // lost. In libpqxx 6 rollbacks have no number either.
     static Failure failure(const std::exception& error) {
         if (is_a<pqxx::broken_connection>(error) || is_a<pqxx::in_doubt_error>(error) ||
             is_a<pqxx::statement_completion_unknown>(error)) {
@@ -81,7 +81,7 @@ struct BasicPqxx {
 
 using Pqxx = BasicPqxx<pqxx::work>;
 
-// In the transaction of the message's effects: true the first time.
+// Call it in the transaction of the message's effects. True for the first delivery.
 inline bool once(pqxx::transaction_base& tx, const std::string& key, const std::string& scope,
                  const std::string& principal = "") {
     return protocol::once([&](const char* sql, const Values& v) { return Pqxx::run(tx, sql, v); },

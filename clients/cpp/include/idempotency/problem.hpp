@@ -1,5 +1,5 @@
-// Problem documents (RFC 9457) of what is found before or beside a claim. Those of the outcomes
-// come from idem_problem.
+// Problem documents (RFC 9457) of problems found outside a claim. Those of the outcomes come from
+// idem_problem.
 #pragma once
 
 #include <cmath>
@@ -41,7 +41,7 @@ inline Answer unauthorized() {
         "WWW-Authenticate", "Bearer");
 }
 
-// Nothing is known to have happened, nor not to: the same request, again.
+// It is not known whether anything happened: repeat the same request.
 inline Answer unavailable(int status = 503) {
     return with(problem(status, "/problems/idempotency/unavailable", "Temporarily unavailable",
                         "Whether the request took effect is not known; repeat it with the same key "
@@ -49,7 +49,7 @@ inline Answer unavailable(int status = 503) {
                 "Retry-After", "1");
 }
 
-// Somebody else is executing the request now.
+// Another execution of the request is running.
 inline Answer claim_lost(int status = 409) {
     return with(problem(status, "/problems/idempotency/in-progress",
                         "A request is outstanding for this Idempotency-Key",
@@ -58,13 +58,13 @@ inline Answer claim_lost(int status = 409) {
                 "Retry-After", "1");
 }
 
-// A transaction that was rolled back, or work that says that it has had no effect.
+// A rolled-back transaction, or work that reported that it had no effect.
 inline Answer rolled_back() {
     return problem(500, "/problems/internal-error", "Internal error",
                    "The request failed and left nothing behind; it may be sent again.");
 }
 
-// A claim that was failed retryably, or can't be ended.
+// A claim that was failed retryably, or cannot be ended.
 inline Answer half_done() {
     return problem(500, "/problems/internal-error", "Internal error",
                    "The request failed and may have had effects; repeat it with the same key, and "

@@ -1,5 +1,5 @@
-// The extension's functions, each one statement and one round trip. They throw what the driver
-// throws. The statements are those of clients/README.md.
+// The extension's functions, each one statement and one round trip. They throw the driver's
+// exceptions. The statements are those of clients/README.md.
 #pragma once
 
 #include <chrono>
@@ -17,7 +17,7 @@ namespace idempotency {
 
 using Milliseconds = std::chrono::milliseconds;
 
-// Whose claim it is: enough to end, prolong or check it from any connection.
+// The identity of a claim: enough to end, prolong or check it from any connection.
 struct ClaimId {
     std::string key;
     std::string scope;
@@ -25,7 +25,7 @@ struct ClaimId {
     std::optional<std::string> token;
 };
 
-// What idem_begin is asked.
+// The arguments of idem_begin.
 struct Call {
     std::optional<std::string> key;               // none: one is generated, or derived
     std::optional<std::string> request;           // JSON
@@ -53,7 +53,7 @@ inline void compare_as_bytes(Call& call) {
     call.request.reset();
 }
 
-// What it answers.
+// The answer of idem_begin.
 struct Decision {
     std::string outcome;
     ClaimId claim;
@@ -64,8 +64,8 @@ struct Decision {
     std::string body;
     bool body_omitted = false;
     std::string error;
-    std::string recovery_point;  // how far an attempt before this one came; empty: nowhere
-    nlohmann::json state;        // what it noted there
+    std::string recovery_point;  // of an earlier attempt; empty: none
+    nlohmann::json state;        // noted there
     std::optional<double> retry_after;
 
     bool execute() const { return outcome == "execute"; }
@@ -95,8 +95,8 @@ inline bool is_field_name(const std::string& name) {
     return !name.empty() && std::all_of(name.begin(), name.end(), is_token);
 }
 
-// Without the fields that could not be stored, so that the first answer is what its replays are:
-// they would make storing fail, on a leased route after the effect.
+// Without the fields that could not be stored, so that the first answer equals its replays: storing
+// them would fail, on a leased route after the effect.
 inline Answer storable(Answer answer) {
     auto& headers = answer.headers;
     const auto is_bad = [](const auto& field) {
@@ -106,7 +106,7 @@ inline Answer storable(Answer answer) {
     return answer;
 }
 
-// A name that occurs more than once becomes an array of its values, in their order.
+// The values of a name that occurs more than once become an array, in order.
 inline std::string stored_headers(const Fields& headers) {
     auto stored = nlohmann::json::object();
     for (const auto& field : headers) {
@@ -200,7 +200,7 @@ inline Decision begin(const Run& run, const Call& call) {
     return decision;
 }
 
-// False if the same claim had been completed before.
+// False if the same claim was completed before.
 inline bool complete(const Run& run, const ClaimId& claim, int status,
                      const std::optional<std::string>& body, const Fields& headers) {
     const Row row =

@@ -1,6 +1,6 @@
-// One line per route: gives a handler the behaviour of the IETF draft "The Idempotency-Key HTTP
-// Header Field". No HTTP library is needed: an adapter reads the head of a request, asks `admit`,
-// reads the body up to `max_request_bytes`, and sends what `answer` returns.
+// Gives a handler the behaviour of the IETF draft "The Idempotency-Key HTTP Header Field", with one
+// line for each route. No HTTP library is needed: an adapter reads the head of a request, asks
+// `admit`, reads the body up to `max_request_bytes`, and sends the result of `answer`.
 #pragma once
 
 #include <chrono>
@@ -22,12 +22,12 @@ namespace idempotency {
 
 enum class MissingKey {
     Refuse,    // 400
-    Pass,      // run unprotected, as the client asked for
-    Generate,  // run under a new key, and say which in the answer
+    Pass,      // run unprotected, at the client's choice
+    Generate,  // run under a new key, and name it in the answer
     Derive,    // the server derives the key from method, target and body
 };
 
-// What hooks are told.
+// The argument of hooks.
 struct Event {
     std::string scope;
     std::string key;
@@ -39,16 +39,16 @@ using Hook = std::function<void(const Event&)>;
 
 struct Options {
     std::string scope;  // the operation, as policies and statistics know it: "POST /payments"
-    // On whose behalf a request comes, from its head: nothing is 401. Must be given.
+    // The client that a request comes from, by its head; none is answered 401. Required.
     std::function<std::optional<std::string>(const Request&)> principal;
     MissingKey missing_key = MissingKey::Refuse;
-    // Of Derive: when the server forgets such a key, whatever the policy retains.
+    // For Derive: when the server forgets such a key, whatever the policy retains.
     Milliseconds window{std::chrono::hours(24)};
-    std::vector<std::string> exclude;  // fields that may differ between two sendings of a request
+    std::vector<std::string> exclude;  // fields that may differ in repeats of a request
     std::function<std::string(const Request&)> fingerprint;  // bytes, instead of target and body
     std::optional<Milliseconds> ttl;  // how long answers are replayed; else the policy's
-    Milliseconds lease{30000};        // leased routes: silence after which others go on
-    Milliseconds wait{0};             // for a running duplicate; 0: it is answered at once
+    Milliseconds lease{30000};        // leased routes: takeover after this long without a beat
+    Milliseconds wait{0};             // for a running duplicate; 0: answered at once
     std::function<bool(int status)> keep = keep_by_default;
     std::map<std::string, int> statuses;  // by outcome: {"in_progress", 425}, {"unavailable", 500}
     std::string key_header = "Idempotency-Key";
@@ -58,26 +58,26 @@ struct Options {
     std::size_t max_answer_bytes = 1 << 20;
     bool omit_large_answers = false;
     int attempts = 5;
-    bool unprotected_without_database = false;  // gives up the promise; plain handlers only
+    bool unprotected_without_database = false;  // without protection then; plain handlers only
     std::vector<std::string> methods = {"POST", "PATCH"};  // others pass
-    std::string holder;                                    // for the eyes of operators
+    std::string holder;                                    // shown to operators
     Hook on_execute, on_replay, on_refusal, on_lease_lost;
 };
 
-// What a handler is told beside the request.
+// The second argument of handlers.
 struct Exchange {
     const Request& request;
     std::string principal;
-    std::string key;  // empty where it runs unprotected
+    std::string key;  // empty: unprotected
     int attempt = 1;
 };
 
-// A route as an adapter uses it.
+// A route, as adapters use it.
 struct Route {
     std::function<std::optional<std::string>(const Request& head)> principal;
     std::size_t max_request_bytes = 0;
     std::function<Answer(const Request&, const std::string& principal)> answer;
-    // Whether `answer` will refuse it whatever the body is: then there is no need to read that.
+    // Whether `answer` refuses it whatever the body: the body need not be read then.
     std::function<bool(const Request& head)> refuses = nullptr;
 };
 
@@ -89,13 +89,13 @@ class Idempotent {
     using TransactionHandler = std::function<Answer(Transaction&, const Exchange&)>;
     // Has effects outside the database; works in steps.
     using LeasedHandler = std::function<Ended(LeasedClaim<Driver>, const Exchange&)>;
-    // Can do without the database: it has no transaction where there is none.
+    // Needs no database: the transaction is nullptr if there is none.
     using PlainHandler = std::function<Answer(Transaction*, const Exchange&)>;
 
     // The pool must outlive the routes.
     explicit Idempotent(Pool<Driver>& pool) : pool_(pool) {}
 
-    // They throw std::invalid_argument for options that contradict the kind of handler.
+    // These throw std::invalid_argument for options that contradict the kind of handler.
     Route transactional(Options options, TransactionHandler handler) const {
         check(options, !options.unprotected_without_database,
               "this handler can't do without the database");
@@ -119,7 +119,7 @@ class Idempotent {
         if (!good) throw std::invalid_argument(options.scope + ": " + what);
     }
 
-    // The course of a request, which the kinds of route share.
+    // The steps of a request, shared by all kinds of route.
     class Course {
       public:
         Course(Pool<Driver>& pool, Options options)
@@ -156,15 +156,15 @@ class Idempotent {
       protected:
         using Outcome = std::pair<Decision, std::optional<Answer>>;
 
-        // Claim, work and end. The key of the exchange is empty if it is to be generated.
+        // Claim, work and end. The key of the exchange is empty if one is to be generated.
         virtual Outcome claimed(Call call, Exchange& exchange) = 0;
         virtual Answer unprotected(Exchange& exchange) = 0;
-        // What a failure that says nothing else is to the client.
+        // The answer to a failure without one of its own.
         virtual Answer failed() const = 0;
 
         static void call_hook(const Hook& hook, const Event& event) noexcept try {
             if (hook) hook(event);
-        } catch (...) {  // a hook's failure is no failure of the request
+        } catch (...) {  // a hook's exception does not fail the request
         }
 
         std::function<void(const Decision&)> execute_hook(Exchange& exchange) {
@@ -208,7 +208,7 @@ class Idempotent {
             return failed();
         }
 
-        // Of the database's errors only the number: the message may quote a key or a body.
+        // Only the number of a database error: its message may quote a key or a body.
         static void report(const std::exception& error, const Failure& failure) {
             const auto what = failure.kind == Failure::Other ? std::string(error.what())
                                                              : "SQLSTATE " + failure.sqlstate;
@@ -267,11 +267,12 @@ class Idempotent {
             if (options_.wait.count() > 0) call.wait = options_.wait;
             if (!options_.holder.empty()) call.holder = options_.holder;
             identify(call, request);
-            exchange.attempt = 0;  // nothing has begun
+            exchange.attempt = 0;  // the work has not begun
             return call;
         }
 
-        // The server reads JSON itself, so only what would harm it or the line to it is looked at.
+        // The server parses JSON itself. This only checks for bodies that could harm it or the
+        // connection.
         void identify(Call& call, const Request& request) {
             const auto type = media_type(request.headers);
             call.media_type = type;
@@ -328,7 +329,7 @@ class Idempotent {
             return answer;
         }
 
-        // Where coming again helps, it says when.
+        // Retry-After, if repeating helps.
         Answer document(const std::string& word, std::optional<double> retry_after,
                         const Exchange&) {
             Answer answer = document_of(word);
@@ -341,7 +342,7 @@ class Idempotent {
             return with(std::move(answer), "Retry-After", std::to_string(seconds));
         }
 
-        // They are the same for ever, so each is asked for once.
+        // Documents never change, so each is requested once.
         Answer document_of(const std::string& word) {
             if (const auto known = known_document(word)) return *known;
             const auto asked = asked_for(word);
@@ -356,7 +357,7 @@ class Idempotent {
             return known == documents_.end() ? std::nullopt : std::make_optional(known->second);
         }
 
-        // Nothing where the database is away and the document is one that is needed without it.
+        // None if the database is away and the document is one that must work without it.
         std::optional<nlohmann::json> asked_for(const std::string& word) try {
             return detail::alone(pool_, Milliseconds(0), [&](const protocol::Run& run) {
                 return protocol::problem(run, word);
@@ -410,8 +411,8 @@ class Idempotent {
         const TransactionHandler handler_;
     };
 
-    // The claim is a transaction around a handler that can do without it. So the answer stands
-    // whatever becomes of the database, if the route says so: it is merely not protected.
+    // A transaction around a handler that needs no database. If the route allows it, the answer is
+    // sent even when the database fails: it is then not protected.
     class Plain : public Course {
       public:
         Plain(Pool<Driver>& pool, Options options, PlainHandler handler)

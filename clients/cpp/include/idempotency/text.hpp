@@ -1,4 +1,4 @@
-// Texts in the forms that the database wants: bytes, arrays, UTF-8.
+// Texts in the forms of the database: bytes, arrays, UTF-8.
 #pragma once
 
 #include <openssl/evp.h>
@@ -10,8 +10,8 @@
 
 namespace idempotency {
 
-// Bytes as the server spells them: \x and two hexadecimal digits each. libpqxx has types of its own
-// for them, but others in each major version.
+// Bytes in the server's spelling: \x and two hexadecimal digits each. libpqxx has its own types for
+// them, but different ones in each major version.
 inline std::string to_bytea(std::string_view bytes) {
     constexpr char kDigits[] = "0123456789abcdef";
     std::string text = "\\x";
@@ -55,7 +55,7 @@ inline std::string to_array(const std::vector<std::string>& texts) {
     return array + "}";
 }
 
-// Neither an overlong form, nor a surrogate, nor beyond Unicode, nor NUL.
+// Refuses overlong forms, surrogates, code points beyond Unicode, and NUL.
 inline bool is_utf8(std::string_view text) {
     for (std::size_t i = 0; i < text.size();) {
         const auto at = [&](std::size_t k) { return static_cast<unsigned char>(text[i + k]); };

@@ -9,17 +9,17 @@
 
 namespace idempotency {
 
-// Before a COMMIT that comes straight after somebody else's statements: of a transaction in which
-// one has failed PostgreSQL makes a ROLLBACK, which libpqxx tells nobody.
+// Call it before a COMMIT that follows statements of the application. If one of them has failed,
+// PostgreSQL turns the COMMIT into a ROLLBACK, which libpqxx does not report.
 inline constexpr char kCheck[] = "SELECT 1";
 
-// Runs the work if the key is free; else the decision says what to answer. Work is
-// Answer(Driver::Transaction&, const Decision&). There is nothing to complete: what it returns is
-// kept and committed, or rolled back if it is not to be kept; what it throws rolls back, and comes
-// out again.
+// Runs the work if the key is free; else the decision gives the answer. Work is
+// Answer(Driver::Transaction&, const Decision&). There is no call to complete it: the returned
+// answer is stored and committed, or rolled back if it is not to be kept. An exception rolls back,
+// and is thrown again.
 //
-// Whatever fails to serialize, or loses its connection, is run again, as a whole. After a COMMIT
-// without an answer the record says whether it was done: then it is replayed.
+// After a serialization failure or a lost connection, all of it runs again. After a COMMIT without
+// an answer the record shows whether it took effect: then it is replayed.
 template <typename Driver, typename Work>
 std::pair<Decision, std::optional<Answer>> transactionally(
     Pool<Driver>& pool, Call call, const Rules& rules, const Work& work,
@@ -41,7 +41,7 @@ std::pair<Decision, std::optional<Answer>> transactionally(
             begun = true;
             if (!decision.execute()) return {std::move(decision), std::nullopt};
 
-            if (!call.derive) call.key = decision.claim.key;  // also where the server has made it
+            if (!call.derive) call.key = decision.claim.key;  // the server may have made it
             if (on_execute) on_execute(decision);
             Answer answer = storable(work(tx, std::as_const(decision)));
             if (!rules.keep(answer.status)) return {std::move(decision), std::move(answer)};

@@ -1,5 +1,5 @@
-// Does something at a moment, unless the guard has ended by then. Libraries that wait for a peer
-// without a limit of their own are woken by it.
+// Runs an action at a moment, unless the guard has ended by then. It wakes libraries that wait for
+// a peer without a limit.
 #pragma once
 
 #include <signal.h>
@@ -16,7 +16,7 @@ namespace idempotency {
 
 using Clock = std::chrono::steady_clock;
 
-// A thread that takes none of the process's signals: those are for threads that wait for them.
+// A thread that blocks all of the process's signals: other threads wait for those.
 template <typename Work>
 std::thread thread_without_signals(Work work) {
     sigset_t all, before;
@@ -36,7 +36,7 @@ class Watchdog {
   public:
     using Action = std::function<void()>;
 
-    // Once it has ended, the action has been done or never will be.
+    // After its end, the action has run or never will.
     class [[nodiscard]] Guard {
       public:
         Guard() = default;
@@ -66,7 +66,7 @@ class Watchdog {
     Watchdog(const Watchdog&) = delete;
     Watchdog& operator=(const Watchdog&) = delete;
 
-    // The action must be quick, must not throw, and must not come back here.
+    // The action must be quick, must not throw, and must not call this object.
     Guard at(Clock::time_point moment, Action action) {
         const std::lock_guard<std::mutex> lock(mutex_);
         const auto place = pending_.emplace(moment, std::move(action));
@@ -82,7 +82,7 @@ class Watchdog {
         pending_.erase(place);
     }
 
-    // What has been done stays, without its action, for its guard to remove.
+    // An entry stays after its action has run, without it, for its guard to remove.
     void run() {
         std::unique_lock<std::mutex> lock(mutex_);
         while (!ending_) {
