@@ -1,7 +1,7 @@
 // The composite type idem_claim, in which idem_begin, idem_execute and idem_get answer.
 #pragma once
 
-#include "claim/question.hpp"
+#include "claim/state.hpp"
 
 namespace idem::api {
 

@@ -8,6 +8,7 @@
 #include "claim/open_claims.hpp"
 #include "claim/result.hpp"
 #include "claim/sealing.hpp"
+#include "claim/state.hpp"
 #include "claim/token.hpp"
 #include "config/policy.hpp"
 #include "stats/events.hpp"

@@ -2,7 +2,7 @@
 
 #include "core/outcome.hpp"
 
-#include "claim/locks.hpp"
+#include "claim/state.hpp"
 #include "pg/jsonb.hpp"
 #include "stats/events.hpp"
 #include "store/audit.hpp"
@@ -48,10 +48,9 @@ Jsonb* state_of(const store::Record& record) {
     pg::add_member(&state, "attempt", static_cast<std::int64_t>(record.attempt));
     if (record.status_code)
         pg::add_member(&state, "status_code", static_cast<std::int64_t>(*record.status_code));
-    // Whether somebody was at work on it: then the decision has taken it out of their hands.
-    TimestampTz now = GetCurrentTimestamp();
+    // Whether its holder was at work on it: then the decision has taken it out of its hands.
     if (record.status == core::Status::InProgress)
-        pg::add_flag(&state, "alive", core::lives(facts_of(record, now), now));
+        pg::add_flag(&state, "alive", claim_lives(record));
     return pg::end_object(&state);
 }
 

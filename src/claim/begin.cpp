@@ -1,14 +1,13 @@
-// A caller looks at the record, and only if that says "execute" does it try the lock of the key and
-// look again: under the lock nobody else changes the record, so the second look decides, and a
-// replay needs no lock. Where the answer will be "execute", as the last one was, the first look is
-// of no use, and the lock is tried at once. A caller who is told to come back waits for whatever
-// stands in its way and begins again, until the answer is final or `wait` is over.
+// A call looks at the record, and only if that says "execute" does it try the lock of the key and
+// look again: under the lock the record changes no more, so the second look decides, and a replay
+// needs no lock. Where the answer will be "execute", as the last one was, the first look is of no
+// use, and the lock is tried at once. A call that is told to come back waits for whatever stands in
+// its way and begins again, until the answer is final or `wait` has passed.
 
 #include "claim/begin.hpp"
 
 #include "claim/grant.hpp"
 #include "claim/holder.hpp"
-#include "claim/locks.hpp"
 #include "claim/open_claims.hpp"
 #include "pg/boundary.hpp"
 #include "stats/events.hpp"
@@ -18,14 +17,14 @@ namespace idem::claim {
 
 namespace {
 
-// What a caller who is told to come back could wait for.
+// What a call that is told to come back could wait for.
 enum class Blocker { None, Lock, Writer, Lease };
 
 // This backend's last answer. Sessions with new requests mostly go on with new ones, and those that
 // repeat go on repeating.
 bool last_was_execute;
 
-// One turn of a caller: what it found, what was decided of it, and what there is to wait for.
+// One turn of a call: what it found, what was decided of it, and what there is to wait for.
 struct Turn {
     Answer answer;
     TimestampTz now;
@@ -33,48 +32,45 @@ struct Turn {
     Blocker blocker;
 };
 
-// The end of a session says nothing to a fixed snapshot: what the session has committed may be
-// newer. There only the lease counts.
-core::Decision decide(const Question& question, Turn* turn) {
-    core::Terms terms = question.terms;
-    terms.now = turn->now;
-    if (!turn->answer.has_record) return core::decide(nullptr, terms);
-    store::Record* record = &turn->answer.record;
-    core::Known facts = facts_of(*record, turn->now);
-    if (question.fixed != nullptr) facts.holder_gone = false;
-    facts.same_fingerprint = same_request(*record, question);
-    record->status = core::status_at(facts, terms);
-    return core::decide(&facts, terms);
-}
-
 core::Outcome outcome_of(const Turn& turn) {
     return turn.answer.decision->outcome;
 }
 
-Turn judge(const Question& question) {
-    Turn turn{};
-    turn.answer.record.id = question.id;
-    store::Look look = store::find(question.id, &turn.answer.record);
-    turn.answer.has_record = look.found;
-    turn.writer = look.writer;
-    turn.now = GetCurrentTimestamp();
-    turn.answer.decision = decide(question, &turn);
+// The turn begins with this look at the record.
+void look(const Settled& question, Turn* turn) {
+    *turn = Turn{};
+    store::Record* record = &turn->answer.record;
+    record->id = question.id;
+    store::Look look = store::find(question.id, record);
+    turn->answer.has_record = look.found;
+    turn->now = GetCurrentTimestamp();
+    core::Terms terms = question.terms;
+    terms.now = turn->now;
+    core::Known facts;
+    if (look.found) {
+        facts = facts_of(*record, turn->now);
+        // The end of a session says nothing to a fixed snapshot: what the session has committed may
+        // be newer. There only the lease counts.
+        if (question.fixed != nullptr) facts.holder_gone = false;
+        facts.same_fingerprint = same_request(*record, question);
+        record->status = core::status_at(facts, terms);
+    }
+    core::Decision decision = core::decide(look.found ? &facts : nullptr, terms);
+    turn->answer.decision = decision;
     // What takes the place of an old record goes on with nothing of it, so that a sweeper who is
     // removing it is not waited for.
-    bool afresh = turn.answer.decision->execution == core::Execution::Reuse;
-    if (afresh && !look.has_new_version) turn.writer = InvalidTransactionId;
-    if (outcome_of(turn) == core::Outcome::InProgress) turn.blocker = Blocker::Lease;
-    return turn;
+    bool afresh = decision.execution == core::Execution::Reuse;
+    turn->writer = afresh && !look.has_new_version ? InvalidTransactionId : look.writer;
+    if (decision.outcome == core::Outcome::InProgress) turn->blocker = Blocker::Lease;
 }
 
 // Another transaction is deciding about the key, and has its lock or has written the row already.
-Turn decided_elsewhere(const Question& question, Blocker blocker, TransactionId writer) {
-    Turn turn{};
-    turn.answer.decision = core::kDecidedElsewhere;
-    turn.answer.record.id = question.id;
-    turn.writer = writer;
-    turn.blocker = blocker;
-    return turn;
+void decided_elsewhere(const Settled& question, Blocker blocker, TransactionId writer, Turn* turn) {
+    *turn = Turn{};
+    turn->answer.decision = core::kDecidedElsewhere;
+    turn->answer.record.id = question.id;
+    turn->writer = writer;
+    turn->blocker = blocker;
 }
 
 // Nothing may be granted while the row that a writer leaves behind is not known.
@@ -84,60 +80,53 @@ bool may_grant(const Turn& turn) {
 
 // What an absent row says is certain under the lock alone: a look may miss one that is being moved.
 bool needs_lock(const Turn& turn) {
-    return may_grant(turn) || (!turn.answer.has_record && !TransactionIdIsValid(turn.writer));
+    return !TransactionIdIsValid(turn.writer) &&
+           (outcome_of(turn) == core::Outcome::Execute || !turn.answer.has_record);
 }
 
-// A look with which nothing is granted. Each replay ends here, and a call would copy the record.
-pg_attribute_always_inline Turn turn_without_grant(const Question& question, const Turn& turn) {
-    if (outcome_of(turn) == core::Outcome::Execute ||
-        (!turn.answer.has_record && TransactionIdIsValid(turn.writer)))
-        return decided_elsewhere(question, Blocker::Writer, turn.writer);
-    return turn;
+// A look with which nothing is granted, and which meets a writer, can't tell more than that.
+void tell_of_writer(const Settled& question, Turn* turn) {
+    if (outcome_of(*turn) == core::Outcome::Execute ||
+        (!turn->answer.has_record && TransactionIdIsValid(turn->writer)))
+        decided_elsewhere(question, Blocker::Writer, turn->writer, turn);
 }
 
 // This transaction's own claim: it would wait for itself, so there is nothing to wait for.
-Turn own_turn(const Question& question, const OpenClaim* claim) {
-    Turn turn{};
-    turn.answer.record = current_record(claim);
-    turn.answer.has_record = true;
-    turn.answer.decision = core::kOwnClaim;
-    if (!same_request(turn.answer.record, question)) turn.answer.decision = core::kOtherRequest;
-    return turn;
-}
-
-// Under the lock nothing changes any more, so this look decides. A loser keeps no lock.
-Turn locked_turn(const Question& question, std::int64_t left) {
-    Turn turn = judge(question);
-    if (!may_grant(turn)) {
-        unlock(question.id);
-        return turn_without_grant(question, turn);
-    }
-    if (grant(question, turn.now, left, &turn.answer)) return turn;
-    unlock(question.id);
-    return decided_elsewhere(question, Blocker::Lock, InvalidTransactionId);
+void find_own(const Settled& question, const OpenClaim* claim, Turn* turn) {
+    *turn = Turn{};
+    turn->answer.record = current_record(claim);
+    turn->answer.has_record = true;
+    bool same = same_request(turn->answer.record, question);
+    turn->answer.decision = same ? core::kOwnClaim : core::kOtherRequest;
 }
 
 // Looks first and locks only where it must, unless the lock will be needed anyhow. That is a guess:
-// whoever can't have the lock goes on as if it had not been tried, and a full lock table keeps no
-// replay from being answered.
-Turn unlocked_turn(const Question& question, std::int64_t left) {
-    if (last_was_execute && try_lock_if_room(question.id)) return locked_turn(question, left);
-    Turn turn = judge(question);
-    if (!needs_lock(turn)) return turn_without_grant(question, turn);
-    if (try_lock(question.id)) return locked_turn(question, left);
-    // Whoever has the lock may have just committed.
-    turn = judge(question);
-    if (needs_lock(turn)) return decided_elsewhere(question, Blocker::Lock, InvalidTransactionId);
-    return turn_without_grant(question, turn);
-}
-
-Turn take_turn(const Question& question, bool locked, std::int64_t left) {
-    if (const OpenClaim* own = open_claim(question.id)) return own_turn(question, own);
-    return locked ? locked_turn(question, left) : unlocked_turn(question, left);
+// a call that can't have the lock goes on as if it had not been tried, and a full lock table keeps
+// no replay from being answered. Under the lock nothing changes any more, so that look decides. A
+// call that is not granted the key keeps no lock.
+void take_turn(const Settled& question, bool locked, std::int64_t left, Turn* turn) {
+    const store::Identity& id = question.id;
+    if (const OpenClaim* own = open_claim(id)) return find_own(question, own, turn);
+    if (!locked) locked = last_was_execute && try_lock_if_room(id);
+    look(question, turn);
+    if (!locked && needs_lock(*turn)) {
+        locked = try_lock(id);
+        // Another transaction that has or had the lock may have just committed.
+        look(question, turn);
+        if (!locked && needs_lock(*turn))
+            return decided_elsewhere(question, Blocker::Lock, InvalidTransactionId, turn);
+    }
+    bool free = locked && may_grant(*turn);
+    if (free && grant(question, turn->now, left, &turn->answer)) return;
+    if (locked) unlock(id);
+    if (free)
+        decided_elsewhere(question, Blocker::Lock, InvalidTransactionId, turn);
+    else
+        tell_of_writer(question, turn);
 }
 
 // True if the wait has brought us the key's lock.
-bool wait_for(const Turn& turn, const Question& question, Patience* patience) {
+bool wait_for(const Turn& turn, const Settled& question, Patience* patience) {
     std::int64_t left = time_left(*patience);
     patience->waited = true;
     if (turn.blocker != Blocker::Lease) patience->lease_wait_start = 0;
@@ -156,11 +145,24 @@ bool wait_for(const Turn& turn, const Question& question, Patience* patience) {
     return false;
 }
 
-void account_for(const Answer& answer, std::int64_t waited) {
-    const store::Identity& id = answer.record.id;
-    stats::account_for({answer.decision->outcome, answer.decision->execution,
-                        pg::bytes_of(id.scope), pg::bytes_of(id.principal), pg::bytes_of(id.key),
-                        answer.has_record ? answer.record.attempt : 0, waited});
+// Begins turns until one is final or no time is left: the last answer is always a fresh one.
+Answer answer_to(const Settled& question) {
+    Patience patience = patience_for(question.wait);
+    Turn turn;
+    for (bool locked = false;;) {
+        std::int64_t left = time_left(patience);
+        take_turn(question, locked, left, &turn);
+        if (turn.blocker == Blocker::None || left <= 0) break;
+        locked = wait_for(turn, question, &patience);
+    }
+    const core::Decision& decision = *turn.answer.decision;
+    const store::Record& record = turn.answer.record;
+    stats::account_for({decision.outcome, decision.execution, pg::bytes_of(record.id.scope),
+                        pg::bytes_of(record.id.principal), pg::bytes_of(record.id.key),
+                        turn.answer.has_record ? record.attempt : 0, time_waited(patience)});
+    last_was_execute = decision.outcome == core::Outcome::Execute;
+    turn.answer.gave_way = patience.gave_way;
+    return turn.answer;
 }
 
 [[noreturn]] void raise_still_deciding() {
@@ -197,58 +199,48 @@ void account_for(const Answer& answer, std::int64_t waited) {
     pg_unreachable();
 }
 
-// Complete at once, the claim never was open to anybody.
-void complete_at_once(const store::Identity& id) {
-    OpenClaim* claim = open_claim(id);
-    finish_silently(claim);
-    forget_ended_claim(claim);
-}
-
 }  // namespace
 
-// The last answer is always a fresh one.
-Answer begin(const Question& given) {
-    pg::require_writable(given.function);
-    Question question = settle(given);
-    Patience patience = patience_for(*question.wait);
-    for (bool locked = false;;) {
-        std::int64_t left = time_left(patience);
-        Turn turn = take_turn(question, locked, left);
-        if (turn.blocker == Blocker::None || left <= 0) {
-            account_for(turn.answer, time_waited(patience));
-            last_was_execute = outcome_of(turn) == core::Outcome::Execute;
-            turn.answer.gave_way = patience.gave_way;
-            return turn.answer;
-        }
-        locked = wait_for(turn, question, &patience);
-    }
+Answer begin(const Question& question) {
+    pg::require_writable(question.function);
+    return answer_to(settle(question));
 }
 
-// The lock is asked for before the look: whoever has had it may have committed by then, and the row
-// tells. What a record that is there says, the lock does not change, as in unlocked_turn().
-Forecast foresee(const Question& settled) {
-    Question question = settled;
+// The lock is asked for before the look: a transaction that has had it may have committed by then,
+// and the row tells. The lock changes nothing about a record that is there, as in take_turn().
+Forecast foresee(const Settled& settled) {
+    Settled question = settled;
     question.fixed = nullptr;
+    Turn turn;
     if (const OpenClaim* own = open_claim(question.id)) {
-        Turn turn = own_turn(question, own);
+        find_own(question, own, &turn);
         return {*turn.answer.decision, GetCurrentTimestamp(), this_transaction(), turn.answer};
     }
     KeyHolder holder = holder_of_lock(question.id);
-    Turn seen = judge(question);
-    Turn told = holder.exists && needs_lock(seen)
-                    ? decided_elsewhere(question, Blocker::Lock, InvalidTransactionId)
-                : may_grant(seen) ? seen
-                                  : turn_without_grant(question, seen);
-    if (TransactionIdIsValid(seen.writer)) holder = holder_of_row(seen.writer);
-    return {*told.answer.decision, seen.now, holder, seen.answer};
+    look(question, &turn);
+    Forecast forecast{*turn.answer.decision, turn.now, holder, turn.answer};
+    if (TransactionIdIsValid(turn.writer)) forecast.holder = holder_of_row(turn.writer);
+    if (holder.exists && needs_lock(turn)) {
+        forecast.decision = core::kDecidedElsewhere;
+    } else if (!may_grant(turn)) {
+        tell_of_writer(question, &turn);
+        forecast.decision = *turn.answer.decision;
+    }
+    return forecast;
 }
 
 bool once(const Question& question) {
-    Answer answer = begin(question);
+    pg::require_writable(question.function);
+    Settled settled = settle(question);
+    Answer answer = answer_to(settled);
     switch (answer.decision->outcome) {
-        case core::Outcome::Execute:
-            complete_at_once(answer.record.id);
+        case core::Outcome::Execute: {
+            // Complete at once, the claim never was open to another session.
+            OpenClaim* claim = open_claim(answer.record.id);
+            finish_silently(claim, settled.policy.values);
+            forget_ended_claim(claim);
             return true;
+        }
         case core::Outcome::Replay:
         case core::Outcome::Expired:
         case core::Outcome::Mismatch:

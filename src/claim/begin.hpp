@@ -1,9 +1,10 @@
-// idem_begin and idem_once: who asks for a key, and what they are told; and what they would be
-// told.
+// idem_begin and idem_once: a call for a key, and its answer; and the answer that it would get
+// (idem_explain).
 #pragma once
 
 #include "claim/locks.hpp"
 #include "claim/question.hpp"
+#include "claim/state.hpp"
 
 namespace idem::claim {
 
@@ -13,7 +14,8 @@ Answer begin(const Question& question);
 // idem_once: claims and completes without a response. True the first time, false after.
 bool once(const Question& question);
 
-// What somebody would be told at once who asks now and whose work takes its snapshot afterwards.
+// The answer that a call would get at once which asks now and whose work takes its snapshot
+// afterwards.
 struct Forecast {
     core::Decision decision;
     TimestampTz now;
@@ -21,8 +23,7 @@ struct Forecast {
     Answer seen;       // the newest committed record, or this transaction's own
 };
 
-// Goes the way of begin() without a lock, a write or a count. `settled` is a question that settle()
-// has filled in.
-Forecast foresee(const Question& settled);
+// Goes the way of begin() without a lock, a write or a count.
+Forecast foresee(const Settled& settled);
 
 }  // namespace idem::claim

@@ -7,7 +7,7 @@
 
 #include "claim/begin.hpp"
 #include "claim/holder.hpp"
-#include "claim/operator.hpp"
+#include "claim/state.hpp"
 #include "config/error_statuses.hpp"
 #include "config/policy.hpp"
 #include "pg/boundary.hpp"

@@ -3,6 +3,7 @@
 
 #include "claim/question.hpp"
 #include "claim/result.hpp"
+#include "claim/state.hpp"
 
 namespace idem::claim {
 

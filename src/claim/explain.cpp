@@ -4,50 +4,24 @@
 #include "claim/explain.hpp"
 
 #include "claim/abandon.hpp"
-#include "claim/operator.hpp"
 #include "claim/sealing.hpp"
-#include "config/policy.hpp"
+#include "claim/state.hpp"
 #include "request/fingerprint.hpp"
 
 namespace idem::claim {
 
 namespace {
 
-// Nobody who only looks has to have the request.
-Question without_duty(const Question& given) {
-    Question question = given;
-    question.without_request = true;
-    return question;
+// What can't be compared is taken to be the same.
+Forecast forecast_of_same(const Settled& question) {
+    Settled same = question;
+    same.fingerprint = nullptr;
+    return foresee(same);
 }
 
-void add_policy(const core::Policy& policy, Explanation* explanation) {
-    const Question& question = explanation->question;
-    const Answer& seen = explanation->forecast.seen;
-    explanation->given_up_at = seen.has_record ? given_up_at(seen.record, policy) : pg::kNoTime;
-    explanation->lacks_fingerprint = question.fingerprint == nullptr && policy.fingerprint_required;
-}
-
-// begin() would raise an error; who wants to know why is told.
-void add_keys(Explanation* explanation) {
-    const Question& question = explanation->question;
-    Answer seen = get(question.id);
-    if (seen.has_record) explanation->closed = why_closed(&seen.record);
-    if (question.encrypt) explanation->no_keys = why_no_keys();
-}
-
-Forecast forecast_of_same(const Question& given) {
-    Question question = given;
-    question.fingerprint = nullptr;
-    return foresee(question);
-}
-
-bool has_both(const store::Record& record, const Question& question) {
-    return !record.fingerprint.is_null() && question.fingerprint != nullptr;
-}
-
-// A digest of the caller's may leave out and count what it likes, and nobody says what it was
+// A digest of the caller's may leave out and count what it likes, and nothing says what it was
 // taken of.
-Incomparable incomparable(const store::Record& record, const Question& question) {
+Incomparable incomparable(const store::Record& record, const Settled& question) {
     std::int32_t unlike = (record.fingerprint_of ^ question.fingerprint_of) & ~store::kForKey;
     if (unlike == 0) return Incomparable::No;
     return (unlike & store::kOfCaller) != 0 ? Incomparable::Digest : Incomparable::MethodAndPath;
@@ -55,45 +29,44 @@ Incomparable incomparable(const store::Record& record, const Question& question)
 
 void add_comparison(Explanation* explanation) {
     const store::Record& record = explanation->forecast.seen.record;
-    const Question& question = explanation->question;
-    if (!has_both(record, question)) return;
+    const Settled& question = explanation->question;
+    if (record.fingerprint.is_null() || question.fingerprint == nullptr) return;
     bool same = same_request(record, question);
     if (!same) explanation->incomparable = incomparable(record, question);
-    if (explanation->incomparable == Incomparable::No) explanation->same = same;
-}
-
-// What can't be compared is taken to be the same.
-void add_forecast(Explanation* explanation) {
-    const Question& question = explanation->question;
-    explanation->forecast =
-        explanation->closed != nullptr ? forecast_of_same(question) : foresee(question);
-    if (explanation->closed != nullptr || !explanation->forecast.seen.has_record) return;
-    add_comparison(explanation);
-    if (explanation->incomparable != Incomparable::No)
+    if (explanation->incomparable == Incomparable::No)
+        explanation->same = same;
+    else
         explanation->forecast = forecast_of_same(question);
 }
 
 // By the rule by which the record's fingerprint was taken: had the rest been the same, it would be
 // no mismatch.
-request::Differences* differences(const store::Record& record, const Question& question) {
-    if (record.request.is_null() || question.request == nullptr) return nullptr;
+request::Differences* differences(const store::Record& record, const Question& asked) {
+    if (record.request.is_null() || asked.request == nullptr) return nullptr;
     auto* found = static_cast<request::Differences*>(palloc(sizeof(request::Differences)));
-    *found = request::differences_of(opened(record, &store::Record::request), question.request,
-                                     rule_of(record, question));
+    *found = request::differences_of(opened(record, &store::Record::request), asked.request,
+                                     rule_of(record, asked));
     return found;
 }
 
 }  // namespace
 
-Explanation explain(const Question& given) {
-    Explanation result{};
-    result.question = settle(without_duty(given));
-    core::Policy policy = config::policy_for(pg::bytes_of(result.question.id.scope)).values;
-    add_keys(&result);
-    add_forecast(&result);
-    add_policy(policy, &result);
+// Where a value of the record can't be opened, begin() would raise an error; here the reason is
+// told.
+Explanation explain(const Question& asked) {
+    Explanation result{settle(asked)};
+    const Settled& question = result.question;
+    const core::Policy& policy = question.policy.values;
+    Answer now = get(question.id);
+    if (now.has_record) result.closed = why_closed(&now.record);
+    if (policy.encrypt) result.no_keys = why_no_keys();
+    result.forecast = result.closed != nullptr ? forecast_of_same(question) : foresee(question);
+    const Answer& seen = result.forecast.seen;
+    if (result.closed == nullptr && seen.has_record) add_comparison(&result);
+    if (seen.has_record) result.given_up_at = given_up_at(seen.record, policy);
+    result.lacks_fingerprint = question.fingerprint == nullptr && policy.fingerprint_required;
     if (result.same == false || result.incomparable != Incomparable::No)
-        result.differences = differences(result.forecast.seen.record, result.question);
+        result.differences = differences(seen.record, asked);
     return result;
 }
 

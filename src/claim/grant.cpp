@@ -1,4 +1,4 @@
-// Whoever is granted a key must see all effects of the attempts before. In READ COMMITTED the work
+// The work under a grant must see all effects of the attempts before. In READ COMMITTED the work
 // takes its snapshot after the grant and sees them. A snapshot that is taken already is asked
 // whether it knows them, as ExecUpdate says "could not serialize access" where heap_update has met
 // a newer version (TM_Updated) under IsolationUsesXactSnapshot: for each version of the row, and
@@ -11,7 +11,6 @@
 #include "core/time.hpp"
 
 #include "claim/history.hpp"
-#include "claim/locks.hpp"
 #include "claim/open_claims.hpp"
 #include "claim/sealing.hpp"
 #include "claim/token.hpp"
@@ -52,66 +51,61 @@ store::Record inherited(const Answer& answer, TimestampTz now) {
     return record;
 }
 
-void set_times(const Question& question, TimestampTz now, store::Record* record) {
+core::IfSilent if_silent(const core::Policy& policy, int attempt) {
+    if (policy.on_lease_expiry == core::OnLeaseExpiry::Unknown) return core::IfSilent::Unknown;
+    bool last = policy.max_attempts > 0 && attempt >= policy.max_attempts;
+    return last ? core::IfSilent::Exhausted : core::IfSilent::Takeover;
+}
+
+void set_times(const Settled& question, TimestampTz now, store::Record* record) {
     record->claimed_at = now;
     if (!store::is_derived(*record)) {
-        record->expires_at = pg::after(now, *question.ttl);
+        record->expires_at = pg::after(now, question.ttl);
         record->retained_until = pg::after(now, question.retention);
     }
-    record->lease = *question.lease;
-    record->lease_until = pg::after(now, *question.lease);
+    record->lease = question.lease;
+    record->lease_until = pg::after(now, question.lease);
     record->next_attempt_at = pg::kNoTime;
     record->finished_at = pg::kNoTime;
 }
 
-void set_request(const Question& question, store::Record* record) {
+void set_request(const Settled& question, store::Record* record) {
+    const Question& asked = question.asked;
     if (question.fingerprint != nullptr) {
         record->fingerprint = question.fingerprint;
         record->fingerprint_of =
             question.fingerprint_of | (record->fingerprint_of & store::kForKey);
-        record->counted = question.counted;
+        record->counted = question.policy.fingerprint_fields;
         record->excluded = question.excluded;
     }
-    if (question.operation != nullptr) record->operation = question.operation;
-    if (question.stored_request != nullptr) record->request = question.stored_request;
+    if (asked.operation != nullptr) record->operation = asked.operation;
+    if (question.policy.values.store_request && asked.request != nullptr)
+        record->request = asked.request;
 }
 
-core::IfSilent if_silent(const core::Terms& terms, int attempt) {
-    if (terms.on_lease_expiry == core::OnLeaseExpiry::Unknown) return core::IfSilent::Unknown;
-    bool last = terms.max_attempts > 0 && attempt >= terms.max_attempts;
-    return last ? core::IfSilent::Exhausted : core::IfSilent::Takeover;
-}
-
-store::Record new_attempt(const Question& question, const Answer& answer, TimestampTz now) {
+store::Record new_attempt(const Settled& question, const Answer& answer, TimestampTz now) {
+    const core::Policy& policy = question.policy.values;
     store::Record record = inherited(answer, now);
     record.status = core::Status::InProgress;
     record.attempt++;
     record.token = new_token(answer.has_record ? answer.record.token : 0);
     set_times(question, now, &record);
     set_request(question, &record);
-    record.holder = question.holder;
+    record.holder = question.asked.holder;
     // On a distributed table the backend is one of Citus's, which outlasts its clients.
-    if (question.hold && !store::is_distributed())
+    if (question.asked.hold && !store::is_distributed())
         name_this_backend(&record);
     else
         name_no_backend(&record);
-    record.body_limit = question.body_limit;
-    record.omit_large_body = question.omit_large_body;
-    record.if_silent = if_silent(question.terms, record.attempt);
+    record.body_limit = static_cast<std::int32_t>(policy.max_body_bytes);
+    record.omit_large_body = policy.on_large_body == core::OnLargeBody::Omit;
+    record.if_silent = if_silent(policy, record.attempt);
     return record;
 }
 
 // Whether the attempt before was never ended.
 bool follows_silence(const Answer& answer) {
     return answer.has_record && answer.record.status == core::Status::InProgress;
-}
-
-// Until its lease ended the holder of a claim may have committed effects in transactions of their
-// own, of which no version of the row tells. A moment that is yet to come says that the clock has
-// been set back, and proves nothing.
-bool lease_ended_before(const Question& question, TimestampTz leased_until, TimestampTz now) {
-    return leased_until == pg::kNoTime ||
-           (question.fixed_since > leased_until && question.fixed_since <= now);
 }
 
 // The retry has a snapshot that knows the attempt.
@@ -137,24 +131,22 @@ bool lease_ended_before(const Question& question, TimestampTz leased_until, Time
 }
 
 // An error unless the work will see every effect of the attempts before.
-void require_sight(const Question& question, const Answer& answer, TimestampTz now) {
+void require_sight(const Settled& question, const Answer& answer, TimestampTz now) {
     if (question.fixed == nullptr) return;
     bool was_silent = follows_silence(answer);
     store::Past past = store::past_of(question.id, question.fixed);
     // That of a table whose versions can't be looked at.
     if (was_silent) past.leased_until = Max(past.leased_until, answer.record.lease_until);
     if (!past.known || pg::may_be_pruned_under(question.fixed_since, now)) raise_unseen_attempt();
-    if (lease_ended_before(question, past.leased_until, now)) return;
+    // Until its lease ended the holder of a claim may have committed effects in transactions of its
+    // own, of which no version of the row tells. A moment that is yet to come says that the clock
+    // has been set back, and proves nothing.
+    if (past.leased_until == pg::kNoTime ||
+        (question.fixed_since > past.leased_until && question.fixed_since <= now))
+        return;
     if (pg::is_as_good_as_new(question.fixed)) return;
     if (was_silent) raise_unseen_attempt();
     raise_decided_here();
-}
-
-// The row that was written early may have waited for somebody who ignores our lock, or who has
-// given it back.
-void require_sight_again(const Question& question) {
-    if (question.fixed != nullptr && !store::past_of(question.id, question.fixed).known)
-        raise_unseen_attempt();
 }
 
 struct NewClaim {
@@ -188,27 +180,30 @@ bool add_written(NewClaim* claim, std::int64_t left) {
 
 }  // namespace
 
-bool grant(const Question& question, TimestampTz now, std::int64_t left, Answer* answer) {
-    // Whoever is waited for here may have changed how rows are written, and the row; nobody does
-    // from here on but who writes rows like us.
+bool grant(const Settled& question, TimestampTz now, std::int64_t left, Answer* answer) {
+    const core::Policy& policy = question.policy.values;
+    // A transaction that is waited for here may have changed how rows are written, and the row.
+    // From here on only transactions that write rows as we do change it.
     store::lock_for_writing(question.id);
     require_sight(question, *answer, now);
-    if (question.encrypt) require_key(question.id);
+    if (policy.encrypt) require_key(question.id);
     store::Record record = new_attempt(question, *answer, now);
-    seal(&record, question.encrypt);
-    NewClaim claim{&record, answer->has_record ? &answer->record : nullptr, question.transactional,
-                   false};
+    seal(&record, policy.encrypt);
+    NewClaim claim{&record, answer->has_record ? &answer->record : nullptr,
+                   question.asked.transactional || policy.transactional_only, false};
     store::reserve(record.id);
-    if (question.keep_history) store::reserve_attempt();
+    if (policy.keep_history) store::reserve_attempt();
     if (store::bypasses_executor(record.id)) {
         (void)add_claim(record, claim.before, claim.transactional);
     } else {
         if (!add_written(&claim, left)) return false;
-        require_sight_again(question);
+        // The row may have waited for a transaction that ignores our lock, or has given it back.
+        if (question.fixed != nullptr && !store::past_of(question.id, question.fixed).known)
+            raise_unseen_attempt();
     }
     come_first_at_commit();
     if (follows_silence(*answer))
-        keep_attempt(granted_policy(record.id), answer->record, store::AttemptEnd::TakenOver);
+        keep_attempt(policy, answer->record, store::AttemptEnd::TakenOver);
     answer->record = record;
     answer->has_record = true;
     return true;

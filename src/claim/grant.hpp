@@ -2,13 +2,14 @@
 #pragma once
 
 #include "claim/question.hpp"
+#include "claim/state.hpp"
 
 namespace idem::claim {
 
 // Opens a claim in this transaction, whose lock the caller holds, and completes the answer that was
-// decided at `now`. False if somebody who ignores that lock is writing the record, and has not
-// ended within `left` microseconds, or has written it. An error (40001) if the work would not see
-// all that earlier attempts have done.
-bool grant(const Question& question, TimestampTz now, std::int64_t left, Answer* answer);
+// decided at `now`. False if a transaction that ignores that lock is writing the record, and has
+// not ended within `left` microseconds, or has written it. An error (40001) if the work would not
+// see all that earlier attempts have done.
+bool grant(const Settled& question, TimestampTz now, std::int64_t left, Answer* answer);
 
 }  // namespace idem::claim

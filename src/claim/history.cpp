@@ -47,12 +47,6 @@ void keep_attempt(const core::Policy& policy, const store::Record& record, store
     store::add_attempt({&kept, how, ended, pg::after(ended, span)});
 }
 
-core::Policy granted_policy(const store::Identity& id) {
-    core::Policy policy{};
-    (void)config::policy_ignoring_role(pg::bytes_of(id.scope), &policy);
-    return policy;
-}
-
 void take_back_attempt(const store::Record& taken_over) {
     store::remove_attempt(taken_over.id, taken_over.token);
 }

@@ -10,10 +10,6 @@ namespace idem::claim {
 // ends the attempt, so that an end that is rolled back is none. Nothing where no history is kept.
 void keep_attempt(const core::Policy& policy, const store::Record& record, store::AttemptEnd how);
 
-// The policy of a scope that has just admitted the caller: no role is asked again, and no list is
-// copied.
-core::Policy granted_policy(const store::Identity& id);
-
 // The attempt that was taken over goes on, for its successor is withdrawn: it may still end.
 // Whatever the policy says now.
 void take_back_attempt(const store::Record& taken_over);

@@ -8,6 +8,7 @@
 #include "claim/history.hpp"
 #include "claim/locks.hpp"
 #include "claim/sealing.hpp"
+#include "claim/state.hpp"
 #include "claim/token.hpp"
 #include "pg/boundary.hpp"
 #include "stats/events.hpp"
@@ -342,12 +343,12 @@ void raise_no_claim() {
     pg_unreachable();
 }
 
-void finish_silently(OpenClaim* claim) {
+void finish_silently(OpenClaim* claim, const core::Policy& policy) {
     FoundClaim found{claim, current_record(claim), false, {}};
     mark_ended(core::Status::Completed, &found.record);
     keep_long_enough(found.record.finished_at, &found.record);
     save_ended(&found);
-    keep_ended_attempt(granted_policy(found.record.id), found.record);
+    keep_ended_attempt(policy, found.record);
     stats::account_for_result(pg::bytes_of(found.record.id.scope), found.record.status);
 }
 

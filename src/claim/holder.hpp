@@ -46,6 +46,6 @@ config::ScopePolicy enter(const ClaimRef& ref);
 [[noreturn]] void raise_no_claim();
 
 // Completes an open claim of this transaction without a response.
-void finish_silently(OpenClaim* claim);
+void finish_silently(OpenClaim* claim, const core::Policy& policy);
 
 }  // namespace idem::claim

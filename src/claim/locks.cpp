@@ -78,37 +78,6 @@ void give_way_if_due(Patience* patience) {
     patience->gave_way = pg::is_waited_for(core::kClaimLockClass);
 }
 
-// When the backend with this pid began. Everybody's status is copied, as pg_stat_activity does; an
-// older copy of this transaction's is thrown away.
-TimestampTz start_of(std::int32_t pid) {
-    pgstat_clear_backend_activity_snapshot();
-    for (int i = 1; i <= pgstat_fetch_stat_numbackends(); i++) {
-        const PgBackendStatus& status = pg::backend_status(i)->backendStatus;
-        if (status.st_procpid == pid) return status.st_proc_start_timestamp;
-    }
-    return pg::kNoTime;
-}
-
-// Whether the backend with this pid is the one that began at `start`. On a standby always true: the
-// backend runs on another server, and only the lease can be judged. The array of processes is asked
-// first: where the pid is gone, nobody's status has to be copied.
-bool backend_lives(std::int32_t pid, TimestampTz start) {
-    if (RecoveryInProgress()) return true;
-    if (pid == MyProcPid) return start == MyStartTimestamp;
-    return BackendPidGetProc(pid) != nullptr && start_of(pid) == start;
-}
-
-// Whether the record names a backend that is gone.
-bool holder_is_gone(const store::Record& record) {
-    return record.status == core::Status::InProgress && record.backend_pid != 0 &&
-           !session_lives(record);
-}
-
-// Times that are absent never lie ahead.
-std::int64_t or_past(TimestampTz time) {
-    return time == pg::kNoTime ? 0 : time;
-}
-
 // A prepared transaction keeps the number that it had in its session, which may be in another one
 // by now; only after a restart has it none but its transaction id.
 TransactionId prepared_as(const VirtualTransactionId& transaction) {
@@ -228,43 +197,6 @@ void wait_for_lease(Patience* patience, std::int64_t left) {
     CHECK_FOR_INTERRUPTS();
     patience->pause = Min(patience->pause * 2, kLongestPause);
     give_way_if_due(patience);
-}
-
-void name_this_backend(store::Record* record) {
-    record->backend_pid = MyProcPid;
-    record->backend_start = MyStartTimestamp;
-}
-
-void name_no_backend(store::Record* record) {
-    record->backend_pid = 0;
-    record->backend_start = pg::kNoTime;
-}
-
-bool session_lives(const store::Record& record) {
-    return record.backend_pid != 0 && backend_lives(record.backend_pid, record.backend_start);
-}
-
-core::Known facts_of(const store::Record& record, TimestampTz now) {
-    core::Known facts{};
-    facts.status = record.status;
-    facts.attempt = record.attempt;
-    facts.lease_until = or_past(record.lease_until);
-    facts.next_attempt_at = or_past(record.next_attempt_at);
-    facts.expires_at = record.expires_at;
-    facts.retained_until = record.retained_until;
-    facts.holder_gone = now < record.lease_until && holder_is_gone(record);
-    facts.released_by_operator = record.resolved_by != nullptr;
-    facts.if_silent = record.if_silent;
-    facts.same_fingerprint = true;
-    facts.claimed_at = record.claimed_at;
-    facts.derived = store::is_derived(record);
-    return facts;
-}
-
-core::Status status_now(const store::Record& record) {
-    core::Terms terms{};
-    terms.now = GetCurrentTimestamp();
-    return core::status_at(facts_of(record, terms.now), terms);
 }
 
 }  // namespace idem::claim

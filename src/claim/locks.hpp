@@ -6,8 +6,6 @@
 // 64-bit hash may collide; then a caller is told "in progress" for no reason, never worse.
 #pragma once
 
-#include "core/decision.hpp"
-
 #include "store/record.hpp"
 
 namespace idem::claim {
@@ -78,21 +76,5 @@ void wait_for_writer(TransactionId writer, std::int64_t left);
 // this transaction. The holder may be one of them, or wait for one of them; so then no time is
 // left.
 void wait_for_lease(Patience* patience, std::int64_t left);
-
-// A claim with `hold` names the backend of its holder in the record. A session-level lock would say
-// the same, but pg_advisory_unlock_all(), which drivers call to reset a session, and DISCARD ALL
-// give up every one of them. That a backend lives excludes nobody; that it is gone shortens the
-// wait for a lease.
-void name_this_backend(store::Record* record);
-void name_no_backend(store::Record* record);
-
-// Whether it names a backend, and that lives.
-bool session_lives(const store::Record& record);
-
-// The record as a decision sees it at `now`, but for the request, which is taken to be the same.
-core::Known facts_of(const store::Record& record, TimestampTz now);
-
-// What it is now. No policy of today is asked: what it says will count for whoever begins.
-core::Status status_now(const store::Record& record);
 
 }  // namespace idem::claim

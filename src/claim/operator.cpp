@@ -10,6 +10,7 @@
 #include "claim/history.hpp"
 #include "claim/locks.hpp"
 #include "claim/sealing.hpp"
+#include "claim/state.hpp"
 #include "claim/token.hpp"
 #include "pg/boundary.hpp"
 #include "store/store.hpp"
@@ -78,11 +79,6 @@ void mark_resolved(core::Resolution resolution, text* error, store::Record* reco
     if (error == nullptr && runs_again(resolution)) record->error = last_error;
     record->resolved_by = cstring_to_text(GetUserNameFromId(GetSessionUserId(), false));
     if (runs_again(resolution)) record->next_attempt_at = record->finished_at;
-}
-
-// A look without the lock can miss a row that is being moved; nobody moves one twice that fast.
-bool seen(const store::Identity& id, store::Record* record) {
-    return store::find(id, record).found || store::find(id, record).found;
 }
 
 // A record that is being decided, and what it was.
@@ -220,21 +216,6 @@ Verdict resolve_idle(const ClaimRef& ref, const Resolution& resolution, const Ex
     else
         unlock(ref.id);
     return settled;
-}
-
-Answer get(const store::Identity& id) {
-    (void)config::policy_for(pg::bytes_of(id.scope));
-    Answer answer{};
-    const OpenClaim* own = open_claim(id);
-    if (own != nullptr) answer.record = current_record(own);
-    answer.has_record = own != nullptr || seen(id, &answer.record);
-    if (answer.has_record) answer.record.status = status_now(answer.record);
-    return answer;
-}
-
-bool claim_lives(const store::Record& record) {
-    TimestampTz now = GetCurrentTimestamp();
-    return record.status == core::Status::InProgress && core::lives(facts_of(record, now), now);
 }
 
 bool forget(const ClaimRef& ref, const text* reason) {

@@ -4,7 +4,6 @@
 
 #include "claim/result.hpp"
 #include "claim/sealing.hpp"
-#include "config/policy.hpp"
 #include "pg/snapshot.hpp"
 
 namespace idem::claim {
@@ -39,20 +38,6 @@ namespace {
     pg_unreachable();
 }
 
-text* generated_key() {
-    Datum uuid = DirectFunctionCall1(gen_random_uuid, static_cast<Datum>(0));
-    return cstring_to_text(DatumGetCString(DirectFunctionCall1(uuid_out, uuid)));
-}
-
-// The same for the same request of the same principal in the same scope. The fingerprint counts,
-// and not the request: what may differ between two sendings of a request makes no other key.
-text* derived_key(const Question& question) {
-    if (question.fingerprint == nullptr) raise_nothing_to_derive("there is none");
-    if (question.nothing_counts) raise_nothing_to_derive("none of its fields counts");
-    return request::in_hex(request::fingerprint_of_digest(
-        question.fingerprint, question.id.principal, question.id.scope));
-}
-
 [[noreturn]] void raise_transactional(const char* argument) {
     ereport(
         ERROR,
@@ -64,32 +49,16 @@ text* derived_key(const Question& question) {
     pg_unreachable();
 }
 
-void settle_end(const core::Policy& policy, Question* question) {
-    question->transactional |= policy.transactional_only;
-    if (!question->transactional) return;
-    if (question->hold) raise_transactional("hold");
-    if (question->lease) raise_transactional("lease");
-}
-
-void settle_principal(const core::Policy& policy, const Question& question) {
-    if (policy.principal_required && pg::bytes_of(question.id.principal).empty())
-        raise_required("principal", "Pass on whose behalf the request comes.");
-}
-
-// The request's fingerprint is known.
-void settle_key(const core::Policy& policy, Question* question) {
-    const store::Identity& given = question->id;
-    if (given.key != nullptr) return;
-    question->derived_key = question->derive || policy.on_missing_key == core::OnMissingKey::Derive;
-    if (question->derived_key) question->fingerprint_of |= store::kForKey;
-    text* key = question->derived_key ? derived_key(*question) : generated_key();
-    question->id = store::make_identity(given.scope, given.principal, key);
-}
-
-void require_key(const core::Policy& policy, const Question& question) {
-    if (question.id.key == nullptr && !question.derive &&
+// What a policy may refuse without looking at the request.
+void check_call(const Question& asked, const core::Policy& policy) {
+    if (asked.id.key == nullptr && !asked.derive &&
         policy.on_missing_key == core::OnMissingKey::Error)
         raise_required("key", "Pass the key that the client sent.");
+    if (policy.principal_required && pg::bytes_of(asked.id.principal).empty())
+        raise_required("principal", "Pass on whose behalf the request comes.");
+    if (!asked.transactional && !policy.transactional_only) return;
+    if (asked.hold) raise_transactional("hold");
+    if (asked.lease) raise_transactional("lease");
 }
 
 int count_of(ArrayType* array) {
@@ -112,90 +81,92 @@ ArrayType* united(ArrayType* a, ArrayType* b) {
     return construct_array(all, static_cast<int>(count), TEXTOID, -1, false, TYPALIGN_INT);
 }
 
-// A digest of the caller's can't do what the policy says of fields.
-void check_digest(const config::ScopePolicy& policy) {
-    if (policy.fingerprint_fields != nullptr || count_of(policy.exclude_fields) > 0 ||
-        policy.values.on_missing_key == core::OnMissingKey::Derive)
-        raise_digest();
-}
-
-void take_fingerprint(const config::ScopePolicy& policy, Question* question) {
-    question->hashed = question->request;
-    question->counted = policy.fingerprint_fields;
-    question->excluded = united(policy.exclude_fields, question->exclude);
-    question->fingerprint =
-        request::fingerprint_of(question->request, question->method, question->path,
-                                {question->counted, question->excluded}, &question->nothing_counts);
-    if (question->method != nullptr) question->fingerprint_of |= store::kOfMethod;
-    if (question->path != nullptr) question->fingerprint_of |= store::kOfPath;
-}
-
-void settle_fingerprint(const config::ScopePolicy& policy, Question* question) {
-    if (question->fingerprint == nullptr) {
-        take_fingerprint(policy, question);
-    } else {
-        check_digest(policy);
-        question->fingerprint_of = store::kOfCaller;
+// `nothing_counts`: of the request's fields. A digest of the caller's can't do what the policy says
+// of fields.
+void settle_fingerprint(Settled* settled, bool* nothing_counts) {
+    const Question& asked = settled->asked;
+    const config::ScopePolicy& policy = settled->policy;
+    if (asked.fingerprint != nullptr) {
+        if (policy.fingerprint_fields != nullptr || count_of(policy.exclude_fields) > 0 ||
+            policy.values.on_missing_key == core::OnMissingKey::Derive)
+            raise_digest();
+        settled->fingerprint = asked.fingerprint;
+        settled->fingerprint_of = store::kOfCaller;
+        return;
     }
-    if (question->fingerprint == nullptr && policy.values.fingerprint_required &&
-        !question->without_request)
+    settled->excluded = united(policy.exclude_fields, asked.exclude);
+    settled->fingerprint =
+        request::fingerprint_of(asked.request, asked.method, asked.path,
+                                {policy.fingerprint_fields, settled->excluded}, nothing_counts);
+    if (asked.method != nullptr) settled->fingerprint_of |= store::kOfMethod;
+    if (asked.path != nullptr) settled->fingerprint_of |= store::kOfPath;
+    if (settled->fingerprint == nullptr && policy.values.fingerprint_required &&
+        !asked.without_request)
         raise_required("fingerprint", "Pass request or fingerprint.");
 }
 
-void settle_stored_request(const core::Policy& policy, Question* question) {
-    if (!policy.store_request) return;
-    check_size("request", question->request, policy);
-    question->stored_request = question->request;
+// A missing key is a new one, or derived: the same for the same request of the same principal in
+// the same scope. The fingerprint counts, and not the request: what may differ between two sendings
+// of a request makes no other key.
+void settle_key(Settled* settled, bool nothing_counts) {
+    const store::Identity& given = settled->asked.id;
+    settled->id = given;
+    if (given.key != nullptr) return;
+    text* key = nullptr;
+    if (settled->asked.derive ||
+        settled->policy.values.on_missing_key == core::OnMissingKey::Derive) {
+        if (settled->fingerprint == nullptr) raise_nothing_to_derive("there is none");
+        if (nothing_counts) raise_nothing_to_derive("none of its fields counts");
+        settled->fingerprint_of |= store::kForKey;
+        key = request::in_hex(
+            request::fingerprint_of_digest(settled->fingerprint, given.principal, given.scope));
+    } else {
+        Datum uuid = DirectFunctionCall1(gen_random_uuid, static_cast<Datum>(0));
+        key = cstring_to_text(DatumGetCString(DirectFunctionCall1(uuid_out, uuid)));
+    }
+    settled->id = store::make_identity(given.scope, given.principal, key);
 }
 
-// How long a derived key is remembered. The policy's word is the last.
-std::int64_t window_of(const core::Policy& policy, const Question& question) {
-    if (policy.on_missing_key != core::OnMissingKey::Derive) return *question.derive;
-    return policy.derive_window == 0 ? *question.ttl : policy.derive_window;
+// What is forgotten when the window of a derived key ends is a new request, and no late repeat. The
+// policy's word about the window is the last.
+void settle_spans(Settled* settled) {
+    const Question& asked = settled->asked;
+    const core::Policy& policy = settled->policy.values;
+    settled->ttl = Min(asked.ttl.value_or(policy.ttl), policy.max_ttl);
+    settled->lease = Min(asked.lease.value_or(policy.lease), policy.max_lease);
+    settled->wait = asked.wait.value_or(policy.wait);
+    settled->retention = Max(policy.retention, settled->ttl);
+    if ((settled->fingerprint_of & store::kForKey) == 0) return;
+    if (policy.on_missing_key != core::OnMissingKey::Derive)
+        settled->retention = *asked.derive;
+    else
+        settled->retention = policy.derive_window == 0 ? settled->ttl : policy.derive_window;
+    settled->ttl = Min(settled->ttl, settled->retention);
 }
 
-void settle_spans(const core::Policy& policy, Question* question) {
-    question->ttl = Min(question->ttl.value_or(policy.ttl), policy.max_ttl);
-    question->lease = Min(question->lease.value_or(policy.lease), policy.max_lease);
-    question->wait = question->wait.value_or(policy.wait);
-    question->retention = Max(policy.retention, *question->ttl);
-    if (!question->derived_key) return;
-    // What is forgotten then is a new request, and no late repeat.
-    question->retention = window_of(policy, *question);
-    question->ttl = Min(*question->ttl, question->retention);
-}
-
-void settle_result(const core::Policy& policy, Question* question) {
-    question->body_limit = static_cast<std::int32_t>(policy.max_body_bytes);
-    question->omit_large_body = policy.on_large_body == core::OnLargeBody::Omit;
-    question->encrypt = policy.encrypt;
-    question->keep_history = policy.keep_history;
-}
-
-// The shortest that the key can have had since the request was first sent. A ttl that this call
-// asks for makes it no longer: earlier calls may have had none.
-std::int64_t memory_of(const Question& question) {
-    if (!question.first_sent) return question.retention;
-    return Min(question.retention,
-               config::memory_since(pg::bytes_of(question.id.scope), *question.first_sent));
-}
-
-void settle_terms(const core::Policy& policy, Question* question) {
-    question->terms.memory = memory_of(*question);
-    question->terms.first_sent = question->first_sent;
-    question->terms.max_attempts = policy.max_attempts;
-    question->terms.on_lease_expiry = policy.on_lease_expiry;
-    question->terms.unknown_retry_after = policy.unknown_retry_after;
+// `memory` is the shortest that the key can have had since the request was first sent. A ttl that
+// this call asks for makes it no longer: earlier calls may have had none.
+void settle_terms(Settled* settled) {
+    const core::Policy& policy = settled->policy.values;
+    core::Terms* terms = &settled->terms;
+    terms->first_sent = settled->asked.first_sent;
+    terms->memory = settled->retention;
+    if (terms->first_sent)
+        terms->memory = Min(terms->memory, config::memory_since(pg::bytes_of(settled->id.scope),
+                                                                *terms->first_sent));
+    terms->max_attempts = policy.max_attempts;
+    terms->on_lease_expiry = policy.on_lease_expiry;
+    terms->unknown_retry_after = policy.unknown_retry_after;
 }
 
 // From REPEATABLE READ on a transaction keeps its first snapshot; a statement always keeps its own.
-void settle_snapshot(Question* question) {
+void settle_snapshot(Settled* settled) {
     if (IsolationUsesXactSnapshot()) {
-        question->fixed = GetTransactionSnapshot();
-        question->fixed_since = pg::transaction_snapshot_since();
-    } else if (question->same_statement) {
-        question->fixed = GetActiveSnapshot();
-        question->fixed_since = pg::active_snapshot_since();
+        settled->fixed = GetTransactionSnapshot();
+        settled->fixed_since = pg::transaction_snapshot_since();
+    } else if (settled->asked.same_statement) {
+        settled->fixed = GetActiveSnapshot();
+        settled->fixed_since = pg::active_snapshot_since();
     }
 }
 
@@ -207,19 +178,21 @@ bool same_fields(const ArrayType* a, const ArrayType* b) {
     return (a == nullptr) == (b == nullptr) && same_bytes_if_known(a, b);
 }
 
-// The policy may count or leave out other fields than it did when the record's fingerprint was
-// taken.
-bool same_by_its_rule(const store::Record& record, const bytea* fingerprint,
-                      const Question& question) {
-    if (question.hashed == nullptr) return false;
-    request::FingerprintRule rule = rule_of(record, question);
-    if (same_fields(rule.fields, question.counted) && same_fields(rule.exclude, question.excluded))
-        return false;
-    return same_if_known(fingerprint, request::fingerprint_of(question.hashed, question.method,
-                                                              question.path, rule));
-}
-
 }  // namespace
+
+Settled settle(const Question& question) {
+    Settled settled{question, config::policy_for(pg::bytes_of(question.id.scope))};
+    const core::Policy& policy = settled.policy.values;
+    check_call(question, policy);
+    bool nothing_counts = false;
+    settle_fingerprint(&settled, &nothing_counts);
+    settle_key(&settled, nothing_counts);
+    if (policy.store_request) check_size("request", question.request, policy);
+    settle_spans(&settled);
+    settle_terms(&settled);
+    settle_snapshot(&settled);
+    return settled;
+}
 
 // A client that has made a digest left out what it asks the server to leave out now.
 request::FingerprintRule rule_of(const store::Record& record, const Question& question) {
@@ -227,27 +200,21 @@ request::FingerprintRule rule_of(const store::Record& record, const Question& qu
     return {record.counted, record.excluded};
 }
 
-Question settle(Question question) {
-    config::ScopePolicy policy = config::policy_for(pg::bytes_of(question.id.scope));
-    require_key(policy.values, question);
-    settle_principal(policy.values, question);
-    settle_end(policy.values, &question);
-    settle_fingerprint(policy, &question);
-    settle_key(policy.values, &question);
-    settle_stored_request(policy.values, &question);
-    settle_spans(policy.values, &question);
-    settle_result(policy.values, &question);
-    settle_terms(policy.values, &question);
-    settle_snapshot(&question);
-    return question;
-}
-
-bool same_request(const store::Record& record, const Question& question) {
-    if (!same_bytes_if_known(record.operation, question.operation)) return false;
+// Where the fingerprints differ, the policy may count or leave out other fields than it did when
+// the record's was taken: then the request is asked once more, by the rule of then.
+bool same_request(const store::Record& record, const Settled& question) {
+    const Question& asked = question.asked;
+    if (!same_bytes_if_known(record.operation, asked.operation)) return false;
     if (question.fingerprint == nullptr) return true;
     const bytea* fingerprint = opened(record, &store::Record::fingerprint);
-    return same_if_known(fingerprint, question.fingerprint) ||
-           same_by_its_rule(record, fingerprint, question);
+    if (same_if_known(fingerprint, question.fingerprint)) return true;
+    if (asked.fingerprint != nullptr || asked.request == nullptr) return false;
+    request::FingerprintRule rule = rule_of(record, asked);
+    if (same_fields(rule.fields, question.policy.fingerprint_fields) &&
+        same_fields(rule.exclude, question.excluded))
+        return false;
+    return same_if_known(fingerprint,
+                         request::fingerprint_of(asked.request, asked.method, asked.path, rule));
 }
 
 }  // namespace idem::claim

@@ -6,7 +6,7 @@
 
 #include "core/header.hpp"
 
-#include "claim/locks.hpp"
+#include "claim/state.hpp"
 #include "pg/jsonb.hpp"
 
 namespace idem::claim {

@@ -6,6 +6,7 @@
 #include "api/forward.hpp"
 #include "claim/abandon.hpp"
 #include "claim/operator.hpp"
+#include "claim/state.hpp"
 #include "operate/nodes.hpp"
 #include "operate/resolution.hpp"
 #include "pg/boundary.hpp"

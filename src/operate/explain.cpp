@@ -6,6 +6,7 @@
 #include "api/forward.hpp"
 #include "api/types.hpp"
 #include "claim/sealing.hpp"
+#include "claim/state.hpp"
 #include "config/policy_in_force.hpp"
 #include "config/settings.hpp"
 #include "operate/nodes.hpp"
@@ -350,7 +351,7 @@ void note_what_is_not_seen(const Explanation& explanation, Notes* notes) {
 }
 
 void note_what_was_asked(const Explanation& explanation, Notes* notes) {
-    const claim::Question& question = explanation.question;
+    const claim::Settled& question = explanation.question;
     if (question.fingerprint == nullptr && record_of(explanation) != nullptr)
         note(notes,
              "Neither request nor fingerprint is given, so the request is taken to be the "
@@ -369,7 +370,7 @@ void note_what_was_asked(const Explanation& explanation, Notes* notes) {
              "(fingerprint_required).");
     bool waits = explanation.forecast.decision.outcome == core::Outcome::InProgress &&
                  explanation.forecast.decision.reason != core::Reason::OwnClaim &&
-                 *question.wait > 0;
+                 question.wait > 0;
     if (waits) note(notes, "idem_begin waits before it says so, as the policy's wait has it.");
 }
 
@@ -473,6 +474,7 @@ Datum explain(FunctionCallInfo fcinfo) {
     pg::require_no_parallel_mode("idem_explain()");
     claim::Question question{};
     question.function = "idem_explain()";
+    question.without_request = true;  // who only looks need not have it
     question.id = identity(fcinfo, 0, 2, 3);
     question.request = jsonb_or_null(fcinfo, 1);
     question.fingerprint = fingerprint_or_null(fcinfo, 4);
