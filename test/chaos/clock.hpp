@@ -1,4 +1,4 @@
-// The clock that clients and server share, and how to let it go on.
+// The clock that clients and server share, and waiting by it.
 #pragma once
 
 #include <chrono>

@@ -1,4 +1,4 @@
-// What stands for a body in a history: enough to tell any two apart, short enough to keep.
+// The stand-in for a body in a history: long enough to tell any two apart, short enough to keep.
 #pragma once
 
 #include <cstdint>

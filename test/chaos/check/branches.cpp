@@ -46,7 +46,7 @@ class Forks {
         return timeline == 0 ? kNever : end;
     }
 
-    // All but the first, which took over from nobody.
+    // All but the first, which took over from no other.
     std::vector<Micros> takeovers() const {
         std::vector<Micros> moments;
         for (const auto& [timeline, since] : takeovers_) moments.push_back(since);
@@ -60,7 +60,7 @@ class Forks {
     std::map<int, Micros> takeovers_;
 };
 
-// What the call was told while its timeline was the last one, or may have done to it.
+// What the call was told while its timeline was the last one, or may have changed there.
 bool belongs(const Call& call, Micros end) {
     if (call.invoked >= end) return false;
     if (call.returned < end) return true;
@@ -91,7 +91,7 @@ class MainLine {
     History take() { return std::move(result_); }
 
   private:
-    // Calls come session by session, so a transaction's lie together.
+    // Calls come session by session, so the calls of a transaction are adjacent.
     void add(const Call& call) {
         if (!result_.calls.empty() && result_.calls.back().transaction != call.transaction) close();
         const Micros end = forks_.end_of(call.timeline);
@@ -100,7 +100,8 @@ class MainLine {
         if (end != kNever) result_.calls.back().returned = std::min(call.returned, end);
     }
 
-    // Whoever hears from an old primary no more has been rolled back by the new one.
+    // A client that no longer hears from an old primary: the new one has rolled its transaction
+    // back.
     void close() {
         if (result_.calls.empty() || ends(result_.calls.back())) return;
         const Call last = result_.calls.back();
@@ -112,7 +113,7 @@ class MainLine {
     History result_;
 };
 
-// A transaction that was to leave an effect, and what its client was told of it.
+// A transaction that was to leave an effect, and the answer that its client got.
 struct Attempt {
     std::vector<std::string> effects;
     const Call* commit = nullptr;
@@ -174,7 +175,7 @@ std::vector<Violation> check_past(const History& history) {
             if (attempt.commit != nullptr && attempt.commit->result == Result::Ok &&
                 any_missing(attempt, ids))
                 found.push_back({4, "acknowledged, and lost: " + describe(*attempt.commit)});
-    // Nobody knows what became of commits on a branch, and a repeat may be told of them there.
+    // The fate of commits on a branch is unknown, and a repeat may be told of them there.
     History all = history;
     all.effects_known = false;
     for (const auto rule : {check_answers, check_tokens, check_errors})

@@ -1,25 +1,25 @@
-// Servers that take over from each other, each on a timeline of its own. A primary of the past may
-// go on serving, as long as nobody stops it: what it is asked then is no part of the cluster's
-// history, but a branch that ends. Clients may be told there that a key is free, or in progress,
-// and of commits that only that server knows. They must not be told that anything of theirs is
-// committed, where commits wait for a standby; and nothing of it may be there in the end.
+// Servers that take over from each other, each on its own timeline. A former primary may go on
+// serving as long as it is not stopped. Calls to it then belong to a branch that ends, not to the
+// cluster's history. Clients may be told there that a key is free or in progress, and of commits
+// that only that server knows. Where commits wait for a standby, clients must not be told that a
+// commit of theirs succeeded, and nothing of it may be there in the end.
 #pragma once
 
 #include "check/rules.hpp"
 
 namespace idem::chaos {
 
-// Without the branches: the calls of each timeline until the next one begins. Transactions that are
-// open then are rolled back at that moment.
+// The history without the branches: the calls of each timeline until the next one begins.
+// Transactions that are open then are rolled back at that moment.
 History main_line(const History& history);
 
 // When one primary took over from another.
 std::vector<Micros> takeovers_of(const History& history);
 
-// What holds of the branches as well (invariants 2, 4, 6, 14, 19), by the calls of all timelines.
+// The invariants that also hold on branches (2, 4, 6, 14, 19), by the calls of all timelines.
 std::vector<Violation> check_past(const History& history);
 
-// What clients were told of transactions that have an effect, and what became of them.
+// The answers that clients got for transactions with an effect, and the fate of these transactions.
 struct Losses {
     std::size_t acknowledged = 0;
     std::size_t acknowledged_and_lost = 0;
@@ -34,7 +34,7 @@ Losses count_losses(const History& history);
 // When transactions with an effect were acknowledged by the cluster's primary, in order.
 std::vector<Micros> acknowledgements(const History& history);
 
-// Of a commit that the standby need not have got; the class is that of warnings.
+// For a commit that the standby may lack; the class is that of warnings.
 inline constexpr const char* kNotReplicated = "01000";
 
 }  // namespace idem::chaos

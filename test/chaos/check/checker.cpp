@@ -14,7 +14,7 @@ constexpr Rule kRules[] = {check_effects, check_answers,      check_tokens,   ch
                            check_errors,  check_waits,        check_foreign,  check_closed,
                            check_sight,   check_serializable, check_forgotten};
 
-// Every key must fit an order of its own; keys are independent (invariants 10 and 13).
+// Every key must fit an order; keys are independent (invariants 10 and 13).
 std::map<Key, Verdict> check_keys(const History& history, const std::map<Key, Verdict>& earlier,
                                   Judgement* judgement) {
     std::map<Key, Verdict> verdicts;
@@ -46,7 +46,7 @@ History part(const History& history, Micros from, Micros to) {
     return result;
 }
 
-// What an old primary has confirmed may have reached the new one or not.
+// A commit confirmed by an old primary may or may not have reached the new one.
 History with_old_commits_unknown(History history) {
     for (Call& call : history.calls) {
         const bool commits = call.alone || call.function == Function::Commit;
@@ -60,8 +60,8 @@ void add(const std::vector<Violation>& violations, Judgement* judgement) {
     judgement->violations.insert(judgement->violations.end(), violations.begin(), violations.end());
 }
 
-// Every key goes on from one of the records that it passed through on the primaries before. Effects
-// are those of the last one: each of its records must have one, and the reverse.
+// Every key continues from one of the records that it passed through on earlier primaries. Effects
+// are those of the last primary: each of its records must have one, and the reverse.
 void check_failovers(const History& history, Judgement* judgement) {
     std::map<Key, Verdict> earlier;
     Micros from = 0;

@@ -1,4 +1,4 @@
-// All that is checked of a history.
+// All checks of a history.
 #pragma once
 
 #include "check/rules.hpp"

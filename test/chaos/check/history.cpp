@@ -67,7 +67,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Rules, ttl, retention, lease, max_attempts, u
 
 namespace {
 
-// What has its default value is left out: histories are long, and read by people.
+// Default values are omitted: histories are long, and people read them.
 json without_defaults(const json& value, const json& defaults) {
     json result = json::object();
     for (const auto& [name, member] : value.items()) {

@@ -1,5 +1,5 @@
-// What happened, as the clients saw it: one entry per call. The checker knows nothing else of a
-// run, and a history that was kept can be judged again.
+// A run as the clients saw it: one entry per call. The checker uses nothing else of a run, so a
+// kept history can be judged again.
 #pragma once
 
 #include <cstdint>
@@ -143,7 +143,8 @@ struct Part {
 
 inline constexpr std::size_t kLookedAt = 3;  // parts
 
-// What a transaction that was granted a key saw of the key's parts. The row commits with the rest.
+// What a transaction that was granted a key saw of the key's parts. The row commits with the
+// transaction.
 struct Look {
     std::int64_t transaction = 0;
     Key key;
@@ -153,8 +154,8 @@ struct Look {
     bool point_seen = true;            // and whether it saw the part of that name
 };
 
-// What a SERIALIZABLE transaction that committed saw of an object which others write as well: the
-// numbers of the transactions that had written it. Transaction 0 is the last look of all.
+// What a committed SERIALIZABLE transaction saw of an object that others also write: the numbers of
+// the transactions that had written it. Transaction 0 is the final read.
 struct Read {
     std::int64_t transaction = 0;
     std::string object;
@@ -168,13 +169,13 @@ struct ForeignRow {
     std::int64_t transaction = 0;
 };
 
-// What a sweeper makes of a claim that nobody came back for.
+// A sweeper's decision about an abandoned claim.
 enum class OnAbandon { Unknown, Release, Fail };
 
-// The error of what it has failed.
+// The error of a claim that the sweeper failed.
 inline constexpr const char* kGivenUp = "abandoned: the lease expired and no caller took over";
 
-// What holds in a scope.
+// The rules of a scope.
 struct Rules {
     Micros ttl = 0;
     Micros retention = 0;
@@ -195,16 +196,16 @@ struct History {
     std::vector<Look> looks;
     std::vector<Read> reads;
     std::vector<ForeignRow> foreign;
-    // The standbys that took over at these moments had not yet got everything.
+    // The standbys that took over at these moments may have lacked some commits.
     std::vector<Micros> forgetful_failovers;
     // Since when each timeline was that of a primary: see branches.hpp.
     std::map<int, Micros> takeovers;
     bool effects_known = true;  // false: they are not part of what is judged
-    // Rows of claims may have been written by idem_begin: then their leases count from there.
+    // idem_begin may have written rows of claims: their leases count from then.
     bool early_rows = false;
 };
 
-// Whether a primary was asked whose successor need not have got what it did.
+// Whether a primary was asked whose successor may lack its work.
 inline bool before_last_forgetting(const History& history, const Call& call) {
     return !history.forgetful_failovers.empty() &&
            call.invoked < history.forgetful_failovers.back();

@@ -6,8 +6,8 @@
 namespace idem::chaos {
 namespace {
 
-// Where there are more orders the search goes on with the first of them, and knows no longer that
-// there is none. A sound history needed a hundredth of this.
+// With more orders than this, the search continues with the first of them and can no longer prove
+// that there is none. A sound history needed a hundredth of this.
 constexpr std::size_t kMost = 1000;
 constexpr int kCuts = 10;  // returns before which that may happen, until the search gives up
 
@@ -17,13 +17,13 @@ struct Order {
     std::set<int> spent;  // and of those that may be skipped
 };
 
-// ---- orders that allow the same, or more ----
+// ---- orders that allow as much as others, or more ----
 
 bool is_for_ever(const Range& range) {
     return range.lo == kNever;
 }
 
-// All of a record but its moments.
+// All of a record except its times.
 void add_words(const Record& record, const std::vector<Range>& ranges, std::ostream* words) {
     *words << static_cast<int>(record.kind) << ' ' << record.token << ' ' << record.attempt << ' '
            << record.fingerprint << ' ' << record.status_code << ' ' << record.body << ' '
@@ -38,7 +38,8 @@ std::vector<Range> ranges_of(const Record& record) {
             record.next_attempt};
 }
 
-// What a call by now can tell of an order, apart: its words, and the ranges of its moments.
+// What a later call can distinguish in an order: its words, and apart from them the ranges of its
+// times.
 struct Sketch {
     std::string words;
     std::vector<Range> ranges;
@@ -69,8 +70,8 @@ bool holds(const Range& wide, const Range& narrow) {
     return wide.lo <= narrow.lo && wide.hi >= narrow.hi;
 }
 
-// Orders, without those that another makes needless: it has come to the same, its moments may be
-// any of theirs, and it has spent no call that they have not.
+// Orders without the redundant ones. Another order makes one redundant if it has the same result,
+// its times may be any of theirs, and it has spent no call that they have not.
 class Frontier {
   public:
     // Whether the order is news.
@@ -115,7 +116,7 @@ class Frontier {
 
 // ---- unanswered calls ----
 
-// What they asked for, and nothing of who and when.
+// The request of a call, without the caller and the time.
 std::string shape_of(Call call) {
     const Call unknown;
     call.session = unknown.session;
@@ -129,8 +130,8 @@ std::string shape_of(Call call) {
     return describe(call);
 }
 
-// Of two calls of one shape: whether the first can have done whatever the second could, and the
-// second can stand in for the first from then on.
+// Of two calls of one shape: whether the first can have done everything that the second could, and
+// the second can stand in for the first from then on.
 bool serves_as_well(const Step& first, const Step& second) {
     const bool same_hold = (first.gone_from == kNever) == (second.gone_from == kNever);
     return same_hold && first.gone_from <= second.gone_from && first.invoked <= second.invoked &&
@@ -191,7 +192,7 @@ class Search {
         alike.erase(std::remove(alike.begin(), alike.end(), index), alike.end());
     }
 
-    // What leaves the key alone had better come as soon as it fits: that forbids nothing later.
+    // A step that does not change the key comes as soon as it fits: that forbids nothing later.
     void settle(Order& order) const {
         for (const int index : under_way_) {
             const Call& call = *step(index).call;
@@ -227,7 +228,7 @@ class Search {
         return true;
     }
 
-    // In breadth: those that take the fewest calls before the step come first.
+    // Breadth first: orders that take the fewest calls before the step come first.
     std::vector<Order> explore(int target, bool* cut) {
         Frontier tried;
         Frontier found;
@@ -265,8 +266,8 @@ class Search {
     // The orders with one step more.
     std::vector<Order> continued(const Order& order, int target) {
         std::vector<Order> next;
-        // Sweepers come between two calls. What they do has to come before a call that shows it,
-        // and nothing is missed if it comes just before one.
+        // Sweepers come between two calls. Their decision has to come before a call that shows it,
+        // and just before one is enough.
         const auto swept = given_up(order.state, step(target).returned, rules_);
         for (const int index : takeable(order)) {
             take(order, order.state, index, target, &next);
@@ -295,7 +296,7 @@ class Search {
     }
 
     // The step, in a state that the order has led to. It comes before the target, and so before the
-    // target has returned, even if it was never answered itself.
+    // target has returned, even if the step was never answered.
     void take(const Order& order, const State& before, int index, int target,
               std::vector<Order>* next) {
         Step taken = step(index);
@@ -332,7 +333,8 @@ class Search {
         return text;
     }
 
-    // The rule that the step breaks most plainly, for the reader: the search itself knows one only.
+    // The rule that the step breaks most plainly, for the reader: the search itself has only one
+    // rule.
     int invariant_of(int index) const {
         const Call& call = *step(index).call;
         const State& state = orders_.front().state;

@@ -1,8 +1,8 @@
-// Whether the steps of one key fit one order of the model within their times. The search is that
-// of Wing and Gong ("Testing and verifying concurrent objects"), just in time and with a memory of
-// what was tried as in Lowe's "Testing for linearizability", and key by key as in Porcupine
-// (P-compositionality, Horn and Kroening). Unanswered calls are skipped first, and taken where an
-// answer needs it; those that are alike stand in for each other.
+// Whether the steps of one key fit one order of the model within their times. The search is that of
+// Wing and Gong ("Testing and verifying concurrent objects"), just in time and with a memory of
+// tried states as in Lowe's "Testing for linearizability", and key by key as in Porcupine
+// (P-compositionality, Horn and Kroening). Unanswered calls are skipped first, and taken if an
+// answer needs it; equal ones stand in for each other.
 #pragma once
 
 #include <optional>

@@ -33,18 +33,18 @@ bool is_final(const Record& record) {
     return record.kind == Kind::Completed || record.kind == Kind::Failed;
 }
 
-// Ages, and is gone with its retention.
+// Becomes older, and is removed after its retention.
 bool has_ended(const Record& record) {
     return is_final(record) || record.kind == Kind::Retryable || record.kind == Kind::Exhausted;
 }
 
-// The holder may still say what became of its attempt.
+// The holder may still end its attempt.
 bool takes_result(const Record& record) {
     return record.kind == Kind::InProgress || record.kind == Kind::Unknown ||
            (record.kind == Kind::Exhausted && record.silent);
 }
 
-// Also when nobody has removed it yet.
+// Also if it has not been removed yet.
 bool may_be_gone(const Record& record, const Window& now) {
     return record.kind == Kind::Absent || (has_ended(record) && may_be_over(record.retained, now));
 }
@@ -58,7 +58,7 @@ bool is_bound(const Record& record, const Window& now) {
            (has_ended(record) && may_be_ahead(record.expires, now));
 }
 
-// Attempts that nobody ended count as well.
+// Attempts without an end count as well.
 bool attempts_used_up(const Record& record, const Rules& rules) {
     return rules.max_attempts > 0 && record.attempt >= rules.max_attempts;
 }
@@ -72,7 +72,7 @@ bool lease_may_be_over(const Record& record, const Window& now) {
            (may_be_over(record.lease_until, now) || now.to >= record.gone_from);
 }
 
-// ttl and retention count from the end as well, if less than half of the ttl would be left.
+// ttl and retention also count from the end, if less than half of the ttl would be left.
 void keep_long_enough(const Range& end, Record* record) {
     const bool possible = record->claimed.lo + record->ttl - end.hi < record->ttl / 2;
     const bool certain = record->claimed.hi + record->ttl - end.lo < record->ttl / 2;
@@ -83,24 +83,24 @@ void keep_long_enough(const Range& end, Record* record) {
     }
 }
 
-// A takeover is forbidden by the policy, or was by a sweeper.
+// The policy forbids a takeover, or a sweeper did.
 bool is_unknown_when_silent(const Record& record, const Rules& rules) {
     return rules.unknown_on_expiry || record.doubted;
 }
 
-// What has come half of the way, and may go on, is not forgotten by age.
+// A record with a recovery point may continue, so it is not forgotten by age.
 void keep_if_half_way(Record* record) {
     if (record->kind == Kind::Retryable && !record->point.empty())
         record->expires = record->retained = {kNever, kNever};
 }
 
-// A dead letter says so for its whole retention, which counts from when it became one.
+// A dead letter is reported for its whole retention, which counts from when it became one.
 void keep_exhausted(const Range& end, Record* record) {
     record->retained = {plus(end.lo, record->retention), plus(end.hi, record->retention)};
     record->expires = record->retained;
 }
 
-// After an operator's decision both count from there, if they would end earlier.
+// After an operator's decision both count from the decision, if they would end earlier.
 void keep_as_fresh(const Range& end, const Rules& rules, Record* record) {
     if (record->expires.lo == kNever) record->expires = record->retained = end;
     for (auto [range, duration] :
@@ -161,20 +161,20 @@ std::vector<Record> grants(const Record& record, const Step& step, const Rules& 
     return result;
 }
 
-// ---- what nobody has asked for ----
+// ---- changes without a call ----
 
-// Silence of the last attempt, where it is not said to be unknown.
+// The last attempt timed out, unless it is recorded as unknown.
 bool is_last(const Record& record, const Rules& rules) {
     return attempts_used_up(record, rules) && !is_unknown_when_silent(record, rules);
 }
 
-// Nothing else is decided about it.
+// No other decision is made about it.
 bool exhausts(const Record& record, const Rules& rules) {
     return is_last(record, rules) &&
            (rules.abandon_after == 0 || rules.on_abandon == OnAbandon::Release);
 }
 
-// Its holder may still come.
+// The holder may still come.
 Record as_exhausted(Record record, const Range& then) {
     record.kind = Kind::Exhausted;
     record.silent = true;
@@ -183,8 +183,8 @@ Record as_exhausted(Record record, const Range& then) {
     return record;
 }
 
-// The old token dies, and with it what its holder might still say. It is as with an operator who
-// decides, but that no attempt is allowed beyond the limit.
+// The old token becomes invalid, so the holder can no longer end the attempt. As with an operator's
+// decision, except that no attempt beyond the limit is allowed.
 Record as_given_up(Record record, const Range& then, const Rules& rules) {
     if (exhausts(record, rules)) return as_exhausted(std::move(record), then);
     record.doubted = rules.on_abandon == OnAbandon::Unknown;
@@ -201,7 +201,7 @@ Record as_given_up(Record record, const Range& then, const Rules& rules) {
     return record;
 }
 
-// When a sweeper might first do so.
+// The earliest moment at which a sweeper could do so.
 Micros given_up_from(const Record& record, const Rules& rules) {
     const Micros due = plus(record.lease_until.lo, rules.abandon_after);
     return record.gone_from == kNever ? due : std::max(due, record.gone_from);
@@ -213,7 +213,7 @@ bool is_undecided(const Record& record, const Rules& rules) {
     return !(rules.on_abandon == OnAbandon::Unknown && record.doubted);
 }
 
-// What the policy may have made of the record by then, if anything.
+// The policy's possible decision by then, if any.
 std::optional<Record> given_up_by(const Record& record, Micros by, const Rules& rules) {
     if (!is_undecided(record, rules)) return std::nullopt;
     const Micros from = given_up_from(record, rules);
@@ -271,7 +271,7 @@ class Move {
     bool told() const { return call_.result == Result::Ok; }
     bool owns() const { return state_.owner == call_.transaction; }
     bool may_write() const { return owns() || is_free(); }
-    // A claim that was released has given its lock back.
+    // A released claim has released its lock.
     bool is_free() const { return state_.owner == 0 || state_.frames.back().released; }
     const Record& view() const { return owns() ? state_.frames.back().record : state_.committed; }
     const Frame* own() const { return owns() ? &state_.frames.back() : nullptr; }
@@ -297,7 +297,7 @@ class Move {
     Frame frame() const { return owns() ? own_frame() : Frame{}; }
     Frame own_frame() const { return state_.frames.back(); }
 
-    // The lease counts from the commit, or from the claim where its row was written then.
+    // The lease counts from the commit, or from the claim if its row was written then.
     State committed(State state) const {
         Frame top = state.frames.back();
         if (top.open) {
@@ -330,7 +330,8 @@ class Move {
         next.before = view();
         next.record = record;
         next.open = true;
-        // What this transaction has done to the key before keeps it when the claim is given back.
+        // If this transaction has changed the key before, it keeps the key when the claim is
+        // released.
         next.written = owns() && !own()->released;
         return changed(next);
     }
@@ -356,9 +357,9 @@ class Move {
         if (outcome == "expired")
             return has_ended(record) && record.kind != Kind::Exhausted &&
                    may_be_over(record.expires, now_) && may_be_ahead(record.retained, now_);
-        // Without a record the answer speaks of a lock; whether there was one is asked elsewhere.
+        // Without a record the answer is about a lock; another rule checks whether there was one.
         if (outcome == "in_progress" && !call_.answer.found) return true;
-        // What else is told of a record is not for those who ask with another payload.
+        // A caller with another payload is told nothing else of a record.
         if (!same) return false;
         if (outcome == "in_progress") return in_progress_is_legal(record);
         if (outcome == "replay") return replay_is_legal(record);
@@ -368,7 +369,7 @@ class Move {
                may_be_ahead(record.expires, now_) && may_be_ahead(record.next_attempt, now_);
     }
 
-    // Its holder has said so, or is silent.
+    // The holder has said so, or has timed out.
     bool is_unknown() const {
         return view().kind == Kind::Unknown ||
                (lease_may_be_over(view(), now_) && is_unknown_when_silent(view(), rules_));
@@ -449,14 +450,15 @@ class Move {
         return record;
     }
 
-    // Without an explicit pause it is random, and the workload's policies have it end in a second.
+    // Without an explicit delay it is random, and ends within a second under the workload's
+    // policies.
     Range pause_end() const {
         const Micros pause = call_.asked.retry_after;
         if (pause >= 0) return after_by(now_, pause);
         return {now_.from, plus(now_.to, kSecond)};
     }
 
-    // Whether the call speaks of the claim that is there, and may change it.
+    // Whether the call is about the present claim, and may change it.
     bool has_current_token() const {
         const bool own_unknown = owns() && own()->ended && view().kind == Kind::Unknown;
         if (own_open() || own_unknown)
@@ -464,7 +466,7 @@ class Move {
         return call_.asked.token != 0 && call_.asked.token == view().token;
     }
 
-    // A claim that was begun and ended in this transaction needs no token to be known.
+    // A claim begun and ended in this transaction needs no token.
     bool was_ended() const {
         const bool again = call_.function == Function::Unknown && view().kind == Kind::Unknown;
         if (takes_result(view()) && !again) return false;
@@ -485,7 +487,7 @@ class Move {
         return {changed(next)};
     }
 
-    // An attempt that may have had its effect does not make room for another.
+    // An attempt that may have had its effect allows no other attempt.
     bool goes_on_unknown() const {
         return call_.function == Function::Unknown || call_.asked.retryable;
     }
@@ -503,8 +505,7 @@ class Move {
         return {changed(released())};
     }
 
-    // One step back: to what was there before its transaction, to the attempt before, or to
-    // nothing.
+    // One step back: to the state before its transaction, to the attempt before, or to nothing.
     Frame released() const {
         Frame next = frame();
         const bool unwritten = next.open && !next.written;
@@ -557,8 +558,8 @@ class Move {
         return shows(record) && status == word_of(record.kind);
     }
 
-    // What a sweeper has written down is in force for everybody, unless the lease was prolonged. Of
-    // a last attempt nothing need be written.
+    // A sweeper's written decision applies to all callers, unless the lease was prolonged. A last
+    // attempt needs no written decision.
     bool must_be_silent(const Record& record) const {
         return (record.doubted || is_last(record, rules_)) && !own_open() &&
                !may_be_ahead(record.lease_until, now_);
@@ -581,20 +582,20 @@ class Move {
         return {changed(Frame{})};
     }
 
-    // There is a record, and its claim, if it has one, may be over.
+    // A record exists, and the lease of its claim, if any, may have expired.
     bool is_idle(const Record& record) const {
         const bool lives = record.kind == Kind::InProgress && !lease_may_be_over(record, now_);
         return record.kind != Kind::Absent && !lives;
     }
 
-    // Whoever is at work on the key, if only to look, makes it busy.
+    // A session that works on the key or only looks at it makes it busy.
     std::vector<State> erase() const {
         if (!told() || call_.answer.outcome == "done") return forgotten();
         return looked(call_.answer.outcome == "running" || may_be_gone(view(), now_));
     }
 
-    // All of a principal, by one scan of the call. Told that it is complete, the last scan has left
-    // nothing that was committed.
+    // All records of a principal, by one scan of the call. If the answer is "complete", the last
+    // scan has left no committed record.
     std::vector<State> forget_all() const {
         std::vector<State> result;
         const bool complete = told() && call_.answer.yes && !step_.scans_again;
@@ -603,7 +604,7 @@ class Move {
         return result;
     }
 
-    // The policy's decision, if it was due; undone with the transaction.
+    // The policy's decision, if it was due; a rollback undoes it.
     std::vector<State> clean() const {
         std::vector<State> result{state_};
         if (state_.owner != 0) return result;
@@ -631,7 +632,7 @@ class Move {
         return view().kind == Kind::Failed || view().kind == Kind::Exhausted || silent;
     }
 
-    // Of what runs again the last error is kept.
+    // A record that runs again keeps its last error.
     Record resolved() const {
         const std::string& action = call_.asked.action;
         Record record = view();
@@ -650,7 +651,7 @@ class Move {
         return record;
     }
 
-    // Records go; it has to wait for every open claim.
+    // Records are dropped; the drop has to wait for every open claim.
     std::vector<State> drop() const {
         if (state_.owner != 0) return {};
         State next;
@@ -678,8 +679,8 @@ class Move {
         }
     }
 
-    // Open claims are written now, so their leases count from now. Of one that was given back
-    // nothing is left to be kept.
+    // Open claims are written now, so their leases count from now. A released claim leaves nothing
+    // to keep.
     State prepared() const {
         if (state_.frames.back().released) return undone(state_);
         State next = state_;
@@ -730,12 +731,12 @@ class Move {
         return has_current_token() && has_no_lease();
     }
 
-    // Reopening it is no mistake.
+    // Reopening it is allowed.
     bool must_be_dead() const {
         return view().kind == Kind::Failed || view().kind == Kind::Exhausted;
     }
 
-    // What the claim is asked for needs one.
+    // Calls that need a claim.
     bool has_no_lease() const {
         if (call_.function == Function::Fail)
             return call_.asked.retryable && view().kind == Kind::Unknown;

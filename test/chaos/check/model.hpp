@@ -1,7 +1,6 @@
-// What a key may do, one call after the other: a second, independent reading of the documentation,
-// which shares no line with the extension. Moments are only known to lie between a call's
-// invocation and its return, so the record keeps ranges, and a call is legal if some moment would
-// make it so.
+// The allowed behaviour of a key, call by call: a second, independent reading of the documentation,
+// which shares no line with the extension. Times are only known to lie between a call's invocation
+// and its return. So the record keeps ranges, and a call is legal if some moment makes it legal.
 #pragma once
 
 #include <optional>
@@ -40,7 +39,7 @@ struct Record {
     Range next_attempt;
 };
 
-// What a transaction has made of a key, as it stands at one depth of savepoints.
+// The changes of a transaction to a key, at one depth of savepoints.
 struct Frame {
     int depth = 0;
     Record record;
@@ -71,15 +70,15 @@ struct Step {
     Micros gone_from = kNever;    // a claim with `hold`: its connection may have ended by then
 };
 
-// The states that a step can lead to; none if it cannot have answered like that.
+// The states that a step can lead to; none if such an answer is impossible.
 std::vector<State> after(const State& state, const Step& step, const Rules& rules);
 
-// What a sweeper may have made of the state by then, if anything: nobody calls, so nobody is told.
-// The policy gives up claims whose lease has been over for long and whose session, if they are
-// held, has ended; under the key's lock, so not while a transaction has the key.
+// The state after a sweeper's possible decision by then, if any: there is no call and so no answer.
+// The policy abandons claims whose lease has long expired and, if they are held, whose session has
+// ended. It takes the key's lock, so it waits until no transaction has the key.
 std::optional<State> given_up(const State& state, Micros by, const Rules& rules);
 
-// Whether the step leaves the key alone, whatever the state.
+// Whether the step leaves the key unchanged in every state.
 bool only_looks(const Call& call);
 
 std::string describe(const Record& record);

@@ -12,7 +12,7 @@ using Fate = Transactions::Fate;
 
 constexpr Micros kPatience = 90 * kSecond;  // a call may wait for a restart and a long lock
 
-// Records a result in the record and so closes a generation of its key.
+// The call stores a result in the record and so closes a generation of its key.
 bool records_result(const Call& call) {
     if (call.result == Result::Error || call.asked.effect.empty()) return false;
     if (call.result == Result::Info) return true;
@@ -71,14 +71,14 @@ class Effects {
             add(14, "a result was recorded without its effect: " + describe(call));
     }
 
-    // Bodies carry the name of their effect, so an answer that is replayed leads to it.
+    // Bodies contain the name of their effect, so a replayed answer leads to it.
     void judge_replays() {
         std::map<std::string, std::string> effect_of;
         for (const auto& [id, call] : results_)
             if (!call->asked.body.empty()) effect_of[call->asked.body] = id;
         for (const Call& call : history_.calls) {
             const auto effect = effect_of.find(call.answer.body);
-            // The effects of a primary that was lost are not there to be seen.
+            // Effects of a lost primary can't be seen.
             const bool lost = before_last_forgetting(history_, call);
             if (lost || call.answer.outcome != "replay" || effect == effect_of.end()) continue;
             const bool of_itself = results_[effect->second]->transaction == call.transaction;
@@ -105,7 +105,8 @@ std::vector<Violation> check_effects(const History& history) {
 
 namespace {
 
-// Who has given which answer to which key, and since when it may have been visible.
+// The transaction that has given each answer to each key, and since when the answer may have been
+// visible.
 class GivenAnswers {
   public:
     explicit GivenAnswers(const History& history) : transactions_(history) {
@@ -118,7 +119,7 @@ class GivenAnswers {
                 given_.insert({{call.asked.body, call.asked.status_code}, &call});
     }
 
-    // What is wrong with a replay, if anything is.
+    // The fault of a replay, if any.
     std::vector<Violation> judge(const Call& replay) const {
         const auto [first, last] =
             given_.equal_range({replay.answer.body, replay.answer.status_code});
@@ -149,7 +150,7 @@ class GivenAnswers {
     std::multimap<std::pair<std::string, int>, const Call*> given_;
 };
 
-// Whether it may be so is the search's business.
+// The search decides whether the sequence is possible.
 bool is_failed_by_sweeper(const History& history, const Call& replay) {
     const auto rules = history.scopes.find(replay.key.scope);
     return replay.answer.error == kGivenUp && rules != history.scopes.end() &&
@@ -203,8 +204,8 @@ std::vector<Violation> check_tokens(const History& history) {
     return found;
 }
 
-// Claims that have not been committed yet exclude each other from the grant to the transaction's
-// end, or until they are given back with nothing done. (Leases are the search's business.)
+// Uncommitted claims exclude each other from the grant to the transaction's end, or until they are
+// released without any work. (The search checks leases.)
 std::vector<Violation> check_grants(const History& history) {
     struct Held {
         Micros from;
@@ -216,7 +217,7 @@ std::vector<Violation> check_grants(const History& history) {
     std::set<std::pair<std::int64_t, Key>> given_back;
     const Releases releases(history, transactions);
     for (const Call& call : history.calls) {
-        // What comes back before the end needs a closer look, which the search takes.
+        // A release before the end needs the closer look of the search.
         if (releases.frees(call)) given_back.insert({call.transaction, call.key});
         if (call.function == Function::RollbackTo) undone.emplace(call.transaction, call.invoked);
     }
@@ -245,7 +246,8 @@ std::vector<Violation> check_grants(const History& history) {
 }
 
 std::vector<Violation> check_errors(const History& history) {
-    // Ours, those that a caller has asked for, and those that faults are expected to cause.
+    // Our own errors, those that a caller has asked for, and those that faults are expected to
+    // cause.
     static const std::set<std::string> kDeclared = {
         "ID404", "ID409", "22004", "54000", "55P03", "55000", "55006",  // docs/errors.md
         "40001", "40P01", "57014",                                      // retry
@@ -253,12 +255,13 @@ std::vector<Violation> check_errors(const History& history) {
         "08000", "08001", "08003", "08006", "08P01",                    // the connection is
         "25006",                                                        // a standby
         "25P02"};                                                       // a lost transaction
-    // An operation that returns idem_response goes with the extension: 42P13 where a call has it.
+    // An operation that returns idem_response is dropped with the extension: 42P13 to a call in
+    // progress.
     static const std::set<std::string> kWithoutExtension = {"42883", "42P01", "42P13", "3F000"};
     static const std::string kUsersTrigger = "CH001";
     const bool drops = std::any_of(history.calls.begin(), history.calls.end(),
                                    [](const Call& c) { return c.function == Function::Drop; });
-    // What can be known earlier does not fail at the commit.
+    // An error that can be detected earlier is not raised at commit.
     static const std::set<std::string> kOnlyEarlier = {"25006", "40P01", "42501",      "55000",
                                                        "55006", "55P03", kUsersTrigger};
     const auto is_declared = [&](const Call& call) {
@@ -277,7 +280,7 @@ std::vector<Violation> check_errors(const History& history) {
     return found;
 }
 
-// A scope that is reserved for others answers nobody, whatever has become of the others.
+// A scope that is reserved for another role answers no caller.
 std::vector<Violation> check_closed(const History& history) {
     std::vector<Violation> found;
     for (const Call& call : history.calls) {
@@ -290,8 +293,8 @@ std::vector<Violation> check_closed(const History& history) {
 
 namespace {
 
-// postgres_fdw commits the remote half first. What can go wrong after that, and nowhere else: the
-// server or the backend ends, something is full, a serialization failure or a cancel comes now.
+// postgres_fdw commits the remote half first. Afterwards only these errors are possible: the server
+// or the backend ends, a resource is full, or a serialization failure or a cancel comes now.
 bool is_foreign_window(const Call& end) {
     if (end.function != Function::Commit) return false;
     if (end.result == Result::Info) return true;
@@ -302,7 +305,7 @@ bool is_foreign_window(const Call& end) {
 
 }  // namespace
 
-// The remote half of a transaction stands and falls with its claim.
+// The remote half of a transaction commits if and only if its claim does.
 std::vector<Violation> check_foreign(const History& history) {
     if (!history.effects_known) return {};
     const Transactions transactions(history);
@@ -330,7 +333,7 @@ std::vector<Violation> check_foreign(const History& history) {
     return found;
 }
 
-// Nobody is told "in progress" by a lock that nobody could hold, and nobody waits for ever.
+// "in_progress" needs a lock that some session could hold, and no call waits forever.
 std::vector<Violation> check_waits(const History& history) {
     struct Span {
         Micros from;
@@ -365,9 +368,9 @@ std::vector<Violation> check_waits(const History& history) {
     Micros began = kNever;
     for (const Call& call : history.calls) began = std::min(began, call.invoked);
     for (const Call& call : history.calls) {
-        // It may meet a sweeper that is removing the record before, for which it waits a
-        // millisecond at least where idem_begin writes the row. One that looks whether a claim is
-        // to be given up has the lock of the key meanwhile.
+        // The call may meet a sweeper that is removing the earlier record. It waits for the sweeper
+        // at least a millisecond where idem_begin writes the row. A sweeper that checks whether to
+        // abandon a claim has the key's lock meanwhile.
         const auto rules = history.scopes.find(call.key.scope);
         const bool sweeping =
             (history.early_rows && call.returned - call.invoked >= kMillisecond) ||
@@ -393,7 +396,8 @@ std::vector<Violation> check_waits(const History& history) {
 
 namespace {
 
-// Which secrets were in the table before whose forgetting, and must not be met after it.
+// The secrets that were in the table before a principal was forgotten, and must not be met
+// afterwards.
 class Forgotten {
   public:
     explicit Forgotten(const History& history) : transactions_(history) {
@@ -409,7 +413,7 @@ class Forgotten {
         }
     }
 
-    // What is wrong with what was met, if anything is.
+    // The fault of the secrets met, if any.
     std::vector<Violation> judge(const Call& scan) const {
         std::vector<Violation> found;
         std::istringstream secrets(scan.answer.outcome);
@@ -466,7 +470,7 @@ class Forgotten {
 
 }  // namespace
 
-// Whatever commits meanwhile, and inherits from what it has seen before.
+// Transactions that commit meanwhile and inherit from a record that they saw before.
 std::vector<Violation> check_forgotten(const History& history) {
     std::vector<Violation> found;
     const Forgotten forgotten(history);

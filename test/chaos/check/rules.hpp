@@ -1,5 +1,5 @@
-// The invariants that can be read off a whole history directly. They see less than the search for
-// an order, but each speaks of one promise, and an error in the model cannot hide from them.
+// The invariants that can be read directly off a whole history. They see less than the search for
+// an order. But each covers one promise, and an error in the model cannot hide its violation.
 #pragma once
 
 #include "check/history.hpp"
@@ -20,7 +20,7 @@ std::vector<Violation> check_waits(const History& history);    // 17
 std::vector<Violation> check_foreign(const History& history);  // 14
 std::vector<Violation> check_closed(const History& history);   // 24
 
-// 25; of a history without failovers that forget.
+// Invariant 25; of a history without failovers that lose commits.
 std::vector<Violation> check_forgotten(const History& history);
 
 }  // namespace idem::chaos

@@ -17,7 +17,7 @@ class Graph {
         edges_[to];
     }
 
-    // A shortest cycle through each part of the graph that has any.
+    // A shortest cycle through each part of the graph that has one.
     std::vector<std::string> cycles() {
         std::vector<std::string> found;
         for (prune(); !edges_.empty(); prune()) {
@@ -29,7 +29,7 @@ class Graph {
     }
 
   private:
-    // Takes away what is on no way from a cycle to a cycle.
+    // Removes nodes that are on no path from a cycle to a cycle.
     void prune() {
         for (std::size_t before = 0; before != edges_.size();) {
             before = edges_.size();
@@ -56,7 +56,7 @@ class Graph {
         return best;
     }
 
-    // From the node to itself, breadth first; nothing if there is no way.
+    // From the node to itself, breadth first; empty if there is no path.
     std::vector<Node> around(Node start) const {
         std::map<Node, Node> reached_from;
         std::queue<Node> next({start});

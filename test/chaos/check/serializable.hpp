@@ -1,5 +1,5 @@
-// Invariant 22: what SERIALIZABLE transactions read and wrote in the tables of the work fits an
-// order one after the other, also where claims are around it. What idem_* answers is no read here.
+// Invariant 22: the reads and writes of SERIALIZABLE transactions in the tables of the work fit a
+// serial order, also with claims around them. The answers of idem_* do not count as reads here.
 #pragma once
 
 #include "check/rules.hpp"
@@ -7,7 +7,7 @@
 namespace idem::chaos {
 
 // Finds dependency cycles. Values name their writers, so reads tell which version of an object they
-// saw: whoever wrote it came before (write-read), whoever wrote the next one comes after
+// saw. Its writer came before (write-read), the writer of the next version comes after
 // (read-write), and versions follow each other (write-write).
 std::vector<Violation> check_serializable(const History& history);
 

@@ -33,7 +33,7 @@ bool locks(const Call& call) {
     }
 }
 
-// Ends a claim without its holder, who may go on until he learns of it.
+// Ends a claim without its holder, who may continue until it learns of that.
 bool overrules(const Call& call) {
     if (call.result == Result::Error) return false;
     const bool ends = call.function == Function::Complete || call.function == Function::Fail ||
@@ -73,7 +73,7 @@ class Sight {
             calls_[place] = &call;
     }
 
-    // The call that granted what the look is about; null if its answer was lost.
+    // The call that granted the key for this look; null if its answer was lost.
     const Call* grant_of(const Look& look) const {
         if (look.token != 0) {
             const auto grant = grants_.find({look.token, look.key});
@@ -103,9 +103,9 @@ class Sight {
         return latest.size() == kLookedAt && part.number < latest.back();
     }
 
-    // Whether the part was committed before the key was granted. The one who grants had the lock
-    // before the call returned, or, where the call is a transaction of its own, held it within the
-    // call only: who had it by then, and committed, has been waited for.
+    // Whether the part was committed before the key was granted. The granting call had the lock
+    // before it returned or, if the call is a transaction of its own, only during the call. It has
+    // waited for any transaction that had the lock before and committed.
     bool is_before(const Part& part, const Call& grant) const {
         const Micros by = grant.alone ? grant.invoked : grant.returned;
         if (part.kind == PartKind::Alone) return is_in_time(part, grant, by);
@@ -116,8 +116,8 @@ class Sight {
         return lock.returned < by && !dropped_between(lock.invoked, grant.returned);
     }
 
-    // Committed while the lease of its claim could not be over, and before anybody ended it: who
-    // decides about a claim that lives makes no promise to its holder.
+    // Committed before the lease of its claim could expire, and before another session ended the
+    // claim: a decision about a live claim promises nothing to its holder.
     bool is_in_time(const Part& part, const Call& grant, Micros by) const {
         const auto found = grants_.find({part.token, part.key});
         const auto written = alone_.find(part.id);
@@ -132,7 +132,7 @@ class Sight {
                !overruled_between(part.key, claim.invoked, work.returned);
     }
 
-    // Records that were dropped protect nothing.
+    // Dropped records protect nothing.
     bool dropped_between(Micros from, Micros to) const { return any_between(drops_, from, to); }
 
     bool overruled_between(const Key& key, Micros from, Micros to) const {

@@ -1,5 +1,5 @@
-// Invariant 23: whoever is granted a key sees what came before, or is not granted it (40001); and
-// so, with work that depends on what it sees, a generation has each of its parts once (1).
+// Invariant 23: a transaction that is granted a key sees all earlier work, or is refused (40001).
+// So, if work depends on what it sees, a generation has each of its parts once (1).
 #pragma once
 
 #include "check/rules.hpp"

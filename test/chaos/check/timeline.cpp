@@ -24,14 +24,15 @@ Fate fate_of(const Call& end) {
     return end.result == Result::Error ? Fate::RolledBack : Fate::Unknown;
 }
 
-// An error that tells nothing of the key: the call has done nothing, and could do so at any time.
+// An error that says nothing about the key: the call has done nothing, and can have come at any
+// time.
 bool tells_nothing(const Call& call) {
     static const std::set<std::string> kTelling = {"54000", "ID404", "ID409", "22004",
                                                    "55006", "55000", "55P03"};
     return call.result == Result::Error && kTelling.count(call.sqlstate) == 0;
 }
 
-// Within a transaction that goes on or is undone, an unanswered call leaves no trace but its lock.
+// In a transaction that continues or is undone, an unanswered call leaves no trace but its lock.
 bool leaves_nothing(const Call& call) {
     return is_protocol(call) &&
            (tells_nothing(call) || (call.result == Result::Info && !call.alone));
@@ -117,8 +118,8 @@ class Builder {
         return step;
     }
 
-    // It scans twice, to meet the claims that were open at first, and commits in batches: where it
-    // failed, or was lost, it may have come to this key before.
+    // It scans twice, to include the claims that were open at first, and commits in batches: a call
+    // that failed or was lost may have reached this key before.
     void add_forgetting(const Call& call, Timeline& timeline) {
         Step step = step_of(call);
         step.may_be_skipped = call.result != Result::Ok;
@@ -152,15 +153,15 @@ class Builder {
 
     const Transactions transactions_;
     const bool early_rows_;
-    // Of a connection: when it asked last and was answered, so that it had not ended yet.
+    // Of a connection: its last answered call, when it had not ended yet.
     std::map<std::pair<int, int>, Micros> last_answers_;
     std::map<Key, Timeline> keys_;
     std::map<std::int64_t, std::set<Key>> touched_;
     std::map<std::int64_t, int> depth_;
     std::vector<const Call*> drops_;
     std::vector<const Call*> forgettings_;
-    // Of commits that the effects have shown to be none. They live as long as the program: steps
-    // point to them.
+    // Commits that, by their effects, did not happen. They live as long as the program, because
+    // steps point to them.
     static std::vector<std::unique_ptr<Call>> rollbacks_;
 };
 
@@ -187,8 +188,7 @@ Transactions::Transactions(const History& history) {
             lost ? earlier[earlier.size() - 2]->invoked : call.invoked;
     }
     if (!history.effects_known) return;
-    // The effect commits with the rest of its transaction, so it tells what the client was not
-    // told.
+    // The effect commits with its transaction, so it shows an end that the client was not told.
     std::set<std::int64_t> effective;
     for (const Effect& effect : history.effects) effective.insert(effect.transaction);
     for (const Call& call : history.calls) {

@@ -11,7 +11,7 @@ struct Timeline {
     std::vector<int> predecessor;  // of each step: the one before it in its transaction, or -1
 };
 
-// The transactions of a history and what the effects tell of those whose end nobody knows.
+// The transactions of a history, and what the effects tell of those with an unknown end.
 class Transactions {
   public:
     explicit Transactions(const History& history);
@@ -20,8 +20,8 @@ class Transactions {
     Fate fate(std::int64_t transaction) const;
     // Whether a rollback to a savepoint has undone this call; it holds for calls that were not.
     bool survives(const Call& call) const;
-    // When the transaction may have ended first: where nobody knows how, then perhaps by the loss
-    // of its backend before it was told to commit.
+    // The earliest moment at which the transaction may have ended. If its end is unknown, its
+    // backend may have been lost before COMMIT was sent.
     Micros earliest_end(std::int64_t transaction) const;
 
   private:
@@ -30,8 +30,8 @@ class Transactions {
     std::set<const Call*> undone_;
 };
 
-// Whether a release gives the key back at once. Where its transaction has written something, the
-// key stays taken until the transaction ends.
+// Whether a release frees the key at once. If its transaction has written anything, the key stays
+// taken until the transaction ends.
 class Releases {
   public:
     explicit Releases(const History& history, const Transactions& transactions);

@@ -1,6 +1,5 @@
-// Three servers on this machine that Patroni looks after: an agent for each, one etcd, and between
-// each agent and etcd a proxy. All of them are processes of ours and have their files below one
-// folder.
+// Three servers on this machine under Patroni: an agent for each, one etcd, and a proxy between
+// each agent and etcd. All of them are our processes and have their files below one folder.
 #pragma once
 
 #include <memory>
@@ -21,15 +20,15 @@ enum class Mode {
 Mode mode_of(const std::string& word);  // throws std::invalid_argument
 const char* name_of(Mode mode);
 
-// Without anything from an agent for so long another one takes over: in patroni.yml, and Patroni
-// takes no less.
+// After so long without news from an agent another one takes over: in patroni.yml, and Patroni's
+// minimum.
 inline constexpr int kTtl = 20;  // seconds
 
-// Asks one server, on a connection that is kept while it lasts.
+// Asks one server, on a connection that is kept open.
 class Asker {
   public:
     explicit Asker(std::string where) : where_(std::move(where)) {}
-    // Nothing where nobody answers.
+    // Empty if the server does not answer.
     std::optional<pqxx::result> ask(const std::string& sql);
 
   private:
@@ -49,7 +48,7 @@ class Node {
     Process proxy;
     Process agent;
 
-    // Kills the server's first process; the others notice. Whether there was one.
+    // Kills the server's first process; the others notice. Returns whether there was one.
     bool kill_server() const;
     Asker asker() const { return Asker(server.connection_string() + " connect_timeout=5"); }
 };
@@ -68,20 +67,20 @@ class Cluster {
     Cluster(const Cluster&) = delete;
     Cluster& operator=(const Cluster&) = delete;
 
-    // Comes back when all three stream. Throws where that fails.
+    // Returns when all three stream; throws if that fails.
     void start();
 
     const std::vector<std::unique_ptr<Node>>& nodes() const { return nodes_; }
 
     void start_agent(Node& node);
     void start_proxy(Node& node);
-    // By Patroni's own command, which chooses the new primary. Whether it succeeded.
+    // By Patroni's own command, which chooses the new primary. Returns whether it succeeded.
     bool switch_over(const Node& primary) const;
 
-    // Why the cluster is not whole; empty if there is one primary and all others stream from it, in
-    // synchronous modes one of them synchronously and known to be so to etcd.
+    // Why the cluster is not whole. Empty if there is one primary and all others stream from it; in
+    // synchronous modes one streams synchronously, and etcd knows it.
     std::string complaint();
-    // The one that was when this was last asked.
+    // The primary when complaint() was last called.
     Node& primary() { return *nodes_.at(primary_); }
 
     // How often a server was rewound, by the agents' logs.

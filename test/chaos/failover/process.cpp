@@ -23,14 +23,14 @@ namespace {
         (void)::dup2(in, 0);
         (void)::dup2(out, 1);
         (void)::dup2(out, 2);
-        // Connections of this program are none of its business.
+        // Closes this program's connections, which the new program does not need.
         for (int file = 3; file < 1024; ++file) (void)::close(file);
         ::execv(arguments[0], arguments);
     }
     ::_exit(127);
 }
 
-// What comes after fork() must not allocate: other threads may hold the allocator's locks.
+// Code after fork() must not allocate: other threads may hold the allocator's locks.
 int start(const std::vector<std::string>& command, const std::string& folder,
           const std::string& log) {
     std::vector<char*> arguments;
@@ -94,8 +94,8 @@ bool run_program(const std::vector<std::string>& command, const std::string& fol
            WEXITSTATUS(status) == 0;
 }
 
-// All are taken before the first is given back. Below those that the kernel gives to connections,
-// which would take one before its server starts.
+// All are taken before the first is released. They lie below the range from which the kernel
+// assigns ports to connections, which could take one before its server starts.
 std::vector<int> free_ports(std::size_t count) {
     constexpr int kFirst = 12000;
     constexpr int kLast = 32000;

@@ -1,5 +1,5 @@
-// A program that runs beside this one until it is killed: in a session of its own, so that nothing
-// that it starts ends with it.
+// A program that runs beside this one until it is killed. It has its own session, so that its
+// children do not end with it.
 #pragma once
 
 #include <string>
@@ -10,14 +10,14 @@ namespace idem::chaos {
 class Process {
   public:
     Process() = default;
-    // In this folder, with its output at the end of `log`.
+    // Starts it in this folder, and appends its output to `log`.
     Process(const std::vector<std::string>& command, const std::string& folder,
             const std::string& log);
     ~Process() { kill(); }
     Process(Process&& other) noexcept { *this = std::move(other); }
     Process& operator=(Process&& other) noexcept;
 
-    // Comes back when it is gone.
+    // Returns when the process is gone.
     void kill();
     void freeze() const;
     void go_on() const;
@@ -27,11 +27,11 @@ class Process {
     int pid_ = 0;
 };
 
-// Runs it to its end; whether it succeeded.
+// Runs it to its end; returns whether it succeeded.
 bool run_program(const std::vector<std::string>& command, const std::string& folder,
                  const std::string& log);
 
-// Ports of this machine that nobody listens to, all different.
+// Free ports of this machine, all different.
 std::vector<int> free_ports(std::size_t count);
 
 }  // namespace idem::chaos

@@ -16,7 +16,7 @@ namespace {
 constexpr Micros kPatience = 4 * kSecond;  // of clients
 constexpr Micros kUntilEqual = 60 * kSecond;
 
-// What must be the same everywhere, as one value.
+// State that must be the same on every server, as one value.
 constexpr const char* kContents = R"(
 SELECT md5(string_agg(lines, '|' ORDER BY name)) FROM (
     SELECT 'record', string_agg(r::text, ';' ORDER BY r::text) FROM idempotency.record r UNION ALL
@@ -25,8 +25,8 @@ SELECT md5(string_agg(lines, '|' ORDER BY name)) FROM (
     SELECT 'look', string_agg(r::text, ';' ORDER BY r::text) FROM chaos.look r) AS all_rows (name, lines)
 )";
 
-// Keys that one transaction uses and nobody forgets; and results that do not end within the run.
-// What idem_execute has failed at has left nothing, and neither has who did not come back.
+// Keys that one transaction uses and no call forgets, with results that do not expire within the
+// run. A failed idem_execute has left nothing, nor has a session that did not return.
 constexpr const char* kEffectsAlone = R"(
 SELECT count(*) FROM chaos.effect e WHERE key LIKE 'cold-%' AND NOT EXISTS (
     SELECT FROM idempotency.record r WHERE r.scope = e.scope COLLATE "C"
@@ -47,7 +47,7 @@ std::string seconds(Micros duration) {
     return text;
 }
 
-// The longest time without an acknowledgement that has to do with a strike.
+// The longest time without an acknowledgement around a strike.
 Micros gap_of(const Strike& strike, const std::vector<Micros>& moments) {
     Micros longest = 0;
     for (std::size_t i = 1; i < moments.size(); ++i)
@@ -65,7 +65,7 @@ class FailoverRun : public Trial {
         mix_.longest_lease = 2 * kSecond;
         mix_.cold_every = 2;
         mix_.pace = 25 * kMillisecond;
-        // Sessions would look in vain for what is prepared on a server that is lost.
+        // Sessions would look in vain for transactions prepared on a lost server.
         mix_.prepare = false;
         habits_ = {true, kPatience, options_.trusts_warnings};
         options_.faults.erase(
@@ -114,7 +114,7 @@ class FailoverRun : public Trial {
         }
     }
 
-    // Sweepers still work, so it may take several looks.
+    // Sweepers are still at work, so it may take several attempts.
     bool are_equal() {
         for (const Micros deadline = now() + kUntilEqual; now() < deadline;
              rest(200 * kMillisecond)) {

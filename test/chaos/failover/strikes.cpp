@@ -12,7 +12,8 @@ namespace {
 
 constexpr Micros kForTakeover = (kTtl + 40) * kSecond;
 constexpr Micros kForWhole = 120 * kSecond;
-// While there are two primaries: longer than the patience of clients, so that they cancel commits.
+// How long there are two primaries: longer than the patience of clients, so that they cancel
+// commits.
 constexpr Micros kWithTwo = 8 * kSecond;
 constexpr Micros kQuiet = 2 * kSecond;  // work without harm, before each strike
 
@@ -131,7 +132,7 @@ void Strikes::strike(const Kind& kind) {
     done_.push_back(strike);
 }
 
-// Where the killed server comes back as what it was, nobody need take over.
+// If the killed server comes back in its old role, no other needs to take over.
 bool Strikes::await_takeover(Strike* strike, int before) {
     const Micros deadline = now() + kForTakeover;
     for (; now() < deadline; rest(20 * kMillisecond)) {
@@ -151,7 +152,7 @@ void Strikes::await_whole(Strike* strike) {
     const int rewound = cluster_.rewinds();
     const Micros deadline = now() + kForWhole;
     std::string complaint;
-    // A server that was killed a moment ago may still be counted.
+    // A server killed a moment ago may still be counted.
     do {
         rest(250 * kMillisecond);
         complaint = cluster_.complaint();

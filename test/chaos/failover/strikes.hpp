@@ -1,5 +1,5 @@
-// Harm for a cluster, one after the other: each is waited for until another primary has taken over,
-// then undone, and the next comes when the cluster is whole again.
+// Faults for a cluster, one after the other. After each the run waits until another primary has
+// taken over, then undoes the fault. The next comes when the cluster is whole again.
 #pragma once
 
 #include "check/rules.hpp"
@@ -8,7 +8,7 @@
 
 namespace idem::chaos {
 
-// One of them, and what came of it.
+// One fault and its consequences.
 struct Strike {
     std::string kind;
     std::string victim;
@@ -25,11 +25,11 @@ class Strikes {
     Strikes(Cluster& cluster, const Watch& watch, std::uint64_t seed,
             const std::vector<std::string>& kinds);
 
-    // Until this moment; a strike that was begun is seen through.
+    // Until this moment; a fault that has begun is completed.
     void go_on_until(Micros end);
 
     const std::vector<Strike>& done() const { return done_; }
-    // A cluster that did not become whole again, or nobody took over (invariant 17).
+    // A cluster did not become whole again, or no server took over (invariant 17).
     const std::vector<Violation>& failures() const { return failures_; }
     std::map<std::string, int> fired() const;
 
@@ -39,7 +39,7 @@ class Strikes {
         void (*harm)(Cluster& cluster, Node& victim);
         void (*undo)(Cluster& cluster, Node& victim);
         bool of_primary;
-        // Its server goes on, and nobody stops it when another takes over.
+        // The server continues, and is not stopped when another takes over.
         bool leaves_two_primaries;
     };
     static const std::vector<Kind>& kinds();

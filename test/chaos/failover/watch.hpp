@@ -1,4 +1,4 @@
-// Looks at all servers all the time, and knows since when each timeline has been a primary's.
+// Watches all servers all the time, and knows since when each timeline has been a primary's.
 #pragma once
 
 #include <atomic>
@@ -24,7 +24,7 @@ class Watch {
     };
     // By timeline; there is one at least.
     std::map<int, Takeover> takeovers() const;
-    // Nodes that were primaries of one timeline and should not both have been.
+    // Nodes that were both primaries of one timeline, which must not happen.
     std::vector<std::string> doubles() const;
 
   private:

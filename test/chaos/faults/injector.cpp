@@ -39,9 +39,9 @@ void Injector::fire() {
     }
 }
 
-// Whoever has the lock of a key. With the heap store it goes when the record is written, so these
-// are before the end of idem_complete. pg_xact_status wants the transaction's number with its
-// epoch.
+// Sessions with the lock of a key. With the heap store the lock is released when the record is
+// written, so these are before the end of idem_complete. pg_xact_status needs the transaction's
+// number with its epoch.
 std::vector<Injector::Holder> Injector::holders(const std::string& sessions) {
     const pqxx::result rows = query(
         "SELECT DISTINCT pid, application_name,"

@@ -1,5 +1,5 @@
-// Does harm while others work: which and when is drawn from the seed. What the harm is, those know
-// who derive from it: server_faults for the server and its sessions, service_faults for a service.
+// Injects faults while others work; the seed decides which and when. Derived classes know the
+// faults: server_faults those of the server and its sessions, service_faults those of a service.
 #pragma once
 
 #include <atomic>
@@ -21,14 +21,14 @@ class Injector {
   public:
     // `pause` is the mean time between two faults.
     Injector(const Target& target, Random random, Micros pause);
-    // The threads use what derived classes have: their destructors stop them.
+    // The threads use members of derived classes, so their destructors stop the threads.
     virtual ~Injector() = default;
     Injector(const Injector&) = delete;
     Injector& operator=(const Injector&) = delete;
 
     virtual void start();
     void stop();
-    // How often each kind was done, and not merely tried.
+    // How often each kind actually happened.
     const std::map<std::string, int>& fired() const { return fired_; }
 
   protected:
@@ -44,12 +44,12 @@ class Injector {
     void add(const std::string& kind, int weight, Fault fault);
     // Which kind comes next.
     virtual std::string draw() { return random_.weighted(weights_); }
-    // Undoes what a fault would have undone itself, had nothing come between.
+    // Undoes any fault that was interrupted before it could undo itself.
     virtual void heal() {}
 
     // Of the sessions whose names are LIKE this.
     std::vector<Holder> holders(const std::string& sessions);
-    // Asks on a connection that is kept, or on a new one.
+    // Asks on a connection that is kept open, or on a new one.
     pqxx::result query(const std::string& sql);
     std::string direct() const { return target_.direct() + " application_name=chaos-admin"; }
 

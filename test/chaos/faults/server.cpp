@@ -97,7 +97,7 @@ Server Server::clone(const std::string& folder) const {
     return standby;
 }
 
-// Whoever comes back at once waits for the lock that the renaming takes.
+// A client that reconnects at once waits for the lock that the renaming takes.
 void Server::rename_database(const std::string& from, const std::string& to) const {
     const Micros deadline = now() + 60 * kSecond;
     for (;; rest(50 * kMillisecond)) {
@@ -114,7 +114,7 @@ void Server::rename_database(const std::string& from, const std::string& to) con
     }
 }
 
-// As most people do it: pg_restore goes on after an error.
+// As is usual: pg_restore goes on after an error.
 void Server::restore_from_dump(const std::string& meanwhile) const {
     const std::string log = folder_ + "/restore.log";
     const std::string file = folder_ + "/chaos.dump";
@@ -132,7 +132,7 @@ void Server::restore_from_dump(const std::string& meanwhile) const {
     rename_database("chaos_after", "chaos");
 }
 
-// The server may just be recovering, or be short of something.
+// The server may be recovering, or lack a resource.
 std::vector<std::string> Server::query(const std::string& sql) const {
     const Micros deadline = now() + 60 * kSecond;
     for (;;) {

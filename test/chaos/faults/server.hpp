@@ -20,21 +20,21 @@ class Server {
     void stop_immediately();
     // `mode` as pg_ctl has it.
     void stop(const std::string& mode) const;
-    // Kills the first of its processes; the others notice. Whether there was one.
+    // Kills the server's first process; the others notice. Returns whether there was one.
     bool kill() const;
     void start();
     void crash_and_restart();
     void await_ready() const;
 
-    // A streaming standby in a folder of its own, running.
+    // A running streaming standby in another folder.
     Server clone(const std::string& folder) const;
     void promote();
 
-    // Puts a restored dump of the database in its place. Whoever is connected is sent away;
-    // `meanwhile` is SQL that changes the cluster between dump and restore.
+    // Replaces the database by a restored dump. Connected clients are terminated; `meanwhile` is
+    // SQL that changes the cluster between dump and restore.
     void restore_from_dump(const std::string& meanwhile) const;
 
-    // Each in a connection of its own; the rows' first column.
+    // Each in a new connection; returns the rows' first column.
     std::vector<std::string> query(const std::string& sql) const;
     std::string value(const std::string& sql) const;
     void set(const std::string& setting, const std::string& value) const;

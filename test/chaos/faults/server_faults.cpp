@@ -74,7 +74,7 @@ void ServerFaults::heal() {
     until_done("owner", [this] { return give("postgres"); });
 }
 
-// Maintenance gives way to a holder that sleeps, instead of stopping everybody behind it.
+// Maintenance gives way to a sleeping holder, instead of stopping every session behind it.
 bool ServerFaults::maintain(const std::string& sql) {
     try {
         query("SET lock_timeout = '300ms'; SET statement_timeout = '3s'");
@@ -116,7 +116,7 @@ bool ServerFaults::terminate() {
     return signal_victim("pg_terminate_backend");
 }
 
-// The server takes it for damaged memory, ends all others and recovers.
+// The server assumes damaged memory, ends all other processes and recovers.
 bool ServerFaults::kill() {
     const int pid = victim();
     if (pid == 0 || ::kill(pid, SIGKILL) != 0) return false;
@@ -142,7 +142,7 @@ bool ServerFaults::vacuum() {
                                       : "CLUSTER idempotency.record USING record_pkey");
 }
 
-// One that was interrupted leaves an index that is of no use.
+// An interrupted build leaves an invalid index.
 bool ServerFaults::reindex() {
     const bool done = maintain("REINDEX TABLE CONCURRENTLY idempotency.record");
     for (const auto& index : query("SELECT indexrelid::regclass FROM pg_index WHERE NOT indisvalid"
@@ -151,12 +151,13 @@ bool ServerFaults::reindex() {
     return done;
 }
 
-// Of the kinds that users have; they come and go, and with them the way in which rows are written.
+// Triggers of the kinds that users have. They come and go, and with them the way in which rows are
+// written.
 bool ServerFaults::add_triggers() {
     static const char* const kDeeds[] = {"cursor", "write", "settings", "raise"};
     const bool before = random_.one_in(2);
     const std::string deed = kDeeds[random_.between(0, std::size(kDeeds) - 1)];
-    // One that raises on DELETE would only stop the sweeper.
+    // A trigger that raises on DELETE would only stop the sweeper.
     const bool deletes = deed != "raise" && random_.one_in(2);
     const Micros stay = random_.spread(20 * kMillisecond, 600 * kMillisecond);
     const bool added = maintain("CREATE TRIGGER users " + std::string(before ? "BEFORE" : "AFTER") +
@@ -186,7 +187,7 @@ bool ServerFaults::give(const std::string& role) {
                     "; ALTER TABLE idempotency.policy OWNER TO " + role);
 }
 
-// In a thread of its own, at full rate, besides the sweepers of the server.
+// In another thread, at full rate, beside the sweepers of the server.
 void ServerFaults::sweep(int* count) {
     while (!stop_) {
         try {
@@ -199,7 +200,7 @@ void ServerFaults::sweep(int* count) {
     }
 }
 
-// Takes locks until there are none, keeps them for a while, and gives them back.
+// Takes locks until there are none left, keeps them for a while, and releases them.
 bool ServerFaults::fill_locks() {
     bool full = false;
     pqxx::connection connection(direct());

@@ -1,4 +1,4 @@
-// Harm for the server and its sessions, and what users do to the tables.
+// Faults of the server and its sessions, and users' changes to the tables.
 #pragma once
 
 #include "faults/injector.hpp"
@@ -6,8 +6,8 @@
 
 namespace idem::chaos {
 
-// What takes a moment, what takes seconds, and what users do to tables go on side by side: an
-// injector each.
+// Short faults, faults of some seconds, and users' changes to tables run side by side: an injector
+// each.
 enum class Lane { Moments, Maintenance, Users };
 
 class ServerFaults : public Injector {
@@ -28,7 +28,7 @@ class ServerFaults : public Injector {
     static const std::map<std::string, std::pair<Kind, int>>& faults();
 
     void heal() override;
-    // A backend of a session, rather one with a claim; 0 if there is none.
+    // A backend of a session, preferably one with a claim; 0 if there is none.
     int victim();
     bool signal_victim(const char* function);
     bool maintain(const std::string& sql);

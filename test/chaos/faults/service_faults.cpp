@@ -12,11 +12,11 @@ namespace {
 constexpr int kLooks = 20;  // for an open claim
 constexpr Micros kGlance = 2 * kMillisecond;
 
-// Claims that were open when the fault came, known to have been rolled back.
+// Claims that were open at the time of the fault, and have since been rolled back.
 constexpr char kDiedWithService[] = "claims that died with their service";
 constexpr char kDiedWithBackend[] = "claims that died with their backend";
 
-// A process that does not run as long as this lives, or has been killed.
+// A process that is frozen while this object lives, or has been killed.
 class Frozen {
   public:
     explicit Frozen(int pid) : pid_(pid) { ::kill(pid_, SIGSTOP); }
@@ -39,9 +39,9 @@ ServiceFaults::ServiceFaults(const Target& target, const std::string& name, std:
     add("kill blindly", 1, [this] { return kill_blindly(); });
 }
 
-// While a claim is open. Frozen, the service sends nothing more: what is open then stays open until
-// the blow. The last statement may still be on its way, though, hence the look at what became of
-// it.
+// Strikes while a claim is open. The frozen service sends nothing more, so an open claim stays open
+// until the blow. But the last statement may still be on its way, so its transaction's fate is
+// checked.
 bool ServiceFaults::strike(void (ServiceFaults::*blow)(int, const Holders&)) {
     for (int look = 0; look < kLooks && !stop_; ++look, rest(kGlance)) {
         const Holders seen = holders(name_ + " %");
@@ -63,14 +63,14 @@ void ServiceFaults::kill(int service, const Holders& claims) {
     for (const Holder& claim : claims) fired_[kDiedWithService] += rolled_back(claim);
 }
 
-// As an administrator or a failover would. The backend is gone when this returns.
+// As an administrator or a failover would. Returns when the backend is gone.
 void ServiceFaults::terminate(int, const Holders& claims) {
     const Holder& victim = claims.front();
     query("SELECT pg_terminate_backend(" + std::to_string(victim.backend) + ", 10000)");
     fired_[kDiedWithBackend] += rolled_back(victim);
 }
 
-// Wherever the service is, between two requests or in a COMMIT.
+// At any point of the service, between two requests or in a COMMIT.
 bool ServiceFaults::kill_blindly() {
     std::vector<int> services;
     for (const auto& row :
@@ -81,7 +81,7 @@ bool ServiceFaults::kill_blindly() {
     return !services.empty() && ::kill(random_.pick(services), SIGKILL) == 0;
 }
 
-// Without a number of its own the transaction had not even written its effect.
+// A transaction without an id had not even written its effect.
 bool ServiceFaults::rolled_back(const Holder& claim) {
     if (claim.xid.empty()) return true;
     for (;; rest(kMillisecond)) {
@@ -91,7 +91,7 @@ bool ServiceFaults::rolled_back(const Holder& claim) {
     }
 }
 
-// A backend may be there for a moment longer than its client, whose number may be another's by now.
+// A backend may outlive its client for a moment, and the client's process id may be reused by now.
 // The kernel keeps 15 letters of a name.
 bool ServiceFaults::is_service(int pid) const {
     std::string name;

@@ -1,5 +1,5 @@
-// Harm for the processes of a service that is not ours: they are killed while a claim of theirs is
-// open, and their connections terminated. Whoever has started them starts them again.
+// Faults for the processes of an external service: they are killed while a claim of theirs is open,
+// and their connections are terminated. The program that started them restarts them.
 #pragma once
 
 #include "faults/injector.hpp"

@@ -13,14 +13,14 @@
 namespace idem::chaos {
 namespace {
 
-// The server says goodbye, or the connection is in trouble: nobody knows what became of the call.
+// The server shuts down, or the connection fails: the fate of the call is unknown.
 bool means_lost(const std::string& sqlstate) {
     return sqlstate.empty() || sqlstate == kNotReplicated || sqlstate.compare(0, 2, "08") == 0 ||
            sqlstate.compare(0, 4, "57P0") == 0;
 }
 
-// The server's own words (XX000) where a function, or its type, goes between parsing and calling
-// it: it locks neither. Inside a call of ours there would be a context.
+// The server's own message (XX000) if a function or its type is dropped between parsing and
+// calling: it locks neither. A call of ours would add a context.
 bool is_dropped(const pqxx::sql_error& error) {
     const std::string text = error.what();
     const auto has = [&](const char* words) { return text.find(words) != std::string::npos; };
@@ -28,8 +28,8 @@ bool is_dropped(const pqxx::sql_error& error) {
            !has("CONTEXT:");
 }
 
-// Of Citus, as internal errors: another node did not answer, to COMMIT or PREPARE for instance, or
-// this one's server was killed while it waited for another.
+// Internal errors of Citus: another node did not answer, for instance to COMMIT or PREPARE, or this
+// node's server was killed while it waited for another.
 bool is_doubtful(const pqxx::sql_error& error) {
     static const char* const kWords[] = {
         "could not commit transaction for shard", "failure on connection marked as essential",
@@ -39,7 +39,7 @@ bool is_doubtful(const pqxx::sql_error& error) {
                        [&](const char* words) { return text.find(words) != std::string::npos; });
 }
 
-// libpqxx 6 names some errors by their class alone.
+// libpqxx 6 identifies some errors only by their class.
 std::string state_of(const pqxx::sql_error& error) {
     if (is_dropped(error)) return "42883";
     if (!error.sqlstate().empty()) return std::string(error.sqlstate());
@@ -59,7 +59,7 @@ T number_of(const Field& field) {
     return field.is_null() ? T{} : field.template as<T>();
 }
 
-// Of a primary. The control file may still tell of the one before.
+// The timeline of a primary. The control file may still have the one before.
 constexpr const char* kTimeline =
     "('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::int";
 
@@ -79,7 +79,7 @@ std::unique_ptr<pqxx::connection> Client::open(const std::string& where, const s
 }
 
 bool Client::connect(const std::atomic<bool>& give_up) {
-    // Between two turns nothing is under way on a node that is to leave.
+    // Between two turns no call is running on a node that is to leave.
     if (connected() && habits_.any_node && !target_.is_asked(where_)) lose();
     while (!connected() && !give_up) {
         try {
@@ -101,7 +101,7 @@ bool Client::connect(const std::atomic<bool>& give_up) {
     return connected();
 }
 
-// A connection that broke is never used again: libpqxx would open it anew behind our back.
+// A broken connection is never used again: libpqxx would silently reopen it.
 void Client::lose() {
     warnings_.reset();
     connection_.reset();
@@ -133,7 +133,7 @@ Client::Status Client::silently(const std::string& sql) {
         const Patience patience(*connection_, habits_.patience);
         receive(tx.exec(sql));
         if (!warnings_->not_replicated() || habits_.trusts_warnings) return Status::Ok;
-        // What was committed may be on this server alone; another one may be the primary by now.
+        // Only this server may have the commit; another one may be the primary by now.
         sqlstate_ = kNotReplicated;
     } catch (const pqxx::serialization_failure&) {
         sqlstate_ = "40001";  // libpqxx 6 does not count these two among SQL errors
@@ -143,7 +143,7 @@ Client::Status Client::silently(const std::string& sql) {
         sqlstate_ = habits_.any_node && is_doubtful(error) ? "08006" : state_of(error);
     } catch (const pqxx::failure&) {
     }
-    // What is cancelled here may have been done on another node.
+    // A call cancelled here may have been completed on another node.
     const bool cancelled = habits_.any_node && sqlstate_ == "57014";
     if (!means_lost(sqlstate_) && !cancelled && connection_->is_open()) return Status::Refused;
     lose();
@@ -161,7 +161,8 @@ Client::Status Client::run(Call call, const std::string& sql) {
     sign(&call);
     call.invoked = now();
     const Status status = silently(sql);
-    // Committed, but a node that did not hear of it has it prepared until Citus tells it again.
+    // Committed, but a node that did not hear of it keeps it prepared until Citus repeats the
+    // commit.
     if (status == Status::Ok && habits_.any_node && warnings_->heard())
         while (!is_settled()) rest(20 * kMillisecond);
     call.returned = now();
@@ -178,8 +179,9 @@ Client::Status Client::run(Call call, const std::string& sql) {
     return status;
 }
 
-// As the protocol has it: whatever libpqxx sends without reading the answer it also cancels, and a
-// commit that waits for a standby would be over at once. Who can't send has hung up, too.
+// At the level of the wire protocol, because libpqxx cancels a statement whose answer it does not
+// read, and that would end at once a commit that waits for a standby. A failed send is a hang-up,
+// too.
 void Client::send_and_hang_up(Call call, const std::string& sql) {
     sign(&call);
     call.invoked = now();
@@ -225,7 +227,7 @@ void Client::await_end_of_lost() {
     unanswered_.clear();
 }
 
-// As Citus names its backends and its prepared transactions: after who has asked for them.
+// As Citus names its backends and prepared transactions: after the client that asked for them.
 void Client::learn_traces() {
     pqxx::nontransaction tx(*connection_);
     const auto row = tx.exec(
@@ -235,7 +237,7 @@ void Client::learn_traces() {
     prepared_ = std::string("citus\\_") + row[1].c_str() + "\\_" + row[2].c_str() + "\\_%";
 }
 
-// First the backends: what they prepare is there when they are gone.
+// The backends first: the transactions that they prepare are there when they are gone.
 bool Client::is_gone_everywhere() {
     try {
         for (const std::string& node : target_.all_nodes()) {
@@ -287,7 +289,7 @@ void Client::end_prepared(Call call, const std::string& name, bool commit) {
     call.function = commit ? Function::CommitPrepared : Function::RollbackPrepared;
     call.invoked = now();
     const std::string sql = (commit ? "COMMIT PREPARED '" : "ROLLBACK PREPARED '") + name + "'";
-    // Whoever did not hear of its success is told that there is no such transaction.
+    // A client that did not hear of the success is told that there is no such transaction.
     while (is_prepared(name)) {
         try {
             auto connection = open(target_.direct(), "chaos-witness");

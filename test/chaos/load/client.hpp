@@ -1,5 +1,5 @@
 // One client's connection and its part of the history. It tells "refused" from "lost", reconnects,
-// and finds out when nothing of a lost call can be under way any more.
+// and finds out when no part of a lost call can still be running.
 #pragma once
 
 #include <atomic>
@@ -12,7 +12,7 @@
 
 namespace idem::chaos {
 
-// How a client goes about servers that take over from each other.
+// How a client handles servers that take over from each other.
 struct Habits {
     bool failover = false;         // asks for the timeline that it is connected to
     Micros patience = 0;           // with a call; 0: for ever
@@ -29,13 +29,13 @@ class Client {
 
     enum class Status { Ok, Refused, Lost };
 
-    // Runs a call and writes it down. The query of a protocol function has the columns of kColumns.
+    // Runs a call and records it. The query of a protocol function has the columns of kColumns.
     Status run(Call call, const std::string& sql);
     // The same without a history.
     Status silently(const std::string& sql);
     // Sends the query and hangs up without reading an answer.
     void send_and_hang_up(Call call, const std::string& sql);
-    // Writes down what needs no query.
+    // Records a call that needs no query.
     void note(Call call);
 
     const Answer& answer() const { return answer_; }
@@ -44,12 +44,12 @@ class Client {
     bool connected() const { return connection_ != nullptr; }
     std::string quote(const std::string& text) const;
 
-    // After a loss: waits until no backend serves the lost connection, or its server is no primary
-    // of now, and gives the unanswered calls that moment as their latest.
+    // After a loss: waits until no backend serves the lost connection, or its server is no longer
+    // the primary, and sets that moment as the latest one of the unanswered calls.
     void await_end_of_lost();
     // Whether the server has a prepared transaction of this name.
     bool is_prepared(const std::string& name);
-    // Ends a prepared transaction, as often as it takes.
+    // Ends a prepared transaction, with as many attempts as needed.
     void end_prepared(Call call, const std::string& name, bool commit);
 
     std::vector<Call>& calls() { return calls_; }

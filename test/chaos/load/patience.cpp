@@ -16,7 +16,7 @@ namespace {
 constexpr Micros kBetweenLooks = 100 * kMillisecond;
 constexpr Micros kUntilGivenUp = kSecond;  // after the cancel
 
-// Looks after all calls of the program, on a thread of its own.
+// Watches all calls of the program, on a separate thread.
 class Watchman {
   public:
     ~Watchman() {

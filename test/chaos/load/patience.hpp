@@ -1,5 +1,5 @@
-// A client's own limit for a call: the server may be stuck in a COMMIT that no standby confirms any
-// more, and neither libpq nor statement_timeout ends that.
+// A client's own limit for a call. The server may be stuck in a COMMIT that no standby confirms any
+// more, which neither libpq nor statement_timeout ends.
 #pragma once
 
 #include <pqxx/pqxx>
@@ -9,8 +9,8 @@
 
 namespace idem::chaos {
 
-// While it lives: cancels the call when the patience is over, and a second later shuts the
-// connection down. No patience (0) waits for ever.
+// While it lives: cancels the call when the limit has passed, and a second later shuts the
+// connection down. No limit (0) waits forever.
 class Patience {
   public:
     Patience(pqxx::connection& connection, Micros patience);

@@ -7,7 +7,7 @@ namespace {
 
 constexpr Micros kHour = 3600 * kSecond;
 
-// Names that only a careless comparison takes for each other.
+// Names that only a careless comparison confuses.
 const char* const kNames[] = {"order", "Order", "ORDER", "\u00f6rder", "o\u0308rder", "order "};
 const char* const kPrincipals[] = {"acme", "Acme", ""};
 
@@ -92,7 +92,7 @@ void draw_terms(const Mix& mix, Random& random, Plan* plan) {
     plan->wait = random.one_in(4) ? random.spread(kMillisecond, 200 * kMillisecond) : 0;
     plan->retry_after = random.one_in(2) ? random.spread(kMillisecond, 100 * kMillisecond) : -1;
     plan->pause = random.one_in(3) ? random.spread(100, 20 * kMillisecond) : 0;
-    // A holder that sleeps past its lease, and comes back.
+    // A holder that sleeps past its lease, and returns.
     if (random.one_in(8)) {
         plan->lease = random.spread(kMillisecond, 20 * kMillisecond);
         plan->pause = plan->lease + random.spread(kMillisecond, 50 * kMillisecond);
@@ -101,8 +101,8 @@ void draw_terms(const Mix& mix, Random& random, Plan* plan) {
     plan->status_code = static_cast<int>(random.between(200, 599));
 }
 
-// The work of a transaction, and what it depends on. All sessions meet in few groups at a time, and
-// leave them together, so that what there is to read stays short.
+// The work of a transaction, and its dependencies. All sessions share few groups at a time, and
+// leave them together, so that there is little to read.
 void draw_work(const Mix& mix, Random& random, std::int64_t turn, Plan* plan) {
     constexpr std::int64_t kTurnsInGroup = 32;
     plan->looks = random.one_in(2);
@@ -123,8 +123,8 @@ void draw_work(const Mix& mix, Random& random, std::int64_t turn, Plan* plan) {
     if (plan->foreign && prepares) plan->finish = Finish::Commit;  // postgres_fdw cannot
 }
 
-// Few keys that pass from attempt to attempt, each of which leaves something for the next to see:
-// most of those who are granted one have waited for it, and have a snapshot that is older.
+// Few keys that pass from attempt to attempt, each of which leaves work for the next to see. Most
+// granted callers have waited for the key, and have an older snapshot.
 void draw_relay(Random& random, Plan* plan) {
     plan->keys = {relay_keys()[static_cast<std::size_t>(random.between(0, 2))]};
     plan->shape = random.weighted<Shape>(
@@ -143,8 +143,8 @@ void draw_relay(Random& random, Plan* plan) {
     plan->retry_after = random.one_in(3) ? kMillisecond : 0;
 }
 
-// Keys whose claims are given up by their policy: some of the holders never come back, some come in
-// time, some do not; others ask meanwhile.
+// Keys whose claims the policy abandons: some holders never return, some return in time, some too
+// late; others ask meanwhile.
 void draw_left(Random& random, std::int64_t turn, Plan* plan) {
     plan->keys = {random.pick(left_keys(turn))};
     plan->shape = random.weighted<Shape>({{Shape::Leased, 12},
@@ -167,8 +167,8 @@ void draw_left(Random& random, std::int64_t turn, Plan* plan) {
     plan->retry_after = 0;
 }
 
-// Keys that the same transaction decides about and claims, beside the claims of others: holders who
-// do some of their work alone and never come back, and snapshots from before that work.
+// Keys that one transaction decides and then claims, beside the claims of others: holders that work
+// separately and never return, and snapshots from before that work.
 void draw_decided(const Mix& mix, Random& random, std::int64_t turn, Plan* plan) {
     plan->keys = {random.pick(decided_keys(turn))};
     plan->shape = random.weighted<Shape>({{Shape::Decide, 12},
@@ -208,7 +208,7 @@ void draw_decided(const Mix& mix, Random& random, std::int64_t turn, Plan* plan)
     plan->body_size = 40;
     plan->lease = random.spread(2 * kMillisecond, 60 * kMillisecond);
     plan->pause = random.one_in(2) ? random.spread(100, 10 * kMillisecond) : 0;
-    // Between the claim and its holder's work others take their snapshots.
+    // Between the claim and its holder's work other sessions take their snapshots.
     if (plan->shape == Shape::Leased) {
         plan->extend = false;
         plan->lease = random.spread(10 * kMillisecond, 80 * kMillisecond);
@@ -249,7 +249,7 @@ std::map<std::string, Rules> scopes() {
          {kHour, kHour, kSecond, 0, false, false, 40 * kMillisecond, OnAbandon::Release, true}}};
 }
 
-// Others after a while: what has failed or is unknown has nothing left to be given up.
+// The keys change after a while: a failed or unknown record can't be abandoned again.
 std::vector<Key> left_keys(std::int64_t turn) {
     const std::string name = "left-" + std::to_string(turn / 16);
     return {{"doubted", "acme", name}, {"freed", "acme", name}, {"failed", "acme", name}};

@@ -1,5 +1,5 @@
-// What a session is going to do in one turn, all of it drawn before the first call, so that it
-// depends on seed, session and turn alone.
+// The actions of a session in one turn, all drawn before the first call, so that they depend only
+// on seed, session and turn.
 #pragma once
 
 #include "check/history.hpp"
@@ -7,7 +7,7 @@
 
 namespace idem::chaos {
 
-// What is the same for all turns of a run.
+// Constant for all turns of a run.
 struct Mix {
     int hot_keys = 12;
     int cold_every = 6;     // turns
@@ -33,8 +33,7 @@ struct Mix {
 enum class Shape { Transactional, Leased, Once, Execute, Look, Operate, Stale, Decide, ForgetAll };
 enum class Ending { Complete, Fail, FailRetryable, Unknown, Release, LeaveOpen };
 enum class Finish { Commit, Rollback, PrepareCommit, PrepareRollback, HangUp };
-// What is done to a key in the transaction that then claims it. By token: to another session's
-// claim.
+// The action on a key in the transaction that then claims it. By token: on another session's claim.
 enum class Decision {
     ReleaseOwn,  // a claim of the same transaction, with work
     ReleaseByToken,
@@ -44,7 +43,7 @@ enum class Decision {
     Erase,
     Cleanup
 };
-// What drivers and frameworks do with a connection that they give back.
+// Resets by drivers and frameworks of a connection that goes back to a pool.
 enum class Reset { Nothing, UnlockAll, DiscardAll };
 
 struct Plan {
@@ -93,12 +92,12 @@ struct Plan {
 
 Plan draw_plan(const Mix& mix, std::uint64_t seed, int session, std::int64_t turn);
 
-// The scopes of a run and what holds in them; the workload sets these policies.
+// The scopes of a run and their rules; the workload sets these policies.
 std::map<std::string, Rules> scopes();
 std::vector<Key> hot_keys(const Mix& mix);
 std::vector<Key> relay_keys();
 std::vector<Key> left_keys(std::int64_t turn);
-// Of a principal who may be forgotten; another one after a while.
+// Of a principal that may be forgotten; another one after a while.
 std::vector<Key> decided_keys(std::int64_t turn);
 Key closed_key();
 

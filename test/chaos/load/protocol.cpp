@@ -106,7 +106,7 @@ Question Protocol::begin(const Key& key) const {
     asked.ttl = plan_.ttl;
     asked.lease = plan_.lease;
     asked.hold = plan_.hold && mix_.hold;
-    // Where it tells nothing, all that is there of an earlier attempt is inherited.
+    // Without a value, the attempt inherits everything of an earlier one.
     std::string kept;
     if (plan_.tells)
         kept = secret_of(&question.call, ", request => '{\"iban\": \"", "\"}'") +
@@ -130,7 +130,7 @@ std::string Protocol::begin_arguments(const Key& key) const {
     return arguments;
 }
 
-// The statement's snapshot may be older than what it is granted, and says so.
+// The statement's snapshot may be older than the grant, and the call says so.
 Question Protocol::one_statement(const Key& key, const std::string& effect, const std::string& part,
                                  std::int64_t transaction) const {
     Question question{call_of(Function::Execute, key), {}};
@@ -296,7 +296,7 @@ Question Protocol::checkpoint(const Key& key, std::int64_t token, const std::str
 Question Protocol::once(const Key& key, const std::string& effect) const {
     Question question{call_of(Function::Once, key), {}};
     question.call.asked.effect = effect;
-    // NULL would wait for ever.
+    // NULL would wait forever.
     question.sql = single("idem_once(" + names(key) + ", wait => " + interval(plan_.wait) + ")");
     return question;
 }

@@ -6,7 +6,7 @@
 
 namespace idem::chaos {
 
-// A call and how it is asked of the server.
+// A call and its query.
 struct Question {
     Call call;
     std::string sql;
@@ -36,18 +36,18 @@ class Protocol {
     Question get(const Key& key) const;
     Question forget(const Key& key) const;
     Question erase(const Key& key) const;
-    // Whatever is due of any key; this one is what the transaction goes on with.
+    // All due records of any key; the transaction continues with this key.
     Question cleanup(const Key& key) const;
-    // Of the key's principal: forgets all, and looks for what there is.
+    // Forgets all records of the key's principal, and looks for remaining ones.
     Question forget_all(const Key& key) const;
     Question scan(const Key& key) const;
     Question resolve(const Key& key, const std::string& effect) const;
     Question effect(const Key& key, const std::string& effect, std::int64_t transaction) const;
 
-    // Work of whoever was granted the key: it looks, and takes its part unless it sees it taken.
+    // Work after a grant: the transaction looks, and takes its part unless it sees it taken.
     Question part(const Key& key, const Answer& grant, const std::string& part,
                   std::int64_t transaction) const;
-    // A part that no look decides.
+    // A part that does not depend on a look.
     Question part_of_kind(const char* kind, const Key& key, const Answer& grant,
                           const std::string& part, std::int64_t transaction) const;
     Question sum(std::int64_t transaction) const;
@@ -62,7 +62,7 @@ class Protocol {
     std::string names(const Key& key) const;
     std::string begin_arguments(const Key& key) const;
     std::string columns_of(const Key& key) const;
-    // The plan's secret, if the key is of a scope that keeps such, as a value of this form.
+    // The plan's secret, if the key's scope stores secrets, as a value of this form.
     std::string secret_of(Call* call, const char* before, const char* after) const;
     std::string optional(const char* name, Micros interval) const;
     std::string token_argument(std::int64_t token) const;

@@ -1,5 +1,5 @@
-// Choices that one seed repeats: a stream for each purpose, so that what one session draws does not
-// depend on how far another has come.
+// Choices that one seed repeats: a stream for each purpose, so that one session's draws do not
+// depend on another's progress.
 #pragma once
 
 #include <cmath>

@@ -62,7 +62,7 @@ void Session::transactional() {
     finish();
 }
 
-// The claim is committed; the work happens somewhere else; a second transaction ends it.
+// The claim is committed; the work happens separately; a second transaction ends the claim.
 void Session::leased() {
     const Key& key = plan_.keys[0];
     if (!ask(protocol().begin(key)) || client_.answer().outcome != "execute") return;
@@ -138,15 +138,14 @@ void Session::operate() {
         rest(plan_.pause);
         return finish();
     }
-    // Resolving lengthens the life of what had failed before in a way that the brief scope is too
-    // brief for.
+    // Resolving prolongs the life of a failed record by more than the brief scope allows.
     if (key.scope == "brief") return abandon();
     const bool decides = !runs_again(plan_.action);
     if (decides && !take_effect(key, effect)) return;
     if (ask(protocol().resolve(key, effect))) finish();
 }
 
-// A scope that is reserved for somebody else.
+// A scope that is reserved for another role.
 void Session::knock() {
     if (!open_transaction()) return;
     if (client_.silently("SET LOCAL ROLE chaos_stranger") != Status::Ok) return abandon();
@@ -154,7 +153,7 @@ void Session::knock() {
     if (ask(protocol().begin(closed_key()))) abandon();
 }
 
-// A holder that was given up long ago.
+// A holder whose claim was abandoned long ago.
 void Session::stale() {
     const Key& key = plan_.keys[0];
     const auto token = old_tokens_.find(key);
@@ -167,8 +166,8 @@ void Session::stale() {
     if (open_transaction() && end(key, token->second)) finish();
 }
 
-// Decides about a key and claims it, in one transaction: what is undone by the first must not hide
-// from the second what others have done.
+// Decides a key and claims it, in one transaction: the decision must not hide other sessions' work
+// from the claim.
 void Session::decide() {
     const Key& key = plan_.keys[0];
     if (!open_transaction() || (plan_.undo_decision && !savepoint()) || !settle(key)) return;
@@ -200,7 +199,8 @@ bool Session::settle(const Key& key) {
     return false;
 }
 
-// With work: until it is committed nobody else may be granted the key, and whoever is then sees it.
+// With work: until it is committed no other caller may be granted the key, and the next one sees
+// it.
 bool Session::claim_and_release(const Key& key) {
     if (!ask(protocol().begin(key))) return false;
     if (client_.answer().outcome != "execute") return true;
@@ -208,7 +208,7 @@ bool Session::claim_and_release(const Key& key) {
     return take_part(key, grant) && ask(protocol().end(key, Ending::Release, 0, ""));
 }
 
-// Of a claim that is given back: whoever held the key before goes on, and has not seen the work.
+// Work of a released claim: the earlier holder continues, and has not seen the work.
 Answer Session::of_no_generation(Answer grant) {
     grant.generation.clear();
     return grant;
@@ -219,8 +219,8 @@ bool Session::end_for_another(const Key& key, Ending ending) {
     return token == 0 || ask(protocol().end(key, ending, token, ""));
 }
 
-// Nobody waits for the sessions of the principal; what they commit later must be new. Then it
-// looks, and once more when those who had seen the records have committed.
+// The sessions of the principal are not waited for; their later commits must be new. Then this
+// session looks, and once more when those that had seen the records have committed.
 void Session::forget_all() {
     const Key& key = plan_.keys[0];
     if (!ask(protocol().forget_all(key))) return;
@@ -232,8 +232,8 @@ void Session::forget_all() {
 
 // ---- the steps ----
 
-// What must not matter to a claim. A pooler names its connections, and DISCARD ALL would take the
-// names away.
+// Session resets, which must not affect a claim. A pooler names its connections, and DISCARD ALL
+// would remove the names.
 void Session::reset() {
     if (plan_.reset == Reset::Nothing) return;
     const bool discards = plan_.reset == Reset::DiscardAll && !client_.pooled() && !open_;
@@ -242,7 +242,7 @@ void Session::reset() {
     if (status == Status::Ok) ++resets_[discards ? "discard all" : "unlock all"];
 }
 
-// False if the transaction is over, or nothing was granted.
+// False if the transaction has ended, or the key was not granted.
 bool Session::claim_all() {
     if (plan_.undo_begin) {
         if (!savepoint() || !ask(protocol().begin(plan_.keys[0])) || !back_to_savepoint())
@@ -260,7 +260,7 @@ bool Session::claim(const Key& key) {
     if (client_.answer().outcome != "execute") return true;
     claimed_[key] = client_.answer();
     old_tokens_[key] = client_.answer().token;
-    // Whoever asks again in the same transaction is told of its own claim.
+    // A caller that asks again in the same transaction is told of its own claim.
     return !plan_.repeat_end || ask(protocol().begin(key));
 }
 
@@ -277,7 +277,7 @@ bool Session::work_on(const Key& key, const Answer& grant) {
     return plan_.ending != Ending::Unknown || !plan_.learns || learn(key, 0);
 }
 
-// The outcome was unknown, and is known now.
+// The outcome was unknown, and is now known.
 bool Session::learn(const Key& key, std::int64_t token) {
     plan_.ending = Ending::Complete;
     return end(key, token);
@@ -295,7 +295,7 @@ bool Session::sum_up() {
     return ask(protocol().sum(transaction_));
 }
 
-// In half of the cases the point stands for something that its transaction has done.
+// In half of the cases the point stands for work of its transaction.
 bool Session::checkpoint(const Key& key, const Answer& grant, std::int64_t token) {
     const bool stands = plan_.looks && open_;
     const std::string point = new_name(stands ? "point-" : "bare-");
@@ -315,7 +315,7 @@ bool Session::end_undone(const Key& key, std::int64_t token) {
     return back_to_savepoint();
 }
 
-// The effect, and in the same transaction the end of its claim. Without the latter the former must
+// The effect, and in the same transaction the end of its claim. Without that end the effect must
 // not stay.
 bool Session::end(const Key& key, std::int64_t token) {
     const std::string effect = new_effect();
@@ -392,7 +392,7 @@ void Session::control(Function function, const std::string& sql, int savepoint) 
 }
 
 bool Session::ask(Question question) {
-    // The operation of idem_execute has been told its transaction already.
+    // idem_execute has already passed its transaction to the operation.
     if (!open_ && question.call.function != Function::Execute) next_transaction();
     question.call.transaction = transaction_;
     question.call.alone = !open_;
@@ -413,8 +413,8 @@ bool Session::back_to_savepoint() {
     return client_.connected() && open_;
 }
 
-// An error has undone the transaction when it was raised; a backend may have been lost at any time
-// since it answered last, which was before we heard of it.
+// An error has undone the transaction by the time it was raised. A backend may have been lost at
+// any time after its last answer, which was before we learned of it.
 Micros Session::undone_since() const {
     const std::vector<Call>& calls = client_.calls();
     auto call = calls.rbegin();
@@ -426,7 +426,7 @@ Micros Session::undone_since() const {
     return client_.connected() ? now() : call->invoked;
 }
 
-// Rolls back; where the connection is gone the server does it.
+// Rolls back; if the connection is gone the server does it.
 void Session::abandon() {
     open_ = false;
     Call call;

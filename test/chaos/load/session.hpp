@@ -1,4 +1,4 @@
-// One of the sessions: turn after turn it draws a plan and carries it out against the server.
+// One of the sessions: in each turn it draws a plan and executes it against the server.
 #pragma once
 
 #include <mutex>
@@ -9,7 +9,7 @@
 
 namespace idem::chaos {
 
-// Tokens of committed claims that any session may go on with, as one worker for another.
+// Tokens of committed claims that any session may continue, as one worker for another.
 class Tokens {
   public:
     void put(const Key& key, std::int64_t token) {
@@ -28,7 +28,7 @@ class Tokens {
     std::map<Key, std::int64_t> tokens_;
 };
 
-// What planted bugs of the client's side do to the work; see test/chaos/bugs.
+// How planted bugs of the client's side change the work; see test/chaos/bugs.
 struct Sabotage {
     bool effect_outside = false;    // the effect in a transaction of its own
     bool weaker_isolation = false;  // REPEATABLE READ instead of SERIALIZABLE
@@ -39,10 +39,10 @@ class Session {
     Session(const Target& target, const Mix& mix, Tokens& tokens, std::uint64_t seed, int number,
             bool pooled, Sabotage sabotage, Habits habits = {});
 
-    // Until `stop` is set and its turn is over.
+    // Until `stop` is set and its turn has ended.
     void work(const std::atomic<bool>& stop);
     std::vector<Call>& calls() { return client_.calls(); }
-    // How often it has reset its connection, by the way of it.
+    // How often it has reset its connection, by the kind of reset.
     const std::map<std::string, int>& resets() const { return resets_; }
 
   private:
@@ -84,8 +84,8 @@ class Session {
     void finish();
     void finish_prepared(bool commit);
     void control(Function function, const std::string& sql, int savepoint = 0);
-    // Runs a question in the open transaction, or as one of its own. False if the transaction is
-    // over because of it.
+    // Runs a query in the open transaction, or as a separate one. False if the query has ended the
+    // transaction.
     bool ask(Question question);
     bool savepoint();
     bool back_to_savepoint();
@@ -94,7 +94,7 @@ class Session {
     std::string new_name(const char* kind);
     std::string new_effect() { return new_name("e"); }
 
-    // Each call has a secret of its own.
+    // Each call has a different secret.
     Protocol protocol() {
         plan_.secret = new_secret();
         return {plan_, client_, mix_};

@@ -1,5 +1,5 @@
-// Where the server is. A failover moves it; where a cluster sees to that itself, clients know all
-// of its servers and look for the one that takes writes, or ask any of them.
+// Where the server is. A failover moves it. If a cluster does that itself, clients know all of its
+// servers and look for the one that takes writes, or ask any of them.
 #pragma once
 
 #include <algorithm>
@@ -25,8 +25,8 @@ class Target {
         servers_ = servers;
         direct_ = rest + " target_session_attrs=read-write";
     }
-    // Of a cluster all of whose nodes may be asked: `asked` now, and `all` where something of what
-    // was asked may be under way.
+    // For a cluster whose nodes may all be asked: `asked` now, and `all` nodes on which part of a
+    // call may still be running.
     void set_nodes(const std::vector<std::string>& asked, const std::vector<std::string>& all) {
         const std::lock_guard<std::mutex> guard(mutex_);
         direct_ = asked.front();
@@ -56,7 +56,7 @@ class Target {
     }
 
   private:
-    // Each time another one first: a server that is stuck must not be everybody's first choice.
+    // Begins with another server each time: a stuck one must not be every client's first choice.
     std::string hosts() const {
         std::string hosts;
         std::string ports;

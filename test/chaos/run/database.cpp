@@ -70,7 +70,7 @@ void check_leaks(const Server& server, std::vector<Violation>* found) {
            found);
 }
 
-// The table that has the records, or on a node of a cluster the shards that it has.
+// The table of the records or, on a node of a cluster, its shards.
 std::vector<std::string> record_tables(pqxx::nontransaction& tx, bool in_shards) {
     std::vector<std::string> tables;
     if (!in_shards) return {"idempotency.record"};
@@ -112,9 +112,9 @@ void check_structure(const Server& server, bool in_shards, std::vector<Violation
     }
 }
 
-// Faults of ours end processes by signals 3, 9 and 15, and by nothing else. A backend of a server
-// that was killed with its first process may get from Citus an error at each step of its abort,
-// until it has no room for another.
+// Our faults end processes only by signals 3, 9 and 15. If a server's first process is killed,
+// Citus may raise an error in its backends at each step of their abort, until the error stack is
+// full.
 void check_log(const Server& server, std::vector<Violation>* found) {
     static const std::regex kBroken(
         "PANIC:|TRAP:|terminated by signal (4|6|7|8|11)\\b|"
@@ -135,7 +135,7 @@ void check_log(const Server& server, std::vector<Violation>* found) {
     }
 }
 
-// ---- what the work has written ----
+// ---- rows written by the work ----
 
 // From libpqxx 8 on a row of a result is of another type than one alone.
 template <typename Row>
@@ -179,7 +179,7 @@ void read_looks(pqxx::nontransaction& tx, History* history) {
                                   row[6].c_str(), row[7].as<bool>()});
 }
 
-// Those of the transactions, and as the last what there is now.
+// Those of the transactions, and as the last the present state.
 void read_readings(pqxx::nontransaction& tx, History* history) {
     for (const auto& row :
          tx.exec("SELECT transaction, object, ordered, array_to_string(writers, ' ')"
@@ -201,8 +201,8 @@ void set_up(const Server& server, std::int64_t body_limit) {
     server.query("CREATE EXTENSION IF NOT EXISTS amcheck");
 }
 
-// The seed stays, as after a restore: calls that have waited for the new tables would take other
-// locks than those that come later, and only the row would keep them apart.
+// The seed stays, as after a restore: otherwise calls that have waited for the new tables would
+// take other locks than later ones, and only the row would keep them apart.
 std::string drop_and_create(std::int64_t body_limit) {
     return "BEGIN; LOCK TABLE idempotency.record, idempotency.policy;"
            " CREATE TEMP TABLE kept_seed ON COMMIT DROP AS SELECT value FROM idempotency.seed;"

@@ -1,4 +1,4 @@
-// The database of a run: what is set up in it, and what it must look like at rest.
+// The database of a run: its set-up, and its required state at rest.
 #pragma once
 
 #include "check/rules.hpp"
@@ -19,7 +19,7 @@ bool has_same_statement(const Server& server);
 // Effects, parts, looks, readings, and the rows on the foreign server.
 void read_work(const Server& server, bool foreign, History* history);
 
-// Comes back when no lease is alive any more.
+// Returns when every lease has expired.
 void await_end_of_leases(const Server& server);
 
 // Invariants 18 (nothing leaks), 19 (nothing broke, by the server's log) and 20 (table and indexes

@@ -1,4 +1,4 @@
-// Sessions at work, and the look at every key when all is over: whatever the server is.
+// Sessions at work, and the final look at every key, with any kind of server.
 #pragma once
 
 #include <functional>
@@ -12,18 +12,18 @@ namespace idem::chaos {
 
 class Load {
   public:
-    // `pooled_every` so many sessions one goes through the pooler; 0: none.
+    // One session in `pooled_every` goes through the pooler; 0: none.
     Load(const Target& target, const Mix& mix, const Options& options, const Habits& habits,
          int pooled_every);
 
-    // Sessions work until `meanwhile` comes back.
+    // Sessions work until `meanwhile` returns.
     void work(const std::function<void()>& meanwhile);
     // Every key of these calls is read, and every hot one has to give a clear answer.
     std::vector<Violation> look_at_all(const std::vector<Call>& calls);
 
-    // What was asked since they were last taken.
+    // The calls since the last take.
     std::vector<Call> take_calls() { return std::exchange(calls_, {}); }
-    // How often sessions have reset their connections, by the way of it.
+    // How often sessions have reset their connections, by the kind of reset.
     const std::map<std::string, int>& resets() const { return resets_; }
 
   private:

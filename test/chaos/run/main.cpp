@@ -22,7 +22,8 @@ Conclusion judge_file(const std::string& file) {
     return conclusion_of(judgement);
 }
 
-// Harms a service that others load and judge, until standard input ends, and says how often.
+// Injects faults into a service that others load and judge, until standard input ends, and prints
+// how often.
 Conclusion harm(const Options& options) {
     Target target;
     target.set("", "");  // libpq's variables know

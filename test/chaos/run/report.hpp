@@ -1,4 +1,4 @@
-// What a run has come to.
+// The result of a run.
 #pragma once
 
 #include "check/checker.hpp"
@@ -16,10 +16,10 @@ Hits count_hits(const History& history);
 
 void print_report(const History& history, const std::map<std::string, int>& fired,
                   const Hits& hits);
-// Of a cluster all of whose nodes are asked: what each has answered. Who joins again is another
-// node.
+// For a cluster whose nodes are all asked: the answers of each. A node that joins again counts as
+// another.
 void print_nodes(const History& history);
-// Of a cluster: what was acknowledged, and lost.
+// For a cluster: commits that were acknowledged, and lost.
 void print_losses(const History& history);
 void print_verdict(const Judgement& judgement);
 
@@ -28,8 +28,8 @@ enum class Conclusion { Sound = 0, Broken = 1, DoesNotCount = 3, Undecided = 4 }
 
 Conclusion conclusion_of(const Judgement& judgement);
 
-// What a run was worth. Keeps its history unless it was sound, and says where; without a folder it
-// does not.
+// The judgement of a run. Unless the run was sound, keeps its history and prints where; without a
+// folder it keeps none.
 Conclusion conclude_run(const Judgement& judgement, const Hits& hits, const History& history,
                         const Options& options, const std::string& name);
 

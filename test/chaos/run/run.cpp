@@ -56,7 +56,7 @@ class Run : public Trial {
     void come_to_rest() override { server_.await_ready(); }
     void look_at_rest() override { add(check_at_rest(server_)); }
 
-    // Claims that are not written straight to the table have rows that idem_begin writes.
+    // Unless claims are written directly to the table, idem_begin may have written their rows.
     bool writes_early() const {
         const std::vector<std::string> kinds = faults(Lane::Users);
         return std::find(kinds.begin(), kinds.end(), "triggers") != kinds.end() ||

@@ -1,4 +1,4 @@
-// The runs: a scenario on one server, a cluster of Patroni's, a cluster of Citus's.
+// The runs: a scenario on one server, a Patroni cluster, a Citus cluster.
 #pragma once
 
 #include "run/report.hpp"

@@ -20,13 +20,13 @@ void wait(Stage* stage) {
     while (now() < stage->end) rest(20 * kMillisecond);
 }
 
-// ---- mixed: with a place for effects that is not in the database ----
+// ---- mixed: some effects are outside the database ----
 
 void prepare_foreign(const Server& server, const Options&) {
     server.query(foreign_table(server.folder(), server.port()));
 }
 
-// ---- drop: the extension goes and comes back ----
+// ---- drop: the extension is dropped and created again ----
 
 Call drop_call(std::int64_t number) {
     Call call;
@@ -94,7 +94,7 @@ void play_asynchronous(Stage* stage) {
     play_failover(stage, true);
 }
 
-// Prepared transactions of the lost tail are gone, too; the sessions would look for them in vain.
+// Prepared transactions in the lost part of the WAL are gone; sessions would look for them in vain.
 void without_prepare(Mix* mix) {
     mix->prepare = false;
 }
@@ -135,8 +135,8 @@ const std::vector<Scenario>& all() {
          keep_mix,
          keep_server,
          play_drop},
-        // Without "cancel": whoever is cancelled while COMMIT waits for the standby is told of
-        // success that the standby need not have seen.
+        // Without "cancel": a client that is cancelled while COMMIT waits for the standby is told
+        // of a success that the standby may lack.
         {"sync",
          "the primary crashes, its synchronous standby takes over",
          {"terminate", "sweep"},

@@ -1,4 +1,4 @@
-// The kinds of runs. What differs is the mix of work, the faults, and what happens meanwhile.
+// The kinds of runs. They differ in the mix of work, the faults, and the events meanwhile.
 #pragma once
 
 #include "faults/server_faults.hpp"
@@ -7,7 +7,7 @@
 
 namespace idem::chaos {
 
-// What a scenario may touch while sessions and faults are at work.
+// The objects that a scenario may use while sessions and faults are at work.
 struct Stage {
     Server& server;
     Target& target;

@@ -5,7 +5,7 @@
 namespace idem::chaos {
 namespace {
 
-// No keys on effects and parts: a second one shall be seen, not prevented.
+// No unique keys on effects and parts: a second one has to be seen, not prevented.
 const char* const kTables = R"(
 CREATE SCHEMA chaos;
 CREATE TABLE chaos.effect (id text, transaction bigint, scope text, principal text, key text);
@@ -51,8 +51,8 @@ BEGIN
 END $$;
 )";
 
-// Claim, work, effect and end as one statement of the client's, which Citus sends to the node that
-// has the principal's shards.
+// Claim, work, effect and end as one statement of the client, which Citus sends to the node with
+// the principal's shards.
 const char* const kWhole = R"(
 CREATE FUNCTION chaos.whole(p text, s text, k text, t bigint, part text, effect text,
     claim_ttl interval, claim_lease interval, claim_wait interval, claim_fingerprint bytea,
@@ -79,7 +79,7 @@ BEGIN
 END $$;
 )";
 
-// A volatile function of PL/pgSQL takes its snapshots as statements of the client's do.
+// A volatile PL/pgSQL function takes its snapshots like separate statements of the client.
 const char* const kWork = R"(
 CREATE FUNCTION chaos.take_part(t bigint, part text, s text, p text, k text, g text, tok bigint,
                                 granted_point text) RETURNS void LANGUAGE plpgsql AS $$

@@ -1,4 +1,4 @@
-// The tables of the work, and what works in them: SQL.
+// The SQL of the tables of the work, and of the functions that work in them.
 #pragma once
 
 #include <string>
@@ -6,10 +6,11 @@
 
 namespace idem::chaos {
 
-// Everything that needs nothing of the extension, in a schema of its own, and the roles.
+// All objects that do not need the extension, in a separate schema, and the roles.
 std::string work_tables();
 
-// What idem_execute runs. It goes and comes back with the extension, whose type it returns.
+// The operation of idem_execute. It is dropped and created with the extension, whose type it
+// returns.
 std::string work_operation();
 
 // On a Citus cluster: the tables of the work beside the records, in shards by principal.

@@ -1,4 +1,4 @@
-// One run, on one server or on a cluster: sessions and faults for a while, then rest, a last look
+// One run, on one server or on a cluster: sessions and faults for a while, then rest, a final look
 // at everything, and judgement.
 #pragma once
 
@@ -16,8 +16,8 @@ class Trial {
   protected:
     explicit Trial(const Options& options);
 
-    // The steps of play() in which runs differ. The first line of the output; histories that are
-    // kept have the name.
+    // The steps of play() in which runs differ. The first line of the output; kept histories have
+    // the name.
     virtual std::string title() const = 0;
     virtual std::string name() const = 0;
     // Servers, the database, and what sessions connect to.

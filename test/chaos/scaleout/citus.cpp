@@ -58,7 +58,7 @@ std::vector<std::string> Citus::ask(const Server& server, const std::string& sql
     return values;
 }
 
-// Citus's metadata are a database's own; what a node had before goes with it.
+// Citus's metadata belong to a database; a node's earlier metadata go with it.
 void Citus::make_database(const Worker& worker) {
     {
         pqxx::connection connection(worker.server.connection_string("postgres"));
@@ -77,7 +77,7 @@ void Citus::set_up() {
     for (std::size_t i = 1; i + 1 < nodes_.size(); ++i) join(*nodes_[i]);
 }
 
-// Whoever witnesses needs nothing of Citus.
+// A witness needs nothing of Citus.
 void Citus::publish() {
     std::vector<std::string> asked;
     std::vector<std::string> all;
@@ -122,8 +122,8 @@ bool Citus::is_known(const Worker& worker) {
                .at(0) != "0";
 }
 
-// Clients ask it at once, when it has not yet got copies of the reference tables. Whoever has left
-// before, or has not got to the end of it, begins anew.
+// Clients ask the node at once, before it has copies of the reference tables. A node that has left
+// before, or whose earlier join was interrupted, begins anew.
 void Citus::join(Worker& worker) {
     if (!is_known(worker)) make_database(worker);
     ask(coordinator().server, "SELECT citus_add_node(" + address(worker) + ")");
@@ -137,14 +137,14 @@ void Citus::stay(Worker& worker) {
     set_member(worker, true);
 }
 
-// Its clients go elsewhere first.
+// The node's clients first go elsewhere.
 void Citus::leave(Worker& worker, const std::string& mode) {
     set_member(worker, false);
     if (is_known(worker)) remove(worker, mode);
     make_database(worker);
 }
 
-// When what was prepared for its clients is settled.
+// After its clients' prepared transactions are settled.
 void Citus::remove(const Worker& worker, const std::string& mode) {
     const std::string group = ask(worker.server, "SELECT groupid FROM pg_dist_local_group").at(0);
     await_none(worker.server, "pg_stat_activity WHERE application_name LIKE 'chaos %'",

@@ -24,7 +24,7 @@ class Citus {
 
     // All but the last join.
     void set_up();
-    // Each node of its own, the coordinator first; also those that are no members.
+    // Each node separately, the coordinator first; also nodes that are no members.
     Workers all();
     Workers members();
     Worker& coordinator() { return *nodes_.front(); }
@@ -32,17 +32,18 @@ class Citus {
     Worker* worker(bool member, std::size_t number);
 
     void join(Worker& worker);
-    // Drains and removes it, or goes on with it. It may join again, as if it were new.
+    // Drains and removes the node, or continues an interrupted removal. It may join again, as if it
+    // were new.
     void leave(Worker& worker, const std::string& mode);
     // A member again, where leaving has failed before the end.
     void stay(Worker& worker);
 
-    // Comes back when all nodes answer and nothing is prepared any more.
+    // Returns when all nodes answer and no transaction is prepared any more.
     void await_rest();
 
     // ('folder', port) as arguments of Citus's functions.
     static std::string address(const Worker& worker);
-    // In one connection, once: whatever goes wrong is thrown. `limit` in milliseconds.
+    // In one connection, once: any error is thrown. `limit` in milliseconds.
     static std::vector<std::string> ask(const Server& server, const std::string& sql,
                                         int limit = 60000);
 

@@ -74,7 +74,7 @@ ClusterFaults::ClusterFaults(Citus& citus, const Target& target, const Mix& mix,
             add(kind.name, kind.weight, [this, &kind] { return guarded(kind); });
 }
 
-// What a fault needs may just be harmed by another.
+// Another fault may just be affecting the object that this one needs.
 bool ClusterFaults::guarded(const Kind& kind) {
     try {
         return (this->*kind.fault)();
@@ -86,8 +86,8 @@ bool ClusterFaults::guarded(const Kind& kind) {
     return false;
 }
 
-// Every other time something that has not been done yet: some take so long, or are cut short so
-// often, that chance alone would hardly come to them.
+// Every other time a fault that has not happened yet: some take so long, or are interrupted so
+// often, that chance alone would rarely reach them.
 std::string ClusterFaults::draw() {
     std::vector<std::pair<std::string, int>> missing;
     for (const auto& weight : weights_)
@@ -116,7 +116,7 @@ Citus::Worker& ClusterFaults::any_member() {
 
 // ---- connections ----
 
-// Of clients, rather one with a claim.
+// Of clients, preferably one with a claim.
 bool ClusterFaults::signal_session(const char* function) {
     const bool holder = !random_.one_in(3);
     const std::string number = std::to_string(random_.between(0, 1 << 20));
@@ -141,7 +141,7 @@ bool ClusterFaults::terminate() {
 }
 
 // Between nodes: one connection, or all that a node serves. Mostly not one that copies a shard, or
-// none would ever arrive.
+// no copy would ever finish.
 bool ClusterFaults::disconnect() {
     const std::string some =
         random_.one_in(8) ? ""
@@ -180,7 +180,7 @@ bool ClusterFaults::stop_fast() {
     return stop_server("fast");
 }
 
-// What the killed one has left has to end first.
+// The killed server's remaining processes have to end first.
 void ClusterFaults::bring_back(Citus::Worker& victim) {
     for (const Micros deadline = now() + kForStart; now() < deadline; rest(100 * kMillisecond)) {
         try {
@@ -251,7 +251,7 @@ bool ClusterFaults::join() {
     return true;
 }
 
-// Before it has them no shard can be moved at all.
+// Until it has them no shard can be moved at all.
 bool ClusterFaults::replicate() {
     try {
         Citus::ask(citus_.coordinator().server,
@@ -262,7 +262,7 @@ bool ClusterFaults::replicate() {
     }
 }
 
-// Whichever worker, so long as another one is left to move to.
+// Any worker, if another one is left to move to.
 bool ClusterFaults::drain() {
     if (citus_.worker(false, 0) != nullptr) return false;
     Citus::Worker* worker = citus_.worker(true, static_cast<std::size_t>(random_.between(0, 99)));
@@ -279,7 +279,7 @@ bool ClusterFaults::drain() {
     return false;
 }
 
-// What was cut short is gone on with.
+// Continues an interrupted operation.
 bool ClusterFaults::leave(Citus::Worker& worker, const char* mode) {
     try {
         citus_.leave(worker, mode);
@@ -295,7 +295,7 @@ bool ClusterFaults::sweep() {
     return true;
 }
 
-// A scope that the work never asks for: opened or closed from one node, and asked on all.
+// A scope that the work never uses: opened or closed from one node, and asked on all.
 bool ClusterFaults::change_policy() {
     const bool closed = random_.one_in(2);
     Citus::Worker& changed = any_member();

@@ -1,5 +1,5 @@
-// Harm for a Citus cluster while its nodes are asked: to connections, to servers, and what
-// operators do to shards, nodes and policies.
+// Faults for a Citus cluster while its nodes are asked: to connections, to servers, and operators'
+// changes to shards, nodes and policies.
 #pragma once
 
 #include "check/rules.hpp"
@@ -11,17 +11,17 @@ namespace idem::chaos {
 
 class ClusterFaults : public Injector {
   public:
-    // What takes a moment, what stops a server, what operators do to shards and nodes, and what is
-    // done every day go on side by side.
+    // Short faults, faults that stop a server, operators' work on shards and nodes, and daily
+    // maintenance run side by side.
     enum class Lane { Connections, Servers, Operators, Routine };
 
-    // `kinds` as kinds() has them; those of other lanes are passed over. Throws
-    // std::invalid_argument for a kind that does not exist.
+    // `kinds` as kinds() has them; those of other lanes are ignored. Throws std::invalid_argument
+    // for a kind that does not exist.
     ClusterFaults(Citus& citus, const Target& target, const Mix& mix, std::uint64_t seed, Lane lane,
                   const std::vector<std::string>& kinds);
     ~ClusterFaults() override { stop(); }
 
-    // Policies that were not the same everywhere at once (invariant 24).
+    // Policies that differed between nodes when they had to agree (invariant 24).
     const std::vector<Violation>& found() const { return found_; }
 
   private:

@@ -16,8 +16,8 @@ class ScaleoutRun : public Trial {
         mix_.harm = !options.faults.empty();
         mix_.distributed = true;
         mix_.tenants = 8;
-        // What Citus does not promise, or cannot do, is not asked for: PREPARE TRANSACTION of
-        // users, and SERIALIZABLE across nodes and moves.
+        // Excludes what Citus does not promise or support: users' PREPARE TRANSACTION, and
+        // SERIALIZABLE across nodes and moves.
         mix_.prepare = false;
         mix_.sums = false;
         mix_.hold = false;

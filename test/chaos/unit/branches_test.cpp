@@ -1,4 +1,4 @@
-// Primaries that take over from each other, and go on when they have a successor.
+// Primaries that take over from each other, and continue when they have a successor.
 #include <algorithm>
 
 #include "check/branches.hpp"
@@ -7,7 +7,7 @@
 namespace idem::chaos {
 namespace {
 
-// A key that was executed on the first primary, before anything happens to it.
+// A key that was executed on the first primary, before any fault.
 Story executed() {
     Story story;
     story.timeline(1).transaction().begin("execute", 10);
@@ -90,7 +90,7 @@ Story two_primaries(Result of_the_old_one) {
     story.commit();
     story.timeline(1).back_to(1).complete("old").asked.effect = "old";
     story.commit(of_the_old_one);
-    // A session's calls lie together.
+    // The calls of a session are adjacent.
     auto& calls = story.history().calls;
     std::stable_sort(calls.begin(), calls.end(), [](const Call& one, const Call& other) {
         return one.transaction < other.transaction;
@@ -120,7 +120,7 @@ TEST(Branches, ALeasedClaimThatAPrimaryOfThePastHasCommittedIsFound) {
     EXPECT_TRUE(finds(story, 4));
 }
 
-// The old primary has made the commit and told so with a warning; it replays it to others.
+// The old primary has committed and said so with a warning; it replays the answer to others.
 Story committed_there_alone() {
     Story story;
     story.timeline(1).transaction().begin("execute", 10);

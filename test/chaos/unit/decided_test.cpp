@@ -1,5 +1,5 @@
-// Who decides about a key, forgets it or gives it back, and claims it in the same transaction or
-// beside the claim of another.
+// A transaction decides, forgets or releases a key, and claims it itself or beside another
+// session's claim.
 #include "story.hpp"
 
 namespace idem::chaos {
@@ -74,8 +74,8 @@ TEST(Decided, WhatIsDoneAfterAReleaseNeedNotBeSeen) {
     EXPECT_EQ(story.violated(), kNothing);
 }
 
-// The holder of a lease of ten seconds commits a part; `decide` and a claim of the key follow in
-// one transaction, which does not see it.
+// The holder of a lease of ten seconds commits a part. `decide` and a claim of the key follow in
+// one transaction, which does not see the part.
 Story decided_on_an_old_snapshot(Call& (*decide)(Story&), int attempt, Micros works_after) {
     Story story;
     story.alone().begin("execute", 10);
@@ -186,7 +186,8 @@ TEST(Forgotten, CompleteMeansThatNothingIsLeft) {
     EXPECT_EQ(story(false, 2), kNothing);
 }
 
-// The first scan may meet the record, and the second one that came meanwhile; there is no third.
+// The first scan may meet the record, and the second one a record that came meanwhile; there is no
+// third.
 TEST(Forgotten, TheCallScansTwice) {
     const auto story = [](int executions) {
         Story told;

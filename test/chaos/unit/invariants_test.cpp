@@ -1,4 +1,4 @@
-// One right and at least one wrong history for each invariant that the checker reads off histories.
+// For each invariant read off histories: one right history and at least one wrong one.
 #include "story.hpp"
 
 namespace idem::chaos {
@@ -6,7 +6,7 @@ namespace {
 
 using Wrong = std::set<int>;
 
-// A key that was executed and answered, as it should be.
+// A correctly executed and answered key.
 Story executed() {
     Story story;
     story.transaction().begin("execute", 10);
@@ -229,7 +229,7 @@ TEST(Undo, WhatASavepointUndoesAndStaysIsFound) {
     EXPECT_TRUE(story.violated().count(3));
 }
 
-// Whether the lost commit has happened, the effect tells and later answers have to agree with it.
+// The effect tells whether the lost commit has happened, and later answers have to agree with it.
 TEST(Info, EitherIsRight) {
     for (const bool happened : {false, true}) {
         Story story;

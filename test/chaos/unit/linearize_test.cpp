@@ -1,5 +1,5 @@
-// The search for an order where many calls were never answered: it must find one, must know when
-// there is none, and must not take the one for the other.
+// The search for an order where many calls were never answered: it must find an existing order,
+// must know when there is none, and must not confuse the two.
 #include "check/linearize.hpp"
 
 #include <random>
@@ -16,7 +16,7 @@ Verdict verdict_of(const History& history) {
     return linearize(keys.front(), history.scopes.at(keys.front().key.scope), {Record{}});
 }
 
-// A key and who asks for it. Calls overlap, each has its effect at one moment, and half of them are
+// A key and its callers. Calls overlap, each has its effect at one moment, and half of them are
 // never answered: of these half have no effect.
 class Crowd {
   public:
@@ -39,13 +39,13 @@ class Crowd {
         }
     }
 
-    // One of many, which are alike but for their bodies if they have some of their own.
+    // One of many equal calls, which may differ by their bodies.
     void execute(bool own_bodies) {
         while (unanswered_ < kUnanswered || claim_.kind != Kind::Completed)
             add(Function::Execute, own_bodies ? "body " + std::to_string(below(1000)) : "body");
     }
 
-    // When nothing else is under way but what was not answered.
+    // When only unanswered calls are under way.
     Call& later(Function function) {
         now_ += 60 * kSecond;
         return add(function, "late", true);
@@ -229,7 +229,7 @@ TEST_P(Linearize, ABodyThatNobodySentIsNot) {
 
 INSTANTIATE_TEST_SUITE_P(Seeds, Linearize, testing::Range(1u, 26u));
 
-// Claims that take over from each other, none like another: any half of them may have happened.
+// Claims that take over from each other, all different: any half of them may have happened.
 History claims_of_other_shapes(int attempt) {
     Crowd crowd(1);
     for (int i = 1; i <= kUnanswered; ++i) {

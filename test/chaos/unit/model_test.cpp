@@ -1,4 +1,4 @@
-// What is particular about this protocol: what the model must accept, and what not.
+// The special rules of this protocol: what the model must accept, and what not.
 #include "story.hpp"
 
 namespace idem::chaos {
@@ -151,7 +151,7 @@ TEST(Model, DroppingTheExtensionForgetsEverything) {
     EXPECT_EQ(story.violated(), kNothing);
 }
 
-// The new primary has not got the second key's answer, but it has the first one's.
+// The new primary lacks the second key's answer, but has the first one's.
 TEST(Model, AForgetfulFailoverLosesRecordAndEffectTogether) {
     Story story;
     story.transaction().begin("execute", 10);
@@ -185,7 +185,7 @@ TEST(Model, HistoriesSurviveBeingKept) {
     EXPECT_TRUE(judge(loaded).violations.empty());
 }
 
-// ---- what is not forgotten by age, and what is given back ----
+// ---- records that age does not remove, and releases ----
 
 Call& fail_retryable(Story& story, std::int64_t token = 0) {
     Call& made = story.call(Function::Fail);
@@ -230,7 +230,7 @@ TEST(Exhausted, StaysForItsRetentionAndNeverExpires) {
     EXPECT_EQ(story(200 * kSecond, "exhausted"), Wrong{13});
 }
 
-// One attempt, whose holder is silent.
+// One attempt, whose holder has timed out.
 Story silent_for_good() {
     Story story;
     story.rules().max_attempts = 1;
@@ -401,7 +401,7 @@ TEST(EarlyRows, MayBeTakenOverALeaseAfterTheClaim) {
     EXPECT_EQ(story(false), Wrong{15});
 }
 
-// A leased claim that its policy gives up after ten seconds more, and what is asked then.
+// A leased claim that its policy abandons after ten seconds more, and the calls afterwards.
 Story left_alone(OnAbandon what) {
     Story story;
     story.rules().abandon_after = 10 * kSecond;
@@ -449,7 +449,7 @@ TEST(Abandonment, LeavesTheTokenGoodForNothing) {
         EXPECT_EQ(story(what, 15 * kSecond, Result::Error), Wrong{12});
         EXPECT_EQ(story(what, 30 * kSecond, Result::Ok), kNothing);  // nobody came by
     }
-    // What is unknown its holder may still end.
+    // The holder may still end an unknown attempt.
     EXPECT_EQ(story(OnAbandon::Unknown, 30 * kSecond, Result::Error), Wrong{12});
     EXPECT_EQ(story(OnAbandon::Unknown, 30 * kSecond, Result::Ok), kNothing);
 }

@@ -1,4 +1,4 @@
-// Histories of reads and writes by hand: which of them fit an order one after the other.
+// Hand-written histories of reads and writes: which of them fit a serial order.
 #include "check/serializable.hpp"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ class Reads {
         history_.reads.push_back({transaction, object, ordered, writers});
         return *this;
     }
-    // What is there in the end.
+    // The final state.
     Reads& last(const std::string& object, const Writers& writers) {
         return read(0, object, writers);
     }

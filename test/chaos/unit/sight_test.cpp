@@ -1,4 +1,4 @@
-// Whoever is granted a key sees what came before.
+// A transaction that is granted a key sees all earlier work.
 #include "story.hpp"
 
 namespace idem::chaos {
@@ -43,7 +43,7 @@ TEST(Sight, WhoDoesNotIsFound) {
     EXPECT_EQ(story.violated(), Wrong{23});
 }
 
-// The grant has waited: it was asked for before the other's commit, and answered after it.
+// The grant has waited: the call was sent before the other's commit, and answered after it.
 TEST(Sight, WhoHasWaitedIsFoundToo) {
     Story story;
     story.transaction().begin("execute", 10);
@@ -129,7 +129,7 @@ TEST(Sight, APointThatStandsForNothingIsFound) {
     EXPECT_EQ(story.violated(), Wrong{23});
 }
 
-// The holder of a lease of ten seconds commits work in a transaction of its own, and is taken over.
+// The holder of a lease of ten seconds commits work in a separate transaction, and is taken over.
 Story taken_over(Micros works_after) {
     Story story;
     story.alone().begin("execute", 10);
@@ -150,7 +150,7 @@ TEST(Sight, WorkAfterTheLeaseNeedNotBe) {
     EXPECT_EQ(taken_over(15 * kSecond).violated(), kNothing);
 }
 
-// What the holder does when an operator has decided makes no promise to the next one.
+// The holder's work after an operator's decision promises nothing to the next holder.
 TEST(Sight, AnOperatorsDecisionWaitsForNobody) {
     const auto story = [](bool works_first) {
         Story told;

@@ -1,4 +1,4 @@
-// Histories by hand: short ones, of which everybody can see whether they are right.
+// Hand-written histories: short ones that a reader can judge at a glance.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ class Story {
         alone_ = false;
         return *this;
     }
-    // Every call that follows is a transaction of its own.
+    // Every following call is a separate transaction.
     Story& alone() {
         alone_ = true;
         return *this;
@@ -38,7 +38,7 @@ class Story {
         return *this;
     }
 
-    // Of the server that is asked from now on.
+    // The timeline of the server that is asked from now on.
     Story& timeline(int timeline) {
         timeline_ = timeline;
         if (timeline_ > 0) history_.takeovers.emplace(timeline, time_ + kMillisecond);
@@ -79,14 +79,14 @@ class Story {
         made.answer.yes = yes;
         return made;
     }
-    // With an effect of the same name as the answer, as the workload's.
+    // With an effect of the same name as the answer, as in the workload.
     Call& complete_with_effect(const std::string& body, std::int64_t token = 0) {
         history_.effects.push_back({body, transaction_ + (alone_ ? 1 : 0), {"s", "", key_}});
         Call& made = complete(body, token);
         made.asked.effect = body;
         return made;
     }
-    // A part of the work, by the transaction of now; the next one has the next number.
+    // A part of the work, by the current transaction; the next one has the next number.
     Call& part(const std::string& id, PartKind kind, std::int64_t token,
                const std::string& generation = "g") {
         Call& made = call(Function::Work);
@@ -118,7 +118,7 @@ class Story {
         return *this;
     }
 
-    // The invariants that are violated.
+    // The violated invariants.
     std::set<int> violated() const {
         std::set<int> invariants;
         for (const Violation& violation : judge(history_).violations)
