@@ -24,14 +24,14 @@ import org.springframework.jdbc.core.JdbcTemplate;
 import org.springframework.stereotype.Component;
 import org.springframework.transaction.support.TransactionSynchronizationManager;
 
-/** The one handler of all routes: the body of a request says what it is to do. */
+/** The one handler of all routes: the body of a request tells its actions. */
 @Component
 class Handler {
     private static final String INSERT = "INSERT INTO effect (principal, key, note) VALUES (?, ?, ?)";
 
     private final ObjectMapper mapper;
     private final JdbcTemplate claims;
-    /** Connections that have nothing to do with claims. */
+    /** Connections without a claim. */
     private final JdbcTemplate own;
     private final Map<String, Integer> runs = new ConcurrentHashMap<>();
 
@@ -80,7 +80,7 @@ class Handler {
         }
     }
 
-    /** Null for a body that is no object of JSON. */
+    /** Null for a body that is not a JSON object. */
     private JsonNode order(HttpServletRequest request, byte[] body) {
         if (body == null || request.getContentType() == null || !request.getContentType().contains("json")) {
             return null;
@@ -159,7 +159,7 @@ class Handler {
         });
     }
 
-    /** Part of the claim's transaction, or a step of a leased claim. */
+    /** A part of the claim's transaction, or a step of a leased claim. */
     private void effect(String note, Execution execution, Claim claim) {
         if (claim != null) {
             claim.stepInTransaction("effect", Void.class, connection -> {

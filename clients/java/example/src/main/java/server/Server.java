@@ -21,13 +21,16 @@ import org.springframework.web.bind.annotation.PostMapping;
 import org.springframework.web.bind.annotation.RequestBody;
 import org.springframework.web.bind.annotation.RestController;
 
-/** The server of the conformance suite, clients/conformance/README.md: each route is one line, and all of them have one handler. */
+/**
+ * The server of the conformance suite, clients/conformance/README.md: each route is one line, and all share one
+ * handler.
+ */
 @SpringBootApplication
 public class Server {
     private static final PrintStream OUT = System.out;
 
     public static void main(String[] arguments) {
-        System.setOut(System.err); // where logs go: nobody reads the other
+        System.setOut(System.err); // logs go here; no process reads the other stream
         SpringApplication.run(Server.class, arguments);
     }
 

@@ -11,12 +11,12 @@ import java.util.Set;
 import java.util.TreeMap;
 
 /**
- * What was answered, or what is stored of it. A body of null was omitted; an empty one is one.
+ * An answer, or the stored part of it. A body of null was omitted; an empty body is a body.
  *
- * @param headers by names whose letter case does not count; the values of one name in their order
+ * @param headers by names, ignoring letter case; the values of one name in order
  */
 public record Answer(int status, Map<String, List<String>> headers, byte[] body) {
-    /** Says that the body of an answer was not kept. */
+    /** Tells that the body of an answer was not kept. */
     public static final String BODY_HEADER = "Idempotent-Body";
 
     /** Fields of one hop, and of one client. */
@@ -28,14 +28,14 @@ public record Answer(int status, Map<String, List<String>> headers, byte[] body)
         return new TreeMap<>(String.CASE_INSENSITIVE_ORDER);
     }
 
-    /** Of which the status alone is to be kept. */
+    /** An answer of which only the status is stored. */
     public static Answer omitted(int status) {
         Map<String, List<String>> headers = noHeaders();
         headers.put(BODY_HEADER, List.of("omitted"));
         return new Answer(status, headers, null);
     }
 
-    /** The JSON that {@code idem_complete} takes. */
+    /** The JSON argument of {@code idem_complete}. */
     String storedHeaders() {
         Map<String, Object> stored = new TreeMap<>();
         headers.forEach((name, values) -> {
@@ -54,12 +54,12 @@ public record Answer(int status, Map<String, List<String>> headers, byte[] body)
         if (NEVER_STORED.contains(name.toLowerCase(Locale.ROOT))) {
             return false;
         }
-        // A field that Connection lists is of this hop, too.
+        // A field that Connection lists also belongs to this hop.
         return headers.getOrDefault("Connection", List.of()).stream().flatMap(list -> List.of(list.split(",")).stream())
                 .noneMatch(item -> item.strip().equalsIgnoreCase(name));
     }
 
-    /** The answer of a replay; null of a failure that has none of its own. */
+    /** The answer of a replay; null for a failure without a stored answer. */
     public static Answer of(Claimed claimed) {
         if (claimed.statusCode() == null && Outcome.FAILED.equals(claimed.status())) {
             return null;

@@ -7,16 +7,16 @@ import java.sql.SQLException;
 import java.util.concurrent.locks.ReentrantLock;
 
 /**
- * A leased claim, held while its work runs. The end of the work ends it, unless {@link #unknown} has done so.
+ * A leased claim, held while its work runs. It ends with the work, unless {@link #unknown} has ended it.
  *
- * <p>When it is lost the thread that runs the work is interrupted, and {@link #isLost} answers true.
+ * <p>When the claim is lost, the working thread is interrupted, and {@link #isLost} returns true.
  */
 public final class Claim {
     private final Store store;
     private final Request request;
     private final Claimed claimed;
     private final Heartbeat heartbeat;
-    /** Held while a step is noted: a note is of all steps, so that of one must not pass over another's. */
+    /** Held while a step is noted: a note contains all steps, so an older one must not overwrite a newer one. */
     private final ReentrantLock noting = new ReentrantLock();
     private ObjectNode steps;
     private volatile boolean unknown;
@@ -40,17 +40,17 @@ public final class Claim {
         return new Execution(request.key, request.scope, request.principal, claimed.attempt());
     }
 
-    /** The last step that an attempt before has done; null if there is none. */
+    /** The last step that an earlier attempt has done; null if there is none. */
     public String recoveryPoint() {
         return claimed.recoveryPoint();
     }
 
-    /** What the steps returned, in JSON. */
+    /** The results of the steps, in JSON. */
     public synchronized String state() {
         return steps.toString();
     }
 
-    /** Whether somebody else may have the claim. Then the work must have no further effect. */
+    /** Whether another worker may have the claim. The work must then have no further effect. */
     public boolean isLost() {
         return heartbeat.isLost();
     }
@@ -61,17 +61,17 @@ public final class Claim {
         }
     }
 
-    /** Waits until the claim is lost, and takes the interruption that says so. */
+    /** Waits until the claim is lost, and consumes the interruption that reports it. */
     public void awaitLoss() throws InterruptedException {
         heartbeat.awaitLoss();
     }
 
     /**
-     * Ends the claim: whether the work had its effect is not known. Repeats are refused as {@code unknown} and
-     * not executed, until an operator decides. What the work returns or throws after that is told, and not
-     * stored.
+     * Ends the claim: it is not known whether the work had its effect. Repeats are refused as {@code unknown}
+     * and not executed, until an operator decides. A later result or exception of the work goes to the caller,
+     * but is not stored.
      *
-     * @param reference the other side's name for the attempt; null if there is none
+     * @param reference the other service's name for the attempt; null if there is none
      */
     public void unknown(String error, String reference) {
         throwIfNotHeld();
@@ -109,15 +109,15 @@ public final class Claim {
         throwIfLost();
     }
 
-    /** Not so where work runs unprotected. */
+    /** False if the work runs unprotected. */
     private boolean isKept() {
         return claimed.token() != null;
     }
 
     /**
-     * Does a part of the work and notes that it is done, with its result, which has to fit into JSON. An
-     * attempt after a crash does not do it again, but gets the result. A crash between the work and the note
-     * repeats the work: what is called outside has to know a repetition, by {@link Execution#derived}.
+     * Does a part of the work and notes that it is done, with its result, which must fit into JSON. An attempt
+     * after a crash does not repeat the part, but gets the result. A crash between work and note repeats the
+     * work: a service that it calls must recognize a repetition, by {@link Execution#derived}.
      */
     public <T, X extends Exception> T step(String name, Class<T> type, Step<T, X> work) throws X {
         throwIfNotHeld();
@@ -127,7 +127,8 @@ public final class Claim {
         T result = work.run();
         JsonNode noted = store.json.toTree(result);
         try {
-            // Whoever holds the lock has its connection already, and so waits for nobody who waits for the lock.
+            // The lock's holder already has its connection, so it never waits for a thread that waits for the
+            // lock.
             if (isKept()) {
                 Store.again(request.attempts, () -> store.alone(connection -> noteAlone(connection, name, noted)));
             } else {
@@ -140,9 +141,9 @@ public final class Claim {
     }
 
     /**
-     * A step whose work is SQL: effect and note commit together, so that it is done once. After a conflict or
-     * the loss of its connection it is repeated, but not after a COMMIT whose answer is lost: that is an
-     * error, and the next attempt sees whether it was done.
+     * A step whose work is SQL: effect and note commit together, so that it is done once. It is repeated after
+     * a conflict or a lost connection, but not after a COMMIT without an answer: that is an error, and the next
+     * attempt sees whether the step was done.
      */
     public <T, X extends Exception> T stepInTransaction(String name, Class<T> type, TransactionalWork<T, X> work) throws X {
         throwIfNotHeld();
@@ -192,7 +193,7 @@ public final class Claim {
         }
     }
 
-    /** Exceptions of work are its caller's to declare. */
+    /** The caller declares the exceptions of the work. */
     @SuppressWarnings("unchecked")
     static <X extends Exception> X thrown(Exception e) {
         return (X) e;

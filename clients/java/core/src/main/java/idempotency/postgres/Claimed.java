@@ -1,6 +1,6 @@
 package idempotency.postgres;
 
-/** The answer of {@code idem_begin}. What it does not know is null. */
+/** The answer of {@code idem_begin}. Unknown values are null. */
 public record Claimed(String outcome, String key, Long token, int attempt, String status, Integer statusCode,
         String headers, byte[] body, boolean bodyOmitted, String error, String recoveryPoint, String state, Double retryAfter) {
     static final Claimed UNPROTECTED =

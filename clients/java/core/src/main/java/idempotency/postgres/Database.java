@@ -3,7 +3,7 @@ package idempotency.postgres;
 import java.sql.Connection;
 import java.sql.SQLException;
 
-/** Where transactions and connections come from: {@link JdbcDatabase}, or a framework's. */
+/** The source of transactions and connections: {@link JdbcDatabase}, or a framework's. */
 public interface Database {
     /** Begins a transaction, which may be bound to this thread. */
     Transaction begin() throws SQLException;
@@ -11,7 +11,7 @@ public interface Database {
     /** A connection in autocommit, for one statement. */
     Connection connect() throws SQLException;
 
-    /** Whatever becomes of commit or rollback, the connection is given back. */
+    /** Returns the connection even if commit or rollback fails. */
     interface Transaction {
         Connection connection();
 
@@ -19,7 +19,7 @@ public interface Database {
 
         void rollback() throws SQLException;
 
-        /** Whether the work has asked for it, or an error of its own. */
+        /** Whether the work, or an error in it, has asked for a rollback. */
         default boolean isRollbackOnly() {
             return false;
         }

@@ -1,6 +1,6 @@
 package idempotency.postgres;
 
-/** The database can't be asked, or not in time; whether anything was done is known when it is back. */
+/** The database does not answer, or not in time. Whether the request took effect is known only when it is back. */
 public class DatabaseAway extends RuntimeException {
     DatabaseAway(Throwable cause) {
         super("the database is away", cause);

@@ -9,9 +9,9 @@ import java.util.Set;
 import java.util.function.Predicate;
 
 /**
- * A statement of ours has failed, a connection for it, or the end of a transaction; and what failures mean,
- * those of handlers included. Without an SQLSTATE ours means that the connection is lost; a handler's means
- * no such thing, for it may have other connections.
+ * A failure of one of our statements, of a connection for it, or of the end of a transaction; and the meaning
+ * of failures, those of handlers included. One of ours without an SQLSTATE means a lost connection. A handler's
+ * does not, because the handler may have other connections.
  */
 public final class DatabaseFailure extends Exception {
     enum At { CONNECT, STATEMENT, COMMIT, ROLLBACK }
@@ -23,7 +23,7 @@ public final class DatabaseFailure extends Exception {
         this.at = at;
     }
 
-    /** The SQLSTATE of an error, whatever frameworks have wrapped it into; "" where there is none. */
+    /** The SQLSTATE of an error, also inside a framework's exception; "" if there is none. */
     public static String sqlState(Throwable failure) {
         String[] found = {""};
         anyCause(failure, cause -> {
@@ -63,21 +63,21 @@ public final class DatabaseFailure extends Exception {
         return state.startsWith("08") || Set.of("57P01", "57P02", "57P03", "57P05", "25P03").contains(state);
     }
 
-    /** Nobody knows whether the transaction was committed. */
+    /** It is not known whether the transaction was committed. */
     static boolean isInDoubt(Throwable failure) {
         return failure instanceof DatabaseFailure ours && ours.at == At.COMMIT && isLostConnection(failure);
     }
 
-    /** What a repetition from idem_begin on may cure. A COMMIT without an answer is asked for again. */
+    /** A repetition from idem_begin on may succeed. After a COMMIT without an answer it finds the result. */
     static boolean isRetryable(Throwable failure) {
         if (failure instanceof DatabaseFailure ours && ours.at == At.CONNECT) {
-            // A pool that gives up has tried for long enough.
+            // A pool that gives up has waited long enough.
             return isLostConnection(ours) && !isTimeout(ours) && !anyCause(ours, SQLTransientConnectionException.class::isInstance);
         }
         return isConflict(failure) || isInDoubt(failure) || isLostConnection(failure) && !isTimeout(failure);
     }
 
-    /** Everything that means "not now": the database is away, full, or a standby. */
+    /** Every failure that means "not now": the database is away, full, or a standby. */
     public static boolean isUnavailable(Throwable failure) {
         String state = sqlState(failure);
         return anyCause(failure, DatabaseAway.class::isInstance)
@@ -86,7 +86,7 @@ public final class DatabaseFailure extends Exception {
                 || Set.of("25006", "55P03", "57014").contains(state);
     }
 
-    /** Somebody else has the claim, or nobody. */
+    /** The claim has ended, or another worker has it. */
     static boolean isLost(Throwable failure) {
         String state = sqlState(failure);
         return failure instanceof LeaseLost || state.equals("ID404") || state.equals("ID409");

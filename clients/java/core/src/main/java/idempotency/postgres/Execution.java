@@ -2,11 +2,11 @@ package idempotency.postgres;
 
 import java.util.HexFormat;
 
-/** Which request is being executed, and for the how manieth time. */
+/** The request under execution, and the number of the attempt. */
 public record Execution(String key, String scope, String principal, int attempt) {
     /**
-     * A key for a request to somebody else, a function of this one and of a name: after a crash the same call
-     * is made with the same key.
+     * A key for a request to another service, derived from this request's key and a name: after a crash the
+     * same call is made with the same key.
      */
     public String derived(String name) {
         String parts = String.join(":", escaped(scope), escaped(principal), escaped(key), escaped(name));

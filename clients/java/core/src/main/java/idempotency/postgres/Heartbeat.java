@@ -6,11 +6,11 @@ import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
 
 /**
- * Keeps a lease alive while its holder works. A beat comes at a third of the lease, and after one that failed
- * again at a tenth of it. A failed beat says nothing about who owns the claim, so the work goes on until the
- * lease may have ended: that is counted by the monotonic clock from the moment at which the last request that
- * succeeded was sent, so never longer than the server counts. Then, or when the server says that the claim is
- * lost, the thread at work is interrupted.
+ * Extends a lease while its holder works. A beat comes at a third of the lease; after a failed one, the next
+ * comes a tenth of the lease later. A failed beat does not tell who owns the claim, so the work continues until
+ * the lease may have expired. The monotonic clock counts that from the moment at which the last successful
+ * request was sent, so never longer than the server counts. Then, or when the server reports the claim as lost,
+ * the working thread is interrupted.
  */
 final class Heartbeat {
     interface Beat {
@@ -34,12 +34,12 @@ final class Heartbeat {
         this.onLost = onLost;
     }
 
-    /** Of a claim that nobody keeps. */
+    /** For work without a claim. */
     static Heartbeat none() {
         return new Heartbeat(Duration.ZERO, null, () -> { });
     }
 
-    /** For a claim that was asked for at this moment. */
+    /** For a claim that was requested at this moment. */
     void start(long sent) {
         prolong(sent);
         Threads.run(() -> beat(sent));
@@ -65,7 +65,7 @@ final class Heartbeat {
         }
     }
 
-    /** Until it is time for the next beat; false if there is none. */
+    /** Waits for the time of the next beat; false if there is none. */
     private synchronized boolean rest(long nanos) {
         long until = System.nanoTime() + nanos;
         try {
@@ -85,7 +85,7 @@ final class Heartbeat {
         deadline = Threads.after(Math.max(sent + lease - System.nanoTime(), 0), this::lose);
     }
 
-    /** The calling thread is at work from now on; what is returned says until when. */
+    /** The calling thread works from now on, until the returned object is closed. */
     synchronized Interruption working() {
         work = new Interruption();
         if (isLost()) {
@@ -94,7 +94,7 @@ final class Heartbeat {
         return work;
     }
 
-    /** A beat that crosses the end of the claim is told that there is none any more. */
+    /** Does not count as a loss if the claim ended during the beat. */
     private synchronized void loseAtWork() {
         if (!stopped) {
             lose();
@@ -129,7 +129,7 @@ final class Heartbeat {
         return lostLatch.getCount() == 0;
     }
 
-    /** Takes the interruption by which the loss is told. */
+    /** Consumes the interruption that reports the loss. */
     void awaitLoss() throws InterruptedException {
         try {
             lostLatch.await();
@@ -151,7 +151,7 @@ final class Heartbeat {
         notifyAll();
     }
 
-    /** The claim has ended. Whoever is told of its loss has been told after this. */
+    /** The claim has ended. A hook that reports its loss has returned before this does. */
     synchronized void end() {
         stopBeating();
         ended = true;

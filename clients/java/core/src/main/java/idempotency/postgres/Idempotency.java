@@ -12,8 +12,9 @@ import java.util.function.Consumer;
 import javax.sql.DataSource;
 
 /**
- * Does a thing once, however often it is asked for. A claim lives for the length of a call of work, so it can
- * be neither forgotten nor completed twice: work that returns completes it, work that throws gives it back.
+ * Executes a request once, however often it is sent. A claim lives for the length of a call of work, so a
+ * program can neither forget it nor complete it twice: work that returns completes it, work that throws gives
+ * it back.
  */
 public final class Idempotency {
     private final Store store;
@@ -42,8 +43,8 @@ public final class Idempotency {
         }
 
         /**
-         * How long a statement of ours, COMMIT included, or a connection for it may take: by default 10 s.
-         * Then the connection is given up and the database counts as away.
+         * The longest time for a statement of this library, COMMIT included, or for a connection: by default 10
+         * s. After it the connection is closed, and the database counts as away.
          */
         public Builder databaseTimeout(Duration timeout) {
             this.timeout = timeout;
@@ -56,7 +57,7 @@ public final class Idempotency {
             return this;
         }
 
-        /** Who executes, for the eyes of operators. */
+        /** The name of this worker, shown to operators. */
         public Builder holder(String holder) {
             this.holder = holder;
             return this;
@@ -68,12 +69,14 @@ public final class Idempotency {
     }
 
     /**
-     * Does work in the transaction that holds its claim, and keeps its result, which has to fit into JSON, for
-     * every repeat. An exception of work undoes all of it. Work may run several times, of which one commits.
+     * Does work in the transaction that holds its claim, and keeps its result, which must fit into JSON, for
+     * every repeat. An exception of work rolls all of it back. Work may run several times, of which one
+     * commits.
      *
-     * @throws Refused if it is not done
-     * @throws DatabaseAway if the database can't be asked
-     * @throws IllegalStateException if nothing can be stored, since work has hidden an error of its transaction
+     * @throws Refused if the work is not done
+     * @throws DatabaseAway if the database does not answer
+     * @throws IllegalStateException if nothing can be stored, because work has hidden an error of its
+     *     transaction
      */
     public <T, X extends Exception> T transactionally(Request request, Class<T> type, TransactionalWork<T, X> work) throws X {
         Verdict verdict = runTransactional(request, (execution, connection) -> kept(work.run(connection)));
@@ -81,14 +84,14 @@ public final class Idempotency {
     }
 
     /**
-     * Does work outside the database, under a claim that commits before it and is prolonged while it runs. An
-     * exception of work fails the claim, as an attempt that may have had its effect: where the policy has {@code
+     * Does work outside the database, under a claim that commits before it and is extended while it runs. An
+     * exception of work fails the claim, as an attempt that may have had its effect: if the policy has {@code
      * on_lease_expiry => 'unknown'} a repeat is refused as unknown, else it is executed again. After a {@link
-     * NothingHappenedException} it always is.
+     * NothingHappenedException} a repeat is always executed.
      *
-     * @throws LeaseLost if somebody else may have the claim: the result is not stored
+     * @throws LeaseLost if another worker may have the claim: the result is not stored
      * @throws Refused if the work is not done
-     * @throws DatabaseAway if the database can't be asked
+     * @throws DatabaseAway if the database does not answer
      */
     public <T, X extends Exception> T leased(Request request, Class<T> type, LeasedWork<T, X> work) throws X {
         Verdict verdict = runLeased(request, claimed -> { }, claim -> kept(work.run(claim)));
@@ -97,14 +100,14 @@ public final class Idempotency {
 
     /**
      * Handles a message that may be delivered several times, in a transaction: true if this call was the first.
-     * An exception of work undoes all of it, so that the next delivery is the first. Acknowledge the message
-     * when this returns, whatever it returns.
+     * An exception of work rolls all of it back, so that the next delivery is the first. Acknowledge the
+     * message when this returns, whether true or false.
      */
     public <X extends Exception> boolean once(String id, String scope, String principal, TransactionalWork<?, X> work) throws X {
         try {
             return Store.again(Request.ATTEMPTS, () -> store.inTransaction(transaction -> {
                 Connection connection = transaction.connection();
-                // Another delivery is waited for, as long as it takes.
+                // Waits without limit for another delivery of the message.
                 boolean first = store.within(connection, 0, each -> Statements.once(each, id, scope, principal));
                 if (first) {
                     work.run(Lent.of(connection));
@@ -152,7 +155,7 @@ public final class Idempotency {
         return store.json.read(stored.body(), type);
     }
 
-    // What follows is for adapters.
+    // The rest is for adapters.
 
     public interface TransactionHandler {
         Kept run(Execution execution, Connection connection) throws Exception;
@@ -162,22 +165,22 @@ public final class Idempotency {
         Kept run(Claim claim) throws Exception;
     }
 
-    /** Work that says itself what its answer is, and whether it is stored. */
+    /** Work that makes its answer, and decides whether it is stored. */
     public Verdict runTransactional(Request request, TransactionHandler work) {
         return new Transactional(store, request, work).run();
     }
 
-    /** Work that says itself what its answer is; {@code onLost} is called by another thread. */
+    /** Work that makes its answer; {@code onLost} is called by another thread. */
     public Verdict runLeased(Request request, Consumer<Claimed> onLost, LeasedHandler work) {
         return new Leased(store, request, work).run(onLost);
     }
 
-    /** A claim that nobody keeps, for work while the database is away. */
+    /** A claim without a record, for work while the database is away. */
     public Claim claimOfNobody(Request request) {
         return new Claim(store, request, Claimed.UNPROTECTED, Heartbeat.none());
     }
 
-    /** The server's problem document of a word; null where the server can't be asked. It never changes. */
+    /** The server's problem document of a word; null if the server does not answer. It never changes. */
     public String problem(String word) {
         String known = problems.get(word);
         if (known == null) {

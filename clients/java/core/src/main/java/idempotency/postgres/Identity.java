@@ -7,8 +7,8 @@ import java.util.List;
 import java.util.Set;
 
 /**
- * Two requests with the same identity are the same request. It is JSON, compared in its canonical form without
- * the fields in {@code exclude}; or a digest of a body that is not JSON.
+ * Two requests with the same identity are the same request. The identity is JSON, compared in its canonical
+ * form without the fields in {@code exclude}; or a digest of a body that is not JSON.
  */
 public record Identity(String json, String mediaType, byte[] digest, String method, String target, List<String> exclude) {
     static final Identity NONE = new Identity(null, null, null, null, null, List.of());
@@ -17,23 +17,23 @@ public record Identity(String json, String mediaType, byte[] digest, String meth
         return new Identity(json, "application/json", null, null, null, exclude);
     }
 
-    /** Of a request whose body is JSON. */
+    /** For a request whose body is JSON. */
     public static Identity ofJson(String method, String target, String mediaType, String json, List<String> exclude) {
         return new Identity(json, mediaType, null, method, target, exclude);
     }
 
-    /** Of a request whose body is something else. */
+    /** For a request with another body. */
     public static Identity ofBytes(String method, String target, String mediaType, byte[] body) {
         byte[] digest = digest(utf8(method), utf8(target), utf8(mediaType), body);
         return new Identity(null, mediaType, digest, method, target, List.of());
     }
 
-    /** The same request, of which something else is compared. */
+    /** The same request with another identity. */
     public Identity comparing(byte[] content) {
         return new Identity(json, mediaType, sha256().digest(content), method, target, exclude);
     }
 
-    /** Whether the failure says that this JSON cannot be stored as jsonb: a NUL, or a number that is too large. */
+    /** Whether the failure means that jsonb cannot store this JSON: a NUL, or a number that is too large. */
     boolean isRefusedByJsonb(Throwable failure) {
         return json != null && Set.of("22P05", "22003").contains(DatabaseFailure.sqlState(failure));
     }
@@ -44,7 +44,7 @@ public record Identity(String json, String mediaType, byte[] digest, String meth
         return new Identity(null, mediaType, instead, method, target, List.of());
     }
 
-    /** As docs/fingerprint.md has it, of more parts. */
+    /** The digest of docs/fingerprint.md, over more parts. */
     private static byte[] digest(byte[]... parts) {
         MessageDigest hash = sha256();
         hash.update(utf8("idempotency fingerprint 1\n"));

@@ -2,14 +2,14 @@ package idempotency.postgres;
 
 import java.util.concurrent.Future;
 
-/** Interrupts the thread that made it while that is at a piece of work, and never after it. */
+/** Interrupts the thread that made it while that does a piece of work, and never after it. */
 final class Interruption implements AutoCloseable {
     private final Thread thread = Thread.currentThread();
     private Future<?> alarm;
     private boolean over;
     private boolean sent;
 
-    /** At the latest then. */
+    /** Interrupts at the latest then. */
     static Interruption after(long millis) {
         Interruption interruption = new Interruption();
         interruption.alarm = Threads.after(millis * 1_000_000, interruption::send);
@@ -23,14 +23,14 @@ final class Interruption implements AutoCloseable {
         }
     }
 
-    /** By the thread itself: it has noticed. */
+    /** Called by the thread itself, when it has noticed the interruption. */
     synchronized void take() {
         if (sent) {
             Thread.interrupted();
         }
     }
 
-    /** An interruption of ours that nobody has noticed is taken back. */
+    /** Clears an interruption of ours that the work did not notice. */
     @Override
     public synchronized void close() {
         over = true;

@@ -4,7 +4,7 @@ import java.sql.Connection;
 import java.sql.SQLException;
 import javax.sql.DataSource;
 
-/** Transactions of JDBC, of connections from a pool. */
+/** JDBC transactions on connections from a pool. */
 public final class JdbcDatabase implements Database {
     private static final int AS_IT_IS = -1;
 
@@ -15,7 +15,7 @@ public final class JdbcDatabase implements Database {
         this(pool, AS_IT_IS);
     }
 
-    /** With an isolation level, as {@link Connection#TRANSACTION_SERIALIZABLE}. */
+    /** With an isolation level, such as {@link Connection#TRANSACTION_SERIALIZABLE}. */
     public JdbcDatabase(DataSource pool, int isolation) {
         this.pool = pool;
         this.isolation = isolation;
@@ -62,7 +62,7 @@ public final class JdbcDatabase implements Database {
         }
     }
 
-    /** A pool that does not reset connections gets them as they came. */
+    /** Returns connections as they came, for a pool that does not reset them. */
     private record Own(Connection connection, int networkTimeout) implements Transaction {
         @Override
         public void commit() throws SQLException {
@@ -74,7 +74,7 @@ public final class JdbcDatabase implements Database {
             }
         }
 
-        /** Autocommit only once that has succeeded: it would commit what is open. */
+        /** Restores autocommit only after success: it would commit the open transaction. */
         @Override
         public void rollback() throws SQLException {
             try {

@@ -5,7 +5,7 @@ import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 
-/** What is kept of results of work. */
+/** The stored form of results of work. */
 final class Json {
     private final ObjectMapper mapper;
 
@@ -45,7 +45,7 @@ final class Json {
         return mapper.valueToTree(value);
     }
 
-    /** An object to add members to, of which those that are there are kept. */
+    /** An object to add members to; existing members are kept. */
     ObjectNode object(String text) {
         return text != null && tree(text) instanceof ObjectNode known ? known.deepCopy() : mapper.createObjectNode();
     }

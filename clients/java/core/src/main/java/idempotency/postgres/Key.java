@@ -19,7 +19,7 @@ public final class Key {
         this.field = field;
     }
 
-    /** The key, or null where the field has none. */
+    /** The key, or null if the field has none. */
     public static String parse(String field) {
         String text = trim(field);
         String key = text;
@@ -44,7 +44,7 @@ public final class Key {
         return UUID.randomUUID().toString();
     }
 
-    /** Of what HTTP allows around a value; strip() would take more. */
+    /** The white space that HTTP allows around a value; strip() would remove more. */
     private static String trim(String field) {
         int from = 0;
         int to = field.length();
@@ -89,7 +89,7 @@ public final class Key {
         return isAlpha(c) || isDigit(c) || c > 0 && "!#$%&'*+-.^_`|~".indexOf(c) >= 0;
     }
 
-    // What follows is section 4.2 of RFC 9651.
+    // The rest is section 4.2 of RFC 9651.
 
     private int peek() {
         return at < field.length() ? field.charAt(at) : END;

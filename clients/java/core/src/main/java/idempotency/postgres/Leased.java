@@ -4,9 +4,9 @@ import idempotency.postgres.Verdict.Kept;
 import java.util.function.Consumer;
 
 /**
- * Work under a claim that commits before it, whose answer is stored with the token. If the answer is not to be
- * kept, or the work fails, the claim is failed retryably, never released. The work may have had its effect: the
- * server is told so, except after a {@link NothingHappenedException}.
+ * Work under a claim that commits before it; the token stores its answer. If the answer is not to be kept, or
+ * the work fails, the claim is failed retryably, never released. The failure is reported as one that may have
+ * had its effect, except after a {@link NothingHappenedException}.
  */
 final class Leased {
     private final Store store;
@@ -107,7 +107,7 @@ final class Leased {
         }
     }
 
-    /** With this reason where nothing has failed. */
+    /** {@code otherwise} is the reason if there is no exception. */
     private void fail(Throwable failure, String otherwise) {
         if (request.isUnprotected() || heartbeat.isLost()) {
             return;
@@ -120,7 +120,7 @@ final class Leased {
                 return null;
             }));
         } catch (Exception e) {
-            // Without the database the end of the lease says the same.
+            // If the database is away, the lease expires, with the same effect.
             if (DatabaseFailure.isLost(e)) {
                 heartbeat.lose();
             }
@@ -147,8 +147,8 @@ final class Leased {
     }
 
     /**
-     * Tries for as long as the claim is held: the work is done, and its end is worth the wait. The second time
-     * changes nothing. False if the claim is lost.
+     * Tries as long as the claim is held: the work is done, so its completion is worth the wait. A second
+     * completion changes nothing. False if the claim is lost.
      */
     static boolean whileHeld(Store store, Heartbeat heartbeat, Store.Statement<Void> end)
             throws DatabaseFailure, InterruptedException {

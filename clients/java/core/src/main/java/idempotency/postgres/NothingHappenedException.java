@@ -1,8 +1,8 @@
 package idempotency.postgres;
 
 /**
- * Thrown by work that knows that it has had no effect. The request is executed again, also where the policy says
- * that an attempt with an uncertain outcome is not. It counts as well if it is the cause of what is thrown.
+ * Thrown by work that has certainly had no effect. The request is executed again, even if the policy refuses to
+ * repeat attempts with an uncertain outcome. It also counts as the cause of another exception.
  */
 public class NothingHappenedException extends RuntimeException {
     public NothingHappenedException(String message) {
@@ -13,7 +13,7 @@ public class NothingHappenedException extends RuntimeException {
         super(message, cause);
     }
 
-    /** The failure itself or one of its causes; null if it is none. */
+    /** The failure itself or one of its causes; null if neither is one. */
     static NothingHappenedException of(Throwable failure) {
         NothingHappenedException[] found = {null};
         DatabaseFailure.anyCause(failure, cause -> {

@@ -1,6 +1,6 @@
 package idempotency.postgres;
 
-/** Words of {@code idem_begin}, and others of which the server has a problem document. */
+/** Words of {@code idem_begin}, and others that have a problem document on the server. */
 public final class Outcome {
     public static final String EXECUTE = "execute";
     public static final String REPLAY = "replay";

@@ -3,7 +3,10 @@ package idempotency.postgres;
 import java.time.Duration;
 import java.util.Optional;
 
-/** Work was not done: somebody else does it, or it was another request, or it has failed for good. */
+/**
+ * The work was not done: another execution runs, the key belongs to another request, or the request failed for
+ * good.
+ */
 public class Refused extends RuntimeException {
     private final String outcome;
     private final Duration retryAfter;

@@ -6,9 +6,8 @@ import java.util.Objects;
 import java.util.function.Consumer;
 
 /**
- * What is asked for. {@code key} and {@code scope} name it, within what {@code principal} asks for; its
- * content, if there is one, has to be the same in every repeat. A request does not change: each method makes
- * another one.
+ * A request. {@code key} and {@code scope} name it, among the requests of {@code principal}. Its content, if
+ * there is one, must be the same in every repeat. A request is immutable: each method makes another one.
  */
 public final class Request implements Cloneable {
     static final Duration LEASE = Duration.ofSeconds(30);
@@ -42,7 +41,7 @@ public final class Request implements Cloneable {
         return new Request(null, scope, principal).with(made -> made.derive = window).ttl(window);
     }
 
-    /** A request that nobody remembers: the work is done without a claim. */
+    /** A request that is not recorded: the work is done without a claim. */
     public static Request unprotected(String scope, String principal) {
         return new Request(null, scope, principal);
     }
@@ -62,7 +61,7 @@ public final class Request implements Cloneable {
         });
     }
 
-    /** How long the answer is replayed: by default as the policy says. */
+    /** How long the answer is replayed: by default the policy's ttl. */
     public Request ttl(Duration ttl) {
         return with(made -> made.ttl = ttl);
     }
@@ -72,17 +71,17 @@ public final class Request implements Cloneable {
         return with(made -> made.lease = lease);
     }
 
-    /** How long to wait for a running execution: by default not at all. */
+    /** How long to wait for a running execution: by default it does not wait. */
     public Request wait(Duration wait) {
         return with(made -> made.wait = wait);
     }
 
-    /** How often work is run whose transaction fails to serialize or loses its connection: by default 5. */
+    /** How often to run work whose transaction fails to serialize or loses its connection: by default 5. */
     public Request attempts(int attempts) {
         return with(made -> made.attempts = attempts);
     }
 
-    /** The same request, by the key under which it was claimed. */
+    /** The same request, with the key of its claim. */
     Request claimed(Claimed claimed) {
         return with(made -> made.key = claimed.key());
     }

@@ -10,7 +10,10 @@ import java.time.Duration;
 import java.util.List;
 import java.util.stream.Collectors;
 
-/** The statements of clients/README.md, which a check compares. JDBC counts places: what is meant twice is given twice. */
+/**
+ * The statements of clients/README.md; a check compares them. JDBC parameters are positional, so some are given
+ * twice.
+ */
 final class Statements {
     private static final String BEGIN = """
             SELECT outcome, key, token, attempt, status, status_code, headers, body, body_omitted, error, recovery_point,
@@ -39,7 +42,7 @@ final class Statements {
 
     private Statements() {}
 
-    /** A transactional claim has to end before COMMIT, and has no lease. */
+    /** A transactional claim must end before COMMIT, and has no lease. */
     static Claimed begin(Connection connection, Request request, Identity identity, String holder, boolean transactional)
             throws SQLException {
         try (PreparedStatement statement = connection.prepareStatement(BEGIN)) {
@@ -112,7 +115,7 @@ final class Statements {
         }
     }
 
-    /** The places of a statement, in their order. */
+    /** The parameters of a statement, in order. */
     private static final class Places {
         private final PreparedStatement statement;
         private int place;
@@ -152,7 +155,7 @@ final class Statements {
         }
     }
 
-    /** What the database takes for a reason: no control characters, nor half characters. */
+    /** Without characters that the database refuses in a reason: control characters and lone surrogates. */
     static String sanitized(String reason) {
         String text = reason == null ? "" : new String(reason.getBytes(StandardCharsets.UTF_8), StandardCharsets.UTF_8);
         return text.replaceAll("\\p{Cntrl}", " ");

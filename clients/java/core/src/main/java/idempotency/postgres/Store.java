@@ -7,8 +7,8 @@ import java.util.concurrent.Callable;
 import java.util.concurrent.ThreadLocalRandom;
 
 /**
- * Runs our statements, in a transaction or by themselves, each within a time: a database that swallows bytes
- * is noticed no other way. A connection that is late is closed by its driver.
+ * Runs our statements, in a transaction or alone, each with a time limit: only that detects a database whose
+ * network swallows bytes. The driver closes a connection that exceeds the limit.
  */
 final class Store {
     final Json json;
@@ -27,14 +27,14 @@ final class Store {
         T run(Connection connection) throws SQLException;
     }
 
-    /** What is done in a transaction, and whether it is to be committed. */
+    /** The work of a transaction, and whether to commit it. */
     record Ended<T>(T value, boolean commit) {}
 
     interface Body<T> {
         Ended<T> run(Database.Transaction transaction) throws Exception;
     }
 
-    /** A statement that commits by itself. */
+    /** A statement that commits alone. */
     <T> T alone(Statement<T> statement) throws DatabaseFailure {
         return alone(timeoutMillis, statement);
     }
@@ -53,7 +53,7 @@ final class Store {
         }
     }
 
-    /** A statement of ours in a transaction, whose connection the handler finds as it was. 0 is without end. */
+    /** Runs one of our statements in a transaction, and restores the connection's settings. 0 means no limit. */
     <T> T within(Connection connection, long millis, Statement<T> statement) throws DatabaseFailure {
         try {
             int before = connection.getNetworkTimeout();
@@ -67,8 +67,9 @@ final class Store {
     }
 
     /**
-     * An error where a statement of the transaction has failed and somebody has hidden that: PostgreSQL makes a
-     * ROLLBACK of its COMMIT, which the driver tells nobody. For where no statement of ours comes last.
+     * Throws if a statement of the transaction has failed and the work has hidden that: PostgreSQL turns its
+     * COMMIT into a ROLLBACK, which the driver does not report. For transactions that do not end with a
+     * statement of ours.
      */
     void check(Connection connection) throws DatabaseFailure {
         within(connection, timeoutMillis, each -> {
@@ -79,8 +80,8 @@ final class Store {
     }
 
     /**
-     * A transaction that can't be rolled back has lost its connection, whatever the work made of that: its
-     * failure says so, and may be cured by a repetition.
+     * A transaction that cannot be rolled back has lost its connection, even if the work hid that: its failure
+     * says so, and a repetition may succeed.
      */
     <T> T inTransaction(Body<T> body) throws Exception {
         Database.Transaction transaction = begin();
@@ -120,7 +121,7 @@ final class Store {
         try {
             limit(transaction);
         } catch (SQLException itIsBroken) {
-            rollback(transaction); // whatever comes of it: the connection has to be given back
+            rollback(transaction); // may fail: the connection must still be returned
             throw new DatabaseFailure(At.STATEMENT, itIsBroken);
         }
         try {
@@ -134,7 +135,7 @@ final class Store {
         try {
             limit(transaction);
         } catch (SQLException itIsBroken) {
-            // And still has to be given back.
+            // The connection must still be returned.
         }
         try {
             transaction.rollback();
@@ -148,7 +149,7 @@ final class Store {
         transaction.connection().setNetworkTimeout(Runnable::run, (int) timeoutMillis);
     }
 
-    /** Repeats what a repetition may cure. */
+    /** Repeats after failures that a repetition may cure. */
     static <T> T again(int attempts, Callable<T> call) throws Exception {
         for (int attempt = 1;; attempt++) {
             try {

@@ -8,7 +8,7 @@ import java.util.concurrent.ThreadFactory;
 import java.util.concurrent.ThreadPoolExecutor;
 import java.util.concurrent.TimeUnit;
 
-/** Daemons that end by themselves when there is nothing to do: one that looks at the clock, and others that work. */
+/** Daemon threads that end when idle: one timer, and several workers. */
 final class Threads {
     private static final ThreadFactory DAEMONS = work -> {
         Thread thread = new Thread(work, "idempotency");
@@ -33,7 +33,7 @@ final class Threads {
         WORKERS.execute(work);
     }
 
-    /** What is run then must be short. */
+    /** The timer's tasks must be short. */
     static ScheduledFuture<?> after(long nanos, Runnable work) {
         return CLOCK.schedule(work, nanos, TimeUnit.NANOSECONDS);
     }

@@ -4,9 +4,10 @@ import idempotency.postgres.Verdict.Kept;
 import java.sql.Connection;
 
 /**
- * Work in the transaction of its claim, which stores its answer; where that is not to be kept, nothing has
- * happened. All of it is repeated after a conflict or the loss of a connection. After a COMMIT whose answer is
- * lost the repetition finds the record, if it was done; without a record nobody can say, and it is not repeated.
+ * Work in the transaction of its claim, which stores its answer. If the answer is not to be kept, all of it
+ * rolls back. After a conflict or a lost connection all of it is repeated. After a COMMIT without an answer,
+ * the repetition finds the record if the work was done. Without a record the result is not known, and the work
+ * is not repeated.
  */
 final class Transactional {
     private final Store store;
@@ -34,7 +35,7 @@ final class Transactional {
             } catch (Exception e) {
                 failure = e;
             }
-            // The transaction that has lost its connection may not have ended yet, and hold the key.
+            // The transaction that lost its connection may not have ended yet, and hold the key.
             boolean ownPredecessor = failure == null && before instanceof DatabaseFailure
                     && !DatabaseFailure.isConflict(before) && claimed.isInProgress();
             boolean unknown = request.isUnprotected() && DatabaseFailure.isInDoubt(failure);
@@ -56,7 +57,7 @@ final class Transactional {
         }
     }
 
-    /** JSON that jsonb refuses has failed its transaction. */
+    /** JSON that jsonb refuses has aborted its transaction. */
     private void transact() throws Exception {
         try {
             store.inTransaction(this::once);

@@ -6,7 +6,7 @@ import java.io.IOException;
 import java.util.List;
 import java.util.Map;
 
-/** Sends what is stored, or what is our own. */
+/** Sends stored answers, and our own. */
 final class Answers {
     private Answers() {}
 
@@ -20,7 +20,7 @@ final class Answers {
         }
     }
 
-    /** Without what would describe a body that is not there. */
+    /** Without fields that describe a body which is missing. */
     static void setHeaders(HttpServletResponse response, Map<String, List<String>> headers) {
         boolean omitted = headers.containsKey(Answer.BODY_HEADER);
         headers.forEach((name, values) -> {

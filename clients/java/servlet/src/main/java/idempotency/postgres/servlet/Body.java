@@ -12,7 +12,7 @@ import java.util.List;
 import java.util.Locale;
 import java.util.zip.GZIPInputStream;
 
-/** The body of a request, read to a limit and decoded, and what it makes of the request's identity. */
+/** The body of a request, read up to a limit and decoded, and its part of the request's identity. */
 final class Body {
     static final class Refused extends Exception {
         final transient Problem problem;
@@ -25,11 +25,11 @@ final class Body {
 
     private Body() {}
 
-    /** The limit counts what is decoded: a little gzip may hold much. */
+    /** The limit counts decoded bytes: a little gzip may hold much. */
     static byte[] read(HttpServletRequest request, long limit) throws Refused {
         boolean zipped = isZipped(request);
         if (mediaType(request).startsWith("multipart/")) {
-            throw new Refused(Problem.PARTS); // whose boundaries differ with each sending
+            throw new Refused(Problem.PARTS); // whose boundaries differ in each repeat
         }
         if (request.getContentLengthLong() > limit) {
             throw new Refused(Problem.TOO_LARGE);

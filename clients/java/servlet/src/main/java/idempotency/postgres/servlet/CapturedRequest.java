@@ -26,7 +26,7 @@ import java.util.Map;
 import java.util.Set;
 import java.util.TreeSet;
 
-/** A request whose body has been read, and can be read again by each run of the handler. */
+/** A request whose body has been read; each run of the handler can read it again. */
 final class CapturedRequest extends HttpServletRequestWrapper {
     private final byte[] body;
     private final In in;
@@ -66,7 +66,7 @@ final class CapturedRequest extends HttpServletRequestWrapper {
         return body.length;
     }
 
-    // What was decoded has no coding any more, and another length.
+    // A decoded body has no coding any more, and another length.
 
     private static boolean isOfTheWire(String name) {
         return name.equalsIgnoreCase("Content-Encoding") || name.equalsIgnoreCase("Transfer-Encoding");
@@ -154,7 +154,7 @@ final class CapturedRequest extends HttpServletRequestWrapper {
         throw new ServletException("idempotency: a protected route takes no multipart bodies");
     }
 
-    // The transaction and the claim are held by the thread that runs the handler.
+    // The thread that runs the handler holds the transaction and the claim.
 
     @Override
     public boolean isAsyncSupported() {

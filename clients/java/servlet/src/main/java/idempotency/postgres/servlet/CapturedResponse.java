@@ -22,8 +22,8 @@ import java.util.Map;
 import java.util.TreeSet;
 
 /**
- * Keeps what a handler answers until it is known whether it is to be sent: nothing is told before it is true.
- * Flushing has no effect, and nothing is committed. Fields that others have set before are seen, but not kept.
+ * Keeps a handler's answer until the transaction's result decides whether to send it. Flushing has no effect,
+ * and nothing is committed. Fields that others have set before are visible, but not kept.
  */
 final class CapturedResponse extends HttpServletResponseWrapper implements AutoCloseable {
     private static final String CONTENT_TYPE = "Content-Type";
@@ -44,7 +44,7 @@ final class CapturedResponse extends HttpServletResponseWrapper implements AutoC
         out = spool.stream();
     }
 
-    // What became of it.
+    // The captured result.
 
     boolean isTooLarge() {
         return spool.isTooLarge();
@@ -54,7 +54,7 @@ final class CapturedResponse extends HttpServletResponseWrapper implements AutoC
         return isError;
     }
 
-    /** What is to be stored. An error that a handler has sent itself has its message for a body. */
+    /** The answer to store. An error that a handler sent itself has its message as body. */
     Answer answer() throws IOException {
         flushBuffer();
         if (isError) {
@@ -145,13 +145,13 @@ final class CapturedResponse extends HttpServletResponseWrapper implements AutoC
         }
     }
 
-    /** The length is that of the body. */
+    /** The length follows from the body. */
     private static boolean isSendable(String name) {
         return !name.isEmpty() && name.chars().allMatch(Key::isToken) && !name.equalsIgnoreCase("Content-Length")
                 && !name.equalsIgnoreCase("Transfer-Encoding");
     }
 
-    /** As it is sent: a control character could begin another field, and can't be stored. */
+    /** The value as it is sent: a control character could begin another field, and cannot be stored. */
     private static String sanitized(String value) {
         StringBuilder text = new StringBuilder(value);
         for (int i = 0; i < text.length(); i++) {

@@ -6,7 +6,7 @@ import jakarta.servlet.ServletRequest;
 import java.sql.Connection;
 
 /**
- * What a handler finds in its request.
+ * The claim of a handler's request.
  *
  * @param connection of the transaction that holds the claim; null on a leased route, and on one that runs
  *     unprotected because the database is away
@@ -16,14 +16,15 @@ public record Current(Execution execution, Connection connection, Claim claim) {
     private static final String ATTRIBUTE = Current.class.getName();
     private static final String FAILURE = ATTRIBUTE + ".failure";
 
-    /** Null where the request is not protected. */
+    /** Null if the request is not protected. */
     public static Current of(ServletRequest request) {
         return (Current) request.getAttribute(ATTRIBUTE);
     }
 
     /**
-     * Says that the handler has failed although it answers: its work is undone, and its answer not kept. After
-     * a failure to serialize, a deadlock or the loss of its transaction's connection it is run again.
+     * Reports that the handler has failed although it answers: its work is rolled back, and its answer not
+     * kept. After a failure to serialize, a deadlock or the loss of its transaction's connection it is run
+     * again.
      */
     public static void fail(ServletRequest request, Exception failure) {
         request.setAttribute(FAILURE, failure);

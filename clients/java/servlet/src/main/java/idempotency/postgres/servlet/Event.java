@@ -3,16 +3,16 @@ package idempotency.postgres.servlet;
 import java.util.function.Consumer;
 
 /**
- * What hooks get.
+ * The argument of hooks.
  *
- * @param key null where there is none
+ * @param key null if there is none
  * @param outcome {@code execute}, {@code replay}, {@code lost}, or why a request was refused
  */
 public record Event(String scope, String key, int attempt, String outcome) {
-    /** A hook that nothing hangs on. */
+    /** The default hook. */
     static final Consumer<Event> NOBODY = event -> { };
 
-    /** Without the key, which may be a secret: whoever prints an event means no such thing. */
+    /** Without the key, which may be a secret: printing an event must not disclose it. */
     @Override
     public String toString() {
         return "Event[scope=" + scope + ", attempt=" + attempt + ", outcome=" + outcome + "]";

@@ -37,7 +37,7 @@ final class Exchange {
 
     private String scope;
     private String principal;
-    private volatile String key; // also read by the thread that tells of a loss
+    private volatile String key; // also read by the thread that reports a loss
     private boolean showKey;
     private byte[] body;
     private Request asked;
@@ -57,7 +57,7 @@ final class Exchange {
     void serve() throws IOException, ServletException {
         scope = route.scope.apply(request);
         showKey = route.echoKey;
-        // Who asks, before anything of the body is read.
+        // The principal, before any byte of the body is read.
         principal = route.principal.apply(request);
         if (principal == null || principal.isEmpty()) {
             refuseUnread(Problem.PRINCIPAL.word(), Problem.PRINCIPAL.answer(route, null));
@@ -95,7 +95,7 @@ final class Exchange {
         return verdict;
     }
 
-    /** Takes the field as it was sent. Answers with the word of a refusal, or null. */
+    /** Reads the field as it was sent. Returns the word of a refusal, or null. */
     private String readKey() {
         List<String> fields = Collections.list(request.getHeaders(route.keyHeader));
         if (fields.isEmpty()) {
@@ -145,12 +145,12 @@ final class Exchange {
         if (captured.isTooLarge()) {
             throw new Spool.TooLarge();
         }
-        // Who has failed is not told to have succeeded, whatever was made of its failure.
+        // A request that failed never gets a success answer, whatever the handler made of the failure.
         if (failure != null && (captured.getStatus() < 400 || DatabaseFailure.isUnavailable(failure))) {
             throw failure;
         }
         boolean keep = failure == null && route.keep.test(captured.getStatus());
-        // What is not kept may still be an error for the container's page.
+        // An answer that is not kept may still be an error for the container's page.
         Answer answer = keep || !captured.isError() ? captured.answer() : Answer.omitted(captured.getStatus());
         return new Kept(answer, keep, failure);
     }
@@ -158,7 +158,7 @@ final class Exchange {
     /** Answers the client. */
     private void conclude(Verdict verdict, Identity identity) throws IOException, ServletException {
         Claimed claimed = verdict.claimed();
-        if (verdict.lost()) { // whoever has taken over will answer
+        if (verdict.lost()) { // the new owner of the claim will answer
             answer(Problem.of(idempotency, route, Outcome.IN_PROGRESS, null));
         } else if (verdict.failure() != null) {
             answerFailure(verdict, identity);
@@ -180,7 +180,7 @@ final class Exchange {
         answer(stored == null ? Problem.of(idempotency, route, Outcome.FAILED, null) : stored);
     }
 
-    /** For what no outcome describes. What the handler has thrown is its container's to answer. */
+    /** For results without an outcome. The container answers exceptions of the handler. */
     private void answerFailure(Verdict verdict, Identity identity) throws IOException, ServletException {
         Exception failure = verdict.failure();
         String state = DatabaseFailure.sqlState(failure);
@@ -218,7 +218,7 @@ final class Exchange {
         throw failure instanceof ServletException e ? e : new ServletException(failure);
     }
 
-    /** The handler gets no connection, for there is none, and a claim that nobody keeps. */
+    /** The handler runs without a connection, because there is none, and with a claim that has no record. */
     private void runUnprotected() throws IOException, ServletException {
         Execution execution = new Execution(key, scope, principal, 1);
         try {
@@ -235,7 +235,7 @@ final class Exchange {
         answer(problem.answer(route, retryAfter));
     }
 
-    /** The connection ends after an answer to a body that was not read: nobody waits for the rest of it. */
+    /** Closes the connection after an answer to an unread body: the server does not read the rest of it. */
     private void refuseUnread(String word, Answer problem) throws IOException {
         if (request.getContentLengthLong() != 0 && request.getProtocol().startsWith("HTTP/1")) {
             response.setHeader("Connection", "close");

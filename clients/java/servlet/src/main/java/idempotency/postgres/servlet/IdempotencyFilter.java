@@ -10,7 +10,7 @@ import jakarta.servlet.http.HttpServletRequest;
 import jakarta.servlet.http.HttpServletResponse;
 import java.io.IOException;
 
-/** Protects what lies behind it; {@link Current#of} gives the handler its transaction or claim. */
+/** Protects the handlers behind it; {@link Current#of} gives a handler its transaction or claim. */
 public final class IdempotencyFilter implements Filter {
     private final Idempotency idempotency;
     private final Route route;
@@ -27,7 +27,7 @@ public final class IdempotencyFilter implements Filter {
         return new IdempotencyFilter(idempotency, route, false);
     }
 
-    /** For work that calls others. */
+    /** For work that calls other services. */
     public static IdempotencyFilter leased(Idempotency idempotency, Route route) {
         return new IdempotencyFilter(idempotency, route, true);
     }

@@ -1,6 +1,6 @@
 package idempotency.postgres.servlet;
 
-/** What to do with a request that has no key. */
+/** The treatment of a request without a key. */
 public enum MissingKey {
     /** 400. */
     REFUSE,

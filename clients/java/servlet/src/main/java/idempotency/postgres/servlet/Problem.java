@@ -10,7 +10,7 @@ import java.nio.charset.StandardCharsets;
 import java.util.List;
 import java.util.Map;
 
-/** Why a request was refused, as a problem document: the server's, or one of our own where the server has none. */
+/** The reason of a refusal, as a problem document: the server's, or our own if the server has none. */
 record Problem(String word, String title, int status) {
     static final Problem PRINCIPAL = new Problem("unauthorized", "The request is not authenticated", 401);
     static final Problem TOO_LARGE = new Problem("body_too_large", "The body of the request is too large", 413);
@@ -27,7 +27,7 @@ record Problem(String word, String title, int status) {
     private static final ObjectMapper MAPPER = new ObjectMapper();
     private static final String TYPE = "/problems/idempotency/";
 
-    /** What idem_http_status says, for when the server can't be asked. */
+    /** The statuses of idem_http_status, for when the server does not answer. */
     private static final Map<String, Integer> STATUS = Map.of("in_progress", 409, "mismatch", 422, "expired", 412,
             "retry_later", 503, "exhausted", 500, "unknown", 409, "missing_key", 400, "bad_key", 400, "failed", 500);
 

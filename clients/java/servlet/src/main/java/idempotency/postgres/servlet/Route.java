@@ -13,9 +13,9 @@ import java.util.function.Consumer;
 import java.util.function.Function;
 import java.util.function.IntPredicate;
 
-/** How requests are protected. What has made a filter of it has a copy. */
+/** The protection of requests. A filter copies its route. */
 public final class Route implements Cloneable {
-    /** All but what another attempt may cure, and what is the server's own fault. */
+    /** All statuses except those that another attempt may cure, and server faults. */
     public static final IntPredicate KEEP_BY_DEFAULT =
             status -> status < 500 && status != 408 && status != 425 && status != 429;
 
@@ -49,8 +49,8 @@ public final class Route implements Cloneable {
     }
 
     /**
-     * @param principal on whose behalf a request comes, from its authentication: null or "" is answered 401,
-     *     before anything of the body is read
+     * @param principal the client that a request comes from, by its authentication: null or "" is answered 401,
+     *     before any byte of the body is read
      */
     public static Route of(Function<HttpServletRequest, String> principal) {
         return new Route(principal);
@@ -66,7 +66,7 @@ public final class Route implements Cloneable {
         return this;
     }
 
-    /** Those that are protected, by default POST and PATCH. Others pass. */
+    /** The protected methods, by default POST and PATCH. Others pass. */
     public Route methods(String... methods) {
         this.methods = Set.of(methods);
         return this;
@@ -77,25 +77,25 @@ public final class Route implements Cloneable {
         return this;
     }
 
-    /** How long a derived key counts: by default a day. Then the server forgets it, whatever the policy retains. */
+    /** How long a derived key counts: by default a day. The server forgets it then, whatever the policy retains. */
     public Route window(Duration window) {
         this.window = window;
         return this;
     }
 
-    /** Fields of the JSON body that may differ between two sendings. */
+    /** Fields of the JSON body that may differ in repeats. */
     public Route exclude(String... fields) {
         this.exclude = List.copyOf(Arrays.asList(fields));
         return this;
     }
 
-    /** Bytes to compare instead of method, target and body, of the request and its body. */
+    /** Bytes of the request and its body, to compare instead of method, target and body. */
     public Route fingerprint(BiFunction<HttpServletRequest, byte[], byte[]> fingerprint) {
         this.fingerprint = fingerprint;
         return this;
     }
 
-    /** How long an answer is replayed: by default as the policy says. */
+    /** How long an answer is replayed: by default the policy's ttl. */
     public Route ttl(Duration ttl) {
         this.ttl = ttl;
         return this;
@@ -107,7 +107,7 @@ public final class Route implements Cloneable {
         return this;
     }
 
-    /** How long a repeat waits for a running execution: by default not at all. */
+    /** How long a repeat waits for a running execution: by default it does not wait. */
     public Route wait(Duration wait) {
         this.wait = wait;
         return this;
@@ -119,7 +119,7 @@ public final class Route implements Cloneable {
         return this;
     }
 
-    /** Another status than {@code idem_http_status} says; {@code unavailable} is 503 otherwise. */
+    /** A status instead of that of {@code idem_http_status}; {@code unavailable} is 503 by default. */
     public Route status(String outcome, int status) {
         statuses.put(outcome, status);
         return this;
@@ -151,19 +151,19 @@ public final class Route implements Cloneable {
         return this;
     }
 
-    /** Stores the status alone of what is larger, instead of failing. */
+    /** Stores only the status of a larger answer, instead of failing. */
     public Route omitLargeAnswers(boolean omit) {
         this.omitLargeAnswers = omit;
         return this;
     }
 
-    /** How often a handler is run whose transaction fails to serialize, deadlocks or loses its connection. */
+    /** How often to run a handler whose transaction fails to serialize, deadlocks or loses its connection. */
     public Route attempts(int attempts) {
         this.attempts = attempts;
         return this;
     }
 
-    /** Runs handlers while the database is away, without a transaction. It gives up the promise. */
+    /** Runs handlers while the database is away, without a transaction and without protection. */
     public Route unprotectedWithoutDatabase(boolean unprotected) {
         this.unprotectedWithoutDatabase = unprotected;
         return this;

@@ -10,8 +10,8 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 
 /**
- * The body of an answer. What is larger than can be kept goes to a file if all but the status may be
- * forgotten; otherwise writing fails.
+ * The body of an answer. A body too large to keep goes to a file if the route may store only the status;
+ * otherwise writing fails.
  */
 final class Spool implements AutoCloseable {
     private final long limit;
@@ -78,7 +78,7 @@ final class Spool implements AutoCloseable {
         }
     }
 
-    /** What was once too large stays so: whoever resets it has had an error. */
+    /** A body that was too large stays so: a reset follows an error. */
     void reset() {
         kept.reset();
         close();

@@ -16,9 +16,9 @@ import org.springframework.web.servlet.mvc.method.RequestMappingInfoHandlerMappi
 import org.springframework.web.util.ServletRequestPathUtils;
 
 /**
- * Finds the method that a request is for before the DispatcherServlet does, and protects it as its annotation
- * says. It is a filter, and not an aspect: the answer has to be known byte by byte, converters included, and
- * the body must not be read before the principal is known.
+ * Finds the method of a request before the DispatcherServlet does, and protects it by its annotation. It is a
+ * filter, not an aspect: the answer must be known byte by byte, converters included, and the body must not be
+ * read before the principal is known.
  */
 final class AnnotationFilter implements Filter {
     private final ObjectProvider<RequestMappingInfoHandlerMapping> mappings;
@@ -53,7 +53,7 @@ final class AnnotationFilter implements Filter {
                     return method;
                 }
             } catch (Exception noneFits) {
-                return null; // the DispatcherServlet will say why
+                return null; // the DispatcherServlet reports the reason
             }
         }
         return null;

@@ -7,7 +7,10 @@ import org.springframework.core.Ordered;
 import org.springframework.web.servlet.HandlerExceptionResolver;
 import org.springframework.web.servlet.ModelAndView;
 
-/** Notes exceptions before others make answers of them: who throws has failed, as with {@code @Transactional}. */
+/**
+ * Notes exceptions before others turn them into answers: a method that throws has failed, as with {@code
+ * @Transactional}.
+ */
 final class FailureObserver implements HandlerExceptionResolver, Ordered {
     @Override
     public int getOrder() {

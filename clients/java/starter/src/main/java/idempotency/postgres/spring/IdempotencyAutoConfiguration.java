@@ -21,7 +21,7 @@ import org.springframework.web.method.support.HandlerMethodArgumentResolver;
 import org.springframework.web.servlet.config.annotation.WebMvcConfigurer;
 import org.springframework.web.servlet.mvc.method.RequestMappingInfoHandlerMapping;
 
-/** Beans for everything that the application does not bring itself, but for its {@link PrincipalResolver}. */
+/** Default beans, except for {@link PrincipalResolver}: the application must provide that. */
 @AutoConfiguration(afterName = {
         "org.springframework.boot.autoconfigure.jdbc.DataSourceAutoConfiguration",
         "org.springframework.boot.autoconfigure.jdbc.DataSourceTransactionManagerAutoConfiguration",
@@ -30,7 +30,7 @@ import org.springframework.web.servlet.mvc.method.RequestMappingInfoHandlerMappi
 @ConditionalOnBean({DataSource.class, PlatformTransactionManager.class})
 @EnableConfigurationProperties(IdempotencyProperties.class)
 public class IdempotencyAutoConfiguration {
-    /** A bean {@code idempotencyDatabase} of the application's may have another isolation level, or another pool. */
+    /** The application's own bean {@code idempotencyDatabase} may have another isolation level, or another pool. */
     @Bean
     @ConditionalOnMissingBean
     Database idempotencyDatabase(DataSource pool, PlatformTransactionManager transactions) {

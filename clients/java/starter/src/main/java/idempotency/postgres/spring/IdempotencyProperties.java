@@ -6,14 +6,14 @@ import org.springframework.boot.context.properties.bind.DefaultValue;
 import org.springframework.util.unit.DataSize;
 
 /**
- * What holds for all routes.
+ * Options of all routes.
  *
- * @param databaseTimeout how long a statement of ours, COMMIT included, or a connection for it may take
+ * @param databaseTimeout the longest time for a statement of this library, COMMIT included, or for a connection
  * @param filterOrder of the filter: behind Spring Security's, which is at -100
  * @param keyHeader the name of the key's header
  * @param replayHeader the name of the header that replays carry
  * @param maxRequestBytes larger bodies are answered 413
- * @param maxAnswerBytes larger answers can't be kept
+ * @param maxAnswerBytes larger answers cannot be kept
  * @param lease how long a leased claim may be silent
  */
 @ConfigurationProperties("idempotency")

@@ -4,8 +4,8 @@ import jakarta.servlet.http.HttpServletRequest;
 import java.security.Principal;
 
 /**
- * On whose behalf a request comes, from its authentication; null or "" is answered 401. The application has a
- * bean of this type.
+ * The client that a request comes from, by its authentication; null or "" is answered 401. The application has
+ * a bean of this type.
  */
 @FunctionalInterface
 public interface PrincipalResolver {

@@ -25,7 +25,7 @@ import org.springframework.web.servlet.mvc.method.RequestMappingInfoHandlerMappi
 import org.springframework.web.servlet.mvc.method.annotation.ResponseBodyEmitter;
 import org.springframework.web.servlet.mvc.method.annotation.StreamingResponseBody;
 
-/** Makes filters of methods' annotations: all of them when the service starts, so that mistakes are found then. */
+/** Makes filters from the annotations of methods: all of them when the service starts, so that mistakes show then. */
 final class Routes implements SmartInitializingSingleton {
     private static final List<Class<?>> ANSWERS_OF_OTHER_THREADS = List.of(Callable.class, CompletionStage.class,
             DeferredResult.class, WebAsyncTask.class, ResponseBodyEmitter.class, StreamingResponseBody.class);
@@ -53,7 +53,7 @@ final class Routes implements SmartInitializingSingleton {
         mappings.forEach(mapping -> mapping.getHandlerMethods().values().forEach(this::filterOf));
     }
 
-    /** Nothing where the method has no annotation. */
+    /** Nothing if the method has no annotation. */
     Optional<IdempotencyFilter> filterOf(HandlerMethod method) {
         return filters.computeIfAbsent(new Target(method.getBeanType(), method.getMethod()), target -> made(method));
     }
@@ -75,7 +75,7 @@ final class Routes implements SmartInitializingSingleton {
 
     private Route routeOf(Idempotent wanted) {
         Route route = Route.of(principal::resolve).scope(Routes::methodAndPattern).lease(properties.lease())
-                .methods("POST", "PATCH", "PUT", "DELETE") // whoever has annotated such a method means it
+                .methods("POST", "PATCH", "PUT", "DELETE") // an annotation on such a method asks for it
                 .keyHeader(or(wanted.keyHeader(), properties.keyHeader()))
                 .replayHeader(or(wanted.replayHeader(), properties.replayHeader()))
                 .maxRequestBytes(or(wanted.maxRequestBytes(), properties.maxRequestBytes().toBytes()))

@@ -58,7 +58,7 @@ public final class SpringDatabase implements Database {
         }
     }
 
-    /** A pool that does not reset connections gets it as it came. */
+    /** Returns it as it came, for a pool that does not reset connections. */
     private static void keepNetworkTimeout(Connection connection) throws SQLException {
         int before = connection.getNetworkTimeout();
         TransactionSynchronizationManager.registerSynchronization(new TransactionSynchronization() {
