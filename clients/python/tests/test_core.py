@@ -1,4 +1,4 @@
-"""What needs no server."""
+"""Tests that need no server."""
 
 import gzip
 import hashlib

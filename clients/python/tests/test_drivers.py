@@ -187,7 +187,7 @@ async def test_a_killed_backend_is_survived(tried, key, sql):
 
 
 async def test_a_transaction_of_ours_that_has_not_ended_is_waited_for(tried, key, sql):
-    """The connection is lost to us, and the server has not noticed: another connection stands for that."""
+    """The client has lost the connection, and the server has not noticed: another connection stands for that."""
     holder = psycopg.connect(dbname=sql("SELECT current_database()")[0][0])
     runs = []
     lost = tried.work(ANSWER, effect(key), "SELECT pg_terminate_backend(pg_backend_pid())")
@@ -228,12 +228,12 @@ async def test_a_transaction_of_ours_that_has_not_ended_is_waited_for(tried, key
 
 
 async def test_a_late_database_is_away(tried, key, sql):
-    """Somebody has a lock on what the claim needs."""
+    """Another session holds a lock that the claim needs."""
     with psycopg.connect(dbname=sql("SELECT current_database()")[0][0]) as holder:
         holder.execute("LOCK TABLE idempotency.record")
         with pytest.raises(DatabaseAway):
             await tried.call(transactionally(tried.db, request(key), tried.work(ANSWER), Settings(database_timeout=0.3)))
-    # The claim that nobody waits for any more gets its lock now, and is in progress until the server notices.
+    # The claim whose client gave up gets its lock now, and is in progress until the server notices.
     busy = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() AND state <> 'idle'"
     deadline = time.monotonic() + 10
     while sql(busy) != [(0,)]:
@@ -251,7 +251,7 @@ async def test_once(tried, key, sql):
 
 
 async def test_once_with_a_hidden_error(tried, key, sql):
-    """PostgreSQL makes a ROLLBACK of its COMMIT: nothing is done, and it says so."""
+    """PostgreSQL turns its COMMIT into a ROLLBACK: nothing is done, and the client reports it."""
     broken = "SELECT 1/0"
 
     async def hide(tx):
@@ -457,7 +457,7 @@ async def test_decorators(tried, key, sql):
 
 
 async def test_the_work_is_told_to_stop(tried, key, sql):
-    """Somebody resolves the claim: the next beat says so."""
+    """An operator resolves the claim: the next beat reports it."""
     told = []
     resolve = "SELECT idem_resolve(%s, 'complete', scope => 'test', principal => 'somebody', status_code => 200)"
     if tried.is_async:

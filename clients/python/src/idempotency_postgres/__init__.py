@@ -1,6 +1,6 @@
 """Idempotency keys for HTTP routes, functions and messages, kept by PostgreSQL's extension idempotency.
 
-What needs no driver and no framework; those are in modules of their names.
+This module needs no driver and no framework; those have modules of their names.
 """
 
 from .claim import Answer, Record, Request

@@ -24,7 +24,7 @@ Req = TypeVar("Req")
 
 
 def headers_of(scope: Any) -> list[tuple[str, str]]:
-    """Of an ASGI scope, or of a request that has one."""
+    """The header fields of an ASGI scope, or of a request that has one."""
     scope = getattr(scope, "scope", scope)
     return [(name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]]
 
@@ -35,7 +35,7 @@ def bearer(request: Any) -> str | None:
 
 
 class Idempotency(Generic[Tx]):
-    """What all routes of a service have in common, and two ways to make one."""
+    """The options that all routes of a service share, and two ways to make a route."""
 
     def __init__(self, database: AnyDatabase[Tx], **common: Any) -> None:
         self._db: Any = database if is_async(database) else InThreads(database)  # type: ignore[arg-type]
@@ -55,7 +55,7 @@ class Idempotency(Generic[Tx]):
 
     @staticmethod
     def request(scope: Scope) -> Any:
-        """What `principal` and `fingerprint` are given."""
+        """The argument of `principal` and `fingerprint`."""
         return scope
 
 
@@ -74,7 +74,7 @@ async def protect(
 
 
 class Disconnected(Exception):
-    """Nobody is there any more who could send the rest of the body."""
+    """The client has disconnected and cannot send the rest of the body."""
 
 
 class AsgiExchange:
@@ -107,13 +107,13 @@ class AsgiExchange:
 
     async def run(self, body: bytes, limit: int | None) -> Answer:
         catch = _Catch(limit)
-        # The body is decoded, and whole; what else the server can do with an answer would bypass us.
+        # The body is decoded, and whole. The server's other ways to send an answer would bypass us.
         left = {b"content-encoding", b"transfer-encoding", b"content-length"}
         headers = [pair for pair in self.scope["headers"] if pair[0].lower() not in left]
         headers.append((b"content-length", str(len(body)).encode()))
         scope = {**self.scope, "headers": headers, "extensions": {}, "state": dict(self.scope.get("state") or {})}
         if "starlette.exception_handlers" in scope:
-            # Starlette answers exceptions within the route. This one has to reach the claim first.
+            # Starlette answers exceptions within the route. This one must reach the claim first.
             handlers, *others = scope["starlette.exception_handlers"]
             left_out = {kind for kind in handlers if isinstance(kind, type) and issubclass(kind, NothingHappened)}
             inside = {kind: handler for kind, handler in handlers.items() if kind not in left_out}
@@ -123,7 +123,7 @@ class AsgiExchange:
 
 
 def _receive_once(body: bytes) -> Receive:
-    """After the body nothing comes: that a client has gone is no reason to cut an answer that is to be kept."""
+    """After the body nothing comes: a client's disconnect must not cut an answer that is to be kept."""
     given = False
 
     async def receive() -> MutableMapping[str, Any]:
@@ -168,7 +168,7 @@ class _Catch:
             self._check()
 
     def answer(self) -> Answer:
-        self._check()  # the application may have made something else of what `send` has raised
+        self._check()  # the application may have replaced the exception of `send`
         if self._start is None or not self._done:
             raise RuntimeError("idempotency: the application has not answered")
         fields = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in self._start.get("headers", ())]

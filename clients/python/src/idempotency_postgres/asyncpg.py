@@ -14,7 +14,7 @@ from .statements import Value, untyped
 
 
 def database(pool: Any) -> AsyncDatabase[asyncpg.Connection]:
-    """Handlers are given a connection of this pool, in a transaction."""
+    """Handlers get a connection of this pool, in a transaction."""
     return _Asyncpg(pool)
 
 
@@ -30,7 +30,7 @@ class _Asyncpg:
             with breaking(driver, deadline):
                 yield connection
         finally:
-            # What the pool does before it takes a connection back has to end, too.
+            # The pool's work before it takes a connection back must end, too.
             await self._pool.release(connection, timeout=deadline.limit)
 
     @asynccontextmanager

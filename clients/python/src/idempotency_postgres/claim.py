@@ -1,4 +1,4 @@
-"""What idem_begin answers, as Python has it, and answers over HTTP."""
+"""Answers of idem_begin as Python values, and answers over HTTP."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ class Answer:
 
 @dataclass(frozen=True)
 class Request:
-    """What is claimed. Times are seconds."""
+    """The request of a claim. Times are seconds."""
 
     key: str | None
-    """None where the server derives it, see `derive`."""
+    """None: the server derives the key, see `derive`."""
     scope: str
     principal: str
     json: str | None = None
     """The request's JSON, as it was sent."""
     fingerprint: bytes | None = None
-    """Of what is not JSON."""
+    """The digest of a body that is not JSON."""
     method: str | None = None
     target: str | None = None
     exclude: Sequence[str] = ()
     ttl: float | None = None
     wait: float | None = None
     holder: str | None = None
-    """Who executes, for the eyes of operators."""
+    """The name of this worker, shown to operators."""
     derive: float | None = None
     """The server derives a key from the request, and forgets it after this time."""
 
@@ -86,11 +86,11 @@ class Record:
 
 
 def _json(value: Any) -> Any:
-    """asyncpg leaves JSON as text, unless it is told not to."""
+    """asyncpg leaves JSON as text, unless it has a codec."""
     return json.loads(value) if isinstance(value, (str, bytes)) else value
 
 
-# Those of one connection, of one moment, or of one client. The server's policy drops more.
+# Fields of one connection, of one moment, or of one client. The server's policy drops more.
 _NOT_STORED = {
     "connection", "keep-alive", "proxy-connection", "proxy-authenticate", "te", "trailer", "transfer-encoding",
     "upgrade", "content-length", "date", "set-cookie",
@@ -98,7 +98,7 @@ _NOT_STORED = {
 
 
 def stored_headers(fields: Iterable[tuple[str, str]], drop: Iterable[str] = ()) -> str:
-    """As idem_complete takes them: one name, one member; several values, an array."""
+    """In the form of idem_complete: one member for each name; several values become an array."""
     left = {name.lower() for name in drop}
     members: dict[str, tuple[str, list[str]]] = {}
     for name, value in fields:

@@ -1,7 +1,7 @@
-"""What a driver's adapter has to offer; and how one core serves blocking and asynchronous drivers.
+"""The interface of a driver's adapter; and one core for blocking and asynchronous drivers.
 
-The flows are coroutines. With a blocking driver nothing in them ever suspends, so `drive` runs one to
-its end where it is called, in the caller's thread, without any event loop.
+The flows are coroutines. With a blocking driver nothing in them ever suspends, so `drive` runs one to its end
+in the caller's thread, without an event loop.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 class Database(Protocol[Tx]):
-    """Of a blocking driver. `Tx` is what handlers are given: a connection or a session in a transaction."""
+    """A blocking driver. Handlers get a `Tx`: a connection or a session in a transaction."""
 
     def transaction(self, deadline: Deadline) -> AbstractContextManager[Tx]:
-        """Commits at its end, and rolls back where its block raises."""
+        """Commits at its end; rolls back if its block raises."""
 
     def query(self, tx: Tx, text: str, values: Sequence[Value]) -> Rows:
         """One statement in such a transaction."""
@@ -51,7 +51,7 @@ AnyDatabase = Union[Database[Tx], AsyncDatabase[Tx]]
 
 
 def drive(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Runs what never suspends."""
+    """Runs a coroutine that never suspends."""
     try:
         coroutine.send(None)
     except StopIteration as end:
@@ -61,7 +61,7 @@ def drive(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 class Io(Generic[Tx]):
-    """What the flows see of a database: everything can be awaited."""
+    """The flows' view of a database: everything can be awaited."""
 
     is_async: bool
     after: After
@@ -148,12 +148,12 @@ def io_of(db: AnyDatabase[Tx]) -> Io[Tx]:
 
 
 class InThreads(Generic[Tx]):
-    """A blocking database for an asynchronous framework. Its connections wander between threads, one at a time."""
+    """A blocking database for an asynchronous framework. Its connections move between threads, one at a time."""
 
     def __init__(self, db: Database[Tx], threads: int = 40) -> None:
         self.db = db
         self._pool = concurrent.futures.ThreadPoolExecutor(threads, "idempotency")
-        # Who is in a transaction needs at most one thread at a time, so none waits for another's.
+        # A transaction needs at most one thread at a time, so none waits for another's.
         self._slots = asyncio.Semaphore(threads)
 
     async def _run(self, call: Callable[..., T], *arguments: Any) -> T:
@@ -180,7 +180,7 @@ class InThreads(Generic[Tx]):
 
 
 async def settled(value: T | Awaitable[T]) -> T:
-    """What a function returned that may or may not have been asynchronous."""
+    """The result of a function that may have been asynchronous."""
     if hasattr(value, "__await__"):
         return await value  # type: ignore[no-any-return, unused-ignore]
     return value

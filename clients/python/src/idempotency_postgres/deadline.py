@@ -1,4 +1,4 @@
-"""Moments at which something is to happen: of threads by one thread for all, of tasks by their loop."""
+"""Timers: one thread serves all threads, and the loop serves its tasks."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class _Entry:
 
 
 class Timers:
-    """A thread that calls functions, which must not take long."""
+    """A thread that calls functions, which must be quick."""
 
     def __init__(self) -> None:
         self._forget()
@@ -75,7 +75,7 @@ def after_in_loop(seconds: float, call: Callable[[], None]) -> Timer:
 
 
 class Deadline:
-    """Counts the time that the database takes, and not the handler's. What is late loses its connection."""
+    """Counts the database's time, not the handler's. A connection that exceeds it is closed."""
 
     def __init__(self, limit: float, after: After) -> None:
         self.limit = limit
@@ -88,7 +88,7 @@ class Deadline:
 
     @property
     def remaining(self) -> float:
-        """For what has a timeout of its own, such as a pool."""
+        """For calls with their own timeout, such as a pool's."""
         return max(0.001, self._end - time.monotonic())
 
     @property
@@ -109,7 +109,7 @@ class Deadline:
             self._timer.cancel()
 
     def check(self) -> None:
-        """Raises where the time was up before."""
+        """Raises if the time has run out."""
         if self.expired:
             raise self.error
 
@@ -135,17 +135,17 @@ class Deadline:
 
 @contextmanager
 def breaking(connection: Any, deadline: Deadline) -> Iterator[None]:
-    """Lets `deadline` break a driver's connection: the thread that waits for it wakes up."""
+    """Lets `deadline` break a driver's connection: the waiting thread wakes up."""
     if hasattr(connection, "terminate"):  # asyncpg
         with deadline.watch(connection.terminate):
             yield
         return
     try:
         descriptor = connection.fileno()
-    except Exception:  # closed before, or a driver that says nothing of its socket
+    except Exception:  # closed before, or a driver that does not disclose its socket
         yield
         return
-    # A descriptor of our own: the driver's may have been closed and belong to something else by then.
+    # A duplicate of the descriptor: the driver's may have been closed and reused by then.
     own = socket.socket(fileno=os.dup(descriptor))
     try:
         with deadline.watch(lambda: _shut_down(own)):

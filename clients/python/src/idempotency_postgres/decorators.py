@@ -15,7 +15,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Refused(Exception):
-    """The function was not run, and there is nothing to return; `outcome` says why."""
+    """The function was not run, and there is no result; `outcome` gives the reason."""
 
     def __init__(self, result: Result) -> None:
         super().__init__(result.outcome)

@@ -26,7 +26,7 @@ __all__ = ["Idempotency", "bearer", "claim", "database"]
 
 
 class database:
-    """A database of the settings. Handlers are given its connection; models use the same."""
+    """A database of the settings. Handlers get its connection; models use the same."""
 
     def __init__(self, using: str = "default") -> None:
         self.using = using
@@ -47,7 +47,7 @@ class database:
 
     @contextmanager
     def transaction(self, deadline: Deadline) -> Iterator[Any]:
-        # Within another transaction, only its owner would know when the claim is committed.
+        # Within another transaction, only its owner would know when the claim commits.
         with self._connection(deadline) as connection, transaction.atomic(self.using, durable=True):
             yield connection
 
@@ -68,14 +68,14 @@ class database:
 
 
 class Idempotency(Blocking[Any]):
-    """Of views."""
+    """The decorator of views."""
 
     def __init__(self, database: Any = database(), **common: Any) -> None:
         super().__init__(database, **common)
 
     def _wrapper(self, route: Route[Any, Any]) -> Callable[[F], F]:
         def decorator(view: F) -> F:
-            # Django looks for the token of a form, and reads the body for that; who sends keys has no form.
+            # Django looks for a form's token, and reads the body for it; clients that send keys have no form.
             @csrf_exempt
             @transaction.non_atomic_requests
             @functools.wraps(view)
@@ -95,7 +95,7 @@ def _handle(route: Route[Any, Any], request: HttpRequest, view: Callable[[], Any
 
 
 class _Response(HttpResponse):
-    """Django's has one field of each name."""
+    """Django keeps one field of each name."""
 
     def __init__(self, body: bytes, status: int, fields: Sequence[tuple[str, str]]) -> None:
         super().__init__(body, status=status)
@@ -105,7 +105,7 @@ class _Response(HttpResponse):
             self.headers[name] = value
 
     def items(self) -> Any:
-        """What servers send: ours, and what middlewares have added or changed since."""
+        """The fields as sent: ours, and those that middlewares have added or changed since."""
         ours: dict[str, list[str]] = {}
         for name, value in self._fields:
             ours.setdefault(name.lower(), []).append(value)

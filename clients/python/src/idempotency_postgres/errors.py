@@ -1,4 +1,4 @@
-"""What a failure of the database looks like, whichever driver has met it."""
+"""Database failures, independent of the driver."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ class DatabaseAway(Exception):
 
 
 class DatabaseLate(DatabaseAway):
-    """It has taken the whole of its time."""
+    """The database did not answer within the whole time."""
 
 
 class InDoubt(DatabaseAway):
-    """COMMIT has no answer, and there is no record to look at: doing it again might do it twice."""
+    """COMMIT has no answer, and there is no record that tells its result: a repetition might do the work twice."""
 
 
 class LeaseLost(Exception):
-    """Another request has the claim now, or may have it: nothing done from here on is recorded."""
+    """Another request has the claim now, or may have it: later work is not recorded."""
 
 
 class NothingHappened(Exception):
@@ -27,11 +27,11 @@ class NothingHappened(Exception):
 
 
 class AnswerTooLarge(Exception):
-    """An answer that can't be kept."""
+    """An answer that cannot be kept."""
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """SQLAlchemy wraps what drivers throw (`orig`), Django has it as the cause."""
+    """SQLAlchemy wraps drivers' exceptions (`orig`); Django has them as the cause."""
     seen: list[BaseException] = []
     todo = [error]
     while todo:
@@ -57,7 +57,7 @@ _LOST = {"OperationalError", "InterfaceError", "PoolTimeout", "PoolClosed", "Int
 
 
 def is_connection_lost(error: BaseException, from_handler: bool = False) -> bool:
-    """The connection is gone, or none was to be had."""
+    """The connection is lost, or none could be made."""
     state = sqlstate(error)
     if state is not None:
         return re.match("08|53|57P", state) is not None
@@ -74,12 +74,12 @@ def is_connection_lost(error: BaseException, from_handler: bool = False) -> bool
 
 
 def _is_timeout(error: BaseException) -> bool:
-    # asyncio's was not the builtin one before Python 3.11; SQLAlchemy's is of its pool
+    # asyncio's was not the builtin one before Python 3.11; SQLAlchemy's comes from its pool
     return type(error).__name__ == "TimeoutError"
 
 
 def _is_misuse(error: BaseException) -> bool:
-    """asyncpg's InterfaceError is also what it says to wrong calls."""
+    """asyncpg also raises InterfaceError for wrong calls."""
     return type(error).__module__.startswith("asyncpg") and "clos" not in str(error)
 
 
@@ -89,7 +89,7 @@ def is_transient(error: BaseException, from_handler: bool = False) -> bool:
 
 
 def is_refused_by_jsonb(error: BaseException) -> bool:
-    """JSON that jsonb can't hold: an escaped NUL, a number beyond numeric."""
+    """JSON that jsonb cannot hold: an escaped NUL, a number beyond numeric."""
     return sqlstate(error) in ("22P05", "22003")
 
 

@@ -27,7 +27,7 @@ async def claim() -> Any:
 
 
 class IdempotentRoute(APIRoute):
-    """FastAPI reads and parses a body before it calls a path operation; the claim comes before that."""
+    """FastAPI reads and parses a body before it calls a path operation; the claim must come before that."""
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         protection = getattr(self.endpoint, _MARK, None)
@@ -38,7 +38,7 @@ class IdempotentRoute(APIRoute):
 
 
 class Idempotency(asgi.Idempotency[Tx]):
-    """What all routes of a service have in common, and two ways to make one."""
+    """The options that all routes of a service share, and two ways to make a route."""
 
     route_class = IdempotentRoute
 
@@ -72,6 +72,6 @@ class Idempotency(asgi.Idempotency[Tx]):
 
 
 def _check() -> None:
-    """A forgotten route class must not mean a route without protection."""
+    """A forgotten route class raises: the route would have no protection."""
     if current.get() is None:
         raise RuntimeError("idempotency: set route_class=keys.route_class on the router of this path operation")

@@ -20,7 +20,7 @@ _CACHES = ("stream", "data", "form", "files", "values", "json", "_cached_data", 
 
 
 class Idempotency(Blocking[Tx]):
-    """Of the views of an application."""
+    """For the views of an application."""
 
     def _wrapper(self, route: Route[Any, Tx]) -> Callable[[F], F]:
         def decorator(view: F) -> F:
@@ -71,7 +71,7 @@ class _FlaskExchange:
         try:
             response = make_response(self.view())
         except Exception as error:
-            # What the application has an answer for is an answer. Some errors the route has to see first.
+            # An exception that the application answers is an answer. The route must see some errors first.
             if isinstance(error, NothingHappened) or is_transient(error, from_handler=True):
                 raise
             if not isinstance(error, HTTPException) and current_app._find_error_handler(error, request.blueprints) is None:

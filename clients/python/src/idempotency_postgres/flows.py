@@ -1,7 +1,7 @@
-"""The three ways to do a thing once, without HTTP.
+"""The three ways to execute a request once, without HTTP.
 
-No function here hands out a claim that its caller has to complete: work returns its answer, or raises, and
-the function ends the claim, once.
+Callers never complete a claim themselves: work returns its answer, or raises, and the function ends the claim,
+once.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Refusal = Literal["in_progress", "mismatch", "expired", "retry_later", "exhauste
 
 @dataclass(frozen=True)
 class Result:
-    """What became of a request."""
+    """The result of a request."""
 
     outcome: str
     """`executed`, `replay`, `not_kept`, `failed` (a record without an answer), or why it was refused."""
@@ -39,7 +39,7 @@ class Result:
 
 
 def keep_by_default(status: int) -> bool:
-    """All but what another attempt may cure, and what is the server's own fault."""
+    """All statuses except those that another attempt may cure, and server faults."""
     return status < 500 and status not in (408, 425, 429)
 
 
@@ -56,16 +56,16 @@ class Settings:
 
 @dataclass(frozen=True)
 class Transactional(Generic[Tx]):
-    """What work is given that has its claim in a transaction."""
+    """The work's view of a claim in its transaction."""
 
     client: Tx
-    """The transaction that holds the claim: a connection or a session, as the adapter says."""
+    """The transaction that holds the claim: the adapter's connection or session."""
     key: str | None
     scope: str
     principal: str
     attempt: int = 1
     protected: bool = True
-    """False where it runs without a claim, by the route's options."""
+    """False if it runs without a claim, by the route's options."""
     kind: str = "transactional"
 
 
@@ -75,40 +75,40 @@ class _LeasedClaim:
     scope: str
     principal: str
     attempt: int
-    """1 for the first, and one more for each that came after a failure or a crash."""
+    """1 for the first, plus one for each attempt after a failure or a crash."""
     recovery_point: str | None
     """The name of the last step that an attempt has done."""
     state: Mapping[str, Any]
-    """What the steps returned that are done, by their names."""
+    """The results of the steps that are done, by name."""
     lost: threading.Event
-    """Set when the lease is lost or may have ended: the work has to stop."""
+    """Set when the lease is lost or may have expired: the work must stop."""
     _step: Callable[[str, Callable[[], Any]], Any] = field(repr=False)
     _unknown: Callable[[str | None, str | None], Any] = field(repr=False)
     protected: bool = True
     kind: str = "leased"
 
     def check(self) -> None:
-        """Raises LeaseLost where the work has to stop."""
+        """Raises LeaseLost if the work must stop."""
         if self.lost.is_set():
             raise LeaseLost("the claim is lost: nothing more may be done")
 
 
 class Leased(_LeasedClaim):
-    """What work is given whose claim has a lease, in a thread."""
+    """The work's view of a leased claim, in a thread."""
 
     def step(self, name: str, work: Callable[[], T]) -> T:
-        """Does a part of the work, and notes that and what it returned, a value of JSON.
+        """Does a part of the work, and notes that it is done, with its result, a value of JSON.
 
-        An attempt that comes later gets what it returned, and does not do it again. A crash between the
-        work and the note does it again: what it calls has to know keys, too; derive one from this claim's.
+        A later attempt gets the result, and does not repeat the part. A crash between work and note repeats it:
+        a service that it calls needs a key, too; derive one from this claim's.
         """
         return drive(self._step(name, work))
 
     def unknown(self, error: str | None = None, reference: str | None = None) -> None:
-        """Ends the claim: the outcome of the work is not known.
+        """Ends the claim: it is not known whether the work had its effect.
 
-        Repeats are told `unknown` until an operator decides. `reference` is the provider's name for the
-        attempt. The work's answer is still sent, and not stored. The first call counts.
+        Repeats get `unknown` until an operator decides. `reference` is the provider's name for the attempt. The
+        work's answer is still sent, but not stored. Only the first call counts.
         """
         drive(self._unknown(error, reference))
 
@@ -127,14 +127,14 @@ class AsyncLeased(_LeasedClaim):
 
 
 class _NotKept(Exception):
-    """Carries an answer out of a transaction that is to be rolled back."""
+    """Carries an answer out of a transaction that is rolled back."""
 
     def __init__(self, result: Result) -> None:
         self.result = result
 
 
 class _Thrown(Exception):
-    """What the work raised is told from what our own statements met."""
+    """Tells exceptions of the work from those of our own statements."""
 
     def __init__(self, error: Exception) -> None:
         self.error = error
@@ -147,7 +147,7 @@ class _OwnTransaction(Exception):
 @dataclass
 class _Attempt:
     lost: bool
-    """One before has lost its connection."""
+    """An earlier try has lost its connection."""
     last: bool
 
 
@@ -189,7 +189,9 @@ async def run_once(io: Io[Tx], request: Request, work: Callable[[Tx], Any], sett
 
 
 async def run_unclaimed(io: Io[Tx], claim: Transactional[Any], work: TransactionalWork[Tx], settings: Settings) -> Answer:
-    """In a transaction without a claim, with the same deadlines and retries, but for a COMMIT without an answer."""
+    """Work in a transaction without a claim, with the same deadlines and retries, except after a COMMIT without
+    an answer.
+    """
 
     async def call(_: _Attempt) -> Result:
         checked = False
@@ -212,7 +214,7 @@ async def run_unclaimed(io: Io[Tx], claim: Transactional[Any], work: Transaction
 
 
 class _Transaction(Generic[Tx]):
-    """One of the database's, whose time does not count while the work is at work."""
+    """A transaction of the database; the work's own time does not count."""
 
     def __init__(self, io: Io[Tx], settings: Settings) -> None:
         self.deadline = Deadline(settings.database_timeout, io.after)
@@ -253,10 +255,9 @@ class _Transaction(Generic[Tx]):
 
 
 async def _again(io: Io[Any], settings: Settings, call: Callable[[_Attempt], Awaitable[T]]) -> T:
-    """Repeats what a conflict or a lost connection has ended, the whole of it.
+    """Repeats all of it after a conflict or a lost connection.
 
-    Also where the answer to COMMIT got lost: the same key is told `replay` if it was committed, `execute`
-    if not.
+    Also after a COMMIT without an answer: the same key gets `replay` if it was committed, `execute` if not.
     """
     late = attempt = 0
     lost = False
@@ -274,7 +275,7 @@ async def _again(io: Io[Any], settings: Settings, call: Callable[[_Attempt], Awa
         if not isinstance(cause, _OwnTransaction) and not is_transient(cause, from_handler=isinstance(raised, _Thrown)):
             raise cause
         lost = lost or not (sqlstate(cause) or "").startswith("40")
-        # Each of these has taken the whole of its time; a second one asks what became of a COMMIT.
+        # Each of these has used the whole time; a second one asks for the result of a COMMIT.
         late += isinstance(raised, DatabaseLate)
         if attempt >= settings.attempts or late == 2:
             raise DatabaseAway("the database could not do it") from cause
@@ -311,7 +312,7 @@ class _Held:
         self._token = str(record.token)
         self._unknown = False
         self._state: dict[str, Any] = dict(record.state or {})
-        # A note is of all steps, so that of one must not pass over another's.
+        # A note contains all steps, so an older one must not overwrite a newer one.
         self._noting = asyncio.Lock() if io.is_async else threading.Lock()
         extend: list[Value] = [record.key, self._token, *self._name]
         self._heart = _heartbeat(io)(
@@ -321,7 +322,7 @@ class _Held:
         )  # fmt: skip
 
     async def settle(self, work: LeasedWork) -> Result:
-        """Does the work, and ends the claim by what became of it."""
+        """Does the work, and ends the claim by its result."""
         lost = Result("in_progress")
         try:
             answer = await self._heart.run(lambda: settled(work(self._handle())))
@@ -330,7 +331,7 @@ class _Held:
                 raise
             if self._heart.lost.is_set() and isinstance(error, (Exception, asyncio.CancelledError)):
                 return lost
-            # That the work has failed is told even if that can't be noted.
+            # The caller learns of the work's failure even if it cannot be recorded.
             try:
                 if not await self._fail(str(error) or type(error).__name__, not isinstance(error, NothingHappened)):
                     return lost
@@ -351,7 +352,7 @@ class _Held:
         except DatabaseAway:
             raise
         except Exception as error:
-            # It can't be kept; the work is done nevertheless.
+            # The answer cannot be kept, but the work is done.
             try:
                 await self._fail(f"the answer can't be stored: {error}")
             except Exception:
@@ -362,11 +363,11 @@ class _Held:
         return kept
 
     async def _fail(self, reason: str, uncertain: bool = True) -> bool:
-        """`uncertain`: it does not follow that nothing has happened."""
+        """`uncertain`: the work may have had effects."""
         return await self._end(FAIL, [self._record.key, _text(reason), *self._name, self._token, _boolean(uncertain)])
 
     async def _end(self, text: str, values: list[Value]) -> bool:
-        """False where the claim is lost."""
+        """False if the claim is lost."""
         try:
             await self._repeated(text, values)
         except Exception as error:
@@ -380,7 +381,7 @@ class _Held:
         await _again(self._io, self._settings, lambda _: self._io.statement(limit, text, values))
 
     def _handle(self) -> _LeasedClaim:
-        """What the work is given."""
+        """The argument of the work."""
         record, request = self._record, self._request
         return (AsyncLeased if self._io.is_async else Leased)(
             record.key, request.scope, request.principal, record.attempt or 1, record.recovery_point, self._state,
@@ -423,7 +424,7 @@ class _Held:
         self._state[name] = result
 
     async def _held_still(self, call: Callable[[], Awaitable[None]]) -> None:
-        """Where the server says that the claim is lost, the work is told to stop."""
+        """Tells the work to stop if the server reports the claim as lost."""
         try:
             await call()
         except Exception as error:
@@ -446,16 +447,16 @@ def _heartbeat(io: Io[Any]) -> Callable[..., Heartbeat]:
 
 
 def _text(value: str | None) -> Value:
-    """PostgreSQL's text has no NUL, and nothing that is no character."""
+    """A text of PostgreSQL holds neither NUL nor lone surrogates."""
     return None if value is None else value.replace("\0", "").encode(errors="replace").decode()
 
 
-# ---- what both have ----
+# ---- shared by both ----
 
 
 async def _begin(query: Callable[[str, list[Value]], Awaitable[Rows]], request: Request, lease: float | None) -> Record:
     if request.key is None and not request.derive:
-        # A key that the server generates would be another one if the statement has to be repeated.
+        # A key generated by the server would change if the statement is repeated.
         raise TypeError("idempotency: a request needs `key` or `derive`")
     values: list[Value] = [
         request.key, request.json, request.fingerprint, request.method, request.target, text_array(request.exclude),
@@ -483,7 +484,7 @@ def _refusal_or_replay(record: Record) -> Result:
     return Result("failed" if answer is None else "replay", answer, record)
 
 
-# ---- as they are called ----
+# ---- public functions ----
 
 
 @overload
@@ -497,8 +498,8 @@ def transactionally(
 def transactionally(db: AnyDatabase[Any], request: Request, work: Any, settings: Settings = Settings()) -> Any:
     """Claim, work and answer in one transaction.
 
-    What `work` raises, and answers that are not to be kept, roll everything back, and the key is free.
-    With an asynchronous database, `work` is asynchronous, and so is this.
+    If `work` raises, or its answer is not to be kept, everything rolls back, and the key is free. With an
+    asynchronous database, `work` is asynchronous, and so is this.
     """
     return _called(db, lambda io: run_transactionally(io, request, work, settings))
 

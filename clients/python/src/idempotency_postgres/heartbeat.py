@@ -1,8 +1,8 @@
-"""Keeps a leased claim alive, and knows when it may be over.
+"""Extends the lease of a claim, and knows when it may have expired.
 
-Beats at a third of the lease; after a beat that failed, again after a tenth. A failed beat says nothing
-about who owns the claim, so the work goes on until the lease may have ended, counted from the moment at
-which the last successful request was sent: ours is over before the server's.
+A beat comes at a third of the lease; after a failed one, the next comes a tenth of the lease later. A failed
+beat does not tell who owns the claim, so the work continues until the lease may have expired. That is counted
+from the moment at which the last successful request was sent, so our count ends before the server's.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Heartbeat:
         self.succeeded(sent)
 
     def succeeded(self, sent: float) -> None:
-        """A request that was sent then has prolonged the lease."""
+        """A request that was sent then has extended the lease."""
         with self._lock:
             if sent + self._lease <= self._until or self.lost.is_set():
                 return
@@ -67,7 +67,7 @@ class Heartbeat:
         self._on_lost()
 
     def _tell(self) -> None:
-        """Tells the work, where that takes more than the event."""
+        """Tells the work, if the event is not enough."""
 
     def _over(self) -> None:
         with self._lock:
@@ -77,7 +77,7 @@ class Heartbeat:
         self.lose(TimeoutError("the lease may have ended"))
 
     async def beat(self) -> float | None:
-        """One beat; how long to wait for the next, or None where there is none."""
+        """One beat; returns the pause before the next, or None if there is none."""
         sent = now()
         try:
             await self._extend(self._lease / 6)
@@ -90,12 +90,12 @@ class Heartbeat:
         return max(0.0, sent + self._lease / 3 - now())
 
     async def run(self, work: Callable[[], Awaitable[T]]) -> T:
-        """`work`, with beats beside it."""
+        """Runs `work`, with beats at the same time."""
         raise NotImplementedError
 
 
 class ThreadHeartbeat(Heartbeat):
-    """The work looks at `lost`, or is told by the next step."""
+    """The work checks `lost`, or the next step raises."""
 
     at_end: Callable[[], None] | None = None
 
@@ -117,7 +117,7 @@ class ThreadHeartbeat(Heartbeat):
 
 
 class TaskHeartbeat(Heartbeat):
-    """The work is a task of its own, which is cancelled."""
+    """The work is a separate task, which is cancelled."""
 
     _worker: asyncio.Task[object] | None = None
 

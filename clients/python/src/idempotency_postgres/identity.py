@@ -1,4 +1,4 @@
-"""What of a body makes the request's identity, and how a body is decoded. No I/O."""
+"""The parts of a body that identify the request, and the decoding of a body. No I/O."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .problem import HttpProblem
 
 
 def media_type(content_type: str | None) -> str | None:
-    """Type and subtype, in lower case; None where there is none."""
+    """Type and subtype, in lower case; None if there is none."""
     return (content_type or "").split(";", 1)[0].strip().lower() or None
 
 
@@ -27,7 +27,7 @@ def too_large() -> HttpProblem:
 
 
 def text_of(body: bytes) -> str:
-    """The text of a JSON body, exactly. What is not UTF-8 is not JSON, and no driver would send a NUL."""
+    """The text of a JSON body, exactly. A text that is not UTF-8 is not JSON, and no driver would send a NUL."""
     try:
         text = body.decode("utf-8")
     except UnicodeDecodeError:
@@ -38,7 +38,7 @@ def text_of(body: bytes) -> str:
 
 
 def digest(method: str, target: str, media: str | None, body: bytes) -> bytes:
-    """The fingerprint of what is not JSON: docs/fingerprint.md, with the media type as one part more."""
+    """The fingerprint of a body that is not JSON: docs/fingerprint.md, with the media type as an extra part."""
     hashed = hashlib.sha256(b"idempotency fingerprint 1\n")
     for part in (method, target, media, body):
         data = part.encode() if isinstance(part, str) else part
@@ -47,7 +47,7 @@ def digest(method: str, target: str, media: str | None, body: bytes) -> bytes:
 
 
 class BodyReader:
-    """Takes a body piece by piece and decodes it. The limit counts what is decoded."""
+    """Takes a body piece by piece and decodes it. The limit counts decoded bytes."""
 
     def __init__(self, encoding: str | None, length: str | None, limit: int) -> None:
         self._limit = limit
@@ -83,7 +83,7 @@ class BodyReader:
             raise too_large()
 
     def body(self) -> bytes:
-        """When nothing more comes."""
+        """The end of the body."""
         if self._inflate is not None and not self._inflate.eof:
             raise self._broken()
         return bytes(self._body)

@@ -1,7 +1,7 @@
-"""The key, as idem_parse_key reads it.
+"""Reads a key as idem_parse_key does.
 
-A String of RFC 9651, whose parameters are checked and ignored, or a bare value. The field is taken
-raw: no escape and no list is undone.
+A String of RFC 9651, whose parameters are checked and ignored, or a bare value. The field is read raw: escapes
+and lists are not decoded.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _BARE = re.compile(r"[!#-+\--:<-\[\]-~]+")
 
 
 def parse_key(field: str) -> str | None:
-    """The key in a field's value; None for what is none."""
+    """The key in a field's value; None if it has none."""
     value = field.strip(" \t")
     quoted = _STRING.match(value)
     if quoted and _are_parameters(value, quoted.end()):

@@ -12,7 +12,7 @@ from .claim import Answer
 if TYPE_CHECKING:
     from .database import Io
 
-# Where the server can't be asked.
+# For when the server does not answer.
 _WITHOUT_SERVER: dict[str, tuple[str, int]] = {
     "in_progress": ("A request is outstanding for this Idempotency-Key", 409),
     "mismatch": ("Idempotency-Key is already used", 422),
@@ -28,7 +28,7 @@ _WITHOUT_SERVER: dict[str, tuple[str, int]] = {
 
 
 class HttpProblem(Exception):
-    """A refusal that has nothing to do with keys."""
+    """A refusal that does not concern keys."""
 
     def __init__(self, status: int, title: str) -> None:
         super().__init__(title)
@@ -40,7 +40,7 @@ class HttpProblem(Exception):
 
 
 class Problems:
-    """The documents of one database, asked for once."""
+    """The documents of one database, each requested once."""
 
     def __init__(self, io: Io[Any], statuses: Mapping[str, int], limit: float) -> None:
         self._io, self._statuses, self._limit = io, statuses, limit

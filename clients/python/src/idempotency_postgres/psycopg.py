@@ -21,7 +21,7 @@ def database(pool: ConnectionPool[Any]) -> Database[Connection[Any]]: ...
 @overload
 def database(pool: AsyncConnectionPool[Any]) -> AsyncDatabase[AsyncConnection[Any]]: ...
 def database(pool: Any) -> Any:
-    """Handlers are given a connection of this pool, in a transaction."""
+    """Handlers get a connection of this pool, in a transaction."""
     return _Async(pool) if isinstance(pool, AsyncConnectionPool) else _Blocking(pool)
 
 

@@ -1,4 +1,4 @@
-"""What every framework's middleware does; the frameworks' own parts are in the files beside."""
+"""The common part of all frameworks' middleware; each framework has its own module."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MIB = 1 << 20
 
 @dataclass(frozen=True)
 class Event:
-    """What hooks are told."""
+    """The argument of hooks."""
 
     scope: str
     key: str | None
@@ -52,18 +52,18 @@ class Options(Generic[Req]):
     """The options of a route; times are seconds or timedeltas. `Req` is the framework's request."""
 
     principal: Callable[[Req], Any]
-    """On whose behalf the request comes, from its authentication. None or empty: 401, and no body is read."""
+    """The client that the request comes from, by its authentication. None or empty: 401, and the body is not read."""
     scope: str | None = None
-    """The operation, as policies and statistics know it. By default method and route: `POST /payments`."""
+    """The operation, as in policies and statistics. By default method and route: `POST /payments`."""
     methods: Sequence[str] = ("POST", "PATCH")
-    """Which methods need a key; others pass."""
+    """The methods that need a key; others pass."""
     missing_key: MissingKey = "refuse"
     window: Seconds = 86400.0
-    """How long a derived key takes effect once; then it is forgotten."""
+    """How long a derived key counts; then the server forgets it."""
     exclude: Sequence[str] = ()
-    """Fields of the JSON body that may differ between two sendings."""
+    """Fields of the JSON body that may differ in repeats."""
     fingerprint: Callable[[Req, bytes], Any] | None = None
-    """Bytes to be hashed instead of method, target and body."""
+    """Bytes to hash instead of method, target and body."""
     ttl: Seconds | None = None
     lease: Seconds = 30.0
     wait: Seconds | None = None
@@ -80,7 +80,7 @@ class Options(Generic[Req]):
     attempts: int = 5
     database_timeout: Seconds = 10.0
     unprotected_without_database: bool = False
-    """Runs requests unprotected while the database is away. It gives up the promise."""
+    """Runs requests while the database is away, without protection."""
     on_execute: Hook | None = None
     on_replay: Hook | None = None
     on_refusal: Hook | None = None
@@ -100,7 +100,7 @@ current: ContextVar[Context | None] = ContextVar("idempotency", default=None)
 
 
 def claim() -> Any:
-    """The claim of the request that is being handled: a Transactional, a Leased or an AsyncLeased."""
+    """The claim of the current request: a Transactional, a Leased or an AsyncLeased."""
     found = current.get()
     if found is None:
         raise RuntimeError("idempotency: no claim here. The handler was called without its route's protection")
@@ -108,7 +108,7 @@ def claim() -> Any:
 
 
 class Exchange(Protocol):
-    """What a framework's part brings: the request, and a way to run the handler and catch its answer."""
+    """A framework's part: the request, and a way to run the handler and catch its answer."""
 
     request: Any
     method: str
@@ -116,7 +116,7 @@ class Exchange(Protocol):
 
     @property
     def headers(self) -> Sequence[tuple[str, str]]:
-        """As they came; several fields of one name are several pairs."""
+        """As received; several fields of one name are several pairs."""
         ...
 
     def default_scope(self) -> str: ...
@@ -124,7 +124,7 @@ class Exchange(Protocol):
     async def read_body(self, limit: int) -> bytes: ...
 
     async def run(self, body: bytes, limit: int | None) -> Answer:
-        """Runs the handler, each time anew; AnswerTooLarge where it answers more than `limit`."""
+        """Runs the handler, each time anew; raises AnswerTooLarge if its answer exceeds `limit`."""
         ...
 
 
@@ -135,7 +135,7 @@ def values_of(headers: Sequence[tuple[str, str]], name: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Reply:
-    """The answer to send. `close`: the body was not read, and the connection is of no further use."""
+    """The answer to send. `close`: the body was not read, so the connection cannot be reused."""
 
     answer: Answer
     fields: Sequence[tuple[str, str]] = ()
@@ -149,7 +149,7 @@ class Reply:
 
 
 def with_length(reply: Reply, body: bytes) -> Sequence[tuple[str, str]]:
-    """An answer is sent whole, also where it came in pieces."""
+    """An answer is sent whole, even if the handler sent it in pieces."""
     left = {"content-length", "transfer-encoding"}
     headers = [pair for pair in reply.headers if pair[0].lower() not in left]
     if reply.answer.status not in (204, 304):
@@ -159,7 +159,7 @@ def with_length(reply: Reply, body: bytes) -> Sequence[tuple[str, str]]:
 
 @dataclass(frozen=True)
 class _Omitted(Answer):
-    """Stored is its status alone; what is sent the first time is the whole."""
+    """Only its status is stored; the first time, the whole answer is sent."""
 
     whole: Answer = Answer()
 
@@ -170,7 +170,7 @@ def _whole(answer: Answer | None) -> Answer:
 
 
 class Route(Generic[Req, Tx]):
-    """One route's protection; `handle` takes a request and says what to answer."""
+    """One route's protection; `handle` takes a request and returns the answer."""
 
     def __init__(self, db: AnyDatabase[Tx], kind: Kind, options: Options[Req]) -> None:
         self.kind, self.options = kind, options
@@ -180,11 +180,11 @@ class Route(Generic[Req, Tx]):
         self._told: set[asyncio.Future[Any]] = set()
 
     def concerns(self, method: str) -> bool:
-        """Whether requests with this method need a key at all."""
+        """Whether requests with this method need a key."""
         return method in self.options.methods
 
     async def handle(self, exchange: Exchange) -> Reply:
-        """An HttpProblem before the body has been read leaves a connection that is of no further use."""
+        """After an HttpProblem before the body was read, the connection cannot be reused."""
         read = False
         try:
             scope = self.options.scope or exchange.default_scope()
@@ -326,7 +326,7 @@ class Route(Generic[Req, Tx]):
         return [(self.options.key_header, quote_key(key))]
 
     def _call(self, hook: Hook | None, event: Event, aside: bool = False) -> None:
-        """A hook's failure is none of the request's. `aside`: the caller's thread is not the request's."""
+        """A hook's exception does not affect the request. `aside`: the caller's thread is not the request's."""
         if hook is None:
             return
         if aside and not self._io.is_async:
@@ -358,7 +358,7 @@ def _digest_of(exchange: Exchange, body: bytes) -> bytes:
 
 
 def _of_begin(error: Exception) -> Exception:
-    """What idem_begin says of a body that calls itself JSON."""
+    """The errors of idem_begin about a body that claims to be JSON."""
     state = sqlstate(error)
     if state in ("54000", "54001"):
         return HttpProblem(413, "The body is too large or nested too deeply")
@@ -370,7 +370,7 @@ def _of_begin(error: Exception) -> Exception:
 
 
 def bearer_token(headers: Sequence[tuple[str, str]]) -> str | None:
-    """The token of the one field `Authorization: Bearer TOKEN`; None where there is none, or two."""
+    """The token of the one field `Authorization: Bearer TOKEN`; None if there is none, or two."""
     sent = values_of(headers, "Authorization")
     match = re.fullmatch(r"[ \t]*bearer +([A-Za-z0-9._~+/-]+=*)[ \t]*", sent[0], re.I) if len(sent) == 1 else None
     return match[1] if match else None

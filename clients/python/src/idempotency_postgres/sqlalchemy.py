@@ -14,7 +14,7 @@ from .database import AsyncDatabase, Database, Rows
 from .deadline import Deadline, breaking
 from .statements import Value, by_name, named
 
-if TYPE_CHECKING:  # it needs greenlet, which who is not asynchronous may not have
+if TYPE_CHECKING:  # it needs greenlet, which blocking programs may lack
     from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession, async_sessionmaker
 
 
@@ -27,7 +27,7 @@ def database(source: AsyncEngine) -> AsyncDatabase[AsyncConnection]: ...
 @overload
 def database(source: async_sessionmaker[AsyncSession]) -> AsyncDatabase[AsyncSession]: ...
 def database(source: Any) -> Any:
-    """Handlers are given a connection in a transaction, or a session that is bound to such a one."""
+    """Handlers get a connection in a transaction, or a session that is bound to one."""
     engine, maker = source, None
     if hasattr(source, "kw"):
         engine, maker = source.kw.get("bind"), source

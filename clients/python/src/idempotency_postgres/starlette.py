@@ -16,7 +16,7 @@ __all__ = ["Idempotency", "bearer", "claim"]
 
 
 class Idempotency(asgi.Idempotency[Tx]):
-    """What all routes of a service have in common, and two ways to make one."""
+    """The options that all routes of a service share, and two ways to make a route."""
 
     def transactional(self, **options: Any) -> Middleware:  # type: ignore[override]
         return self._middleware(super().transactional(**options))

@@ -41,8 +41,8 @@ CHECKPOINT = """
 
 ONCE = "SELECT idem_once($1::text, scope => $2::text, principal => $3::text) AS first"
 
-# Before a COMMIT that comes straight after the handler's statements: PostgreSQL rolls a transaction back in which
-# one has failed, and drivers do not report that.
+# For a COMMIT that follows the handler's statements: if one of them has failed, PostgreSQL turns the COMMIT
+# into a ROLLBACK, and drivers do not report that.
 CHECK = "SELECT 1"
 
 PROBLEM = "SELECT idem_problem($1::text) AS problem"
@@ -51,7 +51,7 @@ _PLACE = re.compile(r"\$(\d+)(::\w+(?:\[\])?)")
 
 
 def pyformat(text: str) -> str:
-    """For drivers that know `%(p1)s`; there is no other percent sign in the statements."""
+    """For drivers that use `%(p1)s`; the statements contain no other percent sign."""
     return _PLACE.sub(r"%(p\1)s\2", text)
 
 
@@ -66,7 +66,7 @@ def _cast(place: str, kind: str) -> str:
 
 
 def untyped(text: str) -> str:
-    """For asyncpg, which would want an int for a bigint, and has codecs for jsonb: all but bytes go as text."""
+    """For asyncpg, which expects an int for a bigint, and has codecs for jsonb: all but bytes go as text."""
     return _PLACE.sub(lambda m: m[0] if m[2] == "::bytea" else f"${m[1]}::text{m[2]}", text)
 
 

@@ -23,7 +23,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def headers_of(environ: Any) -> list[tuple[str, str]]:
-    """As far as WSGI tells: several fields of one name have become one, with commas."""
+    """WSGI joins several fields of one name into one, with commas."""
     headers = [(name[5:].replace("_", "-"), value) for name, value in environ.items() if name.startswith("HTTP_")]
     for name in ("CONTENT_TYPE", "CONTENT_LENGTH"):
         if environ.get(name):
@@ -32,7 +32,7 @@ def headers_of(environ: Any) -> list[tuple[str, str]]:
 
 
 def target_of(environ: Environ) -> str:
-    """As it was sent, where the server tells (gunicorn, uWSGI, werkzeug do); else put together again."""
+    """The target as sent, if the server has it (gunicorn, uWSGI, werkzeug); else put together again."""
     raw = environ.get("RAW_URI") or environ.get("REQUEST_URI")
     if raw:
         split = urlsplit(raw)
@@ -55,14 +55,14 @@ def read_limited(environ: Environ, limit: int) -> bytes:
         raise HttpProblem(400, "Content-Length is no number")
     reader = BodyReader(", ".join(values_of(headers, "Content-Encoding")) or None, length, limit)
     stream = environ["wsgi.input"]
-    # Without a length the server has to say that the stream ends with the body.
+    # Without a length the server must tell that the stream ends with the body.
     terminated = bool(environ.get("wsgi.input_terminated"))
     if "HTTP_TRANSFER_ENCODING" in environ and not terminated:
         raise HttpProblem(411, "The server does not tell where the body ends")
     left = 1 << 62 if terminated and not length else int(length or 0)
     taken = 0
     while left > 0:
-        # No more than decides about the limit: a stream may wait until it has as much as it is asked for.
+        # Reads no more than the limit needs: a stream may wait until it has as much as was requested.
         data = stream.read(min(left, 65536, limit + 1 - taken if taken <= limit else 65536))
         if not data:
             if length:
@@ -84,7 +84,7 @@ def set_body(environ: Environ, body: bytes) -> None:
 
 
 class Blocking(Generic[Tx]):
-    """What all routes of a service have in common, and two ways to make one."""
+    """The options that all routes of a service share, and two ways to make a route."""
 
     def __init__(self, database: AnyDatabase[Tx], **common: Any) -> None:
         if is_async(database):
@@ -101,12 +101,12 @@ class Blocking(Generic[Tx]):
         return self._wrapper(self.route("leased", options))
 
     def _wrapper(self, route: Route[Any, Tx]) -> Callable[[F], F]:
-        """Puts the route around what the framework calls."""
+        """Puts the route around the framework's call."""
         raise NotImplementedError
 
 
 class Idempotency(Blocking[Tx]):
-    """Of any WSGI application."""
+    """For any WSGI application."""
 
     def _wrapper(self, route: Route[Any, Tx]) -> Callable[[F], F]:
         def wrap(app: F) -> F:
@@ -122,7 +122,7 @@ class Idempotency(Blocking[Tx]):
 
 
 def wsgi_headers(reply: Reply, body: bytes) -> list[tuple[str, str]]:
-    """Connection is the server's."""
+    """The server sets Connection."""
     return [pair for pair in with_length(reply, body) if pair[0].lower() != "connection"]
 
 
