@@ -1,11 +1,11 @@
-// What the install script says of the columns of idempotency.record, in CREATE TABLE, views, types
-// and grants, is what the table of columns in src/store/record.hpp says, and its composite types
-// are those of src/api/types.hpp: no C++ writes SQL scripts.
+// The install script's columns of idempotency.record, in CREATE TABLE, views, types and grants,
+// equal the table of columns in src/store/record.hpp. Its composite types equal those of
+// src/api/types.hpp. The comparison is needed because no C++ writes SQL scripts.
 #include <set>
 
 #include "support.hpp"
 
-// After the libraries: macros of the server's headers would break theirs.
+// Included after the libraries: macros of the server's headers would break theirs.
 #include "api/types.hpp"
 #include "store/record.hpp"
 
@@ -26,8 +26,8 @@ std::string seen_by(Seen seen) {
     return seen == Seen::ByMonitors ? "monitors" : "readers";
 }
 
-// Whether an object of that name and type, elsewhere in the script, speaks of the column. A status
-// is one letter in the table, and a word to everybody else.
+// Whether an object of that name and type, elsewhere in the script, is about the column. A status
+// is one letter in the table, and a word everywhere else.
 bool is_of_type(const ColumnType& column, unsigned type) {
     return type == (std::string(column.name) == "status" ? TEXTOID : column.type);
 }
@@ -81,8 +81,8 @@ TEST_F(Columns, OfThePrimaryKey) {
               expected);
 }
 
-// By name, for the view has an order of its own. Instead of the backend of a holder it says whether
-// there is one.
+// By name, because the view has another order. Instead of a holder's backend it shows whether there
+// is one.
 TEST_F(Columns, OfTheViewOfRecords) {
     std::set<std::string> expected = {line("held", BOOLOID, "monitors"),
                                       line("node", TEXTOID, "monitors")};
@@ -100,8 +100,8 @@ TEST_F(Columns, OfTheViewOfRecords) {
     EXPECT_EQ(std::set<std::string>(found.begin(), found.end()), expected);
 }
 
-// The whole of some views is shown to those who monitor: nothing of these comes from what clients
-// sent and got, and nothing from the table itself.
+// pg_monitor sees the whole of some views: none of it comes from data that clients sent and got,
+// and none from the table itself.
 TEST_F(Columns, OfTheViewsForMonitors) {
     std::set<std::string> kept_from_them;
     for (const ColumnType& column : kColumnTypes)
@@ -116,7 +116,7 @@ TEST_F(Columns, OfTheViewsForMonitors) {
         " WHERE oid = 'idempotency.claims_here()'::regprocedure"
         "   AND has_function_privilege('pg_monitor', oid, 'EXECUTE')");
     EXPECT_FALSE(shown.empty());
-    // Of claims_here() these two are null for them: sql/57_unknown.sql.
+    // pg_monitor sees these two columns of claims_here() as null: sql/57_unknown.sql.
     kept_from_them.erase("error");
     kept_from_them.erase("reference");
     for (const std::string& column : shown)

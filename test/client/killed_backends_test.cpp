@@ -1,4 +1,4 @@
-// A thousand keys, each asked for twice, on eight connections whose backends are killed at every
+// A thousand keys, each requested twice, on eight connections whose backends are killed at every
 // stage of the work. Each key must have had its effect exactly once.
 #include <array>
 #include <atomic>
@@ -15,12 +15,12 @@ constexpr int kWorkers = 8;
 constexpr int kTries = 50;          // of one delivery, before its failure is the test's
 constexpr int kSurpriseEvery = 25;  // deliveries
 
-// Where a worker is hit between BEGIN and COMMIT.
+// The point between BEGIN and COMMIT at which a worker is hit.
 enum class Stage { Begun, Effective, Completed };
 constexpr std::array<const char*, 3> kStageNames = {"begun", "effective", "completed"};
 
-// What workers share. Kills count only if the victim was seen in its transaction and, before it
-// had completed, with its claim's lock.
+// State that workers share. Kills count only if the victim was seen in its transaction and, before
+// it had completed, with its claim's lock.
 struct Field {
     std::atomic<int> next_delivery{0};
     std::array<std::atomic<bool>, kKeys> had_accident{};
@@ -32,7 +32,7 @@ std::string name_of(int key) {
     return "key " + std::to_string(key);
 }
 
-// Three keys of ten have an accident, one for each stage.
+// Three keys of ten have an accident, one at each stage.
 bool accident_planned(int key, Stage stage) {
     return key % 10 == static_cast<int>(stage);
 }
@@ -41,7 +41,7 @@ class Worker {
   public:
     Worker(Field& field, int number) : field_(field), number_(number) { reconnect(); }
 
-    // The body that the client of a delivery is given.
+    // The body that the client of a delivery receives.
     std::string deliver(int key) {
         for (int tries = 1;; ++tries) {
             try {
@@ -54,7 +54,7 @@ class Worker {
         }
     }
 
-    // Kills whichever backend another worker has, whatever it is at, COMMIT included.
+    // Kills another worker's backend at any moment, COMMIT included.
     void surprise_a_colleague(int delivery) {
         const int victim = (number_ + 1 + delivery / kSurpriseEvery % (kWorkers - 1)) % kWorkers;
         run(executioner_, "SELECT pg_terminate_backend($1)", field_.backends[victim].load());
@@ -66,7 +66,7 @@ class Worker {
         field_.backends[number_] = connection_->backendpid();
     }
 
-    // Nothing if another connection still had the key when the wait was over.
+    // Empty if another connection still had the key when the wait expired.
     std::optional<std::string> attempt(int key) {
         pqxx::work tx(*connection_);
         const Claim claim = begin(tx, name_of(key), {"5 s"});
@@ -95,7 +95,7 @@ class Worker {
     }
 
     // True if the victim was in a transaction, with a claim's lock if asked, and is gone now. False
-    // if a surprise was faster.
+    // if another kill came first.
     bool kill(int victim, bool with_lock) {
         return value<bool>(executioner_,
                            "SELECT EXISTS (SELECT FROM pg_stat_activity a"

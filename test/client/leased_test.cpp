@@ -1,4 +1,4 @@
-// Leased claims between connections: the token is the claim, whoever presents it.
+// Leased claims between connections: any connection that presents the token has the claim.
 #include "support.hpp"
 
 namespace idem::client {
@@ -9,7 +9,7 @@ constexpr int kRaces = 20;
 
 class Leased : public ClientTest {
   protected:
-    // The lease is over without anybody having to wait for it.
+    // The lease expires without a wait.
     void end_lease(const std::string& key) {
         run(admin_,
             "UPDATE idempotency.record SET lease_until = now() - interval '1 s'"

@@ -1,5 +1,5 @@
-// The client's connection breaks before it has read whether COMMIT succeeded. It can't know, so it
-// asks again, and has to get the answer that it never saw.
+// The client's connection breaks before it has read whether COMMIT succeeded. The client can't
+// know, so it asks again, and has to get the answer that it missed.
 #include <sys/socket.h>
 
 #include "support.hpp"
@@ -11,9 +11,10 @@ constexpr int kRounds = 20;
 
 class LostAnswer : public ClientTest {
   protected:
-    // Does the work in a transaction and, if asked, sends COMMIT; then hangs up without reading
-    // another byte. libpqxx's pipeline sends a statement at once and reads its result only when
-    // asked to, and an explicit BEGIN keeps libpqxx from ending the transaction itself.
+    // Does the work in a transaction and, if asked, sends COMMIT; then closes the connection
+    // without reading another byte. libpqxx's pipeline sends a statement at once and reads its
+    // result only on request, and an explicit BEGIN keeps libpqxx from ending the transaction
+    // itself.
     void work_and_hang_up(const std::string& key, const std::string& body, bool commit) {
         pqxx::connection client;
         pqxx::nontransaction tx(client);

@@ -77,9 +77,9 @@ TEST_F(Memory, FlatOverErrors) {
     EXPECT_EQ(completed(), 0);
 }
 
-// What a fingerprint takes is the server's to account for, and is given back. Contexts do not show
-// what does not come from them, so the operating system is asked. The request, some 20 MB as it is
-// stored, is made by somebody else.
+// The fingerprint's memory belongs to the server and must be released. Memory contexts do not show
+// allocations outside of them, so the operating system is asked. Another connection makes the
+// request, which is some 20 MB as stored.
 TEST_F(Memory, AFingerprintTakesWhatTheRequestDoesAndGivesItBack) {
     constexpr std::int64_t kMegabyte = 1024;  // in the unit of the answer
     const auto kilobytes = [&](const std::string& what) {

@@ -13,7 +13,7 @@ enum : int { kStart = 1, kFinish = 2 };
 
 class OneKey : public ClientTest {
   protected:
-    // All connections ask at the same moment. If gated, whoever is to execute begins only when all
+    // All connections ask at the same moment. If gated, the executing one begins only when all
     // others have been answered.
     std::vector<Claim> ask_from_all_at_once(bool gated) {
         std::atomic<int> answered{0};

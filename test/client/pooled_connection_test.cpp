@@ -1,5 +1,5 @@
-// One connection, as a pool would hand it out, for many keys and with every kind of end in between.
-// What is left behind would be met by whoever gets the connection next.
+// One connection, as from a pool, for many keys and with every kind of end in between. State left
+// behind would affect the connection's next user.
 #include "support.hpp"
 
 namespace idem::client {
@@ -15,7 +15,7 @@ class PooledConnection : public ClientTest {
     }
 
   public:  // so that the test can list them
-    // Each is one request of the round, and ends the transaction it began.
+    // Each is one request of the round, and ends its own transaction.
     void commits(const std::string& key) {
         pqxx::work tx(pooled_);
         ASSERT_EQ(begin(tx, key).outcome, "execute");

@@ -1,6 +1,6 @@
-// Both stores, driven with the same random calls, give the same answers. Each has a database of its
-// own, and two sessions that get in each other's way: open transactions of all isolation levels,
-// savepoints, leases that run out, tokens of former claims, decisions about keys that the same
+// Both stores, driven with the same random calls, give the same answers. Each has its own database,
+// and two sessions that interfere: open transactions of all isolation levels, savepoints, leases
+// that expire, tokens of former claims, decisions about keys that the same
 // transaction claims, and work that depends on what it reads.
 #include <algorithm>
 #include <array>
@@ -47,7 +47,7 @@ class Generator {
         return {session, sql, static_cast<std::size_t>(below(4)), leases_};
     }
 
-    // A script whose transaction has failed is not played to its end.
+    // A script stops when its transaction has failed.
     void failed(int session) {
         if (script_.empty() || session != script_session_) return;
         script_ = {{session, "ROLLBACK", 0, false}};
@@ -60,7 +60,7 @@ class Generator {
         return choices[static_cast<std::size_t>(below(static_cast<int>(choices.size())))];
     }
 
-    // A lease counts from the commit, where its row is written then.
+    // A lease counts from the commit, if its row is written then.
     std::string control() {
         const std::string command = pick({"BEGIN", "BEGIN ISOLATION LEVEL REPEATABLE READ",
                                           "BEGIN ISOLATION LEVEL SERIALIZABLE", "COMMIT", "COMMIT",
@@ -187,7 +187,7 @@ class Generator {
                pick({"release", "complete", "fail", "reopen"}) + "', reason => 'decided')";
     }
 
-    // A sign of life begins the claim's own lease anew.
+    // A heartbeat restarts the claim's own lease.
     std::string checkpoint_call() {
         leases_ = true;
         return "SELECT idem_checkpoint(" + named() + ", recovery_point => '" + pick({"p", "q"}) +
@@ -313,7 +313,7 @@ class Stores : public ClientTest {
   protected:
     void SetUp() override {
         ClientTest::SetUp();
-        // Claims are given up where a step says so, and nowhere else.
+        // Claims are abandoned only where a step says so.
         run(admin_, "ALTER SYSTEM SET idempotency.cleanup_interval = 0");
         for (const std::string store : kStores) create_database(database_of(store));
     }
@@ -361,7 +361,7 @@ class Stores : public ClientTest {
         return World(store, database_of(store));
     }
 
-    // What a store's calls have left behind.
+    // The state that a store's calls have left behind.
     static std::string left_by(const std::string& store) {
         pqxx::connection connection("dbname=" + database_of(store));
         return value<std::string>(
@@ -409,7 +409,7 @@ void Stores::expect_same_round(std::uint64_t seed, std::map<std::string, int>* a
     }
 }
 
-// What the steps have to meet, or the comparison says little.
+// The cases that the steps have to reach; otherwise the comparison proves little.
 constexpr const char* kWanted[] = {"execute",     "replay", "in_progress", "mismatch",
                                    "retry_later", "ID404",  "ID409",       "55P03",
                                    "t",           "f",      "40001",       "done",

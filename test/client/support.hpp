@@ -1,5 +1,5 @@
-// What the client tests share: connections, the protocol as a client calls it, gates that force a
-// race, and a look at what the server holds. libpq's environment variables name the server.
+// Shared by the client tests: connections, the protocol as a client calls it, gates that force a
+// race, and a look at the server's locks. libpq's environment variables name the server.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ namespace idem::client {
 
 // ---- queries ----
 
-// One value of one row, in a transaction of its own.
+// One value of one row, in a separate transaction.
 template <typename T, typename... Args>
 T value(pqxx::connection& connection, const std::string& sql, Args&&... args) {
     pqxx::nontransaction tx(connection);
@@ -33,8 +33,8 @@ void run(pqxx::connection& connection, const std::string& sql, Args&&... args) {
     tx.exec_params(sql, std::forward<Args>(args)...);
 }
 
-// Comes back when a condition holds. A condition that never holds fails the test instead of
-// hanging it.
+// Returns when a condition holds. A condition that never holds fails the test instead of hanging
+// it.
 inline void wait_until(const std::string& what, const std::function<bool()>& holds) {
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(180);
     while (!holds()) {
@@ -66,7 +66,7 @@ struct Claim {
     std::optional<std::string> recovery_point;
 };
 
-// Intervals as the server reads them; nullptr leaves them to the server.
+// Intervals in the server's syntax; nullptr means the server's default.
 struct Terms {
     const char* wait = nullptr;
     const char* lease = nullptr;
@@ -112,12 +112,13 @@ inline bool complete(pqxx::connection& connection, const std::string& key, const
     return complete(tx, key, body, token);
 }
 
-// The business of these tests: a row for each execution, in a table that would take a second one.
+// The business work of these tests: a row for each execution, in a table without a unique key, so
+// that a second one shows.
 inline void take_effect(pqxx::transaction_base& tx, const std::string& key) {
     tx.exec_params("INSERT INTO client_test.effect VALUES ($1)", key);
 }
 
-// How bytea's output spells some bytes, and its input reads them.
+// Some bytes as bytea prints them, and as its input reads them.
 inline std::string hex(const std::string& bytes) {
     static constexpr char kDigits[] = "0123456789abcdef";
     std::string text = "\\x";
@@ -130,9 +131,9 @@ inline std::string hex(const std::string& bytes) {
 
 // ---- gates ----
 
-// A closed gate is a lock of the ordinary advisory class; whoever wants to pass waits for it on the
-// server, so that all who wait are let go at once, when they are all known to be there. Declare a
-// gate after the futures of those who pass: should the test fail, they must be let go first.
+// A closed gate is a lock of the ordinary advisory class. Sessions that want to pass wait for it on
+// the server, so all are released at once, when they are known to be there. Declare a gate after
+// the futures of the sessions that pass it: if the test fails, these must be released first.
 class Gate {
   public:
     explicit Gate(int id) : id_(id) { run(keeper_, "SELECT pg_advisory_lock($1)", id_); }
@@ -158,7 +159,7 @@ inline void pass_gate(pqxx::transaction_base& tx, int id) {
     tx.exec_params("SELECT pg_advisory_xact_lock_shared($1)", id);
 }
 
-// Calls work(0) to work(count - 1), each in a thread of its own.
+// Calls work(0) to work(count - 1), each in a separate thread.
 template <typename Work>
 auto start_all(int count, Work work) {
     std::vector<std::future<decltype(work(0))>> all;
@@ -204,7 +205,7 @@ class ClientTest : public ::testing::Test {
 
     int effects() { return value<int>(admin_, "SELECT count(*) FROM client_test.effect"); }
 
-    // Claims and liveness, held or waited for, by anybody.
+    // Locks of claims and of liveness, held or waited for, of all sessions.
     int our_locks(bool granted) {
         return value<int>(admin_,
                           "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"
@@ -224,7 +225,7 @@ class ClientTest : public ::testing::Test {
         });
     }
 
-    // The whole record as text: equal before and after if nothing was changed.
+    // The whole record as text: equal before and after if the record is unchanged.
     std::string record(const std::string& key) {
         return value<std::string>(
             admin_, "SELECT r::text FROM idempotency.record r WHERE scope = 'client' AND key = $1",

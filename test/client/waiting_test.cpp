@@ -1,5 +1,6 @@
-// Waiting for another's answer, and giving up as only a client can: by a cancel request of its own,
-// and with its connection. (Time, timeouts and the server's cancel: waiter_gives_up.spec.)
+// Waiting for another session's answer, and giving up in the two ways that only a client has: by
+// its own cancel request, and by closing its connection. (Time, timeouts and the server's cancel:
+// waiter_gives_up.spec.)
 #include "support.hpp"
 
 namespace idem::client {
@@ -7,7 +8,7 @@ namespace {
 
 class Waiting : public ClientTest {
   protected:
-    // The holder ends as if nobody had ever waited, and the connection that gave up is usable.
+    // The holder ends as if no session had waited, and the connection that gave up is usable.
     void expect_untouched_holder(pqxx::work& holder) {
         EXPECT_EQ(our_locks(false), 0);
         EXPECT_EQ(our_locks(true), 1);

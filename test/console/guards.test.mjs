@@ -1,4 +1,4 @@
-// Without a browser: who gets answers, that nothing can be written, quoting, and what is printed.
+// Without a browser: access, read-only sessions, quoting, and the printed output.
 import assert from 'node:assert/strict';
 import { execFileSync, spawn, spawnSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
@@ -83,7 +83,7 @@ test('who starts it leaves alone what another one is starting from', async (t) =
 
 test('only the loopback is listened to', async (t) => {
     const { url } = await startConsole(t, ['guards']);
-    // All of 127/8 reaches what listens to every address.
+    // All of 127/8 reaches a server that listens on every address.
     const code = await new Promise((resolve) => {
         const socket = createConnection({ host: '127.0.0.2', port: Number(new URL(url).port) });
         socket.on('connect', () => resolve('connected'));

@@ -7,7 +7,8 @@ import { chromium } from 'playwright-core';
 
 export const PATIENCE = 30000; // what has not come by then hangs; a slow machine is no failure
 
-// Keys are hostile: markup, quotes of every kind, a character that turns the direction of what follows.
+// Keys are hostile: markup, quotes of every kind, a character that reverses the direction of the
+// text.
 export const HOSTILE = '<img src=x onerror=window.hit=1>\'"\\`${hit}\u202e</script>';
 export const HOSTILE_SCOPE = '"><svg onload=window.hit=2>';
 
@@ -28,7 +29,7 @@ export async function createDatabase(name, ...statements) {
 
 export const WITH_EXTENSION = 'CREATE EXTENSION idempotency';
 
-// A console of its own, and all that it has printed.
+// A new console, and its whole output.
 export async function startConsole(t, args, environment = {}) {
     const child = spawn(process.env.SCRIPT, args, {
         env: { ...process.env, ...environment }, stdio: ['ignore', 'pipe', 'pipe'],
@@ -71,7 +72,7 @@ export async function launch() {
     return chromium.launch({ executablePath: process.env.CHROMIUM, args: ['--no-sandbox', '--disable-gpu'], timeout: PATIENCE });
 }
 
-// A tab with the console in it. `wrong` gets what a browser complains about.
+// A tab with the console in it. `wrong` gets the browser's complaints.
 export async function openPage(t, browser, address, options = {}) {
     const context = await browser.newContext({ viewport: { width: 1200, height: 800 }, timezoneId: 'UTC', ...options });
     t.after(() => context.close());
@@ -94,7 +95,7 @@ export async function openPage(t, browser, address, options = {}) {
 
 export const PAGES = ['in_flight', 'outcomes', 'abandoned', 'key', 'decisions', 'policies', 'sweeper', 'encryption'];
 
-// Follows the link, and waits for what the page has read.
+// Follows the link, and waits for the page's queries.
 export async function visit(page, name) {
     await page.click(`nav a[href="#${name}"]`);
     await page.waitForFunction((wanted) => document.querySelector('nav a[aria-current]').hash === `#${wanted}` &&
@@ -112,7 +113,7 @@ export async function lookUp(page, { scope = '', principal = '', key }) {
     await page.waitForSelector('#content h2:text-is("Decisions")');
 }
 
-// Of everything something: claims in flight and abandoned, tries that failed, policies, a decision.
+// Rows of every kind: claims in flight and abandoned, failed tries, policies, a decision.
 export async function seed(database) {
     const statements = [
         ["SELECT idem_policy_set('payments/*', store_request => true, retention => '7 days', lease => '5 minutes', keep_history => true)"],

@@ -1,4 +1,4 @@
-// Each page in a browser: empty, and with something to show; by keyboard and in the dark; with hostile keys.
+// Each page in a browser: empty, and with data; by keyboard and in dark mode; with hostile keys.
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { after, before, test } from 'node:test';
@@ -89,7 +89,7 @@ test('outcomes: a chart for each scope, with a line where something happened', a
     await chart.waitFor();
     const before = Number(await chart.locator('tr', { hasText: 'replay' }).locator('td').nth(1).innerText());
     await run('shop', "SELECT idem_once('event-1', scope => 'stripe') FROM generate_series(1, 50)");
-    // The table has them, and pixels of that line's colour are in the picture.
+    // The table shows them, and the picture has pixels of that line's colour.
     await page.waitForFunction((least) => {
         const row = [...document.querySelectorAll('.chart')].find((one) => one.querySelector('h2').innerText === 'stripe').querySelectorAll('tbody tr')[1];
         return Number(row.cells[2].innerText) >= least;
@@ -102,7 +102,7 @@ test('outcomes: a chart for each scope, with a line where something happened', a
         for (let i = 0; i < data.length; i += 4) if (wanted.every((value, at) => Math.abs(data[i + at] - value) < 3) && data[i + 3] > 250) found++;
         return found > 60;
     });
-    // As wide as there is room, also when that changes.
+    // As wide as the available room, also when that changes.
     for (const width of [500, 1200]) {
         await page.setViewportSize({ width, height: 800 });
         await page.waitForFunction(() => [...document.querySelectorAll('.chart')].every((one) =>
@@ -154,7 +154,7 @@ test('policies, decisions, sweeper', async (t) => {
 
 const KEY_FILE = `${process.env.WORK}/console.keys`;
 
-// A key file of these ids, the first of them the current one; no id: there is no file.
+// A key file with these ids, the first of them current; without ids there is no file.
 async function useKeys(...ids) {
     const lines = ids.map((id, at) => `('${id} ${createHash('sha256').update(id).digest('base64')}${at === 0 ? ' current' : ''}')`);
     if (ids.length > 0) await run('postgres', `COPY (VALUES ${lines.join(', ')}) TO PROGRAM 'umask 077 && cat >"${KEY_FILE}.new" && mv "${KEY_FILE}.new" "${KEY_FILE}"'`);
@@ -164,7 +164,7 @@ async function useKeys(...ids) {
         === (ids.length > 0 ? [ids[0], ...ids.slice(1).sort()].join(' ') : null), `the keys ${ids}`);
 }
 
-// Sessions of the console hear of a reload when they next do something, one after the other.
+// Sessions of the console notice a reload at their next query, one after the other.
 async function counted(page, pattern) {
     await until(async () => {
         await Promise.all([page.waitForResponse(/api\/encryption/), page.click('#count')]);
@@ -260,7 +260,7 @@ test('what clients send stays text on every page', async (t) => {
 
 test('the page\'s own rules stop what would be run', async (t) => {
     const page = await openPage(t, browser, shared.address);
-    // A task of its own, for what a debugger evaluates is excused.
+    // In a separate task, because code that a debugger evaluates is exempt.
     const stopped = await page.evaluate(() => new Promise((resolve) => {
         const tried = (action) => {
             try {
@@ -383,7 +383,7 @@ test('what is read anew leaves the focus where it is', async (t) => {
 
 // ---- colours ----
 
-// The least contrast of any text on the page with what is behind it.
+// The lowest contrast of any text on the page with its background.
 const contrast = (page) => page.evaluate(() => {
     const luminance = (color) => {
         const [r, g, b] = color.match(/[\d.]+/g).map((part) => part / 255).map((part) => (part <= 0.03928 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4));

@@ -1,5 +1,5 @@
-// The pictures of docs/console.md, made on request: PICTURES=docs/console script/test console. Not a test:
-// nothing is compared.
+// Makes the pictures of docs/console.md on request: PICTURES=docs/console script/test console. Not
+// a test: nothing is compared.
 import { mkdirSync, writeFileSync } from 'node:fs';
 import pg from 'pg';
 import { createDatabase, launch, lookUp, openPage, run, startConsole, visit, WITH_EXTENSION } from './helpers.mjs';
@@ -31,7 +31,7 @@ async function populate() {
     await run('pictures', "SELECT idem_begin('r-816', scope => 'refunds', holder => 'worker-1', lease => '10 ms')");
 }
 
-// Requests that come in waves, some of them twice, a few with another body.
+// Requests in waves, some of them sent twice, a few with another body.
 async function traffic(client, second) {
     const many = Math.round(30 + 20 * Math.sin(second / 5));
     await client.query(`SELECT idem_once('m' || $1::int || '-' || (i / 2), scope => 'webhooks') FROM generate_series(1, $2::int) i`, [second, many]);

@@ -1,4 +1,4 @@
-// In a browser: passwords, rights, a database that goes away, other versions, a standby.
+// In a browser: passwords, rights, a database that disappears, other versions, a standby.
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { connect, createServer } from 'node:net';
@@ -49,7 +49,8 @@ test('who monitors sees a record that they may not have explained, without its e
     assert.doesNotMatch(content, /connection refused/);
 });
 
-// With a million decisions the view of all nodes takes seconds, and it would be asked every few.
+// With a million decisions the view of all nodes takes seconds, and the page would query it every
+// few seconds.
 test('on a single server the decisions of all nodes are not asked for', async (t) => {
     await createDatabase('alone', WITH_EXTENSION);
     await seed('alone');

@@ -36,7 +36,7 @@ Terms first_sent_at(Micros first_sent) {
     return asked;
 }
 
-// A record within its ttl: the lease is over, the backoff too.
+// A record within its ttl, whose lease and backoff have expired.
 Known record(Status status) {
     Known facts{};
     facts.status = status;
@@ -243,7 +243,7 @@ TEST(DecideInProgress, MaxAttemptsBoundsTakeovers) {
     expect(decide(&facts, at(kNow)), Outcome::Execute, Execution::Takeover);
     facts.attempt = 3;
     expect_refused(decide(&facts, at(kNow)), Outcome::Exhausted);
-    // One that an operator has allowed is used up by running, too.
+    // An attempt that an operator has allowed is used up by running, too.
     facts.released_by_operator = true;
     expect_refused(decide(&facts, at(kNow)), Outcome::Exhausted);
     facts.lease_until = kFuture;
@@ -545,7 +545,7 @@ class DecideGrid : public ::testing::Test {
         return all;
     }
 
-    // Checks a promise on the cases it is about, of which there must be some.
+    // Checks a promise on the cases that it covers, of which there must be some.
     template <typename Applies, typename Holds>
     static void always(Applies applies, Holds holds) {
         std::size_t applied = 0;

@@ -24,7 +24,7 @@ std::string spelled(const Decimal& number) {
     return out;
 }
 
-// What is written as [-]digits[.digits][e[+-]digits].
+// The value of a text of the form [-]digits[.digits][e[+-]digits].
 std::string canonical(std::string_view text) {
     const bool negative = text.front() == '-';
     if (negative) text.remove_prefix(1);
@@ -222,7 +222,7 @@ TEST(Canonical, SortsByUtf16CodeUnits) {
 // A place in a request: names of members, and "[*]" for each element of an array.
 using Place = std::vector<std::string_view>;
 
-// Whether the entries leave that place out, or one on the way to it.
+// Whether the entries exclude that place, or one on the way to it.
 bool excluded(std::vector<std::string_view> entries, const Place& place) {
     for (const std::string_view entry : entries) EXPECT_TRUE(valid_exclude(entry)) << entry;
     std::string room(room_for_names(entries.data(), entries.size()), '\0');

@@ -180,7 +180,7 @@ TEST(IsHeaderValue, HasNoControlCharacterButTheTab) {
                              "\x7f"sv, "\xc2\x80"sv, "a\xc2\x85"sv, "\xc2\x9f"sv}) {
         EXPECT_FALSE(is_header_value(value, true)) << value;
     }
-    // Bytes of an encoding that is not known: only what is ASCII can be told.
+    // Bytes of an unknown encoding: only ASCII can be recognized.
     EXPECT_TRUE(is_header_value("\xc2\x85", false));
     EXPECT_FALSE(is_header_value("\xc2\n", false));
 }

@@ -62,7 +62,7 @@ TEST(KeyRing, IsReadFromLines) {
     EXPECT_EQ(key_of(ring, "new-1_2.3"), derived(counted));
 }
 
-// The key that was derived last is kept, and must not be taken for another one.
+// The last derived key is cached, and must not be confused with another one.
 TEST(KeyRing, DerivesAKeyForEachSalt) {
     const Ring ring("a " + kZero + " current\nb " + kCounted);
     const std::string other(kSaltBytes, 'o');
@@ -110,7 +110,7 @@ TEST(KeyRing, RefusesWhatItCannotGoBy) {
     EXPECT_TRUE(Ring(std::string(63, 'i') + " " + kZero + " current").is_good());
 }
 
-// What the kernel says of the mapping that has this address: the line that begins with VmFlags.
+// The kernel's description of the mapping at this address: the line that begins with VmFlags.
 std::string flags_of(const void* address) {
     std::ifstream maps("/proc/self/smaps");
     const auto wanted = reinterpret_cast<std::uintptr_t>(address);
@@ -127,8 +127,7 @@ std::string flags_of(const void* address) {
     return "";
 }
 
-// "dd": no part of a core dump; "wf": wiped on fork. Whether it may be locked is the system's to
-// say.
+// "dd": no part of a core dump; "wf": wiped on fork. Locking depends on the system.
 TEST(KeyRing, LiesInAPageOfItsOwn) {
     const Ring ring("a " + kZero + " current");
     const int elsewhere = 0;

@@ -107,7 +107,7 @@ std::vector<Reach> ordered(const std::vector<std::string>& patterns) {
     return reaches;
 }
 
-// Whose pattern holds; -1: nobody's, -2: it is there twice.
+// The index of the pattern that applies; -1: none, -2: it is there twice.
 int best(const std::vector<std::string>& patterns, std::string_view scope) {
     const std::vector<Reach> reaches = ordered(patterns);
     const std::size_t found = best_reach(reaches.data(), reaches.size(), scope);
@@ -115,7 +115,7 @@ int best(const std::vector<std::string>& patterns, std::string_view scope) {
     return reaches[found].twice ? -2 : static_cast<int>(reaches[found].owner);
 }
 
-// The same, asked of each pattern in turn.
+// The same, by asking each pattern in turn.
 int best_in_turn(const std::vector<std::string>& patterns, std::string_view scope) {
     int best = -1;
     std::size_t best_rank = 0;

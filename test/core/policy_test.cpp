@@ -11,7 +11,7 @@ const PolicyColumn& column(std::string_view name) {
     return kPolicyColumns[policy_column(name)];
 }
 
-// The policy that says nothing but this.
+// A policy with only this option.
 Policy with(std::string_view name, std::int64_t value) {
     Policy policy;
     column(name).put(&policy, value);
@@ -166,9 +166,9 @@ TEST(WithPast, TakesTheShorterAndTheLater) {
     expect(with_past(unchanged_memory(500), unchanged_memory(1)), 500, kUnchanged, 0);
 }
 
-// Every way of three changes and a request: whoever is not refused cannot have been forgotten. A
-// key claimed at any moment since the request was first sent is remembered for as long as was said
-// then.
+// All combinations of three changes and a request: a request that is not refused can't have been
+// forgotten. A key claimed at any moment since the request was first sent is remembered for as long
+// as the policy said then.
 TEST(ChangedMemory, NeverForgetsWhatItLetsThrough) {
     const std::int64_t minute = 60'000'000;
     const std::int64_t spans[] = {minute, 3 * minute, 7 * minute, 20 * minute};
@@ -181,7 +181,7 @@ TEST(ChangedMemory, NeverForgetsWhatItLetsThrough) {
                 for (const std::int64_t fourth : spans)
                     for (std::int64_t gap = minute; gap <= 9 * minute; gap += 2 * minute) {
                         const std::int64_t said[] = {first, second, third, fourth};
-                        // What was said holds from a commit on, less than a minute after the call.
+                        // A policy applies from its commit on, less than a minute after the call.
                         const auto said_at = [&](std::int64_t moment) {
                             std::int64_t span = said[0];
                             for (int i = 1; i < 4; i++)

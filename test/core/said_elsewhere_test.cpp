@@ -1,5 +1,5 @@
-// What the tables of core/ say once, SQL and the documentation have to say again: the install
-// script and the documents are read here and compared with them.
+// SQL and the documentation repeat facts of the tables in core/: this reads the install script and
+// the documents, and compares them with the tables.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -30,7 +30,7 @@ std::string contents(const std::filesystem::path& path) {
 
 const std::filesystem::path kRoot = IDEM_SOURCE_DIR;
 
-// Of the version that the control file names, with all white space made one.
+// The script of the version in the control file, with each white space as one blank.
 std::string install_script() {
     const std::string control = contents(kRoot / "idempotency.control");
     std::smatch version;
@@ -47,7 +47,7 @@ std::string between(const std::string& text, const std::string& begin, const std
     return text.substr(start, text.find(end, start) - start);
 }
 
-// What a pattern finds, first groups joined by a blank.
+// All matches of a pattern, first groups joined by a blank.
 Lines found(const std::string& text, const char* pattern) {
     const std::regex regex(pattern);
     Lines result;
@@ -139,7 +139,7 @@ TEST(RecordsView, SpellsEachStatusOut) {
     }
 }
 
-// A status byte is spelled as 'i'::"char" or, where the column tells its type, as 'i'.
+// A status byte is spelled as 'i'::"char" or, if the column tells its type, as 'i'.
 TEST(Views, AskForStatusesThatAreOutstanding) {
     const std::string script = install_script();
     const Lines asked = found(script, "status (?:=|<>) '(.)'(?! THEN)");
@@ -178,7 +178,7 @@ TEST(Resolve, IsCommentedWithEachAction) {
     EXPECT_EQ(found(comment, "(release|\\w+)(?:,| or|$)"), words);
 }
 
-// ---- what the server shows of us ----
+// ---- names that the server shows ----
 
 TEST(InFlightView, KnowsTheLocksOfClaims) {
     const std::string view =
@@ -235,7 +235,7 @@ TEST(Explain, HasEachFieldDocumented) {
     EXPECT_EQ(first_cells("docs/explain.md", "## The answer"), found(type, " (\\w+) [a-z ]+"));
 }
 
-// What ends a sentence stands in each.
+// The ends of sentences occur in each.
 TEST(Explain, SpeaksInSentences) {
     for (const ReasonEntry& entry : kReasons) {
         EXPECT_EQ(entry.why.back(), '.') << entry.word;
@@ -328,7 +328,7 @@ TEST(PoliciesView, ShowsAllButTraces) {
               column_names(policy_column("dropped")));
 }
 
-// One constraint checks what one column may say.
+// One constraint checks the values of one column.
 std::string range_of(const PolicyColumn& column) {
     const std::string name = column.name;
     const auto compare = [&name](const char* with, const std::string& value) {

@@ -96,7 +96,7 @@ TEST(Gcm, KnownAnswers) {
               cipher.substr(0, 60) + from_hex("76fc6ece0f4e1768cddf8853bb2d551b"));
 }
 
-// ---- the format: what another implementation has sealed ----
+// ---- the format: values that another implementation has sealed ----
 
 struct Vector {
     std::string name, master_key, key_id, salt, column, scope, principal, key, record_key, plain,
@@ -168,7 +168,7 @@ TEST(Open, KnownAnswers) {
     }
 }
 
-// Whatever is changed, and wherever it is cut off: nothing opens, and nothing is left to read.
+// After any change, and cut anywhere: nothing opens, and no plain text is left to read.
 TEST(Open, RefusesWhatWasChanged) {
     const Vector v = vectors().front();
     for (std::size_t at = 0; at < v.sealed.size(); ++at) {

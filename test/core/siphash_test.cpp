@@ -35,7 +35,8 @@ TEST(SipHash, IsTheOneOfThePaper) {
     EXPECT_EQ(sip_hash(key, counting(63)), 0x958a324ceb064572);
 }
 
-// However the bytes are cut: the lengths of the first and the second text stand before them.
+// Independent of how the bytes are split: the lengths of the first and the second text stand before
+// them.
 TEST(SipHash, OfTextsIsThatOfTheirLengthsAndBytes) {
     const SipKey key = key_of_paper();
     for (std::size_t first = 0; first < 20; ++first) {

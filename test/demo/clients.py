@@ -83,7 +83,7 @@ class Client:
             self.pipe.send(sending)
             if sending.final:
                 return
-            # Full jitter. Retry-After counts seconds, which a payment here does not take.
+            # Full jitter. Retry-After counts seconds, and a payment here takes less.
             time.sleep(random.random() * min(0.005 * 2**min(attempt, 10), 0.1))
             self.ports.rotate(1)
         raise RuntimeError(f"line {line.n} gets no final answer")

@@ -36,7 +36,7 @@ UNUSUAL_KEYS = (
     "x" * 255, "x" * 254, "x" * 254 + "y", "\"" * 255, "\\" * 255, " " * 254 + "x",
 )
 
-# None of these fields may be taken for a key; None is a request without the field.
+# None of these fields is a valid key; None is a request without the field.
 BAD_FIELDS = (
     None, "", "\"\"", "\" \"", "\"   \"", "\"" + "x" * 256 + "\"", "x" * 256, "\"" + "y" * 4000 + "\"",
     "\"open", "open\"", "\"", "\"a\"b\"", "\"a\" \"b\"", "\"a\", \"b\"", "a, b", "a b", "two words here",
@@ -45,7 +45,7 @@ BAD_FIELDS = (
     "\"caf\u00e9\"", "caf\u00e9", "\"ключ-42\"", "\"鍵-四二\"", "مفتاح-٤٢", "\"🔑\"", "\"\ufeffbom\"",
 )
 
-# What turns a payload into another request, however alike the two look.
+# Changes that make a payload another request, however similar the two look.
 CHANGES = (
     ("another amount", lambda body: body["amount"].update(value=body["amount"]["value"] + "0")),
     ("another amount", lambda body: body["amount"].update(value="1" + body["amount"]["value"])),
@@ -180,8 +180,8 @@ class Line:
         self.pays = f"{asked['customer']} {amount['value']} {amount['currency']}"
 
 
-# What clients do with a payment they have sent. Each takes the first line and its body as a value,
-# and gives the lines that follow.
+# The actions of clients with a payment that they have sent. Each takes the first line and its body
+# as a value, and returns the lines that follow.
 
 def nothing_more(first, body):
     return []

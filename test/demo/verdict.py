@@ -17,7 +17,7 @@ DAY = 86400 * 10**6  # nothing ends in the demo
 RULES = {"ttl": DAY, "retention": DAY, "lease": DAY, "max_attempts": 0, "unknown_on_expiry": False,
          "closed": False}
 
-# What the checker's invariants, by their numbers in docs/reliability.md, mean to payments.
+# The meaning for payments of the checker's invariants, by their numbers in docs/reliability.md.
 CLAIMS = (
     ("every intent was charged exactly once, customer, amount and currency, and nothing else was",
      {1, 4, 5, 11, 14, 15, 16}),
@@ -103,12 +103,12 @@ class Story:
         if answer:
             answered_line = self.lines[answer.line - 1]
             asked["body"] = digest(answer)
-            # If nobody was told of the execution, it may have been any of those without an answer.
+            # If no client was told of the execution, it may be any of those without an answer.
             if mine or answer.replayed:
                 asked["effect"] = effect_of(answer, answered_line)
         call = {"session": line.n, "function": "execute", "key": self.key(*name), "asked": asked,
                 "result": "info", "invoked": sending.invoked}
-        # A 5xx can be a commit that was not confirmed.
+        # A 5xx may stand for an unconfirmed commit.
         if 0 < sending.status < 500:
             call.update(result="ok", returned=sending.returned,
                         answer=self.answer(sending, asked.get("body", "")))

@@ -7,7 +7,7 @@ import time
 
 from waiting import PATIENCE
 
-# Header fields that belong to one answer and not to what is stored. Idempotency-Key tells those who
+# Header fields that belong to one answer and are not stored. Idempotency-Key tells clients that
 # sent no key which one they were given.
 OF_ONE_ANSWER = (
     "idempotent-replayed",

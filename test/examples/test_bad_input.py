@@ -42,7 +42,7 @@ NOT_JSON = {
     "bytes of UTF-16": '{"customer": "a"}'.encode("utf-16"),
 }
 
-# What JSON allows and no payment is: the last ones also no jsonb can hold.
+# JSON that is no payment; jsonb can't hold the last ones.
 NO_PAYMENTS = {
     "null": b"null",
     "number": b"12",

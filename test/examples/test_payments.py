@@ -226,8 +226,8 @@ class SimultaneousRequests(PaymentsTest):
             pending = self.pay_before_gate(self.pod)
             self.pod.kill()
         self.assertIsInstance(pending.exception(), OSError)
-        # The server sees the broken connection as soon as its statement is over. No lease is
-        # waited for: the very next request has to execute.
+        # The server notices the broken connection when its statement ends. No lease is waited for:
+        # the next request has to execute.
         wait_until("the server has noticed", lambda: not self.database.claims())
         retry = self.pay(self.other)
         self.assert_executed(retry)

@@ -24,7 +24,7 @@ std::string only_digits(std::string_view text) {
     return out;
 }
 
-// Reading a number as a double shares no code with laying out its digits.
+// Reading a number as a double shares no code with formatting its digits.
 void check_value(const core::Decimal& number, const std::string& form) {
     const std::string digits(number.digits);
     const std::string written =
@@ -53,7 +53,7 @@ void check_number(std::string_view text) {
     check_zeros(number, form, static_cast<unsigned char>(text[1]) % kMostZeros);
 }
 
-// What an escape stands for, by the grammar of RFC 8259.
+// The character that an escape stands for, by the grammar of RFC 8259.
 char meaning(std::string_view escape) {
     constexpr std::string_view kLetters = "\"\\bfnrt";
     constexpr std::string_view kMeanings = "\"\\\b\f\n\r\t";

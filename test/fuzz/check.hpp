@@ -1,5 +1,4 @@
-// What the fuzz targets share: how a broken property is reported, and text as the C library sees
-// it.
+// Shared by the fuzz targets: the report of a broken property, and text as the C library sees it.
 #pragma once
 
 #include <clocale>
@@ -15,7 +14,7 @@
 
 namespace idem::fuzz {
 
-// Aborts, so that the fuzzer keeps the input. Not assert(), which a release build leaves out.
+// Aborts, so that the fuzzer keeps the input. Not assert(), which release builds omit.
 inline void check(bool holds, const char* property) {
     if (holds) return;
     std::fprintf(stderr, "broken property: %s\n", property);

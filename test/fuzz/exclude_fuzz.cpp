@@ -1,6 +1,6 @@
-// Excluded fields. The input is entries, one a line, an empty line, and the place of a value, a
-// step a line: the names of members, and "[*]" for an element. Searching the entries in their
-// order finds what taking each of them apart finds.
+// Excluded fields. The input is entries, one per line, an empty line, and the place of a value, one
+// step per line: the names of members, and "[*]" for an element. A binary search of the sorted
+// entries must find the same as parsing each of them.
 #include <algorithm>
 
 #include "check.hpp"
@@ -42,7 +42,7 @@ bool names_it(std::string_view entry, const Words& place) {
     return place.back() != kEach && lowered(entry) == lowered(place.back());
 }
 
-// How many steps lead to the first value on the way that is left out; 0: none is.
+// How many steps lead to the first excluded value on the way; 0: none is.
 std::size_t expected(const Words& entries, const Words& place) {
     for (std::size_t steps = 1; steps <= place.size(); ++steps) {
         const Words way(place.begin(), place.begin() + static_cast<std::ptrdiff_t>(steps));
@@ -76,7 +76,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const Words entries = fuzz::split(text.substr(0, gap), '\n');
     const Words place = fuzz::split(text.substr(gap + 2), '\n');
     if (!std::all_of(entries.begin(), entries.end(), core::valid_exclude)) return 0;
-    // What stands in quotes is a string of JSON, and not taken apart here once more.
+    // A quoted name is a JSON string, and not parsed here once more.
     if (std::any_of(entries.begin(), entries.end(),
                     [](std::string_view entry) { return entry.front() == '"'; }))
         return 0;

@@ -1,5 +1,5 @@
-// The Idempotency-Key field: what is accepted is a key, means the same when it is written anew, and
-// does not depend on what stands around it.
+// The Idempotency-Key field: an accepted field is a key, means the same when written anew, and does
+// not depend on the text around it.
 #include <regex.h>
 
 #include <algorithm>
@@ -41,7 +41,7 @@ void check_key(const std::string& key) {
 // Longer ones take the C library too long.
 constexpr std::size_t kLongestCompared = 300;
 
-// The whole grammar once more, as the C library's regular expressions read it.
+// The whole grammar once more, as regular expressions of the C library.
 #define ITEM                                                            \
     "(-?[0-9]{1,15}|-?[0-9]{1,12}\\.[0-9]{1,3}|@-?[0-9]{1,15}|\\?[01]|" \
     "[A-Za-z*][A-Za-z0-9!#$%&'*+.^_`|~:/-]*|:[A-Za-z0-9+/]*=*:|" STRING "|" DISPLAY ")"

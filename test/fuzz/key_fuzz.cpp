@@ -13,7 +13,8 @@ using fuzz::check;
 using Parts = std::vector<std::string_view>;
 
 std::string joined(const Parts& parts) {
-    // A canary behind the end shows a size that is too small, the comparison one that is too large.
+    // A canary behind the end reveals a size that is too small, the comparison one that is too
+    // large.
     const std::size_t size = core::joined_size(parts.data(), parts.size());
     std::vector<char> out(size + 1, '\x7e');
     core::join_parts(parts.data(), parts.size(), out.data());

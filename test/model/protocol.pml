@@ -18,8 +18,8 @@
 
 #define ONCE      1 /* at most one effect is committed in a generation of the key */
 #define FENCE     2 /* nothing is committed under a token older than the newest grant */
-#define SIGHT     4 /* whoever executes sees every effect of the attempts before */
-#define EXCLUSIVE 8 /* no key is granted that somebody has, or that has its answer; nor given up */
+#define SIGHT     4 /* an execution sees every effect of the attempts before */
+#define EXCLUSIVE 8 /* a key that is taken or answered is neither granted nor abandoned */
 #define FORGOTTEN 16 /* no claim inherits from a record that was removed before it was written */
 
 #ifndef PROPERTIES
@@ -50,14 +50,14 @@ bool holder_gone; /* the session that made the claim with `hold` has ended */
 bool no_takeover; /* a sweeper has found that the result of the claim is unknown */
 bool effect;      /* an effect of this generation is committed */
 
-/* What a transaction has written over it and not committed. */
+/* The version that a transaction has written over it and not committed. */
 byte writer = NOBODY;
 mtype written = absent;
 
 /* The advisory lock of the key. */
 byte lock = NOBODY;
 
-/* A caller's snapshot, and what others have committed after it. */
+/* A caller's snapshot, and the commits of others after it. */
 bool has_snapshot[CALLERS];
 bool row_is_newer[CALLERS];    /* a version of the row was made, or removed */
 bool lease_was_alive[CALLERS]; /* the lease of the row ended only then */
@@ -76,7 +76,7 @@ byte executing; /* transactions with a claim in memory */
     :: else -> printf(violated); assert(false) \
     fi
 
-/* Called for everything that is committed: it is newer than the snapshots of the others. */
+/* Called for every commit: it is newer than the snapshots of the others. */
 #define outdate(news, by) \
     news[0] = news[0] || (has_snapshot[0] && by != 0); \
     news[1] = news[1] || (has_snapshot[1] && by != 1); \
@@ -91,21 +91,21 @@ inline drop_snapshot(by) {
 
 /* ---- Looks: judge() and core::decide() ---- */
 
-/* A transaction sees what it has decided itself. */
+/* A transaction sees its own decisions. */
 #define MINE (writer == me)
 #define REPLAY (!MINE && status == completed)
 #define LEASE_LIVES (status == in_progress && lease_lives)
-/* That a session with `hold` has ended frees the key early, but not for who keeps a snapshot. */
+/* The end of a session with `hold` frees the key early, but not for a caller with a fixed snapshot. */
 #ifdef HOLD_SHORTENS_LEASE /* for everybody */
 #define LEASED (!MINE && LEASE_LIVES && !holder_gone)
 #else
 #define LEASED (!MINE && LEASE_LIVES && (!holder_gone || fixed))
 #endif
 
-/* Nobody is granted what was given up as unknown. Its holder may still end it, or prolong its lease. */
+/* A claim abandoned as unknown is granted to no caller. Its holder may still end it, or prolong its lease. */
 #define UNKNOWN (!MINE && status == in_progress && no_takeover && !LEASED)
 
-/* A dirty look meets the version that somebody is writing, and who is removing one. */
+/* A dirty look meets an uncommitted version, and an uncommitted removal. */
 #if defined(SQL_STORE) || defined(CLEAN_LOOK) /* CLEAN_LOOK: the heap store looks like the other */
 #define WRITER_SEEN false
 #elif defined(REMOVER_UNSEEN) /* it meets inserters only */
@@ -175,7 +175,7 @@ inline become_visible(me, did, new_token) {
     fi
 }
 
-/* What the record held is gone, and with it the generation. */
+/* The record's contents are gone, and with them the generation. */
 inline record_goes() {
     status = absent;
     lease_lives = false;
@@ -250,10 +250,10 @@ inline refused() {
     fi
 }
 
-/* In the SQL store who has written has the lock as well. */
+/* In the SQL store the writer also has the lock. */
 #define FREE (lock == NOBODY || lock == me)
 
-/* A decision about what is committed, under the key's lock. Who would wait for it decides later. */
+/* A decision about the committed row, under the key's lock. A decision that would wait comes later. */
 #define MAY_ACT (acts > 0 && lock == NOBODY && writer == NOBODY)
 
 inline decide_that(outcome) {
@@ -437,7 +437,7 @@ decide: /* locked_turn() and grant(). What they see does not change under the lo
     }
 #endif
 
-execute: /* The claim is open; write_claim() waits for whoever is writing the row. */
+execute: /* The claim is open; write_claim() waits for the row's writer. */
     atomic {
         if
         :: !worked -> /* "insert unless there is one": what it does depends on what it sees */
@@ -678,7 +678,7 @@ done:
 /* ---- idem_forget(), and the sweeper: it takes no lock to remove a row, and that of the key to give a
  * claim up; once ---- */
 
-#ifdef GIVE_UP_WITHOUT_LOCK /* the row alone tells whether somebody is at work on the key */
+#ifdef GIVE_UP_WITHOUT_LOCK /* only the row tells whether the key is in use */
 #define FREE_TO_GIVE_UP true
 #else
 #define FREE_TO_GIVE_UP (lock == NOBODY)

@@ -1,5 +1,5 @@
-# idem_distribute: what it refuses, what it keeps, and what every node has after it, also one that
-# joins later.
+# idem_distribute: which calls it refuses, which objects it keeps, and the result on every node,
+# also on one that joins later.
 use strict;
 use warnings FATAL => 'all';
 
@@ -77,7 +77,7 @@ subtest 'policies are on every node' => sub {
 	is($_, '00:01:17', 'as they were')
 	  foreach on_each(q{SELECT lease FROM idempotency.policies WHERE scope_pattern = 'kept*'});
 
-	# Sessions on every node, whose calls are made on both workers, have read the policies before.
+	# Sessions on every node, with calls for both workers, have read the policies before.
 	my @tenants = map { principal_on($_) } $worker1, $worker2;
 	my @sessions = map { session($_) } $coordinator, $worker1, $worker2;
 	my $number = 0;
@@ -149,7 +149,7 @@ subtest 'a node that joins later has all of it' => sub {
 	is($_, '10', 'and sets them')
 	  foreach on_each(q{SELECT max_body_bytes FROM idempotency.policies WHERE scope_pattern = 'third'});
 
-	# What Citus does before it moves the first shard there.
+	# Citus does this before it moves the first shard there.
 	$coordinator->safe_psql('postgres', q{SELECT replicate_reference_tables('block_writes')});
 	$coordinator->safe_psql('postgres', move_shard('tenant 1', $worker3, 'block_writes'));
 	is((place_of('tenant 1'))[1], $worker3->port, 'a shard moves there');

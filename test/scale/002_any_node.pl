@@ -1,5 +1,5 @@
-# The protocol on a distributed table, asked on every node: one node executes, all others are told at
-# once; effect and answer commit together; in whatever form the call is written.
+# The protocol on a distributed table, called on every node: one node executes and all others are
+# told at once; effect and answer commit together; the form of the call does not matter.
 use strict;
 use warnings FATAL => 'all';
 
@@ -17,7 +17,7 @@ my ($coordinator, $worker1, $worker2) = @nodes;
 distribute();
 my ($here, $there) = map { principal_on($_) } $worker1, $worker2;
 
-# What a tenant's payment and the answer of its key are now, from every node, once each.
+# A tenant's payment and the answer of its key as each node now sees them, without duplicates.
 sub state_of
 {
 	my ($key, $tenant) = @_;
@@ -64,7 +64,7 @@ subtest 'a rollback, or the end of a session, frees the key' => sub {
 				ask($session, pay($key, $tenant));
 				if ($end eq 'rollback') { ask($session, 'ROLLBACK'); }
 				else { end_backend($node, pid_of($session)); abandon($session); }
-				# A backend of Citus's on another node notices a moment later that its session has ended.
+				# A Citus backend on another node notices a moment later that its session has ended.
 				my $probe = qq{BEGIN; SELECT outcome FROM idem_begin('$key', principal => '$tenant'); ROLLBACK};
 				wait_until { try_sql($worker1, $probe) eq 'execute' } 'the key';
 				is(state_of($key, $tenant), '0 absent', "nothing is left after the $end");
@@ -91,7 +91,7 @@ subtest 'leases' => sub {
 	}
 };
 
-# The forms in which people write a call, Citus delegating some of them. KEY and TENANT are replaced.
+# The forms in which users write a call; Citus delegates some of them. KEY and TENANT are replaced.
 my %forms = (
 	'a plain SELECT' => q{SELECT idem_begin('KEY', principal => 'TENANT')},
 	'SELECT FROM' => q{SELECT outcome FROM idem_begin('KEY', principal => 'TENANT')},
@@ -193,7 +193,7 @@ subtest 'isolation levels and savepoints' => sub {
 	}
 };
 
-# Citus sends such a statement as a whole to where the payments are.
+# Citus sends such a statement as a whole to the node of the payments.
 subtest 'within a query on a table' => sub {
 	my $statement = q{WITH claim AS MATERIALIZED
 		(SELECT * FROM idem_begin('KEY', principal => 'TENANT', same_statement => true)),

@@ -20,7 +20,7 @@ sub other_worker { return (place_of($tenant))[1] == $worker1->port ? $worker2 : 
 sub pay { return "INSERT INTO payment VALUES ('$tenant', '$_[0]', 1)" }
 sub complete { return "SELECT idem_complete('$_[0]', 200, 'done'::text, principal => '$tenant')" }
 
-# A claim that has written its row, asked from each node, is there after the shard has moved.
+# A claim that has written its row, on each node in turn, survives the move of its shard.
 foreach my $mode ('block_writes', 'force_logical')
 {
 	foreach my $node (@nodes)
@@ -37,7 +37,7 @@ foreach my $mode ('block_writes', 'force_logical')
 			my $target = other_worker();
 			my $mover = session($coordinator);
 			ask_later($mover, move_shard($tenant, $target, $mode));
-			# Citus's own lock, for the payment, holds a mover back on the node that was asked.
+			# Citus's own lock, for the payment, holds back a move on the node that was asked.
 			wait_until { waiting() > 0 } 'the mover' if $mode eq 'block_writes';
 			ask($session, 'COMMIT');
 			ask($mover);
@@ -77,7 +77,7 @@ subtest 'a caller waits for a mover, and asks where the shard is then' => sub {
 		my $key = 'after ' . $node->name;
 		my $mover = session($coordinator);
 		my $session = session($node);
-		# Plans, connections and caches are of before.
+		# Plans, connections and caches date from before.
 		outcome_in($session, "before $key", principal => $tenant);
 		ask($mover, 'BEGIN');
 		ask($mover, move_shard($tenant, other_worker(), 'block_writes'));

@@ -1,5 +1,5 @@
-# A transaction over several nodes commits in two phases, the claim with it, also when a node dies in
-# between.
+# A transaction over several nodes commits in two phases, and the claim with it, also if a node dies
+# in between.
 use strict;
 use warnings FATAL => 'all';
 
@@ -12,13 +12,14 @@ use lib $FindBin::RealBin, "$FindBin::RealBin/../tap";
 use Citus;
 use Idem;
 
-# What a node has prepared is committed by recover_prepared_transactions() here, and not meanwhile.
+# Here only the test's call of recover_prepared_transactions() commits a node's prepared
+# transactions.
 my @nodes = new_cluster('citus.recover_2pc_interval' => -1);
 my ($coordinator, $worker1, $worker2) = @nodes;
 distribute();
 my ($here, $there) = map { principal_on($_) } $worker1, $worker2;
 
-# What is there of a key of one tenant with the effect for another.
+# The state of a key of one tenant with the effect for another.
 sub state_of
 {
 	my ($key, $tenant, $payee) = @_;
@@ -37,8 +38,8 @@ sub work
 	return;
 }
 
-# Commits of this node wait between the two phases: after its own commit, for a standby that there is
-# none of. They do from when the checkpointer has seen the setting.
+# Commits of this node wait between the two phases: after its own commit, for a standby that does
+# not exist. They wait once the checkpointer has seen the setting.
 sub hold_commits
 {
 	my ($node) = @_;
@@ -75,7 +76,7 @@ sub let_commits_go
 {
 	my ($node) = @_;
 
-	# It would wait for itself.
+	# Otherwise it would wait for itself.
 	$node->adjust_conf('postgresql.auto.conf', 'synchronous_standby_names', undef);
 	$node->reload;
 	return;
@@ -102,8 +103,8 @@ subtest 'claim and effect on different nodes' => sub {
 	}
 };
 
-# A crash of the asking node before its own commit takes both; so the other node may not have
-# committed. PREPARE is what keeps it from that, however the claim was written.
+# A crash of the asking node before its own commit undoes both, so the other node must not have
+# committed. PREPARE prevents that, in whatever form the claim was written.
 subtest 'every node that has written is prepared' => sub {
 	foreach my $node (@nodes)
 	{
@@ -118,7 +119,7 @@ subtest 'every node that has written is prepared' => sub {
 			wait_until { $node->safe_psql('postgres', q{SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'}) > 0 } 'the commit';
 			my @others = grep { $_ != $node && $_ != $coordinator } @nodes;
 			is(prepared($_), '1', $_->name . ' has prepared for ' . $node->name) foreach @others;
-			# As if everybody there had died.
+			# As if every session there had died.
 			$node->stop('immediate');
 			abandon($session);
 			$node->adjust_conf('postgresql.auto.conf', 'synchronous_standby_names', undef);

@@ -1,4 +1,4 @@
-# What operators see and do from one node about all of them: sweeping, cleanup, decisions, views.
+# Operations on all nodes from one node: sweeping, cleanup, decisions, views.
 use strict;
 use warnings FATAL => 'all';
 
@@ -127,7 +127,7 @@ subtest 'decisions' => sub {
 	is(begin_claim($coordinator, 'left there', principal => $there)->{outcome}, 'execute', 'as well');
 };
 
-# Records that are over, on both workers.
+# Expired records, on both workers.
 sub expire
 {
 	my ($name, $count) = @_;
@@ -157,7 +157,7 @@ subtest 'cleanup' => sub {
 
 subtest 'sweeping' => sub {
 	expire('swept', 20);
-	# A table of the same name, as a move leaves one behind, is nobody's.
+	# A table of the same name that belongs to no metadata, as a move leaves one behind.
 	my $shard = $coordinator->safe_psql('postgres', "SELECT get_shard_id_for_distribution_column('idempotency.record', '$here')");
 	my $orphan = "idempotency.record_$shard";
 	$worker2->safe_psql('postgres', qq{

@@ -16,7 +16,7 @@ my @nodes = new_cluster();
 distribute();
 my ($tenant) = principal_on($nodes[1]);
 
-# Each connection asks 20 times. `$wanted` executes the key in a transaction that is held open until
+# Each connection asks 20 times. `$wanted` executes the key in a transaction that stays open until
 # all others have been told.
 sub repeats
 {

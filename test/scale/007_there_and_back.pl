@@ -1,4 +1,4 @@
-# A database that has records already moves to a cluster, and back to a single server.
+# A database with existing records moves to a cluster, and back to a single server.
 use strict;
 use warnings FATAL => 'all';
 

@@ -1,5 +1,5 @@
-# What is done to Citus itself, its nodes and its metadata, while sessions go on: a key that runs is
-# granted nowhere a second time.
+# Citus itself, its nodes and its metadata change while sessions continue: a running key is not
+# granted a second time on any node.
 use strict;
 use warnings FATAL => 'all';
 
@@ -15,7 +15,7 @@ use Idem;
 my @nodes = new_cluster();
 my ($coordinator, $worker1, $worker2) = @nodes;
 
-# A session that has asked before Citus changes, and goes on after it.
+# A session that has called before Citus changes, and continues after it.
 sub outcome_of
 {
 	my ($session, $key, $tenant) = @_;

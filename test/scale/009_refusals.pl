@@ -1,5 +1,5 @@
-# Where records can't be distributed, or somebody has distributed them by hand: a clear error, and
-# nothing has changed.
+# Records that can't be distributed, or that a user has distributed by hand: a clear error, and
+# nothing changes.
 use strict;
 use warnings FATAL => 'all';
 
@@ -25,7 +25,7 @@ sub refusal
 	return $err;
 }
 
-# What Citus knows of our tables and functions.
+# Citus's metadata about our tables and functions.
 my $of_ours = q{
 	SELECT (SELECT count(*) FROM pg_dist_partition WHERE logicalrelid::text LIKE 'idempotency.%'),
 	       (SELECT count(*) FROM pg_dist_object o JOIN pg_proc p ON o.classid = 'pg_proc'::regclass AND o.objid = p.oid

@@ -1,4 +1,4 @@
-# Every function of the protocol and every way to send a call, asked on every node, for a principal whose
+# Every function of the protocol and every way to send a call, on every node, for a principal whose
 # shard is there and for one whose shard is elsewhere.
 use strict;
 use warnings FATAL => 'all';
@@ -18,7 +18,7 @@ distribute();
 my ($here, $there) = map { principal_on($_) } $worker1, $worker2;
 my @everywhere = map { my $node = $_; map { [ $node, $_ ] } $here, $there } @nodes;
 
-# What a script of one session prints on that node; NODE and TENANT are replaced.
+# The output of a script in one session on that node; NODE and TENANT are replaced.
 sub script
 {
 	my ($node, $tenant, $sql, %options) = @_;
@@ -96,7 +96,7 @@ subtest 'functions' => sub {
 };
 
 subtest 'statements that are sent again and again' => sub {
-	# From the sixth execution on, a generic plan is a choice.
+	# From the sixth execution on, the server may choose a generic plan.
 	is_everywhere(
 		q{PREPARE b AS SELECT outcome FROM idem_begin($1, principal => $2);
 		PREPARE c AS SELECT idem_complete($1, 200, principal => $2);
@@ -163,7 +163,8 @@ subtest 'queries that Citus does not delegate' => sub {
 			SELECT c.outcome, count(p.id) FROM c LEFT JOIN payment p ON p.tenant = c.principal AND p.id = 'none' GROUP BY c.key, c.outcome}),
 			'execute|0 execute|0 execute|0', "joined with a distributed table, $name");
 
-		# The connection is busy with the rows, so the call can't be made, or can: all or nothing.
+		# The connection is busy with the rows, so the call either fails or succeeds: all or
+		# nothing.
 		my $inserted = $run->(q{INSERT INTO payment SELECT p, 'j NODE TENANT' || k, 1 FROM line WHERE idem_once('j NODE TENANT' || k, principal => p) RETURNING 'in'});
 		like($inserted, qr/^(?:in in in|0A000)$/, "INSERT ... SELECT into a distributed table, $name");
 		my $count = $inserted eq '0A000' ? 0 : 3;
@@ -172,7 +173,7 @@ subtest 'queries that Citus does not delegate' => sub {
 	}
 };
 
-# Citus runs such a query on a shard, on the node that is asked where that has it.
+# Citus runs such a query on a shard, on the asked node if the shard is there.
 subtest 'within a query on the tenant\'s rows' => sub {
 	$coordinator->safe_psql('postgres', "INSERT INTO payment VALUES ('$here', 'row', 1), ('$there', 'row', 1)");
 	is_everywhere(q{SELECT c.outcome FROM payment p, idem_begin('within NODE', principal => 'TENANT') c WHERE p.tenant = 'TENANT' AND p.id = 'row'},
@@ -222,7 +223,7 @@ subtest 'isolation levels and savepoints' => sub {
 	is(try_sql($coordinator, q{SELECT count(*) FROM payment WHERE id LIKE '%READ%' OR id LIKE 'SERIAL%'}), '18', 'with one effect each');
 };
 
-# A lower bound and no upper one: what is waited for ends only with the test.
+# A lower bound and no upper one: the awaited lock is released only at the end of the test.
 subtest 'nobody waits longer than they want to' => sub {
 	foreach my $case (@everywhere)
 	{

@@ -1,5 +1,5 @@
-# Sessions that change hands: resets between clients, roles that switch, and rights that are given and
-# taken back on every node. And one transaction with very many keys.
+# Sessions with changing users: resets between clients, role switches, and rights granted and
+# revoked on every node. And one transaction with very many keys.
 use strict;
 use warnings FATAL => 'all';
 
@@ -75,7 +75,7 @@ subtest 'roles that switch' => sub {
 	}
 };
 
-# What it says for a tenant of each worker, on every node.
+# Its answer for a tenant of each worker, on every node.
 sub calls_of
 {
 	my ($role, $key) = @_;
@@ -102,7 +102,7 @@ subtest 'rights' => sub {
 
 subtest 'ten thousand keys in a transaction' => sub {
 	my $keys = 10_000;
-	# On the node that has the tenant's rows, in the connection that the transaction has to it.
+	# On the node with the tenant's rows, in the transaction's connection to it.
 	$coordinator->safe_psql('postgres', q{
 		CREATE FUNCTION memory() RETURNS bigint LANGUAGE sql VOLATILE AS
 			'SELECT sum(total_bytes)::bigint FROM pg_backend_memory_contexts'});

@@ -1,4 +1,4 @@
-# Shards that are split, and tenants that get a shard of their own, while claims are open.
+# Shards are split, and tenants get a separate shard, while claims are open.
 use strict;
 use warnings FATAL => 'all';
 
@@ -15,7 +15,7 @@ my @nodes = new_cluster('citus.shard_count' => 4);
 my ($coordinator, $worker1, $worker2) = @nodes;
 distribute();
 
-# Servers since 2026 name the libraries that may decode.
+# Servers since 2026 list the libraries that may decode.
 foreach my $node (@nodes)
 {
 	next if $node->safe_psql('postgres', q{SELECT count(*) FROM pg_settings WHERE name = 'output_plugin_libraries'}) eq '0';
@@ -45,7 +45,7 @@ sub isolate_tenant
 	return "SELECT isolate_tenant_to_new_shard('payment', '$tenant', 'CASCADE', shard_transfer_mode => '$mode')";
 }
 
-# Everybody has something stored.
+# Every tenant has a stored record.
 my $kept = q{SELECT count(*) FROM generate_series(1, 100) i WHERE idem_once('kept', principal => 'tenant ' || i)};
 is($coordinator->safe_psql('postgres', $kept), '100', 'a record of each tenant');
 
@@ -66,7 +66,7 @@ foreach my $change (@changes)
 	my ($name, $statement, $tenant, $mode) = @$change;
 	subtest $name => sub {
 		my $before = $coordinator->safe_psql('postgres', $shards);
-		# Their plans, connections and caches are of before.
+		# Their plans, connections and caches date from before.
 		my @sessions = map { session($_) } @nodes;
 		is(ask($_, "SELECT idem_once('kept', principal => '$tenant')"), 'f', 'warm') foreach @sessions;
 		my $leased = begin_claim($worker1, "leased $name", principal => $tenant);

@@ -1,4 +1,4 @@
-# What callers do while records are distributed must not hurt them.
+# Users' actions during the distribution of records must not harm these users.
 use strict;
 use warnings FATAL => 'all';
 
@@ -21,7 +21,7 @@ $coordinator->safe_psql('postgres', q{
 	SELECT idem_grant('app');
 	INSERT INTO idempotency.granted VALUES ('app', false), ('gone', true)});
 
-# Whoever lives on the coordinator is nobody where the record will be.
+# The holder's session is on the coordinator, and unknown on the node that will have the record.
 my $holder = session($coordinator);
 is(outcome_in($holder, 'held', principal => $tenant, hold => \'true'), 'execute', 'a claim is held');
 
@@ -48,7 +48,7 @@ is(begin_claim($_, 'held', principal => $tenant)->{outcome}, 'in_progress', 'the
   foreach @nodes;
 $holder->quit;
 
-# On the node that has the shard, where Citus runs such a query itself.
+# On the node with the shard, where Citus itself runs such a query.
 subtest 'a call within a query on the tenant\'s rows' => sub {
 	$coordinator->safe_psql('postgres', "INSERT INTO payment VALUES ('$tenant', 'row', 1)");
 	foreach my $node (@nodes)
@@ -59,8 +59,8 @@ subtest 'a call within a query on the tenant\'s rows' => sub {
 	}
 };
 
-# To the other node Citus sends it as the session prints it, and the first twelve days of a month could be
-# another month there.
+# Citus sends the value to the other node in the session's format, in which the first twelve days of
+# a month could be read as another month there.
 subtest 'a time is the same on every node' => sub {
 	foreach my $node (@nodes)
 	{
@@ -81,7 +81,7 @@ subtest 'a time is the same on every node' => sub {
 	}
 };
 
-# The row of a role that was dropped stays in idempotency.granted.
+# The row of a dropped role stays in idempotency.granted.
 subtest 'a role that has the name of an operator' => sub {
 	$coordinator->safe_psql('postgres', q{
 		CREATE ROLE bob LOGIN;

@@ -19,8 +19,8 @@ sub claim { return "SELECT outcome FROM idem_begin('$_[0]', principal => '$_[1]'
 
 sub payment { return "INSERT INTO payment VALUES ('$_[1]', '$_[0]', 1)"; }
 
-# Whether a transaction on the first worker has another node prepare; Citus may have several connections
-# to it.
+# Whether a transaction on the first worker has another node prepare; Citus may have several
+# connections to it.
 sub prepares
 {
 	my ($status, $out, $err) = $worker1->psql('postgres',

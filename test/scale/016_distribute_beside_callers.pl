@@ -1,4 +1,4 @@
-# idem_distribute waits for who is at work, and whoever comes meanwhile waits for it.
+# idem_distribute waits for running calls, and calls that come meanwhile wait for it.
 use strict;
 use warnings FATAL => 'all';
 
@@ -14,7 +14,7 @@ use Idem;
 my ($coordinator, $worker1) = new_cluster();
 begin_claim($coordinator, 'early', principal => 'tenant 1');
 
-# It has looked at the records, and writes one when the other waits for it already.
+# It has read the records, and writes one when the other already waits for it.
 my ($caller, $operator, $late) = map { session($coordinator) } 1 .. 3;
 ask($caller, 'BEGIN');
 is(outcome_in($caller, 'early', principal => 'tenant 1'), 'in_progress', 'a transaction has read');

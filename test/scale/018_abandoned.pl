@@ -1,5 +1,5 @@
-# Claims that nobody came back for, on every node: by idem_cleanup from any of them, and by the sweeper
-# of the node that has the shard. A claim that its holder comes back for is left alone on each.
+# Abandoned claims on every node: decided by idem_cleanup from any node, and by the sweeper of the
+# node with the shard. A claim whose holder returns is left alone on each.
 use strict;
 use warnings FATAL => 'all';
 
@@ -33,7 +33,7 @@ sub statuses
 		"SELECT string_agg(key || ' ' || status, ', ' ORDER BY key) FROM idempotency.records WHERE scope = '$scope'");
 }
 
-# Two claims on each worker: one is left, one lives.
+# Two claims on each worker: one is abandoned, one alive.
 sub claims_in
 {
 	my ($scope) = @_;

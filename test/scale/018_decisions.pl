@@ -1,4 +1,4 @@
-# What is decided by hand in a cluster: every node keeps its own, a view shows all, and
+# Operators' decisions in a cluster: every node keeps its own, a view shows all, and
 # many records are decided or forgotten from any node, wherever they are.
 use strict;
 use warnings FATAL => 'all';
@@ -87,7 +87,7 @@ subtest 'records' => sub {
 	is(try_sql($worker1, q{SELECT count(*) FROM idempotency.decisions}, extra_params => [ '-U', 'support' ]), '42501',
 		'an operator does not');
 
-	# What is undone on one node is undone on all.
+	# A rollback on one node undoes the decision on all.
 	my $session = session($coordinator);
 	ask($session, "BEGIN; SELECT idem_forget('worker1', principal => '$there'), idem_forget('worker1', principal => '$here'); ROLLBACK");
 	$session->quit;
@@ -101,7 +101,7 @@ subtest 'many records, from any node' => sub {
 		$coordinator->safe_psql('postgres', 'DELETE FROM idempotency.record');
 		abandon_claims($_, map { "left-$_" } 1 .. 5) foreach $here, $there;
 		begin_claim($coordinator, 'lives', principal => $there, lease => '1 hour');
-		# Another transaction is at work on one of them.
+		# Another transaction is using one of them.
 		my $taker = session($coordinator);
 		ask($taker, 'BEGIN');
 		is(outcome_in($taker, 'left-3', principal => $here), 'execute', 'somebody takes over');

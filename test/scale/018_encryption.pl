@@ -1,5 +1,5 @@
-# Encrypted records on a distributed table: each node opens and seals with its own key file, and keys
-# are changed for all of them from any.
+# Encrypted records on a distributed table: each node encrypts and decrypts with its own key file,
+# and any node can change the keys of all.
 use strict;
 use warnings FATAL => 'all';
 
@@ -80,7 +80,7 @@ subtest 'from any node' => sub {
 subtest 'keys are changed for all nodes from one' => sub {
 	take_keys('b', 'a');
 	is($worker1->safe_psql('postgres', sprintf $body, $_), 'secret answer', "$_ with both keys") foreach @principals;
-	# A procedure of a user fits a number better.
+	# A user's procedure that matches a number better.
 	$_->safe_psql('postgres', q{
 		SET citus.enable_ddl_propagation = off;
 		CREATE PROCEDURE idem_reseal(batch integer, INOUT remaining bigint DEFAULT NULL) LANGUAGE sql AS 'SELECT 1000::bigint'}) foreach @nodes;

@@ -1,5 +1,5 @@
-# idem_explain on a distributed table: asked on any node and in any form, it speaks of the node that has the
-# tenant's records, agrees with idem_begin, and names the session there.
+# idem_explain on a distributed table: called on any node and in any form, it describes the node
+# with the tenant's records, agrees with idem_begin, and names the session there.
 use strict;
 use warnings FATAL => 'all';
 

@@ -1,4 +1,4 @@
-# The history of attempts lies beside the records, on whatever node they are.
+# The history of attempts is stored beside the records, on whichever node they are.
 use strict;
 use warnings FATAL => 'all';
 
@@ -14,7 +14,7 @@ use Idem;
 my ($coordinator, $worker1, $worker2) = new_cluster();
 my @nodes = ($coordinator, $worker1, $worker2);
 
-# What was there before goes to the shards as well.
+# Existing attempts go to the shards as well.
 $coordinator->safe_psql('postgres', q{SELECT idem_policy_set('kept', keep_history => true)});
 $coordinator->safe_psql('postgres', q{SELECT idem_once('before', scope => 'kept', principal => 'old')});
 distribute();
@@ -46,7 +46,7 @@ subtest 'each end of an attempt, from each node' => sub {
 	}
 };
 
-# What a transaction takes over and gives back was never taken over: the next one says so again.
+# A takeover and a release in one transaction leave no trace: the next caller again sees a takeover.
 subtest 'a takeover that is given back' => sub {
 	foreach my $node (@nodes)
 	{

@@ -12,13 +12,13 @@ use PostgreSQL::Test::Utils ();
 our @EXPORT = qw(new_cluster new_worker join_cluster add_cluster_database distribute principal_on place_of move_shard
   try_sql on_each waiting seen);
 
-# Of this test's cluster, the coordinator first; and what only a test of its own sets.
+# The nodes of this test's cluster, the coordinator first; and the settings of this test.
 my @nodes;
 my %settings;
 
 # new_cluster(setting => value, ...): a coordinator and two workers that know each other, with the
-# extension on all of them, and a table of payments that is distributed by its tenant. One name is no
-# setting: -first, what is done with the coordinator before it has Citus, CREATE EXTENSION included.
+# extension on all of them, and a table of payments distributed by its tenant. One name is no
+# setting: -first, code that runs on the coordinator before it has Citus, CREATE EXTENSION included.
 sub new_cluster
 {
 	%settings = @_;
@@ -72,7 +72,7 @@ sub start_node
 	my $node = PostgreSQL::Test::Cluster->new($name);
 	$node->init(extra => [ '--encoding=UTF8', '--locale=C', '--no-sync' ]);
 	$node->append_conf('postgresql.conf', PostgreSQL::Test::Utils::slurp_file("$FindBin::RealBin/node.conf"));
-	# What the server's own module sets for tests of replication is too little here.
+	# The value that the server's own module sets for tests of replication is too small here.
 	$node->append_conf('postgresql.conf', "max_connections = 200\nidempotency.cleanup_interval = 0");
 	# Every test runs with each store.
 	$node->append_conf('postgresql.conf', 'idempotency.store = ' . ($ENV{IDEM_STORE} // 'auto'));
@@ -84,7 +84,7 @@ sub start_node
 	return $node;
 }
 
-# As arguments of Citus's functions: the folder of the socket, and the port.
+# The folder of the socket and the port, as arguments of Citus's functions.
 sub address
 {
 	my ($node) = @_;
@@ -138,8 +138,8 @@ sub move_shard
 	  . ", '$mode')";
 }
 
-# try_sql($node, $sql, option => value, ...): what psql prints; of an error, the SQLSTATE alone. One of
-# them, dbname, is no option of psql(): the database.
+# try_sql($node, $sql, option => value, ...): psql's output; of an error, the SQLSTATE alone. The
+# option dbname, the database, is not one of psql().
 sub try_sql
 {
 	my ($node, $sql, %options) = @_;
@@ -152,7 +152,7 @@ sub try_sql
 	return $err =~ /(?:ERROR|FATAL):  (\w{5})$/m ? $1 : $out;
 }
 
-# on_each($sql): what each node answers, the coordinator first.
+# on_each($sql): the answer of each node, the coordinator first.
 sub on_each
 {
 	my ($sql) = @_;
@@ -160,7 +160,7 @@ sub on_each
 	return map { $_->safe_psql('postgres', $sql) } @nodes;
 }
 
-# How many backends wait for a lock of Citus's that keeps shards in place, on all nodes.
+# How many backends, on all nodes, wait for a lock with which Citus keeps shards in place.
 sub waiting
 {
 	my $count = 0;
@@ -169,8 +169,8 @@ sub waiting
 	return $count;
 }
 
-# seen($key, $tenant, $payee): how many payments there are to the payee with the key's name, and what
-# its record says; once, if all nodes see the same.
+# seen($key, $tenant, $payee): how many payments to the payee have the key's name, and the content
+# of its record; once, if all nodes see the same.
 sub seen
 {
 	my ($key, $tenant, $payee) = @_;

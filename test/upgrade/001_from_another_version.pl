@@ -1,4 +1,4 @@
-# From an older server version, whose programs are in OLD_BINDIR: pg_upgrade, and dump and restore,
+# pg_upgrade and dump and restore from an older server version, whose programs are in OLD_BINDIR,
 # keep records, claims and policies.
 use strict;
 use warnings FATAL => 'all';

@@ -1,5 +1,5 @@
-# pg_upgrade of a publisher and of its subscriber, with the tables of the business and of the records
-# in one publication: nothing is lost, nothing comes twice, and a repeat of what was answered before
+# pg_upgrade of a publisher and of its subscriber, with the tables of the business and of the
+# records in one publication: nothing is lost or duplicated, and a repeat of an answered request
 # does nothing.
 use strict;
 use warnings FATAL => 'all';
@@ -20,14 +20,14 @@ plan skip_all => 'these two servers cannot even upgrade a database without the e
 my %conf = (
 	shared_preload_libraries => 'idempotency',
 	'idempotency.cleanup_interval' => '1s',
-	# Which says when a worker is started.
+	# At this level the server logs when a worker is started.
 	log_min_messages => 'debug1',
 	wal_level => 'logical',
 	max_wal_senders => 10,
 	max_replication_slots => 10);
 my ($publisher, $subscriber) = map { older_node("older_$_", %conf) } qw(publisher subscriber);
-# Until then pg_upgrade keeps neither the slot of a publisher nor what a subscription knows of its
-# tables: both have to be told, while nobody writes.
+# Before that version pg_upgrade keeps neither the slot of a publisher nor a subscription's state of
+# its tables: both have to be restored, while no session writes.
 my $kept = $publisher->pg_version >= 17;
 
 # The payment and its record, in one transaction. Returns the outcome.
@@ -62,7 +62,8 @@ sub arrives
 {
 	my ($why) = @_;
 
-	# Up to what was inserted: a sweeper's commit waits for no disk, so it may not be written yet.
+	# Up to the last insert: a sweeper's commit does not wait for the disk, so it may not be written
+	# yet.
 	$publisher->wait_for_catchup('payments', 'replay', $publisher->lsn('insert'));
 	is(payments($subscriber), payments($publisher), $why);
 	return;
@@ -98,8 +99,8 @@ arrives('it arrives');
 
 # ---- the publisher ----
 
-# A server that stops ends the launcher before it ends those who send, so nothing stays unsent: of a
-# slot that has not sent everything pg_upgrade makes an error.
+# A stopping server ends the launcher before its WAL senders, so everything is sent: pg_upgrade
+# refuses a slot with unsent changes.
 $publisher->stop;
 my $publisher_then = $publisher;
 $publisher = newer_node('newer_publisher', %conf);

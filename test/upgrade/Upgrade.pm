@@ -1,5 +1,5 @@
 # Helper of the tests of pg_upgrade: servers of the older version, whose programs are in OLD_BINDIR,
-# and the way to the newer one.
+# and their upgrade to the newer one.
 package Upgrade;
 
 use strict;
@@ -12,7 +12,7 @@ use PostgreSQL::Test::Utils;
 
 our @EXPORT = qw(older_node newer_node init pg_upgrade servers_fit);
 
-# older_node('name', setting => value, ...), newer_node('name', ...): with nothing in it, and stopped.
+# older_node('name', setting => value, ...), newer_node('name', ...): empty and stopped.
 sub older_node
 {
 	my ($name, %conf) = @_;
@@ -27,7 +27,7 @@ sub newer_node
 	return init(PostgreSQL::Test::Cluster->new($name), %conf);
 }
 
-# Without what newer servers do by default and older ones cannot.
+# Without defaults of newer servers that older ones lack.
 sub init
 {
 	my ($node, %conf) = @_;
@@ -38,12 +38,12 @@ sub init
 	return $node;
 }
 
-# Both servers are stopped; the new one has nothing in it. Returns whether pg_upgrade succeeds.
+# Both servers are stopped; the new one is empty. Returns whether pg_upgrade succeeds.
 sub pg_upgrade
 {
 	my ($from, $to) = @_;
 
-	# It leaves files where it is called.
+	# It leaves files in its current folder.
 	chdir PostgreSQL::Test::Utils::tempdir() or die "cannot change folder: $!";
 	local %ENV = $to->_get_env;
 	return run_log([
@@ -55,8 +55,8 @@ sub pg_upgrade
 	]);
 }
 
-# Two minor releases may not fit together, whatever is in the database: the old one can be newer
-# than the new one.
+# Two minor releases may be incompatible with any database: the old one can be newer than the new
+# one.
 sub servers_fit
 {
 	my ($from, $to) = (older_node('plain_old'), newer_node('plain_new'));
