@@ -1,5 +1,4 @@
-// The program that tries libpqxx: what docs/drivers/cpp.md says of it is what this prints. From 6.4
-// to 7.
+// Tries libpqxx, from 6.4 to 7; docs/drivers/cpp.md shows its output.
 #include <cstdlib>
 #include <functional>
 #include <iostream>
@@ -20,7 +19,7 @@ struct Answer {
 };
 
 #if PQXX_VERSION_MAJOR < 7
-// What libpqxx 7 calls pqxx::binary_cast.
+// pqxx::binary_cast of libpqxx 7.
 static pqxx::binarystring bytes(const std::string& value) {
     return pqxx::binarystring(value.data(), value.size());
 }
@@ -73,7 +72,7 @@ static const std::vector<std::string> kColumns = {
     "body_omitted", "error",      "recovery_point", "state",       "holder",
     "retry_after",  "created_at", "finished_at",    "lease_until", "expires_at"};
 
-// What a client sends as JSON with a backslash in it; an escape that is undone leaves no JSON.
+// JSON with a backslash in it; decoding its escape leaves invalid JSON.
 static const std::string kPath = R"({"path":"C:\\dir"})";
 
 static json tries = json::array();
@@ -87,7 +86,7 @@ static void expect(bool holds, const std::string& what) {
     if (!holds) die(what);
 }
 
-// The SQLSTATE; or which of libpqxx's exceptions it is that has none.
+// The SQLSTATE; for an exception of libpqxx without one, its class.
 static std::string code_of(const std::exception& error) {
     if (const auto* sql = dynamic_cast<const pqxx::sql_error*>(&error)) {
         return sql->sqlstate().empty() ? "`sql_error` without an SQLSTATE"
@@ -98,7 +97,7 @@ static std::string code_of(const std::exception& error) {
     return error.what();
 }
 
-// An empty text says that it works.
+// An empty text means that it works.
 static void attempt(const std::string& about, const std::string& write,
                     const std::function<std::string()>& work) {
     std::string gives;
@@ -111,7 +110,7 @@ static void attempt(const std::string& about, const std::string& write,
         {{"about", about}, {"write", write}, {"gives", gives.empty() ? "works" : gives}});
 }
 
-// Each value arrives as text; the type is the first that it can be read as and that loses nothing.
+// Each value arrives as text; its type is the first that can represent it without loss.
 static std::string type_of(const std::string& name, const pqxx::field& field) {
     const std::string text = field.c_str();
     if (text.rfind("\\x", 0) == 0) return "string, \\x...";
@@ -170,7 +169,7 @@ static void check_pay(pqxx::connection& connection) {
            "not one payment");
 }
 
-// ---- tries; `connection` is for those that are undone ----
+// ---- tries; `connection` is for those that are rolled back ----
 
 template <typename Value>
 static std::string begun(pqxx::connection& connection, const std::string& arguments,
@@ -180,7 +179,7 @@ static std::string begun(pqxx::connection& connection, const std::string& argume
     return "";
 }
 
-// What the record holds as its body.
+// The body in the record.
 template <typename Value>
 static std::string body(pqxx::connection& connection, const std::string& arguments,
                         const Value& value) {
@@ -339,7 +338,7 @@ static void try_session(pqxx::connection& connection) {
                        " in the session"}});
 }
 
-// Through a pooler in transaction mode; the other takes the server connection that was used last.
+// Through a pooler in transaction mode; the other client takes the server connection that was used last.
 static void try_pooler(const std::string& how,
                        const std::function<std::string(pqxx::work&, const std::string&)>& claim) {
     attempt("pooler", "behind a pooler in transaction mode, " + how, [&] {

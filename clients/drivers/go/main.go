@@ -1,4 +1,4 @@
-// Programs that try PostgreSQL's drivers for Go: what docs/drivers/go.md says of them is what these print.
+// Programs that try PostgreSQL's drivers for Go; docs/drivers/go.md shows their output.
 package main
 
 import (
@@ -14,7 +14,7 @@ import (
 const columns = `outcome key scope principal token attempt status status_code headers body body_omitted error
 	recovery_point state holder retry_after created_at finished_at lease_until expires_at`
 
-// What a client sends as JSON with a backslash in it; an escape that is undone leaves no JSON.
+// JSON with a backslash in it; decoding its escape leaves invalid JSON.
 const path = `{"path":"C:\\dir"}`
 
 type try struct {
@@ -23,7 +23,7 @@ type try struct {
 	Gives string `json:"gives"`
 }
 
-// A driver, and what was seen of it.
+// A driver, and the observations about it.
 type driver struct {
 	Name    string            `json:"driver"`
 	Version string            `json:"version"`
@@ -32,7 +32,7 @@ type driver struct {
 
 	// Runs a statement without parameters, in autocommit, always on the same connection.
 	rows func(sql string) ([]map[string]any, error)
-	// The SQLSTATE, or what else tells the error.
+	// The SQLSTATE, or another description of the error.
 	code func(error) string
 }
 
@@ -75,7 +75,7 @@ func (d *driver) lookAtColumns() {
 	}
 }
 
-// An empty text says that it works.
+// An empty text means that it works.
 func (d *driver) attempt(about, write string, work func() (string, error)) {
 	gives, err := work()
 	if err != nil {
@@ -113,7 +113,7 @@ func (d *driver) autocommit(write string) {
 	d.Tries = append(d.Tries, try{"autocommit", write, gives})
 }
 
-// How many prepared statements the session has of one that names itself so.
+// The number of prepared statements in the session whose text contains "ten times".
 func (d *driver) prepared(call func() error) {
 	for range 10 {
 		check(call())
@@ -126,7 +126,7 @@ func (d *driver) prepared(call func() error) {
 	d.Tries = append(d.Tries, try{"prepared", "the same statement ten times", left})
 }
 
-// A client of the pooler, that claims in a scope of its own and returns the scope that it was told.
+// A client of the pooler. It claims in a separate scope and returns the scope that the server reported.
 type pooled interface {
 	begin() error
 	claim(key, scope string) (string, error)
@@ -168,12 +168,12 @@ func (d *driver) pooled(write string, connect func() pooled) {
 	})
 }
 
-// A statement that tells how many seconds this lease has.
+// A statement that returns the seconds of this lease.
 func leaseOf(sql string) string {
 	return "SELECT round(extract(epoch FROM lease_until - created_at))::integer FROM idem_begin('k', lease => " + sql + ")"
 }
 
-// Of a body that came back: as it was sent, or what has become of it.
+// A body that came back: unchanged, or how it differs.
 func shown(stored []byte) string {
 	if string(stored) == path {
 		return "works"
@@ -181,7 +181,7 @@ func shown(stored []byte) string {
 	return fmt.Sprintf("the body is `%s`", stored)
 }
 
-// The code that the page shows does what it says.
+// The code on the page works.
 func (d *driver) checkPay(pay func(key, tenant string, amount int) (*answer, error)) {
 	first, err := pay("pay-1", "acme", 100)
 	check(err)
@@ -198,7 +198,7 @@ func (d *driver) checkPay(pay func(key, tenant string, amount int) (*answer, err
 	}
 }
 
-// What a handler sends.
+// The body that a handler sends.
 type answer struct {
 	status  int
 	headers map[string]string

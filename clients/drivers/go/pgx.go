@@ -95,7 +95,7 @@ func tryPgx() *driver {
 		sql    string
 		values []any
 	}
-	// The value that the last of them returns; all is undone.
+	// Returns the value of the last statement; all are rolled back.
 	rolledBack := func(conn *pgx.Conn, into any, statements ...statement) error {
 		tx, err := conn.Begin(ctx)
 		check(err)
@@ -147,7 +147,7 @@ func tryPgx() *driver {
 	begunOn(exec, "request", "`$2::jsonb` with a `string` of JSON, `QueryExecModeExec`", "'k', $1::jsonb", text)
 	begunOn(exec, "request", "`$2::jsonb` with a `map`, `QueryExecModeExec`", "'k', $1::jsonb", object)
 	begunOn(exec, "request", "`$2::jsonb` with `[]byte` of JSON, `QueryExecModeExec`", "'k', $1::jsonb", []byte(text))
-	// Two requests that differ in the last of their digits.
+	// Two requests that differ in their last digit.
 	longNumbers := func(write string, parse func(text string) any) {
 		d.attempt("request", write, func() (outcome string, err error) {
 			const begin = "SELECT outcome FROM idem_begin('k', $1)"

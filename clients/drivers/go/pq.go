@@ -66,7 +66,7 @@ func codeOfPq(err error) string {
 	return "an error of database/sql or of the driver"
 }
 
-// A pool of one connection: what is tried is of one session.
+// A pool of one connection: all tries share a session.
 func openPq(options string) *sql.DB {
 	db, err := sql.Open("postgres", "sslmode=disable "+options)
 	check(err)

@@ -13,7 +13,7 @@ from contextlib import closing
 COLUMNS = """outcome key scope principal token attempt status status_code headers body body_omitted error
     recovery_point state holder retry_after created_at finished_at lease_until expires_at""".split()
 NAMES = "'columns-1', scope => 'columns', principal => 'acme'"
-# What a client sends as JSON with a backslash in it; an escape that is undone leaves no JSON.
+# JSON with a backslash in it; decoding its escape leaves invalid JSON.
 PATH = '{"path":"C:\\\\dir"}'
 
 
@@ -47,7 +47,7 @@ class Driver:
         return row
 
     def check_pay(self, pay):
-        """The code that the page shows does what it says."""
+        """The code on the page works."""
         first = pay("pay-1", "acme", 100)
         again = pay("pay-1", "acme", 100)
         other = pay("pay-1", "acme", 200)
@@ -57,18 +57,18 @@ class Driver:
         assert [row["amount"] for row in self.rows("SELECT amount FROM payment")] == [100], "not one payment"
 
     def attempt(self, about, write, work):
-        """What `work` returns is what came of it; nothing means that it works; or it raises."""
+        """`work` returns the result, or nothing if it works; or it raises."""
         try:
             gives = work() or "works"
         except Exception as error:
             gives = self.failures(error)
         self.tries.append({"about": about, "write": write, "gives": str(gives)})
 
-    # ---- tries that all drivers have, on the connection of `rows` or on one like it ----
+    # ---- tries of all drivers, on the connection of `rows` or on one like it ----
 
     @staticmethod
     def lease(sql):
-        """A statement that tells how many seconds this lease has."""
+        """A statement that returns the seconds of this lease."""
         return f"SELECT round(extract(epoch FROM lease_until - created_at))::integer FROM idem_begin('k', lease => {sql})"
 
     def token(self, extend, write="the token as it came"):
@@ -98,7 +98,7 @@ class Driver:
         self.attempt("error", write, work)
 
     def prepared(self, call, write="the same statement ten times"):
-        """How many prepared statements the session has of one that names itself so."""
+        """The number of prepared statements in the session whose text contains "ten times"."""
         for _ in range(10):
             call()
         ((count,),) = [row.values() for row in self.rows("SELECT count(*) FROM pg_prepared_statements WHERE position('ten' || ' times' IN statement) > 0")]
@@ -158,7 +158,7 @@ class Driver:
 def type_of(value):
     name = type(value).__name__
     if name == "datetime":
-        return f"{'aware' if value.tzinfo else 'naive'} datetime"  # as Python's documentation has it
+        return f"{'aware' if value.tzinfo else 'naive'} datetime"  # in the words of Python's documentation
     return name
 
 
@@ -167,7 +167,7 @@ def prepared(count):
 
 
 def failure(error):
-    """The SQLSTATE, under whichever name; else the error's class."""
+    """The SQLSTATE, whatever its attribute; else the error's class."""
     for one in (error, getattr(error, "orig", None), error.__cause__):
         code = getattr(one, "sqlstate", None) or getattr(one, "pgcode", None)
         if code:
@@ -176,7 +176,7 @@ def failure(error):
 
 
 def shown(stored):
-    """Of a body that came back: as it was sent, or what has become of it."""
+    """A body that came back: unchanged, or how it differs."""
     stored = bytes(stored)
     return "works" if stored == PATH.encode() else f"the body is `{stored.decode()}`"
 
@@ -185,4 +185,4 @@ def pooler():
     return {"host": "127.0.0.1", "port": int(os.environ["POOLER_PORT"])}
 
 
-sys.dont_write_bytecode = True  # the sources may not be ours to litter
+sys.dont_write_bytecode = True  # the source folder may be read-only or another user's

@@ -46,7 +46,7 @@ def tries(driver, conn, wait):
     begun, completed, lease = driver.asks(lambda *statements: wait(rolled_back(*statements)))
 
     def with_codec(value):
-        """Which JSON the server takes it for, where a codec has been set."""
+        """The type of JSON that the server sees, with a codec set."""
 
         async def ask():
             other = await asyncpg.connect()
@@ -107,7 +107,7 @@ class Pooled:
 
 
 def failed(error):
-    """What it refuses by itself has an SQLSTATE, too; but the server has not been asked."""
+    """An error of asyncpg itself has an SQLSTATE, too, although the server was not asked."""
     return failure(error) if getattr(error, "severity", None) else f"`{type(error).__name__}`"
 
 

@@ -52,7 +52,7 @@ def pay(key, tenant, amount):
 # page: end
 
 
-# A view that answers with what it was told to; with ATOMIC_REQUESTS the transaction is the request's.
+# A view that sends a given answer; with ATOMIC_REQUESTS its transaction is the request's.
 def view(request, status):
     with connections["requests"].cursor() as cursor:
         cursor.execute("SELECT outcome FROM idem_begin(%s)", [f"view-{status}"])
@@ -84,7 +84,7 @@ def tries(driver):
     begun, completed, lease = driver.asks(rolled_back)
 
     def asked(status):
-        """What a view's own claim has become, when the request is over."""
+        """The state of a view's claim after the request."""
         from django.core.handlers.wsgi import WSGIHandler
 
         WSGIHandler().get_response(RequestFactory().get(f"/view/{status}"))

@@ -9,7 +9,7 @@ import pyodbc
 
 from frame import PATH, Driver, pooler, shown
 
-# Its file, which needs no registration.
+# The driver's file, which needs no registration.
 DRIVER = os.environ.get("PSQLODBC") or next(iter(glob.glob("/usr/lib/*/odbc/psqlodbcw.so")))
 
 pyodbc.pooling = False

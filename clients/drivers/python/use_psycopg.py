@@ -52,7 +52,7 @@ def tries(driver, conn, auto):
         return f"{one(driver.lease(sql), value)} seconds"
 
     def other_payload(request):
-        """What the second of two different requests is told."""
+        """The outcome of the second of two different requests."""
         begin = "SELECT outcome FROM idem_begin('k', %s)"
         with conn.transaction(force_rollback=True):
             conn.execute(begin, [request])

@@ -57,12 +57,12 @@ def tries(driver, conn, auto):
         return f"{rolled_back((driver.lease(sql), {'l': value}))} seconds"
 
     def typed(value):
-        """Which JSON the server takes it for."""
+        """The type of JSON that the server sees."""
         kind = rolled_back((text("SELECT jsonb_typeof(:r)").bindparams(bindparam("r", type_=JSONB)), {"r": value}))
         return f"a JSON {kind}"
 
     def forgotten():
-        """What a block of engine.connect() leaves behind that begins, completes and does not commit."""
+        """The result of a block of engine.connect() that begins, completes and does not commit."""
         with engine.connect() as one:
             one.execute(text("SELECT idem_begin('forgotten')"))
             one.execute(text("SELECT idem_complete('forgotten', 200)"))

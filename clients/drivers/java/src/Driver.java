@@ -5,7 +5,7 @@ interface Driver extends AutoCloseable {
 
     Answer pay(String key, String tenant, String request) throws Exception;
 
-    /** The first row of a statement without parameters, which is a transaction by itself. */
+    /** The first row of a statement without parameters, in autocommit. */
     Map<String, Object> row(String sql) throws Exception;
 
     void tries(Tries tries) throws Exception;

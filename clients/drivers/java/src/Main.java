@@ -77,7 +77,7 @@ class Main {
         return row;
     }
 
-    /** What a program would write: of a class that nobody sees, what it is one of. */
+    /** The type as a program would write it: for a hidden class, its public interface or superclass. */
     static String typeOf(Class<?> type) {
         if (type.getName().startsWith("io.r2dbc.postgresql.codec.Json")) return "Json";
         if (java.nio.ByteBuffer.class.isAssignableFrom(type)) return "ByteBuffer";

@@ -91,7 +91,7 @@ class R2dbc implements Driver {
         return values;
     }
 
-    /** On a connection of its own. */
+    /** On a separate connection. */
     private static <T> T on(ConnectionFactory factory, Function<Connection, Mono<T>> work) {
         return Mono.usingWhen(factory.create(), work, Connection::close).block();
     }

@@ -7,7 +7,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Arrays;
 
-/** What was written, and what came of it; `admin` looks at what the driver has done. */
+/** The statements and their results; `admin` shows the effects of the driver. */
 class Tries {
     final List<Map<String, String>> rows = new ArrayList<>();
     private final Connection admin;
@@ -98,7 +98,7 @@ class Tries {
     interface Pooled extends AutoCloseable {
         void begin() throws Exception;
 
-        /** The scope of what was claimed. */
+        /** The scope of the claim. */
         Object claim(String scope) throws Exception;
 
         void commit() throws Exception;
@@ -145,7 +145,7 @@ class Tries {
         return Integer.parseInt(System.getenv("POOLER_PORT"));
     }
 
-    /** Nobody but a connection like this one is in the way of its token. */
+    /** Only a connection like this one can block its token. */
     long claim(String key) throws SQLException {
         return Long.parseLong(look("SELECT token FROM idem_begin(?, scope => 'tried', lease => '1 minute')", key));
     }
