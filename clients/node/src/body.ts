@@ -1,10 +1,10 @@
-// The body of a request: read up to a limit, decoded, and what of it makes the request's identity.
+// The body of a request: read up to a limit, decoded, and its part of the request's identity.
 import { createHash } from 'node:crypto';
 import type { Readable } from 'node:stream';
 import { createBrotliDecompress, createGunzip, createInflate } from 'node:zlib';
 import { HttpProblem } from './problem.js';
 
-/** The limit counts what is decoded, and reading ends where it is reached. */
+/** The limit counts decoded bytes; reading ends at the limit. */
 export async function readBody(
   stream: Readable, headers: { [name: string]: string | string[] | undefined }, limit: number,
 ): Promise<Buffer> {
@@ -50,7 +50,7 @@ function decoderOf(encoding: string) {
 
 const tooLarge = () => new HttpProblem(413, 'The body is too large');
 
-/** Type and subtype, in lower case; null where there is none. */
+/** Type and subtype, in lower case; null if there is none. */
 export function mediaType(contentType: string | undefined): string | null {
   const type = contentType?.split(';', 1)[0]!.trim().toLowerCase();
   return type ? type : null;
@@ -59,7 +59,7 @@ export function mediaType(contentType: string | undefined): string | null {
 export const isJson = (type: string | null): boolean =>
   type !== null && (type === 'application/json' || /^[^/]+\/[^/]+\+json$/.test(type));
 
-/** The text of a JSON body, exactly; what is not UTF-8 is not JSON. */
+/** The text of a JSON body, exactly. A text that is not UTF-8 is not JSON. */
 export function textOf(body: Uint8Array): string {
   try {
     return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(body);
@@ -70,7 +70,7 @@ export function textOf(body: Uint8Array): string {
 
 export const notJson = () => new HttpProblem(400, 'The body is not the JSON that it is said to be');
 
-/** The fingerprint of what is not JSON: docs/fingerprint.md, with the media type as one part more. */
+/** The fingerprint of a body that is not JSON: docs/fingerprint.md, with the media type as an extra part. */
 export function digest(method: string, target: string, type: string | null, body: Uint8Array): Buffer {
   const hash = createHash('sha256').update('idempotency fingerprint 1\n');
   for (const part of [method, target, type, body]) {

@@ -1,5 +1,5 @@
-// A response that goes nowhere: what a handler writes to it becomes an answer, which is sent when it
-// is committed. Each run of the handler gets a new one.
+// A response that sends nothing: it captures a handler's answer, which is sent after COMMIT. Each run of the
+// handler gets a new one.
 import { type IncomingMessage, ServerResponse } from 'node:http';
 import type { Answer } from './claim.js';
 import { AnswerTooLarge } from './middleware.js';
@@ -8,8 +8,8 @@ import type { Readable } from 'node:stream';
 type Callback = (error?: Error | null) => void;
 
 /**
- * A response like `real`, of the same class and with the same fields so far, and what it was told
- * once it has ended. Rejects where the answer has more than `limit` bytes.
+ * A response like `real`, of the same class and with the same fields so far; and its answer once it has ended.
+ * Rejects if the answer has more than `limit` bytes.
  */
 export function captured<Res extends ServerResponse>(real: Res, limit: number): { response: Res; answer: Promise<Answer> } {
   const response = new ServerResponse(real.req as IncomingMessage) as Res;
@@ -100,12 +100,12 @@ function setAll(response: ServerResponse, fields: unknown): void {
   }
 }
 
-/** The name of a field as its author wrote it. */
+/** The name of a field in its author's spelling. */
 function spelt(response: ServerResponse, lower: string): string {
   return (response as any).getRawHeaderNames?.().find((name: string) => name.toLowerCase() === lower) ?? lower;
 }
 
-/** A response's fields as pairs, spelt as their author wrote them. */
+/** A response's fields as pairs, in their author's spelling. */
 export function fieldsOf(response: ServerResponse): [string, string][] {
   return response.getHeaderNames().flatMap((lower) => {
     const value = response.getHeader(lower)!;

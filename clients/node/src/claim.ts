@@ -1,4 +1,4 @@
-// What idem_begin answers, as JavaScript has it.
+// Answers of idem_begin as JavaScript values.
 import { type Row, plainNames } from './database.js';
 
 /** An answer over HTTP. Several fields of one name are several pairs. */
@@ -8,7 +8,7 @@ export interface Answer {
   readonly body?: Uint8Array | string | null;
 }
 
-/** Whom a claim belongs to. */
+/** The identity of a claim. */
 export interface Name {
   readonly key: string;
   readonly scope: string;
@@ -57,7 +57,7 @@ function nullOr<T>(convert: (value: any) => T, value: unknown): T | null {
   return value === null || value === undefined ? null : convert(value);
 }
 
-// Some drivers can be told to leave JSON as text, or bytea in hexadecimal digits.
+// Some drivers can leave JSON as text, or bytea in hexadecimal digits.
 function json(value: unknown): unknown {
   return typeof value === 'string' ? JSON.parse(value) : value ?? null;
 }
@@ -68,13 +68,13 @@ function bytes(value: Uint8Array | string): Buffer {
 
 // ---- header fields ----
 
-// Those of one connection, of one moment, or of one client. The server's policy drops more.
+// Fields of one connection, of one moment, or of one client. The server's policy drops more.
 const NOT_STORED = new Set([
   'connection', 'keep-alive', 'proxy-connection', 'proxy-authenticate', 'te', 'trailer', 'transfer-encoding',
   'upgrade', 'content-length', 'date', 'set-cookie',
 ]);
 
-/** As idem_complete takes them: one name, one member; several values, an array. */
+/** In the form of idem_complete: one member for each name; several values become an array. */
 export function storedHeaders(fields: Iterable<readonly [string, string]>, except: readonly string[] = []): string {
   const left = new Set(except.map((name) => name.toLowerCase()));
   const members = new Map<string, { name: string; values: string[] }>();
@@ -85,7 +85,7 @@ export function storedHeaders(fields: Iterable<readonly [string, string]>, excep
     if (member) member.values.push(value);
     else members.set(lower, { name, values: [value] });
   }
-  // No object in between: `__proto__` is a name like others there.
+  // Not through an object: `__proto__` is an ordinary name here.
   const parts = [...members.values()].map(
     ({ name, values }) => `${JSON.stringify(name)}:${JSON.stringify(values.length === 1 ? values[0] : values)}`,
   );
@@ -97,7 +97,7 @@ export function fieldsOf(headers: Claim['headers']): [string, string][] {
     (Array.isArray(value) ? value : [value]).map((one): [string, string] => [name, one]));
 }
 
-/** The stored answer; none where a record failed without one. */
+/** The stored answer; none if a record failed without one. */
 export function replayOf(claim: Claim): Answer | null {
   if (claim.statusCode === null && claim.status !== 'completed') return null;
   const headers = fieldsOf(claim.headers);

@@ -1,13 +1,13 @@
-// What a driver's adapter has to offer, and what a failure of the database looks like.
+// The interface of a driver's adapter, and the recognition of database failures.
 import type { Value } from './statements.js';
 
 export type Row = Record<string, unknown>;
 
-/** An adapter: `Tx` is what the driver calls a transaction, and what handlers are given. */
+/** An adapter. `Tx` is the driver's transaction; handlers get it. */
 export interface Database<Tx> {
   /**
-   * Runs `work` in a transaction, commits when it has returned, and rolls back when it has thrown.
-   * A connection whose `signal` is aborted is not given back to a pool, if the driver can help it.
+   * Runs `work` in a transaction, commits after it has returned, and rolls back if it has thrown. If `signal`
+   * is aborted, the connection does not return to its pool, where the driver allows that.
    */
   transaction<T>(work: (tx: Tx) => Promise<T>, signal: AbortSignal): Promise<T>;
   /** One statement in such a transaction. */
@@ -21,12 +21,12 @@ export class DatabaseAway extends Error {
   override name = 'DatabaseAway';
 }
 
-/** Another request has the claim now, or may have it: nothing done from here on is recorded. */
+/** Another request has the claim now, or may have it: later work is not recorded. */
 export class LeaseLost extends Error {
   override name = 'LeaseLost';
 }
 
-/** Every error that drivers wrap into each other. */
+/** All errors that drivers wrap into each other. */
 function* chain(error: unknown): Generator<Record<string, any>> {
   const seen = new Set<unknown>();
   const todo = [error];
@@ -41,7 +41,7 @@ function* chain(error: unknown): Generator<Record<string, any>> {
   }
 }
 
-/** The SQLSTATE of what a driver has thrown, wherever it put it. */
+/** The SQLSTATE of a driver's error, wherever the driver keeps it. */
 export function sqlstate(error: unknown): string | undefined {
   for (const { code, originalCode } of chain(error)) {
     for (const word of [originalCode, code]) {
@@ -62,7 +62,7 @@ const NETWORK = new Set([
 const LOST_WORDS =
   /(Connection terminated|Connection ended|Client has encountered a connection error|Client was closed|timeout exceeded when trying to connect|Connection closed|Cannot use a pool after|server closed the connection)/i;
 
-/** The connection is gone, or none was to be had. */
+/** The connection is lost, or none could be made. */
 export function isConnectionLost(error: unknown, fromHandler = false): boolean {
   const state = sqlstate(error);
   if (state !== undefined) return /^(08|53|57P)/.test(state);
@@ -85,8 +85,8 @@ export function isTransient(error: unknown, fromHandler = false): boolean {
 }
 
 /**
- * Counts the time that the database takes, and not the handler's. A late call is given up: the caller
- * stops waiting, and ignores the result if it comes after all.
+ * Counts the database's time, not the handler's. A late call is given up: the caller stops waiting, and ignores
+ * a later result.
  */
 export class Deadline {
   readonly #controller = new AbortController();
@@ -108,7 +108,7 @@ export class Deadline {
 
   stop(): void { clearTimeout(this.#timer); }
 
-  /** Throws where the time was up before. */
+  /** Throws if the time has run out. */
   check(): void { this.signal.throwIfAborted(); }
 
   async guard<T>(promise: Promise<T>): Promise<T> {
@@ -134,7 +134,7 @@ export function statement<Tx>(db: Database<Tx>, limit: number, text: string, val
   return deadline.guard(db.statement(text, values, deadline.signal).then((rows) => rows.map(plainNames)));
 }
 
-/** Some drivers can be told to turn names into camel case. */
+/** Some drivers can turn names into camel case. */
 export function plainNames(row: Row): Row {
   return Object.fromEntries(
     Object.entries(row).map(([name, value]) => [name.replace(/[A-Z]/g, (c) => `_${c.toLowerCase()}`), value]),

@@ -11,7 +11,7 @@ export function drizzle<Tx extends Session>(db: DrizzleDatabase<Tx>): Database<T
   const { $client: client } = db as { $client?: unknown };
   if (isPgPool(client)) tolerant(client);
   const run = async (on: Session, text: string, values: Value[]): Promise<Row[]> => {
-    // postgres.js would encode what it is told is a boolean; a text stays as it is.
+    // postgres.js would encode a value declared boolean; a text stays unchanged.
     const untyped = text.replace(/(\$\d+)::(?!bytea|text)/g, '$1::text::');
     const pieces = untyped.split(/\$(\d+)/); // text and numbers in turn
     const query = sql.join(pieces.map((piece, i) => (i % 2 ? sql`${values[Number(piece) - 1]!}` : sql.raw(piece))));

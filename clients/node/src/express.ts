@@ -11,7 +11,7 @@ export { bearer } from './node.js';
 export type ExpressHandler<C> = (request: WithClaim<Request, C>, response: Response) => unknown;
 export type ExpressOptions = Partial<Options<Request>>;
 
-/** What all routes of a service have in common, and two ways to make one. */
+/** The options that all routes of a service share, and two ways to make a route. */
 export function idempotency<Tx>(common: ExpressOptions & Pick<Options<Request>, 'principal'> & { database: Database<Tx> }) {
   const { database, ...defaults } = common;
   function make<C>(kind: 'transactional' | 'leased', first: ExpressOptions | ExpressHandler<C>, second?: ExpressHandler<C>): RequestHandler {

@@ -16,7 +16,7 @@ export const bearer = (request: FastifyRequest): string | null => bearerOf(reque
 export type FastifyHandler<C> = (request: FastifyRequest<any> & { idempotency: C; rawBody: Buffer }, reply: FastifyReply) => unknown;
 export type FastifyOptions = Partial<Options<FastifyRequest>>;
 
-/** What all routes of a service have in common, and two ways to make the options of one. */
+/** The options that all routes of a service share, and two ways to make a route's options. */
 export function idempotency<Tx>(common: FastifyOptions & Pick<Options<FastifyRequest>, 'principal'> & { database: Database<Tx> }) {
   const { database, ...defaults } = common;
   function make<C>(kind: 'transactional' | 'leased', first: FastifyOptions | FastifyHandler<C>, second?: FastifyHandler<C>) {
@@ -72,7 +72,7 @@ function routeOptions<Tx>(
   };
 }
 
-/** Each run of the handler begins with the reply as it was before the first, and sends nothing yet. */
+/** Each run of the handler begins with the original reply, and sends nothing yet. */
 function runOf<Tx>(
   server: unknown, request: FastifyRequest, reply: FastifyReply, handler: (this: unknown, request: any, reply: any) => unknown,
 ) {
@@ -103,7 +103,7 @@ function runOf<Tx>(
   };
 }
 
-/** As Fastify sends it. */
+/** In the form in which Fastify sends it. */
 async function bytesOf(reply: FastifyReply, payload: unknown, limit: number): Promise<Buffer> {
   const type = (ifNone: string) => { if (!reply.hasHeader('content-type')) reply.header('content-type', ifNone); };
   if (payload === undefined || payload === null) return Buffer.alloc(0);

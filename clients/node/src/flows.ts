@@ -1,7 +1,5 @@
-// The three ways to do a thing once, without HTTP.
-//
-// No function here hands out a claim that its caller has to complete: work returns its answer, or
-// throws, and the function ends the claim, once.
+// The three ways to execute a request once, without HTTP. Callers never complete a claim themselves: work
+// returns its answer, or throws, and the function ends the claim, once.
 import { type Answer, type Claim, type Name, type Refusal, claimOf, replayOf, storedHeaders } from './claim.js';
 import {
   type Database, type Row, DatabaseAway, Deadline, LeaseLost, isConnectionLost, isTransient, pause, plainNames, sqlstate, statement,
@@ -11,26 +9,26 @@ import {
   BEGIN, CHECK, CHECKPOINT, COMPLETE, EXTEND, FAIL, ONCE, UNKNOWN, type Value, bytea, number, textArray,
 } from './statements.js';
 
-/** A request, as it is claimed. Times are milliseconds. */
+/** The request of a claim. Times are milliseconds. */
 export interface Request extends Omit<Name, 'key'> {
-  /** Null where the server derives it, see `derive`. */
+  /** Null: the server derives the key, see `derive`. */
   readonly key: string | null;
   /** The server derives a key from the request, and forgets it after this time. */
   readonly derive?: number | null;
   /** The request's JSON, as it was sent. */
   readonly json?: string | null;
-  /** Of what is not JSON. */
+  /** The digest of a body that is not JSON. */
   readonly fingerprint?: Uint8Array | null;
   readonly method?: string | null;
   readonly target?: string | null;
   readonly exclude?: readonly string[];
   readonly ttl?: number | null;
   readonly wait?: number | null;
-  /** Who executes, for the eyes of operators. */
+  /** The name of this worker, shown to operators. */
   readonly holder?: string | null;
 }
 
-/** What became of a request. */
+/** The result of a request. */
 export type Result =
   | { outcome: 'executed' | 'replay'; answer: Answer; claim: Claim }
   | { outcome: 'not_kept'; answer: Answer; claim: Claim }
@@ -40,9 +38,9 @@ export type Result =
 export interface Settings {
   readonly attempts?: number;
   readonly databaseTimeout?: number;
-  /** Which answers are stored, by their status. */
+  /** Whether an answer is stored, by its status. */
   readonly keep?: (status: number) => boolean;
-  /** Header fields that are the middleware's. */
+  /** Header fields that the middleware sets. */
   readonly dropHeaders?: readonly string[];
   readonly onClaim?: (claim: Claim) => void;
 }
@@ -51,26 +49,26 @@ export const ATTEMPTS = 5;
 export const DATABASE_TIMEOUT = 10_000;
 export const LEASE = 30_000;
 
-/** All but what another attempt may cure, and what is the server's own fault. */
+/** All statuses except those that another attempt may cure, and server faults. */
 export const keepByDefault = (status: number): boolean => status < 500 && ![408, 425, 429].includes(status);
 
 // ---- transactional ----
 
-/** Carries an answer out of a transaction that is to be rolled back. */
+/** Carries an answer out of a transaction that is rolled back. */
 class NotKept { constructor(readonly result: Result) {} }
 
-/** What the handler threw is told from what our own statements met. */
+/** Tells exceptions of the handler from those of our own statements. */
 class Thrown { constructor(readonly error: unknown) {} }
 
-/** COMMIT has no answer, and there is no record to look at: doing it again might do it twice. */
+/** COMMIT has no answer, and there is no record that tells its result: a repetition might do the work twice. */
 class InDoubt extends DatabaseAway {}
 
 /** We have lost its connection; the server may notice later than we do. */
 class OwnTransaction extends Error {}
 
 /**
- * Claim, work and answer in one transaction: what `work` throws, and answers that are not to be
- * kept, roll everything back, and the key is free.
+ * Claim, work and answer in one transaction. If `work` throws, or its answer is not to be kept, everything
+ * rolls back, and the key is free.
  */
 export async function transactionally<Tx>(
   db: Database<Tx>, request: Request, work: (tx: Tx, claim: Claim) => Promise<Answer>, settings: Settings = {},
@@ -116,7 +114,10 @@ export async function once<Tx>(
   }));
 }
 
-/** In a transaction without a claim; with the same deadlines and retries, but for a COMMIT without an answer. */
+/**
+ * Work in a transaction without a claim, with the same deadlines and retries, except after a COMMIT without an
+ * answer.
+ */
 export async function unclaimed<Tx>(
   db: Database<Tx>, work: (tx: Tx) => Promise<Answer>, settings: Settings = {},
 ): Promise<Answer> {
@@ -166,8 +167,8 @@ async function inTransaction<Tx, T>(
 }
 
 /**
- * Repeats what a conflict or a lost connection has ended, the whole of it. Also where the answer to
- * COMMIT got lost: the same key is told `replay` if it was committed, `execute` if not.
+ * Repeats all of it after a conflict or a lost connection. Also after a COMMIT without an answer: the same key
+ * gets `replay` if it was committed, `execute` if not.
  */
 async function again<T extends Result | Answer | boolean>(
   settings: Settings, call: (lost: boolean, last: boolean) => Promise<T>,
@@ -186,7 +187,7 @@ async function again<T extends Result | Answer | boolean>(
       const transient = isTransient(raised, thrown !== undefined) || (thrown && isTransient(thrown.error, true));
       if ((!transient && !find(raised, OwnTransaction)) || raised instanceof InDoubt) throw error;
       lost ||= !sqlstate(raised)?.startsWith('40');
-      // Each of these has taken the whole of its time; a second one asks what became of a COMMIT.
+      // Each of these has used the whole time; a second one asks for the result of a COMMIT.
       if (raised instanceof DatabaseAway) late += 1;
       if (attempt >= attempts || late === 2) throw new DatabaseAway('the database could not do it', { cause: error });
       await pause(10 * 2 ** attempt * (0.5 + Math.random()));
@@ -194,7 +195,7 @@ async function again<T extends Result | Answer | boolean>(
   }
 }
 
-// Some drivers wrap what a transaction's callback throws.
+// Some drivers wrap the exception of a transaction's callback.
 function find<T>(error: unknown, type: new (...args: any[]) => T): T | undefined {
   for (let e = error as any, depth = 0; e && depth < 5; e = e.cause, depth += 1) if (e instanceof type) return e;
   return undefined;
@@ -207,29 +208,29 @@ export class NothingHappened extends Error {
   override name = 'NothingHappened';
 }
 
-/** A claim that is committed before the work, and kept alive during it. */
+/** A claim that is committed before the work, and extended during it. */
 export interface Leased {
   readonly key: string;
   readonly scope: string;
   readonly principal: string;
-  /** 1 for the first, and one more for each that came after a failure or a crash. */
+  /** 1 for the first, plus one for each attempt after a failure or a crash. */
   readonly attempt: number;
   /** The name of the last step that an attempt has done. */
   readonly recoveryPoint: string | null;
-  /** What the steps returned that are done, by their names. */
+  /** The results of the steps that are done, by name. */
   readonly state: Readonly<Record<string, unknown>>;
-  /** Aborted when the lease is lost or may have ended: the work has to stop. */
+  /** Aborted when the lease is lost or may have expired: the work must stop. */
   readonly signal: AbortSignal;
   /**
-   * Does a part of the work, and notes that and what it returned, a value of JSON. An attempt that
-   * comes later gets what it returned, and does not do it again. A crash between the work and the
-   * note does it again: what it calls has to know keys, too; derive one from this claim's.
+   * Does a part of the work, and notes that it is done, with its result, a value of JSON. A later attempt gets
+   * the result, and does not repeat the part. A crash between work and note repeats it: a service that it calls
+   * needs a key, too; derive one from this claim's.
    */
   step<T>(name: string, work: (signal: AbortSignal) => Promise<T> | T): Promise<T>;
   /**
-   * Ends the claim: the outcome of the work is not known. Repeats are told `unknown` until an operator
-   * decides. `reference` is the provider's name for the attempt. The work's answer is still sent, and
-   * not stored. The first call counts.
+   * Ends the claim: it is not known whether the work had its effect. Repeats get `unknown` until an operator
+   * decides. `reference` is the provider's name for the attempt. The work's answer is still sent, but not
+   * stored. Only the first call counts.
    */
   unknown(error?: string | null, reference?: string | null): Promise<void>;
 }
@@ -265,7 +266,7 @@ type Run = (text: string, values: Value[], within?: number) => Promise<Row[]>;
 class Held {
   readonly #heart: Heartbeat;
   #state: Record<string, unknown>;
-  // A note is of all steps, so that of one must not pass over another's: each waits for the one before.
+  // A note contains all steps, so an older one must not overwrite a newer one: each waits for the previous one.
   #noting: Promise<unknown> = Promise.resolve();
   #unknown: Promise<void> | undefined;
 
@@ -279,7 +280,7 @@ class Held {
     );
   }
 
-  /** Does the work, and ends the claim by what became of it. */
+  /** Does the work, and ends the claim by its result. */
   async settle(work: (claim: Leased) => Promise<Answer>): Promise<Result> {
     const { claim, settings } = this;
     const lost: Result = { outcome: 'in_progress', claim: null };
@@ -296,7 +297,7 @@ class Held {
       if (await this.#endedUnknown()) throw error;
       this.#heart.stop();
       if (this.#heart.signal.aborted) return lost;
-      // That the work has failed is told even if that can't be noted.
+      // The caller learns of the work's failure even if it cannot be recorded.
       const message = error instanceof Error ? error.message : String(error);
       if (!await this.#fail(message, !(error instanceof NothingHappened)).catch(() => true)) return lost;
       throw error;
@@ -311,19 +312,19 @@ class Held {
       if (!kept) settings.onLeaseLost?.(claim);
       return kept;
     } catch (error) {
-      // It can't be kept; the work is done nevertheless.
+      // The answer cannot be kept, but the work is done.
       if (!(error instanceof DatabaseAway)) await this.#fail(`the answer can't be stored: ${(error as Error).message}`).catch(() => {});
       throw error;
     }
   }
 
-  /** `uncertain`: it does not follow that nothing has happened. */
+  /** `uncertain`: the work may have had effects. */
   #fail(reason: string, uncertain = true): Promise<boolean> {
     const { key, scope, principal } = this.name;
     return this.#end(FAIL, [key, text(reason), scope, principal, this.claim.token, String(uncertain)]);
   }
 
-  /** False where the claim is lost. */
+  /** False if the claim is lost. */
   async #end(statementText: string, values: Value[]): Promise<boolean> {
     try {
       await this.#repeated(statementText, values);
@@ -338,7 +339,7 @@ class Held {
     return again(this.settings, async () => { await this.run(statementText, values); return true; });
   }
 
-  /** What the work is given. */
+  /** The argument of the work. */
   #handle(): Leased {
     return {
       ...this.name,
@@ -364,7 +365,7 @@ class Held {
     this.#heart.stop();
   }
 
-  /** Also where the work has not waited for it. */
+  /** Also if the work has not waited for it. */
   async #endedUnknown(): Promise<boolean> {
     return this.#unknown === undefined ? false : this.#unknown.then(() => true, () => false);
   }
@@ -393,7 +394,7 @@ class Held {
     this.#state[step] = result;
   }
 
-  /** Where the server says that the claim is lost, the work is told to stop. */
+  /** Tells the work to stop if the server reports the claim as lost. */
   async #heldStill(call: () => Promise<unknown>): Promise<void> {
     try {
       await call();
@@ -411,15 +412,15 @@ function isLost(error: unknown): boolean {
   return ['ID404', 'ID409'].includes(sqlstate(error) ?? '');
 }
 
-/** PostgreSQL's text has no NUL. */
+/** A text of PostgreSQL cannot hold a NUL. */
 const text = (value: string | null): Value => value?.replaceAll('\0', '') ?? null;
 
-// ---- what both have ----
+// ---- shared by both ----
 
 async function begin(
   query: (text: string, values: Value[]) => Promise<Row[]>, request: Request, lease: number | null,
 ): Promise<Claim> {
-  // A key that the server generates would be another one if the statement has to be repeated.
+  // A key generated by the server would change if the statement is repeated.
   if (request.key === null && !request.derive) throw new TypeError('idempotency: a request needs `key` or `derive`');
   const rows = await query(BEGIN, [
     request.key, request.json ?? null, bytea(request.fingerprint ?? null), request.method ?? null, request.target ?? null,

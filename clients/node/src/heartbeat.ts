@@ -1,11 +1,11 @@
-// Keeps a leased claim alive, and knows when it may be over.
+// Extends the lease of a claim, and knows when it may have expired.
 
 const now = (): number => performance.now(); // monotonic
 
 /**
- * Beats at a third of the lease; after a beat that failed, again after a tenth. A failed beat says
- * nothing about who owns the claim, so the work goes on until the lease may have ended, counted from
- * the moment at which the last successful request was sent: ours is over before the server's.
+ * A beat comes at a third of the lease; after a failed one, the next comes a tenth of the lease later. A failed
+ * beat does not tell who owns the claim, so the work continues until the lease may have expired. That is
+ * counted from the moment at which the last successful request was sent, so our count ends before the server's.
  */
 export class Heartbeat {
   readonly #controller = new AbortController();
@@ -34,7 +34,7 @@ export class Heartbeat {
 
   get signal(): AbortSignal { return this.#controller.signal; }
 
-  /** A request that was sent then has prolonged the lease. */
+  /** A request that was sent then has extended the lease. */
   succeeded(sent: number): void {
     if (sent + this.lease <= this.#until || this.signal.aborted) return;
     this.#until = sent + this.lease;

@@ -1,4 +1,4 @@
-// What needs no framework, and the types.
+// The parts that need no framework, and the types.
 export type { Answer, Claim, Name, Refusal } from './claim.js';
 export { type Database, type Row, DatabaseAway, LeaseLost } from './database.js';
 export {

@@ -1,5 +1,5 @@
-// The key, as idem_parse_key reads it: a String of RFC 9651, whose parameters are checked and
-// ignored, or a bare value. The field is taken raw: no escape and no list is undone.
+// Reads a key as idem_parse_key does: a String of RFC 9651, whose parameters are checked and ignored, or a bare
+// value. The field is read raw: escapes and lists are not decoded.
 
 const NAME = /^\*|^[a-z]/.source;
 const BARE_ITEM = [
@@ -16,7 +16,7 @@ const PARAMETERS = `(?:; *(?:${NAME.replaceAll('^', '')})[a-z0-9_\\-.*]*(?:=(?:$
 const STRING = new RegExp(`^"((?:[ !#-[\\]-~]|\\\\["\\\\])*)"${PARAMETERS}$`);
 const BARE = /^[!#-+\--:<-[\]-~]+$/;
 
-/** The key in a field's value; null for what is none. */
+/** The key in a field's value; null if it has none. */
 export function parseKey(field: string): string | null {
   const value = field.replace(/^[ \t]+|[ \t]+$/g, '');
   const quoted = STRING.exec(value);

@@ -14,7 +14,7 @@ export { bearer } from './node.js';
 export type KoaHandler<C> = (context: KoaContext & { idempotency: C; request: { body?: any; rawBody?: Buffer } }) => unknown;
 export type KoaOptions = Partial<Options<KoaContext>>;
 
-/** What all routes of a service have in common, and two ways to make one. */
+/** The options that all routes of a service share, and two ways to make a route. */
 export function idempotency<Tx>(common: KoaOptions & Pick<Options<KoaContext>, 'principal'> & { database: Database<Tx> }) {
   const { database, ...defaults } = common;
   function make<C>(kind: 'transactional' | 'leased', first: KoaOptions | KoaHandler<C>, second?: KoaHandler<C>): Middleware {
@@ -47,7 +47,7 @@ function bodyOf(context: KoaContext): { stream: IncomingMessage | null; body: Bu
   throw new Error('idempotency: the body was read before the route. Put the route before body parsers, or let them keep `rawBody`');
 }
 
-/** Each run of the handler begins with the response as it was before the first. */
+/** Each run of the handler begins with the original response. */
 function runOf<Tx>(context: KoaContext, handler: (context: KoaContext) => unknown) {
   const before = fieldsOf(context.res);
   const { statusCode } = context.res;
@@ -65,7 +65,7 @@ function runOf<Tx>(context: KoaContext, handler: (context: KoaContext) => unknow
   };
 }
 
-/** As Koa sends it. */
+/** In the form in which Koa sends it. */
 async function bytesOf(context: KoaContext, limit: number): Promise<Buffer> {
   const body: unknown = context.body;
   if ([204, 205, 304].includes(context.status)) return Buffer.alloc(0);

@@ -1,4 +1,4 @@
-// kysely. Its dialect for pg listens to no lost connection: give it `tolerant(pool)`.
+// kysely. Its dialect for pg does not handle a lost connection: give it `tolerant(pool)`.
 import { CompiledQuery, type Kysely, type Transaction } from 'kysely';
 import type { Database, Row } from './database.js';
 import type { Value } from './statements.js';

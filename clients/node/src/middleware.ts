@@ -1,4 +1,4 @@
-// What every framework's middleware does; the frameworks' own parts are in the files beside.
+// The common part of all frameworks' middleware; each framework has its own file.
 import { createHash, randomUUID } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
 import type { Readable } from 'node:stream';
@@ -11,7 +11,7 @@ import { digest, isJson, mediaType, notJson, readBody, textOf } from './body.js'
 import { parseKey, quoteKey } from './key.js';
 import { HttpProblem, Problems, type Statuses, type Word } from './problem.js';
 
-/** What hooks are told. */
+/** The argument of hooks. */
 export interface Event {
   readonly scope: string;
   readonly key: string | null;
@@ -23,18 +23,18 @@ export type Hook = (event: Event) => unknown;
 
 /** The options of a route; times are milliseconds. `Req` is the framework's request. */
 export interface Options<Req> {
-  /** The operation, as policies and statistics know it. By default method and route: `POST /payments`. */
+  /** The operation, as in policies and statistics. By default method and route: `POST /payments`. */
   scope?: string;
-  /** On whose behalf the request comes, from its authentication. Nothing: 401, and no body is read. */
+  /** The client that the request comes from, by its authentication. None: 401, and the body is not read. */
   principal: (request: Req) => string | null | undefined | Promise<string | null | undefined>;
-  /** Which methods need a key; others pass. */
+  /** The methods that need a key; others pass. */
   methods?: readonly string[];
   missingKey?: 'refuse' | 'pass' | 'generate' | 'derive';
-  /** How long a derived key takes effect once; then it is forgotten. */
+  /** How long a derived key counts; then the server forgets it. */
   window?: number;
-  /** Fields of the JSON body that may differ between two sendings. */
+  /** Fields of the JSON body that may differ in repeats. */
   exclude?: readonly string[];
-  /** Bytes to be hashed instead of method, target and body. */
+  /** Bytes to hash instead of method, target and body. */
   fingerprint?: (request: Req, body: Buffer) => Uint8Array | string | Promise<Uint8Array | string>;
   ttl?: number;
   lease?: number;
@@ -51,7 +51,7 @@ export interface Options<Req> {
   omitLargeAnswers?: boolean;
   attempts?: number;
   databaseTimeout?: number;
-  /** Runs requests unprotected while the database is away. It gives up the promise. */
+  /** Runs requests while the database is away, without protection. */
   unprotectedWithoutDatabase?: boolean;
   onExecute?: Hook;
   onReplay?: Hook;
@@ -59,12 +59,12 @@ export interface Options<Req> {
   onLeaseLost?: Hook;
 }
 
-/** What a handler of a transactional route finds in `request.idempotency`. */
+/** The `request.idempotency` of a transactional route's handler. */
 export interface Transactional<Tx> {
   readonly kind: 'transactional';
   /** The transaction that holds the claim; `transactional` routes do their work in it. */
   readonly client: Tx;
-  /** False where the request runs without a claim, by the route's options. */
+  /** False if the request runs without a claim, by the route's options. */
   readonly protected: boolean;
   readonly key: string | null;
   readonly scope: string;
@@ -72,7 +72,7 @@ export interface Transactional<Tx> {
   readonly attempt: number;
 }
 
-/** What a handler of a leased route finds there. */
+/** The `request.idempotency` of a leased route's handler. */
 export interface LeasedRequest extends Leased {
   readonly kind: 'leased';
   readonly protected: boolean;
@@ -80,7 +80,7 @@ export interface LeasedRequest extends Leased {
 
 export type Context<Tx> = Transactional<Tx> | LeasedRequest;
 
-/** What a framework's part brings: the request, and a way to run the handler and catch its answer. */
+/** A framework's part: the request, and a way to run the handler and catch its answer. */
 export interface Exchange<Req, Tx> {
   readonly request: Req;
   readonly incoming: IncomingMessage;
@@ -97,12 +97,12 @@ export interface Exchange<Req, Tx> {
   readonly run: (context: Context<Tx>, limit: number) => Promise<Answer>;
 }
 
-/** The answer to send. `close`: the body was not read, and the connection is of no further use. */
+/** The answer to send. `close`: the body was not read, so the connection cannot be reused. */
 export interface Reply { answer: Answer; fields: [string, string][]; close: boolean }
 
 const MIB = 1 << 20;
 
-/** An answer that can't be kept. */
+/** An answer that cannot be kept. */
 export class AnswerTooLarge extends Error {
   override name = 'AnswerTooLarge';
 }
@@ -123,12 +123,12 @@ export class Route<Req, Tx> {
   get #keyHeader(): string { return this.options.keyHeader ?? 'Idempotency-Key'; }
   get #replayHeader(): string { return this.options.replayHeader ?? 'Idempotent-Replayed'; }
 
-  /** Whether requests with this method need a key at all. */
+  /** Whether requests with this method need a key. */
   concerns(method: string): boolean {
     return (this.options.methods ?? ['POST', 'PATCH']).includes(method);
   }
 
-  /** Everything that can be said before the body is read. */
+  /** All refusals that are possible before the body is read. */
   async admit(exchange: Pick<Exchange<Req, Tx>, 'request' | 'incoming' | 'defaultScope'>): Promise<Admitted | Reply> {
     const scope = this.options.scope ?? exchange.defaultScope();
     try {
@@ -307,7 +307,7 @@ export class Route<Req, Tx> {
 
 export interface Admitted { scope: string; principal: string; key: string | null }
 
-/** Stored is its status alone; what is sent the first time is the whole. */
+/** Only its status is stored; the first time, the whole answer is sent. */
 class Omitted implements Answer {
   readonly headers: [string, string][] = [['Idempotent-Body', 'omitted']];
   readonly body = null;
@@ -316,10 +316,10 @@ class Omitted implements Answer {
 }
 const whole = (answer: Answer): Answer => (answer instanceof Omitted ? answer.whole : answer);
 
-/** JSON that jsonb can't hold: an escaped NUL, a number beyond numeric. */
+/** JSON that jsonb cannot hold: an escaped NUL, a number beyond numeric. */
 const isRefusedByJsonb = (error: unknown): boolean => ['22P05', '22003'].includes(sqlstate(error) ?? '');
 
-/** What idem_begin says of a body that calls itself JSON. */
+/** The errors of idem_begin about a body that claims to be JSON. */
 function ofBegin(error: unknown): unknown {
   const state = sqlstate(error);
   if (state === '54000' || state === '54001') return new HttpProblem(413, 'The body is too large or nested too deeply');
@@ -334,7 +334,7 @@ function call(hook: Hook | undefined, event: Event): void {
   } catch { /* a hook's failure is none of the request's */ }
 }
 
-/** The values of the fields of that name, as they were sent. */
+/** The values of the fields of that name, unchanged. */
 export function fieldsNamed(incoming: IncomingMessage, name: string): string[] {
   const lower = name.toLowerCase();
   const values: string[] = [];

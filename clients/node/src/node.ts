@@ -14,12 +14,12 @@ export type WithClaim<Req, C> = Req & { idempotency: C; body: any; rawBody: Buff
 export type NodeHandler<C> =
   (request: WithClaim<IncomingMessage, C>, response: ServerResponse) => unknown;
 
-/** A plain server knows no routes, so the scope has to be said. */
+/** A plain server has no routes, so the caller gives the scope. */
 export type NodeOptions = Options<IncomingMessage> & { scope: string };
 
 type Defaults = Partial<Options<IncomingMessage>> & Pick<Options<IncomingMessage>, 'principal'>;
 
-/** What all routes of a server have in common, and a way to make one. */
+/** The options that all routes of a server share, and a way to make a route. */
 export function idempotency<Tx>(common: Defaults & { database: Database<Tx> }) {
   const { database, ...defaults } = common;
   function make<C extends Context<Tx>>(kind: 'transactional' | 'leased', options: Partial<NodeOptions>, handler: NodeHandler<C>) {
@@ -55,9 +55,9 @@ export function exchangeOf<Req extends IncomingMessage, Res extends ServerRespon
     run: async (context: Context<Tx>, limit: number): Promise<Answer> => {
       const { response: ours, answer } = captured(response, limit);
       (request as any).idempotency = context;
-      giveBody(request, (request as any).rawBody); // as new, whatever the run before did to it
+      giveBody(request, (request as any).rawBody); // as new, whatever the previous run did to it
       const handled = handler(request as WithClaim<Req, Context<Tx>>, ours);
-      // What the handler throws counts also after it has answered; callbacks may answer later.
+      // An exception of the handler counts even after its answer; callbacks may answer later.
       await Promise.race([handled, answer.then(() => handled)]);
       const result = await answer;
       await handled;
@@ -66,7 +66,7 @@ export function exchangeOf<Req extends IncomingMessage, Res extends ServerRespon
   };
 }
 
-// A parser before us has taken the stream away; `rawBody` is what such parsers can be told to leave.
+// An earlier parser has consumed the stream; such parsers can be configured to leave `rawBody`.
 function bodyOf(request: IncomingMessage & { body?: unknown; rawBody?: unknown }) {
   if (Buffer.isBuffer(request.rawBody)) return { stream: null, body: request.rawBody };
   if (Buffer.isBuffer(request.body)) return { stream: null, body: request.body };
@@ -80,7 +80,7 @@ function giveBody(request: any, body: Buffer): void {
   request.body = parsedBody(request, body);
 }
 
-/** JSON parsed, anything else as it is. */
+/** JSON is parsed; other bodies are returned as they are. */
 export function parsedBody(request: IncomingMessage, body: Buffer): unknown {
   if (!isJson(mediaType(request.headers['content-type']))) return body;
   try {
@@ -90,7 +90,7 @@ export function parsedBody(request: IncomingMessage, body: Buffer): unknown {
   }
 }
 
-/** Sends an answer, and the fields that are the middleware's. */
+/** Sends an answer, and the middleware's own fields. */
 export function send(response: ServerResponse, { answer, fields, close }: Reply): void {
   const pairs = grouped([...answer.headers ?? [], ...fields]);
   response.statusCode = answer.status;
@@ -102,7 +102,7 @@ export function send(response: ServerResponse, { answer, fields, close }: Reply)
   response.end(Buffer.from(answer.body ?? ''));
 }
 
-/** The token of `Authorization: Bearer TOKEN`; null where there is none, or more than one. */
+/** The token of `Authorization: Bearer TOKEN`; null if there is none, or more than one. */
 export function bearer(request: IncomingMessage): string | null {
   const fields: string[] = [];
   for (let i = 0; i < request.rawHeaders.length; i += 2) {

@@ -6,7 +6,7 @@ import type { Value } from './statements.js';
 const TEXT = 25; // the type's oid
 
 export function postgres(sql: Sql<any>): Database<TransactionSql<any>> {
-  // A string for jsonb would be encoded once more, so what is text says that it is.
+  // A string for jsonb would be encoded once more, so texts declare their type.
   const typed = (values: Value[]) => values.map((value) => (typeof value === 'string' ? sql.typed(value, TEXT) : value)) as any[];
   return {
     transaction: (work) => sql.begin((tx) => work(tx)) as Promise<any>,

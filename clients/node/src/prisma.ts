@@ -2,12 +2,12 @@
 import type { Database, Row } from './database.js';
 
 interface Session { $queryRawUnsafe<T>(text: string, ...values: any[]): PromiseLike<T> }
-/** As far as it is needed: each service generates a client type of its own. */
+/** The needed part: each service generates a client type of its own. */
 interface PrismaClient<Tx> extends Session {
   $transaction<T>(work: (tx: Tx) => Promise<T>, options?: { maxWait?: number; timeout?: number }): Promise<T>;
 }
 
-/** Prisma ends transactions that last longer than `timeout`, 5 seconds if nothing is said. */
+/** Prisma ends transactions that last longer than `timeout`, by default 5 seconds. */
 export function prisma<Tx extends Session>(
   client: PrismaClient<Tx>, options: { maxWait?: number; timeout?: number } = {},
 ): Database<Tx> {

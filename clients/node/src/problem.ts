@@ -9,7 +9,7 @@ export type Word =
 
 interface Document { type: string; title: string; status: number; detail?: string; [member: string]: unknown }
 
-// Where the server can't be asked.
+// For when the server does not answer.
 const WITHOUT_SERVER: Record<Word, Document> = {
   in_progress: { type: '/problems/idempotency/in-progress', title: 'A request is outstanding for this Idempotency-Key', status: 409 },
   mismatch: { type: '/problems/idempotency/mismatch', title: 'Idempotency-Key is already used', status: 422 },
@@ -26,7 +26,7 @@ const WITHOUT_SERVER: Record<Word, Document> = {
   },
 };
 
-/** A refusal that has nothing to do with keys. */
+/** A refusal that does not concern keys. */
 export class HttpProblem extends Error {
   constructor(readonly status: number, message: string) { super(message); }
   get answer(): Answer { return documentAnswer({ type: 'about:blank', title: this.message, status: this.status }); }
@@ -34,7 +34,7 @@ export class HttpProblem extends Error {
 
 export type Statuses = Partial<Record<Word, number>>;
 
-/** The documents of one database, asked for once. */
+/** The documents of one database, each requested once. */
 export class Problems {
   readonly #known = new Map<Word, Document>();
   constructor(readonly db: Database<any>, readonly statuses: Statuses, readonly limit: number) {}

@@ -31,8 +31,8 @@ export const CHECKPOINT = `
 export const ONCE = 'SELECT idem_once($1::text, scope => $2::text, principal => $3::text) AS first';
 
 /**
- * Before a COMMIT that comes straight after the handler's statements: PostgreSQL rolls a transaction back
- * in which one has failed, and most drivers do not report that.
+ * For a COMMIT that follows the handler's statements: if one of them has failed, PostgreSQL turns the COMMIT
+ * into a ROLLBACK, and most drivers do not report that.
  */
 export const CHECK = 'SELECT 1';
 
@@ -44,7 +44,7 @@ export type Value = string | Buffer | null;
 export const bytea = (bytes: Uint8Array | null): Value =>
   bytes === null ? null : Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
 
-/** For drivers that know no numbered parameters: a value for each place. */
+/** For drivers without numbered parameters: a value for each place. */
 export function positional(text: string, values: readonly Value[]): { text: string; values: Value[] } {
   const placed: Value[] = [];
   return {

@@ -1,5 +1,5 @@
-// pg tells of a connection that breaks by an event of the client, and an event without a listener
-// ends the process. Some libraries on top of pg listen to none while they use a client.
+// pg reports a broken connection by an event of the client, and an event without a listener ends the process.
+// Some libraries on top of pg do not listen while they use a client.
 interface Emitter { on(event: 'error', listener: (error: Error) => void): unknown; listenerCount(event: string): number }
 interface PgPool extends Emitter { on(event: 'error' | 'connect', listener: (value: any) => void): unknown; totalCount: number }
 
