@@ -21,7 +21,7 @@ die() {
     exit 1
 }
 
-# Indents a piece of a log, so that no line of it is taken for a test result.
+# Indents a part of a log, so that no line of it looks like a test result.
 show_tail() {
     local lines=$1 file=$2
     [[ -s $file ]] || return 0
@@ -29,10 +29,10 @@ show_tail() {
     tail -n "$lines" "$file" | sed 's/^/    | /'
 }
 
-# ---- who ----
+# ---- users ----
 
 # The commands to prefix where privileges matter. The server refuses to run as root, so root steps
-# down to `postgres`; anybody else runs it as themselves.
+# down to `postgres`; any other user runs it directly.
 AS_ROOT=()
 AS_POSTGRES=()
 find_privileges() {
@@ -48,10 +48,10 @@ find_privileges() {
 
 can_be_root() { ((EUID == 0 || ${#AS_ROOT[@]})); }
 
-# In a folder that the other user may enter, which the caller's need not be.
+# In a folder that the other user may enter, unlike perhaps the caller's.
 run_as_postgres() { (cd "${WORK:-/}" && exec "${AS_POSTGRES[@]}" "$@"); }
 
-# Nothing of the caller's libpq set-up may lead a test to another server.
+# The caller's libpq settings must not lead a test to another server.
 forget_libpq_settings() {
     local name
     for name in $(compgen -e PG); do
@@ -60,16 +60,16 @@ forget_libpq_settings() {
     unset MAKEFLAGS MFLAGS MAKELEVEL
 }
 
-# Seconds after which what has not come is given up: a limit for what hangs, not for a slow machine.
-# pg_ctl's, and that of the server's own Perl modules.
+# Seconds after which a wait fails: a limit for hangs, not for a slow machine. Those of pg_ctl and
+# of the server's own Perl modules.
 be_patient() {
     export PGCTLTIMEOUT=600 PG_TEST_TIMEOUT_DEFAULT=360
 }
 
-# ---- where ----
+# ---- folders ----
 
-# A path of a Unix socket ends at 107 bytes, so a long TMPDIR, or one that the server's user may
-# not enter or whose programs nobody may run, gives way to /tmp or /var/tmp.
+# The path of a Unix socket has at most 107 bytes, so a long TMPDIR gives way to /tmp or /var/tmp.
+# So does one that the server's user may not enter, or whose programs no user may run.
 make_work_folder() {
     trap clean_up EXIT
     trap 'exit 129' HUP
@@ -88,21 +88,21 @@ make_work_folder() {
     die "no folder for temporary files: neither ${TMPDIR:-/tmp} nor /tmp nor /var/tmp will do"
 }
 
-# Whether the server's user may write there, and run what is there.
+# Whether the server's user may write there and run programs.
 can_work_there() {
     printf '#!/bin/sh\n' >"$WORK/program"
     chmod 755 "$WORK/program"
     run_as_postgres test -w "$WORK" && run_as_postgres "$WORK/program" && rm "$WORK/program"
 }
 
-# Gives files of root's to the user that runs the server.
+# Gives root's files to the user that runs the server.
 hand_over() {
     ((EUID == 0)) || return 0
     chown -R "$(run_as_postgres id -u):$(run_as_postgres id -g)" "$@"
 }
 
-# Runs at every end of a script, also by an error or Ctrl-C, and leaves nothing running. Output
-# is over at this point: the last line on the screen belongs to the script.
+# Runs at every end of a script, also after an error or Ctrl-C, and leaves nothing running. Output
+# has ended by then: the last line on the screen belongs to the script.
 clean_up() {
     local status=$?
     trap '' HUP INT TERM
@@ -112,16 +112,16 @@ clean_up() {
     exit "$status"
 }
 
-# cache_folder NAME: where what was installed for tests stays for the next run: the machine's cache, or the
-# user's.
+# cache_folder NAME: where software installed for tests stays for the next run: the machine's cache,
+# or the user's.
 cache_folder() {
     if ((EUID == 0)); then echo "/var/cache/idempotency/$1"; else echo "${XDG_CACHE_HOME:-$HOME/.cache}/idempotency/$1"; fi
 }
 
-# ---- how ----
+# ---- commands ----
 
-# Runs a command or function in a process group of its own, for at most $TIME_LIMIT seconds, and
-# stays awake for signals meanwhile. Call it bare: behind `if` or `||` bash ignores `set -e` in it.
+# Runs a command or function in its own process group, for at most $TIME_LIMIT seconds, and reacts
+# to signals meanwhile. Call it bare: behind `if` or `||` bash ignores `set -e` in it.
 run_child() {
     local status=0 deadline=$((SECONDS + ${TIME_LIMIT:-86400}))
     set -m
@@ -140,7 +140,7 @@ run_child() {
     return "$status"
 }
 
-# Servers are not in the group, so nobody in it needs long to end.
+# Servers are not in the group, so its processes end quickly.
 stop_child() {
     [[ -n $CHILD ]] || return 0
     kill -TERM -- "-$CHILD" 2>/dev/null || return 0
@@ -148,7 +148,7 @@ stop_child() {
     kill -KILL -- "-$CHILD" 2>/dev/null || true
 }
 
-# Copies what a function prints to a file.
+# Copies the output of a function to a file.
 logged() {
     local log=$1
     shift

@@ -6,7 +6,7 @@ BUILD=         # the folder of what is built from it
 MODULE_FOLDER= # where the module is built, if not in BUILD
 MAKE_OPTIONS=(WERROR=1)  # of every build of the module: one of ours has no warnings
 
-# PG_CONFIG chooses the server; else it is Debian's 15, else whatever comes first in PATH.
+# PG_CONFIG chooses the server; else it is Debian's 15, else the first in PATH.
 find_pg_config() {
     local debian=/usr/lib/postgresql/15/bin/pg_config
     if [[ -z ${PG_CONFIG:-} && -x $debian ]]; then PG_CONFIG=$debian; fi
@@ -17,8 +17,8 @@ find_pg_config() {
 
 pg_major() { "$PG_CONFIG" --version | sed 's/^PostgreSQL \([0-9]*\).*/\1/'; }
 
-# The usual opening of a script that builds and runs something. "prepare module", "prepare demo": not
-# more than these need.
+# The usual opening of a script that builds and runs programs. "prepare module" and "prepare demo"
+# install only the packages that these need.
 prepare() {
     "$ROOT/script/bootstrap" "$@"
     make_work_folder
@@ -29,9 +29,8 @@ prepare() {
     choose_folders
 }
 
-# Builds beside the sources where that is possible, so that a second run has less to do. Not in a
-# checkout that is read-only, nor in one with an in-tree build, whose objects make would take for
-# the ones it needs.
+# Builds beside the sources if possible, so that a second run has less to do. A read-only checkout
+# is built elsewhere, as is one with an in-tree build, whose objects make would mistake for its own.
 choose_folders() {
     [[ -r $ROOT/Makefile && -r $ROOT/src ]] || die "$ROOT is not readable"
     SRC=$ROOT BUILD=$ROOT/build
@@ -40,7 +39,7 @@ choose_folders() {
     copy_sources "$SRC"
 }
 
-# Also when it does not exist yet. Whoever built before may have been another user.
+# Also if it does not exist yet. The last build may have been another user's.
 is_writable() {
     local dir
     for dir in "$1" "$1/pg$(pg_major)" "$1/cmake" "$1/demo" "$1/fuzz"; do
@@ -54,7 +53,7 @@ has_objects() {
         -n $(find "$ROOT/src" -name '*.o' -print -quit) ]]
 }
 
-# What is in the tree, without what was built there.
+# The files of the tree, without products of the build.
 copy_sources() {
     mkdir -p "$1"
     tar -C "$ROOT" -cf - --exclude=./.git --exclude=./build --exclude='*.o' --exclude='*.bc' \
@@ -89,7 +88,7 @@ install_module() {
         "${MAKE_OPTIONS[@]}" install
 }
 
-# Once in a run, whoever asks first.
+# Once in a run, at the first request.
 ensure_installed() {
     [[ ! -e $INSTALLED/complete ]] || return 0
     quietly "building the module" build_module
@@ -97,13 +96,13 @@ ensure_installed() {
     touch "$INSTALLED/complete"
 }
 
-# A server that is a copy already needs no other.
+# A server that is already a copy needs no other.
 install_into_copy() {
     [[ $OUR_CONFIG == "$PG_CONFIG" ]] || copy_installation || return
     (umask 022 && install_module "$OUR_CONFIG")
 }
 
-# The same for what CMake builds: tests without a server, clients, examples.
+# The same for the programs that CMake builds: tests without a server, clients, examples.
 ensure_cmake_built() {
     [[ ! -e $WORK/cmake-built ]] || return 0
     build_with_cmake "tests and examples"
@@ -118,15 +117,15 @@ build_with_cmake() {
     quietly "building $what" cmake --build "$BUILD/cmake" --parallel "$(nproc)" ${1:+--target "$@"}
 }
 
-# Told which server it is each time: it remembers the last one, which may be gone. What is built here
-# is tried, not measured (script/bench builds its own), and compiled in three fifths of the time that
-# RelWithDebInfo takes.
+# Names the server each time, because CMake remembers the last one, which may be gone. These
+# programs are tested, not measured (script/bench builds its own), and compile in three fifths of
+# the time that RelWithDebInfo takes.
 configure_cmake() {
     cmake -S "$SRC" -B "$BUILD/cmake" -DCMAKE_BUILD_TYPE=None "-DCMAKE_CXX_FLAGS=-O1 -g1" -DWERROR=ON \
         "-DPG_CONFIG=$PG_CONFIG"
 }
 
-# Shows what a step printed only if the step fails.
+# Shows the output of a step only if the step fails.
 quietly() {
     local what=$1 status=0
     shift

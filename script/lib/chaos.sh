@@ -1,11 +1,11 @@
-# Running idem_chaos, and proving that it finds what it is there to find.
+# Running idem_chaos, and proving that it finds planted bugs.
 # shellcheck shell=bash
 
 BUGS_FOLDER=$ROOT/test/chaos/bugs
 SCALEOUT_BUGS=$BUGS_FOLDER/scaleout
 
-# Few locks and connections, so that they can be used up; commits that a crash of the server does
-# not lose; sweepers that never rest.
+# Few locks and connections, so that they run out; commits survive a crash of the server; sweepers
+# never rest.
 CHAOS_SETTINGS=(
     shared_preload_libraries=idempotency
     idempotency.cleanup_interval=1s
@@ -21,7 +21,7 @@ CHAOS_SETTINGS=(
     client_min_messages=error
 )
 
-# The server's user runs it, who need not be able to enter the checkout.
+# The server's user runs it, and may be unable to enter the checkout.
 chaos_program() { echo "$WORK/idem_chaos"; }
 
 # Of what CMake builds, the checker alone.
@@ -52,7 +52,7 @@ run_scenarios() {
     return "$worst"
 }
 
-# worse A B: of two exit statuses, by what they say of the promises.
+# worse A B: the worse of two exit statuses, for the promises.
 worse() {
     local status
     for status in 1 4 2 3; do
@@ -61,8 +61,8 @@ worse() {
     echo "$(($1 > $2 ? $1 : $2))"
 }
 
-# run_until_it_counts NAME SEED SECONDS: where no fault hits an open claim, as on a slow machine, twice
-# more and for longer each time. Without faults none ever will.
+# run_until_it_counts NAME SEED SECONDS: if no fault hits an open claim, as on a slow machine,
+# repeats the run twice, longer each time. Without faults a repeat would not help.
 run_until_it_counts() {
     local name=$1 seed=$2 seconds=$3 status
     for _ in 1 2 3; do
@@ -87,7 +87,7 @@ seconds_of() {
     fi
 }
 
-# run_scenario NAME SEED SECONDS: on a cluster of its own.
+# run_scenario NAME SEED SECONDS: on a new cluster.
 # shellcheck disable=SC2153
 run_scenario() {
     local name=$1 seed=$2 seconds=$3 status=0 disk=()
@@ -111,7 +111,7 @@ start_chaos_cluster() {
     export PGDATA=$WORK/$1/data PG_BINDIR
 }
 
-# The user that runs the server also harms it. Histories go where that user can write.
+# The server's user also injects the faults. Histories go where that user can write.
 chaos() {
     run_as_postgres mkdir -p "$WORK/histories"
     local status=0
@@ -184,7 +184,7 @@ is_patch() { grep -q '^--- ' "$1"; }
 
 patch_tree() { patch -d "$1" -p0 --no-backup-if-mismatch --force "${@:3}" <"$2"; }
 
-# Whether every patch still fits the sources, and what it makes of them compiles.
+# Whether every patch still applies to the sources, and the result compiles.
 bugs_fit() {
     local file
     copy_sources "$WORK/fitted"
@@ -227,8 +227,8 @@ prove_bugs() {
     ((missed == 0))
 }
 
-# A tree to plant in, with the objects of the sound module, so that only what a bug touches is
-# compiled.
+# A tree to plant bugs in, with the objects of the sound module, so that only files changed by a bug
+# are compiled.
 prepare_planting() {
     copy_sources "$WORK/planted"
     cp -a "$(module_folder)" "$WORK/planted-build"
@@ -256,7 +256,7 @@ plant() {
     SRC=$WORK/planted MODULE_FOLDER=$WORK/planted-build install_module "$OUR_CONFIG"
 }
 
-# Whether the checker has found what it should. On a cluster another function runs.
+# Whether the checker has found the expected violation. On a cluster another function runs.
 RUN_PLANTED=run_planted
 run_planted() {
     local file=$1 status=0 settings

@@ -1,5 +1,5 @@
-# A Citus cluster of throw-away servers on this machine: a coordinator and workers, each a server as
-# script/lib/server.sh starts it, that reach each other through their Unix sockets and nothing else.
+# A Citus cluster of throw-away servers on this machine: a coordinator and workers, each started as
+# in script/lib/server.sh, that reach each other only through their Unix sockets.
 # shellcheck shell=bash
 
 COORDINATOR=coordinator
@@ -25,7 +25,7 @@ start_citus() {
     point_at "$COORDINATOR"
 }
 
-# start_citus_node NAME [setting=value ...]: in the folder of that name, and not of the cluster yet.
+# start_citus_node NAME [setting=value ...]: in the folder of that name, not yet in the cluster.
 start_citus_node() {
     start_cluster "$1" "${TEST_SETTINGS[@]}" "${CITUS_SETTINGS[@]}" "citus.local_hostname='$WORK/$1'" \
         "${@:2}"

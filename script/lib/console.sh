@@ -1,4 +1,4 @@
-# The console's packages: where they are, and how they get there.
+# The console's packages: their folder and their installation.
 # shellcheck shell=bash
 
 CONSOLE= # the folder that it runs from: its sources, beside the packages that they import
@@ -11,9 +11,9 @@ console_needs() {
     return 1
 }
 
-# install_console NAME [arguments of npm ci]: below build/, or the user's cache where that is not theirs. The
-# packages are those of the lock file, byte for byte, and no script of theirs is run. A copy that was
-# made of the same lock file, to the end, is taken as it is; so are sources that are the same, which
+# install_console NAME [arguments of npm ci]: below build/, or in the user's cache if that is not
+# writable. The packages are those of the lock file, byte for byte, and none of their scripts is
+# run. A complete copy made from the same lock file is reused; so are identical sources, which
 # another console may be starting from.
 install_console() {
     local name=$1 wanted part

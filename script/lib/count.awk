@@ -1,6 +1,6 @@
-# Counts the tests in a group's output and prints "PASSED FAILED", then the lines of those that
-# failed, with what is said of why. It knows four kinds of lines: TAP (our checks, and pg_regress from
-# 16 on), pg_regress up to 15, ctest, and prove's summary.
+# Counts the tests in a group's output and prints "PASSED FAILED", then the lines of the failed
+# ones, with the reasons given. It recognizes four kinds of lines: TAP (our checks, and pg_regress
+# from 16 on), pg_regress up to 15, ctest, and prove's summary.
 
 function fail() { failed++; note() }
 function note() { lines = lines "\n" $0 }
@@ -8,7 +8,8 @@ function note() { lines = lines "\n" $0 }
 /^ok [0-9]+/     { passed++ }
 /^not ok [0-9]+/ { fail() }
 
-# Of why: after the test, 20 lines at most; and what groups.sh finds in the logs of TAP files.
+# The reasons: after the test, 20 lines at most; and those that groups.sh finds in the logs of TAP
+# files.
 /^(not )?ok [0-9]+/ { reasons = /^not/ ? 20 : 0 }
 /^# /               { if (reasons-- > 0) note() }
 /^why: /            { note() }
@@ -21,10 +22,10 @@ function note() { lines = lines "\n" $0 }
     if (/ Passed +[0-9.]+ sec/) passed++
     else if (!/\*\*\*Skipped/) { fail(); told = 20; next }
 }
-# What the test itself has printed, but for GoogleTest's frame.
+# The test's own output, without GoogleTest's frame.
 told > 0 && !/^(\[| +Start |Note: |Running main|$)/ { told--; note() }
 
-# prove names each file in trouble, with the number of its failed tests: none in a file that died.
+# prove names each failed file, with the number of its failed tests: none in a file that died.
 /\(Wstat: [0-9]+.* Tests: [0-9]+ Failed: [0-9]+\)$/ {
     note()
     sub(/\)$/, "")

@@ -1,5 +1,5 @@
 # A server built from Debian's source package with assertions, and with the marks by which valgrind
-# can tell the server's memory chunks apart. Building it takes some ten minutes, so it is kept.
+# recognizes the server's memory chunks. The build takes some ten minutes, so it is kept.
 # shellcheck shell=bash
 
 DEBUG_SOURCE=postgresql-15
@@ -20,8 +20,8 @@ ensure_debug_server() {
     rm -rf "$tree"
 }
 
-# As upstream made it: Debian's changes name Debian's own folders, wherever one builds. Uses package
-# lists of its own, so that apt's settings and state stay as they are.
+# The upstream sources: Debian's patches name Debian's own folders in every build. Uses separate
+# package lists, so that apt's settings and state stay unchanged.
 fetch_server_source() {
     local tree=$1 apt
     apt=(-o "Dir::Etc::SourceList=$tree/sources.list" -o Dir::Etc::SourceParts=-
@@ -46,9 +46,9 @@ download_newest_source() {
     return 1
 }
 
-# Nothing of it may reach the system's own server: an unprivileged user builds, and installs into a
-# stage. Without the libraries that no test needs; the tools of the regression and TAP tests come
-# along.
+# The build must not touch the system's own server: an unprivileged user builds, and installs into a
+# stage. It omits libraries that no test needs, and includes the tools of the regression and TAP
+# tests.
 build_debug_server() {
     # shellcheck disable=SC2016 # the other shell expands these
     run_as_postgres bash -euc '

@@ -1,5 +1,5 @@
-# The instruments of script/deep. Each part prepares a server of its own, in $WORK/PART, and runs
-# groups of script/test on it.
+# The instruments of script/deep. Each part prepares a server, in $WORK/PART, and runs groups of
+# script/test on it.
 # shellcheck shell=bash
 
 # shellcheck disable=SC2034 # for script/deep
@@ -10,9 +10,9 @@ CHAOS_MINUTES=${CHAOS_MINUTES:-10}
 
 # ---- servers ----
 
-# copy_debug_server PART [NAME=VALUE...] [command...]: with that before `postgres` wherever one is
-# started, but for initdb's, which load no module. Without a command the server keeps the wrapper's
-# name, by which `pg_ctl restart` will start it.
+# copy_debug_server PART [NAME=VALUE...] [command...]: runs every `postgres` under that command,
+# except initdb's, which load no module. Without a command the server keeps the wrapper's name, by
+# which `pg_ctl restart` will start it.
 copy_debug_server() {
     local part=$1 bin=$WORK/$1/server/bin
     shift
@@ -58,7 +58,7 @@ run_groups_on() {
     done
 }
 
-# no_reports FOLDER: fails with what an instrument has written there.
+# no_reports FOLDER: fails with the reports that an instrument has written there.
 no_reports() {
     local file found=0
     for file in "$1"/*; do
@@ -83,8 +83,8 @@ fuzz_at_length() {
     fuzz_functions --seed "$seed" --seconds "$FUZZ_SECONDS"
 }
 
-# The module is instrumented, the server is not. libstdc++ has to be there when the sanitizer looks
-# for the functions that throw. The server frees nothing at its end, so leaks are not looked for.
+# The module is instrumented, the server is not. libstdc++ has to be loaded when the sanitizer looks
+# for the functions that throw. The server frees nothing at its end, so leaks are not checked.
 part_sanitizers() {
     local reports=$WORK/sanitizers/reports flags='-fsanitize=address,undefined -fno-sanitize-recover=all'
     local options="abort_on_error=1:print_stacktrace=1:log_path=$reports/report"
@@ -129,7 +129,7 @@ part_fuzz() {
     run_group "fuzz: functions" fuzz_at_length
 }
 
-# From another seed each time; what is found is worth a place in the corpus.
+# With another seed each time; a finding belongs in the corpus.
 fuzz_parsers_at_length() {
     local target found=$WORK/found
     ensure_fuzzers_built
@@ -152,13 +152,13 @@ lint_sources() {
     ((CHECKS_FAILED == 0))
 }
 
-# Fails on a warning, whatever clang-tidy ends with.
+# Fails on a warning, whatever clang-tidy's exit status.
 run_clang_tidy() {
     find "$SRC/src" -name '*.cpp' -print0 |
         xargs -0 -n 4 -P "$(nproc)" clang-tidy --quiet -p "$BUILD/cmake" --warnings-as-errors='*'
 }
 
-# It does not look into the server's headers, and has to be told what the version is.
+# It does not read the server's headers, so the version is passed to it.
 run_cppcheck() {
     cppcheck --quiet --project="$BUILD/cmake/compile_commands.json" --file-filter="$SRC/src/*" \
         -DPG_VERSION_NUM=150000 -j "$(nproc)" --std=c++17 --enable=warning,performance,portability --inline-suppr \

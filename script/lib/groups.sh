@@ -1,12 +1,12 @@
-# The groups of tests. Each is a function that runs in a process of its own, with `set -e`, and
-# prints what count.awk can count. A group that fails shows what is needed to see why.
+# The groups of tests. Each is a function that runs in a separate process, with `set -e`, and prints
+# lines that count.awk can count. A failed group shows its evidence.
 # shellcheck shell=bash
 
 # shellcheck disable=SC2034 # for script/test
 GROUPS_IN_ORDER=(checks build build-in-tree core model fuzz regress isolation tap client regress-sql
     isolation-sql tap-sql client-sql scale scale-sql docs examples demo chaos)
 GROUPS_ON_REQUEST=(private lint clients console dotnet upgrade failover)
-# Those that need no more than the module does.
+# The groups that need no more than the module does.
 GROUPS_OF_MODULE=(checks build build-in-tree regress isolation upgrade)
 
 # ---- our own checks, printed as TAP ----
@@ -52,7 +52,7 @@ group_checks() {
     ((CHECKS_FAILED == 0))
 }
 
-# Its folders would be empty words, and a copy of them one of the whole machine.
+# Its folders would be empty words, and a copy of them would be a copy of the whole machine.
 silent_server_is_not_copied() {
     mkdir -p "$WORK/silent"
     printf '#!/bin/sh\n[ "$1" = --bindir ] && echo /nowhere\n' >"$WORK/silent/pg_config"
@@ -118,14 +118,15 @@ run_ctest() {
         --timeout 900 "$@"
 }
 
-# Every history of three callers and one key, and whether planted mistakes are found.
+# Every history of three callers and one key, and whether the model finds planted mistakes.
 group_model() {
     "$ROOT/test/model/run"
 }
 
 # ---- random input ----
 
-# The core's parsers, and every SQL function; each time the same way. script/deep does it at length.
+# The core's parsers, and every SQL function; the same inputs each time. script/deep runs it at
+# length.
 group_fuzz() {
     ensure_fuzzers_built
     local status=0
@@ -145,8 +146,8 @@ run_fuzzers() {
         --parallel "$(nproc)"
 }
 
-# fuzz_functions [arguments of test/fuzz/sql/run]: preloaded, so that statistics have functions that
-# succeed.
+# fuzz_functions [arguments of test/fuzz/sql/run]: preloaded, so that the functions of the
+# statistics succeed.
 fuzz_functions() {
     ensure_installed
     TEST_SETTINGS+=(shared_preload_libraries=idempotency)
@@ -168,13 +169,13 @@ group_regress() {
 
 group_isolation() {
     prepare_server_tests isolation
-    # What only the heap store lets happen: with the SQL store such specs would wait for ever.
+    # Specs of behaviour that only the heap store has: with the SQL store they would wait forever.
     [[ ${IDEM_STORE:-auto} != sql ]] || rm "$WORK"/isolation-sources/test/isolation/specs/heap_store_*.spec
     installcheck isolation REGRESS=
 }
 
-# prepare_server_tests NAME: the module installed, a fresh cluster, and a copy of the tests that
-# the server's user can read.
+# prepare_server_tests NAME: installs the module, starts a fresh cluster, and copies the tests to
+# where the server's user can read them.
 prepare_server_tests() {
     ensure_installed
     copy_sources "$WORK/$1-sources"
@@ -246,9 +247,9 @@ prove_or_explain() {
     return "$status"
 }
 
-# The server's own Perl modules start the clusters. Their sockets lie below TMPDIR. Most of the time
-# is spent waiting, for a lease or a sweeper, so there are two at work for each processor; those that
-# wait the longest come last by name, and begin first.
+# The server's own Perl modules start the clusters. Their sockets lie below TMPDIR. Tests mostly
+# wait, for a lease or a sweeper, so two run per processor. The tests with the longest waits come
+# last by name, and begin first.
 prove_all() {
     local pgxs files
     pgxs=$(dirname "$("$OUR_CONFIG" --pgxs)")
@@ -261,7 +262,7 @@ prove_all() {
         -I "$WORK/tap-sources/test/tap" "${files[@]}"
 }
 
-# What the tests that prove complains about have logged, and their servers; and why they failed, for
+# The logs of the tests that prove complains about, and of their servers; and why they failed, for
 # the end of the run.
 show_tap_logs() {
     local name file logs=$WORK/tap/tmp_check/log
@@ -285,8 +286,8 @@ group_client() {
     return "$status"
 }
 
-# What passes with the heap store passes with the SQL store, and gives the same output.
-# In a folder beside what the group left behind the first time.
+# The tests of the heap store also pass with the SQL store, with the same output.
+# In a folder beside the first run's files.
 with_sql_store() {
     export IDEM_STORE=sql WORK=$WORK/sql
     mkdir -p "$WORK"
@@ -309,8 +310,8 @@ group_docs() {
     return "$status"
 }
 
-# The payments service, two processes of it, over real HTTP. Payments that were answered must
-# outlive an immediate stop, so commits are durable here.
+# The payments service, two processes of it, over real HTTP. Answered payments must survive an
+# immediate stop, so commits are durable here.
 group_examples() {
     ensure_installed
     ensure_cmake_built
@@ -324,8 +325,8 @@ group_examples() {
     return "$status"
 }
 
-# Each client whose toolchain is there: its own tests, then the conformance suite against its server,
-# then what docs/drivers/ says of the language's drivers.
+# Each client with an installed toolchain: its own tests, then the conformance suite against its
+# server, then the claims of docs/drivers/ about the language's drivers.
 group_clients() {
     ensure_installed
     copy_clients
@@ -350,8 +351,8 @@ group_clients() {
     return "$status"
 }
 
-# The suite mostly waits: that of one language runs while the next one compiles, in a database of its
-# own, and is shown when it has ended.
+# The suite mostly waits: one language's suite runs while the next one compiles, in a separate
+# database, and its output is shown when it has ended.
 begin_conformance() {
     CONFORMING=$1
     "$BUILD/languages/clients/conformance/run" --servers "$1" >"$WORK/conformance-$1" 2>&1 &
@@ -378,21 +379,21 @@ test_client() {
     ((CHECKS_FAILED == failed))
 }
 
-# The sources, beside what was made of them the last time: a language's tools put that next to them.
-# The server for C++ takes its HTTP from the example, and the drivers are compared with their page.
+# The sources, beside the products of the last build: a language's tools put them there. The server
+# for C++ takes its HTTP from the example, and the drivers are compared with their page.
 copy_clients() {
     local list=$WORK/clients.list
     (cd "$ROOT" && find clients examples/payments docs/drivers.md docs/drivers -type d \( -name node_modules -o -name dist -o -name target -o -name build \
         -o -name .venv -o -name __pycache__ -o -name '*.egg-info' \) -prune -o -type f -print | LC_ALL=C sort) >"$list"
     mkdir -p "$BUILD/languages"
-    # What is there no longer.
+    # Files that no longer exist.
     [[ ! -e $BUILD/languages/sources ]] ||
         LC_ALL=C comm -23 "$BUILD/languages/sources" "$list" | (cd "$BUILD/languages" && xargs -r -d '\n' rm -f)
     (cd "$ROOT" && tr '\n' '\0' <"$list" | xargs -0 cp -p --parents -u -t "$BUILD/languages")
     cp "$list" "$BUILD/languages/sources"
 }
 
-# Some languages know no Unix sockets.
+# Some languages do not support Unix sockets.
 start_clients_cluster() {
     local port
     port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
@@ -426,7 +427,7 @@ demo_fails() {
     ((status == 1))
 }
 
-# Everything at once, while the server is being harmed; and that the checker sees what it has to.
+# All functions at once, while faults hit the server; and that the checker finds planted bugs.
 group_chaos() {
     ensure_cmake_built
     run_ctest chaos --parallel "$(nproc)"
@@ -444,7 +445,8 @@ chaos_does_not_count() {
     ((status == 3))
 }
 
-# Three servers, of which some die; and that the checker sees what gets lost where nobody waits.
+# Three servers, of which some die; and that the checker sees commits lost where none waits for a
+# standby.
 group_failover() {
     if ! prepare_failover; then
         echo "ok 1 - failover # SKIP there is no $LACKING"

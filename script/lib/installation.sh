@@ -1,22 +1,22 @@
-# A copy of the server's files, for this run alone. The module is installed into it and servers start
-# from it, so that the machine's own installation stays as it is and nobody needs a right to it.
+# A copy of the server's files for this run. The module is installed into it and servers start from
+# it. So the machine's own installation stays unchanged, and no rights to it are needed.
 # shellcheck shell=bash
 
 INSTALLED=     # the folder of the copy, in which everything has the path that it has on the machine
 OUR_CONFIG=    # the copy's pg_config; PG_CONFIG stays the machine's, which has the headers
 
-# use_installation FOLDER: the copy will be there. It is made by whoever needs it first.
+# use_installation FOLDER: the copy will be there. The first function that needs it makes it.
 use_installation() {
     INSTALLED=$1
     PG_BINDIR=$INSTALLED$("$PG_CONFIG" --bindir) || die "cannot run $PG_CONFIG"
     OUR_CONFIG=$PG_BINDIR/$(basename "$PG_CONFIG")
 }
 
-# A server finds its files relative to where its programs really are, so these must not be links. Hard
-# ones would do, but then a change of owner or mode would be one of the machine's files as well.
+# A server finds its files relative to the real place of its programs, so these must not be symbolic
+# links. With hard links, a change of owner or mode would also change the machine's files.
 copy_installation() {
     local programs library share folder
-    # An empty answer would be the whole machine.
+    # An empty answer would mean the whole machine.
     programs=$("$PG_CONFIG" --bindir) && library=$("$PG_CONFIG" --pkglibdir) && share=$("$PG_CONFIG" --sharedir) &&
         [[ -n $programs && -n $library && -n $share ]] || { say "$PG_CONFIG does not say where the server is"; return 1; }
     rm -rf "$INSTALLED"
@@ -43,9 +43,8 @@ copy_programs() {
 # Whatever version of it the machine has.
 forget_module_in() { rm -rf "$1"/{idempotency.so,bitcode/idempotency{,.index.bc},extension/idempotency{.,--}*}; }
 
-# keeps_to_itself FOLDER PG_CONFIG: whether all that gets installed for this server lands below the
-# folder. A server that is moved finds its folders from its programs, unless somebody has patched that
-# out.
+# keeps_to_itself FOLDER PG_CONFIG: whether everything that is installed for this server lands below
+# the folder. A moved server finds its folders from its programs, unless a patch has removed that.
 keeps_to_itself() {
     local option folder
     for option in --bindir --libdir --pkglibdir --sharedir --pgxs --includedir-server; do

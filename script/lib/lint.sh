@@ -1,5 +1,6 @@
-# The group that looks at what is read rather than run: includes, the forge's workflow, the Dockerfile,
-# the metadata of PGXN. Linters come from the registries of the languages that they are written in.
+# The group that checks files that are read rather than run: includes, the forge's workflow, the
+# Dockerfile, PGXN's metadata. Linters come from the registries of the languages in which they are
+# written.
 # shellcheck shell=bash
 
 # Each with its version and the toolchain that installs it.
@@ -38,7 +39,7 @@ has_go() { command -v go >/dev/null; }
 has_cargo() { command -v cargo >/dev/null; }
 has_pip() { python3 -m pip --version >/dev/null 2>&1; }
 
-# It gets its folder when it is complete.
+# The folder gets its name when it is complete.
 run_linter() {
     local name=$1 program=$2 folder=${2%/bin/*}
     shift 2

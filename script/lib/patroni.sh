@@ -4,7 +4,8 @@
 PATRONI_VERSION=4.1.5
 FAILOVER_BUGS=$ROOT/test/chaos/bugs/failover
 
-# What the servers of a cluster start with beside test/chaos/failover/patroni.yml. Nothing has to survive a crash of the machine.
+# The settings of a cluster's servers beside test/chaos/failover/patroni.yml. Nothing has to survive
+# a crash of the machine.
 FAILOVER_SETTINGS=(
     idempotency.cleanup_interval=1s
     idempotency.cleanup_grace=0
@@ -14,14 +15,14 @@ FAILOVER_SETTINGS=(
     client_min_messages=warning
 )
 
-# Where it stays for the next run.
+# Where it is kept for the next run.
 patroni_folder() { echo "${IDEM_PATRONI:-$(cache_folder patroni)}"; }
 
 patroni_is_there() { "$(patroni_folder)/bin/patroni" --version 2>/dev/null | grep -qwF "$PATRONI_VERSION"; }
 
-# The server's user runs it. Debian's Patroni is older and loses acknowledged commits where an agent
-# is stopped and goes on, so it is PyPI's. The interpreter is the system's: another one may lie where
-# that user may not go.
+# The server's user runs it. Debian's Patroni is older and loses acknowledged commits if an agent is
+# stopped and continued, so it is PyPI's. The interpreter is the system's: another one may lie where
+# that user has no access.
 install_patroni() {
     local folder
     folder=$(patroni_folder)
@@ -39,7 +40,8 @@ install_patroni() {
     patroni_is_there
 }
 
-# What a cluster needs and this machine lacks. LACKING says what can't be had.
+# The programs that a cluster needs and this machine lacks. LACKING names those that can't be
+# installed.
 LACKING=
 prepare_failover() {
     LACKING="etcd (Debian's package etcd-server, or a program in PATH)"
@@ -57,7 +59,7 @@ prepare_failover() {
     export CHAOS_ETCD CHAOS_PATRONI CHAOS_FAILOVER CHAOS_PASSWORD PG_BINDIR
 }
 
-# failover MODE FOLDER [option...]: one run on a cluster of its own.
+# failover MODE FOLDER [option...]: one run on a new cluster.
 failover() {
     local mode=$1 folder=$2 status=0 settings=() setting
     shift 2
@@ -83,7 +85,7 @@ run_failover() {
     return "$worst"
 }
 
-# keep_cluster_logs FOLDER: those of a cluster that is there no more.
+# keep_cluster_logs FOLDER: the logs of a cluster that has stopped.
 keep_cluster_logs() {
     local folder=${KEEP:-$BUILD/chaos} name log
     name=patroni-$(basename "$1")
@@ -111,7 +113,7 @@ prove_failover() {
     ((missed == 0))
 }
 
-# Whether the checker finds what the bug's head says.
+# Whether the checker finds the violation named in the bug's head.
 failover_catches() {
     local file=$1 status=0 options
     read -ra options <<<"$(head_of "$file" Options)"

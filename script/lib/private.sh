@@ -1,11 +1,11 @@
-# The group private: the scripts in a folder that nobody but its owner may enter, as each kind of user
-# that there is, and what they leave of the machine's own server.
+# The group private: runs the scripts in a folder that only its owner may enter, as each available
+# kind of user, and checks that they leave the machine's own server unchanged.
 # shellcheck shell=bash
 
 group_private() {
     local folder user
     server_files >"$WORK/server-files"
-    # The work folder is the server's user's, which is one of those who must not get in.
+    # The work folder belongs to the server's user, who is one of those who must not get in.
     folder=$(mktemp -d /tmp/idem.XXXXXX)
     # shellcheck disable=SC2064 # this folder
     trap "rm -rf '$folder'" EXIT
@@ -25,13 +25,13 @@ group_private() {
     ((CHECKS_FAILED == 0))
 }
 
-# Who can be had without making anybody up.
+# The users that exist without creating any.
 users_at_hand() {
     id -un
     ((EUID != 0)) || echo nobody
 }
 
-# as_user USER FOLDER command...: in the checkout there, built by whoever was first.
+# as_user USER FOLDER command...: in the checkout there, built by the first user.
 as_user() {
     local user=$1 folder=$2 become=()
     shift 2
@@ -41,8 +41,8 @@ as_user() {
     (cd "$folder/home/checkout" && TMPDIR=$folder/tmp "${become[@]}" "$@")
 }
 
-# Two sessions without faults: it does not count and says so. What more of them find is for the group
-# chaos to say.
+# Two sessions without faults: the run does not count and says so. Finding more is the task of the
+# group chaos.
 chaos_runs() {
     local status=0
     as_user "$1" "$2" script/chaos --scenario mixed --seconds 3 --faults none \
@@ -52,7 +52,7 @@ chaos_runs() {
 
 is_empty() { ! find "$1" -mindepth 1 -maxdepth 2 | grep .; }
 
-# Also who owns them and how many links they have, and when that last changed.
+# Also their owners, number of links, and time of last change.
 server_files() {
     local option
     for option in --bindir --pkglibdir --sharedir --includedir-server --sysconfdir; do

@@ -1,12 +1,12 @@
 # Root file systems of other Debian releases, made with debootstrap and kept for the next run.
-# Commands run in them with mounts and processes of their own: when the command ends, however it
-# ends, the kernel stops what is left of it and undoes the mounts.
+# Commands run in them with separate mounts and processes: when the command ends, in any way, the
+# kernel stops the remaining processes and undoes the mounts.
 # shellcheck shell=bash
 
 # shellcheck disable=SC2034 # for script/matrix and script/package
 ROOTS=${IDEM_ROOTS:-/var/cache/idempotency/roots}
 
-# mirror LABEL: where this machine itself gets what Debian labels so. Nothing if it does not know.
+# mirror LABEL: this machine's own source of Debian's LABEL. Empty if unknown.
 mirror() {
     command -v apt-get >/dev/null || return 0
     # shellcheck disable=SC2016 # expanded by apt-get
@@ -14,14 +14,14 @@ mirror() {
         "Label: $1" 2>/dev/null | sort -u | head -n 1
 }
 
-# make_root SUITE [NAME]: does nothing if there is one. It gets its name when it is complete, so that
-# an interrupted run leaves no half of one. Without a mirror debootstrap knows one itself.
+# make_root SUITE [NAME]: does nothing if it exists. It gets its name when it is complete, so an
+# interrupted run leaves no partial one. Without a mirror debootstrap uses its default.
 make_root() {
     local suite=$1 root=$ROOTS/${2:-$1}
     [[ ! -d $root ]] || return 0
     mkdir -p "$ROOTS"
     rm -rf "$root.part"
-    # It mounts as well, and must not leave that either.
+    # debootstrap mounts as well, and must not leave that mount behind either.
     unshare --mount --pid --fork --kill-child=KILL -- \
         debootstrap --variant=minbase "$suite" "$root.part" \
         "$(mirror Debian)" "$(bootstrap_script "$suite")"
@@ -36,8 +36,8 @@ bootstrap_script() {
     if [[ -e $scripts/$1 ]]; then echo "$scripts/$1"; else echo "$scripts/sid"; fi
 }
 
-# With the security updates: servers of the same day belong together, and pg_upgrade can fail where
-# the old one is newer than the new one. A mirror that lags behind is better than none.
+# With the security updates: servers of the same day fit together, and pg_upgrade can fail if the
+# old one is newer than the new one. An outdated mirror is better than none.
 set_up_apt() {
     local security
     echo 'Acquire::Check-Valid-Until "false";' >"$2/etc/apt/apt.conf.d/mirror"
@@ -46,19 +46,19 @@ set_up_apt() {
     [[ -z $security ]] || echo "deb $security $1-security main" >"$2/etc/apt/sources.list.d/security.list"
 }
 
-# A server that is not released yet comes from there, and nothing else does. Unstable, which has no
-# security updates of its own, will have the release: that is the newer version, and so is taken.
+# Only a server that is not released yet comes from there. Unstable, which has no security updates
+# of its own, will have the release: a newer version, which is therefore preferred.
 NEXT_SERVER=postgresql-19
 add_experimental() {
     sed -n 's/ sid / experimental /p' "$1/etc/apt/sources.list" >"$1/etc/apt/sources.list.d/experimental.list"
     printf '%s\n' "Package: src:$NEXT_SERVER" 'Pin: release a=experimental' 'Pin-Priority: 500' \
         >"$1/etc/apt/preferences.d/experimental"
-    # Packages are built for it, and not for the version that unstable itself goes by.
+    # Packages are built for this version, not for unstable's own default.
     mkdir -p "$1/etc/postgresql-common"
     echo "${NEXT_SERVER##*-}" >"$1/etc/postgresql-common/supported_versions"
 }
 
-# Only the packages' programs are wanted there, and no cluster "main". What is lost in a crash of
+# Only the packages' programs are wanted there, and no cluster "main". Anything lost in a crash of
 # the machine can be made again.
 forbid_services() {
     printf '#!/bin/sh\nexit 101\n' >"$1/usr/sbin/policy-rc.d"
@@ -83,7 +83,7 @@ in_root() {
         PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin "$@"
 }
 
-# install_in_root NAME package...: what of it is missing, with the names as of today.
+# install_in_root NAME package...: the missing ones, by today's package lists.
 install_in_root() {
     local name=$1
     shift
@@ -95,8 +95,8 @@ install_in_root() {
     fi
 }
 
-# copy_into_root NAME: the checkout as /idempotency. What was built there stays, so that a second run
-# has less to do.
+# copy_into_root NAME: the checkout as /idempotency. Products of earlier builds stay, so that a
+# second run has less to do.
 copy_into_root() {
     local target=$ROOTS/$1/idempotency
     mkdir -p "$target"
@@ -105,8 +105,8 @@ copy_into_root() {
     chown -R root:root "$target"
 }
 
-# copy_authorities NAME: where this machine reaches npm's registry through a certificate authority of
-# its own, npm has to know it there, too.
+# copy_authorities NAME: if this machine reaches npm's registry through its own certificate
+# authority, npm there has to know that authority, too.
 EXTRA_AUTHORITIES=/etc/extra-ca-certificates.crt
 copy_authorities() {
     [[ ! -r ${NODE_EXTRA_CA_CERTS:-} ]] || cp "$NODE_EXTRA_CA_CERTS" "$ROOTS/$1$EXTRA_AUTHORITIES"

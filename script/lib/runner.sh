@@ -13,7 +13,7 @@ run_group() {
     status=$?
     set -e
     { read -r passed failed; mapfile -t lines; } < <(awk -f "$ROOT/script/lib/count.awk" "$log")
-    # A runner that stumbles outside of a test, or finds no test at all, has failed too.
+    # A runner that fails outside of a test, or finds no test at all, has failed too.
     if ((failed == 0 && (status != 0 || passed == 0))); then
         lines=("no test failed, but its runner ended with status $status after $passed")
         say "$name: ${lines[0]}"
@@ -24,7 +24,7 @@ run_group() {
     say "<== $name: $passed passed, $failed failed"
 }
 
-# What failed, the last line, and the exit status.
+# The failed tests, the last line, and the exit status.
 sum_up() {
     ((FAILED == 0)) || printf '%s\n' "${FAILURES[@]}"
     echo "$PASSED passed, $FAILED failed"

@@ -1,7 +1,7 @@
 # Servers with Citus for script/chaos --citus, and running it.
 # shellcheck shell=bash
 
-# Beside what every node of a cluster has. Recovery, cleaning and sweeping never rest.
+# Beside the settings of every node of a cluster. Recovery, cleaning and sweeping never rest.
 SCALEOUT_SETTINGS=(
     idempotency.cleanup_interval=1s
     idempotency.cleanup_grace=0
@@ -16,7 +16,7 @@ SCALEOUT_SETTINGS=(
     citus.node_connection_timeout=10s
 )
 
-# start_nodes FOLDER [setting=value ...]: four servers that do not know of each other yet.
+# start_nodes FOLDER [setting=value ...]: four servers that do not know each other yet.
 start_nodes() {
     local folder=$1 name nodes=()
     shift
@@ -29,7 +29,7 @@ start_nodes() {
     export CHAOS_CITUS="${nodes[*]}" PG_BINDIR
 }
 
-# scaleout FOLDER [option...]: one run on a cluster of its own.
+# scaleout FOLDER [option...]: one run on a new cluster.
 scaleout() {
     local folder=$1 status=0
     shift

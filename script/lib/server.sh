@@ -1,5 +1,5 @@
-# Throw-away servers: each lives in the work folder, listens on a Unix socket there and nowhere
-# else, and trusts whoever reaches that socket.
+# Throw-away servers: each lives in the work folder, listens only on a Unix socket there, and trusts
+# every user who reaches that socket.
 # shellcheck shell=bash
 
 # Losing a test server's data costs nothing, so tests do not wait for the disk. Tests of crashes
@@ -46,8 +46,8 @@ create_database() {
     "$PG_BINDIR/psql" -Xq -v ON_ERROR_STOP=1 -c 'CREATE EXTENSION idempotency'
 }
 
-# Stops every server whose data lies below a folder, the TAP tests' own ones included. A server
-# works in its data folder; one that has only just been forked, in ours.
+# Stops every server whose data lies below a folder, including the TAP tests' own. A server works in
+# its data folder; one that has just been forked, in ours.
 stop_servers_below() {
     local pids _
     for _ in {1..50}; do

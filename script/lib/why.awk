@@ -1,10 +1,10 @@
-# What a TAP file's own log tells of why it failed, 20 lines at most: the diagnostics of each test
-# that failed, which say what was found, and the words with which it died. Not its notes, such as
-# what each session was asked.
+# The reasons for a failure from a TAP file's own log, 20 lines at most: the diagnostics of each
+# failed test, which show the actual values, and the message with which it died. Not its notes, such
+# as each session's queries.
 
 BEGIN { left = 20 }
 
-# Where something is said anew, the log has the time.
+# Each new message has the time in the log.
 { anew = sub(/^\[[0-9:.]+\]\([0-9.]+s\) /, "") }
 
 /^ *#   Failed test /             { telling = "of a test" }
