@@ -29,24 +29,13 @@ bool is_last(const store::Record& record, const core::Policy& policy) {
            (record.if_silent == core::IfSilent::Exhausted || attempts_used_up(policy, record));
 }
 
-// Whether that is all that becomes of it, or on_abandon would make more of it.
-bool exhausts(const store::Record& record, const core::Policy& policy) {
-    return is_last(record, policy) &&
-           (policy.abandon_after == 0 || policy.on_abandon == OnAbandon::Release);
-}
-
-// What was in progress when the walk met it may have ended since.
-bool is_due(const store::Record& record, const core::Policy& policy, TimestampTz now) {
-    TimestampTz due = given_up_at(record, policy);
-    return record.status == core::Status::InProgress && due != pg::kNoTime && due <= now &&
-           !session_lives(record);
-}
-
 // The old holder's token dies where something is decided; what is unknown its holder may still end.
 // False: the record can't be sealed, and nothing is decided, for the next visit may have its key,
 // and other claims are not to wait for that.
 bool decide(const core::Policy& policy, store::Record* record) {
-    if (exhausts(*record, policy)) {
+    // Whether on_abandon would make more of it than that.
+    bool goes_on = policy.abandon_after != 0 && policy.on_abandon != OnAbandon::Release;
+    if (is_last(*record, policy) && !goes_on) {
         mark_silent(policy, record);
         return true;
     }
@@ -64,28 +53,31 @@ bool decide(const core::Policy& policy, store::Record* record) {
     return try_seal(record, policy.encrypt);
 }
 
-std::string_view what_became_of(const core::Policy& policy, const store::Record& record) {
-    if (record.status == core::Status::Exhausted) return core::entry_of(record.status).word;
-    return core::word_at(static_cast<std::int64_t>(policy.on_abandon), core::kOnAbandonWords);
-}
-
-// Under the key's lock.
+// Under the key's lock. A claim that was in progress when the walk met it may have ended since.
 bool abandon_if_due(const store::Identity& id, const core::Policy& policy) {
     store::Record record;
     record.id = id;
     store::Look look = store::find(id, &record);
     if (!look.found || TransactionIdIsValid(look.writer)) return false;
-    if (!is_due(record, policy, GetCurrentTimestamp())) return false;
+    TimestampTz due = given_up_at(record, policy);
+    if (record.status != core::Status::InProgress || due == pg::kNoTime ||
+        due > GetCurrentTimestamp() || session_lives(record))
+        return false;
     store::Version overdue = store::version_of(record);
     int attempt = record.attempt;
     if (!decide(policy, &record)) return false;
     if (!store::update(record, overdue)) return false;
-    if (record.status == core::Status::Exhausted)
+    bool exhausted = record.status == core::Status::Exhausted;
+    if (exhausted)
         keep_attempt(policy, record, store::AttemptEnd::Silent);
     else if (record.status != core::Status::InProgress)
         keep_ended_attempt(policy, record);
-    stats::account_for_abandoned({what_became_of(policy, record), pg::bytes_of(id.scope),
-                                  pg::bytes_of(id.principal), pg::bytes_of(id.key), attempt});
+    std::string_view became =
+        exhausted
+            ? core::entry_of(record.status).word
+            : core::word_at(static_cast<std::int64_t>(policy.on_abandon), core::kOnAbandonWords);
+    stats::account_for_abandoned({became, pg::bytes_of(id.scope), pg::bytes_of(id.principal),
+                                  pg::bytes_of(id.key), attempt});
     return true;
 }
 

@@ -9,18 +9,6 @@
 
 namespace idem::claim {
 
-namespace {
-
-std::string_view bytes_or_nothing(const text* value) {
-    return value == nullptr ? std::string_view{} : pg::bytes_of(value);
-}
-
-std::string_view json_or_nothing(Jsonb* value) {
-    return value == nullptr ? std::string_view{} : pg::bytes_of(pg::jsonb_text(value));
-}
-
-}  // namespace
-
 void audit(const Audited& what) {
     bool named = what.id != nullptr && !what.anonymous;
     store::AuditRow row{};
@@ -36,6 +24,12 @@ void audit(const Audited& what) {
     row.acting_as = GetUserNameFromId(GetUserId(), false);
     row.erased = what.anonymous;
     store::add_audit_row(row);
+    auto bytes_or_nothing = [](const text* value) {
+        return value == nullptr ? std::string_view{} : pg::bytes_of(value);
+    };
+    auto json_or_nothing = [](Jsonb* value) {
+        return value == nullptr ? std::string_view{} : pg::bytes_of(pg::jsonb_text(value));
+    };
     stats::log_verdict({what.action, bytes_or_nothing(row.scope), what.role, row.decided_by,
                         row.acting_as, json_or_nothing(what.before), json_or_nothing(what.after),
                         bytes_or_nothing(row.principal), bytes_or_nothing(row.key),

@@ -51,24 +51,6 @@ store::Record inherited(const Answer& answer, TimestampTz now) {
     return record;
 }
 
-core::IfSilent if_silent(const core::Policy& policy, int attempt) {
-    if (policy.on_lease_expiry == core::OnLeaseExpiry::Unknown) return core::IfSilent::Unknown;
-    bool last = policy.max_attempts > 0 && attempt >= policy.max_attempts;
-    return last ? core::IfSilent::Exhausted : core::IfSilent::Takeover;
-}
-
-void set_times(const Settled& question, TimestampTz now, store::Record* record) {
-    record->claimed_at = now;
-    if (!store::is_derived(*record)) {
-        record->expires_at = pg::after(now, question.ttl);
-        record->retained_until = pg::after(now, question.retention);
-    }
-    record->lease = question.lease;
-    record->lease_until = pg::after(now, question.lease);
-    record->next_attempt_at = pg::kNoTime;
-    record->finished_at = pg::kNoTime;
-}
-
 void set_request(const Settled& question, store::Record* record) {
     const Question& asked = question.asked;
     if (question.fingerprint != nullptr) {
@@ -86,11 +68,21 @@ void set_request(const Settled& question, store::Record* record) {
 store::Record new_attempt(const Settled& question, const Answer& answer, TimestampTz now) {
     const core::Policy& policy = question.policy.values;
     store::Record record = inherited(answer, now);
+    // The window of a derived key begins with its first attempt.
+    bool in_window = store::is_derived(record);
+    set_request(question, &record);
     record.status = core::Status::InProgress;
     record.attempt++;
     record.token = new_token(answer.has_record ? answer.record.token : 0);
-    set_times(question, now, &record);
-    set_request(question, &record);
+    record.claimed_at = now;
+    if (!in_window) {
+        record.expires_at = pg::after(now, question.ttl);
+        record.retained_until = pg::after(now, question.retention);
+    }
+    record.lease = question.lease;
+    record.lease_until = pg::after(now, question.lease);
+    record.next_attempt_at = pg::kNoTime;
+    record.finished_at = pg::kNoTime;
     record.holder = question.asked.holder;
     // On a distributed table the backend is one of Citus's, which outlasts its clients.
     if (question.asked.hold && !store::is_distributed())
@@ -99,7 +91,11 @@ store::Record new_attempt(const Settled& question, const Answer& answer, Timesta
         name_no_backend(&record);
     record.body_limit = static_cast<std::int32_t>(policy.max_body_bytes);
     record.omit_large_body = policy.on_large_body == core::OnLargeBody::Omit;
-    record.if_silent = if_silent(policy, record.attempt);
+    bool last = policy.max_attempts > 0 && record.attempt >= policy.max_attempts;
+    record.if_silent = policy.on_lease_expiry == core::OnLeaseExpiry::Unknown
+                           ? core::IfSilent::Unknown
+                       : last ? core::IfSilent::Exhausted
+                              : core::IfSilent::Takeover;
     return record;
 }
 
@@ -161,7 +157,7 @@ void add_and_write(void* argument) {
     auto* claim = static_cast<NewClaim*>(argument);
     OpenClaim* open = add_claim(*claim->record, claim->before, claim->transactional);
     claim->written = write_early(open);
-    if (!claim->written) cancel_claim(open);
+    if (!claim->written) drop_claim(open);
 }
 
 // The row itself is waited for as long as the caller is ready to wait; the lock of the table was,

@@ -23,18 +23,6 @@ store::AttemptEnd end_with(core::Status status) {
     return store::AttemptEnd::Retryable;
 }
 
-// Until an attempt brings a result, its record shows that of the one before.
-void leave_out_result(store::Record* record) {
-    record->error = nullptr;
-    record->status_code.reset();
-    record->resolved_by = nullptr;
-}
-
-bool has_result(store::AttemptEnd how) {
-    return how != store::AttemptEnd::Released && how != store::AttemptEnd::TakenOver &&
-           how != store::AttemptEnd::Silent;
-}
-
 }  // namespace
 
 void keep_attempt(const core::Policy& policy, const store::Record& record, store::AttemptEnd how) {
@@ -42,7 +30,13 @@ void keep_attempt(const core::Policy& policy, const store::Record& record, store
     TimestampTz ended = GetCurrentTimestamp();
     std::int64_t span = Max(policy.retention, policy.ttl);
     store::Record kept = record;
-    if (!has_result(how)) leave_out_result(&kept);
+    // Until an attempt brings a result, its record shows that of the one before.
+    if (how == store::AttemptEnd::Released || how == store::AttemptEnd::TakenOver ||
+        how == store::AttemptEnd::Silent) {
+        kept.error = nullptr;
+        kept.status_code.reset();
+        kept.resolved_by = nullptr;
+    }
     seal(&kept, policy.encrypt);
     store::add_attempt({&kept, how, ended, pg::after(ended, span)});
 }

@@ -88,10 +88,6 @@ bool takes_result(const store::Record& record) {
            (record.status == core::Status::Exhausted && record.lease_until != pg::kNoTime);
 }
 
-bool speaks_of(const ClaimRef& ref, const OpenClaim* claim) {
-    return !ref.token || *ref.token == claim->begun.token;
-}
-
 // The claim in the committed record. Only the holder of its token may touch it.
 FoundClaim committed_claim(const ClaimRef& ref) {
     FoundClaim claim{};
@@ -121,20 +117,19 @@ void give_back_attempt(FoundClaim* claim) {
     if (!store::update(*record, claim->found)) store::raise_claim_overtaken();
 }
 
-void remove_row(const store::Record& record) {
-    if (!store::remove(record.id, store::version_of(record))) store::raise_claim_overtaken();
-}
-
 // Errors: ID404, ID409, 22004. Takes the key's lock, waiting for whoever is deciding about the key:
 // if that transaction takes the claim over and commits, the claim is lost; if it rolls back, not.
 FoundClaim find_claim(const ClaimRef& ref) {
+    auto speaks_of = [&ref](const OpenClaim* claim) {
+        return !ref.token || *ref.token == claim->begun.token;
+    };
     if (OpenClaim* claim = open_claim(ref.id)) {
         if (claim->busy_level > 0) raise_being_written();
-        if (!speaks_of(ref, claim)) raise_claim_lost();
+        if (!speaks_of(claim)) raise_claim_lost();
         return {claim, current_record(claim), false, {}};
     }
     OpenClaim* ended = ended_claim(ref.id);
-    if (ended == nullptr || !speaks_of(ref, ended)) return committed_claim(ref);
+    if (ended == nullptr || !speaks_of(ended)) return committed_claim(ref);
     if (ended->how == ClaimEnd::Released) raise_no_claim();
     if (ended->how == ClaimEnd::Unknown)
         return committed_claim({ref.function, ref.id, ended->begun.token});
@@ -149,11 +144,10 @@ void require_lease(const FoundClaim& claim) {
 
 // Writes the changed record.
 void save(FoundClaim* claim) {
-    if (claim->open != nullptr) {
+    if (claim->open != nullptr)
         write_claim(claim->open, claim->record);
-        return;
-    }
-    if (!store::update(claim->record, claim->found)) store::raise_claim_overtaken();
+    else if (!store::update(claim->record, claim->found))
+        store::raise_claim_overtaken();
 }
 
 // The same, and the claim has ended.
@@ -171,17 +165,18 @@ void save_ended(FoundClaim* claim) {
 // Undoes the claim, and it has ended. Within its transaction the row is what it was before; later
 // the record of a first attempt is removed, and an earlier attempt's may be run again.
 void withdraw(const core::Policy& policy, FoundClaim* claim) {
-    OpenClaim* open = claim->open;
-    if (open == nullptr) keep_attempt(policy, claim->record, store::AttemptEnd::Released);
-    if (open != nullptr && open->has_before && open->before.status == core::Status::InProgress)
-        take_back_attempt(open->before);
-    if (open == nullptr && claim->record.attempt > 1) {
-        give_back_attempt(claim);
-    } else if (open == nullptr) {
-        remove_row(claim->record);
-    } else {
+    if (OpenClaim* open = claim->open) {
+        if (open->has_before && open->before.status == core::Status::InProgress)
+            take_back_attempt(open->before);
         withdraw_claim(open);
+        return;
     }
+    const store::Record& record = claim->record;
+    keep_attempt(policy, record, store::AttemptEnd::Released);
+    if (record.attempt > 1)
+        give_back_attempt(claim);
+    else if (!store::remove(record.id, store::version_of(record)))
+        store::raise_claim_overtaken();
 }
 
 void set_ttl(std::int64_t ttl, const core::Policy& policy, store::Record* record) {
@@ -199,16 +194,13 @@ std::int64_t pause_before_retry(const Failure& failure, const core::Policy& poli
     return core::jittered(longest, pg_prng_double(&pg_global_prng_state));
 }
 
-// What an attempt that has failed for now is: it may go on after a pause, or is the last one.
-core::Status status_of_failed(const Failure& failure, const core::Policy& policy,
-                              const store::Record& record) {
-    if (!failure.retryable) return core::Status::Failed;
-    bool last = record.status == core::Status::Exhausted || attempts_used_up(policy, record);
-    return last ? core::Status::Exhausted : core::Status::Retryable;
-}
-
+// An attempt that has failed for now may go on after a pause, or is the last one.
 void mark_failed(const Failure& failure, const core::Policy& policy, store::Record* record) {
-    mark_ended(status_of_failed(failure, policy, *record), record);
+    bool last = record->status == core::Status::Exhausted || attempts_used_up(policy, *record);
+    mark_ended(!failure.retryable ? core::Status::Failed
+               : last             ? core::Status::Exhausted
+                                  : core::Status::Retryable,
+               record);
     record->error = clipped_error(failure.error);
     if (record->status == core::Status::Exhausted) return keep_exhausted(policy, record);
     if (record->status == core::Status::Retryable)
@@ -242,13 +234,6 @@ FoundClaim claim_to_end(const ClaimRef& ref) {
     return claim;
 }
 
-// The ttl of a silent claim that was stored as exhausted is forgotten.
-void keep_as_answered(const core::Policy& policy, store::Record* record) {
-    if (store::is_derived(*record)) return;
-    record->expires_at = pg::after(record->claimed_at, policy.ttl);
-    record->retained_until = pg::after(record->claimed_at, Max(policy.retention, policy.ttl));
-}
-
 // Records the result that `mark` puts into the record, and the response, which an unknown outcome
 // has not. With `as_unknown` a record that is unknown says so already.
 template <typename Mark>
@@ -257,17 +242,22 @@ bool end(const ClaimRef& ref, const Response& response, Mark mark, bool as_unkno
     FoundClaim claim = claim_to_end(ref);
     if (claim.ended || (as_unknown && claim.record.status == core::Status::Unknown)) return false;
     bool has_history = claim.record.status != core::Status::InProgress;
-    if (claim.record.status == core::Status::Exhausted)
-        keep_as_answered(policy.values, &claim.record);
-    mark(policy.values, &claim.record);
-    allow_as_claimed(claim.record, &policy.values);
-    bool unknown = claim.record.status == core::Status::Unknown;
-    keep_response(unknown ? Response{} : response, policy, &claim.record);
-    seal(&claim.record, policy.values.encrypt);
+    store::Record* record = &claim.record;
+    // The ttl of a silent claim that was stored as exhausted is forgotten.
+    if (record->status == core::Status::Exhausted && !store::is_derived(*record)) {
+        std::int64_t retention = Max(policy.values.retention, policy.values.ttl);
+        record->expires_at = pg::after(record->claimed_at, policy.values.ttl);
+        record->retained_until = pg::after(record->claimed_at, retention);
+    }
+    mark(policy.values, record);
+    allow_as_claimed(*record, &policy.values);
+    bool unknown = record->status == core::Status::Unknown;
+    keep_response(unknown ? Response{} : response, policy, record);
+    seal(record, policy.values.encrypt);
     save_ended(&claim);
-    if (has_history) take_back_attempt(claim.record);
-    keep_ended_attempt(policy.values, claim.record);
-    stats::account_for_result(pg::bytes_of(ref.id.scope), claim.record.status);
+    if (has_history) take_back_attempt(*record);
+    keep_ended_attempt(policy.values, *record);
+    stats::account_for_result(pg::bytes_of(ref.id.scope), record->status);
     return true;
 }
 

@@ -46,47 +46,6 @@ LockAcquireResult acquire(const store::Identity& id, bool dont_wait) {
     return as_transaction([&] { return LockAcquire(&tag, ExclusiveLock, false, dont_wait); });
 }
 
-void lock_wanted(void* id) {
-    lock(*static_cast<const store::Identity*>(id));
-}
-
-void wait_for_end(void* transaction) {
-    pg::wait_for_transaction(*static_cast<const TransactionId*>(transaction));
-}
-
-std::int64_t deadlock_timeout() {
-    return DeadlockTimeout * core::kMillisecond;
-}
-
-void begin_wait_for_lease(std::int64_t now, Patience* patience) {
-    patience->lease_wait_start = now;
-    patience->next_check = now + deadlock_timeout();
-}
-
-// Until lock_timeout ends the wait for a lease; kForEver: never.
-std::int64_t lock_timeout_left(const Patience& patience, std::int64_t now) {
-    if (LockTimeout == 0) return kForEver;
-    return patience.lease_wait_start + LockTimeout * core::kMillisecond - now;
-}
-
-// A lease is no lock, so CheckDeadLock() does not see who waits for it. Sessions that wait for a
-// key of this transaction are left out: those are repeats as a rule, and repeats hold no lease.
-void give_way_if_due(Patience* patience) {
-    std::int64_t now = pg::monotonic_micros();
-    if (now < patience->next_check) return;
-    patience->next_check = now + deadlock_timeout();
-    patience->gave_way = pg::is_waited_for(core::kClaimLockClass);
-}
-
-// A prepared transaction keeps the number that it had in its session, which may be in another one
-// by now; only after a restart has it none but its transaction id.
-TransactionId prepared_as(const VirtualTransactionId& transaction) {
-    if (VirtualTransactionIdIsRecoveredPreparedXact(transaction))
-        return transaction.localTransactionId;
-    bool more;
-    return TwoPhaseGetXidByVirtualXID(transaction, &more);
-}
-
 }  // namespace
 
 bool try_lock(const store::Identity& id) {
@@ -126,7 +85,12 @@ KeyHolder holder_of_lock(const store::Identity& id) {
     KeyHolder holder{};
     if (!VirtualTransactionIdIsValid(*holders)) return holder;
     holder.exists = true;
-    holder.prepared = prepared_as(*holders);
+    // A prepared transaction keeps the number that it had in its session, which may be in another
+    // one by now; only after a restart has it none but its transaction id.
+    bool more;
+    holder.prepared = VirtualTransactionIdIsRecoveredPreparedXact(*holders)
+                          ? holders->localTransactionId
+                          : TwoPhaseGetXidByVirtualXID(*holders, &more);
     if (!TransactionIdIsValid(holder.prepared)) holder.pid = pg::pid_of(*holders);
     holder.waiting = Max(LockWaiterCount(&tag) - 1, 0);
     return holder;
@@ -169,22 +133,32 @@ std::int64_t time_waited(const Patience& patience) {
 
 bool wait_for_lock(const store::Identity& id, std::int64_t left) {
     store::Identity wanted = id;
-    if (left != kForEver) return pg::wait_at_most(left, lock_wanted, &wanted);
+    auto take = [](void* key) { lock(*static_cast<const store::Identity*>(key)); };
+    if (left != kForEver) return pg::wait_at_most(left, take, &wanted);
     lock(id);
     return true;
 }
 
 void wait_for_writer(TransactionId writer, std::int64_t left) {
+    auto wait = [](void* transaction) {
+        pg::wait_for_transaction(*static_cast<const TransactionId*>(transaction));
+    };
     if (left == kForEver)
         pg::wait_for_transaction(writer);
     else
-        (void)pg::wait_at_most(left, wait_for_end, &writer);
+        (void)pg::wait_at_most(left, wait, &writer);
 }
 
 void wait_for_lease(Patience* patience, std::int64_t left) {
+    const std::int64_t deadlock_timeout = DeadlockTimeout * core::kMillisecond;
     std::int64_t now = pg::monotonic_micros();
-    if (patience->lease_wait_start == 0) begin_wait_for_lease(now, patience);
-    std::int64_t until_timeout = lock_timeout_left(*patience, now);
+    if (patience->lease_wait_start == 0) {
+        patience->lease_wait_start = now;
+        patience->next_check = now + deadlock_timeout;
+    }
+    std::int64_t until_timeout =
+        LockTimeout == 0 ? kForEver
+                         : patience->lease_wait_start + LockTimeout * core::kMillisecond - now;
     if (until_timeout <= 0)
         ereport(ERROR, (errcode(ERRCODE_LOCK_NOT_AVAILABLE),
                         errmsg("canceling statement due to lock timeout"),
@@ -196,7 +170,13 @@ void wait_for_lease(Patience* patience, std::int64_t left) {
     ResetLatch(MyLatch);
     CHECK_FOR_INTERRUPTS();
     patience->pause = Min(patience->pause * 2, kLongestPause);
-    give_way_if_due(patience);
+    // A lease is no lock, so CheckDeadLock() does not see which sessions wait for it. Those that
+    // wait for a key of this transaction are left out: they are repeats as a rule, and repeats hold
+    // no lease.
+    now = pg::monotonic_micros();
+    if (now < patience->next_check) return;
+    patience->next_check = now + deadlock_timeout;
+    patience->gave_way = pg::is_waited_for(core::kClaimLockClass);
 }
 
 }  // namespace idem::claim

@@ -63,11 +63,6 @@ int current_level(OpenClaim* claim) {
     return level;
 }
 
-int deepest_level(const OpenClaim& claim) {
-    return Max(Max(claim.claimed_level, claim.written_level),
-               Max(claim.ended_level, claim.busy_level));
-}
-
 Bucket* bucket_of(std::uint64_t hash, HASHACTION action) {
     bool found;
     auto* bucket = static_cast<Bucket*>(hash_search(claims.buckets, &hash, action, &found));
@@ -94,7 +89,9 @@ void change_nested(Change change) {
     while (claim != nullptr) {
         OpenClaim* next = claim->next_nested;
         claim->nested = false;
-        if (change(claim) && deepest_level(*claim) > 1) note_nested(claim);
+        if (change(claim) && (claim->claimed_level > 1 || claim->written_level > 1 ||
+                              claim->ended_level > 1 || claim->busy_level > 1))
+            note_nested(claim);
         claim = next;
     }
 }
@@ -106,23 +103,10 @@ void unlink(OpenClaim** link, OpenClaim* OpenClaim::*older, OpenClaim* claim) {
     *link = claim->*older;
 }
 
-// What is dropped is nearly always the newest, so neither walk is long.
-void drop(OpenClaim* claim) {
-    Bucket* bucket = bucket_of(claim->begun.id.hash, HASH_FIND);
-    unlink(&claims.newest, &OpenClaim::older, claim);
-    unlink(&bucket->newest, &OpenClaim::older_in_bucket, claim);
-    if (claim->nested) unlink(&claims.nested, &OpenClaim::next_nested, claim);
-    if (bucket->newest == nullptr)
-        (void)hash_search(claims.buckets, &claim->begun.id.hash, HASH_REMOVE, nullptr);
-    store::free_record(&claim->begun);
-    if (claim->has_before) store::free_record(&claim->before);
-    pfree(claim);
-}
-
 // False if nothing of the claim is left.
 bool undo_from(OpenClaim* claim, int level) {
     if (claim->claimed_level >= level) {
-        drop(claim);
+        drop_claim(claim);
         return false;
     }
     if (claim->written_level >= level) {
@@ -140,37 +124,18 @@ store::Version row_version(const OpenClaim& claim) {
     return claim.has_before ? store::version_of(claim.before) : store::Version{};
 }
 
-// A first attempt goes on with no other. Later ones have inherited what their row said.
-bool is_afresh(const OpenClaim& claim) {
-    return claim.begun.attempt == 1;
-}
-
-bool insert_afresh(OpenClaim* claim, const store::Record& record) {
-    claim->before_is_gone = store::insert(record);
-    return claim->before_is_gone;
-}
-
 // The row that a claim replaces may have been removed meanwhile, by a sweeper or by hand. Then it
-// is inserted, but nothing is brought back that was in the row which has gone.
+// is inserted, but nothing is brought back that was in the row which has gone: a first attempt goes
+// on with no other, later ones have inherited what their row said.
 bool try_to_write(OpenClaim* claim, const store::Record& record) {
     store::Version row = row_version(*claim);
+    bool afresh = row.token == 0 || claim->begun.attempt == 1;
     claim->busy_level = current_level(claim);
-    bool written = (row.token != 0 && store::update(record, row)) ||
-                   ((row.token == 0 || is_afresh(*claim)) && insert_afresh(claim, record));
+    bool written = row.token != 0 && store::update(record, row);
+    if (!written && afresh) written = claim->before_is_gone = store::insert(record);
     claim->busy_level = 0;
     if (written && claim->written_level == 0) claim->written_level = current_level(claim);
     return written;
-}
-
-void write_open_claim(OpenClaim* claim) {
-    store::Record record = current_record(claim);
-    record.lease_until = Max(record.lease_until, pg::after(GetCurrentTimestamp(), record.lease));
-    write_claim(claim, record);
-}
-
-// A transaction without an id has written nothing yet, be it in a savepoint.
-bool has_written_anything() {
-    return TransactionIdIsValid(GetTopTransactionIdIfAny());
 }
 
 // Brings the row back to what it was before the claim, or removes it. What others have removed
@@ -229,27 +194,12 @@ void write_open_claims() {
         if (claim->transactional) raise_not_ended(claim->begun.id);
         if (claim->leased) continue;
         if (!store::bypasses_executor(claim->begun.id)) raise_table_changed();
-        write_open_claim(claim);
+        store::Record record = current_record(claim);
+        TimestampTz until = pg::after(GetCurrentTimestamp(), record.lease);
+        record.lease_until = Max(record.lease_until, until);
+        write_claim(claim, record);
         claim->leased = true;
     }
-}
-
-void forget_claims() {
-    claims.context = nullptr;
-}
-
-void claims_subcommit(int level) {
-    change_nested([level](OpenClaim* claim) {
-        claim->claimed_level = Min(claim->claimed_level, level - 1);
-        claim->written_level = Min(claim->written_level, level - 1);
-        claim->ended_level = Min(claim->ended_level, level - 1);
-        claim->busy_level = Min(claim->busy_level, level - 1);
-        return true;
-    });
-}
-
-void claims_subabort(int level) {
-    change_nested([level](OpenClaim* claim) { return undo_from(claim, level); });
 }
 
 // PRE_COMMIT comes after deferred triggers have fired and portals are closed; the server expects no
@@ -263,7 +213,7 @@ void at_transaction_event(XactEvent event, void*) {
         case XACT_EVENT_COMMIT:
         case XACT_EVENT_PREPARE:
         case XACT_EVENT_ABORT:
-            forget_claims();
+            claims.context = nullptr;
             break;
         default:
             break;
@@ -273,9 +223,15 @@ void at_transaction_event(XactEvent event, void*) {
 void at_subtransaction_event(SubXactEvent event, SubTransactionId, SubTransactionId, void*) {
     int level = GetCurrentTransactionNestLevel();
     if (event == SUBXACT_EVENT_COMMIT_SUB)
-        claims_subcommit(level);
+        change_nested([level](OpenClaim* claim) {
+            claim->claimed_level = Min(claim->claimed_level, level - 1);
+            claim->written_level = Min(claim->written_level, level - 1);
+            claim->ended_level = Min(claim->ended_level, level - 1);
+            claim->busy_level = Min(claim->busy_level, level - 1);
+            return true;
+        });
     else if (event == SUBXACT_EVENT_ABORT_SUB)
-        claims_subabort(level);
+        change_nested([level](OpenClaim* claim) { return undo_from(claim, level); });
 }
 
 }  // namespace
@@ -298,8 +254,17 @@ OpenClaim* add_claim(const store::Record& record, const store::Record* before, b
     return claim;
 }
 
-void cancel_claim(OpenClaim* claim) {
-    drop(claim);
+// What is dropped is nearly always the newest, so neither walk is long.
+void drop_claim(OpenClaim* claim) {
+    Bucket* bucket = bucket_of(claim->begun.id.hash, HASH_FIND);
+    unlink(&claims.newest, &OpenClaim::older, claim);
+    unlink(&bucket->newest, &OpenClaim::older_in_bucket, claim);
+    if (claim->nested) unlink(&claims.nested, &OpenClaim::next_nested, claim);
+    if (bucket->newest == nullptr)
+        (void)hash_search(claims.buckets, &claim->begun.id.hash, HASH_REMOVE, nullptr);
+    store::free_record(&claim->begun);
+    if (claim->has_before) store::free_record(&claim->before);
+    pfree(claim);
 }
 
 OpenClaim* open_claim(const store::Identity& id) {
@@ -338,21 +303,23 @@ void unlock_written_claim(OpenClaim* claim) {
         unlock(claim->begun.id);
 }
 
+// A transaction without an id has written nothing yet, be it in a savepoint.
 void withdraw_claim(OpenClaim* claim) {
-    bool has_versions = claim->written_level > 0 || has_written_anything();
+    bool has_versions =
+        claim->written_level > 0 || TransactionIdIsValid(GetTopTransactionIdIfAny());
     if (has_versions) leave_versions(claim);
     end_claim(claim, ClaimEnd::Released);
     if (has_versions) {
         unlock_written_claim(claim);
     } else if (claim->claimed_level == claim->ended_level) {
         unlock(claim->begun.id);
-        drop(claim);
+        drop_claim(claim);
     }
 }
 
 void forget_ended_claim(OpenClaim* claim) {
     int level = GetCurrentTransactionNestLevel();
-    if (claim->claimed_level == level && claim->ended_level == level) drop(claim);
+    if (claim->claimed_level == level && claim->ended_level == level) drop_claim(claim);
 }
 
 void raise_own_claim_open() {

@@ -37,7 +37,7 @@ struct OpenClaim {
 OpenClaim* add_claim(const store::Record& record, const store::Record* before, bool transactional);
 
 // Forgets a claim that was not granted after all.
-void cancel_claim(OpenClaim* claim);
+void drop_claim(OpenClaim* claim);
 
 // This transaction's claim on a key, or nullptr. Open ones only, or, with `ended`, the one that it
 // ended last.

@@ -50,10 +50,6 @@ config::ScopePolicy enter_as_operator(const ClaimRef& ref) {
     pg_unreachable();
 }
 
-bool is_final(core::Status status) {
-    return status == core::Status::Completed || status == core::Status::Failed;
-}
-
 const char* word_of(core::Status status) {
     std::string_view word = core::entry_of(status).word;
     return pnstrdup(word.data(), word.size());
@@ -65,20 +61,9 @@ bool runs_again(core::Resolution resolution) {
 
 // Whether the decision is one for such a record.
 bool is_for(core::Resolution resolution, core::Status status) {
-    if (resolution != core::Resolution::Reopen) return !is_final(status);
-    return status == core::Status::Failed || status == core::Status::Exhausted;
-}
-
-// The old holder's token dies, and the record says who decided. What is run again keeps its last
-// error, unless another one is given.
-void mark_resolved(core::Resolution resolution, text* error, store::Record* record) {
-    store::Kept<text> last_error = record->error;
-    mark_ended(core::entry_of(resolution).status, record);
-    record->token = new_token(record->token);
-    record->error = clipped_error(error);
-    if (error == nullptr && runs_again(resolution)) record->error = last_error;
-    record->resolved_by = cstring_to_text(GetUserNameFromId(GetSessionUserId(), false));
-    if (runs_again(resolution)) record->next_attempt_at = record->finished_at;
+    if (resolution == core::Resolution::Reopen)
+        return status == core::Status::Failed || status == core::Status::Exhausted;
+    return status != core::Status::Completed && status != core::Status::Failed;
 }
 
 // A record that is being decided, and what it was.
@@ -90,12 +75,21 @@ struct Ruled {
 };
 
 // Puts all but the answer into the record that was found, under its lock. Nothing is written yet.
+// The old holder's token dies, and the record says who decided. What is run again keeps its last
+// error, unless another one is given.
 Ruled mark_ruled(const Resolution& resolution, const config::ScopePolicy& policy,
                  store::Record* record) {
     bool ends =
         record->status == core::Status::InProgress || record->status == core::Status::Unknown;
     Ruled ruled{policy, store::version_of(*record), state_of(*record), ends};
-    mark_resolved(resolution.action, resolution.error, record);
+    bool again = runs_again(resolution.action);
+    store::Kept<text> last_error = record->error;
+    mark_ended(core::entry_of(resolution.action).status, record);
+    record->token = new_token(record->token);
+    record->error = clipped_error(resolution.error);
+    if (again && resolution.error == nullptr) record->error = last_error;
+    record->resolved_by = cstring_to_text(GetUserNameFromId(GetSessionUserId(), false));
+    if (again) record->next_attempt_at = record->finished_at;
     keep_as_fresh(policy.values, record);
     keep_if_half_way(record);
     allow_as_claimed(*record, &ruled.policy.values);
@@ -113,14 +107,6 @@ void write_ruled(const Resolution& resolution, const Ruled& ruled, const store::
     audited.after = state_of(record);
     audited.reason = resolution.reason;
     audit(audited);
-}
-
-// What runs again has none: that of an earlier failure goes.
-void rule(const Resolution& resolution, const config::ScopePolicy& policy, store::Record* record) {
-    Ruled ruled = mark_ruled(resolution, policy, record);
-    keep_response(resolution.response, ruled.policy, record);
-    seal(record, ruled.policy.values.encrypt);
-    write_ruled(resolution, ruled, *record);
 }
 
 // Of one of many, which the others are not to suffer from.
@@ -146,17 +132,6 @@ bool remove_for_good(const store::Record& record, const text* reason, bool erase
     audited.anonymous = erase;
     audit(audited);
     return true;
-}
-
-bool is_as_seen(const ExpectedState& seen, const store::Record& record) {
-    if (seen.claimed_at && *seen.claimed_at != record.claimed_at) return false;
-    return !seen.status || *seen.status == status_now(record);
-}
-
-// Whoever calls once more for many records means those that are left.
-bool is_released(core::Resolution resolution, const store::Record& record) {
-    return runs_again(resolution) && record.resolved_by != nullptr &&
-           record.status == core::Status::Retryable;
 }
 
 // Takes the key's lock if that is to be had, and looks. `Done`: the record stands still, and the
@@ -198,7 +173,11 @@ void resolve(const ClaimRef& ref, const Resolution& resolution) {
     bool reopens = resolution.action == core::Resolution::Reopen;
     if (!is_for(resolution.action, status))
         reopens ? raise_not_to_reopen(word_of(status)) : raise_final(word_of(status));
-    rule(resolution, policy, &record);
+    Ruled ruled = mark_ruled(resolution, policy, &record);
+    // What runs again has no response: that of an earlier failure goes.
+    keep_response(resolution.response, ruled.policy, &record);
+    seal(&record, ruled.policy.values.encrypt);
+    write_ruled(resolution, ruled, record);
 }
 
 Verdict resolve_idle(const ClaimRef& ref, const Resolution& resolution, const ExpectedState& seen) {
@@ -206,8 +185,14 @@ Verdict resolve_idle(const ClaimRef& ref, const Resolution& resolution, const Ex
     if (!policy) return Verdict::Closed;
     store::Record record;
     Verdict settled = look_at_idle(ref.id, &record, [&](const store::Record& found) {
-        return is_for(resolution.action, status_now(found)) && is_as_seen(seen, found) &&
-               !is_released(resolution.action, found);
+        core::Status status = status_now(found);
+        if (!is_for(resolution.action, status)) return false;
+        if (seen.claimed_at && *seen.claimed_at != found.claimed_at) return false;
+        if (seen.status && *seen.status != status) return false;
+        // A second call for many records means those that are left.
+        bool released = runs_again(resolution.action) && found.resolved_by != nullptr &&
+                        found.status == core::Status::Retryable;
+        return !released;
     });
     if (settled != Verdict::Done) return settled;
     settled = rule_if_possible(resolution, *policy, &record);

@@ -4,6 +4,8 @@
 
 #include "claim/result.hpp"
 
+#include <algorithm>
+
 #include "core/header.hpp"
 
 #include "claim/state.hpp"
@@ -25,19 +27,12 @@ constexpr int kLongestError = 64 * 1024;  // bytes
     pg_unreachable();
 }
 
-pg::TextList default_drop_list() {
-    auto* items = const_cast<std::string_view*>(core::kDroppedHeaders);
-    return {items, sizeof(core::kDroppedHeaders) / sizeof(core::kDroppedHeaders[0])};
-}
-
-bool is_dropped(std::string_view name, const pg::TextList& dropped) {
-    for (std::size_t i = 0; i < dropped.count; i++)
-        if (core::same_header(name, dropped.items[i])) return true;
-    return false;
-}
-
 // The members that stay; values are passed on as they are.
 Jsonb* without_dropped(Jsonb* headers, const pg::TextList& dropped) {
+    auto is_dropped = [&dropped](std::string_view name) {
+        return std::any_of(dropped.items, dropped.items + dropped.count,
+                           [name](auto header) { return core::same_header(name, header); });
+    };
     pg::JsonbObject kept = pg::begin_object();
     JsonbIterator* it = JsonbIteratorInit(&headers->root);
     JsonbValue value;
@@ -46,16 +41,17 @@ Jsonb* without_dropped(Jsonb* headers, const pg::TextList& dropped) {
         JsonbValue name = value;
         (void)JsonbIteratorNext(&it, &value, true);
         CHECK_FOR_INTERRUPTS();
-        if (!is_dropped(pg::string_of(name), dropped)) pg::add_member(&kept, &name, &value);
+        if (!is_dropped(pg::string_of(name))) pg::add_member(&kept, &name, &value);
     }
     return pg::end_object(&kept);
 }
 
 Jsonb* kept_headers(Jsonb* headers, const config::ScopePolicy& policy) {
     if (headers == nullptr) return nullptr;
-    return without_dropped(headers, policy.drop_headers != nullptr
-                                        ? pg::text_list(policy.drop_headers, "drop_headers")
-                                        : default_drop_list());
+    if (policy.drop_headers != nullptr)
+        return without_dropped(headers, pg::text_list(policy.drop_headers, "drop_headers"));
+    return without_dropped(headers, {const_cast<std::string_view*>(core::kDroppedHeaders),
+                                     std::size(core::kDroppedHeaders)});
 }
 
 // Where no header is left, there is nothing to count.
@@ -65,16 +61,6 @@ std::int64_t size_of_headers(Jsonb* kept) {
 
 std::int64_t size_of_body(const bytea* body) {
     return body == nullptr ? 0 : static_cast<std::int64_t>(VARSIZE_ANY_EXHDR(body));
-}
-
-// nullptr where the policy says so; else an error (54000) if it is over the limit.
-bytea* kept_body(bytea* body, const core::Policy& policy) {
-    std::int64_t bytes = size_of_body(body);
-    if (bytes <= policy.max_body_bytes) return body;
-    if (policy.on_large_body == core::OnLargeBody::Omit) return nullptr;
-    raise_too_large("body", bytes, policy.max_body_bytes,
-                    "Raise max_body_bytes in the scope's policy or idempotency.max_body_bytes, "
-                    "or set on_large_body to \"omit\".");
 }
 
 // Nothing that happens within the window of a derived key makes it longer. The answer of work that
@@ -113,13 +99,18 @@ bool fits(const Response& response, const config::ScopePolicy& policy) {
 
 void keep_response(const Response& response, const config::ScopePolicy& policy,
                    store::Record* record) {
+    std::int64_t limit = policy.values.max_body_bytes;
     Jsonb* headers = kept_headers(response.headers, policy);
-    if (size_of_headers(headers) > policy.values.max_body_bytes)
-        check_size("headers", headers, policy.values);
+    if (size_of_headers(headers) > limit) check_size("headers", headers, policy.values);
+    std::int64_t bytes = size_of_body(response.body);
+    if (bytes > limit && policy.values.on_large_body != core::OnLargeBody::Omit)
+        raise_too_large("body", bytes, limit,
+                        "Raise max_body_bytes in the scope's policy or "
+                        "idempotency.max_body_bytes, or set on_large_body to \"omit\".");
     record->status_code = response.status_code;
     record->headers = headers;
-    record->body = kept_body(response.body, policy.values);
-    record->body_omitted = response.body != nullptr && record->body.is_null();
+    record->body_omitted = bytes > limit;
+    record->body = record->body_omitted ? nullptr : response.body;
 }
 
 void mark_ended(core::Status status, store::Record* record) {

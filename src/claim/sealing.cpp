@@ -83,23 +83,14 @@ struct Plain {
     std::string_view made;  // what has to be wiped when it has been sealed
 };
 
-Plain plain_text(std::string_view stored) {
-    std::string_view utf8 = portable(stored);
-    return {utf8, utf8.data() == stored.data() ? std::string_view() : utf8};
-}
-
-Plain plain_json(Jsonb* value) {
-    std::string_view json = json_text(value);
-    Plain plain = plain_text(json);
-    if (plain.made.data() == nullptr) return {json, json};
-    wipe_and_free(json);
-    return plain;
-}
-
 Plain plain_of(Oid type, void* value) {
-    if (type == JSONBOID) return plain_json(static_cast<Jsonb*>(value));
-    if (type == TEXTOID) return plain_text(pg::bytes_of(value));
-    return {pg::bytes_of(pg_detoast_datum(static_cast<bytea*>(value))), {}};
+    if (type == BYTEAOID) return {pg::bytes_of(pg_detoast_datum(static_cast<bytea*>(value))), {}};
+    bool is_json = type == JSONBOID;
+    std::string_view stored = is_json ? json_text(static_cast<Jsonb*>(value)) : pg::bytes_of(value);
+    std::string_view utf8 = portable(stored);
+    bool converted = utf8.data() != stored.data();
+    if (is_json && converted) wipe_and_free(stored);
+    return {utf8, is_json || converted ? utf8 : std::string_view()};
 }
 
 // Takes over `bytes`, a bytea that has just been opened.
@@ -123,12 +114,6 @@ Jsonb* json_value(bytea* bytes) {
     core::wipe(VARDATA_ANY(json), VARSIZE_ANY_EXHDR(json));
     pfree(json);
     return DatumGetJsonbP(value);
-}
-
-void* value_of(Oid type, bytea* bytes) {
-    if (type == JSONBOID) return json_value(bytes);
-    if (type == TEXTOID) return text_value(bytes);
-    return bytes;
 }
 
 // ---- one value ----
@@ -167,7 +152,7 @@ bytea* sealed_value(const core::Key& key, const Record& record, const ColumnType
 enum class Fault { None, NoKeys, NoSuchKey, Refused, NotThis, UnknownVersion };
 
 struct Opening {
-    void* value;
+    bytea* value;  // the bytes that were sealed
     Fault fault;
     const char* why;  // there are no keys
 };
@@ -192,10 +177,6 @@ Fault key_of(const Record& record, const core::Key** key, const char** why) {
     return Fault::NoKeys;
 }
 
-bytea* room_for_plain(std::string_view sealed) {
-    return new_bytea(sealed.size() < core::kSealOverhead ? 0 : sealed.size() - core::kSealOverhead);
-}
-
 // As the bytes that were sealed.
 Opening open_bytes(const Record& record, const ColumnType& column, const bytea* sealed) {
     Opening opening{nullptr, Fault::NotThis, nullptr};
@@ -204,7 +185,8 @@ Opening open_bytes(const Record& record, const ColumnType& column, const bytea* 
     opening.fault = key_of(record, &key, &opening.why);
     if (opening.fault != Fault::None) return opening;
     std::string_view bytes = pg::bytes_of(sealed);
-    bytea* plain = room_for_plain(bytes);
+    bytea* plain =
+        new_bytea(bytes.size() < core::kSealOverhead ? 0 : bytes.size() - core::kSealOverhead);
     switch (core::open(*key, place_of(record, column), bytes, data_of(plain))) {
         case core::Opened::Yes:
             opening.value = plain;
@@ -216,13 +198,6 @@ Opening open_bytes(const Record& record, const ColumnType& column, const bytea* 
             opening.fault = Fault::NotThis;
             break;
     }
-    return opening;
-}
-
-Opening try_to_open(const Record& record, const ColumnType& column, const bytea* sealed) {
-    Opening opening = open_bytes(record, column, sealed);
-    if (opening.fault == Fault::None)
-        opening.value = value_of(column.type, static_cast<bytea*>(opening.value));
     return opening;
 }
 
@@ -248,13 +223,6 @@ Opening try_to_open(const Record& record, const ColumnType& column, const bytea*
 
 // ---- a record ----
 
-bool is_anything_kept(const Record& record) {
-    bool found = false;
-    store::visit_kept(
-        record, [&found](const ColumnType&, const auto& value) { found |= !value.is_null(); });
-    return found;
-}
-
 bool is_anything_unsealed(const Record& record) {
     bool found = false;
     store::visit_kept(record, [&found](const ColumnType&, const auto& value) {
@@ -277,7 +245,7 @@ Opening try_some(const Record& record, int most, const ColumnType** unopened) {
         if (value.sealed == nullptr || value.plain != nullptr || last.fault != Fault::None) return;
         if (most-- <= 0) return;
         last = open_bytes(record, column, value.sealed);
-        drop_bytes(static_cast<bytea*>(last.value));
+        drop_bytes(last.value);
         *unopened = &column;
     });
     return last;
@@ -328,7 +296,7 @@ Opening seal_anew(Record* record, const ColumnType** unopened) {
         plain[count++] = nullptr;
         if (value.sealed == nullptr || value.plain != nullptr || last.fault != Fault::None) return;
         last = open_bytes(*record, column, value.sealed);
-        plain[count - 1] = static_cast<bytea*>(last.value);
+        plain[count - 1] = last.value;
         *unopened = &column;
     });
     bool good = last.fault == Fault::None;
@@ -369,11 +337,17 @@ bool is_sealed_otherwise(const Record& record) {
 
 void seal(Record* record, bool encrypt) {
     if (!encrypt && record->sealed_by == nullptr) return;
-    if (!is_anything_kept(*record)) {
+    bool kept = false;
+    bool unsealed = false;
+    store::visit_kept(*record, [&kept, &unsealed](const ColumnType&, const auto& value) {
+        kept |= !value.is_null();
+        unsealed |= value.plain != nullptr && value.sealed == nullptr;
+    });
+    if (!kept) {
         record->sealed_by = nullptr;
         record->salt = nullptr;
     }
-    if (!is_anything_unsealed(*record)) return;
+    if (!unsealed) return;
     bool anew = !is_current(*required_keys(record->id), *record);
     const ColumnType* unopened = nullptr;
     Opening opening = anew ? seal_anew(record, &unopened) : try_some(*record, 1, &unopened);
@@ -402,9 +376,11 @@ bool reseal(Record* record) {
 void* opened_value(const Record& record, const ColumnType& column, void* plain,
                    const bytea* sealed) {
     if (plain != nullptr || sealed == nullptr) return plain;
-    Opening opening = try_to_open(record, column, sealed);
+    Opening opening = open_bytes(record, column, sealed);
     if (opening.fault != Fault::None) raise_fault(record, column, opening);
-    return opening.value;
+    bytea* bytes = opening.value;
+    if (column.type == JSONBOID) return json_value(bytes);
+    return column.type == TEXTOID ? text_value(bytes) : bytes;
 }
 
 const char* why_closed(Record* record) {

@@ -11,22 +11,6 @@ namespace idem::claim {
 
 namespace {
 
-// Whether the backend with this pid is the one that began at `start`. On a standby always true: the
-// backend runs on another server, and only the lease can be judged. The array of processes is asked
-// first: where the pid is gone, no status has to be copied. Else that of each backend is, as
-// pg_stat_activity does it; an older copy of this transaction's is thrown away.
-bool backend_lives(std::int32_t pid, TimestampTz start) {
-    if (RecoveryInProgress()) return true;
-    if (pid == MyProcPid) return start == MyStartTimestamp;
-    if (BackendPidGetProc(pid) == nullptr) return false;
-    pgstat_clear_backend_activity_snapshot();
-    for (int i = 1; i <= pgstat_fetch_stat_numbackends(); i++) {
-        const PgBackendStatus& status = pg::backend_status(i)->backendStatus;
-        if (status.st_procpid == pid) return status.st_proc_start_timestamp == start;
-    }
-    return false;
-}
-
 // Times that are absent never lie ahead.
 std::int64_t or_past(TimestampTz time) {
     return time == pg::kNoTime ? 0 : time;
@@ -88,8 +72,22 @@ void name_no_backend(store::Record* record) {
     record->backend_start = pg::kNoTime;
 }
 
+// The backend is the one that began when the record says. On a standby it lives always: it runs on
+// another server, and only the lease can be judged. The array of processes is asked first: where
+// the pid is gone, no status has to be copied. Else that of each backend is, as pg_stat_activity
+// does it; an older copy of this transaction's is thrown away.
 bool session_lives(const store::Record& record) {
-    return record.backend_pid != 0 && backend_lives(record.backend_pid, record.backend_start);
+    std::int32_t pid = record.backend_pid;
+    if (pid == 0) return false;
+    if (RecoveryInProgress()) return true;
+    if (pid == MyProcPid) return record.backend_start == MyStartTimestamp;
+    if (BackendPidGetProc(pid) == nullptr) return false;
+    pgstat_clear_backend_activity_snapshot();
+    for (int i = 1; i <= pgstat_fetch_stat_numbackends(); i++) {
+        const PgBackendStatus& status = pg::backend_status(i)->backendStatus;
+        if (status.st_procpid == pid) return status.st_proc_start_timestamp == record.backend_start;
+    }
+    return false;
 }
 
 }  // namespace idem::claim

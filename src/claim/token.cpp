@@ -9,25 +9,19 @@ namespace idem::claim {
 namespace {
 
 // The time of the last token that this server has made.
-void init_last_time(void* memory) {
-    pg_atomic_init_u64(static_cast<pg_atomic_uint64*>(memory), 0);
-}
-
-pg::SharedMemory shared_last_time = {"idempotency tokens", sizeof(pg_atomic_uint64), init_last_time,
-                                     nullptr, nullptr};
+pg::SharedMemory shared_last_time = {
+    "idempotency tokens", sizeof(pg_atomic_uint64),
+    [](void* memory) { pg_atomic_init_u64(static_cast<pg_atomic_uint64*>(memory), 0); }, nullptr,
+    nullptr};
 pg_atomic_uint64 own_last_time;  // static storage, so it begins with zero
-
-pg_atomic_uint64* last_time() {
-    void* shared = pg::attach(&shared_last_time);
-    return shared != nullptr ? static_cast<pg_atomic_uint64*>(shared) : &own_last_time;
-}
 
 }  // namespace
 
 // What is remembered are times alone: a record whose token is far ahead must not take all others
 // with it. The server's clock counts microseconds since 2000-01-01, as tokens do.
 std::int64_t new_token(std::int64_t previous) {
-    pg_atomic_uint64* last = last_time();
+    void* shared = pg::attach(&shared_last_time);
+    auto* last = shared != nullptr ? static_cast<pg_atomic_uint64*>(shared) : &own_last_time;
     std::int64_t now = GetCurrentTimestamp();
     std::uint64_t seen = pg_atomic_read_u64(last);
     std::int64_t time;

@@ -62,10 +62,6 @@ text* path_text(const StringInfoData& path) {
 
 // ---- what was found ----
 
-bool is_full(const Comparison& c) {
-    return c.found->more;
-}
-
 void note(Comparison& c, Change change, const JsonbValue& stored, const JsonbValue& given) {
     Differences* found = c.found;
     if (found->count == kMaxDifferences) {
@@ -186,7 +182,7 @@ void compare_objects(Comparison& c, JsonbContainer* stored, JsonbContainer* give
                      const Place& place) {
     Members ours = members_of(c, stored, place);
     Members theirs = members_of(c, given, place);
-    while ((ours.next.exists || theirs.next.exists) && !is_full(c)) {
+    while ((ours.next.exists || theirs.next.exists) && !c.found->more) {
         int order = compare_members(ours.next, theirs.next);
         const Member& member = order <= 0 ? ours.next : theirs.next;
         below(
@@ -236,7 +232,7 @@ void compare_arrays(Comparison& c, JsonbContainer* stored, JsonbContainer* given
     if (core::paths_exclude(each.excluded)) return;
     Elements ours = elements_of(c, stored, each);
     Elements theirs = elements_of(c, given, each);
-    while ((ours.exists || theirs.exists) && !is_full(c)) {
+    while ((ours.exists || theirs.exists) && !c.found->more) {
         int number = ours.exists ? ours.number : theirs.number;
         below(
             c, [number](StringInfo path) { appendStringInfo(path, "[%d]", number); },
@@ -271,19 +267,16 @@ bool same_scalar(const JsonbValue& a, const JsonbValue& b) {
     }
 }
 
-bool same_bytes(const JsonbValue& a, const JsonbValue& b) {
-    return a.val.binary.len == b.val.binary.len &&
-           memcmp(a.val.binary.data, b.val.binary.data, static_cast<Size>(a.val.binary.len)) == 0;
-}
-
 // If the caller gave the fingerprint, a request may be deeper than a fingerprint reads. Parts below
 // that depth are not told apart.
 void compare_containers(Comparison& c, const JsonbValue& stored, const JsonbValue& given,
                         const Place& place) {
     check_stack_depth();
-    if (same_bytes(stored, given)) return;
     JsonbContainer* ours = stored.val.binary.data;
     JsonbContainer* theirs = given.val.binary.data;
+    int bytes = stored.val.binary.len;
+    if (bytes == given.val.binary.len && memcmp(ours, theirs, static_cast<Size>(bytes)) == 0)
+        return;
     if (JsonContainerIsObject(ours) != JsonContainerIsObject(theirs) ||
         c.depth == core::kMaxJsonDepth) {
         note(c, Change::Changed, stored, given);

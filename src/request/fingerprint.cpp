@@ -98,10 +98,6 @@ struct Mark {
     std::size_t length;
 };
 
-Mark mark_of(const Walk& walk) {
-    return {walk.out, walk.length};
-}
-
 void take_back(Walk& walk, const Mark& mark) {
     walk.out = mark.out;
     walk.length = mark.length;
@@ -178,7 +174,7 @@ bool put_elements(Walk& walk, JsonbContainer* array, const Place& each) {
     (void)JsonbIteratorNext(&it, &element, true);
     while (JsonbIteratorNext(&it, &element, true) == WJB_ELEM) {
         CHECK_FOR_INTERRUPTS();
-        Mark before = mark_of(walk);
+        Mark before{walk.out, walk.length};
         if (any) put(walk, ",");
         if (put_value(walk, element, each))
             any = true;
@@ -214,7 +210,7 @@ bool next_member(const Walk& walk, JsonbIterator** it, const Place& object, Memb
 
 // Whether a part of it counts.
 bool put_member(Walk& walk, const Member& member, const Place& object, bool first) {
-    Mark before = mark_of(walk);
+    Mark before{walk.out, walk.length};
     if (!first) put(walk, ",");
     put_quoted(walk, member.name);
     put(walk, ":");
@@ -316,7 +312,7 @@ bool put_object(Walk& walk, JsonbContainer* object, const Place& place) {
 bool put_container(Walk& walk, JsonbContainer* container, const Place& place) {
     check_stack_depth();
     if (++walk.depth > core::kMaxJsonDepth) raise_too_deep();
-    Mark before = mark_of(walk);
+    Mark before{walk.out, walk.length};
     bool any = JsonContainerIsObject(container) ? put_object(walk, container, place)
                                                 : put_array(walk, container, place);
     walk.depth--;
@@ -332,19 +328,16 @@ void put_request(Walk& walk, Jsonb* request, const Place& place) {
         (void)put_container(walk, &request->root, place);
 }
 
-// The room that it needs. Refuses a request that is too large.
-std::size_t counted(Walk& walk, Jsonb* request, const Place& place) {
-    put_request(walk, request, place);
-    if (walk.length > core::kMaxRequestBytes) raise_request_too_large(walk.length);
-    return walk.written;
-}
-
 // In UTF-8, in memory of the current context; empty if no part of it counts. Refuses a request
 // nested deeper than kMaxJsonDepth or longer than kMaxRequestBytes.
 std::string_view canonical_form(Walk& walk, Jsonb* request) {
     Place place{core::root_paths(walk.excludes), core::root_paths(walk.fields), walk.all_count};
     std::size_t room = VARSIZE(request) * kLargestGrowth;
-    if (room > core::kMaxRequestBytes) room = counted(walk, request, place);
+    if (room > core::kMaxRequestBytes) {
+        put_request(walk, request, place);
+        if (walk.length > core::kMaxRequestBytes) raise_request_too_large(walk.length);
+        room = walk.written;
+    }
     auto* form = static_cast<char*>(palloc_extended(room, MCXT_ALLOC_HUGE));
     walk.out = form;
     put_request(walk, request, place);
