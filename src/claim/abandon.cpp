@@ -1,5 +1,5 @@
-// What is done here is what an operator would do with idem_resolve, but by the policy and in
-// nobody's name: it allows no attempt beyond max_attempts, and asks for no role.
+// What is done here is what an operator would do with idem_resolve, but by the policy and in no
+// user's name: it allows no attempt beyond max_attempts, and asks for no role.
 
 #include "claim/abandon.hpp"
 

@@ -1,5 +1,5 @@
-// What somebody has decided about records, policies and rights: it is kept in idempotency.audit,
-// and said in the log.
+// A decision of an operator about records, policies and rights: kept in idempotency.audit, and said
+// in the log.
 #pragma once
 
 #include "store/record.hpp"

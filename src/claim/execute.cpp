@@ -58,7 +58,7 @@ End failure_of(ErrorData* error, const pg::UserCode& code, const text* scope) {
     return end;
 }
 
-// Meanwhile nobody ends the claim. An error that goes on takes claim and mark along.
+// Meanwhile no call ends the claim. An error that goes on takes claim and mark along.
 End run_under_claim(const store::Identity& id, const Operation& operation, Jsonb* request) {
     pg::UserCode code;
     open_claim(id)->operated = true;

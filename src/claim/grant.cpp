@@ -162,7 +162,7 @@ void add_and_write(void* argument) {
 
 // The row itself is waited for as long as the caller is ready to wait; the lock of the table was,
 // without such a limit, as by any statement. What else a write may wait for, such as a table that
-// is being extended or a lock of a trigger's own, is nobody's claim: there it tries again, more
+// is being extended or a lock of a trigger's own, is no claim: there it tries again, more
 // patiently.
 bool add_written(NewClaim* claim, std::int64_t left) {
     for (std::int64_t patience = left; patience < core::kLongestWait;

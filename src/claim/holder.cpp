@@ -117,8 +117,9 @@ void give_back_attempt(FoundClaim* claim) {
     if (!store::update(*record, claim->found)) store::raise_claim_overtaken();
 }
 
-// Errors: ID404, ID409, 22004. Takes the key's lock, waiting for whoever is deciding about the key:
-// if that transaction takes the claim over and commits, the claim is lost; if it rolls back, not.
+// Errors: ID404, ID409, 22004. Takes the key's lock, waiting for a transaction that is deciding
+// about the key: if that transaction takes the claim over and commits, the claim is lost; if it
+// rolls back, not.
 FoundClaim find_claim(const ClaimRef& ref) {
     auto speaks_of = [&ref](const OpenClaim* claim) {
         return !ref.token || *ref.token == claim->begun.token;

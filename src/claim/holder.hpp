@@ -26,8 +26,8 @@ struct Failure {
 bool complete(const ClaimRef& ref, const Response& response, std::optional<std::int64_t> ttl);
 bool fail(const ClaimRef& ref, const Response& response, const Failure& failure);
 
-// Ends an attempt of which nobody knows what became of it. True likewise; false also if the attempt
-// was unknown before.
+// Ends an attempt whose outcome is not known. True likewise; false also if the attempt was unknown
+// before.
 bool end_unknown(const ClaimRef& ref, text* error, text* reference);
 
 // Gives the claim back as if it had never been begun. False if it had ended before.

@@ -2,10 +2,11 @@
 // class of ours, an owner that lasts as long as the (sub)transaction and not the portal, and a wait
 // that can be bounded.
 //
-// Whoever has the lock of a key decides about it alone, with two exceptions, and both show in the
-// row. A heap store's transaction that has written the row may give the lock back before it
-// commits: then its xid is in the row, and it is waited for as a writer. And whoever writes the
-// table by hand knows nothing of the lock: for them the row is compared again with each write.
+// The transaction that has the lock of a key decides about it alone, with two exceptions, and both
+// show in the row. A heap store's transaction that has written the row may give the lock back
+// before it commits: then its xid is in the row, and it is waited for as a writer. And a session
+// that writes the table by hand knows nothing of the lock: for them the row is compared again with
+// each write.
 
 #include "claim/locks.hpp"
 
@@ -66,7 +67,7 @@ void unlock(const store::Identity& id) {
     (void)as_transaction([&] { return LockRelease(&tag, ExclusiveLock, false); });
 }
 
-// The writer may have given the lock back and need it again, so nobody waits for it with the lock.
+// The writer may have given the lock back and need it again, so it is waited for without the lock.
 bool lock_and_find(const store::Identity& id, store::Record* record) {
     for (;;) {
         lock(id);
@@ -77,8 +78,8 @@ bool lock_and_find(const store::Identity& id, store::Record* record) {
     }
 }
 
-// The lock's own partition of the lock table is looked at, as whoever builds an index concurrently
-// looks for whom to wait for. Its count of those who ask has the one who was given it as well.
+// The lock's own partition of the lock table is looked at, as CREATE INDEX CONCURRENTLY looks for
+// whom to wait for. Its count of those who ask has the one who was given it as well.
 KeyHolder holder_of_lock(const store::Identity& id) {
     LOCKTAG tag = lock_tag(id);
     const VirtualTransactionId* holders = GetLockConflicts(&tag, ExclusiveLock, nullptr);

@@ -1,9 +1,9 @@
 // Who else is at work on a key: the transaction that has its lock or has written its row, and the
 // holder of a claim that was committed. And waiting for them.
 //
-// The lock is the fast path by which a duplicate learns at once that somebody is at work. It is a
-// transaction-level advisory lock in a class of its own, so it never meets pg_advisory_lock. The
-// 64-bit hash may collide; then a caller is told "in progress" for no reason, never worse.
+// The lock is the fast path by which a duplicate learns at once that another session is at work. It
+// is a transaction-level advisory lock in a class of its own, so it never meets pg_advisory_lock.
+// The 64-bit hash may collide; then a caller is told "in progress" for no reason, never worse.
 #pragma once
 
 #include "store/record.hpp"
@@ -23,8 +23,9 @@ void lock(const store::Identity& id);
 // Gives back one lock of this (sub)transaction; each successful call above took one.
 void unlock(const store::Identity& id);
 
-// Takes the key's lock and looks, waiting for whoever is deciding about the key: until that
-// transaction has ended, nobody knows. False if there is no record; the lock is taken all the same.
+// Takes the key's lock and looks, waiting for the transaction that is deciding about the key: until
+// it has ended, the answer is not known. False if there is no record; the lock is taken all the
+// same.
 bool lock_and_find(const store::Identity& id, store::Record* record);
 
 // A transaction that has the lock of a key, or has written its row, and has not ended.
@@ -36,7 +37,7 @@ struct KeyHolder {
     int waiting;             // others that wait for the lock; of one that has it
 };
 
-// Who has the lock beside this transaction, without taking it. On a standby nobody: that the
+// Who has the lock beside this transaction, without taking it. On a standby none: that the
 // primary's transactions have it cannot be seen there.
 KeyHolder holder_of_lock(const store::Identity& id);
 // `writer` is a transaction, or a subtransaction, that has written the row.
@@ -46,8 +47,8 @@ KeyHolder this_transaction();
 // Microseconds that never end.
 inline constexpr std::int64_t kForEver = INT64_MAX;
 
-// How long a caller is ready to wait, and how it has waited so far. Microseconds of a clock that
-// nobody sets.
+// How long a caller is ready to wait, and how it has waited so far. Microseconds of a clock that is
+// never set.
 struct Patience {
     std::int64_t start;
     std::int64_t deadline;

@@ -71,7 +71,7 @@ void withdraw_claim(OpenClaim* claim);
 // a rollback takes all of it at once.
 void forget_ended_claim(OpenClaim* claim);
 
-// For what only somebody else may do to the key.
+// For a call that only another transaction may make for the key.
 [[noreturn]] void raise_own_claim_open();
 
 // Called once, when the library is loaded.

@@ -135,8 +135,8 @@ bool remove_for_good(const store::Record& record, const text* reason, bool erase
 }
 
 // Takes the key's lock if that is to be had, and looks. `Done`: the record stands still, and the
-// lock is kept. Whoever has the lock or has written the row is at work on the key, as is the holder
-// of a claim that lives.
+// lock is kept. A transaction that has the lock or has written the row is at work on the key, as is
+// the holder of a claim that lives.
 template <typename Wanted>
 Verdict look_at_idle(const store::Identity& id, store::Record* record, Wanted is_wanted) {
     if (open_claim(id) != nullptr || !try_lock(id)) return Verdict::Running;
@@ -209,7 +209,7 @@ bool forget(const ClaimRef& ref, const text* reason) {
     while (lock_and_find(ref.id, &record)) {
         if (claim_lives(record)) raise_lease_lives();
         if (remove_for_good(record, reason, false)) return true;
-        // Somebody who ignores our lock has changed it since: what it says now counts.
+        // A session that ignores our lock has changed it since: what it says now counts.
         unlock(ref.id);
         CHECK_FOR_INTERRUPTS();
     }

@@ -24,7 +24,7 @@ void resolve(const ClaimRef& ref, const Resolution& resolution);
 // Removes the record. False if there is none. An error (55006) while a lease lives.
 bool forget(const ClaimRef& ref, const text* reason);
 
-// ---- one of many: nobody is waited for, and nothing that runs is touched ----
+// ---- one of many: no transaction is waited for, and nothing that runs is touched ----
 
 enum class Verdict {
     Done,

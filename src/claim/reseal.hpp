@@ -10,10 +10,10 @@ struct Resealed {
     std::int64_t unopened;  // the key is not there, or the row is damaged
 };
 
-// Of rows that store::next_sealed_otherwise() has found. Waits for nobody: a record that somebody
-// is deciding about, that has gone or that somebody has sealed anew counts as neither. The lock of
-// a record's key is kept until the transaction ends only where the row would not guard the key by
-// itself. Changes `rows`.
+// Of rows that store::next_sealed_otherwise() has found. Never waits: a record that another
+// transaction is deciding about, that has gone or that was sealed anew counts as neither. The lock
+// of a record's key is kept until the transaction ends only where the row would not guard the key
+// by itself. Changes `rows`.
 Resealed reseal_rows(const store::SealedTable& table, store::Record* rows, int count);
 
 }  // namespace idem::claim

@@ -1,6 +1,6 @@
 // Three times of a record end with an attempt: the lease, the pause before the next attempt, and
 // how long the answer is kept. That counts from the claim, or from the end where little would be
-// left of it; what may go on, or must be decided by somebody, never goes by age.
+// left of it; what may go on, or must be decided by an operator, never goes by age.
 
 #include "claim/result.hpp"
 

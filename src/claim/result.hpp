@@ -38,8 +38,8 @@ void mark_ended(core::Status status, store::Record* record);
 void allow_as_claimed(const store::Record& record, core::Policy* policy);
 
 // The ttl counts from the claim. If less than half of it would be left after `end` (the end of long
-// work, or the next attempt's time), ttl and retention count from there instead: whoever waited for
-// the answer must get it, and not be told to run the request again.
+// work, or the next attempt's time), ttl and retention count from there instead: a client that
+// waited for the answer must get it, and not be told to run the request again.
 void keep_long_enough(TimestampTz end, store::Record* record);
 
 // What has come half of the way is not forgotten by age: a retryable record with a recovery point
@@ -60,8 +60,8 @@ void keep_exhausted(const core::Policy& policy, store::Record* record);
 // record a result, and so does the end of the lease, which says so.
 void mark_silent(const core::Policy& policy, store::Record* record);
 
-// What somebody else decides than its holder is a fresh answer, for which the policy speaks: the
-// span between claim and expiry may have grown by an earlier end of the attempt.
+// A decision of another than its holder is a fresh answer, for which the policy speaks: the span
+// between claim and expiry may have grown by an earlier end of the attempt.
 void keep_as_fresh(const core::Policy& policy, store::Record* record);
 
 }  // namespace idem::claim

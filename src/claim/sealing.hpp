@@ -10,8 +10,8 @@
 
 namespace idem::claim {
 
-// An error (ID503) if nothing could be sealed now: for whoever is about to be granted a claim whose
-// result will have to be.
+// An error (ID503) if nothing could be sealed now: before a claim is granted whose result will have
+// to be.
 void require_key(const store::Identity& id);
 
 // Seals what is not sealed yet, if it is to be, or if the record is sealed already. What another
@@ -20,9 +20,9 @@ void require_key(const store::Identity& id);
 // key of the same id the record would otherwise have values of two.
 void seal(store::Record* record, bool encrypt);
 
-// The same for whoever passes over a record that can't be sealed and goes on with others: false,
-// where seal() would have raised an error for want of a key or because a value does not open. That
-// is counted, and the record is not to be written.
+// The same for a caller that passes over a record that can't be sealed: false, where seal() would
+// have raised an error for want of a key or because a value does not open. That is counted, and the
+// record is not to be written.
 bool try_seal(store::Record* record, bool encrypt);
 
 // The id of the current key, in the current memory context. An error (ID503) if there is none.
@@ -47,8 +47,8 @@ T* opened(const store::Record& record, store::Kept<T> store::Record::*member) {
         opened_value(record, store::column_of(member), value.plain, value.sealed));
 }
 
-// For whoever goes on without the values: a sentence why those of the record, or one of them, do
-// not open now; nullptr if they do. Not counted.
+// For a caller that goes on without the values: a sentence why those of the record, or one of them,
+// do not open now; nullptr if they do. Not counted.
 const char* why_closed(store::Record* record);
 
 // A sentence why nothing can be sealed now; nullptr if it can.
