@@ -4,17 +4,17 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use serde_json::{Map, Value};
 
-/// Says that the body of an answer was not kept.
+/// Tells that the body of an answer was not kept.
 pub(crate) const BODY_HEADER: HeaderName = HeaderName::from_static("idempotent-body");
 
-/// What was answered: status, header and body.
+/// An answer: status, headers and body.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
     /// 200 to 599.
     pub status: StatusCode,
     /// Those of one hop and of one client are not stored.
     pub headers: HeaderMap,
-    /// An empty one is a body, and not none.
+    /// An empty body is a body.
     pub body: Bytes,
 }
 
@@ -31,7 +31,7 @@ impl Answer {
 pub(crate) struct Stored {
     pub status: StatusCode,
     pub headers: Value,
-    /// None: the status alone is kept.
+    /// None: only the status is stored.
     pub body: Option<Bytes>,
 }
 
@@ -81,7 +81,7 @@ fn text(value: &HeaderValue) -> String {
     String::from_utf8_lossy(value.as_bytes()).into_owned()
 }
 
-/// Bytes that are not UTF-8 can't be stored, so they are not sent the first time either.
+/// Bytes that are not UTF-8 cannot be stored, so they are not sent the first time either.
 pub(crate) fn make_text(headers: &mut HeaderMap) {
     for value in headers.values_mut() {
         if std::str::from_utf8(value.as_bytes()).is_err() {
@@ -90,7 +90,7 @@ pub(crate) fn make_text(headers: &mut HeaderMap) {
     }
 }
 
-/// The way back; what HTTP can't carry, which no client of ours has stored, is left out.
+/// The reverse. It leaves out fields that HTTP cannot carry, which no client of ours has stored.
 pub(crate) fn from_json(stored: &Value) -> HeaderMap {
     let mut headers = HeaderMap::new();
     for (name, value) in stored.as_object().into_iter().flatten() {

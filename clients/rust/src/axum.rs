@@ -1,4 +1,4 @@
-//! Extractors, and what a handler of axum's may return.
+//! Extractors, and the return types of axum's handlers.
 
 use std::convert::Infallible;
 
@@ -10,8 +10,8 @@ use http::{StatusCode, request::Parts};
 
 use crate::{Claim, Failure, Info, Tx};
 
-/// What the layer has put into the request's extensions. Without it the route has no such layer, or this
-/// request passed it unprotected; an `Option` is None then.
+/// The layer's entry in the request's extensions. It is absent if the route has no such layer, or the request
+/// passed it unprotected; an `Option` is None then.
 macro_rules! extractor {
     ($type:ty) => {
         impl<S: Sync> FromRequestParts<S> for $type {

@@ -57,10 +57,10 @@ impl<R: Body<Data = Bytes>> Body for ResponseBody<R> {
     }
 }
 
-/// What was read of a body.
+/// The part of a body that was read.
 pub(crate) enum Read<B> {
     Whole(Bytes),
-    /// More than the limit: what was read, and the rest.
+    /// More than the limit: the part that was read, and the rest.
     TooLarge(Bytes, Pin<Box<B>>),
 }
 

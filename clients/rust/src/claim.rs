@@ -16,7 +16,7 @@ use crate::{
     statements,
 };
 
-/// Which request is being executed.
+/// The request under execution.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Info {
@@ -28,8 +28,8 @@ pub struct Info {
     pub principal: String,
     /// 1 for the first.
     pub attempt: i32,
-    /// False where there is no claim: the request had no key, or the database is away, on a route that
-    /// goes on all the same.
+    /// False if there is no claim: the request had no key, or the database is away, on a route that runs
+    /// nevertheless.
     pub protected: bool,
 }
 
@@ -44,8 +44,8 @@ impl Info {
         }
     }
 
-    /// A key for a request to another service, a function of this one and of a name: after a crash the same
-    /// call is made with the same key.
+    /// A key for a request to another service, derived from this request's key and a name: after a crash the
+    /// same call is made with the same key.
     #[must_use]
     pub fn derived(&self, name: &str) -> String {
         let parts = [&self.scope, &self.principal, &self.key, name];
@@ -54,7 +54,7 @@ impl Info {
     }
 }
 
-/// A leased claim, while its work is done. What the work returns ends it, or [`unknown`](Self::unknown).
+/// A leased claim, while its work is done. The work's result ends it, or [`unknown`](Self::unknown).
 #[derive(Clone, Debug)]
 pub struct Claim(Arc<Inner>);
 
@@ -66,11 +66,11 @@ struct Inner {
     granted: Granted,
     lost: CancellationToken,
     over: CancellationToken,
-    /// What [`Claim::unknown`] was told: error and reference.
+    /// The arguments of [`Claim::unknown`]: error and reference.
     declared: OnceLock<(String, Option<String>)>,
     /// The results of the steps that are done.
     steps: Mutex<Map<String, Value>>,
-    /// Held while a step is noted: a note is of all steps, so that of one must not pass over another's.
+    /// Held while a step is noted: a note contains all steps, so an older one must not overwrite a newer one.
     noting: tokio::sync::Mutex<()>,
 }
 
@@ -102,7 +102,7 @@ impl Claim {
         Self::new(store.clone(), request, Granted::default(), &Heart::still())
     }
 
-    /// Which request it is.
+    /// The request of the claim.
     #[must_use]
     pub fn info(&self) -> &Info {
         &self.0.info
@@ -114,28 +114,27 @@ impl Claim {
         self.0.info.derived(name)
     }
 
-    /// The last step that an attempt before has done.
+    /// The last step that an earlier attempt has done.
     #[must_use]
     pub fn recovery_point(&self) -> Option<&str> {
         self.0.granted.recovery_point.as_deref()
     }
 
-    /// What the steps of the attempts before have returned, by their names.
+    /// The results of the steps of earlier attempts, by name.
     #[must_use]
     pub fn state(&self) -> Option<&Value> {
         self.0.granted.state.as_ref()
     }
 
-    /// Cancelled when another session has the claim, or may have it: have no further effect.
+    /// Cancelled when another session has the claim, or may have it: the work must have no further effect.
     #[must_use]
     pub fn lost(&self) -> &CancellationToken {
         &self.0.lost
     }
 
-    /// Ends the claim with an outcome that is not known: a gateway's answer did not come, say. Repeats are
-    /// answered with the problem `unknown` and never executed, until an operator decides. Operators see the
-    /// error, and the reference by which the provider knows the attempt. What the handler answers afterwards
-    /// is told to its client alone.
+    /// Ends the claim with an unknown outcome: for example, a gateway did not answer. Repeats get the problem
+    /// `unknown` and are never executed, until an operator decides. Operators see the error, and the reference
+    /// by which the provider knows the attempt. The handler's later answer goes only to its client.
     ///
     /// An error means that this could not be stored yet. It is tried once more when the handler has returned.
     pub async fn unknown(&self, error: impl std::fmt::Display, reference: Option<&str>) -> Result<(), Error> {
@@ -184,10 +183,10 @@ impl Claim {
         &self.0.store
     }
 
-    /// Does a part of the work and notes that it is done, with its result. An attempt after a crash does
-    /// not do it again, but gets the result. A crash between the work and the note repeats the work: what
-    /// is called outside has to know a repetition, by [`derived`](Self::derived). When the lease is lost
-    /// the work is dropped where it waits.
+    /// Does a part of the work and notes that it is done, with its result. An attempt after a crash does not
+    /// repeat the part, but gets the result. A crash between work and note repeats the work: a service that it
+    /// calls must recognize a repetition, by [`derived`](Self::derived). When the lease is lost, the work is
+    /// dropped at its next await.
     pub async fn step<T, E, F>(&self, name: &str, work: impl FnOnce() -> F) -> Result<T, Error>
     where
         T: Serialize + DeserializeOwned,
@@ -208,7 +207,7 @@ impl Claim {
             self.keep(self.with(name, result.clone()));
             return Ok(());
         }
-        // The holder of the lock has its connection already, and so waits for none that waits for the lock.
+        // The lock's holder already has its connection, so it never waits for a task that waits for the lock.
         let lent = self.0.store.lend(std::time::Duration::ZERO).await?;
         let noted = async {
             let _noting = self.0.noting.lock().await;
@@ -221,9 +220,9 @@ impl Claim {
         lent.finish(noted)
     }
 
-    /// A step whose work is SQL: effect and note commit together, so that it is done once. After a
-    /// conflict or the loss of its connection it is repeated, but not when it is not known whether it has
-    /// committed: that is an error, and the next attempt sees whether it was done.
+    /// A step whose work is SQL: effect and note commit together, so that it is done once. It is repeated after
+    /// a conflict or a lost connection, but not if it is unknown whether it has committed: that is an error,
+    /// and the next attempt sees whether the step was done.
     pub async fn step_tx<T, E, F>(&self, name: &str, mut work: impl FnMut(Tx) -> F) -> Result<T, Error>
     where
         T: Serialize + DeserializeOwned,
@@ -312,7 +311,7 @@ impl Claim {
         }
     }
 
-    /// What the server says of a claim that it does not know, or that another session has.
+    /// The server's errors for a claim that it does not know, or that another session has.
     fn told(&self, error: Error) -> Error {
         if error.is_lost() {
             self.0.lost.cancel();
@@ -326,7 +325,7 @@ impl Claim {
     }
 }
 
-/// No text of the server's has NUL.
+/// A text of the server cannot hold a NUL.
 fn text(text: &str) -> String {
     text.replace('\0', " ")
 }

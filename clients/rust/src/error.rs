@@ -1,4 +1,4 @@
-//! What goes wrong, and what a repetition cures.
+//! Errors, and which of them a repetition may cure.
 
 use std::{error::Error as StdError, fmt, io, sync::Arc, time::Duration};
 
@@ -8,19 +8,20 @@ use crate::Outcome;
 
 pub(crate) type BoxError = Box<dyn StdError + Send + Sync>;
 
-/// Why something was not done, or why that is not known.
+/// Why a request was not executed, or why its result is not known.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// Of a statement of ours, or of getting a connection. Without an SQLSTATE the connection is lost.
+    /// A failure of a statement of ours, or of getting a connection. Without an SQLSTATE the connection is
+    /// lost.
     Database(BoxError),
-    /// The server has said what this crate does not understand: is the extension of this version there?
+    /// This crate does not understand the server's answer: is the extension of this version installed?
     Unexpected(BoxError),
-    /// Of COMMIT. Without an SQLSTATE it is not known whether it was done.
+    /// A failure of COMMIT. Without an SQLSTATE it is not known whether it committed.
     Commit(BoxError),
     /// The database did not answer in time.
     Timeout,
-    /// COMMIT had no answer in time: it is not known whether it was done.
+    /// COMMIT had no answer in time: it is not known whether it committed.
     CommitTimeout,
     /// Another session has the claim, or may have it: the work must have no further effect.
     LeaseLost,
@@ -56,8 +57,8 @@ impl fmt::Display for Error {
     }
 }
 
-/// An error with its causes, for the driver's own says no more than "db error". Of the server's only message
-/// and SQLSTATE: details quote what is in tables.
+/// An error with its causes, because the driver's own text is only "db error". Of the server's errors only
+/// message and SQLSTATE: details quote rows of tables.
 struct Causes<'a>(&'a (dyn StdError + 'static));
 
 impl fmt::Display for Causes<'_> {
@@ -69,7 +70,7 @@ impl fmt::Display for Causes<'_> {
                 Some(error) => format!("{} ({})", error.message(), error.code().code()),
                 None => error.to_string(),
             };
-            // Some say what their cause says.
+            // Some repeat the text of their cause.
             if !said.ends_with(&one) {
                 said = if said.is_empty() { one } else { format!("{said}: {one}") };
             }
@@ -96,15 +97,15 @@ impl From<tokio_postgres::Error> for Error {
     }
 }
 
-/// The server's word on why work was not done.
+/// The server's reason why work was not done.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Refusal {
     /// One of `idem_begin`, or [`Outcome::Failed`]: the request has failed for good.
     pub outcome: Outcome,
-    /// Where it is known.
+    /// If it is known.
     pub retry_after: Option<Duration>,
-    /// Why the attempt before failed, where that is known.
+    /// Why the earlier attempt failed, if that is known.
     pub reason: Option<String>,
 }
 
@@ -116,9 +117,8 @@ impl fmt::Display for Refusal {
 }
 
 impl Error {
-    /// Says of the error with which leased work fails that the work has had no effect: the gateway refused the
-    /// connection, for instance. The request may then be tried again, even where the policy of the scope has
-    /// `on_lease_expiry => 'unknown'`.
+    /// Marks the error of leased work that has had no effect: for example, the gateway refused the connection.
+    /// The request may then be tried again, even if the policy of the scope has `on_lease_expiry => 'unknown'`.
     pub fn nothing_happened(error: impl Into<BoxError>) -> Self {
         Self::NothingHappened(error.into())
     }
@@ -158,7 +158,7 @@ impl Error {
     fn is_lost_connection(&self) -> bool {
         match self.state() {
             Some(state) => state.starts_with("08") || ["57P01", "57P02", "57P03", "57P05", "25P03"].contains(&state),
-            // Errors of handlers mean no such thing, for they may have other connections than ours.
+            // Errors of handlers do not mean that, for they may have other connections than ours.
             None => matches!(self, Self::Database(_) | Self::Commit(_)),
         }
     }
@@ -168,7 +168,7 @@ impl Error {
         matches!(self, Self::Database(_)) && self.state_in(&["26000", "0A000"])
     }
 
-    /// What a repetition from `idem_begin` on may cure. COMMIT whose answer did not come is asked for again.
+    /// A repetition from `idem_begin` on may succeed. After a COMMIT without an answer it finds the result.
     pub(crate) fn is_retryable(&self) -> bool {
         self.is_conflict() || self.is_lost_connection() || self.is_stale() || matches!(self, Self::CommitTimeout)
     }
@@ -178,7 +178,7 @@ impl Error {
         matches!(self, Self::CommitTimeout) || matches!(self, Self::Commit(_)) && !self.is_conflict()
     }
 
-    /// All that means "not now": the database is away, full, or a standby.
+    /// Every error that means "not now": the database is away, full, or a standby.
     pub(crate) fn is_unavailable(&self) -> bool {
         self.is_retryable()
             || matches!(self, Self::Timeout)
@@ -186,7 +186,7 @@ impl Error {
             || self.state_in(&["25006", "55P03", "57014"])
     }
 
-    /// Another session has the claim, or none has.
+    /// The claim has ended, or another session has it.
     pub(crate) fn is_lost(&self) -> bool {
         matches!(self, Self::LeaseLost) || self.state_in(&["ID404", "ID409"])
     }
@@ -259,7 +259,7 @@ pub(crate) fn connection_lost() -> Error {
     Error::Database(io::Error::from(io::ErrorKind::ConnectionReset).into())
 }
 
-/// Repeats a call while its error is one that a repetition cures.
+/// Repeats a call while a repetition may cure its error.
 pub(crate) async fn again<T, F>(attempts: u32, mut call: impl FnMut() -> F) -> Result<T, Error>
 where
     F: Future<Output = Result<T, Error>>,

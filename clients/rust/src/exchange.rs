@@ -66,7 +66,7 @@ impl Exchange {
             Ok(read) => read,
             Err(outcome) => return Ok(self.refuse(outcome).await),
         };
-        // What has begun goes on when the client leaves.
+        // Work in progress continues when the client disconnects.
         let work =
             async move { Executor::<S, B> { exchange: self, inner, body, of: PhantomData }.execute(request).await };
         match tokio::spawn(work.in_current_span()).await {
@@ -77,7 +77,7 @@ impl Exchange {
         }
     }
 
-    /// Who asks, and by which key, before anything of the body is read.
+    /// Reads principal and key, before any byte of the body.
     async fn read_request<B: Body>(&mut self, body: B) -> Result<(Request, Bytes), Outcome> {
         let principal = (self.route.principal)(&self.parts);
         let principal = principal.filter(|principal| !principal.is_empty()).ok_or(Outcome::Unauthorized)?;
@@ -102,7 +102,7 @@ impl Exchange {
         Ok((request, body))
     }
 
-    /// The field as it was sent, of which hyper undoes nothing.
+    /// The field as it was sent: hyper decodes nothing.
     fn read_key(&mut self) -> Result<(), Outcome> {
         let mut fields = self.parts.headers.get_all(&self.route.key_header).iter();
         match (fields.next(), fields.next()) {
@@ -116,7 +116,7 @@ impl Exchange {
         }
     }
 
-    /// Whatever decodes it has to stand before: what is still encoded has no content to be compared.
+    /// Layers that decode the body must come earlier: an encoded body has no content to compare.
     async fn read_body<B: Body>(&self, body: B) -> Result<Bytes, Outcome> {
         let codings = self.parts.headers.get_all(header::CONTENT_ENCODING);
         if codings.iter().any(|coding| !coding.as_bytes().trim_ascii().eq_ignore_ascii_case(b"identity")) {
@@ -192,7 +192,7 @@ impl Exchange {
             Some((mut answer, omitted)) => {
                 if omitted {
                     answer.headers.insert(answer::BODY_HEADER, HeaderValue::from_static("omitted"));
-                    // An empty document of that type would be a lie.
+                    // An empty document of that type would be invalid.
                     answer.headers.remove(header::CONTENT_TYPE);
                     answer.headers.remove(header::CONTENT_ENCODING);
                 }

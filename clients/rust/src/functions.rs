@@ -1,4 +1,4 @@
-//! What code without HTTP uses.
+//! Functions for code without HTTP.
 
 use std::sync::Arc;
 
@@ -17,9 +17,9 @@ use crate::{
     transaction::{Verdict, Work, transactional},
 };
 
-/// Does work in the transaction that holds its claim, and keeps its result, which has to fit into JSON,
-/// for every repeat. An error of the work undoes all of it. What is not done is [`Error::Refused`]. Work
-/// may run several times, of which one commits.
+/// Does work in the transaction that holds its claim, and keeps its result, which must fit into JSON, for every
+/// repeat. An error of the work rolls all of it back. Work that is not done is [`Error::Refused`]. Work may run
+/// several times, of which one commits.
 pub async fn transactionally<T, E, F>(
     store: &Store,
     request: Request,
@@ -37,10 +37,10 @@ where
     result_of(transactional(store, &Arc::new(request), run).await?)
 }
 
-/// Does work outside the database, under a claim that commits before it and is kept while it runs. An
-/// error of the work ends the claim: it may be tried again, or its outcome is unknown where the policy of the
-/// scope has `on_lease_expiry => 'unknown'`. An [`Error::nothing_happened`] may always be tried again. When the lease is lost, [`Claim::lost`] is cancelled, and
-/// the result is [`Error::LeaseLost`].
+/// Does work outside the database, under a claim that commits before it and is extended while it runs. An error
+/// of the work ends the claim: it may be tried again, or its outcome is unknown if the policy of the scope has
+/// `on_lease_expiry => 'unknown'`. An [`Error::nothing_happened`] may always be tried again. When the lease is
+/// lost, [`Claim::lost`] is cancelled, and the result is [`Error::LeaseLost`].
 pub async fn leased<T, E, F>(store: &Store, request: Request, work: impl FnOnce(Claim) -> F) -> Result<T, Error>
 where
     T: Serialize + DeserializeOwned,
@@ -51,9 +51,9 @@ where
     result_of(lease::leased(store, &Arc::new(request), |_| {}, run).await?)
 }
 
-/// Handles a message that may be delivered several times, in a transaction: true if this was the first.
-/// An error of the work undoes all of it, so that the next delivery is the first. Acknowledge the message
-/// after `Ok`, whatever it holds.
+/// Handles a message that may be delivered several times, in a transaction: true if this was the first. An
+/// error of the work rolls all of it back, so that the next delivery is the first. Acknowledge the message
+/// after `Ok`, whether true or false.
 pub async fn once<E, F>(
     store: &Store,
     scope: &str,
@@ -86,7 +86,7 @@ where
     F: Future<Output = Result<(), E>>,
 {
     let tx = Tx::begin(store, Instant::now() + store.timeout).await?;
-    // Another delivery is waited for, however long.
+    // Waits without limit for another delivery.
     if !statements::once(&tx, id, scope, principal).await? {
         tx.roll_back(store.timeout).await?;
         return Ok(false);

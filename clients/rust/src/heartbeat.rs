@@ -1,4 +1,4 @@
-//! Keeps a lease alive while its holder works.
+//! Extends a lease while its holder works.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -13,11 +13,10 @@ use crate::Error;
 /// Called once, when the lease is lost.
 type OnLost = Box<dyn FnOnce() + Send>;
 
-/// A beat comes at a third of the lease, and after one that failed again after a tenth of it. A failed beat
-/// says nothing about who owns the claim, so the work goes on until the lease may have ended: that is counted
-/// by the monotonic clock from the moment at which the last request that succeeded was sent, so never
-/// longer than the server counts. Then, or when the server says that the claim is lost, `lost` is
-/// cancelled.
+/// A beat comes at a third of the lease; after a failed one, the next comes a tenth of the lease later. A
+/// failed beat does not tell who owns the claim, so the work continues until the lease may have expired. The
+/// monotonic clock counts that from the moment at which the last successful request was sent, so never longer
+/// than the server counts. Then, or when the server reports the claim as lost, `lost` is cancelled.
 pub(crate) struct Heart {
     pub lost: CancellationToken,
     /// The claim has ended, and there is no lease to lose.
@@ -29,7 +28,7 @@ pub(crate) struct Heart {
 }
 
 impl Heart {
-    /// Of work without a claim.
+    /// For work without a claim.
     pub fn still() -> Self {
         Self {
             lost: CancellationToken::new(),
@@ -40,7 +39,7 @@ impl Heart {
         }
     }
 
-    /// `sent` is when the claim was asked for.
+    /// `sent` is the time of the request for the claim.
     pub fn start<F>(
         lease: Duration,
         sent: Instant,
@@ -111,7 +110,7 @@ where
         let sent = Instant::now();
         tokio::select! {
             biased;
-            // A beat that hangs leaves time for others, and does not put off the end.
+            // A beat that hangs leaves time for others, and does not delay the end.
             () = sleep_until(deadline) => return,
             () = quiet.cancelled() => return sleep_until(deadline).await,
             result = timeout(lease / 6, extend()) => match result {

@@ -1,4 +1,4 @@
-//! What makes two requests the same one.
+//! The identity of a request.
 
 use bytes::Bytes;
 use http::{header, request::Parts};
@@ -11,7 +11,7 @@ use crate::Error;
 pub(crate) struct Identity {
     /// The body, if it is JSON.
     pub json: Option<Bytes>,
-    /// Of a body that is not, or of the option `fingerprint`.
+    /// The digest of another body, or of the option `fingerprint`.
     pub digest: Option<Vec<u8>>,
     pub method: Option<String>,
     pub target: Option<String>,
@@ -34,8 +34,8 @@ impl Identity {
         }
     }
 
-    /// If the server has refused JSON for what jsonb can't hold, \u0000 or a number beyond numeric: the body
-    /// counts byte by byte then, like one that is not JSON.
+    /// For JSON that jsonb cannot hold, \u0000 or a number beyond numeric: the body then counts byte by byte,
+    /// like one that is not JSON.
     pub fn as_digest(&self, refusal: &Error) -> Option<Self> {
         let body = self.json.as_ref().filter(|_| refusal.state_in(&["22P05", "22003"]))?;
         let text = |part: &Option<String>| part.clone().unwrap_or_default();
@@ -51,7 +51,7 @@ fn media_type(parts: &Parts) -> String {
     field.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }
 
-/// As docs/fingerprint.md has it, of more parts.
+/// The digest of docs/fingerprint.md, over more parts.
 fn digest(method: &str, target: &str, media_type: &str, body: &[u8]) -> Vec<u8> {
     let mut hash = Sha256::new_with_prefix("idempotency fingerprint 1\n");
     for part in [method.as_bytes(), target.as_bytes(), media_type.as_bytes(), body] {

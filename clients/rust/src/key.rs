@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-/// The key of a request. Where the server derives it, it is learned with the claim; clones learn it, too.
+/// The key of a request. If the server derives it, it is known after the claim, in clones as well.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Key(Arc<OnceLock<String>>);
 
@@ -74,7 +74,7 @@ fn is_lower_hex(c: u8) -> bool {
     c.is_ascii_digit() || (b'a'..=b'f').contains(&c)
 }
 
-/// The unread rest of a field. Its methods follow RFC 9651, section 4.2; None: it is no such field.
+/// The unread rest of a field. Its methods follow RFC 9651, section 4.2; None: the field is malformed.
 struct Cursor<'a>(&'a [u8]);
 
 impl Cursor<'_> {

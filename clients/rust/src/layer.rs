@@ -1,4 +1,4 @@
-//! The layer: what tower sees of it.
+//! The layer, as tower uses it.
 
 use std::{
     pin::Pin,
@@ -19,14 +19,14 @@ use crate::{
 };
 
 impl Store {
-    /// Protects a route whose work is SQL. Its handler finds a [`Tx`](crate::Tx) in the request's
-    /// extensions; what it does there commits with the answer.
+    /// Protects a route whose work is SQL. Its handler finds a [`Tx`](crate::Tx) in the request's extensions;
+    /// its changes there commit with the answer.
     #[must_use]
     pub fn transactional(&self, route: Route) -> IdempotencyLayer {
         self.layer(route, Kind::Transactional)
     }
 
-    /// Protects a route that calls others. Its handler finds a [`Claim`](crate::Claim) in the request's
+    /// Protects a route that calls other services. Its handler finds a [`Claim`](crate::Claim) in the request's
     /// extensions.
     #[must_use]
     pub fn leased(&self, route: Route) -> IdempotencyLayer {

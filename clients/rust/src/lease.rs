@@ -1,4 +1,4 @@
-//! Claims that commit before their work, and are kept by heartbeats.
+//! Claims that commit before their work, and are extended by heartbeats.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,10 +14,9 @@ use crate::{
     transaction::{Verdict, Work},
 };
 
-/// A key that is ours for as long as beats go on, which they do as long as this value is there.
-/// [`complete`](Self::complete), [`fail`](Self::fail), [`unknown`](Self::unknown) and
-/// [`nothing_happened`](Self::nothing_happened) consume it. Dropped, it fails, since the work may have had
-/// an effect.
+/// A claim of ours, with beats as long as this value lives. [`complete`](Self::complete), [`fail`](Self::fail),
+/// [`unknown`](Self::unknown) and [`nothing_happened`](Self::nothing_happened) consume it. Dropping it fails
+/// the claim, since the work may have had an effect.
 #[must_use = "a claim that is dropped is failed"]
 pub struct Lease {
     claim: Claim,
@@ -81,14 +80,14 @@ async fn extend(store: Store, request: Arc<Request>, token: i64) -> Result<(), E
 }
 
 impl Lease {
-    /// What the work is given.
+    /// The argument of the work.
     #[must_use]
     pub fn claim(&self) -> &Claim {
         &self.claim
     }
 
-    /// Stores the answer. It tries for as long as the claim is held: the work is done, and its answer
-    /// worth the wait. An answer that can't be stored fails the claim. After [`Claim::unknown`] it is
+    /// Stores the answer. It tries as long as the claim is held: the work is done, so its answer is worth the
+    /// wait. An answer that cannot be stored fails the claim. After [`Claim::unknown`] it is
     /// [`Error::Unknown`].
     pub async fn complete(self, answer: &Answer) -> Result<(), Error> {
         self.store(&Stored::of(answer)).await
@@ -133,13 +132,13 @@ impl Lease {
         lent.finish(result)
     }
 
-    /// The work has failed, and may have had an effect. It is done again after the policy's pause, with what
-    /// its steps have noted. Where the policy has `on_lease_expiry => 'unknown'`, the outcome is unknown.
+    /// The work has failed, and may have had an effect. It is repeated after the policy's pause, with the notes
+    /// of its steps. If the policy has `on_lease_expiry => 'unknown'`, the outcome is unknown.
     pub async fn fail(self, reason: &str) -> Result<(), Error> {
         self.end(reason, true).await
     }
 
-    /// The work has failed, and has had no effect. It is done again after the policy's pause.
+    /// The work has failed, and has had no effect. It is repeated after the policy's pause.
     pub async fn nothing_happened(self, reason: &str) -> Result<(), Error> {
         self.end(reason, false).await
     }
@@ -170,7 +169,7 @@ impl Drop for Lease {
         if !self.open || self.heart.is_lost() {
             return;
         }
-        // Without a runtime this can't be said, and the lease ends by itself.
+        // Without a runtime this cannot be reported, and the lease expires by itself.
         if let Ok(runtime) = Handle::try_current() {
             let claim = self.claim.clone();
             runtime.spawn(async move {
@@ -183,9 +182,9 @@ impl Drop for Lease {
     }
 }
 
-/// Does work under a claim that commits before it, and stores its answer with the token. Where work says
-/// that its answer is not to be kept, or fails, the claim is failed retryably, never released. Where work has
-/// declared its outcome unknown, nothing else is stored.
+/// Does work under a claim that commits before it, and stores its answer with the token. If the answer is not
+/// to be kept, or the work fails, the claim is failed retryably, never released. If work has declared its
+/// outcome unknown, nothing else is stored.
 pub(crate) async fn leased<A, F>(
     store: &Store,
     request: &Arc<Request>,
@@ -212,7 +211,7 @@ where
     match (ended, failure) {
         (Err(error), _) if error.is_lost() => Ok(Verdict::Lost),
         (_, Some(failure)) => Ok(Verdict::Failed(answer, failure)),
-        // A failure that could not be told ends with the lease.
+        // A failure that could not be reported ends with the lease.
         (_, None) => Ok(Verdict::Worked(answer)),
     }
 }

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{Answer, Store};
 
-/// What became of a request: the outcomes of `idem_begin`, and what it was not asked about.
+/// The results of a request: the outcomes of `idem_begin`, and refusals before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 #[allow(missing_docs)]
@@ -21,7 +21,7 @@ pub enum Outcome {
     RetryLater,
     Exhausted,
     Unknown,
-    /// The record failed without an answer of its own.
+    /// The record failed without a stored answer.
     Failed,
     MissingKey,
     BadKey,
@@ -38,8 +38,8 @@ pub enum Outcome {
     Lost,
 }
 
-/// Each with its word, the status when the server can't be asked, and a title; those of which the server
-/// has a document have none.
+/// Each with its word, its status for when the server does not answer, and a title; outcomes with a document on
+/// the server have no title.
 const OUTCOMES: [(Outcome, &str, u16, Option<&str>); 20] = [
     (Outcome::Execute, "execute", 200, None),
     (Outcome::Replay, "replay", 200, None),
@@ -73,7 +73,7 @@ impl Outcome {
         OUTCOMES.iter().find(|row| row.0 == self).unwrap_or(&OUTCOMES[18])
     }
 
-    /// The word, as the server and the hooks of other clients have it.
+    /// The word, as in the server and in the hooks of other clients.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         self.row().1
@@ -101,7 +101,7 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// The server's document where it has one and can be asked, with the status of the route.
+/// The server's document if there is one and the server answers, with the status of the route.
 pub(crate) async fn problem(
     store: &Store,
     statuses: &HashMap<Outcome, StatusCode>,

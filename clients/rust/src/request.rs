@@ -1,4 +1,4 @@
-//! What is asked for, and what the server says to it.
+//! Requests, and the server's answers to them.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -11,7 +11,7 @@ use crate::{Answer, Error, Outcome, Refusal, answer, identity::Identity, key::Ke
 pub(crate) const LEASE: Duration = Duration::from_secs(30);
 pub(crate) const ATTEMPTS: u32 = 5;
 
-/// What is to be done once: scope and key name it, within what its principal asks for.
+/// A request that takes effect once: scope and key name it, among the requests of its principal.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Request {
@@ -52,7 +52,7 @@ impl Request {
         Some(Arc::new(Self { identity, ..self.clone() }))
     }
 
-    /// What has to be the same in every repeat: compared as JSON, without the fields in `exclude`.
+    /// The content that must be the same in every repeat: compared as JSON, without the fields in `exclude`.
     pub fn content(mut self, content: &impl Serialize, exclude: &[&str]) -> Result<Self, Error> {
         let json = serde_json::to_vec(content).map_err(Error::Json)?;
         self.identity = Identity {
@@ -76,28 +76,28 @@ impl Request {
         self
     }
 
-    /// How long to wait for a running execution: not at all.
+    /// How long to wait for a running execution: by default it does not wait.
     pub fn wait(mut self, wait: Duration) -> Self {
         self.wait = Some(wait);
         self
     }
 
-    /// How often work is run whose transaction fails to serialize, deadlocks, or loses its connection: 5.
+    /// How often to run work whose transaction fails to serialize, deadlocks, or loses its connection: 5.
     pub fn attempts(mut self, attempts: u32) -> Self {
         self.attempts = attempts.max(1);
         self
     }
 }
 
-/// What a claim was asked for and got; `C` is a [`Held`](crate::Held) or a [`Lease`](crate::Lease).
+/// A request and the result of its claim; `C` is a [`Held`](crate::Held) or a [`Lease`](crate::Lease).
 #[must_use = "a claim that is not used is given back"]
 #[derive(Debug)]
 pub enum Begun<C> {
-    /// It is ours: do the work, then complete it.
+    /// The claim is granted: do the work, then complete it.
     Execute(C),
-    /// It was done: this is the answer of then, and whether its body was left out.
+    /// It was done: the stored answer, and whether its body was left out.
     Replay(Answer, bool),
-    /// It is not to be done, or not now.
+    /// The work must not be done, or not now.
     Refused(Refusal),
 }
 
@@ -111,7 +111,7 @@ impl<C> Begun<C> {
     }
 }
 
-/// What `idem_begin` says of a claim that is granted.
+/// The answer of `idem_begin` to a granted claim.
 #[derive(Debug, Default)]
 pub(crate) struct Granted {
     pub token: i64,

@@ -10,7 +10,7 @@ use crate::{
     request::{ATTEMPTS, LEASE, Statuses},
 };
 
-/// What to do with a request that has no key.
+/// The treatment of a request without a key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MissingKey {
     /// 400.
@@ -25,17 +25,17 @@ pub enum MissingKey {
     Derive,
 }
 
-/// What hooks get. Printed, it is without the key, which may be a secret.
+/// The argument of hooks. Printing it leaves out the key, which may be a secret.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Event {
     /// The operation.
     pub scope: String,
-    /// Empty where it is not known.
+    /// Empty if it is not known.
     pub key: String,
-    /// 0 where it is not known.
+    /// 0 if it is not known.
     pub attempt: i32,
-    /// What the hook is told of; of a refusal its reason.
+    /// The event; for a refusal its reason.
     pub outcome: Outcome,
 }
 
@@ -51,7 +51,7 @@ type Of<T> = Arc<dyn Fn(&Parts) -> T + Send + Sync>;
 type Fingerprint = Arc<dyn Fn(&Parts, &Bytes) -> Vec<u8> + Send + Sync>;
 type Hook = Option<Arc<dyn Fn(Event) + Send + Sync>>;
 
-/// How requests are protected. Clones can be changed for one route.
+/// The protection of requests. Clones can be changed for one route.
 #[derive(Clone)]
 #[must_use]
 pub struct Route {
@@ -87,7 +87,7 @@ impl fmt::Debug for Route {
     }
 }
 
-/// [`Route::keep`] unless it is said otherwise: all but 408, 425, 429 and 5xx.
+/// The default of [`Route::keep`]: all but 408, 425, 429 and 5xx.
 #[must_use]
 pub fn default_keep(status: StatusCode) -> bool {
     !status.is_server_error() && ![408, 425, 429].contains(&status.as_u16())
@@ -115,8 +115,8 @@ macro_rules! hooks {
 }
 
 impl Route {
-    /// `principal` says on whose behalf a request comes, from its authentication: None is answered 401,
-    /// before anything of the body is read.
+    /// `principal` returns the client that a request comes from, by its authentication: None is answered 401,
+    /// before any byte of the body is read.
     pub fn new(principal: impl Fn(&Parts) -> Option<String> + Send + Sync + 'static) -> Self {
         Self {
             principal: Arc::new(principal),
@@ -147,9 +147,9 @@ impl Route {
     }
 
     options! {
-        /// The methods that are protected: POST and PATCH. Others pass.
+        /// The protected methods: POST and PATCH. Others pass.
         methods: Vec<Method>;
-        /// What to do without a key: refuse.
+        /// The treatment of a request without a key: refuse.
         missing_key: MissingKey;
         /// How long a derived key counts: a day.
         window: Duration;
@@ -163,15 +163,14 @@ impl Route {
         echo_key: bool;
         /// Larger bodies are 413: 1 MiB.
         max_request_bytes: usize;
-        /// Larger answers are 500, and the work is undone, or failed retryably: 1 MiB.
+        /// Larger answers are 500, and the work is rolled back, or failed retryably: 1 MiB.
         max_answer_bytes: usize;
-        /// The status alone is stored of answers that are larger: no.
+        /// Whether only the status of a larger answer is stored: no.
         omit_large_answers: bool;
-        /// How often a handler is run whose transaction fails to serialize, deadlocks, or loses its
-        /// connection: 5.
+        /// How often to run a handler whose transaction fails to serialize, deadlocks, or loses its connection:
+        /// 5.
         attempts: u32;
-        /// Whether handlers run while the database is away, without a transaction. It gives up the
-        /// promise.
+        /// Whether handlers run while the database is away, without a transaction and without protection.
         unprotected_without_database: bool;
     }
 
@@ -186,25 +185,25 @@ impl Route {
         on_lease_lost;
     }
 
-    /// The operation, as policies and statistics know it: method and matched path, `POST /payments/{id}`.
+    /// The operation, as in policies and statistics: method and matched path, `POST /payments/{id}`.
     pub fn scope(self, scope: impl Into<String>) -> Self {
         let scope = scope.into();
         self.scope_of(move |_| scope.clone())
     }
 
-    /// The same, of the request.
+    /// The operation as a function of the request.
     pub fn scope_of(mut self, scope: impl Fn(&Parts) -> String + Send + Sync + 'static) -> Self {
         self.scope = Some(Arc::new(scope));
         self
     }
 
-    /// Fields of the JSON body that may differ between two sendings.
+    /// Fields of the JSON body that may differ in repeats.
     pub fn exclude(mut self, fields: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.exclude = fields.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Bytes to be compared instead of method, target and body.
+    /// Bytes to compare instead of method, target and body.
     pub fn fingerprint(mut self, of: impl Fn(&Parts, &Bytes) -> Vec<u8> + Send + Sync + 'static) -> Self {
         self.fingerprint = Some(Arc::new(of));
         self
@@ -216,7 +215,7 @@ impl Route {
         self
     }
 
-    /// How long a repeat waits for a running execution: not at all.
+    /// How long a repeat waits for a running execution: by default it does not wait.
     pub fn wait(mut self, wait: Duration) -> Self {
         self.wait = Some(wait);
         self
@@ -248,7 +247,7 @@ fn path(parts: &Parts) -> &str {
     parts.uri.path()
 }
 
-/// The target as it was sent, whatever a router has made of the path since.
+/// The target as it was sent, even if a router has changed the path since.
 pub(crate) fn target(parts: &Parts) -> String {
     #[cfg(feature = "axum")]
     let uri = parts.extensions.get::<::axum::extract::OriginalUri>().map_or(&parts.uri, |uri| &uri.0);
@@ -257,7 +256,7 @@ pub(crate) fn target(parts: &Parts) -> String {
     uri.path_and_query().map_or_else(|| uri.path().to_owned(), ToString::to_string)
 }
 
-/// A hook's failure is no failure of the request.
+/// A hook's panic does not fail the request.
 pub(crate) fn tell(hook: Option<&(dyn Fn(Event) + Send + Sync)>, event: Event) {
     if let Some(hook) = hook {
         if std::panic::catch_unwind(AssertUnwindSafe(|| hook(event))).is_err() {

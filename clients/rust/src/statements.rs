@@ -39,7 +39,7 @@ SELECT idem_checkpoint($1::text, $2::text, $3::jsonb, scope => $4::text, princip
 const ONCE: &str = "SELECT idem_once($1::text, scope => $2::text, principal => $3::text) AS first";
 const PROBLEM: &str = "SELECT idem_problem($1::text) AS problem";
 
-/// The text of a body, which the server reads: what is JSON is its word.
+/// The text of a body. The server parses it, and so decides whether it is JSON.
 #[derive(Debug)]
 struct Unread<'a>(&'a [u8]);
 
@@ -67,8 +67,8 @@ fn milliseconds(span: Option<Duration>) -> Option<i64> {
 
 type Arguments<'a> = &'a [&'a (dyn ToSql + Sync)];
 
-/// Statements are prepared once for each connection. One that is there no longer, or whose result is another
-/// since the extension was updated, is prepared anew, which [`Error::is_retryable`] leads to.
+/// Statements are prepared once for each connection. A missing statement, or one whose result type changed with
+/// an update of the extension, is prepared again, because [`Error::is_retryable`] repeats the call.
 async fn one(client: &ClientWrapper, sql: &str, arguments: Arguments<'_>) -> Result<tokio_postgres::Row, Error> {
     let statement = client.prepare_cached(sql).await?;
     let result = client.query_one(&statement, arguments).await.map_err(Error::from);

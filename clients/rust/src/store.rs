@@ -1,4 +1,4 @@
-//! Where records are kept, and statements that commit by themselves.
+//! The store of records, and statements that commit alone.
 
 use std::{
     collections::HashMap,
@@ -21,12 +21,12 @@ pub struct Store {
     /// How transactions begin.
     pub(crate) start: Arc<str>,
     pub(crate) holder: Arc<str>,
-    /// The server's documents never change, so each is asked for once.
+    /// The server's documents never change, so each is requested once.
     problems: Arc<Mutex<HashMap<&'static str, Value>>>,
 }
 
 impl Store {
-    /// The pool connects when it is used.
+    /// The pool connects at its first use.
     #[must_use]
     pub fn new(pool: Pool) -> Self {
         Self {
@@ -38,16 +38,16 @@ impl Store {
         }
     }
 
-    /// How long the statements before a handler may take together, the connection for them included, and
-    /// each after it: 10 s. Then the connection is given up and the database counts as away: one that
-    /// swallows bytes is noticed no other way.
+    /// The longest time for the statements before a handler together, the connection for them included, and for
+    /// each statement after it: 10 s. After it the connection is closed, and the database counts as away: only
+    /// this detects a network that swallows bytes.
     #[must_use]
     pub fn database_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// How transactions begin: `BEGIN`, or as it may be, `BEGIN ISOLATION LEVEL SERIALIZABLE`.
+    /// How transactions begin: `BEGIN`, or for example `BEGIN ISOLATION LEVEL SERIALIZABLE`.
     #[must_use]
     pub fn begin_with(mut self, statement: &str) -> Self {
         self.start = statement.into();
@@ -102,7 +102,7 @@ impl Store {
     }
 }
 
-/// Who works, for the eyes of operators.
+/// The name of this worker, shown to operators.
 fn holder() -> String {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let host = Some(host.trim()).filter(|host| !host.is_empty()).unwrap_or("rust");
@@ -120,7 +120,7 @@ impl Lent {
         timeout_at(self.end, statement).await.unwrap_or(Err(Error::Timeout))
     }
 
-    /// A connection whose statement took too long is closed: it may still be at it.
+    /// A connection whose statement took too long is closed: the statement may still run.
     pub fn finish<T>(self, result: Result<T, Error>) -> Result<T, Error> {
         if result.as_ref().map_or_else(|error| error.state().is_some(), |_| true) {
             self.connection.give_back();
@@ -129,8 +129,8 @@ impl Lent {
     }
 }
 
-/// One of the pool's, to which it goes back only when it is said to be in order. Else it is closed, so the
-/// server rolls back what was done by it.
+/// A connection of the pool. It returns only when it is reported to be in order. Otherwise it is closed, so the
+/// server rolls back its transaction.
 #[derive(Debug)]
 pub(crate) struct Connection(Option<Object>);
 

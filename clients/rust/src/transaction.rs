@@ -15,9 +15,9 @@ use crate::{
     store::Connection,
 };
 
-/// The transaction that holds the claim, as handlers get it: a [`tokio_postgres::Client`] all of whose
-/// methods on `&self` can be used. The layer that has begun it ends it. A clone that is kept when the
-/// handler has returned makes the request fail.
+/// The transaction that holds the claim, as handlers get it: a [`tokio_postgres::Client`] whose methods on
+/// `&self` are all usable. The layer that began the transaction ends it. A clone that outlives the handler
+/// makes the request fail.
 #[derive(Clone, Debug)]
 pub struct Tx(Arc<Connection>);
 
@@ -41,21 +41,22 @@ impl Tx {
         match Arc::try_unwrap(self.0) {
             Ok(connection) => Ok(connection),
             Err(kept) => {
-                // The clone finds a transaction that has failed, and so holds nothing.
+                // The clone finds a failed transaction, and so holds nothing.
                 let _ = timeout(within, kept.batch_execute("SELECT 1/0")).await;
                 Err(Error::TransactionKept)
             }
         }
     }
 
-    /// Of a transaction whose last statement has succeeded.
+    /// For a transaction whose last statement has succeeded.
     pub(crate) async fn commit(self, within: Duration) -> Result<(), Error> {
         let connection = self.alone(within).await?;
         let committed = timeout(within, connection.batch_execute("COMMIT")).await;
         Self::committed(connection, committed.map_err(|_| Error::CommitTimeout))
     }
 
-    /// Of one whose work came last: COMMIT of a transaction that has failed rolls it back without a word.
+    /// For a transaction that ends with the work's statements: if one has failed, COMMIT rolls back without an
+    /// error.
     pub(crate) async fn commit_checked(self, within: Duration) -> Result<(), Error> {
         let connection = self.alone(within).await?;
         let both = async { tokio::join!(connection.batch_execute("SELECT 1"), connection.batch_execute("COMMIT")) };
@@ -74,7 +75,7 @@ impl Tx {
         committed.map_err(|error| Error::Commit(error.into()))
     }
 
-    /// An error means that the connection is lost, whatever the work has made of that.
+    /// An error means that the connection is lost, even if the work hid that.
     pub(crate) async fn roll_back(self, within: Duration) -> Result<(), Error> {
         let connection = self.alone(within).await?;
         match timeout(within, connection.batch_execute("ROLLBACK")).await {
@@ -87,8 +88,8 @@ impl Tx {
     }
 }
 
-/// A key that is ours for as long as a transaction lasts. [`complete`](Self::complete) and
-/// [`roll_back`](Self::roll_back) consume it; dropped, it is rolled back.
+/// A claim of ours for the length of a transaction. [`complete`](Self::complete) and
+/// [`roll_back`](Self::roll_back) consume it; dropping it rolls back.
 #[derive(Debug)]
 #[must_use = "a claim that is dropped is rolled back, with what was done under it"]
 pub struct Held {
@@ -99,20 +100,20 @@ pub struct Held {
 }
 
 impl Held {
-    /// In which the work is to be done. Let no clone outlive it.
+    /// The transaction for the work. No clone may outlive it.
     #[must_use]
     pub fn tx(&self) -> Tx {
         self.tx.clone()
     }
 
-    /// Which request it is.
+    /// The request of the claim.
     #[must_use]
     pub fn info(&self) -> &Info {
         &self.info
     }
 
-    /// Stores the answer and commits it with the work. After an error that leaves this in doubt, as when
-    /// the connection is lost, begin again with the same request: the record says what was done.
+    /// Stores the answer and commits it with the work. After an error that leaves the result in doubt, such as
+    /// a lost connection, begin again with the same request: the record shows whether it committed.
     pub async fn complete(self, answer: &Answer) -> Result<(), Error> {
         self.store(&Stored::of(answer)).await
     }
@@ -132,7 +133,7 @@ impl Held {
         self.tx.commit(within).await
     }
 
-    /// As if nothing had happened: the key is free.
+    /// Rolls back: the key is free.
     pub async fn roll_back(self) -> Result<(), Error> {
         self.tx.roll_back(self.store.timeout).await
     }
@@ -181,28 +182,28 @@ impl Store {
     }
 }
 
-/// What work has come to.
+/// The result of work.
 pub(crate) struct Work<A> {
     pub answer: A,
-    /// Or why it is not to be kept.
+    /// The stored form, or the reason why it is not to be kept.
     pub stored: Result<Stored, String>,
     pub failure: Option<Error>,
 }
 
-/// What became of a request.
+/// The result of a request.
 pub(crate) enum Verdict<A> {
     Worked(A),
     /// The work has failed, with this answer.
     Failed(A, Error),
     Replay(Answer, bool, i32),
     Refused(Refusal, i32),
-    /// Another session has the claim, or none has.
+    /// The claim has ended, or another session has it.
     Lost,
 }
 
-/// Does work in the transaction of its claim and stores its answer there; where work says that it is not
-/// to be kept, nothing has happened. All of it is repeated after a conflict or the loss of a connection.
-/// After COMMIT without an answer the repetition finds the record, if it was done.
+/// Does work in the transaction of its claim and stores its answer there; if the answer is not to be kept, all
+/// of it rolls back. All of it is repeated after a conflict or a lost connection. After a COMMIT without an
+/// answer the repetition finds the record, if it was done.
 pub(crate) async fn transactional<A, F>(
     store: &Store,
     request: &Arc<Request>,
@@ -218,7 +219,7 @@ where
             // Without a record it is not known whether it was done.
             Err(error) if request.unprotected && error.is_in_doubt() => return Err(error),
             Err(error) if error.is_retryable() && !last => again = true,
-            // Our own predecessor may not have ended on the server.
+            // Our previous transaction may not have ended on the server.
             Ok(Verdict::Refused(refusal, _)) if again && !last && refusal.outcome == crate::Outcome::InProgress => {}
             result => return result,
         }

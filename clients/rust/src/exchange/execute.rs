@@ -23,7 +23,7 @@ use crate::{
     transaction::{Verdict, Work, transactional},
 };
 
-/// What the handler finds in the request's extensions.
+/// The layer's entry in the request's extensions.
 enum Given {
     Tx(Tx),
     Claim(Claim),
@@ -31,7 +31,7 @@ enum Given {
     Nothing,
 }
 
-/// The handler, which may be run several times, each with a request of its own.
+/// The handler, which may run several times, each time with a new request.
 pub(super) struct Executor<S, B> {
     pub exchange: Exchange,
     pub inner: S,
@@ -103,7 +103,7 @@ where
         Ok(self.exchange.problem(Outcome::Internal, None).await)
     }
 
-    /// For what no outcome describes.
+    /// For results without an outcome.
     async fn answer_error(&self, request: Request, error: Error) -> Ran<R, S::Error> {
         let exchange = &self.exchange;
         let ran = exchange.ran.load(Relaxed);
@@ -124,7 +124,7 @@ where
         Ok(exchange.problem(outcome, None).await)
     }
 
-    /// The handler gets no transaction, for there is none, and a claim without a record.
+    /// The handler runs without a transaction, because there is none, and with a claim that has no record.
     async fn run_unprotected(&self, mut request: Request) -> Ran<R, S::Error> {
         request.unprotected = true;
         let info = Info::of(&request, 0);
@@ -178,7 +178,7 @@ where
         http::Request::from_parts(parts, self.body.clone().into())
     }
 
-    /// Reads what the handler has answered, so that it is known before it is told.
+    /// Reads the handler's answer, before it is sent.
     async fn take(&self, response: Response<R>) -> Work<Ran<R, S::Error>> {
         let route = &self.exchange.route;
         let (mut parts, body) = response.into_parts();
