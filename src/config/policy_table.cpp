@@ -1,4 +1,4 @@
-// This file derives everything from core::kPolicyColumns: the statements, at compile time; the
+// This file derives everything from core::kPolicyColumns: the names in the statements; the
 // column types that the table must have; how a value is read, checked and put into a core::Policy.
 // Rows may have been written by hand, so each is checked when it is read, by the rules of
 // idem_policy_set.
@@ -61,66 +61,51 @@ constexpr RowTypes row_types() {
 
 constexpr RowTypes kRow = row_types();
 
-constexpr void add_columns(pg::SqlText* sql, int first) {
-    for (int i = first; i < core::kPolicyColumnCount; i++) {
-        if (i > first) sql->add(", ");
-        sql->add(core::kPolicyColumns[i].name);
-    }
-}
+// All columns but the pattern, in the order of core::kPolicyColumns.
+#define OPTIONS                                                                               \
+    "ttl, retention, max_ttl, lease, max_lease, wait, max_attempts, retry_base, retry_cap, "  \
+    "retry_jitter, on_missing_key, derive_window, principal_required, fingerprint_required, " \
+    "store_request, on_lease_expiry, unknown_retry_after, abandon_after, on_abandon, "        \
+    "max_body_bytes, on_large_body, fingerprint_fields, exclude_fields, drop_headers, "       \
+    "final_errors, error_statuses, allowed_role, keep_history, encrypt, transactional_only, " \
+    "since, memory_before, dropped"
+#define OPTION_VALUES                                                                         \
+    "$2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, " \
+    "$21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34"
 
-constexpr pg::SqlText read_sql(const char* table) {
-    pg::SqlText sql{};
-    sql.add("SELECT ");
-    add_columns(&sql, kPattern);
-    sql.add(" FROM ");
-    sql.table(table);
-    return sql;
+constexpr bool are_the_options(std::string_view names) {
+    for (int i = kPattern + 1; i < core::kPolicyColumnCount; i++) {
+        std::string_view name = core::kPolicyColumns[i].name;
+        if (names.substr(0, name.size()) != name) return false;
+        names.remove_prefix(name.size());
+        bool is_last = i + 1 == core::kPolicyColumnCount;
+        if (is_last ? !names.empty() : names.substr(0, 2) != ", ") return false;
+        if (!is_last) names.remove_prefix(2);
+    }
+    return true;
 }
+static_assert(are_the_options(OPTIONS));
+
+#define READ_FROM "SELECT scope_pattern, " OPTIONS " FROM idempotency."
+
+pg::Statement read_all = {READ_FROM "policy", 0, nullptr, pg::Access::Whole, nullptr};
 
 // One statement: the row changes at once, and a duplicate cannot stop it.
-constexpr pg::SqlText write_sql() {
-    pg::SqlText sql{};
-    sql.add("INSERT INTO ");
-    sql.table(kPolicyTable);
-    sql.add(" (");
-    add_columns(&sql, kPattern);
-    sql.add(") VALUES (");
-    sql.parameters(1, core::kPolicyColumnCount);
-    sql.add(") ON CONFLICT (");
-    sql.add(core::kPolicyColumns[kPattern].name);
-    sql.add(") DO UPDATE SET (");
-    add_columns(&sql, kPattern + 1);
-    sql.add(") = (");
-    sql.parameters(2, core::kPolicyColumnCount);
-    sql.add(")");
-    return sql;
-}
+pg::Statement upsert = {"INSERT INTO idempotency.policy (scope_pattern, " OPTIONS
+                        ")"
+                        " VALUES ($1, " OPTION_VALUES
+                        ")"
+                        " ON CONFLICT (scope_pattern) DO UPDATE"
+                        " SET (" OPTIONS ") = (" OPTION_VALUES ")",
+                        core::kPolicyColumnCount, kRow.types, pg::Access::ByIndex, nullptr};
 
-constexpr pg::SqlText delete_sql() {
-    pg::SqlText sql{};
-    sql.add("DELETE FROM ");
-    sql.table(kPolicyTable);
-    sql.add(" WHERE ");
-    sql.add(core::kPolicyColumns[kPattern].name);
-    sql.add(" OPERATOR(pg_catalog.=) $1");
-    return sql;
-}
-
-constexpr pg::SqlText kRead = read_sql(kPolicyTable);
-constexpr pg::SqlText kWrite = write_sql();
-constexpr pg::SqlText kDelete = delete_sql();
-
-pg::Statement read_all = {kRead.text, 0, nullptr, pg::Access::Whole, nullptr};
-pg::Statement upsert = {kWrite.text, core::kPolicyColumnCount, kRow.types, pg::Access::ByIndex,
-                        nullptr};
-pg::Statement delete_one = {kDelete.text, 1, kRow.types, pg::Access::ByIndex, nullptr};
+pg::Statement delete_one = {"DELETE FROM idempotency.policy WHERE scope_pattern = $1", 1,
+                            kRow.types, pg::Access::ByIndex, nullptr};
 
 // The options, for later readers of a change.
 pg::Statement read_options = {
-    "SELECT pg_catalog.jsonb_strip_nulls(pg_catalog.to_jsonb(p)) OPERATOR(pg_catalog.-)"
-    " '{scope_pattern,since,memory_before,dropped}'::pg_catalog.text[]"
-    " FROM idempotency.policy p"
-    " WHERE p.scope_pattern OPERATOR(pg_catalog.=) $1 AND NOT p.dropped",
+    "SELECT jsonb_strip_nulls(to_jsonb(p)) - '{scope_pattern,since,memory_before,dropped}'::text[]"
+    " FROM idempotency.policy p WHERE p.scope_pattern = $1 AND NOT p.dropped",
     1, kRow.types, pg::Access::ByIndex, nullptr};
 
 // ---- a lock for all nodes ----
@@ -225,8 +210,8 @@ std::int64_t scalar_at(const PolicyRow& row, int column) {
 PolicyRows read_policies(MemoryContext context) {
     pg::AsOwner frame = pg::begin_as_owner(kPolicyTable);
     const char* copy = pg::own_copy(kPolicyTable);
-    pg::SqlText sql = read_sql(copy == nullptr ? kPolicyTable : copy);
-    pg::Statement read_copy = {sql.text, 0, nullptr, pg::Access::Whole, nullptr};
+    pg::Statement read_copy = {copy == nullptr ? nullptr : psprintf("%s%s", READ_FROM, copy), 0,
+                               nullptr, pg::Access::Whole, nullptr};
     std::uint64_t count = pg::run_read(copy == nullptr ? &read_all : &read_copy, nullptr, nullptr);
     if (copy != nullptr) pg::drop_plan(&read_copy);
     check_types(SPI_tuptable->tupdesc);

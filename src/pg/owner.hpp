@@ -38,42 +38,14 @@ void connect_spi();
 AsOwner begin_as_owner(const char* table);
 void end_as_owner(const AsOwner& frame);
 
-// The text of a statement, put together by the compiler from a table of columns.
-struct SqlText {
-    char text[2048];
-    std::size_t length;
-
-    constexpr void add(const char* piece) {
-        while (*piece != '\0') text[length++] = *piece++;
-    }
-    // One of our tables, with its schema.
-    constexpr void table(const char* name) {
-        add(kExtension);
-        add(".");
-        add(name);
-    }
-    // A parameter: "$27".
-    constexpr void parameter(int number) {
-        add("$");
-        if (number >= 10) text[length++] = static_cast<char>('0' + number / 10);
-        text[length++] = static_cast<char>('0' + number % 10);
-    }
-    // "$3, $4, $5"
-    constexpr void parameters(int first, int last) {
-        for (int i = first; i <= last; i++) {
-            if (i > first) add(", ");
-            parameter(i);
-        }
-    }
-};
-
 // How a statement finds its rows. By index: a plan made while the table was nearly empty must not
 // become a sequential scan that is kept while it grows, so the planner is told to avoid one. A
 // statement that reads a whole small table must not be told: disable_cost, which the planner adds
 // until 17, is above jit_above_cost, and each backend would JIT-compile the plan.
 enum class Access { ByIndex, Whole };
 
-// A statement of ours, prepared on first use in a backend and kept. Every name in it is qualified.
+// A statement of ours, prepared on first use in a backend and kept. It names tables with their
+// schema; its functions, operators and types are those of pg_catalog, by the pinned search_path.
 struct Statement {
     const char* sql;
     int nargs;

@@ -32,25 +32,23 @@ pg::Statement insert_row = {
 
 constexpr Oid kClaimTypes[] = {TEXTOID, TEXTOID, TEXTOID, INT8OID};
 pg::Statement delete_row = {
-    "DELETE FROM idempotency.attempt WHERE key OPERATOR(pg_catalog.=) $1"
-    " AND scope OPERATOR(pg_catalog.=) $2 AND principal OPERATOR(pg_catalog.=) $3"
-    " AND token OPERATOR(pg_catalog.=) $4",
+    "DELETE FROM idempotency.attempt WHERE key = $1 AND scope = $2"
+    " AND principal = $3 AND token = $4",
     static_cast<int>(std::size(kClaimTypes)), kClaimTypes, pg::Access::ByIndex, nullptr};
 
 constexpr Oid kKeyTypes[] = {TEXTOID, TEXTOID, TEXTOID};
 pg::Statement delete_rows = {
-    "DELETE FROM idempotency.attempt WHERE key OPERATOR(pg_catalog.=) $1"
-    " AND scope OPERATOR(pg_catalog.=) $2 AND principal OPERATOR(pg_catalog.=) $3",
+    "DELETE FROM idempotency.attempt WHERE key = $1 AND scope = $2"
+    " AND principal = $3",
     static_cast<int>(std::size(kKeyTypes)), kKeyTypes, pg::Access::ByIndex, nullptr};
 
 constexpr Oid kPrincipalAndScopes[] = {TEXTOID, TEXTARRAYOID};
 pg::Statement count_by_scope = {
-    "SELECT scope, pg_catalog.count(*) FROM idempotency.attempt"
-    " WHERE principal OPERATOR(pg_catalog.=) $1 GROUP BY scope",
+    "SELECT scope, count(*) FROM idempotency.attempt WHERE principal = $1"
+    " GROUP BY scope",
     1, kPrincipalAndScopes, pg::Access::Whole, nullptr};
 pg::Statement delete_principal = {
-    "DELETE FROM idempotency.attempt WHERE principal OPERATOR(pg_catalog.=) $1"
-    " AND scope OPERATOR(pg_catalog.<>) ALL ($2)",
+    "DELETE FROM idempotency.attempt WHERE principal = $1 AND scope <> ALL ($2)",
     static_cast<int>(std::size(kPrincipalAndScopes)), kPrincipalAndScopes, pg::Access::Whole,
     nullptr};
 
@@ -58,9 +56,8 @@ pg::Statement select_rows = {
     "SELECT attempt, holder, sealed_holder, begun, ended, how, status_code, error, sealed_error,"
     " sealed_by, salt, resolved_by, retained_until, reference, sealed_reference"
     " FROM idempotency.attempt"
-    " WHERE key OPERATOR(pg_catalog.=) $1 AND scope OPERATOR(pg_catalog.=) $2"
-    " AND principal OPERATOR(pg_catalog.=) $3"
-    " ORDER BY ended USING OPERATOR(pg_catalog.<), token USING OPERATOR(pg_catalog.<)",
+    " WHERE key = $1 AND scope = $2 AND principal = $3"
+    " ORDER BY ended, token",
     static_cast<int>(std::size(kKeyTypes)), kKeyTypes, pg::Access::ByIndex, nullptr};
 
 KeptAttempt kept_attempt(const pg::FoundRow& row, const Identity& id) {

@@ -19,15 +19,14 @@ pg::Statement insert_row = {
     "INSERT INTO idempotency.audit (decided_at, action, scope, principal, key, key_digest, role,"
     " before, after, reason, decided_by, acting_as, application_name, client_addr, erased)"
     " VALUES ($1, $2, $3, $4, CASE WHEN $6 THEN $5 END,"
-    " CASE WHEN NOT $6 THEN pg_catalog.sha256("
-    "pg_catalog.convert_to($5, pg_catalog.getdatabaseencoding())) END,"
-    " $7, $8, $9, $10, $11, $12, $13, pg_catalog.inet_client_addr(), $14)",
+    " CASE WHEN NOT $6 THEN sha256(convert_to($5, getdatabaseencoding())) END,"
+    " $7, $8, $9, $10, $11, $12, $13, inet_client_addr(), $14)",
     kRowValues, kRowTypes, pg::Access::Whole, nullptr};
 
 constexpr Oid kPrincipal[] = {TEXTOID};
 pg::Statement make_anonymous = {
     "UPDATE idempotency.audit SET principal = NULL, key = NULL, key_digest = NULL, erased = true"
-    " WHERE principal OPERATOR(pg_catalog.=) $1",
+    " WHERE principal = $1",
     1, kPrincipal, pg::Access::Whole, nullptr};
 
 // The values of a row, in the order of the parameters.

@@ -17,7 +17,7 @@ namespace {
 
 // Claims in progress and unknown records go by no age, but stand in the same index. So many are
 // passed over at most: what comes behind them is due no sooner than they would be.
-constexpr const char* kMostPassedOver = "1000";
+constexpr int kMostPassedOver = 1000;
 
 // The moment in the first row of the answer.
 TimestampTz first_moment(const char* ours, const char* sql) {
@@ -35,24 +35,20 @@ TimestampTz first_moment(const char* ours, const char* sql) {
 // A shard may have gone since, here and below.
 TimestampTz oldest_record(Oid table) {
     if (!OidIsValid(get_rel_namespace(table))) return DT_NOEND;
-    const char* time = column_of(&Record::retained_until).name;
-    const char* status = column_of(&Record::status).name;
-    const char* sql = psprintf(
-        "SELECT %s FROM (SELECT %s, %s, pg_catalog.row_number() OVER"
-        " (ORDER BY %s USING OPERATOR(pg_catalog.<)) AS number FROM %s) AS walked"
-        " WHERE %s%s"
-        " OR number OPERATOR(pg_catalog.=) %s::pg_catalog.int8"
-        " ORDER BY %s USING OPERATOR(pg_catalog.<) LIMIT 1",
-        time, time, status, time, pg::qualified_name(table), status, kGoesByAge, kMostPassedOver,
-        time);
+    const char* sql = psprintf(R"(
+        SELECT retained_until
+        FROM (SELECT retained_until, status, row_number() OVER (ORDER BY retained_until) AS number
+                FROM %s) AS walked
+        WHERE %s OR number = %d
+        ORDER BY retained_until LIMIT 1)",
+                               pg::qualified_name(table), kGoesByAge, kMostPassedOver);
     return first_moment(kRecordTable, sql);
 }
 
 TimestampTz oldest_row(const char* ours, Oid table, const char* time) {
     if (!OidIsValid(get_rel_namespace(table))) return DT_NOEND;
-    return first_moment(ours, psprintf("SELECT %s FROM %s ORDER BY %s USING"
-                                       " OPERATOR(pg_catalog.<) LIMIT 1",
-                                       time, pg::qualified_name(table), time));
+    return first_moment(ours, psprintf("SELECT %1$s FROM %2$s ORDER BY %1$s LIMIT 1", time,
+                                       pg::qualified_name(table)));
 }
 
 TimestampTz delayed(TimestampTz moment, int seconds) {

@@ -11,36 +11,11 @@ namespace idem::store {
 
 namespace {
 
-using Sql = pg::SqlText;
+// The statements name the status.
+static_assert(static_cast<char>(core::Status::InProgress) == 'i');
 
-constexpr const ColumnType& kClaimedAt = column_of(&Record::claimed_at);
-constexpr const ColumnType& kLeaseUntil = column_of(&Record::lease_until);
-constexpr Oid kTimesAndLimit[] = {kClaimedAt.type, kLeaseUntil.type, INT8OID};
-constexpr int kClaimedAtPlace = kKeyColumns + 1;
 // Of so many claims in a table the leases are looked at, which is done in some milliseconds.
 constexpr int kMostLeases = 10000;
-
-// $1 from, $2 until, $3 limit
-Sql overdue_sql(const char* table) {
-    constexpr char in_progress[] = {static_cast<char>(core::Status::InProgress), '\0'};
-    Sql sql{};
-    sql.add("SELECT scope, principal, key, ");
-    sql.add(kClaimedAt.name);
-    sql.add(" FROM ");
-    sql.add(table);
-    sql.add(" WHERE status OPERATOR(pg_catalog.=) '");
-    sql.add(in_progress);
-    sql.add("'::pg_catalog.\"char\" AND ");
-    sql.add(kClaimedAt.name);
-    sql.add(" OPERATOR(pg_catalog.>) $1 AND ");
-    sql.add(kClaimedAt.name);
-    sql.add(" OPERATOR(pg_catalog.<=) $2 AND ");
-    sql.add(kLeaseUntil.name);
-    sql.add(" OPERATOR(pg_catalog.<=) $2 ORDER BY ");
-    sql.add(kClaimedAt.name);
-    sql.add(" USING OPERATOR(pg_catalog.<) FETCH FIRST ($3) ROWS WITH TIES");
-    return sql;
-}
 
 // The walk goes by OID, so that it goes on behind a table that has gone. InvalidOid: there is none.
 Oid first_table_from(Oid least) {
@@ -54,61 +29,51 @@ Oid first_table_from(Oid least) {
 }
 
 void read_batch(WalkPosition* from, TimestampTz until, int limit, Overdue* found) {
-    Sql sql = overdue_sql(pg::qualified_name(from->table));
-    pg::Statement statement = {sql.text, std::size(kTimesAndLimit), kTimesAndLimit,
-                               pg::Access::ByIndex, nullptr};
+    constexpr Oid kTimesAndLimit[] = {TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID};
+    const char* sql = psprintf(R"(
+        SELECT scope, principal, key, claimed_at FROM %s
+        WHERE status = 'i' AND claimed_at > $1 AND claimed_at <= $2 AND lease_until <= $2
+        ORDER BY claimed_at FETCH FIRST ($3) ROWS WITH TIES)",
+                               pg::qualified_name(from->table));
+    pg::Statement statement = {sql, std::size(kTimesAndLimit), kTimesAndLimit, pg::Access::ByIndex,
+                               nullptr};
     Datum values[] = {TimestampTzGetDatum(from->claimed_at), TimestampTzGetDatum(until),
                       Int64GetDatum(limit)};
     pg::AsOwner frame = pg::begin_as_owner(kRecordTable);
     std::uint64_t rows = pg::run_read(&statement, values, nullptr);
     found->count = static_cast<int>(rows);
     found->claims = pg::made_of_rows(frame, rows, [from](const pg::FoundRow& row) {
-        from->claimed_at = DatumGetTimestampTz(row.value(kClaimedAtPlace));
+        from->claimed_at = DatumGetTimestampTz(row.value(4));
         return make_identity(row.text_at(1), row.text_at(2), row.text_at(3));
     });
     pg::drop_plan(&statement);
     pg::end_as_owner(frame);
 }
 
-Sql leases_sql(const char* table) {
-    constexpr char in_progress[] = {static_cast<char>(core::Status::InProgress), '\0'};
-    Sql sql{};
-    sql.add(
-        "SELECT scope, if_silent, pg_catalog.min(lease_until), pg_catalog.count(*) FROM"
-        " (SELECT scope, if_silent, lease_until FROM ");
-    sql.add(table);
-    sql.add(" WHERE status OPERATOR(pg_catalog.=) '");
-    sql.add(in_progress);
-    sql.add("'::pg_catalog.\"char\" LIMIT $1) AS claims GROUP BY scope, if_silent");
-    return sql;
-}
-
-void add_leases(MemoryContext context, std::uint64_t groups, FirstLeases* leases) {
-    MemoryContext previous = MemoryContextSwitchTo(context);
-    Size size = sizeof(FirstLease) * (static_cast<Size>(leases->count) + groups + 1);
-    leases->items = static_cast<FirstLease*>(
-        leases->items == nullptr ? palloc(size) : repalloc(leases->items, size));
-    std::int64_t claims = 0;
-    for (std::uint64_t i = 0; i < groups; i++) {
-        pg::FoundRow row(SPI_tuptable->vals[i], SPI_tuptable->tupdesc);
-        claims += row.number(4);
-        if (row.is_null(3)) continue;
-        leases->items[leases->count++] = {row.text_at(1),
-                                          static_cast<core::IfSilent>(DatumGetChar(row.value(2))),
-                                          DatumGetTimestampTz(row.value(3))};
-    }
-    if (claims >= kMostLeases) leases->complete = false;
-    MemoryContextSwitchTo(previous);
-}
-
 void read_leases(Oid table, FirstLeases* leases) {
     constexpr Oid kLimit[] = {INT8OID};
-    Sql sql = leases_sql(pg::qualified_name(table));
-    pg::Statement statement = {sql.text, std::size(kLimit), kLimit, pg::Access::ByIndex, nullptr};
+    const char* sql = psprintf(R"(
+        SELECT scope, if_silent, min(lease_until), count(*)
+        FROM (SELECT scope, if_silent, lease_until FROM %s WHERE status = 'i' LIMIT $1) AS claims
+        GROUP BY scope, if_silent)",
+                               pg::qualified_name(table));
+    pg::Statement statement = {sql, std::size(kLimit), kLimit, pg::Access::ByIndex, nullptr};
     Datum values[] = {Int64GetDatum(kMostLeases)};
     pg::AsOwner frame = pg::begin_as_owner(kRecordTable);
     std::uint64_t groups = pg::run_read(&statement, values, nullptr);
-    add_leases(frame.caller_context, groups, leases);
+    Size size = sizeof(FirstLease) * (static_cast<Size>(leases->count) + groups + 1);
+    leases->items = static_cast<FirstLease*>(leases->items == nullptr
+                                                 ? MemoryContextAlloc(frame.caller_context, size)
+                                                 : repalloc(leases->items, size));
+    std::int64_t claims = 0;
+    pg::take_rows(frame, groups, [&](const pg::FoundRow& row) {
+        claims += row.number(4);
+        if (row.is_null(3)) return;
+        leases->items[leases->count++] = {row.text_at(1),
+                                          static_cast<core::IfSilent>(DatumGetChar(row.value(2))),
+                                          DatumGetTimestampTz(row.value(3))};
+    });
+    if (claims >= kMostLeases) leases->complete = false;
     pg::drop_plan(&statement);
     pg::end_as_owner(frame);
 }

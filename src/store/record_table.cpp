@@ -144,9 +144,8 @@ pg::Statement write_nowhere = {"DELETE FROM idempotency.record WHERE false", 0, 
 // because Citus 13.2 adds another one to it each time it runs (citusdata/citus#8824).
 constexpr Oid kPrincipal[] = {TEXTOID};
 pg::Statement write_here = {
-    "DELETE FROM idempotency.record WHERE principal OPERATOR(pg_catalog.=) $1"
-    " AND scope OPERATOR(pg_catalog.=) '' AND key OPERATOR(pg_catalog.=) ''",
-    1, kPrincipal, pg::Access::ByIndex, nullptr};
+    "DELETE FROM idempotency.record WHERE principal = $1 AND scope = '' AND key = ''", 1,
+    kPrincipal, pg::Access::ByIndex, nullptr};
 
 // Also where the call is part of a query that Citus runs on a shard of this node
 // (IsTaskExecutionAllowed): what is written is of this node, too.

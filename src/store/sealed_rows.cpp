@@ -7,31 +7,11 @@ namespace idem::store {
 
 namespace {
 
-using Sql = pg::SqlText;
-
-constexpr const char* kSealedBy = column_of(&Record::sealed_by).name;
-
-void add_table(Sql* sql, const SealedTable& table) {
-    sql->add(pg::qualified_name(table.table));
-}
-
-// The columns of the primary key.
-void add_place(Sql* sql, const SealedTable& table, const char* after_each = "") {
-    for (int i = 0; i < kKeyColumns; i++) {
-        if (i > 0) sql->add(", ");
-        sql->add(column_of(kPrimaryKey[i]).name);
-        sql->add(after_each);
-    }
-    if (!has_attempts(table)) return;
-    sql->add(", token");
-    sql->add(after_each);
-}
-
 // One run of a statement of this table; `take` is called with each row.
 template <typename Take>
-void run(const SealedTable& table, const Sql& sql, int count, const Oid* types, Datum* values,
+void run(const SealedTable& table, const char* sql, int count, const Oid* types, Datum* values,
          const char* nulls, pg::Access access, Take take) {
-    pg::Statement statement = {sql.text, count, types, access, nullptr};
+    pg::Statement statement = {sql, count, types, access, nullptr};
     pg::AsOwner frame = pg::begin_as_owner(table.ours);
     std::uint64_t rows = has_attempts(table) ? pg::run_write(&statement, values, nulls)
                                              : pg::run_read(&statement, values, nulls);
@@ -82,14 +62,9 @@ SealedTable* local_sealed_tables(int* count) {
 }
 
 SealedBy* sealed_rows(const SealedTable& table, int* count) {
-    Sql sql{};
-    sql.add("SELECT ");
-    sql.add(kSealedBy);
-    sql.add(", pg_catalog.count(*) FROM ");
-    add_table(&sql, table);
-    sql.add(" WHERE ");
-    sql.add(kSealedBy);
-    sql.add(" IS NOT NULL GROUP BY 1");
+    const char* sql = psprintf(
+        "SELECT sealed_by, count(*) FROM %s WHERE sealed_by IS NOT NULL GROUP BY sealed_by",
+        pg::qualified_name(table.table));
     SealedBy* result = nullptr;
     *count = 0;
     run(table, sql, 0, nullptr, nullptr, nullptr, pg::Access::Whole,
@@ -101,12 +76,8 @@ SealedBy* sealed_rows(const SealedTable& table, int* count) {
 }
 
 std::int64_t sealed_otherwise(const SealedTable& table, text* key_id) {
-    Sql sql{};
-    sql.add("SELECT pg_catalog.count(*) FROM ");
-    add_table(&sql, table);
-    sql.add(" WHERE ");
-    sql.add(kSealedBy);
-    sql.add(" OPERATOR(pg_catalog.<>) $1");
+    const char* sql =
+        psprintf("SELECT count(*) FROM %s WHERE sealed_by <> $1", pg::qualified_name(table.table));
     Datum value = PointerGetDatum(key_id);
     std::int64_t records = 0;
     run(table, sql, 1, kKeyIdAndPlace, &value, nullptr, pg::Access::Whole,
@@ -120,23 +91,18 @@ int next_sealed_otherwise(const SealedTable& table, text* key_id, const Record& 
                           Record* found) {
     bool attempts = has_attempts(table);
     int place = attempts ? kKeyColumns + 1 : kKeyColumns;
-    Sql sql{};
-    sql.add("SELECT ");
-    add_place(&sql, table);
-    if (attempts) sql.add(", sealed_by, salt, sealed_holder, sealed_error, sealed_reference");
-    sql.add(" FROM ");
-    add_table(&sql, table);
-    sql.add(" WHERE ");
-    sql.add(kSealedBy);
-    sql.add(" OPERATOR(pg_catalog.<>) $1 AND ROW(");
-    add_place(&sql, table);
-    sql.add(") OPERATOR(pg_catalog.>) ROW(");
-    sql.parameters(2, 1 + place);
-    sql.add(") ORDER BY ");
-    add_place(&sql, table, " USING OPERATOR(pg_catalog.<)");
-    sql.add(" LIMIT ");
-    sql.parameter(2 + place);
-    if (attempts) sql.add(" FOR UPDATE SKIP LOCKED");
+    const char* of_records = R"(
+        SELECT key, scope, principal FROM %s
+        WHERE sealed_by <> $1 AND ROW(key, scope, principal) > ROW($2, $3, $4)
+        ORDER BY key, scope, principal LIMIT $5)";
+    const char* of_attempts = R"(
+        SELECT key, scope, principal, token,
+            sealed_by, salt, sealed_holder, sealed_error, sealed_reference
+        FROM %s
+        WHERE sealed_by <> $1 AND ROW(key, scope, principal, token) > ROW($2, $3, $4, $5)
+        ORDER BY key, scope, principal, token LIMIT $6 FOR UPDATE SKIP LOCKED)";
+    const char* name = pg::qualified_name(table.table);
+    const char* sql = attempts ? psprintf(of_attempts, name) : psprintf(of_records, name);
     Datum values[std::size(kKeyIdAndPlace)] = {PointerGetDatum(key_id)};
     for (int i = 0; i < kKeyColumns; i++) values[1 + i] = PointerGetDatum(after.id.*kPrimaryKey[i]);
     values[1 + kKeyColumns] = Int64GetDatum(after.token);
@@ -150,15 +116,12 @@ int next_sealed_otherwise(const SealedTable& table, text* key_id, const Record& 
 }
 
 void replace_sealed(const SealedTable& table, const Record* attempts, int count) {
-    Sql sql{};
-    sql.add("UPDATE ");
-    add_table(&sql, table);
-    sql.add(
-        " SET sealed_by = $5, salt = $6, sealed_holder = $7, sealed_error = $8,"
-        " sealed_reference = $9"
-        " WHERE key OPERATOR(pg_catalog.=) $1 AND scope OPERATOR(pg_catalog.=) $2"
-        " AND principal OPERATOR(pg_catalog.=) $3 AND token OPERATOR(pg_catalog.=) $4");
-    pg::Statement statement = {sql.text, kReplacedValues, kReplaced, pg::Access::ByIndex, nullptr};
+    const char* sql = psprintf(R"(
+        UPDATE %s
+        SET sealed_by = $5, salt = $6, sealed_holder = $7, sealed_error = $8, sealed_reference = $9
+        WHERE key = $1 AND scope = $2 AND principal = $3 AND token = $4)",
+                               pg::qualified_name(table.table));
+    pg::Statement statement = {sql, kReplacedValues, kReplaced, pg::Access::ByIndex, nullptr};
     for (int i = 0; i < count; i++) {
         const Record& row = attempts[i];
         Datum values[] = {PointerGetDatum(row.id.key),          PointerGetDatum(row.id.scope),

@@ -30,10 +30,8 @@ LocalTransactionId used_in = InvalidLocalTransactionId;
 const bytea* read_seed() {
     pg::AsOwner frame = pg::begin_as_owner(kSeedTable);
     const char* copy = pg::own_copy(kSeedTable);
-    const char* sql = psprintf(
-        "SELECT value FROM idempotency.%s ORDER BY made_at USING OPERATOR(pg_catalog.<),"
-        " value USING OPERATOR(pg_catalog.<) LIMIT 1",
-        copy == nullptr ? kSeedTable : copy);
+    const char* sql = psprintf("SELECT value FROM idempotency.%s ORDER BY made_at, value LIMIT 1",
+                               copy == nullptr ? kSeedTable : copy);
     pg::Statement read_row = {sql, 0, nullptr, pg::Access::Whole, nullptr};
     std::uint64_t rows = pg::run_read(&read_row, nullptr, nullptr);
     const bytea* value = nullptr;

@@ -42,7 +42,34 @@ constexpr int kClearColumns = attribute_of(&Record::sealed_by) - 1;
 constexpr auto kRowAndVersion = and_version<kColumnCount>();
 constexpr auto kIdentityAndVersion = and_version<kKeyColumns>();
 
-using Sql = pg::SqlText;
+// The text of a statement, put together by the compiler from a table of columns.
+struct Sql {
+    char text[2048];
+    std::size_t length;
+
+    constexpr void add(const char* piece) {
+        while (*piece != '\0') text[length++] = *piece++;
+    }
+    // One of our tables, with its schema.
+    constexpr void table(const char* name) {
+        add(pg::kExtension);
+        add(".");
+        add(name);
+    }
+    // A parameter: "$27".
+    constexpr void parameter(int number) {
+        add("$");
+        if (number >= 10) text[length++] = static_cast<char>('0' + number / 10);
+        text[length++] = static_cast<char>('0' + number % 10);
+    }
+    // "$3, $4, $5"
+    constexpr void parameters(int first, int last) {
+        for (int i = first; i <= last; i++) {
+            if (i > first) add(", ");
+            parameter(i);
+        }
+    }
+};
 
 // The names of the first columns.
 constexpr void add_names(Sql* sql, int columns) {

@@ -7,12 +7,11 @@
 
 namespace idem::store {
 
-// What follows the status of a record that may go: claims in progress and records that are unknown
-// go by no age.
+// The condition on the status of a record that may be removed by its age. Neither a claim in
+// progress nor an unknown record may.
 static_assert(static_cast<char>(core::Status::InProgress) == 'i' &&
               static_cast<char>(core::Status::Unknown) == 'u');
-inline constexpr const char* kGoesByAge =
-    " OPERATOR(pg_catalog.<>) ALL ('{i,u}'::pg_catalog.\"char\"[])";
+inline constexpr const char* kGoesByAge = "status <> ALL ('{i,u}'::\"char\"[])";
 
 // What to sweep: rows whose retention ended after `from` and not after `until`, at most `limit` of
 // them. A caller who goes on where the last batch ended need not walk over its dead rows again.

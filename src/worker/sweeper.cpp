@@ -229,28 +229,15 @@ constexpr Oid kTypes[] = {TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID, TEXTOID};
 
 // $1 start, $2 end, $3 rows, $4 error. The last error stays visible after the next successful run,
 // with "failures" back at zero.
-constexpr pg::SqlText write_sql() {
-    pg::SqlText sql{};
-    sql.add("UPDATE ");
-    sql.table(kJournalTable);
-    sql.add(
-        " SET last_run = $1,"
-        " last_duration = $2 OPERATOR(pg_catalog.-) $1, last_rows = $3,"
-        " total_rows = total_rows OPERATOR(pg_catalog.+) $3,"
-        " failures = CASE WHEN $4 IS NULL THEN 0 ELSE failures OPERATOR(pg_catalog.+) 1 END,"
-        " last_error = COALESCE($4, last_error),"
-        " last_error_at = CASE WHEN $4 IS NULL THEN last_error_at ELSE $2 END"
-        " WHERE $3 OPERATOR(pg_catalog.>) 0 OR $4 IS NOT NULL"
-        " OR failures OPERATOR(pg_catalog.>) 0 OR last_run IS NULL"
-        " OR last_run OPERATOR(pg_catalog.>) $1"
-        " OR last_run OPERATOR(pg_catalog.<)"
-        " ($1 OPERATOR(pg_catalog.-) '10 minutes'::pg_catalog.interval)");
-    return sql;
-}
-
-constexpr pg::SqlText kWrite = write_sql();
-
-pg::Statement write_entry = {kWrite.text, 4, kTypes, pg::Access::Whole, nullptr};
+pg::Statement write_entry = {R"(
+    UPDATE idempotency.journal SET
+        last_run = $1, last_duration = $2 - $1, last_rows = $3, total_rows = total_rows + $3,
+        failures = CASE WHEN $4 IS NULL THEN 0 ELSE failures + 1 END,
+        last_error = COALESCE($4, last_error),
+        last_error_at = CASE WHEN $4 IS NULL THEN last_error_at ELSE $2 END
+    WHERE $3 > 0 OR $4 IS NOT NULL OR failures > 0
+        OR last_run IS NULL OR last_run > $1 OR last_run < $1 - '10 minutes'::interval)",
+                             4, kTypes, pg::Access::Whole, nullptr};
 
 // In the caller's transaction. Writes a run that found nothing only every ten minutes: an idle
 // database should cost almost nothing.
