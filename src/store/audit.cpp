@@ -46,21 +46,12 @@ void add(Values* row, const void* value) {
     row->values[row->count++] = PointerGetDatum(value);
 }
 
-void add_name(Values* row, const char* name) {
-    add(row, name == nullptr ? nullptr : cstring_to_text(name));
-}
-
-[[noreturn]] void raise_not_audited() {
-    ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-                    errmsg("the decision could not be written to idempotency.audit"),
-                    errdetail("A trigger or rule on the table dropped the row."),
-                    errhint("Drop it, or let it keep every row.")));
-    pg_unreachable();
-}
-
 }  // namespace
 
 void add_audit_row(const AuditRow& row) {
+    auto text_of = [](const char* name) -> const text* {
+        return name == nullptr ? nullptr : cstring_to_text(name);
+    };
     Values values{};
     add(&values, TimestampTzGetDatum(GetCurrentTimestamp()));
     add(&values, row.action);
@@ -68,16 +59,19 @@ void add_audit_row(const AuditRow& row) {
     add(&values, row.principal);
     add(&values, row.key);
     add(&values, BoolGetDatum(config::log_keys));
-    add_name(&values, row.role);
+    add(&values, text_of(row.role));
     add(&values, row.before);
     add(&values, row.after);
     add(&values, row.reason);
-    add_name(&values, row.decided_by);
-    add_name(&values, row.acting_as);
-    add_name(&values, application_name);
+    add(&values, text_of(row.decided_by));
+    add(&values, text_of(row.acting_as));
+    add(&values, text_of(application_name));
     add(&values, BoolGetDatum(row.erased));
     if (pg::write_alone(kAuditTable, &insert_row, values.values, values.nulls) != 1)
-        raise_not_audited();
+        ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+                        errmsg("the decision could not be written to idempotency.audit"),
+                        errdetail("A trigger or rule on the table dropped the row."),
+                        errhint("Drop it, or let it keep every row.")));
 }
 
 std::int64_t sweep_audit(std::int64_t limit) {

@@ -46,32 +46,26 @@ struct Walk {
 // Lists of transaction ids came with 16, and these are as wide.
 static_assert(sizeof(TransactionId) == sizeof(Oid));
 
-void set_keys(Relation index, const Identity& id, ScanKey keys) {
-    for (int i = 0; i < kKeyColumns; i++)
-        ScanKeyEntryInitialize(&keys[i], 0, static_cast<AttrNumber>(i + 1), BTEqualStrategyNumber,
-                               InvalidOid, index->rd_indcollation[i], F_TEXTEQ,
-                               PointerGetDatum(id.*kPrimaryKey[i]));
-}
-
-// HeapTupleSatisfiesDirty leaves in the snapshot who is inserting the version just met, or else who
-// is replacing or removing it; who has only locked it is not told. Each of them is a writer: a row
-// that is being removed is still found, and nothing may go on with it before that is decided.
-void note_others(const SnapshotData& snapshot, Walk* walk) {
-    TransactionId other = TransactionIdIsValid(snapshot.xmin) ? snapshot.xmin : snapshot.xmax;
-    if (!TransactionIdIsValid(other)) return;
-    walk->look.writer = other;
-    if (TransactionIdIsValid(snapshot.xmin)) walk->look.has_new_version = true;
-    walk->others = list_append_unique_oid(walk->others, other);
-}
-
+// HeapTupleSatisfiesDirty leaves in the snapshot which transaction is inserting the version just
+// met, or else which one is replacing or removing it; a transaction that has only locked it is not
+// told. Each of them is a writer: a row that is being removed is still found, and nothing may go on
+// with it before that is decided.
 Walk walk_versions(IndexScanDesc scan, const SnapshotData& snapshot, TupleTableSlot* version,
                    TupleTableSlot* found) {
     Walk walk{{false, InvalidTransactionId, false}, NIL};
     while (index_getnext_slot(scan, ForwardScanDirection, version)) {
-        note_others(snapshot, &walk);
-        if (TransactionIdIsValid(snapshot.xmin)) continue;
-        ExecCopySlot(found, version);
-        walk.look.found = true;
+        bool is_new = TransactionIdIsValid(snapshot.xmin);
+        TransactionId other = is_new ? snapshot.xmin : snapshot.xmax;
+        if (TransactionIdIsValid(other)) {
+            walk.look.writer = other;
+            walk.others = list_append_unique_oid(walk.others, other);
+        }
+        if (is_new) {
+            walk.look.has_new_version = true;
+        } else {
+            ExecCopySlot(found, version);
+            walk.look.found = true;
+        }
     }
     return walk;
 }
@@ -94,7 +88,10 @@ bool is_consistent(const Walk& walk) {
 // The slot is of the table's kind; a row that is found stays pinned in it.
 Look look_at_row(Relation table, Relation index, const Identity& id, TupleTableSlot* slot) {
     ScanKeyData keys[kKeyColumns];
-    set_keys(index, id, keys);
+    for (int i = 0; i < kKeyColumns; i++)
+        ScanKeyEntryInitialize(&keys[i], 0, static_cast<AttrNumber>(i + 1), BTEqualStrategyNumber,
+                               InvalidOid, index->rd_indcollation[i], F_TEXTEQ,
+                               PointerGetDatum(id.*kPrimaryKey[i]));
     SnapshotData snapshot;
     InitDirtySnapshot(snapshot);
     TupleTableSlot* version = table_slot_create(table, nullptr);
@@ -142,9 +139,12 @@ void add_entry(Relation table, Relation index, TupleTableSlot* slot, bool key_un
     pfree(info);
 }
 
+// Of a row in `slot`, which knows its place, in the indexes that are wanted. An error (23505) if
+// the row is new and its key is there already.
+//
 // Most rows are written with their answer, so the index of outstanding ones is not opened for
 // them. It may be another one than is known, built or replaced CONCURRENTLY since, or there may be
-// several: what an index is, is asked of whatever is opened.
+// several: so each index that is opened is asked.
 template <typename Wanted>
 void add_entries_if(Relation table, Oid index_of_claims, TupleTableSlot* slot, bool key_unchanged,
                     Wanted wanted) {
@@ -159,19 +159,6 @@ void add_entries_if(Relation table, Oid index_of_claims, TupleTableSlot* slot, b
         index_close(index, NoLock);
     }
     list_free(indexes);
-}
-
-// Of a new row in `slot`, which knows its place. An error (23505) if its key is there already.
-void add_index_entries(Relation table, Oid index_of_claims, TupleTableSlot* slot) {
-    add_entries_if(table, index_of_claims, slot, false, [](Relation) { return true; });
-}
-
-// Of a new version of a row whose key is the same.
-void update_index_entries(Relation table, Oid index_of_claims, TupleTableSlot* slot,
-                          pg::NeedsEntries needs) {
-    if (!needs.any()) return;
-    add_entries_if(table, index_of_claims, slot, true,
-                   [needs](Relation index) { return needs.in(index); });
 }
 
 // ---- the row of a key, open ----
@@ -213,11 +200,6 @@ OpenRow open_row(Relation table, Oid primary_key, const Identity& id) {
     return row;
 }
 
-void look_again(OpenRow* row, const Identity& id) {
-    ExecClearTuple(row->slot);
-    row->look = look_at_row(row->table, row->index, id, row->slot);
-}
-
 void close_row(const OpenRow& row) {
     ExecDropSingleTupleTableSlot(row.slot);
     if (row.snapshot_pushed) PopActiveSnapshot();
@@ -245,28 +227,6 @@ TupleTableSlot* slot_of(const Record& record, Relation table) {
     int columns = slot->tts_tupleDescriptor->natts;
     for (int i = kColumnCount; i < columns; i++) slot->tts_isnull[i] = true;
     return ExecStoreVirtualTuple(slot);
-}
-
-// Only who ignores our lock can have got in; the row decides. The tuple stands in the table
-// already, so the transaction has to end.
-void rethrow_unless_taken(MemoryContext context) {
-    MemoryContextSwitchTo(context);
-    ErrorData* error = CopyErrorData();
-    if (error->sqlerrcode != ERRCODE_UNIQUE_VIOLATION) PG_RE_THROW();
-    FlushErrorState();
-    raise_claim_overtaken();
-}
-
-void insert_slot(Relation table, Oid index_of_claims, TupleTableSlot* slot) {
-    MemoryContext context = CurrentMemoryContext;
-    PG_TRY();
-    {
-        table_tuple_insert(table, slot, GetCurrentCommandId(true), 0, nullptr);
-        add_index_entries(table, index_of_claims, slot);
-    }
-    PG_CATCH();
-    { rethrow_unless_taken(context); }
-    PG_END_TRY();
 }
 
 // ---- the store ----
@@ -297,7 +257,24 @@ bool insert(const RecordTable& in, const Record& record) {
     Relation table = open_for_writing(in, CMD_INSERT);
     bool snapshot_pushed = push_snapshot();
     TupleTableSlot* slot = slot_of(record, table);
-    insert_slot(table, in.index_of_claims, slot);
+    MemoryContext context = CurrentMemoryContext;
+    PG_TRY();
+    {
+        table_tuple_insert(table, slot, GetCurrentCommandId(true), 0, nullptr);
+        add_entries_if(table, in.index_of_claims, slot, /* key_unchanged */ false,
+                       [](Relation) { return true; });
+    }
+    PG_CATCH();
+    {
+        // The row decides: only a writer that bypasses our lock causes this. The tuple stands in
+        // the table already, so the transaction has to end.
+        MemoryContextSwitchTo(context);
+        ErrorData* error = CopyErrorData();
+        if (error->sqlerrcode != ERRCODE_UNIQUE_VIOLATION) PG_RE_THROW();
+        FlushErrorState();
+        raise_claim_overtaken();
+    }
+    PG_END_TRY();
     ExecDropSingleTupleTableSlot(slot);
     if (snapshot_pushed) PopActiveSnapshot();
     table_close(table, NoLock);
@@ -305,9 +282,9 @@ bool insert(const RecordTable& in, const Record& record) {
     return true;
 }
 
-// Does something to the row, and does it again for the version that follows if somebody who ignores
-// our lock changes the row at the same moment. Whoever is changing it is waited for. False if the
-// row is gone or is not the expected one any more.
+// Changes the row, and changes the version that follows if a writer that bypasses our lock changes
+// the row at the same moment. The change waits for such a writer. False if the row is gone or is no
+// longer the expected one.
 template <typename Change>
 bool change_row(const OpenRow& opened, const Identity& id, const Version& expected, Change change) {
     OpenRow row = opened;
@@ -315,7 +292,8 @@ bool change_row(const OpenRow& opened, const Identity& id, const Version& expect
     while (row.look.found && is_version(version_in(row.slot), expected)) {
         changed = change(row.table, &row.slot->tts_tid) == TM_Ok;
         if (changed) break;
-        look_again(&row, id);
+        ExecClearTuple(row.slot);
+        row.look = look_at_row(row.table, row.index, id, row.slot);
     }
     close_row(row);
     // What comes next in the same statement sees it.
@@ -332,7 +310,9 @@ TM_Result replace_version(Relation table, Oid index_of_claims, ItemPointer place
     TM_Result result =
         pg::table_tuple_update(table, place, slot, GetCurrentCommandId(true), GetActiveSnapshot(),
                                InvalidSnapshot, /* wait */ true, &failure, &lock_mode, &needs);
-    if (result == TM_Ok) update_index_entries(table, index_of_claims, slot, needs);
+    if (result == TM_Ok && needs.any())
+        add_entries_if(table, index_of_claims, slot, /* key_unchanged */ true,
+                       [needs](Relation index) { return needs.in(index); });
     ExecDropSingleTupleTableSlot(slot);
     return result;
 }

@@ -15,20 +15,20 @@ namespace {
 
 // ---- columns ----
 
-bool is_column(Form_pg_attribute column, const ColumnType& ours) {
-    return !column->attisdropped && column->attgenerated == '\0' && column->attidentity == '\0' &&
-           column->atttypid == ours.type && strcmp(NameStr(column->attname), ours.name) == 0 &&
-           !(column->attnotnull && ours.may_be_null);
-}
-
 // Columns that were added and dropped again stay behind ours, and are null.
 bool has_our_columns(Relation table) {
     TupleDesc desc = RelationGetDescr(table);
     if (desc->natts < kColumnCount) return false;
-    for (int i = 0; i < kColumnCount; i++)
-        if (!is_column(TupleDescAttr(desc, i), kColumnTypes[i])) return false;
-    for (int i = kColumnCount; i < desc->natts; i++)
-        if (!TupleDescAttr(desc, i)->attisdropped) return false;
+    for (int i = 0; i < desc->natts; i++) {
+        Form_pg_attribute column = TupleDescAttr(desc, i);
+        if (i >= kColumnCount && !column->attisdropped) return false;
+        if (i >= kColumnCount) continue;
+        const ColumnType& ours = kColumnTypes[i];
+        if (column->attisdropped || column->attgenerated != '\0' || column->attidentity != '\0' ||
+            column->atttypid != ours.type || strcmp(NameStr(column->attname), ours.name) != 0 ||
+            (column->attnotnull && ours.may_be_null))
+            return false;
+    }
     return true;
 }
 
@@ -40,10 +40,6 @@ bool has_our_columns(Relation table) {
 bool is_our_column(void* node, AttrNumber column) {
     auto* var = static_cast<Var*>(node);
     return IsA(var, Var) && var->varattno == column;
-}
-
-bool is_status(void* node) {
-    return is_our_column(node, attribute_of(&Record::status));
 }
 
 const Const* constant_of(void* node, Oid type) {
@@ -67,7 +63,8 @@ ArrayType* listed_statuses(void* node) {
     if (!IsA(any, ScalarArrayOpExpr) || !any->useOr || get_opcode(any->opno) != F_CHAREQ)
         return nullptr;
     const Const* list = constant_of(lsecond(any->args), CHARARRAYOID);
-    if (list == nullptr || !is_status(linitial(any->args))) return nullptr;
+    if (list == nullptr || !is_our_column(linitial(any->args), attribute_of(&Record::status)))
+        return nullptr;
     return DatumGetArrayTypeP(list->constvalue);
 }
 
@@ -88,36 +85,12 @@ bool is_own_check(const ConstrCheck& check) {
     if (!IsA(call, FuncExpr) || list_length(call->args) != 2) return false;
     FmgrInfo function;
     fmgr_info(call->funcid, &function);
-    return function.fn_addr == idem_is_record && is_status(linitial(call->args)) &&
+    return function.fn_addr == idem_is_record &&
+           is_our_column(linitial(call->args), attribute_of(&Record::status)) &&
            is_our_column(lsecond(call->args), attribute_of(&Record::lease_until));
 }
 
-bool has_foreign_checks(Relation table) {
-    TupleConstr* constraints = RelationGetDescr(table)->constr;
-    if (constraints == nullptr) return false;
-    for (int i = 0; i < constraints->num_check; i++)
-        if (!is_own_check(constraints->check[i])) return true;
-    return false;
-}
-
 // ---- indexes ----
-
-bool is_on_the_key(Relation index) {
-    if (index->rd_index->indnkeyatts != kKeyColumns) return false;
-    for (int i = 0; i < kKeyColumns; i++)
-        if (index->rd_index->indkey.values[i] != attribute_of(kPrimaryKey[i])) return false;
-    return true;
-}
-
-// Whether all that the access method may call is the server's: an entry is made with the rights of
-// whoever calls, and a comparison function of somebody else's must not have them.
-bool has_server_functions(Relation index) {
-    if (index->rd_rel->relam >= FirstNormalObjectId) return false;
-    int count = pg::support_functions(index) * index->rd_index->indnkeyatts;
-    for (int i = 0; i < count; i++)
-        if (index->rd_support[i] >= FirstNormalObjectId) return false;
-    return true;
-}
 
 // Then the index can't be unique: an index on the key that knows some rows only would let a second
 // one in.
@@ -127,11 +100,22 @@ bool has_our_predicate(Relation index) {
            is_outstanding(linitial(conditions));
 }
 
+// An entry is made with the rights of the caller, so all functions that the access method may call
+// have to be the server's.
 bool is_plain(Relation index) {
-    bool computed = RelationGetIndexExpressions(index) != NIL || index->rd_index->indisexclusion ||
-                    (RelationGetIndexPredicate(index) != NIL && !has_our_predicate(index));
-    if (computed || !has_server_functions(index)) return false;
-    return !index->rd_index->indisunique || (index->rd_index->indimmediate && is_on_the_key(index));
+    const FormData_pg_index* form = index->rd_index;
+    if (RelationGetIndexExpressions(index) != NIL || form->indisexclusion) return false;
+    if (RelationGetIndexPredicate(index) != NIL && !has_our_predicate(index)) return false;
+    if (index->rd_rel->relam >= FirstNormalObjectId) return false;
+    int functions = pg::support_functions(index) * form->indnkeyatts;
+    for (int i = 0; i < functions; i++)
+        if (index->rd_support[i] >= FirstNormalObjectId) return false;
+    if (!form->indisunique) return true;
+    // Unique over the key alone, and at once.
+    if (!form->indimmediate || form->indnkeyatts != kKeyColumns) return false;
+    for (int i = 0; i < kKeyColumns; i++)
+        if (form->indkey.values[i] != attribute_of(kPrimaryKey[i])) return false;
+    return true;
 }
 
 // `ready_only`: an index that is not ready for insertions gets none.
@@ -159,7 +143,9 @@ const char* obstacle_to_rows(Relation table, bool at_commit) {
     if (table->trigdesc != nullptr || table->rd_rel->relhasrules)
         return "It has triggers or rules.";
     if (!has_our_columns(table)) return "Its columns are not those of this version.";
-    if (has_foreign_checks(table)) return "It has check constraints of its own.";
+    TupleConstr* constraints = RelationGetDescr(table)->constr;
+    for (int i = 0; constraints != nullptr && i < constraints->num_check; i++)
+        if (!is_own_check(constraints->check[i])) return "It has check constraints of its own.";
     if (!OidIsValid(pg::primary_key_of(table)) || !has_plain_indexes(table, at_commit))
         return "It has an index that is unique, partial, on an expression, or of an operator class "
                "that is not the server's, beside its primary key.";

@@ -8,10 +8,6 @@ namespace idem::store {
 
 namespace {
 
-bool same_text(const text* a, const text* b) {
-    return pg::bytes_of(a) == pg::bytes_of(b);
-}
-
 // ---- a value of a record ----
 
 // What a null of the row is in a Record.
@@ -20,89 +16,48 @@ constexpr Value null_of{};
 template <>
 constexpr TimestampTz null_of<TimestampTz> = pg::kNoTime;
 
-Datum datum_of(bool value) {
-    return BoolGetDatum(value);
-}
-Datum datum_of(std::int32_t value) {
-    return Int32GetDatum(value);
-}
-Datum datum_of(std::optional<std::int32_t> value) {
-    return Int32GetDatum(value.value_or(0));
-}
-Datum datum_of(std::int64_t value) {
-    return Int64GetDatum(value);
-}
-Datum datum_of(core::Status value) {
-    return CharGetDatum(static_cast<char>(value));
-}
-Datum datum_of(core::IfSilent value) {
-    return CharGetDatum(static_cast<char>(value));
-}
-Datum datum_of(const void* value) {
-    return PointerGetDatum(value);
-}
-
-void take(Datum datum, bool* value) {
-    *value = DatumGetBool(datum);
-}
-void take(Datum datum, std::int32_t* value) {
-    *value = DatumGetInt32(datum);
-}
-void take(Datum datum, std::optional<std::int32_t>* value) {
-    *value = DatumGetInt32(datum);
-}
-void take(Datum datum, std::int64_t* value) {
-    *value = DatumGetInt64(datum);
-}
-void take(Datum datum, core::Status* value) {
-    *value = static_cast<core::Status>(DatumGetChar(datum));
-}
-void take(Datum datum, core::IfSilent* value) {
-    *value = static_cast<core::IfSilent>(DatumGetChar(datum));
-}
-template <typename T>
-void take(Datum datum, T** value) {
-    *value = reinterpret_cast<T*>(PG_DETOAST_DATUM_COPY(datum));
-}
-
-// The largest value, and most looks are about others.
-void take_as_stored(Datum datum, bytea** value) {
-    *value = reinterpret_cast<bytea*>(DatumGetPointer(datumCopy(datum, false, -1)));
+template <typename Value>
+Datum datum_of(const Value& value) {
+    if constexpr (std::is_pointer_v<Value>)
+        return PointerGetDatum(value);
+    else if constexpr (std::is_enum_v<Value>)
+        return CharGetDatum(static_cast<char>(value));
+    else if constexpr (std::is_same_v<Value, bool>)
+        return BoolGetDatum(value);
+    else if constexpr (std::is_same_v<Value, std::optional<std::int32_t>>)
+        return Int32GetDatum(value.value_or(0));
+    else if constexpr (std::is_same_v<Value, std::int32_t>)
+        return Int32GetDatum(value);
+    else
+        return Int64GetDatum(value);
 }
 
 template <typename Value>
-void copy(Value*) {}
-// All of it: an open claim keeps what its row was before, and gives it back when the row in the
-// TOAST table may be gone.
-template <typename T>
-void copy(T** value) {
-    *value = static_cast<T*>(pg::copy_varlena(*value));
-}
-
-template <typename Value>
-void release(Value*) {}
-template <typename T>
-void release(T** value) {
-    if (*value != nullptr) pfree(*value);
+void take(Datum datum, Value* value) {
+    if constexpr (std::is_pointer_v<Value>)
+        *value = reinterpret_cast<Value>(PG_DETOAST_DATUM_COPY(datum));
+    else if constexpr (std::is_enum_v<Value>)
+        *value = static_cast<Value>(DatumGetChar(datum));
+    else if constexpr (std::is_same_v<Value, bool>)
+        *value = DatumGetBool(datum);
+    else if constexpr (sizeof(Value) == sizeof(std::int64_t) && std::is_integral_v<Value>)
+        *value = DatumGetInt64(datum);
+    else
+        *value = DatumGetInt32(datum);
 }
 
 // ---- all of them ----
 
-template <typename AnyRecord, typename Value>
-auto& value_in(AnyRecord& record, const Column<Record, Value>& column) {
-    return record.*column.member;
-}
-template <typename AnyRecord, typename Value>
-auto& value_in(AnyRecord& record, const Column<Identity, Value>& column) {
-    return record.id.*column.member;
-}
-template <typename AnyRecord, typename T>
-auto& value_in(AnyRecord& record, const Column<Record, Kept<T>, Part::Plain>& column) {
-    return (record.*column.member).plain;
-}
-template <typename AnyRecord, typename T>
-auto& value_in(AnyRecord& record, const Column<Record, Kept<T>, Part::Sealed>& column) {
-    return (record.*column.member).sealed;
+template <typename AnyRecord, typename Owner, typename Value, Part which>
+auto& value_in(AnyRecord& record, const Column<Owner, Value, which>& column) {
+    if constexpr (std::is_same_v<Owner, Identity>)
+        return record.id.*column.member;
+    else if constexpr (which == Part::Plain)
+        return (record.*column.member).plain;
+    else if constexpr (which == Part::Sealed)
+        return (record.*column.member).sealed;
+    else
+        return record.*column.member;
 }
 
 // Calls visit(number, value) for each column. The number is a constant in its type, so that the
@@ -122,14 +77,6 @@ void visit_columns(AnyRecord& record, Visit visit) {
 void forget_opened(Record* record) {
     visit_kept(*record, [](const ColumnType&, auto& value) {
         if (value.sealed != nullptr) value.plain = nullptr;
-    });
-}
-
-// Whoever forgets to seal a value writes nothing.
-void check_sealed(const Record& record) {
-    visit_kept(record, [](const ColumnType& column, const auto& value) {
-        if (value.plain != nullptr)
-            elog(ERROR, "idempotency: %s of a sealed record is not sealed", column.name);
     });
 }
 
@@ -159,15 +106,21 @@ Identity make_identity(text* scope, text* principal, text* key) {
 }
 
 bool same_identity(const Identity& a, const Identity& b) {
-    return a.hash == b.hash && same_text(a.key, b.key) && same_text(a.principal, b.principal) &&
-           same_text(a.scope, b.scope);
+    auto same = [](const text* one, const text* other) {
+        return pg::bytes_of(one) == pg::bytes_of(other);
+    };
+    return a.hash == b.hash && same(a.key, b.key) && same(a.principal, b.principal) &&
+           same(a.scope, b.scope);
 }
 
 void to_columns(const Record& record, Datum* values, bool* nulls) {
     if (record.sealed_by == nullptr) return to_columns_as_is(record, values, nulls);
     Record written = record;
     forget_opened(&written);
-    check_sealed(written);
+    visit_kept(written, [](const ColumnType& column, const auto& value) {
+        if (value.plain != nullptr)
+            elog(ERROR, "idempotency: %s of a sealed record is not sealed", column.name);
+    });
     to_columns_as_is(written, values, nulls);
 }
 
@@ -177,22 +130,31 @@ void from_columns(const Datum* values, const bool* nulls, Record* record) {
         if (kColumnTypes[number].may_be_null && nulls[number])
             value = null_of<std::decay_t<decltype(value)>>;
         else if constexpr (number + 1 == attribute_of(&Record::body))
-            take_as_stored(values[number], &value);
+            // The largest value, and most looks are about others.
+            value = reinterpret_cast<bytea*>(DatumGetPointer(datumCopy(values[number], false, -1)));
         else
             take(values[number], &value);
     });
 }
 
-// Nor does what was opened stay in memory for longer than it is in use.
+// What was opened does not stay in memory for longer than it is in use. All of the rest is copied:
+// an open claim keeps its row as it was, and gives it back when the row in the TOAST table may be
+// gone.
 Record copy_record(const Record& record) {
     Record result = record;
     forget_opened(&result);
-    visit_columns(result, [](auto, auto& value) { copy(&value); });
+    visit_columns(result, [](auto, auto& value) {
+        using Value = std::decay_t<decltype(value)>;
+        if constexpr (std::is_pointer_v<Value>) value = static_cast<Value>(pg::copy_varlena(value));
+    });
     return result;
 }
 
 void free_record(Record* record) {
-    visit_columns(*record, [](auto, auto& value) { release(&value); });
+    visit_columns(*record, [](auto, auto& value) {
+        if constexpr (std::is_pointer_v<std::decay_t<decltype(value)>>)
+            if (value != nullptr) pfree(value);
+    });
 }
 
 }  // namespace idem::store

@@ -73,13 +73,6 @@ void learn(Oid oid) {
     known = next;
 }
 
-// A shard that this node has, or had when it was last asked for.
-bool is_shard(Oid oid) {
-    for (int i = 0; i < known.distribution.count; i++)
-        if (known.distribution.shards[i].table == oid) return true;
-    return false;
-}
-
 // One of this node's.
 const RecordTable* described(const Shard& shard) {
     RecordTable* table = &known.shards[&shard - known.distribution.shards];
@@ -87,7 +80,14 @@ const RecordTable* described(const Shard& shard) {
     return table;
 }
 
-pg::Watched watched = {kRecordTable, learn, is_shard, /* opens */ true};
+// Also watched: the shards that this node has, or had when they were last asked for.
+pg::Watched watched = {kRecordTable, learn,
+                       [](Oid oid) {
+                           for (int i = 0; i < known.distribution.count; i++)
+                               if (known.distribution.shards[i].table == oid) return true;
+                           return false;
+                       },
+                       /* opens */ true};
 
 // An open claim outlasts the change to another version, which can't touch the table beside it. What
 // is no longer true when the look is over is found out by the next caller, who may have a lock.
@@ -105,21 +105,6 @@ const RecordTable& lock_whole(LOCKMODE mode) {
         if (record_table().table == expected) return known.table;
         UnlockRelationOid(expected, mode);
     }
-}
-
-// By somebody, and not by the hash of principal: then no node is the one that decides about a key.
-bool is_distributed_otherwise() {
-    return known.distribution.is_distributed && known.distribution.count == 0;
-}
-
-[[noreturn]] void raise_distributed_otherwise() {
-    ereport(ERROR,
-            (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-             errmsg("records are not distributed by principal"),
-             errdetail("Citus has table idempotency.record in a way in which no node is the one "
-                       "that decides about a key."),
-             errhint("Dump the database, restore it, and call idem_distribute().")));
-    pg_unreachable();
 }
 
 // Which shard this (sub)transaction has locked in place last: to ask Citus for each access of a
@@ -147,28 +132,24 @@ pg::Statement write_here = {
     "DELETE FROM idempotency.record WHERE principal = $1 AND scope = '' AND key = ''", 1,
     kPrincipal, pg::Access::ByIndex, nullptr};
 
-// Also where the call is part of a query that Citus runs on a shard of this node
-// (IsTaskExecutionAllowed): what is written is of this node, too.
-void show_write(const text* principal) {
-    int guc_level = NewGUCNestLevel();
-    pg::set_locally("citus.allow_nested_distributed_execution", "on");
-    if (is_in_transaction_of_citus()) {
-        Datum value = PointerGetDatum(principal);
-        (void)pg::write_alone(kRecordTable, &write_here, &value, nullptr);
-        pg::drop_plan(&write_here);
-    } else {
-        (void)pg::write_alone(kRecordTable, &write_nowhere, nullptr, nullptr);
-    }
-    AtEOXact_GUC(false, guc_level);
-}
-
 // At commit every shard of an open claim has been locked long since. A session of Citus's own
 // belongs to a transaction in which Citus counts it.
 void keep_in_place(const RecordTable& table, const text* principal) {
     InPlace now{pg::transaction_number(), GetCurrentSubTransactionId(), table.shard};
     if (at_commit() || memcmp(&now, &in_place, sizeof(now)) == 0) return;
     lock_in_place(table.shard, table.owner);
-    if (!is_session_of_citus()) show_write(principal);
+    if (!is_session_of_citus()) {
+        int guc_level = NewGUCNestLevel();
+        // The call may be part of a query that Citus runs on a shard of this node
+        // (IsTaskExecutionAllowed). The write is of this node, too.
+        pg::set_locally("citus.allow_nested_distributed_execution", "on");
+        bool is_first = !is_in_transaction_of_citus();
+        Datum value = PointerGetDatum(principal);
+        (void)pg::write_alone(kRecordTable, is_first ? &write_nowhere : &write_here, &value,
+                              nullptr);
+        if (!is_first) pg::drop_plan(&write_here);
+        AtEOXact_GUC(false, guc_level);
+    }
     AcceptInvalidationMessages();
     in_place = now;
 }
@@ -200,7 +181,14 @@ bool is_distributed() {
 
 const RecordTable* table_of(const text* principal) {
     refresh();
-    if (is_distributed_otherwise()) raise_distributed_otherwise();
+    if (known.distribution.is_distributed && known.distribution.count == 0)
+        ereport(
+            ERROR,
+            (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+             errmsg("records are not distributed by principal"),
+             errdetail("Citus has table idempotency.record in a way in which no node is the one "
+                       "that decides about a key."),
+             errhint("Dump the database, restore it, and call idem_distribute().")));
     const Shard* shard = shard_of(known.distribution, principal);
     if (shard == nullptr || !OidIsValid(shard->table)) return nullptr;
     return described(*shard);

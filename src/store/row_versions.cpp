@@ -52,39 +52,26 @@ HeapTupleHeaderData header_in(TupleTableSlot* slot) {
     return header;
 }
 
-bool has_news(HeapTupleHeader header, Snapshot snapshot) {
-    return is_news(HeapTupleHeaderGetXmin(header), snapshot) ||
-           is_news(remover_of(header), snapshot);
-}
-
-// What others have committed and no other has ended: the row as it is for them, also where this
-// transaction has changed or removed it.
-bool is_last_of_others(HeapTupleHeader header) {
-    return is_settled(HeapTupleHeaderGetXmin(header)) && !is_settled(remover_of(header));
-}
-
-bool is_others(TransactionId xid) {
-    return TransactionIdIsNormal(xid) && !TransactionIdIsCurrentTransactionId(xid) &&
-           TransactionIdIsInProgress(xid);
-}
-
-// As HeapTupleSatisfiesUpdate finds TM_BeingModified. A row lock counts: whoever writes waits for
-// it.
+// As HeapTupleSatisfiesUpdate finds TM_BeingModified. A row lock counts: a writer waits for it.
 bool is_busy(HeapTupleHeader header) {
-    if (is_others(HeapTupleHeaderGetXmin(header))) return true;
+    auto is_running = [](TransactionId xid) {
+        return TransactionIdIsNormal(xid) && !TransactionIdIsCurrentTransactionId(xid) &&
+               TransactionIdIsInProgress(xid);
+    };
+    if (is_running(HeapTupleHeaderGetXmin(header))) return true;
     if ((header->t_infomask & HEAP_XMAX_INVALID) != 0) return false;
     TransactionId xmax = HeapTupleHeaderGetRawXmax(header);
-    if ((header->t_infomask & HEAP_XMAX_IS_MULTI) == 0) return is_others(xmax);
+    if ((header->t_infomask & HEAP_XMAX_IS_MULTI) == 0) return is_running(xmax);
     return MultiXactIdIsRunning(xmax, HEAP_XMAX_IS_LOCKED_ONLY(header->t_infomask));
 }
 
 // The versions that are looked for, and what becomes of them.
+enum class Wanted { News, Busy };
 struct Search {
     const Identity* id;
-    bool (*is_wanted)(HeapTupleHeader header, const Search& search);
-    bool (*ends_with)(HeapTupleHeader header, TupleTableSlot* version, Search* search);
-    Snapshot snapshot;
-    TimestampTz leased_until;
+    Wanted wanted;
+    Snapshot snapshot;         // of News
+    TimestampTz leased_until;  // of the claim that others have committed and not ended
 };
 
 // Columns are known by name: partitions and children may have them in another order.
@@ -135,24 +122,6 @@ bool is_of(const Identity& id, TupleTableSlot* version) {
     return true;
 }
 
-bool matters_to_snapshot(HeapTupleHeader header, const Search& search) {
-    return has_news(header, search.snapshot) || is_last_of_others(header);
-}
-
-bool ends_with_news(HeapTupleHeader header, TupleTableSlot* version, Search* search) {
-    if (has_news(header, search->snapshot)) return true;
-    search->leased_until = Max(search->leased_until, lease_in(version));
-    return false;
-}
-
-bool is_busy_version(HeapTupleHeader header, const Search&) {
-    return is_busy(header);
-}
-
-bool ends_at_once(HeapTupleHeader, TupleTableSlot*, Search*) {
-    return true;
-}
-
 int set_keys(Relation table, Relation index, const Identity& id, ScanKey keys) {
     int count = 0;
     for (int i = 0; i < index->rd_index->indnkeyatts; i++) {
@@ -168,14 +137,22 @@ int set_keys(Relation table, Relation index, const Identity& id, ScanKey keys) {
 }
 
 // Whether the search is over. The header first: vacuum may have taken the toasted values of a
-// version that is dead to everybody, and such a one is never wanted.
+// version that is dead to every backend, and the search never wants such a one.
 bool ends_at(TupleTableSlot* version, Search* search) {
     HeapTupleHeaderData header = header_in(version);
-    return search->is_wanted(&header, *search) && is_of(*search->id, version) &&
-           search->ends_with(&header, version, search);
+    if (search->wanted == Wanted::Busy) return is_busy(&header) && is_of(*search->id, version);
+    TransactionId inserter = HeapTupleHeaderGetXmin(&header);
+    TransactionId remover = remover_of(&header);
+    bool has_news = is_news(inserter, search->snapshot) || is_news(remover, search->snapshot);
+    // The row as it is for others, also where this transaction has changed or removed it.
+    bool is_last_of_others = is_settled(inserter) && !is_settled(remover);
+    if ((!has_news && !is_last_of_others) || !is_of(*search->id, version)) return false;
+    if (!has_news) search->leased_until = Max(search->leased_until, lease_in(version));
+    return has_news;
 }
 
-bool found_by_index(Relation table, Relation index, Search* search) {
+bool found_by_index(Relation table, Oid primary_key, Search* search) {
+    Relation index = index_open(primary_key, AccessShareLock);
     ScanKeyData keys[kKeyColumns];
     int count = set_keys(table, index, *search->id, keys);
     TupleTableSlot* version = table_slot_create(table, nullptr);
@@ -188,6 +165,7 @@ bool found_by_index(Relation table, Relation index, Search* search) {
     }
     index_endscan(scan);
     ExecDropSingleTupleTableSlot(version);
+    index_close(index, NoLock);
     return found;
 }
 
@@ -205,19 +183,6 @@ bool found_by_table(Relation table, Search* search) {
     return found;
 }
 
-bool found_in(Relation table, Search* search) {
-    Oid primary_key = pg::primary_key_of(table);
-    if (!OidIsValid(primary_key)) return found_by_table(table, search);
-    Relation index = index_open(primary_key, AccessShareLock);
-    bool found = found_by_index(table, index, search);
-    index_close(index, NoLock);
-    return found;
-}
-
-bool has_versions(Relation table) {
-    return table->rd_rel->relam == HEAP_TABLE_AM_OID;
-}
-
 // Whether the search ends with a version; `unknown` is what is said of a table that has none to
 // look at, but a partitioned one, whose rows are its partitions'.
 bool any_version(const RecordTable& top, Search* search, bool unknown) {
@@ -226,10 +191,15 @@ bool any_version(const RecordTable& top, Search* search, bool unknown) {
     ListCell* cell;
     foreach (cell, tables) {
         Relation table = table_open(lfirst_oid(cell), NoLock);
-        if (has_versions(table))
-            found = found || found_in(table, search);
-        else if (table->rd_rel->relkind != RELKIND_PARTITIONED_TABLE)
-            found = found || unknown;
+        if (!found && table->rd_rel->relkind != RELKIND_PARTITIONED_TABLE) {
+            Oid primary_key = pg::primary_key_of(table);
+            if (table->rd_rel->relam != HEAP_TABLE_AM_OID)
+                found = unknown;
+            else if (OidIsValid(primary_key))
+                found = found_by_index(table, primary_key, search);
+            else
+                found = found_by_table(table, search);
+        }
         table_close(table, NoLock);
     }
     list_free(tables);
@@ -239,14 +209,14 @@ bool any_version(const RecordTable& top, Search* search, bool unknown) {
 }  // namespace
 
 Past past_of_versions(const RecordTable& table, Snapshot snapshot, const Identity& id) {
-    Search search{&id, matters_to_snapshot, ends_with_news, snapshot, pg::kNoTime};
+    Search search{&id, Wanted::News, snapshot, pg::kNoTime};
     bool known =
         !is_news(table.came_with, snapshot) && !any_version(table, &search, /* unknown */ false);
     return {known, search.leased_until};
 }
 
 bool versions_busy(const RecordTable& table, const Identity& id) {
-    Search search{&id, is_busy_version, ends_at_once, nullptr, pg::kNoTime};
+    Search search{&id, Wanted::Busy, nullptr, pg::kNoTime};
     return any_version(table, &search, /* unknown */ true);
 }
 

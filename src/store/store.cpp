@@ -21,29 +21,23 @@ struct Place {
     const RecordTable& table;
 };
 
-[[noreturn]] void raise_obstacle(const char* obstacle) {
-    ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-                    errmsg("the heap store cannot serve table idempotency.record"),
-                    errdetail("%s", obstacle), errhint("Set idempotency.store to auto or sql.")));
-    pg_unreachable();
-}
-
-// The row of another key would be found, and its answer replayed.
-[[noreturn]] void raise_folds(const char* column) {
-    ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-                    errmsg("table idempotency.record has a nondeterministic collation"),
-                    errdetail("Column %s has a collation that is not deterministic.", column),
-                    errhint("Give the column the collation \"C\", as CREATE EXTENSION does.")));
-    pg_unreachable();
-}
-
 const Store& store_of(const RecordTable& table) {
-    if (table.folding_column != nullptr) raise_folds(table.folding_column);
+    // The row of another key would be found, and its answer replayed.
+    if (table.folding_column != nullptr)
+        ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+                        errmsg("table idempotency.record has a nondeterministic collation"),
+                        errdetail("Column %s has a collation that is not deterministic.",
+                                  table.folding_column),
+                        errhint("Give the column the collation \"C\", as CREATE EXTENSION does.")));
     config::StoreChoice choice = config::store_choice();
     if (choice == config::StoreChoice::Sql) return sql_store;
     const char* obstacle = obstacle_now(table);
     if (obstacle == nullptr) return heap_store;
-    if (choice == config::StoreChoice::Heap) raise_obstacle(obstacle);
+    if (choice == config::StoreChoice::Heap)
+        ereport(ERROR,
+                (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+                 errmsg("the heap store cannot serve table idempotency.record"),
+                 errdetail("%s", obstacle), errhint("Set idempotency.store to auto or sql.")));
     return sql_store;
 }
 
