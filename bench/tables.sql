@@ -31,7 +31,7 @@ BEGIN
     RETURN to_jsonb(repeat('x', 198));  -- with its quotes, as long as the others' bodies
 END $$;
 
--- What somebody would write who has a table of keys.
+-- A hand-written solution with a table of keys.
 CREATE FUNCTION bench.pay_with_key(asked text, request jsonb) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     answer text;

@@ -1,5 +1,5 @@
--- A crowd asks for one key. Whoever executes waits until all others have been told so many times
--- that it is in progress, and only then commits.
+-- Many sessions ask for one key. The executing one waits until the others have been told so many
+-- times that it is in progress, and only then commits.
 BEGIN;
 SELECT (outcome = 'execute')::integer AS mine FROM idem_begin('hot', scope => 'bench') \gset
 \if :mine

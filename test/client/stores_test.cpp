@@ -71,7 +71,7 @@ class Generator {
 
     // Where a claim is released whose transaction has written nothing, the key is free at once by
     // one store and when the transaction ends by the other (docs/operations/sizing.md, "The two
-    // stores"), so that nobody else is to ask meanwhile.
+    // stores"), so that no other session may ask meanwhile.
     Step after_release() {
         const int session = *after_release_;
         after_release_.reset();

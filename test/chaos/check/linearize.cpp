@@ -346,7 +346,7 @@ class Search {
         if (granted) return granted_against(kind);
         if (call.answer.outcome == "replay") return kind == Kind::Absent ? 3 : 2;
         if (call.answer.outcome == "mismatch") return 9;
-        if (call.asked.token != 0) return 7;  // nobody's any more, or it has ended nothing
+        if (call.asked.token != 0) return 7;  // of no claim any more, or it has ended nothing
         return call.function == Function::Get ? 8 : 13;
     }
 

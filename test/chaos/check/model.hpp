@@ -18,7 +18,7 @@ enum class Kind { Absent, InProgress, Completed, Failed, Retryable, Exhausted, U
 
 struct Record {
     Kind kind = Kind::Absent;
-    std::int64_t token = 0;  // 0: nobody was told
+    std::int64_t token = 0;  // 0: no client was told
     int attempt = 0;
     int fingerprint = 0;
     int status_code = 0;
@@ -26,7 +26,7 @@ struct Record {
     std::string point;
     bool by_operator = false;
     bool doubted = false;   // a sweeper has given it up as unknown
-    bool silent = false;    // Exhausted: nobody has ended the last attempt
+    bool silent = false;    // Exhausted: the last attempt timed out
     bool given_up = false;  // its error says so of a sweeper; the next attempt has it till its end
     Micros ttl = 0;
     Micros retention = 0;

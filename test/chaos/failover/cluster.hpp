@@ -14,7 +14,7 @@ namespace idem::chaos {
 // How commits wait for standbys.
 enum class Mode {
     Async,
-    Sync,    // synchronous_mode: without a standby they wait for nobody
+    Sync,    // synchronous_mode: without a standby they do not wait
     Strict,  // synchronous_mode_strict: they wait until there is one
 };
 Mode mode_of(const std::string& word);  // throws std::invalid_argument

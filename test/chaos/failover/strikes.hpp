@@ -12,7 +12,7 @@ namespace idem::chaos {
 struct Strike {
     std::string kind;
     std::string victim;
-    std::string successor;  // empty: nobody took over
+    std::string successor;  // empty: no server took over
     Micros from = 0;
     Micros taken_over = 0;
     Micros undone = 0;  // from then on the victim could come back

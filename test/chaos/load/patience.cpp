@@ -59,7 +59,7 @@ class Watchman {
         call->deadline = now() + kUntilGivenUp;
         try {
             call->connection->cancel_query();
-        } catch (const std::exception&) {  // nobody is there to be asked
+        } catch (const std::exception&) {  // the server does not answer
         }
     }
 

@@ -81,7 +81,7 @@ class Crowd {
     void stay_silent(Call* call) {
         Call answered = *call;
         if (below(2) == 0) act(&answered);
-        claim_.token = 0;  // nobody was told
+        claim_.token = 0;  // no client was told
         call->asked = answered.asked;
         call->result = Result::Info;
         call->returned = kNever;
