@@ -1,10 +1,10 @@
-// What the handler of clients/conformance/README.md does, whatever the framework.
+// The handler of clients/conformance/README.md, for every framework.
 import { NothingHappened } from 'idempotency-postgres';
 import pg from 'pg';
 
 const settings = { application_name: process.env.PGAPPNAME, connectionTimeoutMillis: 5000 };
 export const pool = new pg.Pool({ ...settings, max: 10 });
-// Of the handler's own: gates, effects of leased routes, hooks.
+// The handler's own connections: gates, effects of leased routes, hooks.
 const others = new pg.Pool({ ...settings, max: 40 });
 others.on('error', () => {});
 

@@ -164,7 +164,7 @@ for (const [name, make] of Object.entries(drivers)) {
       assert.deepEqual([result.outcome, runs, await db.effects(k)], ['executed', 3, 1]);
     });
 
-    // postgres.js 3.4.9 writes to a connection that is gone, in a timer where nobody can catch it:
+    // postgres.js 3.4.9 writes to a lost connection, in a timer whose exception cannot be caught:
     // porsager/postgres#1208
     const skip = name.includes('postgres.js') && 'the driver ends the process';
     test('a killed connection is tried again', { skip }, async () => {

@@ -35,7 +35,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// For the database that libpq's variables name. It connects when it is used.
+/// The database of libpq's variables. Connects at its first use.
 fn pool() -> Result<Pool, Box<dyn std::error::Error>> {
     let mut config = tokio_postgres::Config::new();
     config.host(env::var("PGHOST")?).port(env::var("PGPORT")?.parse()?).user(env::var("PGUSER")?);

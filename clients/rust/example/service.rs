@@ -19,7 +19,7 @@ use serde::Deserialize;
 
 #[derive(Clone)]
 pub struct Service {
-    /// Connections that have nothing to do with claims.
+    /// Connections without a claim.
     own: Pool,
     /// Runs of the handler.
     runs: Arc<Mutex<HashMap<Name, u32>>>,
