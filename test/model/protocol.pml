@@ -1,7 +1,7 @@
 /*
  * The protocol of one key: three callers, an operator who forgets the record, a sweeper that removes
- * it or gives its claim up, and the clock that ends leases. README.md says what is modelled and what is not. A function named in a comment is
- * one of src/claim/; what the server does is named as PostgreSQL names it.
+ * it or abandons its claim, and the clock that ends leases. README.md says what is modelled.
+ * Functions named in comments are in src/claim/. Actions of the server have PostgreSQL's names.
  *
  * Macros choose the configuration
  *   SQL_STORE   idempotency.store = sql: idem_begin writes the row, looks see committed rows only,
@@ -9,7 +9,7 @@
  *   TURNS       how many transactions may ask for the key, of all callers together
  *   ACTS        how many of these may remove the record or decide first, or release their claim
  *   PROPERTIES  which properties are looked at, a sum of the numbers below
- * and plant a mistake, which is described where it is made
+ * and plant a mistake, which is described at its #if
  *   NO_SECOND_LOOK, EARLY_UNLOCK, UNLOCK_IN_SAVEPOINT, CLEAN_LOOK, NO_TOKEN_TEST, NO_LOCK_BY_TOKEN,
  *   NO_SNAPSHOT_TEST, SNAPSHOT_TEST_BEFORE_LOCK, SNAPSHOT_TEST_IGNORES_DEAD,
  *   NO_LEASE_TEST_OF_SNAPSHOT, HOLD_SHORTENS_LEASE, GIVE_UP_WITHOUT_LOCK, GIVE_UP_BY_FIRST_LOOK,
@@ -96,7 +96,7 @@ inline drop_snapshot(by) {
 #define REPLAY (!MINE && status == completed)
 #define LEASE_LIVES (status == in_progress && lease_lives)
 /* The end of a session with `hold` frees the key early, but not for a caller with a fixed snapshot. */
-#ifdef HOLD_SHORTENS_LEASE /* for everybody */
+#ifdef HOLD_SHORTENS_LEASE /* for every caller */
 #define LEASED (!MINE && LEASE_LIVES && !holder_gone)
 #else
 #define LEASED (!MINE && LEASE_LIVES && (!holder_gone || fixed))
@@ -136,7 +136,7 @@ inline drop_snapshot(by) {
 #define LEASE_TOO_NEW (MINE -> outlived : status == in_progress && lease_was_alive[me])
 #endif
 
-/* ... and so it is with a claim that the transaction has ended itself: its lease is remembered. */
+/* ... the same for a claim that the transaction itself has ended: its lease is remembered. */
 #ifdef OWN_DECISION_HIDES_LEASE
 #define OUTLIVED false
 #else
@@ -200,7 +200,7 @@ inline unlock(me) {
 
 /* ---- A caller ---- */
 
-/* The transaction is over, with its locks; its effects and row have been committed or undone. */
+/* The transaction has ended, with its locks; its effects and row have been committed or undone. */
 inline end_transaction() {
     unlock(me);
     drop_snapshot(me);
@@ -239,8 +239,8 @@ inline claim_lost() {
     goto idle
 }
 
-/* turn_without_grant(): an answer that ends the transaction, or a wait, which is for ever: a
- * shorter one is as if it had been given up at once. */
+/* turn_without_grant(): an answer that ends the transaction, or a wait without a limit: a wait that
+ * expires equals an answer at once. */
 inline refused() {
     if
     :: REPLAY -> printf("caller %d: replay\n", me); roll_back(); goto idle
@@ -410,12 +410,12 @@ decide: /* locked_turn() and grant(). What they see does not change under the lo
 #define AS_EXPECTED (writer == me || status == absent || \
                      (status == replaced && token == replaced_token))
 
-/* Where there is no row left a new one is written, with what the claim has from the old one. */
+/* If no row is left a new one is written, with the values inherited from the old one. */
 #define not_forgotten() \
     must(FORGOTTEN, "forgotten: the claim brings back what was removed\n", \
          MINE || status != absent || replaced == absent)
 
-/* Without an effect it is as if the claim had been rolled back. A takeover that is released after an
+/* A release without an effect equals a rollback of the claim. A takeover that is released after an
  * effect is not modelled: its old holder could still come. */
 #define MAY_RELEASE (acts > 0 && did && decided == 0 && !nested && replaced != in_progress)
 #ifdef RELEASE_WITHOUT_VERSION
@@ -675,8 +675,8 @@ done:
     skip
 }
 
-/* ---- idem_forget(), and the sweeper: it takes no lock to remove a row, and that of the key to give a
- * claim up; once ---- */
+/* ---- idem_forget(), and the sweeper: it takes no lock to remove a row, and that of the key to
+ * abandon a claim; once ---- */
 
 #ifdef GIVE_UP_WITHOUT_LOCK /* only the row tells whether the key is in use */
 #define FREE_TO_GIVE_UP true

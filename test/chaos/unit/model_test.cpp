@@ -447,7 +447,7 @@ TEST(Abandonment, LeavesTheTokenGoodForNothing) {
     for (const OnAbandon what : {OnAbandon::Fail, OnAbandon::Release}) {
         EXPECT_EQ(story(what, 30 * kSecond, Result::Error), kNothing);
         EXPECT_EQ(story(what, 15 * kSecond, Result::Error), Wrong{12});
-        EXPECT_EQ(story(what, 30 * kSecond, Result::Ok), kNothing);  // neither sweeper nor caller came
+        EXPECT_EQ(story(what, 30 * kSecond, Result::Ok), kNothing);  // no sweeper or caller came
     }
     // The holder may still end an unknown attempt.
     EXPECT_EQ(story(OnAbandon::Unknown, 30 * kSecond, Result::Error), Wrong{12});
