@@ -82,12 +82,6 @@ struct FoundClaim {
     store::Version found;  // what the row was, whatever its lease
 };
 
-// Whether the current token may still record a result.
-bool takes_result(const store::Record& record) {
-    return record.status == core::Status::InProgress || record.status == core::Status::Unknown ||
-           (record.status == core::Status::Exhausted && record.lease_until != pg::kNoTime);
-}
-
 // The claim in the committed record. Only the holder of its token may touch it.
 FoundClaim committed_claim(const ClaimRef& ref) {
     FoundClaim claim{};
@@ -96,7 +90,10 @@ FoundClaim committed_claim(const ClaimRef& ref) {
     if (!found) raise_no_claim();
     if (!ref.token) raise_token_required();
     if (claim.record.token != *ref.token) raise_claim_lost();
-    claim.ended = !takes_result(claim.record);
+    // The token may still record a result of a claim that is unknown, or was silent.
+    core::Status status = claim.record.status;
+    bool silent = status == core::Status::Exhausted && claim.record.lease_until != pg::kNoTime;
+    claim.ended = status != core::Status::InProgress && status != core::Status::Unknown && !silent;
     claim.found = store::any_lease_of(claim.record);
     if (claim.ended) unlock(ref.id);
     return claim;

@@ -170,14 +170,6 @@ void settle_snapshot(Settled* settled) {
     }
 }
 
-bool same_bytes_if_known(const void* a, const void* b) {
-    return a == nullptr || b == nullptr || pg::bytes_of(a) == pg::bytes_of(b);
-}
-
-bool same_fields(const ArrayType* a, const ArrayType* b) {
-    return (a == nullptr) == (b == nullptr) && same_bytes_if_known(a, b);
-}
-
 }  // namespace
 
 Settled settle(const Question& question) {
@@ -204,7 +196,13 @@ request::FingerprintRule rule_of(const store::Record& record, const Question& qu
 // the record's was taken: then the request is asked once more, by the rule of then.
 bool same_request(const store::Record& record, const Settled& question) {
     const Question& asked = question.asked;
-    if (!same_bytes_if_known(record.operation, asked.operation)) return false;
+    auto same_or_unknown = [](const void* a, const void* b) {
+        return a == nullptr || b == nullptr || pg::bytes_of(a) == pg::bytes_of(b);
+    };
+    auto same_fields = [same_or_unknown](const ArrayType* a, const ArrayType* b) {
+        return (a == nullptr) == (b == nullptr) && same_or_unknown(a, b);
+    };
+    if (!same_or_unknown(record.operation, asked.operation)) return false;
     if (question.fingerprint == nullptr) return true;
     const bytea* fingerprint = opened(record, &store::Record::fingerprint);
     if (same_if_known(fingerprint, question.fingerprint)) return true;

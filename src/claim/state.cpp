@@ -9,15 +9,6 @@
 
 namespace idem::claim {
 
-namespace {
-
-// Times that are absent never lie ahead.
-std::int64_t or_past(TimestampTz time) {
-    return time == pg::kNoTime ? 0 : time;
-}
-
-}  // namespace
-
 // A look without the lock can miss a row that is being moved; a row does not move twice that fast.
 Answer get(const store::Identity& id) {
     (void)config::policy_for(pg::bytes_of(id.scope));
@@ -34,6 +25,8 @@ Answer get(const store::Identity& id) {
 }
 
 core::Known facts_of(const store::Record& record, TimestampTz now) {
+    // Times that are absent never lie ahead.
+    auto or_past = [](TimestampTz time) { return time == pg::kNoTime ? 0 : time; };
     core::Known facts{};
     facts.status = record.status;
     facts.attempt = record.attempt;
