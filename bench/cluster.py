@@ -113,7 +113,7 @@ def row(found, cluster, way, name):
     full = f"{name}, {way.name}"
     against = AGAINST.get(name)
     ratio = median(found.ratios(full, f"{against}, {way.name}")) if against else 1
-    costs = min(cluster.cost[full], key=sum)  # what else the machine does can only add to it
+    costs = min(cluster.cost[full], key=sum)  # other work of the machine can only add to it
     elsewhere = f"{costs[way.tenants]:.0f}" if way.asked != way.tenants else ""
     return [full, *(f"{found.median(full, what):.{digits}f}" for what, digits in
                     (("per_second", 0), ("p50", 3), ("p99", 3))),

@@ -12,7 +12,7 @@ from many_records import BATCH_ROWS, FEW_ROWS, SINCE_CHECKPOINT, Database, in_wo
 from server import DAY, RECORD_COLUMNS, as_server, say
 from single_requests import COMPLETED, REPLAYED
 
-BYTES_OF_RECORD = 650  # in the table and its indexes, and room for what vacuum has not reached
+BYTES_OF_RECORD = 650  # in the table and its indexes, and room for rows that vacuum has not reached
 EXPIRING = 300 * 1000
 CRASH_AFTER = 10  # seconds of load since the checkpoint
 PATIENCE = 1800  # seconds

@@ -22,7 +22,7 @@ WARM_UP = 1  # seconds: preparing, and filling the caches of new sessions
 @dataclass(frozen=True)
 class Contender:
     name: str
-    script: str  # a file of scripts/, or what idem_peers knows
+    script: str  # a file of scripts/, or a work of idem_peers
     # The table whose count a transaction raises by one if the answer is right; '': the client
     # checks itself.
     counted: str = ""
@@ -31,7 +31,7 @@ class Contender:
     database: str = ""
     host: str = ""  # '': that of libpq's environment
     tenant: str = ""
-    records: int = KNOWN_RECORDS  # what is asked for once more: those numbered 1 to this
+    records: int = KNOWN_RECORDS  # requested once more: those numbered 1 to this
 
     def round_trips(self):
         """A statement outside of pipelines, or a pipeline."""

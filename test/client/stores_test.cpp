@@ -27,7 +27,7 @@ struct Step {
     int session;
     std::string sql;
     std::size_t token;  // which of those handed out so far, counted from the end
-    bool may_lease;     // for a moment, after which it is over: both stores are to agree about that
+    bool may_lease;     // briefly, then it expires: both stores have to agree about that
 };
 
 // What to do next; the same seed gives the same steps.

@@ -277,7 +277,7 @@ TEST(Exclude, QuotesHaveTheEscapesOfJson) {
 
 TEST(Exclude, APathRemovesOnePlace) {
     EXPECT_TRUE(excluded({"$.a.c.b"}, {"a", "c", "b"}));
-    EXPECT_TRUE(excluded({"$.a"}, {"a", "c", "b"}));  // with what is in it
+    EXPECT_TRUE(excluded({"$.a"}, {"a", "c", "b"}));  // with its contents
     for (const Place& place : {Place{"b"}, {"a", "b"}, {"a", "c"}, {"a", "c", "b2"}, {"c", "b"}})
         EXPECT_FALSE(excluded({"$.a.c.b"}, place));
 }

@@ -46,8 +46,8 @@ enum class Function {
     Cleanup,    // of all keys; written down with the one that its transaction goes on with
     Drop,       // DROP EXTENSION and CREATE EXTENSION: every record goes
     ForgetAll,  // idem_forget_principal: a procedure, which commits as it goes
-    Scan,       // what the tables hold of a principal
-    Work,       // rows of the work: what it saw, and what it did because of it
+    Scan,       // the contents of the tables for a principal
+    Work,       // rows of the work: what it saw and therefore did
     Foreign,    // a row that a foreign server writes
     Effect,
     Savepoint,
@@ -73,7 +73,7 @@ struct Asked {
     Micros lease = 0;
     Micros retry_after = -1;
     bool retryable = false;
-    bool too_large = false;  // the body is over the limit
+    bool too_large = false;  // the body exceeds the limit
     int status_code = 0;
     std::string body;  // its digest, see digest.hpp
     std::string point;
@@ -102,7 +102,7 @@ struct Answer {
 struct Call {
     int session = 0;
     int connection = 0;  // of the session, counted
-    int timeline = 0;    // of the server that was asked, where several take over from each other
+    int timeline = 0;    // of the server asked, if several take over from each other
     int node = 0;        // that was asked, as Citus counts them; 0: the coordinator, or the server
     std::int64_t transaction = 0;
     bool alone = false;  // a transaction of its own
@@ -125,7 +125,7 @@ struct Effect {
 
 enum class PartKind {
     Once,   // written unless its transaction saw one of its generation
-    Point,  // what a recovery point stands for
+    Point,  // work that a recovery point stands for
     Alone,  // by the holder of a committed claim, in a transaction that calls nothing of ours
     Other,
 };
@@ -182,7 +182,7 @@ struct Rules {
     Micros lease = 0;
     int max_attempts = 0;
     bool unknown_on_expiry = false;
-    bool closed = false;       // to everybody who asks in the run
+    bool closed = false;       // to every caller of the run
     Micros abandon_after = 0;  // the end of the lease; 0: never
     OnAbandon on_abandon = OnAbandon::Unknown;
     bool personal = false;  // requests and attempts are kept, with the principal's secrets

@@ -708,7 +708,7 @@ class Move {
             return call_.asked.token == 0 && !(owns() && (own_open() || own()->ended));
         if (code == "55006") return may_be_ahead(view().lease_until, now_);
         if (code == "55000") return state_error_is_legal();
-        return code == "55P03";  // a wait has ended: what it waited for is asked elsewhere
+        return code == "55P03";  // a wait has ended: another rule checks its cause
     }
 
     bool no_claim_is_legal() const {

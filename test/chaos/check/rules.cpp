@@ -352,7 +352,7 @@ std::vector<Violation> check_waits(const History& history) {
         if (!fresh) span->second.from = std::min(span->second.from, call.invoked);
     }
     std::map<Key, std::vector<Span>> holders;
-    std::vector<Span> of_all;  // of those who may be at any key
+    std::vector<Span> of_all;  // of sessions that may use any key
     for (const Call& call : history.calls) {
         if (call.function != Function::Cleanup && call.function != Function::ForgetAll) continue;
         const auto end = ends.find(call.transaction);

@@ -71,7 +71,7 @@ struct Plan {
     bool claims_after = false;              // ... and goes on with a claim
     Micros hesitation = 0;                  // ... this much later
     bool tells = false;                     // ... which has secrets of its own
-    std::string secret;                     // what a call of now gives into safekeeping
+    std::string secret;                     // the value that a call of now stores
     Reset reset = Reset::Nothing;
     int group = 0;  // of accounts
     int slot = 0;

@@ -52,7 +52,7 @@ void Load::ask(Client* reader, const Key& key, std::int64_t* transaction,
                std::vector<Violation>* found) const {
     Plan plan;
     plan.lease = kMillisecond;
-    plan.wait = kSecond;  // for a sweeper, who has the lock for a moment
+    plan.wait = kSecond;  // for a sweeper, which has the lock for a moment
     const Protocol protocol(plan, *reader, mix_);
     std::vector<Question> questions{protocol.get(key)};
     if (key.scope == "decided") questions.push_back(protocol.scan(key));
