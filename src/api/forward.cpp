@@ -3,8 +3,8 @@
 
 #include "api/forward.hpp"
 
+#include "pg/citus.hpp"
 #include "pg/owner.hpp"
-#include "store/distribution.hpp"
 #include "store/record_table.hpp"
 
 namespace idem::api {
@@ -153,7 +153,7 @@ Datum run_there(FunctionCallInfo fcinfo) {
 // that Citus runs on a shard of this node (IsTaskExecutionAllowed). Times are sent as the session
 // prints them, to one that reads them in its own way.
 void set_what_is_sent() {
-    pg::set_locally("citus.allow_nested_distributed_execution", "on");
+    pg::allow_within_tasks();
     pg::set_locally("DateStyle", "ISO");
     pg::set_locally("IntervalStyle", "postgres");
 }
@@ -176,13 +176,13 @@ void set_what_is_sent() {
 // A null argument is refused by the function itself.
 bool belongs_elsewhere(FunctionCallInfo fcinfo) {
     if (!store::is_distributed()) {
-        if (store::is_session_of_citus()) raise_not_distributed();
+        if (pg::is_session_of_citus()) raise_not_distributed();
         return false;
     }
     int principal = argument_called(fcinfo, "principal");
     if (principal < 0 || PG_ARGISNULL(principal)) return false;
     if (store::table_of(PG_GETARG_TEXT_PP(principal)) != nullptr) return false;
-    if (!store::is_session_of_citus()) return true;
+    if (!pg::is_session_of_citus()) return true;
     if (is_within_query()) raise_within_query();
     store::raise_elsewhere();
 }

@@ -9,6 +9,7 @@
 
 #include "config/error_statuses.hpp"
 #include "config/settings.hpp"
+#include "pg/citus.hpp"
 #include "pg/owner.hpp"
 
 namespace idem::config {

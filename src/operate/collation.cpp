@@ -9,6 +9,7 @@
 
 #include "operate/statements.hpp"
 #include "pg/boundary.hpp"
+#include "pg/citus.hpp"
 #include "pg/installed.hpp"
 
 namespace idem::operate {
@@ -50,7 +51,7 @@ void fit_table(const Table& table, const char* collation) {
                      kName, table.view));
     const char* definition = ask(psprintf("SELECT pg_catalog.pg_get_viewdef('%s')", table.view));
     int guc_level = NewGUCNestLevel();
-    keep_to_this_node();
+    pg::keep_ddl_to_this_node();
     execute(psprintf("CREATE OR REPLACE VIEW %s AS SELECT %s", table.view, columns));
     execute(psprintf("ALTER TABLE %s ALTER COLUMN principal TYPE text COLLATE %s", table.name,
                      collation));

@@ -17,6 +17,7 @@
 #include "operate/collation.hpp"
 #include "operate/statements.hpp"
 #include "pg/boundary.hpp"
+#include "pg/citus.hpp"
 #include "pg/installed.hpp"
 #include "pg/owner.hpp"
 
@@ -154,7 +155,7 @@ void distribute_by_principal(const char* table, const char* beside) {
 }
 
 void distribute_records(Oid beside) {
-    pg::set_locally("citus.shard_replication_factor", "1");
+    pg::make_one_copy_of_shards();
     distribute_by_principal("idempotency.record",
                             OidIsValid(beside)
                                 ? psprintf("%u::pg_catalog.regclass::pg_catalog.text", beside)
@@ -164,7 +165,7 @@ void distribute_records(Oid beside) {
 
 // A table that every node has a copy of.
 void distribute_copies(const char* table) {
-    pg::set_locally("citus.enable_unsafe_triggers", "on");
+    pg::take_tables_with_triggers();
     execute(psprintf("SELECT pg_catalog.create_reference_table('%s')", table));
     execute(
         psprintf("SELECT pg_catalog.truncate_local_data_after_distributing_table('%s')", table));

@@ -9,6 +9,7 @@
 
 #include "operate/statements.hpp"
 #include "pg/boundary.hpp"
+#include "pg/citus.hpp"
 #include "pg/installed.hpp"
 #include "pg/owner.hpp"
 #include "store/record.hpp"
@@ -198,9 +199,7 @@ text* name_of_this_node() {
 }
 
 bool asks_other_nodes() {
-    constexpr std::string_view kAsked = "citus_run_command gpid=";
-    bool asked = std::string_view(application_name).substr(0, kAsked.size()) == kAsked;
-    return store::is_distributed() && !asked;
+    return store::is_distributed() && !pg::answers_command_of_citus();
 }
 
 std::int64_t sum_of_nodes(char* (*statement)(std::int64_t before, void* argument), void* argument) {

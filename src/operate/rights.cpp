@@ -10,6 +10,7 @@
 #include "claim/audit.hpp"
 #include "operate/statements.hpp"
 #include "pg/boundary.hpp"
+#include "pg/citus.hpp"
 #include "pg/installed.hpp"
 #include "pg/jsonb.hpp"
 #include "pg/owner.hpp"
@@ -55,7 +56,7 @@ void take(const char* role, const char* which) {
 
 void give_here(const char* role, bool with_operator) {
     run([role, with_operator] {
-        keep_to_this_node();
+        pg::keep_ddl_to_this_node();
         give(role, kProtocol);
         if (with_operator) give(role, kOperator);
     });
@@ -63,7 +64,7 @@ void give_here(const char* role, bool with_operator) {
 
 void take_here(const char* role) {
     run([role] {
-        keep_to_this_node();
+        pg::keep_ddl_to_this_node();
         take(role, kProtocol);
         take(role, kOperator);
     });

@@ -4,10 +4,6 @@
 
 namespace idem::operate {
 
-void keep_to_this_node() {
-    if (pg::has_citus()) pg::set_locally("citus.enable_ddl_propagation", "off");
-}
-
 const char* ask(const char* query) {
     if (SPI_execute(query, true, 1) != SPI_OK_SELECT)
         elog(ERROR, "idempotency: could not execute \"%s\"", query);

@@ -19,10 +19,6 @@ void run(Statements statements) {
 
 // ---- in a connection to SPI, as within run ----
 
-// What follows until its end is not for Citus to repeat on other nodes, which do the same by
-// themselves.
-void keep_to_this_node();
-
 // The first value of a query's first row, or nullptr.
 const char* ask(const char* query);
 // A condition: false also where it is null.

@@ -123,10 +123,6 @@ TupleDesc row_of_called(Oid function) {
     return lookup_rowtype_tupdesc(type, -1);
 }
 
-bool has_citus() {
-    return OidIsValid(get_extension_oid("citus", true));
-}
-
 Oid find_table(const char* name) {
     Oid schema = get_namespace_oid(kExtension, true);
     return OidIsValid(schema) ? get_relname_relid(name, schema) : InvalidOid;

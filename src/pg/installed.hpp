@@ -31,9 +31,6 @@ void check_called(Oid function);
 // releases it. The same error.
 TupleDesc row_of_called(Oid function);
 
-// Whether the database has the extension of Citus, too.
-bool has_citus();
-
 // Takes a lock of such a table until the transaction ends, and returns its OID.
 Oid lock_table(const char* name, LOCKMODE mode);
 

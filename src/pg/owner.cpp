@@ -81,20 +81,6 @@ std::uint64_t run_write(Statement* statement, Datum* values, const char* nulls) 
     return run(statement, values, nulls, false);
 }
 
-const char* own_copy(const char* table) {
-    if (!has_citus()) return nullptr;
-    const char* query = psprintf(
-        "SELECT s.shardid FROM pg_catalog.pg_dist_shard s"
-        " JOIN pg_catalog.pg_dist_placement p ON p.shardid OPERATOR(pg_catalog.=) s.shardid"
-        " JOIN pg_catalog.pg_dist_local_group g ON g.groupid OPERATOR(pg_catalog.=) p.groupid"
-        " WHERE s.logicalrelid OPERATOR(pg_catalog.=) %u AND p.shardstate OPERATOR(pg_catalog.=) 1",
-        table_oid(table));
-    if (SPI_execute(query, true, 1) != SPI_OK_SELECT)
-        elog(ERROR, "idempotency: a node's copy of %s could not be looked up", table);
-    if (SPI_processed == 0) return nullptr;
-    return psprintf("%s_%s", table, SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1));
-}
-
 void drop_plan(Statement* statement) {
     (void)SPI_freeplan(statement->plan);
     statement->plan = nullptr;

@@ -109,12 +109,6 @@ auto* made_of_rows(const AsOwner& frame, std::uint64_t rows, Make make) {
 // A table with its schema, as a statement of ours spells it. An error (42P01) if it has gone.
 const char* qualified_name(Oid table);
 
-// Within begin_as_owner and end_as_owner: the copy that this node of a cluster has of a table of
-// ours, without the schema. In a cluster every node reads its own copy, a plain table: Citus does
-// not let each call ask it, one that is part of a query on a shard for example. Nullptr: the table
-// is no table of Citus, or this node has no copy yet.
-const char* own_copy(const char* table);
-
 // Of a statement that will not come again.
 void drop_plan(Statement* statement);
 

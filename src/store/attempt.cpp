@@ -2,9 +2,9 @@
 
 #include <iterator>
 
+#include "pg/citus.hpp"
 #include "pg/owner.hpp"
 #include "store/deferred.hpp"
-#include "store/distribution.hpp"
 #include "store/record_table.hpp"
 #include "store/store_errors.hpp"
 #include "store/sweep.hpp"
@@ -173,8 +173,8 @@ std::int64_t remove_attempts_of(const text* principal, const ArrayType* but_scop
 
 Oid* local_attempt_tables(int* count) {
     Oid table = pg::table_oid(kAttemptTable);
-    Distribution shards{};
-    if (is_distributed()) shards = distribution_of(table, "principal", CurrentMemoryContext);
+    pg::Distribution shards{};
+    if (is_distributed()) shards = pg::distribution_of(table, "principal", CurrentMemoryContext);
     auto* tables = static_cast<Oid*>(palloc(sizeof(Oid) * static_cast<Size>(shards.count + 1)));
     *count = 0;
     if (!is_distributed()) tables[(*count)++] = table;

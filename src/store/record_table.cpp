@@ -12,9 +12,9 @@
 
 #include "store/record_table.hpp"
 
+#include "pg/citus.hpp"
 #include "pg/installed.hpp"
 #include "pg/owner.hpp"
-#include "store/distribution.hpp"
 #include "store/obstacle.hpp"
 #include "store/record.hpp"
 
@@ -32,13 +32,13 @@ bool at_commit() {
 struct Known {
     MemoryContext context;  // of all that it points to; nullptr: of nothing
     RecordTable table;
-    Distribution distribution;
+    pg::Distribution distribution;
     RecordTable* shards;  // as many; one without a table has not been looked at
 };
 Known known;
 
 // The whole table is locked for the look; a shard may have been dropped where it has moved away.
-RecordTable describe(Oid oid, const Shard& shard) {
+RecordTable describe(Oid oid, const pg::Shard& shard) {
     Relation relation = try_relation_open(oid, AccessShareLock);
     if (relation == nullptr) raise_elsewhere();
     RecordTable table{};
@@ -61,8 +61,9 @@ void learn(Oid oid) {
     Known next{};
     next.context =
         AllocSetContextCreate(CurrentMemoryContext, "idempotency shards", ALLOCSET_SMALL_SIZES);
-    next.table = describe(oid, Shard{});
-    next.distribution = distribution_of(oid, column_of(&Identity::principal).name, next.context);
+    next.table = describe(oid, pg::Shard{});
+    next.distribution =
+        pg::distribution_of(oid, column_of(&Identity::principal).name, next.context);
     Size size = sizeof(RecordTable) * static_cast<Size>(next.distribution.count);
     next.shards = static_cast<RecordTable*>(MemoryContextAllocZero(next.context, size));
     if (next.distribution.is_distributed)
@@ -74,7 +75,7 @@ void learn(Oid oid) {
 }
 
 // One of this node's.
-const RecordTable* described(const Shard& shard) {
+const RecordTable* described(const pg::Shard& shard) {
     RecordTable* table = &known.shards[&shard - known.distribution.shards];
     if (!OidIsValid(table->table)) *table = describe(shard.table, shard);
     return table;
@@ -137,13 +138,13 @@ pg::Statement write_here = {
 void keep_in_place(const RecordTable& table, const text* principal) {
     InPlace now{pg::transaction_number(), GetCurrentSubTransactionId(), table.shard};
     if (at_commit() || memcmp(&now, &in_place, sizeof(now)) == 0) return;
-    lock_in_place(table.shard, table.owner);
-    if (!is_session_of_citus()) {
+    pg::lock_in_place(table.shard, table.owner);
+    if (!pg::is_session_of_citus()) {
         int guc_level = NewGUCNestLevel();
         // The call may be part of a query that Citus runs on a shard of this node
         // (IsTaskExecutionAllowed). The write is of this node, too.
-        pg::set_locally("citus.allow_nested_distributed_execution", "on");
-        bool is_first = !is_in_transaction_of_citus();
+        pg::allow_within_tasks();
+        bool is_first = !pg::is_in_transaction_of_citus();
         Datum value = PointerGetDatum(principal);
         (void)pg::write_alone(kRecordTable, is_first ? &write_nowhere : &write_here, &value,
                               nullptr);
@@ -189,7 +190,7 @@ const RecordTable* table_of(const text* principal) {
              errdetail("Citus has table idempotency.record in a way in which no node is the one "
                        "that decides about a key."),
              errhint("Dump the database, restore it, and call idem_distribute().")));
-    const Shard* shard = shard_of(known.distribution, principal);
+    const pg::Shard* shard = pg::shard_of(known.distribution, principal);
     if (shard == nullptr || !OidIsValid(shard->table)) return nullptr;
     return described(*shard);
 }
@@ -201,7 +202,7 @@ RecordTable* local_tables(int* count) {
     *count = 0;
     if (known.distribution.count == 0) tables[(*count)++] = known.table;
     for (int i = 0; i < known.distribution.count; i++) {
-        const Shard& shard = known.distribution.shards[i];
+        const pg::Shard& shard = known.distribution.shards[i];
         if (OidIsValid(shard.table)) tables[(*count)++] = *described(shard);
     }
     return tables;

@@ -5,6 +5,7 @@
 
 #include "store/seed.hpp"
 
+#include "pg/citus.hpp"
 #include "pg/datum.hpp"
 #include "pg/owner.hpp"
 

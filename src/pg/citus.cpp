@@ -4,11 +4,11 @@
 // (CitusInvalidateRelcacheByRelid in its triggers on pg_dist_shard and pg_dist_placement), so
 // whoever keeps what is read here keeps it as long as the table stays as it is.
 
-#include "store/distribution.hpp"
+#include "pg/citus.hpp"
 
-#include "pg/installed.hpp"
+#include "pg/owner.hpp"
 
-namespace idem::store {
+namespace idem::pg {
 
 namespace {
 
@@ -254,11 +254,20 @@ Oid metadata_lock_function() {
     return LookupFuncName(name, 2, types, false);
 }
 
+bool is_named_by_citus(std::string_view prefix) {
+    return application_name != nullptr &&
+           strncmp(application_name, prefix.data(), prefix.size()) == 0;
+}
+
 }  // namespace
+
+bool has_citus() {
+    return OidIsValid(get_extension_oid("citus", true));
+}
 
 Distribution distribution_of(Oid table, const char* column, MemoryContext context) {
     Distribution distribution{};
-    if (!pg::has_citus()) return distribution;
+    if (!has_citus()) return distribution;
     Method method = method_of(table, column);
     if (method == Method::None) refuse_without_metadata(table);
     distribution.is_distributed = method != Method::None;
@@ -284,6 +293,20 @@ const Shard* shard_of(const Distribution& distribution, const text* value) {
             return &shard;
     }
     return nullptr;
+}
+
+const char* own_copy(const char* table) {
+    if (!has_citus()) return nullptr;
+    const char* query = psprintf(
+        "SELECT s.shardid FROM pg_catalog.pg_dist_shard s"
+        " JOIN pg_catalog.pg_dist_placement p ON p.shardid = s.shardid"
+        " JOIN pg_catalog.pg_dist_local_group g ON g.groupid = p.groupid"
+        " WHERE s.logicalrelid = %u AND p.shardstate = 1",
+        table_oid(table));
+    if (SPI_execute(query, true, 1) != SPI_OK_SELECT)
+        elog(ERROR, "idempotency: a node's copy of %s could not be looked up", table);
+    if (SPI_processed == 0) return nullptr;
+    return psprintf("%s_%s", table, SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1));
 }
 
 // By Citus's function and not by its lock's tag, which differs from version to version. It asks for
@@ -314,11 +337,29 @@ bool is_in_transaction_of_citus() {
     return null || DatumGetInt64(number) != 0;
 }
 
-// DetermineCitusBackendType tells them by the same name.
+// DetermineCitusBackendType tells them by the same names.
 bool is_session_of_citus() {
-    constexpr std::string_view kPrefix = "citus_internal gpid=";
-    return application_name != nullptr &&
-           strncmp(application_name, kPrefix.data(), kPrefix.size()) == 0;
+    return is_named_by_citus("citus_internal gpid=");
 }
 
-}  // namespace idem::store
+bool answers_command_of_citus() {
+    return is_named_by_citus("citus_run_command gpid=");
+}
+
+void allow_within_tasks() {
+    set_locally("citus.allow_nested_distributed_execution", "on");
+}
+
+void keep_ddl_to_this_node() {
+    if (has_citus()) set_locally("citus.enable_ddl_propagation", "off");
+}
+
+void make_one_copy_of_shards() {
+    set_locally("citus.shard_replication_factor", "1");
+}
+
+void take_tables_with_triggers() {
+    set_locally("citus.enable_unsafe_triggers", "on");
+}
+
+}  // namespace idem::pg
