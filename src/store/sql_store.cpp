@@ -35,10 +35,6 @@ constexpr auto and_version() {
     return types;
 }
 
-// The columns of values in the clear. The others are null where the policy does not say encrypt,
-// and the executor need not prepare them: a tenth of an insert.
-constexpr int kClearColumns = attribute_of(&Record::sealed_by) - 1;
-
 constexpr auto kRowAndVersion = and_version<kColumnCount>();
 constexpr auto kIdentityAndVersion = and_version<kKeyColumns>();
 
@@ -119,15 +115,14 @@ constexpr Sql find_sql() {
     return sql;
 }
 
-// Of a row that has values in the first columns alone.
-constexpr Sql insert_sql(int columns) {
+constexpr Sql insert_sql() {
     Sql sql{};
     sql.add("INSERT INTO ");
     sql.table(kRecordTable);
     sql.add(" (");
-    add_names(&sql, columns);
+    add_names(&sql, kColumnCount);
     sql.add(") VALUES (");
-    sql.parameters(1, columns);
+    sql.parameters(1, kColumnCount);
     sql.add(") ON CONFLICT (");
     add_names(&sql, kKeyColumns);
     sql.add(") DO NOTHING");
@@ -160,8 +155,7 @@ constexpr Sql delete_sql() {
 }
 
 constexpr Sql kFind = find_sql();
-constexpr Sql kInsert = insert_sql(kColumnCount);
-constexpr Sql kInsertClear = insert_sql(kClearColumns);
+constexpr Sql kInsert = insert_sql();
 constexpr Sql kUpdate = update_sql();
 constexpr Sql kDelete = delete_sql();
 
@@ -171,7 +165,6 @@ constexpr pg::Statement by_index(const Sql& sql, int nargs, const Oid* types) {
 
 pg::Statement find_row = by_index(kFind, kKeyColumns, kIdentityAndVersion.data());
 pg::Statement insert_row = by_index(kInsert, kColumnCount, kRowAndVersion.data());
-pg::Statement insert_clear_row = by_index(kInsertClear, kClearColumns, kRowAndVersion.data());
 pg::Statement update_row = by_index(kUpdate, kColumnCount + kVersionValues, kRowAndVersion.data());
 pg::Statement delete_row =
     by_index(kDelete, kKeyColumns + kVersionValues, kIdentityAndVersion.data());
@@ -237,9 +230,7 @@ bool insert(const RecordTable& table, const Record& record) {
     Datum values[kColumnCount];
     char nulls[kColumnCount];
     row_values(record, values, nulls);
-    bool clear = memchr(nulls + kClearColumns, ' ', kColumnCount - kClearColumns) == nullptr;
-    pg::Statement* statement = clear ? &insert_clear_row : &insert_row;
-    if (pg::write_alone(kRecordTable, statement, values, nulls) > 0) return true;
+    if (pg::write_alone(kRecordTable, &insert_row, values, nulls) > 0) return true;
     check_not_swallowed(table, record.id, nullptr);
     return false;
 }
