@@ -91,13 +91,17 @@ void tell_of_writer(const Settled& question, Turn* turn) {
         decided_elsewhere(question, Blocker::Writer, turn->writer, turn);
 }
 
-// This transaction's own claim: it would wait for itself, so there is nothing to wait for.
-void find_own(const Settled& question, const OpenClaim* claim, Turn* turn) {
+// This transaction's own claim, if it has one: it would wait for itself, so there is nothing to
+// wait for.
+bool find_own(const Settled& question, Turn* turn) {
+    const OpenClaim* claim = open_claim(question.id);
+    if (claim == nullptr) return false;
     *turn = Turn{};
     turn->answer.record = current_record(claim);
     turn->answer.has_record = true;
     bool same = same_request(turn->answer.record, question);
     turn->answer.decision = same ? core::kOwnClaim : core::kOtherRequest;
+    return true;
 }
 
 // Looks first and locks only where it must, unless the lock will be needed anyhow. That is a guess:
@@ -106,7 +110,7 @@ void find_own(const Settled& question, const OpenClaim* claim, Turn* turn) {
 // call that is not granted the key keeps no lock.
 void take_turn(const Settled& question, bool locked, std::int64_t left, Turn* turn) {
     const store::Identity& id = question.id;
-    if (const OpenClaim* own = open_claim(id)) return find_own(question, own, turn);
+    if (find_own(question, turn)) return;
     if (!locked) locked = last_was_execute && try_lock_if_room(id);
     look(question, turn);
     if (!locked && needs_lock(*turn)) {
@@ -155,11 +159,12 @@ Answer answer_to(const Settled& question) {
         if (turn.blocker == Blocker::None || left <= 0) break;
         locked = wait_for(turn, question, &patience);
     }
+    std::int64_t waited = time_waited(patience);
     const core::Decision& decision = *turn.answer.decision;
     const store::Record& record = turn.answer.record;
     stats::account_for({decision.outcome, decision.execution, pg::bytes_of(record.id.scope),
                         pg::bytes_of(record.id.principal), pg::bytes_of(record.id.key),
-                        turn.answer.has_record ? record.attempt : 0, time_waited(patience)});
+                        turn.answer.has_record ? record.attempt : 0, waited});
     last_was_execute = decision.outcome == core::Outcome::Execute;
     turn.answer.gave_way = patience.gave_way;
     return turn.answer;
@@ -212,10 +217,8 @@ Forecast foresee(const Settled& settled) {
     Settled question = settled;
     question.fixed = nullptr;
     Turn turn;
-    if (const OpenClaim* own = open_claim(question.id)) {
-        find_own(question, own, &turn);
+    if (find_own(question, &turn))
         return {*turn.answer.decision, GetCurrentTimestamp(), this_transaction(), turn.answer};
-    }
     KeyHolder holder = holder_of_lock(question.id);
     look(question, &turn);
     Forecast forecast{*turn.answer.decision, turn.now, holder, turn.answer};

@@ -266,14 +266,14 @@ void take_new_key(Record* record) {
     record->sealed_by = pg::make_text(core::current_key_id(*required_keys(record->id)));
     record->salt =
         pg::as_bytea(pg::make_text({reinterpret_cast<const char*>(salt), core::kSaltBytes}));
-    store::visit_kept(*record, [](const ColumnType&, auto& value) { value.sealed = nullptr; });
 }
 
 // Of the record, whose key is the current one.
 const core::Key* key_to_seal(const Record& record) {
     const core::Key* key = nullptr;
-    if (core::record_key(*required_keys(record.id), pg::bytes_of(record.sealed_by),
-                         pg::bytes_of(record.salt), &key) != core::RecordKey::Derived)
+    core::KeyRing* ring = required_keys(record.id);
+    if (core::record_key(*ring, pg::bytes_of(record.sealed_by), pg::bytes_of(record.salt), &key) !=
+        core::RecordKey::Derived)
         raise_not_sealed();
     return key;
 }
@@ -306,6 +306,7 @@ Opening seal_anew(Record* record, const ColumnType** unopened) {
     bool sealed = true;
     store::visit_kept(*record, [&](const ColumnType& column, auto& value) {
         bytea* bytes = plain[at++];
+        if (good) value.sealed = nullptr;
         if (bytes == nullptr) return;
         if (good) value.sealed = sealed_bytes(*key, *record, column, pg::bytes_of(bytes));
         sealed = sealed && (!good || value.sealed != nullptr);
