@@ -47,6 +47,8 @@ group_checks() {
     check "files and functions that documents and comments name are there, and none is listed twice" \
         "$ROOT/test/check_names"
     check "its check sees what is stale" "$ROOT/test/check_names_test"
+    check "the counter of functions sees those that are too long, and too many that are short" \
+        "$ROOT/test/check_functions_test"
     check "the code of docs/drivers/ is what the drivers' programs run" "$ROOT/clients/drivers/check" code
     check "a server that does not say where it is is not copied" silent_server_is_not_copied
     ((CHECKS_FAILED == 0))
