@@ -1359,6 +1359,8 @@ COMMENT ON FUNCTION @extschema@.idem_response(integer, jsonb, json) IS 'a respon
 ----------------------------------------------------------------------------------------------------
 
 REVOKE ALL ON ALL ROUTINES IN SCHEMA idempotency FROM PUBLIC;
+-- Each role that the tables may belong to writes records.
+GRANT EXECUTE ON FUNCTION idempotency.is_record TO PUBLIC;
 GRANT USAGE ON SCHEMA idempotency TO pg_monitor;
 GRANT EXECUTE ON FUNCTION idempotency.claim_lives, idempotency.this_node, idempotency.of_nodes,
     idempotency.claims_here, idempotency.backlog, idempotency.scope_stats, idempotency.tables_here,

@@ -57,7 +57,7 @@ my @obstacles = (
 		q{CREATE RULE noticed AS ON DELETE TO idempotency.record DO ALSO NOTIFY deleted},
 		q{DROP RULE noticed ON idempotency.record}, q{VACUUM idempotency.record} ],
 	[ 'another constraint, be they as many',
-		q{ALTER TABLE idempotency.record DROP CONSTRAINT record_leased,
+		q{ALTER TABLE idempotency.record DROP CONSTRAINT record_valid,
 		  ADD CONSTRAINT short CHECK (length(key) < 100)},
 		q{ALTER TABLE idempotency.record DROP CONSTRAINT short} ],
 	# The SQL store writes a row as soon as a claim is granted.

@@ -632,7 +632,7 @@ class Move {
         return view().kind == Kind::Failed || view().kind == Kind::Exhausted || silent;
     }
 
-    // A record that runs again keeps its last error.
+    // A record that runs again keeps its last error, and has no response.
     Record resolved() const {
         const std::string& action = call_.asked.action;
         Record record = view();
@@ -640,6 +640,8 @@ class Move {
         const Range now{now_.from, now_.to};
         if (runs_again(action)) {
             record.kind = Kind::Retryable;
+            record.body.clear();
+            record.status_code = 0;
             record.doubted = record.silent = false;
             record.next_attempt = now;
             record.by_operator = true;

@@ -48,6 +48,29 @@ TEST(Decided, WorkThatWasReleasedKeepsTheKey) {
     EXPECT_EQ(story(false), kNothing);
 }
 
+TEST(Decided, WhatRunsAgainHasNoResponse) {
+    const auto story = [](const std::string& body, int status_code) {
+        Story told;
+        told.alone().begin("execute", 10);
+        Call& fail = told.call(Function::Fail);
+        fail.asked.token = 10;
+        fail.asked.retryable = true;
+        fail.asked.body = "declined";
+        fail.asked.status_code = 402;
+        fail.answer.yes = true;
+        resolve(told);
+        Call& seen = told.call(Function::Get);
+        seen.answer.found = true;
+        seen.answer.attempt = 1;
+        seen.answer.status = "retryable";
+        seen.answer.body = body;
+        seen.answer.status_code = status_code;
+        return told.violated();
+    };
+    EXPECT_EQ(story("", 0), kNothing);
+    EXPECT_EQ(story("declined", 402), Wrong{8});
+}
+
 TEST(Decided, WorkThatWasReleasedIsSeen) {
     Story story;
     story.transaction().begin("execute", 10);
