@@ -12,7 +12,7 @@ namespace {
 constexpr std::size_t kMaxFingerprintBytes = 64;
 constexpr std::int32_t kFirstStatusCode = 200;
 constexpr std::int32_t kLastStatusCode = 599;
-// Of scope, principal and key together; a btree tuple has 2704 bytes for them and its own.
+// Of scope, principal and key together. A btree tuple has 2704 bytes for them and its overhead.
 constexpr std::size_t kMaxIdentityBytes = 2600;
 constexpr std::size_t kMaxReasonChars = 1000;
 
@@ -50,7 +50,7 @@ void check_key(const text* key, const char* what) {
     if (fault != core::NameFault::None) raise_name(what, fault, name);
 }
 
-// The primary key's index can't hold more, and the caller should not learn that at COMMIT.
+// The primary key's index holds no more. The caller learns that here, not at COMMIT.
 void check_size(const store::Identity& id) {
     std::size_t bytes = pg::bytes_of(id.scope).size() + pg::bytes_of(id.principal).size();
     if (id.key != nullptr) bytes += pg::bytes_of(id.key).size();
@@ -83,7 +83,7 @@ void check_header_value(const JsonbValue& value) {
         raise_headers("A header's value contains a control character.");
 }
 
-// What follows a header's name.
+// Checks the value or values after a header's name.
 void check_header_values(JsonbIterator** it) {
     JsonbValue value;
     JsonbIteratorToken token = JsonbIteratorNext(it, &value, true);
@@ -103,7 +103,7 @@ int compare_names(const void* a, const void* b, void*) {
                                  *static_cast<const std::string_view*>(b));
 }
 
-// HTTP takes names that differ in letter case for the same.
+// HTTP ignores the letter case of header names.
 void check_distinct(std::string_view* names, std::size_t count) {
     qsort_interruptible(names, count, sizeof(*names), compare_names, nullptr);
     for (std::size_t i = 1; i < count; i++)

@@ -1,4 +1,4 @@
-// SQL arguments, checked: each is refused here, with its name, before anything is granted.
+// Reads and checks SQL arguments. A bad one is refused by its name, before anything is granted.
 #pragma once
 
 #include "core/time.hpp"
@@ -8,7 +8,7 @@
 
 namespace idem::api {
 
-// What any argument may be refused for; `what` is its name.
+// Reasons to refuse any argument; `what` is its name.
 [[noreturn]] void raise_null(const char* what);
 // The words that raise_word() lists, one after the other.
 void append_word(StringInfo list, std::string_view word);
@@ -41,21 +41,21 @@ void check_span(std::int64_t micros, const char* what, core::SpanRange range);
 
 std::optional<TimestampTz> moment_or_none(FunctionCallInfo fcinfo, int arg, const char* name);
 
-// Why somebody decides; nullptr: not said. Up to 1000 characters in one line.
+// The reason of a decision; nullptr: none given. Up to 1000 characters in one line.
 text* reason_or_null(FunctionCallInfo fcinfo, int arg);
 
-// The key may be null only where the caller says so.
+// The key may be null only where the SQL function allows it.
 store::Identity identity(FunctionCallInfo fcinfo, int key, int scope, int principal);
 store::Identity identity_or_generated_key(FunctionCallInfo fcinfo, int key, int scope,
                                           int principal);
 
 bytea* fingerprint_or_null(FunctionCallInfo fcinfo, int arg);
 
-// 200 to 599: an interim status is no answer.
+// 200 to 599: an interim status (1xx) is no response.
 std::optional<std::int32_t> status_code_or_none(FunctionCallInfo fcinfo, int arg);
 
-// An object from header names to strings or arrays of strings, each name once, without line breaks.
-// A JSON null says what SQL's null does: there are none.
+// An object from header names to strings or arrays of strings. Each name occurs once, without line
+// breaks. A JSON null means the same as SQL's null: no headers.
 Jsonb* headers_or_null(FunctionCallInfo fcinfo, int arg);
 Jsonb* checked_headers(Jsonb* headers);
 void check_status_code(std::int32_t code);

@@ -1,4 +1,4 @@
-// idem_begin, its shortcuts idem_once and idem_get, and the type idem_claim that they answer with.
+// idem_begin, its shortcuts idem_once and idem_get, and their result type idem_claim.
 
 #include "api/begin.hpp"
 
@@ -20,9 +20,9 @@ namespace {
 
 using Row = FieldRow<ClaimField>;
 
-// Which parts of a record an answer shows: token and progress to the one who goes on with it, the
-// result to those who sent the same request, and to them also why the last attempt failed. The
-// provider's reference is for operators, who ask idem_get; status and times are for everybody.
+// The parts of a record that an answer shows. The caller that continues the claim sees token and
+// progress. Callers that sent the same request see the result, and why the last attempt failed.
+// Only idem_get, for operators, shows the provider's reference. Every caller sees status and times.
 struct Shown {
     bool progress;
     bool result;
@@ -93,7 +93,7 @@ void set_shown(const store::Record& record, Shown shown, Row* row) {
     if (shown.result) set_result(record, row);
 }
 
-// Straight from the server's type cache: the general way to ask copies it for every call.
+// Straight from the server's type cache: get_call_result_type() copies the type at each call.
 TupleDesc claim_type(FunctionCallInfo fcinfo) {
     TupleDesc desc = pg::row_of_called(fcinfo->flinfo->fn_oid);
     if (desc->natts != kClaimFieldCount)
@@ -101,12 +101,12 @@ TupleDesc claim_type(FunctionCallInfo fcinfo) {
     return desc;
 }
 
-// A FROM, the one that calls with a ReturnSetInfo, takes the row apart at once
-// (ExecMakeTableFunctionResult), so the row may say where in the TOAST table the body is, as a
-// table's row does: the body is fetched by whoever looks into it, and a scan that keeps the row
-// needs no temporary file for it. A value has to have all of it. Our lock on the table keeps others
-// from replacing it before the transaction ends; a cursor of a transaction that truncates it itself
-// finds no body any more (XX000).
+// Only FROM calls with a ReturnSetInfo. It takes the row apart at once
+// (ExecMakeTableFunctionResult), so the row may refer to the body in the TOAST table, as a table's
+// row does. The body is then fetched only when it is read, and a scan that keeps the row needs no
+// temporary file. A plain value must contain the body. Our lock on the table keeps other
+// transactions from replacing the body before this transaction ends. If this transaction itself
+// truncates the table, its cursor finds no body (XX000).
 Datum row_or_value(FunctionCallInfo fcinfo, HeapTuple row) {
     bool is_row = fcinfo->resultinfo != nullptr && IsA(fcinfo->resultinfo, ReturnSetInfo);
     return is_row ? PointerGetDatum(row->t_data) : HeapTupleGetDatum(row);

@@ -5,8 +5,8 @@
 
 namespace idem::api {
 
-// The answer as a datum of the calling function's result type. The token is shown to the one who
-// executes and to nobody else; a response only in a replay, or when it was asked for as such.
+// The answer as a datum of the calling function's result type. Only the caller that executes sees
+// the token. A response is shown in a replay, or when the caller asked for it.
 Datum claim_datum(FunctionCallInfo fcinfo, const claim::Answer& answer);
 
 }  // namespace idem::api

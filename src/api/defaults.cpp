@@ -6,20 +6,20 @@ namespace idem::api {
 
 namespace {
 
-// Key, scope and principal are among the first five of each function that asks for this. They stay:
-// Citus reads the principal at its place (TryToDelegateFunctionCall), and their defaults are not
-// null.
+// Key, scope and principal are among the first five arguments of each function with this support
+// function. They stay: Citus reads the principal by its position (TryToDelegateFunctionCall), and
+// their defaults are not null.
 constexpr int kKept = 5;
 
-// A null, or false, which the functions take for the same.
+// Null or false, which the functions treat alike.
 bool says_nothing(const Node* argument) {
     if (!IsA(argument, Const)) return false;
     const auto* value = reinterpret_cast<const Const*>(argument);
     return value->constisnull || (value->consttype == BOOLOID && !DatumGetBool(value->constvalue));
 }
 
-// idempotency.without_defaults(internal): SupportRequestSimplify. simplify_function() has put the
-// defaults in; the copy of the call that it gets back has none at its end.
+// idempotency.without_defaults(internal): SupportRequestSimplify. simplify_function() has added the
+// defaults to the call. The copy of the call that is returned lacks the trailing ones.
 Datum without_defaults(FunctionCallInfo fcinfo) {
     auto* request = reinterpret_cast<SupportRequestSimplify*>(PG_GETARG_POINTER(0));
     if (!IsA(request, SupportRequestSimplify)) PG_RETURN_POINTER(nullptr);

@@ -1,15 +1,14 @@
-// Arguments that a call leaves at their defaults. idem_begin has 17, and most calls give four. For
-// a function in FROM the executor prepares each argument by an expression of its own
-// (ExecInitTableFunctionResult), which costs as much as the search for the record. So the planner
-// drops the trailing ones (idempotency.without_defaults, a support function), and the function puts
-// them back as nulls.
+// Arguments left at their defaults. idem_begin has 17, and most calls give four. In FROM the
+// executor prepares each argument by an expression of its own (ExecInitTableFunctionResult), which
+// costs as much as the search for the record. So the planner drops the trailing ones
+// (idempotency.without_defaults, a support function), and the function restores them as nulls.
 #pragma once
 
 #include "pg/pg.hpp"
 
 namespace idem::api {
 
-// The call with as many arguments as are declared; null means the default.
+// The call with all declared arguments; null means the default.
 template <Datum (*body)(FunctionCallInfo)>
 Datum with_defaults(FunctionCallInfo fcinfo) {
     int declared = fcinfo->flinfo->fn_nargs;

@@ -1,4 +1,4 @@
-// idem_execute: runs an SQL function exactly once, as the caller, and keeps what it returns.
+// idem_execute: runs an SQL function exactly once, as the caller, and stores its result.
 
 #include "claim/execute.hpp"
 #include "api/arguments.hpp"
@@ -14,10 +14,10 @@ namespace idem::api {
 
 namespace {
 
-// The operation: a function of one jsonb that returns jsonb or idem_response.
+// The operation: a function of one jsonb argument that returns jsonb or idem_response.
 struct Operation {
     Oid function;
-    bool returns_response;  // else jsonb
+    bool returns_response;  // or jsonb
     bool strict;
     text* name;  // with its schema, the same in every session and after a restore
     Datum result;
@@ -39,7 +39,7 @@ Oid response_type(FunctionCallInfo fcinfo) {
                            ObjectIdGetDatum(schema));
 }
 
-// The form is looked at before the tuple is given back, so nothing in between may raise.
+// Reads the form before the caller releases the tuple, so nothing in between may raise an error.
 const char* fault_of(const FormData_pg_proc& form, Oid response) {
     if (form.prokind != PROKIND_FUNCTION)
         return "It is an aggregate, a window function or a procedure.";
@@ -51,7 +51,7 @@ const char* fault_of(const FormData_pg_proc& form, Oid response) {
     return nullptr;
 }
 
-// As a call by name would: a regprocedure may be a number, which no name look-up has checked.
+// Like a call by name: a regprocedure may come from a number, without the checks of a name look-up.
 void check_right(Oid function) {
     Oid schema = get_func_namespace(function);
     AclResult usage = pg::schema_aclcheck(schema, GetUserId(), ACL_USAGE);
@@ -61,7 +61,7 @@ void check_right(Oid function) {
     InvokeFunctionExecuteHook(function);
 }
 
-// Quoted by rules that never change: the server's follow a setting and its list of words.
+// Quoted by fixed rules: the server's depend on a setting and on its list of keywords.
 void append_name(StringInfo out, const char* name) {
     bool plain = name[strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_")] == '\0' &&
                  !isdigit(static_cast<unsigned char>(*name));
@@ -104,7 +104,7 @@ void take_response(HeapTupleHeader row, claim::Response* response) {
     if (!null) response->body = DatumGetByteaPCopy(value);
 }
 
-// What it has returned, as an answer.
+// Turns the operation's result into a response.
 void take_result(void* argument, claim::Response* response) {
     const auto& operation = *static_cast<const Operation*>(argument);
     if (operation.returned_null) return;
@@ -132,8 +132,8 @@ Operation operation_argument(FunctionCallInfo fcinfo, int arg) {
     return operation;
 }
 
-// Calls it as the current user. It sees what had committed when it was granted, also where it is
-// declared STABLE and the statement around it began before.
+// Calls the operation as the current user. It sees everything committed before the grant, even if
+// it is declared STABLE and the statement around it began earlier.
 void run_operation(void* argument, Jsonb* request) {
     auto& operation = *static_cast<Operation*>(argument);
     FmgrInfo function;

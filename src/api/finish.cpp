@@ -1,5 +1,5 @@
 // idem_complete, idem_fail, idem_unknown, idem_release, idem_extend, idem_checkpoint. The first two
-// have a function for each kind of body: text (json as well), bytea and jsonb.
+// have one function per kind of body: text (also for json), bytea and jsonb.
 
 #include "api/arguments.hpp"
 #include "api/forward.hpp"

@@ -1,5 +1,5 @@
-// TryToDelegateFunctionCall says which statements Citus delegates: SELECT ... FROM f(...) is one,
-// with its parameters bound, also where the session is in the middle of another statement.
+// TryToDelegateFunctionCall defines which statements Citus delegates. SELECT ... FROM f(...) with
+// bound parameters is one, even while the session is inside another statement.
 
 #include "api/forward.hpp"
 
@@ -22,7 +22,7 @@ bool is_forwarding;
     pg_unreachable();
 }
 
-// Citus sends a query on tables to where their rows are, with all that it calls.
+// Citus sends a query on tables to the nodes with their rows, with every call in it.
 [[noreturn]] void raise_within_query() {
     ereport(ERROR,
             (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
@@ -34,13 +34,13 @@ bool is_forwarding;
 }
 
 // Citus copies the rows of a query to other nodes while the query runs (CitusCopyDestReceiver and
-// RemoteFileDestReceiver), and the transaction's own connections may be busy with that.
+// RemoteFileDestReceiver). That may occupy the transaction's own connections.
 bool is_sending_rows() {
     return ActivePortal != nullptr && ActivePortal->queryDesc != nullptr &&
            ActivePortal->queryDesc->dest->mydest == DestCopyOut;
 }
 
-// A repeat would meet the same, which these do not say.
+// A repeat would fail alike, which these errors do not say.
 void rethrow_unless_busy(MemoryContext context) {
     MemoryContextSwitchTo(context);
     ErrorData* error = CopyErrorData();
@@ -55,7 +55,7 @@ void rethrow_unless_busy(MemoryContext context) {
                     errhint("Call in a statement of its own.")));
 }
 
-// Whether the session runs a query that names tables, not the call alone.
+// Whether the session runs a query that names tables, and not only the call.
 bool is_within_query() {
     ListCell* statement;
     foreach (statement, ActivePortal == nullptr ? NIL : ActivePortal->stmts) {
@@ -66,7 +66,7 @@ bool is_within_query() {
     return false;
 }
 
-// Its number among the arguments; -1: it has none.
+// The position of an argument; -1: the function has none of that name.
 int argument_called(FunctionCallInfo fcinfo, const char* wanted) {
     HeapTuple tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(fcinfo->flinfo->fn_oid));
     if (!HeapTupleIsValid(tuple)) elog(ERROR, "idempotency: a function is gone while it runs");
@@ -92,7 +92,7 @@ char* call_of(Oid function, int arguments) {
     return sql.data;
 }
 
-// A composite comes as its columns. One of which all are null was null.
+// A composite arrives as its columns. If all of them are null, it was null.
 Datum composite_of(HeapTuple row, TupleDesc columns, Oid type, bool* is_null) {
     TupleDesc desc = lookup_rowtype_tupdesc(type, -1);
     auto count = static_cast<Size>(columns->natts);
@@ -115,7 +115,7 @@ Datum scalar_of(HeapTuple row, TupleDesc columns, Oid type, bool* is_null) {
     return *is_null ? value : datumCopy(value, by_value, length);
 }
 
-// The one row that SPI has brought, as what the function returns, in the caller's memory.
+// Converts the one row fetched by SPI to the function's result, in the caller's memory.
 Datum take_result(FunctionCallInfo fcinfo, MemoryContext context) {
     if (SPI_processed != 1) elog(ERROR, "idempotency: a call on another node returned no row");
     Oid type = get_func_rettype(fcinfo->flinfo->fn_oid);
@@ -149,18 +149,18 @@ Datum run_there(FunctionCallInfo fcinfo) {
     return result;
 }
 
-// This session's transaction is the one that Citus commits, so it may also ask from within a query
-// that Citus runs on a shard of this node (IsTaskExecutionAllowed). Times are sent as the session
-// prints them, to one that reads them in its own way.
+// This session's transaction is the one that Citus commits. So it may also ask from within a query
+// that Citus runs on a shard of this node (IsTaskExecutionAllowed). The session prints times in its
+// own format, and the other one reads them by its own settings; so the format is fixed.
 void set_what_is_sent() {
     pg::allow_within_tasks();
     pg::set_locally("DateStyle", "ISO");
     pg::set_locally("IntervalStyle", "postgres");
 }
 
-// Citus has sent the call, or the query that it is part of, to a node where the records are not:
-// nobody else would know what is decided here. So it is in the transaction that distributes them,
-// of which not every connection sees the shards.
+// Citus has sent the call, or its query, to a node without the records. No other node would learn
+// of a decision made here. This happens in the transaction that distributes the records: not every
+// connection of it sees the shards.
 [[noreturn]] void raise_not_distributed() {
     ereport(
         ERROR,
@@ -173,7 +173,7 @@ void set_what_is_sent() {
 
 }  // namespace
 
-// A null argument is refused by the function itself.
+// The function itself refuses a null argument.
 bool belongs_elsewhere(FunctionCallInfo fcinfo) {
     if (!store::is_distributed()) {
         if (pg::is_session_of_citus()) raise_not_distributed();

@@ -1,8 +1,8 @@
-// Calls for records that another node has. Citus delegates a statement that is nothing but such a
-// call with constants; any other one, in a CTE, in an expression of PL/pgSQL, with a principal that
-// comes from a table, it runs where it is asked. There the call is made again as a statement that
-// Citus does delegate, in the same transaction. So every form of a call is decided by the node that
-// has the records, whose lock of the key is one for all.
+// Forwards calls for records of another node. Citus delegates a statement only if it is nothing but
+// such a call with constants. It runs any other statement where it is asked: in a CTE, in an
+// expression of PL/pgSQL, or with a principal that comes from a table. There the call is made
+// again, in the same transaction, as a statement that Citus delegates. So the node with the records
+// decides every form of a call, and its lock is the only lock of the key.
 #pragma once
 
 #include "pg/pg.hpp"
@@ -13,7 +13,7 @@ namespace idem::api {
 // another node has sent the call here for them.
 bool belongs_elsewhere(FunctionCallInfo fcinfo);
 
-// Makes the call there. An error (0A000) if Citus does not delegate it.
+// Makes the call on that node. An error (0A000) if Citus does not delegate it.
 Datum forward(FunctionCallInfo fcinfo);
 
 template <Datum (*body)(FunctionCallInfo)>

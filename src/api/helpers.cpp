@@ -1,4 +1,4 @@
-// The pure helpers: immutable, parallel safe, open to everybody.
+// The pure helpers: immutable, parallel safe, open to PUBLIC.
 
 #include <algorithm>
 #include <cmath>
@@ -44,16 +44,16 @@ Datum key(FunctionCallInfo fcinfo) {
     PG_RETURN_TEXT_P(joined(parts.items, parts.count));
 }
 
-// What no key may be, for its length or a control character, is hashed. No joined text is a digest:
-// each has a ':'.
+// Hashes a text that is too long for a key or has a control character. A digest never equals a
+// joined text: each joined text has a ':'.
 text* as_key(text* joined) {
     if (core::check_key(pg::name_of(joined)) == core::NameFault::None) return joined;
     Datum digest = DirectFunctionCall1(sha256_bytea, PointerGetDatum(joined));
     return request::in_hex(DatumGetByteaPP(digest));
 }
 
-// idem_event_id(event_type, resource_id, updated_at): the moment in microseconds since 1970, so
-// that no setting of the session changes it.
+// idem_event_id(event_type, resource_id, updated_at): the time in microseconds since 1970, so that
+// no setting of the session changes the id.
 Datum event_id(FunctionCallInfo fcinfo) {
     text* event_type = required_text(fcinfo, 0, "event_type");
     text* resource_id = required_text(fcinfo, 1, "resource_id");
@@ -90,7 +90,7 @@ Datum parse_key(FunctionCallInfo fcinfo) {
     raise_word("outcome", pnstrdup(word.data(), word.size()), known.data);
 }
 
-// The problem of an outcome; nullptr if it is none. A word that is none of ours is an error.
+// The problem of an outcome; nullptr: it is none. An error if the word is no outcome.
 const core::Problem* problem_of(std::string_view word) {
     bool known;
     const core::Problem* problem = core::problem_of(word, &known);
@@ -106,7 +106,7 @@ Datum http_status(FunctionCallInfo fcinfo) {
     PG_RETURN_INT32(problem->http_status);
 }
 
-// Rounded up, as Retry-After wants it. A claim that somebody has made up may say anything.
+// Rounded up, as Retry-After requires. A claim made up by the caller may contain any number.
 std::int64_t whole_seconds(double seconds) {
     constexpr double kMost = 1e12;
     return static_cast<std::int64_t>(std::ceil(std::min(seconds, kMost)));

@@ -1,6 +1,6 @@
-// The composite types of the install script that C++ reads and writes: a field has its number, its
-// name and its type here and nowhere else in C++. test/client/columns_test.cpp compares them with
-// the script.
+// The composite types of the install script that C++ reads and writes. Only this file states the
+// number, name and type of a field in C++. test/client/columns_test.cpp compares them with the
+// script.
 #pragma once
 
 #include "pg/datum.hpp"
@@ -21,8 +21,8 @@ constexpr bool in_order(const Field<Number> (&fields)[count]) {
     return count == static_cast<std::size_t>(Number::Count);
 }
 
-// A value of such a type, being put together; the caller begins with nulls. What there is not, a
-// null pointer, an empty word, a moment that never comes, stays null.
+// Builds a value of such a type. All fields begin as null. A null pointer, an empty word and an
+// infinite time leave a field null.
 template <typename Number>
 struct FieldRow {
     Datum values[static_cast<int>(Number::Count)];
@@ -43,7 +43,7 @@ struct FieldRow {
     }
 };
 
-// The answer of idem_begin, idem_execute and idem_get.
+// The result of idem_begin, idem_execute and idem_get.
 enum class ClaimField {
     Outcome,
     Key,
@@ -104,7 +104,7 @@ inline constexpr Field<ResponseField> kResponseFields[] = {
 };
 static_assert(in_order(kResponseFields), "each field of idem_response stands at its number");
 
-// The answer of idem_explain.
+// The result of idem_explain.
 enum class ExplanationField {
     Outcome,
     Reason,
@@ -155,7 +155,7 @@ inline constexpr int kExplanationFieldCount = std::size(kExplanationFields);
 
 inline constexpr int kClaimFieldCount = std::size(kClaimFields);
 
-// A field of a row that somebody else has made: by name, for the type may have got others since.
+// A field of a row built by the caller: looked up by name, as the type may have gained fields.
 inline Datum field_of(HeapTupleHeader claim, ClaimField field, bool* is_null) {
     return GetAttributeByName(claim, kClaimFields[static_cast<int>(field)].name, is_null);
 }

@@ -1,4 +1,4 @@
-// Functions for operators: what becomes of single records, what was counted.
+// Functions for operators: they decide single records, and reset and show the statistics.
 
 #include "core/outcome.hpp"
 
@@ -43,7 +43,7 @@ char* call_there(FunctionCallInfo fcinfo, const char* arguments) {
                     arguments);
 }
 
-// What a cleanup on all nodes may still remove.
+// The number of rows that a cleanup on all nodes may still remove.
 struct CleanupEverywhere {
     FunctionCallInfo call;
     std::int64_t max_rows;
@@ -52,13 +52,13 @@ struct CleanupEverywhere {
 char* cleanup_statement(std::int64_t before, void* argument) {
     auto* everywhere = static_cast<CleanupEverywhere*>(argument);
     if (before >= everywhere->max_rows) return pstrdup("SELECT 0");
-    // With its type, so that no function of a user fits better.
+    // With the argument's type, so that no function of a user matches better.
     return call_there(everywhere->call,
                       psprintf(INT64_FORMAT "::pg_catalog.int8", everywhere->max_rows - before));
 }
 
-// The locks of their keys may have to be kept until the transaction ends, and room for them is not
-// without end.
+// The locks of abandoned keys may be kept until the transaction ends, and the lock table is
+// limited.
 constexpr int kMostAbandoned = 1000;
 
 void abandon_here(std::int64_t max_rows) {
@@ -86,7 +86,7 @@ Datum cleanup(FunctionCallInfo fcinfo) {
     PG_RETURN_INT64(rows);
 }
 
-// claim_lives(lease_until, backend_pid, backend_start), of a record in progress
+// claim_lives(lease_until, backend_pid, backend_start), for a record in progress
 Datum claim_lives(FunctionCallInfo fcinfo) {
     store::Record record{};
     record.status = core::Status::InProgress;
@@ -98,7 +98,7 @@ Datum claim_lives(FunctionCallInfo fcinfo) {
 
 // ---- statistics ----
 
-// scope, one column per counter, since.
+// scope, one column per counter, since
 constexpr int kStatsColumns = stats::kCounterCount + 2;
 
 void require_statistics() {
@@ -122,7 +122,7 @@ void put_row(ReturnSetInfo* result, const stats::ScopeCounts& row) {
     tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 }
 
-// idempotency.scope_stats(): waited time in microseconds; the view divides it.
+// idempotency.scope_stats(): waited time is in microseconds; the view converts it.
 Datum scope_stats(FunctionCallInfo fcinfo) {
     require_statistics();
     InitMaterializedSRF(fcinfo, 0);

@@ -1,5 +1,5 @@
-// The history of a key for whoever decides about it: the view idempotency.attempts shows null where
-// this shows what was sealed.
+// The history of a key for an operator. It shows sealed values, where the view idempotency.attempts
+// shows null.
 
 #include "api/arguments.hpp"
 #include "claim/sealing.hpp"
@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kAttemptColumns = 11;
 
-// An error (ID503, ID500) if the row has something that does not open.
+// An error (ID503, ID500) if a sealed value of the row does not open.
 void put_attempt(ReturnSetInfo* result, const store::KeptAttempt& attempt) {
     const store::Record& record = attempt.record;
     text* holder = claim::opened(record, &store::Record::holder);

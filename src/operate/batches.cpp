@@ -1,5 +1,5 @@
-// Which records are meant is asked once, and kept beside the transactions, as PersistHoldablePortal
-// keeps a cursor: one scan, whose snapshot is over before the first record is touched.
+// One scan chooses the records, and its snapshot ends before the first record is changed. The
+// result is kept across transactions, as PersistHoldablePortal keeps a cursor.
 
 #include "operate/batches.hpp"
 
@@ -23,7 +23,7 @@ struct Chosen {
     Tuplestorestate* rows;
 };
 
-// Some thousand names fit into memory, the others into a file.
+// Some thousand names fit into memory; more go to a file.
 Chosen nothing_chosen() {
     Chosen chosen{CreateTemplateTupleDesc(kChosenColumns),
                   tuplestore_begin_heap(false, true, work_mem)};
@@ -86,7 +86,7 @@ void settle_each(const Chosen& chosen, const Step& step, Place place, int batch,
     ExecDropSingleTupleTableSlot(row);
 }
 
-// The rows may lie in a file that no transaction closes.
+// The rows may be in a file that no transaction closes, so errors are caught to free it.
 void choose_settle_and_free(const char* condition, const Parameters& parameters,
                             const Chosen& chosen, const Step& step, Place place, int batch,
                             Tally* tally) {
@@ -155,7 +155,7 @@ void settle_all(const char* condition, const Parameters& parameters, const Step&
 
 void commit_batch() {
     SPI_commit();
-    // The next transaction needs a snapshot, as any statement has one.
+    // The next transaction needs a snapshot, like any statement.
     EnsurePortalSnapshotExists();
 }
 

@@ -1,9 +1,9 @@
-// On a plain server principals compare byte by byte, so that no update of a library reorders keys.
-// Citus wants the columns by which tables are beside each other to have one collation, and compares
-// them on every node; but on workers, and on those that join later, the extension's tables are made
-// by CREATE EXTENSION and not by Citus. So the install script has to know. What reaches a node
-// before extensions do are settings of the database (SendNodeWideObjectsSyncCommands): one of them,
-// which nobody else reads, says it.
+// On a single server principals are compared byte by byte, so that no library update reorders keys.
+// Citus requires one collation for the distribution columns of colocated tables, and compares them
+// on every node. On workers, and on nodes that join later, CREATE EXTENSION makes the extension's
+// tables, and not Citus. So the install script needs to know the collation. Database settings reach
+// a node before extensions (SendNodeWideObjectsSyncCommands). One setting, which nothing else
+// reads, carries the collation's name.
 
 #include "operate/collation.hpp"
 
@@ -19,7 +19,7 @@ namespace {
 constexpr const char* kSetting = "idempotency_cluster.principal_collation";
 constexpr const char* kName = "'pg_catalog.' || pg_catalog.quote_ident(c.collname)";
 
-// The tables that are distributed by principal, with their views.
+// The tables distributed by principal, with their views.
 struct Table {
     const char* name;
     const char* view;
@@ -36,8 +36,8 @@ bool principals_have(const char* collation, const char* table) {
                  kName, quote_literal_cstr(collation), table));
 }
 
-// The view has the column, which can't be changed under it: meanwhile it is a view of nothing, with
-// the same columns, so that views of users' own on it stay.
+// A column used by a view can't be altered. Meanwhile the view selects no rows, with the same
+// columns, so that users' views on it stay.
 void fit_table(const Table& table, const char* collation) {
     if (principals_have(collation, table.name)) return;
     const char* columns =
@@ -63,7 +63,7 @@ void fit_here(const char* collation) {
     for (const Table& table : kTables) fit_table(table, collation);
 }
 
-// They may have been made before the setting was.
+// Their tables may be older than the setting.
 void fit_workers(const char* collation) {
     const char* command =
         psprintf("SELECT idempotency.fit_principals(%s)", quote_literal_cstr(collation));
@@ -97,7 +97,7 @@ void note(const char* collation) {
                                   quote_literal_cstr(collation)));
 }
 
-// Whoever may set a setting of the database may have written anything there.
+// Any role that may set database settings may have written anything there.
 const char* checked(const char* name) {
     const char* known = ask(psprintf("SELECT pg_catalog.to_regcollation(%s)::pg_catalog.oid",
                                      quote_literal_cstr(name)));
@@ -108,8 +108,8 @@ const char* checked(const char* name) {
     return collation;
 }
 
-// idempotency.fit_principals(collation): without an argument, as is noted; and where Citus is and
-// nothing is noted, as the database. Also called by the install script.
+// idempotency.fit_principals(collation). Without an argument: the collation in the setting; if it
+// is empty and Citus is installed, the database's. Also called by the install script.
 Datum fit_principals(FunctionCallInfo fcinfo) {
     if (!pg::has_citus()) PG_RETURN_VOID();
     const char* wanted = PG_ARGISNULL(0) ? nullptr : text_to_cstring(PG_GETARG_TEXT_PP(0));

@@ -1,5 +1,5 @@
-// The collation of principals in a cluster: that of the column beside which they are distributed.
-// Within run() of statements.hpp.
+// The collation of principals in a cluster: that of the distribution column of the table they are
+// colocated with. Call these within run() of statements.hpp.
 #pragma once
 
 #include "pg/pg.hpp"
@@ -8,12 +8,12 @@ namespace idem::operate {
 
 inline constexpr const char* kDefaultCollation = "pg_catalog.\"default\"";
 
-// The collation as SQL names it on every node, or nullptr where another node might not have it, or
-// where two texts of different bytes could be equal by it.
+// The collation as SQL names it on every node. nullptr: another node might lack it, or it is not
+// deterministic: texts of different bytes could be equal.
 const char* name_everywhere(Oid collation);
 
-// Principals take on the collation of this name, on all nodes that are there or join later. Other
-// nodes do so at once and by themselves, which harms nothing as long as there are no records.
+// Changes the principals to the collation of this name, on all present and later nodes. Other nodes
+// change at once, outside this transaction. That is harmless while there are no records.
 void take_on_collation(const char* collation);
 
 }  // namespace idem::operate

@@ -1,17 +1,17 @@
-// idem_distribute: the tables of the extension become tables of Citus, in the caller's transaction.
+// idem_distribute: makes the extension's tables tables of Citus, in the caller's transaction.
 //
-// All of it is what Citus offers to everybody: records are a distributed table, policies a
-// reference table, the protocol's functions are delegated to the node that has the principal's
-// shard. Three things are less plain:
-// - Policies and the seed of the locks have triggers, which tell every backend of a change. Citus
-// takes them where it is told
-//   to (citus.enable_unsafe_triggers); what it warns of, triggers that ask other nodes, ours do
-//   not. Each node's copy of the table has them, so a change is heard of wherever it was made.
-// - On workers, and on those that join later, tables of an extension are made by CREATE EXTENSION
-//   and not by Citus, which then compares the collation of the principal with that of the tables
-//   beside it. So it has to be right when the extension is created: fit_to_citus(). An extension
-//   that was there before Citus is made so by idem_distribute(): fit_records().
-// - What was granted on functions of an extension does not reach nodes that join later: rights.cpp.
+// Everything uses Citus's public features. Records become a distributed table, policies a reference
+// table. The protocol's functions are delegated to the node with the principal's shard. Three
+// things are less plain:
+// - Policies and the seed of the locks have triggers, which announce a change to every backend.
+//   Citus accepts such tables with citus.enable_unsafe_triggers. It warns of triggers that query
+//   other nodes; ours do not. Each node's copy of the table has the triggers, so every node
+//   announces the change.
+// - On workers, and on nodes that join later, CREATE EXTENSION makes the extension's tables, and
+//   not Citus. Citus then compares the principal's collation with that of the colocated tables. So
+//   it must be right when the extension is created: fit_to_citus(). idem_distribute() corrects an
+//   extension that is older than Citus: fit_records().
+// - Grants on functions of an extension do not reach nodes that join later: rights.cpp grants them.
 
 #include "api/arguments.hpp"
 #include "operate/collation.hpp"
@@ -29,7 +29,7 @@ namespace {
 
 constexpr const char* kOldestCitus = "13.2";
 
-// ---- what is refused ----
+// ---- checks ----
 
 [[noreturn]] void raise_state(const char* detail, const char* hint) {
     ereport(ERROR,
@@ -50,8 +50,8 @@ void check_citus() {
             "Update Citus on every node.");
 }
 
-// Also that the coordinator has a copy of what every node has: its backends would not hear of
-// policies that others change.
+// Also checks that the coordinator has a copy of reference tables. Without one its backends would
+// miss policy changes made on other nodes.
 void check_coordinator() {
     if (!holds("(SELECT groupid = 0 FROM pg_catalog.pg_dist_local_group)"))
         raise_state("This node is not the coordinator.",
@@ -62,7 +62,7 @@ void check_coordinator() {
                     "Tell it with citus_set_coordinator_host().");
 }
 
-// By hand, policies, rights and functions are not.
+// Distribution by hand leaves out policies, rights and functions.
 void check_not_distributed() {
     if (!is_table_of_citus("idempotency.record")) return;
     bool by_hand = !is_table_of_citus("idempotency.policy");
@@ -83,7 +83,8 @@ void check_not_distributed() {
     pg_unreachable();
 }
 
-// The principal is distributed like the column by which the table is. Returns its collation.
+// The principal is distributed like the table's distribution column. Returns that column's
+// collation.
 const char* check_table_beside(Oid table) {
     const char* name = ask(psprintf("SELECT %u::pg_catalog.regclass", table));
     const char* column =
@@ -115,7 +116,7 @@ const char* check_table_beside(Oid table) {
     return everywhere;
 }
 
-// ---- what is done ----
+// ---- steps ----
 
 void warn_of_missing_principals() {
     if (holds("EXISTS (SELECT FROM idempotency.record WHERE principal = '')"))
@@ -126,9 +127,10 @@ void warn_of_missing_principals() {
              errhint("Pass principal, the tenant for example, with every call.")));
 }
 
-// All that is emptied in the end is locked at first as that will need it: who looks up a key and
-// then claims it would stand between the two locks, and one of us would be a deadlock's victim. In
-// the order in which a caller comes to the tables.
+// Locks every table that is truncated at the end, at once and in the mode that TRUNCATE needs. If
+// we locked in two steps, a session that looks up a key and then claims it could come in between,
+// and one of the two would be a deadlock's victim. The order is that in which a call locks the
+// tables.
 void lock_tables() {
     execute(
         "LOCK TABLE idempotency.seed, idempotency.policy, idempotency.record, idempotency.attempt,"
@@ -136,15 +138,17 @@ void lock_tables() {
         " IN ACCESS EXCLUSIVE MODE");
 }
 
-// A backend of this node says nothing where its record will be: the lease alone counts from now on.
+// A backend of this node means nothing on the record's later node: only the lease counts from now
+// on.
 void forget_backends() {
     execute(
         "UPDATE idempotency.record SET backend_pid = NULL, backend_start = NULL"
         " WHERE backend_pid IS NOT NULL");
 }
 
-// A shard lies on one node: of several copies ours would write to one alone. What Citus has copied
-// to the shards it leaves in the coordinator's table, where nobody sees it.
+// A shard has one copy on one node: our writes would reach only one of several. Citus copies rows
+// to the shards and leaves them in the coordinator's table, where no query sees them; so they are
+// truncated.
 void distribute_by_principal(const char* table, const char* beside) {
     execute(
         psprintf("SELECT pg_catalog.create_distributed_table('%s', 'principal',"
@@ -163,7 +167,7 @@ void distribute_records(Oid beside) {
     distribute_by_principal("idempotency.attempt", "'idempotency.record'");
 }
 
-// A table that every node has a copy of.
+// A reference table: every node has a copy.
 void distribute_copies(const char* table) {
     pg::take_tables_with_triggers();
     execute(psprintf("SELECT pg_catalog.create_reference_table('%s')", table));
@@ -171,14 +175,14 @@ void distribute_copies(const char* table) {
         psprintf("SELECT pg_catalog.truncate_local_data_after_distributing_table('%s')", table));
 }
 
-// Functions of the extension.
+// The extension's functions.
 constexpr const char* kOurFunctions =
     " FROM pg_catalog.pg_proc p"
     " JOIN pg_catalog.pg_depend d ON d.classid = 'pg_catalog.pg_proc'::pg_catalog.regclass"
     " AND d.objid = p.oid AND d.deptype = 'e'"
     " JOIN pg_catalog.pg_extension e ON e.oid = d.refobjid AND e.extname = 'idempotency'";
 
-// Whatever has a principal runs where its records are.
+// Every function with a principal runs on the node with its records.
 void distribute_functions() {
     execute_each(psprintf(
         "SELECT pg_catalog.format('SELECT pg_catalog.create_distributed_function(%%L,"
@@ -188,8 +192,9 @@ void distribute_functions() {
         kOurFunctions));
 }
 
-// What idem_grant has given until now; from now on it writes it there. What stands there comes from
-// the dump of another cluster; TRUNCATE, because a row that is deleted takes rights back.
+// Notes the rights granted by idem_grant until now; from now on idem_grant notes them itself. Rows
+// that are already there come from the dump of another cluster. TRUNCATE, because deleting a row
+// revokes.
 void note_rights() {
     execute("TRUNCATE idempotency.granted");
     execute(psprintf(
@@ -214,12 +219,13 @@ Datum distribute(FunctionCallInfo fcinfo) {
         forget_backends();
         warn_of_missing_principals();
         take_on_collation(collation);
-        // First: no node serves before it has the seed.
+        // First: each node needs the seed before it serves.
         distribute_copies("idempotency.seed");
         distribute_records(beside);
         distribute_copies("idempotency.policy");
         distribute_functions();
-        // After the functions: Citus has made the roles that have rights on them on other nodes.
+        // After the functions: by then Citus has created the roles with rights on them on other
+        // nodes.
         note_rights();
         distribute_copies("idempotency.granted");
     });

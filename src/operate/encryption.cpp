@@ -1,4 +1,4 @@
-// The keys of encrypted records: which there are, what they have sealed, and sealing anew.
+// The keys of encrypted records: their list, the records that each has sealed, and resealing.
 
 #include "api/arguments.hpp"
 #include "claim/audit.hpp"
@@ -18,10 +18,10 @@ using namespace api;
 
 namespace {
 
-// ---- what there is ----
+// ---- the list of keys ----
 
 struct KeyRow {
-    text* id;  // nullptr: there are no keys
+    text* id;  // nullptr: the file has no keys
     bool available;
     bool current;
     std::int64_t records;
@@ -78,9 +78,8 @@ List* add_records_here(List* rows, const char* why) {
     return rows;
 }
 
-// idempotency.keys_here(): a row for each key of the key file, and of those that have sealed
-// records and are not in it: id, available, current, records, why. Without a file that can be used
-// a row says so.
+// idempotency.keys_here(): id, available, current, records, why. A row for each key of the key
+// file, and for each missing key that has sealed records. Without a usable file, one row says why.
 Datum keys_here(FunctionCallInfo fcinfo) {
     InitMaterializedSRF(fcinfo, 0);
     auto* result = reinterpret_cast<ReturnSetInfo*>(fcinfo->resultinfo);
@@ -94,7 +93,7 @@ Datum keys_here(FunctionCallInfo fcinfo) {
     return 0;
 }
 
-// ---- sealing anew ----
+// ---- resealing ----
 
 void report_progress(const claim::Resealed& sum) {
     auto done = static_cast<unsigned long>(sum.done);
@@ -102,7 +101,7 @@ void report_progress(const claim::Resealed& sum) {
                                    "%lu records have been encrypted again", done, done)));
 }
 
-// What says where a walk has come to.
+// The position that a walk has reached.
 store::Record copy_of_place(const store::Record& row) {
     auto kept = [](const text* value) { return static_cast<text*>(pg::copy_varlena(value)); };
     store::Record place{};
@@ -111,8 +110,8 @@ store::Record copy_of_place(const store::Record& row) {
     return place;
 }
 
-// What is kept from one transaction to the next lies in the current memory context, which outlasts
-// them; all else in one of its own, which is emptied after each.
+// Values that outlast a transaction are in the current memory context. All others are in a context
+// that is reset after each transaction.
 void reseal_table(const store::SealedTable& table, text* key_id, int batch, claim::Resealed* sum) {
     MemoryContext walk = CurrentMemoryContext;
     MemoryContext each = AllocSetContextCreate(walk, "idempotency sealing", ALLOCSET_DEFAULT_SIZES);
@@ -157,9 +156,9 @@ void report(const claim::Resealed& sum, std::int64_t left) {
                  errhint("Call idem_reseal again.")));
 }
 
-// Which key takes the place of others. The row of the beginning commits with the first batch, so
-// that nothing is sealed anew that nobody has signed for, however the call ends; one with the end
-// says what was done and what is left.
+// Records which key replaces others. The row for the beginning commits with the first batch:
+// however the call ends, every resealed record has an audited decision. The row for the end has the
+// counts, done and left.
 void audit_reseal(const text* key_id, const claim::Resealed* sum, std::int64_t left) {
     claim::Audited what{};
     what.action = "reseal";
@@ -173,7 +172,7 @@ void audit_reseal(const text* key_id, const claim::Resealed* sum, std::int64_t l
     claim::audit(what);
 }
 
-// Of the tables that this node has. Answers how many are left.
+// Reseals the tables of this node. Returns the number of rows left.
 std::int64_t reseal_here(int batch) {
     text* key_id = claim::current_key(store::make_identity(cstring_to_text(""), nullptr, nullptr));
     int count;
@@ -190,7 +189,7 @@ std::int64_t reseal_here(int batch) {
 char* reseal_statement(std::int64_t, void* argument) {
     auto* call = static_cast<FunctionCallInfo>(argument);
     Oid procedure = call->flinfo->fn_oid;
-    // With the types of its arguments, so that no procedure of a user fits better.
+    // With the types of its arguments, so that no procedure of a user matches better.
     return psprintf("CALL %s(%lld::pg_catalog.int8, NULL::pg_catalog.int8)",
                     quote_qualified_identifier(get_namespace_name(get_func_namespace(procedure)),
                                                get_func_name(procedure)),

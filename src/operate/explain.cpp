@@ -1,5 +1,5 @@
-// idem_explain: the answer of claim::explain as a row that people and programs can read. What there
-// is nothing to tell of is absent from its objects.
+// idem_explain: the result of claim::explain as a row for people and programs. Its objects omit
+// what does not apply.
 
 #include "claim/explain.hpp"
 #include "api/arguments.hpp"
@@ -48,7 +48,7 @@ const store::Record* record_of(const Explanation& explanation) {
     return seen.has_record ? &seen.record : nullptr;
 }
 
-// A sweeper removes what has a result, when it has been kept long enough; never what has none.
+// A sweeper removes a record with a result after its retention; a record without one never.
 TimestampTz removable_at(const store::Record& record) {
     if (record.finished_at == pg::kNoTime || record.status == core::Status::Unknown ||
         TIMESTAMP_NOT_FINITE(record.retained_until))
@@ -77,7 +77,7 @@ void add_opened(const store::Record& record, JsonbObject* object) {
     add_text(object, "reference", claim::opened(record, &store::Record::reference));
 }
 
-// Neither requests nor answers, which are the client's.
+// Without requests and answers, which belong to the client.
 Jsonb* record_object(const store::Record& record, bool closed) {
     JsonbObject object = pg::begin_object();
     pg::add_member(&object, "status", core::entry_of(record.status).word);
@@ -114,7 +114,7 @@ Jsonb* lease_object(const Explanation& explanation, const store::Record& record)
 
 // ---- holder ----
 
-// What the caller may see of a backend in pg_stat_activity. No query.
+// The columns of pg_stat_activity that the caller may see about a backend. No query.
 constexpr const char* kActivity =
     "SELECT a.application_name, a.usename, a.state, a.xact_start, a.query_start"
     " FROM pg_catalog.pg_stat_activity a WHERE a.pid OPERATOR(pg_catalog.=) $1";
@@ -122,7 +122,7 @@ constexpr const char* kPrepared =
     "SELECT p.gid, p.owner, p.prepared FROM pg_catalog.pg_prepared_xacts p"
     " WHERE p.transaction OPERATOR(pg_catalog.=) $1";
 
-// One row, if there is any; in a connection to SPI.
+// Fetches at most one row; needs an SPI connection.
 bool find_row(const char* query, Oid type, Datum value) {
     if (SPI_execute_with_args(query, 1, &type, &value, nullptr, true, 1) != SPI_OK_SELECT)
         elog(ERROR, "idempotency: could not execute \"%s\"", query);
@@ -134,7 +134,7 @@ void add_found_text(JsonbObject* object, const char* name, int column) {
     if (value != nullptr && *value != '\0') pg::add_member(object, name, value);
 }
 
-// With how long that is ago.
+// Adds a time and its age.
 void add_found_time(JsonbObject* object, const char* name, const char* age, int column,
                     TimestampTz now) {
     bool is_null;
@@ -144,7 +144,7 @@ void add_found_time(JsonbObject* object, const char* name, const char* age, int 
     pg::add_seconds(object, age, Max(now - DatumGetTimestampTz(value), 0));
 }
 
-// Statuses of backends are kept for a transaction once they have been read.
+// The server keeps statuses of backends for the transaction after the first read.
 void add_activity(JsonbObject* object, std::int32_t pid) {
     pgstat_clear_backend_activity_snapshot();
     TimestampTz now = GetCurrentTimestamp();
@@ -163,7 +163,7 @@ void add_prepared(JsonbObject* object, TransactionId transaction) {
     add_found_time(object, "since", "age", 3, GetCurrentTimestamp());
 }
 
-// What was put together within SPI goes with it.
+// Copies the object out: SPI frees its memory.
 Jsonb* end_within_spi(JsonbObject* object, MemoryContext context) {
     Jsonb* result = pg::end_object(object);
     MemoryContext spi_context = MemoryContextSwitchTo(context);
@@ -206,7 +206,7 @@ Jsonb* session_object(const store::Record& record) {
     return result;
 }
 
-// The transaction that has the key, else the session that holds its lease.
+// The transaction that has the key, or else the session that holds its lease.
 Jsonb* holder_object(const Explanation& explanation) {
     if (explanation.forecast.holder.exists) return transaction_object(explanation.forecast.holder);
     const store::Record* record = record_of(explanation);
@@ -300,7 +300,7 @@ Jsonb* request_object(const Explanation& explanation, const store::Record& recor
 
 // ---- policy ----
 
-// A number or a flag as such, all else as the server spells it.
+// Numbers and flags as such, all others as the server prints them.
 void add_value(JsonbObject* object, const config::OptionInForce& option) {
     if (option.value == nullptr) return;
     std::string_view value = option.value;
@@ -430,7 +430,7 @@ void set_facts(const Explanation& explanation, bool show_values, Row* row) {
         row->pointer(ExplanationField::Lease, lease_object(explanation, *record));
 }
 
-// What the call says, and what its answer is to show.
+// The arguments of the call, and which values its answer shows.
 struct Call {
     config::CallSays says;
     bool show_values;
@@ -458,7 +458,7 @@ Datum explanation_datum(FunctionCallInfo fcinfo, const Explanation& explanation,
     return result;
 }
 
-// Values are the client's: whoever owns the records reads them anyhow.
+// Values belong to the client. The owner of the records can read them anyway.
 void check_may_see_values() {
     if (!has_privs_of_role(GetUserId(), store::record_table().owner))
         ereport(ERROR,
@@ -474,7 +474,7 @@ Datum explain(FunctionCallInfo fcinfo) {
     pg::require_no_parallel_mode("idem_explain()");
     claim::Question question{};
     question.function = "idem_explain()";
-    question.without_request = true;  // who only looks need not have it
+    question.without_request = true;  // a look does not need the request
     question.id = identity(fcinfo, 0, 2, 3);
     question.request = jsonb_or_null(fcinfo, 1);
     question.fingerprint = fingerprint_or_null(fcinfo, 4);

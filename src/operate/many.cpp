@@ -1,9 +1,9 @@
 // Many records at once: idem_resolve_all and idem_forget_principal, and the functions that they
 // call for each record.
 //
-// No record is waited for. One that has gone on since it was chosen is not touched any more, and
-// one that is being executed at this moment is counted and told, as is one of a scope that is
-// closed to whoever calls, and one that can't be decided for a reason of its own.
+// No record is waited for. A record that has changed since it was chosen is left alone. Three kinds
+// are counted and reported: one that is being executed at this moment, one of a scope closed to the
+// caller, and one with a reason of its own against the decision.
 
 #include "core/outcome.hpp"
 
@@ -47,7 +47,7 @@ Datum word_of(claim::Verdict settled) {
     pg_unreachable();
 }
 
-// Of those that can be decided.
+// A status that can be decided.
 core::Status status_of(const text* word) {
     for (core::Status status :
          {core::Status::InProgress, core::Status::Unknown, core::Status::Retryable,
@@ -57,7 +57,8 @@ core::Status status_of(const text* word) {
                "in_progress, unknown, retryable, exhausted, failed");
 }
 
-// As which it may be stored: of claims in progress that are silent no row says what they are.
+// Its stored status. A timed-out claim is stored as in progress: its row does not say whether it is
+// unknown or exhausted.
 const char* stored_as(core::Status status) {
     switch (status) {
         case core::Status::InProgress:
@@ -76,8 +77,8 @@ const char* stored_as(core::Status status) {
     return "{}";
 }
 
-// All that an action is for, if no status is given. What is run again by itself after a pause is
-// not released before, unless retryable records are asked for.
+// The statuses for an action, if no status is given. Retryable records run again by themselves
+// after a pause, so `release` takes them only on request.
 const char* all_for(core::Resolution resolution) {
     return resolution == core::Resolution::Reopen ? "{i,x,f}" : "{i,u,x,r}";
 }
@@ -120,7 +121,7 @@ enum ResolveAll {
     kBatchSize,
 };
 
-// And those of idem_resolve_idle that are the same for each record.
+// The arguments that idem_resolve_idle gets unchanged for each record.
 constexpr int kPassedOn[][2] = {{1, kAction}, {4, kStatusCode}, {5, kBody},  {6, kHeaders},
                                 {7, kError},  {8, kReason},     {9, kStatus}};
 
@@ -134,7 +135,7 @@ constexpr const char* kMatches =
     " AND ($4 IS NULL OR claimed_at OPERATOR(pg_catalog.<=) $4)"
     " AND ($5 IS NULL OR holder OPERATOR(pg_catalog.=) $5)";
 
-// Whoever wants all of them says scope => '*'.
+// scope => '*' asks for all of them explicitly.
 void require_filter(FunctionCallInfo fcinfo) {
     for (int arg : {kScope, kPrincipal, kStatus, kOlderThan, kHolder})
         if (!PG_ARGISNULL(arg)) return;
@@ -143,7 +144,7 @@ void require_filter(FunctionCallInfo fcinfo) {
                     errhint("For every record that fits the action, pass scope => '*'.")));
 }
 
-// A scope, or the beginning of scopes and a "*".
+// A scope, or a prefix of scopes and a "*".
 void add_scope(Parameters* parameters, FunctionCallInfo fcinfo) {
     NullableDatum none{0, true};
     NullableDatum exact = fcinfo->args[kScope];
@@ -242,8 +243,8 @@ Datum resolve_all(FunctionCallInfo fcinfo) {
 
 constexpr std::int64_t kWaitForClaims = 10 * core::kSecond;
 
-// idem_await_claims(principal, at_most): a claim has the table locked for writing from its grant
-// on, and so has each transaction that has ended one.
+// idem_await_claims(principal, at_most). Every claim locks the table for writing from its grant on,
+// and so does each transaction that has ended one.
 Datum await_claims(FunctionCallInfo fcinfo) {
     pg::require_writable("idem_await_claims()");
     const text* principal = required_name(fcinfo, 0, "principal");
@@ -252,7 +253,8 @@ Datum await_claims(FunctionCallInfo fcinfo) {
     PG_RETURN_INT64(pg::wait_for_lockers(table, ShareLock, at_most));
 }
 
-// Where the records are. The next scan sees what those have committed that have ended.
+// Asks on the node with the records. The next scan sees the commits of the transactions that have
+// ended.
 std::int64_t open_after(const Step& await, std::int64_t at_most) {
     auto* span = static_cast<Interval*>(palloc0(sizeof(Interval)));
     span->time = at_most;
@@ -269,7 +271,7 @@ void place_for_erase(const Step& step, const Datum* row) {
     set_argument(step, 2, row[1]);
 }
 
-// That somebody was meant to be forgotten, and what was found of them, without a name.
+// Records that a principal was to be forgotten, and the counts, without its name.
 void audit_erasure(Jsonb* found, const text* reason) {
     claim::Audited what{};
     what.action = "erase";
@@ -287,7 +289,7 @@ std::int64_t erase_decisions_here(const text* principal, const text* reason) {
     return decisions;
 }
 
-// idem_erase_decisions(of_principal, reason), of this node
+// idem_erase_decisions(of_principal, reason), on this node
 Datum erase_decisions(FunctionCallInfo fcinfo) {
     pg::require_writable("idem_erase_decisions()");
     text* principal = required_name(fcinfo, 0, "of_principal");
@@ -306,14 +308,14 @@ char* erase_decisions_statement(std::int64_t, void* argument) {
                     literal_of(fcinfo, 0), literal_of(fcinfo, 1));
 }
 
-// Each node has some.
+// Each node has decisions of its own.
 std::int64_t erase_decisions_everywhere(FunctionCallInfo fcinfo) {
     if (asks_other_nodes()) return sum_of_nodes(erase_decisions_statement, fcinfo);
     return erase_decisions_here(PG_GETARG_TEXT_PP(0), text_or_null(fcinfo, 1));
 }
 
-// The history that is left of keys whose records are gone already, and of those that run; but for
-// scopes that are closed. Answers how many attempts have gone.
+// Removes the remaining history: of keys whose records are already gone, and of running ones; not
+// of closed scopes. Returns the number of attempts removed.
 std::int64_t remove_history(const text* principal, Tally* tally) {
     int count;
     const store::ScopeAttempts* scopes = store::attempts_by_scope(principal, &count);
@@ -338,7 +340,7 @@ void audit_forgotten(const Tally& tally, std::int64_t attempts, const text* reas
     audit_erasure(pg::end_object(&found), reason);
 }
 
-// Whoever has to erase somebody must not take this for the end of it.
+// The caller must not take an incomplete erasure for a complete one.
 void warn_unless_complete(const Tally& tally) {
     if (is_complete(tally)) return;
     ereport(WARNING,
@@ -366,8 +368,8 @@ void tell_what_is_open(const Tally& tally) {
 
 constexpr long kPauseAfterClaims = 100 * 1000L;  // microseconds
 
-// A claim that is new shows in no scan until it commits. So those that may have one are waited for
-// before another scan, as by CREATE INDEX CONCURRENTLY. A first look tells if there is none.
+// No scan shows a new claim until it commits. So this waits for the transactions that may have one,
+// and then scans again, like CREATE INDEX CONCURRENTLY. A first look tells if there are any.
 void erase_all(FunctionCallInfo fcinfo, const text* principal, int batch, Tally* tally) {
     Parameters whose = room_for(1);
     add_parameter(&whose, TEXTOID, {PointerGetDatum(principal), false});
@@ -380,7 +382,7 @@ void erase_all(FunctionCallInfo fcinfo, const text* principal, int batch, Tally*
     settle_all(kOfPrincipal, whose, erase, place_for_erase, batch, tally);
     if (alone || !is_complete(*tally)) return;
     tally->open = open_after(await, kWaitForClaims);
-    // A transaction gives its key locks back a moment after it has ended (ResourceOwnerRelease).
+    // A transaction releases its key locks a moment after its end (ResourceOwnerRelease).
     pg_usleep(kPauseAfterClaims);
     CHECK_FOR_INTERRUPTS();
     settle_all(kOfPrincipal, whose, erase, place_for_erase, batch, tally);
@@ -399,7 +401,7 @@ Datum forget_principal(FunctionCallInfo fcinfo) {
     erase_all(fcinfo, principal, batch, tally);
     std::int64_t attempts = remove_history(principal, tally);
     audit_forgotten(*tally, attempts, reason);
-    // What was forgotten stays so where a node can't be asked.
+    // This commit keeps the erasure even if a node can't be asked.
     commit_batch();
     std::int64_t decisions = erase_decisions_everywhere(fcinfo);
     warn_unless_complete(*tally);

@@ -1,9 +1,9 @@
-// Views and functions of the whole cluster. What only a node itself knows, statistics and locks for
-// example, is asked of each by Citus's functions for that (run_command_on_all_nodes), with the
-// rights of the caller, as JSON; each such session says by its application_name what it is, and
-// asks nobody.
+// Views and functions of the whole cluster. Some facts only a node itself knows, for example
+// statistics and locks. Citus's function for that (run_command_on_all_nodes) asks each node for
+// them, with the caller's rights, as JSON. Each such session identifies itself by its
+// application_name, and asks no further node.
 //
-// Where there is no cluster, a view of this server is all, and no node is named.
+// Without a cluster, a view shows this server only, and names no node.
 
 #include "operate/nodes.hpp"
 
@@ -21,7 +21,7 @@ namespace idem::operate {
 
 namespace {
 
-// A query of ours; the names in it are qualified.
+// Runs a query of ours; the names in it are qualified.
 void select(const char* query, bool read_only) {
     if (SPI_execute(query, read_only, 0) != SPI_OK_SELECT)
         elog(ERROR, "idempotency: could not execute \"%s\"", query);
@@ -46,7 +46,7 @@ struct OwnName {
     text* name;
 };
 
-// Looked up once for each place in a query.
+// Looked up once per call site of a query.
 const OwnName* cached_name(FunctionCallInfo fcinfo) {
     FmgrInfo* function = fcinfo->flinfo;
     if (function->fn_extra == nullptr) {
@@ -66,8 +66,8 @@ Datum this_node(FunctionCallInfo fcinfo) {
     PG_RETURN_TEXT_P(name->name);
 }
 
-// The rows of the query just run, which may be of other types than those declared: an owner can
-// alter a table or a view.
+// Returns the rows of the query just run. Their types may differ from the declared ones: an owner
+// can alter a table or a view.
 void return_rows(ReturnSetInfo* result) {
     TupleConversionMap* map = convert_tuples_by_position(SPI_tuptable->tupdesc, result->setDesc,
                                                          "idempotency: not the declared columns");
@@ -78,7 +78,7 @@ void return_rows(ReturnSetInfo* result) {
     }
 }
 
-// The relation of our schema that the argument's type is the row type of, with its schema.
+// The relation of our schema whose row type the argument has, with its schema.
 const char* relation_of_shape(FunctionCallInfo fcinfo) {
     Oid type = get_fn_expr_argtype(fcinfo->flinfo, 0);
     Oid relation = OidIsValid(type) ? get_typ_typrelid(type) : InvalidOid;
@@ -95,8 +95,8 @@ void return_rows_of_view(const char* view, ReturnSetInfo* result) {
     return_rows(result);
 }
 
-// A node that can't be asked, or fails to answer, is left out, with a warning: one should see the
-// others then.
+// Leaves out a node that can't be reached or fails, with a warning, so that the other nodes are
+// shown.
 void return_rows_of_nodes(const char* view, ReturnSetInfo* result) {
     const char* query = psprintf("SELECT pg_catalog.jsonb_agg(v) FROM %s v", view);
     select(psprintf("SELECT success, result FROM pg_catalog.run_command_on_all_nodes(%s)",
@@ -120,7 +120,7 @@ void return_rows_of_nodes(const char* view, ReturnSetInfo* result) {
     }
 }
 
-// idempotency.of_nodes(shape): the rows of the view that `shape` is a row of, of every node.
+// idempotency.of_nodes(shape): the rows, on every node, of the view whose row type `shape` has.
 Datum of_nodes(FunctionCallInfo fcinfo) {
     const char* view = relation_of_shape(fcinfo);
     InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
@@ -134,7 +134,7 @@ Datum of_nodes(FunctionCallInfo fcinfo) {
     return 0;
 }
 
-// idempotency.tables_here(): a row per table with records of this node: shard, table, store, why.
+// idempotency.tables_here(): shard, table, store, why. A row per table with records on this node.
 Datum tables_here(FunctionCallInfo fcinfo) {
     InitMaterializedSRF(fcinfo, 0);
     auto* result = reinterpret_cast<ReturnSetInfo*>(fcinfo->resultinfo);
@@ -151,7 +151,7 @@ Datum tables_here(FunctionCallInfo fcinfo) {
     return 0;
 }
 
-// Members of pg_monitor may call it, but not see what clients sent and got.
+// Members of pg_monitor may call it, but do not see requests and answers.
 bool reads_whole_records() {
     return pg_class_aclcheck(pg::table_oid("records"), GetUserId(), ACL_SELECT) == ACLCHECK_OK;
 }
@@ -179,7 +179,7 @@ Datum claims_here(FunctionCallInfo fcinfo) {
     return 0;
 }
 
-// idempotency.backlog(until): a million rows would take half a second at each look.
+// idempotency.backlog(until): counting a million rows would take half a second each time.
 Datum backlog(FunctionCallInfo fcinfo) {
     constexpr std::int64_t kCounted = 10'000;
     TupleDesc shape;

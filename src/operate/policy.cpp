@@ -1,5 +1,5 @@
-// idem_policy_set, idem_policy_alter, idem_policy_drop, idem_policy, and the trigger that tells
-// other backends.
+// idem_policy_set, idem_policy_alter, idem_policy_drop, idem_policy, and the trigger that announces
+// changes to other backends.
 
 #include "core/key.hpp"
 #include "core/pattern.hpp"
@@ -50,7 +50,7 @@ using core::PolicyColumn;
     pg_unreachable();
 }
 
-// Whether each entry can be read as one of a request's fields, in UTF-8.
+// Checks that each entry can be read as a request's field, in UTF-8.
 void check_fields(ArrayType* array, int which) {
     const char* name = core::kPolicyColumns[which].name;
     if (which == config::kExcludeFields) (void)request::fields_of(array, name, "exclude");
@@ -64,7 +64,7 @@ void check_fields(ArrayType* array, int which) {
     raise_complaint(column.name, column.complaint);
 }
 
-// What is wrong with a value that does not fit.
+// Says why a value does not fit.
 [[noreturn]] void raise_unfit(const PolicyRow& row, int which) {
     const PolicyColumn& column = core::kPolicyColumns[which];
     Datum value = row.values[which];
@@ -91,7 +91,8 @@ void check_fields(ArrayType* array, int which) {
     pg_unreachable();
 }
 
-// Beside what was told before it. What the policy leaves open is compared as it is now.
+// Compares an option with those checked before it. An option left open counts with its current
+// value.
 void check_beside_others(const PolicyRow& row, int which) {
     for (const core::SpansInOrder& spans : core::kSpansInOrder)
         if (which == spans.longer && config::are_out_of_order(row, spans))
@@ -107,15 +108,15 @@ void check_row(const PolicyRow& row) {
     }
 }
 
-// The argument is a role, so that it exists and is quoted as roles are; the table keeps its name.
+// The argument is a role: it exists, and is quoted as roles are. The table stores its name.
 Datum role_name(Oid role) {
     auto name = static_cast<Name>(palloc(sizeof(NameData)));
     (void)namestrcpy(name, GetUserNameFromId(role, false));
     return NameGetDatum(name);
 }
 
-// Puts the options that are given into the row, not checked yet, and not the role: its name is
-// looked up when nothing else is at fault.
+// Puts the given options into the row, unchecked, except for the role. The role's name is looked up
+// after all other checks.
 void take_options(FunctionCallInfo fcinfo, PolicyRow* row) {
     for (int i = 0; i < config::kOptions; i++) {
         if (PG_ARGISNULL(i) || i == config::kAllowedRole) continue;
@@ -132,8 +133,8 @@ void check(FunctionCallInfo fcinfo, PolicyRow* row) {
     row->nulls[config::kAllowedRole] = false;
 }
 
-// A change of the policy with that pattern, which says whether there was one. The policies are
-// locked first, so that nobody changes them between what the audit says and what was done.
+// Changes the policy with that pattern. `Change` returns whether there was one. The policies are
+// locked first, so the audit row matches the change.
 template <typename Change>
 bool audited(const char* action, text* pattern, const text* reason, Change change) {
     (void)config::lock_policies(CurrentMemoryContext);
@@ -184,7 +185,7 @@ int option_of(std::string_view name) {
     raise_unset(name, "is no option.", "Name options as the arguments of this function are named.");
 }
 
-// The argument behind the options: what is to be as if it had never been set.
+// The last argument: options to reset as if never set.
 void unset_options(FunctionCallInfo fcinfo, PolicyRow* row) {
     if (PG_ARGISNULL(config::kOptions)) return;
     pg::TextList names = pg::text_list(PG_GETARG_ARRAYTYPE_P(config::kOptions), "unset");

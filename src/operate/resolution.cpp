@@ -40,7 +40,7 @@ bool is_blank(const text* reason) {
     pg_unreachable();
 }
 
-// What does not go with the decision is refused: whoever gave it believes that it is kept.
+// Refuses values that do not go with the action: the caller would believe that they are stored.
 void check_fits(core::Resolution action, const claim::Response& response, const text* error) {
     if (action == core::Resolution::Complete && error != nullptr)
         raise_unused("error", "A completed record has none.");

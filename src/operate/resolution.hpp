@@ -1,13 +1,12 @@
-// What an operator's decision about records is made of, in the arguments of each function that
-// takes one.
+// An operator's decision about records, from the arguments of each function that takes one.
 #pragma once
 
 #include "claim/operator.hpp"
 
 namespace idem::operate {
 
-// The action; from `first` on status_code, body, headers and error; the reason. What does not go
-// with the action is refused (22023): whoever gave it believes that it is kept.
+// The action; from `first` on status_code, body, headers and error; the reason. Refuses values that
+// do not go with the action (22023): the caller would believe that they are stored.
 claim::Resolution resolution_of(FunctionCallInfo fcinfo, int action, int first, int reason);
 
 }  // namespace idem::operate

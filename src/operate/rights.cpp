@@ -1,10 +1,10 @@
-// idem_grant and idem_revoke: plain GRANT and REVOKE of the caller, who therefore has to own the
+// idem_grant and idem_revoke: plain GRANT and REVOKE by the caller, who must therefore own the
 // extension.
 //
-// In a cluster each node has rights of its own. There a row of idempotency.granted, which every
-// node has a copy of, says who has been given what, and each node does as its copy says: by the
-// table's check, which Citus runs also where it fills the copy of a node that joins later, before
-// it makes the triggers; and by a trigger, where a row goes.
+// In a cluster each node has its own rights. A row of idempotency.granted says which role has which
+// rights. Every node has a copy of that table, and grants or revokes as its copy says. The table's
+// check grants: Citus runs it also when it fills the copy of a new node, before it creates the
+// triggers. A trigger revokes when a row is deleted.
 
 #include "api/arguments.hpp"
 #include "claim/audit.hpp"
@@ -22,13 +22,13 @@ using namespace api;
 
 namespace {
 
-// Of the functions that the install script has closed to PUBLIC.
+// Functions that the install script has revoked from PUBLIC.
 constexpr const char* kProtocol = "p.prosrc !~ '^idem_(operator|owner)_'";
 constexpr const char* kOperator = "p.prosrc ~ '^idem_operator_'";
 
-// What they are called, with their schema and arguments. Regprocedure qualifies them, because only
-// pg_catalog is on the search_path. That the install script has closed them the server remembers in
-// pg_init_privs, whatever has been granted since. Those of the schema "idempotency" are for views.
+// Their names with schema and arguments. Regprocedure qualifies them, because only pg_catalog is on
+// the search_path. pg_init_privs keeps the fact that the install script revoked them, whatever was
+// granted since. Functions of the schema "idempotency" are for views.
 const char* function_list(const char* which) {
     const char* functions = ask(psprintf(
         "SELECT pg_catalog.string_agg(p.oid::pg_catalog.regprocedure::pg_catalog.text, ', '"
@@ -75,8 +75,8 @@ const char* role_argument(FunctionCallInfo fcinfo) {
     return GetUserNameFromId(PG_GETARG_OID(0), false);
 }
 
-// By the functions themselves: a row of idempotency.granted outlives its role, and whoever is made
-// under the same name has nothing yet.
+// Asks the functions themselves: a row of idempotency.granted outlives its role, and a new role of
+// the same name has no rights yet.
 bool has_here(Oid role, const char* which) {
     return holds(
         psprintf("EXISTS (SELECT FROM pg_catalog.pg_extension e JOIN pg_catalog.pg_proc p"
@@ -85,7 +85,7 @@ bool has_here(Oid role, const char* which) {
                  which, role));
 }
 
-// As the audit has them, with what this command has just changed.
+// For the audit, with the changes of this command.
 Jsonb* rights_of(Oid role) {
     bool protocol;
     bool decides;
@@ -125,7 +125,7 @@ void give_everywhere(Oid oid, const char* role, bool with_operator) {
     });
 }
 
-// A row is written first, so that what was granted in another way is taken back, too.
+// Writes a row first, so that rights granted in another way are revoked too.
 void take_everywhere(const char* role) {
     run([role] {
         const char* name = quote_literal_cstr(role);
@@ -167,19 +167,19 @@ Datum revoke_rights(FunctionCallInfo fcinfo) {
 
 // ---- a node's copy of idempotency.granted ----
 
-// Without Citus a row comes from a dump, which grants by itself, and the role may be missing.
+// Without Citus a row comes from a dump. The dump also grants, and the role may be missing.
 bool counts_here(const char* role) {
     return pg::has_citus() && OidIsValid(get_role_oid(role, true));
 }
 
-// The check of a row: role, operator.
+// The table's check of a row: role, operator.
 Datum granted_here(FunctionCallInfo fcinfo) {
     const char* role = NameStr(*PG_GETARG_NAME(0));
     if (counts_here(role)) give_here(quote_identifier(role), PG_GETARG_BOOL(1));
     PG_RETURN_BOOL(true);
 }
 
-// The trigger of a row that has gone.
+// The trigger for a deleted row.
 Datum revoked_here(FunctionCallInfo fcinfo) {
     check_is_trigger(fcinfo);
     auto* data = reinterpret_cast<TriggerData*>(fcinfo->context);
@@ -190,11 +190,10 @@ Datum revoked_here(FunctionCallInfo fcinfo) {
     return 0;
 }
 
-// ---- a table that nobody but its owner writes ----
+// ---- tables that only the owner writes ----
 
-// The trigger before each row, and before TRUNCATE. Members of pg_write_all_data have the
-// privileges on every table, and row security would keep members of pg_read_all_data from dumping
-// it.
+// The trigger before each row and before TRUNCATE. Members of pg_write_all_data have privileges on
+// every table. Row security instead would keep members of pg_read_all_data from dumping it.
 Datum owner_writes(FunctionCallInfo fcinfo) {
     check_is_trigger(fcinfo);
     auto* data = reinterpret_cast<TriggerData*>(fcinfo->context);

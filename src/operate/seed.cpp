@@ -11,7 +11,7 @@ using namespace api;
 
 namespace {
 
-// Before each row that comes.
+// Before each new row.
 Datum coming(FunctionCallInfo fcinfo) {
     check_is_trigger(fcinfo);
     auto* data = reinterpret_cast<TriggerData*>(fcinfo->context);

@@ -1,5 +1,5 @@
-// Statements of whoever calls, for what the extension does to itself: with the caller's rights, by
-// SPI. Names in them are qualified, or of pg_catalog.
+// Statements with the caller's rights, by SPI, for changes of the extension itself. Names in them
+// are qualified, or of pg_catalog.
 #pragma once
 
 #include "pg/owner.hpp"
@@ -21,12 +21,12 @@ void run(Statements statements) {
 
 // The first value of a query's first row, or nullptr.
 const char* ask(const char* query);
-// A condition: false also where it is null.
+// False also if the condition is null.
 bool holds(const char* condition);
 void execute(const char* command);
-// Whether it is a table of Citus; it has its schema. Citus is there.
+// Whether it is a table of Citus. The name includes its schema. Citus must be installed.
 bool is_table_of_citus(const char* table);
-// Executes what a query has put together, row by row.
+// Executes each row of a query as a statement.
 void execute_each(const char* query);
 
 }  // namespace idem::operate

@@ -25,7 +25,7 @@ void note_running(Tally* tally, const Datum* row) {
     tally->running++;
 }
 
-// What is in the way, and its name.
+// An obstacle, and its name.
 struct Reason {
     const char* what;
     const char* name;
@@ -37,7 +37,7 @@ bool is_told(const LeftInScope& told, const text* scope, const Reason& why) {
            (why.what == nullptr || pg::bytes_of(told.name) == why.name);
 }
 
-// Where it is told; nullptr: it is one too many.
+// The scope's entry; nullptr: the list is full.
 LeftInScope* place_of(Tally* tally, Left* left, const text* scope, const Reason& why) {
     for (int i = 0; i < left->told; i++)
         if (is_told(left->scopes[i], scope, why)) return &left->scopes[i];

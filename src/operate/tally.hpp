@@ -1,31 +1,30 @@
-// What has become of many records: how many, and some of them by name. Names are told to the
-// caller, and not to the log.
+// The results for many records: counts, and some names. Names go to the caller, and not to the log.
 #pragma once
 
 #include "pg/pg.hpp"
 
 namespace idem::operate {
 
-// What a function returns that is called for each record.
+// The results of a function called for each record.
 inline constexpr const char* kDone = "done";
 inline constexpr const char* kRunning = "running";     // a transaction or a lease has the key
-inline constexpr const char* kPassed = "passed";       // there is nothing to do any more
-inline constexpr const char* kClosed = "closed";       // its policy does not admit the caller
+inline constexpr const char* kPassed = "passed";       // there is nothing left to do
+inline constexpr const char* kClosed = "closed";       // its policy excludes the caller
 inline constexpr const char* kNoKey = "no_key";        // it can't be sealed, or does not open
 inline constexpr const char* kTooLarge = "too_large";  // the answer, for the scope's policy
 
-// A record that is being executed.
+// A record in execution.
 struct RunningKey {
     Datum scope;
     Datum principal;
     Datum key;
 };
 
-// What is left in a scope, and what is in the way there. It has a name: the role that a policy
-// admits, the option by which it is not valid, or why a record can't be decided.
+// The records left in a scope, and the obstacle. The obstacle has a name: the role that a policy
+// admits, the invalid option of a policy, or the reason why a record can't be decided.
 struct LeftInScope {
     const text* scope;
-    const char* what;  // nullptr: it has been opened since
+    const char* what;  // nullptr: the scope has been opened since
     const text* name;
     std::int64_t records;
     std::int64_t attempts;
@@ -33,7 +32,7 @@ struct LeftInScope {
 
 inline constexpr int kMostTold = 100;
 
-// Of all scopes, and of the first ones each.
+// Of all scopes, with details of the first ones.
 struct Left {
     std::int64_t records;
     std::int64_t attempts;
@@ -43,7 +42,7 @@ struct Left {
 
 struct Tally {
     const char* procedure;
-    MemoryContext context;  // of what is told
+    MemoryContext context;  // of the reported names
     std::int64_t total;
     std::int64_t seen;
     std::int64_t done;
@@ -56,23 +55,23 @@ struct Tally {
     RunningKey keys[kMostTold];
 };
 
-// In the current memory context, where the names will be as well. `procedure` is its name, with
+// Allocated in the current memory context, like the names later. `procedure` is its name, with
 // parentheses.
 Tally* begin_tally(const char* procedure);
 
-// What was returned for a record: its scope, principal and key.
+// Counts the result for a record, given its scope, principal and key.
 void count_record(Tally* tally, const text* word, const Datum* row);
 
-// Beside records: what is left of the history of a scope that is closed.
+// Attempts without a record: the remaining history of a closed scope.
 void count_closed_attempts(Tally* tally, const text* scope, std::int64_t attempts);
 
 // A notice, if the last one was some time ago.
 void tell_progress(Tally* tally);
 
-// Whether nothing was left, for whatever reason.
+// Whether nothing was left.
 bool is_complete(const Tally& tally);
 
-// What is told, as arrays of objects.
+// The reported names, as arrays of objects.
 Jsonb* running_keys(const Tally& tally);
 Jsonb* scopes_of(const Left& left);
 
