@@ -1,8 +1,8 @@
-// Read as Citus's own metadata cache reads them (BuildCachedShardList, LookupShardPlacements): rows
-// of the catalogs by index, with the catalog snapshot, so that it can be done in any state of a
-// transaction. Citus sends a relcache invalidation of the table for each change of these rows
-// (CitusInvalidateRelcacheByRelid in its triggers on pg_dist_shard and pg_dist_placement), so
-// whoever keeps what is read here keeps it as long as the table stays as it is.
+// Read as Citus's own metadata cache reads (BuildCachedShardList, LookupShardPlacements): catalog
+// rows by index, with the catalog snapshot, which works in any state of a transaction. For each
+// change of these rows Citus sends a relcache invalidation of the table
+// (CitusInvalidateRelcacheByRelid in its triggers on pg_dist_shard and pg_dist_placement). So a
+// caller may keep the result until the table's next invalidation.
 
 #include "pg/citus.hpp"
 
@@ -12,8 +12,8 @@ namespace idem::pg {
 
 namespace {
 
-// A catalog of Citus. Its columns are known by name and type: their order is nobody's promise, and
-// of another type they would be misread.
+// A catalog of Citus. Its columns are identified by name and type: Citus does not promise their
+// order, and a column of another type would be misread.
 struct Catalog {
     Relation relation;
     const char* name;
@@ -45,7 +45,7 @@ AttrNumber column(const Catalog& catalog, const char* name, Oid type) {
     return number;
 }
 
-// Null is zero, where it may be null.
+// Null is read as zero, where a column may be null.
 enum class Null { Refused, Allowed };
 
 Datum value(const Catalog& catalog, HeapTuple row, const char* name, Oid type,
@@ -62,8 +62,8 @@ std::int32_t number(const Catalog& catalog, HeapTuple row, const char* name) {
     return DatumGetInt32(value(catalog, row, name, INT4OID));
 }
 
-// The rows in which a column has a value: by that index, or all of them looked through where there
-// is none of that name.
+// The rows with this value in a column: by that index, or by a scan of the whole catalog if there
+// is no index of that name.
 SysScanDesc scan_for(const Catalog& catalog, const char* index, const ScanKeyData& key) {
     Oid oid = get_relname_relid(index, PG_CATALOG_NAMESPACE);
     bool by_index =
@@ -86,7 +86,7 @@ SysScanDesc scan_of_shard(const Catalog& catalog, const char* index, std::int64_
     return scan_for(catalog, index, key);
 }
 
-// Of a node that does not know, as while pg_upgrade is under way, which then has no shard.
+// The group of a node that does not know its own, as during pg_upgrade. It has no shard.
 constexpr std::int32_t kNoGroup = -1;
 
 std::int32_t local_group() {
@@ -101,7 +101,8 @@ std::int32_t local_group() {
 
 enum class Method { None, ByHash, Other };
 
-// The column stands there as a node tree (Var), whose number in the table counts.
+// The catalog stores the column as a node tree (Var); its attribute number in the table is
+// compared.
 bool is_by_column(Datum key, Oid table, const char* wanted) {
     if (key == 0) return false;
     auto* node = static_cast<Node*>(stringToNode(TextDatumGetCString(key)));
@@ -109,7 +110,7 @@ bool is_by_column(Datum key, Oid table, const char* wanted) {
            reinterpret_cast<Var*>(node)->varattno == get_attnum(table, wanted);
 }
 
-// Of a shard that lies on several nodes (repmodel 'c') a writer on one would leave out the others.
+// With repmodel 'c' a shard lies on several nodes, and a write on one would miss the others.
 constexpr char kByHash = 'h';
 constexpr char kOnOneNode = 's';
 
@@ -195,7 +196,7 @@ void read_shards(Oid table, MemoryContext context, Distribution* distribution) {
           by_hash);
 }
 
-// The relations of a schema whose names begin so, by index; the last byte of `prefix` is not 0xFF.
+// Relations of a schema by name prefix, by index; the last byte of `prefix` is not 0xFF.
 SysScanDesc scan_of_names(Relation catalog, Oid schema, const char* prefix) {
     auto* from = static_cast<Name>(palloc0(sizeof(NameData)));
     auto* until = static_cast<Name>(palloc0(sizeof(NameData)));
@@ -216,7 +217,7 @@ bool is_number(const char* word) {
     return *word != '\0' && word[strspn(word, "0123456789")] == '\0';
 }
 
-// A shard of the table by its name; nullptr: this node has none.
+// A shard of the table, found by its name; nullptr: this node has none.
 const char* shard_left(Oid table) {
     const char* prefix = psprintf("%s_", get_rel_name(table));
     Relation catalog = table_open(RelationRelationId, AccessShareLock);
@@ -232,10 +233,10 @@ const char* shard_left(Oid table) {
     return found;
 }
 
-// Citus can take its metadata away from a node (stop_metadata_sync_to_node), and does so for a
-// moment where it brings them anew not in one transaction (citus.metadata_sync_mode). What it calls
-// the table is left, as it belongs to an extension, and is empty: a key that runs elsewhere would
-// be granted here.
+// Citus can take its metadata away from a node (stop_metadata_sync_to_node). It does so for a
+// moment when it sends the metadata anew in several transactions (citus.metadata_sync_mode). The
+// distributed table stays, as it belongs to an extension, and is empty: a key that runs elsewhere
+// would be granted here.
 void refuse_without_metadata(Oid table) {
     const char* shard = shard_left(table);
     if (shard != nullptr)
@@ -275,8 +276,8 @@ Distribution distribution_of(Oid table, const char* column, MemoryContext contex
     return distribution;
 }
 
-// FindShardInterval: the hash is that of the type's default operator class (hashtext), which for a
-// deterministic collation is one of the bytes.
+// As FindShardInterval: the hash is that of the type's default operator class (hashtext). For a
+// deterministic collation that is a hash of the bytes.
 const Shard* shard_of(const Distribution& distribution, const text* value) {
     auto hash = DatumGetInt32(hash_any(reinterpret_cast<const unsigned char*>(VARDATA_ANY(value)),
                                        static_cast<int>(VARSIZE_ANY_EXHDR(value))));
@@ -309,8 +310,8 @@ const char* own_copy(const char* table) {
     return psprintf("%s_%s", table, SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1));
 }
 
-// By Citus's function and not by its lock's tag, which differs from version to version. It asks for
-// the owner of the table.
+// Calls Citus's function: the tag of its lock differs between versions. The function requires the
+// table's owner.
 void lock_in_place(std::int64_t shard, Oid owner) {
     Oid user;
     int security_context;
@@ -326,7 +327,7 @@ void lock_in_place(std::int64_t shard, Oid owner) {
     pfree(numbers);
 }
 
-// Its number is 0 until Citus sends something to a node for the first time in a transaction
+// The number is 0 until Citus first sends something to a node in a transaction
 // (AssignDistributedTransactionId).
 bool is_in_transaction_of_citus() {
     List* name = list_make2(makeString(pstrdup("pg_catalog")),
@@ -337,7 +338,7 @@ bool is_in_transaction_of_citus() {
     return null || DatumGetInt64(number) != 0;
 }
 
-// DetermineCitusBackendType tells them by the same names.
+// DetermineCitusBackendType uses the same names.
 bool is_session_of_citus() {
     return is_named_by_citus("citus_internal gpid=");
 }

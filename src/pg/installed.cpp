@@ -1,11 +1,10 @@
-// What is learned of a table is kept as the plan cache keeps plans (PlanCacheRelCallback): a
-// relcache callback only notes that something has changed, for it may come in the middle of
-// anything and must read nothing, and the next use looks anew. There is one callback for all of
-// them; the server has room for ten of all modules.
+// Facts about a table are cached as the plan cache caches plans (PlanCacheRelCallback). A relcache
+// callback only notes a change, because it may come at any moment and must not read anything. The
+// next use looks again. All tables share one callback; the server has room for ten of all modules.
 //
-// The versions of library and objects are compared by a catalog scan, once per change of one table:
-// ALTER EXTENSION touches no relation that a backend would be told of, so upgrade scripts touch
-// that table.
+// The versions of library and objects are compared by a catalog scan, once per change of one table.
+// ALTER EXTENSION touches no relation of which backends are told, so upgrade scripts touch that
+// table.
 
 #include "pg/installed.hpp"
 
@@ -13,11 +12,11 @@ namespace idem::pg {
 
 namespace {
 
-// ---- what is kept of a table ----
+// ---- facts about a table ----
 
 Watched* all_watched;
 
-// Without a relation: something was missed, so everything may have changed.
+// InvalidOid: messages were lost, so everything may have changed.
 bool concerns(const Watched& watched, Oid relation) {
     return relation == InvalidOid || relation == watched.oid ||
            (watched.is_part != nullptr && watched.is_part(relation));
@@ -31,14 +30,14 @@ void note_change(Datum, Oid relation) {
     }
 }
 
-// A look that waits for somebody's DDL has to be followed by another one, which mostly waits for
-// nobody. Where changes come as fast as looks, what the last one has learned is used once: it was
-// true within this call, and the next call looks again.
+// A look that waits for another session's DDL is followed by a second one, which usually does not
+// wait. If changes arrive as fast as looks, the last result is used once: it was true within this
+// call, and the next call looks again.
 constexpr int kLooks = 3;
 
 // ---- the version ----
 
-// Which of the two is older decides what has to be done about it.
+// The remedy depends on which of the two is older.
 [[noreturn]] void raise_version(const char* library, const char* installed) {
     bool objects_are_older = strverscmp(installed, library) < 0;
     ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -53,7 +52,7 @@ constexpr int kLooks = 3;
     pg_unreachable();
 }
 
-// The version that CREATE or ALTER EXTENSION has left in the catalog.
+// The version in the catalog, written by CREATE or ALTER EXTENSION.
 char* installed_version() {
     ScanKeyData key;
     ScanKeyInit(&key, Anum_pg_extension_extname, BTEqualStrategyNumber, F_NAMEEQ,
@@ -103,7 +102,7 @@ Oid own_function(Oid schema, const char* name) {
     return function;
 }
 
-// The server locks no function that is being called.
+// The server does not lock a function while it runs.
 void raise_dropped() {
     ereport(ERROR, (errcode(ERRCODE_UNDEFINED_TABLE),
                     errmsg("an object of extension \"idempotency\" was dropped during this call"),
@@ -134,7 +133,7 @@ Oid table_oid(const char* name) {
     return table;
 }
 
-// As RangeVarGetRelidExtended does: whoever was waited for may have dropped the table.
+// As RangeVarGetRelidExtended does: another session may have dropped the table during the wait.
 Oid lock_table(const char* name, LOCKMODE mode) {
     for (;;) {
         Oid table = table_oid(name);
@@ -150,7 +149,7 @@ void watch(Watched* watched) {
     all_watched = watched;
 }
 
-// An error leaves it not current, so that the next use looks again.
+// After an error it is not current, so the next use looks again.
 void look_at(Watched* watched) {
     watched->is_current = false;
     watched->oid =
@@ -161,8 +160,8 @@ void look_at(Watched* watched) {
     if (watched->opens) UnlockRelationOid(watched->oid, AccessShareLock);
 }
 
-// Invalidation messages are taken in with a lock, and a transaction that has its locks already
-// would not hear of them, so they are asked for.
+// The server processes invalidation messages when it takes a lock. A transaction that already has
+// its locks would miss them, so this processes them explicitly.
 void refresh(Watched* watched) {
     AcceptInvalidationMessages();
     for (int looks = 0; looks < kLooks && !watched->is_current; looks++) look_at(watched);

@@ -1,51 +1,50 @@
-// What is installed in this database: tables of the extension, what is kept of them as long as they
-// stay as they are, and the version of the SQL objects.
+// The extension as installed in this database: its tables, cached facts about them, and the version
+// of the SQL objects.
 #pragma once
 
 #include "pg/pg.hpp"
 
 namespace idem::pg {
 
-// Of the extension, its library, and the schema of its tables.
+// The name of the extension, of its library, and of the schema of its tables.
 inline constexpr const char* kExtension = "idempotency";
 
 // The extension is absent (42P01).
 [[noreturn]] void raise_not_installed();
 
-// The OID of one of its tables; where there is none, InvalidOid or an error.
+// The OID of one of its tables. If there is none: InvalidOid, or an error.
 Oid find_table(const char* name);
 Oid table_oid(const char* name);
 
-// The extension's function of this name, of which it has one. Users may have made others that are
-// called alike, in the same schema, with other arguments.
+// The extension's only function of this name. Users may have made functions of the same name, in
+// the same schema, with other arguments.
 Oid own_function(Oid schema, const char* name);
 
-// After a wait: somebody has dropped the extension, or a shard has gone (42P01).
+// After a wait: another session has dropped the extension, or a shard has gone (42P01).
 [[noreturn]] void raise_dropped();
 
-// After a wait: this error if the function that is being called has been dropped meanwhile,
-// also if the extension was created again, with another one of this name.
+// Raises this error if the running function was dropped during a wait, even if the extension was
+// created again, with a new function of this name.
 void check_called(Oid function);
 
-// The row type that the called function returns, as the server's type cache has it. Its user
-// releases it. The same error.
+// The row type of the running function's result, from the server's type cache. The user releases
+// it. The same error.
 TupleDesc row_of_called(Oid function);
 
-// Takes a lock of such a table until the transaction ends, and returns its OID.
+// Locks such a table until the transaction ends, and returns its OID.
 Oid lock_table(const char* name, LOCKMODE mode);
 
-// ---- what is kept of a table ----
+// ---- facts about a table ----
 
-// Something that was learned by a look at a table, and holds until the table changes. One per use,
-// with static storage; `table`, `look`, `is_part` and `opens` are given, the rest is
-// ours.
+// Facts learned by a look at a table, valid until the table changes. One per use, with static
+// storage. The user sets `table`, `look`, `is_part` and `opens`; this file sets the rest.
 struct Watched {
     const char* table;
     void (*look)(Oid table);  // learns it; may raise an error, and is called again then
-    bool (*is_part)(Oid relation) = nullptr;  // whose changes are the table's as well
+    bool (*is_part)(Oid relation) = nullptr;  // also relevant: changes of these relations
     bool opens = false;                       // the look opens the table, which is locked for it
-    Oid oid = InvalidOid;                     // of the table, as of the last look
-    bool is_current = false;                  // what that look has learned still holds
+    Oid oid = InvalidOid;                     // of the table, at the last look
+    bool is_current = false;                  // the facts of that look still hold
     bool changed = false;                     // since it began
     Watched* next = nullptr;
 };
@@ -53,18 +52,18 @@ struct Watched {
 // Called once, when the library is loaded.
 void watch(Watched* watched);
 
-// Looks, whatever is known already. A change that arrives meanwhile leaves it not current: parts of
-// what was learned may be as of before.
+// Looks, even if the facts are current. A change that arrives meanwhile leaves it not current:
+// parts of the facts may be from before the change.
 void look_at(Watched* watched);
 
-// Hears of what others have committed, and looks if anything of the table has changed.
+// Processes the messages of other sessions' commits, and looks if the table has changed.
 void refresh(Watched* watched);
 
 // ---- the version ----
 
-// Library and SQL objects are installed by different commands, so one may be updated and the other
-// not yet: an error if they are of different versions. Looks once, and again after DDL has touched
-// the table that watch_version() was given; else it is one test of a variable.
+// Different commands install library and SQL objects, so one may be updated before the other. An
+// error if their versions differ. Looks once, and again after DDL on the table given to
+// watch_version(); otherwise it tests one variable.
 void check_version();
 
 // Called once, when the library is loaded, with the table that each upgrade script touches.

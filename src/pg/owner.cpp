@@ -1,6 +1,6 @@
-// What ri_PerformCheck (ri_triggers.c) does for foreign keys: a plan that is prepared once and
-// kept, run as the owner of the table, with a snapshot of our choice; and one restriction more,
-// that of REFRESH MATERIALIZED VIEW (SECURITY_RESTRICTED_OPERATION).
+// Mirrors ri_PerformCheck (ri_triggers.c) for foreign keys: a plan is prepared once and kept, and
+// runs as the owner of the table, with a snapshot that we choose. In addition it has the
+// restriction of REFRESH MATERIALIZED VIEW (SECURITY_RESTRICTED_OPERATION).
 
 #include "pg/owner.hpp"
 
@@ -51,7 +51,7 @@ void connect_spi() {
 AsOwner begin_as_owner(const char* table) {
     AsOwner frame;
     frame.caller_context = CurrentMemoryContext;
-    // Who owns a table that others are changing is known after the wait for them.
+    // If another session is changing the table, its owner is known only after the wait.
     Oid owner = owner_of(lock_table(table, AccessShareLock));
     GetUserIdAndSecContext(&frame.user, &frame.security_context);
     SetUserIdAndSecContext(owner, frame.security_context | SECURITY_LOCAL_USERID_CHANGE |
@@ -59,7 +59,7 @@ AsOwner begin_as_owner(const char* table) {
     frame.guc_level = NewGUCNestLevel();
     set_locally("search_path", "pg_catalog, pg_temp");
     connect_spi();
-    // What the calling command itself has written is seen as well.
+    // Writes of the calling command itself become visible too.
     CommandCounterIncrement();
     PushActiveSnapshot(GetLatestSnapshot());
     return frame;

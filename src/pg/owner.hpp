@@ -1,14 +1,16 @@
 // The extension's own SQL.
 //
-// A statement runs as the owner of the table concerned, whatever the caller may do, and with a
-// pinned search_path, whatever the caller has set. User and snapshot are those of a check of a
-// foreign key (ri_PerformCheck: SetUserIdAndSecContext to the owner without forced row security;
-// after CommandCounterIncrement the latest snapshot, in any isolation level), run by
-// SPI_execute_snapshot. As REFRESH MATERIALIZED VIEW and VACUUM do it for code of a table's owner,
-// all this is a security-restricted operation with a GUC nest level of its own: triggers, rules and
-// functions of indexes get that owner's rights, and nothing of theirs can outlast it. The server
-// refuses a deferred trigger, a cursor WITH HOLD or a temporary table there, which would run or be
-// read with the rights of whoever comes next.
+// A statement runs as the owner of the table concerned, whatever rights the caller has, and with a
+// pinned search_path, whatever the caller has set. User and snapshot are those of a foreign key
+// check (ri_PerformCheck). It uses SetUserIdAndSecContext to the owner, without forced row
+// security. After CommandCounterIncrement it takes the latest snapshot, in any isolation level. It
+// runs SPI_execute_snapshot.
+//
+// As in REFRESH MATERIALIZED VIEW and VACUUM, which run code of a table's owner, this is a
+// security-restricted operation with its own GUC nest level. Triggers, rules and functions of
+// indexes get that owner's rights, and none of their changes to the session outlast it. The server
+// refuses deferred triggers, cursors WITH HOLD and temporary tables there: later they would run or
+// be read with another user's rights.
 //
 // An ERROR in between needs no clean-up here: the abort of the (sub)transaction restores user,
 // security context, settings, snapshots and SPI.
@@ -21,9 +23,9 @@
 
 namespace idem::pg {
 
-// Between begin_as_owner and end_as_owner SPI is connected and the newest snapshot is active: what
-// has committed is seen, in any isolation level, and results can be detoasted, also at commit,
-// where no statement's snapshot is left. Results have to be copied into `caller_context`.
+// Between begin_as_owner and end_as_owner SPI is connected and the newest snapshot is active.
+// Committed rows are visible, in any isolation level. Results can be detoasted, also at commit,
+// where no statement's snapshot is left. Copy results into `caller_context`.
 struct AsOwner {
     Oid user;
     int security_context;
@@ -31,21 +33,21 @@ struct AsOwner {
     MemoryContext caller_context;
 };
 
-// SPI as whoever calls, until SPI_finish.
+// SPI as the current user, until SPI_finish.
 void connect_spi();
 
-// `table` is one of ours.
+// `table` is one of the extension's.
 AsOwner begin_as_owner(const char* table);
 void end_as_owner(const AsOwner& frame);
 
-// How a statement finds its rows. By index: a plan made while the table was nearly empty must not
-// become a sequential scan that is kept while it grows, so the planner is told to avoid one. A
-// statement that reads a whole small table must not be told: disable_cost, which the planner adds
-// until 17, is above jit_above_cost, and each backend would JIT-compile the plan.
+// How a statement finds its rows. ByIndex: the plan is kept while the table grows, so a plan from a
+// nearly empty table must not be a sequential scan. The planner is told to avoid one. Whole: a
+// statement that reads a whole small table must not have that setting. Until version 17 the planner
+// adds disable_cost, which is above jit_above_cost: each backend would JIT-compile the plan.
 enum class Access { ByIndex, Whole };
 
 // A statement of ours, prepared on first use in a backend and kept. It names tables with their
-// schema; its functions, operators and types are those of pg_catalog, by the pinned search_path.
+// schema. With the pinned search_path its functions, operators and types are those of pg_catalog.
 struct Statement {
     const char* sql;
     int nargs;
@@ -54,13 +56,13 @@ struct Statement {
     SPIPlanPtr plan;
 };
 
-// Returns the number of rows; those of a query are in SPI_tuptable. `nulls` as for
+// Returns the number of rows; those of a query are in SPI_tuptable. `nulls` is as for
 // SPI_execute_plan.
 std::uint64_t run_read(Statement* statement, Datum* values, const char* nulls);
 std::uint64_t run_write(Statement* statement, Datum* values, const char* nulls);
 
-// One of the rows of a query that was just run. Columns count from 1; texts and bytes are copies in
-// the current memory context.
+// A row of the query that was just run. Columns count from 1. Texts and bytes are copies in the
+// current memory context.
 class FoundRow {
   public:
     FoundRow(HeapTuple row, TupleDesc shape) : row_(row), shape_(shape) {}
@@ -75,7 +77,7 @@ class FoundRow {
         return null;
     }
     std::int64_t number(int column) const { return DatumGetInt64(value(column)); }
-    // Also bytes, which are stored alike; nullptr: null.
+    // Reads bytea too, which has the same layout; nullptr: null.
     text* text_at(int column) const {
         return is_null(column) ? nullptr : DatumGetTextPCopy(value(column));
     }
@@ -95,7 +97,7 @@ void take_rows(const AsOwner& frame, std::uint64_t rows, Take take) {
     MemoryContextSwitchTo(spi_context);
 }
 
-// What make(FoundRow) makes of each row, in the caller's memory context.
+// The result of make(FoundRow) for each row, in the caller's memory context.
 template <typename Make>
 auto* made_of_rows(const AsOwner& frame, std::uint64_t rows, Make make) {
     using Made = std::invoke_result_t<Make, FoundRow>;
@@ -109,14 +111,14 @@ auto* made_of_rows(const AsOwner& frame, std::uint64_t rows, Make make) {
 // A table with its schema, as a statement of ours spells it. An error (42P01) if it has gone.
 const char* qualified_name(Oid table);
 
-// Of a statement that will not come again.
+// Frees the plan of a statement that will not run again.
 void drop_plan(Statement* statement);
 
-// A write all by itself, with a frame of its own. Returns the number of rows.
+// A single write with a frame of its own. Returns the number of rows.
 std::uint64_t write_alone(const char* table, Statement* statement, Datum* values,
                           const char* nulls);
 
-// Sets a setting until the GUC nest level ends that the caller has opened.
+// Changes a setting until the end of the GUC nest level that the caller has opened.
 void set_locally(const char* setting, const char* value);
 
 }  // namespace idem::pg

@@ -79,13 +79,14 @@ KeptAttempt kept_attempt(const pg::FoundRow& row, const Identity& id) {
     return attempt;
 }
 
-// The value of a column, null where there is none.
+// The value of a column; null if there is none.
 Datum or_null(const void* value, char* null) {
     *null = value == nullptr ? 'n' : ' ';
     return PointerGetDatum(value);
 }
 
-// What is sealed is not written as well in the clear: whoever has sealed it has still both.
+// A sealed value is not also written in the clear. Both are still in memory when it was just
+// sealed.
 const text* in_the_clear(const Kept<text>& value) {
     return value.sealed == nullptr ? value.plain : nullptr;
 }

@@ -14,7 +14,7 @@ constexpr Oid kRowTypes[] = {TIMESTAMPTZOID, TEXTOID,  TEXTOID, TEXTOID, TEXTOID
                              JSONBOID,       JSONBOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, BOOLOID};
 constexpr int kRowValues = static_cast<int>(std::size(kRowTypes));
 
-// $5 is the key, and $6 whether it may be seen. The digest is one that an auditor can compute.
+// $5 is the key, and $6 whether it may be shown. An auditor can compute the digest too.
 pg::Statement insert_row = {
     "INSERT INTO idempotency.audit (decided_at, action, scope, principal, key, key_digest, role,"
     " before, after, reason, decided_by, acting_as, application_name, client_addr, erased)"

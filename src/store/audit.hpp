@@ -1,8 +1,8 @@
-// The table idempotency.audit: what operators and the owner have decided. Rows are added, removed
-// when their time is over, and made anonymous where a principal is to be forgotten; nothing else is
-// ever done to one.
+// The table idempotency.audit: the decisions of operators and of the owner. Rows are added, removed
+// after their retention, and made anonymous when a principal is forgotten. They never change
+// otherwise.
 //
-// It is no table of Citus: each node keeps what was decided there, in the transaction that decides.
+// It is no table of Citus: each node keeps its own decisions, each in the transaction that decides.
 #pragma once
 
 #include "pg/pg.hpp"
@@ -11,13 +11,13 @@ namespace idem::store {
 
 inline constexpr const char* kAuditTable = "audit";
 
-// A row as it is to be. Whatever is nullptr is null.
+// A row to add; nullptr is null.
 struct AuditRow {
     const text* action;
     const text* scope;  // or the pattern of a policy
     const text* principal;
     const text* key;   // its digest is stored instead, unless idempotency.log_keys is on
-    const char* role;  // that was granted to, or revoked from
+    const char* role;  // that rights were granted to, or revoked from
     const Jsonb* before;
     const Jsonb* after;
     const text* reason;
@@ -26,15 +26,15 @@ struct AuditRow {
     bool erased;             // principal and key are left out for good
 };
 
-// With the rights of the table's owner. An error (55000) if the table does not take the row: what
-// can't be written down is not decided.
+// With the rights of the table's owner. An error (55000) if the table does not take the row: a
+// decision that can't be recorded fails.
 void add_audit_row(const AuditRow& row);
 
-// Removes up to `limit` rows whose time (idempotency.audit_retention) is over, oldest first,
-// passing over those that others have locked. Returns how many.
+// Removes up to `limit` rows older than idempotency.audit_retention, oldest first, and skips locked
+// rows. Returns their number.
 std::int64_t sweep_audit(std::int64_t limit);
 
-// Takes principal, key and its digest out of all rows of a principal. Returns how many. Reads the
+// Clears principal, key and its digest in all rows of a principal. Returns their number. Reads the
 // whole table.
 std::int64_t make_audit_anonymous(const text* principal);
 

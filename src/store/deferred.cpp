@@ -4,8 +4,8 @@ namespace idem::store {
 
 namespace {
 
-// nullptr: there is none. One that SET CONSTRAINTS defers is refused by the server itself, since
-// our statements are restricted operations; unique_key_recheck of a deferrable constraint is the
+// nullptr: there is none. The server itself refuses a trigger deferred by SET CONSTRAINTS, because
+// our statements are restricted operations. unique_key_recheck of a deferrable constraint is the
 // server's own.
 const char* deferred_trigger(Relation table) {
     const TriggerDesc* triggers = table->trigdesc;

@@ -1,25 +1,25 @@
-// Reads and writes the table of records through index scan, table access method and index insert:
-// no executor, no SPI, no change of user, and so no code of users. obstacle.cpp looks for all else
-// that the executor would do (triggers, rules, partitions, generated columns, check constraints).
-// If it finds any, the SQL store serves. No code here knows which table it is.
+// Reads and writes the table of records through index scan, table access method and index insert.
+// It uses no executor, no SPI, no change of user, and so runs no code of users. obstacle.cpp looks
+// for everything else that the executor would do (triggers, rules, partitions, generated columns,
+// check constraints). If it finds any, the SQL store serves. This code does not know which table it
+// is given.
 //
 // PostgreSQL does the same in two places. Its catalogs are written by CatalogTupleInsert and
 // CatalogTupleUpdate, with index entries by CatalogIndexInsert. Logical replication finds a row
 // with RelationFindReplTupleByIndex and changes it with ExecSimpleRelationUpdate. Those end in
-// simple_heap_update and simple_table_tuple_update, which fail with "tuple concurrently updated"; a
-// change here looks at the version that follows, and decides again.
+// simple_heap_update and simple_table_tuple_update, which fail with "tuple concurrently updated". A
+// change here looks at the next version instead, and decides again.
 //
-// What holds all the time:
-// - A key has one row: the primary key's entry is inserted with UNIQUE_CHECK_YES, which waits for
-//   whoever is inserting the same key.
-// - The table is locked by whoever has picked this store for it (store.cpp), for a look with
-//   AccessShareLock and for all else with RowExclusiveLock, and was plain when the lock was
-//   granted.
+// Invariants:
+// - A key has one row. The primary key's entry is inserted with UNIQUE_CHECK_YES, which waits for a
+//   session that is inserting the same key.
+// - store.cpp picks this store for the table and locks it: with AccessShareLock for a look, with
+//   RowExclusiveLock for all else. The table was plain when the lock was granted.
 // - A row is replaced or removed only if it is the version that the caller has seen.
-// - A look is judged by no snapshot (one is active for detoasting), and takes no predicate lock and
+// - No snapshot filters a look (one is active for detoasting). A look takes no predicate lock and
 //   no transaction id.
-// - Each write is a command of its own: what comes next in the same statement sees it, and it can
-//   change what the same statement has written.
+// - Each write is a command of its own: later parts of the same statement see it, and it can change
+//   earlier writes of the statement.
 
 #include "store/implementation.hpp"
 #include "store/obstacle.hpp"
@@ -30,26 +30,25 @@ namespace {
 
 // ---- a look at the row of a key ----
 //
-// Past all snapshots, with a dirty one, as RelationFindReplTupleByIndex and
-// check_exclusion_or_unique_constraint look: an index scan meets the newest committed version, our
-// own, and what other transactions have written and not yet committed. Those two wait for the
-// others; here it is only told who they are. For a snapshot that is not an MVCC one the scan keeps
-// the leaf page pinned while it visits the table, so VACUUM gives no line pointer that it has read
-// of to another row.
+// Uses a dirty snapshot, as RelationFindReplTupleByIndex and check_exclusion_or_unique_constraint
+// do. The index scan meets the newest committed version, our own, and uncommitted ones of other
+// transactions. Those two functions wait for the other transactions; this look only reports them.
+// For a non-MVCC snapshot the scan keeps the leaf page pinned while it visits the table. So VACUUM
+// does not reuse a line pointer that the scan has read.
 
-// What one walk over the versions of the row has met.
+// The result of one walk over the versions of the row.
 struct Walk {
     Look look;
-    List* others;  // transactions and subtransactions whose end would change what was seen
+    List* others;  // (sub)transactions whose end would change the result
 };
 
-// Lists of transaction ids came with 16, and these are as wide.
+// Lists of transaction ids came with version 16; lists of OIDs have the same width.
 static_assert(sizeof(TransactionId) == sizeof(Oid));
 
-// HeapTupleSatisfiesDirty leaves in the snapshot which transaction is inserting the version just
-// met, or else which one is replacing or removing it; a transaction that has only locked it is not
-// told. Each of them is a writer: a row that is being removed is still found, and nothing may go on
-// with it before that is decided.
+// HeapTupleSatisfiesDirty leaves a transaction in the snapshot: the one that is inserting the
+// version just met, or else the one that is replacing or removing it. It does not report a
+// transaction that only locks it. Each reported one is a writer: a row that is being removed is
+// still found, and no caller may continue with it until the removal commits or aborts.
 Walk walk_versions(IndexScanDesc scan, const SnapshotData& snapshot, TupleTableSlot* version,
                    TupleTableSlot* found) {
     Walk walk{{false, InvalidTransactionId, false}, NIL};
@@ -71,13 +70,13 @@ Walk walk_versions(IndexScanDesc scan, const SnapshotData& snapshot, TupleTableS
 }
 
 // The race: another transaction has replaced the row. The scan meets the new version while that
-// transaction is running, passes over it, and meets the old one when it has committed, as one that
-// is dead: a row that was there all the time would be missed. So if one of the others has ended
-// meanwhile, some versions were seen as of before and some as of after. There may be several: one
-// transaction writes the row under an id of its own in each savepoint.
+// transaction runs, and skips it. It meets the old version after the commit, as a dead one. So it
+// would miss a row that was there all the time. So if one of the others has ended meanwhile, the
+// scan saw some versions as of before its end and some as of after. There may be several: a
+// transaction writes the row under a separate id in each savepoint.
 //
-// Not noticed is a transaction that begins to write after the scan has passed the place of the new
-// version and commits before it comes to the old one: see find in store.hpp.
+// One case is not noticed: a transaction begins to write after the scan has passed the place of the
+// new version, and commits before the scan reaches the old one. See find in store.hpp.
 bool is_consistent(const Walk& walk) {
     ListCell* cell;
     foreach (cell, walk.others)
@@ -111,12 +110,11 @@ Look look_at_row(Relation table, Relation index, const Identity& id, TupleTableS
 
 // ---- index entries ----
 //
-// CatalogIndexInsert does it like this: where no index has an expression, or a predicate but the
-// one that is known here, no unique one is deferrable and none is an exclusion constraint, which
-// is_plain() in obstacle.cpp sees to, the entries need no EState. Two things are as in
-// ExecInsertIndexTuples: an update tells the primary key that the key is unchanged, which lets a
-// B-tree delete entries of dead versions before it splits a page; and an index that only summarizes
-// hears of HOT updates.
+// As CatalogIndexInsert does. The entries need no EState if no index has an expression or a
+// predicate other than the known one, no unique index is deferrable, and none is an exclusion
+// constraint. is_plain() in obstacle.cpp checks that. Two things are as in ExecInsertIndexTuples.
+// An update tells the primary key that the key is unchanged, so a B-tree can delete entries of dead
+// versions before it splits a page. And a summarizing index is told of HOT updates.
 
 core::Status status_in(TupleTableSlot* slot) {
     bool is_null;
@@ -139,12 +137,12 @@ void add_entry(Relation table, Relation index, TupleTableSlot* slot, bool key_un
     pfree(info);
 }
 
-// Of a row in `slot`, which knows its place, in the indexes that are wanted. An error (23505) if
-// the row is new and its key is there already.
+// Inserts entries of a row in `slot`, which knows its place, into the wanted indexes. An error
+// (23505) if the row is new and its key exists already.
 //
-// Most rows are written with their answer, so the index of outstanding ones is not opened for
-// them. It may be another one than is known, built or replaced CONCURRENTLY since, or there may be
-// several: so each index that is opened is asked.
+// Most rows are written with their answer, so the index of outstanding ones is not opened for them.
+// Each index that is opened is still asked: another one than the known may have been built or
+// replaced CONCURRENTLY since, or there may be several.
 template <typename Wanted>
 void add_entries_if(Relation table, Oid index_of_claims, TupleTableSlot* slot, bool key_unchanged,
                     Wanted wanted) {
@@ -171,12 +169,12 @@ struct OpenRow {
     bool snapshot_pushed;
 };
 
-// Whether the transaction may write is asked at every call of the protocol, and not again here:
-// what it was allowed when it was granted a key, it is allowed at commit. So is what a publication
-// needs of a changed row, which its replica identity may lack: at commit, where no statement's
-// snapshot is left, reserve() has asked.
+// Every call of the protocol checks whether the transaction may write; this does not check again.
+// What was allowed at the grant is allowed at commit. The same holds for a publication, whose
+// replica identity may lack a changed row's columns: reserve() has checked that, because at commit
+// no statement's snapshot is left.
 Relation open_for_writing(const RecordTable& in, CmdType command) {
-    // A version that this very command has written could not be changed.
+    // A version written by this very command could not be changed.
     CommandCounterIncrement();
     Relation table = table_open(in.table, NoLock);
     if (ActiveSnapshotSet()) CheckCmdReplicaIdentity(table, command);
@@ -219,8 +217,8 @@ Version version_in(TupleTableSlot* slot) {
     return version;
 }
 
-// A record as a slot that the table access method takes. The values point into the record. Columns
-// behind ours have been dropped.
+// A record as a slot that the table access method takes. The values point into the record. Any
+// columns after ours were dropped.
 TupleTableSlot* slot_of(const Record& record, Relation table) {
     TupleTableSlot* slot = MakeSingleTupleTableSlot(RelationGetDescr(table), &TTSOpsVirtual);
     to_columns(record, slot->tts_values, slot->tts_isnull);
@@ -242,7 +240,7 @@ Look find(const RecordTable& in, const Identity& id, Record* record) {
     return row.look;
 }
 
-// The indexes as well: at commit, nothing is to be waited for.
+// Locks the indexes too: at commit, no lock may be waited for.
 void reserve(const RecordTable& in) {
     Relation table = table_open(in.table, NoLock);
     CheckCmdReplicaIdentity(table, CMD_UPDATE);
@@ -266,8 +264,8 @@ bool insert(const RecordTable& in, const Record& record) {
     }
     PG_CATCH();
     {
-        // The row decides: only a writer that bypasses our lock causes this. The tuple stands in
-        // the table already, so the transaction has to end.
+        // The row decides: only a writer that bypasses our lock causes this. The tuple is in the
+        // table already, so the transaction has to end.
         MemoryContextSwitchTo(context);
         ErrorData* error = CopyErrorData();
         if (error->sqlerrcode != ERRCODE_UNIQUE_VIOLATION) PG_RE_THROW();
@@ -282,9 +280,8 @@ bool insert(const RecordTable& in, const Record& record) {
     return true;
 }
 
-// Changes the row, and changes the version that follows if a writer that bypasses our lock changes
-// the row at the same moment. The change waits for such a writer. False if the row is gone or is no
-// longer the expected one.
+// Changes the row. If a writer that bypasses our lock changes it at the same moment, waits for that
+// writer and changes the next version. False if the row is gone or is no longer the expected one.
 template <typename Change>
 bool change_row(const OpenRow& opened, const Identity& id, const Version& expected, Change change) {
     OpenRow row = opened;
@@ -296,7 +293,7 @@ bool change_row(const OpenRow& opened, const Identity& id, const Version& expect
         row.look = look_at_row(row.table, row.index, id, row.slot);
     }
     close_row(row);
-    // What comes next in the same statement sees it.
+    // Later parts of the same statement see it.
     CommandCounterIncrement();
     return changed;
 }

@@ -1,8 +1,8 @@
-// What the two stores do differently. They behave the same and pass the same tests; store.hpp says
-// what each function is for.
+// The operations that differ between the two stores. Both behave the same and pass the same tests;
+// store.hpp documents each function.
 //
-// A store is given the table each time, by whoever has picked both (store.cpp), and has no notion
-// of its own which one it is.
+// store.cpp picks the store and the table for each access. A store itself does not know which table
+// it is.
 #pragma once
 
 #include "store/record.hpp"
@@ -19,12 +19,12 @@ struct Store {
     bool bypasses_executor;
 };
 
-// SQL through SPI: single-row statements that a distributed table can route. The reference. They
-// name idempotency.record, which is the table that users know, wherever its rows are.
+// SQL through SPI, the reference: single-row statements that a distributed table can route. They
+// name idempotency.record, the table that users know, wherever its rows are.
 extern const Store sql_store;
 
-// Index look-ups and writes through the table access method, without an executor, in a plain table
-// that is locked.
+// Index look-ups and writes through the table access method, without an executor, in a locked plain
+// table.
 extern const Store heap_store;
 
 }  // namespace idem::store

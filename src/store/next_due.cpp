@@ -15,11 +15,11 @@ namespace idem::store {
 
 namespace {
 
-// Claims in progress and unknown records go by no age, but stand in the same index. So many are
-// passed over at most: what comes behind them is due no sooner than they would be.
+// Claims in progress and unknown records do not expire by age, but are in the same index. At most
+// this many are skipped: rows behind them are due no sooner than they would be.
 constexpr int kMostPassedOver = 1000;
 
-// The moment in the first row of the answer.
+// The time in the first row of the result.
 TimestampTz first_moment(const char* ours, const char* sql) {
     pg::Statement statement = {sql, 0, nullptr, pg::Access::ByIndex, nullptr};
     pg::AsOwner frame = pg::begin_as_owner(ours);
@@ -32,7 +32,7 @@ TimestampTz first_moment(const char* ours, const char* sql) {
     return moment;
 }
 
-// A shard may have gone since, here and below.
+// A shard may have been dropped since, here and below.
 TimestampTz oldest_record(Oid table) {
     if (!OidIsValid(get_rel_namespace(table))) return DT_NOEND;
     const char* sql = psprintf(R"(

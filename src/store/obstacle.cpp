@@ -1,6 +1,6 @@
-// What is looked for is what the executor would see to beside writing a tuple and its index
-// entries: ExecConstraints, ExecBRInsertTriggers and their like, rules, ExecComputeStoredGenerated,
-// partition routing, FormIndexDatum of expressions. A table with any of that is no "plain" one.
+// Looks for everything that the executor does beside writing a tuple and its index entries:
+// ExecConstraints, ExecBRInsertTriggers and similar, rules, ExecComputeStoredGenerated, partition
+// routing, FormIndexDatum of expressions. A table with any of that is not "plain".
 
 #include "store/obstacle.hpp"
 
@@ -15,7 +15,7 @@ namespace {
 
 // ---- columns ----
 
-// Columns that were added and dropped again stay behind ours, and are null.
+// Columns that were added and dropped again remain after ours, and are null.
 bool has_our_columns(Relation table) {
     TupleDesc desc = RelationGetDescr(table);
     if (desc->natts < kColumnCount) return false;
@@ -34,8 +34,8 @@ bool has_our_columns(Relation table) {
 
 // ---- expressions ----
 //
-// Those of the install script are known by what they say. A name proves nothing: whoever owns the
-// table can give it to another expression.
+// The expressions of the install script are identified by their content. A name proves nothing: the
+// owner of the table can give it to another expression.
 
 bool is_our_column(void* node, AttrNumber column) {
     auto* var = static_cast<Var*>(node);
@@ -68,8 +68,8 @@ ArrayType* listed_statuses(void* node) {
     return DatumGetArrayTypeP(list->constvalue);
 }
 
-// status = ANY ('{i,u,x}'), as the install script has it and a shard's copy of it: these and no
-// others.
+// status = ANY ('{i,u,x}'), exactly these, as the install script writes it and as a shard's copy
+// has it.
 bool is_outstanding(void* node) {
     ArrayType* array = listed_statuses(node);
     if (array == nullptr) return false;
@@ -78,8 +78,8 @@ bool is_outstanding(void* node) {
     return true;
 }
 
-// is_record(status, lease_until), which the values of a record always pass. The function is known
-// by its code: its name can be given to another one.
+// is_record(status, lease_until), which every record passes. The function is identified by its
+// code: its name can be given to another one.
 bool is_own_check(const ConstrCheck& check) {
     auto* call = static_cast<FuncExpr*>(stringToNode(check.ccbin));
     if (!IsA(call, FuncExpr) || list_length(call->args) != 2) return false;
@@ -92,16 +92,16 @@ bool is_own_check(const ConstrCheck& check) {
 
 // ---- indexes ----
 
-// Then the index can't be unique: an index on the key that knows some rows only would let a second
-// one in.
+// Then the index can't be unique: a unique index on the key with some rows only would let a second
+// row in.
 bool has_our_predicate(Relation index) {
     List* conditions = RelationGetIndexPredicate(index);
     return !index->rd_index->indisunique && list_length(conditions) == 1 &&
            is_outstanding(linitial(conditions));
 }
 
-// An entry is made with the rights of the caller, so all functions that the access method may call
-// have to be the server's.
+// An entry is made with the caller's rights, so all functions that the access method may call must
+// be the server's.
 bool is_plain(Relation index) {
     const FormData_pg_index* form = index->rd_index;
     if (RelationGetIndexExpressions(index) != NIL || form->indisexclusion) return false;
@@ -111,14 +111,14 @@ bool is_plain(Relation index) {
     for (int i = 0; i < functions; i++)
         if (index->rd_support[i] >= FirstNormalObjectId) return false;
     if (!form->indisunique) return true;
-    // Unique over the key alone, and at once.
+    // Unique over the key alone, and immediate.
     if (!form->indimmediate || form->indnkeyatts != kKeyColumns) return false;
     for (int i = 0; i < kKeyColumns; i++)
         if (form->indkey.values[i] != attribute_of(kPrimaryKey[i])) return false;
     return true;
 }
 
-// `ready_only`: an index that is not ready for insertions gets none.
+// `ready_only`: ignores indexes that are not ready for insertions, which get no entries.
 bool has_plain_indexes(Relation table, bool ready_only) {
     List* indexes = RelationGetIndexList(table);
     bool plain = true;
@@ -133,7 +133,7 @@ bool has_plain_indexes(Relation table, bool ready_only) {
     return plain;
 }
 
-// What only the executor sees to.
+// Work that only the executor does.
 const char* obstacle_to_rows(Relation table, bool at_commit) {
     if (table->rd_rel->relkind != RELKIND_RELATION) return "It is not an ordinary table.";
     if (table->rd_rel->relam != HEAP_TABLE_AM_OID) return "It has another access method than heap.";

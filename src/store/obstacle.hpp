@@ -5,24 +5,23 @@
 
 namespace idem::store {
 
-// Why only the executor can write its rows; nullptr: it is a plain table, with the columns of a
+// Why only the executor can write its rows; nullptr: it is a plain table with the columns of a
 // record.
 const char* obstacle_of(Relation table);
 
-// Of that, what others cannot have done beside a claim that is open, and which an insertion or
-// update at commit could not bear. A child table that they make, or an index that they build
-// CONCURRENTLY, does not matter to it.
+// The part of these that other sessions cannot add while a claim is open, and that an insertion or
+// update at commit could not handle. A child table that they create, or an index that they build
+// CONCURRENTLY, does not matter here.
 const char* obstacle_at_commit_of(Relation table);
 
-// The column of the primary key under whose collation different keys are equal; nullptr: none.
+// The primary key column whose collation makes different keys equal; nullptr: none.
 const char* folding_column_of(Relation table);
 
-// Whether an index of a plain table leaves rows out: it has those of claims in progress alone, for
-// no other predicate is plain.
+// Whether an index of a plain table has claims in progress alone. No other predicate is plain.
 bool has_claims_alone(Relation index);
 
-// Such an index of any table, by which it is known without being opened: an index keeps its
-// predicate for as long as it has its OID. InvalidOid: there is none.
+// Such an index of any table, so that it is known without being opened: an index keeps its
+// predicate as long as its OID. InvalidOid: there is none.
 Oid index_of_claims(Relation table);
 
 }  // namespace idem::store

@@ -1,6 +1,5 @@
-// By SQL whatever store serves the table, as sweeping is. The index on claims in progress leads to
-// them, however many records there are. No lease ends before its claim, so that younger claims are
-// not looked at.
+// Uses SQL with either store, like sweeping. The index on claims in progress finds them, however
+// many records there are. No lease ends before its claim begins, so younger claims are not read.
 
 #include "store/overdue.hpp"
 
@@ -14,10 +13,10 @@ namespace {
 // The statements name the status.
 static_assert(static_cast<char>(core::Status::InProgress) == 'i');
 
-// Of so many claims in a table the leases are looked at, which is done in some milliseconds.
+// The maximum number of claims per table whose leases are read. It takes some milliseconds.
 constexpr int kMostLeases = 10000;
 
-// The walk goes by OID, so that it goes on behind a table that has gone. InvalidOid: there is none.
+// The walk goes by OID, so it continues after a table that has gone. InvalidOid: no more tables.
 Oid first_table_from(Oid least) {
     int count;
     RecordTable* tables = local_tables(&count);

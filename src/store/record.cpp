@@ -10,7 +10,7 @@ namespace {
 
 // ---- a value of a record ----
 
-// What a null of the row is in a Record.
+// The value in a Record for a null of the row.
 template <typename Value>
 constexpr Value null_of{};
 template <>
@@ -46,7 +46,7 @@ void take(Datum datum, Value* value) {
         *value = DatumGetInt32(datum);
 }
 
-// ---- all of them ----
+// ---- all values ----
 
 template <typename AnyRecord, typename Owner, typename Value, Part which>
 auto& value_in(AnyRecord& record, const Column<Owner, Value, which>& column) {
@@ -60,8 +60,8 @@ auto& value_in(AnyRecord& record, const Column<Owner, Value, which>& column) {
         return record.*column.member;
 }
 
-// Calls visit(number, value) for each column. The number is a constant in its type, so that the
-// compiler makes straight code of it: one that knows each column's place, type and nulls.
+// Calls visit(number, value) for each column. The number is a constant in its type, so the compiler
+// makes straight code with each column's place, type and nulls.
 template <typename AnyRecord, typename Visit, std::size_t... number>
 void visit_columns(AnyRecord& record, Visit visit, std::index_sequence<number...>) {
     (visit(std::integral_constant<std::size_t, number>(),
@@ -73,7 +73,7 @@ void visit_columns(AnyRecord& record, Visit visit) {
     visit_columns(record, visit, std::make_index_sequence<kColumnCount>());
 }
 
-// Only sealed values are written of what is known in both forms.
+// A value known in both forms is written sealed only.
 void forget_opened(Record* record) {
     visit_kept(*record, [](const ColumnType&, auto& value) {
         if (value.sealed != nullptr) value.plain = nullptr;
@@ -130,16 +130,15 @@ void from_columns(const Datum* values, const bool* nulls, Record* record) {
         if (kColumnTypes[number].may_be_null && nulls[number])
             value = null_of<std::decay_t<decltype(value)>>;
         else if constexpr (number + 1 == attribute_of(&Record::body))
-            // The largest value, and most looks are about others.
+            // The body is the largest value, and most looks do not need it.
             value = reinterpret_cast<bytea*>(DatumGetPointer(datumCopy(values[number], false, -1)));
         else
             take(values[number], &value);
     });
 }
 
-// What was opened does not stay in memory for longer than it is in use. All of the rest is copied:
-// an open claim keeps its row as it was, and gives it back when the row in the TOAST table may be
-// gone.
+// Opened values do not stay in memory longer than they are used. Everything else is copied: an open
+// claim keeps its old row, and restores it when the row in the TOAST table may be gone.
 Record copy_record(const Record& record) {
     Record result = record;
     forget_opened(&result);

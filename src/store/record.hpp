@@ -1,7 +1,8 @@
-// A record as the protocol handles it: the row of one (scope, principal, key), and the one table
-// that says what its columns are. How a record is read, written, copied and freed, the statements
-// of the SQL store and what the heap store demands of idempotency.record follow from that table;
-// the install script, which no C++ can write, is compared with it by test/client/columns_test.cpp.
+// A record as the protocol handles it: the row of one (scope, principal, key), and kColumns, the
+// one table of its columns. From kColumns follow how a record is read, written, copied and freed,
+// the statements of the SQL store, and the columns that the heap store requires of
+// idempotency.record. test/client/columns_test.cpp compares the install script with it, which no
+// C++ can write.
 #pragma once
 
 #include "core/decision.hpp"
@@ -11,26 +12,26 @@ namespace idem::store {
 
 inline constexpr const char* kRecordTable = "record";
 
-// What names a record. The texts belong to the caller.
+// The name of a record. The texts belong to the caller.
 struct Identity {
     text* scope;
     text* principal;
     text* key;
     std::uint64_t hash;  // of the three, equal in every backend; for locks and hash tables, where a
-                         // collision is harmless, for the row decides, and nobody can make one
+                         // collision is harmless: the row decides, and clients cannot construct one
 };
 
-// A key that is yet to be made may be nullptr.
+// The key may be nullptr if it is yet to be made.
 Identity make_identity(text* scope, text* principal, text* key);
 
-// A value that a row keeps in the clear or sealed, each in a column of its own. In memory both may
-// be known; then the sealed one is what is written. claim/sealing.hpp seals and opens.
+// A value stored in the clear or sealed, each in a column of its own. In memory both may be known;
+// then the sealed one is written. claim/sealing.hpp seals and opens.
 template <typename T>
 struct Kept {
     T* plain;
     bytea* sealed;
 
-    // Whatever was kept before is over.
+    // Drops both earlier forms.
     Kept& operator=(T* value) {
         plain = value;
         sealed = nullptr;
@@ -39,22 +40,22 @@ struct Kept {
     bool is_null() const { return plain == nullptr && sealed == nullptr; }
 };
 
-// Of and for what a fingerprint was taken, as bits.
+// The source and purpose of a fingerprint, as bits.
 enum FingerprintOf : std::int32_t {
     kOfMethod = 1,
     kOfPath = 2,
-    kOfCaller = 4,  // the caller gave it, and what it was taken of is not known
+    kOfCaller = 4,  // the caller gave it, and its source is not known
     kForKey = 8,    // the key was derived from it
 };
 
-// Where the row has null, pointers are nullptr, times pg::kNoTime, and backend_pid and
-// fingerprint_of are 0. Each member has its line in kColumns.
+// For a null of the row, pointers are nullptr, times pg::kNoTime, and backend_pid and
+// fingerprint_of 0. Each member has its line in kColumns.
 struct Record {
     Identity id;
     core::Status status;
-    core::IfSilent if_silent;  // the policy at its claim: what it is once it is silent
-    bool body_omitted;         // the body was over the limit and the policy said to leave it out
-    bool omit_large_body;      // the policy at its claim: it says so
+    core::IfSilent if_silent;  // the policy at its claim: its status after a timeout
+    bool body_omitted;         // the body was over the limit, and the policy said to leave it out
+    bool omit_large_body;      // the policy at its claim: whether to leave a large body out
     std::int32_t body_limit;   // the policy at its claim, in bytes
     std::optional<std::int32_t> status_code;
     std::int32_t attempt;
@@ -65,31 +66,32 @@ struct Record {
     TimestampTz created_at;       // first claim of the record
     TimestampTz claimed_at;       // claim of this attempt
     TimestampTz expires_at;       // end of the ttl
-    TimestampTz retained_until;   // end of the retention: when the row may go
+    TimestampTz retained_until;   // end of the retention: when the row may be removed
     TimestampTz lease_until;      // in progress, once committed
     TimestampTz next_attempt_at;  // retryable
     TimestampTz finished_at;
-    TimestampTz backend_start;  // tells that backend from a later one with the same pid
+    TimestampTz backend_start;  // distinguishes that backend from a later one with the same pid
     Kept<bytea> fingerprint;
-    text* operation;  // what idem_execute runs for it; nullptr: not known
+    text* operation;  // the operation of idem_execute; nullptr: not known
     Kept<Jsonb> headers;
-    Kept<bytea> body;  // in the clear as the row has it, compressed or in the TOAST table: nobody
-                       // but the one who is answered looks into it. pg_detoast_datum() first
+    Kept<bytea> body;  // in the clear as the row has it, compressed or in the TOAST table: only the
+                       // answered caller reads it. pg_detoast_datum() first
     Kept<text> error;
-    Kept<text> reference;  // of the provider that knows what became of the attempt
+    Kept<text> reference;  // of the provider that knows the result of the attempt
     Kept<text> recovery_point;
     Kept<Jsonb> state;
     Kept<text> holder;
     Kept<Jsonb> request;
-    ArrayType* counted;   // the fields that the fingerprint was taken of; nullptr: all
-    ArrayType* excluded;  // the fields that the fingerprint was taken without
+    ArrayType* counted;   // the fields in the fingerprint; nullptr: all
+    ArrayType* excluded;  // the fields left out of the fingerprint
     text* resolved_by;    // the operator who decided with idem_resolve
-    text* sealed_by;      // the id of the key that its sealed values were sealed with
-    bytea* salt;          // and from which that of this record is derived
+    text* sealed_by;      // the id of the key that sealed its values
+    bytea* salt;          // from that key and this salt the record's own key is derived
 };
 
-// Who reads a column in the view idempotency.records: members of pg_monitor too, who may not see
-// what clients sent and got; those alone who may read the whole view; or nobody.
+// Who reads a column in the view idempotency.records. ByMonitors: also members of pg_monitor, who
+// may not see requests and answers. ByReaders: only roles that may read the whole view. Never: no
+// role.
 enum class Seen { ByMonitors, ByReaders, Never };
 
 struct ColumnType {
@@ -99,7 +101,7 @@ struct ColumnType {
     Seen seen;
 };
 
-// Of a Kept member, one of two columns.
+// For a Kept member, one of two columns.
 enum class Part { Whole, Plain, Sealed };
 
 // The member belongs to the Record or to its Identity.
@@ -131,8 +133,8 @@ constexpr Column<Record, Kept<T>, Part::Sealed> sealed(const char* name, Kept<T>
     return {{name, BYTEAOID, true, Seen::Never}, member};
 }
 
-// The bytes that the column's member takes of an Owner: none, if it is another's. Of a Kept member
-// each column counts half.
+// The bytes of an Owner in the column's member; 0 for a member of another struct. Each column of a
+// Kept member counts half.
 template <typename Owner, typename Of, typename Value, Part which>
 constexpr std::size_t size_in(const Column<Of, Value, which>&) {
     if (!std::is_same_v<Owner, Of>) return 0;
@@ -191,8 +193,8 @@ inline constexpr std::tuple kColumns{
 
 inline constexpr int kColumnCount = std::tuple_size_v<decltype(kColumns)>;
 
-// A member without a line above would be neither stored nor copied. Between the members is no
-// padding, so one that has none of the bytes counted here makes the struct larger.
+// A member without a line above would be neither stored nor copied. The struct has no padding
+// between members, so a member not counted here makes the struct larger.
 template <typename Owner>
 constexpr std::size_t size_of_members(std::size_t others) {
     std::size_t size = others;
@@ -205,7 +207,7 @@ static_assert(size_of_members<Identity>(sizeof(Identity::hash)) == sizeof(Identi
 static_assert(size_of_members<Record>(sizeof(Record::id)) == sizeof(Record),
               "each member of Record but the identity has one line in kColumns");
 
-// The same without the members.
+// The columns without the members.
 inline constexpr auto kColumnTypes = std::apply(
     [](const auto&... column) { return std::array<ColumnType, kColumnCount>{column...}; },
     kColumns);
@@ -223,8 +225,8 @@ constexpr Part part_of(const Column<Owner, Value, which>&) {
     return which;
 }
 
-// The number of a member's column as the server counts: from 1. Of a Kept member that of the plain
-// value, unless the sealed one is asked for.
+// The number of a member's column as the server counts: from 1. For a Kept member, the plain
+// value's unless the sealed one's is asked for.
 template <typename Owner, typename Value>
 constexpr AttrNumber attribute_of(Value Owner::*member, bool is_sealed = false) {
     AttrNumber number = 0;
@@ -241,7 +243,7 @@ constexpr AttrNumber attribute_of(Value Owner::*member, bool is_sealed = false) 
     return found;
 }
 
-// With a member that stood there twice, the sizes above could be right and another be missing.
+// If a member stood twice, the sizes above could be right although another is missing.
 static_assert(std::apply(
                   [](const auto&... column) {
                       AttrNumber number = 0;
@@ -275,17 +277,16 @@ void visit_kept(AnyRecord& record, Visit visit) {
         kColumns);
 }
 
-// As the columns' values. They point into the record. Of a value that is known in both forms, the
-// sealed one; an error if a sealed record has a value that is not.
+// As the columns' values, which point into the record. Of a value known in both forms, the sealed
+// one. An error if a sealed record has an unsealed value.
 void to_columns(const Record& record, Datum* values, bool* nulls);
 
-// All but the identity, which whoever has found the row knows; copies in the current memory
-// context.
+// All but the identity, which the caller knows; copies in the current memory context.
 void from_columns(const Datum* values, const bool* nulls, Record* record);
 
-// What tells one state of a row from the next: each claim has its token, and ends once. In between,
-// a heartbeat or checkpoint moves the end of the lease; whoever takes a claim over must not have
-// missed one, while its holder may have sent it.
+// Distinguishes one state of a row from the next: each claim has its token, and ends once. In
+// between, a heartbeat or checkpoint moves the end of the lease. A takeover must not miss one that
+// the holder may have sent.
 struct Version {
     std::int64_t token;
     core::Status status;
@@ -305,16 +306,15 @@ inline Version any_lease_of(const Record& record) {
     return {record.token, record.status, pg::kNoTime};
 }
 
-// A derived key is forgotten with its window.
+// A derived key is removed when its window ends.
 inline bool is_derived(const Record& record) {
     return (record.fingerprint_of & kForKey) != 0;
 }
 
-// For a caller who has found another version than the expected one: a serialization failure
-// (40001).
+// For a caller that found another version than the expected one: a serialization failure (40001).
 [[noreturn]] void raise_claim_overtaken();
 
-// What a look at the row of a key has found.
+// The result of a look at the row of a key.
 struct Look {
     bool found;            // there is a row
     TransactionId writer;  // another transaction that has written or removed the row and may yet
@@ -322,17 +322,17 @@ struct Look {
     bool has_new_version;  // of a writer's; else the row is only being removed
 };
 
-// What others have done to the row of a key, beside a snapshot.
+// Changes of the row of a key by other transactions, relative to a snapshot.
 struct Past {
-    bool known;                // all who have made or removed a version the snapshot sees
-    TimestampTz leased_until;  // of the claim that others have committed and not ended, also where
+    bool known;                // the snapshot sees all transactions that made or removed a version
+    TimestampTz leased_until;  // of the claim that others have committed and not ended, even if
                                // this transaction has ended it; pg::kNoTime: none
 };
 
 bool same_identity(const Identity& a, const Identity& b);
 
-// A copy in the current memory context that shares nothing with the original; what is sealed is
-// copied as such.
+// A copy in the current memory context that shares nothing with the original. Sealed values are
+// copied sealed.
 Record copy_record(const Record& record);
 
 // Frees what copy_record made.

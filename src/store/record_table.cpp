@@ -1,14 +1,14 @@
-// What the table is, is asked before each access, and it may change at any time. So the answer is
-// kept until the table changes (pg::Watched); it is good for as long as a lock on the table is
-// held, since every change that matters here takes one that conflicts and has been heard of when
-// ours is granted (LockRelationOid calls AcceptInvalidationMessages). RangeVarGetRelidExtended
-// locks by name in the same way: look, lock, look again if something has changed.
+// The facts about the table are needed before each access, and may change at any time. So they are
+// cached until the table changes (pg::Watched), and are valid while a lock on the table is held.
+// Every relevant change takes a conflicting lock, and its invalidation is processed when ours is
+// granted (LockRelationOid calls AcceptInvalidationMessages). RangeVarGetRelidExtended locks by
+// name in the same way: look, lock, look again if something has changed.
 //
-// Of a distributed table, each shard that this node has is a table of its own, and is looked at
-// when it is first used. Citus's own writers lock a shard in place before they ask where it is
-// (CitusBeginModifyScan: AcquireMetadataLocks, then the placements), and so do ours: no row is
-// written behind the back of who copies the shard to another node. Who only reads does not, like
-// Citus's readers; what decides about a claim is read again by who writes it.
+// Each shard of a distributed table on this node is a table of its own, and is looked at when it is
+// first used. Citus's own writers lock a shard in place before they ask where it is
+// (CitusBeginModifyScan: AcquireMetadataLocks, then the placements). Our writers do the same, so a
+// session that copies the shard to another node misses no row. Readers do not lock in place, like
+// Citus's readers. A writer reads again whatever decides about a claim.
 
 #include "store/record_table.hpp"
 
@@ -22,22 +22,23 @@ namespace idem::store {
 
 namespace {
 
-// After the statements of a transaction are over.
+// In the pre-commit callback, or later: no statement runs any more.
 bool at_commit() {
     return !ActiveSnapshotSet();
 }
 
-// What is known of idempotency.record, and of those of its shards that have been asked for. It is
-// replaced as a whole, for a change may be noted while it is being learned anew.
+// The facts about idempotency.record, and about those of its shards that were asked for. Replaced
+// as a whole, because a change may be noted during a look.
 struct Known {
-    MemoryContext context;  // of all that it points to; nullptr: of nothing
+    MemoryContext context;  // of everything it points to; nullptr: empty
     RecordTable table;
     pg::Distribution distribution;
     RecordTable* shards;  // as many; one without a table has not been looked at
 };
 Known known;
 
-// The whole table is locked for the look; a shard may have been dropped where it has moved away.
+// The look holds a lock on the whole table; a shard may have been dropped after its move to another
+// node.
 RecordTable describe(Oid oid, const pg::Shard& shard) {
     Relation relation = try_relation_open(oid, AccessShareLock);
     if (relation == nullptr) raise_elsewhere();
@@ -55,7 +56,7 @@ RecordTable describe(Oid oid, const pg::Shard& shard) {
     return table;
 }
 
-// By Citus, the records are found by principal: nothing else would keep those of one call on one
+// Citus finds records by principal: no other distribution keeps the records of one call on one
 // node.
 void learn(Oid oid) {
     Known next{};
@@ -74,14 +75,14 @@ void learn(Oid oid) {
     known = next;
 }
 
-// One of this node's.
+// Of a shard on this node.
 const RecordTable* described(const pg::Shard& shard) {
     RecordTable* table = &known.shards[&shard - known.distribution.shards];
     if (!OidIsValid(table->table)) *table = describe(shard.table, shard);
     return table;
 }
 
-// Also watched: the shards that this node has, or had when they were last asked for.
+// Also watched: the shards that this node has, or had at the last look.
 pg::Watched watched = {kRecordTable, learn,
                        [](Oid oid) {
                            for (int i = 0; i < known.distribution.count; i++)
@@ -90,15 +91,15 @@ pg::Watched watched = {kRecordTable, learn,
                        },
                        /* opens */ true};
 
-// An open claim outlasts the change to another version, which can't touch the table beside it. What
-// is no longer true when the look is over is found out by the next caller, who may have a lock.
+// An open claim outlasts an update of the extension, which can't touch the table meanwhile. A
+// change during the look is caught by the next locked look.
 void refresh() {
     if (watched.is_current) return;
     if (!at_commit()) pg::check_version();
     pg::look_at(&watched);
 }
 
-// What changed before the lock was granted has been heard of when it is.
+// Changes made before the lock was granted are known once it is.
 const RecordTable& lock_whole(LOCKMODE mode) {
     for (;;) {
         Oid expected = record_table().table;
@@ -108,8 +109,8 @@ const RecordTable& lock_whole(LOCKMODE mode) {
     }
 }
 
-// Which shard this (sub)transaction has locked in place last: to ask Citus for each access of a
-// call would be dear.
+// The shard that this (sub)transaction locked in place last: asking Citus at each access of a call
+// would be expensive.
 struct InPlace {
     LocalTransactionId transaction;
     SubTransactionId subtransaction;
@@ -117,24 +118,24 @@ struct InPlace {
 };
 InPlace in_place;
 
-// Citus commits in two phases if it knows of more than one node that was written to, and of what is
-// written past it, it knows nothing: the effect on another node would commit before the record
-// here. So it is given a write to see. While it has sent nothing to any node, a write of no shard
-// will do: whatever is written on another node later is then not the first
-// (FinishDistributedExecution, Activate2PCIfModifyingTransactionExpandsToNewNode).
+// Citus commits in two phases if it knows of writes to more than one node. It does not know of our
+// writes past it, so an effect on another node could commit before the record here. So Citus gets a
+// write to see. While it has sent nothing to any node, a write of no shard will do: a later write
+// on another node is then not the first (FinishDistributedExecution,
+// Activate2PCIfModifyingTransactionExpandsToNewNode).
 pg::Statement write_nowhere = {"DELETE FROM idempotency.record WHERE false", 0, nullptr,
                                pg::Access::Whole, nullptr};
 
-// What another node was sent before may have been a write. So it has to be one of this node, of the
-// row that no key has (ExecuteLocalTaskListExtended). That is dear; and a plan of it can't be kept,
-// because Citus 13.2 adds another one to it each time it runs (citusdata/citus#8824).
+// Citus may already have sent a write to another node. Then the write has to be on this node: of a
+// row with a key that no record has (ExecuteLocalTaskListExtended). That is expensive. Its plan
+// can't be kept, because Citus 13.2 adds another one to it at each run (citusdata/citus#8824).
 constexpr Oid kPrincipal[] = {TEXTOID};
 pg::Statement write_here = {
     "DELETE FROM idempotency.record WHERE principal = $1 AND scope = '' AND key = ''", 1,
     kPrincipal, pg::Access::ByIndex, nullptr};
 
-// At commit every shard of an open claim has been locked long since. A session of Citus's own
-// belongs to a transaction in which Citus counts it.
+// At commit every shard of an open claim is locked already. A session of Citus itself belongs to a
+// transaction in which Citus counts it.
 void keep_in_place(const RecordTable& table, const text* principal) {
     InPlace now{pg::transaction_number(), GetCurrentSubTransactionId(), table.shard};
     if (at_commit() || memcmp(&now, &in_place, sizeof(now)) == 0) return;

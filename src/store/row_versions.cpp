@@ -1,18 +1,17 @@
-// A walk over every version of a row, dead ones included, to learn what other transactions have
-// done to it and are doing. PostgreSQL asks this of one version at a time: HeapTupleSatisfiesMVCC
-// whether a snapshot knows its inserter and its deleter, HeapTupleSatisfiesUpdate whether somebody
-// is at it. A REPEATABLE READ transaction that writes a row of which there is a newer version than
-// its snapshot knows fails with 40001; that is extended here to a row that it does not write, and
-// to one that was removed again.
+// A walk over every version of a row, dead ones included. It shows what other transactions have
+// done to the row and are doing. PostgreSQL asks this of one version at a time:
+// HeapTupleSatisfiesMVCC whether a snapshot knows its inserter and its deleter,
+// HeapTupleSatisfiesUpdate whether another transaction is changing it. A REPEATABLE READ
+// transaction fails with 40001 if it writes a row with a newer version than its snapshot knows.
+// This extends that to a row that it does not write, and to a removed row.
 //
-// SnapshotAny shows all versions: heap_hot_search_buffer, called again, returns each member of a
-// HOT chain to whoever has no MVCC snapshot. A snapshot that is asked about holds back the horizon
-// of pruning and vacuum (GlobalVisTestFor), so a version that it could not know has not been
-// removed, and none is missed: a record that was made and forgotten after the snapshot has left a
-// dead version. Exceptions are what PostgreSQL itself calls not MVCC-safe: TRUNCATE and an ALTER
-// TABLE that rewrites the table; and old_snapshot_threshold (pg::may_be_pruned_under). A shard has
-// left its dead versions where it came from: to a snapshot that is older than its arrival, nothing
-// is known.
+// SnapshotAny shows all versions: for a non-MVCC snapshot, repeated calls of heap_hot_search_buffer
+// return each member of a HOT chain. The snapshot in question holds back the horizon of pruning and
+// vacuum (GlobalVisTestFor). So versions that it does not know are still there: a record that was
+// made and forgotten after the snapshot has left a dead version. The exceptions are those that
+// PostgreSQL itself calls not MVCC-safe: TRUNCATE, an ALTER TABLE that rewrites the table, and
+// old_snapshot_threshold (pg::may_be_pruned_under). A moved shard has left its dead versions on its
+// old node: for a snapshot older than its arrival, the past is unknown.
 
 #include "store/row_versions.hpp"
 
@@ -20,29 +19,29 @@ namespace idem::store {
 
 namespace {
 
-// A transaction of somebody else that the snapshot takes for running or to come, and that has
-// committed. One's own are asked first, as HeapTupleSatisfiesMVCC does; an aborted one has left
-// nothing; a running one is the caller's business, who looks for writers. One that has written its
-// commit and still stands among the running counts as committed: nothing undoes it.
+// Another transaction that has committed, and that the snapshot takes for running or future. Own
+// transactions are excluded first, as HeapTupleSatisfiesMVCC does. An aborted one has left nothing.
+// The caller looks for running writers itself. One that has written its commit record and still
+// counts as running is taken as committed: its commit can't be undone.
 bool is_news(TransactionId xid, Snapshot snapshot) {
     return TransactionIdIsNormal(xid) && !TransactionIdIsCurrentTransactionId(xid) &&
            XidInMVCCSnapshot(xid, snapshot) && TransactionIdDidCommit(xid);
 }
 
-// A transaction of somebody else that has committed, whenever that was.
+// Another transaction that has committed at any time.
 bool is_settled(TransactionId xid) {
     if (!TransactionIdIsNormal(xid)) return TransactionIdIsValid(xid);
     return !TransactionIdIsCurrentTransactionId(xid) && TransactionIdDidCommit(xid);
 }
 
-// Who has removed or replaced the version; a row lock is neither.
+// The transaction that removed or replaced the version; a row lock does neither.
 TransactionId remover_of(HeapTupleHeader header) {
     bool none = (header->t_infomask & HEAP_XMAX_INVALID) != 0 ||
                 HEAP_XMAX_IS_LOCKED_ONLY(header->t_infomask);
     return none ? InvalidTransactionId : HeapTupleHeaderGetUpdateXid(header);
 }
 
-// The header as it is at one moment: others may be setting its bits, for which a pin is not enough.
+// A consistent copy of the header: others may be setting its bits, and a pin does not prevent that.
 HeapTupleHeaderData header_in(TupleTableSlot* slot) {
     auto* heap_slot = reinterpret_cast<BufferHeapTupleTableSlot*>(slot);
     LockBuffer(heap_slot->buffer, BUFFER_LOCK_SHARE);
@@ -65,7 +64,7 @@ bool is_busy(HeapTupleHeader header) {
     return MultiXactIdIsRunning(xmax, HEAP_XMAX_IS_LOCKED_ONLY(header->t_infomask));
 }
 
-// The versions that are looked for, and what becomes of them.
+// The kind of versions that the search looks for, and its result.
 enum class Wanted { News, Busy };
 struct Search {
     const Identity* id;
@@ -89,8 +88,8 @@ NullableDatum value_of(const ColumnType& wanted, TupleTableSlot* version) {
     return value;
 }
 
-// kNoTime: of no claim in progress. An unknown attempt has no lease, and its token may end it as
-// long as nobody has decided.
+// kNoTime: no claim in progress. An unknown attempt has no lease, and its token may end it until an
+// operator decides.
 TimestampTz lease_in(TupleTableSlot* version) {
     NullableDatum status = value_of(column_of(&Record::status), version);
     NullableDatum until = value_of(column_of(&Record::lease_until), version);
@@ -136,15 +135,16 @@ int set_keys(Relation table, Relation index, const Identity& id, ScanKey keys) {
     return count;
 }
 
-// Whether the search is over. The header first: vacuum may have taken the toasted values of a
-// version that is dead to every backend, and the search never wants such a one.
+// Whether the search ends at this version. Reads the header first: vacuum may have removed the
+// toasted values of a version that is dead to every backend, and the search never wants such a
+// version.
 bool ends_at(TupleTableSlot* version, Search* search) {
     HeapTupleHeaderData header = header_in(version);
     if (search->wanted == Wanted::Busy) return is_busy(&header) && is_of(*search->id, version);
     TransactionId inserter = HeapTupleHeaderGetXmin(&header);
     TransactionId remover = remover_of(&header);
     bool has_news = is_news(inserter, search->snapshot) || is_news(remover, search->snapshot);
-    // The row as it is for others, also where this transaction has changed or removed it.
+    // The row as others see it, even if this transaction has changed or removed it.
     bool is_last_of_others = is_settled(inserter) && !is_settled(remover);
     if ((!has_news && !is_last_of_others) || !is_of(*search->id, version)) return false;
     if (!has_news) search->leased_until = Max(search->leased_until, lease_in(version));
@@ -183,8 +183,8 @@ bool found_by_table(Relation table, Search* search) {
     return found;
 }
 
-// Whether the search ends with a version; `unknown` is what is said of a table that has none to
-// look at, but a partitioned one, whose rows are its partitions'.
+// Whether the search ends at some version. `unknown` is the result for a table without versions to
+// read, except a partitioned one: its rows are in its partitions.
 bool any_version(const RecordTable& top, Search* search, bool unknown) {
     List* tables = find_all_inheritors(top.table, AccessShareLock, nullptr);
     bool found = false;

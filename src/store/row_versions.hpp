@@ -1,5 +1,5 @@
-// All versions of the row of a key, beside what a snapshot knows of them and what goes on with
-// them.
+// All versions of the row of a key: what a snapshot knows of them, and which transactions are
+// changing them.
 #pragma once
 
 #include "store/record.hpp"
@@ -7,12 +7,12 @@
 
 namespace idem::store {
 
-// See past_of in store.hpp. Looks into the table, its partitions and its children, as far as they
-// are heaps of this server; of a foreign table's past nothing is known here.
+// See past_of in store.hpp. Looks into the table, its partitions and its children, if they are
+// heaps of this server. The past of a foreign table is unknown.
 Past past_of_versions(const RecordTable& table, Snapshot snapshot, const Identity& id);
 
-// Whether another transaction that has not ended has made, removed or locked a version. Where that
-// can't be known, it is taken for granted.
+// Whether another running transaction has made, removed or locked a version. True if that is
+// unknown.
 bool versions_busy(const RecordTable& table, const Identity& id);
 
 }  // namespace idem::store

@@ -7,7 +7,7 @@ namespace idem::store {
 
 namespace {
 
-// One run of a statement of this table; `take` is called with each row.
+// One run of a statement on this table; `take` is called with each row.
 template <typename Take>
 void run(const SealedTable& table, const char* sql, int count, const Oid* types, Datum* values,
          const char* nulls, pg::Access access, Take take) {
@@ -85,8 +85,8 @@ std::int64_t sealed_otherwise(const SealedTable& table, text* key_id) {
     return records;
 }
 
-// A look for each batch goes on where the last one ended, by the index; it would otherwise pass the
-// rows of all batches before it again.
+// Each look continues by the index where the last batch ended. Otherwise it would read the rows of
+// all earlier batches again.
 int next_sealed_otherwise(const SealedTable& table, text* key_id, const Record& after, int limit,
                           Record* found) {
     bool attempts = has_attempts(table);

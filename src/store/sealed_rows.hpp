@@ -1,6 +1,5 @@
-// Which keys have sealed the records and attempts that this node has. Nothing indexes that: each
-// question is one walk over the table, asked when keys are changed, by SQL and as the owner,
-// whatever store serves.
+// The keys that sealed this node's records and attempts. There is no index for that: each question
+// walks over the table. Asked when keys change, by SQL and as the owner, with either store.
 #pragma once
 
 #include "store/attempt.hpp"
@@ -13,7 +12,7 @@ struct SealedTable {
     Oid table;
 };
 
-// Those that this node has, in the current memory context.
+// The tables on this node, in the current memory context.
 SealedTable* local_sealed_tables(int* count);
 
 inline bool has_attempts(const SealedTable& table) {
@@ -25,20 +24,21 @@ struct SealedBy {
     std::int64_t rows;
 };
 
-// How many rows each key has sealed in a table, in the current memory context.
+// The number of rows that each key has sealed in a table, in the current memory context.
 SealedBy* sealed_rows(const SealedTable& table, int* count);
 
-// How many were sealed with other keys than this one.
+// The number of rows sealed with other keys than this one.
 std::int64_t sealed_otherwise(const SealedTable& table, text* key_id);
 
-// The next of those, up to `limit`, in the order of the primary key after `after`, whose texts are
-// empty at the beginning: no key is. Fills `found`, whose texts are copies in the current memory
-// context, and answers how many there are. Of records only the identity; of attempts also the token
-// and what is sealed: they are locked, passing over those that others have locked.
+// The next of those rows, up to `limit`, in the order of the primary key after `after`. Texts in
+// `after` are empty at the beginning, as no key is. Fills `found`, with texts copied into the
+// current memory context, and returns the number of rows. Records have only their identity.
+// Attempts also have the token and the sealed values: they are locked, and rows locked by others
+// are skipped.
 int next_sealed_otherwise(const SealedTable& table, text* key_id, const Record& after, int limit,
                           Record* found);
 
-// Replaces what is sealed of attempts.
+// Replaces the sealed values of attempts.
 void replace_sealed(const SealedTable& table, const Record* attempts, int count);
 
 }  // namespace idem::store

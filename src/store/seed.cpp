@@ -1,7 +1,7 @@
-// Kept as policies are: a trigger sends an invalidation of the table's relcache entry when its
-// transaction commits, and who has a lock of some table since then has heard of it. Two backends
-// that know different seeds for a moment take different locks for one key; then the row decides, as
-// it does beside whoever ignores our lock.
+// Cached like policies. A trigger invalidates the table's relcache entry when its transaction
+// commits, and every backend that locks a table after that has processed the message. Two backends
+// with different seeds for a moment take different locks for one key. Then the row decides, as it
+// does against a writer that bypasses our lock.
 
 #include "store/seed.hpp"
 
@@ -27,7 +27,7 @@ LocalTransactionId used_in = InvalidLocalTransactionId;
     pg_unreachable();
 }
 
-// Of several rows, which come of a restore with --disable-triggers, the oldest: that of the dump.
+// A restore with --disable-triggers leaves several rows. The oldest is that of the dump.
 const bytea* read_seed() {
     pg::AsOwner frame = pg::begin_as_owner(kSeedTable);
     const char* copy = pg::own_copy(kSeedTable);
@@ -54,9 +54,9 @@ pg::Watched watched = {kSeedTable, look};
 
 }  // namespace
 
-// Claims that are open are found by their hashes, so these stay as they are until the transaction
-// ends. While a parallel plan runs nothing can be read with a newer snapshot, and no function that
-// takes a lock goes on from its first check: whatever the seed is then, it is not used.
+// Open claims are found by their hashes, so the seed does not change until the transaction ends.
+// While a parallel plan runs, a newer snapshot can't be taken. Then every function that takes a
+// lock stops at its first check, so its seed is not used.
 const core::SipKey& seed() {
     if (!watched.is_current && IsInParallelMode()) return known;
     if (!watched.is_current && used_in != pg::transaction_number()) pg::look_at(&watched);

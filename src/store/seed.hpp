@@ -1,5 +1,5 @@
-// The secret that the locks of keys are made with: the one row of idempotency.seed. Without it,
-// whoever knows a key could find others with the same lock.
+// The secret in the locks of keys: the one row of idempotency.seed. Without it, a client that knows
+// a key could compute other keys with the same lock.
 #pragma once
 
 #include "core/siphash.hpp"
@@ -13,12 +13,12 @@ inline constexpr const char* kSeedTable = "seed";
 // The same in every backend, and during a transaction. An error (55000) if there is none.
 const core::SipKey& seed();
 
-// The seed has changed, or is about to: every backend reads it again. Called by the triggers on the
-// table, and on a node's copy of it.
+// The seed has changed, or is about to: makes every backend read it again. The triggers on the
+// table, and on a node's copy of it, call it.
 void announce_seed_change();
 
-// Before a row comes into this table, the seed's or a node's copy of it: the rows that were there
-// go. So a dump brings its seed, where CREATE EXTENSION has made one.
+// Call it before inserting a row into this table, the seed's or a node's copy of it: removes the
+// earlier rows. So a dump restores its seed over the one made by CREATE EXTENSION.
 void make_room_for_seed(Oid table);
 
 // Called once, when the library is loaded.

@@ -1,16 +1,16 @@
-// The reference: each access is one statement about one row, named by the whole primary key, so
-// that it works with whatever a table can be, triggers, partitions and distribution included.
+// The reference. Each access is one statement about one row, named by the whole primary key. So it
+// works with any kind of table, with triggers, partitions and distribution included.
 //
-// The foreign keys' triggers do it like this (ri_PerformCheck): plans that are prepared once and
-// kept, run as the owner of the table by SPI_execute_snapshot with the latest snapshot, whatever
+// The triggers of foreign keys work like this (ri_PerformCheck): plans are prepared once and kept,
+// and SPI_execute_snapshot runs them as the owner of the table with the latest snapshot, whatever
 // the transaction's own is. pg/owner.cpp is that part.
 //
-// What holds all the time:
-// - A row that is written and not committed is not seen by others: whoever inserts the same key
-//   waits for it (ON CONFLICT DO NOTHING), so the key's lock is kept until the transaction ends.
-// - A row is replaced or removed only if it is the version that the caller has seen. Whoever is
-//   changing it is waited for; then READ COMMITTED looks at the newest version (EvalPlanQual), and
-//   the higher levels raise 40001.
+// Invariants:
+// - Other sessions do not see an uncommitted row. A session that inserts the same key waits for it
+//   (ON CONFLICT DO NOTHING), so the key's lock is kept until the transaction ends.
+// - A row is replaced or removed only if it is the version that the caller has seen. The statement
+//   waits for a transaction that is changing it. Then READ COMMITTED looks at the newest version
+//   (EvalPlanQual), and the higher levels raise 40001.
 // - Code of users may run in each write, but never later than that: see reserve().
 
 #include "pg/owner.hpp"
@@ -21,12 +21,12 @@ namespace idem::store {
 
 namespace {
 
-// What a statement says about a Version, in this order.
+// The columns of a Version in a statement, in this order.
 constexpr ColumnType kVersion[] = {column_of(&Record::token), column_of(&Record::status),
                                    column_of(&Record::lease_until)};
 constexpr int kVersionValues = std::size(kVersion);
 
-// The types of the first columns of a row and of the version that it is expected to be.
+// The types of the first columns of a row and of its expected version.
 template <int columns>
 constexpr auto and_version() {
     std::array<Oid, columns + kVersionValues> types{};
@@ -38,7 +38,7 @@ constexpr auto and_version() {
 constexpr auto kRowAndVersion = and_version<kColumnCount>();
 constexpr auto kIdentityAndVersion = and_version<kKeyColumns>();
 
-// The text of a statement, put together by the compiler from a table of columns.
+// The text of a statement, built by the compiler from a table of columns.
 struct Sql {
     char text[2048];
     std::size_t length;
@@ -81,8 +81,8 @@ constexpr void add_equal(Sql* sql, const char* name, int parameter) {
     sql->parameter(parameter);
 }
 
-// The row of an identity, which are the first columns: by the whole primary key, so that a
-// distributed table can route it.
+// The row of an identity, its first columns: by the whole primary key, so that a distributed table
+// can route the statement.
 constexpr void add_this_row(Sql* sql) {
     for (int i = 0; i < kKeyColumns; i++) {
         sql->add(i == 0 ? " WHERE " : " AND ");
@@ -90,8 +90,8 @@ constexpr void add_this_row(Sql* sql) {
     }
 }
 
-// `first` is the number of the parameter with the token; those with the status and the end of the
-// lease, which is null for any, follow.
+// `first` is the number of the parameter with the token. The status and the end of the lease
+// follow; null means any lease.
 constexpr void add_this_version(Sql* sql, int first) {
     for (int i = 0; i < kVersionValues; i++) {
         sql->add(" AND ");
@@ -178,7 +178,8 @@ void identity_values(const Identity& id, Datum* values) {
     values[2] = PointerGetDatum(id.key);
 }
 
-// The row as parameters of a statement, and as SPI wants its nulls: ' ' for a value, 'n' for null.
+// The row as parameters of a statement, and its nulls as SPI wants them: ' ' for a value, 'n' for
+// null.
 void row_values(const Record& record, Datum* values, char* nulls) {
     bool is_null[kColumnCount];
     to_columns(record, values, is_null);
@@ -202,10 +203,10 @@ Look find(const RecordTable&, const Identity& id, Record* record) {
     return {found, InvalidTransactionId, false};
 }
 
-// Each write is done when it returns, but for a deferred trigger, which would run at commit, as
-// whoever commits. Also an error, the server's own, where a publication could not pass an update
-// on: the table lacks the replica identity, or its filter names other columns. Partitions are
-// judged each by itself, when a row of theirs changes.
+// Each write is complete when it returns, except for a deferred trigger, which would run at commit,
+// as the user who commits. Also an error, the server's own, if a publication could not pass an
+// update on: the table lacks the replica identity, or its filter names other columns. Each
+// partition is checked when one of its rows changes.
 void reserve(const RecordTable& record_table) {
     Relation table = table_open(record_table.table, AccessShareLock);
     refuse_deferred_trigger(table);
@@ -213,7 +214,7 @@ void reserve(const RecordTable& record_table) {
     table_close(table, NoLock);
 }
 
-// A write that touched no row, although the row is as it was expected to be.
+// A write touched no row, although the row is the expected one.
 void check_not_swallowed(const RecordTable& table, const Identity& id, const Version* expected) {
     Record record{};
     bool found = find(table, id, &record).found;

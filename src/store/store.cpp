@@ -1,8 +1,8 @@
-// A store is picked for each access: between two of them the table may have got or lost what only
-// SQL can serve, and two stores that serve one table at a time would not see each other's rows. The
-// lock comes first, in the mode that the access needs anyhow, for whoever is waited for may be the
-// one who changes it: CREATE TRIGGER lets readers pass and not writers, so what a reader has picked
-// is no good for a write.
+// Picks a store for each access. Between two accesses the table may have gained or lost an obstacle
+// that only SQL can serve, and two stores on one table at a time would not see each other's rows.
+// The lock comes first, in the mode that the access needs anyway: the session it waits for may be
+// changing the table. CREATE TRIGGER admits readers and blocks writers, so a store picked for a
+// read is not valid for a write.
 
 #include "store/store.hpp"
 
@@ -15,7 +15,7 @@ namespace idem::store {
 
 namespace {
 
-// Where the record of a key is, and how it is got at.
+// The place of a key's record, and its store.
 struct Place {
     const Store& store;
     const RecordTable& table;
@@ -41,7 +41,7 @@ const Store& store_of(const RecordTable& table) {
     return sql_store;
 }
 
-// Where only SQL is wanted, its statements take their own locks, but for a shard's.
+// If only SQL may serve, its statements take their own locks, except a shard's.
 Place place_of(const Identity& id, LOCKMODE mode) {
     bool only_sql = config::store_choice() == config::StoreChoice::Sql;
     if (only_sql && !is_distributed()) return {store_of(record_table()), record_table()};

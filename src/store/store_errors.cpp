@@ -16,7 +16,7 @@ void watch_store_errors(StoreErrorCount count) {
     told = count;
 }
 
-// Warnings and notices come here as well, and have states of their own.
+// Warnings and notices arrive here too, with states of their own.
 void count_store_error(void* argument) {
     const char* state = unpack_sql_state(geterrcode());
     if (told != nullptr && core::is_store_error(state))

@@ -1,7 +1,7 @@
-// Errors that an access to the records ends with, counted for whoever looks after the server. They
-// undo the transaction, so that no row can tell of them; and the hot path is no place for PG_TRY,
-// which saves the whole context of the stack. The server calls back for each error while it is
-// raised, to have its context, and putting a callback there costs three assignments.
+// Counts errors that end an access to the records, for administrators. They undo the transaction,
+// so no row can report them. The hot path avoids PG_TRY, which saves the whole context of the
+// stack. Instead the server's error context callback counts: it runs while an error is raised, and
+// costs three assignments.
 #pragma once
 
 #include <type_traits>
@@ -12,15 +12,15 @@ namespace idem::store {
 
 using StoreErrorCount = void (*)(std::string_view scope);
 
-// Who is told, with the scope of the key; set when the library is loaded. Called while the error is
-// being raised, so it must raise none. Errors that say "again" or "stop" are no trouble of the
-// store (core::is_store_error).
+// Sets the function to call with the scope of the key, when the library is loaded. It runs while
+// the error is being raised, so it must raise none. Errors that say "again" or "stop" do not count
+// (core::is_store_error).
 void watch_store_errors(StoreErrorCount count);
 
-// ErrorContextCallback, of an access to a record of the scope `argument`, a text.
+// An ErrorContextCallback for an access to a record of the scope `argument`, a text.
 void count_store_error(void* argument);
 
-// Runs an access. Whoever stops an error puts error_context_stack back where it was.
+// Runs an access. Code that catches an error restores error_context_stack.
 template <typename Access>
 auto watched(const text* scope, Access access) {
     ErrorContextCallback frame{error_context_stack, count_store_error, const_cast<text*>(scope)};

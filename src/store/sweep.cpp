@@ -1,9 +1,9 @@
-// Sweeping is not the hot path, and the planner's statement for it is bounded already: it is by SQL
-// whatever store serves the table.
+// Sweeping is not on the hot path, and its SQL statement is bounded already. So it uses SQL with
+// either store.
 //
-// Of a distributed table each node sweeps the shards that it has, and does not lock them in place,
-// to wait for nobody who moves one: whoever copies a shard sends the deletions after it, or has
-// copied rows that are swept where they are then.
+// Each node sweeps its own shards of a distributed table. It does not lock them in place, so it
+// never waits for a move. A move either copies the deletions too, or has copied rows that are swept
+// on the new node.
 
 #include "store/sweep.hpp"
 
@@ -19,11 +19,11 @@ namespace {
 // $1 from, $2 until, $3 limit
 constexpr const char* kMayGo = "retained_until >= $1 AND retained_until <= $2 AND ";
 
-// FOR UPDATE looks at the newest version of each row again, so a row that has just been taken over
-// is not deleted. The array is made once; a plain IN could run again and go past the limit. The
-// conditions stand twice because in a partitioned table a ctid alone does not name a row. The
-// second time they are an expression that no index serves: on a small table the planner would read
-// the whole backlog by the index, for each batch, and have the array for a filter.
+// FOR UPDATE looks at the newest version of each row again, so a row that was just taken over is
+// not deleted. The array is computed once; a plain IN could run again and exceed the limit. The
+// conditions occur twice because a ctid alone does not identify a row of a partitioned table. The
+// second time they are an expression that no index serves. Otherwise, on a small table, the planner
+// would read the whole backlog by the index for each batch, with the array as a filter.
 const char* sweep_sql(const char* table) {
     return psprintf(R"(
         WITH deleted AS (
@@ -57,15 +57,15 @@ void run(pg::Statement* statement, const Sweep& which, Swept* swept) {
     pg::end_as_owner(frame);
 }
 
-// Of as many shards as the limit allows. Each has an oldest row of its own, so a caller who goes on
-// begins where it began.
+// Sweeps as many shards as the limit allows. Each has its own oldest row, so a caller that
+// continues starts again from its first `from`.
 Swept sweep_shards(const Sweep& which) {
     Swept all{0, which.from};
     ListCell* cell;
     foreach (cell, local_shards()) {
         if (all.rows >= which.limit) break;
         Oid table = lfirst_oid(cell);
-        if (!OidIsValid(get_rel_namespace(table))) continue;  // it has gone meanwhile
+        if (!OidIsValid(get_rel_namespace(table))) continue;  // dropped meanwhile
         pg::Statement statement = statement_of(sweep_sql(pg::qualified_name(table)));
         Swept swept{0, which.from};
         run(&statement, {which.from, which.until, which.limit - all.rows, which.swept}, &swept);
@@ -80,7 +80,7 @@ Swept sweep_shards(const Sweep& which) {
 Swept sweep(const Sweep& which) {
     if (is_distributed()) return sweep_shards(which);
     check_store();
-    // The plan is kept, and with it what it was made of.
+    // The plan is kept, and its text with it.
     static pg::Statement sweep_rows = statement_of(nullptr);
     if (sweep_rows.plan == nullptr) sweep_rows.sql = sweep_sql("idempotency.record");
     Swept swept{0, which.from};
@@ -90,7 +90,7 @@ Swept sweep(const Sweep& which) {
 
 std::int64_t sweep_aged(const char* ours, Oid table, const char* column, TimestampTz until,
                         std::int64_t limit) {
-    if (limit <= 0 || !OidIsValid(get_rel_namespace(table))) return 0;  // it has gone meanwhile
+    if (limit <= 0 || !OidIsValid(get_rel_namespace(table))) return 0;  // dropped meanwhile
     constexpr Oid kTimeAndLimit[] = {TIMESTAMPTZOID, INT8OID};
     const char* sql = psprintf(R"(
         DELETE FROM %1$s
