@@ -39,9 +39,8 @@ std::int64_t sweep_aged(const char* ours, Oid table, const char* column, Timesta
 
 // The rows that a sweep of this node until then would remove.
 struct Backlog {
-    std::int64_t rows;  // counted up to a limit
-    TimestampTz
-        oldest;  // the end of the retention of the oldest; pg::kNoTime: there is none
+    std::int64_t rows;   // counted up to a limit
+    TimestampTz oldest;  // the end of the retention of the oldest; pg::kNoTime: there is none
 };
 
 Backlog backlog(TimestampTz until, std::int64_t limit);

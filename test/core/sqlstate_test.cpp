@@ -51,7 +51,8 @@ TEST(Trouble, IsNotWhatSaysAgainOrStop) {
 }
 
 TEST(Trouble, IsNoMessageBelowAnError) {
-    for (const char* state : {"00000", "01000", "02000"}) EXPECT_FALSE(is_store_error(state)) << state;
+    for (const char* state : {"00000", "01000", "02000"})
+        EXPECT_FALSE(is_store_error(state)) << state;
 }
 
 TEST(MayBeFinal, IsAClassOrAState) {
