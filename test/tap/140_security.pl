@@ -48,10 +48,10 @@ sub callable
 }
 
 my $helpers = 'idem_backoff idem_event_id idem_fingerprint idem_http_status idem_key'
-  . ' idem_parse_key idem_problem idem_response';
+  . ' idem_parse_key idem_problem idem_response is_record';
 
 subtest 'who may call what' => sub {
-	is(callable('nobody'), $helpers, 'everybody: the helpers');
+	is(callable('nobody'), $helpers, 'PUBLIC: the helpers, and the check of the records');
 	is(count_of(members('pg_proc') . q{ AND has_function_privilege('nobody', o.oid, 'EXECUTE')
 			AND (o.provolatile <> 'i' OR o.proparallel <> 's')}),
 		'0', 'which are pure');

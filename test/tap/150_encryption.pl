@@ -428,7 +428,7 @@ subtest 'a wrong key opens nothing' => sub {
 	my ($remaining, undef, $warning) = (0);
 	$primary->psql('postgres', 'CALL idem_reseal()', stdout => \$remaining, stderr => \$warning);
 	is($remaining, '18', 'nothing can be sealed anew');
-	like($warning, qr/WARNING:  18 records could not be opened/, 'and that is told');
+	like($warning, qr/WARNING:  18 records could not be decrypted/, 'and that is told');
 	take_keys($primary, 'a');
 	is(key_rows($primary), 'a t t 18', 'nothing has changed');
 	complete_in('sealed', 'mixed', $token);
