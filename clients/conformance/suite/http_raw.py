@@ -15,6 +15,7 @@ class Answer:
     status: int
     fields: list  # pairs, in their order
     body: bytes
+    framing: str = ""  # how its end was told: length, chunks, status (204, 304), or close of the connection
 
     def __repr__(self):
         return f"{self.status} {self.fields} {self.body[:300]!r}"
@@ -103,14 +104,19 @@ class Connection:
                 fields.append((name.decode("latin-1"), value.strip(b" \t").decode("latin-1")))
         found = {name.lower(): value for name, value in fields}
         if status in (204, 304):
-            body = b""
+            body, framing = b"", "status"
         elif "chunked" in found.get("transfer-encoding", "").lower():
-            body = self._chunks()
+            body, framing = self._chunks(), "chunks"
         elif "content-length" in found:
-            body = self._bytes(int(found["content-length"]))
+            body, framing = self._bytes(int(found["content-length"])), "length"
         else:
-            body = self._rest()
-        return Answer(status, fields, body)
+            body, framing = self._rest(), "close"
+        return Answer(status, fields, body, framing)
+
+    def request(self, path, fields=(), body=b"", method="POST"):
+        """One of several requests on this connection."""
+        self.send(head(path, [*fields, ("Content-Length", len(body))], method) + body)
+        return self.answer()
 
 
 def head(path, fields, method="POST"):

@@ -8,10 +8,21 @@ from .http_raw import call
 from .waiting import in_background, unique
 
 
+def needs(capability):
+    """A case, or a group of cases, that a server is left out of whose `example/lacks` lists this word."""
+
+    def mark(case):
+        case.needs = capability
+        return case
+
+    return mark
+
+
 class Case(unittest.TestCase):
     """`server` is shared by cases that run at the same time; `lone` cases have one of their own."""
 
     lone = False
+    needs = None
     maxDiff = 2000
     suite = None  # of the run: database, shared, own
 

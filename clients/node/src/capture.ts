@@ -126,6 +126,9 @@ export async function collect(stream: Readable, limit: number): Promise<Buffer> 
   return Buffer.concat(chunks);
 }
 
+/** Fields that describe how one message is sent: the answer is sent whole, in a message of its own. */
+export const isFraming = (name: string): boolean => /^(content-length|transfer-encoding|trailer)$/i.test(name);
+
 /** Values by name: the form that node:http's setHeader takes. */
 export function grouped(pairs: Iterable<readonly [string, string]>): Map<string, string | string[]> {
   const names = new Map<string, { name: string; values: string[] }>();

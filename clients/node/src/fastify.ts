@@ -2,7 +2,7 @@
 import { Readable } from 'node:stream';
 import type { FastifyReply, FastifyRequest, RouteShorthandOptionsWithHandler } from 'fastify';
 import { readBody } from './body.js';
-import { collect, grouped } from './capture.js';
+import { collect, grouped, isFraming } from './capture.js';
 import type { Answer } from './claim.js';
 import type { Database } from './database.js';
 import { type Admitted, type Context, type LeasedRequest, type Options, type Reply, Route, type Transactional } from './middleware.js';
@@ -127,7 +127,7 @@ function send(reply: FastifyReply, { answer, fields, close }: Reply): FastifyRep
   reply.code(answer.status);
   for (const name of Object.keys(reply.getHeaders())) reply.removeHeader(name);
   for (const [name, value] of grouped([...answer.headers ?? [], ...fields])) {
-    if (!/^(content-length|transfer-encoding)$/i.test(name)) reply.header(name, value);
+    if (!isFraming(name)) reply.header(name, value);
   }
   if (close) reply.header('connection', 'close');
   const body = Buffer.from(answer.body ?? '');

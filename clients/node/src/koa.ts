@@ -2,7 +2,7 @@
 import type { IncomingMessage } from 'node:http';
 import type { Readable } from 'node:stream';
 import type { Context as KoaContext, Middleware } from 'koa';
-import { collect, fieldsOf, grouped } from './capture.js';
+import { collect, fieldsOf, grouped, isFraming } from './capture.js';
 import type { Answer } from './claim.js';
 import type { Database } from './database.js';
 import { type Context, type LeasedRequest, type Options, type Reply, Route, type Transactional } from './middleware.js';
@@ -87,9 +87,8 @@ function send(context: KoaContext, { answer, fields, close }: Reply): void {
   context.status = answer.status;
   context.body = Buffer.from(answer.body ?? '');
   context.res.removeHeader('Content-Type'); // Koa's guess
-  for (const [name, value] of pairs) {
-    if (!/^(content-length|transfer-encoding)$/i.test(name)) context.res.setHeader(name, value);
-  }
+  context.res.removeHeader('Trailer');
+  for (const [name, value] of pairs) if (!isFraming(name)) context.res.setHeader(name, value);
   context.status = answer.status;
   if (close) context.res.setHeader('Connection', 'close');
 }

@@ -1,7 +1,7 @@
 // node:http, and what Express shares with it.
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { isJson, mediaType } from './body.js';
-import { captured, grouped } from './capture.js';
+import { captured, grouped, isFraming } from './capture.js';
 import type { Answer } from './claim.js';
 import type { Database } from './database.js';
 import { type Context, type LeasedRequest, type Options, type Reply, Route, type Transactional } from './middleware.js';
@@ -93,13 +93,13 @@ export function parsedBody(request: IncomingMessage, body: Buffer): unknown {
 /** Sends an answer, and the middleware's own fields. */
 export function send(response: ServerResponse, { answer, fields, close }: Reply): void {
   const pairs = grouped([...answer.headers ?? [], ...fields]);
+  const body = Buffer.from(answer.body ?? '');
   response.statusCode = answer.status;
-  for (const name of ['content-length', 'transfer-encoding']) response.removeHeader(name);
-  for (const [name, value] of pairs) {
-    if (!/^(content-length|transfer-encoding)$/i.test(name)) response.setHeader(name, value);
-  }
+  for (const [name, value] of pairs) if (!isFraming(name)) response.setHeader(name, value);
+  // Node remembers a removed Content-Length, and then closes the connection to end the answer.
+  if (![204, 304].includes(answer.status)) response.setHeader('Content-Length', body.length);
   if (close) response.setHeader('Connection', 'close');
-  response.end(Buffer.from(answer.body ?? ''));
+  response.end(body);
 }
 
 /** The token of `Authorization: Bearer TOKEN`; null if there is none, or more than one. */

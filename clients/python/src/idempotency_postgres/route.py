@@ -150,7 +150,7 @@ class Reply:
 
 def with_length(reply: Reply, body: bytes) -> Sequence[tuple[str, str]]:
     """An answer is sent whole, even if the handler sent it in pieces."""
-    left = {"content-length", "transfer-encoding"}
+    left = {"content-length", "transfer-encoding", "trailer"}
     headers = [pair for pair in reply.headers if pair[0].lower() not in left]
     if reply.answer.status not in (204, 304):
         headers.append(("Content-Length", str(len(body))))
