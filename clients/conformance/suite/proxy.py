@@ -53,6 +53,8 @@ class Link:
         self.statements, self.portals = {}, {}  # names to texts; names to (text, values)
         self.values, self.carried, self.has_values = b"", b"", False
         self.expected = []  # what the database has been asked and not answered: (text, values), and SYNC
+        self.waits = []  # a list of statements for each time that the client has waited for the database
+        self.waiting = self.flushed = False
         self.frozen = None  # the trap that holds, or True: swallowed
         self.open = True
 
@@ -96,11 +98,21 @@ class Link:
 
     def _pass_request(self, message):
         text = self._understand(message)
+        self._count(message, text)
         if text is not None:
             if trap := self.proxy.trap_for("request", text, self):
                 if not self._spring(trap, lambda: self._forward_request(message, text)):
                     return
         self._forward_request(message, text)
+
+    def _count(self, message, text):
+        """The client waits for all that it sends before the database has answered."""
+        if not self.waiting and message[:1] in (b"Q", b"P", b"B", b"E"):
+            self.waiting = True
+            self.waits.append([])
+        if text is not None:
+            self.waits[-1].append(text)
+        self.flushed = message[:1] == b"H"
 
     def _forward_request(self, message, text):
         if text is not None:
@@ -163,6 +175,7 @@ class Link:
             self.pid = struct.unpack("!I", message[5:9])[0]
         elif kind == b"Z" and SYNC in self.expected:
             del self.expected[: self.expected.index(SYNC) + 1]
+        self.waiting = self.waiting and not self.flushed and (kind != b"Z" or SYNC in self.expected)
         self._send(self.client, message)
 
     # ---- traps ----
@@ -264,6 +277,20 @@ class Proxy:
         with self.lock:
             self.swallowing = False
             self.cut_all()
+
+    def forget_waits(self):
+        with self.lock:
+            for link in set(self.links.values()):
+                link.waits.clear()
+
+    def waits(self, statement):
+        """Of the connections that have run the statement: what was sent together, in lists."""
+        with self.lock:
+            found = [link.waits for link in set(self.links.values())]
+            return [
+                list(wait) for waits in found for wait in waits
+                if any(statement in text for texts in waits for text in texts)
+            ]  # fmt: skip
 
     def cut_all(self):
         with self.lock:
