@@ -24,12 +24,6 @@ type Answer struct {
 	omitted bool     // Status alone is kept, or was
 }
 
-// Fields of one hop, and of one client.
-var neverStored = map[string]bool{
-	"Connection": true, "Content-Length": true, "Date": true, "Keep-Alive": true, "Proxy-Connection": true,
-	"Set-Cookie": true, "Te": true, "Trailer": true, "Transfer-Encoding": true, "Upgrade": true,
-}
-
 // stored gives the arguments of idem_complete. An empty body is one, and not none.
 func (a *Answer) stored() (headers string, body []byte) {
 	object := map[string]any{}

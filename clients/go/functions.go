@@ -22,7 +22,7 @@ type Request struct {
 }
 
 func (r Request) claim() (*claimRequest, int, error) {
-	orDefault(&r.Lease, defaultLease)
+	orDefault(&r.Lease, defaultLeaseMs*time.Millisecond)
 	orDefault(&r.Attempts, defaultAttempts)
 	q := &claimRequest{key: r.Key, scope: r.Scope, principal: r.Principal,
 		ttl: r.TTL, lease: r.Lease, wait: r.Wait}

@@ -36,24 +36,24 @@ func (i *identity) becomesDigest(err error) bool {
 
 // readBody reads a body of at most limit bytes. Whatever decodes it has to stand before the
 // middleware: what is still encoded has no content that could be compared.
-func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, *localProblem) {
+func readBody(w http.ResponseWriter, r *http.Request, limit int64) (_ []byte, problem string) {
 	for _, coding := range r.Header.Values("Content-Encoding") {
 		if !strings.EqualFold(strings.TrimSpace(coding), "identity") {
-			return nil, &problemCoding
+			return nil, problemCoding
 		}
 	}
 	if r.ContentLength > limit {
-		return nil, &problemTooLarge
+		return nil, problemTooLarge
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
 	var tooLarge *http.MaxBytesError
 	if errors.As(err, &tooLarge) {
-		return nil, &problemTooLarge
+		return nil, problemTooLarge
 	}
 	if err != nil {
-		return nil, &problemBody
+		return nil, problemBody
 	}
-	return body, nil
+	return body, ""
 }
 
 // identify says what a request is: method, target with the query string, and body, or what the

@@ -51,16 +51,15 @@ type exchange[Tx any] struct {
 func (e *exchange[Tx]) serve(run func(*exchange[Tx]) (verdict, error)) {
 	// Who asks, before anything of the body is read.
 	if e.q.principal = e.route.Principal(e.r); e.q.principal == "" {
-		e.refuseUnread(&problemPrincipal)
+		e.refuseUnread(problemPrincipal)
 		return
 	}
 	if word := e.readKey(); word != "" {
-		e.closeUnread()
-		e.refuse(word, e.store.documentOf(e.r.Context(), word), nil)
+		e.refuseUnread(word)
 		return
 	}
 	body, problem := readBody(e.w, e.r, e.route.MaxRequestBytes)
-	if problem != nil {
+	if problem != "" {
 		e.refuseUnread(problem)
 		return
 	}
@@ -156,7 +155,7 @@ func (e *exchange[Tx]) handle(ctx context.Context, c *claimed, current *current[
 func (e *exchange[Tx]) conclude(v verdict, err error) {
 	switch {
 	case v.lost: // the new holder will answer
-		e.answerProblem(outcomeInProgress, e.store.documentOf(e.r.Context(), outcomeInProgress), nil)
+		e.answerProblem(outcomeInProgress, nil)
 	case err != nil:
 		e.answerError(v, err)
 	case v.claim.outcome == outcomeExecute:
@@ -166,7 +165,7 @@ func (e *exchange[Tx]) conclude(v verdict, err error) {
 	default:
 		c := v.claim
 		e.tell(e.route.OnRefusal, c.outcome, c)
-		e.answerProblem(c.outcome, e.store.documentOf(e.r.Context(), c.outcome), c.retryAfter)
+		e.answerProblem(c.outcome, c.retryAfter)
 	}
 }
 
@@ -184,7 +183,7 @@ func (e *exchange[Tx]) replay(c *claimed) {
 
 // answerError is for what no outcome describes.
 func (e *exchange[Tx]) answerError(v verdict, err error) {
-	problem := &problemInternal
+	problem := problemInternal
 	var ours databaseError
 	handlers := v.answer != nil && v.answer.Status >= 400 && !errors.As(err, &ours) && !isRetryable(err)
 	switch {
@@ -193,10 +192,10 @@ func (e *exchange[Tx]) answerError(v verdict, err error) {
 		e.answer(v.answer, false)
 		return
 	case v.claim == nil && e.q.identity.json != nil && stateIn(err, "22P02", "22021"):
-		e.refuse(problemJSON.word, problemJSON.document(), nil)
+		e.refuse(problemJSON, nil)
 		return
 	case v.claim == nil && stateIn(err, "54000", "54001"):
-		e.refuse(problemTooLarge.word, problemTooLarge.document(), nil)
+		e.refuse(problemTooLarge, nil)
 		return
 	case isUnavailable(err):
 		if e.route.UnprotectedWithoutDatabase && !v.ran {
@@ -204,17 +203,17 @@ func (e *exchange[Tx]) answerError(v verdict, err error) {
 			e.runUnprotected()
 			return
 		}
-		problem = &problemUnavailable
+		problem = problemUnavailable
 	case stateIn(err, "54000") || err == ErrAnswerTooLarge:
-		problem = &problemAnswer
+		problem = problemAnswer
 	}
 	e.log(err)
-	if problem == &problemUnavailable {
+	if problem == problemUnavailable {
 		soon := 1.0
-		e.refuse(problem.word, problem.document(), &soon)
+		e.refuse(problem, &soon)
 		return
 	}
-	e.answerProblem(problem.word, problem.document(), nil)
+	e.answerProblem(problem, nil)
 }
 
 // runUnprotected gives the handler no transaction, for there is none, and a claim without a record.
@@ -227,21 +226,21 @@ func (e *exchange[Tx]) runUnprotected() {
 	defer answer.close()
 	if err != nil && (answer == nil || answer.Status < 400) {
 		e.log(err)
-		e.answerProblem(problemInternal.word, problemInternal.document(), nil)
+		e.answerProblem(problemInternal, nil)
 		return
 	}
 	e.answer(answer, false)
 }
 
 // refuse tells the hook, too.
-func (e *exchange[Tx]) refuse(word string, document map[string]any, retryAfter *float64) {
+func (e *exchange[Tx]) refuse(word string, retryAfter *float64) {
 	e.tell(e.route.OnRefusal, word, new(claimed))
-	e.answerProblem(word, document, retryAfter)
+	e.answerProblem(word, retryAfter)
 }
 
-func (e *exchange[Tx]) refuseUnread(problem *localProblem) {
+func (e *exchange[Tx]) refuseUnread(word string) {
 	e.closeUnread()
-	e.refuse(problem.word, problem.document(), nil)
+	e.refuse(word, nil)
 }
 
 // closeUnread ends the connection after an answer to a body that was not read: net/http would
@@ -252,8 +251,8 @@ func (e *exchange[Tx]) closeUnread() {
 	}
 }
 
-func (e *exchange[Tx]) answerProblem(word string, document map[string]any, retryAfter *float64) {
-	e.answer(e.route.problemAnswerOf(word, document, retryAfter), false)
+func (e *exchange[Tx]) answerProblem(word string, retryAfter *float64) {
+	e.answer(e.route.problemAnswerOf(word, e.store.documentOf(e.r.Context(), word), retryAfter), false)
 }
 
 func (e *exchange[Tx]) answer(a *Answer, replayed bool) {

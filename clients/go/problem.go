@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// The outcomes of idem_begin, and the other words of which it has a problem document.
+// The outcomes of idem_begin, and the other words that have a problem document (contract.go).
 const (
 	outcomeExecute    = "execute"
 	outcomeReplay     = "replay"
@@ -17,33 +17,21 @@ const (
 	outcomeMissingKey = "missing_key"
 	outcomeBadKey     = "bad_key"
 	outcomeFailed     = "failed"
+
+	problemPrincipal   = "unauthorized"
+	problemTooLarge    = "body_too_large"
+	problemCoding      = "content_encoding"
+	problemBody        = "bad_body"
+	problemJSON        = "bad_json"
+	problemUnavailable = "unavailable"
+	problemAnswer      = "answer_too_large"
+	problemInternal    = "internal"
 )
 
-// statusOf is idem_http_status, for when the database can't be asked.
-var statusOf = map[string]int{
-	outcomeInProgress: 409, "mismatch": 422, "expired": 412, "retry_later": 503, "exhausted": 500, "unknown": 409,
-	outcomeMissingKey: 400, outcomeBadKey: 400, outcomeFailed: 500,
-}
-
-// A localProblem is one of which the server has no document.
-type localProblem struct {
-	word, title string
-	status      int
-}
-
-var (
-	problemPrincipal   = localProblem{"unauthorized", "The request is not authenticated", 401}
-	problemTooLarge    = localProblem{"body_too_large", "The body of the request is too large", 413}
-	problemCoding      = localProblem{"content_encoding", "The body of the request is in an encoding that is not understood", 415}
-	problemBody        = localProblem{"bad_body", "The body of the request could not be read", 400}
-	problemJSON        = localProblem{"bad_json", "The body of the request is not JSON", 400}
-	problemUnavailable = localProblem{"unavailable", "The request can't be executed now; it may be sent again", 503}
-	problemAnswer      = localProblem{"answer_too_large", "The answer is too large to be kept", 500}
-	problemInternal    = localProblem{"internal", "The request could not be executed", 500}
-)
-
-func (p *localProblem) document() map[string]any {
-	return map[string]any{"type": problemType(p.word), "title": p.title, "status": p.status}
+type problem struct {
+	title  string
+	status int
+	local  bool // the server has no document of it
 }
 
 func problemType(word string) string {
@@ -56,17 +44,18 @@ func problemType(word string) string {
 	return string(text)
 }
 
-// documentOf an outcome is the server's, or, when that can't be asked, one without details.
+// documentOf a word is the server's, or one without details if the server has none or does not answer.
 func (s *Store[Tx]) documentOf(ctx context.Context, word string) map[string]any {
-	document, err := s.problemOf(ctx, word)
-	if err == nil && document != nil {
-		return document
+	known, ok := problems[word]
+	if !known.local {
+		if document, err := s.problemOf(ctx, word); err == nil && document != nil {
+			return document
+		}
 	}
-	status := statusOf[word]
-	if status == 0 {
-		status = http.StatusInternalServerError
+	if !ok {
+		known = problem{title: http.StatusText(http.StatusInternalServerError), status: http.StatusInternalServerError}
 	}
-	return map[string]any{"type": problemType(word), "title": http.StatusText(status), "status": status}
+	return map[string]any{"type": problemType(word), "title": known.title, "status": known.status}
 }
 
 // problemAnswerOf makes a problem document an answer, with the status of the route.

@@ -85,8 +85,7 @@ type Route struct {
 
 // DefaultKeep is Route.Keep where that is not set.
 func DefaultKeep(status int) bool {
-	return status < 500 && status != http.StatusRequestTimeout && status != http.StatusTooEarly &&
-		status != http.StatusTooManyRequests
+	return status < 500 && !notKept[status]
 }
 
 // withDefaults panics where a route can't work, so that a program finds out when it starts.
@@ -103,20 +102,15 @@ func (route Route) withDefaults() *Route {
 	if route.Logger == nil {
 		route.Logger = slog.Default()
 	}
-	orDefault(&route.Window, 24*time.Hour)
-	orDefault(&route.Lease, defaultLease)
+	orDefault(&route.Window, defaultWindowMs*time.Millisecond)
+	orDefault(&route.Lease, defaultLeaseMs*time.Millisecond)
 	orDefault(&route.KeyHeader, "Idempotency-Key")
 	orDefault(&route.ReplayHeader, "Idempotent-Replayed")
-	orDefault(&route.MaxRequestBytes, 1<<20)
-	orDefault(&route.MaxAnswerBytes, 1<<20)
+	orDefault(&route.MaxRequestBytes, defaultMaxRequestBytes)
+	orDefault(&route.MaxAnswerBytes, defaultMaxAnswerBytes)
 	orDefault(&route.Attempts, defaultAttempts)
 	return &route
 }
-
-const (
-	defaultLease    = 30 * time.Second
-	defaultAttempts = 5
-)
 
 func orDefault[T comparable](option *T, value T) {
 	var unset T

@@ -7,29 +7,6 @@ import (
 	"time"
 )
 
-// The statements of clients/README.md, which a check compares.
-const (
-	beginSQL = `SELECT outcome, key, token, attempt, status, status_code, headers, body, body_omitted, error, recovery_point,
-       state, retry_after
-  FROM idem_begin($1::text, request => $2::jsonb,
-                  fingerprint => $3::bytea, method => $4::text, path => $5::text, exclude => $6::text[],
-                  scope => $7::text, principal => $8::text,
-                  ttl => $9::bigint * interval '1 ms', lease => $10::bigint * interval '1 ms',
-                  wait => $11::bigint * interval '1 ms', holder => $12::text, transactional => $13::boolean,
-                  derive => $14::bigint * interval '1 ms')`
-	completeSQL = `SELECT idem_complete($1::text, $2::integer, $3::bytea, $4::jsonb, scope => $5::text,
-                     principal => $6::text, token => $7::bigint)`
-	failSQL = `SELECT idem_fail($1::text, $2::text, retryable => true, scope => $3::text, principal => $4::text,
-                 token => $5::bigint, uncertain => $6::boolean)`
-	unknownSQL = `SELECT idem_unknown($1::text, $2::text, $3::text, scope => $4::text, principal => $5::text,
-                    token => $6::bigint)`
-	extendSQL     = `SELECT idem_extend($1::text, $2::bigint, scope => $3::text, principal => $4::text)`
-	checkpointSQL = `SELECT idem_checkpoint($1::text, $2::text, $3::jsonb, scope => $4::text, principal => $5::text,
-                       token => $6::bigint)`
-	onceSQL    = `SELECT idem_once($1::text, scope => $2::text, principal => $3::text) AS first`
-	problemSQL = `SELECT idem_problem($1::text) AS problem`
-)
-
 // claimRequest has the arguments of idem_begin.
 type claimRequest struct {
 	key, scope, principal string

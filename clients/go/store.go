@@ -50,7 +50,7 @@ func NewStore[Tx any](db Database[Tx]) *Store[Tx] {
 	if host == "" {
 		host = "go"
 	}
-	return &Store[Tx]{db: db, holder: host + ":" + strconv.Itoa(os.Getpid()), DatabaseTimeout: 10 * time.Second}
+	return &Store[Tx]{db: db, holder: host + ":" + strconv.Itoa(os.Getpid()), DatabaseTimeout: defaultDatabaseTimeoutMs * time.Millisecond}
 }
 
 // inTransaction runs work in a transaction, which it commits if work says so. A panic rolls back and

@@ -49,6 +49,8 @@ group_checks() {
     check "its check sees what is stale" "$ROOT/test/check_names_test"
     check "the counter of functions sees those that are too long, and too many that are short" \
         "$ROOT/test/check_functions_test"
+    check "the clients' statements, documents and defaults are those of their contract" \
+        "$ROOT/clients/contract/generate" --check
     check "the code of docs/drivers/ is what the drivers' programs run" "$ROOT/clients/drivers/check" code
     check "a server that does not say where it is is not copied" silent_server_is_not_copied
     ((CHECKS_FAILED == 0))
@@ -374,7 +376,7 @@ end_conformance() {
 test_client() {
     local language=$1 failed=$CHECKS_FAILED
     create_database "client_$language"
-    check "$language: its statements are those of clients/README.md" \
+    check "$language: its statements are those of clients/contract, and no others" \
         "$BUILD/languages/clients/conformance/check_statements" "$language"
     check "$language: the package's own tests" \
         timeout --kill-after=10 900 "$BUILD/languages/clients/$language/test"

@@ -30,9 +30,9 @@ export async function readBody(
       else chunks.push(chunk);
     });
     source.on('end', resolve);
-    decoder?.on('error', () => stop(new HttpProblem(400, 'The body is not what Content-Encoding says')));
+    decoder?.on('error', () => stop(new HttpProblem('bad_body', 'The body is not what Content-Encoding says.')));
     stream.on('error', stop);
-    stream.on('aborted', () => stop(new HttpProblem(400, 'The body has ended before its time')));
+    stream.on('aborted', () => stop(new HttpProblem('bad_body', 'The body ended too early.')));
     if (decoder) stream.pipe(decoder);
   });
   return Buffer.concat(chunks);
@@ -44,11 +44,11 @@ function decoderOf(encoding: string) {
     case 'gzip': case 'x-gzip': return createGunzip();
     case 'deflate': return createInflate();
     case 'br': return createBrotliDecompress();
-    default: throw new HttpProblem(415, 'The Content-Encoding is not known');
+    default: throw new HttpProblem('content_encoding');
   }
 }
 
-const tooLarge = () => new HttpProblem(413, 'The body is too large');
+const tooLarge = () => new HttpProblem('body_too_large');
 
 /** Type and subtype, in lower case; null if there is none. */
 export function mediaType(contentType: string | undefined): string | null {
@@ -68,7 +68,7 @@ export function textOf(body: Uint8Array): string {
   }
 }
 
-export const notJson = () => new HttpProblem(400, 'The body is not the JSON that it is said to be');
+export const notJson = () => new HttpProblem('bad_json');
 
 /** The fingerprint of a body that is not JSON: docs/fingerprint.md, with the media type as an extra part. */
 export function digest(method: string, target: string, type: string | null, body: Uint8Array): Buffer {

@@ -1,4 +1,5 @@
 // Answers of idem_begin as JavaScript values.
+import { NOT_STORED } from './contract.js';
 import { type Row, plainNames } from './database.js';
 
 /** An answer over HTTP. Several fields of one name are several pairs. */
@@ -67,12 +68,6 @@ function bytes(value: Uint8Array | string): Buffer {
 }
 
 // ---- header fields ----
-
-// Fields of one connection, of one moment, or of one client. The server's policy drops more.
-const NOT_STORED = new Set([
-  'connection', 'keep-alive', 'proxy-connection', 'proxy-authenticate', 'te', 'trailer', 'transfer-encoding',
-  'upgrade', 'content-length', 'date', 'set-cookie',
-]);
 
 /** In the form of idem_complete: one member for each name; several values become an array. */
 export function storedHeaders(fields: Iterable<readonly [string, string]>, except: readonly string[] = []): string {

@@ -4,6 +4,7 @@ import { type Answer, type Claim, type Name, type Refusal, claimOf, replayOf, st
 import {
   type Database, type Row, DatabaseAway, Deadline, LeaseLost, isConnectionLost, isTransient, pause, plainNames, sqlstate, statement,
 } from './database.js';
+import { ATTEMPTS, DATABASE_TIMEOUT_MS as DATABASE_TIMEOUT, LEASE_MS as LEASE, NOT_KEPT } from './contract.js';
 import { Heartbeat } from './heartbeat.js';
 import {
   BEGIN, CHECK, CHECKPOINT, COMPLETE, EXTEND, FAIL, ONCE, UNKNOWN, type Value, bytea, number, textArray,
@@ -45,12 +46,8 @@ export interface Settings {
   readonly onClaim?: (claim: Claim) => void;
 }
 
-export const ATTEMPTS = 5;
-export const DATABASE_TIMEOUT = 10_000;
-export const LEASE = 30_000;
-
 /** All statuses except those that another attempt may cure, and server faults. */
-export const keepByDefault = (status: number): boolean => status < 500 && ![408, 425, 429].includes(status);
+export const keepByDefault = (status: number): boolean => status < 500 && !NOT_KEPT.includes(status);
 
 // ---- transactional ----
 

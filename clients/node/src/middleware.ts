@@ -3,9 +3,10 @@ import { createHash, randomUUID } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
 import type { Readable } from 'node:stream';
 import { type Answer, type Claim } from './claim.js';
+import { ATTEMPTS, DATABASE_TIMEOUT_MS, LEASE_MS, MAX_ANSWER_BYTES, MAX_REQUEST_BYTES, WINDOW_MS } from './contract.js';
 import { type Database, DatabaseAway, sqlstate } from './database.js';
 import {
-  ATTEMPTS, DATABASE_TIMEOUT, LEASE, type Leased, type Request, type Result, leased, transactionally, unclaimed,
+  type Leased, type Request, type Result, leased, transactionally, unclaimed,
 } from './flows.js';
 import { digest, isJson, mediaType, notJson, readBody, textOf } from './body.js';
 import { parseKey, quoteKey } from './key.js';
@@ -100,8 +101,6 @@ export interface Exchange<Req, Tx> {
 /** The answer to send. `close`: the body was not read, so the connection cannot be reused. */
 export interface Reply { answer: Answer; fields: [string, string][]; close: boolean }
 
-const MIB = 1 << 20;
-
 /** An answer that cannot be kept. */
 export class AnswerTooLarge extends Error {
   override name = 'AnswerTooLarge';
@@ -117,9 +116,9 @@ export class Route<Req, Tx> {
     this.#problems = new Problems(db, options.statuses ?? {}, this.#patience);
   }
 
-  get #patience(): number { return this.options.databaseTimeout ?? DATABASE_TIMEOUT; }
-  get maxRequestBytes(): number { return this.options.maxRequestBytes ?? MIB; }
-  get maxAnswerBytes(): number { return this.options.maxAnswerBytes ?? MIB; }
+  get #patience(): number { return this.options.databaseTimeout ?? DATABASE_TIMEOUT_MS; }
+  get maxRequestBytes(): number { return this.options.maxRequestBytes ?? MAX_REQUEST_BYTES; }
+  get maxAnswerBytes(): number { return this.options.maxAnswerBytes ?? MAX_ANSWER_BYTES; }
   get #keyHeader(): string { return this.options.keyHeader ?? 'Idempotency-Key'; }
   get #replayHeader(): string { return this.options.replayHeader ?? 'Idempotent-Replayed'; }
 
@@ -134,7 +133,7 @@ export class Route<Req, Tx> {
     try {
       const principal = await this.options.principal(exchange.request);
       if (principal === null || principal === undefined || principal === '') {
-        throw new HttpProblem(401, 'The request is not authenticated');
+        throw new HttpProblem('unauthorized');
       }
       const sent = fieldsNamed(exchange.incoming, this.#keyHeader);
       const key = sent.length === 1 ? parseKey(sent[0]!) : null;
@@ -161,7 +160,7 @@ export class Route<Req, Tx> {
     let body: Buffer;
     try {
       body = exchange.body ?? await readBody(exchange.stream!, exchange.incoming.headers, this.maxRequestBytes);
-      if (body.length > this.maxRequestBytes) throw new HttpProblem(413, 'The body is too large');
+      if (body.length > this.maxRequestBytes) throw new HttpProblem('body_too_large');
       exchange.setBody(body);
     } catch (error) {
       if (error instanceof HttpProblem) return { answer: error.answer, fields: [], close: true };
@@ -178,7 +177,7 @@ export class Route<Req, Tx> {
   async #run(exchange: Exchange<Req, Tx>, scope: string, principal: string, sent: string | null, body: Buffer): Promise<Reply> {
     const mode = this.concerns(exchange.incoming.method!) ? this.options.missingKey ?? 'refuse' : 'pass';
     const key = sent ?? (mode === 'generate' ? randomUUID() : null);
-    const derive = key === null && mode === 'derive' ? this.options.window ?? 86_400_000 : null;
+    const derive = key === null && mode === 'derive' ? this.options.window ?? WINDOW_MS : null;
     try {
       const identity = await this.#identity(exchange, body);
       if ((key === null && derive === null) || !this.concerns(exchange.incoming.method!)) {
@@ -219,7 +218,7 @@ export class Route<Req, Tx> {
       databaseTimeout: this.#patience,
       keep: this.options.keep,
       dropHeaders: [this.#keyHeader, this.#replayHeader],
-      lease: this.options.lease ?? LEASE,
+      lease: this.options.lease ?? LEASE_MS,
       onClaim: (claim: Claim) => {
         executed = true;
         key = claim.key;
@@ -322,7 +321,7 @@ const isRefusedByJsonb = (error: unknown): boolean => ['22P05', '22003'].include
 /** The errors of idem_begin about a body that claims to be JSON. */
 function ofBegin(error: unknown): unknown {
   const state = sqlstate(error);
-  if (state === '54000' || state === '54001') return new HttpProblem(413, 'The body is too large or nested too deeply');
+  if (state === '54000' || state === '54001') return new HttpProblem('body_too_large', 'The body is too large, or nested too deeply.');
   if (state && ['22P02', '22021', '22032', '22030'].includes(state)) return notJson();
   return error;
 }

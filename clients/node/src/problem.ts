@@ -1,35 +1,21 @@
 // Problem documents (RFC 9457): the server's, by the word of an outcome, and those of HTTP itself.
 import type { Answer } from './claim.js';
 import { type Database, statement } from './database.js';
-import { PROBLEM } from './statements.js';
+import { PROBLEM, PROBLEMS } from './contract.js';
 
-export type Word =
-  | 'in_progress' | 'mismatch' | 'expired' | 'retry_later' | 'exhausted' | 'unknown'
-  | 'missing_key' | 'bad_key' | 'failed' | 'unavailable';
+export type Word = keyof typeof PROBLEMS;
 
 interface Document { type: string; title: string; status: number; detail?: string; [member: string]: unknown }
 
-// For when the server does not answer.
-const WITHOUT_SERVER: Record<Word, Document> = {
-  in_progress: { type: '/problems/idempotency/in-progress', title: 'A request is outstanding for this Idempotency-Key', status: 409 },
-  mismatch: { type: '/problems/idempotency/mismatch', title: 'Idempotency-Key is already used', status: 422 },
-  expired: { type: '/problems/idempotency/expired', title: 'Idempotency-Key has expired', status: 412 },
-  retry_later: { type: '/problems/idempotency/retry-later', title: 'The request failed and may be retried later', status: 503 },
-  exhausted: { type: '/problems/idempotency/exhausted', title: 'All attempts of the request have failed', status: 500 },
-  unknown: { type: '/problems/idempotency/unknown', title: 'The result of the request is not known', status: 409 },
-  missing_key: { type: '/problems/idempotency/missing-key', title: 'Idempotency-Key is missing', status: 400 },
-  bad_key: { type: '/problems/idempotency/bad-key', title: 'Idempotency-Key is malformed', status: 400 },
-  failed: { type: '/problems/idempotency/failed', title: 'The request has failed', status: 500 },
-  unavailable: {
-    type: '/problems/idempotency/unavailable', title: 'The service is not available', status: 503,
-    detail: 'Nothing is known of this request at the moment; repeat it with the same key.',
-  },
-};
+function local(word: Word): Document {
+  const { status, title } = PROBLEMS[word];
+  return { type: `/problems/idempotency/${word.replaceAll('_', '-')}`, title, status };
+}
 
 /** A refusal that does not concern keys. */
 export class HttpProblem extends Error {
-  constructor(readonly status: number, message: string) { super(message); }
-  get answer(): Answer { return documentAnswer({ type: 'about:blank', title: this.message, status: this.status }); }
+  constructor(readonly word: Word, readonly detail?: string) { super(detail ?? PROBLEMS[word].title); }
+  get answer(): Answer { return documentAnswer(this.detail ? { ...local(this.word), detail: this.detail } : local(this.word)); }
 }
 
 export type Statuses = Partial<Record<Word, number>>;
@@ -49,14 +35,14 @@ export class Problems {
 
   async #document(word: Word): Promise<Document> {
     const known = this.#known.get(word);
-    if (known || word === 'unavailable') return known ?? WITHOUT_SERVER[word];
+    if (known || PROBLEMS[word].local) return known ?? local(word);
     try {
       const [row] = await statement(this.db, this.limit, PROBLEM, [word]);
       const problem = (typeof row!.problem === 'string' ? JSON.parse(row!.problem) : row!.problem) as Document;
       this.#known.set(word, problem);
       return problem;
     } catch {
-      return WITHOUT_SERVER[word];
+      return local(word);
     }
   }
 }

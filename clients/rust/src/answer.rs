@@ -4,6 +4,8 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use serde_json::{Map, Value};
 
+use crate::contract::NOT_STORED;
+
 /// Tells that the body of an answer was not kept.
 pub(crate) const BODY_HEADER: HeaderName = HeaderName::from_static("idempotent-body");
 
@@ -47,16 +49,7 @@ impl Stored {
 }
 
 fn never_stored(name: &HeaderName) -> bool {
-    *name == header::CONNECTION
-        || *name == header::CONTENT_LENGTH
-        || *name == header::DATE
-        || *name == header::SET_COOKIE
-        || *name == header::TE
-        || *name == header::TRAILER
-        || *name == header::TRANSFER_ENCODING
-        || *name == header::UPGRADE
-        || name == "keep-alive"
-        || name == "proxy-connection"
+    NOT_STORED.contains(&name.as_str())
 }
 
 /// Connection lists it as a field of this hop.

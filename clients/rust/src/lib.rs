@@ -5,6 +5,7 @@ mod answer;
 mod axum;
 mod body;
 mod claim;
+mod contract;
 mod error;
 mod exchange;
 mod functions;

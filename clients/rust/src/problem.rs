@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde_json::{Map, Value, json};
 
-use crate::{Answer, Store};
+use crate::{Answer, Store, contract::PROBLEMS};
 
 /// The results of a request: the outcomes of `idem_begin`, and refusals before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -38,60 +38,52 @@ pub enum Outcome {
     Lost,
 }
 
-/// Each with its word, its status for when the server does not answer, and a title; outcomes with a document on
-/// the server have no title.
-const OUTCOMES: [(Outcome, &str, u16, Option<&str>); 20] = [
-    (Outcome::Execute, "execute", 200, None),
-    (Outcome::Replay, "replay", 200, None),
-    (Outcome::InProgress, "in_progress", 409, None),
-    (Outcome::Mismatch, "mismatch", 422, None),
-    (Outcome::Expired, "expired", 412, None),
-    (Outcome::RetryLater, "retry_later", 503, None),
-    (Outcome::Exhausted, "exhausted", 500, None),
-    (Outcome::Unknown, "unknown", 409, None),
-    (Outcome::Failed, "failed", 500, None),
-    (Outcome::MissingKey, "missing_key", 400, None),
-    (Outcome::BadKey, "bad_key", 400, None),
-    (Outcome::Unauthorized, "unauthorized", 401, Some("The request is not authenticated")),
-    (Outcome::BodyTooLarge, "body_too_large", 413, Some("The body of the request is too large")),
-    (
-        Outcome::ContentEncoding,
-        "content_encoding",
-        415,
-        Some("The body of the request is in an encoding that is not understood"),
-    ),
-    (Outcome::BadBody, "bad_body", 400, Some("The body of the request could not be read")),
-    (Outcome::BadJson, "bad_json", 400, Some("The body of the request is not JSON")),
-    (Outcome::Unavailable, "unavailable", 503, Some("The request can't be executed now; it may be sent again")),
-    (Outcome::AnswerTooLarge, "answer_too_large", 500, Some("The answer is too large to be kept")),
-    (Outcome::Internal, "internal", 500, Some("The request could not be executed")),
-    (Outcome::Lost, "lost", 409, None),
+/// Each with its word.
+const OUTCOMES: [(Outcome, &str); 20] = [
+    (Outcome::Execute, "execute"),
+    (Outcome::Replay, "replay"),
+    (Outcome::InProgress, "in_progress"),
+    (Outcome::Mismatch, "mismatch"),
+    (Outcome::Expired, "expired"),
+    (Outcome::RetryLater, "retry_later"),
+    (Outcome::Exhausted, "exhausted"),
+    (Outcome::Unknown, "unknown"),
+    (Outcome::Failed, "failed"),
+    (Outcome::MissingKey, "missing_key"),
+    (Outcome::BadKey, "bad_key"),
+    (Outcome::Unauthorized, "unauthorized"),
+    (Outcome::BodyTooLarge, "body_too_large"),
+    (Outcome::ContentEncoding, "content_encoding"),
+    (Outcome::BadBody, "bad_body"),
+    (Outcome::BadJson, "bad_json"),
+    (Outcome::Unavailable, "unavailable"),
+    (Outcome::AnswerTooLarge, "answer_too_large"),
+    (Outcome::Internal, "internal"),
+    (Outcome::Lost, "lost"),
 ];
 
 impl Outcome {
-    fn row(self) -> &'static (Outcome, &'static str, u16, Option<&'static str>) {
-        OUTCOMES.iter().find(|row| row.0 == self).unwrap_or(&OUTCOMES[18])
-    }
-
     /// The word, as in the server and in the hooks of other clients.
     #[must_use]
     pub fn as_str(self) -> &'static str {
-        self.row().1
+        OUTCOMES.iter().find(|row| row.0 == self).map_or("internal", |row| row.1)
     }
 
     pub(crate) fn of(word: &str) -> Option<Self> {
         OUTCOMES.iter().find(|row| row.1 == word).map(|row| row.0)
     }
 
+    /// Status and title, and whether the server has no document of it.
+    fn known(self) -> (u16, &'static str, bool) {
+        let known = PROBLEMS.iter().find(|row| row.0 == self.as_str());
+        known.map_or((500, "The request could not be executed", true), |row| (row.1, row.2, row.3))
+    }
+
     /// Without the server's help.
     fn document(self) -> Value {
-        let (_, word, status, title) = *self.row();
-        let known = StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason());
-        json!({
-            "type": format!("/problems/idempotency/{}", word.replace('_', "-")),
-            "title": title.or(known),
-            "status": status,
-        })
+        let (status, title, _) = self.known();
+        let word = self.as_str().replace('_', "-");
+        json!({ "type": format!("/problems/idempotency/{word}"), "title": title, "status": status })
     }
 }
 
@@ -108,9 +100,11 @@ pub(crate) async fn problem(
     outcome: Outcome,
     retry_after: Option<f64>,
 ) -> Answer {
-    let document = match outcome.row().3 {
-        Some(_) => outcome.document(),
-        None => store.problem(outcome.as_str()).await.unwrap_or_else(|_| outcome.document()),
+    let (_, _, local) = outcome.known();
+    let document = if local {
+        outcome.document()
+    } else {
+        store.problem(outcome.as_str()).await.unwrap_or_else(|_| outcome.document())
     };
     answer(statuses, outcome, document, retry_after)
 }

@@ -6,10 +6,10 @@ use bytes::Bytes;
 use http::StatusCode;
 use serde::Serialize;
 
-use crate::{Answer, Error, Outcome, Refusal, answer, identity::Identity, key::Key};
+use crate::{Answer, Error, Outcome, Refusal, answer, contract, identity::Identity, key::Key};
 
-pub(crate) const LEASE: Duration = Duration::from_secs(30);
-pub(crate) const ATTEMPTS: u32 = 5;
+pub(crate) const LEASE: Duration = Duration::from_millis(contract::LEASE_MS);
+pub(crate) const ATTEMPTS: u32 = contract::ATTEMPTS;
 
 /// A request that takes effect once: scope and key name it, among the requests of its principal.
 #[derive(Clone, Debug)]

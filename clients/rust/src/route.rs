@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::{HeaderName, Method, StatusCode, request::Parts};
 
 use crate::{
-    Outcome,
+    Outcome, contract,
     request::{ATTEMPTS, LEASE, Statuses},
 };
 
@@ -90,7 +90,7 @@ impl fmt::Debug for Route {
 /// The default of [`Route::keep`]: all but 408, 425, 429 and 5xx.
 #[must_use]
 pub fn default_keep(status: StatusCode) -> bool {
-    !status.is_server_error() && ![408, 425, 429].contains(&status.as_u16())
+    !status.is_server_error() && !contract::NOT_KEPT.contains(&status.as_u16())
 }
 
 /// A method of the builder for each option that is only set.
@@ -123,7 +123,7 @@ impl Route {
             scope: None,
             methods: vec![Method::POST, Method::PATCH],
             missing_key: MissingKey::Refuse,
-            window: Duration::from_secs(24 * 60 * 60),
+            window: Duration::from_millis(contract::WINDOW_MS),
             exclude: Vec::new(),
             fingerprint: None,
             ttl: None,
@@ -134,8 +134,8 @@ impl Route {
             key_header: HeaderName::from_static("idempotency-key"),
             replay_header: HeaderName::from_static("idempotent-replayed"),
             echo_key: false,
-            max_request_bytes: 1 << 20,
-            max_answer_bytes: 1 << 20,
+            max_request_bytes: contract::MAX_REQUEST_BYTES,
+            max_answer_bytes: contract::MAX_ANSWER_BYTES,
             omit_large_answers: false,
             attempts: ATTEMPTS,
             unprotected_without_database: false,

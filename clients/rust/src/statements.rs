@@ -1,4 +1,4 @@
-//! The statements of clients/README.md, and their arguments.
+//! The calls of the statements, with their arguments.
 
 use std::time::Duration;
 
@@ -9,35 +9,11 @@ use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
 use crate::{
     Error, Request,
     answer::Stored,
+    contract::{BEGIN, CHECKPOINT, COMPLETE, EXTEND, FAIL, ONCE, PROBLEM, UNKNOWN},
     error::BoxError,
     identity::Identity,
     request::{Begun, Granted, begun},
 };
-
-const BEGIN: &str = "
-SELECT outcome, key, token, attempt, status, status_code, headers, body, body_omitted, error, recovery_point,
-       state, retry_after
-  FROM idem_begin($1::text, request => $2::jsonb,
-                  fingerprint => $3::bytea, method => $4::text, path => $5::text, exclude => $6::text[],
-                  scope => $7::text, principal => $8::text,
-                  ttl => $9::bigint * interval '1 ms', lease => $10::bigint * interval '1 ms',
-                  wait => $11::bigint * interval '1 ms', holder => $12::text, transactional => $13::boolean,
-                  derive => $14::bigint * interval '1 ms')";
-const COMPLETE: &str = "
-SELECT idem_complete($1::text, $2::integer, $3::bytea, $4::jsonb, scope => $5::text,
-                     principal => $6::text, token => $7::bigint)";
-const FAIL: &str = "
-SELECT idem_fail($1::text, $2::text, retryable => true, scope => $3::text, principal => $4::text,
-                 token => $5::bigint, uncertain => $6::boolean)";
-const UNKNOWN: &str = "
-SELECT idem_unknown($1::text, $2::text, $3::text, scope => $4::text, principal => $5::text,
-                    token => $6::bigint)";
-const EXTEND: &str = "SELECT idem_extend($1::text, $2::bigint, scope => $3::text, principal => $4::text)";
-const CHECKPOINT: &str = "
-SELECT idem_checkpoint($1::text, $2::text, $3::jsonb, scope => $4::text, principal => $5::text,
-                       token => $6::bigint)";
-const ONCE: &str = "SELECT idem_once($1::text, scope => $2::text, principal => $3::text) AS first";
-const PROBLEM: &str = "SELECT idem_problem($1::text) AS problem";
 
 /// The text of a body. The server parses it, and so decides whether it is JSON.
 #[derive(Debug)]

@@ -11,7 +11,7 @@ use deadpool_postgres::{ClientWrapper, Object, Pool, PoolError};
 use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 
-use crate::{Error, Request, statements};
+use crate::{Error, Request, contract, statements};
 
 /// The records of requests, in a PostgreSQL that a pool reaches. Clones are the same store.
 #[derive(Clone, Debug)]
@@ -31,7 +31,7 @@ impl Store {
     pub fn new(pool: Pool) -> Self {
         Self {
             pool,
-            timeout: Duration::from_secs(10),
+            timeout: Duration::from_millis(contract::DATABASE_TIMEOUT_MS),
             start: "BEGIN".into(),
             holder: holder().into(),
             problems: Arc::default(),

@@ -4,11 +4,14 @@
 #include <algorithm>
 #include <cctype>
 #include <cstddef>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include "contract.hpp"
 
 namespace idempotency {
 
@@ -73,7 +76,9 @@ class Refusal : public std::exception {
 
 // 408, 425, 429 and 5xx mean that the request has not been handled.
 inline bool keep_by_default(int status) {
-    return status < 500 && status != 408 && status != 425 && status != 429;
+    const auto passing = [status](int each) { return each == status; };
+    return status < 500 &&
+           std::none_of(std::begin(contract::kNotKept), std::end(contract::kNotKept), passing);
 }
 
 // ---- the key ----

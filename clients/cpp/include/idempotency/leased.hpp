@@ -12,6 +12,7 @@
 #include <thread>
 #include <utility>
 
+#include "contract.hpp"
 #include "heartbeat.hpp"
 #include "pool.hpp"
 #include "protocol.hpp"
@@ -21,7 +22,7 @@ namespace idempotency {
 // The library's rules for a call.
 struct Rules {
     std::function<bool(int status)> keep = keep_by_default;
-    std::size_t max_answer_bytes = 1 << 20;
+    std::size_t max_answer_bytes = contract::kDefaultMaxAnswerBytes;
     bool omit_large_answers = false;
     int attempts = 5;
 };

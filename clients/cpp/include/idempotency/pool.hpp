@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "contract.hpp"
 #include "driver.hpp"
 #include "watchdog.hpp"
 
@@ -52,8 +53,9 @@ inline std::string with_keepalives(const std::string& conninfo,
 
 struct PoolOptions {
     std::size_t size = 16;
-    std::chrono::milliseconds patience{5000};       // to wait for a connection of the pool
-    std::chrono::milliseconds timeout{10000};       // of a statement of this library, and of COMMIT
+    std::chrono::milliseconds patience{5000};  // to wait for a connection of the pool
+    std::chrono::milliseconds timeout{
+        contract::kDefaultDatabaseTimeoutMs};       // of a statement of this library, and of COMMIT
     std::chrono::milliseconds longest_loan{60000};  // from lending to return
 };
 

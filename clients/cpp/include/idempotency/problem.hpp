@@ -2,10 +2,13 @@
 // idem_problem.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "contract.hpp"
 #include "http.hpp"
 
 namespace idempotency {
@@ -27,53 +30,60 @@ inline Answer with(Answer answer, const std::string& name, const std::string& va
     return answer;
 }
 
+// The document of a word of contract.hpp, without the server's help.
+inline Answer local_problem(const std::string& word, const std::string& detail = "") {
+    const auto& known =
+        *std::find_if(std::begin(contract::kProblems), std::end(contract::kProblems) - 1,
+                      [&word](const contract::Problem& each) { return each.word == word; });
+    std::string type = "/problems/idempotency/";
+    for (const char c : word) type += c == '_' ? '-' : c;
+    return problem(known.status, type, known.title, detail);
+}
+
 inline Answer bad_json() {
-    return problem(400, "/problems/bad-json", "Malformed body", "The body is not JSON.");
+    return local_problem("bad_json");
 }
 
 inline Answer too_large(const std::string& detail) {
-    return problem(413, "/problems/too-large", "Content too large", detail);
+    return local_problem("body_too_large", detail);
 }
 
 inline Answer unauthorized() {
-    return with(
-        problem(401, "/problems/unauthorized", "Unauthorized", "Send valid credentials, once."),
-        "WWW-Authenticate", "Bearer");
+    return with(local_problem("unauthorized", "Send valid credentials, once."), "WWW-Authenticate",
+                "Bearer");
 }
 
-// It is not known whether anything happened: repeat the same request.
-inline Answer unavailable(int status = 503) {
-    return with(problem(status, "/problems/idempotency/unavailable", "Temporarily unavailable",
-                        "Whether the request took effect is not known; repeat it with the same key "
-                        "to get its answer."),
+// Whether anything happened is not known: repeat the same request.
+inline Answer unavailable() {
+    return with(local_problem("unavailable",
+                              "Whether the request took effect is not known; repeat it with the "
+                              "same key to get its answer."),
                 "Retry-After", "1");
 }
 
 // Another execution of the request is running.
-inline Answer claim_lost(int status = 409) {
-    return with(problem(status, "/problems/idempotency/in-progress",
-                        "A request is outstanding for this Idempotency-Key",
-                        "Another attempt has taken this request over; repeat it later to get its "
-                        "answer."),
+inline Answer claim_lost() {
+    return with(local_problem("in_progress",
+                              "Another attempt has taken this request over; repeat it later to get "
+                              "its answer."),
                 "Retry-After", "1");
 }
 
 // A rolled-back transaction, or work that reported that it had no effect.
 inline Answer rolled_back() {
-    return problem(500, "/problems/internal-error", "Internal error",
-                   "The request failed and left nothing behind; it may be sent again.");
+    return local_problem("internal",
+                         "The request failed and left nothing behind; it may be sent again.");
 }
 
 // A claim that was failed retryably, or cannot be ended.
 inline Answer half_done() {
-    return problem(500, "/problems/internal-error", "Internal error",
-                   "The request failed and may have had effects; repeat it with the same key, and "
-                   "it goes on from where it came to, or you are told why not.");
+    return local_problem("internal",
+                         "The request failed and may have had effects; repeat it with the same "
+                         "key, and it goes on from where it came to, or you are told why not.");
 }
 
 inline Answer answer_too_large() {
-    return problem(500, "/problems/idempotency/answer-too-large", "The answer is too large",
-                   "The answer can't be kept, so the request was not carried out to its end.");
+    return local_problem("answer_too_large");
 }
 
 }  // namespace idempotency

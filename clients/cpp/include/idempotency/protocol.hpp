@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "contract.hpp"
 #include "driver.hpp"
 #include "http.hpp"
 #include "text.hpp"
@@ -75,8 +76,7 @@ struct Decision {
 
 // Fields of one hop or one answer.
 inline bool is_of_one_answer(const std::string& name) {
-    for (const char* each : {"Connection", "Content-Length", "Date", "Keep-Alive", "Set-Cookie",
-                             "TE", "Trailer", "Transfer-Encoding", "Upgrade"}) {
+    for (const char* each : contract::kNotStored) {
         if (same_name(name, each)) return true;
     }
     return false;
@@ -138,34 +138,6 @@ namespace protocol {
 
 using Run = std::function<Row(const char* statement, const Values& values)>;
 
-inline constexpr char kBegin[] = R"(
-SELECT outcome, key, token, attempt, status, status_code, headers, body, body_omitted, error, recovery_point,
-       state, retry_after
-  FROM idem_begin($1::text, request => $2::jsonb,
-                  fingerprint => $3::bytea, method => $4::text, path => $5::text, exclude => $6::text[],
-                  scope => $7::text, principal => $8::text,
-                  ttl => $9::bigint * interval '1 ms', lease => $10::bigint * interval '1 ms',
-                  wait => $11::bigint * interval '1 ms', holder => $12::text, transactional => $13::boolean,
-                  derive => $14::bigint * interval '1 ms'))";
-inline constexpr char kComplete[] = R"(
-SELECT idem_complete($1::text, $2::integer, $3::bytea, $4::jsonb, scope => $5::text,
-                     principal => $6::text, token => $7::bigint))";
-inline constexpr char kFail[] = R"(
-SELECT idem_fail($1::text, $2::text, retryable => true, scope => $3::text, principal => $4::text,
-                 token => $5::bigint, uncertain => $6::boolean))";
-inline constexpr char kUnknown[] = R"(
-SELECT idem_unknown($1::text, $2::text, $3::text, scope => $4::text, principal => $5::text,
-                    token => $6::bigint))";
-inline constexpr char kExtend[] = R"(
-SELECT idem_extend($1::text, $2::bigint, scope => $3::text, principal => $4::text))";
-inline constexpr char kCheckpoint[] = R"(
-SELECT idem_checkpoint($1::text, $2::text, $3::jsonb, scope => $4::text, principal => $5::text,
-                       token => $6::bigint))";
-inline constexpr char kOnce[] = R"(
-SELECT idem_once($1::text, scope => $2::text, principal => $3::text) AS first)";
-inline constexpr char kProblem[] = R"(
-SELECT idem_problem($1::text) AS problem)";
-
 inline Value number(const std::optional<Milliseconds>& duration) {
     return duration ? Value(std::to_string(duration->count())) : std::nullopt;
 }
@@ -180,10 +152,11 @@ inline nlohmann::json json_of(const Value& value) {
 
 inline Decision begin(const Run& run, const Call& call) {
     const Row row =
-        run(kBegin, {call.key, call.request, bytes(call.digest), call.method, call.target,
-                     to_array(call.exclude), call.scope, call.principal,
-                     number(call.ttl ? call.ttl : call.derive), number(call.lease),
-                     number(call.wait), call.holder, call.lease ? "f" : "t", number(call.derive)});
+        run(contract::kBegin,
+            {call.key, call.request, bytes(call.digest), call.method, call.target,
+             to_array(call.exclude), call.scope, call.principal,
+             number(call.ttl ? call.ttl : call.derive), number(call.lease), number(call.wait),
+             call.holder, call.lease ? "f" : "t", number(call.derive)});
     Decision decision;
     decision.outcome = row.at(0).value();
     decision.claim = {row.at(1).value_or(""), call.scope, call.principal, row.at(2)};
@@ -203,41 +176,42 @@ inline Decision begin(const Run& run, const Call& call) {
 // False if the same claim was completed before.
 inline bool complete(const Run& run, const ClaimId& claim, int status,
                      const std::optional<std::string>& body, const Fields& headers) {
-    const Row row =
-        run(kComplete, {claim.key, std::to_string(status), bytes(body), stored_headers(headers),
-                        claim.scope, claim.principal, claim.token});
+    const Row row = run(contract::kComplete,
+                        {claim.key, std::to_string(status), bytes(body), stored_headers(headers),
+                         claim.scope, claim.principal, claim.token});
     return row.at(0) == "t";
 }
 
 // Uncertain: the work may have had its effect, and the policy may forbid to run it again.
 inline void fail(const Run& run, const ClaimId& claim, const std::string& error, bool uncertain) {
-    run(kFail, {claim.key, is_utf8(error) ? error : "failed", claim.scope, claim.principal,
-                claim.token, uncertain ? "t" : "f"});
+    run(contract::kFail, {claim.key, is_utf8(error) ? error : "failed", claim.scope,
+                          claim.principal, claim.token, uncertain ? "t" : "f"});
 }
 
 inline void unknown(const Run& run, const ClaimId& claim, const std::string& error,
                     const std::optional<std::string>& reference) {
-    run(kUnknown, {claim.key, is_utf8(error) ? error : "unknown",
-                   reference && is_utf8(*reference) ? reference : std::nullopt, claim.scope,
-                   claim.principal, claim.token});
+    run(contract::kUnknown, {claim.key, is_utf8(error) ? error : "unknown",
+                             reference && is_utf8(*reference) ? reference : std::nullopt,
+                             claim.scope, claim.principal, claim.token});
 }
 
 inline void extend(const Run& run, const ClaimId& claim) {
-    run(kExtend, {claim.key, claim.token, claim.scope, claim.principal});
+    run(contract::kExtend, {claim.key, claim.token, claim.scope, claim.principal});
 }
 
 inline void checkpoint(const Run& run, const ClaimId& claim, const std::string& point,
                        const nlohmann::json& state) {
-    run(kCheckpoint, {claim.key, point, state.dump(), claim.scope, claim.principal, claim.token});
+    run(contract::kCheckpoint,
+        {claim.key, point, state.dump(), claim.scope, claim.principal, claim.token});
 }
 
 inline bool once(const Run& run, const std::string& key, const std::string& scope,
                  const std::string& principal) {
-    return run(kOnce, {key, scope, principal}).at(0) == "t";
+    return run(contract::kOnce, {key, scope, principal}).at(0) == "t";
 }
 
 inline nlohmann::json problem(const Run& run, const std::string& word) {
-    return json_of(run(kProblem, {word}).at(0));
+    return json_of(run(contract::kProblem, {word}).at(0));
 }
 
 }  // namespace protocol

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "contract.hpp"
 #include "http.hpp"
 #include "leased.hpp"
 #include "problem.hpp"
@@ -54,8 +55,8 @@ struct Options {
     std::string key_header = "Idempotency-Key";
     std::string replay_header = "Idempotent-Replayed";
     bool echo_key = false;
-    std::size_t max_request_bytes = 1 << 20;
-    std::size_t max_answer_bytes = 1 << 20;
+    std::size_t max_request_bytes = contract::kDefaultMaxRequestBytes;
+    std::size_t max_answer_bytes = contract::kDefaultMaxAnswerBytes;
     bool omit_large_answers = false;
     int attempts = 5;
     bool unprotected_without_database = false;  // without protection then; plain handlers only
@@ -346,7 +347,7 @@ class Idempotent {
         Answer document_of(const std::string& word) {
             if (const auto known = known_document(word)) return *known;
             const auto asked = asked_for(word);
-            if (!asked) return with_status(keyless(word), word);
+            if (!asked) return with_status(local_problem(word), word);
             const std::lock_guard<std::mutex> lock(mutex_);
             return documents_.emplace(word, with_status(problem(*asked), word)).first->second;
         }
@@ -366,13 +367,6 @@ class Idempotent {
             const bool is_needed = word == "missing_key" || word == "bad_key";
             if (!is_needed || !failure_of<Driver>(error).is_connection()) throw;
             return std::nullopt;
-        }
-
-        static Answer keyless(const std::string& word) {
-            return word == "missing_key" ? problem(400, "/problems/idempotency/missing-key",
-                                                   "Idempotency-Key is missing")
-                                         : problem(400, "/problems/idempotency/bad-key",
-                                                   "Idempotency-Key is malformed");
         }
 
         static constexpr std::size_t kDeepest = 1000;

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from .contract import NOT_STORED
+
 Fields = Sequence[tuple[str, str]]
 
 
@@ -90,19 +92,12 @@ def _json(value: Any) -> Any:
     return json.loads(value) if isinstance(value, (str, bytes)) else value
 
 
-# Fields of one connection, of one moment, or of one client. The server's policy drops more.
-_NOT_STORED = {
-    "connection", "keep-alive", "proxy-connection", "proxy-authenticate", "te", "trailer", "transfer-encoding",
-    "upgrade", "content-length", "date", "set-cookie",
-}  # fmt: skip
-
-
 def stored_headers(fields: Iterable[tuple[str, str]], drop: Iterable[str] = ()) -> str:
     """In the form of idem_complete: one member for each name; several values become an array."""
     left = {name.lower() for name in drop}
     members: dict[str, tuple[str, list[str]]] = {}
     for name, value in fields:
         lower = name.lower()
-        if lower not in _NOT_STORED and lower not in left:
+        if lower not in NOT_STORED and lower not in left:
             members.setdefault(lower, (name, []))[1].append(value)
     return json.dumps({name: values if len(values) > 1 else values[0] for name, values in members.values()})

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Literal, TypeVar, Union, overload
 
 from .claim import Answer, Record, Request, stored_headers
+from .contract import ATTEMPTS, DATABASE_TIMEOUT_MS, LEASE_MS, NOT_KEPT
 from .database import AnyDatabase, AsyncDatabase, Database, Io, Rows, Tx, drive, io_of, settled
 from .deadline import Deadline
 from .errors import (
@@ -40,16 +41,16 @@ class Result:
 
 def keep_by_default(status: int) -> bool:
     """All statuses except those that another attempt may cure, and server faults."""
-    return status < 500 and status not in (408, 425, 429)
+    return status < 500 and status not in NOT_KEPT
 
 
 @dataclass(frozen=True)
 class Settings:
-    attempts: int = 5
-    database_timeout: float = 10.0
+    attempts: int = ATTEMPTS
+    database_timeout: float = DATABASE_TIMEOUT_MS / 1000
     keep: Callable[[int], bool] = keep_by_default
     drop_headers: tuple[str, ...] = ()
-    lease: float = 30.0
+    lease: float = LEASE_MS / 1000
     on_claim: Callable[[Record], None] = lambda record: None
     on_lease_lost: Callable[[Record], None] = lambda record: None
 

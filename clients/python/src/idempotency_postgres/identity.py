@@ -19,11 +19,11 @@ def is_json(media: str | None) -> bool:
 
 
 def not_json() -> HttpProblem:
-    return HttpProblem(400, "The body is not the JSON that it is said to be")
+    return HttpProblem("bad_json")
 
 
 def too_large() -> HttpProblem:
-    return HttpProblem(413, "The body is too large")
+    return HttpProblem("body_too_large")
 
 
 def text_of(body: bytes) -> str:
@@ -62,7 +62,7 @@ class BodyReader:
         try:
             return {"identity": None, "gzip": 31, "x-gzip": 31, "deflate": 15}[encoding]
         except KeyError:
-            raise HttpProblem(415, "The Content-Encoding is not known") from None
+            raise HttpProblem("content_encoding") from None
 
     def feed(self, data: bytes) -> None:
         if self._inflate is None:
@@ -90,4 +90,4 @@ class BodyReader:
 
     @staticmethod
     def _broken() -> HttpProblem:
-        return HttpProblem(400, "The body is not what Content-Encoding says")
+        return HttpProblem("bad_body", "The body is not what Content-Encoding says.")

@@ -8,35 +8,28 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from .claim import Answer
+from .contract import PROBLEMS
 
 if TYPE_CHECKING:
     from .database import Io
-
-# For when the server does not answer.
-_WITHOUT_SERVER: dict[str, tuple[str, int]] = {
-    "in_progress": ("A request is outstanding for this Idempotency-Key", 409),
-    "mismatch": ("Idempotency-Key is already used", 422),
-    "expired": ("Idempotency-Key has expired", 412),
-    "retry_later": ("The request failed and may be retried later", 503),
-    "exhausted": ("All attempts of the request have failed", 500),
-    "unknown": ("The result of the request is not known", 409),
-    "missing_key": ("Idempotency-Key is missing", 400),
-    "bad_key": ("Idempotency-Key is malformed", 400),
-    "failed": ("The request has failed", 500),
-    "unavailable": ("The service is not available", 503),
-}
 
 
 class HttpProblem(Exception):
     """A refusal that does not concern keys."""
 
-    def __init__(self, status: int, title: str) -> None:
-        super().__init__(title)
-        self.status, self.title = status, title
+    def __init__(self, word: str, detail: str = "") -> None:
+        super().__init__(detail or PROBLEMS[word][1])
+        self.word, self.detail, self.status = word, detail, PROBLEMS[word][0]
 
     @property
     def answer(self) -> Answer:
-        return document_answer({"type": "about:blank", "title": self.title, "status": self.status})
+        return document_answer({**local(self.word), **({"detail": self.detail} if self.detail else {})})
+
+
+def local(word: str) -> dict[str, Any]:
+    """The document without the server's help."""
+    status, title, _ = PROBLEMS[word]
+    return {"type": "/problems/idempotency/" + word.replace("_", "-"), "title": title, "status": status}
 
 
 class Problems:
@@ -57,14 +50,12 @@ class Problems:
 
     async def _document(self, word: str) -> dict[str, Any]:
         if word not in self._known:
-            title, status = _WITHOUT_SERVER[word]
-            own = {"type": "/problems/idempotency/" + word.replace("_", "-"), "title": title, "status": status}
-            if word == "unavailable":
-                return own
+            if PROBLEMS[word][2]:
+                return local(word)
             try:
                 self._known[word] = await self._io.problem(word, self._limit)
             except Exception:
-                return own
+                return local(word)
         return self._known[word]
 
 

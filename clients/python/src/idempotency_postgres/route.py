@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Generic, Literal, Protocol, TypeVar, Union
 
 from .claim import Answer, Record, Request
+from .contract import ATTEMPTS, DATABASE_TIMEOUT_MS, LEASE_MS, MAX_ANSWER_BYTES, MAX_REQUEST_BYTES, WINDOW_MS
 from .database import AnyDatabase, Tx, io_of, settled
 from .errors import AnswerTooLarge, DatabaseAway, is_connection_lost, is_refused_by_jsonb, sqlstate
 from .flows import (
@@ -30,7 +31,6 @@ Req = TypeVar("Req")
 Seconds = Union[float, datetime.timedelta]
 Kind = Literal["transactional", "leased"]
 MissingKey = Literal["refuse", "pass", "generate", "derive"]
-MIB = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -58,14 +58,14 @@ class Options(Generic[Req]):
     methods: Sequence[str] = ("POST", "PATCH")
     """The methods that need a key; others pass."""
     missing_key: MissingKey = "refuse"
-    window: Seconds = 86400.0
+    window: Seconds = WINDOW_MS / 1000
     """How long a derived key counts; then the server forgets it."""
     exclude: Sequence[str] = ()
     """Fields of the JSON body that may differ in repeats."""
     fingerprint: Callable[[Req, bytes], Any] | None = None
     """Bytes to hash instead of method, target and body."""
     ttl: Seconds | None = None
-    lease: Seconds = 30.0
+    lease: Seconds = LEASE_MS / 1000
     wait: Seconds | None = None
     keep: Callable[[int], bool] = keep_by_default
     """Whether an answer with this status is stored and replayed."""
@@ -74,11 +74,11 @@ class Options(Generic[Req]):
     key_header: str = "Idempotency-Key"
     replay_header: str = "Idempotent-Replayed"
     echo_key: bool = False
-    max_request_bytes: int = MIB
-    max_answer_bytes: int = MIB
+    max_request_bytes: int = MAX_REQUEST_BYTES
+    max_answer_bytes: int = MAX_ANSWER_BYTES
     omit_large_answers: bool = False
-    attempts: int = 5
-    database_timeout: Seconds = 10.0
+    attempts: int = ATTEMPTS
+    database_timeout: Seconds = DATABASE_TIMEOUT_MS / 1000
     unprotected_without_database: bool = False
     """Runs requests while the database is away, without protection."""
     on_execute: Hook | None = None
@@ -190,7 +190,7 @@ class Route(Generic[Req, Tx]):
             scope = self.options.scope or exchange.default_scope()
             principal = await settled(self.options.principal(exchange.request))
             if principal is None or principal == "":
-                raise HttpProblem(401, "The request is not authenticated")
+                raise HttpProblem("unauthorized")
             sent = values_of(exchange.headers, self.options.key_header)
             key = parse_key(sent[0]) if len(sent) == 1 else None
             if sent and key is None:
@@ -361,7 +361,7 @@ def _of_begin(error: Exception) -> Exception:
     """The errors of idem_begin about a body that claims to be JSON."""
     state = sqlstate(error)
     if state in ("54000", "54001"):
-        return HttpProblem(413, "The body is too large or nested too deeply")
+        return HttpProblem("body_too_large", "The body is too large, or nested too deeply.")
     if state in ("22P02", "22021", "22032", "22030"):
         return not_json()
     if is_connection_lost(error) and not isinstance(error, DatabaseAway):

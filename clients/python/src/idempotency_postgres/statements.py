@@ -1,4 +1,4 @@
-"""The statements of clients/README.md, and no others.
+"""The statements, as drivers want them.
 
 Whatever the driver, every value goes as text, bytes or None, with a cast beside it: no driver has to
 guess a type, none encodes JSON once more.
@@ -10,42 +10,13 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Union
 
+from .contract import BEGIN, CHECKPOINT, COMPLETE, EXTEND, FAIL, ONCE, PROBLEM, UNKNOWN  # noqa: F401
+
 Value = Union[str, bytes, None]
-
-BEGIN = """
-  SELECT outcome, key, token, attempt, status, status_code, headers, body, body_omitted, error, recovery_point,
-         state, retry_after
-    FROM idem_begin($1::text, request => $2::jsonb,
-                    fingerprint => $3::bytea, method => $4::text, path => $5::text, exclude => $6::text[],
-                    scope => $7::text, principal => $8::text,
-                    ttl => $9::bigint * interval '1 ms', lease => $10::bigint * interval '1 ms',
-                    wait => $11::bigint * interval '1 ms', holder => $12::text, transactional => $13::boolean,
-                    derive => $14::bigint * interval '1 ms')"""
-
-COMPLETE = """
-  SELECT idem_complete($1::text, $2::integer, $3::bytea, $4::jsonb, scope => $5::text,
-                       principal => $6::text, token => $7::bigint)"""
-
-FAIL = """
-  SELECT idem_fail($1::text, $2::text, retryable => true, scope => $3::text, principal => $4::text,
-                   token => $5::bigint, uncertain => $6::boolean)"""
-
-UNKNOWN = """
-  SELECT idem_unknown($1::text, $2::text, $3::text, scope => $4::text, principal => $5::text, token => $6::bigint)"""
-
-EXTEND = "SELECT idem_extend($1::text, $2::bigint, scope => $3::text, principal => $4::text)"
-
-CHECKPOINT = """
-  SELECT idem_checkpoint($1::text, $2::text, $3::jsonb, scope => $4::text, principal => $5::text,
-                         token => $6::bigint)"""
-
-ONCE = "SELECT idem_once($1::text, scope => $2::text, principal => $3::text) AS first"
 
 # For a COMMIT that follows the handler's statements: if one of them has failed, PostgreSQL turns the COMMIT
 # into a ROLLBACK, and drivers do not report that.
 CHECK = "SELECT 1"
-
-PROBLEM = "SELECT idem_problem($1::text) AS problem"
 
 _PLACE = re.compile(r"\$(\d+)(::\w+(?:\[\])?)")
 

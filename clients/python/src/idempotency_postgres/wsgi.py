@@ -52,13 +52,13 @@ def read_limited(environ: Environ, limit: int) -> bytes:
     headers = headers_of(environ)
     length = environ.get("CONTENT_LENGTH") or None
     if length is not None and not (length.isascii() and length.isdecimal()):
-        raise HttpProblem(400, "Content-Length is no number")
+        raise HttpProblem("bad_body", "Content-Length is not a number.")
     reader = BodyReader(", ".join(values_of(headers, "Content-Encoding")) or None, length, limit)
     stream = environ["wsgi.input"]
     # Without a length the server must tell that the stream ends with the body.
     terminated = bool(environ.get("wsgi.input_terminated"))
     if "HTTP_TRANSFER_ENCODING" in environ and not terminated:
-        raise HttpProblem(411, "The server does not tell where the body ends")
+        raise HttpProblem("bad_body", "The server does not say where the body ends.")
     left = 1 << 62 if terminated and not length else int(length or 0)
     taken = 0
     while left > 0:
@@ -66,7 +66,7 @@ def read_limited(environ: Environ, limit: int) -> bytes:
         data = stream.read(min(left, 65536, limit + 1 - taken if taken <= limit else 65536))
         if not data:
             if length:
-                raise HttpProblem(400, "The body has ended before its time")
+                raise HttpProblem("bad_body", "The body ended too early.")
             break
         left -= len(data)
         taken += len(data)

@@ -7,7 +7,6 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
-import java.util.Set;
 import java.util.TreeMap;
 
 /**
@@ -19,9 +18,6 @@ public record Answer(int status, Map<String, List<String>> headers, byte[] body)
     /** Tells that the body of an answer was not kept. */
     public static final String BODY_HEADER = "Idempotent-Body";
 
-    /** Fields of one hop, and of one client. */
-    private static final Set<String> NEVER_STORED = Set.of("connection", "content-length", "date", "keep-alive",
-            "proxy-connection", "set-cookie", "te", "trailer", "transfer-encoding", "upgrade");
     private static final ObjectMapper MAPPER = new ObjectMapper();
 
     public static Map<String, List<String>> noHeaders() {
@@ -51,7 +47,7 @@ public record Answer(int status, Map<String, List<String>> headers, byte[] body)
     }
 
     private boolean isStored(String name) {
-        if (NEVER_STORED.contains(name.toLowerCase(Locale.ROOT))) {
+        if (Contract.NOT_STORED.contains(name.toLowerCase(Locale.ROOT))) {
             return false;
         }
         // A field that Connection lists also belongs to this hop.

@@ -35,7 +35,7 @@ public final class Idempotency {
     public static final class Builder {
         private final Database database;
         private ObjectMapper mapper = JsonMapper.builder().findAndAddModules().build();
-        private Duration timeout = Duration.ofSeconds(10);
+        private Duration timeout = Duration.ofMillis(Contract.DATABASE_TIMEOUT_MS);
         private String holder = ManagementFactory.getRuntimeMXBean().getName();
 
         private Builder(Database database) {

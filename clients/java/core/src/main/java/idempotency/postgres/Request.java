@@ -10,8 +10,8 @@ import java.util.function.Consumer;
  * there is one, must be the same in every repeat. A request is immutable: each method makes another one.
  */
 public final class Request implements Cloneable {
-    static final Duration LEASE = Duration.ofSeconds(30);
-    static final int ATTEMPTS = 5;
+    static final Duration LEASE = Duration.ofMillis(Contract.LEASE_MS);
+    static final int ATTEMPTS = Contract.ATTEMPTS;
 
     String key;
     String scope;

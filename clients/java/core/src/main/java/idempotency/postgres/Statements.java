@@ -10,42 +10,14 @@ import java.time.Duration;
 import java.util.List;
 import java.util.stream.Collectors;
 
-/**
- * The statements of clients/README.md; a check compares them. JDBC parameters are positional, so some are given
- * twice.
- */
+/** The calls of the statements, with their arguments. */
 final class Statements {
-    private static final String BEGIN = """
-            SELECT outcome, key, token, attempt, status, status_code, headers, body, body_omitted, error, recovery_point,
-                   state, retry_after
-              FROM idem_begin(?::text, request => ?::jsonb,
-                              fingerprint => ?::bytea, method => ?::text, path => ?::text, exclude => ?::text[],
-                              scope => ?::text, principal => ?::text,
-                              ttl => ?::bigint * interval '1 ms', lease => ?::bigint * interval '1 ms',
-                              wait => ?::bigint * interval '1 ms', holder => ?::text, transactional => ?::boolean,
-                              derive => ?::bigint * interval '1 ms')""";
-    private static final String COMPLETE = """
-            SELECT idem_complete(?::text, ?::integer, ?::bytea, ?::jsonb, scope => ?::text,
-                                 principal => ?::text, token => ?::bigint)""";
-    private static final String FAIL = """
-            SELECT idem_fail(?::text, ?::text, retryable => true, scope => ?::text, principal => ?::text,
-                             token => ?::bigint, uncertain => ?::boolean)""";
-    private static final String UNKNOWN = """
-            SELECT idem_unknown(?::text, ?::text, ?::text, scope => ?::text, principal => ?::text,
-                                token => ?::bigint)""";
-    private static final String EXTEND = "SELECT idem_extend(?::text, ?::bigint, scope => ?::text, principal => ?::text)";
-    private static final String CHECKPOINT = """
-            SELECT idem_checkpoint(?::text, ?::text, ?::jsonb, scope => ?::text, principal => ?::text,
-                                   token => ?::bigint)""";
-    private static final String ONCE = "SELECT idem_once(?::text, scope => ?::text, principal => ?::text) AS first";
-    private static final String PROBLEM = "SELECT idem_problem(?::text) AS problem";
-
     private Statements() {}
 
     /** A transactional claim must end before COMMIT, and has no lease. */
     static Claimed begin(Connection connection, Request request, Identity identity, String holder, boolean transactional)
             throws SQLException {
-        try (PreparedStatement statement = connection.prepareStatement(BEGIN)) {
+        try (PreparedStatement statement = connection.prepareStatement(Contract.BEGIN)) {
             new Places(statement).text(request.key).text(identity.json()).bytes(identity.digest())
                     .text(identity.method()).text(identity.target()).array(identity.exclude())
                     .text(request.scope).text(request.principal)
@@ -66,39 +38,39 @@ final class Statements {
 
     /** The token is null in the transaction that has begun the claim. */
     static void complete(Connection connection, Request request, Answer answer, Long token) throws SQLException {
-        run(connection, COMPLETE, places -> places.text(request.key).number((long) answer.status()).bytes(answer.body())
+        run(connection, Contract.COMPLETE, places -> places.text(request.key).number((long) answer.status()).bytes(answer.body())
                 .text(answer.storedHeaders()).text(request.scope).text(request.principal).number(token));
     }
 
     /** Uncertain: the work may have had its effect, and the policy may forbid to run it again. */
     static void fail(Connection connection, Request request, String reason, Long token, boolean uncertain)
             throws SQLException {
-        run(connection, FAIL, places -> places.text(request.key).text(reason).text(request.scope).text(request.principal)
+        run(connection, Contract.FAIL, places -> places.text(request.key).text(reason).text(request.scope).text(request.principal)
                 .number(token).flag(uncertain));
     }
 
     static void unknown(Connection connection, Request request, String error, String reference, Long token)
             throws SQLException {
-        run(connection, UNKNOWN, places -> places.text(request.key).text(error).text(reference).text(request.scope)
+        run(connection, Contract.UNKNOWN, places -> places.text(request.key).text(error).text(reference).text(request.scope)
                 .text(request.principal).number(token));
     }
 
     static void extend(Connection connection, Request request, Long token) throws SQLException {
-        run(connection, EXTEND, places -> places.text(request.key).number(token).text(request.scope).text(request.principal));
+        run(connection, Contract.EXTEND, places -> places.text(request.key).number(token).text(request.scope).text(request.principal));
     }
 
     static void checkpoint(Connection connection, Request request, String point, String state, Long token)
             throws SQLException {
-        run(connection, CHECKPOINT, places -> places.text(request.key).text(point).text(state).text(request.scope)
+        run(connection, Contract.CHECKPOINT, places -> places.text(request.key).text(point).text(state).text(request.scope)
                 .text(request.principal).number(token));
     }
 
     static boolean once(Connection connection, String id, String scope, String principal) throws SQLException {
-        return "t".equals(run(connection, ONCE, places -> places.text(id).text(scope).text(principal)));
+        return "t".equals(run(connection, Contract.ONCE, places -> places.text(id).text(scope).text(principal)));
     }
 
     static String problem(Connection connection, String word) throws SQLException {
-        return run(connection, PROBLEM, places -> places.text(word));
+        return run(connection, Contract.PROBLEM, places -> places.text(word));
     }
 
     private interface Binding {

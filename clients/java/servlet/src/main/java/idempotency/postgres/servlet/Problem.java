@@ -4,6 +4,7 @@ import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import idempotency.postgres.Answer;
+import idempotency.postgres.Contract;
 import idempotency.postgres.Idempotency;
 import idempotency.postgres.Outcome;
 import java.nio.charset.StandardCharsets;
@@ -12,24 +13,23 @@ import java.util.Map;
 
 /** The reason of a refusal, as a problem document: the server's, or our own if the server has none. */
 record Problem(String word, String title, int status) {
-    static final Problem PRINCIPAL = new Problem("unauthorized", "The request is not authenticated", 401);
-    static final Problem TOO_LARGE = new Problem("body_too_large", "The body of the request is too large", 413);
-    static final Problem CODING =
-            new Problem("content_encoding", "The body of the request is in an encoding that is not understood", 415);
+    static final Problem PRINCIPAL = known("unauthorized");
+    static final Problem TOO_LARGE = known("body_too_large");
+    static final Problem CODING = known("content_encoding");
     static final Problem PARTS = new Problem("multipart", "The body of the request may not be one of parts", 415);
-    static final Problem BODY = new Problem("bad_body", "The body of the request could not be read", 400);
-    static final Problem JSON = new Problem("bad_json", "The body of the request is not JSON", 400);
-    static final Problem UNAVAILABLE =
-            new Problem("unavailable", "The request can't be executed now; it may be sent again", 503);
-    static final Problem ANSWER = new Problem("answer_too_large", "The answer is too large to be kept", 500);
-    static final Problem INTERNAL = new Problem("internal", "The request could not be executed", 500);
+    static final Problem BODY = known("bad_body");
+    static final Problem JSON = known("bad_json");
+    static final Problem UNAVAILABLE = known("unavailable");
+    static final Problem ANSWER = known("answer_too_large");
+    static final Problem INTERNAL = known("internal");
 
     private static final ObjectMapper MAPPER = new ObjectMapper();
     private static final String TYPE = "/problems/idempotency/";
 
-    /** The statuses of idem_http_status, for when the server does not answer. */
-    private static final Map<String, Integer> STATUS = Map.of("in_progress", 409, "mismatch", 422, "expired", 412,
-            "retry_later", 503, "exhausted", 500, "unknown", 409, "missing_key", 400, "bad_key", 400, "failed", 500);
+    private static Problem known(String word) {
+        Contract.Document document = Contract.PROBLEMS.get(word);
+        return document == null ? INTERNAL : new Problem(word, document.title(), document.status());
+    }
 
     /** The server's document of an outcome, or one without details. */
     static Answer of(Idempotency idempotency, Route route, String word, Double retryAfter) {
@@ -37,7 +37,7 @@ record Problem(String word, String title, int status) {
         if (document != null) {
             return answer(route, word, parsed(document), retryAfter);
         }
-        return new Problem(word, word.replace('_', ' '), STATUS.getOrDefault(word, 500)).answer(route, retryAfter);
+        return known(word).answer(route, retryAfter);
     }
 
     Answer answer(Route route, Double retryAfter) {

@@ -1,5 +1,6 @@
 package idempotency.postgres.servlet;
 
+import idempotency.postgres.Contract;
 import jakarta.servlet.http.HttpServletRequest;
 import java.time.Duration;
 import java.util.Arrays;
@@ -17,27 +18,27 @@ import java.util.function.IntPredicate;
 public final class Route implements Cloneable {
     /** All statuses except those that another attempt may cure, and server faults. */
     public static final IntPredicate KEEP_BY_DEFAULT =
-            status -> status < 500 && status != 408 && status != 425 && status != 429;
+            status -> status < 500 && !Contract.NOT_KEPT.contains(status);
 
     Function<HttpServletRequest, String> principal;
     Function<HttpServletRequest, String> scope = Route::methodAndPattern;
     Set<String> methods = Set.of("POST", "PATCH");
     MissingKey missingKey = MissingKey.REFUSE;
-    Duration window = Duration.ofDays(1);
+    Duration window = Duration.ofMillis(Contract.WINDOW_MS);
     List<String> exclude = List.of();
     BiFunction<HttpServletRequest, byte[], byte[]> fingerprint;
     Duration ttl;
-    Duration lease = Duration.ofSeconds(30);
+    Duration lease = Duration.ofMillis(Contract.LEASE_MS);
     Duration wait;
     IntPredicate keep = KEEP_BY_DEFAULT;
     Map<String, Integer> statuses = new HashMap<>();
     String keyHeader = "Idempotency-Key";
     String replayHeader = "Idempotent-Replayed";
     boolean echoKey;
-    long maxRequestBytes = 1 << 20;
-    long maxAnswerBytes = 1 << 20;
+    long maxRequestBytes = Contract.MAX_REQUEST_BYTES;
+    long maxAnswerBytes = Contract.MAX_ANSWER_BYTES;
     boolean omitLargeAnswers;
-    int attempts = 5;
+    int attempts = Contract.ATTEMPTS;
     boolean unprotectedWithoutDatabase;
     Consumer<Event> onExecute = Event.NOBODY;
     Consumer<Event> onReplay = Event.NOBODY;
