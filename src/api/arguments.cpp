@@ -39,7 +39,7 @@ const char* detail_of(core::NameFault fault, const core::Name& name) {
              errdetail("%s", detail_of(fault, name)),
              strcmp(what, "key") == 0
                  ? errhint("Send a key that the client made for this one request, such as a UUID.")
-                 : errhint("A %s has up to %zu characters, none of them a control character.", what,
+                 : errhint("A %s has at most %zu characters and no control characters.", what,
                            core::kMaxNameChars)));
     pg_unreachable();
 }
@@ -59,8 +59,7 @@ void check_size(const store::Identity& id) {
                 (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
                  errmsg("key, scope and principal are too long together"),
                  errdetail("They have %zu bytes; %zu are allowed.", bytes, kMaxIdentityBytes),
-                 errhint("Each may have %zu characters, but not all of them four-byte ones.",
-                         core::kMaxNameChars)));
+                 errhint("Use shorter values, or characters of fewer bytes.")));
 }
 
 [[noreturn]] void raise_headers(const char* detail) {
@@ -76,7 +75,7 @@ void check_header_name(std::string_view name) {
 
 void check_header_value(const JsonbValue& value) {
     if (value.type != jbvString)
-        raise_headers("A header's value is neither a string nor an array of strings.");
+        raise_headers("A header's value is not a string or an array of strings.");
     bool utf8 = GetDatabaseEncoding() != PG_SQL_ASCII;
     std::string_view text = pg::string_of(value);
     if (!core::is_header_value(utf8 ? pg::as_utf8(text) : text, utf8))
@@ -108,7 +107,7 @@ void check_distinct(std::string_view* names, std::size_t count) {
     qsort_interruptible(names, count, sizeof(*names), compare_names, nullptr);
     for (std::size_t i = 1; i < count; i++)
         if (core::same_header(names[i - 1], names[i]))
-            raise_headers("A header stands twice, in different letter case.");
+            raise_headers("A header is given twice, in different letter case.");
 }
 
 }  // namespace
@@ -141,7 +140,7 @@ void raise_number(const char* what, std::int64_t given, std::int64_t least, std:
 void check_is_trigger(FunctionCallInfo fcinfo) {
     if (!CALLED_AS_TRIGGER(fcinfo))
         ereport(ERROR, (errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
-                        errmsg("this function is called by a trigger only")));
+                        errmsg("trigger functions can only be called as triggers")));
 }
 
 text* text_or_null(FunctionCallInfo fcinfo, int arg) {
@@ -211,9 +210,9 @@ void check_span(std::int64_t micros, const char* what, core::SpanRange range) {
     long long days = range.longest / core::kDay;
     ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("invalid %s", what),
                     errdetail("%s", detail),
-                    errhint("Use an interval %s and at most %lld %s.",
-                            range.zero_allowed ? "that is not negative" : "of more than zero", days,
-                            days == 1 ? "day" : "days")));
+                    errhint("Use an interval %s %lld %s.",
+                            range.zero_allowed ? "from zero to" : "greater than zero and at most",
+                            days, days == 1 ? "day" : "days")));
 }
 
 std::optional<std::int64_t> span_or_none(FunctionCallInfo fcinfo, int arg, const char* name,
@@ -229,7 +228,7 @@ std::optional<TimestampTz> moment_or_none(FunctionCallInfo fcinfo, int arg, cons
     TimestampTz moment = PG_GETARG_TIMESTAMPTZ(arg);
     if (TIMESTAMP_NOT_FINITE(moment))
         ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("invalid %s", name),
-                        errdetail("It is infinite."), errhint("Use a moment in time.")));
+                        errdetail("It is infinite."), errhint("Use a finite timestamp.")));
     return moment;
 }
 

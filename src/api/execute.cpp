@@ -172,8 +172,8 @@ Datum execute(FunctionCallInfo fcinfo) {
     claim::Question question = question_of(fcinfo, operation);
     if (operation.strict && question.request == nullptr)
         ereport(ERROR,
-                (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("operation needs a request"),
-                 errdetail("It is a strict function, which is not called with null."),
+                (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("operation requires a request"),
+                 errdetail("The function is strict, so it is not called with null."),
                  errhint("Pass a request, or drop STRICT from the function.")));
     return claim_datum(fcinfo, claim::execute(question, {run_operation, take_result, &operation}));
 }

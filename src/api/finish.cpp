@@ -51,11 +51,11 @@ Datum fail(FunctionCallInfo fcinfo, BodyReader body_reader) {
     if (failure.retry_after && !failure.retryable)
         ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("invalid retry_after"),
                         errdetail("A final failure is not run again."),
-                        errhint("Add retryable => true, or leave retry_after out.")));
+                        errhint("Add retryable => true, or omit retry_after.")));
     if (failure.uncertain && !failure.retryable)
         ereport(ERROR,
                 (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("invalid uncertain"),
-                 errdetail("A final failure is an outcome, and not uncertain."),
+                 errdetail("The outcome of a final failure is certain."),
                  errhint("Add retryable => true, or call idem_unknown if the request must not be "
                          "run again under any policy.")));
     PG_RETURN_BOOL(claim::fail(ref, response(fcinfo, 3, body_reader), failure));

@@ -17,8 +17,8 @@ bool is_forwarding;
     ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
                     errmsg("the records of this principal are on another node"),
                     errdetail("Citus has not delegated the call to it."),
-                    errhint("Distribute with idem_distribute(), and call where Citus can delegate: "
-                            "not within a query on a shard.")));
+                    errhint("Distribute the records with idem_distribute(), and do not call from a "
+                            "query on a shard: Citus delegates no such call.")));
     pg_unreachable();
 }
 
@@ -162,12 +162,10 @@ void set_what_is_sent() {
 // of a decision made here. This happens in the transaction that distributes the records: not every
 // connection of it sees the shards.
 [[noreturn]] void raise_not_distributed() {
-    ereport(
-        ERROR,
-        (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE), errmsg("records are not distributed"),
-         errdetail(
-             "The call has been sent to another node by Citus, which knows of no records here."),
-         errhint("Call idem_distribute(), in a transaction of its own.")));
+    ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+                    errmsg("records are not distributed"),
+                    errdetail("Citus has sent the call to a node without records."),
+                    errhint("Call idem_distribute(), in a transaction of its own.")));
     pg_unreachable();
 }
 

@@ -117,12 +117,11 @@ bool follows_silence(const Answer& answer) {
 
 // The retry has a snapshot that was taken after the lease, or knows the decision.
 [[noreturn]] void raise_decided_here() {
-    ereport(ERROR,
-            (errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-             errmsg("could not serialize access due to an earlier attempt with this key"),
-             errdetail("This transaction has ended that attempt, and its snapshot may not see "
-                       "all effects of it."),
-             errhint("Roll back, end the attempt in a transaction of its own, and retry.")));
+    ereport(ERROR, (errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+                    errmsg("could not serialize access due to an earlier attempt with this key"),
+                    errdetail("This transaction has ended that attempt, and its snapshot may not "
+                              "see all its effects."),
+                    errhint("Roll back, end the attempt in a transaction of its own, and retry.")));
     pg_unreachable();
 }
 

@@ -24,7 +24,7 @@ constexpr int kClaimLost = MAKE_SQLSTATE('I', 'D', '4', '0', '9');
 
 [[noreturn]] void raise_claim_lost() {
     ereport(ERROR, (errcode(kClaimLost), errmsg("claim on this key is lost"),
-                    errdetail("The token is not the one of the record's current claim."),
+                    errdetail("The token does not match the record's current claim."),
                     errhint("Another session took the request over. Stop, and call idem_begin to "
                             "get its result.")));
     pg_unreachable();
@@ -67,7 +67,7 @@ constexpr int kClaimLost = MAKE_SQLSTATE('I', 'D', '4', '0', '9');
              unknown ? errmsg("the outcome of this attempt is unknown")
                      : errmsg("the attempts of this key are used up"),
              unknown ? errdetail("The claim was ended as unknown and has no lease.")
-                     : errdetail("The lease of the claim has expired, and is not renewed."),
+                     : errdetail("The lease of the claim has expired and cannot be renewed."),
              unknown ? errhint("Call idem_complete or idem_fail without retryable when the outcome "
                                "is known, or let an operator call idem_resolve.")
                      : errhint("Call idem_complete, idem_fail or idem_unknown.")));

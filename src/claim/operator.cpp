@@ -29,9 +29,9 @@ config::ScopePolicy enter_as_operator(const ClaimRef& ref) {
 [[noreturn]] void raise_final(const char* status) {
     ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
                     errmsg("the record of this key is already %s", status),
-                    errdetail("A result that clients have seen is never changed."),
-                    errhint("Action \"reopen\" gives a failed record back to execution; "
-                            "idem_forget removes the record.")));
+                    errdetail("Clients may have this result already, so it cannot be changed."),
+                    errhint("Use action \"reopen\" to execute a failed record again, or "
+                            "idem_forget to remove the record.")));
     pg_unreachable();
 }
 
@@ -39,7 +39,7 @@ config::ScopePolicy enter_as_operator(const ClaimRef& ref) {
     ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
                     errmsg("the record of this key is %s", status),
                     errdetail("Only a failed or exhausted record can be reopened."),
-                    errhint("Action \"release\" gives back a record that is not final.")));
+                    errhint("Use action \"release\" for a record that is not final.")));
     pg_unreachable();
 }
 

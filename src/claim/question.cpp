@@ -18,7 +18,7 @@ namespace {
 
 [[noreturn]] void raise_nothing_to_derive(const char* why) {
     ereport(ERROR,
-            (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("key can't be derived"),
+            (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("key cannot be derived"),
              errdetail("The call, or the policy of this scope, derives a missing key from the "
                        "request, and %s.",
                        why),
@@ -30,22 +30,21 @@ namespace {
     ereport(
         ERROR,
         (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-         errmsg("fingerprint can't be given in this scope"),
-         errdetail("Its policy compares fields of requests, or derives keys from them, and a "
-                   "digest has no fields."),
+         errmsg("fingerprint cannot be given in this scope"),
+         errdetail("The policy compares fields of requests or derives keys from them, and a digest "
+                   "has no fields."),
          errhint(
              "Pass request, with method and path, and let the server compute the fingerprint.")));
     pg_unreachable();
 }
 
 [[noreturn]] void raise_transactional(const char* argument) {
-    ereport(
-        ERROR,
-        (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-         errmsg("%s is not possible for a claim that must end in its transaction", argument),
-         errdetail("The call says transactional, or the policy of this scope says "
-                   "transactional_only."),
-         errhint("Omit %s, or use a scope for claims that outlast their transaction.", argument)));
+    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                    errmsg("%s is not allowed for a transactional claim", argument),
+                    errdetail("The claim must end in its transaction: the call passes "
+                              "transactional, or the policy of this scope has transactional_only."),
+                    errhint("Omit %s, or use a scope for claims that outlast their transaction.",
+                            argument)));
     pg_unreachable();
 }
 
@@ -55,7 +54,7 @@ void check_call(const Question& asked, const core::Policy& policy) {
         policy.on_missing_key == core::OnMissingKey::Error)
         raise_required("key", "Pass the key that the client sent.");
     if (policy.principal_required && pg::bytes_of(asked.id.principal).empty())
-        raise_required("principal", "Pass on whose behalf the request comes.");
+        raise_required("principal", "Pass the tenant or user of the request.");
     if (!asked.transactional && !policy.transactional_only) return;
     if (asked.hold) raise_transactional("hold");
     if (asked.lease) raise_transactional("lease");

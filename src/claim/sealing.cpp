@@ -29,8 +29,8 @@ void count_error(const store::Identity& id) {
     count_error(id);
     ereport(ERROR,
             (errcode(kNoKey), errmsg("encryption keys are not available"), errdetail("%s", why),
-             errhint("An administrator has to provide the file that "
-                     "idempotency.encryption_key_file names, and reload.")));
+             errhint("Ask an administrator to provide the file of idempotency.encryption_key_file, "
+                     "and to reload the configuration.")));
     pg_unreachable();
 }
 
@@ -39,7 +39,8 @@ void count_error(const store::Identity& id) {
     ereport(ERROR, (errcode(kNoKey), errmsg("the encryption key of this record is not available"),
                     errdetail("The key file has no key with the id \"%s\".",
                               text_to_cstring(record.sealed_by)),
-                    errhint("An administrator has to put it back into the key file, and reload.")));
+                    errhint("Ask an administrator to put the key back into the key file, and to "
+                            "reload the configuration.")));
     pg_unreachable();
 }
 
@@ -217,8 +218,7 @@ Opening open_bytes(const Record& record, const ColumnType& column, const bytea* 
         case Fault::None:
             break;
     }
-    raise_not_opened(record, column.name,
-                     "the key with this id is another one than then, or the row has been changed.");
+    raise_not_opened(record, column.name, "the key with this id or the row has been changed.");
 }
 
 // ---- a record ----

@@ -30,37 +30,37 @@ const char* unfit(const struct stat& file) {
     if (!S_ISREG(file.st_mode)) return "The key file is not a regular file.";
     bool own = file.st_uid == geteuid();
     if (!own && file.st_uid != 0)
-        return "The key file is owned neither by the user of the server nor by root.";
+        return "The key file must be owned by the server's user or by root.";
     if (file.st_mode & (own ? S_IRWXG | S_IRWXO : S_IWGRP | S_IXGRP | S_IRWXO))
-        return "The key file has group or world access: its mode has to be 0600 or less, or, if it "
-               "is owned by root, 0640 or less.";
+        return "The key file has group or world access. Its mode must be 0600 or less, or 0640 or "
+               "less if root owns it.";
     return nullptr;
 }
 
 // Fills `text`, which has kRoom bytes. Returns the fault of the file, or nullptr.
 const char* read_all(int file, char* text, std::size_t* length) {
     struct stat status;
-    if (fstat(file, &status) != 0) return psprintf("The key file can't be examined: %m.");
+    if (fstat(file, &status) != 0) return psprintf("The key file cannot be examined: %m.");
     if (const char* why = unfit(status)) return why;
     ssize_t count;
     for (*length = 0; (count = read(file, text + *length, kRoom - *length)) != 0;
          *length += static_cast<std::size_t>(count))
-        if (count < 0) return psprintf("The key file can't be read: %m.");
+        if (count < 0) return psprintf("The key file cannot be read: %m.");
     return *length == kRoom ? "The key file has more than 16384 bytes." : nullptr;
 }
 
 // Bypasses the standard library's buffers, which would not be wiped.
 const char* read_file(const char* path, char* text, std::size_t* length) {
     int file = OpenTransientFile(path, O_RDONLY | PG_BINARY | O_NONBLOCK);
-    if (file < 0) return psprintf("The key file can't be opened: %m.");
+    if (file < 0) return psprintf("The key file cannot be opened: %m.");
     const char* why = read_all(file, text, length);
     (void)CloseTransientFile(file);
     return why;
 }
 
 const char* sentence_of(const core::KeyFault& fault) {
-    if (fault.line == 0) return psprintf("The key file can't be used. %s", fault.detail);
-    return psprintf("Line %zu of the key file can't be used. %s", fault.line, fault.detail);
+    if (fault.line == 0) return psprintf("The key file cannot be used. %s", fault.detail);
+    return psprintf("Line %zu of the key file cannot be used. %s", fault.line, fault.detail);
 }
 
 core::KeyRing* read_keys(const char** why) {

@@ -66,7 +66,7 @@ pg::Watched cached = {kPolicyTable, load};
 [[noreturn]] void raise_unusable(const char* column) {
     ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
                     errmsg("the policy of this scope is not valid"),
-                    errdetail("Its %s is not what idem_policy_set accepts.", column),
+                    errdetail("idem_policy_set does not accept the value of its %s.", column),
                     errhint("Set it again with idem_policy_set, or drop it with "
                             "idem_policy_drop.")));
     pg_unreachable();

@@ -76,7 +76,7 @@ bool is_member(const char* role) {
 [[noreturn]] void raise_encrypted() {
     ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
                     errmsg("permission denied to set encrypt or allowed_role of this scope"),
-                    errdetail("The policy in force has encrypt and names no role."),
+                    errdetail("The policy in force has encrypt and no allowed_role."),
                     errhint("Ask the owner of table idempotency.policy.")));
     pg_unreachable();
 }

@@ -119,11 +119,12 @@ pg::Statement lock_all = {"SELECT scope_pattern FROM idempotency.policy FOR UPDA
 // ---- rows ----
 
 [[noreturn]] void raise_policy_table(int column) {
-    ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-                    errmsg("table idempotency.policy can't be read"),
-                    errdetail("Its column %s has another type, or is null.",
-                              core::kPolicyColumns[column].name),
-                    errhint("Make the table what CREATE EXTENSION made it.")));
+    ereport(ERROR,
+            (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+             errmsg("table idempotency.policy cannot be read"),
+             errdetail("Its column %s has another type, or is null.",
+                       core::kPolicyColumns[column].name),
+             errhint("Give the column the type and constraints that CREATE EXTENSION gave it.")));
     pg_unreachable();
 }
 

@@ -13,7 +13,7 @@ bool check_path(char** path, void**, GucSource) {
     bool good = is_absolute_path(canonical) && !path_is_prefix_of_path(DataDir, canonical);
     pfree(canonical);
     if (good) return true;
-    GUC_check_errdetail("It has to be an absolute path outside of the data directory.");
+    GUC_check_errdetail("It must be an absolute path outside the data directory.");
     return false;
 }
 

@@ -100,20 +100,19 @@ const char* add_line(KeyRing& ring, std::string_view line) {
     const std::string_view id = next_word(&line);
     if (id.empty() || id.front() == '#') return nullptr;
     if (!is_id(id))
-        return "Its id has other characters than letters, digits, \".\", \"_\" and \"-\", or more "
-               "than 63.";
-    if (place_of(ring, id) < ring.count) return "Its id stands in an earlier line, too.";
+        return "Its id may have at most 63 characters: letters, digits, \".\", \"_\" and \"-\".";
+    if (place_of(ring, id) < ring.count) return "An earlier line has the same id.";
     if (ring.count == kMostKeys) return "There are more than 32 keys.";
     MasterKey& key = ring.keys[ring.count];
     if (!decode(next_word(&line), key.key)) return "Its key is not the base64 of 32 bytes.";
     const std::string_view mark = next_word(&line);
     if (mark == kCurrent) {
-        if (ring.current < ring.count) return "An earlier line is marked as current, too.";
+        if (ring.current < ring.count) return "An earlier line is already marked as current.";
         ring.current = ring.count;
     } else if (!mark.empty()) {
-        return "What follows the key is not \"current\".";
+        return "The word after the key is not \"current\".";
     }
-    if (!next_word(&line).empty()) return "It has more than id, key and \"current\".";
+    if (!next_word(&line).empty()) return "It has more words than id, key and \"current\".";
     std::copy(id.begin(), id.end(), key.id);
     key.id_length = static_cast<unsigned char>(id.size());
     ++ring.count;
@@ -135,7 +134,8 @@ KeyFault add_lines(KeyRing& ring, std::string_view text) {
 
 KeyRing* read_key_ring(std::string_view text, KeyFault* fault) noexcept {
     KeyRing* ring = new_ring();
-    *fault = ring == nullptr ? KeyFault{"There is no memory for it.", 0} : add_lines(*ring, text);
+    *fault = ring == nullptr ? KeyFault{"Memory for it could not be allocated.", 0}
+                             : add_lines(*ring, text);
     if (fault->detail == nullptr) return ring;
     wipe_key_ring(ring);
     return nullptr;

@@ -247,7 +247,8 @@ inline constexpr ReasonEntry kReasons[] = {
      "Its holder may still record a result; an operator can decide with idem_resolve."},
     {Reason::OutcomeUnknown, "outcome_unknown", Outcome::Unknown,
      "The last attempt ended with idem_unknown: it may have taken effect.",
-     "idem_complete or a final idem_fail by its token end it, or idem_resolve; age does not."},
+     "It ends with idem_complete or a final idem_fail by its token, or with idem_resolve; it does "
+     "not expire."},
 };
 
 constexpr const ReasonEntry& entry_of(Reason reason) noexcept {

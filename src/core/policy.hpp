@@ -157,20 +157,20 @@ inline constexpr PolicyColumn kPolicyColumns[] = {
     number_option<&Policy::max_body_bytes>("max_body_bytes", 0, kLargestBody),
     word_option<&Policy::on_large_body>("on_large_body", "error, omit"),
     // request/fingerprint.hpp reports an entry that is not a field.
-    list_option("fingerprint_fields", valid_exclude,
-                {"It is empty, so that all requests would be the same.",
-                 "Unset it to let every field count."},
-                1),
+    list_option(
+        "fingerprint_fields", valid_exclude,
+        {"It is empty, so all requests would be the same.", "Unset it to let every field count."},
+        1),
     list_option("exclude_fields", valid_exclude, {}),
     list_option("drop_headers", is_header_name,
                 {kNoHeaderName, "List names such as \"Set-Cookie\"."}),
     list_option("final_errors", may_be_final,
-                {"An entry is no SQLSTATE and no class of them, or one of the classes 40, 53, 57, "
-                 "58 and XX, which no request causes.",
+                {"An entry is not a SQLSTATE or a class of SQLSTATEs, or is in class 40, 53, 57, "
+                 "58 or XX, which requests do not cause.",
                  "List entries such as \"22\" or \"P0002\"."}),
     map_option("error_statuses",
-               {"It is no object, or a member is no SQLSTATE and no class of them, or one of the "
-                "classes 40, 53, 57, 58 and XX, or its value is no status from 400 to 599.",
+               {"It is not an object, or a member is not a SQLSTATE or a class of SQLSTATEs, or is "
+                "in class 40, 53, 57, 58 or XX, or its value is not a status from 400 to 599.",
                 "Write members such as \"P0001\": 402."}),
     {"allowed_role", OptionType::Role},
     flag_option<&Policy::keep_history>("keep_history"),
@@ -214,7 +214,7 @@ inline constexpr SpansInOrder kSpansInOrder[] = {
      Follows::Longer,
      "retention",
      {"It is shorter than the ttl.",
-      "A key has to be remembered at least as long as its answer is replayed."}},
+      "A key must be remembered at least as long as its answer is replayed."}},
     {policy_column("retry_base"),
      policy_column("retry_cap"),
      &Policy::retry_base,

@@ -103,12 +103,11 @@ constexpr int kStatsColumns = stats::kCounterCount + 2;
 
 void require_statistics() {
     if (!stats::available())
-        ereport(ERROR,
-                (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-                 errmsg("statistics need shared memory"),
-                 errdetail("The library was not loaded when the server started."),
-                 errhint("Add idempotency to shared_preload_libraries and restart the server. "
-                         "Everything else works without.")));
+        ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+                        errmsg("statistics need shared memory"),
+                        errdetail("The library was not loaded when the server started."),
+                        errhint("Add idempotency to shared_preload_libraries and restart the "
+                                "server. Only statistics need this.")));
 }
 
 void put_row(ReturnSetInfo* result, const stats::ScopeCounts& row) {

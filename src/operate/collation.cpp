@@ -74,8 +74,8 @@ void fit_workers(const char* collation) {
                      quote_literal_cstr(command)));
     if (error != nullptr)
         ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-                        errmsg("records can't be distributed"),
-                        errdetail("A node can't give principals their collation: %s", error)));
+                        errmsg("records cannot be distributed"),
+                        errdetail("A node could not set the collation of principals: %s", error)));
 }
 
 const char* noted() {
@@ -104,7 +104,7 @@ const char* checked(const char* name) {
     const char* collation = known == nullptr ? nullptr : name_everywhere(atooid(known));
     if (collation == nullptr)
         ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                        errmsg("principals can't have the collation %s", name)));
+                        errmsg("principals cannot have the collation %s", name)));
     return collation;
 }
 

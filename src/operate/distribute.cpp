@@ -32,9 +32,9 @@ constexpr const char* kOldestCitus = "13.2";
 // ---- checks ----
 
 [[noreturn]] void raise_state(const char* detail, const char* hint) {
-    ereport(ERROR,
-            (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-             errmsg("records can't be distributed"), errdetail("%s", detail), errhint("%s", hint)));
+    ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+                    errmsg("records cannot be distributed"), errdetail("%s", detail),
+                    errhint("%s", hint)));
     pg_unreachable();
 }
 
@@ -46,7 +46,7 @@ void check_citus() {
         ask("SELECT extversion FROM pg_catalog.pg_extension WHERE extname = 'citus'");
     if (strverscmp(version, kOldestCitus) < 0)
         raise_state(
-            psprintf("Citus %s is too old: it has to be %s or later.", version, kOldestCitus),
+            psprintf("Citus %s is too old: %s or later is required.", version, kOldestCitus),
             "Update Citus on every node.");
 }
 
@@ -59,7 +59,7 @@ void check_coordinator() {
     if (holds("EXISTS (SELECT FROM pg_catalog.pg_dist_node)"
               " AND NOT EXISTS (SELECT FROM pg_catalog.pg_dist_node WHERE groupid = 0)"))
         raise_state("Citus does not know the coordinator's address.",
-                    "Tell it with citus_set_coordinator_host().");
+                    "Set it with citus_set_coordinator_host().");
 }
 
 // Distribution by hand leaves out policies, rights and functions.
@@ -70,15 +70,16 @@ void check_not_distributed() {
         ERROR,
         (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
          errmsg("records are distributed already"),
-         errdetail(by_hand ? "Table idempotency.record is a table of Citus, and the rest is not."
-                           : "Table idempotency.record is a table of Citus."),
+         errdetail(by_hand
+                       ? "Table idempotency.record is a Citus table, but the other tables are not."
+                       : "Table idempotency.record is a Citus table."),
          errhint(by_hand ? "Dump the database, restore it, and call idem_distribute()."
                          : "Nodes that join later need no further call.")));
 }
 
 [[noreturn]] void raise_beside(const char* table, const char* detail, const char* hint) {
     ereport(ERROR, (errcode(ERRCODE_WRONG_OBJECT_TYPE),
-                    errmsg("records can't be distributed beside table %s", table),
+                    errmsg("records cannot be colocated with table %s", table),
                     errdetail("%s", detail), errhint("%s", hint)));
     pg_unreachable();
 }
@@ -104,12 +105,12 @@ const char* check_table_beside(Oid table) {
         raise_beside(
             name,
             psprintf("It is distributed by column %s of type %s.", column, format_type_be(type)),
-            "A principal is a text: distribute the table by a column of type text.");
+            "Principals have type text: distribute the table by a column of type text.");
     const char* everywhere = name_everywhere(collation);
     if (everywhere == nullptr)
         raise_beside(name,
-                     psprintf("Column %s, by which it is distributed, has the collation %s, which"
-                              " is not deterministic, or which not every node need have.",
+                     psprintf("Its distribution column %s has the collation %s, which is "
+                              "nondeterministic or can be missing on other nodes.",
                               column, quote_identifier(get_collation_name(collation))),
                      "Principals take on the column's collation: distribute the table by a column"
                      " with the database's, or with a deterministic one of pg_catalog.");
@@ -120,11 +121,10 @@ const char* check_table_beside(Oid table) {
 
 void warn_of_missing_principals() {
     if (holds("EXISTS (SELECT FROM idempotency.record WHERE principal = '')"))
-        ereport(
-            WARNING,
-            (errmsg("records without a principal are all on one shard"),
-             errdetail("The principal determines the node of a record, and some records have ''."),
-             errhint("Pass principal, the tenant for example, with every call.")));
+        ereport(WARNING, (errmsg("records without a principal are all on one shard"),
+                          errdetail("The principal determines the node of a record, and some "
+                                    "records have an empty one."),
+                          errhint("Pass a principal with every call, for example the tenant.")));
 }
 
 // Locks every table that is truncated at the end, at once and in the mode that TRUNCATE needs. If

@@ -341,12 +341,12 @@ void note(Notes* notes, const char* sentence) {
 void note_what_is_not_seen(const Explanation& explanation, Notes* notes) {
     if (RecoveryInProgress())
         note(notes,
-             "This is a standby: transactions of the primary that hold the key are not seen here, "
-             "nor whether the session of a claim with hold lives.");
+             "This is a standby: transactions of the primary that hold the key and sessions of "
+             "claims with hold cannot be seen here.");
     const claim::KeyHolder& holder = explanation.forecast.holder;
     if (holder.exists && !holder.is_own && record_of(explanation) != nullptr)
         note(notes,
-             "The record is the newest committed one; the transaction that has the key may "
+             "The record is the newest committed one; the transaction that holds the key may "
              "replace it.");
 }
 
@@ -354,36 +354,36 @@ void note_what_was_asked(const Explanation& explanation, Notes* notes) {
     const claim::Settled& question = explanation.question;
     if (question.fingerprint == nullptr && record_of(explanation) != nullptr)
         note(notes,
-             "Neither request nor fingerprint is given, so the request is taken to be the "
-             "record's own.");
+             "The call has no request and no fingerprint, so the request is assumed to be the "
+             "record's.");
     if (explanation.incomparable == claim::Incomparable::Digest)
         note(notes,
-             "One of the two fingerprints is a digest that the caller made, so they can't be "
-             "compared, and the request is taken to be the record's own.");
+             "One of the two fingerprints is a digest from the caller, so they cannot be compared, "
+             "and the request is assumed to be the record's.");
     if (explanation.incomparable == claim::Incomparable::MethodAndPath)
         note(notes,
-             "One of the two fingerprints was taken with a method or path and the other without, "
-             "so they can't be compared, and the request is taken to be the record's own.");
+             "Only one of the two fingerprints has a method or path, so they cannot be compared, "
+             "and the request is assumed to be the record's.");
     if (explanation.lacks_fingerprint)
         note(notes,
-             "idem_begin itself refuses a call with neither request nor fingerprint here "
+             "Here, idem_begin refuses a call without request and fingerprint "
              "(fingerprint_required).");
     bool waits = explanation.forecast.decision.outcome == core::Outcome::InProgress &&
                  explanation.forecast.decision.reason != core::Reason::OwnClaim &&
                  question.wait > 0;
-    if (waits) note(notes, "idem_begin waits before it says so, as the policy's wait has it.");
+    if (waits) note(notes, "idem_begin first waits, as long as the policy's wait says.");
 }
 
 void note_what_is_closed(const Explanation& explanation, Notes* notes) {
     if (explanation.closed != nullptr)
-        note(notes, psprintf("Encrypted values of the record can't be opened here: idem_begin "
-                             "raises an error, and the request is taken to be the record's own. %s",
+        note(notes, psprintf("Encrypted values of the record cannot be opened here: idem_begin "
+                             "raises an error, and the request is assumed to be the record's. %s",
                              explanation.closed));
     if (explanation.no_keys != nullptr &&
         explanation.forecast.decision.outcome == core::Outcome::Execute)
-        note(notes, psprintf("Nothing can be encrypted here, so idem_begin raises an error "
-                             "(ID503) and grants nothing. %s",
-                             explanation.no_keys));
+        note(notes,
+             psprintf("Values cannot be encrypted here, so idem_begin raises an error (ID503). %s",
+                      explanation.no_keys));
 }
 
 Datum notes_of(const Explanation& explanation) {

@@ -189,28 +189,29 @@ void tell_what_is_closed(const Tally& tally) {
     auto closed = static_cast<unsigned long>(tally.closed.records);
     ereport(
         NOTICE,
-        (errmsg_plural("%s: %lu record is left because its scope is closed to the current user",
-                       "%s: %lu records are left because their scopes are closed to the current "
-                       "user",
-                       closed, tally.procedure, closed),
-         errdetail("Their policies admit only members of roles that the current user is not in, or "
-                   "that do not exist, or are not valid."),
-         errhint("Call it again as a member of the roles that closed_scopes names, or when the "
-                 "policies are valid again.")));
+        (errmsg_plural(
+             "%s: %lu record is unchanged because its scope is closed to the current user",
+             "%s: %lu records are unchanged because their scopes are closed to the current user",
+             closed, tally.procedure, closed),
+         errdetail("Their policies are not valid, or admit only members of roles that do not exist "
+                   "or that the current user is not a member of."),
+         errhint("Call it again as a member of the roles in closed_scopes, or when the policies "
+                 "are valid again.")));
 }
 
 void tell_what_is_undecided(const Tally& tally) {
     if (tally.undecided.records == 0) return;
     auto undecided = static_cast<unsigned long>(tally.undecided.records);
-    ereport(NOTICE, (errmsg_plural("%s: %lu record is left because it could not be decided",
-                                   "%s: %lu records are left because they could not be decided",
-                                   undecided, tally.procedure, undecided),
-                     errdetail("Without their encryption keys: %lld. For which the answer is too "
-                               "large: %lld.",
-                               static_cast<long long>(tally.no_key),
-                               static_cast<long long>(tally.undecided.records - tally.no_key)),
-                     errhint("Call it again when the keys are there, and with an answer that the "
-                             "policies of undecided_scopes allow.")));
+    ereport(NOTICE,
+            (errmsg_plural("%s: %lu record is unchanged because it could not be decided",
+                           "%s: %lu records are unchanged because they could not be decided",
+                           undecided, tally.procedure, undecided),
+             errdetail("Encryption keys are missing for %lld records. The answer is too large for "
+                       "%lld records.",
+                       static_cast<long long>(tally.no_key),
+                       static_cast<long long>(tally.undecided.records - tally.no_key)),
+             errhint("Call it again when the keys are available, with an answer that the policies "
+                     "of undecided_scopes allow.")));
 }
 
 // CALL idem_resolve_all(action, reason, scope, principal, status, older_than, holder, status_code,
@@ -343,16 +344,16 @@ void audit_forgotten(const Tally& tally, std::int64_t attempts, const text* reas
 // The caller must not take an incomplete erasure for a complete one.
 void warn_unless_complete(const Tally& tally) {
     if (is_complete(tally)) return;
-    ereport(WARNING,
-            (errmsg("%s: the principal is not completely erased", tally.procedure),
-             errdetail("Records that are being executed: %lld. In scopes that are closed to the "
-                       "current user, or to all by a policy that is not valid: %lld records, %lld "
-                       "attempts.",
-                       static_cast<long long>(tally.running),
-                       static_cast<long long>(tally.closed.records),
-                       static_cast<long long>(tally.closed.attempts)),
-             errhint("Call it again when the former have ended, and as a member of the roles that "
-                     "closed_scopes names, or when the policies are valid again.")));
+    ereport(
+        WARNING,
+        (errmsg("%s: the principal is not completely erased", tally.procedure),
+         errdetail(
+             "%lld records are being executed. %lld records and %lld attempts are in scopes that "
+             "are closed to the current user, or closed because their policy is not valid.",
+             static_cast<long long>(tally.running), static_cast<long long>(tally.closed.records),
+             static_cast<long long>(tally.closed.attempts)),
+         errhint("Call it again when the executions have ended, as a member of the roles in "
+                 "closed_scopes, or when the policies are valid again.")));
 }
 
 void tell_what_is_open(const Tally& tally) {

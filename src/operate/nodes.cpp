@@ -109,7 +109,7 @@ void return_rows_of_nodes(const char* view, ReturnSetInfo* result) {
         const char* rows = SPI_getvalue(answers->vals[i], answers->tupdesc, 2);
         if (*success != 't') {
             ereport(WARNING, (errcode(ERRCODE_CONNECTION_EXCEPTION),
-                              errmsg("a node could not be asked and is left out"),
+                              errmsg("a node could not be queried and is left out"),
                               errdetail("%s", rows == nullptr ? "It gives no reason." : rows)));
         } else if (rows != nullptr && *rows != '\0') {
             select(psprintf("SELECT * FROM pg_catalog.jsonb_populate_recordset(NULL::%s, %s)", view,
@@ -224,7 +224,7 @@ std::int64_t sum_of_nodes(char* (*statement)(std::int64_t before, void* argument
             ereport(
                 ERROR,
                 (errcode(ERRCODE_CONNECTION_EXCEPTION),
-                 errmsg("node %s:%s could not be asked", name, port),
+                 errmsg("node %s:%s could not be queried", name, port),
                  errdetail("%s", SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 2))));
         sum += pg_strtoint64(answer);
     }

@@ -182,7 +182,7 @@ Datum set(FunctionCallInfo fcinfo) {
 int option_of(std::string_view name) {
     for (int i = config::kPattern + 1; i < config::kOptions; i++)
         if (name == core::kPolicyColumns[i].name) return i;
-    raise_unset(name, "is no option.", "Name options as the arguments of this function are named.");
+    raise_unset(name, "is not an option.", "Use the names of this function's arguments.");
 }
 
 // The last argument: options to reset as if never set.
@@ -192,7 +192,7 @@ void unset_options(FunctionCallInfo fcinfo, PolicyRow* row) {
     for (std::size_t i = 0; i < names.count; i++) {
         int option = option_of(names.items[i]);
         if (!PG_ARGISNULL(option))
-            raise_unset(names.items[i], "is given a value as well.",
+            raise_unset(names.items[i], "also has a value.",
                         "Give an option a value, or unset it.");
         row->nulls[option] = true;
     }

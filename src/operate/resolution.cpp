@@ -25,7 +25,7 @@ core::Resolution resolution_of(const text* word) {
 
 [[noreturn]] void raise_unused(const char* what, const char* detail) {
     ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("invalid %s", what),
-                    errdetail("%s", detail), errhint("Leave it out.")));
+                    errdetail("%s", detail), errhint("Omit it.")));
     pg_unreachable();
 }
 
@@ -45,7 +45,7 @@ void check_fits(core::Resolution action, const claim::Response& response, const 
     if (action == core::Resolution::Complete && error != nullptr)
         raise_unused("error", "A completed record has none.");
     if (core::entry_of(action).status != core::Status::Retryable) return;
-    constexpr const char* kDetail = "A record that is executed again has no answer.";
+    constexpr const char* kDetail = "A record that will be executed again has no answer.";
     if (response.status_code) raise_unused("status_code", kDetail);
     if (response.body != nullptr) raise_unused("body", kDetail);
     if (response.headers != nullptr) raise_unused("headers", kDetail);

@@ -201,7 +201,7 @@ Datum owner_writes(FunctionCallInfo fcinfo) {
         ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
                         errmsg("permission denied for table %s",
                                RelationGetRelationName(data->tg_relation)),
-                        errdetail("Only its owner may write to it, whatever was granted.")));
+                        errdetail("Only its owner may write to it, regardless of grants.")));
     bool updates = TRIGGER_FIRED_BY_UPDATE(data->tg_event);
     return PointerGetDatum(updates ? data->tg_newtuple : data->tg_trigtuple);
 }

@@ -242,8 +242,8 @@ void refuse_without_metadata(Oid table) {
     if (shard != nullptr)
         ereport(ERROR,
                 (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-                 errmsg("this node has shards of the records, and no metadata of Citus for them"),
-                 errdetail("By its name table \"%s\" is a shard.", shard),
+                 errmsg("this node has shards of the records but no Citus metadata for them"),
+                 errdetail("The name of table \"%s\" is the name of a shard.", shard),
                  errhint("Ask another node until Citus has synchronized its metadata"
                          " (start_metadata_sync_to_node).")));
 }

@@ -68,7 +68,7 @@ TextList text_list(ArrayType* array, const char* what) {
         if (nulls[i])
             ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("invalid %s", what),
                             errdetail("One of its elements is null."),
-                            errhint("Leave it out, or use an empty string if that is meant.")));
+                            errhint("Remove it, or use an empty string.")));
         list.items[i] = bytes_of(DatumGetTextPP(elements[i]));
     }
     return list;

@@ -40,15 +40,16 @@ constexpr int kLooks = 3;
 // The remedy depends on which of the two is older.
 [[noreturn]] void raise_version(const char* library, const char* installed) {
     bool objects_are_older = strverscmp(installed, library) < 0;
-    ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-                    errmsg("extension \"idempotency\" is half updated"),
-                    errdetail("The library is of version %s, the objects in this database are of "
-                              "version %s.",
-                              library, installed),
-                    objects_are_older
-                        ? errhint("Run ALTER EXTENSION idempotency UPDATE.")
-                        : errhint("Install the library of that version, and reconnect. If it is in "
-                                  "shared_preload_libraries, restart the server.")));
+    ereport(
+        ERROR,
+        (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+         errmsg("library and objects of extension \"idempotency\" have different versions"),
+         errdetail("The library has version %s, and the objects in this database have version %s.",
+                   library, installed),
+         objects_are_older
+             ? errhint("Run ALTER EXTENSION idempotency UPDATE.")
+             : errhint("Install the library of that version, and reconnect. If it is in "
+                       "shared_preload_libraries, restart the server.")));
     pg_unreachable();
 }
 

@@ -18,7 +18,7 @@ namespace {
 [[noreturn]] void raise_field(const char* purpose, std::size_t index) {
     ereport(ERROR,
             (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("invalid field to %s", purpose),
-             errdetail("Entry %zu can't be read.", index + 1),
+             errdetail("Entry %zu cannot be read.", index + 1),
              errhint("Write a plain field name, a path such as $.a.b or $.a[*].b, or, in double "
                      "quotes, a name that has \".\", \"[\", \"]\", \"*\" or outer blanks.")));
     pg_unreachable();
@@ -47,7 +47,7 @@ namespace {
 
 [[noreturn]] void raise_request_too_large(std::size_t bytes) {
     ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-                    errmsg("request is too large to take its fingerprint"),
+                    errmsg("request is too large for a fingerprint"),
                     errdetail("It has %zu bytes; %zu are allowed.", bytes, core::kMaxRequestBytes),
                     errhint("Pass a digest of your own as fingerprint.")));
     pg_unreachable();

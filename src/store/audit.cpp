@@ -71,7 +71,7 @@ void add_audit_row(const AuditRow& row) {
         ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
                         errmsg("the decision could not be written to idempotency.audit"),
                         errdetail("A trigger or rule on the table dropped the row."),
-                        errhint("Drop it, or let it keep every row.")));
+                        errhint("Drop the trigger or rule, or let it keep every row.")));
 }
 
 std::int64_t sweep_audit(std::int64_t limit) {

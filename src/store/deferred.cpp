@@ -31,7 +31,7 @@ void refuse_deferred_trigger(Relation table) {
          errmsg("table idempotency.%s has a deferred trigger", RelationGetRelationName(table)),
          errdetail("Trigger \"%s\" would run at commit, with the rights of the committing user.",
                    deferred),
-         errhint("Make it INITIALLY IMMEDIATE, or drop it.")));
+         errhint("Make the trigger INITIALLY IMMEDIATE, or drop it.")));
     pg_unreachable();
 }
 

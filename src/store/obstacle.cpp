@@ -147,8 +147,8 @@ const char* obstacle_to_rows(Relation table, bool at_commit) {
     for (int i = 0; constraints != nullptr && i < constraints->num_check; i++)
         if (!is_own_check(constraints->check[i])) return "It has check constraints of its own.";
     if (!OidIsValid(pg::primary_key_of(table)) || !has_plain_indexes(table, at_commit))
-        return "It has an index that is unique, partial, on an expression, or of an operator class "
-               "that is not the server's, beside its primary key.";
+        return "It has another index than its primary key that is unique, partial, on an "
+               "expression, or of an operator class that PostgreSQL does not provide.";
     return nullptr;
 }
 

@@ -69,7 +69,7 @@ void learn(Oid oid) {
     next.shards = static_cast<RecordTable*>(MemoryContextAllocZero(next.context, size));
     if (next.distribution.is_distributed)
         next.table.obstacle = next.table.obstacle_at_commit =
-            "It is distributed, and not by the hash of principal.";
+            "It is distributed, but not by the hash of principal.";
     MemoryContextSetParent(next.context, CacheMemoryContext);
     if (known.context != nullptr) MemoryContextDelete(known.context);
     known = next;
@@ -184,13 +184,11 @@ bool is_distributed() {
 const RecordTable* table_of(const text* principal) {
     refresh();
     if (known.distribution.is_distributed && known.distribution.count == 0)
-        ereport(
-            ERROR,
-            (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-             errmsg("records are not distributed by principal"),
-             errdetail("Citus has table idempotency.record in a way in which no node is the one "
-                       "that decides about a key."),
-             errhint("Dump the database, restore it, and call idem_distribute().")));
+        ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+                        errmsg("records are not distributed by principal"),
+                        errdetail("Citus stores table idempotency.record so that no single node "
+                                  "decides about a key."),
+                        errhint("Dump the database, restore it, and call idem_distribute().")));
     const pg::Shard* shard = pg::shard_of(known.distribution, principal);
     if (shard == nullptr || !OidIsValid(shard->table)) return nullptr;
     return described(*shard);

@@ -22,8 +22,8 @@ LocalTransactionId used_in = InvalidLocalTransactionId;
         (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
          errmsg("the seed of the locks is missing"),
          errdetail("Table idempotency.seed has no row with %zu bytes.", core::kSipKeyBytes),
-         errhint("Restore the row from a dump. If there is none, the owner of the table inserts "
-                 "random bytes.")));
+         errhint(
+             "Restore the row from a dump, or insert random bytes as the owner of the table.")));
     pg_unreachable();
 }
 

@@ -53,11 +53,10 @@ void make_free(Sweeper* sweeper) {
 }
 
 void log_stuck(Oid database) {
-    ereport(LOG,
-            (errmsg("idempotency: a sweeper does not end by itself"),
-             errdetail("It is in the database with OID %u, and is terminated. Even if that does "
-                       "not help, the other databases are swept.",
-                       database)));
+    ereport(LOG, (errmsg("idempotency: a sweeper did not finish in time and is terminated"),
+                  errdetail(
+                      "It works in the database with OID %u. Other databases are swept regardless.",
+                      database)));
 }
 
 void tell_to_end(Sweeper* sweeper) {

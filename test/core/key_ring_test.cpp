@@ -82,18 +82,18 @@ TEST(KeyRing, KnowsNoOtherIdAndNoOtherSalt) {
     EXPECT_EQ(record_key(*ring, "a", "", &key), RecordKey::Refused);
 }
 
-TEST(KeyRing, RefusesWhatItCannotGoBy) {
+TEST(KeyRing, RefusesInvalidFiles) {
     const std::string good = "a " + kZero + " current\n";
     EXPECT_EQ(Ring("").fault(), "0: It has no key.");
     EXPECT_EQ(Ring("# nothing").fault(), "0: It has no key.");
     EXPECT_EQ(Ring("a " + kZero).fault(), "0: None of its keys is marked as current.");
-    EXPECT_EQ(Ring(good + "a " + kCounted).fault(), "2: Its id stands in an earlier line, too.");
+    EXPECT_EQ(Ring(good + "a " + kCounted).fault(), "2: An earlier line has the same id.");
     EXPECT_EQ(Ring(good + "\nb " + kCounted + " current").fault(),
-              "3: An earlier line is marked as current, too.");
+              "3: An earlier line is already marked as current.");
     EXPECT_EQ(Ring("a " + kZero + " Current").fault(),
-              "1: What follows the key is not \"current\".");
+              "1: The word after the key is not \"current\".");
     EXPECT_EQ(Ring("a " + kZero + " current too").fault(),
-              "1: It has more than id, key and \"current\".");
+              "1: It has more words than id, key and \"current\".");
     const char* bad_key = "1: Its key is not the base64 of 32 bytes.";
     EXPECT_EQ(Ring("a").fault(), bad_key);
     EXPECT_EQ(Ring("a " + kZero.substr(1)).fault(), bad_key);
@@ -102,8 +102,7 @@ TEST(KeyRing, RefusesWhatItCannotGoBy) {
     EXPECT_EQ(Ring("a " + kZero.substr(0, 43) + "A").fault(), bad_key);
     EXPECT_EQ(Ring("a *" + kZero.substr(1)).fault(), bad_key);
     const char* bad_id =
-        "1: Its id has other characters than letters, digits, \".\", \"_\" and \"-\", or more "
-        "than 63.";
+        "1: Its id may have at most 63 characters: letters, digits, \".\", \"_\" and \"-\".";
     EXPECT_EQ(Ring("a:b " + kZero).fault(), bad_id);
     EXPECT_EQ(Ring("\xc3\xa9 " + kZero).fault(), bad_id);
     EXPECT_EQ(Ring(std::string(64, 'i') + " " + kZero).fault(), bad_id);

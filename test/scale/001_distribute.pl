@@ -38,7 +38,7 @@ subtest 'what it refuses' => sub {
 	like(refusal($coordinator, q{SELECT idem_distribute('local')}),
 		qr/HINT:  Distribute it by its tenant/, 'beside a table that is not distributed');
 	like(refusal($coordinator, q{SELECT idem_distribute('numbered')}),
-		qr/column tenant of type bigint.*\nHINT:  A principal is a text/, 'beside numbers');
+		qr/column tenant of type bigint.*\nHINT:  Principals have type text/, 'beside numbers');
 	$coordinator->safe_psql('postgres', 'CREATE ROLE nobody LOGIN');
 	is(try_sql($coordinator, q{SET ROLE nobody; SELECT idem_distribute('payment')}),
 		'42501', 'by somebody else than the owner');

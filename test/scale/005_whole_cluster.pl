@@ -116,7 +116,7 @@ subtest 'a node that has an error' => sub {
 	$worker2->safe_psql('postgres', 'SET citus.enable_ddl_propagation = off; ALTER VIEW idempotency.sweeper_here RENAME TO gone');
 	my ($status, $out, $err) = $coordinator->psql('postgres', 'SELECT node FROM idempotency.sweeper ORDER BY 1');
 	is($out, join("\n", sort @name{qw(coordinator worker1)}), 'the others are seen');
-	like($err, qr/WARNING:  a node could not be asked and is left out\nDETAIL:  .*sweeper_here/s, 'and why it is missing');
+	like($err, qr/WARNING:  a node could not be queried and is left out\nDETAIL:  .*sweeper_here/s, 'and why it is missing');
 	$worker2->safe_psql('postgres', 'SET citus.enable_ddl_propagation = off; ALTER VIEW idempotency.gone RENAME TO sweeper_here');
 };
 

@@ -68,7 +68,7 @@ subtest 'beside what tables' => sub {
 	{
 		my ($table, $type) = @$case;
 		like(refusal("SELECT idem_distribute('$table')"),
-			qr/42809: .*\nDETAIL:  It is distributed by column tenant of type \Q$type\E.\nHINT:  A principal is a text/, $table);
+			qr/42809: .*\nDETAIL:  It is distributed by column tenant of type \Q$type\E.\nHINT:  Principals have type text/, $table);
 	}
 	like(refusal('SELECT idem_distribute(1)'), qr/42809: /, 'a table that is none');
 	is($coordinator->safe_psql('postgres', $of_ours), '0|0|0', 'nothing has changed');
@@ -128,7 +128,7 @@ subtest 'in what transactions' => sub {
 	is(try_sql($_, q{SET ROLE app; SELECT outcome FROM idem_begin('old', principal => 'tenant 1')}), 'in_progress', 'rights go with it')
 	  foreach @nodes;
 	like(refusal(q{SELECT idem_distribute('payment')}),
-		qr/55000: .*\nDETAIL:  Table idempotency.record is a table of Citus.\nHINT:  Nodes that join later/, 'once');
+		qr/55000: .*\nDETAIL:  Table idempotency.record is a Citus table.\nHINT:  Nodes that join later/, 'once');
 };
 
 subtest 'by hand' => sub {
@@ -150,7 +150,7 @@ subtest 'by hand' => sub {
 			is(join(' ', map { try_sql($_, "SELECT $call", dbname => $database) } @nodes), '55000 55000 55000', "$database: $call");
 		}
 		is(join(' ', map { $_->safe_psql($database, 'SELECT DISTINCT why FROM idempotency.stores') } @nodes),
-			join(' ', ('It is distributed, and not by the hash of principal.') x 3), 'the views say so');
+			join(' ', ('It is distributed, but not by the hash of principal.') x 3), 'the views say so');
 		like(refusal('SELECT idem_distribute()', $database), qr/HINT:  Dump the database, restore it/, 'and what is to be done');
 	}
 
@@ -160,7 +160,7 @@ subtest 'by hand' => sub {
 		SELECT create_distributed_table('idempotency.record', 'principal', colocate_with => 'none', shard_count => 4)});
 	my %answers = map { try_sql($_, q{SELECT outcome FROM idem_begin('old', principal => 'tenant 1')}, dbname => 'by_principal') => 1 } @nodes;
 	is(join(' ', sort keys %answers), '0A000 replay', 'by principal alone: the node that has the record answers, the others refuse');
-	like(refusal('SELECT idem_distribute()', 'by_principal'), qr/DETAIL:  Table idempotency.record is a table of Citus, and the rest is not/,
+	like(refusal('SELECT idem_distribute()', 'by_principal'), qr/DETAIL:  Table idempotency.record is a Citus table, but the other tables are not/,
 		'and it is not distributed a second time');
 };
 

@@ -107,7 +107,7 @@ subtest 'policies and encryption as they arrive' => sub {
 	call($primary, 'idem_policy_set', scope_pattern => 'sealed', encrypt => \'true');
 	caught_up();
 	like(ask($reader, q{SELECT array_to_string(notes, ' ') FROM idem_explain('k', scope => 'sealed')}),
-		qr/^Nothing can be encrypted here.* This is a standby/s, 'there are no keys there');
+		qr/^Values cannot be encrypted here.* This is a standby/s, 'there are no keys there');
 	$primary->safe_psql('postgres', q{UPDATE idempotency.policy SET fingerprint_fields = '{}'});
 	caught_up();
 	is(told($reader, 'k', scope => 'sealed'), '55000', 'a policy that is not valid');

@@ -141,9 +141,9 @@ subtest 'a sweeper that stands still' => sub {
 	my $pid = stop_at_the_gate();
 	others_are_swept('the others are swept meanwhile');
 	# The other databases were swept before the launcher's time limit for this sweeper passed.
-	$node->wait_for_log(qr/a sweeper does not end by itself/, $size);
+	$node->wait_for_log(qr/a sweeper did not finish in time/, $size);
 	wait_for_visits_of_others($pid);
-	is(scalar(log_since($node, $size, qr/LOG:  idempotency: a sweeper does not end by itself/)),
+	is(scalar(log_since($node, $size, qr/LOG:  idempotency: a sweeper did not finish in time and is terminated/)),
 		1, 'the log tells once');
 	is($node->safe_psql('postgres', q{
 			SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'idempotency sweeper'

@@ -16,7 +16,7 @@ my $root = "$FindBin::RealBin/../..";
 my ($current) = slurp_file("$root/idempotency.control") =~ /^default_version\s*=\s*'([^']+)'/m;
 my $older = '0.0.1';
 
-my $half_updated = qr/ERROR:  55000: extension "idempotency" is half updated\n.*/s;
+my $half_updated = qr/ERROR:  55000: library and objects of extension "idempotency" have different versions\n.*/s;
 my $node = sweeping_node('main', max_prepared_transactions => 10);
 
 # Makes the objects claim a different version, as a script to that version would.
@@ -64,14 +64,14 @@ subtest 'objects older than the library' => sub {
 
 	like(complaint('late', q{SELECT idem_begin('key')}),
 		qr/$half_updated
-			DETAIL:\ \ .*library\ is\ of\ version\ \Q$current\E.*objects.*of\ version\ \Q$older\E\.\n
+			DETAIL:\ \ .*library\ has\ version\ \Q$current\E.*objects.*have\ version\ \Q$older\E\.\n
 			HINT:\ \ Run\ ALTER\ EXTENSION\ idempotency\ UPDATE\./x,
 		'a call says which is older, and what to do');
 	is(ask($session, $_), '55000', "refused: $_")
 	  foreach q{SELECT idem_once('key')}, q{SELECT idem_get('key')}, q{SELECT idem_cleanup()};
 	is(ask($session, q{SELECT idem_key('order', '7')}), 'order:7', 'a pure helper is not');
 	wait_for_visits($node, 'late', 2);
-	is(scalar(() = log_since($node, $size, qr/LOG|ERROR:  extension "idempotency" is half/)) > 0,
+	is(scalar(() = log_since($node, $size, qr/LOG|ERROR:  library and objects of extension "idempotency"/)) > 0,
 		1, 'the sweeper says so, too');
 	update('late');
 	is(outcome_in($session, 'key'), 'execute', 'after the update the same session is served');

@@ -354,11 +354,11 @@ subtest 'without a key file everything encrypted is closed' => sub {
 	is(ask($session, "SELECT count(*) FROM idem_attempts('retried', 'plain', 'shop')"), '2', 'no file: of others it tells');
 	my $note = q{SELECT outcome, record->>'status', record ? 'holder', request->>'stored', notes[1] FROM };
 	is(ask($session, $note . q{idem_explain('done', '{"card": "sealed-request"}', 'sealed', 'shop')}),
-		"replay|completed|f|true|Encrypted values of the record can't be opened here: idem_begin raises an error, and"
-		  . " the request is taken to be the record's own. The key file can't be opened: No such file or directory.",
+		"replay|completed|f|true|Encrypted values of the record cannot be opened here: idem_begin raises an error, and"
+		  . " the request is assumed to be the record's. The key file cannot be opened: No such file or directory.",
 		'no file: idem_explain says why');
 	like(ask($session, $note . q{idem_explain('unknown', NULL, 'sealed', 'shop')}),
-		qr/^execute\|.*Nothing can be encrypted here, so idem_begin raises an error \(ID503\)/,
+		qr/^execute\|.*Values cannot be encrypted here, so idem_begin raises an error \(ID503\)/,
 		'no file: also of a new key');
 	take_keys($primary, 'a');
 	is_given_up();
@@ -379,7 +379,7 @@ subtest 'files that are not taken' => sub {
 	unlink $file;
 	append_to_file($file, "a short\n");
 	chmod 0600, $file or die "chmod: $!";
-	is($why->(), 'Line 1 of the key file can\'t be used. Its key is not the base64 of 32 bytes.',
+	is($why->(), 'Line 1 of the key file cannot be used. Its key is not the base64 of 32 bytes.',
 		'a line that makes no sense');
 	unlink $file;
 	append_to_file($file, '#' x 20000);
