@@ -87,7 +87,7 @@ SELECT o.object, obj_description(d.objid, d.classid::regclass::text::name) AS co
    AND o.object NOT LIKE 'type idempotency.%' AND o.object NOT LIKE '%[]'
  ORDER BY o.object COLLATE "C";
 
--- Executable by everybody: the pure helpers.
+-- Executable by PUBLIC: the pure helpers, and the check of the records.
 SELECT p.oid::regprocedure AS public_function, p.provolatile AS volatility, p.proparallel AS parallel
   FROM pg_proc p JOIN pg_depend d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid
   JOIN pg_extension e ON d.refobjid = e.oid AND d.deptype = 'e'
