@@ -58,7 +58,7 @@ copy_sources() {
     mkdir -p "$1"
     tar -C "$ROOT" -cf - --exclude=./.git --exclude=./build --exclude='*.o' --exclude='*.bc' \
         --exclude='*.so' --exclude='*.a' --exclude='*.d' --exclude=./exports.list \
-        --exclude='./clients/*/node_modules' --exclude='./clients/*/dist' --exclude='./clients/*/target' \
+        --exclude='./clients/*/node_modules' --exclude='./clients/*/dist' --exclude='./clients/*/target' --exclude=./clients/target \
         --exclude='./clients/*/.venv' . |
         tar -C "$1" -xf - --no-same-permissions
     chmod -R u+rwX "$1"

@@ -176,7 +176,7 @@ impl<'a> Driver<'a> {
 
 /// The version that Cargo.lock has of a crate.
 fn locked_version(name: &str) -> &'static str {
-    let lock = include_str!("../Cargo.lock");
+    let lock = include_str!("../../../Cargo.lock");
     let package = &lock[lock.find(&format!("name = \"{name}\"\n")).unwrap()..];
     package.split('"').nth(3).unwrap()
 }
