@@ -28,14 +28,6 @@ CREATE TABLE payments.charge (
 );
 CREATE INDEX ON payments.charge (tenant, charged_at);
 
-CREATE TABLE payments.refund (
-    id       text    PRIMARY KEY,
-    tenant   text    NOT NULL,
-    payment  text    NOT NULL REFERENCES payments.charge,
-    amount   numeric NOT NULL,
-    currency text    NOT NULL
-);
-
 CREATE TABLE payments.transfer (
     id             text    PRIMARY KEY,
     tenant         text    NOT NULL,
@@ -90,8 +82,7 @@ $$;
 SELECT idem_grant('payments_app');
 GRANT USAGE ON SCHEMA payments TO payments_app;
 GRANT SELECT, INSERT, UPDATE ON payments.account TO payments_app;
-GRANT SELECT, INSERT, UPDATE ON payments.charge TO payments_app;
-GRANT SELECT, INSERT ON payments.refund TO payments_app;
+GRANT SELECT, INSERT ON payments.charge TO payments_app;
 GRANT SELECT, INSERT, UPDATE ON payments.transfer TO payments_app;
 GRANT SELECT, INSERT, UPDATE ON payments.payment_status TO payments_app;
 GRANT INSERT ON payments.event_log TO payments_app;

@@ -83,16 +83,6 @@ class Database:
             yield
             holder.rollback()
 
-    @contextlib.contextmanager
-    def key_held(self, scope, tenant, key):
-        """While it lasts, a transaction of ours executes the request of this key."""
-        with psycopg.connect(self.conninfo) as holder:
-            holder.execute(
-                "SELECT idem_begin(%s, scope => %s, principal => %s)", (key, scope, tenant)
-            )
-            yield
-            holder.rollback()
-
     def drop(self):
         self.connection.close()
         with psycopg.connect(dbname="postgres", autocommit=True) as admin:

@@ -1,10 +1,8 @@
-"""Servers that don't keep to the rules, on a port of their own: whoever calls them must cope."""
+"""A gateway that does not keep to the rules, on a port of its own."""
 
 import json
 import socket
 import threading
-
-from psycopg.conninfo import make_conninfo
 
 
 def json_answer(status, document):
@@ -71,61 +69,4 @@ class Hostile:
 
     def close(self):
         self.closed.set()
-        self.listener.close()
-
-
-class SwallowingProxy:
-    """Stands before the database, and can take what is sent without passing it on."""
-
-    def __init__(self, database):
-        info = database.connection.info
-        self.target = (info.host, info.port)
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.port = self.listener.getsockname()[1]
-        self.conninfo = make_conninfo(database.conninfo, host="127.0.0.1", port=self.port)
-        self.passing = threading.Event()
-        self.passing.set()
-        self.closed = False
-        threading.Thread(target=self.accept, daemon=True).start()
-
-    def swallow(self):
-        self.passing.clear()
-
-    def resume(self):
-        self.passing.set()
-
-    def connect(self):
-        host, port = self.target
-        if not host.startswith("/"):
-            return socket.create_connection((host, port))
-        connection = socket.socket(socket.AF_UNIX)
-        connection.connect(f"{host}/.s.PGSQL.{port}")
-        return connection
-
-    def accept(self):
-        while not self.closed:
-            try:
-                client, _ = self.listener.accept()
-            except OSError:
-                return
-            server = self.connect()
-            for source, target in ((client, server), (server, client)):
-                threading.Thread(target=self.pump, args=(source, target), daemon=True).start()
-
-    def pump(self, source, target):
-        """What has been swallowed is not passed on later either."""
-        try:
-            while data := source.recv(65536):
-                if self.passing.is_set():
-                    target.sendall(data)
-        except OSError:
-            pass
-        for each in (source, target):
-            try:
-                each.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass
-
-    def close(self):
-        self.closed = True
         self.listener.close()

@@ -72,7 +72,3 @@ def payment(card="tok_visa", value="12.50", **other):
         "card": card,
         **other,
     }
-
-
-def refund_of(payment_answer):
-    return {"payment": payment_answer.json()["id"], "amount": payment()["amount"]}

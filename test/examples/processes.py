@@ -7,7 +7,6 @@ import json
 import os
 import pathlib
 import select
-import signal
 import subprocess
 import tempfile
 
@@ -57,12 +56,6 @@ class Process:
 
     def runs(self):
         return self.child.poll() is None
-
-    def pause(self):
-        self.child.send_signal(signal.SIGSTOP)
-
-    def resume(self):
-        self.child.send_signal(signal.SIGCONT)
 
     def kill(self):
         self.child.kill()
@@ -129,7 +122,6 @@ class Pod(Process):
             str(LEASE_MS),
             "--threads",
             "16",
-            "--test-cards",
             *arguments,
         )
 

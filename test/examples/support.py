@@ -1,6 +1,5 @@
 """What every test of the payments example starts from, and what it may claim about an answer."""
 
-import tempfile
 import unittest
 
 from database import Database
@@ -9,7 +8,7 @@ from waiting import unique
 
 
 class PaymentsTest(unittest.TestCase):
-    """Two pods over one database, and the gateway."""
+    """Two pods over one database, and the gateway. The cards for tests work in the first."""
 
     @classmethod
     def setUpClass(cls):
@@ -17,11 +16,9 @@ class PaymentsTest(unittest.TestCase):
         cls.addClassCleanup(cls.database.drop)
         cls.gateway = Gateway()
         cls.addClassCleanup(cls.gateway.close)
-        crashes = tempfile.TemporaryDirectory()  # where a card remembers that it has crashed
-        cls.addClassCleanup(crashes.cleanup)
         cls.pods = []
-        for _ in range(2):
-            cls.pods.append(Pod(cls.database.conninfo, cls.gateway, "--crash-dir", crashes.name))
+        for arguments in (["--test-cards"], []):
+            cls.pods.append(Pod(cls.database.conninfo, cls.gateway, *arguments))
             cls.addClassCleanup(cls.pods[-1].close)
 
     def setUp(self):

@@ -1,6 +1,6 @@
 """The database is stopped and started under the running service.
 
-That is done only to a server whose data folder is given on purpose: PGDATA, with PG_CTL naming the
+Only a server whose data folder is given on purpose is stopped: PGDATA, with PG_CTL naming the
 program. Otherwise these tests are skipped, and say so.
 """
 
@@ -9,15 +9,10 @@ import pathlib
 import subprocess
 import unittest
 
-import psycopg
-
-import test_client
-from http_call import payment, refund_of
+from http_call import payment
 from support import PaymentsTest
-from waiting import PATIENCE, in_background, wait_until
+from waiting import in_background, wait_until
 
-CLOSED = {"/payments", "/refunds", "/transfers", "/webhooks"}  # the routes that fail closed
-ESTIMATE = {"items": [{"price": "9.90", "quantity": 2}]}
 EVENT = {
     "type": "payment.captured",
     "resource_id": "r",
@@ -48,9 +43,9 @@ def pg_ctl(command, *options):
 class DatabaseAway(PaymentsTest):
     stopped = False
 
-    def stop(self, mode="fast"):
+    def stop(self):
         self.addCleanup(self.start)
-        pg_ctl("stop", "--mode", mode)
+        pg_ctl("stop", "--mode", "fast")
         self.stopped = True
 
     def start(self):
@@ -60,83 +55,21 @@ class DatabaseAway(PaymentsTest):
             self.database.connect()
             self.stopped = False
 
-    def pay(self, pod=None):
-        return (pod or self.pod).pay(payment(), tenant=self.tenant, key=self.key)
-
-    def estimate(self, pod=None):
-        return (pod or self.pod).send(
-            "POST", "/estimates", ESTIMATE, tenant=self.tenant, key=self.key
-        )
-
-    def assert_unavailable(self, answer):
-        self.assert_problem(answer, 503)
-        self.assertGreaterEqual(int(answer.headers["Retry-After"]), 1)
-
-    def assert_recovered(self, send):
-        """Both processes find the database again by themselves, at the first request."""
-        first = send(self.pod)
-        self.assert_executed(first, first.status)
-        self.assertIn(first.status, (200, 201))
-        self.assert_replay_of(first, send(self.other))
-
-    def test_database_stopped_is_503_where_the_route_fails_closed(self):
-        bodies = {
-            "/payments": payment(),
-            "/refunds": refund_of(self.pod.pay(payment(), tenant=self.tenant, key="paid")),
-            "/transfers": payment(),
-            "/webhooks": EVENT,
-        }
-        self.assertEqual(set(bodies), CLOSED)
+    def test_routes_are_503_and_recover_by_themselves(self):
+        bodies = {"/payments": payment(), "/transfers": payment(), "/webhooks": EVENT}
         self.stop()
         for path, body in bodies.items():
             for pod in self.pods:
                 with self.subTest(path):
-                    self.assert_unavailable(
-                        pod.send("POST", path, body, tenant=self.tenant, key=self.key)
-                    )
+                    answer = pod.send("POST", path, body, tenant=self.tenant, key=self.key)
+                    self.assert_problem(answer, 503)
+                    self.assertGreaterEqual(int(answer.headers["Retry-After"]), 1)
+                    self.assertEqual(pod.call("GET", "/healthz").status, 200)
         self.assertEqual(self.gateway.charges(), [])
-
-    def test_service_recovers_after_the_restart(self):
-        self.assert_executed(self.pod.pay(payment(), tenant=self.tenant, key="before"))
-        self.stop()
-        self.assert_unavailable(self.pay())
         self.start()
-        self.assert_recovered(self.pay)
-        self.assertEqual(self.database.charges(self.tenant), 2)
-
-    def test_restart_between_two_requests_is_no_error_to_anyone(self):
-        """Connections that broke while nobody used them are nobody's failure."""
-        first = self.pay()
-        self.stop("immediate")
-        self.start()
-        self.assert_replay_of(first, self.pay())
-        self.assert_replay_of(first, self.pay(self.other))
-
-    def test_fail_open_route_answers_without_protection(self):
-        self.stop()
-        for pod in self.pods:
-            answer = self.estimate(pod)
-            self.assert_executed(answer, 200)
-            self.assertEqual(answer.json(), {"total": "19.80"})
-        self.start()
-        self.assert_recovered(self.estimate)
-
-    def test_routes_without_the_database_stay_up(self):
-        self.stop()
-        for pod in self.pods:
-            self.assertEqual(pod.call("GET", "/healthz").status, 200)
-            self.assert_problem(pod.send("GET", "/payments", tenant=self.tenant), 503)
-
-    def test_database_crashing_in_mid_request_leaves_the_key_free(self):
-        with self.assertRaises(psycopg.OperationalError), self.database.gate():
-            pending = in_background(self.pay)
-            wait_until("the payment stands before the gate", self.database.waiting)
-            self.stop("immediate")
-        answer = pending.result()
-        self.assert_unavailable(answer)
-        self.start()
-        self.assert_recovered(self.pay)
-        self.assertEqual(self.database.charges(self.tenant), 1)
+        first = self.pod.pay(payment(), tenant=self.tenant, key=self.key)
+        self.assert_executed(first)
+        self.assert_replay_of(first, self.other.pay(payment(), tenant=self.tenant, key=self.key))
 
     def test_database_going_away_while_the_gateway_works_charges_once(self):
         def transfer(pod):
@@ -147,24 +80,10 @@ class DatabaseAway(PaymentsTest):
         wait_until("the gateway has charged", self.gateway.charges)
         self.stop()
         self.gateway.release()
-        answer = pending.result()
-        self.assertGreaterEqual(answer.status, 500)
+        self.assertGreaterEqual(pending.result().status, 500)
         self.start()
         wait_until("the transfer is done", lambda: transfer(self.other).status == 201)
         self.assertEqual(len(self.gateway.charges()), 1)
-
-    def test_client_rides_out_an_outage(self):
-        self.stop()
-        url = f"http://127.0.0.1:{self.pod.port}/payments"
-        options = ("--attempts", "60", "--base", "20", "--cap", "200")
-        pending = in_background(
-            test_client.client, url, *options, key=self.key, data=payment(), tenant=self.tenant
-        )
-        wait_until("it was refused", lambda: " 503 " in self.pod.logged())
-        self.start()
-        status, printed = pending.result(PATIENCE)
-        self.assertEqual(status, test_client.ANSWERED, printed)
-        self.assertEqual(self.database.charges(self.tenant), 1)
 
 
 if __name__ == "__main__":

@@ -1,16 +1,16 @@
 // payments_gateway: the external provider of the example, which can be told to misbehave.
 #include <unistd.h>
 
+#include <condition_variable>
 #include <idempotency/problem.hpp>
 #include <iostream>
+#include <map>
+#include <mutex>
 #include <nlohmann/json.hpp>
-#include <thread>
 
 #include "http/command_line.hpp"
 #include "http/server.hpp"
-#include "ledger.hpp"
 
-namespace gateway {
 namespace {
 
 using http::Answer;
@@ -18,94 +18,108 @@ using http::Request;
 using nlohmann::json;
 
 constexpr std::size_t kThreads = 32;
-
-Answer answer(int status, const json& body) {
-    const auto* type = status < 400 ? "application/json" : "application/problem+json";
-    return {status, {{"Content-Type", type}}, body.dump()};
-}
+constexpr std::size_t kLargestBody = 1 << 16;
 
 Answer problem(int status, const char* word, const char* title) {
     return idempotency::problem(status, std::string("/problems/gateway/") + word, title);
 }
 
-Answer tell(const Verdict& verdict) {
-    if (verdict.drop) return http::hang_up();
-    switch (verdict.kind) {
-        case Verdict::Charged:
-            return answer(201, verdict.charge);
-        case Verdict::Declined:
-            return problem(402, "declined", "The card is declined");
-        case Verdict::OtherBody:
+// Honours keys itself; without that no service could call it twice. /control sets how many of the
+// next requests fail (503, without a charge), get no answer, or are answered after a release.
+class Gateway {
+  public:
+    // One lock around look-up and charge: two requests with one key cannot both find no charge.
+    Answer charge(const Request& request) {
+        const auto order = json::parse(request.body, nullptr, /* allow_exceptions */ false);
+        if (!order.is_object()) return problem(400, "bad-request", "Not an object");
+        const auto key = idempotency::value_of(request.headers, "Idempotency-Key");
+        std::unique_lock<std::mutex> lock(mutex_);
+        if (take("fail_next")) return problem(503, "unavailable", "Temporarily unavailable");
+        const auto known = orders_.find(key);
+        if (known != orders_.end() && known->second.first != order) {
             return problem(422, "mismatch", "The key belongs to another charge");
-        default:
-            return problem(503, "unavailable", "Temporarily unavailable");
+        }
+        if (order.value("card", json()) == "tok_declined") {
+            return problem(402, "declined", "The card is declined");
+        }
+        const json charge = known != orders_.end() ? known->second.second : new_charge(key, order);
+        if (take("drop_next")) return http::hang_up();
+        if (take("hold_next")) {
+            released_.wait(lock, [&, release = releases_] { return releases_ > release; });
+        }
+        return {201, {{"Content-Type", "application/json"}}, charge.dump()};
     }
-}
 
-json parse(const Request& request) {
-    return json::parse(request.body, nullptr, /* allow_exceptions */ false);
-}
-
-Answer charge(Ledger& ledger, const Request& request) {
-    const auto order = parse(request);
-    if (!order.is_object() || !order.contains("amount") || !order.contains("currency")) {
-        return problem(400, "bad-request", "amount and currency are needed");
+    Answer control(const Request& request) {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        mood_ = json::parse(request.body, nullptr, /* allow_exceptions */ false);
+        if (mood_.contains("release")) release();
+        return {204, {}, ""};
     }
-    const auto key = idempotency::value_of(request.headers, "Idempotency-Key");
-    const auto verdict = ledger.charge(key, order);
-    std::this_thread::sleep_for(verdict.delay);
-    ledger.await(verdict.release);
-    return tell(verdict);
-}
 
-int member(const json& object, const char* name) {
-    const auto found = object.find(name);
-    return found != object.end() && found->is_number_integer() ? found->get<int>() : 0;
-}
+    Answer charges() {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        return {200, {{"Content-Type", "application/json"}}, charges_.dump()};
+    }
 
-Answer control(Ledger& ledger, const Request& request) {
-    const auto wish = parse(request);
-    if (!wish.is_object()) return problem(400, "bad-request", "Not an object");
-    ledger.set({std::chrono::milliseconds(member(wish, "delay_ms")), member(wish, "fail_next"),
-                member(wish, "drop_next"), member(wish, "hold_next")});
-    if (member(wish, "release") > 0) ledger.release();
-    return {204, {}, ""};
-}
+    Answer clear() {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        release();
+        charges_ = json::array();
+        orders_.clear();
+        mood_ = json::object();
+        return {204, {}, ""};
+    }
 
-using Handler = std::function<Answer(const Request&)>;
+  private:
+    bool take(const char* what) {
+        const int left = mood_.is_object() ? mood_.value(what, 0) : 0;
+        if (left > 0) mood_[what] = left - 1;
+        return left > 0;
+    }
 
-idempotency::Route open_to_all(Handler handler) {
-    constexpr std::size_t kLargestBody = 1 << 16;
-    return {nullptr, kLargestBody,
+    void release() {
+        ++releases_;
+        released_.notify_all();
+    }
+
+    json new_charge(const std::string& key, const json& order) {
+        json charge = order;
+        charge["id"] = "gch_" + std::to_string(charges_.size() + 1);
+        charge["key"] = key;
+        charges_.push_back(charge);
+        orders_[key] = {order, charge};
+        return charge;
+    }
+
+    std::mutex mutex_;
+    std::condition_variable released_;
+    long releases_ = 0;
+    json mood_ = json::object(), charges_ = json::array();
+    std::map<std::string, std::pair<json, json>> orders_;  // by key: what was asked, and charged
+};
+
+void serve(const http::CommandLine& arguments) {
+    http::Server server;
+    Gateway gateway;
+    http::Lane lane(kThreads);
+    const auto add = [&](const char* method, const char* path, auto handler) {
+        idempotency::Route route{
+            nullptr, kLargestBody,
             [handler](const Request& request, const std::string&) { return handler(request); }};
-}
-
-void add_routes(http::Routes& routes, Ledger& ledger, http::Lane& lane) {
-    const auto add = [&](const char* method, const char* path, Handler handler,
-                         http::Lane* where = nullptr) {
-        routes.add(method, path, open_to_all(std::move(handler)), where);
+        server.routes().add(method, path, route, method[0] == 'P' ? &lane : nullptr);
     };
-    add(
-        "POST", "/charges", [&](const auto& request) { return charge(ledger, request); }, &lane);
-    add("POST", "/control", [&](const auto& request) { return control(ledger, request); });
-    add("GET", "/charges", [&](const auto&) { return answer(200, ledger.charges()); });
-    add("GET", "/healthz", [](const auto&) { return answer(200, {{"status", "ok"}}); });
-    add("DELETE", "/charges", [&](const auto&) {
-        ledger.clear();
-        return Answer{204, {}, ""};
-    });
+    add("POST", "/charges", [&](const Request& request) { return gateway.charge(request); });
+    add("POST", "/control", [&](const Request& request) { return gateway.control(request); });
+    add("GET", "/charges", [&](const Request&) { return gateway.charges(); });
+    add("DELETE", "/charges", [&](const Request&) { return gateway.clear(); });
+    if (!server.run(http::parse_address(arguments.required("--listen")))) _exit(0);
 }
 
 }  // namespace
-}  // namespace gateway
 
 int main(int argc, char** argv) try {
-    const http::CommandLine arguments(argc, argv, {"--listen"});
-    http::Server server;
-    gateway::Ledger ledger;
-    http::Lane lane(gateway::kThreads);
-    gateway::add_routes(server.routes(), ledger, lane);
-    if (!server.run(http::parse_address(arguments.required("--listen")))) _exit(0);
+    serve({argc, argv, {"--listen"}});
 } catch (const std::exception& failure) {
     std::cerr << "payments_gateway: " << failure.what()
               << "\nusage: payments_gateway --listen HOST:PORT\n";

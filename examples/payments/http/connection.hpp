@@ -24,8 +24,6 @@ class Connection {
     int descriptor() const noexcept { return descriptor_; }
     Phase phase() const noexcept { return phase_; }
     Clock::time_point deadline() const noexcept { return deadline_; }
-    Clock::time_point begun() const noexcept { return begun_; }
-    bool has_begun() const noexcept { return has_begun_; }
     short events() const noexcept;  // that poll waits for
 
     // Does everything possible without waiting. Returns an answer that is known by now; the caller
@@ -48,7 +46,6 @@ class Connection {
 
     const int descriptor_;
     const Routes& routes_;
-    const Clock::time_point begun_ = Clock::now();
     Clock::time_point deadline_;
     Phase phase_ = Reading;
     bool has_begun_ = false;

@@ -10,10 +10,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <iostream>
 #include <stdexcept>
-
-#include "access_log.hpp"
 
 namespace http {
 namespace {
@@ -57,6 +56,20 @@ Answer answer_of(const idempotency::Route& route, const Request& request,
 }
 
 }  // namespace
+
+Address parse_address(const std::string& text) {
+    const auto colon = text.rfind(':');
+    Address address{text.substr(0, colon), -1};
+    if (colon != std::string::npos) {
+        const char* end = text.data() + text.size();
+        const auto parsed = std::from_chars(text.data() + colon + 1, end, address.port);
+        if (parsed.ptr != end) address.port = -1;
+    }
+    if (address.host.empty() || address.port < 0 || address.port > 65535) {
+        throw std::invalid_argument("not HOST:PORT: " + text);
+    }
+    return address;
+}
 
 Server::Server(Limits limits) : limits_(limits), signals_(signal_descriptor()) {
     if (pipe2(wake_, O_NONBLOCK | O_CLOEXEC) != 0) throw std::runtime_error("no pipe");
@@ -122,7 +135,7 @@ void Server::wait() {
     const auto now = Clock::now();
     const Connections known = connections_;
     for (std::size_t i = 0; i < known.size(); ++i) {
-        if (polled[i + 3].revents != 0) serve(known[i], polled[i + 3].revents);
+        if (polled[i + 3].revents != 0) serve(known[i]);
         if (known[i]->events() != 0 && known[i]->deadline() <= now) {
             known[i]->expire(now + limits_.linger);
         }
@@ -143,7 +156,7 @@ void Server::accept_all() {
     }
 }
 
-void Server::serve(const std::shared_ptr<Connection>& connection, short) {
+void Server::serve(const std::shared_ptr<Connection>& connection) {
     if (connection->phase() == Connection::Writing) {
         return connection->write(Clock::now() + limits_.linger);
     }
@@ -184,7 +197,6 @@ void Server::take_answers() {
 }
 
 void Server::give(Connection& connection, const Answer& answer) {
-    log_access(std::cerr, connection.request(), answer, Clock::now() - connection.begun());
     connection.answer(answer, Clock::now() + limits_.answer);
     connection.write(Clock::now() + limits_.linger);
 }

@@ -13,11 +13,19 @@
 #include <utility>
 #include <vector>
 
-#include "address.hpp"
 #include "connection.hpp"
 #include "routes.hpp"
 
 namespace http {
+
+// Where a server listens: "127.0.0.1:8080"; port 0 lets the system choose.
+struct Address {
+    std::string host;
+    int port = 0;
+};
+
+// Throws std::invalid_argument.
+Address parse_address(const std::string& text);
 
 struct Limits {
     std::chrono::milliseconds request{10000};  // to arrive, from the first byte to the last
@@ -47,7 +55,7 @@ class Server {
     int bind(const Address& address);
     void wait();
     void accept_all();
-    void serve(const std::shared_ptr<Connection>& connection, short events);
+    void serve(const std::shared_ptr<Connection>& connection);
     void begin_work(const std::shared_ptr<Connection>& connection);
     void give(Connection& connection, const Answer& answer);
     void take_answers();

@@ -1,30 +1,33 @@
 // payments_service: a stateless process. Any number of them can share one database.
 #include <unistd.h>
 
-#include <filesystem>
+#include <idempotency/problem.hpp>
 #include <iostream>
 
-#include "database.hpp"
 #include "http/command_line.hpp"
 #include "http/server.hpp"
-#include "routes.hpp"
+#include "payments.hpp"
+#include "transfers.hpp"
+#include "webhooks.hpp"
 
 namespace payments {
 namespace {
 
+using idempotency::Options;
+
 constexpr char kUsage[] =
     "usage: payments_service --listen HOST:PORT --database CONNINFO --gateway URL\n"
     "                        [--threads N] [--lease MS] [--database-timeout MS]\n"
-    "                        [--gateway-timeout MS] [--request-timeout MS]\n"
-    "                        [--test-cards [--crash-dir DIR]]\n";
+    "                        [--gateway-timeout MS] [--test-cards]\n";
 constexpr int kThreads = 16;
-constexpr int kLease = 5000;
+constexpr std::size_t kLargestBody = 2 << 20;
 
 std::chrono::milliseconds milliseconds(const http::CommandLine& arguments, const char* name,
                                        int otherwise) {
     return std::chrono::milliseconds(arguments.number(name, otherwise));
 }
 
+// A connection for each thread of both lanes; a request never uses two at once.
 idempotency::PoolOptions pool_options(const http::CommandLine& arguments, std::size_t threads) {
     idempotency::PoolOptions options;
     options.size = 2 * threads;
@@ -34,27 +37,71 @@ idempotency::PoolOptions pool_options(const http::CommandLine& arguments, std::s
     return options;
 }
 
-// A connection for each thread of both lanes; a request never uses two at once.
+Options options_for(const std::string& scope) {
+    Options options;
+    options.scope = scope;
+    options.principal = tenant_of;
+    options.max_request_bytes = kLargestBody;
+    return options;
+}
+
+// Refuses what jsonb can't hold: a scope with excluded fields fails with it. The parser takes a NUL
+// for the end of the text. Without a usable key the body has not been read.
+bool is_json(const std::string& body) {
+    return body.find('\0') == std::string::npos && body.find("\\u0000") == std::string::npos &&
+           json::accept(body);
+}
+
+idempotency::Route json_only(idempotency::Route route) {
+    route.answer = [answer = std::move(route.answer), refuses = route.refuses](
+                       const idempotency::Request& request, const std::string& principal) {
+        const bool usable = is_json(request.body) || refuses(request);
+        return usable ? answer(request, principal) : idempotency::bad_json();
+    };
+    return route;
+}
+
+// Handlers that call the gateway and those that only use the database have separate threads. The
+// objects outlive the server.
+void add_routes(http::Server& server, http::Lane& database, http::Lane& gateway, Pool& pool,
+                Transfers& transfers, const TestCards& cards, std::chrono::milliseconds lease) {
+    const idempotency::Idempotent<Driver> idempotent(pool);
+    // Clients put the time of sending into the body, so a retry differs in that field only.
+    auto payment = options_for("POST /payments");
+    payment.exclude = {"client_sent_at"};
+    const auto pay = [&cards](pqxx::work& tx, const Exchange& call) {
+        return create_payment(tx, call, cards);
+    };
+    auto leased = options_for("POST /transfers");
+    leased.lease = lease;
+    const auto transfer = [&transfers](idempotency::LeasedClaim<Driver> claim,
+                                       const Exchange& call) {
+        return transfers.create(std::move(claim), call);
+    };
+    const auto event = [&pool](const idempotency::Request& request, const std::string&) {
+        return receive(pool, request);
+    };
+    const auto health = [](const idempotency::Request&, const std::string&) {
+        return json_response(200, {{"status", "ok"}});
+    };
+    auto& routes = server.routes();
+    routes.add("POST", "/payments", json_only(idempotent.transactional(payment, pay)), &database);
+    routes.add("POST", "/transfers", json_only(idempotent.leased(leased, transfer)), &gateway);
+    routes.add("POST", "/webhooks", {nullptr, kLargestBody, event}, &database);
+    routes.add("GET", "/healthz", {nullptr, 0, health});
+}
+
 void serve(const http::CommandLine& arguments) {
-    http::Limits limits;
-    limits.request = milliseconds(arguments, "--request-timeout", 10000);
-    http::Server server(limits);
-
+    http::Server server;
     const auto threads = static_cast<std::size_t>(arguments.number("--threads", kThreads));
-    const auto name = "payments_service " + std::to_string(getpid());
     Pool pool(arguments.required("--database"), pool_options(arguments, threads),
-              connection_setup(name));
-    const auto crash_dir =
-        arguments.text("--crash-dir", std::filesystem::temp_directory_path().string());
-    const TestCards cards(arguments.has("--test-cards"), crash_dir);
-    GatewayClient gateway(arguments.required("--gateway"),
-                          milliseconds(arguments, "--gateway-timeout", 30000));
-    const Payments payments(cards);
-    const Transfers transfers(gateway, cards);
-    const auto lease = milliseconds(arguments, "--lease", kLease);
-
-    http::Lane database(threads), waiting(threads);
-    add_routes(server.routes(), {database, waiting}, pool, payments, transfers, lease);
+              connection_setup("payments_service " + std::to_string(getpid())));
+    const TestCards cards(arguments.has("--test-cards"));
+    Transfers transfers(arguments.required("--gateway"),
+                        milliseconds(arguments, "--gateway-timeout", 30000), cards);
+    http::Lane database(threads), gateway(threads);
+    add_routes(server, database, gateway, pool, transfers, cards,
+               milliseconds(arguments, "--lease", 5000));
     const bool ended = server.run(http::parse_address(arguments.required("--listen")));
     if (!ended) _exit(1);  // a request is still at work: its claim ends with us, or with its lease
 }
@@ -65,8 +112,8 @@ void serve(const http::CommandLine& arguments) {
 int main(int argc, char** argv) try {
     payments::serve({argc,
                      argv,
-                     {"--listen", "--database", "--gateway", "--threads", "--lease", "--crash-dir",
-                      "--database-timeout", "--gateway-timeout", "--request-timeout"},
+                     {"--listen", "--database", "--gateway", "--threads", "--lease",
+                      "--database-timeout", "--gateway-timeout"},
                      {"--test-cards"}});
 } catch (const std::exception& failure) {
     std::cerr << "payments_service: " << failure.what() << '\n' << payments::kUsage;

@@ -1,16 +1,18 @@
 #include "transfers.hpp"
 
+#include <httplib.h>
+
+#include <algorithm>
 #include <idempotency/problem.hpp>
-#include "answers.hpp"
-#include "fields.hpp"
-#include "json_body.hpp"
+#include <set>
 
 namespace payments {
 namespace {
 
 using idempotency::Ended;
-using idempotency::Exchange;
-using nlohmann::json;
+
+constexpr std::size_t kLongestId = 200;
+constexpr std::size_t kLongestAnswer = 65536;
 
 // The gateway's key is a function of the client's key. However often the request runs again, also
 // after the record has expired, the gateway sees one request, and the table has one row of it.
@@ -31,6 +33,15 @@ constexpr char kSettle[] = R"(
 UPDATE payments.transfer SET status = 'done', gateway_charge = $2, amount = $3::numeric, currency = $4
  WHERE id = $1)";
 
+// Ignores an answer that could neither be repeated to the client nor looked up at the gateway.
+bool is_id(const json& id) {
+    if (!id.is_string()) return false;
+    const auto& text = id.get_ref<const std::string&>();
+    const auto is_visible = [](char c) { return c > ' ' && c <= '~'; };
+    return !text.empty() && text.size() <= kLongestId &&
+           std::all_of(text.begin(), text.end(), is_visible);
+}
+
 json reserve(pqxx::work& tx, const Exchange& call, const Money& amount) {
     const auto row =
         tx.exec_params1(kReserve, call.principal, call.key, amount.value, amount.currency);
@@ -39,18 +50,19 @@ json reserve(pqxx::work& tx, const Exchange& call, const Money& amount) {
 }
 
 // The gateway would refuse the same request again.
-idempotency::Answer refused_by_gateway() {
+Answer refused_by_gateway() {
     return idempotency::problem(422, "/problems/refused-by-gateway", "Refused by the gateway",
                                 "The payment gateway does not accept this transfer; send another "
                                 "with a new key.");
 }
 
-idempotency::Answer decline(pqxx::work& tx, const json& state, const GatewayAnswer& answer) {
-    tx.exec_params0(kDecline, state.at("transfer").get<std::string>());
-    return answer.kind == GatewayAnswer::Declined ? declined() : refused_by_gateway();
+Answer bad_gateway() {
+    return idempotency::problem(502, "/problems/bad-gateway", "Bad gateway",
+                                "The payment gateway gave no answer; repeat the request with the "
+                                "same key.");
 }
 
-idempotency::Answer settle(pqxx::work& tx, const json& state, const Money& amount) {
+Answer settle(pqxx::work& tx, const json& state, const Money& amount) {
     const auto id = state.at("transfer").get<std::string>();
     const auto charge = state.at("gateway_charge").get<std::string>();
     tx.exec_params0(kSettle, id, charge, amount.value, amount.currency);
@@ -58,42 +70,84 @@ idempotency::Answer settle(pqxx::work& tx, const json& state, const Money& amoun
                          {{"id", id}, {"gateway_charge", charge}, {"amount", to_json(amount)}});
 }
 
-idempotency::Answer bad_gateway() {
-    return idempotency::problem(502, "/problems/bad-gateway", "Bad gateway",
-                                "The payment gateway gave no answer; repeat the request with the "
-                                "same key.");
-}
-
 }  // namespace
 
 // An attempt skips each step that is done already. It notes the gateway's answer before using it.
-Ended Transfers::create(idempotency::LeasedClaim<Driver> claim, const Exchange& call) const {
-    Fields fields(parse_json(call.request.body));
-    const Money amount = fields.money("amount");
-    const std::string card = fields.text("card", "");
-    if (fields.faulty()) return std::move(claim).finish(fields.refusal());
-
+Ended Transfers::create(idempotency::LeasedClaim<Driver> claim, const Exchange& call) {
+    Money amount;
+    std::string card;
+    try {
+        const json order = object_in(call.request.body);
+        amount = money(order, "amount");
+        card = text(order, "card", "");
+    } catch (const idempotency::Refusal& refusal) {
+        return std::move(claim).finish(refusal.answer());
+    }
     if (claim.recovery_point().empty()) {
         claim.step("reserved", [&](pqxx::work& tx) { return reserve(tx, call, amount); });
     }
-    cards_.throw_if_asked(card);
-    cards_.sleep_if_slow(card);
     if (claim.recovery_point() == "reserved") {
         json state = claim.state();
         claim.ensure_held();
-        const auto answer =
-            gateway_.charge(state.at("gateway_key"), amount, state.at("transfer"), card);
+        const auto answer = charge(state, amount, card);
         if (!answer) return std::move(claim).finish(bad_gateway());
-        if (answer->kind != GatewayAnswer::Charged) {
-            return std::move(claim).finish(
-                [&](pqxx::work& tx) { return decline(tx, state, *answer); });
+        if (answer->kind != Charge::Charged) {
+            return std::move(claim).finish([&](pqxx::work& tx) {
+                tx.exec_params0(kDecline, state.at("transfer").get<std::string>());
+                return answer->kind == Charge::Declined ? declined() : refused_by_gateway();
+            });
         }
-        cards_.crash_at_first(card, claim.attempt());
-        state["gateway_charge"] = answer->charge;
+        cards_.play(card);
+        state["gateway_charge"] = answer->id;
         claim.step("charged", [&](pqxx::work&) { return state; });
     }
     const json state = claim.state();
     return std::move(claim).finish([&](pqxx::work& tx) { return settle(tx, state, amount); });
+}
+
+// A new client for each call: it is cheap, and not thread-safe. Its timeouts are for each read, so
+// a watchdog stops a gateway that sends slowly.
+std::optional<Transfers::Charge> Transfers::charge(const json& state, const Money& amount,
+                                                   const std::string& card) {
+    const json order = {{"amount", amount.value},
+                        {"currency", amount.currency},
+                        {"reference", state.at("transfer")},
+                        {"card", card}};
+    httplib::Request request;
+    request.method = "POST";
+    request.path = "/charges";
+    request.set_header("Idempotency-Key", state.at("gateway_key").dump());
+    request.set_header("Content-Type", "application/json");
+    request.body = order.dump();
+    std::string body;
+    request.content_receiver = [&body](const char* part, std::size_t size, auto, auto) {
+        body.append(part, size);
+        return body.size() <= kLongestAnswer;
+    };
+    httplib::Client client(gateway_);
+    client.set_connection_timeout(timeout_);
+    client.set_read_timeout(timeout_);
+    const auto deadline =
+        watchdog_.at(idempotency::Clock::now() + timeout_, [&client] { client.stop(); });
+    const auto result = client.send(request);
+    return result ? understood(result->status, body, amount) : std::nullopt;
+}
+
+// Of the refusals, those that say "later", or that an operator of this service must mend, are no
+// answer: the same request may succeed afterwards.
+std::optional<Transfers::Charge> Transfers::understood(int status, const std::string& body,
+                                                       const Money& amount) {
+    static const std::set<int> later = {401, 403, 408, 409, 425, 429};
+    if (status == 402) return Charge{Charge::Declined, ""};
+    if (status >= 400 && status < 500 && later.count(status) == 0) {
+        return Charge{Charge::Refused, ""};
+    }
+    const auto made = json::parse(body, nullptr, /* allow_exceptions */ false);
+    const bool ours = status == 201 && made.is_object() && is_id(made.value("id", json())) &&
+                      made.value("amount", json()) == amount.value &&
+                      made.value("currency", json()) == amount.currency;
+    if (!ours) return std::nullopt;
+    return Charge{Charge::Charged, made["id"].get<std::string>()};
 }
 
 }  // namespace payments
