@@ -72,7 +72,7 @@ test('in flight: leased claims with their keys, transactions with their pids', a
     await page.locator('#content tr', { hasText: 'transactional' }).waitFor({ state: 'detached' });
     await row.getByRole('button', { name: 'Explain' }).click();
     await page.waitForSelector('#answer');
-    assert.match(await page.innerText('#answer'), /would answer in_progress[\s\S]*A committed claim is being worked on/);
+    assert.match(await page.innerText('#answer'), /would answer in_progress[\s\S]*A committed claim has a live lease/);
     assert.equal(page.url(), `${shared.url}#key`, 'no key in the address');
 });
 
