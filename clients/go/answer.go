@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // bodyHeader says that the body of an answer was not kept.
@@ -141,8 +142,11 @@ func bodyAllowed(status int) bool {
 
 // A recorder keeps what a handler writes until it is known whether it is to be sent. Flush has no
 // effect: nothing is told before it is true. An answer over the limit goes to a file, if all but its
-// status may be forgotten, else writing fails.
+// status may be forgotten, else writing fails. What is written after the handler has returned is an
+// error: the answer that is sent is the one that is stored.
 type recorder struct {
+	mu       sync.Mutex
+	frozen   bool
 	header   http.Header
 	outer    http.Header // what was there before the handler
 	answer   Answer
@@ -157,6 +161,11 @@ func newRecorder(outer http.Header, limit int64, spill bool) *recorder {
 }
 
 func (r *recorder) Header() http.Header {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.frozen {
+		return http.Header{}
+	}
 	if r.header == nil {
 		r.header = http.Header{}
 	}
@@ -167,16 +176,27 @@ func (r *recorder) Flush() { r.WriteHeader(http.StatusOK) }
 
 // WriteHeader counts once; interim answers are dropped.
 func (r *recorder) WriteHeader(status int) {
-	if r.written || status < 200 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.begin(status)
+}
+
+func (r *recorder) begin(status int) {
+	if r.frozen || r.written || status < 200 {
 		return
 	}
 	r.written = true
 	r.answer.Status = status
-	r.answer.Header = difference(r.Header(), r.outer)
+	r.answer.Header = difference(r.header, r.outer)
 }
 
 func (r *recorder) Write(b []byte) (int, error) {
-	r.WriteHeader(http.StatusOK)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.frozen {
+		return 0, ErrReturned
+	}
+	r.begin(http.StatusOK)
 	if !bodyAllowed(r.answer.Status) {
 		return 0, http.ErrBodyNotAllowed
 	}
@@ -208,10 +228,31 @@ func (r *recorder) openRest() error {
 	return os.Remove(file.Name())
 }
 
-// finish gives the answer of a handler that has returned. What net/http would add on sending is added
-// here, so that a replay has it, too.
+func (r *recorder) hasBegun() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.written
+}
+
+// freeze ends the writing. It answers with false if the handler has not written anything.
+func (r *recorder) freeze() (written bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	written = r.written
+	r.begin(http.StatusOK)
+	r.frozen = true
+	return written
+}
+
+// discard ends the writing of an answer that nothing reads.
+func (r *recorder) discard() {
+	r.freeze()
+	r.answer.close()
+}
+
+// finish gives the answer that was frozen. What net/http would add on sending is added here, so that a
+// replay has it, too.
 func (r *recorder) finish() *Answer {
-	r.WriteHeader(http.StatusOK)
 	a := &r.answer
 	_, typed := a.Header["Content-Type"]
 	if !typed && len(a.Body) > 0 && a.Header.Get("Content-Encoding") == "" {

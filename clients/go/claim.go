@@ -83,11 +83,10 @@ func Step[T, Tx any](ctx context.Context, claim *Claim[Tx], name string,
 	if err != nil {
 		return result, err
 	}
-	err = again(ctx, defaultAttempts, func() error {
-		return claim.checkpoint(ctx, name, state, func(sql string, args ...any) Row {
-			return claim.store.alone(ctx, sql, args)
-		})
-	})
+	note := claim.store.checkpoint(claim.q, claim.token, name, state)
+	if note != nil {
+		err = again(ctx, defaultAttempts, func() error { return note.Scan(claim.store.alone(ctx, note.SQL, note.Args)) })
+	}
 	return result, claim.noted(err, state)
 }
 
@@ -109,7 +108,7 @@ func StepTx[T, Tx any](ctx context.Context, claim *Claim[Tx], name string,
 	defer release()
 	var state []byte
 	for attempt := 1; ; attempt++ {
-		err = claim.store.inTransaction(ctx, 0, func(ctx context.Context, tx Tx, clock *clock) (bool, error) {
+		err = claim.store.inTransaction(ctx, 0, nil, func(ctx context.Context, tx Tx, clock *clock) (end, *Statement, error) {
 			clock.stop()
 			result, err = work(ctx, tx)
 			if err == nil {
@@ -118,17 +117,17 @@ func StepTx[T, Tx any](ctx context.Context, claim *Claim[Tx], name string,
 			}
 			clock.start()
 			if err != nil {
-				return false, err
+				return rollBack, nil, err
 			}
 			if state, err = claim.with(name, result); err != nil {
-				return false, err
+				return rollBack, nil, err
 			}
-			if claim.q.unprotected {
-				return true, ofDatabase(claim.store.db.Check(ctx, tx))
+			// Not with COMMIT in one message: after a loss of the connection it would not be known whether
+			// the step was done, and so it could not be repeated.
+			if note := claim.store.checkpoint(claim.q, claim.token, name, state); note != nil {
+				err = note.Scan(claim.store.db.Query(ctx, tx, note.SQL, note.Args...))
 			}
-			return true, claim.checkpoint(ctx, name, state, func(sql string, args ...any) Row {
-				return claim.store.db.Query(ctx, tx, sql, args...)
-			})
+			return commit, nil, err
 		})
 		if err == nil || attempt == defaultAttempts || isInDoubt(err) || !isRetryable(err) {
 			return result, claim.noted(err, state)
@@ -168,7 +167,8 @@ func (c *Claim[Tx]) storeUnknown(ctx context.Context, attempts int) error {
 	if c.end.stored || c.q.unprotected {
 		return nil
 	}
-	err := again(ctx, attempts, func() error { return c.store.unknownAlone(ctx, c.q, c.token, c.end) })
+	end := c.store.unknown(c.q, c.token, c.end)
+	err := again(ctx, attempts, func() error { return end.Scan(c.store.alone(ctx, end.SQL, end.Args)) })
 	if err == nil {
 		c.end.stored = true
 		c.heart.settle()
@@ -230,15 +230,6 @@ func (c *Claim[Tx]) with(name string, result any) ([]byte, error) {
 	steps := maps.Clone(c.steps)
 	steps[name] = raw
 	return json.Marshal(steps)
-}
-
-func (c *Claim[Tx]) checkpoint(ctx context.Context, name string, state []byte,
-	query func(sql string, args ...any) Row) error {
-	if c.q.unprotected {
-		return nil
-	}
-	var until any
-	return ofDatabase(query(checkpointSQL, checkpointArguments(c.q, c.token, name, state)...).Scan(&until))
 }
 
 func (c *Claim[Tx]) noted(err error, state []byte) error {

@@ -15,6 +15,17 @@ var ErrLeaseLost = errors.New("idempotency: the lease of this claim is lost")
 // ErrAnswerTooLarge is what a handler gets that writes more than Route.MaxAnswerBytes.
 var ErrAnswerTooLarge = errors.New("idempotency: the answer is too large to be kept")
 
+// ErrReturned is what a goroutine gets that writes to the answer of a handler after it has returned.
+var ErrReturned = errors.New("idempotency: the handler has returned, and its answer is stored")
+
+// ErrHandlerTimeout is the cause with which the context of a handler ends at Route.HandlerTimeout.
+var ErrHandlerTimeout = errors.New("idempotency: the handler did not return in time")
+
+// An abandoned error is of a handler that goes on although its context has ended.
+type abandoned struct{ error }
+
+func (e abandoned) Unwrap() error { return e.error }
+
 // ErrNothingHappened is what errors of NothingHappened are, by errors.Is.
 var ErrNothingHappened = errors.New("idempotency: nothing happened")
 
@@ -110,7 +121,7 @@ func isConflict(err error) bool { return stateIn(err, "40001", "40P01") }
 func isLostConnection(err error) bool {
 	state := sqlState(err)
 	if state != "" {
-		return strings.HasPrefix(state, "08") || stateIn(err, "57P01", "57P02", "57P03", "57P05", "25P03")
+		return strings.HasPrefix(state, "08") || stateIn(err, "57P01", "57P02", "57P03")
 	}
 	var ours databaseError
 	return errors.As(err, &ours) && !errors.Is(err, ErrEnded) && !errors.Is(err, errTimeout) &&
@@ -120,7 +131,7 @@ func isLostConnection(err error) bool {
 // isUnavailable is true of everything that means "not now": the database is away, full, or a standby.
 func isUnavailable(err error) bool {
 	return isConflict(err) || isLostConnection(err) || strings.HasPrefix(sqlState(err), "53") ||
-		stateIn(err, "25006", "55P03", "57014") ||
+		stateIn(err, "25006", "25P03", "25P04", "55P03", "57014", "57P05") ||
 		errors.Is(err, errTimeout) || errors.Is(err, context.DeadlineExceeded)
 }
 
@@ -128,7 +139,7 @@ func isUnavailable(err error) bool {
 // come in time is: it is asked for again, if there is a record.
 func isRetryable(err error) bool {
 	var unrecorded unrecordedError
-	if errors.As(err, &unrecorded) {
+	if errors.As(err, &unrecorded) || errors.Is(err, ErrHandlerTimeout) {
 		return false
 	}
 	return isConflict(err) || isLostConnection(err) || isInDoubt(err) && sqlState(err) == ""

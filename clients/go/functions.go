@@ -3,6 +3,7 @@ package idempotency
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"time"
 )
@@ -22,6 +23,9 @@ type Request struct {
 }
 
 func (r Request) claim() (*claimRequest, int, error) {
+	if min(r.TTL, r.Lease, r.Wait, time.Duration(r.Attempts)) < 0 {
+		return nil, 0, errors.New("idempotency: an option of the Request is negative")
+	}
 	orDefault(&r.Lease, defaultLeaseMs*time.Millisecond)
 	orDefault(&r.Attempts, defaultAttempts)
 	q := &claimRequest{key: r.Key, scope: r.Scope, principal: r.Principal,
@@ -47,7 +51,7 @@ func Transactionally[T, Tx any](ctx context.Context, store *Store[Tx], request R
 		return result, err
 	}
 	v, err := store.runTransactional(ctx, q, attempts,
-		func(ctx context.Context, tx Tx, c *claimed) (*Answer, bool, error) {
+		func(ctx context.Context, tx Tx, c *claimed) (*Answer, Verdict, error) {
 			return answerOf(work(withCurrent(ctx, &current[Tx]{info: infoOf(q, c), tx: tx}), tx))
 		})
 	return resultOf[T](v, err)
@@ -65,7 +69,7 @@ func Leased[T, Tx any](ctx context.Context, store *Store[Tx], request Request,
 		return result, err
 	}
 	v, err := store.runLeased(ctx, q, attempts, func(*claimed) {},
-		func(ctx context.Context, claim *Claim[Tx]) (*Answer, bool, error) {
+		func(ctx context.Context, claim *Claim[Tx]) (*Answer, Verdict, error) {
 			return answerOf(work(withCurrent(ctx, &current[Tx]{info: claim.Info, claim: claim}), claim))
 		})
 	return resultOf[T](v, err)
@@ -77,29 +81,26 @@ func Leased[T, Tx any](ctx context.Context, store *Store[Tx], request Request,
 func Once[Tx any](ctx context.Context, store *Store[Tx], id, scope, principal string,
 	work func(context.Context, Tx) error) (first bool, err error) {
 	err = again(ctx, defaultAttempts, func() error {
-		return store.inTransaction(ctx, 0, func(ctx context.Context, tx Tx, clock *clock) (bool, error) {
+		return store.inTransaction(ctx, 0, nil, func(ctx context.Context, tx Tx, clock *clock) (end, *Statement, error) {
 			clock.stop() // another delivery is waited for
 			if err := store.db.Query(ctx, tx, onceSQL, id, scope, principal).Scan(&first); err != nil || !first {
-				return false, ofDatabase(err)
+				return rollBack, nil, ofDatabase(err)
 			}
 			err := work(ctx, tx)
 			clock.start()
-			if err == nil {
-				err = ofDatabase(store.db.Check(ctx, tx))
-			}
-			return true, err
+			return commit, nil, err
 		})
 	})
 	return first && err == nil, err
 }
 
-func answerOf[T any](result T, err error) (*Answer, bool, error) {
+func answerOf[T any](result T, err error) (*Answer, Verdict, error) {
 	if err != nil {
-		return nil, false, err
+		return nil, ByStatus, err
 	}
 	body, err := json.Marshal(result)
 	header := http.Header{"Content-Type": {"application/json"}}
-	return &Answer{Status: http.StatusOK, Header: header, Body: body}, true, err
+	return &Answer{Status: http.StatusOK, Header: header, Body: body}, Keep, err
 }
 
 func resultOf[T any](v verdict, err error) (result T, _ error) {

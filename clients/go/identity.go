@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"mime"
 	"net/http"
 	"strings"
 )
@@ -28,7 +27,7 @@ func (i *identity) becomesDigest(err error) bool {
 		return false
 	}
 	if i.digest == nil {
-		i.digest = digest(value(i.method), value(i.target), i.mediaType, *i.json)
+		i.digest = digest(value(i.method), value(i.target), i.mediaType, part{content: []byte(*i.json)})
 	}
 	i.json = nil
 	return true
@@ -62,11 +61,11 @@ func (route *Route) identify(r *http.Request, body []byte) identity {
 	method, target := r.Method, target(r)
 	mediaType, isJSON := mediaTypeOf(r)
 	i := identity{method: &method, target: &target, mediaType: mediaType, exclude: route.Exclude}
-	if isJSON {
+	if isJSON && len(body) > 0 {
 		text := string(body)
 		i.json = &text
 	} else {
-		i.digest = digest(method, target, mediaType, string(body))
+		i.digest = digest(method, target, mediaType, partsOf(r, mediaType, body)...)
 	}
 	if route.Fingerprint != nil {
 		sum := sha256.Sum256(route.Fingerprint(withBody(r, body)))
@@ -85,23 +84,41 @@ func target(r *http.Request) string {
 
 // mediaTypeOf gives it in lower case and without parameters.
 func mediaTypeOf(r *http.Request) (mediaType string, isJSON bool) {
-	field := r.Header.Get("Content-Type")
-	mediaType, _, err := mime.ParseMediaType(field)
-	if mediaType == "" && err != nil {
-		mediaType, _, _ = strings.Cut(field, ";")
-		mediaType = strings.ToLower(strings.TrimSpace(mediaType))
-	}
+	mediaType = plainMediaType(r.Header.Get("Content-Type"))
 	return mediaType, mediaType == "application/json" || strings.HasSuffix(mediaType, "+json")
 }
 
-// digest is as docs/fingerprint.md has it, of more parts.
-func digest(parts ...string) []byte {
+// digest is as docs/fingerprint.md has it, of more parts. One that is missing is not an empty one.
+func digest(method, target, mediaType string, body ...part) []byte {
 	hash := sha256.New()
 	_, _ = io.WriteString(hash, "idempotency fingerprint 1\n")
-	for _, part := range parts {
-		_, _ = fmt.Fprintf(hash, "%d:%s\n", len(part), part)
+	write := func(text *string) {
+		if text == nil {
+			_, _ = io.WriteString(hash, "-\n")
+			return
+		}
+		_, _ = fmt.Fprintf(hash, "%d:%s\n", len(*text), *text)
+	}
+	write(&method)
+	write(&target)
+	write(notEmpty(mediaType))
+	for _, p := range body {
+		if p.ofForm {
+			write(p.name)
+			write(p.fileName)
+			write(notEmpty(p.mediaType))
+		}
+		content := string(p.content)
+		write(&content)
 	}
 	return hash.Sum(nil)
+}
+
+func notEmpty(text string) *string {
+	if text == "" {
+		return nil
+	}
+	return &text
 }
 
 // withBody gives a copy of a request whose body can be read, from its beginning.

@@ -10,9 +10,10 @@ import (
 // runLeased does work under a claim that commits before it, and stores its answer with the token.
 // Where work says that its answer is not to be kept, fails or panics, the claim is failed retryably,
 // never released: the work may have had an effect. Only an error by NothingHappened is not uncertain.
+// An answer that work raises is stored.
 // Where work has declared its outcome unknown, nothing else is stored.
 func (s *Store[Tx]) runLeased(ctx context.Context, q *claimRequest, attempts int, onLost func(*claimed),
-	work func(context.Context, *Claim[Tx]) (*Answer, bool, error)) (v verdict, err error) {
+	work func(context.Context, *Claim[Tx]) (*Answer, Verdict, error)) (v verdict, err error) {
 	var sent time.Time
 	err = again(ctx, attempts, func() error {
 		sent = time.Now()
@@ -39,14 +40,19 @@ func (s *Store[Tx]) runLeased(ctx context.Context, q *claimRequest, attempts int
 			claim.fail(held, attempts, "the handler panicked", true)
 		}
 	}()
-	answer, keep, err := work(working, claim)
+	answer, verdict, err := work(working, claim)
 	v.answer, v.ran = answer, true
 	heart.stopBeating()
+	if isRaised(answer, verdict, err) {
+		err = nil
+	}
 	switch {
 	case err != nil:
 		claim.fail(held, attempts, err.Error(), !errors.Is(err, ErrNothingHappened))
-	case !keep || claim.isUnknown():
-		claim.fail(held, attempts, fmt.Sprint("status ", answer.Status), true)
+	case verdict == Unknown && !claim.isUnknown():
+		_ = claim.Unknown(held, fmt.Errorf("status %d", answer.Status), "")
+	case verdict != Keep || claim.isUnknown():
+		claim.fail(held, attempts, fmt.Sprint("status ", answer.Status), verdict != Free)
 	default:
 		if err = s.completeLeased(heart, q, claim.token, answer); err != nil && !isUnavailable(err) {
 			claim.fail(held, attempts, err.Error(), true)

@@ -1,6 +1,7 @@
 package idempotency_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"postgres.example/idempotency"
 	"postgres.example/idempotency/internal/try"
@@ -139,9 +141,8 @@ func TestALateHolder(t *testing.T) {
 // faulty is a pool some of whose statements fail.
 type faulty struct {
 	pgxidem.Pool
-	query  func(sql string) error
-	begin  func() error
-	commit func(context.Context, pgx.Tx) error
+	query func(sql string) error
+	begin func() error
 }
 
 type failed struct{ error }
@@ -157,26 +158,13 @@ func (f *faulty) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row 
 	return f.Pool.QueryRow(ctx, sql, args...)
 }
 
-func (f *faulty) BeginTx(ctx context.Context, options pgx.TxOptions) (pgx.Tx, error) {
+func (f *faulty) Acquire(ctx context.Context) (*pgxpool.Conn, error) {
 	if f.begin != nil {
 		if err := f.begin(); err != nil {
 			return nil, err
 		}
 	}
-	tx, err := f.Pool.BeginTx(ctx, options)
-	return faultyTx{tx, f}, err
-}
-
-type faultyTx struct {
-	pgx.Tx
-	f *faulty
-}
-
-func (t faultyTx) Commit(ctx context.Context) error {
-	if t.f.commit != nil {
-		return t.f.commit(ctx, t.Tx)
-	}
-	return t.Tx.Commit(ctx)
+	return f.Pool.Acquire(ctx)
 }
 
 var errCut = errors.New("the connection is cut")
@@ -234,27 +222,24 @@ func TestALostCompletion(t *testing.T) {
 // COMMIT is done and its answer lost: the record says so, and the work is not done again. Where it was
 // not done, the work is.
 func TestALostCommit(t *testing.T) {
-	for name, c := range map[string]struct{ done, late bool }{
-		"done": {done: true}, "not done": {}, "done and silent": {done: true, late: true}, "silent": {late: true},
+	for name, c := range map[string]struct {
+		fate       try.Fate
+		done, late bool
+	}{
+		"done": {try.CutAfter, true, false}, "not done": {try.Cut, false, false},
+		"done and silent": {try.MuteAfter, true, true}, "silent": {try.Mute, false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := &bench{T: t, pool: try.Pool(t)}
+			wire := try.Through(t, "default_query_exec_mode=exec")
 			var commits, runs atomic.Int32
-			store := pgxidem.New(&faulty{Pool: b.pool, commit: func(ctx context.Context, tx pgx.Tx) error {
-				if commits.Add(1) > 1 {
-					return tx.Commit(ctx)
+			wire.Decide(func(sent []byte) try.Fate {
+				if bytes.Contains(sent, []byte("COMMIT")) && commits.Add(1) == 1 {
+					return c.fate
 				}
-				if c.done {
-					_ = tx.Commit(ctx)
-				} else {
-					_ = tx.Rollback(ctx)
-				}
-				if c.late {
-					<-ctx.Done()
-					return ctx.Err()
-				}
-				return errCut
-			}})
+				return try.Pass
+			})
+			store := pgxidem.New(wire.Pool)
 			if c.late {
 				store.DatabaseTimeout = time.Second
 			}
@@ -282,17 +267,19 @@ func TestALostCommit(t *testing.T) {
 func TestADoubtIsNotRunUnprotected(t *testing.T) {
 	b := &bench{T: t, pool: try.Pool(t)}
 	var runs atomic.Int32
-	store := pgxidem.New(&faulty{Pool: b.pool,
-		begin: func() error {
-			if runs.Load() > 0 {
-				return errCut
-			}
-			return nil
-		},
-		commit: func(ctx context.Context, tx pgx.Tx) error {
-			_ = tx.Commit(ctx)
+	wire := try.Through(t, "default_query_exec_mode=exec")
+	wire.Decide(func(sent []byte) try.Fate {
+		if bytes.Contains(sent, []byte("COMMIT")) {
+			return try.CutAfter
+		}
+		return try.Pass
+	})
+	store := pgxidem.New(&faulty{Pool: wire.Pool, begin: func() error {
+		if runs.Load() > 0 {
 			return errCut
-		}})
+		}
+		return nil
+	}})
 	route := b.route()
 	route.UnprotectedWithoutDatabase = true
 	url := b.serve(store.Transactional(route), func(http.ResponseWriter, *http.Request) error {

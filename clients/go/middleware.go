@@ -4,23 +4,29 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"runtime"
 	"slices"
 	"time"
+
+	"postgres.example/idempotency/internal/linger"
 )
 
 // Transactional protects a route whose work is SQL. Its handler finds the transaction of the claim in
 // the request's context, by Tx of the driver's package; what it does there commits with the answer.
 func (s *Store[Tx]) Transactional(route Route) func(http.Handler) http.Handler {
-	return s.middleware(route.withDefaults(), (*exchange[Tx]).runTransactional)
+	return s.middleware(route.withDefaults(time.Minute), (*exchange[Tx]).runTransactional)
 }
 
 // Leased protects a route that calls others. Its handler finds the claim in the request's context, by
 // ClaimOf of the driver's package; the context ends when the lease is lost.
 func (s *Store[Tx]) Leased(route Route) func(http.Handler) http.Handler {
-	return s.middleware(route.withDefaults(), (*exchange[Tx]).runLeased)
+	return s.middleware(route.withDefaults(10*time.Minute), (*exchange[Tx]).runLeased)
 }
 
 func (s *Store[Tx]) middleware(route *Route, run func(*exchange[Tx]) (verdict, error)) func(http.Handler) http.Handler {
+	if s.DatabaseTimeout <= 0 {
+		panic("idempotency: DatabaseTimeout of the store is not positive")
+	}
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if !slices.Contains(route.Methods, r.Method) {
@@ -45,7 +51,8 @@ type exchange[Tx any] struct {
 	q       *claimRequest
 	body    []byte
 	showKey bool
-	told    bool // OnExecute was called
+	told    bool          // OnExecute was called
+	late    chan struct{} // the handler goes on after its deadline, until this is closed
 }
 
 func (e *exchange[Tx]) serve(run func(*exchange[Tx]) (verdict, error)) {
@@ -70,6 +77,10 @@ func (e *exchange[Tx]) serve(run func(*exchange[Tx]) (verdict, error)) {
 	v, err := run(e)
 	defer v.answer.close()
 	e.conclude(v, err)
+	if e.late != nil && linger.Wanted(e.r.Context()) {
+		_ = http.NewResponseController(e.w).Flush()
+		<-e.late
+	}
 }
 
 // readKey takes the field as it was sent; net/http undoes nothing in it. It answers with the word of
@@ -103,7 +114,7 @@ func (e *exchange[Tx]) withoutKey() {
 
 func (e *exchange[Tx]) runTransactional() (verdict, error) {
 	return e.store.runTransactional(e.r.Context(), e.q, e.route.Attempts,
-		func(ctx context.Context, tx Tx, c *claimed) (*Answer, bool, error) {
+		func(ctx context.Context, tx Tx, c *claimed) (*Answer, Verdict, error) {
 			return e.handle(ctx, c, &current[Tx]{info: infoOf(e.q, c), tx: tx})
 		})
 }
@@ -111,45 +122,128 @@ func (e *exchange[Tx]) runTransactional() (verdict, error) {
 func (e *exchange[Tx]) runLeased() (verdict, error) {
 	onLost := func(c *claimed) { e.tell(e.route.OnLeaseLost, "lost", c) }
 	return e.store.runLeased(e.r.Context(), e.q, e.route.Attempts, onLost,
-		func(ctx context.Context, claim *Claim[Tx]) (*Answer, bool, error) {
+		func(ctx context.Context, claim *Claim[Tx]) (*Answer, Verdict, error) {
 			return e.handle(ctx, &claimed{attempt: claim.Attempt}, &current[Tx]{info: claim.Info, claim: claim})
 		})
 }
 
-// handle runs the handler once.
-func (e *exchange[Tx]) handle(ctx context.Context, c *claimed, current *current[Tx]) (*Answer, bool, error) {
+// handle runs the handler once, and no longer than until its deadline.
+func (e *exchange[Tx]) handle(ctx context.Context, c *claimed, current *current[Tx]) (*Answer, Verdict, error) {
 	if !e.told {
 		e.told = true
 		e.tell(e.route.OnExecute, outcomeExecute, c)
 	}
 	failed := new(failure)
-	ctx = context.WithValue(withCurrent(ctx, current), failureKey{}, failed)
-	r := withBody(e.r.WithContext(ctx), e.body)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	inner := context.WithValue(withCurrent(ctx, current), failureKey{}, failed)
 	written := newRecorder(e.w.Header(), e.route.MaxAnswerBytes, e.route.OmitLargeAnswers)
-	returned := false
-	defer func() {
-		if r.MultipartForm != nil {
-			_ = r.MultipartForm.RemoveAll()
-		}
-		if !returned {
-			written.answer.close()
-		}
-	}()
-	e.next.ServeHTTP(written, r)
-	returned = true
-
-	if written.tooLarge && !e.route.OmitLargeAnswers {
-		return nil, false, ErrAnswerTooLarge
+	r := withBody(e.r.WithContext(inner), e.body)
+	work := func() {
+		defer func() {
+			if r.MultipartForm != nil {
+				_ = r.MultipartForm.RemoveAll()
+			}
+		}()
+		e.next.ServeHTTP(written, r)
 	}
-	if err := failed.get(); err != nil {
-		if !written.written {
-			return nil, false, err
-		}
-		return written.finish(), false, err
+	if err := e.run(work, cancel, e.lossOf(current), written); err != nil {
+		return nil, ByStatus, err
+	}
+	wrote := written.freeze()
+	if written.tooLarge && !e.route.OmitLargeAnswers {
+		return nil, ByStatus, ErrAnswerTooLarge
+	}
+	err := failed.get()
+	if cause := context.Cause(ctx); err != nil && (cause == ErrHandlerTimeout || errors.As(cause, new(databaseError))) {
+		return nil, ByStatus, cause // and not that the context has ended
+	}
+	if err != nil && !wrote {
+		return nil, ByStatus, err
 	}
 	answer := written.finish()
-	return answer, e.route.Keep(answer.Status), nil
+	return answer, e.route.verdictOn(answer), err
 }
+
+// lossOf gives what tells of the connection of a transaction that it is lost, where the driver's
+// package can. Its error has the SQLSTATE that the server has left, if any.
+func (e *exchange[Tx]) lossOf(current *current[Tx]) func() error {
+	watcher, can := e.store.db.(interface{ Loss(Tx) error })
+	if !can || current.claim != nil || e.q.unprotected && any(current.tx) == nil {
+		return nil
+	}
+	return func() error { return watcher.Loss(current.tx) }
+}
+
+// run is over when the work has returned. At its deadline, or when its connection is lost, its context
+// ends. It may go on a little longer; then it is abandoned.
+//
+// The work is in a goroutine of its own, as http.TimeoutHandler has it; its panic goes on in ours, and
+// so does its runtime.Goexit.
+func (e *exchange[Tx]) run(work func(), cancel context.CancelCauseFunc, loss func() error, written *recorder) error {
+	type end struct {
+		returned bool
+		panicked any
+	}
+	ended, gone := make(chan end, 1), make(chan struct{})
+	go func() {
+		defer close(gone)
+		var is end
+		defer func() {
+			if !is.returned {
+				is.panicked = recover()
+			}
+			ended <- is
+		}()
+		work()
+		is.returned = true
+	}()
+	deadline := time.NewTimer(e.route.HandlerTimeout)
+	defer deadline.Stop()
+	look := time.NewTicker(lookAtConnections)
+	defer look.Stop()
+	var cause error
+	for {
+		select {
+		case is := <-ended:
+			if is.returned {
+				return nil
+			}
+			written.discard()
+			if is.panicked != nil {
+				panic(is.panicked)
+			}
+			runtime.Goexit()
+		case <-look.C:
+			if cause != nil || loss == nil {
+				continue
+			}
+			if err := loss(); err != nil {
+				cause = databaseError{err}
+				cancel(cause)
+				deadline.Reset(grace(e.route.HandlerTimeout))
+			}
+		case <-deadline.C:
+			if cause == nil {
+				cause = ErrHandlerTimeout
+				cancel(cause)
+				deadline.Reset(grace(e.route.HandlerTimeout))
+				continue
+			}
+			written.discard()
+			e.late = gone
+			if linger.Wanted(e.r.Context()) && cause != ErrHandlerTimeout {
+				cause = errors.Join(ErrHandlerTimeout, cause) // two runs at once would have one context
+			}
+			return abandoned{cause}
+		}
+	}
+}
+
+const lookAtConnections = 250 * time.Millisecond
+
+// grace is for handlers that end with their context.
+func grace(timeout time.Duration) time.Duration { return min(timeout/10, time.Second) }
 
 // conclude answers the client.
 func (e *exchange[Tx]) conclude(v verdict, err error) {
@@ -197,6 +291,8 @@ func (e *exchange[Tx]) answerError(v verdict, err error) {
 	case v.claim == nil && stateIn(err, "54000", "54001"):
 		e.refuse(problemTooLarge, nil)
 		return
+	case errors.Is(err, ErrHandlerTimeout):
+		problem = problemUnavailable
 	case isUnavailable(err):
 		if e.route.UnprotectedWithoutDatabase && !v.ran {
 			e.log(err)

@@ -415,7 +415,7 @@ func TestBodies(t *testing.T) {
 			_, err := io.Copy(w, r.Body)
 			return err
 		})
-		for _, bad := range []string{"", "{", `{"a":1}x`, "{\"a\":\"\xff\"}", `"\ud800"`, "{}\x00"} {
+		for _, bad := range []string{"{", `{"a":1}x`, "{\"a\":\"\xff\"}", `"\ud800"`, "{}\x00"} {
 			try.Post(b, url, "k", bad).CheckProblem(b, 400, "bad-json")
 		}
 		try.Post(b, url, "k", strings.Repeat("[", 1200)+strings.Repeat("]", 1200)).CheckProblem(b, 413, "body-too-large")

@@ -2,8 +2,11 @@ package idempotency
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 )
@@ -21,6 +24,22 @@ const (
 	// Derive takes a digest of method, target and canonical body for the key, so that identical
 	// requests take effect once within Route.Window.
 	Derive
+)
+
+// A Verdict says what becomes of an answer that a handler has given.
+type Verdict int
+
+const (
+	// ByStatus leaves it to Route.Keep.
+	ByStatus Verdict = iota
+	// Keep stores the answer.
+	Keep
+	// Free does not, and nothing has happened: a transaction is rolled back, and a leased claim may be
+	// tried again whatever the policy of its scope says.
+	Free
+	// Unknown commits, and the outcome of the request is not known: repeats are answered so until an
+	// operator decides.
+	Unknown
 )
 
 // An Event is what hooks get.
@@ -61,6 +80,8 @@ type Route struct {
 	Wait time.Duration
 	// Keep says which answers are stored and replayed: by default all but 408, 425, 429 and 5xx.
 	Keep func(status int) bool
+	// Verdict decides on an answer before Keep does.
+	Verdict func(*Answer) Verdict
 	// Statuses by outcome, where they differ from idem_http_status; "unavailable" is 503.
 	Statuses map[string]int
 	// KeyHeader and ReplayHeader are Idempotency-Key and Idempotent-Replayed by default.
@@ -74,6 +95,10 @@ type Route struct {
 	// Attempts is how often a handler is run when its transaction fails to serialize, deadlocks or
 	// loses its connection: by default 5.
 	Attempts int
+	// HandlerTimeout is how long a handler may run: by default a minute, and ten minutes on a leased
+	// route. Then its context ends with the cause ErrHandlerTimeout, its transaction is rolled back and
+	// its connection given up, or its claim fails.
+	HandlerTimeout time.Duration
 	// UnprotectedWithoutDatabase runs handlers while the database is away, without a transaction. It
 	// gives up the promise.
 	UnprotectedWithoutDatabase bool
@@ -89,7 +114,7 @@ func DefaultKeep(status int) bool {
 }
 
 // withDefaults panics where a route can't work, so that a program finds out when it starts.
-func (route Route) withDefaults() *Route {
+func (route Route) withDefaults(handlerTimeout time.Duration) *Route {
 	if route.Principal == nil {
 		panic("idempotency: a Route needs a Principal")
 	}
@@ -109,7 +134,66 @@ func (route Route) withDefaults() *Route {
 	orDefault(&route.MaxRequestBytes, defaultMaxRequestBytes)
 	orDefault(&route.MaxAnswerBytes, defaultMaxAnswerBytes)
 	orDefault(&route.Attempts, defaultAttempts)
+	orDefault(&route.HandlerTimeout, handlerTimeout)
+	if err := route.validate(); err != nil {
+		panic(err)
+	}
 	return &route
+}
+
+// verdictOn an answer. ByStatus then means that its status is one that is not kept.
+func (route *Route) verdictOn(a *Answer) Verdict {
+	if route.Verdict != nil {
+		if v := route.Verdict(a); v != ByStatus {
+			return v
+		}
+	}
+	if route.Keep(a.Status) {
+		return Keep
+	}
+	return ByStatus
+}
+
+// validate finds options that can't be meant.
+func (route *Route) validate() error {
+	for name, span := range map[string]time.Duration{"Window": route.Window, "TTL": route.TTL, "Lease": route.Lease,
+		"Wait": route.Wait, "HandlerTimeout": route.HandlerTimeout} {
+		if span < 0 {
+			return fmt.Errorf("idempotency: Route.%s is negative: %v", name, span)
+		}
+	}
+	for name, number := range map[string]int64{"MaxRequestBytes": route.MaxRequestBytes,
+		"MaxAnswerBytes": route.MaxAnswerBytes, "Attempts": int64(route.Attempts)} {
+		if number < 0 {
+			return fmt.Errorf("idempotency: Route.%s is negative: %d", name, number)
+		}
+	}
+	for word, status := range route.Statuses {
+		if _, known := problems[word]; !known {
+			return fmt.Errorf("idempotency: Route.Statuses names no outcome: %q", word)
+		}
+		if status < 400 || status > 599 {
+			return fmt.Errorf("idempotency: Route.Statuses has no status of an error for %s: %d", word, status)
+		}
+	}
+	switch {
+	case route.MissingKey < Refuse || route.MissingKey > Derive:
+		return fmt.Errorf("idempotency: Route.MissingKey is none of Refuse, Pass, Generate, Derive: %d", route.MissingKey)
+	case route.Scope != "" && route.ScopeOf != nil:
+		return errors.New("idempotency: a Route has Scope or ScopeOf, not both")
+	case !all(route.KeyHeader, isToken) || !all(route.ReplayHeader, isToken):
+		return fmt.Errorf("idempotency: a header's name is none: %q, %q", route.KeyHeader, route.ReplayHeader)
+	case len(route.Methods) == 0 || slices.ContainsFunc(route.Methods, isNoMethod):
+		return fmt.Errorf("idempotency: Route.Methods are none: %q", route.Methods)
+	case slices.Contains(route.Exclude, ""):
+		return errors.New("idempotency: Route.Exclude has an empty entry")
+	}
+	return nil
+}
+
+// isNoMethod, since the methods of HTTP are in upper case, and others never match.
+func isNoMethod(name string) bool {
+	return name == "" || !all(name, isToken) || name != strings.ToUpper(name)
 }
 
 func orDefault[T comparable](option *T, value T) {

@@ -16,14 +16,6 @@ type claimRequest struct {
 	unprotected           bool          // there is no key, and the work is done without a claim
 }
 
-// granted notes the key of a claim: the server says it where it has derived one.
-func (q *claimRequest) granted(c *claimed, err error) (*claimed, error) {
-	if err == nil {
-		q.key = c.key
-	}
-	return c, err
-}
-
 // claimed is what idem_begin said.
 type claimed struct {
 	outcome, key, failure, recoveryPoint string
@@ -63,13 +55,19 @@ func (s *Store[Tx]) beginArguments(q *claimRequest, lease time.Duration) []any {
 		lease == 0, nullSpan(q.derive)}
 }
 
-// begin is for a transactional claim, which has no lease and has to end before COMMIT; beginAlone
-// for one that commits by itself.
-func (s *Store[Tx]) begin(ctx context.Context, tx Tx, q *claimRequest) (*claimed, error) {
+// begin reads its row into a claim, and the key with it: the server says it where it has derived one.
+// A transactional claim has no lease and has to end before COMMIT.
+func (s *Store[Tx]) begin(q *claimRequest, lease time.Duration, claim **claimed) *Statement {
 	if q.unprotected {
-		return &claimed{outcome: outcomeExecute}, nil
+		return nil
 	}
-	return q.granted(scanClaim(s.db.Query(ctx, tx, beginSQL, s.beginArguments(q, 0)...)))
+	return &Statement{beginSQL, s.beginArguments(q, lease), func(row Row) error {
+		c, err := scanClaim(row)
+		if err == nil {
+			*claim, q.key = c, c.key
+		}
+		return err
+	}}
 }
 
 func (s *Store[Tx]) beginAlone(ctx context.Context, q *claimRequest) (*claimed, error) {
@@ -78,34 +76,35 @@ func (s *Store[Tx]) beginAlone(ctx context.Context, q *claimRequest) (*claimed, 
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, s.DatabaseTimeout+q.wait, errTimeout)
 	defer cancel()
-	ask := func() (*claimed, error) {
-		return q.granted(scanClaim(s.db.QueryAlone(ctx, beginSQL, s.beginArguments(q, q.lease)...)))
+	var c *claimed
+	ask := func() error {
+		begin := s.begin(q, q.lease, &c)
+		return begin.Scan(s.db.QueryAlone(ctx, begin.SQL, begin.Args...))
 	}
-	c, err := ask()
+	err := ask()
 	if q.identity.becomesDigest(err) {
-		c, err = ask()
+		err = ask()
 	}
 	return c, err
 }
 
-// complete stores an answer in the transaction of its claim.
-func (s *Store[Tx]) complete(ctx context.Context, tx Tx, q *claimRequest, a *Answer) error {
+// complete stores an answer, and is nothing where there is no claim.
+func (s *Store[Tx]) complete(q *claimRequest, a *Answer, token any) *Statement {
 	if q.unprotected {
-		return ofDatabase(s.db.Check(ctx, tx))
+		return nil
 	}
-	var first *bool
-	return ofDatabase(s.db.Query(ctx, tx, completeSQL, completeArguments(q, a, nil)...).Scan(&first))
+	headers, body := a.stored()
+	return &Statement{completeSQL, []any{q.key, int64(a.Status), nullBytes(body), headers, q.scope, q.principal, token},
+		func(row Row) error {
+			var first *bool
+			return ofDatabase(row.Scan(&first))
+		}}
 }
 
 // completeAlone may be repeated until an answer comes: the second changes nothing.
 func (s *Store[Tx]) completeAlone(ctx context.Context, q *claimRequest, token int64, a *Answer) error {
-	var first *bool
-	return s.alone(ctx, completeSQL, completeArguments(q, a, token)).Scan(&first)
-}
-
-func completeArguments(q *claimRequest, a *Answer, token any) []any {
-	headers, body := a.stored()
-	return []any{q.key, int64(a.Status), nullBytes(body), headers, q.scope, q.principal, token}
+	complete := s.complete(q, a, token)
+	return complete.Scan(s.alone(ctx, complete.SQL, complete.Args))
 }
 
 // failAlone ends a claim retryably. An uncertain failure may have had an effect, so that the policy
@@ -116,10 +115,16 @@ func (s *Store[Tx]) failAlone(ctx context.Context, q *claimRequest, token int64,
 	return s.alone(ctx, failSQL, arguments).Scan(&first)
 }
 
-func (s *Store[Tx]) unknownAlone(ctx context.Context, q *claimRequest, token int64, u *unknown) error {
-	var first *bool
-	arguments := []any{q.key, nullEmpty(u.reason), nullEmpty(u.reference), q.scope, q.principal, token}
-	return s.alone(ctx, unknownSQL, arguments).Scan(&first)
+// unknown is nothing where there is no claim.
+func (s *Store[Tx]) unknown(q *claimRequest, token int64, u *unknown) *Statement {
+	if q.unprotected {
+		return nil
+	}
+	return &Statement{unknownSQL, []any{q.key, nullEmpty(u.reason), nullEmpty(u.reference), q.scope, q.principal, token},
+		func(row Row) error {
+			var first *bool
+			return ofDatabase(row.Scan(&first))
+		}}
 }
 
 func (s *Store[Tx]) extendAlone(ctx context.Context, q *claimRequest, token int64) error {
@@ -127,8 +132,16 @@ func (s *Store[Tx]) extendAlone(ctx context.Context, q *claimRequest, token int6
 	return ofDatabase(s.db.QueryAlone(ctx, extendSQL, q.key, token, q.scope, q.principal).Scan(&until))
 }
 
-func checkpointArguments(q *claimRequest, token int64, point string, state []byte) []any {
-	return []any{q.key, point, string(state), q.scope, q.principal, token}
+// checkpoint is nothing where there is no claim.
+func (s *Store[Tx]) checkpoint(q *claimRequest, token int64, point string, state []byte) *Statement {
+	if q.unprotected {
+		return nil
+	}
+	return &Statement{checkpointSQL, []any{q.key, point, string(state), q.scope, q.principal, token},
+		func(row Row) error {
+			var until any
+			return ofDatabase(row.Scan(&until))
+		}}
 }
 
 // A document of the server never changes, so each is asked for once.

@@ -12,19 +12,30 @@ import (
 // Row is what a query of one row gives: *sql.Row and pgx.Row are Rows.
 type Row interface{ Scan(dest ...any) error }
 
+// A Statement is one of ours, with what reads its row.
+type Statement struct {
+	SQL  string
+	Args []any
+	Scan func(Row) error
+}
+
 // Database is what the package of a driver brings. Tx is the driver's transaction, as handlers get
 // it. Errors of the server have a method SQLState() string, as those of pgx and of lib/pq have; an
 // error without one means that the connection is lost.
 type Database[Tx any] interface {
-	// Begin starts a transaction. Its context ends after the transaction.
-	Begin(ctx context.Context) (Tx, error)
-	// Commit and Rollback give the connection back, whatever becomes of it.
-	Commit(ctx context.Context, tx Tx) error
+	// Begin starts a transaction and runs its first statement, if there is one: in the same message
+	// where the driver can. After an error there is no transaction. Its context ends after the
+	// transaction.
+	Begin(ctx context.Context, first *Statement) (Tx, error)
+	// Commit runs the last statement, if there is one, and COMMIT: in the same message where the driver
+	// can. Without a last statement it is an error if a statement of the transaction has failed and the
+	// handler has hidden that: PostgreSQL makes a ROLLBACK of its COMMIT. Sent says of an error whether
+	// the server may have got the COMMIT. The connection is given back, whatever becomes of it.
+	Commit(ctx context.Context, tx Tx, last *Statement) (sent bool, err error)
+	// Rollback gives the connection back, whatever becomes of it.
 	Rollback(ctx context.Context, tx Tx) error
-	// Check is an error where a statement of the transaction has failed and the handler has hidden that:
-	// PostgreSQL makes a ROLLBACK of its COMMIT. It is asked where no statement of ours comes last. Nil
-	// where Commit says so itself.
-	Check(ctx context.Context, tx Tx) error
+	// Abandon is Rollback of a transaction that another goroutine may be using.
+	Abandon(tx Tx)
 	// Query runs a statement in a transaction.
 	Query(ctx context.Context, tx Tx, sql string, args ...any) Row
 	// QueryAlone runs a statement that commits by itself.
@@ -53,19 +64,33 @@ func NewStore[Tx any](db Database[Tx]) *Store[Tx] {
 	return &Store[Tx]{db: db, holder: host + ":" + strconv.Itoa(os.Getpid()), DatabaseTimeout: defaultDatabaseTimeoutMs * time.Millisecond}
 }
 
-// inTransaction runs work in a transaction, which it commits if work says so. A panic rolls back and
-// goes on. The clock runs while the database is asked, and work stops it for the time of a handler.
+// An end says how a transaction ends.
+type end int
+
+const (
+	rollBack      end = iota
+	rollBackLater     // nothing waits for it
+	commit
+)
+
+// inTransaction begins a transaction with a statement, if there is one, and runs work in it, which
+// says how it ends, and by which statement. A panic rolls back and goes on. The clock runs while the
+// database is asked, and work stops it for the time of a handler.
 //
 // A transaction that can't be rolled back has lost its connection, whatever work made of that: its
 // error says so, and may be cured by a repetition.
-func (s *Store[Tx]) inTransaction(ctx context.Context, extra time.Duration,
-	work func(ctx context.Context, tx Tx, clock *clock) (commit bool, err error)) error {
+func (s *Store[Tx]) inTransaction(ctx context.Context, extra time.Duration, first *Statement,
+	work func(ctx context.Context, tx Tx, clock *clock) (end, *Statement, error)) error {
 	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
 	clock := startClock(s.DatabaseTimeout+extra, cancel)
-	defer clock.stop()
-
-	tx, err := s.db.Begin(ctx)
+	later := false
+	defer func() {
+		clock.stop()
+		if !later {
+			cancel(nil)
+		}
+	}()
+	tx, err := s.db.Begin(ctx, first)
 	if err != nil {
 		return late(ctx, ofDatabase(err))
 	}
@@ -75,12 +100,24 @@ func (s *Store[Tx]) inTransaction(ctx context.Context, extra time.Duration,
 			_ = s.rollback(ctx, tx)
 		}
 	}()
-	commit, err := work(ctx, tx, clock)
+	end, last, err := work(ctx, tx, clock)
 	ended = true
-	if err == nil && commit {
-		if err = s.db.Commit(ctx, tx); err != nil {
-			return late(ctx, ofDatabase(commitError{err}))
+	switch given := (abandoned{}); {
+	case errors.As(err, &given):
+		s.db.Abandon(tx)
+		return err
+	case err == nil && end == commit:
+		sent, err := s.db.Commit(ctx, tx, last)
+		if err != nil && sent {
+			err = commitError{err}
 		}
+		return late(ctx, ofDatabase(err))
+	case err == nil && end == rollBackLater:
+		later = true
+		go func() {
+			defer cancel(nil)
+			_ = s.rollback(ctx, tx)
+		}()
 		return nil
 	}
 	if failure := s.rollback(ctx, tx); failure != nil && sqlState(err) == "" {

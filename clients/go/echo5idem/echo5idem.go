@@ -2,12 +2,12 @@
 package echo5idem
 
 import (
-	"errors"
 	"net/http"
 
 	"github.com/labstack/echo/v5"
 
 	"postgres.example/idempotency"
+	"postgres.example/idempotency/internal/linger"
 )
 
 // Middleware protects a route, or a group of them:
@@ -15,8 +15,8 @@ import (
 //	e.POST("/payments", pay, echo5idem.Middleware(store.Transactional(route)))
 //
 // An error that a handler returns becomes an answer before the claim ends (echo.WrapMiddleware would
-// let it pass by): it is kept like others if it names a status below 500. Any other error, and one by
-// idempotency.NothingHappened, means that the handler has failed, as idempotency.Fail does.
+// let it pass by), and means that the handler has failed, as idempotency.Fail does. One of a status from
+// 400 to 499 so is an answer that is kept without the work.
 func Middleware(protect func(http.Handler) http.Handler) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c *echo.Context) error {
@@ -26,15 +26,12 @@ func Middleware(protect func(http.Handler) http.Handler) echo.MiddlewareFunc {
 				c.SetResponse(echo.NewResponse(w, c.Logger()))
 				c.SetRequest(r)
 				if err := next(c); err != nil {
-					var answer echo.HTTPStatusCoder
-					if !errors.As(err, &answer) || answer.StatusCode() >= 500 || errors.Is(err, idempotency.ErrNothingHappened) {
-						idempotency.Fail(r.Context(), err)
-					}
+					idempotency.Fail(r.Context(), err)
 					c.Echo().HTTPErrorHandler(c, err)
 				}
 			}))
 			// The route's pattern is the scope; a copy, for the request is not ours.
-			named := request.WithContext(request.Context())
+			named := request.WithContext(linger.On(request.Context()))
 			named.Pattern = c.Path()
 			protected.ServeHTTP(outer, named)
 			return nil

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"time"
 
 	"github.com/labstack/echo/v5"
 
@@ -18,10 +19,11 @@ import (
 func TestEcho(t *testing.T) {
 	pool := try.Pool(t)
 	protect := pgxidem.New(pool).Transactional(idempotency.Route{
-		Principal: func(*http.Request) string { return t.Name() },
-		Logger:    slog.New(slog.DiscardHandler),
+		Principal:      func(*http.Request) string { return t.Name() },
+		Logger:         slog.New(slog.DiscardHandler),
+		HandlerTimeout: 500 * time.Millisecond,
 	})
-	runs := map[string]int{}
+	runs, release := map[string]int{}, make(chan struct{})
 	e := echo.New()
 	e.Use(func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c *echo.Context) error {
@@ -58,6 +60,9 @@ func TestEcho(t *testing.T) {
 			return c.NoContent(http.StatusAccepted)
 		case id == "nothing":
 			return idempotency.NothingHappened(echo.NewHTTPError(http.StatusConflict, "not yet"))
+		case id == "slow":
+			<-release
+			return c.JSONBlob(http.StatusCreated, []byte(`{"late":true}`))
 		case id == "declined":
 			return echo.NewHTTPError(http.StatusPaymentRequired, "declined")
 		}
@@ -87,7 +92,9 @@ func TestEcho(t *testing.T) {
 			t.Error(a)
 		}
 	}
-	if runs["nothing"] != 2 || runs["7"] != 3 || runs["broken"] != 2 || try.Effects(t, pool) != "7 bare declined" {
+	post("slow", `{}`).CheckProblem(t, 503, "unavailable")
+	close(release)
+	if runs["nothing"] != 2 || runs["7"] != 3 || runs["broken"] != 2 || try.Effects(t, pool) != "7 bare" {
 		t.Error(runs, try.Effects(t, pool))
 	}
 }

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log"
@@ -112,6 +113,23 @@ func routes(store *pgxidem.Store, s *service) http.Handler {
 	protect("/small", store.Transactional(with(func(o *options) { o.MaxRequestBytes, o.MaxAnswerBytes = 1000, 1000 })))
 	protect("/omit", store.Transactional(with(func(o *options) { o.MaxAnswerBytes, o.OmitLargeAnswers = 1000, true })))
 	protect("/unprotected", store.Transactional(with(func(o *options) { o.UnprotectedWithoutDatabase = true })))
+	judge := func(o *options) {
+		o.Verdict = func(a *idempotency.Answer) idempotency.Verdict {
+			return map[string]idempotency.Verdict{"keep": idempotency.Keep, "free": idempotency.Free,
+				"unknown": idempotency.Unknown}[a.Header.Get("X-Verdict")]
+		}
+	}
+	protect("/judged", store.Transactional(with(judge)))
+	protect("/judged_leased", store.Leased(with(func(o *options) { judge(o); o.Lease = 2 * time.Second })))
+	protect("/impatient", store.Transactional(with(func(o *options) { o.HandlerTimeout = time.Second })))
+	protect("/patient", store.Transactional(with(func(o *options) { o.Wait = 4 * time.Second })))
+	mux.HandleFunc("GET /ways", func(w http.ResponseWriter, _ *http.Request) {
+		_ = json.NewEncoder(w).Encode(map[string]any{
+			"hide_error": hiding,
+			"commit":     []string{"sql", "driver", "batch", "conn"},
+			"waits":      map[string]int{"execute": 3, "replay": 1, "leased": 3},
+		})
+	})
 	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
 	return mux
 }

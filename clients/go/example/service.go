@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -31,7 +32,11 @@ type task struct {
 	Effect                *string
 	Unknown               *[2]string
 	Commit                string
-	HideError             bool `json:"hide_error"`
+	HideError             any `json:"hide_error"`
+	Never                 bool
+	Idle                  int
+	Late, Stranger        *string
+	Raise                 int
 	SerializationFailures int  `json:"serialization_failures"`
 	NothingHappened       bool `json:"nothing_happened"`
 	Hang, Throw, Exit     bool
@@ -96,8 +101,10 @@ func (s *service) work(ctx context.Context, do *task) error {
 			return err
 		}
 	}
-	if do.HideError {
-		_, _ = pgxidem.Tx(ctx).Exec(ctx, "SELECT 1/0")
+	if way, hides := do.HideError.(string); hides {
+		hide(ctx, pgxidem.Tx(ctx), way)
+	} else if do.HideError == true {
+		hide(ctx, pgxidem.Tx(ctx), "exec")
 	}
 	if s.run(idempotency.InfoOf(ctx)) <= do.SerializationFailures {
 		return s.conflict(ctx)
@@ -106,6 +113,25 @@ func (s *service) work(ctx context.Context, do *task) error {
 		<-ctx.Done()
 		_, err := s.own.Exec(context.WithoutCancel(ctx), insertEffect, s.row(ctx, "lost")...)
 		return err
+	}
+	if do.Never {
+		select {}
+	}
+	if do.Idle > 0 {
+		span := time.Duration(do.Idle) * time.Millisecond
+		if _, err := pgxidem.Tx(ctx).Exec(ctx, fmt.Sprint("SET LOCAL idle_in_transaction_session_timeout = ", do.Idle)); err != nil {
+			return err
+		}
+		time.Sleep(span + time.Second)
+	}
+	if do.Late != nil {
+		go s.late(context.WithoutCancel(ctx), pgxidem.Tx(ctx), *do.Late)
+	}
+	if do.Stranger != nil {
+		return map[string]error{"code": stranger{}, "words": errors.New("Connection closed")}[*do.Stranger]
+	}
+	if do.Raise > 0 {
+		return &idempotency.StatusError{Status: do.Raise, Message: "raised"}
 	}
 	if do.NothingHappened {
 		return idempotency.NothingHappened(errors.New("nothing happened"))
@@ -121,11 +147,61 @@ func (s *service) work(ctx context.Context, do *task) error {
 
 // commit is what no handler should do.
 func commit(ctx context.Context, way string) error {
-	if way == "driver" {
-		return pgxidem.Tx(ctx).Commit(ctx)
+	var err error
+	switch tx := pgxidem.Tx(ctx); way {
+	case "driver":
+		err = tx.Commit(ctx)
+	case "batch":
+		batch := new(pgx.Batch)
+		batch.Queue("COMMIT")
+		err = tx.SendBatch(ctx, batch).Close()
+	case "conn":
+		_, err = tx.Conn().Exec(ctx, "COMMIT")
+	default:
+		_, err = tx.Exec(ctx, "COMMIT")
 	}
-	_, err := pgxidem.Tx(ctx).Exec(ctx, "COMMIT")
 	return err
+}
+
+// hiding names the calls of pgx that can run a statement.
+var hiding = []string{"exec", "query", "query_row", "send_batch", "copy_from", "prepare", "conn"}
+
+// hide is what no handler should do either.
+func hide(ctx context.Context, tx pgx.Tx, way string) {
+	const wrong = "SELECT 1/0"
+	switch way {
+	case "query":
+		if rows, err := tx.Query(ctx, wrong); err == nil {
+			rows.Close()
+		}
+	case "query_row":
+		_ = tx.QueryRow(ctx, wrong).Scan(new(int))
+	case "send_batch":
+		batch := new(pgx.Batch)
+		batch.Queue(wrong)
+		_ = tx.SendBatch(ctx, batch).Close()
+	case "copy_from":
+		_, _ = tx.CopyFrom(ctx, pgx.Identifier{"no_such_table"}, []string{"a"}, pgx.CopyFromRows([][]any{{1}}))
+	case "prepare":
+		_, _ = tx.Prepare(ctx, "wrong", "SELECT no_such_column")
+	case "conn":
+		_, _ = tx.Conn().Exec(ctx, wrong)
+	default:
+		_, _ = tx.Exec(ctx, wrong)
+	}
+}
+
+// stranger looks like an error of the server.
+type stranger struct{}
+
+func (stranger) Error() string    { return "the gateway says 40004" }
+func (stranger) SQLState() string { return "40004" }
+
+// late uses the transaction after its handler has returned.
+func (s *service) late(ctx context.Context, tx pgx.Tx, note string) {
+	time.Sleep(300 * time.Millisecond)
+	_, _ = tx.Exec(ctx, insertEffect, s.row(ctx, note)...)
+	_, _ = s.own.Exec(ctx, insertEffect, s.row(ctx, "tried")...)
 }
 
 // pass waits for a gate that the suite opens.

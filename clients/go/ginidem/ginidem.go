@@ -11,6 +11,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"postgres.example/idempotency"
+	"postgres.example/idempotency/internal/linger"
 )
 
 // Handler protects one handler:
@@ -19,7 +20,8 @@ import (
 //
 // It may run the handler several times, so it is no middleware of gin's, which can go on but once. An
 // error that the handler leaves in c.Errors means that it has failed, as idempotency.Fail does, unless
-// it has written an answer below 500. One by idempotency.NothingHappened always does.
+// it has written an answer below 400. So c.AbortWithError(402, err) raises an answer, which is kept
+// without the work. One by idempotency.NothingHappened always means that it has failed.
 func Handler(protect func(http.Handler) http.Handler, handler gin.HandlerFunc) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		outer, request, keys, left := c.Writer, c.Request, c.Keys, c.Errors
@@ -28,9 +30,11 @@ func Handler(protect func(http.Handler) http.Handler, handler gin.HandlerFunc) g
 			inner := &writer{ResponseWriter: w, outer: outer, status: http.StatusOK}
 			c.Writer, c.Request = inner, r
 			c.Keys, c.Errors = maps.Clone(keys), left[:len(left):len(left)]
+			c.Set(idempotency.ContextName, r.Context())
 			handler(c)
-			if last := c.Errors.Last(); len(c.Errors) > len(left) &&
-				(!inner.decided || inner.status >= 500 || errors.Is(last.Err, idempotency.ErrNothingHappened)) {
+			last := c.Errors.Last()
+			if len(c.Errors) > len(left) && (!inner.decided || inner.status >= 400 ||
+				errors.Is(last.Err, idempotency.ErrNothingHappened)) {
 				idempotency.Fail(r.Context(), last.Err)
 			}
 			if inner.decided {
@@ -38,7 +42,7 @@ func Handler(protect func(http.Handler) http.Handler, handler gin.HandlerFunc) g
 			}
 		}))
 		// The route's pattern is the scope; a copy, for the request is not ours.
-		named := request.WithContext(request.Context())
+		named := request.WithContext(linger.On(request.Context()))
 		named.Pattern = c.FullPath()
 		protected.ServeHTTP(outer, named)
 	}

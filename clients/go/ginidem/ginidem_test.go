@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"time"
 
 	"github.com/gin-gonic/gin"
 
@@ -18,10 +19,11 @@ import (
 func TestGin(t *testing.T) {
 	pool := try.Pool(t)
 	protect := pgxidem.New(pool).Transactional(idempotency.Route{
-		Principal: func(*http.Request) string { return t.Name() },
-		Logger:    slog.New(slog.DiscardHandler),
+		Principal:      func(*http.Request) string { return t.Name() },
+		Logger:         slog.New(slog.DiscardHandler),
+		HandlerTimeout: 500 * time.Millisecond,
 	})
-	runs := map[string]int{}
+	runs, release := map[string]int{}, make(chan struct{})
 	gin.SetMode(gin.TestMode)
 	router := gin.New()
 	router.Use(func(c *gin.Context) {
@@ -45,7 +47,10 @@ func TestGin(t *testing.T) {
 		if err := c.BindJSON(&body); err != nil {
 			return
 		}
-		tx := pgxidem.Tx(c.Request.Context())
+		tx := pgxidem.Tx(c)
+		if tx != pgxidem.Tx(c.Request.Context()) || idempotency.InfoOf(c).Key != id {
+			t.Error("gin's context has something else", tx)
+		}
 		if _, err := tx.Exec(c.Request.Context(), try.Effect, t.Name(), id); err != nil {
 			_ = c.Error(err)
 			return
@@ -61,6 +66,11 @@ func TestGin(t *testing.T) {
 		case id == "nothing":
 			c.JSON(http.StatusConflict, gin.H{"later": true})
 			_ = c.Error(idempotency.NothingHappened(errors.New("not yet")))
+		case id == "slow":
+			<-release
+			c.JSON(http.StatusCreated, gin.H{"late": true})
+		case id == "raised":
+			_ = c.AbortWithError(http.StatusConflict, errors.New("no funds"))
 		case id == "declined":
 			c.AbortWithStatusJSON(http.StatusPaymentRequired, gin.H{"declined": true})
 		default:
@@ -83,6 +93,8 @@ func TestGin(t *testing.T) {
 	post("bare", `{}`).Check(t, 202, "", true)
 	post("declined", `{}`).Check(t, 402, `{"declined":true}`, false)
 	post("declined", `{}`).Check(t, 402, `{"declined":true}`, true)
+	post("raised", `{}`).Check(t, 409, "", false)
+	post("raised", `{}`).Check(t, 409, "", true)
 	post("unbound", `[]`).Check(t, 400, "", false)
 	post("unbound", `[]`).Check(t, 400, "", true)
 	post("broken", `{}`).CheckProblem(t, 500, "internal")
@@ -90,6 +102,8 @@ func TestGin(t *testing.T) {
 	for range 2 {
 		post("nothing", `{}`).Check(t, 409, `{"later":true}`, false)
 	}
+	post("slow", `{}`).CheckProblem(t, 503, "unavailable")
+	close(release)
 	if runs["nothing"] != 2 || runs["7"] != 3 || runs["broken"] != 2 || try.Effects(t, pool) != "7 bare declined" {
 		t.Error(runs, try.Effects(t, pool))
 	}

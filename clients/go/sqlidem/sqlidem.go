@@ -37,14 +37,32 @@ type database struct {
 	options *sql.TxOptions
 }
 
-func (d database) Begin(ctx context.Context) (*sql.Tx, error) { return d.db.BeginTx(ctx, d.options) }
+// Begin sends its statements one after the other: database/sql has no way to send two in one message.
+func (d database) Begin(ctx context.Context, first *idempotency.Statement) (*sql.Tx, error) {
+	tx, err := d.db.BeginTx(ctx, d.options)
+	if err != nil || first == nil {
+		return tx, err
+	}
+	if err := first.Scan(d.Query(ctx, tx, first.SQL, first.Args...)); err != nil {
+		_ = tx.Rollback()
+		return nil, err
+	}
+	return tx, nil
+}
 
-func (database) Commit(_ context.Context, tx *sql.Tx) error { return ended(tx.Commit()) }
-
-// Check asks: not every driver tells of it at COMMIT, and those that do use errors of their own.
-func (database) Check(ctx context.Context, tx *sql.Tx) error {
-	_, err := tx.ExecContext(ctx, "SELECT 1")
-	return ended(err)
+// Commit asks by SELECT 1 where there is no last statement: not every driver tells of a COMMIT that has
+// rolled back, and those that do use errors of their own.
+func (d database) Commit(ctx context.Context, tx *sql.Tx, last *idempotency.Statement) (sent bool, err error) {
+	if last != nil {
+		err = last.Scan(d.Query(ctx, tx, last.SQL, last.Args...))
+	} else {
+		_, err = tx.ExecContext(ctx, "SELECT 1")
+	}
+	if err != nil {
+		_ = tx.Rollback()
+		return false, ended(err)
+	}
+	return true, ended(tx.Commit())
 }
 
 func (database) Rollback(_ context.Context, tx *sql.Tx) error {
@@ -53,6 +71,11 @@ func (database) Rollback(_ context.Context, tx *sql.Tx) error {
 		return nil
 	}
 	return err
+}
+
+// Abandon waits for what the handler is doing, in the background.
+func (database) Abandon(tx *sql.Tx) {
+	go func() { _ = tx.Rollback() }()
 }
 
 func (database) Query(ctx context.Context, tx *sql.Tx, query string, args ...any) idempotency.Row {
