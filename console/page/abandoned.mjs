@@ -21,7 +21,7 @@ export const abandoned = {
     name: 'abandoned',
     show(answer, context) {
         return [
-            el('p', { class: 'faint' }, 'Records that nobody is at work on. The next caller takes over what is in_progress; what is unknown waits for its holder or an operator, and what is exhausted for an operator: Explain shows the statement.'),
+            el('p', { class: 'faint' }, 'Records without a live claim. The next caller takes over a record that is in_progress. An unknown record waits for its holder or an operator, an exhausted one for an operator: Explain shows the statement.'),
             part('idempotency.abandoned', answer.abandoned, context.role,
                 (rows) => table('Abandoned', columns(context), rows, 'No claim is abandoned.')),
         ];

@@ -40,7 +40,7 @@ export const decisions = {
         return [
             el('p', { class: 'faint' }, 'The latest decisions of operators and of the owner.'),
             part('idempotency.decisions', answer.decisions, context.role,
-                (rows) => table('Decisions', columns, rows, 'Nothing was decided by hand.')),
+                (rows) => table('Decisions', columns, rows, 'There are no decisions.')),
         ];
     },
 };

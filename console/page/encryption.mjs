@@ -29,16 +29,16 @@ const again = [el('p', {}, 'When the file is as it should be, every node reads i
 function withoutKeys(rows, encrypting) {
     if (rows.length === 0) return null;
     const why = rows.map((row) => el('p', { class: 'faint' }, ...(row.node ? ['Node ', shown(row.node), ': '] : []), shown(row.why)));
-    if (!encrypting) return el('div', { class: 'empty' }, el('p', {}, 'There are no keys, and no policy says encrypt.'), ...why);
-    return problemBox(el('p', {}, encrypting === 1 ? 'A policy says encrypt, and there are no keys: its scope is refused (ID503).'
-        : `${encrypting} policies say encrypt, and there are no keys: their scopes are refused (ID503).`), ...why, ...again);
+    if (!encrypting) return el('div', { class: 'empty' }, el('p', {}, 'There are no keys, and no policy has encrypt.'), ...why);
+    return problemBox(el('p', {}, encrypting === 1 ? 'A policy has encrypt, but there are no keys: requests of its scope are refused (ID503).'
+        : `${encrypting} policies have encrypt, but there are no keys: requests of their scopes are refused (ID503).`), ...why, ...again);
 }
 
 // Missing keys, which an operator has to restore.
 function missing(rows) {
     if (rows.length === 0) return null;
-    return problemBox(el('p', {}, `Can't be opened: ${sealedBy(rows)}, sealed with `, ...names(rows),
-        '. What needs their values is refused, and nothing of it is executed again. Put the key back into the key file.'), ...again);
+    return problemBox(el('p', {}, `Can't be decrypted: ${sealedBy(rows)}, encrypted with `, ...names(rows),
+        '. Requests that need these values are refused and not executed again. Put the key back into the key file.'), ...again);
 }
 
 function differingNodes(keys) {
@@ -52,13 +52,13 @@ function next(keys, schema) {
     const old = keys.filter((row) => row.available && !row.current);
     const used = old.filter((row) => row.records > 0);
     if (used.length > 0) {
-        return el('div', {}, el('p', {}, `To seal anew, with the current key: ${sealedBy(used)} of `, ...names(used),
-            '. Nothing stops meanwhile. Run it as an operator, outside of a transaction, until what it answers as remaining is 0:'),
-        copyable('Seal anew', `CALL ${placed(schema, 'idem_reseal')}();`));
+        return el('div', {}, el('p', {}, `To encrypt again with the current key: ${sealedBy(used)} of `, ...names(used),
+            '. Requests continue meanwhile. Run it as an operator, outside a transaction, until it returns 0 remaining:'),
+        copyable('Encrypt again', `CALL ${placed(schema, 'idem_reseal')}();`));
     }
-    if (old.length === 0) return el('p', {}, 'What is sealed is sealed with the current key. There is nothing to do.');
-    return el('p', {}, 'Nothing is sealed any more with ', ...names(old),
-        '. When transactions that began before the last reload have ended, prepared ones included, it can be taken out of the key file. Backups of before need it.');
+    if (old.length === 0) return el('p', {}, 'All encrypted values use the current key. There is nothing to do.');
+    return el('p', {}, 'No value is encrypted any more with ', ...names(old),
+        '. It can be removed from the key file when transactions from before the last reload have ended, also prepared ones. Older backups need it.');
 }
 
 // Counting reads the tables, so it waits for a click.
@@ -68,14 +68,14 @@ class Encryption {
 
     constructor(reload) {
         this.content = [
-            el('p', { class: 'faint' }, 'The keys of the key file, by their ids, and those that have sealed something and are not in it. Records and attempts are counted by reading their tables, once, and not anew by itself.'),
+            el('p', { class: 'faint' }, 'The ids of the keys in the key file, and of missing keys that encrypted records or attempts. The counts read both tables once and are not refreshed automatically.'),
             el('p', {}, el('button', { type: 'button', id: 'count', onclick: reload }, 'Count again')),
             this.#found,
         ];
     }
 
     unread() {
-        this.#found.replaceChildren(el('p', { class: 'empty' }, 'Nothing was read yet.'));
+        this.#found.replaceChildren(el('p', { class: 'empty' }, 'Nothing has been read yet.'));
     }
 
     show(answer, context) {
@@ -93,13 +93,13 @@ class Encryption {
             missing(keys.filter((row) => !row.available)),
             differingNodes(keys),
             keys.length > 0 ? table('Keys', columns, keys, '') : null,
-            todo ? el('h2', {}, 'What to do next') : null, todo,
+            todo ? el('h2', {}, 'Next step') : null, todo,
         ];
     }
 
     #tooMany(problem) {
         if (problem?.kind !== 'timeout') return null;
-        return el('div', {}, el('p', {}, 'There is much to count. psql has the time for it:'),
+        return el('div', {}, el('p', {}, 'There are too many records to count here. Count them with psql:'),
             copyable('Count', `SELECT * FROM ${VIEW};`));
     }
 }

@@ -35,8 +35,8 @@ function requestParts(request) {
         { title: 'How', of: (row) => row.how },
     ];
     return el('div', {}, object('Request', request, ['differ', 'more']),
-        request.differ ? el('section', {}, el('h2', {}, 'What differs'),
-            table('What differs', columns, request.differ, 'Nothing that counts.'),
+        request.differ ? el('section', {}, el('h2', {}, 'Differences'),
+            table('Differences', columns, request.differ, 'No field that counts differs.'),
             request.more ? el('p', { class: 'faint' }, 'There are more.') : null) : null);
 }
 
@@ -56,11 +56,11 @@ function explanation(e) {
         el('div', { class: 'answer', id: 'answer' },
             el('div', { class: 'outcome' }, 'idem_begin would answer ', word(e.outcome), e.execution ? el('span', { class: 'faint' }, ` (${e.execution})`) : null),
             el('p', {}, e.why), el('p', {}, e.next),
-            e.retry_at ? el('p', {}, 'Ask again at ', moment(e.retry_at.replace('T', ' ')), `, in ${span(e.retry_after)}.`) : null,
+            e.retry_at ? el('p', {}, 'Retry at ', moment(e.retry_at.replace('T', ' ')), `, in ${span(e.retry_after)}.`) : null,
             el('p', { class: 'faint' }, 'Scope ', shown(e.scope), ', principal ', shown(e.principal), ', key ', shown(e.key),
                 ...(e.node ? [', node ', shown(e.node)] : []), '. Said for ', moment(e.explained_at.replace('T', ' ')), '.'),
             ...(e.notes ?? []).map((note) => el('p', { class: 'note' }, note))),
-        el('div', { class: 'facts' }, object('Record', e.record), object('Lease', e.lease), object('Who has it', e.holder), requestParts(e.request)),
+        el('div', { class: 'facts' }, object('Record', e.record), object('Lease', e.lease), object('Holder', e.holder), requestParts(e.request)),
     ];
 }
 
@@ -79,7 +79,7 @@ const attemptColumns = [
 const LABELS = { error: 'Error', status_code: 'Status code', body: 'Body', reason: 'Reason, for the audit' };
 const WHAT = {
     release: 'release: the next caller executes it again',
-    reopen: 'reopen: the next caller executes what has failed; say why',
+    reopen: 'reopen: the next caller executes the failed request; give a reason',
     complete: 'complete: record a result, which every repeat gets',
     fail: 'fail: record a failure, which every repeat gets',
     forget: 'forget: the key is new again',
@@ -97,7 +97,7 @@ export function actionsFor(record, lease, explained) {
 
 // Shows the statement; runs nothing.
 function decide(asked, actions, schema, given) {
-    if (actions.length === 0) return el('p', { class: 'empty' }, 'There is no record of this key, so there is nothing to decide.');
+    if (actions.length === 0) return el('p', { class: 'empty' }, 'There is no record of this key.');
     const box = el('div', {});
     const statement = el('div', {});
     const select = el('select', { id: 'action' }, ...actions.map((action) => el('option', { value: action }, WHAT[action])));
@@ -125,7 +125,7 @@ function decide(asked, actions, schema, given) {
     });
     showFields();
     write();
-    box.append(el('p', { class: 'faint' }, 'This page only reads. To decide, run the statement as an operator, with psql for example. It waits for a transaction that has the key.'), fields, statement);
+    box.append(el('p', { class: 'faint' }, 'This page only reads. To decide, run the statement as an operator, with psql for example. It waits for a transaction that holds the key.'), fields, statement);
     return box;
 }
 
@@ -153,7 +153,7 @@ class Key {
         el('details', { class: 'wide' }, el('summary', {}, 'Compare with a request'),
             el('label', {}, 'Method', this.method),
             el('label', {}, 'Path', this.path),
-            el('label', {}, el('span', { class: 'hint' }, 'JSON as the client sends it. It goes to the database as a parameter, and is kept nowhere.'), this.request)));
+            el('label', {}, el('span', { class: 'hint' }, 'JSON as the client sends it. It goes to the database as a parameter and is not stored.'), this.request)));
         this.results = el('div', {});
         this.content = [this.form, this.results];
     }
@@ -163,7 +163,7 @@ class Key {
     }
 
     clear() {
-        this.results.replaceChildren(el('p', { class: 'empty' }, 'Which key? Nothing of it goes into the address, the history or a log of the console.'));
+        this.results.replaceChildren(el('p', { class: 'empty' }, 'Enter a key. It does not appear in the address, the history or a log of the console.'));
     }
 
     show(answer, context) {
@@ -179,7 +179,7 @@ class Key {
                 answer.attempts.without ? el('p', { class: 'faint' }, `Role ${context.role} may not read why attempts failed.`) : null)),
             el('h2', {}, 'Decisions'),
             part('idempotency.decisions', answer.decisions, context.role,
-                (rows) => table('Decisions', decisionColumns, rows, 'Nothing was decided by hand.')),
+                (rows) => table('Decisions', decisionColumns, rows, 'There are no decisions.')),
             policy(found?.policy),
         ].filter(Boolean));
     }

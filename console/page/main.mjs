@@ -83,7 +83,7 @@ function show(answer, lost) {
     current.content.classList.toggle('stale', lost);
     if (lost) {
         if (current.shown) return;
-        if (!current.view) current.content.replaceChildren(el('p', { class: 'empty' }, 'Nothing was read yet.'));
+        if (!current.view) current.content.replaceChildren(el('p', { class: 'empty' }, 'Nothing has been read yet.'));
         else current.view.unread?.();
         return;
     }
@@ -125,11 +125,11 @@ function describeRole(known, about) {
 }
 
 const HELP = {
-    away: 'The database can\'t be reached. Trying again every few seconds; below is what was last read.',
-    password: 'The server does not accept the password. Nothing is tried again by itself, so as not to lock the role. Correct PGPASSWORD or the password file and start script/console anew; or, if it was changed on the server or in the file, try again.',
-    refused: 'The server does not let this role in. Nothing is tried again by itself.',
-    console: 'The console itself is not there. Start script/console anew and open the address that it prints.',
-    token: 'Open the address that script/console has printed, with all that is behind the #. Every run has a token of its own.',
+    away: 'The database can\'t be reached. Trying again every few seconds. The values below are the last that were read.',
+    password: 'The server does not accept the password. The console does not retry automatically, because that could lock the role. Correct PGPASSWORD or the password file, and restart script/console. If the password was changed on the server or in the file, try again.',
+    refused: 'The server does not let this role in. The console does not retry automatically.',
+    console: 'The console is not running. Start script/console again and open the address that it prints.',
+    token: 'Open the address that script/console has printed, including the part after the #. Each run has its own token.',
 };
 
 function lossBox(loss, about) {
@@ -155,11 +155,11 @@ function notes(known, about) {
             copyable('Create', 'CREATE EXTENSION idempotency;')));
     } else if (about.expected && known.version !== about.expected) {
         said.push(el('div', { class: 'note', 'data-kind': 'version' },
-            `The extension is of version ${known.version}, this console of ${about.expected}. What it does not find is said where it belongs.`));
+            `The extension has version ${known.version}, this console ${about.expected}. Pages show which views or columns are missing.`));
     }
     if (known.standby) {
         said.push(el('div', { class: 'note', 'data-kind': 'standby' },
-            'This is a standby: records are as they have arrived here. Transactions that hold keys, counters and sweepers are those of the primary, and not seen. Decide there.'));
+            'This is a standby: records are as they have arrived here. Transactions that hold keys, counters and sweepers of the primary can\'t be seen here. Decide on the primary.'));
     }
     return said;
 }

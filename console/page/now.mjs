@@ -32,7 +32,7 @@ export const now = {
     name: 'in_flight',
     show(answer, context) {
         return [
-            el('p', { class: 'faint' }, 'Claims whose lease lives, and transactions that hold the lock of a key. Which key that is can\'t be read from the lock; of a known key, the page Key tells who has it.'),
+            el('p', { class: 'faint' }, 'Claims with a live lease, and transactions that hold the lock of a key. A lock does not show its key. For a known key, the page Key shows the holder.'),
             part('idempotency.in_flight', answer.in_flight, context.role,
                 (rows) => table('In flight', columns(context), rows, 'Nothing is in flight.')),
         ];

@@ -3,7 +3,7 @@ import { el, shown } from './build.mjs';
 import { Chart } from './charts.mjs';
 import { part, concernsAll, problem } from './problems.mjs';
 
-const titleOf = (row) => (row.total ? 'All scopes' : row.scope === null ? 'Scopes without room of their own' : row.scope === '' ? 'Scope (empty)' : row.scope);
+const titleOf = (row) => (row.total ? 'All scopes' : row.scope === null ? 'Scopes without a row of their own' : row.scope === '' ? 'Scope (empty)' : row.scope);
 const nameOf = (row) => (row.total ? 'total' : row.scope === null ? 'others' : `scope ${row.scope}`);
 
 // The charts stay while the page is there; only their data changes.
@@ -21,7 +21,7 @@ class Outcomes {
         });
         this.content = [
             el('form', { onsubmit: (event) => event.preventDefault() },
-                el('label', {}, 'Scopes that have in their name', field)),
+                el('label', {}, 'Scopes whose name contains', field)),
             this.#said, this.#grid,
         ];
     }
@@ -55,12 +55,12 @@ class Outcomes {
     #summary(answer) {
         const charts = answer.series.filter((row) => !row.total).length;
         const scopes = answer.scopes === 0
-            ? this.filter ? 'No scope is named like that.' : 'No scope has been used since the counters began.'
+            ? this.filter ? 'No scope has such a name.' : 'No scope has been used since the counters began.'
             : charts < answer.scopes ? `The ${charts} busiest of ${answer.scopes} scopes.` : '';
         const every = answer.every === 1 ? 'every second' : `every ${answer.every} seconds`;
         const wait = answer.times.length === 0 ? ' Lines begin with the second sample.' : '';
         return el('p', { class: answer.scopes === 0 ? 'empty' : 'faint' },
-            `Sampled ${every} since script/console was started, and forgotten when it ends. ${scopes}${wait}`);
+            `Sampled ${every} since script/console was started, and discarded when it ends. ${scopes}${wait}`);
     }
 }
 

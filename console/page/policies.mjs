@@ -23,9 +23,9 @@ export const policies = {
     name: 'policies',
     show(answer, context) {
         return [
-            el('p', { class: 'faint' }, 'The pattern that fits a scope best holds, alone. What a policy does not say comes from the settings: of one key, the page Key shows what is in force.'),
+            el('p', { class: 'faint' }, 'Only the most specific pattern applies to a scope. Options that the policy does not set come from the settings. The page Key shows the options in force for a key.'),
             part('idempotency.policies', answer.policies, context.role,
-                (rows) => table('Policies', columns, rows, 'There is no policy: the settings hold for every scope.')),
+                (rows) => table('Policies', columns, rows, 'There is no policy: the settings apply to every scope.')),
         ];
     },
 };

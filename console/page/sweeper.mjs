@@ -7,14 +7,14 @@ function sweep(row) {
     return el('section', {},
         row.node ? el('h2', {}, 'Node ', shown(row.node)) : null,
         row.failures > 0 ? el('div', { class: 'problem bad' }, `The last ${row.failures} visits ended with an error.`) : null,
-        row.launcher_pid === null ? el('div', { class: 'note' }, 'No launcher runs, so nothing sweeps by itself: docs/operations/workers.md, "When records stay".') : null,
+        row.launcher_pid === null ? el('div', { class: 'note' }, 'No launcher runs, so expired records are not removed automatically: docs/operations/workers.md, "When records stay".') : null,
         facts(row.node ? `Sweeper of ${row.node}` : 'Sweeper', [
             ['Backlog', row.backlog >= 10000 ? '10000 or more' : String(row.backlog)],
-            ['Oldest is behind by', span(row.behind)],
+            ['Age of the oldest', span(row.behind)],
             ['Last visit', moment(row.last_run)],
             ['It took', span(row.last_duration)],
             ['It removed', row.last_rows === null ? none('–') : String(row.last_rows)],
-            ['Removed in all', String(row.total_rows)],
+            ['Removed in total', String(row.total_rows)],
             ['Failures in a row', String(row.failures)],
             ['Last error', row.last_error ? el('span', {}, shown(row.last_error), ' ', moment(row.last_error_at)) : none()],
             ['Launcher\'s pid', row.launcher_pid === null ? none() : String(row.launcher_pid)],
@@ -35,7 +35,7 @@ export const sweeper = {
     show(answer, context) {
         return [
             part('idempotency.sweeper', answer.sweeper, context.role, (rows) => (rows.length === 0
-                ? el('p', { class: 'empty' }, 'Nothing is known of sweepers here.')
+                ? el('p', { class: 'empty' }, 'There is no information about sweepers.')
                 : el('div', { class: rows.length > 1 ? 'facts' : null }, ...rows.map(sweep)))),
             el('h2', {}, 'Stores'),
             part('idempotency.stores', answer.stores, context.role,

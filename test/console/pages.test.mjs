@@ -29,8 +29,8 @@ const text = (page) => page.locator('#content').innerText();
 
 const EMPTY = {
     in_flight: /Nothing is in flight\./, outcomes: /No scope has been used/, abandoned: /No claim is abandoned\./,
-    key: /Which key\?/, decisions: /Nothing was decided by hand\./, policies: /There is no policy/, sweeper: /Backlog\s+0/,
-    encryption: /There are no keys, and no policy says encrypt\./,
+    key: /Enter a key\./, decisions: /There are no decisions\./, policies: /There is no policy/, sweeper: /Backlog\s+0/,
+    encryption: /There are no keys, and no policy has encrypt\./,
 };
 
 test('pages of an empty database say so', async (t) => {
@@ -42,7 +42,7 @@ test('pages of an empty database say so', async (t) => {
     }
     await lookUp(page, { key: 'nothing' });
     assert.match(await text(page), /idem_begin would answer execute \(first\)/);
-    assert.match(await text(page), /There is no record of this key, so there is nothing to decide\./);
+    assert.match(await text(page), /There is no record of this key\./);
     assert.deepEqual(page.wrong, []);
 });
 
@@ -112,7 +112,7 @@ test('outcomes: a chart for each scope, with a line where something happened', a
     await page.fill('#filter', 'stri');
     await page.waitForFunction(() => document.querySelectorAll('.chart').length === 2);
     await page.fill('#filter', 'no such scope');
-    await page.waitForSelector('text=No scope is named like that.');
+    await page.waitForSelector('text=No scope has such a name.');
     assert.deepEqual(page.wrong, []);
 });
 
@@ -131,9 +131,9 @@ test('key: attempts with their errors, the policy and who says so, and what diff
     await page.click('summary');
     await page.fill('#key-request', '{"amount": 101, "to": "acme"}');
     await page.click('button[type=submit]');
-    await page.waitForSelector('[aria-label="What differs"]');
+    await page.waitForSelector('[aria-label="Differences"]');
     assert.match(await page.innerText('#answer'), /would answer mismatch/);
-    assert.match(await page.locator('[aria-label="What differs"]').innerText(), /\$\.amount\s+changed/);
+    assert.match(await page.locator('[aria-label="Differences"]').innerText(), /\$\.amount\s+changed/);
     await page.fill('#key-request', '{"amount"');
     await page.click('button[type=submit]');
     await page.waitForSelector('.problem:has-text("22P02")');
@@ -147,7 +147,7 @@ test('policies, decisions, sweeper', async (t) => {
     assert.match(await page.locator('#content tr', { hasText: 'policy_set' }).first().innerText(), /postgres/);
     assert.match(await text(page), /the bank cannot be asked twice/);
     await visit(page, 'sweeper');
-    assert.match(await text(page), /Removed in all\s+0[\s\S]*idempotency\.record\s+(heap|sql)/);
+    assert.match(await text(page), /Removed in total\s+0[\s\S]*idempotency\.record\s+(heap|sql)/);
 });
 
 // ---- encryption ----
@@ -174,14 +174,14 @@ async function counted(page, pattern) {
 
 const seal = (...keys) => Promise.all(keys.map((key) => run('sealed', `SELECT idem_begin($1, '{"card": 4711}', scope => 'cards', holder => 'till', lease => '1 hour')`, [key])));
 
-test('encryption: which keys there are, what they have sealed, and what to do next', async (t) => {
+test('encryption: the keys, the records that each has encrypted, and the next step', async (t) => {
     await createDatabase('sealed', 'CREATE SCHEMA "Its Own"; CREATE EXTENSION idempotency SCHEMA "Its Own"', 'ALTER DATABASE sealed SET search_path = "Its Own", public',
         "SELECT \"Its Own\".idem_policy_set('cards', store_request => true, encrypt => true)");
     t.after(() => useKeys());
     const { address } = await startConsole(t, ['--every', '1', 'sealed']);
     const page = await openPage(t, browser, address);
     await visit(page, 'encryption');
-    assert.match(await page.innerText('.problem[data-kind=keys]'), /A policy says encrypt, and there are no keys[\s\S]*encryption_key_file is empty[\s\S]*SELECT pg_reload_conf\(\);/);
+    assert.match(await page.innerText('.problem[data-kind=keys]'), /A policy has encrypt, but there are no keys[\s\S]*encryption_key_file is empty[\s\S]*SELECT pg_reload_conf\(\);/);
 
     await useKeys('2025-03');
     await seal('one', 'two', 'three');
@@ -193,7 +193,7 @@ test('encryption: which keys there are, what they have sealed, and what to do ne
     await useKeys('2026-11', '2025-03');
     await seal('four');
     await counted(page, /2026-11\s+current\s+1\s+2025-03\s+known\s+3/);
-    assert.match(await text(page), /To seal anew, with the current key: 3 records or attempts of 2025-03\./);
+    assert.match(await text(page), /To encrypt again with the current key: 3 records or attempts of 2025-03\./);
     await seal('five');
     await page.focus('#pause');
     await tabTo(page, 'count');
@@ -207,11 +207,11 @@ test('encryption: which keys there are, what they have sealed, and what to do ne
     assert.equal(copied, 'CALL "Its Own".idem_reseal();');
     await run('sealed', copied);
     await counted(page, /2026-11\s+current\s+5\s+2025-03\s+known\s+0/);
-    assert.match(await text(page), /Nothing is sealed any more with 2025-03\./);
+    assert.match(await text(page), /No value is encrypted any more with 2025-03\./);
 
     await useKeys('2025-03');
     await counted(page, /2025-03\s+current\s+0\s+–\s+2026-11\s+missing\s+5/);
-    assert.match(await page.innerText('.problem[data-kind=keys]'), /Can't be opened: 5 records or attempts, sealed with 2026-11\./);
+    assert.match(await page.innerText('.problem[data-kind=keys]'), /Can't be decrypted: 5 records or attempts, encrypted with 2026-11\./);
     for (const colorScheme of ['light', 'dark']) {
         await page.emulateMedia({ colorScheme });
         const { least } = await contrast(page);
@@ -238,7 +238,7 @@ test('encryption: it is counted when somebody asks, and too much is said to be',
         { ...row, key_id: null, available: false, current: false, records: 0, why: 'The file is gone.', node: 'three:5432' }] });
     await page.click('#count');
     await page.waitForSelector('[data-kind=nodes]');
-    assert.match(await text(page), /2 policies say encrypt, and there are no keys[\s\S]*Node three:5432: The file is gone\.[\s\S]*Node\s+a\s+current\s+1\s+one:5432/);
+    assert.match(await text(page), /2 policies have encrypt, but there are no keys[\s\S]*Node three:5432: The file is gone\.[\s\S]*Node\s+a\s+current\s+1\s+one:5432/);
 });
 
 // ---- hostile keys ----
@@ -360,7 +360,7 @@ test('everything is reached and done by keyboard', async (t) => {
         "SELECT idem_resolve('r-815', 'complete', scope => 'refunds', reason => 'ticket 1');");
 });
 
-test('what is read anew leaves the focus where it is', async (t) => {
+test('a refresh keeps the focus', async (t) => {
     const page = await openPage(t, browser, shared.address);
     await visit(page, 'abandoned');
     await page.waitForSelector('#content button');

@@ -118,9 +118,9 @@ test('a database that goes away and comes back', async (t) => {
         await page.waitForSelector('#banner [data-kind=away]');
         await page.waitForSelector('#content.stale tr:has-text("r-815")');
         await page.click('nav a[href="#policies"]');
-        await page.waitForSelector('text=Nothing was read yet.');
+        await page.waitForSelector('text=Nothing has been read yet.');
         await page.click('nav a[href="#encryption"]');
-        await page.waitForSelector('text=Nothing was read yet.');
+        await page.waitForSelector('text=Nothing has been read yet.');
         await page.click('nav a[href="#outcomes"]');
         await page.click('nav a[href="#abandoned"]');
     } finally {
@@ -172,7 +172,7 @@ test('the console itself ends', async (t) => {
     child.kill('SIGTERM');
     await ended;
     await page.waitForSelector('#banner [data-kind=console]');
-    assert.match(await page.innerText('#banner'), /Start script\/console anew/);
+    assert.match(await page.innerText('#banner'), /Start script\/console again/);
 });
 
 // ---- other databases ----
@@ -207,7 +207,7 @@ test('an extension of another version: what is there is shown', async (t) => {
     const { address } = await startConsole(t, ['older']);
     const page = await openPage(t, browser, address);
     await page.waitForSelector('#banner [data-kind=version]');
-    assert.match(await page.innerText('#banner'), /of version 0\.9\.0, this console of \d/);
+    assert.match(await page.innerText('#banner'), /has version 0\.9\.0, this console \d/);
     await visit(page, 'policies');
     await page.waitForSelector('#content tr:has-text("p")');
     await lookUp(page, { key: 'k' });

@@ -23,7 +23,7 @@ sub refusal
 	return $err;
 }
 
-subtest 'what it refuses' => sub {
+subtest 'refusals' => sub {
 	$coordinator->safe_psql('postgres', q{
 		CREATE DATABASE plain;
 		CREATE TABLE local (tenant text PRIMARY KEY);
@@ -36,15 +36,15 @@ subtest 'what it refuses' => sub {
 	like(refusal($worker1, 'SELECT idem_distribute()'),
 		qr/DETAIL:  This node is not the coordinator/, 'on a worker');
 	like(refusal($coordinator, q{SELECT idem_distribute('local')}),
-		qr/HINT:  Distribute it by its tenant/, 'beside a table that is not distributed');
+		qr/HINT:  Distribute it by its tenant/, 'next to a table that is not distributed');
 	like(refusal($coordinator, q{SELECT idem_distribute('numbered')}),
-		qr/column tenant of type bigint.*\nHINT:  Principals have type text/, 'beside numbers');
+		qr/column tenant of type bigint.*\nHINT:  Principals have type text/, 'next to a table distributed by numbers');
 	$coordinator->safe_psql('postgres', 'CREATE ROLE nobody LOGIN');
 	is(try_sql($coordinator, q{SET ROLE nobody; SELECT idem_distribute('payment')}),
-		'42501', 'by somebody else than the owner');
+		'42501', 'by a role other than the owner');
 };
 
-subtest 'it is one transaction, and keeps what is stored' => sub {
+subtest 'it is one transaction and keeps the records' => sub {
 	$coordinator->safe_psql('postgres', q{
 		CREATE ROLE app LOGIN;
 		CREATE ROLE support LOGIN;
@@ -122,14 +122,14 @@ my $callers = $coordinator->safe_psql('postgres', q{
 	 WHERE proname LIKE 'idem\_%' AND has_function_privilege('app', oid, 'EXECUTE')});
 
 subtest 'rights are on every node' => sub {
-	is(rights_of('app'), "$callers $callers $callers", 'of those who call');
+	is(rights_of('app'), "$callers $callers $callers", 'of callers');
 	is(rights_of('support'), "$operators $operators $operators", 'of operators');
 	$coordinator->safe_psql('postgres', 'CREATE ROLE late LOGIN');
 	call($worker1, 'idem_grant', role => 'late');
 	is(rights_of('late'), rights_of('app'), 'granted on a worker');
 	call($worker2, 'idem_revoke', role => 'late');
 	is(rights_of('late'), rights_of('nobody'), 'and taken back on another');
-	isnt(rights_of('nobody'), rights_of('app'), 'which is less');
+	isnt(rights_of('nobody'), rights_of('app'), 'which has fewer rights');
 	my $tenant = principal_on($worker2);
 	is(try_sql($_, qq{SET ROLE app; SELECT outcome FROM idem_begin('right', principal => '$tenant')}),
 		$_ == $coordinator ? 'execute' : 'in_progress', 'app calls ' . $_->name)

@@ -27,7 +27,7 @@ sub state_of
 
 sub pay { return "INSERT INTO payment VALUES ('$_[1]', '$_[0]', 1)" }
 
-subtest 'one executes, all others are told at once' => sub {
+subtest 'one executes, all others get in_progress immediately' => sub {
 	foreach my $tenant ($here, $there)
 	{
 		foreach my $first (@nodes)

@@ -106,7 +106,7 @@ subtest 'a leased claim is completed after a move' => sub {
 	}
 };
 
-subtest 'what a move leaves behind is not asked' => sub {
+subtest 'the old shard of a move is not used' => sub {
 	# Citus drops the old table later.
 	$coordinator->safe_psql('postgres', 'ALTER SYSTEM SET citus.defer_shard_delete_interval = -1');
 	$coordinator->safe_psql('postgres', 'SELECT pg_reload_conf()');

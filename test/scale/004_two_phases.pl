@@ -97,7 +97,7 @@ subtest 'claim and effect on different nodes' => sub {
 			is(state_of($key, $tenant, $payee), '1 completed', 'both are there');
 			work($session, "$key undone", $tenant, $payee);
 			ask($session, 'ROLLBACK');
-			is(state_of("$key undone", $tenant, $payee), '0 absent', 'or neither');
+			is(state_of("$key undone", $tenant, $payee), '0 absent', 'or both are undone');
 			$session->quit;
 		}
 	}
@@ -149,7 +149,7 @@ subtest 'a worker dies between the phases' => sub {
 		$session->quit;
 		$victim->start;
 		is(prepared($victim), '1', $victim->name . ' has what it prepared');
-		is(begin_claim($_, $key, principal => $tenant)->{outcome}, 'in_progress', 'nobody executes it again, on ' . $_->name)
+		is(begin_claim($_, $key, principal => $tenant)->{outcome}, 'in_progress', 'it is not executed again, on ' . $_->name)
 		  foreach @nodes;
 		$coordinator->safe_psql('postgres', 'SELECT recover_prepared_transactions()');
 		is(state_of($key, $tenant, $payee), '1 completed', 'claim and effect are there');

@@ -175,7 +175,7 @@ subtest 'sweeping' => sub {
 	is(from_everywhere(q{SELECT total_rows > 0 FROM idempotency.sweeper WHERE node <> '} . $name{coordinator} . q{'}),
 		"t\nt", 'each worker has swept its own');
 	call($_, 'idem_cleanup') foreach @nodes;
-	is($worker2->safe_psql('postgres', "SELECT count(*) FROM $orphan"), '1', 'and not what is no shard of its own');
+	is($worker2->safe_psql('postgres', "SELECT count(*) FROM $orphan"), '1', 'and no table that is not its own shard');
 };
 
 done_testing();

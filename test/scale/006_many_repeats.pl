@@ -40,10 +40,10 @@ sub repeats
 my $session = session($nodes[2]);
 ask($session, 'BEGIN');
 is(outcome_in($session, 'one', principal => $tenant), 'execute', 'one executes');
-is(repeats('one'), 'in_progress 1000', 'all others are told at once');
+is(repeats('one'), 'in_progress 1000', 'all others get in_progress immediately');
 ask($session, "SELECT idem_complete('one', 200, principal => '$tenant')");
 ask($session, 'COMMIT');
-is(repeats('one'), 'replay 1000', 'and replay it when it is over');
-is(repeats('race'), 'execute 1, in_progress 999', 'of a thousand at once, one executes');
+is(repeats('one'), 'replay 1000', 'and replay it when it has ended');
+is(repeats('race'), 'execute 1, in_progress 999', 'of a thousand at the same time, one executes');
 
 done_testing();

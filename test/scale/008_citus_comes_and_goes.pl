@@ -103,7 +103,7 @@ subtest 'a node is disabled, activated and removed' => sub {
 	is(outcome_of($session, 'here', $here), 'in_progress', 'active again');
 	tell_node('citus_remove_node', $worker3);
 	unlike(outcome_of($session, 'here', $here), qr/execute/, 'removed, it does not grant it either');
-	is(all_say('here', $here), 'in_progress in_progress in_progress', 'nor does anybody else');
+	is(all_say('here', $here), 'in_progress in_progress in_progress', 'no other node does either');
 	$session->quit;
 	$worker3->stop;
 };
@@ -140,7 +140,7 @@ subtest 'Citus is updated' => sub {
 			unlike(try_sql($node, "SELECT outcome FROM idem_begin('here', principal => '$here')"), qr/execute/,
 				"objects of $version: no key is granted twice on " . $node->name);
 		}
-		unlike(all_say('here', $here), qr/execute/, 'nor in a session that has asked before');
+		unlike(all_say('here', $here), qr/execute/, 'not in a session that has called before either');
 	}
 	is(all_say('here', $here), 'in_progress in_progress in_progress', 'updated');
 	is(all_say('updated', $there), 'execute in_progress in_progress', 'and new keys are granted');

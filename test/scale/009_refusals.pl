@@ -32,7 +32,7 @@ my $of_ours = q{
 	         WHERE p.proname LIKE 'idem\_%'),
 	       (SELECT count(*) FROM idempotency.granted)};
 
-subtest 'beside what tables' => sub {
+subtest 'tables to colocate with' => sub {
 	$coordinator->safe_psql('postgres', q{
 		CREATE TABLE reference (tenant text PRIMARY KEY);
 		SELECT create_reference_table('reference');
@@ -116,15 +116,15 @@ subtest 'in what transactions' => sub {
 	$coordinator->safe_psql('postgres', q{SELECT idem_once('spent', principal => 'tenant ' || i) FROM generate_series(1, 20) i});
 	unlike(try_sql($coordinator, join(';', 'BEGIN', q{SELECT idem_distribute('payment')},
 				(map { "SELECT idem_once('spent', principal => 'tenant $_')" } 1 .. 20), 'ROLLBACK')),
-		qr/^t$/m, 'nobody executes again in the transaction that distributes');
+		qr/^t$/m, 'the transaction that distributes executes nothing again');
 
 	like(refusal(q{BEGIN; SELECT idem_begin('mine', principal => 'tenant 1'); SELECT idem_complete('mine', principal => 'tenant 1');
 			SELECT idem_distribute('payment'); COMMIT}),
-		qr/WARNING:  01000: records without a principal are all on one shard\n/, 'it warns of records of nobody');
+		qr/WARNING:  01000: records without a principal are all on one shard\n/, 'it warns of records without a principal');
 	is(join(' ', map { begin_claim($_, 'mine', principal => 'tenant 1')->{outcome} } @nodes),
 		'replay replay replay', 'a claim that was completed before, in the same transaction, is on its shard');
 	is(join(' ', map { begin_claim($_, "nobody's")->{outcome} } @nodes),
-		'in_progress in_progress in_progress', 'those of nobody as well');
+		'in_progress in_progress in_progress', 'those without a principal, too');
 	is(try_sql($_, q{SET ROLE app; SELECT outcome FROM idem_begin('old', principal => 'tenant 1')}), 'in_progress', 'rights go with it')
 	  foreach @nodes;
 	like(refusal(q{SELECT idem_distribute('payment')}),
@@ -151,7 +151,7 @@ subtest 'by hand' => sub {
 		}
 		is(join(' ', map { $_->safe_psql($database, 'SELECT DISTINCT why FROM idempotency.stores') } @nodes),
 			join(' ', ('It is distributed, but not by the hash of principal.') x 3), 'the views say so');
-		like(refusal('SELECT idem_distribute()', $database), qr/HINT:  Dump the database, restore it/, 'and what is to be done');
+		like(refusal('SELECT idem_distribute()', $database), qr/HINT:  Dump the database, restore it/, 'and says what to do');
 	}
 
 	add_cluster_database('by_principal');

@@ -224,7 +224,7 @@ subtest 'isolation levels and savepoints' => sub {
 };
 
 # A lower bound and no upper one: the awaited lock is released only at the end of the test.
-subtest 'nobody waits longer than they want to' => sub {
+subtest 'waits end as asked' => sub {
 	foreach my $case (@everywhere)
 	{
 		my ($node, $tenant) = @$case;

@@ -86,7 +86,7 @@ sub calls_of
 subtest 'rights' => sub {
 	is(calls_of('app', 'none'), 't t t t t t', 'app may on every node');
 	call($worker2, 'idem_revoke', role => 'app');
-	is(calls_of('app', 'none'), join(' ', ('42501') x 6), 'what is taken back on one is taken back on all');
+	is(calls_of('app', 'none'), join(' ', ('42501') x 6), 'a revoke on one node applies to all');
 	call($worker1, 'idem_grant', role => 'app');
 	my $worker3 = new_worker('worker3');
 	join_cluster($worker3);
@@ -117,7 +117,7 @@ subtest 'ten thousand keys in a transaction' => sub {
 		my $before = ask($session, 'SELECT memory()');
 		is(ask($session, $once =~ s/COUNT/$keys/r), $keys - 100, "asked on $name");
 		cmp_ok(ask($session, 'SELECT memory()') - $before, '<', 1024 * 1024, 'no key is remembered');
-		is(join(' ', on_each($locks)), join(' ', ('0') x @nodes), 'nor locked') if ($ENV{IDEM_STORE} // 'auto') ne 'sql';
+		is(join(' ', on_each($locks)), join(' ', ('0') x @nodes), 'no locks either') if ($ENV{IDEM_STORE} // 'auto') ne 'sql';
 		is(begin_claim($worker2, "$name 5", principal => $there)->{outcome}, 'in_progress', 'yet it is taken');
 		ask($session, 'COMMIT');
 		is(ask($session, $once =~ s/COUNT/10/r), '0', 'and not once more');

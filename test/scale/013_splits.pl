@@ -52,7 +52,7 @@ is($coordinator->safe_psql('postgres', $kept), '100', 'a record of each tenant')
 sub all_is_kept
 {
 	is(join(' ', on_each(q{SELECT count(*) FROM idempotency.records WHERE key = 'kept'})), '100 100 100', 'no record is lost');
-	is(join(' ', on_each($kept)), '0 0 0', 'nor is anything executed again');
+	is(join(' ', on_each($kept)), '0 0 0', 'and nothing is executed again');
 	return;
 }
 
@@ -87,9 +87,9 @@ foreach my $change (@changes)
 		cmp_ok($coordinator->safe_psql('postgres', $shards), '>', $before, 'there are more shards');
 
 		is(join(' ', map { outcome_in($_, "open $name", principal => $tenant) } @sessions),
-			'replay replay replay', 'what was completed is replayed');
+			'replay replay replay', 'a completed request is replayed');
 		is(join(' ', map { outcome_in($_, "leased $name", principal => $tenant) } @sessions),
-			'in_progress in_progress in_progress', 'what was leased is so still');
+			'in_progress in_progress in_progress', 'leased claims are still leased');
 		is(call($coordinator, 'idem_complete', key => "leased $name", principal => $tenant, token => $leased->{token}),
 			't', 'and its holder completes it');
 		ask($_, 'BEGIN') foreach @sessions;

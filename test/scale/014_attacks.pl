@@ -25,7 +25,7 @@ $coordinator->safe_psql('postgres', q{
 my $holder = session($coordinator);
 is(outcome_in($holder, 'held', principal => $tenant, hold => \'true'), 'execute', 'a claim is held');
 
-subtest 'a caller who has looked and then claims' => sub {
+subtest 'a caller that looks first and then claims' => sub {
 	my $caller = session($coordinator);
 	ask($caller, 'BEGIN');
 	is(ask($caller, "SELECT idem_get('looked', principal => '$tenant') IS NULL"), 't', 'looks');

@@ -29,7 +29,7 @@ sub prepares
 	return $err =~ /issuing PREPARE TRANSACTION/ ? 1 : 0;
 }
 
-subtest 'it is one of two nodes that have written, in whichever order' => sub {
+subtest 'it is one of two nodes that have written, in either order' => sub {
 	is(prepares(claim('a', $here), payment('a', $there)), 1, 'claim, then effect elsewhere');
 	is(prepares(payment('b', $there), claim('b', $here)), 1, 'effect elsewhere, then claim');
 	is(prepares(claim('c', $here), claim('c', $there)), 1, 'claim, then claim elsewhere');

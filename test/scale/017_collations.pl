@@ -26,7 +26,7 @@ my @nodes = new_cluster(-first => sub {
 });
 my ($coordinator, $worker1, $worker2) = @nodes;
 
-subtest 'what is refused' => sub {
+subtest 'refusals' => sub {
 	$coordinator->safe_psql('postgres', q{
 		CREATE COLLATION german (provider = icu, locale = 'de');
 		CREATE TABLE own (tenant text COLLATE german PRIMARY KEY);
@@ -35,7 +35,7 @@ subtest 'what is refused' => sub {
 	like($err, qr/Its distribution column tenant has the collation german/, 'a collation that other nodes can lack');
 };
 
-subtest 'beside a column that compares byte by byte' => sub {
+subtest 'next to a column that compares bytes' => sub {
 	$coordinator->safe_psql('postgres', q{
 		CREATE TABLE account (tenant text COLLATE "C", id text, PRIMARY KEY (tenant, id));
 		SELECT create_distributed_table('account', 'tenant', colocate_with => 'none', shard_count => 8)});
@@ -44,7 +44,7 @@ subtest 'beside a column that compares byte by byte' => sub {
 	$coordinator->safe_psql('postgres', "SELECT idem_distribute('account')");
 	is(join(' ', on_each($collations)), 'C C C', 'on every node');
 	is($coordinator->safe_psql('postgres', q{SELECT count(DISTINCT colocation_id) FROM citus_tables
-		WHERE table_name IN ('account'::regclass, 'idempotency.record'::regclass)}), 1, 'they are beside each other');
+		WHERE table_name IN ('account'::regclass, 'idempotency.record'::regclass)}), 1, 'they are colocated');
 };
 
 # One transaction of one node, from each node; 'tenant 1' to 'tenant 20' are on all shards.

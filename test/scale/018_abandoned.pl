@@ -60,7 +60,7 @@ subtest 'idem_cleanup' => sub {
 		'counted by the nodes that did it');
 };
 
-subtest 'a key that somebody is deciding about' => sub {
+subtest 'a key that another session decides about' => sub {
 	claims_in('busy');
 	policy('busy', abandon_after => '1us', on_abandon => 'fail');
 	my $taker = session($worker2);

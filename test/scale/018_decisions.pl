@@ -104,14 +104,14 @@ subtest 'many records, from any node' => sub {
 		# Another transaction is using one of them.
 		my $taker = session($coordinator);
 		ask($taker, 'BEGIN');
-		is(outcome_in($taker, 'left-3', principal => $here), 'execute', 'somebody takes over');
+		is(outcome_in($taker, 'left-3', principal => $here), 'execute', 'another caller takes over');
 		is(try_sql($node, q{CALL idem_resolve_all('fail', 'the bank is gone', scope => '*', holder => 'gone', batch_size => 4)},
 				extra_params => [ '-U', 'support' ]),
 			qq(9|1|[{"key": "left-3", "scope": "", "principal": "$here"}]|0|[]|0|[]), $node->name . ': decided, but for what runs');
 		ask($taker, 'ROLLBACK');
 		$taker->quit;
 		is(try_sql($node, q{CALL idem_resolve_all('fail', status => 'in_progress')}),
-			qq(1|1|[{"key": "lives", "scope": "", "principal": "$there"}]|0|[]|0|[]), 'nor what has a lease');
+			qq(1|1|[{"key": "lives", "scope": "", "principal": "$there"}]|0|[]|0|[]), 'a live lease is left, too');
 		is(from_everywhere(q{SELECT status, count(*) FROM idempotency.records GROUP BY 1 ORDER BY 1}),
 			"failed|10\nin_progress|1", 'all nodes see it');
 		is(from_everywhere(q{SELECT action, principal, count(*), count(*) FILTER (WHERE decided_by = 'support'), node
@@ -152,9 +152,9 @@ subtest 'scopes that are closed to the operator, and functions that are called a
 		is(try_sql($node, "CALL idem_forget_principal('$there', 'ticket 5')", extra_params => [ '-U', 'support' ]),
 			($node == $nodes[0] ? 1 : 0) . '|0|[]|1|[{"role": "app", "scope": "closed", "records": 1, "attempts": 1}]|'
 			  . ($node == $nodes[0] ? 1 : 0) . '|f',
-			$node->name . ': left, and told');
+			$node->name . ': left, and reported');
 	}
-	is(try_sql($coordinator, 'SELECT idem_cleanup() < 1000'), 't', 'nor is another function than ours called on other nodes');
+	is(try_sql($coordinator, 'SELECT idem_cleanup() < 1000'), 't', 'functions of others are not called on other nodes either');
 	$coordinator->safe_psql('postgres', 'GRANT app TO support');
 	is(try_sql($worker1, "CALL idem_forget_principal('$there', 'ticket 5')", extra_params => [ '-U', 'support' ]),
 		'1|0|[]|0|[]|0|t', 'by a member nothing is left');

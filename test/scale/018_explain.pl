@@ -89,7 +89,7 @@ foreach my $tenant ($here, $there)
 		}
 		$_->safe_psql('postgres', "UPDATE idempotency.record SET lease_until = now() - interval '1 s' WHERE principal = '$tenant'")
 		  foreach $coordinator;
-		told_everywhere('k', $tenant, 'unknown takeover_forbidden -', 'its lease is over');
+		told_everywhere('k', $tenant, 'unknown takeover_forbidden -', 'its lease has expired');
 		foreach my $node (@nodes)
 		{
 			is(begin_claim($node, 'k', request => '{"amount": 1}', principal => $tenant, scope => 'pay')->{outcome},

@@ -203,7 +203,7 @@ is(begin_claim($node, 'unconfirmed')->{outcome}, 'in_progress', 'while the commi
 $node->adjust_conf('postgresql.conf', 'synchronous_standby_names', undef);
 stop_and_start();
 abandon($client);
-is(begin_claim($node, 'unconfirmed')->{body}, '\\x646f6e65', 'replayed to who asks again');
+is(begin_claim($node, 'unconfirmed')->{body}, '\\x646f6e65', 'replayed to the repeat');
 
 $node->stop;
 done_testing();

@@ -140,7 +140,7 @@ sub replays
 	is(begin_claim($node, 'bytes', @where, request => \q('{"amount": 2}'))->{outcome},
 		'mismatch', 'the fingerprint is remembered');
 	is(outcome_of_operation($database, $schema, 'pay'), 'replay', 'an operation is remembered');
-	is(outcome_of_operation($database, $schema, 'refund'), 'mismatch', 'and told from others');
+	is(outcome_of_operation($database, $schema, 'refund'), 'mismatch', 'and others are distinguished');
 	is(begin_claim($node, 'failed', @where)->{error}, "went\nwrong", 'a failure is replayed');
 	is(begin_claim($node, 'retryable', @where)->{outcome}, 'retry_later', 'a pause is kept');
 	is(begin_claim($node, 'running', @where)->{outcome}, 'in_progress', 'a lease runs on');
@@ -159,7 +159,7 @@ sub policies_and_grants_hold
 	is(outcome_as('app', $database, 'payments/1', undef), '22004', 'a policy requires a key');
 	is(outcome_as('app', $database, 'admin', 'new'), 'execute', 'another admits a role');
 	$node->safe_psql($database, q{SELECT apps.idem_grant('outsider')});
-	is(outcome_as('outsider', $database, 'admin', 'new'), '42501', 'and nobody else');
+	is(outcome_as('outsider', $database, 'admin', 'new'), '42501', 'and no other role');
 	return;
 }
 
@@ -184,7 +184,7 @@ replays('custom', 'apps');
 policies_and_grants_hold('custom');
 $node->command_ok(
 	[ 'pg_restore', '--clean', '--exit-on-error', '-d', 'custom', "$dumps/custom.dump" ],
-	'over what is there, too');
+	'also over existing objects');
 is($node->safe_psql('custom', $contents), $original, 'clean: every column is the same');
 
 pg_dump('schema.sql', '--schema-only');

@@ -80,14 +80,14 @@ $primary->wait_for_catchup($standby);
 my $reader = session($standby);
 is(ask($reader, sprintf $look, 'done'), 'completed|201|00ff', 'an answer can be looked up');
 is(ask($reader, sprintf $look, 'running'), 'in_progress||', 'so can a claim');
-is(ask($reader, "SELECT idem_get('absent') IS NULL"), 't', 'what is not there is NULL');
-is(ask($reader, "SELECT idem_get('prepared') IS NULL"), 't', 'nor is an uncommitted claim');
+is(ask($reader, "SELECT idem_get('absent') IS NULL"), 't', 'an absent record is NULL');
+is(ask($reader, "SELECT idem_get('prepared') IS NULL"), 't', 'an uncommitted claim is not seen either');
 is(ask($reader, "SELECT status FROM idempotency.records WHERE key = 'done'"),
 	'completed', 'the view can be read');
 $primary->safe_psql('postgres', q{SELECT idem_grant('staff', reason => 'ticket 5')});
 $primary->wait_for_catchup($standby);
 is(ask($reader, 'SELECT action, role, reason FROM idempotency.decisions'),
-	'grant|staff|ticket 5', 'and what was decided');
+	'grant|staff|ticket 5', 'and the decisions');
 refuses_to_write($reader, 'standby');
 
 my $read_only = session($primary);
@@ -106,7 +106,7 @@ call($primary, 'idem_policy_set', scope_pattern => '*', allowed_role => 'staff')
 $primary->wait_for_catchup($standby);
 is(ask($reader, sprintf $look, 'done'), '42501', 'so does a policy, at the next statement');
 is($standby->safe_psql('postgres', q{SELECT value, source FROM idem_policy('s') WHERE option = 'allowed_role'}),
-	'staff|policy', 'idem_policy tells what is in force there');
+	'staff|policy', 'idem_policy shows the options in force there');
 call($primary, 'idem_policy_drop', scope_pattern => '*');
 $primary->wait_for_catchup($standby);
 is(ask($reader, sprintf $look, 'done'), 'completed|201|00ff', 'and its end');
@@ -121,14 +121,14 @@ is(outcome_in($reader, 'done'), 'replay', 'also in a session from before');
 is(outcome_in($reader, 'running'), 'in_progress', 'the lease runs on');
 is(ask($reader, completion('running', $token{running})), 't', 'and its holder completes');
 my ($outcome, $attempt, $token) = claim_in($reader, 'late');
-is("$outcome, $attempt", 'execute, 2', 'a lease that is over is taken over');
+is("$outcome, $attempt", 'execute, 2', 'a claim with an expired lease is taken over');
 cmp_ok($token, '>', $late->{token}, 'with a larger token');
 is(ask($reader, completion('late', $late->{token})), 'ID409', 'the old one is of no use');
 is(outcome_in($reader, 'prepared'), 'in_progress', 'a prepared claim is still prepared');
 is(ask($reader, "COMMIT PREPARED 'claim'"), '', 'and can be committed');
 is(ask($reader, completion('prepared', $prepared_token)), 't', 'and completed');
 is(join(', ', (claim_in($reader, 'held'))[0, 1]), 'execute, 2',
-	'whose holder was connected to the primary is taken over at once');
+	'a claim with a holder on the primary is taken over immediately');
 is(outcome_in($reader, 'new'), 'execute', 'new requests are executed');
 
 $reader->quit;

@@ -41,7 +41,7 @@ subtest 'the connection dies' => sub {
 	is(outcome_in($other, 'dies'), 'in_progress', 'respected while the session lives');
 	end_backend($node, pid_of($session));
 	$session->quit;
-	is_taken_over('dies', 'taken over at once');
+	is_taken_over('dies', 'taken over immediately');
 	is(ask($other, completion('dies', $token)), 'ID409', 'the old token is of no use');
 	is(outcome_in($other, 'dies'), 'in_progress', 'the new claim, not held, has its lease');
 };
@@ -130,7 +130,7 @@ subtest 'PREPARE TRANSACTION' => sub {
 	is(ask($session, "PREPARE TRANSACTION 'held'"), '', 'prepared');
 	end_backend($node, pid_of($session));
 	$session->quit;
-	is(outcome_in($other, 'prepared'), 'in_progress', 'nobody takes a prepared claim');
+	is(outcome_in($other, 'prepared'), 'in_progress', 'no caller takes a prepared claim over');
 	is(ask($other, "COMMIT PREPARED 'held'"), '', 'committed by another session');
 	is_taken_over('prepared', 'and taken over, because its holder is gone');
 };

@@ -109,7 +109,7 @@ ask($client, 'COMMIT');
 my $next = pooled_session();
 ask($next, 'BEGIN');
 is(server_of($next), $shared, 'the next client has the same server connection');
-is(ask($next, completion('one-go')), '22004', 'and needs the token, as anybody else');
+is(ask($next, completion('one-go')), '22004', 'and needs the token');
 ask($next, 'ROLLBACK');
 is(outcome_in($next, 'one-go'), 'replay', 'it gets the answer');
 
@@ -122,7 +122,7 @@ $client->quit;
 wait_until {
 	$node->safe_psql('postgres', "SELECT count(*) FROM pg_stat_activity WHERE pid = $lost") eq '0';
 } 'the server connection to be closed';
-is(join(', ', (claim_in($next, 'lost'))[0, 1]), 'execute, 1', 'the key is free at once');
+is(join(', ', (claim_in($next, 'lost'))[0, 1]), 'execute, 1', 'the key is free immediately');
 $next->quit;
 
 $node->stop;

@@ -75,7 +75,7 @@ subtest 'a DROP that is rolled back' => sub {
 	is(outcome_in($session, 'before'), 'replay', 'after it the old one is back');
 	is(outcome_in($session, 'inside'), 'execute', 'and works');
 	is(ask($session, 'COMMIT'), '', 'and commits');
-	is(record_state($node, 'inside'), 'in_progress', 'what was begun there');
+	is(record_state($node, 'inside'), 'in_progress', 'the claim begun there');
 	$session->quit;
 };
 
@@ -128,7 +128,7 @@ subtest 'the tables are gone, the functions are not' => sub {
 		ALTER EXTENSION idempotency DROP VIEW idempotency.sweeper;
 		ALTER EXTENSION idempotency DROP TABLE idempotency.record;
 		DROP TABLE idempotency.record CASCADE});
-	is(outcome_in($broken, 'key'), '42P01', 'no record: idem_begin says what is missing');
+	is(outcome_in($broken, 'key'), '42P01', 'no table record: idem_begin names it');
 	is(ask($broken, q{SELECT idem_get('key')}), '42P01', 'so does idem_get');
 	is(ask($broken, q{SELECT idem_complete('key', token => 1)}), '42P01', 'and idem_complete');
 	is(ask($broken, 'SELECT idem_cleanup()'), '42P01', 'and idem_cleanup');

@@ -58,7 +58,7 @@ sub nothing_is_left
 	my ($key) = @_;
 
 	is($node->safe_psql('postgres', $claim_locks), '0', "$key: no lock is left");
-	is(record_state($node, $key), 'absent', "$key: nor a record");
+	is(record_state($node, $key), 'absent', "$key: no record either");
 	return;
 }
 
@@ -98,10 +98,10 @@ subtest 'the lock table is full' => sub {
 
 	ask($session, 'BEGIN');
 	is(ask($session, 'SELECT fill_lock_table()'), '53200', 'begin meets the end of the lock table');
-	is(outcome_in($reader, 'new'), '53200', 'as does anybody who would get a new claim');
+	is(outcome_in($reader, 'new'), '53200', 'as does a caller that would get a new claim');
 	is(outcome_in($reader, 'done-before'), 'replay', 'who gets an answer needs no lock');
-	is(outcome_in($reader, 'leased-before'), 'in_progress', 'nor who has to come back');
-	is(outcome_in($other, 'mine'), 'in_progress', 'and who has a claim keeps it');
+	is(outcome_in($reader, 'leased-before'), 'in_progress', 'a caller that has to retry does not');
+	is(outcome_in($other, 'mine'), 'in_progress', 'and a claim is kept');
 	is(ask($session, 'ROLLBACK'), '', 'all the claims are rolled back');
 	is(ask($other, completion('mine')), 't', 'then it can be completed');
 	is(ask($other, 'COMMIT'), '', 'and committed');

@@ -42,7 +42,7 @@ subtest 'heap store' => sub {
 	ask($session, 'BEGIN');
 	is(ask($session, $all_keys), $keys, 'every key is new');
 	is(key_locks($node), '0', 'no key is locked');
-	cmp_ok(ask($session, $memory) - $before, '<', 1024 * 1024, 'nor remembered');
+	cmp_ok(ask($session, $memory) - $before, '<', 1024 * 1024, 'memory does not grow either');
 	is(ask($other, q{SELECT outcome FROM idem_begin('k5')}), 'in_progress', 'yet it is taken');
 	ask($session, 'ROLLBACK');
 	is(records($node), '1', 'a rollback leaves nothing');
@@ -61,7 +61,7 @@ subtest 'SQL store' => sub {
 	is(ask($session, $all_keys), '53200', 'the lock table is full');
 	ask($session, 'ROLLBACK');
 	is(key_locks($node), '0', 'no lock is left');
-	is(records($node), '0', 'nor a record');
+	is(records($node), '0', 'no record either');
 	is(ask($other, q{SELECT idem_once('k5')}), 't', 'and others go on');
 	$_->quit foreach $session, $other;
 	$node->stop;

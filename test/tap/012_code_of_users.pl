@@ -177,7 +177,7 @@ subtest 'rights' => sub {
 	is(ask($session, q{SELECT idem_begin('deferred')}), '42501', 'one that is deferred by hand is refused');
 	$session->quit;
 	keeper('DROP TRIGGER tried ON idempotency.record');
-	is(value(q{SELECT rolsuper FROM pg_roles WHERE rolname = 'keeper'}), 'f', 'nobody became superuser');
+	is(value(q{SELECT rolsuper FROM pg_roles WHERE rolname = 'keeper'}), 'f', 'no role became superuser');
 };
 
 # ---- not only triggers ----

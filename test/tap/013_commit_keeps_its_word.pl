@@ -71,7 +71,7 @@ subtest 'a lock that is in the way' => sub {
 		is(ask($other, "LOCK TABLE idempotency.record IN $mode MODE NOWAIT"), '55P03', "$mode comes too late");
 		ask($other, $_) foreach 'ROLLBACK', 'BEGIN';
 	}
-	is(ask($other, 'LOCK TABLE idempotency.record IN ROW EXCLUSIVE MODE NOWAIT'), '', 'claims go on beside it');
+	is(ask($other, 'LOCK TABLE idempotency.record IN ROW EXCLUSIVE MODE NOWAIT'), '', 'claims go on meanwhile');
 	is_whole('locked', $session);
 	$other->quit;
 };
@@ -84,7 +84,7 @@ subtest 'REINDEX' => sub {
 	ask_later($other, 'REINDEX TABLE idempotency.record');
 	wait_until_blocked($node, $pid);
 	is_whole('reindex', $session);
-	is(ask($other), '', 'it waited, and nobody met a deadlock');
+	is(ask($other), '', 'it waited, and there was no deadlock');
 	$other->quit;
 };
 
@@ -97,7 +97,7 @@ subtest 'the table was changed by the transaction itself' => sub {
 	ask($session, 'CREATE TRIGGER tried BEFORE INSERT ON idempotency.record FOR EACH ROW EXECUTE FUNCTION keeps()');
 	is(ask($session, 'COMMIT'), $early ? '' : '55000', 'refused');
 	is(record_state($node, 'changed') . ', ' . effects_of('changed'), $early ? 'in_progress, 1' : 'absent, 0',
-		'neither half without the other');
+		'both halves or none');
 	$session->quit;
 };
 

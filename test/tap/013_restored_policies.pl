@@ -39,7 +39,7 @@ sub outcome_of
 
 # Two claims that are abandoned when the dump is made.
 begin_claim($source, 'lost', scope => $_, lease => '1 ms') foreach 'refunds/1', 'mail';
-is(outcome_of($source, 'app', 'refunds/1', key => 'lost'), 'unknown', 'nobody takes over here');
+is(outcome_of($source, 'app', 'refunds/1', key => 'lost'), 'unknown', 'no takeover here');
 my $original = $source->safe_psql('postgres', $policies);
 
 my $dump = $source->basedir . '/custom.dump';
@@ -56,7 +56,7 @@ foreach my $role ('app', $superuser)
 {
 	is(outcome_of($target, $role, 'refunds/1'), '42501', "$role: the reserved scope is closed");
 	is(outcome_of($target, $role, 'refunds/1', key => 'lost'), '42501', '... for old keys, too');
-	is(outcome_of($target, $role, 'mail', key => 'lost'), 'unknown', '... nobody takes over');
+	is(outcome_of($target, $role, 'mail', key => 'lost'), 'unknown', '... no takeover');
 	is(outcome_of($target, $role, 'payments/1', key => undef), '22004', '... a key is required');
 }
 like(
@@ -72,7 +72,7 @@ $target->safe_psql('postgres', 'CREATE ROLE "Billing; team"');
 is(outcome_of($target, 'app', 'refunds/1'), '42501', 'a role of that name admits its members');
 $target->safe_psql('postgres', 'GRANT "Billing; team" TO app');
 is(outcome_of($target, 'app', 'refunds/1'), 'execute', '... who are now those of the new role');
-is(outcome_of($target, 'app', 'refunds/1', key => 'lost'), 'unknown', '... and find what was there');
+is(outcome_of($target, 'app', 'refunds/1', key => 'lost'), 'unknown', '... and find the records');
 
 $_->stop foreach $source, $target;
 done_testing();

@@ -56,7 +56,7 @@ my @obstacles = (
 	[ 'a rule',
 		q{CREATE RULE noticed AS ON DELETE TO idempotency.record DO ALSO NOTIFY deleted},
 		q{DROP RULE noticed ON idempotency.record}, q{VACUUM idempotency.record} ],
-	[ 'another constraint, be they as many',
+	[ 'another constraint, but the same number of them',
 		q{ALTER TABLE idempotency.record DROP CONSTRAINT record_valid,
 		  ADD CONSTRAINT short CHECK (length(key) < 100)},
 		q{ALTER TABLE idempotency.record DROP CONSTRAINT short} ],
@@ -78,7 +78,7 @@ my @obstacles = (
 	[ 'no log',
 		q{ALTER TABLE idempotency.record SET UNLOGGED}, q{ALTER TABLE idempotency.record SET LOGGED} ]);
 
-subtest 'what a table allows' => sub {
+subtest 'the store that a table allows' => sub {
 	is(at_work(), 'heap heap', 'as it is made');
 	foreach (@obstacles)
 	{
@@ -171,7 +171,7 @@ subtest 'a session keeps its own' => sub {
 # Until old connections have ended both stores are in use. A session with the SQL store does not see
 # a row that the heap store has written and not committed, and whose lock it has released. It meets
 # that row when it writes its own.
-subtest 'both at once' => sub {
+subtest 'both stores at the same time' => sub {
 	my $holder = $session{auto};
 	set_store('sql');
 	my $other = session($auto);

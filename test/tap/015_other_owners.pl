@@ -77,7 +77,7 @@ sub use_policies
 	return join ' ', @answers;
 }
 
-is(use_policies(), ' execute  t t', 'policies work, whoever owns them');
+is(use_policies(), ' execute  t t', 'policies work with any owner');
 
 my @triggers = (
 	[ 'BEFORE INSERT OR UPDATE', 'BEFORE INSERT by keeper; BEFORE UPDATE by keeper' ],
@@ -152,6 +152,6 @@ wait_until { $node->safe_psql('postgres', 'SELECT count(*) > 0 FROM kept.notes')
 is(notes(), 'BEFORE UPDATE by keeper', 'a trigger on the journal runs as its owner');
 keeper('DROP TRIGGER tried ON idempotency.journal');
 
-is(superusers(), '', 'and nobody has risen');
+is(superusers(), '', 'and no role became superuser');
 $node->stop;
 done_testing();

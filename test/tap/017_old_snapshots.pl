@@ -119,7 +119,7 @@ subtest 'toast that vacuum has taken' => sub {
 
 # Another session may add a child table or leave an invalid index while a claim is open. The commit
 # succeeds with both.
-subtest 'what others do beside an open claim' => sub {
+subtest 'other sessions during an open claim' => sub {
 	my $operator = session($node);
 	my $operator_pid = pid_of($operator);
 

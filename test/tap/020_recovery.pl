@@ -85,7 +85,7 @@ subtest 'crash and shutdown during crash recovery' => sub {
 
 	break_off_recovery($node, $_) foreach 'KILL', 'QUIT', 'INT', 'KILL';
 	$_->start foreach $node, $once;
-	is(content($node), $before, 'what was acknowledged is there');
+	is(content($node), $before, 'acknowledged work is there');
 	is(content($node), content($once), 'as after one crash');
 	effects_fit($node, 'and so are its effects');
 
@@ -184,7 +184,7 @@ subtest 'recovery to a moment before' => sub {
 	is(outcome_in($session, 'leased'), 'in_progress', 'and respected');
 	is(record_state($restored, $_), 'absent', "$_, of later: absent") foreach 'new', 'fresh';
 	is(ask($session, completion('late', $taken)), 'ID409', 'a token of later does not fit the record');
-	is(ask($session, completion('fresh', $fresh)), 'ID404', 'nor one that is absent');
+	is(ask($session, completion('fresh', $fresh)), 'ID404', 'an absent record is not found either');
 	my %old = (late => $taken, fresh => $fresh);
 	foreach my $key (sort keys %old)
 	{

@@ -77,12 +77,12 @@ subtest 'over the wrap' => sub {
 	begin_claim($node, "key-$_", lease => '1 day') foreach 1 .. 60;
 	cmp_ok(next_id(), '>', 2**32, 'behind the wrap');
 
-	is(begin_claim($node, 'done')->{outcome}, 'replay', 'what was completed is replayed');
-	is(outcome_in($other, 'open'), 'in_progress', 'what was open still is');
+	is(begin_claim($node, 'done')->{outcome}, 'replay', 'a completed request is replayed');
+	is(outcome_in($other, 'open'), 'in_progress', 'an open claim is still open');
 	is(ask($holder, 'COMMIT'), '', 'and is committed');
 	is(outcome_in($other, 'open'), 'replay', 'and replayed');
 	complete('across', token => $across->{token});
-	is(begin_claim($node, 'across')->{outcome}, 'replay', 'as is what was claimed long before');
+	is(begin_claim($node, 'across')->{outcome}, 'replay', 'an older claim is replayed, too');
 	is(begin_claim($node, "key-$_")->{outcome}, 'in_progress', "claim $_ is respected")
 	  foreach 1, 30, 60;
 	my $next = begin_claim($node, 'lost', lease => '1 day');
@@ -126,13 +126,13 @@ subtest 'no ids left' => sub {
 	  foreach 'refused', 'once', 'open-at-the-end';
 	is($node->safe_psql('postgres', q{SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'
 			AND objsubid = 18756}),
-		'0', 'nor a lock');
+		'0', 'no lock either');
 
-	is(begin_claim($node, 'done')->{outcome}, 'replay', 'what was completed is replayed');
+	is(begin_claim($node, 'done')->{outcome}, 'replay', 'a completed request is replayed');
 	is(begin_claim($node, 'done')->{body}, '\\x646f6e65', 'with its body');
 	is(begin_claim($node, 'done', request => '{"amount": 2}')->{outcome},
 		'mismatch', 'another request does not fit');
-	is(outcome_in($session, 'running'), 'in_progress', 'what is running is respected');
+	is(outcome_in($session, 'running'), 'in_progress', 'a running execution is respected');
 	is(ask($session, q{SELECT status FROM idem_get('done')}), 'completed', 'and can be looked up');
 
 	$node->safe_psql('postgres', q{SELECT pg_drop_replication_slot('old')});

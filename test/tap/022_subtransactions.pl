@@ -120,9 +120,9 @@ sub pid_of_waiter
 }
 
 my $few = answers(4);
-is(scalar(grep { /55P03|XX|57014/ } @$few), 0, 'nothing odd is told');
-is(grep({ $_ eq 'waiter, replay' } @$few), 1, 'the waiter is told the result');
-is(grep({ $_ eq 'others: undone, execute' } @$few), 1, 'what is undone is free');
+is(scalar(grep { /55P03|XX|57014/ } @$few), 0, 'no unexpected answers');
+is(grep({ $_ eq 'waiter, replay' } @$few), 1, 'the waiter gets the result');
+is(grep({ $_ eq 'others: undone, execute' } @$few), 1, 'a key that was rolled back is free');
 is_deeply(answers(200), $few, 'the same with two hundred');
 
 $node->stop;

@@ -103,7 +103,7 @@ subtest 'whatever is written' => sub {
 	is(outcome_in($session, 'inner', ttl => '1 day'), 'execute', 'another');
 	is(ask($session, completion('inner')), 't', 'is completed');
 	ask($session, $_) foreach 'ROLLBACK TO s', 'COMMIT';
-	is_equal($subscriber, 'what was rolled back does not arrive');
+	is_equal($subscriber, 'rolled back changes do not arrive');
 	is(record_state($subscriber, $_->[0]), $_->[1], "$_->[0]: $_->[1]")
 	  foreach [ inner => 'absent' ], [ outer => 'completed' ], [ prepared => 'completed' ],
 	  [ long => 'completed' ], [ released => 'absent' ];
@@ -181,7 +181,7 @@ subtest 'with a filter that a change can not pass' => sub {
 	is(ask($session, $change), '42P10', 'by itself the server says this');
 	is(ask($session, completion('running', $running->{token})), '42P10', 'and so does a completion');
 	ask($session, 'BEGIN');
-	is(outcome_in($session, $_), '42P10', "a grant says it at once, not at commit: $_") and ask($session, 'ROLLBACK')
+	is(outcome_in($session, $_), '42P10', "the claim is refused, not the commit: $_") and ask($session, 'ROLLBACK')
 	  foreach 'late', 'new';
 	ask($session, 'ROLLBACK');
 	is(record_state($publisher, $_), 'in_progress', "$_ is as it was") foreach 'late', 'running';
@@ -193,7 +193,7 @@ subtest 'with a filter that a change can not pass' => sub {
 
 # A role that may write every table and owns a subscription: for each row the server requires only
 # the privilege. (From 16 on it switches to the table's owner, unless told not to.)
-subtest 'decisions of somebody else' => sub {
+subtest 'decisions of another role' => sub {
 	my $writer = sweeping_node('writer');
 	my $run_as_writer = $writer->pg_version < 16 ? '' : ', run_as_owner, password_required = false';
 

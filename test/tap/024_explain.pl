@@ -62,7 +62,7 @@ subtest 'a running transaction' => sub {
 	is(join(' ', sort keys %$seen), 'application_name kind pid user', 'an operator sees what everybody may');
 	$seen = explained('running', role => 'watcher')->{holder};
 	is(join(' ', sort keys %$seen), 'age application_name kind pid query_age query_since since state user',
-		'who may see statistics sees the rest');
+		'a role that may see statistics sees the rest');
 	ask($holder, 'ROLLBACK');
 	is(told(explained('running')), 'execute no_record -', 'and gone');
 	$holder->quit;
@@ -115,10 +115,10 @@ subtest 'nothing is counted, written or assigned' => sub {
 	is(ask($session, 'SELECT pg_current_xact_id_if_assigned() IS NULL'), 't', 'no transaction id');
 	is(ask($session, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()"), 0, 'no lock of a key');
 	is(ask($session, "SELECT count(*) FROM pg_locks WHERE mode NOT IN ('AccessShareLock', 'ExclusiveLock') AND pid = pg_backend_pid()"),
-		0, 'no lock but those of who reads');
+		0, 'only the locks of a reader');
 	ask($session, 'COMMIT');
 	$session->quit;
-	is($node->safe_psql('postgres', $counts), $before, 'the counters are what they were');
+	is($node->safe_psql('postgres', $counts), $before, 'the counters are unchanged');
 };
 
 subtest 'on a standby' => sub {
@@ -132,20 +132,20 @@ subtest 'on a standby' => sub {
 	my $writer = session($node);
 	ask($writer, 'BEGIN');
 	is(outcome_in($writer, 'written'), 'execute', 'one');
-	is(ask($writer, completion('written')), 't', 'whose row is written');
+	is(ask($writer, completion('written')), 't', 'the row is written');
 	begin_claim($node, 'what flushes the log');
 	$node->wait_for_catchup($standby);
 
 	my $answer = explained('done', node => $standby);
 	is(told($answer), 'replay answered -', 'an answer');
 	ok($answer->{is_standby}, 'it says where it was asked');
-	like(join(' ', @{ $answer->{notes} }), qr/^This is a standby: /, 'and what that means');
+	like(join(' ', @{ $answer->{notes} }), qr/^This is a standby: /, 'and the note says so');
 	is_deeply($answer->{policy}{ttl}, { value => '1 day', source => 'setting', origin => 'idempotency.default_ttl' },
 		'the policy is that of the standby');
 
 	$answer = explained('elsewhere', node => $standby);
 	is(told($answer), 'in_progress leased -', 'a lease');
-	ok(!exists $answer->{lease}{session_lives}, 'nobody can tell there whether its session lives');
+	ok(!exists $answer->{lease}{session_lives}, 'the standby cannot tell whether its session lives');
 	is(told(explained('open', node => $standby)), 'execute no_record -', 'a lock of the primary is not seen');
 	is(told(explained('written', node => $standby)), $is_heap ? 'in_progress held primary' : 'execute no_record -',
 		'a row of the primary is, with the heap store');

@@ -76,7 +76,7 @@ subtest 'transactions of the primary' => sub {
 	is(told($reader, 'over'), of_primary('execute lease_over'), 'a takeover');
 	is(told($reader, 'prepared'), of_primary('execute no_record'), 'a prepared one');
 	is(ask($reader, q{SELECT holder ? 'pid', holder ? 'gid' FROM idem_explain('deep')}), $is_heap ? 'f|f' : '|',
-		'nothing is told of a process that is not there');
+		'a missing process is not reported');
 
 	my $rolled_back = writes('rolled back');
 	caught_up();
@@ -93,7 +93,7 @@ subtest 'whatever the transaction' => sub {
 		is(told($reader, 'deep'), of_primary('execute no_record'), $begin);
 		is(ask($reader, q{SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()}), 0,
 			'no lock of a key');
-		is(ask($reader, 'SELECT pg_current_xact_id_if_assigned() IS NULL'), 't', 'nor a transaction id');
+		is(ask($reader, 'SELECT pg_current_xact_id_if_assigned() IS NULL'), 't', 'no transaction id either');
 		is(outcome_in($reader, 'deep'), '25006', 'and idem_begin is refused');
 		ask($reader, 'ROLLBACK');
 	}
@@ -123,10 +123,10 @@ subtest 'the primary crashes and comes back' => sub {
 	caught_up();
 	is(told($reader, 'lost'), of_primary('execute no_record'), 'one that runs');
 	$primary->stop('immediate');
-	is(told($reader, 'lost'), of_primary('execute no_record'), 'nobody knows that it has ended');
+	is(told($reader, 'lost'), of_primary('execute no_record'), 'the standby does not know that it has ended');
 	$primary->start;
 	caught_up();
-	is(told($reader, 'prepared'), of_primary('execute no_record'), 'what is prepared stays');
+	is(told($reader, 'prepared'), of_primary('execute no_record'), 'a prepared transaction stays');
 	$primary->safe_psql('postgres', $_) foreach q{ROLLBACK PREPARED 'p'}, 'CHECKPOINT';
 	caught_up();
 	is(told($reader, $_->[0]), "execute $_->[1] - t", "and when it has ended, nothing is left: $_->[0]")
@@ -148,7 +148,7 @@ subtest 'promotion' => sub {
 	$standby->promote;
 
 	is(told($old, 'running'), 'execute no_record - f', 'goes on');
-	is(told($old, 'held'), 'execute session_ended - f', 'and is told what there is now');
+	is(told($old, 'held'), 'execute session_ended - f', 'and sees the current state');
 	is(outcome_in($old, 'running'), '25006', 'but can not write before it has ended');
 	ask($old, 'ROLLBACK');
 	is(outcome_in($old, 'running'), 'execute', 'then it can');
@@ -156,7 +156,7 @@ subtest 'promotion' => sub {
 	is(ask($reader, q{SELECT holder ->> 'gid' FROM idem_explain('prepared')}), 'p', 'with its name');
 	is(ask($reader, q{SELECT cardinality(notes) FROM idem_explain('held', fingerprint => '\x01')}), 0, 'no note of a standby');
 	ask($reader, q{ROLLBACK PREPARED 'p'});
-	is(told($reader, 'prepared'), 'execute no_record - f', 'until it is gone');
+	is(told($reader, 'prepared'), 'execute no_record - f', 'until it has ended');
 	$_->quit foreach $holder, $old;
 };
 

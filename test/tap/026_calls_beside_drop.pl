@@ -79,7 +79,7 @@ sub is_answered
 	my ($answer, $kind) = answer_beside($call, $warm, @ddl);
 
 	if ($kind eq 'c') { like($answer, qr/^(42P01|42883|XX000)$/, "$name (by the server)"); }
-	elsif ($kind eq '') { unlike($answer, qr/^(XX|42)/, "$name (which waits for nobody)"); }
+	elsif ($kind eq '') { unlike($answer, qr/^(XX|42)/, "$name (which does not wait)"); }
 	else { like($answer, $expected, $name); }
 	return;
 }

@@ -85,7 +85,7 @@ subtest 'template and no-connection databases' => sub {
 	wait_for_sweeper($node, 'closed');
 	pass('it would be visited, if it were open');
 	$node->safe_psql('postgres', 'DROP DATABASE closed WITH (FORCE)');
-	is_deeply([ trouble($node, 0) ], [], 'nobody was turned away');
+	is_deeply([ trouble($node, 0) ], [], 'no connection was refused');
 };
 
 subtest 'DROP DATABASE' => sub {
@@ -98,7 +98,7 @@ subtest 'DROP DATABASE' => sub {
 subtest 'DROP DATABASE after a batch that took long' => sub {
 	create_busy('slow');
 	trigger_on_delete($node, 'slow', 'PERFORM pg_catalog.pg_sleep(2.5)');
-	is_being_swept('slow', 'such a batch is over');
+	is_being_swept('slow', 'such a batch has ended');
 	succeeds_now('DROP DATABASE slow');
 };
 

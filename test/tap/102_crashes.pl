@@ -39,7 +39,7 @@ sub kill_hard
 	my ($node, $who) = @_;
 	my $size = log_size($node);
 
-	wait_until { kill 'KILL', $who->() } 'somebody to kill';
+	wait_until { kill 'KILL', $who->() } 'a process to kill';
 	$node->wait_for_log(qr/all server processes terminated; reinitializing/, $size);
 	$node->poll_query_until('postgres', 'SELECT true') or die 'the server does not come back';
 	return;
@@ -116,7 +116,7 @@ subtest 'crash of the postmaster' => sub {
 	foreach ($plain, $node)
 	{
 		start_again_without_postmaster($_, launcher($_), get_stuck($_));
-		is(records($_), $_ == $plain ? '11' : '10', $_->name . ': all workers end at once');
+		is(records($_), $_ == $plain ? '11' : '10', $_->name . ': all workers end immediately');
 		untrigger($_, 'postgres');
 	}
 	is_swept($node, 'postgres', 'preloaded: the next start brings them back');

@@ -40,7 +40,7 @@ sub is_without_workers
 	$session->quit;
 	is_deeply([ workers($standby) ], [], "$name: no worker");
 	is($standby->safe_psql('postgres', q{SELECT count(*) FROM pg_locks WHERE objsubid = 18758}),
-		'0', "$name: nor a lock of one");
+		'0', "$name: no lock of one either");
 	return;
 }
 

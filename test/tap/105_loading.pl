@@ -84,7 +84,7 @@ subtest 'SQL objects without preloaded library' => sub {
 };
 
 # With enough slots for all of them, and with fewer slots than backends.
-subtest 'one launcher, however many backends register one at once' => sub {
+subtest 'one launcher, even if many backends register one at the same time' => sub {
 	foreach my $slots ($backends + 10, 8)
 	{
 		my $node = new_node("slots_$slots",

@@ -35,7 +35,7 @@ sub stays_silent
 	is($node->safe_psql('postgres', q{SELECT idem_forget(key) FROM idem_resolve('upgrade', 'fail'),
 			CAST('upgrade' AS text) AS key}), 't', "$name: the claim is forgotten");
 	system_or_bail(@pg_ctl, 'stop');
-	is(scalar(log_since($node, $size, $registration)), 0, "$name: nor has it been tried");
+	is(scalar(log_since($node, $size, $registration)), 0, "$name: it has not been tried either");
 	return;
 }
 

@@ -102,8 +102,8 @@ subtest 'grace' => sub {
 	configure($node, 'idempotency.cleanup_grace' => '1h');
 	add_expired($node, 5, ended => '2 hours');
 	add_expired($node, 5, ended => '10 minutes', key => 'young-');
-	is_swept($node, 'postgres', 'what is older goes');
-	is(records($node), '5', 'what is younger stays');
+	is_swept($node, 'postgres', 'older records are removed');
+	is(records($node), '5', 'younger records stay');
 	configure($node, 'idempotency.cleanup_grace' => 0);
 	ok( $node->poll_query_until('postgres',
 			'SELECT NOT EXISTS (SELECT FROM idempotency.record)'),
@@ -119,7 +119,7 @@ subtest 'the audit' => sub {
 	$node->safe_psql('postgres', "TRUNCATE idempotency.audit; $add");
 	configure($node, 'idempotency.cleanup_batch_size' => 10, 'idempotency.audit_retention' => '756h');
 	ok($node->poll_query_until('postgres', 'SELECT count(*) = 31 FROM idempotency.audit'),
-		'what is older goes');
+		'older records are removed');
 	wait_for_visits($node, 'postgres', 1);
 	is($node->safe_psql('postgres', $left),
 		join(' ', map { sprintf '%02d', $_ } 1 .. 31), 'and nothing else');
@@ -133,7 +133,7 @@ subtest 'the audit' => sub {
 	ask($ddl, 'BEGIN; LOCK TABLE idempotency.audit');
 	configure($node, 'idempotency.audit_retention' => '1d');
 	add_expired($node, 25);
-	is_swept($node, 'postgres', 'beside DDL on the audit');
+	is_swept($node, 'postgres', 'during DDL on the audit');
 	is(in_view('failures'), '0', 'no visit fails');
 	ask($ddl, 'COMMIT');
 	$ddl->quit;
@@ -204,8 +204,8 @@ subtest 'a record that is used again while the sweeper comes to it' => sub {
 		open_gate($gate);
 		push @told, ask($session);
 	} while (too_late($session, $size));
-	is($told[0], 'in_progress', 'who does not wait shall come again');
-	is($told[1], 'execute', 'who waits begins it when the sweeper is through');
+	is($told[0], 'in_progress', 'a caller that does not wait gets in_progress');
+	is($told[1], 'execute', 'a waiting caller executes when the sweeper has finished');
 	is(ask($session, completion('again-1')), 't', 'and completes it');
 	is(ask($session, 'COMMIT'), '', 'committed');
 	is_swept($node, 'postgres', 'the older one goes');
@@ -230,7 +230,7 @@ subtest 'a record that could be swept while it is used again' => sub {
 		if ($early || $database eq 'postgres')
 		{
 			wait_for_visits($node, $database, 2);
-			pass("$database: the sweeper passes over what is written already");
+			pass("$database: the sweeper skips written records");
 		}
 		else
 		{
@@ -262,7 +262,7 @@ subtest 'a record that is taken over while it could be swept' => sub {
 	$node->safe_psql('postgres', 'DELETE FROM idempotency.record');
 };
 
-subtest 'a row that somebody has locked' => sub {
+subtest 'a locked row' => sub {
 	my $session = session($node);
 
 	hold_back($node);
@@ -410,7 +410,7 @@ subtest 'settings of the database' => sub {
 };
 
 # Deferred triggers run at commit, when the sweeper is a superuser again.
-subtest 'a table that belongs to somebody else' => sub {
+subtest 'a table of another owner' => sub {
 	$node->safe_psql('postgres', q{
 		CREATE ROLE mallory;
 		CREATE TABLE caught (who text);

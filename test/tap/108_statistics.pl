@@ -204,7 +204,7 @@ subtest 'what can be tried again is no error of the store' => sub {
 	my ($ddl, $session) = map { session($node) } 1 .. 2;
 	my $begin = q{SELECT outcome FROM idem_begin('key', scope => 'again')};
 
-	is(ask($session, $begin), 'execute', 'what is looked up once per session has been');
+	is(ask($session, $begin), 'execute', 'lookups of the session are done');
 	ask($ddl, 'BEGIN; LOCK TABLE idempotency.record');
 	foreach ([ lock_timeout => '55P03' ], [ statement_timeout => '57014' ])
 	{
@@ -214,7 +214,7 @@ subtest 'what can be tried again is no error of the store' => sub {
 		ask($session, "RESET $limit");
 	}
 	$_->quit foreach $ddl, $session;
-	is(counted(q{scope = 'again'}), 'executed 1', 'neither is counted');
+	is(counted(q{scope = 'again'}), 'executed 1', 'neither call is counted');
 };
 
 subtest 'rights' => sub {
@@ -247,9 +247,9 @@ subtest 'more scopes than there is room for' => sub {
 		q{SELECT idem_once('key', 'scope-' || n) FROM generate_series(1, 600) AS n});
 	is(counted('total'), 'executed 600, completed 600', 'all are counted');
 	my $rest = q{SELECT executed FROM idempotency.stats WHERE scope IS NULL AND NOT total};
-	cmp_ok($node->safe_psql('postgres', $rest), '>=', 600 - 512, 'what has no room in one row');
+	cmp_ok($node->safe_psql('postgres', $rest), '>=', 600 - 512, 'scopes without a row share one');
 	is($node->safe_psql('postgres', q{SELECT count(*) <= 512 FROM idempotency.stats
-			WHERE scope LIKE 'scope-%'}), 't', 'beside those that have');
+			WHERE scope LIKE 'scope-%'}), 't', 'next to scopes with a row');
 	begin_in('executed');
 	is(counted(q{scope = 'executed'}), 'in_progress 1', 'an old scope keeps its row');
 };

@@ -77,8 +77,8 @@ subtest 'abandoned' => sub {
 	begin_claim($node, 'a3', lease => '1 h');
 	is( rows($columns),
 		"s|a1|in_progress|1|worker-7|charged|t\nu|a2|unknown|1|||t",
-		'what nobody has taken over');
-	is(rows('SELECT key FROM idempotency.in_flight'), 'a3', 'which nobody executes');
+		'claims without a takeover');
+	is(rows('SELECT key FROM idempotency.in_flight'), 'a3', 'which no session executes');
 	is(begin_claim($node, 'a1', scope => 's', lease => '1 h')->{attempt}, '2', 'taken over');
 	call($node, 'idem_resolve', key => 'a2', scope => 'u', action => 'fail');
 	is(rows($columns), '', 'and resolved: nothing again');
@@ -98,7 +98,7 @@ subtest 'sweeper' => sub {
 	hold_back($node);
 	begin_claim($node, 'open', ttl => '1 ms', lease => '1 ms');
 	add_expired($node, 10);
-	is(rows($columns), 'postgres|0|0|0|0|', 'what has its grace is no backlog');
+	is(rows($columns), 'postgres|0|0|0|0|', 'records within the grace are no backlog');
 	let_go($node);
 	wait_for_sweeper($node, 'postgres', q{wait_event = 'advisory'});
 	# Whatever happens to a sweeper that waits there for too long.

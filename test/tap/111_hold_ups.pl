@@ -36,7 +36,7 @@ sub somebody_waits_for_the_database
 	$node->poll_query_until('postgres', q{
 		SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted
 			AND locktype = 'object' AND classid = 'pg_database'::regclass)})
-	  or die 'nobody waits for the database';
+	  or die 'no session waits for the database';
 	return;
 }
 
@@ -106,7 +106,7 @@ subtest 'the list of databases is locked' => sub {
 	my $before = visits_by_oid($oid);
 	wait_until { visits_by_oid($oid) >= $before + 3 } 'three more visits';
 	is(ask($session, "SELECT count(*) FROM pg_locks WHERE NOT granted AND pid = $launcher"),
-		'0', 'the launcher waits for nobody');
+		'0', 'the launcher does not wait');
 	ask($session, 'COMMIT');
 	others_are_swept('afterwards sweeping goes on');
 	is(launcher($node), $launcher, 'by the same launcher');
@@ -176,7 +176,7 @@ subtest 'fast shutdown while a sweeper can not come in' => sub {
 	$node->stop('fast');
 	abandon($session);
 	is_deeply([ log_since($node, $size, qr/PANIC:|exit code (?![01]$)|terminated by signal/) ],
-		[], 'nobody ends by anything but the signal, or because it is done');
+		[], 'processes end by the signal only, or because they are done');
 };
 
 done_testing();

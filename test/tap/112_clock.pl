@@ -56,7 +56,7 @@ subtest 'back while a sweeper is at work' => sub {
 	$clock->shift($hour);
 };
 
-subtest 'forward, and back again when the visit is over' => sub {
+subtest 'forward, and back again after the visit' => sub {
 	shift_in_a_batch($hour);
 	is_swept($node, 'postgres', 'it goes on');
 	wait_for_visits($node, 'postgres', 1);

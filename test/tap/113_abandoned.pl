@@ -87,7 +87,7 @@ subtest 'behind many others' => sub {
 	$node->safe_psql('postgres', q{UPDATE idempotency.record SET claimed_at = now() - '1 hour'::interval, lease_until = now() - '1 hour'::interval
 		WHERE scope = 'others' AND key IN ('k4', 'k5', 'k6')});
 	begin_claim($node, $_, scope => 'behind', lease => '1 ms') foreach qw(last next);
-	is(statuses('behind'), 'last in_progress, next in_progress', 'nobody has come');
+	is(statuses('behind'), 'last in_progress, next in_progress', 'no caller has come');
 	policy('behind', abandon_after => '1 ms', on_abandon => 'fail');
 	configure($node, 'idempotency.cleanup_batch_size' => 1);
 	configure($node, 'idempotency.cleanup_interval' => '1s');
@@ -105,9 +105,9 @@ subtest 'a broken table of policies' => sub {
 		DROP VIEW idempotency.policies;
 		ALTER TABLE idempotency.policy RENAME COLUMN abandon_after TO given_up_after});
 	add_expired($node, 10);
-	is_swept($node, 'postgres', 'what is past its retention is removed');
+	is_swept($node, 'postgres', 'expired records are removed');
 	wait_until { $node->safe_psql('postgres', 'SELECT failures > 0 FROM idempotency.sweeper') eq 't' }
-	'the error is told';
+	'the error is reported';
 	$node->safe_psql('postgres', 'ALTER TABLE idempotency.policy RENAME COLUMN given_up_after TO abandon_after');
 	begin_claim($node, 'k', scope => 'fail', lease => '1 ms');
 	become('fail', 'k failed');

@@ -85,7 +85,7 @@ subtest 'nothing is due' => sub {
 			created_at, claimed_at, lease_until, expires_at, retained_until)
 		SELECT '', '', 'open-' || n, 'i', 1, n, 1, t, t, t, t, t
 		FROM generate_series(1, 100) AS n, CAST(now() - interval '1 hour' AS timestamptz) AS t});
-	is_left_alone($node, 'postgres', 'records whose time has not come, and claims without a result');
+	is_left_alone($node, 'postgres', 'records that are not due, and claims without a result');
 };
 
 # Each due time is written in advance, and then no session writes.
@@ -116,7 +116,7 @@ subtest 'the time comes' => sub {
 	is_left_alone($node, 'postgres', 'and then nothing is due again');
 };
 
-subtest 'somebody writes' => sub {
+subtest 'a session writes' => sub {
 	my $session = session($node);
 
 	add_expired($node, 10);
@@ -159,7 +159,7 @@ subtest 'counters that tell nothing' => sub {
 	configure($node, track_counts => 'on');
 };
 
-subtest 'what is due changes with the settings' => sub {
+subtest 'settings change what is due' => sub {
 	hold_back($node);
 	add_expired($node, 10);
 	is_left_alone($node, 'postgres');
@@ -188,7 +188,7 @@ subtest 'not preloaded' => sub {
 	is(begin_claim($plain, 'first')->{outcome}, 'execute', 'the first claim starts the launcher');
 	is_left_alone($plain, 'postgres', 'nothing is due');
 	add_expired($plain, 10);
-	is_swept($plain, 'postgres', 'somebody writes');
+	is_swept($plain, 'postgres', 'a session writes');
 	$plain->stop;
 };
 

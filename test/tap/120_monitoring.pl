@@ -320,12 +320,12 @@ subtest 'the exporter likes the queries' => sub {
 	is(sum_of(\@series, 'pg_up'), 1, 'the server is up');
 };
 
-subtest 'what the dashboard and the alerts select is there' => sub {
+subtest 'metrics of the dashboard and the alerts exist' => sub {
 	finds_what_is_asked_for('dashboard', \@series, dashboard_expressions());
 	finds_what_is_asked_for('alerts', \@series, alert_expressions());
 };
 
-subtest 'the dashboard has what is scraped' => sub {
+subtest 'the dashboard shows all metrics' => sub {
 	my %shown = map { $_->[0] => 1 } map { selectors_in($_) } dashboard_expressions();
 	my %scraped = map { $_->{name} => 1 } grep { $_->{name} =~ /^idempotency_/ } @series;
 
@@ -343,7 +343,7 @@ subtest 'the dashboard has what is scraped' => sub {
 		$undescribed .= " $panel->{id}" unless $panel->{type} eq 'row' || $panel->{description};
 	}
 	is($overlaps, '', 'no panel lies on another');
-	is($undescribed, '', 'each says what it shows');
+	is($undescribed, '', 'each panel has a description');
 	is(scalar(grep { $_ > 1 } values %ids), 0, 'and has an id of its own');
 };
 
@@ -433,7 +433,7 @@ subtest 'a database without the extension' => sub {
 	$node->safe_psql('postgres', 'CREATE DATABASE without');
 	my @others = series_of(scrape($node, 'without'));
 
-	is(scalar(grep { $_->{name} =~ /^idempotency_/ } @others), 0, 'has none of the metrics');
+	is(scalar(grep { $_->{name} =~ /^idempotency_/ } @others), 0, 'has no metrics');
 	is(sum_of(\@others, 'pg_up'), 1, 'but the others');
 };
 

@@ -50,7 +50,7 @@ sub callable
 my $helpers = 'idem_backoff idem_event_id idem_fingerprint idem_http_status idem_key'
   . ' idem_parse_key idem_problem idem_response is_record';
 
-subtest 'who may call what' => sub {
+subtest 'rights on functions' => sub {
 	is(callable('nobody'), $helpers, 'PUBLIC: the helpers, and the check of the records');
 	is(count_of(members('pg_proc') . q{ AND has_function_privilege('nobody', o.oid, 'EXECUTE')
 			AND (o.provolatile <> 'i' OR o.proparallel <> 's')}),
@@ -67,7 +67,7 @@ subtest 'who may call what' => sub {
 		'idem_grant(operator): the decisions');
 };
 
-subtest 'no privilege on what is stored' => sub {
+subtest 'no privileges on tables' => sub {
 	foreach my $role (qw(nobody app support))
 	{
 		is(count_of(members('pg_class') . qq{ AND o.relkind IN ('r', 'v') AND (
@@ -76,7 +76,7 @@ subtest 'no privilege on what is stored' => sub {
 			'0', "$role: on no table and no view");
 		is($node->safe_psql('postgres',
 				"SELECT has_schema_privilege('$role', 'idempotency', 'USAGE, CREATE')"),
-			'f', "$role: nor their schema");
+			'f', "$role: no privilege on their schema either");
 	}
 };
 
@@ -96,7 +96,7 @@ subtest 'ownership' => sub {
 		'0', 'no function is SECURITY DEFINER');
 };
 
-subtest 'whoever owns the tables, callers need no right on them' => sub {
+subtest 'callers need no right on the tables, with any owner' => sub {
 	add_database($node, 'handed', 'public');
 	$node->safe_psql('handed', q{
 		CREATE ROLE keeper;
@@ -113,7 +113,7 @@ subtest 'whoever owns the tables, callers need no right on them' => sub {
 };
 
 # A role that may call the functions and knows the names of a record can read the record.
-subtest 'a principal is what the caller says' => sub {
+subtest 'a principal is any name that the caller gives' => sub {
 	call($node, 'idem_policy_set', scope_pattern => 'own', allowed_role => 'support');
 	my $session = session($node);
 	foreach my $scope ('', 'own')
@@ -122,7 +122,7 @@ subtest 'a principal is what the caller says' => sub {
 	}
 	ask($session, 'SET SESSION AUTHORIZATION app');
 	my $look = q{SELECT status FROM idem_get('paid', %s, 'alice')};
-	is(ask($session, sprintf $look, q{''}), 'completed', 'who has the grant may name any');
+	is(ask($session, sprintf $look, q{''}), 'completed', 'a role with the grant may name any principal');
 	is(ask($session, sprintf $look, q{'own'}), '42501', 'but not in the scope of other roles');
 	$session->quit;
 };
@@ -172,7 +172,7 @@ subtest 'errors name nothing of the request' => sub {
 };
 
 # Limits of one call. Each value is one above the maximum.
-subtest 'what one call may ask for' => sub {
+subtest 'limits of one call' => sub {
 	my $session = session($node);
 	my $call = sub { ask($session, 'SELECT outcome FROM ' . invocation('idem_begin', @_)) };
 
@@ -227,7 +227,7 @@ subtest 'how large a stored request may be' => sub {
 	$session->quit;
 };
 
-subtest 'what nobody limits but the one who lets requests in' => sub {
+subtest 'limits that the application must set' => sub {
 	is(begin_claim($node, 'long', lease => '36525 days')->{outcome}, 'execute', 'a long lease');
 	is(call($node, 'idem_resolve', key => 'long', action => 'release'), 't', 'which an operator ends');
 };

@@ -252,7 +252,7 @@ subtest 'a standby with the keys opens them' => sub {
 	wait_until { ask($reader, "SELECT idem_get('done', 'sealed', 'shop')") eq 'ID503' }
 	  'the standby has no keys';
 	is(ask($reader, "SELECT status FROM idem_get('done', 'plain', 'shop')"),
-		'completed', 'others are told all the same');
+		'completed', 'others still get their answers');
 	$reader->quit;
 	$standby->stop;
 };
@@ -343,9 +343,9 @@ subtest 'without a key file everything encrypted is closed' => sub {
 		'ID503', 'no file: a result that can\'t be sealed is not recorded');
 	is(ask($session, "SELECT idem_extend('alive', $token, scope => 'sealed', principal => 'shop') > now()"),
 		't', 'no file: a heartbeat needs no key');
-	is(ask($session, "SELECT idem_once('once', 'sealed')"), 'f', 'no file: nor does what keeps nothing');
+	is(ask($session, "SELECT idem_once('once', 'sealed')"), 'f', 'no file: a call that stores nothing works');
 	is(ask($session, "SELECT idem_resolve('dropped', 'release', 'sealed', 'shop'), idem_forget('dropped', 'sealed', 'shop')"),
-		't|t', 'no file: nor does an operator who lets go');
+		't|t', 'no file: an operator can release');
 	is(ask($session, "SELECT why FROM idempotency.encryption_keys WHERE key_id IS NULL"),
 		'The key file can\'t be opened: No such file or directory.', 'no file: the view says so');
 	is(ask($session, 'CALL idem_reseal()'), 'ID503', 'no file: nothing to seal with');
@@ -404,10 +404,10 @@ subtest 'files that are not taken' => sub {
 	$primary->safe_psql('postgres', "CREATE ROLE app LOGIN; SELECT idem_grant('app')");
 	is($primary->safe_psql('postgres',
 		"SELECT count(*) FROM pg_settings WHERE name = 'idempotency.encryption_key_file'",
-		extra_params => [ '-U', 'app' ]), '0', 'nobody else learns where it is');
+		extra_params => [ '-U', 'app' ]), '0', 'other roles do not see the path');
 	$primary->psql('postgres', "SELECT idem_attempts('retried', 'sealed', 'shop')",
 		stderr => \my $refusal, extra_params => [ '-U', 'app' ]);
-	like($refusal, qr/permission denied for function idem_attempts/, 'nor what attempts were made');
+	like($refusal, qr/permission denied for function idem_attempts/, 'attempts are not shown either');
 };
 
 subtest 'a wrong key opens nothing' => sub {
@@ -417,9 +417,9 @@ subtest 'a wrong key opens nothing' => sub {
 	like(ask($session, q{SELECT notes FROM idem_explain('done', NULL, 'sealed', 'shop')}),
 		qr/Column \w+ of the record could not be opened with the key \\"a\\"\./, 'another key of that id: idem_explain');
 	is(ask($session, "SELECT idem_complete('mixed', 200, 'sealed-body'::text, scope => 'sealed', principal => 'shop', token => $token)"),
-		'ID500', 'another key of that id: nothing is added to what it does not open');
+		'ID500', 'another key of that id: nothing is added to a record that it cannot open');
 	is(ask($session, "SELECT idem_checkpoint('mixed', 'sealed-point', scope => 'sealed', principal => 'shop', token => $token)"),
-		'ID500', 'another key of that id: nor by a checkpoint');
+		'ID500', 'another key of that id: a checkpoint adds nothing either');
 	take_keys($primary, 'b');
 	is_closed('ID503', 'no key of that id');
 	is(key_rows($primary), 'a f f 18, b t t 0', 'the view tells which one is missing');
@@ -428,7 +428,7 @@ subtest 'a wrong key opens nothing' => sub {
 	my ($remaining, undef, $warning) = (0);
 	$primary->psql('postgres', 'CALL idem_reseal()', stdout => \$remaining, stderr => \$warning);
 	is($remaining, '18', 'nothing can be sealed anew');
-	like($warning, qr/WARNING:  18 records could not be decrypted/, 'and that is told');
+	like($warning, qr/WARNING:  18 records could not be decrypted/, 'and that is reported');
 	take_keys($primary, 'a');
 	is(key_rows($primary), 'a t t 18', 'nothing has changed');
 	complete_in('sealed', 'mixed', $token);
@@ -438,7 +438,7 @@ subtest 'a wrong key opens nothing' => sub {
 
 # ---- rows that were changed ----
 
-subtest 'what was sealed for one place opens in no other' => sub {
+subtest 'a sealed value opens in its own place only' => sub {
 	my $at = "WHERE (scope, key) = ('sealed', 'done')";
 	my $save = "CREATE TABLE saved AS SELECT * FROM idempotency.record $at";
 	my @damage = (
@@ -473,7 +473,7 @@ subtest 'what was sealed for one place opens in no other' => sub {
 
 # ---- policies that change ----
 
-subtest 'what was written before a policy changed stays readable' => sub {
+subtest 'records from before a change of the policy stay readable' => sub {
 	my $token = begin_in('plain', 'changed', lease => '1 hour')->{token};
 	call($primary, 'idem_policy_set', scope_pattern => 'plain', store_request => \'true', encrypt => \'true');
 	like(told($primary, 'plain', 'done'), qr/plain-body plain-holder$/, 'in the clear');
@@ -481,11 +481,11 @@ subtest 'what was written before a policy changed stays readable' => sub {
 	like(told($primary, 'plain', 'changed'), qr/plain-body plain-holder$/, 'half and half');
 	is($primary->safe_psql('postgres', q{SELECT sealed_by, holder, sealed_holder IS NOT NULL, request, fingerprint
 		FROM idempotency.record WHERE (scope, key) = ('plain', 'changed')}),
-		'a||t||', 'what it had in the clear is sealed with its answer');
+		'a||t||', 'its clear values are sealed with its answer');
 	call($primary, 'idem_policy_set', scope_pattern => 'sealed', encrypt => \'false');
 	like(told($primary, 'sealed', 'done'), qr/sealed-body sealed-holder$/, 'sealed');
 	checkpoint_in('sealed', 'running', record_token('running'));
-	like(told($primary, 'sealed', 'running'), qr/sealed-point/, 'and what is sealed stays so');
+	like(told($primary, 'sealed', 'running'), qr/sealed-point/, 'and sealed values stay sealed');
 	is($primary->safe_psql('postgres', q{SELECT count(recovery_point) FROM idempotency.record WHERE scope = 'sealed'}),
 		'0', 'also where more is kept');
 	call($primary, 'idem_policy_set', scope_pattern => 'sealed', store_request => \'true', encrypt => \'true');
@@ -551,20 +551,20 @@ END
 		wait_until { (reseal(7))[0] eq '0' } "nothing is left that $old[0] has sealed";
 		wait_until { ask($session, $answered) > $before } 'requests go on';
 		wait_for_statements();
-		wait_until { (reseal(7))[0] eq '0' } "nor by statements that had not noticed";
+		wait_until { (reseal(7))[0] eq '0' } "not by statements with the old key either";
 		take_keys($primary, $new);
 		@old = ($new);
 		unlike(key_rows($primary), qr/\w f f \d/, "$new: no key is missing");
 		is($primary->safe_psql('postgres', "SELECT string_agg(DISTINCT sealed_by, ' ') FROM idempotency.attempt"),
-			$new, "$new: nor has an older one sealed an attempt");
+			$new, "$new: no older key has sealed an attempt either");
 		like(history($primary, 'sealed', 'failed'), qr/^1 sealed-holder failed 422 sealed-error$/, "$new: which open");
 	}
 	$load->signal('TERM');
 	eval { $load->finish };
-	unlike($output, qr/error|abort/i, 'nobody has met an error');
+	unlike($output, qr/error|abort/i, 'no client got an error');
 	is(ask($session, "SELECT sum(encryption_errors) FROM idempotency.stats WHERE scope = 'load'"), '0',
 		'none is counted');
-	like(told($primary, 'sealed', 'done'), qr/sealed-body sealed-holder$/, 'older answers are told');
+	like(told($primary, 'sealed', 'done'), qr/sealed-body sealed-holder$/, 'older answers are replayed');
 	is(begin_in('sealed', 'done')->{outcome}, 'replay', 'and replayed');
 };
 
@@ -579,7 +579,7 @@ sub reseals_since
 		WHERE action = 'reseal' AND decided_at > '$moment' ORDER BY decided_at});
 }
 
-subtest 'a call that is cancelled has signed for what it has done' => sub {
+subtest 'the audit has the work of a cancelled call' => sub {
 	take_keys($primary, 'x', 'd');
 	my $before = $primary->safe_psql('postgres', q{
 		CREATE FUNCTION at_gate() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -595,7 +595,7 @@ subtest 'a call that is cancelled has signed for what it has done' => sub {
 	ask($keeper, 'SELECT pg_advisory_lock(7)');
 	ask_later($support, 'CALL idem_reseal(1)');
 	wait_until_blocked($primary, $pid);
-	is(reseals_since($before), 'support|x||', 'whoever is about it is named');
+	is(reseals_since($before), 'support|x||', 'the audit names the caller');
 	$primary->safe_psql('postgres', "SELECT pg_cancel_backend($pid)");
 	is(ask($support), '57014', 'cancelled');
 	is(reseals_since($before), 'support|x||', 'and stays so');
@@ -609,16 +609,16 @@ subtest 'a call that is cancelled has signed for what it has done' => sub {
 	$support->quit;
 };
 
-subtest 'a record that is in use is left, and told' => sub {
+subtest 'a record in use is left, and reported' => sub {
 	take_keys($primary, 'e', 'x');
 	my $holder = session($primary);
 	my $token = record_token('running');
 	ask($holder, 'BEGIN');
 	is(ask($holder, "SELECT idem_extend('running', $token, scope => 'sealed', principal => 'shop') > now()"),
-		't', 'somebody is at work on it');
+		't', 'a session works on it');
 	my ($remaining, $messages) = reseal();
 	is($remaining, '1', 'it is left');
-	like($messages, qr/NOTICE:  1 record was in use/, 'and told');
+	like($messages, qr/NOTICE:  1 record was in use/, 'and reported');
 	ask($holder, 'COMMIT');
 	is((reseal())[0], '0', 'none afterwards');
 	is(ask($holder, 'BEGIN; CALL idem_reseal()'), '25001', 'not within a transaction');
@@ -642,7 +642,7 @@ subtest 'a dump opens where the keys are' => sub {
 	}
 	my ($remaining) = (0);
 	is($other->safe_psql('latin', 'CALL idem_reseal()'), '0',
-		'also what the encoding of the database does not have can be sealed anew');
+		'values outside the encoding of the database can be sealed again, too');
 	is($other->safe_psql('postgres', 'CALL idem_reseal()'), '0', 'and sealed with a key of its own');
 	unlike($other->safe_psql('postgres', q{SELECT string_agg(DISTINCT sealed_by, '') FROM idempotency.record}),
 		qr/[^z]/, 'all of it');

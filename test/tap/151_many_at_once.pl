@@ -76,7 +76,7 @@ foreach my $call (sort keys %calls)
 	answer("SELECT pg_cancel_backend($pid)");
 	is(ask($session), '57014', 'cancelled');
 	is(answer($state), '4980|20', 'and stay, and nothing of the one that was broken off');
-	is(answer($files), '0', 'nor the file');
+	is(answer($files), '0', 'the file is gone, too');
 	ask($keeper, 'SELECT pg_advisory_unlock(7)');
 	$keeper->quit;
 
@@ -88,7 +88,7 @@ foreach my $call (sort keys %calls)
 	is(answer($files), '0', 'and leaves no file');
 	is(answer(q{SELECT count(*) FROM idempotency.record WHERE status = 'i'}), '0', 'nothing is left');
 	is(ask($session, q{SELECT count(*) FROM pg_locks WHERE pid = pg_backend_pid() AND locktype = 'advisory'}),
-		'0', 'nor a lock');
+		'0', 'no lock either');
 	is(ask($session, 'SELECT current_user = session_user'), 't', 'as oneself again');
 	$session->quit;
 }
@@ -119,10 +119,10 @@ my ($resolved, $running, $keys) =
   split /\|/, ask($session, q{CALL idem_resolve_all('release', scope => 's')});
 is("$resolved|$running", '1|149', 'running ones are counted');
 my %told = map { $_ => 1 } $keys =~ /"key": "(k\d+)"/g;
-is(scalar(keys %told), 100, 'a hundred are told');
+is(scalar(keys %told), 100, 'a hundred are reported');
 $session->quit;
 my $log = PostgreSQL::Test::Utils::slurp_file($node->logfile);
-like($log, qr/NOTICE:  idem_resolve_all/, 'the log has what is told of progress');
+like($log, qr/NOTICE:  idem_resolve_all/, 'the log has the progress');
 unlike($log, qr/"key":/, 'and no key');
 
 $node->stop;
