@@ -98,7 +98,7 @@ def print_table(title, rows):
 
 def print_figures(figures):
     header = ["figure", "rounds", "measured", "wanted", ""]
-    print_table("what is to be reached", [header] + [figure.row() for figure in figures])
+    print_table("goals", [header] + [figure.row() for figure in figures])
 
 
 def chart_of(figures):

@@ -192,7 +192,7 @@ def hot_key(server, options):
     """A thousand duplicates of one running request, on fifty connections, while it runs: one
     executes, and everybody else is told so at once. Nobody is chosen to execute: all ask at the
     same moment."""
-    table = [["round", "told in progress", "p50 ms", "p99 ms"]]
+    table = [["round", "in_progress", "p50 ms", "p99 ms"]]
     medians = []
     crowd = Contender("the crowd", "hot_key")
     for number in range(1, options.rounds + 1):

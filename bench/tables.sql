@@ -83,7 +83,7 @@ BEGIN
         PERFORM pg_sleep(0.001);
     END LOOP;
     IF told <> wanted THEN
-        RAISE 'of % duplicates, % were told that their request is in progress', wanted, told;
+        RAISE 'of % duplicates, % got in_progress', wanted, told;
     END IF;
 END $$;
 

@@ -1,4 +1,4 @@
-# Sourced by every script here: strict mode, progress, the work folder, and who runs what.
+# Sourced by every script here: strict mode, progress, the work folder, and users.
 # shellcheck shell=bash
 set -euo pipefail
 
@@ -85,7 +85,7 @@ make_work_folder() {
         rm -rf "$WORK"
     done
     WORK=
-    die "no folder for temporary files: neither ${TMPDIR:-/tmp} nor /tmp nor /var/tmp will do"
+    die "no folder for temporary files: ${TMPDIR:-/tmp}, /tmp and /var/tmp can't be used"
 }
 
 # Whether the server's user may write there and run programs.

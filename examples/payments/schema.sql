@@ -1,4 +1,4 @@
--- What the payments demo needs in a fresh UTF-8 database, loaded by its owner (a superuser, because
+-- The schema of the payments demo for a fresh UTF-8 database, loaded by its owner (a superuser, because
 -- of CREATE EXTENSION): by the
 -- demo, or with
 --     psql -X -v ON_ERROR_STOP=1 -f schema.sql DATABASE
@@ -39,7 +39,7 @@ CREATE TABLE payments.transfer (
     gateway_charge text
 );
 
--- What the events of the type payment.* say: the newest of each resource, and each one that was
+-- Events of the type payment.*: the newest of each resource, and each one that was
 -- taken. An event taken twice would stand twice.
 CREATE TABLE payments.payment_status (
     resource_id text        PRIMARY KEY,
@@ -52,7 +52,7 @@ CREATE TABLE payments.event_log (
     type        text        NOT NULL,
     resource_id text        NOT NULL,
     updated_at  timestamptz NOT NULL,
-    applied     boolean     NOT NULL,  -- false: it was older than what was known
+    applied     boolean     NOT NULL,  -- false: it was older than the known one
     taken_at    timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 

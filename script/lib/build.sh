@@ -2,7 +2,7 @@
 # shellcheck shell=bash
 
 SRC=           # the tree to build from: the checkout, or a copy of it in the work folder
-BUILD=         # the folder of what is built from it
+BUILD=         # the folder of the build
 MODULE_FOLDER= # where the module is built, if not in BUILD
 MAKE_OPTIONS=(WERROR=1)  # of every build of the module: one of ours has no warnings
 
@@ -29,7 +29,7 @@ prepare() {
     choose_folders
 }
 
-# Builds beside the sources if possible, so that a second run has less to do. A read-only checkout
+# Builds in the checkout if possible, so that a second run has less to do. A read-only checkout
 # is built elsewhere, as is one with an in-tree build, whose objects make would mistake for its own.
 choose_folders() {
     [[ -r $ROOT/Makefile && -r $ROOT/src ]] || die "$ROOT is not readable"

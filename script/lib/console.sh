@@ -1,9 +1,9 @@
 # The console's packages: their folder and their installation.
 # shellcheck shell=bash
 
-CONSOLE= # the folder that it runs from: its sources, beside the packages that they import
+CONSOLE= # the folder that it runs from: its sources and the packages that they import
 
-# Says what is missing, if anything.
+# Names missing programs.
 console_needs() {
     command -v npm >/dev/null &&
         node -e 'process.exit(process.versions.node.split(".")[0] < 20 ? 1 : 0)' 2>/dev/null && return

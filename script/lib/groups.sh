@@ -29,7 +29,7 @@ group_checks() {
     check "server headers enter through src/pg/ alone" "$ROOT/test/check_layers" prelude
     check "every layer includes only layers below it" "$ROOT/test/check_layers" layers
     check "no file includes itself by way of others" "$ROOT/test/check_layers" cycles
-    check "server versions are told apart in src/pg/compat alone" "$ROOT/test/check_layers" versions
+    check "only src/pg/compat distinguishes server versions" "$ROOT/test/check_layers" versions
     check "the checks of the layers see what breaks them" "$ROOT/test/check_layers_test"
     check "every regression test has its expected output, and the reverse" \
         "$ROOT/test/check_schedule" regress
@@ -42,17 +42,17 @@ group_checks() {
         check "a release has the same bytes whenever and wherever it is made" releases_are_equal
     check "where packages come from is left to the machine's settings" "$ROOT/test/check_hosts"
     check "its check sees what names a mirror or registry" "$ROOT/test/check_hosts_test"
-    check "every promise of docs/reliability.md and docs/security.md names tests that exist, and excerpts are what they quote" \
+    check "promises of docs/reliability.md and docs/security.md name existing tests, and excerpts match their files" \
         "$ROOT/test/check_promises"
     check "files and functions that documents and comments name are there, and none is listed twice" \
         "$ROOT/test/check_names"
-    check "its check sees what is stale" "$ROOT/test/check_names_test"
+    check "its check finds stale names" "$ROOT/test/check_names_test"
     check "the counter of functions sees those that are too long, and too many that are short" \
         "$ROOT/test/check_functions_test"
     check "the clients' statements, documents and defaults are those of their contract" \
         "$ROOT/clients/contract/generate" --check
-    check "the code of docs/drivers/ is what the drivers' programs run" "$ROOT/clients/drivers/check" code
-    check "a server that does not say where it is is not copied" silent_server_is_not_copied
+    check "the code of docs/drivers/ is that of the drivers' programs" "$ROOT/clients/drivers/check" code
+    check "a server without the paths of its files is not copied" silent_server_is_not_copied
     ((CHECKS_FAILED == 0))
 }
 
@@ -88,7 +88,7 @@ group_build() {
         builds_silently "$(module_folder)" "$SRC"
     check "a server that was not tested is refused, unless it is asked for" \
         "$ROOT/test/check_server_versions"
-    check "the module exports what the server looks up and nothing else" \
+    check "the module exports only the symbols that the server looks up" \
         "$ROOT/test/check_exports" "$(module_folder)/idempotency.so"
     ((CHECKS_FAILED == 0))
 }
@@ -383,7 +383,7 @@ test_client() {
     ((CHECKS_FAILED == failed))
 }
 
-# The sources, beside the products of the last build: a language's tools put them there. The server
+# The sources next to the products of the last build: a language's tools put them there. The server
 # for C++ takes its HTTP from the example, and the drivers are compared with their page.
 copy_clients() {
     local list=$WORK/clients.list
@@ -421,7 +421,7 @@ group_dotnet() {
 group_demo() {
     check "the demo's verdict holds" "$ROOT/script/demo"
     check "without idempotency the same demo fails" demo_fails
-    check "the picture of the README is what a run draws" "$ROOT/script/story" --check
+    check "the picture of the README matches a run" "$ROOT/script/story" --check
     ((CHECKS_FAILED == 0))
 }
 
@@ -431,7 +431,7 @@ demo_fails() {
     ((status == 1))
 }
 
-# All functions at once, while faults hit the server; and that the checker finds planted bugs.
+# All functions at the same time, while faults hit the server; and the checker finds planted bugs.
 group_chaos() {
     ensure_cmake_built
     run_ctest chaos --parallel "$(nproc)"
@@ -439,7 +439,7 @@ group_chaos() {
     check "one minute of chaos breaks no promise" "$ROOT/script/chaos" --minutes 1
     check "two planted bugs are caught" "$ROOT/script/chaos" --prove \
         complete_outside_the_effects_transaction snapshot_not_checked_at_a_grant
-    check "a run whose faults hit nothing does not count" chaos_does_not_count
+    check "a run without hits does not count" chaos_does_not_count
     ((CHECKS_FAILED == 0))
 }
 
@@ -461,7 +461,7 @@ group_failover() {
         failover sync "$WORK/sync" --seed 2 --seconds 24 --faults server,switchover,freeze
     check "asynchronous: record and effect are lost together" \
         failover async "$WORK/async" --seed 1 --seconds 1 --faults server
-    check "what is lost where nobody waits for a standby is found" \
+    check "work lost without a wait for the standby is found" \
         prove_failover asynchronous_taken_for_synchronous
     ((CHECKS_FAILED == 0))
 }

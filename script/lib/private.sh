@@ -5,7 +5,7 @@
 group_private() {
     local folder user
     server_files >"$WORK/server-files"
-    # The work folder belongs to the server's user, who is one of those who must not get in.
+    # The work folder belongs to the server's user, who must not be able to enter the checkout.
     folder=$(mktemp -d /tmp/idem.XXXXXX)
     # shellcheck disable=SC2064 # this folder
     trap "rm -rf '$folder'" EXIT

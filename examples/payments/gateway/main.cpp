@@ -1,4 +1,4 @@
-// payments_gateway: the external provider of the example, which can be told to misbehave.
+// payments_gateway: the external provider of the example, which can simulate failures.
 #include <unistd.h>
 
 #include <condition_variable>

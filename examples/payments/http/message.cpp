@@ -223,7 +223,7 @@ Answer fault_answer(const Fault& fault) {
         case 413:
             return document("too-large", "Content too large");
         case 503:
-            return idempotency::with(document("busy", "Too much at once"), "Retry-After", "1");
+            return idempotency::with(document("busy", "The service is busy"), "Retry-After", "1");
         default:
             return document(("http-" + std::to_string(fault.status)).c_str(),
                             "Request not understood");
