@@ -38,12 +38,14 @@ SELECT idem_once($1::text, scope => $2::text, principal => $3::text) AS first`
 	problemSQL = `
 SELECT idem_problem($1::text) AS problem`
 
-	defaultWindowMs          = 86400000
-	defaultLeaseMs           = 30000
-	defaultDatabaseTimeoutMs = 10000
-	defaultAttempts          = 5
-	defaultMaxRequestBytes   = 1048576
-	defaultMaxAnswerBytes    = 1048576
+	defaultWindowMs               = 86400000
+	defaultLeaseMs                = 30000
+	defaultDatabaseTimeoutMs      = 10000
+	defaultHandlerTimeoutMs       = 60000
+	defaultLeasedHandlerTimeoutMs = 600000
+	defaultAttempts               = 5
+	defaultMaxRequestBytes        = 1048576
+	defaultMaxAnswerBytes         = 1048576
 )
 
 // problems has the title and status of each problem document, and whether it is local. The server
@@ -65,6 +67,7 @@ var problems = map[string]problem{
 	"bad_json":         {"The body of the request is not JSON", 400, true},
 	"unavailable":      {"The request cannot be executed now; send it again with the same key", 503, true},
 	"answer_too_large": {"The answer is too large to be stored", 500, true},
+	"handler_late":     {"The request was not answered in time", 503, true},
 	"internal":         {"The request could not be executed", 500, true},
 }
 

@@ -21,6 +21,7 @@ CREATE TABLE hook (name text, scope text, key text, attempt integer, outcome tex
 -- A failure that may be retried is not due while a case looks at it.
 SELECT idem_policy_set('POST /leased', retry_base => '1 day', retry_cap => '1 day', max_body_bytes => 100000);
 SELECT idem_policy_set('POST /uncertain', on_lease_expiry => 'unknown', retry_base => '1 day', retry_cap => '1 day');
+SELECT idem_policy_set('POST /judged_leased', on_lease_expiry => 'unknown', retry_base => '1 day', retry_cap => '1 day');
 -- Longer than the window of /derive.
 SELECT idem_policy_set('POST /derive', retention => '1 day');
 SELECT idem_policy_set('POST /streamed', max_body_bytes => 100000);

@@ -32,8 +32,33 @@ export const routes = {
   '/omit': { maxAnswerBytes: 1000, omitLargeAnswers: true },
   '/unprotected': { unprotectedWithoutDatabase: true },
   '/streamed': {},
+  '/judged': { verdict },
+  '/judged_leased': { verdict, lease: 2000 },
+  '/impatient': { handlerTimeout: 1000 },
+  '/patient': { wait: 4000 },
 };
-export const kindOf = (path) => (['/leased', '/uncertain'].includes(path) ? 'leased' : 'transactional');
+export const kindOf = (path) => (['/leased', '/uncertain', '/judged_leased'].includes(path) ? 'leased' : 'transactional');
+
+function verdict({ headers }) {
+  return [...headers].find(([name]) => name.toLowerCase() === 'x-verdict')?.[1];
+}
+
+const HIDDEN = {
+  promise: (client) => client.query('SELECT 1/0').catch(() => {}),
+  callback: (client) => new Promise((done) => { client.query('SELECT 1/0', () => done()); }),
+  values: (client) => client.query('SELECT 1/$1::int', [0]).catch(() => {}),
+  named: (client) => client.query({ name: 'zero', text: 'SELECT 1/$1::int', values: [0] }).catch(() => {}),
+  query_object: (client) => new Promise((done) => { client.query(new pg.Query('SELECT 1/0', () => done())); }),
+};
+const COMMITS = {
+  sql: (client) => client.query('COMMIT'),
+  several: (client) => client.query('COMMIT; SELECT 1'),
+  end: (client) => client.query('END'),
+  prepared: (client) => client.query({ name: 'commit', text: 'COMMIT' }),
+};
+export const ways = {
+  hide_error: Object.keys(HIDDEN), commit: Object.keys(COMMITS), waits: { execute: 3, replay: 1, leased: 3 },
+};
 
 async function gate(number) {
   const client = await others.connect();
@@ -72,6 +97,17 @@ async function hang(claim) {
   await insert(others, claim, 'lost');
 }
 
+async function late(claim, note) {
+  await new Promise((done) => { setTimeout(done, 300); });
+  try {
+    await insert(claim.client, claim, note);
+  } catch { /* as it has to be */ }
+  await insert(others, claim, 'tried');
+}
+
+/** As http-errors makes them, for Express, Fastify and Koa. */
+const raised = (status) => Object.assign(new Error(`raised ${status}`), { status, statusCode: status, expose: true });
+
 const isOrder = (body) => typeof body === 'object' && body !== null && !Array.isArray(body) && !Buffer.isBuffer(body);
 
 /** Status, pairs, and a body of bytes. */
@@ -83,10 +119,19 @@ export async function perform(claim, order, rawBody, contentType) {
   if (order.gate !== undefined) await gate(order.gate);
   if (order.effect !== undefined) await effect(claim, order.effect);
   if (order.unknown) await claim.unknown(...order.unknown);
-  if (order.commit) await claim.client.query('COMMIT'); // pg knows no other way
-  if (order.hide_error) await claim.client.query('SELECT 1/0').catch(() => {});
+  if (order.commit) await (COMMITS[order.commit] ?? COMMITS.sql)(claim.client); // pg knows no call of its own
+  if (order.hide_error) await (HIDDEN[order.hide_error] ?? HIDDEN.promise)(claim.client);
   if (order.serialization_failures) await failToSerialize(claim, order.serialization_failures);
   if (order.hang) await hang(claim);
+  if (order.never) await new Promise(() => {});
+  if (order.idle) {
+    await claim.client.query(`SET LOCAL idle_in_transaction_session_timeout = ${Number(order.idle)}`);
+    await new Promise((done) => { setTimeout(done, order.idle + 1000); });
+  }
+  if (order.late) void late(claim, order.late);
+  if (order.stranger === 'code') throw Object.assign(new Error('refused'), { code: '40004' });
+  if (order.stranger === 'words') throw new Error('Connection closed');
+  if (order.raise) throw raised(order.raise);
   if (order.nothing_happened) throw new NothingHappened('nothing happened');
   if (order.throw) throw new Error('thrown by the handler');
   if (order.exit) process.exit(3);

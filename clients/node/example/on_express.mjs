@@ -1,7 +1,7 @@
 import express from 'express';
 import { bearer, idempotency } from 'idempotency-postgres/express';
 import { pg } from 'idempotency-postgres/pg';
-import { common, kindOf, perform, pieces, pool, routes } from './handler.mjs';
+import { common, kindOf, perform, pieces, pool, routes, ways } from './handler.mjs';
 
 const keys = idempotency({ ...common, database: pg(pool), principal: bearer });
 
@@ -17,10 +17,11 @@ async function handler(request, response) {
 const app = express();
 app.disable('x-powered-by');
 app.get('/health', (request, response) => { response.send('well'); });
+app.get('/ways', (request, response) => { response.json(ways); });
 for (const [path, options] of Object.entries(routes)) app.post(path, keys[kindOf(path)](options, handler));
 app.use((error, request, response, next) => {
   if (response.headersSent) next(error);
-  else response.status(500).json({ title: 'Internal server error', status: 500 });
+  else response.status(error.status ?? 500).json({ title: error.status ? error.message : 'Internal server error', status: error.status ?? 500 });
 });
 
 export const serve = (port, host) => new Promise((done) => { app.listen(port, host, () => done()); });

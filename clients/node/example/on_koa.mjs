@@ -3,7 +3,7 @@ import Router from '@koa/router';
 import Koa from 'koa';
 import { bearer, idempotency } from 'idempotency-postgres/koa';
 import { pg } from 'idempotency-postgres/pg';
-import { common, kindOf, perform, pieces, pool, routes } from './handler.mjs';
+import { common, kindOf, perform, pieces, pool, routes, ways } from './handler.mjs';
 
 const keys = idempotency({ ...common, database: pg(pool), principal: (context) => bearer(context.req) });
 
@@ -20,6 +20,7 @@ const app = new Koa();
 app.silent = true;
 const router = new Router();
 router.get('/health', (context) => { context.body = 'well'; });
+router.get('/ways', (context) => { context.body = ways; });
 for (const [path, options] of Object.entries(routes)) router.post(path, keys[kindOf(path)](options, handler));
 app.use(router.routes());
 

@@ -1,7 +1,7 @@
 import http from 'node:http';
 import { bearer, idempotency } from 'idempotency-postgres/node';
 import { pg } from 'idempotency-postgres/pg';
-import { common, kindOf, perform, pieces, pool, routes } from './handler.mjs';
+import { common, kindOf, perform, pieces, pool, routes, ways } from './handler.mjs';
 
 const keys = idempotency({ ...common, database: pg(pool), principal: bearer });
 
@@ -17,6 +17,7 @@ async function handler(request, response) {
 const handlers = new Map(Object.entries(routes).map(
   ([path, options]) => [`POST ${path}`, keys[kindOf(path)]({ ...options, scope: `POST ${path}` }, handler)]));
 handlers.set('GET /health', (request, response) => { response.end('well'); });
+handlers.set('GET /ways', (request, response) => { response.end(JSON.stringify(ways)); });
 
 const server = http.createServer((request, response) => {
   const found = handlers.get(`${request.method} ${request.url.split('?')[0]}`);

@@ -59,6 +59,8 @@ export function mediaType(contentType: string | undefined): string | null {
 export const isJson = (type: string | null): boolean =>
   type !== null && (type === 'application/json' || /^[^/]+\/[^/]+\+json$/.test(type));
 
+export const isForm = (contentType: string | undefined): boolean => mediaType(contentType) === 'multipart/form-data';
+
 /** The text of a JSON body, exactly. A text that is not UTF-8 is not JSON. */
 export function textOf(body: Uint8Array): string {
   try {
@@ -71,9 +73,11 @@ export function textOf(body: Uint8Array): string {
 export const notJson = () => new HttpProblem('bad_json');
 
 /** The fingerprint of a body that is not JSON: docs/fingerprint.md, with the media type as an extra part. */
-export function digest(method: string, target: string, type: string | null, body: Uint8Array): Buffer {
+export function digest(method: string, target: string, contentType: string | undefined, body: Buffer): Buffer {
+  const type = mediaType(contentType);
+  const parts = isForm(contentType) ? partsOf(contentType!, body) : null;
   const hash = createHash('sha256').update('idempotency fingerprint 1\n');
-  for (const part of [method, target, type, body]) {
+  for (const part of [method, target, type, ...parts?.flatMap((one) => [one.name, one.fileName, one.type, one.content]) ?? [body]]) {
     if (part === null) {
       hash.update('-\n');
       continue;
@@ -82,4 +86,51 @@ export function digest(method: string, target: string, type: string | null, body
     hash.update(`${bytes.length}:`).update(bytes).update('\n');
   }
   return hash.digest();
+}
+
+// ---- forms ----
+
+/** A part of a form. Each sending has another boundary, so the parts identify a form, and not its bytes. */
+export interface Part { name: string | null; fileName: string | null; type: string | null; content: Buffer }
+
+/** The parameter of a field's value, without its quotes. */
+function parameter(value: string, name: string): string | null {
+  const found = new RegExp(`;[ \\t]*${name}[ \\t]*=[ \\t]*(?:"((?:[^"\\\\]|\\\\.)*)"|([^;" \\t]*))`, 'i').exec(value);
+  return found ? found[2] ?? found[1]!.replace(/\\(["\\])/g, '$1') : null;
+}
+
+/** Null if the body is not what its type says. */
+export function partsOf(contentType: string, body: Buffer): Part[] | null {
+  const boundary = parameter(contentType, 'boundary');
+  if (!boundary) return null;
+  const mark = Buffer.from(`\r\n--${boundary}`, 'latin1');
+  const whole = Buffer.concat([Buffer.from('\r\n'), body]); // the first mark may begin the body
+  const parts: Part[] = [];
+  let at = whole.indexOf(mark);
+  if (at !== 0) return null;
+  for (;;) {
+    at += mark.length;
+    if (whole.subarray(at, at + 2).toString('latin1') === '--') return whole.length <= at + 4 && parts.length > 0 ? parts : null;
+    const end = whole.indexOf(mark, at);
+    const part = end < 0 ? null : partOf(whole.subarray(at, end));
+    if (part === null) return null;
+    parts.push(part);
+    at = end;
+  }
+}
+
+/** A part from the end of its boundary's line on. */
+function partOf(bytes: Buffer): Part | null {
+  if (bytes.subarray(0, 2).toString('latin1') !== '\r\n') return null;
+  const end = bytes.indexOf('\r\n\r\n');
+  if (end < 0) return null;
+  const fields = bytes.subarray(2, end).toString('latin1').split('\r\n');
+  const value = (name: string) => fields.find((field) => field.slice(0, field.indexOf(':')).trim().toLowerCase() === name)?.replace(/^[^:]*:/, '').trim();
+  const disposition = value('content-disposition');
+  if (disposition === undefined) return null;
+  const text = (name: string) => {
+    const found = parameter(disposition, name);
+    return found === null ? null : Buffer.from(found, 'latin1').toString();
+  };
+  return { name: text('name'), fileName: text('filename'), type: mediaType(value('content-type')), content: bytes.subarray(end + 4) };
 }

@@ -24,7 +24,18 @@ export function captured<Res extends ServerResponse>(real: Res, limit: number): 
   return { response, answer };
 }
 
-function override(response: ServerResponse, limit: number, resolve: (answer: Answer) => void, reject: (error: Error) => void): void {
+/** Captures what a framework writes into the real response; `restore` lets it be sent again. */
+export function intercepted(real: ServerResponse, limit: number): { answer: Promise<Answer>; restore: () => void } {
+  let names: string[] = [];
+  const answer = new Promise<Answer>((resolve, reject) => { names = override(real, limit, resolve, reject, false); });
+  answer.catch(() => {});
+  return { answer, restore: () => { for (const name of names) delete (real as any)[name]; } };
+}
+
+/** The names of the properties that it has given the response. Without `ends`, the response goes on afterwards. */
+function override(
+  response: ServerResponse, limit: number, resolve: (answer: Answer) => void, reject: (error: Error) => void, ends = true,
+): string[] {
   const chunks: Buffer[] = [];
   let size = 0;
   let sent = false; // the status line is fixed
@@ -62,12 +73,12 @@ function override(response: ServerResponse, limit: number, resolve: (answer: Ans
       if (typeof chunk !== 'function') take(chunk, encoding);
       sent = true;
       ended = true;
-      response.finished = true;
+      if (ends) response.finished = true;
       const done = last(chunk, encoding, callback);
       if (done) response.once('finish', done);
       if (size > limit) reject(new AnswerTooLarge(`the answer has more than ${limit} bytes`));
       else resolve({ status: response.statusCode, headers: fieldsOf(response), body: Buffer.concat(chunks) });
-      process.nextTick(() => {
+      if (ends) process.nextTick(() => {
         response.emit('finish');
         (response as any)._closed = true;
         response.emit('close');
@@ -83,6 +94,7 @@ function override(response: ServerResponse, limit: number, resolve: (answer: Ans
     Object.defineProperty(response, name, { value, configurable: true, writable: true });
   }
   Object.defineProperty(response, 'headersSent', { get: () => sent, configurable: true });
+  return [...Object.keys(own), 'headersSent'];
 }
 
 function setAll(response: ServerResponse, fields: unknown): void {

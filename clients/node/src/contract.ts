@@ -53,12 +53,15 @@ export const PROBLEMS = {
   bad_json: { status: 400, title: 'The body of the request is not JSON', local: true },
   unavailable: { status: 503, title: 'The request cannot be executed now; send it again with the same key', local: true },
   answer_too_large: { status: 500, title: 'The answer is too large to be stored', local: true },
+  handler_late: { status: 503, title: 'The request was not answered in time', local: true },
   internal: { status: 500, title: 'The request could not be executed', local: true },
 } as const;
 
 export const WINDOW_MS = 86400000;
 export const LEASE_MS = 30000;
 export const DATABASE_TIMEOUT_MS = 10000;
+export const HANDLER_TIMEOUT_MS = 60000;
+export const LEASED_HANDLER_TIMEOUT_MS = 600000;
 export const ATTEMPTS = 5;
 export const MAX_REQUEST_BYTES = 1048576;
 export const MAX_ANSWER_BYTES = 1048576;

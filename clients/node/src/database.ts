@@ -1,24 +1,65 @@
 // The interface of a driver's adapter, and the recognition of database failures.
+import { guarded } from './guarded.js';
 import type { Value } from './statements.js';
 
 export type Row = Record<string, unknown>;
 
+/** A statement and its values, $1 first. */
+export interface Statement { readonly text: string; readonly values: Value[] }
+
+/** How a transaction ends: with COMMIT after a last statement, or, without one, with ROLLBACK. */
+export interface Ending<T> { readonly result: T; readonly last: Statement | null }
+
 /** An adapter. `Tx` is the driver's transaction; handlers get it. */
 export interface Database<Tx> {
   /**
-   * Runs `work` in a transaction, commits after it has returned, and rolls back if it has thrown. If `signal`
-   * is aborted, the connection does not return to its pool, where the driver allows that.
+   * BEGIN and the first statement, in one message where the driver can; then `work` with its rows; then the last
+   * statement and COMMIT, likewise. Rolls back if anything has thrown, or if the last statement fails. The result
+   * of a transaction without a last statement need not wait for its ROLLBACK. If `signal` is aborted, the
+   * connection does not return to its pool, where the driver allows that.
    */
-  transaction<T>(work: (tx: Tx) => Promise<T>, signal: AbortSignal): Promise<T>;
-  /** One statement in such a transaction. */
-  query(tx: Tx, text: string, values: Value[]): Promise<Row[]>;
+  transaction<T>(first: Statement | null, work: (tx: Tx, rows: Row[]) => Promise<Ending<T>>, signal: AbortSignal): Promise<T>;
   /** One statement that is its own transaction. */
   statement(text: string, values: Value[], signal: AbortSignal): Promise<Row[]>;
+}
+
+/** For libraries that own BEGIN and COMMIT. `pipelined`: the last statement is sent without waiting, COMMIT after it. */
+export function throughCallbacks<Tx extends object>(
+  transaction: (work: (tx: Tx) => Promise<unknown>) => Promise<unknown>,
+  query: (tx: Tx, text: string, values: Value[]) => Promise<Row[]>, pipelined = false,
+): Database<Tx>['transaction'] {
+  return <T>(first: Statement | null, work: (tx: Tx, rows: Row[]) => Promise<Ending<T>>): Promise<T> =>
+    new Promise<T>((resolve, reject) => {
+      let over = (): void => {};
+      let last: Promise<unknown> | undefined;
+      transaction(async (tx) => {
+        const { proxy, end } = guarded(tx);
+        over = end;
+        const rows = first ? await query(tx, first.text, first.values) : [];
+        const ending = await work(proxy, rows).finally(end);
+        if (ending.last === null) {
+          resolve(ending.result);
+          throw new Error('idempotency: rolled back');
+        }
+        last = query(tx, ending.last.text, ending.last.values);
+        last.catch(() => {}); // looked at below
+        if (!pipelined) await last;
+        return ending.result;
+      }).then(async (result) => {
+        await last; // if it has failed, COMMIT has rolled back
+        resolve(result as T);
+      }).catch(reject).finally(() => over());
+    });
 }
 
 /** The database could not be reached, or did not answer in time. */
 export class DatabaseAway extends Error {
   override name = 'DatabaseAway';
+}
+
+/** The adapter has seen its connection end. */
+export class ConnectionLost extends Error {
+  override name = 'ConnectionLost';
 }
 
 /** Another request has the claim now, or may have it: later work is not recorded. */
@@ -41,13 +82,20 @@ function* chain(error: unknown): Generator<Record<string, any>> {
   }
 }
 
+// P1001 and the like are Prisma's own.
+const isState = (word: unknown): word is string =>
+  typeof word === 'string' && /^(?=.*\d)[0-9A-Z]{5}$/.test(word) && !/^P[1-9]/.test(word);
+
+/** Other services have codes of five characters, too; PostgreSQL's errors have a severity, and Prisma's a name. */
+const isDatabases = (one: Record<string, any>): boolean =>
+  typeof one.severity === 'string' || typeof one.originalCode === 'string' || /^Prisma/.test(String(one.name));
+
 /** The SQLSTATE of a driver's error, wherever the driver keeps it. */
 export function sqlstate(error: unknown): string | undefined {
-  for (const { code, originalCode } of chain(error)) {
-    for (const word of [originalCode, code]) {
-      // P1001 and the like are Prisma's own
-      if (typeof word === 'string' && /^(?=.*\d)[0-9A-Z]{5}$/.test(word) && !/^P[1-9]/.test(word)) return word;
-    }
+  let databases = false; // Prisma's has it in a member without a severity
+  for (const one of chain(error)) {
+    databases ||= isDatabases(one);
+    if (databases) for (const word of [one.originalCode, one.code]) if (isState(word)) return word;
   }
   return undefined;
 }
@@ -59,19 +107,22 @@ const LOST_CODES = new Set([
 const NETWORK = new Set([
   'ECONNRESET', 'ECONNREFUSED', 'EPIPE', 'ETIMEDOUT', 'ENOTFOUND', 'EAI_AGAIN', 'EHOSTUNREACH', 'ENETUNREACH', 'ENOENT',
 ]);
+// pg's errors have nothing but words.
 const LOST_WORDS =
-  /(Connection terminated|Connection ended|Client has encountered a connection error|Client was closed|timeout exceeded when trying to connect|Connection closed|Cannot use a pool after|server closed the connection)/i;
+  /^(Connection terminated|Client has encountered a connection error|Client was closed and is not queryable|timeout exceeded when trying to connect|Cannot use a pool after|server closed the connection)/;
+// What a handler's own calls over the network fail with as well.
+const LOST_WORDS_OF_OURS = /(Connection terminated|Connection ended|Connection closed|Client was closed)/i;
 
 /** The connection is lost, or none could be made. */
 export function isConnectionLost(error: unknown, fromHandler = false): boolean {
   const state = sqlstate(error);
   if (state !== undefined) return /^(08|53|57P)/.test(state);
   for (const one of chain(error)) {
-    if (one instanceof DatabaseAway) return true;
+    if (one instanceof DatabaseAway || one instanceof ConnectionLost) return true;
     if (typeof one.code === 'string' && LOST_CODES.has(one.code)) return true;
-    // A handler's own calls over the network fail with these, too.
     if (!fromHandler && typeof one.code === 'string' && NETWORK.has(one.code)) return true;
-    if (typeof one.message === 'string' && LOST_WORDS.test(one.message)) return true;
+    if (typeof one.message !== 'string') continue;
+    if (LOST_WORDS.test(one.message) || (!fromHandler && LOST_WORDS_OF_OURS.test(one.message))) return true;
   }
   return false;
 }
@@ -80,7 +131,7 @@ export function isConnectionLost(error: unknown, fromHandler = false): boolean {
 export function isTransient(error: unknown, fromHandler = false): boolean {
   const state = sqlstate(error);
   if (state !== undefined && state.startsWith('40')) return true;
-  for (const { code } of chain(error)) if (code === 'P2034') return true;
+  for (const { code, name } of chain(error)) if (code === 'P2034' && /^Prisma/.test(String(name))) return true;
   return isConnectionLost(error, fromHandler);
 }
 

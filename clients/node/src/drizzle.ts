@@ -1,16 +1,20 @@
 // drizzle, on pg or on postgres.js.
 import { type SQL, sql } from 'drizzle-orm';
-import type { Database, Row } from './database.js';
+import { type Database, type Row, throughCallbacks } from './database.js';
+import { asTexts } from './postgres.js';
 import type { Value } from './statements.js';
 import { isPgPool, tolerant } from './tolerant.js';
 
 interface Session { execute(query: SQL): PromiseLike<unknown> }
 interface DrizzleDatabase<Tx> extends Session { transaction<T>(work: (tx: Tx) => Promise<T>): Promise<T> }
 
-export function drizzle<Tx extends Session>(db: DrizzleDatabase<Tx>): Database<Tx> {
+export function drizzle<Tx extends Session & object>(db: DrizzleDatabase<Tx>): Database<Tx> {
   const { $client: client } = db as { $client?: unknown };
   if (isPgPool(client)) tolerant(client);
   const run = async (on: Session, text: string, values: Value[]): Promise<Row[]> => {
+    // drizzle does not let postgres.js prepare statements, and that asks for the types of parameters first.
+    const postgres = (on as any).session?.client;
+    if (postgres?.unsafe) return [...await postgres.unsafe(text, asTexts(postgres, values), { prepare: true })];
     // postgres.js would encode a value declared boolean; a text stays unchanged.
     const untyped = text.replace(/(\$\d+)::(?!bytea|text)/g, '$1::text::');
     const pieces = untyped.split(/\$(\d+)/); // text and numbers in turn
@@ -19,8 +23,7 @@ export function drizzle<Tx extends Session>(db: DrizzleDatabase<Tx>): Database<T
     return Array.isArray(result) ? [...result] : result.rows;
   };
   return {
-    transaction: (work) => db.transaction((tx) => work(tx)),
-    query: (tx, text, values) => run(tx, text, values),
+    transaction: throughCallbacks<Tx>((work) => db.transaction((tx) => work(tx)), run),
     statement: (text, values) => run(db, text, values),
   };
 }

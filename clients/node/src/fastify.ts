@@ -1,13 +1,13 @@
 // Fastify.
 import { Readable } from 'node:stream';
 import type { FastifyReply, FastifyRequest, RouteShorthandOptionsWithHandler } from 'fastify';
-import { readBody } from './body.js';
-import { collect, grouped, isFraming } from './capture.js';
+import { isForm, readBody } from './body.js';
+import { collect, grouped, intercepted, isFraming } from './capture.js';
 import type { Answer } from './claim.js';
 import type { Database } from './database.js';
 import { type Admitted, type Context, type LeasedRequest, type Options, type Reply, Route, type Transactional } from './middleware.js';
 import { HttpProblem } from './problem.js';
-import { bearer as bearerOf } from './node.js';
+import { bearer as bearerOf, fail, readableAgain, send as sendWhole } from './node.js';
 
 export * from './index.js';
 
@@ -19,6 +19,7 @@ export type FastifyOptions = Partial<Options<FastifyRequest>>;
 /** The options that all routes of a service share, and two ways to make a route's options. */
 export function idempotency<Tx>(common: FastifyOptions & Pick<Options<FastifyRequest>, 'principal'> & { database: Database<Tx> }) {
   const { database, ...defaults } = common;
+  new Route<FastifyRequest, Tx>(database, 'transactional', defaults); // checks the options
   function make<C>(kind: 'transactional' | 'leased', first: FastifyOptions | FastifyHandler<C>, second?: FastifyHandler<C>) {
     const handler = (typeof first === 'function' ? first : second!) as (request: any, reply: any) => unknown;
     const options = { ...defaults, ...(typeof first === 'function' ? {} : first) } as Options<FastifyRequest>;
@@ -64,10 +65,27 @@ function routeOptions<Tx>(
     async handler(request, reply) {
       const body = bodies.get(request) ?? Buffer.alloc(0);
       Object.assign(request, { rawBody: body });
-      return send(reply, await route.proceed({
-        request, incoming: request.raw, target: request.originalUrl, defaultScope: defaultScope(request),
-        stream: null, body, setBody: () => {}, run: runOf<Tx>(this, request, reply, handler),
-      }, admitted.get(request)!));
+      if (isForm(request.headers['content-type'])) readableAgain(request.raw, body); // @fastify/multipart parses that
+      const given = admitted.get(request)!;
+      return new Promise((resolve, reject) => {
+        let told = false; // the application, of an error: it has answered
+        route.proceed({
+          request, incoming: request.raw, target: request.originalUrl, defaultScope: defaultScope(request),
+          stream: null, body, setBody: () => {}, run: runOf<Tx>(this, request, reply, handler),
+          answerTo: async (error) => {
+            const { answer, restore } = intercepted(reply.raw, route.maxAnswerBytes);
+            told = true;
+            reject(error);
+            return answer.finally(restore);
+          },
+        }, given).then((done) => {
+          if (told) sendWhole(reply.raw, done);
+          else resolve(send(reply, done));
+        }).catch((error: unknown) => {
+          if (told) fail(reply.raw, error);
+          reject(error);
+        });
+      });
     },
   };
 }

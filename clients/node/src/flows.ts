@@ -2,9 +2,11 @@
 // returns its answer, or throws, and the function ends the claim, once.
 import { type Answer, type Claim, type Name, type Refusal, claimOf, replayOf, storedHeaders } from './claim.js';
 import {
-  type Database, type Row, DatabaseAway, Deadline, LeaseLost, isConnectionLost, isTransient, pause, plainNames, sqlstate, statement,
+  type Database, type Ending, type Row, type Statement, DatabaseAway, Deadline, LeaseLost, isConnectionLost, isTransient, pause, plainNames, sqlstate, statement,
 } from './database.js';
-import { ATTEMPTS, DATABASE_TIMEOUT_MS as DATABASE_TIMEOUT, LEASE_MS as LEASE, NOT_KEPT } from './contract.js';
+import {
+  ATTEMPTS, DATABASE_TIMEOUT_MS as DATABASE_TIMEOUT, HANDLER_TIMEOUT_MS, LEASED_HANDLER_TIMEOUT_MS, LEASE_MS as LEASE, NOT_KEPT,
+} from './contract.js';
 import { Heartbeat } from './heartbeat.js';
 import {
   BEGIN, CHECK, CHECKPOINT, COMPLETE, EXTEND, FAIL, ONCE, UNKNOWN, type Value, bytea, number, textArray,
@@ -41,10 +43,19 @@ export interface Settings {
   readonly databaseTimeout?: number;
   /** Whether an answer is stored, by its status. */
   readonly keep?: (status: number) => boolean;
+  /** Decides instead of `keep`; undefined leaves the decision to it. */
+  readonly verdict?: (answer: Answer) => Verdict | undefined;
+  /** The time that the work may take; then it is given up. */
+  readonly handlerTimeout?: number;
   /** Header fields that the middleware sets. */
   readonly dropHeaders?: readonly string[];
   readonly onClaim?: (claim: Claim) => void;
 }
+
+/** `keep`: stored and replayed. `free`: the key is free for the next. `unknown`: an operator decides. */
+export type Verdict = 'keep' | 'free' | 'unknown';
+
+export const HANDLER_TIMEOUT = { transactional: HANDLER_TIMEOUT_MS, leased: LEASED_HANDLER_TIMEOUT_MS } as const;
 
 /** All statuses except those that another attempt may cure, and server faults. */
 export const keepByDefault = (status: number): boolean => status < 500 && !NOT_KEPT.includes(status);
@@ -54,8 +65,22 @@ export const keepByDefault = (status: number): boolean => status < 500 && !NOT_K
 /** Carries an answer out of a transaction that is rolled back. */
 class NotKept { constructor(readonly result: Result) {} }
 
+/** Likewise, one that is to be kept although its work is not. */
+class Undone { constructor(readonly answer: Answer) {} }
+
 /** Tells exceptions of the handler from those of our own statements. */
 class Thrown { constructor(readonly error: unknown) {} }
+
+/** Thrown by work: it is rolled back, and the answer is that of the request, stored and replayed as any other. */
+export class Rejection extends Error {
+  override name = 'Rejection';
+  constructor(readonly answer: Answer) { super(`status ${answer.status}`); }
+}
+
+/** The work has not ended within `handlerTimeout`. */
+export class HandlerLate extends Error {
+  override name = 'HandlerLate';
+}
 
 /** COMMIT has no answer, and there is no record that tells its result: a repetition might do the work twice. */
 class InDoubt extends DatabaseAway {}
@@ -65,51 +90,93 @@ class OwnTransaction extends Error {}
 
 /**
  * Claim, work and answer in one transaction. If `work` throws, or its answer is not to be kept, everything
- * rolls back, and the key is free.
+ * rolls back, and the key is free. The answer of a Rejection is stored all the same, by another transaction.
  */
 export async function transactionally<Tx>(
   db: Database<Tx>, request: Request, work: (tx: Tx, claim: Claim) => Promise<Answer>, settings: Settings = {},
 ): Promise<Result> {
-  return again(settings, (lost, last) => inTransaction(db, settings, async (tx, deadline) => {
-    const claim = await begin((text, values) => db.query(tx, text, values), request, null);
+  try {
+    return await claimed(db, request, settings, async (tx, claim) => {
+      settings.onClaim?.(claim);
+      const answer = await performed(() => work(tx, claim), settings.handlerTimeout ?? HANDLER_TIMEOUT.transactional);
+      if (answer instanceof Rejection) throw new Undone(answer.answer);
+      return answer;
+    });
+  } catch (error) {
+    if (error instanceof Undone) return keepAnswer(db, request, error.answer, settings);
+    throw error;
+  }
+}
+
+/** Stores an answer whose work is rolled back. If another request has claimed the key by then, its answer counts. */
+export function keepAnswer<Tx>(db: Database<Tx>, request: Request, answer: Answer, settings: Settings = {}): Promise<Result> {
+  return claimed(db, request, settings, async () => answer);
+}
+
+function claimed<Tx>(
+  db: Database<Tx>, request: Request, settings: Settings, answerOf: (tx: Tx, claim: Claim) => Promise<Answer>,
+): Promise<Result> {
+  const begin = beginning(request, null);
+  // A duplicate waits within this statement.
+  const patience = request.wait ?? 0;
+  return again(settings, (lost, last) => inTransaction<Tx, Result>(db, settings, begin, patience, async (tx, rows, deadline) => {
+    const claim = claimOf(plainNames(rows[0]!));
     deadline.check(); // the caller has stopped waiting: the work must not be done
     if (claim.outcome === 'in_progress' && lost && !last) throw new OwnTransaction('the transaction before has not ended');
-    if (claim.outcome !== 'execute') return refusalOrReplay(claim);
+    if (claim.outcome !== 'execute') return { result: refusalOrReplay(claim), last: null };
     deadline.stop();
-    settings.onClaim?.(claim);
-    let answer: Answer;
-    try {
-      answer = await work(tx, claim);
-    } catch (error) {
-      throw new Thrown(error);
-    }
+    const answer = await answerOf(tx, claim);
     deadline.start();
-    if (!(settings.keep ?? keepByDefault)(answer.status)) throw new NotKept({ outcome: 'not_kept', answer, claim });
-    await db.query(tx, COMPLETE, completion(nameOf(request, claim), answer, claim.token, settings));
-    deadline.check();
-    return { outcome: 'executed', answer, claim };
+    const name = nameOf(request, claim);
+    switch (verdictOn(answer, settings)) {
+      case 'keep': return { result: { outcome: 'executed', answer, claim }, last: completion(name, answer, claim.token, settings) };
+      case 'unknown': return { result: { outcome: 'not_kept', answer, claim }, last: ofUnknown(name, claim.token, `status ${answer.status}`) };
+      default: throw new NotKept({ outcome: 'not_kept', answer, claim });
+    }
   }));
+}
+
+/** The work's answer or rejection. It is given up when its time is over: the connection is for others, too. */
+async function performed(work: () => Promise<Answer>, limit: number): Promise<Answer | Rejection> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(new HandlerLate(`the handler did not answer within ${limit} ms`)), Math.min(limit, 2 ** 31 - 1));
+  });
+  try {
+    return await Promise.race([work(), late]);
+  } catch (error) {
+    if (error instanceof Rejection) return error;
+    throw new Thrown(error);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+/** What the status says, where the route has no opinion. */
+function verdictOn(answer: Answer, settings: Settings): Verdict | 'by_status' {
+  return settings.verdict?.(answer) ?? ((settings.keep ?? keepByDefault)(answer.status) ? 'keep' : 'by_status');
 }
 
 /** A message: applied once, in one transaction with the note that it was. True if now. */
 export async function once<Tx>(
   db: Database<Tx>, name: Name, work: (tx: Tx) => Promise<unknown>, settings: Settings = {},
 ): Promise<boolean> {
-  return again(settings, () => inTransaction(db, settings, async (tx, deadline) => {
-    const [row] = await db.query(tx, ONCE, [name.key, name.scope, name.principal]);
+  const noted: Statement = { text: ONCE, values: [name.key, name.scope, name.principal] };
+  return again(settings, () => inTransaction(db, settings, noted, 0, async (tx, [row], deadline) => {
     deadline.check();
-    const first = row!.first === true;
+    if (row!.first !== true) return { result: false, last: null };
     deadline.stop();
     try {
-      if (first) await work(tx);
+      await work(tx);
     } catch (error) {
       throw new Thrown(error);
     }
     deadline.start();
-    if (first) await db.query(tx, CHECK, []);
-    return first;
+    return { result: true, last: CHECKED };
   }));
 }
+
+const CHECKED: Statement = { text: CHECK, values: [] };
 
 /**
  * Work in a transaction without a claim, with the same deadlines and retries, except after a COMMIT without an
@@ -118,47 +185,42 @@ export async function once<Tx>(
 export async function unclaimed<Tx>(
   db: Database<Tx>, work: (tx: Tx) => Promise<Answer>, settings: Settings = {},
 ): Promise<Answer> {
-  let checked = false;
-  const run = () => inTransaction<Tx, Result | Answer>(db, settings, async (tx, deadline) => {
+  let done = false;
+  const run = () => inTransaction<Tx, Answer>(db, settings, null, 0, async (tx, _, deadline) => {
     deadline.stop();
-    checked = false;
-    let answer: Answer;
-    try {
-      answer = await work(tx);
-    } catch (error) {
-      throw new Thrown(error);
-    }
+    done = false;
+    const answer = await performed(() => work(tx), settings.handlerTimeout ?? HANDLER_TIMEOUT.transactional);
     deadline.start();
-    if (!(settings.keep ?? keepByDefault)(answer.status)) {
-      throw new NotKept({ outcome: 'not_kept', answer, claim: null as unknown as Claim });
-    }
-    await db.query(tx, CHECK, []);
-    checked = true;
-    return answer;
+    const left = (of: Answer) => new NotKept({ outcome: 'not_kept', answer: of, claim: null as unknown as Claim });
+    if (answer instanceof Rejection) throw left(answer.answer);
+    if (!['keep', 'unknown'].includes(verdictOn(answer, settings))) throw left(answer);
+    done = true;
+    return { result: answer, last: CHECKED };
   });
   const result = await again(settings, async () => {
     try {
       return await run();
     } catch (error) {
-      if (checked && isConnectionLost(error)) throw new InDoubt('it is not known whether the transaction committed', { cause: error });
+      if (done && isConnectionLost(error)) throw new InDoubt('it is not known whether the transaction committed', { cause: error });
       throw error;
     }
   });
-  return 'answer' in result ? result.answer : result as Answer;
+  return 'answer' in result ? (result as { answer: Answer }).answer : result as Answer;
 }
 
 async function inTransaction<Tx, T>(
-  db: Database<Tx>, settings: Settings, work: (tx: Tx, deadline: Deadline) => Promise<T>,
+  db: Database<Tx>, settings: Settings, first: Statement | null, patience: number,
+  work: (tx: Tx, rows: Row[], deadline: Deadline) => Promise<Ending<T>>,
 ): Promise<T> {
   const deadline = new Deadline(settings.databaseTimeout ?? DATABASE_TIMEOUT);
-  deadline.start();
-  return deadline.guard(db.transaction(async (tx) => {
+  deadline.start(patience);
+  return deadline.guard(db.transaction<T>(first, async (tx, rows) => {
     deadline.check();
     deadline.start();
     try {
-      return await work(tx, deadline);
+      return await work(tx, rows, deadline);
     } finally {
-      deadline.start(); // for COMMIT or ROLLBACK
+      deadline.start(); // for the end
     }
   }, deadline.signal));
 }
@@ -177,6 +239,8 @@ async function again<T extends Result | Answer | boolean>(
     try {
       return await call(lost, attempt === attempts);
     } catch (raised) {
+      const undone = find(raised, Undone);
+      if (undone) throw undone;
       const thrown = find(raised, Thrown);
       const notKept = find(raised, NotKept);
       if (notKept) return notKept.result as T;
@@ -250,7 +314,9 @@ export async function leased<Tx>(
   let sent = 0;
   const claim = await again(settings, async () => {
     sent = Heartbeat.now();
-    return begin((text, values) => run(text, values, limit + (request.wait ?? 0)), request, settings.lease ?? LEASE) as Promise<any>;
+    const first = beginning(request, settings.lease ?? LEASE);
+    const [row] = await run(first.text, first.values, limit + (request.wait ?? 0));
+    return claimOf(row!) as any;
   }) as Claim;
   if (claim.outcome !== 'execute') return refusalOrReplay(claim);
   settings.onClaim?.(claim);
@@ -283,14 +349,15 @@ class Held {
     const lost: Result = { outcome: 'in_progress', claim: null };
     let answer: Answer;
     try {
-      answer = await work(this.#handle());
+      const done = await performed(() => work(this.#handle()), settings.handlerTimeout ?? HANDLER_TIMEOUT.leased);
+      answer = done instanceof Rejection ? done.answer : done;
       if (await this.#endedUnknown()) return { outcome: 'not_kept', answer, claim };
       this.#heart.stop();
       if (this.#heart.signal.aborted) return lost;
-      if (!(settings.keep ?? keepByDefault)(answer.status)) {
-        return await this.#fail(`status ${answer.status}`) ? { outcome: 'not_kept', answer, claim } : lost;
-      }
-    } catch (error) {
+      const verdict = verdictOn(answer, settings);
+      if (verdict !== 'keep') return await this.#leave(verdict, `status ${answer.status}`) ? { outcome: 'not_kept', answer, claim } : lost;
+    } catch (thrown) {
+      const error = thrown instanceof Thrown ? thrown.error : thrown;
       if (await this.#endedUnknown()) throw error;
       this.#heart.stop();
       if (this.#heart.signal.aborted) return lost;
@@ -305,7 +372,8 @@ class Held {
   async #complete(answer: Answer): Promise<boolean> {
     const { claim, name, settings } = this;
     try {
-      const kept = await this.#end(COMPLETE, completion(name, answer, claim.token, settings));
+      const last = completion(name, answer, claim.token, settings);
+      const kept = await this.#end(last.text, last.values);
       if (!kept) settings.onLeaseLost?.(claim);
       return kept;
     } catch (error) {
@@ -313,6 +381,13 @@ class Held {
       if (!(error instanceof DatabaseAway)) await this.#fail(`the answer can't be stored: ${(error as Error).message}`).catch(() => {});
       throw error;
     }
+  }
+
+  /** Without an answer. */
+  #leave(verdict: Exclude<Verdict, 'keep'> | 'by_status', reason: string): Promise<boolean> {
+    if (verdict !== 'unknown') return this.#fail(reason, verdict !== 'free');
+    const { text: statementText, values } = ofUnknown(this.name, this.claim.token, reason);
+    return this.#end(statementText, values);
   }
 
   /** `uncertain`: the work may have had effects. */
@@ -357,8 +432,8 @@ class Held {
   }
 
   async #endAsUnknown(error: string | null, reference: string | null): Promise<void> {
-    const { key, scope, principal } = this.name;
-    await this.#heldStill(() => this.#repeated(UNKNOWN, [key, text(error), text(reference), scope, principal, this.claim.token]));
+    const end = ofUnknown(this.name, this.claim.token, error, reference);
+    await this.#heldStill(() => this.#repeated(end.text, end.values));
     this.#heart.stop();
   }
 
@@ -414,25 +489,29 @@ const text = (value: string | null): Value => value?.replaceAll('\0', '') ?? nul
 
 // ---- shared by both ----
 
-async function begin(
-  query: (text: string, values: Value[]) => Promise<Row[]>, request: Request, lease: number | null,
-): Promise<Claim> {
+function beginning(request: Request, lease: number | null): Statement {
   // A key generated by the server would change if the statement is repeated.
   if (request.key === null && !request.derive) throw new TypeError('idempotency: a request needs `key` or `derive`');
-  const rows = await query(BEGIN, [
-    request.key, request.json ?? null, bytea(request.fingerprint ?? null), request.method ?? null, request.target ?? null,
-    textArray(request.exclude ?? []), request.scope, request.principal, number(request.ttl), number(lease),
-    number(request.wait), request.holder ?? null, String(lease === null), number(request.derive),
-  ]);
-  return claimOf(plainNames(rows[0]!));
+  return {
+    text: BEGIN,
+    values: [
+      request.key, request.json ?? null, bytea(request.fingerprint ?? null), request.method ?? null, request.target ?? null,
+      textArray(request.exclude ?? []), request.scope, request.principal, number(request.ttl), number(lease),
+      number(request.wait), request.holder ?? null, String(lease === null), number(request.derive),
+    ],
+  };
 }
 
 const nameOf = ({ scope, principal }: Request, { key }: Claim): Name => ({ key, scope, principal });
 
-function completion(name: Name, answer: Answer, token: string | null, settings: Settings): Value[] {
+function completion(name: Name, answer: Answer, token: string | null, settings: Settings): Statement {
   const body = typeof answer.body === 'string' ? Buffer.from(answer.body) : answer.body ?? null;
   const headers = storedHeaders(answer.headers ?? [], settings.dropHeaders);
-  return [name.key, String(answer.status), bytea(body), headers, name.scope, name.principal, token];
+  return { text: COMPLETE, values: [name.key, String(answer.status), bytea(body), headers, name.scope, name.principal, token] };
+}
+
+function ofUnknown({ key, scope, principal }: Name, token: string | null, error: string | null, reference: string | null = null): Statement {
+  return { text: UNKNOWN, values: [key, text(error), text(reference), scope, principal, token] };
 }
 
 function refusalOrReplay(claim: Claim): Result {

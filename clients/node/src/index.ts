@@ -1,8 +1,9 @@
 // The parts that need no framework, and the types.
 export type { Answer, Claim, Name, Refusal } from './claim.js';
-export { type Database, type Row, DatabaseAway, LeaseLost } from './database.js';
+export { type Database, type Ending, type Row, type Statement, DatabaseAway, LeaseLost } from './database.js';
 export {
-  type Leased, type LeasedSettings, NothingHappened, type Request, type Result, type Settings, leased, once, transactionally,
+  HandlerLate, type Leased, type LeasedSettings, NothingHappened, Rejection, type Request, type Result, type Settings, type Verdict, leased,
+  once, transactionally,
 } from './flows.js';
 export {
   AnswerTooLarge, type Context, type Event, type Hook, type LeasedRequest, type Options, type Transactional,

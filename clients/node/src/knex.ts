@@ -1,6 +1,6 @@
 // knex.
 import type { Knex } from 'knex';
-import type { Database, Row } from './database.js';
+import { type Database, type Row, throughCallbacks } from './database.js';
 import { type Value, positional } from './statements.js';
 
 export function knex(db: Knex): Database<Knex.Transaction> {
@@ -9,8 +9,7 @@ export function knex(db: Knex): Database<Knex.Transaction> {
     return (await on.raw(placed.text, placed.values as any[])).rows;
   };
   return {
-    transaction: (work) => db.transaction((trx) => work(trx)),
-    query: (trx, text, values) => run(trx, text, values),
+    transaction: throughCallbacks<Knex.Transaction>((work) => db.transaction((trx) => work(trx)), run),
     statement: (text, values) => run(db, text, values),
   };
 }

@@ -2,11 +2,11 @@
 import type { IncomingMessage } from 'node:http';
 import type { Readable } from 'node:stream';
 import type { Context as KoaContext, Middleware } from 'koa';
-import { collect, fieldsOf, grouped, isFraming } from './capture.js';
+import { collect, fieldsOf, grouped, intercepted, isFraming } from './capture.js';
 import type { Answer } from './claim.js';
 import type { Database } from './database.js';
 import { type Context, type LeasedRequest, type Options, type Reply, Route, type Transactional } from './middleware.js';
-import { parsedBody } from './node.js';
+import { fail, parsedBody, send as sendWhole } from './node.js';
 
 export * from './index.js';
 export { bearer } from './node.js';
@@ -17,19 +17,36 @@ export type KoaOptions = Partial<Options<KoaContext>>;
 /** The options that all routes of a service share, and two ways to make a route. */
 export function idempotency<Tx>(common: KoaOptions & Pick<Options<KoaContext>, 'principal'> & { database: Database<Tx> }) {
   const { database, ...defaults } = common;
+  new Route<KoaContext, Tx>(database, 'transactional', defaults); // checks the options
   function make<C>(kind: 'transactional' | 'leased', first: KoaOptions | KoaHandler<C>, second?: KoaHandler<C>): Middleware {
     const handler = (typeof first === 'function' ? first : second!) as (context: KoaContext) => unknown;
     const options = { ...defaults, ...(typeof first === 'function' ? {} : first) } as Options<KoaContext>;
     const route = new Route<KoaContext, Tx>(database, kind, options);
-    return async (context) => send(context as KoaContext, await route.handle({
-      request: context as KoaContext,
-      incoming: context.req,
-      target: context.originalUrl,
-      defaultScope: () => `${context.method} ${(context as any)._matchedRoute ?? context.path}`,
-      ...bodyOf(context as KoaContext),
-      setBody: (body) => Object.assign(context.request, { body: parsedBody(context.req, body), rawBody: body }),
-      run: runOf<Tx>(context as KoaContext, handler),
-    }));
+    return (context) => new Promise<void>((resolve, reject) => {
+      let told = false; // the application, of an error: it has answered
+      route.handle({
+        request: context as KoaContext,
+        incoming: context.req,
+        target: context.originalUrl,
+        defaultScope: () => `${context.method} ${(context as any)._matchedRoute ?? context.path}`,
+        ...bodyOf(context as KoaContext),
+        setBody: (body) => Object.assign(context.request, { body: parsedBody(context.req, body), rawBody: body }),
+        run: runOf<Tx>(context as KoaContext, handler),
+        answerTo: async (error) => {
+          const { answer, restore } = intercepted(context.res, route.maxAnswerBytes);
+          told = true;
+          reject(error);
+          return answer.finally(restore);
+        },
+      }).then((reply) => {
+        if (told) sendWhole(context.res, reply);
+        else send(context as KoaContext, reply);
+        resolve();
+      }).catch((error: unknown) => {
+        if (told) fail(context.res, error);
+        reject(error);
+      });
+    });
   }
   function transactional(handler: KoaHandler<Transactional<Tx>>): Middleware;
   function transactional(options: KoaOptions, handler: KoaHandler<Transactional<Tx>>): Middleware;

@@ -6,10 +6,12 @@ import { type Answer, type Claim } from './claim.js';
 import { ATTEMPTS, DATABASE_TIMEOUT_MS, LEASE_MS, MAX_ANSWER_BYTES, MAX_REQUEST_BYTES, WINDOW_MS } from './contract.js';
 import { type Database, DatabaseAway, sqlstate } from './database.js';
 import {
-  type Leased, type Request, type Result, leased, transactionally, unclaimed,
+  HANDLER_TIMEOUT, HandlerLate, type Leased, NothingHappened, Rejection, type Request, type Result, type Verdict, keepAnswer,
+  keepByDefault, leased, transactionally, unclaimed,
 } from './flows.js';
 import { digest, isJson, mediaType, notJson, readBody, textOf } from './body.js';
 import { parseKey, quoteKey } from './key.js';
+import { checkOptions } from './options.js';
 import { HttpProblem, Problems, type Statuses, type Word } from './problem.js';
 
 /** The argument of hooks. */
@@ -42,6 +44,10 @@ export interface Options<Req> {
   wait?: number;
   /** Whether an answer with this status is stored and replayed. */
   keep?: (status: number) => boolean;
+  /** Decides about one answer instead of `keep`; undefined leaves the decision to it. */
+  verdict?: (answer: Answer) => Verdict | undefined;
+  /** The time that the handler may take: then 503, and the claim ends as after an exception. */
+  handlerTimeout?: number;
   /** Other statuses of refusals, by outcome. */
   statuses?: Statuses;
   keyHeader?: string;
@@ -96,6 +102,8 @@ export interface Exchange<Req, Tx> {
   readonly setBody: (body: Buffer) => void;
   /** Runs the handler, each time anew. */
   readonly run: (context: Context<Tx>, limit: number) => Promise<Answer>;
+  /** The framework's answer to an error of the handler; none if it makes none of its own. Called once at most. */
+  readonly answerTo?: (error: unknown) => Promise<Answer | null>;
 }
 
 /** The answer to send. `close`: the body was not read, so the connection cannot be reused. */
@@ -112,7 +120,7 @@ export class Route<Req, Tx> {
   constructor(
     readonly db: Database<Tx>, readonly kind: 'transactional' | 'leased', readonly options: Options<Req>,
   ) {
-    if (typeof options.principal !== 'function') throw new TypeError('idempotency: `principal` has to be a function of the request');
+    checkOptions(options);
     this.#problems = new Problems(db, options.statuses ?? {}, this.#patience);
   }
 
@@ -197,7 +205,8 @@ export class Route<Req, Tx> {
   async #identity(exchange: Exchange<Req, Tx>, body: Buffer) {
     const method = exchange.incoming.method!;
     const { target } = exchange;
-    const json = isJson(mediaType(exchange.incoming.headers['content-type'])) ? textOf(body) : null;
+    // Many libraries send the type without a body.
+    const json = body.length > 0 && isJson(mediaType(exchange.incoming.headers['content-type'])) ? textOf(body) : null;
     const own = this.options.fingerprint ? await this.options.fingerprint(exchange.request, body) : null;
     const fingerprint = own !== null ? createHash('sha256').update(own).digest()
       : json === null ? this.#digest(exchange, body) : null;
@@ -205,11 +214,13 @@ export class Route<Req, Tx> {
   }
 
   #digest({ incoming, target }: Exchange<Req, Tx>, body: Buffer): Buffer {
-    return digest(incoming.method!, target, mediaType(incoming.headers['content-type']), body);
+    return digest(incoming.method!, target, incoming.headers['content-type'], body);
   }
 
   async #claimed(exchange: Exchange<Req, Tx>, request: Request, body: Buffer, ours: boolean): Promise<Reply> {
     let executed = false; // the handler has begun: what fails is not the request's JSON any more
+    let told: Promise<Answer | null> | undefined;
+    const tell = (error: unknown) => { told ??= this.#answerTo(exchange, error); return told; };
     let { key } = request; // or the one that the server derives
     const event = (claim: Claim | null, outcome: string): Event =>
       ({ scope: request.scope, key, attempt: claim?.attempt ?? null, outcome });
@@ -217,6 +228,8 @@ export class Route<Req, Tx> {
       attempts: this.options.attempts ?? ATTEMPTS,
       databaseTimeout: this.#patience,
       keep: this.options.keep,
+      verdict: this.options.verdict,
+      handlerTimeout: this.options.handlerTimeout ?? HANDLER_TIMEOUT[this.kind],
       dropHeaders: [this.#keyHeader, this.#replayHeader],
       lease: this.options.lease ?? LEASE_MS,
       onClaim: (claim: Claim) => {
@@ -227,7 +240,7 @@ export class Route<Req, Tx> {
       onLeaseLost: (claim: Claim) => call(this.options.onLeaseLost, event(claim, 'lease_lost')),
     } as const;
     const flow = this.kind === 'leased'
-      ? leased(this.db, request, (claim) => this.#answer(exchange, { ...claim, kind: 'leased', protected: true }), settings as any)
+      ? leased(this.db, request, (claim) => this.#leasedAnswer(exchange, { ...claim, kind: 'leased', protected: true }, tell), settings as any)
       : transactionally(this.db, request, (client, claim) => this.#answer(exchange, {
         kind: 'transactional', client, protected: true, key: claim.key, scope: request.scope,
         principal: request.principal, attempt: claim.attempt ?? 1,
@@ -236,6 +249,12 @@ export class Route<Req, Tx> {
     try {
       result = await flow;
     } catch (error) {
+      const answer = executed ? await tell(error) : null;
+      if (answer && this.kind === 'transactional' && this.#keepsError(answer)) {
+        result = await keepAnswer(this.db, request, answer, { ...settings, onClaim: undefined } as any);
+        return this.#replyOf(result, request, ours, event);
+      }
+      if (answer) return { answer, fields: this.#keyFields(key, ours), close: false };
       if (executed) throw error;
       if (request.json !== null && isRefusedByJsonb(error)) {
         const fingerprint = request.fingerprint ?? this.#digest(exchange, body);
@@ -246,23 +265,48 @@ export class Route<Req, Tx> {
       }
       throw ofBegin(error);
     }
-    key = result.claim?.key ?? key;
+    return this.#replyOf(result, request, ours, event);
+  }
+
+  async #replyOf(result: Result, request: Request, ours: boolean, event: (claim: Claim | null, outcome: string) => Event): Promise<Reply> {
+    const keyFields = this.#keyFields(result.claim?.key ?? request.key, ours);
     switch (result.outcome) {
       case 'executed':
       case 'not_kept':
-        return { answer: whole(result.answer), fields: this.#keyFields(key, ours), close: false };
+        return { answer: whole(result.answer), fields: keyFields, close: false };
       case 'replay':
       case 'failed': {
         call(this.options.onReplay, event(result.claim, 'replay'));
         const answer = result.outcome === 'replay' ? result.answer : await this.#problems.answer('failed');
-        return { answer, fields: [[this.#replayHeader, 'true'], ...this.#keyFields(key, ours)], close: false };
+        return { answer, fields: [[this.#replayHeader, 'true'], ...keyFields], close: false };
       }
       default:
         call(this.options.onRefusal, event(result.claim, result.outcome));
-        return {
-          answer: await this.#problems.answer(result.outcome, result.claim?.retryAfter ?? null),
-          fields: this.#keyFields(key, ours), close: false,
-        };
+        return { answer: await this.#problems.answer(result.outcome, result.claim?.retryAfter ?? null), fields: keyFields, close: false };
+    }
+  }
+
+  /** What the client is told of an error; none if the framework, or its caller, has to be told of the error itself. */
+  async #answerTo(exchange: Exchange<Req, Tx>, error: unknown): Promise<Answer | null> {
+    if (error instanceof HandlerLate) return new HttpProblem('handler_late').answer;
+    if (error instanceof DatabaseAway) return null;
+    return await exchange.answerTo?.(error) ?? null;
+  }
+
+  /** The handler said no. What has gone wrong, or may be tried again, is not kept. */
+  #keepsError(answer: Answer): boolean {
+    return answer.status >= 400 && answer.status < 500 && (this.options.keep ?? keepByDefault)(answer.status);
+  }
+
+  /** A leased claim holds no transaction, so it ends with the framework's answer to an error. */
+  async #leasedAnswer(exchange: Exchange<Req, Tx>, context: Context<Tx>, tell: (error: unknown) => Promise<Answer | null>): Promise<Answer> {
+    try {
+      return await this.#answer(exchange, context);
+    } catch (error) {
+      if (error instanceof Rejection || error instanceof NothingHappened || error instanceof AnswerTooLarge) throw error;
+      const answer = await tell(error);
+      if (answer && this.#keepsError(answer)) return answer;
+      throw error;
     }
   }
 
@@ -280,7 +324,10 @@ export class Route<Req, Tx> {
         get client(): Tx { throw new DatabaseAway('there is no transaction while the database is away'); },
       });
     } else {
-      const settings = { attempts: this.options.attempts, databaseTimeout: this.#patience, keep: this.options.keep } as any;
+      const settings = {
+        attempts: this.options.attempts, databaseTimeout: this.#patience, keep: this.options.keep, verdict: this.options.verdict,
+        handlerTimeout: this.options.handlerTimeout,
+      } as any;
       answer = await unclaimed(this.db, (client) => this.#answer(exchange, { ...names, kind: 'transactional', client }), settings);
     }
     return { answer: whole(answer), fields: this.#keyFields(key, false), close: false };

@@ -1,10 +1,14 @@
 // node:http, and what Express shares with it.
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import { isJson, mediaType } from './body.js';
+import { parse as parseForm } from 'node:querystring';
+import { Readable } from 'node:stream';
+import { isForm, isJson, mediaType } from './body.js';
 import { captured, grouped, isFraming } from './capture.js';
 import type { Answer } from './claim.js';
-import type { Database } from './database.js';
+import { type Database, DatabaseAway } from './database.js';
+import { Rejection } from './flows.js';
 import { type Context, type LeasedRequest, type Options, type Reply, Route, type Transactional } from './middleware.js';
+import { HttpProblem, plainProblem } from './problem.js';
 
 export * from './index.js';
 
@@ -22,18 +26,17 @@ type Defaults = Partial<Options<IncomingMessage>> & Pick<Options<IncomingMessage
 /** The options that all routes of a server share, and a way to make a route. */
 export function idempotency<Tx>(common: Defaults & { database: Database<Tx> }) {
   const { database, ...defaults } = common;
+  new Route<IncomingMessage, Tx>(database, 'transactional', defaults); // checks the options
   function make<C extends Context<Tx>>(kind: 'transactional' | 'leased', options: Partial<NodeOptions>, handler: NodeHandler<C>) {
     const merged = { ...defaults, ...options } as NodeOptions;
     if (!merged.scope) throw new TypeError('idempotency: `scope` is needed where there is no router');
     const route = new Route<IncomingMessage, Tx>(database, kind, merged);
     return async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
       try {
-        send(response, await route.handle(exchangeOf(request, response, request.url!, () => merged.scope, handler as any)));
+        const exchange = exchangeOf<IncomingMessage, ServerResponse, Tx>(request, response, request.url!, () => merged.scope, handler as any);
+        send(response, await route.handle({ ...exchange, answerTo: async (error) => problemOf(error) }));
       } catch (error) {
-        // There is no framework to pass it to.
-        process.emitWarning(error instanceof Error ? error.stack ?? error.message : String(error), 'IdempotencyHandler');
-        const body = JSON.stringify({ type: 'about:blank', title: 'Internal server error', status: 500 });
-        send(response, { answer: { status: 500, headers: [['Content-Type', 'application/problem+json']], body }, fields: [], close: false });
+        fail(response, error); // there is no framework to pass it to
       }
     };
   }
@@ -66,6 +69,15 @@ export function exchangeOf<Req extends IncomingMessage, Res extends ServerRespon
   };
 }
 
+/** An error with a status, as http-errors makes them, or a rejection. */
+export function problemOf(error: unknown): Answer | null {
+  if (error instanceof Rejection) return error.answer;
+  const { status, statusCode, message } = (error ?? {}) as { status?: unknown; statusCode?: unknown; message?: unknown };
+  const found = [status, statusCode].find((one): one is number => Number.isInteger(one) && (one as number) >= 400 && (one as number) <= 599);
+  // What went wrong within is not for the client.
+  return found === undefined ? null : plainProblem(found, found < 500 ? String(message || found) : 'Internal server error');
+}
+
 // An earlier parser has consumed the stream; such parsers can be configured to leave `rawBody`.
 function bodyOf(request: IncomingMessage & { body?: unknown; rawBody?: unknown }) {
   if (Buffer.isBuffer(request.rawBody)) return { stream: null, body: request.rawBody };
@@ -74,15 +86,27 @@ function bodyOf(request: IncomingMessage & { body?: unknown; rawBody?: unknown }
   throw new Error('idempotency: the body was read before the route. Put the route before body parsers, or let them keep `rawBody`');
 }
 
+/** Parsed, and as a stream: a parser of forms within the route reads that. */
 function giveBody(request: any, body: Buffer): void {
   request.rawBody = body;
-  request._body = true; // body-parser 1
   request.body = parsedBody(request, body);
+  request._body = !isForm(request.headers['content-type']); // for body-parser 1
+  readableAgain(request, body);
 }
 
-/** JSON is parsed; other bodies are returned as they are. */
+/** A stream that has ended cannot get anything more, so the request becomes a new one. */
+export function readableAgain(request: any, body: Buffer): void {
+  for (const event of ['data', 'end', 'readable']) request.removeAllListeners(event);
+  (Readable as any).call(request, { read() {}, autoDestroy: false });
+  if (body.length > 0) request.push(body);
+  request.push(null);
+}
+
+/** JSON and forms are parsed; other bodies are returned as they are. */
 export function parsedBody(request: IncomingMessage, body: Buffer): unknown {
-  if (!isJson(mediaType(request.headers['content-type']))) return body;
+  const type = mediaType(request.headers['content-type']);
+  if (type === 'application/x-www-form-urlencoded') return { ...parseForm(body.toString()) };
+  if (!isJson(type)) return body;
   try {
     return JSON.parse(body.toString());
   } catch {
@@ -100,6 +124,14 @@ export function send(response: ServerResponse, { answer, fields, close }: Reply)
   if (![204, 304].includes(answer.status)) response.setHeader('Content-Length', body.length);
   if (close) response.setHeader('Connection', 'close');
   response.end(body);
+}
+
+/** For where the framework believes that it has answered: an error of ours, after one of the handler's. */
+export function fail(response: ServerResponse, error: unknown): void {
+  if (!problemOf(error)) process.emitWarning(error instanceof Error ? error.stack ?? error.message : String(error), 'IdempotencyHandler');
+  const word = error instanceof DatabaseAway ? 'unavailable' : 'internal';
+  const answer = problemOf(error) ?? new HttpProblem(word).answer;
+  send(response, { answer, fields: [], close: false });
 }
 
 /** The token of `Authorization: Bearer TOKEN`; null if there is none, or more than one. */

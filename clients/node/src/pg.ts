@@ -1,51 +1,119 @@
 // node-postgres.
 import type { Pool, PoolClient } from 'pg';
-import type { Database, Row } from './database.js';
+import { ConnectionLost, type Database, type Ending, type Row, type Statement } from './database.js';
+import { guarded } from './guarded.js';
+import { Together } from './together.js';
 import { tolerant } from './tolerant.js';
 
 export { tolerant };
 
+const BEGIN: Statement = { text: 'BEGIN', values: [] };
+const COMMIT: Statement = { text: 'COMMIT', values: [] };
+const ROLLBACK_LIMIT = 10_000;
+
 export function pg(pool: Pool): Database<PoolClient> {
   tolerant(pool);
   return {
-    transaction: (work, signal) => withClient(pool, signal, async (client) => {
-      await client.query('BEGIN');
+    async transaction(first, work, signal) {
+      const lent = await Lent.from(pool, signal);
+      const { proxy, end } = guarded(lent.client);
+      let ending: Ending<any>;
       try {
-        const result = await work(client);
-        await client.query('COMMIT');
-        return result;
+        ending = await lent.watch(async () => {
+          const rows = await together(lent.client, first ? [BEGIN, first] : [BEGIN]);
+          const done = await work(proxy, rows).finally(end);
+          if (done.last) await together(lent.client, [done.last, COMMIT]);
+          return done;
+        });
       } catch (error) {
-        await client.query('ROLLBACK');
+        await lent.rollBack();
         throw error;
       }
-    }),
-    query: async (client, text, values) => (await client.query<Row>(text, values)).rows,
-    statement: (text, values, signal) =>
-      withClient(pool, signal, async (client) => (await client.query<Row>(text, values)).rows),
+      if (ending.last) lent.release();
+      else void lent.rollBack(); // the answer does not wait for it
+      return ending.result;
+    },
+    async statement(text, values, signal) {
+      const lent = await Lent.from(pool, signal);
+      try {
+        return await lent.watch(async () => (await lent.client.query<Row>(text, values)).rows);
+      } finally {
+        lent.release();
+      }
+    },
   };
 }
 
-// A client that has lost its connection, or is late, is closed, which rolls back.
-async function withClient<T>(pool: Pool, signal: AbortSignal, work: (client: PoolClient) => Promise<T>): Promise<T> {
-  const client = await pool.connect();
-  let broken: Error | undefined;
-  const onError = (error: Error) => { broken = error; };
-  const onLate = () => {
-    broken = signal.reason as Error;
-    (client as any).connection?.stream?.destroy(broken);
+/** Statements in one message; the rows of the last that has any. None of them is run after one that has failed. */
+async function together(client: PoolClient, statements: Statement[]): Promise<Row[]> {
+  const { connection, pipeline } = client as any;
+  if (connection?.parse && !pipeline) return Together.run(client as any, statements);
+  const results = [];
+  // pg's pipeline sends them together; libpq's binding, one after the other.
+  const sent = statements.map(({ text, values }) => client.query<Row>(text, values));
+  for (const one of await Promise.allSettled(sent)) {
+    if (one.status === 'rejected') throw one.reason;
+    results.push(one.value);
+  }
+  if (statements.at(-1) === COMMIT && results.at(-1)!.command !== 'COMMIT') throw new Error('idempotency: COMMIT has rolled back');
+  return results.findLast(({ rows }) => rows.length > 0)?.rows ?? [];
+}
+
+/** A client that has lost its connection, or is late, is closed, which rolls back. */
+class Lent {
+  #broken: Error | undefined;
+  #lose!: (error: Error) => void;
+  readonly #lost = new Promise<never>((_, reject) => { this.#lose = reject; });
+  readonly #onError = (error: Error): void => {
+    this.#broken ??= error; // the first says why
+    this.#lose(new ConnectionLost('Connection terminated', { cause: this.#broken }));
   };
-  client.on('error', onError);
-  signal.addEventListener('abort', onLate);
-  try {
+  readonly #onLate = (): void => {
+    this.#broken ??= this.signal.reason as Error;
+    (this.client as any).connection?.stream?.destroy(this.#broken);
+  };
+
+  private constructor(readonly client: PoolClient, readonly signal: AbortSignal) {
+    this.#lost.catch(() => {});
+    client.on('error', this.#onError);
+    signal.addEventListener('abort', this.#onLate);
+  }
+
+  static async from(pool: Pool, signal: AbortSignal): Promise<Lent> {
+    const lent = new Lent(await pool.connect(), signal);
+    if (signal.aborted) lent.release();
     signal.throwIfAborted();
-    return await work(client);
-  } catch (error) {
-    if (broken && broken !== error) throw Object.assign(new Error('Connection terminated', { cause: error }));
-    throw error;
-  } finally {
-    client.off('error', onError);
-    signal.removeEventListener('abort', onLate);
-    if (broken) client.on('error', () => {}); // more of the same may come
-    client.release(broken);
+    return lent;
+  }
+
+  /** Work that does not outlive the connection: a handler may wait for something else. */
+  async watch<T>(work: () => Promise<T>): Promise<T> {
+    const working = work();
+    try {
+      return await Promise.race([working, this.#lost]);
+    } catch (error) {
+      working.catch(() => {});
+      if (this.#broken && !(error instanceof ConnectionLost)) throw new ConnectionLost('Connection terminated', { cause: this.#broken });
+      throw error;
+    }
+  }
+
+  async rollBack(): Promise<void> {
+    const late = setTimeout(() => (this.client as any).connection?.stream?.destroy(), ROLLBACK_LIMIT);
+    try {
+      if (!this.#broken) await this.client.query('ROLLBACK');
+    } catch (error) {
+      this.#broken ??= error as Error;
+    } finally {
+      clearTimeout(late);
+      this.release();
+    }
+  }
+
+  release(): void {
+    this.client.off('error', this.#onError);
+    this.signal.removeEventListener('abort', this.#onLate);
+    if (this.#broken) this.client.on('error', () => {}); // more of the same may come
+    this.client.release(this.#broken);
   }
 }

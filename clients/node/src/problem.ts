@@ -18,6 +18,9 @@ export class HttpProblem extends Error {
   get answer(): Answer { return documentAnswer(this.detail ? { ...local(this.word), detail: this.detail } : local(this.word)); }
 }
 
+/** The document of an error of the handler, which has its own status. */
+export const plainProblem = (status: number, title: string): Answer => documentAnswer({ type: 'about:blank', title, status });
+
 export type Statuses = Partial<Record<Word, number>>;
 
 /** The documents of one database, each requested once. */

@@ -11,7 +11,7 @@ import { CamelCasePlugin, Kysely, PostgresDialect, sql as kyselySql } from 'kyse
 import pgLibrary from 'pg';
 import postgresLibrary from 'postgres';
 import { DataSource } from 'typeorm';
-import { NothingHappened, leased, once, transactionally } from 'idempotency-postgres';
+import { HandlerLate, NothingHappened, Rejection, leased, once, transactionally } from 'idempotency-postgres';
 import { drizzle } from 'idempotency-postgres/drizzle';
 import { knex } from 'idempotency-postgres/knex';
 import { kysely, tolerant } from 'idempotency-postgres/kysely';
@@ -19,60 +19,87 @@ import { pg } from 'idempotency-postgres/pg';
 import { postgres } from 'idempotency-postgres/postgres';
 import { prisma } from 'idempotency-postgres/prisma';
 import { typeorm } from 'idempotency-postgres/typeorm';
+import { Counter } from './counter.mjs';
 import { testDatabase } from './database.mjs';
 
 const require = createRequire(import.meta.url);
 let db;
-before(async () => { db = await testDatabase('idem_node_adapters'); });
-after(() => db.drop());
+let counter;
+let at; // where the libraries connect to
+before(async () => {
+  db = await testDatabase('idem_node_adapters');
+  counter = new Counter(db.host, db.port);
+  at = { host: '127.0.0.1', port: await counter.listen(), user: db.user, database: db.name };
+});
+after(async () => { counter.close(); await db.drop(); });
 
 const INSERT = 'INSERT INTO effect (note) VALUES ';
 const quoted = (note) => `('${note}')`;
 
 // Each: a database, how its transaction inserts, and its end.
 const drivers = {
-  pg: () => ({ database: pg(db.pool), insert: (tx, note) => tx.query(`${INSERT}($1)`, [note]) }),
+  pg: () => {
+    const pool = new pgLibrary.Pool(at);
+    return { database: pg(pool), insert: (tx, note) => tx.query(`${INSERT}($1)`, [note]), end: () => pool.end() };
+  },
+  'pg with its pipeline': () => {
+    const pool = new pgLibrary.Pool({ ...at, pipeline: true });
+    return { database: pg(pool), insert: (tx, note) => tx.query(`${INSERT}($1)`, [note]), end: () => pool.end() };
+  },
   'postgres.js': () => {
-    const sql = postgresLibrary({ host: db.host, port: db.port, user: db.user, database: db.name, max: 5 });
+    const sql = postgresLibrary({ ...at, max: 5 });
     return { database: postgres(sql), insert: (tx, note) => tx`INSERT INTO effect (note) VALUES (${note})`, end: () => sql.end() };
   },
   'postgres.js in camel case': () => {
-    const sql = postgresLibrary({ host: db.host, port: db.port, user: db.user, database: db.name, max: 5, transform: postgresLibrary.camel });
+    const sql = postgresLibrary({ ...at, max: 5, transform: postgresLibrary.camel });
     return { database: postgres(sql), insert: (tx, note) => tx`INSERT INTO effect (note) VALUES (${note})`, end: () => sql.end() };
   },
   knex: () => {
-    const k = knexLibrary({ client: 'pg', connection: { host: db.host, port: db.port, user: db.user, database: db.name } });
+    const k = knexLibrary({ client: 'pg', connection: at });
     return { database: knex(k), insert: (trx, note) => trx('effect').insert({ note }), end: () => k.destroy() };
   },
   kysely: () => {
-    const k = new Kysely({ dialect: new PostgresDialect({ pool: tolerant(new pgLibrary.Pool({ database: db.name })) }), plugins: [new CamelCasePlugin()] });
+    const k = new Kysely({ dialect: new PostgresDialect({ pool: tolerant(new pgLibrary.Pool(at)) }), plugins: [new CamelCasePlugin()] });
     return { database: kysely(k), insert: (trx, note) => kyselySql`INSERT INTO effect (note) VALUES (${note})`.execute(trx), end: () => k.destroy() };
   },
   'drizzle on pg': () => {
-    const pool = new pgLibrary.Pool({ database: db.name });
+    const pool = new pgLibrary.Pool(at);
     return {
       database: drizzle(drizzleOnPg(pool)),
       insert: (tx, note) => tx.execute(drizzleSql`INSERT INTO effect (note) VALUES (${note})`), end: () => pool.end(),
     };
   },
   'drizzle on postgres.js': () => {
-    const sql = postgresLibrary({ host: db.host, port: db.port, user: db.user, database: db.name, max: 5 });
+    const sql = postgresLibrary({ ...at, max: 5 });
     return {
       database: drizzle(drizzleOnPostgres(sql)),
       insert: (tx, note) => tx.execute(drizzleSql`INSERT INTO effect (note) VALUES (${note})`), end: () => sql.end(),
     };
   },
   typeorm: async () => {
-    const source = new DataSource({ type: 'postgres', host: db.host, port: db.port, username: db.user, database: db.name });
+    const source = new DataSource({ type: 'postgres', ...at, username: at.user });
     await source.initialize();
     return { database: typeorm(source), insert: (manager, note) => manager.query(`${INSERT}($1)`, [note]), end: () => source.destroy() };
   },
   prisma: () => {
     const { PrismaClient } = require('../node_modules/.prisma-test/index.js');
-    const client = new PrismaClient({ adapter: new PrismaPg({ host: db.host, port: db.port, user: db.user, database: db.name }) });
+    const client = new PrismaClient({ adapter: new PrismaPg(at) });
     return { database: prisma(client), insert: (tx, note) => tx.effect.create({ data: { note } }), end: () => client.$disconnect() };
   },
 };
+
+/** A statement without parameters, by whatever the library calls that. */
+const raw = async (tx, text) => {
+  if (tx.$executeRawUnsafe) return tx.$executeRawUnsafe(text);
+  if (tx.unsafe) return tx.unsafe(text);
+  if (tx.raw) return tx.raw(text);
+  if (tx.executeQuery) return kyselySql.raw(text).execute(tx);
+  if (tx.execute) return tx.execute(drizzleSql.raw(text));
+  return tx.query(text);
+};
+
+// For the database, of an execution with one statement of the handler, and of a replay: README.md says why.
+const WAITS = { pg: [3, 1], 'pg with its pipeline': [3, 1], 'postgres.js': [4, 2], 'postgres.js in camel case': [4, 2], 'drizzle on postgres.js': [6, 2] };
 
 const BODY = Buffer.from(Array.from({ length: 256 }, (_, i) => i));
 const ANSWER = { status: 201, headers: [['X-Several', 'a'], ['X-Several', 'b, "c"\\'], ['X-One', 'ä']], body: BODY };
@@ -135,10 +162,57 @@ for (const [name, make] of Object.entries(drivers)) {
       const k = key('commits');
       await assert.rejects(run(k, async (tx) => {
         await driver.insert(tx, k);
-        await driver.database.query(tx, 'COMMIT', []);
+        await raw(tx, 'COMMIT');
         return ANSWER;
       }));
       assert.deepEqual([await db.effects(k), await db.record(k)], [0, undefined]);
+    });
+
+    test('waits for the database', async () => {
+      const k = key('waits');
+      const count = async (call) => {
+        await new Promise((done) => { setTimeout(done, 50); }); // ROLLBACKs of before
+        counter.waits = 0;
+        await call();
+        return counter.waits;
+      };
+      const execute = (n) => run(`${k} ${n}`, async (tx) => { await driver.insert(tx, k); return ANSWER; });
+      for (let n = 0; n < 5; n += 1) await execute(n); // statements are prepared
+      const counted = [await count(() => execute(5)), await count(() => execute(5))];
+      assert.deepEqual(counted, WAITS[name] ?? [5, 2]);
+      const step = (n) => leased(driver.database, { key: `${k} ${n}`, scope: 's', principal: 'p' }, async (claim) => {
+        await claim.step('one', () => 1);
+        return ANSWER;
+      });
+      for (let n = 10; n < 15; n += 1) await step(n);
+      assert.equal(await count(() => step(15)), 3);
+    });
+
+    test('a rejection rolls back, and its answer is replayed', async () => {
+      const k = key('rejection');
+      const result = await run(k, async (tx) => {
+        await driver.insert(tx, k);
+        throw new Rejection({ status: 409, headers: [['X-Why', 'empty']], body: 'no' });
+      });
+      assert.deepEqual([result.outcome, result.answer.status, await db.effects(k)], ['executed', 409, 0]);
+      const again = await run(k, () => assert.fail());
+      assert.deepEqual([again.outcome, again.answer.status, String(again.answer.body)], ['replay', 409, 'no']);
+    });
+
+    test('the transaction cannot be used when it is over', async () => {
+      const k = key('late');
+      let kept;
+      await run(k, async (tx) => { kept = tx; return ANSWER; });
+      await assert.rejects(async () => driver.insert(kept, k), /has ended|already closed/);
+      assert.equal(await db.effects(k), 0);
+    });
+
+    test('work that does not end is given up', async () => {
+      const k = key('never');
+      const never = run(k, async (tx) => { await driver.insert(tx, k); return new Promise(() => {}); }, {}, { handlerTimeout: 200 });
+      await assert.rejects(never, HandlerLate);
+      assert.equal((await run(k, async () => ANSWER)).outcome, 'executed');
+      assert.equal(await db.effects(k), 0);
     });
 
     test('an answer that is not kept rolls back', async () => {
@@ -158,7 +232,7 @@ for (const [name, make] of Object.entries(drivers)) {
       const result = await run(k, async (tx) => {
         runs += 1;
         await driver.insert(tx, k);
-        if (runs < 3) await driver.database.query(tx, "DO $$ BEGIN RAISE SQLSTATE '40001'; END $$", []);
+        if (runs < 3) await raw(tx, "DO $$ BEGIN RAISE SQLSTATE '40001'; END $$");
         return ANSWER;
       });
       assert.deepEqual([result.outcome, runs, await db.effects(k)], ['executed', 3, 1]);
@@ -173,7 +247,7 @@ for (const [name, make] of Object.entries(drivers)) {
       const result = await run(k, async (tx) => {
         runs += 1;
         await driver.insert(tx, k);
-        if (runs === 1) await driver.database.query(tx, 'SELECT pg_terminate_backend(pg_backend_pid())', []);
+        if (runs === 1) await raw(tx, 'SELECT pg_terminate_backend(pg_backend_pid())');
         return ANSWER;
       });
       assert.deepEqual([result.outcome, runs, await db.effects(k)], ['executed', 2, 1]);
@@ -296,7 +370,7 @@ for (const [name, make] of Object.entries(drivers)) {
       const k = key('hidden');
       const take = (hides) => once(driver.database, { key: k, scope: 's', principal: 'p' }, async (tx) => {
         await driver.insert(tx, k);
-        if (hides) await driver.database.query(tx, 'SELECT 1/0', []).catch(() => {});
+        if (hides) await raw(tx, 'SELECT 1/0').catch(() => {});
       });
       await assert.rejects(take(true));
       assert.deepEqual([await take(false), await db.effects(k)], [true, 1]);

@@ -2,10 +2,11 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { parseKey, quoteKey } from 'idempotency-postgres';
+import { idempotency } from 'idempotency-postgres/node';
 import { Heartbeat } from '../dist/esm/heartbeat.js';
-import { digest, isJson, mediaType } from '../dist/esm/body.js';
+import { digest, isJson, mediaType, partsOf } from '../dist/esm/body.js';
 import { storedHeaders } from '../dist/esm/claim.js';
-import { DatabaseAway, isConnectionLost, isTransient, sqlstate } from '../dist/esm/database.js';
+import { ConnectionLost, DatabaseAway, isConnectionLost, isTransient, sqlstate } from '../dist/esm/database.js';
 import { keepByDefault } from '../dist/esm/flows.js';
 import { positional, textArray } from '../dist/esm/statements.js';
 
@@ -42,23 +43,60 @@ test('media types', () => {
 
 test('parts of a digest do not run into each other', () => {
   const digests = [['POST', '/ab', null, ''], ['POST', '/a', 'b', ''], ['POST', '/a', null, 'b'], ['POST', '/a', '', 'b']]
-    .map(([m, p, t, b]) => digest(m, p, t, Buffer.from(b)).toString('hex'));
-  assert.equal(new Set(digests).size, 4);
+    .map(([m, p, t, b]) => digest(m, p, t ?? undefined, Buffer.from(b)).toString('hex'));
+  assert.equal(new Set(digests).size, 3, 'an empty type is none');
 });
 
 test('errors, wherever drivers put them', () => {
-  assert.equal(sqlstate(Object.assign(new Error('x'), { code: '40001' })), '40001');
-  assert.equal(sqlstate(new Error('x', { cause: { code: '40P01' } })), '40P01');
-  assert.equal(sqlstate({ driverError: { code: 'ID409' } }), 'ID409');
-  assert.equal(sqlstate({ code: 'P2010', meta: { driverAdapterError: { cause: { originalCode: '22P02' } } } }), '22P02');
-  assert.equal(sqlstate(Object.assign(new Error('x'), { code: 'EPIPE' })), undefined);
-  assert.ok(isTransient({ code: 'P2034' }));
-  assert.ok(isTransient({ code: '57P01' }));
+  const error = (code) => ({ code, severity: 'ERROR' });
+  assert.equal(sqlstate(Object.assign(new Error('x'), error('40001'))), '40001');
+  assert.equal(sqlstate(new Error('x', { cause: error('40P01') })), '40P01');
+  assert.equal(sqlstate({ driverError: error('ID409') }), 'ID409');
+  assert.equal(sqlstate({ name: 'PrismaClientKnownRequestError', code: 'P2010', meta: { driverAdapterError: { cause: { originalCode: '22P02' } } } }), '22P02');
+  assert.equal(sqlstate({ name: 'PrismaClientKnownRequestError', code: 'P2010', meta: { code: '40001' } }), '40001');
+  assert.ok(isTransient({ name: 'PrismaClientKnownRequestError', code: 'P2034' }));
+  assert.ok(isTransient(error('57P01')));
   assert.ok(isTransient({ code: 'ECONNRESET' }));
-  assert.ok(!isTransient({ code: 'ECONNRESET' }, true), 'a handler\'s own');
-  assert.ok(!isTransient({ code: '23505' }));
+  assert.ok(!isTransient(error('23505')));
+  assert.ok(!isTransient(error('25P03')), 'each run would be too slow');
   assert.ok(!isTransient(new Error('payment declined')));
   assert.ok(isConnectionLost(new DatabaseAway('late')));
+  assert.ok(isTransient(new ConnectionLost('gone')));
+  assert.ok(!isTransient(new ConnectionLost('gone', { cause: error('25P03') })));
+});
+
+test('errors of strangers', () => {
+  assert.equal(sqlstate(Object.assign(new Error('x'), { code: '40004' })), undefined);
+  assert.equal(sqlstate(Object.assign(new Error('x'), { code: 'EPIPE' })), undefined);
+  for (const code of ['40001', '57P01', 'ECONNRESET', 'P2034']) assert.ok(!isTransient({ code }, true), code);
+  for (const words of ['Connection closed', 'SMTP: Connection ended', 'the provider says: Connection terminated']) {
+    assert.ok(!isTransient(new Error(words), true), words);
+  }
+  assert.ok(isTransient(new Error('Connection terminated unexpectedly'), true), "pg's own");
+});
+
+describe('options', () => {
+  const make = (options) => idempotency({ database: { transaction() {}, statement() {} }, principal: () => 'p', ...options });
+  for (const [name, value] of Object.entries({
+    missingkey: 'pass', missingKey: 'require', wait: '3', ttl: -1, lease: 0, attempts: 0, keep: true, echoKey: 'no', methods: 'POST', exclude: 'ts',
+    statuses: { in_progres: 425 }, keyHeader: 'My Key', onReplay: 'log', principal: 'tenant', handlerTimeout: NaN, verdict: 'keep', scope: '',
+  })) {
+    test(`${name}: ${JSON.stringify(value)}`, () => {
+      assert.throws(() => make({ [name]: value }), TypeError, 'for all routes');
+      assert.throws(() => make({}).transactional({ scope: 's', [name]: value }, () => {}), TypeError, 'for one');
+    });
+  }
+  test('what is right passes', () => {
+    make({ missingKey: 'derive', wait: 0, statuses: { in_progress: 425 }, methods: ['PUT'], ttl: undefined, handlerTimeout: 1000 });
+  });
+});
+
+test('parts of a form', () => {
+  const form = (...lines) => partsOf('multipart/form-data; boundary=b', Buffer.from(lines.join('\r\n')));
+  assert.deepEqual(form('--b', 'Content-Disposition: form-data; name="a\\"b"; filename=x.y', 'Content-Type: Text/Plain; charset=x', '', 'one', 'two', '--b--', ''),
+    [{ name: 'a"b', fileName: 'x.y', type: 'text/plain', content: Buffer.from('one\r\ntwo') }]);
+  for (const lines of [[''], ['--b--'], ['--b', 'x'], ['--b', '', 'x', '--b--'], ['--b', 'Content-Disposition: form-data', '', 'x']]) assert.equal(form(...lines), null, String(lines));
+  assert.equal(partsOf('multipart/form-data', Buffer.from('--b--')), null);
 });
 
 test('placeholders by position', () => {

@@ -6,8 +6,10 @@ import { pipeline } from 'node:stream/promises';
 import { after, before, describe, test } from 'node:test';
 import express5 from 'express';
 import express4 from 'express4';
+import multipart from '@fastify/multipart';
 import Fastify from 'fastify';
 import Koa from 'koa';
+import multer from 'multer';
 import Router from '@koa/router';
 import { bearer, idempotency as forExpress } from 'idempotency-postgres/express';
 import { bearer as fastifyBearer, idempotency as forFastify } from 'idempotency-postgres/fastify';
@@ -114,7 +116,7 @@ const servers = {
   'express 5': { scope: 'POST /v1/:what', start: expressApp(express5) },
   'express 4': { scope: 'POST /v1/:what', start: expressApp(express4) },
   'node:http': {
-    scope: 'pay', ownError: false,
+    scope: 'pay',
     start: () => listen(http.createServer(forNode(options(bearer)).transactional({ scope: 'pay' }, plain))),
   },
   koa: {
@@ -139,7 +141,7 @@ const servers = {
   },
 };
 
-for (const [name, { scope, start, ownError = true }] of Object.entries(servers)) {
+for (const [name, { scope, start }] of Object.entries(servers)) {
   describe(name, () => {
     let server;
     before(async () => { server = await start(); });
@@ -173,12 +175,20 @@ for (const [name, { scope, start, ownError = true }] of Object.entries(servers))
       });
     }
 
-    for (const kind of ['throw', 'late', 'large']) {
-      test(`${kind}: rolled back`, async () => {
+    test('an answer that is too large is rolled back', async () => {
+      const key = `${name} large`;
+      assert.equal((await send(key, { do: 'large' })).status, 500);
+      assert.deepEqual([await db.effects(key), await db.record(key)], [0, undefined]);
+    });
+
+    for (const kind of ['throw', 'late']) {
+      test(`${kind}: rolled back, and the application's answer is replayed`, async () => {
         const key = `${name} ${kind}`;
-        const { status } = await send(key, { do: kind });
-        assert.equal(status, kind !== 'large' && ownError ? 422 : 500);
-        assert.deepEqual([await db.effects(key), await db.record(key)], [0, undefined]);
+        const first = await send(key, { do: kind });
+        assert.deepEqual([first.status, first.replayed], [422, null]);
+        const again = await send(key, { do: kind });
+        assert.deepEqual({ ...again, replayed: null }, first);
+        assert.deepEqual([again.replayed, await db.effects(key)], ['true', 0]);
       });
     }
 
@@ -223,4 +233,92 @@ test('a body that a parser has read, and not kept, is said', async () => {
   assert.match(message, /before body parsers/);
   server.closeAllConnections();
   server.close();
+});
+
+async function withServer(server, work) {
+  try {
+    return await work(`http://127.0.0.1:${server.address().port}`);
+  } finally {
+    server.closeAllConnections();
+    await new Promise((done) => { server.close(done); });
+  }
+}
+const post = (url, key, body, headers = {}) => fetch(url, { method: 'POST', body, headers: { Authorization: 'Bearer me', 'Idempotency-Key': `"${key}"`, ...headers } });
+
+const chains = (library) => {
+  const app = library();
+  const keys = forExpress(options(bearer));
+  const validate = (request, response, next) => {
+    if (request.body.amount === 'zero') response.status(422).json({ error: 'zero' });
+    else if (request.body.amount === 'odd') next(Object.assign(new Error('odd'), { status: 400 }));
+    else next();
+  };
+  const pay = async (request, response, next) => {
+    await request.idempotency.client.query('INSERT INTO effect (note) VALUES ($1)', [request.idempotency.key]);
+    if (request.body.amount === 'late') return next(Object.assign(new Error('late'), { status: 409 }));
+    return response.status(201).json({ ...request.body, id: request.params.id });
+  };
+  app.post('/given/:id', keys.transactional({ wait: 10 }, validate, pay));
+  app.post('/route/:id', library.json({ verify: (request, response, body) => { request.rawBody = body; } }), keys.transactional(), validate, pay);
+  const upload = multer({ storage: multer.memoryStorage() }).single('scan');
+  app.post('/upload/:id', keys.transactional(), upload, (request, response) => {
+    response.json({ ...request.body, scan: request.file?.buffer.toString(), name: request.file?.originalname });
+  });
+  app.use(keys.transactional());
+  app.use((error, request, response, next) => { response.status(error.status ?? 500).json({ error: error.message }); });
+  return listen(http.createServer(app));
+};
+
+for (const [name, library] of Object.entries({ 'express 5': express5, 'express 4': express4 })) {
+  test(`${name}: chains of handlers`, async () => withServer(await chains(library), async (url) => {
+    for (const route of ['given', 'route']) {
+      const key = (word) => `${name} chain ${route} ${word}`;
+      const send = async (word, amount) => {
+        const answer = await post(`${url}/${route}/7`, key(word), JSON.stringify({ amount }), { 'Content-Type': 'application/json' });
+        return [answer.status, await answer.json(), answer.headers.get('Idempotent-Replayed'), await db.effects(key(word))];
+      };
+      for (const replayed of [null, 'true']) {
+        assert.deepEqual(await send('paid', 5), [201, { amount: 5, id: '7' }, replayed, 1]);
+        assert.deepEqual(await send('answers itself', 'zero'), [422, { error: 'zero' }, replayed, 0]);
+        assert.deepEqual(await send('an error before', 'odd'), [400, { error: 'odd' }, replayed, 0]);
+        assert.deepEqual(await send('an error after', 'late'), [409, { error: 'late' }, replayed, 0]);
+      }
+    }
+    const form = await post(`${url}/given/7`, `${name} form`, 'amount=5&to=me', { 'Content-Type': 'application/x-www-form-urlencoded' });
+    assert.deepEqual(await form.json(), { amount: '5', to: 'me', id: '7' });
+    const elsewhere = await post(`${url}/elsewhere`, `${name} elsewhere`, '{}', { 'Content-Type': 'application/json' });
+    assert.equal(elsewhere.status, 500, 'outside of a route, it says so');
+  }));
+
+  test(`${name}: multer behind it`, async () => withServer(await chains(library), async (url) => {
+    const send = (scan) => {
+      const form = new FormData();
+      form.set('to', 'me');
+      form.set('scan', new Blob([scan]), 'scan.txt');
+      return post(`${url}/upload/1`, `${name} upload`, form);
+    };
+    const first = await send('text');
+    assert.deepEqual(await first.json(), { to: 'me', scan: 'text', name: 'scan.txt' });
+    const again = await send('text');
+    assert.deepEqual([again.status, again.headers.get('Idempotent-Replayed')], [200, 'true']);
+    assert.equal((await send('other')).status, 422);
+  }));
+}
+
+test('fastify: @fastify/multipart', async () => {
+  const app = Fastify();
+  await app.register(multipart);
+  app.post('/', forFastify(options(fastifyBearer)).transactional(async (request) => {
+    const file = await request.file();
+    return { scan: (await file.toBuffer()).toString() };
+  }));
+  await app.listen({ port: 0, host: '127.0.0.1' });
+  await withServer(app.server, async (url) => {
+    for (const replayed of [null, 'true']) {
+      const form = new FormData();
+      form.set('scan', new Blob(['text']), 'scan.txt');
+      const answer = await post(url, 'fastify upload', form);
+      assert.deepEqual([await answer.json(), answer.headers.get('Idempotent-Replayed')], [{ scan: 'text' }, replayed]);
+    }
+  });
 });

@@ -67,12 +67,15 @@ inline constexpr Problem kProblems[] = {
     {"bad_json", 400, "The body of the request is not JSON", true},
     {"unavailable", 503, "The request cannot be executed now; send it again with the same key", true},
     {"answer_too_large", 500, "The answer is too large to be stored", true},
+    {"handler_late", 503, "The request was not answered in time", true},
     {"internal", 500, "The request could not be executed", true},
 };
 
 inline constexpr int kDefaultWindowMs = 86400000;
 inline constexpr int kDefaultLeaseMs = 30000;
 inline constexpr int kDefaultDatabaseTimeoutMs = 10000;
+inline constexpr int kDefaultHandlerTimeoutMs = 60000;
+inline constexpr int kDefaultLeasedHandlerTimeoutMs = 600000;
 inline constexpr int kDefaultAttempts = 5;
 inline constexpr std::size_t kDefaultMaxRequestBytes = 1048576;
 inline constexpr std::size_t kDefaultMaxAnswerBytes = 1048576;

@@ -53,12 +53,15 @@ PROBLEMS = {
     "bad_json": (400, "The body of the request is not JSON", True),
     "unavailable": (503, "The request cannot be executed now; send it again with the same key", True),
     "answer_too_large": (500, "The answer is too large to be stored", True),
+    "handler_late": (503, "The request was not answered in time", True),
     "internal": (500, "The request could not be executed", True),
 }
 
 WINDOW_MS = 86400000
 LEASE_MS = 30000
 DATABASE_TIMEOUT_MS = 10000
+HANDLER_TIMEOUT_MS = 60000
+LEASED_HANDLER_TIMEOUT_MS = 600000
 ATTEMPTS = 5
 MAX_REQUEST_BYTES = 1048576
 MAX_ANSWER_BYTES = 1048576

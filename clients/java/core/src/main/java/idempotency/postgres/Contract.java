@@ -54,11 +54,14 @@ public final class Contract {
             Map.entry("bad_json", new Document("The body of the request is not JSON", 400, true)),
             Map.entry("unavailable", new Document("The request cannot be executed now; send it again with the same key", 503, true)),
             Map.entry("answer_too_large", new Document("The answer is too large to be stored", 500, true)),
+            Map.entry("handler_late", new Document("The request was not answered in time", 503, true)),
             Map.entry("internal", new Document("The request could not be executed", 500, true)));
 
     public static final int WINDOW_MS = 86400000;
     public static final int LEASE_MS = 30000;
     public static final int DATABASE_TIMEOUT_MS = 10000;
+    public static final int HANDLER_TIMEOUT_MS = 60000;
+    public static final int LEASED_HANDLER_TIMEOUT_MS = 600000;
     public static final int ATTEMPTS = 5;
     public static final int MAX_REQUEST_BYTES = 1048576;
     public static final int MAX_ANSWER_BYTES = 1048576;
