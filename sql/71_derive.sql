@@ -51,6 +51,17 @@ SELECT retained_until - created_at AS window FROM test.bought;
 DELETE FROM test.bought;
 SELECT idem_policy_drop('buy');
 
+-- The call's window is at most the longer one of the policy's retention and max_ttl.
+SELECT idem_policy_set('buy', ttl => '1 hour', max_ttl => '2 hours', retention => '3 hours');
+SELECT outcome FROM idem_begin(NULL, '{"item": 1}', 'buy', derive => '10 days');
+SELECT retained_until - created_at AS window FROM test.bought;
+DELETE FROM test.bought;
+SELECT idem_policy_alter('buy', max_ttl => '4 hours');
+SELECT outcome FROM idem_begin(NULL, '{"item": 1}', 'buy', derive => '10 days');
+SELECT retained_until - created_at AS window FROM test.bought;
+DELETE FROM test.bought;
+SELECT idem_policy_drop('buy');
+
 -- Refused.
 SELECT * FROM refused($$
 SELECT outcome FROM idem_begin(NULL, scope => 'buy', derive => '1 min');

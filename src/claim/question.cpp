@@ -127,7 +127,8 @@ void settle_key(Settled* settled, bool nothing_counts) {
 }
 
 // What is forgotten when the window of a derived key ends is a new request, and no late repeat. The
-// policy's word about the window is the last.
+// policy's word about the window is the last. Where it has none, no call keeps a derived key longer
+// than it could keep a key of its own.
 void settle_spans(Settled* settled) {
     const Question& asked = settled->asked;
     const core::Policy& policy = settled->policy.values;
@@ -137,7 +138,7 @@ void settle_spans(Settled* settled) {
     settled->retention = Max(policy.retention, settled->ttl);
     if ((settled->fingerprint_of & store::kForKey) == 0) return;
     if (policy.on_missing_key != core::OnMissingKey::Derive)
-        settled->retention = *asked.derive;
+        settled->retention = Min(*asked.derive, Max(policy.retention, policy.max_ttl));
     else
         settled->retention = policy.derive_window == 0 ? settled->ttl : policy.derive_window;
     settled->ttl = Min(settled->ttl, settled->retention);
