@@ -50,27 +50,11 @@ void check_key(const text* key, const char* what) {
     if (fault != core::NameFault::None) raise_name(what, fault, name);
 }
 
-// The primary key's index holds no more. The caller learns that here, not at COMMIT.
-void check_size(const store::Identity& id) {
-    std::size_t bytes = pg::bytes_of(id.scope).size() + pg::bytes_of(id.principal).size();
-    if (id.key != nullptr) bytes += pg::bytes_of(id.key).size();
-    if (bytes > kMaxIdentityBytes)
-        ereport(ERROR,
-                (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-                 errmsg("key, scope and principal are too long together"),
-                 errdetail("They have %zu bytes; %zu are allowed.", bytes, kMaxIdentityBytes),
-                 errhint("Use shorter values, or characters of fewer bytes.")));
-}
-
 [[noreturn]] void raise_headers(const char* detail) {
     ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("invalid headers"),
                     errdetail("%s", detail),
                     errhint("Use an object from header names to strings or arrays of strings.")));
     pg_unreachable();
-}
-
-void check_header_name(std::string_view name) {
-    if (!core::is_header_name(name)) raise_headers(core::kNoHeaderName);
 }
 
 void check_header_value(const JsonbValue& value) {
@@ -95,19 +79,6 @@ void check_header_values(JsonbIterator** it) {
     JsonbIterator* elements = JsonbIteratorInit(container);
     (void)JsonbIteratorNext(&elements, &value, true);
     while (JsonbIteratorNext(&elements, &value, true) == WJB_ELEM) check_header_value(value);
-}
-
-int compare_names(const void* a, const void* b, void*) {
-    return core::compare_headers(*static_cast<const std::string_view*>(a),
-                                 *static_cast<const std::string_view*>(b));
-}
-
-// HTTP ignores the letter case of header names.
-void check_distinct(std::string_view* names, std::size_t count) {
-    qsort_interruptible(names, count, sizeof(*names), compare_names, nullptr);
-    for (std::size_t i = 1; i < count; i++)
-        if (core::same_header(names[i - 1], names[i]))
-            raise_headers("A header is given twice, in different letter case.");
 }
 
 }  // namespace
@@ -238,9 +209,16 @@ store::Identity identity_or_generated_key(FunctionCallInfo fcinfo, int key, int 
     text* given_principal = label(fcinfo, principal, "principal");
     text* given_key = text_or_null(fcinfo, key);
     if (given_key != nullptr) check_key(given_key, "key");
-    store::Identity id = store::make_identity(given_scope, given_principal, given_key);
-    check_size(id);
-    return id;
+    // The primary key's index holds no more. The caller learns that here, not at COMMIT.
+    std::size_t bytes = pg::bytes_of(given_scope).size() + pg::bytes_of(given_principal).size();
+    if (given_key != nullptr) bytes += pg::bytes_of(given_key).size();
+    if (bytes > kMaxIdentityBytes)
+        ereport(ERROR,
+                (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+                 errmsg("key, scope and principal are too long together"),
+                 errdetail("They have %zu bytes; %zu are allowed.", bytes, kMaxIdentityBytes),
+                 errhint("Use shorter values, or characters of fewer bytes.")));
+    return store::make_identity(given_scope, given_principal, given_key);
 }
 
 store::Identity identity(FunctionCallInfo fcinfo, int key, int scope, int principal) {
@@ -285,22 +263,28 @@ void check_headers(Jsonb* headers) {
     while (JsonbIteratorNext(&it, &value, true) == WJB_KEY) {
         CHECK_FOR_INTERRUPTS();
         names[count] = pg::string_of(value);
-        check_header_name(names[count++]);
+        if (!core::is_header_name(names[count++])) raise_headers(core::kNoHeaderName);
         check_header_values(&it);
     }
-    check_distinct(names, count);
+    // HTTP ignores the letter case of header names.
+    auto compare_names = [](const void* a, const void* b, void*) {
+        return core::compare_headers(*static_cast<const std::string_view*>(a),
+                                     *static_cast<const std::string_view*>(b));
+    };
+    qsort_interruptible(names, count, sizeof(*names), compare_names, nullptr);
+    for (std::size_t i = 1; i < count; i++)
+        if (core::same_header(names[i - 1], names[i]))
+            raise_headers("A header is given twice, in different letter case.");
     pfree(names);
-}
-
-bool is_json_null(Jsonb* value) {
-    JsonbValue scalar;
-    return JsonbExtractScalar(&value->root, &scalar) && scalar.type == jbvNull;
 }
 
 }  // namespace
 
 Jsonb* checked_headers(Jsonb* headers) {
-    if (headers == nullptr || is_json_null(headers)) return nullptr;
+    if (headers == nullptr) return nullptr;
+    JsonbValue scalar;
+    bool is_scalar = JsonbExtractScalar(&headers->root, &scalar);
+    if (is_scalar && scalar.type == jbvNull) return nullptr;
     check_headers(headers);
     return headers;
 }

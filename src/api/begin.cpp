@@ -50,24 +50,11 @@ Shown shown_in(const claim::Answer& answer) {
     return {false, false, false, false, false};
 }
 
-void set_identity(const store::Identity& id, Row* row) {
-    row->pointer(ClaimField::Key, id.key);
-    row->pointer(ClaimField::Scope, id.scope);
-    row->pointer(ClaimField::Principal, id.principal);
-}
-
 void set_decision(const core::Decision& decision, Row* row) {
     row->word(ClaimField::Outcome, core::entry_of(decision.outcome).word);
     if (decision.retry_after > 0)
         row->value(ClaimField::RetryAfter,
                    Float8GetDatum(static_cast<double>(decision.retry_after) / core::kSecond));
-}
-
-void set_result(const store::Record& record, Row* row) {
-    if (record.status_code) row->value(ClaimField::StatusCode, Int32GetDatum(*record.status_code));
-    row->pointer(ClaimField::Headers, claim::opened(record, &store::Record::headers));
-    row->pointer(ClaimField::Body, claim::opened(record, &store::Record::body));
-    row->value(ClaimField::BodyOmitted, BoolGetDatum(record.body_omitted));
 }
 
 void set_record(const store::Record& record, Row* row) {
@@ -90,26 +77,11 @@ void set_shown(const store::Record& record, Shown shown, Row* row) {
     if (shown.error) row->pointer(ClaimField::Error, claim::opened(record, &store::Record::error));
     if (shown.reference)
         row->pointer(ClaimField::Reference, claim::opened(record, &store::Record::reference));
-    if (shown.result) set_result(record, row);
-}
-
-// Straight from the server's type cache: get_call_result_type() copies the type at each call.
-TupleDesc claim_type(FunctionCallInfo fcinfo) {
-    TupleDesc desc = pg::row_of_called(fcinfo->flinfo->fn_oid);
-    if (desc->natts != kClaimFieldCount)
-        elog(ERROR, "idempotency: idem_claim is not the type this library knows");
-    return desc;
-}
-
-// Only FROM calls with a ReturnSetInfo. It takes the row apart at once
-// (ExecMakeTableFunctionResult), so the row may refer to the body in the TOAST table, as a table's
-// row does. The body is then fetched only when it is read, and a scan that keeps the row needs no
-// temporary file. A plain value must contain the body. Our lock on the table keeps other
-// transactions from replacing the body before this transaction ends. If this transaction itself
-// truncates the table, its cursor finds no body (XX000).
-Datum row_or_value(FunctionCallInfo fcinfo, HeapTuple row) {
-    bool is_row = fcinfo->resultinfo != nullptr && IsA(fcinfo->resultinfo, ReturnSetInfo);
-    return is_row ? PointerGetDatum(row->t_data) : HeapTupleGetDatum(row);
+    if (!shown.result) return;
+    if (record.status_code) row->value(ClaimField::StatusCode, Int32GetDatum(*record.status_code));
+    row->pointer(ClaimField::Headers, claim::opened(record, &store::Record::headers));
+    row->pointer(ClaimField::Body, claim::opened(record, &store::Record::body));
+    row->value(ClaimField::BodyOmitted, BoolGetDatum(record.body_omitted));
 }
 
 // idem_begin(key, request, scope, principal, fingerprint, ttl, lease, wait, first_sent, hold,
@@ -159,18 +131,31 @@ Datum get(FunctionCallInfo fcinfo) {
 
 }  // namespace
 
+// Only FROM calls with a ReturnSetInfo. It takes the row apart at once
+// (ExecMakeTableFunctionResult), so the row may refer to the body in the TOAST table, as a table's
+// row does. The body is then fetched only when it is read, and a scan that keeps the row needs no
+// temporary file. A plain value must contain the body. Our lock on the table keeps other
+// transactions from replacing the body before this transaction ends. If this transaction itself
+// truncates the table, its cursor finds no body (XX000).
 Datum claim_datum(FunctionCallInfo fcinfo, const claim::Answer& answer) {
-    TupleDesc desc = claim_type(fcinfo);
+    // Straight from the server's type cache: get_call_result_type() copies the type at each call.
+    TupleDesc desc = pg::row_of_called(fcinfo->flinfo->fn_oid);
+    if (desc->natts != kClaimFieldCount)
+        elog(ERROR, "idempotency: idem_claim is not the type this library knows");
     Row row;
     memset(row.nulls, true, sizeof(row.nulls));
     memset(row.values, 0, sizeof(row.values));
-    set_identity(answer.record.id, &row);
+    row.pointer(ClaimField::Key, answer.record.id.key);
+    row.pointer(ClaimField::Scope, answer.record.id.scope);
+    row.pointer(ClaimField::Principal, answer.record.id.principal);
     if (answer.decision) set_decision(*answer.decision, &row);
     if (answer.has_record) {
         set_record(answer.record, &row);
         set_shown(answer.record, shown_in(answer), &row);
     }
-    Datum result = row_or_value(fcinfo, heap_form_tuple(desc, row.values, row.nulls));
+    HeapTuple tuple = heap_form_tuple(desc, row.values, row.nulls);
+    bool is_row = fcinfo->resultinfo != nullptr && IsA(fcinfo->resultinfo, ReturnSetInfo);
+    Datum result = is_row ? PointerGetDatum(tuple->t_data) : HeapTupleGetDatum(tuple);
     ReleaseTupleDesc(desc);
     return result;
 }

@@ -11,13 +11,6 @@ namespace {
 // their defaults are not null.
 constexpr int kKept = 5;
 
-// Null or false, which the functions treat alike.
-bool says_nothing(const Node* argument) {
-    if (!IsA(argument, Const)) return false;
-    const auto* value = reinterpret_cast<const Const*>(argument);
-    return value->constisnull || (value->consttype == BOOLOID && !DatumGetBool(value->constvalue));
-}
-
 // idempotency.without_defaults(internal): SupportRequestSimplify. simplify_function() has added the
 // defaults to the call. The copy of the call that is returned lacks the trailing ones.
 Datum without_defaults(FunctionCallInfo fcinfo) {
@@ -25,8 +18,14 @@ Datum without_defaults(FunctionCallInfo fcinfo) {
     if (!IsA(request, SupportRequestSimplify)) PG_RETURN_POINTER(nullptr);
     List* arguments = request->fcall->args;
     int count = list_length(arguments);
-    while (count > kKept && says_nothing(static_cast<Node*>(list_nth(arguments, count - 1))))
-        count--;
+    for (; count > kKept; count--) {
+        auto* value = static_cast<const Const*>(list_nth(arguments, count - 1));
+        // Null or false, which the functions treat alike.
+        bool says_nothing = IsA(value, Const) &&
+                            (value->constisnull ||
+                             (value->consttype == BOOLOID && !DatumGetBool(value->constvalue)));
+        if (!says_nothing) break;
+    }
     if (count == list_length(arguments)) PG_RETURN_POINTER(nullptr);
     FuncExpr* call = makeNode(FuncExpr);
     *call = *request->fcall;

@@ -32,13 +32,6 @@ struct Operation {
     pg_unreachable();
 }
 
-// The type idem_response in the schema of the function that is running.
-Oid response_type(FunctionCallInfo fcinfo) {
-    Oid schema = get_func_namespace(fcinfo->flinfo->fn_oid);
-    return GetSysCacheOid2(TYPENAMENSP, Anum_pg_type_oid, CStringGetDatum("idem_response"),
-                           ObjectIdGetDatum(schema));
-}
-
 // Reads the form before the caller releases the tuple, so nothing in between may raise an error.
 const char* fault_of(const FormData_pg_proc& form, Oid response) {
     if (form.prokind != PROKIND_FUNCTION)
@@ -87,11 +80,15 @@ text* name_of(Oid function) {
     return pg::make_text({out.data, static_cast<std::size_t>(out.len)});
 }
 
-bytea* body_of_jsonb(Datum value) {
-    return pg::as_bytea(pg::jsonb_text(DatumGetJsonbP(value)));
-}
-
-void take_response(HeapTupleHeader row, claim::Response* response) {
+// Turns the operation's result into a response.
+void take_result(void* argument, claim::Response* response) {
+    const auto& operation = *static_cast<const Operation*>(argument);
+    if (operation.returned_null) return;
+    if (!operation.returns_response) {
+        response->body = pg::as_bytea(pg::jsonb_text(DatumGetJsonbP(operation.result)));
+        return;
+    }
+    HeapTupleHeader row = DatumGetHeapTupleHeader(operation.result);
     bool null;
     Datum value = field_of(row, ResponseField::StatusCode, &null);
     if (!null) {
@@ -104,21 +101,14 @@ void take_response(HeapTupleHeader row, claim::Response* response) {
     if (!null) response->body = DatumGetByteaPCopy(value);
 }
 
-// Turns the operation's result into a response.
-void take_result(void* argument, claim::Response* response) {
-    const auto& operation = *static_cast<const Operation*>(argument);
-    if (operation.returned_null) return;
-    if (operation.returns_response)
-        take_response(DatumGetHeapTupleHeader(operation.result), response);
-    else
-        response->body = body_of_jsonb(operation.result);
-}
-
 // Checks the signature (42P13) and that the caller may execute it (42501).
 Operation operation_argument(FunctionCallInfo fcinfo, int arg) {
     if (PG_ARGISNULL(arg)) raise_null("operation");
     Oid function = PG_GETARG_OID(arg);
-    Oid response = response_type(fcinfo);
+    // The type idem_response in the schema of the function that is running.
+    Oid schema = get_func_namespace(fcinfo->flinfo->fn_oid);
+    Oid response = GetSysCacheOid2(TYPENAMENSP, Anum_pg_type_oid, CStringGetDatum("idem_response"),
+                                   ObjectIdGetDatum(schema));
     HeapTuple tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
     if (!HeapTupleIsValid(tuple)) raise_operation("There is no such function.");
     const auto* form = reinterpret_cast<Form_pg_proc>(GETSTRUCT(tuple));

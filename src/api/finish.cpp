@@ -34,7 +34,8 @@ claim::Response response(FunctionCallInfo fcinfo, int status_code, BodyReader bo
 }
 
 // idem_complete(key, status_code, body, headers, scope, principal, token, ttl)
-Datum complete(FunctionCallInfo fcinfo, BodyReader body_reader) {
+template <BodyReader body_reader>
+Datum complete(FunctionCallInfo fcinfo) {
     claim::ClaimRef ref = claim_ref(fcinfo, "idem_complete()", 4, 5, 6);
     claim::Response given = response(fcinfo, 1, body_reader);
     auto ttl = span_or_none(fcinfo, 7, "ttl", core::kTtlRange);
@@ -43,7 +44,8 @@ Datum complete(FunctionCallInfo fcinfo, BodyReader body_reader) {
 
 // idem_fail(key, error, retryable, status_code, body, headers, scope, principal, token,
 // retry_after, uncertain)
-Datum fail(FunctionCallInfo fcinfo, BodyReader body_reader) {
+template <BodyReader body_reader>
+Datum fail(FunctionCallInfo fcinfo) {
     claim::ClaimRef ref = claim_ref(fcinfo, "idem_fail()", 6, 7, 8);
     claim::Failure failure{text_or_null(fcinfo, 1), bool_or(fcinfo, 2, false),
                            span_or_none(fcinfo, 9, "retry_after", core::kRetryRange),
@@ -59,30 +61,6 @@ Datum fail(FunctionCallInfo fcinfo, BodyReader body_reader) {
                  errhint("Add retryable => true, or call idem_unknown if the request must not be "
                          "run again under any policy.")));
     PG_RETURN_BOOL(claim::fail(ref, response(fcinfo, 3, body_reader), failure));
-}
-
-Datum complete_text(FunctionCallInfo fcinfo) {
-    return complete(fcinfo, text_body);
-}
-
-Datum complete_bytea(FunctionCallInfo fcinfo) {
-    return complete(fcinfo, bytea_or_null);
-}
-
-Datum complete_jsonb(FunctionCallInfo fcinfo) {
-    return complete(fcinfo, jsonb_body);
-}
-
-Datum fail_text(FunctionCallInfo fcinfo) {
-    return fail(fcinfo, text_body);
-}
-
-Datum fail_bytea(FunctionCallInfo fcinfo) {
-    return fail(fcinfo, bytea_or_null);
-}
-
-Datum fail_jsonb(FunctionCallInfo fcinfo) {
-    return fail(fcinfo, jsonb_body);
 }
 
 // idem_unknown(key, error, reference, scope, principal, token)
@@ -115,12 +93,16 @@ Datum checkpoint(FunctionCallInfo fcinfo) {
 
 }  // namespace idem::api
 
-IDEM_FUNCTION(idem_complete_text, idem::api::at_its_records<idem::api::complete_text>);
-IDEM_FUNCTION(idem_complete_bytea, idem::api::at_its_records<idem::api::complete_bytea>);
-IDEM_FUNCTION(idem_complete_jsonb, idem::api::at_its_records<idem::api::complete_jsonb>);
-IDEM_FUNCTION(idem_fail_text, idem::api::at_its_records<idem::api::fail_text>);
-IDEM_FUNCTION(idem_fail_bytea, idem::api::at_its_records<idem::api::fail_bytea>);
-IDEM_FUNCTION(idem_fail_jsonb, idem::api::at_its_records<idem::api::fail_jsonb>);
+IDEM_FUNCTION(idem_complete_text,
+              idem::api::at_its_records<idem::api::complete<idem::api::text_body>>);
+IDEM_FUNCTION(idem_complete_bytea,
+              idem::api::at_its_records<idem::api::complete<idem::api::bytea_or_null>>);
+IDEM_FUNCTION(idem_complete_jsonb,
+              idem::api::at_its_records<idem::api::complete<idem::api::jsonb_body>>);
+IDEM_FUNCTION(idem_fail_text, idem::api::at_its_records<idem::api::fail<idem::api::text_body>>);
+IDEM_FUNCTION(idem_fail_bytea,
+              idem::api::at_its_records<idem::api::fail<idem::api::bytea_or_null>>);
+IDEM_FUNCTION(idem_fail_jsonb, idem::api::at_its_records<idem::api::fail<idem::api::jsonb_body>>);
 IDEM_FUNCTION(idem_unknown, idem::api::at_its_records<idem::api::unknown>);
 IDEM_FUNCTION(idem_release, idem::api::at_its_records<idem::api::release>);
 IDEM_FUNCTION(idem_extend, idem::api::at_its_records<idem::api::extend>);

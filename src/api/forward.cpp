@@ -22,31 +22,17 @@ bool is_forwarding;
     pg_unreachable();
 }
 
-// Citus sends a query on tables to the nodes with their rows, with every call in it.
-[[noreturn]] void raise_within_query() {
-    ereport(ERROR,
-            (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-             errmsg("the records of this principal are on another node"),
-             errdetail("The call is part of a query on tables, which runs where their rows are."),
-             errhint("Call in a statement of its own, or with a principal whose rows the query "
-                     "is about.")));
-    pg_unreachable();
-}
-
 // Citus copies the rows of a query to other nodes while the query runs (CitusCopyDestReceiver and
-// RemoteFileDestReceiver). That may occupy the transaction's own connections.
-bool is_sending_rows() {
-    return ActivePortal != nullptr && ActivePortal->queryDesc != nullptr &&
-           ActivePortal->queryDesc->dest->mydest == DestCopyOut;
-}
-
-// A repeat would fail alike, which these errors do not say.
+// RemoteFileDestReceiver). That may occupy the transaction's own connections. A repeat would fail
+// alike, which the connections' errors do not say.
 void rethrow_unless_busy(MemoryContext context) {
     MemoryContextSwitchTo(context);
     ErrorData* error = CopyErrorData();
     bool is_busy = error->sqlerrcode == ERRCODE_CONNECTION_FAILURE ||
                    error->sqlerrcode == ERRCODE_ACTIVE_SQL_TRANSACTION;
-    if (!is_busy || !is_sending_rows()) PG_RE_THROW();
+    bool is_sending_rows = ActivePortal != nullptr && ActivePortal->queryDesc != nullptr &&
+                           ActivePortal->queryDesc->dest->mydest == DestCopyOut;
+    if (!is_busy || !is_sending_rows) PG_RE_THROW();
     FlushErrorState();
     ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
                     errmsg("the records of this principal are on another node"),
@@ -80,18 +66,6 @@ int argument_called(FunctionCallInfo fcinfo, const char* wanted) {
     return -1;
 }
 
-// SELECT * FROM schema.function($1, $2, ...)
-char* call_of(Oid function, int arguments) {
-    StringInfoData sql;
-    initStringInfo(&sql);
-    appendStringInfo(&sql, "SELECT * FROM %s(",
-                     quote_qualified_identifier(get_namespace_name(get_func_namespace(function)),
-                                                get_func_name(function)));
-    for (int i = 0; i < arguments; i++) appendStringInfo(&sql, i == 0 ? "$%d" : ", $%d", i + 1);
-    appendStringInfoChar(&sql, ')');
-    return sql.data;
-}
-
 // A composite arrives as its columns. If all of them are null, it was null.
 Datum composite_of(HeapTuple row, TupleDesc columns, Oid type, bool* is_null) {
     TupleDesc desc = lookup_rowtype_tupdesc(type, -1);
@@ -107,14 +81,6 @@ Datum composite_of(HeapTuple row, TupleDesc columns, Oid type, bool* is_null) {
     return result;
 }
 
-Datum scalar_of(HeapTuple row, TupleDesc columns, Oid type, bool* is_null) {
-    std::int16_t length;
-    bool by_value;
-    get_typlenbyval(type, &length, &by_value);
-    Datum value = heap_getattr(row, 1, columns, is_null);
-    return *is_null ? value : datumCopy(value, by_value, length);
-}
-
 // Converts the one row fetched by SPI to the function's result, in the caller's memory.
 Datum take_result(FunctionCallInfo fcinfo, MemoryContext context) {
     if (SPI_processed != 1) elog(ERROR, "idempotency: a call on another node returned no row");
@@ -122,40 +88,47 @@ Datum take_result(FunctionCallInfo fcinfo, MemoryContext context) {
     MemoryContext spi_context = MemoryContextSwitchTo(context);
     HeapTuple row = SPI_tuptable->vals[0];
     TupleDesc columns = SPI_tuptable->tupdesc;
-    Datum result = type_is_rowtype(type) ? composite_of(row, columns, type, &fcinfo->isnull)
-                                         : scalar_of(row, columns, type, &fcinfo->isnull);
+    Datum result;
+    if (type_is_rowtype(type)) {
+        result = composite_of(row, columns, type, &fcinfo->isnull);
+    } else {
+        std::int16_t length;
+        bool by_value;
+        get_typlenbyval(type, &length, &by_value);
+        result = heap_getattr(row, 1, columns, &fcinfo->isnull);
+        if (!fcinfo->isnull) result = datumCopy(result, by_value, length);
+    }
     MemoryContextSwitchTo(spi_context);
     return result;
 }
 
+// Runs SELECT * FROM schema.function($1, $2, ...) with the call's arguments.
 Datum run_there(FunctionCallInfo fcinfo) {
+    Oid function = fcinfo->flinfo->fn_oid;
     Oid* types;
     int count;
-    (void)get_func_signature(fcinfo->flinfo->fn_oid, &types, &count);
+    (void)get_func_signature(function, &types, &count);
     auto* values = static_cast<Datum*>(palloc(sizeof(Datum) * static_cast<Size>(count)));
     auto* nulls = static_cast<char*>(palloc(static_cast<Size>(count)));
+    StringInfoData sql;
+    initStringInfo(&sql);
+    appendStringInfo(&sql, "SELECT * FROM %s(",
+                     quote_qualified_identifier(get_namespace_name(get_func_namespace(function)),
+                                                get_func_name(function)));
     for (int i = 0; i < count; i++) {
         values[i] = PG_GETARG_DATUM(i);
         nulls[i] = PG_ARGISNULL(i) ? 'n' : ' ';
+        appendStringInfo(&sql, i == 0 ? "$%d" : ", $%d", i + 1);
     }
-    const char* sql = call_of(fcinfo->flinfo->fn_oid, count);
+    appendStringInfoChar(&sql, ')');
     MemoryContext context = CurrentMemoryContext;
     pg::connect_spi();
-    int code = SPI_execute_with_args(sql, count, types, values, nulls, false, 0);
+    int code = SPI_execute_with_args(sql.data, count, types, values, nulls, false, 0);
     if (code != SPI_OK_SELECT)
         elog(ERROR, "idempotency: SPI failed: %s", SPI_result_code_string(code));
     Datum result = take_result(fcinfo, context);
     (void)SPI_finish();
     return result;
-}
-
-// This session's transaction is the one that Citus commits. So it may also ask from within a query
-// that Citus runs on a shard of this node (IsTaskExecutionAllowed). The session prints times in its
-// own format, and the other one reads them by its own settings; so the format is fixed.
-void set_what_is_sent() {
-    pg::allow_within_tasks();
-    pg::set_locally("DateStyle", "ISO");
-    pg::set_locally("IntervalStyle", "postgres");
 }
 
 // Citus has sent the call, or its query, to a node without the records. No other node would learn
@@ -181,8 +154,15 @@ bool belongs_elsewhere(FunctionCallInfo fcinfo) {
     if (principal < 0 || PG_ARGISNULL(principal)) return false;
     if (store::table_of(PG_GETARG_TEXT_PP(principal)) != nullptr) return false;
     if (!pg::is_session_of_citus()) return true;
-    if (is_within_query()) raise_within_query();
-    store::raise_elsewhere();
+    if (!is_within_query()) store::raise_elsewhere();
+    // Citus sends a query on tables to the nodes with their rows, with every call in it.
+    ereport(ERROR,
+            (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+             errmsg("the records of this principal are on another node"),
+             errdetail("The call is part of a query on tables, which runs where their rows are."),
+             errhint("Call in a statement of its own, or with a principal whose rows the query "
+                     "is about.")));
+    pg_unreachable();
 }
 
 Datum forward(FunctionCallInfo fcinfo) {
@@ -190,7 +170,13 @@ Datum forward(FunctionCallInfo fcinfo) {
     MemoryContext context = CurrentMemoryContext;
     volatile Datum result = 0;
     int guc_level = NewGUCNestLevel();
-    set_what_is_sent();
+    // This session's transaction is the one that Citus commits. So it may also ask from within a
+    // query that Citus runs on a shard of this node (IsTaskExecutionAllowed).
+    pg::allow_within_tasks();
+    // The session prints times in its own format, and the other one reads them by its own settings;
+    // so the format is fixed.
+    pg::set_locally("DateStyle", "ISO");
+    pg::set_locally("IntervalStyle", "postgres");
     is_forwarding = true;
     PG_TRY();
     { result = run_there(fcinfo); }

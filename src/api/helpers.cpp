@@ -44,14 +44,6 @@ Datum key(FunctionCallInfo fcinfo) {
     PG_RETURN_TEXT_P(joined(parts.items, parts.count));
 }
 
-// Hashes a text that is too long for a key or has a control character. A digest never equals a
-// joined text: each joined text has a ':'.
-text* as_key(text* joined) {
-    if (core::check_key(pg::name_of(joined)) == core::NameFault::None) return joined;
-    Datum digest = DirectFunctionCall1(sha256_bytea, PointerGetDatum(joined));
-    return request::in_hex(DatumGetByteaPP(digest));
-}
-
 // idem_event_id(event_type, resource_id, updated_at): the time in microseconds since 1970, so that
 // no setting of the session changes the id.
 Datum event_id(FunctionCallInfo fcinfo) {
@@ -69,7 +61,12 @@ Datum event_id(FunctionCallInfo fcinfo) {
     std::string_view parts[] = {pg::bytes_of(event_type),
                                 pg::bytes_of(resource_id),
                                 {moment, static_cast<std::size_t>(length)}};
-    PG_RETURN_TEXT_P(as_key(joined(parts, 3)));
+    text* id = joined(parts, 3);
+    if (core::check_key(pg::name_of(id)) == core::NameFault::None) PG_RETURN_TEXT_P(id);
+    // It is too long for a key, or has a control character. A digest never equals a joined text:
+    // each joined text has a ':'.
+    Datum digest = DirectFunctionCall1(sha256_bytea, PointerGetDatum(id));
+    PG_RETURN_TEXT_P(request::in_hex(DatumGetByteaPP(digest)));
 }
 
 // idem_parse_key(header)
@@ -82,20 +79,16 @@ Datum parse_key(FunctionCallInfo fcinfo) {
     PG_RETURN_TEXT_P(pg::make_text({buffer, static_cast<std::size_t>(length)}));
 }
 
-[[noreturn]] void raise_unknown_outcome(std::string_view word) {
-    StringInfoData known;
-    initStringInfo(&known);
-    for (const core::OutcomeEntry& entry : core::kOutcomes) append_word(&known, entry.word);
-    for (const core::WordProblem& entry : core::kOtherProblems) append_word(&known, entry.word);
-    raise_word("outcome", pnstrdup(word.data(), word.size()), known.data);
-}
-
 // The problem of an outcome; nullptr: it is none. An error if the word is no outcome.
 const core::Problem* problem_of(std::string_view word) {
     bool known;
     const core::Problem* problem = core::problem_of(word, &known);
-    if (!known) raise_unknown_outcome(word);
-    return problem;
+    if (known) return problem;
+    StringInfoData words;
+    initStringInfo(&words);
+    for (const core::OutcomeEntry& entry : core::kOutcomes) append_word(&words, entry.word);
+    for (const core::WordProblem& entry : core::kOtherProblems) append_word(&words, entry.word);
+    raise_word("outcome", pnstrdup(word.data(), word.size()), words.data);
 }
 
 // idem_http_status(outcome)
@@ -106,27 +99,18 @@ Datum http_status(FunctionCallInfo fcinfo) {
     PG_RETURN_INT32(problem->http_status);
 }
 
-// Rounded up, as Retry-After requires. A claim made up by the caller may contain any number.
-std::int64_t whole_seconds(double seconds) {
-    constexpr double kMost = 1e12;
-    return static_cast<std::int64_t>(std::ceil(std::min(seconds, kMost)));
-}
-
-// An RFC 9457 problem document.
+// An RFC 9457 problem document. The seconds are whole, rounded up, as Retry-After requires. A claim
+// made up by the caller may contain any number.
 Jsonb* problem_document(const core::Problem& problem, double retry_after) {
     pg::JsonbObject document = pg::begin_object();
     pg::add_member(&document, "type", problem.type);
     pg::add_member(&document, "title", problem.title);
     pg::add_member(&document, "status", problem.http_status);
     pg::add_member(&document, "detail", problem.detail);
-    if (retry_after > 0) pg::add_member(&document, "retry_after", whole_seconds(retry_after));
+    constexpr double kLongest = 1e12;
+    auto seconds = static_cast<std::int64_t>(std::ceil(std::min(retry_after, kLongest)));
+    if (retry_after > 0) pg::add_member(&document, "retry_after", seconds);
     return pg::end_object(&document);
-}
-
-double retry_after_of(HeapTupleHeader claim) {
-    bool null;
-    Datum value = field_of(claim, ClaimField::RetryAfter, &null);
-    return null ? 0 : DatumGetFloat8(value);
 }
 
 std::string_view word_in(HeapTupleHeader claim, ClaimField field) {
@@ -135,20 +119,18 @@ std::string_view word_in(HeapTupleHeader claim, ClaimField field) {
     return null ? std::string_view{} : pg::bytes_of(DatumGetTextPP(value));
 }
 
-core::ClaimWords words_of(HeapTupleHeader claim) {
-    bool null;
-    (void)field_of(claim, ClaimField::StatusCode, &null);
-    return {word_in(claim, ClaimField::Outcome), word_in(claim, ClaimField::Status), !null};
-}
-
 // idem_problem(claim)
 Datum problem_of_claim(FunctionCallInfo fcinfo) {
     if (PG_ARGISNULL(0)) PG_RETURN_NULL();
     HeapTupleHeader claim = PG_GETARG_HEAPTUPLEHEADER(0);
-    std::string_view word = core::problem_word(words_of(claim));
+    bool null;
+    (void)field_of(claim, ClaimField::StatusCode, &null);
+    std::string_view word = core::problem_word(
+        {word_in(claim, ClaimField::Outcome), word_in(claim, ClaimField::Status), !null});
     const core::Problem* problem = word.empty() ? nullptr : problem_of(word);
     if (problem == nullptr) PG_RETURN_NULL();
-    PG_RETURN_JSONB_P(problem_document(*problem, retry_after_of(claim)));
+    Datum retry_after = field_of(claim, ClaimField::RetryAfter, &null);
+    PG_RETURN_JSONB_P(problem_document(*problem, null ? 0 : DatumGetFloat8(retry_after)));
 }
 
 // idem_problem(outcome)
