@@ -57,20 +57,6 @@ char* cleanup_statement(std::int64_t before, void* argument) {
                       psprintf(INT64_FORMAT "::pg_catalog.int8", everywhere->max_rows - before));
 }
 
-// The locks of abandoned keys may be kept until the transaction ends, and the lock table is
-// limited.
-constexpr int kMostAbandoned = 1000;
-
-void abandon_here(std::int64_t max_rows) {
-    store::WalkPosition from{};
-    auto left = static_cast<int>(Min(max_rows, kMostAbandoned));
-    for (bool at_end = false; left > 0 && !at_end;) {
-        claim::Abandoned done = claim::abandon(&from, left);
-        left -= static_cast<int>(done.claims);
-        at_end = done.at_end;
-    }
-}
-
 // idem_cleanup(max_rows)
 Datum cleanup(FunctionCallInfo fcinfo) {
     std::int64_t max_rows = bigint_or_none(fcinfo, 0).value_or(INT64_MAX);
@@ -82,7 +68,16 @@ Datum cleanup(FunctionCallInfo fcinfo) {
     std::int64_t rows = store::sweep(which).rows;
     rows += store::sweep_attempts(max_rows - rows);
     rows += store::sweep_audit(max_rows - rows);
-    abandon_here(max_rows);
+    // The locks of abandoned keys may be kept until the transaction ends, and the lock table is
+    // limited.
+    constexpr int kMostAbandoned = 1000;
+    auto left = static_cast<int>(Min(max_rows, kMostAbandoned));
+    store::WalkPosition from{};
+    for (bool at_end = false; left > 0 && !at_end;) {
+        claim::Abandoned done = claim::abandon(&from, left);
+        left -= static_cast<int>(done.claims);
+        at_end = done.at_end;
+    }
     PG_RETURN_INT64(rows);
 }
 
@@ -110,17 +105,6 @@ void require_statistics() {
                                 "server. Only statistics need this.")));
 }
 
-void put_row(ReturnSetInfo* result, const stats::ScopeCounts& row) {
-    Datum values[kStatsColumns];
-    bool nulls[kStatsColumns] = {};
-    values[0] = PointerGetDatum(row.scope);
-    nulls[0] = row.scope == nullptr;
-    for (int i = 0; i < stats::kCounterCount; i++)
-        values[i + 1] = Int64GetDatum(static_cast<std::int64_t>(row.counts[i]));
-    values[kStatsColumns - 1] = TimestampTzGetDatum(row.since);
-    tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
-}
-
 // idempotency.scope_stats(): waited time is in microseconds; the view converts it.
 Datum scope_stats(FunctionCallInfo fcinfo) {
     require_statistics();
@@ -128,20 +112,29 @@ Datum scope_stats(FunctionCallInfo fcinfo) {
     auto* result = reinterpret_cast<ReturnSetInfo*>(fcinfo->resultinfo);
     stats::ScopeCounts* rows;
     int count = stats::read_all(&rows);
-    for (int i = 0; i < count; i++) put_row(result, rows[i]);
+    for (int i = 0; i < count; i++) {
+        const stats::ScopeCounts& row = rows[i];
+        Datum values[kStatsColumns];
+        bool nulls[kStatsColumns] = {};
+        values[0] = PointerGetDatum(row.scope);
+        nulls[0] = row.scope == nullptr;
+        for (int k = 0; k < stats::kCounterCount; k++)
+            values[k + 1] = Int64GetDatum(static_cast<std::int64_t>(row.counts[k]));
+        values[kStatsColumns - 1] = TimestampTzGetDatum(row.since);
+        tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+    }
     return 0;
-}
-
-char* reset_statement(std::int64_t, void* argument) {
-    return psprintf("SELECT 0 FROM (%s) reset",
-                    call_there(static_cast<FunctionCallInfo>(argument), ""));
 }
 
 // idem_stats_reset()
 Datum stats_reset(FunctionCallInfo fcinfo) {
     require_statistics();
+    auto statement = [](std::int64_t, void* call) {
+        const char* there = call_there(static_cast<FunctionCallInfo>(call), "");
+        return psprintf("SELECT 0 FROM (%s) reset", there);
+    };
     if (asks_other_nodes())
-        (void)sum_of_nodes(reset_statement, fcinfo);
+        (void)sum_of_nodes(statement, fcinfo);
     else
         stats::reset();
     PG_RETURN_VOID();

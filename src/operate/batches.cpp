@@ -56,14 +56,6 @@ void choose(const char* condition, const Parameters& parameters, const Chosen& c
 
 // ---- in batches ----
 
-[[noreturn]] void raise_in_transaction(const char* procedure) {
-    ereport(ERROR, (errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
-                    errmsg("%s cannot run inside a transaction block", procedure),
-                    errdetail("It commits after each batch."),
-                    errhint("CALL it in a statement of its own, with autocommit on.")));
-    pg_unreachable();
-}
-
 void settle_each(const Chosen& chosen, const Step& step, Place place, int batch, Tally* tally) {
     MemoryContext outer = CurrentMemoryContext;
     MemoryContext context = AllocSetContextCreate(outer, "idempotency step", ALLOCSET_SMALL_SIZES);
@@ -86,30 +78,15 @@ void settle_each(const Chosen& chosen, const Step& step, Place place, int batch,
     ExecDropSingleTupleTableSlot(row);
 }
 
-// The rows may be in a file that no transaction closes, so errors are caught to free it.
-void choose_settle_and_free(const char* condition, const Parameters& parameters,
-                            const Chosen& chosen, const Step& step, Place place, int batch,
-                            Tally* tally) {
-    PG_TRY();
-    {
-        choose(condition, parameters, chosen);
-        settle_each(chosen, step, place, batch, tally);
-    }
-    PG_CATCH();
-    {
-        tuplestore_end(chosen.rows);
-        PG_RE_THROW();
-    }
-    PG_END_TRY();
-    tuplestore_end(chosen.rows);
-}
-
 }  // namespace
 
 void require_own_transactions(FunctionCallInfo fcinfo, const char* procedure) {
     auto* context = reinterpret_cast<CallContext*>(fcinfo->context);
     if (context == nullptr || !IsA(context, CallContext) || context->atomic)
-        raise_in_transaction(procedure);
+        ereport(ERROR, (errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
+                        errmsg("%s cannot run inside a transaction block", procedure),
+                        errdetail("It commits after each batch."),
+                        errhint("CALL it in a statement of its own, with autocommit on.")));
     pg::require_writable(procedure);
 }
 
@@ -149,8 +126,20 @@ void add_parameter(Parameters* parameters, Oid type, NullableDatum value) {
 
 void settle_all(const char* condition, const Parameters& parameters, const Step& step, Place place,
                 int batch, Tally* tally) {
-    Chosen chosen = nothing_chosen();
-    choose_settle_and_free(condition, parameters, chosen, step, place, batch, tally);
+    const Chosen chosen = nothing_chosen();
+    // The rows may be in a file that no transaction closes, so errors are caught to free it.
+    PG_TRY();
+    {
+        choose(condition, parameters, chosen);
+        settle_each(chosen, step, place, batch, tally);
+    }
+    PG_CATCH();
+    {
+        tuplestore_end(chosen.rows);
+        PG_RE_THROW();
+    }
+    PG_END_TRY();
+    tuplestore_end(chosen.rows);
 }
 
 void commit_batch() {

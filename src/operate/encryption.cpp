@@ -51,29 +51,19 @@ List* add_row(List* rows, const KeyRow& row) {
     return lappend(rows, copy);
 }
 
-List* rows_of_file(const core::KeyRing& ring) {
-    List* rows = NIL;
-    std::string_view id;
-    for (std::size_t i = 0; !(id = core::key_id_at(ring, i)).empty(); i++)
-        rows =
-            add_row(rows, {pg::make_text(id), true, id == core::current_key_id(ring), 0, nullptr});
-    return rows;
-}
-
-List* add_records(List* rows, const store::SealedBy& sealed, const char* why) {
-    KeyRow* row = row_of(rows, pg::bytes_of(sealed.key_id));
-    if (row == nullptr) return add_row(rows, {sealed.key_id, false, false, sealed.rows, why});
-    row->records += sealed.rows;
-    return rows;
-}
-
 List* add_records_here(List* rows, const char* why) {
     int tables;
     store::SealedTable* table = store::local_sealed_tables(&tables);
     for (int i = 0; i < tables; i++) {
         int keys;
         store::SealedBy* sealed = store::sealed_rows(table[i], &keys);
-        for (int k = 0; k < keys; k++) rows = add_records(rows, sealed[k], why);
+        for (int k = 0; k < keys; k++) {
+            KeyRow* row = row_of(rows, pg::bytes_of(sealed[k].key_id));
+            if (row != nullptr)
+                row->records += sealed[k].rows;
+            else
+                rows = add_row(rows, {sealed[k].key_id, false, false, sealed[k].rows, why});
+        }
     }
     return rows;
 }
@@ -85,7 +75,12 @@ Datum keys_here(FunctionCallInfo fcinfo) {
     auto* result = reinterpret_cast<ReturnSetInfo*>(fcinfo->resultinfo);
     const char* why = nullptr;
     const core::KeyRing* ring = config::encryption_keys(&why);
-    List* rows = ring == nullptr ? NIL : rows_of_file(*ring);
+    List* rows = NIL;
+    std::string_view id;
+    for (std::size_t i = 0; ring != nullptr && !(id = core::key_id_at(*ring, i)).empty(); i++) {
+        bool is_current = id == core::current_key_id(*ring);
+        rows = add_row(rows, {pg::make_text(id), true, is_current, 0, nullptr});
+    }
     if (ring == nullptr) put_row(result, {nullptr, false, false, 0, why});
     rows = add_records_here(rows, ring == nullptr ? why : "The key file has no key with this id.");
     ListCell* cell;
@@ -94,12 +89,6 @@ Datum keys_here(FunctionCallInfo fcinfo) {
 }
 
 // ---- resealing ----
-
-void report_progress(const claim::Resealed& sum) {
-    auto done = static_cast<unsigned long>(sum.done);
-    ereport(NOTICE, (errmsg_plural("%lu record has been encrypted again",
-                                   "%lu records have been encrypted again", done, done)));
-}
 
 // The position that a walk has reached.
 store::Record copy_of_place(const store::Record& row) {
@@ -129,15 +118,12 @@ void reseal_table(const store::SealedTable& table, text* key_id, int batch, clai
         *sum = {sum->done + more.done, sum->unopened + more.unopened};
         commit_batch();
         MemoryContextReset(each);
-        if (count > 0) report_progress(*sum);
+        auto done = static_cast<unsigned long>(sum->done);
+        if (count > 0)
+            ereport(NOTICE, (errmsg_plural("%lu record has been encrypted again",
+                                           "%lu records have been encrypted again", done, done)));
     }
     MemoryContextDelete(each);
-}
-
-std::int64_t left_in(const store::SealedTable* tables, int count, text* key_id) {
-    std::int64_t left = 0;
-    for (int i = 0; i < count; i++) left += store::sealed_otherwise(tables[i], key_id);
-    return left;
 }
 
 void report(const claim::Resealed& sum, std::int64_t left) {
@@ -180,7 +166,8 @@ std::int64_t reseal_here(int batch) {
     claim::Resealed sum{};
     audit_reseal(key_id, nullptr, 0);
     for (int i = 0; i < count; i++) reseal_table(tables[i], key_id, batch, &sum);
-    std::int64_t left = left_in(tables, count, key_id);
+    std::int64_t left = 0;
+    for (int i = 0; i < count; i++) left += store::sealed_otherwise(tables[i], key_id);
     audit_reseal(key_id, &sum, left);
     report(sum, left);
     return left;

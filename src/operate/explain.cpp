@@ -25,16 +25,8 @@ namespace {
 using claim::Explanation;
 using pg::JsonbObject;
 
-std::string_view string_of(const text* value) {
-    return pg::bytes_of(value);
-}
-
 void add_text(JsonbObject* object, std::string_view name, const text* value) {
-    if (value != nullptr) pg::add_member(object, name, string_of(value));
-}
-
-void add_number(JsonbObject* object, std::string_view name, std::int64_t number) {
-    pg::add_member(object, name, number);
+    if (value != nullptr) pg::add_member(object, name, pg::bytes_of(value));
 }
 
 void add_time(JsonbObject* object, std::string_view name, TimestampTz time) {
@@ -48,30 +40,12 @@ const store::Record* record_of(const Explanation& explanation) {
     return seen.has_record ? &seen.record : nullptr;
 }
 
-// A sweeper removes a record with a result after its retention; a record without one never.
-TimestampTz removable_at(const store::Record& record) {
-    if (record.finished_at == pg::kNoTime || record.status == core::Status::Unknown ||
-        TIMESTAMP_NOT_FINITE(record.retained_until))
-        return pg::kNoTime;
-    return pg::after(record.retained_until, config::cleanup_grace * core::kSecond);
-}
-
-void add_times(const store::Record& record, JsonbObject* object) {
-    add_time(object, "created_at", record.created_at);
-    add_time(object, "claimed_at", record.claimed_at);
-    add_time(object, "finished_at", record.finished_at);
-    add_time(object, "next_attempt_at", record.next_attempt_at);
-    add_time(object, "expires_at", record.expires_at);
-    add_time(object, "retained_until", record.retained_until);
-    add_time(object, "removable_at", removable_at(record));
-}
-
 void add_opened(const store::Record& record, JsonbObject* object) {
     add_text(object, "holder", claim::opened(record, &store::Record::holder));
     add_text(object, "recovery_point", claim::opened(record, &store::Record::recovery_point));
     if (const bytea* body = claim::opened(record, &store::Record::body)) {
         Size bytes = toast_raw_datum_size(PointerGetDatum(body)) - VARHDRSZ;
-        add_number(object, "body_bytes", static_cast<std::int64_t>(bytes));
+        pg::add_member(object, "body_bytes", static_cast<std::int64_t>(bytes));
     }
     add_text(object, "error", claim::opened(record, &store::Record::error));
     add_text(object, "reference", claim::opened(record, &store::Record::reference));
@@ -81,21 +55,28 @@ void add_opened(const store::Record& record, JsonbObject* object) {
 Jsonb* record_object(const store::Record& record, bool closed) {
     JsonbObject object = pg::begin_object();
     pg::add_member(&object, "status", core::entry_of(record.status).word);
-    add_number(&object, "attempt", record.attempt);
-    add_times(record, &object);
+    pg::add_member(&object, "attempt", record.attempt);
+    add_time(&object, "created_at", record.created_at);
+    add_time(&object, "claimed_at", record.claimed_at);
+    add_time(&object, "finished_at", record.finished_at);
+    add_time(&object, "next_attempt_at", record.next_attempt_at);
+    add_time(&object, "expires_at", record.expires_at);
+    add_time(&object, "retained_until", record.retained_until);
+    // A sweeper removes a record with a result after its retention; a record without one never.
+    bool is_removed = record.finished_at != pg::kNoTime && record.status != core::Status::Unknown &&
+                      !TIMESTAMP_NOT_FINITE(record.retained_until);
+    if (is_removed)
+        add_time(&object, "removable_at",
+                 pg::after(record.retained_until, config::cleanup_grace * core::kSecond));
     if (!closed) add_opened(record, &object);
     add_text(&object, "operation", record.operation);
-    if (record.status_code) add_number(&object, "status_code", *record.status_code);
+    if (record.status_code) pg::add_member(&object, "status_code", *record.status_code);
     if (record.body_omitted) pg::add_flag(&object, "body_omitted", true);
     add_text(&object, "resolved_by", record.resolved_by);
     return pg::end_object(&object);
 }
 
 // ---- lease ----
-
-bool has_lease(const store::Record& record) {
-    return record.finished_at == pg::kNoTime && record.lease_until != pg::kNoTime;
-}
 
 Jsonb* lease_object(const Explanation& explanation, const store::Record& record) {
     TimestampTz now = explanation.forecast.now;
@@ -117,10 +98,10 @@ Jsonb* lease_object(const Explanation& explanation, const store::Record& record)
 // The columns of pg_stat_activity that the caller may see about a backend. No query.
 constexpr const char* kActivity =
     "SELECT a.application_name, a.usename, a.state, a.xact_start, a.query_start"
-    " FROM pg_catalog.pg_stat_activity a WHERE a.pid OPERATOR(pg_catalog.=) $1";
+    " FROM pg_catalog.pg_stat_activity a WHERE a.pid = $1";
 constexpr const char* kPrepared =
     "SELECT p.gid, p.owner, p.prepared FROM pg_catalog.pg_prepared_xacts p"
-    " WHERE p.transaction OPERATOR(pg_catalog.=) $1";
+    " WHERE p.transaction = $1";
 
 // Fetches at most one row; needs an SPI connection.
 bool find_row(const char* query, Oid type, Datum value) {
@@ -172,35 +153,21 @@ Jsonb* end_within_spi(JsonbObject* object, MemoryContext context) {
     return copy;
 }
 
-const char* kind_of(const claim::KeyHolder& holder) {
-    if (holder.is_own) return "this_transaction";
-    if (TransactionIdIsValid(holder.prepared)) return "prepared";
-    return holder.pid == 0 && RecoveryInProgress() ? "primary" : "transaction";
-}
-
 Jsonb* transaction_object(const claim::KeyHolder& holder) {
     MemoryContext context = CurrentMemoryContext;
     Jsonb* result = nullptr;
     run([&] {
         JsonbObject object = pg::begin_object();
-        pg::add_member(&object, "kind", kind_of(holder));
-        if (holder.pid != 0) add_number(&object, "pid", holder.pid);
-        if (holder.waiting > 0) add_number(&object, "waiting", holder.waiting);
+        bool on_primary = holder.pid == 0 && RecoveryInProgress();
+        pg::add_member(&object, "kind",
+                       holder.is_own                           ? "this_transaction"
+                       : TransactionIdIsValid(holder.prepared) ? "prepared"
+                       : on_primary                            ? "primary"
+                                                               : "transaction");
+        if (holder.pid != 0) pg::add_member(&object, "pid", holder.pid);
+        if (holder.waiting > 0) pg::add_member(&object, "waiting", holder.waiting);
         if (holder.pid != 0) add_activity(&object, holder.pid);
         if (TransactionIdIsValid(holder.prepared)) add_prepared(&object, holder.prepared);
-        result = end_within_spi(&object, context);
-    });
-    return result;
-}
-
-Jsonb* session_object(const store::Record& record) {
-    MemoryContext context = CurrentMemoryContext;
-    Jsonb* result = nullptr;
-    run([&] {
-        JsonbObject object = pg::begin_object();
-        pg::add_member(&object, "kind", "session");
-        add_number(&object, "pid", record.backend_pid);
-        add_activity(&object, record.backend_pid);
         result = end_within_spi(&object, context);
     });
     return result;
@@ -211,7 +178,16 @@ Jsonb* holder_object(const Explanation& explanation) {
     if (explanation.forecast.holder.exists) return transaction_object(explanation.forecast.holder);
     const store::Record* record = record_of(explanation);
     if (record == nullptr || RecoveryInProgress() || !claim::session_lives(*record)) return nullptr;
-    return session_object(*record);
+    MemoryContext context = CurrentMemoryContext;
+    Jsonb* result = nullptr;
+    run([&] {
+        JsonbObject object = pg::begin_object();
+        pg::add_member(&object, "kind", "session");
+        pg::add_member(&object, "pid", record->backend_pid);
+        add_activity(&object, record->backend_pid);
+        result = end_within_spi(&object, context);
+    });
+    return result;
 }
 
 // ---- request ----
@@ -228,10 +204,6 @@ const char* word_of(request::Change change) {
             break;
     }
     return "missing";
-}
-
-const char* word_of(claim::Incomparable why) {
-    return why == claim::Incomparable::Digest ? "digest" : "method_and_path";
 }
 
 int size_of(const JsonbValue& value) {
@@ -267,13 +239,6 @@ Jsonb* difference_object(const request::Difference& difference, bool show_values
     return pg::end_object(&object);
 }
 
-Jsonb* differences_array(const request::Differences& differences, bool show_values) {
-    pg::JsonbArray array = pg::begin_array();
-    for (int i = 0; i < differences.count; i++)
-        pg::add_element(&array, difference_object(differences.list[i], show_values));
-    return pg::end_array(&array);
-}
-
 Jsonb* names_array(ArrayType* names) {
     pg::TextList list = pg::text_list(names, "fields");
     pg::JsonbArray array = pg::begin_array();
@@ -285,15 +250,19 @@ Jsonb* request_object(const Explanation& explanation, const store::Record& recor
                       bool show_values) {
     JsonbObject object = pg::begin_object();
     if (explanation.same) pg::add_flag(&object, "same", *explanation.same);
+    bool digest = explanation.incomparable == claim::Incomparable::Digest;
     if (explanation.incomparable != claim::Incomparable::No)
-        pg::add_member(&object, "not_comparable", word_of(explanation.incomparable));
+        pg::add_member(&object, "not_comparable", digest ? "digest" : "method_and_path");
     pg::add_flag(&object, "stored", !record.request.is_null());
     if (record.counted != nullptr) pg::add_member(&object, "counted", names_array(record.counted));
     if (record.excluded != nullptr)
         pg::add_member(&object, "left_out", names_array(record.excluded));
-    if (explanation.differences != nullptr) {
-        pg::add_member(&object, "differ", differences_array(*explanation.differences, show_values));
-        pg::add_flag(&object, "more", explanation.differences->more);
+    if (const request::Differences* differences = explanation.differences) {
+        pg::JsonbArray array = pg::begin_array();
+        for (int i = 0; i < differences->count; i++)
+            pg::add_element(&array, difference_object(differences->list[i], show_values));
+        pg::add_member(&object, "differ", pg::end_array(&array));
+        pg::add_flag(&object, "more", differences->more);
     }
     return pg::end_object(&object);
 }
@@ -301,29 +270,17 @@ Jsonb* request_object(const Explanation& explanation, const store::Record& recor
 // ---- policy ----
 
 // Numbers and flags as such, all others as the server prints them.
-void add_value(JsonbObject* object, const config::OptionInForce& option) {
-    if (option.value == nullptr) return;
-    std::string_view value = option.value;
-    if (option.type == core::OptionType::Flag)
-        pg::add_flag(object, "value", value == "true");
-    else if (option.type == core::OptionType::Number)
-        pg::add_member(object, "value", pg_strtoint64(option.value));
-    else
-        pg::add_member(object, "value", value);
-}
-
 Jsonb* option_object(const config::OptionInForce& option) {
     JsonbObject object = pg::begin_object();
-    add_value(&object, option);
+    const char* value = option.value;
+    if (value != nullptr && option.type == core::OptionType::Flag)
+        pg::add_flag(&object, "value", strcmp(value, "true") == 0);
+    else if (value != nullptr && option.type == core::OptionType::Number)
+        pg::add_member(&object, "value", pg_strtoint64(value));
+    else if (value != nullptr)
+        pg::add_member(&object, "value", value);
     pg::add_member(&object, "source", config::word_of(option.source));
     if (option.origin != nullptr) pg::add_member(&object, "origin", option.origin);
-    return pg::end_object(&object);
-}
-
-Jsonb* policy_object(const config::PolicyInForce& policy) {
-    JsonbObject object = pg::begin_object();
-    for (const config::OptionInForce& option : policy.options)
-        pg::add_member(&object, option.option, option_object(option));
     return pg::end_object(&object);
 }
 
@@ -374,21 +331,17 @@ void note_what_was_asked(const Explanation& explanation, Notes* notes) {
     if (waits) note(notes, "idem_begin first waits, as long as the policy's wait says.");
 }
 
-void note_what_is_closed(const Explanation& explanation, Notes* notes) {
-    if (explanation.closed != nullptr)
-        note(notes, psprintf("Encrypted values of the record cannot be opened here: idem_begin "
-                             "raises an error, and the request is assumed to be the record's. %s",
-                             explanation.closed));
-    if (explanation.no_keys != nullptr &&
-        explanation.forecast.decision.outcome == core::Outcome::Execute)
-        note(notes,
-             psprintf("Values cannot be encrypted here, so idem_begin raises an error (ID503). %s",
-                      explanation.no_keys));
-}
-
 Datum notes_of(const Explanation& explanation) {
     Notes notes{};
-    note_what_is_closed(explanation, &notes);
+    if (explanation.closed != nullptr)
+        note(&notes, psprintf("Encrypted values of the record cannot be opened here: idem_begin "
+                              "raises an error, and the request is assumed to be the record's. %s",
+                              explanation.closed));
+    if (explanation.no_keys != nullptr &&
+        explanation.forecast.decision.outcome == core::Outcome::Execute)
+        note(&notes,
+             psprintf("Values cannot be encrypted here, so idem_begin raises an error (ID503). %s",
+                      explanation.no_keys));
     note_what_is_not_seen(explanation, &notes);
     note_what_was_asked(explanation, &notes);
     return PointerGetDatum(
@@ -414,19 +367,13 @@ void set_decision(const claim::Forecast& forecast, Row* row) {
                TimestampTzGetDatum(pg::after(forecast.now, decision.retry_after)));
 }
 
-void set_identity(const store::Identity& id, Row* row) {
-    row->pointer(ExplanationField::Key, id.key);
-    row->pointer(ExplanationField::Scope, id.scope);
-    row->pointer(ExplanationField::Principal, id.principal);
-}
-
 void set_facts(const Explanation& explanation, bool show_values, Row* row) {
     row->pointer(ExplanationField::Holder, holder_object(explanation));
     const store::Record* record = record_of(explanation);
     if (record == nullptr) return;
     row->pointer(ExplanationField::Record, record_object(*record, explanation.closed != nullptr));
     row->pointer(ExplanationField::Request, request_object(explanation, *record, show_values));
-    if (has_lease(*record))
+    if (record->finished_at == pg::kNoTime && record->lease_until != pg::kNoTime)
         row->pointer(ExplanationField::Lease, lease_object(explanation, *record));
 }
 
@@ -444,11 +391,16 @@ Datum explanation_datum(FunctionCallInfo fcinfo, const Explanation& explanation,
     memset(row.nulls, true, sizeof(row.nulls));
     memset(row.values, 0, sizeof(row.values));
     set_decision(explanation.forecast, &row);
-    set_identity(explanation.question.id, &row);
+    row.pointer(ExplanationField::Key, explanation.question.id.key);
+    row.pointer(ExplanationField::Scope, explanation.question.id.scope);
+    row.pointer(ExplanationField::Principal, explanation.question.id.principal);
     set_facts(explanation, call.show_values, &row);
-    row.pointer(ExplanationField::Policy,
-                policy_object(config::policy_in_force(pg::bytes_of(explanation.question.id.scope),
-                                                      call.says)));
+    config::PolicyInForce in_force =
+        config::policy_in_force(pg::bytes_of(explanation.question.id.scope), call.says);
+    JsonbObject policy = pg::begin_object();
+    for (const config::OptionInForce& option : in_force.options)
+        pg::add_member(&policy, option.option, option_object(option));
+    row.pointer(ExplanationField::Policy, pg::end_object(&policy));
     row.value(ExplanationField::Notes, notes_of(explanation));
     row.value(ExplanationField::IsStandby, BoolGetDatum(RecoveryInProgress()));
     row.value(ExplanationField::ExplainedAt, TimestampTzGetDatum(explanation.forecast.now));
@@ -456,16 +408,6 @@ Datum explanation_datum(FunctionCallInfo fcinfo, const Explanation& explanation,
     Datum result = HeapTupleGetDatum(heap_form_tuple(desc, row.values, row.nulls));
     ReleaseTupleDesc(desc);
     return result;
-}
-
-// Values belong to the client. The owner of the records can read them anyway.
-void check_may_see_values() {
-    if (!has_privs_of_role(GetUserId(), store::record_table().owner))
-        ereport(ERROR,
-                (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-                 errmsg("permission denied to show values of requests"),
-                 errdetail("Only the owner of table idempotency.record may use show_values."),
-                 errhint("Omit show_values to see the paths that differ.")));
 }
 
 // idem_explain(key, request, scope, principal, fingerprint, ttl, lease, wait, first_sent,
@@ -485,7 +427,13 @@ Datum explain(FunctionCallInfo fcinfo) {
     question.method = text_or_null(fcinfo, 10);
     question.path = text_or_null(fcinfo, 11);
     Call call{{question.ttl, question.lease, question.wait}, bool_or(fcinfo, 9, false)};
-    if (call.show_values) check_may_see_values();
+    // Values belong to the client. The owner of the records can read them anyway.
+    if (call.show_values && !has_privs_of_role(GetUserId(), store::record_table().owner))
+        ereport(ERROR,
+                (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+                 errmsg("permission denied to show values of requests"),
+                 errdetail("Only the owner of table idempotency.record may use show_values."),
+                 errhint("Omit show_values to see the paths that differ.")));
     return explanation_datum(fcinfo, claim::explain(question), call);
 }
 

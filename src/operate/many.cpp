@@ -48,7 +48,9 @@ Datum word_of(claim::Verdict settled) {
 }
 
 // A status that can be decided.
-core::Status status_of(const text* word) {
+std::optional<core::Status> status_or_none(FunctionCallInfo fcinfo, int arg) {
+    if (PG_ARGISNULL(arg)) return std::nullopt;
+    const text* word = PG_GETARG_TEXT_PP(arg);
     for (core::Status status :
          {core::Status::InProgress, core::Status::Unknown, core::Status::Retryable,
           core::Status::Exhausted, core::Status::Failed})
@@ -75,17 +77,6 @@ const char* stored_as(core::Status status) {
             break;
     }
     return "{}";
-}
-
-// The statuses for an action, if no status is given. Retryable records run again by themselves
-// after a pause, so `release` takes them only on request.
-const char* all_for(core::Resolution resolution) {
-    return resolution == core::Resolution::Reopen ? "{i,x,f}" : "{i,u,x,r}";
-}
-
-std::optional<core::Status> status_or_none(FunctionCallInfo fcinfo, int arg) {
-    if (PG_ARGISNULL(arg)) return std::nullopt;
-    return status_of(PG_GETARG_TEXT_PP(arg));
 }
 
 // idem_resolve_idle(key, action, scope, principal, status_code, body, headers, error, reason,
@@ -126,23 +117,14 @@ constexpr int kPassedOn[][2] = {{1, kAction}, {4, kStatusCode}, {5, kBody},  {6,
                                 {7, kError},  {8, kReason},     {9, kStatus}};
 
 constexpr const char* kMatches =
-    "status OPERATOR(pg_catalog.=) ANY ($6::pg_catalog.\"char\"[])"
+    "status = ANY ($6::\"char\"[])"
     " AND ($7 IS NULL OR next_attempt_at IS NULL"
-    " OR next_attempt_at OPERATOR(pg_catalog.<=) $7)"
-    " AND ($1 IS NULL OR scope OPERATOR(pg_catalog.=) $1)"
-    " AND ($2 IS NULL OR pg_catalog.starts_with(scope, $2))"
-    " AND ($3 IS NULL OR principal OPERATOR(pg_catalog.=) $3)"
-    " AND ($4 IS NULL OR claimed_at OPERATOR(pg_catalog.<=) $4)"
-    " AND ($5 IS NULL OR holder OPERATOR(pg_catalog.=) $5)";
-
-// scope => '*' asks for all of them explicitly.
-void require_filter(FunctionCallInfo fcinfo) {
-    for (int arg : {kScope, kPrincipal, kStatus, kOlderThan, kHolder})
-        if (!PG_ARGISNULL(arg)) return;
-    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("no records are selected"),
-                    errdetail("All of scope, principal, status, older_than and holder are null."),
-                    errhint("For every record that fits the action, pass scope => '*'.")));
-}
+    " OR next_attempt_at <= $7)"
+    " AND ($1 IS NULL OR scope = $1)"
+    " AND ($2 IS NULL OR starts_with(scope, $2))"
+    " AND ($3 IS NULL OR principal = $3)"
+    " AND ($4 IS NULL OR claimed_at <= $4)"
+    " AND ($5 IS NULL OR holder = $5)";
 
 // A scope, or a prefix of scopes and a "*".
 void add_scope(Parameters* parameters, FunctionCallInfo fcinfo) {
@@ -169,19 +151,15 @@ Parameters filter_of(FunctionCallInfo fcinfo, core::Resolution resolution) {
     add_parameter(&parameters, TIMESTAMPTZOID,
                   {TimestampTzGetDatum(GetCurrentTimestamp() - age.value_or(0)), !age});
     add_parameter(&parameters, TEXTOID, fcinfo->args[kHolder]);
-    const char* stored = status ? stored_as(*status) : all_for(resolution);
+    const char* all = resolution == core::Resolution::Reopen ? "{i,x,f}" : "{i,u,x,r}";
+    const char* stored = status ? stored_as(*status) : all;
     add_parameter(&parameters, TEXTOID, {CStringGetTextDatum(stored), false});
+    // Retryable records run again by themselves after a pause, so `release` takes them only on
+    // request.
     bool spares_pauses = resolution == core::Resolution::Release && !status;
     add_parameter(&parameters, TIMESTAMPTZOID,
                   {TimestampTzGetDatum(GetCurrentTimestamp()), !spares_pauses});
     return parameters;
-}
-
-void place_for_resolve(const Step& step, const Datum* row) {
-    set_argument(step, 0, row[2]);
-    set_argument(step, 2, row[0]);
-    set_argument(step, 3, row[1]);
-    set_argument(step, 10, row[3]);
 }
 
 void tell_what_is_closed(const Tally& tally) {
@@ -221,13 +199,27 @@ Datum resolve_all(FunctionCallInfo fcinfo) {
     require_own_transactions(fcinfo, "idem_resolve_all()");
     int batch = batch_size(fcinfo, kBatchSize);
     claim::Resolution resolution = resolution_of(fcinfo, kAction, kStatusCode, kReason);
-    require_filter(fcinfo);
+    bool is_filtered = false;
+    for (int arg : {kScope, kPrincipal, kStatus, kOlderThan, kHolder})
+        is_filtered |= !PG_ARGISNULL(arg);
+    // scope => '*' asks for all of them explicitly.
+    if (!is_filtered)
+        ereport(ERROR,
+                (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("no records are selected"),
+                 errdetail("All of scope, principal, status, older_than and holder are null."),
+                 errhint("For every record that fits the action, pass scope => '*'.")));
     Parameters filter = filter_of(fcinfo, resolution.action);
     connect_to_commit();
     Step step = step_of(fcinfo, "idem_resolve_idle");
     for (const auto& [to, from] : kPassedOn) pass_argument(step, to, fcinfo, from);
+    auto place = [](const Step& resolve, const Datum* row) {
+        set_argument(resolve, 0, row[2]);
+        set_argument(resolve, 2, row[0]);
+        set_argument(resolve, 3, row[1]);
+        set_argument(resolve, 10, row[3]);
+    };
     Tally* tally = begin_tally("idem_resolve_all()");
-    settle_all(kMatches, filter, step, place_for_resolve, batch, tally);
+    settle_all(kMatches, filter, step, place, batch, tally);
     tell_what_is_closed(*tally);
     tell_what_is_undecided(*tally);
     Datum values[] = {Int64GetDatum(tally->done),
@@ -264,12 +256,6 @@ std::int64_t open_after(const Step& await, std::int64_t at_most) {
     std::int64_t open = DatumGetInt64(FunctionCallInvoke(await.call));
     commit_batch();
     return open;
-}
-
-void place_for_erase(const Step& step, const Datum* row) {
-    set_argument(step, 0, row[2]);
-    set_argument(step, 1, row[0]);
-    set_argument(step, 2, row[1]);
 }
 
 // Records that a principal was to be forgotten, and the counts, without its name.
@@ -309,12 +295,6 @@ char* erase_decisions_statement(std::int64_t, void* argument) {
                     literal_of(fcinfo, 0), literal_of(fcinfo, 1));
 }
 
-// Each node has decisions of its own.
-std::int64_t erase_decisions_everywhere(FunctionCallInfo fcinfo) {
-    if (asks_other_nodes()) return sum_of_nodes(erase_decisions_statement, fcinfo);
-    return erase_decisions_here(PG_GETARG_TEXT_PP(0), text_or_null(fcinfo, 1));
-}
-
 // Removes the remaining history: of keys whose records are already gone, and of running ones; not
 // of closed scopes. Returns the number of attempts removed.
 std::int64_t remove_history(const text* principal, Tally* tally) {
@@ -329,16 +309,6 @@ std::int64_t remove_history(const text* principal, Tally* tally) {
     }
     ArrayType* but = construct_array(closed, spared, TEXTOID, -1, false, TYPALIGN_INT);
     return store::remove_attempts_of(principal, but);
-}
-
-void audit_forgotten(const Tally& tally, std::int64_t attempts, const text* reason) {
-    pg::JsonbObject found = pg::begin_object();
-    pg::add_member(&found, "forgotten", tally.done);
-    pg::add_member(&found, "attempts", attempts);
-    pg::add_member(&found, "running", tally.running);
-    pg::add_member(&found, "closed", tally.closed.records);
-    pg::add_member(&found, "closed_attempts", tally.closed.attempts);
-    audit_erasure(pg::end_object(&found), reason);
 }
 
 // The caller must not take an incomplete erasure for a complete one.
@@ -356,17 +326,6 @@ void warn_unless_complete(const Tally& tally) {
                  "closed_scopes, or when the policies are valid again.")));
 }
 
-void tell_what_is_open(const Tally& tally) {
-    if (tally.open == 0) return;
-    auto open = static_cast<unsigned long>(tally.open);
-    ereport(NOTICE, (errmsg_plural("%s: %lu transaction is open that may write such records",
-                                   "%s: %lu transactions are open that may write such records",
-                                   open, tally.procedure, open),
-                     errdetail("The call has waited for %d seconds.",
-                               static_cast<int>(kWaitForClaims / core::kSecond)),
-                     errhint("Call it again when the transactions that are open now have ended.")));
-}
-
 constexpr long kPauseAfterClaims = 100 * 1000L;  // microseconds
 
 // No scan shows a new claim until it commits. So this waits for the transactions that may have one,
@@ -378,16 +337,28 @@ void erase_all(FunctionCallInfo fcinfo, const text* principal, int batch, Tally*
     pass_argument(erase, 3, fcinfo, 1);
     Step await = step_of(fcinfo, "idem_await_claims");
     set_argument(await, 0, PointerGetDatum(principal));
-    constexpr const char* kOfPrincipal = "principal OPERATOR(pg_catalog.=) $1";
+    auto place = [](const Step& step, const Datum* row) {
+        set_argument(step, 0, row[2]);
+        set_argument(step, 1, row[0]);
+        set_argument(step, 2, row[1]);
+    };
+    constexpr const char* kOfPrincipal = "principal = $1";
     bool alone = open_after(await, 0) == 0;
-    settle_all(kOfPrincipal, whose, erase, place_for_erase, batch, tally);
+    settle_all(kOfPrincipal, whose, erase, place, batch, tally);
     if (alone || !is_complete(*tally)) return;
     tally->open = open_after(await, kWaitForClaims);
     // A transaction releases its key locks a moment after its end (ResourceOwnerRelease).
     pg_usleep(kPauseAfterClaims);
     CHECK_FOR_INTERRUPTS();
-    settle_all(kOfPrincipal, whose, erase, place_for_erase, batch, tally);
-    tell_what_is_open(*tally);
+    settle_all(kOfPrincipal, whose, erase, place, batch, tally);
+    if (tally->open == 0) return;
+    auto open = static_cast<unsigned long>(tally->open);
+    ereport(NOTICE, (errmsg_plural("%s: %lu transaction is open that may write such records",
+                                   "%s: %lu transactions are open that may write such records",
+                                   open, tally->procedure, open),
+                     errdetail("The call has waited for %d seconds.",
+                               static_cast<int>(kWaitForClaims / core::kSecond)),
+                     errhint("Call it again when the transactions that are open now have ended.")));
 }
 
 // CALL idem_forget_principal(principal, reason, batch_size, forgotten, running, running_keys,
@@ -401,10 +372,18 @@ Datum forget_principal(FunctionCallInfo fcinfo) {
     Tally* tally = begin_tally("idem_forget_principal()");
     erase_all(fcinfo, principal, batch, tally);
     std::int64_t attempts = remove_history(principal, tally);
-    audit_forgotten(*tally, attempts, reason);
+    pg::JsonbObject found = pg::begin_object();
+    pg::add_member(&found, "forgotten", tally->done);
+    pg::add_member(&found, "attempts", attempts);
+    pg::add_member(&found, "running", tally->running);
+    pg::add_member(&found, "closed", tally->closed.records);
+    pg::add_member(&found, "closed_attempts", tally->closed.attempts);
+    audit_erasure(pg::end_object(&found), reason);
     // This commit keeps the erasure even if a node can't be asked.
     commit_batch();
-    std::int64_t decisions = erase_decisions_everywhere(fcinfo);
+    // Each node has decisions of its own.
+    std::int64_t decisions = asks_other_nodes() ? sum_of_nodes(erase_decisions_statement, fcinfo)
+                                                : erase_decisions_here(principal, reason);
     warn_unless_complete(*tally);
     Datum values[] = {Int64GetDatum(tally->done),
                       Int64GetDatum(tally->running),

@@ -57,13 +57,6 @@ void check_fields(ArrayType* array, int which) {
     if (which == config::kFingerprintFields) (void)request::fields_of(array, name, "count");
 }
 
-[[noreturn]] void raise_list(ArrayType* array, int which) {
-    const PolicyColumn& column = core::kPolicyColumns[which];
-    (void)pg::text_list(array, column.name);  // refuses null elements
-    check_fields(array, which);
-    raise_complaint(column.name, column.complaint);
-}
-
 // Says why a value does not fit.
 [[noreturn]] void raise_unfit(const PolicyRow& row, int which) {
     const PolicyColumn& column = core::kPolicyColumns[which];
@@ -79,7 +72,9 @@ void check_fields(ArrayType* array, int which) {
         case OptionType::Word:
             raise_word(column.name, TextDatumGetCString(value), column.words);
         case OptionType::List:
-            raise_list(DatumGetArrayTypeP(value), which);
+            (void)pg::text_list(DatumGetArrayTypeP(value), column.name);  // refuses null elements
+            check_fields(DatumGetArrayTypeP(value), which);
+            raise_complaint(column.name, column.complaint);
         case OptionType::Map:
             raise_complaint(column.name, column.complaint);
         case OptionType::Flag:
@@ -91,28 +86,17 @@ void check_fields(ArrayType* array, int which) {
     pg_unreachable();
 }
 
-// Compares an option with those checked before it. An option left open counts with its current
-// value.
-void check_beside_others(const PolicyRow& row, int which) {
-    for (const core::SpansInOrder& spans : core::kSpansInOrder)
-        if (which == spans.longer && config::are_out_of_order(row, spans))
-            raise_complaint(spans.blamed, spans.complaint);
-}
-
+// Each option by itself, and beside those checked before it. An option left open counts with its
+// current value.
 void check_row(const PolicyRow& row) {
     for (int column : config::kCheckOrder.columns) {
         if (!config::fits(row, column)) raise_unfit(row, column);
-        check_beside_others(row, column);
+        for (const core::SpansInOrder& spans : core::kSpansInOrder)
+            if (column == spans.longer && config::are_out_of_order(row, spans))
+                raise_complaint(spans.blamed, spans.complaint);
         if (!row.nulls[column] && core::kPolicyColumns[column].type == OptionType::List)
             check_fields(DatumGetArrayTypeP(row.values[column]), column);
     }
-}
-
-// The argument is a role: it exists, and is quoted as roles are. The table stores its name.
-Datum role_name(Oid role) {
-    auto name = static_cast<Name>(palloc(sizeof(NameData)));
-    (void)namestrcpy(name, GetUserNameFromId(role, false));
-    return NameGetDatum(name);
 }
 
 // Puts the given options into the row, unchecked, except for the role. The role's name is looked up
@@ -129,7 +113,10 @@ void take_options(FunctionCallInfo fcinfo, PolicyRow* row) {
 void check(FunctionCallInfo fcinfo, PolicyRow* row) {
     check_row(*row);
     if (PG_ARGISNULL(config::kAllowedRole)) return;
-    row->values[config::kAllowedRole] = role_name(PG_GETARG_OID(config::kAllowedRole));
+    // The argument is a role: it exists, and is quoted as roles are. The table stores its name.
+    auto name = static_cast<Name>(palloc(sizeof(NameData)));
+    (void)namestrcpy(name, GetUserNameFromId(PG_GETARG_OID(config::kAllowedRole), false));
+    row->values[config::kAllowedRole] = NameGetDatum(name);
     row->nulls[config::kAllowedRole] = false;
 }
 
@@ -164,14 +151,6 @@ Datum set(FunctionCallInfo fcinfo) {
     PG_RETURN_VOID();
 }
 
-[[noreturn]] void raise_no_policy() {
-    ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT),
-                    errmsg("there is no policy with this scope_pattern"),
-                    errdetail("Policies are found by their exact pattern."),
-                    errhint("Create one with idem_policy_set.")));
-    pg_unreachable();
-}
-
 [[noreturn]] void raise_unset(std::string_view name, const char* detail, const char* hint) {
     ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("invalid unset"),
                     errdetail("\"%.*s\" %s", static_cast<int>(name.size()), name.data(), detail),
@@ -179,18 +158,17 @@ Datum set(FunctionCallInfo fcinfo) {
     pg_unreachable();
 }
 
-int option_of(std::string_view name) {
-    for (int i = config::kPattern + 1; i < config::kOptions; i++)
-        if (name == core::kPolicyColumns[i].name) return i;
-    raise_unset(name, "is not an option.", "Use the names of this function's arguments.");
-}
-
 // The last argument: options to reset as if never set.
 void unset_options(FunctionCallInfo fcinfo, PolicyRow* row) {
     if (PG_ARGISNULL(config::kOptions)) return;
     pg::TextList names = pg::text_list(PG_GETARG_ARRAYTYPE_P(config::kOptions), "unset");
     for (std::size_t i = 0; i < names.count; i++) {
-        int option = option_of(names.items[i]);
+        int option = config::kPattern + 1;
+        while (option < config::kOptions && names.items[i] != core::kPolicyColumns[option].name)
+            option++;
+        if (option == config::kOptions)
+            raise_unset(names.items[i], "is not an option.",
+                        "Use the names of this function's arguments.");
         if (!PG_ARGISNULL(option))
             raise_unset(names.items[i], "also has a value.",
                         "Give an option a value, or unset it.");
@@ -200,7 +178,11 @@ void unset_options(FunctionCallInfo fcinfo, PolicyRow* row) {
 
 void change(FunctionCallInfo fcinfo, text* pattern) {
     PolicyRow row;
-    if (!config::policy_to_change(pattern, &row)) raise_no_policy();
+    if (!config::policy_to_change(pattern, &row))
+        ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT),
+                        errmsg("there is no policy with this scope_pattern"),
+                        errdetail("Policies are found by their exact pattern."),
+                        errhint("Create one with idem_policy_set.")));
     unset_options(fcinfo, &row);
     take_options(fcinfo, &row);
     check(fcinfo, &row);

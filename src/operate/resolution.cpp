@@ -10,33 +10,19 @@ using namespace api;
 
 namespace {
 
-[[noreturn]] void raise_action(const text* word) {
+core::Resolution resolution_of(const text* word) {
     StringInfoData known;
     initStringInfo(&known);
-    for (const core::ResolutionEntry& entry : core::kResolutions) append_word(&known, entry.word);
-    raise_word("action", text_to_cstring(word), known.data);
-}
-
-core::Resolution resolution_of(const text* word) {
-    for (const core::ResolutionEntry& entry : core::kResolutions)
+    for (const core::ResolutionEntry& entry : core::kResolutions) {
         if (entry.word == pg::bytes_of(word)) return entry.resolution;
-    raise_action(word);
+        append_word(&known, entry.word);
+    }
+    raise_word("action", text_to_cstring(word), known.data);
 }
 
 [[noreturn]] void raise_unused(const char* what, const char* detail) {
     ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("invalid %s", what),
                     errdetail("%s", detail), errhint("Omit it.")));
-    pg_unreachable();
-}
-
-bool is_blank(const text* reason) {
-    return pg::bytes_of(reason).find_first_not_of(' ') == std::string_view::npos;
-}
-
-[[noreturn]] void raise_no_reason() {
-    ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("reason is required"),
-                    errdetail("Clients of a reopened record already got the failure."),
-                    errhint("Say why it may be executed again.")));
     pg_unreachable();
 }
 
@@ -60,8 +46,13 @@ claim::Resolution resolution_of(FunctionCallInfo fcinfo, int action, int first, 
     claim::Resolution resolution{chosen, response, text_or_null(fcinfo, first + 3),
                                  reason_or_null(fcinfo, reason)};
     check_fits(chosen, response, resolution.error);
-    const bool gives_reason = resolution.reason != nullptr && !is_blank(resolution.reason);
-    if (chosen == core::Resolution::Reopen && !gives_reason) raise_no_reason();
+    bool gives_reason =
+        resolution.reason != nullptr &&
+        pg::bytes_of(resolution.reason).find_first_not_of(' ') != std::string_view::npos;
+    if (chosen == core::Resolution::Reopen && !gives_reason)
+        ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("reason is required"),
+                        errdetail("Clients of a reopened record already got the failure."),
+                        errhint("Say why it may be executed again.")));
     return resolution;
 }
 

@@ -46,27 +46,20 @@ const char* function_list(const char* which) {
     return functions;
 }
 
-void give(const char* role, const char* which) {
-    execute(psprintf("GRANT EXECUTE ON ROUTINE %s TO %s", function_list(which), role));
-}
-
-void take(const char* role, const char* which) {
-    execute(psprintf("REVOKE EXECUTE ON ROUTINE %s FROM %s", function_list(which), role));
-}
-
 void give_here(const char* role, bool with_operator) {
     run([role, with_operator] {
         pg::keep_ddl_to_this_node();
-        give(role, kProtocol);
-        if (with_operator) give(role, kOperator);
+        constexpr const char* kGrant = "GRANT EXECUTE ON ROUTINE %s TO %s";
+        execute(psprintf(kGrant, function_list(kProtocol), role));
+        if (with_operator) execute(psprintf(kGrant, function_list(kOperator), role));
     });
 }
 
 void take_here(const char* role) {
     run([role] {
         pg::keep_ddl_to_this_node();
-        take(role, kProtocol);
-        take(role, kOperator);
+        for (const char* which : {kProtocol, kOperator})
+            execute(psprintf("REVOKE EXECUTE ON ROUTINE %s FROM %s", function_list(which), role));
     });
 }
 

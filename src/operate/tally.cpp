@@ -13,34 +13,21 @@ namespace {
 
 constexpr std::int64_t kTellEvery = 5 * core::kSecond;
 
-void note_running(Tally* tally, const Datum* row) {
-    if (tally->running < kMostTold) {
-        MemoryContext previous = MemoryContextSwitchTo(tally->context);
-        RunningKey* told = &tally->keys[tally->running];
-        told->scope = datumCopy(row[0], false, -1);
-        told->principal = datumCopy(row[1], false, -1);
-        told->key = datumCopy(row[2], false, -1);
-        MemoryContextSwitchTo(previous);
-    }
-    tally->running++;
-}
-
 // An obstacle, and its name.
 struct Reason {
     const char* what;
     const char* name;
 };
 
-bool is_told(const LeftInScope& told, const text* scope, const Reason& why) {
-    return pg::bytes_of(told.scope) == pg::bytes_of(scope) &&
-           (told.what == nullptr) == (why.what == nullptr) &&
-           (why.what == nullptr || pg::bytes_of(told.name) == why.name);
-}
-
 // The scope's entry; nullptr: the list is full.
 LeftInScope* place_of(Tally* tally, Left* left, const text* scope, const Reason& why) {
-    for (int i = 0; i < left->told; i++)
-        if (is_told(left->scopes[i], scope, why)) return &left->scopes[i];
+    for (int i = 0; i < left->told; i++) {
+        LeftInScope* told = &left->scopes[i];
+        if (pg::bytes_of(told->scope) == pg::bytes_of(scope) &&
+            (told->what == nullptr) == (why.what == nullptr) &&
+            (why.what == nullptr || pg::bytes_of(told->name) == why.name))
+            return told;
+    }
     if (left->told == kMostTold) return nullptr;
     MemoryContext previous = MemoryContextSwitchTo(tally->context);
     LeftInScope* told = &left->scopes[left->told++];
@@ -76,7 +63,14 @@ void count_record(Tally* tally, const text* word, const Datum* row) {
     std::string_view said = pg::bytes_of(word);
     tally->seen++;
     if (said == kDone) tally->done++;
-    if (said == kRunning) note_running(tally, row);
+    if (said == kRunning && tally->running++ < kMostTold) {
+        MemoryContext previous = MemoryContextSwitchTo(tally->context);
+        RunningKey* told = &tally->keys[tally->running - 1];
+        told->scope = datumCopy(row[0], false, -1);
+        told->principal = datumCopy(row[1], false, -1);
+        told->key = datumCopy(row[2], false, -1);
+        MemoryContextSwitchTo(previous);
+    }
     const text* scope = DatumGetTextPP(row[0]);
     if (said == kClosed) note_left(tally, &tally->closed, scope, why_closed(scope));
     for (const char* why : {kNoKey, kTooLarge})
