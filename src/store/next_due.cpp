@@ -15,10 +15,6 @@ namespace idem::store {
 
 namespace {
 
-// Claims in progress and unknown records do not expire by age, but are in the same index. At most
-// this many are skipped: rows behind them are due no sooner than they would be.
-constexpr int kMostPassedOver = 1000;
-
 // The time in the first row of the result.
 TimestampTz first_moment(const char* ours, const char* sql) {
     pg::Statement statement = {sql, 0, nullptr, pg::Access::ByIndex, nullptr};
@@ -33,18 +29,6 @@ TimestampTz first_moment(const char* ours, const char* sql) {
 }
 
 // A shard may have been dropped since, here and below.
-TimestampTz oldest_record(Oid table) {
-    if (!OidIsValid(get_rel_namespace(table))) return DT_NOEND;
-    const char* sql = psprintf(R"(
-        SELECT retained_until
-        FROM (SELECT retained_until, status, row_number() OVER (ORDER BY retained_until) AS number
-                FROM %s) AS walked
-        WHERE %s OR number = %d
-        ORDER BY retained_until LIMIT 1)",
-                               pg::qualified_name(table), kGoesByAge, kMostPassedOver);
-    return first_moment(kRecordTable, sql);
-}
-
 TimestampTz oldest_row(const char* ours, Oid table, const char* time) {
     if (!OidIsValid(get_rel_namespace(table))) return DT_NOEND;
     return first_moment(ours, psprintf("SELECT %1$s FROM %2$s ORDER BY %1$s LIMIT 1", time,
@@ -61,8 +45,21 @@ TimestampTz next_expired_record() {
     int count;
     const RecordTable* tables = local_tables(&count);
     TimestampTz next = DT_NOEND;
+    // Claims in progress and unknown records do not expire by age, but are in the same index. At
+    // most this many are skipped: rows behind them are due no sooner than they would be.
+    constexpr int kMostPassedOver = 1000;
     for (int i = 0; i < count; i++) {
-        TimestampTz oldest = oldest_record(tables[i].table);
+        if (!OidIsValid(get_rel_namespace(tables[i].table))) continue;
+        const char* sql =
+            psprintf(R"(
+            SELECT retained_until
+            FROM (SELECT retained_until, status,
+                        row_number() OVER (ORDER BY retained_until) AS number
+                    FROM %s) AS walked
+            WHERE %s OR number = %d
+            ORDER BY retained_until LIMIT 1)",
+                     pg::qualified_name(tables[i].table), kGoesByAge, kMostPassedOver);
+        TimestampTz oldest = first_moment(kRecordTable, sql);
         next = Min(next, oldest);
     }
     return delayed(next, config::cleanup_grace);

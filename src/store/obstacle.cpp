@@ -42,39 +42,26 @@ bool is_our_column(void* node, AttrNumber column) {
     return IsA(var, Var) && var->varattno == column;
 }
 
-const Const* constant_of(void* node, Oid type) {
-    auto* value = static_cast<Const*>(node);
-    return IsA(value, Const) && !value->constisnull && value->consttype == type ? value : nullptr;
-}
-
-bool has_element(ArrayType* array, core::Status status) {
-    Datum* elements;
-    bool* nulls;
-    int count;
-    deconstruct_array(array, CHAROID, 1, true, TYPALIGN_CHAR, &elements, &nulls, &count);
-    for (int i = 0; i < count; i++)
-        if (!nulls[i] && DatumGetChar(elements[i]) == static_cast<char>(status)) return true;
-    return false;
-}
-
-// The statuses of status = ANY (...), or nullptr.
-ArrayType* listed_statuses(void* node) {
-    auto* any = static_cast<ScalarArrayOpExpr*>(node);
-    if (!IsA(any, ScalarArrayOpExpr) || !any->useOr || get_opcode(any->opno) != F_CHAREQ)
-        return nullptr;
-    const Const* list = constant_of(lsecond(any->args), CHARARRAYOID);
-    if (list == nullptr || !is_our_column(linitial(any->args), attribute_of(&Record::status)))
-        return nullptr;
-    return DatumGetArrayTypeP(list->constvalue);
-}
-
 // status = ANY ('{i,u,x}'), exactly these, as the install script writes it and as a shard's copy
 // has it.
 bool is_outstanding(void* node) {
-    ArrayType* array = listed_statuses(node);
-    if (array == nullptr) return false;
-    for (const core::StatusEntry& entry : core::kStatuses)
-        if (has_element(array, entry.status) != core::is_outstanding(entry.status)) return false;
+    auto* any = static_cast<ScalarArrayOpExpr*>(node);
+    if (!IsA(any, ScalarArrayOpExpr) || !any->useOr || get_opcode(any->opno) != F_CHAREQ ||
+        !is_our_column(linitial(any->args), attribute_of(&Record::status)))
+        return false;
+    auto* list = static_cast<Const*>(lsecond(any->args));
+    if (!IsA(list, Const) || list->constisnull || list->consttype != CHARARRAYOID) return false;
+    Datum* elements;
+    bool* nulls;
+    int count;
+    deconstruct_array(DatumGetArrayTypeP(list->constvalue), CHAROID, 1, true, TYPALIGN_CHAR,
+                      &elements, &nulls, &count);
+    for (const core::StatusEntry& entry : core::kStatuses) {
+        bool is_listed = false;
+        for (int i = 0; i < count; i++)
+            is_listed |= !nulls[i] && DatumGetChar(elements[i]) == static_cast<char>(entry.status);
+        if (is_listed != core::is_outstanding(entry.status)) return false;
+    }
     return true;
 }
 

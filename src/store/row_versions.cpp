@@ -34,23 +34,6 @@ bool is_settled(TransactionId xid) {
     return !TransactionIdIsCurrentTransactionId(xid) && TransactionIdDidCommit(xid);
 }
 
-// The transaction that removed or replaced the version; a row lock does neither.
-TransactionId remover_of(HeapTupleHeader header) {
-    bool none = (header->t_infomask & HEAP_XMAX_INVALID) != 0 ||
-                HEAP_XMAX_IS_LOCKED_ONLY(header->t_infomask);
-    return none ? InvalidTransactionId : HeapTupleHeaderGetUpdateXid(header);
-}
-
-// A consistent copy of the header: others may be setting its bits, and a pin does not prevent that.
-HeapTupleHeaderData header_in(TupleTableSlot* slot) {
-    auto* heap_slot = reinterpret_cast<BufferHeapTupleTableSlot*>(slot);
-    LockBuffer(heap_slot->buffer, BUFFER_LOCK_SHARE);
-    HeapTupleHeaderData header;
-    memcpy(&header, heap_slot->base.tuple->t_data, sizeof(header));
-    LockBuffer(heap_slot->buffer, BUFFER_LOCK_UNLOCK);
-    return header;
-}
-
 // As HeapTupleSatisfiesUpdate finds TM_BeingModified. A row lock counts: a writer waits for it.
 bool is_busy(HeapTupleHeader header) {
     auto is_running = [](TransactionId xid) {
@@ -139,10 +122,19 @@ int set_keys(Relation table, Relation index, const Identity& id, ScanKey keys) {
 // toasted values of a version that is dead to every backend, and the search never wants such a
 // version.
 bool ends_at(TupleTableSlot* version, Search* search) {
-    HeapTupleHeaderData header = header_in(version);
+    // A consistent copy: others may be setting its bits, and a pin does not prevent that.
+    auto* slot = reinterpret_cast<BufferHeapTupleTableSlot*>(version);
+    HeapTupleHeaderData header;
+    LockBuffer(slot->buffer, BUFFER_LOCK_SHARE);
+    memcpy(&header, slot->base.tuple->t_data, sizeof(header));
+    LockBuffer(slot->buffer, BUFFER_LOCK_UNLOCK);
     if (search->wanted == Wanted::Busy) return is_busy(&header) && is_of(*search->id, version);
     TransactionId inserter = HeapTupleHeaderGetXmin(&header);
-    TransactionId remover = remover_of(&header);
+    // The transaction that removed or replaced the version; a row lock does neither.
+    bool is_removed = (header.t_infomask & HEAP_XMAX_INVALID) == 0 &&
+                      !HEAP_XMAX_IS_LOCKED_ONLY(header.t_infomask);
+    TransactionId remover =
+        is_removed ? HeapTupleHeaderGetUpdateXid(&header) : InvalidTransactionId;
     bool has_news = is_news(inserter, search->snapshot) || is_news(remover, search->snapshot);
     // The row as others see it, even if this transaction has changed or removed it.
     bool is_last_of_others = is_settled(inserter) && !is_settled(remover);

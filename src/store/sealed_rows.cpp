@@ -20,23 +20,20 @@ void run(const SealedTable& table, const char* sql, int count, const Oid* types,
     pg::end_as_owner(frame);
 }
 
-Record named_record(const pg::FoundRow& row) {
+// The name of a record; of an attempt also the token, and all that is sealed.
+Record sealed_row(const pg::FoundRow& row, bool is_attempt) {
     Identity id{};
     for (int i = 0; i < kKeyColumns; i++) id.*kPrimaryKey[i] = row.text_at(i + 1);
     Record record{};
     record.id = make_identity(id.scope, id.principal, id.key);
+    if (!is_attempt) return record;
+    record.token = row.number(kKeyColumns + 1);
+    record.sealed_by = row.text_at(kKeyColumns + 2);
+    record.salt = row.text_at(kKeyColumns + 3);
+    record.holder.sealed = row.text_at(kKeyColumns + 4);
+    record.error.sealed = row.text_at(kKeyColumns + 5);
+    record.reference.sealed = row.text_at(kKeyColumns + 6);
     return record;
-}
-
-Record sealed_attempt(const pg::FoundRow& row) {
-    Record attempt = named_record(row);
-    attempt.token = row.number(kKeyColumns + 1);
-    attempt.sealed_by = row.text_at(kKeyColumns + 2);
-    attempt.salt = row.text_at(kKeyColumns + 3);
-    attempt.holder.sealed = row.text_at(kKeyColumns + 4);
-    attempt.error.sealed = row.text_at(kKeyColumns + 5);
-    attempt.reference.sealed = row.text_at(kKeyColumns + 6);
-    return attempt;
 }
 
 // The id of a key, the place of a row, and a limit; a record's place has no token.
@@ -110,7 +107,7 @@ int next_sealed_otherwise(const SealedTable& table, text* key_id, const Record& 
     int count = 0;
     run(table, sql, 2 + place, kKeyIdAndPlace, values, nullptr, pg::Access::ByIndex,
         [&](std::uint64_t, const pg::FoundRow& row) {
-            found[count++] = attempts ? sealed_attempt(row) : named_record(row);
+            found[count++] = sealed_row(row, attempts);
         });
     return count;
 }

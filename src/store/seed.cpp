@@ -16,17 +16,6 @@ namespace {
 core::SipKey known;
 LocalTransactionId used_in = InvalidLocalTransactionId;
 
-[[noreturn]] void raise_no_seed() {
-    ereport(
-        ERROR,
-        (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-         errmsg("the seed of the locks is missing"),
-         errdetail("Table idempotency.seed has no row with %zu bytes.", core::kSipKeyBytes),
-         errhint(
-             "Restore the row from a dump, or insert random bytes as the owner of the table.")));
-    pg_unreachable();
-}
-
 // A restore with --disable-triggers leaves several rows. The oldest is that of the dump.
 const bytea* read_seed() {
     pg::AsOwner frame = pg::begin_as_owner(kSeedTable);
@@ -44,7 +33,13 @@ const bytea* read_seed() {
 
 void look(Oid) {
     const bytea* value = read_seed();
-    if (value == nullptr || pg::bytes_of(value).size() != core::kSipKeyBytes) raise_no_seed();
+    if (value == nullptr || pg::bytes_of(value).size() != core::kSipKeyBytes)
+        ereport(ERROR,
+                (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+                 errmsg("the seed of the locks is missing"),
+                 errdetail("Table idempotency.seed has no row with %zu bytes.", core::kSipKeyBytes),
+                 errhint("Restore the row from a dump, or insert random bytes as the owner of "
+                         "the table.")));
     std::array<unsigned char, core::kSipKeyBytes> bytes;
     memcpy(bytes.data(), pg::bytes_of(value).data(), bytes.size());
     known = core::sip_key(bytes);
