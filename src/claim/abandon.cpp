@@ -91,18 +91,6 @@ bool abandon_one(const store::Identity& id) {
     return abandoned;
 }
 
-// kNoTime: by the policy of now never.
-TimestampTz due_of(const store::FirstLease& lease) {
-    core::Policy policy;
-    if (!config::policy_ignoring_role(pg::bytes_of(lease.scope), &policy)) return pg::kNoTime;
-    store::Record record;
-    record.finished_at = pg::kNoTime;
-    record.attempt = 0;
-    record.if_silent = lease.if_silent;
-    record.lease_until = lease.lease_until;
-    return given_up_at(record, policy);
-}
-
 }  // namespace
 
 TimestampTz given_up_at(const store::Record& record, const core::Policy& policy) {
@@ -136,7 +124,16 @@ TimestampTz next_abandonment() {
     store::FirstLeases leases = store::first_leases();
     TimestampTz next = leases.complete ? DT_NOEND : DT_NOBEGIN;
     for (int i = 0; i < leases.count; i++) {
-        TimestampTz due = due_of(leases.items[i]);
+        const store::FirstLease& lease = leases.items[i];
+        core::Policy policy;
+        if (!config::policy_ignoring_role(pg::bytes_of(lease.scope), &policy)) continue;
+        store::Record record;
+        record.finished_at = pg::kNoTime;
+        record.attempt = 0;
+        record.if_silent = lease.if_silent;
+        record.lease_until = lease.lease_until;
+        TimestampTz due = given_up_at(record, policy);
+        // By the policy of now it may never be.
         if (due != pg::kNoTime) next = Min(next, due);
     }
     return next;

@@ -170,32 +170,6 @@ Answer answer_to(const Settled& question) {
     return turn.answer;
 }
 
-[[noreturn]] void raise_still_deciding() {
-    ereport(ERROR, (errcode(ERRCODE_LOCK_NOT_AVAILABLE),
-                    errmsg("another execution of this key has not ended"),
-                    errdetail("The other execution may still succeed or fail."),
-                    errhint("Retry later, or allow a longer wait.")));
-    pg_unreachable();
-}
-
-[[noreturn]] void raise_deadlock() {
-    ereport(ERROR,
-            (errcode(ERRCODE_T_R_DEADLOCK_DETECTED),
-             errmsg("waiting for the lease of this key may be a deadlock"),
-             errdetail("Another session waits for a lock of this transaction, and may be the "
-                       "holder of the lease."),
-             errhint("Roll back and retry the transaction.")));
-    pg_unreachable();
-}
-
-[[noreturn]] void raise_retry_pending() {
-    ereport(ERROR, (errcode(ERRCODE_LOCK_NOT_AVAILABLE),
-                    errmsg("the last execution of this key failed and may not be repeated yet"),
-                    errdetail("The pause before its next attempt has not ended."),
-                    errhint("Retry later.")));
-    pg_unreachable();
-}
-
 [[noreturn]] void raise_needs_operator(const char* status) {
     ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
                     errmsg("the record of this key is %s", status),
@@ -253,13 +227,27 @@ bool once(const Question& question) {
         case core::Outcome::Unknown:
             raise_needs_operator("unknown");
         case core::Outcome::RetryLater:
-            raise_retry_pending();
+            ereport(ERROR,
+                    (errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+                     errmsg("the last execution of this key failed and may not be repeated yet"),
+                     errdetail("The pause before its next attempt has not ended."),
+                     errhint("Retry later.")));
         case core::Outcome::InProgress:
             break;
     }
     if (open_claim(answer.record.id) != nullptr) raise_own_claim_open();
-    if (answer.gave_way) raise_deadlock();
-    raise_still_deciding();
+    if (answer.gave_way)
+        ereport(ERROR,
+                (errcode(ERRCODE_T_R_DEADLOCK_DETECTED),
+                 errmsg("waiting for the lease of this key may be a deadlock"),
+                 errdetail("Another session waits for a lock of this transaction, and may be the "
+                           "holder of the lease."),
+                 errhint("Roll back and retry the transaction.")));
+    ereport(ERROR, (errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+                    errmsg("another execution of this key has not ended"),
+                    errdetail("The other execution may still succeed or fail."),
+                    errhint("Retry later, or allow a longer wait.")));
+    pg_unreachable();
 }
 
 }  // namespace idem::claim

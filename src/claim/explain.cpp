@@ -19,34 +19,21 @@ Forecast forecast_of_same(const Settled& question) {
     return foresee(same);
 }
 
-// A digest of the caller's may leave out and count what it likes, and nothing says what it was
-// taken of.
-Incomparable incomparable(const store::Record& record, const Settled& question) {
-    std::int32_t unlike = (record.fingerprint_of ^ question.fingerprint_of) & ~store::kForKey;
-    if (unlike == 0) return Incomparable::No;
-    return (unlike & store::kOfCaller) != 0 ? Incomparable::Digest : Incomparable::MethodAndPath;
-}
-
 void add_comparison(Explanation* explanation) {
     const store::Record& record = explanation->forecast.seen.record;
     const Settled& question = explanation->question;
     if (record.fingerprint.is_null() || question.fingerprint == nullptr) return;
     bool same = same_request(record, question);
-    if (!same) explanation->incomparable = incomparable(record, question);
+    // A digest of the caller's may leave out and count what it likes, and nothing says what it was
+    // taken of.
+    std::int32_t unlike = (record.fingerprint_of ^ question.fingerprint_of) & ~store::kForKey;
+    if (!same && unlike != 0)
+        explanation->incomparable =
+            (unlike & store::kOfCaller) != 0 ? Incomparable::Digest : Incomparable::MethodAndPath;
     if (explanation->incomparable == Incomparable::No)
         explanation->same = same;
     else
         explanation->forecast = forecast_of_same(question);
-}
-
-// By the rule by which the record's fingerprint was taken: had the rest been the same, it would be
-// no mismatch.
-request::Differences* differences(const store::Record& record, const Question& asked) {
-    if (record.request.is_null() || asked.request == nullptr) return nullptr;
-    auto* found = static_cast<request::Differences*>(palloc(sizeof(request::Differences)));
-    *found = request::differences_of(opened(record, &store::Record::request), asked.request,
-                                     rule_of(record, asked));
-    return found;
 }
 
 }  // namespace
@@ -65,8 +52,14 @@ Explanation explain(const Question& asked) {
     if (result.closed == nullptr && seen.has_record) add_comparison(&result);
     if (seen.has_record) result.given_up_at = given_up_at(seen.record, policy);
     result.lacks_fingerprint = question.fingerprint == nullptr && policy.fingerprint_required;
-    if (result.same == false || result.incomparable != Incomparable::No)
-        result.differences = differences(seen.record, asked);
+    bool differ = result.same == false || result.incomparable != Incomparable::No;
+    if (!differ || seen.record.request.is_null() || asked.request == nullptr) return result;
+    // By the rule by which the record's fingerprint was taken: had the rest been the same, it would
+    // be no mismatch.
+    auto* differences = static_cast<request::Differences*>(palloc(sizeof(request::Differences)));
+    *differences = request::differences_of(opened(seen.record, &store::Record::request),
+                                           asked.request, rule_of(seen.record, asked));
+    result.differences = differences;
     return result;
 }
 

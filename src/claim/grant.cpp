@@ -115,16 +115,6 @@ bool follows_silence(const Answer& answer) {
     pg_unreachable();
 }
 
-// The retry has a snapshot that was taken after the lease, or knows the decision.
-[[noreturn]] void raise_decided_here() {
-    ereport(ERROR, (errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-                    errmsg("could not serialize access due to an earlier attempt with this key"),
-                    errdetail("This transaction has ended that attempt, and its snapshot may not "
-                              "see all its effects."),
-                    errhint("Roll back, end the attempt in a transaction of its own, and retry.")));
-    pg_unreachable();
-}
-
 // An error unless the work will see every effect of the attempts before.
 void require_sight(const Settled& question, const Answer& answer, TimestampTz now) {
     if (question.fixed == nullptr) return;
@@ -141,7 +131,12 @@ void require_sight(const Settled& question, const Answer& answer, TimestampTz no
         return;
     if (pg::is_as_good_as_new(question.fixed)) return;
     if (was_silent) raise_unseen_attempt();
-    raise_decided_here();
+    // The retry has a snapshot that was taken after the lease, or knows the decision.
+    ereport(ERROR, (errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+                    errmsg("could not serialize access due to an earlier attempt with this key"),
+                    errdetail("This transaction has ended that attempt, and its snapshot may not "
+                              "see all its effects."),
+                    errhint("Roll back, end the attempt in a transaction of its own, and retry.")));
 }
 
 struct NewClaim {

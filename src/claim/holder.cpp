@@ -30,35 +30,6 @@ constexpr int kClaimLost = MAKE_SQLSTATE('I', 'D', '4', '0', '9');
     pg_unreachable();
 }
 
-[[noreturn]] void raise_claim_ended() {
-    ereport(ERROR,
-            (errcode(kClaimLost), errmsg("claim on this key has ended"),
-             errdetail("Its result has been recorded."), errhint("There is no lease to extend.")));
-    pg_unreachable();
-}
-
-[[noreturn]] void raise_token_required() {
-    ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("a token is required"),
-                    errdetail("The claim was not begun in this transaction."),
-                    errhint("Pass the token that idem_begin returned.")));
-    pg_unreachable();
-}
-
-[[noreturn]] void raise_being_written() {
-    ereport(ERROR,
-            (errcode(ERRCODE_OBJECT_IN_USE), errmsg("the claim is being written"),
-             errdetail("A trigger on idempotency.record has called back for the same key.")));
-    pg_unreachable();
-}
-
-[[noreturn]] void raise_own_operation() {
-    ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-                    errmsg("the operation of this key is running"),
-                    errdetail("idem_execute ends its claim when the operation has returned."),
-                    errhint("Return the answer, or raise an error.")));
-    pg_unreachable();
-}
-
 // The claim is no longer in progress, and may get its result, but nothing that a lease is for.
 [[noreturn]] void raise_no_lease(core::Status status) {
     bool unknown = status == core::Status::Unknown;
@@ -88,7 +59,10 @@ FoundClaim committed_claim(const ClaimRef& ref) {
     bool found =
         ref.token ? lock_and_find(ref.id, &claim.record) : store::find(ref.id, &claim.record).found;
     if (!found) raise_no_claim();
-    if (!ref.token) raise_token_required();
+    if (!ref.token)
+        ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("a token is required"),
+                        errdetail("The claim was not begun in this transaction."),
+                        errhint("Pass the token that idem_begin returned.")));
     if (claim.record.token != *ref.token) raise_claim_lost();
     // The token may still record a result of a claim that is unknown, or was silent.
     core::Status status = claim.record.status;
@@ -99,21 +73,6 @@ FoundClaim committed_claim(const ClaimRef& ref) {
     return claim;
 }
 
-// An earlier attempt was overwritten when this one was committed; what is left of it may run again.
-// The token that is given back dies: nothing is recorded under it.
-void give_back_attempt(FoundClaim* claim) {
-    store::Record* record = &claim->record;
-    record->status = core::Status::Retryable;
-    record->attempt--;
-    name_no_backend(record);
-    record->lease_until = pg::kNoTime;
-    record->next_attempt_at = GetCurrentTimestamp();
-    keep_long_enough(record->next_attempt_at, record);
-    keep_if_half_way(record);
-    record->token = new_token(record->token);
-    if (!store::update(*record, claim->found)) store::raise_claim_overtaken();
-}
-
 // Errors: ID404, ID409, 22004. Takes the key's lock, waiting for a transaction that is deciding
 // about the key: if that transaction takes the claim over and commits, the claim is lost; if it
 // rolls back, not.
@@ -122,7 +81,11 @@ FoundClaim find_claim(const ClaimRef& ref) {
         return !ref.token || *ref.token == claim->begun.token;
     };
     if (OpenClaim* claim = open_claim(ref.id)) {
-        if (claim->busy_level > 0) raise_being_written();
+        if (claim->busy_level > 0)
+            ereport(
+                ERROR,
+                (errcode(ERRCODE_OBJECT_IN_USE), errmsg("the claim is being written"),
+                 errdetail("A trigger on idempotency.record has called back for the same key.")));
         if (!speaks_of(claim)) raise_claim_lost();
         return {claim, current_record(claim), false, {}};
     }
@@ -169,27 +132,23 @@ void withdraw(const core::Policy& policy, FoundClaim* claim) {
         withdraw_claim(open);
         return;
     }
-    const store::Record& record = claim->record;
-    keep_attempt(policy, record, store::AttemptEnd::Released);
-    if (record.attempt > 1)
-        give_back_attempt(claim);
-    else if (!store::remove(record.id, store::version_of(record)))
-        store::raise_claim_overtaken();
-}
-
-void set_ttl(std::int64_t ttl, const core::Policy& policy, store::Record* record) {
-    record->expires_at = pg::after(record->claimed_at, Min(ttl, policy.max_ttl));
-    if (store::is_derived(*record))
-        record->expires_at = Min(record->expires_at, record->retained_until);
-    else
-        record->retained_until = Max(record->retained_until, record->expires_at);
-}
-
-std::int64_t pause_before_retry(const Failure& failure, const core::Policy& policy, int attempt) {
-    if (failure.retry_after) return *failure.retry_after;
-    std::int64_t longest = core::backoff_ceiling(policy.retry_base, policy.retry_cap, attempt);
-    if (policy.retry_jitter == core::RetryJitter::None) return longest;
-    return core::jittered(longest, pg_prng_double(&pg_global_prng_state));
+    store::Record* record = &claim->record;
+    keep_attempt(policy, *record, store::AttemptEnd::Released);
+    if (record->attempt == 1) {
+        if (!store::remove(record->id, store::version_of(*record))) store::raise_claim_overtaken();
+        return;
+    }
+    // An earlier attempt was overwritten when this one was committed; what is left of it may run
+    // again. The token that is given back dies: nothing is recorded under it.
+    record->status = core::Status::Retryable;
+    record->attempt--;
+    name_no_backend(record);
+    record->lease_until = pg::kNoTime;
+    record->next_attempt_at = GetCurrentTimestamp();
+    keep_long_enough(record->next_attempt_at, record);
+    keep_if_half_way(record);
+    record->token = new_token(record->token);
+    if (!store::update(*record, claim->found)) store::raise_claim_overtaken();
 }
 
 // An attempt that has failed for now may go on after a pause, or is the last one.
@@ -201,9 +160,14 @@ void mark_failed(const Failure& failure, const core::Policy& policy, store::Reco
                record);
     record->error = clipped_error(failure.error);
     if (record->status == core::Status::Exhausted) return keep_exhausted(policy, record);
-    if (record->status == core::Status::Retryable)
+    if (record->status == core::Status::Retryable) {
+        std::int64_t pause =
+            core::backoff_ceiling(policy.retry_base, policy.retry_cap, record->attempt);
+        if (policy.retry_jitter != core::RetryJitter::None)
+            pause = core::jittered(pause, pg_prng_double(&pg_global_prng_state));
         record->next_attempt_at =
-            pg::after(record->finished_at, pause_before_retry(failure, policy, record->attempt));
+            pg::after(record->finished_at, failure.retry_after.value_or(pause));
+    }
     keep_long_enough(Max(record->finished_at, record->next_attempt_at), record);
     keep_if_half_way(record);
 }
@@ -212,6 +176,17 @@ void mark_unknown(text* error, text* reference, store::Record* record) {
     mark_ended(core::Status::Unknown, record);
     record->error = clipped_error(error);
     record->reference = clipped_error(reference);
+}
+
+// The claim, whose lease is to be prolonged.
+FoundClaim claim_to_prolong(const ClaimRef& ref) {
+    FoundClaim claim = find_claim(ref);
+    if (claim.ended)
+        ereport(ERROR, (errcode(kClaimLost), errmsg("claim on this key has ended"),
+                        errdetail("Its result has been recorded."),
+                        errhint("There is no lease to extend.")));
+    require_lease(claim);
+    return claim;
 }
 
 // A lease that was given becomes the claim's own; without one, the claim's own counts again.
@@ -228,7 +203,11 @@ TimestampTz prolong(const core::Policy& policy, FoundClaim* claim,
 // effects would stay, and the next caller would run it again.
 FoundClaim claim_to_end(const ClaimRef& ref) {
     FoundClaim claim = find_claim(ref);
-    if (claim.open != nullptr && claim.open->operated) raise_own_operation();
+    if (claim.open != nullptr && claim.open->operated)
+        ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+                        errmsg("the operation of this key is running"),
+                        errdetail("idem_execute ends its claim when the operation has returned."),
+                        errhint("Return the answer, or raise an error.")));
     return claim;
 }
 
@@ -269,7 +248,13 @@ config::ScopePolicy enter(const ClaimRef& ref) {
 bool complete(const ClaimRef& ref, const Response& response, std::optional<std::int64_t> ttl) {
     return end(ref, response, [ttl](const core::Policy& policy, store::Record* record) {
         mark_ended(core::Status::Completed, record);
-        if (ttl) set_ttl(*ttl, policy, record);
+        if (ttl) {
+            record->expires_at = pg::after(record->claimed_at, Min(*ttl, policy.max_ttl));
+            if (store::is_derived(*record))
+                record->expires_at = Min(record->expires_at, record->retained_until);
+            else
+                record->retained_until = Max(record->retained_until, record->expires_at);
+        }
         keep_long_enough(record->finished_at, record);
     });
 }
@@ -304,18 +289,14 @@ bool release(const ClaimRef& ref) {
 
 TimestampTz extend(const ClaimRef& ref, std::optional<std::int64_t> lease) {
     config::ScopePolicy policy = enter(ref);
-    FoundClaim claim = find_claim(ref);
-    if (claim.ended) raise_claim_ended();
-    require_lease(claim);
+    FoundClaim claim = claim_to_prolong(ref);
     return prolong(policy.values, &claim, lease);
 }
 
 TimestampTz checkpoint(const ClaimRef& ref, text* recovery_point, Jsonb* state,
                        std::optional<std::int64_t> lease) {
     config::ScopePolicy policy = enter(ref);
-    FoundClaim claim = find_claim(ref);
-    if (claim.ended) raise_claim_ended();
-    require_lease(claim);
+    FoundClaim claim = claim_to_prolong(ref);
     allow_as_claimed(claim.record, &policy.values);
     check_size("state", state, policy.values);
     claim.record.recovery_point = recovery_point;

@@ -138,9 +138,16 @@ bool try_to_write(OpenClaim* claim, const store::Record& record) {
     return written;
 }
 
-// Brings the row back to what it was before the claim, or removes it. What others have removed
-// stays so: it may have been forgotten.
-void restore_before(OpenClaim* claim) {
+// What was done under the claim may stay. So others are to meet a version of the row that this
+// transaction has made: they wait for its end, and whose snapshot is older is refused
+// (row_versions.cpp). Then the row is what it was before the claim again, or is removed. What
+// others have removed stays so: it may have been forgotten.
+void leave_versions(OpenClaim* claim) {
+    if (claim->written_level == 0 && !claim->has_before) {
+        store::Record trace = claim->begun;
+        trace.request = nullptr;
+        write_claim(claim, trace);
+    }
     store::Version row = row_version(*claim);
     bool comes_back = claim->has_before && !claim->before_is_gone;
     claim->busy_level = current_level(claim);
@@ -150,50 +157,32 @@ void restore_before(OpenClaim* claim) {
     if (!restored) store::raise_claim_overtaken();
 }
 
-// What was done under the claim may stay. So others are to meet a version of the row that this
-// transaction has made: they wait for its end, and whose snapshot is older is refused
-// (row_versions.cpp).
-void leave_versions(OpenClaim* claim) {
-    if (claim->written_level == 0 && !claim->has_before) {
-        store::Record trace = claim->begun;
-        trace.request = nullptr;
-        write_claim(claim, trace);
-    }
-    restore_before(claim);
-}
-
-[[noreturn]] void raise_table_changed() {
-    ereport(ERROR,
-            (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-             errmsg("an open claim could not be written at commit"),
-             errdetail("This transaction has changed table idempotency.record since the claim."),
-             errhint("End claims before changing the table, or change it in a transaction of its "
-                     "own.")));
-    pg_unreachable();
-}
-
-// In a callback, so nothing but the server's own code runs: the scope is copied, and no look-up is
-// made.
-[[noreturn]] void raise_not_ended(const store::Identity& id) {
-    ereport(ERROR,
-            (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-             errmsg("a transactional claim is still open at the end of its transaction"),
-             errdetail("It was begun in scope \"%s\".", text_to_cstring(id.scope)),
-             errhint("End the claim with idem_complete, idem_fail, idem_unknown or idem_release "
-                     "before COMMIT or PREPARE TRANSACTION.")));
-    pg_unreachable();
-}
-
 // The lease counts from the commit: it says how long a committed claim may be silent. Every lock
 // that this needs was taken when the key was granted, so the table has changed only if this very
-// transaction has changed it.
+// transaction has changed it. Nothing but the server's own code runs here: for an error the scope
+// is copied, and no look-up is made.
 void write_open_claims() {
     if (claims.context == nullptr) return;
     for (OpenClaim* claim = claims.newest; claim != nullptr; claim = claim->older) {
         if (claim->ended_level > 0) continue;
-        if (claim->transactional) raise_not_ended(claim->begun.id);
+        if (claim->transactional)
+            ereport(
+                ERROR,
+                (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+                 errmsg("a transactional claim is still open at the end of its transaction"),
+                 errdetail("It was begun in scope \"%s\".", text_to_cstring(claim->begun.id.scope)),
+                 errhint("End the claim with idem_complete, idem_fail, idem_unknown or "
+                         "idem_release before COMMIT or PREPARE TRANSACTION.")));
         if (claim->leased) continue;
-        if (!store::bypasses_executor(claim->begun.id)) raise_table_changed();
+        if (!store::bypasses_executor(claim->begun.id))
+            ereport(
+                ERROR,
+                (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+                 errmsg("an open claim could not be written at commit"),
+                 errdetail(
+                     "This transaction has changed table idempotency.record since the claim."),
+                 errhint("End claims before changing the table, or change it in a transaction of "
+                         "its own.")));
         store::Record record = current_record(claim);
         TimestampTz until = pg::after(GetCurrentTimestamp(), record.lease);
         record.lease_until = Max(record.lease_until, until);

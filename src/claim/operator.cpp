@@ -26,35 +26,6 @@ config::ScopePolicy enter_as_operator(const ClaimRef& ref) {
     return enter(ref);
 }
 
-[[noreturn]] void raise_final(const char* status) {
-    ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-                    errmsg("the record of this key is already %s", status),
-                    errdetail("Clients may have this result already, so it cannot be changed."),
-                    errhint("Use action \"reopen\" to execute a failed record again, or "
-                            "idem_forget to remove the record.")));
-    pg_unreachable();
-}
-
-[[noreturn]] void raise_not_to_reopen(const char* status) {
-    ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-                    errmsg("the record of this key is %s", status),
-                    errdetail("Only a failed or exhausted record can be reopened."),
-                    errhint("Use action \"release\" for a record that is not final.")));
-    pg_unreachable();
-}
-
-[[noreturn]] void raise_lease_lives() {
-    ereport(ERROR, (errcode(ERRCODE_OBJECT_IN_USE), errmsg("the key is being executed"),
-                    errdetail("The lease of its claim has not expired."),
-                    errhint("Wait for it, or end it with idem_resolve.")));
-    pg_unreachable();
-}
-
-const char* word_of(core::Status status) {
-    std::string_view word = core::entry_of(status).word;
-    return pnstrdup(word.data(), word.size());
-}
-
 bool runs_again(core::Resolution resolution) {
     return core::entry_of(resolution).status == core::Status::Retryable;
 }
@@ -170,9 +141,20 @@ void resolve(const ClaimRef& ref, const Resolution& resolution) {
     store::Record record;
     if (!lock_and_find(ref.id, &record)) raise_no_claim();
     core::Status status = status_now(record);
-    bool reopens = resolution.action == core::Resolution::Reopen;
-    if (!is_for(resolution.action, status))
-        reopens ? raise_not_to_reopen(word_of(status)) : raise_final(word_of(status));
+    if (!is_for(resolution.action, status)) {
+        bool reopens = resolution.action == core::Resolution::Reopen;
+        const char* word = text_to_cstring(pg::make_text(core::entry_of(status).word));
+        ereport(
+            ERROR,
+            (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+             reopens ? errmsg("the record of this key is %s", word)
+                     : errmsg("the record of this key is already %s", word),
+             reopens ? errdetail("Only a failed or exhausted record can be reopened.")
+                     : errdetail("Clients may have this result already, so it cannot be changed."),
+             reopens ? errhint("Use action \"release\" for a record that is not final.")
+                     : errhint("Use action \"reopen\" to execute a failed record again, or "
+                               "idem_forget to remove the record.")));
+    }
     Ruled ruled = mark_ruled(resolution, policy, &record);
     // What runs again has no response: that of an earlier failure goes.
     keep_response(resolution.response, ruled.policy, &record);
@@ -207,7 +189,10 @@ bool forget(const ClaimRef& ref, const text* reason) {
     (void)enter_as_operator(ref);
     store::Record record;
     while (lock_and_find(ref.id, &record)) {
-        if (claim_lives(record)) raise_lease_lives();
+        if (claim_lives(record))
+            ereport(ERROR, (errcode(ERRCODE_OBJECT_IN_USE), errmsg("the key is being executed"),
+                            errdetail("The lease of its claim has not expired."),
+                            errhint("Wait for it, or end it with idem_resolve.")));
         if (remove_for_good(record, reason, false)) return true;
         // A session that ignores our lock has changed it since: what it says now counts.
         unlock(ref.id);

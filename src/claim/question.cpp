@@ -144,32 +144,6 @@ void settle_spans(Settled* settled) {
     settled->ttl = Min(settled->ttl, settled->retention);
 }
 
-// `memory` is the shortest that the key can have had since the request was first sent. A ttl that
-// this call asks for makes it no longer: earlier calls may have had none.
-void settle_terms(Settled* settled) {
-    const core::Policy& policy = settled->policy.values;
-    core::Terms* terms = &settled->terms;
-    terms->first_sent = settled->asked.first_sent;
-    terms->memory = settled->retention;
-    if (terms->first_sent)
-        terms->memory = Min(terms->memory, config::memory_since(pg::bytes_of(settled->id.scope),
-                                                                *terms->first_sent));
-    terms->max_attempts = policy.max_attempts;
-    terms->on_lease_expiry = policy.on_lease_expiry;
-    terms->unknown_retry_after = policy.unknown_retry_after;
-}
-
-// From REPEATABLE READ on a transaction keeps its first snapshot; a statement always keeps its own.
-void settle_snapshot(Settled* settled) {
-    if (IsolationUsesXactSnapshot()) {
-        settled->fixed = GetTransactionSnapshot();
-        settled->fixed_since = pg::transaction_snapshot_since();
-    } else if (settled->asked.same_statement) {
-        settled->fixed = GetActiveSnapshot();
-        settled->fixed_since = pg::active_snapshot_since();
-    }
-}
-
 }  // namespace
 
 Settled settle(const Question& question) {
@@ -181,8 +155,26 @@ Settled settle(const Question& question) {
     settle_key(&settled, nothing_counts);
     if (policy.store_request) check_size("request", question.request, policy);
     settle_spans(&settled);
-    settle_terms(&settled);
-    settle_snapshot(&settled);
+    core::Terms* terms = &settled.terms;
+    terms->first_sent = question.first_sent;
+    // The shortest that the key can have had since the request was first sent. A ttl that this call
+    // asks for makes it no longer: earlier calls may have had none.
+    terms->memory = settled.retention;
+    if (terms->first_sent)
+        terms->memory = Min(terms->memory, config::memory_since(pg::bytes_of(settled.id.scope),
+                                                                *terms->first_sent));
+    terms->max_attempts = policy.max_attempts;
+    terms->on_lease_expiry = policy.on_lease_expiry;
+    terms->unknown_retry_after = policy.unknown_retry_after;
+    // From REPEATABLE READ on a transaction keeps its first snapshot; a statement always keeps its
+    // own.
+    if (IsolationUsesXactSnapshot()) {
+        settled.fixed = GetTransactionSnapshot();
+        settled.fixed_since = pg::transaction_snapshot_since();
+    } else if (question.same_statement) {
+        settled.fixed = GetActiveSnapshot();
+        settled.fixed_since = pg::active_snapshot_since();
+    }
     return settled;
 }
 

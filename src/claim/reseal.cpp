@@ -8,31 +8,22 @@ namespace idem::claim {
 
 namespace {
 
-// Under the lock of the key.
-Resealed reseal_locked(const store::Identity& id) {
-    constexpr Resealed kNothing{};
-    store::Record record{};
-    store::Look look = store::find(id, &record);
-    if (TransactionIdIsValid(look.writer) || !look.found || !is_sealed_otherwise(record))
-        return kNothing;
-    if (!reseal(&record)) return {0, 1};
-    return store::update(record, store::version_of(record)) ? Resealed{1, 0} : kNothing;
-}
-
-Resealed reseal_record(const store::Identity& id) {
-    if (!try_lock(id)) return {};
-    Resealed result = reseal_locked(id);
-    if (result.done == 0 || store::bypasses_executor(id)) unlock(id);
-    return result;
-}
-
+// A record that another transaction works on is passed over.
 Resealed reseal_records(const store::Record* records, int count) {
     Resealed sum{};
     for (int i = 0; i < count; i++) {
         CHECK_FOR_INTERRUPTS();
-        Resealed one = reseal_record(records[i].id);
-        sum.done += one.done;
-        sum.unopened += one.unopened;
+        const store::Identity& id = records[i].id;
+        if (!try_lock(id)) continue;
+        store::Record record{};
+        store::Look look = store::find(id, &record);
+        bool wanted =
+            !TransactionIdIsValid(look.writer) && look.found && is_sealed_otherwise(record);
+        bool sealed = wanted && reseal(&record);
+        if (wanted && !sealed) sum.unopened++;
+        bool done = sealed && store::update(record, store::version_of(record));
+        if (done) sum.done++;
+        if (!done || store::bypasses_executor(id)) unlock(id);
     }
     return sum;
 }

@@ -34,16 +34,6 @@ void count_error(const store::Identity& id) {
     pg_unreachable();
 }
 
-[[noreturn]] void raise_no_such_key(const Record& record) {
-    count_error(record.id);
-    ereport(ERROR, (errcode(kNoKey), errmsg("the encryption key of this record is not available"),
-                    errdetail("The key file has no key with the id \"%s\".",
-                              text_to_cstring(record.sealed_by)),
-                    errhint("Ask an administrator to put the key back into the key file, and to "
-                            "reload the configuration.")));
-    pg_unreachable();
-}
-
 [[noreturn]] void raise_not_opened(const Record& record, const char* column, const char* why) {
     count_error(record.id);
     ereport(ERROR, (errcode(kNotOpened), errmsg("a value could not be decrypted"),
@@ -70,15 +60,6 @@ void wipe_and_free(std::string_view bytes) {
     pfree(const_cast<char*>(bytes.data()));
 }
 
-// Allocated at once, so that no shorter copy is left behind.
-std::string_view json_text(Jsonb* value) {
-    StringInfoData json;
-    initStringInfo(&json);
-    enlargeStringInfo(&json, static_cast<int>(pg::jsonb_text_size(value)) + 1);
-    (void)JsonbToCString(&json, &value->root, VARSIZE(value));
-    return {json.data, static_cast<std::size_t>(json.len)};
-}
-
 struct Plain {
     std::string_view bytes;
     std::string_view made;  // what has to be wiped when it has been sealed
@@ -87,7 +68,17 @@ struct Plain {
 Plain plain_of(Oid type, void* value) {
     if (type == BYTEAOID) return {pg::bytes_of(pg_detoast_datum(static_cast<bytea*>(value))), {}};
     bool is_json = type == JSONBOID;
-    std::string_view stored = is_json ? json_text(static_cast<Jsonb*>(value)) : pg::bytes_of(value);
+    StringInfoData json{};
+    if (is_json) {
+        // Allocated at once, so that no shorter copy is left behind.
+        auto* object = static_cast<Jsonb*>(value);
+        initStringInfo(&json);
+        enlargeStringInfo(&json, static_cast<int>(pg::jsonb_text_size(object)) + 1);
+        (void)JsonbToCString(&json, &object->root, VARSIZE(object));
+    }
+    std::string_view stored = is_json
+                                  ? std::string_view(json.data, static_cast<std::size_t>(json.len))
+                                  : pg::bytes_of(value);
     std::string_view utf8 = portable(stored);
     bool converted = utf8.data() != stored.data();
     if (is_json && converted) wipe_and_free(stored);
@@ -105,16 +96,6 @@ text* text_value(bytea* bytes) {
     core::wipe(VARDATA(bytes), utf8.size());
     pfree(bytes);
     return value;
-}
-
-Jsonb* json_value(bytea* bytes) {
-    text* json = text_value(bytes);
-    char* cstring = text_to_cstring(json);
-    Datum value = DirectFunctionCall1(jsonb_in, CStringGetDatum(cstring));
-    wipe_and_free({cstring, strlen(cstring)});
-    core::wipe(VARDATA_ANY(json), VARSIZE_ANY_EXHDR(json));
-    pfree(json);
-    return DatumGetJsonbP(value);
 }
 
 // ---- one value ----
@@ -208,7 +189,13 @@ Opening open_bytes(const Record& record, const ColumnType& column, const bytea* 
         case Fault::NoKeys:
             raise_no_keys(record.id, opening.why);
         case Fault::NoSuchKey:
-            raise_no_such_key(record);
+            count_error(record.id);
+            ereport(ERROR,
+                    (errcode(kNoKey), errmsg("the encryption key of this record is not available"),
+                     errdetail("The key file has no key with the id \"%s\".",
+                               text_to_cstring(record.sealed_by)),
+                     errhint("Ask an administrator to put the key back into the key file, and to "
+                             "reload the configuration.")));
         case Fault::Refused:
             raise_not_opened(record, column.name, "its salt is damaged, or OpenSSL refused.");
         case Fault::UnknownVersion:
@@ -222,14 +209,6 @@ Opening open_bytes(const Record& record, const ColumnType& column, const bytea* 
 }
 
 // ---- a record ----
-
-bool is_anything_unsealed(const Record& record) {
-    bool found = false;
-    store::visit_kept(record, [&found](const ColumnType&, const auto& value) {
-        found |= value.plain != nullptr && value.sealed == nullptr;
-    });
-    return found;
-}
 
 void drop_bytes(bytea* plain) {
     if (plain == nullptr) return;
@@ -357,7 +336,11 @@ void seal(Record* record, bool encrypt) {
 }
 
 bool try_seal(Record* record, bool encrypt) {
-    bool by_key = (encrypt || record->sealed_by != nullptr) && is_anything_unsealed(*record);
+    bool unsealed = false;
+    store::visit_kept(*record, [&unsealed](const ColumnType&, const auto& value) {
+        unsealed |= value.plain != nullptr && value.sealed == nullptr;
+    });
+    bool by_key = (encrypt || record->sealed_by != nullptr) && unsealed;
     const char* why = nullptr;
     const ColumnType* unopened = nullptr;
     if (by_key && (config::encryption_keys(&why) == nullptr ||
@@ -379,9 +362,15 @@ void* opened_value(const Record& record, const ColumnType& column, void* plain,
     if (plain != nullptr || sealed == nullptr) return plain;
     Opening opening = open_bytes(record, column, sealed);
     if (opening.fault != Fault::None) raise_fault(record, column, opening);
-    bytea* bytes = opening.value;
-    if (column.type == JSONBOID) return json_value(bytes);
-    return column.type == TEXTOID ? text_value(bytes) : bytes;
+    if (column.type == BYTEAOID) return opening.value;
+    text* value = text_value(opening.value);
+    if (column.type == TEXTOID) return value;
+    char* json = text_to_cstring(value);
+    Datum parsed = DirectFunctionCall1(jsonb_in, CStringGetDatum(json));
+    wipe_and_free({json, strlen(json)});
+    core::wipe(VARDATA_ANY(value), VARSIZE_ANY_EXHDR(value));
+    pfree(value);
+    return DatumGetJsonbP(parsed);
 }
 
 const char* why_closed(Record* record) {
@@ -408,24 +397,6 @@ const char* why_closed(Record* record) {
 const char* why_no_keys() {
     const char* why = nullptr;
     return config::encryption_keys(&why) == nullptr ? why : nullptr;
-}
-
-SealedText seal_text(const store::Identity& id, const char* column, text* value) {
-    Record record{};
-    record.id = id;
-    take_new_key(&record);
-    const core::Key* key = key_to_seal(record);
-    return {record.sealed_by, record.salt,
-            sealed_value(*key, record, {column, TEXTOID, true, store::Seen::Never}, value)};
-}
-
-text* open_text(const store::Identity& id, const char* column, const SealedText& text) {
-    Record record{};
-    record.id = id;
-    record.sealed_by = text.sealed_by;
-    record.salt = text.salt;
-    return static_cast<::text*>(
-        opened_value(record, {column, TEXTOID, true, store::Seen::Never}, nullptr, text.sealed));
 }
 
 bool same_if_known(const bytea* a, const bytea* b) {

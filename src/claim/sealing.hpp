@@ -54,16 +54,6 @@ const char* why_closed(store::Record* record);
 // A sentence why nothing can be sealed now; nullptr if it can.
 const char* why_no_keys();
 
-// A text that another table keeps about a record, an error of an earlier attempt for example: three
-// columns there. It opens under the same identity and column name alone.
-struct SealedText {
-    text* sealed_by;
-    bytea* salt;
-    bytea* sealed;
-};
-SealedText seal_text(const store::Identity& id, const char* column, text* value);
-text* open_text(const store::Identity& id, const char* column, const SealedText& text);
-
 // The same value in constant time; where one is not known, they are taken to be the same.
 bool same_if_known(const bytea* a, const bytea* b);
 
