@@ -6,7 +6,7 @@
 
 CREATE EXTENSION idempotency;
 
--- What the other files use. "seen" shows every field of an answer that is not null, and of those
+-- Helpers of the other files. "seen" shows every field of an answer that is not null, and of those
 -- that differ from run to run only that they are there.
 CREATE SCHEMA test;
 CREATE FUNCTION test.seen(answer anyelement) RETURNS text
@@ -66,12 +66,12 @@ CREATE FUNCTION test.locks(OUT keys bigint)
     SELECT count(*) FILTER (WHERE objsubid = 18756)
       FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid() $$;
 
--- What the two stores promise differently.
+-- Differences that the two stores promise.
 CREATE FUNCTION test.by_store(heap anyelement, sql anyelement) RETURNS anyelement
     LANGUAGE sql AS $$
     SELECT CASE current_setting('idempotency.store') WHEN 'sql' THEN sql ELSE heap END $$;
 
--- The functions, and what is said about them.
+-- The functions and their properties.
 SELECT p.oid::regprocedure AS function, obj_description(p.oid, 'pg_proc') AS comment
   FROM pg_proc p JOIN pg_depend d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid
   JOIN pg_extension e ON d.refobjid = e.oid AND d.deptype = 'e'
@@ -101,7 +101,7 @@ SELECT count(*) AS security_definer_functions
   JOIN pg_extension e ON d.refobjid = e.oid AND d.deptype = 'e'
  WHERE e.extname = 'idempotency' AND p.prosecdef;
 
--- The schema and what is in it belong to the owner. Those who monitor may look at what is no secret.
+-- The schema and its objects belong to the owner. Monitoring roles may read all but secrets.
 SELECT a.grantee::regrole AS role, a.privilege_type AS schema_right
   FROM pg_namespace n CROSS JOIN aclexplode(n.nspacl) a
  WHERE n.nspname = 'idempotency' AND a.grantee <> n.nspowner;

@@ -1,5 +1,5 @@
 -- Promise: idem_begin gives each row of the outcome table its answer, never raises for a duplicate,
--- and shows each caller what is theirs to see.
+-- and shows each caller only its own data.
 \a\pset footer off
 
 -- A wait that should not be there ends as an error.
@@ -16,13 +16,13 @@ SELECT test.seen(c) FROM idem_begin('none', '{"amount": 5}', 'begin', 'shop') c;
 ROLLBACK;
 SELECT count(*) FROM idempotency.records WHERE scope = 'begin';
 
--- In progress, lease valid: who holds it and when to ask again, but no token.
+-- In progress, lease valid: the holder and the time to retry, but no token.
 SELECT test.seen(c) FROM idem_begin('leased', scope => 'begin', lease => '1 minute', holder => 'worker-1') c;
 SELECT test.seen(c) FROM idem_begin('leased', scope => 'begin', holder => 'worker-2') c;
 SELECT retry_after > 50 AND retry_after <= 60 AS retry_after_is_the_rest_of_the_lease,
        lease_until > now(), created_at <= now(), expires_at > now() + interval '23 h'
   FROM idem_begin('leased', scope => 'begin');
--- A waiter gets the same answer when its time is over.
+-- A waiter gets the same answer when its wait ends.
 SELECT clock_timestamp() AS started \gset
 SELECT outcome, clock_timestamp() - :'started' >= interval '30 ms' AS waited
   FROM idem_begin('leased', scope => 'begin', wait => '30 ms');
@@ -55,7 +55,7 @@ ROLLBACK;
 SELECT outcome, attempt FROM idem_begin('taken', '{"amount": 5}', 'begin');
 SELECT test.let_pass('2 minutes', 'begin');
 SELECT outcome, attempt FROM idem_begin('taken', '{"amount": 5}', 'begin');
--- The boundary: at the very end of the lease it is over.
+-- The boundary: at its end the lease has expired.
 SELECT outcome FROM idem_begin('boundary', scope => 'begin');
 UPDATE idempotency.record SET lease_until = now() WHERE (scope, key) = ('begin', 'boundary');
 SELECT outcome, attempt FROM idem_begin('boundary', scope => 'begin');

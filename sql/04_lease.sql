@@ -1,5 +1,5 @@
 -- Promise: a claim that is still open at commit is leased: its token alone prolongs, marks progress,
--- ends or gives it back, and whoever lost it can no longer write.
+-- ends or gives it back, and a holder that lost it can no longer write.
 \a\pset footer off
 \set SHOW_CONTEXT never
 
@@ -23,7 +23,7 @@ SELECT idem_checkpoint('work', 'charged', scope => 'lease', token => :token, lea
 SELECT test.seen(c) FROM idem_get('work', 'lease') c;
 SELECT test.seen(c) FROM idem_begin('work', '{"amount": 5}', 'lease') c;
 
--- A late sign of life revives the claim as long as nobody has taken over.
+-- A late heartbeat revives the claim until another caller has taken over.
 SELECT test.let_pass('2 hours', 'lease');
 SELECT idem_extend('work', :token, scope => 'lease') > now() AS revived;
 SELECT outcome FROM idem_begin('work', '{"amount": 5}', 'lease');

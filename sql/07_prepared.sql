@@ -10,7 +10,7 @@ BEGIN;
 SELECT outcome FROM idem_begin('completed', '{"amount": 5}', 'prepared');
 SELECT idem_complete('completed', 201, 'made', scope => 'prepared');
 PREPARE TRANSACTION 'idem completed';
--- Meanwhile nobody knows more than that somebody works on it: not even a mismatch.
+-- Meanwhile other sessions only see that the key is in progress: not even a mismatch.
 SELECT test.seen(c) FROM idem_begin('completed', '{"amount": 5}', 'prepared') c;
 SELECT test.seen(c) FROM idem_begin('completed', '{"amount": 6}', 'prepared', wait => '10 ms') c;
 SELECT idem_get('completed', 'prepared') IS NULL AS absent;
@@ -84,7 +84,7 @@ SELECT outcome FROM idem_begin('failed', scope => 'prepared');
 SELECT idem_fail('failed', 'declined', scope => 'prepared');
 PREPARE TRANSACTION 'idem many';
 SELECT key, outcome FROM unnest('{once,undone,failed}'::text[]) k, idem_begin(k, scope => 'prepared');
--- What was given back is free at the end, for the transaction has written something.
+-- A released key is free at the end, because the transaction has written something.
 SELECT outcome FROM idem_begin('released', scope => 'prepared');
 COMMIT PREPARED 'idem many';
 SELECT key, outcome FROM unnest('{once,undone,failed}'::text[]) k, idem_begin(k, scope => 'prepared');

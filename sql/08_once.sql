@@ -55,7 +55,7 @@ SELECT idem_once('msg-5', 'once', wait => '20 ms');
 \echo :SQLSTATE
 SELECT idem_complete('msg-5', scope => 'once', token => :token);
 SELECT idem_once('msg-5', 'once');
--- A lease that is over is taken over.
+-- A claim with an expired lease is taken over.
 SELECT outcome FROM idem_begin('msg-6', scope => 'once');
 SELECT test.let_pass('1 hour', 'once');
 SELECT idem_once('msg-6', 'once'), idem_once('msg-6', 'once');

@@ -3,7 +3,7 @@
 \a\pset footer off
 \set SHOW_CONTEXT never
 
--- Whoever tests writes down who has run.
+-- The test's operation records its caller.
 CREATE TABLE test.effect (what text, who name DEFAULT current_user);
 CREATE FUNCTION test.charge(request jsonb) RETURNS jsonb LANGUAGE plpgsql AS $$
 BEGIN
@@ -66,7 +66,7 @@ SELECT what FROM test.effect;
 SELECT code, outcome, status, error
   FROM unnest('{23505,22012,99999}'::text[]) code,
        idem_execute('final ' || code, 'test.fail_with(jsonb)', jsonb_build_object('code', code), 'execute');
--- A response that could never be sent is nobody's answer: it is raised, and nothing is kept.
+-- A response that could never be sent is not stored as an answer: it is raised.
 CREATE FUNCTION test.bad_status(jsonb) RETURNS idem_response LANGUAGE sql AS
     $$ SELECT idem_response(999, NULL, 'made') $$;
 CREATE FUNCTION test.bad_headers(jsonb) RETURNS idem_response LANGUAGE sql AS
@@ -157,7 +157,7 @@ RESET ROLE;
 SELECT what, who FROM test.effect;
 SELECT count(*) FROM idempotency.records WHERE scope = 'execute' AND key IN ('secret', 'by number');
 
--- What is not such an operation is refused before anything is claimed.
+-- Other functions are refused before anything is claimed.
 CREATE FUNCTION test.two(jsonb, jsonb) RETURNS jsonb LANGUAGE sql AS $$ SELECT $1 $$;
 CREATE FUNCTION test.json_argument(json) RETURNS jsonb LANGUAGE sql AS $$ SELECT '1'::jsonb $$;
 CREATE FUNCTION test.text_result(jsonb) RETURNS text LANGUAGE sql AS $$ SELECT '1' $$;

@@ -74,7 +74,7 @@ SELECT outcome FROM idem_begin('f', scope => 'policy');
 \echo :SQLSTATE
 SELECT outcome FROM idem_begin('f', '{}', 'policy');
 SELECT outcome FROM idem_begin('g', scope => 'policy', fingerprint => '\x01');
--- exclude_fields: not part of what the request is. A fingerprint given is refused.
+-- exclude_fields: these fields do not count. A caller's fingerprint is refused.
 SELECT idem_policy_set('policy', exclude_fields => '{sent_at,$.meta.retry,$.items[*].id}');
 SELECT outcome FROM idem_begin('e', '{"amount": 5, "sent_at": 1, "meta": {"retry": 0, "a": 1}, "items": [{"id": 1, "n": 1}]}', 'policy');
 SELECT outcome FROM idem_begin('e', '{"amount": 5, "SENT_AT": 2, "meta": {"retry": 1, "a": 1}, "items": [{"id": 2, "n": 1}]}', 'policy');
@@ -108,7 +108,7 @@ SELECT outcome, attempt FROM idem_begin('m', scope => 'policy');
 COMMIT;
 SELECT idem_policy_set('policy', max_attempts => 3, retry_base => '1 hour', retry_cap => '1 hour');
 SELECT outcome, attempt FROM idem_begin('m', scope => 'policy');
--- It limits attempts that nobody ended as well: a request that kills its worker does not run for ever.
+-- It also limits attempts that timed out: a request that kills its worker does not run for ever.
 SELECT idem_policy_set('policy', max_attempts => 1, lease => '1 min');
 SELECT outcome, attempt FROM idem_begin('t', scope => 'policy');
 SELECT test.let_pass('2 min', 'policy');
@@ -182,7 +182,7 @@ SELECT idem_complete('k', scope => 'policy-team', token => :token);
 SET ROLE regress_idem_login2;
 SELECT idem_complete('k', scope => 'policy-team', token => :token);
 RESET ROLE;
--- A role that is gone admits nobody, and another of its name that comes later admits its members.
+-- A missing role admits no caller. A later role of the same name admits its members.
 SELECT scope_pattern, allowed_role, role_exists FROM idempotency.policies;
 SELECT idem_revoke(r)
   FROM unnest('{regress_idem_login1,regress_idem_login2,regress_idem_nephew,regress_idem_noinherit}'::regrole[]) r;
@@ -202,7 +202,7 @@ SELECT outcome FROM idem_begin('k', scope => 'policy-team');
 SET ROLE regress_idem_login2;
 SELECT outcome FROM idem_begin('k', scope => 'policy-team');
 RESET ROLE;
--- One that was renamed is gone as well, until the policy names it anew.
+-- A renamed role is missing, too, until the policy names the new name.
 ALTER ROLE regress_idem_team RENAME TO regress_idem_crew;
 SELECT outcome FROM idem_begin('k', scope => 'policy-team');
 \echo :SQLSTATE

@@ -1,5 +1,5 @@
 -- Promise: equal requests have equal fingerprints however they are written, different ones differ, and
--- anybody can compute the same.
+-- any client can compute the same.
 \a\pset footer off
 \set SHOW_CONTEXT never
 

@@ -22,14 +22,14 @@ RESET SESSION AUTHORIZATION;
 SELECT idem_grant('regress_idem_app');
 SELECT idem_grant('regress_idem_app');
 SELECT idem_grant(oid::regrole) FROM pg_roles WHERE rolname = 'regress idem "odd''';
--- What it has now.
+-- The rights that it has now.
 SELECT p.oid::regprocedure AS granted
   FROM pg_proc p JOIN pg_depend d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e'
   JOIN pg_extension e ON d.refobjid = e.oid AND e.extname = 'idempotency'
  CROSS JOIN aclexplode(p.proacl) a
  WHERE a.grantee = 'regress_idem_app'::regrole ORDER BY p.oid::regprocedure::text COLLATE "C";
 
--- The whole protocol, also what is written at the end of the transaction.
+-- The whole protocol, also writes at the end of the transaction.
 SET SESSION AUTHORIZATION regress_idem_app;
 BEGIN;
 SELECT outcome FROM idem_begin('completed', '{"amount": 5}', 'privileges');
@@ -76,7 +76,7 @@ SET idempotency.max_body_bytes = '1GB';
 \echo :SQLSTATE
 RESET SESSION AUTHORIZATION;
 
--- What counts is the current user: with SET ROLE, and in a SECURITY DEFINER function.
+-- The current user counts: with SET ROLE, and in a SECURITY DEFINER function.
 SET ROLE regress_idem_other;
 SELECT outcome FROM idem_begin('completed', scope => 'privileges');
 \echo :SQLSTATE

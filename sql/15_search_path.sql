@@ -97,7 +97,7 @@ SELECT pg_catalog.encode(idem_fingerprint('{"a": 1}', 'GET', '/', '{b}'), 'hex')
 SELECT idem_problem(c) -> 'status' AS status FROM idem_begin('a', '{"amount": 6}', 'path') c;
 SELECT idem_response(200, NULL, 'x'::pg_catalog.text), idem_response(200, NULL, '{}'::pg_catalog.jsonb),
        idem_response(200, NULL, '\x00'::pg_catalog.bytea);
--- A claim that is written at the end of the transaction, and the policy read anew.
+-- A claim that is written at the end of the transaction, and a policy that is read again.
 BEGIN;
 SELECT outcome FROM idem_begin('h', scope => 'path');
 COMMIT;

@@ -56,7 +56,7 @@ SELECT idem_fail(key, 'down again', true, scope => scope, token => token, retry_
 SELECT outcome, attempt FROM idem_begin('release', '{"amount": 5}', 'admin-exhausted');
 SELECT idem_policy_drop('admin-unknown'), idem_policy_drop('admin-exhausted');
 
--- A decision that comes late is told all the same, to those who have waited for it.
+-- A late decision reaches the callers that have waited for it.
 SELECT idem_policy_set('admin-late', on_lease_expiry => 'unknown');
 SELECT outcome FROM unnest('{release,complete,fail}'::text[]) k, idem_begin(k, '{"amount": 5}', 'admin-late');
 SELECT test.let_pass('1 year', 'admin-late');
@@ -79,7 +79,7 @@ SELECT idem_resolve('bound', 'release', 'admin');
 SELECT outcome FROM idem_begin('bound', '{"amount": 6}', 'admin');
 SELECT outcome, attempt FROM idem_begin('bound', '{"amount": 5}', 'admin');
 
--- What clients have been told is never changed, and there has to be something to decide.
+-- Results that clients have got are never changed, and without a record there is no decision.
 SELECT test.stored() AS before \gset
 SELECT * FROM refused($$
 SELECT idem_resolve('complete', 'fail', 'admin-leased');

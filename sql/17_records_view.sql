@@ -62,7 +62,7 @@ SELECT idem_checkpoint('hot', 'reserved', '{"seat": "12A"}', 'records', token =>
 SELECT pg_stat_get_xact_tuples_updated(t) - :updates AS updates,
        pg_stat_get_xact_tuples_hot_updated(t) - :hot_updates AS hot_updates
   FROM CAST('idempotency.record' AS regclass) t;
--- Who is at work, who has gone and what may be removed is found by an index, however small the table.
+-- An index finds claims in progress, abandoned claims and expired records, also in a small table.
 SELECT (SELECT count(*) FROM idempotency.in_flight WHERE kind = 'leased') AS in_flight, (SELECT count(*) FROM idempotency.abandoned) AS abandoned,
        (SELECT backlog FROM idempotency.sweeper) AS backlog;
 SELECT pg_stat_get_xact_numscans('idempotency.record'::regclass) - :scans AS reads_of_the_whole_table;
@@ -71,7 +71,7 @@ SELECT idem_complete('hot', 201, 'made', '{"X": "y"}', 'records', token => :toke
 SELECT count(*) FROM idempotency.in_flight_here WHERE kind = 'leased';
 COMMIT;
 
--- The settings: default, range, unit, and who may change them.
+-- The settings: default, range, unit and context.
 SELECT name, boot_val, unit, min_val, max_val, enumvals, context, vartype FROM pg_settings
  WHERE name LIKE 'idempotency.%' ORDER BY name;
 SELECT name, short_desc, extra_desc FROM pg_settings WHERE name LIKE 'idempotency.%' ORDER BY name;

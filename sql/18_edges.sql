@@ -28,7 +28,7 @@ CALL test.begin_and_commit('procedure');
 SELECT key, status, recovery_point, state = test.large_state() AS whole
   FROM idempotency.records WHERE scope = 'edges' ORDER BY key;
 
--- Work that outlasts its ttl: whoever waited for the answer gets it, and is not told to execute.
+-- Work that outlasts its ttl: a caller that waited for the answer gets it, and does not execute.
 SELECT token FROM idem_begin('long', '{"a": 1}', 'edges', ttl => '1 minute', lease => '1 hour') \gset long_
 SELECT test.let_pass('10 minutes', 'edges');
 SELECT outcome FROM idem_begin('long', '{"a": 1}', 'edges');
@@ -76,7 +76,7 @@ COMMIT;
 DROP PROCEDURE test.begin_and_commit;
 DROP FUNCTION test.large_state;
 
--- The same by token, when its ttl is over: still bound, still resumable.
+-- The same by token, after its ttl: still bound, still resumable.
 SELECT outcome FROM idem_begin('taken', '{"a": 1}', 'edges', ttl => '1 minute', lease => '1 second');
 SELECT test.let_pass('30 seconds', 'edges');
 SELECT outcome, attempt, token FROM idem_begin('taken', '{"a": 1}', 'edges', ttl => '1 minute', lease => '1 hour') \gset taken_
@@ -128,7 +128,7 @@ SELECT key, status FROM idempotency.records WHERE scope = 'edges-trigger' ORDER 
 DROP TRIGGER call_back ON idempotency.record;
 DROP FUNCTION test.call_back;
 
--- A deferred constraint on the table would be checked at COMMIT, as whoever commits.
+-- A deferred constraint on the table would be checked at COMMIT, with the rights of the committing user.
 CREATE TABLE test.tenant (name text PRIMARY KEY);
 INSERT INTO test.tenant SELECT DISTINCT principal FROM idempotency.record;
 ALTER TABLE idempotency.record ADD CONSTRAINT tenant_known FOREIGN KEY (principal)

@@ -88,7 +88,7 @@ DROP VIEW indexed;
 DROP FUNCTION by_table, by_index;
 DROP PROCEDURE come_about;
 
--- The table moves, and the indexes are built anew.
+-- The table moves, and the indexes are rebuilt.
 SELECT idem_once('moved', 'stores');
 VACUUM FULL idempotency.record;
 SELECT idem_once('moved', 'stores');
@@ -98,7 +98,7 @@ SELECT idem_once('moved again', 'stores');
 SELECT bt_index_check(indexrelid, heapallindexed => true) FROM pg_index
  WHERE indrelid = 'idempotency.record'::regclass ORDER BY indexrelid;
 
--- What one statement writes, its next call sees.
+-- A statement's writes are visible to its next call.
 BEGIN;
 SELECT (idem_begin('one statement', scope => 'stores')).outcome AS first,
        idem_checkpoint('one statement', 'a', scope => 'stores') IS NOT NULL AS checkpoint,

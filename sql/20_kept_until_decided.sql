@@ -1,4 +1,4 @@
--- What has come half of the way, or cannot go on by itself, is not forgotten by age.
+-- Records with work half done, or that need a decision, are not forgotten by age.
 \a\pset footer off
 \set VERBOSITY default
 SELECT idem_policy_set('kept', ttl => '1 min', retry_base => '0', retry_cap => '0');

@@ -3,7 +3,7 @@
 \a\pset footer off
 \set SHOW_CONTEXT never
 
--- Deep and large requests: up to a limit that is told, without harm to the server.
+-- Deep and large requests: up to a limit that the error names, without harm to the server.
 SELECT length(idem_fingerprint((repeat('[', 1000) || repeat(']', 1000))::jsonb)) AS deep;
 SELECT idem_fingerprint((repeat('[', 1001) || repeat(']', 1001))::jsonb);
 \echo :SQLSTATE
@@ -28,7 +28,7 @@ SELECT idem_fingerprint(jsonb_object_agg('member ' || i, repeat('é', i % 100)))
 -- Names of many lengths, by which the server keeps them.
 SELECT idem_fingerprint(jsonb_object_agg(name, true)) = test.framed(NULL, NULL, '{' || string_agg(format('"%s":true', name), ',' ORDER BY name) || '}') AS sorted
   FROM (SELECT DISTINCT substr(md5(i::text), 1, 1 + i % 32) COLLATE "C" AS name FROM generate_series(1, 20000) i) n;
--- What is left out does not count.
+-- Excluded parts do not count.
 SELECT idem_fingerprint(jsonb_build_object('a', 1, 'document', repeat('x', 17 * 1024 * 1024)), exclude => '{document}')
        = idem_fingerprint('{"a": 1}') AS left_out;
 -- A few bytes stay a few bytes: no exponent is written out, neither here nor on the way.
@@ -58,7 +58,7 @@ SELECT idem_fingerprint(jsonb_object_agg('m' || i, i), exclude => (SELECT array_
 SELECT idem_fingerprint(jsonb_object_agg('m' || i, i), exclude => (SELECT array_agg('$.m' || i) FROM generate_series(1, 1000) i))
        = test.framed(NULL, NULL, '{' || string_agg(format('"m%s":%s', i, i), ',' ORDER BY i::text COLLATE "C") FILTER (WHERE i > 1000) || '}') AS paths
   FROM generate_series(1, 60000) i;
--- An interrupt that is no cancel, as the server looks after its client, does not begin the work anew.
+-- An interrupt other than a cancel, such as the check of the client's connection, does not restart the work.
 SET client_connection_check_interval = '20ms';
 SELECT length(idem_fingerprint(jsonb_object_agg('member_' || i, 'value number ' || i))) AS watched FROM generate_series(1, 200000) i;
 SELECT length(idem_fingerprint(jsonb_agg(jsonb_build_object('id', i, 'b', true)))) AS watched FROM generate_series(1, 200000) i;

@@ -15,12 +15,12 @@ END $$;
 CREATE VIEW test.rules AS
     SELECT key, status, attempt, excluded, request FROM idempotency.record WHERE scope = 'rules' ORDER BY key;
 
--- From no field to one: requests of before were told apart by it, and still are.
+-- From no field to one: this field distinguished earlier requests, and still does.
 SELECT test.done('none', '{"amount": 1, "trace": "a"}');
 SELECT idem_policy_set('rules', exclude_fields => '{trace}');
 SELECT test.asked('none', '{"amount": 1, "trace": "a"}') AS as_before, test.asked('none', '{"trace": "a", "amount": 1.0}') AS notation,
        test.asked('none', '{"amount": 1, "trace": "b"}') AS other_trace, test.asked('none', '{"amount": 2, "trace": "a"}') AS other_amount;
--- From one to others: what was left out then does not count, what is left out now did.
+-- From one to others: fields left out then do not count, fields left out now did count.
 SELECT test.done('one', '{"amount": 1, "trace": "a", "sent": 1}');
 SELECT idem_policy_set('rules', exclude_fields => '{sent}');
 SELECT test.asked('one', '{"amount": 1, "trace": "b", "sent": 1}') AS other_trace, test.asked('one', '{"amount": 1, "sent": 1}') AS without,

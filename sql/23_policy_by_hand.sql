@@ -46,7 +46,7 @@ SELECT outcome, expires_at - created_at AS ttl FROM idem_begin('k', scope => 'ha
 INSERT INTO idempotency.policy (scope_pattern) VALUES ('*'), (''), (repeat('ü', 255));
 SELECT idem_policy_drop('*'), idem_policy_drop(''), idem_policy_drop(repeat('ü', 255)), idem_policy_drop('hand*');
 
--- Where somebody has dropped the constraints, what is read is judged: for a claim, its end, a look.
+-- Without the constraints, the values read are checked: for a claim, its end, a look.
 CREATE TEMP TABLE checks AS
 SELECT conname, pg_get_constraintdef(oid) AS definition FROM pg_constraint
  WHERE conrelid = 'idempotency.policy'::regclass AND contype = 'c';
@@ -55,7 +55,7 @@ BEGIN
     EXECUTE 'ALTER TABLE idempotency.policy ' || (SELECT string_agg(format(how, conname, definition), ', ') FROM checks);
 END $$;
 SELECT test.alter_checks('DROP CONSTRAINT %I');
--- An assignment is tried, and what becomes of calls is told.
+-- An assignment is tried, and the result of calls is shown.
 CREATE FUNCTION test.asked(in_scope text) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     told text;

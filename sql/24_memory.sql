@@ -3,7 +3,7 @@
 -- however policies, arguments and settings have changed.
 \a\pset footer off
 \set SHOW_CONTEXT never
--- What a request of some age is told, each with a key that nobody knows.
+-- The outcome of a request of some age, each with a new key.
 CREATE FUNCTION test.told(in_scope text, VARIADIC ages interval[]) RETURNS text LANGUAGE plpgsql AS $$
 BEGIN
     RETURN (SELECT string_agg(c.outcome, ' ' ORDER BY n)
@@ -17,20 +17,20 @@ CREATE VIEW test.history AS
 SELECT scope_pattern, ttl, memory_before, since > now() AS counts_from_now, dropped FROM idempotency.policy
  ORDER BY scope_pattern;
 
--- It grows: what was refused stays refused, and what is sent from now on is judged by the new one.
+-- It grows: refused requests stay refused, and requests sent from now on are judged by the new memory.
 SELECT idem_policy_set('memory*', ttl => '1 hour');
 SELECT test.told('memory/1', '59 min', '61 min', '23 h', '25 h');
 SELECT idem_policy_set('memory*', ttl => '1 day');
 SELECT test.told('memory/1', '59 min', '61 min', '23 h', '25 h');
 SELECT * FROM test.history;
--- Two hours later: what was sent before the change is refused, what came after it is not.
+-- Two hours later: requests sent before the change are refused, later ones are not.
 SELECT test.let_policies_age('2 hours');
 SELECT test.told('memory/1', '59 min', '110 min', '121 min', '23 h');
--- It grows again, before the first change is over: the shortest counts.
+-- It grows again, before the first change has taken full effect: the shortest counts.
 SELECT idem_policy_set('memory*', ttl => '1 week');
 SELECT test.told('memory/1', '59 min', '61 min', '25 h');
 SELECT * FROM test.history;
--- Any other change, and a shorter memory, begin nothing anew.
+-- Other changes, and a shorter memory, do not restart the period.
 SELECT test.let_policies_age('2 hours');
 SELECT idem_policy_set('memory*', ttl => '1 week', lease => '1 min');
 SELECT idem_policy_set('memory*', ttl => '3 days', retention => '4 days');
@@ -68,10 +68,10 @@ SELECT test.told('memory/short', '59 min', '61 min');
 SELECT idem_policy_drop('memory/short*');
 SELECT test.let_policies_age('5 days');
 SELECT test.told('memory/short', '61 min', '95 h', '97 h');
--- What no longer matters goes with the next change of any policy.
+-- Memories that no longer matter are removed with the next change of any policy.
 SELECT idem_policy_set('memory*', ttl => '4 days');
 SELECT * FROM test.history;
--- Without any policy, the settings are what was before and what comes after.
+-- Without any policy, the settings apply before and after.
 SELECT idem_policy_drop('memory*');
 SELECT * FROM test.history;
 SELECT test.told('memory/1', '23 h', '25 h');
@@ -83,7 +83,7 @@ SELECT idem_policy_drop('memory*');
 SELECT test.told('memory/1', '59 min', '61 min');
 DELETE FROM idempotency.policy;
 
--- Arguments: the call's own ttl may shorten what is compared, and never makes it longer.
+-- Arguments: the call's own ttl may shorten the compared memory, and never lengthens it.
 SELECT outcome FROM idem_begin('a', scope => 'memory', ttl => '1 hour', first_sent => now() - interval '61 min');
 SELECT outcome FROM idem_begin('b', scope => 'memory', ttl => '1 week', first_sent => now() - interval '25 h');
 SELECT outcome FROM idem_begin('c', scope => 'memory', ttl => '1 week', first_sent => now() - interval '23 h');
@@ -95,7 +95,7 @@ SELECT test.let_pass('2 min', 'memory');
 SELECT outcome FROM idem_begin('short', scope => 'memory', ttl => '1 h', first_sent => :'sent'::timestamptz - interval '2 min 1 s');
 SELECT outcome FROM idem_begin('short', scope => 'memory', ttl => '1 h', first_sent => :'sent'::timestamptz);
 
--- What the history may say is checked as the rest is.
+-- Values of the memory are checked like other values.
 \set VERBOSITY terse
 INSERT INTO idempotency.policy (scope_pattern, since) VALUES ('memory', now());
 INSERT INTO idempotency.policy (scope_pattern, since, memory_before) VALUES ('memory', now(), '0');

@@ -45,7 +45,7 @@ SELECT test.limited(5, 'error');
 SELECT token FROM idem_begin('raised', scope => 'limits') \gset raised_
 SELECT idem_policy_drop('limits');
 SELECT idem_complete('raised', 200, repeat('x', 1000), scope => 'limits', token => :raised_token);
--- The next attempt goes by what holds when it is claimed.
+-- The next attempt follows the policy at its claim.
 SELECT token FROM idem_begin('again', scope => 'limits') \gset again_
 SELECT idem_fail('again', retryable => true, retry_after => '0', scope => 'limits', token => :again_token);
 SELECT test.limited(5, 'error');

@@ -10,7 +10,7 @@ SELECT p.oid::regprocedure AS not_as_it_should_be, p.provolatile, p.proparallel,
  WHERE e.extname = 'idempotency' AND p.pronamespace <> 'idempotency'::regnamespace
    AND p.prokind = 'f' AND (p.provolatile, p.proparallel, p.procost) IS DISTINCT FROM ('v', 'u', 10000)
    AND p.proname <> ALL ('{idem_fingerprint,idem_key,idem_event_id,idem_parse_key,idem_http_status,idem_problem,idem_backoff,idem_response}');
--- The pure helpers are what they were.
+-- The pure helpers are unchanged.
 SELECT DISTINCT p.provolatile, p.proparallel
   FROM pg_proc p
  WHERE p.proname = ANY ('{idem_fingerprint,idem_key,idem_event_id,idem_parse_key,idem_http_status,idem_problem,idem_backoff,idem_response}');

@@ -9,7 +9,7 @@ BEGIN
     INSERT INTO test.effect VALUES ('must not stay');
     RAISE EXCEPTION 'failed' USING ERRCODE = request ->> 'code';
 END $$;
--- What comes of a failure: kept for ever, or raised again with nothing left behind.
+-- The result of a failure: stored as final, or raised again without a record.
 CREATE FUNCTION test.fate(code text) RETURNS text LANGUAGE plpgsql AS $$
 BEGIN
     RETURN 'kept: ' || (idem_execute('fate ' || code, 'test.fail_with(jsonb)', jsonb_build_object('code', code), 'fate')).error;
@@ -82,7 +82,7 @@ SELECT outcome FROM idem_execute('p6', 'test."a.b"(jsonb)', '{}', 'bound');
 SELECT outcome FROM idem_execute('p7', 'test."Q""q"(jsonb)', '{}', 'bound');
 SELECT key, operation, to_regprocedure(operation) IS NOT NULL AS found
   FROM idempotency.records WHERE scope = 'bound' AND key >= 'p5' ORDER BY key COLLATE "C";
--- idem_begin names no operation, so none is compared: it is told by the request, in both directions.
+-- idem_begin names no operation, so none is compared: only the request counts, in both directions.
 SELECT outcome FROM idem_begin('p1', '{"amount": 5}', 'bound');
 SELECT outcome FROM idem_begin('p1', '{"amount": 6}', 'bound');
 BEGIN;
@@ -91,7 +91,7 @@ SELECT idem_complete('p8', 200, 'by hand', scope => 'bound');
 COMMIT;
 SELECT outcome FROM idem_execute('p8', 'test.charge(jsonb)', '{"amount": 5}', 'bound');
 SELECT outcome FROM idem_execute('p8', 'test.charge(jsonb)', '{"amount": 6}', 'bound');
--- An attempt that begins again knows what the one before was for.
+-- An attempt that begins again knows the operation of the one before.
 SELECT (idem_begin('p9', '{"amount": 5}', 'bound')).outcome;
 SELECT idem_resolve('p9', 'release', 'bound');
 SELECT outcome, attempt FROM idem_execute('p9', 'test.charge(jsonb)', '{"amount": 5}', 'bound');
@@ -148,7 +148,7 @@ BEGIN
     RETURN '"went on"';
 END $$;
 SELECT test.seen(c) FROM idem_execute('e', 'test.ends(jsonb)', '{}', 'own') c;
--- In the same transaction the key can be ended as ever once the operation is over.
+-- In the same transaction the key can be ended as usual after the operation.
 BEGIN;
 SELECT outcome FROM idem_execute('e2', 'test.charge(jsonb)', '{}', 'own');
 SELECT idem_complete('e2', 200, 'again', scope => 'own');

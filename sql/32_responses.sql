@@ -3,7 +3,7 @@
 \a\pset footer off
 \set SHOW_CONTEXT never
 
--- max_body_bytes counts the text of headers, state and request: exactly as many bytes as ::text has.
+-- max_body_bytes counts the text of headers, state and request: the bytes of ::text.
 CREATE FUNCTION test.kept(part text, document jsonb, bytes int) RETURNS text LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM idem_policy_set('sized', max_body_bytes => bytes, store_request => true);
@@ -24,7 +24,7 @@ SELECT left(document::text, 40) AS document, octet_length(document::text) AS byt
        test.kept('state', document, octet_length(document::text)) AS just,
        test.kept('state', document, octet_length(document::text) - 1) AS too_large
   FROM test.document;
--- A number that is short in binary and long to read counts by what is to be read.
+-- A number that is short in binary and long as text counts by its text.
 SELECT pg_column_size('[1e130000]'::jsonb) < 100 AS small, test.kept('state', '[1e130000]', 100000) AS counted;
 SELECT test.kept('request', '[1e1000, 2]', octet_length('[1e1000, 2]'::jsonb::text)) AS just,
        test.kept('request', '[1e1000, 2]', octet_length('[1e1000, 2]'::jsonb::text) - 1) AS too_large;
@@ -100,7 +100,7 @@ CREATE FUNCTION test.continues(jsonb) RETURNS idem_response LANGUAGE sql AS
     $$ SELECT idem_response(100, NULL, 'made') $$;
 SELECT status, error FROM idem_execute('i3', 'test.continues(jsonb)', '{}', 'headers');
 
--- An operator's decision keeps what fits it, and says what does not.
+-- An operator's decision keeps a response that fits, and reports one that does not.
 SELECT * FROM refused($$
 SELECT idem_resolve('r1', 'complete', 'headers', error => 'none');
 SELECT idem_resolve('r1', 'release', 'headers', status_code => 200);

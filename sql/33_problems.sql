@@ -3,7 +3,7 @@
 \a\pset footer off
 \set SHOW_CONTEXT never
 
--- A record that has ended is no problem, whoever looks at it and however.
+-- A record that has ended is no problem, for any caller and function.
 SELECT outcome, token FROM idem_begin('done', scope => 'problem') \gset
 SELECT idem_problem(idem_get('done', 'problem')) ->> 'type' AS while_open;
 SELECT idem_complete('done', 201, 'made', scope => 'problem', token => :token);
@@ -28,7 +28,7 @@ SELECT outcome, status, status_code, idem_problem(c) ->> 'status' AS problem FRO
 SELECT outcome, status, status_code, idem_problem(c) ->> 'status' AS problem FROM idem_execute('executed', 'test.fails(jsonb)', '{}', 'problem') c;
 SELECT idem_problem(c) ->> 'type' AS type FROM idem_begin('failed', '{}', 'problem', fingerprint => '\x01') c;
 
--- What is only looked at has the document that a repeat would be told.
+-- A look has the document that a repeat would get.
 SELECT token FROM idem_begin('later', scope => 'problem', fingerprint => '\x02') \gset
 SELECT idem_fail('later', 'down', true, scope => 'problem', token => :token, retry_after => '1 hour');
 SELECT idem_problem(idem_get('later', 'problem')) ->> 'type' AS retryable;
@@ -39,14 +39,14 @@ SELECT test.let_pass('2 hours', 'problem-unknown');
 SELECT idem_problem(idem_get('lost', 'problem-unknown')) ->> 'type' AS unknown;
 SELECT idem_policy_drop('problem-unknown');
 
--- What the last attempt failed with is told to who may retry later, and to who may not.
+-- The error of the last attempt is shown to callers that may retry later, and to those that may not.
 SELECT outcome, error FROM idem_begin('later', scope => 'problem');
 SELECT idem_policy_set('problem', max_attempts => 1);
 SELECT outcome, error, recovery_point IS NULL AND token IS NULL AS nothing_else FROM idem_begin('later', scope => 'problem');
 SELECT outcome, error FROM idem_begin('later', '{}', 'problem', fingerprint => '\x01');
 SELECT idem_policy_drop('problem');
 
--- By the word as well: for callers who have nothing but the outcome.
+-- By the word as well: for callers that have only the outcome.
 SELECT word, idem_problem(word) ->> 'status' AS status, idem_http_status(word), idem_problem(word) ->> 'type' AS type
   FROM unnest('{execute,replay,in_progress,mismatch,expired,retry_later,exhausted,unknown,failed,missing_key,bad_key}'::text[]) word;
 SELECT idem_problem('mismatch') = idem_problem(jsonb_populate_record(NULL::idem_claim, '{"outcome": "mismatch"}')) AS same;
@@ -57,7 +57,7 @@ SELECT idem_problem(NULL) IS NULL AS none, idem_problem(NULL::idem_claim) IS NUL
 SELECT idem_problem('completed');
 \echo :SQLSTATE
 
--- However long the pause, it is told in whole seconds, rounded up.
+-- A pause of any length is given in whole seconds, rounded up.
 SELECT pause, idem_problem(jsonb_populate_record(NULL::idem_claim,
            jsonb_build_object('outcome', 'retry_later', 'retry_after', pause))) -> 'retry_after' AS retry_after
   FROM unnest('{0.000001,1,1.000001,3155760000,1e12,1e300,Infinity,-Infinity,NaN,-1,0}'::text[]) pause;

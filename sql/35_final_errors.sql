@@ -22,7 +22,7 @@ SELECT code, test.fate(code) FROM unnest('{P0001,22012,AB123}'::text[]) code;
 SELECT idem_policy_set('final');
 SELECT code, test.fate(code) FROM unnest('{P0001,P0002,22012,AB123}'::text[]) code;
 
--- Refused: what is no SQLSTATE and no class, and what is nobody's answer.
+-- Refused: values that are not a SQLSTATE or a class, and classes that are never an answer.
 CREATE FUNCTION test.set(entry text) RETURNS text LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM idem_policy_set('final', final_errors => ARRAY['22', entry]);

@@ -1,9 +1,9 @@
--- idem_distribute where there is no cluster. What it does in one, test/scale/ tests.
+-- idem_distribute without a cluster. test/scale/ tests it in one.
 \set VERBOSITY default
 SELECT idem_distribute();
 SELECT idem_distribute('idempotency.record');
 
--- An old Citus, or what the catalog says of it.
+-- An old Citus, as its catalog shows it.
 BEGIN;
 SET LOCAL allow_system_table_mods = on;
 INSERT INTO pg_extension (oid, extname, extowner, extnamespace, extrelocatable, extversion)

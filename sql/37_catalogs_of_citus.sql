@@ -94,7 +94,7 @@ SELECT change, test.after(change) FROM unnest(ARRAY[
 'ALTER TABLE pg_dist_local_group ADD more text',
 'DROP INDEX pg_dist_placement_shardid_index, pg_dist_shard_logical_relid_index, pg_dist_partition_logical_relid_index',
 'ALTER INDEX pg_dist_placement_shardid_index RENAME TO other; CREATE INDEX pg_dist_placement_shardid_index ON pg_dist_shard (shardid)',
--- What is gone or of another type is not guessed at.
+-- Missing objects, and objects of another type, are errors.
 'DROP TABLE pg_dist_partition',
 'DROP TABLE pg_dist_shard',
 'DROP TABLE pg_dist_placement',
@@ -120,7 +120,7 @@ SELECT change, test.after(change) FROM unnest(ARRAY[
 'UPDATE pg_dist_partition SET partkey = NULL, partmethod = ''n'', repmodel = ''t''',
 'UPDATE pg_dist_partition SET partmethod = ''r''',
 'UPDATE pg_dist_partition SET repmodel = ''c''',
--- What this node has.
+-- The shards of this node.
 'UPDATE pg_dist_placement SET groupid = 8 WHERE shardid = 101',
 'UPDATE pg_dist_placement SET groupid = 8',
 'UPDATE pg_dist_placement SET shardstate = 3 WHERE shardid = 102',
@@ -130,7 +130,7 @@ SELECT change, test.after(change) FROM unnest(ARRAY[
 'DELETE FROM pg_dist_local_group',
 'DELETE FROM pg_dist_local_group; UPDATE pg_dist_placement SET groupid = 0',
 'DELETE FROM pg_dist_shard',
--- Citus has taken its metadata away, and nobody knows who has the records.
+-- Citus has taken its metadata away, so the node of the records is unknown.
 'DELETE FROM pg_dist_partition',
 'DELETE FROM pg_dist_partition; DROP TABLE idempotency.record_101',
 'DELETE FROM pg_dist_partition; DROP TABLE idempotency.record_101, idempotency.record_102;

@@ -1,4 +1,4 @@
--- Promise: idem_policy says what is in force for a scope, as the next call meets it, and who says so.
+-- Promise: idem_policy shows the options in force for a scope, as the next call meets them, and their sources.
 \a\pset footer off
 \set SHOW_CONTEXT never
 
@@ -33,12 +33,12 @@ SELECT count(*) = count(DISTINCT option) AS once,
        array_agg(option ORDER BY place) = (SELECT proargnames[2:cardinality(proargnames) - 1] FROM pg_proc WHERE proname = 'idem_policy_set') AS all
   FROM idem_policy('in-force') WITH ORDINALITY AS t (option, value, source, origin, place);
 
--- A role that is missing closes the scope; what is in force is told all the same.
+-- A missing role closes the scope; the options in force are still shown.
 UPDATE idempotency.policy SET allowed_role = 'nobody_there' WHERE scope_pattern = 'in-force*';
 SELECT outcome FROM idem_begin('k', scope => 'in-force');
 \echo :SQLSTATE
 SELECT * FROM idem_policy('in-force') WHERE option = 'allowed_role';
--- A scope that is no scope, or whose policy can't be gone by.
+-- A name that can't be a scope, and a scope with an invalid policy.
 SELECT * FROM idem_policy(NULL);
 \echo :SQLSTATE
 SELECT count(*) FROM idem_policy(repeat('x', 256));

@@ -1,5 +1,5 @@
 -- Promise: whatever an operator or the owner decides is written down with who, when and why, in the
--- transaction that decides; nobody but the owner can change what is written.
+-- transaction that decides; only the owner can change written rows.
 \a\pset footer off
 \set SHOW_CONTEXT never
 
@@ -8,7 +8,7 @@ CREATE ROLE regress_idem_app;
 CREATE ROLE regress_idem_watcher IN ROLE pg_monitor;
 CREATE ROLE regress_idem_writer IN ROLE pg_write_all_data, pg_read_all_data;
 TRUNCATE idempotency.audit;
--- What does not differ from run to run. (Rows of one transaction keep their order.)
+-- Columns that do not differ from run to run. (Rows of one transaction keep their order.)
 CREATE VIEW test.decided AS
 SELECT action, scope, principal, key, role, before, after, reason FROM idempotency.decisions ORDER BY decided_at;
 
@@ -17,7 +17,7 @@ SELECT idem_grant('regress_idem_app', reason => 'service'), idem_grant('regress_
 SELECT idem_grant('regress_idem_app', operator => true), idem_revoke('regress_idem_app', 'left us');
 SELECT * FROM test.decided;
 
--- Policies: what was set before and after.
+-- Policies: the values before and after.
 TRUNCATE idempotency.audit;
 SELECT idem_policy_set('audit-unknown', ttl => '1 day 2 hours', on_lease_expiry => 'unknown', reason => 'refunds');
 SET IntervalStyle = iso_8601;
@@ -90,7 +90,7 @@ SELECT idem_policy_set('audit-unknown', reason => repeat('x', 1001));
 SELECT idem_forget('unknown', 'audit-unknown', 'shop', reason => repeat('ä', 1000));
 SELECT length(reason) FROM idempotency.decisions;
 
--- Nobody but the owner writes: not who decides, not who monitors, and by no function.
+-- Only the owner writes: not deciding or monitoring roles, and by no function.
 \set VERBOSITY sqlstate
 SET SESSION AUTHORIZATION regress_idem_support;
 SELECT * FROM idempotency.audit;
@@ -134,7 +134,7 @@ RESET SESSION AUTHORIZATION;
 RESET session_replication_role;
 REVOKE TRUNCATE ON idempotency.audit FROM regress_idem_writer;
 SELECT count(*) - :decisions AS more FROM idempotency.audit;
--- Who may act as the owner is the owner.
+-- A role that may act as the owner counts as the owner.
 SELECT relowner::regrole AS owner FROM pg_class WHERE oid = 'idempotency.audit'::regclass \gset
 CREATE ROLE regress_idem_auditor;
 GRANT USAGE, CREATE ON SCHEMA idempotency TO regress_idem_auditor;
@@ -172,9 +172,9 @@ BEGIN;
 UPDATE idempotency.journal SET total_rows = 0;
 ROLLBACK;
 DROP PUBLICATION regress_idem_all;
--- By an index, so that a sweep of a large table reads what goes.
+-- By an index, so that a sweep of a large table reads only the rows it removes.
 SELECT indexdef FROM pg_indexes WHERE (schemaname, tablename) = ('idempotency', 'audit') ORDER BY indexname;
--- Likewise what was decided about a key, whether it is named or not; and the latest decisions.
+-- Likewise decisions about a key, with or without its name; and the latest decisions.
 SET enable_seqscan = off;
 EXPLAIN (COSTS OFF) SELECT * FROM idempotency.decisions_here
  WHERE scope = 's' AND principal = 'p' AND (key = 'k' OR key_digest = '\x00');

@@ -16,7 +16,7 @@ SELECT idem_policy_alter('alter', lease => '2 min');
 SELECT idem_policy_alter('alter', max_attempts => 4, store_request => false, on_lease_expiry => 'unknown',
                          exclude_fields => '{c}');
 SELECT test.said('alter');
--- Left open again, together with a change of others; what was open stays open.
+-- Reset, together with a change of others; options that were open stay open.
 SELECT idem_policy_alter('alter', retention => '3 days', unset => '{lease,wait,exclude_fields,allowed_role}');
 SELECT test.said('alter');
 SELECT idem_policy_alter('alter', allowed_role => 'regress_idem_altered', unset => '{}');
@@ -36,7 +36,7 @@ BEGIN
 END $$;
 SELECT test.said('alter');
 
--- What is refused, and leaves the policy as it was.
+-- Refused calls, which leave the policy unchanged.
 SELECT idem_policy_set('alter', ttl => '1 day', retention => '2 days', retry_cap => '1 min');
 SELECT * FROM refused($$
 SELECT idem_policy_alter('alter', unset => '{ttl,tlt}');
@@ -50,14 +50,14 @@ SELECT idem_policy_alter('alter', lease => '0');
 SELECT idem_policy_alter('alter', on_large_body => 'truncate');
 SELECT idem_policy_alter('alter', exclude_fields => '{$.}');
 SELECT idem_policy_alter('alter', allowed_role => 0);
--- Beside what the policy says already.
+-- With values that the policy has already.
 SELECT idem_policy_alter('alter', ttl => '3 days');
 SELECT idem_policy_alter('alter', retry_base => '2 min');
 $$);
 SELECT idem_policy_alter('alter', ttl => '3 days', unset => '{retention}');
 SELECT test.said('alter');
 
--- What was before is remembered, as by idem_policy_set.
+-- The previous memory is stored, as by idem_policy_set.
 SELECT idem_policy_set('alter-memory', ttl => '1 hour');
 SELECT idem_policy_alter('alter-memory', retention => '7 days');
 SELECT memory_before FROM idempotency.policies WHERE scope_pattern = 'alter-memory';
@@ -65,7 +65,7 @@ SELECT memory_before FROM idempotency.policies WHERE scope_pattern = 'alter-memo
 SELECT idem_policy_drop('alter-memory');
 SELECT idem_policy_alter('alter-memory', retention => '7 days');
 \echo :SQLSTATE
--- One that can't be gone by is mended, or refused as it is.
+-- An invalid policy is mended, or refused unchanged.
 ALTER TABLE idempotency.policy DROP CONSTRAINT policy_lease_in_range;
 UPDATE idempotency.policy SET lease = '0' WHERE scope_pattern = 'alter';
 SELECT idem_policy_alter('alter', max_attempts => 2);
@@ -74,7 +74,7 @@ SELECT idem_policy_alter('alter', unset => '{lease}');
 ALTER TABLE idempotency.policy ADD CONSTRAINT policy_lease_in_range
     CHECK (lease OPERATOR(pg_catalog.>) '0'::interval AND lease OPERATOR(pg_catalog.<=) '36525 days'::interval);
 SELECT outcome FROM idem_begin('k', scope => 'alter');
--- A role that is missing stays missing until it is named anew.
+-- A missing role stays missing until it is named again.
 SELECT idem_policy_set('alter', allowed_role => 'regress_idem_altered');
 DROP ROLE regress_idem_altered;
 SELECT idem_policy_alter('alter', ttl => '1 day');

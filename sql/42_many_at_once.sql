@@ -36,12 +36,12 @@ SET SESSION AUTHORIZATION regress_idem_support;
 CALL idem_resolve_all('release', 'w-2 is gone', scope => 'many*', holder => 'w-2', older_than => '1 hour');
 CALL idem_resolve_all('fail', scope => 'many-unknown', status => 'unknown', older_than => '3 hours');
 CALL idem_resolve_all('fail', scope => 'many-unknown', status => 'unknown', older_than => '1 hour', status_code => 410, body => 'gone', error => 'the bank has none', batch_size => 1);
--- What runs is refused, and told. What is unknown is not in progress.
+-- Running records are refused and reported. Unknown records are not in progress.
 CALL idem_resolve_all('complete', status => 'in_progress', principal => 'many-shop', scope => 'many*');
 CALL idem_resolve_all('complete', status => 'retryable', principal => 'other');
 CALL idem_resolve_all('complete', status => 'retryable', principal => 'many-shop', scope => 'many', status_code => 201);
 CALL idem_resolve_all('release', scope => 'many*');
--- What has been released is not released again.
+-- Released records are not released again.
 CALL idem_resolve_all('release', scope => 'many*', status => 'retryable');
 RESET SESSION AUTHORIZATION;
 SELECT * FROM test.many;
@@ -136,7 +136,7 @@ CALL idem_forget_principal('mall', 'ticket 6');
 RESET SESSION AUTHORIZATION;
 UPDATE idempotency.record SET lease_until = now() WHERE principal = 'mall';
 REVOKE regress_idem_app FROM regress_idem_support;
--- What is left may be history alone.
+-- The rest may be history alone.
 SELECT outcome FROM idem_begin('late', scope => 'many-closed', principal => 'mall', lease => '1 us');
 SELECT idem_resolve('late', 'fail', scope => 'many-closed', principal => 'mall');
 DELETE FROM idempotency.record WHERE (scope, key) = ('many-closed', 'late');
@@ -203,7 +203,7 @@ CALL idem_resolve_all('release', principal => 'alike');
 CALL idem_forget_principal('alike');
 DROP FUNCTION public.idem_resolve_idle(integer), public.idem_erase(integer);
 
--- From a procedure or a DO block that may commit as well; what the caller has open is committed, too.
+-- From a procedure or a DO block that may commit as well; it also commits the caller's open work.
 DO $$
 DECLARE
     resolved bigint; running bigint; running_keys jsonb; closed bigint; closed_scopes jsonb; undecided bigint; undecided_scopes jsonb;
@@ -217,7 +217,7 @@ BEGIN
 END $$;
 SELECT key, status FROM idempotency.records WHERE principal = 'me' ORDER BY key;
 
--- The functions for one key. What was seen has to be so still.
+-- The functions for one key. The state that was seen must still be there.
 SELECT idem_resolve_idle('absent', 'release', 'many', 'many-shop') AS absent, idem_resolve_idle('done', 'release', 'many', 'many-shop') AS final,
        idem_resolve_idle('lives', 'release', 'many', 'many-shop') AS alive, idem_resolve_idle('failed', 'fail', 'many-unknown', 'many-shop', status => 'unknown') AS other_status,
        idem_resolve_idle('failed', 'fail', 'many-unknown', 'many-shop', claimed_at => 'epoch') AS other_claim;

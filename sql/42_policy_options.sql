@@ -30,7 +30,7 @@ SELECT outcome FROM idem_begin(NULL, scope => 'options');
 \echo :SQLSTATE
 -- A key that is given is the key, and a request is checked against it as ever.
 SELECT outcome FROM idem_begin(:'key', '{"a": 5}', 'options', 'p');
--- Once, with idem_execute as well; what is returned names the key.
+-- Once, with idem_execute as well; the returned row names the key.
 SELECT outcome, idem_problem(c) IS NULL AS fine FROM idem_execute(NULL, 'echo(jsonb)', '{"x": 1}', 'options') c;
 SELECT outcome, convert_from(body, 'UTF8') AS body FROM idem_execute(NULL, 'echo(jsonb)', '{"x": 1}', 'options');
 -- idem_once is for messages, which have a key.
@@ -73,7 +73,7 @@ $$);
 SELECT count(*) FROM idempotency.record WHERE scope = 'options';
 SELECT outcome FROM idem_begin('k', scope => 'options', principal => 'p');
 SELECT idem_once('o', 'options', 'p');
--- What was claimed without one before can be ended, and looked at.
+-- Claims from before, without one, can be ended and looked at.
 SELECT idem_policy_set('options');
 SELECT token FROM idem_begin('k', scope => 'options') \gset
 SELECT idem_policy_set('options', principal_required => true);
@@ -143,7 +143,7 @@ SELECT idem_policy_set('options', retry_base => '1 min', retry_cap => '1 hour', 
 SELECT p[1] <= '1 min' AND p[2] <= '2 min' AND p[3] <= '4 min' AND p[4] <= '8 min' AS below,
        p <> '{1 min,2 min,4 min,8 min}' AS random
   FROM (SELECT test.pauses(4)) f (p);
--- What the holder says itself is exact anyhow.
+-- Times that the holder gives are exact in any case.
 SELECT outcome FROM idem_begin('own', scope => 'options');
 SELECT token FROM idempotency.record WHERE scope = 'options' AND key = 'own' \gset
 SELECT idem_fail('own', retryable => true, scope => 'options', token => :token, retry_after => '7 min');

@@ -18,7 +18,7 @@ SELECT test.same('{"amount": {"value": 1, "unit": "EUR"}}', '{"amount": {"unit":
        test.same('{"a": {"b": {"c": [1]}}}', '{"a": {"b": {"c": [2]}}}', '{$.a.b}') AS in_a_path,
        test.same('{"A": {"b": 1}}', '{"A": {"b": 2}}', '{$.a.b}') AS letter_case_of_a_path,
        test.same('{"a": {"x": 1}}', '{}', '{$.a.b}') AS on_the_way;
--- What holds nothing that counts is as if it were not there, elements of arrays too.
+-- Parts without a counted field do not matter, elements of arrays included.
 SELECT test.same('[{"id": 1, "n": 1}, {"x": 1}, 5, [[]], {"id": 2}]', '[{"id": 1}, {"id": 2, "n": 3}]', '{id}') AS elements,
        test.same('[{"id": 1}, {"id": 2}]', '[{"id": 2}, {"id": 1}]', '{id}') AS their_order,
        test.same('{"items": [{"id": 1, "n": 1}]}', '{"items": [{"id": 1, "n": 2}, {}]}', '{$.items[*].id}') AS by_path,
@@ -29,7 +29,7 @@ SELECT test.same('[{"id": 1, "n": 1}, {"x": 1}, 5, [[]], {"id": 2}]', '[{"id": 1
 -- Nothing counts: all such requests are the same, and another one than no request.
 SELECT test.same('{"a": 1}', '"text"', '{id}') AND test.same('{}', '[]', '{id}') AND test.same('5', 'null', '{id}') AS nothing,
        idem_fingerprint('{"a": 1}', fields => '{id}') = idem_fingerprint(NULL, '') AS no_request;
--- Beside exclude: what is left out does not count, though it is named or within what is.
+-- With exclude: excluded parts do not count, even if they are named or lie within a named field.
 SELECT test.same('{"a": {"b": 1, "t": 1}, "c": 1}', '{"a": {"b": 1, "t": 2}, "c": 2}', '{a}', '{t}') AS within,
        test.same('{"a": {"b": 1, "t": 1}}', '{"a": {"b": 2, "t": 1}}', '{a}', '{t}') AS the_rest,
        test.same('{"a": 1, "b": 1}', '{"a": 2, "b": 1}', '{a,b}', '{a}') AS both;
@@ -37,7 +37,7 @@ SELECT test.same('{"a": {"b": 1, "t": 1}, "c": 1}', '{"a": {"b": 1, "t": 2}, "c"
 SELECT idem_fingerprint('{"c": 1, "b": {"z": 1, "y": 2, "no": 3}, "a": 1, "no": 2}', fields => '{a,c,$.b.y,$.b.z}')
      = idem_fingerprint('{"a": 1, "b": {"y": 2, "z": 1}, "c": 1}') AS as_if_it_were_all,
        idem_fingerprint('{"a": 1}', fields => NULL) = idem_fingerprint('{"a": 1}') AS null_is_all;
--- Of a request over the limit, only what counts has to be below it.
+-- Of a request over the limit, only the counted part has to be below it.
 SELECT idem_fingerprint(jsonb_build_object('id', 7, 'load', jsonb_build_object('id2', 1, 'text', repeat('x', 17000000))), fields => '{id}')
      = idem_fingerprint('{"id": 7}') AS same;
 SELECT idem_fingerprint(jsonb_build_object('id', 7, 'load', repeat('x', 17000000)), fields => '{load}');
@@ -57,7 +57,7 @@ SELECT outcome FROM idem_begin('k', '{"amount": 5.0, "card": {"number": "1"}, "t
 SELECT outcome FROM idem_begin('k', '{"amount": 5, "card": {"number": "2"}}', 'fields');
 SELECT counted, excluded FROM idempotency.record WHERE scope = 'fields';
 SELECT option, value FROM idem_policy('fields') WHERE option LIKE '%_fields';
--- The policy changes: a repeat of an older request is recognised by what counted then, or by what counts now.
+-- The policy changes: a repeat of an older request is recognised by the old fields, or by the new ones.
 SELECT idem_policy_set('fields', fingerprint_fields => '{amount}');
 SELECT outcome FROM idem_begin('k', '{"amount": 5, "card": {"number": "1"}, "tip": {"amount": 3}}', 'fields');
 SELECT outcome FROM idem_begin('k', '{"amount": 5, "card": {"number": "2"}}', 'fields');
@@ -69,18 +69,18 @@ SELECT outcome FROM idem_begin('all', '{"amount": 5, "note": "a"}', 'fields');
 SELECT idem_policy_set('fields', fingerprint_fields => '{amount}');
 SELECT outcome FROM idem_begin('all', '{"amount": 5, "note": "a"}', 'fields');
 SELECT outcome FROM idem_begin('all', '{"amount": 5, "note": "b"}', 'fields');
--- The next attempt of a key goes by the policy of now, and its record says so.
+-- The next attempt of a key follows the current policy, and its record says so.
 SELECT test.let_pass('1 hour', 'fields');
 SELECT outcome, attempt FROM idem_begin('all', '{"amount": 5, "note": "a"}', 'fields');
 SELECT counted, excluded FROM idempotency.record WHERE scope = 'fields' AND key = 'all';
 SELECT outcome FROM idem_begin('all', '{"amount": 5, "note": "b"}', 'fields');
--- Keys are derived of what counts; where nothing does, there is nothing to derive one of.
+-- Keys are derived from the counted fields; without any, no key can be derived.
 SELECT idem_policy_set('fields', fingerprint_fields => '{amount}', on_missing_key => 'derive');
 SELECT outcome FROM idem_begin(NULL, '{"amount": 9, "at": 1}', 'fields');
 SELECT outcome FROM idem_begin(NULL, '{"amount": 9, "at": 2}', 'fields');
 SELECT * FROM refused($$
 SELECT outcome FROM idem_begin(NULL, '{"ammount": 9}', 'fields');
--- What is refused.
+-- Refused calls.
 SELECT idem_policy_set('fields', fingerprint_fields => '{}');
 SELECT idem_policy_set('fields', fingerprint_fields => '{a,$.}');
 SELECT idem_policy_set('fields', fingerprint_fields => '{a,NULL}');

@@ -49,7 +49,7 @@ SELECT outcome, error FROM idem_begin('k', scope => 'abandon-release');
 SELECT idem_resolve('k', 'release', 'abandon-release');
 SELECT outcome, attempt FROM idem_begin('k', scope => 'abandon-release');
 
--- unknown, also if nothing is said: nobody takes it over any more, and its holder may still end it.
+-- unknown, also by default: no caller takes it over any more, and its holder may still end it.
 SELECT idem_policy_set('abandon-unknown', abandon_after => '1 hour', lease => '1 min');
 SELECT token FROM idem_begin('k', scope => 'abandon-unknown') \gset
 SELECT outcome FROM idem_begin('taken', scope => 'abandon-unknown');
@@ -114,7 +114,7 @@ SELECT idem_cleanup();
 RESET ROLE;
 SELECT * FROM test.claims('abandon-reserved');
 
--- In batches: no more than it is told, and the others by the next calls.
+-- In batches: at most max_rows, and the others by the next calls.
 SELECT idem_policy_set('abandon-many', abandon_after => '1 hour', on_abandon => 'fail');
 SELECT count((idem_begin('k' || n, scope => 'abandon-many')).outcome) FROM generate_series(1, 500) n;
 SELECT test.let_pass('2 hours', 'abandon-many');

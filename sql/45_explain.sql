@@ -68,10 +68,10 @@ UPDATE idempotency.record SET backend_start = backend_start - interval '1 second
 
 SELECT scope, key, e.* FROM claimed, test.explained(key, '{"amount": 5}', scope) e ORDER BY scope, key;
 SELECT key, e.* FROM claimed, test.explained(key, '{"amount": 6}') e WHERE scope = 'explain' AND key IN ('leased', 'done', 'due') ORDER BY key;
--- Nothing to compare: taken to be the same.
+-- Without anything to compare, the request counts as the same.
 SELECT key, e.* FROM claimed, test.explained(key) e WHERE scope = 'explain' AND key IN ('leased', 'done') ORDER BY key;
 
--- What is past its ttl, and past its retention.
+-- Records past their ttl, and past their retention.
 SELECT test.let_pass('30 hours', 'explain');
 SELECT * FROM test.explained('done', '{"amount": 6}');
 SELECT test.let_pass('30 hours', 'explain');
@@ -162,14 +162,14 @@ SELECT (e.record ->> 'expires_at')::timestamptz = r.expires_at AS expires, (e.re
   FROM idem_explain('done', scope => 'explain') e, idempotency.records r WHERE (r.scope, r.key) = ('explain', 'done');
 SELECT idem_policy_set('explain', store_request => true, abandon_after => '10 min');
 SELECT (lease ->> 'given_up_at')::timestamptz - (lease ->> 'until')::timestamptz AS given_up FROM idem_explain('leased', scope => 'explain');
--- Nothing is left to be done about what nobody takes over anyhow.
+-- A record that no caller takes over needs nothing more.
 SELECT idem_policy_set('explain-unknown', lease => '1 hour', on_lease_expiry => 'unknown', abandon_after => '10 min', on_abandon => 'unknown');
 SELECT outcome FROM idem_begin('unknown', scope => 'explain-unknown');
 SELECT lease ? 'given_up_at' AS given_up FROM idem_explain('unknown', scope => 'explain-unknown');
 SELECT idem_policy_alter('explain-unknown', on_abandon => 'release');
 SELECT lease ? 'given_up_at' AS given_up FROM idem_explain('unknown', scope => 'explain-unknown');
 SELECT idem_policy_set('explain', ttl => '1 day', retention => '2 days', lease => '1 hour', store_request => true);
--- Why and what next, in sentences; who is asked for what else.
+-- Reason and next step as sentences; and who must act.
 SELECT c.key, why, next FROM claimed c, idem_explain(c.key, scope => c.scope) e WHERE c.scope = 'explain' AND c.key IN ('leased', 'done') ORDER BY 1;
 SELECT notes FROM idem_explain('leased', scope => 'explain', wait => '1 hour');
 SELECT notes FROM idem_explain('leased', '{"amount": 5}', scope => 'explain');
@@ -195,7 +195,7 @@ CREATE FUNCTION test.parts(given jsonb, show_values boolean DEFAULT false, in_ke
     SELECT concat_ws(E'\n', concat(e.outcome, ', same ', request ->> 'same', ', more ' || (request ->> 'more')),
                      (SELECT string_agg(part::text, E'\n') FROM jsonb_array_elements(request -> 'differ') part))
       FROM idem_explain(in_key, given, 'explain', show_values => show_values) e $$;
--- What is left out, the spelling of numbers and the order of members are no difference.
+-- Excluded fields, the spelling of numbers and the order of members are no difference.
 SELECT test.parts('{"big": 12345678901234567890.5, "": 1.0, "\u0001\"": 1, "a.b": 10e-1, "odd name": 1, "tags": [{"t": "x", "id": 2}], "meta": {"by": "me", "sent_at": 2},
     "Trace_ID": "b", "to": {"bank": [1, {"x": null}, true], "name": "acme"}, "amount": 100}');
 SELECT test.parts('{"amount": 100.01, "to": {"name": "acme", "bank": [1, {"x": 0}, true, false]}, "trace_id": "b",
@@ -216,7 +216,7 @@ SELECT part FROM idem_explain('parts', jsonb_build_object('amount', repeat('x', 
 SELECT idem_policy_set('explain', store_request => true);
 SELECT outcome, request, notes FROM idem_explain('parts', scope => 'explain', fingerprint => '\x00');
 SELECT idem_policy_set('explain', store_request => true, exclude_fields => '{trace_id,$.meta.sent_at,$.tags[*].id}');
--- As many as make sense, and paths that can be read.
+-- A bounded number of paths, in readable form.
 SELECT jsonb_array_length(request -> 'differ') AS parts, request -> 'more' AS more FROM idem_explain('parts', (SELECT jsonb_object_agg(i, i) FROM generate_series(1, 1000) i), 'explain');
 SELECT outcome FROM idem_begin('deep', (repeat('{"ä":', 400) || '1' || repeat('}', 400))::jsonb, 'explain');
 SELECT octet_length(part ->> 'path') AS bytes, right(part ->> 'path', 4) AS ends, part ->> 'how' AS how
@@ -240,7 +240,7 @@ DROP TABLE long;
 SELECT idem_policy_set('explain', store_request => true, exclude_fields => '{amount}');
 SELECT test.parts('{"amount": 6}', in_key => 'leased');
 SELECT outcome FROM idem_begin('leased', '{"amount": 6}', 'explain');
--- Where only some fields count: what holds none of them is as if it were not there.
+-- Where only some fields count: parts without any of them do not matter.
 SELECT idem_policy_set('explain', store_request => true, fingerprint_fields => '{id,$.to.name,$.list[*].n}', exclude_fields => '{$.meta.id}');
 SELECT outcome FROM idem_begin('some', '{"id": 1, "x": 1, "to": {"name": "acme", "y": 1}, "list": [{"z": 1}, {"n": 1}, {"n": 2, "z": [{"id": 3}]}], "meta": {"id": 1}, "rest": [[{"a": {}}]]}', 'explain');
 SELECT test.parts('{"id": 1.0, "x": 2, "to": {"name": "acme", "y": 2}, "list": [{"n": 1}, {"z": 1}, {"z": [{"id": 3}, {"q": 1}], "n": 2}], "meta": {"id": 2}, "more": {"a": [1]}}', in_key => 'some');
@@ -255,7 +255,7 @@ SELECT outcome FROM idem_begin('deeper', (repeat('[', 1500) || '1' || repeat(']'
 SELECT jsonb_array_length(request -> 'differ') AS parts, part ->> 'how' AS how
   FROM idem_explain('deeper', (repeat('[', 1500) || '2' || repeat(']', 1500))::jsonb, 'explain', fingerprint => '\x02') e, jsonb_array_elements(e.request -> 'differ') part;
 
--- ---- who may, and what is refused ----
+-- ---- rights, and refused calls ----
 
 CREATE ROLE regress_idem_clerk;
 SELECT idem_grant('regress_idem_clerk');

@@ -30,7 +30,7 @@ SELECT * FROM history('message');
 CREATE FUNCTION charge(request jsonb) RETURNS jsonb LANGUAGE sql AS $$ SELECT '{"done": true}'::jsonb $$;
 SELECT outcome FROM idem_execute('run', 'charge(jsonb)', '{}', scope => 'kept');
 SELECT * FROM history('run');
--- What is rolled back leaves none: neither an attempt, nor the end of one.
+-- A rollback leaves none: neither an attempt, nor the end of one.
 BEGIN;
 SELECT outcome FROM idem_begin('undone', scope => 'kept');
 SELECT idem_complete('undone', 200, scope => 'kept');
@@ -72,7 +72,7 @@ SELECT attempt, how, status_code, holder FROM history('back');
 SELECT outcome FROM idem_begin('ruled', scope => 'kept', lease => '1 h');
 SELECT idem_resolve('ruled', 'fail', 'kept', error => 'the bank says no');
 SELECT * FROM history('ruled');
--- A decision about a record that nobody works on ends no attempt.
+-- A decision about a record without a running attempt ends no attempt.
 SELECT token FROM idem_begin('idle', scope => 'kept', lease => '1 h') \gset
 SELECT idem_fail('idle', error => 'once', retryable => true, token => :token, scope => 'kept');
 SELECT idem_resolve('idle', 'complete', 'kept', status_code => 200);
@@ -102,12 +102,12 @@ DELETE FROM idempotency.record WHERE key = 'second' AND principal = 'someone';
 SELECT count(*) FROM idempotency.attempts WHERE principal = 'someone';
 CALL idem_forget_principal('someone');
 SELECT count(*) FROM idempotency.attempts WHERE principal = 'someone';
--- Nobody comes back for a claim: the policy ends it, and says so.
+-- An abandoned claim: the policy ends it, and the attempt says so.
 SELECT idem_policy_alter('kept', abandon_after => '1 us', on_abandon => 'fail');
 SELECT outcome FROM idem_begin('left', scope => 'kept', holder => 'gone', lease => '1 us');
 SELECT idem_cleanup() >= 0 AS swept;
 SELECT attempt, how, error, holder FROM history('left');
--- Nobody but the owner writes it; who monitors sees no errors.
+-- Only the owner writes it; monitoring roles see no errors.
 SET ROLE pg_monitor;
 SELECT count(*) > 0 AS seen FROM (SELECT scope, key, attempt, how FROM idempotency.attempts) a;
 SELECT error FROM idempotency.attempts;

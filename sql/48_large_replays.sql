@@ -3,7 +3,7 @@
 \a\pset footer off
 -- Of the messages, that there are any: a temporary file has another name each time.
 \set VERBOSITY sqlstate
--- Some 300 kB that do not compress, and as many that do.
+-- Some 300 kB that do not compress, and the same amount that does.
 CREATE TABLE test.large_body AS
 SELECT string_agg(sha512(i::text::bytea)::text, '') AS hard, repeat('{"article": 1}', 20000) AS soft FROM generate_series(1, 2300) i;
 CREATE FUNCTION test.hard() RETURNS text LANGUAGE sql AS $$ SELECT hard FROM test.large_body $$;

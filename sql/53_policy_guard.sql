@@ -82,7 +82,7 @@ SELECT idem_policy_set('vaul*', ttl => '1 day');
 SELECT idem_policy_drop('vault');
 ROLLBACK;
 
--- A member may, be it by way of another role; not one who would have to SET ROLE first.
+-- A member may, also by way of another role; not a role that would have to SET ROLE first.
 SET ROLE regress_teller;
 SELECT statement, test.tried(statement) FROM tries ORDER BY number;
 SET ROLE regress_keeper;
@@ -102,7 +102,7 @@ SET ROLE regress_operator;
 SELECT test.as_owner($$SELECT idem_policy_drop('vault')$$);
 RESET ROLE;
 
--- A role that does not exist admits nobody but the owner.
+-- A missing role admits only the owner.
 ALTER ROLE regress_clerk RENAME TO regress_scribe;
 SET ROLE regress_teller;
 SELECT test.tried($$SELECT idem_policy_drop('safe/open/shut')$$);
@@ -111,7 +111,7 @@ RESET ROLE;
 SELECT test.tried($$SELECT idem_policy_drop('safe/open/shut')$$);
 ALTER ROLE regress_scribe RENAME TO regress_clerk;
 
--- Policies written by hand are taken for what they reach, each of them.
+-- Policies written by hand are judged by the scopes that they match, each of them.
 ALTER TABLE idempotency.policy DROP CONSTRAINT policy_star_at_the_end;
 INSERT INTO idempotency.policy (scope_pattern, allowed_role) VALUES ('hand*1', 'regress_vault'), ('hand*2', 'regress_clerk');
 SET ROLE regress_teller;

@@ -4,7 +4,7 @@
 \set SHOW_CONTEXT never
 \set VERBOSITY terse
 
--- Where SQL is wanted nobody asks what the heap store could serve.
+-- With idempotency.store = sql, the heap store is not examined.
 CREATE FUNCTION test.served(expected text) RETURNS text LANGUAGE sql AS
     $$ SELECT test.by_store(concat_ws(': ', store, why), expected) FROM idempotency.stores $$;
 
@@ -33,7 +33,7 @@ SELECT outcome FROM idem_begin('at commit', scope => 'changed');
 COMMIT;
 SELECT key, status, attempt FROM idempotency.records WHERE scope = 'changed' ORDER BY key;
 
--- A check is known by what it says.
+-- A check is recognised by its expression.
 CREATE FUNCTION test.like_a_record(status "char", lease_until timestamptz) RETURNS boolean LANGUAGE sql AS 'SELECT status <> ''i''';
 CREATE FUNCTION test.with_check(checked text, is_ours boolean) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE served text;
@@ -77,7 +77,7 @@ SELECT idem_once('k', 'changed');
 ALTER TABLE idempotency.attempt DISABLE TRIGGER noted;
 SELECT idem_once('k', 'changed history');
 ALTER TABLE idempotency.attempt ENABLE TRIGGER noted;
--- While a claim is open nobody makes one.
+-- While a claim is open no session can make one.
 DROP TRIGGER noted ON idempotency.attempt;
 BEGIN;
 SELECT outcome FROM idem_begin('open', scope => 'changed history');

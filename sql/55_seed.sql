@@ -15,7 +15,7 @@ SELECT count(DISTINCT (classid, objid)) AS locks FROM locks;
 SELECT key, idem_release(key, 'collide') FROM test.colliding;
 COMMIT;
 
--- One row of sixteen random bytes, for nobody but the owner.
+-- One row of sixteen random bytes, for the owner only.
 SELECT count(*), min(length(value)) AS bytes, count(DISTINCT get_byte(value, i)) > 4 AS random
   FROM idempotency.seed, generate_series(0, 15) i;
 CREATE ROLE regress_curious IN ROLE pg_monitor;
@@ -45,7 +45,7 @@ SELECT idem_revoke('regress_curious');
 REVOKE USAGE ON SCHEMA idempotency FROM regress_writer;
 DROP ROLE regress_curious, regress_writer;
 
--- Another row takes the place of the one that was there, as in a restore; what is held stays held.
+-- Another row replaces it, as in a restore; held locks stay held.
 CREATE TEMPORARY TABLE before AS SELECT * FROM idempotency.seed;
 BEGIN;
 SELECT outcome FROM idem_begin('held', scope => 'collide');

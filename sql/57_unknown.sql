@@ -20,7 +20,7 @@ SELECT key, attempt, holder, error, reference, silent, age >= '0' AS aged FROM i
 SELECT attempt, how, holder, error, reference FROM idem_attempts('lost', 'un');
 SELECT count(*) FROM idempotency.abandoned WHERE scope = 'un';
 SELECT count(*) FROM idempotency.in_flight WHERE scope = 'un';
--- Said once more it is what it was.
+-- Repeated, it changes nothing.
 SELECT idem_unknown('lost', 'again', 'ch_456', 'un', token => :token);
 SELECT error, reference FROM idem_get('lost', 'un');
 \set VERBOSITY terse
@@ -78,7 +78,7 @@ SELECT attempt, how, error, reference, resolved_by IS NOT NULL AS resolved FROM 
 SELECT action, before ->> 'status' AS before, after ->> 'status' AS after, reason FROM idempotency.decisions
  WHERE scope = 'un' AND action <> 'policy_set' ORDER BY key;
 
--- It may be forgotten, as any record that nobody is at work on.
+-- It may be forgotten, as any record without a running attempt.
 SELECT test.lost('forgotten') AS token \gset
 SELECT idem_unknown('forgotten', scope => 'un', token => :token);
 SELECT idem_forget('forgotten', 'un');
@@ -160,13 +160,13 @@ SELECT outcome FROM idem_execute('operated', 'public.ends_itself(jsonb)', '{}', 
 \set VERBOSITY default
 DROP FUNCTION public.ends_itself;
 
--- A late holder: its lease is over, and nobody has taken over.
+-- A late holder: its lease has expired, and no caller has taken over.
 SELECT test.lost('late') AS token \gset
 SELECT test.let_pass('50 min', 'un');
 SELECT idem_unknown('late', 'timeout', 'ch_3', 'un', token => :token);
 SELECT outcome FROM idem_begin('late', '{"amount": 5}', 'un');
 
--- Many at once; on_lease_expiry => 'unknown' stays what it is.
+-- Many at once; the policy's on_lease_expiry => 'unknown' is unchanged.
 SELECT idem_policy_set('un-silent', on_lease_expiry => 'unknown', unknown_retry_after => '5 min', max_attempts => 1);
 SELECT test.lost(k, 'un-silent') IS NOT NULL FROM unnest('{silent,told}'::text[]) k;
 SELECT idem_unknown('told', 'timeout', 'ch_4', 'un-silent', token => token) FROM idempotency.record WHERE (scope, key) = ('un-silent', 'told');
@@ -180,7 +180,7 @@ SELECT idem_cleanup() >= 0 AS cleaned;
 CALL idem_resolve_all('complete', scope => 'un-silent', status => 'unknown', status_code => 200);
 SELECT key, status, status_code FROM idempotency.records WHERE scope = 'un-silent' ORDER BY key;
 
--- What the provider said is for those who may read the whole record.
+-- The provider's reference is for roles that may read the whole record.
 SELECT test.lost('watched') AS token \gset
 SELECT idem_unknown('watched', 'timeout at the bank', 'ch_5', 'un', token => :token);
 CREATE ROLE test_unknown_monitor IN ROLE pg_monitor;

@@ -30,7 +30,7 @@ SELECT key, attempt, error, silent, recovery_point, retained_until > now() AS ke
 SELECT idem_policy_alter('dead', max_attempts => 9);
 SELECT outcome FROM idem_begin('fails', '{"amount": 5}', 'dead');
 SELECT idem_policy_alter('dead', max_attempts => 2);
--- It is exhausted until the retention is over, never expired, and then forgotten.
+-- It is exhausted until the retention ends, never expired, and then forgotten.
 SELECT test.let_pass('23 hours', 'dead');
 SELECT outcome FROM idem_begin('fails', '{"amount": 5}', 'dead');
 SELECT idem_cleanup();
@@ -38,7 +38,7 @@ SELECT test.let_pass('2 hours', 'dead');
 SELECT idem_cleanup();
 SELECT * FROM test.dead('dead');
 
--- An attempt is silent: it is exhausted at once, wherever it is looked at, and then stored.
+-- A timed-out attempt: it is exhausted immediately in every look, and then stored.
 SELECT test.attempt('silent', 'dead') AS token \gset
 SELECT idem_fail('silent', 'the first failed', true, scope => 'dead', token => :token);
 SELECT test.attempt('silent', 'dead') AS token \gset

@@ -7,7 +7,7 @@ CREATE FUNCTION test.came_about(wanted text, retryable boolean, of_scope text DE
     SELECT idem_fail(wanted, 'error of ' || wanted, retryable, 402, 'no', scope => of_scope, token => b.token) FROM idem_begin(wanted, '{"amount": 5}', of_scope) b $$;
 SELECT test.came_about('failed', false), test.came_about('exhausted', true);
 SELECT key, status, error, status_code FROM idempotency.records WHERE scope = 'redrive' ORDER BY key;
--- Not without a reason, and not what is neither.
+-- Not without a reason, and not other records.
 SELECT idem_resolve('failed', 'reopen', 'redrive');
 \echo :SQLSTATE
 SELECT idem_resolve('failed', 'reopen', 'redrive', reason => '  ');

@@ -3,7 +3,7 @@
 \a\pset footer off
 \set SHOW_CONTEXT never
 CREATE TABLE tx_effect (what text);
--- What a failed commit leaves: no effect, no record.
+-- A failed commit leaves no effect and no record.
 CREATE FUNCTION tx_left() RETURNS text LANGUAGE sql AS $$
     SELECT (SELECT count(*) FROM tx_effect) || ' effects, ' || (SELECT count(*) FROM idempotency.record WHERE scope LIKE 'tx%') || ' records'
 $$;
@@ -115,7 +115,7 @@ SAVEPOINT s;
 SELECT idem_release('s2', scope => 'tx');
 ROLLBACK TO s;
 COMMIT;
--- The end kept, in whichever savepoint.
+-- The end counts, in any savepoint.
 BEGIN;
 SAVEPOINT s;
 SELECT outcome FROM idem_begin('s3', scope => 'tx', transactional => true);
@@ -188,7 +188,7 @@ COMMIT PREPARED 'regress_tx';
 SELECT status FROM idempotency.records WHERE key = '2pc';
 SELECT count(*) FROM tx_effect;
 
--- What is for claims that outlast their transaction is refused, for a replay as well.
+-- Arguments for claims that outlast their transaction are refused, for a replay as well.
 SELECT idem_begin('x', scope => 'tx', transactional => true, lease => '1 minute');
 SELECT idem_begin('x', scope => 'tx', transactional => true, hold => true);
 SELECT idem_begin('c', scope => 'tx', transactional => true, hold => true);

@@ -53,7 +53,7 @@ SELECT outcome FROM idem_begin('other', scope => 'hint');
 SELECT idem_complete('other', headers => '{"A": null}', scope => 'hint');
 ROLLBACK;
 
--- Not kept, in whichever letter case.
+-- Not stored, in any letter case.
 BEGIN;
 SELECT outcome FROM idem_begin('drop', scope => 'hint');
 SELECT idem_complete('drop', 200, 'x', '{"Content-Type": "a/b", "content-length": "1", "Keep-Alive": "timeout=5", "UPGRADE": "h2c",
@@ -63,7 +63,7 @@ COMMIT;
 SELECT headers FROM idem_begin('drop', scope => 'hint');
 SELECT value FROM idem_policy('hint') WHERE option = 'drop_headers';
 
--- Too long for a key, or with what no key has: a digest, the same for the same event.
+-- Too long for a key, or with characters that keys can't have: a digest, the same for the same event.
 SELECT length(idem_event_id('order.paid', repeat('x', 216), 'epoch')) AS short, idem_event_id('order.paid', repeat('x', 300), 'epoch') AS long;
 SELECT idem_event_id('order.paid', repeat('x', 242), 'epoch') ~ '^order' AS at_limit, idem_event_id('order.paid', repeat('x', 243), 'epoch') ~ '^[0-9a-f]{64}$' AS beyond;
 SELECT idem_event_id(E'a\nb', 'r', 'epoch') = idem_event_id(E'a\nb', 'r', 'epoch') AS same, idem_event_id(E'a\nb', 'r', 'epoch') ~ '^[0-9a-f]{64}$' AS hashed,

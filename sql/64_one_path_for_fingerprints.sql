@@ -1,9 +1,9 @@
 -- Promise: where the server sees a request, it takes its fingerprint, of method and path besides, by
--- the policy's fields and the call's. What it can't compare it calls so.
+-- the policy's fields and the call's. It names fingerprints that it can't compare.
 \a\pset footer off
 \set SHOW_CONTEXT never
 
--- Method and path count, as in idem_fingerprint: byte by byte what a client makes of them.
+-- Method and path count, as in idem_fingerprint: the same bytes as a client's.
 SELECT outcome FROM idem_begin('k', '{"amount": 1}', 'prints', method => 'POST', path => '/payments');
 SELECT fingerprint = idem_fingerprint('{"amount": 1.0}', 'POST', '/payments') AS as_documented, fingerprint_of
   FROM idempotency.record WHERE scope = 'prints';
@@ -27,7 +27,7 @@ SELECT outcome FROM idem_begin('u', '{"amount": 1, "trace_id": "a", "ts": 1}', '
 SELECT excluded FROM idempotency.record WHERE scope = 'prints' AND key = 'u';
 SELECT outcome FROM idem_begin('u', '{"amount": 1, "trace_id": "b", "ts": 2}', 'prints', method => 'POST', path => '/p', exclude => '{ts}');
 SELECT outcome FROM idem_begin('u', '{"amount": 2, "trace_id": "b", "ts": 2}', 'prints', method => 'POST', path => '/p', exclude => '{ts}');
--- A caller that leaves out less is told the same by the record's own rule.
+-- A caller that leaves out less is judged by the record's own rule.
 SELECT outcome FROM idem_begin('u', '{"amount": 1, "trace_id": "b", "ts": 2}', 'prints', method => 'POST', path => '/p');
 SELECT idem_policy_drop('prints');
 SELECT outcome FROM idem_begin('u', '{"amount": 1, "trace_id": "b", "ts": 2}', 'prints', method => 'POST', path => '/p');

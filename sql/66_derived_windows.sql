@@ -94,7 +94,7 @@ SELECT idem_complete(:'key', 201, 'late', scope => 'window', principal => 'mira'
 \echo :SQLSTATE
 DELETE FROM test.window;
 
--- What is unknown stays so until somebody decides; the decision is kept for a window.
+-- An unknown record stays unknown until an operator decides; the decision is kept for a window.
 SELECT idem_policy_set('window', on_missing_key => 'derive', derive_window => '10 min', lease => '1 min', on_lease_expiry => 'unknown');
 SELECT outcome FROM test.buy();
 SELECT test.let_pass('1 day', 'window');

@@ -110,7 +110,7 @@ SELECT key, status FROM test.states('uf') WHERE key = 'spent';
 SELECT test.uncertain('spent', 'uf', :token);
 SELECT key, status, error FROM test.states('uf') WHERE key = 'spent';
 
--- A final failure is not uncertain.
+-- A final failure can't be uncertain.
 SELECT idem_fail('x', uncertain => true);
 \echo :SQLSTATE
 SELECT idem_fail('x', retryable => NULL, uncertain => true);

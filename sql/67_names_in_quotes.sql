@@ -26,7 +26,7 @@ SELECT idem_policy_alter('names', exclude_fields => '{ok,"a[*]"}');
 SELECT idem_fingerprint('{}', fields => '{"  a"}');
 SELECT outcome FROM idem_begin('k', '{}', 'names-free', exclude => '{*}');
 $$);
--- Also where somebody has written the row by hand.
+-- Also in a row written by hand.
 UPDATE idempotency.policy SET fingerprint_fields = '{payment.amount}' WHERE scope_pattern = 'names';
 SELECT outcome FROM idem_begin('k', '{}', 'names');
 \echo :SQLSTATE

@@ -96,7 +96,7 @@ SELECT operation, test.execute('u ' || operation, ('test.' || operation || '(jso
   FROM unnest('{declines,handles,says_otherwise,nests}'::text[]) operation;
 SELECT idem_policy_drop('own-raises');
 
--- A table of records that somebody has broken is no fault of the request.
+-- A damaged table of records is not the request's fault.
 CREATE FUNCTION test.refuse() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     RAISE EXCEPTION 'refused' USING ERRCODE = '23514';

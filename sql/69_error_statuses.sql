@@ -20,7 +20,7 @@ EXCEPTION WHEN OTHERS THEN
 END $$;
 
 SELECT idem_policy_set('refusals', error_statuses => '{"P0001": 402, "P0002": 404, "22": 400, "22012": 422}');
--- The whole SQLSTATE comes before its class. An error that has a status is final; what has none is as before.
+-- The whole SQLSTATE comes before its class. An error with a status is final; others are as before.
 SELECT code, test.fate(code) FROM unnest('{P0001,P0002,22P02,22012,23514,38000,40001}'::text[]) code;
 SELECT code, test.fate(code) FROM unnest('{P0001,P0002,22P02,22012,23514}'::text[]) code;
 SELECT count(*) AS effects FROM test.effect;
@@ -43,7 +43,7 @@ SELECT policy -> 'error_statuses' AS error_statuses FROM idem_explain('P0001', s
 SELECT idem_policy_alter('refusals', unset => '{error_statuses}');
 SELECT after FROM idempotency.decisions WHERE scope = 'refusals' ORDER BY decided_at DESC LIMIT 1;
 
--- Refused: what is no object from SQLSTATEs and classes to statuses of refusals.
+-- Refused: values that are not an object from SQLSTATEs and classes to error statuses.
 CREATE FUNCTION test.set(map jsonb) RETURNS text LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM idem_policy_set('refusals', error_statuses => map);
