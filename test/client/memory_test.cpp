@@ -80,7 +80,7 @@ TEST_F(Memory, FlatOverErrors) {
 // The fingerprint's memory belongs to the server and must be released. Memory contexts do not show
 // allocations outside of them, so the operating system is asked. Another connection makes the
 // request, which is some 20 MB as stored.
-TEST_F(Memory, AFingerprintTakesWhatTheRequestDoesAndGivesItBack) {
+TEST_F(Memory, AFingerprintFreesItsMemory) {
     constexpr std::int64_t kMegabyte = 1024;  // in the unit of the answer
     const auto kilobytes = [&](const std::string& what) {
         return value<std::int64_t>(

@@ -61,7 +61,7 @@ class OneKey : public ClientTest {
     }
 };
 
-TEST_F(OneKey, OthersAreToldWhileOneExecutes) {
+TEST_F(OneKey, OthersGetInProgressWhileOneExecutes) {
     const auto claims = ask_from_all_at_once(true);
     EXPECT_EQ(count_outcomes(claims, "execute"), 1);
     EXPECT_EQ(count_outcomes(claims, "in_progress"), kConnections - 1);

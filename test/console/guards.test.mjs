@@ -73,7 +73,7 @@ test('every answer forbids scripts and frames of others, and sets no cookie', as
     }
 });
 
-test('who starts it leaves alone what another one is starting from', async (t) => {
+test('a start leaves the files of another start alone', async (t) => {
     const first = await startConsole(t, ['guards']);
     const program = readFileSync(`/proc/${first.child.pid}/cmdline`, 'utf8').split('\0')[1];
     const before = statSync(program).ctimeMs;
@@ -129,7 +129,7 @@ test('it looks with the rights of another role', async (t) => {
 const NASTY = ['', '\'', '\\', '\\\'', '\'\'; DROP TABLE x; --', '$$', '$1', '%s', ':name', '\u202eabc', 'a\u00a0b',
     '\u{e0041}', 'Ω漢字🙂', ' a  b ', HOSTILE, HOSTILE_SCOPE];
 
-test('literals come back as they were, and show what can\'t be seen', async () => {
+test('literals come back unchanged, and show invisible characters', async () => {
     for (const conforming of ['on', 'off']) {
         for (const text of NASTY) {
             const literal = quoteLiteral(text);
@@ -140,7 +140,7 @@ test('literals come back as they were, and show what can\'t be seen', async () =
     }
 });
 
-test('a decision names what it needs and nothing else', () => {
+test('a decision names only the arguments it needs', () => {
     const asked = { key: 'k', scope: 's', principal: '' };
     assert.equal(decision({ schema: 'public', ...asked, action: 'release', given: { body: 'left over', reason: 'ticket 1' } }),
         "SELECT idem_resolve('k', 'release', scope => 's', reason => 'ticket 1');");
@@ -251,7 +251,7 @@ test('rates are those of the counters; where they were reset or unknown is a gap
 
 // ---- what is printed ----
 
-test('nothing of what is asked is printed, and the server is not asked in vain', async (t) => {
+test('requests are not printed, and the server gets no useless query', async (t) => {
     const console = await startConsole(t, ['guards']);
     const asked = { key: 'secret-key', scope: 'secret-scope', principal: 'secret-principal', request: '{"secret": "request"' };
     const answer = await (await console.ask('key', asked)).json();

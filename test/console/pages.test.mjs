@@ -46,7 +46,7 @@ test('pages of an empty database say so', async (t) => {
     assert.deepEqual(page.wrong, []);
 });
 
-test('the address loses the token, and the page says who looks at what', async (t) => {
+test('the address loses the token, and the page shows role and database', async (t) => {
     const page = await openPage(t, browser, shared.address);
     assert.equal(page.url(), shared.url);
     assert.match(await page.innerText('#where'), /Role postgres, database shop on 127\.0\.0\.1:\d+, PostgreSQL \d+.*, idempotency [\d.]+, read only/);
@@ -76,7 +76,7 @@ test('in flight: leased claims with their keys, transactions with their pids', a
     assert.equal(page.url(), `${shared.url}#key`, 'no key in the address');
 });
 
-test('abandoned: what is unknown is told from what is taken over', async (t) => {
+test('abandoned: unknown claims are distinguished from those to take over', async (t) => {
     const page = await openPage(t, browser, shared.address);
     await visit(page, 'abandoned');
     assert.match(await page.locator('#content tr', { hasText: 'r-815' }).innerText(), /^unknown\s+refunds\s+r-815\s+worker-1/);
@@ -116,7 +116,7 @@ test('outcomes: a chart for each scope, with a line where something happened', a
     assert.deepEqual(page.wrong, []);
 });
 
-test('key: attempts with their errors, the policy and who says so, and what differs', async (t) => {
+test('key: attempts with their errors, the policy with its sources, and the differences', async (t) => {
     const page = await openPage(t, browser, shared.address);
     await lookUp(page, { scope: 'payments/hook', key: 'evt_7' });
     assert.match(await page.innerText('#answer'), /would answer replay/);
@@ -220,7 +220,7 @@ test('encryption: the keys, the records that each has encrypted, and the next st
     assert.deepEqual(page.wrong, []);
 });
 
-test('encryption: it is counted when somebody asks, and too much is said to be', async (t) => {
+test('encryption: counted on request, and too many records are reported', async (t) => {
     const page = await openPage(t, browser, shared.address);
     const asked = [];
     page.on('request', (request) => { if (/api\/encryption/.test(request.url())) asked.push(request.url()); });
@@ -243,7 +243,7 @@ test('encryption: it is counted when somebody asks, and too much is said to be',
 
 // ---- hostile keys ----
 
-test('what clients send stays text on every page', async (t) => {
+test('input of clients stays text on every page', async (t) => {
     const page = await openPage(t, browser, shared.address);
     for (const name of PAGES) {
         await visit(page, name);
@@ -258,7 +258,7 @@ test('what clients send stays text on every page', async (t) => {
     assert.deepEqual(page.wrong, []);
 });
 
-test('the page\'s own rules stop what would be run', async (t) => {
+test('the page\'s own rules stop scripts', async (t) => {
     const page = await openPage(t, browser, shared.address);
     // In a separate task, because code that a debugger evaluates is exempt.
     const stopped = await page.evaluate(() => new Promise((resolve) => {

@@ -22,7 +22,7 @@ const kinds = (page) => page.locator('#content .problem').evaluateAll((boxes) =>
 
 // ---- rights ----
 
-test('what a role may not read is said on the page, with the grant', async (t) => {
+test('the page names views that the role may not read, with the grant', async (t) => {
     const { address } = await startConsole(t, ['--every', '1', '-U', 'stranger', 'troubled']);
     const page = await openPage(t, browser, address);
     for (const name of PAGES.filter((one) => one !== 'key')) {
@@ -37,7 +37,7 @@ test('what a role may not read is said on the page, with the grant', async (t) =
     assert.deepEqual(page.wrong, []);
 });
 
-test('who monitors sees a record that they may not have explained, without its error', async (t) => {
+test('a monitoring role sees a record without explanation and error', async (t) => {
     const { address } = await startConsole(t, ['-U', 'watcher', 'troubled']);
     const page = await openPage(t, browser, address);
     await lookUp(page, { scope: 'payments/hook', key: 'evt_7' });
@@ -67,7 +67,7 @@ test('on a single server the decisions of all nodes are not asked for', async (t
 
 const refusals = () => readFileSync(process.env.SERVER_LOG, 'utf8').match(/password authentication failed for user "locked"/g)?.length ?? 0;
 
-test('a wrong password is said, tried once, and again when somebody asks', async (t) => {
+test('a wrong password is reported, tried once, and again on request', async (t) => {
     const before = refusals();
     const { address, ask } = await startConsole(t, ['--every', '1', '-U', 'locked', 'troubled'], { PGPASSWORD: 'wrong' });
     const context = await browser.newContext();
@@ -199,7 +199,7 @@ test('no extension, and no database', async (t) => {
     await other.waitForSelector('#banner [data-kind=away]:has-text("nowhere")');
 });
 
-test('an extension of another version: what is there is shown', async (t) => {
+test('an extension of another version: the existing views are shown', async (t) => {
     await createDatabase('older', WITH_EXTENSION);
     await run('older', `SELECT idem_policy_set('p');
         ALTER EXTENSION idempotency DROP VIEW idempotency.attempts; DROP VIEW idempotency.attempts;

@@ -98,12 +98,12 @@ TEST(DecideWithoutRecord, ExecutesFirst) {
     expect(decide(nullptr, at(kNow)), Outcome::Execute, Execution::First);
 }
 
-TEST(DecideWithoutRecord, RefusesWhatWasSentBeforeRetention) {
+TEST(DecideWithoutRecord, RefusesRequestsSentBeforeRetention) {
     expect_refused(decide(nullptr, first_sent_at(kNow - 1001)), Outcome::Expired);
     expect_refused(decide(nullptr, first_sent_at(kEarliest)), Outcome::Expired);
 }
 
-TEST(DecideWithoutRecord, ExecutesWhatWasSentWithinRetention) {
+TEST(DecideWithoutRecord, ExecutesRequestsSentWithinRetention) {
     expect(decide(nullptr, first_sent_at(kNow - 1000)), Outcome::Execute, Execution::First);
     expect(decide(nullptr, first_sent_at(kNow)), Outcome::Execute, Execution::First);
     expect(decide(nullptr, first_sent_at(kLatest)), Outcome::Execute, Execution::First);
@@ -173,7 +173,7 @@ TEST(DecideInProgress, TakesOverExactlyAtTheEndOfTheLease) {
     expect(decide(&over, at(kNow)), Outcome::Execute, Execution::Takeover);
 }
 
-TEST(DecideInProgress, TakesOverAtOnceWhenTheHolderIsGone) {
+TEST(DecideInProgress, TakesOverWhenTheHolderHasExited) {
     Known facts = leased_until(kFuture);
     facts.holder_gone = true;
     expect(decide(&facts, at(kNow)), Outcome::Execute, Execution::Takeover);
@@ -262,7 +262,7 @@ TEST(DecideInProgress, TheLimitAtTheClaimCountsAsToday) {
     EXPECT_EQ(status_at(facts, asked), Status::InProgress);
 }
 
-TEST(DecideInProgress, WhatMayBeUnknownIsNeverExhausted) {
+TEST(DecideInProgress, AnUnknownClaimIsNeverExhausted) {
     Known facts = leased_until(kPast);
     facts.attempt = 3;
     facts.if_silent = IfSilent::Unknown;
@@ -384,7 +384,7 @@ TEST(DecideAfterTtl, AttemptsAndBackoffNoLongerCount) {
     expect(decide(&facts, at(kNow)), Outcome::Execute, Execution::Reuse);
 }
 
-TEST(DecideAfterTtl, RefusesReuseForWhatWasSentBeforeRetention) {
+TEST(DecideAfterTtl, RefusesReuseForRequestsSentBeforeRetention) {
     for (const Status status : kFinalStatuses) {
         const Known facts = past_retention(status);
         expect_refused(decide(&facts, first_sent_at(kNow - 1001)), Outcome::Expired);
@@ -392,7 +392,7 @@ TEST(DecideAfterTtl, RefusesReuseForWhatWasSentBeforeRetention) {
     }
 }
 
-TEST(DecideAfterTtl, RefusesReuseForWhatMayBeTheRecordsOwn) {
+TEST(DecideAfterTtl, RefusesReuseForRequestsThatMayBeTheRecords) {
     for (const Status status : kFinalStatuses) {
         Known facts = past_retention(status);
         facts.claimed_at = kNow - 500;
@@ -589,7 +589,7 @@ TEST_F(DecideGrid, ReachesEveryOutcomeAndEveryClaimOfARecord) {
     EXPECT_EQ(claims.count(Execution::First), 0u);
 }
 
-TEST_F(DecideGrid, ClaimsExactlyWhatItExecutes) {
+TEST_F(DecideGrid, ClaimsExactlyTheExecutions) {
     always(any,
            [](const Case& c) { return c.executes() == (c.decision.execution != Execution::None); });
 }
@@ -703,7 +703,7 @@ TEST_F(DecideGrid, RetryAfterIsGivenExactlyWithOutcomesThatPass) {
     });
 }
 
-TEST_F(DecideGrid, WhoWaitsForRetryAfterGetsAnotherAnswer) {
+TEST_F(DecideGrid, AfterRetryAfterTheAnswerDiffers) {
     always(
         [](const Case& c) {
             return c.decision.retry_after > 0 && c.decision.outcome != Outcome::Unknown;

@@ -167,7 +167,7 @@ TEST(Canonical, RandomDoublesSurviveTheirNotation) {
     }
 }
 
-TEST(Canonical, EscapesOnlyWhatMustBeEscaped) {
+TEST(Canonical, EscapesOnlyAsNeeded) {
     const Sample samples[] = {{"\b", "\\b"},      {"\t", "\\t"},       {"\n", "\\n"},
                               {"\f", "\\f"},      {"\r", "\\r"},       {"\"", "\\\""},
                               {"\\", "\\\\"},     {"\x01", "\\u0001"}, {"\x0b", "\\u000b"},
@@ -307,7 +307,7 @@ TEST(Exclude, AStarMatchesEachElement) {
 }
 
 // What ends a name lies between other characters, so names that begin alike are easily mixed up.
-TEST(Exclude, PathsThatBeginAlikeAreToldApart) {
+TEST(Exclude, PathsWithTheSameBeginningDiffer) {
     const std::vector<std::string_view> entries = {"$.a.x",  "$.a[*].x", "$.a-b.x",    "$.a b.x",
                                                    "$.aB.x", "$.a_.x",   "$.\u00e9.x", "$.az.x",
                                                    "$.a/.x", "$.a0.x",   "$.ab"};
@@ -353,7 +353,7 @@ TEST(Exclude, AcceptsNamesAndPaths) {
     }
 }
 
-TEST(Exclude, RefusesWhatCannotBeRead) {
+TEST(Exclude, RefusesInvalidPaths) {
     using namespace std::string_literals;
     const std::string refused[] = {"",
                                    "$",

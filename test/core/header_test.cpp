@@ -68,7 +68,7 @@ TEST(ParseKeyField, RefusesLists) {
     expect_none_is_key({R"("a", "b")"sv, R"("a","b")"sv, R"("a",)"sv, R"(a, "b")"sv, "a, b"sv});
 }
 
-TEST(ParseKeyField, RefusesWhatCannotBeAKey) {
+TEST(ParseKeyField, RefusesInvalidKeys) {
     for (const auto header : {""sv, " "sv, "\t"sv, R"("")"sv, R"("  ")"sv}) expect_neither(header);
     const std::string longest(255, 'x');
     expect_key(longest, longest);
@@ -90,7 +90,7 @@ TEST(ParseKeyFieldParameters, HaveNames) {
     refuse_parameters({";A"sv, ";aB"sv, ";1"sv, ";-a"sv, ";\"a\""sv});
 }
 
-TEST(ParseKeyFieldParameters, RefuseWhatIsNoBareItem) {
+TEST(ParseKeyFieldParameters, RefuseInvalidBareItems) {
     refuse_parameters({";a="sv, ";a= 1"sv, ";a =1"sv, ";a=1 2"sv, ";a=1,"sv, ";a=1;"sv});
     refuse_parameters({";a=(1 2)"sv, ";a=()"sv, ";a=\0"sv, ";a=,"sv, ";a=\xc3\xbc"sv});
 }

@@ -114,7 +114,7 @@ TEST(ProblemWord, IsFailedForAFailureWithoutAStatus) {
     EXPECT_EQ(problem_word({"", "failed", false}), "failed");
 }
 
-TEST(ProblemWord, FollowsTheStatusOfWhatIsOnlyLookedAt) {
+TEST(ProblemWord, FollowsTheStatusOfALook) {
     EXPECT_EQ(problem_word({"", "completed", false}), "replay");
     EXPECT_EQ(problem_word({"", "failed", true}), "replay");
     EXPECT_EQ(problem_word({"", "in_progress", false}), "in_progress");

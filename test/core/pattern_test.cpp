@@ -44,7 +44,7 @@ TEST(PatternRank, ExactScopeOnly) {
     EXPECT_EQ(pattern_rank("post /a", "POST /a"), 0u);
 }
 
-TEST(PatternRank, PrefixFitsWhatBeginsWithIt) {
+TEST(PatternRank, PrefixFitsScopesThatBeginWithIt) {
     EXPECT_GT(pattern_rank("POST /*", "POST /payments"), 0u);
     EXPECT_GT(pattern_rank("POST /*", "POST /"), 0u);
     EXPECT_EQ(pattern_rank("POST /*", "POST "), 0u);
@@ -69,7 +69,7 @@ TEST(PatternRank, LongerPrefixesWinAndTheExactScopeWinsOverAll) {
     EXPECT_GT(pattern_rank("", ""), pattern_rank("*", ""));
 }
 
-TEST(PatternReach, GoodPatternsAreWhatTheyAre) {
+TEST(PatternReach, ValidPatternsAreUnchanged) {
     for (std::string_view pattern : {"", "a", "a/b", "*", "a*"}) {
         EXPECT_EQ(pattern_reach(pattern), pattern);
     }
@@ -145,7 +145,7 @@ TEST(BestReach, TheExactScopeThenTheLongestPrefix) {
     EXPECT_EQ(best(patterns, "bb"), 0);
 }
 
-TEST(BestReach, WhatIsThereTwiceIsSaidSo) {
+TEST(BestReach, DuplicatesAreReported) {
     EXPECT_EQ(best({"a*", "a*b", "a"}, "ax"), -2);
     EXPECT_EQ(best({"a*", "a*b", "a"}, "a"), 2);
     EXPECT_EQ(best({"a", "a"}, "a"), -2);

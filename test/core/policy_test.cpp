@@ -79,7 +79,7 @@ TEST(Words, AreFoundAtTheirPlaces) {
     EXPECT_EQ(word_at(3, "a, bc, def"), "");
 }
 
-TEST(PolicyColumns, GiveBackWhatWasPut) {
+TEST(PolicyColumns, ReturnTheValuesThatWereSet) {
     for (const PolicyColumn& column : kPolicyColumns) {
         if (column.put == nullptr) continue;
         Policy policy;
@@ -169,7 +169,7 @@ TEST(WithPast, TakesTheShorterAndTheLater) {
 // All combinations of three changes and a request: a request that is not refused can't have been
 // forgotten. A key claimed at any moment since the request was first sent is remembered for as long
 // as the policy said then.
-TEST(ChangedMemory, NeverForgetsWhatItLetsThrough) {
+TEST(ChangedMemory, NeverForgetsAnAdmittedRequest) {
     const std::int64_t minute = 60'000'000;
     const std::int64_t spans[] = {minute, 3 * minute, 7 * minute, 20 * minute};
     const std::int64_t last = 40 * minute;

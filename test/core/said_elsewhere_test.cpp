@@ -138,7 +138,7 @@ TEST(Views, AskForStatusesThatAreOutstanding) {
     }
 }
 
-TEST(RecordTable, HasAnIndexOfWhatIsOutstanding) {
+TEST(RecordTable, HasAnIndexOfOutstandingRecords) {
     const std::string index =
         between(install_script(), "CREATE INDEX record_outstanding ON idempotency.record", ";");
     std::string statuses;
@@ -186,7 +186,7 @@ TEST(Architecture, HasTheClassesOfLocks) {
     EXPECT_EQ(found(contents(kRoot / "docs/architecture.md"), "\n\\| (\\d+) \\|"), expected);
 }
 
-TEST(BadKey, IsToldHowLongAKeyMayBe) {
+TEST(BadKey, NamesTheLongestKey) {
     bool known = false;
     const Problem* problem = problem_of("bad_key", &known);
     ASSERT_NE(problem, nullptr);
@@ -304,7 +304,7 @@ TEST(PolicySet, HasTheOptionsAsArguments) {
     EXPECT_EQ(arguments_of("idem_policy_set"), expected);
 }
 
-TEST(PolicyAlter, HasTheOptionsAsArgumentsAndWhatToUnset) {
+TEST(PolicyAlter, HasTheOptionsAndUnsetAsArguments) {
     Lines expected = options_as_arguments();
     expected.push_back("unset text[]");
     expected.push_back("reason text");

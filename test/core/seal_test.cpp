@@ -169,7 +169,7 @@ TEST(Open, KnownAnswers) {
 }
 
 // After any change, and cut anywhere: nothing opens, and no plain text is left to read.
-TEST(Open, RefusesWhatWasChanged) {
+TEST(Open, RefusesChangedValues) {
     const Vector v = vectors().front();
     for (std::size_t at = 0; at < v.sealed.size(); ++at) {
         std::string changed = v.sealed;

@@ -5,7 +5,7 @@
 namespace idem::core {
 namespace {
 
-TEST(FaultOfRequest, IsBadDataAViolatedConstraintOrWhatTheOperationRaised) {
+TEST(FaultOfRequest, IsBadDataAViolatedConstraintOrAnErrorOfTheOperation) {
     for (const auto state :
          {"22000", "22P02", "22012", "23000", "23505", "23P01", "45000", "P0001"}) {
         EXPECT_TRUE(is_fault_of_request(state)) << state;
@@ -19,7 +19,7 @@ TEST(FaultOfRequest, IsAClassOfTheUsers) {
     }
 }
 
-TEST(FaultOfRequest, IsNotWhatTheServerMeans) {
+TEST(FaultOfRequest, IsNoErrorOfTheServer) {
     for (const auto state : {"00000", "01000", "02000", "08006", "0A000", "21000", "25P03", "28000",
                              "38000", "40001", "42501", "42P01", "44000", "53100", "54001", "55P03",
                              "57014", "58030", "59000", "72000", "79999", "F0000", "HV00N", "P0000",
@@ -28,24 +28,24 @@ TEST(FaultOfRequest, IsNotWhatTheServerMeans) {
     }
 }
 
-TEST(FaultOfRequest, IsNotWhatAnotherRowMayMend) {
+TEST(FaultOfRequest, IsNoErrorThatAnotherRowMayMend) {
     EXPECT_FALSE(is_fault_of_request("23503"));
     EXPECT_FALSE(is_fault_of_request("23001"));
 }
 
-TEST(FaultOfRequest, IsNotWhatIsNoState) {
+TEST(FaultOfRequest, IsNoInvalidState) {
     for (const auto state : {"", "2", "22", "2201", "220120", "ab123"}) {
         EXPECT_FALSE(is_fault_of_request(state)) << state;
     }
 }
 
-TEST(Trouble, IsWhatSomebodyHasToLookAfter) {
+TEST(Trouble, IsAnErrorThatNeedsAnOperator) {
     for (const char* state : {"53100", "53200", "54000", "58030", "XX001", "XX002", "23514",
                               "42P01", "0A000", "P0001", "ID500"})
         EXPECT_TRUE(is_store_error(state)) << state;
 }
 
-TEST(Trouble, IsNotWhatSaysAgainOrStop) {
+TEST(Trouble, IsNoRetryableErrorOrCancel) {
     for (const char* state : {"40001", "40P01", "55P03", "57014", "57P01", "25006", "25P02"})
         EXPECT_FALSE(is_store_error(state)) << state;
 }

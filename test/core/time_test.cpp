@@ -78,7 +78,7 @@ TEST(CheckSpan, AcceptsTheRangeWithItsEnds) {
     EXPECT_EQ(check_span(kDay, kWaitRange), SpanFault::None);
 }
 
-TEST(CheckSpan, RefusesWhatIsOutside) {
+TEST(CheckSpan, RefusesSpansOutsideTheRange) {
     EXPECT_EQ(check_span(-1, kTtlRange), SpanFault::Negative);
     EXPECT_EQ(check_span(-1, kWaitRange), SpanFault::Negative);
     EXPECT_EQ(check_span(Int64::min(), kWaitRange), SpanFault::Negative);

@@ -32,7 +32,7 @@ class Requests(unittest.TestCase):
         )
         self.assertNotEqual(fingerprint(traffic.requests(1)), fingerprint(traffic.requests(2)))
 
-    def test_nobody_waits_for_a_later_request(self):
+    def test_no_request_waits_for_a_later_one(self):
         for line in traffic.requests(3):
             for other in (line.after, line.twin):
                 self.assertTrue(other is None or other.n < line.n, line.n)
@@ -90,7 +90,7 @@ class Verdict(unittest.TestCase):
     def test_a_sound_story_holds(self):
         self.assertEqual(self.violated(), set())
 
-    def test_the_whole_reason_is_told(self):
+    def test_the_whole_reason_is_printed(self):
         self.sendings = [self.sending(1, 0, replayed=True), self.sending(2, 1000)]
         reasons = [reason for reasons in self.found().values() for reason in reasons]
         told = next(reason for reason in reasons if "no order explains" in reason)
@@ -108,7 +108,7 @@ class Verdict(unittest.TestCase):
         self.sendings.insert(0, self.sending(1, 0, ending="lost", status=0))
         self.assertEqual(self.violated(), set())
 
-    def test_an_execution_whose_answer_nobody_read_is_one(self):
+    def test_an_execution_with_an_unread_answer_counts(self):
         self.sendings[0].ending = "unheard"
         self.assertEqual(self.violated(), set())
         self.sendings.append(self.sending(3, 3000))
@@ -156,7 +156,7 @@ class Verdict(unittest.TestCase):
         self.records.clear()
         self.assertEqual(self.violated(), {3})
 
-    def test_a_record_of_nobodys_key_is_seen(self):
+    def test_a_record_of_an_unknown_key_is_found(self):
         self.records.append({**self.records[0], "key": "stray"})
         self.assertEqual(self.violated(), {3})
 

@@ -62,7 +62,7 @@ class Events(WebhookTest):
         self.assertEqual({answer.status for answer in at_once(calls)}, {204})
         self.assertEqual(len(self.applied()), 1)
 
-    def test_late_event_is_acknowledged_but_does_not_undo_what_came_after(self):
+    def test_late_event_is_acknowledged_but_does_not_undo_later_ones(self):
         order = [3, 0, 3, 4, 1, 0, 4, 2, 1, 2, 3]
         for number, second in enumerate(order):
             answer = self.deliver(self.event(second, n=second), self.pods[number % 2])

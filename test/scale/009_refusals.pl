@@ -74,7 +74,7 @@ subtest 'tables to colocate with' => sub {
 	is($coordinator->safe_psql('postgres', $of_ours), '0|0|0', 'nothing has changed');
 };
 
-subtest 'in what transactions' => sub {
+subtest 'in which transactions' => sub {
 	is(try_sql($coordinator, q{BEGIN READ ONLY; SELECT idem_distribute('payment')}), '25006', 'one that may not write');
 	like(try_sql($coordinator, q{BEGIN; SELECT idem_begin('open', principal => 'tenant 1');
 			SELECT idem_distribute('payment');

@@ -107,7 +107,7 @@ subtest 'savepoints' => sub {
 	is_taken_over('kept', 'taken over when the session dies');
 };
 
-subtest 'what drivers do to reset a session' => sub {
+subtest 'resets of a session by drivers' => sub {
 	foreach my $reset ('DISCARD ALL', 'SELECT pg_advisory_unlock_all()')
 	{
 		my $key = $reset =~ /DISCARD/ ? 'discarded' : 'unlocked';

@@ -200,7 +200,7 @@ subtest 'reset' => sub {
 	is(counted(q{scope = 'executed'}), 'in_progress 1', 'and counting goes on');
 };
 
-subtest 'what can be tried again is no error of the store' => sub {
+subtest 'retryable errors are no errors of the store' => sub {
 	my ($ddl, $session) = map { session($node) } 1 .. 2;
 	my $begin = q{SELECT outcome FROM idem_begin('key', scope => 'again')};
 

@@ -30,7 +30,7 @@ TEST(Branches, TheSuccessorReplays) {
     EXPECT_EQ(story.violated(), kNothing);
 }
 
-TEST(Branches, WhatWasAcknowledgedAndLostIsFound) {
+TEST(Branches, LostAcknowledgedWorkIsFound) {
     Story story = executed();
     story.history().effects.clear();
     story.timeline(2).transaction().begin("execute", 20);
@@ -38,7 +38,7 @@ TEST(Branches, WhatWasAcknowledgedAndLostIsFound) {
     EXPECT_EQ(count_losses(story.history()).acknowledged_and_lost, 1u);
 }
 
-TEST(Branches, WhereNobodyWaitsForStandbysItMayBeLost) {
+TEST(Branches, WithoutAStandbyWaitItMayBeLost) {
     Story story = executed();
     story.history().effects.clear();
     story.timeline(2).transaction().begin("execute", 20);
@@ -140,13 +140,13 @@ TEST(Branches, AWarningIsNoAcknowledgement) {
     EXPECT_EQ(losses.warned_and_lost, 1u);
 }
 
-TEST(Branches, TheSuccessorMayNotReplayWhatItHasNotGot) {
+TEST(Branches, TheSuccessorMayNotReplayMissingRecords) {
     Story story = committed_there_alone();
     story.timeline(2).alone().replay("a");
     EXPECT_NE(story.violated(), kNothing);
 }
 
-TEST(Branches, AnAnswerThatNobodyGaveIsFoundOnThemToo) {
+TEST(Branches, AnInventedAnswerIsFoundOnThemToo) {
     Story story = executed();
     story.timeline(2).alone().replay("a");
     story.timeline(1).alone().replay("b");

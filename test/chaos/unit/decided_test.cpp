@@ -48,7 +48,7 @@ TEST(Decided, WorkThatWasReleasedKeepsTheKey) {
     EXPECT_EQ(story(false), kNothing);
 }
 
-TEST(Decided, WhatRunsAgainHasNoResponse) {
+TEST(Decided, AReopenedRecordHasNoResponse) {
     const auto story = [](const std::string& body, int status_code) {
         Story told;
         told.alone().begin("execute", 10);
@@ -85,7 +85,7 @@ TEST(Decided, WorkThatWasReleasedIsSeen) {
     EXPECT_EQ(story.violated(), Wrong{23});
 }
 
-TEST(Decided, WhatIsDoneAfterAReleaseNeedNotBeSeen) {
+TEST(Decided, WorkAfterAReleaseNeedNotBeSeen) {
     Story story;
     story.transaction().begin("execute", 10);
     release(story);
@@ -150,7 +150,7 @@ TEST(Decided, AnErasureIsUndoneWithItsSavepoint) {
     EXPECT_NE(story.violated(), kNothing);
 }
 
-TEST(Decided, AReleaseLeavesWhatItsTransactionHasDecidedBefore) {
+TEST(Decided, AReleaseKeepsEarlierDecisionsOfItsTransaction) {
     Story story;
     story.alone().begin("execute", 10);
     story.transaction();
@@ -233,7 +233,7 @@ TEST(Forgotten, TheCallScansTwice) {
     EXPECT_NE(story(3), kNothing);
 }
 
-TEST(Forgotten, WhoeverIsAtWorkIsNotPassedOver) {
+TEST(Forgotten, ARunningExecutionIsNotSkipped) {
     const auto story = [](bool complete) {
         Story told;
         told.alone().begin("execute", 10);
@@ -247,7 +247,7 @@ TEST(Forgotten, WhoeverIsAtWorkIsNotPassedOver) {
     EXPECT_NE(story(true), kNothing);
 }
 
-TEST(Forgotten, WhatWasKeptBeforeIsMetNoMore) {
+TEST(Forgotten, EarlierRecordsAreGone) {
     Story story;
     story.alone().begin("execute", 10).asked.secret = "secret-1";
     story.later(20 * kSecond);
@@ -261,7 +261,7 @@ TEST(Forgotten, WhatWasKeptBeforeIsMetNoMore) {
 }
 
 // A claim that was open for the first time had no record yet.
-TEST(Forgotten, WhatIsCommittedLaterIsNew) {
+TEST(Forgotten, LaterCommitsAreNew) {
     Story story;
     story.transaction().begin("execute", 10).asked.secret = "secret-1";
     story.alone();

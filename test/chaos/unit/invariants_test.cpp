@@ -158,7 +158,7 @@ TEST(LegalMoves, ACompletedRecordThatRunsAgainIsFound) {
     EXPECT_EQ(story.violated(), Wrong{8});
 }
 
-TEST(LegalMoves, WhatIsCompletedIsSeenAsSuch) {
+TEST(LegalMoves, ACompletedRecordIsSeenAsCompleted) {
     Story story = executed();
     Call& get = story.alone().call(Function::Get);
     get.answer.found = true;
@@ -205,7 +205,7 @@ TEST(Undo, AnEffectOfARollbackIsFound) {
     EXPECT_EQ(story.violated(), Wrong{11});
 }
 
-TEST(Undo, WhatASavepointUndoesIsGone) {
+TEST(Undo, WorkUndoneByASavepointIsGone) {
     Story story;
     story.transaction().call(Function::Savepoint).asked.savepoint = 1;
     story.begin("execute", 10);
@@ -218,7 +218,7 @@ TEST(Undo, WhatASavepointUndoesIsGone) {
     EXPECT_EQ(story.violated(), kNothing);
 }
 
-TEST(Undo, WhatASavepointUndoesAndStaysIsFound) {
+TEST(Undo, WorkThatSurvivesItsSavepointIsFound) {
     Story story;
     story.transaction().begin("execute", 10);
     story.call(Function::Savepoint).asked.savepoint = 1;
@@ -281,7 +281,7 @@ TEST(Info, ARetryThatIsRefusedIsFound) {
     EXPECT_EQ(story.violated(), Wrong{12});
 }
 
-TEST(Order, AnAnswerTooLateForWhatFollowedIsFound) {
+TEST(Order, AnAnswerTooLateForLaterCallsIsFound) {
     Story story = executed();
     Call& late = story.alone().begin("in_progress");
     late.answer.attempt = 1;
@@ -304,7 +304,7 @@ TEST(Atomicity, AResultWithoutItsEffectIsFound) {
     EXPECT_EQ(story.violated(), Wrong{14});
 }
 
-TEST(Atomicity, AnEffectThatNobodyRecordedIsFound) {
+TEST(Atomicity, AnUnrecordedEffectIsFound) {
     Story story = executed();
     story.history().effects.push_back({"b", 1, {"s", "", "k"}});
     EXPECT_EQ(story.violated(), Wrong{14});
@@ -367,7 +367,7 @@ TEST(Progress, ACallThatNeverEndsIsFound) {
     EXPECT_EQ(story.violated(), Wrong{17});
 }
 
-TEST(Errors, OnesThatNobodyDeclaredAreFound) {
+TEST(Errors, UndeclaredOnesAreFound) {
     Story story;
     story.alone().error(Function::Begin, "XX000");
     EXPECT_EQ(story.violated(), Wrong{19});

@@ -189,7 +189,7 @@ TEST_P(Linearize, AGrantWithinALeaseIsNot) {
     expect(Fit::Illegal);
 }
 
-TEST_P(Linearize, AnAttemptThatNobodyCanHaveMadeIsNot) {
+TEST_P(Linearize, AnImpossibleAttemptIsNot) {
     crowd_.claim();
     crowd_.later(Function::Begin).answer.attempt += 2 * kUnanswered;
     expect(Fit::Illegal);
@@ -221,7 +221,7 @@ TEST_P(Linearize, AnExecutionAfterTheAnswerIsNot) {
     expect(Fit::Illegal);
 }
 
-TEST_P(Linearize, ABodyThatNobodySentIsNot) {
+TEST_P(Linearize, AnInventedBodyIsNot) {
     crowd_.execute(true);
     crowd_.later(Function::Execute).answer.body = "another";
     expect(Fit::Illegal);

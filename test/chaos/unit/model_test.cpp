@@ -327,7 +327,7 @@ TEST(Unknown, MayBeEndedInItsTransaction) {
     EXPECT_EQ(story.violated(), kNothing);
 }
 
-TEST(Reopening, IsForWhatHasFailed) {
+TEST(Reopening, IsForFailedRecords) {
     const auto story = [](bool fails, Result result) {
         Story told;
         told.alone().begin("execute", 10);
@@ -359,7 +359,7 @@ TEST(Undecided, CrashesAreBoundedToo) {
     EXPECT_EQ(story("execute", 2), Wrong{15});
 }
 
-TEST(Release, InItsTransactionLeavesWhatWasThere) {
+TEST(Release, InItsTransactionLeavesTheRecord) {
     Story story;
     story.alone().begin("execute", 10);
     story.later(60 * kSecond).transaction().begin("execute", 20, 2);
@@ -493,7 +493,7 @@ TEST(Abandonment, OfTheLastAttemptFreesNothing) {
     EXPECT_NE(story("exhausted", "retryable", kGivenUp), kNothing);
 }
 
-TEST(Abandonment, IsToldUntilTheNextAttemptHasEnded) {
+TEST(Abandonment, IsShownUntilTheNextAttemptHasEnded) {
     const auto story = [](Function end, const char* error) {
         Story told = left_alone(OnAbandon::Release);
         told.later(30 * kSecond).begin("execute", 20, 2);
@@ -545,7 +545,7 @@ TEST(Abandonment, ATakeoverThatCameFirstWins) {
     EXPECT_EQ(story.violated(), Wrong{2});
 }
 
-TEST(Abandonment, LeavesAloneWhatATransactionHas) {
+TEST(Abandonment, LeavesClaimsOfTransactionsAlone) {
     const auto story = [](bool ended) {
         Story told = left_alone(OnAbandon::Fail);
         told.later(15 * kSecond).transaction().begin("execute", 20, 2);

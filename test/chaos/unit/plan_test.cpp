@@ -75,7 +75,7 @@ TEST(Plan, LeavesNothingOut) {
     EXPECT_GT(longest, 9 * kSecond);
 }
 
-TEST(Plan, WithoutHarmNobodyHangsUp) {
+TEST(Plan, WithoutHarmNoClientHangsUp) {
     Mix mix;
     mix.harm = false;
     for (int turn = 0; turn < kTurns; ++turn) {
@@ -123,7 +123,7 @@ TEST(Plan, SomeHoldersNeverComeBack) {
 }
 
 // In each isolation level, with and without a snapshot from before, and in savepoints.
-TEST(Plan, SomeDecideAboutWhatTheyClaim) {
+TEST(Plan, SomeDecideAboutTheirOwnClaims) {
     std::map<Decision, std::set<std::string>> ways;
     std::set<std::string> principals;
     int all = 0;

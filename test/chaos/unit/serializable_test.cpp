@@ -41,7 +41,7 @@ TEST(Serializable, OneAfterTheOther) {
 }
 
 // Another order than that of the commits is one.
-TEST(Serializable, AReaderOfWhatIsOldComesBefore) {
+TEST(Serializable, AReaderOfOldRowsComesBefore) {
     Reads reads;
     reads.read(1, "a", {}).read(2, "a", {}).last("a", {1}).last("b", {2});
     EXPECT_EQ(reads.violations(), 0u);
@@ -95,7 +95,7 @@ TEST(Serializable, TheAnomalyOfAReaderIsFound) {
     EXPECT_EQ(writers.violations(), 1u);
 }
 
-TEST(Serializable, ALongCircleIsFoundAndTold) {
+TEST(Serializable, ALongCycleIsFoundAndReported) {
     Reads reads;
     reads.read(1, "b", {}).read(2, "c", {}).read(3, "d", {}).read(4, "a", {});
     reads.last("a", {1}).last("b", {2}).last("c", {3}).last("d", {4});

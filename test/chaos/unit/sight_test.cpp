@@ -25,7 +25,7 @@ Story failed_once() {
     return story;
 }
 
-TEST(Sight, WhoSeesItGoesOn) {
+TEST(Sight, ASessionThatSeesItContinues) {
     Story story = failed_once();
     story.transaction().begin("execute", 20, 2);
     story.look(20, {1});
@@ -34,7 +34,7 @@ TEST(Sight, WhoSeesItGoesOn) {
     EXPECT_EQ(story.violated(), kNothing);
 }
 
-TEST(Sight, WhoDoesNotIsFound) {
+TEST(Sight, ASessionThatDoesNotSeeItIsFound) {
     Story story = failed_once();
     story.transaction().begin("execute", 20, 2);
     story.look(20, {});
@@ -44,7 +44,7 @@ TEST(Sight, WhoDoesNotIsFound) {
 }
 
 // The grant has waited: the call was sent before the other's commit, and answered after it.
-TEST(Sight, WhoHasWaitedIsFoundToo) {
+TEST(Sight, ASessionThatHasWaitedIsFoundToo) {
     Story story;
     story.transaction().begin("execute", 10);
     story.part("p1", PartKind::Once, 10);
@@ -106,7 +106,7 @@ TEST(Sight, OnlyTheLastPartsAreLookedAt) {
     EXPECT_EQ(story.violated(), Wrong{23});
 }
 
-TEST(Sight, WhoHadNoLockByThenNeedNotBeSeen) {
+TEST(Sight, ASessionWithoutALockNeedNotBeSeen) {
     Story story;
     story.transaction().begin("execute", 10);
     story.look(10, {});
@@ -151,7 +151,7 @@ TEST(Sight, WorkAfterTheLeaseNeedNotBe) {
 }
 
 // The holder's work after an operator's decision promises nothing to the next holder.
-TEST(Sight, AnOperatorsDecisionWaitsForNobody) {
+TEST(Sight, AnOperatorsDecisionDoesNotWait) {
     const auto story = [](bool works_first) {
         Story told;
         told.alone().begin("execute", 10);
@@ -225,7 +225,7 @@ TEST(Closed, AnAnswerIsFound) {
     EXPECT_EQ(story.violated(), Wrong{24});
 }
 
-TEST(Errors, WhatATriggerRaisesComesBeforeTheCommit) {
+TEST(Errors, AnErrorOfATriggerComesBeforeTheCommit) {
     Story story;
     story.transaction().error(Function::Begin, "CH001");
     story.rollback();
