@@ -79,6 +79,23 @@ func (s *service) handle(w http.ResponseWriter, r *http.Request) error {
 	return err
 }
 
+// bare is the work of /transactional without the client.
+func (s *service) bare(w http.ResponseWriter, r *http.Request) {
+	var do task
+	err := json.NewDecoder(r.Body).Decode(&do)
+	if err == nil {
+		err = pgx.BeginFunc(r.Context(), s.own, func(tx pgx.Tx) error {
+			_, err := tx.Exec(r.Context(), insertEffect, "bench", "", *do.Effect)
+			return err
+		})
+	}
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.WriteHeader(http.StatusCreated)
+}
+
 func (s *service) work(ctx context.Context, do *task) error {
 	if do.Gate != nil {
 		// A handler that has lost its claim waits there, too.

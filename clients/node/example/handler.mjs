@@ -11,7 +11,9 @@ others.on('error', () => {});
 const hook = (name) => ({ scope, key, attempt, outcome }) => others.query(
   'INSERT INTO hook (name, scope, key, attempt, outcome) VALUES ($1, $2, $3, $4, $5)', [name, scope, key, attempt, outcome]);
 
-export const common = {
+// BENCH: for bench/clients, without the suite's hooks and with the route /bare.
+export const bench = Boolean(process.env.BENCH);
+export const common = bench ? {} : {
   databaseTimeout: 2000,
   onExecute: hook('execute'), onReplay: hook('replay'), onRefusal: hook('refusal'), onLeaseLost: hook('lease_lost'),
 };
@@ -79,6 +81,18 @@ const insert = (db, { principal, key }, note) =>
 async function effect(claim, note) {
   if (claim.kind === 'transactional') await insert(claim.client, claim, note);
   else await claim.step('effect', async () => { await insert(others, claim, note); });
+}
+
+/** The work of /transactional without the client. */
+export async function bare(order) {
+  const client = await pool.connect();
+  try {
+    await client.query('BEGIN');
+    await insert(client, { principal: 'bench' }, order.effect);
+    await client.query('COMMIT');
+  } finally {
+    client.release();
+  }
 }
 
 const runs = new Map(); // of handlers that are to fail, by key

@@ -1,7 +1,7 @@
 import express from 'express';
 import { bearer, idempotency } from 'idempotency-postgres/express';
 import { pg } from 'idempotency-postgres/pg';
-import { common, kindOf, perform, pieces, pool, routes, ways } from './handler.mjs';
+import { bare, bench, common, kindOf, perform, pieces, pool, routes, ways } from './handler.mjs';
 
 const keys = idempotency({ ...common, database: pg(pool), principal: bearer });
 
@@ -19,6 +19,7 @@ app.disable('x-powered-by');
 app.get('/health', (request, response) => { response.send('well'); });
 app.get('/ways', (request, response) => { response.json(ways); });
 for (const [path, options] of Object.entries(routes)) app.post(path, keys[kindOf(path)](options, handler));
+if (bench) app.post('/bare', express.json(), (request, response, next) => { bare(request.body).then(() => response.status(201).end(), next); });
 app.use((error, request, response, next) => {
   if (response.headersSent) next(error);
   else response.status(error.status ?? 500).json({ title: error.status ? error.message : 'Internal server error', status: error.status ?? 500 });

@@ -2,7 +2,7 @@ import { Readable } from 'node:stream';
 import Fastify from 'fastify';
 import { bearer, idempotency } from 'idempotency-postgres/fastify';
 import { pg } from 'idempotency-postgres/pg';
-import { common, kindOf, perform, pieces, pool, routes, ways } from './handler.mjs';
+import { bare, bench, common, kindOf, perform, pieces, pool, routes, ways } from './handler.mjs';
 
 const keys = idempotency({ ...common, database: pg(pool), principal: bearer });
 
@@ -33,5 +33,6 @@ app.addContentTypeParser('*', { parseAs: 'buffer' }, (request, body, done) => {
 app.get('/health', async () => 'well');
 app.get('/ways', async () => ways);
 for (const [path, options] of Object.entries(routes)) app.post(path, keys[kindOf(path)](options, handler));
+if (bench) app.post('/bare', async (request, reply) => { await bare(request.body); return reply.code(201).send(); });
 
 export const serve = (port, host) => app.listen({ port, host });

@@ -1,9 +1,10 @@
 import { Readable } from 'node:stream';
+import { json } from 'node:stream/consumers';
 import Router from '@koa/router';
 import Koa from 'koa';
 import { bearer, idempotency } from 'idempotency-postgres/koa';
 import { pg } from 'idempotency-postgres/pg';
-import { common, kindOf, perform, pieces, pool, routes, ways } from './handler.mjs';
+import { bare, bench, common, kindOf, perform, pieces, pool, routes, ways } from './handler.mjs';
 
 const keys = idempotency({ ...common, database: pg(pool), principal: (context) => bearer(context.req) });
 
@@ -22,6 +23,13 @@ const router = new Router();
 router.get('/health', (context) => { context.body = 'well'; });
 router.get('/ways', (context) => { context.body = ways; });
 for (const [path, options] of Object.entries(routes)) router.post(path, keys[kindOf(path)](options, handler));
+if (bench) {
+  router.post('/bare', async (context) => {
+    await bare(await json(context.req));
+    context.status = 201;
+    context.body = '';
+  });
+}
 app.use(router.routes());
 
 export const serve = (port, host) => new Promise((done) => { app.listen(port, host, done); });

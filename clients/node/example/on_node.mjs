@@ -1,7 +1,8 @@
 import http from 'node:http';
+import { json } from 'node:stream/consumers';
 import { bearer, idempotency } from 'idempotency-postgres/node';
 import { pg } from 'idempotency-postgres/pg';
-import { common, kindOf, perform, pieces, pool, routes, ways } from './handler.mjs';
+import { bare, bench, common, kindOf, perform, pieces, pool, routes, ways } from './handler.mjs';
 
 const keys = idempotency({ ...common, database: pg(pool), principal: bearer });
 
@@ -18,6 +19,8 @@ const handlers = new Map(Object.entries(routes).map(
   ([path, options]) => [`POST ${path}`, keys[kindOf(path)]({ ...options, scope: `POST ${path}` }, handler)]));
 handlers.set('GET /health', (request, response) => { response.end('well'); });
 handlers.set('GET /ways', (request, response) => { response.end(JSON.stringify(ways)); });
+
+if (bench) handlers.set('POST /bare', async (request, response) => { await bare(await json(request)); response.writeHead(201).end(); });
 
 const server = http.createServer((request, response) => {
   const found = handlers.get(`${request.method} ${request.url.split('?')[0]}`);
