@@ -12,7 +12,7 @@ use axum::{
 };
 use deadpool_postgres::{Manager, ManagerConfig, Pool, RecyclingMethod};
 use idempotency_postgres::{IdempotencyLayer, MissingKey, Outcome, Route, Store};
-use service::{Service, handle};
+use service::{Service, bare, handle};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_postgres::NoTls;
 use tower_http::decompression::RequestDecompressionLayer;
@@ -54,11 +54,17 @@ fn tenant(request: &Parts) -> Option<String> {
 }
 
 fn routes(store: &Store, service: Service) -> Router {
-    let plain = Route::new(tenant)
-        .on_execute(service.hook("execute"))
-        .on_replay(service.hook("replay"))
-        .on_refusal(service.hook("refusal"))
-        .on_lease_lost(service.hook("lease_lost"));
+    // BENCH: for bench/clients, without the suite's hooks and with the route /bare.
+    let bench = env::var_os("BENCH").is_some();
+    let plain = if bench {
+        Route::new(tenant)
+    } else {
+        Route::new(tenant)
+            .on_execute(service.hook("execute"))
+            .on_replay(service.hook("replay"))
+            .on_refusal(service.hook("refusal"))
+            .on_lease_lost(service.hook("lease_lost"))
+    };
     let second = Duration::from_secs(1);
     let configured = plain
         .clone()
@@ -73,7 +79,8 @@ fn routes(store: &Store, service: Service) -> Router {
         .ttl(second);
     let missing = |missing_key| store.transactional(plain.clone().window(2 * second).missing_key(missing_key));
     let protect = |layer: IdempotencyLayer| post(handle).layer(layer);
-    Router::new()
+    let router = if bench { Router::new().route("/bare", post(bare)) } else { Router::new() };
+    router
         .route("/transactional", protect(store.transactional(plain.clone())))
         .route("/streamed", protect(store.transactional(plain.clone())))
         .route("/leased", protect(store.leased(plain.clone().lease(2 * second))))

@@ -84,6 +84,17 @@ pub async fn handle(
     Ok(response)
 }
 
+/// The work of /transactional without the client.
+pub async fn bare(State(service): State<Service>, body: Bytes) -> Result<StatusCode, Failure> {
+    let task: Task = serde_json::from_slice(&body)?;
+    let mut client = service.own.get().await?;
+    let tx = client.transaction().await?;
+    let insert = tx.prepare_cached(INSERT_EFFECT).await?;
+    tx.execute(&insert, &[&"bench", &"", &task.effect.as_deref().unwrap_or("")]).await?;
+    tx.commit().await?;
+    Ok(StatusCode::CREATED)
+}
+
 fn stream(content: &Bytes) -> Body {
     let chunks: Vec<_> = content.chunks(100).map(|chunk| Ok::<_, Infallible>(content.slice_ref(chunk))).collect();
     Body::from_stream(futures_util::stream::iter(chunks))
