@@ -30,6 +30,7 @@ group_checks() {
     check "every layer includes only layers below it" "$ROOT/test/check_layers" layers
     check "no file includes itself by way of others" "$ROOT/test/check_layers" cycles
     check "only src/pg/compat distinguishes server versions" "$ROOT/test/check_layers" versions
+    check "only src/pg/citus names what is Citus's" "$ROOT/test/check_layers" citus
     check "the checks of the layers see what breaks them" "$ROOT/test/check_layers_test"
     check "every regression test has its expected output, and the reverse" \
         "$ROOT/test/check_schedule" regress

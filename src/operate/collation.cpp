@@ -7,10 +7,10 @@
 
 #include "operate/collation.hpp"
 
-#include "operate/statements.hpp"
 #include "pg/boundary.hpp"
 #include "pg/citus.hpp"
 #include "pg/installed.hpp"
+#include "pg/statements.hpp"
 
 namespace idem::operate {
 
@@ -28,7 +28,7 @@ constexpr Table kTables[] = {{"idempotency.record", "idempotency.records"},
                              {"idempotency.attempt", "idempotency.attempts"}};
 
 bool principals_have(const char* collation, const char* table) {
-    return holds(
+    return pg::holds(
         psprintf("(SELECT %s = %s FROM pg_catalog.pg_attribute a"
                  " JOIN pg_catalog.pg_collation c ON c.oid = a.attcollation"
                  " WHERE a.attrelid = '%s'::pg_catalog.regclass"
@@ -41,37 +41,30 @@ bool principals_have(const char* collation, const char* table) {
 void fit_table(const Table& table, const char* collation) {
     if (principals_have(collation, table.name)) return;
     const char* columns =
-        ask(psprintf("SELECT pg_catalog.string_agg(pg_catalog.format('NULL::%%s%%s AS %%I',"
-                     " pg_catalog.format_type(a.atttypid, a.atttypmod), ' COLLATE ' || %s,"
-                     " a.attname), ', ' ORDER BY a.attnum)"
-                     " FROM pg_catalog.pg_attribute a LEFT JOIN pg_catalog.pg_collation c"
-                     " ON c.oid = a.attcollation"
-                     " WHERE a.attrelid = '%s'::pg_catalog.regclass"
-                     " AND a.attnum > 0",
-                     kName, table.view));
-    const char* definition = ask(psprintf("SELECT pg_catalog.pg_get_viewdef('%s')", table.view));
+        pg::ask(psprintf("SELECT pg_catalog.string_agg(pg_catalog.format('NULL::%%s%%s AS %%I',"
+                         " pg_catalog.format_type(a.atttypid, a.atttypmod), ' COLLATE ' || %s,"
+                         " a.attname), ', ' ORDER BY a.attnum)"
+                         " FROM pg_catalog.pg_attribute a LEFT JOIN pg_catalog.pg_collation c"
+                         " ON c.oid = a.attcollation"
+                         " WHERE a.attrelid = '%s'::pg_catalog.regclass"
+                         " AND a.attnum > 0",
+                         kName, table.view));
+    const char* definition =
+        pg::ask(psprintf("SELECT pg_catalog.pg_get_viewdef('%s')", table.view));
     int guc_level = NewGUCNestLevel();
     pg::keep_ddl_to_this_node();
-    execute(psprintf("CREATE OR REPLACE VIEW %s AS SELECT %s", table.view, columns));
-    execute(psprintf("ALTER TABLE %s ALTER COLUMN principal TYPE text COLLATE %s", table.name,
-                     collation));
-    execute(psprintf("CREATE OR REPLACE VIEW %s AS %s", table.view, definition));
+    pg::execute(psprintf("CREATE OR REPLACE VIEW %s AS SELECT %s", table.view, columns));
+    pg::execute(psprintf("ALTER TABLE %s ALTER COLUMN principal TYPE text COLLATE %s", table.name,
+                         collation));
+    pg::execute(psprintf("CREATE OR REPLACE VIEW %s AS %s", table.view, definition));
     AtEOXact_GUC(false, guc_level);
-}
-
-void fit_here(const char* collation) {
-    for (const Table& table : kTables) fit_table(table, collation);
 }
 
 // Their tables may be older than the setting.
 void fit_workers(const char* collation) {
     const char* command =
         psprintf("SELECT idempotency.fit_principals(%s)", quote_literal_cstr(collation));
-    const char* error =
-        ask(psprintf("SELECT nodename || ':' || nodeport || ': ' || result"
-                     " FROM pg_catalog.run_command_on_workers(%s)"
-                     " WHERE NOT success LIMIT 1",
-                     quote_literal_cstr(command)));
+    const char* error = pg::failure_on_workers(command);
     if (error != nullptr)
         ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
                         errmsg("records cannot be distributed"),
@@ -79,7 +72,7 @@ void fit_workers(const char* collation) {
 }
 
 const char* noted() {
-    return ask(
+    return pg::ask(
         psprintf("SELECT pg_catalog.substr(setting, %d)"
                  " FROM pg_catalog.pg_db_role_setting, pg_catalog.unnest(setconfig) setting"
                  " WHERE setrole = 0 AND setdatabase = %u AND setting LIKE '%s=%%'",
@@ -88,19 +81,19 @@ const char* noted() {
 
 void note(const char* collation) {
     const char* before = noted();
-    const char* database = ask("SELECT pg_catalog.quote_ident(pg_catalog.current_database())");
+    const char* database = pg::ask("SELECT pg_catalog.quote_ident(pg_catalog.current_database())");
     bool is_default = strcmp(collation, kDefaultCollation) == 0;
     if (is_default ? before == nullptr : before != nullptr && strcmp(before, collation) == 0)
         return;
-    execute(is_default ? psprintf("ALTER ROLE ALL IN DATABASE %s RESET %s", database, kSetting)
-                       : psprintf("ALTER ROLE ALL IN DATABASE %s SET %s = %s", database, kSetting,
-                                  quote_literal_cstr(collation)));
+    pg::execute(is_default ? psprintf("ALTER ROLE ALL IN DATABASE %s RESET %s", database, kSetting)
+                           : psprintf("ALTER ROLE ALL IN DATABASE %s SET %s = %s", database,
+                                      kSetting, quote_literal_cstr(collation)));
 }
 
 // Any role that may set database settings may have written anything there.
 const char* checked(const char* name) {
-    const char* known = ask(psprintf("SELECT pg_catalog.to_regcollation(%s)::pg_catalog.oid",
-                                     quote_literal_cstr(name)));
+    const char* known = pg::ask(psprintf("SELECT pg_catalog.to_regcollation(%s)::pg_catalog.oid",
+                                         quote_literal_cstr(name)));
     const char* collation = known == nullptr ? nullptr : name_everywhere(atooid(known));
     if (collation == nullptr)
         ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -113,10 +106,11 @@ const char* checked(const char* name) {
 Datum fit_principals(FunctionCallInfo fcinfo) {
     if (!pg::has_citus()) PG_RETURN_VOID();
     const char* wanted = PG_ARGISNULL(0) ? nullptr : text_to_cstring(PG_GETARG_TEXT_PP(0));
-    run([wanted] {
-        if (is_table_of_citus("idempotency.record")) return;
+    pg::run([wanted] {
+        if (pg::is_table_of_citus("idempotency.record")) return;
         const char* name = wanted != nullptr ? wanted : noted();
-        fit_here(name == nullptr ? kDefaultCollation : checked(name));
+        const char* collation = name == nullptr ? kDefaultCollation : checked(name);
+        for (const Table& table : kTables) fit_table(table, collation);
     });
     PG_RETURN_VOID();
 }
@@ -124,7 +118,7 @@ Datum fit_principals(FunctionCallInfo fcinfo) {
 }  // namespace
 
 const char* name_everywhere(Oid collation) {
-    return ask(
+    return pg::ask(
         psprintf("SELECT %s FROM pg_catalog.pg_collation c WHERE c.oid = %u"
                  " AND c.collisdeterministic"
                  " AND c.collnamespace = 'pg_catalog'::pg_catalog.regnamespace",
@@ -133,7 +127,7 @@ const char* name_everywhere(Oid collation) {
 
 void take_on_collation(const char* collation) {
     fit_workers(collation);
-    fit_here(collation);
+    for (const Table& table : kTables) fit_table(table, collation);
     note(collation);
 }
 

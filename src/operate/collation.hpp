@@ -1,5 +1,5 @@
 // The collation of principals in a cluster: that of the distribution column of the table they are
-// colocated with. Call these within run() of statements.hpp.
+// colocated with. Call these within run() of pg/statements.hpp.
 #pragma once
 
 #include "pg/pg.hpp"

@@ -15,11 +15,11 @@
 
 #include "api/arguments.hpp"
 #include "operate/collation.hpp"
-#include "operate/statements.hpp"
 #include "pg/boundary.hpp"
 #include "pg/citus.hpp"
 #include "pg/installed.hpp"
 #include "pg/owner.hpp"
+#include "pg/statements.hpp"
 
 namespace idem::operate {
 
@@ -27,45 +27,10 @@ using namespace api;
 
 namespace {
 
-constexpr const char* kOldestCitus = "13.2";
-
-// ---- checks ----
-
-[[noreturn]] void raise_state(const char* detail, const char* hint) {
-    ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-                    errmsg("records cannot be distributed"), errdetail("%s", detail),
-                    errhint("%s", hint)));
-    pg_unreachable();
-}
-
-void check_citus() {
-    if (!pg::has_citus())
-        raise_state("The extension citus is not installed in this database.",
-                    "Install it on every node, and run CREATE EXTENSION citus.");
-    const char* version =
-        ask("SELECT extversion FROM pg_catalog.pg_extension WHERE extname = 'citus'");
-    if (strverscmp(version, kOldestCitus) < 0)
-        raise_state(
-            psprintf("Citus %s is too old: %s or later is required.", version, kOldestCitus),
-            "Update Citus on every node.");
-}
-
-// Also checks that the coordinator has a copy of reference tables. Without one its backends would
-// miss policy changes made on other nodes.
-void check_coordinator() {
-    if (!holds("(SELECT groupid = 0 FROM pg_catalog.pg_dist_local_group)"))
-        raise_state("This node is not the coordinator.",
-                    "Call idem_distribute() on the coordinator.");
-    if (holds("EXISTS (SELECT FROM pg_catalog.pg_dist_node)"
-              " AND NOT EXISTS (SELECT FROM pg_catalog.pg_dist_node WHERE groupid = 0)"))
-        raise_state("Citus does not know the coordinator's address.",
-                    "Set it with citus_set_coordinator_host().");
-}
-
 // Distribution by hand leaves out policies, rights and functions.
 void check_not_distributed() {
-    if (!is_table_of_citus("idempotency.record")) return;
-    bool by_hand = !is_table_of_citus("idempotency.policy");
+    if (!pg::is_table_of_citus("idempotency.record")) return;
+    bool by_hand = !pg::is_table_of_citus("idempotency.policy");
     ereport(
         ERROR,
         (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -87,15 +52,11 @@ void check_not_distributed() {
 // The principal is distributed like the table's distribution column. Returns that column's
 // collation.
 const char* check_table_beside(Oid table) {
-    const char* name = ask(psprintf("SELECT %u::pg_catalog.regclass", table));
-    const char* column =
-        ask(psprintf("SELECT pg_catalog.column_to_column_name(logicalrelid, partkey)"
-                     " FROM pg_catalog.pg_dist_partition"
-                     " WHERE logicalrelid = %u AND partmethod = 'h' AND repmodel = 's'",
-                     table));
+    const char* name = pg::ask(psprintf("SELECT %u::pg_catalog.regclass", table));
+    const char* column = pg::distribution_column_of(table);
     if (column == nullptr)
         raise_beside(name, "It is not distributed by the hash of a column.",
-                     "Distribute it by its tenant with create_distributed_table().");
+                     "Distribute it by its tenant.");
     AttrNumber number = get_attnum(table, column);
     Oid type;
     std::int32_t modifier;
@@ -120,59 +81,11 @@ const char* check_table_beside(Oid table) {
 // ---- steps ----
 
 void warn_of_missing_principals() {
-    if (holds("EXISTS (SELECT FROM idempotency.record WHERE principal = '')"))
+    if (pg::holds("EXISTS (SELECT FROM idempotency.record WHERE principal = '')"))
         ereport(WARNING, (errmsg("records without a principal are all on one shard"),
                           errdetail("The principal determines the node of a record, and some "
                                     "records have an empty one."),
                           errhint("Pass a principal with every call, for example the tenant.")));
-}
-
-// Locks every table that is truncated at the end, at once and in the mode that TRUNCATE needs. If
-// we locked in two steps, a session that looks up a key and then claims it could come in between,
-// and one of the two would be a deadlock's victim. The order is that in which a call locks the
-// tables.
-void lock_tables() {
-    execute(
-        "LOCK TABLE idempotency.seed, idempotency.policy, idempotency.record, idempotency.attempt,"
-        " idempotency.granted"
-        " IN ACCESS EXCLUSIVE MODE");
-}
-
-// A backend of this node means nothing on the record's later node: only the lease counts from now
-// on.
-void forget_backends() {
-    execute(
-        "UPDATE idempotency.record SET backend_pid = NULL, backend_start = NULL"
-        " WHERE backend_pid IS NOT NULL");
-}
-
-// A shard has one copy on one node: our writes would reach only one of several. Citus copies rows
-// to the shards and leaves them in the coordinator's table, where no query sees them; so they are
-// truncated.
-void distribute_by_principal(const char* table, const char* beside) {
-    execute(
-        psprintf("SELECT pg_catalog.create_distributed_table('%s', 'principal',"
-                 " colocate_with => %s)",
-                 table, beside));
-    execute(
-        psprintf("SELECT pg_catalog.truncate_local_data_after_distributing_table('%s')", table));
-}
-
-void distribute_records(Oid beside) {
-    pg::make_one_copy_of_shards();
-    distribute_by_principal("idempotency.record",
-                            OidIsValid(beside)
-                                ? psprintf("%u::pg_catalog.regclass::pg_catalog.text", beside)
-                                : "'none'");
-    distribute_by_principal("idempotency.attempt", "'idempotency.record'");
-}
-
-// A reference table: every node has a copy.
-void distribute_copies(const char* table) {
-    pg::take_tables_with_triggers();
-    execute(psprintf("SELECT pg_catalog.create_reference_table('%s')", table));
-    execute(
-        psprintf("SELECT pg_catalog.truncate_local_data_after_distributing_table('%s')", table));
 }
 
 // The extension's functions.
@@ -182,22 +95,12 @@ constexpr const char* kOurFunctions =
     " AND d.objid = p.oid AND d.deptype = 'e'"
     " JOIN pg_catalog.pg_extension e ON e.oid = d.refobjid AND e.extname = 'idempotency'";
 
-// Every function with a principal runs on the node with its records.
-void distribute_functions() {
-    execute_each(psprintf(
-        "SELECT pg_catalog.format('SELECT pg_catalog.create_distributed_function(%%L,"
-        " ''principal'', colocate_with => ''idempotency.record'', force_delegation => true)',"
-        " p.oid::pg_catalog.regprocedure)%s"
-        " WHERE 'principal' = ANY (p.proargnames) AND p.proallargtypes IS NULL ORDER BY p.oid",
-        kOurFunctions));
-}
-
 // Notes the rights granted by idem_grant until now; from now on idem_grant notes them itself. Rows
 // that are already there come from the dump of another cluster. TRUNCATE, because deleting a row
 // revokes.
 void note_rights() {
-    execute("TRUNCATE idempotency.granted");
-    execute(psprintf(
+    pg::execute("TRUNCATE idempotency.granted");
+    pg::execute(psprintf(
         "INSERT INTO idempotency.granted (role, operator)"
         " SELECT r.rolname, pg_catalog.bool_or(p.prosrc = 'idem_operator_cleanup')%s"
         ", pg_catalog.aclexplode(p.proacl) a JOIN pg_catalog.pg_roles r ON r.oid = a.grantee"
@@ -210,24 +113,45 @@ void note_rights() {
 Datum distribute(FunctionCallInfo fcinfo) {
     pg::require_writable("idem_distribute()");
     Oid beside = PG_ARGISNULL(0) ? InvalidOid : PG_GETARG_OID(0);
-    run([beside] {
-        check_citus();
-        check_coordinator();
+    pg::run([beside] {
+        pg::Obstacle obstacle = pg::obstacle_to_distribution();
+        if (obstacle.detail != nullptr)
+            ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+                            errmsg("records cannot be distributed"),
+                            errdetail("%s", obstacle.detail), errhint("%s", obstacle.hint)));
         check_not_distributed();
         const char* collation = OidIsValid(beside) ? check_table_beside(beside) : kDefaultCollation;
-        lock_tables();
-        forget_backends();
+        // Every table that is truncated at the end, at once and in the mode that TRUNCATE needs. If
+        // we locked in two steps, a session that looks up a key and then claims it could come in
+        // between, and one of the two would be a deadlock's victim. The order is that in which a
+        // call locks the tables.
+        pg::execute(
+            "LOCK TABLE idempotency.seed, idempotency.policy, idempotency.record,"
+            " idempotency.attempt, idempotency.granted IN ACCESS EXCLUSIVE MODE");
+        // A backend of this node means nothing on the record's later node: only the lease counts
+        // from now on.
+        pg::execute(
+            "UPDATE idempotency.record SET backend_pid = NULL, backend_start = NULL"
+            " WHERE backend_pid IS NOT NULL");
         warn_of_missing_principals();
         take_on_collation(collation);
         // First: each node needs the seed before it serves.
-        distribute_copies("idempotency.seed");
-        distribute_records(beside);
-        distribute_copies("idempotency.policy");
-        distribute_functions();
+        pg::distribute_copies("idempotency.seed");
+        const char* table = "'none'";
+        if (OidIsValid(beside))
+            table = psprintf("%u::pg_catalog.regclass::pg_catalog.text", beside);
+        pg::distribute_table("idempotency.record", "principal", table);
+        pg::distribute_table("idempotency.attempt", "principal", "'idempotency.record'");
+        pg::distribute_copies("idempotency.policy");
+        // Every function with a principal runs on the node with its records.
+        pg::delegate_functions(
+            psprintf("%s WHERE 'principal' = ANY (p.proargnames)"
+                     " AND p.proallargtypes IS NULL ORDER BY p.oid",
+                     kOurFunctions));
         // After the functions: by then Citus has created the roles with rights on them on other
         // nodes.
         note_rights();
-        distribute_copies("idempotency.granted");
+        pg::distribute_copies("idempotency.granted");
     });
     PG_RETURN_VOID();
 }

@@ -90,20 +90,12 @@ Datum keys_here(FunctionCallInfo fcinfo) {
 
 // ---- resealing ----
 
-// The position that a walk has reached.
-store::Record copy_of_place(const store::Record& row) {
-    auto kept = [](const text* value) { return static_cast<text*>(pg::copy_varlena(value)); };
-    store::Record place{};
-    place.id = {kept(row.id.scope), kept(row.id.principal), kept(row.id.key), 0};
-    place.token = row.token;
-    return place;
-}
-
 // Values that outlast a transaction are in the current memory context. All others are in a context
 // that is reset after each transaction.
 void reseal_table(const store::SealedTable& table, text* key_id, int batch, claim::Resealed* sum) {
     MemoryContext walk = CurrentMemoryContext;
     MemoryContext each = AllocSetContextCreate(walk, "idempotency sealing", ALLOCSET_DEFAULT_SIZES);
+    auto kept = [](const text* value) { return static_cast<text*>(pg::copy_varlena(value)); };
     store::Record last{};
     last.id = {cstring_to_text(""), cstring_to_text(""), cstring_to_text(""), 0};
     for (int count = batch; count == batch;) {
@@ -111,7 +103,12 @@ void reseal_table(const store::SealedTable& table, text* key_id, int batch, clai
         auto* rows = static_cast<store::Record*>(palloc(sizeof(store::Record) * batch));
         count = store::next_sealed_otherwise(table, key_id, last, batch, rows);
         MemoryContextSwitchTo(walk);
-        if (count > 0) last = copy_of_place(rows[count - 1]);
+        if (count > 0) {
+            // The position that the walk has reached.
+            const store::Record& row = rows[count - 1];
+            last.id = {kept(row.id.scope), kept(row.id.principal), kept(row.id.key), 0};
+            last.token = row.token;
+        }
         MemoryContextSwitchTo(each);
         claim::Resealed more = claim::reseal_rows(table, rows, count);
         MemoryContextSwitchTo(walk);

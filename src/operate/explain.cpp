@@ -10,10 +10,10 @@
 #include "config/policy_in_force.hpp"
 #include "config/settings.hpp"
 #include "operate/nodes.hpp"
-#include "operate/statements.hpp"
 #include "pg/boundary.hpp"
 #include "pg/installed.hpp"
 #include "pg/jsonb.hpp"
+#include "pg/statements.hpp"
 #include "store/record_table.hpp"
 
 namespace idem::operate {
@@ -137,13 +137,6 @@ void add_activity(JsonbObject* object, std::int32_t pid) {
     add_found_time(object, "query_since", "query_age", 5, now);
 }
 
-void add_prepared(JsonbObject* object, TransactionId transaction) {
-    if (!find_row(kPrepared, XIDOID, TransactionIdGetDatum(transaction))) return;
-    add_found_text(object, "gid", 1);
-    add_found_text(object, "user", 2);
-    add_found_time(object, "since", "age", 3, GetCurrentTimestamp());
-}
-
 // Copies the object out: SPI frees its memory.
 Jsonb* end_within_spi(JsonbObject* object, MemoryContext context) {
     Jsonb* result = pg::end_object(object);
@@ -156,7 +149,7 @@ Jsonb* end_within_spi(JsonbObject* object, MemoryContext context) {
 Jsonb* transaction_object(const claim::KeyHolder& holder) {
     MemoryContext context = CurrentMemoryContext;
     Jsonb* result = nullptr;
-    run([&] {
+    pg::run([&] {
         JsonbObject object = pg::begin_object();
         bool on_primary = holder.pid == 0 && RecoveryInProgress();
         pg::add_member(&object, "kind",
@@ -167,7 +160,12 @@ Jsonb* transaction_object(const claim::KeyHolder& holder) {
         if (holder.pid != 0) pg::add_member(&object, "pid", holder.pid);
         if (holder.waiting > 0) pg::add_member(&object, "waiting", holder.waiting);
         if (holder.pid != 0) add_activity(&object, holder.pid);
-        if (TransactionIdIsValid(holder.prepared)) add_prepared(&object, holder.prepared);
+        if (TransactionIdIsValid(holder.prepared) &&
+            find_row(kPrepared, XIDOID, TransactionIdGetDatum(holder.prepared))) {
+            add_found_text(&object, "gid", 1);
+            add_found_text(&object, "user", 2);
+            add_found_time(&object, "since", "age", 3, GetCurrentTimestamp());
+        }
         result = end_within_spi(&object, context);
     });
     return result;
@@ -180,7 +178,7 @@ Jsonb* holder_object(const Explanation& explanation) {
     if (record == nullptr || RecoveryInProgress() || !claim::session_lives(*record)) return nullptr;
     MemoryContext context = CurrentMemoryContext;
     Jsonb* result = nullptr;
-    run([&] {
+    pg::run([&] {
         JsonbObject object = pg::begin_object();
         pg::add_member(&object, "kind", "session");
         pg::add_member(&object, "pid", record->backend_pid);

@@ -7,11 +7,11 @@
 
 #include "operate/nodes.hpp"
 
-#include "operate/statements.hpp"
 #include "pg/boundary.hpp"
 #include "pg/citus.hpp"
 #include "pg/installed.hpp"
 #include "pg/owner.hpp"
+#include "pg/statements.hpp"
 #include "store/record.hpp"
 #include "store/record_table.hpp"
 #include "store/store.hpp"
@@ -21,49 +21,22 @@ namespace idem::operate {
 
 namespace {
 
-// Runs a query of ours; the names in it are qualified.
-void select(const char* query, bool read_only) {
-    if (SPI_execute(query, read_only, 0) != SPI_OK_SELECT)
-        elog(ERROR, "idempotency: could not execute \"%s\"", query);
-}
-
-text* own_name() {
-    MemoryContext context = CurrentMemoryContext;
-    pg::connect_spi();
-    const char* name =
-        ask("SELECT n.nodename OPERATOR(pg_catalog.||) ':' OPERATOR(pg_catalog.||) n.nodeport"
-            " FROM pg_catalog.pg_dist_node n JOIN pg_catalog.pg_dist_local_group g"
-            " ON g.groupid OPERATOR(pg_catalog.=) n.groupid"
-            " WHERE n.noderole OPERATOR(pg_catalog.=) 'primary'");
-    MemoryContext spi_context = MemoryContextSwitchTo(context);
-    text* result = name == nullptr ? nullptr : cstring_to_text(name);
-    MemoryContextSwitchTo(spi_context);
-    (void)SPI_finish();
-    return result;
-}
-
-struct OwnName {
-    text* name;
-};
-
-// Looked up once per call site of a query.
-const OwnName* cached_name(FunctionCallInfo fcinfo) {
+// idempotency.this_node(), looked up once per call site of a query.
+Datum this_node(FunctionCallInfo fcinfo) {
+    struct OwnName {
+        text* name;
+    };
     FmgrInfo* function = fcinfo->flinfo;
     if (function->fn_extra == nullptr) {
-        auto* name = static_cast<OwnName*>(MemoryContextAlloc(function->fn_mcxt, sizeof(OwnName)));
+        auto* own = static_cast<OwnName*>(MemoryContextAlloc(function->fn_mcxt, sizeof(OwnName)));
         MemoryContext context = MemoryContextSwitchTo(function->fn_mcxt);
-        name->name = name_of_this_node();
+        own->name = name_of_this_node();
         MemoryContextSwitchTo(context);
-        function->fn_extra = name;
+        function->fn_extra = own;
     }
-    return static_cast<OwnName*>(function->fn_extra);
-}
-
-// idempotency.this_node()
-Datum this_node(FunctionCallInfo fcinfo) {
-    const OwnName* name = cached_name(fcinfo);
-    if (name->name == nullptr) PG_RETURN_NULL();
-    PG_RETURN_TEXT_P(name->name);
+    text* name = static_cast<OwnName*>(function->fn_extra)->name;
+    if (name == nullptr) PG_RETURN_NULL();
+    PG_RETURN_TEXT_P(name);
 }
 
 // Returns the rows of the query just run. Their types may differ from the declared ones: an owner
@@ -90,31 +63,23 @@ const char* relation_of_shape(FunctionCallInfo fcinfo) {
     return quote_qualified_identifier(pg::kExtension, get_rel_name(relation));
 }
 
-void return_rows_of_view(const char* view, ReturnSetInfo* result) {
-    select(psprintf("SELECT * FROM %s", view), true);
-    return_rows(result);
-}
-
 // Leaves out a node that can't be reached or fails, with a warning, so that the other nodes are
 // shown.
 void return_rows_of_nodes(const char* view, ReturnSetInfo* result) {
-    const char* query = psprintf("SELECT pg_catalog.jsonb_agg(v) FROM %s v", view);
-    select(psprintf("SELECT success, result FROM pg_catalog.run_command_on_all_nodes(%s)",
-                    quote_literal_cstr(query)),
-           false);
-    SPITupleTable* answers = SPI_tuptable;
-    std::uint64_t count = SPI_processed;
-    for (std::uint64_t i = 0; i < count; i++) {
-        const char* success = SPI_getvalue(answers->vals[i], answers->tupdesc, 1);
-        const char* rows = SPI_getvalue(answers->vals[i], answers->tupdesc, 2);
-        if (*success != 't') {
+    int count;
+    const pg::NodeAnswer* answers =
+        pg::run_on_all_nodes(psprintf("SELECT pg_catalog.jsonb_agg(v) FROM %s v", view), &count);
+    for (int i = 0; i < count; i++) {
+        const char* rows = answers[i].result;
+        if (!answers[i].success) {
             ereport(WARNING, (errcode(ERRCODE_CONNECTION_EXCEPTION),
                               errmsg("a node could not be queried and is left out"),
                               errdetail("%s", rows == nullptr ? "It gives no reason." : rows)));
         } else if (rows != nullptr && *rows != '\0') {
-            select(psprintf("SELECT * FROM pg_catalog.jsonb_populate_recordset(NULL::%s, %s)", view,
-                            quote_literal_cstr(rows)),
-                   true);
+            (void)pg::select(
+                psprintf("SELECT * FROM pg_catalog.jsonb_populate_recordset(NULL::%s, %s)", view,
+                         quote_literal_cstr(rows)),
+                true);
             return_rows(result);
         }
     }
@@ -126,10 +91,12 @@ Datum of_nodes(FunctionCallInfo fcinfo) {
     InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
     auto* result = reinterpret_cast<ReturnSetInfo*>(fcinfo->resultinfo);
     pg::connect_spi();
-    if (asks_other_nodes())
+    if (asks_other_nodes()) {
         return_rows_of_nodes(view, result);
-    else
-        return_rows_of_view(view, result);
+    } else {
+        (void)pg::select(psprintf("SELECT * FROM %s", view), true);
+        return_rows(result);
+    }
     (void)SPI_finish();
     return 0;
 }
@@ -151,15 +118,12 @@ Datum tables_here(FunctionCallInfo fcinfo) {
     return 0;
 }
 
-// Members of pg_monitor may call it, but do not see requests and answers.
-bool reads_whole_records() {
-    return pg_class_aclcheck(pg::table_oid("records"), GetUserId(), ACL_SELECT) == ACLCHECK_OK;
-}
-
 // idempotency.claims_here()
 Datum claims_here(FunctionCallInfo fcinfo) {
     InitMaterializedSRF(fcinfo, 0);
-    const char* of_readers = reads_whole_records() ? "error, reference" : "NULL, NULL";
+    // Members of pg_monitor may call it, but do not see requests and answers.
+    AclResult right = pg_class_aclcheck(pg::table_oid("records"), GetUserId(), ACL_SELECT);
+    const char* of_readers = right == ACLCHECK_OK ? "error, reference" : "NULL, NULL";
     auto* result = reinterpret_cast<ReturnSetInfo*>(fcinfo->resultinfo);
     int count;
     store::RecordTable* tables = store::local_tables(&count);
@@ -167,7 +131,7 @@ Datum claims_here(FunctionCallInfo fcinfo) {
         const char* sql = psprintf(
             "SELECT scope, principal, key, status, if_silent, attempt, holder, recovery_point, %s,"
             " backend_pid, backend_start, claimed_at, lease_until, finished_at, retained_until"
-            " FROM %s WHERE status OPERATOR(pg_catalog.=) ANY ('{i,u,x}'::pg_catalog.\"char\"[])",
+            " FROM %s WHERE status = ANY ('{i,u,x}'::\"char\"[])",
             of_readers, pg::qualified_name(tables[i].table));
         pg::Statement claims = {sql, 0, nullptr, pg::Access::ByIndex, nullptr};
         pg::AsOwner frame = pg::begin_as_owner(store::kRecordTable);
@@ -195,7 +159,15 @@ Datum backlog(FunctionCallInfo fcinfo) {
 }  // namespace
 
 text* name_of_this_node() {
-    return store::is_distributed() ? own_name() : nullptr;
+    if (!store::is_distributed()) return nullptr;
+    MemoryContext context = CurrentMemoryContext;
+    pg::connect_spi();
+    const char* address = pg::address_of_this_node();
+    MemoryContext spi_context = MemoryContextSwitchTo(context);
+    text* name = address == nullptr ? nullptr : cstring_to_text(address);
+    MemoryContextSwitchTo(spi_context);
+    (void)SPI_finish();
+    return name;
 }
 
 bool asks_other_nodes() {
@@ -205,28 +177,15 @@ bool asks_other_nodes() {
 std::int64_t sum_of_nodes(char* (*statement)(std::int64_t before, void* argument), void* argument) {
     std::int64_t sum = 0;
     pg::connect_spi();
-    select(
-        "SELECT nodename, nodeport FROM pg_catalog.pg_dist_node"
-        " WHERE noderole OPERATOR(pg_catalog.=) 'primary' AND isactive ORDER BY groupid",
-        true);
-    SPITupleTable* nodes = SPI_tuptable;
-    std::uint64_t count = SPI_processed;
-    for (std::uint64_t i = 0; i < count; i++) {
-        const char* name = SPI_getvalue(nodes->vals[i], nodes->tupdesc, 1);
-        const char* port = SPI_getvalue(nodes->vals[i], nodes->tupdesc, 2);
-        select(psprintf(
-                   "SELECT CASE WHEN success THEN result END, result"
-                   " FROM pg_catalog.master_run_on_worker(ARRAY[%s], ARRAY[%s], ARRAY[%s], false)",
-                   quote_literal_cstr(name), port, quote_literal_cstr(statement(sum, argument))),
-               false);
-        const char* answer = SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1);
-        if (answer == nullptr)
-            ereport(
-                ERROR,
-                (errcode(ERRCODE_CONNECTION_EXCEPTION),
-                 errmsg("node %s:%s could not be queried", name, port),
-                 errdetail("%s", SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 2))));
-        sum += pg_strtoint64(answer);
+    int count;
+    const pg::ClusterNode* nodes = pg::active_nodes(&count);
+    for (int i = 0; i < count; i++) {
+        pg::NodeAnswer answer = pg::run_on_node(nodes[i], statement(sum, argument));
+        if (!answer.success || answer.result == nullptr)
+            ereport(ERROR, (errcode(ERRCODE_CONNECTION_EXCEPTION),
+                            errmsg("node %s:%s could not be queried", nodes[i].host, nodes[i].port),
+                            errdetail("%s", answer.result)));
+        sum += pg_strtoint64(answer.result);
     }
     (void)SPI_finish();
     return sum;

@@ -8,12 +8,12 @@
 
 #include "api/arguments.hpp"
 #include "claim/audit.hpp"
-#include "operate/statements.hpp"
 #include "pg/boundary.hpp"
 #include "pg/citus.hpp"
 #include "pg/installed.hpp"
 #include "pg/jsonb.hpp"
 #include "pg/owner.hpp"
+#include "pg/statements.hpp"
 #include "store/record_table.hpp"
 
 namespace idem::operate {
@@ -30,7 +30,7 @@ constexpr const char* kOperator = "p.prosrc ~ '^idem_operator_'";
 // the search_path. pg_init_privs keeps the fact that the install script revoked them, whatever was
 // granted since. Functions of the schema "idempotency" are for views.
 const char* function_list(const char* which) {
-    const char* functions = ask(psprintf(
+    const char* functions = pg::ask(psprintf(
         "SELECT pg_catalog.string_agg(p.oid::pg_catalog.regprocedure::pg_catalog.text, ', '"
         " ORDER BY p.oid)"
         " FROM pg_catalog.pg_extension e JOIN pg_catalog.pg_proc p"
@@ -47,31 +47,27 @@ const char* function_list(const char* which) {
 }
 
 void give_here(const char* role, bool with_operator) {
-    run([role, with_operator] {
+    pg::run([role, with_operator] {
         pg::keep_ddl_to_this_node();
         constexpr const char* kGrant = "GRANT EXECUTE ON ROUTINE %s TO %s";
-        execute(psprintf(kGrant, function_list(kProtocol), role));
-        if (with_operator) execute(psprintf(kGrant, function_list(kOperator), role));
+        pg::execute(psprintf(kGrant, function_list(kProtocol), role));
+        if (with_operator) pg::execute(psprintf(kGrant, function_list(kOperator), role));
     });
 }
 
 void take_here(const char* role) {
-    run([role] {
+    pg::run([role] {
         pg::keep_ddl_to_this_node();
         for (const char* which : {kProtocol, kOperator})
-            execute(psprintf("REVOKE EXECUTE ON ROUTINE %s FROM %s", function_list(which), role));
+            pg::execute(
+                psprintf("REVOKE EXECUTE ON ROUTINE %s FROM %s", function_list(which), role));
     });
-}
-
-const char* role_argument(FunctionCallInfo fcinfo) {
-    if (PG_ARGISNULL(0)) raise_null("role");
-    return GetUserNameFromId(PG_GETARG_OID(0), false);
 }
 
 // Asks the functions themselves: a row of idempotency.granted outlives its role, and a new role of
 // the same name has no rights yet.
 bool has_here(Oid role, const char* which) {
-    return holds(
+    return pg::holds(
         psprintf("EXISTS (SELECT FROM pg_catalog.pg_extension e JOIN pg_catalog.pg_proc p"
                  " ON p.pronamespace = e.extnamespace, pg_catalog.aclexplode(p.proacl) a"
                  " WHERE e.extname = 'idempotency' AND %s AND a.grantee = %u)",
@@ -84,7 +80,7 @@ Jsonb* rights_of(Oid role) {
     bool decides;
     CommandCounterIncrement();
     PushActiveSnapshot(GetLatestSnapshot());
-    run([&] {
+    pg::run([&] {
         protocol = has_here(role, kProtocol);
         decides = has_here(role, kOperator);
     });
@@ -109,9 +105,9 @@ void audited(const char* action, Oid role, const text* reason, Change change) {
 }
 
 void give_everywhere(Oid oid, const char* role, bool with_operator) {
-    run([oid, role, with_operator] {
+    pg::run([oid, role, with_operator] {
         bool is_operator = with_operator || has_here(oid, kOperator);
-        execute(
+        pg::execute(
             psprintf("INSERT INTO idempotency.granted (role, operator) VALUES (%s, %s)"
                      " ON CONFLICT (role) DO UPDATE SET operator = EXCLUDED.operator",
                      quote_literal_cstr(role), is_operator ? "true" : "false"));
@@ -120,21 +116,22 @@ void give_everywhere(Oid oid, const char* role, bool with_operator) {
 
 // Writes a row first, so that rights granted in another way are revoked too.
 void take_everywhere(const char* role) {
-    run([role] {
+    pg::run([role] {
         const char* name = quote_literal_cstr(role);
-        execute(
+        pg::execute(
             psprintf("INSERT INTO idempotency.granted (role, operator) VALUES (%s, false)"
                      " ON CONFLICT (role) DO NOTHING",
                      name));
-        execute(psprintf("DELETE FROM idempotency.granted WHERE role = %s", name));
+        pg::execute(psprintf("DELETE FROM idempotency.granted WHERE role = %s", name));
     });
 }
 
 // idem_grant(role, operator, reason)
 Datum grant_rights(FunctionCallInfo fcinfo) {
-    const char* role = role_argument(fcinfo);
-    pg::require_writable("GRANT");
+    if (PG_ARGISNULL(0)) raise_null("role");
     Oid oid = PG_GETARG_OID(0);
+    const char* role = GetUserNameFromId(oid, false);
+    pg::require_writable("GRANT");
     bool with_operator = bool_or(fcinfo, 1, false);
     audited("grant", oid, reason_or_null(fcinfo, 2), [&] {
         if (store::is_distributed())
@@ -147,9 +144,11 @@ Datum grant_rights(FunctionCallInfo fcinfo) {
 
 // idem_revoke(role, reason)
 Datum revoke_rights(FunctionCallInfo fcinfo) {
-    const char* role = role_argument(fcinfo);
+    if (PG_ARGISNULL(0)) raise_null("role");
+    Oid oid = PG_GETARG_OID(0);
+    const char* role = GetUserNameFromId(oid, false);
     pg::require_writable("REVOKE");
-    audited("revoke", PG_GETARG_OID(0), reason_or_null(fcinfo, 1), [&] {
+    audited("revoke", oid, reason_or_null(fcinfo, 1), [&] {
         if (store::is_distributed())
             take_everywhere(role);
         else

@@ -7,6 +7,7 @@
 #include "pg/citus.hpp"
 
 #include "pg/owner.hpp"
+#include "pg/statements.hpp"
 
 namespace idem::pg {
 
@@ -255,6 +256,15 @@ Oid metadata_lock_function() {
     return LookupFuncName(name, 2, types, false);
 }
 
+// Of a row of the query that was just run: success, result.
+NodeAnswer answer_in(std::uint64_t row) {
+    const char* success = SPI_getvalue(SPI_tuptable->vals[row], SPI_tuptable->tupdesc, 1);
+    return {success != nullptr && *success == 't',
+            SPI_getvalue(SPI_tuptable->vals[row], SPI_tuptable->tupdesc, 2)};
+}
+
+constexpr const char* kOldestCitus = "13.2";
+
 bool is_named_by_citus(std::string_view prefix) {
     return application_name != nullptr &&
            strncmp(application_name, prefix.data(), prefix.size()) == 0;
@@ -264,6 +274,111 @@ bool is_named_by_citus(std::string_view prefix) {
 
 bool has_citus() {
     return OidIsValid(get_extension_oid("citus", true));
+}
+
+const char* address_of_this_node() {
+    return ask(
+        "SELECT n.nodename OPERATOR(pg_catalog.||) ':' OPERATOR(pg_catalog.||) n.nodeport"
+        " FROM pg_catalog.pg_dist_node n JOIN pg_catalog.pg_dist_local_group g"
+        " ON g.groupid OPERATOR(pg_catalog.=) n.groupid"
+        " WHERE n.noderole OPERATOR(pg_catalog.=) 'primary'");
+}
+
+ClusterNode* active_nodes(int* count) {
+    std::uint64_t rows = select(
+        "SELECT nodename, nodeport FROM pg_catalog.pg_dist_node"
+        " WHERE noderole OPERATOR(pg_catalog.=) 'primary' AND isactive ORDER BY groupid",
+        true);
+    auto* nodes = static_cast<ClusterNode*>(palloc(sizeof(ClusterNode) * (rows + 1)));
+    for (std::uint64_t i = 0; i < rows; i++)
+        nodes[i] = {SPI_getvalue(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 1),
+                    SPI_getvalue(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 2)};
+    *count = static_cast<int>(rows);
+    return nodes;
+}
+
+NodeAnswer run_on_node(const ClusterNode& node, const char* statement) {
+    (void)select(
+        psprintf("SELECT success, result"
+                 " FROM pg_catalog.master_run_on_worker(ARRAY[%s], ARRAY[%s], ARRAY[%s], false)",
+                 quote_literal_cstr(node.host), node.port, quote_literal_cstr(statement)),
+        false);
+    return answer_in(0);
+}
+
+NodeAnswer* run_on_all_nodes(const char* query, int* count) {
+    std::uint64_t rows =
+        select(psprintf("SELECT success, result FROM pg_catalog.run_command_on_all_nodes(%s)",
+                        quote_literal_cstr(query)),
+               false);
+    auto* answers = static_cast<NodeAnswer*>(palloc(sizeof(NodeAnswer) * (rows + 1)));
+    for (std::uint64_t i = 0; i < rows; i++) answers[i] = answer_in(i);
+    *count = static_cast<int>(rows);
+    return answers;
+}
+
+Obstacle obstacle_to_distribution() {
+    if (!has_citus())
+        return {"The extension citus is not installed in this database.",
+                "Install it on every node, and run CREATE EXTENSION citus."};
+    const char* version =
+        ask("SELECT extversion FROM pg_catalog.pg_extension WHERE extname = 'citus'");
+    if (strverscmp(version, kOldestCitus) < 0)
+        return {psprintf("Citus %s is too old: %s or later is required.", version, kOldestCitus),
+                "Update Citus on every node."};
+    if (!holds("(SELECT groupid = 0 FROM pg_catalog.pg_dist_local_group)"))
+        return {"This node is not the coordinator.", "Call idem_distribute() on the coordinator."};
+    if (holds("EXISTS (SELECT FROM pg_catalog.pg_dist_node)"
+              " AND NOT EXISTS (SELECT FROM pg_catalog.pg_dist_node WHERE groupid = 0)"))
+        return {"Citus does not know the coordinator's address.",
+                "Set it with citus_set_coordinator_host()."};
+    return {nullptr, nullptr};
+}
+
+bool is_table_of_citus(const char* table) {
+    return holds(
+        psprintf("EXISTS (SELECT FROM pg_catalog.pg_dist_partition WHERE logicalrelid ="
+                 " '%s'::pg_catalog.regclass)",
+                 table));
+}
+
+const char* distribution_column_of(Oid table) {
+    return ask(
+        psprintf("SELECT pg_catalog.column_to_column_name(logicalrelid, partkey)"
+                 " FROM pg_catalog.pg_dist_partition"
+                 " WHERE logicalrelid = %u AND partmethod = 'h' AND repmodel = 's'",
+                 table));
+}
+
+void distribute_table(const char* table, const char* column, const char* beside) {
+    set_locally("citus.shard_replication_factor", "1");
+    execute(psprintf("SELECT pg_catalog.create_distributed_table('%s', '%s', colocate_with => %s)",
+                     table, column, beside));
+    execute(
+        psprintf("SELECT pg_catalog.truncate_local_data_after_distributing_table('%s')", table));
+}
+
+void distribute_copies(const char* table) {
+    set_locally("citus.enable_unsafe_triggers", "on");
+    execute(psprintf("SELECT pg_catalog.create_reference_table('%s')", table));
+    execute(
+        psprintf("SELECT pg_catalog.truncate_local_data_after_distributing_table('%s')", table));
+}
+
+void delegate_functions(const char* functions) {
+    execute_each(
+        psprintf("SELECT pg_catalog.format('SELECT pg_catalog.create_distributed_function(%%L,"
+                 " ''principal'', colocate_with => ''idempotency.record'', force_delegation =>"
+                 " true)', p.oid::pg_catalog.regprocedure)%s",
+                 functions));
+}
+
+const char* failure_on_workers(const char* command) {
+    return ask(
+        psprintf("SELECT nodename || ':' || nodeport || ': ' || result"
+                 " FROM pg_catalog.run_command_on_workers(%s)"
+                 " WHERE NOT success LIMIT 1",
+                 quote_literal_cstr(command)));
 }
 
 Distribution distribution_of(Oid table, const char* column, MemoryContext context) {
@@ -353,14 +468,6 @@ void allow_within_tasks() {
 
 void keep_ddl_to_this_node() {
     if (has_citus()) set_locally("citus.enable_ddl_propagation", "off");
-}
-
-void make_one_copy_of_shards() {
-    set_locally("citus.shard_replication_factor", "1");
-}
-
-void take_tables_with_triggers() {
-    set_locally("citus.enable_unsafe_triggers", "on");
 }
 
 }  // namespace idem::pg

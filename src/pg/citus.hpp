@@ -10,6 +10,64 @@ namespace idem::pg {
 // Whether the database has the extension citus.
 bool has_citus();
 
+// ---- nodes; in a connection to SPI, with any search_path ----
+
+// Host and port of this node: "host:port". nullptr: it has no address.
+const char* address_of_this_node();
+
+struct ClusterNode {
+    const char* host;
+    const char* port;
+};
+// The active nodes that are no standbys, in the order of their groups.
+ClusterNode* active_nodes(int* count);
+
+// The first value of a statement's result on a node, or the reason why it failed there.
+struct NodeAnswer {
+    bool success;
+    const char* result;
+};
+// Runs a statement on a node, in a transaction of its own.
+NodeAnswer run_on_node(const ClusterNode& node, const char* statement);
+// Runs a query on each node, this one included, with the current user's rights.
+NodeAnswer* run_on_all_nodes(const char* query, int* count);
+
+// ---- making tables of Citus; within run() of statements.hpp, and Citus must be installed ----
+
+// Why tables can't be distributed from this node; `detail` is nullptr if they can.
+struct Obstacle {
+    const char* detail;
+    const char* hint;
+};
+// Citus need not be installed. It also has to know the coordinator's address: then the coordinator
+// has a copy of reference tables. Without one its backends would miss policy changes made on other
+// nodes.
+Obstacle obstacle_to_distribution();
+
+// The name includes the schema.
+bool is_table_of_citus(const char* table);
+
+// The column by whose hash the table is distributed, with one copy of each shard; nullptr: it is
+// not.
+const char* distribution_column_of(Oid table);
+
+// Distributes a table by the hash of a column. `beside` is an expression: the table to colocate it
+// with, or 'none'. A shard has one copy on one node: our writes would reach only one of several.
+// Citus copies rows to the shards and leaves them in the coordinator's table, where no query sees
+// them; so they are truncated.
+void distribute_table(const char* table, const char* column, const char* beside);
+
+// Makes a reference table: every node has a copy. The table may have triggers.
+void distribute_copies(const char* table);
+
+// Each of the functions runs on the node with the records of its argument `principal`. `functions`
+// is the FROM clause of a query, with pg_proc as p.
+void delegate_functions(const char* functions);
+
+// Runs a command on all nodes but the coordinator. The first failure, with the node's address;
+// nullptr: none.
+const char* failure_on_workers(const char* command);
+
 // ---- the place of a table's rows ----
 
 // A plain table on one node, `idempotency.record_102008` for example.
@@ -67,11 +125,5 @@ void allow_within_tasks();
 // Keeps Citus from repeating the following DDL on other nodes, which run it themselves. Works also
 // without Citus.
 void keep_ddl_to_this_node();
-
-// Makes create_distributed_table create one copy of each shard.
-void make_one_copy_of_shards();
-
-// Makes create_reference_table accept tables with triggers.
-void take_tables_with_triggers();
 
 }  // namespace idem::pg

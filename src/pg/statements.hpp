@@ -4,14 +4,14 @@
 
 #include "pg/owner.hpp"
 
-namespace idem::operate {
+namespace idem::pg {
 
 // With pg_catalog alone on the search_path, in a connection to SPI.
 template <typename Statements>
 void run(Statements statements) {
     int guc_level = NewGUCNestLevel();
-    pg::set_locally("search_path", "pg_catalog, pg_temp");
-    pg::connect_spi();
+    set_locally("search_path", "pg_catalog, pg_temp");
+    connect_spi();
     statements();
     (void)SPI_finish();
     AtEOXact_GUC(false, guc_level);
@@ -19,14 +19,14 @@ void run(Statements statements) {
 
 // ---- in a connection to SPI, as within run ----
 
+// Runs a query. Returns the number of its rows, which are in SPI_tuptable.
+std::uint64_t select(const char* query, bool read_only);
 // The first value of a query's first row, or nullptr.
 const char* ask(const char* query);
 // False also if the condition is null.
 bool holds(const char* condition);
 void execute(const char* command);
-// Whether it is a table of Citus. The name includes its schema. Citus must be installed.
-bool is_table_of_citus(const char* table);
 // Executes each row of a query as a statement.
 void execute_each(const char* query);
 
-}  // namespace idem::operate
+}  // namespace idem::pg

@@ -1,8 +1,12 @@
-#include "operate/statements.hpp"
+#include "pg/statements.hpp"
 
-#include "pg/installed.hpp"
+namespace idem::pg {
 
-namespace idem::operate {
+std::uint64_t select(const char* query, bool read_only) {
+    if (SPI_execute(query, read_only, 0) != SPI_OK_SELECT)
+        elog(ERROR, "idempotency: could not execute \"%s\"", query);
+    return SPI_processed;
+}
 
 const char* ask(const char* query) {
     if (SPI_execute(query, true, 1) != SPI_OK_SELECT)
@@ -21,21 +25,12 @@ void execute(const char* command) {
         elog(ERROR, "idempotency: could not execute \"%s\"", command);
 }
 
-bool is_table_of_citus(const char* table) {
-    return holds(
-        psprintf("EXISTS (SELECT FROM pg_catalog.pg_dist_partition WHERE logicalrelid ="
-                 " '%s'::pg_catalog.regclass)",
-                 table));
-}
-
 void execute_each(const char* query) {
-    if (SPI_execute(query, true, 0) != SPI_OK_SELECT)
-        elog(ERROR, "idempotency: could not execute \"%s\"", query);
+    std::uint64_t count = select(query, true);
     SPITupleTable* commands = SPI_tuptable;
-    std::uint64_t count = SPI_processed;
     for (std::uint64_t i = 0; i < count; i++)
         execute(SPI_getvalue(commands->vals[i], commands->tupdesc, 1));
     SPI_freetuptable(commands);
 }
 
-}  // namespace idem::operate
+}  // namespace idem::pg
