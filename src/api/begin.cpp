@@ -50,13 +50,6 @@ Shown shown_in(const claim::Answer& answer) {
     return {false, false, false, false, false};
 }
 
-void set_decision(const core::Decision& decision, Row* row) {
-    row->word(ClaimField::Outcome, core::entry_of(decision.outcome).word);
-    if (decision.retry_after > 0)
-        row->value(ClaimField::RetryAfter,
-                   Float8GetDatum(static_cast<double>(decision.retry_after) / core::kSecond));
-}
-
 void set_record(const store::Record& record, Row* row) {
     row->value(ClaimField::Attempt, Int32GetDatum(record.attempt));
     row->word(ClaimField::Status, core::entry_of(record.status).word);
@@ -148,7 +141,12 @@ Datum claim_datum(FunctionCallInfo fcinfo, const claim::Answer& answer) {
     row.pointer(ClaimField::Key, answer.record.id.key);
     row.pointer(ClaimField::Scope, answer.record.id.scope);
     row.pointer(ClaimField::Principal, answer.record.id.principal);
-    if (answer.decision) set_decision(*answer.decision, &row);
+    if (answer.decision) {
+        row.word(ClaimField::Outcome, core::entry_of(answer.decision->outcome).word);
+        auto retry_after = static_cast<double>(answer.decision->retry_after);
+        if (retry_after > 0)
+            row.value(ClaimField::RetryAfter, Float8GetDatum(retry_after / core::kSecond));
+    }
     if (answer.has_record) {
         set_record(answer.record, &row);
         set_shown(answer.record, shown_in(answer), &row);

@@ -81,16 +81,6 @@ bool abandon_if_due(const store::Identity& id, const core::Policy& policy) {
     return true;
 }
 
-// The lock goes where the row guards the key by itself, as after each end of a claim.
-bool abandon_one(const store::Identity& id) {
-    core::Policy policy;
-    if (!config::policy_ignoring_role(pg::bytes_of(id.scope), &policy)) return false;
-    if (open_claim(id) != nullptr || !try_lock(id)) return false;
-    bool abandoned = abandon_if_due(id, policy);
-    if (!abandoned || store::bypasses_executor(id)) unlock(id);
-    return abandoned;
-}
-
 }  // namespace
 
 TimestampTz given_up_at(const store::Record& record, const core::Policy& policy) {
@@ -114,7 +104,14 @@ Abandoned abandon(store::WalkPosition* from, int limit) {
     Abandoned result{0, found.at_end};
     for (int i = 0; i < found.count && result.claims < limit; i++) {
         CHECK_FOR_INTERRUPTS();
-        if (abandon_one(found.claims[i])) result.claims++;
+        const store::Identity& id = found.claims[i];
+        core::Policy policy;
+        if (!config::policy_ignoring_role(pg::bytes_of(id.scope), &policy)) continue;
+        if (open_claim(id) != nullptr || !try_lock(id)) continue;
+        bool abandoned = abandon_if_due(id, policy);
+        // The lock goes where the row guards the key by itself, as after each end of a claim.
+        if (!abandoned || store::bypasses_executor(id)) unlock(id);
+        if (abandoned) result.claims++;
     }
     return result;
 }

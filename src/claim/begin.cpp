@@ -10,6 +10,7 @@
 #include "claim/holder.hpp"
 #include "claim/open_claims.hpp"
 #include "pg/boundary.hpp"
+#include "pg/wait.hpp"
 #include "stats/events.hpp"
 #include "store/store.hpp"
 
@@ -159,7 +160,7 @@ Answer answer_to(const Settled& question) {
         if (turn.blocker == Blocker::None || left <= 0) break;
         locked = wait_for(turn, question, &patience);
     }
-    std::int64_t waited = time_waited(patience);
+    std::int64_t waited = patience.waited ? Max(pg::monotonic_micros() - patience.start, 1) : 0;
     const core::Decision& decision = *turn.answer.decision;
     const store::Record& record = turn.answer.record;
     stats::account_for({decision.outcome, decision.execution, pg::bytes_of(record.id.scope),

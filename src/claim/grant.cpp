@@ -85,10 +85,9 @@ store::Record new_attempt(const Settled& question, const Answer& answer, Timesta
     record.finished_at = pg::kNoTime;
     record.holder = question.asked.holder;
     // On a distributed table the backend is one of Citus's, which outlasts its clients.
-    if (question.asked.hold && !store::is_distributed())
-        name_this_backend(&record);
-    else
-        name_no_backend(&record);
+    bool named = question.asked.hold && !store::is_distributed();
+    record.backend_pid = named ? MyProcPid : 0;
+    record.backend_start = named ? MyStartTimestamp : pg::kNoTime;
     record.body_limit = static_cast<std::int32_t>(policy.max_body_bytes);
     record.omit_large_body = policy.on_large_body == core::OnLargeBody::Omit;
     bool last = policy.max_attempts > 0 && record.attempt >= policy.max_attempts;

@@ -128,10 +128,6 @@ std::int64_t time_left(const Patience& patience) {
     return patience.deadline - pg::monotonic_micros();
 }
 
-std::int64_t time_waited(const Patience& patience) {
-    return patience.waited ? Max(pg::monotonic_micros() - patience.start, 1) : 0;
-}
-
 bool wait_for_lock(const store::Identity& id, std::int64_t left) {
     store::Identity wanted = id;
     auto take = [](void* key) { lock(*static_cast<const store::Identity*>(key)); };

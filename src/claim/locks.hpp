@@ -62,8 +62,6 @@ struct Patience {
 // `wait` counts from now; kForEver has no end.
 Patience patience_for(std::int64_t wait);
 std::int64_t time_left(const Patience& patience);
-// 0 if it did not wait at all.
-std::int64_t time_waited(const Patience& patience);
 
 // Waits for the transaction that holds the key's lock. True if the lock is ours now.
 bool wait_for_lock(const store::Identity& id, std::int64_t left);

@@ -55,11 +55,6 @@ bool claim_lives(const store::Record& record) {
     return record.status == core::Status::InProgress && core::lives(facts_of(record, now), now);
 }
 
-void name_this_backend(store::Record* record) {
-    record->backend_pid = MyProcPid;
-    record->backend_start = MyStartTimestamp;
-}
-
 void name_no_backend(store::Record* record) {
     record->backend_pid = 0;
     record->backend_start = pg::kNoTime;

@@ -32,7 +32,6 @@ bool claim_lives(const store::Record& record);
 // the same, but pg_advisory_unlock_all(), which drivers call to reset a session, and DISCARD ALL
 // give up every one of them. A living backend keeps no other caller away; one that is gone shortens
 // the wait for a lease.
-void name_this_backend(store::Record* record);
 void name_no_backend(store::Record* record);
 
 // Whether it names a backend, and that lives.
