@@ -48,6 +48,8 @@ group_checks() {
     check "files and functions that documents and comments name are there, and none is listed twice" \
         "$ROOT/test/check_names"
     check "its check finds stale names" "$ROOT/test/check_names_test"
+    check "functions of claim, store, api and operate are as long as paragraphs" \
+        "$ROOT/test/check_functions"
     check "the counter of functions sees those that are too long, and too many that are short" \
         "$ROOT/test/check_functions_test"
     check "the clients' statements, documents and defaults are those of their contract" \
