@@ -1,5 +1,5 @@
--- Promise: CREATE EXTENSION is all it takes; every object says what it is, and nobody but the owner
--- may call anything but the pure helpers.
+-- Promise: CREATE EXTENSION is the only step. Every object has a comment. Roles other than the owner
+-- may call only the pure helpers.
 --
 -- Here and in the other files a result is a line of names and a line for each row.
 \a\pset footer off

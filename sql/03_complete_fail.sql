@@ -1,5 +1,5 @@
--- Promise: a result is recorded once and replayed byte for byte; a repeated call is harmless; who
--- does not hold the claim changes nothing.
+-- Promise: a result is recorded once and replayed byte for byte. A repeated call is harmless. A caller
+-- without the claim changes nothing.
 \a\pset footer off
 \set SHOW_CONTEXT never
 

@@ -1,5 +1,5 @@
--- Promise: claims follow savepoints. What a rolled back savepoint did has not happened: the key is
--- free again, or still claimed, exactly as before.
+-- Promise: claims follow savepoints. A rollback to a savepoint undoes its calls: the key is free again,
+-- or still claimed, exactly as before.
 \a\pset footer off
 \set SHOW_CONTEXT never
 

@@ -1,5 +1,5 @@
--- Promise: the protocol works in every isolation level, and a transaction that can't write is told
--- so instead of getting an answer it could not keep. (Two callers at once: test/isolation.)
+-- Promise: the protocol works in every isolation level. A transaction that can't write gets an error
+-- instead of an answer that it could not keep. (Two callers: test/isolation.)
 \a\pset footer off
 \set SHOW_CONTEXT never
 

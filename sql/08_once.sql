@@ -1,5 +1,5 @@
--- Promise: idem_once is true the first time and false after, and never says either while it is not
--- certain.
+-- Promise: idem_once is true the first time and false after. While the result is not certain, it returns
+-- neither.
 \a\pset footer off
 \set SHOW_CONTEXT never
 -- A wait that should not be there ends as an error.

@@ -1,5 +1,5 @@
--- Promise: idem_execute runs the operation exactly once, as its caller, keeps what it returned or how
--- it failed, and leaves nothing behind when the failure is a passing one.
+-- Promise: idem_execute runs the operation exactly once, as its caller. It stores the result or the final
+-- failure. A temporary failure leaves nothing behind.
 \a\pset footer off
 \set SHOW_CONTEXT never
 

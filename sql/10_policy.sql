@@ -1,5 +1,5 @@
--- Promise: a call's arguments win over the scope's policy, the policy over the settings; of several
--- policies the exact one counts, else the one with the longest prefix. Bad values never get in.
+-- Promise: a call's arguments override the scope's policy, and the policy overrides the settings. Of
+-- several policies the exact one applies, else the one with the longest prefix. Bad values are refused.
 \a\pset footer off
 \set SHOW_CONTEXT never
 -- A wait that should not be there ends as an error.

@@ -1,5 +1,5 @@
--- Promise: bad input is refused with a standard SQLSTATE and words that help, before anything is
--- claimed; every record stays as it was.
+-- Promise: bad input is refused before anything is claimed, with a standard SQLSTATE and a helpful text.
+-- Every record stays unchanged.
 \a\pset footer off
 \set SHOW_CONTEXT never
 

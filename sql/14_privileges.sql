@@ -1,5 +1,5 @@
--- Promise: a role with idem_grant can do all of the protocol and nothing else: it reads no table, and
--- the owner's rights that the functions use are never lent to it.
+-- Promise: a role with idem_grant can use the whole protocol and nothing else. It reads no table, and
+-- never gets the owner's rights that the functions use.
 \a\pset footer off
 \set SHOW_CONTEXT never
 

@@ -1,4 +1,4 @@
--- Promise: whatever schemas come first in the search_path, nothing foreign runs: neither in a call, nor
+-- Promise: objects of other schemas never run, in any order of the search_path: not in a call, and not
 -- while the extension is created, granted, revoked or dropped.
 \a\pset footer off
 \set SHOW_CONTEXT never

@@ -1,5 +1,5 @@
--- Promise: an operator can look at a record, decide one that can't decide itself, and have the old ones
--- removed, but never change what clients have been told nor take a living claim's record away.
+-- Promise: an operator can look at a record, decide one that needs a decision, and remove old ones, but
+-- can't change a result that clients have got or remove the record of a live claim.
 \a\pset footer off
 \set SHOW_CONTEXT never
 

@@ -1,5 +1,5 @@
--- Promise: what is stored can be read with plain SQL, in words and without tokens; every setting has a
--- range, and values outside are refused with it.
+-- Promise: stored data can be read with plain SQL, as words and without tokens. Every setting has a
+-- range, and values outside it are refused.
 \a\pset footer off
 \set SHOW_CONTEXT never
 

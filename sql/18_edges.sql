@@ -1,6 +1,6 @@
--- Promise: the edges hold, each of which was once found broken. What is too large for its page is
--- written and read back at the moment of COMMIT, long work does not outlast its own ttl, and giving
--- a later attempt back leaves the earlier one as it was.
+-- Promise: edge cases that were once broken. A value too large for its page is written and read at the
+-- moment of COMMIT. Long work does not outlast its own ttl. A release of a later attempt leaves the
+-- earlier one unchanged.
 \a\pset footer off
 \set SHOW_CONTEXT never
 

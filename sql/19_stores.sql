@@ -1,6 +1,6 @@
--- Promise: what happens to the table beside its use, and what the server does with any table, is good
--- for records, too. Each store runs this with the same output; which of them a table allows is told by
--- test/tap/014_stores.pl.
+-- Promise: changes of the table from outside the protocol, and the server's work on any table, do not
+-- harm records. Each store runs this with the same output. test/tap/014_stores.pl tests which of them a
+-- table allows.
 \a\pset footer off
 \set SHOW_CONTEXT never
 

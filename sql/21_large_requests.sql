@@ -1,5 +1,5 @@
--- Promise: what a caller sends is judged in a time that grows with its size and no faster, can be
--- cancelled wherever that is long, and has a limit that is told.
+-- Promise: the time to judge input grows linearly with its size. Long work can be cancelled everywhere.
+-- The limit is part of the error.
 \a\pset footer off
 \set SHOW_CONTEXT never
 

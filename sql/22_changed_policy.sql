@@ -1,5 +1,5 @@
--- Promise: a record knows by which rule its fingerprint was taken. Other fields to exclude make no
--- repeat of an older request a mismatch, and no other request a repeat.
+-- Promise: a record knows the rule of its fingerprint. After a change of the excluded fields, a repeat of
+-- an older request is no mismatch, and another request is no repeat.
 \a\pset footer off
 \set SHOW_CONTEXT never
 

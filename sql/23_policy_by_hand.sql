@@ -1,5 +1,5 @@
--- Promise: a row of idempotency.policy that idem_policy_set would not have written does not get in;
--- one that got in all the same closes its scope.
+-- Promise: a row of idempotency.policy that idem_policy_set would not write is refused. If it gets in by
+-- other means, it closes its scope.
 \a\pset footer off
 \set VERBOSITY terse
 SELECT idem_policy_set('hand*', ttl => '1 hour', retention => '2 hours', retry_base => '1 s', retry_cap => '2 s');

@@ -1,6 +1,6 @@
 -- Promise: a request that says when it was first sent is executed only if its key cannot have been
--- forgotten since: what is compared is the shortest memory that the key can have had in all that time,
--- however policies, arguments and settings have changed.
+-- forgotten since. It is compared with the shortest memory that the key can have had in all that time,
+-- after any change of policies, arguments and settings.
 \a\pset footer off
 \set SHOW_CONTEXT never
 -- The outcome of a request of some age, each with a new key.

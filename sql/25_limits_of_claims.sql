@@ -1,5 +1,5 @@
--- Promise: what the policy allowed the result to be when its claim was granted is allowed when it ends,
--- for its effect has happened; a policy that allows more now helps as well.
+-- Promise: a result that the policy allowed at the claim is allowed at its end, because its effect has
+-- happened. A policy that allows more now helps as well.
 \a\pset footer off
 \set VERBOSITY terse
 CREATE FUNCTION test.limited(max_bytes integer, large text) RETURNS void LANGUAGE sql

@@ -1,5 +1,5 @@
--- Promise: the planner takes no function that decides for a cheap or a harmless one: each is volatile,
--- unsafe to run in parallel, and dear, so that it comes after every other condition of the same scan.
+-- Promise: the planner knows that deciding functions have effects: each is volatile, unsafe to run in
+-- parallel, and has a high cost, so that it comes after every other condition of the same scan.
 \a\pset footer off
 \set SHOW_CONTEXT never
 

@@ -1,5 +1,5 @@
--- Promise: idem_execute keeps as final what is the request's own fault and nothing else, binds a key to
--- its operation, and lets nobody end the key while the operation runs.
+-- Promise: idem_execute stores only the request's own faults as final. It binds a key to its operation.
+-- No session can end the key while the operation runs.
 \a\pset footer off
 \set SHOW_CONTEXT never
 

@@ -1,5 +1,4 @@
--- Promise: what a record keeps of a response is what HTTP can send again, and its limit counts what is
--- kept, as it is kept.
+-- Promise: a record keeps a response only if HTTP can send it again. The limit counts the stored form.
 \a\pset footer off
 \set SHOW_CONTEXT never
 

@@ -1,5 +1,5 @@
--- Promise: idem_problem has a document for what a client must not take for an answer, and for nothing
--- else; a failure without a status of its own is sent as one.
+-- Promise: idem_problem has a document for each outcome that is not an answer, and only for those. A
+-- failure without a status of its own is sent as one.
 \a\pset footer off
 \set SHOW_CONTEXT never
 

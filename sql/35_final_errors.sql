@@ -1,5 +1,5 @@
--- Promise: a policy says which errors of an operation are final in its scopes; what another try may not
--- meet is never among them.
+-- Promise: a policy sets which errors of an operation are final in its scopes. Errors that another try
+-- may not meet are never among them.
 \a\pset footer off
 \set SHOW_CONTEXT never
 

@@ -1,6 +1,6 @@
--- Promise: what Citus's catalogs say of shards is read as they are, and what is not as it is known
--- to be is refused by a sentence. Without Citus: catalogs of its shape that say of two tables here
--- that they are shards of this node. test/scale/ has the real ones, where the server has Citus.
+-- Promise: Citus's catalogs of shards are read correctly, and an unknown form of them is refused with a
+-- clear error. Without Citus: catalogs of the same form that declare two tables here as shards of this
+-- node. test/scale/ has the real ones, where the server has Citus.
 \a\pset footer off
 \set SHOW_CONTEXT never
 \set main :DBNAME

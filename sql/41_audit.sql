@@ -1,4 +1,4 @@
--- Promise: whatever an operator or the owner decides is written down with who, when and why, in the
+-- Promise: each decision of an operator or the owner is stored with user, time and reason, in the
 -- transaction that decides; only the owner can change written rows.
 \a\pset footer off
 \set SHOW_CONTEXT never

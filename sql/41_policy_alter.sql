@@ -1,5 +1,5 @@
--- Promise: idem_policy_alter changes what is named and nothing else, and lets nothing in that
--- idem_policy_set would not.
+-- Promise: idem_policy_alter changes the named options only, and refuses values that idem_policy_set
+-- refuses.
 \a\pset footer off
 \set SHOW_CONTEXT never
 

@@ -1,5 +1,5 @@
 -- Promise: an operator decides, or forgets, many records with one call, which commits after each batch,
--- tells how many, and touches nothing that somebody is at work on.
+-- reports the numbers, and skips running executions.
 \a\pset footer off
 \set SHOW_CONTEXT never
 

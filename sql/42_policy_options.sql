@@ -1,5 +1,5 @@
--- Promise: a policy decides what a missing key and a missing principal mean, caps what callers ask
--- for, and makes pauses random or exact.
+-- Promise: a policy decides about a missing key and a missing principal, limits the arguments of calls,
+-- and makes pauses random or exact.
 \a\pset footer off
 \set SHOW_CONTEXT never
 SET statement_timeout = '30 s';

@@ -1,5 +1,5 @@
--- Promise: where a policy names the fields that count, nothing else in a request makes it another
--- one, wherever it stands; and a change of the policy makes no repeat of an older request a mismatch.
+-- Promise: where a policy names the fields that count, other fields do not change the fingerprint, at any
+-- place. A change of the policy makes no repeat of an older request a mismatch.
 \a\pset footer off
 \set SHOW_CONTEXT never
 

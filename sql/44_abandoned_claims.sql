@@ -1,5 +1,5 @@
--- Promise: a claim that nobody came back for becomes what its policy says, when it has been silent for
--- as long as the policy says, and no other claim does. (idem_cleanup does what a sweeper does.)
+-- Promise: an abandoned claim gets the status that its policy names, when it has been silent for as long
+-- as the policy says, and no other claim does. (idem_cleanup acts like a sweeper.)
 \a\pset footer off
 \set SHOW_CONTEXT never
 SET statement_timeout = '30 s';

@@ -1,5 +1,5 @@
--- Promise: idem_explain says what idem_begin then says, and why; it changes nothing; and what it tells
--- beside that is so.
+-- Promise: idem_explain returns the outcome of the next idem_begin, and the reason. It changes nothing,
+-- and its other statements are true.
 \a\pset footer off
 \set SHOW_CONTEXT never
 SET client_min_messages = warning;

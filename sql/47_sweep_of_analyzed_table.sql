@@ -1,5 +1,5 @@
--- Promise: a batch of a sweep reads what it removes, however small the table is and whatever the
--- planner thinks of it, and not the whole backlog each time.
+-- Promise: a batch of a sweep reads only the records that it removes, not the whole backlog each time,
+-- also in a small table and with any plan.
 \a\pset footer off
 
 -- One batch of 100, of the 2,000 that are there.

@@ -1,5 +1,5 @@
--- Promise: a replay that a FROM asks for writes no temporary file, however large its body is and
--- whatever work_mem says. Asked for in another way it is the same.
+-- Promise: a replay in FROM writes no temporary file, for any size of the body and of work_mem. Other
+-- forms of the call return the same.
 \a\pset footer off
 -- Of the messages, that there are any: a temporary file has another name each time.
 \set VERBOSITY sqlstate

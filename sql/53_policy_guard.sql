@@ -1,6 +1,6 @@
--- Promise: where the policy in force names a role, members of that role and the owner change it, and
--- nobody else does: not by set, alter or drop, not by a more specific pattern, and not in a transaction
--- that rolls back. Encryption that no role guards is ended by the owner alone.
+-- Promise: where the policy in force names a role, only members of that role and the owner change it:
+-- not others by set, alter or drop, by a more specific pattern, or in a transaction that rolls back.
+-- Encryption that no role guards can be ended by the owner only.
 \a\pset footer off
 \set SHOW_CONTEXT never
 

@@ -1,5 +1,5 @@
--- Promise: what an owner does to the tables is noticed by what it is, and not by its name: the heap store
--- serves what it can, SQL serves the rest, and what no store can serve is refused before anybody executes.
+-- Promise: changes of the tables by an owner are noticed by their effect, not by names: the heap store
+-- serves what it can, SQL serves the rest, and a table that no store can serve is refused before an execution.
 \a\pset footer off
 \set SHOW_CONTEXT never
 \set VERBOSITY terse

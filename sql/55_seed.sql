@@ -1,4 +1,4 @@
--- Promise: nobody who sees locks can find keys that share one: they are made with a secret, which none but
+-- Promise: sessions that see locks can't find keys that share one. Locks are made with a secret that only
 -- the owner reads or writes, and without it no key is served.
 \a\pset footer off
 \set SHOW_CONTEXT never

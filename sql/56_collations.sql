@@ -1,4 +1,4 @@
--- Promise: keys that differ in a byte are different keys, whatever an owner does to the collations.
+-- Promise: keys that differ in a byte are different keys, with any collations that an owner chooses.
 \a\pset footer off
 \set SHOW_CONTEXT never
 

@@ -1,5 +1,5 @@
--- Promise: an attempt whose outcome is not known is ended with idem_unknown, and nothing but its token
--- or an operator says what became of it.
+-- Promise: an attempt with an unknown outcome is ended with idem_unknown, and only its token or an
+-- operator can decide it afterwards.
 \a\pset footer off
 \set SHOW_CONTEXT never
 SELECT idem_policy_set('un', max_attempts => 3, retry_base => '0', keep_history => true, ttl => '1 hour', retention => '1 day',

@@ -1,5 +1,5 @@
--- Promise: a record whose attempts are used up is exhausted wherever it is looked at, ages like a failure,
--- and is executed again only when an operator says so.
+-- Promise: a record without attempts left is exhausted in every view, ages like a failure, and is executed
+-- again only when an operator reopens it.
 \a\pset footer off
 \set SHOW_CONTEXT never
 CREATE FUNCTION test.dead(in_scope text) RETURNS TABLE (key text, status text, attempt integer, error text, lease boolean, finished boolean, kept boolean) LANGUAGE sql AS $$

@@ -1,5 +1,5 @@
--- Promise: an operator gives a failed or exhausted record back to execution, one or many, with a reason;
--- what is in its pause is left alone unless it is asked for.
+-- Promise: an operator reopens failed or exhausted records, one or many, with a reason. A record in its
+-- pause is left alone unless the call asks for it.
 \a\pset footer off
 \set SHOW_CONTEXT never
 SELECT idem_policy_set('redrive', max_attempts => 1, retry_base => '1 hour', retry_cap => '1 hour', keep_history => true);

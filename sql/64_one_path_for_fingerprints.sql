@@ -1,4 +1,4 @@
--- Promise: where the server sees a request, it takes its fingerprint, of method and path besides, by
+-- Promise: where the server sees a request, it takes its fingerprint, method and path included, by
 -- the policy's fields and the call's. It names fingerprints that it can't compare.
 \a\pset footer off
 \set SHOW_CONTEXT never

@@ -1,5 +1,5 @@
--- Promise: a record says whether its fingerprint is the caller's. Where a policy speaks of fields, a digest
--- is refused, and nobody calls different what can't be compared but the one who is about to execute.
+-- Promise: a record says whether its fingerprint is the caller's. A policy with fields refuses a digest.
+-- Fingerprints that can't be compared are a mismatch only for a caller that is about to execute.
 \a\pset footer off
 \set SHOW_CONTEXT never
 

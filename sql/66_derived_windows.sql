@@ -1,5 +1,5 @@
--- Promise: a derived key is forgotten with its window, whatever happened within it. The next request is a
--- first attempt that inherits nothing, unless the claim before lives or its outcome is unknown.
+-- Promise: a derived key is forgotten with its window, after any events within it. The next request is a
+-- first attempt that inherits nothing, unless the earlier claim is live or its outcome is unknown.
 \a\pset footer off
 \set SHOW_CONTEXT never
 

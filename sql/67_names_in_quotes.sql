@@ -1,5 +1,5 @@
--- Promise: a path that lacks its "$." is refused, wherever fields are named. A member that is called so is
--- named in quotes, with the escapes of JSON.
+-- Promise: a path without its "$." is refused, wherever fields are named. A member with such a name is
+-- written in quotes, with the escapes of JSON.
 \a\pset footer off
 \set SHOW_CONTEXT never
 

@@ -1,4 +1,4 @@
--- Promise: a policy says with which HTTP status an operation refuses. The work is rolled back, and the
+-- Promise: a policy sets the HTTP status with which an operation refuses. The work is rolled back, and the
 -- refusal is the answer, the first time and in each replay.
 \a\pset footer off
 \set SHOW_CONTEXT never

@@ -83,7 +83,7 @@ bool is_varlena(int column);
 // Whether a value is valid by itself. Null is.
 bool fits(const PolicyRow& row, int column);
 
-// The first column whose value is invalid, alone or beside the others; nullptr: the row is valid.
+// The first column whose value is invalid, alone or with the others; nullptr: the row is valid.
 // idem_policy_set refuses such a row, and so do the table's constraints as far as SQL can check.
 // This is for rows that came in by other ways.
 const char* unusable_column(const PolicyRow& row);

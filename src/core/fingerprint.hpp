@@ -33,7 +33,7 @@ struct Decimal {
     std::int64_t exponent;
 };
 
-// The most that a number takes beside its digits, however large its exponent.
+// The most that a number takes besides its digits, however large its exponent.
 inline constexpr std::size_t kNumberOverhead = 32;
 
 // Writes a number as ECMAScript does. Returns its length.

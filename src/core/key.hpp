@@ -32,7 +32,7 @@ inline constexpr std::size_t kMaxNameBytes = 4 * kMaxNameChars;
 enum class NameFault { None, Empty, Blank, TooLong, ControlCharacter };
 
 // A text as the caller gave it, with its length in characters of its own encoding. `utf8` says
-// whether the bytes are UTF-8: then C1 control characters can be told from letters.
+// whether the bytes are UTF-8: then C1 control characters can be distinguished from letters.
 struct Name {
     std::string_view bytes;
     std::size_t chars;

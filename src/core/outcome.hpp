@@ -144,7 +144,7 @@ enum class Execution : std::uint16_t {
 struct ExecutionEntry {
     Execution execution;
     std::string_view word;           // of the log line
-    std::optional<Counter> counter;  // beside that of the outcome
+    std::optional<Counter> counter;  // besides that of the outcome
     bool is_problem;
 };
 

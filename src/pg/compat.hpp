@@ -52,7 +52,7 @@ extern "C" {
 
 namespace idem::pg {
 
-// From 18 index scans can be instrumented; from 19 they are told why their rows are wanted.
+// From 18 index scans can be instrumented; from 19 they get the purpose of their rows.
 inline IndexScanDesc index_beginscan(Relation table, Relation index, Snapshot snapshot, int keys) {
 #if PG_VERSION_NUM >= 190000
     return ::index_beginscan(table, index, snapshot, nullptr, keys, 0, SO_NONE);
@@ -63,7 +63,7 @@ inline IndexScanDesc index_beginscan(Relation table, Relation index, Snapshot sn
 #endif
 }
 
-// From 19 a table scan can be told so, too.
+// From 19 a table scan has such a flag, too.
 inline TableScanDesc table_beginscan(Relation table, Snapshot snapshot, int keys,
                                      ScanKeyData* key) {
 #if PG_VERSION_NUM >= 190000
@@ -157,7 +157,7 @@ inline int support_functions(Relation index) {
 }
 
 // The indexes that need an entry for the new version of a row. From 16, indexes that summarize
-// ranges of rows must be told even of a row that stays on its page.
+// ranges of rows must learn even of a row that stays on its page.
 struct NeedsEntries {
 #if PG_VERSION_NUM >= 160000
     TU_UpdateIndexes which;
@@ -250,7 +250,7 @@ inline LocalTransactionId transaction_number() {
 }
 
 // From 17 a virtual transaction names its process by the place in the array of processes. nullptr:
-// that process no longer runs it, for it has ended or is prepared.
+// that process no longer runs it, because it has ended or is prepared.
 inline const PGPROC* process_of(const VirtualTransactionId& transaction) {
 #if PG_VERSION_NUM >= 170000
     const PGPROC* process = ProcNumberGetProc(transaction.procNumber);
@@ -330,7 +330,7 @@ inline void push_jsonb_value(JsonbInState* state, JsonbIteratorToken token, Json
 #endif
 }
 
-// Whether DROP DATABASE was interrupted. Until 15.3 such a database cannot be told from others, and
+// Whether DROP DATABASE was interrupted. Until 15.3 such a database looks like any other, and
 // the server has no function for it. The later function compares the same number.
 inline bool is_invalid_database(Form_pg_database form) {
     constexpr int kInvalid = -2;

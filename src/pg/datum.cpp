@@ -12,7 +12,7 @@ bool is_ascii(std::string_view bytes) {
 
 }  // namespace
 
-// As UTF-8 where possible: control characters are told by code point.
+// As UTF-8 where possible: control characters are recognised by code point.
 core::Name name_of(const text* value) {
     std::string_view bytes = bytes_of(value);
     auto chars = static_cast<std::size_t>(

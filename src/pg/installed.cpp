@@ -3,7 +3,7 @@
 // next use looks again. All tables share one callback; the server has room for ten of all modules.
 //
 // The versions of library and objects are compared by a catalog scan, once per change of one table.
-// ALTER EXTENSION touches no relation of which backends are told, so upgrade scripts touch that
+// ALTER EXTENSION invalidates no relation, so upgrade scripts touch that
 // table.
 
 #include "pg/installed.hpp"

@@ -41,7 +41,7 @@ AsOwner begin_as_owner(const char* table);
 void end_as_owner(const AsOwner& frame);
 
 // How a statement finds its rows. ByIndex: the plan is kept while the table grows, so a plan from a
-// nearly empty table must not be a sequential scan. The planner is told to avoid one. Whole: a
+// nearly empty table must not be a sequential scan. The planner must avoid one. Whole: a
 // statement that reads a whole small table must not have that setting. Until version 17 the planner
 // adds disable_cost, which is above jit_above_cost: each backend would JIT-compile the plan.
 enum class Access { ByIndex, Whole };

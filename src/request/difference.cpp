@@ -268,7 +268,7 @@ bool same_scalar(const JsonbValue& a, const JsonbValue& b) {
 }
 
 // If the caller gave the fingerprint, a request may be deeper than a fingerprint reads. Parts below
-// that depth are not told apart.
+// that depth are not distinguished.
 void compare_containers(Comparison& c, const JsonbValue& stored, const JsonbValue& given,
                         const Place& place) {
     check_stack_depth();

@@ -113,7 +113,7 @@ int batch_size(const Report& report) {
     return Max(config::cleanup_batch_size >> Min(report.failures_before, 20), 1);
 }
 
-// A table beside the records. DDL on it also goes first.
+// A table other than the records. DDL on it also goes first.
 bool lock_side_table(const char* name) {
     Oid table = pg::find_table(name);
     return OidIsValid(table) && ConditionalLockRelationOid(table, RowExclusiveLock) &&

@@ -14,7 +14,7 @@ namespace {
 // A sweeper has its own limits, and ends long before that. This is for one that cannot keep them:
 // it is stopped, waits for a disk, or runs a trigger that ignores signals.
 constexpr std::int64_t kPatience = 8 * core::kSecond;
-// The same after it was told to end.
+// The same after it was terminated.
 constexpr std::int64_t kLastPatience = 2 * core::kSecond;
 
 dsm_segment* create_segment() {

@@ -1,7 +1,7 @@
 // The sweepers that the launcher has sent and that have not ended.
 //
 // Invariants:
-// - A database has at most one. A sweeper that did not end when told to is left behind: it no
+// - A database has at most one. A sweeper that did not end on request is left behind: it no
 //   longer counts as at work, but its database gets no other.
 // - A report belongs to one sweeper. The place of one left behind, which may still write, is not
 //   reused before it ends.
@@ -38,7 +38,7 @@ bool has_sweeper(const Sweepers& sweepers, Oid database);
 bool send_sweeper(Sweepers* sweepers, Oid database, const Report& order);
 
 // The report of a sweeper that has ended, or was given up; false: there is none. A sweeper that
-// works too long is told to end.
+// works too long is terminated.
 bool take_report(Sweepers* sweepers, Oid* database, Report* report);
 
 // How long until take_report() must be called again for one of them, at most `micros`.
