@@ -13,7 +13,7 @@ from server import Sql
 
 TABLES = Path(__file__).with_name("cluster.sql")
 PAYMENTS = "SELECT count(*) FROM bench.tenant_payment"
-# Payments with their completed record beside them, on any node.
+# Payments with their completed record, on any node.
 COMPLETED = PAYMENTS + (" p JOIN idempotency.record r ON r.principal = p.tenant AND r.key = p.id"
                         " AND r.status = 'c'")
 WORK = [("bare transaction", "cluster_bare", PAYMENTS),
@@ -24,7 +24,7 @@ WORK = [("bare transaction", "cluster_bare", PAYMENTS),
         ("ours, in a function", "cluster_ours_function", COMPLETED)]
 AGAINST = {"empty calls, pipelined": "bare transaction", "ours": "bare transaction",
            "ours, pipelined": "bare transaction", "ours, in a function": "bare function"}
-# What is to be reached, each against the other.
+# The goals, each a ratio of two measurements.
 FIGURES = [("ours, pipelined", "empty calls, pipelined"),
            *((name, AGAINST[name]) for name in ("ours, pipelined", "ours, in a function"))]
 

@@ -1,5 +1,5 @@
--- What the contenders need on a Citus cluster: a business table with the tenant by which it is
--- distributed, the records beside it, and the same work as a distributed function, with a claim and
+-- Objects for the contenders on a Citus cluster: a business table with the tenant by which it is
+-- distributed, the records colocated with it, and the same work as a distributed function, with a claim and
 -- without. Each tenant's payments and records are on one node.
 CREATE TABLE bench.tenant_payment (
     tenant   text NOT NULL,

@@ -1,4 +1,4 @@
-"""What a scenario has found: figures that are reached or not, tables, and charts by gnuplot."""
+"""The results of a scenario: figures with goals, tables, and charts by gnuplot."""
 
 import subprocess
 from dataclasses import dataclass, field

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the benchmark computes, without a server."""
+"""Computations of the benchmark, without a server."""
 
 import tempfile
 import unittest

@@ -167,7 +167,7 @@ class Course:
     finish: object = lambda contender: None
     sql_of: object = None  # a session in the database of a contender
     durable: bool = True
-    options: dict = field(default_factory=dict)  # pgbench's own, beside those that Load knows
+    options: dict = field(default_factory=dict)  # pgbench's own, besides those that Load knows
 
 
 class Comparison:

@@ -1,4 +1,4 @@
--- What the contenders need: the business table, others' tables of keys, and records in bulk. No
+-- Objects for the contenders: the business table, others' tables of keys, and records in bulk. No
 -- table has more indexes than it needs: each that the bare transaction maintained, too, would make
 -- everybody else look cheaper. The table of keys has not even one for removing old keys.
 CREATE SCHEMA bench;

@@ -1,5 +1,5 @@
--- Many sessions ask for one key. The executing one waits until the others have been told so many
--- times that it is in progress, and only then commits.
+-- Many sessions ask for one key. The executing one commits only after the others have got in_progress
+-- a given number of times.
 BEGIN;
 SELECT (outcome = 'execute')::integer AS mine FROM idem_begin('hot', scope => 'bench') \gset
 \if :mine

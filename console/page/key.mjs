@@ -198,6 +198,6 @@ class Key {
 export const key = {
     title: 'Key',
     name: 'key',
-    once: true, // not asked again by itself
+    once: true, // not refreshed automatically
     start: (reload, asked) => new Key(reload, asked),
 };

@@ -24,7 +24,7 @@ export const quoteName = (name) => (/^[a-z_][a-z0-9_]*$/.test(name) ? name : `"$
 // A function by its name; schema: where the functions are.
 export const placed = (schema, name) => (schema && schema !== 'public' ? `${quoteName(schema)}.` : '') + name;
 
-// The arguments of each action of idem_resolve, beside the reason.
+// The arguments of each action of idem_resolve, besides the reason.
 export const ARGUMENTS = {
     release: ['error'],
     reopen: ['error'],

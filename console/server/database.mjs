@@ -205,7 +205,7 @@ function isOfConnection(error) {
 
 const WITHOUT_PASSWORD = /client password must be a|no password supplied/;
 
-// kind: selects the page's text beside the server's message.
+// kind: selects the page's text next to the server's message.
 export function describe(error, { user }) {
     const code = error.code ?? '';
     const problem = { kind: 'error', message: error.message || String(code || error), sqlstate: error instanceof pg.DatabaseError ? code : null };

@@ -294,7 +294,7 @@ group_client() {
 }
 
 # The tests of the heap store also pass with the SQL store, with the same output.
-# In a folder beside the first run's files.
+# In a folder next to the first run's files.
 with_sql_store() {
     export IDEM_STORE=sql WORK=$WORK/sql
     mkdir -p "$WORK"

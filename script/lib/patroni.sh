@@ -4,7 +4,7 @@
 PATRONI_VERSION=4.1.5
 FAILOVER_BUGS=$ROOT/test/chaos/bugs/failover
 
-# The settings of a cluster's servers beside test/chaos/failover/patroni.yml. Nothing has to survive
+# The settings of a cluster's servers in addition to test/chaos/failover/patroni.yml. Nothing has to survive
 # a crash of the machine.
 FAILOVER_SETTINGS=(
     idempotency.cleanup_interval=1s

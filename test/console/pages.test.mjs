@@ -189,7 +189,7 @@ test('encryption: the keys, the records that each has encrypted, and the next st
     assert.match(await text(page), /There is nothing to do\./);
     assert.equal(await page.locator('#content .statement').count(), 0);
 
-    // By keyboard: counted anew, and the statement copied.
+    // By keyboard: counted again, and the statement copied.
     await useKeys('2026-11', '2025-03');
     await seal('four');
     await counted(page, /2026-11\s+current\s+1\s+2025-03\s+known\s+3/);

@@ -1,5 +1,5 @@
-# The protocol on a distributed table, called on every node: one node executes and all others are
-# told at once; effect and answer commit together; the form of the call does not matter.
+# The protocol on a distributed table, called on every node: one node executes and all others
+# get in_progress immediately; effect and answer commit together; the form of the call does not matter.
 use strict;
 use warnings FATAL => 'all';
 

@@ -17,7 +17,7 @@ distribute();
 my ($tenant) = principal_on($nodes[1]);
 
 # Each connection asks 20 times. `$wanted` executes the key in a transaction that stays open until
-# all others have been told.
+# all others have their answer.
 sub repeats
 {
 	my ($key) = @_;

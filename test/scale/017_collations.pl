@@ -1,4 +1,4 @@
-# Principals take on the collation of the column beside which they are distributed, on every node,
+# Principals take on the collation of the column with which they are colocated, on every node,
 # also on one that joins later.
 use strict;
 use warnings FATAL => 'all';

@@ -1,4 +1,4 @@
-# The history of attempts is stored beside the records, on whichever node they are.
+# The history of attempts is stored with the records, on the same node.
 use strict;
 use warnings FATAL => 'all';
 

@@ -1,4 +1,4 @@
-# Helper of the tests of a Citus cluster, beside Idem.pm.
+# Helper of the tests of a Citus cluster, in addition to Idem.pm.
 package Citus;
 
 use strict;
@@ -92,7 +92,7 @@ sub address
 	return "'" . $node->host . "', " . $node->port;
 }
 
-# The records, beside the payments.
+# The records, colocated with the payments.
 sub distribute
 {
 	$nodes[0]->safe_psql('postgres', "SELECT idem_distribute('payment')");
@@ -124,7 +124,7 @@ sub place_of
 		 WHERE shardid = get_shard_id_for_distribution_column('payment', '$tenant')});
 }
 
-# move_shard($tenant, $node, $mode): SQL that moves the shard of a tenant, with all beside it, to a
+# move_shard($tenant, $node, $mode): SQL that moves the shard of a tenant, with all that is colocated, to a
 # node.
 sub move_shard
 {

@@ -14,7 +14,7 @@ use Idem;
 
 my %durable = (fsync => 'on', synchronous_commit => 'on', full_page_writes => 'on');
 
-# Every row, as text; beside it the effects.
+# Every row as text, and the effects.
 sub content
 {
 	my ($node) = @_;

@@ -192,7 +192,7 @@ subtest 'with a filter that a change can not pass' => sub {
 };
 
 # A role that may write every table and owns a subscription: for each row the server requires only
-# the privilege. (From 16 on it switches to the table's owner, unless told not to.)
+# the privilege. (From 16 on it switches to the table's owner, unless configured otherwise.)
 subtest 'decisions of another role' => sub {
 	my $writer = sweeping_node('writer');
 	my $run_as_writer = $writer->pg_version < 16 ? '' : ', run_as_owner, password_required = false';

@@ -47,7 +47,7 @@ my @calls = (
 	q{SELECT * FROM idempotency.keys_here()},
 	q{SELECT * FROM idempotency.backlog(now())});
 
-# The answer of a call beside a transaction that runs this SQL, and the kind of relation that it
+# The answer of a call during a transaction that runs this SQL, and the kind of relation that it
 # waits for, if any.
 sub answer_beside
 {

@@ -59,7 +59,7 @@ sub scrape
 	return $answer->{content};
 }
 
-# Undef if it has ended by itself.
+# Undef if it has ended on its own.
 sub ask_exporter
 {
 	my ($node, $database) = @_;

@@ -123,7 +123,7 @@ bool Citus::is_known(const Worker& worker) {
 }
 
 // Clients ask the node at once, before it has copies of the reference tables. A node that has left
-// before, or whose earlier join was interrupted, begins anew.
+// before, or whose earlier join was interrupted, begins again.
 void Citus::join(Worker& worker) {
     if (!is_known(worker)) make_database(worker);
     ask(coordinator().server, "SELECT citus_add_node(" + address(worker) + ")");

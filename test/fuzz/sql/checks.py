@@ -1,6 +1,6 @@
 """What must hold of a database after whatever callers did to it."""
 
-# NOT NULL and CHECK as the catalog has them, evaluated anew over every row.
+# NOT NULL and CHECK as the catalog has them, evaluated again over every row.
 CONSTRAINTS = """
 SELECT 'idempotency.' || c.relname, coalesce(pg_get_expr(k.conbin, k.conrelid), 'true')
   FROM pg_class c

@@ -5,7 +5,7 @@ import re
 
 DOCUMENT = pathlib.Path(__file__).resolve().parents[3] / "docs/errors.md"
 
-# What the server says of a value before our code sees it.
+# Errors of the server about a value, before our code sees it.
 OF_VALUES = {
     "08P01": "a binary parameter of the wrong size",
     "0A000": "a name that crosses databases",
