@@ -137,7 +137,7 @@ subtest 'principal and key' => sub {
 	is(scalar(log_since($node, 0, qr/^LOG:  forged/)), 0, 'no line can be forged');
 };
 
-# Decisions of operators are logged with every value of log_events.
+# Decisions of operators are logged with every value of log_events except off.
 subtest 'decisions' => sub {
 	my $me = ask($session, 'SELECT session_user');
 	my $by = qq(decided_by="$me" acting_as="support");
