@@ -67,14 +67,12 @@ SELECT test.seen(c) FROM idem_begin('own', scope => 'finish') c;
 -- Another token is an error and changes nothing, whether the claim runs or has ended.
 SELECT token AS fenced FROM idem_begin('fenced', scope => 'finish') \gset
 SELECT test.stored() AS before \gset
-SELECT idem_complete('fenced', 200, scope => 'finish', token => :fenced - 1);
-\echo :SQLSTATE
-SELECT idem_fail('fenced', scope => 'finish', token => :fenced + 1);
-\echo :SQLSTATE
+SELECT * FROM refused($$
+SELECT idem_complete('fenced', 200, scope => 'finish', token => :token - 1);
+SELECT idem_fail('fenced', scope => 'finish', token => :token + 1);
 SELECT idem_complete('twice', 200, scope => 'finish', token => 0);
-\echo :SQLSTATE
-SELECT idem_fail('twice', scope => 'finish', token => :fenced);
-\echo :SQLSTATE
+SELECT idem_fail('twice', scope => 'finish', token => :token);
+$$, :fenced);
 -- The same in the transaction of the claim.
 BEGIN;
 SELECT token FROM idem_begin('inside', scope => 'finish') \gset
@@ -87,17 +85,14 @@ SELECT idem_complete('inside', 200, scope => 'finish', token => :token + 1);
 \echo :SQLSTATE
 ROLLBACK;
 -- No record.
-SELECT idem_complete('nobody', 200, scope => 'finish', token => :fenced);
-\echo :SQLSTATE
+SELECT * FROM refused($$
+SELECT idem_complete('nobody', 200, scope => 'finish', token => :token);
 SELECT idem_complete('nobody', 200, scope => 'finish');
-\echo :SQLSTATE
-SELECT idem_fail('nobody', scope => 'finish', token => :fenced);
-\echo :SQLSTATE
+SELECT idem_fail('nobody', scope => 'finish', token => :token);
 -- The record of another scope or principal is another record.
-SELECT idem_complete('fenced', 200, scope => 'finish', principal => 'shop', token => :fenced);
-\echo :SQLSTATE
-SELECT idem_complete('fenced', 200, token => :fenced);
-\echo :SQLSTATE
+SELECT idem_complete('fenced', 200, scope => 'finish', principal => 'shop', token => :token);
+SELECT idem_complete('fenced', 200, token => :token);
+$$, :fenced);
 -- The token may only be left out in the transaction of the claim.
 SELECT * FROM refused($$
 SELECT idem_complete('fenced', 200, scope => 'finish');
@@ -156,10 +151,10 @@ SELECT idem_policy_set('finish-error', max_body_bytes => 10);
 SELECT idem_policy_set('finish-omit', max_body_bytes => 10, on_large_body => 'omit');
 SELECT scope, token FROM idem_begin('body', scope => 'finish-error') \gset error_
 SELECT scope, token FROM idem_begin('body', scope => 'finish-omit') \gset omit_
-SELECT idem_complete('body', 200, repeat('x', 11), scope => 'finish-error', token => :error_token);
-\echo :SQLSTATE
-SELECT idem_fail('body', status_code => 500, body => repeat('x', 11), scope => 'finish-error', token => :error_token);
-\echo :SQLSTATE
+SELECT * FROM refused($$
+SELECT idem_complete('body', 200, repeat('x', 11), scope => 'finish-error', token => :token);
+SELECT idem_fail('body', status_code => 500, body => repeat('x', 11), scope => 'finish-error', token => :token);
+$$, :error_token);
 SELECT status FROM idempotency.records WHERE scope = 'finish-error';
 SELECT idem_complete('body', 200, repeat('x', 10), scope => 'finish-error', token => :error_token);
 SELECT idem_complete('body', 200, repeat('x', 11), scope => 'finish-omit', token => :omit_token);

@@ -48,10 +48,10 @@ SELECT recovery_point, lease_until - now() BETWEEN '59 min' AND '61 min' AS an_h
   FROM idempotency.records WHERE (scope, key) = ('lease', 'signs');
 
 -- A finished claim has no lease to prolong.
+SELECT * FROM refused($$
 SELECT idem_extend('work', :token, scope => 'lease');
-\echo :SQLSTATE
 SELECT idem_checkpoint('work', 'too late', scope => 'lease', token => :token);
-\echo :SQLSTATE
+$$, :token);
 
 -- After a takeover the old token is dead for everything, and the new one is not.
 SELECT token AS old FROM idem_begin('race', scope => 'lease') \gset
@@ -59,35 +59,30 @@ SELECT test.let_pass('2 hours', 'lease');
 SELECT token AS new, attempt FROM idem_begin('race', scope => 'lease') \gset
 SELECT token AS foreign_token FROM idem_begin('other', scope => 'lease') \gset
 SELECT test.stored() AS before \gset
-SELECT idem_complete('race', 200, scope => 'lease', token => :old);
-\echo :SQLSTATE
-SELECT idem_fail('race', scope => 'lease', token => :old);
-\echo :SQLSTATE
-SELECT idem_extend('race', :old, scope => 'lease');
-\echo :SQLSTATE
-SELECT idem_checkpoint('race', 'here', scope => 'lease', token => :old);
-\echo :SQLSTATE
-SELECT idem_release('race', 'lease', token => :old);
-\echo :SQLSTATE
+SELECT * FROM refused($$
+SELECT idem_complete('race', 200, scope => 'lease', token => :token);
+SELECT idem_fail('race', scope => 'lease', token => :token);
+SELECT idem_extend('race', :token, scope => 'lease');
+SELECT idem_checkpoint('race', 'here', scope => 'lease', token => :token);
+SELECT idem_release('race', 'lease', token => :token);
+$$, :old);
 -- A token opens only its own key.
-SELECT idem_complete('race', 200, scope => 'lease', token => :foreign_token);
-\echo :SQLSTATE
-SELECT idem_extend('race', :foreign_token, scope => 'lease');
-\echo :SQLSTATE
-SELECT idem_release('race', 'lease', token => :foreign_token);
-\echo :SQLSTATE
+SELECT * FROM refused($$
+SELECT idem_complete('race', 200, scope => 'lease', token => :token);
+SELECT idem_extend('race', :token, scope => 'lease');
+SELECT idem_release('race', 'lease', token => :token);
+$$, :foreign_token);
 -- Nor does any call do without a token, or without a record.
 SELECT * FROM refused($$
 SELECT idem_extend('race', NULL, scope => 'lease');
 SELECT idem_checkpoint('race', 'here', scope => 'lease');
 SELECT idem_release('race', 'lease');
 $$);
-SELECT idem_extend('nobody', :new, scope => 'lease');
-\echo :SQLSTATE
-SELECT idem_checkpoint('nobody', 'here', scope => 'lease', token => :new);
-\echo :SQLSTATE
-SELECT idem_release('nobody', 'lease', token => :new);
-\echo :SQLSTATE
+SELECT * FROM refused($$
+SELECT idem_extend('nobody', :token, scope => 'lease');
+SELECT idem_checkpoint('nobody', 'here', scope => 'lease', token => :token);
+SELECT idem_release('nobody', 'lease', token => :token);
+$$, :new);
 SELECT test.stored() = :'before' AS unchanged;
 SELECT :attempt AS attempt, idem_complete('race', 200, scope => 'lease', token => :new);
 

@@ -47,21 +47,14 @@ SELECT status, count(*) FROM idempotency.records WHERE scope = 'levels' GROUP BY
 SELECT token AS open_token FROM idem_begin('open', scope => 'levels') \gset
 SELECT test.stored() AS before \gset
 SET default_transaction_read_only = on;
-SELECT outcome FROM idem_begin('new', scope => 'levels');
-\echo :SQLSTATE
-SELECT outcome FROM idem_begin('repeatable', scope => 'levels');
-\echo :SQLSTATE
-SELECT idem_complete('open', scope => 'levels', token => :open_token);
-\echo :SQLSTATE
-SELECT idem_fail('open', scope => 'levels', token => :open_token);
-\echo :SQLSTATE
-SELECT idem_extend('open', :open_token, scope => 'levels');
-\echo :SQLSTATE
-SELECT idem_checkpoint('open', 'here', scope => 'levels', token => :open_token);
-\echo :SQLSTATE
-SELECT idem_release('open', 'levels', token => :open_token);
-\echo :SQLSTATE
 SELECT * FROM refused($$
+SELECT outcome FROM idem_begin('new', scope => 'levels');
+SELECT outcome FROM idem_begin('repeatable', scope => 'levels');
+SELECT idem_complete('open', scope => 'levels', token => :token);
+SELECT idem_fail('open', scope => 'levels', token => :token);
+SELECT idem_extend('open', :token, scope => 'levels');
+SELECT idem_checkpoint('open', 'here', scope => 'levels', token => :token);
+SELECT idem_release('open', 'levels', token => :token);
 SELECT idem_once('once', 'levels');
 SELECT outcome FROM idem_execute('new', 'echo(jsonb)', scope => 'levels');
 SELECT idem_resolve('open', 'release', 'levels');
@@ -71,7 +64,7 @@ SELECT idem_policy_set('levels', ttl => '1 hour');
 SELECT idem_policy_drop('levels');
 SELECT idem_grant('pg_monitor');
 SELECT idem_revoke('pg_monitor');
-$$);
+$$, :open_token);
 SELECT test.seen(c) FROM idem_get('repeatable', 'levels') c;
 SELECT test.seen(c) FROM idem_get('open', 'levels') c;
 SELECT idem_get('new', 'levels') IS NULL AS absent;

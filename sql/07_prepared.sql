@@ -41,10 +41,10 @@ PREPARE TRANSACTION 'idem open';
 SELECT test.seen(c) FROM idem_begin('open', '{"amount": 5}', 'prepared') c;
 -- Another transaction can't end it meanwhile, not even with the token: it would wait.
 SET lock_timeout = '10 ms';
+SELECT * FROM refused($$
 SELECT idem_complete('open', 200, scope => 'prepared', token => :token);
-\echo :SQLSTATE
 SELECT idem_forget('open', 'prepared');
-\echo :SQLSTATE
+$$, :token);
 RESET lock_timeout;
 COMMIT PREPARED 'idem open';
 SELECT test.seen(c) FROM idem_begin('open', '{"amount": 5}', 'prepared') c;

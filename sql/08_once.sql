@@ -49,10 +49,10 @@ SELECT idem_once('msg-4', 'once');
 
 -- While another claim lives neither answer would be right: it waits, and then says so.
 SELECT token FROM idem_begin('msg-5', scope => 'once') \gset
+SELECT * FROM refused($$
 SELECT idem_once('msg-5', 'once', wait => '0');
-\echo :SQLSTATE
 SELECT idem_once('msg-5', 'once', wait => '20 ms');
-\echo :SQLSTATE
+$$);
 SELECT idem_complete('msg-5', scope => 'once', token => :token);
 SELECT idem_once('msg-5', 'once');
 -- A claim with an expired lease is taken over.

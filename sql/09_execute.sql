@@ -71,10 +71,10 @@ CREATE FUNCTION test.bad_status(jsonb) RETURNS idem_response LANGUAGE sql AS
     $$ SELECT idem_response(999, NULL, 'made') $$;
 CREATE FUNCTION test.bad_headers(jsonb) RETURNS idem_response LANGUAGE sql AS
     $$ SELECT idem_response(200, '{"X-Number": 1}', 'made') $$;
+SELECT * FROM refused($$
 SELECT status, error FROM idem_execute('bad status', 'test.bad_status(jsonb)', '{}', 'execute');
-\echo :SQLSTATE
 SELECT status, error FROM idem_execute('bad headers', 'test.bad_headers(jsonb)', '{}', 'execute');
-\echo :SQLSTATE
+$$);
 SELECT count(*) AS records FROM idempotency.records WHERE scope = 'execute' AND key LIKE 'bad %';
 
 -- Any other failure is raised again, with everything said, and the key is free.

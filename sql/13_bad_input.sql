@@ -153,17 +153,17 @@ $$, :token);
 -- Sizes: the policy's limit and the setting's default of 4 MB.
 SELECT idem_complete('small', 200, '12345678901', scope => 'bad-small', token => :small_token);
 \echo :SQLSTATE
+SELECT * FROM refused($$
 SELECT idem_complete('open', 200, repeat('x', 4194305), scope => 'bad', token => :token);
-\echo :SQLSTATE
 SELECT idem_fail('open', body => convert_to(repeat('x', 4194305), 'UTF8'), error => NULL, retryable => false, status_code => 500,
                  scope => 'bad', token => :token);
-\echo :SQLSTATE
+$$, :token);
 
 -- Tokens: none, another's, of another key; and no claim at all.
+SELECT * FROM refused($$
 SELECT idem_complete('open', scope => 'bad');
-\echo :SQLSTATE
 SELECT idem_complete('open', scope => 'bad', token => :token + 1);
-\echo :SQLSTATE
+$$, :token);
 SELECT idem_complete('open', scope => 'bad', token => :done_token);
 \echo :SQLSTATE
 SELECT * FROM refused($$

@@ -112,10 +112,10 @@ SELECT idem_policy_drop('privileges');
 SELECT idem_resolve('shared', 'complete', 'privileges', 'regress_idem_app');
 SELECT idem_forget('failed', 'privileges');
 SELECT idem_cleanup() >= 0 AS cleaned;
+SELECT * FROM refused($$
 SELECT * FROM idempotency.record;
-\echo :SQLSTATE
 SELECT idem_grant('regress_idem_other');
-\echo :SQLSTATE
+$$);
 RESET SESSION AUTHORIZATION;
 SELECT principal, status, resolved_by FROM idempotency.records
  WHERE (scope, key) = ('privileges', 'shared') ORDER BY principal;
@@ -124,10 +124,10 @@ SELECT principal, status, resolved_by FROM idempotency.records
 SELECT idem_revoke(r) FROM unnest('{regress_idem_app,regress_idem_other}'::regrole[]) r;
 SELECT idem_revoke('regress_idem_app');
 SET SESSION AUTHORIZATION regress_idem_other;
+SELECT * FROM refused($$
 SELECT outcome FROM idem_begin('completed', scope => 'privileges');
-\echo :SQLSTATE
 SELECT idem_forget('completed', 'privileges');
-\echo :SQLSTATE
+$$);
 RESET SESSION AUTHORIZATION;
 SELECT outcome FROM idem_begin('completed', '{"amount": 5}', 'privileges');
 SELECT idem_revoke(oid::regrole) FROM pg_roles WHERE rolname = 'regress idem "odd''';

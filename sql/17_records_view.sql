@@ -30,19 +30,19 @@ SET ROLE regress_idem_watcher;
 SELECT key, status, attempt FROM idempotency.records WHERE scope = 'records' ORDER BY key;
 SELECT key, status FROM idempotency.abandoned WHERE scope = 'records';
 SELECT key, holder FROM idempotency.in_flight WHERE scope = 'records';
+SELECT * FROM refused($$
 SELECT body FROM idempotency.records;
-\echo :SQLSTATE
 SELECT token FROM idempotency.record;
-\echo :SQLSTATE
+$$);
 RESET ROLE;
 DROP ROLE regress_idem_watcher;
 
 -- The table takes no status that has no word, and no claim without a lease.
 \set VERBOSITY terse
+SELECT statement, code, error FROM refused($$
 UPDATE idempotency.record SET status = 'y' WHERE scope = 'records';
-\echo :SQLSTATE
 UPDATE idempotency.record SET lease_until = NULL WHERE (scope, key) = ('records', 'in_progress');
-\echo :SQLSTATE
+$$);
 \set VERBOSITY default
 -- A record is found by its key alone, removed by age, and listed while it is in progress: these
 -- indexes and no others.
@@ -121,7 +121,7 @@ SET idempotency.store = sql;
 -- The rows of a view of every node: the argument says of which, and nothing else is a view.
 SELECT count(*) FROM idempotency.of_nodes(NULL::idempotency.sweeper_here);
 SELECT * FROM idempotency.of_nodes(1);
+SELECT * FROM refused($$
 SELECT * FROM idempotency.of_nodes(NULL::pg_catalog.pg_class);
-\echo :SQLSTATE
 SELECT * FROM idempotency.of_nodes(NULL);
-\echo :SQLSTATE
+$$);

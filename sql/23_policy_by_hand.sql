@@ -91,10 +91,10 @@ SELECT test.with_policy('on_lease_expiry = ''maybe''') AS here, test.asked('else
 SELECT idem_policy_set('hand', lease => '1 min');
 SELECT token FROM idem_begin('open', scope => 'hand') \gset
 UPDATE idempotency.policy SET lease = '0';
+SELECT statement, code, error FROM refused($$
 SELECT idem_complete('open', scope => 'hand', token => :token);
-\echo :SQLSTATE
 SELECT status FROM idem_get('open', 'hand');
-\echo :SQLSTATE
+$$, :token);
 SELECT idem_policy_set('hand', lease => '1 min');
 SELECT idem_complete('open', scope => 'hand', token => :token);
 -- Two rows for one scope, or a row for no scope.

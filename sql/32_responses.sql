@@ -91,10 +91,10 @@ EXCEPTION WHEN OTHERS THEN
     RETURN SQLSTATE || ' ' || SQLERRM;
 END $$;
 SELECT code, test.status(code) FROM unnest('{99,100,101,103,199,200,204,304,599,600}'::int[]) code;
+SELECT * FROM refused($$
 SELECT idem_fail('r1', 'bad', status_code => 102, scope => 'headers', token => :token);
-\echo :SQLSTATE
 SELECT idem_resolve('r1', 'complete', 'headers', status_code => 199);
-\echo :SQLSTATE
+$$, :token);
 CREATE FUNCTION test.continues(jsonb) RETURNS idem_response LANGUAGE sql AS
     $$ SELECT idem_response(100, NULL, 'made') $$;
 SELECT status, error FROM idem_execute('i3', 'test.continues(jsonb)', '{}', 'headers');

@@ -39,10 +39,10 @@ SELECT outcome FROM idem_begin('k', scope => 'in-force');
 \echo :SQLSTATE
 SELECT * FROM idem_policy('in-force') WHERE option = 'allowed_role';
 -- A name that can't be a scope, and a scope with an invalid policy.
+SELECT * FROM refused($$
 SELECT * FROM idem_policy(NULL);
-\echo :SQLSTATE
 SELECT count(*) FROM idem_policy(repeat('x', 256));
-\echo :SQLSTATE
+$$);
 ALTER TABLE idempotency.policy DROP CONSTRAINT policy_lease_in_range;
 UPDATE idempotency.policy SET lease = '0' WHERE scope_pattern = 'in-force*';
 SELECT * FROM idem_policy('in-force');

@@ -57,10 +57,10 @@ SELECT action, principal, key, key_digest = sha256('lives') AS digest, decided_b
 -- A decision that is refused or rolled back leaves nothing.
 TRUNCATE idempotency.audit;
 \set VERBOSITY terse
+SELECT statement, code, error FROM refused($$
 SELECT idem_resolve('unknown', 'fail', 'audit-unknown', 'shop');
-\echo :SQLSTATE
 SELECT idem_resolve('absent', 'fail', 'audit-unknown', 'shop');
-\echo :SQLSTATE
+$$);
 BEGIN;
 SELECT idem_forget('unknown', 'audit-unknown', 'shop'), idem_policy_drop('audit-unknown'), idem_revoke('regress_idem_support');
 SELECT count(*) FROM idempotency.decisions;
@@ -73,10 +73,10 @@ SELECT count(*) FROM idempotency.decisions;
 -- Nor is anything decided that can't be written down.
 CREATE FUNCTION test.no_row() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
 CREATE TRIGGER no_row BEFORE INSERT ON idempotency.audit FOR EACH ROW EXECUTE FUNCTION test.no_row();
+SELECT statement, code, error FROM refused($$
 SELECT idem_forget('unknown', 'audit-unknown', 'shop');
-\echo :SQLSTATE
 SELECT idem_grant('regress_idem_app');
-\echo :SQLSTATE
+$$);
 DROP TRIGGER no_row ON idempotency.audit;
 SELECT status, has_function_privilege('regress_idem_app', 'idem_get(text, text, text)', 'execute') AS granted
   FROM idem_get('unknown', 'audit-unknown', 'shop');

@@ -9,10 +9,10 @@ SELECT idem_policy_set('options', on_missing_key => 'generate');
 SELECT outcome, length(key) FROM idem_begin(NULL, '{"a": 1}', 'options');
 SELECT outcome, length(key) FROM idem_begin(NULL, '{"a": 1}', 'options');
 SELECT idem_policy_set('options', on_missing_key => 'error');
+SELECT * FROM refused($$
 SELECT outcome FROM idem_begin(NULL, '{"a": 1}', 'options');
-\echo :SQLSTATE
 SELECT outcome FROM idem_execute(NULL, 'echo(jsonb)', '{"a": 1}', 'options');
-\echo :SQLSTATE
+$$);
 SELECT outcome FROM idem_begin('k', '{"a": 1}', 'options');
 SELECT idem_policy_set('options', on_missing_key => 'derive', exclude_fields => '{sent_at}');
 SELECT outcome, key FROM idem_begin(NULL, '{"b": 2.0, "a": 1, "sent_at": 1}', 'options', 'p') \gset
@@ -148,10 +148,10 @@ SELECT outcome FROM idem_begin('own', scope => 'options');
 SELECT token FROM idempotency.record WHERE scope = 'options' AND key = 'own' \gset
 SELECT idem_fail('own', retryable => true, scope => 'options', token => :token, retry_after => '7 min');
 SELECT next_attempt_at - finished_at AS pause FROM idempotency.record WHERE scope = 'options' AND key = 'own';
+SELECT * FROM refused($$
 SELECT idem_policy_set('options', retry_jitter => 'exact');
-\echo :SQLSTATE
 SELECT idem_policy_set('options', on_missing_key => 'refuse');
-\echo :SQLSTATE
+$$);
 
 SELECT idem_policy_drop('options'), idem_policy_drop('options2');
 DELETE FROM idempotency.record WHERE scope IN ('options', 'options2');

@@ -130,10 +130,10 @@ SELECT test.failed();
 -- Counted by scope, where there are counters.
 SELECT option, value FROM idem_policy('abandon-many') WHERE option LIKE '%abandon%';
 SELECT option, value FROM idem_policy('elsewhere') WHERE option LIKE '%abandon%';
+SELECT * FROM refused($$
 SELECT idem_policy_set('abandon-many', abandon_after => '0');
-\echo :SQLSTATE
 SELECT idem_policy_set('abandon-many', on_abandon => 'forget');
-\echo :SQLSTATE
+$$);
 SELECT idem_revoke('regress_idem_cleaner');
 DROP ROLE regress_idem_cleaner;
 DELETE FROM idempotency.record WHERE scope LIKE 'abandon-%';

@@ -110,10 +110,10 @@ SELECT attempt, how, error, holder FROM history('left');
 -- Only the owner writes it; monitoring roles see no errors.
 SET ROLE pg_monitor;
 SELECT count(*) > 0 AS seen FROM (SELECT scope, key, attempt, how FROM idempotency.attempts) a;
+SELECT * FROM refused($$
 SELECT error FROM idempotency.attempts;
-\echo :SQLSTATE
 SELECT count(*) FROM idempotency.attempt;
-\echo :SQLSTATE
+$$);
 RESET ROLE;
 SELECT idem_policy_drop('kept');
 SELECT idem_policy_drop('brief');

@@ -23,15 +23,15 @@ CREATE ROLE regress_writer IN ROLE pg_write_all_data;
 GRANT USAGE ON SCHEMA idempotency TO regress_writer;
 SELECT idem_grant('regress_curious', operator => true);
 SET ROLE regress_curious;
+SELECT statement, code, error FROM refused($$
 SELECT * FROM idempotency.seed;
-\echo :SQLSTATE
 SELECT idempotency.seed_coming();
-\echo :SQLSTATE
+$$);
 SET ROLE regress_writer;
+SELECT statement, code, error FROM refused($$
 INSERT INTO idempotency.seed (value) VALUES ('0123456789abcdef');
-\echo :SQLSTATE
 UPDATE idempotency.seed SET value = '0123456789abcdef';
-\echo :SQLSTATE
+$$);
 SET session_replication_role = replica;
 \echo :SQLSTATE
 RESET ROLE;

@@ -8,16 +8,16 @@ CREATE FUNCTION test.came_about(wanted text, retryable boolean, of_scope text DE
 SELECT test.came_about('failed', false), test.came_about('exhausted', true);
 SELECT key, status, error, status_code FROM idempotency.records WHERE scope = 'redrive' ORDER BY key;
 -- Not without a reason, and not other records.
+SELECT * FROM refused($$
 SELECT idem_resolve('failed', 'reopen', 'redrive');
-\echo :SQLSTATE
 SELECT idem_resolve('failed', 'reopen', 'redrive', reason => '  ');
-\echo :SQLSTATE
+$$);
 CALL idem_resolve_all('reopen', '', 'redrive', status => 'failed');
 \echo :SQLSTATE
+SELECT * FROM refused($$
 SELECT idem_resolve('failed', 'release', 'redrive', reason => 'r');
-\echo :SQLSTATE
 SELECT idem_resolve('failed', 'reopen', 'redrive', reason => 'r', status_code => 200);
-\echo :SQLSTATE
+$$);
 SELECT token FROM idem_begin('done', '{"amount": 5}', 'redrive') \gset
 \set VERBOSITY terse
 SELECT idem_resolve('done', 'reopen', 'redrive', reason => 'r');

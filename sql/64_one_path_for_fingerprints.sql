@@ -31,15 +31,15 @@ SELECT outcome FROM idem_begin('u', '{"amount": 2, "trace_id": "b", "ts": 2}', '
 SELECT outcome FROM idem_begin('u', '{"amount": 1, "trace_id": "b", "ts": 2}', 'prints', method => 'POST', path => '/p');
 SELECT idem_policy_drop('prints');
 SELECT outcome FROM idem_begin('u', '{"amount": 1, "trace_id": "b", "ts": 2}', 'prints', method => 'POST', path => '/p');
+SELECT * FROM refused($$
 SELECT outcome FROM idem_begin('x', '{"amount": 1}', 'prints', exclude => '{a,NULL}');
-\echo :SQLSTATE
 SELECT outcome FROM idem_begin('x', '{"amount": 1}', 'prints', exclude => '{a.b}');
-\echo :SQLSTATE
+$$);
 SELECT idem_policy_set('prints', exclude_fields => '{trace_id}');
+SELECT * FROM refused($$
 SELECT outcome FROM idem_begin('x', '{"amount": 1}', 'prints', exclude => '{a,NULL}');
-\echo :SQLSTATE
 SELECT outcome FROM idem_begin('x', '{"amount": 1}', 'prints', exclude => (SELECT array_agg('f' || i) FROM generate_series(1, 1000) i));
-\echo :SQLSTATE
+$$);
 SELECT outcome FROM idem_begin('x', '{"amount": 1}', 'prints', exclude => '{}');
 -- fingerprint_fields, with method and path.
 SELECT idem_policy_set('prints', fingerprint_fields => '{amount}');

@@ -86,10 +86,10 @@ EXECUTE given(NULL, '1 min');
 RESET plan_cache_mode;
 DEALLOCATE given;
 -- Scope and principal stay, so that a null is refused and does not become the default.
+SELECT * FROM refused($$
 SELECT outcome FROM idem_begin('k', NULL, NULL, NULL);
-\echo :SQLSTATE
 SELECT outcome FROM idem_execute('k', 'echo(jsonb)', NULL, 'buy', NULL);
-\echo :SQLSTATE
+$$);
 -- So do they in a view, whose text has them all, and where the call stands in the list.
 CREATE VIEW test.begun AS SELECT outcome FROM idem_begin('k', '{}', 'buy', holder => NULL);
 SELECT pg_get_viewdef('test.begun') LIKE '%, holder => NULL::text)%' AS whole;
