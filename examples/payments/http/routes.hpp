@@ -2,7 +2,6 @@
 #pragma once
 
 #include <idempotency/route.hpp>
-#include <regex>
 #include <string>
 #include <vector>
 
@@ -27,18 +26,17 @@ class Routes {
     // Throws Fault (404, 405) or idempotency::Refusal (401).
     Admission admit(const Request& head) const;
 
-    // In the form of the header Allow.
-    std::string methods_of(const std::string& path) const;
-
   private:
     struct Entry {
         std::string method;
-        std::regex path;
+        std::string path;
         idempotency::Route route;
         Lane* lane;
     };
 
     const Entry* find(const std::string& method, const std::string& path) const;
+    // In the form of the header Allow.
+    std::string methods_of(const std::string& path) const;
 
     std::vector<Entry> entries_;
 };
