@@ -525,7 +525,7 @@ COMMENT ON VIEW idempotency.unknown_here IS 'records of this node whose outcome 
 
 CREATE VIEW idempotency.unknown AS
 SELECT * FROM idempotency.of_nodes(NULL::idempotency.unknown_here);
-COMMENT ON VIEW idempotency.unknown IS 'records whose outcome is unknown: ended as such, or silent where on_lease_expiry is unknown';
+COMMENT ON VIEW idempotency.unknown IS 'records with an unknown outcome: ended as unknown, or timed out with on_lease_expiry unknown';
 
 CREATE VIEW idempotency.exhausted_here AS
 SELECT scope, principal, key, attempt, holder, recovery_point, error, reference,
@@ -950,7 +950,7 @@ CREATE FUNCTION @extschema@.idem_release(
     token bigint DEFAULT NULL
 ) RETURNS boolean
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_release';
-COMMENT ON FUNCTION @extschema@.idem_release IS 'give a claim back as if it had never begun';
+COMMENT ON FUNCTION @extschema@.idem_release IS 'give a claim back as if it had not begun';
 REVOKE ALL ON FUNCTION @extschema@.idem_release FROM PUBLIC;
 
 ----------------------------------------------------------------------------------------------------
@@ -1035,7 +1035,7 @@ CREATE FUNCTION @extschema@.idem_explain(
 ) RETURNS @extschema@.idem_explanation
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_explain';
 COMMENT ON FUNCTION @extschema@.idem_explain
-    IS 'what idem_begin would return now, and why; changes nothing, works on a standby';
+    IS 'the outcome that idem_begin would return now, and the reason; changes nothing, works on a standby';
 REVOKE ALL ON FUNCTION @extschema@.idem_explain FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_attempts(
@@ -1297,7 +1297,7 @@ COMMENT ON FUNCTION @extschema@.idem_fingerprint
 
 CREATE FUNCTION @extschema@.idem_key(VARIADIC parts text[]) RETURNS text
     LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'idem_key';
-COMMENT ON FUNCTION @extschema@.idem_key IS 'a key of parts, joined unambiguously';
+COMMENT ON FUNCTION @extschema@.idem_key IS 'join parts into an unambiguous key';
 
 CREATE FUNCTION @extschema@.idem_event_id(event_type text, resource_id text, updated_at timestamptz)
     RETURNS text
