@@ -38,7 +38,7 @@ idempotency::PoolOptions pool_options() {
 // In a transaction of its own.
 void run(Pool& pool, const char* sql, const idempotency::Values& values) {
     const auto loan = pool.lend();
-    pqxx::work tx(**loan);
+    Pqxx::Transaction tx(**loan);
     Pqxx::run(tx, sql, values);
     tx.commit();
 }
@@ -68,7 +68,7 @@ std::string from_base64(const std::string& text) {
 struct Ways {
     std::function<void(const std::string& note)> effect;
     std::function<void(const std::string& way)> commit;
-    std::function<void()> hide_error;
+    std::function<void(const json& way)> hide_error;
     std::function<void()> fail_to_serialize;
     std::function<void()> hang;
     // With an error, a reference and the answer.
@@ -92,7 +92,7 @@ class Handler {
         if (order.contains("effect")) ways.effect(order["effect"].get<std::string>());
         if (order.contains("unknown")) ways.unknown(order["unknown"], answer_of(order));
         if (order.contains("commit")) ways.commit(order["commit"].get<std::string>());
-        if (order.value("hide_error", false)) ways.hide_error();
+        if (order.contains("hide_error")) ways.hide_error(order["hide_error"]);
         if (is_to_fail(exchange.key, order.value("serialization_failures", 0))) {
             ways.fail_to_serialize();
         }
@@ -103,6 +103,8 @@ class Handler {
         if (order.value("nothing_happened", false)) {
             throw idempotency::NothingHappened("nothing happened");
         }
+        if (order.contains("stranger")) throw std::runtime_error("Connection closed");
+        if (order.contains("raise")) throw idempotency::Refusal({order["raise"], {}, "raised"});
         if (order.value("throw", false)) throw std::runtime_error("thrown by the handler");
         if (order.value("exit", false)) _exit(3);
         return answer_of(order);
@@ -173,7 +175,11 @@ class Server {
         options.omit_large_answers = false;
         options.max_request_bytes = 1000;
         add("/small", options);
+        options = {};
+        options.wait = Milliseconds(4000);
+        add("/patient", options);
         add_unprotected();
+        server_.routes().add("GET", "/ways", {nullptr, 0, ways});
         server_.routes().add("GET", "/health", {nullptr, 0, [](const auto&, const auto&) {
                                                     return Answer{200, {}, "well\n"};
                                                 }});
@@ -215,33 +221,66 @@ class Server {
         return options;
     }
 
-    static void commit(pqxx::work& tx, const std::string& way) {
-        if (way == "sql") {
-            Pqxx::run(tx, "COMMIT", {});
-        } else {
-            tx.commit();
-        }
+    using Tx = Pqxx::Transaction;
+    using Base = pqxx::transaction_base;
+    using Acts = std::map<std::string, std::function<void(Tx&)>>;
+
+    // Every call by which a handler can run a statement.
+    static const Acts& failures() {
+        static const Acts known = {
+            {"exec", [](Tx& tx) { tx.exec("SELECT 1/0"); }},
+            {"exec0", [](Tx& tx) { tx.exec0("SELECT 1/0"); }},
+            {"exec1", [](Tx& tx) { tx.exec1("SELECT 1/0"); }},
+            {"exec_n", [](Tx& tx) { tx.exec_n(1, "SELECT 1/0"); }},
+            {"exec_params", [](Tx& tx) { tx.exec_params("SELECT 1/$1::integer", 0); }},
+            {"exec_params1", [](Tx& tx) { tx.exec_params1("SELECT 1/$1::integer", 0); }},
+            {"exec_params_base", [](Base& tx) { tx.exec_params("SELECT 1/$1::integer", 0); }},
+            {"exec_base", [](Base& tx) { tx.exec("SELECT 1/0"); }},
+            {"abort", [](Tx& tx) { tx.abort(); }},
+            {"abort_base", [](Base& tx) { tx.abort(); }},
+        };
+        return known;
     }
 
-    static void hide_error(pqxx::work& tx) try {
-        Pqxx::run(tx, "SELECT 1/0", {});
-    } catch (const pqxx::sql_error&) {  // as careless handlers do
+    static const Acts& commits() {
+        static const Acts known = {
+            {"sql", [](Tx& tx) { Pqxx::run(tx, "COMMIT", {}); }},
+            {"exec", [](Tx& tx) { tx.exec("COMMIT"); }},
+            {"driver", [](Tx& tx) { tx.commit(); }},
+            {"driver_base", [](Base& tx) { tx.commit(); }},
+        };
+        return known;
     }
 
-    Answer in_transaction(pqxx::work& tx, const Exchange& exchange) {
+    static Answer ways(const Request&, const std::string&) {
+        json names = {{"hide_error", json::array()},
+                      {"commit", json::array()},
+                      {"waits", {{"execute", 3}, {"replay", 1}, {"leased", 3}}}};
+        for (const auto& way : failures()) names["hide_error"].push_back(way.first);
+        for (const auto& way : commits()) names["commit"].push_back(way.first);
+        return {200, {{"Content-Type", "application/json"}}, names.dump()};
+    }
+
+    static void hide_error(Tx& tx, const json& way) try {
+        failures().at(way.is_string() ? way.get<std::string>() : "exec_params")(tx);
+    } catch (const std::exception&) {  // as careless handlers do
+    }
+
+    Answer in_transaction(Pqxx::Transaction& tx, const Exchange& exchange) {
         return handler_(
             exchange,
             {[&](const auto& note) {
                  Pqxx::run(tx, Handler::kInsert, {exchange.principal, exchange.key, note});
              },
-             [&](const auto& way) { commit(tx, way); }, [&] { hide_error(tx); },
+             [&](const auto& way) { commits().at(way)(tx); },
+             [&](const json& way) { hide_error(tx, way); },
              [&] { Pqxx::run(tx, Handler::kFailToSerialize, {}); }, [] {},
              [](const auto&, const auto&) {}});
     }
 
     Answer without_transaction(const Exchange& exchange) {
         return handler_(exchange, {[&](const auto& note) { handler_.insert(exchange, note); },
-                                   [](const auto&) {}, [] {},
+                                   [](const auto&) {}, [](const json&) {},
                                    [&] { ::run(others_, Handler::kFailToSerialize, {}); }, [] {},
                                    [](const auto&, const auto&) {}});
     }
@@ -249,7 +288,7 @@ class Server {
     Ended leased(Claim claim, const Exchange& exchange) {
         const auto effect = [&](const std::string& note) {
             if (claim.recovery_point() == "effect") return;
-            claim.step("effect", [&](pqxx::work& tx) {
+            claim.step("effect", [&](Pqxx::Transaction& tx) {
                 Pqxx::run(tx, Handler::kInsert, {exchange.principal, exchange.key, note});
                 return json();
             });
@@ -266,7 +305,8 @@ class Server {
                 what.at(1).is_null() ? std::nullopt : std::optional<std::string>(what.at(1));
             ended.emplace(std::move(claim).unknown(error, reference, answer));
         };
-        auto answer = handler_(exchange, {effect, [](const auto&) {}, [] {}, fail, hang, unknown});
+        auto answer = handler_(
+            exchange, {effect, [](const auto&) {}, [](const json&) {}, fail, hang, unknown});
         return ended ? *ended : std::move(claim).finish(std::move(answer));
     }
 
@@ -307,7 +347,7 @@ class Server {
         options.unprotected_without_database = true;
         server_.routes().add("POST", "/unprotected",
                              idempotent_.plain(complete(options, "/unprotected"),
-                                               [this](pqxx::work* tx, const auto& exchange) {
+                                               [this](Pqxx::Transaction* tx, const auto& exchange) {
                                                    return tx ? in_transaction(*tx, exchange)
                                                              : without_transaction(exchange);
                                                }),

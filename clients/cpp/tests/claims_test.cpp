@@ -175,6 +175,46 @@ TYPED_TEST(Claims, leased_work_goes_on_from_its_recovery_point) {
     EXPECT_EQ(status(this->key), "completed");
 }
 
+TYPED_TEST(Claims, step_without_effects_is_noted) {
+    const auto work = [&](LeasedClaim<TypeParam> claim) {
+        claim.step("asked", nlohmann::json{{"charge", "ch_1"}});
+        EXPECT_EQ(claim.recovery_point(), "asked");
+        EXPECT_EQ(ask("SELECT state->>'charge' FROM idem_get($1, 'test', 'me')", {this->key}),
+                  "ch_1");
+        return std::move(claim).finish(Answer{201, {}, "ok"});
+    };
+    EXPECT_EQ(this->lease(work).second->status, 201);
+}
+
+TYPED_TEST(Claims, refusal_is_kept_without_the_work) {
+    const auto refuse = [&](auto& tx) -> Answer {
+        this->pay(tx);
+        throw Refusal({409, {{"X", "1"}}, "no"});
+    };
+    const auto [first, answer] = this->run(refuse);
+    EXPECT_TRUE(first.execute());
+    EXPECT_EQ(answer->body, "no");
+    EXPECT_EQ(effects(this->key), 0);
+    const auto again = this->run(refuse).first;
+    EXPECT_EQ(again.outcome, "replay");
+    EXPECT_EQ(again.status_code, 409);
+    EXPECT_EQ(again.body, "no");
+    this->key = unique("later");
+    const auto later = [](auto&) -> Answer { throw Refusal({429, {}, ""}); };
+    EXPECT_THROW(this->run(later), Refusal);
+    EXPECT_EQ(status(this->key), "");
+}
+
+TYPED_TEST(Claims, refusal_of_leased_work_is_its_answer) {
+    const auto refuse = [](LeasedClaim<TypeParam>) -> Ended { throw Refusal({422, {}, "no"}); };
+    EXPECT_EQ(this->lease(refuse).second->status, 422);
+    EXPECT_EQ(this->lease(refuse).first.status_code, 422);
+    this->key = unique("later");
+    const auto fail = [](LeasedClaim<TypeParam>) -> Ended { throw Refusal({503, {}, "no"}); };
+    EXPECT_THROW(this->lease(fail), Refusal);
+    EXPECT_EQ(status(this->key), "retryable");
+}
+
 TYPED_TEST(Claims, leased_work_that_throws_may_be_tried_again) {
     const auto fail = [](LeasedClaim<TypeParam>) -> Ended { throw std::domain_error("no"); };
     EXPECT_THROW(this->lease(fail), std::domain_error);

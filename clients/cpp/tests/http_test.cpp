@@ -174,7 +174,7 @@ static_assert(!std::is_constructible_v<Ended, Answer>, "only ending a claim make
 TEST(Options, without_a_principal_are_refused) {
     Pool<Pqxx> pool("", {});
     const Idempotent<Pqxx> idempotent(pool);
-    const auto handler = [](pqxx::work&, const Exchange&) { return Answer{}; };
+    const auto handler = [](Pqxx::Transaction&, const Exchange&) { return Answer{}; };
     EXPECT_THROW(idempotent.transactional({}, handler), std::invalid_argument);
     Options open;
     open.principal = [](const Request&) { return std::string(); };

@@ -1,10 +1,13 @@
-// The seam between this library and the one that talks to the database. A driver is a struct with
+// The seam between this library and the one that talks to the database, which stands on libpq. A
+// driver is a struct with
 //
-//     using Connection, Transaction;      // Transaction(Connection&), commit(); rolled back by its
-//                                         // destructor
+//     using Connection;
+//     using Transaction;  // Transaction(Connection&): BEGIN. Transaction(Connection&, const
+//                         // Statement&, Row&): BEGIN and a statement in one message. commit().
+//                         // Its destructor rolls back
 //     static std::unique_ptr<Connection> connect(const std::string& conninfo);
-//     static int socket(Connection&);
-//     static bool is_open(Connection&);
+//     static PGconn* raw(Connection&);
+//     static detail::Guard& guard(Transaction&);  // wire.hpp
 //     static Row run(Transaction&, const char* statement, const Values&);  // the first row
 //     static Row run_alone(Connection&, const char* statement, const Values&);  // autocommit
 //     static Failure failure(const std::exception&);
@@ -22,6 +25,11 @@ namespace idempotency {
 using Value = std::optional<std::string>;
 using Values = std::vector<Value>;
 using Row = std::vector<Value>;
+
+struct Statement {
+    const char* text;
+    Values values;
+};
 
 // The meaning of an exception of the database.
 struct Failure {

@@ -42,29 +42,28 @@ class AnswerTooLarge : public std::exception {
 
 namespace detail {
 
-template <typename Driver>
-auto run_in(typename Driver::Transaction& tx) {
-    return [&tx](const char* sql, const Values& values) { return Driver::run(tx, sql, values); };
-}
-
 // One statement, in a separate transaction on a separate connection.
 template <typename Driver, typename Statement>
 auto alone(Pool<Driver>& pool, Milliseconds longer, const Statement& statement) {
-    const auto loan = pool.lend();
+    const auto loan = pool.lend(longer);
     const auto limit = loan->limit(pool.options().timeout + longer);
     return statement([&](const char* sql, const Values& values) {
         return Driver::run_alone(**loan, sql, values);
     });
 }
 
-inline bool complete(const protocol::Run& run, const ClaimId& claim, const Answer& answer,
-                     const Rules& rules) {
+inline Statement completion(const ClaimId& claim, const Answer& answer, const Rules& rules) {
     if (answer.body.size() <= rules.max_answer_bytes) {
-        return protocol::complete(run, claim, answer.status, answer.body, answer.headers);
+        return protocol::complete(claim, answer.status, answer.body, answer.headers);
     }
     if (!rules.omit_large_answers) throw AnswerTooLarge();
-    return protocol::complete(run, claim, answer.status, std::nullopt,
-                              {{"Idempotent-Body", "omitted"}});
+    return protocol::complete(claim, answer.status, std::nullopt, {{"Idempotent-Body", "omitted"}});
+}
+
+// A handler's refusal is as final as an answer that it returns, if it is the caller's fault.
+inline bool is_kept(const Refusal& refusal, const Rules& rules) {
+    const int status = refusal.answer().status;
+    return status >= 400 && status < 500 && rules.keep(status);
 }
 
 // Random, so that transactions that conflicted once do not conflict again.
@@ -123,25 +122,31 @@ struct LeasedWork {
     };
 };
 
-// Ends the claim by its token, so a repetition is harmless. If an answer was lost, the error "the
-// claim has ended" means success.
+// One statement that may be repeated. True if a claim that it does not find may have been ended by
+// its first run, whose answer was lost.
 template <typename Driver, typename Statement>
-void end(LeasedWork<Driver>& work, const Statement& statement) {
-    const typename LeasedWork<Driver>::Ending ending(work);
+bool repeat(LeasedWork<Driver>& work, const Statement& statement) {
     bool in_doubt = false;
     for (int attempt = 1;; ++attempt) {
         try {
             alone(work.pool, Milliseconds(0), statement);
-            break;
+            return false;
         } catch (const std::exception& problem) {
             const auto failure = failure_of<Driver>(problem);
-            if (in_doubt && failure.is_lost_claim()) break;
+            if (in_doubt && failure.is_lost_claim()) return true;
             in_doubt = failure.is_connection();
             const bool again = in_doubt || failure.is_serialization();
             if (!again || attempt >= work.rules.attempts) throw;
         }
         pause_before_attempt(attempt);
     }
+}
+
+// Ends the claim by its token, so a repetition is harmless.
+template <typename Driver, typename Statement>
+void end(LeasedWork<Driver>& work, const Statement& statement) {
+    const typename LeasedWork<Driver>::Ending ending(work);
+    repeat(work, statement);
     work.ended = true;
 }
 
@@ -204,20 +209,40 @@ class LeasedClaim {
     // tells the next attempt whether it took effect.
     void step(const std::string& recovery_point, const Step& effects) {
         nlohmann::json state;
-        const auto note = [&](Transaction& tx) {
+        const auto note = [&](Transaction& tx, const auto& committing) {
             state = effects(tx);
-            protocol::checkpoint(detail::run_in<Driver>(tx), work().found.claim, recovery_point,
-                                 state);
-            return true;
+            const auto last = protocol::checkpoint(work().found.claim, recovery_point, state);
+            Driver::run(tx, last.text, last.values);
+            committing();
+            Driver::guard(tx).end();
         };
         in_transaction(note, /* again_after_commit */ false);
         work().found.recovery_point = recovery_point;
         work().found.state = std::move(state);
     }
 
+    // A step without effects in the database: one statement, repeated where its answer is lost.
+    void step(const std::string& recovery_point, nlohmann::json state) {
+        ensure_held();
+        const auto note = protocol::checkpoint(work().found.claim, recovery_point, state);
+        const auto send = [&](const protocol::Run& run) { run(note.text, note.values); };
+        if (detail::repeat(work(), send)) throw ClaimLost();
+        work().found.recovery_point = recovery_point;
+        work().found.state = std::move(state);
+    }
+
     // The answer. An answer that is not kept fails the claim, since the work may have had effects.
     Ended finish(Answer answer) && {
-        return std::move(*this).finish([&](Transaction&) { return answer; });
+        answer = storable(std::move(answer));
+        if (!work().rules.keep(answer.status)) {
+            const auto error = "answered " + std::to_string(answer.status);
+            return std::move(*this).fail(error, std::move(answer));
+        }
+        ensure_held();
+        const auto last = detail::completion(work().found.claim, answer, work().rules);
+        detail::end(work(), [&](const protocol::Run& run) { run(last.text, last.values); });
+        work_ = nullptr;
+        return Ended(std::move(answer));
     }
 
     // The last step's effects and the answer, in one transaction. It is repeated after a COMMIT
@@ -227,13 +252,18 @@ class LeasedClaim {
         const typename detail::LeasedWork<Driver>::Ending ending(work());
         Answer answer;
         bool kept = true;
-        const auto end = [&](Transaction& tx) {
+        const auto end = [&](Transaction& tx, const auto& committing) {
             Answer made = storable(effects(tx));
             kept = work().rules.keep(made.status);
-            const bool first = kept && detail::complete(detail::run_in<Driver>(tx),
-                                                        work().found.claim, made, work().rules);
+            bool first = false;
+            if (kept) {
+                const auto last = detail::completion(work().found.claim, made, work().rules);
+                first = Driver::run(tx, last.text, last.values).at(0) == "t";
+            }
             if (first || !kept) answer = std::move(made);
-            return first;
+            if (!first) return;
+            committing();
+            Driver::guard(tx).end();
         };
         in_transaction(end, /* again_after_commit */ true);
         if (!kept) {
@@ -281,7 +311,8 @@ class LeasedClaim {
         return *work_;
     }
 
-    // Commits if the effects say so. Repeats after a serialization failure or a lost connection.
+    // The effects commit, and say so before. Repeats after a serialization failure or a lost
+    // connection.
     template <typename Effects>
     void in_transaction(const Effects& effects, bool again_after_commit) {
         for (int attempt = 1;; ++attempt) {
@@ -291,11 +322,12 @@ class LeasedClaim {
                 const auto loan = work().pool.lend();
                 connected = true;
                 Transaction tx(**loan);
-                if (!effects(tx)) return;
-                const auto limit = loan->limit(work().pool.options().timeout);
-                committing = true;
-                tx.commit();
-                return;
+                Driver::guard(tx).lend();
+                std::optional<Watchdog::Guard> limit;
+                return effects(tx, [&] {
+                    limit.emplace(loan->limit(work().pool.options().timeout));
+                    committing = true;
+                });
             } catch (const std::exception& error) {
                 const auto failure = failure_of<Driver>(error);
                 const bool again =
@@ -312,7 +344,8 @@ class LeasedClaim {
 
 // Runs the work if the key is free; else the decision gives the answer. Work is
 // Ended(LeasedClaim<Driver>). An exception of the work is thrown again after the claim was failed
-// retryably. Except for NothingHappened, such work counts as possibly having had effects.
+// retryably. Except for NothingHappened, such work counts as possibly having had effects. The
+// answer of a Refusal with a 4xx is stored, like one that is returned.
 template <typename Driver, typename Work>
 std::pair<Decision, std::optional<Answer>> leased(
     Pool<Driver>& pool, Call call, const Rules& rules, const Work& work,
@@ -328,12 +361,13 @@ std::pair<Decision, std::optional<Answer>> leased(
             // Committed separately, so that the claim outlives this process. If only its answer is
             // lost, the claim has no worker until its lease expires, and the retry below is told
             // so.
-            decision = detail::alone(pool, call.wait.value_or(Milliseconds(0)),
-                                     [&](const protocol::Run& run) {
-                                         connected = true;
-                                         sent = Clock::now();
-                                         return protocol::begin(run, call);
-                                     });
+            decision = detail::alone(
+                pool, call.wait.value_or(Milliseconds(0)), [&](const protocol::Run& run) {
+                    connected = true;
+                    sent = Clock::now();
+                    const auto begin = protocol::begin(call);
+                    return protocol::decision_of(run(begin.text, begin.values), call);
+                });
             break;
         } catch (const std::exception& error) {
             const auto failure = failure_of<Driver>(error);
@@ -360,6 +394,12 @@ std::pair<Decision, std::optional<Answer>> leased(
     } catch (const NothingHappened& failure) {
         detail::settle(state, failure.what(), /* uncertain */ false);
         throw;
+    } catch (const Refusal& refusal) {
+        if (state.ended || !detail::is_kept(refusal, rules)) {
+            detail::settle(state, "the handler refused", /* uncertain */ true);
+            throw;
+        }
+        return {decision, LeasedClaim<Driver>(state).finish(refusal.answer()).answer()};
     } catch (...) {
         detail::settle(state, "the handler failed", /* uncertain */ true);
         throw;

@@ -10,19 +10,9 @@
 
 #include "driver.hpp"
 #include "protocol.hpp"
+#include "wire.hpp"
 
 namespace idempotency {
-
-// An empty sqlstate: no answer of the server, the connection is lost.
-class SqlError : public std::runtime_error {
-  public:
-    SqlError(const std::string& message, std::string sqlstate)
-        : std::runtime_error(message), sqlstate_(std::move(sqlstate)) {}
-    const std::string& sqlstate() const noexcept { return sqlstate_; }
-
-  private:
-    std::string sqlstate_;
-};
 
 class LibpqConnection {
   public:
@@ -34,23 +24,7 @@ class LibpqConnection {
 
     // Throws SqlError. Values in text format.
     Row run(const char* statement, const Values& values = {}) {
-        std::vector<const char*> texts;
-        for (const auto& value : values) texts.push_back(value ? value->c_str() : nullptr);
-        const std::unique_ptr<PGresult, void (*)(PGresult*)> result(
-            PQexecParams(get(), statement, static_cast<int>(texts.size()), nullptr, texts.data(),
-                         nullptr, nullptr, 0),
-            PQclear);
-        const auto status = PQresultStatus(result.get());
-        if (status != PGRES_COMMAND_OK && status != PGRES_TUPLES_OK) {
-            const char* state = PQresultErrorField(result.get(), PG_DIAG_SQLSTATE);
-            throw SqlError(PQerrorMessage(get()), state ? state : "");
-        }
-        Row row;
-        for (int i = 0; PQntuples(result.get()) > 0 && i < PQnfields(result.get()); ++i) {
-            const bool null = PQgetisnull(result.get(), 0, i) != 0;
-            row.push_back(null ? std::nullopt : Value(PQgetvalue(result.get(), 0, i)));
-        }
-        return row;
+        return detail::row_of(detail::execute(get(), {statement, values}).get());
     }
 
   private:
@@ -60,34 +34,27 @@ class LibpqConnection {
 class LibpqTransaction {
   public:
     explicit LibpqTransaction(LibpqConnection& connection) : connection_(connection) {
-        connection_.run("BEGIN");
+        guard_.begin(connection_.get(), "BEGIN");
     }
-    ~LibpqTransaction() {
-        if (ended_) return;
-        try {
-            connection_.run("ROLLBACK");
-        } catch (const SqlError&) {  // the connection is lost, and the transaction with it
-        }
+    LibpqTransaction(LibpqConnection& connection, const Statement& first, Row& answer)
+        : connection_(connection) {
+        answer = guard_.begin(connection_.get(), "BEGIN", first);
     }
-    LibpqTransaction(const LibpqTransaction&) = delete;
-    LibpqTransaction& operator=(const LibpqTransaction&) = delete;
 
+    // Throws TransactionEnded where the statement would run outside of the transaction.
     Row run(const char* statement, const Values& values = {}) {
+        guard_.check();
         return connection_.run(statement, values);
     }
 
-    // COMMIT rolls back a transaction in which a statement failed, without an error.
-    void commit() {
-        if (PQtransactionStatus(connection_.get()) == PQTRANS_INERROR) {
-            throw SqlError("the transaction has failed", "25P02");
-        }
-        ended_ = true;
-        connection_.run("COMMIT");
-    }
+    // Throws if a statement has failed: PostgreSQL would make it a ROLLBACK, without an error. A
+    // handler that calls it makes its transaction fail.
+    void commit() { guard_.commit(); }
 
   private:
+    friend struct Libpq;
     LibpqConnection& connection_;
-    bool ended_ = false;
+    detail::Guard guard_;
 };
 
 struct Libpq {
@@ -97,23 +64,15 @@ struct Libpq {
     static std::unique_ptr<Connection> connect(const std::string& conninfo) {
         return std::make_unique<Connection>(conninfo);
     }
-    static int socket(Connection& connection) { return PQsocket(connection.get()); }
-    static bool is_open(Connection& connection) {
-        return PQstatus(connection.get()) == CONNECTION_OK &&
-               PQtransactionStatus(connection.get()) == PQTRANS_IDLE;
-    }
+    static PGconn* raw(Connection& connection) { return connection.get(); }
+    static detail::Guard& guard(Transaction& tx) { return tx.guard_; }
     static Row run(Transaction& tx, const char* statement, const Values& values) {
         return tx.run(statement, values);
     }
     static Row run_alone(Connection& connection, const char* statement, const Values& values) {
         return connection.run(statement, values);
     }
-    static Failure failure(const std::exception& error) {
-        const auto* sql = dynamic_cast<const SqlError*>(&error);
-        if (sql == nullptr) return {};
-        const bool gone = sql->sqlstate().empty();
-        return {gone ? Failure::Connection : Failure::Statement, sql->sqlstate()};
-    }
+    static Failure failure(const std::exception& error) { return detail::failure(error); }
 };
 
 // Call it in the transaction of the message's effects. True for the first delivery.

@@ -18,6 +18,7 @@
 #include "contract.hpp"
 #include "driver.hpp"
 #include "watchdog.hpp"
+#include "wire.hpp"
 
 namespace idempotency {
 
@@ -100,13 +101,14 @@ class Pool {
         std::optional<Watchdog::Guard> guard_;
     };
 
-    // These throw the driver's exception if there is no database; lend also throws NoConnection.
-    std::unique_ptr<Loan> lend() {
+    // These throw the driver's exception if there is no database; lend also throws NoConnection. A
+    // borrower that waits for something else gets the connection for longer.
+    std::unique_ptr<Loan> lend(std::chrono::milliseconds longer = {}) {
         auto idle = wait_for_place();
         auto loan = std::make_unique<Loan>(*this);  // from here on its end frees the place
-        loan->connection_ = idle && is_quiet(*idle) ? std::move(idle) : connect();
+        loan->connection_ = idle && is_fit(*idle, loan->cut_) ? std::move(idle) : connect();
         loan->guard_.emplace(
-            cut_at(Clock::now() + options_.longest_loan, *loan->connection_, loan->cut_));
+            cut_at(Clock::now() + options_.longest_loan + longer, *loan->connection_, loan->cut_));
         return loan;
     }
 
@@ -124,7 +126,7 @@ class Pool {
     // number.
     Watchdog::Guard cut_at(Clock::time_point moment, Connection& connection,
                            std::atomic<bool>& cut) {
-        const auto ours = std::make_shared<Descriptor>(Driver::socket(connection));
+        const auto ours = std::make_shared<Descriptor>(PQsocket(Driver::raw(connection)));
         return dog_.at(moment, [ours, &cut] {
             cut = true;
             shutdown(ours->number, SHUT_RDWR);
@@ -144,10 +146,16 @@ class Pool {
         const int number;
     };
 
-    // The server sends nothing to an idle connection except its farewell. Noticing that here saves
-    // the next request an error after each restart of the database.
-    static bool is_quiet(Connection& connection) {
-        pollfd descriptor{Driver::socket(connection), POLLIN, 0};
+    // The last user may not have waited for the answer to its ROLLBACK. After that, the server
+    // sends nothing to an idle connection except its farewell. Noticing that here saves the next
+    // request an error after each restart of the database.
+    bool is_fit(Connection& connection, std::atomic<bool>& cut) {
+        PGconn* raw = Driver::raw(connection);
+        if (PQtransactionStatus(raw) != PQTRANS_IDLE) {
+            const auto limit = cut_at(Clock::now() + options_.timeout, connection, cut);
+            if (!detail::drain(raw) || PQtransactionStatus(raw) != PQTRANS_IDLE) return false;
+        }
+        pollfd descriptor{PQsocket(raw), POLLIN, 0};
         return poll(&descriptor, 1, 0) == 0;
     }
 
@@ -172,7 +180,7 @@ class Pool {
                 given_up.assign(std::make_move_iterator(idle_.begin()),
                                 std::make_move_iterator(idle_.end()));
                 idle_.clear();
-            } else if (connection && Driver::is_open(*connection)) {
+            } else if (connection && detail::is_reusable(Driver::raw(*connection))) {
                 idle_.push_back(std::move(connection));
             }
         }
@@ -194,7 +202,8 @@ template <typename Driver>
 Failure failure_of(const std::exception& error) {
     if (dynamic_cast<const NoConnection*>(&error) != nullptr) return {Failure::Connection, ""};
     if (dynamic_cast<const ClaimLost*>(&error) != nullptr) return {Failure::Statement, "ID409"};
-    return Driver::failure(error);
+    const auto failure = Driver::failure(error);
+    return failure.kind == Failure::Other ? detail::failure(error) : failure;
 }
 
 }  // namespace idempotency

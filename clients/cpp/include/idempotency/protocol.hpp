@@ -150,13 +150,16 @@ inline nlohmann::json json_of(const Value& value) {
     return value ? nlohmann::json::parse(*value) : nlohmann::json();
 }
 
-inline Decision begin(const Run& run, const Call& call) {
-    const Row row =
-        run(contract::kBegin,
+inline Statement begin(const Call& call) {
+    return {contract::kBegin,
             {call.key, call.request, bytes(call.digest), call.method, call.target,
              to_array(call.exclude), call.scope, call.principal,
              number(call.ttl ? call.ttl : call.derive), number(call.lease), number(call.wait),
-             call.holder, call.lease ? "f" : "t", number(call.derive)});
+             call.holder, call.lease ? "f" : "t", number(call.derive)}};
+}
+
+// The answer to `begin`.
+inline Decision decision_of(const Row& row, const Call& call) {
     Decision decision;
     decision.outcome = row.at(0).value();
     decision.claim = {row.at(1).value_or(""), call.scope, call.principal, row.at(2)};
@@ -173,13 +176,12 @@ inline Decision begin(const Run& run, const Call& call) {
     return decision;
 }
 
-// False if the same claim was completed before.
-inline bool complete(const Run& run, const ClaimId& claim, int status,
-                     const std::optional<std::string>& body, const Fields& headers) {
-    const Row row = run(contract::kComplete,
-                        {claim.key, std::to_string(status), bytes(body), stored_headers(headers),
-                         claim.scope, claim.principal, claim.token});
-    return row.at(0) == "t";
+// Answers false if the same claim was completed before.
+inline Statement complete(const ClaimId& claim, int status, const std::optional<std::string>& body,
+                          const Fields& headers) {
+    return {contract::kComplete,
+            {claim.key, std::to_string(status), bytes(body), stored_headers(headers), claim.scope,
+             claim.principal, claim.token}};
 }
 
 // Uncertain: the work may have had its effect, and the policy may forbid to run it again.
@@ -199,10 +201,10 @@ inline void extend(const Run& run, const ClaimId& claim) {
     run(contract::kExtend, {claim.key, claim.token, claim.scope, claim.principal});
 }
 
-inline void checkpoint(const Run& run, const ClaimId& claim, const std::string& point,
-                       const nlohmann::json& state) {
-    run(contract::kCheckpoint,
-        {claim.key, point, state.dump(), claim.scope, claim.principal, claim.token});
+inline Statement checkpoint(const ClaimId& claim, const std::string& point,
+                            const nlohmann::json& state) {
+    return {contract::kCheckpoint,
+            {claim.key, point, state.dump(), claim.scope, claim.principal, claim.token}};
 }
 
 inline bool once(const Run& run, const std::string& key, const std::string& scope,

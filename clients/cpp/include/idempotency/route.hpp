@@ -391,11 +391,12 @@ class Idempotent {
         Answer unprotected(Exchange& exchange) override {
             const auto loan = this->pool_.lend();
             Transaction tx(**loan);
+            auto& guard = Driver::guard(tx);
+            guard.lend();
             auto answer = handler_(tx, exchange);
             if (!this->options_.keep(answer.status)) return answer;
             const auto limit = loan->limit(this->pool_.options().timeout);
-            Driver::run(tx, kCheck, {});
-            tx.commit();
+            guard.end();
             return answer;
         }
 

@@ -12,7 +12,7 @@ int main() {
     // Who asks, as the authentication in front of this service says.
     options.principal = [](const Request& head) { return value_of(head.headers, "X-Tenant"); };
     const Route payments =
-        idempotent.transactional(options, [](pqxx::work& tx, const Exchange& exchange) {
+        idempotent.transactional(options, [](Pqxx::Transaction& tx, const Exchange& exchange) {
             tx.exec_params("INSERT INTO payment (tenant, body) VALUES ($1, $2)", exchange.principal,
                            exchange.request.body);
             return Answer{201, {{"Content-Type", "application/json"}}, R"({"status":"paid"})"};

@@ -1,0 +1,254 @@
+// What both drivers do on libpq's connection: several statements in one message, and the guard of a
+// transaction that a handler works in.
+#pragma once
+
+#include <libpq-fe.h>
+#include <sys/socket.h>
+
+#include <cstring>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "driver.hpp"
+
+namespace idempotency {
+
+// An empty sqlstate: no answer of the server, the connection is lost.
+class SqlError : public std::runtime_error {
+  public:
+    SqlError(const std::string& message, std::string sqlstate)
+        : std::runtime_error(message), sqlstate_(std::move(sqlstate)) {}
+    const std::string& sqlstate() const noexcept { return sqlstate_; }
+
+  private:
+    std::string sqlstate_;
+};
+
+// The handler has ended the transaction that it was lent, or tried to. Nothing of it commits.
+class TransactionEnded : public std::logic_error {
+  public:
+    TransactionEnded() : std::logic_error("the handler has ended its transaction") {}
+};
+
+namespace detail {
+
+// Of this library's own statements.
+inline Failure failure(const std::exception& error) {
+    const auto* sql = dynamic_cast<const SqlError*>(&error);
+    if (sql == nullptr) return {};
+    return {sql->sqlstate().empty() ? Failure::Connection : Failure::Statement, sql->sqlstate()};
+}
+
+using Result = std::unique_ptr<PGresult, void (*)(PGresult*)>;
+
+inline Result next_result(PGconn* connection) {
+    return {PQgetResult(connection), PQclear};
+}
+
+// Text format, as libpq wants it.
+inline std::vector<const char*> texts_of(const Values& values) {
+    std::vector<const char*> texts;
+    for (const auto& value : values) texts.push_back(value ? value->c_str() : nullptr);
+    return texts;
+}
+
+[[noreturn]] inline void throw_error(PGconn* connection, const PGresult* result) {
+    const char* state = result ? PQresultErrorField(result, PG_DIAG_SQLSTATE) : nullptr;
+    const char* message = result ? PQresultErrorMessage(result) : PQerrorMessage(connection);
+    throw SqlError(message, state ? state : "");
+}
+
+inline bool is_good(const PGresult* result) {
+    const auto status = PQresultStatus(result);
+    return status == PGRES_COMMAND_OK || status == PGRES_TUPLES_OK;
+}
+
+// The first row.
+inline Row row_of(const PGresult* result) {
+    Row row;
+    for (int i = 0; PQntuples(result) > 0 && i < PQnfields(result); ++i) {
+        const bool null = PQgetisnull(result, 0, i) != 0;
+        row.push_back(null ? std::nullopt : Value(PQgetvalue(result, 0, i)));
+    }
+    return row;
+}
+
+inline Result execute(PGconn* connection, const Statement& statement) {
+    const auto texts = texts_of(statement.values);
+    Result result(PQexecParams(connection, statement.text, static_cast<int>(texts.size()), nullptr,
+                               texts.data(), nullptr, nullptr, 0),
+                  PQclear);
+    if (!is_good(result.get())) throw_error(connection, result.get());
+    return result;
+}
+
+// Takes the answers that are still expected. False if the connection is of no further use.
+inline bool drain(PGconn* connection) {
+    while (const auto result = next_result(connection)) {
+        const auto status = PQresultStatus(result.get());
+        const bool copies = status == PGRES_COPY_IN || status == PGRES_COPY_OUT;
+        if (copies || PQstatus(connection) != CONNECTION_OK) return false;
+    }
+    return PQstatus(connection) == CONNECTION_OK;
+}
+
+// Sends two statements in one message and waits once. If the first fails, the server skips the
+// other. Throws the error.
+inline std::pair<Result, Result> execute_both(PGconn* connection, const Statement& first,
+                                              const Statement& second) {
+#ifdef LIBPQ_HAS_PIPELINING
+    const auto send = [&](const Statement& statement) {
+        const auto texts = texts_of(statement.values);
+        return PQsendQueryParams(connection, statement.text, static_cast<int>(texts.size()),
+                                 nullptr, texts.data(), nullptr, nullptr, 0) == 1;
+    };
+    if (!drain(connection) || PQenterPipelineMode(connection) != 1) {
+        throw_error(connection, nullptr);
+    }
+    if (!send(first) || !send(second) || PQpipelineSync(connection) != 1) {
+        throw_error(connection, nullptr);
+    }
+    const auto answer = [&] {
+        auto result = next_result(connection);
+        if (!result || PQstatus(connection) != CONNECTION_OK) {
+            throw_error(connection, result.get());
+        }
+        while (next_result(connection)) {
+        }
+        return result;
+    };
+    std::pair<Result, Result> results{answer(), answer()};
+    next_result(connection);  // of the Sync
+    PQexitPipelineMode(connection);
+    if (!is_good(results.first.get())) throw_error(connection, results.first.get());
+    if (!is_good(results.second.get())) throw_error(connection, results.second.get());
+    return results;
+#else
+    auto result = execute(connection, first);
+    return {std::move(result), execute(connection, second)};
+#endif
+}
+
+// Whether the pool may lend the connection again. The answer to a ROLLBACK may be on its way.
+inline bool is_reusable(PGconn* connection) {
+    const auto status = PQtransactionStatus(connection);
+    return PQstatus(connection) == CONNECTION_OK &&
+           (status == PQTRANS_IDLE || status == PQTRANS_ACTIVE);
+}
+
+// A transaction on the server, from its BEGIN to its end. It knows what libpqxx does not look at:
+// whether the server's transaction is still the one that was begun, and the tag of COMMIT's answer.
+class Guard {
+  public:
+    Guard() = default;
+    ~Guard() { roll_back(); }
+    Guard(const Guard&) = delete;
+    Guard& operator=(const Guard&) = delete;
+
+    void begin(PGconn* connection, const char* begin) {
+        open(connection);
+        execute(connection, {begin, {}});
+    }
+
+    // BEGIN and the first statement in one message.
+    Row begin(PGconn* connection, const char* begin, const Statement& first) {
+        open(connection);
+        return row_of(execute_both(connection, {begin, {}}, first).second.get());
+    }
+
+    // From here on a handler has the transaction: only `end` commits it.
+    void lend() noexcept { lent_ = true; }
+
+    // Call it before each statement. Throws TransactionEnded where the statement would run outside
+    // of the transaction, and take effect by itself.
+    void check() {
+        if (refused_) throw TransactionEnded();
+        if (connection_ == nullptr || PQtransactionStatus(connection_) != PQTRANS_IDLE) return;
+        connection_ = nullptr;
+        refused_ = true;
+        throw TransactionEnded();
+    }
+
+    // The transaction fails on the server: whatever the handler goes on with, nothing commits.
+    void refuse() noexcept {
+        if (refused_ || connection_ == nullptr) return;
+        refused_ = true;
+        PQclear(PQexec(connection_, kFailing));
+    }
+
+    // The application's own COMMIT, of a transaction that was not lent.
+    void commit() {
+        if (lent_) {
+            refuse();
+            throw TransactionEnded();
+        }
+        check_whole();
+        PGconn* connection = std::exchange(connection_, nullptr);
+        check_committed(execute(connection, {"COMMIT", {}}).get());
+    }
+
+    // The last statement and COMMIT, in one message. If the statement fails, so does the
+    // transaction.
+    Row end(const Statement& last) {
+        check_whole();
+        const auto results = execute_both(connection_, last, {"COMMIT", {}});
+        connection_ = nullptr;
+        check_committed(results.second.get());
+        return row_of(results.first.get());
+    }
+
+    // COMMIT of a transaction that was lent.
+    void end() {
+        lent_ = false;
+        commit();
+    }
+
+    void roll_back() noexcept {
+        if (PGconn* connection = left()) PQclear(PQexec(connection, "ROLLBACK"));
+    }
+
+    // Of a transaction that has done nothing. It does not wait for the answer: the connection's
+    // next user takes it.
+    void leave() noexcept {
+        PGconn* connection = left();
+        if (connection == nullptr || PQsendQuery(connection, "ROLLBACK") == 1) return;
+        shutdown(PQsocket(connection), SHUT_RDWR);
+    }
+
+    // The statement by which a transaction fails: there is no such savepoint.
+    static constexpr char kFailing[] = "ROLLBACK TO SAVEPOINT idempotency_ended";
+
+  private:
+    // The connection, if there is something to roll back.
+    PGconn* left() noexcept {
+        PGconn* connection = std::exchange(connection_, nullptr);
+        const bool open = connection != nullptr && PQstatus(connection) == CONNECTION_OK &&
+                          PQtransactionStatus(connection) != PQTRANS_IDLE;
+        return open ? connection : nullptr;
+    }
+
+    void open(PGconn* connection) {
+        drain(connection);
+        connection_ = connection;
+    }
+
+    void check_whole() {
+        check();
+        if (PQtransactionStatus(connection_) != PQTRANS_INERROR) return;
+        throw SqlError("an error of a statement was hidden", "25P02");
+    }
+
+    static void check_committed(PGresult* result) {
+        if (std::strcmp(PQcmdStatus(result), "COMMIT") == 0) return;
+        throw SqlError("the transaction was rolled back", "25P02");
+    }
+
+    PGconn* connection_ = nullptr;
+    bool lent_ = false, refused_ = false;
+};
+
+}  // namespace detail
+}  // namespace idempotency
