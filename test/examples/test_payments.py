@@ -68,14 +68,16 @@ class Payments(PaymentsTest):
         self.assert_replay_of(first, self.pay(self.other, payment("tok_declined")))
         self.assertEqual(self.database.charges(self.tenant), 0)
 
-    def test_refused_body_charges_nothing_and_leaves_the_key_free(self):
-        for name, body in NO_PAYMENTS.items():
+    def test_refusals_are_kept_and_charge_nothing(self):
+        for number, (name, body) in enumerate(NO_PAYMENTS.items()):
             with self.subTest(name):
-                answer = self.pay(body=body)
-                self.assertIn(answer.status, (400, 422), answer)
-                self.assert_problem(answer, answer.status)
-        self.assert_nothing_stored()
-        self.assert_executed(self.pay())
+                key = f"{self.key}-{number}"
+                first = self.pay(body=body, key=key)
+                self.assertIn(first.status, (400, 422), first)
+                self.assert_problem(first, first.status)
+                again = self.pay(self.other, body=body, key=key)
+                self.assertEqual((again.status, again.body), (first.status, first.body))
+        self.assertEqual(self.database.charges(self.tenant), 0)
 
     def test_process_killed_at_work_leaves_no_trace(self):
         """No lease is waited for: the server notices the broken connection when its statement ends."""

@@ -120,9 +120,9 @@ TEST_F(Httplib, body_is_not_read_before_the_principal_is_known) {
 
 TEST_F(Httplib, unread_body_is_no_next_request) {
     const auto inner = request('"' + key + '"');
-    const auto heard = ask_once(head("Content-Length: " + std::to_string(inner.size()) +
-                                     "\r\nIdempotency-Key: k\r\n") +
-                                inner);
+    const auto heard = ask_once(
+        head("Content-Length: " + std::to_string(inner.size()) + "\r\nIdempotency-Key: k\r\n") +
+        inner);
     EXPECT_TRUE(has(heard, "HTTP/1.1 401")) << heard;
     EXPECT_EQ(runs, 0);
 }
@@ -146,11 +146,11 @@ TEST_F(Httplib, form_comes_whole) {
 }
 
 TEST_F(Httplib, chunks_are_a_body) {
-    const auto heard = ask_once(
-        head("X-Tenant: me\r\nIdempotency-Key: " + key +
-             "\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n"
-             "Connection: close\r\n") +
-        "1\r\n{\r\n1\r\n}\r\n0\r\n\r\n");
+    const auto heard =
+        ask_once(head("X-Tenant: me\r\nIdempotency-Key: " + key +
+                      "\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n"
+                      "Connection: close\r\n") +
+                 "1\r\n{\r\n1\r\n}\r\n0\r\n\r\n");
     EXPECT_TRUE(has(heard, key + " {}")) << heard;
 }
 

@@ -69,7 +69,7 @@ void add_routes(http::Server& server, http::Lane& database, http::Lane& gateway,
     // Clients put the time of sending into the body, so a retry differs in that field only.
     auto payment = options_for("POST /payments");
     payment.exclude = {"client_sent_at"};
-    const auto pay = [&cards](pqxx::work& tx, const Exchange& call) {
+    const auto pay = [&cards](Driver::Transaction& tx, const Exchange& call) {
         return create_payment(tx, call, cards);
     };
     auto leased = options_for("POST /transfers");

@@ -19,7 +19,7 @@ ON CONFLICT (tenant, customer, currency) DO UPDATE SET balance = a.balance + exc
 }  // namespace
 
 // Checks everything before the first write: an answer below 500 commits.
-Answer create_payment(pqxx::work& tx, const Exchange& call, const TestCards& cards) {
+Answer create_payment(Driver::Transaction& tx, const Exchange& call, const TestCards& cards) {
     const json order = object_in(call.request.body);
     const Money amount = money(order, "amount");
     const auto customer = text(order, "customer"), card = text(order, "card");

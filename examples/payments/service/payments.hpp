@@ -5,6 +5,6 @@
 
 namespace payments {
 
-Answer create_payment(pqxx::work& tx, const Exchange& call, const TestCards& cards);
+Answer create_payment(Driver::Transaction& tx, const Exchange& call, const TestCards& cards);
 
 }  // namespace payments

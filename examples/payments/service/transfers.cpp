@@ -42,7 +42,7 @@ bool is_id(const json& id) {
            std::all_of(text.begin(), text.end(), is_visible);
 }
 
-json reserve(pqxx::work& tx, const Exchange& call, const Money& amount) {
+json reserve(Driver::Transaction& tx, const Exchange& call, const Money& amount) {
     const auto row =
         tx.exec_params1(kReserve, call.principal, call.key, amount.value, amount.currency);
     return {{"transfer", row["id"].as<std::string>()},
@@ -62,7 +62,7 @@ Answer bad_gateway() {
                                 "same key.");
 }
 
-Answer settle(pqxx::work& tx, const json& state, const Money& amount) {
+Answer settle(Driver::Transaction& tx, const json& state, const Money& amount) {
     const auto id = state.at("transfer").get<std::string>();
     const auto charge = state.at("gateway_charge").get<std::string>();
     tx.exec_params0(kSettle, id, charge, amount.value, amount.currency);
@@ -84,7 +84,7 @@ Ended Transfers::create(idempotency::LeasedClaim<Driver> claim, const Exchange& 
         return std::move(claim).finish(refusal.answer());
     }
     if (claim.recovery_point().empty()) {
-        claim.step("reserved", [&](pqxx::work& tx) { return reserve(tx, call, amount); });
+        claim.step("reserved", [&](Driver::Transaction& tx) { return reserve(tx, call, amount); });
     }
     if (claim.recovery_point() == "reserved") {
         json state = claim.state();
@@ -92,17 +92,18 @@ Ended Transfers::create(idempotency::LeasedClaim<Driver> claim, const Exchange& 
         const auto answer = charge(state, amount, card);
         if (!answer) return std::move(claim).finish(bad_gateway());
         if (answer->kind != Charge::Charged) {
-            return std::move(claim).finish([&](pqxx::work& tx) {
+            return std::move(claim).finish([&](Driver::Transaction& tx) {
                 tx.exec_params0(kDecline, state.at("transfer").get<std::string>());
                 return answer->kind == Charge::Declined ? declined() : refused_by_gateway();
             });
         }
         cards_.play(card);
         state["gateway_charge"] = answer->id;
-        claim.step("charged", [&](pqxx::work&) { return state; });
+        claim.step("charged", [&](Driver::Transaction&) { return state; });
     }
     const json state = claim.state();
-    return std::move(claim).finish([&](pqxx::work& tx) { return settle(tx, state, amount); });
+    return std::move(claim).finish(
+        [&](Driver::Transaction& tx) { return settle(tx, state, amount); });
 }
 
 // A new client for each call: it is cheap, and not thread-safe. Its timeouts are for each read, so

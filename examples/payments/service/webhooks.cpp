@@ -55,7 +55,7 @@ std::string part(const json& event, const char* name, const char* form) {
     refuse("'" + std::string(name) + "' is malformed.");
 }
 
-Event read_event(pqxx::work& tx, const std::string& body) try {
+Event read_event(pqxx::dbtransaction& tx, const std::string& body) try {
     constexpr char kWord[] = "[^\\x00-\\x1f\\x7f]+";
     constexpr char kTime[] =
         "[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt][0-9:]{8}(\\.[0-9]{1,9})?"
@@ -72,7 +72,7 @@ Event read_event(pqxx::work& tx, const std::string& body) try {
     refuse("The event has parts that the database can't hold.");
 }
 
-void apply_once(pqxx::work& tx, const Event& event) {
+void apply_once(pqxx::dbtransaction& tx, const Event& event) {
     if (!tx.exec_params1(kOnce, event.id)[0].as<bool>()) return;
     const auto result =
         tx.exec_params(kApply, event.resource_id, event.type, event.updated_at, event.data.dump());
@@ -88,7 +88,7 @@ void handle_flaky(pqxx::transaction_base&, const Event& event, int attempt) {
 }
 
 // In a savepoint: the writes of a failing handler are undone, and the failure itself is recorded.
-Answer attempt_event(pqxx::work& tx, const Event& event, int attempt) {
+Answer attempt_event(pqxx::dbtransaction& tx, const Event& event, int attempt) {
     try {
         pqxx::subtransaction savepoint(tx);
         handle_flaky(savepoint, event, attempt);
@@ -104,7 +104,7 @@ Answer attempt_event(pqxx::work& tx, const Event& event, int attempt) {
 // The policy of the scope "webhooks" decides about retries. `replay`: the event was handled before.
 // `exhausted`: it is given up, and acknowledged so that the sender stops. Its last error is in
 // payments.failed_events.
-Answer attempt_by_policy(pqxx::work& tx, const Event& event) {
+Answer attempt_by_policy(pqxx::dbtransaction& tx, const Event& event) {
     const auto claim = tx.exec_params1(kBegin, event.id);
     const auto outcome = claim["outcome"].as<std::string>();
     if (outcome == "execute") return attempt_event(tx, event, claim["attempt"].as<int>());
@@ -113,7 +113,7 @@ Answer attempt_by_policy(pqxx::work& tx, const Event& event) {
 }
 
 // Events of other types are acknowledged: the sender would repeat them for ever.
-Answer handle(pqxx::work& tx, const Event& event) {
+Answer handle(pqxx::dbtransaction& tx, const Event& event) {
     if (event.type == "flaky") return attempt_by_policy(tx, event);
     if (event.type.rfind("payment.", 0) == 0) apply_once(tx, event);
     return acknowledged();
