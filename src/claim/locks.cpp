@@ -42,15 +42,14 @@ auto as_transaction(Action action) {
     return result;
 }
 
-LockAcquireResult acquire(const store::Identity& id, bool dont_wait) {
-    LOCKTAG tag = lock_tag(id);
-    return as_transaction([&] { return LockAcquire(&tag, ExclusiveLock, false, dont_wait); });
-}
-
 }  // namespace
 
 bool try_lock(const store::Identity& id) {
-    return acquire(id, true) != LOCKACQUIRE_NOT_AVAIL;
+    LOCKTAG tag = lock_tag(id);
+    return as_transaction([&] {
+        return LockAcquire(&tag, ExclusiveLock, false, /* dontWait */ true) !=
+               LOCKACQUIRE_NOT_AVAIL;
+    });
 }
 
 bool try_lock_if_room(const store::Identity& id) {
@@ -59,7 +58,8 @@ bool try_lock_if_room(const store::Identity& id) {
 }
 
 void lock(const store::Identity& id) {
-    (void)acquire(id, false);
+    LOCKTAG tag = lock_tag(id);
+    (void)as_transaction([&] { return LockAcquire(&tag, ExclusiveLock, false, false); });
 }
 
 void unlock(const store::Identity& id) {

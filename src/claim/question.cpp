@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/seal.hpp"
+
 #include "claim/result.hpp"
 #include "claim/sealing.hpp"
 #include "pg/snapshot.hpp"
@@ -191,20 +193,26 @@ bool same_request(const store::Record& record, const Settled& question) {
     auto same_or_unknown = [](const void* a, const void* b) {
         return a == nullptr || b == nullptr || pg::bytes_of(a) == pg::bytes_of(b);
     };
+    // In constant time.
+    auto same_fingerprint = [](const bytea* a, const bytea* b) {
+        if (a == nullptr || b == nullptr) return true;
+        std::string_view left = pg::bytes_of(a);
+        return core::same_secret(left, pg::bytes_of(b));
+    };
     auto same_fields = [same_or_unknown](const ArrayType* a, const ArrayType* b) {
         return (a == nullptr) == (b == nullptr) && same_or_unknown(a, b);
     };
     if (!same_or_unknown(record.operation, asked.operation)) return false;
     if (question.fingerprint == nullptr) return true;
     const bytea* fingerprint = opened(record, &store::Record::fingerprint);
-    if (same_if_known(fingerprint, question.fingerprint)) return true;
+    if (same_fingerprint(fingerprint, question.fingerprint)) return true;
     if (asked.fingerprint != nullptr || asked.request == nullptr) return false;
     request::FingerprintRule rule = rule_of(record, asked);
     if (same_fields(rule.fields, question.policy.fingerprint_fields) &&
         same_fields(rule.exclude, question.excluded))
         return false;
-    return same_if_known(fingerprint,
-                         request::fingerprint_of(asked.request, asked.method, asked.path, rule));
+    return same_fingerprint(fingerprint,
+                            request::fingerprint_of(asked.request, asked.method, asked.path, rule));
 }
 
 }  // namespace idem::claim

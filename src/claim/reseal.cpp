@@ -28,22 +28,18 @@ Resealed reseal_records(const store::Record* records, int count) {
     return sum;
 }
 
-// The transaction has locked them.
-Resealed reseal_attempts(const store::SealedTable& table, store::Record* attempts, int count) {
-    int opened = 0;
-    for (int i = 0; i < count; i++) {
-        CHECK_FOR_INTERRUPTS();
-        if (reseal(&attempts[i])) attempts[opened++] = attempts[i];
-    }
-    store::replace_sealed(table, attempts, opened);
-    return {opened, count - opened};
-}
-
 }  // namespace
 
 Resealed reseal_rows(const store::SealedTable& table, store::Record* rows, int count) {
-    return store::has_attempts(table) ? reseal_attempts(table, rows, count)
-                                      : reseal_records(rows, count);
+    if (!store::has_attempts(table)) return reseal_records(rows, count);
+    // The transaction has locked the attempts.
+    int opened = 0;
+    for (int i = 0; i < count; i++) {
+        CHECK_FOR_INTERRUPTS();
+        if (reseal(&rows[i])) rows[opened++] = rows[i];
+    }
+    store::replace_sealed(table, rows, opened);
+    return {opened, count - opened};
 }
 
 }  // namespace idem::claim

@@ -399,8 +399,4 @@ const char* why_no_keys() {
     return config::encryption_keys(&why) == nullptr ? why : nullptr;
 }
 
-bool same_if_known(const bytea* a, const bytea* b) {
-    return a == nullptr || b == nullptr || core::same_secret(pg::bytes_of(a), pg::bytes_of(b));
-}
-
 }  // namespace idem::claim

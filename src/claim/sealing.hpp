@@ -54,7 +54,4 @@ const char* why_closed(store::Record* record);
 // A sentence why nothing can be sealed now; nullptr if it can.
 const char* why_no_keys();
 
-// The same value in constant time; where one is not known, they are taken to be the same.
-bool same_if_known(const bytea* a, const bytea* b);
-
 }  // namespace idem::claim

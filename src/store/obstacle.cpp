@@ -120,25 +120,6 @@ bool has_plain_indexes(Relation table, bool ready_only) {
     return plain;
 }
 
-// Work that only the executor does.
-const char* obstacle_to_rows(Relation table, bool at_commit) {
-    if (table->rd_rel->relkind != RELKIND_RELATION) return "It is not an ordinary table.";
-    if (table->rd_rel->relam != HEAP_TABLE_AM_OID) return "It has another access method than heap.";
-    if (table->rd_rel->relpersistence != RELPERSISTENCE_PERMANENT)
-        return "It is not a logged table.";
-    if (table->rd_rel->relispartition) return "It has parent or child tables.";
-    if (table->trigdesc != nullptr || table->rd_rel->relhasrules)
-        return "It has triggers or rules.";
-    if (!has_our_columns(table)) return "Its columns are not those of this version.";
-    TupleConstr* constraints = RelationGetDescr(table)->constr;
-    for (int i = 0; constraints != nullptr && i < constraints->num_check; i++)
-        if (!is_own_check(constraints->check[i])) return "It has check constraints of its own.";
-    if (!OidIsValid(pg::primary_key_of(table)) || !has_plain_indexes(table, at_commit))
-        return "It has another index than its primary key that is unique, partial, on an "
-               "expression, or of an operator class that PostgreSQL does not provide.";
-    return nullptr;
-}
-
 // idempotency.is_record(status, lease_until)
 Datum is_record(FunctionCallInfo fcinfo) {
     auto status = static_cast<core::Status>(PG_GETARG_CHAR(0));
@@ -161,13 +142,23 @@ const char* folding_column_of(Relation table) {
     return nullptr;
 }
 
-const char* obstacle_of(Relation table) {
-    if (table->rd_rel->relhassubclass) return "It has parent or child tables.";
-    return obstacle_to_rows(table, /* at_commit */ false);
-}
-
-const char* obstacle_at_commit_of(Relation table) {
-    return obstacle_to_rows(table, /* at_commit */ true);
+const char* obstacle_of(Relation table, bool at_commit) {
+    if (table->rd_rel->relhassubclass && !at_commit) return "It has parent or child tables.";
+    if (table->rd_rel->relkind != RELKIND_RELATION) return "It is not an ordinary table.";
+    if (table->rd_rel->relam != HEAP_TABLE_AM_OID) return "It has another access method than heap.";
+    if (table->rd_rel->relpersistence != RELPERSISTENCE_PERMANENT)
+        return "It is not a logged table.";
+    if (table->rd_rel->relispartition) return "It has parent or child tables.";
+    if (table->trigdesc != nullptr || table->rd_rel->relhasrules)
+        return "It has triggers or rules.";
+    if (!has_our_columns(table)) return "Its columns are not those of this version.";
+    TupleConstr* constraints = RelationGetDescr(table)->constr;
+    for (int i = 0; constraints != nullptr && i < constraints->num_check; i++)
+        if (!is_own_check(constraints->check[i])) return "It has check constraints of its own.";
+    if (!OidIsValid(pg::primary_key_of(table)) || !has_plain_indexes(table, at_commit))
+        return "It has another index than its primary key that is unique, partial, on an "
+               "expression, or of an operator class that PostgreSQL does not provide.";
+    return nullptr;
 }
 
 bool has_claims_alone(Relation index) {

@@ -6,13 +6,10 @@
 namespace idem::store {
 
 // Why only the executor can write its rows; nullptr: it is a plain table with the columns of a
-// record.
-const char* obstacle_of(Relation table);
-
-// The part of these that other sessions cannot add while a claim is open, and that an insertion or
-// update at commit could not handle. A child table that they create, or an index that they build
-// CONCURRENTLY, does not matter here.
-const char* obstacle_at_commit_of(Relation table);
+// record. `at_commit`: the part of these that other sessions cannot add while a claim is open, and
+// that an insertion or update at commit could not handle. A child table that they create, or an
+// index that they build CONCURRENTLY, does not matter then.
+const char* obstacle_of(Relation table, bool at_commit);
 
 // The primary key column whose collation makes different keys equal; nullptr: none.
 const char* folding_column_of(Relation table);

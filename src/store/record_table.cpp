@@ -47,8 +47,8 @@ RecordTable describe(Oid oid, const pg::Shard& shard) {
     table.owner = relation->rd_rel->relowner;
     table.primary_key = pg::primary_key_of(relation);
     table.index_of_claims = index_of_claims(relation);
-    table.obstacle = obstacle_of(relation);
-    table.obstacle_at_commit = obstacle_at_commit_of(relation);
+    table.obstacle = obstacle_of(relation, /* at_commit */ false);
+    table.obstacle_at_commit = obstacle_of(relation, /* at_commit */ true);
     table.folding_column = folding_column_of(relation);
     table.shard = shard.number;
     table.came_with = shard.came_with;
