@@ -23,6 +23,7 @@ import org.springframework.dao.DataAccessException;
 import org.springframework.jdbc.core.JdbcTemplate;
 import org.springframework.stereotype.Component;
 import org.springframework.transaction.support.TransactionSynchronizationManager;
+import org.springframework.transaction.support.TransactionTemplate;
 
 /** The one handler of all routes: the body of a request tells its actions. */
 @Component
@@ -31,13 +32,15 @@ class Handler {
 
     private final ObjectMapper mapper;
     private final JdbcTemplate claims;
+    private final TransactionTemplate transactions;
     /** Connections without a claim. */
     private final JdbcTemplate own;
     private final Map<String, Integer> runs = new ConcurrentHashMap<>();
 
-    Handler(ObjectMapper mapper, JdbcTemplate claims, HikariDataSource pool) {
+    Handler(ObjectMapper mapper, JdbcTemplate claims, TransactionTemplate transactions, HikariDataSource pool) {
         this.mapper = mapper;
         this.claims = claims;
+        this.transactions = transactions;
         HikariConfig other = new HikariConfig();
         other.setJdbcUrl(pool.getJdbcUrl());
         other.setUsername(pool.getUsername());
@@ -78,6 +81,11 @@ class Handler {
             out.write(piece, at, Math.min(100, piece.length - at));
             out.flush();
         }
+    }
+
+    /** The work of /transactional without the client. */
+    void bare(String note) {
+        transactions.executeWithoutResult(status -> claims.update(INSERT, "bench", "", note));
     }
 
     /** Null for a body that is not a JSON object. */
