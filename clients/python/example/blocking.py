@@ -5,11 +5,13 @@ import contextlib
 import json
 import os
 import signal
+import threading
+import time
 
 from psycopg_pool import ConnectionPool
 from werkzeug.serving import WSGIRequestHandler, make_server
 
-from idempotency_postgres import NothingHappened
+from idempotency_postgres import Answer, NothingHappened, Rejection
 
 INFO = f"application_name={os.environ.get('PGAPPNAME', 'example')} connect_timeout=5"
 others = ConnectionPool(INFO, min_size=2, max_size=40, open=True, reconnect_timeout=1, kwargs={"autocommit": True})
@@ -65,9 +67,36 @@ def gate(number):
         connection.execute("SELECT pg_advisory_unlock_shared(%s)", (number,))
 
 
+class Stranger(Exception):
+    """Of a payment gateway, whose codes have five characters."""
+
+    sqlstate = "40004"
+
+
+def late(claim, note):
+    time.sleep(0.3)
+    with contextlib.suppress(Exception):
+        insert(lambda sql, values: run_in(claim.client, sql, values), claim, note)
+    insert_aside(claim, "tried")
+
+
+def raised(status):
+    if os.environ["EXAMPLE"] == "flask":
+        from flask import abort
+
+        abort(status)
+    raise Rejection(Answer(status))
+
+
+WAYS = {
+    "hide_error": ["execute"], "commit": ["sql"],
+    "waits": {"flask": {"execute": 3, "replay": 1, "leased": 3}, "django": {"execute": 5, "replay": 2, "leased": 3}}[os.environ["EXAMPLE"]],
+}  # fmt: skip
+
+
 def work(claim, body, kind):
     """Status, fields, body."""
-    order = json.loads(body) if kind == "application/json" else None
+    order = json.loads(body) if body and kind == "application/json" else None
     if not isinstance(order, dict):
         effect(claim, "raw")
         return 200, [("Content-Type", kind)] if kind else [], body
@@ -91,6 +120,15 @@ def work(claim, body, kind):
     if order.get("hang"):
         claim.lost.wait()
         insert_aside(claim, "lost")
+    if "idle" in order:
+        run_in(claim.client, f"SET LOCAL idle_in_transaction_session_timeout = {int(order['idle'])}")
+        time.sleep(order["idle"] / 1000 + 1)
+    if "late" in order:
+        threading.Thread(target=late, args=(claim, order["late"]), daemon=True).start()
+    if "stranger" in order:
+        raise Stranger("Connection closed")
+    if "raise" in order:
+        raised(order["raise"])
     if order.get("nothing_happened"):
         raise NothingHappened("nothing happened")
     if order.get("throw"):
@@ -120,11 +158,15 @@ ROUTES = {
     "/omit": {"max_answer_bytes": 1000, "omit_large_answers": True},
     "/unprotected": {"unprotected_without_database": True},
     "/streamed": {},
+    "/judged": {"verdict": lambda answer: {name.lower(): value for name, value in answer.headers}.get("x-verdict")},
+    "/judged_leased": {"verdict": lambda answer: {name.lower(): value for name, value in answer.headers}.get("x-verdict"), "lease": 2},
+    "/impatient": {"handler_timeout": 1},
+    "/patient": {"wait": 4},
 }  # fmt: skip
 
 
 def protected(keys, path):
-    return (keys.leased if path in ("/leased", "/uncertain") else keys.transactional)(**ROUTES[path])
+    return (keys.leased if path in ("/leased", "/uncertain", "/judged_leased") else keys.transactional)(**ROUTES[path])
 
 
 def flask_app():
@@ -147,6 +189,7 @@ def flask_app():
     for path in ROUTES:
         app.add_url_rule(path, path, protected(keys, path)(view), methods=["POST"])
     app.add_url_rule("/health", "health", lambda: "well")
+    app.add_url_rule("/ways", "ways", lambda: WAYS)
     return app
 
 
@@ -180,6 +223,7 @@ def django_app():
     global urlpatterns
     urlpatterns = [route(path[1:], protected(keys, path)(view)) for path in ROUTES]
     urlpatterns.append(route("health", lambda request: HttpResponse("well")))
+    urlpatterns.append(route("ways", lambda request: HttpResponse(json.dumps(WAYS))))
     return get_wsgi_application()
 
 

@@ -8,7 +8,7 @@ import signal
 from contextlib import asynccontextmanager, suppress
 
 import uvicorn
-from fastapi import FastAPI, Request, Response
+from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
 from psycopg.errors import DivisionByZero, SerializationFailure
 from psycopg_pool import AsyncConnectionPool
@@ -85,11 +85,73 @@ async def hang(claim):
         await insert_aside(claim, "lost")
 
 
+async def by_cursor(connection):
+    async with connection.cursor() as cursor:
+        await cursor.execute("SELECT 1/0")
+
+
+async def many(connection):
+    async with connection.cursor() as cursor:
+        await cursor.executemany("SELECT 1/%s", [(0,), (0,)])
+
+
+async def copied(connection):
+    async with connection.cursor() as cursor, cursor.copy("COPY (SELECT 1/0) TO STDOUT") as copy:
+        await copy.read()
+
+
+async def streamed(connection):
+    async with connection.cursor() as cursor:
+        async for _ in cursor.stream("SELECT 1/0"):
+            pass
+
+
+async def in_pipeline(connection):
+    async with connection.pipeline():
+        await connection.execute("SELECT 1/0")
+
+
+HIDDEN = {
+    "execute": lambda connection: connection.execute("SELECT 1/0"),
+    "values": lambda connection: connection.execute("SELECT 1/%s", (0,)),
+    "prepared": lambda connection: connection.execute("SELECT 1/%s", (0,), prepare=True),
+    "cursor": by_cursor, "executemany": many, "copy": copied, "stream": streamed, "pipeline": in_pipeline,
+}  # fmt: skip
+
+
+async def commit_in_pipeline(connection):
+    async with connection.pipeline():
+        await connection.execute("COMMIT")
+
+
+COMMITS = {
+    "sql": lambda connection: connection.execute("COMMIT"),
+    "driver": lambda connection: connection.commit(),
+    "several": lambda connection: connection.execute("COMMIT; SELECT 1"),
+    "pipeline": commit_in_pipeline,
+}
+stray = set()
+
+
+async def late(claim, note):
+    await asyncio.sleep(0.3)
+    with suppress(Exception):
+        await insert(claim.client, claim, note)
+    async with others.connection() as connection:
+        await insert(connection, claim, "tried")
+
+
+class Stranger(Exception):
+    """Of a payment gateway, whose codes have five characters."""
+
+    sqlstate = "40004"
+
+
 async def handler(request: Request) -> Response:
     claim = current_claim()
     body = await request.body()
     kind = request.headers.get("content-type", "application/octet-stream")
-    order = json.loads(body) if kind == "application/json" else None
+    order = json.loads(body) if body and kind == "application/json" else None
     if not isinstance(order, dict):
         await effect(claim, "raw")
         return Response(body, 200, media_type=kind)
@@ -99,13 +161,11 @@ async def handler(request: Request) -> Response:
         await effect(claim, order["effect"])
     if "unknown" in order:
         await claim.unknown(*order["unknown"])
-    if order.get("commit") == "sql":
-        await claim.client.execute("COMMIT")
-    if order.get("commit") == "driver":
-        await claim.client.commit()
-    if order.get("hide_error"):
+    if "commit" in order:
+        await COMMITS[order["commit"]](claim.client)
+    if hidden := order.get("hide_error"):
         with suppress(DivisionByZero):
-            await claim.client.execute("SELECT 1/0")
+            await HIDDEN["execute" if hidden is True else hidden](claim.client)
     if order.get("serialization_failures"):
         runs[claim.key] = runs.get(claim.key, 0) + 1
         if runs[claim.key] <= order["serialization_failures"]:
@@ -113,6 +173,17 @@ async def handler(request: Request) -> Response:
             raise SerializationFailure
     if order.get("hang"):
         await hang(claim)
+    if order.get("never"):
+        await asyncio.Event().wait()
+    if "idle" in order:
+        await claim.client.execute(f"SET LOCAL idle_in_transaction_session_timeout = {int(order['idle'])}")
+        await asyncio.sleep(order["idle"] / 1000 + 1)
+    if "late" in order:
+        stray.add(asyncio.create_task(late(claim, order["late"])))
+    if "stranger" in order:
+        raise Stranger("Connection closed")
+    if "raise" in order:
+        raise HTTPException(order["raise"], "raised")
     if order.get("nothing_happened"):
         raise NothingHappened("nothing happened")
     if order.get("throw"):
@@ -143,6 +214,11 @@ async def pools(app):
 
 app = FastAPI(lifespan=pools)
 app.router.route_class = keys.route_class
+
+
+@app.get("/ways")
+async def ways():
+    return {"hide_error": list(HIDDEN), "commit": list(COMMITS), "waits": {"execute": 3, "replay": 1, "leased": 3}}
 
 
 @app.get("/health")
@@ -181,10 +257,14 @@ for path, options in {
     "/omit": {"max_answer_bytes": 1000, "omit_large_answers": True},
     "/unprotected": {"unprotected_without_database": True},
     "/streamed": {},
+    "/judged": {"verdict": lambda answer: dict(answer.headers).get("x-verdict")},
+    "/impatient": {"handler_timeout": 1},
+    "/patient": {"wait": 4},
 }.items():
     app.post(path)(keys.transactional(**options)(handler))
 for path in ("/leased", "/uncertain"):
     app.post(path)(keys.leased(lease=2)(handler))
+app.post("/judged_leased")(keys.leased(lease=2, verdict=lambda answer: dict(answer.headers).get("x-verdict"))(handler))
 
 
 class Server(uvicorn.Server):

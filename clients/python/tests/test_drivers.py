@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import pathlib
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -16,16 +18,20 @@ from sqlalchemy.ext.asyncio import async_sessionmaker, create_async_engine
 from sqlalchemy.orm import sessionmaker
 
 from idempotency_postgres import (
-    Answer, DatabaseAway, NothingHappened, Refused, Request, Settings, exactly_once, idempotent, leased, once, transactionally,
+    Answer, DatabaseAway, HandlerLate, NothingHappened, Refused, Rejection, Request, Settings, exactly_once, idempotent, leased, once, transactionally,
 )  # fmt: skip
 from idempotency_postgres.database import InThreads, is_async
 
 from .conftest import HOST, PORT, USER
 
 
-def url(driver, name):
-    return sa.URL.create(f"postgresql+{driver}", USER, database=name, query={"host": HOST, "port": PORT} if driver == "psycopg" else {},
-                         **({} if driver == "psycopg" else {"host": HOST, "port": int(PORT)}))
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "conformance"))
+from suite.proxy import Proxy  # noqa: E402
+
+
+def url(driver, name, host, port):
+    return sa.URL.create(f"postgresql+{driver}", USER, database=name, query={"host": host, "port": port} if driver == "psycopg" else {},
+                         **({} if driver == "psycopg" else {"host": host, "port": int(port)}))
 
 
 async def json_codec(connection):
@@ -35,16 +41,16 @@ async def json_codec(connection):
 
 
 @asynccontextmanager
-async def opened(kind, name):
+async def opened(kind, name, host=HOST, port=PORT):
     """A database of ours, and how to run SQL in its transactions: blocking or not."""
     from idempotency_postgres import asyncpg, psycopg as ours, sqlalchemy
 
     if kind.startswith("psycopg"):
         if kind == "psycopg-async":
-            async with psycopg_pool.AsyncConnectionPool(f"dbname={name}", open=False, min_size=1) as pool:
+            async with psycopg_pool.AsyncConnectionPool(f"dbname={name} host={host} port={port}", open=False, min_size=1) as pool:
                 yield ours.database(pool), lambda tx, text: tx.execute(text)
             return
-        with psycopg_pool.ConnectionPool(f"dbname={name}", open=True, min_size=1) as pool:
+        with psycopg_pool.ConnectionPool(f"dbname={name} host={host} port={port}", open=True, min_size=1) as pool:
             db = ours.database(pool)
             if kind == "psycopg-threads":
                 yield InThreads(db), lambda tx, text: asyncio.to_thread(tx.execute, text)
@@ -52,15 +58,15 @@ async def opened(kind, name):
                 yield db, lambda tx, text: tx.execute(text)
     elif kind.startswith("asyncpg"):
         init = json_codec if kind == "asyncpg-codec" else None
-        async with asyncpg_driver.create_pool(user=USER, host=HOST, port=PORT, database=name, min_size=1, init=init) as pool:
+        async with asyncpg_driver.create_pool(user=USER, host=host, port=port, database=name, min_size=1, init=init) as pool:
             yield asyncpg.database(pool), lambda tx, text: tx.execute(text)
     elif kind.startswith("sqlalchemy-async"):
-        engine = create_async_engine(url(kind.split("-")[2], name))
+        engine = create_async_engine(url(kind.split("-")[2], name, host, port))
         source = async_sessionmaker(engine) if kind.endswith("session") else engine
         yield sqlalchemy.database(source), lambda tx, text: tx.execute(sa.text(text))
         await engine.dispose()
     elif kind.startswith("sqlalchemy"):
-        engine = sa.create_engine(url("psycopg", name))
+        engine = sa.create_engine(url("psycopg", name, host, port))
         source = sessionmaker(engine) if kind.endswith("session") else engine
         yield sqlalchemy.database(source), lambda tx, text: tx.execute(sa.text(text))
         engine.dispose()
@@ -152,6 +158,73 @@ async def test_rolled_back(tried, key, sql):
     assert (result.outcome, result.answer.status) == ("not_kept", 503)
     assert sql("SELECT count(*) FROM effect WHERE note = %s", key) == [(0,)]
     assert sql("SELECT count(*) FROM idempotency.records WHERE key = %s", key) == [(0,)]
+
+
+async def test_a_rejection_rolls_back_and_its_answer_is_replayed(tried, key, sql):
+    no = Answer(409, [("X-Why", "empty")], b"no")
+    result = await tried.call(transactionally(tried.db, request(key), tried.work(Rejection(no), effect(key))))
+    assert (result.outcome, result.answer.status, result.answer.body) == ("executed", 409, b"no")
+    again = await tried.call(transactionally(tried.db, request(key), tried.work(ANSWER, effect(key))))
+    assert (again.outcome, again.answer) == ("replay", no)
+    late = await tried.call(transactionally(tried.db, request(key + "-503"), tried.work(Rejection(Answer(503)), effect(key))))
+    assert late.outcome == "not_kept"
+    assert sql("SELECT count(*) FROM effect WHERE note = %s", key) == [(0,)]
+
+
+async def test_the_transaction_cannot_be_used_when_it_is_over(tried, key, sql):
+    if "session" in type(tried.db).__name__.lower() or not type(tried.db).__module__.endswith((".psycopg", ".asyncpg")):
+        pytest.skip("SQLAlchemy and Django own their connections")
+    kept = []
+    work = tried.work(ANSWER)
+
+    def keep(claim):
+        kept.append(claim.client)
+        return work(claim)
+
+    await tried.call(transactionally(tried.db, request(key), keep))
+    with pytest.raises(Exception, match="ended|released"):
+        await tried.call(tried.execute(kept[0], effect(key)))
+    assert sql("SELECT count(*) FROM effect WHERE note = %s", key) == [(0,)]
+
+
+async def test_work_that_does_not_end_is_given_up(tried, key, sql):
+    done = threading.Event()
+
+    def never(claim):
+        return asyncio.sleep(3600) if tried.is_async else done.wait(1)
+
+    with pytest.raises(HandlerLate):
+        await tried.call(transactionally(tried.db, request(key), never, Settings(handler_timeout=0.2)))
+    result = await tried.call(transactionally(tried.db, request(key), tried.work(ANSWER, effect(key))))
+    assert result.outcome == "executed"
+
+
+@pytest.mark.parametrize(
+    "kind, execution, replay",
+    [
+        ("psycopg", 3, 1), ("psycopg-async", 3, 1), ("psycopg-threads", 3, 1), ("asyncpg", 5, 2), ("sqlalchemy", 5, 3), ("sqlalchemy-session", 5, 3),
+        ("sqlalchemy-async-psycopg", 5, 3), ("sqlalchemy-async-asyncpg", 5, 3),
+    ],
+)  # fmt: skip
+async def test_waits_for_the_database(kind, execution, replay, dsn, key):
+    """Before the answer, of an execution with one statement of the handler, and of a replay. README.md says why."""
+    proxy = Proxy()
+    async with opened(kind, dsn, "127.0.0.1", str(proxy.port)) as (db, execute):
+        tried = Tried(db, execute)
+
+        async def count(name):
+            await asyncio.sleep(0.1)  # for the ends of transactions that no answer waits for
+            proxy.forget_waits()
+            await tried.call(transactionally(db, request(f"{key}-{name}"), tried.work(ANSWER, effect(key))))
+            waits = proxy.waits("idem_")
+            waits = ["".join(wait) for wait in waits]
+            # These come after the answer.
+            return len([wait for wait in waits if "UNLISTEN" not in wait and not (kind.startswith("psycopg") and wait in ("COMMIT", "ROLLBACK"))])
+
+        for name in range(8):  # statements are prepared
+            await count(name)
+        assert (await count("a"), await count("a")) == (execution, replay)
+    proxy.refuse()
 
 
 async def test_conflicts_are_tried_again_and_not_for_ever(tried, key, sql):

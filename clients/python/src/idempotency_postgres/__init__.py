@@ -6,16 +6,16 @@ This module needs no driver and no framework; those have modules of their names.
 from .claim import Answer, Record, Request
 from .database import AsyncDatabase, Database
 from .decorators import Refused, exactly_once, idempotent
-from .errors import AnswerTooLarge, DatabaseAway, LeaseLost, NothingHappened
-from .flows import AsyncLeased, Leased, Result, Settings, Transactional, keep_by_default, leased, once, transactionally
+from .errors import AnswerTooLarge, DatabaseAway, HandlerLate, LeaseLost, NothingHappened, Rejection
+from .flows import AsyncLeased, Leased, Result, Settings, Transactional, Verdict, keep_by_default, leased, once, transactionally
 from .key import parse_key, quote_key
 from .route import Event, Options, claim
 
 __version__ = "1.0.0"
 
 __all__ = [
-    "Answer", "AnswerTooLarge", "AsyncDatabase", "AsyncLeased", "Database", "DatabaseAway", "Event", "LeaseLost",
-    "Leased", "NothingHappened", "Options", "Record", "Refused", "Request", "Result", "Settings", "Transactional",
-    "claim", "exactly_once", "idempotent", "keep_by_default", "leased", "once", "parse_key", "quote_key",
+    "Answer", "AnswerTooLarge", "AsyncDatabase", "AsyncLeased", "Database", "DatabaseAway", "Event", "HandlerLate", "LeaseLost",
+    "Leased", "NothingHappened", "Options", "Record", "Refused", "Rejection", "Request", "Result", "Settings", "Transactional",
+    "Verdict", "claim", "exactly_once", "idempotent", "keep_by_default", "leased", "once", "parse_key", "quote_key",
     "transactionally",
 ]  # fmt: skip

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import inspect
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from urllib.parse import quote
 
 from .claim import Answer
 from .database import AnyDatabase, InThreads, Tx, is_async
-from .errors import AnswerTooLarge, NothingHappened
+from .errors import AnswerTooLarge, NothingHappened, Rejection, is_transient
 from .identity import BodyReader
-from .route import Kind, Options, Reply, Route, bearer_token, claim, values_of, with_length
+from .route import Kind, Reply, Route, RouteOptions, bearer_token, claim, options_of, values_of, with_length
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 __all__ = ["Asgi", "Idempotency", "bearer", "claim"]
 
@@ -37,17 +41,18 @@ def bearer(request: Any) -> str | None:
 class Idempotency(Generic[Tx]):
     """The options that all routes of a service share, and two ways to make a route."""
 
-    def __init__(self, database: AnyDatabase[Tx], **common: Any) -> None:
+    def __init__(self, database: AnyDatabase[Tx], **common: Unpack[RouteOptions]) -> None:
         self._db: Any = database if is_async(database) else InThreads(database)  # type: ignore[arg-type]
         self._common = common
+        options_of({"principal": id}, common)  # raises where one is wrong
 
-    def route(self, kind: Kind, options: dict[str, Any]) -> Route[Any, Tx]:
-        return Route(self._db, kind, Options(**{**self._common, **options}))
+    def route(self, kind: Kind, options: RouteOptions) -> Route[Any, Tx]:
+        return Route(self._db, kind, options_of(self._common, options))
 
-    def transactional(self, **options: Any) -> Callable[[Asgi], Asgi]:
+    def transactional(self, **options: Unpack[RouteOptions]) -> Callable[[Asgi], Asgi]:
         return self._wrapper(self.route("transactional", options))
 
-    def leased(self, **options: Any) -> Callable[[Asgi], Asgi]:
+    def leased(self, **options: Unpack[RouteOptions]) -> Callable[[Asgi], Asgi]:
         return self._wrapper(self.route("leased", options))
 
     def _wrapper(self, route: Route[Any, Tx]) -> Callable[[Asgi], Asgi]:
@@ -113,11 +118,10 @@ class AsgiExchange:
         headers.append((b"content-length", str(len(body)).encode()))
         scope = {**self.scope, "headers": headers, "extensions": {}, "state": dict(self.scope.get("state") or {})}
         if "starlette.exception_handlers" in scope:
-            # Starlette answers exceptions within the route. This one must reach the claim first.
-            handlers, *others = scope["starlette.exception_handlers"]
-            left_out = {kind for kind in handlers if isinstance(kind, type) and issubclass(kind, NothingHappened)}
-            inside = {kind: handler for kind, handler in handlers.items() if kind not in left_out}
-            scope["starlette.exception_handlers"] = (inside, *others)
+            # Starlette answers exceptions within the route.
+            by_kind, by_status, *others = scope["starlette.exception_handlers"]
+            inside = [{what: catch.noting(handler) for what, handler in some.items()} for some in (by_kind, by_status)]
+            scope["starlette.exception_handlers"] = (*inside, *others)
         await self.app(scope, _receive_once(body), catch.send)
         return catch.answer()
 
@@ -154,6 +158,29 @@ class _Catch:
         self._start: MutableMapping[str, Any] | None = None
         self._body = bytearray()
         self._done = False
+        self._raised = False
+
+    def noting(self, handler: Callable[..., Any]) -> Callable[..., Any]:
+        """An exception is answered, and noted. Some must reach the claim as they are."""
+
+        def note(error: Exception) -> None:
+            if isinstance(error, (NothingHappened, Rejection)) or is_transient(error, from_handler=True):
+                raise error
+            self._raised = True
+
+        if inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(getattr(handler, "__call__", None)):
+
+            async def noted(request: Any, error: Exception) -> Any:
+                note(error)
+                return await handler(request, error)
+
+            return noted
+
+        def noted_blocking(request: Any, error: Exception) -> Any:
+            note(error)
+            return handler(request, error)
+
+        return noted_blocking
 
     def _check(self) -> None:
         if self._limit is not None and len(self._body) > self._limit:
@@ -172,7 +199,7 @@ class _Catch:
         if self._start is None or not self._done:
             raise RuntimeError("idempotency: the application has not answered")
         fields = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in self._start.get("headers", ())]
-        return Answer(self._start["status"], fields, bytes(self._body))
+        return Answer(self._start["status"], fields, bytes(self._body), self._raised)
 
 
 async def send_reply(reply: Reply, send: Send) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 import asyncpg
 
-from .database import AsyncDatabase, Rows
+from .database import AsyncDatabase, Guarded, Open, Rows, Statement
 from .deadline import Deadline, breaking
 from .statements import Value, untyped
 
@@ -21,6 +22,7 @@ def database(pool: Any) -> AsyncDatabase[asyncpg.Connection]:
 class _Asyncpg:
     def __init__(self, pool: Any) -> None:
         self._pool = pool
+        self._tasks: set[asyncio.Future[None]] = set()
 
     @asynccontextmanager
     async def _connection(self, deadline: Deadline) -> AsyncIterator[asyncpg.Connection]:
@@ -30,16 +32,29 @@ class _Asyncpg:
             with breaking(driver, deadline):
                 yield connection
         finally:
-            # The pool's work before it takes a connection back must end, too.
-            await self._pool.release(connection, timeout=deadline.limit)
+            task = asyncio.ensure_future(self._give_back(connection, deadline.limit))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _give_back(self, connection: asyncpg.Connection, limit: float) -> None:
+        """No answer waits for it. The pool resets the connection, which rolls back what is open."""
+        try:
+            await self._pool.release(connection, timeout=limit)
+        except Exception:  # it is closed then
+            pass
 
     @asynccontextmanager
-    async def transaction(self, deadline: Deadline) -> AsyncIterator[asyncpg.Connection]:
+    async def transaction(self, deadline: Deadline, first: Statement | None) -> AsyncIterator[Open[asyncpg.Connection]]:
         async with self._connection(deadline) as connection:
             transaction = connection.transaction()
             await transaction.start()
             try:
-                yield connection
+                rows = await self.query(connection, *first) if first else ()
+                own: Open[Any] = Open(Guarded(connection), rows, connection.is_closed)
+                yield own
+                if own.last is None:
+                    return
+                await self.query(connection, *own.last)
             except BaseException:
                 if not connection.is_closed():
                     await transaction.rollback()

@@ -19,6 +19,8 @@ class Answer:
     status: int = 200
     headers: Fields = ()
     body: bytes | None = None
+    raised: bool = False
+    """It is the answer to an exception, so the work is rolled back."""
 
 
 @dataclass(frozen=True)

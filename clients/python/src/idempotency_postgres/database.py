@@ -15,20 +15,65 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mappi
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
 from typing import Any, Generic, Protocol, TypeVar, Union
 
+from .contract import PROBLEM
 from .deadline import After, Deadline, after_in_loop, after_in_thread
 from .errors import DatabaseAway, is_connection_lost
-from .statements import PROBLEM, Value
+from .statements import Value
 
 Tx = TypeVar("Tx")
 T = TypeVar("T")
 Rows = Sequence[Mapping[str, Any]]
 
 
+Statement = tuple[str, Sequence[Value]]
+
+
+class Open(Generic[Tx]):
+    """A transaction that has begun."""
+
+    def __init__(self, tx: Tx, rows: Rows = (), gone: Callable[[], bool] = lambda: False) -> None:
+        self.tx = tx
+        self.rows = rows
+        """Of the first statement."""
+        self.gone = gone
+        """Whether the connection has ended: one look, no round trip."""
+        self.last: Statement | None = None
+        """To be run before COMMIT. Without one, the transaction rolls back."""
+
+    def work_is_over(self) -> None:
+        """The handler cannot use the transaction any more, where the adapter can tell."""
+        if type(self.tx) is Guarded:
+            self.tx.__dict__["over"] = True
+
+
+class Guarded:
+    """A driver's connection until the work is over: then it may serve another request."""
+
+    def __init__(self, target: Any) -> None:
+        self.__dict__.update(target=target, over=False)
+
+    def __getattr__(self, name: str) -> Any:
+        if self.__dict__["over"]:
+            raise RuntimeError("idempotency: the transaction has ended, so the handler cannot use it any more")
+        return getattr(self.__dict__["target"], name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self.__dict__["target"], name, value)
+
+    @property  # type: ignore[misc]  # for isinstance
+    def __class__(self) -> Any:
+        return type(self.__dict__["target"])
+
+
 class Database(Protocol[Tx]):
     """A blocking driver. Handlers get a `Tx`: a connection or a session in a transaction."""
 
-    def transaction(self, deadline: Deadline) -> AbstractContextManager[Tx]:
-        """Commits at its end; rolls back if its block raises."""
+    def transaction(self, deadline: Deadline, first: Statement | None) -> AbstractContextManager[Open[Tx]]:
+        """BEGIN and the first statement, then the block, then the last statement and COMMIT.
+
+        Two of these are one message where the driver can. Rolls back if the block raises or sets no last
+        statement, or if that fails.
+        """
 
     def query(self, tx: Tx, text: str, values: Sequence[Value]) -> Rows:
         """One statement in such a transaction."""
@@ -40,7 +85,7 @@ class Database(Protocol[Tx]):
 class AsyncDatabase(Protocol[Tx]):
     """The same of an asynchronous one."""
 
-    def transaction(self, deadline: Deadline) -> AbstractAsyncContextManager[Tx]: ...
+    def transaction(self, deadline: Deadline, first: Statement | None) -> AbstractAsyncContextManager[Open[Tx]]: ...
 
     async def query(self, tx: Tx, text: str, values: Sequence[Value]) -> Rows: ...
 
@@ -67,7 +112,7 @@ class Io(Generic[Tx]):
     after: After
     db: Any
 
-    def transaction(self, deadline: Deadline) -> AbstractAsyncContextManager[Tx]:
+    def transaction(self, deadline: Deadline, first: Statement | None) -> AbstractAsyncContextManager[Open[Tx]]:
         raise NotImplementedError
 
     async def query(self, tx: Tx, text: str, values: Sequence[Value]) -> Rows:
@@ -106,9 +151,9 @@ class BlockingIo(Io[Tx]):
         self.db, self.after = db, after_in_thread
 
     @asynccontextmanager
-    async def transaction(self, deadline: Deadline) -> AsyncIterator[Tx]:
-        with self.db.transaction(deadline) as tx:
-            yield tx
+    async def transaction(self, deadline: Deadline, first: Statement | None) -> AsyncIterator[Open[Tx]]:
+        with self.db.transaction(deadline, first) as own:
+            yield own
 
     async def query(self, tx: Tx, text: str, values: Sequence[Value]) -> Rows:
         return self.db.query(tx, text, values)
@@ -126,8 +171,8 @@ class AsyncIo(Io[Tx]):
     def __init__(self, db: AsyncDatabase[Tx]) -> None:
         self.db, self.after = db, after_in_loop
 
-    def transaction(self, deadline: Deadline) -> AbstractAsyncContextManager[Tx]:
-        return self.db.transaction(deadline)
+    def transaction(self, deadline: Deadline, first: Statement | None) -> AbstractAsyncContextManager[Open[Tx]]:
+        return self.db.transaction(deadline, first)
 
     async def query(self, tx: Tx, text: str, values: Sequence[Value]) -> Rows:
         return await self.db.query(tx, text, values)
@@ -160,12 +205,12 @@ class InThreads(Generic[Tx]):
         return await asyncio.get_running_loop().run_in_executor(self._pool, functools.partial(call, *arguments))
 
     @asynccontextmanager
-    async def transaction(self, deadline: Deadline) -> AsyncIterator[Tx]:
+    async def transaction(self, deadline: Deadline, first: Statement | None) -> AsyncIterator[Open[Tx]]:
         async with self._slots:
-            manager = self.db.transaction(deadline)
-            tx = await self._run(manager.__enter__)
+            manager = self.db.transaction(deadline, first)
+            own = await self._run(manager.__enter__)
             try:
-                yield tx
+                yield own
             except BaseException as error:
                 await asyncio.shield(self._run(manager.__exit__, type(error), error, error.__traceback__))
                 raise

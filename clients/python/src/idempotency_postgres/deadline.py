@@ -6,6 +6,7 @@ import asyncio
 import heapq
 import itertools
 import os
+import select
 import socket
 import threading
 import time
@@ -99,10 +100,11 @@ class Deadline:
     def error(self) -> DatabaseLate:
         return DatabaseLate(f"the database did not answer within {self.limit} s")
 
-    def start(self) -> None:
+    def start(self, limit: float | None = None) -> None:
         self.stop()
-        self._end = time.monotonic() + self.limit
-        self._timer = self._after(self.limit, self._expire)
+        limit = self.limit if limit is None else limit
+        self._end = time.monotonic() + limit
+        self._timer = self._after(limit, self._expire)
 
     def stop(self) -> None:
         if self._timer is not None:
@@ -131,6 +133,23 @@ class Deadline:
             self.expired = True
             if self._close is not None:
                 self._close()
+
+
+def is_gone(connection: Any) -> bool:
+    """Whether the other side has closed a driver's connection; what it has sent stays unread."""
+    if hasattr(connection, "is_closed"):  # asyncpg
+        return bool(connection.is_closed())
+    try:
+        poll = select.poll()
+        poll.register(connection.fileno(), _HANGUP)
+        return bool(poll.poll(0))
+    except (AttributeError, OSError, ValueError):  # no poll here, or no descriptor any more
+        return False
+    except Exception:  # a driver's: the connection is closed
+        return True
+
+
+_HANGUP = getattr(select, "POLLRDHUP", 0) | getattr(select, "POLLHUP", 0) | getattr(select, "POLLERR", 0)
 
 
 @contextmanager

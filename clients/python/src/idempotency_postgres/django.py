@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.core.exceptions import BadRequest, PermissionDenied
 from django.core.handlers.exception import response_for_exception
@@ -15,12 +15,15 @@ from django.http.response import HttpResponseBase
 from django.views.decorators.csrf import csrf_exempt
 
 from .claim import Answer
-from .database import Rows, drive
-from .deadline import Deadline, breaking
+from .database import Open, Rows, Statement, drive
+from .deadline import Deadline, breaking, is_gone
 from .errors import AnswerTooLarge, is_connection_lost
-from .route import Route, claim
+from .route import Route, RouteOptions, claim
 from .statements import Value, by_name, pyformat
 from .wsgi import Blocking, F, bearer, headers_of, read_limited, set_body, target_of, wsgi_headers
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 __all__ = ["Idempotency", "bearer", "claim", "database"]
 
@@ -46,10 +49,13 @@ class database:
             raise
 
     @contextmanager
-    def transaction(self, deadline: Deadline) -> Iterator[Any]:
+    def transaction(self, deadline: Deadline, first: Statement | None) -> Iterator[Open[Any]]:
         # Within another transaction, only its owner would know when the claim commits.
         with self._connection(deadline) as connection, transaction.atomic(self.using, durable=True):
-            yield connection
+            own = Open(connection, self.query(connection, *first) if first else (), lambda: is_gone(connection.connection))
+            yield own
+            if own.last is not None:
+                self.query(connection, *own.last)
 
     def query(self, tx: Any, text: str, values: Sequence[Value]) -> Rows:
         with tx.cursor() as cursor:
@@ -70,7 +76,7 @@ class database:
 class Idempotency(Blocking[Any]):
     """The decorator of views."""
 
-    def __init__(self, database: Any = database(), **common: Any) -> None:
+    def __init__(self, database: Any = database(), **common: Unpack[RouteOptions]) -> None:
         super().__init__(database, **common)
 
     def _wrapper(self, route: Route[Any, Any]) -> Callable[[F], F]:
@@ -143,10 +149,11 @@ class _DjangoExchange:
         request._body, request._read_started = body, False
         for name in ("_post", "_files", "_post_parse_error"):
             vars(request).pop(name, None)
+        raised = False
         try:
             response = self.view()
         except (Http404, PermissionDenied, BadRequest) as error:
-            response = response_for_exception(self.request, error)
+            response, raised = response_for_exception(self.request, error), True
         if hasattr(response, "render") and not response.is_rendered:
             response.render()
         pieces, size = [], 0
@@ -156,4 +163,4 @@ class _DjangoExchange:
             if limit is not None and size > limit:
                 raise AnswerTooLarge(f"the answer has more than {limit} bytes")
         cookies = [("Set-Cookie", morsel.OutputString()) for morsel in response.cookies.values()]
-        return Answer(response.status_code, [*response.items(), *cookies], b"".join(pieces))
+        return Answer(response.status_code, [*response.items(), *cookies], b"".join(pieces), raised)

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .claim import Answer
 
 
 class DatabaseAway(Exception):
@@ -26,6 +30,18 @@ class NothingHappened(Exception):
     """Raised by the work of a leased claim: nothing has happened, so the next request may try again."""
 
 
+class HandlerLate(Exception):
+    """The work has not ended within `handler_timeout`."""
+
+
+class Rejection(Exception):
+    """Raised by work: it is rolled back, and the answer is that of the request, stored and replayed as any other."""
+
+    def __init__(self, answer: Answer) -> None:
+        super().__init__(f"status {answer.status}")
+        self.answer = answer
+
+
 class AnswerTooLarge(Exception):
     """An answer that cannot be kept."""
 
@@ -45,6 +61,8 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 def sqlstate(error: BaseException) -> str | None:
     for one in _chain(error):
+        if not _is_drivers(one):
+            continue  # other services have codes of five characters, too
         for name in ("sqlstate", "pgcode"):
             state = getattr(one, name, None)
             if isinstance(state, str) and re.fullmatch("[0-9A-Z]{5}", state):
@@ -53,6 +71,12 @@ def sqlstate(error: BaseException) -> str | None:
 
 
 _DRIVERS = {"psycopg", "psycopg_pool", "psycopg2", "asyncpg", "sqlalchemy", "django"}
+
+
+def _is_drivers(error: BaseException) -> bool:
+    return any(kind.__module__.split(".")[0] in _DRIVERS for kind in type(error).__mro__)
+
+
 _LOST = {"OperationalError", "InterfaceError", "PoolTimeout", "PoolClosed", "InternalClientError"}
 
 

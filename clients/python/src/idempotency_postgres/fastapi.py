@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from fastapi.routing import APIRoute
 from starlette.requests import Request
@@ -14,7 +14,10 @@ from starlette.types import Receive, Scope, Send
 from . import asgi, route
 from .asgi import bearer, protect
 from .database import Tx
-from .route import Kind, current
+from .route import Kind, RouteOptions, current
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 __all__ = ["Idempotency", "IdempotentRoute", "bearer", "claim"]
 F = TypeVar("F", bound=Callable[..., Any])
@@ -42,13 +45,13 @@ class Idempotency(asgi.Idempotency[Tx]):
 
     route_class = IdempotentRoute
 
-    def transactional(self, **options: Any) -> Callable[[F], F]:  # type: ignore[override]
+    def transactional(self, **options: Unpack[RouteOptions]) -> Callable[[F], F]:  # type: ignore[override]
         return self._mark("transactional", options)
 
-    def leased(self, **options: Any) -> Callable[[F], F]:  # type: ignore[override]
+    def leased(self, **options: Unpack[RouteOptions]) -> Callable[[F], F]:  # type: ignore[override]
         return self._mark("leased", options)
 
-    def _mark(self, kind: Kind, options: dict[str, Any]) -> Callable[[F], F]:
+    def _mark(self, kind: Kind, options: RouteOptions) -> Callable[[F], F]:
         protection = self.route(kind, options)
 
         def decorator(function: F) -> F:

@@ -11,7 +11,7 @@ from werkzeug.exceptions import HTTPException
 
 from .claim import Answer
 from .database import Tx, drive
-from .errors import AnswerTooLarge, NothingHappened, is_transient
+from .errors import AnswerTooLarge, NothingHappened, Rejection, is_transient
 from .route import Route, claim
 from .wsgi import Blocking, F, bearer, headers_of, read_limited, set_body, target_of, wsgi_headers
 
@@ -68,15 +68,16 @@ class _FlaskExchange:
             vars(self.request).pop(name, None)
         if "_cached_json" in vars(self.request):
             del self.request._cached_json
+        raised = False
         try:
             response = make_response(self.view())
         except Exception as error:
             # An exception that the application answers is an answer. The route must see some errors first.
-            if isinstance(error, NothingHappened) or is_transient(error, from_handler=True):
+            if isinstance(error, (NothingHappened, Rejection)) or is_transient(error, from_handler=True):
                 raise
             if not isinstance(error, HTTPException) and current_app._find_error_handler(error, request.blueprints) is None:
                 raise
-            response = make_response(current_app.handle_user_exception(error))  # type: ignore[arg-type]
+            response, raised = make_response(current_app.handle_user_exception(error)), True  # type: ignore[arg-type]
         pieces, size = [], 0
         for piece in response.iter_encoded():
             pieces.append(piece)
@@ -84,4 +85,4 @@ class _FlaskExchange:
             if limit is not None and size > limit:
                 raise AnswerTooLarge(f"the answer has more than {limit} bytes")
         response.close()
-        return Answer(response.status_code, list(response.headers.items()), b"".join(pieces))
+        return Answer(response.status_code, list(response.headers.items()), b"".join(pieces), raised)

@@ -7,25 +7,33 @@ once.
 from __future__ import annotations
 
 import asyncio
-import functools
 import json
+import math
 import random
 import threading
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Literal, TypeVar, Union, overload
 
 from .claim import Answer, Record, Request, stored_headers
-from .contract import ATTEMPTS, DATABASE_TIMEOUT_MS, LEASE_MS, NOT_KEPT
-from .database import AnyDatabase, AsyncDatabase, Database, Io, Rows, Tx, drive, io_of, settled
+from .contract import (
+    ATTEMPTS, BEGIN, CHECKPOINT, COMPLETE, DATABASE_TIMEOUT_MS, EXTEND, FAIL, HANDLER_TIMEOUT_MS, LEASE_MS, LEASED_HANDLER_TIMEOUT_MS,
+    NOT_KEPT, ONCE, UNKNOWN,
+)  # fmt: skip
+from .database import AnyDatabase, AsyncDatabase, Database, Io, Statement, Tx, drive, io_of, settled
 from .deadline import Deadline
 from .errors import (
-    DatabaseAway, DatabaseLate, InDoubt, LeaseLost, NothingHappened, is_connection_lost, is_lost, is_transient, sqlstate,
+    DatabaseAway, DatabaseLate, HandlerLate, InDoubt, LeaseLost, NothingHappened, Rejection, is_connection_lost, is_lost, is_transient,
+    sqlstate,
 )  # fmt: skip
 from .heartbeat import Heartbeat, TaskHeartbeat, ThreadHeartbeat, now
-from .statements import BEGIN, CHECK, CHECKPOINT, COMPLETE, EXTEND, FAIL, ONCE, UNKNOWN, Value, milliseconds, text_array
+from .statements import CHECK, Value, milliseconds, text_array
 
 T = TypeVar("T")
+Verdict = Literal["keep", "free", "unknown"]
+"""`keep`: stored and replayed. `free`: the key is free for the next. `unknown`: an operator decides."""
+HANDLER_TIMEOUT = HANDLER_TIMEOUT_MS / 1000
+LEASED_HANDLER_TIMEOUT = LEASED_HANDLER_TIMEOUT_MS / 1000
 Refusal = Literal["in_progress", "mismatch", "expired", "retry_later", "exhausted", "unknown"]
 
 
@@ -49,6 +57,10 @@ class Settings:
     attempts: int = ATTEMPTS
     database_timeout: float = DATABASE_TIMEOUT_MS / 1000
     keep: Callable[[int], bool] = keep_by_default
+    verdict: Callable[[Answer], Verdict | None] = lambda answer: None
+    """Decides instead of `keep`; None leaves the decision to it."""
+    handler_timeout: float | None = None
+    """The time that the work may take; then it is given up. By default 60 s, leased 10 minutes."""
     drop_headers: tuple[str, ...] = ()
     lease: float = LEASE_MS / 1000
     on_claim: Callable[[Record], None] = lambda record: None
@@ -134,6 +146,13 @@ class _NotKept(Exception):
         self.result = result
 
 
+class _Undone(Exception):
+    """Likewise, one that may be kept although its work is not."""
+
+    def __init__(self, answer: Answer) -> None:
+        self.answer = answer
+
+
 class _Thrown(Exception):
     """Tells exceptions of the work from those of our own statements."""
 
@@ -153,38 +172,72 @@ class _Attempt:
 
 
 TransactionalWork = Callable[[Transactional[Tx]], Union[Answer, Awaitable[Answer]]]
+AnswerOf = Callable[["_Transaction[Tx]", Record], Awaitable[Answer]]
 
 
 async def run_transactionally(io: Io[Tx], request: Request, work: TransactionalWork[Tx], settings: Settings) -> Result:
+    async def perform(own: _Transaction[Tx], record: Record) -> Answer:
+        settings.on_claim(record)
+        claim = Transactional(own.tx, record.key, request.scope, request.principal, record.attempt or 1)
+        answer = await own.answer(work, claim)
+        if answer.raised:
+            raise _Undone(answer)
+        return answer
+
+    async def keep(own: _Transaction[Tx], record: Record) -> Answer:
+        return undone
+
+    try:
+        return await _claimed(io, request, settings, perform)
+    except _Undone as end:
+        undone = end.answer
+    if _verdict_on(undone, settings) not in ("keep", "unknown"):
+        return Result("not_kept", undone)
+    # Its work is rolled back. If another request has claimed the key meanwhile, its answer counts.
+    return await _claimed(io, request, settings, keep)
+
+
+async def _claimed(io: Io[Tx], request: Request, settings: Settings, answer_of: AnswerOf[Tx]) -> Result:
+    first = _beginning(request, None)
+
     async def call(attempt: _Attempt) -> Result:
-        async with _Transaction(io, settings) as own:
-            record = await _begin(functools.partial(io.query, own.tx), request, None)
+        # A duplicate waits within the first statement.
+        async with _Transaction(io, settings, first, request.wait or 0) as own:
+            record = Record.of(own.rows[0])
             own.deadline.check()  # the caller has stopped waiting: the work must not be done
             if record.outcome == "in_progress" and attempt.lost and not attempt.last:
                 raise _OwnTransaction
             if record.outcome != "execute":
                 return _refusal_or_replay(record)
-            settings.on_claim(record)
-            claim = Transactional(own.tx, record.key, request.scope, request.principal, record.attempt or 1)
-            answer = await own.let(work, claim)
-            if not settings.keep(answer.status):
-                raise _NotKept(Result("not_kept", answer, record))
-            await io.query(own.tx, COMPLETE, _completion(request, record, answer, settings))
-            own.deadline.check()
-            return Result("executed", answer, record)
+            answer = await answer_of(own, record)
+            verdict = _verdict_on(answer, settings)
+            if verdict == "keep":
+                own.end_with(_completion(request, record, answer, settings))
+                return Result("executed", answer, record)
+            if verdict == "unknown":
+                own.end_with(_unknown(request, record, f"status {answer.status}"))
+                return Result("not_kept", answer, record)
+            raise _NotKept(Result("not_kept", answer, record))
 
     return await _again(io, settings, call)
 
 
+def _verdict_on(answer: Answer, settings: Settings) -> str:
+    """`by_status`: the route has no opinion, and its status says that it is not to be kept."""
+    by_status = settings.keep(answer.status) and not (answer.raised and answer.status >= 500)
+    return settings.verdict(answer) or ("keep" if by_status else "by_status")
+
+
 async def run_once(io: Io[Tx], request: Request, work: Callable[[Tx], Any], settings: Settings) -> bool:
+    first: Statement = (ONCE, [request.key, request.scope, request.principal])
+
     async def call(_: _Attempt) -> bool:
-        async with _Transaction(io, settings) as own:
-            (row,) = await io.query(own.tx, ONCE, [request.key, request.scope, request.principal])
+        async with _Transaction(io, settings, first) as own:
             own.deadline.check()
-            if row["first"]:
+            if own.rows[0]["first"]:
                 await own.let(work, own.tx)
-                await io.query(own.tx, CHECK, [])
-            return bool(row["first"])
+                own.end_with((CHECK, []))
+            return bool(own.rows[0]["first"])
 
     return await _again(io, settings, call)
 
@@ -195,17 +248,17 @@ async def run_unclaimed(io: Io[Tx], claim: Transactional[Any], work: Transaction
     """
 
     async def call(_: _Attempt) -> Result:
-        checked = False
+        done = False
         try:
-            async with _Transaction(io, settings) as own:
-                answer = await own.let(work, replace(claim, client=own.tx))
-                if not settings.keep(answer.status):
+            async with _Transaction(io, settings, None) as own:
+                answer = await own.answer(work, replace(claim, client=own.tx))
+                if answer.raised or _verdict_on(answer, settings) not in ("keep", "unknown"):
                     raise _NotKept(Result("not_kept", answer))
-                await io.query(own.tx, CHECK, [])
-                checked = True
+                own.end_with((CHECK, []))
+                done = True
                 return Result("executed", answer)
         except Exception as error:
-            if checked and is_connection_lost(error):
+            if done and is_connection_lost(error):
                 raise InDoubt("it is not known whether the transaction committed") from error
             raise
 
@@ -217,17 +270,19 @@ async def run_unclaimed(io: Io[Tx], claim: Transactional[Any], work: Transaction
 class _Transaction(Generic[Tx]):
     """A transaction of the database; the work's own time does not count."""
 
-    def __init__(self, io: Io[Tx], settings: Settings) -> None:
+    def __init__(self, io: Io[Tx], settings: Settings, first: Statement | None, patience: float = 0) -> None:
         self.deadline = Deadline(settings.database_timeout, io.after)
-        self._manager = io.transaction(self.deadline)
+        self._io, self._settings, self._patience = io, settings, patience
+        self._manager = io.transaction(self.deadline, first)
 
     async def __aenter__(self) -> _Transaction[Tx]:
-        self.deadline.start()
+        self.deadline.start(self.deadline.limit + self._patience)
         try:
-            self.tx = await self._manager.__aenter__()
+            self._open = await self._manager.__aenter__()
         except BaseException as error:
             self._end(error)
             raise
+        self.tx, self.rows = self._open.tx, self._open.rows
         self.deadline.start()
         return self
 
@@ -236,23 +291,88 @@ class _Transaction(Generic[Tx]):
         try:
             await self._manager.__aexit__(*raised)
         except BaseException as error:
+            if isinstance(raised[1], _Thrown) and isinstance(raised[1].error, HandlerLate):
+                raise raised[1] from error  # its connection was closed for it
             self._end(error)
             raise
         self._end(raised[1])
 
+    def end_with(self, last: Statement) -> None:
+        """Runs it, and COMMIT."""
+        self._open.last = last
+
     def _end(self, error: BaseException | None) -> None:
         self.deadline.stop()
-        if isinstance(error, Exception) and not isinstance(error, (_Thrown, _NotKept)) and self.deadline.over:
+        if isinstance(error, Exception) and not isinstance(error, (_Thrown, _NotKept, _Undone)) and self.deadline.over:
             raise self.deadline.error from error
 
-    async def let(self, work: Callable[..., Any], argument: Any) -> Any:
-        self.deadline.stop()
+    async def answer(self, work: Callable[..., Any], argument: Any) -> Answer:
+        """Of the work, or of its rejection."""
+        limit = self._settings.handler_timeout
         try:
-            result = await settled(work(argument))
+            return await self.let(work, argument, HANDLER_TIMEOUT if limit is None else limit)  # type: ignore[no-any-return]
+        except _Thrown as thrown:
+            if isinstance(thrown.error, Rejection):
+                return replace(thrown.error.answer, raised=True)
+            raise
+
+    async def let(self, work: Callable[..., Any], argument: Any, limit: float = math.inf) -> Any:
+        self.deadline.stop()
+        if limit < math.inf and not self._io.is_async:
+            self.deadline.start(limit)  # a thread cannot be stopped, but its connection is closed
+        try:
+            result = await _within(self._io, lambda: settled(work(argument)), limit, self._open.gone)
+        except _ConnectionGone:
+            self.deadline.start()
+            await self._io.query(self.tx, CHECK, [])  # raises the reason
+            raise
         except Exception as error:
+            if not self._io.is_async and self.deadline.expired:
+                raise _Thrown(_late(limit)) from error
             raise _Thrown(error) from error
+        finally:
+            self._open.work_is_over()
+        if not self._io.is_async and self.deadline.expired:
+            raise _Thrown(_late(limit))
         self.deadline.start()
         return result
+
+
+class _ConnectionGone(DatabaseAway):
+    """It has ended while the work was waiting for something else."""
+
+
+def _late(limit: float) -> HandlerLate:
+    return HandlerLate(f"the handler did not answer within {limit} s")
+
+
+LOOK = 0.25  # seconds between two looks at an idle connection
+
+
+async def _within(io: Io[Any], work: Callable[[], Awaitable[T]], limit: float, gone: Callable[[], bool] = lambda: False) -> T:
+    """Work that outlives neither its time nor its connection."""
+    if not io.is_async:
+        return await work()
+    task: asyncio.Task[T] = asyncio.ensure_future(work())  # type: ignore[assignment]
+    end = now() + limit
+    try:
+        while not task.done():
+            await asyncio.wait({task}, timeout=min(LOOK, max(0, end - now())))
+            if not task.done() and (gone() or now() >= end):
+                await _stop(task)
+                raise _ConnectionGone("the connection is lost") if now() < end else _late(limit)
+        return task.result()
+    except asyncio.CancelledError:
+        task.cancel()
+        await asyncio.wait({task})  # it may have something to put in order
+        raise
+
+
+async def _stop(task: asyncio.Task[Any]) -> None:
+    """It may catch its cancellation, but is not waited for then."""
+    task.add_done_callback(lambda ended: None if ended.cancelled() else ended.exception() and None)  # looked at
+    task.cancel()
+    await asyncio.wait({task}, timeout=1)
 
 
 async def _again(io: Io[Any], settings: Settings, call: Callable[[_Attempt], Awaitable[T]]) -> T:
@@ -268,7 +388,7 @@ async def _again(io: Io[Any], settings: Settings, call: Callable[[_Attempt], Awa
             return await call(_Attempt(lost, attempt >= settings.attempts))
         except _NotKept as end:
             return end.result  # type: ignore[return-value]
-        except InDoubt:
+        except (InDoubt, _Undone):
             raise
         except Exception as caught:
             raised = caught
@@ -295,7 +415,8 @@ async def run_leased(io: Io[Tx], request: Request, work: LeasedWork, settings: S
         nonlocal sent
         sent = now()
         within = settings.database_timeout + (request.wait or 0)
-        return await _begin(lambda text, values: io.statement(within, text, values), request, settings.lease)
+        (row,) = await io.statement(within, *_beginning(request, settings.lease))
+        return Record.of(row)
 
     record = await _again(io, settings, claim)
     if record.outcome != "execute":
@@ -326,7 +447,11 @@ class _Held:
         """Does the work, and ends the claim by its result."""
         lost = Result("in_progress")
         try:
-            answer = await self._heart.run(lambda: settled(work(self._handle())))
+            limit = self._settings.handler_timeout
+            limit = LEASED_HANDLER_TIMEOUT if limit is None else limit
+            answer = await self._heart.run(lambda: _within(self._io, lambda: settled(work(self._handle())), limit))
+        except Rejection as rejection:
+            answer = rejection.answer
         except BaseException as error:
             if self._unknown:
                 raise
@@ -343,13 +468,14 @@ class _Held:
             return Result("not_kept", answer, self._record)
         if self._heart.lost.is_set():
             return lost
-        if not self._settings.keep(answer.status):
-            return Result("not_kept", answer, self._record) if await self._fail(f"status {answer.status}") else lost
+        verdict = _verdict_on(answer, self._settings)
+        if verdict != "keep":
+            return Result("not_kept", answer, self._record) if await self._leave(verdict, f"status {answer.status}") else lost
         return Result("executed", answer, self._record) if await self._complete(answer) else lost
 
     async def _complete(self, answer: Answer) -> bool:
         try:
-            kept = await self._end(COMPLETE, _completion(self._request, self._record, answer, self._settings))
+            kept = await self._end(*_completion(self._request, self._record, answer, self._settings))
         except DatabaseAway:
             raise
         except Exception as error:
@@ -363,11 +489,17 @@ class _Held:
             self._settings.on_lease_lost(self._record)
         return kept
 
+    async def _leave(self, verdict: str, reason: str) -> bool:
+        """Without an answer."""
+        if verdict == "unknown":
+            return await self._end(*_unknown(self._request, self._record, reason))
+        return await self._fail(reason, verdict != "free")
+
     async def _fail(self, reason: str, uncertain: bool = True) -> bool:
         """`uncertain`: the work may have had effects."""
         return await self._end(FAIL, [self._record.key, _text(reason), *self._name, self._token, _boolean(uncertain)])
 
-    async def _end(self, text: str, values: list[Value]) -> bool:
+    async def _end(self, text: str, values: Sequence[Value]) -> bool:
         """False if the claim is lost."""
         try:
             await self._repeated(text, values)
@@ -377,7 +509,7 @@ class _Held:
             raise
         return True
 
-    async def _repeated(self, text: str, values: list[Value]) -> None:
+    async def _repeated(self, text: str, values: Sequence[Value]) -> None:
         limit = self._settings.database_timeout
         await _again(self._io, self._settings, lambda _: self._io.statement(limit, text, values))
 
@@ -392,8 +524,8 @@ class _Held:
     async def _end_as_unknown(self, error: str | None, reference: str | None) -> None:
         if self._unknown:
             return
-        values: list[Value] = [self._record.key, _text(error), _text(reference), *self._name, self._token]
-        await self._held_still(lambda: self._repeated(UNKNOWN, values))
+        end = _unknown(self._request, self._record, error, reference)
+        await self._held_still(lambda: self._repeated(*end))
         self._unknown = True
         self._heart.stop()
 
@@ -455,27 +587,32 @@ def _text(value: str | None) -> Value:
 # ---- shared by both ----
 
 
-async def _begin(query: Callable[[str, list[Value]], Awaitable[Rows]], request: Request, lease: float | None) -> Record:
+def _beginning(request: Request, lease: float | None) -> Statement:
     if request.key is None and not request.derive:
         # A key generated by the server would change if the statement is repeated.
         raise TypeError("idempotency: a request needs `key` or `derive`")
-    values: list[Value] = [
+    return BEGIN, [
         request.key, request.json, request.fingerprint, request.method, request.target, text_array(request.exclude),
         request.scope, request.principal, milliseconds(request.ttl), milliseconds(lease), milliseconds(request.wait),
         request.holder, _boolean(lease is None), milliseconds(request.derive),
     ]  # fmt: skip
-    (row,) = await query(BEGIN, values)
-    return Record.of(row)
 
 
 def _boolean(value: bool) -> Value:
     return "true" if value else "false"
 
 
-def _completion(request: Request, record: Record, answer: Answer, settings: Settings) -> list[Value]:
+def _completion(request: Request, record: Record, answer: Answer, settings: Settings) -> Statement:
     headers = stored_headers(answer.headers, settings.drop_headers)
-    number = None if record.token is None else str(record.token)
-    return [record.key, str(answer.status), answer.body, headers, request.scope, request.principal, number]
+    return COMPLETE, [record.key, str(answer.status), answer.body, headers, request.scope, request.principal, _number(record)]
+
+
+def _unknown(request: Request, record: Record, error: str | None, reference: str | None = None) -> Statement:
+    return UNKNOWN, [record.key, _text(error), _text(reference), request.scope, request.principal, _number(record)]
+
+
+def _number(record: Record) -> Value:
+    return None if record.token is None else str(record.token)
 
 
 def _refusal_or_replay(record: Record) -> Result:

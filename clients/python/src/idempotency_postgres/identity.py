@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import zlib
+from typing import Union
 
 from .problem import HttpProblem
 
@@ -37,13 +38,66 @@ def text_of(body: bytes) -> str:
     return text
 
 
-def digest(method: str, target: str, media: str | None, body: bytes) -> bytes:
+def digest(method: str, target: str, content_type: str | None, body: bytes) -> bytes:
     """The fingerprint of a body that is not JSON: docs/fingerprint.md, with the media type as an extra part."""
+    media = media_type(content_type)
+    parts = parts_of(content_type or "", body) if media == "multipart/form-data" else None
     hashed = hashlib.sha256(b"idempotency fingerprint 1\n")
-    for part in (method, target, media, body):
+    for part in (method, target, media, *(one for each in parts for one in each)) if parts else (method, target, media, body):
         data = part.encode() if isinstance(part, str) else part
         hashed.update(b"-\n" if data is None else b"%d:%b\n" % (len(data), data))
     return hashed.digest()
+
+
+# ---- forms ----
+
+Part = tuple[Union[bytes, None], Union[bytes, None], Union[str, None], bytes]
+"""Name, file name, media type and content. Each sending has another boundary, so the parts identify a form."""
+
+
+def _parameter(value: bytes, name: bytes) -> bytes | None:
+    """The parameter of a field's value, without its quotes."""
+    found = re.search(rb';[ \t]*' + name + rb'[ \t]*=[ \t]*(?:"((?:[^"\\]|\\.)*)"|([^;" \t]*))', value, re.I | re.S)
+    if found is None:
+        return None
+    return found[2] if found[1] is None else re.sub(rb'\\(["\\])', rb"\1", found[1])
+
+
+def parts_of(content_type: str, body: bytes) -> list[Part] | None:
+    """None if the body is not what its type says."""
+    boundary = _parameter(content_type.encode("latin-1", "replace"), b"boundary")
+    mark = b"\r\n--" + (boundary or b"")
+    whole = b"\r\n" + body  # the first mark may begin the body
+    if not boundary or not whole.startswith(mark):
+        return None
+    parts: list[Part] = []
+    at = 0
+    while True:
+        at += len(mark)
+        if whole.startswith(b"--", at):
+            return parts if parts and len(whole) <= at + 4 else None
+        end = whole.find(mark, at)
+        part = None if end < 0 else _part_of(whole[at:end])
+        if part is None:
+            return None
+        parts.append(part)
+        at = end
+
+
+def _part_of(data: bytes) -> Part | None:
+    """A part from the end of its boundary's line on."""
+    head, separator, content = data.partition(b"\r\n\r\n")
+    if not data.startswith(b"\r\n") or not separator:
+        return None
+    fields: dict[bytes, bytes] = {}
+    for line in head[2:].split(b"\r\n"):
+        name, _, value = line.partition(b":")
+        fields.setdefault(name.strip().lower(), value.strip())
+    disposition = fields.get(b"content-disposition")
+    if disposition is None:
+        return None
+    media = media_type(fields.get(b"content-type", b"").decode("latin-1"))
+    return _parameter(disposition, b"name"), _parameter(disposition, b"filename"), media, content
 
 
 class BodyReader:

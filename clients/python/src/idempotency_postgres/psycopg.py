@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import select
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from typing import Any, overload
 
-from psycopg import AsyncConnection, AsyncRawCursor, Connection, OperationalError, RawCursor
+from psycopg import (
+    AsyncConnection, AsyncPipeline, AsyncRawCursor, Connection, OperationalError, Pipeline, RawCursor,
+)  # fmt: skip
 from psycopg.rows import dict_row
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
-from .database import AsyncDatabase, Database, Rows
-from .deadline import Deadline, breaking
+from .database import AsyncDatabase, Database, Guarded, Open, Rows, Statement
+from .deadline import Deadline, after_in_loop, after_in_thread, breaking, is_gone
 from .statements import Value
 
 
@@ -38,17 +42,34 @@ def _is_dead(connection: Any) -> bool:
     return False
 
 
+COMMIT: Statement = ("COMMIT", [])
+
+
+def check(cursor: Any) -> None:
+    """A COMMIT of a transaction that has failed succeeds by rolling it back."""
+    if cursor.statusmessage != "COMMIT":
+        raise RuntimeError("idempotency: COMMIT has rolled back")
+
+
+END_LIMIT = 10.0  # seconds for the end of a transaction that no answer waits for
+_aside = ThreadPoolExecutor(2, "idempotency ends")
+
+
 class _Blocking:
     def __init__(self, pool: ConnectionPool[Any]) -> None:
         self._pool = pool
 
-    @contextmanager
-    def _connection(self, deadline: Deadline) -> Iterator[Connection[Any]]:
+    def _take(self, deadline: Deadline) -> Connection[Any]:
         connection = self._pool.getconn(timeout=deadline.remaining)
         while _is_dead(connection):
             connection.close()
             self._pool.putconn(connection)
             connection = self._pool.getconn(timeout=deadline.remaining)
+        return connection
+
+    @contextmanager
+    def _connection(self, deadline: Deadline) -> Iterator[Connection[Any]]:
+        connection = self._take(deadline)
         try:
             with breaking(connection, deadline):
                 yield connection
@@ -56,9 +77,65 @@ class _Blocking:
             self._pool.putconn(connection)
 
     @contextmanager
-    def transaction(self, deadline: Deadline) -> Iterator[Connection[Any]]:
-        with self._connection(deadline) as connection, connection.transaction():
-            yield connection
+    def transaction(self, deadline: Deadline, first: Statement | None) -> Iterator[Open[Connection[Any]]]:
+        connection = self._take(deadline)
+        later = False
+        try:
+            with breaking(connection, deadline):
+                try:
+                    rows = self._begin(connection, first)
+                    own: Open[Any] = Open(Guarded(connection), rows, lambda: is_gone(connection))
+                    yield own
+                    if own.last is None:
+                        later = True
+                    else:
+                        check(self._together(connection, own.last, COMMIT))
+                except BaseException:
+                    self._roll_back(connection)
+                    raise
+        finally:
+            if later:
+                _aside.submit(self._end, connection)
+            else:
+                self._pool.putconn(connection)
+
+    def _begin(self, connection: Connection[Any], first: Statement | None) -> Rows:
+        start: Statement = (connection._get_tx_start_command().decode(), [])
+        before = connection.autocommit
+        connection.autocommit = True  # or psycopg would begin, and wait for it
+        try:
+            cursor = self._together(connection, start, *([first] if first else []))
+        finally:
+            connection._autocommit = before  # the property cannot be set within a transaction
+        return cursor.fetchall() if first else ()
+
+    @staticmethod
+    def _together(connection: Connection[Any], *statements: Statement) -> Any:
+        """In one message; the cursor of the last."""
+        with connection.pipeline() if Pipeline.is_supported() else nullcontext():
+            for text, values in statements:
+                cursor = RawCursor(connection, row_factory=dict_row).execute(text.encode(), values)
+        return cursor
+
+    @staticmethod
+    def _roll_back(connection: Connection[Any]) -> None:
+        try:
+            connection.rollback()
+        except Exception:
+            connection.close()  # which rolls back, too
+
+    def _end(self, connection: Connection[Any]) -> None:
+        """It has done nothing, so COMMIT is as good as ROLLBACK, after which psycopg would prepare all statements anew."""
+        deadline = Deadline(END_LIMIT, after_in_thread)
+        deadline.start()
+        try:
+            with breaking(connection, deadline):
+                connection.commit()
+        except Exception:
+            connection.close()
+        finally:
+            deadline.stop()
+            self._pool.putconn(connection)
 
     def query(self, tx: Connection[Any], text: str, values: Sequence[Value]) -> Rows:
         with RawCursor(tx, row_factory=dict_row) as cursor:
@@ -78,14 +155,19 @@ class _Blocking:
 class _Async:
     def __init__(self, pool: AsyncConnectionPool[Any]) -> None:
         self._pool = pool
+        self._tasks: set[asyncio.Future[None]] = set()
 
-    @asynccontextmanager
-    async def _connection(self, deadline: Deadline) -> AsyncIterator[AsyncConnection[Any]]:
+    async def _take(self, deadline: Deadline) -> AsyncConnection[Any]:
         connection = await self._pool.getconn(timeout=deadline.remaining)
         while _is_dead(connection):
             await connection.close()
             await self._pool.putconn(connection)
             connection = await self._pool.getconn(timeout=deadline.remaining)
+        return connection
+
+    @asynccontextmanager
+    async def _connection(self, deadline: Deadline) -> AsyncIterator[AsyncConnection[Any]]:
+        connection = await self._take(deadline)
         try:
             with breaking(connection, deadline):
                 yield connection
@@ -93,9 +175,67 @@ class _Async:
             await self._pool.putconn(connection)
 
     @asynccontextmanager
-    async def transaction(self, deadline: Deadline) -> AsyncIterator[AsyncConnection[Any]]:
-        async with self._connection(deadline) as connection, connection.transaction():
-            yield connection
+    async def transaction(self, deadline: Deadline, first: Statement | None) -> AsyncIterator[Open[AsyncConnection[Any]]]:
+        connection = await self._take(deadline)
+        later = False
+        try:
+            with breaking(connection, deadline):
+                try:
+                    rows = await self._begin(connection, first)
+                    own: Open[Any] = Open(Guarded(connection), rows, lambda: is_gone(connection))
+                    yield own
+                    if own.last is None:
+                        later = True
+                    else:
+                        check(await self._together(connection, own.last, COMMIT))
+                except BaseException:
+                    await self._roll_back(connection)
+                    raise
+        finally:
+            if later:
+                task = asyncio.ensure_future(self._end(connection))
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+            else:
+                await self._pool.putconn(connection)
+
+    async def _begin(self, connection: AsyncConnection[Any], first: Statement | None) -> Rows:
+        start: Statement = (connection._get_tx_start_command().decode(), [])
+        before = connection.autocommit
+        await connection.set_autocommit(True)  # or psycopg would begin, and wait for it
+        try:
+            cursor = await self._together(connection, start, *([first] if first else []))
+        finally:
+            connection._autocommit = before  # the property cannot be set within a transaction
+        return await cursor.fetchall() if first else ()
+
+    @staticmethod
+    async def _together(connection: AsyncConnection[Any], *statements: Statement) -> Any:
+        """In one message; the cursor of the last."""
+        async with connection.pipeline() if AsyncPipeline.is_supported() else nullcontext():
+            for text, values in statements:
+                cursor = await AsyncRawCursor(connection, row_factory=dict_row).execute(text.encode(), values)
+        return cursor
+
+    @staticmethod
+    async def _roll_back(connection: AsyncConnection[Any]) -> None:
+        try:
+            await connection.rollback()
+        except Exception:
+            await connection.close()  # which rolls back, too
+
+    async def _end(self, connection: AsyncConnection[Any]) -> None:
+        """It has done nothing, so COMMIT is as good as ROLLBACK, after which psycopg would prepare all statements anew."""
+        deadline = Deadline(END_LIMIT, after_in_loop)
+        deadline.start()
+        try:
+            with breaking(connection, deadline):
+                await connection.commit()
+        except Exception:
+            await connection.close()
+        finally:
+            deadline.stop()
+            await self._pool.putconn(connection)
 
     async def query(self, tx: AsyncConnection[Any], text: str, values: Sequence[Value]) -> Rows:
         async with AsyncRawCursor(tx, row_factory=dict_row) as cursor:

@@ -6,20 +6,21 @@ import asyncio
 import datetime
 import hashlib
 import logging
+import math
 import re
 import threading
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Generic, Literal, Protocol, TypeVar, Union
+from typing import Any, Generic, Literal, Protocol, TypedDict, TypeVar, Union, get_args
 
 from .claim import Answer, Record, Request
-from .contract import ATTEMPTS, DATABASE_TIMEOUT_MS, LEASE_MS, MAX_ANSWER_BYTES, MAX_REQUEST_BYTES, WINDOW_MS
+from .contract import ATTEMPTS, DATABASE_TIMEOUT_MS, LEASE_MS, MAX_ANSWER_BYTES, MAX_REQUEST_BYTES, PROBLEMS, WINDOW_MS
 from .database import AnyDatabase, Tx, io_of, settled
-from .errors import AnswerTooLarge, DatabaseAway, is_connection_lost, is_refused_by_jsonb, sqlstate
+from .errors import AnswerTooLarge, DatabaseAway, HandlerLate, is_connection_lost, is_refused_by_jsonb, sqlstate
 from .flows import (
-    AsyncLeased, Leased, Settings, Transactional, keep_by_default, run_leased, run_transactionally, run_unclaimed,
+    AsyncLeased, Leased, Settings, Transactional, Verdict, keep_by_default, run_leased, run_transactionally, run_unclaimed,
 )  # fmt: skip
 from .identity import digest, is_json, media_type, not_json, text_of, too_large
 from .key import parse_key, quote_key
@@ -69,6 +70,10 @@ class Options(Generic[Req]):
     wait: Seconds | None = None
     keep: Callable[[int], bool] = keep_by_default
     """Whether an answer with this status is stored and replayed."""
+    verdict: Callable[[Answer], Verdict | None] | None = None
+    """Decides about one answer instead of `keep`; None leaves the decision to it."""
+    handler_timeout: Seconds | None = None
+    """The time that the handler may take: then 503, and the claim ends as after an exception. 60 s, leased 10 minutes."""
     statuses: Mapping[str, int] = field(default_factory=dict)
     """Other statuses of refusals, by outcome."""
     key_header: str = "Idempotency-Key"
@@ -87,12 +92,94 @@ class Options(Generic[Req]):
     on_lease_lost: Hook | None = None
 
     def __post_init__(self) -> None:
-        if not callable(self.principal):
-            raise TypeError("idempotency: `principal` has to be a function of the request")
         for one in fields(self):
             value = getattr(self, one.name)
             if isinstance(value, datetime.timedelta):
-                object.__setattr__(self, one.name, value.total_seconds())
+                value = value.total_seconds()
+                object.__setattr__(self, one.name, value)
+            fits, wanted = CHECKS[one.name]
+            if not fits(value) and not (value is None and one.default is None):
+                raise TypeError(f"idempotency: `{one.name}` has to be {wanted}")
+
+
+def _is_number(value: Any, least: float = 0) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and least <= value < math.inf
+
+
+def _is_texts(value: Any) -> bool:
+    return isinstance(value, (list, tuple, set, frozenset)) and all(isinstance(one, str) for one in value)
+
+
+def _are_statuses(value: Any) -> bool:
+    return isinstance(value, Mapping) and all(
+        word in PROBLEMS and isinstance(status, int) and 400 <= status <= 599 for word, status in value.items()
+    )
+
+
+_Check = tuple[Callable[[Any], bool], str]
+_SECONDS: _Check = (lambda value: _is_number(value) and value > 0, "seconds above 0, or a timedelta")
+_CALL: _Check = (callable, "a function")
+_FLAG: _Check = (lambda value: isinstance(value, bool), "True or False")
+_TEXTS: _Check = (_is_texts, "a list of strings")
+_HEADER: _Check = (
+    lambda value: isinstance(value, str) and re.fullmatch(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+", value) is not None, "the name of a header field",
+)  # fmt: skip
+_COUNT: _Check = (lambda value: isinstance(value, int) and _is_number(value), "a whole number of at least 0")
+CHECKS: dict[str, _Check] = {
+    "principal": (callable, "a function of the request"),
+    "scope": (lambda value: isinstance(value, str) and value != "", "a string"),
+    "methods": _TEXTS, "exclude": _TEXTS,
+    "missing_key": (lambda value: value in get_args(MissingKey), "one of " + ", ".join(get_args(MissingKey))),
+    "window": _SECONDS, "ttl": _SECONDS, "lease": _SECONDS, "database_timeout": _SECONDS, "handler_timeout": _SECONDS,
+    "wait": (_is_number, "seconds, or a timedelta"),
+    "attempts": (lambda value: isinstance(value, int) and _is_number(value, 1), "a whole number of at least 1"),
+    "max_request_bytes": _COUNT, "max_answer_bytes": _COUNT,
+    "fingerprint": _CALL, "keep": _CALL, "verdict": _CALL,
+    "on_execute": _CALL, "on_replay": _CALL, "on_refusal": _CALL, "on_lease_lost": _CALL,
+    "statuses": (_are_statuses, f"a mapping of statuses from 400 to 599 by outcome ({', '.join(PROBLEMS)})"),
+    "key_header": _HEADER, "replay_header": _HEADER,
+    "echo_key": _FLAG, "omit_large_answers": _FLAG, "unprotected_without_database": _FLAG,
+}  # fmt: skip
+
+
+class RouteOptions(TypedDict, total=False):
+    """The options of a route by name, for type checkers; Options describes them."""
+
+    principal: Callable[[Any], Any]
+    scope: str | None
+    methods: Sequence[str]
+    missing_key: MissingKey
+    window: Seconds
+    exclude: Sequence[str]
+    fingerprint: Callable[[Any, bytes], Any] | None
+    ttl: Seconds | None
+    lease: Seconds
+    wait: Seconds | None
+    keep: Callable[[int], bool]
+    verdict: Callable[[Answer], Verdict | None] | None
+    handler_timeout: Seconds | None
+    statuses: Mapping[str, int]
+    key_header: str
+    replay_header: str
+    echo_key: bool
+    max_request_bytes: int
+    max_answer_bytes: int
+    omit_large_answers: bool
+    attempts: int
+    database_timeout: Seconds
+    unprotected_without_database: bool
+    on_execute: Hook | None
+    on_replay: Hook | None
+    on_refusal: Hook | None
+    on_lease_lost: Hook | None
+
+
+def options_of(common: RouteOptions, own: RouteOptions) -> Options[Any]:
+    merged: dict[str, Any] = {**common, **own}
+    unknown = merged.keys() - CHECKS.keys()
+    if unknown:
+        raise TypeError(f"idempotency: there is no option `{min(unknown)}`. The options are {', '.join(CHECKS)}")
+    return Options(**merged)
 
 
 Context = Union[Transactional[Any], Leased, AsyncLeased]
@@ -204,6 +291,8 @@ class Route(Generic[Req, Tx]):
             return await self._with_body(exchange, body, scope, str(principal), key)
         except HttpProblem as problem:
             return Reply(problem.answer, close=not read)
+        except HandlerLate:
+            return Reply(HttpProblem("handler_late").answer)
 
     def _mode(self, exchange: Exchange) -> str:
         return self.options.missing_key if self.concerns(exchange.method) else "pass"
@@ -223,7 +312,8 @@ class Route(Generic[Req, Tx]):
 
     async def _identity(self, exchange: Exchange, body: bytes, scope: str, principal: str) -> Request:
         method, target, options = exchange.method, exchange.target, self.options
-        text = text_of(body) if is_json(_media_of(exchange)) else None
+        # Many libraries send the type without a body.
+        text = text_of(body) if body and is_json(_media_of(exchange)) else None
         fingerprint = None if text is not None else _digest_of(exchange, body)
         if options.fingerprint is not None:
             own = await settled(options.fingerprint(exchange.request, body))
@@ -278,7 +368,11 @@ class Route(Generic[Req, Tx]):
         return Reply(await self._problems.answer(result.outcome, retry_after), key_fields)
 
     def _settings(self) -> Settings:
-        return Settings(attempts=self.options.attempts, database_timeout=self._patience, keep=self.options.keep)
+        options = self.options
+        return Settings(
+            attempts=options.attempts, database_timeout=self._patience, keep=options.keep, verdict=options.verdict or (lambda answer: None),
+            handler_timeout=options.handler_timeout,  # type: ignore[arg-type]
+        )  # fmt: skip
 
     async def _unprotected(
         self, exchange: Exchange, body: bytes, scope: str, principal: str, key: str | None, away: bool = False
@@ -312,7 +406,7 @@ class Route(Generic[Req, Tx]):
             return answer
         if not self.options.omit_large_answers:
             raise AnswerTooLarge(f"the answer has more than {limit} bytes")
-        return _Omitted(answer.status, [("Idempotent-Body", "omitted")], None, answer)
+        return _Omitted(answer.status, [("Idempotent-Body", "omitted")], None, answer.raised, answer)
 
     async def _refuse(
         self, word: str, scope: str, key: str | None, retry_after: float | None, close: bool = False, ours: bool = False
@@ -354,7 +448,7 @@ def _media_of(exchange: Exchange) -> str | None:
 
 
 def _digest_of(exchange: Exchange, body: bytes) -> bytes:
-    return digest(exchange.method, exchange.target, _media_of(exchange), body)
+    return digest(exchange.method, exchange.target, ", ".join(values_of(exchange.headers, "Content-Type")), body)
 
 
 def _of_begin(error: Exception) -> Exception:

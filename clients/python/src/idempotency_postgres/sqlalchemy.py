@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, overload
 
 from sqlalchemy import Connection, Engine, text as sql
 from sqlalchemy.orm import Session, sessionmaker
 
-from .database import AsyncDatabase, Database, Rows
-from .deadline import Deadline, breaking
+from .database import AsyncDatabase, Database, Open, Rows, Statement
+from .deadline import Deadline, breaking, is_gone
 from .statements import Value, by_name, named
 
 if TYPE_CHECKING:  # it needs greenlet, which blocking programs may lack
@@ -48,14 +48,21 @@ class _Blocking:
                 yield connection.execution_options(**options)
 
     @contextmanager
-    def transaction(self, deadline: Deadline) -> Iterator[Any]:
+    def transaction(self, deadline: Deadline, first: Statement | None) -> Iterator[Open[Any]]:
         with self._connection(deadline) as connection, connection.begin():
-            if self._maker is None:
-                yield connection
-                return
-            with self._maker(bind=connection, join_transaction_mode="rollback_only") as session:
-                yield session
-                session.commit()  # flushes; the transaction's own COMMIT comes after
+            driver = connection.connection.driver_connection
+            rows = self.query(connection, *first) if first else ()
+            with self._work_of(connection) as tx:
+                own: Open[Any] = Open(tx, rows, lambda: is_gone(driver))
+                yield own
+                if own.last is None:
+                    return  # it has done nothing; after ROLLBACK psycopg would prepare all statements anew
+                if self._maker is not None:
+                    tx.commit()  # flushes; the transaction's own COMMIT comes after
+            self.query(connection, *own.last)
+
+    def _work_of(self, connection: Connection) -> Any:
+        return nullcontext(connection) if self._maker is None else self._maker(bind=connection, join_transaction_mode="rollback_only")
 
     def query(self, tx: Any, text: str, values: Sequence[Value]) -> Rows:
         return tx.execute(sql(named(text)), by_name(values)).mappings().all()  # type: ignore[no-any-return]
@@ -81,14 +88,21 @@ class _Async:
             await connection.close()
 
     @asynccontextmanager
-    async def transaction(self, deadline: Deadline) -> AsyncIterator[Any]:
+    async def transaction(self, deadline: Deadline, first: Statement | None) -> AsyncIterator[Open[Any]]:
         async with self._connection(deadline) as connection, connection.begin():
-            if self._maker is None:
-                yield connection
-                return
-            async with self._maker(bind=connection, join_transaction_mode="rollback_only") as session:
-                yield session
-                await session.commit()
+            driver = (await connection.get_raw_connection()).driver_connection
+            rows = await self.query(connection, *first) if first else ()
+            async with self._work_of(connection) as tx:
+                own: Open[Any] = Open(tx, rows, lambda: is_gone(driver))
+                yield own
+                if own.last is None:
+                    return
+                if self._maker is not None:
+                    await tx.commit()
+            await self.query(connection, *own.last)
+
+    def _work_of(self, connection: AsyncConnection) -> Any:
+        return nullcontext(connection) if self._maker is None else self._maker(bind=connection, join_transaction_mode="rollback_only")
 
     async def query(self, tx: Any, text: str, values: Sequence[Value]) -> Rows:
         return (await tx.execute(sql(named(text)), by_name(values))).mappings().all()  # type: ignore[no-any-return]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from starlette.middleware import Middleware
 from starlette.requests import Request
@@ -10,7 +10,10 @@ from starlette.requests import Request
 from . import asgi
 from .asgi import bearer
 from .database import Tx
-from .route import claim
+from .route import RouteOptions, claim
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 __all__ = ["Idempotency", "bearer", "claim"]
 
@@ -18,10 +21,10 @@ __all__ = ["Idempotency", "bearer", "claim"]
 class Idempotency(asgi.Idempotency[Tx]):
     """The options that all routes of a service share, and two ways to make a route."""
 
-    def transactional(self, **options: Any) -> Middleware:  # type: ignore[override]
+    def transactional(self, **options: Unpack[RouteOptions]) -> Middleware:  # type: ignore[override]
         return self._middleware(super().transactional(**options))
 
-    def leased(self, **options: Any) -> Middleware:  # type: ignore[override]
+    def leased(self, **options: Unpack[RouteOptions]) -> Middleware:  # type: ignore[override]
         return self._middleware(super().leased(**options))
 
     @staticmethod

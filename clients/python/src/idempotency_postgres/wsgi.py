@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Iterable
 from http import HTTPStatus
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from urllib.parse import quote, urlsplit
 
 from .claim import Answer
@@ -13,7 +13,10 @@ from .database import AnyDatabase, Tx, drive, is_async
 from .errors import AnswerTooLarge
 from .identity import BodyReader
 from .problem import HttpProblem
-from .route import Kind, Options, Reply, Route, bearer_token, claim, values_of, with_length
+from .route import Kind, Reply, Route, RouteOptions, bearer_token, claim, options_of, values_of, with_length
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 __all__ = ["Idempotency", "bearer", "claim"]
 
@@ -86,18 +89,19 @@ def set_body(environ: Environ, body: bytes) -> None:
 class Blocking(Generic[Tx]):
     """The options that all routes of a service share, and two ways to make a route."""
 
-    def __init__(self, database: AnyDatabase[Tx], **common: Any) -> None:
+    def __init__(self, database: AnyDatabase[Tx], **common: Unpack[RouteOptions]) -> None:
         if is_async(database):
             raise TypeError("idempotency: a blocking framework needs a blocking database")
         self._db, self._common = database, common
+        options_of({"principal": id}, common)  # raises where one is wrong
 
-    def route(self, kind: Kind, options: dict[str, Any]) -> Route[Any, Tx]:
-        return Route(self._db, kind, Options(**{**self._common, **options}))
+    def route(self, kind: Kind, options: RouteOptions) -> Route[Any, Tx]:
+        return Route(self._db, kind, options_of(self._common, options))
 
-    def transactional(self, **options: Any) -> Callable[[F], F]:
+    def transactional(self, **options: Unpack[RouteOptions]) -> Callable[[F], F]:
         return self._wrapper(self.route("transactional", options))
 
-    def leased(self, **options: Any) -> Callable[[F], F]:
+    def leased(self, **options: Unpack[RouteOptions]) -> Callable[[F], F]:
         return self._wrapper(self.route("leased", options))
 
     def _wrapper(self, route: Route[Any, Tx]) -> Callable[[F], F]:
