@@ -6,13 +6,14 @@ mod service;
 use std::{env, io::Write, time::Duration};
 
 use axum::{
-    Router,
+    Json, Router,
     http::{HeaderName, StatusCode, header, request::Parts},
     routing::{get, post},
 };
-use deadpool_postgres::{Manager, ManagerConfig, Pool, RecyclingMethod};
-use idempotency_postgres::{IdempotencyLayer, MissingKey, Outcome, Route, Store};
-use service::{Service, bare, handle};
+use deadpool_postgres::{Manager, ManagerConfig, Pool, QueueMode, RecyclingMethod};
+use idempotency_postgres::{Answer, IdempotencyLayer, MissingKey, Outcome, Route, Store, Verdict};
+use serde_json::{Value, json};
+use service::{COMMITTING, HIDING, Service, bare, handle};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_postgres::NoTls;
 use tower_http::decompression::RequestDecompressionLayer;
@@ -42,7 +43,7 @@ fn pool() -> Result<Pool, Box<dyn std::error::Error>> {
     config.dbname(env::var("PGDATABASE")?).application_name(env::var("PGAPPNAME").unwrap_or_default());
     config.connect_timeout(Duration::from_secs(3));
     let manager = ManagerConfig { recycling_method: RecyclingMethod::Fast };
-    Ok(Pool::builder(Manager::from_config(config, NoTls, manager)).max_size(20).build()?)
+    Ok(Pool::builder(Manager::from_config(config, NoTls, manager)).max_size(20).queue_mode(QueueMode::Lifo).build()?)
 }
 
 /// The token of the one Authorization field.
@@ -51,6 +52,19 @@ fn tenant(request: &Parts) -> Option<String> {
     let (Some(field), None) = (fields.next(), fields.next()) else { return None };
     let (scheme, token) = field.to_str().ok()?.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim().to_owned())
+}
+
+fn verdict(answer: &Answer) -> Option<Verdict> {
+    match answer.headers.get("x-verdict")?.as_bytes() {
+        b"keep" => Some(Verdict::Keep),
+        b"free" => Some(Verdict::Free),
+        b"unknown" => Some(Verdict::Unknown),
+        _ => None,
+    }
+}
+
+fn ways() -> Value {
+    json!({ "hide_error": HIDING, "commit": COMMITTING, "waits": { "execute": 3, "replay": 1, "leased": 3 } })
 }
 
 fn routes(store: &Store, service: Service) -> Router {
@@ -91,10 +105,15 @@ fn routes(store: &Store, service: Service) -> Router {
         .route("/configured", protect(store.transactional(configured)))
         .route("/small", protect(store.transactional(plain.clone().max_request_bytes(1000).max_answer_bytes(1000))))
         .route("/omit", protect(store.transactional(plain.clone().max_answer_bytes(1000).omit_large_answers(true))))
+        .route("/judged", protect(store.transactional(plain.clone().verdict(verdict))))
+        .route("/judged_leased", protect(store.leased(plain.clone().verdict(verdict).lease(2 * second))))
+        .route("/impatient", protect(store.transactional(plain.clone().handler_timeout(second))))
+        .route("/patient", protect(store.transactional(plain.clone().wait(4 * second))))
         .route("/unprotected", protect(store.transactional(plain.unprotected_without_database(true))))
         // Before the layers of the routes, so that what is decoded is limited and compared. What it does
         // not know it passes on, for them to refuse.
         .layer(RequestDecompressionLayer::new().pass_through_unaccepted(true))
         .route("/health", get(|| async { "ok\n" }))
+        .route("/ways", get(|| async { Json(ways()) }))
         .with_state(service)
 }

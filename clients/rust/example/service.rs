@@ -16,6 +16,7 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use deadpool_postgres::Pool;
 use idempotency_postgres::{Claim, Error, Event, Failure, Info, Tx};
 use serde::Deserialize;
+use serde_json::Value;
 
 #[derive(Clone)]
 pub struct Service {
@@ -35,7 +36,11 @@ struct Task {
     effect: Option<String>,
     unknown: Option<(String, Option<String>)>,
     commit: Option<String>,
-    hide_error: bool,
+    hide_error: Value,
+    never: bool,
+    idle: Option<u64>,
+    stranger: Option<String>,
+    raise: Option<u16>,
     serialization_failures: u32,
     hang: bool,
     nothing_happened: bool,
@@ -100,6 +105,25 @@ fn stream(content: &Bytes) -> Body {
     Body::from_stream(futures_util::stream::iter(chunks))
 }
 
+/// The calls of tokio-postgres that can run a statement.
+pub const HIDING: [&str; 8] =
+    ["batch_execute", "simple_query", "execute", "query", "query_one", "query_opt", "query_typed", "prepare"];
+pub const COMMITTING: [&str; 3] = ["sql", "simple_query", "execute"];
+
+async fn hide(tx: &Tx, way: &str) {
+    const WRONG: &str = "SELECT 1/0";
+    match way {
+        "simple_query" => drop(tx.simple_query(WRONG).await),
+        "execute" => drop(tx.execute(WRONG, &[]).await),
+        "query" => drop(tx.query(WRONG, &[]).await),
+        "query_one" => drop(tx.query_one(WRONG, &[]).await),
+        "query_opt" => drop(tx.query_opt(WRONG, &[]).await),
+        "query_typed" => drop(tx.query_typed(WRONG, &[]).await),
+        "prepare" => drop(tx.prepare("SELECT no_such_column").await),
+        _ => drop(tx.batch_execute(WRONG).await),
+    }
+}
+
 impl Service {
     pub fn new(own: Pool) -> Self {
         Self { own, runs: Arc::default() }
@@ -115,11 +139,18 @@ impl Service {
         if let (Some((error, reference)), Some(claim)) = (&task.unknown, &given.claim) {
             claim.unknown(error, reference.as_deref()).await?;
         }
-        if let (Some(_), Some(tx)) = (&task.commit, &given.tx) {
-            tx.batch_execute("COMMIT").await?; // tokio-postgres commits by an object that handlers don't get
+        if let (Some(way), Some(tx)) = (&task.commit, &given.tx) {
+            // tokio-postgres commits by an object that handlers don't get
+            match way.as_str() {
+                "execute" => drop(tx.execute("COMMIT", &[]).await?),
+                "simple_query" => drop(tx.simple_query("COMMIT").await?),
+                _ => tx.batch_execute("COMMIT").await?,
+            }
         }
-        if let (true, Some(tx)) = (task.hide_error, &given.tx) {
-            let _ = tx.batch_execute("SELECT 1/0").await;
+        match (&task.hide_error, &given.tx) {
+            (Value::String(way), Some(tx)) => hide(tx, way).await,
+            (Value::Bool(true), Some(tx)) => hide(tx, "batch_execute").await,
+            _ => {}
         }
         if self.run(&given.info) <= task.serialization_failures {
             self.conflict(given).await?;
@@ -130,6 +161,21 @@ impl Service {
             }
             let info = &given.info;
             self.own.get().await?.execute(INSERT_EFFECT, &[&info.principal, &info.key, &"lost"]).await?;
+        }
+        if task.never {
+            std::future::pending::<()>().await;
+        }
+        if let (Some(limit), Some(tx)) = (task.idle, &given.tx) {
+            tx.batch_execute(&format!("SET LOCAL idle_in_transaction_session_timeout = {limit}")).await?;
+            tokio::time::sleep(std::time::Duration::from_millis(limit + 1000)).await;
+        }
+        match task.stranger.as_deref() {
+            Some("words") => return Err("Connection closed".into()),
+            Some(_) => return Err("the gateway says 40004".into()),
+            None => {}
+        }
+        if let Some(status) = task.raise {
+            return Err(Failure::answer(StatusCode::from_u16(status)?, "raised"));
         }
         if task.nothing_happened {
             return Err(Error::nothing_happened("nothing happened").into());
@@ -156,7 +202,7 @@ impl Service {
         let Info { principal, key, .. } = &given.info;
         let row: [&(dyn tokio_postgres::types::ToSql + Sync); 3] = [principal, key, &note];
         if let Some(tx) = &given.tx {
-            tx.execute(INSERT_EFFECT, &row).await?;
+            tx.execute(&tx.prepare_cached(INSERT_EFFECT).await?, &row).await?;
         } else if let Some(claim) = &given.claim {
             let insert = |tx: Tx| async move { tx.execute(INSERT_EFFECT, &row).await };
             claim.step_tx("effect", insert).await?;

@@ -6,7 +6,7 @@ use axum::{
     extract::{FromRequestParts, OptionalFromRequestParts},
     response::{IntoResponse, Response},
 };
-use http::{StatusCode, request::Parts};
+use http::request::Parts;
 
 use crate::{Claim, Failure, Info, Tx};
 
@@ -44,8 +44,6 @@ extractor!(Info);
 
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
-        let mut response = StatusCode::INTERNAL_SERVER_ERROR.into_response();
-        response.extensions_mut().insert(self);
-        response
+        self.into_response_of()
     }
 }

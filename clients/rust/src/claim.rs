@@ -268,7 +268,7 @@ impl Claim {
         let committed = if self.0.request.unprotected {
             tx.commit_checked(within).await
         } else {
-            let note = statements::checkpoint(&tx, &self.0.request, self.token(), name, &state);
+            let note = statements::checkpoint(tx.connection(), &self.0.request, self.token(), name, &state);
             timeout(within, note).await.unwrap_or(Err(Error::Timeout))?;
             tx.commit(within).await
         };

@@ -2,6 +2,8 @@
 
 use std::{error::Error as StdError, fmt, io, sync::Arc, time::Duration};
 
+use bytes::Bytes;
+use http::StatusCode;
 use tokio_postgres::error::DbError;
 
 use crate::Outcome;
@@ -35,6 +37,8 @@ pub enum Error {
     Work(BoxError),
     /// Leased work has failed, and has had no effect: [`Error::nothing_happened`].
     NothingHappened(BoxError),
+    /// The handler has not answered within [`Route::handler_timeout`](crate::Route::handler_timeout).
+    HandlerTimeout,
     /// The claim has ended by [`Claim::unknown`](crate::Claim::unknown).
     Unknown,
 }
@@ -47,6 +51,7 @@ impl fmt::Display for Error {
             Self::Commit(error) => write!(f, "COMMIT failed: {}", Causes(&**error)),
             Self::Timeout => f.write_str("the database did not answer in time"),
             Self::CommitTimeout => f.write_str("COMMIT was not answered in time"),
+            Self::HandlerTimeout => f.write_str("the handler did not answer in time"),
             Self::LeaseLost => f.write_str("the lease of this claim is lost"),
             Self::Refused(refusal) => refusal.fmt(f),
             Self::TransactionKept => f.write_str("a clone of Tx has outlived the handler"),
@@ -157,7 +162,7 @@ impl Error {
 
     fn is_lost_connection(&self) -> bool {
         match self.state() {
-            Some(state) => state.starts_with("08") || ["57P01", "57P02", "57P03", "57P05", "25P03"].contains(&state),
+            Some(state) => state.starts_with("08") || ["57P01", "57P02", "57P03"].contains(&state),
             // Errors of handlers do not mean that, for they may have other connections than ours.
             None => matches!(self, Self::Database(_) | Self::Commit(_)),
         }
@@ -183,7 +188,7 @@ impl Error {
         self.is_retryable()
             || matches!(self, Self::Timeout)
             || self.state().is_some_and(|state| state.starts_with("53"))
-            || self.state_in(&["25006", "55P03", "57014"])
+            || self.state_in(&["25006", "25P03", "25P04", "55P03", "57014", "57P05"])
     }
 
     /// The claim has ended, or another session has it.
@@ -211,31 +216,58 @@ fn says_nothing_happened(error: &(dyn StdError + 'static)) -> bool {
 /// }
 /// ```
 ///
-/// As a response it is 500. A handler with answers of its own to errors puts it into their extensions.
+/// As a response it is 500, or the answer of [`Failure::answer`]. A handler with answers of its own to errors puts
+/// it into their extensions. If such an answer is one to keep, from 400 to 499, it is stored without the work.
 #[derive(Clone, Debug)]
-pub struct Failure(Arc<BoxError>);
+pub struct Failure {
+    error: Arc<BoxError>,
+    answer: Option<(StatusCode, Bytes)>,
+}
 
 impl<E: Into<BoxError>> From<E> for Failure {
     fn from(error: E) -> Self {
-        Self(Arc::new(error.into()))
+        Self { error: Arc::new(error.into()), answer: None }
     }
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        self.error.fmt(f)
     }
 }
 
 impl Failure {
+    /// Raises an answer: the work is rolled back. The answer is kept if its status is from 400 to 499, and none of
+    /// 408, 425 and 429.
+    pub fn answer(status: StatusCode, text: impl Into<String>) -> Self {
+        let text = text.into();
+        let body = Bytes::from(text.clone());
+        Self { error: Arc::new(format!("{status}: {text}").into()), answer: Some((status, body)) }
+    }
+
+    /// The answer, or an empty 500, with this failure in its extensions. axum does it by itself.
+    #[must_use]
+    pub fn into_response_of<B: From<Bytes>>(self) -> http::Response<B> {
+        let (status, body) = self.answer.clone().unwrap_or((StatusCode::INTERNAL_SERVER_ERROR, Bytes::new()));
+        let text = !body.is_empty();
+        let mut response = http::Response::new(B::from(body));
+        if text {
+            let plain = http::HeaderValue::from_static("text/plain; charset=utf-8");
+            response.headers_mut().insert(http::header::CONTENT_TYPE, plain);
+        }
+        *response.status_mut() = status;
+        response.extensions_mut().insert(self);
+        response
+    }
+
     /// The error of which it was made.
     #[must_use]
     pub fn error(&self) -> &(dyn StdError + Send + Sync + 'static) {
-        &**self.0
+        &**self.error
     }
 
     pub(crate) fn into_error(self) -> Error {
-        Error::Work(Shared(self.0).into())
+        Error::Work(Shared(self.error).into())
     }
 }
 

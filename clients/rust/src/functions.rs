@@ -14,7 +14,7 @@ use crate::{
     lease,
     request::ATTEMPTS,
     statements,
-    transaction::{Verdict, Work, transactional},
+    transaction::{End, Settled, Work, transactional},
 };
 
 /// Does work in the transaction that holds its claim, and keeps its result, which must fit into JSON, for every
@@ -87,7 +87,7 @@ where
 {
     let tx = Tx::begin(store, Instant::now() + store.timeout).await?;
     // Waits without limit for another delivery.
-    if !statements::once(&tx, id, scope, principal).await? {
+    if !statements::once(tx.connection(), id, scope, principal).await? {
         tx.roll_back(store.timeout).await?;
         return Ok(false);
     }
@@ -106,21 +106,21 @@ where
 fn worked<T: Serialize, E: Into<BoxError>>(result: Result<T, E>) -> Work<Option<T>> {
     let failure = match result {
         Ok(result) => match Answer::json(StatusCode::OK, &result) {
-            Ok(answer) => return Work { answer: Some(result), stored: Ok(Stored::of(&answer)), failure: None },
+            Ok(answer) => return Work { answer: Some(result), end: End::Keep(Stored::of(&answer)), failure: None },
             Err(error) => Error::Json(error),
         },
         Err(error) => Error::Work(error.into()),
     };
-    Work { answer: None, stored: Err(failure.to_string()), failure: Some(failure) }
+    Work { answer: None, end: End::NotKept(failure.to_string()), failure: Some(failure) }
 }
 
-fn result_of<T: DeserializeOwned>(verdict: Verdict<Option<T>>) -> Result<T, Error> {
+fn result_of<T: DeserializeOwned>(verdict: Settled<Option<T>>) -> Result<T, Error> {
     match verdict {
-        Verdict::Worked(Some(result)) => Ok(result),
-        Verdict::Worked(None) | Verdict::Lost => Err(Error::LeaseLost),
-        Verdict::Failed(_, failure) => Err(failure),
-        Verdict::Refused(refusal, _) => Err(Error::Refused(refusal)),
-        Verdict::Replay(answer, ..) => {
+        Settled::Worked(Some(result)) => Ok(result),
+        Settled::Worked(None) | Settled::Lost => Err(Error::LeaseLost),
+        Settled::Failed(_, failure) => Err(failure),
+        Settled::Refused(refusal, _) => Err(Error::Refused(refusal)),
+        Settled::Replay(answer, ..) => {
             // A record that an operator has completed may have no body.
             let body = if answer.body.is_empty() { Bytes::from_static(b"null") } else { answer.body };
             serde_json::from_slice(&body).map_err(Error::Json)

@@ -4,7 +4,10 @@ use bytes::Bytes;
 use http::{header, request::Parts};
 use sha2::{Digest, Sha256};
 
-use crate::Error;
+use crate::{
+    Error,
+    form::{Part, parts_of},
+};
 
 /// The arguments from which `idem_begin` takes the fingerprint.
 #[derive(Clone, Debug, Default)]
@@ -22,10 +25,11 @@ pub(crate) struct Identity {
 impl Identity {
     pub fn of(parts: &Parts, target: &str, body: &Bytes, exclude: &[String]) -> Self {
         let media_type = media_type(parts);
-        let is_json = media_type == "application/json" || media_type.ends_with("+json");
+        let says_json = media_type == "application/json" || media_type.ends_with("+json");
+        let is_json = says_json && !body.is_empty();
         let method = parts.method.as_str();
         Self {
-            digest: (!is_json).then(|| digest(method, target, &media_type, body)),
+            digest: (!is_json).then(|| digest(method, target, &media_type, &parts_of(parts, &media_type, body))),
             json: is_json.then(|| body.clone()),
             method: Some(method.to_owned()),
             target: Some(target.to_owned()),
@@ -39,7 +43,7 @@ impl Identity {
     pub fn as_digest(&self, refusal: &Error) -> Option<Self> {
         let body = self.json.as_ref().filter(|_| refusal.state_in(&["22P05", "22003"]))?;
         let text = |part: &Option<String>| part.clone().unwrap_or_default();
-        let of_body = || digest(&text(&self.method), &text(&self.target), &self.media_type, body);
+        let of_body = || digest(&text(&self.method), &text(&self.target), &self.media_type, &[Part::whole(body)]);
         Some(Self { json: None, digest: Some(self.digest.clone().unwrap_or_else(of_body)), ..self.clone() })
     }
 }
@@ -51,13 +55,25 @@ fn media_type(parts: &Parts) -> String {
     field.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }
 
-/// The digest of docs/fingerprint.md, over more parts.
-fn digest(method: &str, target: &str, media_type: &str, body: &[u8]) -> Vec<u8> {
+/// The digest of docs/fingerprint.md, over more parts. A part that is missing is not an empty one.
+fn digest(method: &str, target: &str, media_type: &str, body: &[Part<'_>]) -> Vec<u8> {
     let mut hash = Sha256::new_with_prefix("idempotency fingerprint 1\n");
-    for part in [method.as_bytes(), target.as_bytes(), media_type.as_bytes(), body] {
-        hash.update(format!("{}:", part.len()));
-        hash.update(part);
-        hash.update("\n");
+    let mut write = |part: Option<&[u8]>| match part {
+        Some(part) => {
+            hash.update(format!("{}:", part.len()));
+            hash.update(part);
+            hash.update("\n");
+        }
+        None => hash.update("-\n"),
+    };
+    write(Some(method.as_bytes()));
+    write(Some(target.as_bytes()));
+    write(Some(media_type.as_bytes()).filter(|text| !text.is_empty()));
+    for part in body {
+        for text in part.about.iter().flatten() {
+            write(text.as_deref().map(str::as_bytes));
+        }
+        write(Some(part.content));
     }
     hash.finalize().to_vec()
 }

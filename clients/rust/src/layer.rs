@@ -21,6 +21,10 @@ use crate::{
 impl Store {
     /// Protects a route whose work is SQL. Its handler finds a [`Tx`](crate::Tx) in the request's extensions;
     /// its changes there commit with the answer.
+    ///
+    /// # Panics
+    ///
+    /// If an option of the route can't be meant.
     #[must_use]
     pub fn transactional(&self, route: Route) -> IdempotencyLayer {
         self.layer(route, Kind::Transactional)
@@ -28,12 +32,19 @@ impl Store {
 
     /// Protects a route that calls other services. Its handler finds a [`Claim`](crate::Claim) in the request's
     /// extensions.
+    ///
+    /// # Panics
+    ///
+    /// If an option of the route can't be meant.
     #[must_use]
     pub fn leased(&self, route: Route) -> IdempotencyLayer {
         self.layer(route, Kind::Leased)
     }
 
     fn layer(&self, route: Route, kind: Kind) -> IdempotencyLayer {
+        if let Some(fault) = route.fault() {
+            panic!("idempotency: {fault}");
+        }
         IdempotencyLayer { store: self.clone(), route: Arc::new(route), kind }
     }
 }

@@ -11,7 +11,7 @@ use crate::{
     heartbeat::Heart,
     request::{Begun, Granted},
     statements,
-    transaction::{Verdict, Work},
+    transaction::{End, Settled, Work},
 };
 
 /// A claim of ours, with beats as long as this value lives. [`complete`](Self::complete), [`fail`](Self::fail),
@@ -67,7 +67,10 @@ impl Store {
     async fn ask(&self, request: &Request) -> Result<(Instant, Begun<Granted>, i32), Error> {
         let lent = self.lend(request.wait.unwrap_or_default()).await?;
         let sent = Instant::now();
-        let begin = statements::begin(&lent.connection, request, Some(request.lease), &self.holder);
+        let begin = async {
+            let ready = statements::ready_to_begin(&lent.connection).await?;
+            statements::begin(&lent.connection, &ready, request, Some(request.lease), &self.holder).await
+        };
         let result = lent.within(begin).await;
         lent.finish(result).map(|(begun, attempt)| (sent, begun, attempt))
     }
@@ -127,7 +130,10 @@ impl Lease {
             return Ok(());
         }
         let lent = store.lend(Duration::ZERO).await?;
-        let complete = statements::complete(&lent.connection, request, Some(self.claim.token()), answer);
+        let complete = async {
+            let ready = statements::ready_to_complete(&lent.connection).await?;
+            statements::complete(&lent.connection, &ready, request, Some(self.claim.token()), answer).await
+        };
         let result = lent.within(complete).await;
         lent.finish(result)
     }
@@ -190,28 +196,33 @@ pub(crate) async fn leased<A, F>(
     request: &Arc<Request>,
     on_lost: impl FnOnce(i32) + Send + 'static,
     work: impl FnOnce(Claim) -> F,
-) -> Result<Verdict<A>, Error>
+) -> Result<Settled<A>, Error>
 where
     F: Future<Output = Work<A>>,
 {
     let lease = match store.begin_lease(request, on_lost).await? {
         (Begun::Execute(lease), _) => lease,
-        (Begun::Replay(answer, omitted), attempt) => return Ok(Verdict::Replay(answer, omitted, attempt)),
-        (Begun::Refused(refusal), attempt) => return Ok(Verdict::Refused(refusal, attempt)),
+        (Begun::Replay(answer, omitted), attempt) => return Ok(Settled::Replay(answer, omitted, attempt)),
+        (Begun::Refused(refusal), attempt) => return Ok(Settled::Refused(refusal, attempt)),
     };
-    let Work { answer, stored, failure } = work(lease.claim().clone()).await;
-    let ended = match (&failure, stored) {
+    let Work { answer, end, mut failure } = work(lease.claim().clone()).await;
+    if failure.as_ref().is_some_and(|failure| end.is_raised(failure)) {
+        failure = None;
+    }
+    let ended = match (&failure, end) {
         (Some(failure), _) => lease.end(&failure.to_string(), failure.is_uncertain()).await,
-        (None, Err(reason)) => lease.end(&reason, true).await,
-        (None, Ok(stored)) => match lease.store(&stored).await {
+        (None, End::NotKept(reason)) => lease.end(&reason, true).await,
+        (None, End::Free(reason)) => lease.end(&reason, false).await,
+        (None, End::Unknown(reason)) => lease.unknown(reason, None).await,
+        (None, End::Keep(stored)) => match lease.store(&stored).await {
             Err(error) if !error.is_lost() && !matches!(error, Error::Unknown) => return Err(error),
             ended => ended,
         },
     };
     match (ended, failure) {
-        (Err(error), _) if error.is_lost() => Ok(Verdict::Lost),
-        (_, Some(failure)) => Ok(Verdict::Failed(answer, failure)),
+        (Err(error), _) if error.is_lost() => Ok(Settled::Lost),
+        (_, Some(failure)) => Ok(Settled::Failed(answer, failure)),
         // A failure that could not be reported ends with the lease.
-        (_, None) => Ok(Verdict::Worked(answer)),
+        (_, None) => Ok(Settled::Worked(answer)),
     }
 }

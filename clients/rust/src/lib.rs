@@ -8,6 +8,7 @@ mod claim;
 mod contract;
 mod error;
 mod exchange;
+mod form;
 mod functions;
 mod heartbeat;
 mod identity;
@@ -31,7 +32,7 @@ pub use layer::{IdempotencyLayer, IdempotencyService};
 pub use lease::Lease;
 pub use problem::Outcome;
 pub use request::{Begun, Request};
-pub use route::{Event, MissingKey, Route, default_keep};
+pub use route::{Event, MissingKey, Route, Verdict, default_keep};
 pub use store::Store;
 pub use transaction::{Held, Tx};
 

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::{HeaderName, Method, StatusCode, request::Parts};
 
 use crate::{
-    Outcome, contract,
+    Answer, Outcome, contract,
     request::{ATTEMPTS, LEASE, Statuses},
 };
 
@@ -23,6 +23,19 @@ pub enum MissingKey {
     /// The key is a digest of method, target and canonical body, so that identical requests take effect
     /// once within [`Route::window`].
     Derive,
+}
+
+/// What becomes of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is stored and replayed.
+    Keep,
+    /// It is not, and nothing has happened: a transaction is rolled back, and a leased claim may be tried again
+    /// whatever the policy of its scope says.
+    Free,
+    /// The work commits, and the outcome of the request is not known: repeats are answered so until an operator
+    /// decides.
+    Unknown,
 }
 
 /// The argument of hooks. Printing it leaves out the key, which may be a secret.
@@ -49,6 +62,7 @@ impl fmt::Debug for Event {
 
 type Of<T> = Arc<dyn Fn(&Parts) -> T + Send + Sync>;
 type Fingerprint = Arc<dyn Fn(&Parts, &Bytes) -> Vec<u8> + Send + Sync>;
+type Judge = Arc<dyn Fn(&Answer) -> Option<Verdict> + Send + Sync>;
 type Hook = Option<Arc<dyn Fn(Event) + Send + Sync>>;
 
 /// The protection of requests. Clones can be changed for one route.
@@ -66,6 +80,8 @@ pub struct Route {
     pub(crate) lease: Duration,
     pub(crate) wait: Option<Duration>,
     pub(crate) keep: Arc<dyn Fn(StatusCode) -> bool + Send + Sync>,
+    pub(crate) verdict: Option<Judge>,
+    pub(crate) handler_timeout: Option<Duration>,
     pub(crate) statuses: Statuses,
     pub(crate) key_header: HeaderName,
     pub(crate) replay_header: HeaderName,
@@ -130,6 +146,8 @@ impl Route {
             lease: LEASE,
             wait: None,
             keep: Arc::new(default_keep),
+            verdict: None,
+            handler_timeout: None,
             statuses: Statuses::new(),
             key_header: HeaderName::from_static("idempotency-key"),
             replay_header: HeaderName::from_static("idempotent-replayed"),
@@ -227,10 +245,45 @@ impl Route {
         self
     }
 
+    /// Decides on an answer before [`keep`](Self::keep), which decides where this is None.
+    pub fn verdict(mut self, verdict: impl Fn(&Answer) -> Option<Verdict> + Send + Sync + 'static) -> Self {
+        self.verdict = Some(Arc::new(verdict));
+        self
+    }
+
+    /// How long a handler may take to answer: a minute, or ten minutes on a leased route. Then it is dropped at
+    /// its next await, as after a [`Failure`](crate::Failure), and its client gets 503.
+    pub fn handler_timeout(mut self, timeout: Duration) -> Self {
+        self.handler_timeout = Some(timeout);
+        self
+    }
+
     /// Another status for an outcome.
     pub fn status(mut self, outcome: Outcome, status: StatusCode) -> Self {
         self.statuses.insert(outcome, status);
         self
+    }
+
+    /// An option that can't be meant.
+    pub(crate) fn fault(&self) -> Option<String> {
+        let spans = [
+            ("window", Some(self.window)),
+            ("ttl", self.ttl),
+            ("lease", Some(self.lease)),
+            ("handler_timeout", self.handler_timeout),
+        ];
+        if let Some((name, _)) = spans.iter().find(|(_, span)| span.is_some_and(|span| span.is_zero())) {
+            return Some(format!("{name} is zero"));
+        }
+        let sizes = [self.max_request_bytes, self.max_answer_bytes, self.attempts as usize];
+        let mut statuses = self.statuses.values();
+        match statuses.find(|status| !status.is_client_error() && !status.is_server_error()) {
+            Some(status) => Some(format!("{status} is no status of an error")),
+            None if sizes.contains(&0) => Some("max_request_bytes, max_answer_bytes or attempts is zero".into()),
+            None if self.methods.is_empty() => Some("methods is empty".into()),
+            None if self.exclude.iter().any(String::is_empty) => Some("exclude has an empty entry".into()),
+            None => None,
+        }
     }
 
     pub(crate) fn scope_for(&self, parts: &Parts) -> String {

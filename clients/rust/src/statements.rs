@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use bytes::{BufMut, BytesMut};
-use deadpool_postgres::ClientWrapper;
-use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
+use tokio_postgres::{
+    Row, Statement,
+    types::{IsNull, ToSql, Type, to_sql_checked},
+};
 
 use crate::{
     Error, Request,
@@ -13,6 +15,7 @@ use crate::{
     error::BoxError,
     identity::Identity,
     request::{Begun, Granted, begun},
+    store::Connection,
 };
 
 /// The text of a body. The server parses it, and so decides whether it is JSON.
@@ -41,17 +44,55 @@ fn milliseconds(span: Option<Duration>) -> Option<i64> {
     span.map(|span| i64::try_from(span.as_millis()).unwrap_or(i64::MAX).max(1))
 }
 
-type Arguments<'a> = &'a [&'a (dyn ToSql + Sync)];
+type Arguments<'a> = &'a [(&'a (dyn ToSql + Sync), Type)];
 
-/// Statements are prepared once for each connection. A missing statement, or one whose result type changed with
-/// an update of the extension, is prepared again, because [`Error::is_retryable`] repeats the call.
-async fn one(client: &ClientWrapper, sql: &str, arguments: Arguments<'_>) -> Result<tokio_postgres::Row, Error> {
-    let statement = client.prepare_cached(sql).await?;
-    let result = client.query_one(&statement, arguments).await.map_err(Error::from);
+/// A statement that can be sent at once, so that another one can follow it in the same message.
+pub(crate) enum Ready {
+    Prepared(Statement),
+    /// Parsed with each execution.
+    Text,
+}
+
+/// Statements are prepared once for each connection, unless the store says otherwise.
+async fn ready(client: &Connection, sql: &str) -> Result<Ready, Error> {
+    Ok(if client.unprepared { Ready::Text } else { Ready::Prepared(client.prepare_cached(sql).await?) })
+}
+
+pub(crate) async fn ready_to_begin(client: &Connection) -> Result<Ready, Error> {
+    ready(client, BEGIN).await
+}
+
+pub(crate) async fn ready_to_complete(client: &Connection) -> Result<Ready, Error> {
+    ready(client, COMPLETE).await
+}
+
+pub(crate) async fn ready_for_unknown(client: &Connection) -> Result<Ready, Error> {
+    ready(client, UNKNOWN).await
+}
+
+/// A missing statement, or one whose result type changed with an update of the extension, is prepared again,
+/// because [`Error::is_retryable`] repeats the call.
+async fn send(client: &Connection, sql: &str, ready: &Ready, arguments: Arguments<'_>) -> Result<Row, Error> {
+    let result = match ready {
+        Ready::Prepared(statement) => {
+            let values: Vec<_> = arguments.iter().map(|argument| argument.0).collect();
+            client.query_one(statement, &values).await.map_err(Error::from)
+        }
+        Ready::Text => match client.query_typed(sql, arguments).await {
+            Ok(mut rows) if rows.len() == 1 => Ok(rows.remove(0)),
+            Ok(rows) => Err(Error::Unexpected(format!("{} rows", rows.len()).into())),
+            Err(error) => Err(error.into()),
+        },
+    };
     if result.as_ref().is_err_and(Error::is_stale) {
         client.statement_cache.remove(sql, &[]);
     }
     result
+}
+
+async fn one(client: &Connection, sql: &str, arguments: Arguments<'_>) -> Result<Row, Error> {
+    let ready = ready(client, sql).await?;
+    send(client, sql, &ready, arguments).await
 }
 
 fn unexpected(error: tokio_postgres::Error) -> Error {
@@ -59,7 +100,8 @@ fn unexpected(error: tokio_postgres::Error) -> Error {
 }
 
 pub(crate) async fn begin(
-    client: &ClientWrapper,
+    client: &Connection,
+    ready: &Ready,
     q: &Request,
     lease: Option<Duration>,
     holder: &str,
@@ -70,28 +112,29 @@ pub(crate) async fn begin(
         (milliseconds(q.ttl), milliseconds(lease), milliseconds(q.wait), milliseconds(q.derive));
     let key = q.derive.is_none().then_some(q.key.as_str());
     let arguments: Arguments = &[
-        &key,
-        &unread(i),
-        &i.digest,
-        &i.method,
-        &i.target,
-        &i.exclude,
-        &q.scope,
-        &q.principal,
-        &ttl,
-        &lease,
-        &wait,
-        &holder,
-        &transactional,
-        &derive,
+        (&key, Type::TEXT),
+        (&unread(i), Type::JSONB),
+        (&i.digest, Type::BYTEA),
+        (&i.method, Type::TEXT),
+        (&i.target, Type::TEXT),
+        (&i.exclude, Type::TEXT_ARRAY),
+        (&q.scope, Type::TEXT),
+        (&q.principal, Type::TEXT),
+        (&ttl, Type::INT8),
+        (&lease, Type::INT8),
+        (&wait, Type::INT8),
+        (&holder, Type::TEXT),
+        (&transactional, Type::BOOL),
+        (&derive, Type::INT8),
     ];
-    let row = one(client, BEGIN, arguments).await?;
+    let row = send(client, BEGIN, ready, arguments).await?;
     q.key.learn(row.try_get("key").map_err(unexpected)?);
     begun(&row).map_err(unexpected)
 }
 
 pub(crate) async fn complete(
-    client: &ClientWrapper,
+    client: &Connection,
+    ready: &Ready,
     q: &Request,
     token: Option<i64>,
     answer: &Stored,
@@ -99,52 +142,97 @@ pub(crate) async fn complete(
     let status = i32::from(answer.status.as_u16());
     let body = answer.body.as_deref();
     let key = q.key.as_str();
-    let arguments: Arguments = &[&key, &status, &body, &answer.headers, &q.scope, &q.principal, &token];
-    one(client, COMPLETE, arguments).await.map(drop)
+    let arguments: Arguments = &[
+        (&key, Type::TEXT),
+        (&status, Type::INT4),
+        (&body, Type::BYTEA),
+        (&answer.headers, Type::JSONB),
+        (&q.scope, Type::TEXT),
+        (&q.principal, Type::TEXT),
+        (&token, Type::INT8),
+    ];
+    send(client, COMPLETE, ready, arguments).await.map(drop)
 }
 
 pub(crate) async fn fail(
-    client: &ClientWrapper,
+    client: &Connection,
     q: &Request,
     token: i64,
     reason: &str,
     uncertain: bool,
 ) -> Result<(), Error> {
-    let arguments: Arguments = &[&q.key.as_str(), &reason, &q.scope, &q.principal, &token, &uncertain];
+    let arguments: Arguments = &[
+        (&q.key.as_str(), Type::TEXT),
+        (&reason, Type::TEXT),
+        (&q.scope, Type::TEXT),
+        (&q.principal, Type::TEXT),
+        (&token, Type::INT8),
+        (&uncertain, Type::BOOL),
+    ];
     one(client, FAIL, arguments).await.map(drop)
 }
 
 pub(crate) async fn unknown(
-    client: &ClientWrapper,
+    client: &Connection,
+    ready: &Ready,
     q: &Request,
     token: i64,
     error: &str,
     reference: Option<&str>,
 ) -> Result<(), Error> {
-    let arguments: Arguments = &[&q.key.as_str(), &error, &reference, &q.scope, &q.principal, &token];
-    one(client, UNKNOWN, arguments).await.map(drop)
+    let arguments: Arguments = &[
+        (&q.key.as_str(), Type::TEXT),
+        (&error, Type::TEXT),
+        (&reference, Type::TEXT),
+        (&q.scope, Type::TEXT),
+        (&q.principal, Type::TEXT),
+        (&token, Type::INT8),
+    ];
+    send(client, UNKNOWN, ready, arguments).await.map(drop)
 }
 
-pub(crate) async fn extend(client: &ClientWrapper, q: &Request, token: i64) -> Result<(), Error> {
-    one(client, EXTEND, &[&q.key.as_str(), &token, &q.scope, &q.principal]).await.map(drop)
+pub(crate) async fn extend(client: &Connection, q: &Request, token: i64) -> Result<(), Error> {
+    one(
+        client,
+        EXTEND,
+        &[(&q.key.as_str(), Type::TEXT), (&token, Type::INT8), (&q.scope, Type::TEXT), (&q.principal, Type::TEXT)],
+    )
+    .await
+    .map(drop)
 }
 
 pub(crate) async fn checkpoint(
-    client: &ClientWrapper,
+    client: &Connection,
     q: &Request,
     token: i64,
     point: &str,
     state: &serde_json::Value,
 ) -> Result<(), Error> {
-    one(client, CHECKPOINT, &[&q.key.as_str(), &point, state, &q.scope, &q.principal, &token]).await.map(drop)
+    one(
+        client,
+        CHECKPOINT,
+        &[
+            (&q.key.as_str(), Type::TEXT),
+            (&point, Type::TEXT),
+            (state, Type::JSONB),
+            (&q.scope, Type::TEXT),
+            (&q.principal, Type::TEXT),
+            (&token, Type::INT8),
+        ],
+    )
+    .await
+    .map(drop)
 }
 
-pub(crate) async fn once(client: &ClientWrapper, key: &str, scope: &str, principal: &str) -> Result<bool, Error> {
-    one(client, ONCE, &[&key, &scope, &principal]).await?.try_get("first").map_err(unexpected)
+pub(crate) async fn once(client: &Connection, key: &str, scope: &str, principal: &str) -> Result<bool, Error> {
+    one(client, ONCE, &[(&key, Type::TEXT), (&scope, Type::TEXT), (&principal, Type::TEXT)])
+        .await?
+        .try_get("first")
+        .map_err(unexpected)
 }
 
-pub(crate) async fn problem(client: &ClientWrapper, word: &str) -> Result<serde_json::Value, Error> {
-    one(client, PROBLEM, &[&word]).await?.try_get("problem").map_err(unexpected)
+pub(crate) async fn problem(client: &Connection, word: &str) -> Result<serde_json::Value, Error> {
+    one(client, PROBLEM, &[(&word, Type::TEXT)]).await?.try_get("problem").map_err(unexpected)
 }
 
 #[cfg(test)]

@@ -21,6 +21,7 @@ pub struct Store {
     /// How transactions begin.
     pub(crate) start: Arc<str>,
     pub(crate) holder: Arc<str>,
+    unprepared: bool,
     /// The server's documents never change, so each is requested once.
     problems: Arc<Mutex<HashMap<&'static str, Value>>>,
 }
@@ -34,6 +35,7 @@ impl Store {
             timeout: Duration::from_millis(contract::DATABASE_TIMEOUT_MS),
             start: "BEGIN".into(),
             holder: holder().into(),
+            unprepared: false,
             problems: Arc::default(),
         }
     }
@@ -54,6 +56,14 @@ impl Store {
         self
     }
 
+    /// Does not prepare statements, as a pooler needs it that gives each transaction another session: PgBouncer in
+    /// transaction mode. Handlers then use `query_typed`.
+    #[must_use]
+    pub fn unprepared(mut self) -> Self {
+        self.unprepared = true;
+        self
+    }
+
     /// A connection for a statement that commits by itself, and the time until which it may run.
     pub(crate) async fn lend(&self, extra: Duration) -> Result<Lent, Error> {
         let end = Instant::now() + self.timeout + extra;
@@ -62,7 +72,7 @@ impl Store {
 
     pub(crate) async fn connection(&self, end: Instant) -> Result<Connection, Error> {
         match timeout_at(end, self.pool.get()).await {
-            Ok(Ok(object)) => Ok(Connection(Some(object))),
+            Ok(Ok(object)) => Ok(Connection { object: Some(object), unprepared: self.unprepared }),
             Ok(Err(PoolError::Backend(error))) => Err(error.into()),
             Ok(Err(PoolError::Timeout(_))) | Err(_) => Err(Error::Timeout),
             Ok(Err(error)) => Err(Error::Database(error.into())),
@@ -84,7 +94,10 @@ impl Store {
         reference: Option<&str>,
     ) -> Result<(), Error> {
         let lent = self.lend(Duration::ZERO).await?;
-        let unknown = statements::unknown(&lent.connection, q, token, error, reference);
+        let unknown = async {
+            let ready = statements::ready_for_unknown(&lent.connection).await?;
+            statements::unknown(&lent.connection, &ready, q, token, error, reference).await
+        };
         let result = lent.within(unknown).await;
         lent.finish(result)
     }
@@ -132,11 +145,14 @@ impl Lent {
 /// A connection of the pool. It returns only when it is reported to be in order. Otherwise it is closed, so the
 /// server rolls back its transaction.
 #[derive(Debug)]
-pub(crate) struct Connection(Option<Object>);
+pub(crate) struct Connection {
+    object: Option<Object>,
+    pub unprepared: bool,
+}
 
 impl Connection {
     pub fn give_back(mut self) {
-        drop(self.0.take());
+        drop(self.object.take());
     }
 }
 
@@ -144,13 +160,13 @@ impl Deref for Connection {
     type Target = ClientWrapper;
 
     fn deref(&self) -> &ClientWrapper {
-        self.0.as_ref().expect("it is there until it is given back, which consumes it")
+        self.object.as_ref().expect("it is there until it is given back, which consumes it")
     }
 }
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        if let Some(object) = self.0.take() {
+        if let Some(object) = self.object.take() {
             drop(Object::take(object));
         }
     }

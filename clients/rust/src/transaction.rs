@@ -3,17 +3,25 @@
 use std::{ops::Deref, sync::Arc, time::Duration};
 
 use deadpool_postgres::ClientWrapper;
-use tokio::time::{Instant, timeout, timeout_at};
+use futures_util::future::join;
+use tokio::time::{Instant, error::Elapsed, sleep, timeout, timeout_at};
+use tokio_postgres::NoTls;
 
 use crate::{
     Answer, Error, Refusal, Request, Store,
     answer::Stored,
     claim::Info,
     error::{connection_lost, pause},
-    request::Begun,
+    request::{Begun, Granted},
     statements,
     store::Connection,
 };
+
+/// How often a connection is looked at.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// The answers to a last statement and COMMIT, or the reason why they were not sent.
+type Both = Result<(Result<(), Error>, Result<(), tokio_postgres::Error>), Error>;
 
 /// The transaction that holds the claim, as handlers get it: a [`tokio_postgres::Client`] whose methods on
 /// `&self` are all usable. The layer that began the transaction ends it. A clone that outlives the handler
@@ -34,6 +42,35 @@ impl Tx {
         let connection = store.connection(end).await?;
         timeout_at(end, connection.batch_execute(&store.start)).await.map_err(|_| Error::Timeout)??;
         Ok(Self(Arc::new(connection)))
+    }
+
+    /// BEGIN and the claim go to the server together.
+    async fn begin_with(
+        store: &Store,
+        request: &Request,
+        end: Instant,
+    ) -> Result<(Self, Result<(Begun<Granted>, i32), Error>), Error> {
+        let connection = store.connection(end).await?;
+        let both = async {
+            let ready = statements::ready_to_begin(&connection).await?;
+            let claim = statements::begin(&connection, &ready, request, None, &store.holder);
+            let (started, claimed) = join(connection.batch_execute(&store.start), claim).await;
+            started?;
+            Ok(claimed)
+        };
+        let begun = timeout_at(end, both).await.unwrap_or(Err(Error::Timeout))?;
+        Ok((Self(Arc::new(connection)), begun))
+    }
+
+    pub(crate) fn connection(&self) -> &Connection {
+        &self.0
+    }
+
+    /// Returns when the connection is lost.
+    pub(crate) async fn lost(self) {
+        while !self.0.is_closed() {
+            sleep(LOOK).await;
+        }
     }
 
     /// The connection, if there is no clone.
@@ -59,7 +96,7 @@ impl Tx {
     /// error.
     pub(crate) async fn commit_checked(self, within: Duration) -> Result<(), Error> {
         let connection = self.alone(within).await?;
-        let both = async { tokio::join!(connection.batch_execute("SELECT 1"), connection.batch_execute("COMMIT")) };
+        let both = join(connection.batch_execute("SELECT 1"), connection.batch_execute("COMMIT"));
         let committed = timeout(within, both).await.map(|(whole, committed)| whole.and(committed));
         Self::committed(connection, committed.map_err(|_| Error::CommitTimeout))
     }
@@ -97,6 +134,7 @@ pub struct Held {
     store: Store,
     request: Arc<Request>,
     info: Info,
+    token: i64,
 }
 
 impl Held {
@@ -123,14 +161,57 @@ impl Held {
         if self.request.unprotected {
             return self.tx.commit_checked(within).await;
         }
-        let complete = statements::complete(&self.tx, &self.request, None, answer);
-        if let Err(error) = timeout(within, complete).await.unwrap_or(Err(Error::Timeout)) {
-            if error.state().is_some() {
-                let _ = self.tx.roll_back(within).await;
-            }
-            return Err(error);
+        let (connection, request) = (self.tx.alone(within).await?, self.request);
+        let both = async {
+            let ready = statements::ready_to_complete(&connection).await?;
+            let complete = statements::complete(&connection, &ready, &request, None, answer);
+            Ok(join(complete, connection.batch_execute("COMMIT")).await)
+        };
+        let both = timeout(within, both).await;
+        Self::ended(connection, both, within).await
+    }
+
+    /// Commits the work under a claim whose outcome is not known.
+    async fn unknown(self, reason: &str) -> Result<(), Error> {
+        let within = self.store.timeout;
+        if self.request.unprotected {
+            return self.tx.commit_checked(within).await;
         }
-        self.tx.commit(within).await
+        let (connection, request, token) = (self.tx.alone(within).await?, self.request, self.token);
+        let both = async {
+            let ready = statements::ready_for_unknown(&connection).await?;
+            let unknown = statements::unknown(&connection, &ready, &request, token, reason, None);
+            Ok(join(unknown, connection.batch_execute("COMMIT")).await)
+        };
+        let both = timeout(within, both).await;
+        Self::ended(connection, both, within).await
+    }
+
+    /// The last statement and COMMIT were sent together. If the statement fails, the server makes a ROLLBACK of
+    /// the COMMIT, and says nothing of it. If the connection is lost, both may have been done.
+    async fn ended(connection: Connection, both: Result<Both, Elapsed>, within: Duration) -> Result<(), Error> {
+        match both.map_err(|_| Error::CommitTimeout)? {
+            Ok((Ok(()), committed)) => Tx::committed(connection, Ok(committed)),
+            Ok((Err(error), committed)) => {
+                if committed.is_ok() {
+                    connection.give_back();
+                }
+                Err(if error.state().is_some() { error } else { Error::Commit(error.into()) })
+            }
+            // It could not be prepared, so neither was sent.
+            Err(error) => {
+                if error.state().is_some() {
+                    let _ = Tx(Arc::new(connection)).roll_back(within).await;
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Rolls back, though a statement may be running. Where the server wants TLS, it is not cancelled.
+    async fn give_up(self) {
+        let _ = timeout(LOOK, self.tx.cancel_token().cancel_query(NoTls)).await;
+        let _ = self.roll_back().await;
     }
 
     /// Rolls back: the key is free.
@@ -158,21 +239,21 @@ impl Store {
 
     async fn ask_held(&self, request: &Arc<Request>) -> Result<(Begun<Held>, i32), Error> {
         let end = Instant::now() + self.timeout + request.wait.unwrap_or_default();
-        let tx = Tx::begin(self, end).await?;
-        let held = |tx, info| Held { tx, store: self.clone(), request: request.clone(), info };
+        let held = |tx, info, token| Held { tx, store: self.clone(), request: request.clone(), info, token };
         if request.unprotected {
-            return Ok((Begun::Execute(held(tx, Info::of(request, 0))), 0));
+            let tx = Tx::begin(self, end).await?;
+            return Ok((Begun::Execute(held(tx, Info::of(request, 0), 0)), 0));
         }
-        let begin = statements::begin(&tx, request, None, &self.holder);
-        match timeout_at(end, begin).await.unwrap_or(Err(Error::Timeout)) {
-            Ok((Begun::Execute(granted), attempt)) => {
-                Ok((Begun::Execute(held(tx, Info::of(request, granted.attempt))), attempt))
+        match Tx::begin_with(self, request, end).await? {
+            (tx, Ok((Begun::Execute(granted), attempt))) => {
+                Ok((Begun::Execute(held(tx, Info::of(request, granted.attempt), granted.token)), attempt))
             }
-            Ok((other, attempt)) => {
-                tx.roll_back(self.timeout).await?;
+            (tx, Ok((other, attempt))) => {
+                // The answer does not wait for it.
+                tokio::spawn(tx.roll_back(self.timeout));
                 Ok((other.map(|_| unreachable!("it is no execution")), attempt))
             }
-            Err(error) => {
+            (tx, Err(error)) => {
                 if error.state().is_some() {
                     let _ = tx.roll_back(self.timeout).await;
                 }
@@ -185,13 +266,30 @@ impl Store {
 /// The result of work.
 pub(crate) struct Work<A> {
     pub answer: A,
-    /// The stored form, or the reason why it is not to be kept.
-    pub stored: Result<Stored, String>,
+    pub end: End,
     pub failure: Option<Error>,
 }
 
+/// What becomes of an answer; all but the first with a reason.
+pub(crate) enum End {
+    Keep(Stored),
+    /// The work may have had an effect.
+    NotKept(String),
+    /// It has had none.
+    Free(String),
+    Unknown(String),
+}
+
+impl End {
+    /// The work has failed with an answer that is kept without it.
+    pub fn is_raised(&self, failure: &Error) -> bool {
+        let kept = matches!(self, Self::Keep(answer) if answer.status.is_client_error());
+        kept && failure.is_uncertain() && !failure.is_retryable() && !matches!(failure, Error::HandlerTimeout)
+    }
+}
+
 /// The result of a request.
-pub(crate) enum Verdict<A> {
+pub(crate) enum Settled<A> {
     Worked(A),
     /// The work has failed, with this answer.
     Failed(A, Error),
@@ -202,25 +300,26 @@ pub(crate) enum Verdict<A> {
 }
 
 /// Does work in the transaction of its claim and stores its answer there; if the answer is not to be kept, all
-/// of it rolls back. All of it is repeated after a conflict or a lost connection. After a COMMIT without an
+/// of it rolls back. An answer that the work raises is stored in a transaction of its own, after that of the work
+/// has been rolled back. All of it is repeated after a conflict or a lost connection. After a COMMIT without an
 /// answer the repetition finds the record, if it was done.
 pub(crate) async fn transactional<A, F>(
     store: &Store,
     request: &Arc<Request>,
     mut work: impl FnMut(Tx, Info) -> F,
-) -> Result<Verdict<A>, Error>
+) -> Result<Settled<A>, Error>
 where
     F: Future<Output = Work<A>>,
 {
-    let mut again = false;
+    let (mut again, mut raised) = (false, None);
     for attempt in 1.. {
         let last = attempt >= request.attempts;
-        match transactional_once(store, request, &mut work).await {
+        match transactional_once(store, request, &mut work, &mut raised).await {
             // Without a record it is not known whether it was done.
             Err(error) if request.unprotected && error.is_in_doubt() => return Err(error),
             Err(error) if error.is_retryable() && !last => again = true,
             // Our previous transaction may not have ended on the server.
-            Ok(Verdict::Refused(refusal, _)) if again && !last && refusal.outcome == crate::Outcome::InProgress => {}
+            Ok(Settled::Refused(refusal, _)) if again && !last && refusal.outcome == crate::Outcome::InProgress => {}
             result => return result,
         }
         pause(attempt).await;
@@ -232,25 +331,54 @@ async fn transactional_once<A, F>(
     store: &Store,
     request: &Arc<Request>,
     work: &mut impl FnMut(Tx, Info) -> F,
-) -> Result<Verdict<A>, Error>
+    raised: &mut Option<(A, Stored)>,
+) -> Result<Settled<A>, Error>
 where
     F: Future<Output = Work<A>>,
 {
-    let held = match store.begin_held(request).await? {
-        (Begun::Execute(held), _) => held,
-        (Begun::Replay(answer, omitted), attempt) => return Ok(Verdict::Replay(answer, omitted, attempt)),
-        (Begun::Refused(refusal), attempt) => return Ok(Verdict::Refused(refusal, attempt)),
-    };
-    let Work { answer, stored, failure } = work(held.tx(), held.info().clone()).await;
-    if let (Ok(stored), None) = (stored, &failure) {
-        held.store(&stored).await?;
-        return Ok(Verdict::Worked(answer));
+    loop {
+        let held = match store.begin_held(request).await? {
+            (Begun::Execute(held), _) => held,
+            (Begun::Replay(answer, omitted), attempt) => return Ok(Settled::Replay(answer, omitted, attempt)),
+            (Begun::Refused(refusal), attempt) => return Ok(Settled::Refused(refusal, attempt)),
+        };
+        if let Some((answer, stored)) = raised.take() {
+            return match held.store(&stored).await {
+                Ok(()) => Ok(Settled::Worked(answer)),
+                Err(error) => {
+                    *raised = Some((answer, stored));
+                    Err(error)
+                }
+            };
+        }
+        let Work { answer, end, failure } = work(held.tx(), held.info().clone()).await;
+        match (end, failure) {
+            (End::Keep(stored), None) => return held.store(&stored).await.map(|()| Settled::Worked(answer)),
+            (End::Unknown(reason), None) => return held.unknown(&reason).await.map(|()| Settled::Worked(answer)),
+            (end, Some(failure)) if end.is_raised(&failure) => {
+                held.roll_back().await?;
+                match end {
+                    End::Keep(stored) if !request.unprotected => *raised = Some((answer, stored)),
+                    _ => return Ok(Settled::Worked(answer)),
+                }
+            }
+            (_, failure) => return undone(held, answer, failure).await,
+        }
+    }
+}
+
+/// Work without an answer to keep.
+async fn undone<A>(held: Held, answer: A, failure: Option<Error>) -> Result<Settled<A>, Error> {
+    if let Some(failure @ Error::HandlerTimeout) = failure {
+        // The answer waits for it, but not for a database that is silent.
+        let _ = timeout(Duration::from_secs(1), tokio::spawn(held.give_up())).await;
+        return Ok(Settled::Failed(answer, failure));
     }
     match (failure, held.roll_back().await) {
         (Some(failure), _) if failure.is_retryable() => Err(failure),
-        (None, Ok(()) | Err(Error::TransactionKept)) => Ok(Verdict::Worked(answer)),
-        (Some(failure), Ok(()) | Err(Error::TransactionKept)) => Ok(Verdict::Failed(answer, failure)),
-        (Some(failure), Err(_)) if failure.state().is_some() => Ok(Verdict::Failed(answer, failure)),
+        (None, Ok(()) | Err(Error::TransactionKept)) => Ok(Settled::Worked(answer)),
+        (Some(failure), Ok(()) | Err(Error::TransactionKept)) => Ok(Settled::Failed(answer, failure)),
+        (Some(failure), Err(_)) if failure.state().is_some() => Ok(Settled::Failed(answer, failure)),
         (_, Err(lost)) => Err(lost),
     }
 }

@@ -1,26 +1,28 @@
 //! Runs the handler under its claim.
 
 use std::{
-    future::poll_fn,
+    future::{pending, poll_fn},
     marker::PhantomData,
     sync::{Arc, atomic::Ordering::Relaxed},
+    time::Duration,
 };
 
 use bytes::Bytes;
 use http::{Response, StatusCode, header};
 use http_body::Body;
+use tokio::time::sleep;
 use tower_service::Service;
 
 use super::{Exchange, Kind, Ran};
 use crate::{
-    Answer, Claim, Error, Failure, Info, Outcome, Request, ResponseBody, Tx,
+    Answer, Claim, Error, Failure, Info, Outcome, Request, ResponseBody, Tx, Verdict,
     answer::{self, Stored},
     body::{Read, read},
-    error::BoxError,
+    error::{BoxError, connection_lost},
     lease::leased,
     problem::problem,
     route::{Event, tell},
-    transaction::{Verdict, Work, transactional},
+    transaction::{End, Settled, Work, transactional},
 };
 
 /// The layer's entry in the request's extensions.
@@ -73,23 +75,23 @@ where
         };
         let exchange = &self.exchange;
         match result {
-            Ok(Verdict::Worked(answer)) => answer.map(|response| exchange.with_key(response)),
-            Ok(Verdict::Failed(answer, failure)) => {
+            Ok(Settled::Worked(answer)) => answer.map(|response| exchange.with_key(response)),
+            Ok(Settled::Failed(answer, failure)) => {
                 exchange.log(&failure);
                 self.failed(answer).await
             }
-            Ok(Verdict::Replay(answer, omitted, attempt)) => {
+            Ok(Settled::Replay(answer, omitted, attempt)) => {
                 Ok(exchange.replay(Some((answer, omitted)), attempt).await)
             }
-            Ok(Verdict::Refused(refusal, attempt)) if refusal.outcome == Outcome::Failed => {
+            Ok(Settled::Refused(refusal, attempt)) if refusal.outcome == Outcome::Failed => {
                 Ok(exchange.replay(None, attempt).await)
             }
-            Ok(Verdict::Refused(refusal, attempt)) => {
+            Ok(Settled::Refused(refusal, attempt)) => {
                 let retry_after = refusal.retry_after.map(|span| span.as_secs_f64());
                 Ok(exchange.refuse_with(refusal.outcome, attempt, retry_after).await)
             }
             // The new holder will answer.
-            Ok(Verdict::Lost) => Ok(exchange.problem(Outcome::InProgress, None).await),
+            Ok(Settled::Lost) => Ok(exchange.problem(Outcome::InProgress, None).await),
             Err(error) => self.answer_error(Arc::unwrap_or_clone(request), error).await,
         }
     }
@@ -148,21 +150,41 @@ where
         if !self.exchange.ran.swap(true, Relaxed) {
             tell(route.on_execute.as_deref(), self.exchange.event(Outcome::Execute, info.attempt));
         }
+        let default = if matches!(given, Given::Claim(_)) { 600 } else { 60 };
+        let limit = route.handler_timeout.unwrap_or(Duration::from_secs(default));
+        let tx = if let Given::Tx(tx) = &given { Some(tx.clone()) } else { None };
         let request = self.request(given, info);
         let mut inner = self.inner.clone();
         async move {
-            let answered = match poll_fn(|cx| inner.poll_ready(cx)).await {
-                Ok(()) => inner.call(request).await,
-                Err(error) => Err(error),
-            };
-            match answered {
-                Ok(response) => self.take(response).await,
-                Err(error) => {
-                    let failure = Some(Error::Work("the service has failed".into()));
-                    Work { answer: Err(error), stored: Err(String::new()), failure }
+            let lost = async {
+                match tx {
+                    Some(tx) => tx.lost().await,
+                    None => pending().await,
                 }
-            }
+            };
+            let answered = async {
+                match poll_fn(|cx| inner.poll_ready(cx)).await {
+                    Ok(()) => Ok(self.take(inner.call(request).await?).await),
+                    Err(error) => Err(error),
+                }
+            };
+            let given_up = tokio::select! {
+                biased;
+                answered = answered => return answered.unwrap_or_else(|error| {
+                    let failure = Some(Error::Work("the service has failed".into()));
+                    Work { answer: Err(error), end: End::NotKept("the service has failed".into()), failure }
+                }),
+                () = sleep(limit) => Error::HandlerTimeout,
+                () = lost => connection_lost(),
+            };
+            self.given_up(given_up).await
         }
+    }
+
+    /// The handler was dropped.
+    async fn given_up(&self, failure: Error) -> Work<Ran<R, S::Error>> {
+        let answer = self.exchange.problem(Outcome::Unavailable, Some(1.0)).await;
+        Work { answer: Ok(answer), end: End::NotKept(failure.to_string()), failure: Some(failure) }
     }
 
     fn request(&self, given: Given, info: Info) -> http::Request<B> {
@@ -184,14 +206,16 @@ where
         let (mut parts, body) = response.into_parts();
         let failure = parts.extensions.remove::<Failure>().map(Failure::into_error);
         answer::make_text(&mut parts.headers);
-        let (body, failure, stored) = match read(body, route.max_answer_bytes).await {
+        let (body, answer, stored) = match read(body, route.max_answer_bytes).await {
             Ok(Read::Whole(bytes)) => {
                 parts.headers.remove(header::CONTENT_LENGTH);
                 let answer = Answer { status: parts.status, headers: parts.headers.clone(), body: bytes.clone() };
-                (ResponseBody::whole(bytes), failure, Stored::of(&answer))
+                let stored = Stored::of(&answer);
+                (ResponseBody::whole(bytes), answer, stored)
             }
             Ok(Read::TooLarge(head, rest)) if route.omit_large_answers => {
-                (ResponseBody::continued(head, rest), failure, Stored::status_alone(parts.status))
+                let answer = Answer { status: parts.status, headers: parts.headers.clone(), body: head.clone() };
+                (ResponseBody::continued(head, rest), answer, Stored::status_alone(parts.status))
             }
             Ok(Read::TooLarge(..)) => {
                 return self.spoilt(Outcome::AnswerTooLarge, "the answer is too large to be kept".into()).await;
@@ -199,8 +223,15 @@ where
             Err(error) => return self.spoilt(Outcome::Internal, error.into()).await,
         };
         let keep = (route.keep)(parts.status) && parts.status >= StatusCode::OK;
-        let stored = if keep { Ok(stored) } else { Err(format!("status {}", parts.status.as_u16())) };
-        Work { answer: Ok(Response::from_parts(parts, body)), stored, failure }
+        let reason = format!("status {}", parts.status.as_u16());
+        let end = match route.verdict.as_ref().and_then(|verdict| verdict(&answer)) {
+            Some(Verdict::Keep) => End::Keep(stored),
+            Some(Verdict::Free) => End::Free(reason),
+            Some(Verdict::Unknown) => End::Unknown(reason),
+            None if keep => End::Keep(stored),
+            None => End::NotKept(reason),
+        };
+        Work { answer: Ok(Response::from_parts(parts, body)), end, failure }
     }
 
     async fn spoilt(&self, outcome: Outcome, error: BoxError) -> Work<Ran<R, S::Error>> {
@@ -208,6 +239,6 @@ where
         let mut response = Response::new(ResponseBody::whole(answer.body));
         *response.status_mut() = answer.status;
         *response.headers_mut() = answer.headers;
-        Work { answer: Ok(response), stored: Err(String::new()), failure: Some(Error::Work(error)) }
+        Work { answer: Ok(response), end: End::NotKept(String::new()), failure: Some(Error::Work(error)) }
     }
 }

@@ -1,6 +1,7 @@
 //! Everything on a real database.
 
 mod leased;
+mod seams;
 mod support;
 mod transactional;
 mod uncertain;

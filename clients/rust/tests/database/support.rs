@@ -23,7 +23,7 @@ pub struct Case {
 
 static PREPARED: LazyLock<Mutex<bool>> = LazyLock::new(Mutex::default);
 
-fn pool_at(host: &str, port: u16) -> Pool {
+pub fn pool_at(host: &str, port: u16) -> Pool {
     let mut config = tokio_postgres::Config::new();
     config.host(host).port(port).user(env::var("PGUSER").unwrap_or("postgres".into()));
     config.dbname(env::var("PGDATABASE").unwrap_or("postgres".into()));

@@ -155,7 +155,7 @@ async fn a_panic_rolls_back_and_goes_on() {
 #[tokio::test]
 async fn a_failure_is_never_kept() {
     let Some(case) = Case::new().await else { return };
-    for (said, told) in [(402, 402), (201, 500)] {
+    for (said, told) in [(502, 502), (201, 500)] {
         let handler = async move |tx: Tx, info: Info| {
             tx.execute(INSERT, &[&info.principal, &"done"]).await.unwrap();
             let mut response = StatusCode::from_u16(said).unwrap().into_response();
