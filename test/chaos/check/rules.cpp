@@ -406,10 +406,12 @@ class Forgotten {
                 committed_[call.transaction] = call.returned;
         for (const Call& call : history.calls) {
             if (!call.asked.secret.empty() && is_certain(call))
-                kept_[call.asked.secret] = {call.key, committed_.at(call.transaction)};
+                kept_[call.asked.secret] = {call.key, call.returned,
+                                            committed_.at(call.transaction)};
             if (forgets(call) && is_certain(call))
                 forgettings_[call.key.principal].push_back(
-                    {call.key, call.invoked, committed_.at(call.transaction)});
+                    {call.key, call.function == Function::ForgetAll, call.invoked,
+                     committed_.at(call.transaction)});
         }
     }
 
@@ -429,10 +431,12 @@ class Forgotten {
   private:
     struct Kept {
         Key key;
-        Micros since;
+        Micros written;  // the transaction may have been open for some time after that
+        Micros committed;
     };
     struct Forgetting {
-        Key key;  // without a name: all of the principal
+        Key key;     // without a name: all of the principal
+        bool waits;  // for the transactions that were open, whose writes it then meets
         Micros began;
         Micros done;
     };
@@ -458,7 +462,8 @@ class Forgotten {
         if (all == forgettings_.end()) return false;
         return std::any_of(all->second.begin(), all->second.end(), [&](const Forgetting& one) {
             const bool concerns = one.key.key.empty() || one.key == kept.key;
-            return concerns && kept.since < one.began && one.done <= at;
+            const Micros since = one.waits ? kept.written : kept.committed;
+            return concerns && since < one.began && one.done <= at;
         });
     }
 
