@@ -128,6 +128,35 @@ func TestTheTransferThatIsShown(t *testing.T) {
 	}
 }
 
+func order(ctx context.Context, url string, saved func(key string) error) (*http.Response, error) {
+	key := idempotency.NewKey()        // a UUID of version 7
+	if err := saved(key); err != nil { // with the order: after a crash it is sent again under the same key
+		return nil, err
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(`{"amount": 100}`))
+	if err != nil {
+		return nil, err
+	}
+	r.Header.Set("Content-Type", "application/json")
+	return new(idempotency.Caller).Do(r, key)
+}
+
+func TestTheCallThatIsShown(t *testing.T) {
+	keys := map[string]bool{}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		key, _ := idempotency.ParseKey(r.Header.Get("Idempotency-Key"))
+		if keys[key] = true; r.Header.Get("Content-Type") != "application/json" {
+			t.Error(r.Header)
+		}
+	}))
+	defer server.Close()
+	var stored string
+	response, err := order(t.Context(), server.URL, func(key string) error { stored = key; return nil })
+	if err != nil || response.StatusCode != 200 || !keys[stored] || len(keys) != 1 {
+		t.Error(response, err, keys)
+	}
+}
+
 // The code of README.md is that of the tests, but for what concerns other modules.
 func TestTheREADMEShowsWhatIsTested(t *testing.T) {
 	page, err := os.ReadFile("README.md")
@@ -138,7 +167,7 @@ func TestTheREADMEShowsWhatIsTested(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, title := range []string{"### net/http", "## Work outside the database"} {
+	for _, title := range []string{"### net/http", "## Work outside the database", "## Calling such a service"} {
 		_, section, _ := strings.Cut(string(page), "\n"+title+"\n")
 		code := regexp.MustCompile("(?s)```go\n(.*?)```").FindStringSubmatch(section)
 		functions := regexp.MustCompile(`(?ms)^func .*?^}$`).FindAllString(code[1], -1)

@@ -5,10 +5,14 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"strings"
+	"sync"
 	"testing"
 
 	"github.com/go-chi/chi/v5"
@@ -134,5 +138,45 @@ func TestLibPQWithAHiddenError(t *testing.T) {
 	})
 	if first || err == nil || runs != 1 {
 		t.Error(first, err, runs)
+	}
+}
+
+// With PgBouncer in transaction mode, which ../test starts where it is installed. lib/pq otherwise asks
+// twice for a statement with parameters, and the second may reach another session.
+func TestLibPQBehindAPooler(t *testing.T) {
+	port := os.Getenv("POOLER_PORT")
+	if port == "" {
+		t.Skip("POOLER_PORT names no pooler")
+	}
+	pool := try.Pool(t)
+	db, err := sql.Open("postgres", "host=127.0.0.1 port="+port+" sslmode=disable binary_parameters=yes")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	store := sqlidem.New(db)
+	server := httptest.NewServer(store.Leased(route(t))(idempotency.HandlerFunc(func(w http.ResponseWriter, r *http.Request) error {
+		_, err := idempotency.StepTx(r.Context(), sqlidem.ClaimOf(r.Context()), "step", func(ctx context.Context, tx *sql.Tx) (int, error) {
+			_, err := tx.ExecContext(ctx, try.Effect, t.Name(), "x")
+			return 1, err
+		})
+		return err
+	})))
+	defer server.Close()
+	var all sync.WaitGroup
+	for number := range 8 {
+		all.Add(1)
+		go func() {
+			defer all.Done()
+			for round := range 10 {
+				key := fmt.Sprint(number, "-", round)
+				try.Post(t, server.URL, key, `{}`).Check(t, 200, "", false)
+				try.Post(t, server.URL, key, `{}`).Check(t, 200, "", true)
+			}
+		}()
+	}
+	all.Wait()
+	if count := len(strings.Fields(try.Effects(t, pool))); count != 80 {
+		t.Error(count)
 	}
 }
