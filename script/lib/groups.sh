@@ -4,7 +4,7 @@
 
 # shellcheck disable=SC2034 # for script/test
 GROUPS_IN_ORDER=(checks build build-in-tree core model fuzz regress isolation tap client regress-sql
-    isolation-sql tap-sql client-sql scale scale-sql docs examples demo chaos)
+    isolation-sql tap-sql client-sql scale scale-sql managed docs examples demo chaos)
 GROUPS_ON_REQUEST=(private lint clients console dotnet upgrade failover)
 # The groups that need no more than the module does.
 GROUPS_OF_MODULE=(checks build build-in-tree regress isolation upgrade)
@@ -55,6 +55,7 @@ group_checks() {
     check "the clients' statements, documents and defaults are those of their contract" \
         "$ROOT/clients/contract/generate" --check
     check "the code of docs/drivers/ is that of the drivers' programs" "$ROOT/clients/drivers/check" code
+    check "managed/idempotency.sql is what managed/generate writes" "$ROOT/managed/generate" --check
     check "a server without the paths of its files is not copied" silent_server_is_not_copied
     ((CHECKS_FAILED == 0))
 }
@@ -306,6 +307,18 @@ group_isolation-sql() { with_sql_store group_isolation; }
 group_tap-sql() { with_sql_store group_tap; }
 group_client-sql() { with_sql_store group_client; }
 group_scale-sql() { with_sql_store group_scale; }
+
+# The edition without C, on a server without the module.
+group_managed() {
+    ensure_installed
+    TEST_SETTINGS+=("autovacuum=off")
+    start_cluster managed "${TEST_SETTINGS[@]}"
+    local status=0
+    PG_BINDIR=$PG_BINDIR "$ROOT/test/managed/run" || status=$?
+    ((status == 0)) || show_tail 60 "$WORK/managed/server.log"
+    stop_cluster managed
+    return "$status"
+}
 
 group_docs() {
     ensure_installed

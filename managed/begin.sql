@@ -1,0 +1,601 @@
+-- From a question to an answer (src/claim/question.cpp, begin.cpp, grant.cpp, locks.cpp).
+--
+-- A call looks at the record, and only if that says "execute" tries the lock of the key. The row that it
+-- then writes is the truth: an insertion meets the unique index, and an update names the version that was
+-- seen. So a session that ignores the lock can't break "once".
+
+-- The lock of a key. The seed is secret, so that clients can't compute keys that share a lock.
+CREATE FUNCTION idempotency.lock_of(key text, scope text, principal text) RETURNS integer
+    LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    secret bytea := (SELECT s.value FROM idempotency.seed s);
+BEGIN
+    IF secret IS NULL THEN
+        PERFORM idempotency.refuse('the seed of the locks is missing',
+            'Table idempotency.seed has no row with 16 bytes.',
+            'Restore the row from a dump. If there is none, the owner of the table inserts random bytes.', '55000');
+    END IF;
+    RETURN ('x' || left(encode(sha256(secret || convert_to(
+        length(key) || ':' || key || length(scope) || ':' || scope || principal, 'UTF8')), 'hex'), 8))::bit(32)::integer;
+END $$;
+COMMENT ON FUNCTION idempotency.lock_of IS 'the number of the lock of a key';
+
+CREATE FUNCTION idempotency.require(what text, hint text) RETURNS void
+    LANGUAGE sql AS $$
+SELECT idempotency.refuse(what || ' is required', 'The policy of this scope requires it.', hint, '22004') $$;
+COMMENT ON FUNCTION idempotency.require IS 'refuses a call without what the policy requires';
+
+-- Argument, else policy, else setting. Refuses what the policy forbids, before anything is granted.
+CREATE FUNCTION idempotency.settle(INOUT q idempotency.question, p idempotency.in_force)
+    LANGUAGE plpgsql AS $$
+DECLARE
+    f record;
+    nothing_counts boolean := false;
+    derives boolean := q.derive IS NOT NULL OR p.on_missing_key = 'derive';
+BEGIN
+    IF q.key IS NULL AND q.derive IS NULL AND p.on_missing_key = 'error' THEN
+        PERFORM idempotency.require('key', 'Pass the key that the client sent.');
+    ELSIF p.principal_required AND q.principal = '' THEN
+        PERFORM idempotency.require('principal', 'Pass on whose behalf the request comes.');
+    END IF;
+    q.transactional := q.transactional OR p.transactional_only;
+    IF q.transactional AND (q.hold OR q.lease IS NOT NULL) THEN
+        f := ROW(CASE WHEN q.hold THEN 'hold' ELSE 'lease' END);
+        PERFORM idempotency.refuse(format('%s is not possible for a claim that must end in its transaction', f.f1),
+            'The call says transactional, or the policy of this scope says transactional_only.',
+            format('Omit %s, or use a scope for claims that outlast their transaction.', f.f1));
+    END IF;
+    IF q.fingerprint IS NOT NULL THEN
+        IF p.fingerprint_fields IS NOT NULL OR cardinality(p.exclude_fields) > 0 OR p.on_missing_key = 'derive' THEN
+            PERFORM idempotency.refuse('fingerprint can''t be given in this scope',
+                'Its policy compares fields of requests, or derives keys from them, and a digest has no fields.',
+                'Pass request, with method and path, and let the server compute the fingerprint.');
+        END IF;
+        q.fingerprint_of := 4;
+    ELSE
+        q.excluded := CASE WHEN coalesce(cardinality(q.exclude), 0) = 0 THEN p.exclude_fields
+                           WHEN coalesce(cardinality(p.exclude_fields), 0) = 0 THEN q.exclude
+                           ELSE p.exclude_fields || idempotency.check_list(q.exclude, 'exclude') END;
+        q.fingerprint_of := CASE WHEN q.method IS NULL THEN 0 ELSE 1 END + CASE WHEN q.path IS NULL THEN 0 ELSE 2 END;
+        IF q.request IS NOT NULL OR q.fingerprint_of > 0 THEN
+            f := idempotency.fingerprint_of(q.request, q.method, q.path, q.excluded, p.fingerprint_fields);
+            q.fingerprint := f.fingerprint;
+            nothing_counts := f.nothing_counts;
+        ELSIF p.fingerprint_required AND NOT q.without_request THEN
+            PERFORM idempotency.require('fingerprint', 'Pass request or fingerprint.');
+        END IF;
+    END IF;
+    IF q.key IS NULL AND derives THEN
+        IF q.fingerprint IS NULL OR nothing_counts THEN
+            PERFORM idempotency.refuse('key can''t be derived', format('The call, or the policy of this scope, derives a missing key from the request, and %s.',
+                CASE WHEN q.fingerprint IS NULL THEN 'there is none' ELSE 'none of its fields counts' END),
+                'Pass key or request.', '22004');
+        END IF;
+        q.fingerprint_of := q.fingerprint_of + 8;
+        q.key := encode(idempotency.digest(q.principal, q.scope, '"' || encode(q.fingerprint, 'hex') || '"'), 'hex');
+    ELSIF q.key IS NULL THEN
+        q.key := gen_random_uuid()::text;
+    END IF;
+    IF p.store_request AND q.request IS NOT NULL THEN
+        PERFORM idempotency.check_size('request', q.request::text, p.max_body_bytes);
+    END IF;
+    q.ttl := least(coalesce(q.ttl, p.ttl), p.max_ttl);
+    q.lease := least(coalesce(q.lease, p.lease), p.max_lease);
+    q.wait := coalesce(q.wait, p.wait);
+    q.retention := greatest(p.retention, q.ttl);
+    IF q.fingerprint_of & 8 <> 0 THEN
+        q.retention := CASE WHEN p.on_missing_key <> 'derive' THEN q.derive
+                            WHEN p.derive_window = 0 THEN q.ttl ELSE p.derive_window END;
+        q.ttl := least(q.ttl, q.retention);
+    END IF;
+    q.memory := q.retention;
+    IF q.first_sent IS NOT NULL THEN
+        q.memory := least(q.memory, idempotency.memory_since(q.scope, q.first_sent));
+    END IF;
+END $$;
+COMMENT ON FUNCTION idempotency.settle IS 'a question with all that follows from it';
+
+-- False if record and question are known to be of different operations or requests. The policy may count
+-- other fields than it did: then the request is asked once more, by the rule of then.
+CREATE FUNCTION idempotency.same_request(r idempotency.record, q idempotency.question, p idempotency.in_force)
+    RETURNS boolean
+    LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    of_caller boolean := coalesce(r.fingerprint_of & 4 <> 0, false);
+    fields text[] := CASE WHEN NOT of_caller THEN r.counted END;
+    exclude text[] := CASE WHEN of_caller THEN q.exclude ELSE r.excluded END;
+BEGIN
+    IF r.operation <> q.operation THEN
+        RETURN false;
+    ELSIF q.fingerprint IS NULL OR r.fingerprint IS NULL OR r.fingerprint = q.fingerprint THEN
+        RETURN true;
+    ELSIF q.fingerprint_of & 4 <> 0 OR q.request IS NULL
+          OR (fields IS NOT DISTINCT FROM p.fingerprint_fields AND exclude IS NOT DISTINCT FROM q.excluded) THEN
+        RETURN false;
+    END IF;
+    RETURN r.fingerprint = (idempotency.fingerprint_of(q.request, q.method, q.path, exclude, fields)).fingerprint;
+END $$;
+COMMENT ON FUNCTION idempotency.same_request IS 'whether a record may be of the request';
+
+CREATE FUNCTION idempotency.raise_unseen(decided_here boolean DEFAULT false) RETURNS void
+    LANGUAGE plpgsql AS $$
+BEGIN
+    -- With a number of its own this transaction ends visibly: a retry has a newer snapshot.
+    PERFORM pg_current_xact_id();
+    PERFORM idempotency.refuse('could not serialize access due to an earlier attempt with this key',
+        CASE WHEN decided_here THEN 'This transaction has ended that attempt, and its snapshot may not see all effects of it.'
+             ELSE 'The snapshot is older than that attempt''s end and may not see its effects.' END,
+        CASE WHEN decided_here THEN 'Roll back, end the attempt in a transaction of its own, and retry.'
+             ELSE 'Roll back and retry the transaction.' END, '40001');
+END $$;
+COMMENT ON FUNCTION idempotency.raise_unseen IS 'refuses work whose snapshot may be too old';
+
+-- The transaction of a row's last version.
+CREATE FUNCTION idempotency.writer_of(written_in xid8, xmin xid) RETURNS xid8
+    LANGUAGE sql STABLE AS $$
+SELECT coalesce(written_in, CASE WHEN xmin::text::bigint < 3 THEN '3'::xid8
+    ELSE (greatest(3, n - ((n - xmin::text::bigint) & 4294967295)))::text::xid8 END)
+  FROM (SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint AS n) now $$;
+COMMENT ON FUNCTION idempotency.writer_of IS 'the transaction that wrote a row';
+
+-- Records that ended longer ago than this are swept without a trace. So a snapshot of that age is too old
+-- to be granted a key that has no record.
+CREATE FUNCTION idempotency.trace_kept() RETURNS interval
+    LANGUAGE sql IMMUTABLE AS $$ SELECT interval '1 hour' $$;
+COMMENT ON FUNCTION idempotency.trace_kept IS 'how long removals of records are traced';
+
+-- An error unless the work will see every effect of the attempts before. In READ COMMITTED it takes its
+-- snapshot after the grant, unless it is part of the calling statement.
+CREATE FUNCTION idempotency.require_sight(q idempotency.question, r idempotency.record, lock integer)
+    RETURNS void
+    LANGUAGE plpgsql AS $$
+DECLARE
+    fixed boolean := current_setting('transaction_isolation') IN ('repeatable read', 'serializable');
+    since timestamptz := CASE WHEN fixed THEN transaction_timestamp() ELSE statement_timestamp() END;
+    own xid8 := pg_current_xact_id_if_assigned();
+    removed xid8;
+    writer xid8;
+BEGIN
+    IF NOT fixed AND NOT q.same_statement THEN RETURN; END IF;
+    -- Removals first. PostgreSQL raises 40001 itself if a fixed snapshot does not see the last one.
+    IF fixed THEN
+        SELECT m.removed_in INTO removed FROM idempotency.removal m WHERE m.part = lock & 63 FOR SHARE;
+    ELSE
+        SELECT m.removed_in INTO removed FROM idempotency.removal m WHERE m.part = lock & 63;
+    END IF;
+    IF removed = own THEN
+        PERFORM idempotency.raise_unseen(true);
+    ELSIF r.token IS NULL AND (since < clock_timestamp() - idempotency.trace_kept()
+                               OR (NOT fixed AND NOT pg_visible_in_snapshot(removed, q.snapshot))) THEN
+        PERFORM idempotency.raise_unseen();
+    ELSIF r.token IS NULL THEN
+        RETURN;
+    END IF;
+    writer := (SELECT idempotency.writer_of(t.written_in, t.xmin) FROM idempotency.record t
+                WHERE t.key = r.key AND t.scope = r.scope AND t.principal = r.principal);
+    IF writer = own AND r.open_claim IS NULL THEN
+        PERFORM idempotency.raise_unseen(true);
+    ELSIF writer IS DISTINCT FROM own AND NOT fixed AND NOT pg_visible_in_snapshot(writer, q.snapshot) THEN
+        PERFORM idempotency.raise_unseen();
+    ELSIF r.status = 'i' AND since <= r.lease_until AND (fixed OR q.snapshot::text <> pg_current_snapshot()::text) THEN
+        -- Until its lease ended the holder may have committed effects in transactions of its own.
+        PERFORM idempotency.raise_unseen();
+    END IF;
+END $$;
+COMMENT ON FUNCTION idempotency.require_sight IS 'refuses a grant that would not see what came before';
+
+CREATE FUNCTION idempotency.new_token(previous bigint) RETURNS bigint
+    LANGUAGE sql VOLATILE AS $$
+SELECT greatest((extract(epoch FROM clock_timestamp()) * 1000000)::bigint - 946684800000000,
+                previous + 1 + floor(random() * 65536)::bigint) $$;
+COMMENT ON FUNCTION idempotency.new_token IS 'a token larger than the previous one';
+
+-- Writes the row of a granted claim. Null if another transaction got in.
+CREATE FUNCTION idempotency.grant_claim(q idempotency.question, p idempotency.in_force, r idempotency.record,
+                                        execution text, now timestamptz) RETURNS idempotency.record
+    LANGUAGE plpgsql AS $$
+DECLARE
+    n idempotency.record;
+    old idempotency.record := r;
+    derived boolean;
+BEGIN
+    IF execution IN ('takeover', 'retry') THEN
+        n := r;
+        n.status_code := NULL; n.headers := NULL; n.body := NULL; n.body_omitted := false; n.reference := NULL;
+    ELSE
+        n.scope := q.scope; n.principal := q.principal; n.key := q.key; n.attempt := 0; n.created_at := now;
+        n.body_omitted := false;
+    END IF;
+    -- The window of a derived key begins with its first attempt.
+    derived := coalesce(n.fingerprint_of & 8 <> 0, false);
+    IF q.fingerprint IS NOT NULL THEN
+        n.fingerprint := q.fingerprint;
+        n.fingerprint_of := nullif(q.fingerprint_of | coalesce(n.fingerprint_of & 8, 0), 0);
+        n.counted := p.fingerprint_fields;
+        n.excluded := q.excluded;
+    END IF;
+    n.operation := coalesce(q.operation, n.operation);
+    IF p.store_request AND q.request IS NOT NULL THEN n.request := q.request; END IF;
+    n.status := 'i';
+    n.attempt := n.attempt + 1;
+    n.token := idempotency.new_token(old.token);
+    n.claimed_at := now;
+    IF NOT derived THEN
+        n.expires_at := idempotency.after(now, q.ttl);
+        n.retained_until := idempotency.after(now, q.retention);
+    END IF;
+    n.lease_us := q.lease;
+    n.lease_until := idempotency.after(now, q.lease);
+    n.next_attempt_at := NULL; n.finished_at := NULL;
+    n.holder := q.holder;
+    n.backend_pid := NULL; n.backend_start := NULL;
+    IF q.hold THEN
+        n.backend_pid := pg_backend_pid();
+        n.backend_start := (SELECT a.backend_start FROM pg_stat_activity a WHERE a.pid = pg_backend_pid());
+    END IF;
+    n.body_limit := p.max_body_bytes;
+    n.omit_large_body := p.on_large_body = 'omit';
+    n.if_silent := CASE WHEN p.on_lease_expiry = 'unknown' THEN 'u'
+                        WHEN p.max_attempts > 0 AND n.attempt >= p.max_attempts THEN 'x' ELSE 't' END;
+    n.written_in := pg_current_xact_id();
+    n.open_claim := CASE WHEN q.operation IS NOT NULL THEN 'r' WHEN q.transactional THEN 't' ELSE 'o' END;
+    n.before := NULL;
+    IF q.once THEN
+        n.status := 'c'; n.finished_at := clock_timestamp(); n.lease_until := NULL; n.backend_pid := NULL;
+        n.error := NULL; n.resolved_by := NULL; n.recovery_point := NULL; n.state := NULL; n.open_claim := 'e';
+    END IF;
+    IF old.token IS NULL THEN
+        INSERT INTO idempotency.record SELECT n.* ON CONFLICT DO NOTHING;
+    ELSE
+        IF NOT q.once THEN
+            old.before := NULL;
+            n.before := old::text;
+        END IF;
+        n := idempotency.replace_record(n, old);
+        RETURN n;
+    END IF;
+    IF NOT FOUND THEN RETURN NULL; END IF;
+    RETURN n;
+END $$;
+COMMENT ON FUNCTION idempotency.grant_claim IS 'writes a claim';
+
+-- Replaces a record if it still is the version that was seen. Null if it is not.
+CREATE FUNCTION idempotency.replace_record(n idempotency.record, old idempotency.record, any_lease boolean DEFAULT false)
+    RETURNS idempotency.record
+    LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE idempotency.record t SET (/*CHANGED_COLUMNS*/) = (SELECT /*NEW_VALUES*/)
+     WHERE t.key = old.key AND t.scope = old.scope AND t.principal = old.principal
+       AND t.token = old.token AND t.status = old.status
+       AND (any_lease OR t.lease_until IS NOT DISTINCT FROM old.lease_until);
+    IF FOUND THEN RETURN n; END IF;
+    IF EXISTS (SELECT FROM idempotency.record t
+                WHERE t.key = old.key AND t.scope = old.scope AND t.principal = old.principal
+                  AND t.token = old.token AND t.status = old.status
+                  AND (any_lease OR t.lease_until IS NOT DISTINCT FROM old.lease_until)) THEN
+        PERFORM idempotency.refuse('the record of this key could not be written',
+            'A trigger or rule on idempotency.record dropped the row.',
+            'Drop the trigger or rule, or let it keep every row.', '55000');
+    END IF;
+    RETURN NULL;
+END $$;
+COMMENT ON FUNCTION idempotency.replace_record IS 'replaces a version of a record';
+
+---- waiting ----
+
+-- Whether another session waits for a lock of this transaction, but for keys: repeats hold no lease.
+CREATE FUNCTION idempotency.is_waited_for() RETURNS boolean
+    LANGUAGE sql VOLATILE AS $$
+SELECT EXISTS (SELECT FROM pg_locks l
+                WHERE NOT l.granted AND l.pid <> pg_backend_pid()
+                  AND (l.locktype <> 'advisory' OR l.objsubid <> 2 OR l.classid <> 18756)
+                  AND pg_backend_pid() = ANY (pg_blocking_pids(l.pid))) $$;
+COMMENT ON FUNCTION idempotency.is_waited_for IS 'whether a wait for a lease may be a deadlock';
+
+-- Waits for the lock of a key. True if it is had, and the key may be free. What the block's savepoint
+-- has locked is given back when the record says otherwise, or when no time is left.
+CREATE FUNCTION idempotency.wait_for_lock(q idempotency.question, p idempotency.in_force, lock integer, micros bigint)
+    RETURNS boolean
+    LANGUAGE plpgsql AS $$
+DECLARE
+    before constant text := current_setting('lock_timeout');
+    of_user constant bigint := (SELECT s.setting::bigint FROM pg_settings s WHERE s.name = 'lock_timeout');
+    ours constant bigint := greatest(1, micros / 1000);
+    is_ours constant boolean := ours <= 86400000 AND (of_user = 0 OR of_user > ours);
+    r idempotency.record;
+BEGIN
+    IF is_ours THEN PERFORM set_config('lock_timeout', ours || 'ms', true); END IF;
+    PERFORM pg_advisory_xact_lock(18756, lock);
+    PERFORM set_config('lock_timeout', before, true);
+    SELECT * INTO r FROM idempotency.record t WHERE t.key = q.key AND t.scope = q.scope AND t.principal = q.principal;
+    IF idempotency.execution_of(idempotency.reason_for(r, q, p, clock_timestamp())) IS NULL THEN
+        RAISE EXCEPTION USING ERRCODE = 'ID000', MESSAGE = 'the lock is given back';
+    END IF;
+    RETURN true;
+EXCEPTION
+    WHEN SQLSTATE 'ID000' THEN
+        RETURN false;
+    WHEN lock_not_available THEN
+        IF NOT is_ours THEN RAISE; END IF;
+        RETURN false;
+END $$;
+COMMENT ON FUNCTION idempotency.wait_for_lock IS 'waits for the transaction that decides about a key';
+
+---- the answer ----
+
+-- The record of the key, if there is one; whether this transaction has an open claim on it; the reason.
+CREATE FUNCTION idempotency.answer(INOUT q idempotency.question, OUT p idempotency.in_force, OUT r idempotency.record,
+                                   OUT reason text, OUT now timestamptz, OUT gave_way boolean)
+    LANGUAGE plpgsql AS $$
+DECLARE
+    started constant timestamptz := clock_timestamp();
+    lock integer;
+    locked boolean := false;
+    waited_for text;
+    left_us bigint;
+    execution text;
+    granted idempotency.record;
+    lease_wait timestamptz;
+    next_check timestamptz;
+    pause double precision := 0.005;
+    lock_timeout bigint;
+    deadlock_timeout bigint;
+BEGIN
+    p := idempotency.policy_for(q.scope);
+    q := idempotency.settle(q, p);
+    gave_way := false;
+    LOOP
+        SELECT * INTO r FROM idempotency.record t WHERE t.key = q.key AND t.scope = q.scope AND t.principal = q.principal;
+        now := clock_timestamp();
+        left_us := CASE WHEN q.wait IS NOT NULL THEN q.wait - idempotency.since(now, started) END;
+        IF r.open_claim IN ('o', 't', 'q', 'r', 'l') AND r.written_in = pg_current_xact_id_if_assigned() THEN
+            reason := CASE WHEN idempotency.same_request(r, q, p) THEN 'own_claim' ELSE 'other_request' END;
+            RETURN;
+        END IF;
+        reason := idempotency.reason_for(r, q, p, now);
+        execution := idempotency.execution_of(reason);
+        IF execution IS NOT NULL THEN
+            lock := coalesce(lock, idempotency.lock_of(q.key, q.scope, q.principal));
+            IF NOT locked THEN
+                locked := pg_try_advisory_xact_lock(18756, lock);
+                -- Who had the lock may have committed since the look.
+                IF NOT locked AND waited_for IS DISTINCT FROM 'look' THEN
+                    waited_for := 'look';
+                    CONTINUE;
+                END IF;
+            END IF;
+            IF locked THEN
+                PERFORM idempotency.require_sight(q, r, lock);
+                granted := idempotency.grant_claim(q, p, r, execution, now);
+                IF granted.token IS NOT NULL THEN
+                    IF p.keep_history AND r.status = 'i' THEN
+                        PERFORM idempotency.keep_attempt(p, r, 'taken_over');
+                    END IF;
+                    r := granted;
+                    RETURN;
+                END IF;
+                CONTINUE;  -- another session got in: look again
+            END IF;
+            reason := 'held';
+            r := NULL;
+        ELSIF reason <> 'leased' THEN
+            RETURN;
+        END IF;
+        IF left_us <= 0 OR gave_way THEN RETURN; END IF;
+        IF reason = 'held' THEN
+            locked := idempotency.wait_for_lock(q, p, lock, left_us);
+            lease_wait := NULL;
+            CONTINUE;
+        END IF;
+        -- A lease ends without a signal, so this looks again and again. It honours lock_timeout.
+        IF lease_wait IS NULL THEN
+            lease_wait := clock_timestamp();
+            lock_timeout := (SELECT s.setting::bigint * 1000 FROM pg_settings s WHERE s.name = 'lock_timeout');
+            deadlock_timeout := (SELECT s.setting::bigint * 1000 FROM pg_settings s WHERE s.name = 'deadlock_timeout');
+            next_check := idempotency.after(lease_wait, deadlock_timeout);
+        END IF;
+        IF lock_timeout > 0 AND idempotency.since(clock_timestamp(), lease_wait) >= lock_timeout THEN
+            RAISE EXCEPTION USING ERRCODE = '55P03', MESSAGE = 'canceling statement due to lock timeout',
+                DETAIL = 'The claim that it waited for is still leased.';
+        END IF;
+        PERFORM pg_sleep(least(pause, left_us / 1e6, extract(epoch FROM next_check - clock_timestamp()),
+            CASE WHEN lock_timeout > 0 THEN (lock_timeout - idempotency.since(clock_timestamp(), lease_wait)) / 1e6 END));
+        pause := least(pause * 2, 0.5);
+        IF clock_timestamp() >= next_check THEN
+            next_check := idempotency.after(clock_timestamp(), deadlock_timeout);
+            gave_way := idempotency.is_waited_for();
+            IF gave_way THEN RETURN; END IF;
+        END IF;
+    END LOOP;
+END $$;
+COMMENT ON FUNCTION idempotency.answer IS 'decides about a key, and claims it if it is free';
+
+CREATE FUNCTION idempotency.reason_for(r idempotency.record, q idempotency.question, p idempotency.in_force,
+                                       now timestamptz) RETURNS text
+    LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN idempotency.decide(r.status, r.attempt, r.lease_until, r.next_attempt_at, r.expires_at, r.retained_until,
+        r.claimed_at,
+        -- To a fixed snapshot the end of a session says nothing: there only the lease counts.
+        r.status = 'i' AND r.backend_pid IS NOT NULL AND now < r.lease_until
+            AND NOT q.same_statement AND current_setting('transaction_isolation') NOT IN ('repeatable read', 'serializable')
+            AND idempotency.session_gone(r.backend_pid, r.backend_start),
+        r.resolved_by IS NOT NULL, r.if_silent, coalesce(r.fingerprint_of & 8 <> 0, false),
+        r.status IS NULL OR idempotency.same_request(r, q, p),
+        now, q.memory, q.first_sent, p.max_attempts, p.on_lease_expiry = 'unknown');
+END $$;
+COMMENT ON FUNCTION idempotency.reason_for IS 'the reason of the answer that a look at the record gives';
+
+-- The answer as its caller sees it. Only who executes sees the token.
+CREATE FUNCTION idempotency.shown(reason text, r idempotency.record, q idempotency.question, p idempotency.in_force,
+                                  now timestamptz)
+    RETURNS @extschema@.idem_claim
+    LANGUAGE plpgsql AS $$
+DECLARE
+    outcome text := idempotency.outcome_of(reason);
+    executes boolean := outcome = 'execute';
+    result boolean := outcome = 'replay' OR (executes AND r.status <> 'i');
+    error boolean := outcome IN ('execute', 'replay', 'retry_later', 'exhausted');
+    status "char" := CASE WHEN r.status = 'i' AND NOT executes THEN idempotency.status_at(r.status, r.attempt,
+        idempotency.lives(r, now),
+        r.retained_until, r.if_silent, coalesce(r.fingerprint_of & 8 <> 0, false),
+        now, p.max_attempts, p.on_lease_expiry = 'unknown') ELSE r.status END;
+BEGIN
+    IF r.sealed_by IS NOT NULL THEN
+        PERFORM idempotency.refuse_encryption();
+    ELSIF r.token IS NULL THEN
+        RETURN ROW(outcome, q.key, q.scope, q.principal, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+            NULL, NULL, CASE WHEN reason = 'held' THEN 1 END, NULL, NULL, NULL, NULL)::@extschema@.idem_claim;
+    END IF;
+    RETURN ROW(outcome, r.key, r.scope, r.principal, CASE WHEN executes THEN r.token END, r.attempt,
+        idempotency.status_word(status),
+        CASE WHEN result THEN r.status_code END, CASE WHEN result THEN r.headers END, CASE WHEN result THEN r.body END,
+        CASE WHEN result THEN r.body_omitted END, CASE WHEN error THEN r.error END, NULL,
+        CASE WHEN executes THEN r.recovery_point END, CASE WHEN executes THEN r.state END, r.holder,
+        CASE WHEN NOT executes THEN idempotency.retry_after(reason, r.lease_until, r.next_attempt_at,
+            now, p.unknown_retry_after) / 1e6 END,
+        r.created_at, r.finished_at, r.lease_until, r.expires_at)::@extschema@.idem_claim;
+END $$;
+COMMENT ON FUNCTION idempotency.shown IS 'an answer as its caller sees it';
+
+CREATE FUNCTION idempotency.lives(r idempotency.record, now timestamptz) RETURNS boolean
+    LANGUAGE sql VOLATILE AS $$
+SELECT coalesce((r).status = 'i' AND now < (r).lease_until, false)
+       AND NOT idempotency.session_gone((r).backend_pid, (r).backend_start) $$;
+COMMENT ON FUNCTION idempotency.lives IS 'whether the claim of a record lives';
+
+-- The status now, by the policy of the claim.
+CREATE FUNCTION idempotency.status_now(r idempotency.record) RETURNS "char"
+    LANGUAGE sql VOLATILE AS $$
+SELECT idempotency.status_at((r).status, (r).attempt, idempotency.lives(r, clock_timestamp()), (r).retained_until,
+    (r).if_silent, coalesce((r).fingerprint_of & 8 <> 0, false), clock_timestamp(), 0, false) $$;
+COMMENT ON FUNCTION idempotency.status_now IS 'the status of a record now';
+
+--: idem_begin plpgsql definer hidden(statement_snapshot pg_snapshot DEFAULT pg_current_snapshot())
+DECLARE
+    a record;
+BEGIN
+    PERFORM idempotency.check_identity(key, scope, principal, true);
+    a := idempotency.answer(idempotency.question_of('idem_begin()', key, scope, principal, request, method, path, exclude,
+        fingerprint, NULL, ttl, lease, wait, first_sent, derive, hold, same_statement, transactional, holder,
+        statement_snapshot));
+    RETURN idempotency.shown(a.reason, a.r, a.q, a.p, a.now);
+END
+
+CREATE FUNCTION idempotency.question_of(function text, key text, scope text, principal text, request jsonb, method text,
+    path text, exclude text[], fingerprint bytea, operation text, ttl interval, lease interval, wait interval,
+    first_sent timestamptz, derive interval, hold boolean, same_statement boolean, transactional boolean, holder text,
+    snapshot pg_snapshot) RETURNS idempotency.question
+    LANGUAGE plpgsql AS $$
+BEGIN
+    IF octet_length(fingerprint) NOT BETWEEN 1 AND 64 THEN
+        PERFORM idempotency.refuse('invalid fingerprint',
+            format('It has %s bytes; 1 to 64 are allowed.', octet_length(fingerprint)),
+            'Use idem_fingerprint(), or a digest of your own.');
+    ELSIF holder IS NOT NULL THEN
+        PERFORM idempotency.check_name(holder, 'holder');
+    END IF;
+    PERFORM idempotency.check_moment(first_sent, 'first_sent');
+    PERFORM idempotency.check_writable(function);
+    RETURN ROW(function, key, scope, principal, request, method, path, exclude, fingerprint, operation,
+        idempotency.checked_span(ttl, 'ttl'), idempotency.checked_span(lease, 'lease'),
+        idempotency.checked_span(wait, 'wait', 1, true), first_sent, idempotency.checked_span(derive, 'derive'),
+        false, coalesce(hold, false), coalesce(same_statement, false), coalesce(transactional, false), holder, snapshot,
+        false, NULL, NULL, NULL, NULL)::idempotency.question;
+END $$;
+COMMENT ON FUNCTION idempotency.question_of IS 'arguments, checked';
+
+-- Without a limit it waits until the answer is final.
+--: idem_once plpgsql definer hidden(statement_snapshot pg_snapshot DEFAULT pg_current_snapshot())
+DECLARE
+    q idempotency.question;
+    a record;
+    outcome text;
+BEGIN
+    PERFORM idempotency.check_identity(key, scope, principal);
+    q := idempotency.question_of('idem_once()', key, scope, principal, NULL, NULL, NULL, NULL, NULL, NULL, ttl, NULL, wait,
+        NULL, NULL, false, same_statement, false, NULL, statement_snapshot);
+    q.without_request := true;
+    q.once := true;
+    q.wait := coalesce(q.wait, 9000000000000000000);
+    a := idempotency.answer(q);
+    outcome := idempotency.outcome_of(a.reason);
+    IF outcome = 'execute' THEN
+        IF (a.p).keep_history THEN PERFORM idempotency.keep_attempt(a.p, a.r, 'completed'); END IF;
+        RETURN true;
+    ELSIF outcome IN ('replay', 'expired', 'mismatch') THEN
+        RETURN false;
+    ELSIF outcome IN ('exhausted', 'unknown') THEN
+        PERFORM idempotency.refuse('the record of this key is ' || outcome, 'No call executes it again.',
+                                   'An operator can decide with idem_resolve.', '55000');
+    ELSIF outcome = 'retry_later' THEN
+        PERFORM idempotency.refuse('the last execution of this key failed and may not be repeated yet',
+                                   'The pause before its next attempt has not ended.', 'Retry later.', '55P03');
+    ELSIF a.reason = 'own_claim' THEN
+        PERFORM idempotency.raise_own_claim_open();
+    ELSIF a.gave_way THEN
+        PERFORM idempotency.refuse('waiting for the lease of this key may be a deadlock',
+            'Another session waits for a lock of this transaction, and may be the holder of the lease.',
+            'Roll back and retry the transaction.', '40P01');
+    END IF;
+    PERFORM idempotency.refuse('another execution of this key has not ended',
+        'The other execution may still succeed or fail.', 'Retry later, or allow a longer wait.', '55P03');
+END
+
+CREATE FUNCTION idempotency.raise_own_claim_open() RETURNS void
+    LANGUAGE sql AS $$
+SELECT idempotency.refuse('this transaction already has an open claim on this key', NULL,
+                          'End the claim with idem_complete, idem_fail or idem_release.', '55000') $$;
+COMMENT ON FUNCTION idempotency.raise_own_claim_open IS 'refuses what only another transaction may do';
+
+--: idem_get plpgsql definer
+DECLARE
+    r idempotency.record;
+BEGIN
+    PERFORM idempotency.check_identity(key, scope, principal);
+    PERFORM idempotency.policy_for(scope);
+    SELECT * INTO r FROM idempotency.record t WHERE t.key = idem_get.key AND t.scope = idem_get.scope
+                                                AND t.principal = idem_get.principal;
+    IF NOT FOUND THEN RETURN NULL; END IF;
+    IF r.sealed_by IS NOT NULL THEN PERFORM idempotency.refuse_encryption(); END IF;
+    RETURN ROW(NULL::text, r.key, r.scope, r.principal, NULL::bigint, r.attempt, idempotency.status_word(idempotency.status_now(r)),
+        r.status_code, r.headers, r.body, r.body_omitted, r.error, r.reference, r.recovery_point, r.state, r.holder,
+        NULL, r.created_at, r.finished_at, r.lease_until, r.expires_at)::@extschema@.idem_claim;
+END
+
+---- at the end of the transaction ----
+
+-- A claim that is still open at COMMIT has a lease from there on, or is an error if it had to end.
+-- Deferred triggers run before the commit. In a transaction that has become read only the lease of the
+-- grant stays.
+CREATE FUNCTION idempotency.claim_left_open() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    r idempotency.record;
+BEGIN
+    SELECT * INTO r FROM idempotency.record t
+     WHERE t.key = NEW.key AND t.scope = NEW.scope AND t.principal = NEW.principal AND t.token = NEW.token
+       AND t.status = 'i' AND t.open_claim IN ('o', 't', 'q', 'r') AND t.written_in = NEW.written_in;
+    IF NOT FOUND THEN
+        RETURN NULL;
+    ELSIF r.open_claim = 't' THEN
+        -- Another deferred trigger may yet end it, so this one runs once more, after those.
+        UPDATE idempotency.record t SET open_claim = 'q'
+         WHERE t.key = r.key AND t.scope = r.scope AND t.principal = r.principal AND t.token = r.token;
+    ELSIF r.open_claim = 'q' THEN
+        PERFORM idempotency.refuse('a transactional claim is still open at the end of its transaction',
+            format('It was begun in scope "%s".', r.scope),
+            'End the claim with idem_complete, idem_fail, idem_unknown or idem_release before COMMIT or PREPARE TRANSACTION.', '55000');
+    ELSIF current_setting('transaction_read_only') = 'off' THEN
+        UPDATE idempotency.record t
+           SET lease_until = greatest(r.lease_until, idempotency.after(clock_timestamp(), r.lease_us)),
+               open_claim = 'l'
+         WHERE t.key = r.key AND t.scope = r.scope AND t.principal = r.principal AND t.token = r.token;
+    END IF;
+    RETURN NULL;
+END $$;
+COMMENT ON FUNCTION idempotency.claim_left_open IS 'gives a claim its lease at COMMIT, or refuses to leave it open';
+CREATE CONSTRAINT TRIGGER claim_left_open AFTER INSERT OR UPDATE ON idempotency.record
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
+    WHEN (NEW.status = 'i' AND NEW.open_claim IN ('o', 't', 'q', 'r'))
+    EXECUTE FUNCTION idempotency.claim_left_open();

@@ -1,0 +1,517 @@
+-- The end of a claim, and what its holder does before (src/claim/holder.cpp, result.cpp, history.cpp).
+
+CREATE FUNCTION idempotency.check_size(what text, value text, allowed bigint) RETURNS void
+    LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    IF octet_length(value) > allowed THEN
+        PERFORM idempotency.refuse(format('size of %s exceeds the limit', what),
+            format('It has %s bytes; %s are allowed.', octet_length(value), allowed),
+            'Raise max_body_bytes in the scope''s policy or idempotency.max_body_bytes.', '54000');
+    END IF;
+END $$;
+COMMENT ON FUNCTION idempotency.check_size IS 'refuses a value over the limit';
+
+-- An error is for people to read: up to 64 kB of it are kept.
+CREATE FUNCTION idempotency.clipped(error text) RETURNS text
+    LANGUAGE sql IMMUTABLE AS $$
+SELECT CASE WHEN octet_length(error) > 65536
+            THEN (SELECT left(error, max(n)) FROM generate_series(16384, least(65536, length(error))) n
+                   WHERE octet_length(left(error, n)) <= 65536)
+            ELSE error END $$;
+COMMENT ON FUNCTION idempotency.clipped IS 'an error as it is kept';
+
+CREATE FUNCTION idempotency.kept_headers(headers jsonb, dropped text[]) RETURNS jsonb
+    LANGUAGE sql IMMUTABLE AS $$
+SELECT CASE WHEN headers IS NOT NULL THEN
+    (SELECT coalesce(jsonb_object_agg(h.key, h.value), '{}') FROM jsonb_each(headers) h
+      WHERE lower(h.key COLLATE "C") <> ALL (SELECT lower(d COLLATE "C") FROM unnest(coalesce(dropped,
+          /*DROPPED_HEADERS*/)) d)) END $$;
+COMMENT ON FUNCTION idempotency.kept_headers IS 'headers without those that are dropped';
+
+---- what a record says when an attempt has ended: each function is one of result.cpp ----
+
+CREATE FUNCTION idempotency.is_derived(r idempotency.record) RETURNS boolean
+    LANGUAGE sql IMMUTABLE AS $$ SELECT coalesce((r).fingerprint_of & 8 <> 0, false) $$;
+COMMENT ON FUNCTION idempotency.is_derived IS 'whether the key was derived from the request';
+
+CREATE FUNCTION idempotency.mark_ended(r idempotency.record, status "char") RETURNS idempotency.record
+    LANGUAGE plpgsql AS $$
+BEGIN
+    r.status := status;
+    r.finished_at := clock_timestamp();
+    r.lease_until := NULL; r.next_attempt_at := NULL; r.backend_pid := NULL; r.backend_start := NULL;
+    r.error := NULL; r.resolved_by := NULL;
+    IF status IN ('c', 'f') THEN
+        r.recovery_point := NULL; r.state := NULL;
+    END IF;
+    RETURN r;
+END $$;
+COMMENT ON FUNCTION idempotency.mark_ended IS 'puts status and time of an end into a record';
+
+CREATE FUNCTION idempotency.keep_for_window(r idempotency.record, ended timestamptz) RETURNS idempotency.record
+    LANGUAGE plpgsql AS $$
+BEGIN
+    IF ended >= r.retained_until AND r.status <> 'r' THEN
+        r.retained_until := idempotency.after(ended, idempotency.since(r.retained_until, r.created_at));
+        r.expires_at := r.retained_until;
+    END IF;
+    RETURN r;
+END $$;
+COMMENT ON FUNCTION idempotency.keep_for_window IS 'keeps the answer of a derived key for its window';
+
+CREATE FUNCTION idempotency.keep_long_enough(r idempotency.record, ended timestamptz) RETURNS idempotency.record
+    LANGUAGE plpgsql AS $$
+DECLARE
+    ttl bigint;
+    retention bigint;
+BEGIN
+    IF idempotency.is_derived(r) THEN RETURN idempotency.keep_for_window(r, ended); END IF;
+    IF NOT isfinite(r.expires_at) THEN RETURN r; END IF;
+    ttl := idempotency.since(r.expires_at, r.claimed_at);
+    retention := idempotency.since(r.retained_until, r.claimed_at);
+    IF idempotency.since(r.expires_at, ended) < ttl / 2 THEN
+        r.expires_at := idempotency.after(ended, ttl);
+        r.retained_until := idempotency.after(ended, retention);
+    END IF;
+    RETURN r;
+END $$;
+COMMENT ON FUNCTION idempotency.keep_long_enough IS 'keeps an answer long enough after long work';
+
+CREATE FUNCTION idempotency.keep_if_half_way(r idempotency.record) RETURNS idempotency.record
+    LANGUAGE plpgsql AS $$
+BEGIN
+    IF r.status = 'r' AND r.recovery_point IS NOT NULL AND NOT idempotency.is_derived(r) THEN
+        r.expires_at := 'infinity';
+        r.retained_until := 'infinity';
+    END IF;
+    RETURN r;
+END $$;
+COMMENT ON FUNCTION idempotency.keep_if_half_way IS 'keeps what has come half of the way';
+
+CREATE FUNCTION idempotency.keep_exhausted(r idempotency.record, p idempotency.in_force) RETURNS idempotency.record
+    LANGUAGE plpgsql AS $$
+BEGIN
+    IF NOT idempotency.is_derived(r) THEN
+        r.retained_until := idempotency.after(r.finished_at, CASE WHEN isfinite(r.retained_until)
+            THEN idempotency.since(r.retained_until, r.claimed_at) ELSE greatest(p.retention, p.ttl) END);
+    END IF;
+    r.expires_at := r.retained_until;
+    RETURN r;
+END $$;
+COMMENT ON FUNCTION idempotency.keep_exhausted IS 'keeps an exhausted record for its retention';
+
+CREATE FUNCTION idempotency.keep_as_fresh(r idempotency.record, p idempotency.in_force) RETURNS idempotency.record
+    LANGUAGE plpgsql AS $$
+BEGIN
+    IF idempotency.is_derived(r) THEN RETURN idempotency.keep_for_window(r, r.finished_at); END IF;
+    IF r.expires_at = 'infinity' THEN
+        r.expires_at := r.finished_at;
+        r.retained_until := r.finished_at;
+    END IF;
+    r.expires_at := greatest(r.expires_at, idempotency.after(r.finished_at, p.ttl));
+    r.retained_until := greatest(r.retained_until, idempotency.after(r.finished_at, greatest(p.retention, p.ttl)));
+    RETURN r;
+END $$;
+COMMENT ON FUNCTION idempotency.keep_as_fresh IS 'keeps a decision as a fresh answer';
+
+CREATE FUNCTION idempotency.keep_response(r idempotency.record, p idempotency.in_force, status_code integer, body bytea,
+                                          headers jsonb) RETURNS idempotency.record
+    LANGUAGE plpgsql AS $$
+DECLARE
+    -- What the policy at the claim allowed stays allowed: the effect has happened.
+    allowed bigint := greatest(p.max_body_bytes, r.body_limit);
+    kept jsonb := idempotency.kept_headers(headers, p.drop_headers);
+BEGIN
+    IF kept <> '{}' THEN PERFORM idempotency.check_size('headers', kept::text, allowed); END IF;
+    r.body_omitted := coalesce(octet_length(body), 0) > allowed;
+    IF r.body_omitted AND p.on_large_body <> 'omit' AND NOT r.omit_large_body THEN
+        PERFORM idempotency.refuse('size of body exceeds the limit',
+            format('It has %s bytes; %s are allowed.', octet_length(body), allowed),
+            'Raise max_body_bytes in the scope''s policy or idempotency.max_body_bytes, or set on_large_body to "omit".', '54000');
+    END IF;
+    r.status_code := status_code;
+    r.headers := kept;
+    r.body := CASE WHEN NOT r.body_omitted THEN body END;
+    RETURN r;
+END $$;
+COMMENT ON FUNCTION idempotency.keep_response IS 'puts a response into a record';
+
+CREATE FUNCTION idempotency.backoff(base bigint, cap bigint, attempt integer) RETURNS bigint
+    LANGUAGE sql IMMUTABLE AS $$
+SELECT CASE WHEN base <= 0 OR cap <= 0 THEN 0
+            WHEN greatest(attempt, 1) - 1 >= 63 OR base > cap >> (greatest(attempt, 1) - 1) THEN cap
+            ELSE base << (greatest(attempt, 1) - 1) END $$;
+COMMENT ON FUNCTION idempotency.backoff IS 'the longest pause after an attempt, in microseconds';
+
+---- the history ----
+
+CREATE FUNCTION idempotency.keep_attempt(p idempotency.in_force, r idempotency.record, how text) RETURNS void
+    LANGUAGE plpgsql AS $$
+BEGIN
+    IF NOT p.keep_history THEN RETURN; END IF;
+    -- Until an attempt brings a result, its record shows that of the one before.
+    IF how IN ('released', 'taken_over', 'silent') THEN
+        r.error := NULL; r.status_code := NULL; r.resolved_by := NULL;
+    END IF;
+    INSERT INTO idempotency.attempt (scope, principal, key, attempt, token, holder, begun, ended, how, status_code, error,
+                                     reference, resolved_by, retained_until)
+    VALUES (r.scope, r.principal, r.key, r.attempt, r.token, r.holder, r.claimed_at, clock_timestamp(), how,
+            r.status_code, r.error, r.reference, r.resolved_by,
+            idempotency.after(clock_timestamp(), greatest(p.retention, p.ttl)));
+END $$;
+COMMENT ON FUNCTION idempotency.keep_attempt IS 'writes how an attempt ended, where the policy keeps history';
+
+CREATE FUNCTION idempotency.take_back_attempt(r idempotency.record) RETURNS void
+    LANGUAGE sql AS $$
+DELETE FROM idempotency.attempt a WHERE a.key = (r).key AND a.scope = (r).scope AND a.principal = (r).principal
+                                    AND a.token = (r).token $$;
+COMMENT ON FUNCTION idempotency.take_back_attempt IS 'removes the end of an attempt that was undone';
+
+CREATE FUNCTION idempotency.keep_ended_attempt(p idempotency.in_force, r idempotency.record) RETURNS void
+    LANGUAGE plpgsql AS $$
+BEGIN
+    IF p.keep_history THEN
+        PERFORM idempotency.keep_attempt(p, r, CASE r.status WHEN 'i' THEN 'retryable'
+                                                ELSE idempotency.status_word(r.status) END);
+    END IF;
+END $$;
+COMMENT ON FUNCTION idempotency.keep_ended_attempt IS 'writes the end of an attempt';
+
+---- whose claim it is ----
+
+CREATE FUNCTION idempotency.raise_no_claim() RETURNS void
+    LANGUAGE sql AS $$
+SELECT idempotency.refuse('no claim on this key', 'There is no record of this scope, principal and key.',
+                          'Call idem_begin first, with the same scope and principal.', 'ID404') $$;
+COMMENT ON FUNCTION idempotency.raise_no_claim IS 'refuses a call without a claim';
+
+CREATE FUNCTION idempotency.raise_overtaken() RETURNS void
+    LANGUAGE sql AS $$
+SELECT idempotency.refuse('could not record the result because of a concurrent claim',
+    'Another transaction has written the record of this key.', 'Roll back and retry the transaction.', '40001') $$;
+COMMENT ON FUNCTION idempotency.raise_overtaken IS 'refuses a write that another one has overtaken';
+
+CREATE FUNCTION idempotency.raise_no_lease(status "char") RETURNS void
+    LANGUAGE plpgsql AS $$
+BEGIN
+    IF status = 'u' THEN
+        PERFORM idempotency.refuse('the outcome of this attempt is unknown', 'The claim was ended as unknown and has no lease.',
+            'Call idem_complete or idem_fail without retryable when the outcome is known, or let an operator call idem_resolve.', '55000');
+    END IF;
+    PERFORM idempotency.refuse('the attempts of this key are used up', 'The lease of the claim has expired, and is not renewed.',
+                               'Call idem_complete, idem_fail or idem_unknown.', '55000');
+END $$;
+COMMENT ON FUNCTION idempotency.raise_no_lease IS 'refuses what only a lease is for';
+
+-- The claim that a caller speaks of: open in this transaction, ended already, or committed and proven by
+-- its token. Then it takes the lock, waiting for a transaction that is deciding about the key.
+CREATE FUNCTION idempotency.find_claim(key text, scope text, principal text, token bigint,
+                                       OUT r idempotency.record, OUT open boolean, OUT ended boolean)
+    LANGUAGE plpgsql AS $$
+DECLARE
+    own boolean;
+BEGIN
+    SELECT * INTO r FROM idempotency.record t
+     WHERE t.key = find_claim.key AND t.scope = find_claim.scope AND t.principal = find_claim.principal;
+    own := coalesce(r.open_claim IS NOT NULL AND r.written_in = pg_current_xact_id_if_assigned(), false);
+    open := own AND r.open_claim IN ('o', 't', 'q', 'r', 'l');
+    ended := false;
+    IF open AND token <> r.token THEN
+        PERFORM idempotency.raise_claim_lost();
+    ELSIF open THEN
+        RETURN;
+    ELSIF own AND r.open_claim = 'g' AND token IS NULL THEN
+        PERFORM idempotency.raise_no_claim();
+    ELSIF own AND r.open_claim = 'e' AND (token IS NULL OR token = r.token) THEN
+        token := r.token;
+    END IF;
+    IF token IS NOT NULL THEN
+        PERFORM pg_advisory_xact_lock(18756, idempotency.lock_of(key, scope, principal));
+        SELECT * INTO r FROM idempotency.record t
+         WHERE t.key = find_claim.key AND t.scope = find_claim.scope AND t.principal = find_claim.principal;
+    END IF;
+    IF r.token IS NULL THEN
+        PERFORM idempotency.raise_no_claim();
+    ELSIF token IS NULL THEN
+        PERFORM idempotency.refuse('a token is required', 'The claim was not begun in this transaction.',
+                                   'Pass the token that idem_begin returned.', '22004');
+    ELSIF token <> r.token THEN
+        PERFORM idempotency.raise_claim_lost();
+    ELSIF r.sealed_by IS NOT NULL THEN
+        PERFORM idempotency.refuse_encryption();
+    END IF;
+    ended := r.status NOT IN ('i', 'u') AND NOT (r.status = 'x' AND r.lease_until IS NOT NULL);
+END $$;
+COMMENT ON FUNCTION idempotency.find_claim IS 'the claim that a caller speaks of';
+
+CREATE FUNCTION idempotency.raise_claim_lost() RETURNS void
+    LANGUAGE sql AS $$
+SELECT idempotency.refuse('claim on this key is lost', 'The token is not the one of the record''s current claim.',
+    'Another session took the request over. Stop, and call idem_begin to get its result.', 'ID409') $$;
+COMMENT ON FUNCTION idempotency.raise_claim_lost IS 'refuses an old token';
+
+-- Writes a changed record of a claim.
+CREATE FUNCTION idempotency.save(n idempotency.record, old idempotency.record, open boolean, ends boolean) RETURNS void
+    LANGUAGE plpgsql AS $$
+BEGIN
+    n.written_in := pg_current_xact_id();
+    n.open_claim := CASE WHEN ends THEN 'e' WHEN open THEN old.open_claim END;
+    n.before := CASE WHEN open AND NOT ends THEN old.before END;
+    n := idempotency.replace_record(n, old, any_lease => true);
+    IF n.token IS NULL THEN PERFORM idempotency.raise_overtaken(); END IF;
+END $$;
+COMMENT ON FUNCTION idempotency.save IS 'writes a claim';
+
+-- Ends a claim: as completed, failed for good or for now, or unknown.
+CREATE FUNCTION idempotency.end_claim(function text, key text, scope text, principal text, token bigint, how text,
+    status_code integer DEFAULT NULL, body bytea DEFAULT NULL, headers jsonb DEFAULT NULL, error text DEFAULT NULL,
+    reference text DEFAULT NULL, ttl bigint DEFAULT NULL, retry_after bigint DEFAULT NULL, uncertain boolean DEFAULT false,
+    of_operation boolean DEFAULT false) RETURNS boolean
+    LANGUAGE plpgsql AS $$
+DECLARE
+    p idempotency.in_force;
+    claim record;
+    r idempotency.record;
+    ends_as "char";
+    pause bigint;
+    longest bigint;
+BEGIN
+    PERFORM idempotency.check_writable(function);
+    p := idempotency.policy_for(scope);
+    claim := idempotency.find_claim(key, scope, principal, token);
+    r := claim.r;
+    IF claim.open AND r.open_claim = 'r' AND NOT of_operation THEN
+        PERFORM idempotency.raise_own_operation();
+    ELSIF claim.ended OR (r.status = 'u' AND (how = 'unknown' OR uncertain)) THEN
+        RETURN false;
+    ELSIF r.status = 'u' AND how = 'retryable' THEN
+        PERFORM idempotency.raise_no_lease(r.status);
+    END IF;
+    -- The ttl of a silent claim that was stored as exhausted is forgotten.
+    IF r.status = 'x' AND NOT idempotency.is_derived(r) THEN
+        r.expires_at := idempotency.after(r.claimed_at, p.ttl);
+        r.retained_until := idempotency.after(r.claimed_at, greatest(p.retention, p.ttl));
+    END IF;
+    ends_as := CASE
+        WHEN how = 'completed' THEN 'c'
+        WHEN how = 'failed' THEN 'f'
+        WHEN how = 'unknown' OR (uncertain AND (r.if_silent = 'u' OR p.on_lease_expiry = 'unknown')) THEN 'u'
+        WHEN r.status = 'x' OR (p.max_attempts > 0 AND r.attempt >= p.max_attempts) THEN 'x' ELSE 'r' END;
+    r := idempotency.mark_ended(r, ends_as);
+    r.error := idempotency.clipped(error);
+    IF ends_as = 'u' THEN
+        r.reference := idempotency.clipped(reference);
+        status_code := NULL; body := NULL; headers := NULL;
+    ELSIF ends_as = 'x' THEN
+        r := idempotency.keep_exhausted(r, p);
+    ELSE
+        IF ends_as = 'c' AND ttl IS NOT NULL THEN
+            r.expires_at := idempotency.after(r.claimed_at, least(ttl, p.max_ttl));
+            IF idempotency.is_derived(r) THEN
+                r.expires_at := least(r.expires_at, r.retained_until);
+            ELSE
+                r.retained_until := greatest(r.retained_until, r.expires_at);
+            END IF;
+        ELSIF ends_as = 'r' THEN
+            longest := idempotency.backoff(p.retry_base, p.retry_cap, r.attempt);
+            r.next_attempt_at := idempotency.after(r.finished_at, coalesce(retry_after,
+                CASE p.retry_jitter WHEN 'none' THEN longest ELSE floor(longest * random())::bigint END));
+        END IF;
+        r := idempotency.keep_long_enough(r, greatest(r.finished_at, r.next_attempt_at));
+        r := idempotency.keep_if_half_way(r);
+    END IF;
+    r := idempotency.keep_response(r, p, status_code, body, headers);
+    PERFORM idempotency.save(r, claim.r, claim.open, true);
+    IF (claim.r).status <> 'i' THEN PERFORM idempotency.take_back_attempt(r); END IF;
+    PERFORM idempotency.keep_ended_attempt(p, r);
+    RETURN true;
+END $$;
+COMMENT ON FUNCTION idempotency.end_claim IS 'records the result of a claim';
+
+CREATE FUNCTION idempotency.raise_own_operation() RETURNS void
+    LANGUAGE sql AS $$
+SELECT idempotency.refuse('the operation of this key is running', 'idem_execute ends its claim when the operation has returned.',
+                          'Return the answer, or raise an error.', '55000') $$;
+COMMENT ON FUNCTION idempotency.raise_own_operation IS 'refuses to end what idem_execute ends';
+
+CREATE FUNCTION idempotency.complete(key text, status_code integer, body bytea, headers jsonb, scope text, principal text,
+                                     token bigint, ttl interval) RETURNS boolean
+    LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM idempotency.check_identity(key, scope, principal), idempotency.check_number(status_code, 'status_code', 200, 599);
+    RETURN idempotency.end_claim('idem_complete()', key, scope, principal, token, 'completed', status_code, body,
+                                 idempotency.checked_headers(headers), ttl => idempotency.checked_span(ttl, 'ttl'));
+END $$;
+COMMENT ON FUNCTION idempotency.complete IS 'idem_complete with a body of bytes';
+
+CREATE FUNCTION idempotency.fail(key text, error text, retryable boolean, status_code integer, body bytea, headers jsonb,
+                                 scope text, principal text, token bigint, retry_after interval, uncertain boolean)
+    RETURNS boolean
+    LANGUAGE plpgsql AS $$
+DECLARE
+    pause bigint;
+BEGIN
+    PERFORM idempotency.check_identity(key, scope, principal);
+    pause := idempotency.checked_span(retry_after, 'retry_after', 36525, true);
+    IF retry_after IS NOT NULL AND retryable IS NOT TRUE THEN
+        PERFORM idempotency.refuse('invalid retry_after', 'A final failure is not run again.',
+                                   'Add retryable => true, or leave retry_after out.');
+    ELSIF uncertain AND retryable IS NOT TRUE THEN
+        PERFORM idempotency.refuse('invalid uncertain', 'A final failure is an outcome, and not uncertain.',
+            'Add retryable => true, or call idem_unknown if the request must not be run again under any policy.');
+    END IF;
+    PERFORM idempotency.check_number(status_code, 'status_code', 200, 599);
+    RETURN idempotency.end_claim('idem_fail()', key, scope, principal, token,
+        CASE WHEN retryable THEN 'retryable' ELSE 'failed' END, status_code, body, idempotency.checked_headers(headers),
+        error, retry_after => pause, uncertain => coalesce(uncertain, false));
+END $$;
+COMMENT ON FUNCTION idempotency.fail IS 'idem_fail with a body of bytes';
+
+--: idem_complete_text plpgsql definer
+BEGIN
+    RETURN idempotency.complete(key, status_code, convert_to(body::text, getdatabaseencoding()), headers, scope, principal, token, ttl);
+END
+--: idem_complete_bytea plpgsql definer
+BEGIN
+    RETURN idempotency.complete(key, status_code, body, headers, scope, principal, token, ttl);
+END
+--: idem_complete_jsonb plpgsql definer
+BEGIN
+    RETURN idempotency.complete(key, status_code, convert_to(body::text, getdatabaseencoding()), headers, scope, principal, token, ttl);
+END
+--: idem_fail_text plpgsql definer
+BEGIN
+    RETURN idempotency.fail(key, error, retryable, status_code, convert_to(body::text, getdatabaseencoding()), headers, scope,
+                            principal, token, retry_after, uncertain);
+END
+--: idem_fail_bytea plpgsql definer
+BEGIN
+    RETURN idempotency.fail(key, error, retryable, status_code, body, headers, scope, principal, token, retry_after, uncertain);
+END
+--: idem_fail_jsonb plpgsql definer
+BEGIN
+    RETURN idempotency.fail(key, error, retryable, status_code, convert_to(body::text, getdatabaseencoding()), headers, scope,
+                            principal, token, retry_after, uncertain);
+END
+--: idem_unknown plpgsql definer
+BEGIN
+    PERFORM idempotency.check_identity(key, scope, principal);
+    RETURN idempotency.end_claim('idem_unknown()', key, scope, principal, token, 'unknown', error => error, reference => reference);
+END
+
+-- Gives a claim back. In its own transaction the row is what it was before; later the record of a first
+-- attempt is removed, and an earlier attempt's may be run again.
+--: idem_release plpgsql definer
+DECLARE
+    p idempotency.in_force;
+    claim record;
+    r idempotency.record;
+BEGIN
+    PERFORM idempotency.check_identity(key, scope, principal), idempotency.check_writable('idem_release()');
+    p := idempotency.policy_for(scope);
+    claim := idempotency.find_claim(key, scope, principal, token);
+    r := claim.r;
+    IF claim.open AND r.open_claim = 'r' THEN
+        PERFORM idempotency.raise_own_operation();
+    ELSIF claim.ended THEN
+        RETURN false;
+    ELSIF r.status <> 'i' THEN
+        PERFORM idempotency.raise_no_lease(r.status);
+    END IF;
+    IF claim.open AND r.before IS NOT NULL THEN
+        r := (claim.r).before::idempotency.record;
+        IF r.status = 'i' THEN PERFORM idempotency.take_back_attempt(r); END IF;
+        r.written_in := pg_current_xact_id();
+        r.open_claim := 'g';
+        r := idempotency.replace_record(r, claim.r, any_lease => true);
+        IF r.token IS NULL THEN PERFORM idempotency.raise_overtaken(); END IF;
+    ELSIF claim.open OR r.attempt = 1 THEN
+        IF NOT claim.open THEN PERFORM idempotency.keep_attempt(p, r, 'released'); END IF;
+        PERFORM idempotency.remove_record(r);
+    ELSE
+        PERFORM idempotency.keep_attempt(p, r, 'released');
+        r.status := 'r';
+        r.attempt := r.attempt - 1;
+        r.backend_pid := NULL; r.backend_start := NULL; r.lease_until := NULL;
+        r.next_attempt_at := clock_timestamp();
+        r := idempotency.keep_if_half_way(idempotency.keep_long_enough(r, r.next_attempt_at));
+        -- The token that is given back dies: nothing is recorded under it.
+        r.token := idempotency.new_token(r.token);
+        PERFORM idempotency.save(r, claim.r, false, false);
+    END IF;
+    RETURN true;
+END
+
+-- Removes a record, and leaves a trace for snapshots that may not know of it.
+CREATE FUNCTION idempotency.remove_record(r idempotency.record) RETURNS void
+    LANGUAGE plpgsql AS $$
+BEGIN
+    DELETE FROM idempotency.record t WHERE t.key = r.key AND t.scope = r.scope AND t.principal = r.principal
+                                       AND t.token = r.token AND t.status = r.status;
+    IF NOT FOUND THEN PERFORM idempotency.raise_overtaken(); END IF;
+    -- What only this transaction has written needs none.
+    IF (r.written_in = pg_current_xact_id() AND r.open_claim IN ('o', 't', 'q', 'r', 'l') AND r.before IS NULL) IS NOT TRUE THEN
+        UPDATE idempotency.removal m SET removed_in = pg_current_xact_id()
+         WHERE m.part = idempotency.lock_of(r.key, r.scope, r.principal) & 63;
+    END IF;
+END $$;
+COMMENT ON FUNCTION idempotency.remove_record IS 'removes a record';
+
+-- A lease that was given becomes the claim's own.
+CREATE FUNCTION idempotency.prolong(claim record, r idempotency.record, p idempotency.in_force, lease bigint)
+    RETURNS timestamptz
+    LANGUAGE plpgsql AS $$
+BEGIN
+    r.lease_us := least(coalesce(lease, r.lease_us), p.max_lease);
+    r.lease_until := idempotency.after(clock_timestamp(), r.lease_us);
+    PERFORM idempotency.save(r, claim.r, claim.open, false);
+    RETURN r.lease_until;
+END $$;
+COMMENT ON FUNCTION idempotency.prolong IS 'prolongs a lease';
+
+CREATE FUNCTION idempotency.require_lease(r idempotency.record, ended boolean) RETURNS void
+    LANGUAGE plpgsql AS $$
+BEGIN
+    IF ended THEN
+        PERFORM idempotency.refuse('claim on this key has ended', 'Its result has been recorded.',
+                                   'There is no lease to extend.', 'ID409');
+    ELSIF r.status <> 'i' THEN
+        PERFORM idempotency.raise_no_lease(r.status);
+    END IF;
+END $$;
+COMMENT ON FUNCTION idempotency.require_lease IS 'refuses a claim without a lease';
+
+--: idem_extend plpgsql definer
+DECLARE
+    p idempotency.in_force;
+    claim record;
+    span bigint;
+BEGIN
+    PERFORM idempotency.check_identity(key, scope, principal);
+    span := idempotency.checked_span(lease, 'lease');
+    PERFORM idempotency.check_writable('idem_extend()');
+    p := idempotency.policy_for(scope);
+    claim := idempotency.find_claim(key, scope, principal, token);
+    PERFORM idempotency.require_lease(claim.r, claim.ended);
+    RETURN idempotency.prolong(claim, claim.r, p, span);
+END
+
+--: idem_checkpoint plpgsql definer
+DECLARE
+    p idempotency.in_force;
+    claim record;
+    r idempotency.record;
+    span bigint;
+BEGIN
+    PERFORM idempotency.check_identity(key, scope, principal), idempotency.check_name(recovery_point, 'recovery_point');
+    span := idempotency.checked_span(lease, 'lease');
+    PERFORM idempotency.check_writable('idem_checkpoint()');
+    p := idempotency.policy_for(scope);
+    claim := idempotency.find_claim(key, scope, principal, token);
+    r := claim.r;
+    PERFORM idempotency.require_lease(r, claim.ended);
+    PERFORM idempotency.check_size('state', state::text, greatest(p.max_body_bytes, r.body_limit));
+    r.recovery_point := recovery_point;
+    r.state := state;
+    RETURN idempotency.prolong(claim, r, p, span);
+END

@@ -1,0 +1,224 @@
+-- Which values count for a scope and why (src/config/policy_in_force.cpp), and what idem_begin would say
+-- (src/operate/explain.cpp).
+
+-- Each option with its value, its source and the name of that.
+CREATE FUNCTION idempotency.options(scope text, ttl bigint DEFAULT NULL, lease bigint DEFAULT NULL, wait bigint DEFAULT NULL)
+    RETURNS TABLE (option text, kind text, value text, source text, origin text)
+    LANGUAGE plpgsql AS $$
+DECLARE
+    p idempotency.policy := idempotency.policy_row(scope);
+    v idempotency.in_force := idempotency.values_of(p);
+    given jsonb := jsonb_strip_nulls(to_jsonb(p));
+    spans jsonb := to_jsonb(v);
+    settings constant jsonb := '{"ttl": "default_ttl", "retention": "default_retention", "lease": "default_lease",
+        "wait": "default_wait", "max_body_bytes": "max_body_bytes"}';
+    speakers jsonb;
+    said record;
+    fault text := idempotency.unusable_column(p);
+BEGIN
+    IF fault IS NOT NULL THEN
+        PERFORM idempotency.refuse('the policy of this scope is not valid',
+            format('Its %s is not what idem_policy_set accepts.', fault),
+            'Set it again with idem_policy_set, or drop it with idem_policy_drop.', '55000');
+    END IF;
+    SELECT jsonb_object_agg(o, CASE WHEN given ? o THEN jsonb_build_array('policy', p.scope_pattern)
+                                    WHEN settings ? o THEN jsonb_build_array('setting', 'idempotency.' || (settings ->> o))
+                                    ELSE '["default", null]' END)
+      INTO speakers FROM jsonb_object_keys(spans) o;
+    FOR said IN SELECT * FROM (VALUES ('ttl', ttl, 'max_ttl'), ('lease', lease, 'max_lease'), ('wait', wait, NULL)) a (o, us, cap) LOOP
+        IF said.us IS NOT NULL THEN
+            spans := jsonb_set(spans, ARRAY[said.o], to_jsonb(said.us));
+            speakers := jsonb_set(speakers, ARRAY[said.o], '["argument", null]');
+        END IF;
+        IF said.cap IS NOT NULL AND NOT (given ? said.o AND said.us IS NULL) AND (spans ->> said.cap)::bigint < 9223372036854775807
+           AND (spans ->> said.o)::bigint >= (spans ->> said.cap)::bigint + (said.us IS NOT NULL)::integer THEN
+            spans := jsonb_set(spans, ARRAY[said.o], spans -> said.cap);
+            speakers := jsonb_set(speakers, ARRAY[said.o], speakers -> said.cap);
+        END IF;
+    END LOOP;
+    FOR said IN SELECT * FROM (VALUES ('retention'), ('derive_window')) a (o) LOOP
+        IF (said.o = 'retention' AND (spans ->> 'retention')::bigint < (spans ->> 'ttl')::bigint)
+           OR (said.o = 'derive_window' AND spans ->> 'derive_window' = '0') THEN
+            spans := jsonb_set(spans, ARRAY[said.o], spans -> 'ttl');
+            speakers := jsonb_set(speakers, ARRAY[said.o], speakers -> 'ttl');
+        END IF;
+    END LOOP;
+    RETURN QUERY
+    SELECT a.attname::text, k.kind,
+           CASE k.kind
+               WHEN 'span' THEN CASE WHEN (a.attname = 'abandon_after' AND spans ->> a.attname = '0')
+                    OR (a.attname IN ('max_ttl', 'max_lease') AND (spans ->> a.attname)::bigint = 9223372036854775807) THEN NULL
+                    ELSE idempotency.days((spans ->> a.attname)::bigint)::text END
+               WHEN 'list' THEN CASE a.attname
+                    WHEN 'fingerprint_fields' THEN v.fingerprint_fields::text
+                    WHEN 'exclude_fields' THEN coalesce(v.exclude_fields, '{}')::text
+                    WHEN 'drop_headers' THEN coalesce(v.drop_headers, /*DROPPED_HEADERS*/)::text
+                    ELSE v.final_errors::text END
+               WHEN 'map' THEN coalesce(v.error_statuses, '{}')::text
+               ELSE CASE WHEN a.attname = 'max_attempts' AND v.max_attempts = 0 THEN NULL ELSE spans ->> a.attname END END,
+           speakers -> a.attname ->> 0, speakers -> a.attname ->> 1
+      FROM pg_attribute a,
+           LATERAL (SELECT CASE WHEN a.atttypid = 'interval'::regtype THEN 'span' WHEN a.atttypid = 'text[]'::regtype THEN 'list'
+                                WHEN a.atttypid = 'jsonb'::regtype THEN 'map' WHEN a.atttypid = 'boolean'::regtype THEN 'flag'
+                                WHEN a.atttypid = 'integer'::regtype THEN 'number' ELSE 'word' END AS kind) k
+     WHERE a.attrelid = 'idempotency.policy'::regclass AND a.attnum > 1 AND NOT a.attisdropped AND spans ? a.attname
+     ORDER BY a.attnum;
+END $$;
+COMMENT ON FUNCTION idempotency.options IS 'the options in force for a scope';
+
+--: idem_operator_policy plpgsql definer
+BEGIN
+    PERFORM idempotency.check_name(scope, 'scope', true);
+    RETURN QUERY SELECT o.option, o.value, o.source, o.origin FROM idempotency.options(scope) o;
+END
+
+CREATE FUNCTION idempotency.seconds(micros bigint) RETURNS numeric
+    LANGUAGE sql IMMUTABLE AS $$ SELECT trim_scale(greatest(micros, 0) / 1000000.0) $$;
+COMMENT ON FUNCTION idempotency.seconds IS 'microseconds as seconds';
+
+CREATE FUNCTION idempotency.record_object(r idempotency.record, status "char") RETURNS jsonb
+    LANGUAGE sql VOLATILE AS $$
+SELECT jsonb_strip_nulls(jsonb_build_object('status', idempotency.status_word(status), 'attempt', (r).attempt,
+    'created_at', (r).created_at, 'claimed_at', (r).claimed_at, 'finished_at', (r).finished_at,
+    'next_attempt_at', (r).next_attempt_at,
+    'expires_at', CASE WHEN isfinite((r).expires_at) THEN (r).expires_at END,
+    'retained_until', CASE WHEN isfinite((r).retained_until) THEN (r).retained_until END,
+    'removable_at', CASE WHEN (r).finished_at IS NOT NULL AND status <> 'u' AND isfinite((r).retained_until) THEN (r).retained_until END,
+    'holder', (r).holder, 'recovery_point', (r).recovery_point, 'body_bytes', octet_length((r).body), 'error', (r).error,
+    'reference', (r).reference, 'operation', (r).operation, 'status_code', (r).status_code,
+    'body_omitted', CASE WHEN (r).body_omitted THEN true END, 'resolved_by', (r).resolved_by)) $$;
+COMMENT ON FUNCTION idempotency.record_object IS 'a record in an explanation';
+
+-- What the owner of these functions may see of a session. No query.
+CREATE FUNCTION idempotency.activity_of(of_pid integer) RETURNS jsonb
+    LANGUAGE sql VOLATILE AS $$
+SELECT coalesce((SELECT jsonb_strip_nulls(jsonb_build_object('application_name', nullif(a.application_name, ''), 'user', a.usename,
+    'state', a.state, 'since', a.xact_start, 'age', idempotency.seconds(idempotency.since(clock_timestamp(), a.xact_start)),
+    'query_since', a.query_start, 'query_age', idempotency.seconds(idempotency.since(clock_timestamp(), a.query_start))))
+  FROM pg_stat_activity a WHERE a.pid = of_pid), '{}') $$;
+COMMENT ON FUNCTION idempotency.activity_of IS 'a session in an explanation';
+
+--: idem_operator_explain plpgsql definer
+DECLARE
+    q idempotency.question;
+    p idempotency.in_force;
+    r idempotency.record;
+    lock integer;
+    at timestamptz;
+    reason text;
+    same boolean;
+    unlike integer;
+    incomparable text;
+    other record;
+    standby constant boolean := pg_is_in_recovery();
+    holder jsonb;
+    request_seen jsonb;
+    lease_seen jsonb;
+    notes text[] := '{}';
+    status "char";
+    pause bigint;
+    is_last boolean;
+    given_up timestamptz;
+    own boolean;
+BEGIN
+    PERFORM idempotency.check_identity(key, scope, principal);
+    IF octet_length(fingerprint) NOT BETWEEN 1 AND 64 THEN
+        PERFORM idempotency.refuse('invalid fingerprint', format('It has %s bytes; 1 to 64 are allowed.', octet_length(fingerprint)),
+                                   'Use idem_fingerprint(), or a digest of your own.');
+    END IF;
+    q := ROW('idem_explain()', key, scope, principal, request, method, path, NULL, fingerprint, NULL,
+        idempotency.checked_span(ttl, 'ttl'), idempotency.checked_span(lease, 'lease'), idempotency.checked_span(wait, 'wait', 1, true),
+        idempotency.check_moment(first_sent, 'first_sent'), NULL, true, false, false, false, NULL, NULL, false, NULL, NULL, NULL, NULL);
+    IF show_values THEN
+        RAISE EXCEPTION USING ERRCODE = '0A000', MESSAGE = 'values of requests are not shown without the module',
+            HINT = 'Omit show_values, and compare the column request of idempotency.records.';
+    END IF;
+    p := idempotency.policy_for(scope);
+    q := idempotency.settle(q, p);
+    lock := idempotency.lock_of(q.key, q.scope, q.principal);
+    -- The lock first: who had it may have committed when the record is looked at.
+    SELECT l.pid, l.virtualtransaction, x.gid, x.owner, x.prepared INTO other
+      FROM pg_locks l LEFT JOIN pg_prepared_xacts x ON l.virtualtransaction = '-1/' || x.transaction
+     WHERE l.locktype = 'advisory' AND l.objsubid = 2 AND l.classid = 18756 AND l.objid = (lock::bigint & 4294967295)::oid
+       AND l.granted AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database());
+    SELECT * INTO r FROM idempotency.record t WHERE t.key = q.key AND t.scope = q.scope AND t.principal = q.principal;
+    at := clock_timestamp();
+    own := r.open_claim IN ('o', 't', 'q', 'r', 'l') AND r.written_in = pg_current_xact_id_if_assigned();
+    IF r.sealed_by IS NOT NULL THEN PERFORM idempotency.refuse_encryption(); END IF;
+    IF r.fingerprint IS NOT NULL AND q.fingerprint IS NOT NULL THEN
+        same := idempotency.same_request(r, q, p);
+        unlike := (coalesce(r.fingerprint_of, 0) # q.fingerprint_of) & 7;
+        IF NOT same AND unlike <> 0 THEN
+            incomparable := CASE WHEN unlike & 4 <> 0 THEN 'digest' ELSE 'method_and_path' END;
+            same := NULL;
+            q.fingerprint := NULL;  -- taken to be the record's own
+        END IF;
+    END IF;
+    IF own THEN
+        reason := CASE WHEN idempotency.same_request(r, q, p) THEN 'own_claim' ELSE 'other_request' END;
+    ELSE
+        reason := idempotency.reason_for(r, q, p, at);
+        IF idempotency.execution_of(reason) IS NOT NULL AND other.pid IS DISTINCT FROM pg_backend_pid()
+           AND other.virtualtransaction IS NOT NULL THEN
+            reason := 'held';
+        END IF;
+    END IF;
+    IF own THEN
+        holder := '{"kind": "this_transaction"}' || jsonb_build_object('pid', pg_backend_pid()) || idempotency.activity_of(pg_backend_pid());
+    ELSIF other.virtualtransaction IS NOT NULL AND other.pid IS DISTINCT FROM pg_backend_pid() THEN
+        holder := CASE WHEN other.pid IS NULL
+            THEN jsonb_strip_nulls(jsonb_build_object('kind', 'prepared', 'gid', other.gid, 'user', other.owner, 'since', other.prepared,
+                     'age', idempotency.seconds(idempotency.since(clock_timestamp(), other.prepared))))
+            ELSE jsonb_build_object('kind', 'transaction', 'pid', other.pid) || idempotency.activity_of(other.pid) END;
+    ELSIF r.status = 'i' AND r.backend_pid IS NOT NULL AND NOT standby
+          AND NOT idempotency.session_gone(r.backend_pid, r.backend_start) THEN
+        holder := jsonb_build_object('kind', 'session', 'pid', r.backend_pid) || idempotency.activity_of(r.backend_pid);
+    END IF;
+    IF r.token IS NOT NULL THEN
+        status := idempotency.status_at(r.status, r.attempt, idempotency.lives(r, at), r.retained_until, r.if_silent,
+            idempotency.is_derived(r), at, p.max_attempts, p.on_lease_expiry = 'unknown');
+        request_seen := jsonb_strip_nulls(jsonb_build_object('same', same, 'not_comparable', incomparable,
+            'stored', r.request IS NOT NULL, 'counted', to_jsonb(r.counted), 'left_out', to_jsonb(r.excluded)));
+        IF r.finished_at IS NULL AND r.lease_until IS NOT NULL THEN
+            is_last := r.if_silent <> 'u' AND p.on_lease_expiry <> 'unknown'
+                       AND (r.if_silent = 'x' OR (p.max_attempts > 0 AND r.attempt >= p.max_attempts));
+            given_up := idempotency.given_up_at(r, p, is_last);
+            lease_seen := jsonb_strip_nulls(jsonb_build_object('seconds', idempotency.seconds(r.lease_us), 'until', r.lease_until,
+                'left', idempotency.seconds(idempotency.since(r.lease_until, at)),
+                'overdue', idempotency.seconds(idempotency.since(at, r.lease_until)), 'held', r.backend_pid IS NOT NULL,
+                'session_lives', CASE WHEN r.backend_pid IS NOT NULL AND NOT standby
+                                      THEN NOT idempotency.session_gone(r.backend_pid, r.backend_start) END,
+                'given_up_at', given_up));
+        END IF;
+    END IF;
+    IF standby THEN
+        notes := notes || 'This is a standby: transactions of the primary that hold the key are not seen here, nor whether the session of a claim with hold lives.'::text;
+    END IF;
+    IF holder ->> 'kind' IN ('transaction', 'prepared') AND r.token IS NOT NULL THEN
+        notes := notes || 'The record is the newest committed one; the transaction that has the key may replace it.'::text;
+    END IF;
+    IF q.fingerprint IS NULL AND incomparable IS NULL AND r.token IS NOT NULL THEN
+        notes := notes || 'Neither request nor fingerprint is given, so the request is taken to be the record''s own.'::text;
+    END IF;
+    IF incomparable = 'digest' THEN
+        notes := notes || 'One of the two fingerprints is a digest that the caller made, so they can''t be compared, and the request is taken to be the record''s own.'::text;
+    ELSIF incomparable IS NOT NULL THEN
+        notes := notes || 'One of the two fingerprints was taken with a method or path and the other without, so they can''t be compared, and the request is taken to be the record''s own.'::text;
+    END IF;
+    IF q.fingerprint IS NULL AND incomparable IS NULL AND p.fingerprint_required THEN
+        notes := notes || 'idem_begin itself refuses a call with neither request nor fingerprint here (fingerprint_required).'::text;
+    END IF;
+    IF idempotency.outcome_of(reason) = 'in_progress' AND reason <> 'own_claim' AND q.wait > 0 THEN
+        notes := notes || 'idem_begin waits before it says so, as the policy''s wait has it.'::text;
+    END IF;
+    pause := idempotency.retry_after(reason, r.lease_until, r.next_attempt_at, at, p.unknown_retry_after);
+    RETURN ROW(idempotency.outcome_of(reason), reason, x.why, x.next, coalesce(idempotency.execution_of(reason), ''),
+            q.key, q.scope, q.principal, pause / 1e6, idempotency.after(at, pause),
+            CASE WHEN r.token IS NOT NULL THEN idempotency.record_object(r, status) END, lease_seen, holder, request_seen,
+            (SELECT jsonb_object_agg(o.option, jsonb_strip_nulls(jsonb_build_object('value',
+                        CASE WHEN o.kind IN ('flag', 'number') THEN o.value::jsonb ELSE to_jsonb(o.value) END,
+                        'source', o.source, 'origin', o.origin)))
+               FROM idempotency.options(q.scope, idempotency.micros(idem_explain.ttl), idempotency.micros(idem_explain.lease), idempotency.micros(idem_explain.wait)) o),
+            notes, standby, at, NULL::text)::@extschema@.idem_explanation
+      FROM idempotency.reasons() x WHERE x.word = reason;
+END

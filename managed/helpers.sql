@@ -1,0 +1,106 @@
+-- The pure helpers (src/api/helpers.cpp).
+
+CREATE FUNCTION idempotency.joined(parts text[]) RETURNS text
+    LANGUAGE sql IMMUTABLE AS $$
+SELECT string_agg(replace(replace(p, '\', '\\'), ':', '\:'), ':' ORDER BY n) FROM unnest(parts) WITH ORDINALITY u (p, n) $$;
+COMMENT ON FUNCTION idempotency.joined IS 'parts of a key, joined unambiguously';
+
+--: idem_key plpgsql definer
+BEGIN
+    IF parts IS NULL THEN
+        PERFORM idempotency.refuse('parts must not be null', NULL, 'Pass a value.', '22004');
+    END IF;
+    PERFORM idempotency.check_list(parts, 'parts');
+    IF cardinality(parts) = 0 THEN
+        PERFORM idempotency.check_number(0, 'number of parts', 1, 1000);
+    END IF;
+    RETURN idempotency.joined(parts);
+END
+
+--: idem_event_id plpgsql definer
+DECLARE
+    id text;
+    micros numeric;
+    missing text := CASE WHEN event_type IS NULL THEN 'event_type' WHEN resource_id IS NULL THEN 'resource_id'
+                         WHEN updated_at IS NULL THEN 'updated_at' END;
+BEGIN
+    IF missing IS NOT NULL THEN
+        PERFORM idempotency.refuse(missing || ' must not be null', NULL, 'Pass a value.', '22004');
+    END IF;
+    PERFORM idempotency.check_moment(updated_at, 'updated_at');
+    micros := ((updated_at AT TIME ZONE 'UTC')::date - '1970-01-01'::date) * 86400000000::numeric
+              + extract(epoch FROM (updated_at AT TIME ZONE 'UTC')::time) * 1000000;
+    IF micros > 9223372036854775807 THEN
+        RAISE EXCEPTION USING ERRCODE = '22008', MESSAGE = 'updated_at out of range',
+            DETAIL = 'Its microseconds since 1970 do not fit into 64 bits.';
+    END IF;
+    id := idempotency.joined(ARRAY[event_type, resource_id, micros::bigint::text]);
+    RETURN CASE WHEN idempotency.name_fault(id, false) IS NULL THEN id
+                ELSE encode(sha256(convert_to(id, getdatabaseencoding())), 'hex') END;
+END
+
+-- An RFC 8941 Item that is a String, with parameters that are checked and ignored, or a bare value.
+--: idem_parse_key plpgsql definer
+DECLARE
+    field text := trim(BOTH E' \t' FROM header);
+    bare constant text := '("([ !#-[\]-~]|\\["\\])*"|:[A-Za-z0-9+/]*=*:|\?[01]|@-?[0-9]{1,15}|%"([ !#$&-~]|%[0-9a-f]{2})*"|-?[0-9]{1,15}|-?[0-9]{1,12}\.[0-9]{1,3}|[A-Za-z*][A-Za-z0-9!#$%&''*+.^_`|~:/-]*)';
+    key text;
+BEGIN
+    IF left(field, 1) = '"' THEN
+        IF field ~ ('^"([ !#-[\]-~]|\\["\\])*"(; *[a-z*][a-z0-9_.*-]*(=' || bare || ')?)*$') THEN
+            key := regexp_replace(substring(field FROM '^"((?:[ !#-[\]-~]|\\["\\])*)"'), '\\(["\\])', '\1', 'g');
+        END IF;
+    ELSIF field ~ '^[!#-+\--:<-[\]-~]+$' THEN
+        key := field;
+    END IF;
+    RETURN CASE WHEN idempotency.name_fault(key, false) IS NULL THEN key END;
+END
+
+CREATE FUNCTION idempotency.problem(of_word text, retry_after double precision DEFAULT NULL) RETURNS jsonb
+    LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    p record;
+BEGIN
+    SELECT * INTO p FROM idempotency.problems() x WHERE x.word = of_word;
+    IF NOT FOUND THEN
+        PERFORM idempotency.refuse(format('invalid outcome: "%s"', of_word), NULL,
+            format('Use one of %s.', (SELECT string_agg(x.word, ', ') FROM idempotency.problems() x)));
+    END IF;
+    RETURN CASE WHEN p.status IS NOT NULL THEN
+        jsonb_build_object('type', p.type, 'title', p.title, 'status', p.status, 'detail', p.detail)
+        || CASE WHEN retry_after > 0 THEN jsonb_build_object('retry_after', ceil(least(retry_after, 1e12))::bigint) ELSE '{}' END
+        END;
+END $$;
+COMMENT ON FUNCTION idempotency.problem IS 'the problem document of a word';
+
+--: idem_http_status plpgsql definer
+BEGIN
+    RETURN CASE WHEN outcome IS NOT NULL THEN (idempotency.problem(outcome) ->> 'status')::integer END;
+END
+
+--: idem_problem_text plpgsql definer
+BEGIN
+    RETURN CASE WHEN outcome IS NOT NULL THEN idempotency.problem(outcome) END;
+END
+
+-- For a record that is only looked at: the document that a repeat would get.
+--: idem_problem plpgsql definer
+DECLARE
+    word text := coalesce(claim.outcome, CASE claim.status /*REPEATS*/ END);
+BEGIN
+    IF claim IS NULL OR coalesce(word, '') = '' THEN RETURN NULL; END IF;
+    IF word IN ('execute', 'replay') AND claim.status = 'failed' AND claim.status_code IS NULL THEN
+        word := 'failed';
+    END IF;
+    RETURN idempotency.problem(word, claim.retry_after);
+END
+
+--: idem_backoff plpgsql definer
+DECLARE
+    base_us bigint := idempotency.checked_span(base, 'base', 36525, true);
+    cap_us bigint := idempotency.checked_span(cap, 'cap', 36525, true);
+BEGIN
+    IF attempt IS NULL OR base IS NULL OR cap IS NULL THEN RETURN NULL; END IF;
+    PERFORM idempotency.check_number(attempt, 'attempt', 1, 2147483647);
+    RETURN idempotency.backoff(base_us, cap_us, attempt) * interval '1 microsecond';
+END

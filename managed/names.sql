@@ -1,0 +1,205 @@
+-- Arguments are checked by themselves, before anything is granted (src/api/arguments.cpp).
+
+CREATE FUNCTION idempotency.refuse(what text, detail text, hint text, code text DEFAULT '22023') RETURNS void
+    LANGUAGE plpgsql AS $$
+BEGIN
+    IF detail IS NULL THEN
+        RAISE EXCEPTION USING ERRCODE = code, MESSAGE = what, HINT = hint;
+    END IF;
+    RAISE EXCEPTION USING ERRCODE = code, MESSAGE = what, DETAIL = detail, HINT = hint;
+END $$;
+COMMENT ON FUNCTION idempotency.refuse IS 'raises an error';
+
+-- Microseconds; a month has 30 days, and a day 24 hours.
+CREATE FUNCTION idempotency.micros(span interval) RETURNS bigint
+    LANGUAGE sql IMMUTABLE AS $$
+SELECT ((extract(year FROM span) * 360 + extract(month FROM span) * 30 + extract(day FROM span)) * 86400000000
+    + extract(hour FROM span) * 3600000000 + extract(minute FROM span) * 60000000
+    + extract(microseconds FROM span))::bigint $$;
+COMMENT ON FUNCTION idempotency.micros IS 'microseconds of a span';
+
+CREATE FUNCTION idempotency.after(moment timestamptz, micros bigint) RETURNS timestamptz
+    LANGUAGE sql IMMUTABLE AS $$ SELECT moment + micros * interval '1 microsecond' $$;
+COMMENT ON FUNCTION idempotency.after IS 'a moment and a span of microseconds';
+
+CREATE FUNCTION idempotency.since(later timestamptz, earlier timestamptz) RETURNS bigint
+    LANGUAGE sql IMMUTABLE AS $$
+SELECT CASE WHEN isfinite(later) AND isfinite(earlier)
+            THEN ((extract(epoch FROM later) - extract(epoch FROM earlier)) * 1000000)::bigint
+            ELSE 4000000000000000000 END $$;
+COMMENT ON FUNCTION idempotency.since IS 'microseconds from one moment to another';
+
+CREATE FUNCTION idempotency.checked_span(span interval, what text, longest_days bigint DEFAULT 36525,
+                                         zero_allowed boolean DEFAULT false) RETURNS bigint
+    LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    us bigint;
+    fault text;
+BEGIN
+    IF span IS NULL THEN RETURN NULL; END IF;
+    BEGIN
+        us := idempotency.micros(span);
+    EXCEPTION WHEN data_exception THEN  -- more than 64 bits, or infinite
+        us := CASE WHEN span < '0'::interval THEN -1 ELSE 9000000000000000000 END;
+    END;
+    fault := CASE WHEN us < 0 THEN 'It is negative.'
+                  WHEN us = 0 AND NOT zero_allowed THEN 'It is zero.'
+                  WHEN us > longest_days * 86400000000 THEN 'It is too long.' END;
+    IF fault IS NOT NULL THEN
+        PERFORM idempotency.refuse('invalid ' || what, fault, format('Use an interval %s and at most %s %s.',
+            CASE WHEN zero_allowed THEN 'that is not negative' ELSE 'of more than zero' END, longest_days,
+            CASE longest_days WHEN 1 THEN 'day' ELSE 'days' END));
+    END IF;
+    RETURN us;
+END $$;
+COMMENT ON FUNCTION idempotency.checked_span IS 'microseconds of an argument';
+
+-- The fault of a key, scope or principal; null: none.
+CREATE FUNCTION idempotency.name_fault(name text, may_be_empty boolean) RETURNS text
+    LANGUAGE sql IMMUTABLE AS $$
+SELECT CASE WHEN name = '' THEN CASE WHEN NOT may_be_empty THEN 'It is empty.' END
+            WHEN length(name) > 255 THEN format('It has %s characters; 255 are allowed.', length(name))
+            WHEN name ~ E'[\\u0001-\\u001f\\u007f-\\u009f]' THEN 'It contains a control character.'
+            WHEN ltrim(name, ' ') = '' THEN 'It consists of spaces only.' END $$;
+COMMENT ON FUNCTION idempotency.name_fault IS 'why a text is no name';
+
+CREATE FUNCTION idempotency.check_name(name text, what text, may_be_empty boolean DEFAULT false) RETURNS text
+    LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    fault text := idempotency.name_fault(name, may_be_empty);
+BEGIN
+    IF name IS NULL AND NOT may_be_empty THEN
+        PERFORM idempotency.refuse(what || ' must not be null', NULL, 'Pass a value.', '22004');
+    ELSIF name IS NULL THEN
+        PERFORM idempotency.refuse(what || ' must not be null', NULL, 'Omit the argument to get its default.', '22004');
+    ELSIF fault IS NOT NULL THEN
+        PERFORM idempotency.refuse('invalid ' || what, fault, CASE what
+            WHEN 'key' THEN 'Send a key that the client made for this one request, such as a UUID.'
+            ELSE format('A %s has up to 255 characters, none of them a control character.', what) END);
+    END IF;
+    RETURN name;
+END $$;
+COMMENT ON FUNCTION idempotency.check_name IS 'an argument that names something';
+
+-- The primary key's index holds no more. One expression for what is nearly always right.
+CREATE FUNCTION idempotency.check_identity(key text, scope text, principal text, key_may_be_null boolean DEFAULT false)
+    RETURNS void
+    LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    IF key ~ '^[!-~]{1,255}$' AND scope ~ '^[!-~]{0,255}$' AND principal ~ '^[!-~]{0,255}$' THEN
+        RETURN;
+    END IF;
+    IF key IS NULL AND NOT key_may_be_null THEN
+        PERFORM idempotency.check_name(key, 'key');
+    END IF;
+    PERFORM idempotency.check_name(scope, 'scope', true);
+    PERFORM idempotency.check_name(principal, 'principal', true);
+    IF key IS NOT NULL THEN
+        PERFORM idempotency.check_name(key, 'key');
+    END IF;
+    IF octet_length(concat(key, scope, principal)) > 2600 THEN
+        PERFORM idempotency.refuse('key, scope and principal are too long together',
+            format('They have %s bytes; 2600 are allowed.', octet_length(concat(key, scope, principal))),
+            'Each may have 255 characters, but not all of them four-byte ones.', '54000');
+    END IF;
+END $$;
+COMMENT ON FUNCTION idempotency.check_identity IS 'refuses what names no record';
+
+CREATE FUNCTION idempotency.check_reason(reason text) RETURNS text
+    LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    IF length(reason) > 1000 THEN
+        PERFORM idempotency.refuse('invalid reason',
+            format('It has %s characters; 1000 are allowed.', length(reason)), 'Write the reason in one line.');
+    ELSIF reason ~ E'[\\u0001-\\u001f\\u007f-\\u009f]' THEN
+        PERFORM idempotency.refuse('invalid reason', 'It contains a control character.', 'Write the reason in one line.');
+    END IF;
+    RETURN reason;
+END $$;
+COMMENT ON FUNCTION idempotency.check_reason IS 'the reason of a decision';
+
+CREATE FUNCTION idempotency.check_moment(moment timestamptz, what text) RETURNS timestamptz
+    LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    IF NOT isfinite(moment) THEN
+        PERFORM idempotency.refuse('invalid ' || what, 'It is infinite.', 'Use a moment in time.');
+    END IF;
+    RETURN moment;
+END $$;
+COMMENT ON FUNCTION idempotency.check_moment IS 'a finite moment';
+
+CREATE FUNCTION idempotency.check_number(number bigint, what text, lowest bigint, highest bigint) RETURNS void
+    LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    IF number < lowest OR number > highest THEN
+        PERFORM idempotency.refuse(format('invalid %s: %s', what, number), NULL,
+                                   format('Use a number from %s to %s.', lowest, highest));
+    END IF;
+END $$;
+COMMENT ON FUNCTION idempotency.check_number IS 'refuses a number out of range';
+
+CREATE FUNCTION idempotency.check_list(list text[], what text) RETURNS text[]
+    LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    IF cardinality(list) > 1000 THEN
+        RAISE EXCEPTION USING ERRCODE = '54000', MESSAGE = 'too many elements in ' || what,
+            DETAIL = format('There are %s; 1000 are allowed.', cardinality(list));
+    ELSIF array_position(list, NULL) IS NOT NULL THEN
+        PERFORM idempotency.refuse('invalid ' || what, 'One of its elements is null.',
+                                   'Leave it out, or use an empty string if that is meant.', '22004');
+    END IF;
+    RETURN list;
+END $$;
+COMMENT ON FUNCTION idempotency.check_list IS 'a list without nulls';
+
+CREATE FUNCTION idempotency.check_writable(function text) RETURNS void
+    LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    IF pg_is_in_recovery() THEN
+        RAISE EXCEPTION USING ERRCODE = '25006', MESSAGE = format('cannot execute %s during recovery', function);
+    ELSIF current_setting('transaction_read_only') = 'on' THEN
+        RAISE EXCEPTION USING ERRCODE = '25006',
+            MESSAGE = format('cannot execute %s in a read-only transaction', function);
+    END IF;
+END $$;
+COMMENT ON FUNCTION idempotency.check_writable IS 'refuses a transaction that cannot write';
+
+-- The user whose call it is: a function with the rights of its owner sees itself as current_user.
+CREATE FUNCTION idempotency.caller() RETURNS name
+    LANGUAGE sql STABLE AS $$
+SELECT CASE current_setting('role') WHEN 'none' THEN session_user ELSE current_setting('role') END::name $$;
+COMMENT ON FUNCTION idempotency.caller IS 'the role of the session: of SET ROLE, or of its user';
+
+-- The headers of a response (RFC 9110), without those that are never kept.
+CREATE FUNCTION idempotency.checked_headers(headers jsonb) RETURNS jsonb
+    LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    hint constant text := 'Use an object from header names to strings or arrays of strings.';
+    fault text;
+BEGIN
+    IF headers IS NULL OR headers = 'null' THEN RETURN NULL; END IF;
+    IF jsonb_typeof(headers) <> 'object' THEN
+        PERFORM idempotency.refuse('invalid headers', 'It is not a JSON object.', hint);
+    END IF;
+    SELECT CASE WHEN h.key !~ '^[!#$%&''*+.^_`|~0-9A-Za-z-]+$'
+                    THEN 'A header''s name is empty or has characters that HTTP does not allow.'
+                WHEN jsonb_typeof(v.value) <> 'string'
+                    THEN 'A header''s value is neither a string nor an array of strings.'
+                WHEN v.value #>> '{}' ~ E'[\\u0001-\\u0008\\u000a-\\u001f\\u007f-\\u009f]'
+                    THEN 'A header''s value contains a control character.' END
+      INTO fault
+      FROM jsonb_each(headers) h
+      LEFT JOIN LATERAL jsonb_array_elements(CASE jsonb_typeof(h.value) WHEN 'array' THEN h.value
+                                             ELSE jsonb_build_array(h.value) END) v ON true
+     ORDER BY 1 LIMIT 1;
+    IF fault IS NULL THEN
+        SELECT 'A header stands twice, in different letter case.' INTO fault
+          FROM jsonb_object_keys(headers) k
+         GROUP BY lower(k COLLATE "C") HAVING count(*) > 1 LIMIT 1;
+    END IF;
+    IF fault IS NOT NULL THEN
+        PERFORM idempotency.refuse('invalid headers', fault, hint);
+    END IF;
+    RETURN headers;
+END $$;
+COMMENT ON FUNCTION idempotency.checked_headers IS 'headers of a response';

@@ -1,0 +1,274 @@
+-- What operators decide (src/claim/operator.cpp, src/operate).
+
+CREATE FUNCTION idempotency.write_audit(action text, scope text DEFAULT NULL, principal text DEFAULT NULL, key text DEFAULT NULL,
+    before jsonb DEFAULT NULL, after jsonb DEFAULT NULL, reason text DEFAULT NULL, role text DEFAULT NULL,
+    erased boolean DEFAULT false) RETURNS void
+    LANGUAGE plpgsql AS $$
+DECLARE
+    log_keys boolean := coalesce(nullif(current_setting('idempotency.log_keys', true), ''), 'off')::boolean;
+BEGIN
+    INSERT INTO idempotency.audit VALUES (clock_timestamp(), action, scope,
+        CASE WHEN NOT erased THEN principal END, CASE WHEN NOT erased AND log_keys THEN key END,
+        CASE WHEN NOT erased AND NOT log_keys THEN sha256(convert_to(key, getdatabaseencoding())) END,
+        role, before, after, reason, session_user, idempotency.caller(), current_setting('application_name'),
+        inet_client_addr(), erased);
+    IF NOT FOUND THEN
+        PERFORM idempotency.refuse('the decision could not be written to idempotency.audit',
+            'A trigger or rule on the table dropped the row.', 'Drop it, or let it keep every row.', '55000');
+    END IF;
+END $$;
+COMMENT ON FUNCTION idempotency.write_audit IS 'writes a decision';
+
+CREATE FUNCTION idempotency.state_of(r idempotency.record) RETURNS jsonb
+    LANGUAGE sql VOLATILE AS $$
+SELECT jsonb_strip_nulls(jsonb_build_object('status', idempotency.status_word(s.status), 'attempt', (r).attempt,
+    'status_code', (r).status_code,
+    'alive', CASE WHEN s.status = 'i' THEN idempotency.lives(r, clock_timestamp()) END))
+  FROM (SELECT idempotency.status_now(r) AS status) s $$;
+COMMENT ON FUNCTION idempotency.state_of IS 'what the audit says of a record';
+
+CREATE FUNCTION idempotency.own_open_claim(key text, scope text, principal text) RETURNS boolean
+    LANGUAGE sql VOLATILE AS $$
+SELECT EXISTS (SELECT FROM idempotency.record t WHERE t.key = own_open_claim.key AND t.scope = own_open_claim.scope
+    AND t.principal = own_open_claim.principal AND t.open_claim IN ('o', 't', 'q', 'r', 'l')
+    AND t.written_in = pg_current_xact_id_if_assigned()) $$;
+COMMENT ON FUNCTION idempotency.own_open_claim IS 'whether this transaction has an open claim on a key';
+
+-- Refuses values that do not go with the action: the caller would believe that they are stored.
+CREATE FUNCTION idempotency.check_resolution(action text, status_code integer, body text, headers jsonb, error text, reason text)
+    RETURNS void
+    LANGUAGE plpgsql AS $$
+DECLARE
+    unused text;
+BEGIN
+    IF action IS NULL THEN
+        PERFORM idempotency.refuse('action must not be null', NULL, 'Pass a value.', '22004');
+    END IF;
+    PERFORM idempotency.check_word(action, 'action', 'release, complete, fail, reopen'),
+            idempotency.check_number(status_code, 'status_code', 200, 599);
+    PERFORM idempotency.check_reason(reason);
+    IF action = 'complete' AND error IS NOT NULL THEN
+        PERFORM idempotency.refuse('invalid error', 'A completed record has none.', 'Leave it out.');
+    END IF;
+    unused := CASE WHEN action IN ('complete', 'fail') THEN NULL WHEN status_code IS NOT NULL THEN 'status_code'
+                   WHEN body IS NOT NULL THEN 'body' WHEN headers IS NOT NULL THEN 'headers' END;
+    IF unused IS NOT NULL THEN
+        PERFORM idempotency.refuse('invalid ' || unused, 'A record that is executed again has no answer.', 'Leave it out.');
+    ELSIF action = 'reopen' AND coalesce(trim(reason), '') = '' THEN
+        PERFORM idempotency.refuse('reason is required', 'Clients of a reopened record already got the failure.',
+                                   'Say why it may be executed again.', '22004');
+    END IF;
+END $$;
+COMMENT ON FUNCTION idempotency.check_resolution IS 'checks the arguments of a decision';
+
+CREATE FUNCTION idempotency.is_for(action text, status "char") RETURNS boolean
+    LANGUAGE sql IMMUTABLE AS $$
+SELECT CASE action WHEN 'reopen' THEN status IN ('f', 'x') ELSE status NOT IN ('c', 'f') END $$;
+COMMENT ON FUNCTION idempotency.is_for IS 'whether a decision is one for records of a status';
+
+-- Under the lock. The old holder's token dies, and the record says who decided.
+CREATE FUNCTION idempotency.rule(r idempotency.record, p idempotency.in_force, action text, status_code integer, body bytea,
+                                 headers jsonb, error text, reason text) RETURNS void
+    LANGUAGE plpgsql AS $$
+DECLARE
+    old constant idempotency.record := r;
+    before constant jsonb := idempotency.state_of(r);
+    again constant boolean := action IN ('release', 'reopen');
+BEGIN
+    r := idempotency.mark_ended(r, CASE action WHEN 'complete' THEN 'c' WHEN 'fail' THEN 'f' ELSE 'r' END::"char");
+    r.token := idempotency.new_token(old.token);
+    r.error := CASE WHEN again AND error IS NULL THEN old.error ELSE idempotency.clipped(error) END;
+    r.resolved_by := session_user;
+    IF again THEN r.next_attempt_at := r.finished_at; END IF;
+    r := idempotency.keep_if_half_way(idempotency.keep_as_fresh(r, p));
+    r := idempotency.keep_response(r, p, status_code, body, headers);
+    r.written_in := pg_current_xact_id();
+    r.open_claim := NULL;
+    r.before := NULL;
+    IF (idempotency.replace_record(r, old)).token IS NULL THEN PERFORM idempotency.raise_overtaken(); END IF;
+    IF old.status IN ('i', 'u') THEN PERFORM idempotency.keep_ended_attempt(p, r); END IF;
+    PERFORM idempotency.write_audit(action, r.scope, r.principal, r.key, before, idempotency.state_of(r), reason);
+END $$;
+COMMENT ON FUNCTION idempotency.rule IS 'writes an operator''s decision';
+
+--: idem_operator_resolve plpgsql definer
+DECLARE
+    p idempotency.in_force;
+    r idempotency.record;
+    status "char";
+    word text;
+BEGIN
+    PERFORM idempotency.check_identity(key, scope, principal);
+    headers := idempotency.checked_headers(headers);
+    PERFORM idempotency.check_resolution(action, status_code, body, headers, error, reason);
+    IF idempotency.own_open_claim(key, scope, principal) THEN PERFORM idempotency.raise_own_claim_open(); END IF;
+    PERFORM idempotency.check_writable('idem_resolve()');
+    p := idempotency.policy_for(scope);
+    PERFORM pg_advisory_xact_lock(18756, idempotency.lock_of(key, scope, principal));
+    SELECT * INTO r FROM idempotency.record t
+     WHERE t.key = idem_resolve.key AND t.scope = idem_resolve.scope AND t.principal = idem_resolve.principal;
+    IF NOT FOUND THEN PERFORM idempotency.raise_no_claim(); END IF;
+    IF r.sealed_by IS NOT NULL THEN PERFORM idempotency.refuse_encryption(); END IF;
+    status := idempotency.status_now(r);
+    word := idempotency.status_word(status);
+    IF action = 'reopen' AND NOT idempotency.is_for(action, status) THEN
+        PERFORM idempotency.refuse(format('the record of this key is %s', word),
+            'Only a failed or exhausted record can be reopened.', 'Action "release" gives back a record that is not final.', '55000');
+    ELSIF NOT idempotency.is_for(action, status) THEN
+        PERFORM idempotency.refuse(format('the record of this key is already %s', word),
+            'A result that clients have seen is never changed.',
+            'Action "reopen" gives a failed record back to execution; idem_forget removes the record.', '55000');
+    END IF;
+    PERFORM idempotency.rule(r, p, action, status_code, convert_to(body, getdatabaseencoding()), headers, error, reason);
+    RETURN true;
+END
+
+--: idem_operator_forget plpgsql definer
+DECLARE
+    r idempotency.record;
+BEGIN
+    PERFORM idempotency.check_identity(key, scope, principal), idempotency.check_reason(reason);
+    IF idempotency.own_open_claim(key, scope, principal) THEN PERFORM idempotency.raise_own_claim_open(); END IF;
+    PERFORM idempotency.check_writable('idem_forget()');
+    PERFORM idempotency.policy_for(scope);
+    PERFORM pg_advisory_xact_lock(18756, idempotency.lock_of(key, scope, principal));
+    SELECT * INTO r FROM idempotency.record t
+     WHERE t.key = idem_forget.key AND t.scope = idem_forget.scope AND t.principal = idem_forget.principal;
+    IF NOT FOUND THEN RETURN false; END IF;
+    IF idempotency.lives(r, clock_timestamp()) THEN
+        PERFORM idempotency.refuse('the key is being executed', 'The lease of its claim has not expired.',
+                                   'Wait for it, or end it with idem_resolve.', '55006');
+    END IF;
+    PERFORM idempotency.remove_for_good(r, reason, false);
+    RETURN true;
+END
+
+CREATE FUNCTION idempotency.remove_for_good(r idempotency.record, reason text, erase boolean) RETURNS void
+    LANGUAGE plpgsql AS $$
+DECLARE
+    before constant jsonb := idempotency.state_of(r);
+BEGIN
+    PERFORM idempotency.remove_record(r);
+    DELETE FROM idempotency.attempt a WHERE a.key = r.key AND a.scope = r.scope AND a.principal = r.principal;
+    PERFORM idempotency.write_audit('forget', r.scope, r.principal, r.key, before => before, reason => reason, erased => erase);
+END $$;
+COMMENT ON FUNCTION idempotency.remove_for_good IS 'forgets a record and all that is kept beside it';
+
+-- Of one of many. No record is waited for: running, passed, closed, or null if it may be decided.
+CREATE FUNCTION idempotency.look_at_idle(key text, scope text, principal text, OUT verdict text, OUT r idempotency.record)
+    LANGUAGE plpgsql AS $$
+BEGIN
+    IF idempotency.closure_of(scope) IS NOT NULL THEN
+        verdict := 'closed';
+    ELSIF idempotency.own_open_claim(key, scope, principal)
+          OR NOT pg_try_advisory_xact_lock(18756, idempotency.lock_of(key, scope, principal)) THEN
+        verdict := 'running';
+    ELSE
+        SELECT * INTO r FROM idempotency.record t
+         WHERE t.key = look_at_idle.key AND t.scope = look_at_idle.scope AND t.principal = look_at_idle.principal;
+        verdict := CASE WHEN r.token IS NULL THEN 'passed'
+                        WHEN idempotency.lives(r, clock_timestamp()) THEN 'running' END;
+    END IF;
+END $$;
+COMMENT ON FUNCTION idempotency.look_at_idle IS 'looks at one of many records, and locks it if that is to be had';
+
+--: idem_operator_resolve_idle plpgsql definer
+DECLARE
+    seen record;
+    r idempotency.record;
+    now_is "char";
+    p idempotency.in_force;
+BEGIN
+    PERFORM idempotency.check_identity(key, scope, principal);
+    headers := idempotency.checked_headers(headers);
+    PERFORM idempotency.check_resolution(action, status_code, body, headers, error, reason);
+    PERFORM idempotency.check_word(status, 'status', 'in_progress, unknown, retryable, exhausted, failed'),
+            idempotency.check_moment(claimed_at, 'claimed_at');
+    PERFORM idempotency.check_writable('idem_resolve_idle()');
+    seen := idempotency.look_at_idle(key, scope, principal);
+    r := seen.r;
+    IF r.token IS NOT NULL THEN
+        now_is := idempotency.status_now(r);
+        IF NOT idempotency.is_for(action, now_is) OR claimed_at <> r.claimed_at OR status <> idempotency.status_word(now_is)
+           OR (action IN ('release', 'reopen') AND r.resolved_by IS NOT NULL AND r.status = 'r') THEN
+            RETURN 'passed';
+        END IF;
+    END IF;
+    IF seen.verdict IS NOT NULL THEN RETURN seen.verdict; END IF;
+    IF r.sealed_by IS NOT NULL THEN RETURN 'no_key'; END IF;
+    p := idempotency.policy_for(scope);
+    BEGIN
+        PERFORM idempotency.keep_response(r, p, status_code, convert_to(body, getdatabaseencoding()), headers);
+    EXCEPTION WHEN program_limit_exceeded THEN
+        RETURN 'too_large';
+    END;
+    PERFORM idempotency.rule(r, p, action, status_code, convert_to(body, getdatabaseencoding()), headers, error, reason);
+    RETURN 'done';
+END
+
+--: idem_operator_erase plpgsql definer
+DECLARE
+    seen record;
+BEGIN
+    PERFORM idempotency.check_identity(key, scope, principal), idempotency.check_reason(reason),
+            idempotency.check_writable('idem_erase()');
+    seen := idempotency.look_at_idle(key, scope, principal);
+    IF seen.verdict IS NOT NULL THEN RETURN seen.verdict; END IF;
+    PERFORM idempotency.remove_for_good(seen.r, reason, true);
+    RETURN 'done';
+END
+
+--: idem_operator_erase_decisions plpgsql definer
+DECLARE
+    decisions bigint;
+BEGIN
+    PERFORM idempotency.check_writable('idem_erase_decisions()');
+    PERFORM idempotency.check_name(of_principal, 'of_principal'), idempotency.check_reason(reason);
+    UPDATE idempotency.audit SET principal = NULL, key = NULL, key_digest = NULL, erased = true WHERE principal = of_principal;
+    GET DIAGNOSTICS decisions = ROW_COUNT;
+    PERFORM idempotency.write_audit('erase', after => jsonb_build_object('decisions', decisions), reason => reason, erased => true);
+    RETURN decisions;
+END
+
+-- Every claim locks the table for writing from its grant on.
+--: idem_operator_await_claims plpgsql definer
+DECLARE
+    until timestamptz;
+    span bigint;
+    open bigint;
+BEGIN
+    PERFORM idempotency.check_writable('idem_await_claims()');
+    PERFORM idempotency.check_name(principal, 'principal');
+    span := coalesce(idempotency.checked_span(at_most, 'at_most', 1, true), 0);
+    until := idempotency.after(clock_timestamp(), span);
+    LOOP
+        SELECT count(DISTINCT coalesce(l.pid::text, l.virtualtransaction)) INTO open FROM pg_locks l
+         WHERE l.locktype = 'relation' AND l.relation = 'idempotency.record'::regclass AND l.granted
+           AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
+           AND l.mode IN ('RowExclusiveLock', 'ShareUpdateExclusiveLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')
+           AND l.pid IS DISTINCT FROM pg_backend_pid();
+        IF open = 0 OR clock_timestamp() >= until THEN RETURN open; END IF;
+        PERFORM pg_sleep(0.02);
+    END LOOP;
+END
+
+--: idem_operator_attempts plpgsql definer
+BEGIN
+    PERFORM idempotency.check_identity(key, scope, principal);
+    PERFORM idempotency.policy_for(scope);
+    RETURN QUERY SELECT a.attempt, a.holder, a.begun, a.ended, a.how, a.status_code, a.error, a.reference, a.resolved_by,
+                        a.retained_until, a.sealed_by
+      FROM idempotency.attempt a
+     WHERE a.key = idem_attempts.key AND a.scope = idem_attempts.scope AND a.principal = idem_attempts.principal
+     ORDER BY a.ended, a.token;
+END
+
+-- A decision that only the owner of a table writes down.
+--: idem_owner_writes plpgsql
+BEGIN
+    IF NOT pg_has_role(current_user, (SELECT c.relowner FROM pg_class c WHERE c.oid = TG_RELID), 'USAGE') THEN
+        RAISE EXCEPTION USING ERRCODE = '42501', MESSAGE = format('permission denied for table %s', TG_TABLE_NAME),
+            DETAIL = 'Only its owner may write to it, whatever was granted.';
+    END IF;
+    RETURN coalesce(NEW, OLD);
+END

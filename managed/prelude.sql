@@ -1,0 +1,44 @@
+-- What this edition has beside the objects of the module. The module keeps an open claim in the memory
+-- of the backend; here it is a row from the grant on, and the row says whose it is.
+ALTER TABLE idempotency.record
+    -- The transaction that wrote the row last: its number, not that of a savepoint.
+    ADD COLUMN written_in xid8,
+    -- Of that transaction's claim: o open, t open and transactional, q the same at COMMIT, r running an
+    -- operation, l left open with a lease, e ended, g given back. Null: the row is of another claim.
+    ADD COLUMN open_claim "char",
+    -- The row that the open claim took the place of, as text.
+    ADD COLUMN before text;
+
+-- Removals of records that a snapshot may not know of, in 64 parts. A transaction with a fixed snapshot
+-- locks the part of its key: PostgreSQL then reports a removal that the snapshot does not see.
+CREATE TABLE idempotency.removal (
+    part       integer PRIMARY KEY,
+    removed_in xid8
+) WITH (fillfactor = 50);
+COMMENT ON TABLE idempotency.removal IS 'last removal of young records, per part of the keys';
+INSERT INTO idempotency.removal SELECT generate_series(0, 63);
+
+-- A policy with the settings and defaults filled in. Spans are microseconds.
+CREATE TYPE idempotency.in_force AS (
+    ttl bigint, retention bigint, max_ttl bigint, lease bigint, max_lease bigint, wait bigint,
+    max_attempts integer, retry_base bigint, retry_cap bigint, retry_jitter text,
+    on_missing_key text, derive_window bigint, principal_required boolean,
+    fingerprint_required boolean, store_request boolean, on_lease_expiry text,
+    unknown_retry_after bigint, abandon_after bigint, on_abandon text, max_body_bytes bigint,
+    on_large_body text, fingerprint_fields text[], exclude_fields text[], drop_headers text[],
+    final_errors text[], error_statuses jsonb, allowed_role name, keep_history boolean,
+    encrypt boolean, transactional_only boolean
+);
+COMMENT ON TYPE idempotency.in_force IS 'the values of a policy that count for a scope';
+
+-- The arguments of idem_begin, idem_once and idem_execute, and what follows from them by the policy.
+CREATE TYPE idempotency.question AS (
+    function text, key text, scope text, principal text, request jsonb, method text, path text,
+    exclude text[], fingerprint bytea, operation text, ttl bigint, lease bigint, wait bigint,
+    first_sent timestamptz, derive bigint, without_request boolean, hold boolean,
+    same_statement boolean, transactional boolean, holder text, snapshot pg_snapshot,
+    once boolean,
+    -- what follows
+    fingerprint_of integer, excluded text[], retention bigint, memory bigint
+);
+COMMENT ON TYPE idempotency.question IS 'what a caller asks of a key';
