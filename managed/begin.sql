@@ -13,7 +13,7 @@ BEGIN
     IF secret IS NULL THEN
         PERFORM idempotency.refuse('the seed of the locks is missing',
             'Table idempotency.seed has no row with 16 bytes.',
-            'Restore the row from a dump. If there is none, the owner of the table inserts random bytes.', '55000');
+            'Restore the row from a dump, or insert random bytes as the owner of the table.', '55000');
     END IF;
     RETURN ('x' || left(encode(sha256(secret || convert_to(
         length(key) || ':' || key || length(scope) || ':' || scope || principal, 'UTF8')), 'hex'), 8))::bit(32)::integer;
@@ -36,19 +36,19 @@ BEGIN
     IF q.key IS NULL AND q.derive IS NULL AND p.on_missing_key = 'error' THEN
         PERFORM idempotency.require('key', 'Pass the key that the client sent.');
     ELSIF p.principal_required AND q.principal = '' THEN
-        PERFORM idempotency.require('principal', 'Pass on whose behalf the request comes.');
+        PERFORM idempotency.require('principal', 'Pass the tenant or user of the request.');
     END IF;
     q.transactional := q.transactional OR p.transactional_only;
     IF q.transactional AND (q.hold OR q.lease IS NOT NULL) THEN
         f := ROW(CASE WHEN q.hold THEN 'hold' ELSE 'lease' END);
-        PERFORM idempotency.refuse(format('%s is not possible for a claim that must end in its transaction', f.f1),
-            'The call says transactional, or the policy of this scope says transactional_only.',
+        PERFORM idempotency.refuse(format('%s is not allowed for a transactional claim', f.f1),
+            'The claim must end in its transaction: the call passes transactional, or the policy of this scope has transactional_only.',
             format('Omit %s, or use a scope for claims that outlast their transaction.', f.f1));
     END IF;
     IF q.fingerprint IS NOT NULL THEN
         IF p.fingerprint_fields IS NOT NULL OR cardinality(p.exclude_fields) > 0 OR p.on_missing_key = 'derive' THEN
-            PERFORM idempotency.refuse('fingerprint can''t be given in this scope',
-                'Its policy compares fields of requests, or derives keys from them, and a digest has no fields.',
+            PERFORM idempotency.refuse('fingerprint cannot be given in this scope',
+                'The policy compares fields of requests or derives keys from them, and a digest has no fields.',
                 'Pass request, with method and path, and let the server compute the fingerprint.');
         END IF;
         q.fingerprint_of := 4;
@@ -67,7 +67,7 @@ BEGIN
     END IF;
     IF q.key IS NULL AND derives THEN
         IF q.fingerprint IS NULL OR nothing_counts THEN
-            PERFORM idempotency.refuse('key can''t be derived', format('The call, or the policy of this scope, derives a missing key from the request, and %s.',
+            PERFORM idempotency.refuse('key cannot be derived', format('The call, or the policy of this scope, derives a missing key from the request, and %s.',
                 CASE WHEN q.fingerprint IS NULL THEN 'there is none' ELSE 'none of its fields counts' END),
                 'Pass key or request.', '22004');
         END IF;
@@ -84,7 +84,7 @@ BEGIN
     q.wait := coalesce(q.wait, p.wait);
     q.retention := greatest(p.retention, q.ttl);
     IF q.fingerprint_of & 8 <> 0 THEN
-        q.retention := CASE WHEN p.on_missing_key <> 'derive' THEN q.derive
+        q.retention := CASE WHEN p.on_missing_key <> 'derive' THEN least(q.derive, greatest(p.retention, p.max_ttl))
                             WHEN p.derive_window = 0 THEN q.ttl ELSE p.derive_window END;
         q.ttl := least(q.ttl, q.retention);
     END IF;
@@ -123,7 +123,7 @@ BEGIN
     -- With a number of its own this transaction ends visibly: a retry has a newer snapshot.
     PERFORM pg_current_xact_id();
     PERFORM idempotency.refuse('could not serialize access due to an earlier attempt with this key',
-        CASE WHEN decided_here THEN 'This transaction has ended that attempt, and its snapshot may not see all effects of it.'
+        CASE WHEN decided_here THEN 'This transaction has ended that attempt, and its snapshot may not see all its effects.'
              ELSE 'The snapshot is older than that attempt''s end and may not see its effects.' END,
         CASE WHEN decided_here THEN 'Roll back, end the attempt in a transaction of its own, and retry.'
              ELSE 'Roll back and retry the transaction.' END, '40001');

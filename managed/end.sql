@@ -198,7 +198,7 @@ BEGIN
         PERFORM idempotency.refuse('the outcome of this attempt is unknown', 'The claim was ended as unknown and has no lease.',
             'Call idem_complete or idem_fail without retryable when the outcome is known, or let an operator call idem_resolve.', '55000');
     END IF;
-    PERFORM idempotency.refuse('the attempts of this key are used up', 'The lease of the claim has expired, and is not renewed.',
+    PERFORM idempotency.refuse('the attempts of this key are used up', 'The lease of the claim has expired and cannot be renewed.',
                                'Call idem_complete, idem_fail or idem_unknown.', '55000');
 END $$;
 COMMENT ON FUNCTION idempotency.raise_no_lease IS 'refuses what only a lease is for';
@@ -246,7 +246,7 @@ COMMENT ON FUNCTION idempotency.find_claim IS 'the claim that a caller speaks of
 
 CREATE FUNCTION idempotency.raise_claim_lost() RETURNS void
     LANGUAGE sql AS $$
-SELECT idempotency.refuse('claim on this key is lost', 'The token is not the one of the record''s current claim.',
+SELECT idempotency.refuse('claim on this key is lost', 'The token does not match the record''s current claim.',
     'Another session took the request over. Stop, and call idem_begin to get its result.', 'ID409') $$;
 COMMENT ON FUNCTION idempotency.raise_claim_lost IS 'refuses an old token';
 
@@ -355,9 +355,9 @@ BEGIN
     pause := idempotency.checked_span(retry_after, 'retry_after', 36525, true);
     IF retry_after IS NOT NULL AND retryable IS NOT TRUE THEN
         PERFORM idempotency.refuse('invalid retry_after', 'A final failure is not run again.',
-                                   'Add retryable => true, or leave retry_after out.');
+                                   'Add retryable => true, or omit retry_after.');
     ELSIF uncertain AND retryable IS NOT TRUE THEN
-        PERFORM idempotency.refuse('invalid uncertain', 'A final failure is an outcome, and not uncertain.',
+        PERFORM idempotency.refuse('invalid uncertain', 'The outcome of a final failure is certain.',
             'Add retryable => true, or call idem_unknown if the request must not be run again under any policy.');
     END IF;
     PERFORM idempotency.check_number(status_code, 'status_code', 200, 599);

@@ -26,7 +26,7 @@ BEGIN
     END IF;
     PERFORM idempotency.check_identity(key, scope, principal, true);
     IF f.proisstrict AND request IS NULL THEN
-        PERFORM idempotency.refuse('operation needs a request', 'It is a strict function, which is not called with null.',
+        PERFORM idempotency.refuse('operation requires a request', 'The function is strict, so it is not called with null.',
                                    'Pass a request, or drop STRICT from the function.', '22004');
     END IF;
     a := idempotency.answer(idempotency.question_of('idem_execute()', key, scope, principal, request, method, path, NULL,

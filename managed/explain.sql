@@ -18,7 +18,7 @@ DECLARE
 BEGIN
     IF fault IS NOT NULL THEN
         PERFORM idempotency.refuse('the policy of this scope is not valid',
-            format('Its %s is not what idem_policy_set accepts.', fault),
+            format('idem_policy_set does not accept the value of its %s.', fault),
             'Set it again with idem_policy_set, or drop it with idem_policy_drop.', '55000');
     END IF;
     SELECT jsonb_object_agg(o, CASE WHEN given ? o THEN jsonb_build_array('policy', p.scope_pattern)
@@ -192,24 +192,24 @@ BEGIN
         END IF;
     END IF;
     IF standby THEN
-        notes := notes || 'This is a standby: transactions of the primary that hold the key are not seen here, nor whether the session of a claim with hold lives.'::text;
+        notes := notes || 'This is a standby: transactions of the primary that hold the key and sessions of claims with hold cannot be seen here.'::text;
     END IF;
     IF holder ->> 'kind' IN ('transaction', 'prepared') AND r.token IS NOT NULL THEN
-        notes := notes || 'The record is the newest committed one; the transaction that has the key may replace it.'::text;
+        notes := notes || 'The record is the newest committed one; the transaction that holds the key may replace it.'::text;
     END IF;
     IF q.fingerprint IS NULL AND incomparable IS NULL AND r.token IS NOT NULL THEN
-        notes := notes || 'Neither request nor fingerprint is given, so the request is taken to be the record''s own.'::text;
+        notes := notes || 'The call has no request and no fingerprint, so the request is assumed to be the record''s.'::text;
     END IF;
     IF incomparable = 'digest' THEN
-        notes := notes || 'One of the two fingerprints is a digest that the caller made, so they can''t be compared, and the request is taken to be the record''s own.'::text;
+        notes := notes || 'One of the two fingerprints is a digest from the caller, so they cannot be compared, and the request is assumed to be the record''s.'::text;
     ELSIF incomparable IS NOT NULL THEN
-        notes := notes || 'One of the two fingerprints was taken with a method or path and the other without, so they can''t be compared, and the request is taken to be the record''s own.'::text;
+        notes := notes || 'Only one of the two fingerprints has a method or path, so they cannot be compared, and the request is assumed to be the record''s.'::text;
     END IF;
     IF q.fingerprint IS NULL AND incomparable IS NULL AND p.fingerprint_required THEN
-        notes := notes || 'idem_begin itself refuses a call with neither request nor fingerprint here (fingerprint_required).'::text;
+        notes := notes || 'Here, idem_begin refuses a call without request and fingerprint (fingerprint_required).'::text;
     END IF;
     IF idempotency.outcome_of(reason) = 'in_progress' AND reason <> 'own_claim' AND q.wait > 0 THEN
-        notes := notes || 'idem_begin waits before it says so, as the policy''s wait has it.'::text;
+        notes := notes || 'idem_begin first waits, as long as the policy''s wait says.'::text;
     END IF;
     pause := idempotency.retry_after(reason, r.lease_until, r.next_attempt_at, at, p.unknown_retry_after);
     RETURN ROW(idempotency.outcome_of(reason), reason, x.why, x.next, coalesce(idempotency.execution_of(reason), ''),

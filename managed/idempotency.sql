@@ -329,7 +329,7 @@ CREATE FUNCTION idempotency.owner_writes() RETURNS trigger
 BEGIN
     IF NOT pg_has_role(current_user, (SELECT c.relowner FROM pg_class c WHERE c.oid = TG_RELID), 'USAGE') THEN
         RAISE EXCEPTION USING ERRCODE = '42501', MESSAGE = format('permission denied for table %s', TG_TABLE_NAME),
-            DETAIL = 'Only its owner may write to it, whatever was granted.';
+            DETAIL = 'Only its owner may write to it, regardless of grants.';
     END IF;
     RETURN coalesce(NEW, OLD);
 END
@@ -615,7 +615,7 @@ COMMENT ON VIEW idempotency.unknown_here IS 'records of this node whose outcome 
 
 CREATE VIEW idempotency.unknown AS
 SELECT * FROM idempotency.of_nodes(NULL::idempotency.unknown_here);
-COMMENT ON VIEW idempotency.unknown IS 'records whose outcome is unknown: ended as such, or silent where on_lease_expiry is unknown';
+COMMENT ON VIEW idempotency.unknown IS 'records with an unknown outcome: ended as unknown, or timed out with on_lease_expiry unknown';
 
 CREATE VIEW idempotency.exhausted_here AS
 SELECT scope, principal, key, attempt, holder, recovery_point, error, reference,
@@ -908,8 +908,8 @@ BEGIN
                   WHEN us = 0 AND NOT zero_allowed THEN 'It is zero.'
                   WHEN us > longest_days * 86400000000 THEN 'It is too long.' END;
     IF fault IS NOT NULL THEN
-        PERFORM idempotency.refuse('invalid ' || what, fault, format('Use an interval %s and at most %s %s.',
-            CASE WHEN zero_allowed THEN 'that is not negative' ELSE 'of more than zero' END, longest_days,
+        PERFORM idempotency.refuse('invalid ' || what, fault, format('Use an interval %s %s %s.',
+            CASE WHEN zero_allowed THEN 'from zero to' ELSE 'greater than zero and at most' END, longest_days,
             CASE longest_days WHEN 1 THEN 'day' ELSE 'days' END));
     END IF;
     RETURN us;
@@ -937,7 +937,7 @@ BEGIN
     ELSIF fault IS NOT NULL THEN
         PERFORM idempotency.refuse('invalid ' || what, fault, CASE what
             WHEN 'key' THEN 'Send a key that the client made for this one request, such as a UUID.'
-            ELSE format('A %s has up to 255 characters, none of them a control character.', what) END);
+            ELSE format('A %s has at most 255 characters and no control characters.', what) END);
     END IF;
     RETURN name;
 END $$;
@@ -962,7 +962,7 @@ BEGIN
     IF octet_length(concat(key, scope, principal)) > 2600 THEN
         PERFORM idempotency.refuse('key, scope and principal are too long together',
             format('They have %s bytes; 2600 are allowed.', octet_length(concat(key, scope, principal))),
-            'Each may have 255 characters, but not all of them four-byte ones.', '54000');
+            'Use shorter values, or characters of fewer bytes.', '54000');
     END IF;
 END $$;
 COMMENT ON FUNCTION idempotency.check_identity IS 'refuses what names no record';
@@ -984,7 +984,7 @@ CREATE FUNCTION idempotency.check_moment(moment timestamptz, what text) RETURNS 
     LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
     IF NOT isfinite(moment) THEN
-        PERFORM idempotency.refuse('invalid ' || what, 'It is infinite.', 'Use a moment in time.');
+        PERFORM idempotency.refuse('invalid ' || what, 'It is infinite.', 'Use a finite timestamp.');
     END IF;
     RETURN moment;
 END $$;
@@ -1008,7 +1008,7 @@ BEGIN
             DETAIL = format('There are %s; 1000 are allowed.', cardinality(list));
     ELSIF array_position(list, NULL) IS NOT NULL THEN
         PERFORM idempotency.refuse('invalid ' || what, 'One of its elements is null.',
-                                   'Leave it out, or use an empty string if that is meant.', '22004');
+                                   'Remove it, or use an empty string.', '22004');
     END IF;
     RETURN list;
 END $$;
@@ -1046,7 +1046,7 @@ BEGIN
     SELECT CASE WHEN h.key !~ '^[!#$%&''*+.^_`|~0-9A-Za-z-]+$'
                     THEN 'A header''s name is empty or has characters that HTTP does not allow.'
                 WHEN jsonb_typeof(v.value) <> 'string'
-                    THEN 'A header''s value is neither a string nor an array of strings.'
+                    THEN 'A header''s value is not a string or an array of strings.'
                 WHEN v.value #>> '{}' ~ E'[\\u0001-\\u0008\\u000a-\\u001f\\u007f-\\u009f]'
                     THEN 'A header''s value contains a control character.' END
       INTO fault
@@ -1055,7 +1055,7 @@ BEGIN
                                              ELSE jsonb_build_array(h.value) END) v ON true
      ORDER BY 1 LIMIT 1;
     IF fault IS NULL THEN
-        SELECT 'A header stands twice, in different letter case.' INTO fault
+        SELECT 'A header is given twice, in different letter case.' INTO fault
           FROM jsonb_object_keys(headers) k
          GROUP BY lower(k COLLATE "C") HAVING count(*) > 1 LIMIT 1;
     END IF;
@@ -1314,7 +1314,7 @@ BEGIN
         fault := idempotency.unusable_column(p);
         IF fault IS NOT NULL THEN
             PERFORM idempotency.refuse('the policy of this scope is not valid',
-                format('Its %s is not what idem_policy_set accepts.', fault),
+                format('idem_policy_set does not accept the value of its %s.', fault),
                 'Set it again with idem_policy_set, or drop it with idem_policy_drop.', '55000');
         END IF;
     END IF;
@@ -1434,7 +1434,7 @@ BEGIN
     SELECT n INTO wrong FROM unnest(fields) WITH ORDINALITY f (field, n)
      WHERE NOT idempotency.is_field(field) ORDER BY n LIMIT 1;
     IF wrong IS NOT NULL THEN
-        PERFORM idempotency.refuse('invalid field to ' || purpose, format('Entry %s can''t be read.', wrong),
+        PERFORM idempotency.refuse('invalid field to ' || purpose, format('Entry %s cannot be read.', wrong),
             'Write a plain field name, a path such as $.a.b or $.a[*].b, or, in double quotes, a name that has ".", "[", "]", "*" or outer blanks.');
     END IF;
 END $$;
@@ -1466,7 +1466,7 @@ BEGIN
     PERFORM idempotency.checked_span(p.ttl, 'ttl'), idempotency.checked_span(p.retention, 'retention');
     IF idempotency.micros(p.retention) < d.ttl THEN
         PERFORM idempotency.refuse('invalid retention', 'It is shorter than the ttl.',
-                                   'A key has to be remembered at least as long as its answer is replayed.');
+                                   'A key must be remembered at least as long as its answer is replayed.');
     END IF;
     PERFORM idempotency.checked_span(p.max_ttl, 'max_ttl');
     IF idempotency.micros(p.ttl) > idempotency.micros(p.max_ttl) THEN
@@ -1496,7 +1496,7 @@ BEGIN
     IF p.fingerprint_fields IS NOT NULL THEN
         PERFORM idempotency.check_fields(p.fingerprint_fields, 'fingerprint_fields', 'count');
         IF cardinality(p.fingerprint_fields) = 0 THEN
-            PERFORM idempotency.refuse('invalid fingerprint_fields', 'It is empty, so that all requests would be the same.',
+            PERFORM idempotency.refuse('invalid fingerprint_fields', 'It is empty, so all requests would be the same.',
                                        'Unset it to let every field count.');
         END IF;
     END IF;
@@ -1509,12 +1509,12 @@ BEGIN
     PERFORM idempotency.check_list(p.final_errors, 'final_errors');
     IF EXISTS (SELECT FROM unnest(p.final_errors) e WHERE NOT idempotency.may_be_final(e)) THEN
         PERFORM idempotency.refuse('invalid final_errors',
-            'An entry is no SQLSTATE and no class of them, or one of the classes 40, 53, 57, 58 and XX, which no request causes.',
+            'An entry is not a SQLSTATE or a class of SQLSTATEs, or is in class 40, 53, 57, 58 or XX, which requests do not cause.',
             'List entries such as "22" or "P0002".');
     END IF;
     IF NOT idempotency.are_error_statuses(p.error_statuses) THEN
         PERFORM idempotency.refuse('invalid error_statuses',
-            'It is no object, or a member is no SQLSTATE and no class of them, or one of the classes 40, 53, 57, 58 and XX, or its value is no status from 400 to 599.',
+            'It is not an object, or a member is not a SQLSTATE or a class of SQLSTATEs, or is in class 40, 53, 57, 58 or XX, or its value is not a status from 400 to 599.',
             'Write members such as "P0001": 402.');
     END IF;
     IF p.encrypt THEN
@@ -1701,7 +1701,7 @@ VALUES ('no_record', 'There is no record of the key.', 'The caller executes the 
     ('attempts_failed', 'The last attempt failed, and max_attempts is reached.', 'An operator can decide with idem_resolve; the key is forgotten when the retention ends.'),
     ('attempts_timed_out', 'The last attempt timed out, and max_attempts is reached.', 'Its holder may still record a result; an operator can decide with idem_resolve.'),
     ('takeover_forbidden', 'The claim timed out, and on_lease_expiry forbids a takeover, now or at the claim.', 'Its holder may still record a result; an operator can decide with idem_resolve.'),
-    ('outcome_unknown', 'The last attempt ended with idem_unknown: it may have taken effect.', 'idem_complete or a final idem_fail by its token end it, or idem_resolve; age does not.') $$;
+    ('outcome_unknown', 'The last attempt ended with idem_unknown: it may have taken effect.', 'It ends with idem_complete or a final idem_fail by its token, or with idem_resolve; it does not expire.') $$;
 COMMENT ON FUNCTION idempotency.reasons IS 'the reasons in words';
 
 -- Whether the claim of a record lives: its lease, and its session if it names one. On a standby the
@@ -1732,7 +1732,7 @@ BEGIN
     IF secret IS NULL THEN
         PERFORM idempotency.refuse('the seed of the locks is missing',
             'Table idempotency.seed has no row with 16 bytes.',
-            'Restore the row from a dump. If there is none, the owner of the table inserts random bytes.', '55000');
+            'Restore the row from a dump, or insert random bytes as the owner of the table.', '55000');
     END IF;
     RETURN ('x' || left(encode(sha256(secret || convert_to(
         length(key) || ':' || key || length(scope) || ':' || scope || principal, 'UTF8')), 'hex'), 8))::bit(32)::integer;
@@ -1755,19 +1755,19 @@ BEGIN
     IF q.key IS NULL AND q.derive IS NULL AND p.on_missing_key = 'error' THEN
         PERFORM idempotency.require('key', 'Pass the key that the client sent.');
     ELSIF p.principal_required AND q.principal = '' THEN
-        PERFORM idempotency.require('principal', 'Pass on whose behalf the request comes.');
+        PERFORM idempotency.require('principal', 'Pass the tenant or user of the request.');
     END IF;
     q.transactional := q.transactional OR p.transactional_only;
     IF q.transactional AND (q.hold OR q.lease IS NOT NULL) THEN
         f := ROW(CASE WHEN q.hold THEN 'hold' ELSE 'lease' END);
-        PERFORM idempotency.refuse(format('%s is not possible for a claim that must end in its transaction', f.f1),
-            'The call says transactional, or the policy of this scope says transactional_only.',
+        PERFORM idempotency.refuse(format('%s is not allowed for a transactional claim', f.f1),
+            'The claim must end in its transaction: the call passes transactional, or the policy of this scope has transactional_only.',
             format('Omit %s, or use a scope for claims that outlast their transaction.', f.f1));
     END IF;
     IF q.fingerprint IS NOT NULL THEN
         IF p.fingerprint_fields IS NOT NULL OR cardinality(p.exclude_fields) > 0 OR p.on_missing_key = 'derive' THEN
-            PERFORM idempotency.refuse('fingerprint can''t be given in this scope',
-                'Its policy compares fields of requests, or derives keys from them, and a digest has no fields.',
+            PERFORM idempotency.refuse('fingerprint cannot be given in this scope',
+                'The policy compares fields of requests or derives keys from them, and a digest has no fields.',
                 'Pass request, with method and path, and let the server compute the fingerprint.');
         END IF;
         q.fingerprint_of := 4;
@@ -1786,7 +1786,7 @@ BEGIN
     END IF;
     IF q.key IS NULL AND derives THEN
         IF q.fingerprint IS NULL OR nothing_counts THEN
-            PERFORM idempotency.refuse('key can''t be derived', format('The call, or the policy of this scope, derives a missing key from the request, and %s.',
+            PERFORM idempotency.refuse('key cannot be derived', format('The call, or the policy of this scope, derives a missing key from the request, and %s.',
                 CASE WHEN q.fingerprint IS NULL THEN 'there is none' ELSE 'none of its fields counts' END),
                 'Pass key or request.', '22004');
         END IF;
@@ -1803,7 +1803,7 @@ BEGIN
     q.wait := coalesce(q.wait, p.wait);
     q.retention := greatest(p.retention, q.ttl);
     IF q.fingerprint_of & 8 <> 0 THEN
-        q.retention := CASE WHEN p.on_missing_key <> 'derive' THEN q.derive
+        q.retention := CASE WHEN p.on_missing_key <> 'derive' THEN least(q.derive, greatest(p.retention, p.max_ttl))
                             WHEN p.derive_window = 0 THEN q.ttl ELSE p.derive_window END;
         q.ttl := least(q.ttl, q.retention);
     END IF;
@@ -1842,7 +1842,7 @@ BEGIN
     -- With a number of its own this transaction ends visibly: a retry has a newer snapshot.
     PERFORM pg_current_xact_id();
     PERFORM idempotency.refuse('could not serialize access due to an earlier attempt with this key',
-        CASE WHEN decided_here THEN 'This transaction has ended that attempt, and its snapshot may not see all effects of it.'
+        CASE WHEN decided_here THEN 'This transaction has ended that attempt, and its snapshot may not see all its effects.'
              ELSE 'The snapshot is older than that attempt''s end and may not see its effects.' END,
         CASE WHEN decided_here THEN 'Roll back, end the attempt in a transaction of its own, and retry.'
              ELSE 'Roll back and retry the transaction.' END, '40001');
@@ -2457,7 +2457,7 @@ BEGIN
         PERFORM idempotency.refuse('the outcome of this attempt is unknown', 'The claim was ended as unknown and has no lease.',
             'Call idem_complete or idem_fail without retryable when the outcome is known, or let an operator call idem_resolve.', '55000');
     END IF;
-    PERFORM idempotency.refuse('the attempts of this key are used up', 'The lease of the claim has expired, and is not renewed.',
+    PERFORM idempotency.refuse('the attempts of this key are used up', 'The lease of the claim has expired and cannot be renewed.',
                                'Call idem_complete, idem_fail or idem_unknown.', '55000');
 END $$;
 COMMENT ON FUNCTION idempotency.raise_no_lease IS 'refuses what only a lease is for';
@@ -2505,7 +2505,7 @@ COMMENT ON FUNCTION idempotency.find_claim IS 'the claim that a caller speaks of
 
 CREATE FUNCTION idempotency.raise_claim_lost() RETURNS void
     LANGUAGE sql AS $$
-SELECT idempotency.refuse('claim on this key is lost', 'The token is not the one of the record''s current claim.',
+SELECT idempotency.refuse('claim on this key is lost', 'The token does not match the record''s current claim.',
     'Another session took the request over. Stop, and call idem_begin to get its result.', 'ID409') $$;
 COMMENT ON FUNCTION idempotency.raise_claim_lost IS 'refuses an old token';
 
@@ -2614,9 +2614,9 @@ BEGIN
     pause := idempotency.checked_span(retry_after, 'retry_after', 36525, true);
     IF retry_after IS NOT NULL AND retryable IS NOT TRUE THEN
         PERFORM idempotency.refuse('invalid retry_after', 'A final failure is not run again.',
-                                   'Add retryable => true, or leave retry_after out.');
+                                   'Add retryable => true, or omit retry_after.');
     ELSIF uncertain AND retryable IS NOT TRUE THEN
-        PERFORM idempotency.refuse('invalid uncertain', 'A final failure is an outcome, and not uncertain.',
+        PERFORM idempotency.refuse('invalid uncertain', 'The outcome of a final failure is certain.',
             'Add retryable => true, or call idem_unknown if the request must not be run again under any policy.');
     END IF;
     PERFORM idempotency.check_number(status_code, 'status_code', 200, 599);
@@ -2695,7 +2695,7 @@ BEGIN
     END IF;
     PERFORM idempotency.check_identity(key, scope, principal, true);
     IF f.proisstrict AND request IS NULL THEN
-        PERFORM idempotency.refuse('operation needs a request', 'It is a strict function, which is not called with null.',
+        PERFORM idempotency.refuse('operation requires a request', 'The function is strict, so it is not called with null.',
                                    'Pass a request, or drop STRICT from the function.', '22004');
     END IF;
     a := idempotency.answer(idempotency.question_of('idem_execute()', key, scope, principal, request, method, path, NULL,
@@ -2769,7 +2769,7 @@ BEGIN
         inet_client_addr(), erased);
     IF NOT FOUND THEN
         PERFORM idempotency.refuse('the decision could not be written to idempotency.audit',
-            'A trigger or rule on the table dropped the row.', 'Drop it, or let it keep every row.', '55000');
+            'A trigger or rule on the table dropped the row.', 'Drop the trigger or rule, or let it keep every row.', '55000');
     END IF;
 END $$;
 COMMENT ON FUNCTION idempotency.write_audit IS 'writes a decision';
@@ -2803,12 +2803,12 @@ BEGIN
             idempotency.check_number(status_code, 'status_code', 200, 599);
     PERFORM idempotency.check_reason(reason);
     IF action = 'complete' AND error IS NOT NULL THEN
-        PERFORM idempotency.refuse('invalid error', 'A completed record has none.', 'Leave it out.');
+        PERFORM idempotency.refuse('invalid error', 'A completed record has none.', 'Omit it.');
     END IF;
     unused := CASE WHEN action IN ('complete', 'fail') THEN NULL WHEN status_code IS NOT NULL THEN 'status_code'
                    WHEN body IS NOT NULL THEN 'body' WHEN headers IS NOT NULL THEN 'headers' END;
     IF unused IS NOT NULL THEN
-        PERFORM idempotency.refuse('invalid ' || unused, 'A record that is executed again has no answer.', 'Leave it out.');
+        PERFORM idempotency.refuse('invalid ' || unused, 'A record that will be executed again has no answer.', 'Omit it.');
     ELSIF action = 'reopen' AND coalesce(trim(reason), '') = '' THEN
         PERFORM idempotency.refuse('reason is required', 'Clients of a reopened record already got the failure.',
                                    'Say why it may be executed again.', '22004');
@@ -3113,10 +3113,10 @@ DECLARE
 BEGIN
     IF closed > 0 THEN
         RAISE NOTICE USING MESSAGE = CASE closed
-                WHEN 1 THEN 'idem_resolve_all(): 1 record is left because its scope is closed to the current user'
-                ELSE format('idem_resolve_all(): %s records are left because their scopes are closed to the current user', closed) END,
-            DETAIL = 'Their policies admit only members of roles that the current user is not in, or that do not exist, or are not valid.',
-            HINT = 'Call it again as a member of the roles that closed_scopes names, or when the policies are valid again.';
+                WHEN 1 THEN 'idem_resolve_all(): 1 record is unchanged because its scope is closed to the current user'
+                ELSE format('idem_resolve_all(): %s records are unchanged because their scopes are closed to the current user', closed) END,
+            DETAIL = 'Their policies are not valid, or admit only members of roles that do not exist or that the current user is not a member of.',
+            HINT = 'Call it again as a member of the roles in closed_scopes, or when the policies are valid again.';
     END IF;
     IF undecided > 0 THEN
         RAISE NOTICE USING MESSAGE = CASE undecided
@@ -3186,8 +3186,8 @@ BEGIN
     END IF;
     IF tell AND n <> '{0,0,0,0}' THEN
         RAISE WARNING USING MESSAGE = 'idem_forget_principal(): the principal is not completely erased',
-            DETAIL = format('Records that are being executed: %s. In scopes that are closed to the current user, or to all by a policy that is not valid: %s records, %s attempts.', n[1], n[3], n[4]),
-            HINT = 'Call it again when the former have ended, and as a member of the roles that closed_scopes names, or when the policies are valid again.';
+            DETAIL = format('%s records are being executed. %s records and %s attempts are in scopes that are closed to the current user, or closed because their policy is not valid.', n[1], n[3], n[4]),
+            HINT = 'Call it again when the executions have ended, as a member of the roles in closed_scopes, or when the policies are valid again.';
     END IF;
     RETURN n = '{0,0,0,0}';
 END $$;
@@ -3224,7 +3224,7 @@ DECLARE
 BEGIN
     IF fault IS NOT NULL THEN
         PERFORM idempotency.refuse('the policy of this scope is not valid',
-            format('Its %s is not what idem_policy_set accepts.', fault),
+            format('idem_policy_set does not accept the value of its %s.', fault),
             'Set it again with idem_policy_set, or drop it with idem_policy_drop.', '55000');
     END IF;
     SELECT jsonb_object_agg(o, CASE WHEN given ? o THEN jsonb_build_array('policy', p.scope_pattern)
@@ -3721,7 +3721,7 @@ BEGIN
     RETURN true;
 END
 $body$;
-COMMENT ON FUNCTION @extschema@.idem_release IS 'give a claim back as if it had never begun';
+COMMENT ON FUNCTION @extschema@.idem_release IS 'give a claim back as if it had not begun';
 REVOKE ALL ON FUNCTION @extschema@.idem_release FROM PUBLIC;
 
 ----------------------------------------------------------------------------------------------------
@@ -3897,8 +3897,8 @@ BEGIN
             'Only a failed or exhausted record can be reopened.', 'Action "release" gives back a record that is not final.', '55000');
     ELSIF NOT idempotency.is_for(action, status) THEN
         PERFORM idempotency.refuse(format('the record of this key is already %s', word),
-            'A result that clients have seen is never changed.',
-            'Action "reopen" gives a failed record back to execution; idem_forget removes the record.', '55000');
+            'Clients may have this result already, so it cannot be changed.',
+            'Use action "reopen" to execute a failed record again, or idem_forget to remove the record.', '55000');
     END IF;
     PERFORM idempotency.rule(r, p, action, status_code, convert_to(body, getdatabaseencoding()), headers, error, reason);
     RETURN true;
@@ -4017,24 +4017,24 @@ BEGIN
         END IF;
     END IF;
     IF standby THEN
-        notes := notes || 'This is a standby: transactions of the primary that hold the key are not seen here, nor whether the session of a claim with hold lives.'::text;
+        notes := notes || 'This is a standby: transactions of the primary that hold the key and sessions of claims with hold cannot be seen here.'::text;
     END IF;
     IF holder ->> 'kind' IN ('transaction', 'prepared') AND r.token IS NOT NULL THEN
-        notes := notes || 'The record is the newest committed one; the transaction that has the key may replace it.'::text;
+        notes := notes || 'The record is the newest committed one; the transaction that holds the key may replace it.'::text;
     END IF;
     IF q.fingerprint IS NULL AND incomparable IS NULL AND r.token IS NOT NULL THEN
-        notes := notes || 'Neither request nor fingerprint is given, so the request is taken to be the record''s own.'::text;
+        notes := notes || 'The call has no request and no fingerprint, so the request is assumed to be the record''s.'::text;
     END IF;
     IF incomparable = 'digest' THEN
-        notes := notes || 'One of the two fingerprints is a digest that the caller made, so they can''t be compared, and the request is taken to be the record''s own.'::text;
+        notes := notes || 'One of the two fingerprints is a digest from the caller, so they cannot be compared, and the request is assumed to be the record''s.'::text;
     ELSIF incomparable IS NOT NULL THEN
-        notes := notes || 'One of the two fingerprints was taken with a method or path and the other without, so they can''t be compared, and the request is taken to be the record''s own.'::text;
+        notes := notes || 'Only one of the two fingerprints has a method or path, so they cannot be compared, and the request is assumed to be the record''s.'::text;
     END IF;
     IF q.fingerprint IS NULL AND incomparable IS NULL AND p.fingerprint_required THEN
-        notes := notes || 'idem_begin itself refuses a call with neither request nor fingerprint here (fingerprint_required).'::text;
+        notes := notes || 'Here, idem_begin refuses a call without request and fingerprint (fingerprint_required).'::text;
     END IF;
     IF idempotency.outcome_of(reason) = 'in_progress' AND reason <> 'own_claim' AND q.wait > 0 THEN
-        notes := notes || 'idem_begin waits before it says so, as the policy''s wait has it.'::text;
+        notes := notes || 'idem_begin first waits, as long as the policy''s wait says.'::text;
     END IF;
     pause := idempotency.retry_after(reason, r.lease_until, r.next_attempt_at, at, p.unknown_retry_after);
     RETURN ROW(idempotency.outcome_of(reason), reason, x.why, x.next, coalesce(idempotency.execution_of(reason), ''),
@@ -4049,7 +4049,7 @@ BEGIN
 END
 $body$;
 COMMENT ON FUNCTION @extschema@.idem_explain
-    IS 'what idem_begin would return now, and why; changes nothing, works on a standby';
+    IS 'the outcome that idem_begin would return now, and the reason; changes nothing, works on a standby';
 REVOKE ALL ON FUNCTION @extschema@.idem_explain FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_attempts(
@@ -4487,10 +4487,10 @@ BEGIN
         keep_history, encrypt, transactional_only, NULL, NULL, NULL)::idempotency.policy)) - 'scope_pattern';
     FOREACH name IN ARRAY coalesce(idempotency.check_list(unset, 'unset'), '{}') LOOP
         IF to_jsonb(p) - '{scope_pattern,since,memory_before,dropped}'::text[] ? name IS NOT TRUE THEN
-            PERFORM idempotency.refuse('invalid unset', format('"%s" is no option.', name),
-                                       'Name options as the arguments of this function are named.');
+            PERFORM idempotency.refuse('invalid unset', format('"%s" is not an option.', name),
+                                       'Use the names of this function''s arguments.');
         ELSIF given ? name THEN
-            PERFORM idempotency.refuse('invalid unset', format('"%s" is given a value as well.', name),
+            PERFORM idempotency.refuse('invalid unset', format('"%s" also has a value.', name),
                                        'Give an option a value, or unset it.');
         END IF;
         p := jsonb_populate_record(p, jsonb_build_object(name, NULL));
@@ -4640,7 +4640,7 @@ BEGIN
     RETURN idempotency.joined(parts);
 END
 $body$;
-COMMENT ON FUNCTION @extschema@.idem_key IS 'a key of parts, joined unambiguously';
+COMMENT ON FUNCTION @extschema@.idem_key IS 'join parts into an unambiguous key';
 
 CREATE FUNCTION @extschema@.idem_event_id(event_type text, resource_id text, updated_at timestamptz)
     RETURNS text

@@ -93,10 +93,10 @@ DECLARE
 BEGIN
     IF closed > 0 THEN
         RAISE NOTICE USING MESSAGE = CASE closed
-                WHEN 1 THEN 'idem_resolve_all(): 1 record is left because its scope is closed to the current user'
-                ELSE format('idem_resolve_all(): %s records are left because their scopes are closed to the current user', closed) END,
-            DETAIL = 'Their policies admit only members of roles that the current user is not in, or that do not exist, or are not valid.',
-            HINT = 'Call it again as a member of the roles that closed_scopes names, or when the policies are valid again.';
+                WHEN 1 THEN 'idem_resolve_all(): 1 record is unchanged because its scope is closed to the current user'
+                ELSE format('idem_resolve_all(): %s records are unchanged because their scopes are closed to the current user', closed) END,
+            DETAIL = 'Their policies are not valid, or admit only members of roles that do not exist or that the current user is not a member of.',
+            HINT = 'Call it again as a member of the roles in closed_scopes, or when the policies are valid again.';
     END IF;
     IF undecided > 0 THEN
         RAISE NOTICE USING MESSAGE = CASE undecided
@@ -190,8 +190,8 @@ BEGIN
     END IF;
     IF tell AND n <> '{0,0,0,0}' THEN
         RAISE WARNING USING MESSAGE = 'idem_forget_principal(): the principal is not completely erased',
-            DETAIL = format('Records that are being executed: %s. In scopes that are closed to the current user, or to all by a policy that is not valid: %s records, %s attempts.', n[1], n[3], n[4]),
-            HINT = 'Call it again when the former have ended, and as a member of the roles that closed_scopes names, or when the policies are valid again.';
+            DETAIL = format('%s records are being executed. %s records and %s attempts are in scopes that are closed to the current user, or closed because their policy is not valid.', n[1], n[3], n[4]),
+            HINT = 'Call it again when the executions have ended, as a member of the roles in closed_scopes, or when the policies are valid again.';
     END IF;
     RETURN n = '{0,0,0,0}';
 END $$;

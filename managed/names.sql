@@ -46,8 +46,8 @@ BEGIN
                   WHEN us = 0 AND NOT zero_allowed THEN 'It is zero.'
                   WHEN us > longest_days * 86400000000 THEN 'It is too long.' END;
     IF fault IS NOT NULL THEN
-        PERFORM idempotency.refuse('invalid ' || what, fault, format('Use an interval %s and at most %s %s.',
-            CASE WHEN zero_allowed THEN 'that is not negative' ELSE 'of more than zero' END, longest_days,
+        PERFORM idempotency.refuse('invalid ' || what, fault, format('Use an interval %s %s %s.',
+            CASE WHEN zero_allowed THEN 'from zero to' ELSE 'greater than zero and at most' END, longest_days,
             CASE longest_days WHEN 1 THEN 'day' ELSE 'days' END));
     END IF;
     RETURN us;
@@ -75,7 +75,7 @@ BEGIN
     ELSIF fault IS NOT NULL THEN
         PERFORM idempotency.refuse('invalid ' || what, fault, CASE what
             WHEN 'key' THEN 'Send a key that the client made for this one request, such as a UUID.'
-            ELSE format('A %s has up to 255 characters, none of them a control character.', what) END);
+            ELSE format('A %s has at most 255 characters and no control characters.', what) END);
     END IF;
     RETURN name;
 END $$;
@@ -100,7 +100,7 @@ BEGIN
     IF octet_length(concat(key, scope, principal)) > 2600 THEN
         PERFORM idempotency.refuse('key, scope and principal are too long together',
             format('They have %s bytes; 2600 are allowed.', octet_length(concat(key, scope, principal))),
-            'Each may have 255 characters, but not all of them four-byte ones.', '54000');
+            'Use shorter values, or characters of fewer bytes.', '54000');
     END IF;
 END $$;
 COMMENT ON FUNCTION idempotency.check_identity IS 'refuses what names no record';
@@ -122,7 +122,7 @@ CREATE FUNCTION idempotency.check_moment(moment timestamptz, what text) RETURNS 
     LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
     IF NOT isfinite(moment) THEN
-        PERFORM idempotency.refuse('invalid ' || what, 'It is infinite.', 'Use a moment in time.');
+        PERFORM idempotency.refuse('invalid ' || what, 'It is infinite.', 'Use a finite timestamp.');
     END IF;
     RETURN moment;
 END $$;
@@ -146,7 +146,7 @@ BEGIN
             DETAIL = format('There are %s; 1000 are allowed.', cardinality(list));
     ELSIF array_position(list, NULL) IS NOT NULL THEN
         PERFORM idempotency.refuse('invalid ' || what, 'One of its elements is null.',
-                                   'Leave it out, or use an empty string if that is meant.', '22004');
+                                   'Remove it, or use an empty string.', '22004');
     END IF;
     RETURN list;
 END $$;
@@ -184,7 +184,7 @@ BEGIN
     SELECT CASE WHEN h.key !~ '^[!#$%&''*+.^_`|~0-9A-Za-z-]+$'
                     THEN 'A header''s name is empty or has characters that HTTP does not allow.'
                 WHEN jsonb_typeof(v.value) <> 'string'
-                    THEN 'A header''s value is neither a string nor an array of strings.'
+                    THEN 'A header''s value is not a string or an array of strings.'
                 WHEN v.value #>> '{}' ~ E'[\\u0001-\\u0008\\u000a-\\u001f\\u007f-\\u009f]'
                     THEN 'A header''s value contains a control character.' END
       INTO fault
@@ -193,7 +193,7 @@ BEGIN
                                              ELSE jsonb_build_array(h.value) END) v ON true
      ORDER BY 1 LIMIT 1;
     IF fault IS NULL THEN
-        SELECT 'A header stands twice, in different letter case.' INTO fault
+        SELECT 'A header is given twice, in different letter case.' INTO fault
           FROM jsonb_object_keys(headers) k
          GROUP BY lower(k COLLATE "C") HAVING count(*) > 1 LIMIT 1;
     END IF;

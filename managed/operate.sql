@@ -14,7 +14,7 @@ BEGIN
         inet_client_addr(), erased);
     IF NOT FOUND THEN
         PERFORM idempotency.refuse('the decision could not be written to idempotency.audit',
-            'A trigger or rule on the table dropped the row.', 'Drop it, or let it keep every row.', '55000');
+            'A trigger or rule on the table dropped the row.', 'Drop the trigger or rule, or let it keep every row.', '55000');
     END IF;
 END $$;
 COMMENT ON FUNCTION idempotency.write_audit IS 'writes a decision';
@@ -48,12 +48,12 @@ BEGIN
             idempotency.check_number(status_code, 'status_code', 200, 599);
     PERFORM idempotency.check_reason(reason);
     IF action = 'complete' AND error IS NOT NULL THEN
-        PERFORM idempotency.refuse('invalid error', 'A completed record has none.', 'Leave it out.');
+        PERFORM idempotency.refuse('invalid error', 'A completed record has none.', 'Omit it.');
     END IF;
     unused := CASE WHEN action IN ('complete', 'fail') THEN NULL WHEN status_code IS NOT NULL THEN 'status_code'
                    WHEN body IS NOT NULL THEN 'body' WHEN headers IS NOT NULL THEN 'headers' END;
     IF unused IS NOT NULL THEN
-        PERFORM idempotency.refuse('invalid ' || unused, 'A record that is executed again has no answer.', 'Leave it out.');
+        PERFORM idempotency.refuse('invalid ' || unused, 'A record that will be executed again has no answer.', 'Omit it.');
     ELSIF action = 'reopen' AND coalesce(trim(reason), '') = '' THEN
         PERFORM idempotency.refuse('reason is required', 'Clients of a reopened record already got the failure.',
                                    'Say why it may be executed again.', '22004');
@@ -116,8 +116,8 @@ BEGIN
             'Only a failed or exhausted record can be reopened.', 'Action "release" gives back a record that is not final.', '55000');
     ELSIF NOT idempotency.is_for(action, status) THEN
         PERFORM idempotency.refuse(format('the record of this key is already %s', word),
-            'A result that clients have seen is never changed.',
-            'Action "reopen" gives a failed record back to execution; idem_forget removes the record.', '55000');
+            'Clients may have this result already, so it cannot be changed.',
+            'Use action "reopen" to execute a failed record again, or idem_forget to remove the record.', '55000');
     END IF;
     PERFORM idempotency.rule(r, p, action, status_code, convert_to(body, getdatabaseencoding()), headers, error, reason);
     RETURN true;
@@ -268,7 +268,7 @@ END
 BEGIN
     IF NOT pg_has_role(current_user, (SELECT c.relowner FROM pg_class c WHERE c.oid = TG_RELID), 'USAGE') THEN
         RAISE EXCEPTION USING ERRCODE = '42501', MESSAGE = format('permission denied for table %s', TG_TABLE_NAME),
-            DETAIL = 'Only its owner may write to it, whatever was granted.';
+            DETAIL = 'Only its owner may write to it, regardless of grants.';
     END IF;
     RETURN coalesce(NEW, OLD);
 END

@@ -112,7 +112,7 @@ BEGIN
         fault := idempotency.unusable_column(p);
         IF fault IS NOT NULL THEN
             PERFORM idempotency.refuse('the policy of this scope is not valid',
-                format('Its %s is not what idem_policy_set accepts.', fault),
+                format('idem_policy_set does not accept the value of its %s.', fault),
                 'Set it again with idem_policy_set, or drop it with idem_policy_drop.', '55000');
         END IF;
     END IF;
@@ -232,7 +232,7 @@ BEGIN
     SELECT n INTO wrong FROM unnest(fields) WITH ORDINALITY f (field, n)
      WHERE NOT idempotency.is_field(field) ORDER BY n LIMIT 1;
     IF wrong IS NOT NULL THEN
-        PERFORM idempotency.refuse('invalid field to ' || purpose, format('Entry %s can''t be read.', wrong),
+        PERFORM idempotency.refuse('invalid field to ' || purpose, format('Entry %s cannot be read.', wrong),
             'Write a plain field name, a path such as $.a.b or $.a[*].b, or, in double quotes, a name that has ".", "[", "]", "*" or outer blanks.');
     END IF;
 END $$;
@@ -264,7 +264,7 @@ BEGIN
     PERFORM idempotency.checked_span(p.ttl, 'ttl'), idempotency.checked_span(p.retention, 'retention');
     IF idempotency.micros(p.retention) < d.ttl THEN
         PERFORM idempotency.refuse('invalid retention', 'It is shorter than the ttl.',
-                                   'A key has to be remembered at least as long as its answer is replayed.');
+                                   'A key must be remembered at least as long as its answer is replayed.');
     END IF;
     PERFORM idempotency.checked_span(p.max_ttl, 'max_ttl');
     IF idempotency.micros(p.ttl) > idempotency.micros(p.max_ttl) THEN
@@ -294,7 +294,7 @@ BEGIN
     IF p.fingerprint_fields IS NOT NULL THEN
         PERFORM idempotency.check_fields(p.fingerprint_fields, 'fingerprint_fields', 'count');
         IF cardinality(p.fingerprint_fields) = 0 THEN
-            PERFORM idempotency.refuse('invalid fingerprint_fields', 'It is empty, so that all requests would be the same.',
+            PERFORM idempotency.refuse('invalid fingerprint_fields', 'It is empty, so all requests would be the same.',
                                        'Unset it to let every field count.');
         END IF;
     END IF;
@@ -307,12 +307,12 @@ BEGIN
     PERFORM idempotency.check_list(p.final_errors, 'final_errors');
     IF EXISTS (SELECT FROM unnest(p.final_errors) e WHERE NOT idempotency.may_be_final(e)) THEN
         PERFORM idempotency.refuse('invalid final_errors',
-            'An entry is no SQLSTATE and no class of them, or one of the classes 40, 53, 57, 58 and XX, which no request causes.',
+            'An entry is not a SQLSTATE or a class of SQLSTATEs, or is in class 40, 53, 57, 58 or XX, which requests do not cause.',
             'List entries such as "22" or "P0002".');
     END IF;
     IF NOT idempotency.are_error_statuses(p.error_statuses) THEN
         PERFORM idempotency.refuse('invalid error_statuses',
-            'It is no object, or a member is no SQLSTATE and no class of them, or one of the classes 40, 53, 57, 58 and XX, or its value is no status from 400 to 599.',
+            'It is not an object, or a member is not a SQLSTATE or a class of SQLSTATEs, or is in class 40, 53, 57, 58 or XX, or its value is not a status from 400 to 599.',
             'Write members such as "P0001": 402.');
     END IF;
     IF p.encrypt THEN
@@ -428,10 +428,10 @@ BEGIN
         keep_history, encrypt, transactional_only, NULL, NULL, NULL)::idempotency.policy)) - 'scope_pattern';
     FOREACH name IN ARRAY coalesce(idempotency.check_list(unset, 'unset'), '{}') LOOP
         IF to_jsonb(p) - '{scope_pattern,since,memory_before,dropped}'::text[] ? name IS NOT TRUE THEN
-            PERFORM idempotency.refuse('invalid unset', format('"%s" is no option.', name),
-                                       'Name options as the arguments of this function are named.');
+            PERFORM idempotency.refuse('invalid unset', format('"%s" is not an option.', name),
+                                       'Use the names of this function''s arguments.');
         ELSIF given ? name THEN
-            PERFORM idempotency.refuse('invalid unset', format('"%s" is given a value as well.', name),
+            PERFORM idempotency.refuse('invalid unset', format('"%s" also has a value.', name),
                                        'Give an option a value, or unset it.');
         END IF;
         p := jsonb_populate_record(p, jsonb_build_object(name, NULL));
