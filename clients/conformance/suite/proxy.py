@@ -212,8 +212,10 @@ class Link:
 class Proxy:
     """Listens on 127.0.0.1, at a port of its own that stays the same."""
 
-    def __init__(self):
-        self.host, self.port_of_server = os.environ["PGHOST"], os.environ.get("PGPORT", "5432")
+    def __init__(self, port=None):
+        """Before the server of PGHOST and PGPORT, or before a pooler that listens on this port of 127.0.0.1."""
+        self.host = "127.0.0.1" if port else os.environ["PGHOST"]
+        self.port_of_server = port or os.environ.get("PGPORT", "5432")
         self.lock = threading.RLock()
         self.links, self.traps = {}, []
         self.swallowing = False

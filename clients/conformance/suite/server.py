@@ -24,10 +24,11 @@ def free_port():
 
 
 class Server:
-    def __init__(self, language, variant, database, name):
+    def __init__(self, language, variant, database, name, pooler=None):
         # It must not outlive us, however we end.
         self.command = ["setpriv", "--pdeathsig", "KILL", str(CLIENTS / language / "example" / "start")]
-        self.proxy = Proxy()
+        self.proxy = Proxy(pooler)
+        self.more = {"POOLED": "1"} if pooler else {}
         self.application = f"{language}-{name}"
         self.variant = variant
         self.database = database
@@ -46,6 +47,7 @@ class Server:
             "PGAPPNAME": self.application,
             "PGSSLMODE": "disable",
             "SERVER": self.variant,
+            **self.more,
         }
         self.child = subprocess.Popen(
             self.command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self.log,

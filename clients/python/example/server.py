@@ -19,9 +19,11 @@ from idempotency_postgres.psycopg import database
 from idempotency_postgres.route import claim as current_claim
 
 INFO = f"application_name={os.environ.get('PGAPPNAME', 'example')} connect_timeout=5"
-pool = AsyncConnectionPool(INFO, min_size=2, max_size=10, open=False, reconnect_timeout=1)
+# Behind PgBouncer a prepared statement is another session's.
+PREPARES = {"prepare_threshold": None} if os.environ.get("POOLED") else {}
+pool = AsyncConnectionPool(INFO, min_size=2, max_size=10, open=False, reconnect_timeout=1, kwargs=PREPARES)
 # Of the handler's own: gates, effects of leased routes, hooks.
-others = AsyncConnectionPool(INFO, min_size=2, max_size=40, open=False, reconnect_timeout=1, kwargs={"autocommit": True})
+others = AsyncConnectionPool(INFO, min_size=2, max_size=40, open=False, reconnect_timeout=1, kwargs={"autocommit": True, **PREPARES})
 
 
 def hook(name):
