@@ -66,7 +66,7 @@ TYPED_TEST(Routes, identity_is_method_target_and_body) {
 
 TYPED_TEST(Routes, body_that_is_no_json_is_400_and_one_without_a_canonical_form_413) {
     const auto route = this->route();
-    for (const std::string& body : {std::string(""), std::string("{"), std::string("\"\xFF\""),
+    for (const std::string& body : {std::string("{"), std::string("\"\xFF\""),
                                     std::string("{}\0x", 4), std::string("\"\\ud800\"")}) {
         EXPECT_EQ(this->send(route, this->request(body)).status, 400) << body;
     }
@@ -89,6 +89,29 @@ TYPED_TEST(Routes, body_that_jsonb_refuses_is_compared_as_bytes) {
         EXPECT_EQ(this->send(route, this->request(" " + odd)).status, 422);
     }
     EXPECT_EQ(this->runs, 2);
+}
+
+TYPED_TEST(Routes, empty_body_is_one_whatever_its_type) {
+    const auto route = this->route();
+    EXPECT_EQ(this->send(route, this->request("")).status, 201);
+    EXPECT_EQ(value_of(this->send(route, this->request("")).headers, "Idempotent-Replayed"),
+              "true");
+    EXPECT_EQ(this->send(route, this->request("{}")).status, 422);
+    EXPECT_EQ(this->runs, 1);
+}
+
+TYPED_TEST(Routes, form_is_its_parts) {
+    const auto route = this->route();
+    const auto form = [this](const std::string& boundary, const std::string& value) {
+        return this->request("--" + boundary +
+                                 "\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\n" + value +
+                                 "\r\n--" + boundary + "--\r\n",
+                             "multipart/form-data; boundary=" + boundary);
+    };
+    EXPECT_EQ(this->send(route, form("one", "1")).status, 201);
+    EXPECT_EQ(value_of(this->send(route, form("two", "1")).headers, "Idempotent-Replayed"), "true");
+    EXPECT_EQ(this->send(route, form("one", "2")).status, 422);
+    EXPECT_EQ(this->runs, 1);
 }
 
 TYPED_TEST(Routes, refusals_are_documents_with_the_routes_status) {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "contract.hpp"
+#include "form.hpp"
 #include "http.hpp"
 #include "leased.hpp"
 #include "problem.hpp"
@@ -279,8 +280,9 @@ class Idempotent {
             call.media_type = type;
             if (options_.fingerprint) {
                 call.digest = sha256(options_.fingerprint(request));
-            } else if (!is_json(type)) {
-                call.digest = digest_of_bytes(request.method, request.target, type, request.body);
+            } else if (!is_json(type) || request.body.empty()) {
+                call.digest =
+                    digest_of(request.method, request.target, request.headers, request.body);
             } else if (!is_utf8(request.body)) {
                 throw Refusal(bad_json());
             } else if (json_depth(request.body) > kDeepest) {

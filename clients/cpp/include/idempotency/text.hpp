@@ -3,6 +3,7 @@
 
 #include <openssl/evp.h>
 
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -83,16 +84,21 @@ inline std::string sha256(std::string_view bytes) {
     return std::string(reinterpret_cast<const char*>(digest), length);
 }
 
-// The fingerprint of a request whose body is not JSON: docs/fingerprint.md.
-inline std::string digest_of_bytes(std::string_view method, std::string_view target,
-                                   std::string_view type, std::string_view body) {
+// docs/fingerprint.md.
+inline std::string digest_of_parts(const std::vector<std::optional<std::string>>& parts) {
     std::string text = "idempotency fingerprint 1\n";
-    for (const auto part : {method, target, type, body}) {
-        text += std::to_string(part.size()) + ':';
-        text += part;
+    for (const auto& part : parts) {
+        text += part ? std::to_string(part->size()) + ':' + *part : "-";
         text += '\n';
     }
     return sha256(text);
+}
+
+// The fingerprint of a request whose body counts byte by byte.
+inline std::string digest_of_bytes(std::string_view method, std::string_view target,
+                                   std::string_view type, std::string_view body) {
+    return digest_of_parts(
+        {std::string(method), std::string(target), std::string(type), std::string(body)});
 }
 
 }  // namespace idempotency
