@@ -4,6 +4,7 @@ mod answer;
 #[cfg(feature = "axum")]
 mod axum;
 mod body;
+mod caller;
 mod claim;
 mod contract;
 mod error;
@@ -24,6 +25,7 @@ mod transaction;
 
 pub use answer::Answer;
 pub use body::ResponseBody;
+pub use caller::{Caller, NotFinal, new_key};
 pub use claim::{Claim, Info};
 pub use error::{Error, Failure, Refusal};
 pub use functions::{leased, once, transactionally};

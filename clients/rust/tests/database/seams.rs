@@ -11,7 +11,7 @@ use std::{
 
 use crate::support::{Case, pool_at, route};
 use axum::{Router, http::StatusCode, routing::post};
-use idempotency_postgres::{Claim, Error, Failure, Info, Route, Store, Tx};
+use idempotency_postgres::{Caller, Claim, Error, Failure, Info, Route, Store, Tx, new_key};
 use tokio_postgres::types::Type;
 
 const INSERT: &str = "INSERT INTO note (tenant, what) VALUES ($1, $2)";
@@ -107,6 +107,38 @@ async fn options_that_cannot_be_meant() {
         assert!(made.is_err(), "change {number} is accepted");
     }
     let _ = store.leased(route().wait(zero));
+}
+
+/// Between the caller and the service a request is lost, and an answer.
+#[tokio::test]
+async fn a_call_through_faults() {
+    let Some(case) = Case::new().await else { return };
+    let pay = async |tx: Tx, info: Info| {
+        tx.execute(INSERT, &[&info.principal, &"done"]).await?;
+        Ok::<_, Failure>((StatusCode::CREATED, "paid"))
+    };
+    let app = Router::new().route("/", post(pay).layer(case.store.transactional(route())));
+    let sent = AtomicU32::new(0);
+    let caller = Caller::default().pauses(Duration::from_millis(1), Duration::from_millis(10));
+    let key = new_key();
+    let answered = caller.call(&key, async |key| {
+        let number = sent.fetch_add(1, SeqCst);
+        if number == 0 {
+            return Err("the request is lost");
+        }
+        let mut request = case.request("/", "100");
+        request.headers_mut().insert("idempotency-key", key);
+        let answer = crate::support::send(&app, request).await;
+        if number == 1 {
+            return Err("the answer is lost");
+        }
+        let mut response = axum::http::Response::new(answer.body);
+        (*response.status_mut(), *response.headers_mut()) = (answer.status, answer.headers);
+        Ok(response)
+    });
+    let answer = answered.await.unwrap();
+    assert_eq!((answer.status(), answer.body().as_ref()), (StatusCode::CREATED, &b"paid"[..]));
+    assert_eq!((sent.load(SeqCst), case.count("done").await), (3, 1));
 }
 
 /// With PgBouncer in transaction mode: ./test starts it, where it is installed.
