@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"postgres.example/idempotency"
@@ -57,6 +58,9 @@ func connect(ctx context.Context) *pgxpool.Pool {
 	config, err := pgxpool.ParseConfig("")
 	if err != nil {
 		log.Fatal(err)
+	}
+	if os.Getenv("POOLED") != "" {
+		config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
 	}
 	config.MaxConns = 20
 	config.ConnConfig.ConnectTimeout = 3 * time.Second

@@ -21,7 +21,10 @@ use tower_http::decompression::RequestDecompressionLayer;
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).init();
-    let store = Store::new(pool()?).database_timeout(Duration::from_secs(2));
+    let mut store = Store::new(pool()?).database_timeout(Duration::from_secs(2));
+    if env::var_os("POOLED").is_some() {
+        store = store.unprepared();
+    }
     let service = Service::new(pool()?);
     let port: u16 = env::var("PORT")?.parse()?;
     let listener = tokio::net::TcpListener::bind(("127.0.0.1", port)).await?;

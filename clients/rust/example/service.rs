@@ -3,6 +3,7 @@
 use std::{
     collections::HashMap,
     convert::Infallible,
+    env,
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -13,10 +14,11 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use base64::{Engine, engine::general_purpose::STANDARD};
-use deadpool_postgres::Pool;
+use deadpool_postgres::{ClientWrapper, Pool};
 use idempotency_postgres::{Claim, Error, Event, Failure, Info, Tx};
 use serde::Deserialize;
 use serde_json::Value;
+use tokio_postgres::types::{ToSql, Type};
 
 #[derive(Clone)]
 pub struct Service {
@@ -105,6 +107,17 @@ fn stream(content: &Bytes) -> Body {
     Body::from_stream(futures_util::stream::iter(chunks))
 }
 
+/// Behind a pooler nothing is prepared.
+async fn insert(client: &ClientWrapper, info: &Info, note: &str) -> Result<(), tokio_postgres::Error> {
+    if env::var_os("POOLED").is_some() {
+        let row: [(&(dyn ToSql + Sync), Type); 3] =
+            [(&info.principal, Type::TEXT), (&info.key, Type::TEXT), (&note, Type::TEXT)];
+        return client.query_typed(INSERT_EFFECT, &row).await.map(drop);
+    }
+    let insert = client.prepare_cached(INSERT_EFFECT).await?;
+    client.execute(&insert, &[&info.principal, &info.key, &note]).await.map(drop)
+}
+
 /// The calls of tokio-postgres that can run a statement.
 pub const HIDING: [&str; 8] =
     ["batch_execute", "simple_query", "execute", "query", "query_one", "query_opt", "query_typed", "prepare"];
@@ -160,7 +173,8 @@ impl Service {
                 claim.lost().cancelled().await;
             }
             let info = &given.info;
-            self.own.get().await?.execute(INSERT_EFFECT, &[&info.principal, &info.key, &"lost"]).await?;
+            let own = self.own.get().await?;
+            insert(&own, info, "lost").await?;
         }
         if task.never {
             std::future::pending::<()>().await;
@@ -199,15 +213,14 @@ impl Service {
 
     /// Part of the claim's transaction, or a step of a leased claim.
     async fn effect(&self, given: &Given, note: &str) -> Result<(), Failure> {
-        let Info { principal, key, .. } = &given.info;
-        let row: [&(dyn tokio_postgres::types::ToSql + Sync); 3] = [principal, key, &note];
+        let info = &given.info;
         if let Some(tx) = &given.tx {
-            tx.execute(&tx.prepare_cached(INSERT_EFFECT).await?, &row).await?;
+            insert(tx, info, note).await?;
         } else if let Some(claim) = &given.claim {
-            let insert = |tx: Tx| async move { tx.execute(INSERT_EFFECT, &row).await };
-            claim.step_tx("effect", insert).await?;
+            claim.step_tx("effect", |tx: Tx| async move { insert(&tx, info, note).await }).await?;
         } else {
-            self.own.get().await?.execute(INSERT_EFFECT, &row).await?;
+            let own = self.own.get().await?;
+            insert(&own, info, note).await?;
         }
         Ok(())
     }
@@ -238,10 +251,15 @@ impl Service {
             tokio::spawn(async move {
                 let insert = "INSERT INTO hook (name, scope, key, attempt, outcome) VALUES ($1, $2, $3, $4, $5)";
                 let outcome = event.outcome.as_str();
-                let row: [&(dyn tokio_postgres::types::ToSql + Sync); 5] =
-                    [&name, &event.scope, &event.key, &event.attempt, &outcome];
+                let row: [(&(dyn ToSql + Sync), Type); 5] = [
+                    (&name, Type::TEXT),
+                    (&event.scope, Type::TEXT),
+                    (&event.key, Type::TEXT),
+                    (&event.attempt, Type::INT4),
+                    (&outcome, Type::TEXT),
+                ];
                 if let Ok(client) = own.get().await {
-                    let _ = client.execute(insert, &row).await;
+                    let _ = client.query_typed(insert, &row).await;
                 }
             });
         }
