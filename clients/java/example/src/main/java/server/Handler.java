@@ -16,12 +16,16 @@ import java.io.OutputStream;
 import java.nio.charset.StandardCharsets;
 import java.sql.Connection;
 import java.sql.PreparedStatement;
+import java.sql.Statement;
 import java.util.Base64;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import org.springframework.dao.DataAccessException;
+import org.springframework.http.HttpStatusCode;
+import org.springframework.jdbc.core.ConnectionCallback;
 import org.springframework.jdbc.core.JdbcTemplate;
 import org.springframework.stereotype.Component;
+import org.springframework.web.server.ResponseStatusException;
 import org.springframework.transaction.support.TransactionSynchronizationManager;
 import org.springframework.transaction.support.TransactionTemplate;
 
@@ -114,8 +118,8 @@ class Handler {
         if (order.has("commit")) {
             commit(order.get("commit").asText());
         }
-        if (order.path("hide_error").asBoolean()) {
-            hideError();
+        if (order.has("hide_error")) {
+            hideError(order.get("hide_error").asText());
         }
         if (runs.merge(execution.toString(), 1, Integer::sum) <= order.path("serialization_failures").asInt()) {
             claims.execute("DO $$BEGIN RAISE EXCEPTION 'conflict' USING ERRCODE = 'serialization_failure'; END$$");
@@ -127,6 +131,12 @@ class Handler {
         if (order.path("nothing_happened").asBoolean()) {
             throw new NothingHappenedException("nothing happened");
         }
+        if (order.has("stranger")) {
+            throw new IllegalStateException("Connection closed", order.get("stranger").asText().equals("code") ? new GatewayException("40004") : null);
+        }
+        if (order.has("raise")) {
+            throw new ResponseStatusException(HttpStatusCode.valueOf(order.get("raise").asInt()), "raised");
+        }
         if (order.path("throw").asBoolean()) {
             throw new IllegalStateException("the handler was told to fail");
         }
@@ -135,20 +145,29 @@ class Handler {
         }
     }
 
-    private void commit(String way) {
-        if (way.equals("sql")) {
-            claims.execute("COMMIT");
-        } else {
-            claims.execute((Connection connection) -> {
+    static final Map<String, ConnectionCallback<Object>> FAILURES = Map.of(
+            "execute", connection -> connection.createStatement().execute("SELECT 1/0"),
+            "query", connection -> connection.createStatement().executeQuery("SELECT 1/0"),
+            "prepared", connection -> connection.prepareStatement("SELECT 1/0").execute(),
+            "batch", connection -> {
+                Statement batch = connection.createStatement();
+                batch.addBatch("SELECT 1/0");
+                return batch.executeBatch();
+            });
+    static final Map<String, ConnectionCallback<Object>> COMMITS = Map.of(
+            "sql", connection -> connection.createStatement().execute("COMMIT"),
+            "driver", connection -> {
                 connection.commit();
                 return null;
             });
-        }
+
+    private void commit(String way) {
+        claims.execute(COMMITS.get(way));
     }
 
-    private void hideError() {
+    private void hideError(String way) {
         try {
-            claims.execute("SELECT 1/0");
+            claims.execute(FAILURES.getOrDefault(way, FAILURES.get("execute")));
         } catch (DataAccessException hidden) {
             return;
         }
@@ -187,6 +206,15 @@ class Handler {
                     name, event.scope(), event.key(), event.attempt(), event.outcome());
         } catch (DataAccessException away) {
             return;
+        }
+    }
+
+    private static final class GatewayException extends Exception {
+        final String code;
+
+        GatewayException(String code) {
+            super("code " + code);
+            this.code = code;
         }
     }
 }

@@ -12,6 +12,7 @@ import jakarta.servlet.http.HttpServletResponse;
 import java.io.PrintStream;
 import java.util.Collections;
 import java.util.List;
+import java.util.Map;
 import org.springframework.boot.SpringApplication;
 import org.springframework.boot.autoconfigure.SpringBootApplication;
 import org.springframework.boot.context.event.ApplicationReadyEvent;
@@ -161,6 +162,19 @@ public class Server {
         void streamed(@RequestBody(required = false) byte[] body, HttpServletRequest request, HttpServletResponse response, Execution execution)
                 throws Exception {
             handler.handle(body, request, response, execution, null);
+        }
+
+        @PostMapping("/patient")
+        @Idempotent(waitFor = "4s")
+        void patient(@RequestBody(required = false) byte[] body, HttpServletRequest request, HttpServletResponse response, Execution execution)
+                throws Exception {
+            handler.handle(body, request, response, execution, null);
+        }
+
+        @GetMapping("/ways")
+        Map<String, Object> ways() {
+            return Map.of("hide_error", Handler.FAILURES.keySet(), "commit", Handler.COMMITS.keySet(),
+                    "waits", Map.of("execute", 4, "replay", 2, "leased", 3));
         }
 
         @GetMapping("/health")

@@ -166,7 +166,7 @@ public final class Claim {
         ObjectNode[] after = new ObjectNode[1];
         try {
             T value = store.inTransaction(transaction -> {
-                T result = work.run(Lent.of(transaction.connection()));
+                T result = lent(transaction.connection(), work);
                 JsonNode noted = store.json.toTree(result);
                 noting.lock(); // until it has committed
                 after[0] = with(name, noted);
@@ -242,5 +242,11 @@ public final class Claim {
 
     private synchronized void done(ObjectNode after) {
         steps = after;
+    }
+
+    private static <T> T lent(Connection connection, TransactionalWork<T, ?> work) throws Exception {
+        try (Lent lent = new Lent(connection)) {
+            return work.run(lent.connection());
+        }
     }
 }

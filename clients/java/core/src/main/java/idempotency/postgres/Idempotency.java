@@ -110,7 +110,9 @@ public final class Idempotency {
                 // Waits without limit for another delivery of the message.
                 boolean first = store.within(connection, 0, each -> Statements.once(each, id, scope, principal));
                 if (first) {
-                    work.run(Lent.of(connection));
+                    try (Lent lent = new Lent(connection)) {
+                        work.run(lent.connection());
+                    }
                     store.check(connection);
                 }
                 return new Store.Ended<>(first, first);

@@ -3,6 +3,7 @@ package idempotency.postgres;
 import java.nio.charset.StandardCharsets;
 import java.security.MessageDigest;
 import java.security.NoSuchAlgorithmException;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.Set;
 
@@ -28,6 +29,13 @@ public record Identity(String json, String mediaType, byte[] digest, String meth
         return new Identity(null, mediaType, digest, method, target, List.of());
     }
 
+    /** For a form. Its boundary differs in each repeat, so its parts count: each one's name, file name, type and content. */
+    public static Identity ofParts(String method, String target, String mediaType, List<byte[]> parts) {
+        List<byte[]> all = new ArrayList<>(List.of(utf8(method), utf8(target), utf8(mediaType)));
+        all.addAll(parts);
+        return new Identity(null, mediaType, digest(all.toArray(byte[][]::new)), method, target, List.of());
+    }
+
     /** The same request with another identity. */
     public Identity comparing(byte[] content) {
         return new Identity(json, mediaType, sha256().digest(content), method, target, exclude);
@@ -49,8 +57,8 @@ public record Identity(String json, String mediaType, byte[] digest, String meth
         MessageDigest hash = sha256();
         hash.update(utf8("idempotency fingerprint 1\n"));
         for (byte[] part : parts) {
-            hash.update(utf8(part.length + ":"));
-            hash.update(part);
+            hash.update(utf8(part == null ? "-" : part.length + ":"));
+            hash.update(part == null ? new byte[0] : part);
             hash.update((byte) '\n');
         }
         return hash.digest();

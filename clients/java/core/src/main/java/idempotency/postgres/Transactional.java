@@ -17,6 +17,7 @@ final class Transactional {
     private Claimed claimed;
     private Answer answer;
     private boolean ran;
+    private Answer refusal; // to be stored without the work
 
     Transactional(Store store, Request request, Idempotency.TransactionHandler work) {
         this.store = store;
@@ -59,6 +60,14 @@ final class Transactional {
 
     /** JSON that jsonb refuses has aborted its transaction. */
     private void transact() throws Exception {
+        boolean refused = refusal != null;
+        attempt();
+        if (refusal != null && !refused) {
+            attempt(); // under a new claim. Another request may have had the key in between
+        }
+    }
+
+    private void attempt() throws Exception {
         try {
             store.inTransaction(this::once);
         } catch (DatabaseFailure failure) {
@@ -76,11 +85,19 @@ final class Transactional {
         if (!claimed.isExecution()) {
             return new Store.Ended<>(null, false);
         }
+        if (refusal != null) {
+            answer = refusal;
+            complete(connection);
+            return new Store.Ended<>(null, true);
+        }
         ran = true;
-        Kept kept = work.run(new Execution(claimed.key(), request.scope, request.principal, claimed.attempt()),
-                Lent.of(connection));
+        Kept kept = lent(connection);
         answer = kept.answer();
-        if (!kept.keep()) {
+        boolean apart = kept.keep() && kept.withoutWork() && !request.isUnprotected();
+        if (apart) {
+            refusal = answer;
+        }
+        if (!kept.keep() || kept.withoutWork()) {
             return new Store.Ended<>(null, false);
         }
         if (transaction.isRollbackOnly()) {
@@ -89,12 +106,22 @@ final class Transactional {
         if (request.isUnprotected()) {
             store.check(connection);
         } else {
-            store.within(connection, store.timeoutMillis, each -> {
-                Statements.complete(each, request.claimed(claimed), answer, null);
-                return null;
-            });
+            complete(connection);
         }
         return new Store.Ended<>(null, true);
+    }
+
+    private Kept lent(Connection connection) throws Exception {
+        try (Lent lent = new Lent(connection)) {
+            return work.run(new Execution(claimed.key(), request.scope, request.principal, claimed.attempt()), lent.connection());
+        }
+    }
+
+    private void complete(Connection connection) throws DatabaseFailure {
+        store.within(connection, store.timeoutMillis, each -> {
+            Statements.complete(each, request.claimed(claimed), answer, null);
+            return null;
+        });
     }
 
     private Claimed begin(Connection connection) throws DatabaseFailure {

@@ -15,10 +15,11 @@ public record Verdict(Claimed claimed, Answer answer, boolean ran, boolean lost,
      *
      * @param keep whether to store it
      * @param failure of work that has answered nevertheless, else null
+     * @param withoutWork whether the transaction's work is rolled back before the answer is stored
      */
-    public record Kept(Answer answer, boolean keep, Exception failure) {
+    public record Kept(Answer answer, boolean keep, Exception failure, boolean withoutWork) {
         public Kept(Answer answer, boolean keep) {
-            this(answer, keep, null);
+            this(answer, keep, null, false);
         }
     }
 }

@@ -28,9 +28,6 @@ final class Body {
     /** The limit counts decoded bytes: a little gzip may hold much. */
     static byte[] read(HttpServletRequest request, long limit) throws Refused {
         boolean zipped = isZipped(request);
-        if (mediaType(request).startsWith("multipart/")) {
-            throw new Refused(Problem.PARTS); // whose boundaries differ in each repeat
-        }
         if (request.getContentLengthLong() > limit) {
             throw new Refused(Problem.TOO_LARGE);
         }
@@ -61,8 +58,10 @@ final class Body {
     static Identity identity(Route route, HttpServletRequest request, byte[] body) throws Refused {
         String target = request.getRequestURI() + (request.getQueryString() == null ? "" : "?" + request.getQueryString());
         String type = mediaType(request);
-        Identity identity = type.equals("application/json") || type.endsWith("+json")
-                ? Identity.ofJson(request.getMethod(), target, type, text(body), route.exclude)
+        boolean json = body.length > 0 && (type.equals("application/json") || type.endsWith("+json"));
+        List<Form.One> parts = Form.is(type) ? Form.parts(request.getContentType(), body) : null;
+        Identity identity = json ? Identity.ofJson(request.getMethod(), target, type, text(body), route.exclude)
+                : parts != null ? Identity.ofParts(request.getMethod(), target, type, Form.identity(parts))
                 : Identity.ofBytes(request.getMethod(), target, type, body);
         return route.fingerprint == null ? identity : identity.comparing(route.fingerprint.apply(request, body));
     }

@@ -2,7 +2,6 @@ package idempotency.postgres.servlet;
 
 import jakarta.servlet.AsyncContext;
 import jakarta.servlet.ReadListener;
-import jakarta.servlet.ServletException;
 import jakarta.servlet.ServletInputStream;
 import jakarta.servlet.ServletRequest;
 import jakarta.servlet.ServletResponse;
@@ -104,19 +103,28 @@ final class CapturedRequest extends HttpServletRequestWrapper {
     private Map<String, String[]> parameters() {
         if (parameters == null) {
             parameters = new LinkedHashMap<>(super.getParameterMap());
+            for (Form.One part : parts()) {
+                if (part.getSubmittedFileName() == null && part.getName() != null) {
+                    add(part.getName(), part.text());
+                }
+            }
             if (Body.mediaType(this).equals("application/x-www-form-urlencoded")) {
                 for (String pair : new String(body, StandardCharsets.ISO_8859_1).split("&")) {
                     if (!pair.isEmpty()) {
-                        String[] parts = pair.split("=", 2);
-                        String[] before = parameters.getOrDefault(decoded(parts[0]), new String[0]);
-                        String[] values = Arrays.copyOf(before, before.length + 1);
-                        values[before.length] = parts.length < 2 ? "" : decoded(parts[1]);
-                        parameters.put(decoded(parts[0]), values);
+                        String[] halves = pair.split("=", 2);
+                        add(decoded(halves[0]), halves.length < 2 ? "" : decoded(halves[1]));
                     }
                 }
             }
         }
         return parameters;
+    }
+
+    private void add(String name, String value) {
+        String[] before = parameters.getOrDefault(name, new String[0]);
+        String[] values = Arrays.copyOf(before, before.length + 1);
+        values[before.length] = value;
+        parameters.put(name, values);
     }
 
     private String decoded(String text) {
@@ -144,14 +152,20 @@ final class CapturedRequest extends HttpServletRequestWrapper {
         return parameters().get(name);
     }
 
-    @Override
-    public Collection<Part> getParts() throws ServletException {
-        throw new ServletException("idempotency: a protected route takes no multipart bodies");
+    /** None of a body that is no form: what it is then, the handler decides. */
+    private List<Form.One> parts() {
+        List<Form.One> parts = Form.is(Body.mediaType(this)) ? Form.parts(getContentType(), body) : null;
+        return parts == null ? List.of() : parts;
     }
 
     @Override
-    public Part getPart(String name) throws ServletException {
-        throw new ServletException("idempotency: a protected route takes no multipart bodies");
+    public Collection<Part> getParts() {
+        return new ArrayList<>(parts());
+    }
+
+    @Override
+    public Part getPart(String name) {
+        return parts().stream().filter(part -> name.equals(part.getName())).findFirst().orElse(null);
     }
 
     // The thread that runs the handler holds the transaction and the claim.

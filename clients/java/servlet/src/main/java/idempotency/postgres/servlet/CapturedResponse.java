@@ -37,11 +37,19 @@ final class CapturedResponse extends HttpServletResponseWrapper implements AutoC
     private String errorMessage;
     private Charset charset;
     private PrintWriter writer;
+    private boolean frozen;
 
     CapturedResponse(HttpServletResponse response, long limit, boolean spill) {
         super(response);
         spool = new Spool(limit, spill);
         out = spool.stream();
+    }
+
+    /** The handler has returned: a thread of it that goes on changes nothing any more. */
+    synchronized void freeze() {
+        flushBuffer();
+        spool.freeze();
+        frozen = true;
     }
 
     // The captured result.
@@ -55,20 +63,17 @@ final class CapturedResponse extends HttpServletResponseWrapper implements AutoC
     }
 
     /** The answer to store. An error that a handler sent itself has its message as body. */
-    Answer answer() throws IOException {
-        flushBuffer();
+    synchronized Answer answer() {
         if (isError) {
-            resetBuffer();
             headers.put(CONTENT_TYPE, List.of("text/plain;charset=UTF-8"));
-            spool.write((errorMessage == null ? "" : errorMessage).getBytes(StandardCharsets.UTF_8));
+            spool.replace((errorMessage == null ? "" : errorMessage).getBytes(StandardCharsets.UTF_8));
             isError = false;
         }
         return spool.isSpilled() ? Answer.omitted(status) : new Answer(status, headers, spool.kept());
     }
 
     /** Sends it; an error goes to the container's error page. */
-    void sendTo(HttpServletResponse response) throws IOException {
-        flushBuffer();
+    synchronized void sendTo(HttpServletResponse response) throws IOException {
         cookies.forEach(response::addCookie);
         if (isError) {
             headers.remove(CONTENT_TYPE);
@@ -92,7 +97,10 @@ final class CapturedResponse extends HttpServletResponseWrapper implements AutoC
     // Status.
 
     @Override
-    public void setStatus(int status) {
+    public synchronized void setStatus(int status) {
+        if (frozen) {
+            return;
+        }
         this.status = status;
     }
 
@@ -107,7 +115,10 @@ final class CapturedResponse extends HttpServletResponseWrapper implements AutoC
     }
 
     @Override
-    public void sendError(int status, String message) {
+    public synchronized void sendError(int status, String message) {
+        if (frozen) {
+            return;
+        }
         resetBuffer();
         this.status = status;
         this.isError = true;
@@ -115,7 +126,10 @@ final class CapturedResponse extends HttpServletResponseWrapper implements AutoC
     }
 
     @Override
-    public void sendRedirect(String location) {
+    public synchronized void sendRedirect(String location) {
+        if (frozen) {
+            return;
+        }
         resetBuffer();
         setStatus(SC_FOUND);
         setHeader("Location", location);
@@ -124,7 +138,10 @@ final class CapturedResponse extends HttpServletResponseWrapper implements AutoC
     // Fields.
 
     @Override
-    public void setHeader(String name, String value) {
+    public synchronized void setHeader(String name, String value) {
+        if (frozen) {
+            return;
+        }
         if (value == null) {
             headers.remove(name);
         } else if (name.equalsIgnoreCase(CONTENT_TYPE)) {
@@ -137,7 +154,10 @@ final class CapturedResponse extends HttpServletResponseWrapper implements AutoC
     }
 
     @Override
-    public void addHeader(String name, String value) {
+    public synchronized void addHeader(String name, String value) {
+        if (frozen) {
+            return;
+        }
         if (name.equalsIgnoreCase(CONTENT_TYPE)) {
             setContentType(value);
         } else if (value != null && isSendable(name)) {
@@ -187,23 +207,23 @@ final class CapturedResponse extends HttpServletResponseWrapper implements AutoC
     }
 
     @Override
-    public boolean containsHeader(String name) {
+    public synchronized boolean containsHeader(String name) {
         return headers.containsKey(name) || super.containsHeader(name);
     }
 
     @Override
-    public String getHeader(String name) {
+    public synchronized String getHeader(String name) {
         List<String> values = headers.get(name);
         return values == null ? super.getHeader(name) : values.get(0);
     }
 
     @Override
-    public Collection<String> getHeaders(String name) {
+    public synchronized Collection<String> getHeaders(String name) {
         return headers.containsKey(name) ? List.copyOf(headers.get(name)) : super.getHeaders(name);
     }
 
     @Override
-    public Collection<String> getHeaderNames() {
+    public synchronized Collection<String> getHeaderNames() {
         Collection<String> names = new TreeSet<>(String.CASE_INSENSITIVE_ORDER);
         names.addAll(super.getHeaderNames());
         names.addAll(headers.keySet());
@@ -211,7 +231,10 @@ final class CapturedResponse extends HttpServletResponseWrapper implements AutoC
     }
 
     @Override
-    public void addCookie(Cookie cookie) {
+    public synchronized void addCookie(Cookie cookie) {
+        if (frozen) {
+            return;
+        }
         cookies.add(cookie);
     }
 
@@ -223,7 +246,10 @@ final class CapturedResponse extends HttpServletResponseWrapper implements AutoC
     // Type and body.
 
     @Override
-    public void setContentType(String type) {
+    public synchronized void setContentType(String type) {
+        if (frozen) {
+            return;
+        }
         if (type == null) {
             headers.remove(CONTENT_TYPE);
             return;
@@ -243,7 +269,10 @@ final class CapturedResponse extends HttpServletResponseWrapper implements AutoC
     }
 
     @Override
-    public void setCharacterEncoding(String name) {
+    public synchronized void setCharacterEncoding(String name) {
+        if (frozen) {
+            return;
+        }
         charset = name == null ? null : Charset.forName(name);
         String type = getContentType();
         if (type != null) {
@@ -263,7 +292,7 @@ final class CapturedResponse extends HttpServletResponseWrapper implements AutoC
     }
 
     @Override
-    public PrintWriter getWriter() {
+    public synchronized PrintWriter getWriter() {
         if (writer == null) {
             setCharacterEncoding(getCharacterEncoding());
             writer = new PrintWriter(new OutputStreamWriter(out, charset), false);
@@ -282,20 +311,29 @@ final class CapturedResponse extends HttpServletResponseWrapper implements AutoC
     }
 
     @Override
-    public void flushBuffer() {
+    public synchronized void flushBuffer() {
+        if (frozen) {
+            return;
+        }
         if (writer != null) {
             writer.flush();
         }
     }
 
     @Override
-    public void resetBuffer() {
+    public synchronized void resetBuffer() {
+        if (frozen) {
+            return;
+        }
         flushBuffer();
         spool.reset();
     }
 
     @Override
-    public void reset() {
+    public synchronized void reset() {
+        if (frozen) {
+            return;
+        }
         resetBuffer();
         headers = Answer.noHeaders();
         cookies.clear();

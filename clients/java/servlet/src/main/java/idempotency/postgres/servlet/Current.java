@@ -30,6 +30,14 @@ public record Current(Execution execution, Connection connection, Claim claim) {
         request.setAttribute(FAILURE, failure);
     }
 
+    /**
+     * Reports that the handler has refused the request by an exception that has a status of its own. Its work is
+     * rolled back. A 4xx is stored and replayed, if the route keeps its status.
+     */
+    public static void refuse(ServletRequest request, Exception refusal) {
+        request.setAttribute(FAILURE, new Raised(refusal));
+    }
+
     static Exception failure(ServletRequest request) {
         return (Exception) request.getAttribute(FAILURE);
     }

@@ -141,18 +141,20 @@ final class Exchange {
         } finally {
             Current.remove(request);
         }
-        captured.flushBuffer();
+        captured.freeze();
         if (captured.isTooLarge()) {
             throw new Spool.TooLarge();
         }
         // A request that failed never gets a success answer, whatever the handler made of the failure.
         if (failure != null && (captured.getStatus() < 400 || DatabaseFailure.isUnavailable(failure))) {
-            throw failure;
+            throw failure instanceof Raised raised ? raised.failure() : failure;
         }
-        boolean keep = failure == null && route.keep.test(captured.getStatus());
+        int status = captured.getStatus();
+        boolean raised = failure instanceof Raised && status < 500;
+        boolean keep = (failure == null || raised) && route.keep.test(status);
         // An answer that is not kept may still be an error for the container's page.
-        Answer answer = keep || !captured.isError() ? captured.answer() : Answer.omitted(captured.getStatus());
-        return new Kept(answer, keep, failure);
+        Answer answer = keep || !captured.isError() ? captured.answer() : Answer.omitted(status);
+        return new Kept(answer, keep, failure, raised);
     }
 
     /** Answers the client. */

@@ -16,7 +16,6 @@ record Problem(String word, String title, int status) {
     static final Problem PRINCIPAL = known("unauthorized");
     static final Problem TOO_LARGE = known("body_too_large");
     static final Problem CODING = known("content_encoding");
-    static final Problem PARTS = new Problem("multipart", "The body of the request may not be one of parts", 415);
     static final Problem BODY = known("bad_body");
     static final Problem JSON = known("bad_json");
     static final Problem UNAVAILABLE = known("unavailable");

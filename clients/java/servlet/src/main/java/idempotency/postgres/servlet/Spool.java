@@ -21,6 +21,7 @@ final class Spool implements AutoCloseable {
     private OutputStream rest;
     private long restSize;
     private boolean tooLarge;
+    private boolean frozen;
 
     Spool(long limit, boolean spill) {
         this.limit = limit;
@@ -33,11 +34,20 @@ final class Spool implements AutoCloseable {
         }
     }
 
-    void write(byte[] bytes) throws IOException {
-        write(bytes, 0, bytes.length);
+    /** From here on nothing changes it: a thread of the handler may go on. */
+    synchronized void freeze() {
+        frozen = true;
     }
 
-    void write(byte[] bytes, int from, int count) throws IOException {
+    synchronized void replace(byte[] bytes) {
+        kept.reset();
+        kept.writeBytes(bytes);
+    }
+
+    synchronized void write(byte[] bytes, int from, int count) throws IOException {
+        if (frozen) {
+            throw new IOException("idempotency: the handler has returned, and its answer is complete");
+        }
         if (rest == null && kept.size() + (long) count <= limit) {
             kept.write(bytes, from, count);
             return;
@@ -54,23 +64,23 @@ final class Spool implements AutoCloseable {
         restSize += count;
     }
 
-    boolean isTooLarge() {
+    synchronized boolean isTooLarge() {
         return tooLarge && !spill;
     }
 
-    boolean isSpilled() {
+    synchronized boolean isSpilled() {
         return rest != null;
     }
 
-    byte[] kept() {
+    synchronized byte[] kept() {
         return kept.toByteArray();
     }
 
-    long size() {
+    synchronized long size() {
         return kept.size() + restSize;
     }
 
-    void writeTo(OutputStream out) throws IOException {
+    synchronized void writeTo(OutputStream out) throws IOException {
         kept.writeTo(out);
         if (rest != null) {
             rest.flush();
@@ -79,14 +89,17 @@ final class Spool implements AutoCloseable {
     }
 
     /** A body that was too large stays so: a reset follows an error. */
-    void reset() {
+    synchronized void reset() {
+        if (frozen) {
+            return;
+        }
         kept.reset();
         close();
         restSize = 0;
     }
 
     @Override
-    public void close() {
+    public synchronized void close() {
         try {
             if (rest != null) {
                 rest.close();
@@ -102,7 +115,7 @@ final class Spool implements AutoCloseable {
         return new ServletOutputStream() {
             @Override
             public void write(int b) throws IOException {
-                Spool.this.write(new byte[] {(byte) b});
+                Spool.this.write(new byte[] {(byte) b}, 0, 1);
             }
 
             @Override

@@ -16,6 +16,7 @@ import jakarta.servlet.http.HttpServletRequest;
 import jakarta.servlet.http.HttpServletResponse;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
+import java.io.OutputStream;
 import java.net.URI;
 import java.net.http.HttpClient;
 import java.net.http.HttpRequest;
@@ -28,6 +29,8 @@ import java.util.Map;
 import java.util.UUID;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CopyOnWriteArrayList;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.zip.GZIPOutputStream;
 import org.apache.catalina.Context;
 import org.apache.catalina.startup.Tomcat;
@@ -161,12 +164,63 @@ class FilterTest {
     }
 
     @Test
-    void partsAreRefusedBeforeAnythingIsClaimed() throws Exception {
-        HttpResponse<byte[]> answer = post("/paid/1", "Multipart/Form-Data; boundary=b", "--b--", (request, response) -> effect(request));
-        assertEquals(415, answer.statusCode());
-        assertTrue(text(answer).contains("\"/problems/idempotency/multipart\""), text(answer));
-        assertEquals(0, database.effects(key));
-        assertEquals(200, post("/paid/1", (request, response) -> effect(request)).statusCode());
+    void formCountsByItsParts() throws Exception {
+        Handler read = (request, response) -> {
+            effect(request);
+            response.getWriter().write(request.getParameter("a") + request.getPart("f").getSubmittedFileName());
+        };
+        HttpResponse<byte[]> first = post("/paid/1", "multipart/form-data; boundary=one", form("one", "1"), read);
+        assertEquals("1x.bin", text(first));
+        assertReplayed(first, post("/paid/1", "multipart/form-data; boundary=\"two\"", form("two", "1"), read));
+        assertEquals(422, post("/paid/1", "multipart/form-data; boundary=one", form("one", "2"), read).statusCode());
+        assertEquals(1, database.effects(key));
+    }
+
+    private static String form(String boundary, String value) {
+        return "--" + boundary + "\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\n" + value + "\r\n--" + boundary
+                + "\r\nContent-Disposition: form-data; name=\"f\"; filename=\"x.bin\"\r\nContent-Type: application/octet-stream\r\n\r\nxyz\r\n--"
+                + boundary + "--\r\n";
+    }
+
+    @Test
+    void emptyBodyIsOneWhateverItsType() throws Exception {
+        HttpResponse<byte[]> first = post("/paid/1", "application/json", "", this::pay);
+        assertEquals(201, first.statusCode());
+        assertReplayed(first, post("/paid/1", "application/json", "", this::pay));
+    }
+
+    /** A thread that goes on while the answer is stored and sent: both are the same. */
+    @Test
+    void whatIsWrittenAfterTheHandlerIsNoPartOfTheAnswer() throws Exception {
+        for (int i = 0; i < 20; i++) {
+            String own = key + i;
+            CountDownLatch begun = new CountDownLatch(1);
+            AtomicBoolean end = new AtomicBoolean();
+            Handler late = (request, response) -> {
+                OutputStream out = response.getOutputStream();
+                out.write("answer".getBytes(StandardCharsets.UTF_8));
+                new Thread(() -> {
+                    while (!end.get()) {
+                        try {
+                            response.setHeader("X-Late", Long.toString(System.nanoTime()));
+                            out.write('!');
+                        } catch (IOException frozen) {
+                            Thread.onSpinWait();
+                        }
+                        begun.countDown();
+                    }
+                }).start();
+                begun.await();
+            };
+            HttpResponse<byte[]> first = send(request("/paid/1", late).setHeader("Idempotency-Key", own)
+                    .header("Content-Type", "text/plain").POST(HttpRequest.BodyPublishers.ofString("x")));
+            HttpResponse<byte[]> again = send(request("/paid/1", late).setHeader("Idempotency-Key", own)
+                    .header("Content-Type", "text/plain").POST(HttpRequest.BodyPublishers.ofString("x")));
+            end.set(true);
+            assertEquals("true", again.headers().firstValue("Idempotent-Replayed").orElse(""));
+            assertEquals(text(first), text(again));
+            assertEquals(first.headers().firstValue("X-Late"), again.headers().firstValue("X-Late"));
+        }
     }
 
     @Test

@@ -107,6 +107,18 @@ class StarterTest {
             this.jdbc = jdbc;
         }
 
+        void failBehindSavepoint() {
+            jdbc.execute((java.sql.Connection connection) -> {
+                java.sql.Savepoint before = connection.setSavepoint();
+                try {
+                    return connection.createStatement().execute("SELECT 1/0");
+                } catch (SQLException expected) {
+                    connection.rollback(before);
+                    return null;
+                }
+            });
+        }
+
         @Transactional
         public void book(Order order) {
             jdbc.update("INSERT INTO payment VALUES (?, ?)", order.id(), order.amount());
@@ -169,6 +181,14 @@ class StarterTest {
         @ExceptionHandler(SQLException.class)
         ResponseEntity<String> hidden() {
             return ResponseEntity.status(200).body("as if nothing had happened");
+        }
+
+        @PostMapping("/saved")
+        @Idempotent
+        Order saved(@RequestBody Order order) {
+            books.failBehindSavepoint();
+            books.book(order);
+            return order;
         }
 
         @PostMapping("/marked")
@@ -265,12 +285,21 @@ class StarterTest {
     }
 
     @Test
-    void whoThrowsHasDoneNothing() {
-        assertEquals(402, post("/refused", 5).getStatusCode().value());
-        assertEquals(402, post("/refused", 5).getStatusCode().value());
-        assertEquals(2, RUNS.get());
+    void errorBehindASavepointIsNoFailure() {
+        assertEquals(200, post("/saved", 5).getStatusCode().value());
+        assertEquals(1, payments());
+    }
+
+    @Test
+    void refusalIsKeptWithoutTheWork() {
+        ResponseEntity<String> first = post("/refused", 5);
+        assertEquals(402, first.getStatusCode().value());
+        ResponseEntity<String> again = post("/refused", 5);
+        assertEquals(402, again.getStatusCode().value());
+        assertEquals(first.getBody(), again.getBody());
+        assertEquals("true", again.getHeaders().getFirst("Idempotent-Replayed"));
+        assertEquals(1, RUNS.get());
         assertEquals(0, payments());
-        assertEquals(null, recorded("status"));
     }
 
     @Test
