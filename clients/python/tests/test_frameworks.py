@@ -4,6 +4,7 @@ import json
 import os
 import socket
 import threading
+import unittest
 
 import httpx
 import psycopg_pool
@@ -377,3 +378,47 @@ async def test_django(django_settings, key, sql):
         answers = [await call(BODY, target) for _ in range(2)]
         assert [(a.status_code, a.headers.get("Idempotent-Replayed")) for a in answers] == [(status, None), (status, "true")]
     connection.close()
+
+
+def test_django_within_the_transaction_of_a_test(django_settings, key):
+    """TestCase rolls back what a test has done: the claim is in a savepoint there."""
+    from django.db import connection
+    from django.test import TestCase
+    from django.urls import path
+
+    from idempotency_postgres.django import Idempotency, bearer, claim
+
+    keys = Idempotency(principal=bearer)
+
+    @keys.transactional()
+    def pay(request):
+        with connection.cursor() as cursor:
+            cursor.execute("INSERT INTO effect VALUES (%s)", [claim().key])
+        if json.loads(request.body)["amount"] == 0:
+            raise Http404
+        return JsonResponse({"paid": 1}, status=201)
+
+    urlpatterns[:] = [path("payments", pay)]
+
+    class InATest(TestCase):
+        databases = ["default"]
+
+        def send(self, name, amount):
+            fields = {"HTTP_AUTHORIZATION": "Bearer tenant", "HTTP_IDEMPOTENCY_KEY": f'"{key}{name}"'}
+            answer = self.client.post("/payments", json.dumps({"amount": amount}), content_type="application/json", **fields)
+            return answer.status_code, answer.headers.get("Idempotent-Replayed"), self.effects(name)
+
+        def effects(self, name):
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT count(*) FROM effect WHERE note = %s", [key + name])
+                return cursor.fetchone()[0]
+
+        def test(self):
+            self.assertEqual([self.send("paid", 1), self.send("paid", 1)], [(201, None, 1), (201, "true", 1)])
+            self.assertEqual([self.send("none", 0), self.send("none", 0)], [(404, None, 0), (404, "true", 0)])
+            self.assertEqual(self.send("paid", 2)[0], 422)
+
+    result = unittest.TestResult()
+    unittest.TestSuite([InATest("test")]).run(result)
+    assert not result.errors + result.failures, "\n".join(text for _, text in result.errors + result.failures)
+    assert InATest("test").effects("paid") == 0

@@ -38,7 +38,8 @@ class database:
     def _connection(self, deadline: Deadline) -> Iterator[Any]:
         connection = connections[self.using]
         try:
-            connection.close_if_unusable_or_obsolete()
+            if not connection.in_atomic_block:  # that of a test, for example
+                connection.close_if_unusable_or_obsolete()
             connection.ensure_connection()
             deadline.check()
             with breaking(connection.connection, deadline):
