@@ -13,6 +13,8 @@ SELECT n.nspname || '.' || p.proname, p.proargnames, p.proargtypes::oid[]::int[]
   JOIN pg_depend d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e'
   JOIN pg_extension e ON e.oid = d.refobjid AND d.refclassid = 'pg_extension'::regclass
  WHERE e.extname = 'idempotency' AND p.prokind = 'f'
+       -- SQL has no value of this type.
+   AND NOT 'internal'::regtype = ANY (p.proargtypes)
  ORDER BY p.oid::regprocedure::text COLLATE "C"
 """
 
