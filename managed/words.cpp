@@ -50,9 +50,8 @@ int main() {
     const std::string tables[] = {
         list("statuses", kStatuses,
              [](const StatusEntry& entry) {
-                 return "{" +
-                        member("byte", std::string(1, static_cast<char>(entry.status))) + ", " +
-                        member("word", entry.word) + ", " +
+                 return "{" + member("byte", std::string(1, static_cast<char>(entry.status))) +
+                        ", " + member("word", entry.word) + ", " +
                         member("repeat", entry_of(entry.repeat).word) + "}";
              }),
         list("reasons", kReasons,
@@ -61,7 +60,8 @@ int main() {
                         member("outcome", entry_of(entry.outcome).word) + ", " +
                         member("why", entry.why) + ", " + member("next", entry.next) + "}";
              }),
-        list("dropped_headers", kDroppedHeaders, [](std::string_view name) { return quoted(name); }),
+        list("dropped_headers", kDroppedHeaders,
+             [](std::string_view name) { return quoted(name); }),
         problems + "]"};
     std::string all;
     for (const std::string& table : tables) all += (all.empty() ? "" : ",\n") + table;
