@@ -459,16 +459,20 @@ END $$;
 COMMENT ON FUNCTION idempotency.shown IS 'an answer as its caller sees it';
 
 CREATE FUNCTION idempotency.lives(r idempotency.record, now timestamptz) RETURNS boolean
-    LANGUAGE sql VOLATILE AS $$
-SELECT coalesce((r).status = 'i' AND now < (r).lease_until, false)
-       AND NOT idempotency.session_gone((r).backend_pid, (r).backend_start) $$;
+    LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    RETURN coalesce((r).status = 'i' AND now < (r).lease_until, false)
+       AND NOT idempotency.session_gone((r).backend_pid, (r).backend_start);
+END $$;
 COMMENT ON FUNCTION idempotency.lives IS 'whether the claim of a record lives';
 
 -- The status now, by the policy of the claim.
 CREATE FUNCTION idempotency.status_now(r idempotency.record) RETURNS "char"
-    LANGUAGE sql VOLATILE AS $$
-SELECT idempotency.status_at((r).status, (r).attempt, idempotency.lives(r, clock_timestamp()), (r).retained_until,
-    (r).if_silent, coalesce((r).fingerprint_of & 8 <> 0, false), clock_timestamp(), 0, false) $$;
+    LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    RETURN idempotency.status_at((r).status, (r).attempt, idempotency.lives(r, clock_timestamp()), (r).retained_until,
+    (r).if_silent, coalesce((r).fingerprint_of & 8 <> 0, false), clock_timestamp(), 0, false);
+END $$;
 COMMENT ON FUNCTION idempotency.status_now IS 'the status of a record now';
 
 --: idem_begin plpgsql definer hidden(statement_snapshot pg_snapshot DEFAULT pg_current_snapshot())

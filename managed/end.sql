@@ -21,11 +21,13 @@ SELECT CASE WHEN octet_length(error) > 65536
 COMMENT ON FUNCTION idempotency.clipped IS 'an error as it is kept';
 
 CREATE FUNCTION idempotency.kept_headers(headers jsonb, dropped text[]) RETURNS jsonb
-    LANGUAGE sql IMMUTABLE AS $$
-SELECT CASE WHEN headers IS NOT NULL THEN
+    LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    RETURN CASE WHEN headers IS NOT NULL THEN
     (SELECT coalesce(jsonb_object_agg(h.key, h.value), '{}') FROM jsonb_each(headers) h
       WHERE lower(h.key COLLATE "C") <> ALL (SELECT lower(d COLLATE "C") FROM unnest(coalesce(dropped,
-          /*DROPPED_HEADERS*/)) d)) END $$;
+          /*DROPPED_HEADERS*/)) d)) END;
+END $$;
 COMMENT ON FUNCTION idempotency.kept_headers IS 'headers without those that are dropped';
 
 ---- what a record says when an attempt has ended: each function is one of result.cpp ----

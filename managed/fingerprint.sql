@@ -19,20 +19,27 @@ COMMENT ON FUNCTION idempotency.is_field IS 'whether an entry names fields of a 
 
 -- The names among entries, in lower case, and the paths without their $.
 CREATE FUNCTION idempotency.names_in(entries text[]) RETURNS text[]
-    LANGUAGE sql IMMUTABLE AS $$
-SELECT array_agg(lower((CASE left(e, 1) WHEN '"' THEN e::jsonb #>> '{}' ELSE e END) COLLATE "C"))
-  FROM unnest(entries) e WHERE left(e, 1) <> '$' $$;
+    LANGUAGE plpgsql IMMUTABLE STRICT AS $$
+BEGIN
+    RETURN (SELECT array_agg(lower((CASE left(e, 1) WHEN '"' THEN e::jsonb #>> '{}' ELSE e END) COLLATE "C"))
+  FROM unnest(entries) e WHERE left(e, 1) <> '$');
+END $$;
 COMMENT ON FUNCTION idempotency.names_in IS 'names among fields';
 CREATE FUNCTION idempotency.paths_in(entries text[]) RETURNS text[]
-    LANGUAGE sql IMMUTABLE AS $$ SELECT array_agg(substr(e, 2)) FROM unnest(entries) e WHERE left(e, 1) = '$' $$;
+    LANGUAGE plpgsql IMMUTABLE STRICT AS $$
+BEGIN
+    RETURN (SELECT array_agg(substr(e, 2)) FROM unnest(entries) e WHERE left(e, 1) = '$');
+END $$;
 COMMENT ON FUNCTION idempotency.paths_in IS 'paths among fields';
 
 -- What is left of the paths after a step: '.name' or '[*]'.
 CREATE FUNCTION idempotency.after_step(paths text[], step text) RETURNS text[]
-    LANGUAGE sql IMMUTABLE AS $$
-SELECT CASE WHEN paths IS NULL OR step ~ '^\..*[].[*"]' THEN NULL ELSE
+    LANGUAGE plpgsql IMMUTABLE STRICT AS $$
+BEGIN
+    RETURN CASE WHEN paths IS NULL OR step ~ '^\..*[].[*"]' THEN NULL ELSE
     (SELECT array_agg(substr(p, length(step) + 1)) FROM unnest(paths) p
-      WHERE starts_with(p, step) AND (step = '[*]' OR substr(p, length(step) + 1, 1) IN ('', '.', '['))) END $$;
+      WHERE starts_with(p, step) AND (step = '[*]' OR substr(p, length(step) + 1, 1) IN ('', '.', '['))) END;
+END $$;
 COMMENT ON FUNCTION idempotency.after_step IS 'what is left of paths after a step';
 
 -- As ECMAScript writes it, but with all digits (RFC 8785).
@@ -77,7 +84,15 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = '54000', MESSAGE = 'request is nested too deeply',
             DETAIL = 'A fingerprint reads at most 1000 levels.';
     END IF;
-    IF kind = 'object' THEN
+    -- Nothing is excluded: each member counts.
+    IF kind = 'object' AND counts AND exclude_names IS NULL AND exclude_paths IS NULL THEN
+        SELECT string_agg(to_json(m.key)::text || ':' || m.form, ',' ORDER BY m.sort)
+          INTO form
+          FROM (SELECT e.key, idempotency.utf16_order(e.key) AS sort,
+                       idempotency.canonical(e.value, NULL, NULL, NULL, NULL, true, depth + 1) AS form
+                  FROM jsonb_each(value) e OFFSET 0) m;
+        RETURN '{' || coalesce(form, '') || '}';
+    ELSIF kind = 'object' THEN
         SELECT string_agg(to_json(m.key)::text || ':' || m.form, ',' ORDER BY m.sort)
           INTO form
           FROM (SELECT e.key, idempotency.utf16_order(e.key) AS sort,
@@ -107,11 +122,13 @@ COMMENT ON FUNCTION idempotency.canonical IS 'the canonical form of the part of 
 
 
 CREATE FUNCTION idempotency.digest(method text, path text, canonical text) RETURNS bytea
-    LANGUAGE sql IMMUTABLE AS $$
-SELECT sha256(convert_to(E'idempotency fingerprint 1\n'
+    LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    RETURN sha256(convert_to(E'idempotency fingerprint 1\n'
     || coalesce(octet_length(convert_to(method, 'UTF8')) || ':' || method, '-') || E'\n'
     || coalesce(octet_length(convert_to(path, 'UTF8')) || ':' || path, '-') || E'\n'
-    || coalesce(octet_length(convert_to(canonical, 'UTF8')) || ':' || canonical, '-') || E'\n', 'UTF8')) $$;
+    || coalesce(octet_length(convert_to(canonical, 'UTF8')) || ':' || canonical, '-') || E'\n', 'UTF8'));
+END $$;
 COMMENT ON FUNCTION idempotency.digest IS 'SHA-256 over method, path and canonical request';
 
 CREATE FUNCTION idempotency.fingerprint_of(request jsonb, method text, path text, exclude text[], fields text[],

@@ -874,31 +874,37 @@ COMMENT ON FUNCTION idempotency.refuse IS 'raises an error';
 
 -- Microseconds; a month has 30 days, and a day 24 hours.
 CREATE FUNCTION idempotency.micros(span interval) RETURNS bigint
-    LANGUAGE sql IMMUTABLE AS $$
-SELECT ((extract(year FROM span) * 360 + extract(month FROM span) * 30 + extract(day FROM span)) * 86400000000
+    LANGUAGE plpgsql IMMUTABLE STRICT AS $$
+BEGIN
+    RETURN ((extract(year FROM span) * 360 + extract(month FROM span) * 30 + extract(day FROM span)) * 86400000000
     + extract(hour FROM span) * 3600000000 + extract(minute FROM span) * 60000000
-    + extract(microseconds FROM span))::bigint $$;
+    + extract(microseconds FROM span))::bigint;
+END $$;
 COMMENT ON FUNCTION idempotency.micros IS 'microseconds of a span';
 
 CREATE FUNCTION idempotency.after(moment timestamptz, micros bigint) RETURNS timestamptz
-    LANGUAGE sql IMMUTABLE AS $$ SELECT moment + micros * interval '1 microsecond' $$;
+    LANGUAGE plpgsql IMMUTABLE STRICT AS $$
+BEGIN
+    RETURN moment + micros * interval '1 microsecond';
+END $$;
 COMMENT ON FUNCTION idempotency.after IS 'a moment and a span of microseconds';
 
 CREATE FUNCTION idempotency.since(later timestamptz, earlier timestamptz) RETURNS bigint
-    LANGUAGE sql IMMUTABLE AS $$
-SELECT CASE WHEN isfinite(later) AND isfinite(earlier)
+    LANGUAGE plpgsql IMMUTABLE STRICT AS $$
+BEGIN
+    RETURN CASE WHEN isfinite(later) AND isfinite(earlier)
             THEN ((extract(epoch FROM later) - extract(epoch FROM earlier)) * 1000000)::bigint
-            ELSE 4000000000000000000 END $$;
+            ELSE 4000000000000000000 END;
+END $$;
 COMMENT ON FUNCTION idempotency.since IS 'microseconds from one moment to another';
 
 CREATE FUNCTION idempotency.checked_span(span interval, what text, longest_days bigint DEFAULT 36525,
                                          zero_allowed boolean DEFAULT false) RETURNS bigint
-    LANGUAGE plpgsql IMMUTABLE AS $$
+    LANGUAGE plpgsql IMMUTABLE STRICT AS $$
 DECLARE
     us bigint;
     fault text;
 BEGIN
-    IF span IS NULL THEN RETURN NULL; END IF;
     BEGIN
         us := idempotency.micros(span);
     EXCEPTION WHEN data_exception THEN  -- more than 64 bits, or infinite
@@ -968,7 +974,7 @@ END $$;
 COMMENT ON FUNCTION idempotency.check_identity IS 'refuses what names no record';
 
 CREATE FUNCTION idempotency.check_reason(reason text) RETURNS text
-    LANGUAGE plpgsql IMMUTABLE AS $$
+    LANGUAGE plpgsql IMMUTABLE STRICT AS $$
 BEGIN
     IF length(reason) > 1000 THEN
         PERFORM idempotency.refuse('invalid reason',
@@ -981,7 +987,7 @@ END $$;
 COMMENT ON FUNCTION idempotency.check_reason IS 'the reason of a decision';
 
 CREATE FUNCTION idempotency.check_moment(moment timestamptz, what text) RETURNS timestamptz
-    LANGUAGE plpgsql IMMUTABLE AS $$
+    LANGUAGE plpgsql IMMUTABLE STRICT AS $$
 BEGIN
     IF NOT isfinite(moment) THEN
         PERFORM idempotency.refuse('invalid ' || what, 'It is infinite.', 'Use a finite timestamp.');
@@ -991,7 +997,7 @@ END $$;
 COMMENT ON FUNCTION idempotency.check_moment IS 'a finite moment';
 
 CREATE FUNCTION idempotency.check_number(number bigint, what text, lowest bigint, highest bigint) RETURNS void
-    LANGUAGE plpgsql IMMUTABLE AS $$
+    LANGUAGE plpgsql IMMUTABLE STRICT AS $$
 BEGIN
     IF number < lowest OR number > highest THEN
         PERFORM idempotency.refuse(format('invalid %s: %s', what, number), NULL,
@@ -1034,7 +1040,7 @@ COMMENT ON FUNCTION idempotency.caller IS 'the role of the session: of SET ROLE,
 
 -- The headers of a response (RFC 9110), without those that are never kept.
 CREATE FUNCTION idempotency.checked_headers(headers jsonb) RETURNS jsonb
-    LANGUAGE plpgsql IMMUTABLE AS $$
+    LANGUAGE plpgsql IMMUTABLE STRICT AS $$
 DECLARE
     hint constant text := 'Use an object from header names to strings or arrays of strings.';
     fault text;
@@ -1087,20 +1093,27 @@ COMMENT ON FUNCTION idempotency.is_field IS 'whether an entry names fields of a 
 
 -- The names among entries, in lower case, and the paths without their $.
 CREATE FUNCTION idempotency.names_in(entries text[]) RETURNS text[]
-    LANGUAGE sql IMMUTABLE AS $$
-SELECT array_agg(lower((CASE left(e, 1) WHEN '"' THEN e::jsonb #>> '{}' ELSE e END) COLLATE "C"))
-  FROM unnest(entries) e WHERE left(e, 1) <> '$' $$;
+    LANGUAGE plpgsql IMMUTABLE STRICT AS $$
+BEGIN
+    RETURN (SELECT array_agg(lower((CASE left(e, 1) WHEN '"' THEN e::jsonb #>> '{}' ELSE e END) COLLATE "C"))
+  FROM unnest(entries) e WHERE left(e, 1) <> '$');
+END $$;
 COMMENT ON FUNCTION idempotency.names_in IS 'names among fields';
 CREATE FUNCTION idempotency.paths_in(entries text[]) RETURNS text[]
-    LANGUAGE sql IMMUTABLE AS $$ SELECT array_agg(substr(e, 2)) FROM unnest(entries) e WHERE left(e, 1) = '$' $$;
+    LANGUAGE plpgsql IMMUTABLE STRICT AS $$
+BEGIN
+    RETURN (SELECT array_agg(substr(e, 2)) FROM unnest(entries) e WHERE left(e, 1) = '$');
+END $$;
 COMMENT ON FUNCTION idempotency.paths_in IS 'paths among fields';
 
 -- What is left of the paths after a step: '.name' or '[*]'.
 CREATE FUNCTION idempotency.after_step(paths text[], step text) RETURNS text[]
-    LANGUAGE sql IMMUTABLE AS $$
-SELECT CASE WHEN paths IS NULL OR step ~ '^\..*[].[*"]' THEN NULL ELSE
+    LANGUAGE plpgsql IMMUTABLE STRICT AS $$
+BEGIN
+    RETURN CASE WHEN paths IS NULL OR step ~ '^\..*[].[*"]' THEN NULL ELSE
     (SELECT array_agg(substr(p, length(step) + 1)) FROM unnest(paths) p
-      WHERE starts_with(p, step) AND (step = '[*]' OR substr(p, length(step) + 1, 1) IN ('', '.', '['))) END $$;
+      WHERE starts_with(p, step) AND (step = '[*]' OR substr(p, length(step) + 1, 1) IN ('', '.', '['))) END;
+END $$;
 COMMENT ON FUNCTION idempotency.after_step IS 'what is left of paths after a step';
 
 -- As ECMAScript writes it, but with all digits (RFC 8785).
@@ -1145,7 +1158,15 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = '54000', MESSAGE = 'request is nested too deeply',
             DETAIL = 'A fingerprint reads at most 1000 levels.';
     END IF;
-    IF kind = 'object' THEN
+    -- Nothing is excluded: each member counts.
+    IF kind = 'object' AND counts AND exclude_names IS NULL AND exclude_paths IS NULL THEN
+        SELECT string_agg(to_json(m.key)::text || ':' || m.form, ',' ORDER BY m.sort)
+          INTO form
+          FROM (SELECT e.key, idempotency.utf16_order(e.key) AS sort,
+                       idempotency.canonical(e.value, NULL, NULL, NULL, NULL, true, depth + 1) AS form
+                  FROM jsonb_each(value) e OFFSET 0) m;
+        RETURN '{' || coalesce(form, '') || '}';
+    ELSIF kind = 'object' THEN
         SELECT string_agg(to_json(m.key)::text || ':' || m.form, ',' ORDER BY m.sort)
           INTO form
           FROM (SELECT e.key, idempotency.utf16_order(e.key) AS sort,
@@ -1175,11 +1196,13 @@ COMMENT ON FUNCTION idempotency.canonical IS 'the canonical form of the part of 
 
 
 CREATE FUNCTION idempotency.digest(method text, path text, canonical text) RETURNS bytea
-    LANGUAGE sql IMMUTABLE AS $$
-SELECT sha256(convert_to(E'idempotency fingerprint 1\n'
+    LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    RETURN sha256(convert_to(E'idempotency fingerprint 1\n'
     || coalesce(octet_length(convert_to(method, 'UTF8')) || ':' || method, '-') || E'\n'
     || coalesce(octet_length(convert_to(path, 'UTF8')) || ':' || path, '-') || E'\n'
-    || coalesce(octet_length(convert_to(canonical, 'UTF8')) || ':' || canonical, '-') || E'\n', 'UTF8')) $$;
+    || coalesce(octet_length(convert_to(canonical, 'UTF8')) || ':' || canonical, '-') || E'\n', 'UTF8'));
+END $$;
 COMMENT ON FUNCTION idempotency.digest IS 'SHA-256 over method, path and canonical request';
 
 CREATE FUNCTION idempotency.fingerprint_of(request jsonb, method text, path text, exclude text[], fields text[],
@@ -1212,11 +1235,15 @@ COMMENT ON FUNCTION idempotency.rank IS 'how well a pattern fits';
 
 -- Settings are those of the module. Without it they are set by ALTER DATABASE or ALTER ROLE.
 CREATE FUNCTION idempotency.setting(name text, unit bigint, value bigint) RETURNS bigint
-    LANGUAGE sql STABLE AS $$
-SELECT CASE WHEN coalesce(current_setting(name, true), '') = '' THEN value
-            WHEN current_setting(name, true) ~ '^[0-9]+$' THEN current_setting(name, true)::bigint * unit
-            WHEN unit = 1 THEN pg_size_bytes(current_setting(name, true))
-            ELSE idempotency.micros(current_setting(name, true)::interval) END $$;
+    LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    given text := current_setting(name, true);
+BEGIN
+    IF given IS NULL OR given = '' THEN RETURN value; END IF;
+    IF given ~ '^[0-9]+$' THEN RETURN given::bigint * unit; END IF;
+    IF unit = 1 THEN RETURN pg_size_bytes(given); END IF;
+    RETURN idempotency.micros(given::interval);
+END $$;
 COMMENT ON FUNCTION idempotency.setting IS 'a setting in microseconds, or bytes with unit 1';
 
 CREATE FUNCTION idempotency.may_be_final(entry text) RETURNS boolean
@@ -1279,16 +1306,23 @@ SELECT ROW(
 COMMENT ON FUNCTION idempotency.values_of IS 'a policy with defaults filled in';
 
 CREATE FUNCTION idempotency.policy_row(scope text) RETURNS idempotency.policy
-    LANGUAGE sql STABLE AS $$
-SELECT p FROM idempotency.policy p
- WHERE NOT p.dropped AND idempotency.rank(p.scope_pattern, policy_row.scope) > 0
- ORDER BY idempotency.rank(p.scope_pattern, policy_row.scope) DESC LIMIT 1 $$;
+    LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    found idempotency.policy;
+BEGIN
+    SELECT * INTO found FROM idempotency.policy p
+     WHERE NOT p.dropped AND idempotency.rank(p.scope_pattern, policy_row.scope) > 0
+     ORDER BY idempotency.rank(p.scope_pattern, policy_row.scope) DESC LIMIT 1;
+    RETURN found;
+END $$;
 COMMENT ON FUNCTION idempotency.policy_row IS 'the policy of a scope; null: none';
 
 -- A role that does not exist admits no user.
 CREATE FUNCTION idempotency.is_member(role name) RETURNS boolean
-    LANGUAGE sql STABLE AS $$
-SELECT coalesce((SELECT pg_has_role(idempotency.caller(), r.oid, 'USAGE') FROM pg_roles r WHERE r.rolname = role), false) $$;
+    LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN coalesce((SELECT pg_has_role(idempotency.caller(), r.oid, 'USAGE') FROM pg_roles r WHERE r.rolname = role), false);
+END $$;
 COMMENT ON FUNCTION idempotency.is_member IS 'whether the caller has the rights of a role';
 
 CREATE FUNCTION idempotency.refuse_encryption() RETURNS void
@@ -1585,12 +1619,14 @@ CREATE FUNCTION idempotency.status_at(
     status "char", attempt integer, lives boolean, retained_until timestamptz, if_silent "char", derived boolean,
     now timestamptz, max_attempts integer, unknown_if_silent boolean
 ) RETURNS "char"
-    LANGUAGE sql IMMUTABLE AS $$
-SELECT CASE WHEN status <> 'i' OR lives THEN status
+    LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    RETURN CASE WHEN status <> 'i' OR lives THEN status
             WHEN if_silent = 'u' OR unknown_if_silent THEN 'u'
             WHEN (if_silent = 'x' OR (max_attempts > 0 AND attempt >= max_attempts))
                  AND NOT (derived AND now >= retained_until) THEN 'x'
-            ELSE status END $$;
+            ELSE status END;
+END $$;
 COMMENT ON FUNCTION idempotency.status_at IS 'the status of a record at a moment';
 
 CREATE FUNCTION idempotency.decide(
@@ -1649,21 +1685,27 @@ COMMENT ON FUNCTION idempotency.execution_of IS 'how an execution uses the recor
 -- Microseconds until the client should ask again; null: not known.
 CREATE FUNCTION idempotency.retry_after(reason text, lease_until timestamptz, next_attempt_at timestamptz,
                                         now timestamptz, unknown_retry_after bigint) RETURNS bigint
-    LANGUAGE sql IMMUTABLE AS $$
-SELECT CASE WHEN reason = 'leased' THEN idempotency.since(lease_until, now)
+    LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    RETURN CASE WHEN reason = 'leased' THEN idempotency.since(lease_until, now)
             WHEN reason = 'pause' THEN idempotency.since(next_attempt_at, now)
             WHEN reason IN ('held', 'own_claim') THEN 1000000
-            WHEN reason IN ('outcome_unknown', 'takeover_forbidden') THEN unknown_retry_after END $$;
+            WHEN reason IN ('outcome_unknown', 'takeover_forbidden') THEN unknown_retry_after END;
+END $$;
 COMMENT ON FUNCTION idempotency.retry_after IS 'when to ask again';
 
 CREATE FUNCTION idempotency.status_word(status "char") RETURNS text
-    LANGUAGE sql IMMUTABLE AS $$
-SELECT CASE status WHEN 'i' THEN 'in_progress' WHEN 'c' THEN 'completed' WHEN 'f' THEN 'failed' WHEN 'r' THEN 'retryable' WHEN 'x' THEN 'exhausted' WHEN 'u' THEN 'unknown' ELSE 'unknown' END $$;
+    LANGUAGE plpgsql IMMUTABLE STRICT AS $$
+BEGIN
+    RETURN CASE status WHEN 'i' THEN 'in_progress' WHEN 'c' THEN 'completed' WHEN 'f' THEN 'failed' WHEN 'r' THEN 'retryable' WHEN 'x' THEN 'exhausted' WHEN 'u' THEN 'unknown' ELSE 'unknown' END;
+END $$;
 COMMENT ON FUNCTION idempotency.status_word IS 'a status as a word';
 
 CREATE FUNCTION idempotency.outcome_of(reason text) RETURNS text
-    LANGUAGE sql IMMUTABLE AS $$
-SELECT CASE reason WHEN 'no_record' THEN 'execute' WHEN 'retention_over' THEN 'execute' WHEN 'lease_over' THEN 'execute' WHEN 'session_ended' THEN 'execute' WHEN 'retry_due' THEN 'execute' WHEN 'answered' THEN 'replay' WHEN 'leased' THEN 'in_progress' WHEN 'held' THEN 'in_progress' WHEN 'own_claim' THEN 'in_progress' WHEN 'other_request' THEN 'mismatch' WHEN 'ttl_over' THEN 'expired' WHEN 'sent_before_claim' THEN 'expired' WHEN 'sent_before_memory' THEN 'expired' WHEN 'pause' THEN 'retry_later' WHEN 'attempts_failed' THEN 'exhausted' WHEN 'attempts_timed_out' THEN 'exhausted' WHEN 'takeover_forbidden' THEN 'unknown' WHEN 'outcome_unknown' THEN 'unknown' END $$;
+    LANGUAGE plpgsql IMMUTABLE STRICT AS $$
+BEGIN
+    RETURN CASE reason WHEN 'no_record' THEN 'execute' WHEN 'retention_over' THEN 'execute' WHEN 'lease_over' THEN 'execute' WHEN 'session_ended' THEN 'execute' WHEN 'retry_due' THEN 'execute' WHEN 'answered' THEN 'replay' WHEN 'leased' THEN 'in_progress' WHEN 'held' THEN 'in_progress' WHEN 'own_claim' THEN 'in_progress' WHEN 'other_request' THEN 'mismatch' WHEN 'ttl_over' THEN 'expired' WHEN 'sent_before_claim' THEN 'expired' WHEN 'sent_before_memory' THEN 'expired' WHEN 'pause' THEN 'retry_later' WHEN 'attempts_failed' THEN 'exhausted' WHEN 'attempts_timed_out' THEN 'exhausted' WHEN 'takeover_forbidden' THEN 'unknown' WHEN 'outcome_unknown' THEN 'unknown' END;
+END $$;
 COMMENT ON FUNCTION idempotency.outcome_of IS 'the outcome of a reason';
 
 CREATE FUNCTION idempotency.problems(OUT word text, OUT status integer, OUT type text, OUT title text, OUT detail text)
@@ -2178,16 +2220,20 @@ END $$;
 COMMENT ON FUNCTION idempotency.shown IS 'an answer as its caller sees it';
 
 CREATE FUNCTION idempotency.lives(r idempotency.record, now timestamptz) RETURNS boolean
-    LANGUAGE sql VOLATILE AS $$
-SELECT coalesce((r).status = 'i' AND now < (r).lease_until, false)
-       AND NOT idempotency.session_gone((r).backend_pid, (r).backend_start) $$;
+    LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    RETURN coalesce((r).status = 'i' AND now < (r).lease_until, false)
+       AND NOT idempotency.session_gone((r).backend_pid, (r).backend_start);
+END $$;
 COMMENT ON FUNCTION idempotency.lives IS 'whether the claim of a record lives';
 
 -- The status now, by the policy of the claim.
 CREATE FUNCTION idempotency.status_now(r idempotency.record) RETURNS "char"
-    LANGUAGE sql VOLATILE AS $$
-SELECT idempotency.status_at((r).status, (r).attempt, idempotency.lives(r, clock_timestamp()), (r).retained_until,
-    (r).if_silent, coalesce((r).fingerprint_of & 8 <> 0, false), clock_timestamp(), 0, false) $$;
+    LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    RETURN idempotency.status_at((r).status, (r).attempt, idempotency.lives(r, clock_timestamp()), (r).retained_until,
+    (r).if_silent, coalesce((r).fingerprint_of & 8 <> 0, false), clock_timestamp(), 0, false);
+END $$;
 COMMENT ON FUNCTION idempotency.status_now IS 'the status of a record now';
 
 CREATE FUNCTION idempotency.question_of(function text, key text, scope text, principal text, request jsonb, method text,
@@ -2280,11 +2326,13 @@ SELECT CASE WHEN octet_length(error) > 65536
 COMMENT ON FUNCTION idempotency.clipped IS 'an error as it is kept';
 
 CREATE FUNCTION idempotency.kept_headers(headers jsonb, dropped text[]) RETURNS jsonb
-    LANGUAGE sql IMMUTABLE AS $$
-SELECT CASE WHEN headers IS NOT NULL THEN
+    LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    RETURN CASE WHEN headers IS NOT NULL THEN
     (SELECT coalesce(jsonb_object_agg(h.key, h.value), '{}') FROM jsonb_each(headers) h
       WHERE lower(h.key COLLATE "C") <> ALL (SELECT lower(d COLLATE "C") FROM unnest(coalesce(dropped,
-          '{Set-Cookie,Authorization,Proxy-Authenticate,WWW-Authenticate,Date,Content-Length,Connection,Keep-Alive,Proxy-Connection,TE,Trailer,Transfer-Encoding,Upgrade}'::text[])) d)) END $$;
+          '{Set-Cookie,Authorization,Proxy-Authenticate,WWW-Authenticate,Date,Content-Length,Connection,Keep-Alive,Proxy-Connection,TE,Trailer,Transfer-Encoding,Upgrade}'::text[])) d)) END;
+END $$;
 COMMENT ON FUNCTION idempotency.kept_headers IS 'headers without those that are dropped';
 
 ---- what a record says when an attempt has ended: each function is one of result.cpp ----

@@ -12,31 +12,37 @@ COMMENT ON FUNCTION idempotency.refuse IS 'raises an error';
 
 -- Microseconds; a month has 30 days, and a day 24 hours.
 CREATE FUNCTION idempotency.micros(span interval) RETURNS bigint
-    LANGUAGE sql IMMUTABLE AS $$
-SELECT ((extract(year FROM span) * 360 + extract(month FROM span) * 30 + extract(day FROM span)) * 86400000000
+    LANGUAGE plpgsql IMMUTABLE STRICT AS $$
+BEGIN
+    RETURN ((extract(year FROM span) * 360 + extract(month FROM span) * 30 + extract(day FROM span)) * 86400000000
     + extract(hour FROM span) * 3600000000 + extract(minute FROM span) * 60000000
-    + extract(microseconds FROM span))::bigint $$;
+    + extract(microseconds FROM span))::bigint;
+END $$;
 COMMENT ON FUNCTION idempotency.micros IS 'microseconds of a span';
 
 CREATE FUNCTION idempotency.after(moment timestamptz, micros bigint) RETURNS timestamptz
-    LANGUAGE sql IMMUTABLE AS $$ SELECT moment + micros * interval '1 microsecond' $$;
+    LANGUAGE plpgsql IMMUTABLE STRICT AS $$
+BEGIN
+    RETURN moment + micros * interval '1 microsecond';
+END $$;
 COMMENT ON FUNCTION idempotency.after IS 'a moment and a span of microseconds';
 
 CREATE FUNCTION idempotency.since(later timestamptz, earlier timestamptz) RETURNS bigint
-    LANGUAGE sql IMMUTABLE AS $$
-SELECT CASE WHEN isfinite(later) AND isfinite(earlier)
+    LANGUAGE plpgsql IMMUTABLE STRICT AS $$
+BEGIN
+    RETURN CASE WHEN isfinite(later) AND isfinite(earlier)
             THEN ((extract(epoch FROM later) - extract(epoch FROM earlier)) * 1000000)::bigint
-            ELSE 4000000000000000000 END $$;
+            ELSE 4000000000000000000 END;
+END $$;
 COMMENT ON FUNCTION idempotency.since IS 'microseconds from one moment to another';
 
 CREATE FUNCTION idempotency.checked_span(span interval, what text, longest_days bigint DEFAULT 36525,
                                          zero_allowed boolean DEFAULT false) RETURNS bigint
-    LANGUAGE plpgsql IMMUTABLE AS $$
+    LANGUAGE plpgsql IMMUTABLE STRICT AS $$
 DECLARE
     us bigint;
     fault text;
 BEGIN
-    IF span IS NULL THEN RETURN NULL; END IF;
     BEGIN
         us := idempotency.micros(span);
     EXCEPTION WHEN data_exception THEN  -- more than 64 bits, or infinite
@@ -106,7 +112,7 @@ END $$;
 COMMENT ON FUNCTION idempotency.check_identity IS 'refuses what names no record';
 
 CREATE FUNCTION idempotency.check_reason(reason text) RETURNS text
-    LANGUAGE plpgsql IMMUTABLE AS $$
+    LANGUAGE plpgsql IMMUTABLE STRICT AS $$
 BEGIN
     IF length(reason) > 1000 THEN
         PERFORM idempotency.refuse('invalid reason',
@@ -119,7 +125,7 @@ END $$;
 COMMENT ON FUNCTION idempotency.check_reason IS 'the reason of a decision';
 
 CREATE FUNCTION idempotency.check_moment(moment timestamptz, what text) RETURNS timestamptz
-    LANGUAGE plpgsql IMMUTABLE AS $$
+    LANGUAGE plpgsql IMMUTABLE STRICT AS $$
 BEGIN
     IF NOT isfinite(moment) THEN
         PERFORM idempotency.refuse('invalid ' || what, 'It is infinite.', 'Use a finite timestamp.');
@@ -129,7 +135,7 @@ END $$;
 COMMENT ON FUNCTION idempotency.check_moment IS 'a finite moment';
 
 CREATE FUNCTION idempotency.check_number(number bigint, what text, lowest bigint, highest bigint) RETURNS void
-    LANGUAGE plpgsql IMMUTABLE AS $$
+    LANGUAGE plpgsql IMMUTABLE STRICT AS $$
 BEGIN
     IF number < lowest OR number > highest THEN
         PERFORM idempotency.refuse(format('invalid %s: %s', what, number), NULL,
@@ -172,7 +178,7 @@ COMMENT ON FUNCTION idempotency.caller IS 'the role of the session: of SET ROLE,
 
 -- The headers of a response (RFC 9110), without those that are never kept.
 CREATE FUNCTION idempotency.checked_headers(headers jsonb) RETURNS jsonb
-    LANGUAGE plpgsql IMMUTABLE AS $$
+    LANGUAGE plpgsql IMMUTABLE STRICT AS $$
 DECLARE
     hint constant text := 'Use an object from header names to strings or arrays of strings.';
     fault text;

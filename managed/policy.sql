@@ -10,11 +10,15 @@ COMMENT ON FUNCTION idempotency.rank IS 'how well a pattern fits';
 
 -- Settings are those of the module. Without it they are set by ALTER DATABASE or ALTER ROLE.
 CREATE FUNCTION idempotency.setting(name text, unit bigint, value bigint) RETURNS bigint
-    LANGUAGE sql STABLE AS $$
-SELECT CASE WHEN coalesce(current_setting(name, true), '') = '' THEN value
-            WHEN current_setting(name, true) ~ '^[0-9]+$' THEN current_setting(name, true)::bigint * unit
-            WHEN unit = 1 THEN pg_size_bytes(current_setting(name, true))
-            ELSE idempotency.micros(current_setting(name, true)::interval) END $$;
+    LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    given text := current_setting(name, true);
+BEGIN
+    IF given IS NULL OR given = '' THEN RETURN value; END IF;
+    IF given ~ '^[0-9]+$' THEN RETURN given::bigint * unit; END IF;
+    IF unit = 1 THEN RETURN pg_size_bytes(given); END IF;
+    RETURN idempotency.micros(given::interval);
+END $$;
 COMMENT ON FUNCTION idempotency.setting IS 'a setting in microseconds, or bytes with unit 1';
 
 CREATE FUNCTION idempotency.may_be_final(entry text) RETURNS boolean
@@ -77,16 +81,23 @@ SELECT ROW(
 COMMENT ON FUNCTION idempotency.values_of IS 'a policy with defaults filled in';
 
 CREATE FUNCTION idempotency.policy_row(scope text) RETURNS idempotency.policy
-    LANGUAGE sql STABLE AS $$
-SELECT p FROM idempotency.policy p
- WHERE NOT p.dropped AND idempotency.rank(p.scope_pattern, policy_row.scope) > 0
- ORDER BY idempotency.rank(p.scope_pattern, policy_row.scope) DESC LIMIT 1 $$;
+    LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    found idempotency.policy;
+BEGIN
+    SELECT * INTO found FROM idempotency.policy p
+     WHERE NOT p.dropped AND idempotency.rank(p.scope_pattern, policy_row.scope) > 0
+     ORDER BY idempotency.rank(p.scope_pattern, policy_row.scope) DESC LIMIT 1;
+    RETURN found;
+END $$;
 COMMENT ON FUNCTION idempotency.policy_row IS 'the policy of a scope; null: none';
 
 -- A role that does not exist admits no user.
 CREATE FUNCTION idempotency.is_member(role name) RETURNS boolean
-    LANGUAGE sql STABLE AS $$
-SELECT coalesce((SELECT pg_has_role(idempotency.caller(), r.oid, 'USAGE') FROM pg_roles r WHERE r.rolname = role), false) $$;
+    LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN coalesce((SELECT pg_has_role(idempotency.caller(), r.oid, 'USAGE') FROM pg_roles r WHERE r.rolname = role), false);
+END $$;
 COMMENT ON FUNCTION idempotency.is_member IS 'whether the caller has the rights of a role';
 
 CREATE FUNCTION idempotency.refuse_encryption() RETURNS void
