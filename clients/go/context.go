@@ -76,8 +76,9 @@ func (f *failure) get() error {
 
 // Fail tells the middleware that the handler has failed: its transaction is rolled back, and the
 // handler is run again if the error is a failure to serialize, a deadlock, or the loss of the
-// transaction's connection. Otherwise the answer is the handler's, if it writes one, else 500. It
-// answers false where there is no middleware.
+// transaction's connection. Otherwise the answer is the handler's, if it writes one, else 500. An
+// answer from 400 to 499 that is to be kept is kept, without the work. It answers false where there is
+// no middleware.
 func Fail(ctx context.Context, err error) bool {
 	f, ok := valueOf(ctx, failureKey{}).(*failure)
 	if !ok || err == nil {

@@ -252,7 +252,7 @@ func TestOptionsThatCantBeMeant(t *testing.T) {
 func TestALongWait(t *testing.T) {
 	b := &bench{T: t, pool: try.Pool(t)}
 	store := pgxidem.New(b.pool)
-	store.DatabaseTimeout = 200 * time.Millisecond
+	store.DatabaseTimeout = 500 * time.Millisecond
 	route := b.route()
 	route.Wait = time.Minute
 	entered, open := make(chan struct{}), make(chan struct{})
@@ -317,13 +317,17 @@ func TestWaits(t *testing.T) {
 				}
 				return answered
 			}
-			for i := range 4 { // whose first ones prepare
+			// A connection that has not been used before prepares its statements first.
+			least := [4]int64{99, 99, 99, 99}
+			for i := range 5 {
 				key := fmt.Sprint(i)
-				first, replay := post(transactional, key), post(transactional, key)
-				withSteps, again := post(leased, "l"+key), post(leased, "l"+key)
-				if i > 1 && (first != 3 || replay != 1 || withSteps != 4 || again != 1) {
-					t.Error(first, replay, withSteps, again)
+				found := [4]int64{post(transactional, key), post(transactional, key), post(leased, "l"+key), post(leased, "l"+key)}
+				for kind, waits := range found {
+					least[kind] = min(least[kind], waits)
 				}
+			}
+			if least != [4]int64{3, 1, 4, 1} {
+				t.Error(least)
 			}
 		})
 	}

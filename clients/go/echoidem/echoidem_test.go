@@ -21,7 +21,7 @@ func TestEcho(t *testing.T) {
 	protect := pgxidem.New(pool).Transactional(idempotency.Route{
 		Principal:      func(*http.Request) string { return t.Name() },
 		Logger:         slog.New(slog.DiscardHandler),
-		HandlerTimeout: 500 * time.Millisecond,
+		HandlerTimeout: 2 * time.Second,
 	})
 	runs, release := map[string]int{}, make(chan struct{})
 	e := echo.New()

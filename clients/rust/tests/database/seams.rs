@@ -80,7 +80,7 @@ async fn handlers_that_never_answer() {
 #[tokio::test]
 async fn a_wait_beyond_the_timeout() {
     let Some(case) = Case::new().await else { return };
-    let store = case.store.clone().database_timeout(Duration::from_millis(200));
+    let store = case.store.clone().database_timeout(Duration::from_millis(500));
     let slow = async |_: Info| tokio::time::sleep(Duration::from_secs(1)).await;
     let app = Router::new().route("/", post(slow).layer(store.transactional(route().wait(Duration::from_secs(60)))));
     let (first, second) = tokio::join!(case.post(&app, "/", "1"), case.post(&app, "/", "1"));
