@@ -182,5 +182,27 @@ TEST(Options, without_a_principal_are_refused) {
     EXPECT_THROW(idempotent.transactional(open, handler), std::invalid_argument);
 }
 
+TEST(Options, that_make_no_sense_are_refused) {
+    Pool<Pqxx> pool("", {});
+    const Idempotent<Pqxx> idempotent(pool);
+    const auto refused = [&](const std::function<void(Options&)>& spoil) {
+        Options options;
+        options.principal = [](const Request&) { return std::string("me"); };
+        const auto handler = [](Pqxx::Transaction&, const Exchange&) { return Answer{}; };
+        EXPECT_NO_THROW(idempotent.transactional(options, handler));
+        spoil(options);
+        EXPECT_THROW(idempotent.transactional(options, handler), std::invalid_argument);
+    };
+    refused([](Options& options) { options.attempts = 0; });
+    refused([](Options& options) { options.wait = Milliseconds(-1); });
+    refused([](Options& options) { options.lease = Milliseconds(0); });
+    refused([](Options& options) { options.ttl = Milliseconds(0); });
+    refused([](Options& options) { options.window = Milliseconds(0); });
+    refused([](Options& options) { options.key_header = "Idempotency Key"; });
+    refused([](Options& options) { options.keep = nullptr; });
+    refused([](Options& options) { options.statuses = {{"in-progress", 425}}; });
+    refused([](Options& options) { options.statuses = {{"in_progress", 200}}; });
+}
+
 }  // namespace
 }  // namespace idempotency

@@ -130,6 +130,19 @@ class Idempotent {
               rules_{options_.keep, options_.max_answer_bytes, options_.omit_large_answers,
                      options_.attempts} {
             check(options_, static_cast<bool>(options_.principal), "who is the principal?");
+            check(options_, static_cast<bool>(options_.keep), "keep is not a function");
+            check(options_,
+                  is_field_name(options_.key_header) && is_field_name(options_.replay_header),
+                  "the name of a header field");
+            check(options_, options_.attempts >= 1, "attempts is at least 1");
+            check(options_, options_.wait.count() >= 0, "wait is negative");
+            check(options_, options_.lease.count() > 0, "lease is not positive");
+            check(options_, options_.window.count() > 0, "window is not positive");
+            check(options_, !options_.ttl || options_.ttl->count() > 0, "ttl is not positive");
+            for (const auto& [word, status] : options_.statuses) {
+                check(options_, is_word(word), "statuses has a word that is no outcome");
+                check(options_, status >= 400 && status <= 599, "statuses has no status of errors");
+            }
         }
         virtual ~Course() = default;
 
@@ -208,6 +221,12 @@ class Idempotent {
                 std::cerr << "error: not a standard exception\n";
             }
             return failed();
+        }
+
+        static bool is_word(const std::string& word) {
+            const auto same = [&](const contract::Problem& each) { return word == each.word; };
+            return std::any_of(std::begin(contract::kProblems), std::end(contract::kProblems),
+                               same);
         }
 
         // Only the number of a database error: its message may quote a key or a body.
