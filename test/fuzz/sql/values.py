@@ -57,6 +57,10 @@ def moments(rng):
     ))  # fmt: skip
 
 
+def single_bytes(rng):
+    return rng.choice((*"icfrxu?", "", "ab", "\u00e9", "\\377", Binary(b"\0"), Binary(b"\xff"), Binary(b"")))
+
+
 def booleans(rng):
     return rng.choice(("t", "f", "true", "0", "", "maybe"))
 
@@ -114,6 +118,7 @@ BY_TYPE = {
     "regprocedure": operations,
     "idem_claim": claims,
     "name": roles,
+    '"char"': single_bytes,
     "idempotency.stats_here": claims,
     "idempotency.records": claims,
     "integer[]": lists,
