@@ -322,6 +322,8 @@ class _Transaction(Generic[Tx]):
             self.deadline.start(limit)  # a thread cannot be stopped, but its connection is closed
         try:
             result = await _within(self._io, lambda: settled(work(argument)), limit, self._open.gone)
+            if self._open.gone() and not self.deadline.expired:
+                raise _ConnectionGone("the connection is lost")
         except _ConnectionGone:
             self.deadline.start()
             await self._io.query(self.tx, CHECK, [])  # raises the reason
