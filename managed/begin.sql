@@ -331,6 +331,7 @@ DECLARE
     started constant timestamptz := clock_timestamp();
     lock integer;
     locked boolean := false;
+    seen_locked boolean := false;
     waited_for text;
     left_us bigint;
     execution text;
@@ -354,7 +355,8 @@ BEGIN
         END IF;
         reason := idempotency.reason_for(r, q, p, now);
         execution := idempotency.execution_of(reason);
-        IF execution IS NOT NULL THEN
+        -- What an absent row says is certain under the lock alone: its writer may not have committed.
+        IF execution IS NOT NULL OR r.token IS NULL THEN
             lock := coalesce(lock, idempotency.lock_of(q.key, q.scope, q.principal));
             IF NOT locked THEN
                 locked := pg_try_advisory_xact_lock(18756, lock);
@@ -364,7 +366,11 @@ BEGIN
                     CONTINUE;
                 END IF;
             END IF;
-            IF locked THEN
+            IF locked AND execution IS NULL THEN
+                IF seen_locked THEN RETURN; END IF;
+                seen_locked := true;
+                CONTINUE;
+            ELSIF locked THEN
                 PERFORM idempotency.require_sight(q, r, lock);
                 granted := idempotency.grant_claim(q, p, r, execution, now);
                 IF granted.token IS NOT NULL THEN
