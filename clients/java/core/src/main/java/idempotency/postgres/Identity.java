@@ -25,13 +25,13 @@ public record Identity(String json, String mediaType, byte[] digest, String meth
 
     /** For a request with another body. */
     public static Identity ofBytes(String method, String target, String mediaType, byte[] body) {
-        byte[] digest = digest(utf8(method), utf8(target), utf8(mediaType), body);
+        byte[] digest = digest(utf8(method), utf8(target), typeOf(mediaType), body);
         return new Identity(null, mediaType, digest, method, target, List.of());
     }
 
     /** For a form. Its boundary differs in each repeat, so its parts count: each one's name, file name, type and content. */
     public static Identity ofParts(String method, String target, String mediaType, List<byte[]> parts) {
-        List<byte[]> all = new ArrayList<>(List.of(utf8(method), utf8(target), utf8(mediaType)));
+        List<byte[]> all = new ArrayList<>(List.of(utf8(method), utf8(target), typeOf(mediaType)));
         all.addAll(parts);
         return new Identity(null, mediaType, digest(all.toArray(byte[][]::new)), method, target, List.of());
     }
@@ -48,8 +48,13 @@ public record Identity(String json, String mediaType, byte[] digest, String meth
 
     /** The same request, with a digest in place of JSON that jsonb refuses. */
     Identity asBytes() {
-        byte[] instead = digest == null ? digest(utf8(method), utf8(target), utf8(mediaType), utf8(json)) : digest;
+        byte[] instead = digest == null ? digest(utf8(method), utf8(target), typeOf(mediaType), utf8(json)) : digest;
         return new Identity(null, mediaType, instead, method, target, List.of());
+    }
+
+    /** A media type that is missing is a missing part, which is not an empty one. */
+    private static byte[] typeOf(String mediaType) {
+        return mediaType == null || mediaType.isEmpty() ? null : utf8(mediaType);
     }
 
     /** The digest of docs/fingerprint.md, over more parts. */
