@@ -8,6 +8,7 @@ import com.zaxxer.hikari.HikariDataSource;
 import idempotency.postgres.Claim;
 import idempotency.postgres.Execution;
 import idempotency.postgres.NothingHappenedException;
+import idempotency.postgres.servlet.Current;
 import idempotency.postgres.servlet.Event;
 import jakarta.servlet.http.HttpServletRequest;
 import jakarta.servlet.http.HttpServletResponse;
@@ -16,10 +17,13 @@ import java.io.OutputStream;
 import java.nio.charset.StandardCharsets;
 import java.sql.Connection;
 import java.sql.PreparedStatement;
+import java.sql.SQLException;
 import java.sql.Statement;
 import java.util.Base64;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.locks.LockSupport;
 import org.springframework.dao.DataAccessException;
 import org.springframework.http.HttpStatusCode;
 import org.springframework.jdbc.core.ConnectionCallback;
@@ -67,6 +71,9 @@ class Handler {
             return;
         }
         work(order, execution, claim);
+        if (order.has("late")) {
+            writeLate(order.get("late").asText(), execution, Current.of(request).connection());
+        }
         response.setStatus(order.path("status").asInt(201));
         order.path("headers").forEach(pair -> response.addHeader(pair.get(0).asText(), pair.get(1).asText()));
         byte[] piece = Base64.getDecoder().decode(order.path("body").asText(""));
@@ -131,6 +138,12 @@ class Handler {
         if (order.path("nothing_happened").asBoolean()) {
             throw new NothingHappenedException("nothing happened");
         }
+        if (order.path("never").asBoolean()) {
+            new CountDownLatch(1).await();
+        }
+        if (order.has("idle")) {
+            idle(order.get("idle").asLong());
+        }
         if (order.has("stranger")) {
             throw new IllegalStateException("Connection closed", order.get("stranger").asText().equals("code") ? new GatewayException("40004") : null);
         }
@@ -160,6 +173,31 @@ class Handler {
                 connection.commit();
                 return null;
             });
+
+    private void idle(long millis) throws InterruptedException {
+        claims.execute("SET LOCAL idle_in_transaction_session_timeout = " + millis);
+        Thread.sleep(millis + 1000);
+    }
+
+    /** A write by the connection of the claim, which is over by then. */
+    private void writeLate(String note, Execution execution, Connection connection) {
+        new Thread(() -> {
+            try (PreparedStatement statement = sleptAndPrepared(connection)) {
+                statement.setString(1, execution.principal());
+                statement.setString(2, execution.key());
+                statement.setString(3, note);
+                statement.execute();
+            } catch (SQLException hidden) {
+                // It is to change nothing.
+            }
+            own.update(INSERT, execution.principal(), execution.key(), "tried");
+        }).start();
+    }
+
+    private static PreparedStatement sleptAndPrepared(Connection connection) throws SQLException {
+        LockSupport.parkNanos(300_000_000);
+        return connection.prepareStatement(INSERT);
+    }
 
     private void commit(String way) {
         claims.execute(COMMITS.get(way));

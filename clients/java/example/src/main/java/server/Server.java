@@ -1,8 +1,10 @@
 package server;
 
 import com.fasterxml.jackson.databind.JsonNode;
+import idempotency.postgres.Answer;
 import idempotency.postgres.Claim;
 import idempotency.postgres.Execution;
+import idempotency.postgres.Verdict;
 import idempotency.postgres.servlet.MissingKey;
 import idempotency.postgres.spring.Idempotent;
 import idempotency.postgres.spring.PrincipalResolver;
@@ -12,6 +14,7 @@ import jakarta.servlet.http.HttpServletResponse;
 import java.io.PrintStream;
 import java.util.Collections;
 import java.util.List;
+import java.util.Locale;
 import java.util.Map;
 import org.springframework.boot.SpringApplication;
 import org.springframework.boot.autoconfigure.SpringBootApplication;
@@ -65,12 +68,21 @@ public class Server {
     }
 
     @Bean
-    RouteCustomizer keepEverything() {
+    RouteCustomizer verdicts() {
         return (route, method) -> {
-            if (method.getMethod().getName().equals("configured")) {
+            String name = method.getMethod().getName();
+            if (name.equals("configured")) {
                 route.keep(status -> true);
+            } else if (name.startsWith("judged")) {
+                route.verdict(Server::verdict);
             }
         };
+    }
+
+    /** As the field X-Verdict says; without it, the status decides. */
+    private static Verdict verdict(Answer answer) {
+        List<String> word = answer.headers().get("X-Verdict");
+        return word == null ? null : Verdict.valueOf(word.get(0).toUpperCase(Locale.ROOT));
     }
 
     @RestController
@@ -162,6 +174,19 @@ public class Server {
         void streamed(@RequestBody(required = false) byte[] body, HttpServletRequest request, HttpServletResponse response, Execution execution)
                 throws Exception {
             handler.handle(body, request, response, execution, null);
+        }
+
+        @PostMapping("/judged")
+        @Idempotent
+        void judged(@RequestBody(required = false) byte[] body, HttpServletRequest request, HttpServletResponse response, Execution execution)
+                throws Exception {
+            handler.handle(body, request, response, execution, null);
+        }
+
+        @PostMapping("/judged_leased")
+        @Idempotent(leased = true, lease = "2s")
+        void judgedLeased(@RequestBody(required = false) byte[] body, HttpServletRequest request, HttpServletResponse response, Claim claim) throws Exception {
+            handler.handle(body, request, response, claim.execution(), claim);
         }
 
         @PostMapping("/patient")

@@ -60,7 +60,7 @@ public final class DatabaseFailure extends Exception {
         if (state.isEmpty()) {
             return failure instanceof DatabaseFailure ours && anyCause(ours, SQLException.class::isInstance);
         }
-        return state.startsWith("08") || Set.of("57P01", "57P02", "57P03", "57P05", "25P03").contains(state);
+        return state.startsWith("08") || Set.of("57P01", "57P02", "57P03", "57P05").contains(state);
     }
 
     /** It is not known whether the transaction was committed. */

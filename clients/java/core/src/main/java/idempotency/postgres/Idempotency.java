@@ -2,7 +2,7 @@ package idempotency.postgres;
 
 import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.json.JsonMapper;
-import idempotency.postgres.Verdict.Kept;
+import idempotency.postgres.Result.Judged;
 import java.lang.management.ManagementFactory;
 import java.sql.Connection;
 import java.time.Duration;
@@ -79,8 +79,8 @@ public final class Idempotency {
      *     transaction
      */
     public <T, X extends Exception> T transactionally(Request request, Class<T> type, TransactionalWork<T, X> work) throws X {
-        Verdict verdict = runTransactional(request, (execution, connection) -> kept(work.run(connection)));
-        return result(verdict, type);
+        Result result = runTransactional(request, (execution, connection) -> kept(work.run(connection)));
+        return valueOf(result, type);
     }
 
     /**
@@ -94,8 +94,8 @@ public final class Idempotency {
      * @throws DatabaseAway if the database does not answer
      */
     public <T, X extends Exception> T leased(Request request, Class<T> type, LeasedWork<T, X> work) throws X {
-        Verdict verdict = runLeased(request, claimed -> { }, claim -> kept(work.run(claim)));
-        return result(verdict, type);
+        Result result = runLeased(request, claimed -> { }, claim -> kept(work.run(claim)));
+        return valueOf(result, type);
     }
 
     /**
@@ -130,22 +130,22 @@ public final class Idempotency {
                 : new IllegalStateException("the database has refused a statement of idempotency", failure);
     }
 
-    private Kept kept(Object result) {
+    private Judged kept(Object result) {
         Map<String, java.util.List<String>> headers = Answer.noHeaders();
         headers.put("Content-Type", java.util.List.of("application/json"));
-        return new Kept(new Answer(200, headers, Identity.utf8(store.json.write(result))), true);
+        return new Judged(new Answer(200, headers, Identity.utf8(store.json.write(result))), Verdict.KEEP);
     }
 
-    private <T, X extends Exception> T result(Verdict verdict, Class<T> type) throws X {
-        if (verdict.lost()) {
+    private <T, X extends Exception> T valueOf(Result result, Class<T> type) throws X {
+        if (result.lost()) {
             throw new LeaseLost();
         }
-        if (verdict.failure() != null) {
-            throw Claim.<X>thrown(told(verdict.failure()));
+        if (result.failure() != null) {
+            throw Claim.<X>thrown(told(result.failure()));
         }
-        Claimed claimed = verdict.claimed();
+        Claimed claimed = result.claimed();
         if (claimed.isExecution()) {
-            return store.json.read(verdict.answer().body(), type);
+            return store.json.read(result.answer().body(), type);
         }
         if (!claimed.isReplay()) {
             throw new Refused(claimed, claimed.outcome());
@@ -160,20 +160,20 @@ public final class Idempotency {
     // The rest is for adapters.
 
     public interface TransactionHandler {
-        Kept run(Execution execution, Connection connection) throws Exception;
+        Judged run(Execution execution, Connection connection) throws Exception;
     }
 
     public interface LeasedHandler {
-        Kept run(Claim claim) throws Exception;
+        Judged run(Claim claim) throws Exception;
     }
 
     /** Work that makes its answer, and decides whether it is stored. */
-    public Verdict runTransactional(Request request, TransactionHandler work) {
+    public Result runTransactional(Request request, TransactionHandler work) {
         return new Transactional(store, request, work).run();
     }
 
     /** Work that makes its answer; {@code onLost} is called by another thread. */
-    public Verdict runLeased(Request request, Consumer<Claimed> onLost, LeasedHandler work) {
+    public Result runLeased(Request request, Consumer<Claimed> onLost, LeasedHandler work) {
         return new Leased(store, request, work).run(onLost);
     }
 

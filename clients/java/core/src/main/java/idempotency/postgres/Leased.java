@@ -1,6 +1,6 @@
 package idempotency.postgres;
 
-import idempotency.postgres.Verdict.Kept;
+import idempotency.postgres.Result.Judged;
 import java.util.function.Consumer;
 
 /**
@@ -24,16 +24,16 @@ final class Leased {
         this.work = work;
     }
 
-    Verdict run(Consumer<Claimed> onLost) {
+    Result run(Consumer<Claimed> onLost) {
         if (!request.isUnprotected()) {
             try {
                 claimed = begin();
                 request = request.claimed(claimed);
             } catch (Exception e) {
-                return new Verdict(null, null, false, false, e);
+                return new Result(null, null, false, false, e);
             }
             if (!claimed.isExecution()) {
-                return new Verdict(claimed, null, false, false, null);
+                return new Result(claimed, null, false, false, null);
             }
             heartbeat = new Heartbeat(request.lease, this::extend, () -> onLost.accept(claimed));
             heartbeat.start(sent);
@@ -44,7 +44,7 @@ final class Leased {
         } finally {
             heartbeat.end();
         }
-        return new Verdict(claimed, answer, true, !stored && heartbeat.isLost(), failure);
+        return new Result(claimed, answer, true, !stored && heartbeat.isLost(), failure);
     }
 
     private Claimed begin() throws Exception {
@@ -76,9 +76,9 @@ final class Leased {
 
     private Exception held() {
         Claim claim = new Claim(store, request, claimed, heartbeat);
-        Kept kept;
+        Judged judged;
         try (Interruption working = heartbeat.working()) {
-            kept = work.run(claim);
+            judged = work.run(claim);
         } catch (Exception e) {
             fail(claim, e);
             return e;
@@ -87,28 +87,28 @@ final class Leased {
             throw e;
         }
         heartbeat.stopBeating();
-        answer = kept.answer();
+        answer = judged.answer();
         stored = claim.isUnknown();
         if (stored) {
             return null;
         }
-        if (!kept.keep()) {
-            fail(kept.failure(), "status " + answer.status());
+        if (!judged.isRecorded()) {
+            fail(judged.failure(), judged.reason(), judged.verdict() != Verdict.FREE);
             return null;
         }
-        return complete();
+        return end(judged);
     }
 
     private void fail(Claim claim, Throwable failure) {
         heartbeat.stopBeating();
         stored = claim.isUnknown();
         if (!stored) {
-            fail(failure, null);
+            fail(failure, null, true);
         }
     }
 
-    /** {@code otherwise} is the reason if there is no exception. */
-    private void fail(Throwable failure, String otherwise) {
+    /** {@code otherwise} is the reason if there is no exception; {@code uncertain} whether the work may have had its effect. */
+    private void fail(Throwable failure, String otherwise, boolean uncertain) {
         if (request.isUnprotected() || heartbeat.isLost()) {
             return;
         }
@@ -116,7 +116,7 @@ final class Leased {
         String reason = nothing != null ? nothing.getMessage() : failure != null ? failure.toString() : otherwise;
         try {
             Store.again(request.attempts, () -> store.alone(connection -> {
-                Statements.fail(connection, request, Statements.sanitized(reason), claimed.token(), nothing == null);
+                Statements.fail(connection, request, Statements.sanitized(reason), claimed.token(), uncertain && nothing == null);
                 return null;
             }));
         } catch (Exception e) {
@@ -127,18 +127,22 @@ final class Leased {
         }
     }
 
-    private Exception complete() {
+    private Exception end(Judged judged) {
         if (request.isUnprotected()) {
             return null;
         }
         try {
             stored = whileHeld(store, heartbeat, connection -> {
-                Statements.complete(connection, request, answer, claimed.token());
+                if (judged.verdict() == Verdict.UNKNOWN) {
+                    Statements.unknown(connection, request, judged.reason(), null, claimed.token());
+                } else {
+                    Statements.complete(connection, request, answer, claimed.token());
+                }
                 return null;
             });
             return null;
         } catch (DatabaseFailure e) {
-            fail(e.getCause(), null);
+            fail(e.getCause(), null, true);
             return e;
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();

@@ -1,6 +1,6 @@
 package idempotency.postgres;
 
-import idempotency.postgres.Verdict.Kept;
+import idempotency.postgres.Result.Judged;
 import java.sql.Connection;
 
 /**
@@ -17,7 +17,7 @@ final class Transactional {
     private Claimed claimed;
     private Answer answer;
     private boolean ran;
-    private Answer refusal; // to be stored without the work
+    private Judged refusal; // to be recorded without the work
 
     Transactional(Store store, Request request, Idempotency.TransactionHandler work) {
         this.store = store;
@@ -25,7 +25,7 @@ final class Transactional {
         this.work = work;
     }
 
-    Verdict run() {
+    Result run() {
         Exception before = null;
         for (int attempt = 1;; attempt++) {
             claimed = null;
@@ -42,7 +42,7 @@ final class Transactional {
             boolean unknown = request.isUnprotected() && DatabaseFailure.isInDoubt(failure);
             boolean again = ownPredecessor || failure != null && DatabaseFailure.isRetryable(failure) && !unknown;
             if (!again || attempt >= request.attempts || !paused(attempt)) {
-                return new Verdict(claimed, answer, ran, false, failure);
+                return new Result(claimed, answer, ran, false, failure);
             }
             before = failure == null ? before : failure;
         }
@@ -86,18 +86,15 @@ final class Transactional {
             return new Store.Ended<>(null, false);
         }
         if (refusal != null) {
-            answer = refusal;
-            complete(connection);
+            answer = refusal.answer();
+            end(connection, refusal);
             return new Store.Ended<>(null, true);
         }
         ran = true;
-        Kept kept = lent(connection);
-        answer = kept.answer();
-        boolean apart = kept.keep() && kept.withoutWork() && !request.isUnprotected();
-        if (apart) {
-            refusal = answer;
-        }
-        if (!kept.keep() || kept.withoutWork()) {
+        Judged judged = lent(connection);
+        answer = judged.answer();
+        if (!judged.isRecorded() || judged.withoutWork()) {
+            refusal = judged.isRecorded() && !request.isUnprotected() ? judged : null;
             return new Store.Ended<>(null, false);
         }
         if (transaction.isRollbackOnly()) {
@@ -106,20 +103,24 @@ final class Transactional {
         if (request.isUnprotected()) {
             store.check(connection);
         } else {
-            complete(connection);
+            end(connection, judged);
         }
         return new Store.Ended<>(null, true);
     }
 
-    private Kept lent(Connection connection) throws Exception {
+    private Judged lent(Connection connection) throws Exception {
         try (Lent lent = new Lent(connection)) {
             return work.run(new Execution(claimed.key(), request.scope, request.principal, claimed.attempt()), lent.connection());
         }
     }
 
-    private void complete(Connection connection) throws DatabaseFailure {
+    private void end(Connection connection, Judged judged) throws DatabaseFailure {
         store.within(connection, store.timeoutMillis, each -> {
-            Statements.complete(each, request.claimed(claimed), answer, null);
+            if (judged.verdict() == Verdict.UNKNOWN) {
+                Statements.unknown(each, request.claimed(claimed), judged.reason(), null, null);
+            } else {
+                Statements.complete(each, request.claimed(claimed), judged.answer(), null);
+            }
             return null;
         });
     }

@@ -303,6 +303,21 @@ class IdempotencyTest {
     }
 
     @Test
+    void aSessionThatTimesOutInItsTransactionIsNoReasonToRunAgain() {
+        AtomicInteger runs = new AtomicInteger();
+        assertThrows(IllegalStateException.class, () -> idempotency.transactionally(request(), Charge.class, connection -> {
+            runs.incrementAndGet();
+            try (Statement statement = connection.createStatement()) {
+                statement.execute("SET LOCAL idle_in_transaction_session_timeout = 100");
+            }
+            Thread.sleep(600);
+            return new Charge(5);
+        }));
+        assertEquals(1, runs.get());
+        assertEquals(0, database.effects(key));
+    }
+
+    @Test
     void workCanSayThatItsOutcomeIsUnknown() {
         AtomicInteger told = new AtomicInteger();
         Idempotency.LeasedHandler work = claim -> {
@@ -313,11 +328,11 @@ class IdempotencyTest {
             while (database.value(ended).equals("f")) {
                 Thread.onSpinWait();
             }
-            return new Verdict.Kept(Answer.omitted(502), false);
+            return new Result.Judged(Answer.omitted(502), null);
         };
-        Verdict verdict = idempotency.runLeased(unsure().lease(Duration.ofSeconds(1)), claimed -> told.incrementAndGet(), work);
-        assertEquals(502, verdict.answer().status());
-        assertFalse(verdict.lost());
+        Result result = idempotency.runLeased(unsure().lease(Duration.ofSeconds(1)), claimed -> told.incrementAndGet(), work);
+        assertEquals(502, result.answer().status());
+        assertFalse(result.lost());
         assertEquals(0, told.get());
         assertEquals("no answer within 30 s|ch_1",
                 database.value("SELECT error || '|' || reference FROM idem_get('" + key + "', 'unsure', 'acme')"));

@@ -72,6 +72,13 @@ final class CapturedResponse extends HttpServletResponseWrapper implements AutoC
         return spool.isSpilled() ? Answer.omitted(status) : new Answer(status, headers, spool.kept());
     }
 
+    /** The answer so far, for the route's verdict. A body too large to keep is null. */
+    synchronized Answer shown() {
+        Map<String, List<String>> fields = Answer.noHeaders();
+        headers.forEach((name, values) -> fields.put(name, List.copyOf(values)));
+        return new Answer(status, fields, spool.isSpilled() ? null : spool.kept());
+    }
+
     /** Sends it; an error goes to the container's error page. */
     synchronized void sendTo(HttpServletResponse response) throws IOException {
         cookies.forEach(response::addCookie);

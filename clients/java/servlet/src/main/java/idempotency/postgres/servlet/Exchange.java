@@ -9,8 +9,9 @@ import idempotency.postgres.Identity;
 import idempotency.postgres.Key;
 import idempotency.postgres.Outcome;
 import idempotency.postgres.Request;
+import idempotency.postgres.Result;
+import idempotency.postgres.Result.Judged;
 import idempotency.postgres.Verdict;
-import idempotency.postgres.Verdict.Kept;
 import jakarta.servlet.FilterChain;
 import jakarta.servlet.ServletException;
 import jakarta.servlet.http.HttpServletRequest;
@@ -83,16 +84,16 @@ final class Exchange {
         }
     }
 
-    private Verdict run(Identity identity) {
+    private Result run(Identity identity) {
         asked = asked(identity);
-        Verdict verdict = !leased
+        Result result = !leased
                 ? idempotency.runTransactional(asked, (execution, connection) -> handle(new Current(execution, connection, null)))
                 : idempotency.runLeased(asked, claimed -> tell(route.onLeaseLost, "lost", claimed.attempt()),
                         claim -> handle(new Current(claim.execution(), null, claim)));
-        if (verdict.claimed() != null) {
-            key = verdict.claimed().key(); // the server may have derived it
+        if (result.claimed() != null) {
+            key = result.claimed().key(); // the server may have derived it
         }
-        return verdict;
+        return result;
     }
 
     /** Reads the field as it was sent. Returns the word of a refusal, or null. */
@@ -125,7 +126,7 @@ final class Exchange {
     }
 
     /** Runs the handler once. */
-    private Kept handle(Current current) throws Exception {
+    private Judged handle(Current current) throws Exception {
         key = current.execution().key();
         if (!told) {
             told = true;
@@ -149,21 +150,27 @@ final class Exchange {
         if (failure != null && (captured.getStatus() < 400 || DatabaseFailure.isUnavailable(failure))) {
             throw failure instanceof Raised raised ? raised.failure() : failure;
         }
-        int status = captured.getStatus();
-        boolean raised = failure instanceof Raised && status < 500;
-        boolean keep = (failure == null || raised) && route.keep.test(status);
+        Verdict verdict = failure == null || failure instanceof Raised ? verdict(failure) : null;
         // An answer that is not kept may still be an error for the container's page.
-        Answer answer = keep || !captured.isError() ? captured.answer() : Answer.omitted(status);
-        return new Kept(answer, keep, failure, raised);
+        Answer answer = verdict == Verdict.KEEP || !captured.isError() ? captured.answer() : Answer.omitted(captured.getStatus());
+        return new Judged(answer, verdict, failure, failure instanceof Raised);
+    }
+
+    /** The route's; without one, the status decides. A raised 5xx is never kept by its status. */
+    private Verdict verdict(Exception failure) {
+        Verdict verdict = route.verdict == null ? null : route.verdict.apply(captured.shown());
+        int status = captured.getStatus();
+        boolean kept = (failure == null || status < 500) && route.keep.test(status);
+        return verdict != null ? verdict : kept ? Verdict.KEEP : null;
     }
 
     /** Answers the client. */
-    private void conclude(Verdict verdict, Identity identity) throws IOException, ServletException {
-        Claimed claimed = verdict.claimed();
-        if (verdict.lost()) { // the new owner of the claim will answer
+    private void conclude(Result result, Identity identity) throws IOException, ServletException {
+        Claimed claimed = result.claimed();
+        if (result.lost()) { // the new owner of the claim will answer
             answer(Problem.of(idempotency, route, Outcome.IN_PROGRESS, null));
-        } else if (verdict.failure() != null) {
-            answerFailure(verdict, identity);
+        } else if (result.failure() != null) {
+            answerFailure(result, identity);
         } else if (claimed.isExecution()) {
             echo();
             captured.sendTo(response);
@@ -183,18 +190,18 @@ final class Exchange {
     }
 
     /** For results without an outcome. The container answers exceptions of the handler. */
-    private void answerFailure(Verdict verdict, Identity identity) throws IOException, ServletException {
-        Exception failure = verdict.failure();
+    private void answerFailure(Result result, Identity identity) throws IOException, ServletException {
+        Exception failure = result.failure();
         String state = DatabaseFailure.sqlState(failure);
         boolean ours = failure instanceof DatabaseFailure;
-        boolean beforeWork = verdict.claimed() == null && ours;
+        boolean beforeWork = result.claimed() == null && ours;
         if (beforeWork && identity.json() != null && Set.of("22P02", "22021").contains(state)) {
             refuse(Problem.JSON, null);
         } else if (beforeWork && Set.of("54000", "54001").contains(state)) {
             refuse(Problem.TOO_LARGE, null);
         } else if (DatabaseFailure.isUnavailable(failure)) {
             log(failure);
-            if (route.unprotectedWithoutDatabase && !verdict.ran()) {
+            if (route.unprotectedWithoutDatabase && !result.ran()) {
                 runUnprotected();
             } else {
                 refuse(Problem.UNAVAILABLE, SOON);

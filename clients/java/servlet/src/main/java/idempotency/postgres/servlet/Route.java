@@ -1,6 +1,8 @@
 package idempotency.postgres.servlet;
 
+import idempotency.postgres.Answer;
 import idempotency.postgres.Contract;
+import idempotency.postgres.Verdict;
 import jakarta.servlet.http.HttpServletRequest;
 import java.time.Duration;
 import java.util.Arrays;
@@ -31,6 +33,7 @@ public final class Route implements Cloneable {
     Duration lease = Duration.ofMillis(Contract.LEASE_MS);
     Duration wait;
     IntPredicate keep = KEEP_BY_DEFAULT;
+    Function<Answer, Verdict> verdict;
     Map<String, Integer> statuses = new HashMap<>();
     String keyHeader = "Idempotency-Key";
     String replayHeader = "Idempotent-Replayed";
@@ -117,6 +120,12 @@ public final class Route implements Cloneable {
     /** Which answers are stored and replayed, by their status. */
     public Route keep(IntPredicate keep) {
         this.keep = keep;
+        return this;
+    }
+
+    /** What becomes of an answer. Where it returns null, {@link #keep} decides. */
+    public Route verdict(Function<Answer, Verdict> verdict) {
+        this.verdict = verdict;
         return this;
     }
 
