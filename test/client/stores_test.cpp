@@ -173,7 +173,7 @@ class Generator {
     std::string fail_call() {
         return "SELECT idem_fail(" + named() + ", error => 'broken', retryable => " +
                pick({"false", "true, retry_after => '0'", "true, retry_after => '1 hour'",
-                     "true, uncertain => true"}) +
+                     "true, uncertain => true, retry_after => '0'"}) +
                holder() + ")";
     }
 
