@@ -189,6 +189,13 @@ public class Server {
             handler.handle(body, request, response, claim.execution(), claim);
         }
 
+        @PostMapping("/impatient")
+        @Idempotent(handlerTimeout = "1s")
+        void impatient(@RequestBody(required = false) byte[] body, HttpServletRequest request, HttpServletResponse response, Execution execution)
+                throws Exception {
+            handler.handle(body, request, response, execution, null);
+        }
+
         @PostMapping("/patient")
         @Idempotent(waitFor = "4s")
         void patient(@RequestBody(required = false) byte[] body, HttpServletRequest request, HttpServletResponse response, Execution execution)

@@ -20,6 +20,7 @@ public final class Claim {
     private final ReentrantLock noting = new ReentrantLock();
     private ObjectNode steps;
     private volatile boolean unknown;
+    private volatile boolean late;
 
     Claim(Store store, Request request, Claimed claimed, Heartbeat heartbeat) {
         this.store = store;
@@ -98,6 +99,11 @@ public final class Claim {
         }
     }
 
+    /** The time of the work has passed: it begins no step any more. */
+    void close() {
+        late = true;
+    }
+
     boolean isUnknown() {
         return unknown;
     }
@@ -105,6 +111,9 @@ public final class Claim {
     private void throwIfNotHeld() {
         if (unknown) {
             throw new IllegalStateException("the claim has ended: its outcome is unknown");
+        }
+        if (late) {
+            throw new IllegalStateException("the claim has ended: its time has passed");
         }
         throwIfLost();
     }

@@ -169,12 +169,22 @@ public final class Idempotency {
 
     /** Work that makes its answer, and decides whether it is stored. */
     public Result runTransactional(Request request, TransactionHandler work) {
-        return new Transactional(store, request, work).run();
+        return runTransactional(request, work, () -> { });
+    }
+
+    /** {@code onGivenUp} is called by another thread, for late work that does not react to its interruption. */
+    public Result runTransactional(Request request, TransactionHandler work, Runnable onGivenUp) {
+        return new Transactional(store, request, work, onGivenUp).run();
     }
 
     /** Work that makes its answer; {@code onLost} is called by another thread. */
     public Result runLeased(Request request, Consumer<Claimed> onLost, LeasedHandler work) {
-        return new Leased(store, request, work).run(onLost);
+        return runLeased(request, onLost, work, () -> { });
+    }
+
+    /** {@code onGivenUp} is called by another thread, for late work that does not react to its interruption. */
+    public Result runLeased(Request request, Consumer<Claimed> onLost, LeasedHandler work, Runnable onGivenUp) {
+        return new Leased(store, request, work, onGivenUp).run(onLost);
     }
 
     /** A claim without a record, for work while the database is away. */

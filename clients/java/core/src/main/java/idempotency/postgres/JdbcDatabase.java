@@ -57,7 +57,7 @@ public final class JdbcDatabase implements Database {
     static void closeQuietly(Connection connection) {
         try {
             connection.close();
-        } catch (SQLException nothingIsLost) {
+        } catch (SQLException | RuntimeException nothingIsLost) {
             return;
         }
     }

@@ -12,16 +12,18 @@ final class Leased {
     private final Store store;
     private Request request;
     private final Idempotency.LeasedHandler work;
+    private final Runnable onGivenUp;
     private Heartbeat heartbeat = Heartbeat.none();
     private Claimed claimed = Claimed.UNPROTECTED;
     private long sent;
     private Answer answer;
     private boolean stored;
 
-    Leased(Store store, Request request, Idempotency.LeasedHandler work) {
+    Leased(Store store, Request request, Idempotency.LeasedHandler work, Runnable onGivenUp) {
         this.store = store;
         this.request = request;
         this.work = work;
+        this.onGivenUp = onGivenUp;
     }
 
     Result run(Consumer<Claimed> onLost) {
@@ -77,14 +79,21 @@ final class Leased {
     private Exception held() {
         Claim claim = new Claim(store, request, claimed, heartbeat);
         Judged judged;
-        try (Interruption working = heartbeat.working()) {
+        Limit limit = new Limit(request.handlerTimeout(Contract.LEASED_HANDLER_TIMEOUT_MS), claim::close, () -> giveUp(claim));
+        try (Interruption working = heartbeat.working(); limit) {
             judged = work.run(claim);
         } catch (Exception e) {
+            if (limit.failure() != null) {
+                return late(claim, limit);
+            }
             fail(claim, e);
             return e;
         } catch (Throwable e) {
             fail(claim, e);
             throw e;
+        }
+        if (limit.failure() != null) {
+            return late(claim, limit);
         }
         heartbeat.stopBeating();
         answer = judged.answer();
@@ -97,6 +106,21 @@ final class Leased {
             return null;
         }
         return end(judged);
+    }
+
+    /** Late work has failed, whatever it returns or throws. */
+    private Exception late(Claim claim, Limit limit) {
+        if (!limit.isGivenUp()) {
+            fail(claim, limit.failure());
+        }
+        return limit.failure();
+    }
+
+    /** Called by another thread than the work's. */
+    private void giveUp(Claim claim) {
+        fail(claim, new HandlerLate(request.handlerTimeout(Contract.LEASED_HANDLER_TIMEOUT_MS)));
+        heartbeat.end();
+        onGivenUp.run();
     }
 
     private void fail(Claim claim, Throwable failure) {

@@ -24,6 +24,7 @@ public final class Request implements Cloneable {
     Duration lease = LEASE;
     Duration wait;
     int attempts = ATTEMPTS;
+    private Duration handlerTimeout;
 
     private Request(String key, String scope, String principal) {
         this.key = key;
@@ -79,6 +80,18 @@ public final class Request implements Cloneable {
     /** How often to run work whose transaction fails to serialize or loses its connection: by default 5. */
     public Request attempts(int attempts) {
         return with(made -> made.attempts = attempts);
+    }
+
+    /**
+     * Limit for one run of the work: by default a minute, and ten of leased work. Then the thread of the work is
+     * interrupted, and {@link HandlerLate} is thrown when the work returns.
+     */
+    public Request handlerTimeout(Duration limit) {
+        return with(made -> made.handlerTimeout = limit);
+    }
+
+    Duration handlerTimeout(long defaultMillis) {
+        return handlerTimeout == null ? Duration.ofMillis(defaultMillis) : handlerTimeout;
     }
 
     /** The same request, with the key of its claim. */

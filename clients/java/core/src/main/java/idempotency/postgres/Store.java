@@ -90,7 +90,8 @@ final class Store {
             ended = body.run(transaction);
         } catch (Throwable failure) {
             DatabaseFailure broken = rollback(transaction);
-            if (broken != null && DatabaseFailure.sqlState(failure).isEmpty() && failure instanceof Exception) {
+            if (broken != null && DatabaseFailure.sqlState(failure).isEmpty() && failure instanceof Exception
+                    && !(failure instanceof HandlerLate)) {
                 broken.addSuppressed(failure);
                 throw broken;
             }
@@ -143,6 +144,16 @@ final class Store {
         } catch (SQLException | RuntimeException e) {
             return new DatabaseFailure(At.ROLLBACK, e);
         }
+    }
+
+    /** Ends a connection whose thread does not return: the server rolls back, and the pool replaces it. */
+    static void cut(Connection connection) {
+        try {
+            connection.abort(Runnable::run);
+        } catch (SQLException | RuntimeException itIsBroken) {
+            // It is given back all the same.
+        }
+        JdbcDatabase.closeQuietly(connection);
     }
 
     private void limit(Database.Transaction transaction) throws SQLException {

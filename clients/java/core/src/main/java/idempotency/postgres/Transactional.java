@@ -13,16 +13,18 @@ final class Transactional {
     private final Store store;
     private final Request request;
     private final Idempotency.TransactionHandler work;
+    private final Runnable onGivenUp;
     private Identity identity;
     private Claimed claimed;
     private Answer answer;
     private boolean ran;
     private Judged refusal; // to be recorded without the work
 
-    Transactional(Store store, Request request, Idempotency.TransactionHandler work) {
+    Transactional(Store store, Request request, Idempotency.TransactionHandler work, Runnable onGivenUp) {
         this.store = store;
         this.request = request;
         this.work = work;
+        this.onGivenUp = onGivenUp;
     }
 
     Result run() {
@@ -108,10 +110,24 @@ final class Transactional {
         return new Store.Ended<>(null, true);
     }
 
+    /** Late work has failed, whatever it returns or throws. */
     private Judged lent(Connection connection) throws Exception {
-        try (Lent lent = new Lent(connection)) {
-            return work.run(new Execution(claimed.key(), request.scope, request.principal, claimed.attempt()), lent.connection());
+        Execution execution = new Execution(claimed.key(), request.scope, request.principal, claimed.attempt());
+        Lent lent = new Lent(connection);
+        Limit limit = new Limit(request.handlerTimeout(Contract.HANDLER_TIMEOUT_MS), lent::close, () -> {
+            Store.cut(connection);
+            onGivenUp.run();
+        });
+        Judged judged;
+        try (lent; limit) {
+            judged = work.run(execution, lent.connection());
+        } catch (Exception e) {
+            throw limit.failure() == null ? e : limit.failure();
         }
+        if (limit.failure() != null) {
+            throw limit.failure();
+        }
+        return judged;
     }
 
     private void end(Connection connection, Judged judged) throws DatabaseFailure {

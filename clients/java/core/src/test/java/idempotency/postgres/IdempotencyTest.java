@@ -318,6 +318,34 @@ class IdempotencyTest {
     }
 
     @Test
+    void lateWorkHasFailedWhateverItDoes() throws SQLException {
+        for (boolean throwing : new boolean[] {false, true}) {
+            assertThrows(HandlerLate.class, () -> idempotency.transactionally(request().handlerTimeout(Duration.ofMillis(100)), Charge.class,
+                    connection -> {
+                        insert(connection);
+                        assertThrows(InterruptedException.class, () -> Thread.sleep(5000));
+                        if (throwing) {
+                            throw new SQLException("of no account", "40001");
+                        }
+                        return new Charge(5);
+                    }));
+            assertFalse(Thread.interrupted());
+        }
+        assertEquals(0, database.effects(key));
+        idempotency.transactionally(request(), Charge.class, this::pay);
+    }
+
+    @Test
+    void lateWorkBeginsNoStep() {
+        assertThrows(HandlerLate.class, () -> idempotency.leased(unsure().handlerTimeout(Duration.ofMillis(100)), Charge.class, claim -> {
+            assertThrows(InterruptedException.class, () -> Thread.sleep(5000));
+            assertThrows(IllegalStateException.class, () -> claim.step("more", Integer.class, () -> 1));
+            throw new NothingHappenedException("of no account");
+        }));
+        assertUnknown();
+    }
+
+    @Test
     void workCanSayThatItsOutcomeIsUnknown() {
         AtomicInteger told = new AtomicInteger();
         Idempotency.LeasedHandler work = claim -> {

@@ -37,7 +37,7 @@ final class CapturedResponse extends HttpServletResponseWrapper implements AutoC
     private String errorMessage;
     private Charset charset;
     private PrintWriter writer;
-    private boolean frozen;
+    private volatile boolean frozen;
 
     CapturedResponse(HttpServletResponse response, long limit, boolean spill) {
         super(response);
@@ -50,6 +50,12 @@ final class CapturedResponse extends HttpServletResponseWrapper implements AutoC
         flushBuffer();
         spool.freeze();
         frozen = true;
+    }
+
+    /** The answer is not sent. It does not wait for the handler, which may be at work on it. */
+    void abandon() {
+        frozen = true;
+        spool.abandon();
     }
 
     // The captured result.

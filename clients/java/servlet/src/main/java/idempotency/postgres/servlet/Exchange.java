@@ -4,6 +4,7 @@ import idempotency.postgres.Answer;
 import idempotency.postgres.Claimed;
 import idempotency.postgres.DatabaseFailure;
 import idempotency.postgres.Execution;
+import idempotency.postgres.HandlerLate;
 import idempotency.postgres.Idempotency;
 import idempotency.postgres.Identity;
 import idempotency.postgres.Key;
@@ -44,6 +45,8 @@ final class Exchange {
     private Request asked;
     private CapturedResponse captured;
     private boolean told;
+    /** Whether another thread has answered, because the handler's did not return. */
+    private volatile boolean answered;
 
     Exchange(Idempotency idempotency, Route route, boolean leased, HttpServletRequest request,
             HttpServletResponse response, FilterChain chain) {
@@ -87,9 +90,10 @@ final class Exchange {
     private Result run(Identity identity) {
         asked = asked(identity);
         Result result = !leased
-                ? idempotency.runTransactional(asked, (execution, connection) -> handle(new Current(execution, connection, null)))
+                ? idempotency.runTransactional(asked, (execution, connection) -> handle(new Current(execution, connection, null)),
+                        this::answerInPlace)
                 : idempotency.runLeased(asked, claimed -> tell(route.onLeaseLost, "lost", claimed.attempt()),
-                        claim -> handle(new Current(claim.execution(), null, claim)));
+                        claim -> handle(new Current(claim.execution(), null, claim)), this::answerInPlace);
         if (result.claimed() != null) {
             key = result.claimed().key(); // the server may have derived it
         }
@@ -111,7 +115,8 @@ final class Exchange {
     }
 
     private Request asked(Identity identity) {
-        return named().identity(identity).lease(route.lease).wait(route.wait).attempts(route.attempts);
+        return named().identity(identity).lease(route.lease).wait(route.wait).attempts(route.attempts)
+                .handlerTimeout(route.handlerTimeout);
     }
 
     private Request named() {
@@ -167,6 +172,9 @@ final class Exchange {
     /** Answers the client. */
     private void conclude(Result result, Identity identity) throws IOException, ServletException {
         Claimed claimed = result.claimed();
+        if (answered) {
+            return;
+        }
         if (result.lost()) { // the new owner of the claim will answer
             answer(Problem.of(idempotency, route, Outcome.IN_PROGRESS, null));
         } else if (result.failure() != null) {
@@ -195,7 +203,11 @@ final class Exchange {
         String state = DatabaseFailure.sqlState(failure);
         boolean ours = failure instanceof DatabaseFailure;
         boolean beforeWork = result.claimed() == null && ours;
-        if (beforeWork && identity.json() != null && Set.of("22P02", "22021").contains(state)) {
+        if (failure instanceof HandlerLate) {
+            captured.abandon();
+            log(failure);
+            answer(Problem.LATE.answer(route, null));
+        } else if (beforeWork && identity.json() != null && Set.of("22P02", "22021").contains(state)) {
             refuse(Problem.JSON, null);
         } else if (beforeWork && Set.of("54000", "54001").contains(state)) {
             refuse(Problem.TOO_LARGE, null);
@@ -237,6 +249,25 @@ final class Exchange {
         }
         echo();
         captured.sendTo(response);
+    }
+
+    /**
+     * Answers while the handler's thread does not return: called by another one, for which that one waits if it
+     * returns. The connection has to close, since its next request would wait as well.
+     */
+    private void answerInPlace() {
+        answered = true;
+        captured.abandon();
+        LOG.error("idempotency: the handler is late and does not react to its interruption, scope {}", scope);
+        try {
+            if (request.getProtocol().startsWith("HTTP/1")) {
+                response.setHeader("Connection", "close");
+            }
+            answer(Problem.LATE.answer(route, null));
+            response.flushBuffer();
+        } catch (IOException | RuntimeException itsClientIsAway) {
+            log(itsClientIsAway);
+        }
     }
 
     private void refuse(Problem problem, Double retryAfter) throws IOException {

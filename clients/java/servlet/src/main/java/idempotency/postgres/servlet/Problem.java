@@ -20,6 +20,7 @@ record Problem(String word, String title, int status) {
     static final Problem JSON = known("bad_json");
     static final Problem UNAVAILABLE = known("unavailable");
     static final Problem ANSWER = known("answer_too_large");
+    static final Problem LATE = known("handler_late");
     static final Problem INTERNAL = known("internal");
 
     private static final ObjectMapper MAPPER = new ObjectMapper();

@@ -42,6 +42,7 @@ public final class Route implements Cloneable {
     long maxAnswerBytes = Contract.MAX_ANSWER_BYTES;
     boolean omitLargeAnswers;
     int attempts = Contract.ATTEMPTS;
+    Duration handlerTimeout;
     boolean unprotectedWithoutDatabase;
     Consumer<Event> onExecute = Event.NOBODY;
     Consumer<Event> onReplay = Event.NOBODY;
@@ -170,6 +171,12 @@ public final class Route implements Cloneable {
     /** How often to run a handler whose transaction fails to serialize, deadlocks or loses its connection. */
     public Route attempts(int attempts) {
         this.attempts = attempts;
+        return this;
+    }
+
+    /** Limit for one run of a handler: by default a minute, and ten of a leased route. Then the answer is 503. */
+    public Route handlerTimeout(Duration limit) {
+        this.handlerTimeout = limit;
         return this;
     }
 

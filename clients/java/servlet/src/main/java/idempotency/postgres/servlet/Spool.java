@@ -21,7 +21,7 @@ final class Spool implements AutoCloseable {
     private OutputStream rest;
     private long restSize;
     private boolean tooLarge;
-    private boolean frozen;
+    private volatile boolean frozen;
 
     Spool(long limit, boolean spill) {
         this.limit = limit;
@@ -36,6 +36,10 @@ final class Spool implements AutoCloseable {
 
     /** From here on nothing changes it: a thread of the handler may go on. */
     synchronized void freeze() {
+        frozen = true;
+    }
+
+    void abandon() {
         frozen = true;
     }
 

@@ -2,6 +2,7 @@ package idempotency.postgres.servlet;
 
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNotEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -24,6 +25,7 @@ import java.net.http.HttpResponse;
 import java.nio.charset.StandardCharsets;
 import java.sql.SQLException;
 import java.sql.Statement;
+import java.time.Duration;
 import java.util.List;
 import java.util.Map;
 import java.util.UUID;
@@ -86,11 +88,16 @@ class FilterTest {
         context.addServletMappingDecoded("/sent", "all");
         context.addServletMappingDecoded("/small", "all");
         context.addServletMappingDecoded("/derived", "all");
+        context.addServletMappingDecoded("/impatient", "all");
+        context.addServletMappingDecoded("/sent/impatient", "all");
         protect(context, "/paid/*", IdempotencyFilter.transactional(idempotency, route));
         protect(context, "/sent", IdempotencyFilter.leased(idempotency, route));
         protect(context, "/small", IdempotencyFilter.transactional(idempotency, route.copy().maxRequestBytes(100).maxAnswerBytes(100)));
         protect(context, "/derived", IdempotencyFilter.transactional(idempotency,
                 route.copy().missingKey(MissingKey.DERIVE).keyHeader("X-Key")));
+        Route impatient = route.copy().handlerTimeout(Duration.ofMillis(300));
+        protect(context, "/impatient", IdempotencyFilter.transactional(idempotency, impatient));
+        protect(context, "/sent/impatient", IdempotencyFilter.leased(idempotency, impatient.copy().scope("POST /sent")));
         tomcat.start();
     }
 
@@ -264,6 +271,85 @@ class FilterTest {
         assertEquals("no money", text(first));
         assertReplayed(first, post("/paid/1", handler));
         assertEquals(1, runs);
+    }
+
+    private static final long LONG_SECONDS = 8;
+
+    private void assertLate(HttpResponse<byte[]> answer) {
+        assertEquals(503, answer.statusCode());
+        assertTrue(text(answer).contains("/problems/idempotency/handler-late"), text(answer));
+        assertEquals(0, database.effects(key));
+    }
+
+    @Test
+    void aHandlerWithoutAnEndIsInterrupted() throws Exception {
+        AtomicBoolean usable = new AtomicBoolean();
+        assertLate(post("/impatient", (request, response) -> {
+            pay(request, response);
+            try {
+                Thread.sleep(LONG_SECONDS * 1000);
+            } catch (InterruptedException late) {
+                try (Statement statement = Current.of(request).connection().createStatement()) {
+                    usable.set(true);
+                } catch (SQLException taken) {
+                    throw late;
+                }
+            }
+        }));
+        assertFalse(usable.get());
+        assertEquals(201, post("/impatient", this::pay).statusCode());
+    }
+
+    @Test
+    void aHandlerThatIsNotInterruptedIsGivenUp() throws Exception {
+        CountDownLatch returned = new CountDownLatch(1);
+        AtomicBoolean going = new AtomicBoolean(true);
+        long end = System.nanoTime() + LONG_SECONDS * 1_000_000_000;
+        HttpResponse<byte[]> answer = post("/impatient", (request, response) -> {
+            pay(request, response);
+            while (going.get() && System.nanoTime() < end) {
+                Thread.onSpinWait();
+            }
+            returned.countDown();
+        });
+        assertTrue(System.nanoTime() < end);
+        assertLate(answer);
+        assertEquals(1, returned.getCount());
+        assertEquals(201, post("/impatient", this::pay).statusCode()); // the key is free while the handler goes on
+        going.set(false);
+        returned.await();
+        assertEquals(1, database.effects(key));
+    }
+
+    @Test
+    void aHandlerThatWaitsForTheDatabaseIsGivenUp() throws Exception {
+        long end = System.nanoTime() + LONG_SECONDS * 1_000_000_000;
+        assertLate(post("/impatient", (request, response) -> {
+            try (Statement statement = Current.of(request).connection().createStatement()) {
+                statement.execute("SELECT pg_sleep(" + LONG_SECONDS + ")");
+            }
+        }));
+        assertTrue(System.nanoTime() < end);
+    }
+
+    @Test
+    void aLeasedHandlerWithoutAnEnd() throws Exception {
+        assertLate(post("/sent/impatient", (request, response) -> Thread.sleep(LONG_SECONDS * 1000)));
+        assertEquals("unknown", database.value("SELECT status FROM idempotency.records WHERE key = '" + key + "'"));
+    }
+
+    @Test
+    void aLeasedHandlerThatIsNotInterruptedIsGivenUp() throws Exception {
+        AtomicBoolean going = new AtomicBoolean(true);
+        long end = System.nanoTime() + LONG_SECONDS * 1_000_000_000;
+        assertLate(post("/sent/impatient", (request, response) -> {
+            while (going.get() && System.nanoTime() < end) {
+                Thread.onSpinWait();
+            }
+        }));
+        assertTrue(System.nanoTime() < end);
+        assertEquals("unknown", database.value("SELECT status FROM idempotency.records WHERE key = '" + key + "'"));
+        going.set(false);
     }
 
     @Test

@@ -65,6 +65,9 @@ public @interface Idempotent {
     /** How often the method is run when its transaction fails to serialize or loses its connection: 5. */
     int attempts() default -1;
 
+    /** Limit for one run of the method: by default a minute, and ten of a leased one. */
+    String handlerTimeout() default "";
+
     /** Runs the method while the database is away, without protection. */
     boolean unprotectedWithoutDatabase() default false;
 }

@@ -93,6 +93,7 @@ final class Routes implements SmartInitializingSingleton {
         span(wanted.ttl(), route::ttl);
         span(wanted.lease(), route::lease);
         span(wanted.waitFor(), route::wait);
+        span(wanted.handlerTimeout(), route::handlerTimeout);
         for (String pair : wanted.statuses()) {
             String[] parts = pair.split("=", 2);
             if (parts.length != 2) {
