@@ -130,6 +130,13 @@ TEST(Digest, is_that_of_the_page) {
     EXPECT_EQ(digest_of_bytes("POST", "/x", "text/plain", "abc"), sha256(heading));
 }
 
+// The other clients give the same digest, so that a service may move from one to another.
+TEST(Digest, has_a_mark_for_a_body_without_a_media_type) {
+    const auto expected = sha256("idempotency fingerprint 1\n4:POST\n2:/x\n-\n3:abc\n");
+    EXPECT_EQ(digest_of("POST", "/x", {}, "abc"), expected);
+    EXPECT_EQ(digest_of("POST", "/x", {{"Content-Type", " ; q=1"}}, "abc"), expected);
+}
+
 TEST(Conninfo, gets_keepalives_that_the_callers_words_win_over) {
     EXPECT_EQ(with_keepalives("dbname=x", Milliseconds(1500)).find("connect_timeout=2 "), 0U);
     const auto uri = with_keepalives("postgresql://h/db?connect_timeout=9", Milliseconds(2000));

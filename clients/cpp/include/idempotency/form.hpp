@@ -69,10 +69,9 @@ inline std::optional<std::vector<std::optional<std::string>>> part_of(std::strin
     }
     const auto disposition = values_of(fields, "Content-Disposition");
     if (disposition.empty()) return std::nullopt;
-    const auto type = media_type(fields);
     return std::vector<std::optional<std::string>>{
         parameter(disposition[0], "name"), parameter(disposition[0], "filename"),
-        type.empty() ? std::nullopt : std::make_optional(type), std::string(bytes.substr(end + 4))};
+        unless_empty(media_type(fields)), std::string(bytes.substr(end + 4))};
 }
 
 }  // namespace detail

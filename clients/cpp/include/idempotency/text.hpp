@@ -94,11 +94,16 @@ inline std::string digest_of_parts(const std::vector<std::optional<std::string>>
     return sha256(text);
 }
 
-// The fingerprint of a request whose body counts byte by byte.
+// A part that is missing, where it is empty.
+inline std::optional<std::string> unless_empty(std::string_view text) {
+    return text.empty() ? std::nullopt : std::make_optional<std::string>(text);
+}
+
+// The fingerprint of a request whose body counts byte by byte. It may have no media type.
 inline std::string digest_of_bytes(std::string_view method, std::string_view target,
                                    std::string_view type, std::string_view body) {
     return digest_of_parts(
-        {std::string(method), std::string(target), std::string(type), std::string(body)});
+        {std::string(method), std::string(target), unless_empty(type), std::string(body)});
 }
 
 }  // namespace idempotency
