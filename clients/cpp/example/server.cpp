@@ -71,6 +71,8 @@ struct Ways {
     std::function<void(const json& way)> hide_error;
     std::function<void()> fail_to_serialize;
     std::function<void()> hang;
+    std::function<void()> never;
+    std::function<void(long long milliseconds)> idle;
     // With an error, a reference and the answer.
     std::function<void(const json& what, const Answer& answer)> unknown;
 };
@@ -103,6 +105,8 @@ class Handler {
         if (order.value("nothing_happened", false)) {
             throw idempotency::NothingHappened("nothing happened");
         }
+        if (order.value("never", false)) ways.never();
+        if (order.contains("idle")) ways.idle(order["idle"].get<long long>());
         if (order.contains("stranger")) throw std::runtime_error("Connection closed");
         if (order.contains("raise")) throw idempotency::Refusal({order["raise"], {}, "raised"});
         if (order.value("throw", false)) throw std::runtime_error("thrown by the handler");
@@ -160,6 +164,13 @@ class Server {
         add("/streamed", options);
         add_leased("/leased");
         add_leased("/uncertain");
+        add_leased("/judged_leased", judged);
+        options.verdict = judged;
+        add("/judged", options);
+        options = {};
+        options.handler_timeout = Milliseconds(1000);
+        add("/impatient", options);
+        options = {};
         options.missing_key = idempotency::MissingKey::Generate;
         add("/generate", options);
         options.missing_key = idempotency::MissingKey::Pass;
@@ -268,6 +279,21 @@ class Server {
     } catch (const std::exception&) {  // as careless handlers do
     }
 
+    static void idle(Tx& tx, long long milliseconds) {
+        tx.exec("SET LOCAL idle_in_transaction_session_timeout = " + std::to_string(milliseconds));
+        std::this_thread::sleep_for(Milliseconds(milliseconds + 1000));
+    }
+
+    static std::optional<idempotency::Verdict> judged(const Answer& answer) {
+        static const std::map<std::string, idempotency::Verdict> known = {
+            {"keep", idempotency::Verdict::Keep},
+            {"free", idempotency::Verdict::Free},
+            {"unknown", idempotency::Verdict::Unknown},
+        };
+        const auto said = known.find(idempotency::value_of(answer.headers, "X-Verdict"));
+        return said == known.end() ? std::nullopt : std::make_optional(said->second);
+    }
+
     Answer in_transaction(Pqxx::Transaction& tx, const Exchange& exchange) {
         return handler_(
             exchange,
@@ -277,6 +303,8 @@ class Server {
              [&](const auto& way) { commits().at(way)(tx); },
              [&](const json& way) { hide_error(tx, way); },
              [&] { Pqxx::run(tx, Handler::kFailToSerialize, {}); }, [] {},
+             [&] { Pqxx::run(tx, "SELECT pg_sleep(1e6)", {}); },
+             [&](long long milliseconds) { idle(tx, milliseconds); },
              [](const auto&, const auto&) {}});
     }
 
@@ -284,7 +312,7 @@ class Server {
         return handler_(exchange, {[&](const auto& note) { handler_.insert(exchange, note); },
                                    [](const auto&) {}, [](const json&) {},
                                    [&] { ::run(others_, Handler::kFailToSerialize, {}); }, [] {},
-                                   [](const auto&, const auto&) {}});
+                                   [] {}, [](long long) {}, [](const auto&, const auto&) {}});
     }
 
     Ended leased(Claim claim, const Exchange& exchange) {
@@ -307,8 +335,8 @@ class Server {
                 what.at(1).is_null() ? std::nullopt : std::optional<std::string>(what.at(1));
             ended.emplace(std::move(claim).unknown(error, reference, answer));
         };
-        auto answer = handler_(
-            exchange, {effect, [](const auto&) {}, [](const json&) {}, fail, hang, unknown});
+        auto answer = handler_(exchange, {effect, [](const auto&) {}, [](const json&) {}, fail,
+                                          hang, hang, [](long long) {}, unknown});
         return ended ? *ended : std::move(claim).finish(std::move(answer));
     }
 
@@ -321,8 +349,9 @@ class Server {
                              &lane_);
     }
 
-    void add_leased(const std::string& path) {
+    void add_leased(const std::string& path, decltype(Options::verdict) verdict = {}) {
         Options options;
+        options.verdict = std::move(verdict);
         options.lease = Milliseconds(2000);
         server_.routes().add("POST", path,
                              idempotent_.leased(complete(options, path),

@@ -110,6 +110,30 @@ TYPED_TEST(Claims, lost_connection_runs_the_work_again) {
     EXPECT_EQ(effects(this->key), 1);
 }
 
+// Each run would take as long.
+TYPED_TEST(Claims, session_that_times_out_in_its_transaction_is_no_reason_to_run_again) {
+    for (const bool goes_on : {false, true}) {
+        this->key = unique("idle");
+        int runs = 0;
+        const auto work = [&](auto& tx) {
+            ++runs;
+            auto answer = this->pay(tx);
+            TypeParam::run(tx, "SET LOCAL idle_in_transaction_session_timeout = 100", {});
+            std::this_thread::sleep_for(Milliseconds(400));
+            if (goes_on) this->pay(tx);
+            return answer;
+        };
+        try {
+            this->run(work);
+            ADD_FAILURE() << "it commits";
+        } catch (const std::exception& error) {
+            EXPECT_EQ(failure_of<TypeParam>(error).sqlstate, "25P03");
+        }
+        EXPECT_EQ(runs, 1);
+        EXPECT_EQ(effects(this->key), 0);
+    }
+}
+
 TYPED_TEST(Claims, silent_database_is_given_up) {
     PoolOptions options;
     options.longest_loan = Milliseconds(200);
@@ -122,6 +146,76 @@ TYPED_TEST(Claims, silent_database_is_given_up) {
     } catch (const std::exception& error) {
         EXPECT_TRUE(failure_of<TypeParam>(error).is_connection());
     }
+}
+
+TYPED_TEST(Claims, verdict_decides_before_the_status) {
+    std::optional<Verdict> said;
+    this->rules.verdict = [&](const Answer&) { return said; };
+    const auto run = [&](std::optional<Verdict> verdict, int number) {
+        said = verdict;
+        this->key = unique("verdict");
+        return this->run([&](auto& tx) { return Answer{number, {}, this->pay(tx).body}; });
+    };
+    EXPECT_EQ(run(Verdict::Keep, 503).second->status, 503);
+    EXPECT_EQ(status(this->key), "completed");
+    EXPECT_EQ(run(Verdict::Free, 200).second->status, 200);
+    EXPECT_EQ(status(this->key), "");
+    EXPECT_EQ(effects(this->key), 0);
+    EXPECT_EQ(run(Verdict::Unknown, 202).second->status, 202);
+    EXPECT_EQ(status(this->key), "unknown");
+    EXPECT_EQ(effects(this->key), 1);
+    run(std::nullopt, 503);
+    EXPECT_EQ(status(this->key), "");
+}
+
+TYPED_TEST(Claims, verdict_of_a_last_step_decides_about_its_effects) {
+    Verdict said{};
+    this->rules.verdict = [&](const Answer&) { return said; };
+    const auto run = [&](Verdict verdict) {
+        said = verdict;
+        this->key = unique("verdict");
+        return this->lease([&](LeasedClaim<TypeParam> claim) {
+            return std::move(claim).finish([&](auto& tx) { return this->pay(tx); });
+        });
+    };
+    run(Verdict::Unknown);
+    EXPECT_EQ(status(this->key), "unknown");
+    EXPECT_EQ(effects(this->key), 1);
+    run(Verdict::Free);
+    EXPECT_EQ(status(this->key), "retryable");
+    EXPECT_EQ(effects(this->key), 0);
+}
+
+TYPED_TEST(Claims, late_work_in_the_database_is_cancelled) {
+    this->rules.handler_timeout = Milliseconds(300);
+    int runs = 0;
+    EXPECT_THROW(this->run([&](auto& tx) {
+        ++runs;
+        this->pay(tx);
+        TypeParam::run(tx, "SELECT pg_sleep(60)", {});
+        return Answer{};
+    }),
+                 HandlerLate);
+    EXPECT_EQ(runs, 1);
+    EXPECT_EQ(effects(this->key), 0);
+    EXPECT_EQ(this->run([&](auto& tx) { return this->pay(tx); }).second->status, 201);
+}
+
+TYPED_TEST(Claims, late_work_elsewhere_has_no_transaction_any_more) {
+    this->rules.handler_timeout = Milliseconds(300);
+    EXPECT_THROW(this->run([&](auto& tx) {
+        auto answer = this->pay(tx);
+        const auto tried = [&] {
+            return *ask(
+                "SELECT outcome FROM idem_begin($1, '{}', method => 'POST',"
+                " path => '/test', scope => 'test', principal => 'me')",
+                {this->key});
+        };
+        while (tried() == "in_progress") std::this_thread::sleep_for(Milliseconds(20));
+        return answer;
+    }),
+                 HandlerLate);
+    EXPECT_EQ(effects(this->key), 0);
 }
 
 TYPED_TEST(Claims, answer_that_is_too_large_is_an_error_or_left_out) {
@@ -301,6 +395,17 @@ TYPED_TEST(Unsure, work_that_gives_up_leaves_the_outcome_unknown) {
     };
     EXPECT_EQ(this->lease(work).second->status, 503);
     EXPECT_EQ(this->repeated(), "unknown");
+}
+
+TYPED_TEST(Unsure, late_work_leaves_the_outcome_unknown_at_once) {
+    this->rules.handler_timeout = Milliseconds(300);
+    const auto work = [&](LeasedClaim<TypeParam> claim) {
+        EXPECT_TRUE(claim.wait_for_loss(std::chrono::seconds(60)));
+        EXPECT_EQ(status(this->key, "unsure"), "unknown");
+        return std::move(claim).finish(Answer{201, {}, ""});
+    };
+    EXPECT_THROW(this->lease(work), HandlerLate);
+    EXPECT_EQ(status(this->key, "unsure"), "unknown");
 }
 
 TYPED_TEST(Unsure, nothing_happened_is_executed_again) {

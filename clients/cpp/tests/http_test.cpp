@@ -202,6 +202,7 @@ TEST(Options, that_make_no_sense_are_refused) {
     };
     refused([](Options& options) { options.attempts = 0; });
     refused([](Options& options) { options.wait = Milliseconds(-1); });
+    refused([](Options& options) { options.handler_timeout = Milliseconds(0); });
     refused([](Options& options) { options.lease = Milliseconds(0); });
     refused([](Options& options) { options.ttl = Milliseconds(0); });
     refused([](Options& options) { options.window = Milliseconds(0); });

@@ -216,6 +216,30 @@ TYPED_TEST(Routes, database_away_is_503_and_nothing_runs) {
     EXPECT_EQ(open.answer(this->request(), "me").status, 200);
 }
 
+TYPED_TEST(Routes, late_handler_is_503_with_a_claim_or_without) {
+    Options options;
+    options.scope = "test";
+    options.principal = [](const Request&) { return std::string("me"); };
+    options.missing_key = MissingKey::Pass;
+    options.handler_timeout = Milliseconds(200);
+    const auto route = Idempotent<TypeParam>(this->pool)
+                           .transactional(options, [this](auto& tx, const Exchange& exchange) {
+                               ++this->runs;
+                               TypeParam::run(tx, kEffect, {this->key});
+                               EXPECT_LE(exchange.deadline, Clock::now() + Milliseconds(200));
+                               std::this_thread::sleep_until(exchange.deadline + Milliseconds(100));
+                               return Answer{201, {}, ""};
+                           });
+    auto request = this->request();
+    const auto late = this->send(route, request);
+    EXPECT_EQ(late.status, 503);
+    EXPECT_EQ(nlohmann::json::parse(late.body).at("type"), "/problems/idempotency/handler-late");
+    request.headers.erase(request.headers.begin());
+    EXPECT_EQ(this->send(route, request).status, 503);
+    EXPECT_EQ(effects(this->key), 0);
+    EXPECT_EQ(this->runs, 2);
+}
+
 TYPED_TEST(Routes, failing_hook_is_no_failure) {
     Options options;
     std::string heard;

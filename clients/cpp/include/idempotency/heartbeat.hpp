@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include "pool.hpp"
 #include "protocol.hpp"
@@ -70,12 +71,16 @@ class Heartbeat {
   public:
     using Notice = std::function<void()>;  // called once, from the thread, when the lease is lost
 
-    // Throws std::system_error if no thread can be started.
-    Heartbeat(Pool<Driver>& pool, Lease& lease, ClaimId claim, Notice on_lost)
+    // At `limit` the holder has had its time: `on_late` ends the claim, and the lease counts as
+    // lost. Throws std::system_error if no thread can be started.
+    Heartbeat(Pool<Driver>& pool, Lease& lease, ClaimId claim, Notice on_lost,
+              Clock::time_point limit, Notice on_late)
         : pool_(pool),
           lease_(lease),
           claim_(std::move(claim)),
           on_lost_(std::move(on_lost)),
+          limit_(limit),
+          on_late_(std::move(on_late)),
           thread_(thread_without_signals([this] { run(); })) {}
 
     ~Heartbeat() {
@@ -96,9 +101,14 @@ class Heartbeat {
     void run() {
         std::unique_ptr<typename Driver::Connection> connection;
         auto next = lease_.ends() - lease_.duration() * 2 / 3;
-        while (!lease_.lost() && pause_until(std::min(next, lease_.ends()))) {
+        while (!lease_.lost() && pause_until(std::min({next, lease_.ends(), limit_}))) {
             const auto sent = Clock::now();
             if (lease_.lost()) break;
+            if (sent >= limit_) {
+                notify(on_late_);
+                lease_.lose();
+                break;
+            }
             if (beat(connection)) {
                 lease_.prolonged(sent);
                 next = sent + lease_.duration() / 3;
@@ -107,7 +117,7 @@ class Heartbeat {
                 next = Clock::now() + lease_.duration() / 10;
             }
         }
-        if (lease_.lost()) tell();
+        if (lease_.lost()) notify(on_lost_);
     }
 
     // False when the thread should end.
@@ -131,8 +141,8 @@ class Heartbeat {
         return false;
     }
 
-    void tell() noexcept try {
-        if (on_lost_) on_lost_();
+    static void notify(const Notice& notice) noexcept try {
+        if (notice) notice();
     } catch (...) {  // a hook's exception is ignored
     }
 
@@ -140,6 +150,8 @@ class Heartbeat {
     Lease& lease_;
     const ClaimId claim_;
     const Notice on_lost_;
+    const Clock::time_point limit_;
+    const Notice on_late_;
     std::mutex mutex_;
     std::condition_variable stop_;
     bool stopping_ = false;

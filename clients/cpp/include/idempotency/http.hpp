@@ -81,6 +81,13 @@ inline bool keep_by_default(int status) {
            std::none_of(std::begin(contract::kNotKept), std::end(contract::kNotKept), passing);
 }
 
+// Of a route about an answer.
+enum class Verdict {
+    Keep,     // store and replay it
+    Free,     // nothing has happened: a repeat is executed
+    Unknown,  // the work counts, and its outcome is not known
+};
+
 // ---- the key ----
 
 namespace detail {

@@ -25,6 +25,16 @@ struct Rules {
     std::size_t max_answer_bytes = contract::kDefaultMaxAnswerBytes;
     bool omit_large_answers = false;
     int attempts = 5;
+    // Decides before `keep`, unless it says nothing.
+    std::function<std::optional<Verdict>(const Answer&)> verdict;
+    // For one run of the work; none: a minute, for leased work ten.
+    std::optional<Milliseconds> handler_timeout;
+
+    // None: the answer has a status that is not kept.
+    std::optional<Verdict> judge(const Answer& answer) const {
+        const auto said = verdict ? verdict(answer) : std::nullopt;
+        return !said && keep(answer.status) ? Verdict::Keep : said;
+    }
 };
 
 // Thrown by leased work that has certainly had no effect. The request is then executed again, even
@@ -38,6 +48,12 @@ class NothingHappened : public std::runtime_error {
 class AnswerTooLarge : public std::exception {
   public:
     const char* what() const noexcept override { return "the answer is too large to be kept"; }
+};
+
+// The work did not return within its limit, and was given up.
+class HandlerLate : public std::exception {
+  public:
+    const char* what() const noexcept override { return "the handler did not return in time"; }
 };
 
 namespace detail {
@@ -63,7 +79,23 @@ inline Statement completion(const ClaimId& claim, const Answer& answer, const Ru
 // A handler's refusal is as final as an answer that it returns, if it is the caller's fault.
 inline bool is_kept(const Refusal& refusal, const Rules& rules) {
     const int status = refusal.answer().status;
-    return status >= 400 && status < 500 && rules.keep(status);
+    return status >= 400 && status < 500 && rules.judge(refusal.answer()) == Verdict::Keep;
+}
+
+// Whether the work that has given such an answer commits.
+inline bool is_to_commit(const std::optional<Verdict>& verdict) {
+    return verdict == Verdict::Keep || verdict == Verdict::Unknown;
+}
+
+inline std::string reason_of(const Answer& answer) {
+    return "answered " + std::to_string(answer.status);
+}
+
+// The statement that ends the claim of work that commits.
+inline Statement ending(const ClaimId& claim, const Answer& answer, Verdict verdict,
+                        const Rules& rules) {
+    return verdict == Verdict::Unknown ? protocol::unknown(claim, reason_of(answer), std::nullopt)
+                                       : completion(claim, answer, rules);
 }
 
 // Random, so that transactions that conflicted once do not conflict again.
@@ -106,6 +138,8 @@ struct LeasedWork {
     // While the claim is being ended, a beat that finds no claim does not count as a loss.
     std::atomic<bool> ending{false};
     std::atomic<bool> ended{false};
+    // The work had its time, and its claim was ended without it.
+    std::atomic<bool> late{false};
 
     void tell_lost() noexcept {
         if (ended || told.exchange(true) || !on_lost) return;
@@ -155,6 +189,18 @@ template <typename Driver>
 void give_up(LeasedWork<Driver>& work, const std::string& error, bool uncertain) {
     end(work,
         [&](const protocol::Run& run) { protocol::fail(run, work.found.claim, error, uncertain); });
+}
+
+// The work does not return. It may still be ending its claim: then one of the two finds none.
+template <typename Driver>
+void give_up_late(LeasedWork<Driver>& work) {
+    if (work.ended) return;
+    try {
+        give_up(work, HandlerLate().what(), /* uncertain */ true);
+    } catch (const std::exception& problem) {
+        if (failure_of<Driver>(problem).is_lost_claim()) return;
+    }
+    work.late = true;
 }
 
 // After work that threw. If this fails because the database is away, the lease expires by itself,
@@ -232,12 +278,11 @@ class LeasedClaim {
     }
 
     // The answer. An answer that is not kept fails the claim, since the work may have had effects.
+    // A verdict may say otherwise.
     Ended finish(Answer answer) && {
         answer = storable(std::move(answer));
-        if (!work().rules.keep(answer.status)) {
-            const auto error = "answered " + std::to_string(answer.status);
-            return std::move(*this).fail(error, std::move(answer));
-        }
+        const auto verdict = work().rules.judge(answer);
+        if (verdict != Verdict::Keep) return std::move(*this).leave(verdict, std::move(answer));
         ensure_held();
         const auto last = detail::completion(work().found.claim, answer, work().rules);
         detail::end(work(), [&](const protocol::Run& run) { run(last.text, last.values); });
@@ -251,24 +296,25 @@ class LeasedClaim {
     Ended finish(const LastStep& effects) && {
         const typename detail::LeasedWork<Driver>::Ending ending(work());
         Answer answer;
-        bool kept = true;
+        std::optional<Verdict> verdict;
         const auto end = [&](Transaction& tx, const auto& committing) {
             Answer made = storable(effects(tx));
-            kept = work().rules.keep(made.status);
+            verdict = work().rules.judge(made);
+            const bool commits = detail::is_to_commit(verdict);
             bool first = false;
-            if (kept) {
-                const auto last = detail::completion(work().found.claim, made, work().rules);
+            if (commits) {
+                const auto& claim = work().found.claim;
+                const auto last = detail::ending(claim, made, *verdict, work().rules);
                 first = Driver::run(tx, last.text, last.values).at(0) == "t";
             }
-            if (first || !kept) answer = std::move(made);
+            if (first || !commits) answer = std::move(made);
             if (!first) return;
             committing();
             Driver::guard(tx).end();
         };
         in_transaction(end, /* again_after_commit */ true);
-        if (!kept) {
-            const auto error = "answered " + std::to_string(answer.status);
-            return std::move(*this).fail(error, std::move(answer));
+        if (!detail::is_to_commit(verdict)) {
+            return std::move(*this).leave(verdict, std::move(answer));
         }
         work().ended = true;
         work_ = nullptr;
@@ -291,14 +337,23 @@ class LeasedClaim {
     Ended unknown(const std::string& error, const std::optional<std::string>& reference,
                   Answer answer) && {
         ensure_held();
-        detail::end(work(), [&](const protocol::Run& run) {
-            protocol::unknown(run, work().found.claim, error, reference);
-        });
+        const auto last = protocol::unknown(work().found.claim, error, reference);
+        detail::end(work(), [&](const protocol::Run& run) { run(last.text, last.values); });
         work_ = nullptr;
         return Ended(storable(std::move(answer)));
     }
 
   private:
+    // With an answer that is not stored.
+    Ended leave(std::optional<Verdict> verdict, Answer answer) && {
+        const auto error = detail::reason_of(answer);
+        if (verdict == Verdict::Unknown) {
+            return std::move(*this).unknown(error, std::nullopt, std::move(answer));
+        }
+        return std::move(*this).give_up(error, /* uncertain */ verdict != Verdict::Free,
+                                        std::move(answer));
+    }
+
     Ended give_up(const std::string& error, bool uncertain, Answer answer) && {
         ensure_held();
         detail::give_up(work(), error, uncertain);
@@ -384,23 +439,31 @@ std::pair<Decision, std::optional<Answer>> leased(
 
     detail::LeasedWork<Driver> state(pool, decision, rules, sent, duration);
     if (on_lost) state.on_lost = [&] { on_lost(decision); };
+    const auto longest =
+        rules.handler_timeout.value_or(Milliseconds(contract::kDefaultLeasedHandlerTimeoutMs));
     try {
         if (on_execute) on_execute(decision);
-        const Heartbeat<Driver> heartbeat(pool, state.lease, decision.claim, [&] {
+        const auto on_loss = [&] {
             if (!state.ending) state.tell_lost();
-        });
+        };
+        const Heartbeat<Driver> heartbeat(pool, state.lease, decision.claim, on_loss,
+                                          Clock::now() + longest,
+                                          [&] { detail::give_up_late(state); });
         Ended ended = work(LeasedClaim<Driver>(state));
         return {decision, ended.answer()};
     } catch (const NothingHappened& failure) {
+        if (state.late) throw HandlerLate();
         detail::settle(state, failure.what(), /* uncertain */ false);
         throw;
     } catch (const Refusal& refusal) {
+        if (state.late) throw HandlerLate();
         if (state.ended || !detail::is_kept(refusal, rules)) {
             detail::settle(state, "the handler refused", /* uncertain */ true);
             throw;
         }
         return {decision, LeasedClaim<Driver>(state).finish(refusal.answer()).answer()};
     } catch (...) {
+        if (state.late) throw HandlerLate();
         detail::settle(state, "the handler failed", /* uncertain */ true);
         throw;
     }

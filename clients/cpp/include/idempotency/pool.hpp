@@ -57,7 +57,7 @@ struct PoolOptions {
     std::chrono::milliseconds patience{5000};  // to wait for a connection of the pool
     std::chrono::milliseconds timeout{
         contract::kDefaultDatabaseTimeoutMs};       // of a statement of this library, and of COMMIT
-    std::chrono::milliseconds longest_loan{60000};  // from lending to return
+    std::chrono::milliseconds longest_loan{90000};  // from lending to return
 };
 
 template <typename Driver>
@@ -82,6 +82,7 @@ class Pool {
         explicit Loan(Pool& pool) : pool_(pool) {}
         ~Loan() {
             guard_.reset();
+            if (late_) connection_.reset();
             pool_.take_back(std::move(connection_), cut_);
         }
         Loan(const Loan&) = delete;
@@ -93,11 +94,18 @@ class Pool {
             return pool_.cut_at(Clock::now() + duration, *connection_, cut_);
         }
 
+        // The borrower's own limit. Then its statement is cancelled, and the server ends its
+        // transaction, whatever the borrower does.
+        Watchdog::Guard give_up_after(std::chrono::milliseconds duration) {
+            return pool_.give_up_at(Clock::now() + duration, *connection_, late_);
+        }
+        bool late() const { return late_; }
+
       private:
         friend class Pool;
         Pool& pool_;
         std::unique_ptr<Connection> connection_;
-        std::atomic<bool> cut_{false};
+        std::atomic<bool> cut_{false}, late_{false};
         std::optional<Watchdog::Guard> guard_;
     };
 
@@ -136,6 +144,19 @@ class Pool {
     const PoolOptions& options() const noexcept { return options_; }
 
   private:
+    // The connection is of no use after that. A server that works on a statement does not notice
+    // that its client has hung up: so the statement is cancelled first.
+    Watchdog::Guard give_up_at(Clock::time_point moment, Connection& connection,
+                               std::atomic<bool>& late) {
+        PGconn* raw = Driver::raw(connection);
+        const auto ours = std::make_shared<Descriptor>(PQsocket(raw));
+        const std::shared_ptr<PGcancel> cancel(PQgetCancel(raw), PQfreeCancel);
+        return dog_.at(moment, [ours, cancel, &late] {
+            late = true;
+            hang_up(ours, cancel);
+        });
+    }
+
     struct Descriptor {
         explicit Descriptor(int other) : number(fcntl(other, F_DUPFD_CLOEXEC, 0)) {}
         ~Descriptor() {
@@ -145,6 +166,18 @@ class Pool {
         Descriptor& operator=(const Descriptor&) = delete;
         const int number;
     };
+
+    // In a thread of its own, since a cancellation waits for the server.
+    static void hang_up(const std::shared_ptr<Descriptor>& ours,
+                        const std::shared_ptr<PGcancel>& cancel) noexcept try {
+        thread_without_signals([ours, cancel] {
+            char error[256];
+            PQcancel(cancel.get(), error, sizeof(error));
+            shutdown(ours->number, SHUT_RDWR);
+        }).detach();
+    } catch (const std::exception&) {  // no thread is left
+        shutdown(ours->number, SHUT_RDWR);
+    }
 
     // The last user may not have waited for the answer to its ROLLBACK. After that, the server
     // sends nothing to an idle connection except its farewell. Noticing that here saves the next

@@ -190,11 +190,12 @@ inline void fail(const Run& run, const ClaimId& claim, const std::string& error,
                           claim.principal, claim.token, uncertain ? "t" : "f"});
 }
 
-inline void unknown(const Run& run, const ClaimId& claim, const std::string& error,
-                    const std::optional<std::string>& reference) {
-    run(contract::kUnknown, {claim.key, is_utf8(error) ? error : "unknown",
-                             reference && is_utf8(*reference) ? reference : std::nullopt,
-                             claim.scope, claim.principal, claim.token});
+inline Statement unknown(const ClaimId& claim, const std::string& error,
+                         const std::optional<std::string>& reference) {
+    return {contract::kUnknown,
+            {claim.key, is_utf8(error) ? error : "unknown",
+             reference && is_utf8(*reference) ? reference : std::nullopt, claim.scope,
+             claim.principal, claim.token}};
 }
 
 inline void extend(const Run& run, const ClaimId& claim) {

@@ -52,6 +52,9 @@ struct Options {
     Milliseconds lease{30000};        // leased routes: takeover after this long without a beat
     Milliseconds wait{0};             // for a running duplicate; 0: answered at once
     std::function<bool(int status)> keep = keep_by_default;
+    // Decides about an answer before `keep`; none leaves the decision to it.
+    std::function<std::optional<Verdict>(const Answer&)> verdict;
+    std::optional<Milliseconds> handler_timeout;  // for one run; none: 1 min, leased 10 min
     std::map<std::string, int> statuses;  // by outcome: {"in_progress", 425}, {"unavailable", 500}
     std::string key_header = "Idempotency-Key";
     std::string replay_header = "Idempotent-Replayed";
@@ -72,6 +75,8 @@ struct Exchange {
     std::string principal;
     std::string key;  // empty: unprotected
     int attempt = 1;
+    // When this run is given up. A handler that waits for something should not wait longer.
+    Clock::time_point deadline = Clock::time_point::max();
 };
 
 // A route, as adapters use it.
@@ -125,10 +130,12 @@ class Idempotent {
     class Course {
       public:
         Course(Pool<Driver>& pool, Options options)
-            : pool_(pool),
-              options_(std::move(options)),
-              rules_{options_.keep, options_.max_answer_bytes, options_.omit_large_answers,
-                     options_.attempts} {
+            : pool_(pool), options_(std::move(options)), rules_{options_.keep,
+                                                                options_.max_answer_bytes,
+                                                                options_.omit_large_answers,
+                                                                options_.attempts,
+                                                                options_.verdict,
+                                                                options_.handler_timeout} {
             check(options_, static_cast<bool>(options_.principal), "who is the principal?");
             check(options_, static_cast<bool>(options_.keep), "keep is not a function");
             check(options_,
@@ -136,6 +143,8 @@ class Idempotent {
                   "the name of a header field");
             check(options_, options_.attempts >= 1, "attempts is at least 1");
             check(options_, options_.wait.count() >= 0, "wait is negative");
+            check(options_, !options_.handler_timeout || options_.handler_timeout->count() > 0,
+                  "handler_timeout is not positive");
             check(options_, options_.lease.count() > 0, "lease is not positive");
             check(options_, options_.window.count() > 0, "window is not positive");
             check(options_, !options_.ttl || options_.ttl->count() > 0, "ttl is not positive");
@@ -182,6 +191,13 @@ class Idempotent {
         } catch (...) {  // a hook's exception does not fail the request
         }
 
+        // The exchange of a run that begins now.
+        Exchange& begun(Exchange& exchange, int longest_ms) const {
+            const auto longest = options_.handler_timeout.value_or(Milliseconds(longest_ms));
+            exchange.deadline = Clock::now() + longest;
+            return exchange;
+        }
+
         std::function<void(const Decision&)> execute_hook(Exchange& exchange) {
             return [this, &exchange](const Decision& decision) {
                 exchange.key = decision.claim.key;
@@ -205,6 +221,9 @@ class Idempotent {
                 return work();
             } catch (const Refusal& refusal) {
                 return refusal.answer();
+            } catch (const HandlerLate& failure) {
+                report(failure, {});
+                return local_problem("handler_late");
             } catch (const AnswerTooLarge&) {
                 return answer_too_large();
             } catch (const NothingHappened& failure) {
@@ -405,7 +424,7 @@ class Idempotent {
         typename Course::Outcome claimed(Call call, Exchange& exchange) override {
             return transactionally(
                 this->pool_, std::move(call), this->rules_,
-                [&](Transaction& tx, const Decision&) { return handler_(tx, exchange); },
+                [&](Transaction& tx, const Decision&) { return run(tx, exchange); },
                 this->execute_hook(exchange));
         }
 
@@ -414,8 +433,8 @@ class Idempotent {
             Transaction tx(**loan);
             auto& guard = Driver::guard(tx);
             guard.lend();
-            auto answer = handler_(tx, exchange);
-            if (!this->options_.keep(answer.status)) return answer;
+            auto answer = detail::in_time(*loan, this->rules_, [&] { return run(tx, exchange); });
+            if (!detail::is_to_commit(this->rules_.judge(answer))) return answer;
             const auto limit = loan->limit(this->pool_.options().timeout);
             guard.end();
             return answer;
@@ -424,6 +443,10 @@ class Idempotent {
         Answer failed() const override { return rolled_back(); }
 
       private:
+        Answer run(Transaction& tx, Exchange& exchange) const {
+            return handler_(tx, this->begun(exchange, contract::kDefaultHandlerTimeoutMs));
+        }
+
         const TransactionHandler handler_;
     };
 
@@ -438,7 +461,7 @@ class Idempotent {
         typename Course::Outcome claimed(Call call, Exchange& exchange) override {
             std::optional<Answer> answered;
             const auto work = [&](Transaction& tx, const Decision&) {
-                answered = handler_(&tx, exchange);
+                answered = handler_(&tx, this->begun(exchange, contract::kDefaultHandlerTimeoutMs));
                 return *answered;
             };
             try {
@@ -471,7 +494,11 @@ class Idempotent {
             call.lease = this->options_.lease;
             return idempotency::leased(
                 this->pool_, std::move(call), this->rules_,
-                [&](LeasedClaim<Driver> claim) { return handler_(std::move(claim), exchange); },
+                [&](LeasedClaim<Driver> claim) {
+                    return handler_(
+                        std::move(claim),
+                        this->begun(exchange, contract::kDefaultLeasedHandlerTimeoutMs));
+                },
                 this->execute_hook(exchange),
                 [&](const Decision& decision) {
                     Course::call_hook(this->options_.on_lease_lost, Course::event(decision));

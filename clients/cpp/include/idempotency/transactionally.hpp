@@ -16,11 +16,29 @@ std::pair<Decision, std::optional<Answer>> transactionally(
 
 namespace detail {
 
-// idem_complete and COMMIT. A claim that is not there was not lost: the handler has ended its
-// transaction.
+// Runs work that has a transaction on this loan. A thread can't be stopped: where the work is late,
+// its transaction ends at once, and HandlerLate is thrown when the work returns.
+template <typename Loan, typename Work>
+Answer in_time(Loan& loan, const Rules& rules, const Work& work) {
+    const auto longest =
+        rules.handler_timeout.value_or(Milliseconds(contract::kDefaultHandlerTimeoutMs));
+    Answer answer;
+    try {
+        const auto limit = loan.give_up_after(longest);
+        answer = storable(work());
+    } catch (...) {
+        if (loan.late()) throw HandlerLate();
+        throw;
+    }
+    if (loan.late()) throw HandlerLate();
+    return answer;
+}
+
+// idem_complete, or idem_unknown, and COMMIT. A claim that is not there was not lost: the handler
+// has ended its transaction.
 inline void end_transactional(Guard& guard, const ClaimId& claim, const Answer& answer,
-                              const Rules& rules) try {
-    guard.end(completion(claim, answer, rules));
+                              Verdict verdict, const Rules& rules) try {
+    guard.end(ending(claim, answer, verdict, rules));
 } catch (const SqlError& error) {
     if (failure(error).is_lost_claim()) throw TransactionEnded();
     throw;
@@ -72,10 +90,12 @@ std::pair<Decision, std::optional<Answer>> transactionally(
             if (!call.derive) call.key = decision.claim.key;  // the server may have made it
             if (on_execute) on_execute(decision);
             guard.lend();
-            Answer answer = storable(work(tx, std::as_const(decision)));
-            if (!rules.keep(answer.status)) return {std::move(decision), std::move(answer)};
+            Answer answer =
+                detail::in_time(*loan, rules, [&] { return work(tx, std::as_const(decision)); });
+            const auto verdict = rules.judge(answer);
+            if (!detail::is_to_commit(verdict)) return {std::move(decision), std::move(answer)};
             limit.emplace(loan->limit(pool.options().timeout));
-            detail::end_transactional(guard, decision.claim, answer, rules);
+            detail::end_transactional(guard, decision.claim, answer, *verdict, rules);
             return {std::move(decision), std::move(answer)};
         } catch (const Refusal& refusal) {
             if (!begun || !detail::is_kept(refusal, rules)) throw;

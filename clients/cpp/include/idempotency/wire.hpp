@@ -3,6 +3,7 @@
 #pragma once
 
 #include <libpq-fe.h>
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <cstring>
@@ -83,6 +84,19 @@ inline Result execute(PGconn* connection, const Statement& statement) {
                   PQclear);
     if (!is_good(result.get())) throw_error(connection, result.get());
     return result;
+}
+
+// Throws the error by which the server has ended the session since the last statement. A statement
+// that is sent then fails without its number. An empty query keeps the number.
+inline void take_farewell(PGconn* connection) {
+    pollfd descriptor{PQsocket(connection), POLLIN, 0};
+    if (poll(&descriptor, 1, 0) <= 0 || PQsendQuery(connection, "") != 1) return;
+    Result farewell(nullptr, PQclear);
+    while (auto result = next_result(connection)) {
+        const bool failed = PQresultStatus(result.get()) == PGRES_FATAL_ERROR;
+        if (failed && !farewell) farewell = std::move(result);
+    }
+    if (farewell) throw_error(connection, farewell.get());
 }
 
 // Takes the answers that are still expected. False if the connection is of no further use.
@@ -166,6 +180,7 @@ class Guard {
     // of the transaction, and take effect by itself.
     void check() {
         if (refused_) throw TransactionEnded();
+        if (connection_ != nullptr) take_farewell(connection_);
         if (connection_ == nullptr || PQtransactionStatus(connection_) != PQTRANS_IDLE) return;
         connection_ = nullptr;
         refused_ = true;
