@@ -47,6 +47,7 @@ public final class Idempotency {
          * s. After it the connection is closed, and the database counts as away.
          */
         public Builder databaseTimeout(Duration timeout) {
+            Request.checkPositive("databaseTimeout", timeout);
             this.timeout = timeout;
             return this;
         }

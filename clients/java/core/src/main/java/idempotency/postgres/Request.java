@@ -11,6 +11,7 @@ import java.util.function.Consumer;
  */
 public final class Request implements Cloneable {
     static final Duration LEASE = Duration.ofMillis(Contract.LEASE_MS);
+    private static final Duration LONGEST = Duration.ofDays(36_500); // its nanoseconds are a long
     static final int ATTEMPTS = Contract.ATTEMPTS;
 
     String key;
@@ -39,6 +40,7 @@ public final class Request implements Cloneable {
     /** A request without a key. The server derives one from the content, and forgets it after the window. */
     public static Request derived(Duration window, String scope, String principal) {
         Objects.requireNonNull(window, "window");
+        checkPositive("window", window);
         return new Request(null, scope, principal).with(made -> made.derive = window).ttl(window);
     }
 
@@ -64,21 +66,25 @@ public final class Request implements Cloneable {
 
     /** How long the answer is replayed: by default the policy's ttl. */
     public Request ttl(Duration ttl) {
+        checkPositive("ttl", ttl);
         return with(made -> made.ttl = ttl);
     }
 
     /** How long a leased claim may be silent: by default 30 s. */
     public Request lease(Duration lease) {
+        checkPositive("lease", Objects.requireNonNull(lease, "lease"));
         return with(made -> made.lease = lease);
     }
 
     /** How long to wait for a running execution: by default it does not wait. */
     public Request wait(Duration wait) {
+        check(wait == null || !wait.isNegative() && wait.compareTo(LONGEST) <= 0, "wait", "is negative or too long: " + wait);
         return with(made -> made.wait = wait);
     }
 
     /** How often to run work whose transaction fails to serialize or loses its connection: by default 5. */
     public Request attempts(int attempts) {
+        check(attempts > 0, "attempts", "has to be above 0: " + attempts);
         return with(made -> made.attempts = attempts);
     }
 
@@ -87,6 +93,7 @@ public final class Request implements Cloneable {
      * interrupted, and {@link HandlerLate} is thrown when the work returns.
      */
     public Request handlerTimeout(Duration limit) {
+        checkPositive("handlerTimeout", limit);
         return with(made -> made.handlerTimeout = limit);
     }
 
@@ -97,6 +104,17 @@ public final class Request implements Cloneable {
     /** The same request, with the key of its claim. */
     Request claimed(Claimed claimed) {
         return with(made -> made.key = claimed.key());
+    }
+
+    static void checkPositive(String name, Duration value) {
+        check(value == null || value.compareTo(Duration.ZERO) > 0 && value.compareTo(LONGEST) <= 0, name,
+                "is not above 0, or too long: " + value);
+    }
+
+    private static void check(boolean sound, String name, String complaint) {
+        if (!sound) {
+            throw new IllegalArgumentException("idempotency: " + name + " " + complaint);
+        }
     }
 
     private Request with(Consumer<Request> change) {

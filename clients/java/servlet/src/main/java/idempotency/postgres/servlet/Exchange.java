@@ -115,14 +115,13 @@ final class Exchange {
     }
 
     private Request asked(Identity identity) {
-        return named().identity(identity).lease(route.lease).wait(route.wait).attempts(route.attempts)
-                .handlerTimeout(route.handlerTimeout);
+        return route.limits(named().identity(identity));
     }
 
     private Request named() {
         showKey |= key == null;
         if (key == null && route.missingKey == MissingKey.DERIVE) {
-            return Request.derived(route.window, scope, principal);
+            return Request.derived(Options.window(route), scope, principal);
         }
         if (key == null && route.missingKey == MissingKey.GENERATE) {
             key = Key.generate();

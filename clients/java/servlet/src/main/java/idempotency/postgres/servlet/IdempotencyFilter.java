@@ -20,6 +20,7 @@ public final class IdempotencyFilter implements Filter {
         this.idempotency = idempotency;
         this.route = route.copy();
         this.leased = leased;
+        Options.check(this.route);
     }
 
     /** For work that is SQL. */

@@ -2,6 +2,7 @@ package idempotency.postgres.servlet;
 
 import idempotency.postgres.Answer;
 import idempotency.postgres.Contract;
+import idempotency.postgres.Request;
 import idempotency.postgres.Verdict;
 import jakarta.servlet.http.HttpServletRequest;
 import java.time.Duration;
@@ -26,7 +27,7 @@ public final class Route implements Cloneable {
     Function<HttpServletRequest, String> scope = Route::methodAndPattern;
     Set<String> methods = Set.of("POST", "PATCH");
     MissingKey missingKey = MissingKey.REFUSE;
-    Duration window = Duration.ofMillis(Contract.WINDOW_MS);
+    Duration window;
     List<String> exclude = List.of();
     BiFunction<HttpServletRequest, byte[], byte[]> fingerprint;
     Duration ttl;
@@ -63,6 +64,7 @@ public final class Route implements Cloneable {
 
     /** The operation: by default method and pattern of the servlet, {@code POST /payments}. */
     public Route scope(String scope) {
+        Options.check(scope != null && !scope.isEmpty(), "scope", "is empty");
         return scope(request -> scope);
     }
 
@@ -205,6 +207,10 @@ public final class Route implements Cloneable {
     public Route onLeaseLost(Consumer<Event> hook) {
         this.onLeaseLost = hook;
         return this;
+    }
+
+    Request limits(Request request) {
+        return request.lease(lease).wait(wait).attempts(attempts).handlerTimeout(handlerTimeout);
     }
 
     public Route copy() {

@@ -30,6 +30,8 @@ final class Routes implements SmartInitializingSingleton {
     private static final List<Class<?>> ANSWERS_OF_OTHER_THREADS = List.of(Callable.class, CompletionStage.class,
             DeferredResult.class, WebAsyncTask.class, ResponseBodyEmitter.class, StreamingResponseBody.class);
 
+    private static final int UNSET = -1; // in an annotation
+
     private final Idempotency idempotency;
     private final PrincipalResolver principal;
     private final IdempotencyProperties properties;
@@ -67,6 +69,9 @@ final class Routes implements SmartInitializingSingleton {
         if (ANSWERS_OF_OTHER_THREADS.stream().anyMatch(kind -> kind.isAssignableFrom(answer))) {
             throw new IllegalStateException("@Idempotent: " + method + " answers in another thread than that of its claim");
         }
+        if (!wanted.leased() && !wanted.lease().isEmpty()) {
+            throw new IllegalArgumentException("@Idempotent(lease): " + method + " is not leased");
+        }
         Route route = routeOf(wanted);
         customizers.forEach(customizer -> customizer.customize(route, method));
         return Optional.of(wanted.leased() ? IdempotencyFilter.leased(idempotency, route)
@@ -86,7 +91,7 @@ final class Routes implements SmartInitializingSingleton {
         if (!wanted.scope().isEmpty()) {
             route.scope(wanted.scope());
         }
-        if (wanted.attempts() > 0) {
+        if (wanted.attempts() != UNSET) {
             route.attempts(wanted.attempts());
         }
         span(wanted.window(), route::window);
@@ -109,7 +114,7 @@ final class Routes implements SmartInitializingSingleton {
     }
 
     private static long or(long wanted, long otherwise) {
-        return wanted < 0 ? otherwise : wanted;
+        return wanted == UNSET ? otherwise : wanted;
     }
 
     private static void span(String text, Consumer<Duration> option) {
