@@ -153,20 +153,20 @@ DECLARE
     fixed boolean := current_setting('transaction_isolation') IN ('repeatable read', 'serializable');
     since timestamptz := CASE WHEN fixed THEN transaction_timestamp() ELSE statement_timestamp() END;
     own xid8 := pg_current_xact_id_if_assigned();
-    removed xid8;
+    removed record;
     writer xid8;
 BEGIN
     IF NOT fixed AND NOT q.same_statement THEN RETURN; END IF;
     -- Removals first. PostgreSQL raises 40001 itself if a fixed snapshot does not see the last one.
     IF fixed THEN
-        SELECT m.removed_in INTO removed FROM idempotency.removal m WHERE m.part = lock & 63 FOR SHARE;
+        SELECT m.removed_in, m.forgotten_in INTO removed FROM idempotency.removal m WHERE m.part = lock & 63 FOR SHARE;
     ELSE
-        SELECT m.removed_in INTO removed FROM idempotency.removal m WHERE m.part = lock & 63;
+        SELECT m.removed_in, m.forgotten_in INTO removed FROM idempotency.removal m WHERE m.part = lock & 63;
     END IF;
-    IF removed = own THEN
+    IF removed.forgotten_in = own THEN
         PERFORM idempotency.raise_unseen(true);
     ELSIF r.token IS NULL AND (since < clock_timestamp() - idempotency.trace_kept()
-                               OR (NOT fixed AND NOT pg_visible_in_snapshot(removed, q.snapshot))) THEN
+                               OR (NOT fixed AND NOT pg_visible_in_snapshot(removed.removed_in, q.snapshot))) THEN
         PERFORM idempotency.raise_unseen();
     ELSIF r.token IS NULL THEN
         RETURN;
@@ -321,6 +321,19 @@ EXCEPTION
 END $$;
 COMMENT ON FUNCTION idempotency.wait_for_lock IS 'waits for the transaction that decides about a key';
 
+-- To a fixed snapshot a claim may seem to live that has ended. PostgreSQL raises 40001 for a lock on a row
+-- that has changed since; the savepoint of the block gives the lock back.
+CREATE FUNCTION idempotency.require_newest(q idempotency.question) RETURNS void
+    LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM FROM idempotency.record t WHERE t.key = q.key AND t.scope = q.scope AND t.principal = q.principal
+        FOR SHARE SKIP LOCKED;
+    RAISE EXCEPTION USING ERRCODE = 'ID000', MESSAGE = 'the lock is given back';
+EXCEPTION WHEN SQLSTATE 'ID000' THEN
+    RETURN;
+END $$;
+COMMENT ON FUNCTION idempotency.require_newest IS 'refuses to answer from an old version of a claim';
+
 ---- the answer ----
 
 -- The record of the key, if there is one; whether this transaction has an open claim on it; the reason.
@@ -386,6 +399,8 @@ BEGIN
             r := NULL;
         ELSIF reason <> 'leased' THEN
             RETURN;
+        ELSIF current_setting('transaction_isolation') IN ('repeatable read', 'serializable') THEN
+            PERFORM idempotency.require_newest(q);
         END IF;
         IF left_us <= 0 OR gave_way THEN RETURN; END IF;
         IF reason = 'held' THEN

@@ -451,11 +451,11 @@ BEGIN
     DELETE FROM idempotency.record t WHERE t.key = r.key AND t.scope = r.scope AND t.principal = r.principal
                                        AND t.token = r.token AND t.status = r.status;
     IF NOT FOUND THEN PERFORM idempotency.raise_overtaken(); END IF;
-    -- What only this transaction has written needs none.
-    IF (r.written_in = pg_current_xact_id() AND r.open_claim IN ('o', 't', 'q', 'r', 'l') AND r.before IS NULL) IS NOT TRUE THEN
-        UPDATE idempotency.removal m SET removed_in = pg_current_xact_id()
-         WHERE m.part = idempotency.lock_of(r.key, r.scope, r.principal) & 63;
-    END IF;
+    -- Also of a claim that this transaction began: its other work is not undone.
+    UPDATE idempotency.removal m SET removed_in = pg_current_xact_id(),
+           forgotten_in = CASE WHEN r.written_in = pg_current_xact_id() AND r.open_claim IN ('o', 't', 'q', 'r', 'l')
+                                    AND r.before IS NULL THEN m.forgotten_in ELSE pg_current_xact_id() END
+     WHERE m.part = idempotency.lock_of(r.key, r.scope, r.principal) & 63;
 END $$;
 COMMENT ON FUNCTION idempotency.remove_record IS 'removes a record';
 

@@ -136,7 +136,9 @@ ALTER TABLE idempotency.record
 -- locks the part of its key: PostgreSQL then reports a removal that the snapshot does not see.
 CREATE TABLE idempotency.removal (
     part       integer PRIMARY KEY,
-    removed_in xid8
+    removed_in xid8,
+    -- The same, without claims that a transaction has begun itself.
+    forgotten_in xid8
 ) WITH (fillfactor = 50);
 COMMENT ON TABLE idempotency.removal IS 'last removal of young records, per part of the keys';
 INSERT INTO idempotency.removal SELECT generate_series(0, 63);
@@ -1305,8 +1307,9 @@ SELECT ROW(
 )::idempotency.in_force $$;
 COMMENT ON FUNCTION idempotency.values_of IS 'a policy with defaults filled in';
 
+-- Volatile: it reads what is committed now, also after a wait for the table.
 CREATE FUNCTION idempotency.policy_row(scope text) RETURNS idempotency.policy
-    LANGUAGE plpgsql STABLE AS $$
+    LANGUAGE plpgsql AS $$
 DECLARE
     found idempotency.policy;
 BEGIN
@@ -1336,7 +1339,7 @@ COMMENT ON FUNCTION idempotency.refuse_encryption IS 'refuses a scope with encry
 
 -- An error if the scope is closed to the caller, or its policy is not valid.
 CREATE FUNCTION idempotency.policy_for(scope text) RETURNS idempotency.in_force
-    LANGUAGE plpgsql STABLE AS $$
+    LANGUAGE plpgsql AS $$
 DECLARE
     p idempotency.policy := idempotency.policy_row(scope);
     fault text;
@@ -1914,20 +1917,20 @@ DECLARE
     fixed boolean := current_setting('transaction_isolation') IN ('repeatable read', 'serializable');
     since timestamptz := CASE WHEN fixed THEN transaction_timestamp() ELSE statement_timestamp() END;
     own xid8 := pg_current_xact_id_if_assigned();
-    removed xid8;
+    removed record;
     writer xid8;
 BEGIN
     IF NOT fixed AND NOT q.same_statement THEN RETURN; END IF;
     -- Removals first. PostgreSQL raises 40001 itself if a fixed snapshot does not see the last one.
     IF fixed THEN
-        SELECT m.removed_in INTO removed FROM idempotency.removal m WHERE m.part = lock & 63 FOR SHARE;
+        SELECT m.removed_in, m.forgotten_in INTO removed FROM idempotency.removal m WHERE m.part = lock & 63 FOR SHARE;
     ELSE
-        SELECT m.removed_in INTO removed FROM idempotency.removal m WHERE m.part = lock & 63;
+        SELECT m.removed_in, m.forgotten_in INTO removed FROM idempotency.removal m WHERE m.part = lock & 63;
     END IF;
-    IF removed = own THEN
+    IF removed.forgotten_in = own THEN
         PERFORM idempotency.raise_unseen(true);
     ELSIF r.token IS NULL AND (since < clock_timestamp() - idempotency.trace_kept()
-                               OR (NOT fixed AND NOT pg_visible_in_snapshot(removed, q.snapshot))) THEN
+                               OR (NOT fixed AND NOT pg_visible_in_snapshot(removed.removed_in, q.snapshot))) THEN
         PERFORM idempotency.raise_unseen();
     ELSIF r.token IS NULL THEN
         RETURN;
@@ -2082,6 +2085,19 @@ EXCEPTION
 END $$;
 COMMENT ON FUNCTION idempotency.wait_for_lock IS 'waits for the transaction that decides about a key';
 
+-- To a fixed snapshot a claim may seem to live that has ended. PostgreSQL raises 40001 for a lock on a row
+-- that has changed since; the savepoint of the block gives the lock back.
+CREATE FUNCTION idempotency.require_newest(q idempotency.question) RETURNS void
+    LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM FROM idempotency.record t WHERE t.key = q.key AND t.scope = q.scope AND t.principal = q.principal
+        FOR SHARE SKIP LOCKED;
+    RAISE EXCEPTION USING ERRCODE = 'ID000', MESSAGE = 'the lock is given back';
+EXCEPTION WHEN SQLSTATE 'ID000' THEN
+    RETURN;
+END $$;
+COMMENT ON FUNCTION idempotency.require_newest IS 'refuses to answer from an old version of a claim';
+
 ---- the answer ----
 
 -- The record of the key, if there is one; whether this transaction has an open claim on it; the reason.
@@ -2147,6 +2163,8 @@ BEGIN
             r := NULL;
         ELSIF reason <> 'leased' THEN
             RETURN;
+        ELSIF current_setting('transaction_isolation') IN ('repeatable read', 'serializable') THEN
+            PERFORM idempotency.require_newest(q);
         END IF;
         IF left_us <= 0 OR gave_way THEN RETURN; END IF;
         IF reason = 'held' THEN
@@ -2689,11 +2707,11 @@ BEGIN
     DELETE FROM idempotency.record t WHERE t.key = r.key AND t.scope = r.scope AND t.principal = r.principal
                                        AND t.token = r.token AND t.status = r.status;
     IF NOT FOUND THEN PERFORM idempotency.raise_overtaken(); END IF;
-    -- What only this transaction has written needs none.
-    IF (r.written_in = pg_current_xact_id() AND r.open_claim IN ('o', 't', 'q', 'r', 'l') AND r.before IS NULL) IS NOT TRUE THEN
-        UPDATE idempotency.removal m SET removed_in = pg_current_xact_id()
-         WHERE m.part = idempotency.lock_of(r.key, r.scope, r.principal) & 63;
-    END IF;
+    -- Also of a claim that this transaction began: its other work is not undone.
+    UPDATE idempotency.removal m SET removed_in = pg_current_xact_id(),
+           forgotten_in = CASE WHEN r.written_in = pg_current_xact_id() AND r.open_claim IN ('o', 't', 'q', 'r', 'l')
+                                    AND r.before IS NULL THEN m.forgotten_in ELSE pg_current_xact_id() END
+     WHERE m.part = idempotency.lock_of(r.key, r.scope, r.principal) & 63;
 END $$;
 COMMENT ON FUNCTION idempotency.remove_record IS 'removes a record';
 

@@ -80,8 +80,9 @@ SELECT ROW(
 )::idempotency.in_force $$;
 COMMENT ON FUNCTION idempotency.values_of IS 'a policy with defaults filled in';
 
+-- Volatile: it reads what is committed now, also after a wait for the table.
 CREATE FUNCTION idempotency.policy_row(scope text) RETURNS idempotency.policy
-    LANGUAGE plpgsql STABLE AS $$
+    LANGUAGE plpgsql AS $$
 DECLARE
     found idempotency.policy;
 BEGIN
@@ -111,7 +112,7 @@ COMMENT ON FUNCTION idempotency.refuse_encryption IS 'refuses a scope with encry
 
 -- An error if the scope is closed to the caller, or its policy is not valid.
 CREATE FUNCTION idempotency.policy_for(scope text) RETURNS idempotency.in_force
-    LANGUAGE plpgsql STABLE AS $$
+    LANGUAGE plpgsql AS $$
 DECLARE
     p idempotency.policy := idempotency.policy_row(scope);
     fault text;

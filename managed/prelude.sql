@@ -13,7 +13,9 @@ ALTER TABLE idempotency.record
 -- locks the part of its key: PostgreSQL then reports a removal that the snapshot does not see.
 CREATE TABLE idempotency.removal (
     part       integer PRIMARY KEY,
-    removed_in xid8
+    removed_in xid8,
+    -- The same, without claims that a transaction has begun itself.
+    forgotten_in xid8
 ) WITH (fillfactor = 50);
 COMMENT ON TABLE idempotency.removal IS 'last removal of young records, per part of the keys';
 INSERT INTO idempotency.removal SELECT generate_series(0, 63);
