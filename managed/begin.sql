@@ -496,10 +496,26 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION idempotency.status_now IS 'the status of a record now';
 
+-- The commonest call first, in one statement: a replay where no policy counts. Any other call takes the
+-- long way, which gives the same answer.
 --: idem_begin plpgsql definer hidden(statement_snapshot pg_snapshot DEFAULT pg_current_snapshot())
 DECLARE
     a record;
 BEGIN
+    SELECT 'replay', t.key, t.scope, t.principal, NULL::bigint, t.attempt, idempotency.status_word(t.status),
+           t.status_code, t.headers, t.body, t.body_omitted, t.error, NULL::text, NULL::text, NULL::jsonb, t.holder,
+           NULL::double precision, t.created_at, t.finished_at, t.lease_until, t.expires_at
+      INTO a
+      FROM idempotency.record t
+     WHERE t.key = idem_begin.key AND t.scope = idem_begin.scope AND t.principal = idem_begin.principal
+       AND t.status IN ('c', 'f') AND clock_timestamp() < t.expires_at AND t.sealed_by IS NULL
+       AND current_setting('transaction_read_only') = 'off' AND hold IS NOT TRUE
+       AND num_nonnulls(exclude, idem_begin.fingerprint, ttl, lease, wait, first_sent, derive, idem_begin.holder) = 0
+       AND NOT EXISTS (SELECT FROM idempotency.policy p
+                        WHERE NOT p.dropped AND idempotency.rank(p.scope_pattern, idem_begin.scope) > 0)
+       AND CASE WHEN t.fingerprint IS NULL OR num_nonnulls(idem_begin.request, method, path) = 0 THEN true
+                ELSE t.fingerprint = (idempotency.fingerprint_of(idem_begin.request, method, path, NULL, NULL)).fingerprint END;
+    IF FOUND THEN RETURN a; END IF;
     PERFORM idempotency.check_identity(key, scope, principal, true);
     a := idempotency.answer(idempotency.question_of('idem_begin()', key, scope, principal, request, method, path, exclude,
         fingerprint, NULL, ttl, lease, wait, first_sent, derive, hold, same_statement, transactional, holder,
@@ -537,6 +553,14 @@ DECLARE
     a record;
     outcome text;
 BEGIN
+    -- As in idem_begin: the commonest repeat in one statement.
+    PERFORM FROM idempotency.record t
+     WHERE t.key = idem_once.key AND t.scope = idem_once.scope AND t.principal = idem_once.principal
+       AND t.status IN ('c', 'f') AND clock_timestamp() < t.expires_at AND t.sealed_by IS NULL
+       AND current_setting('transaction_read_only') = 'off' AND num_nonnulls(ttl, wait) = 0
+       AND NOT EXISTS (SELECT FROM idempotency.policy p
+                        WHERE NOT p.dropped AND idempotency.rank(p.scope_pattern, idem_once.scope) > 0);
+    IF FOUND THEN RETURN false; END IF;
     PERFORM idempotency.check_identity(key, scope, principal);
     q := idempotency.question_of('idem_once()', key, scope, principal, NULL, NULL, NULL, NULL, NULL, NULL, ttl, NULL, wait,
         NULL, NULL, false, same_statement, false, NULL, statement_snapshot);
