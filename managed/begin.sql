@@ -264,7 +264,7 @@ CREATE FUNCTION idempotency.replace_record(n idempotency.record, old idempotency
     RETURNS idempotency.record
     LANGUAGE plpgsql AS $$
 BEGIN
-    UPDATE idempotency.record t SET (/*CHANGED_COLUMNS*/) = (SELECT /*NEW_VALUES*/)
+    UPDATE idempotency.record t SET (/*CHANGED_COLUMNS*/) = ROW(/*NEW_VALUES*/)
      WHERE t.key = old.key AND t.scope = old.scope AND t.principal = old.principal
        AND t.token = old.token AND t.status = old.status
        AND (any_lease OR t.lease_until IS NOT DISTINCT FROM old.lease_until);

@@ -13,11 +13,12 @@ COMMENT ON FUNCTION idempotency.check_size IS 'refuses a value over the limit';
 
 -- An error is for people to read: up to 64 kB of it are kept.
 CREATE FUNCTION idempotency.clipped(error text) RETURNS text
-    LANGUAGE sql IMMUTABLE AS $$
-SELECT CASE WHEN octet_length(error) > 65536
-            THEN (SELECT left(error, max(n)) FROM generate_series(16384, least(65536, length(error))) n
-                   WHERE octet_length(left(error, n)) <= 65536)
-            ELSE error END $$;
+    LANGUAGE plpgsql IMMUTABLE STRICT AS $$
+BEGIN
+    IF octet_length(error) <= 65536 THEN RETURN error; END IF;
+    RETURN (SELECT left(error, max(n)) FROM generate_series(16384, least(65536, length(error))) n
+             WHERE octet_length(left(error, n)) <= 65536);
+END $$;
 COMMENT ON FUNCTION idempotency.clipped IS 'an error as it is kept';
 
 CREATE FUNCTION idempotency.kept_headers(headers jsonb, dropped text[]) RETURNS jsonb
@@ -122,7 +123,7 @@ CREATE FUNCTION idempotency.keep_response(r idempotency.record, p idempotency.in
 DECLARE
     -- What the policy at the claim allowed stays allowed: the effect has happened.
     allowed bigint := greatest(p.max_body_bytes, r.body_limit);
-    kept jsonb := idempotency.kept_headers(headers, p.drop_headers);
+    kept jsonb := CASE WHEN headers IS NOT NULL THEN idempotency.kept_headers(headers, p.drop_headers) END;
 BEGIN
     IF kept <> '{}' THEN PERFORM idempotency.check_size('headers', kept::text, allowed); END IF;
     r.body_omitted := coalesce(octet_length(body), 0) > allowed;

@@ -956,7 +956,8 @@ CREATE FUNCTION idempotency.check_identity(key text, scope text, principal text,
     RETURNS void
     LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
-    IF key ~ '^[!-~]{1,255}$' AND scope ~ '^[!-~]{0,255}$' AND principal ~ '^[!-~]{0,255}$' THEN
+    IF key <> '' AND greatest(octet_length(key), octet_length(scope), octet_length(principal)) <= 255
+       AND scope IS NOT NULL AND principal IS NOT NULL AND key || scope || principal !~ '[^!-~]' THEN
         RETURN;
     END IF;
     IF key IS NULL AND NOT key_may_be_null THEN
@@ -2028,7 +2029,7 @@ CREATE FUNCTION idempotency.replace_record(n idempotency.record, old idempotency
     RETURNS idempotency.record
     LANGUAGE plpgsql AS $$
 BEGIN
-    UPDATE idempotency.record t SET (status, if_silent, body_omitted, omit_large_body, status_code, attempt, body_limit, token, lease_us, backend_pid, fingerprint_of, created_at, claimed_at, expires_at, retained_until, lease_until, next_attempt_at, finished_at, backend_start, fingerprint, operation, headers, body, error, reference, recovery_point, state, holder, request, counted, excluded, resolved_by, sealed_by, salt, sealed_fingerprint, sealed_headers, sealed_body, sealed_error, sealed_reference, sealed_recovery_point, sealed_state, sealed_holder, sealed_request, written_in, open_claim, before) = (SELECT n.status, n.if_silent, n.body_omitted, n.omit_large_body, n.status_code, n.attempt, n.body_limit, n.token, n.lease_us, n.backend_pid, n.fingerprint_of, n.created_at, n.claimed_at, n.expires_at, n.retained_until, n.lease_until, n.next_attempt_at, n.finished_at, n.backend_start, n.fingerprint, n.operation, n.headers, n.body, n.error, n.reference, n.recovery_point, n.state, n.holder, n.request, n.counted, n.excluded, n.resolved_by, n.sealed_by, n.salt, n.sealed_fingerprint, n.sealed_headers, n.sealed_body, n.sealed_error, n.sealed_reference, n.sealed_recovery_point, n.sealed_state, n.sealed_holder, n.sealed_request, n.written_in, n.open_claim, n.before)
+    UPDATE idempotency.record t SET (status, if_silent, body_omitted, omit_large_body, status_code, attempt, body_limit, token, lease_us, backend_pid, fingerprint_of, created_at, claimed_at, expires_at, retained_until, lease_until, next_attempt_at, finished_at, backend_start, fingerprint, operation, headers, body, error, reference, recovery_point, state, holder, request, counted, excluded, resolved_by, sealed_by, salt, sealed_fingerprint, sealed_headers, sealed_body, sealed_error, sealed_reference, sealed_recovery_point, sealed_state, sealed_holder, sealed_request, written_in, open_claim, before) = ROW(n.status, n.if_silent, n.body_omitted, n.omit_large_body, n.status_code, n.attempt, n.body_limit, n.token, n.lease_us, n.backend_pid, n.fingerprint_of, n.created_at, n.claimed_at, n.expires_at, n.retained_until, n.lease_until, n.next_attempt_at, n.finished_at, n.backend_start, n.fingerprint, n.operation, n.headers, n.body, n.error, n.reference, n.recovery_point, n.state, n.holder, n.request, n.counted, n.excluded, n.resolved_by, n.sealed_by, n.salt, n.sealed_fingerprint, n.sealed_headers, n.sealed_body, n.sealed_error, n.sealed_reference, n.sealed_recovery_point, n.sealed_state, n.sealed_holder, n.sealed_request, n.written_in, n.open_claim, n.before)
      WHERE t.key = old.key AND t.scope = old.scope AND t.principal = old.principal
        AND t.token = old.token AND t.status = old.status
        AND (any_lease OR t.lease_until IS NOT DISTINCT FROM old.lease_until);
@@ -2344,11 +2345,12 @@ COMMENT ON FUNCTION idempotency.check_size IS 'refuses a value over the limit';
 
 -- An error is for people to read: up to 64 kB of it are kept.
 CREATE FUNCTION idempotency.clipped(error text) RETURNS text
-    LANGUAGE sql IMMUTABLE AS $$
-SELECT CASE WHEN octet_length(error) > 65536
-            THEN (SELECT left(error, max(n)) FROM generate_series(16384, least(65536, length(error))) n
-                   WHERE octet_length(left(error, n)) <= 65536)
-            ELSE error END $$;
+    LANGUAGE plpgsql IMMUTABLE STRICT AS $$
+BEGIN
+    IF octet_length(error) <= 65536 THEN RETURN error; END IF;
+    RETURN (SELECT left(error, max(n)) FROM generate_series(16384, least(65536, length(error))) n
+             WHERE octet_length(left(error, n)) <= 65536);
+END $$;
 COMMENT ON FUNCTION idempotency.clipped IS 'an error as it is kept';
 
 CREATE FUNCTION idempotency.kept_headers(headers jsonb, dropped text[]) RETURNS jsonb
@@ -2453,7 +2455,7 @@ CREATE FUNCTION idempotency.keep_response(r idempotency.record, p idempotency.in
 DECLARE
     -- What the policy at the claim allowed stays allowed: the effect has happened.
     allowed bigint := greatest(p.max_body_bytes, r.body_limit);
-    kept jsonb := idempotency.kept_headers(headers, p.drop_headers);
+    kept jsonb := CASE WHEN headers IS NOT NULL THEN idempotency.kept_headers(headers, p.drop_headers) END;
 BEGIN
     IF kept <> '{}' THEN PERFORM idempotency.check_size('headers', kept::text, allowed); END IF;
     r.body_omitted := coalesce(octet_length(body), 0) > allowed;

@@ -92,7 +92,8 @@ CREATE FUNCTION idempotency.check_identity(key text, scope text, principal text,
     RETURNS void
     LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
-    IF key ~ '^[!-~]{1,255}$' AND scope ~ '^[!-~]{0,255}$' AND principal ~ '^[!-~]{0,255}$' THEN
+    IF key <> '' AND greatest(octet_length(key), octet_length(scope), octet_length(principal)) <= 255
+       AND scope IS NOT NULL AND principal IS NOT NULL AND key || scope || principal !~ '[^!-~]' THEN
         RETURN;
     END IF;
     IF key IS NULL AND NOT key_may_be_null THEN
