@@ -141,7 +141,8 @@ func (c *Caller) once(ctx context.Context, r *http.Request, key string, body []b
 }
 
 // notFinal has the problems after which the same request may still execute, or have executed.
-var notFinal = map[string]bool{"in-progress": true, "unknown": true, "retry-later": true, "unavailable": true, "internal": true}
+var notFinal = map[string]bool{"in-progress": true, "unknown": true, "retry-later": true, "unavailable": true,
+	"handler-late": true, "internal": true}
 
 // isFinal: every repeat would get the same answer. A service may give problems other statuses, so their
 // types come first.

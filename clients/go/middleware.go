@@ -292,7 +292,7 @@ func (e *exchange[Tx]) answerError(v verdict, err error) {
 		e.refuse(problemTooLarge, nil)
 		return
 	case errors.Is(err, ErrHandlerTimeout):
-		problem = problemUnavailable
+		problem = problemLate
 	case isUnavailable(err):
 		if e.route.UnprotectedWithoutDatabase && !v.ran {
 			e.log(err)

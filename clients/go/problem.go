@@ -25,6 +25,7 @@ const (
 	problemJSON        = "bad_json"
 	problemUnavailable = "unavailable"
 	problemAnswer      = "answer_too_large"
+	problemLate        = "handler_late"
 	problemInternal    = "internal"
 )
 

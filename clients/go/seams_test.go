@@ -145,7 +145,7 @@ func TestADeadline(t *testing.T) {
 					return errors.Join(err, b.effect(context.WithoutCancel(ctx), "late"), ctx.Err())
 				})
 				for range 2 {
-					try.Post(b, url, "k", `{}`).CheckProblem(b, 503, "unavailable")
+					try.Post(b, url, "k", `{}`).CheckProblem(b, 503, "handler-late")
 				}
 				b.until("SELECT count(*) = 0 FROM pg_stat_activity WHERE state LIKE 'idle in transaction%' AND query LIKE '%effect_of_test%' AND $1 <> ''")
 				close(release)
@@ -179,7 +179,7 @@ func TestADeadlineCancelsStatements(t *testing.T) {
 		}
 		return err
 	})
-	try.Post(b, url, "k", `{}`).CheckProblem(b, 503, "unavailable")
+	try.Post(b, url, "k", `{}`).CheckProblem(b, 503, "handler-late")
 	if err := <-ended; err == nil {
 		t.Error("it has ended by itself")
 	}
@@ -196,7 +196,7 @@ func TestADeadlineOfLeasedWork(t *testing.T) {
 			<-release
 			return nil
 		})
-		try.Post(b, url, "k", `{}`).CheckProblem(b, 503, "unavailable")
+		try.Post(b, url, "k", `{}`).CheckProblem(b, 503, "handler-late")
 		try.Post(b, url, "k", `{}`).CheckProblem(b, 409, "unknown")
 	})
 }

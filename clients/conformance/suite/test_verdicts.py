@@ -214,7 +214,9 @@ class Never(Verdict):
 
     def test_it_is_given_up(self):
         order = {"effect": "done", "never": True}
-        self.assert_problem(self.send("/impatient", order), status=503)
+        answer = self.send("/impatient", order)
+        self.assert_problem(answer, status=503)
+        self.assertEqual(answer.json()["type"], "/problems/idempotency/handler-late")
         self.assert_nothing()
         self.assert_executed(self.send("/impatient", {"effect": "other"}))
 

@@ -126,7 +126,7 @@ impl Caller {
             return true;
         }
         match problem_in(response).as_deref() {
-            Some("in-progress" | "unknown" | "retry-later" | "unavailable" | "internal") => false,
+            Some("in-progress" | "unknown" | "retry-later" | "unavailable" | "handler-late" | "internal") => false,
             Some(_) => true,
             None => default_keep(response.status()),
         }

@@ -33,13 +33,15 @@ pub enum Outcome {
     /// The database is away.
     Unavailable,
     AnswerTooLarge,
+    /// The handler did not answer within `handler_timeout`.
+    HandlerLate,
     Internal,
     /// Of the hook `on_lease_lost`.
     Lost,
 }
 
 /// Each with its word.
-const OUTCOMES: [(Outcome, &str); 20] = [
+const OUTCOMES: [(Outcome, &str); 21] = [
     (Outcome::Execute, "execute"),
     (Outcome::Replay, "replay"),
     (Outcome::InProgress, "in_progress"),
@@ -58,6 +60,7 @@ const OUTCOMES: [(Outcome, &str); 20] = [
     (Outcome::BadJson, "bad_json"),
     (Outcome::Unavailable, "unavailable"),
     (Outcome::AnswerTooLarge, "answer_too_large"),
+    (Outcome::HandlerLate, "handler_late"),
     (Outcome::Internal, "internal"),
     (Outcome::Lost, "lost"),
 ];

@@ -183,7 +183,10 @@ where
 
     /// The handler was dropped.
     async fn given_up(&self, failure: Error) -> Work<Ran<R, S::Error>> {
-        let answer = self.exchange.problem(Outcome::Unavailable, Some(1.0)).await;
+        let answer = match failure {
+            Error::HandlerTimeout => self.exchange.problem(Outcome::HandlerLate, None).await,
+            _ => self.exchange.problem(Outcome::Unavailable, Some(1.0)).await,
+        };
         Work { answer: Ok(answer), end: End::NotKept(failure.to_string()), failure: Some(failure) }
     }
 
