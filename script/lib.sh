@@ -2,6 +2,9 @@
 # shellcheck shell=bash
 set -euo pipefail
 
+# The server's user reads files of root's, whatever the caller's umask. The work folder is its own.
+umask 022
+
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 WORK=   # this run's folder, made by make_work_folder and gone when the run ends
 CHILD=  # leader of the process group that run_child started

@@ -92,7 +92,7 @@ func TestEcho(t *testing.T) {
 			t.Error(a)
 		}
 	}
-	post("slow", `{}`).CheckProblem(t, 503, "unavailable")
+	post("slow", `{}`).CheckProblem(t, 503, "handler-late")
 	close(release)
 	if runs["nothing"] != 2 || runs["7"] != 3 || runs["broken"] != 2 || try.Effects(t, pool) != "7 bare" {
 		t.Error(runs, try.Effects(t, pool))

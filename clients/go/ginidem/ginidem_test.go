@@ -102,7 +102,7 @@ func TestGin(t *testing.T) {
 	for range 2 {
 		post("nothing", `{}`).Check(t, 409, `{"later":true}`, false)
 	}
-	post("slow", `{}`).CheckProblem(t, 503, "unavailable")
+	post("slow", `{}`).CheckProblem(t, 503, "handler-late")
 	close(release)
 	if runs["nothing"] != 2 || runs["7"] != 3 || runs["broken"] != 2 || try.Effects(t, pool) != "7 bare declined" {
 		t.Error(runs, try.Effects(t, pool))
