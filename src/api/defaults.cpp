@@ -15,7 +15,7 @@ constexpr int kKept = 5;
 // defaults to the call. The copy of the call that is returned lacks the trailing ones.
 Datum without_defaults(FunctionCallInfo fcinfo) {
     auto* request = reinterpret_cast<SupportRequestSimplify*>(PG_GETARG_POINTER(0));
-    if (!IsA(request, SupportRequestSimplify)) PG_RETURN_POINTER(nullptr);
+    if (!IsA(request, SupportRequestSimplify)) return 0;
     List* arguments = request->fcall->args;
     int count = list_length(arguments);
     for (; count > kKept; count--) {
@@ -26,7 +26,7 @@ Datum without_defaults(FunctionCallInfo fcinfo) {
                              (value->consttype == BOOLOID && !DatumGetBool(value->constvalue)));
         if (!says_nothing) break;
     }
-    if (count == list_length(arguments)) PG_RETURN_POINTER(nullptr);
+    if (count == list_length(arguments)) return 0;
     FuncExpr* call = makeNode(FuncExpr);
     *call = *request->fcall;
     call->args = list_truncate(list_copy(arguments), count);
