@@ -154,6 +154,14 @@ void Cluster::start_etcd() {
          "--listen-client-urls", clients, "--advertise-client-urls", clients, "--listen-peer-urls",
          peers, "--initial-advertise-peer-urls", peers, "--initial-cluster", "chaos=" + peers},
         folder_, folder_ + "/etcd.log");
+    // Before etcd has set the version of its cluster, it says "not_decided", and Patroni ends.
+    const Micros deadline = now() + kPatience;
+    for (std::string log; log.find("set the initial cluster version") == std::string::npos &&
+                          log.find("set initial cluster version") == std::string::npos;
+         log = text_of(folder_ + "/etcd.log")) {
+        if (now() > deadline) throw std::runtime_error("etcd did not start");
+        rest(50 * kMillisecond);
+    }
 }
 
 void Cluster::start_proxy(Node& node) {
