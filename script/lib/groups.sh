@@ -55,6 +55,7 @@ group_checks() {
     check "the clients' statements, documents and defaults are those of their contract" \
         "$ROOT/clients/contract/generate" --check
     check "the code of docs/drivers/ is that of the drivers' programs" "$ROOT/clients/drivers/check" code
+    check "monitoring/dashboard.json is what monitoring/generate writes" "$ROOT/monitoring/generate" --check
     check "managed/idempotency.sql is what managed/generate writes" "$ROOT/managed/generate" --check
     check "a server without the paths of its files is not copied" silent_server_is_not_copied
     ((CHECKS_FAILED == 0))
