@@ -4,6 +4,9 @@
 
 #include "claim/sealing.hpp"
 
+#include <algorithm>
+#include <functional>
+
 #include "config/encryption_keys.hpp"
 #include "pg/jsonb.hpp"
 #include "stats/counters.hpp"
@@ -13,6 +16,8 @@ namespace idem::claim {
 namespace {
 
 using store::ColumnType;
+using store::KeptValue;
+using store::KeptValues;
 using store::Record;
 
 // Our own class, beside ID404 and ID409: these are not the caller's fault.
@@ -163,13 +168,14 @@ Fault key_of(const Record& record, const core::Key** key, const char** why) {
 Opening open_bytes(const Record& record, const ColumnType& column, const bytea* sealed) {
     Opening opening{nullptr, Fault::NotThis, nullptr};
     if (record.sealed_by == nullptr || record.salt == nullptr) return opening;
-    const core::Key* key = nullptr;
-    opening.fault = key_of(record, &key, &opening.why);
-    if (opening.fault != Fault::None) return opening;
+    core::SealPlace place = place_of(record, column);
     std::string_view bytes = pg::bytes_of(sealed);
     bytea* plain =
         new_bytea(bytes.size() < core::kSealOverhead ? 0 : bytes.size() - core::kSealOverhead);
-    switch (core::open(*key, place_of(record, column), bytes, data_of(plain))) {
+    const core::Key* key = nullptr;
+    opening.fault = key_of(record, &key, &opening.why);
+    if (opening.fault != Fault::None) return opening;
+    switch (core::open(*key, place, bytes, data_of(plain))) {
         case core::Opened::Yes:
             opening.value = plain;
             break;
@@ -216,18 +222,19 @@ void drop_bytes(bytea* plain) {
     pfree(plain);
 }
 
-// Opens what is sealed and not known yet, up to `most` values, to see that it does. What did not
-// open first, and why.
-Opening try_some(const Record& record, int most, const ColumnType** unopened) {
-    Opening last{};
-    store::visit_kept(record, [&](const ColumnType& column, const auto& value) {
-        if (value.sealed == nullptr || value.plain != nullptr || last.fault != Fault::None) return;
-        if (most-- <= 0) return;
-        last = open_bytes(record, column, value.sealed);
-        drop_bytes(last.value);
-        *unopened = &column;
-    });
-    return last;
+// Opens up to `most` values that are sealed and not yet open, to see whether it can. Returns the
+// first that did not open, and why.
+Opening try_some(const Record& record, const KeptValues& values, int most,
+                 const ColumnType** unopened) {
+    Opening opening{};
+    for (const KeptValue& value : values) {
+        if (!value.is_unopened()) continue;
+        if (opening.fault != Fault::None || most-- <= 0) break;
+        opening = open_bytes(record, *value.column, *value.sealed);
+        drop_bytes(opening.value);
+        *unopened = value.column;
+    }
+    return opening;
 }
 
 constexpr int kAll = INT_MAX;
@@ -257,43 +264,41 @@ const core::Key* key_to_seal(const Record& record) {
     return key;
 }
 
-void seal_rest(Record* record) {
-    const core::Key* key = key_to_seal(*record);
-    store::visit_kept(*record, [key, record](const ColumnType& column, auto& value) {
-        if (value.plain != nullptr && value.sealed == nullptr)
-            value.sealed = sealed_value(*key, *record, column, value.plain);
-    });
+void seal_rest(const Record& record, const KeptValues& values) {
+    const core::Key* key = key_to_seal(record);
+    for (const KeptValue& value : values)
+        if (value.is_unsealed())
+            *value.sealed = sealed_value(*key, record, *value.column, value.plain);
 }
 
 // From bytes to bytes, so that it needs no text that the encoding of this database does not have.
-// Before anything is changed, all of it has opened.
-Opening seal_anew(Record* record, const ColumnType** unopened) {
-    Opening last{};
-    bytea* plain[store::kColumnCount];
-    int count = 0;
-    store::visit_kept(*record, [&](const ColumnType& column, auto& value) {
-        plain[count++] = nullptr;
-        if (value.sealed == nullptr || value.plain != nullptr || last.fault != Fault::None) return;
-        last = open_bytes(*record, column, value.sealed);
-        plain[count - 1] = last.value;
-        *unopened = &column;
-    });
-    bool good = last.fault == Fault::None;
-    if (good) take_new_key(record);
-    const core::Key* key = good ? key_to_seal(*record) : nullptr;
-    int at = 0;
+// All values are opened before the first is sealed. If one does not open, the record is unchanged.
+Opening seal_anew(Record* record, const KeptValues& values, const ColumnType** unopened) {
+    Opening opening{};
+    bytea* plain[store::kKeptCount]{};
+    for (std::size_t i = 0; i < values.size() && opening.fault == Fault::None; i++) {
+        if (!values[i].is_unopened()) continue;
+        opening = open_bytes(*record, *values[i].column, *values[i].sealed);
+        plain[i] = opening.value;
+        *unopened = values[i].column;
+    }
+    bool all_open = opening.fault == Fault::None;
+    if (all_open) take_new_key(record);
+    const core::Key* key = all_open ? key_to_seal(*record) : nullptr;
     bool sealed = true;
-    store::visit_kept(*record, [&](const ColumnType& column, auto& value) {
-        bytea* bytes = plain[at++];
-        if (good) value.sealed = nullptr;
-        if (bytes == nullptr) return;
-        if (good) value.sealed = sealed_bytes(*key, *record, column, pg::bytes_of(bytes));
-        sealed = sealed && (!good || value.sealed != nullptr);
-        drop_bytes(bytes);
-    });
+    for (std::size_t i = 0; i < values.size(); i++) {
+        if (all_open) *values[i].sealed = nullptr;
+        if (plain[i] == nullptr) continue;
+        if (all_open) {
+            bytea* bytes = sealed_bytes(*key, *record, *values[i].column, pg::bytes_of(plain[i]));
+            sealed = sealed && bytes != nullptr;
+            *values[i].sealed = bytes;
+        }
+        drop_bytes(plain[i]);
+    }
     if (!sealed) raise_not_sealed();
-    if (good) seal_rest(record);
-    return last;
+    if (all_open) seal_rest(*record, values);
+    return opening;
 }
 
 bool is_current(const core::KeyRing& ring, const Record& record) {
@@ -317,34 +322,28 @@ bool is_sealed_otherwise(const Record& record) {
 
 void seal(Record* record, bool encrypt) {
     if (!encrypt && record->sealed_by == nullptr) return;
-    bool kept = false;
-    bool unsealed = false;
-    store::visit_kept(*record, [&kept, &unsealed](const ColumnType&, const auto& value) {
-        kept |= !value.is_null();
-        unsealed |= value.plain != nullptr && value.sealed == nullptr;
-    });
-    if (!kept) {
+    KeptValues values = store::kept_values(record);
+    if (std::all_of(values.begin(), values.end(), std::mem_fn(&KeptValue::is_null))) {
         record->sealed_by = nullptr;
         record->salt = nullptr;
     }
-    if (!unsealed) return;
+    if (std::none_of(values.begin(), values.end(), std::mem_fn(&KeptValue::is_unsealed))) return;
     bool anew = !is_current(*required_keys(record->id), *record);
     const ColumnType* unopened = nullptr;
-    Opening opening = anew ? seal_anew(record, &unopened) : try_some(*record, 1, &unopened);
+    Opening opening =
+        anew ? seal_anew(record, values, &unopened) : try_some(*record, values, 1, &unopened);
     if (opening.fault != Fault::None) raise_fault(*record, *unopened, opening);
-    if (!anew) seal_rest(record);
+    if (!anew) seal_rest(*record, values);
 }
 
 bool try_seal(Record* record, bool encrypt) {
-    bool unsealed = false;
-    store::visit_kept(*record, [&unsealed](const ColumnType&, const auto& value) {
-        unsealed |= value.plain != nullptr && value.sealed == nullptr;
-    });
+    KeptValues values = store::kept_values(record);
+    bool unsealed = std::any_of(values.begin(), values.end(), std::mem_fn(&KeptValue::is_unsealed));
     bool by_key = (encrypt || record->sealed_by != nullptr) && unsealed;
     const char* why = nullptr;
     const ColumnType* unopened = nullptr;
     if (by_key && (config::encryption_keys(&why) == nullptr ||
-                   try_some(*record, kAll, &unopened).fault != Fault::None)) {
+                   try_some(*record, values, kAll, &unopened).fault != Fault::None)) {
         count_error(record->id);
         return false;
     }
@@ -354,7 +353,7 @@ bool try_seal(Record* record, bool encrypt) {
 
 bool reseal(Record* record) {
     const ColumnType* unopened = nullptr;
-    return seal_anew(record, &unopened).fault == Fault::None;
+    return seal_anew(record, store::kept_values(record), &unopened).fault == Fault::None;
 }
 
 void* opened_value(const Record& record, const ColumnType& column, void* plain,
@@ -375,7 +374,7 @@ void* opened_value(const Record& record, const ColumnType& column, void* plain,
 
 const char* why_closed(Record* record) {
     const ColumnType* unopened = nullptr;
-    Opening opening = try_some(*record, kAll, &unopened);
+    Opening opening = try_some(*record, store::kept_values(record), kAll, &unopened);
     switch (opening.fault) {
         case Fault::None:
             return nullptr;

@@ -73,9 +73,19 @@ void visit_columns(AnyRecord& record, Visit visit) {
     visit_columns(record, visit, std::make_index_sequence<kColumnCount>());
 }
 
+// Calls visit(column, value) for each Kept member, with the column of its plain value.
+template <typename Visit>
+void visit_kept(Record* record, Visit visit) {
+    auto visit_plain = [&](const auto& column) {
+        if constexpr (part_of(std::decay_t<decltype(column)>{}) == Part::Plain)
+            visit(static_cast<const ColumnType&>(column), record->*column.member);
+    };
+    std::apply([&](const auto&... column) { (visit_plain(column), ...); }, kColumns);
+}
+
 // A value known in both forms is written sealed only.
 void forget_opened(Record* record) {
-    visit_kept(*record, [](const ColumnType&, auto& value) {
+    visit_kept(record, [](const ColumnType&, auto& value) {
         if (value.sealed != nullptr) value.plain = nullptr;
     });
 }
@@ -117,11 +127,19 @@ void to_columns(const Record& record, Datum* values, bool* nulls) {
     if (record.sealed_by == nullptr) return to_columns_as_is(record, values, nulls);
     Record written = record;
     forget_opened(&written);
-    visit_kept(written, [](const ColumnType& column, const auto& value) {
+    for (const KeptValue& value : kept_values(&written))
         if (value.plain != nullptr)
-            elog(ERROR, "idempotency: %s of a sealed record is not sealed", column.name);
-    });
+            elog(ERROR, "idempotency: %s of a sealed record is not sealed", value.column->name);
     to_columns_as_is(written, values, nulls);
+}
+
+KeptValues kept_values(Record* record) {
+    KeptValues values;
+    auto next = values.begin();
+    visit_kept(record, [&next](const ColumnType& column, auto& value) {
+        *next++ = {&column, value.plain, &value.sealed};
+    });
+    return values;
 }
 
 void from_columns(const Datum* values, const bool* nulls, Record* record) {

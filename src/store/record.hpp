@@ -5,6 +5,8 @@
 // C++ can write.
 #pragma once
 
+#include <array>
+
 #include "core/decision.hpp"
 #include "pg/datum.hpp"
 
@@ -263,19 +265,25 @@ inline constexpr text* Identity::*kPrimaryKey[] = {&Identity::key, &Identity::sc
                                                    &Identity::principal};
 inline constexpr int kKeyColumns = std::size(kPrimaryKey);
 
-// Calls visit(column, value) for each Kept member, with the column of its plain value.
-template <typename AnyRecord, typename Visit>
-void visit_kept(AnyRecord& record, Visit visit) {
-    std::apply(
-        [&](const auto&... column) {
-            auto visit_plain = [&](const auto& one) {
-                if constexpr (part_of(std::decay_t<decltype(one)>{}) == Part::Plain)
-                    visit(static_cast<const ColumnType&>(one), record.*one.member);
-            };
-            (visit_plain(column), ...);
-        },
-        kColumns);
-}
+inline constexpr std::size_t kKeptCount = std::apply(
+    [](const auto&... column) { return (std::size_t{part_of(column) == Part::Plain} + ...); },
+    kColumns);
+
+// A Kept member of any type: its plain column and value, and where its sealed value is.
+struct KeptValue {
+    const ColumnType* column;
+    void* plain;
+    bytea** sealed;
+
+    bool is_null() const { return plain == nullptr && *sealed == nullptr; }
+    bool is_unsealed() const { return plain != nullptr && *sealed == nullptr; }
+    bool is_unopened() const { return plain == nullptr && *sealed != nullptr; }
+};
+
+using KeptValues = std::array<KeptValue, kKeptCount>;
+
+// In the order of the columns. Valid as long as the record, until a plain value changes.
+KeptValues kept_values(Record* record);
 
 // As the columns' values, which point into the record. Of a value known in both forms, the sealed
 // one. An error if a sealed record has an unsealed value.

@@ -6,6 +6,7 @@ mod axum;
 mod body;
 mod caller;
 mod claim;
+mod connection;
 mod contract;
 mod error;
 mod exchange;

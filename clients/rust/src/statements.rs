@@ -11,11 +11,11 @@ use tokio_postgres::{
 use crate::{
     Error, Request,
     answer::Stored,
+    connection::Connection,
     contract::{BEGIN, CHECKPOINT, COMPLETE, EXTEND, FAIL, ONCE, PROBLEM, UNKNOWN},
     error::BoxError,
     identity::Identity,
     request::{Begun, Granted, begun},
-    store::Connection,
 };
 
 /// The text of a body. The server parses it, and so decides whether it is JSON.

@@ -2,16 +2,19 @@
 
 use std::{
     collections::HashMap,
-    ops::Deref,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
-use deadpool_postgres::{ClientWrapper, Object, Pool, PoolError};
+use deadpool_postgres::{Pool, PoolError};
 use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 
-use crate::{Error, Request, contract, statements};
+use crate::{
+    Error, Request,
+    connection::{Connection, Lent},
+    contract, statements,
+};
 
 /// The records of requests, in a PostgreSQL that a pool reaches. Clones are the same store.
 #[derive(Clone, Debug)]
@@ -72,7 +75,7 @@ impl Store {
 
     pub(crate) async fn connection(&self, end: Instant) -> Result<Connection, Error> {
         match timeout_at(end, self.pool.get()).await {
-            Ok(Ok(object)) => Ok(Connection { object: Some(object), unprepared: self.unprepared }),
+            Ok(Ok(object)) => Ok(Connection::new(object, self.unprepared)),
             Ok(Err(PoolError::Backend(error))) => Err(error.into()),
             Ok(Err(PoolError::Timeout(_))) | Err(_) => Err(Error::Timeout),
             Ok(Err(error)) => Err(Error::Database(error.into())),
@@ -120,54 +123,4 @@ fn holder() -> String {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let host = Some(host.trim()).filter(|host| !host.is_empty()).unwrap_or("rust");
     format!("{host}:{}", std::process::id())
-}
-
-/// A connection for a while.
-pub(crate) struct Lent {
-    pub connection: Connection,
-    end: Instant,
-}
-
-impl Lent {
-    pub async fn within<T>(&self, statement: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
-        timeout_at(self.end, statement).await.unwrap_or(Err(Error::Timeout))
-    }
-
-    /// A connection whose statement took too long is closed: the statement may still run.
-    pub fn finish<T>(self, result: Result<T, Error>) -> Result<T, Error> {
-        if result.as_ref().map_or_else(|error| error.state().is_some(), |_| true) {
-            self.connection.give_back();
-        }
-        result
-    }
-}
-
-/// A connection of the pool. It returns only when it is reported to be in order. Otherwise it is closed, so the
-/// server rolls back its transaction.
-#[derive(Debug)]
-pub(crate) struct Connection {
-    object: Option<Object>,
-    pub unprepared: bool,
-}
-
-impl Connection {
-    pub fn give_back(mut self) {
-        drop(self.object.take());
-    }
-}
-
-impl Deref for Connection {
-    type Target = ClientWrapper;
-
-    fn deref(&self) -> &ClientWrapper {
-        self.object.as_ref().expect("it is there until it is given back, which consumes it")
-    }
-}
-
-impl Drop for Connection {
-    fn drop(&mut self) {
-        if let Some(object) = self.object.take() {
-            drop(Object::take(object));
-        }
-    }
 }

@@ -11,10 +11,10 @@ use crate::{
     Answer, Error, Refusal, Request, Store,
     answer::Stored,
     claim::Info,
+    connection::Connection,
     error::{connection_lost, pause},
     request::{Begun, Granted},
     statements,
-    store::Connection,
 };
 
 /// How often a connection is looked at.
