@@ -268,7 +268,7 @@ prove_all() {
         "TESTLOGDIR=$WORK/tap/tmp_check/log" "TESTDATADIR=$WORK/tap/tmp_check" \
         "PG_TEST_PORT_DIR=$WORK/tap/ports" "IDEM_STORE=${IDEM_STORE:-auto}" \
         prove --jobs "$((2 * $(nproc)))" --timer -I "$pgxs/../../src/test/perl" \
-        -I "$WORK/tap-sources/test/tap" "${files[@]}"
+        "-I$WORK/tap-sources/test/"{tap,scale,upgrade} "${files[@]}"
 }
 
 # The logs of the tests that prove complains about, and of their servers; and why they failed, for
@@ -423,12 +423,12 @@ start_clients_cluster() {
     export PGHOST=127.0.0.1 PGPORT=$port
 }
 
-# The recipe of docs/dotnet.md.
+# It is apart from the other clients: its SDK is no package of Debian's.
 group_dotnet() {
     ensure_installed
     start_clients_cluster
     local status=0
-    "$ROOT/test/dotnet/run" || status=$?
+    "$ROOT/clients/dotnet/test" || status=$?
     ((status == 0)) || show_tail 60 "$WORK/clients/server.log"
     stop_cluster clients
     return "$status"

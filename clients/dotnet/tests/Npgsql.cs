@@ -1,6 +1,6 @@
-// What docs/dotnet.md takes of Npgsql, on libpq: a stand-in, for Npgsql comes from NuGet alone. Parameters have the types that
-// Npgsql gives them, COMMIT of a transaction that has failed is silent, and late commands are NpgsqlExceptions, as there.
-// Connections are those of libpq's variables, whatever the connection string says.
+// A stand-in for Npgsql, which comes from NuGet alone: the part of it that src/ uses, on libpq. Parameters have the types
+// that Npgsql gives them, COMMIT of a failed transaction is silent, and late commands are NpgsqlExceptions, as there.
+// libpq's variables name the server; the connection string is ignored.
 using System;
 using System.Collections.Concurrent;
 using System.Collections.Generic;

@@ -1,4 +1,4 @@
-// The server of the conformance suite, as far as the recipe goes.
+// The server of the conformance suite, with the options that this client has.
 using System;
 using System.Collections.Concurrent;
 using System.Collections.Generic;
@@ -50,16 +50,18 @@ static class Server
         await claims.Step(claim, "effect", async connection => { await Effect(claim, note, connection); return "{}"; });
     }
 
-    static async Task Told(Claim claim)
+    // The hooks of other clients: here the handler tells of itself.
+    static async Task Told(Claim claim, string name, string outcome)
     {
         await using var connection = await own.OpenConnectionAsync();
-        await Run(connection, "INSERT INTO hook (name, scope, key, attempt, outcome) VALUES ('lease_lost', $1, $2, 1, 'lost')",
-            claim.Request.Scope, claim.Key);
+        await Run(connection, "INSERT INTO hook (name, scope, key, attempt, outcome) VALUES ($1, $2, $3, 1, $4)",
+            name, claim.Request.Scope, claim.Key, outcome);
     }
 
     static async Task Handle(HttpContext context)
     {
         var claim = context.Features.Get<Claim>();
+        await Told(claim, "execute", "execute");
         var body = new System.IO.MemoryStream();
         await context.Request.Body.CopyToAsync(body);
         Dictionary<string, JsonElement> d = null;
@@ -94,7 +96,7 @@ static class Server
                 "DO $$BEGIN RAISE EXCEPTION 'conflict' USING ERRCODE = 'serialization_failure'; END$$");
         if (d.TryGetValue("hang", out var hang))
         {
-            claim.Lost.Register(async () => await Told(claim));
+            claim.Lost.Register(async () => await Told(claim, "lease_lost", "lost"));
             try { await Task.Delay(-1, claim.Lost); } catch (OperationCanceledException) { }
             await using var c = await own.OpenConnectionAsync();
             await Effect(claim, "lost", c);
