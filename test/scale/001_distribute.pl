@@ -1,16 +1,7 @@
 # idem_distribute: which calls it refuses, which objects it keeps, and the result on every node,
 # also on one that joins later.
-use strict;
-use warnings FATAL => 'all';
-
-use FindBin;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-
-use lib $FindBin::RealBin, "$FindBin::RealBin/../tap";
-use Citus;
 use Idem;
+use Citus;
 
 my ($coordinator, $worker1, $worker2) = new_cluster();
 

@@ -1,16 +1,7 @@
 # The protocol on a distributed table, called on every node: one node executes and all others
 # get in_progress immediately; effect and answer commit together; the form of the call does not matter.
-use strict;
-use warnings FATAL => 'all';
-
-use FindBin;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-
-use lib $FindBin::RealBin, "$FindBin::RealBin/../tap";
-use Citus;
 use Idem;
+use Citus;
 
 my @nodes = new_cluster();
 my ($coordinator, $worker1, $worker2) = @nodes;

@@ -1,15 +1,6 @@
 # Shards that move while claims are open.
-use strict;
-use warnings FATAL => 'all';
-
-use FindBin;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-
-use lib $FindBin::RealBin, "$FindBin::RealBin/../tap";
-use Citus;
 use Idem;
+use Citus;
 
 my @nodes = new_cluster();
 my ($coordinator, $worker1, $worker2) = @nodes;

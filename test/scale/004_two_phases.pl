@@ -1,16 +1,7 @@
 # A transaction over several nodes commits in two phases, and the claim with it, also if a node dies
 # in between.
-use strict;
-use warnings FATAL => 'all';
-
-use FindBin;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-
-use lib $FindBin::RealBin, "$FindBin::RealBin/../tap";
-use Citus;
 use Idem;
+use Citus;
 
 # Here only the test's call of recover_prepared_transactions() commits a node's prepared
 # transactions.

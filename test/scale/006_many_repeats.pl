@@ -1,16 +1,7 @@
 # A thousand repeats of one running key, on 50 connections over all nodes.
-use strict;
-use warnings FATAL => 'all';
-
-use FindBin;
 use IPC::Run qw(start finish);
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-
-use lib $FindBin::RealBin, "$FindBin::RealBin/../tap";
-use Citus;
 use Idem;
+use Citus;
 
 my @nodes = new_cluster();
 distribute();

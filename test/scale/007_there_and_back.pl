@@ -1,15 +1,6 @@
 # A database with existing records moves to a cluster, and back to a single server.
-use strict;
-use warnings FATAL => 'all';
-
-use FindBin;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-
-use lib $FindBin::RealBin, "$FindBin::RealBin/../tap";
-use Citus;
 use Idem;
+use Citus;
 
 # The extension was there before Citus.
 my ($coordinator, $worker1, $worker2) = new_cluster(-first => sub {

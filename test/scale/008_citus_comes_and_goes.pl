@@ -1,16 +1,7 @@
 # Citus itself, its nodes and its metadata change while sessions continue: a running key is not
 # granted a second time on any node.
-use strict;
-use warnings FATAL => 'all';
-
-use FindBin;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-
-use lib $FindBin::RealBin, "$FindBin::RealBin/../tap";
-use Citus;
 use Idem;
+use Citus;
 
 my @nodes = new_cluster();
 my ($coordinator, $worker1, $worker2) = @nodes;

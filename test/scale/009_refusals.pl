@@ -1,16 +1,7 @@
 # Records that can't be distributed, or that a user has distributed by hand: a clear error, and
 # nothing changes.
-use strict;
-use warnings FATAL => 'all';
-
-use FindBin;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-
-use lib $FindBin::RealBin, "$FindBin::RealBin/../tap";
-use Citus;
 use Idem;
+use Citus;
 
 my @nodes = new_cluster('citus.shard_count' => 4);
 my ($coordinator, $worker1, $worker2) = @nodes;

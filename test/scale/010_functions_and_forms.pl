@@ -1,16 +1,7 @@
 # Every function of the protocol and every way to send a call, on every node, for a principal whose
 # shard is there and for one whose shard is elsewhere.
-use strict;
-use warnings FATAL => 'all';
-
-use FindBin;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-
-use lib $FindBin::RealBin, "$FindBin::RealBin/../tap";
-use Citus;
 use Idem;
+use Citus;
 
 my @nodes = new_cluster('citus.shard_count' => 4);
 my ($coordinator, $worker1, $worker2) = @nodes;

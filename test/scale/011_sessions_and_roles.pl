@@ -1,16 +1,7 @@
 # Sessions with changing users: resets between clients, role switches, and rights granted and
 # revoked on every node. And one transaction with very many keys.
-use strict;
-use warnings FATAL => 'all';
-
-use FindBin;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-
-use lib $FindBin::RealBin, "$FindBin::RealBin/../tap";
-use Citus;
 use Idem;
+use Citus;
 
 my @nodes = new_cluster('citus.shard_count' => 4);
 my ($coordinator, $worker1, $worker2) = @nodes;

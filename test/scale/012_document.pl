@@ -6,15 +6,7 @@
 #   <!-- cluster: worker -->  on a worker;
 #   <!-- run -->              is run by test/docs_check, where there is no Citus.
 # The blocks run in order. The document's db0, db1 and db2 are this test's servers.
-use strict;
-use warnings FATAL => 'all';
-
-use FindBin;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-
-use lib $FindBin::RealBin, "$FindBin::RealBin/../tap";
+use Idem;
 use Citus;
 
 my $text = slurp_file("$FindBin::RealBin/../../docs/scaling.md");

@@ -1,15 +1,6 @@
 # Shards are split, and tenants get a separate shard, while claims are open.
-use strict;
-use warnings FATAL => 'all';
-
-use FindBin;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-
-use lib $FindBin::RealBin, "$FindBin::RealBin/../tap";
-use Citus;
 use Idem;
+use Citus;
 
 my @nodes = new_cluster('citus.shard_count' => 4);
 my ($coordinator, $worker1, $worker2) = @nodes;

@@ -1,15 +1,6 @@
 # Claims on the client's own node, which Citus does not see being written there.
-use strict;
-use warnings FATAL => 'all';
-
-use FindBin;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-
-use lib $FindBin::RealBin, "$FindBin::RealBin/../tap";
-use Citus;
 use Idem;
+use Citus;
 
 my ($coordinator, $worker1, $worker2) = new_cluster();
 distribute();

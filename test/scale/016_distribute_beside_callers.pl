@@ -1,15 +1,6 @@
 # idem_distribute waits for running calls, and calls that come meanwhile wait for it.
-use strict;
-use warnings FATAL => 'all';
-
-use FindBin;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-
-use lib $FindBin::RealBin, "$FindBin::RealBin/../tap";
-use Citus;
 use Idem;
+use Citus;
 
 my ($coordinator, $worker1) = new_cluster();
 begin_claim($coordinator, 'early', principal => 'tenant 1');

@@ -1,16 +1,7 @@
 # Principals take on the collation of the column with which they are colocated, on every node,
 # also on one that joins later.
-use strict;
-use warnings FATAL => 'all';
-
-use FindBin;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-
-use lib $FindBin::RealBin, "$FindBin::RealBin/../tap";
-use Citus;
 use Idem;
+use Citus;
 
 my $collations = q{
 	SELECT string_agg(DISTINCT c.collname, ' ') FROM pg_attribute a JOIN pg_collation c ON c.oid = a.attcollation

@@ -1,16 +1,7 @@
 # Abandoned claims on every node: decided by idem_cleanup from any node, and by the sweeper of the
 # node with the shard. A claim whose holder returns is left alone on each.
-use strict;
-use warnings FATAL => 'all';
-
-use FindBin;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-
-use lib $FindBin::RealBin, "$FindBin::RealBin/../tap";
-use Citus;
 use Idem;
+use Citus;
 
 my @nodes = new_cluster();
 my ($coordinator, $worker1, $worker2) = @nodes;

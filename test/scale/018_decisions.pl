@@ -1,16 +1,7 @@
 # Operators' decisions in a cluster: every node keeps its own, a view shows all, and
 # many records are decided or forgotten from any node, wherever they are.
-use strict;
-use warnings FATAL => 'all';
-
-use FindBin;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-
-use lib $FindBin::RealBin, "$FindBin::RealBin/../tap";
-use Citus;
 use Idem;
+use Citus;
 
 my @nodes = new_cluster('idempotency.log_keys' => 'on');
 my ($coordinator, $worker1, $worker2) = @nodes;

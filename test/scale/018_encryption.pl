@@ -1,17 +1,8 @@
 # Encrypted records on a distributed table: each node encrypts and decrypts with its own key file,
 # and any node can change the keys of all.
-use strict;
-use warnings FATAL => 'all';
-
-use FindBin;
 use MIME::Base64 qw(encode_base64);
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-
-use lib $FindBin::RealBin, "$FindBin::RealBin/../tap";
-use Citus;
 use Idem;
+use Citus;
 
 # One file for all nodes, as if it had been copied.
 my $file = PostgreSQL::Test::Utils::tempdir('keys') . '/keys';

@@ -1,17 +1,8 @@
 # idem_explain on a distributed table: called on any node and in any form, it describes the node
 # with the tenant's records, agrees with idem_begin, and names the session there.
-use strict;
-use warnings FATAL => 'all';
-
-use FindBin;
 use JSON::PP ();
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-
-use lib $FindBin::RealBin, "$FindBin::RealBin/../tap";
-use Citus;
 use Idem;
+use Citus;
 
 my @nodes = new_cluster();
 my ($coordinator, $worker1, $worker2) = @nodes;

@@ -1,15 +1,6 @@
 # The history of attempts is stored with the records, on the same node.
-use strict;
-use warnings FATAL => 'all';
-
-use FindBin;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-
-use lib $FindBin::RealBin, "$FindBin::RealBin/../tap";
-use Citus;
 use Idem;
+use Citus;
 
 my ($coordinator, $worker1, $worker2) = new_cluster();
 my @nodes = ($coordinator, $worker1, $worker2);

@@ -1,13 +1,4 @@
 # CREATE and DROP EXTENSION: in the default schema, in another one, and again after a drop.
-use strict;
-use warnings FATAL => 'all';
-
-use FindBin;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-
-use lib $FindBin::RealBin;
 use Idem;
 
 my $functions_by_schema = q{

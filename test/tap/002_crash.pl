@@ -1,15 +1,6 @@
 # Crashes at every step of the protocol. Afterwards each key is exactly one of absent, in progress
 # and completed, as the fate of its transaction demands, and no caller has to wait.
-use strict;
-use warnings FATAL => 'all';
-
-use FindBin;
 use List::Util qw(max);
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-
-use lib $FindBin::RealBin;
 use Idem;
 
 my $node = new_node('main',

@@ -1,14 +1,5 @@
 # pg_dump carries records, policies, grants and decisions, and the history of attempts. A restored
 # record replays byte for byte.
-use strict;
-use warnings FATAL => 'all';
-
-use FindBin;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-
-use lib $FindBin::RealBin;
 use Idem;
 
 # All contents of a database as one text, for comparison.

@@ -1,14 +1,5 @@
 # A streaming standby answers questions and never decides. After its promotion it continues where
 # the primary stopped.
-use strict;
-use warnings FATAL => 'all';
-
-use FindBin;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-
-use lib $FindBin::RealBin;
 use Idem;
 
 my @writing_calls = (

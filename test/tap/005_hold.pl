@@ -1,14 +1,5 @@
 # hold => true: when the connection of a claim dies, another caller takes it over at once, although
 # its lease has not expired. Nothing else that happens to the session ends the claim.
-use strict;
-use warnings FATAL => 'all';
-
-use FindBin;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-
-use lib $FindBin::RealBin;
 use Idem;
 
 my @hold = (hold => \'true', lease => '1 hour');

@@ -1,16 +1,7 @@
 # Behind a pooler in transaction mode each transaction may run on another server connection. Claims
 # work there, because all their state is in the record and the token.
-use strict;
-use warnings FATAL => 'all';
-
-use FindBin;
 use IO::Socket::UNIX;
 use IPC::Run;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-
-use lib $FindBin::RealBin;
 use Idem;
 
 # Debian installs it in a folder that only root's PATH has.

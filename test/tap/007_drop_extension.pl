@@ -1,14 +1,5 @@
 # DROP EXTENSION while sessions have claims, plans and policies of it: they wait or get a clear
 # error, and a new extension starts empty.
-use strict;
-use warnings FATAL => 'all';
-
-use FindBin;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-
-use lib $FindBin::RealBin;
 use Idem;
 
 my $node = new_node('main');

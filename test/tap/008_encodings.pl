@@ -1,14 +1,5 @@
 # Databases in encodings other than UTF-8: keys are compared and bodies kept unchanged, and equal
 # requests have equal fingerprints in every database.
-use strict;
-use warnings FATAL => 'all';
-
-use FindBin;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-
-use lib $FindBin::RealBin;
 use Idem;
 
 my $node = new_node('main', -extension => 0);

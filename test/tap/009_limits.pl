@@ -1,14 +1,5 @@
 # A full lock table, cancelled statements and timeouts: an error ends only that transaction, and
 # neither a lock nor a row of it stays.
-use strict;
-use warnings FATAL => 'all';
-
-use FindBin;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-
-use lib $FindBin::RealBin;
 use Idem;
 
 my $node = new_node('main',

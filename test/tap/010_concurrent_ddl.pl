@@ -1,14 +1,5 @@
 # Maintenance of the table while claims are open: it waits for them or passes them, and sessions
 # with cached plans continue.
-use strict;
-use warnings FATAL => 'all';
-
-use FindBin;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-
-use lib $FindBin::RealBin;
 use Idem;
 
 my $node = new_node('main', wal_level => 'replica');

@@ -1,15 +1,6 @@
 # One transaction runs idem_once for 100,000 keys with the server's default settings: a key whose
 # row is written needs no entry in the lock table. With the SQL store each key needs one, and a full
 # lock table is an error that leaves nothing behind.
-use strict;
-use warnings FATAL => 'all';
-
-use FindBin;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-
-use lib $FindBin::RealBin;
 use Idem;
 
 my $keys = 100_000;

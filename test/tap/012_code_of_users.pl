@@ -1,15 +1,6 @@
 # Users' code on the table of records: triggers, rules, checks, defaults, operator classes, domains.
 # It runs as the owner of the table, never at commit and never with the caller's rights. Whatever it
 # does, the server neither warns nor crashes.
-use strict;
-use warnings FATAL => 'all';
-
-use FindBin;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-
-use lib $FindBin::RealBin;
 use Idem;
 
 # An explicitly chosen heap store is an error where the table has users' code.

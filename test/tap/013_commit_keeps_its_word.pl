@@ -1,14 +1,5 @@
 # An error that can be detected when a key is granted is not raised at commit: by then other servers
 # may have committed their part of the transaction. postgres_fdw stands for them.
-use strict;
-use warnings FATAL => 'all';
-
-use FindBin;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-
-use lib $FindBin::RealBin;
 use Idem;
 
 my $node = new_node('main');

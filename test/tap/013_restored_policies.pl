@@ -1,14 +1,5 @@
 # Policies survive a restore, also into a cluster that lacks the role a scope is reserved for: the
 # scope stays closed, and the rest of the policy still applies.
-use strict;
-use warnings FATAL => 'all';
-
-use FindBin;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-
-use lib $FindBin::RealBin;
 use Idem;
 
 my $policies = q{

@@ -1,15 +1,6 @@
 # idempotency.store: which store a table allows, noticed at once; one choice for the whole server,
 # which a session keeps until it ends; sessions that still have the old choice after a reload do no
 # harm.
-use strict;
-use warnings FATAL => 'all';
-
-use FindBin;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-
-use lib $FindBin::RealBin;
 use Idem;
 
 # With the heap store a written row releases its key's lock; with the SQL store the lock stays. So

@@ -1,15 +1,6 @@
 # The tables of policies, of decisions and of the sweeper's journal may belong to other roles. Code
 # that such an owner puts on its table, or in its place, runs with that owner's rights: not with
 # those of the records' owner, the caller or the sweeper, which are superusers here.
-use strict;
-use warnings FATAL => 'all';
-
-use FindBin;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-
-use lib $FindBin::RealBin;
 use Idem;
 
 my $node = new_node('main', shared_preload_libraries => 'idempotency',

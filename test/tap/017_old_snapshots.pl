@@ -1,14 +1,5 @@
 # A snapshot may be older than the transaction or statement that uses it: an imported one, or one of
 # a cursor. It may also ask about row versions that vacuum is removing.
-use strict;
-use warnings FATAL => 'all';
-
-use FindBin;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-
-use lib $FindBin::RealBin;
 use Idem;
 
 # Only the test ends transactions.

@@ -1,15 +1,6 @@
 # Crash recovery that is itself interrupted, by a crash or a shutdown: the result is the same as
 # after one crash. And recovery to a point before some acknowledged work: that work is gone, and its
 # tokens are rejected.
-use strict;
-use warnings FATAL => 'all';
-
-use FindBin;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-
-use lib $FindBin::RealBin;
 use Idem;
 
 my %durable = (fsync => 'on', synchronous_commit => 'on', full_page_writes => 'on');

@@ -1,14 +1,5 @@
 # Transaction ids wrap around. Records survive that. When no ids are left, requests are refused
 # while answers are still replayed.
-use strict;
-use warnings FATAL => 'all';
-
-use FindBin;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-
-use lib $FindBin::RealBin;
 use Idem;
 
 # The transaction status files: a segment, and how many transactions it holds.

@@ -1,14 +1,5 @@
 # A transaction with more subtransactions than the server caches (64): it then has to look up the
 # parent of each. Answers are the same as with a few.
-use strict;
-use warnings FATAL => 'all';
-
-use FindBin;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-
-use lib $FindBin::RealBin;
 use Idem;
 
 my $node = new_node('main', max_prepared_transactions => 10);

@@ -1,14 +1,5 @@
 # The table of records in a publication: every write of the extension, on every path, arrives row by
 # row, with a sweeper on either side.
-use strict;
-use warnings FATAL => 'all';
-
-use FindBin;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-
-use lib $FindBin::RealBin;
 use Idem;
 use Sweeping;
 

@@ -1,15 +1,6 @@
 # idem_explain names the session behind a key as far as the caller may see it, counts nothing,
 # writes nothing, and says on a standby which facts it can't see there.
-use strict;
-use warnings FATAL => 'all';
-
-use FindBin;
 use JSON::PP ();
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-
-use lib $FindBin::RealBin;
 use Idem;
 
 my $is_heap = ($ENV{IDEM_STORE} // 'auto') ne 'sql';

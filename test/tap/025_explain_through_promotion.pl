@@ -1,15 +1,6 @@
 # idem_explain on a standby and across its promotion: it reports what it sees, and nothing that
 # can't be known there. A session from before the promotion continues with the promoted server.
-use strict;
-use warnings FATAL => 'all';
-
-use FindBin;
 use JSON::PP ();
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-
-use lib $FindBin::RealBin;
 use Idem;
 
 my $is_heap = ($ENV{IDEM_STORE} // 'auto') ne 'sql';

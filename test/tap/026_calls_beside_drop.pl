@@ -1,15 +1,6 @@
 # Every call that meets DROP EXTENSION waits for it. Then it says that the extension is not
 # installed (42P01), or continues with a newly created one. It makes no difference whether the
 # session has called before.
-use strict;
-use warnings FATAL => 'all';
-
-use FindBin;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-
-use lib $FindBin::RealBin;
 use Idem;
 
 my $node = new_node('main', shared_preload_libraries => 'idempotency', 'idempotency.cleanup_interval' => 0);

@@ -1,14 +1,5 @@
 # Databases are dropped, renamed and copied while sweepers are at work in them. They come from a
 # template whose records take minutes to remove, so that one visit follows another.
-use strict;
-use warnings FATAL => 'all';
-
-use FindBin;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-
-use lib $FindBin::RealBin;
 use Idem;
 use Sweeping;
 

@@ -1,13 +1,4 @@
 # Too few worker slots: answers stay right, expired records stay in the table.
-use strict;
-use warnings FATAL => 'all';
-
-use FindBin;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-
-use lib $FindBin::RealBin;
 use Idem;
 use Sweeping;
 

@@ -1,13 +1,4 @@
 # idempotency.stats: each counter by what causes it, per scope and in total.
-use strict;
-use warnings FATAL => 'all';
-
-use FindBin;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-
-use lib $FindBin::RealBin;
 use Idem;
 use Sweeping;
 

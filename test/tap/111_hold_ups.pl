@@ -1,15 +1,6 @@
 # A session that holds up the sweeper of one database, or a sweeper that hangs, does not delay the
 # other databases. Each subtest adds expired records to another database while something is stuck,
 # and waits for their removal.
-use strict;
-use warnings FATAL => 'all';
-
-use FindBin;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-
-use lib $FindBin::RealBin;
 use Idem;
 use Sweeping;
 

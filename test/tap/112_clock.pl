@@ -1,16 +1,7 @@
 # Intervals are not measured by the time of day: the clock of the server's machine may be set while
 # sweepers are at work. The server here reads a clock that the test can set.
-use strict;
-use warnings FATAL => 'all';
-
-use FindBin;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-
-use lib $FindBin::RealBin;
-use Clock;
 use Idem;
+use Clock;
 use Sweeping;
 
 my $clock = Clock->new or plan skip_all => 'needs a C compiler';

@@ -1,14 +1,5 @@
 # The sweeper decides abandoned claims: behind any number of others, with a line in the log and a
 # count, and without delaying the removal of expired records.
-use strict;
-use warnings FATAL => 'all';
-
-use FindBin;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-
-use lib $FindBin::RealBin;
 use Idem;
 use Sweeping;
 

@@ -1,14 +1,5 @@
 # The launcher does not visit a database in which nothing is due, however short the interval, until
 # something is due there or a session has written.
-use strict;
-use warnings FATAL => 'all';
-
-use FindBin;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-
-use lib $FindBin::RealBin;
 use Idem;
 use Sweeping;
 

@@ -1,18 +1,9 @@
 # monitoring/ against the real postgres_exporter: a role with pg_monitor alone sees every series
 # that the dashboard and the alerts select, with the numbers of the views, and no data that a client
 # sent.
-use strict;
-use warnings FATAL => 'all';
-
-use FindBin;
 use HTTP::Tiny;
 use IPC::Run;
 use JSON::PP ();
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-
-use lib $FindBin::RealBin;
 use Idem;
 
 my $exporter = in_path('prometheus-postgres-exporter') // in_path('postgres_exporter');

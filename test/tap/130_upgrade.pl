@@ -1,14 +1,5 @@
 # The time between installing a new library and updating the SQL objects, or the reverse, while the
 # two have different versions. So far one version exists, so the other one is made up.
-use strict;
-use warnings FATAL => 'all';
-
-use FindBin;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-
-use lib $FindBin::RealBin;
 use Idem;
 use Sweeping;
 

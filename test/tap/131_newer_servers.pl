@@ -1,13 +1,4 @@
 # Facts that newer servers show about the extension, where the server has them.
-use strict;
-use warnings FATAL => 'all';
-
-use FindBin;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-
-use lib $FindBin::RealBin;
 use Idem;
 use Sweeping;
 

@@ -1,14 +1,5 @@
 # The claims of docs/security.md that no other test covers: who owns what, what each role may use,
 # what errors reveal, and how much one caller can ask for.
-use strict;
-use warnings FATAL => 'all';
-
-use FindBin;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-
-use lib $FindBin::RealBin;
 use Idem;
 
 my $node = new_node('main', max_connections => 20);

@@ -1,18 +1,9 @@
 # Under a policy with "encrypt" no stored value lies anywhere in the clear, and every call still
 # answers. A record whose key is missing, or that was changed, answers nothing, and nothing is
 # executed again.
-use strict;
-use warnings FATAL => 'all';
-
 use File::Find qw(find);
-use FindBin;
 use IPC::Run ();
 use MIME::Base64 qw(encode_base64);
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-
-use lib $FindBin::RealBin;
 use Idem;
 
 # ---- key files ----

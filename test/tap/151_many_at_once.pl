@@ -1,14 +1,5 @@
 # Procedures that commit after each batch: what a cancel or an error leaves, what they report
 # meanwhile, and that no state outlives a call.
-use strict;
-use warnings FATAL => 'all';
-
-use FindBin;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-
-use lib $FindBin::RealBin;
 use Idem;
 
 # Makes the names of some thousand records spill to a file.

@@ -1,10 +1,12 @@
-# Helper of the TAP tests, on top of the server's own PostgreSQL::Test::Cluster.
+# Helper of the TAP tests, on top of the server's own PostgreSQL::Test::Cluster. A test needs `use Idem;` alone:
+# it turns strict and warnings on, and imports Test::More and the server's modules.
 package Idem;
 
 use strict;
 use warnings FATAL => 'all';
 
-use Exporter qw(import);
+use parent qw(Exporter);
+use FindBin;
 use JSON::PP ();
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils ();
@@ -14,6 +16,17 @@ our @EXPORT = qw(
   new_node add_database invocation call begin_claim record_state wait_until
   session ask ask_later pid_of claim_in outcome_in completion end_backend
   wait_until_gone abandon wait_until_blocked);
+
+sub import
+{
+	my $test = caller;
+
+	strict->import;
+	warnings->import(FATAL => 'all');
+	eval "package $test; use PostgreSQL::Test::Utils; use Test::More; 1" or die $@;
+	__PACKAGE__->export_to_level(1, @_);
+	return;
+}
 
 # new_node('main', setting => value, ...): a running server with the extension in its database
 # "postgres". Two names are not settings: -init, an array of arguments for init(), and -extension =>

@@ -1,14 +1,5 @@
 # pg_upgrade and dump and restore from an older server version, whose programs are in OLD_BINDIR,
 # keep records, claims and policies.
-use strict;
-use warnings FATAL => 'all';
-
-use FindBin;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-
-use lib $FindBin::RealBin, "$FindBin::RealBin/../tap";
 use Idem;
 use Sweeping;
 use Upgrade;

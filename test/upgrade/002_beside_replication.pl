@@ -1,15 +1,6 @@
 # pg_upgrade of a publisher and of its subscriber, with the tables of the business and of the
 # records in one publication: nothing is lost or duplicated, and a repeat of an answered request
 # does nothing.
-use strict;
-use warnings FATAL => 'all';
-
-use FindBin;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-
-use lib $FindBin::RealBin, "$FindBin::RealBin/../tap";
 use Idem;
 use Sweeping;
 use Upgrade;
