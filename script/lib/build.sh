@@ -91,8 +91,12 @@ install_module() {
 # Once in a run, at the first request.
 ensure_installed() {
     [[ ! -e $INSTALLED/complete ]] || return 0
-    quietly "building the module" build_module
-    quietly "installing it into a copy of the server" install_into_copy
+    if [[ ${IDEM_EDITION:-module} == managed ]]; then
+        quietly "installing the edition without C into a copy of the server" install_managed_edition
+    else
+        quietly "building the module" build_module
+        quietly "installing it into a copy of the server" install_into_copy
+    fi
     touch "$INSTALLED/complete"
 }
 
@@ -100,6 +104,13 @@ ensure_installed() {
 install_into_copy() {
     [[ $OUR_CONFIG == "$PG_CONFIG" ]] || copy_installation || return
     (umask 022 && install_module "$OUR_CONFIG")
+}
+
+# As an extension of the same name, whose objects belong to a role that is no superuser: so every suite
+# runs as it is.
+install_managed_edition() {
+    copy_installation || return
+    "$ROOT/test/managed/as_extension" "$("$OUR_CONFIG" --sharedir)/extension"
 }
 
 # The same for the programs that CMake builds: tests without a server, clients, examples.

@@ -4,7 +4,7 @@
 
 # shellcheck disable=SC2034 # for script/test
 GROUPS_IN_ORDER=(checks build build-in-tree core model fuzz regress isolation tap client regress-sql
-    isolation-sql tap-sql client-sql scale scale-sql managed docs examples demo chaos)
+    isolation-sql tap-sql client-sql scale scale-sql managed managed-client docs examples demo chaos)
 GROUPS_ON_REQUEST=(private lint clients console dotnet upgrade failover)
 # The groups that need no more than the module does.
 GROUPS_OF_MODULE=(checks build build-in-tree regress isolation upgrade)
@@ -283,13 +283,13 @@ show_tap_logs() {
     done < <(sed -nE 's|^.*/([^/]+)\.pl +\(Wstat.*|\1|p' "$WORK/prove.log")
 }
 
-group_client() {
+group_client() { # [ctest arguments]
     ensure_installed
     ensure_cmake_built
     start_test_cluster client
     create_database client
     local status=0
-    run_ctest client || status=$?
+    run_ctest client "$@" || status=$?
     ((status == 0)) || show_tail 60 "$WORK/client/server.log"
     stop_cluster client
     return "$status"
@@ -308,6 +308,17 @@ group_isolation-sql() { with_sql_store group_isolation; }
 group_tap-sql() { with_sql_store group_tap; }
 group_client-sql() { with_sql_store group_client; }
 group_scale-sql() { with_sql_store group_scale; }
+
+# The same tests against the edition without C.
+with_managed_edition() {
+    export IDEM_EDITION=managed WORK=$WORK/edition
+    mkdir -p "$WORK"
+    hand_over "$WORK"
+    use_installation "$WORK/server"
+    "$@"
+}
+# Without the tests of what the module alone has: columns in C, either store, its memory.
+group_managed-client() { with_managed_edition group_client --exclude-regex 'columns|stores|memory'; }
 
 # The edition without C, on a server without the module.
 group_managed() {

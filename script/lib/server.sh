@@ -32,7 +32,8 @@ max_connections = 200
 max_prepared_transactions = 10
 log_line_prefix = '%m [%p] %q%a '
 CONF
-    printf '%s\n' "$@"
+    # The edition without C has nothing to load.
+    printf '%s\n' "$@" | if [[ ${IDEM_EDITION:-module} == managed ]]; then grep -v '^shared_preload_libraries'; else cat; fi
 }
 
 stop_cluster() {

@@ -102,7 +102,7 @@ class Worker {
                            "  WHERE pid = $1 AND state = 'idle in transaction'"
                            "    AND (NOT $2::boolean OR EXISTS (SELECT FROM pg_locks l"
                            "         WHERE l.pid = a.pid AND locktype = 'advisory'"
-                           "           AND objsubid = 18756 AND granted)))"
+                           "           AND 18756 IN (objsubid, classid) AND granted)))"
                            "  AND pg_terminate_backend($1, 10000)",
                            victim, with_lock);
     }

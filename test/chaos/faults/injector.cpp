@@ -48,7 +48,7 @@ std::vector<Injector::Holder> Injector::holders(const std::string& sessions) {
         " ((pg_snapshot_xmax(pg_current_snapshot())::text::bigint >> 32 << 32)"
         "  + backend_xid::text::bigint)::text"
         " FROM pg_locks JOIN pg_stat_activity USING (pid)"
-        " WHERE locktype = 'advisory' AND objsubid = 18756 AND granted"
+        " WHERE locktype = 'advisory' AND 18756 IN (objsubid, classid) AND granted"
         "   AND application_name LIKE '" +
         sessions + "' ORDER BY pid");
     std::vector<Holder> all;

@@ -13,6 +13,9 @@ void set_up(const Server& server, std::int64_t body_limit);
 // The same as one transaction that drops the extension first: SQL.
 std::string drop_and_create(std::int64_t body_limit);
 
+// Or the edition without C.
+bool has_module(const Server& server);
+
 // Whether idem_begin and idem_once have this argument.
 bool has_same_statement(const Server& server);
 

@@ -60,7 +60,7 @@ class Run : public Trial {
     bool writes_early() const {
         const std::vector<std::string> kinds = faults(Lane::Users);
         return std::find(kinds.begin(), kinds.end(), "triggers") != kinds.end() ||
-               server_.value("SHOW idempotency.store") != "auto";
+               !has_module(server_) || server_.value("SHOW idempotency.store") != "auto";
     }
 
     std::vector<std::string> faults(Lane lane) const {
@@ -68,6 +68,8 @@ class Run : public Trial {
         std::vector<std::string> kinds;
         for (const std::string& kind : usual ? scenario_.faults : options_.faults)
             if (ServerFaults::lane_of(kind) == lane) kinds.push_back(kind);
+        // Functions of the edition without C belong to one role, and so must the tables.
+        if (usual && lane == Lane::Users && !has_module(server_)) kinds.clear();
         return kinds;
     }
 
