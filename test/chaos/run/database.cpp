@@ -55,11 +55,12 @@ void expect(const Server& server, int invariant, const std::string& what, const 
 }
 
 void check_leaks(const Server& server, std::vector<Violation>* found) {
-    expect(server, 18, "locks of ours",
-           "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND 18756 IN (objsubid, classid)"
-           " AND pid NOT IN (SELECT pid FROM pg_stat_activity"
-           "                 WHERE backend_type = 'idempotency sweeper')",
-           "0", found);
+    expect(
+        server, 18, "locks of ours",
+        "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND 18756 IN (objsubid, classid)"
+        " AND pid NOT IN (SELECT pid FROM pg_stat_activity"
+        "                 WHERE backend_type = 'idempotency sweeper')",
+        "0", found);
     expect(server, 18, "prepared transactions", "SELECT count(*) FROM pg_prepared_xacts", "0",
            found);
     expect(server, 18, "open transactions",
