@@ -2,12 +2,12 @@
 -- of the backend; here it is a row from the grant on, and the row says whose it is.
 ALTER TABLE idempotency.record
     -- The transaction that wrote the row last: its number, not that of a savepoint.
-    ADD COLUMN written_in xid8,
+    ADD COLUMN IF NOT EXISTS written_in xid8,
     -- Of that transaction's claim: o open, t open and transactional, q the same at COMMIT, r running an
     -- operation, l left open with a lease, e ended, g given back. Null: the row is of another claim.
-    ADD COLUMN open_claim "char",
+    ADD COLUMN IF NOT EXISTS open_claim "char",
     -- The row that the open claim took the place of, as text.
-    ADD COLUMN before text;
+    ADD COLUMN IF NOT EXISTS before text;
 
 -- Removals of records that a snapshot may not know of, in 64 parts. A transaction with a fixed snapshot
 -- locks the part of its key: PostgreSQL then reports a removal that the snapshot does not see.
