@@ -134,5 +134,64 @@ TEST_F(Careless, commit_in_a_transaction) {
     try_all(commits(), [this](const Act& act) { transact(act); });
 }
 
+class PreparedStatements : public testing::Test {
+  protected:
+    static void SetUpTestSuite() { prepare_database(); }
+    static PoolOptions one_connection() {
+        PoolOptions options;
+        options.size = 1;
+        return options;
+    }
+
+    // How often the handler ran.
+    int transact(const std::string& key, const Act& act) {
+        int runs = 0;
+        transactionally(pool, call_for(key), {}, [&](Transaction& tx, const Decision&) {
+            ++runs;
+            tx.exec_params(kEffect, key);
+            act(tx);
+            return Answer{201, {}, ""};
+        });
+        EXPECT_EQ(effects(key), 1);
+        EXPECT_EQ(status(key), "completed");
+        return runs;
+    }
+
+    Pool<Pqxx> pool{"", one_connection()};
+};
+
+TEST_F(PreparedStatements, are_prepared_once_for_a_connection) {
+    if (const char* port = std::getenv("PGPORT"); ask("SELECT inet_server_port()") != port) {
+        GTEST_SKIP() << "a pooler decides which session it is";
+    }
+    int count = 0;
+    const auto look = [&](Transaction& tx) {
+        count = tx.exec1("SELECT count(*) FROM pg_prepared_statements WHERE name LIKE 'idem%'")[0]
+                    .as<int>();
+    };
+    transact(unique("prepared"), look);
+    EXPECT_EQ(count, 1);  // idem_complete follows
+    for (int i = 0; i < 2; ++i) {
+        transact(unique("prepared"), look);
+        EXPECT_EQ(count, 2);
+    }
+}
+
+TEST_F(PreparedStatements, may_be_deallocated_in_a_handler) {
+    const auto deallocate = [](Transaction& tx) { tx.exec("DEALLOCATE ALL"); };
+    EXPECT_LE(transact(unique("deallocated"), deallocate), 2);
+    EXPECT_EQ(transact(unique("deallocated"), deallocate), 1);
+}
+
+TEST_F(PreparedStatements, may_be_deallocated_between_requests) {
+    const auto nothing = [](Transaction&) {};
+    transact(unique("discarded"), nothing);
+    {
+        const auto loan = pool.lend();
+        pqxx::nontransaction(**loan).exec("DISCARD ALL");
+    }
+    EXPECT_EQ(transact(unique("discarded"), nothing), 1);
+}
+
 }  // namespace
 }  // namespace idempotency

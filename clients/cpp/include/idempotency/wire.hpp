@@ -2,14 +2,19 @@
 // transaction that a handler works in.
 #pragma once
 
+#include <libpq-events.h>
 #include <libpq-fe.h>
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <atomic>
 #include <cstring>
+#include <functional>
 #include <memory>
+#include <set>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -109,22 +114,87 @@ inline bool drain(PGconn* connection) {
     return PQstatus(connection) == CONNECTION_OK;
 }
 
+#ifdef LIBPQ_HAS_PIPELINING
+
+// The statements that a connection has prepared. The server parses and plans them once, not for
+// each request. A pooler may give each transaction another session, and a handler may run
+// DEALLOCATE. Then a prepared statement fails, the transaction is repeated, and the process
+// prepares no more.
+class Prepared {
+  public:
+    // Lives as long as the connection. nullptr: libpq has no memory for it.
+    static Prepared* of(PGconn* connection) {
+        void* kept = PQinstanceData(connection, on_event);
+        if (kept != nullptr) return static_cast<Prepared*>(kept);
+        if (PQregisterEventProc(connection, on_event, "idempotency", nullptr) != 1) return nullptr;
+        auto made = std::make_unique<Prepared>();
+        return PQsetInstanceData(connection, on_event, made.get()) == 1 ? made.release() : nullptr;
+    }
+
+    // The same name always has the same text, whichever program has prepared it.
+    static std::string name_of(const char* text) {
+        return "idempotency_" + std::to_string(std::hash<std::string_view>()(text));
+    }
+
+    static bool is_allowed() { return !given_up_; }
+    bool has(const std::string& name) const { return names_.count(name) != 0; }
+    void add(const std::string& name) { names_.insert(name); }
+
+    // Gives up if the error is that a prepared statement does not exist, or exists already.
+    static bool gives_up_after(const PGresult* error) {
+        const char* state = PQresultErrorField(error, PG_DIAG_SQLSTATE);
+        if (state == nullptr) return false;
+        if (std::strcmp(state, "26000") != 0 && std::strcmp(state, "42P05") != 0) return false;
+        given_up_ = true;
+        return true;
+    }
+
+  private:
+    static int on_event(PGEventId event, void* info, void*) {
+        if (event == PGEVT_CONNRESET) {
+            auto* reset = static_cast<PGEventConnReset*>(info);
+            *of(reset->conn) = Prepared();
+        } else if (event == PGEVT_CONNDESTROY) {
+            auto* end = static_cast<PGEventConnDestroy*>(info);
+            delete static_cast<Prepared*>(PQinstanceData(end->conn, on_event));
+        }
+        return 1;
+    }
+
+    inline static std::atomic<bool> given_up_{false};
+    std::set<std::string> names_;
+};
+
+// Returns whether it is prepared, too: that has a result of its own, before the statement's.
+inline bool send(PGconn* connection, const Statement& statement, Prepared* prepared) {
+    const auto texts = texts_of(statement.values);
+    const auto count = static_cast<int>(texts.size());
+    const auto check = [&](int sent) {
+        if (sent != 1) throw_error(connection, nullptr);
+    };
+    if (texts.empty() || prepared == nullptr || !Prepared::is_allowed()) {
+        check(PQsendQueryParams(connection, statement.text, count, nullptr, texts.data(), nullptr,
+                                nullptr, 0));
+        return false;
+    }
+    const std::string name = Prepared::name_of(statement.text);
+    const bool is_new = !prepared->has(name);
+    if (is_new) check(PQsendPrepare(connection, name.c_str(), statement.text, 0, nullptr));
+    check(PQsendQueryPrepared(connection, name.c_str(), count, texts.data(), nullptr, nullptr, 0));
+    return is_new;
+}
+
 // Sends two statements in one message and waits once. If the first fails, the server skips the
 // other. Throws the error.
 inline std::pair<Result, Result> execute_both(PGconn* connection, const Statement& first,
                                               const Statement& second) {
-#ifdef LIBPQ_HAS_PIPELINING
-    const auto send = [&](const Statement& statement) {
-        const auto texts = texts_of(statement.values);
-        return PQsendQueryParams(connection, statement.text, static_cast<int>(texts.size()),
-                                 nullptr, texts.data(), nullptr, nullptr, 0) == 1;
-    };
     if (!drain(connection) || PQenterPipelineMode(connection) != 1) {
         throw_error(connection, nullptr);
     }
-    if (!send(first) || !send(second) || PQpipelineSync(connection) != 1) {
-        throw_error(connection, nullptr);
-    }
+    Prepared* prepared = Prepared::of(connection);
+    const bool news[] = {send(connection, first, prepared), send(connection, second, prepared)};
+    if (PQpipelineSync(connection) != 1) throw_error(connection, nullptr);
+    Result failed(nullptr, PQclear);
     const auto answer = [&] {
         auto result = next_result(connection);
         if (!result || PQstatus(connection) != CONNECTION_OK) {
@@ -132,19 +202,31 @@ inline std::pair<Result, Result> execute_both(PGconn* connection, const Statemen
         }
         while (next_result(connection)) {
         }
-        return result;
+        const bool good = is_good(result.get());
+        if (!good && !failed) failed = std::move(result);
+        return std::pair(good, std::move(result));
     };
-    std::pair<Result, Result> results{answer(), answer()};
+    const auto answer_to = [&](const Statement& statement, bool is_new) {
+        if (is_new && answer().first) prepared->add(Prepared::name_of(statement.text));
+        return answer().second;
+    };
+    std::pair<Result, Result> results{answer_to(first, news[0]), answer_to(second, news[1])};
     next_result(connection);  // of the Sync
     PQexitPipelineMode(connection);
-    if (!is_good(results.first.get())) throw_error(connection, results.first.get());
-    if (!is_good(results.second.get())) throw_error(connection, results.second.get());
-    return results;
+    if (!failed) return results;
+    if (!Prepared::gives_up_after(failed.get())) throw_error(connection, failed.get());
+    throw SqlError(PQresultErrorMessage(failed.get()), "40001");  // it is repeated
+}
+
 #else
+
+inline std::pair<Result, Result> execute_both(PGconn* connection, const Statement& first,
+                                              const Statement& second) {
     auto result = execute(connection, first);
     return {std::move(result), execute(connection, second)};
-#endif
 }
+
+#endif
 
 // Whether the pool may lend the connection again. The answer to a ROLLBACK may be on its way.
 inline bool is_reusable(PGconn* connection) {
