@@ -1,17 +1,17 @@
-// What clients/conformance/README.md wants to try. A service would look like examples/payments,
-// from which the HTTP comes.
+// The server of clients/conformance/README.md, on cpp-httplib.
 #include <openssl/evp.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
+#include <idempotency/httplib.hpp>
 #include <idempotency/pqxx.hpp>
 #include <idempotency/route.hpp>
 #include <iostream>
 #include <map>
 #include <mutex>
-
-#include "http/server.hpp"
+#include <thread>
 
 namespace {
 
@@ -155,10 +155,22 @@ class Server {
         : pool_("", pool_options()),
           others_("", others_options()),
           handler_(others_),
-          idempotent_(pool_),
-          lane_(kThreads) {}
+          idempotent_(pool_) {
+        // A connection that is kept alive keeps its thread.
+        server_.new_task_queue = [] { return new httplib::ThreadPool(8 * kThreads); };
+        server_.set_keep_alive_max_count(1000);
+        server_.set_tcp_nodelay(true);
+        add_routes();
+    }
 
-    bool run() {
+    void run() {
+        server_.bind_to_port("127.0.0.1", std::atoi(std::getenv("PORT")));
+        std::cout << "ready" << std::endl;
+        server_.listen_after_bind();
+    }
+
+  private:
+    void add_routes() {
         Options options;
         add("/transactional", options);
         add("/streamed", options);
@@ -191,18 +203,12 @@ class Server {
         add("/patient", options);
         add_unprotected();
         if (bench_) add_bare();
-        server_.routes().add("GET", "/ways", {nullptr, 0, ways});
-        server_.routes().add("GET", "/health", {nullptr, 0, [](const auto&, const auto&) {
-                                                    return Answer{200, {}, "well\n"};
-                                                }});
-        return server_.run({"127.0.0.1", std::atoi(std::getenv("PORT"))}, "ready");
-    }
-
-  private:
-    static http::Limits limits() {
-        http::Limits limits;
-        limits.end = Milliseconds(500);
-        return limits;
+        server_.Get("/ways", [](const auto&, httplib::Response& response) {
+            response.set_content(ways().dump(), "application/json");
+        });
+        server_.Get("/health", [](const auto&, httplib::Response& response) {
+            response.set_content("well\n", "text/plain");
+        });
     }
 
     static idempotency::PoolOptions others_options() {
@@ -265,13 +271,13 @@ class Server {
         return known;
     }
 
-    static Answer ways(const Request&, const std::string&) {
+    static json ways() {
         json names = {{"hide_error", json::array()},
                       {"commit", json::array()},
                       {"waits", {{"execute", 3}, {"replay", 1}, {"leased", 3}}}};
         for (const auto& way : failures()) names["hide_error"].push_back(way.first);
         for (const auto& way : commits()) names["commit"].push_back(way.first);
-        return {200, {{"Content-Type", "application/json"}}, names.dump()};
+        return names;
     }
 
     static void hide_error(Tx& tx, const json& way) try {
@@ -341,24 +347,20 @@ class Server {
     }
 
     void add(const std::string& path, const Options& options) {
-        server_.routes().add("POST", path,
-                             idempotent_.transactional(complete(options, path),
-                                                       [this](auto& tx, const auto& exchange) {
-                                                           return in_transaction(tx, exchange);
-                                                       }),
-                             &lane_);
+        const auto work = [this](auto& tx, const auto& exchange) {
+            return in_transaction(tx, exchange);
+        };
+        server_.Post(path, protect(idempotent_.transactional(complete(options, path), work)));
     }
 
     void add_leased(const std::string& path, decltype(Options::verdict) verdict = {}) {
         Options options;
         options.verdict = std::move(verdict);
         options.lease = Milliseconds(2000);
-        server_.routes().add("POST", path,
-                             idempotent_.leased(complete(options, path),
-                                                [this](Claim claim, const auto& exchange) {
-                                                    return leased(std::move(claim), exchange);
-                                                }),
-                             &lane_);
+        const auto work = [this](Claim claim, const auto& exchange) {
+            return leased(std::move(claim), exchange);
+        };
+        server_.Post(path, protect(idempotent_.leased(complete(options, path), work)));
     }
 
     void add_configured() {
@@ -376,42 +378,41 @@ class Server {
     void add_unprotected() {
         Options options;
         options.unprotected_without_database = true;
-        server_.routes().add("POST", "/unprotected",
-                             idempotent_.plain(complete(options, "/unprotected"),
-                                               [this](Pqxx::Transaction* tx, const auto& exchange) {
-                                                   return tx ? in_transaction(*tx, exchange)
-                                                             : without_transaction(exchange);
-                                               }),
-                             &lane_);
+        const auto work = [this](Pqxx::Transaction* tx, const auto& exchange) {
+            return tx ? in_transaction(*tx, exchange) : without_transaction(exchange);
+        };
+        options = complete(options, "/unprotected");
+        server_.Post("/unprotected", protect(idempotent_.plain(options, work)));
     }
 
     // The work of /transactional without the client.
     void add_bare() {
-        const auto work = [this](const idempotency::Request& request, const auto&) {
+        server_.Post("/bare", [this](const httplib::Request& request, httplib::Response& response) {
             const auto loan = pool_.lend();
             pqxx::work tx(**loan);
             tx.exec_params("INSERT INTO effect (principal, key, note) VALUES ($1, $2, $3)", "bench",
                            "", json::parse(request.body).at("effect").get<std::string>());
             tx.commit();
-            return Answer{201, {}, ""};
-        };
-        server_.routes().add("POST", "/bare", {nullptr, 1000, work}, &lane_);
+            response.status = 201;
+        });
     }
 
     // For bench/clients: without the suite's hooks, and with the route /bare.
     const bool bench_ = std::getenv("BENCH") != nullptr;
-    http::Server server_{limits()};
+    idempotency::HttplibServer server_;
     Pool pool_, others_;
     Handler handler_;
     const idempotency::Idempotent<Pqxx> idempotent_;
-    http::Lane lane_;
 };
 
 }  // namespace
 
 int main() try {
+    // A handler may never return.
+    signal(SIGTERM, [](int) { _exit(0); });
+    signal(SIGPIPE, SIG_IGN);
     Server server;
-    _exit(server.run() ? 0 : 1);
+    server.run();
 } catch (const std::exception& error) {
     std::cerr << error.what() << '\n';
     return 2;
