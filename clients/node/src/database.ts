@@ -62,6 +62,11 @@ export class ConnectionLost extends Error {
   override name = 'ConnectionLost';
 }
 
+/** A prepared statement was lost, and everything rolled back. From now on nothing is prepared. */
+export class Unprepared extends Error {
+  override name = 'Unprepared';
+}
+
 /** Another request has the claim now, or may have it: later work is not recorded. */
 export class LeaseLost extends Error {
   override name = 'LeaseLost';

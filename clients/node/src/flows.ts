@@ -2,7 +2,7 @@
 // returns its answer, or throws, and the function ends the claim, once.
 import { type Answer, type Claim, type Name, type Refusal, claimOf, replayOf, storedHeaders } from './claim.js';
 import {
-  type Database, type Ending, type Row, type Statement, DatabaseAway, Deadline, LeaseLost, isConnectionLost, isTransient, pause, plainNames, sqlstate, statement,
+  type Database, type Ending, type Row, type Statement, DatabaseAway, Deadline, LeaseLost, Unprepared, isConnectionLost, isTransient, pause, plainNames, sqlstate, statement,
 } from './database.js';
 import {
   ATTEMPTS, DATABASE_TIMEOUT_MS as DATABASE_TIMEOUT, HANDLER_TIMEOUT_MS, LEASED_HANDLER_TIMEOUT_MS, LEASE_MS as LEASE, NOT_KEPT,
@@ -244,6 +244,10 @@ async function again<T extends Result | Answer | boolean>(
       const thrown = find(raised, Thrown);
       const notKept = find(raised, NotKept);
       if (notKept) return notKept.result as T;
+      if (find(raised, Unprepared)) { // the next run prepares nothing
+        attempt -= 1;
+        continue;
+      }
       const error = thrown ? thrown.error : raised;
       const transient = isTransient(raised, thrown !== undefined) || (thrown && isTransient(thrown.error, true));
       if ((!transient && !find(raised, OwnTransaction)) || raised instanceof InDoubt) throw error;

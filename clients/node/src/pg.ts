@@ -1,18 +1,22 @@
 // node-postgres.
 import type { Pool, PoolClient } from 'pg';
-import { ConnectionLost, type Database, type Ending, type Row, type Statement } from './database.js';
+import { ConnectionLost, type Database, type Ending, type Row, type Statement, Unprepared } from './database.js';
 import { guarded } from './guarded.js';
-import { Together } from './together.js';
+import { COMPLETE } from './statements.js';
+import { Prepared, Together } from './together.js';
 import { tolerant } from './tolerant.js';
 
 export { tolerant };
 
 const BEGIN: Statement = { text: 'BEGIN', values: [] };
 const COMMIT: Statement = { text: 'COMMIT', values: [] };
+// Prepared with the first message, so that the last one cannot fail for lack of them.
+const AHEAD: Statement[] = [{ text: COMPLETE, values: [] }, COMMIT];
 const ROLLBACK_LIMIT = 10_000;
 
 export function pg(pool: Pool): Database<PoolClient> {
   tolerant(pool);
+  const prepared = new Prepared();
   return {
     async transaction(first, work, signal) {
       const lent = await Lent.from(pool, signal);
@@ -20,9 +24,9 @@ export function pg(pool: Pool): Database<PoolClient> {
       let ending: Ending<any>;
       try {
         ending = await lent.watch(async () => {
-          const rows = await together(lent.client, first ? [BEGIN, first] : [BEGIN]);
+          const rows = await together(lent.client, first ? [BEGIN, first] : [BEGIN], prepared, AHEAD);
           const done = await work(proxy, rows).finally(end);
-          if (done.last) await together(lent.client, [done.last, COMMIT]);
+          if (done.last) await together(lent.client, [done.last, COMMIT], prepared);
           return done;
         });
       } catch (error) {
@@ -36,7 +40,13 @@ export function pg(pool: Pool): Database<PoolClient> {
     async statement(text, values, signal) {
       const lent = await Lent.from(pool, signal);
       try {
-        return await lent.watch(async () => (await lent.client.query<Row>(text, values)).rows);
+        return await lent.watch(async () => {
+          const run = () => together(lent.client, [{ text, values }], prepared);
+          return run().catch((error: unknown) => {
+            if (error instanceof Unprepared) return run();
+            throw error;
+          });
+        });
       } finally {
         lent.release();
       }
@@ -45,9 +55,9 @@ export function pg(pool: Pool): Database<PoolClient> {
 }
 
 /** Statements in one message; the rows of the last that has any. None of them is run after one that has failed. */
-async function together(client: PoolClient, statements: Statement[]): Promise<Row[]> {
+async function together(client: PoolClient, statements: Statement[], prepared: Prepared, ahead: Statement[] = []): Promise<Row[]> {
   const { connection, pipeline } = client as any;
-  if (connection?.parse && !pipeline) return Together.run(client as any, statements);
+  if (connection?.parse && !pipeline) return Together.run(client as any, statements, prepared, ahead);
   const results = [];
   // pg's pipeline sends them together; libpq's binding, one after the other.
   const sent = statements.map(({ text, values }) => client.query<Row>(text, values));

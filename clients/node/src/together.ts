@@ -1,35 +1,81 @@
 // Several statements with parameters in one message of PostgreSQL's protocol, as a query class of pg.
-import type { Row, Statement } from './database.js';
+import { createHash } from 'node:crypto';
+import { type Row, type Statement, Unprepared, sqlstate } from './database.js';
 import type { Value } from './statements.js';
 
 /** The parts of pg's connection that pg-cursor uses, too. */
 interface Connection {
   stream: { cork?: () => void; uncork?: () => void };
+  on(event: 'parseComplete', listener: () => void): unknown;
+  off(event: 'parseComplete', listener: () => void): unknown;
   parse(statement: { text: string; name: string; types?: number[] }): void;
   bind(portal: { portal: string; statement: string; values: Value[]; binary: boolean; valueMapper: (value: Value) => Value }): void;
   describe(portal: { type: 'P'; name: string }): void;
   execute(portal: { portal: string; rows: number }): void;
   sync(): void;
 }
-interface Client { query(query: Together): unknown }
+interface Client { connection: Connection; query(query: Together): unknown }
+type Fields = readonly { name: string; dataTypeID: number }[];
 
 const BOOLEAN = 16; // the type's oid
+const LOST = '26000'; // there is no such prepared statement
+const TAKEN = '42P05'; // there is one already
+const asIs = (value: Value): Value => value;
+
+const names = new Map<string, string>();
+
+/** The same name always means the same text, also behind a pooler. */
+function nameOf(text: string): string {
+  let name = names.get(text);
+  if (name === undefined) names.set(text, name = `idempotency_${createHash('sha256').update(text).digest('hex').slice(0, 16)}`);
+  return name;
+}
+
+/**
+ * The statements that each connection has prepared. Where sessions lose them, or a pooler hands out other
+ * sessions, no statement of this pool is prepared any more.
+ */
+export class Prepared {
+  #on = true;
+  readonly #known = new WeakMap<object, Map<string, Fields | null>>();
+
+  /** By name, with the columns, once they are known. None: statements have no names. */
+  of(connection: object): Map<string, Fields | null> | null {
+    if (!this.#on) return null;
+    let known = this.#known.get(connection);
+    if (known === undefined) this.#known.set(connection, known = new Map());
+    return known;
+  }
+
+  giveUp(): void { this.#on = false; }
+}
 
 /** One Sync after all of them: PostgreSQL skips those after one that fails. */
 export class Together {
-  #names: { name: string; dataTypeID: number }[] = [];
-  #rows: Row[] = [];
+  readonly #rows: Row[] = [];
+  readonly #known: Map<string, Fields | null> | null;
+  #fields: Fields | null = null;
+  #answered = 0;
   #tag = '';
   callback: (error: Error | null) => void = () => {};
 
-  private constructor(readonly statements: readonly Statement[]) {}
+  private constructor(readonly statements: readonly Statement[], readonly ahead: readonly Statement[], connection: Connection, prepared: Prepared) {
+    this.#known = prepared.of(connection);
+  }
 
-  /** The rows of the only statement that returns some. A COMMIT at the end that has rolled back throws. */
-  static async run(client: Client, statements: readonly Statement[]): Promise<Row[]> {
-    const own = new Together(statements);
+  /**
+   * The rows of the only statement that returns some. A COMMIT at the end that has rolled back throws. Those
+   * `ahead` are prepared, but not run.
+   */
+  static async run(client: Client, statements: readonly Statement[], prepared: Prepared, ahead: readonly Statement[] = []): Promise<Row[]> {
+    const own = new Together(statements, ahead, client.connection, prepared);
     await new Promise<void>((resolve, reject) => {
       own.callback = (error) => (error ? reject(error) : resolve());
       client.query(own);
+    }).catch((error: unknown) => {
+      if (!own.#known || ![LOST, TAKEN].includes(sqlstate(error) ?? '')) throw error;
+      prepared.giveUp();
+      throw new Unprepared('a prepared statement is lost', { cause: error });
     });
     if (statements.at(-1)!.text === 'COMMIT' && own.#tag !== 'COMMIT') throw new Error('idempotency: COMMIT has rolled back');
     return own.#rows;
@@ -38,10 +84,12 @@ export class Together {
   submit(connection: Connection): null {
     connection.stream.cork?.();
     try {
+      if (this.#known) this.#prepare(connection, this.#known);
       for (const { text, values } of this.statements) {
-        connection.parse({ text, name: '' });
-        connection.bind({ portal: '', statement: '', values, binary: false, valueMapper: (value) => value });
-        connection.describe({ type: 'P', name: '' });
+        const name = this.#known ? nameOf(text) : '';
+        if (!name) connection.parse({ text, name });
+        connection.bind({ portal: '', statement: name, values, binary: false, valueMapper: asIs });
+        if (!this.#known?.get(name)) connection.describe({ type: 'P', name: '' });
         connection.execute({ portal: '', rows: 0 });
       }
       connection.sync();
@@ -51,17 +99,45 @@ export class Together {
     return null;
   }
 
-  handleRowDescription(message: { fields: { name: string; dataTypeID: number }[] }): void { this.#names = message.fields; }
-
-  /** As text, whatever types the application has parsers for. */
-  handleDataRow(message: { fields: (string | null)[] }): void {
-    this.#rows.push(Object.fromEntries(this.#names.map(({ name, dataTypeID }, i) => {
-      const value = message.fields[i] ?? null;
-      return [name, dataTypeID === BOOLEAN && value !== null ? value === 't' : value];
-    })));
+  /** Those that this connection does not know yet. */
+  #prepare(connection: Connection, known: Map<string, Fields | null>): void {
+    const missing = [...this.statements, ...this.ahead].filter(({ text }) => !known.has(nameOf(text)));
+    if (missing.length === 0) return;
+    for (const { text } of missing) connection.parse({ text, name: nameOf(text) });
+    const parsed = () => {
+      known.set(nameOf(missing.shift()!.text), null);
+      if (missing.length === 0) stop();
+    };
+    const stop = () => { connection.off('parseComplete', parsed); };
+    connection.on('parseComplete', parsed);
+    const { callback } = this;
+    this.callback = (error) => { stop(); callback(error); };
   }
 
-  handleCommandComplete(message: { text: string }): void { this.#tag = message.text; }
+  handleRowDescription({ fields }: { fields: Fields }): void { this.#fields = fields; }
+
+  /** As text, whatever types the application has parsers for. */
+  handleDataRow({ fields }: { fields: (string | null)[] }): void {
+    const columns = this.#columns();
+    const row: Row = {};
+    columns.forEach(({ name, dataTypeID }, i) => {
+      const value = fields[i] ?? null;
+      row[name] = dataTypeID === BOOLEAN && value !== null ? value === 't' : value;
+    });
+    this.#rows.push(row);
+  }
+
+  handleCommandComplete({ text }: { text: string }): void {
+    this.#known?.set(nameOf(this.statements[this.#answered]!.text), this.#columns());
+    this.#tag = text;
+    this.#answered += 1;
+    this.#fields = null;
+  }
+
+  /** Of the statement that is being answered. */
+  #columns(): Fields {
+    return this.#fields ?? this.#known?.get(nameOf(this.statements[this.#answered]!.text)) ?? [];
+  }
 
   handleEmptyQuery(): void {}
 

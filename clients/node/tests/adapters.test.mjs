@@ -1,6 +1,6 @@
 // The same behaviour with every driver.
 import assert from 'node:assert/strict';
-import { after, before, describe, test } from 'node:test';
+import { after, afterEach, before, describe, test } from 'node:test';
 import { createRequire } from 'node:module';
 import { PrismaPg } from '@prisma/adapter-pg';
 import { drizzle as drizzleOnPg } from 'drizzle-orm/node-postgres';
@@ -377,3 +377,83 @@ for (const [name, make] of Object.entries(drivers)) {
     });
   });
 }
+
+describe('prepared statements of pg', () => {
+  const ours = () => counter.parsed.filter((name) => name.startsWith('idempotency_')).length;
+  const unnamed = () => counter.parsed.filter((name) => name === '').length;
+  let pool;
+  let database;
+  const run = (key, work = async () => ANSWER) => transactionally(database, { key, scope: 's', principal: 'p', json: '{}' }, work);
+  const step = (key) => leased(database, { key, scope: 's', principal: 'p' }, async (claim) => { await claim.step('one', () => 1); return ANSWER; });
+  const make = (max) => {
+    pool = new pgLibrary.Pool({ ...at, max });
+    database = pg(pool);
+    counter.parsed = [];
+  };
+  afterEach(() => pool.end());
+
+  test('each is parsed once for a connection', async () => {
+    make(1);
+    for (let n = 0; n < 4; n += 1) {
+      await run(`parsed ${n}`);
+      await step(`parsed, leased ${n}`);
+    }
+    assert.deepEqual([ours(), unnamed()], [5, 0]); // BEGIN, idem_begin, idem_complete, COMMIT, idem_checkpoint
+    const { rows } = await pool.query("SELECT statement FROM pg_prepared_statements WHERE name LIKE 'idempotency_%'");
+    assert.equal(rows.length, 5);
+  });
+
+  test('one that fails at first does not count as unknown', async () => {
+    make(1);
+    await assert.rejects(transactionally(database, { key: 'bad json', scope: 's', principal: 'p', json: '{' }, async () => ANSWER), { code: '22P02' });
+    await assert.rejects(leased(database, { key: 'bad json', scope: 's', principal: 'p', json: '{' }, async () => ANSWER), { code: '22P02' });
+    await run('good json');
+    assert.deepEqual([ours(), unnamed()], [4, 0]);
+  });
+
+  test('a session that has lost them: then none is prepared', async () => {
+    make(1);
+    await run('discarded 1');
+    await pool.query('DISCARD ALL');
+    assert.equal((await run('discarded 2')).outcome, 'executed');
+    counter.parsed = [];
+    assert.equal((await run('discarded 3')).outcome, 'executed');
+    assert.deepEqual([ours(), unnamed()], [0, 4]);
+    make(1);
+    await step('discarded 4');
+    await pool.query('DISCARD ALL');
+    assert.equal((await step('discarded 5')).outcome, 'executed');
+  });
+
+  test('a session that has them from elsewhere: then none is prepared', async () => {
+    make(1);
+    await run('taken 1');
+    const client = await pool.connect();
+    const { rows } = await client.query("SELECT name, statement FROM pg_prepared_statements WHERE statement LIKE '%idem_begin%'");
+    client.release(true);
+    await pool.query(`PREPARE "${rows[0].name}" AS SELECT 1`);
+    assert.equal((await run('taken 2')).outcome, 'executed');
+    assert.equal((await step('taken 3')).outcome, 'executed');
+  });
+
+  test('a handler that deallocates them runs again, once', async () => {
+    make(1);
+    let runs = 0;
+    const result = await run('deallocated', async (client) => {
+      runs += 1;
+      await client.query(`${INSERT}('deallocated')`);
+      await client.query('DEALLOCATE ALL');
+      return ANSWER;
+    });
+    assert.deepEqual([result.outcome, runs, await db.effects('deallocated')], ['executed', 2, 1]);
+    assert.equal((await run('deallocated', () => assert.fail())).outcome, 'replay');
+  });
+
+  test('only one attempt is allowed: it is none of these', async () => {
+    make(1);
+    await run('attempts 1');
+    await pool.query('DISCARD ALL');
+    const once = transactionally(database, { key: 'attempts 2', scope: 's', principal: 'p', json: '{}' }, async () => ANSWER, { attempts: 1 });
+    assert.equal((await once).outcome, 'executed');
+  });
+});

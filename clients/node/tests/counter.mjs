@@ -4,6 +4,7 @@ import net from 'node:net';
 /** Forwards connections; everything that a client sends before PostgreSQL is ready again is one wait. */
 export class Counter {
   waits = 0;
+  parsed = []; // the names of Parse messages
   #server = net.createServer((client) => this.#serve(client));
 
   constructor(host, port) { this.target = host.startsWith('/') ? { path: `${host}/.s.PGSQL.${port}` } : { host, port }; }
@@ -23,6 +24,7 @@ export class Counter {
     let waiting = false;
     const fromClient = messages(() => started, (type, message) => {
       if (type === null) started = ![80877103, 80877104].includes(message.readInt32BE(4));
+      if (type === 'P') this.parsed.push(message.toString('utf8', 5, message.indexOf(0, 5)));
       if ('QPBE'.includes(type) && !waiting) {
         waiting = true;
         this.waits += 1;
