@@ -11,6 +11,7 @@ from cluster import cluster, nodes
 from figures import chart_of, draw, print_figures, print_table
 from large import large
 from long_run import hour
+from managed import managed
 from many_records import backlog, live_rows, steady_state
 from pooler import connections
 from server import Server, describe_machine
@@ -18,7 +19,8 @@ from single_requests import (encryption, first_execution, hot_key, once, peers, 
                              resources)
 
 SCENARIOS = {scenario.__name__: scenario for scenario in (
-    first_execution, once, replay, encryption, peers, hot_key, resources, live_rows, steady_state, backlog, cluster)}
+    first_execution, once, replay, encryption, peers, hot_key, resources, live_rows, steady_state, backlog, cluster,
+    managed)}
 # These take an hour, or a third of the disk.
 ON_REQUEST = {scenario.__name__: scenario for scenario in (hour, large, connections)}
 

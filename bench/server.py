@@ -64,8 +64,8 @@ class Sql:
 class Server:
     """A database with the extension, and the server around it."""
 
-    def __init__(self, database=None):
-        self.sql = Sql(database)
+    def __init__(self, database=None, host=None):
+        self.sql = Sql(database, host)
         self.sql.rows(TABLES.read_text())
 
     def set(self, setting, value):
