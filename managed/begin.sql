@@ -15,10 +15,15 @@ BEGIN
             'Table idempotency.seed has no row with 16 bytes.',
             'Restore the row from a dump, or insert random bytes as the owner of the table.', '55000');
     END IF;
-    RETURN ('x' || left(encode(sha256(secret || convert_to(
-        length(key) || ':' || key || length(scope) || ':' || scope || principal, 'UTF8')), 'hex'), 8))::bit(32)::integer;
+    RETURN idempotency.lock_number(secret, key, scope, principal);
 END $$;
 COMMENT ON FUNCTION idempotency.lock_of IS 'the number of the lock of a key';
+
+CREATE FUNCTION idempotency.lock_number(secret bytea, key text, scope text, principal text) RETURNS integer
+    LANGUAGE sql STABLE AS $$
+SELECT ('x' || left(encode(sha256(secret || convert_to(
+    length(key) || ':' || key || length(scope) || ':' || scope || principal, 'UTF8')), 'hex'), 8))::bit(32)::integer $$;
+COMMENT ON FUNCTION idempotency.lock_number IS 'the first 32 bits of a digest of seed and key';
 
 CREATE FUNCTION idempotency.require(what text, hint text) RETURNS void
     LANGUAGE sql AS $$
@@ -496,26 +501,82 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION idempotency.status_now IS 'the status of a record now';
 
--- The commonest call first, in one statement: a replay where no policy counts. Any other call takes the
--- long way, which gives the same answer.
+---- the short way ----
+
+-- A call without options, in READ COMMITTED, of a key that is answered or new, where the policy is plain.
+-- One statement looks, and if there is no record, another one grants. Null: the call goes the long way, which
+-- would answer the same. `as_claim` is the new open_claim: e is for idem_once.
+CREATE FUNCTION idempotency.plain_answer(key text, scope text, principal text, request jsonb, method text, path text,
+                                         operation text, as_claim text) RETURNS @extschema@.idem_claim
+    LANGUAGE plpgsql AS $$
+DECLARE
+    seen record;
+    p idempotency.policy;
+    now timestamptz;
+BEGIN
+    SELECT s.value AS seed, t.token IS NULL AS is_new,
+           (SELECT o FROM idempotency.policy o
+             WHERE NOT o.dropped AND idempotency.rank(o.scope_pattern, plain_answer.scope) > 0
+             ORDER BY idempotency.rank(o.scope_pattern, plain_answer.scope) DESC LIMIT 1) AS policy,
+           CASE WHEN t.status IN ('c', 'f') AND clock_timestamp() < t.expires_at AND t.sealed_by IS NULL
+                 AND (t.operation <> plain_answer.operation) IS NOT TRUE
+                 AND (t.fingerprint IS NULL OR num_nonnulls(plain_answer.request, method, path) = 0 OR t.fingerprint
+                      = (idempotency.fingerprint_of(plain_answer.request, method, path, NULL, NULL)).fingerprint)
+                THEN ROW('replay', t.key, t.scope, t.principal, NULL, t.attempt, idempotency.status_word(t.status),
+                         t.status_code, t.headers, t.body, t.body_omitted, t.error, NULL, NULL, NULL, t.holder, NULL,
+                         t.created_at, t.finished_at, t.lease_until, t.expires_at)::@extschema@.idem_claim END AS claim
+      INTO seen
+      FROM idempotency.seed s LEFT JOIN idempotency.record t
+        ON t.key = plain_answer.key AND t.scope = plain_answer.scope AND t.principal = plain_answer.principal;
+    p := seen.policy;
+    IF (p IS NULL OR idempotency.is_plain(p, principal)) IS NOT TRUE THEN
+        RETURN NULL;
+    ELSIF NOT seen.is_new THEN
+        RETURN seen.claim;
+    ELSIF pg_try_advisory_xact_lock(18756, idempotency.lock_number(seen.seed, key, scope, principal)) IS NOT TRUE THEN
+        RETURN NULL;
+    END IF;
+    now := clock_timestamp();
+    INSERT INTO idempotency.record AS t (scope, principal, key, status, if_silent, attempt, body_limit, omit_large_body, token,
+        lease_us, fingerprint_of, created_at, claimed_at, expires_at, retained_until, lease_until, finished_at, fingerprint,
+        operation, written_in, open_claim)
+    VALUES (plain_answer.scope, plain_answer.principal, plain_answer.key, CASE as_claim WHEN 'e' THEN 'c' ELSE 'i' END,
+        CASE WHEN p.on_lease_expiry = 'unknown' THEN 'u' WHEN p.max_attempts = 1 THEN 'x' ELSE 't' END, 1,
+        (idempotency.values_of(p)).max_body_bytes, coalesce(p.on_large_body = 'omit', false), idempotency.new_token(NULL),
+        (idempotency.values_of(p)).lease, nullif(num_nonnulls(method) + 2 * num_nonnulls(path), 0), now, now,
+        idempotency.after(now, (idempotency.values_of(p)).ttl),
+        idempotency.after(now, greatest((idempotency.values_of(p)).retention, (idempotency.values_of(p)).ttl)),
+        CASE WHEN as_claim <> 'e' THEN idempotency.after(now, (idempotency.values_of(p)).lease) END,
+        CASE WHEN as_claim = 'e' THEN now END,
+        CASE WHEN num_nonnulls(plain_answer.request, method, path) > 0
+             THEN (idempotency.fingerprint_of(plain_answer.request, method, path, NULL, NULL)).fingerprint END,
+        plain_answer.operation, pg_current_xact_id(), as_claim)
+    ON CONFLICT DO NOTHING
+    RETURNING ROW('execute', t.key, t.scope, t.principal, t.token, t.attempt, idempotency.status_word(t.status), NULL, NULL,
+        NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, t.created_at, NULL, t.lease_until, t.expires_at)::@extschema@.idem_claim
+        AS claim
+    INTO seen;
+    RETURN CASE WHEN FOUND THEN seen.claim END;
+END $$;
+COMMENT ON FUNCTION idempotency.plain_answer IS 'a replay, or the grant of a new key, in a plain case';
+
+CREATE FUNCTION idempotency.may_be_plain(key text, scope text, principal text) RETURNS boolean
+    LANGUAGE sql STABLE AS $$
+SELECT idempotency.is_plain_identity(key, scope, principal) AND current_setting('transaction_read_only') = 'off'
+       AND current_setting('transaction_isolation') IN ('read committed', 'read uncommitted') $$;
+COMMENT ON FUNCTION idempotency.may_be_plain IS 'whether the short way is open to a call without options';
+
 --: idem_begin plpgsql definer hidden(statement_snapshot pg_snapshot DEFAULT pg_current_snapshot())
 DECLARE
+    claim @extschema@.idem_claim;
     a record;
 BEGIN
-    SELECT 'replay', t.key, t.scope, t.principal, NULL::bigint, t.attempt, idempotency.status_word(t.status),
-           t.status_code, t.headers, t.body, t.body_omitted, t.error, NULL::text, NULL::text, NULL::jsonb, t.holder,
-           NULL::double precision, t.created_at, t.finished_at, t.lease_until, t.expires_at
-      INTO a
-      FROM idempotency.record t
-     WHERE t.key = idem_begin.key AND t.scope = idem_begin.scope AND t.principal = idem_begin.principal
-       AND t.status IN ('c', 'f') AND clock_timestamp() < t.expires_at AND t.sealed_by IS NULL
-       AND current_setting('transaction_read_only') = 'off' AND hold IS NOT TRUE
-       AND num_nonnulls(exclude, idem_begin.fingerprint, ttl, lease, wait, first_sent, derive, idem_begin.holder) = 0
-       AND NOT EXISTS (SELECT FROM idempotency.policy p
-                        WHERE NOT p.dropped AND idempotency.rank(p.scope_pattern, idem_begin.scope) > 0)
-       AND CASE WHEN t.fingerprint IS NULL OR num_nonnulls(idem_begin.request, method, path) = 0 THEN true
-                ELSE t.fingerprint = (idempotency.fingerprint_of(idem_begin.request, method, path, NULL, NULL)).fingerprint END;
-    IF FOUND THEN RETURN a; END IF;
+    IF num_nonnulls(exclude, fingerprint, ttl, lease, wait, first_sent, derive, holder) = 0
+       AND NOT (hold OR same_statement) AND idempotency.may_be_plain(key, scope, principal) THEN
+        claim := idempotency.plain_answer(key, scope, principal, request, method, path, NULL,
+                                          CASE WHEN transactional THEN 't' ELSE 'o' END);
+        IF claim.outcome IS NOT NULL THEN RETURN claim; END IF;
+    END IF;
     PERFORM idempotency.check_identity(key, scope, principal, true);
     a := idempotency.answer(idempotency.question_of('idem_begin()', key, scope, principal, request, method, path, exclude,
         fingerprint, NULL, ttl, lease, wait, first_sent, derive, hold, same_statement, transactional, holder,
@@ -549,18 +610,15 @@ COMMENT ON FUNCTION idempotency.question_of IS 'arguments, checked';
 -- Without a limit it waits until the answer is final.
 --: idem_once plpgsql definer hidden(statement_snapshot pg_snapshot DEFAULT pg_current_snapshot())
 DECLARE
+    claim @extschema@.idem_claim;
     q idempotency.question;
     a record;
     outcome text;
 BEGIN
-    -- As in idem_begin: the commonest repeat in one statement.
-    PERFORM FROM idempotency.record t
-     WHERE t.key = idem_once.key AND t.scope = idem_once.scope AND t.principal = idem_once.principal
-       AND t.status IN ('c', 'f') AND clock_timestamp() < t.expires_at AND t.sealed_by IS NULL
-       AND current_setting('transaction_read_only') = 'off' AND num_nonnulls(ttl, wait) = 0
-       AND NOT EXISTS (SELECT FROM idempotency.policy p
-                        WHERE NOT p.dropped AND idempotency.rank(p.scope_pattern, idem_once.scope) > 0);
-    IF FOUND THEN RETURN false; END IF;
+    IF num_nonnulls(ttl, wait) = 0 AND NOT same_statement AND idempotency.may_be_plain(key, scope, principal) THEN
+        claim := idempotency.plain_answer(key, scope, principal, NULL, NULL, NULL, NULL, 'e');
+        IF claim.outcome IS NOT NULL THEN RETURN claim.outcome = 'execute'; END IF;
+    END IF;
     PERFORM idempotency.check_identity(key, scope, principal);
     q := idempotency.question_of('idem_once()', key, scope, principal, NULL, NULL, NULL, NULL, NULL, NULL, ttl, NULL, wait,
         NULL, NULL, false, same_statement, false, NULL, statement_snapshot);
@@ -629,7 +687,7 @@ BEGIN
         RETURN NULL;
     ELSIF r.open_claim = 't' THEN
         -- Another deferred trigger may yet end it, so this one runs once more, after those.
-        UPDATE idempotency.record t SET open_claim = 'q'
+        UPDATE idempotency.record t SET open_claim = 'q', claimed_at = r.claimed_at
          WHERE t.key = r.key AND t.scope = r.scope AND t.principal = r.principal AND t.token = r.token;
     ELSIF r.open_claim = 'q' THEN
         PERFORM idempotency.refuse('a transactional claim is still open at the end of its transaction',
@@ -644,7 +702,8 @@ BEGIN
     RETURN NULL;
 END $$;
 COMMENT ON FUNCTION idempotency.claim_left_open IS 'gives a claim its lease at COMMIT, or refuses to leave it open';
-CREATE CONSTRAINT TRIGGER claim_left_open AFTER INSERT OR UPDATE ON idempotency.record
+-- Only what grants a claim sets claimed_at.
+CREATE CONSTRAINT TRIGGER claim_left_open AFTER INSERT OR UPDATE OF claimed_at ON idempotency.record
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
-    WHEN (NEW.status = 'i' AND NEW.open_claim IN ('o', 't', 'q', 'r'))
+    WHEN (NEW.status = 'i')
     EXECUTE FUNCTION idempotency.claim_left_open();

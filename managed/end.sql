@@ -265,6 +265,34 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION idempotency.save IS 'writes a claim';
 
+-- The short way of end_claim: a claim of this transaction, whose policy is plain. False: the long way decides.
+CREATE FUNCTION idempotency.plain_end(key text, scope text, principal text, token bigint, status text, status_code integer,
+                                      body bytea, headers jsonb, error text, of_operation boolean) RETURNS boolean
+    LANGUAGE plpgsql AS $$
+DECLARE
+    now constant timestamptz := clock_timestamp();
+BEGIN
+    UPDATE idempotency.record t
+       SET status = plain_end.status, status_code = plain_end.status_code, body = plain_end.body,
+           headers = CASE WHEN plain_end.headers IS NOT NULL THEN idempotency.kept_headers(plain_end.headers, NULL) END,
+           body_omitted = false, error = idempotency.clipped(plain_end.error), finished_at = now, lease_until = NULL,
+           next_attempt_at = NULL, backend_pid = NULL, backend_start = NULL, resolved_by = NULL, recovery_point = NULL,
+           state = NULL, open_claim = 'e', before = NULL
+     WHERE t.key = plain_end.key AND t.scope = plain_end.scope AND t.principal = plain_end.principal
+       AND t.written_in = pg_current_xact_id_if_assigned() AND t.status = 'i'
+       AND t.open_claim IN ('o', 't', 'q', CASE WHEN of_operation THEN 'r' ELSE 'o' END)
+       AND (t.token = plain_end.token) IS NOT FALSE
+       AND NOT EXISTS (SELECT FROM idempotency.policy p
+                        WHERE NOT p.dropped AND idempotency.rank(p.scope_pattern, plain_end.scope) > 0
+                          AND NOT idempotency.is_plain(p, plain_end.principal))
+       AND coalesce(greatest(octet_length(plain_end.body), octet_length(plain_end.headers::text)), 0) <= t.body_limit
+       -- What idempotency.keep_long_enough would leave as it is.
+       AND coalesce(t.fingerprint_of & 8, 0) = 0
+       AND CASE WHEN isfinite(t.expires_at) THEN now - t.claimed_at <= t.expires_at - now END;
+    RETURN FOUND;
+END $$;
+COMMENT ON FUNCTION idempotency.plain_end IS 'ends a claim in a plain case';
+
 -- Ends a claim: as completed, failed for good or for now, or unknown.
 CREATE FUNCTION idempotency.end_claim(function text, key text, scope text, principal text, token bigint, how text,
     status_code integer DEFAULT NULL, body bytea DEFAULT NULL, headers jsonb DEFAULT NULL, error text DEFAULT NULL,
@@ -280,6 +308,10 @@ DECLARE
     longest bigint;
 BEGIN
     PERFORM idempotency.check_writable(function);
+    IF how IN ('completed', 'failed') AND ttl IS NULL AND idempotency.plain_end(key, scope, principal, token,
+           CASE how WHEN 'completed' THEN 'c' ELSE 'f' END, status_code, body, headers, error, of_operation) THEN
+        RETURN true;
+    END IF;
     p := idempotency.policy_for(scope);
     claim := idempotency.find_claim(key, scope, principal, token);
     r := claim.r;

@@ -4,7 +4,7 @@
 DO $install$
 DECLARE
     version constant text := '1.0.0';
-    digest constant text := 'b0083eff3da2a2a0';
+    digest constant text := '233f3dfc317944a4';
     -- For tables of older versions, in pairs: the version that needs a statement, and the statement.
     steps constant text[] := '{}';
     -- Before each statement stands its kind, and the name of what it makes.
@@ -131,6 +131,11 @@ ALTER TABLE idempotency.record
     ADD COLUMN IF NOT EXISTS open_claim "char",
     -- The row that the open claim took the place of, as text.
     ADD COLUMN IF NOT EXISTS before text;
+-- The condition of the module, but written out: a function is planned anew for each write.
+ALTER TABLE idempotency.record
+    DROP CONSTRAINT IF EXISTS record_valid,
+    ADD CONSTRAINT record_valid CHECK (
+        status = ANY ('{i,c,f,r,x,u}'::"char"[]) AND (status <> 'i' OR lease_until IS NOT NULL));
 --; table idempotency.removal
 -- Removals of records that a snapshot may not know of, in 64 parts. A transaction with a fixed snapshot
 -- locks the part of its key: PostgreSQL then reports a removal that the snapshot does not see.
@@ -913,10 +918,7 @@ END $$;
 COMMENT ON FUNCTION idempotency.micros IS 'microseconds of a span';
 --; routine idempotency.after
 CREATE FUNCTION idempotency.after(moment timestamptz, micros bigint) RETURNS timestamptz
-    LANGUAGE plpgsql IMMUTABLE STRICT AS $$
-BEGIN
-    RETURN moment + micros * interval '1 microsecond';
-END $$;
+    LANGUAGE sql STABLE STRICT AS $$ SELECT moment + micros * interval '1 microsecond' $$;
 COMMENT ON FUNCTION idempotency.after IS 'a moment and a span of microseconds';
 --; routine idempotency.since
 CREATE FUNCTION idempotency.since(later timestamptz, earlier timestamptz) RETURNS bigint
@@ -978,16 +980,20 @@ BEGIN
     RETURN name;
 END $$;
 COMMENT ON FUNCTION idempotency.check_name IS 'an argument that names something';
+--; routine idempotency.is_plain_identity
+-- Right for sure, as nearly all are. One expression, which is inlined.
+CREATE FUNCTION idempotency.is_plain_identity(key text, scope text, principal text) RETURNS boolean
+    LANGUAGE sql IMMUTABLE AS $$
+SELECT key <> '' AND octet_length(key) <= 255 AND octet_length(scope) <= 255 AND octet_length(principal) <= 255
+       AND key || scope || principal !~ '[^!-~]' $$;
+COMMENT ON FUNCTION idempotency.is_plain_identity IS 'whether key, scope and principal are short, printable ASCII';
 --; routine idempotency.check_identity
--- The primary key's index holds no more. One expression for what is nearly always right.
+-- The primary key's index holds no more.
 CREATE FUNCTION idempotency.check_identity(key text, scope text, principal text, key_may_be_null boolean DEFAULT false)
     RETURNS void
     LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
-    IF key <> '' AND greatest(octet_length(key), octet_length(scope), octet_length(principal)) <= 255
-       AND scope IS NOT NULL AND principal IS NOT NULL AND key || scope || principal !~ '[^!-~]' THEN
-        RETURN;
-    END IF;
+    IF idempotency.is_plain_identity(key, scope, principal) THEN RETURN; END IF;
     IF key IS NULL AND NOT key_may_be_null THEN
         PERFORM idempotency.check_name(key, 'key');
     END IF;
@@ -1266,16 +1272,18 @@ COMMENT ON FUNCTION idempotency.rank IS 'how well a pattern fits';
 --; routine idempotency.setting
 -- Settings are those of the module. Without it they are set by ALTER DATABASE or ALTER ROLE.
 CREATE FUNCTION idempotency.setting(name text, unit bigint, value bigint) RETURNS bigint
-    LANGUAGE plpgsql STABLE AS $$
-DECLARE
-    given text := current_setting(name, true);
+    LANGUAGE sql STABLE AS $$
+SELECT coalesce(idempotency.read_setting(nullif(current_setting(name, true), ''), unit), value) $$;
+COMMENT ON FUNCTION idempotency.setting IS 'a setting in microseconds, or bytes with unit 1';
+--; routine idempotency.read_setting
+CREATE FUNCTION idempotency.read_setting(given text, unit bigint) RETURNS bigint
+    LANGUAGE plpgsql STABLE STRICT AS $$
 BEGIN
-    IF given IS NULL OR given = '' THEN RETURN value; END IF;
     IF given ~ '^[0-9]+$' THEN RETURN given::bigint * unit; END IF;
     IF unit = 1 THEN RETURN pg_size_bytes(given); END IF;
     RETURN idempotency.micros(given::interval);
 END $$;
-COMMENT ON FUNCTION idempotency.setting IS 'a setting in microseconds, or bytes with unit 1';
+COMMENT ON FUNCTION idempotency.read_setting IS 'the value of a setting';
 --; routine idempotency.may_be_final
 CREATE FUNCTION idempotency.may_be_final(entry text) RETURNS boolean
     LANGUAGE sql IMMUTABLE AS $$
@@ -1335,6 +1343,15 @@ SELECT ROW(
     coalesce((p).keep_history, false), coalesce((p).encrypt, false), coalesce((p).transactional_only, false)
 )::idempotency.in_force $$;
 COMMENT ON FUNCTION idempotency.values_of IS 'a policy with defaults filled in';
+--; routine idempotency.is_plain
+-- Nothing of the policy needs more than one statement: no role, no check, no history.
+CREATE FUNCTION idempotency.is_plain(p idempotency.policy, principal text) RETURNS boolean
+    LANGUAGE sql IMMUTABLE AS $$
+SELECT ((p).principal_required AND principal = '' OR (p).fingerprint_required OR (p).store_request OR (p).keep_history
+        OR (p).encrypt OR (p).transactional_only) IS NOT TRUE
+       AND num_nonnulls((p).fingerprint_fields, (p).exclude_fields, (p).drop_headers, (p).final_errors,
+                        (p).error_statuses, (p).allowed_role) = 0 $$;
+COMMENT ON FUNCTION idempotency.is_plain IS 'whether a policy has spans and numbers alone';
 --; routine idempotency.policy_row
 -- Volatile: it reads what is committed now, also after a wait for the table.
 CREATE FUNCTION idempotency.policy_row(scope text) RETURNS idempotency.policy
@@ -1446,7 +1463,7 @@ END $$;
 COMMENT ON FUNCTION idempotency.memory_of IS 'how long keys of scopes are remembered, and have been';
 --; routine idempotency.past_matters
 CREATE FUNCTION idempotency.past_matters(span bigint, since timestamptz, now timestamptz) RETURNS boolean
-    LANGUAGE sql IMMUTABLE AS $$ SELECT since IS NOT NULL AND idempotency.after(since, span) > now $$;
+    LANGUAGE sql STABLE AS $$ SELECT since IS NOT NULL AND idempotency.after(since, span) > now $$;
 COMMENT ON FUNCTION idempotency.past_matters IS 'whether requests sent before a change may still come';
 --; routine idempotency.memory_since
 CREATE FUNCTION idempotency.memory_since(scope text, first_sent timestamptz) RETURNS bigint
@@ -1727,10 +1744,8 @@ END $$;
 COMMENT ON FUNCTION idempotency.retry_after IS 'when to ask again';
 --; routine idempotency.status_word
 CREATE FUNCTION idempotency.status_word(status "char") RETURNS text
-    LANGUAGE plpgsql IMMUTABLE STRICT AS $$
-BEGIN
-    RETURN CASE status WHEN 'i' THEN 'in_progress' WHEN 'c' THEN 'completed' WHEN 'f' THEN 'failed' WHEN 'r' THEN 'retryable' WHEN 'x' THEN 'exhausted' WHEN 'u' THEN 'unknown' ELSE 'unknown' END;
-END $$;
+    LANGUAGE sql IMMUTABLE AS $$
+SELECT CASE status WHEN 'i' THEN 'in_progress' WHEN 'c' THEN 'completed' WHEN 'f' THEN 'failed' WHEN 'r' THEN 'retryable' WHEN 'x' THEN 'exhausted' WHEN 'u' THEN 'unknown' ELSE CASE WHEN status IS NOT NULL THEN 'unknown' END END $$;
 COMMENT ON FUNCTION idempotency.status_word IS 'a status as a word';
 --; routine idempotency.outcome_of
 CREATE FUNCTION idempotency.outcome_of(reason text) RETURNS text
@@ -1808,10 +1823,15 @@ BEGIN
             'Table idempotency.seed has no row with 16 bytes.',
             'Restore the row from a dump, or insert random bytes as the owner of the table.', '55000');
     END IF;
-    RETURN ('x' || left(encode(sha256(secret || convert_to(
-        length(key) || ':' || key || length(scope) || ':' || scope || principal, 'UTF8')), 'hex'), 8))::bit(32)::integer;
+    RETURN idempotency.lock_number(secret, key, scope, principal);
 END $$;
 COMMENT ON FUNCTION idempotency.lock_of IS 'the number of the lock of a key';
+--; routine idempotency.lock_number
+CREATE FUNCTION idempotency.lock_number(secret bytea, key text, scope text, principal text) RETURNS integer
+    LANGUAGE sql STABLE AS $$
+SELECT ('x' || left(encode(sha256(secret || convert_to(
+    length(key) || ':' || key || length(scope) || ':' || scope || principal, 'UTF8')), 'hex'), 8))::bit(32)::integer $$;
+COMMENT ON FUNCTION idempotency.lock_number IS 'the first 32 bits of a digest of seed and key';
 --; routine idempotency.require
 CREATE FUNCTION idempotency.require(what text, hint text) RETURNS void
     LANGUAGE sql AS $$
@@ -2288,9 +2308,72 @@ BEGIN
     (r).if_silent, coalesce((r).fingerprint_of & 8 <> 0, false), clock_timestamp(), 0, false);
 END $$;
 COMMENT ON FUNCTION idempotency.status_now IS 'the status of a record now';
+--; routine idempotency.plain_answer
+---- the short way ----
+
+-- A call without options, in READ COMMITTED, of a key that is answered or new, where the policy is plain.
+-- One statement looks, and if there is no record, another one grants. Null: the call goes the long way, which
+-- would answer the same. `as_claim` is the new open_claim: e is for idem_once.
+CREATE FUNCTION idempotency.plain_answer(key text, scope text, principal text, request jsonb, method text, path text,
+                                         operation text, as_claim text) RETURNS @extschema@.idem_claim
+    LANGUAGE plpgsql AS $$
+DECLARE
+    seen record;
+    p idempotency.policy;
+    now timestamptz;
+BEGIN
+    SELECT s.value AS seed, t.token IS NULL AS is_new,
+           (SELECT o FROM idempotency.policy o
+             WHERE NOT o.dropped AND idempotency.rank(o.scope_pattern, plain_answer.scope) > 0
+             ORDER BY idempotency.rank(o.scope_pattern, plain_answer.scope) DESC LIMIT 1) AS policy,
+           CASE WHEN t.status IN ('c', 'f') AND clock_timestamp() < t.expires_at AND t.sealed_by IS NULL
+                 AND (t.operation <> plain_answer.operation) IS NOT TRUE
+                 AND (t.fingerprint IS NULL OR num_nonnulls(plain_answer.request, method, path) = 0 OR t.fingerprint
+                      = (idempotency.fingerprint_of(plain_answer.request, method, path, NULL, NULL)).fingerprint)
+                THEN ROW('replay', t.key, t.scope, t.principal, NULL, t.attempt, idempotency.status_word(t.status),
+                         t.status_code, t.headers, t.body, t.body_omitted, t.error, NULL, NULL, NULL, t.holder, NULL,
+                         t.created_at, t.finished_at, t.lease_until, t.expires_at)::@extschema@.idem_claim END AS claim
+      INTO seen
+      FROM idempotency.seed s LEFT JOIN idempotency.record t
+        ON t.key = plain_answer.key AND t.scope = plain_answer.scope AND t.principal = plain_answer.principal;
+    p := seen.policy;
+    IF (p IS NULL OR idempotency.is_plain(p, principal)) IS NOT TRUE THEN
+        RETURN NULL;
+    ELSIF NOT seen.is_new THEN
+        RETURN seen.claim;
+    ELSIF pg_try_advisory_xact_lock(18756, idempotency.lock_number(seen.seed, key, scope, principal)) IS NOT TRUE THEN
+        RETURN NULL;
+    END IF;
+    now := clock_timestamp();
+    INSERT INTO idempotency.record AS t (scope, principal, key, status, if_silent, attempt, body_limit, omit_large_body, token,
+        lease_us, fingerprint_of, created_at, claimed_at, expires_at, retained_until, lease_until, finished_at, fingerprint,
+        operation, written_in, open_claim)
+    VALUES (plain_answer.scope, plain_answer.principal, plain_answer.key, CASE as_claim WHEN 'e' THEN 'c' ELSE 'i' END,
+        CASE WHEN p.on_lease_expiry = 'unknown' THEN 'u' WHEN p.max_attempts = 1 THEN 'x' ELSE 't' END, 1,
+        (idempotency.values_of(p)).max_body_bytes, coalesce(p.on_large_body = 'omit', false), idempotency.new_token(NULL),
+        (idempotency.values_of(p)).lease, nullif(num_nonnulls(method) + 2 * num_nonnulls(path), 0), now, now,
+        idempotency.after(now, (idempotency.values_of(p)).ttl),
+        idempotency.after(now, greatest((idempotency.values_of(p)).retention, (idempotency.values_of(p)).ttl)),
+        CASE WHEN as_claim <> 'e' THEN idempotency.after(now, (idempotency.values_of(p)).lease) END,
+        CASE WHEN as_claim = 'e' THEN now END,
+        CASE WHEN num_nonnulls(plain_answer.request, method, path) > 0
+             THEN (idempotency.fingerprint_of(plain_answer.request, method, path, NULL, NULL)).fingerprint END,
+        plain_answer.operation, pg_current_xact_id(), as_claim)
+    ON CONFLICT DO NOTHING
+    RETURNING ROW('execute', t.key, t.scope, t.principal, t.token, t.attempt, idempotency.status_word(t.status), NULL, NULL,
+        NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, t.created_at, NULL, t.lease_until, t.expires_at)::@extschema@.idem_claim
+        AS claim
+    INTO seen;
+    RETURN CASE WHEN FOUND THEN seen.claim END;
+END $$;
+COMMENT ON FUNCTION idempotency.plain_answer IS 'a replay, or the grant of a new key, in a plain case';
+--; routine idempotency.may_be_plain
+CREATE FUNCTION idempotency.may_be_plain(key text, scope text, principal text) RETURNS boolean
+    LANGUAGE sql STABLE AS $$
+SELECT idempotency.is_plain_identity(key, scope, principal) AND current_setting('transaction_read_only') = 'off'
+       AND current_setting('transaction_isolation') IN ('read committed', 'read uncommitted') $$;
+COMMENT ON FUNCTION idempotency.may_be_plain IS 'whether the short way is open to a call without options';
 --; routine idempotency.question_of
--- The commonest call first, in one statement: a replay where no policy counts. Any other call takes the
--- long way, which gives the same answer.
 CREATE FUNCTION idempotency.question_of(function text, key text, scope text, principal text, request jsonb, method text,
     path text, exclude text[], fingerprint bytea, operation text, ttl interval, lease interval, wait interval,
     first_sent timestamptz, derive interval, hold boolean, same_statement boolean, transactional boolean, holder text,
@@ -2338,7 +2421,7 @@ BEGIN
         RETURN NULL;
     ELSIF r.open_claim = 't' THEN
         -- Another deferred trigger may yet end it, so this one runs once more, after those.
-        UPDATE idempotency.record t SET open_claim = 'q'
+        UPDATE idempotency.record t SET open_claim = 'q', claimed_at = r.claimed_at
          WHERE t.key = r.key AND t.scope = r.scope AND t.principal = r.principal AND t.token = r.token;
     ELSIF r.open_claim = 'q' THEN
         PERFORM idempotency.refuse('a transactional claim is still open at the end of its transaction',
@@ -2354,9 +2437,10 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION idempotency.claim_left_open IS 'gives a claim its lease at COMMIT, or refuses to leave it open';
 --; trigger claim_left_open ON idempotency.record
-CREATE CONSTRAINT TRIGGER claim_left_open AFTER INSERT OR UPDATE ON idempotency.record
+-- Only what grants a claim sets claimed_at.
+CREATE CONSTRAINT TRIGGER claim_left_open AFTER INSERT OR UPDATE OF claimed_at ON idempotency.record
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
-    WHEN (NEW.status = 'i' AND NEW.open_claim IN ('o', 't', 'q', 'r'))
+    WHEN (NEW.status = 'i')
     EXECUTE FUNCTION idempotency.claim_left_open();
 --; routine idempotency.check_size
 -- The end of a claim, and what its holder does before (src/claim/holder.cpp, result.cpp, history.cpp).
@@ -2625,6 +2709,34 @@ BEGIN
     IF n.token IS NULL THEN PERFORM idempotency.raise_overtaken(); END IF;
 END $$;
 COMMENT ON FUNCTION idempotency.save IS 'writes a claim';
+--; routine idempotency.plain_end
+-- The short way of end_claim: a claim of this transaction, whose policy is plain. False: the long way decides.
+CREATE FUNCTION idempotency.plain_end(key text, scope text, principal text, token bigint, status text, status_code integer,
+                                      body bytea, headers jsonb, error text, of_operation boolean) RETURNS boolean
+    LANGUAGE plpgsql AS $$
+DECLARE
+    now constant timestamptz := clock_timestamp();
+BEGIN
+    UPDATE idempotency.record t
+       SET status = plain_end.status, status_code = plain_end.status_code, body = plain_end.body,
+           headers = CASE WHEN plain_end.headers IS NOT NULL THEN idempotency.kept_headers(plain_end.headers, NULL) END,
+           body_omitted = false, error = idempotency.clipped(plain_end.error), finished_at = now, lease_until = NULL,
+           next_attempt_at = NULL, backend_pid = NULL, backend_start = NULL, resolved_by = NULL, recovery_point = NULL,
+           state = NULL, open_claim = 'e', before = NULL
+     WHERE t.key = plain_end.key AND t.scope = plain_end.scope AND t.principal = plain_end.principal
+       AND t.written_in = pg_current_xact_id_if_assigned() AND t.status = 'i'
+       AND t.open_claim IN ('o', 't', 'q', CASE WHEN of_operation THEN 'r' ELSE 'o' END)
+       AND (t.token = plain_end.token) IS NOT FALSE
+       AND NOT EXISTS (SELECT FROM idempotency.policy p
+                        WHERE NOT p.dropped AND idempotency.rank(p.scope_pattern, plain_end.scope) > 0
+                          AND NOT idempotency.is_plain(p, plain_end.principal))
+       AND coalesce(greatest(octet_length(plain_end.body), octet_length(plain_end.headers::text)), 0) <= t.body_limit
+       -- What idempotency.keep_long_enough would leave as it is.
+       AND coalesce(t.fingerprint_of & 8, 0) = 0
+       AND CASE WHEN isfinite(t.expires_at) THEN now - t.claimed_at <= t.expires_at - now END;
+    RETURN FOUND;
+END $$;
+COMMENT ON FUNCTION idempotency.plain_end IS 'ends a claim in a plain case';
 --; routine idempotency.end_claim
 -- Ends a claim: as completed, failed for good or for now, or unknown.
 CREATE FUNCTION idempotency.end_claim(function text, key text, scope text, principal text, token bigint, how text,
@@ -2641,6 +2753,10 @@ DECLARE
     longest bigint;
 BEGIN
     PERFORM idempotency.check_writable(function);
+    IF how IN ('completed', 'failed') AND ttl IS NULL AND idempotency.plain_end(key, scope, principal, token,
+           CASE how WHEN 'completed' THEN 'c' ELSE 'f' END, status_code, body, headers, error, of_operation) THEN
+        RETURN true;
+    END IF;
     p := idempotency.policy_for(scope);
     claim := idempotency.find_claim(key, scope, principal, token);
     r := claim.r;
@@ -3512,22 +3628,15 @@ CREATE FUNCTION @extschema@.idem_begin(
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE COST 10000 SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     AS $body$
 DECLARE
+    claim @extschema@.idem_claim;
     a record;
 BEGIN
-    SELECT 'replay', t.key, t.scope, t.principal, NULL::bigint, t.attempt, idempotency.status_word(t.status),
-           t.status_code, t.headers, t.body, t.body_omitted, t.error, NULL::text, NULL::text, NULL::jsonb, t.holder,
-           NULL::double precision, t.created_at, t.finished_at, t.lease_until, t.expires_at
-      INTO a
-      FROM idempotency.record t
-     WHERE t.key = idem_begin.key AND t.scope = idem_begin.scope AND t.principal = idem_begin.principal
-       AND t.status IN ('c', 'f') AND clock_timestamp() < t.expires_at AND t.sealed_by IS NULL
-       AND current_setting('transaction_read_only') = 'off' AND hold IS NOT TRUE
-       AND num_nonnulls(exclude, idem_begin.fingerprint, ttl, lease, wait, first_sent, derive, idem_begin.holder) = 0
-       AND NOT EXISTS (SELECT FROM idempotency.policy p
-                        WHERE NOT p.dropped AND idempotency.rank(p.scope_pattern, idem_begin.scope) > 0)
-       AND CASE WHEN t.fingerprint IS NULL OR num_nonnulls(idem_begin.request, method, path) = 0 THEN true
-                ELSE t.fingerprint = (idempotency.fingerprint_of(idem_begin.request, method, path, NULL, NULL)).fingerprint END;
-    IF FOUND THEN RETURN a; END IF;
+    IF num_nonnulls(exclude, fingerprint, ttl, lease, wait, first_sent, derive, holder) = 0
+       AND NOT (hold OR same_statement) AND idempotency.may_be_plain(key, scope, principal) THEN
+        claim := idempotency.plain_answer(key, scope, principal, request, method, path, NULL,
+                                          CASE WHEN transactional THEN 't' ELSE 'o' END);
+        IF claim.outcome IS NOT NULL THEN RETURN claim; END IF;
+    END IF;
     PERFORM idempotency.check_identity(key, scope, principal, true);
     a := idempotency.answer(idempotency.question_of('idem_begin()', key, scope, principal, request, method, path, exclude,
         fingerprint, NULL, ttl, lease, wait, first_sent, derive, hold, same_statement, transactional, holder,
@@ -3859,18 +3968,15 @@ CREATE FUNCTION @extschema@.idem_once(
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE COST 10000 SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     AS $body$
 DECLARE
+    claim @extschema@.idem_claim;
     q idempotency.question;
     a record;
     outcome text;
 BEGIN
-    -- As in idem_begin: the commonest repeat in one statement.
-    PERFORM FROM idempotency.record t
-     WHERE t.key = idem_once.key AND t.scope = idem_once.scope AND t.principal = idem_once.principal
-       AND t.status IN ('c', 'f') AND clock_timestamp() < t.expires_at AND t.sealed_by IS NULL
-       AND current_setting('transaction_read_only') = 'off' AND num_nonnulls(ttl, wait) = 0
-       AND NOT EXISTS (SELECT FROM idempotency.policy p
-                        WHERE NOT p.dropped AND idempotency.rank(p.scope_pattern, idem_once.scope) > 0);
-    IF FOUND THEN RETURN false; END IF;
+    IF num_nonnulls(ttl, wait) = 0 AND NOT same_statement AND idempotency.may_be_plain(key, scope, principal) THEN
+        claim := idempotency.plain_answer(key, scope, principal, NULL, NULL, NULL, NULL, 'e');
+        IF claim.outcome IS NOT NULL THEN RETURN claim.outcome = 'execute'; END IF;
+    END IF;
     PERFORM idempotency.check_identity(key, scope, principal);
     q := idempotency.question_of('idem_once()', key, scope, principal, NULL, NULL, NULL, NULL, NULL, NULL, ttl, NULL, wait,
         NULL, NULL, false, same_statement, false, NULL, statement_snapshot);

@@ -10,16 +10,18 @@ COMMENT ON FUNCTION idempotency.rank IS 'how well a pattern fits';
 
 -- Settings are those of the module. Without it they are set by ALTER DATABASE or ALTER ROLE.
 CREATE FUNCTION idempotency.setting(name text, unit bigint, value bigint) RETURNS bigint
-    LANGUAGE plpgsql STABLE AS $$
-DECLARE
-    given text := current_setting(name, true);
+    LANGUAGE sql STABLE AS $$
+SELECT coalesce(idempotency.read_setting(nullif(current_setting(name, true), ''), unit), value) $$;
+COMMENT ON FUNCTION idempotency.setting IS 'a setting in microseconds, or bytes with unit 1';
+
+CREATE FUNCTION idempotency.read_setting(given text, unit bigint) RETURNS bigint
+    LANGUAGE plpgsql STABLE STRICT AS $$
 BEGIN
-    IF given IS NULL OR given = '' THEN RETURN value; END IF;
     IF given ~ '^[0-9]+$' THEN RETURN given::bigint * unit; END IF;
     IF unit = 1 THEN RETURN pg_size_bytes(given); END IF;
     RETURN idempotency.micros(given::interval);
 END $$;
-COMMENT ON FUNCTION idempotency.setting IS 'a setting in microseconds, or bytes with unit 1';
+COMMENT ON FUNCTION idempotency.read_setting IS 'the value of a setting';
 
 CREATE FUNCTION idempotency.may_be_final(entry text) RETURNS boolean
     LANGUAGE sql IMMUTABLE AS $$
@@ -79,6 +81,15 @@ SELECT ROW(
     coalesce((p).keep_history, false), coalesce((p).encrypt, false), coalesce((p).transactional_only, false)
 )::idempotency.in_force $$;
 COMMENT ON FUNCTION idempotency.values_of IS 'a policy with defaults filled in';
+
+-- Nothing of the policy needs more than one statement: no role, no check, no history.
+CREATE FUNCTION idempotency.is_plain(p idempotency.policy, principal text) RETURNS boolean
+    LANGUAGE sql IMMUTABLE AS $$
+SELECT ((p).principal_required AND principal = '' OR (p).fingerprint_required OR (p).store_request OR (p).keep_history
+        OR (p).encrypt OR (p).transactional_only) IS NOT TRUE
+       AND num_nonnulls((p).fingerprint_fields, (p).exclude_fields, (p).drop_headers, (p).final_errors,
+                        (p).error_statuses, (p).allowed_role) = 0 $$;
+COMMENT ON FUNCTION idempotency.is_plain IS 'whether a policy has spans and numbers alone';
 
 -- Volatile: it reads what is committed now, also after a wait for the table.
 CREATE FUNCTION idempotency.policy_row(scope text) RETURNS idempotency.policy
@@ -190,7 +201,7 @@ END $$;
 COMMENT ON FUNCTION idempotency.memory_of IS 'how long keys of scopes are remembered, and have been';
 
 CREATE FUNCTION idempotency.past_matters(span bigint, since timestamptz, now timestamptz) RETURNS boolean
-    LANGUAGE sql IMMUTABLE AS $$ SELECT since IS NOT NULL AND idempotency.after(since, span) > now $$;
+    LANGUAGE sql STABLE AS $$ SELECT since IS NOT NULL AND idempotency.after(since, span) > now $$;
 COMMENT ON FUNCTION idempotency.past_matters IS 'whether requests sent before a change may still come';
 
 CREATE FUNCTION idempotency.memory_since(scope text, first_sent timestamptz) RETURNS bigint
