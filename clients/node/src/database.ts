@@ -190,11 +190,18 @@ export function statement<Tx>(db: Database<Tx>, limit: number, text: string, val
   return deadline.guard(db.statement(text, values, deadline.signal).then((rows) => rows.map(plainNames)));
 }
 
+const CAPITAL = /[A-Z]/g;
+const plain = new Map<string, string>(); // the few columns of our statements
+
 /** Some drivers can turn names into camel case. */
 export function plainNames(row: Row): Row {
-  return Object.fromEntries(
-    Object.entries(row).map(([name, value]) => [name.replace(/[A-Z]/g, (c) => `_${c.toLowerCase()}`), value]),
-  );
+  const own: Row = {};
+  for (const name of Object.keys(row)) {
+    let known = plain.get(name);
+    if (known === undefined) plain.set(name, known = name.replace(CAPITAL, (c) => `_${c.toLowerCase()}`));
+    own[known] = row[name];
+  }
+  return own;
 }
 
 export const pause = (milliseconds: number): Promise<void> => new Promise((done) => { setTimeout(done, milliseconds); });

@@ -208,6 +208,7 @@ export class Route<Req, Tx> {
     // Many libraries send the type without a body.
     const json = body.length > 0 && isJson(mediaType(exchange.incoming.headers['content-type'])) ? textOf(body) : null;
     const own = this.options.fingerprint ? await this.options.fingerprint(exchange.request, body) : null;
+    if (own !== null) exchange.setBody(body); // as new, whatever that did to it
     const fingerprint = own !== null ? createHash('sha256').update(own).digest()
       : json === null ? this.#digest(exchange, body) : null;
     return { json, fingerprint, method, target };

@@ -51,14 +51,19 @@ export function exchangeOf<Req extends IncomingMessage, Res extends ServerRespon
   request: Req, response: Res, target: string, defaultScope: () => string,
   handler: (request: WithClaim<Req, Context<Tx>>, response: Res) => unknown,
 ) {
+  let fresh = false; // no handler has had the body
   return {
     request, incoming: request as IncomingMessage, target, defaultScope,
     ...bodyOf(request),
-    setBody: (body: Buffer) => giveBody(request, body),
+    setBody: (body: Buffer) => {
+      giveBody(request, body);
+      fresh = true;
+    },
     run: async (context: Context<Tx>, limit: number): Promise<Answer> => {
       const { response: ours, answer } = captured(response, limit);
       (request as any).idempotency = context;
-      giveBody(request, (request as any).rawBody); // as new, whatever the previous run did to it
+      if (!fresh) giveBody(request, (request as any).rawBody); // as new, whatever the previous run did to it
+      fresh = false;
       const handled = handler(request as WithClaim<Req, Context<Tx>>, ours);
       // An exception of the handler counts even after its answer; callbacks may answer later.
       await Promise.race([handled, answer.then(() => handled)]);
@@ -123,7 +128,7 @@ export function send(response: ServerResponse, { answer, fields, close }: Reply)
   // Node remembers a removed Content-Length, and then closes the connection to end the answer.
   if (![204, 304].includes(answer.status)) response.setHeader('Content-Length', body.length);
   if (close) response.setHeader('Connection', 'close');
-  response.end(body);
+  response.end(body.length > 0 ? body : undefined); // an empty chunk would be a write of its own
 }
 
 /** For where the framework believes that it has answered: an error of ours, after one of the handler's. */

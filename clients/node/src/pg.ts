@@ -57,7 +57,7 @@ export function pg(pool: Pool): Database<PoolClient> {
 /** Statements in one message; the rows of the last that has any. None of them is run after one that has failed. */
 async function together(client: PoolClient, statements: Statement[], prepared: Prepared, ahead: Statement[] = []): Promise<Row[]> {
   const { connection, pipeline } = client as any;
-  if (connection?.parse && !pipeline) return Together.run(client as any, statements, prepared, ahead);
+  if (connection?.stream && !pipeline) return Together.run(client as any, statements, prepared, ahead);
   const results = [];
   // pg's pipeline sends them together; libpq's binding, one after the other.
   const sent = statements.map(({ text, values }) => client.query<Row>(text, values));

@@ -1,18 +1,12 @@
 // Several statements with parameters in one message of PostgreSQL's protocol, as a query class of pg.
 import { createHash } from 'node:crypto';
 import { type Row, type Statement, Unprepared, sqlstate } from './database.js';
-import type { Value } from './statements.js';
+import { Messages } from './messages.js';
 
-/** The parts of pg's connection that pg-cursor uses, too. */
 interface Connection {
-  stream: { cork?: () => void; uncork?: () => void };
+  stream: { writable: boolean; write(bytes: Buffer): unknown };
   on(event: 'parseComplete', listener: () => void): unknown;
   off(event: 'parseComplete', listener: () => void): unknown;
-  parse(statement: { text: string; name: string; types?: number[] }): void;
-  bind(portal: { portal: string; statement: string; values: Value[]; binary: boolean; valueMapper: (value: Value) => Value }): void;
-  describe(portal: { type: 'P'; name: string }): void;
-  execute(portal: { portal: string; rows: number }): void;
-  sync(): void;
 }
 interface Client { connection: Connection; query(query: Together): unknown }
 type Fields = readonly { name: string; dataTypeID: number }[];
@@ -20,7 +14,6 @@ type Fields = readonly { name: string; dataTypeID: number }[];
 const BOOLEAN = 16; // the type's oid
 const LOST = '26000'; // there is no such prepared statement
 const TAKEN = '42P05'; // there is one already
-const asIs = (value: Value): Value => value;
 
 const names = new Map<string, string>();
 
@@ -82,28 +75,25 @@ export class Together {
   }
 
   submit(connection: Connection): null {
-    connection.stream.cork?.();
-    try {
-      if (this.#known) this.#prepare(connection, this.#known);
-      for (const { text, values } of this.statements) {
-        const name = this.#known ? nameOf(text) : '';
-        if (!name) connection.parse({ text, name });
-        connection.bind({ portal: '', statement: name, values, binary: false, valueMapper: asIs });
-        if (!this.#known?.get(name)) connection.describe({ type: 'P', name: '' });
-        connection.execute({ portal: '', rows: 0 });
-      }
-      connection.sync();
-    } finally {
-      connection.stream.uncork?.();
+    const messages = new Messages();
+    if (this.#known) this.#prepare(connection, this.#known, messages);
+    for (const { text, values } of this.statements) {
+      const name = this.#known ? nameOf(text) : '';
+      if (!name) messages.parse(name, text);
+      messages.bind(name, values);
+      if (!this.#known?.get(name)) messages.describe();
+      messages.execute();
     }
+    messages.sync();
+    if (connection.stream.writable) connection.stream.write(messages.bytes()); // else pg reports the end
     return null;
   }
 
   /** Those that this connection does not know yet. */
-  #prepare(connection: Connection, known: Map<string, Fields | null>): void {
+  #prepare(connection: Connection, known: Map<string, Fields | null>, messages: Messages): void {
     const missing = [...this.statements, ...this.ahead].filter(({ text }) => !known.has(nameOf(text)));
     if (missing.length === 0) return;
-    for (const { text } of missing) connection.parse({ text, name: nameOf(text) });
+    for (const { text } of missing) messages.parse(nameOf(text), text);
     const parsed = () => {
       known.set(nameOf(missing.shift()!.text), null);
       if (missing.length === 0) stop();
