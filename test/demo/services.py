@@ -90,9 +90,7 @@ class Program:
 class Services:
     def __init__(self, options):
         self.gateway = Program(options, "payments_gateway")
-        # A thread for each client's connection, and for those that the clients have given up.
-        arguments = ("--database", "", "--gateway", self.gateway.url, "--threads",
-                     str(options.workers + 4), "--test-cards")
+        arguments = ("--database", "", "--gateway", self.gateway.url, "--test-cards")
         self.services = [Program(options, "payments_service", *arguments) for _ in range(2)]
         self.all = [self.gateway, *self.services]
 

@@ -120,8 +120,6 @@ class Pod(Process):
             f"http://127.0.0.1:{gateway.port}",
             "--lease",
             str(LEASE_MS),
-            "--threads",
-            "16",
             *arguments,
         )
 

@@ -1,5 +1,5 @@
 """The service's HTTP server, where clients/conformance does not look: framing that others would read
-otherwise, deadlines, and slow work that holds up nothing else."""
+otherwise, clients that stop sending, and slow work that holds up nothing else."""
 
 import http.client
 import json
@@ -37,7 +37,6 @@ class HttpServer(PaymentsTest):
         for name, fields in {
             "two lengths": ("Content-Length: 1",),
             "length and chunks": ("Transfer-Encoding: chunked",),
-            "two hosts": ("Host: b",),
             "no colon": ("Idempotency-Key",),
             "NUL": ('Idempotency-Key: "a\0b"',),
             "bare line feed": ('Idempotency-Key: "a"\nX: y',),
@@ -48,26 +47,28 @@ class HttpServer(PaymentsTest):
         self.assertEqual(Line(self, garbage).status(), 400)
         self.assert_nothing_stored()
 
-    def test_request_that_never_ends_is_408_and_stops_no_process(self):
+    def test_request_that_never_ends_is_dropped_and_stops_no_process(self):
         whole = self.request("Idempotency-Key: k")
         lines = [Line(self, whole[:length]) for length in (10, 100, -10)]
-        self.assertEqual([line.status() for line in lines], [408] * 3)
+        for line in lines:
+            while line.socket.recv(1000):
+                pass
         Line(self, whole[:100])
         self.pod.child.terminate()
         self.assertEqual(self.pod.reap(), 0)
+        self.assert_nothing_stored()
 
     def test_slow_gateway_holds_up_nothing_else(self):
-        self.gateway.control(hold_next=16)
-        pending = [
-            in_background(self.pod.send, "POST", "/transfers", payment(), tenant=self.tenant,
-                          key=f"k{n}")
-            for n in range(16)
-        ]
-        wait_until("all threads wait for the gateway", lambda: len(self.gateway.charges()) == 16)
+        self.gateway.control(hold_next=32)
+        transfer = lambda n: self.pod.send("POST", "/transfers", payment(), tenant=self.tenant, key=f"k{n}")
+        pending = [in_background(transfer, n) for n in range(32)]
+        wait_until("all of them wait for the gateway", lambda: len(self.gateway.charges()) == 32)
+        self.assertEqual(transfer(32).status, 503)
         self.assertEqual(self.pod.call("GET", "/healthz").status, 200)
         self.assert_executed(self.pod.pay(payment(), tenant=self.tenant, key=self.key))
         self.gateway.release()
         self.assertEqual({each.result(PATIENCE).status for each in pending}, {201})
+        self.assert_executed(transfer(32))
 
 
 if __name__ == "__main__":

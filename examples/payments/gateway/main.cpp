@@ -1,6 +1,4 @@
 // payments_gateway: the external provider of the example, which can simulate failures.
-#include <unistd.h>
-
 #include <condition_variable>
 #include <idempotency/problem.hpp>
 #include <iostream>
@@ -17,7 +15,7 @@ using http::Answer;
 using http::Request;
 using nlohmann::json;
 
-constexpr std::size_t kThreads = 32;
+constexpr std::size_t kThreads = 64;
 constexpr std::size_t kLargestBody = 1 << 16;
 
 Answer problem(int status, const char* word, const char* title) {
@@ -43,7 +41,7 @@ class Gateway {
             return problem(402, "declined", "The card is declined");
         }
         const json charge = known != orders_.end() ? known->second.second : new_charge(key, order);
-        if (take("drop_next")) return http::hang_up();
+        if (take("drop_next")) shutdown(idempotency::detail::httplib_stream->socket(), SHUT_RDWR);
         if (take("hold_next")) {
             released_.wait(lock, [&, release = releases_] { return releases_ > release; });
         }
@@ -100,20 +98,25 @@ class Gateway {
 };
 
 void serve(const http::CommandLine& arguments) {
-    http::Server server;
+    http::Server server(kThreads);
     Gateway gateway;
-    http::Lane lane(kThreads);
-    const auto add = [&](const char* method, const char* path, auto handler) {
-        idempotency::Route route{
-            nullptr, kLargestBody,
-            [handler](const Request& request, const std::string&) { return handler(request); }};
-        server.routes().add(method, path, route, method[0] == 'P' ? &lane : nullptr);
+    const auto with_body = [](auto handler) {
+        return idempotency::protect(
+            {nullptr, kLargestBody,
+             [handler](const Request& request, const std::string&) { return handler(request); }});
     };
-    add("POST", "/charges", [&](const Request& request) { return gateway.charge(request); });
-    add("POST", "/control", [&](const Request& request) { return gateway.control(request); });
-    add("GET", "/charges", [&](const Request&) { return gateway.charges(); });
-    add("DELETE", "/charges", [&](const Request&) { return gateway.clear(); });
-    if (!server.run(http::parse_address(arguments.required("--listen")))) _exit(0);
+    const auto without = [](auto handler) {
+        return [handler](const httplib::Request&, httplib::Response& response) {
+            idempotency::detail::send(handler(), response);
+        };
+    };
+    server.Post("/charges",
+                with_body([&](const Request& request) { return gateway.charge(request); }));
+    server.Post("/control",
+                with_body([&](const Request& request) { return gateway.control(request); }));
+    server.Get("/charges", without([&] { return gateway.charges(); }));
+    server.Delete("/charges", without([&] { return gateway.clear(); }));
+    server.run(arguments.required("--listen"));
 }
 
 }  // namespace

@@ -1,82 +1,88 @@
-// A server process: listens, prints its address, and shuts down cleanly on SIGTERM or SIGINT.
-//
-// One thread reads and writes all connections, so a slow connection costs only its place. The lanes
-// of the routes work on complete requests.
+// A server process on cpp-httplib: prints its address, and shuts down cleanly on SIGTERM or SIGINT.
 #pragma once
 
 #include <signal.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <chrono>
+#include <idempotency/httplib.hpp>
+#include <iostream>
 #include <memory>
-#include <mutex>
+#include <stdexcept>
 #include <string>
+#include <thread>
 #include <utility>
-#include <vector>
-
-#include "connection.hpp"
-#include "routes.hpp"
 
 namespace http {
 
-// Where a server listens: "127.0.0.1:8080"; port 0 lets the system choose.
-struct Address {
-    std::string host;
-    int port = 0;
-};
+using idempotency::Answer;
+using idempotency::Request;
+using std::chrono::milliseconds;
 
-// Throws std::invalid_argument.
-Address parse_address(const std::string& text);
-
-struct Limits {
-    std::chrono::milliseconds request{10000};  // to arrive, from the first byte to the last
-    std::chrono::milliseconds answer{10000};   // to be taken by the client
-    std::chrono::milliseconds linger{1000};    // for bytes that arrive after the answer
-    std::chrono::milliseconds end{10000};      // for work in progress, after SIGTERM
-};
-
-class Server {
+class Server : public idempotency::HttplibServer {
   public:
-    // Create it before any thread: it blocks the signals for all threads.
-    explicit Server(Limits limits = {});
-    ~Server();
-    Server(const Server&) = delete;
-    Server& operator=(const Server&) = delete;
+    // Create it before any thread: it blocks the signals for all threads. A connection has a thread
+    // until it is answered.
+    explicit Server(std::size_t threads) {
+        sigemptyset(&signals_);
+        sigaddset(&signals_, SIGTERM);
+        sigaddset(&signals_, SIGINT);
+        pthread_sigmask(SIG_BLOCK, &signals_, nullptr);
+        new_task_queue = [threads] { return new httplib::ThreadPool(threads); };
+        set_keep_alive_max_count(1);
+        set_read_timeout(milliseconds(5000));
+        set_write_timeout(milliseconds(10000));
+        set_tcp_nodelay(true);
+        // The library would set SO_REUSEPORT, which also lets two servers share a port.
+        set_socket_options([](socket_t number) {
+            const int yes = 1;
+            setsockopt(number, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+        });
+    }
 
-    Routes& routes() { return routes_; }
-
-    // Prints "listening on HOST:PORT", or `ready`, when it listens; returns after SIGTERM or
-    // SIGINT. False if a request could not be ended in time: its thread is still busy, and the
-    // process should _exit. Throws std::runtime_error if it cannot listen.
-    bool run(const Address& address, const std::string& ready = "");
+    // "127.0.0.1:8080"; port 0 lets the system choose. Returns after SIGTERM or SIGINT, when all
+    // requests are answered. If that takes longer than `patience`, the process ends with status 1.
+    // Throws std::runtime_error if it cannot listen.
+    void run(const std::string& address, milliseconds patience = milliseconds(10000),
+             const std::string& ready = "") {
+        const auto colon = address.rfind(':');
+        const auto host = address.substr(0, colon);
+        int port = colon == address.npos ? -1 : std::atoi(address.c_str() + colon + 1);
+        if (port == 0) {
+            port = bind_to_any_port(host);
+        } else if (port > 0 && !bind_to_port(host, port)) {
+            port = -1;
+        }
+        // The library's queue has room for five clients.
+        if (port < 0 || ::listen(svr_sock_, SOMAXCONN) != 0) {
+            throw std::runtime_error("can't listen on " + address);
+        }
+        std::cout << (ready.empty() ? "listening on " + host + ':' + std::to_string(port) : ready)
+                  << std::endl;
+        std::thread([this, patience] {
+            int signal = 0;
+            sigwait(&signals_, &signal);
+            stop();
+            std::this_thread::sleep_for(patience);
+            _exit(1);
+        }).detach();
+        listen_after_bind();
+    }
 
   private:
-    using Connections = std::vector<std::shared_ptr<Connection>>;
-
-    int bind(const Address& address);
-    void wait();
-    void accept_all();
-    void serve(const std::shared_ptr<Connection>& connection);
-    void begin_work(const std::shared_ptr<Connection>& connection);
-    void give(Connection& connection, const Answer& answer);
-    void take_answers();
-    void begin_end();
-    bool is_working() const;
-
-    const Limits limits_;
-    Routes routes_;
-    int signals_ = -1;
-    int listener_ = -1;
-    int wake_[2] = {-1, -1};
-    bool ending_ = false;
-    Clock::time_point end_;
-    Connections connections_;
-
-    // The answers of the lanes; they may outlive this object if a lane could not be ended.
-    struct Finished {
-        std::mutex mutex;
-        std::vector<std::pair<std::shared_ptr<Connection>, Answer>> answers;
-    };
-    std::shared_ptr<Finished> finished_ = std::make_shared<Finished>();
+    sigset_t signals_;
 };
+
+// Answers 503 beyond so many requests at once, so that slow work leaves threads for other routes.
+inline idempotency::Route at_most(int most, idempotency::Route route) {
+    const auto running = std::make_shared<std::atomic<int>>(0);
+    route.answer = [most, running, answer = std::move(route.answer)](const Request& request,
+                                                                     const std::string& principal) {
+        const std::shared_ptr<void> end(nullptr, [running](void*) { --*running; });
+        return ++*running > most ? idempotency::unavailable() : answer(request, principal);
+    };
+    return route;
+}
 
 }  // namespace http

@@ -1,6 +1,4 @@
 // payments_service: a stateless process. Any number of them can share one database.
-#include <unistd.h>
-
 #include <idempotency/problem.hpp>
 #include <iostream>
 
@@ -17,9 +15,12 @@ using idempotency::Options;
 
 constexpr char kUsage[] =
     "usage: payments_service --listen HOST:PORT --database CONNINFO --gateway URL\n"
-    "                        [--threads N] [--lease MS] [--database-timeout MS]\n"
-    "                        [--gateway-timeout MS] [--test-cards]\n";
-constexpr int kThreads = 16;
+    "                        [--lease MS] [--database-timeout MS] [--gateway-timeout MS]\n"
+    "                        [--test-cards]\n";
+constexpr std::size_t kThreads = 64;
+constexpr int kTransfers =
+    32;  // at once: the other threads are for routes that only use the database
+constexpr std::size_t kConnections = 32;
 constexpr std::size_t kLargestBody = 2 << 20;
 
 std::chrono::milliseconds milliseconds(const http::CommandLine& arguments, const char* name,
@@ -27,10 +28,10 @@ std::chrono::milliseconds milliseconds(const http::CommandLine& arguments, const
     return std::chrono::milliseconds(arguments.number(name, otherwise));
 }
 
-// A connection for each thread of both lanes; a request never uses two at once.
-idempotency::PoolOptions pool_options(const http::CommandLine& arguments, std::size_t threads) {
+// A request never uses two connections at once.
+idempotency::PoolOptions pool_options(const http::CommandLine& arguments) {
     idempotency::PoolOptions options;
-    options.size = 2 * threads;
+    options.size = kConnections;
     options.timeout = milliseconds(arguments, "--database-timeout", 10000);
     options.patience = options.timeout / 2;
     options.longest_loan = 2 * options.timeout;
@@ -61,10 +62,9 @@ idempotency::Route json_only(idempotency::Route route) {
     return route;
 }
 
-// Handlers that call the gateway and those that only use the database have separate threads. The
-// objects outlive the server.
-void add_routes(http::Server& server, http::Lane& database, http::Lane& gateway, Pool& pool,
-                Transfers& transfers, const TestCards& cards, std::chrono::milliseconds lease) {
+// The objects outlive the server.
+void add_routes(http::Server& server, Pool& pool, Transfers& transfers, const TestCards& cards,
+                std::chrono::milliseconds lease) {
     const idempotency::Idempotent<Driver> idempotent(pool);
     // Clients put the time of sending into the body, so a retry differs in that field only.
     auto payment = options_for("POST /payments");
@@ -81,29 +81,26 @@ void add_routes(http::Server& server, http::Lane& database, http::Lane& gateway,
     const auto event = [&pool](const idempotency::Request& request, const std::string&) {
         return receive(pool, request);
     };
-    const auto health = [](const idempotency::Request&, const std::string&) {
-        return json_response(200, {{"status", "ok"}});
-    };
-    auto& routes = server.routes();
-    routes.add("POST", "/payments", json_only(idempotent.transactional(payment, pay)), &database);
-    routes.add("POST", "/transfers", json_only(idempotent.leased(leased, transfer)), &gateway);
-    routes.add("POST", "/webhooks", {nullptr, kLargestBody, event}, &database);
-    routes.add("GET", "/healthz", {nullptr, 0, health});
+    const auto transfer_route = json_only(idempotent.leased(leased, transfer));
+    server.Post("/payments",
+                idempotency::protect(json_only(idempotent.transactional(payment, pay))));
+    server.Post("/transfers", idempotency::protect(http::at_most(kTransfers, transfer_route)));
+    server.Post("/webhooks", idempotency::protect({nullptr, kLargestBody, event}));
+    server.Get("/healthz", [](const httplib::Request&, httplib::Response& response) {
+        response.set_content(R"({"status":"ok"})", "application/json");
+    });
 }
 
 void serve(const http::CommandLine& arguments) {
-    http::Server server;
-    const auto threads = static_cast<std::size_t>(arguments.number("--threads", kThreads));
-    Pool pool(arguments.required("--database"), pool_options(arguments, threads),
+    http::Server server(kThreads);
+    Pool pool(arguments.required("--database"), pool_options(arguments),
               connection_setup("payments_service " + std::to_string(getpid())));
     const TestCards cards(arguments.has("--test-cards"));
     Transfers transfers(arguments.required("--gateway"),
                         milliseconds(arguments, "--gateway-timeout", 30000), cards);
-    http::Lane database(threads), gateway(threads);
-    add_routes(server, database, gateway, pool, transfers, cards,
-               milliseconds(arguments, "--lease", 5000));
-    const bool ended = server.run(http::parse_address(arguments.required("--listen")));
-    if (!ended) _exit(1);  // a request is still at work: its claim ends with us, or with its lease
+    add_routes(server, pool, transfers, cards, milliseconds(arguments, "--lease", 5000));
+    // A request that is still at work: its claim ends with us, or with its lease.
+    server.run(arguments.required("--listen"));
 }
 
 }  // namespace
@@ -112,8 +109,8 @@ void serve(const http::CommandLine& arguments) {
 int main(int argc, char** argv) try {
     payments::serve({argc,
                      argv,
-                     {"--listen", "--database", "--gateway", "--threads", "--lease",
-                      "--database-timeout", "--gateway-timeout"},
+                     {"--listen", "--database", "--gateway", "--lease", "--database-timeout",
+                      "--gateway-timeout"},
                      {"--test-cards"}});
 } catch (const std::exception& failure) {
     std::cerr << "payments_service: " << failure.what() << '\n' << payments::kUsage;

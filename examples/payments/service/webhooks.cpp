@@ -127,8 +127,8 @@ Answer receive(Pool& pool, const idempotency::Request& request) try {
     auto answer = handle(tx, read_event(tx, request.body));
     tx.commit();
     return answer;
-} catch (const idempotency::Refusal&) {
-    throw;
+} catch (const idempotency::Refusal& refusal) {
+    return refusal.answer();
 } catch (const std::exception& error) {
     const auto failure = idempotency::failure_of<Driver>(error);
     if (failure.is_connection() || failure.is_passing()) return idempotency::unavailable();

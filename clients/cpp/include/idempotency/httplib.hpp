@@ -114,13 +114,13 @@ class HttplibStream final : public httplib::Stream {
     }
 
     template <typename Name>
-    void name(Name name, std::string& ip, int& port) const {
+    void name(Name of, std::string& ip, int& port) const {
         sockaddr_storage address{};
         socklen_t size = sizeof address;
         std::array<char, NI_MAXHOST> host{};
         std::array<char, NI_MAXSERV> service{};
         auto* known = reinterpret_cast<sockaddr*>(&address);
-        if (name(number_, known, &size) != 0 ||
+        if (of(number_, known, &size) != 0 ||
             getnameinfo(known, size, host.data(), host.size(), service.data(), service.size(),
                         NI_NUMERICHOST | NI_NUMERICSERV) != 0) {
             return;
@@ -145,6 +145,16 @@ inline thread_local HttplibStream* httplib_stream = nullptr;
 
 // httplib::Server, whose handlers made by `protect` see the fields as they were sent. Without TLS.
 class HttplibServer : public httplib::Server {
+  public:
+    HttplibServer() {
+        // The library gives every answer without a body a length.
+        set_post_routing_handler([](const httplib::Request&, httplib::Response& response) {
+            if (response.status == 204 || response.status == 304) {
+                response.headers.erase("Content-Length");
+            }
+        });
+    }
+
   private:
     bool process_and_close_socket(socket_t number) override {
         using std::chrono::milliseconds;
@@ -207,6 +217,18 @@ inline bool is_ambiguous(const Fields& fields) {
     return lengths > 1 || (lengths == 1 && !values_of(fields, "Transfer-Encoding").empty());
 }
 
+// The library hands out a body in any other coding as it was sent.
+inline bool is_decoded(const Fields& fields) {
+    const auto codings = values_of(fields, "Content-Encoding");
+    return codings.empty() ||
+           (codings.size() == 1 &&
+            (codings[0] == "gzip" || codings[0] == "deflate" || codings[0] == "identity"));
+}
+
+inline bool is_longer_than(std::size_t limit, const Fields& fields) {
+    return std::strtoull(value_of(fields, "Content-Length").c_str(), nullptr, 10) > limit;
+}
+
 inline void serve(const Route& route, httplib::Request& request, httplib::Response& response,
                   const httplib::ContentReader& reader) {
     if (httplib_stream == nullptr) {
@@ -223,6 +245,12 @@ inline void serve(const Route& route, httplib::Request& request, httplib::Respon
     }
     if (route.refuses && route.refuses(read)) {
         return refuse(route.answer(read, *principal), request, response);
+    }
+    if (is_longer_than(route.max_request_bytes, read.headers)) {
+        return refuse(too_large("The body is too large."), request, response);
+    }
+    if (!is_decoded(read.headers)) {
+        return refuse(local_problem("content_encoding"), request, response);
     }
     // The library would take a form to pieces, and cut answers to ranges.
     request.headers.erase("Content-Type");
