@@ -5210,6 +5210,29 @@ BEGIN
     IF stale IS NOT NULL THEN EXECUTE format('DROP TYPE %s', stale); END IF;
 END $$;
 
+-- Waits for each transaction that has called a function. Calls lock tables in orders of their own. So this
+-- waits for one table without limit, and for the others less long than a deadlock takes to be found.
+CREATE FUNCTION idempotency.updating_lock(tables text[]) RETURNS void
+    LANGUAGE plpgsql AS $$
+DECLARE
+    one text;
+    timeout_before constant text := current_setting('lock_timeout');
+BEGIN
+    LOOP
+        BEGIN
+            FOREACH one IN ARRAY tables LOOP
+                EXECUTE format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', one);
+                PERFORM set_config('lock_timeout', '100ms', true);
+            END LOOP;
+            PERFORM set_config('lock_timeout', timeout_before, true);
+            RETURN;
+        EXCEPTION WHEN lock_not_available THEN
+            IF one = tables[1] THEN RAISE; END IF;
+            tables := one || array_remove(tables, one);
+        END;
+    END LOOP;
+END $$;
+
 CREATE FUNCTION idempotency.updating(script text, installed jsonb, steps text[]) RETURNS void
     LANGUAGE plpgsql AS $$
 DECLARE
@@ -5217,9 +5240,7 @@ DECLARE
     callers oid[];
     operators oid[];
 BEGIN
-    -- This waits for each transaction that has called a function.
-    EXECUTE (SELECT format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', string_agg(t, ', '))
-               FROM jsonb_array_elements_text(installed -> 'tables') t);
+    PERFORM idempotency.updating_lock(ARRAY(SELECT jsonb_array_elements_text(installed -> 'tables')));
     rights := idempotency.updating_rights(installed);
     callers := idempotency.updating_callers(rights, idempotency.routines(false));
     operators := idempotency.updating_callers(rights, idempotency.routines(true));

@@ -15,6 +15,8 @@ DECLARE
     list text;
     targets text;
     one record;
+    held oid;
+    timeout_before text;
     path_before text;
 BEGIN
     path_before := pg_catalog.current_setting('search_path');
@@ -36,10 +38,24 @@ BEGIN
     END IF;
 
     -- ---- alone ----
-    -- This waits for each transaction that has called a function. Later calls wait for this.
-    EXECUTE (SELECT format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', string_agg(oid::regclass::text, ', ' ORDER BY relname <> 'record'))
-               FROM pg_class WHERE relnamespace = 'idempotency'::regnamespace AND relkind = 'r');
-    tables := ARRAY(SELECT oid FROM pg_class WHERE relnamespace = 'idempotency'::regnamespace AND relkind = 'r');
+    -- This waits for each transaction that has called a function, and later calls wait for this. Calls lock
+    -- tables in orders of their own. So this waits for one table without limit, and for the others less
+    -- long than a deadlock takes to be found.
+    tables := ARRAY(SELECT oid FROM pg_class WHERE relnamespace = 'idempotency'::regnamespace AND relkind = 'r' ORDER BY relname <> 'record');
+    timeout_before := current_setting('lock_timeout');
+    LOOP
+        BEGIN
+            FOREACH held IN ARRAY tables LOOP
+                EXECUTE format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', held::regclass);
+                PERFORM set_config('lock_timeout', '100ms', true);
+            END LOOP;
+            PERFORM set_config('lock_timeout', timeout_before, true);
+            EXIT;
+        EXCEPTION WHEN lock_not_available THEN
+            IF held = tables[1] THEN RAISE; END IF;
+            tables := held || array_remove(tables, held);
+        END;
+    END LOOP;
 
     -- ---- what is there ----
     -- Ordinary tables with PostgreSQL's own types, and nothing that this file would lose.
