@@ -155,7 +155,7 @@ CREATE FUNCTION idempotency.require_sight(q idempotency.question, r idempotency.
     RETURNS void
     LANGUAGE plpgsql AS $$
 DECLARE
-    fixed boolean := current_setting('transaction_isolation') IN ('repeatable read', 'serializable');
+    fixed boolean := idempotency.snapshot_is_fixed();
     since timestamptz := CASE WHEN fixed THEN transaction_timestamp() ELSE statement_timestamp() END;
     own xid8 := pg_current_xact_id_if_assigned();
     removed record;
@@ -326,18 +326,44 @@ EXCEPTION
 END $$;
 COMMENT ON FUNCTION idempotency.wait_for_lock IS 'waits for the transaction that decides about a key';
 
--- To a fixed snapshot a claim may seem to live that has ended. PostgreSQL raises 40001 for a lock on a row
--- that has changed since; the savepoint of the block gives the lock back.
-CREATE FUNCTION idempotency.require_newest(q idempotency.question) RETURNS void
+-- A fixed snapshot may see an old version of a record, or none. PostgreSQL raises 40001 for a lock on a
+-- version that is not the last, and for a row with the key of one that the snapshot does not see. The
+-- savepoint of the block gives lock and row back.
+CREATE FUNCTION idempotency.require_newest(key text, scope text, principal text, absent boolean) RETURNS void
     LANGUAGE plpgsql AS $$
 BEGIN
-    PERFORM FROM idempotency.record t WHERE t.key = q.key AND t.scope = q.scope AND t.principal = q.principal
-        FOR SHARE SKIP LOCKED;
-    RAISE EXCEPTION USING ERRCODE = 'ID000', MESSAGE = 'the lock is given back';
+    IF NOT idempotency.snapshot_is_fixed() THEN
+        RETURN;
+    ELSIF absent THEN
+        INSERT INTO idempotency.record (key, scope, principal, status, attempt, token, lease_us, created_at, claimed_at,
+                                        expires_at, retained_until)
+        VALUES (key, scope, principal, 'c', 1, 1, 1, now(), now(), now(), now()) ON CONFLICT DO NOTHING;
+    ELSE
+        PERFORM FROM idempotency.record t WHERE t.key = require_newest.key AND t.scope = require_newest.scope
+                                            AND t.principal = require_newest.principal FOR SHARE SKIP LOCKED;
+    END IF;
+    RAISE EXCEPTION USING ERRCODE = 'ID000', MESSAGE = 'lock and row are given back';
 EXCEPTION WHEN SQLSTATE 'ID000' THEN
     RETURN;
 END $$;
-COMMENT ON FUNCTION idempotency.require_newest IS 'refuses to answer from an old version of a claim';
+COMMENT ON FUNCTION idempotency.require_newest IS 'refuses to answer from an old version of a record';
+
+CREATE FUNCTION idempotency.snapshot_is_fixed() RETURNS boolean
+    LANGUAGE sql STABLE AS $$ SELECT current_setting('transaction_isolation') IN ('repeatable read', 'serializable') $$;
+COMMENT ON FUNCTION idempotency.snapshot_is_fixed IS 'whether the transaction has one snapshot for all statements';
+
+-- The record, for a caller that has the lock of its key.
+CREATE FUNCTION idempotency.newest_record(key text, scope text, principal text) RETURNS idempotency.record
+    LANGUAGE plpgsql AS $$
+DECLARE
+    r idempotency.record;
+BEGIN
+    SELECT * INTO r FROM idempotency.record t WHERE t.key = newest_record.key AND t.scope = newest_record.scope
+                                                AND t.principal = newest_record.principal;
+    PERFORM idempotency.require_newest(key, scope, principal, NOT FOUND);
+    RETURN r;
+END $$;
+COMMENT ON FUNCTION idempotency.newest_record IS 'the newest version of a record';
 
 ---- the answer ----
 
@@ -402,10 +428,9 @@ BEGIN
             END IF;
             reason := 'held';
             r := NULL;
-        ELSIF reason <> 'leased' THEN
-            RETURN;
-        ELSIF current_setting('transaction_isolation') IN ('repeatable read', 'serializable') THEN
-            PERFORM idempotency.require_newest(q);
+        ELSE
+            PERFORM idempotency.require_newest(q.key, q.scope, q.principal, false);
+            IF reason <> 'leased' THEN RETURN; END IF;
         END IF;
         IF left_us <= 0 OR gave_way THEN RETURN; END IF;
         IF reason = 'held' THEN
@@ -444,7 +469,7 @@ BEGIN
         r.claimed_at,
         -- To a fixed snapshot the end of a session says nothing: there only the lease counts.
         r.status = 'i' AND r.backend_pid IS NOT NULL AND now < r.lease_until
-            AND NOT q.same_statement AND current_setting('transaction_isolation') NOT IN ('repeatable read', 'serializable')
+            AND NOT q.same_statement AND NOT idempotency.snapshot_is_fixed()
             AND idempotency.session_gone(r.backend_pid, r.backend_start),
         r.resolved_by IS NOT NULL, r.if_silent, coalesce(r.fingerprint_of & 8 <> 0, false),
         r.status IS NULL OR idempotency.same_request(r, q, p),
@@ -563,7 +588,7 @@ COMMENT ON FUNCTION idempotency.plain_answer IS 'a replay, or the grant of a new
 CREATE FUNCTION idempotency.may_be_plain(key text, scope text, principal text) RETURNS boolean
     LANGUAGE sql STABLE AS $$
 SELECT idempotency.is_plain_identity(key, scope, principal) AND current_setting('transaction_read_only') = 'off'
-       AND current_setting('transaction_isolation') IN ('read committed', 'read uncommitted') $$;
+       AND NOT idempotency.snapshot_is_fixed() $$;
 COMMENT ON FUNCTION idempotency.may_be_plain IS 'whether the short way is open to a call without options';
 
 --: idem_begin plpgsql definer hidden(statement_snapshot pg_snapshot DEFAULT pg_current_snapshot())

@@ -230,8 +230,7 @@ BEGIN
     END IF;
     IF token IS NOT NULL THEN
         PERFORM pg_advisory_xact_lock(18756, idempotency.lock_of(key, scope, principal));
-        SELECT * INTO r FROM idempotency.record t
-         WHERE t.key = find_claim.key AND t.scope = find_claim.scope AND t.principal = find_claim.principal;
+        r := idempotency.newest_record(key, scope, principal);
     END IF;
     IF r.token IS NULL THEN
         PERFORM idempotency.raise_no_claim();

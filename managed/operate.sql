@@ -105,9 +105,8 @@ BEGIN
     PERFORM idempotency.check_writable('idem_resolve()');
     p := idempotency.policy_for(scope);
     PERFORM pg_advisory_xact_lock(18756, idempotency.lock_of(key, scope, principal));
-    SELECT * INTO r FROM idempotency.record t
-     WHERE t.key = idem_resolve.key AND t.scope = idem_resolve.scope AND t.principal = idem_resolve.principal;
-    IF NOT FOUND THEN PERFORM idempotency.raise_no_claim(); END IF;
+    r := idempotency.newest_record(key, scope, principal);
+    IF r.token IS NULL THEN PERFORM idempotency.raise_no_claim(); END IF;
     IF r.sealed_by IS NOT NULL THEN PERFORM idempotency.refuse_encryption(); END IF;
     status := idempotency.status_now(r);
     word := idempotency.status_word(status);
@@ -132,9 +131,8 @@ BEGIN
     PERFORM idempotency.check_writable('idem_forget()');
     PERFORM idempotency.policy_for(scope);
     PERFORM pg_advisory_xact_lock(18756, idempotency.lock_of(key, scope, principal));
-    SELECT * INTO r FROM idempotency.record t
-     WHERE t.key = idem_forget.key AND t.scope = idem_forget.scope AND t.principal = idem_forget.principal;
-    IF NOT FOUND THEN RETURN false; END IF;
+    r := idempotency.newest_record(key, scope, principal);
+    IF r.token IS NULL THEN RETURN false; END IF;
     IF idempotency.lives(r, clock_timestamp()) THEN
         PERFORM idempotency.refuse('the key is being executed', 'The lease of its claim has not expired.',
                                    'Wait for it, or end it with idem_resolve.', '55006');
@@ -164,8 +162,7 @@ BEGIN
           OR NOT pg_try_advisory_xact_lock(18756, idempotency.lock_of(key, scope, principal)) THEN
         verdict := 'running';
     ELSE
-        SELECT * INTO r FROM idempotency.record t
-         WHERE t.key = look_at_idle.key AND t.scope = look_at_idle.scope AND t.principal = look_at_idle.principal;
+        r := idempotency.newest_record(key, scope, principal);
         verdict := CASE WHEN r.token IS NULL THEN 'passed'
                         WHEN idempotency.lives(r, clock_timestamp()) THEN 'running' END;
     END IF;
