@@ -22,6 +22,10 @@ class InDoubt(DatabaseAway):
     """COMMIT has no answer, and there is no record that tells its result: a repetition might do the work twice."""
 
 
+class Unprepared(Exception):
+    """A prepared statement was lost, and everything rolled back. From now on the adapter prepares none."""
+
+
 class LeaseLost(Exception):
     """Another request has the claim now, or may have it: later work is not recorded."""
 

@@ -23,8 +23,8 @@ from .contract import (
 from .database import AnyDatabase, AsyncDatabase, Database, Io, Statement, Tx, drive, io_of, settled
 from .deadline import Deadline
 from .errors import (
-    DatabaseAway, DatabaseLate, HandlerLate, InDoubt, LeaseLost, NothingHappened, Rejection, is_connection_lost, is_lost, is_transient,
-    sqlstate,
+    DatabaseAway, DatabaseLate, HandlerLate, InDoubt, LeaseLost, NothingHappened, Rejection, Unprepared, is_connection_lost, is_lost,
+    is_transient, sqlstate,
 )  # fmt: skip
 from .heartbeat import Heartbeat, TaskHeartbeat, ThreadHeartbeat, now
 from .statements import CHECK, Value, milliseconds, text_array
@@ -390,6 +390,9 @@ async def _again(io: Io[Any], settings: Settings, call: Callable[[_Attempt], Awa
             return await call(_Attempt(lost, attempt >= settings.attempts))
         except _NotKept as end:
             return end.result  # type: ignore[return-value]
+        except Unprepared:  # the next run prepares nothing
+            attempt -= 1
+            continue
         except (InDoubt, _Undone):
             raise
         except Exception as caught:

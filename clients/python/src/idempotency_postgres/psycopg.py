@@ -6,18 +6,18 @@ import asyncio
 import select
 from collections.abc import AsyncIterator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, contextmanager, nullcontext
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, overload
 
-from psycopg import (
-    AsyncConnection, AsyncPipeline, AsyncRawCursor, Connection, OperationalError, Pipeline, RawCursor,
-)  # fmt: skip
+from psycopg import AsyncConnection, AsyncRawCursor, Connection, OperationalError, RawCursor
 from psycopg.rows import dict_row
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from .database import AsyncDatabase, Database, Guarded, Open, Rows, Statement
 from .deadline import Deadline, after_in_loop, after_in_thread, breaking, is_gone
+from .errors import Unprepared
 from .statements import Value
+from .together import Preparing, Results, together
 
 
 @overload
@@ -45,10 +45,15 @@ def _is_dead(connection: Any) -> bool:
 COMMIT: Statement = ("COMMIT", [])
 
 
-def check(cursor: Any) -> None:
+def check(results: Results) -> None:
     """A COMMIT of a transaction that has failed succeeds by rolling it back."""
-    if cursor.statusmessage != "COMMIT":
+    if results.tag != "COMMIT":
         raise RuntimeError("idempotency: COMMIT has rolled back")
+
+
+def beginning(connection: Any, first: Statement | None) -> list[Statement]:
+    """BEGIN with the connection's characteristics, and the first statement."""
+    return [(connection._get_tx_start_command().decode(), []), *([first] if first else [])]
 
 
 END_LIMIT = 10.0  # seconds for the end of a transaction that no answer waits for
@@ -58,6 +63,7 @@ _aside = ThreadPoolExecutor(2, "idempotency ends")
 class _Blocking:
     def __init__(self, pool: ConnectionPool[Any]) -> None:
         self._pool = pool
+        self._preparing = Preparing()
 
     def _take(self, deadline: Deadline) -> Connection[Any]:
         connection = self._pool.getconn(timeout=deadline.remaining)
@@ -83,7 +89,7 @@ class _Blocking:
         try:
             with breaking(connection, deadline):
                 try:
-                    rows = self._begin(connection, first)
+                    rows = self._together(connection, *beginning(connection, first)).rows
                     own: Open[Any] = Open(Guarded(connection), rows, lambda: is_gone(connection))
                     yield own
                     if own.last is None:
@@ -99,23 +105,10 @@ class _Blocking:
             else:
                 self._pool.putconn(connection)
 
-    def _begin(self, connection: Connection[Any], first: Statement | None) -> Rows:
-        start: Statement = (connection._get_tx_start_command().decode(), [])
-        before = connection.autocommit
-        connection.autocommit = True  # or psycopg would begin, and wait for it
-        try:
-            cursor = self._together(connection, start, *([first] if first else []))
-        finally:
-            connection._autocommit = before  # the property cannot be set within a transaction
-        return cursor.fetchall() if first else ()
-
-    @staticmethod
-    def _together(connection: Connection[Any], *statements: Statement) -> Any:
-        """In one message; the cursor of the last."""
-        with connection.pipeline() if Pipeline.is_supported() else nullcontext():
-            for text, values in statements:
-                cursor = RawCursor(connection, row_factory=dict_row).execute(text.encode(), values)
-        return cursor
+    def _together(self, connection: Connection[Any], *statements: Statement) -> Results:
+        """In one message."""
+        with connection.lock:
+            return connection.wait(together(connection, self._preparing, *statements))
 
     @staticmethod
     def _roll_back(connection: Connection[Any]) -> None:
@@ -143,18 +136,16 @@ class _Blocking:
 
     def statement(self, text: str, values: Sequence[Value], deadline: Deadline) -> Rows:
         with self._connection(deadline) as connection:
-            before = connection.autocommit
-            connection.autocommit = True
             try:
-                return self.query(connection, text, values)
-            finally:
-                if not connection.closed:
-                    connection.autocommit = before
+                return self._together(connection, (text, values)).rows
+            except Unprepared:
+                return self._together(connection, (text, values)).rows
 
 
 class _Async:
     def __init__(self, pool: AsyncConnectionPool[Any]) -> None:
         self._pool = pool
+        self._preparing = Preparing()
         self._tasks: set[asyncio.Future[None]] = set()
 
     async def _take(self, deadline: Deadline) -> AsyncConnection[Any]:
@@ -181,7 +172,7 @@ class _Async:
         try:
             with breaking(connection, deadline):
                 try:
-                    rows = await self._begin(connection, first)
+                    rows = (await self._together(connection, *beginning(connection, first))).rows
                     own: Open[Any] = Open(Guarded(connection), rows, lambda: is_gone(connection))
                     yield own
                     if own.last is None:
@@ -199,23 +190,10 @@ class _Async:
             else:
                 await self._pool.putconn(connection)
 
-    async def _begin(self, connection: AsyncConnection[Any], first: Statement | None) -> Rows:
-        start: Statement = (connection._get_tx_start_command().decode(), [])
-        before = connection.autocommit
-        await connection.set_autocommit(True)  # or psycopg would begin, and wait for it
-        try:
-            cursor = await self._together(connection, start, *([first] if first else []))
-        finally:
-            connection._autocommit = before  # the property cannot be set within a transaction
-        return await cursor.fetchall() if first else ()
-
-    @staticmethod
-    async def _together(connection: AsyncConnection[Any], *statements: Statement) -> Any:
-        """In one message; the cursor of the last."""
-        async with connection.pipeline() if AsyncPipeline.is_supported() else nullcontext():
-            for text, values in statements:
-                cursor = await AsyncRawCursor(connection, row_factory=dict_row).execute(text.encode(), values)
-        return cursor
+    async def _together(self, connection: AsyncConnection[Any], *statements: Statement) -> Results:
+        """In one message."""
+        async with connection.lock:
+            return await connection.wait(together(connection, self._preparing, *statements))
 
     @staticmethod
     async def _roll_back(connection: AsyncConnection[Any]) -> None:
@@ -243,10 +221,7 @@ class _Async:
 
     async def statement(self, text: str, values: Sequence[Value], deadline: Deadline) -> Rows:
         async with self._connection(deadline) as connection:
-            before = connection.autocommit
-            await connection.set_autocommit(True)
             try:
-                return await self.query(connection, text, values)
-            finally:
-                if not connection.closed:
-                    await connection.set_autocommit(before)
+                return (await self._together(connection, (text, values))).rows
+            except Unprepared:
+                return (await self._together(connection, (text, values))).rows
