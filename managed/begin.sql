@@ -528,60 +528,61 @@ COMMENT ON FUNCTION idempotency.status_now IS 'the status of a record now';
 
 ---- the short way ----
 
--- A call without options, in READ COMMITTED, of a key that is answered or new, where the policy is plain.
--- One statement looks, and if there is no record, another one grants. Null: the call goes the long way, which
--- would answer the same. `as_claim` is the new open_claim: e is for idem_once.
+CREATE FUNCTION idempotency.claim_of(outcome text, token bigint, r idempotency.record) RETURNS @extschema@.idem_claim
+    LANGUAGE sql IMMUTABLE AS $$
+SELECT ROW(outcome, (r).key, (r).scope, (r).principal, token, (r).attempt, idempotency.status_word((r).status),
+           (r).status_code, (r).headers, (r).body, (r).body_omitted, (r).error, NULL, (r).recovery_point, (r).state,
+           (r).holder, NULL, (r).created_at, (r).finished_at, (r).lease_until, (r).expires_at)::@extschema@.idem_claim $$;
+COMMENT ON FUNCTION idempotency.claim_of IS 'a record with an answer, as the holder of its claim sees it';
+
+-- A call without options, in READ COMMITTED, of a key that is answered or new, where the policy is plain. It
+-- takes a statement to look, and for a new key one for the terms and one that grants. Null: the call goes
+-- the long way, which would answer the same. Each operator and function of a statement costs in each call.
 CREATE FUNCTION idempotency.plain_answer(key text, scope text, principal text, request jsonb, method text, path text,
-                                         operation text, as_claim text) RETURNS @extschema@.idem_claim
+                                         operation text, transactional boolean, once boolean)
+    RETURNS @extschema@.idem_claim
     LANGUAGE plpgsql AS $$
 DECLARE
     seen record;
     p idempotency.policy;
+    terms idempotency.terms;
     now timestamptz;
 BEGIN
-    SELECT s.value AS seed, t.token IS NULL AS is_new,
-           (SELECT o FROM idempotency.policy o
-             WHERE NOT o.dropped AND idempotency.rank(o.scope_pattern, plain_answer.scope) > 0
-             ORDER BY idempotency.rank(o.scope_pattern, plain_answer.scope) DESC LIMIT 1) AS policy,
-           CASE WHEN t.status IN ('c', 'f') AND clock_timestamp() < t.expires_at AND t.sealed_by IS NULL
+    SELECT CASE WHEN t.status IN ('c', 'f') AND clock_timestamp() < t.expires_at AND t.sealed_by IS NULL
                  AND (t.operation <> plain_answer.operation) IS NOT TRUE
                  AND (t.fingerprint IS NULL OR num_nonnulls(plain_answer.request, method, path) = 0 OR t.fingerprint
                       = (idempotency.fingerprint_of(plain_answer.request, method, path, NULL, NULL)).fingerprint)
-                THEN ROW('replay', t.key, t.scope, t.principal, NULL, t.attempt, idempotency.status_word(t.status),
-                         t.status_code, t.headers, t.body, t.body_omitted, t.error, NULL, NULL, NULL, t.holder, NULL,
-                         t.created_at, t.finished_at, t.lease_until, t.expires_at)::@extschema@.idem_claim END AS claim
-      INTO seen
-      FROM idempotency.seed s LEFT JOIN idempotency.record t
-        ON t.key = plain_answer.key AND t.scope = plain_answer.scope AND t.principal = plain_answer.principal;
+                 AND NOT EXISTS (SELECT FROM idempotency.policies_with_more(plain_answer.scope, plain_answer.principal))
+                THEN idempotency.claim_of('replay', NULL, t) END AS claim
+      INTO seen FROM idempotency.record t
+     WHERE t.key = plain_answer.key AND t.scope = plain_answer.scope AND t.principal = plain_answer.principal;
+    IF FOUND THEN RETURN seen.claim; END IF;
+    SELECT s.value AS seed, (SELECT o FROM idempotency.policy o
+                              WHERE NOT o.dropped AND idempotency.rank(o.scope_pattern, plain_answer.scope) > 0
+                              ORDER BY idempotency.rank(o.scope_pattern, plain_answer.scope) DESC LIMIT 1) AS policy
+      INTO seen FROM idempotency.seed s;
     p := seen.policy;
-    IF (p IS NULL OR idempotency.is_plain(p, principal)) IS NOT TRUE THEN
-        RETURN NULL;
-    ELSIF NOT seen.is_new THEN
-        RETURN seen.claim;
-    ELSIF pg_try_advisory_xact_lock(18756, idempotency.lock_number(seen.seed, key, scope, principal)) IS NOT TRUE THEN
-        RETURN NULL;
+    IF idempotency.is_plain(p, principal)
+       AND pg_try_advisory_xact_lock(18756, idempotency.lock_number(seen.seed, key, scope, principal)) THEN
+        terms := idempotency.terms_of(p);
+        now := clock_timestamp();
+        INSERT INTO idempotency.record AS t (scope, principal, key, status, if_silent, attempt, body_limit, omit_large_body,
+            token, lease_us, fingerprint_of, created_at, claimed_at, expires_at, retained_until, lease_until, finished_at,
+            fingerprint, operation, written_in, open_claim)
+        VALUES (plain_answer.scope, plain_answer.principal, plain_answer.key, CASE WHEN once THEN 'c' ELSE 'i' END,
+            terms.if_silent, 1, terms.body_limit, terms.omit_large_body, idempotency.new_token(NULL), terms.lease_us,
+            CASE WHEN method IS NOT NULL THEN CASE WHEN path IS NULL THEN 1 ELSE 3 END WHEN path IS NOT NULL THEN 2 END,
+            now, now, now + terms.ttl, now + terms.retention, CASE WHEN NOT once THEN now + terms.lease END,
+            CASE WHEN once THEN now END,
+            CASE WHEN coalesce(plain_answer.request::text, method, path) IS NOT NULL
+                 THEN (idempotency.fingerprint_of(plain_answer.request, method, path, NULL, NULL)).fingerprint END,
+            plain_answer.operation, pg_current_xact_id(),
+            CASE WHEN once THEN 'e' WHEN plain_answer.operation IS NOT NULL THEN 'r' WHEN transactional THEN 't' ELSE 'o' END)
+        ON CONFLICT DO NOTHING
+        RETURNING idempotency.claim_of('execute', t.token, t) AS claim INTO seen;
+        IF FOUND THEN RETURN seen.claim; END IF;
     END IF;
-    now := clock_timestamp();
-    INSERT INTO idempotency.record AS t (scope, principal, key, status, if_silent, attempt, body_limit, omit_large_body, token,
-        lease_us, fingerprint_of, created_at, claimed_at, expires_at, retained_until, lease_until, finished_at, fingerprint,
-        operation, written_in, open_claim)
-    VALUES (plain_answer.scope, plain_answer.principal, plain_answer.key, CASE as_claim WHEN 'e' THEN 'c' ELSE 'i' END,
-        CASE WHEN p.on_lease_expiry = 'unknown' THEN 'u' WHEN p.max_attempts = 1 THEN 'x' ELSE 't' END, 1,
-        (idempotency.values_of(p)).max_body_bytes, coalesce(p.on_large_body = 'omit', false), idempotency.new_token(NULL),
-        (idempotency.values_of(p)).lease, nullif(num_nonnulls(method) + 2 * num_nonnulls(path), 0), now, now,
-        idempotency.after(now, (idempotency.values_of(p)).ttl),
-        idempotency.after(now, greatest((idempotency.values_of(p)).retention, (idempotency.values_of(p)).ttl)),
-        CASE WHEN as_claim <> 'e' THEN idempotency.after(now, (idempotency.values_of(p)).lease) END,
-        CASE WHEN as_claim = 'e' THEN now END,
-        CASE WHEN num_nonnulls(plain_answer.request, method, path) > 0
-             THEN (idempotency.fingerprint_of(plain_answer.request, method, path, NULL, NULL)).fingerprint END,
-        plain_answer.operation, pg_current_xact_id(), as_claim)
-    ON CONFLICT DO NOTHING
-    RETURNING ROW('execute', t.key, t.scope, t.principal, t.token, t.attempt, idempotency.status_word(t.status), NULL, NULL,
-        NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, t.created_at, NULL, t.lease_until, t.expires_at)::@extschema@.idem_claim
-        AS claim
-    INTO seen;
-    RETURN CASE WHEN FOUND THEN seen.claim END;
+    RETURN NULL;
 END $$;
 COMMENT ON FUNCTION idempotency.plain_answer IS 'a replay, or the grant of a new key, in a plain case';
 
@@ -598,8 +599,7 @@ DECLARE
 BEGIN
     IF num_nonnulls(exclude, fingerprint, ttl, lease, wait, first_sent, derive, holder) = 0
        AND NOT (hold OR same_statement) AND idempotency.may_be_plain(key, scope, principal) THEN
-        claim := idempotency.plain_answer(key, scope, principal, request, method, path, NULL,
-                                          CASE WHEN transactional THEN 't' ELSE 'o' END);
+        claim := idempotency.plain_answer(key, scope, principal, request, method, path, NULL, transactional, false);
         IF claim.outcome IS NOT NULL THEN RETURN claim; END IF;
     END IF;
     PERFORM idempotency.check_identity(key, scope, principal, true);
@@ -641,7 +641,7 @@ DECLARE
     outcome text;
 BEGIN
     IF num_nonnulls(ttl, wait) = 0 AND NOT same_statement AND idempotency.may_be_plain(key, scope, principal) THEN
-        claim := idempotency.plain_answer(key, scope, principal, NULL, NULL, NULL, NULL, 'e');
+        claim := idempotency.plain_answer(key, scope, principal, NULL, NULL, NULL, NULL, false, true);
         IF claim.outcome IS NOT NULL THEN RETURN claim.outcome = 'execute'; END IF;
     END IF;
     PERFORM idempotency.check_identity(key, scope, principal);
@@ -703,9 +703,9 @@ END
 CREATE FUNCTION idempotency.claim_left_open() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    r idempotency.record;
+    r record;
 BEGIN
-    SELECT * INTO r FROM idempotency.record t
+    SELECT t.open_claim, t.claimed_at, t.lease_us, t.lease_until INTO r FROM idempotency.record t
      WHERE t.key = NEW.key AND t.scope = NEW.scope AND t.principal = NEW.principal AND t.token = NEW.token
        AND t.status = 'i' AND t.open_claim IN ('o', 't', 'q', 'r') AND t.written_in = NEW.written_in;
     IF NOT FOUND THEN
@@ -713,16 +713,16 @@ BEGIN
     ELSIF r.open_claim = 't' THEN
         -- Another deferred trigger may yet end it, so this one runs once more, after those.
         UPDATE idempotency.record t SET open_claim = 'q', claimed_at = r.claimed_at
-         WHERE t.key = r.key AND t.scope = r.scope AND t.principal = r.principal AND t.token = r.token;
+         WHERE t.key = NEW.key AND t.scope = NEW.scope AND t.principal = NEW.principal AND t.token = NEW.token;
     ELSIF r.open_claim = 'q' THEN
         PERFORM idempotency.refuse('a transactional claim is still open at the end of its transaction',
-            format('It was begun in scope "%s".', r.scope),
+            format('It was begun in scope "%s".', NEW.scope),
             'End the claim with idem_complete, idem_fail, idem_unknown or idem_release before COMMIT or PREPARE TRANSACTION.', '55000');
     ELSIF current_setting('transaction_read_only') = 'off' THEN
         UPDATE idempotency.record t
            SET lease_until = greatest(r.lease_until, idempotency.after(clock_timestamp(), r.lease_us)),
                open_claim = 'l'
-         WHERE t.key = r.key AND t.scope = r.scope AND t.principal = r.principal AND t.token = r.token;
+         WHERE t.key = NEW.key AND t.scope = NEW.scope AND t.principal = NEW.principal AND t.token = NEW.token;
     END IF;
     RETURN NULL;
 END $$;

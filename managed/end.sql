@@ -264,34 +264,6 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION idempotency.save IS 'writes a claim';
 
--- The short way of end_claim: a claim of this transaction, whose policy is plain. False: the long way decides.
-CREATE FUNCTION idempotency.plain_end(key text, scope text, principal text, token bigint, status text, status_code integer,
-                                      body bytea, headers jsonb, error text, of_operation boolean) RETURNS boolean
-    LANGUAGE plpgsql AS $$
-DECLARE
-    now constant timestamptz := clock_timestamp();
-BEGIN
-    UPDATE idempotency.record t
-       SET status = plain_end.status, status_code = plain_end.status_code, body = plain_end.body,
-           headers = CASE WHEN plain_end.headers IS NOT NULL THEN idempotency.kept_headers(plain_end.headers, NULL) END,
-           body_omitted = false, error = idempotency.clipped(plain_end.error), finished_at = now, lease_until = NULL,
-           next_attempt_at = NULL, backend_pid = NULL, backend_start = NULL, resolved_by = NULL, recovery_point = NULL,
-           state = NULL, open_claim = 'e', before = NULL
-     WHERE t.key = plain_end.key AND t.scope = plain_end.scope AND t.principal = plain_end.principal
-       AND t.written_in = pg_current_xact_id_if_assigned() AND t.status = 'i'
-       AND t.open_claim IN ('o', 't', 'q', CASE WHEN of_operation THEN 'r' ELSE 'o' END)
-       AND (t.token = plain_end.token) IS NOT FALSE
-       AND NOT EXISTS (SELECT FROM idempotency.policy p
-                        WHERE NOT p.dropped AND idempotency.rank(p.scope_pattern, plain_end.scope) > 0
-                          AND NOT idempotency.is_plain(p, plain_end.principal))
-       AND coalesce(greatest(octet_length(plain_end.body), octet_length(plain_end.headers::text)), 0) <= t.body_limit
-       -- What idempotency.keep_long_enough would leave as it is.
-       AND coalesce(t.fingerprint_of & 8, 0) = 0
-       AND CASE WHEN isfinite(t.expires_at) THEN now - t.claimed_at <= t.expires_at - now END;
-    RETURN FOUND;
-END $$;
-COMMENT ON FUNCTION idempotency.plain_end IS 'ends a claim in a plain case';
-
 -- Ends a claim: as completed, failed for good or for now, or unknown.
 CREATE FUNCTION idempotency.end_claim(function text, key text, scope text, principal text, token bigint, how text,
     status_code integer DEFAULT NULL, body bytea DEFAULT NULL, headers jsonb DEFAULT NULL, error text DEFAULT NULL,
@@ -307,10 +279,6 @@ DECLARE
     longest bigint;
 BEGIN
     PERFORM idempotency.check_writable(function);
-    IF how IN ('completed', 'failed') AND ttl IS NULL AND idempotency.plain_end(key, scope, principal, token,
-           CASE how WHEN 'completed' THEN 'c' ELSE 'f' END, status_code, body, headers, error, of_operation) THEN
-        RETURN true;
-    END IF;
     p := idempotency.policy_for(scope);
     claim := idempotency.find_claim(key, scope, principal, token);
     r := claim.r;
@@ -368,10 +336,42 @@ SELECT idempotency.refuse('the operation of this key is running', 'idem_execute 
                           'Return the answer, or raise an error.', '55000') $$;
 COMMENT ON FUNCTION idempotency.raise_own_operation IS 'refuses to end what idem_execute ends';
 
+-- The short way of idem_complete and of a final idem_fail, in one statement: for a claim of this transaction,
+-- where the policy is plain. False: the call goes the long way.
+CREATE FUNCTION idempotency.plain_end(key text, scope text, principal text, token bigint, ended_as text, status_code integer,
+                                      body bytea, headers jsonb, error text, of_operation boolean) RETURNS boolean
+    LANGUAGE plpgsql AS $$
+DECLARE
+    now constant timestamptz := clock_timestamp();
+BEGIN
+    IF status_code NOT BETWEEN 200 AND 599 OR current_setting('transaction_read_only') = 'on' THEN RETURN false; END IF;
+    UPDATE idempotency.record t
+       SET status = ended_as, status_code = plain_end.status_code, body = plain_end.body, body_omitted = false,
+           headers = CASE WHEN plain_end.headers IS NOT NULL
+                          THEN idempotency.kept_headers(idempotency.checked_headers(plain_end.headers), NULL) END,
+           error = idempotency.clipped(plain_end.error), finished_at = now, lease_until = NULL, next_attempt_at = NULL,
+           backend_pid = NULL, backend_start = NULL, resolved_by = NULL, recovery_point = NULL, state = NULL,
+           open_claim = 'e', before = NULL
+     WHERE t.key = plain_end.key AND t.scope = plain_end.scope AND t.principal = plain_end.principal
+       AND t.written_in = pg_current_xact_id_if_assigned() AND t.status = 'i'
+       AND CASE WHEN t.open_claim = 'r' THEN of_operation ELSE t.open_claim IS NOT NULL END
+       AND coalesce(t.token = plain_end.token, true)
+       AND NOT EXISTS (SELECT FROM idempotency.policies_with_more(plain_end.scope, plain_end.principal))
+       AND coalesce(octet_length(plain_end.body), 0) <= t.body_limit
+       AND CASE WHEN plain_end.headers IS NOT NULL THEN octet_length(plain_end.headers::text) <= t.body_limit ELSE true END
+       -- What keep_long_enough would leave as it is.
+       AND now + (now - t.claimed_at) <= t.expires_at AND (t.fingerprint_of & 8 = 8) IS NOT TRUE;
+    RETURN FOUND;
+END $$;
+COMMENT ON FUNCTION idempotency.plain_end IS 'ends a claim in a plain case';
+
 CREATE FUNCTION idempotency.complete(key text, status_code integer, body bytea, headers jsonb, scope text, principal text,
                                      token bigint, ttl interval) RETURNS boolean
     LANGUAGE plpgsql AS $$
 BEGIN
+    IF ttl IS NULL AND idempotency.plain_end(key, scope, principal, token, 'c', status_code, body, headers, NULL, false) THEN
+        RETURN true;
+    END IF;
     PERFORM idempotency.check_identity(key, scope, principal), idempotency.check_number(status_code, 'status_code', 200, 599);
     RETURN idempotency.end_claim('idem_complete()', key, scope, principal, token, 'completed', status_code, body,
                                  idempotency.checked_headers(headers), ttl => idempotency.checked_span(ttl, 'ttl'));
@@ -385,6 +385,10 @@ CREATE FUNCTION idempotency.fail(key text, error text, retryable boolean, status
 DECLARE
     pause bigint;
 BEGIN
+    IF NOT coalesce(retryable OR uncertain, false) AND retry_after IS NULL AND idempotency.plain_end(key, scope, principal,
+           token, 'f', status_code, body, headers, error, false) THEN
+        RETURN true;
+    END IF;
     PERFORM idempotency.check_identity(key, scope, principal);
     pause := idempotency.checked_span(retry_after, 'retry_after', 36525, true);
     IF retry_after IS NOT NULL AND retryable IS NOT TRUE THEN

@@ -6,23 +6,27 @@ CREATE FUNCTION idempotency.operation_begins(key text, operation regprocedure, r
     snapshot pg_snapshot) RETURNS @extschema@.idem_claim
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
+    claim @extschema@.idem_claim;
     f record;
-    fault text;
     a record;
 BEGIN
     IF operation IS NULL THEN
         PERFORM idempotency.refuse('operation must not be null', NULL, 'Pass a value.', '22004');
     END IF;
-    SELECT p.*, n.nspname INTO f FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace WHERE p.oid = operation;
-    fault := CASE WHEN f.oid IS NULL THEN 'There is no such function.'
-        WHEN f.prokind <> 'f' THEN 'It is an aggregate, a window function or a procedure.'
-        WHEN f.proretset THEN 'It returns a set.'
-        WHEN f.pronargs <> 1 OR f.proargtypes[0] <> 'jsonb'::regtype THEN 'It does not take exactly one argument of type jsonb.'
-        WHEN f.prorettype <> ALL (ARRAY['jsonb'::regtype, '@extschema@.idem_response'::regtype]) THEN
-            'It returns neither jsonb nor idem_response.' END;
-    IF fault IS NOT NULL THEN
-        PERFORM idempotency.refuse('invalid operation', fault,
+    SELECT CASE WHEN p.prokind <> 'f' THEN 'It is an aggregate, a window function or a procedure.'
+                WHEN p.proretset THEN 'It returns a set.'
+                WHEN p.pronargs <> 1 OR p.proargtypes[0] <> 'jsonb'::regtype THEN 'It does not take exactly one argument of type jsonb.'
+                WHEN p.prorettype NOT IN ('jsonb'::regtype, '@extschema@.idem_response'::regtype) THEN
+                    'It returns neither jsonb nor idem_response.' END AS fault,
+           p.proisstrict, idempotency.plain_name(n.nspname) || '.' || idempotency.plain_name(p.proname) || '(jsonb)' AS name
+      INTO f FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace WHERE p.oid = operation;
+    IF NOT FOUND OR f.fault IS NOT NULL THEN
+        PERFORM idempotency.refuse('invalid operation', coalesce(f.fault, 'There is no such function.'),
             'Use a function of one jsonb argument that returns jsonb or idem_response.', '42P13');
+    ELSIF num_nonnulls(fingerprint, ttl, wait, first_sent, holder) = 0 AND NOT (f.proisstrict AND request IS NULL)
+          AND idempotency.may_be_plain(key, scope, principal) THEN
+        claim := idempotency.plain_answer(key, scope, principal, request, method, path, f.name, false, false);
+        IF claim.outcome IS NOT NULL THEN RETURN claim; END IF;
     END IF;
     PERFORM idempotency.check_identity(key, scope, principal, true);
     IF f.proisstrict AND request IS NULL THEN
@@ -30,8 +34,7 @@ BEGIN
                                    'Pass a request, or drop STRICT from the function.', '22004');
     END IF;
     a := idempotency.answer(idempotency.question_of('idem_execute()', key, scope, principal, request, method, path, NULL,
-        fingerprint, idempotency.plain_name(f.nspname) || '.' || idempotency.plain_name(f.proname) || '(jsonb)', ttl, NULL,
-        wait, first_sent, NULL, false, false, false, holder, snapshot));
+        fingerprint, f.name, ttl, NULL, wait, first_sent, NULL, false, false, false, holder, snapshot));
     RETURN idempotency.shown(a.reason, a.r, a.q, a.p, a.now);
 END $$;
 COMMENT ON FUNCTION idempotency.operation_begins IS 'idem_execute before its operation';
@@ -72,15 +75,18 @@ CREATE FUNCTION idempotency.operation_ends(claim @extschema@.idem_claim, status_
     RETURNS @extschema@.idem_claim
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    q idempotency.question;
-    r idempotency.record;
+    ended record;
 BEGIN
-    PERFORM idempotency.check_number(status_code, 'status_code', 200, 599);
-    PERFORM idempotency.end_claim('idem_execute()', claim.key, claim.scope, claim.principal, claim.token,
-        CASE WHEN error IS NULL THEN 'completed' ELSE 'failed' END, status_code, body, idempotency.checked_headers(headers),
-        error, of_operation => true);
-    SELECT * INTO r FROM idempotency.record t WHERE t.key = claim.key AND t.scope = claim.scope AND t.principal = claim.principal;
-    RETURN idempotency.shown('no_record', r, q, NULL, clock_timestamp());
+    IF NOT idempotency.plain_end(claim.key, claim.scope, claim.principal, claim.token, CASE WHEN error IS NULL THEN 'c' ELSE 'f' END,
+                                 status_code, body, headers, error, true) THEN
+        PERFORM idempotency.check_number(status_code, 'status_code', 200, 599);
+        PERFORM idempotency.end_claim('idem_execute()', claim.key, claim.scope, claim.principal, claim.token,
+            CASE WHEN error IS NULL THEN 'completed' ELSE 'failed' END, status_code, body,
+            idempotency.checked_headers(headers), error, of_operation => true);
+    END IF;
+    SELECT idempotency.claim_of('execute', t.token, t) AS claim INTO ended FROM idempotency.record t
+     WHERE t.key = operation_ends.claim.key AND t.scope = operation_ends.claim.scope AND t.principal = operation_ends.claim.principal;
+    RETURN ended.claim;
 END $$;
 COMMENT ON FUNCTION idempotency.operation_ends IS 'idem_execute after its operation';
 

@@ -89,7 +89,9 @@ BEGIN
         SELECT string_agg(to_json(m.key)::text || ':' || m.form, ',' ORDER BY m.sort)
           INTO form
           FROM (SELECT e.key, idempotency.utf16_order(e.key) AS sort,
-                       idempotency.canonical(e.value, NULL, NULL, NULL, NULL, true, depth + 1) AS form
+                       CASE WHEN jsonb_typeof(e.value) IN ('string', 'boolean', 'null') OR e.value::text ~ '^-?[0-9]{1,15}$'
+                            THEN e.value::text
+                            ELSE idempotency.canonical(e.value, NULL, NULL, NULL, NULL, true, depth + 1) END AS form
                   FROM jsonb_each(value) e OFFSET 0) m;
         RETURN '{' || coalesce(form, '') || '}';
     ELSIF kind = 'object' THEN

@@ -4,7 +4,7 @@
 DO $install$
 DECLARE
     version constant text := '1.0.0';
-    digest constant text := '6839fb9c3c56361c';
+    digest constant text := '6d3282462000e27d';
     -- For tables of older versions, in pairs: the version that needs a statement, and the statement.
     steps constant text[] := '{}';
     -- Before each statement stands its kind, and the name of what it makes.
@@ -163,6 +163,14 @@ CREATE TYPE idempotency.in_force AS (
 );
 --; other
 COMMENT ON TYPE idempotency.in_force IS 'the values of a policy that count for a scope';
+--; type idempotency.terms
+-- What a grant needs of a plain policy.
+CREATE TYPE idempotency.terms AS (
+    ttl interval, retention interval, lease interval, lease_us bigint, body_limit bigint, omit_large_body boolean,
+    if_silent "char"
+);
+--; other
+COMMENT ON TYPE idempotency.terms IS 'spans and limits of a first attempt';
 --; type idempotency.question
 -- The arguments of idem_begin, idem_once and idem_execute, and what follows from them by the policy.
 CREATE TYPE idempotency.question AS (
@@ -1201,7 +1209,9 @@ BEGIN
         SELECT string_agg(to_json(m.key)::text || ':' || m.form, ',' ORDER BY m.sort)
           INTO form
           FROM (SELECT e.key, idempotency.utf16_order(e.key) AS sort,
-                       idempotency.canonical(e.value, NULL, NULL, NULL, NULL, true, depth + 1) AS form
+                       CASE WHEN jsonb_typeof(e.value) IN ('string', 'boolean', 'null') OR e.value::text ~ '^-?[0-9]{1,15}$'
+                            THEN e.value::text
+                            ELSE idempotency.canonical(e.value, NULL, NULL, NULL, NULL, true, depth + 1) END AS form
                   FROM jsonb_each(value) e OFFSET 0) m;
         RETURN '{' || coalesce(form, '') || '}';
     ELSIF kind = 'object' THEN
@@ -1310,17 +1320,35 @@ SELECT CASE
     WHEN EXISTS (SELECT FROM unnest((p).final_errors) e WHERE idempotency.may_be_final(e) IS NOT TRUE) THEN 'final_errors'
     WHEN NOT idempotency.are_error_statuses((p).error_statuses) THEN 'error_statuses' END $$;
 COMMENT ON FUNCTION idempotency.unusable_column IS 'the column of a policy that idem_policy_set would not accept';
+--; routine idempotency.ttl_of
+CREATE FUNCTION idempotency.ttl_of(p idempotency.policy) RETURNS bigint
+    LANGUAGE sql STABLE AS $$
+SELECT least(coalesce(idempotency.micros((p).ttl), idempotency.setting('idempotency.default_ttl', 1000000, 86400000000)),
+             idempotency.micros((p).max_ttl)) $$;
+COMMENT ON FUNCTION idempotency.ttl_of IS 'the ttl of a policy';
+--; routine idempotency.retention_of
+CREATE FUNCTION idempotency.retention_of(p idempotency.policy) RETURNS bigint
+    LANGUAGE sql STABLE AS $$
+SELECT coalesce(idempotency.micros((p).retention), idempotency.setting('idempotency.default_retention', 1000000, 0)) $$;
+COMMENT ON FUNCTION idempotency.retention_of IS 'the retention of a policy';
+--; routine idempotency.lease_of
+CREATE FUNCTION idempotency.lease_of(p idempotency.policy) RETURNS bigint
+    LANGUAGE sql STABLE AS $$
+SELECT least(coalesce(idempotency.micros((p).lease), idempotency.setting('idempotency.default_lease', 1000, 60000000)),
+             idempotency.micros((p).max_lease)) $$;
+COMMENT ON FUNCTION idempotency.lease_of IS 'the lease of a policy';
+--; routine idempotency.body_limit_of
+CREATE FUNCTION idempotency.body_limit_of(p idempotency.policy) RETURNS bigint
+    LANGUAGE sql STABLE AS $$
+SELECT coalesce((p).max_body_bytes, idempotency.setting('idempotency.max_body_bytes', 1, 4194304)) $$;
+COMMENT ON FUNCTION idempotency.body_limit_of IS 'the largest body of a policy';
 --; routine idempotency.values_of
 -- The values that count. An option left open is that of the setting, or the default.
 CREATE FUNCTION idempotency.values_of(p idempotency.policy) RETURNS idempotency.in_force
     LANGUAGE sql STABLE AS $$
 SELECT ROW(
-    least(coalesce(idempotency.micros((p).ttl), idempotency.setting('idempotency.default_ttl', 1000000, 86400000000)),
-          idempotency.micros((p).max_ttl)),
-    coalesce(idempotency.micros((p).retention), idempotency.setting('idempotency.default_retention', 1000000, 0)),
-    coalesce(idempotency.micros((p).max_ttl), 9223372036854775807),
-    least(coalesce(idempotency.micros((p).lease), idempotency.setting('idempotency.default_lease', 1000, 60000000)),
-          idempotency.micros((p).max_lease)),
+    idempotency.ttl_of(p), idempotency.retention_of(p),
+    coalesce(idempotency.micros((p).max_ttl), 9223372036854775807), idempotency.lease_of(p),
     coalesce(idempotency.micros((p).max_lease), 9223372036854775807),
     coalesce(idempotency.micros((p).wait), idempotency.setting('idempotency.default_wait', 1000, 0)),
     coalesce((p).max_attempts, 0),
@@ -1336,7 +1364,7 @@ SELECT ROW(
     coalesce(idempotency.micros((p).unknown_retry_after), 60000000),
     coalesce(idempotency.micros((p).abandon_after), 0),
     coalesce((p).on_abandon, 'unknown'),
-    coalesce((p).max_body_bytes, idempotency.setting('idempotency.max_body_bytes', 1, 4194304)),
+    idempotency.body_limit_of(p),
     coalesce((p).on_large_body, 'error'),
     (p).fingerprint_fields, (p).exclude_fields, (p).drop_headers, (p).final_errors, (p).error_statuses,
     (p).allowed_role,
@@ -1352,6 +1380,22 @@ SELECT ((p).principal_required AND principal = '' OR (p).fingerprint_required OR
        AND num_nonnulls((p).fingerprint_fields, (p).exclude_fields, (p).drop_headers, (p).final_errors,
                         (p).error_statuses, (p).allowed_role) = 0 $$;
 COMMENT ON FUNCTION idempotency.is_plain IS 'whether a policy has spans and numbers alone';
+--; routine idempotency.policies_with_more
+CREATE FUNCTION idempotency.policies_with_more(scope text, principal text) RETURNS SETOF integer
+    LANGUAGE sql STABLE AS $$
+SELECT 1 FROM idempotency.policy p
+ WHERE NOT p.dropped AND idempotency.rank(p.scope_pattern, scope) > 0 AND NOT idempotency.is_plain(p, principal) $$;
+COMMENT ON FUNCTION idempotency.policies_with_more IS 'a row for each policy that fits a scope and is not plain';
+--; routine idempotency.terms_of
+CREATE FUNCTION idempotency.terms_of(p idempotency.policy) RETURNS idempotency.terms
+    LANGUAGE sql STABLE AS $$
+SELECT ROW(idempotency.ttl_of(p) * interval '1 microsecond',
+           greatest(idempotency.retention_of(p), idempotency.ttl_of(p)) * interval '1 microsecond',
+           idempotency.lease_of(p) * interval '1 microsecond', idempotency.lease_of(p), idempotency.body_limit_of(p),
+           coalesce((p).on_large_body = 'omit', false),
+           CASE WHEN (p).on_lease_expiry = 'unknown' THEN 'u' WHEN (p).max_attempts = 1 THEN 'x' ELSE 't' END
+       )::idempotency.terms $$;
+COMMENT ON FUNCTION idempotency.terms_of IS 'the terms of a first attempt';
 --; routine idempotency.policy_row
 -- Volatile: it reads what is committed now, also after a wait for the table.
 CREATE FUNCTION idempotency.policy_row(scope text) RETURNS idempotency.policy
@@ -2333,63 +2377,64 @@ BEGIN
     (r).if_silent, coalesce((r).fingerprint_of & 8 <> 0, false), clock_timestamp(), 0, false);
 END $$;
 COMMENT ON FUNCTION idempotency.status_now IS 'the status of a record now';
---; routine idempotency.plain_answer
+--; routine idempotency.claim_of
 ---- the short way ----
 
--- A call without options, in READ COMMITTED, of a key that is answered or new, where the policy is plain.
--- One statement looks, and if there is no record, another one grants. Null: the call goes the long way, which
--- would answer the same. `as_claim` is the new open_claim: e is for idem_once.
+CREATE FUNCTION idempotency.claim_of(outcome text, token bigint, r idempotency.record) RETURNS @extschema@.idem_claim
+    LANGUAGE sql IMMUTABLE AS $$
+SELECT ROW(outcome, (r).key, (r).scope, (r).principal, token, (r).attempt, idempotency.status_word((r).status),
+           (r).status_code, (r).headers, (r).body, (r).body_omitted, (r).error, NULL, (r).recovery_point, (r).state,
+           (r).holder, NULL, (r).created_at, (r).finished_at, (r).lease_until, (r).expires_at)::@extschema@.idem_claim $$;
+COMMENT ON FUNCTION idempotency.claim_of IS 'a record with an answer, as the holder of its claim sees it';
+--; routine idempotency.plain_answer
+-- A call without options, in READ COMMITTED, of a key that is answered or new, where the policy is plain. It
+-- takes a statement to look, and for a new key one for the terms and one that grants. Null: the call goes
+-- the long way, which would answer the same. Each operator and function of a statement costs in each call.
 CREATE FUNCTION idempotency.plain_answer(key text, scope text, principal text, request jsonb, method text, path text,
-                                         operation text, as_claim text) RETURNS @extschema@.idem_claim
+                                         operation text, transactional boolean, once boolean)
+    RETURNS @extschema@.idem_claim
     LANGUAGE plpgsql AS $$
 DECLARE
     seen record;
     p idempotency.policy;
+    terms idempotency.terms;
     now timestamptz;
 BEGIN
-    SELECT s.value AS seed, t.token IS NULL AS is_new,
-           (SELECT o FROM idempotency.policy o
-             WHERE NOT o.dropped AND idempotency.rank(o.scope_pattern, plain_answer.scope) > 0
-             ORDER BY idempotency.rank(o.scope_pattern, plain_answer.scope) DESC LIMIT 1) AS policy,
-           CASE WHEN t.status IN ('c', 'f') AND clock_timestamp() < t.expires_at AND t.sealed_by IS NULL
+    SELECT CASE WHEN t.status IN ('c', 'f') AND clock_timestamp() < t.expires_at AND t.sealed_by IS NULL
                  AND (t.operation <> plain_answer.operation) IS NOT TRUE
                  AND (t.fingerprint IS NULL OR num_nonnulls(plain_answer.request, method, path) = 0 OR t.fingerprint
                       = (idempotency.fingerprint_of(plain_answer.request, method, path, NULL, NULL)).fingerprint)
-                THEN ROW('replay', t.key, t.scope, t.principal, NULL, t.attempt, idempotency.status_word(t.status),
-                         t.status_code, t.headers, t.body, t.body_omitted, t.error, NULL, NULL, NULL, t.holder, NULL,
-                         t.created_at, t.finished_at, t.lease_until, t.expires_at)::@extschema@.idem_claim END AS claim
-      INTO seen
-      FROM idempotency.seed s LEFT JOIN idempotency.record t
-        ON t.key = plain_answer.key AND t.scope = plain_answer.scope AND t.principal = plain_answer.principal;
+                 AND NOT EXISTS (SELECT FROM idempotency.policies_with_more(plain_answer.scope, plain_answer.principal))
+                THEN idempotency.claim_of('replay', NULL, t) END AS claim
+      INTO seen FROM idempotency.record t
+     WHERE t.key = plain_answer.key AND t.scope = plain_answer.scope AND t.principal = plain_answer.principal;
+    IF FOUND THEN RETURN seen.claim; END IF;
+    SELECT s.value AS seed, (SELECT o FROM idempotency.policy o
+                              WHERE NOT o.dropped AND idempotency.rank(o.scope_pattern, plain_answer.scope) > 0
+                              ORDER BY idempotency.rank(o.scope_pattern, plain_answer.scope) DESC LIMIT 1) AS policy
+      INTO seen FROM idempotency.seed s;
     p := seen.policy;
-    IF (p IS NULL OR idempotency.is_plain(p, principal)) IS NOT TRUE THEN
-        RETURN NULL;
-    ELSIF NOT seen.is_new THEN
-        RETURN seen.claim;
-    ELSIF pg_try_advisory_xact_lock(18756, idempotency.lock_number(seen.seed, key, scope, principal)) IS NOT TRUE THEN
-        RETURN NULL;
+    IF idempotency.is_plain(p, principal)
+       AND pg_try_advisory_xact_lock(18756, idempotency.lock_number(seen.seed, key, scope, principal)) THEN
+        terms := idempotency.terms_of(p);
+        now := clock_timestamp();
+        INSERT INTO idempotency.record AS t (scope, principal, key, status, if_silent, attempt, body_limit, omit_large_body,
+            token, lease_us, fingerprint_of, created_at, claimed_at, expires_at, retained_until, lease_until, finished_at,
+            fingerprint, operation, written_in, open_claim)
+        VALUES (plain_answer.scope, plain_answer.principal, plain_answer.key, CASE WHEN once THEN 'c' ELSE 'i' END,
+            terms.if_silent, 1, terms.body_limit, terms.omit_large_body, idempotency.new_token(NULL), terms.lease_us,
+            CASE WHEN method IS NOT NULL THEN CASE WHEN path IS NULL THEN 1 ELSE 3 END WHEN path IS NOT NULL THEN 2 END,
+            now, now, now + terms.ttl, now + terms.retention, CASE WHEN NOT once THEN now + terms.lease END,
+            CASE WHEN once THEN now END,
+            CASE WHEN coalesce(plain_answer.request::text, method, path) IS NOT NULL
+                 THEN (idempotency.fingerprint_of(plain_answer.request, method, path, NULL, NULL)).fingerprint END,
+            plain_answer.operation, pg_current_xact_id(),
+            CASE WHEN once THEN 'e' WHEN plain_answer.operation IS NOT NULL THEN 'r' WHEN transactional THEN 't' ELSE 'o' END)
+        ON CONFLICT DO NOTHING
+        RETURNING idempotency.claim_of('execute', t.token, t) AS claim INTO seen;
+        IF FOUND THEN RETURN seen.claim; END IF;
     END IF;
-    now := clock_timestamp();
-    INSERT INTO idempotency.record AS t (scope, principal, key, status, if_silent, attempt, body_limit, omit_large_body, token,
-        lease_us, fingerprint_of, created_at, claimed_at, expires_at, retained_until, lease_until, finished_at, fingerprint,
-        operation, written_in, open_claim)
-    VALUES (plain_answer.scope, plain_answer.principal, plain_answer.key, CASE as_claim WHEN 'e' THEN 'c' ELSE 'i' END,
-        CASE WHEN p.on_lease_expiry = 'unknown' THEN 'u' WHEN p.max_attempts = 1 THEN 'x' ELSE 't' END, 1,
-        (idempotency.values_of(p)).max_body_bytes, coalesce(p.on_large_body = 'omit', false), idempotency.new_token(NULL),
-        (idempotency.values_of(p)).lease, nullif(num_nonnulls(method) + 2 * num_nonnulls(path), 0), now, now,
-        idempotency.after(now, (idempotency.values_of(p)).ttl),
-        idempotency.after(now, greatest((idempotency.values_of(p)).retention, (idempotency.values_of(p)).ttl)),
-        CASE WHEN as_claim <> 'e' THEN idempotency.after(now, (idempotency.values_of(p)).lease) END,
-        CASE WHEN as_claim = 'e' THEN now END,
-        CASE WHEN num_nonnulls(plain_answer.request, method, path) > 0
-             THEN (idempotency.fingerprint_of(plain_answer.request, method, path, NULL, NULL)).fingerprint END,
-        plain_answer.operation, pg_current_xact_id(), as_claim)
-    ON CONFLICT DO NOTHING
-    RETURNING ROW('execute', t.key, t.scope, t.principal, t.token, t.attempt, idempotency.status_word(t.status), NULL, NULL,
-        NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, t.created_at, NULL, t.lease_until, t.expires_at)::@extschema@.idem_claim
-        AS claim
-    INTO seen;
-    RETURN CASE WHEN FOUND THEN seen.claim END;
+    RETURN NULL;
 END $$;
 COMMENT ON FUNCTION idempotency.plain_answer IS 'a replay, or the grant of a new key, in a plain case';
 --; routine idempotency.may_be_plain
@@ -2437,9 +2482,9 @@ COMMENT ON FUNCTION idempotency.raise_own_claim_open IS 'refuses what only anoth
 CREATE FUNCTION idempotency.claim_left_open() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    r idempotency.record;
+    r record;
 BEGIN
-    SELECT * INTO r FROM idempotency.record t
+    SELECT t.open_claim, t.claimed_at, t.lease_us, t.lease_until INTO r FROM idempotency.record t
      WHERE t.key = NEW.key AND t.scope = NEW.scope AND t.principal = NEW.principal AND t.token = NEW.token
        AND t.status = 'i' AND t.open_claim IN ('o', 't', 'q', 'r') AND t.written_in = NEW.written_in;
     IF NOT FOUND THEN
@@ -2447,16 +2492,16 @@ BEGIN
     ELSIF r.open_claim = 't' THEN
         -- Another deferred trigger may yet end it, so this one runs once more, after those.
         UPDATE idempotency.record t SET open_claim = 'q', claimed_at = r.claimed_at
-         WHERE t.key = r.key AND t.scope = r.scope AND t.principal = r.principal AND t.token = r.token;
+         WHERE t.key = NEW.key AND t.scope = NEW.scope AND t.principal = NEW.principal AND t.token = NEW.token;
     ELSIF r.open_claim = 'q' THEN
         PERFORM idempotency.refuse('a transactional claim is still open at the end of its transaction',
-            format('It was begun in scope "%s".', r.scope),
+            format('It was begun in scope "%s".', NEW.scope),
             'End the claim with idem_complete, idem_fail, idem_unknown or idem_release before COMMIT or PREPARE TRANSACTION.', '55000');
     ELSIF current_setting('transaction_read_only') = 'off' THEN
         UPDATE idempotency.record t
            SET lease_until = greatest(r.lease_until, idempotency.after(clock_timestamp(), r.lease_us)),
                open_claim = 'l'
-         WHERE t.key = r.key AND t.scope = r.scope AND t.principal = r.principal AND t.token = r.token;
+         WHERE t.key = NEW.key AND t.scope = NEW.scope AND t.principal = NEW.principal AND t.token = NEW.token;
     END IF;
     RETURN NULL;
 END $$;
@@ -2733,34 +2778,6 @@ BEGIN
     IF n.token IS NULL THEN PERFORM idempotency.raise_overtaken(); END IF;
 END $$;
 COMMENT ON FUNCTION idempotency.save IS 'writes a claim';
---; routine idempotency.plain_end
--- The short way of end_claim: a claim of this transaction, whose policy is plain. False: the long way decides.
-CREATE FUNCTION idempotency.plain_end(key text, scope text, principal text, token bigint, status text, status_code integer,
-                                      body bytea, headers jsonb, error text, of_operation boolean) RETURNS boolean
-    LANGUAGE plpgsql AS $$
-DECLARE
-    now constant timestamptz := clock_timestamp();
-BEGIN
-    UPDATE idempotency.record t
-       SET status = plain_end.status, status_code = plain_end.status_code, body = plain_end.body,
-           headers = CASE WHEN plain_end.headers IS NOT NULL THEN idempotency.kept_headers(plain_end.headers, NULL) END,
-           body_omitted = false, error = idempotency.clipped(plain_end.error), finished_at = now, lease_until = NULL,
-           next_attempt_at = NULL, backend_pid = NULL, backend_start = NULL, resolved_by = NULL, recovery_point = NULL,
-           state = NULL, open_claim = 'e', before = NULL
-     WHERE t.key = plain_end.key AND t.scope = plain_end.scope AND t.principal = plain_end.principal
-       AND t.written_in = pg_current_xact_id_if_assigned() AND t.status = 'i'
-       AND t.open_claim IN ('o', 't', 'q', CASE WHEN of_operation THEN 'r' ELSE 'o' END)
-       AND (t.token = plain_end.token) IS NOT FALSE
-       AND NOT EXISTS (SELECT FROM idempotency.policy p
-                        WHERE NOT p.dropped AND idempotency.rank(p.scope_pattern, plain_end.scope) > 0
-                          AND NOT idempotency.is_plain(p, plain_end.principal))
-       AND coalesce(greatest(octet_length(plain_end.body), octet_length(plain_end.headers::text)), 0) <= t.body_limit
-       -- What idempotency.keep_long_enough would leave as it is.
-       AND coalesce(t.fingerprint_of & 8, 0) = 0
-       AND CASE WHEN isfinite(t.expires_at) THEN now - t.claimed_at <= t.expires_at - now END;
-    RETURN FOUND;
-END $$;
-COMMENT ON FUNCTION idempotency.plain_end IS 'ends a claim in a plain case';
 --; routine idempotency.end_claim
 -- Ends a claim: as completed, failed for good or for now, or unknown.
 CREATE FUNCTION idempotency.end_claim(function text, key text, scope text, principal text, token bigint, how text,
@@ -2777,10 +2794,6 @@ DECLARE
     longest bigint;
 BEGIN
     PERFORM idempotency.check_writable(function);
-    IF how IN ('completed', 'failed') AND ttl IS NULL AND idempotency.plain_end(key, scope, principal, token,
-           CASE how WHEN 'completed' THEN 'c' ELSE 'f' END, status_code, body, headers, error, of_operation) THEN
-        RETURN true;
-    END IF;
     p := idempotency.policy_for(scope);
     claim := idempotency.find_claim(key, scope, principal, token);
     r := claim.r;
@@ -2837,11 +2850,43 @@ CREATE FUNCTION idempotency.raise_own_operation() RETURNS void
 SELECT idempotency.refuse('the operation of this key is running', 'idem_execute ends its claim when the operation has returned.',
                           'Return the answer, or raise an error.', '55000') $$;
 COMMENT ON FUNCTION idempotency.raise_own_operation IS 'refuses to end what idem_execute ends';
+--; routine idempotency.plain_end
+-- The short way of idem_complete and of a final idem_fail, in one statement: for a claim of this transaction,
+-- where the policy is plain. False: the call goes the long way.
+CREATE FUNCTION idempotency.plain_end(key text, scope text, principal text, token bigint, ended_as text, status_code integer,
+                                      body bytea, headers jsonb, error text, of_operation boolean) RETURNS boolean
+    LANGUAGE plpgsql AS $$
+DECLARE
+    now constant timestamptz := clock_timestamp();
+BEGIN
+    IF status_code NOT BETWEEN 200 AND 599 OR current_setting('transaction_read_only') = 'on' THEN RETURN false; END IF;
+    UPDATE idempotency.record t
+       SET status = ended_as, status_code = plain_end.status_code, body = plain_end.body, body_omitted = false,
+           headers = CASE WHEN plain_end.headers IS NOT NULL
+                          THEN idempotency.kept_headers(idempotency.checked_headers(plain_end.headers), NULL) END,
+           error = idempotency.clipped(plain_end.error), finished_at = now, lease_until = NULL, next_attempt_at = NULL,
+           backend_pid = NULL, backend_start = NULL, resolved_by = NULL, recovery_point = NULL, state = NULL,
+           open_claim = 'e', before = NULL
+     WHERE t.key = plain_end.key AND t.scope = plain_end.scope AND t.principal = plain_end.principal
+       AND t.written_in = pg_current_xact_id_if_assigned() AND t.status = 'i'
+       AND CASE WHEN t.open_claim = 'r' THEN of_operation ELSE t.open_claim IS NOT NULL END
+       AND coalesce(t.token = plain_end.token, true)
+       AND NOT EXISTS (SELECT FROM idempotency.policies_with_more(plain_end.scope, plain_end.principal))
+       AND coalesce(octet_length(plain_end.body), 0) <= t.body_limit
+       AND CASE WHEN plain_end.headers IS NOT NULL THEN octet_length(plain_end.headers::text) <= t.body_limit ELSE true END
+       -- What keep_long_enough would leave as it is.
+       AND now + (now - t.claimed_at) <= t.expires_at AND (t.fingerprint_of & 8 = 8) IS NOT TRUE;
+    RETURN FOUND;
+END $$;
+COMMENT ON FUNCTION idempotency.plain_end IS 'ends a claim in a plain case';
 --; routine idempotency.complete
 CREATE FUNCTION idempotency.complete(key text, status_code integer, body bytea, headers jsonb, scope text, principal text,
                                      token bigint, ttl interval) RETURNS boolean
     LANGUAGE plpgsql AS $$
 BEGIN
+    IF ttl IS NULL AND idempotency.plain_end(key, scope, principal, token, 'c', status_code, body, headers, NULL, false) THEN
+        RETURN true;
+    END IF;
     PERFORM idempotency.check_identity(key, scope, principal), idempotency.check_number(status_code, 'status_code', 200, 599);
     RETURN idempotency.end_claim('idem_complete()', key, scope, principal, token, 'completed', status_code, body,
                                  idempotency.checked_headers(headers), ttl => idempotency.checked_span(ttl, 'ttl'));
@@ -2855,6 +2900,10 @@ CREATE FUNCTION idempotency.fail(key text, error text, retryable boolean, status
 DECLARE
     pause bigint;
 BEGIN
+    IF NOT coalesce(retryable OR uncertain, false) AND retry_after IS NULL AND idempotency.plain_end(key, scope, principal,
+           token, 'f', status_code, body, headers, error, false) THEN
+        RETURN true;
+    END IF;
     PERFORM idempotency.check_identity(key, scope, principal);
     pause := idempotency.checked_span(retry_after, 'retry_after', 36525, true);
     IF retry_after IS NOT NULL AND retryable IS NOT TRUE THEN
@@ -2920,23 +2969,27 @@ CREATE FUNCTION idempotency.operation_begins(key text, operation regprocedure, r
     snapshot pg_snapshot) RETURNS @extschema@.idem_claim
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
+    claim @extschema@.idem_claim;
     f record;
-    fault text;
     a record;
 BEGIN
     IF operation IS NULL THEN
         PERFORM idempotency.refuse('operation must not be null', NULL, 'Pass a value.', '22004');
     END IF;
-    SELECT p.*, n.nspname INTO f FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace WHERE p.oid = operation;
-    fault := CASE WHEN f.oid IS NULL THEN 'There is no such function.'
-        WHEN f.prokind <> 'f' THEN 'It is an aggregate, a window function or a procedure.'
-        WHEN f.proretset THEN 'It returns a set.'
-        WHEN f.pronargs <> 1 OR f.proargtypes[0] <> 'jsonb'::regtype THEN 'It does not take exactly one argument of type jsonb.'
-        WHEN f.prorettype <> ALL (ARRAY['jsonb'::regtype, '@extschema@.idem_response'::regtype]) THEN
-            'It returns neither jsonb nor idem_response.' END;
-    IF fault IS NOT NULL THEN
-        PERFORM idempotency.refuse('invalid operation', fault,
+    SELECT CASE WHEN p.prokind <> 'f' THEN 'It is an aggregate, a window function or a procedure.'
+                WHEN p.proretset THEN 'It returns a set.'
+                WHEN p.pronargs <> 1 OR p.proargtypes[0] <> 'jsonb'::regtype THEN 'It does not take exactly one argument of type jsonb.'
+                WHEN p.prorettype NOT IN ('jsonb'::regtype, '@extschema@.idem_response'::regtype) THEN
+                    'It returns neither jsonb nor idem_response.' END AS fault,
+           p.proisstrict, idempotency.plain_name(n.nspname) || '.' || idempotency.plain_name(p.proname) || '(jsonb)' AS name
+      INTO f FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace WHERE p.oid = operation;
+    IF NOT FOUND OR f.fault IS NOT NULL THEN
+        PERFORM idempotency.refuse('invalid operation', coalesce(f.fault, 'There is no such function.'),
             'Use a function of one jsonb argument that returns jsonb or idem_response.', '42P13');
+    ELSIF num_nonnulls(fingerprint, ttl, wait, first_sent, holder) = 0 AND NOT (f.proisstrict AND request IS NULL)
+          AND idempotency.may_be_plain(key, scope, principal) THEN
+        claim := idempotency.plain_answer(key, scope, principal, request, method, path, f.name, false, false);
+        IF claim.outcome IS NOT NULL THEN RETURN claim; END IF;
     END IF;
     PERFORM idempotency.check_identity(key, scope, principal, true);
     IF f.proisstrict AND request IS NULL THEN
@@ -2944,8 +2997,7 @@ BEGIN
                                    'Pass a request, or drop STRICT from the function.', '22004');
     END IF;
     a := idempotency.answer(idempotency.question_of('idem_execute()', key, scope, principal, request, method, path, NULL,
-        fingerprint, idempotency.plain_name(f.nspname) || '.' || idempotency.plain_name(f.proname) || '(jsonb)', ttl, NULL,
-        wait, first_sent, NULL, false, false, false, holder, snapshot));
+        fingerprint, f.name, ttl, NULL, wait, first_sent, NULL, false, false, false, holder, snapshot));
     RETURN idempotency.shown(a.reason, a.r, a.q, a.p, a.now);
 END $$;
 COMMENT ON FUNCTION idempotency.operation_begins IS 'idem_execute before its operation';
@@ -2986,15 +3038,18 @@ CREATE FUNCTION idempotency.operation_ends(claim @extschema@.idem_claim, status_
     RETURNS @extschema@.idem_claim
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    q idempotency.question;
-    r idempotency.record;
+    ended record;
 BEGIN
-    PERFORM idempotency.check_number(status_code, 'status_code', 200, 599);
-    PERFORM idempotency.end_claim('idem_execute()', claim.key, claim.scope, claim.principal, claim.token,
-        CASE WHEN error IS NULL THEN 'completed' ELSE 'failed' END, status_code, body, idempotency.checked_headers(headers),
-        error, of_operation => true);
-    SELECT * INTO r FROM idempotency.record t WHERE t.key = claim.key AND t.scope = claim.scope AND t.principal = claim.principal;
-    RETURN idempotency.shown('no_record', r, q, NULL, clock_timestamp());
+    IF NOT idempotency.plain_end(claim.key, claim.scope, claim.principal, claim.token, CASE WHEN error IS NULL THEN 'c' ELSE 'f' END,
+                                 status_code, body, headers, error, true) THEN
+        PERFORM idempotency.check_number(status_code, 'status_code', 200, 599);
+        PERFORM idempotency.end_claim('idem_execute()', claim.key, claim.scope, claim.principal, claim.token,
+            CASE WHEN error IS NULL THEN 'completed' ELSE 'failed' END, status_code, body,
+            idempotency.checked_headers(headers), error, of_operation => true);
+    END IF;
+    SELECT idempotency.claim_of('execute', t.token, t) AS claim INTO ended FROM idempotency.record t
+     WHERE t.key = operation_ends.claim.key AND t.scope = operation_ends.claim.scope AND t.principal = operation_ends.claim.principal;
+    RETURN ended.claim;
 END $$;
 COMMENT ON FUNCTION idempotency.operation_ends IS 'idem_execute after its operation';
 --; routine idempotency.write_audit
@@ -3656,8 +3711,7 @@ DECLARE
 BEGIN
     IF num_nonnulls(exclude, fingerprint, ttl, lease, wait, first_sent, derive, holder) = 0
        AND NOT (hold OR same_statement) AND idempotency.may_be_plain(key, scope, principal) THEN
-        claim := idempotency.plain_answer(key, scope, principal, request, method, path, NULL,
-                                          CASE WHEN transactional THEN 't' ELSE 'o' END);
+        claim := idempotency.plain_answer(key, scope, principal, request, method, path, NULL, transactional, false);
         IF claim.outcome IS NOT NULL THEN RETURN claim; END IF;
     END IF;
     PERFORM idempotency.check_identity(key, scope, principal, true);
@@ -3997,7 +4051,7 @@ DECLARE
     outcome text;
 BEGIN
     IF num_nonnulls(ttl, wait) = 0 AND NOT same_statement AND idempotency.may_be_plain(key, scope, principal) THEN
-        claim := idempotency.plain_answer(key, scope, principal, NULL, NULL, NULL, NULL, 'e');
+        claim := idempotency.plain_answer(key, scope, principal, NULL, NULL, NULL, NULL, false, true);
         IF claim.outcome IS NOT NULL THEN RETURN claim.outcome = 'execute'; END IF;
     END IF;
     PERFORM idempotency.check_identity(key, scope, principal);

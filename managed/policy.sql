@@ -49,16 +49,34 @@ SELECT CASE
     WHEN NOT idempotency.are_error_statuses((p).error_statuses) THEN 'error_statuses' END $$;
 COMMENT ON FUNCTION idempotency.unusable_column IS 'the column of a policy that idem_policy_set would not accept';
 
+CREATE FUNCTION idempotency.ttl_of(p idempotency.policy) RETURNS bigint
+    LANGUAGE sql STABLE AS $$
+SELECT least(coalesce(idempotency.micros((p).ttl), idempotency.setting('idempotency.default_ttl', 1000000, 86400000000)),
+             idempotency.micros((p).max_ttl)) $$;
+COMMENT ON FUNCTION idempotency.ttl_of IS 'the ttl of a policy';
+
+CREATE FUNCTION idempotency.retention_of(p idempotency.policy) RETURNS bigint
+    LANGUAGE sql STABLE AS $$
+SELECT coalesce(idempotency.micros((p).retention), idempotency.setting('idempotency.default_retention', 1000000, 0)) $$;
+COMMENT ON FUNCTION idempotency.retention_of IS 'the retention of a policy';
+
+CREATE FUNCTION idempotency.lease_of(p idempotency.policy) RETURNS bigint
+    LANGUAGE sql STABLE AS $$
+SELECT least(coalesce(idempotency.micros((p).lease), idempotency.setting('idempotency.default_lease', 1000, 60000000)),
+             idempotency.micros((p).max_lease)) $$;
+COMMENT ON FUNCTION idempotency.lease_of IS 'the lease of a policy';
+
+CREATE FUNCTION idempotency.body_limit_of(p idempotency.policy) RETURNS bigint
+    LANGUAGE sql STABLE AS $$
+SELECT coalesce((p).max_body_bytes, idempotency.setting('idempotency.max_body_bytes', 1, 4194304)) $$;
+COMMENT ON FUNCTION idempotency.body_limit_of IS 'the largest body of a policy';
+
 -- The values that count. An option left open is that of the setting, or the default.
 CREATE FUNCTION idempotency.values_of(p idempotency.policy) RETURNS idempotency.in_force
     LANGUAGE sql STABLE AS $$
 SELECT ROW(
-    least(coalesce(idempotency.micros((p).ttl), idempotency.setting('idempotency.default_ttl', 1000000, 86400000000)),
-          idempotency.micros((p).max_ttl)),
-    coalesce(idempotency.micros((p).retention), idempotency.setting('idempotency.default_retention', 1000000, 0)),
-    coalesce(idempotency.micros((p).max_ttl), 9223372036854775807),
-    least(coalesce(idempotency.micros((p).lease), idempotency.setting('idempotency.default_lease', 1000, 60000000)),
-          idempotency.micros((p).max_lease)),
+    idempotency.ttl_of(p), idempotency.retention_of(p),
+    coalesce(idempotency.micros((p).max_ttl), 9223372036854775807), idempotency.lease_of(p),
     coalesce(idempotency.micros((p).max_lease), 9223372036854775807),
     coalesce(idempotency.micros((p).wait), idempotency.setting('idempotency.default_wait', 1000, 0)),
     coalesce((p).max_attempts, 0),
@@ -74,7 +92,7 @@ SELECT ROW(
     coalesce(idempotency.micros((p).unknown_retry_after), 60000000),
     coalesce(idempotency.micros((p).abandon_after), 0),
     coalesce((p).on_abandon, 'unknown'),
-    coalesce((p).max_body_bytes, idempotency.setting('idempotency.max_body_bytes', 1, 4194304)),
+    idempotency.body_limit_of(p),
     coalesce((p).on_large_body, 'error'),
     (p).fingerprint_fields, (p).exclude_fields, (p).drop_headers, (p).final_errors, (p).error_statuses,
     (p).allowed_role,
@@ -90,6 +108,22 @@ SELECT ((p).principal_required AND principal = '' OR (p).fingerprint_required OR
        AND num_nonnulls((p).fingerprint_fields, (p).exclude_fields, (p).drop_headers, (p).final_errors,
                         (p).error_statuses, (p).allowed_role) = 0 $$;
 COMMENT ON FUNCTION idempotency.is_plain IS 'whether a policy has spans and numbers alone';
+
+CREATE FUNCTION idempotency.policies_with_more(scope text, principal text) RETURNS SETOF integer
+    LANGUAGE sql STABLE AS $$
+SELECT 1 FROM idempotency.policy p
+ WHERE NOT p.dropped AND idempotency.rank(p.scope_pattern, scope) > 0 AND NOT idempotency.is_plain(p, principal) $$;
+COMMENT ON FUNCTION idempotency.policies_with_more IS 'a row for each policy that fits a scope and is not plain';
+
+CREATE FUNCTION idempotency.terms_of(p idempotency.policy) RETURNS idempotency.terms
+    LANGUAGE sql STABLE AS $$
+SELECT ROW(idempotency.ttl_of(p) * interval '1 microsecond',
+           greatest(idempotency.retention_of(p), idempotency.ttl_of(p)) * interval '1 microsecond',
+           idempotency.lease_of(p) * interval '1 microsecond', idempotency.lease_of(p), idempotency.body_limit_of(p),
+           coalesce((p).on_large_body = 'omit', false),
+           CASE WHEN (p).on_lease_expiry = 'unknown' THEN 'u' WHEN (p).max_attempts = 1 THEN 'x' ELSE 't' END
+       )::idempotency.terms $$;
+COMMENT ON FUNCTION idempotency.terms_of IS 'the terms of a first attempt';
 
 -- Volatile: it reads what is committed now, also after a wait for the table.
 CREATE FUNCTION idempotency.policy_row(scope text) RETURNS idempotency.policy

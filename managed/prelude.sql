@@ -39,6 +39,13 @@ CREATE TYPE idempotency.in_force AS (
 );
 COMMENT ON TYPE idempotency.in_force IS 'the values of a policy that count for a scope';
 
+-- What a grant needs of a plain policy.
+CREATE TYPE idempotency.terms AS (
+    ttl interval, retention interval, lease interval, lease_us bigint, body_limit bigint, omit_large_body boolean,
+    if_silent "char"
+);
+COMMENT ON TYPE idempotency.terms IS 'spans and limits of a first attempt';
+
 -- The arguments of idem_begin, idem_once and idem_execute, and what follows from them by the policy.
 CREATE TYPE idempotency.question AS (
     function text, key text, scope text, principal text, request jsonb, method text, path text,
