@@ -56,7 +56,7 @@ BEGIN
     END LOOP;
 END $$;
 
--- An operation that everybody may run.
+-- An operation that PUBLIC may run.
 CREATE FUNCTION public.echo(request jsonb) RETURNS jsonb
     LANGUAGE sql IMMUTABLE RETURN request;
 
@@ -109,7 +109,7 @@ SELECT c.relname, a.grantee::regrole AS role, a.privilege_type AS right
   FROM pg_class c CROSS JOIN aclexplode(c.relacl) a
  WHERE c.relnamespace = 'idempotency'::regnamespace AND a.grantee <> c.relowner
  ORDER BY 1;
--- Of records, not what clients sent and got.
+-- Of records, not the requests and answers.
 SELECT t.attrelid::regclass AS relation, string_agg(t.attname, ' ' ORDER BY t.attnum) FILTER (WHERE t.attacl IS NULL) AS hidden
   FROM pg_attribute t
  WHERE t.attrelid = 'idempotency.records'::regclass AND t.attnum > 0 GROUP BY 1;

@@ -70,7 +70,7 @@ SELECT status FROM idempotency.records WHERE scope = 'begin-unknown';
 SELECT idem_policy_drop('begin-unknown');
 SELECT test.let_pass('1 year', 'begin-unknown');
 SELECT test.seen(c) FROM idem_begin('silent', '{"amount": 5}', 'begin-unknown') c;
--- The late holder may still say what happened.
+-- The late holder may still record its result.
 SELECT idem_complete('silent', 200, scope => 'begin-unknown', token => :silent);
 SELECT status FROM idempotency.records WHERE scope = 'begin-unknown';
 
@@ -91,7 +91,7 @@ COMMIT;
 SELECT test.seen(c) FROM idem_begin('retry', '{"amount": 5}', 'begin-retry') c;
 SELECT idem_policy_drop('begin-retry');
 
--- Completed and failed: replayed as stored, to everybody who sends the same request.
+-- Completed and failed: replayed as stored, to every caller with the same request.
 BEGIN;
 SELECT outcome FROM idem_begin('done', '{"amount": 5}', 'begin', holder => 'worker-1');
 SELECT idem_complete('done', 201, 'made', '{"Location": "/payments/1"}', 'begin');

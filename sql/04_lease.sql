@@ -129,7 +129,7 @@ SELECT held FROM idempotency.records WHERE (scope, key) = ('lease', 'held');
 SELECT outcome FROM idem_begin('held', scope => 'lease');
 SELECT idem_complete('held', 200, scope => 'lease', token => :token);
 SELECT held FROM idempotency.records WHERE (scope, key) = ('lease', 'held');
--- What resets a session, and a transaction that rolls back, leave it alone.
+-- Commands that reset a session, and a rollback, leave it alone.
 SELECT token FROM idem_begin('held2', scope => 'lease', lease => '1 day', hold => true) \gset
 BEGIN;
 SELECT idem_release('held2', 'lease', token => :token);

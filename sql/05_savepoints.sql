@@ -121,7 +121,7 @@ SELECT * FROM test.locks();
 SELECT idem_complete('safe', 200, scope => 'savepoint', token => :token);
 COMMIT;
 SELECT outcome FROM unnest('{safe,unsafe}'::text[]) k, idem_begin(k, scope => 'savepoint');
--- And to the savepoint around it: what that one rolls back is gone.
+-- And to the savepoint around it: its rollback undoes the same.
 BEGIN;
 SAVEPOINT outer_one;
 SAVEPOINT inner_one;

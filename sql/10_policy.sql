@@ -129,7 +129,7 @@ SELECT outcome FROM idem_begin('y', scope => 'policy');
 SELECT test.let_pass('2 min', 'policy');
 SELECT idem_policy_set('policy', on_lease_expiry => 'takeover');
 SELECT outcome FROM idem_begin('y', scope => 'policy');
--- wait, by default for everybody of the scope.
+-- wait: the default of every caller of the scope.
 SELECT idem_policy_set('policy', wait => '20 ms');
 SELECT outcome FROM idem_begin('w', scope => 'policy');
 SELECT clock_timestamp() AS started \gset

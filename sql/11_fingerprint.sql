@@ -3,7 +3,7 @@
 \a\pset footer off
 \set SHOW_CONTEXT never
 
--- What is hashed: a heading, then method, path and canonical request, each with its length in bytes,
+-- The input of the hash: a heading, then method, path and canonical request, each with its length in bytes,
 -- or a dash. (21_large_requests drops this function.)
 CREATE FUNCTION test.framed(method text, path text, canonical text) RETURNS bytea LANGUAGE sql AS $$
     SELECT sha256('idempotency fingerprint 1'::bytea || '\x0a' || string_agg(
@@ -39,7 +39,7 @@ SELECT count(DISTINCT f) = count(*) AS all_different
                (idem_fingerprint('1', E'a\n1:b')), (idem_fingerprint('"a"', 'b')), (idem_fingerprint('1'))) v (f);
 
 -- The canonical form. Numbers: RFC 8785, appendix B; one number has one form; no digit is lost, where
--- RFC 8785 would round to a double; and no exponent is written out. Only what differs is shown.
+-- RFC 8785 would round to a double; and no exponent is written out. Only differences are shown.
 SELECT request, canonical FROM (VALUES
     ('0', '0'), ('5e-324', '5e-324'), ('-5e-324', '-5e-324'), ('1.7976931348623157e+308', '1.7976931348623157e+308'),
     ('-1.7976931348623157e+308', '-1.7976931348623157e+308'), ('9007199254740992', '9007199254740992'),

@@ -12,7 +12,7 @@ SELECT count(DISTINCT idem_key(VARIADIC parts)) = count(*) AS unambiguous
 SELECT idem_key(VARIADIC '{}');
 \echo :SQLSTATE
 
--- idem_event_id: the same for everybody, whatever the session's time zone and formats.
+-- idem_event_id: the same in every session, whatever its time zone and formats.
 SELECT idem_event_id('order.paid', 'order-123', '2026-01-02 03:04:05.678901+00');
 SET TimeZone = 'Asia/Kathmandu';
 SET DateStyle = 'German, DMY';

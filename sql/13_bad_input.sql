@@ -216,7 +216,7 @@ SELECT outcome FROM idem_begin(repeat(U&'\00e9', 255), scope => repeat(U&'\00e8'
 SELECT outcome, key, principal FROM idem_begin($$k'); DROP TABLE idempotency.record; --$$, scope => 'bad',
                                                principal => '%s%n $1 \', holder => '"''');
 SELECT outcome FROM idem_begin($$k'); DROP TABLE idempotency.record; --$$, scope => 'bad', principal => '%s%n $1 \');
--- Neighbours of what is refused: status codes at the ends, spaces around, non-breaking space, format characters.
+-- Accepted neighbours of refused values: status codes at the ends, spaces around, non-breaking space, format characters.
 BEGIN;
 SELECT outcome FROM unnest(ARRAY['c200', 'c599', ' a ', U&'\00a0', U&'\200b', '"']) k, idem_begin(k, scope => 'bad-not');
 SELECT idem_complete('c200', 200, scope => 'bad-not'), idem_complete('c599', 599, scope => 'bad-not');

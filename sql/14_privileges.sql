@@ -120,7 +120,7 @@ RESET SESSION AUTHORIZATION;
 SELECT principal, status, resolved_by FROM idempotency.records
  WHERE (scope, key) = ('privileges', 'shared') ORDER BY principal;
 
--- Revoked at once, and everything; what it left behind stays.
+-- All rights are revoked at once. The role's records stay.
 SELECT idem_revoke(r) FROM unnest('{regress_idem_app,regress_idem_other}'::regrole[]) r;
 SELECT idem_revoke('regress_idem_app');
 SET SESSION AUTHORIZATION regress_idem_other;

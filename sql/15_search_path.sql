@@ -4,7 +4,7 @@
 \set SHOW_CONTEXT never
 SET client_min_messages = warning;
 
--- A schema full of traps, named like what pg_catalog and we have. Each writes down that it ran.
+-- A schema full of traps, named like objects of pg_catalog and ours. Each writes down that it ran.
 CREATE SCHEMA hostile;
 CREATE TABLE hostile.log (what text);
 DO $$
@@ -104,7 +104,7 @@ COMMIT;
 -- The caller's path is given back each time, also after an error.
 SHOW search_path;
 RESET ROLE;
--- What runs inside, here a trigger, runs as the owner with a path of our own.
+-- Code inside, here a trigger, runs as the owner with a path of our own.
 CREATE FUNCTION test.look_around() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     RAISE WARNING 'as owner: %, search_path: %',

@@ -47,7 +47,7 @@ SELECT idem_complete('complete', 200, 'too late', scope => 'admin-leased', token
 SELECT token AS old_token FROM old WHERE (scope, key) = ('admin-leased', 'release') \gset
 SELECT idem_complete('release', 200, 'too late', scope => 'admin-leased', token => :old_token);
 \echo :SQLSTATE
--- What the next caller is told. A released record runs again at once, with its recovery point, once
+-- The next caller's outcome. A released record runs again at once, with its recovery point, once
 -- more than the policy allows.
 SELECT s AS scope, test.seen(c) FROM unnest('{admin-leased,admin-unknown,admin-exhausted}'::text[]) s,
        unnest('{complete,fail,release}'::text[]) k, idem_begin(k, '{"amount": 5}', s) c;
@@ -121,7 +121,7 @@ SELECT outcome FROM idem_begin('complete', '{"amount": 7}', 'admin-leased');
 ROLLBACK;
 SELECT outcome FROM idem_begin('complete', '{"amount": 5}', 'admin-leased');
 
--- idem_cleanup: nothing is old yet, once what other tests have left is gone.
+-- idem_cleanup: nothing is old yet, once the records of other tests are gone.
 SELECT idem_cleanup() >= 0 AS cleaned;
 SELECT idem_cleanup();
 SELECT count(*) FROM generate_series(1, 10) i, idem_once('k' || i, 'admin-clean', ttl => '1 hour') o WHERE o;

@@ -24,7 +24,7 @@ SELECT key, created_at = claimed_at AS first_claim, finished_at >= claimed_at AS
        next_attempt_at >= finished_at AS next_attempt, expires_at - claimed_at AS ttl, retained_until - claimed_at AS retention
   FROM idempotency.records WHERE scope = 'records' ORDER BY key;
 
--- Those who monitor see that, but not what clients sent and got.
+-- Monitoring roles see that, but no requests and answers.
 CREATE ROLE regress_idem_watcher IN ROLE pg_monitor;
 SET ROLE regress_idem_watcher;
 SELECT key, status, attempt FROM idempotency.records WHERE scope = 'records' ORDER BY key;

@@ -65,7 +65,7 @@ SELECT length(idem_fingerprint(jsonb_agg(jsonb_build_object('id', i, 'b', true))
 RESET client_connection_check_interval;
 RESET statement_timeout;
 
--- A cancel that has been asked for is met in each loop: before what is wrong behind it is found.
+-- A pending cancel takes effect in each loop, before an error behind it is found.
 SELECT * FROM refused($$
 WITH r AS MATERIALIZED (SELECT (repeat('[', 1001) || repeat(']', 1001))::jsonb AS j) SELECT pg_cancel_backend(pg_backend_pid()), idem_fingerprint(j) FROM r;
 WITH r AS MATERIALIZED (SELECT (repeat('{"a":', 1001) || '1' || repeat('}', 1001))::jsonb AS j) SELECT pg_cancel_backend(pg_backend_pid()), idem_fingerprint(j) FROM r;

@@ -25,7 +25,7 @@ SELECT test.done('one', '{"amount": 1, "trace": "a", "sent": 1}');
 SELECT idem_policy_set('rules', exclude_fields => '{sent}');
 SELECT test.asked('one', '{"amount": 1, "trace": "b", "sent": 1}') AS other_trace, test.asked('one', '{"amount": 1, "sent": 1}') AS without,
        test.asked('one', '{"amount": 1, "trace": "a", "sent": 2}') AS other_sent, test.asked('one', '{"amount": 2, "trace": "a", "sent": 1}') AS other_amount;
--- What the policy of now calls the same is the same: nothing was there that counted only then.
+-- Requests that the current policy calls the same are the same: no field was there that counted only then.
 SELECT test.asked('one', '{"amount": 1, "sent": 1}') AS by_both, test.asked('none', '{"amount": 1, "trace": "a", "sent": 1}') AS by_the_present_one;
 -- From one to none.
 SELECT test.done('two', '{"amount": 1, "sent": 1}');

@@ -32,7 +32,7 @@ SELECT idem_complete('too large', 200, repeat('x', 101), scope => 'limits', toke
 SELECT token FROM idem_begin('new', scope => 'limits') \gset new_
 SELECT idem_complete('new', 200, repeat('x', 6), scope => 'limits', token => :new_token);
 \echo :SQLSTATE
--- What was to be left out is left out, though it would be an error now; and the reverse.
+-- A body that was to be left out is left out, though it would be an error now; and the reverse.
 SELECT test.limited(10, 'omit');
 SELECT token FROM idem_begin('omit', scope => 'limits') \gset omit_
 SELECT test.limited(5, 'error');

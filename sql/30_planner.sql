@@ -3,7 +3,7 @@
 \a\pset footer off
 \set SHOW_CONTEXT never
 
--- All but the pure helpers, and what only reads or announces.
+-- All but the pure helpers, and functions that only read or announce.
 SELECT p.oid::regprocedure AS not_as_it_should_be, p.provolatile, p.proparallel, p.procost
   FROM pg_proc p JOIN pg_depend d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid
   JOIN pg_extension e ON d.refobjid = e.oid AND d.deptype = 'e'
@@ -54,7 +54,7 @@ SELECT scope, count(*) FROM idempotency.records
 DROP TABLE test.account;
 
 -- A wrapper that says of itself that it may run in parallel is told so, whoever runs it: the leader
--- or a worker. Errors of internal consistency are for nobody's eyes.
+-- or a worker. No caller should see an internal error.
 CREATE FUNCTION test.wrapped_get(key text) RETURNS text LANGUAGE plpgsql PARALLEL SAFE COST 100000 AS
     $$ BEGIN RETURN (idem_get(key, 'planner')).status; END $$;
 CREATE FUNCTION test.wrapped_once(key text) RETURNS boolean LANGUAGE plpgsql PARALLEL SAFE COST 100000 AS

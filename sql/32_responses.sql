@@ -31,7 +31,7 @@ SELECT test.kept('request', '[1e1000, 2]', octet_length('[1e1000, 2]'::jsonb::te
 SELECT test.kept('headers', '{"X-A": "b"}', 12) AS just, test.kept('headers', '{"X-A": "b"}', 11) AS too_large,
        test.kept('headers', jsonb_build_object('X-A', 'b', 'Set-Cookie', repeat('x', 5000)), 12) AS dropped,
        test.kept('headers', '{"Set-Cookie": "s=1"}', 0) AS nothing_left;
--- The hint tells what helps.
+-- The hint names the remedy.
 SELECT idem_policy_set('sized', max_body_bytes => 5);
 BEGIN;
 SELECT outcome FROM idem_begin('k', scope => 'sized');

@@ -11,7 +11,7 @@ VALUES (1, 'citus', 10, 'pg_catalog'::regnamespace, false, '12.1-1');
 SELECT idem_distribute();
 ROLLBACK;
 
--- Not everybody may try.
+-- It needs a right.
 CREATE ROLE regress_distributor;
 SET ROLE regress_distributor;
 SELECT idem_distribute();

@@ -53,7 +53,7 @@ INSERT INTO pg_dist_placement VALUES (1, 101, 1, 0, 7), (2, 102, 1, 0, 7);
 SELECT shard, "table" FROM idempotency.tables_here();
 
 INSERT INTO pg_extension SELECT 1, 'citus', 10, 'pg_catalog'::regnamespace, false, '14.0-1', NULL, NULL;
--- What Citus does when rows of its catalogs change.
+-- Citus's own reaction when rows of its catalogs change.
 CREATE PROCEDURE test.tell() LANGUAGE sql AS $$ ALTER TABLE idempotency.record RESET (parallel_workers) $$;
 CALL test.tell();
 SELECT shard, "table" FROM idempotency.tables_here() ORDER BY shard;

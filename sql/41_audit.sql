@@ -160,7 +160,7 @@ INSERT INTO idempotency.audit (decided_at, action, decided_by, acting_as)
 SELECT now() - n * interval '1 day', 'forget', n, '' FROM unnest('{364,366,400,500}'::integer[]) n;
 SELECT idem_cleanup(2);
 SELECT decided_by FROM idempotency.decisions ORDER BY 1;
--- Also where every table is published, as is what else the sweeper writes.
+-- Also where every table is published, with the sweeper's journal.
 SET client_min_messages = error;
 CREATE PUBLICATION regress_idem_all FOR ALL TABLES;
 RESET client_min_messages;

@@ -32,7 +32,7 @@ SELECT test.settle();
 SELECT * FROM test.many;
 
 SET SESSION AUTHORIZATION regress_idem_support;
--- One holder's, then a scope's that are unknown, of some age. What lives is no match there.
+-- One holder's, then a scope's that are unknown, of some age. A live claim does not match there.
 CALL idem_resolve_all('release', 'w-2 is gone', scope => 'many*', holder => 'w-2', older_than => '1 hour');
 CALL idem_resolve_all('fail', scope => 'many-unknown', status => 'unknown', older_than => '3 hours');
 CALL idem_resolve_all('fail', scope => 'many-unknown', status => 'unknown', older_than => '1 hour', status_code => 410, body => 'gone', error => 'the bank has none', batch_size => 1);
@@ -97,7 +97,7 @@ ROLLBACK;
 SET default_transaction_read_only = on;
 CALL idem_forget_principal('many-shop');
 RESET default_transaction_read_only;
--- Not for everybody.
+-- It needs a right.
 SET SESSION AUTHORIZATION regress_idem_app;
 CALL idem_resolve_all('release', scope => '*');
 CALL idem_forget_principal('many-shop');
@@ -107,7 +107,7 @@ SELECT idem_erase_decisions('many-shop');
 RESET SESSION AUTHORIZATION;
 \set VERBOSITY default
 
--- Scopes that are reserved for others, or for nobody any more, are left as they are, and told with the
+-- Scopes that are reserved for other roles, or for a dropped one, are left as they are, and told with the
 -- roles that they admit. All else is done, whatever stands between.
 CREATE ROLE regress_idem_gone;
 SELECT idem_policy_set('many-closed', allowed_role => 'regress_idem_app', keep_history => true),
@@ -182,7 +182,7 @@ CALL idem_resolve_all('fail', 'ticket 8', principal => 'torn', body => 'too much
 RESET SESSION AUTHORIZATION;
 SELECT key, status, error FROM idempotency.records WHERE principal = 'torn' ORDER BY key;
 SELECT scope, count(*) FROM idempotency.decisions WHERE reason = 'ticket 8' GROUP BY 1;
--- What fits, and what needs no key, is decided.
+-- Records that fit, and those that need no key, are decided.
 CALL idem_resolve_all('fail', principal => 'torn', body => 'fits', headers => '{"Set-Cookie": "is dropped"}');
 CALL idem_resolve_all('release', scope => 'many-sealed');
 -- An erasure needs no key; the scope that is closed to everybody, and its history, it leaves, and says so.

@@ -5,7 +5,7 @@
 
 CREATE FUNCTION test.same(a jsonb, b jsonb, fields text[], exclude text[] DEFAULT NULL) RETURNS boolean LANGUAGE sql AS
     $$ SELECT idem_fingerprint(a, fields => fields, exclude => exclude) = idem_fingerprint(b, fields => fields, exclude => exclude) $$;
--- A plain name, at every depth, in any letter case, with all that is in it; a path, and what is in it.
+-- A plain name, at every depth, in any letter case, with its content; a path, with its content.
 SELECT test.same('{"amount": 1, "new": 2}', '{"amount": 1.0}', '{amount}') AS another_field,
        test.same('{"amount": 1}', '{"amount": 2}', '{amount}') AS another_value,
        test.same('{"amount": 1}', '{}', '{amount}') AS absent,

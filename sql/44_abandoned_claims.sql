@@ -8,7 +8,7 @@ CREATE FUNCTION test.claims(in_scope text) RETURNS TABLE (key text, status text,
     SELECT r.key, r.status, r.attempt, r.status_code, r.error, r.lease_until IS NOT NULL, r.expires_at IS NULL
       FROM idempotency.records r WHERE scope = in_scope ORDER BY key $$;
 
--- What other files have left behind.
+-- Records that other files have left.
 SELECT idem_cleanup() \gset
 -- Without the option a claim stays.
 SELECT outcome FROM idem_begin('k', scope => 'abandon-none');
@@ -64,7 +64,7 @@ SELECT outcome FROM idem_begin('taken', scope => 'abandon-unknown');
 SELECT idem_complete('k', 200, scope => 'abandon-unknown', token => :token);
 SELECT key, status FROM test.claims('abandon-unknown');
 
--- What lives is left alone: a lease that was prolonged, a session that holds, a transaction that has the claim open.
+-- Live claims are left alone: with a prolonged lease, held by a session, open in a transaction.
 SELECT idem_policy_set('abandon-lives', abandon_after => '1 hour', on_abandon => 'fail');
 SELECT token FROM idem_begin('prolonged', scope => 'abandon-lives') \gset
 SELECT outcome FROM idem_begin('held', scope => 'abandon-lives', hold => true);

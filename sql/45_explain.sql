@@ -4,7 +4,7 @@
 \set SHOW_CONTEXT never
 SET client_min_messages = warning;
 
--- What looking could leave behind: the rows and their versions, locks of keys, a transaction id.
+-- Possible traces of a look: the rows and their versions, locks of keys, a transaction id.
 CREATE FUNCTION test.traces(in_scope text) RETURNS text
     LANGUAGE sql AS $$
     SELECT concat_ws('/', (SELECT string_agg(concat_ws(' ', r.ctid, r.xmin, r.xmax, r.*::text), ';' ORDER BY key)
@@ -141,7 +141,7 @@ SELECT outcome, reason FROM idem_explain('new', scope => 'explain');
 SELECT outcome, reason FROM idem_explain('leased', scope => 'explain');
 SELECT pg_current_xact_id_if_assigned() IS NULL AS no_transaction_id, * FROM test.locks();
 COMMIT;
--- What fixes a caller's snapshot says nothing of one whose work comes later.
+-- A caller's fixed snapshot says nothing of a caller whose work comes later.
 BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;
 SELECT outcome, reason FROM idem_explain('gone', scope => 'explain');
 COMMIT;
@@ -185,7 +185,7 @@ SELECT count(*) > 10 AS options, bool_and(policy ? option AND policy -> option -
                                     AND policy -> option ->> 'value' IS NOT DISTINCT FROM p.value) AS same
   FROM idem_explain('new', scope => 'explain') e, idem_policy('explain') p;
 
--- ---- what differs ----
+-- ---- differences ----
 
 SELECT idem_policy_set('explain', store_request => true, exclude_fields => '{trace_id,$.meta.sent_at,$.tags[*].id}');
 SELECT token IS NOT NULL AS claimed FROM idem_begin('parts', '{"amount": 100, "to": {"name": "acme", "bank": [1, {"x": null}, true]}, "trace_id": "a",

@@ -1,4 +1,4 @@
--- What became of each attempt, where the policy keeps the history.
+-- The end of each attempt, where the policy keeps the history.
 \a\pset footer off
 \set SHOW_CONTEXT never
 SELECT idem_policy_set('kept', keep_history => true, max_attempts => 5, retry_base => '0', retry_cap => '0');

@@ -19,7 +19,7 @@ VACUUM ANALYZE idempotency.record;
 SELECT test.read_by('idempotency.record_retained_until');
 DELETE FROM idempotency.record WHERE scope = 'small';
 
--- The same for what lies beside the records: attempts, and decisions.
+-- The same for attempts and decisions.
 INSERT INTO idempotency.attempt (scope, principal, key, attempt, token, begun, ended, how, retained_until)
 SELECT 'small', '', i::text, 1, i, now() - interval '2 hours', now() - interval '2 hours', 'failed', now() - interval '1 hour' + i * interval '1 ms'
   FROM generate_series(1, 2000) i;

@@ -13,7 +13,7 @@ SELECT idem_grant('regress_operator', operator => true), idem_grant('regress_tel
        idem_grant('regress_keeper', operator => true);
 GRANT USAGE ON SCHEMA test TO PUBLIC;
 
--- What came of a statement: nothing else is left of it.
+-- The result of a statement: nothing else is left of it.
 CREATE FUNCTION test.tried(statement text, OUT came_of_it text) LANGUAGE plpgsql AS $$
 DECLARE detail text;
 BEGIN

@@ -60,7 +60,7 @@ SELECT key, silent, retained_until > now() AS kept FROM idempotency.exhausted WH
 SELECT key, status FROM idempotency.abandoned WHERE scope = 'dead';
 SELECT attempt, how, error FROM idem_attempts('silent', 'dead');
 SELECT idem_cleanup();
--- Its holder comes late: it has no lease any more, and may still say what became of it.
+-- Its holder comes late: its lease has expired, and it may still record the result.
 SELECT * FROM refused($$
 SELECT idem_extend('silent', :token, scope => 'dead');
 SELECT idem_checkpoint('silent', 'p', scope => 'dead', token => :token);
@@ -97,7 +97,7 @@ SELECT outcome FROM idem_begin('aged', '{"amount": 5}', 'dead', first_sent => no
 SELECT idem_cleanup();
 SELECT attempt, outcome FROM idem_begin('aged', '{"amount": 5}', 'dead');
 
--- Where silence is unknown it is never exhausted; and abandon_after decides first where it says what.
+-- With on_lease_expiry => unknown it is never exhausted; and abandon_after decides first where it is set.
 SELECT idem_policy_set('dead-unknown', max_attempts => 1, on_lease_expiry => 'unknown');
 SELECT idem_policy_set('dead-fail', max_attempts => 1, abandon_after => '1 hour', on_abandon => 'fail');
 SELECT idem_policy_set('dead-release', max_attempts => 1, abandon_after => '1 hour', on_abandon => 'release');

@@ -63,7 +63,7 @@ TABLE test.bulk;
 CALL idem_resolve_all('reopen', 'failures', scope => 'bulk*');
 TABLE test.bulk;
 CALL idem_resolve_all('reopen', 'failures', scope => 'bulk*');
--- What is in its pause runs again by itself; who wants it at once asks for it.
+-- A record in its pause runs again by itself; an operator can release it at once.
 CALL idem_resolve_all('release', scope => 'bulk*');
 SELECT outcome FROM idem_begin('pause', '{"amount": 5}', 'bulk-pause');
 CALL idem_resolve_all('release', scope => 'bulk*', status => 'retryable');

@@ -206,7 +206,7 @@ SELECT idem_begin('k', scope => 'txp/1', lease => '1 minute', transactional => f
 SELECT idem_begin('k', scope => 'txp/1', hold => true);
 SELECT outcome, reason FROM idem_explain('k', scope => 'txp/1');
 SELECT outcome FROM idem_explain('k', scope => 'txp/1', lease => '1 minute');
--- What ends by itself.
+-- Claims that end by themselves.
 SELECT idem_once('o', scope => 'txp/1');
 CREATE FUNCTION tx_operation(request jsonb) RETURNS jsonb LANGUAGE sql AS 'SELECT request';
 SELECT outcome, status FROM idem_execute('e', 'tx_operation(jsonb)', '1', scope => 'txp/1');

@@ -43,7 +43,7 @@ SELECT outcome, status_code, headers IS NULL AS none FROM idem_execute('null exe
 SELECT outcome FROM idem_begin('null resolve', scope => 'hint', lease => '1 us');
 SELECT idem_resolve('null resolve', 'complete', scope => 'hint', headers => 'null');
 SELECT outcome, headers IS NULL AS none FROM idem_begin('null resolve', scope => 'hint');
--- What else is no object is refused as before.
+-- Other values that are no object are refused as before.
 BEGIN;
 SELECT outcome FROM idem_begin('other', scope => 'hint');
 SELECT idem_complete('other', headers => '[null]', scope => 'hint');

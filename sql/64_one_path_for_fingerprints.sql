@@ -54,7 +54,7 @@ SELECT outcome FROM idem_execute('e', 'test.prints(jsonb)', '{"amount": 1, "new"
 SELECT outcome FROM idem_execute('e', 'test.prints(jsonb)', '{"amount": 1, "new": 2}', 'prints', method => 'POST', path => '/q');
 DROP FUNCTION test.prints(jsonb);
 
--- idem_explain says what idem_begin says.
+-- idem_explain agrees with idem_begin.
 SELECT outcome, request FROM idem_explain('f', '{"amount": 1, "new": 3}', 'prints', method => 'POST', path => '/p');
 SELECT outcome, request FROM idem_explain('f', '{"amount": 2}', 'prints', method => 'POST', path => '/p');
 -- Without method and path there is nothing to compare; where the request is stored, its fields are.

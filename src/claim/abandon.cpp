@@ -1,5 +1,5 @@
-// What is done here is what an operator would do with idem_resolve, but by the policy and in no
-// user's name: it allows no attempt beyond max_attempts, and asks for no role.
+// The policy decides here, as an operator does with idem_resolve. It allows no attempt beyond
+// max_attempts, and needs no role.
 
 #include "claim/abandon.hpp"
 
@@ -22,18 +22,18 @@ using core::OnAbandon;
 
 constexpr const char* kError = "abandoned: the lease expired and no caller took over";
 
-// Once it is silent nothing takes it over, for its attempts are used up, and its outcome is not
-// said to be unknown.
+// After its lease no caller takes it over, because max_attempts are used up. It does not become
+// unknown either.
 bool is_last(const store::Record& record, const core::Policy& policy) {
     return !is_unknown_if_silent(policy, record) &&
            (record.if_silent == core::IfSilent::Exhausted || attempts_used_up(policy, record));
 }
 
-// The old holder's token dies where something is decided; what is unknown its holder may still end.
-// False: the record can't be sealed, and nothing is decided, for the next visit may have its key,
-// and other claims are not to wait for that.
+// A decision makes the old holder's token invalid, except that the holder may still end an unknown
+// record. False: the record can't be sealed, and nothing is decided. The next visit may have its
+// key, and other claims do not wait for that.
 bool decide(const core::Policy& policy, store::Record* record) {
-    // Whether on_abandon would make more of it than that.
+    // on_abandon sets another status than exhausted.
     bool goes_on = policy.abandon_after != 0 && policy.on_abandon != OnAbandon::Release;
     if (is_last(*record, policy) && !goes_on) {
         mark_silent(policy, record);
@@ -84,7 +84,7 @@ bool abandon_if_due(const store::Identity& id, const core::Policy& policy) {
 }  // namespace
 
 TimestampTz given_up_at(const store::Record& record, const core::Policy& policy) {
-    // An attempt that was given back has neither: its holder has come back.
+    // A released attempt has no lease: its holder has come back.
     if (record.finished_at != pg::kNoTime || record.lease_until == pg::kNoTime) return pg::kNoTime;
     if (policy.abandon_after == 0)
         return is_last(record, policy) ? record.lease_until : pg::kNoTime;
@@ -109,7 +109,7 @@ Abandoned abandon(store::WalkPosition* from, int limit) {
         if (!config::policy_ignoring_role(pg::bytes_of(id.scope), &policy)) continue;
         if (open_claim(id) != nullptr || !try_lock(id)) continue;
         bool abandoned = abandon_if_due(id, policy);
-        // The lock goes where the row guards the key by itself, as after each end of a claim.
+        // As after each end of a claim: where the row guards the key, the lock is not needed.
         if (!abandoned || store::bypasses_executor(id)) unlock(id);
         if (abandoned) result.claims++;
     }
@@ -130,7 +130,7 @@ TimestampTz next_abandonment() {
         record.if_silent = lease.if_silent;
         record.lease_until = lease.lease_until;
         TimestampTz due = given_up_at(record, policy);
-        // By the policy of now it may never be.
+        // The current policy may never abandon it.
         if (due != pg::kNoTime) next = Min(next, due);
     }
     return next;

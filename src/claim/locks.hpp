@@ -3,7 +3,7 @@
 //
 // The lock is the fast path by which a duplicate learns at once that another session is at work. It
 // is a transaction-level advisory lock in a class of its own, so it never meets pg_advisory_lock.
-// The 64-bit hash may collide; then a caller is told "in progress" for no reason, never worse.
+// The 64-bit hash may collide; a caller then gets in_progress without need. Nothing worse follows.
 #pragma once
 
 #include "store/record.hpp"
@@ -13,7 +13,7 @@ namespace idem::claim {
 // The lock belongs to the current (sub)transaction and ends with it at the latest.
 bool try_lock(const store::Identity& id);
 
-// The same for who has not to have it: also false where the lock table is full.
+// The same, for callers that can do without the lock: also false where the lock table is full.
 bool try_lock_if_room(const store::Identity& id);
 
 // Waits in the lock manager: honours cancel, statement_timeout, lock_timeout (55P03) and deadlock
@@ -23,9 +23,8 @@ void lock(const store::Identity& id);
 // Gives back one lock of this (sub)transaction; each successful call above took one.
 void unlock(const store::Identity& id);
 
-// Takes the key's lock and looks, waiting for the transaction that is deciding about the key: until
-// it has ended, the answer is not known. False if there is no record; the lock is taken all the
-// same.
+// Takes the key's lock, and looks. Waits for the transaction that is deciding about the key. False
+// if there is no record; the lock is taken all the same.
 bool lock_and_find(const store::Identity& id, store::Record* record);
 
 // A transaction that has the lock of a key, or has written its row, and has not ended.
@@ -37,8 +36,8 @@ struct KeyHolder {
     int waiting;             // others that wait for the lock; of one that has it
 };
 
-// Who has the lock beside this transaction, without taking it. On a standby none: that the
-// primary's transactions have it cannot be seen there.
+// The holder of the lock, other than this transaction, without taking it. On a standby none: locks
+// of the primary are not visible there.
 KeyHolder holder_of_lock(const store::Identity& id);
 // `writer` is a transaction, or a subtransaction, that has written the row.
 KeyHolder holder_of_row(TransactionId writer);
@@ -53,10 +52,10 @@ struct Patience {
     std::int64_t start;
     std::int64_t deadline;
     std::int64_t lease_wait_start;  // of the present one; 0: none
-    std::int64_t next_check;        // of the present one: whether it holds others up
+    std::int64_t next_check;        // of the present one: whether it blocks others
     std::int64_t pause;             // the next one
     bool waited;
-    bool gave_way;  // it held others up, and has ended for that
+    bool gave_way;  // it blocked others, and ended because of that
 };
 
 // `wait` counts from now; kForEver has no end.
@@ -71,9 +70,8 @@ void wait_for_writer(TransactionId writer, std::int64_t left);
 
 // A leased claim ends without a signal that another session could sleep on: pauses, longer each
 // time, and returns. Honours cancel, statement_timeout, and lock_timeout (55P03), as if the lease
-// were a lock. After each deadlock_timeout it looks whether another session waits for a lock of
-// this transaction. The holder may be one of them, or wait for one of them; so then no time is
-// left.
+// were a lock. After each deadlock_timeout it looks for sessions that wait for a lock of this
+// transaction. The claim's holder may be one of them, or wait for one of them. Then the wait ends.
 void wait_for_lease(Patience* patience, std::int64_t left);
 
 }  // namespace idem::claim
