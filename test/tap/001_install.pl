@@ -26,9 +26,8 @@ my $uncommented = q{
 	AND p.proname LIKE 'idem\_%' AND obj_description(p.oid, 'pg_proc') IS NULL};
 
 # The round that every installation has to manage: execute, complete, replay.
-sub serves_a_request
+sub serves_a_request ($node, $database, $schema)
 {
-	my ($node, $database, $schema) = @_;
 	my @where = (-database => $database, -function => "$schema.idem_begin");
 
 	my $first = begin_claim($node, 'order-1', @where);

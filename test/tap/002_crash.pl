@@ -12,10 +12,8 @@ my $node = new_node('main',
 my @tokens;
 
 # Starts a claim in a session and notes its token.
-sub claim
+sub claim ($session, $key)
 {
-	my ($session, $key) = @_;
-
 	my ($outcome, $attempt, $token) = claim_in($session, $key);
 	is("$outcome, $attempt", 'execute, 1', "$key is begun");
 	push @tokens, $token;
@@ -24,9 +22,8 @@ sub claim
 
 # Brings one key to each step, the key being the step's name behind a prefix. Returns the tokens by
 # step and the sessions whose transactions are open.
-sub bring_to_every_step
+sub bring_to_every_step ($prefix)
 {
-	my ($prefix) = @_;
 	my (%token, @open);
 	my $short = session($node);
 
@@ -53,9 +50,8 @@ sub bring_to_every_step
 	return (\%token, @open);
 }
 
-sub check_states
+sub check_states ($prefix)
 {
-	my ($prefix) = @_;
 	my %expected = (
 		begun => 'absent',
 		leased => 'in_progress',
@@ -72,9 +68,8 @@ sub check_states
 }
 
 # Work that was not committed may run at once. Committed work is neither lost nor run again.
-sub check_outcomes
+sub check_outcomes ($prefix, $token)
 {
-	my ($prefix, $token) = @_;
 	my $session = session($node);
 
 	is(outcome_in($session, "$prefix-$_"), 'in_progress', "$_: still claimed")
@@ -96,9 +91,8 @@ sub check_outcomes
 	return;
 }
 
-sub check_prepared
+sub check_prepared ($prefix, $token)
 {
-	my ($prefix, $token) = @_;
 	my $session = session($node);
 
 	is(ask($session, "COMMIT PREPARED '$prefix-$_'"), '', "$_: committed after the crash")
@@ -114,9 +108,8 @@ sub check_prepared
 	return;
 }
 
-sub survives
+sub survives ($prefix, $crash)
 {
-	my ($prefix, $crash) = @_;
 	my ($token, @open) = bring_to_every_step($prefix);
 
 	$crash->($open[0]);
@@ -136,9 +129,8 @@ sub stop_and_start
 
 # When one backend is killed, the server assumes damaged shared memory: it ends all other processes
 # and recovers.
-sub kill_a_backend
+sub kill_a_backend ($session)
 {
-	my ($session) = @_;
 	my $started = 'SELECT pg_postmaster_start_time(), min(backend_start) FROM pg_stat_activity'
 	  . " WHERE backend_type = 'checkpointer'";
 	my $before = $node->safe_psql('postgres', $started);

@@ -26,10 +26,8 @@ my $node = new_node('main', -extension => 0);
 my $dumps = $node->basedir;
 my %token;
 
-sub finish
+sub finish ($function, $key, %named)
 {
-	my ($function, $key, %named) = @_;
-
 	$token{$key} //= begin_claim($node, $key, -database => 'source', -function => 'apps.idem_begin',
 		request => \qq('{"amount": 1}'))->{token};
 	return call($node, "apps.$function", -database => 'source', key => $key,
@@ -69,20 +67,16 @@ sub fill
 	return;
 }
 
-sub pg_dump
+sub pg_dump ($file, @options)
 {
-	my ($file, @options) = @_;
-
 	$node->command_ok([ 'pg_dump', '--file', "$dumps/$file", @options, 'source' ],
 		"pg_dump @options");
 	return;
 }
 
 # Restores a plain dump into a new database.
-sub restore
+sub restore ($file, $database)
 {
-	my ($file, $database) = @_;
-
 	$node->safe_psql('postgres', "CREATE DATABASE $database");
 	$node->command_ok(
 		[ 'psql', '-XAtq', '-v', 'ON_ERROR_STOP=1', '-d', $database, '-f', "$dumps/$file" ],
@@ -91,10 +85,8 @@ sub restore
 }
 
 # The roles that begin in the scope: each is admitted, or refused with an SQLSTATE.
-sub outcome_as
+sub outcome_as ($role, $database, $scope, $key)
 {
-	my ($role, $database, $scope, $key) = @_;
-
 	my $session = session($node, $database);
 	ask($session, "SET ROLE $role");
 	my $answer = ask($session, 'SELECT outcome FROM '
@@ -103,26 +95,21 @@ sub outcome_as
 	return $answer;
 }
 
-sub add_operations
+sub add_operations ($database)
 {
-	my ($database) = @_;
-
 	$node->safe_psql($database, "CREATE FUNCTION public.$_(jsonb) RETURNS jsonb LANGUAGE sql RETURN \$1")
 	  foreach qw(pay refund);
 	return;
 }
 
-sub outcome_of_operation
+sub outcome_of_operation ($database, $schema, $operation)
 {
-	my ($database, $schema, $operation) = @_;
-
 	return $node->safe_psql($database, "SELECT outcome FROM"
 		. " $schema.idem_execute('paid', 'public.$operation(jsonb)', '{\"amount\": 1}')");
 }
 
-sub replays
+sub replays ($database, $schema)
 {
-	my ($database, $schema) = @_;
 	my @where = (-database => $database, -function => "$schema.idem_begin");
 
 	my $bytes = begin_claim($node, 'bytes', @where, request => \q('{"amount": 1}'));
@@ -141,10 +128,8 @@ sub replays
 	return;
 }
 
-sub policies_and_grants_hold
+sub policies_and_grants_hold ($database)
 {
-	my ($database) = @_;
-
 	is(outcome_as('app', $database, 'payments/1', 'new'), 'execute', "$database: a grant travels");
 	is(outcome_as('outsider', $database, 'payments/1', 'new'), '42501', 'as does its absence');
 	is(outcome_as('app', $database, 'payments/1', undef), '22004', 'a policy requires a key');

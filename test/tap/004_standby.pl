@@ -32,10 +32,8 @@ my @writing_calls = (
 # The answer of idem_get for a key.
 my $look = q{SELECT status, status_code, encode(body, 'hex') FROM idem_get('%s')};
 
-sub refuses_to_write
+sub refuses_to_write ($session, $where)
 {
-	my ($session, $where) = @_;
-
 	is(ask($session, "SELECT $_"), '25006', "$where: $_ is refused") foreach @writing_calls;
 	is(ask($session, "CALL $_"), '25006', "$where: $_ is refused")
 	  foreach q{idem_resolve_all('release', scope => '*')}, q{idem_forget_principal('p')};

@@ -7,20 +7,16 @@ my $node = new_node('main', max_prepared_transactions => 10);
 my $other = session($node);
 
 # A session and the token of its held claim, committed.
-sub holding
+sub holding ($key)
 {
-	my ($key) = @_;
-
 	my $session = session($node);
 	my ($outcome, $attempt, $token) = claim_in($session, $key, @hold);
 	is("$outcome, $attempt", 'execute, 1', "$key: begun");
 	return ($session, $token);
 }
 
-sub is_taken_over
+sub is_taken_over ($key, $why)
 {
-	my ($key, $why) = @_;
-
 	my ($outcome, $attempt) = claim_in($other, $key);
 	is("$outcome, $attempt", 'execute, 2', "$key: $why");
 	return;

@@ -42,18 +42,15 @@ sub pooled_session
 }
 
 # The server connection that runs the transaction.
-sub server_of
+sub server_of ($session)
 {
-	my ($session) = @_;
 	return ask($session, 'SELECT pg_backend_pid()');
 }
 
 # Runs code while another client occupies the most recently used server connection, which the pooler
 # prefers.
-sub on_another_server
+sub on_another_server ($code)
 {
-	my ($code) = @_;
-
 	my $client = pooled_session();
 	ask($client, 'BEGIN');
 	my $busy = server_of($client);

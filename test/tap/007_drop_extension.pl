@@ -5,10 +5,8 @@ use Idem;
 my $node = new_node('main');
 
 # A whole transaction: begin, complete, and the answer to the repeat.
-sub serves
+sub serves ($session, $key, $why)
 {
-	my ($session, $key, $why) = @_;
-
 	ask($session, 'BEGIN');
 	is(join(', ', (claim_in($session, $key))[0, 1]), 'execute, 1', "$why: executed");
 	is(ask($session, completion($key)), 't', "$why: completed");

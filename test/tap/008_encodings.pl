@@ -10,36 +10,29 @@ my %name = map { $_ => 'in_' . lc } @encodings;
 my $umlauts = "M\xc3\xbcller";
 my $kana = "\xe3\x81\x82\xe3\x82\xbd";
 
-sub create_database
+sub create_database ($encoding)
 {
-	my ($encoding) = @_;
-
 	$node->safe_psql('postgres', "CREATE DATABASE $name{$encoding} ENCODING '$encoding'"
 		  . " LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0");
 	$node->safe_psql($name{$encoding}, 'CREATE EXTENSION idempotency');
 	return;
 }
 
-sub connect_to
+sub connect_to ($encoding)
 {
-	my ($encoding) = @_;
-
 	my $session = session($node, $name{$encoding});
 	ask($session, q(SET client_encoding = 'UTF8')) if $encoding ne 'SQL_ASCII';
 	return $session;
 }
 
-sub replay_of
+sub replay_of ($session, $key, $body)
 {
-	my ($session, $key, $body) = @_;
-
 	return ask($session,
 		"SELECT outcome, key, $body FROM " . invocation('idem_begin', key => $key));
 }
 
-sub keeps_key_and_bodies
+sub keeps_key_and_bodies ($encoding, $key)
 {
-	my ($encoding, $key) = @_;
 	my $session = connect_to($encoding);
 	my $complete = sub {
 		my ($key, $body) = @_;
@@ -67,19 +60,16 @@ sub keeps_key_and_bodies
 	return;
 }
 
-sub fingerprint
+sub fingerprint ($encoding, $arguments)
 {
-	my ($encoding, $arguments) = @_;
-
 	my $session = connect_to($encoding);
 	my $fingerprint = ask($session, "SELECT idem_fingerprint($arguments)");
 	$session->quit;
 	return $fingerprint;
 }
 
-sub same_fingerprints
+sub same_fingerprints ($what, $arguments, @encodings)
 {
-	my ($what, $arguments, @encodings) = @_;
 	my $expected = fingerprint('UTF8', $arguments);
 
 	like($expected, qr/^\\x[0-9a-f]{64}$/, "$what has a fingerprint");

@@ -35,29 +35,23 @@ $node->safe_psql('postgres', q{
 my $claim_locks = q{SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 18756};
 
 # A claim that $other holds in an open transaction.
-sub held_by_other
+sub held_by_other ($key)
 {
-	my ($key) = @_;
-
 	ask($other, 'BEGIN');
 	is(outcome_in($other, $key), 'execute', "$key: another transaction holds the key");
 	return;
 }
 
-sub nothing_is_left
+sub nothing_is_left ($key)
 {
-	my ($key) = @_;
-
 	is($node->safe_psql('postgres', $claim_locks), '0', "$key: no lock is left");
 	is(record_state($node, $key), 'absent', "$key: no record either");
 	return;
 }
 
 # Runs a call that has to wait, and cancels it during the wait.
-sub cancelled
+sub cancelled ($what, $sql)
 {
-	my ($what, $sql) = @_;
-
 	ask_later($session, $sql);
 	wait_until_blocked($node, $pid);
 	$node->safe_psql('postgres', "SELECT pg_cancel_backend($pid)");
@@ -67,16 +61,13 @@ sub cancelled
 
 # One message to the server: the setting applies to this statement alone, which fails, and ends with
 # it. A second message might come too late to reset it.
-sub with_setting
+sub with_setting ($setting, $sql)
 {
-	my ($setting, $sql) = @_;
-
 	return "SET $setting\\; $sql";
 }
 
-sub begin_waiting
+sub begin_waiting ($key)
 {
-	my ($key) = @_;
 	return 'SELECT outcome FROM ' . invocation('idem_begin', key => $key, wait => '1 hour');
 }
 

@@ -16,9 +16,8 @@ sub filenode
 
 # A command that waits until the holder's transaction ends. Meanwhile the holder can complete, and
 # no second caller is granted the key.
-sub waits_for_the_claim
+sub waits_for_the_claim ($name, $command)
 {
-	my ($name, $command) = @_;
 	my ($open, $leased) = ("$name-open", "$name-leased");
 	my $token = begin_claim($node, $leased)->{token};
 	my $before = filenode();
@@ -41,9 +40,8 @@ sub waits_for_the_claim
 }
 
 # The same command when claims are only leased does not wait.
-sub passes_by_a_lease
+sub passes_by_a_lease ($name, $command)
 {
-	my ($name, $command) = @_;
 	my $key = "$name-lease";
 	my (undef, undef, $token) = claim_in($holder, $key);
 

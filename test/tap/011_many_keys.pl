@@ -8,10 +8,8 @@ my $all_keys = "SELECT count(*) FROM generate_series(1, $keys) i WHERE idem_once
 my $memory = 'SELECT sum(total_bytes)::bigint FROM pg_backend_memory_contexts';
 
 # The defaults, which the test framework lowers.
-sub node_with
+sub node_with ($store)
 {
-	my ($store) = @_;
-
 	return new_node($store, 'idempotency.store' => $store, max_connections => 100,
 		max_locks_per_transaction => 64);
 }

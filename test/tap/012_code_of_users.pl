@@ -60,10 +60,8 @@ $node->safe_psql('postgres', q{
 	END $$});
 $node->safe_psql('postgres', 'ALTER FUNCTION calls_back() OWNER TO postgres');
 
-sub keeper
+sub keeper ($sql)
 {
-	my ($sql) = @_;
-
 	return $node->safe_psql('postgres', "SET ROLE keeper; $sql");
 }
 
@@ -71,9 +69,8 @@ sub value { return $node->safe_psql('postgres', $_[0]); }
 
 # The server's log since then, without the messages that a trigger was asked to raise.
 my $logged = 0;
-sub is_quiet
+sub is_quiet ($name)
 {
-	my ($name) = @_;
 	my $log = slurp_file($node->logfile, $logged);
 
 	$logged = -s $node->logfile;
@@ -111,10 +108,8 @@ sub live
 }
 
 # with_trigger(function, when): SQLSTATEs of a life cycle with such a trigger.
-sub with_trigger
+sub with_trigger ($function, $when, $kind = undef)
 {
-	my ($function, $when, $kind) = @_;
-
 	keeper(($kind // 'CREATE TRIGGER') . " tried $when EXECUTE FUNCTION $function()");
 	my $met = live();
 	keeper('DROP TRIGGER tried ON idempotency.record');
@@ -174,10 +169,8 @@ subtest 'rights' => sub {
 # ---- not only triggers ----
 
 # The caller is a superuser. The users' code must not run as one.
-sub runs_as_keeper
+sub runs_as_keeper ($name, $make, $drop)
 {
-	my ($name, $make, $drop) = @_;
-
 	keeper("TRUNCATE elsewhere; $make");
 	$node->psql('postgres', "SELECT idem_once('$name'); SELECT idem_forget('$name')",
 		extra_params => [ '-U', 'caller' ]);

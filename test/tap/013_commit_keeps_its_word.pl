@@ -15,17 +15,14 @@ $node->safe_psql('postgres', qq{
 	CREATE FOREIGN TABLE effect (key text) SERVER elsewhere;
 	CREATE FUNCTION keeps() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END'});
 
-sub effects_of
+sub effects_of ($key)
 {
-	my ($key) = @_;
-
 	return $node->safe_psql('remote', "SELECT count(*) FROM effect WHERE key = '$key'");
 }
 
 # A session whose transaction was granted a key and has had its effect on the other server.
-sub half_done
+sub half_done ($key, @before)
 {
-	my ($key, @before) = @_;
 	my $session = session($node);
 
 	ask($session, $_) foreach @before, 'BEGIN';
@@ -34,10 +31,8 @@ sub half_done
 	return $session;
 }
 
-sub is_whole
+sub is_whole ($key, $session)
 {
-	my ($key, $session) = @_;
-
 	is(ask($session, 'COMMIT'), '', 'the commit succeeds');
 	is(record_state($node, $key) . ', ' . effects_of($key), 'in_progress, 1', 'both halves are there');
 	$session->quit;

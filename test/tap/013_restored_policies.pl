@@ -17,10 +17,8 @@ $source->safe_psql('postgres', q{
 	SELECT idem_policy_set('payments*', ttl => '7 days', on_missing_key => 'error')});
 
 # outcome_of($node, $scope, key => 'k', ...): or the SQLSTATE of the error.
-sub outcome_of
+sub outcome_of ($node, $role, $scope, %named)
 {
-	my ($node, $role, $scope, %named) = @_;
-
 	my $session = session($node);
 	ask($session, "SET ROLE $role");
 	my $outcome = outcome_in($session, $named{key} // 'k', scope => $scope, %named);

@@ -111,10 +111,8 @@ $session{heap}->quit;
 $heap->stop;
 
 # set_store($choice): for connections made from now on.
-sub set_store
+sub set_store ($choice)
 {
-	my ($choice) = @_;
-
 	$auto->safe_psql('postgres', "LOAD 'idempotency'; ALTER SYSTEM SET idempotency.store = $choice");
 	$auto->reload;
 	$auto->poll_query_until('postgres', "SELECT current_setting('idempotency.store') = '$choice'")
@@ -198,10 +196,8 @@ subtest 'both stores at the same time' => sub {
 	$other->quit;
 };
 
-sub lease_is_over
+sub lease_is_over ($key)
 {
-	my ($key) = @_;
-
 	return $auto->safe_psql('postgres', 'SELECT lease_until < clock_timestamp()'
 		  . " FROM idempotency.record WHERE key = '$key'") eq 't';
 }

@@ -32,10 +32,8 @@ $node->safe_psql('postgres', q{
 		RETURN NEW;
 	END $$});
 
-sub keeper
+sub keeper ($sql)
 {
-	my ($sql) = @_;
-
 	$node->safe_psql('postgres', "SET ROLE keeper; $sql");
 	return;
 }

@@ -15,10 +15,8 @@ $node->safe_psql('postgres', q{
 	END $$});
 
 # The holder has an effect in a separate transaction, and then the lease expires.
-sub works_and_falls_silent
+sub works_and_falls_silent ($key)
 {
-	my ($key) = @_;
-
 	ask($holder, "INSERT INTO effect VALUES ('$key', 'holder')");
 	$node->poll_query_until('postgres',
 		"SELECT lease_until < clock_timestamp() FROM idempotency.record WHERE key = '$key'")
@@ -26,10 +24,8 @@ sub works_and_falls_silent
 	return;
 }
 
-sub lease_runs
+sub lease_runs ($key)
 {
-	my ($key) = @_;
-
 	return ask($holder,
 		"SELECT lease_until > clock_timestamp() FROM idempotency.record WHERE key = '$key'") eq 't';
 }

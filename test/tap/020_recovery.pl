@@ -6,19 +6,15 @@ use Idem;
 my %durable = (fsync => 'on', synchronous_commit => 'on', full_page_writes => 'on');
 
 # Every row as text, and the effects.
-sub content
+sub content ($node)
 {
-	my ($node) = @_;
-
 	return $node->safe_psql('postgres', q{
 		SELECT r::text FROM idempotency.record AS r
 		UNION ALL SELECT 'effect ' || key FROM effect ORDER BY 1});
 }
 
-sub effects_fit
+sub effects_fit ($node, $why)
 {
-	my ($node, $why) = @_;
-
 	is( $node->safe_psql('postgres', q{
 			SELECT coalesce(string_agg(key, ' '), '')
 			FROM effect FULL JOIN (SELECT key FROM idempotency.records WHERE status = 'completed') AS r
@@ -29,10 +25,8 @@ sub effects_fit
 }
 
 # pay($session, 'k', token): the effect and its record, in one transaction.
-sub pay
+sub pay ($session, $key, $token = undef)
 {
-	my ($session, $key, $token) = @_;
-
 	ask($session, 'BEGIN');
 	is(outcome_in($session, $key), 'execute', "$key is begun") unless $token;
 	ask($session, "INSERT INTO effect VALUES ('$key')");
@@ -96,9 +90,8 @@ subtest 'crash and shutdown during crash recovery' => sub {
 # Starts the server and sends that signal to the postmaster during recovery. The recovering process
 # is stopped meanwhile, so that it can't finish. KILL goes to all processes, as when a machine dies:
 # one that waits for an LWLock of a killed process would never end.
-sub break_off_recovery
+sub break_off_recovery ($node, $signal)
 {
-	my ($node, $signal) = @_;
 	my $size = -s $node->logfile;
 	my $log = sub { slurp_file($node->logfile, $size) };
 

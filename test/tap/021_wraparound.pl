@@ -10,9 +10,8 @@ use constant { HALF => 2**31 - 1, RESERVE => 3_000_000 };
 my $node = new_node('main', wal_level => 'logical', autovacuum_naptime => '1s');
 
 # The next transaction gets that id, as if the ids in between had been used.
-sub go_on_with
+sub go_on_with ($id)
 {
-	my ($id) = @_;
 	my $segment = sprintf '%s/pg_xact/%04X', $node->data_dir, int($id / IDS_OF_SEGMENT);
 
 	$node->stop;
@@ -38,10 +37,8 @@ sub next_id
 	return $node->safe_psql('postgres', 'SELECT pg_snapshot_xmax(pg_current_snapshot())::text');
 }
 
-sub complete
+sub complete ($key, %named)
 {
-	my ($key, %named) = @_;
-
 	is(call($node, 'idem_complete', key => $key, body => \"'done'::text", %named),
 		't', "$key is completed");
 	return;

@@ -6,18 +6,15 @@ my $node = new_node('main', max_prepared_transactions => 10);
 $node->safe_psql('postgres', 'CREATE TABLE effect (key text)');
 
 # Nested savepoints, each with a transaction id.
-sub deepen
+sub deepen ($session, $depth)
 {
-	my ($session, $depth) = @_;
-
 	ask($session, join(';', map { "SAVEPOINT s$_; INSERT INTO effect VALUES ('$_')" } 1 .. $depth));
 	return;
 }
 
 # The answers of all sessions, step by step, with that many savepoints.
-sub answers
+sub answers ($depth)
 {
-	my ($depth) = @_;
 	my ($holder, $other, $waiter) = map { session($node) } 1 .. 3;
 	my $last = "s$depth";
 	my $key = sub { "$_[0]-$depth" };

@@ -10,10 +10,8 @@ my $publisher = sweeping_node('publisher',
 		$_[0]->safe_psql('postgres', 'CREATE PUBLICATION all_records FOR TABLE idempotency.record');
 	});
 
-sub subscriber
+sub subscriber ($name, $publication)
 {
-	my ($name, $publication) = @_;
-
 	return sweeping_node($name,
 		-prepare => sub {
 			my ($node) = @_;
@@ -23,18 +21,14 @@ sub subscriber
 		});
 }
 
-sub content
+sub content ($node, $where = undef)
 {
-	my ($node, $where) = @_;
-
 	return $node->safe_psql('postgres',
 		'SELECT r::text FROM idempotency.record AS r WHERE ' . ($where // 'true') . ' ORDER BY 1');
 }
 
-sub is_equal
+sub is_equal ($subscriber, $why, $where = undef)
 {
-	my ($subscriber, $why, $where) = @_;
-
 	$publisher->wait_for_catchup($subscriber->name);
 	is(content($subscriber), content($publisher, $where), $why);
 	return;

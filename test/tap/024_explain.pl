@@ -20,19 +20,16 @@ $node->safe_psql('postgres', q{
 });
 
 # explained($key, @session_options): the answer as a hash, asked in a new session.
-sub explained
+sub explained ($key, %options)
 {
-	my ($key, %options) = @_;
-
 	my $json = ($options{node} // $node)->safe_psql('postgres',
 		'SELECT row_to_json(e) FROM ' . invocation('idem_explain', key => $key) . ' e',
 		extra_params => $options{role} ? [ '-U', $options{role} ] : []);
 	return JSON::PP->new->decode($json);
 }
 
-sub told
+sub told ($answer)
 {
-	my ($answer) = @_;
 	return join(' ', map { $_ // '-' } @$answer{qw(outcome reason)}, $answer->{holder}{kind});
 }
 

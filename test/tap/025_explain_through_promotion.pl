@@ -19,10 +19,8 @@ $standby->start;
 my $reader = session($standby);
 
 # told($session, $key, ...): outcome, reason, kind of the holder, whether it is a standby.
-sub told
+sub told ($session, $key, %named)
 {
-	my ($session, $key, %named) = @_;
-
 	return ask($session, q{SELECT concat_ws(' ', outcome, reason, coalesce(holder ->> 'kind', '-'), is_standby) FROM }
 		  . invocation('idem_explain', key => $key, %named));
 }
@@ -41,9 +39,8 @@ sub of_primary { return $is_heap ? 'in_progress held primary t' : $_[0] . ' - t'
 # Begins a key and writes its row, at any depth of subtransactions.
 my @writers;
 
-sub writes
+sub writes ($key, @before)
 {
-	my ($key, @before) = @_;
 	my $session = session($primary);
 
 	ask($session, $_) foreach 'BEGIN', @before;

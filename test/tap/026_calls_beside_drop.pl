@@ -40,9 +40,8 @@ my @calls = (
 
 # The answer of a call during a transaction that runs this SQL, and the kind of relation that it
 # waits for, if any.
-sub answer_beside
+sub answer_beside ($call, $warm, @ddl)
 {
-	my ($call, $warm, @ddl) = @_;
 	my ($caller, $dropper) = (session($node), session($node));
 	my $pid = pid_of($caller);
 
@@ -64,9 +63,8 @@ sub answer_beside
 
 # A call in FROM waits before the function is called: the server opens the row type that it returns,
 # and itself raises XX000 if the type is gone.
-sub is_answered
+sub is_answered ($name, $expected, $call, $warm, @ddl)
 {
-	my ($name, $expected, $call, $warm, @ddl) = @_;
 	my ($answer, $kind) = answer_beside($call, $warm, @ddl);
 
 	if ($kind eq 'c') { like($answer, qr/^(42P01|42883|XX000)$/, "$name (by the server)"); }

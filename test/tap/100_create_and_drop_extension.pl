@@ -89,29 +89,23 @@ subtest 'DROP EXTENSION rolled back' => sub {
 	is_swept($node, 'restored', 'sweeping goes on');
 };
 
-sub blocked_by_a_sweeper
+sub blocked_by_a_sweeper ($pid)
 {
-	my ($pid) = @_;
-
 	return $node->safe_psql('postgres', qq{
 		SELECT pid FROM pg_stat_activity
 		WHERE backend_type = 'idempotency sweeper' AND pid = ANY (pg_blocking_pids($pid))});
 }
 
-sub is_dropped
+sub is_dropped ($pid)
 {
-	my ($pid) = @_;
-
 	return $node->safe_psql('postgres', qq{
 		SELECT pid FROM pg_stat_activity
 		WHERE pid = $pid AND query LIKE 'DROP%' AND state = 'idle in transaction'});
 }
 
 # A sweeper stays at a gate for four seconds. If that was too short, the DROP is undone.
-sub too_late
+sub too_late ($session, $size)
 {
-	my ($session, $size) = @_;
-
 	is(ask($session), '', 'DROP succeeds');
 	return 0 unless log_since($node, $size, qr/canceling statement due to statement timeout/);
 	ask($session, 'ROLLBACK');

@@ -21,37 +21,30 @@ my $node = sweeping_node('main',
 	});
 
 # Creates a database in which a sweeper is at work when this returns.
-sub create_busy
+sub create_busy ($name)
 {
-	my ($name) = @_;
-
 	$node->safe_psql('postgres', "CREATE DATABASE $name TEMPLATE ready");
 	wait_for_sweeper($node, $name);
 	return;
 }
 
 # A utility command succeeds, although a sweeper is at work when it starts.
-sub succeeds
+sub succeeds ($database, $command)
 {
-	my ($database, $command) = @_;
-
 	wait_for_sweeper($node, $database);
 	succeeds_now($command);
 	return;
 }
 
-sub succeeds_now
+sub succeeds_now ($command)
 {
-	my ($command) = @_;
-
 	my ($status, undef, $stderr) = $node->psql('postgres', $command);
 	is("$status $stderr", '0 ', $command);
 	return;
 }
 
-sub is_being_swept
+sub is_being_swept ($database, $why)
 {
-	my ($database, $why) = @_;
 	my $before = records($node, $database);
 
 	wait_until { records($node, $database) < $before } "a sweeper in $database";

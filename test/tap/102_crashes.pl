@@ -6,28 +6,23 @@ my $node = sweeping_node('main', restart_after_crash => 'on');
 my $endless = 'PERFORM pg_catalog.pg_sleep(3600)';
 
 # Gives the sweeper a row at which it waits.
-sub get_stuck
+sub get_stuck ($node)
 {
-	my ($node) = @_;
-
 	trigger_on_delete($node, 'postgres', $endless);
 	add_expired($node, 10);
 	return stuck_one($node);
 }
 
-sub stuck_one
+sub stuck_one ($node)
 {
-	my ($node) = @_;
-
 	return wait_for_sweeper($node, 'postgres', q{wait_event = 'PgSleep'});
 }
 
 # Kills the process that the code finds with signal 9. The server assumes damaged shared memory,
 # ends all its processes and starts again. If a sweeper has ended before that, another is looked
 # for.
-sub kill_hard
+sub kill_hard ($node, $who)
 {
-	my ($node, $who) = @_;
 	my $size = log_size($node);
 
 	wait_until { kill 'KILL', $who->() } 'a process to kill';
@@ -38,9 +33,8 @@ sub kill_hard
 
 # Kills the postmaster and starts it again. The start is refused while a process uses the memory
 # that the old one left behind.
-sub start_again_without_postmaster
+sub start_again_without_postmaster ($node, @workers)
 {
-	my ($node, @workers) = @_;
 	my ($postmaster) = split /\n/, slurp_file($node->data_dir . '/postmaster.pid');
 
 	$node->kill9;

@@ -3,9 +3,8 @@ use Idem;
 use Sweeping;
 
 # A standby of the primary; it sweeps every second as soon as it may.
-sub new_standby
+sub new_standby ($primary, $name, $libraries)
 {
-	my ($primary, $name, $libraries) = @_;
 	my $standby = PostgreSQL::Test::Cluster->new($name);
 
 	$standby->init_from_backup($primary, 'base', has_streaming => 1);
@@ -18,9 +17,8 @@ sub new_standby
 }
 
 # Calls the protocol, as far as a standby allows, and looks for workers.
-sub is_without_workers
+sub is_without_workers ($standby)
 {
-	my ($standby) = @_;
 	my $name = $standby->name;
 	my $session = session($standby);
 

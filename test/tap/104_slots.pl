@@ -8,9 +8,8 @@ my $shortage = qr/LOG:  idempotency: no free worker slot for (?:a|the) \w+/;
 my @no_other_worker = (max_logical_replication_workers => 0);
 
 # A session whose parallel worker takes a slot, and its process id.
-sub take_slot
+sub take_slot ($node)
 {
-	my ($node) = @_;
 	my $session = session($node);
 	my $pid = pid_of($session);
 	my $parallel = $node->pg_version >= 16 ? 'debug_parallel_query' : 'force_parallel_mode';
@@ -23,10 +22,8 @@ sub take_slot
 	return ($session, $pid);
 }
 
-sub give_slot_back
+sub give_slot_back ($node, $session, $pid)
 {
-	my ($node, $session, $pid) = @_;
-
 	$node->safe_psql('postgres', "SELECT pg_cancel_backend($pid)");
 	is(ask($session), '57014', 'a slot is free again');
 	$session->quit;
@@ -34,9 +31,8 @@ sub give_slot_back
 }
 
 # Execute, complete, replay; and an expired record counts as absent.
-sub answers_stay_right
+sub answers_stay_right ($node)
 {
-	my ($node) = @_;
 	my $session = session($node);
 
 	add_expired($node, 1, key => 'over-');

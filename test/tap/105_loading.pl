@@ -7,9 +7,8 @@ my $outcome = q{SELECT outcome, count(*) FROM attempt GROUP BY outcome ORDER BY 
 
 # Starts pgbench with as many clients as there are backends, which all pass a gate at the same
 # moment and then claim a key for the first time. $keys gives the key as SQL.
-sub claim_at_once
+sub claim_at_once ($node, $key)
 {
-	my ($node, $key) = @_;
 	my $gate = session($node);
 	my $script = PostgreSQL::Test::Utils::tempdir() . '/claim.sql';
 
@@ -30,10 +29,8 @@ sub claim_at_once
 }
 
 # One launcher runs and sweeps, and it stays the only one after a restart.
-sub there_is_one_launcher
+sub there_is_one_launcher ($node, $name)
 {
-	my ($node, $name) = @_;
-
 	my $first = launcher($node);
 	add_expired($node, 10);
 	is_swept($node, 'postgres', "$name: one launcher, which sweeps");

@@ -9,9 +9,8 @@ my $content = 'SELECT md5(string_agg(r::text, chr(10) ORDER BY scope, key)), cou
 my $registration = qr/(?:register|start)ing background worker .*"idempotency launcher"/;
 
 # Starts a server as pg_upgrade does, and claims a key in it.
-sub stays_silent
+sub stays_silent ($node, $libraries)
 {
-	my ($node, $libraries) = @_;
 	my $name = $libraries ? 'preloaded' : 'not preloaded';
 	my $size = log_size($node);
 	my @pg_ctl = ('pg_ctl', '-w', '-D', $node->data_dir);

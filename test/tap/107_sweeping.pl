@@ -18,10 +18,8 @@ my $node = sweeping_node('main',
 				REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION note_batch()});
 	});
 
-sub in_view
+sub in_view ($what)
 {
-	my ($what) = @_;
-
 	return $node->safe_psql('postgres', "SELECT $what FROM idempotency.sweeper");
 }
 
@@ -155,10 +153,8 @@ subtest 'a living lease or retention' => sub {
 };
 
 # A sweeper stays at a gate for four seconds. If that was too short, all is undone.
-sub too_late
+sub too_late ($session, $size)
 {
-	my ($session, $size) = @_;
-
 	return 0 unless log_since($node, $size, qr/canceling statement due to statement timeout/);
 	ask($session, 'ROLLBACK');
 	# Only the first error of a streak is logged.

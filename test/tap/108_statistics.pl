@@ -7,9 +7,8 @@ my @counters = qw(executed replayed in_progress mismatches takeovers retries ret
 my $node = sweeping_node('main', -prepare => sub { add_database($_[0], 'other', 'public') });
 
 # The counters under a condition, for instance "executed 1, completed 1".
-sub counted
+sub counted ($condition, $database = undef)
 {
-	my ($condition, $database) = @_;
 	my $columns = join ', ', map { "($counters[$_], '$counters[$_]', $_)" } 0 .. $#counters;
 
 	return $node->safe_psql($database // 'postgres', qq{
@@ -19,24 +18,19 @@ sub counted
 }
 
 # A claim in the scope, in a new connection.
-sub begin_in
+sub begin_in ($scope, %named)
 {
-	my ($scope, %named) = @_;
-
 	return begin_claim($node, 'key', scope => $scope, %named);
 }
 
-sub end_in
+sub end_in ($scope, $function, $token, %named)
 {
-	my ($scope, $function, $token, %named) = @_;
-
 	return call($node, $function, key => 'key', scope => $scope, token => $token, %named);
 }
 
 # A claim in the scope that ends with an error, in a new connection.
-sub refused_in
+sub refused_in ($scope, $state)
 {
-	my ($scope, $state) = @_;
 	my $session = session($node);
 
 	is(ask($session, "SELECT outcome FROM idem_begin('key', scope => '$scope')"), $state, "$scope: $state");
@@ -246,10 +240,8 @@ subtest 'more scopes than there is room for' => sub {
 };
 
 # A server that can't add shared memory after its start tells how to enable the counters.
-sub asks_for_preloading
+sub asks_for_preloading ($plain)
 {
-	my ($plain) = @_;
-
 	foreach ('* FROM idempotency.stats', '* FROM idempotency.scope_stats()', 'idem_stats_reset()')
 	{
 		my (undef, undef, $stderr) =
@@ -261,9 +253,8 @@ sub asks_for_preloading
 }
 
 # Each call uses a new connection, so the counters outlive the one that made them.
-sub counts_all_the_same
+sub counts_all_the_same ($plain)
 {
-	my ($plain) = @_;
 	my $counted = q{SELECT executed, in_progress FROM idempotency.stats WHERE total};
 
 	is($plain->safe_psql('postgres', $counted), '1|0', 'the claim is counted');

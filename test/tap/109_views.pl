@@ -6,10 +6,8 @@ my $node = sweeping_node('main',
 	max_prepared_transactions => 2,
 	-prepare => sub { add_database($_[0], 'other', 'public') });
 
-sub rows
+sub rows ($sql)
 {
-	my ($sql) = @_;
-
 	return $node->safe_psql('postgres', $sql);
 }
 

@@ -10,9 +10,8 @@ my $node = new_node('main',
 my $session = session($node);
 
 # events(sub { calls }): the lines that they cause, from "outcome" on.
-sub events
+sub events ($calls)
 {
-	my ($calls) = @_;
 	my $size = log_size($node);
 
 	$calls->();
@@ -20,9 +19,8 @@ sub events
 }
 
 # Calls that lead to every outcome, in the given scope.
-sub every_outcome
+sub every_outcome ($scope)
 {
-	my ($scope) = @_;
 	my $claim = sub { claim_in($session, shift, scope => $scope, @_) };
 	my $end = sub {
 		my ($function, $key, @named) = @_;

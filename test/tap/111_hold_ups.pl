@@ -13,10 +13,8 @@ my $node = sweeping_node('main',
 	});
 my $launcher = launcher($node);
 
-sub visits_by_oid
+sub visits_by_oid ($oid)
 {
-	my ($oid) = @_;
-
 	return scalar(
 		log_since($node, 0, qr/starting background worker process "idempotency sweeper for database $oid"/));
 }
@@ -31,19 +29,16 @@ sub somebody_waits_for_the_database
 	return;
 }
 
-sub others_are_swept
+sub others_are_swept ($why)
 {
-	my ($why) = @_;
-
 	add_expired($node, 10);
 	is_swept($node, 'postgres', $why);
 	return;
 }
 
 # Three visits in a row fail, and the log says so once.
-sub is_told_once
+sub is_told_once ($size, $database)
 {
-	my ($size, $database) = @_;
 	my $oid = $node->safe_psql('postgres', "SELECT oid FROM pg_database WHERE datname = '$database'");
 	my $before = visits_by_oid($oid);
 

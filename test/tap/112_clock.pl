@@ -11,10 +11,8 @@ my $node = $clock->run(sub {
 my $hour = 3600;
 
 # shift_in_a_batch(seconds): the clock is set while a batch that has a successor is being removed.
-sub shift_in_a_batch
+sub shift_in_a_batch ($seconds)
 {
-	my ($seconds) = @_;
-
 	my $gate = close_gate($node, 'postgres');
 	# A process woken from a wait for a lock may be woken too early from its next wait.
 	trigger_on_delete($node, 'postgres', q{PERFORM pg_catalog.pg_advisory_xact_lock(1);

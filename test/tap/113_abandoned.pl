@@ -10,26 +10,20 @@ my $node = sweeping_node('main',
 	'idempotency.log_events' => 'problems');
 
 # policy(scope, option => value, ...)
-sub policy
+sub policy ($scope, @named)
 {
-	my ($scope, @named) = @_;
-
 	$node->safe_psql('postgres', 'SELECT ' . invocation('idem_policy_set', scope_pattern => $scope, @named));
 	return;
 }
 
-sub statuses
+sub statuses ($scope)
 {
-	my ($scope) = @_;
-
 	return $node->safe_psql('postgres',
 		"SELECT string_agg(key || ' ' || status, ', ' ORDER BY key) FROM idempotency.records WHERE scope = '$scope'");
 }
 
-sub become
+sub become ($scope, $expected)
 {
-	my ($scope, $expected) = @_;
-
 	$node->poll_query_until('postgres', "SELECT string_agg(key || ' ' || status, ', ' ORDER BY key) = '$expected'"
 		  . " FROM idempotency.records WHERE scope = '$scope'")
 	  or die "$scope: " . statuses($scope);

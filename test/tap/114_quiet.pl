@@ -16,10 +16,8 @@ my $node = sweeping_node('main',
 
 # is_left_alone($node, $database): waits until another database, which is due at each interval, has
 # had three visits and this one none.
-sub is_left_alone
+sub is_left_alone ($node, $database, $why = undef)
 {
-	my ($node, $database, $why) = @_;
-
 	wait_until
 	{
 		my ($before, $beat) = map { scalar visits($node, $_) } $database, 'beat';
@@ -31,9 +29,8 @@ sub is_left_alone
 	return;
 }
 
-sub is_visited
+sub is_visited ($database, $why)
 {
-	my ($database, $why) = @_;
 	my $before = visits($node, $database);
 
 	wait_until { visits($node, $database) > $before } $why;
@@ -58,10 +55,8 @@ sub memory
 }
 
 # become($sql, 'why'): waits until the answer is true, and writes nothing meanwhile.
-sub become
+sub become ($sql, $why)
 {
-	my ($sql, $why) = @_;
-
 	ok($node->poll_query_until('postgres', "SELECT $sql"), $why);
 	return;
 }

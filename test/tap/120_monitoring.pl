@@ -22,10 +22,8 @@ my @outcomes = qw(execute replay in_progress mismatch retry_later exhausted expi
 my $running;
 my $http = HTTP::Tiny->new(timeout => 30, no_proxy => ['127.0.0.1']);
 
-sub in_path
+sub in_path ($program)
 {
-	my ($program) = @_;
-
 	my ($found) = grep { -x } map { "$_/$program" } split /:/, $ENV{PATH};
 	return $found;
 }
@@ -34,9 +32,8 @@ sub in_path
 
 # scrape($node, $database): starts an exporter for that database, asks it once, and ends it. An
 # exporter caches answers for minutes, so each scrape starts a new one.
-sub scrape
+sub scrape ($node, $database)
 {
-	my ($node, $database) = @_;
 	my $answer;
 
 	# Another process may have taken the free port by the time the exporter wants it.
@@ -51,9 +48,8 @@ sub scrape
 }
 
 # Undef if it has ended on its own.
-sub ask_exporter
+sub ask_exporter ($node, $database)
 {
-	my ($node, $database) = @_;
 	my $address = '127.0.0.1:' . PostgreSQL::Test::Cluster::get_free_port();
 	my ($log, $answer) = ('');
 
@@ -90,20 +86,16 @@ END
 }
 
 # The series of a scrape: { name => ..., labels => {...}, value => ... }
-sub series_of
+sub series_of ($text)
 {
-	my ($text) = @_;
-
 	return map {
 		/^([a-zA-Z_:][\w:]*)(?:\{(.*)\})? (\S+)$/ or die "not a series: $_";
 		{ name => $1, labels => labels_of($2 // ''), value => $3 }
 	} grep { !/^(?:#|$)/ } split /\n/, $text;
 }
 
-sub labels_of
+sub labels_of ($list)
 {
-	my ($list) = @_;
-
 	return { $list =~ /(\w+)="((?:[^"\\]|\\.)*)"/g };
 }
 
@@ -137,10 +129,8 @@ sub alert_expressions
 
 # selectors_in($expression): [name, matchers] of each series selector. After labels, ranges, numbers
 # and functions are removed, the rest is names.
-sub selectors_in
+sub selectors_in ($expression)
 {
-	my ($expression) = @_;
-
 	$expression =~ s/^\|\n//;
 	$expression =~ s/\b(?:by|without|on|ignoring)\s*\([^)]*\)//g;
 	$expression =~ s/\[[^\]]*\]//g;
@@ -155,9 +145,8 @@ sub selectors_in
 
 # Whether a series has the labels that a selector asks for. A variable of the dashboard matches any
 # value, as does the label "instance", which Prometheus adds.
-sub selects
+sub selects ($selector, $series)
 {
-	my ($selector, $series) = @_;
 	my ($name, $matchers) = @$selector;
 
 	return 0 unless $series->{name} eq $name;
@@ -172,9 +161,8 @@ sub selects
 	return 1;
 }
 
-sub finds_what_is_asked_for
+sub finds_what_is_asked_for ($where, $series, @expressions)
 {
-	my ($where, $series, @expressions) = @_;
 	my %selectors = map { join('{', @$_) => $_ } map { selectors_in($_) } @expressions;
 
 	cmp_ok(scalar keys %selectors, '>', 5, "$where: series are asked for");
@@ -196,34 +184,26 @@ my $node = new_node('main',
 	'idempotency.cleanup_grace' => 0);
 $node->safe_psql('postgres', 'CREATE ROLE monitor LOGIN; GRANT pg_monitor TO monitor');
 
-sub begin_private
+sub begin_private ($key, %named)
 {
-	my ($key, %named) = @_;
-
 	return begin_claim($node, "$private-$key",
 		principal => "$private-tenant", holder => "$private-holder", %named);
 }
 
-sub end_private
+sub end_private ($function, $key, %named)
 {
-	my ($function, $key, %named) = @_;
-
 	return call($node, $function, key => "$private-$key", principal => "$private-tenant", %named);
 }
 
 # Repeats the query until it has the answer expected after the lease expires.
-sub await_outcome
+sub await_outcome ($outcome, $key, %named)
 {
-	my ($outcome, $key, %named) = @_;
-
 	wait_until { begin_private($key, %named)->{outcome} eq $outcome } "$key to be $outcome";
 	return;
 }
 
-sub fail_for_now
+sub fail_for_now ($key, $retry_after, %named)
 {
-	my ($key, $retry_after, %named) = @_;
-
 	my $token = begin_private($key, %named)->{token};
 	end_private('idem_fail', $key, token => $token, retryable => \'true', error => $private,
 		retry_after => $retry_after, %named);
@@ -264,10 +244,8 @@ sub make_decisions
 }
 
 # Claims of every kind that stay, an abandoned one, and a record for the sweeper.
-sub leave_claims
+sub leave_claims ($session)
 {
-	my ($session) = @_;
-
 	begin_private('silent', lease => '1ms');
 	ask($session, $_) foreach 'BEGIN', 'SELECT ' . invocation('idem_begin', key => "$private-prepared"),
 		q{PREPARE TRANSACTION 'forgotten'}, 'BEGIN';
@@ -287,9 +265,8 @@ sub counted
 }
 
 # The sum of a metric over the scopes, of one outcome if given.
-sub sum_of
+sub sum_of ($series, $name, $outcome = undef)
 {
-	my ($series, $name, $outcome) = @_;
 	my $sum = 0;
 
 	$sum += $_->{value} foreach grep

@@ -11,10 +11,8 @@ my $half_updated = qr/ERROR:  55000: library and objects of extension "idempoten
 my $node = sweeping_node('main', max_prepared_transactions => 10);
 
 # Makes the objects claim a different version, as a script to that version would.
-sub pretend
+sub pretend ($database, $version)
 {
-	my ($database, $version) = @_;
-
 	$node->safe_psql($database, qq{
 		UPDATE pg_extension SET extversion = '$version' WHERE extname = 'idempotency';
 		ALTER TABLE idempotency.record RESET (parallel_workers)});
@@ -22,28 +20,23 @@ sub pretend
 }
 
 # The server's full answer to a statement.
-sub complaint
+sub complaint ($database, $sql)
 {
-	my ($database, $sql) = @_;
 	my (undef, undef, $stderr) = $node->psql($database, "\\set VERBOSITY verbose\n$sql");
 
 	return $stderr;
 }
 
 # A database whose objects claim to be of an older version, and their update.
-sub old_database
+sub old_database ($name)
 {
-	my ($name) = @_;
-
 	add_database($node, $name, 'public');
 	pretend($name, $older);
 	return;
 }
 
-sub update
+sub update ($database)
 {
-	my ($database) = @_;
-
 	pretend($database, $current);
 	return;
 }

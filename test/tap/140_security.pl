@@ -11,28 +11,22 @@ $node->safe_psql('postgres', q{
 	SELECT idem_grant('app'), idem_grant('support', operator => true)});
 
 # The objects of the extension in one catalog.
-sub members
+sub members ($catalog)
 {
-	my ($catalog) = @_;
-
 	return "pg_depend d JOIN pg_extension e ON e.oid = d.refobjid AND e.extname = 'idempotency'"
 	  . " JOIN $catalog o ON o.oid = d.objid"
 	  . " WHERE d.classid = '$catalog'::regclass AND d.refclassid = 'pg_extension'::regclass"
 	  . " AND d.deptype = 'e'";
 }
 
-sub count_of
+sub count_of ($query, $database = undef)
 {
-	my ($query, $database) = @_;
-
 	return $node->safe_psql($database // 'postgres', "SELECT count(*) FROM $query");
 }
 
 # The names of functions that a role may call.
-sub callable
+sub callable ($role)
 {
-	my ($role) = @_;
-
 	return $node->safe_psql('postgres',
 		q{SELECT string_agg(DISTINCT o.proname::text, ' ' ORDER BY o.proname::text) FROM }
 		  . members('pg_proc') . " AND has_function_privilege('$role', o.oid, 'EXECUTE')");

@@ -10,18 +10,15 @@ use Idem;
 
 my $folder = PostgreSQL::Test::Utils::tempdir('keys');
 
-sub key_of
+sub key_of ($letter)
 {
-	my ($letter) = @_;
-
 	return encode_base64($letter x 32, '');
 }
 
 # keys('main', 'b', 'a'): the key file with these keys, the first of them current. A pair is an id
 # and the letter of a key other than the id's own.
-sub keys_in
+sub keys_in ($name, @keys)
 {
-	my ($name, @keys) = @_;
 	my $file = "$folder/$name";
 	my @lines = map { ref $_ ? "$_->[0] " . key_of($_->[1]) : "$_ " . key_of($_) } @keys;
 
@@ -35,10 +32,8 @@ sub keys_in
 }
 
 # Reloads; every session that begins afterwards has noticed it.
-sub take_keys
+sub take_keys ($node, @keys)
 {
-	my ($node, @keys) = @_;
-
 	keys_in($node->name, @keys);
 	my $before = $node->safe_psql('postgres', 'SELECT pg_conf_load_time()');
 	$node->reload;
@@ -47,10 +42,8 @@ sub take_keys
 	return;
 }
 
-sub key_rows
+sub key_rows ($node)
 {
-	my ($node) = @_;
-
 	return $node->safe_psql('postgres',
 		q{SELECT string_agg(concat_ws(' ', key_id, available, current, records), ', ' ORDER BY key_id)
 		    FROM idempotency.encryption_keys});
@@ -63,51 +56,39 @@ my $primary = new_node('primary',
 	'idempotency.encryption_key_file' => keys_in('primary', 'a'));
 my $session = session($primary);
 
-sub begin_in
+sub begin_in ($scope, $key, %named)
 {
-	my ($scope, $key, %named) = @_;
-
 	return begin_claim($primary, $key, scope => $scope, principal => 'shop',
 		request => \qq('{"card": "$scope-request"}'), holder => "$scope-holder", %named);
 }
 
-sub end_in
+sub end_in ($function, $scope, $key, $token, %named)
 {
-	my ($function, $scope, $key, $token, %named) = @_;
-
 	return call($primary, $function, key => $key, scope => $scope, principal => 'shop',
 		token => $token, %named);
 }
 
-sub checkpoint_in
+sub checkpoint_in ($scope, $key, $token)
 {
-	my ($scope, $key, $token) = @_;
-
 	return end_in('idem_checkpoint', $scope, $key, $token, recovery_point => "$scope-point",
 		state => \qq('{"seat": "$scope-state"}'));
 }
 
-sub complete_in
+sub complete_in ($scope, $key, $token)
 {
-	my ($scope, $key, $token) = @_;
-
 	return end_in('idem_complete', $scope, $key, $token, status_code => 201,
 		body => \"'$scope-body'::text", headers => \qq('{"X-Secret": "$scope-headers"}'));
 }
 
-sub fail_in
+sub fail_in ($scope, $key, $token, %named)
 {
-	my ($scope, $key, $token, %named) = @_;
-
 	return end_in('idem_fail', $scope, $key, $token, error => "$scope-error", %named);
 }
 
 # All values that a record can keep, stored in every way: in one transaction, with a lease, by a
 # retry and a takeover, by an operation and by an operator.
-sub fill
+sub fill ($scope)
 {
-	my ($scope) = @_;
-
 	call($primary, 'idem_policy_set', scope_pattern => $scope, store_request => \'true',
 		keep_history => \'true', encrypt => $scope eq 'sealed' ? \'true' : \'false');
 	complete_in($scope, 'done', begin_in($scope, 'done')->{token});
@@ -135,10 +116,8 @@ sub fill
 }
 
 # The values of a record, from idem_get.
-sub told
+sub told ($node, $scope, $key)
 {
-	my ($node, $scope, $key) = @_;
-
 	return $node->safe_psql('postgres',
 		q{SELECT concat_ws(' ', status, status_code, headers, convert_from(body, 'UTF8'), error,
 			recovery_point, state, holder) FROM }
@@ -146,10 +125,8 @@ sub told
 }
 
 # Its attempts, from idem_attempts.
-sub history
+sub history ($node, $scope, $key)
 {
-	my ($node, $scope, $key) = @_;
-
 	return $node->safe_psql('postgres',
 		q{SELECT concat_ws(' ', attempt, holder, how, status_code, error, resolved_by) FROM }
 		  . invocation('idem_attempts', key => $key, scope => $scope, principal => 'shop'));
@@ -197,9 +174,8 @@ subtest 'answers are those of a scope that is not encrypted' => sub {
 # ---- places where no value may be found ----
 
 # The files below a folder that contain a marker of the scope.
-sub files_with
+sub files_with ($marker, @folders)
 {
-	my ($marker, @folders) = @_;
 	my @found;
 
 	find({ no_chdir => 1, wanted => sub {
@@ -251,9 +227,8 @@ subtest 'a standby with the keys opens them' => sub {
 # ---- keys that are missing or wrong ----
 
 # The answers to all calls while the values of the record "done" can't be decrypted.
-sub is_closed
+sub is_closed ($sqlstate, $why)
 {
-	my ($sqlstate, $why) = @_;
 	my $row = q{SELECT md5(r::text) FROM idempotency.record r WHERE (scope, key) = ('sealed', 'done')};
 	my $before = ask($session, $row);
 	my $counted = q{SELECT coalesce(sum(encryption_errors), 0) FROM idempotency.stats WHERE scope = 'sealed'};
@@ -273,10 +248,8 @@ sub is_closed
 }
 
 # A new idempotency key is refused before anything is granted.
-sub is_refused
+sub is_refused ($why)
 {
-	my ($why) = @_;
-
 	is(outcome_in($session, 'new', scope => 'sealed'), 'ID503', "$why: a new key");
 	is(ask($session, "SELECT count(*) FROM idempotency.record WHERE key = 'new'"), '0',
 		"$why: nothing is granted");
@@ -298,10 +271,8 @@ sub abandon_claims
 }
 
 # Only the test's own sweeper sweeps here.
-sub is_passed_over
+sub is_passed_over ($why)
 {
-	my ($why) = @_;
-
 	like(ask($session, 'SELECT idem_cleanup()'), qr/^\d+$/, "$why: cleaning up goes on");
 	is(ask($session, $abandoned), 'left_plain failed, left_sealed in_progress',
 		"$why: what can't be sealed is passed over");
@@ -482,10 +453,8 @@ subtest 'records from before a change of the policy stay readable' => sub {
 	call($primary, 'idem_policy_set', scope_pattern => 'sealed', store_request => \'true', encrypt => \'true');
 };
 
-sub record_token
+sub record_token ($key)
 {
-	my ($key) = @_;
-
 	return $primary->safe_psql('postgres',
 		"SELECT token FROM idempotency.record WHERE (scope, key) = ('sealed', '$key')");
 }
@@ -495,10 +464,8 @@ sub record_token
 # By an operator, who may read no table.
 $primary->safe_psql('postgres', "CREATE ROLE support LOGIN; SELECT idem_grant('support', operator => true)");
 
-sub reseal
+sub reseal (@options)
 {
-	my (@options) = @_;
-
 	$primary->psql('postgres', 'CALL idem_reseal(' . join(', ', @options) . ')',
 		stdout => \my $remaining, stderr => \my $messages, extra_params => [ '-U', 'support' ]);
 	return ($remaining, $messages);
@@ -561,10 +528,8 @@ END
 
 # The audit rows of later calls: the caller, the key, whether any record was resealed, and how many
 # remain.
-sub reseals_since
+sub reseals_since ($moment)
 {
-	my ($moment) = @_;
-
 	return $primary->safe_psql('postgres', qq{
 		SELECT decided_by, after ->> 'key', (after ->> 'sealed')::integer > 0, after ->> 'remaining' FROM idempotency.decisions
 		WHERE action = 'reseal' AND decided_at > '$moment' ORDER BY decided_at});

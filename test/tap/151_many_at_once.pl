@@ -25,10 +25,8 @@ $node->safe_psql('postgres', q{
 		FOR EACH ROW EXECUTE FUNCTION at_gate()});
 
 # abandoned(25): that many claims with expired leases, in order.
-sub abandoned
+sub abandoned ($count)
 {
-	my ($count) = @_;
-
 	$node->safe_psql('postgres', qq{
 		TRUNCATE idempotency.record, idempotency.audit, gate;
 		INSERT INTO idempotency.record (scope, principal, key, status, attempt, token, lease_us,

@@ -3,10 +3,7 @@
 # day.
 package Clock;
 
-use strict;
-use warnings FATAL => 'all';
-
-use PostgreSQL::Test::Utils ();
+use Idem;
 
 my $source = <<'C';
 #define _GNU_SOURCE
@@ -42,9 +39,8 @@ int gettimeofday(struct timeval *restrict tv, void *restrict zone)
 C
 
 # Undef without a compiler.
-sub new
+sub new ($class)
 {
-	my ($class) = @_;
 	my $folder = PostgreSQL::Test::Utils::tempdir();
 	my $self = bless {
 		library => "$folder/clock.so", file => "$folder/offset", offset => 0 }, $class;
@@ -56,20 +52,16 @@ sub new
 }
 
 # run(sub { ... }): any server started in the code uses this clock.
-sub run
+sub run ($self, $start)
 {
-	my ($self, $start) = @_;
-
 	local $ENV{IDEM_CLOCK} = $self->{file};
 	local $ENV{LD_PRELOAD} = $self->{library};
 	return $start->();
 }
 
 # shift(seconds): from now on the clock shows that much more (or less, if negative).
-sub shift
+sub shift ($self, $seconds)
 {
-	my ($self, $seconds) = @_;
-
 	$self->{offset} += $seconds;
 	# Written in place and with a fixed length, so that no server reads half of it.
 	open my $file, -e $self->{file} ? '+<' : '>', $self->{file} or die "$self->{file}: $!";

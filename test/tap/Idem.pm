@@ -1,9 +1,11 @@
 # Helper of the TAP tests, on top of the server's own PostgreSQL::Test::Cluster. A test needs `use Idem;` alone:
-# it turns strict and warnings on, and imports Test::More and the server's modules.
+# it turns strict, warnings and signatures on, and imports Test::More and the server's modules.
 package Idem;
 
 use strict;
 use warnings FATAL => 'all';
+use feature 'signatures';
+no warnings 'experimental::signatures';
 
 use parent qw(Exporter);
 use FindBin;
@@ -23,6 +25,8 @@ sub import
 
 	strict->import;
 	warnings->import(FATAL => 'all');
+	feature->import('signatures');
+	warnings->unimport('experimental::signatures');
 	eval "package $test; use PostgreSQL::Test::Utils; use Test::More; 1" or die $@;
 	__PACKAGE__->export_to_level(1, @_);
 	return;
@@ -31,9 +35,8 @@ sub import
 # new_node('main', setting => value, ...): a running server with the extension in its database
 # "postgres". Two names are not settings: -init, an array of arguments for init(), and -extension =>
 # 0, which omits the extension.
-sub new_node
+sub new_node ($name, %conf)
 {
-	my ($name, %conf) = @_;
 	my $init = delete $conf{-init} // [];
 	my $extension = delete $conf{-extension} // 1;
 
@@ -50,10 +53,8 @@ sub new_node
 }
 
 # add_database($node, $name, $schema): a new database with the extension in that schema.
-sub add_database
+sub add_database ($node, $name, $schema)
 {
-	my ($node, $name, $schema) = @_;
-
 	$node->safe_psql('postgres', "CREATE DATABASE $name");
 	$node->safe_psql($name,
 		"CREATE SCHEMA IF NOT EXISTS $schema; CREATE EXTENSION idempotency SCHEMA $schema");
@@ -61,10 +62,8 @@ sub add_database
 }
 
 # literal($value): as SQL. undef is NULL, and \'text' stands for itself.
-sub literal
+sub literal ($value)
 {
-	my ($value) = @_;
-
 	return 'NULL' unless defined $value;
 	return $$value if ref $value;
 	$value =~ s/'/''/g;
@@ -74,19 +73,16 @@ sub literal
 
 # invocation('idem_begin', key => 'k', wait => '1s'): the call as SQL, for sessions that a test
 # keeps open.
-sub invocation
+sub invocation ($function, %named)
 {
-	my ($function, %named) = @_;
-
 	return "$function("
 	  . join(', ', map { "\"$_\" => " . literal($named{$_}) } sort keys %named) . ')';
 }
 
 # call($node, 'idem_complete', key => 'k', ...): the result as psql prints it. -database names
 # another one than "postgres". An SQL error ends the test.
-sub call
+sub call ($node, $function, %named)
 {
-	my ($node, $function, %named) = @_;
 	my $database = delete $named{-database} // 'postgres';
 
 	return $node->safe_psql($database, 'SELECT ' . invocation($function, %named));
@@ -94,9 +90,8 @@ sub call
 
 # begin_claim($node, 'k', scope => 's', ...): the fields of the claim as a hash. The transaction
 # ends here, so a claim with the outcome "execute" is leased.
-sub begin_claim
+sub begin_claim ($node, $key, %named)
 {
-	my ($node, $key, %named) = @_;
 	my $database = delete $named{-database} // 'postgres';
 	my $begin = delete $named{-function} // 'idem_begin';
 
@@ -106,10 +101,8 @@ sub begin_claim
 }
 
 # record_state($node, 'k', $database): the record's status as other sessions see it, or "absent".
-sub record_state
+sub record_state ($node, $key, $database = undef)
 {
-	my ($node, $key, $database) = @_;
-
 	return $node->safe_psql($database // 'postgres',
 		'SELECT coalesce((SELECT status FROM idempotency.records WHERE key = '
 		  . literal($key)
@@ -118,10 +111,8 @@ sub record_state
 
 # session($node, $database, @psql_options): a psql that stays open, also after an error. Each answer
 # may take as long as any other wait of a test, and the session may be open for longer.
-sub session
+sub session ($node, $database = undef, @options)
 {
-	my ($node, $database, @options) = @_;
-
 	my $session = $node->background_psql($database // 'postgres',
 		on_error_stop => 0, extra_params => \@options);
 	$session->set_query_timer_restart;
@@ -131,10 +122,8 @@ sub session
 
 # ask($session, 'SELECT ...'): the session's answer; of an error, the SQLSTATE alone. Without SQL:
 # the answer to ask_later.
-sub ask
+sub ask ($session, $sql = undef)
 {
-	my ($session, $sql) = @_;
-
 	my $answer = $session->query($sql // '');
 	my ($sqlstate) = $session->{stderr} =~ /(?:ERROR|FATAL):  (\w{5})$/m;
 	$session->{stderr} = '';
@@ -142,26 +131,20 @@ sub ask
 }
 
 # ask_later($session, 'SELECT ...'): sends SQL that will have to wait, and returns at once.
-sub ask_later
+sub ask_later ($session, $sql)
 {
-	my ($session, $sql) = @_;
-
 	$session->query_until(qr/sent\n/, "\\echo sent\n$sql;\n");
 	return;
 }
 
-sub pid_of
+sub pid_of ($session)
 {
-	my ($session) = @_;
-
 	return ask($session, 'SELECT pg_backend_pid()');
 }
 
 # claim_in($session, 'k', ...): outcome, attempt and token, or the SQLSTATE of an error.
-sub claim_in
+sub claim_in ($session, $key, %named)
 {
-	my ($session, $key, %named) = @_;
-
 	return split /\|/, ask($session,
 		'SELECT outcome, attempt, token FROM ' . invocation('idem_begin', key => $key, %named));
 }
@@ -174,29 +157,23 @@ sub outcome_in
 
 # completion('k', $token): SQL that ends a claim with status 201 and the body "done". Without a
 # token it is for the transaction that began the claim.
-sub completion
+sub completion ($key, $token = undef)
 {
-	my ($key, $token) = @_;
-
 	return 'SELECT '
 	  . invocation('idem_complete', key => $key, token => $token, status_code => 201,
 		body => \"'done'::text");
 }
 
 # end_backend($node, $pid): as a lost connection would, and waits until the backend is gone.
-sub end_backend
+sub end_backend ($node, $pid)
 {
-	my ($node, $pid) = @_;
-
 	$node->safe_psql('postgres', "SELECT pg_terminate_backend($pid)");
 	wait_until_gone($node, $pid);
 	return;
 }
 
-sub wait_until_gone
+sub wait_until_gone ($node, $pid)
 {
-	my ($node, $pid) = @_;
-
 	$node->poll_query_until('postgres',
 		"SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $pid)")
 	  or die "backend $pid does not end";
@@ -205,28 +182,23 @@ sub wait_until_gone
 
 # abandon($session): instead of quit, for a psql that may have ended already, because it was waiting
 # for an answer when its server went away.
-sub abandon
+sub abandon ($session)
 {
-	my ($session) = @_;
-
 	$session->{run}->finish;
 	return;
 }
 
 # wait_until_blocked($node, $pid): until that backend waits for another session's lock.
-sub wait_until_blocked
+sub wait_until_blocked ($node, $pid)
 {
-	my ($node, $pid) = @_;
-
 	$node->poll_query_until('postgres', "SELECT cardinality(pg_blocking_pids($pid)) > 0")
 	  or die "backend $pid does not wait";
 	return;
 }
 
 # wait_until { condition } 'the event': ends the test if the condition does not come true in time.
-sub wait_until (&$)
+sub wait_until :prototype(&$) ($condition, $what)
 {
-	my ($condition, $what) = @_;
 	my $end = time + $PostgreSQL::Test::Utils::timeout_default;
 
 	until ($condition->())

@@ -1,13 +1,8 @@
 # Helper of the TAP tests of the launcher and its sweepers, on top of Idem.
 package Sweeping;
 
-use strict;
-use warnings FATAL => 'all';
-
 use Exporter qw(import);
 use Idem;
-use PostgreSQL::Test::Utils qw(slurp_file);
-use Test::More;
 
 our @EXPORT = qw(
   sweeping_node configure hold_back let_go add_expired records is_swept workers launcher logged_at
@@ -17,9 +12,8 @@ our @EXPORT = qw(
 # sweeping_node('main', setting => value, ...): a preloaded server that sweeps every second, with
 # the extension in "postgres". -prepare is called before the launcher looks at the databases for the
 # first time: objects that it makes are found at once, not after ten intervals.
-sub sweeping_node
+sub sweeping_node ($name, %conf)
 {
-	my ($name, %conf) = @_;
 	my $prepare = delete $conf{-prepare};
 	my $interval = delete $conf{'idempotency.cleanup_interval'} // '1s';
 
@@ -37,10 +31,8 @@ sub sweeping_node
 # configure($node, setting => value, ...): by reload, the values as SHOW prints them. Afterwards no
 # sweeper with the old values is at work, and none comes: a sleeping launcher has had the signal,
 # and reads the values before it looks for due databases.
-sub configure
+sub configure ($node, %conf)
 {
-	my ($node, %conf) = @_;
-
 	$node->append_conf('postgresql.conf', "$_ = '$conf{$_}'") foreach sort keys %conf;
 	$node->reload;
 	$node->poll_query_until('postgres', "SELECT current_setting('$_') = '$conf{$_}'")
@@ -55,19 +47,15 @@ sub configure
 
 # hold_back($node), let_go($node): between the two the sweeper spares the records that the tests
 # add.
-sub hold_back
+sub hold_back ($node)
 {
-	my ($node) = @_;
-
 	configure($node, 'idempotency.cleanup_grace' => '1d');
 	return;
 }
 
 # Does not wait: the next sweeper may be meant to get stuck.
-sub let_go
+sub let_go ($node)
 {
-	my ($node) = @_;
-
 	$node->append_conf('postgresql.conf', 'idempotency.cleanup_grace = 0');
 	$node->reload;
 	return;
@@ -75,9 +63,8 @@ sub let_go
 
 # add_expired($node, 1000, database => 'd', scope => 's', key => 'prefix-', ended => '1 hour'):
 # completed records whose retention ended that long ago.
-sub add_expired
+sub add_expired ($node, $count, %named)
 {
-	my ($node, $count, %named) = @_;
 	my $scope = $named{scope} // '';
 	my $key = $named{key} // 'old-';
 	my $ended = $named{ended} // '1 minute';
@@ -90,18 +77,14 @@ sub add_expired
 	return;
 }
 
-sub records
+sub records ($node, $database = undef)
 {
-	my ($node, $database) = @_;
-
 	return $node->safe_psql($database // 'postgres', 'SELECT count(*) FROM idempotency.record');
 }
 
 # is_swept($node, 'database', 'why'): waits until no old record is left.
-sub is_swept
+sub is_swept ($node, $database, $why)
 {
-	my ($node, $database, $why) = @_;
-
 	ok( $node->poll_query_until($database,
 			q{SELECT NOT EXISTS (SELECT FROM idempotency.record WHERE key LIKE 'old-%')}),
 		$why);
@@ -109,19 +92,16 @@ sub is_swept
 }
 
 # workers($node): the kinds of our workers that run, e.g. ('launcher', 'sweeper').
-sub workers
+sub workers ($node)
 {
-	my ($node) = @_;
-
 	return split /\n/, $node->safe_psql('postgres', q{
 		SELECT substr(backend_type, 13) FROM pg_stat_activity
 		WHERE backend_type IN ('idempotency launcher', 'idempotency sweeper') ORDER BY 1});
 }
 
 # launcher($node): waits until exactly one runs, and returns its process id.
-sub launcher
+sub launcher ($node)
 {
-	my ($node) = @_;
 	my $pid;
 
 	wait_until
@@ -138,9 +118,8 @@ sub launcher
 
 # visits($node, $database, $size): when each visit of the database began, in seconds; without $size,
 # since the server was created.
-sub visits
+sub visits ($node, $database, $size = undef)
 {
-	my ($node, $database, $size) = @_;
 	my $oid = $node->safe_psql('postgres',
 		"SELECT oid FROM pg_database WHERE datname = '$database'");
 
@@ -149,9 +128,8 @@ sub visits
 }
 
 # logged_at($node, $size, qr/.../): when each of the lines was written, in seconds of some day.
-sub logged_at
+sub logged_at ($node, $size, $pattern)
 {
-	my ($node, $size, $pattern) = @_;
 	my ($last, $days) = (0, 0);
 
 	return map {
@@ -166,20 +144,16 @@ sub logged_at
 
 # knock($node, $database): a database in which nothing is due is visited when a session has written
 # there. This writes, and leaves nothing behind.
-sub knock
+sub knock ($node, $database)
 {
-	my ($node, $database) = @_;
-
 	$node->safe_psql($database, 'CREATE TEMPORARY TABLE knock ()');
 	return;
 }
 
 # stay_due($node, $database): from now on each interval has a visit, because an expired record is
 # always there, also when others are held back, and can't be removed.
-sub stay_due
+sub stay_due ($node, $database)
 {
-	my ($node, $database) = @_;
-
 	$node->safe_psql($database, q{
 		CREATE FUNCTION public.spare() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$;
 		CREATE TRIGGER a_spare BEFORE DELETE ON idempotency.record
@@ -190,9 +164,8 @@ sub stay_due
 
 # wait_for_visits($node, $database, 2): until that many more visits have begun and ended; knocks if
 # need be.
-sub wait_for_visits
+sub wait_for_visits ($node, $database, $more)
 {
-	my ($node, $database, $more) = @_;
 	my $seen = visits($node, $database);
 
 	wait_until { knock($node, $database); visits($node, $database) >= $seen + $more }
@@ -202,10 +175,8 @@ sub wait_for_visits
 }
 
 # no_sweeper($node): until a visit that has begun is finished.
-sub no_sweeper
+sub no_sweeper ($node)
 {
-	my ($node) = @_;
-
 	wait_until { !grep { $_ eq 'sweeper' } workers($node) } 'the end of a visit';
 	return;
 }
@@ -213,10 +184,8 @@ sub no_sweeper
 # trigger_on_delete($node, $database, $statement): PL/pgSQL that runs for each row before its
 # removal. A second call replaces the first, also for a sweeper that is at work. A lock in it may
 # take longer than a sweeper usually waits for one.
-sub trigger_on_delete
+sub trigger_on_delete ($node, $database, $statement)
 {
-	my ($node, $database, $statement) = @_;
-
 	$node->safe_psql($database, qq{
 		CREATE OR REPLACE FUNCTION public.on_delete() RETURNS trigger LANGUAGE plpgsql
 		SET lock_timeout = 0
@@ -232,10 +201,8 @@ sub trigger_on_delete
 
 # untrigger($node, $database): deletes are normal again, also for a sweeper that is in the trigger
 # now.
-sub untrigger
+sub untrigger ($node, $database)
 {
-	my ($node, $database) = @_;
-
 	trigger_on_delete($node, $database, 'NULL');
 	$node->safe_psql('postgres', qq{
 		SELECT pg_terminate_backend(pid) FROM pg_stat_activity
@@ -245,9 +212,8 @@ sub untrigger
 
 # close_gate($node, $database): a sweeper stops at its first row. Returns the argument for
 # open_gate.
-sub close_gate
+sub close_gate ($node, $database)
 {
-	my ($node, $database) = @_;
 	my $gate = session($node, $database);
 
 	ask($gate, 'SELECT pg_advisory_lock(1)');
@@ -255,19 +221,16 @@ sub close_gate
 	return $gate;
 }
 
-sub open_gate
+sub open_gate ($gate)
 {
-	my ($gate) = @_;
-
 	$gate->quit;
 	return;
 }
 
 # wait_for_sweeper($node, $database, $condition): until a sweeper in that database has a row in
 # pg_stat_activity that meets the condition. Returns its process id.
-sub wait_for_sweeper
+sub wait_for_sweeper ($node, $database, $condition = undef)
 {
-	my ($node, $database, $condition) = @_;
 	my $pid;
 	$condition //= 'true';
 
@@ -281,27 +244,21 @@ sub wait_for_sweeper
 	return $pid;
 }
 
-sub log_size
+sub log_size ($node)
 {
-	my ($node) = @_;
-
 	return -s $node->logfile;
 }
 
 # log_since($node, $size, qr/.../): the matching lines logged since the log had that size.
-sub log_since
+sub log_since ($node, $size, $pattern)
 {
-	my ($node, $size, $pattern) = @_;
-
 	return grep { /$pattern/ } split /\n/, slurp_file($node->logfile, $size);
 }
 
 # trouble($node, $size): lines that an operator would have to look at, since the log had that size.
 # Sessions that a restart terminates do not count: a connection may outlive its client for a moment.
-sub trouble
+sub trouble ($node, $size)
 {
-	my ($node, $size) = @_;
-
 	return grep { !/terminating (?:background worker|connection)/ }
 	  log_since($node, $size, qr/(?:WARNING|ERROR|FATAL|PANIC):/);
 }
