@@ -30,6 +30,9 @@ class Httplib : public testing::Test {
                               exchange.key + " " + exchange.request.body};
             });
         server.Post("/payments", protect(route));
+        server.Post("/throws", protect({nullptr, 1000, [](const auto&, const auto&) -> Answer {
+                                            throw std::runtime_error("secret");
+                                        }}));
         port = server.bind_to_any_port("127.0.0.1");
         thread = std::thread([this] { server.listen_after_bind(); });
     }
@@ -136,6 +139,18 @@ TEST_F(Httplib, two_lengths_are_refused) {
     const auto heard = ask_once(request("k", "{}", "Content-Length: 2\r\nConnection: close\r\n"));
     EXPECT_TRUE(has(heard, "HTTP/1.1 400")) << heard;
     EXPECT_EQ(runs, 0);
+}
+
+TEST_F(Httplib, two_hosts_are_refused) {
+    const auto heard = ask_once(request("k", "{}", "Host: y\r\nConnection: close\r\n"));
+    EXPECT_TRUE(has(heard, "HTTP/1.1 400")) << heard;
+    EXPECT_EQ(runs, 0);
+}
+
+TEST_F(Httplib, text_of_an_exception_is_not_sent) {
+    const auto heard = ask_once("POST /throws HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n");
+    EXPECT_TRUE(has(heard, "HTTP/1.1 500")) << heard;
+    EXPECT_FALSE(has(heard, "secret")) << heard;
 }
 
 TEST_F(Httplib, form_comes_whole) {

@@ -15,6 +15,7 @@
 #include <array>
 #include <chrono>
 #include <functional>
+#include <iostream>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -211,8 +212,9 @@ inline void refuse(Answer answer, httplib::Request& request, httplib::Response& 
     send(answer, response);
 }
 
-// One of two lengths, or of a length and chunks, could be another one's idea of the body.
+// Another server could read another body, or another host.
 inline bool is_ambiguous(const Fields& fields) {
+    if (values_of(fields, "Host").size() > 1) return true;
     const auto lengths = values_of(fields, "Content-Length").size();
     return lengths > 1 || (lengths == 1 && !values_of(fields, "Transfer-Encoding").empty());
 }
@@ -227,6 +229,17 @@ inline bool is_decoded(const Fields& fields) {
 
 inline bool is_longer_than(std::size_t limit, const Fields& fields) {
     return std::strtoull(value_of(fields, "Content-Length").c_str(), nullptr, 10) > limit;
+}
+
+// cpp-httplib would send the text of an exception to the client.
+inline Answer answer_of(const Route& route, const Request& request,
+                        const std::string& principal) try {
+    return route.answer(request, principal);
+} catch (const Refusal& refusal) {
+    return refusal.answer();
+} catch (const std::exception& error) {
+    std::cerr << std::string("error: ") + error.what() + "\n";
+    return half_done();
 }
 
 inline void serve(const Route& route, httplib::Request& request, httplib::Response& response,
@@ -266,7 +279,7 @@ inline void serve(const Route& route, httplib::Request& request, httplib::Respon
         const bool coding = response.status == 415;
         return refuse(local_problem(coding ? "content_encoding" : "bad_body"), request, response);
     }
-    send(route.answer(read, *principal), response);
+    send(answer_of(route, read, *principal), response);
 }
 
 }  // namespace detail
