@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from urllib.parse import quote
 
@@ -120,8 +120,7 @@ class AsgiExchange:
         if "starlette.exception_handlers" in scope:
             # Starlette answers exceptions within the route.
             by_kind, by_status, *others = scope["starlette.exception_handlers"]
-            inside = [{what: catch.noting(handler) for what, handler in some.items()} for some in (by_kind, by_status)]
-            scope["starlette.exception_handlers"] = (*inside, *others)
+            scope["starlette.exception_handlers"] = (_Noting(by_kind, catch), _Noting(by_status, catch), *others)
         await self.app(scope, _receive_once(body), catch.send)
         return catch.answer()
 
@@ -150,6 +149,22 @@ def template(path: str, leaf: str, parameters: Mapping[str, Any]) -> str:
         return path
     names = {str(value): f"{{{name}}}" for name, value in parameters.items() if f"{{{name}}}" not in leaf}
     return "/".join(names.get(part, part) for part in path[: len(path) - len(tail)].split("/")) + leaf
+
+
+class _Noting(Mapping[Any, Callable[..., Any]]):
+    """Handlers that note their exceptions."""
+
+    def __init__(self, handlers: Mapping[Any, Callable[..., Any]], catch: _Catch) -> None:
+        self._handlers, self._catch = handlers, catch
+
+    def __getitem__(self, what: Any) -> Callable[..., Any]:
+        return self._catch.noting(self._handlers[what])
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._handlers)
+
+    def __len__(self) -> int:
+        return len(self._handlers)
 
 
 class _Catch:

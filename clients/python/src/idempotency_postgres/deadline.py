@@ -11,7 +11,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
 
 from .errors import DatabaseLate
@@ -83,7 +83,8 @@ class Deadline:
         self.expired = False
         self._after = after
         self._timer: Timer | None = None
-        self._end = 0.0
+        self._end = self._due = 0.0
+        self._counts = False
         self._close: Callable[[], Any] | None = None
         self._lock = threading.Lock()
 
@@ -101,14 +102,31 @@ class Deadline:
         return DatabaseLate(f"the database did not answer within {self.limit} s")
 
     def start(self, limit: float | None = None) -> None:
-        self.stop()
-        limit = self.limit if limit is None else limit
-        self._end = time.monotonic() + limit
-        self._timer = self._after(limit, self._expire)
+        """The timer goes on if it comes early enough; then it looks again."""
+        with self._lock:
+            self._end = time.monotonic() + (self.limit if limit is None else limit)
+            self._counts = True
+            if self._timer is None or self._due > self._end:
+                self._cancel()
+                self._set()
+
+    def pause(self) -> None:
+        """Until the next start."""
+        self._counts = False
 
     def stop(self) -> None:
+        with self._lock:
+            self._counts = False
+            self._cancel()
+
+    def _set(self) -> None:
+        self._due = self._end
+        self._timer = self._after(self._end - time.monotonic(), self._expire)
+
+    def _cancel(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
+            self._timer = None
 
     def check(self) -> None:
         """Raises if the time has run out."""
@@ -130,6 +148,12 @@ class Deadline:
 
     def _expire(self) -> None:
         with self._lock:
+            self._timer = None
+            if not self._counts:
+                return
+            if time.monotonic() < self._end:
+                self._set()
+                return
             self.expired = True
             if self._close is not None:
                 self._close()
@@ -171,6 +195,20 @@ def breaking(connection: Any, deadline: Deadline) -> Iterator[None]:
             yield
     finally:
         own.close()
+
+
+def breaking_in_loop(connection: Any, deadline: Deadline) -> AbstractContextManager[None]:
+    """The same of a connection that only tasks of the loop use: none closes it meanwhile."""
+
+    def close() -> None:
+        try:
+            descriptor = os.dup(connection.fileno())
+        except Exception:  # closed before
+            return
+        with socket.socket(fileno=descriptor) as own:
+            _shut_down(own)
+
+    return deadline.watch(close)
 
 
 def _shut_down(own: socket.socket) -> None:

@@ -317,7 +317,7 @@ class _Transaction(Generic[Tx]):
             raise
 
     async def let(self, work: Callable[..., Any], argument: Any, limit: float = math.inf) -> Any:
-        self.deadline.stop()
+        self.deadline.pause()
         if limit < math.inf and not self._io.is_async:
             self.deadline.start(limit)  # a thread cannot be stopped, but its connection is closed
         try:

@@ -14,7 +14,7 @@ from psycopg.rows import dict_row
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from .database import AsyncDatabase, Database, Guarded, Open, Rows, Statement
-from .deadline import Deadline, after_in_loop, after_in_thread, breaking, is_gone
+from .deadline import Deadline, after_in_loop, after_in_thread, breaking, breaking_in_loop, is_gone
 from .errors import Unprepared
 from .statements import Value
 from .together import Preparing, Results, together
@@ -160,7 +160,7 @@ class _Async:
     async def _connection(self, deadline: Deadline) -> AsyncIterator[AsyncConnection[Any]]:
         connection = await self._take(deadline)
         try:
-            with breaking(connection, deadline):
+            with breaking_in_loop(connection, deadline):
                 yield connection
         finally:
             await self._pool.putconn(connection)
@@ -170,7 +170,7 @@ class _Async:
         connection = await self._take(deadline)
         later = False
         try:
-            with breaking(connection, deadline):
+            with breaking_in_loop(connection, deadline):
                 try:
                     rows = (await self._together(connection, *beginning(connection, first))).rows
                     own: Open[Any] = Open(Guarded(connection), rows, lambda: is_gone(connection))
@@ -207,7 +207,7 @@ class _Async:
         deadline = Deadline(END_LIMIT, after_in_loop)
         deadline.start()
         try:
-            with breaking(connection, deadline):
+            with breaking_in_loop(connection, deadline):
                 await connection.commit()
         except Exception:
             await connection.close()
