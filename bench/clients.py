@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Measures the clients: the same route with and without protection. Called by script/bench --clients.
+"""Measures the clients: the same route with and without protection. Called by bench/clients.
 
 usage: clients.py [--seconds S] [--rounds N] [--connections N] [LANGUAGE[/SERVER]...]
 
@@ -57,8 +57,11 @@ def processes():
     return found
 
 
-def processor_time(chosen):
-    return sum(seconds for parent, group, name, seconds in processes().values() if chosen(parent, group, name))
+def processor_time(service, postmaster):
+    """Of the service's process group, and of the server. What a backend that has ended used is the postmaster's."""
+    found = processes()
+    return (sum(seconds for _, group, _, seconds in found.values() if group == service),
+            sum(seconds for pid, (parent, _, _, seconds) in found.items() if postmaster in (pid, parent)))
 
 
 class Straight:
@@ -78,10 +81,10 @@ class Bench:
     def load(self, server, contender, prefix, keys, seconds=None):
         command = [self.loader, str(server.port), PATHS[contender], str(self.options.connections),
                    str(seconds or self.options.seconds), prefix, str(keys)]
-        service, backends = server.child.pid, self.postmaster(server)
-        before = (processor_time(lambda p, g, n: g == service), processor_time(lambda p, g, n: p == backends))
+        owners = server.child.pid, self.postmaster(server)
+        before = processor_time(*owners)
         result = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True).stdout)
-        after = (processor_time(lambda p, g, n: g == service), processor_time(lambda p, g, n: p == backends))
+        after = processor_time(*owners)
         if result["failed"] or not result["requests"]:
             raise RuntimeError(f"{contender}: {result['failed']} requests failed\n{server.logged()[-2000:]}")
         count = result["requests"]
@@ -112,7 +115,7 @@ class Bench:
             ways = server.call("/ways", method="GET")
             waits = ways.json().get("waits", {}) if ways.status == 200 else {}
             for contender, keys in (("bare", "none"), ("first", "new"), ("leased", "new")):
-                self.load(server, contender, f"warm-{contender}", keys, 2)
+                self.load(server, contender, f"warm-{contender}", keys, 4)
             rounds = [self.round(server, number) for number in range(self.options.rounds)]
             rows = {name: {figure: median(each[name][figure] for each in rounds) for figure in rounds[0][name]}
                     for name in PATHS}
