@@ -178,7 +178,7 @@ BEGIN
     END IF;
     writer := (SELECT idempotency.writer_of(t.written_in, t.xmin) FROM idempotency.record t
                 WHERE t.key = r.key AND t.scope = r.scope AND t.principal = r.principal);
-    IF writer = own AND r.open_claim IS NULL THEN
+    IF writer = own AND coalesce(r.open_claim, 'd') = 'd' THEN
         PERFORM idempotency.raise_unseen(true);
     ELSIF writer IS DISTINCT FROM own AND NOT fixed AND NOT pg_visible_in_snapshot(writer, q.snapshot) THEN
         PERFORM idempotency.raise_unseen();

@@ -225,7 +225,7 @@ BEGIN
         RETURN;
     ELSIF own AND r.open_claim = 'g' AND token IS NULL THEN
         PERFORM idempotency.raise_no_claim();
-    ELSIF own AND r.open_claim = 'e' AND (token IS NULL OR token = r.token) THEN
+    ELSIF own AND r.open_claim IN ('e', 'd') AND (token IS NULL OR token = r.token) THEN
         token := r.token;
     END IF;
     IF token IS NOT NULL THEN
@@ -257,7 +257,7 @@ CREATE FUNCTION idempotency.save(n idempotency.record, old idempotency.record, o
     LANGUAGE plpgsql AS $$
 BEGIN
     n.written_in := pg_current_xact_id();
-    n.open_claim := CASE WHEN ends THEN 'e' WHEN open THEN old.open_claim END;
+    n.open_claim := CASE WHEN ends THEN CASE WHEN open THEN 'e' ELSE 'd' END::"char" WHEN open THEN old.open_claim END;
     n.before := CASE WHEN open AND NOT ends THEN old.before END;
     n := idempotency.replace_record(n, old, any_lease => true);
     IF n.token IS NULL THEN PERFORM idempotency.raise_overtaken(); END IF;

@@ -4,7 +4,7 @@
 DO $install$
 DECLARE
     version constant text := '1.0.0';
-    digest constant text := '6d3282462000e27d';
+    digest constant text := '8ccdb7cf6bcfce0d';
     -- For tables of older versions, in pairs: the version that needs a statement, and the statement.
     steps constant text[] := '{}';
     -- Before each statement stands its kind, and the name of what it makes.
@@ -127,7 +127,8 @@ ALTER TABLE idempotency.record
     -- The transaction that wrote the row last: its number, not that of a savepoint.
     ADD COLUMN IF NOT EXISTS written_in xid8,
     -- Of that transaction's claim: o open, t open and transactional, q the same at COMMIT, r running an
-    -- operation, l left open with a lease, e ended, g given back. Null: the row is of another claim.
+    -- operation, l left open with a lease, e ended, d ended by the token of another
+    -- transaction's, g given back. Null: the row is of another claim.
     ADD COLUMN IF NOT EXISTS open_claim "char",
     -- The row that the open claim took the place of, as text.
     ADD COLUMN IF NOT EXISTS before text;
@@ -2030,7 +2031,7 @@ BEGIN
     END IF;
     writer := (SELECT idempotency.writer_of(t.written_in, t.xmin) FROM idempotency.record t
                 WHERE t.key = r.key AND t.scope = r.scope AND t.principal = r.principal);
-    IF writer = own AND r.open_claim IS NULL THEN
+    IF writer = own AND coalesce(r.open_claim, 'd') = 'd' THEN
         PERFORM idempotency.raise_unseen(true);
     ELSIF writer IS DISTINCT FROM own AND NOT fixed AND NOT pg_visible_in_snapshot(writer, q.snapshot) THEN
         PERFORM idempotency.raise_unseen();
@@ -2740,7 +2741,7 @@ BEGIN
         RETURN;
     ELSIF own AND r.open_claim = 'g' AND token IS NULL THEN
         PERFORM idempotency.raise_no_claim();
-    ELSIF own AND r.open_claim = 'e' AND (token IS NULL OR token = r.token) THEN
+    ELSIF own AND r.open_claim IN ('e', 'd') AND (token IS NULL OR token = r.token) THEN
         token := r.token;
     END IF;
     IF token IS NOT NULL THEN
@@ -2772,7 +2773,7 @@ CREATE FUNCTION idempotency.save(n idempotency.record, old idempotency.record, o
     LANGUAGE plpgsql AS $$
 BEGIN
     n.written_in := pg_current_xact_id();
-    n.open_claim := CASE WHEN ends THEN 'e' WHEN open THEN old.open_claim END;
+    n.open_claim := CASE WHEN ends THEN CASE WHEN open THEN 'e' ELSE 'd' END::"char" WHEN open THEN old.open_claim END;
     n.before := CASE WHEN open AND NOT ends THEN old.before END;
     n := idempotency.replace_record(n, old, any_lease => true);
     IF n.token IS NULL THEN PERFORM idempotency.raise_overtaken(); END IF;
