@@ -143,6 +143,14 @@ SELECT coalesce(written_in, CASE WHEN xmin::text::bigint < 3 THEN '3'::xid8
   FROM (SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint AS n) now $$;
 COMMENT ON FUNCTION idempotency.writer_of IS 'the transaction that wrote a row';
 
+-- Rows that come from a dump may name a transaction that this server has yet to begin.
+CREATE FUNCTION idempotency.is_news(writer xid8, snapshot pg_snapshot) RETURNS boolean
+    LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN NOT pg_visible_in_snapshot(writer, snapshot) AND writer < pg_snapshot_xmax(pg_current_snapshot());
+END $$;
+COMMENT ON FUNCTION idempotency.is_news IS 'whether a transaction has committed since a snapshot';
+
 -- Records that ended longer ago than this are swept without a trace. So a snapshot of that age is too old
 -- to be granted a key that has no record.
 CREATE FUNCTION idempotency.trace_kept() RETURNS interval
@@ -171,7 +179,7 @@ BEGIN
     IF removed.forgotten_in = own THEN
         PERFORM idempotency.raise_unseen(true);
     ELSIF r.token IS NULL AND (since < clock_timestamp() - idempotency.trace_kept()
-                               OR (NOT fixed AND NOT pg_visible_in_snapshot(removed.removed_in, q.snapshot))) THEN
+                               OR (NOT fixed AND idempotency.is_news(removed.removed_in, q.snapshot))) THEN
         PERFORM idempotency.raise_unseen();
     ELSIF r.token IS NULL THEN
         RETURN;
@@ -180,7 +188,7 @@ BEGIN
                 WHERE t.key = r.key AND t.scope = r.scope AND t.principal = r.principal);
     IF writer = own AND coalesce(r.open_claim, 'd') = 'd' THEN
         PERFORM idempotency.raise_unseen(true);
-    ELSIF writer IS DISTINCT FROM own AND NOT fixed AND NOT pg_visible_in_snapshot(writer, q.snapshot) THEN
+    ELSIF writer IS DISTINCT FROM own AND NOT fixed AND idempotency.is_news(writer, q.snapshot) THEN
         PERFORM idempotency.raise_unseen();
     ELSIF r.status = 'i' AND since <= r.lease_until AND (fixed OR q.snapshot::text <> pg_current_snapshot()::text) THEN
         -- Until its lease ended the holder may have committed effects in transactions of its own.

@@ -4,7 +4,7 @@
 DO $install$
 DECLARE
     version constant text := '1.0.0';
-    digest constant text := '8ccdb7cf6bcfce0d';
+    digest constant text := '9847cf4a3bb1a1f7';
     -- For tables of older versions, in pairs: the version that needs a statement, and the statement.
     steps constant text[] := '{}';
     -- Before each statement stands its kind, and the name of what it makes.
@@ -1995,6 +1995,14 @@ SELECT coalesce(written_in, CASE WHEN xmin::text::bigint < 3 THEN '3'::xid8
     ELSE (greatest(3, n - ((n - xmin::text::bigint) & 4294967295)))::text::xid8 END)
   FROM (SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint AS n) now $$;
 COMMENT ON FUNCTION idempotency.writer_of IS 'the transaction that wrote a row';
+--; routine idempotency.is_news
+-- Rows that come from a dump may name a transaction that this server has yet to begin.
+CREATE FUNCTION idempotency.is_news(writer xid8, snapshot pg_snapshot) RETURNS boolean
+    LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN NOT pg_visible_in_snapshot(writer, snapshot) AND writer < pg_snapshot_xmax(pg_current_snapshot());
+END $$;
+COMMENT ON FUNCTION idempotency.is_news IS 'whether a transaction has committed since a snapshot';
 --; routine idempotency.trace_kept
 -- Records that ended longer ago than this are swept without a trace. So a snapshot of that age is too old
 -- to be granted a key that has no record.
@@ -2024,7 +2032,7 @@ BEGIN
     IF removed.forgotten_in = own THEN
         PERFORM idempotency.raise_unseen(true);
     ELSIF r.token IS NULL AND (since < clock_timestamp() - idempotency.trace_kept()
-                               OR (NOT fixed AND NOT pg_visible_in_snapshot(removed.removed_in, q.snapshot))) THEN
+                               OR (NOT fixed AND idempotency.is_news(removed.removed_in, q.snapshot))) THEN
         PERFORM idempotency.raise_unseen();
     ELSIF r.token IS NULL THEN
         RETURN;
@@ -2033,7 +2041,7 @@ BEGIN
                 WHERE t.key = r.key AND t.scope = r.scope AND t.principal = r.principal);
     IF writer = own AND coalesce(r.open_claim, 'd') = 'd' THEN
         PERFORM idempotency.raise_unseen(true);
-    ELSIF writer IS DISTINCT FROM own AND NOT fixed AND NOT pg_visible_in_snapshot(writer, q.snapshot) THEN
+    ELSIF writer IS DISTINCT FROM own AND NOT fixed AND idempotency.is_news(writer, q.snapshot) THEN
         PERFORM idempotency.raise_unseen();
     ELSIF r.status = 'i' AND since <= r.lease_until AND (fixed OR q.snapshot::text <> pg_current_snapshot()::text) THEN
         -- Until its lease ended the holder may have committed effects in transactions of its own.
