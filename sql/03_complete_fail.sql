@@ -1,7 +1,6 @@
 -- Promise: a result is recorded once and replayed byte for byte. A repeated call is harmless. A caller
 -- without the claim changes nothing.
 \a\pset footer off
-\set SHOW_CONTEXT never
 
 -- Every signature of idem_complete, in the transaction of the claim.
 BEGIN;

@@ -1,7 +1,6 @@
 -- Promise: a claim that is still open at commit is leased: its token alone prolongs, marks progress,
 -- ends or gives it back, and a holder that lost it can no longer write.
 \a\pset footer off
-\set SHOW_CONTEXT never
 
 -- The lease counts from the commit; with the SQL store, which writes at once, from the call.
 BEGIN;

@@ -1,7 +1,6 @@
 -- Promise: claims follow savepoints. A rollback to a savepoint undoes its calls: the key is free again,
 -- or still claimed, exactly as before.
 \a\pset footer off
-\set SHOW_CONTEXT never
 
 -- A claim begun inside is gone, with its lock.
 BEGIN;

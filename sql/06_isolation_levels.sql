@@ -1,7 +1,6 @@
 -- Promise: the protocol works in every isolation level. A transaction that can't write gets an error
 -- instead of an answer that it could not keep. (Two callers: test/isolation.)
 \a\pset footer off
-\set SHOW_CONTEXT never
 
 -- Begin, complete and replay after a snapshot was taken.
 BEGIN ISOLATION LEVEL REPEATABLE READ;

@@ -1,7 +1,6 @@
 -- Promise: PREPARE TRANSACTION carries a claim, open or completed. Until the transaction ends, the key is
 -- in progress. COMMIT PREPARED publishes the claim, and ROLLBACK PREPARED frees the key.
 \a\pset footer off
-\set SHOW_CONTEXT never
 -- A wait that should not be there ends as an error.
 SET statement_timeout = '30 s';
 

@@ -1,7 +1,6 @@
 -- Promise: idem_once is true the first time and false after. While the result is not certain, it returns
 -- neither.
 \a\pset footer off
-\set SHOW_CONTEXT never
 -- A wait that should not be there ends as an error.
 SET statement_timeout = '30 s';
 

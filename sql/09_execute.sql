@@ -1,7 +1,6 @@
 -- Promise: idem_execute runs the operation exactly once, as its caller. It stores the result or the final
 -- failure. A temporary failure leaves nothing behind.
 \a\pset footer off
-\set SHOW_CONTEXT never
 
 -- The test's operation records its caller.
 CREATE TABLE test.effect (what text, who name DEFAULT current_user);

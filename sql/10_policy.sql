@@ -1,7 +1,6 @@
 -- Promise: a call's arguments override the scope's policy, and the policy overrides the settings. Of
 -- several policies the exact one applies, else the one with the longest prefix. Bad values are refused.
 \a\pset footer off
-\set SHOW_CONTEXT never
 -- A wait that should not be there ends as an error.
 SET statement_timeout = '30 s';
 

@@ -1,7 +1,6 @@
 -- Promise: equal requests have equal fingerprints however they are written, different ones differ, and
 -- any client can compute the same.
 \a\pset footer off
-\set SHOW_CONTEXT never
 
 -- The input of the hash: a heading, then method, path and canonical request, each with its length in bytes,
 -- or a dash. (21_large_requests drops this function.)

@@ -1,6 +1,5 @@
 -- Promise: the helpers depend on their arguments alone, and different arguments never look alike.
 \a\pset footer off
-\set SHOW_CONTEXT never
 
 -- idem_key: parts joined by colons, with separators inside parts escaped.
 SELECT idem_key('order-payment', 'order-123');

@@ -1,7 +1,6 @@
 -- Promise: bad input is refused before anything is claimed, with a standard SQLSTATE and a helpful text.
 -- Every record stays unchanged.
 \a\pset footer off
-\set SHOW_CONTEXT never
 
 -- Something to leave alone: a leased claim, a result, and a policy.
 SELECT token FROM idem_begin('open', '{"amount": 5}', 'bad', lease => '1 hour') \gset

@@ -1,7 +1,6 @@
 -- Promise: a role with idem_grant can use the whole protocol and nothing else. It reads no table, and
 -- never gets the owner's rights that the functions use.
 \a\pset footer off
-\set SHOW_CONTEXT never
 
 CREATE ROLE regress_idem_app;
 CREATE ROLE regress_idem_other;

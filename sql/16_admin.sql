@@ -1,7 +1,6 @@
 -- Promise: an operator can look at a record, decide one that needs a decision, and remove old ones, but
 -- can't change a result that clients have got or remove the record of a live claim.
 \a\pset footer off
-\set SHOW_CONTEXT never
 
 -- idem_get: everything but the token, and no outcome, because nothing is decided.
 SELECT idem_get('absent', 'admin') IS NULL AS absent;

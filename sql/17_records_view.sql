@@ -1,7 +1,6 @@
 -- Promise: stored data can be read with plain SQL, as words and without tokens. Every setting has a
 -- range, and values outside it are refused.
 \a\pset footer off
-\set SHOW_CONTEXT never
 
 SELECT attname AS column, format_type(atttypid, atttypmod) AS type
   FROM pg_attribute WHERE attrelid = 'idempotency.records'::regclass AND attnum > 0 ORDER BY attnum;

@@ -1,7 +1,6 @@
 -- Promise: the time to judge input grows linearly with its size. Long work can be cancelled everywhere.
 -- The limit is part of the error.
 \a\pset footer off
-\set SHOW_CONTEXT never
 
 -- Deep and large requests: up to a limit that the error names, without harm to the server.
 SELECT length(idem_fingerprint((repeat('[', 1000) || repeat(']', 1000))::jsonb)) AS deep;

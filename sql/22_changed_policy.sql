@@ -1,7 +1,6 @@
 -- Promise: a record knows the rule of its fingerprint. After a change of the excluded fields, a repeat of
 -- an older request is no mismatch, and another request is no repeat.
 \a\pset footer off
-\set SHOW_CONTEXT never
 
 CREATE FUNCTION test.asked(key text, request jsonb) RETURNS text LANGUAGE sql AS
     $$SELECT outcome FROM idem_begin(key, request, 'rules')$$;

@@ -2,7 +2,6 @@
 -- forgotten since. It is compared with the shortest memory that the key can have had in all that time,
 -- after any change of policies, arguments and settings.
 \a\pset footer off
-\set SHOW_CONTEXT never
 -- The outcome of a request of some age, each with a new key.
 CREATE FUNCTION test.told(in_scope text, VARIADIC ages interval[]) RETURNS text LANGUAGE plpgsql AS $$
 BEGIN

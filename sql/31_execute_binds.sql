@@ -1,7 +1,6 @@
 -- Promise: idem_execute stores only the request's own faults as final. It binds a key to its operation.
 -- No session can end the key while the operation runs.
 \a\pset footer off
-\set SHOW_CONTEXT never
 
 CREATE TABLE test.effect (what text);
 CREATE FUNCTION test.fail_with(request jsonb) RETURNS jsonb LANGUAGE plpgsql AS $$

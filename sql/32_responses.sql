@@ -1,6 +1,5 @@
 -- Promise: a record keeps a response only if HTTP can send it again. The limit counts the stored form.
 \a\pset footer off
-\set SHOW_CONTEXT never
 
 -- max_body_bytes counts the text of headers, state and request: the bytes of ::text.
 CREATE FUNCTION test.kept(part text, document jsonb, bytes int) RETURNS text LANGUAGE plpgsql AS $$

@@ -1,7 +1,6 @@
 -- Promise: idem_problem has a document for each outcome that is not an answer, and only for those. A
 -- failure without a status of its own is sent as one.
 \a\pset footer off
-\set SHOW_CONTEXT never
 
 -- A record that has ended is no problem, for any caller and function.
 SELECT outcome, token FROM idem_begin('done', scope => 'problem') \gset

@@ -1,7 +1,6 @@
 -- Promise: a body may be json as well as jsonb, and is kept as it was written; a literal is text as
 -- before.
 \a\pset footer off
-\set SHOW_CONTEXT never
 
 CREATE FUNCTION test.body(key text) RETURNS text LANGUAGE sql AS
     $$ SELECT convert_from(body, 'UTF8') FROM idempotency.records r WHERE (r.scope, r.key) = ('json', body.key) $$;

@@ -1,7 +1,6 @@
 -- Promise: a policy sets which errors of an operation are final in its scopes. Errors that another try
 -- may not meet are never among them.
 \a\pset footer off
-\set SHOW_CONTEXT never
 
 CREATE FUNCTION test.fail_with(request jsonb) RETURNS jsonb LANGUAGE plpgsql AS $$
 BEGIN

@@ -2,7 +2,6 @@
 -- clear error. Without Citus: catalogs of the same form that declare two tables here as shards of this
 -- node. test/scale/ has the real ones, where the server has Citus.
 \a\pset footer off
-\set SHOW_CONTEXT never
 \set main :DBNAME
 CREATE DATABASE catalogs_of_citus;
 \c catalogs_of_citus

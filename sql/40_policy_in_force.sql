@@ -1,6 +1,5 @@
 -- Promise: idem_policy shows the options in force for a scope, as the next call meets them, and their sources.
 \a\pset footer off
-\set SHOW_CONTEXT never
 
 -- Nothing but settings and defaults.
 SELECT * FROM idem_policy('in-force');

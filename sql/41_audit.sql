@@ -1,7 +1,6 @@
 -- Promise: each decision of an operator or the owner is stored with user, time and reason, in the
 -- transaction that decides; only the owner can change written rows.
 \a\pset footer off
-\set SHOW_CONTEXT never
 
 CREATE ROLE regress_idem_support;
 CREATE ROLE regress_idem_app;

@@ -1,7 +1,6 @@
 -- Promise: idem_policy_alter changes the named options only, and refuses values that idem_policy_set
 -- refuses.
 \a\pset footer off
-\set SHOW_CONTEXT never
 
 CREATE FUNCTION test.said(pattern text) RETURNS jsonb LANGUAGE sql AS $$
     SELECT jsonb_strip_nulls(to_jsonb(p)) - 'scope_pattern' - 'since' - 'role_exists'

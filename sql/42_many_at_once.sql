@@ -1,7 +1,6 @@
 -- Promise: an operator decides, or forgets, many records with one call, which commits after each batch,
 -- reports the numbers, and skips running executions.
 \a\pset footer off
-\set SHOW_CONTEXT never
 
 CREATE ROLE regress_idem_support;
 CREATE ROLE regress_idem_app;

@@ -1,7 +1,6 @@
 -- Promise: a policy decides about a missing key and a missing principal, limits the arguments of calls,
 -- and makes pauses random or exact.
 \a\pset footer off
-\set SHOW_CONTEXT never
 SET statement_timeout = '30 s';
 
 -- on_missing_key: a new key each time; none; or the same for the same request.

@@ -1,7 +1,6 @@
 -- Promise: where a policy names the fields that count, other fields do not change the fingerprint, at any
 -- place. A change of the policy makes no repeat of an older request a mismatch.
 \a\pset footer off
-\set SHOW_CONTEXT never
 
 CREATE FUNCTION test.same(a jsonb, b jsonb, fields text[], exclude text[] DEFAULT NULL) RETURNS boolean LANGUAGE sql AS
     $$ SELECT idem_fingerprint(a, fields => fields, exclude => exclude) = idem_fingerprint(b, fields => fields, exclude => exclude) $$;

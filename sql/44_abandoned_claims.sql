@@ -1,7 +1,6 @@
 -- Promise: an abandoned claim gets the status that its policy names, when it has been silent for as long
 -- as the policy says, and no other claim does. (idem_cleanup acts like a sweeper.)
 \a\pset footer off
-\set SHOW_CONTEXT never
 SET statement_timeout = '30 s';
 
 CREATE FUNCTION test.claims(in_scope text) RETURNS TABLE (key text, status text, attempt integer, status_code integer, error text, lease boolean, kept boolean) LANGUAGE sql AS $$

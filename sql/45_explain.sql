@@ -1,7 +1,6 @@
 -- Promise: idem_explain returns the outcome of the next idem_begin, and the reason. It changes nothing,
 -- and its other statements are true.
 \a\pset footer off
-\set SHOW_CONTEXT never
 SET client_min_messages = warning;
 
 -- Possible traces of a look: the rows and their versions, locks of keys, a transaction id.

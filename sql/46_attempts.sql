@@ -1,6 +1,5 @@
 -- The end of each attempt, where the policy keeps the history.
 \a\pset footer off
-\set SHOW_CONTEXT never
 SELECT idem_policy_set('kept', keep_history => true, max_attempts => 5, retry_base => '0', retry_cap => '0');
 CREATE FUNCTION history(wanted text) RETURNS TABLE (attempt int, how text, status_code int, error text, holder text, resolved text, in_order boolean)
 LANGUAGE sql AS $$

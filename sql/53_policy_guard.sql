@@ -2,7 +2,6 @@
 -- not others by set, alter or drop, by a more specific pattern, or in a transaction that rolls back.
 -- Encryption that no role guards can be ended by the owner only.
 \a\pset footer off
-\set SHOW_CONTEXT never
 
 CREATE ROLE regress_operator;
 CREATE ROLE regress_clerk;

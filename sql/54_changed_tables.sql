@@ -1,7 +1,6 @@
 -- Promise: changes of the tables by an owner are noticed by their effect, not by names: the heap store
 -- serves the tables that it can, SQL serves the rest, and a table that no store can serve is refused before an execution.
 \a\pset footer off
-\set SHOW_CONTEXT never
 \set VERBOSITY terse
 
 -- With idempotency.store = sql, the heap store is not examined.

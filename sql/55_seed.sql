@@ -1,7 +1,6 @@
 -- Promise: sessions that see locks can't find keys that share one. Locks are made with a secret that only
 -- the owner reads or writes, and without it no key is served.
 \a\pset footer off
-\set SHOW_CONTEXT never
 \set VERBOSITY terse
 
 -- Three keys that PostgreSQL's own hash takes for one.

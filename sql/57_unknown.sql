@@ -1,7 +1,6 @@
 -- Promise: an attempt with an unknown outcome is ended with idem_unknown, and only its token or an
 -- operator can decide it afterwards.
 \a\pset footer off
-\set SHOW_CONTEXT never
 SELECT idem_policy_set('un', max_attempts => 3, retry_base => '0', keep_history => true, ttl => '1 hour', retention => '1 day',
                        abandon_after => '1 hour', on_abandon => 'release');
 -- Where silence is taken over, and even where no attempt would be left.

@@ -1,7 +1,6 @@
 -- Promise: a record without attempts left is exhausted in every view, ages like a failure, and is executed
 -- again only when an operator reopens it.
 \a\pset footer off
-\set SHOW_CONTEXT never
 CREATE FUNCTION test.dead(in_scope text) RETURNS TABLE (key text, status text, attempt integer, error text, lease boolean, finished boolean, kept boolean) LANGUAGE sql AS $$
     SELECT r.key, r.status, r.attempt, r.error, r.lease_until IS NOT NULL, r.finished_at IS NOT NULL, r.retained_until - r.finished_at > '23 hours'
       FROM idempotency.records r WHERE scope = in_scope ORDER BY key $$;

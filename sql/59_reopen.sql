@@ -1,7 +1,6 @@
 -- Promise: an operator reopens failed or exhausted records, one or many, with a reason. A record in its
 -- pause is left alone unless the call asks for it.
 \a\pset footer off
-\set SHOW_CONTEXT never
 SELECT idem_policy_set('redrive', max_attempts => 1, retry_base => '1 hour', retry_cap => '1 hour', keep_history => true);
 CREATE FUNCTION test.came_about(wanted text, retryable boolean, of_scope text DEFAULT 'redrive') RETURNS boolean LANGUAGE sql AS $$
     SELECT idem_fail(wanted, 'error of ' || wanted, retryable, 402, 'no', scope => of_scope, token => b.token) FROM idem_begin(wanted, '{"amount": 5}', of_scope) b $$;

@@ -1,7 +1,6 @@
 -- Every in_progress says when to ask again; a JSON null is no headers; fields that concern one
 -- message or connection are not kept; idem_event_id always gives a valid key.
 \a\pset footer off
-\set SHOW_CONTEXT never
 
 -- This transaction's own claim: a hint. A leased one: the rest of its lease.
 BEGIN;

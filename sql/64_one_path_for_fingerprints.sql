@@ -1,7 +1,6 @@
 -- Promise: where the server sees a request, it takes its fingerprint, method and path included, by
 -- the policy's fields and the call's. It names fingerprints that it can't compare.
 \a\pset footer off
-\set SHOW_CONTEXT never
 
 -- Method and path count, as in idem_fingerprint: the same bytes as a client's.
 SELECT outcome FROM idem_begin('k', '{"amount": 1}', 'prints', method => 'POST', path => '/payments');

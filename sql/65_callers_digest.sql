@@ -1,7 +1,6 @@
 -- Promise: a record says whether its fingerprint is the caller's. A policy with fields refuses a digest.
 -- Fingerprints that can't be compared are a mismatch only for a caller that is about to execute.
 \a\pset footer off
-\set SHOW_CONTEXT never
 
 SELECT outcome FROM idem_begin('d', scope => 'digests', fingerprint => idem_fingerprint('{"amount": 1, "ts": 1}', 'POST', '/p', '{ts}'));
 SELECT fingerprint_of, counted, excluded FROM idempotency.record WHERE scope = 'digests';

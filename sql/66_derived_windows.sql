@@ -1,7 +1,6 @@
 -- Promise: a derived key is forgotten with its window, after any events within it. The next request is a
 -- first attempt that inherits nothing, unless the earlier claim is live or its outcome is unknown.
 \a\pset footer off
-\set SHOW_CONTEXT never
 
 CREATE FUNCTION test.buy(OUT outcome text, OUT attempt integer, OUT recovery_point text, OUT state jsonb, OUT error text) LANGUAGE sql AS
     $$ SELECT outcome, attempt, recovery_point, state, error FROM idem_begin(NULL, '{"item": 1}', 'window', 'mira') $$;

@@ -1,7 +1,6 @@
 -- Promise: a failure that may have had an effect (uncertain) is unknown where a timed-out attempt would be,
 -- by the policy at the claim or the one in force now, and elsewhere a retryable failure like any other.
 \a\pset footer off
-\set SHOW_CONTEXT never
 SELECT idem_policy_set('uf', retry_base => '0', keep_history => true, max_attempts => 2);
 SELECT idem_policy_set('uf-unknown', retry_base => '0', keep_history => true, max_attempts => 1, on_lease_expiry => 'unknown');
 CREATE FUNCTION test.claimed(wanted text, in_scope text) RETURNS bigint LANGUAGE sql AS $$

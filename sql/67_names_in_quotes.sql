@@ -1,7 +1,6 @@
 -- Promise: a path without its "$." is refused, wherever fields are named. A member with such a name is
 -- written in quotes, with the escapes of JSON.
 \a\pset footer off
-\set SHOW_CONTEXT never
 
 CREATE FUNCTION test.taken(entry text) RETURNS text LANGUAGE plpgsql AS $$
 BEGIN

@@ -1,7 +1,6 @@
 -- Promise: idem_execute never keeps an error of the extension itself as the answer, nor one that comes
 -- after the operation has returned. It raises them, and the key stays free.
 \a\pset footer off
-\set SHOW_CONTEXT never
 
 CREATE TABLE test.effect (what text);
 CREATE FUNCTION test.execute(of_key text, operation regprocedure, of_scope text DEFAULT 'own') RETURNS text

@@ -1,7 +1,6 @@
 -- Promise: with the recipes of docs/recipes.md, a row that always fails keeps no other row waiting, and is
 -- parked after its last attempt. (The recipes themselves are run by test/docs_check.)
 \a\pset footer off
-\set SHOW_CONTEXT never
 
 -- The outbox: taking a row counts its attempt, so that it is passed over until its pause ends.
 CREATE TABLE test.outbox (

@@ -1,7 +1,6 @@
 -- Promise: idem_begin(derive => window) makes a missing key of the request, by the rules that a policy's
 -- on_missing_key => 'derive' follows, and forgets it with the window.
 \a\pset footer off
-\set SHOW_CONTEXT never
 
 CREATE FUNCTION test.buy(request jsonb, OUT answer text[]) LANGUAGE plpgsql AS $$
 BEGIN
