@@ -543,9 +543,9 @@ SELECT ROW(outcome, (r).key, (r).scope, (r).principal, token, (r).attempt, idemp
            (r).holder, NULL, (r).created_at, (r).finished_at, (r).lease_until, (r).expires_at)::@extschema@.idem_claim $$;
 COMMENT ON FUNCTION idempotency.claim_of IS 'a record with an answer, as the holder of its claim sees it';
 
--- A call without options, in READ COMMITTED, of a key that is answered or new, where the policy is plain. It
--- takes a statement to look, and for a new key one for the terms and one that grants. Null: the call goes
--- the long way, which would answer the same. Each operator and function of a statement costs in each call.
+-- A call without options, of a key that is answered or new, where the policy is plain. Null: the call goes the
+-- long way, which would answer the same. A statement is initialized with each operator and function in it,
+-- whether they are needed or not: that is what a call costs. So what is rare stands in statements of its own.
 CREATE FUNCTION idempotency.plain_answer(key text, scope text, principal text, request jsonb, method text, path text,
                                          operation text, transactional boolean, once boolean)
     RETURNS @extschema@.idem_claim
@@ -555,34 +555,40 @@ DECLARE
     p idempotency.policy;
     terms idempotency.terms;
     now timestamptz;
+    no_request constant boolean := request IS NULL AND method IS NULL AND path IS NULL;
 BEGIN
+    IF current_setting('transaction_read_only') = 'on' OR idempotency.snapshot_is_fixed() THEN RETURN NULL; END IF;
     SELECT CASE WHEN t.status IN ('c', 'f') AND clock_timestamp() < t.expires_at AND t.sealed_by IS NULL
                  AND (t.operation <> plain_answer.operation) IS NOT TRUE
-                 AND (t.fingerprint IS NULL OR num_nonnulls(plain_answer.request, method, path) = 0 OR t.fingerprint
+                 AND (t.fingerprint IS NULL OR no_request OR t.fingerprint
                       = (idempotency.fingerprint_of(plain_answer.request, method, path, NULL, NULL)).fingerprint)
                  AND NOT EXISTS (SELECT FROM idempotency.policies_with_more(plain_answer.scope, plain_answer.principal))
                 THEN idempotency.claim_of('replay', NULL, t) END AS claim
       INTO seen FROM idempotency.record t
      WHERE t.key = plain_answer.key AND t.scope = plain_answer.scope AND t.principal = plain_answer.principal;
-    IF FOUND THEN RETURN seen.claim; END IF;
-    SELECT s.value AS seed, (SELECT o FROM idempotency.policy o
-                              WHERE NOT o.dropped AND idempotency.rank(o.scope_pattern, plain_answer.scope) > 0
-                              ORDER BY idempotency.rank(o.scope_pattern, plain_answer.scope) DESC LIMIT 1) AS policy
-      INTO seen FROM idempotency.seed s;
-    p := seen.policy;
-    IF idempotency.is_plain(p, principal)
-       AND pg_try_advisory_xact_lock(18756, idempotency.lock_number(seen.seed, key, scope, principal)) THEN
+    IF FOUND THEN
+        RETURN seen.claim;
+    ELSIF NOT idempotency.is_plain_identity(key, scope, principal) THEN
+        RETURN NULL;
+    END IF;
+    SELECT s.value AS seed, EXISTS (SELECT FROM idempotency.policy) AS by_policy INTO seen FROM idempotency.seed s;
+    IF seen.by_policy THEN
+        p := idempotency.policy_row(scope);
+        IF NOT idempotency.is_plain(p, principal) THEN RETURN NULL; END IF;
+    END IF;
+    IF pg_try_advisory_xact_lock(18756, idempotency.lock_number(seen.seed, key, scope, principal)) THEN
         terms := idempotency.terms_of(p);
         now := clock_timestamp();
         INSERT INTO idempotency.record AS t (scope, principal, key, status, if_silent, attempt, body_limit, omit_large_body,
             token, lease_us, fingerprint_of, created_at, claimed_at, expires_at, retained_until, lease_until, finished_at,
             fingerprint, operation, written_in, open_claim)
         VALUES (plain_answer.scope, plain_answer.principal, plain_answer.key, CASE WHEN once THEN 'c' ELSE 'i' END,
-            terms.if_silent, 1, terms.body_limit, terms.omit_large_body, idempotency.new_token(NULL), terms.lease_us,
+            terms.if_silent, 1, terms.body_limit, terms.omit_large_body, idempotency.new_token(NULL), terms.lease,
             CASE WHEN method IS NOT NULL THEN CASE WHEN path IS NULL THEN 1 ELSE 3 END WHEN path IS NOT NULL THEN 2 END,
-            now, now, now + terms.ttl, now + terms.retention, CASE WHEN NOT once THEN now + terms.lease END,
+            now, now, idempotency.after(now, terms.ttl), idempotency.after(now, greatest(terms.retention, terms.ttl)),
+            CASE WHEN NOT once THEN idempotency.after(now, terms.lease) END,
             CASE WHEN once THEN now END,
-            CASE WHEN coalesce(plain_answer.request::text, method, path) IS NOT NULL
+            CASE WHEN NOT no_request
                  THEN (idempotency.fingerprint_of(plain_answer.request, method, path, NULL, NULL)).fingerprint END,
             plain_answer.operation, pg_current_xact_id(),
             CASE WHEN once THEN 'e' WHEN plain_answer.operation IS NOT NULL THEN 'r' WHEN transactional THEN 't' ELSE 'o' END)
@@ -594,19 +600,13 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION idempotency.plain_answer IS 'a replay, or the grant of a new key, in a plain case';
 
-CREATE FUNCTION idempotency.may_be_plain(key text, scope text, principal text) RETURNS boolean
-    LANGUAGE sql STABLE AS $$
-SELECT idempotency.is_plain_identity(key, scope, principal) AND current_setting('transaction_read_only') = 'off'
-       AND NOT idempotency.snapshot_is_fixed() $$;
-COMMENT ON FUNCTION idempotency.may_be_plain IS 'whether the short way is open to a call without options';
-
 --: idem_begin plpgsql definer hidden(statement_snapshot pg_snapshot DEFAULT pg_current_snapshot())
 DECLARE
     claim @extschema@.idem_claim;
     a record;
 BEGIN
     IF num_nonnulls(exclude, fingerprint, ttl, lease, wait, first_sent, derive, holder) = 0
-       AND NOT (hold OR same_statement) AND idempotency.may_be_plain(key, scope, principal) THEN
+       AND NOT (hold OR same_statement) THEN
         claim := idempotency.plain_answer(key, scope, principal, request, method, path, NULL, transactional, false);
         IF claim.outcome IS NOT NULL THEN RETURN claim; END IF;
     END IF;
@@ -648,7 +648,7 @@ DECLARE
     a record;
     outcome text;
 BEGIN
-    IF num_nonnulls(ttl, wait) = 0 AND NOT same_statement AND idempotency.may_be_plain(key, scope, principal) THEN
+    IF ttl IS NULL AND wait IS NULL AND NOT same_statement THEN
         claim := idempotency.plain_answer(key, scope, principal, NULL, NULL, NULL, NULL, false, true);
         IF claim.outcome IS NOT NULL THEN RETURN claim.outcome = 'execute'; END IF;
     END IF;

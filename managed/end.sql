@@ -343,13 +343,17 @@ CREATE FUNCTION idempotency.plain_end(key text, scope text, principal text, toke
     LANGUAGE plpgsql AS $$
 DECLARE
     now constant timestamptz := clock_timestamp();
+    size bigint := coalesce(octet_length(body), 0);
 BEGIN
     IF status_code NOT BETWEEN 200 AND 599 OR current_setting('transaction_read_only') = 'on' THEN RETURN false; END IF;
+    IF headers IS NOT NULL THEN
+        headers := idempotency.kept_headers(idempotency.checked_headers(headers), NULL);
+        size := greatest(size, octet_length(headers::text));
+    END IF;
+    IF error IS NOT NULL THEN error := idempotency.clipped(error); END IF;
     UPDATE idempotency.record t
        SET status = ended_as, status_code = plain_end.status_code, body = plain_end.body, body_omitted = false,
-           headers = CASE WHEN plain_end.headers IS NOT NULL
-                          THEN idempotency.kept_headers(idempotency.checked_headers(plain_end.headers), NULL) END,
-           error = idempotency.clipped(plain_end.error), finished_at = now, lease_until = NULL, next_attempt_at = NULL,
+           headers = plain_end.headers, error = plain_end.error, finished_at = now, lease_until = NULL, next_attempt_at = NULL,
            backend_pid = NULL, backend_start = NULL, resolved_by = NULL, recovery_point = NULL, state = NULL,
            open_claim = 'e', before = NULL
      WHERE t.key = plain_end.key AND t.scope = plain_end.scope AND t.principal = plain_end.principal
@@ -357,8 +361,7 @@ BEGIN
        AND CASE WHEN t.open_claim = 'r' THEN of_operation ELSE t.open_claim IS NOT NULL END
        AND coalesce(t.token = plain_end.token, true)
        AND NOT EXISTS (SELECT FROM idempotency.policies_with_more(plain_end.scope, plain_end.principal))
-       AND coalesce(octet_length(plain_end.body), 0) <= t.body_limit
-       AND CASE WHEN plain_end.headers IS NOT NULL THEN octet_length(plain_end.headers::text) <= t.body_limit ELSE true END
+       AND size <= t.body_limit
        -- What keep_long_enough would leave as it is.
        AND now + (now - t.claimed_at) <= t.expires_at AND (t.fingerprint_of & 8 = 8) IS NOT TRUE;
     RETURN FOUND;

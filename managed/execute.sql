@@ -23,8 +23,7 @@ BEGIN
     IF NOT FOUND OR f.fault IS NOT NULL THEN
         PERFORM idempotency.refuse('invalid operation', coalesce(f.fault, 'There is no such function.'),
             'Use a function of one jsonb argument that returns jsonb or idem_response.', '42P13');
-    ELSIF num_nonnulls(fingerprint, ttl, wait, first_sent, holder) = 0 AND NOT (f.proisstrict AND request IS NULL)
-          AND idempotency.may_be_plain(key, scope, principal) THEN
+    ELSIF num_nonnulls(fingerprint, ttl, wait, first_sent, holder) = 0 AND NOT (f.proisstrict AND request IS NULL) THEN
         claim := idempotency.plain_answer(key, scope, principal, request, method, path, f.name, false, false);
         IF claim.outcome IS NOT NULL THEN RETURN claim; END IF;
     END IF;

@@ -4,7 +4,7 @@
 DO $install$
 DECLARE
     version constant text := '1.0.0';
-    digest constant text := '9847cf4a3bb1a1f7';
+    digest constant text := 'c9041fad7849bb70';
     -- For tables of older versions, in pairs: the version that needs a statement, and the statement.
     steps constant text[] := '{}';
     -- Before each statement stands its kind, and the name of what it makes.
@@ -167,8 +167,7 @@ COMMENT ON TYPE idempotency.in_force IS 'the values of a policy that count for a
 --; type idempotency.terms
 -- What a grant needs of a plain policy.
 CREATE TYPE idempotency.terms AS (
-    ttl interval, retention interval, lease interval, lease_us bigint, body_limit bigint, omit_large_body boolean,
-    if_silent "char"
+    ttl bigint, retention bigint, lease bigint, body_limit bigint, omit_large_body boolean, if_silent "char"
 );
 --; other
 COMMENT ON TYPE idempotency.terms IS 'spans and limits of a first attempt';
@@ -993,8 +992,7 @@ COMMENT ON FUNCTION idempotency.check_name IS 'an argument that names something'
 -- Right for sure, as nearly all are. One expression, which is inlined.
 CREATE FUNCTION idempotency.is_plain_identity(key text, scope text, principal text) RETURNS boolean
     LANGUAGE sql IMMUTABLE AS $$
-SELECT key <> '' AND octet_length(key) <= 255 AND octet_length(scope) <= 255 AND octet_length(principal) <= 255
-       AND key || scope || principal !~ '[^!-~]' $$;
+SELECT key <> '' AND octet_length(key || scope || principal) <= 255 AND key || scope || principal !~ '[^!-~]' $$;
 COMMENT ON FUNCTION idempotency.is_plain_identity IS 'whether key, scope and principal are short, printable ASCII';
 --; routine idempotency.check_identity
 -- The primary key's index holds no more.
@@ -1284,12 +1282,13 @@ COMMENT ON FUNCTION idempotency.rank IS 'how well a pattern fits';
 -- Settings are those of the module. Without it they are set by ALTER DATABASE or ALTER ROLE.
 CREATE FUNCTION idempotency.setting(name text, unit bigint, value bigint) RETURNS bigint
     LANGUAGE sql STABLE AS $$
-SELECT coalesce(idempotency.read_setting(nullif(current_setting(name, true), ''), unit), value) $$;
+SELECT coalesce(idempotency.read_setting(current_setting(name, true), unit), value) $$;
 COMMENT ON FUNCTION idempotency.setting IS 'a setting in microseconds, or bytes with unit 1';
 --; routine idempotency.read_setting
 CREATE FUNCTION idempotency.read_setting(given text, unit bigint) RETURNS bigint
     LANGUAGE plpgsql STABLE STRICT AS $$
 BEGIN
+    IF given = '' THEN RETURN NULL; END IF;
     IF given ~ '^[0-9]+$' THEN RETURN given::bigint * unit; END IF;
     IF unit = 1 THEN RETURN pg_size_bytes(given); END IF;
     RETURN idempotency.micros(given::interval);
@@ -1390,9 +1389,7 @@ COMMENT ON FUNCTION idempotency.policies_with_more IS 'a row for each policy tha
 --; routine idempotency.terms_of
 CREATE FUNCTION idempotency.terms_of(p idempotency.policy) RETURNS idempotency.terms
     LANGUAGE sql STABLE AS $$
-SELECT ROW(idempotency.ttl_of(p) * interval '1 microsecond',
-           greatest(idempotency.retention_of(p), idempotency.ttl_of(p)) * interval '1 microsecond',
-           idempotency.lease_of(p) * interval '1 microsecond', idempotency.lease_of(p), idempotency.body_limit_of(p),
+SELECT ROW(idempotency.ttl_of(p), idempotency.retention_of(p), idempotency.lease_of(p), idempotency.body_limit_of(p),
            coalesce((p).on_large_body = 'omit', false),
            CASE WHEN (p).on_lease_expiry = 'unknown' THEN 'u' WHEN (p).max_attempts = 1 THEN 'x' ELSE 't' END
        )::idempotency.terms $$;
@@ -2396,9 +2393,9 @@ SELECT ROW(outcome, (r).key, (r).scope, (r).principal, token, (r).attempt, idemp
            (r).holder, NULL, (r).created_at, (r).finished_at, (r).lease_until, (r).expires_at)::@extschema@.idem_claim $$;
 COMMENT ON FUNCTION idempotency.claim_of IS 'a record with an answer, as the holder of its claim sees it';
 --; routine idempotency.plain_answer
--- A call without options, in READ COMMITTED, of a key that is answered or new, where the policy is plain. It
--- takes a statement to look, and for a new key one for the terms and one that grants. Null: the call goes
--- the long way, which would answer the same. Each operator and function of a statement costs in each call.
+-- A call without options, of a key that is answered or new, where the policy is plain. Null: the call goes the
+-- long way, which would answer the same. A statement is initialized with each operator and function in it,
+-- whether they are needed or not: that is what a call costs. So what is rare stands in statements of its own.
 CREATE FUNCTION idempotency.plain_answer(key text, scope text, principal text, request jsonb, method text, path text,
                                          operation text, transactional boolean, once boolean)
     RETURNS @extschema@.idem_claim
@@ -2408,34 +2405,40 @@ DECLARE
     p idempotency.policy;
     terms idempotency.terms;
     now timestamptz;
+    no_request constant boolean := request IS NULL AND method IS NULL AND path IS NULL;
 BEGIN
+    IF current_setting('transaction_read_only') = 'on' OR idempotency.snapshot_is_fixed() THEN RETURN NULL; END IF;
     SELECT CASE WHEN t.status IN ('c', 'f') AND clock_timestamp() < t.expires_at AND t.sealed_by IS NULL
                  AND (t.operation <> plain_answer.operation) IS NOT TRUE
-                 AND (t.fingerprint IS NULL OR num_nonnulls(plain_answer.request, method, path) = 0 OR t.fingerprint
+                 AND (t.fingerprint IS NULL OR no_request OR t.fingerprint
                       = (idempotency.fingerprint_of(plain_answer.request, method, path, NULL, NULL)).fingerprint)
                  AND NOT EXISTS (SELECT FROM idempotency.policies_with_more(plain_answer.scope, plain_answer.principal))
                 THEN idempotency.claim_of('replay', NULL, t) END AS claim
       INTO seen FROM idempotency.record t
      WHERE t.key = plain_answer.key AND t.scope = plain_answer.scope AND t.principal = plain_answer.principal;
-    IF FOUND THEN RETURN seen.claim; END IF;
-    SELECT s.value AS seed, (SELECT o FROM idempotency.policy o
-                              WHERE NOT o.dropped AND idempotency.rank(o.scope_pattern, plain_answer.scope) > 0
-                              ORDER BY idempotency.rank(o.scope_pattern, plain_answer.scope) DESC LIMIT 1) AS policy
-      INTO seen FROM idempotency.seed s;
-    p := seen.policy;
-    IF idempotency.is_plain(p, principal)
-       AND pg_try_advisory_xact_lock(18756, idempotency.lock_number(seen.seed, key, scope, principal)) THEN
+    IF FOUND THEN
+        RETURN seen.claim;
+    ELSIF NOT idempotency.is_plain_identity(key, scope, principal) THEN
+        RETURN NULL;
+    END IF;
+    SELECT s.value AS seed, EXISTS (SELECT FROM idempotency.policy) AS by_policy INTO seen FROM idempotency.seed s;
+    IF seen.by_policy THEN
+        p := idempotency.policy_row(scope);
+        IF NOT idempotency.is_plain(p, principal) THEN RETURN NULL; END IF;
+    END IF;
+    IF pg_try_advisory_xact_lock(18756, idempotency.lock_number(seen.seed, key, scope, principal)) THEN
         terms := idempotency.terms_of(p);
         now := clock_timestamp();
         INSERT INTO idempotency.record AS t (scope, principal, key, status, if_silent, attempt, body_limit, omit_large_body,
             token, lease_us, fingerprint_of, created_at, claimed_at, expires_at, retained_until, lease_until, finished_at,
             fingerprint, operation, written_in, open_claim)
         VALUES (plain_answer.scope, plain_answer.principal, plain_answer.key, CASE WHEN once THEN 'c' ELSE 'i' END,
-            terms.if_silent, 1, terms.body_limit, terms.omit_large_body, idempotency.new_token(NULL), terms.lease_us,
+            terms.if_silent, 1, terms.body_limit, terms.omit_large_body, idempotency.new_token(NULL), terms.lease,
             CASE WHEN method IS NOT NULL THEN CASE WHEN path IS NULL THEN 1 ELSE 3 END WHEN path IS NOT NULL THEN 2 END,
-            now, now, now + terms.ttl, now + terms.retention, CASE WHEN NOT once THEN now + terms.lease END,
+            now, now, idempotency.after(now, terms.ttl), idempotency.after(now, greatest(terms.retention, terms.ttl)),
+            CASE WHEN NOT once THEN idempotency.after(now, terms.lease) END,
             CASE WHEN once THEN now END,
-            CASE WHEN coalesce(plain_answer.request::text, method, path) IS NOT NULL
+            CASE WHEN NOT no_request
                  THEN (idempotency.fingerprint_of(plain_answer.request, method, path, NULL, NULL)).fingerprint END,
             plain_answer.operation, pg_current_xact_id(),
             CASE WHEN once THEN 'e' WHEN plain_answer.operation IS NOT NULL THEN 'r' WHEN transactional THEN 't' ELSE 'o' END)
@@ -2446,12 +2449,6 @@ BEGIN
     RETURN NULL;
 END $$;
 COMMENT ON FUNCTION idempotency.plain_answer IS 'a replay, or the grant of a new key, in a plain case';
---; routine idempotency.may_be_plain
-CREATE FUNCTION idempotency.may_be_plain(key text, scope text, principal text) RETURNS boolean
-    LANGUAGE sql STABLE AS $$
-SELECT idempotency.is_plain_identity(key, scope, principal) AND current_setting('transaction_read_only') = 'off'
-       AND NOT idempotency.snapshot_is_fixed() $$;
-COMMENT ON FUNCTION idempotency.may_be_plain IS 'whether the short way is open to a call without options';
 --; routine idempotency.question_of
 CREATE FUNCTION idempotency.question_of(function text, key text, scope text, principal text, request jsonb, method text,
     path text, exclude text[], fingerprint bytea, operation text, ttl interval, lease interval, wait interval,
@@ -2867,13 +2864,17 @@ CREATE FUNCTION idempotency.plain_end(key text, scope text, principal text, toke
     LANGUAGE plpgsql AS $$
 DECLARE
     now constant timestamptz := clock_timestamp();
+    size bigint := coalesce(octet_length(body), 0);
 BEGIN
     IF status_code NOT BETWEEN 200 AND 599 OR current_setting('transaction_read_only') = 'on' THEN RETURN false; END IF;
+    IF headers IS NOT NULL THEN
+        headers := idempotency.kept_headers(idempotency.checked_headers(headers), NULL);
+        size := greatest(size, octet_length(headers::text));
+    END IF;
+    IF error IS NOT NULL THEN error := idempotency.clipped(error); END IF;
     UPDATE idempotency.record t
        SET status = ended_as, status_code = plain_end.status_code, body = plain_end.body, body_omitted = false,
-           headers = CASE WHEN plain_end.headers IS NOT NULL
-                          THEN idempotency.kept_headers(idempotency.checked_headers(plain_end.headers), NULL) END,
-           error = idempotency.clipped(plain_end.error), finished_at = now, lease_until = NULL, next_attempt_at = NULL,
+           headers = plain_end.headers, error = plain_end.error, finished_at = now, lease_until = NULL, next_attempt_at = NULL,
            backend_pid = NULL, backend_start = NULL, resolved_by = NULL, recovery_point = NULL, state = NULL,
            open_claim = 'e', before = NULL
      WHERE t.key = plain_end.key AND t.scope = plain_end.scope AND t.principal = plain_end.principal
@@ -2881,8 +2882,7 @@ BEGIN
        AND CASE WHEN t.open_claim = 'r' THEN of_operation ELSE t.open_claim IS NOT NULL END
        AND coalesce(t.token = plain_end.token, true)
        AND NOT EXISTS (SELECT FROM idempotency.policies_with_more(plain_end.scope, plain_end.principal))
-       AND coalesce(octet_length(plain_end.body), 0) <= t.body_limit
-       AND CASE WHEN plain_end.headers IS NOT NULL THEN octet_length(plain_end.headers::text) <= t.body_limit ELSE true END
+       AND size <= t.body_limit
        -- What keep_long_enough would leave as it is.
        AND now + (now - t.claimed_at) <= t.expires_at AND (t.fingerprint_of & 8 = 8) IS NOT TRUE;
     RETURN FOUND;
@@ -2995,8 +2995,7 @@ BEGIN
     IF NOT FOUND OR f.fault IS NOT NULL THEN
         PERFORM idempotency.refuse('invalid operation', coalesce(f.fault, 'There is no such function.'),
             'Use a function of one jsonb argument that returns jsonb or idem_response.', '42P13');
-    ELSIF num_nonnulls(fingerprint, ttl, wait, first_sent, holder) = 0 AND NOT (f.proisstrict AND request IS NULL)
-          AND idempotency.may_be_plain(key, scope, principal) THEN
+    ELSIF num_nonnulls(fingerprint, ttl, wait, first_sent, holder) = 0 AND NOT (f.proisstrict AND request IS NULL) THEN
         claim := idempotency.plain_answer(key, scope, principal, request, method, path, f.name, false, false);
         IF claim.outcome IS NOT NULL THEN RETURN claim; END IF;
     END IF;
@@ -3719,7 +3718,7 @@ DECLARE
     a record;
 BEGIN
     IF num_nonnulls(exclude, fingerprint, ttl, lease, wait, first_sent, derive, holder) = 0
-       AND NOT (hold OR same_statement) AND idempotency.may_be_plain(key, scope, principal) THEN
+       AND NOT (hold OR same_statement) THEN
         claim := idempotency.plain_answer(key, scope, principal, request, method, path, NULL, transactional, false);
         IF claim.outcome IS NOT NULL THEN RETURN claim; END IF;
     END IF;
@@ -4059,7 +4058,7 @@ DECLARE
     a record;
     outcome text;
 BEGIN
-    IF num_nonnulls(ttl, wait) = 0 AND NOT same_statement AND idempotency.may_be_plain(key, scope, principal) THEN
+    IF ttl IS NULL AND wait IS NULL AND NOT same_statement THEN
         claim := idempotency.plain_answer(key, scope, principal, NULL, NULL, NULL, NULL, false, true);
         IF claim.outcome IS NOT NULL THEN RETURN claim.outcome = 'execute'; END IF;
     END IF;

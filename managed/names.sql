@@ -87,8 +87,7 @@ COMMENT ON FUNCTION idempotency.check_name IS 'an argument that names something'
 -- Right for sure, as nearly all are. One expression, which is inlined.
 CREATE FUNCTION idempotency.is_plain_identity(key text, scope text, principal text) RETURNS boolean
     LANGUAGE sql IMMUTABLE AS $$
-SELECT key <> '' AND octet_length(key) <= 255 AND octet_length(scope) <= 255 AND octet_length(principal) <= 255
-       AND key || scope || principal !~ '[^!-~]' $$;
+SELECT key <> '' AND octet_length(key || scope || principal) <= 255 AND key || scope || principal !~ '[^!-~]' $$;
 COMMENT ON FUNCTION idempotency.is_plain_identity IS 'whether key, scope and principal are short, printable ASCII';
 
 -- The primary key's index holds no more.

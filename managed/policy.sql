@@ -11,12 +11,13 @@ COMMENT ON FUNCTION idempotency.rank IS 'how well a pattern fits';
 -- Settings are those of the module. Without it they are set by ALTER DATABASE or ALTER ROLE.
 CREATE FUNCTION idempotency.setting(name text, unit bigint, value bigint) RETURNS bigint
     LANGUAGE sql STABLE AS $$
-SELECT coalesce(idempotency.read_setting(nullif(current_setting(name, true), ''), unit), value) $$;
+SELECT coalesce(idempotency.read_setting(current_setting(name, true), unit), value) $$;
 COMMENT ON FUNCTION idempotency.setting IS 'a setting in microseconds, or bytes with unit 1';
 
 CREATE FUNCTION idempotency.read_setting(given text, unit bigint) RETURNS bigint
     LANGUAGE plpgsql STABLE STRICT AS $$
 BEGIN
+    IF given = '' THEN RETURN NULL; END IF;
     IF given ~ '^[0-9]+$' THEN RETURN given::bigint * unit; END IF;
     IF unit = 1 THEN RETURN pg_size_bytes(given); END IF;
     RETURN idempotency.micros(given::interval);
@@ -117,9 +118,7 @@ COMMENT ON FUNCTION idempotency.policies_with_more IS 'a row for each policy tha
 
 CREATE FUNCTION idempotency.terms_of(p idempotency.policy) RETURNS idempotency.terms
     LANGUAGE sql STABLE AS $$
-SELECT ROW(idempotency.ttl_of(p) * interval '1 microsecond',
-           greatest(idempotency.retention_of(p), idempotency.ttl_of(p)) * interval '1 microsecond',
-           idempotency.lease_of(p) * interval '1 microsecond', idempotency.lease_of(p), idempotency.body_limit_of(p),
+SELECT ROW(idempotency.ttl_of(p), idempotency.retention_of(p), idempotency.lease_of(p), idempotency.body_limit_of(p),
            coalesce((p).on_large_body = 'omit', false),
            CASE WHEN (p).on_lease_expiry = 'unknown' THEN 'u' WHEN (p).max_attempts = 1 THEN 'x' ELSE 't' END
        )::idempotency.terms $$;

@@ -42,8 +42,7 @@ COMMENT ON TYPE idempotency.in_force IS 'the values of a policy that count for a
 
 -- What a grant needs of a plain policy.
 CREATE TYPE idempotency.terms AS (
-    ttl interval, retention interval, lease interval, lease_us bigint, body_limit bigint, omit_large_body boolean,
-    if_silent "char"
+    ttl bigint, retention bigint, lease bigint, body_limit bigint, omit_large_body boolean, if_silent "char"
 );
 COMMENT ON TYPE idempotency.terms IS 'spans and limits of a first attempt';
 
