@@ -536,9 +536,9 @@ COMMENT ON FUNCTION idempotency.status_now IS 'the status of a record now';
 
 ---- the short way ----
 
-CREATE FUNCTION idempotency.claim_of(outcome text, token bigint, r idempotency.record) RETURNS @extschema@.idem_claim
+CREATE FUNCTION idempotency.claim_of(outcome text, token bigint, status text, r idempotency.record) RETURNS @extschema@.idem_claim
     LANGUAGE sql IMMUTABLE AS $$
-SELECT ROW(outcome, (r).key, (r).scope, (r).principal, token, (r).attempt, idempotency.status_word((r).status),
+SELECT ROW(outcome, (r).key, (r).scope, (r).principal, token, (r).attempt, status,
            (r).status_code, (r).headers, (r).body, (r).body_omitted, (r).error, NULL, (r).recovery_point, (r).state,
            (r).holder, NULL, (r).created_at, (r).finished_at, (r).lease_until, (r).expires_at)::@extschema@.idem_claim $$;
 COMMENT ON FUNCTION idempotency.claim_of IS 'a record with an answer, as the holder of its claim sees it';
@@ -563,7 +563,7 @@ BEGIN
                  AND (t.fingerprint IS NULL OR no_request OR t.fingerprint
                       = (idempotency.fingerprint_of(plain_answer.request, method, path, NULL, NULL)).fingerprint)
                  AND NOT EXISTS (SELECT FROM idempotency.policies_with_more(plain_answer.scope, plain_answer.principal))
-                THEN idempotency.claim_of('replay', NULL, t) END AS claim
+                THEN idempotency.claim_of('replay', NULL, CASE t.status WHEN 'c' THEN 'completed' ELSE 'failed' END, t) END AS claim
       INTO seen FROM idempotency.record t
      WHERE t.key = plain_answer.key AND t.scope = plain_answer.scope AND t.principal = plain_answer.principal;
     IF FOUND THEN
@@ -593,7 +593,8 @@ BEGIN
             plain_answer.operation, pg_current_xact_id(),
             CASE WHEN once THEN 'e' WHEN plain_answer.operation IS NOT NULL THEN 'r' WHEN transactional THEN 't' ELSE 'o' END)
         ON CONFLICT DO NOTHING
-        RETURNING idempotency.claim_of('execute', t.token, t) AS claim INTO seen;
+        RETURNING idempotency.claim_of('execute', t.token, CASE WHEN once THEN 'completed' ELSE 'in_progress' END, t) AS claim
+        INTO seen;
         IF FOUND THEN RETURN seen.claim; END IF;
     END IF;
     RETURN NULL;

@@ -82,8 +82,10 @@ END $$;
 COMMENT ON FUNCTION idempotency.retry_after IS 'when to ask again';
 
 CREATE FUNCTION idempotency.status_word(status "char") RETURNS text
-    LANGUAGE sql IMMUTABLE AS $$
-SELECT CASE status /*STATUSES*/ ELSE CASE WHEN status IS NOT NULL THEN 'unknown' END END $$;
+    LANGUAGE plpgsql IMMUTABLE STRICT AS $$
+BEGIN
+    RETURN CASE status /*STATUSES*/ ELSE 'unknown' END;
+END $$;
 COMMENT ON FUNCTION idempotency.status_word IS 'a status as a word';
 
 CREATE FUNCTION idempotency.outcome_of(reason text) RETURNS text

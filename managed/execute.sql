@@ -83,7 +83,7 @@ BEGIN
             CASE WHEN error IS NULL THEN 'completed' ELSE 'failed' END, status_code, body,
             idempotency.checked_headers(headers), error, of_operation => true);
     END IF;
-    SELECT idempotency.claim_of('execute', t.token, t) AS claim INTO ended FROM idempotency.record t
+    SELECT idempotency.claim_of('execute', t.token, idempotency.status_word(t.status), t) AS claim INTO ended FROM idempotency.record t
      WHERE t.key = operation_ends.claim.key AND t.scope = operation_ends.claim.scope AND t.principal = operation_ends.claim.principal;
     RETURN ended.claim;
 END $$;

@@ -4,7 +4,7 @@
 DO $install$
 DECLARE
     version constant text := '1.0.0';
-    digest constant text := 'c9041fad7849bb70';
+    digest constant text := '830bb518fd8102f5';
     -- For tables of older versions, in pairs: the version that needs a statement, and the statement.
     steps constant text[] := '{}';
     -- Before each statement stands its kind, and the name of what it makes.
@@ -1786,8 +1786,10 @@ END $$;
 COMMENT ON FUNCTION idempotency.retry_after IS 'when to ask again';
 --; routine idempotency.status_word
 CREATE FUNCTION idempotency.status_word(status "char") RETURNS text
-    LANGUAGE sql IMMUTABLE AS $$
-SELECT CASE status WHEN 'i' THEN 'in_progress' WHEN 'c' THEN 'completed' WHEN 'f' THEN 'failed' WHEN 'r' THEN 'retryable' WHEN 'x' THEN 'exhausted' WHEN 'u' THEN 'unknown' ELSE CASE WHEN status IS NOT NULL THEN 'unknown' END END $$;
+    LANGUAGE plpgsql IMMUTABLE STRICT AS $$
+BEGIN
+    RETURN CASE status WHEN 'i' THEN 'in_progress' WHEN 'c' THEN 'completed' WHEN 'f' THEN 'failed' WHEN 'r' THEN 'retryable' WHEN 'x' THEN 'exhausted' WHEN 'u' THEN 'unknown' ELSE 'unknown' END;
+END $$;
 COMMENT ON FUNCTION idempotency.status_word IS 'a status as a word';
 --; routine idempotency.outcome_of
 CREATE FUNCTION idempotency.outcome_of(reason text) RETURNS text
@@ -2386,9 +2388,9 @@ COMMENT ON FUNCTION idempotency.status_now IS 'the status of a record now';
 --; routine idempotency.claim_of
 ---- the short way ----
 
-CREATE FUNCTION idempotency.claim_of(outcome text, token bigint, r idempotency.record) RETURNS @extschema@.idem_claim
+CREATE FUNCTION idempotency.claim_of(outcome text, token bigint, status text, r idempotency.record) RETURNS @extschema@.idem_claim
     LANGUAGE sql IMMUTABLE AS $$
-SELECT ROW(outcome, (r).key, (r).scope, (r).principal, token, (r).attempt, idempotency.status_word((r).status),
+SELECT ROW(outcome, (r).key, (r).scope, (r).principal, token, (r).attempt, status,
            (r).status_code, (r).headers, (r).body, (r).body_omitted, (r).error, NULL, (r).recovery_point, (r).state,
            (r).holder, NULL, (r).created_at, (r).finished_at, (r).lease_until, (r).expires_at)::@extschema@.idem_claim $$;
 COMMENT ON FUNCTION idempotency.claim_of IS 'a record with an answer, as the holder of its claim sees it';
@@ -2413,7 +2415,7 @@ BEGIN
                  AND (t.fingerprint IS NULL OR no_request OR t.fingerprint
                       = (idempotency.fingerprint_of(plain_answer.request, method, path, NULL, NULL)).fingerprint)
                  AND NOT EXISTS (SELECT FROM idempotency.policies_with_more(plain_answer.scope, plain_answer.principal))
-                THEN idempotency.claim_of('replay', NULL, t) END AS claim
+                THEN idempotency.claim_of('replay', NULL, CASE t.status WHEN 'c' THEN 'completed' ELSE 'failed' END, t) END AS claim
       INTO seen FROM idempotency.record t
      WHERE t.key = plain_answer.key AND t.scope = plain_answer.scope AND t.principal = plain_answer.principal;
     IF FOUND THEN
@@ -2443,7 +2445,8 @@ BEGIN
             plain_answer.operation, pg_current_xact_id(),
             CASE WHEN once THEN 'e' WHEN plain_answer.operation IS NOT NULL THEN 'r' WHEN transactional THEN 't' ELSE 'o' END)
         ON CONFLICT DO NOTHING
-        RETURNING idempotency.claim_of('execute', t.token, t) AS claim INTO seen;
+        RETURNING idempotency.claim_of('execute', t.token, CASE WHEN once THEN 'completed' ELSE 'in_progress' END, t) AS claim
+        INTO seen;
         IF FOUND THEN RETURN seen.claim; END IF;
     END IF;
     RETURN NULL;
@@ -3055,7 +3058,7 @@ BEGIN
             CASE WHEN error IS NULL THEN 'completed' ELSE 'failed' END, status_code, body,
             idempotency.checked_headers(headers), error, of_operation => true);
     END IF;
-    SELECT idempotency.claim_of('execute', t.token, t) AS claim INTO ended FROM idempotency.record t
+    SELECT idempotency.claim_of('execute', t.token, idempotency.status_word(t.status), t) AS claim INTO ended FROM idempotency.record t
      WHERE t.key = operation_ends.claim.key AND t.scope = operation_ends.claim.scope AND t.principal = operation_ends.claim.principal;
     RETURN ended.claim;
 END $$;
