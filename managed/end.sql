@@ -358,7 +358,7 @@ BEGIN
            open_claim = 'e', before = NULL
      WHERE t.key = plain_end.key AND t.scope = plain_end.scope AND t.principal = plain_end.principal
        AND t.written_in = pg_current_xact_id_if_assigned() AND t.status = 'i'
-       AND CASE WHEN t.open_claim = 'r' THEN of_operation ELSE t.open_claim IS NOT NULL END
+       AND (t.open_claim IN ('o', 't', 'q', 'l') OR t.open_claim = 'r' AND of_operation)
        AND coalesce(t.token = plain_end.token, true)
        AND NOT EXISTS (SELECT FROM idempotency.policies_with_more(plain_end.scope, plain_end.principal))
        AND size <= t.body_limit
