@@ -27,7 +27,9 @@ BEGIN
     ELSIF to_regprocedure('idempotency.installed()') IS NOT NULL THEN
         installed := idempotency.installed();
         place := installed ->> 'schema';
-        up_to_date := installed ->> 'version' = version AND installed ->> 'digest' = digest;
+        -- A dump without rights has lost that PUBLIC may not call this function.
+        up_to_date := installed ->> 'version' = version AND installed ->> 'digest' = digest
+                      AND NOT has_function_privilege('public', 'idempotency.installed()', 'EXECUTE');
         IF string_to_array(installed ->> 'version', '.')::integer[] > string_to_array(version, '.')::integer[] THEN
             RAISE EXCEPTION 'idempotency % is installed, and this file is of version %', installed ->> 'version', version
                 USING ERRCODE = '0A000', HINT = 'Run the file of that version, or of a newer one.';

@@ -3,7 +3,7 @@
 # shellcheck shell=bash
 
 # shellcheck disable=SC2034 # for script/deep
-PARTS_IN_ORDER=(lint assertions sanitizers valgrind memory fuzz chaos)
+PARTS_IN_ORDER=(lint assertions sanitizers valgrind memory fuzz migrations chaos)
 
 FUZZ_SECONDS=${FUZZ_SECONDS:-120}
 CHAOS_MINUTES=${CHAOS_MINUTES:-10}
@@ -175,4 +175,17 @@ chaos_at_length() {
             "$ROOT/script/chaos" --minutes "$CHAOS_MINUTES" --set "idempotency.store=$store"
     done
     ((CHECKS_FAILED == 0))
+}
+
+# The edition without C, as a migration. The tools connect by TCP.
+part_migrations() { run_group migrations run_migrations; }
+
+run_migrations() {
+    ensure_installed
+    start_clients_cluster
+    local status=0
+    PG_BINDIR=$PG_BINDIR "$ROOT/test/managed/migrations/run" || status=$?
+    ((status == 0)) || show_tail 60 "$WORK/clients/server.log"
+    stop_cluster clients
+    return "$status"
 }
